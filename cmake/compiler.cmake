@@ -1,0 +1,21 @@
+# Flags that hold for every file. Results must not depend on the compiler's taste: no contraction of a*b+c, no fast math.
+# -fno-math-errno and -fno-trapping-math change no value; they let square roots and selects be vectorised.
+add_compile_options(-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
+                    -ffp-contract=off -fno-math-errno -fno-trapping-math)
+if(FLEXLAB_WERROR)
+    add_compile_options(-Werror)
+endif()
+if(FLEXLAB_SANITIZE)
+    add_compile_options(-fsanitize=${FLEXLAB_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g)
+    add_link_options(-fsanitize=${FLEXLAB_SANITIZE})
+endif()
+
+# Instruction sets belong to kernel files alone, by the end of their name.
+include(CheckCCompilerFlag)
+set(FLEXLAB_FLAGS_AVX2 -mavx2 -mfma -mf16c)
+set(FLEXLAB_FLAGS_AVX512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
+                         -mprefer-vector-width=512)
+string(REPLACE ";" " " flags2 "${FLEXLAB_FLAGS_AVX2}")
+string(REPLACE ";" " " flags512 "${FLEXLAB_FLAGS_AVX512}")
+check_c_compiler_flag("${flags2}" FL_HAVE_AVX2)
+check_c_compiler_flag("${flags512}" FL_HAVE_AVX512)

@@ -1,0 +1,90 @@
+/* autoflex.h - choosing the shared exponent of a tensor before its values exist.
+ *
+ * Plain numbers only: this module knows no tensor and no kernel. A tensor of a shared-exponent format owns one
+ * struct autoflex; the library calls the functions below around every write (docs/semantics.md, "A write"):
+ *
+ *     autoflex_adjust(&a);                     before the write: the exponent from the history
+ *     ... the operation runs with a.e, and reports gamma and the true maximum ...
+ *     autoflex_record(&a, gamma, maximum);     after the write
+ *
+ * Value of a mantissa m under exponent e: m * 2^-e. Gamma: the largest |mantissa| of one write, after rounding and
+ * saturation. phi = gamma * 2^-e. N = 16 mantissa bits, top = 32767.
+ *
+ * Source: Koster et al., "Flexpoint", NIPS 2017 (arXiv 1711.02213), sections 3.2 to 3.7. */
+#ifndef FLEXLAB_AUTOFLEX_H
+#define FLEXLAB_AUTOFLEX_H
+
+#include "flexlab/status.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { AUTOFLEX_BITS = 16, AUTOFLEX_TOP = 32767, AUTOFLEX_WINDOW = 16, AUTOFLEX_START = 8 };
+
+struct autoflex;
+
+/* A predictor is one row of a table. `predict` returns the maximum to make room for, from the history (never empty), or
+ * an exponent directly; see src/autoflex/predictors.c for the rows and how to add one. */
+struct autoflex_predictor;
+
+/* The state of one tensor. Plain data: copy it to save it, it is part of a checkpoint. */
+struct autoflex {
+    const struct autoflex_predictor *predictor;
+    int e;                           /* the shared exponent in force */
+    int e_min, e_max;                /* the format's range of e */
+    bool initialised;                /* a non-zero write or load has settled e */
+    bool written;                    /* written since e was last set: the next write adjusts */
+    int count, next;                 /* entries in the history; where the next one goes */
+    double history[AUTOFLEX_WINDOW]; /* phi of the last writes */
+    double predicted;                /* the maximum that the last adjust made room for; 0 before the first */
+    uint64_t overflows;              /* writes with gamma >= top */
+    uint64_t clamped_low;            /* times e wanted to leave its range downwards (values too large) */
+    uint64_t clamped_high;           /* ... upwards (values too small) */
+    uint64_t zero_writes;            /* writes whose true maximum was 0: they record nothing */
+};
+
+/* Looks up "paper", "ngraph", "current" or "fixed"; NULL for any other name. */
+FLEXLAB_API const struct autoflex_predictor *autoflex_find(const char *name);
+/* The i-th predictor, NULL past the last: for lists in help texts and tests. */
+FLEXLAB_API const struct autoflex_predictor *autoflex_list(int i);
+FLEXLAB_API const char *autoflex_name(const struct autoflex_predictor *predictor);
+FLEXLAB_API const char *autoflex_summary(const struct autoflex_predictor *predictor);
+
+/* True for a predictor that takes the exponent from the very result it is for ("current"): the caller measures the
+ * maximum first and calls autoflex_fit. */
+FLEXLAB_API bool autoflex_needs_maximum(const struct autoflex_predictor *predictor);
+
+/* An empty state: e = 8 (clamped to the range), nothing recorded. */
+FLEXLAB_API void autoflex_reset(struct autoflex *a, const struct autoflex_predictor *predictor, int e_min, int e_max);
+
+/* Host values were loaded: e = 14 - floor(log2 maximum), the history starts anew, and the load is recorded as the first
+ * write. A maximum of 0 leaves the tensor uninitialised. Non-finite maxima are the caller's to refuse. */
+FLEXLAB_API void autoflex_load(struct autoflex *a, double maximum);
+/* The exponent that autoflex_load would choose, without changing anything but the clamp counters. */
+FLEXLAB_API int autoflex_load_exponent(struct autoflex *a, double maximum);
+
+/* Before a write: sets e from the history if the tensor was written since e was last set. Returns e. */
+FLEXLAB_API int autoflex_adjust(struct autoflex *a);
+
+/* First write of an uninitialised tensor, given the exact maximum of the result: runs the initialisation loop of
+ * Flexpoint on that number. Returns e. A maximum of 0 leaves the tensor uninitialised. */
+FLEXLAB_API int autoflex_initialise(struct autoflex *a, double maximum);
+
+/* "current": the largest e in range for which round(maximum * 2^e) <= 32767. A maximum of 0 leaves e. Returns e. */
+FLEXLAB_API int autoflex_fit(struct autoflex *a, double maximum);
+
+/* After a write: gamma (0 ... 32767) and the true maximum before rounding and saturation. A true maximum of 0 records
+ * nothing. gamma 0 with a maximum above 0 records the maximum itself. */
+FLEXLAB_API void autoflex_record(struct autoflex *a, int gamma, double maximum);
+
+/* floor(log2 x) and ceil(log2 x) for x > 0, from the bits of x: powers of two come out exact. */
+FLEXLAB_API int autoflex_floor_log2(double x);
+FLEXLAB_API int autoflex_ceil_log2(double x);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,166 @@
+/* nn.h - networks, training and evaluation on the tensors of tensor.h.
+ *
+ *     nn_graph *g = nn_graph_new(&(nn_config){.variant = "flex16+5", .batch = 128, .seed = 1});
+ *     nn_node x = nn_input(g, 32, 32, 3);
+ *     x = nn_conv2d(g, "conv1", x, 16, 3, 1, 1);
+ *     x = nn_batchnorm(g, "bn1", x, true);
+ *     x = nn_avgpool_global(g, "pool", x);
+ *     x = nn_linear(g, "fc", x, 10);
+ *     if (nn_compile(g, x)) ...
+ *     nn_train_step(g, images, labels, 0.1f, &loss, &correct);
+ *
+ * Building never fails in place: a bad call returns node -1, further calls on it return -1, and nn_compile returns the
+ * first failure. One graph belongs to one thread at a time. */
+#ifndef FLEXLAB_NN_H
+#define FLEXLAB_NN_H
+
+#include "flexlab/data.h"
+#include "flexlab/tensor.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- variants: a format and how its weights are written ----------------------------------------------------------------
+ * fp32; fp16, bf16 (fp32 master weights); flex16+5, dfp16 (wide weights: int32 mantissa, int16 view);
+ * flex16+5-sr (int16 weights, stochastic rounding of the weight write); flex16+5-paper (int16, nearest everywhere). */
+typedef struct nn_variant {
+    const char *name;
+    tensor_format format;
+    const char *predictor;   /* NULL for float formats */
+    bool wide;               /* weights keep a wide copy */
+    bool stochastic_weights; /* stochastic rounding of the weight write */
+    const char *summary;
+} nn_variant;
+/* NULL for an unknown name (tensor_error lists the known ones). A format added as a folder is its own variant, wide. */
+FLEXLAB_API const nn_variant *nn_variant_find(const char *name);
+FLEXLAB_API const nn_variant *nn_variant_list(int i); /* NULL past the last */
+
+/* --- graph ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct nn_graph nn_graph;
+typedef int nn_node;
+
+typedef struct nn_config {
+    const char *variant;   /* see nn_variant */
+    const char *predictor; /* NULL: the variant's; else "paper", "ngraph", "current", "fixed" */
+    bool no_master;        /* leave out the wide copy of the weights ("--master none") */
+    int batch;             /* images a step */
+    uint64_t seed;         /* initial weights, stochastic rounding; the same for every variant */
+    float momentum;        /* used by nn_train_step as given (0: none) */
+    float weight_decay;
+} nn_config;
+
+FLEXLAB_API nn_graph *nn_graph_new(const nn_config *config); /* NULL on failure */
+FLEXLAB_API void nn_graph_free(nn_graph *g);
+
+/* Layers. Names must be unique and appear in traces and statistics as NAME (output), NAME.weight, NAME.bias, NAME.gamma,
+ * NAME.beta; gradients and momentum carry the suffixes .grad and .momentum. Weights: He initialisation, normal with
+ * variance 2 / fan-out for convolutions (He et al. 2015, fan-out mode) and 2 / fan-in for linear layers followed by
+ * relu, uniform +-1/sqrt(fan-in) for the last; drawn by (seed, name, element), so they do not depend on the format. */
+FLEXLAB_API nn_node nn_input(nn_graph *g, int height, int width, int channels);
+FLEXLAB_API nn_node nn_conv2d(nn_graph *g, const char *name, nn_node x, int filters, int kernel, int stride, int padding);
+FLEXLAB_API nn_node nn_batchnorm(nn_graph *g, const char *name, nn_node x, bool relu);
+FLEXLAB_API nn_node nn_linear(nn_graph *g, const char *name, nn_node x, int outputs);      /* flattens; with bias */
+FLEXLAB_API nn_node nn_linear_relu(nn_graph *g, const char *name, nn_node x, int outputs);
+FLEXLAB_API nn_node nn_relu(nn_graph *g, const char *name, nn_node x);
+FLEXLAB_API nn_node nn_add_relu(nn_graph *g, const char *name, nn_node a, nn_node b);
+FLEXLAB_API nn_node nn_maxpool2d(nn_graph *g, const char *name, nn_node x, int window, int stride);
+FLEXLAB_API nn_node nn_avgpool_global(nn_graph *g, const char *name, nn_node x);
+FLEXLAB_API nn_node nn_shortcut_a(nn_graph *g, const char *name, nn_node x, int filters, int stride);
+
+/* Models: "mlp2" (two-layer perceptron of Koster et al., Fig. 3), "cnn6" (six-layer VGG-like), "resnet20", and
+ * "resnetD" for D = 6n + 2 (8, 14, 20, 32, 44, 56, 110, ...; He et al. 2015, option A). Builds the whole network and
+ * returns its logits; -1 for an unknown name, with the known ones in tensor_error(). */
+FLEXLAB_API nn_node nn_model(nn_graph *g, const char *model, int height, int width, int channels, int classes);
+FLEXLAB_API const char *nn_model_list(int i); /* NULL past the last */
+
+/* Ends building: plans all memory once (one arena: activations, gradients by lifetime) and initialises the weights. */
+FLEXLAB_API tensor_status nn_compile(nn_graph *g, nn_node logits);
+
+/* One step on config.batch images [N,H,W,C]: forward, backward, SGD with momentum. No allocation. */
+FLEXLAB_API tensor_status nn_train_step(nn_graph *g, const float *images, const int32_t *labels, float rate, double *loss,
+                                        int *correct);
+/* Forward with running statistics on count <= batch images. Does not disturb training: activations of evaluation are
+ * tensors of their own, with exponents from their exact maxima. loss: the mean; predicted: count classes or NULL. */
+FLEXLAB_API tensor_status nn_evaluate(nn_graph *g, const float *images, const int32_t *labels, int count, double *loss,
+                                      int32_t *predicted);
+
+/* Every tensor of the training step, for traces and statistics: weights, activations, gradients, momentum. */
+typedef struct nn_tensor_info {
+    const char *name;
+    const char *role; /* "weight", "activation", "gradient", "weight gradient", "momentum" */
+    tensor *t;
+} nn_tensor_info;
+FLEXLAB_API int nn_tensor_count(const nn_graph *g);
+FLEXLAB_API nn_tensor_info nn_tensor_at(const nn_graph *g, int i); /* {NULL} out of range */
+FLEXLAB_API int64_t nn_parameter_count(const nn_graph *g);
+FLEXLAB_API int64_t nn_weight_bytes(const nn_graph *g);     /* weights with wide copies */
+FLEXLAB_API int64_t nn_activation_bytes(const nn_graph *g); /* forward tensors of a training step, as stored */
+FLEXLAB_API int64_t nn_arena_bytes(const nn_graph *g);      /* the planned arena */
+
+/* --- training loop ---------------------------------------------------------------------------------------------------- */
+
+typedef struct nn_train_config {
+    nn_config network;
+    const char *model;
+    int epochs;
+    double rate;             /* peak learning rate */
+    const char *schedule;    /* "linear" (to zero), "cosine", "step" (x 0.1 at 1/2 and 3/4), "constant" */
+    double warmup_epochs;    /* linear from 0 */
+    bool augment;
+    int64_t max_steps;       /* stop after so many steps; 0: no limit (the schedule still spans all epochs) */
+    int average_last;        /* steps whose mean loss is reported as last_loss (e.g. 100) */
+    const char *trace_path;  /* NULL: no trace; else a CSV of every shared-exponent tensor */
+    int trace_every;         /* steps between trace rows of a tensor, 1: all */
+} nn_train_config;
+
+typedef struct nn_epoch_report {
+    int epoch;            /* from 1 */
+    int64_t step;         /* steps so far */
+    double train_loss;    /* mean over the epoch's batches */
+    double train_accuracy;
+    double test_loss, test_accuracy; /* NAN without a test set */
+    double seconds;       /* training alone, this epoch */
+} nn_epoch_report;
+
+typedef struct nn_step_report {
+    int64_t step, steps; /* done so far, of all */
+    int epoch;
+    double loss, rate;
+    double seconds;      /* training time since the start */
+    int64_t images;      /* trained on since the start */
+} nn_step_report;
+
+/* Callbacks may be NULL; a non-zero return stops the training with TENSOR_E_ARGUMENT "stopped". */
+typedef struct nn_train_events {
+    int (*step)(void *context, const nn_step_report *report);
+    int (*epoch)(void *context, const nn_epoch_report *report);
+    void *context;
+} nn_train_events;
+
+typedef struct nn_train_result {
+    double train_loss;     /* last epoch's mean */
+    double last_loss;      /* mean over the last average_last steps */
+    double test_loss, test_accuracy;
+    double seconds;        /* training alone, without evaluation */
+    int64_t images, steps;
+    int64_t parameters, weight_bytes, activation_bytes, arena_bytes;
+    int64_t saturated, flushed, nonfinite, elements; /* over all tensors and writes of training */
+    int64_t clamped_low, clamped_high;               /* exponents stopped at an end of their range */
+    int32_t *predicted;    /* test set, in order; the caller frees with nn_train_result_clear */
+    int64_t predicted_count;
+} nn_train_result;
+
+/* Trains a new network. test may be NULL. On failure result is cleared. Batches, augmentation and initial weights depend
+ * on network.seed alone: two variants with one seed are a pair. */
+FLEXLAB_API tensor_status nn_train(nn_train_result *result, const nn_train_config *config, const data_set *train,
+                                   const data_set *test, const nn_train_events *events);
+FLEXLAB_API void nn_train_result_clear(nn_train_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

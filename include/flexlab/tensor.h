@@ -1,0 +1,249 @@
+/* tensor.h - formats, tensors, operations, statistics.
+ *
+ *     tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(64, 128));
+ *     tensor *w = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(128, 10));
+ *     tensor *y = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(64, 10));
+ *     tensor_load_f32(x, pixels, 64 * 128);
+ *     tensor_load_f32(w, weights, 128 * 10);
+ *     if (tensor_matmul(y, x, w)) fprintf(stderr, "%s\n", tensor_error());
+ *
+ * Conventions that hold for every function
+ *  - Results come first. Shapes are row-major, last dimension contiguous. Images are [N, H, W, C], filters [K, R, S, C].
+ *  - All tensors of one call share one format; tensor_convert is the bridge.
+ *  - A failing call returns a status (status.h), sets tensor_error() and leaves outputs untouched.
+ *  - Elementwise operations may run in place (y == x). Matmul, convolution, pooling and sums may not: their output must
+ *    be another tensor than their inputs.
+ *  - Exactness. Shared-exponent formats: the mathematical result at the output's exponent, rounded once (nearest, ties
+ *    to even) and saturated to +-32767; identical bits for every backend and thread count. Float formats: computed in
+ *    binary32 (one fused multiply-add chain with k ascending in chunks of 512, chunk sums added in order), rounded once
+ *    when stored; identical bits for every backend and thread count. docs/semantics.md is the full contract.
+ *  - Saturation, flush to zero, NaN and Inf are data, not errors: tensor_statistics counts them.
+ *  - Scalars (alpha, learning rate, ...) are binary32 and used exactly as given: 24-bit integers times a power of two.
+ *  - A tensor may be used by one thread at a time; different tensors by different threads. */
+#ifndef FLEXLAB_TENSOR_H
+#define FLEXLAB_TENSOR_H
+
+#include "flexlab/autoflex.h"
+#include "flexlab/formats.h"
+#include "flexlab/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { TENSOR_MAX_DIMS = 6 };
+
+typedef struct tensor tensor;
+
+/* Spells the last two arguments of tensor_new: TENSOR_SHAPE(64, 128). */
+#define TENSOR_SHAPE(...)                                                                                              \
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
+
+/* --- formats -----------------------------------------------------------------------------------------------------
+ * formats.h (generated from the format folders) defines `tensor_format`: FMT_FP32, FMT_FP16, FMT_BF16, FMT_FLEX16_5,
+ * FMT_DFP16 and those of added folders. Ids are stable. */
+
+/* "fp32", "fp16", "bf16", "flex16+5", "dfp16", ...; NULL for an unknown format. */
+FLEXLAB_API const char *tensor_format_name(tensor_format format);
+/* The format of that name; TENSOR_E_ARGUMENT names the value and lists the known ones. */
+FLEXLAB_API tensor_status tensor_format_find(tensor_format *format, const char *name);
+/* The i-th format in id order, 0 (FMT_NONE) past the last. */
+FLEXLAB_API tensor_format tensor_format_list(int i);
+/* Bytes of one element; 0 for an unknown format. */
+FLEXLAB_API size_t tensor_format_bytes(tensor_format format);
+/* True for formats whose tensors are integer mantissas under one exponent. */
+FLEXLAB_API bool tensor_format_is_shared(tensor_format format);
+
+/* --- life ---------------------------------------------------------------------------------------------------------
+ * A new tensor holds zeros. 1 to TENSOR_MAX_DIMS dimensions, each at least 1, less than 2^40 bytes in all. */
+
+/* NULL on failure, with tensor_error() set. Free with tensor_free. */
+FLEXLAB_API tensor *tensor_new(tensor_format format, int ndim, const int64_t *shape);
+/* A tensor over the caller's memory (at least tensor_new's size, 64-byte aligned, kept alive by the caller). The memory
+ * is not cleared; the tensor has its own exponent. Memory planners use it. */
+FLEXLAB_API tensor *tensor_new_on(tensor_format format, int ndim, const int64_t *shape, void *memory, size_t bytes);
+/* NULL is allowed. */
+FLEXLAB_API void tensor_free(tensor *t);
+
+FLEXLAB_API tensor_format tensor_get_format(const tensor *t);
+FLEXLAB_API int tensor_ndim(const tensor *t);
+FLEXLAB_API int64_t tensor_dim(const tensor *t, int i); /* 0 when i is out of range */
+FLEXLAB_API int64_t tensor_count(const tensor *t);
+FLEXLAB_API size_t tensor_bytes(const tensor *t); /* elements, and the wide copy where there is one */
+
+/* --- values in and out -------------------------------------------------------------------------------------------- */
+
+/* Load count values, each rounded once (nearest even). Shared-exponent formats take e = 14 - floor(log2 max|x|) first
+ * and start their history anew; NaN and Inf are refused there (TENSOR_E_ARGUMENT with the position). count must be
+ * tensor_count(t). Also fills the wide copy where there is one. */
+FLEXLAB_API tensor_status tensor_load_f32(tensor *t, const float *values, int64_t count);
+FLEXLAB_API tensor_status tensor_load_f64(tensor *t, const double *values, int64_t count);
+/* Stores count values. Every 16-bit format and fp32 is exact in double; float rounds once (dfp16 far out of range). */
+FLEXLAB_API tensor_status tensor_store_f32(const tensor *t, float *values, int64_t count);
+FLEXLAB_API tensor_status tensor_store_f64(const tensor *t, double *values, int64_t count);
+
+/* y = x in y's format, rounded once. Shapes must agree. A shared-exponent y takes its exponent as a load does; fp32,
+ * fp16 and bf16 sources with NaN or Inf are refused for it. From shared to shared the mantissas are kept where they fit. */
+FLEXLAB_API tensor_status tensor_convert(tensor *y, const tensor *x);
+/* A bit-exact copy: elements, exponent, history, wide copy. Same format and shape. */
+FLEXLAB_API tensor_status tensor_copy(tensor *y, const tensor *x);
+
+/* The elements as stored: int16_t mantissas, uint16_t words of fp16/bf16, float. Writing them is allowed; statistics
+ * and history do not see it. */
+FLEXLAB_API void *tensor_data(tensor *t);
+FLEXLAB_API const void *tensor_const_data(const tensor *t);
+
+/* The shared exponent; 0 for formats without one. */
+FLEXLAB_API int tensor_exponent(const tensor *t);
+/* Changes the exponent in place: every mantissa is shifted, rounded once, saturated; statistics count what was lost. The
+ * wide copy is shifted too. TENSOR_E_ARGUMENT outside the format's range. */
+FLEXLAB_API tensor_status tensor_set_exponent(tensor *t, int e);
+/* Declares the exponent of the stored mantissas without touching them (after raw writes). */
+FLEXLAB_API tensor_status tensor_declare_exponent(tensor *t, int e);
+
+/* --- how a tensor is written -------------------------------------------------------------------------------------- */
+
+/* Chooses the exponent predictor ("paper", "ngraph", "current", "fixed"); resets the history, keeps e. Defaults: paper
+ * for flex16+5, current for dfp16. TENSOR_E_FORMAT for formats without a shared exponent. */
+FLEXLAB_API tensor_status tensor_set_predictor(tensor *t, const char *name);
+/* The exponent state, to read; NULL for formats without one. */
+FLEXLAB_API const struct autoflex *tensor_autoflex(const tensor *t);
+
+typedef enum tensor_rounding {
+    TENSOR_ROUND_NEAREST = 0,   /* nearest, ties to even */
+    TENSOR_ROUND_STOCHASTIC = 1,/* shared-exponent formats: floor(x + u), u uniform; keyed by (seed, write, element) */
+    TENSOR_ROUND_TRUNCATE = 2   /* bf16: toward zero */
+} tensor_rounding;
+/* How results written into t are rounded. TENSOR_E_FORMAT where the format does not offer it. */
+FLEXLAB_API tensor_status tensor_set_rounding(tensor *t, tensor_rounding rounding, uint64_t seed);
+
+/* Gives t a wide copy that sgd_update works on, t being its rounded view: an int32 mantissa at exponent e + 16 for
+ * shared-exponent formats, binary32 for fp16 and bf16. No effect on fp32. Filled from t's present values. */
+FLEXLAB_API tensor_status tensor_keep_wide(tensor *t);
+/* The wide copy as doubles (t's own values where there is none). */
+FLEXLAB_API tensor_status tensor_store_wide_f64(const tensor *t, double *values, int64_t count);
+
+/* --- statistics --------------------------------------------------------------------------------------------------- */
+
+typedef struct tensor_stats {
+    double maximum;     /* largest |x| before rounding and saturation; Inf if an Inf was produced */
+    int32_t gamma;      /* largest |mantissa| after; 0 for float formats */
+    int64_t saturated;  /* elements that did not fit: +-32767 instead, or Inf from a finite result in fp16/bf16/fp32 */
+    int64_t flushed;    /* non-zero results that became zero */
+    int64_t nonfinite;  /* NaN and Inf among the stored elements */
+    int64_t elements;   /* elements written */
+    int64_t writes;     /* 1 for the last write; the number of writes for the total */
+} tensor_stats;
+
+/* Of the last write, and of all writes since the tensor was made or reset. Either pointer may be NULL. In the total,
+ * maximum and gamma are the largest of all writes. */
+FLEXLAB_API tensor_status tensor_statistics(const tensor *t, tensor_stats *last, tensor_stats *total);
+FLEXLAB_API void tensor_reset_statistics(tensor *t);
+
+/* --- elementwise operations: one row of ops.def each ------------------------------------------------------------------
+ * Operands have one shape. tensor_add(y, a, b), tensor_scale(y, x, alpha), ... */
+#define FL_MAP1(id, CONSTANT, name, expr) FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x);
+#define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x, float alpha);
+#define FL_MAP2(id, CONSTANT, name, expr)                                                                              \
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b);
+#define FL_MAP2_SCALAR(id, CONSTANT, name, expr)                                                                       \
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha);
+#include "flexlab/ops.def"
+
+/* --- bias, matmul, convolution ------------------------------------------------------------------------------------ */
+
+/* y[..., c] = x[..., c] + b[c], and max(0, that). b is [C], C the last dimension of x. In place allowed. */
+FLEXLAB_API tensor_status tensor_bias(tensor *y, const tensor *x, const tensor *b);
+FLEXLAB_API tensor_status tensor_bias_relu(tensor *y, const tensor *x, const tensor *b);
+
+/* y[M,N] = a[M,K] b[K,N];  nt: b is [N,K], transposed;  tn: a is [K,M], transposed. */
+FLEXLAB_API tensor_status tensor_matmul(tensor *y, const tensor *a, const tensor *b);
+FLEXLAB_API tensor_status tensor_matmul_nt(tensor *y, const tensor *a, const tensor *b);
+FLEXLAB_API tensor_status tensor_matmul_tn(tensor *y, const tensor *a, const tensor *b);
+
+/* Stride >= 1 and zero padding >= 0, the same in both directions. */
+typedef struct tensor_window {
+    int window; /* pooling only: side of the square window */
+    int stride;
+    int padding;
+} tensor_window;
+
+/* x [N,H,W,C], w [K,R,S,C], y [N,P,Q,K] with P = (H + 2 padding - R) / stride + 1 (floor), Q likewise.
+ * The order of summation of float formats: forward r, s, c; input gradient r, s, k; weight gradient n, p, q. */
+FLEXLAB_API tensor_status tensor_conv2d(tensor *y, const tensor *x, const tensor *w, tensor_window how);
+FLEXLAB_API tensor_status tensor_conv2d_input_grad(tensor *dx, const tensor *dy, const tensor *w, tensor_window how);
+FLEXLAB_API tensor_status tensor_conv2d_weight_grad(tensor *dw, const tensor *dy, const tensor *x, tensor_window how);
+
+/* --- pooling and shortcuts, images [N,H,W,C] ---------------------------------------------------------------------- */
+
+/* Largest element of each window (padding is never chosen; padding < window). The gradient goes to the first largest
+ * element of a window in row-major order; x is the forward input. */
+FLEXLAB_API tensor_status tensor_maxpool2d(tensor *y, const tensor *x, tensor_window how);
+FLEXLAB_API tensor_status tensor_maxpool2d_grad(tensor *dx, const tensor *dy, const tensor *x, tensor_window how);
+/* y[N,C] = mean over H and W; dx[n,h,w,c] = dy[n,c] / (H W). */
+FLEXLAB_API tensor_status tensor_avgpool_global(tensor *y, const tensor *x);
+FLEXLAB_API tensor_status tensor_avgpool_global_grad(tensor *dx, const tensor *dy);
+/* Option-A shortcut (He et al. 2015): y[n,p,q,k] = x[n, p*stride, q*stride, k - pad], pad = (K - C) / 2, zero outside.
+ * y is [N, ceil(H/stride), ceil(W/stride), K], K >= C. */
+FLEXLAB_API tensor_status tensor_shortcut_a(tensor *y, const tensor *x, int stride);
+FLEXLAB_API tensor_status tensor_shortcut_a_grad(tensor *dx, const tensor *dy, int stride);
+
+/* --- reductions --------------------------------------------------------------------------------------------------- */
+
+/* y[c] = sum of x[..., c] over all leading dimensions; the gradient of a bias. */
+FLEXLAB_API tensor_status tensor_sum_rows(tensor *y, const tensor *x);
+/* Sum and largest |x| of all elements. Shared-exponent formats: exact where it fits a double (53 bits). */
+FLEXLAB_API tensor_status tensor_sum(double *sum, const tensor *x);
+FLEXLAB_API tensor_status tensor_max_abs(double *maximum, const tensor *x);
+
+/* --- batch normalisation (Ioffe and Szegedy 2015) over all but the last dimension --------------------------------- */
+
+/* Mean and population variance of each channel: exact sums in shared-exponent formats, binary32 sums of 512 rows added
+ * in double in float formats. mean and variance have C entries. */
+FLEXLAB_API tensor_status tensor_channel_moments(double *mean, double *variance, const tensor *x);
+/* y = gamma (x - mean) / sqrt(variance + epsilon) + beta, then max(0, .) if relu. In place not allowed. */
+FLEXLAB_API tensor_status tensor_batchnorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta,
+                                           const double *mean, const double *variance, double epsilon, bool relu);
+/* Gradients of tensor_batchnorm with mean and variance those of x. y is the forward result if relu was set (its zeros
+ * mask dy), NULL otherwise. x and dy may not be dx. */
+FLEXLAB_API tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy,
+                                                const tensor *x, const tensor *y, const tensor *gamma,
+                                                const double *mean, const double *variance, double epsilon);
+
+/* --- softmax with cross-entropy ----------------------------------------------------------------------------------- */
+
+/* x [N, classes], labels N entries in 0 ... classes-1. loss: mean over N of -log softmax(x)[label]. dx (NULL: not
+ * wanted): gradient_scale * (softmax - onehot) / N. predicted (NULL: not wanted): the first largest class of each row.
+ * Computed in double by a fixed sequence of IEEE operations, dx rounded once. */
+FLEXLAB_API tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx, int32_t *predicted, const tensor *x,
+                                                       const int32_t *labels, double gradient_scale);
+
+/* --- stochastic gradient descent with momentum -------------------------------------------------------------------- */
+
+/* v = momentum * v + g + weight_decay * w, one exact result rounded once. w counts as its wide copy if it has one. */
+FLEXLAB_API tensor_status tensor_sgd_momentum(tensor *v, const tensor *g, const tensor *w, float momentum,
+                                              float weight_decay);
+/* w = w - rate * v, one exact result rounded once: into the wide copy if there is one (then w is its rounded view),
+ * else into w. */
+FLEXLAB_API tensor_status tensor_sgd_update(tensor *w, const tensor *v, float rate);
+
+/* --- what runs ---------------------------------------------------------------------------------------------------- */
+
+/* Operations are listed by name ("add", "matmul", ...); NULL past the last. */
+FLEXLAB_API const char *tensor_op_list(int i);
+/* The backend ("ref", "portable", "avx2", "avx512") whose kernel runs `op` on `format` on this machine; NULL if unknown.
+ * FLEXLAB_ISA caps it; tensor_set_backend caps it from a program (NULL: no cap). */
+FLEXLAB_API const char *tensor_kernel_backend(tensor_format format, const char *op);
+FLEXLAB_API tensor_status tensor_set_backend(const char *name);
+/* Threads used by every operation; results do not depend on it. 0: as many as OpenMP offers (OMP_NUM_THREADS). */
+FLEXLAB_API tensor_status tensor_set_threads(int threads);
+FLEXLAB_API int tensor_threads(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,70 @@
+/* format.h - what a format is: its identity, its codec, its rows of kernels.
+ *
+ * A format folder has a format.def with one line a format,
+ *     FL_FORMAT(id, FMT_CONSTANT, symbol, "command-line name")
+ * and defines `const struct fl_format fl_format_<symbol>`. The build collects the folders; nothing else names them.
+ * Files ending in _avx2.c and _avx512.c are compiled with those instructions (and only where the compiler targets x86);
+ * they are named in the format through FL_ROW_AVX2 and FL_ROW_AVX512. */
+#ifndef FL_FORMAT_H
+#define FL_FORMAT_H
+
+#include "core/kernel.h"
+
+/* How results are accumulated and rounded; the reference kernels follow it. */
+enum fl_arithmetic {
+    FL_ARITHMETIC_FLOAT, /* values binary32 or narrower; binary32 accumulation; result rounded to binary32, then stored */
+    FL_ARITHMETIC_SHARED /* integer mantissas under one exponent; exact accumulation; one rounding at the exponent */
+};
+
+struct fl_format {
+    tensor_format id;
+    const char *name;
+    const char *summary;
+    enum fl_arithmetic arithmetic;
+    int bytes;      /* of one element */
+    int wide_bytes; /* of one element of the wide copy; 0: the format has none */
+    /* shared-exponent formats: the range of e, the largest mantissa, the default predictor */
+    int e_min, e_max;
+    int top;
+    const char *predictor;
+    bool truncates; /* offers TENSOR_ROUND_TRUNCATE */
+
+    /* The codec. decode: n elements from index `first` of the view, exactly, as doubles. encode: n doubles rounded once
+     * by `rounding` into the view at its exponent; out.data NULL measures only. Both serve any alignment of first. stats
+     * accumulates. `op_result`: the doubles are exact results of an operation; float formats then round to binary32
+     * first, as their kernels do. */
+    void (*decode)(const struct fl_view *in, int64_t first, int64_t n, double *values);
+    void (*encode)(const struct fl_view *out, int64_t first, int64_t n, const double *values, bool op_result,
+                   const struct fl_rounding *rounding, struct fl_stats *stats);
+
+    /* Kernels by backend. rows[FL_REF] is NULL: the reference kernels (core/ref_*.c) serve every format through its codec. */
+    const struct fl_kernels *rows[FL_BACKENDS];
+};
+
+#ifdef FL_HAVE_AVX2
+#define FL_ROW_AVX2(row) &row
+#else
+#define FL_ROW_AVX2(row) 0
+#endif
+#ifdef FL_HAVE_AVX512
+#define FL_ROW_AVX512(row) &row
+#else
+#define FL_ROW_AVX512(row) 0
+#endif
+
+/* The format of that id or name, the i-th format in id order; NULL if there is none. */
+const struct fl_format *fl_format_of(tensor_format id);
+const struct fl_format *fl_format_named(const char *name);
+const struct fl_format *fl_format_at(int i);
+
+/* The reference kernel of an operation; NULL for an operation without one. */
+fl_kernel fl_ref_kernel(enum fl_op op);
+/* The kernel that runs under a cap (the best row at or below it that this machine supports), and its backend. */
+fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);
+/* The cap in force: the best backend of this machine, FLEXLAB_ISA, tensor_set_backend. */
+tensor_status fl_backend_cap(enum fl_backend *cap);
+const char *fl_backend_name(enum fl_backend backend);
+const char *fl_op_name(enum fl_op op);
+enum fl_op fl_op_named(const char *name);
+
+#endif

@@ -1,0 +1,113 @@
+/* kernel.h - the one signature of all kernels, and the rows of the table format x op x backend.
+ *
+ * A kernel is a pure function: inputs, geometry and the output's exponent come in struct fl_args; it fills the output
+ * and the statistics and touches nothing else. It may allocate scratch (scratch.h) before it writes anything and return
+ * TENSOR_E_MEMORY; it has no other way to fail, every check was made before. Kernels thread through parallel.h and give
+ * the same bits for any number of threads.
+ *
+ * out.data == NULL means measure only: nothing is stored, stats->maximum must be exact. */
+#ifndef FL_KERNEL_H
+#define FL_KERNEL_H
+
+#include "core/op.h"
+#include "flexlab/tensor.h"
+
+/* A tensor as a kernel sees it. */
+struct fl_view {
+    void *data;    /* elements; 64-byte aligned */
+    void *wide;    /* int32_t mantissas at e + 16, float masters, or NULL */
+    int e;         /* shared exponent; 0 in float formats */
+    int64_t count; /* elements */
+};
+
+struct fl_rounding {
+    tensor_rounding mode;
+    uint64_t key; /* stochastic: Philox key (seed) ... */
+    uint64_t write; /* ... and counter (number of this write); the element's index is the rest */
+};
+
+/* What one write produced. Kernels start from zero; parts of a threaded kernel are merged with fl_stats_merge. */
+struct fl_stats {
+    double maximum; /* largest |exact result|, real units (not mantissas); NaN results do not count, Inf does */
+    int32_t gamma;
+    int64_t saturated, flushed, nonfinite;
+};
+
+/* Shapes of operations that are more than element by element; unused members are zero. */
+struct fl_geometry {
+    /* matmul: out [m,n], inner size k, by the operation's own transposition.
+     * bias, sum_rows, channel_*: m rows of n channels. */
+    int64_t m, n, k;
+    /* images: x or dx [batch, h, w, c]; y or dy [batch, p, q, filters]; filter [filters, r, s, c]. Pooling: r = s = window,
+     * filters = c. shortcut_a: filters >= c. avgpool: p = q = 1. */
+    int64_t batch, h, w, c, p, q, filters, r, s;
+    int stride, padding;
+};
+
+/* Per-channel coefficients of CHANNEL_AFFINE (y = a x + b) and CHANNEL_AFFINE_GRAD (dx = a dy + d x + b).
+ * Float formats: fmaf(a, x, b) and fmaf(a, dy, fmaf(d, x, b)).
+ * Integer formats: (ia * x + ib) * 2^-shift, (ia * dy + id * x + ib) * 2^-shift, on mantissas, exact in int64, rounded
+ * once to the output exponent that the coefficients were made for; |ia|, |id| < 2^31, |ib| < 2^61, 0 <= shift <= 46. */
+struct fl_channels {
+    const float *a, *b, *d;
+    const int32_t *ia, *id;
+    const int64_t *ib;
+    const int32_t *shift;
+};
+
+/* Results of CHANNEL_SUMS (sum x, sum x^2) and CHANNEL_GRAD_SUMS (sum dy, sum dy x): one pair a channel. Integer formats:
+ * exact sums of mantissa products. Float formats: binary32 sums over chunks of FL_ROWS_CHUNK rows (first + then fmaf
+ * for the product), chunks added in order in double. */
+struct fl_channel_sums {
+    int64_t *i[2];
+    double *f[2];
+};
+enum { FL_ROWS_CHUNK = 512 }; /* rows of one binary32 partial sum (folds of float formats); part of the definition */
+enum { FL_K_CHUNK = 512 };    /* k of one fused multiply-add chain (matmul of float formats); part of the definition */
+
+struct fl_args {
+    enum fl_op op;
+    struct fl_view out;
+    struct fl_view in[3];
+    /* Operands by operation (out <- in[0], in[1], in[2]):
+     *   maps                   y <- a or x, b
+     *   bias, bias_relu        y <- x, b
+     *   matmul*                y <- a, b
+     *   conv2d                 y <- x, w        input_grad  dx <- dy, w        weight_grad  dw <- dy, x
+     *   maxpool2d              y <- x           grad        dx <- dy, x
+     *   avgpool, shortcut      y <- x           grad        dx <- dy
+     *   sum_rows               y <- x           max_abs     stats only <- x
+     *   channel_sums           sums <- x        channel_grad_sums  sums <- dy, x, y (mask: dy counts where y > 0; data
+     *                                                              NULL: no mask)
+     *   channel_affine         y <- x           channel_affine_grad  dx <- dy, x, y (mask as above)
+     *   sgd_momentum           v <- v, g, w     sgd_update  w <- w, v   (out has the new exponent, in[0] the old; same
+     *                                                              memory, both with .wide) */
+    struct fl_geometry geo;
+    float alpha, beta; /* alpha of *_SCALAR maps; momentum, weight decay; rate */
+    bool relu;         /* CHANNEL_AFFINE */
+    struct fl_channels channels;
+    struct fl_channel_sums sums;
+    struct fl_rounding rounding;
+    struct fl_stats *stats;
+};
+
+typedef tensor_status (*fl_kernel)(const struct fl_args *args);
+
+enum fl_backend { FL_REF, FL_PORTABLE, FL_AVX2, FL_AVX512, FL_BACKENDS };
+
+/* One row of the table: what a backend has for a format. A NULL entry falls through to the row below it. */
+struct fl_kernels {
+    fl_kernel op[FL_OP_LIMIT];
+};
+
+static inline void fl_stats_merge(struct fl_stats *into, const struct fl_stats *part) {
+    if (part->maximum > into->maximum)
+        into->maximum = part->maximum;
+    if (part->gamma > into->gamma)
+        into->gamma = part->gamma;
+    into->saturated += part->saturated;
+    into->flushed += part->flushed;
+    into->nonfinite += part->nonfinite;
+}
+
+#endif

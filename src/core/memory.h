@@ -1,0 +1,21 @@
+/* memory.h - aligned memory from the library's one allocator, and per-thread scratch for kernels. */
+#ifndef FL_MEMORY_H
+#define FL_MEMORY_H
+
+#include <stddef.h>
+
+enum { FL_ALIGNMENT = 64 };
+
+/* 64-byte aligned, not cleared; NULL when the allocator fails or the size is 0. Free with fl_free (NULL allowed). */
+void *fl_alloc(size_t bytes);
+void *fl_alloc_zero(size_t bytes);
+void fl_free(void *block);
+char *fl_strdup(const char *text);
+
+/* Scratch of the calling thread, 64-byte aligned, at least `bytes`, contents undefined; NULL on failure. Slot 0 ... 3 are
+ * independent blocks that keep their memory until the thread ends, so a training step allocates nothing after the
+ * first. A slot must not be asked for again while its block is in use. Slots 0 and 1 belong to the kernel's calling
+ * thread, 2 and 3 to the parts that it runs in parallel. */
+void *fl_scratch(int slot, size_t bytes);
+
+#endif
