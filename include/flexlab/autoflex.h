@@ -70,7 +70,7 @@ FLEXLAB_API int autoflex_load_exponent(struct autoflex *a, double maximum);
 FLEXLAB_API int autoflex_adjust(struct autoflex *a);
 
 /* First write of an uninitialised tensor, given the exact maximum of the result: runs the initialisation loop of
- * Flexpoint on that number. Returns e. A maximum of 0 leaves the tensor uninitialised. */
+ * Flexpoint on that number. Returns e. A maximum of 0 leaves the tensor uninitialised; "fixed" keeps its e. */
 FLEXLAB_API int autoflex_initialise(struct autoflex *a, double maximum);
 
 /* "current": the largest e in range for which round(maximum * 2^e) <= 32767. A maximum of 0 leaves e. Returns e. */

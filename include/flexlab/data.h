@@ -55,10 +55,10 @@ FLEXLAB_API int64_t data_loader_batches(const data_loader *loader);
 FLEXLAB_API tensor_status data_loader_start(data_loader *loader, int epoch);
 
 typedef struct data_batch {
-    const float *images;   /* [count, H, W, C], normalised */
-    const int32_t *labels; /* [count] */
-    const int64_t *indices;/* [count], positions in the set */
-    int count;             /* 0 after the last batch of the epoch */
+    const float *images;    /* [count, H, W, C], normalised */
+    const int32_t *labels;  /* [count] */
+    const int64_t *indices; /* [count], positions in the set */
+    int count;              /* 0 after the last batch of the epoch */
 } data_batch;
 /* The next batch, valid until the next call on this loader. */
 FLEXLAB_API tensor_status data_loader_next(data_loader *loader, data_batch *batch);

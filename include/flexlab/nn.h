@@ -23,9 +23,10 @@
 extern "C" {
 #endif
 
-/* --- variants: a format and how its weights are written ----------------------------------------------------------------
- * fp32; fp16, bf16 (fp32 master weights); flex16+5, dfp16 (wide weights: int32 mantissa, int16 view);
- * flex16+5-sr (int16 weights, stochastic rounding of the weight write); flex16+5-paper (int16, nearest everywhere). */
+/* --- variants: a format and how its weights are written
+ * ---------------------------------------------------------------- fp32; fp16, bf16 (fp32 master weights); flex16+5,
+ * dfp16 (wide weights: int32 mantissa, int16 view); flex16+5-sr (int16 weights, stochastic rounding of the weight
+ * write); flex16+5-paper (int16, nearest everywhere). */
 typedef struct nn_variant {
     const char *name;
     tensor_format format;
@@ -38,7 +39,8 @@ typedef struct nn_variant {
 FLEXLAB_API const nn_variant *nn_variant_find(const char *name);
 FLEXLAB_API const nn_variant *nn_variant_list(int i); /* NULL past the last */
 
-/* --- graph ------------------------------------------------------------------------------------------------------------ */
+/* --- graph
+ * ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct nn_graph nn_graph;
 typedef int nn_node;
@@ -56,14 +58,16 @@ typedef struct nn_config {
 FLEXLAB_API nn_graph *nn_graph_new(const nn_config *config); /* NULL on failure */
 FLEXLAB_API void nn_graph_free(nn_graph *g);
 
-/* Layers. Names must be unique and appear in traces and statistics as NAME (output), NAME.weight, NAME.bias, NAME.gamma,
- * NAME.beta; gradients and momentum carry the suffixes .grad and .momentum. Weights: He initialisation, normal with
- * variance 2 / fan-out for convolutions (He et al. 2015, fan-out mode) and 2 / fan-in for linear layers followed by
- * relu, uniform +-1/sqrt(fan-in) for the last; drawn by (seed, name, element), so they do not depend on the format. */
+/* Layers. Names must be unique and appear in traces and statistics as NAME (output), NAME.weight, NAME.bias,
+ * NAME.gamma, NAME.beta; gradients and momentum carry the suffixes .grad and .momentum. Weights: He initialisation,
+ * normal with variance 2 / fan-out for convolutions (He et al. 2015, fan-out mode) and 2 / fan-in for linear layers
+ * followed by relu, uniform +-1/sqrt(fan-in) for the last; drawn by (seed, name, element), so they do not depend on the
+ * format. */
 FLEXLAB_API nn_node nn_input(nn_graph *g, int height, int width, int channels);
-FLEXLAB_API nn_node nn_conv2d(nn_graph *g, const char *name, nn_node x, int filters, int kernel, int stride, int padding);
+FLEXLAB_API nn_node nn_conv2d(nn_graph *g, const char *name, nn_node x, int filters, int kernel, int stride,
+                              int padding);
 FLEXLAB_API nn_node nn_batchnorm(nn_graph *g, const char *name, nn_node x, bool relu);
-FLEXLAB_API nn_node nn_linear(nn_graph *g, const char *name, nn_node x, int outputs);      /* flattens; with bias */
+FLEXLAB_API nn_node nn_linear(nn_graph *g, const char *name, nn_node x, int outputs); /* flattens; with bias */
 FLEXLAB_API nn_node nn_linear_relu(nn_graph *g, const char *name, nn_node x, int outputs);
 FLEXLAB_API nn_node nn_relu(nn_graph *g, const char *name, nn_node x);
 FLEXLAB_API nn_node nn_add_relu(nn_graph *g, const char *name, nn_node a, nn_node b);
@@ -81,8 +85,8 @@ FLEXLAB_API const char *nn_model_list(int i); /* NULL past the last */
 FLEXLAB_API tensor_status nn_compile(nn_graph *g, nn_node logits);
 
 /* One step on config.batch images [N,H,W,C]: forward, backward, SGD with momentum. No allocation. */
-FLEXLAB_API tensor_status nn_train_step(nn_graph *g, const float *images, const int32_t *labels, float rate, double *loss,
-                                        int *correct);
+FLEXLAB_API tensor_status nn_train_step(nn_graph *g, const float *images, const int32_t *labels, float rate,
+                                        double *loss, int *correct);
 /* Forward with running statistics on count <= batch images. Does not disturb training: activations of evaluation are
  * tensors of their own, with exponents from their exact maxima. loss: the mean; predicted: count classes or NULL. */
 FLEXLAB_API tensor_status nn_evaluate(nn_graph *g, const float *images, const int32_t *labels, int count, double *loss,
@@ -101,37 +105,38 @@ FLEXLAB_API int64_t nn_weight_bytes(const nn_graph *g);     /* weights with wide
 FLEXLAB_API int64_t nn_activation_bytes(const nn_graph *g); /* forward tensors of a training step, as stored */
 FLEXLAB_API int64_t nn_arena_bytes(const nn_graph *g);      /* the planned arena */
 
-/* --- training loop ---------------------------------------------------------------------------------------------------- */
+/* --- training loop
+ * ---------------------------------------------------------------------------------------------------- */
 
 typedef struct nn_train_config {
     nn_config network;
     const char *model;
     int epochs;
-    double rate;             /* peak learning rate */
-    const char *schedule;    /* "linear" (to zero), "cosine", "step" (x 0.1 at 1/2 and 3/4), "constant" */
-    double warmup_epochs;    /* linear from 0 */
+    double rate;          /* peak learning rate */
+    const char *schedule; /* "linear" (to zero), "cosine", "step" (x 0.1 at 1/2 and 3/4), "constant" */
+    double warmup_epochs; /* linear from 0 */
     bool augment;
-    int64_t max_steps;       /* stop after so many steps; 0: no limit (the schedule still spans all epochs) */
-    int average_last;        /* steps whose mean loss is reported as last_loss (e.g. 100) */
-    const char *trace_path;  /* NULL: no trace; else a CSV of every shared-exponent tensor */
-    int trace_every;         /* steps between trace rows of a tensor, 1: all */
+    int64_t max_steps;      /* stop after so many steps; 0: no limit (the schedule still spans all epochs) */
+    int average_last;       /* steps whose mean loss is reported as last_loss (e.g. 100) */
+    const char *trace_path; /* NULL: no trace; else a CSV of every shared-exponent tensor */
+    int trace_every;        /* steps between trace rows of a tensor, 1: all */
 } nn_train_config;
 
 typedef struct nn_epoch_report {
-    int epoch;            /* from 1 */
-    int64_t step;         /* steps so far */
-    double train_loss;    /* mean over the epoch's batches */
+    int epoch;         /* from 1 */
+    int64_t step;      /* steps so far */
+    double train_loss; /* mean over the epoch's batches */
     double train_accuracy;
     double test_loss, test_accuracy; /* NAN without a test set */
-    double seconds;       /* training alone, this epoch */
+    double seconds;                  /* training alone, this epoch */
 } nn_epoch_report;
 
 typedef struct nn_step_report {
     int64_t step, steps; /* done so far, of all */
     int epoch;
     double loss, rate;
-    double seconds;      /* training time since the start */
-    int64_t images;      /* trained on since the start */
+    double seconds; /* training time since the start */
+    int64_t images; /* trained on since the start */
 } nn_step_report;
 
 /* Callbacks may be NULL; a non-zero return stops the training with TENSOR_E_ARGUMENT "stopped". */
@@ -142,20 +147,20 @@ typedef struct nn_train_events {
 } nn_train_events;
 
 typedef struct nn_train_result {
-    double train_loss;     /* last epoch's mean */
-    double last_loss;      /* mean over the last average_last steps */
+    double train_loss; /* last epoch's mean */
+    double last_loss;  /* mean over the last average_last steps */
     double test_loss, test_accuracy;
-    double seconds;        /* training alone, without evaluation */
+    double seconds; /* training alone, without evaluation */
     int64_t images, steps;
     int64_t parameters, weight_bytes, activation_bytes, arena_bytes;
     int64_t saturated, flushed, nonfinite, elements; /* over all tensors and writes of training */
     int64_t clamped_low, clamped_high;               /* exponents stopped at an end of their range */
-    int32_t *predicted;    /* test set, in order; the caller frees with nn_train_result_clear */
+    int32_t *predicted; /* test set, in order; the caller frees with nn_train_result_clear */
     int64_t predicted_count;
 } nn_train_result;
 
-/* Trains a new network. test may be NULL. On failure result is cleared. Batches, augmentation and initial weights depend
- * on network.seed alone: two variants with one seed are a pair. */
+/* Trains a new network. test may be NULL. On failure result is cleared. Batches, augmentation and initial weights
+ * depend on network.seed alone: two variants with one seed are a pair. */
 FLEXLAB_API tensor_status nn_train(nn_train_result *result, const nn_train_config *config, const data_set *train,
                                    const data_set *test, const nn_train_events *events);
 FLEXLAB_API void nn_train_result_clear(nn_train_result *result);

@@ -8,7 +8,8 @@
  *     if (tensor_matmul(y, x, w)) fprintf(stderr, "%s\n", tensor_error());
  *
  * Conventions that hold for every function
- *  - Results come first. Shapes are row-major, last dimension contiguous. Images are [N, H, W, C], filters [K, R, S, C].
+ *  - Results come first. Shapes are row-major, last dimension contiguous. Images are [N, H, W, C], filters [K, R, S,
+ * C].
  *  - All tensors of one call share one format; tensor_convert is the bridge.
  *  - A failing call returns a status (status.h), sets tensor_error() and leaves outputs untouched.
  *  - Elementwise operations may run in place (y == x). Matmul, convolution, pooling and sums may not: their output must
@@ -40,7 +41,9 @@ typedef struct tensor tensor;
 
 /* Spells the last two arguments of tensor_new: TENSOR_SHAPE(64, 128). */
 #define TENSOR_SHAPE(...)                                                                                              \
-    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
+    (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) {                                     \
+        __VA_ARGS__                                                                                                    \
+    }
 
 /* --- formats -----------------------------------------------------------------------------------------------------
  * formats.h (generated from the format folders) defines `tensor_format`: FMT_FP32, FMT_FP16, FMT_BF16, FMT_FLEX16_5,
@@ -65,6 +68,9 @@ FLEXLAB_API tensor *tensor_new(tensor_format format, int ndim, const int64_t *sh
 /* A tensor over the caller's memory (at least tensor_new's size, 64-byte aligned, kept alive by the caller). The memory
  * is not cleared; the tensor has its own exponent. Memory planners use it. */
 FLEXLAB_API tensor *tensor_new_on(tensor_format format, int ndim, const int64_t *shape, void *memory, size_t bytes);
+/* Another shape of the same elements: shares memory, exponent, history, statistics and wide copy with base, which must
+ * outlive it. The number of elements must agree. */
+FLEXLAB_API tensor *tensor_new_view(tensor *base, int ndim, const int64_t *shape);
 /* NULL is allowed. */
 FLEXLAB_API void tensor_free(tensor *t);
 
@@ -86,7 +92,8 @@ FLEXLAB_API tensor_status tensor_store_f32(const tensor *t, float *values, int64
 FLEXLAB_API tensor_status tensor_store_f64(const tensor *t, double *values, int64_t count);
 
 /* y = x in y's format, rounded once. Shapes must agree. A shared-exponent y takes its exponent as a load does; fp32,
- * fp16 and bf16 sources with NaN or Inf are refused for it. From shared to shared the mantissas are kept where they fit. */
+ * fp16 and bf16 sources with NaN or Inf are refused for it. From shared to shared the mantissas are kept where they
+ * fit. */
 FLEXLAB_API tensor_status tensor_convert(tensor *y, const tensor *x);
 /* A bit-exact copy: elements, exponent, history, wide copy. Same format and shape. */
 FLEXLAB_API tensor_status tensor_copy(tensor *y, const tensor *x);
@@ -98,8 +105,8 @@ FLEXLAB_API const void *tensor_const_data(const tensor *t);
 
 /* The shared exponent; 0 for formats without one. */
 FLEXLAB_API int tensor_exponent(const tensor *t);
-/* Changes the exponent in place: every mantissa is shifted, rounded once, saturated; statistics count what was lost. The
- * wide copy is shifted too. TENSOR_E_ARGUMENT outside the format's range. */
+/* Changes the exponent in place: every mantissa is shifted, rounded once, saturated; statistics count what was lost.
+ * The wide copy is shifted too. TENSOR_E_ARGUMENT outside the format's range. */
 FLEXLAB_API tensor_status tensor_set_exponent(tensor *t, int e);
 /* Declares the exponent of the stored mantissas without touching them (after raw writes). */
 FLEXLAB_API tensor_status tensor_declare_exponent(tensor *t, int e);
@@ -113,9 +120,9 @@ FLEXLAB_API tensor_status tensor_set_predictor(tensor *t, const char *name);
 FLEXLAB_API const struct autoflex *tensor_autoflex(const tensor *t);
 
 typedef enum tensor_rounding {
-    TENSOR_ROUND_NEAREST = 0,   /* nearest, ties to even */
-    TENSOR_ROUND_STOCHASTIC = 1,/* shared-exponent formats: floor(x + u), u uniform; keyed by (seed, write, element) */
-    TENSOR_ROUND_TRUNCATE = 2   /* bf16: toward zero */
+    TENSOR_ROUND_NEAREST = 0,    /* nearest, ties to even */
+    TENSOR_ROUND_STOCHASTIC = 1, /* shared-exponent formats: floor(x + u), u uniform; keyed by (seed, write, element) */
+    TENSOR_ROUND_TRUNCATE = 2    /* bf16: toward zero */
 } tensor_rounding;
 /* How results written into t are rounded. TENSOR_E_FORMAT where the format does not offer it. */
 FLEXLAB_API tensor_status tensor_set_rounding(tensor *t, tensor_rounding rounding, uint64_t seed);
@@ -129,13 +136,13 @@ FLEXLAB_API tensor_status tensor_store_wide_f64(const tensor *t, double *values,
 /* --- statistics --------------------------------------------------------------------------------------------------- */
 
 typedef struct tensor_stats {
-    double maximum;     /* largest |x| before rounding and saturation; Inf if an Inf was produced */
-    int32_t gamma;      /* largest |mantissa| after; 0 for float formats */
-    int64_t saturated;  /* elements that did not fit: +-32767 instead, or Inf from a finite result in fp16/bf16/fp32 */
-    int64_t flushed;    /* non-zero results that became zero */
-    int64_t nonfinite;  /* NaN and Inf among the stored elements */
-    int64_t elements;   /* elements written */
-    int64_t writes;     /* 1 for the last write; the number of writes for the total */
+    double maximum;    /* largest |x| before rounding and saturation; Inf if an Inf was produced */
+    int32_t gamma;     /* largest |mantissa| after; 0 for float formats */
+    int64_t saturated; /* elements that did not fit: +-32767 instead, or Inf from a finite result in fp16/bf16/fp32 */
+    int64_t flushed;   /* non-zero results that became zero */
+    int64_t nonfinite; /* NaN and Inf among the stored elements */
+    int64_t elements;  /* elements written */
+    int64_t writes;    /* 1 for the last write; the number of writes for the total */
 } tensor_stats;
 
 /* Of the last write, and of all writes since the tensor was made or reset. Either pointer may be NULL. In the total,
@@ -143,8 +150,9 @@ typedef struct tensor_stats {
 FLEXLAB_API tensor_status tensor_statistics(const tensor *t, tensor_stats *last, tensor_stats *total);
 FLEXLAB_API void tensor_reset_statistics(tensor *t);
 
-/* --- elementwise operations: one row of ops.def each ------------------------------------------------------------------
- * Operands have one shape. tensor_add(y, a, b), tensor_scale(y, x, alpha), ... */
+/* --- elementwise operations: one row of ops.def each
+ * ------------------------------------------------------------------ Operands have one shape. tensor_add(y, a, b),
+ * tensor_scale(y, x, alpha), ... */
 #define FL_MAP1(id, CONSTANT, name, expr) FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x);
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
     FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x, float alpha);
@@ -235,8 +243,8 @@ FLEXLAB_API tensor_status tensor_sgd_update(tensor *w, const tensor *v, float ra
 
 /* Operations are listed by name ("add", "matmul", ...); NULL past the last. */
 FLEXLAB_API const char *tensor_op_list(int i);
-/* The backend ("ref", "portable", "avx2", "avx512") whose kernel runs `op` on `format` on this machine; NULL if unknown.
- * FLEXLAB_ISA caps it; tensor_set_backend caps it from a program (NULL: no cap). */
+/* The backend ("ref", "portable", "avx2", "avx512") whose kernel runs `op` on `format` on this machine; NULL if
+ * unknown. FLEXLAB_ISA caps it; tensor_set_backend caps it from a program (NULL: no cap). */
 FLEXLAB_API const char *tensor_kernel_backend(tensor_format format, const char *op);
 FLEXLAB_API tensor_status tensor_set_backend(const char *name);
 /* Threads used by every operation; results do not depend on it. 0: as many as OpenMP offers (OMP_NUM_THREADS). */

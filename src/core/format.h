@@ -12,7 +12,8 @@
 
 /* How results are accumulated and rounded; the reference kernels follow it. */
 enum fl_arithmetic {
-    FL_ARITHMETIC_FLOAT, /* values binary32 or narrower; binary32 accumulation; result rounded to binary32, then stored */
+    FL_ARITHMETIC_FLOAT, /* values binary32 or narrower; binary32 accumulation; result rounded to binary32, then stored
+                          */
     FL_ARITHMETIC_SHARED /* integer mantissas under one exponent; exact accumulation; one rounding at the exponent */
 };
 
@@ -30,14 +31,15 @@ struct fl_format {
     bool truncates; /* offers TENSOR_ROUND_TRUNCATE */
 
     /* The codec. decode: n elements from index `first` of the view, exactly, as doubles. encode: n doubles rounded once
-     * by `rounding` into the view at its exponent; out.data NULL measures only. Both serve any alignment of first. stats
-     * accumulates. `op_result`: the doubles are exact results of an operation; float formats then round to binary32
-     * first, as their kernels do. */
+     * by `rounding` into the view at its exponent; out.data NULL measures only. Both serve any alignment of first.
+     * stats accumulates. `op_result`: the doubles are exact results of an operation; float formats then round to
+     * binary32 first, as their kernels do. */
     void (*decode)(const struct fl_view *in, int64_t first, int64_t n, double *values);
     void (*encode)(const struct fl_view *out, int64_t first, int64_t n, const double *values, bool op_result,
                    const struct fl_rounding *rounding, struct fl_stats *stats);
 
-    /* Kernels by backend. rows[FL_REF] is NULL: the reference kernels (core/ref_*.c) serve every format through its codec. */
+    /* Kernels by backend. rows[FL_REF] is NULL: the reference kernels (core/ref_*.c) serve every format through its
+     * codec. */
     const struct fl_kernels *rows[FL_BACKENDS];
 };
 

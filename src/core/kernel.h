@@ -22,7 +22,7 @@ struct fl_view {
 
 struct fl_rounding {
     tensor_rounding mode;
-    uint64_t key; /* stochastic: Philox key (seed) ... */
+    uint64_t key;   /* stochastic: Philox key (seed) ... */
     uint64_t write; /* ... and counter (number of this write); the element's index is the rest */
 };
 
@@ -38,8 +38,8 @@ struct fl_geometry {
     /* matmul: out [m,n], inner size k, by the operation's own transposition.
      * bias, sum_rows, channel_*: m rows of n channels. */
     int64_t m, n, k;
-    /* images: x or dx [batch, h, w, c]; y or dy [batch, p, q, filters]; filter [filters, r, s, c]. Pooling: r = s = window,
-     * filters = c. shortcut_a: filters >= c. avgpool: p = q = 1. */
+    /* images: x or dx [batch, h, w, c]; y or dy [batch, p, q, filters]; filter [filters, r, s, c]. Pooling: r = s =
+     * window, filters = c. shortcut_a: filters >= c. avgpool: p = q = 1. */
     int64_t batch, h, w, c, p, q, filters, r, s;
     int stride, padding;
 };
@@ -55,18 +55,21 @@ struct fl_channels {
     const int32_t *shift;
 };
 
-/* Results of CHANNEL_SUMS (sum x, sum x^2) and CHANNEL_GRAD_SUMS (sum dy, sum dy x): one pair a channel. Integer formats:
- * exact sums of mantissa products. Float formats: binary32 sums over chunks of FL_ROWS_CHUNK rows (first + then fmaf
- * for the product), chunks added in order in double. */
+/* Results of CHANNEL_SUMS (sum x, sum x^2) and CHANNEL_GRAD_SUMS (sum dy, sum dy x): one pair a channel. Integer
+ * formats: exact sums of mantissa products. Float formats: binary32 sums over chunks of FL_ROWS_CHUNK rows (first +
+ * then fmaf for the product), chunks added in order in double. */
 struct fl_channel_sums {
     int64_t *i[2];
     double *f[2];
 };
 enum { FL_ROWS_CHUNK = 512 }; /* rows of one binary32 partial sum (folds of float formats); part of the definition */
-enum { FL_K_CHUNK = 512 };    /* k of one fused multiply-add chain (matmul of float formats); part of the definition */
+enum { FL_WIDE_LIMIT = 0x7fff7fff }; /* largest |mantissa| of a wide copy: its 16-bit view is then at most 32767 */
+enum { FL_K_CHUNK = 512 }; /* k of one fused multiply-add chain (matmul of float formats); part of the definition */
 
+struct fl_format;
 struct fl_args {
     enum fl_op op;
+    const struct fl_format *format; /* must be set: the reference kernels serve every format through its codec */
     struct fl_view out;
     struct fl_view in[3];
     /* Operands by operation (out <- in[0], in[1], in[2]):

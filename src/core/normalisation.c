@@ -1,0 +1,294 @@
+/* normalisation.c - batch normalisation: per-channel sums by kernels, one fixed sequence of double operations a
+ * channel, per-channel affine maps by kernels.
+ *
+ * Integer formats: the sums are exact integers, the coefficients re-enter as integers of 31 bits with a shift
+ * (kernel.h, struct fl_channels). The offset is made from the rounded multiplier, so that x equal to the mean gives
+ * beta exactly. */
+#include "core/exact.h"
+#include "core/fail.h"
+#include "core/memory.h"
+#include "core/tensor_object.h"
+#include <math.h>
+#include <string.h>
+
+/* Everything a call needs for its channels, in one block of scratch. */
+struct channel_work {
+    int64_t n;
+    double *sum[2];                      /* float formats, and the real values of both families */
+    int64_t *isum[2];                    /* exact sums of mantissas */
+    double *scale, *cross;               /* multipliers of x or dy, and of x in the gradient (real units) */
+    double *centre, *centre_dy, *offset; /* means to subtract, value to add */
+    double *gamma, *beta;
+    float *a, *b, *d;
+    int32_t *ia, *id, *shift;
+    int64_t *ib;
+};
+
+static tensor_status channel_work(struct channel_work *w, int64_t n) {
+    const size_t doubles = 9, words64 = 3, words32 = 6;
+    char *block = fl_scratch(4, (size_t)n * (8 * (doubles + words64) + 4 * words32));
+    if (!block)
+        return fl_fail(TENSOR_E_MEMORY, "no memory for the coefficients of %lld channels", (long long)n);
+    double *f = (double *)block;
+    int64_t *l = (int64_t *)(f + doubles * (size_t)n);
+    int32_t *i = (int32_t *)(l + words64 * (size_t)n);
+    *w = (struct channel_work){.n = n,
+                               .sum = {f, f + n},
+                               .scale = f + 2 * n,
+                               .cross = f + 3 * n,
+                               .centre = f + 4 * n,
+                               .centre_dy = f + 5 * n,
+                               .offset = f + 6 * n,
+                               .gamma = f + 7 * n,
+                               .beta = f + 8 * n,
+                               .isum = {l, l + n},
+                               .ib = l + 2 * n,
+                               .a = (float *)i,
+                               .b = (float *)(i + n),
+                               .d = (float *)(i + 2 * n),
+                               .ia = i + 3 * n,
+                               .id = i + 4 * n,
+                               .shift = i + 5 * n};
+    return TENSOR_OK;
+}
+
+static bool is_shared(const tensor *t) {
+    return t->format->arithmetic == FL_ARITHMETIC_SHARED;
+}
+
+static int64_t channels_of(const tensor *t) {
+    return t->shape[t->ndim - 1];
+}
+
+static tensor_status run_sums(struct channel_work *w, enum fl_op op, const tensor *dy, const tensor *x,
+                              const tensor *y) {
+    struct fl_args args = {
+        .op = op, .geo = {.m = x->count / w->n, .n = w->n}, .sums = {{w->isum[0], w->isum[1]}, {w->sum[0], w->sum[1]}}};
+    if (dy)
+        args.in[0] = fl_view_of(dy);
+    args.in[dy ? 1 : 0] = fl_view_of(x);
+    if (y)
+        args.in[2] = fl_view_of(y);
+    struct fl_stats stats = {0};
+    return fl_read(x->format, &args, &stats);
+}
+
+tensor_status tensor_channel_moments(double *mean, double *variance, const tensor *x) {
+    if (!mean || !variance || !x)
+        return fl_fail(TENSOR_E_ARGUMENT, "channel_moments: %s is NULL", !x ? "x" : !mean ? "mean" : "variance");
+    struct channel_work w;
+    tensor_status status = channel_work(&w, channels_of(x));
+    if (!status)
+        status = run_sums(&w, FL_OP_CHANNEL_SUMS, NULL, x, NULL);
+    if (status)
+        return status;
+    const int64_t rows = x->count / w.n;
+    const double n = (double)rows;
+    for (int64_t c = 0; c < w.n; c++) {
+        if (is_shared(x)) {
+            const int e = x->state->autoflex.e;
+            fl_int128 s1 = w.isum[0][c], s2 = w.isum[1][c];
+            mean[c] = ldexp((double)w.isum[0][c] / n, -e);
+            variance[c] = ldexp((double)(rows * s2 - s1 * s1) / (n * n), -2 * e);
+        } else {
+            mean[c] = w.sum[0][c] / n;
+            double v = w.sum[1][c] / n - mean[c] * mean[c];
+            variance[c] = v < 0 ? 0 : v; /* NaN stays */
+        }
+    }
+    return TENSOR_OK;
+}
+
+/* y = scale (x - centre) + offset, and dx = scale (dy - centre_dy) + cross (x - centre), for one output exponent. */
+struct affine_plan {
+    struct channel_work *w;
+    int e_first, e_cross; /* exponents of in[0], and of x in the gradient */
+    bool gradient;
+};
+
+static int32_t multiplier(double m, int shift) {
+    double v = rint(ldexp(m, shift));
+    if (v != v)
+        return 0; /* the caller's statistics were not numbers */
+    return (int32_t)(v > 2147483647.0 ? 2147483647.0 : v < -2147483647.0 ? -2147483647.0 : v);
+}
+
+static void integer_coefficients(struct fl_args *args, int e_out, void *context) {
+    struct affine_plan *p = context;
+    struct channel_work *w = p->w;
+    (void)args;
+    for (int64_t c = 0; c < w->n; c++) {
+        double m = ldexp(w->scale[c], e_out - p->e_first);
+        double q = p->gradient ? ldexp(w->cross[c], e_out - p->e_cross) : 0;
+        double largest = fabs(m) > fabs(q) ? fabs(m) : fabs(q);
+        int shift = 46;
+        if (largest > 0) {
+            int fit = 30 - (isfinite(largest) ? ilogb(largest) : 1023);
+            shift = fit < 16 ? 16 : fit > 46 ? 46 : fit;
+        }
+        w->shift[c] = shift;
+        w->ia[c] = multiplier(m, shift);
+        w->id[c] = p->gradient ? multiplier(q, shift) : 0;
+        double first = ldexp(p->gradient ? w->centre_dy[c] : w->centre[c], p->e_first);
+        double offset = ldexp(w->offset[c], e_out + shift) - first * w->ia[c];
+        if (p->gradient)
+            offset -= ldexp(w->centre[c], p->e_cross) * w->id[c];
+        offset = offset == offset ? rint(offset) : 0;
+        const double limit = 0x1p61 - 512;
+        w->ib[c] = offset > limit ? (int64_t)limit : offset < -limit ? -(int64_t)limit : (int64_t)offset;
+    }
+}
+
+static void float_coefficients(struct channel_work *w, bool gradient) {
+    for (int64_t c = 0; c < w->n; c++) {
+        w->a[c] = (float)w->scale[c];
+        w->d[c] = gradient ? (float)w->cross[c] : 0;
+        w->b[c] = (float)(gradient ? -(w->scale[c] * w->centre_dy[c] + w->cross[c] * w->centre[c])
+                                   : w->offset[c] - w->scale[c] * w->centre[c]);
+    }
+}
+
+static tensor_status run_affine(tensor *out, struct fl_args *args, struct channel_work *w, int e_first, int e_cross,
+                                bool gradient) {
+    args->geo = (struct fl_geometry){.m = out->count / w->n, .n = w->n};
+    args->channels = (struct fl_channels){w->a, w->b, w->d, w->ia, w->id, w->ib, w->shift};
+    if (!is_shared(out)) {
+        float_coefficients(w, gradient);
+        return fl_write(out, args, NULL, NULL);
+    }
+    struct affine_plan plan = {w, e_first, e_cross, gradient};
+    return fl_write(out, args, integer_coefficients, &plan);
+}
+
+static void decode(const tensor *t, double *values) {
+    struct fl_view view = fl_view_of(t);
+    t->format->decode(&view, 0, t->count, values);
+}
+
+static tensor_status check_batchnorm(const char *op, const tensor *out, const tensor *x, const tensor *const *vectors,
+                                     int n, const double *mean, const double *variance, double epsilon) {
+    if (!out || !x || !mean || !variance)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", op,
+                       !out    ? "the output"
+                       : !x    ? "x"
+                       : !mean ? "mean"
+                               : "variance");
+    char to[TENSOR_TEXT], tx[TENSOR_TEXT];
+    if (out->format != x->format)
+        return fl_fail(TENSOR_E_FORMAT, "%s: the output is %s, x is %s", op, out->format->name, x->format->name);
+    if (out->ndim != x->ndim || memcmp(out->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0]))
+        return fl_fail(TENSOR_E_SHAPE, "%s: the output is %s, x is %s", op, fl_shape_text(out, to),
+                       fl_shape_text(x, tx));
+    if (out->state == x->state)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: the output and x are the same tensor, the output must be another", op);
+    if (!(epsilon > 0) || !isfinite(epsilon))
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: epsilon is %g, expected above 0", op, epsilon);
+    for (int i = 0; i < n; i++) {
+        if (!vectors[i])
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: a vector of the channels is NULL", op);
+        if (vectors[i]->format != x->format)
+            return fl_fail(TENSOR_E_FORMAT, "%s: x is %s, a vector of the channels is %s", op, x->format->name,
+                           vectors[i]->format->name);
+        if (vectors[i]->ndim != 1 || vectors[i]->shape[0] != channels_of(x))
+            return fl_fail(TENSOR_E_SHAPE, "%s: x is %s, a vector of the channels is %s, expected %lld", op,
+                           fl_shape_text(x, tx), fl_shape_text(vectors[i], to), (long long)channels_of(x));
+        if (vectors[i]->state == out->state || vectors[i]->state == x->state)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: a vector of the channels is also the output or x", op);
+    }
+    return TENSOR_OK;
+}
+
+tensor_status tensor_batchnorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta, const double *mean,
+                               const double *variance, double epsilon, bool relu) {
+    struct channel_work w;
+    tensor_status status =
+        check_batchnorm("batchnorm", y, x, (const tensor *[]){gamma, beta}, 2, mean, variance, epsilon);
+    if (!status)
+        status = channel_work(&w, channels_of(x));
+    if (status)
+        return status;
+    decode(gamma, w.gamma);
+    decode(beta, w.offset);
+    for (int64_t c = 0; c < w.n; c++) {
+        w.scale[c] = w.gamma[c] * (1 / sqrt(variance[c] + epsilon));
+        w.centre[c] = mean[c];
+    }
+    struct fl_args args = {.op = FL_OP_CHANNEL_AFFINE, .in = {fl_view_of(x)}, .relu = relu};
+    return run_affine(y, &args, &w, x->state->autoflex.e, 0, false);
+}
+
+tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy, const tensor *x,
+                                    const tensor *y, const tensor *gamma, const double *mean, const double *variance,
+                                    double epsilon) {
+    static const char name[] = "batchnorm_grad";
+    struct channel_work w;
+    tensor_status status =
+        check_batchnorm(name, dx, x, (const tensor *[]){dgamma, dbeta, gamma}, 3, mean, variance, epsilon);
+    if (status)
+        return status;
+    const tensor *images[2] = {dy, y};
+    for (int i = 0; i < (y ? 2 : 1); i++) {
+        if (!images[i])
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: dy is NULL", name);
+        if (images[i]->format != x->format)
+            return fl_fail(TENSOR_E_FORMAT, "%s: x is %s, %s is %s", name, x->format->name, i ? "y" : "dy",
+                           images[i]->format->name);
+        if (images[i]->ndim != x->ndim || memcmp(images[i]->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0]))
+            return fl_fail(TENSOR_E_SHAPE, "%s: x and %s differ in shape", name, i ? "y" : "dy");
+        if (images[i]->state == dx->state)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is also the output", name, i ? "y" : "dy");
+    }
+    if (dgamma->state == dbeta->state || dgamma->state == gamma->state || dbeta->state == gamma->state)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: dgamma, dbeta and gamma must be three tensors", name);
+    status = channel_work(&w, channels_of(x));
+    if (!status)
+        status = run_sums(&w, FL_OP_CHANNEL_GRAD_SUMS, dy, x, y);
+    if (status)
+        return status;
+    decode(gamma, w.gamma);
+    const double n = (double)(x->count / w.n);
+    for (int64_t c = 0; c < w.n; c++) {
+        const double inverse = 1 / sqrt(variance[c] + epsilon);
+        double s1 = w.sum[0][c], s2 = w.sum[1][c];
+        if (is_shared(x)) {
+            s1 = ldexp((double)w.isum[0][c], -dy->state->autoflex.e);
+            s2 = ldexp((double)w.isum[1][c], -dy->state->autoflex.e - x->state->autoflex.e);
+        }
+        const double dot = (s2 - mean[c] * s1) * inverse; /* sum of dy times the normalised x */
+        w.scale[c] = w.gamma[c] * inverse;
+        w.cross[c] = -w.scale[c] * inverse * dot / n;
+        w.centre[c] = mean[c];
+        w.centre_dy[c] = s1 / n;
+        w.offset[c] = 0;
+        w.sum[0][c] = dot;
+        w.sum[1][c] = s1;
+    }
+    struct fl_args args = {.op = FL_OP_CHANNEL_AFFINE_GRAD, .in = {fl_view_of(dy), fl_view_of(x)}};
+    if (y)
+        args.in[2] = fl_view_of(y);
+    status = run_affine(dx, &args, &w, dy->state->autoflex.e, x->state->autoflex.e, true);
+    if (!status)
+        status = fl_write_values(dgamma, w.sum[0]);
+    if (!status)
+        status = fl_write_values(dbeta, w.sum[1]);
+    return status;
+}
+
+tensor_status tensor_sum(double *sum, const tensor *x) {
+    if (!sum || !x)
+        return fl_fail(TENSOR_E_ARGUMENT, "sum: %s is NULL", x ? "result" : "x");
+    struct channel_work w;
+    tensor_status status = channel_work(&w, channels_of(x));
+    if (!status)
+        status = run_sums(&w, FL_OP_CHANNEL_SUMS, NULL, x, NULL);
+    if (status)
+        return status;
+    fl_int128 exact = 0;
+    double total = 0;
+    for (int64_t c = 0; c < w.n; c++) {
+        exact += w.isum[0][c];
+        total += w.sum[0][c];
+    }
+    *sum = is_shared(x) ? ldexp((double)exact, -x->state->autoflex.e) : total;
+    return TENSOR_OK;
+}

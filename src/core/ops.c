@@ -1,0 +1,379 @@
+/* ops.c - the public operations: every check, then the kernel through fl_write or fl_read. */
+#include "core/fail.h"
+#include "core/memory.h"
+#include "core/tensor_object.h"
+#include <math.h>
+#include <string.h>
+
+/* --- checks ------------------------------------------------------------------------------------------------------- */
+
+struct operand {
+    const char *name;
+    const tensor *t;
+};
+
+/* Not NULL, one format. operands[0] is the output (or the first input of a reduction). */
+static tensor_status check_operands(const char *op, const struct operand *operands, int n) {
+    for (int i = 0; i < n; i++) {
+        if (!operands[i].t)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", op, operands[i].name);
+        if (operands[i].t->format != operands[0].t->format)
+            return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; tensor_convert is the bridge", op,
+                           operands[0].name, operands[0].t->format->name, operands[i].name,
+                           operands[i].t->format->name);
+    }
+    return TENSOR_OK;
+}
+
+static tensor_status check_distinct(const char *op, const struct operand *operands, int n) {
+    for (int i = 1; i < n; i++)
+        if (operands[i].t->state == operands[0].t->state)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are the same tensor, the output must be another", op,
+                           operands[0].name, operands[i].name);
+    return TENSOR_OK;
+}
+
+static tensor_status check_same_shapes(const char *op, const struct operand *operands, int n) {
+    char ta[TENSOR_TEXT], tb[TENSOR_TEXT];
+    const tensor *a = operands[0].t;
+    for (int i = 1; i < n; i++) {
+        const tensor *b = operands[i].t;
+        if (a->ndim != b->ndim || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof a->shape[0]))
+            return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, %s is %s", op, operands[0].name, fl_shape_text(a, ta),
+                           operands[i].name, fl_shape_text(b, tb));
+    }
+    return TENSOR_OK;
+}
+
+static tensor_status check_ndim(const char *op, struct operand o, int ndim, const char *layout) {
+    char text[TENSOR_TEXT];
+    if (o.t->ndim != ndim)
+        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, expected %s", op, o.name, fl_shape_text(o.t, text), layout);
+    return TENSOR_OK;
+}
+
+static tensor_status check_scalar(const char *op, const char *name, float value) {
+    if (!isfinite(value))
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is %g, expected a finite number", op, name, (double)value);
+    return TENSOR_OK;
+}
+
+static tensor_status check_shape_is(const char *op, struct operand o, int ndim, const int64_t *shape) {
+    if (o.t->ndim == ndim && !memcmp(o.t->shape, shape, (size_t)ndim * sizeof shape[0]))
+        return TENSOR_OK;
+    tensor expected = {.ndim = ndim};
+    memcpy(expected.shape, shape, (size_t)ndim * sizeof shape[0]);
+    char ta[TENSOR_TEXT], tb[TENSOR_TEXT];
+    return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, expected %s", op, o.name, fl_shape_text(o.t, ta),
+                   fl_shape_text(&expected, tb));
+}
+
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        tensor_status try_status = (call);                                                                             \
+        if (try_status)                                                                                                \
+            return try_status;                                                                                         \
+    } while (0)
+#define OPERANDS(...)                                                                                                  \
+    (const struct operand[]){__VA_ARGS__}, (int)(sizeof((const struct operand[]){__VA_ARGS__}) / sizeof(struct operand))
+
+/* --- maps: generated from ops.def --------------------------------------------------------------------------------- */
+
+static tensor_status map(enum fl_op op, const char *name, tensor *y, const char *a_name, const tensor *a,
+                         const tensor *b, bool two, float alpha) {
+    const struct operand o[3] = {{"y", y}, {a_name, a}, {"b", b}};
+    int n = two ? 3 : 2;
+    TRY(check_operands(name, o, n));
+    TRY(check_same_shapes(name, o, n));
+    TRY(check_scalar(name, "alpha", alpha));
+    struct fl_args args = {.op = op, .alpha = alpha, .in = {fl_view_of(a)}};
+    if (two)
+        args.in[1] = fl_view_of(b);
+    return fl_write(y, &args, NULL, NULL);
+}
+
+#define FL_MAP1(id, CONSTANT, name, expr)                                                                              \
+    tensor_status tensor_##name(tensor *y, const tensor *x) {                                                          \
+        return map(FL_OP_##CONSTANT, #name, y, "x", x, NULL, false, 0);                                                \
+    }
+#define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
+    tensor_status tensor_##name(tensor *y, const tensor *x, float alpha) {                                             \
+        return map(FL_OP_##CONSTANT, #name, y, "x", x, NULL, false, alpha);                                            \
+    }
+#define FL_MAP2(id, CONSTANT, name, expr)                                                                              \
+    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b) {                                         \
+        return map(FL_OP_##CONSTANT, #name, y, "a", a, b, true, 0);                                                    \
+    }
+#define FL_MAP2_SCALAR(id, CONSTANT, name, expr)                                                                       \
+    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha) {                            \
+        return map(FL_OP_##CONSTANT, #name, y, "a", a, b, true, alpha);                                                \
+    }
+#include "flexlab/ops.def"
+
+/* --- bias, matmul ------------------------------------------------------------------------------------------------- */
+
+static int64_t last_dim(const tensor *t) {
+    return t->shape[t->ndim - 1];
+}
+
+static tensor_status bias(enum fl_op op, const char *name, tensor *y, const tensor *x, const tensor *b) {
+    TRY(check_operands(name, OPERANDS({"y", y}, {"x", x}, {"b", b})));
+    TRY(check_same_shapes(name, OPERANDS({"y", y}, {"x", x})));
+    TRY(check_shape_is(name, (struct operand){"b", b}, 1, (int64_t[]){last_dim(x)}));
+    TRY(check_distinct(name, OPERANDS({"y", y}, {"b", b})));
+    struct fl_args args = {
+        .op = op, .in = {fl_view_of(x), fl_view_of(b)}, .geo = {.m = x->count / last_dim(x), .n = last_dim(x)}};
+    return fl_write(y, &args, NULL, NULL);
+}
+
+tensor_status tensor_bias(tensor *y, const tensor *x, const tensor *b) {
+    return bias(FL_OP_BIAS, "bias", y, x, b);
+}
+tensor_status tensor_bias_relu(tensor *y, const tensor *x, const tensor *b) {
+    return bias(FL_OP_BIAS_RELU, "bias_relu", y, x, b);
+}
+
+static tensor_status matmul(enum fl_op op, const char *name, tensor *y, const tensor *a, const tensor *b, bool ta,
+                            bool tb) {
+    TRY(check_operands(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
+    TRY(check_ndim(name, (struct operand){"a", a}, 2, "a matrix"));
+    TRY(check_ndim(name, (struct operand){"b", b}, 2, "a matrix"));
+    int64_t m = a->shape[ta], k = a->shape[!ta], kb = b->shape[tb], n = b->shape[!tb];
+    char text_a[TENSOR_TEXT], text_b[TENSOR_TEXT];
+    if (k != kb)
+        return fl_fail(TENSOR_E_SHAPE, "%s: a is %s, b is %s: inner sizes %lld and %lld differ", name,
+                       fl_shape_text(a, text_a), fl_shape_text(b, text_b), (long long)k, (long long)kb);
+    TRY(check_shape_is(name, (struct operand){"y", y}, 2, (int64_t[]){m, n}));
+    TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
+    struct fl_args args = {.op = op, .in = {fl_view_of(a), fl_view_of(b)}, .geo = {.m = m, .n = n, .k = k}};
+    return fl_write(y, &args, NULL, NULL);
+}
+
+tensor_status tensor_matmul(tensor *y, const tensor *a, const tensor *b) {
+    return matmul(FL_OP_MATMUL, "matmul", y, a, b, false, false);
+}
+tensor_status tensor_matmul_nt(tensor *y, const tensor *a, const tensor *b) {
+    return matmul(FL_OP_MATMUL_NT, "matmul_nt", y, a, b, false, true);
+}
+tensor_status tensor_matmul_tn(tensor *y, const tensor *a, const tensor *b) {
+    return matmul(FL_OP_MATMUL_TN, "matmul_tn", y, a, b, true, false);
+}
+
+/* --- convolution -------------------------------------------------------------------------------------------------- */
+
+static tensor_status check_window(const char *name, tensor_window how) {
+    if (how.stride < 1 || how.stride > 1 << 20)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: stride %d, expected at least 1", name, how.stride);
+    if (how.padding < 0 || how.padding > 1 << 20)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: padding %d, expected at least 0", name, how.padding);
+    return TENSOR_OK;
+}
+
+/* One position of a window of `size` on `length` elements padded on both sides; 0 if it does not fit. */
+static int64_t positions(int64_t length, int64_t size, tensor_window how) {
+    int64_t room = length + 2 * (int64_t)how.padding - size;
+    return room < 0 ? 0 : room / how.stride + 1;
+}
+
+/* x [N,H,W,C], w [K,R,S,C], y [N,P,Q,K], each under the name it has in the call. out: which of them is written. */
+static tensor_status conv(enum fl_op op, const char *name, struct operand x, struct operand w, struct operand y,
+                          tensor_window how, struct operand out, const tensor *in0, const tensor *in1) {
+    TRY(check_operands(name, OPERANDS(out, {x.name, x.t}, {w.name, w.t}, {y.name, y.t})));
+    TRY(check_window(name, how));
+    TRY(check_ndim(name, x, 4, "[N,H,W,C]"));
+    TRY(check_ndim(name, w, 4, "[K,R,S,C]"));
+    const int64_t *xs = x.t->shape, *ws = w.t->shape;
+    char tx[TENSOR_TEXT], tw[TENSOR_TEXT];
+    if (xs[3] != ws[3])
+        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, %s is %s: channels %lld and %lld differ", name, x.name,
+                       fl_shape_text(x.t, tx), w.name, fl_shape_text(w.t, tw), (long long)xs[3], (long long)ws[3]);
+    int64_t p = positions(xs[1], ws[1], how), q = positions(xs[2], ws[2], how);
+    if (p < 1 || q < 1)
+        return fl_fail(TENSOR_E_SHAPE, "%s: a %lldx%lld filter does not fit a %lldx%lld image with padding %d", name,
+                       (long long)ws[1], (long long)ws[2], (long long)xs[1], (long long)xs[2], how.padding);
+    TRY(check_shape_is(name, y, 4, (int64_t[]){xs[0], p, q, ws[0]}));
+    for (int i = 0; i < 2; i++)
+        if ((i ? in1 : in0)->state == out.t->state)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is also an input, the output must be another tensor", name,
+                           out.name);
+    struct fl_args args = {.op = op,
+                           .in = {fl_view_of(in0), fl_view_of(in1)},
+                           .geo = {.batch = xs[0],
+                                   .h = xs[1],
+                                   .w = xs[2],
+                                   .c = xs[3],
+                                   .p = p,
+                                   .q = q,
+                                   .filters = ws[0],
+                                   .r = ws[1],
+                                   .s = ws[2],
+                                   .stride = how.stride,
+                                   .padding = how.padding}};
+    return fl_write((tensor *)out.t, &args, NULL, NULL);
+}
+
+tensor_status tensor_conv2d(tensor *y, const tensor *x, const tensor *w, tensor_window how) {
+    struct operand ox = {"x", x}, ow = {"w", w}, oy = {"y", y};
+    return conv(FL_OP_CONV2D, "conv2d", ox, ow, oy, how, oy, x, w);
+}
+tensor_status tensor_conv2d_input_grad(tensor *dx, const tensor *dy, const tensor *w, tensor_window how) {
+    struct operand ox = {"dx", dx}, ow = {"w", w}, oy = {"dy", dy};
+    return conv(FL_OP_CONV2D_INPUT_GRAD, "conv2d_input_grad", ox, ow, oy, how, ox, dy, w);
+}
+tensor_status tensor_conv2d_weight_grad(tensor *dw, const tensor *dy, const tensor *x, tensor_window how) {
+    struct operand ox = {"x", x}, ow = {"dw", dw}, oy = {"dy", dy};
+    return conv(FL_OP_CONV2D_WEIGHT_GRAD, "conv2d_weight_grad", ox, ow, oy, how, ow, dy, x);
+}
+
+/* --- pooling and shortcuts ---------------------------------------------------------------------------------------- */
+
+static tensor_status image_geometry(const char *name, struct operand x, struct operand y, struct fl_geometry *geo) {
+    TRY(check_ndim(name, x, 4, "[N,H,W,C]"));
+    TRY(check_ndim(name, y, 4, "[N,H,W,C]"));
+    const int64_t *xs = x.t->shape, *ys = y.t->shape;
+    geo->batch = xs[0];
+    geo->h = xs[1];
+    geo->w = xs[2];
+    geo->c = xs[3];
+    geo->p = ys[1];
+    geo->q = ys[2];
+    geo->filters = ys[3];
+    return TENSOR_OK;
+}
+
+static tensor_status maxpool_geometry(const char *name, struct operand x, struct operand y, tensor_window how,
+                                      struct fl_geometry *geo) {
+    TRY(check_window(name, how));
+    if (how.window < 1 || how.window > 1 << 20)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: window %d, expected at least 1", name, how.window);
+    if (how.padding >= how.window)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: padding %d, expected less than the window %d", name, how.padding,
+                       how.window);
+    TRY(image_geometry(name, x, y, geo));
+    int64_t p = positions(geo->h, how.window, how), q = positions(geo->w, how.window, how);
+    if (p < 1 || q < 1)
+        return fl_fail(TENSOR_E_SHAPE, "%s: a window of %d does not fit a %lldx%lld image with padding %d", name,
+                       how.window, (long long)geo->h, (long long)geo->w, how.padding);
+    TRY(check_shape_is(name, y, 4, (int64_t[]){geo->batch, p, q, geo->c}));
+    geo->r = geo->s = how.window;
+    geo->stride = how.stride;
+    geo->padding = how.padding;
+    return TENSOR_OK;
+}
+
+tensor_status tensor_maxpool2d(tensor *y, const tensor *x, tensor_window how) {
+    struct fl_args args = {.op = FL_OP_MAXPOOL2D};
+    TRY(check_operands("maxpool2d", OPERANDS({"y", y}, {"x", x})));
+    TRY(check_distinct("maxpool2d", OPERANDS({"y", y}, {"x", x})));
+    TRY(maxpool_geometry("maxpool2d", (struct operand){"x", x}, (struct operand){"y", y}, how, &args.geo));
+    args.in[0] = fl_view_of(x);
+    return fl_write(y, &args, NULL, NULL);
+}
+
+tensor_status tensor_maxpool2d_grad(tensor *dx, const tensor *dy, const tensor *x, tensor_window how) {
+    static const char name[] = "maxpool2d_grad";
+    struct fl_args args = {.op = FL_OP_MAXPOOL2D_GRAD};
+    TRY(check_operands(name, OPERANDS({"dx", dx}, {"dy", dy}, {"x", x})));
+    TRY(check_distinct(name, OPERANDS({"dx", dx}, {"dy", dy}, {"x", x})));
+    TRY(check_same_shapes(name, OPERANDS({"dx", dx}, {"x", x})));
+    TRY(maxpool_geometry(name, (struct operand){"x", x}, (struct operand){"dy", dy}, how, &args.geo));
+    args.in[0] = fl_view_of(dy);
+    args.in[1] = fl_view_of(x);
+    return fl_write(dx, &args, NULL, NULL);
+}
+
+static tensor_status avgpool(enum fl_op op, const char *name, struct operand small, struct operand image, tensor *out,
+                             const tensor *in) {
+    TRY(check_operands(name, OPERANDS(small, {image.name, image.t})));
+    TRY(check_ndim(name, image, 4, "[N,H,W,C]"));
+    const int64_t *s = image.t->shape;
+    TRY(check_shape_is(name, small, 2, (int64_t[]){s[0], s[3]}));
+    TRY(check_distinct(name, OPERANDS(small, {image.name, image.t})));
+    struct fl_args args = {.op = op,
+                           .in = {fl_view_of(in)},
+                           .geo = {.batch = s[0], .h = s[1], .w = s[2], .c = s[3], .p = 1, .q = 1, .filters = s[3]}};
+    return fl_write(out, &args, NULL, NULL);
+}
+
+tensor_status tensor_avgpool_global(tensor *y, const tensor *x) {
+    return avgpool(FL_OP_AVGPOOL_GLOBAL, "avgpool_global", (struct operand){"y", y}, (struct operand){"x", x}, y, x);
+}
+tensor_status tensor_avgpool_global_grad(tensor *dx, const tensor *dy) {
+    return avgpool(FL_OP_AVGPOOL_GLOBAL_GRAD, "avgpool_global_grad", (struct operand){"dy", dy},
+                   (struct operand){"dx", dx}, dx, dy);
+}
+
+static tensor_status shortcut(enum fl_op op, const char *name, struct operand x, struct operand y, int stride,
+                              tensor *out, const tensor *in) {
+    struct fl_args args = {.op = op};
+    TRY(check_operands(name, OPERANDS(y, {x.name, x.t})));
+    TRY(check_distinct(name, OPERANDS(y, {x.name, x.t})));
+    if (stride < 1 || stride > 1 << 20)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: stride %d, expected at least 1", name, stride);
+    TRY(image_geometry(name, x, y, &args.geo));
+    struct fl_geometry *g = &args.geo;
+    TRY(check_shape_is(name, y, 4,
+                       (int64_t[]){g->batch, (g->h + stride - 1) / stride, (g->w + stride - 1) / stride, g->filters}));
+    if (g->filters < g->c)
+        return fl_fail(TENSOR_E_SHAPE, "%s: %s has %lld channels, expected at least the %lld of %s", name, y.name,
+                       (long long)g->filters, (long long)g->c, x.name);
+    g->stride = stride;
+    args.in[0] = fl_view_of(in);
+    return fl_write(out, &args, NULL, NULL);
+}
+
+tensor_status tensor_shortcut_a(tensor *y, const tensor *x, int stride) {
+    return shortcut(FL_OP_SHORTCUT_A, "shortcut_a", (struct operand){"x", x}, (struct operand){"y", y}, stride, y, x);
+}
+tensor_status tensor_shortcut_a_grad(tensor *dx, const tensor *dy, int stride) {
+    return shortcut(FL_OP_SHORTCUT_A_GRAD, "shortcut_a_grad", (struct operand){"dx", dx}, (struct operand){"dy", dy},
+                    stride, dx, dy);
+}
+
+/* --- reductions --------------------------------------------------------------------------------------------------- */
+
+tensor_status tensor_sum_rows(tensor *y, const tensor *x) {
+    TRY(check_operands("sum_rows", OPERANDS({"y", y}, {"x", x})));
+    TRY(check_shape_is("sum_rows", (struct operand){"y", y}, 1, (int64_t[]){last_dim(x)}));
+    TRY(check_distinct("sum_rows", OPERANDS({"y", y}, {"x", x})));
+    struct fl_args args = {
+        .op = FL_OP_SUM_ROWS, .in = {fl_view_of(x)}, .geo = {.m = x->count / last_dim(x), .n = last_dim(x)}};
+    return fl_write(y, &args, NULL, NULL);
+}
+
+tensor_status tensor_max_abs(double *maximum, const tensor *x) {
+    if (!maximum)
+        return fl_fail(TENSOR_E_ARGUMENT, "max_abs: result is NULL");
+    TRY(check_operands("max_abs", OPERANDS({"x", x})));
+    struct fl_stats stats = {0};
+    struct fl_args args = {.op = FL_OP_MAX_ABS, .in = {fl_view_of(x)}};
+    TRY(fl_read(x->format, &args, &stats));
+    *maximum = stats.maximum;
+    return TENSOR_OK;
+}
+
+/* --- stochastic gradient descent ---------------------------------------------------------------------------------- */
+
+tensor_status tensor_sgd_momentum(tensor *v, const tensor *g, const tensor *w, float momentum, float weight_decay) {
+    static const char name[] = "sgd_momentum";
+    TRY(check_operands(name, OPERANDS({"v", v}, {"g", g}, {"w", w})));
+    TRY(check_same_shapes(name, OPERANDS({"v", v}, {"g", g}, {"w", w})));
+    TRY(check_distinct(name, OPERANDS({"v", v}, {"g", g}, {"w", w})));
+    TRY(check_scalar(name, "momentum", momentum));
+    TRY(check_scalar(name, "weight_decay", weight_decay));
+    struct fl_args args = {.op = FL_OP_SGD_MOMENTUM,
+                           .in = {fl_view_of(v), fl_view_of(g), fl_view_of(w)},
+                           .alpha = momentum,
+                           .beta = weight_decay};
+    return fl_write(v, &args, NULL, NULL);
+}
+
+tensor_status tensor_sgd_update(tensor *w, const tensor *v, float rate) {
+    static const char name[] = "sgd_update";
+    TRY(check_operands(name, OPERANDS({"w", w}, {"v", v})));
+    TRY(check_same_shapes(name, OPERANDS({"w", w}, {"v", v})));
+    TRY(check_distinct(name, OPERANDS({"w", w}, {"v", v})));
+    TRY(check_scalar(name, "rate", rate));
+    struct fl_args args = {.op = FL_OP_SGD_UPDATE, .in = {fl_view_of(w), fl_view_of(v)}, .alpha = rate};
+    return fl_write(w, &args, NULL, NULL);
+}

@@ -1,0 +1,39 @@
+/* ref.h - what the reference kernels share.
+ *
+ * Reference kernels are the definition of every operation, for every format, through its codec in double. They favour
+ * clarity over speed: operands are decoded whole, results computed as the definition says, encoded with one rounding.
+ * Nothing here is threaded. */
+#ifndef FL_REF_H
+#define FL_REF_H
+
+#include "core/format.h"
+
+struct ref_work {
+    const struct fl_args *args;
+    double *in[3]; /* operands, exactly */
+    double *value; /* results: exact, or rounded to odd where 53 bits do not hold them */
+    double *near;  /* the same rounded to nearest: where the true maximum is taken from */
+    int64_t count; /* results */
+};
+
+/* Decodes the operands of args that have data; count results. TENSOR_E_MEMORY leaves nothing allocated. */
+tensor_status fl_ref_begin(struct ref_work *w, const struct fl_args *args, int64_t count);
+/* Encodes the results (unless args is a reduction: count 0), fills the statistics, frees everything. */
+tensor_status fl_ref_end(struct ref_work *w);
+
+static inline bool fl_ref_shared(const struct fl_args *args) {
+    return args->format->arithmetic == FL_ARITHMETIC_SHARED;
+}
+
+tensor_status fl_ref_map(const struct fl_args *args);
+tensor_status fl_ref_bias(const struct fl_args *args);
+tensor_status fl_ref_matmul(const struct fl_args *args);
+tensor_status fl_ref_conv(const struct fl_args *args);
+tensor_status fl_ref_maxpool(const struct fl_args *args);
+tensor_status fl_ref_avgpool(const struct fl_args *args);
+tensor_status fl_ref_shortcut(const struct fl_args *args);
+tensor_status fl_ref_fold(const struct fl_args *args);
+tensor_status fl_ref_affine(const struct fl_args *args);
+tensor_status fl_ref_sgd(const struct fl_args *args);
+
+#endif

@@ -1,0 +1,128 @@
+/* ref_matmul.c - reference kernels: matmul and convolution as sums of products in their defined order. */
+#include "core/ref.h"
+#include <math.h>
+
+/* A running sum of products. Shared-exponent formats: products of 16-bit mantissas under one exponent, whose sum is
+ * exact in double below 2^23 terms. Float formats: fused multiply-add chains of FL_K_CHUNK terms, chunks added in
+ * order. */
+struct dot {
+    bool exact;
+    double sum;
+    float chain, total;
+    int64_t terms;
+};
+
+static inline void dot_add(struct dot *d, double a, double b) {
+    if (d->exact) {
+        d->sum += a * b;
+        return;
+    }
+    if (d->terms && d->terms % FL_K_CHUNK == 0) {
+        d->total = d->terms == FL_K_CHUNK ? d->chain : d->total + d->chain;
+        d->chain = 0;
+    }
+    d->chain = fmaf((float)a, (float)b, d->chain);
+    d->terms++;
+}
+
+static inline double dot_value(const struct dot *d) {
+    return d->exact ? d->sum : d->terms > FL_K_CHUNK ? d->total + d->chain : d->chain;
+}
+
+tensor_status fl_ref_matmul(const struct fl_args *args) {
+    struct ref_work w;
+    tensor_status status = fl_ref_begin(&w, args, args->out.count);
+    if (status)
+        return status;
+    const int64_t m = args->geo.m, n = args->geo.n, k = args->geo.k;
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            struct dot d = {.exact = fl_ref_shared(args)};
+            for (int64_t l = 0; l < k; l++)
+                dot_add(&d, w.in[0][args->op == FL_OP_MATMUL_TN ? l * m + i : i * k + l],
+                        w.in[1][args->op == FL_OP_MATMUL_NT ? j * k + l : l * n + j]);
+            w.value[i * n + j] = w.near[i * n + j] = dot_value(&d);
+        }
+    return fl_ref_end(&w);
+}
+
+static double image_at(const double *image, int64_t h, int64_t w, int64_t c, int64_t n, int64_t y, int64_t x,
+                       int64_t k) {
+    return y < 0 || y >= h || x < 0 || x >= w ? 0 : image[((n * h + y) * w + x) * c + k];
+}
+
+/* dy at the output position that input row y reaches through filter row r; 0 where the stride skips it. */
+static double output_at(const double *dy, const struct fl_geometry *g, int64_t n, int64_t y, int64_t x, int64_t k) {
+    if (y < 0 || x < 0 || y % g->stride || x % g->stride)
+        return 0;
+    return image_at(dy, g->p, g->q, g->filters, n, y / g->stride, x / g->stride, k);
+}
+
+static void forward(struct ref_work *w, const struct fl_geometry *g, bool exact) {
+    int64_t out = 0;
+    for (int64_t n = 0; n < g->batch; n++)
+        for (int64_t p = 0; p < g->p; p++)
+            for (int64_t q = 0; q < g->q; q++)
+                for (int64_t k = 0; k < g->filters; k++) {
+                    struct dot d = {.exact = exact};
+                    const double *filter = w->in[1] + k * g->r * g->s * g->c;
+                    for (int64_t r = 0; r < g->r; r++)
+                        for (int64_t s = 0; s < g->s; s++)
+                            for (int64_t c = 0; c < g->c; c++)
+                                dot_add(&d,
+                                        image_at(w->in[0], g->h, g->w, g->c, n, p * g->stride + r - g->padding,
+                                                 q * g->stride + s - g->padding, c),
+                                        filter[(r * g->s + s) * g->c + c]);
+                    w->value[out++] = dot_value(&d);
+                }
+}
+
+static void input_gradient(struct ref_work *w, const struct fl_geometry *g, bool exact) {
+    int64_t out = 0;
+    for (int64_t n = 0; n < g->batch; n++)
+        for (int64_t y = 0; y < g->h; y++)
+            for (int64_t x = 0; x < g->w; x++)
+                for (int64_t c = 0; c < g->c; c++) {
+                    struct dot d = {.exact = exact};
+                    for (int64_t r = 0; r < g->r; r++)
+                        for (int64_t s = 0; s < g->s; s++)
+                            for (int64_t k = 0; k < g->filters; k++)
+                                dot_add(&d, output_at(w->in[0], g, n, y + g->padding - r, x + g->padding - s, k),
+                                        w->in[1][((k * g->r + r) * g->s + s) * g->c + c]);
+                    w->value[out++] = dot_value(&d);
+                }
+}
+
+static void weight_gradient(struct ref_work *w, const struct fl_geometry *g, bool exact) {
+    int64_t out = 0;
+    for (int64_t k = 0; k < g->filters; k++)
+        for (int64_t r = 0; r < g->r; r++)
+            for (int64_t s = 0; s < g->s; s++)
+                for (int64_t c = 0; c < g->c; c++) {
+                    struct dot d = {.exact = exact};
+                    for (int64_t n = 0; n < g->batch; n++)
+                        for (int64_t p = 0; p < g->p; p++)
+                            for (int64_t q = 0; q < g->q; q++)
+                                dot_add(&d, w->in[0][((n * g->p + p) * g->q + q) * g->filters + k],
+                                        image_at(w->in[1], g->h, g->w, g->c, n, p * g->stride + r - g->padding,
+                                                 q * g->stride + s - g->padding, c));
+                    w->value[out++] = dot_value(&d);
+                }
+}
+
+tensor_status fl_ref_conv(const struct fl_args *args) {
+    struct ref_work w;
+    tensor_status status = fl_ref_begin(&w, args, args->out.count);
+    if (status)
+        return status;
+    const bool exact = fl_ref_shared(args);
+    if (args->op == FL_OP_CONV2D)
+        forward(&w, &args->geo, exact);
+    else if (args->op == FL_OP_CONV2D_INPUT_GRAD)
+        input_gradient(&w, &args->geo, exact);
+    else
+        weight_gradient(&w, &args->geo, exact);
+    for (int64_t i = 0; i < w.count; i++)
+        w.near[i] = w.value[i];
+    return fl_ref_end(&w);
+}

@@ -1,0 +1,213 @@
+/* tensor_life.c - making, freeing and looking at tensors. */
+#include "core/fail.h"
+#include "core/memory.h"
+#include "core/tensor_object.h"
+#include <stdio.h>
+#include <string.h>
+
+const char *fl_shape_text(const tensor *t, char *text) {
+    int used = 0;
+    for (int i = 0; i < t->ndim; i++)
+        used += snprintf(text + used, (size_t)(TENSOR_TEXT - used), i ? "x%lld" : "%lld", (long long)t->shape[i]);
+    return text;
+}
+
+static tensor_status check_shape(const char *what, const struct fl_format *format, int ndim, const int64_t *shape,
+                                 int64_t *count) {
+    if (ndim < 1 || ndim > TENSOR_MAX_DIMS)
+        return fl_fail(TENSOR_E_SHAPE, "%s: %d dimensions, expected 1 to %d", what, ndim, TENSOR_MAX_DIMS);
+    if (!shape)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: shape is NULL", what);
+    const int64_t limit = ((int64_t)1 << 40) / format->bytes;
+    int64_t n = 1;
+    for (int i = 0; i < ndim; i++) {
+        if (shape[i] < 1)
+            return fl_fail(TENSOR_E_SHAPE, "%s: dimension %d is %lld, expected at least 1", what, i,
+                           (long long)shape[i]);
+        if (shape[i] > limit / n)
+            return fl_fail(TENSOR_E_SHAPE, "%s: dimension %d is %lld, the tensor would exceed 2^40 bytes", what, i,
+                           (long long)shape[i]);
+        n *= shape[i];
+    }
+    *count = n;
+    return TENSOR_OK;
+}
+
+static tensor *make(const char *what, const struct fl_format *format, int ndim, const int64_t *shape,
+                    struct fl_tensor_state *state, int64_t count) {
+    tensor *t = fl_alloc_zero(sizeof *t);
+    if (!t) {
+        fl_fail(TENSOR_E_MEMORY, "%s: no memory for a tensor object", what);
+        return NULL;
+    }
+    t->format = format;
+    t->ndim = ndim;
+    memcpy(t->shape, shape, (size_t)ndim * sizeof shape[0]);
+    t->count = count;
+    t->state = state;
+    return t;
+}
+
+static tensor *make_with_state(const char *what, tensor_format id, int ndim, const int64_t *shape, void *memory,
+                               size_t bytes) {
+    const struct fl_format *format = fl_format_of(id);
+    if (!format) {
+        fl_fail(TENSOR_E_FORMAT, "%s: unknown format %d", what, (int)id);
+        return NULL;
+    }
+    int64_t count;
+    if (check_shape(what, format, ndim, shape, &count))
+        return NULL;
+    size_t need = (size_t)count * (size_t)format->bytes;
+    if (memory && bytes < need) {
+        fl_fail(TENSOR_E_ARGUMENT, "%s: %zu bytes of memory, expected at least %zu", what, bytes, need);
+        return NULL;
+    }
+    if (memory && (uintptr_t)memory % FL_ALIGNMENT) {
+        fl_fail(TENSOR_E_ARGUMENT, "%s: memory %p is not aligned to %d bytes", what, memory, FL_ALIGNMENT);
+        return NULL;
+    }
+    struct fl_tensor_state *state = fl_alloc_zero(sizeof *state);
+    void *data = memory ? memory : fl_alloc_zero(need);
+    tensor *t = state && data ? make(what, format, ndim, shape, state, count) : NULL;
+    if (!t) {
+        if (!memory)
+            fl_free(data);
+        fl_free(state);
+        fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes", what, need);
+        return NULL;
+    }
+    state->data = data;
+    state->owns_data = !memory;
+    if (format->arithmetic == FL_ARITHMETIC_SHARED)
+        autoflex_reset(&state->autoflex, autoflex_find(format->predictor), format->e_min, format->e_max);
+    return t;
+}
+
+tensor *tensor_new(tensor_format format, int ndim, const int64_t *shape) {
+    return make_with_state("tensor_new", format, ndim, shape, NULL, 0);
+}
+
+tensor *tensor_new_on(tensor_format format, int ndim, const int64_t *shape, void *memory, size_t bytes) {
+    if (!memory) {
+        fl_fail(TENSOR_E_ARGUMENT, "tensor_new_on: memory is NULL");
+        return NULL;
+    }
+    return make_with_state("tensor_new_on", format, ndim, shape, memory, bytes);
+}
+
+tensor *tensor_new_view(tensor *base, int ndim, const int64_t *shape) {
+    if (!base) {
+        fl_fail(TENSOR_E_ARGUMENT, "tensor_new_view: base is NULL");
+        return NULL;
+    }
+    int64_t count;
+    if (check_shape("tensor_new_view", base->format, ndim, shape, &count))
+        return NULL;
+    if (count != base->count) {
+        char text[TENSOR_TEXT];
+        fl_fail(TENSOR_E_SHAPE, "tensor_new_view: %lld elements, the base %s has %lld", (long long)count,
+                fl_shape_text(base, text), (long long)base->count);
+        return NULL;
+    }
+    tensor *t = make("tensor_new_view", base->format, ndim, shape, base->state, count);
+    if (t)
+        t->is_view = true;
+    return t;
+}
+
+void tensor_free(tensor *t) {
+    if (!t)
+        return;
+    if (!t->is_view) {
+        if (t->state->owns_data)
+            fl_free(t->state->data);
+        fl_free(t->state->wide);
+        fl_free(t->state);
+    }
+    fl_free(t);
+}
+
+tensor_format tensor_get_format(const tensor *t) {
+    return t ? t->format->id : FMT_NONE;
+}
+int tensor_ndim(const tensor *t) {
+    return t ? t->ndim : 0;
+}
+int64_t tensor_dim(const tensor *t, int i) {
+    return t && i >= 0 && i < t->ndim ? t->shape[i] : 0;
+}
+int64_t tensor_count(const tensor *t) {
+    return t ? t->count : 0;
+}
+
+size_t tensor_bytes(const tensor *t) {
+    return t ? (size_t)t->count * (size_t)(t->format->bytes + (t->state->wide ? t->format->wide_bytes : 0)) : 0;
+}
+
+void *tensor_data(tensor *t) {
+    return t ? t->state->data : NULL;
+}
+const void *tensor_const_data(const tensor *t) {
+    return t ? t->state->data : NULL;
+}
+int tensor_exponent(const tensor *t) {
+    return t ? t->state->autoflex.e : 0;
+}
+
+const struct autoflex *tensor_autoflex(const tensor *t) {
+    return t && t->format->arithmetic == FL_ARITHMETIC_SHARED ? &t->state->autoflex : NULL;
+}
+
+tensor_status tensor_statistics(const tensor *t, tensor_stats *last, tensor_stats *total) {
+    if (!t)
+        return fl_fail(TENSOR_E_ARGUMENT, "tensor_statistics: tensor is NULL");
+    if (last)
+        *last = t->state->last;
+    if (total)
+        *total = t->state->total;
+    return TENSOR_OK;
+}
+
+void tensor_reset_statistics(tensor *t) {
+    if (t) {
+        memset(&t->state->last, 0, sizeof t->state->last);
+        memset(&t->state->total, 0, sizeof t->state->total);
+    }
+}
+
+/* --- formats by name --- */
+
+const char *tensor_format_name(tensor_format format) {
+    const struct fl_format *f = fl_format_of(format);
+    return f ? f->name : NULL;
+}
+
+tensor_format tensor_format_list(int i) {
+    const struct fl_format *f = fl_format_at(i);
+    return f ? f->id : FMT_NONE;
+}
+
+size_t tensor_format_bytes(tensor_format format) {
+    const struct fl_format *f = fl_format_of(format);
+    return f ? (size_t)f->bytes : 0;
+}
+
+bool tensor_format_is_shared(tensor_format format) {
+    const struct fl_format *f = fl_format_of(format);
+    return f && f->arithmetic == FL_ARITHMETIC_SHARED;
+}
+
+tensor_status tensor_format_find(tensor_format *format, const char *name) {
+    const struct fl_format *f = fl_format_named(name);
+    if (!format)
+        return fl_fail(TENSOR_E_ARGUMENT, "tensor_format_find: result is NULL");
+    if (!f) {
+        char known[256] = "";
+        for (int i = 0; fl_format_at(i); i++)
+            snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", fl_format_at(i)->name);
+        return fl_fail(TENSOR_E_ARGUMENT, "unknown format '%s': expected one of %s", name ? name : "(null)", known);
+    }
+    *format = f->id;
+    return TENSOR_OK;
+}
