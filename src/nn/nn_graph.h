@@ -1,0 +1,181 @@
+/* nn_graph.h - the graph behind nn_graph, shared by the files of this folder.
+ *
+ * A graph is a list of nodes in creation order, which is a topological order. A node is one operation of tensor.h with
+ * its gradient; layers of the public header become one to three nodes (nn_linear: flatten, matmul, bias). What a kind
+ * of node does is one row of the table in nn_layers.c.
+ *
+ * One training step visits positions 0 ... 2n: forward of node i at i, the loss at n, backward of node i at 2n - i.
+ * nn_plan.c names every value of the step (outputs, gradients, sums of gradients), each written exactly once a step: a
+ * shared exponent is then predicted from the history of one quantity. From first and last use it places all of them in
+ * one arena. nn_compile.c turns values into tensors. */
+#ifndef FL_NN_GRAPH_H
+#define FL_NN_GRAPH_H
+
+#include "flexlab/nn.h"
+#include <stddef.h>
+
+/* Passes a failure on. */
+#define FL_TRY(call)                                                                                                   \
+    do {                                                                                                               \
+        tensor_status try_status = (call);                                                                             \
+        if (try_status)                                                                                                \
+            return try_status;                                                                                         \
+    } while (0)
+
+enum { FL_NODE_INPUTS = 2, FL_NODE_PARAMETERS = 2, FL_NODE_DIMS = 4, FL_NAME_LIMIT = 100 };
+
+struct fl_shape {
+    int ndim;
+    int64_t dim[FL_NODE_DIMS];
+};
+int64_t fl_shape_count(const struct fl_shape *shape);
+
+enum fl_init { FL_INIT_ZERO, FL_INIT_ONE, FL_INIT_NORMAL, FL_INIT_UNIFORM };
+
+struct fl_parameter {
+    const char *suffix; /* "weight", "bias", "gamma", "beta" */
+    struct fl_shape shape;
+    enum fl_init init;
+    double scale; /* normal: standard deviation; uniform: half the width */
+    tensor *w, *g, *v;
+};
+
+/* What the caller asked of a layer; each kind reads its own. */
+struct fl_options {
+    int outputs; /* filters or outputs */
+    int window, stride, padding;
+    enum fl_init init; /* of a matmul's weight */
+};
+
+/* The tensors of one visit to a node. dx[i] is NULL where no gradient is wanted. */
+struct fl_pass {
+    tensor *x[FL_NODE_INPUTS], *y;
+    tensor *dy, *dx[FL_NODE_INPUTS];
+    bool training;
+};
+
+/* Where the gradient of an input comes from. */
+enum fl_input_gradient {
+    FL_GRADIENT_OWN,    /* backward writes dx of each input */
+    FL_GRADIENT_SHARED, /* one dx that is the gradient of every input */
+    FL_GRADIENT_SAME    /* it is dy itself, in the shape of the input */
+};
+
+struct fl_node;
+
+struct fl_layer {
+    const char *kind;
+    int inputs;
+    bool saves_x, saves_y; /* backward reads the inputs, the output */
+    bool view;             /* the output is the input in another shape */
+    bool always_dx;        /* backward writes dx even where nothing before it learns */
+    enum fl_input_gradient gradient;
+    /* Checks the options against the input shapes; sets shape and parameters. */
+    tensor_status (*shape)(struct fl_node *node, const struct fl_shape *x);
+    tensor_status (*forward)(struct fl_node *node, const struct fl_pass *pass);  /* NULL: nothing to compute */
+    tensor_status (*backward)(struct fl_node *node, const struct fl_pass *pass); /* NULL: likewise */
+};
+
+struct fl_node {
+    const struct fl_layer *layer;
+    char *name;  /* of the output tensor */
+    char *owner; /* the layer's name, as given by the caller: in messages, and before the names of parameters */
+    nn_node input[FL_NODE_INPUTS];
+    struct fl_options how;
+    struct fl_shape shape;
+    int parameters;
+    struct fl_parameter parameter[FL_NODE_PARAMETERS];
+    int channels; /* batch normalisation: entries of the four arrays; else 0 */
+    double *batch_mean, *batch_variance, *running_mean, *running_variance;
+    bool learns; /* it or something before it has parameters */
+    /* values of the step (indices into graph.values, -1: none) */
+    int y, dy, dx[FL_NODE_INPUTS];
+    int sum[FL_NODE_INPUTS], addend[FL_NODE_INPUTS]; /* after backward: sum = addend + dx, for inputs used before */
+    struct fl_pass train, evaluate;
+};
+
+/* One value of the training step. */
+struct fl_value {
+    char *name; /* NULL for views */
+    const char *role;
+    struct fl_shape shape;
+    int base; /* the value whose memory this one shows; itself unless a view */
+    int first, last;
+    size_t bytes, offset;
+    tensor *t;
+    tensor *evaluate; /* the same memory as a tensor of evaluation; activations only */
+};
+
+struct nn_graph {
+    const nn_variant *variant;
+    const char *predictor; /* NULL: the format's own */
+    bool wide;
+    int batch;
+    uint64_t seed;
+    float momentum, weight_decay;
+    int classes;
+
+    struct fl_node *nodes;
+    int count, node_capacity;
+    tensor_status status; /* of the first call that failed while building */
+    char message[400];
+    bool compiled;
+
+    struct fl_value *values;
+    int value_count, value_capacity;
+    void *arena;
+    size_t arena_bytes;
+    int32_t *predicted; /* batch */
+
+    /* What nn_tensor_at lists. Owns the names; tensors belong to parameters and values. */
+    nn_tensor_info *infos;
+    int info_count, info_capacity;
+};
+
+/* nn_graph.c */
+/* Room for one more element of an array that grows; TENSOR_E_MEMORY on failure, the array stays. */
+tensor_status fl_grow(void **array, int count, int *capacity, size_t size);
+/* printf into a new string; NULL without memory. */
+char *fl_format_name(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Records a failure of building, with tensor_error() set; returns -1. */
+nn_node fl_build_failed(nn_graph *g, tensor_status status);
+/* Adds a node of that kind. name: of the output; owner: of the layer. */
+nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name, const char *owner,
+                    const nn_node *inputs, const struct fl_options *how);
+/* Puts the layer's name in front of the message of a failure. */
+tensor_status fl_node_failed(const struct fl_node *node, tensor_status status);
+
+/* nn_plan.c: values, lifetimes, places in the arena. logits is the last node. */
+tensor_status fl_plan(nn_graph *g);
+/* A block of memory that is in use from position first to last, both included. */
+struct fl_block {
+    size_t bytes;
+    int first, last;
+    size_t offset; /* result, a multiple of FL_ALIGNMENT */
+};
+/* Places blocks so that no two in use at one position overlap; *total is the size of the arena. */
+tensor_status fl_pack(struct fl_block *blocks, int count, size_t *total);
+
+/* nn_init.c */
+/* The key of the random numbers of one named thing under a seed. */
+uint64_t fl_name_key(uint64_t seed, const char *name);
+/* Fills values of a parameter: the same numbers for the same seed and name, whatever the format. */
+void fl_init_values(double *values, int64_t count, enum fl_init init, double scale, uint64_t key);
+
+/* nn_schedule.c */
+/* False for an unknown name, with tensor_error() set. */
+bool fl_schedule_known(const char *name);
+/* The rate of step `step` (from 0) of `steps`, after `warmup` steps of linear increase. */
+float fl_schedule_rate(const char *name, double rate, int64_t step, int64_t steps, int64_t warmup);
+
+/* nn_trace.c: exponents and extremes of every shared-exponent tensor, as CSV. */
+struct fl_trace;
+/* NULL path: *trace is NULL, on which the functions below do nothing. */
+tensor_status fl_trace_open(struct fl_trace **trace, const char *path, int every);
+tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t step);
+/* Gives the file its final name. */
+tensor_status fl_trace_finish(struct fl_trace *trace);
+/* Frees; removes what was not finished. */
+void fl_trace_free(struct fl_trace *trace);
+
+#endif

@@ -1,0 +1,52 @@
+/* nn_schedule.c - the learning rate of each step. Fractions in double by IEEE operations alone, rounded once to
+ * binary32, so every machine and every format trains with the same numbers. */
+#include "nn/nn_graph.h"
+#include "core/fail.h"
+#include <string.h>
+
+static double linear(double progress) {
+    return 1 - progress;
+}
+
+/* (1 + cos(pi p)) / 2 with cos(pi p) = sin(pi (1/2 - p)); the series to x^19 is good to 1e-15 up to pi/2. */
+static double cosine(double progress) {
+    double x = 0x1.921fb54442d18p+1 * (0.5 - progress), square = x * x, series = 1;
+    for (int k = 18; k >= 2; k -= 2)
+        series = 1 - series * square / (k * (k + 1));
+    return 0.5 + 0.5 * x * series;
+}
+
+static double constant(double progress) {
+    (void)progress;
+    return 1;
+}
+
+static double steps_down(double progress) {
+    return progress < 0.5 ? 1 : progress < 0.75 ? 0.1 : 0.01;
+}
+
+/* A schedule is a factor over progress 0 ... 1 after the warm-up. */
+static const struct schedule {
+    const char *name;
+    double (*factor)(double progress);
+} schedules[] = {{"linear", linear}, {"cosine", cosine}, {"step", steps_down}, {"constant", constant}};
+
+static const struct schedule *find(const char *name) {
+    for (size_t i = 0; name && i < sizeof schedules / sizeof schedules[0]; i++)
+        if (!strcmp(schedules[i].name, name))
+            return &schedules[i];
+    return NULL;
+}
+
+bool fl_schedule_known(const char *name) {
+    if (find(name))
+        return true;
+    fl_fail(TENSOR_E_ARGUMENT, "schedule '%s': expected one of linear, cosine, step, constant", name ? name : "(null)");
+    return false;
+}
+
+float fl_schedule_rate(const char *name, double rate, int64_t step, int64_t steps, int64_t warmup) {
+    if (step < warmup)
+        return (float)(rate * (double)(step + 1) / (double)warmup);
+    return (float)(rate * find(name)->factor((double)(step - warmup) / (double)(steps - warmup)));
+}

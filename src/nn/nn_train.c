@@ -1,0 +1,246 @@
+/* nn_train.c - the training loop: batches, schedule, evaluation after each epoch, totals. */
+#include "nn/nn_graph.h"
+#include "core/fail.h"
+#include "core/memory.h"
+#include <math.h>
+#include <time.h>
+
+struct run {
+    const nn_train_config *config;
+    const nn_train_events *events;
+    nn_train_result *result;
+    nn_graph *g;
+    data_loader *train, *test; /* test NULL: no evaluation */
+    struct fl_trace *trace;
+    double mean[4], deviation[4]; /* of the training set, for both splits */
+    int64_t epoch_steps, all_steps, warmup_steps, last_step;
+    double *recent; /* ring of the last losses */
+    int64_t recent_size;
+};
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* --- beginning ---------------------------------------------------------------------------------------------------- */
+
+static tensor_status check_sets(const data_set *train, const data_set *test) {
+    if (data_channels(train) > 4)
+        return fl_fail(TENSOR_E_SHAPE, "train: %d channels, expected at most 4", data_channels(train));
+    if (!test)
+        return TENSOR_OK;
+    if (data_height(train) != data_height(test) || data_width(train) != data_width(test) ||
+        data_channels(train) != data_channels(test) || data_classes(train) != data_classes(test))
+        return fl_fail(TENSOR_E_SHAPE, "train: images %dx%dx%d in %d classes, test images %dx%dx%d in %d",
+                       data_height(train), data_width(train), data_channels(train), data_classes(train),
+                       data_height(test), data_width(test), data_channels(test), data_classes(test));
+    return TENSOR_OK;
+}
+
+static tensor_status check_config(const nn_train_config *config) {
+    if (config->epochs < 1)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: %d epochs, expected at least 1", config->epochs);
+    if (!(config->rate >= 0 && config->rate <= 1e6))
+        return fl_fail(TENSOR_E_ARGUMENT, "train: learning rate %g, expected 0 ... 1e6", config->rate);
+    if (!(config->warmup_epochs >= 0 && config->warmup_epochs < config->epochs))
+        return fl_fail(TENSOR_E_ARGUMENT, "train: %g warm-up epochs, expected 0 or more and fewer than %d",
+                       config->warmup_epochs, config->epochs);
+    if (config->max_steps < 0 || config->average_last < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: max_steps %lld, average_last %d, expected 0 or more",
+                       (long long)config->max_steps, config->average_last);
+    return fl_schedule_known(config->schedule) ? TENSOR_OK : TENSOR_E_ARGUMENT;
+}
+
+static tensor_status open_loaders(struct run *run, const data_set *train, const data_set *test) {
+    data_loader_config how = {.batch = run->config->network.batch,
+                              .seed = run->config->network.seed,
+                              .shuffle = true,
+                              .augment = run->config->augment,
+                              .drop_last = true,
+                              .mean = run->mean,
+                              .deviation = run->deviation};
+    FL_TRY(data_channel_moments(train, run->mean, run->deviation));
+    if (data_count(train) < how.batch)
+        return fl_fail(TENSOR_E_SHAPE, "train: batches of %d, but only %lld images", how.batch,
+                       (long long)data_count(train));
+    if (!(run->train = data_loader_new(train, &how)))
+        return TENSOR_E_MEMORY;
+    how.shuffle = how.augment = how.drop_last = false;
+    if (test && !(run->test = data_loader_new(test, &how)))
+        return TENSOR_E_MEMORY;
+    return TENSOR_OK;
+}
+
+static tensor_status build_network(struct run *run, const data_set *train) {
+    run->g = nn_graph_new(&run->config->network);
+    if (!run->g)
+        return TENSOR_E_ARGUMENT;
+    nn_node logits = nn_model(run->g, run->config->model, data_height(train), data_width(train), data_channels(train),
+                              data_classes(train));
+    return nn_compile(run->g, logits);
+}
+
+static tensor_status begin(struct run *run, const data_set *train, const data_set *test) {
+    const nn_train_config *config = run->config;
+    FL_TRY(check_config(config));
+    FL_TRY(check_sets(train, test));
+    FL_TRY(build_network(run, train)); /* checks the batch before the loaders use it */
+    FL_TRY(open_loaders(run, train, test));
+    FL_TRY(fl_trace_open(&run->trace, config->trace_path, config->trace_every));
+    run->epoch_steps = data_loader_batches(run->train);
+    run->all_steps = run->epoch_steps * config->epochs;
+    run->last_step = config->max_steps && config->max_steps < run->all_steps ? config->max_steps : run->all_steps;
+    run->warmup_steps = (int64_t)(config->warmup_epochs * (double)run->epoch_steps + 0.5);
+    run->recent_size = config->average_last > 0 ? config->average_last : 1;
+    if (run->recent_size > run->last_step)
+        run->recent_size = run->last_step;
+    run->recent = fl_alloc_zero((size_t)run->recent_size * sizeof *run->recent);
+    if (!run->recent)
+        return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld losses", (long long)run->recent_size);
+    run->result->predicted_count = test ? data_count(test) : 0;
+    if (test && !(run->result->predicted = fl_alloc_zero((size_t)data_count(test) * sizeof(int32_t))))
+        return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld predictions", (long long)data_count(test));
+    return TENSOR_OK;
+}
+
+static void end(struct run *run) {
+    fl_trace_free(run->trace);
+    data_loader_free(run->train);
+    data_loader_free(run->test);
+    nn_graph_free(run->g);
+    fl_free(run->recent);
+}
+
+/* --- epochs ------------------------------------------------------------------------------------------------------- */
+
+static tensor_status stopped(const char *where, int64_t step) {
+    return fl_fail(TENSOR_E_ARGUMENT, "stopped by the %s callback after step %lld", where, (long long)step);
+}
+
+static tensor_status evaluate(struct run *run) {
+    nn_train_result *result = run->result;
+    result->test_loss = result->test_accuracy = NAN;
+    if (!run->test)
+        return TENSOR_OK;
+    double loss_sum = 0;
+    int64_t done = 0, correct = 0;
+    FL_TRY(data_loader_start(run->test, 0));
+    for (;;) {
+        data_batch batch;
+        double loss;
+        FL_TRY(data_loader_next(run->test, &batch));
+        if (!batch.count)
+            break;
+        int32_t *predicted = result->predicted + done;
+        FL_TRY(nn_evaluate(run->g, batch.images, batch.labels, batch.count, &loss, predicted));
+        for (int i = 0; i < batch.count; i++)
+            correct += predicted[i] == batch.labels[i];
+        loss_sum += loss * batch.count;
+        done += batch.count;
+    }
+    result->test_loss = loss_sum / (double)done;
+    result->test_accuracy = (double)correct / (double)done;
+    return TENSOR_OK;
+}
+
+static tensor_status train_step(struct run *run, nn_epoch_report *report, int epoch, int64_t *correct) {
+    nn_train_result *result = run->result;
+    const nn_train_config *config = run->config;
+    double start = now(), loss;
+    int batch_correct;
+    data_batch batch;
+    float rate = fl_schedule_rate(config->schedule, config->rate, result->steps, run->all_steps, run->warmup_steps);
+    FL_TRY(data_loader_next(run->train, &batch));
+    FL_TRY(nn_train_step(run->g, batch.images, batch.labels, rate, &loss, &batch_correct));
+    FL_TRY(fl_trace_step(run->trace, run->g, result->steps + 1));
+    double seconds = now() - start;
+    run->recent[result->steps % run->recent_size] = loss;
+    result->steps++;
+    result->images += batch.count;
+    result->seconds += seconds;
+    report->seconds += seconds;
+    report->train_loss += loss;
+    *correct += batch_correct;
+    nn_step_report step = {.step = result->steps,
+                           .steps = run->last_step,
+                           .epoch = epoch,
+                           .loss = loss,
+                           .rate = rate,
+                           .seconds = result->seconds,
+                           .images = result->images};
+    if (run->events && run->events->step && run->events->step(run->events->context, &step))
+        return stopped("step", result->steps);
+    return TENSOR_OK;
+}
+
+static tensor_status train_epoch(struct run *run, int epoch) {
+    nn_train_result *result = run->result;
+    nn_epoch_report report = {.epoch = epoch};
+    int64_t correct = 0, first = result->steps;
+    FL_TRY(data_loader_start(run->train, epoch - 1));
+    for (int64_t i = 0; i < run->epoch_steps && result->steps < run->last_step; i++)
+        FL_TRY(train_step(run, &report, epoch, &correct));
+    int64_t steps = result->steps - first;
+    report.step = result->steps;
+    report.train_loss /= (double)steps;
+    report.train_accuracy = (double)correct / (double)(steps * run->config->network.batch);
+    FL_TRY(evaluate(run));
+    report.test_loss = result->test_loss;
+    report.test_accuracy = result->test_accuracy;
+    result->train_loss = report.train_loss;
+    if (run->events && run->events->epoch && run->events->epoch(run->events->context, &report))
+        return stopped("epoch", result->steps);
+    return TENSOR_OK;
+}
+
+static tensor_status add_totals(const nn_graph *g, nn_train_result *result) {
+    for (int i = 0; i < nn_tensor_count(g); i++) {
+        tensor_stats total;
+        tensor *t = nn_tensor_at(g, i).t;
+        FL_TRY(tensor_statistics(t, NULL, &total));
+        result->saturated += total.saturated;
+        result->flushed += total.flushed;
+        result->nonfinite += total.nonfinite;
+        result->elements += total.elements;
+        const struct autoflex *a = tensor_autoflex(t);
+        result->clamped_low += a ? (int64_t)a->clamped_low : 0;
+        result->clamped_high += a ? (int64_t)a->clamped_high : 0;
+    }
+    result->parameters = nn_parameter_count(g);
+    result->weight_bytes = nn_weight_bytes(g);
+    result->activation_bytes = nn_activation_bytes(g);
+    result->arena_bytes = nn_arena_bytes(g);
+    return TENSOR_OK;
+}
+
+static tensor_status run_all(struct run *run, const data_set *train, const data_set *test) {
+    FL_TRY(begin(run, train, test));
+    for (int epoch = 1; run->result->steps < run->last_step; epoch++)
+        FL_TRY(train_epoch(run, epoch));
+    for (int64_t i = 0; i < run->recent_size; i++)
+        run->result->last_loss += run->recent[i] / (double)run->recent_size;
+    FL_TRY(add_totals(run->g, run->result));
+    return fl_trace_finish(run->trace);
+}
+
+tensor_status nn_train(nn_train_result *result, const nn_train_config *config, const data_set *train,
+                       const data_set *test, const nn_train_events *events) {
+    if (!result || !config || !train)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: result, config or training set is NULL");
+    *result = (nn_train_result){0};
+    struct run run = {.config = config, .events = events, .result = result};
+    tensor_status status = run_all(&run, train, test);
+    end(&run);
+    if (status)
+        nn_train_result_clear(result);
+    return status;
+}
+
+void nn_train_result_clear(nn_train_result *result) {
+    if (!result)
+        return;
+    fl_free(result->predicted);
+    *result = (nn_train_result){0};
+}
