@@ -1,0 +1,116 @@
+/* data_cifar.c - CIFAR-10, binary version (Krizhevsky 2009): files of 10000 records, each a label byte and then 1024
+ * red, 1024 green and 1024 blue bytes, row-major. */
+#include "core/fail.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+#include "data/data_internal.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    SIDE = 32,
+    PIXELS = SIDE * SIDE,
+    CHANNELS = 3,
+    CLASSES = 10,
+    RECORD = 1 + PIXELS * CHANNELS,
+    FILE_RECORDS = 10000,
+    PARTS = 100
+};
+#define FILE_BYTES ((size_t)FILE_RECORDS * RECORD)
+
+struct unpack {
+    const uint8_t *records;
+    uint8_t *pixels, *labels;
+};
+
+/* Planes to interleaved pixels, labels apart. */
+static void unpack_part(void *context, int part) {
+    const struct unpack *u = context;
+    for (int i = part * (FILE_RECORDS / PARTS); i < (part + 1) * (FILE_RECORDS / PARTS); i++) {
+        const uint8_t *record = u->records + (size_t)i * RECORD, *planes = record + 1;
+        uint8_t *out = u->pixels + (size_t)i * PIXELS * CHANNELS;
+        u->labels[i] = record[0];
+        for (int p = 0; p < PIXELS; p++) {
+            out[3 * p + 0] = planes[p];
+            out[3 * p + 1] = planes[p + PIXELS];
+            out[3 * p + 2] = planes[p + 2 * PIXELS];
+        }
+    }
+}
+
+static tensor_status read_records(FILE *file, const char *path, uint8_t *records) {
+    struct stat about;
+    if (fstat(fileno(file), &about))
+        return fl_fail(TENSOR_E_IO, "cifar10: %s: %s", path, strerror(errno));
+    if (!S_ISREG(about.st_mode))
+        return fl_fail(TENSOR_E_IO, "cifar10: %s is not a regular file", path);
+    if (about.st_size % RECORD)
+        return fl_fail(TENSOR_E_DATA,
+                       "cifar10: %s has %lld bytes, not a whole number of %d-byte records; expected %d records (%zu "
+                       "bytes)",
+                       path, (long long)about.st_size, RECORD, FILE_RECORDS, FILE_BYTES);
+    if (about.st_size / RECORD != FILE_RECORDS)
+        return fl_fail(TENSOR_E_DATA, "cifar10: %s has %lld records (%lld bytes), expected %d (%zu bytes)", path,
+                       (long long)(about.st_size / RECORD), (long long)about.st_size, FILE_RECORDS, FILE_BYTES);
+    size_t got = fread(records, 1, FILE_BYTES, file);
+    if (got != FILE_BYTES)
+        return fl_fail(TENSOR_E_IO, "cifar10: %s: read %zu of %zu bytes", path, got, FILE_BYTES);
+    for (int i = 0; i < FILE_RECORDS; i++)
+        if (records[(size_t)i * RECORD] >= CLASSES)
+            return fl_fail(TENSOR_E_DATA, "cifar10: %s: record %d has label %d, expected 0 to %d", path, i,
+                           records[(size_t)i * RECORD], CLASSES - 1);
+    return TENSOR_OK;
+}
+
+static tensor_status read_file(const char *directory, const char *name, uint8_t *records) {
+    char *path = fl_data_path(directory, name, "");
+    if (!path)
+        return fl_fail(TENSOR_E_MEMORY, "cifar10: no memory for the path of %s", name);
+    tensor_status status;
+    FILE *file = fopen(path, "rb");
+    if (file) {
+        status = read_records(file, path, records);
+        fclose(file);
+    } else {
+        status = fl_fail(TENSOR_E_IO,
+                         "cifar10: cannot open %s: %s; expected data_batch_1.bin to data_batch_5.bin and "
+                         "test_batch.bin of the binary version",
+                         path, strerror(errno));
+    }
+    fl_free(path);
+    return status;
+}
+
+tensor_status fl_data_open_cifar10(data_set **set, const char *rest, data_split split) {
+    static const char *const train[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+                                        "data_batch_5.bin"};
+    static const char *const test[] = {"test_batch.bin"};
+    const char *const *names = split == DATA_TRAIN ? train : test;
+    int files = split == DATA_TRAIN ? 5 : 1;
+    if (!rest || !*rest)
+        return fl_fail(TENSOR_E_ARGUMENT, "cifar10: no folder given, expected cifar10:DIR");
+
+    uint8_t *records = fl_alloc(FILE_BYTES);
+    if (!records)
+        return fl_fail(TENSOR_E_MEMORY, "cifar10: no memory for a file of %zu bytes", FILE_BYTES);
+    data_set *s = NULL;
+    tensor_status status = TENSOR_OK;
+    for (int i = 0; i < files && !status; i++) {
+        status = read_file(rest, names[i], records);
+        if (!status && !s) /* after the first file, so that a wrong folder costs nothing */
+            status = fl_data_new(&s, "cifar10", (int64_t)files * FILE_RECORDS, SIDE, SIDE, CHANNELS, CLASSES);
+        if (!status) {
+            int64_t first = (int64_t)i * FILE_RECORDS;
+            struct unpack u = {records, s->pixels + first * PIXELS * CHANNELS, s->labels + first};
+            fl_parallel(PARTS, unpack_part, &u);
+        }
+    }
+    fl_free(records);
+    if (status)
+        data_free(s);
+    else
+        *set = s;
+    return status;
+}

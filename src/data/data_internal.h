@@ -1,0 +1,29 @@
+/* data_internal.h - what the readers share: the set in memory, and how one is made. */
+#ifndef FL_DATA_INTERNAL_H
+#define FL_DATA_INTERNAL_H
+
+#include "flexlab/data.h"
+#include <stddef.h>
+
+enum { FL_DATA_MAX_CHANNELS = 4, FL_DATA_MAX_SIDE = 4096 };
+
+/* Pixels [count, height, width, channels] as uint8, labels below `classes`. */
+struct data_set {
+    uint8_t *pixels, *labels;
+    int64_t count;
+    int height, width, channels, classes;
+};
+
+/* A set with memory for its pixels and labels, not filled. The sizes are positive and at most the limits above. */
+tensor_status fl_data_new(data_set **set, const char *what, int64_t count, int height, int width, int channels,
+                          int classes);
+
+/* "directory/name" + suffix, to be freed with fl_free; NULL when there is no memory. */
+char *fl_data_path(const char *directory, const char *name, const char *suffix);
+
+/* Openers of data_open's specifications: `rest` is what follows the first colon, NULL without one. */
+tensor_status fl_data_open_cifar10(data_set **set, const char *rest, data_split split);
+tensor_status fl_data_open_idx(data_set **set, const char *rest, data_split split);
+tensor_status fl_data_open_synthetic(data_set **set, const char *rest, data_split split);
+
+#endif

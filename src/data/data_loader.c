@@ -1,0 +1,286 @@
+/* data_loader.c - batches prepared on another thread, two ahead.
+ *
+ * A ring of three buffers: one is in the caller's hands, two are filled or being filled. The worker writes a buffer
+ * outside the lock; `made` and `taken`, guarded by the lock, say whose a buffer is: batch i lies in buffer i % 3 and
+ * may be made while i < taken + 2. A new epoch first waits until the worker has put its buffer down. */
+#include "core/fail.h"
+#include "core/memory.h"
+#include "core/philox.h"
+#include "data/data_internal.h"
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+enum { BUFFERS = 3, AHEAD = 2, PADDING = 4 };
+
+/* Keep the draws apart from those of other users of the same seed ("shuffle!", "augments"). */
+#define SHUFFLE_KEY UINT64_C(0x73687566666C6521)
+#define AUGMENT_KEY UINT64_C(0x6175676D656E7473)
+
+struct buffer {
+    float *images;
+    int32_t *labels;
+    int64_t *indices;
+    int count;
+};
+
+struct data_loader {
+    const data_set *set;
+    int64_t count, batches; /* images and batches of an epoch */
+    int batch;
+    uint64_t seed;
+    bool shuffle, augment;
+    float value[FL_DATA_MAX_CHANNELS][256]; /* normalised pixel */
+    struct buffer buffer[BUFFERS];
+    int64_t *order;
+
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work, ready; /* to the worker: there is room, or quit; to the caller: a batch is made, or idle */
+    int parts_made;             /* of lock, work, ready, thread: how many exist */
+
+    /* Under the lock. */
+    int epoch;           /* -1: none begun */
+    int64_t made, taken; /* batches of this epoch */
+    bool filling, quit;
+};
+
+/* --- one batch --------------------------------------------------------------------------------------------- */
+
+static void fill_plain(const struct data_loader *l, const uint8_t *pixels, float *out) {
+    int channels = l->set->channels;
+    int64_t n = (int64_t)l->set->height * l->set->width;
+    for (int64_t i = 0; i < n; i++, pixels += channels, out += channels)
+        for (int c = 0; c < channels; c++)
+            out[c] = l->value[c][pixels[c]];
+}
+
+/* The image with a border of four black pixels (0 before normalisation), cropped to its size at a random place, and
+ * mirrored half of the time. */
+static void fill_augmented(const struct data_loader *l, int epoch, int64_t index, const uint8_t *pixels, float *out) {
+    int height = l->set->height, width = l->set->width, channels = l->set->channels;
+    struct fl_philox draw = fl_philox(l->seed ^ AUGMENT_KEY, (uint64_t)epoch, (uint64_t)index);
+    int down = (int)((uint64_t)draw.word[0] * (2 * PADDING + 1) >> 32) - PADDING;
+    int right = (int)((uint64_t)draw.word[1] * (2 * PADDING + 1) >> 32) - PADDING;
+    bool mirror = draw.word[2] & 1;
+    static const uint8_t border[FL_DATA_MAX_CHANNELS];
+    for (int y = 0; y < height; y++)
+        for (int x = 0; x < width; x++, out += channels) {
+            int from_y = y + down, from_x = (mirror ? width - 1 - x : x) + right;
+            bool inside = from_y >= 0 && from_y < height && from_x >= 0 && from_x < width;
+            const uint8_t *pixel = inside ? pixels + ((int64_t)from_y * width + from_x) * channels : border;
+            for (int c = 0; c < channels; c++)
+                out[c] = l->value[c][pixel[c]];
+        }
+}
+
+static void fill(const struct data_loader *l, struct buffer *b, int epoch, int64_t number) {
+    int64_t first = number * l->batch, image = (int64_t)l->set->height * l->set->width * l->set->channels;
+    b->count = (int)(l->count - first < l->batch ? l->count - first : l->batch);
+    for (int i = 0; i < b->count; i++) {
+        int64_t index = l->order[first + i];
+        const uint8_t *pixels = l->set->pixels + index * image;
+        b->indices[i] = index;
+        b->labels[i] = l->set->labels[index];
+        if (l->augment)
+            fill_augmented(l, epoch, index, pixels, b->images + i * image);
+        else
+            fill_plain(l, pixels, b->images + i * image);
+    }
+}
+
+/* Fisher-Yates (Durstenfeld 1964) from the identity, so that the order depends on (seed, epoch) alone. */
+static void make_order(struct data_loader *l, int epoch) {
+    for (int64_t i = 0; i < l->count; i++)
+        l->order[i] = i;
+    for (int64_t i = l->count - 1; l->shuffle && i > 0; i--) {
+        struct fl_philox draw = fl_philox(l->seed ^ SHUFFLE_KEY, (uint64_t)epoch, (uint64_t)i);
+        uint64_t bits = (uint64_t)draw.word[0] << 32 | draw.word[1];
+        int64_t j = (int64_t)((unsigned __int128)bits * (uint64_t)(i + 1) >> 64);
+        int64_t t = l->order[i];
+        l->order[i] = l->order[j];
+        l->order[j] = t;
+    }
+}
+
+/* --- the worker -------------------------------------------------------------------------------------------- */
+
+static void *work(void *pointer) {
+    struct data_loader *l = pointer;
+    pthread_mutex_lock(&l->lock);
+    while (!l->quit) {
+        if (l->epoch < 0 || l->made == l->batches || l->made >= l->taken + AHEAD) {
+            pthread_cond_wait(&l->work, &l->lock);
+            continue;
+        }
+        int64_t number = l->made;
+        int epoch = l->epoch;
+        l->filling = true;
+        pthread_mutex_unlock(&l->lock);
+        fill(l, &l->buffer[number % BUFFERS], epoch, number);
+        pthread_mutex_lock(&l->lock);
+        l->filling = false;
+        l->made = number + 1;
+        pthread_cond_signal(&l->ready);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* --- life -------------------------------------------------------------------------------------------------- */
+
+static tensor_status check_config(const data_set *set, const data_loader_config *config) {
+    if (!set || !config)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader: the set or config is NULL");
+    if (config->batch < 1)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader: batch %d, expected at least 1", config->batch);
+    if (config->drop_last && config->batch > set->count)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader: batch %d of a set of %lld leaves no whole batch", config->batch,
+                       (long long)set->count);
+    if (!config->mean || !config->deviation)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader: mean or deviation is NULL, expected %d values each",
+                       set->channels);
+    for (int c = 0; c < set->channels; c++) {
+        if (!isfinite(config->mean[c]))
+            return fl_fail(TENSOR_E_ARGUMENT, "data_loader: mean of channel %d is %g, expected a finite number", c,
+                           config->mean[c]);
+        if (!isfinite(config->deviation[c]) || !(config->deviation[c] > 0))
+            return fl_fail(TENSOR_E_ARGUMENT, "data_loader: deviation of channel %d is %g, expected more than 0", c,
+                           config->deviation[c]);
+    }
+    return TENSOR_OK;
+}
+
+static tensor_status allocate(struct data_loader *l, int64_t batch) {
+    int64_t image = (int64_t)l->set->height * l->set->width * l->set->channels;
+    int64_t most = INT64_MAX / 8; /* bytes of a buffer that a size can say, with room */
+    if (batch > most / image / (int64_t)sizeof(float))
+        return fl_fail(TENSOR_E_SHAPE, "data_loader: a batch of %lld images overflows", (long long)batch);
+    l->order = fl_alloc((size_t)l->count * sizeof *l->order);
+    bool complete = l->order != NULL;
+    for (int i = 0; i < BUFFERS && complete; i++) {
+        struct buffer *b = &l->buffer[i];
+        b->images = fl_alloc((size_t)(batch * image) * sizeof *b->images);
+        b->labels = fl_alloc((size_t)batch * sizeof *b->labels);
+        b->indices = fl_alloc((size_t)batch * sizeof *b->indices);
+        complete = b->images && b->labels && b->indices;
+    }
+    return complete ? TENSOR_OK
+                    : fl_fail(TENSOR_E_MEMORY, "data_loader: no memory for %d batches of %lld images", BUFFERS,
+                              (long long)batch);
+}
+
+static tensor_status start_thread(struct data_loader *l) {
+    int code = pthread_mutex_init(&l->lock, NULL);
+    if (!code) {
+        l->parts_made = 1;
+        code = pthread_cond_init(&l->work, NULL);
+    }
+    if (!code) {
+        l->parts_made = 2;
+        code = pthread_cond_init(&l->ready, NULL);
+    }
+    if (!code) {
+        l->parts_made = 3;
+        code = pthread_create(&l->thread, NULL, work, l);
+    }
+    if (code)
+        return fl_fail(TENSOR_E_MEMORY, "data_loader: the thread cannot be created: %s", strerror(code));
+    l->parts_made = 4;
+    return TENSOR_OK;
+}
+
+data_loader *data_loader_new(const data_set *set, const data_loader_config *config) {
+    if (check_config(set, config))
+        return NULL;
+    struct data_loader *l = fl_alloc_zero(sizeof *l);
+    if (!l) {
+        fl_fail(TENSOR_E_MEMORY, "data_loader: no memory");
+        return NULL;
+    }
+    l->set = set;
+    l->count = set->count;
+    l->batch = config->batch;
+    l->batches = set->count / config->batch + (!config->drop_last && set->count % config->batch);
+    l->seed = config->seed;
+    l->shuffle = config->shuffle;
+    l->augment = config->augment;
+    l->epoch = -1;
+    for (int c = 0; c < set->channels; c++)
+        for (int v = 0; v < 256; v++)
+            l->value[c][v] = (float)((v / 255.0 - config->mean[c]) / config->deviation[c]);
+    int64_t batch = config->batch < set->count ? config->batch : set->count;
+    if (allocate(l, batch) || start_thread(l)) {
+        data_loader_free(l);
+        return NULL;
+    }
+    return l;
+}
+
+void data_loader_free(data_loader *l) {
+    if (!l)
+        return;
+    if (l->parts_made >= 4) {
+        pthread_mutex_lock(&l->lock);
+        l->quit = true;
+        pthread_cond_signal(&l->work);
+        pthread_mutex_unlock(&l->lock);
+        pthread_join(l->thread, NULL);
+    }
+    if (l->parts_made >= 3)
+        pthread_cond_destroy(&l->ready);
+    if (l->parts_made >= 2)
+        pthread_cond_destroy(&l->work);
+    if (l->parts_made >= 1)
+        pthread_mutex_destroy(&l->lock);
+    for (int i = 0; i < BUFFERS; i++) {
+        fl_free(l->buffer[i].images);
+        fl_free(l->buffer[i].labels);
+        fl_free(l->buffer[i].indices);
+    }
+    fl_free(l->order);
+    fl_free(l);
+}
+
+/* --- use --------------------------------------------------------------------------------------------------- */
+
+int64_t data_loader_batches(const data_loader *l) {
+    return l ? l->batches : 0;
+}
+
+tensor_status data_loader_start(data_loader *l, int epoch) {
+    if (!l || epoch < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader_start: %s %d, expected 0 or more",
+                       l ? "epoch" : "no loader, epoch", epoch);
+    pthread_mutex_lock(&l->lock);
+    l->epoch = -1; /* the worker begins no other batch */
+    while (l->filling)
+        pthread_cond_wait(&l->ready, &l->lock);
+    make_order(l, epoch);
+    l->made = l->taken = 0;
+    l->epoch = epoch;
+    pthread_cond_signal(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    return TENSOR_OK;
+}
+
+tensor_status data_loader_next(data_loader *l, data_batch *batch) {
+    if (!l || !batch)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader_next: the loader or batch is NULL");
+    pthread_mutex_lock(&l->lock);
+    if (l->epoch < 0) {
+        pthread_mutex_unlock(&l->lock);
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader_next: no epoch was started (data_loader_start)");
+    }
+    *batch = (data_batch){0};
+    if (l->taken < l->batches) {
+        while (l->made == l->taken)
+            pthread_cond_wait(&l->ready, &l->lock);
+        const struct buffer *b = &l->buffer[l->taken % BUFFERS];
+        *batch = (data_batch){b->images, b->labels, b->indices, b->count};
+        l->taken++;
+        pthread_cond_signal(&l->work);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return TENSOR_OK;
+}
