@@ -1,0 +1,162 @@
+/* The exponent traces of the specification, and the traps around them. First write: a direct load. */
+#include "check.h"
+#include "flexlab/autoflex.h"
+#include <math.h>
+#include <string.h>
+
+enum { LONGEST = 32 };
+
+/* One write of a value at the exponent in force, as a kernel would do it. */
+static int write_value(struct autoflex *a, double value) {
+    double m = nearbyint(ldexp(value, a->e));
+    int gamma = m > AUTOFLEX_TOP ? AUTOFLEX_TOP : (int)m;
+    autoflex_record(a, gamma, value);
+    return gamma;
+}
+
+static void run_trace(const char *name, const char *predictor, const double *values, int n, const char *expected) {
+    struct autoflex a;
+    autoflex_reset(&a, autoflex_find(predictor), 0, 31);
+    char got[1024] = "";
+    for (int i = 0; i < n; i++) {
+        int gamma;
+        if (i == 0) {
+            double m = 0;
+            autoflex_load(&a, values[0]);
+            m = nearbyint(ldexp(values[0], a.e));
+            gamma = m > AUTOFLEX_TOP ? AUTOFLEX_TOP : (int)m;
+        } else {
+            autoflex_adjust(&a);
+            gamma = write_value(&a, values[i]);
+        }
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%d:%d%s", i ? " " : "", a.e, gamma,
+                 gamma >= AUTOFLEX_TOP ? "S" : "");
+    }
+    CHECK(!strcmp(got, expected), "%s %s\n  got  %s\n  want %s", predictor, name, got, expected);
+}
+
+static void specification_traces(void) {
+    double constant[4] = {1, 1, 1, 1}, near_two[4] = {1.99, 1.99, 1.99, 1.99}, growing[10], jumps[4] = {1, 5, 10, 32768};
+    double outlier[19], varying[10] = {1, 1.4, .9, 1.6, 1.2, 1.9, 1.1, 2.5, 1, 3}, tiny[3] = {1e-6, 1e-6, 1e-6};
+    for (int i = 0; i < 10; i++)
+        growing[i] = i ? growing[i - 1] * 1.25 : 1;
+    for (int i = 0; i < 19; i++)
+        outlier[i] = i ? 1 : 10000;
+    run_trace("constant 1", "ngraph", constant, 4, "14:16384 14:16384 14:16384 14:16384");
+    run_trace("constant 1", "paper", constant, 4, "14:16384 13:8192 13:8192 13:8192");
+    run_trace("constant 1.99", "ngraph", near_two, 4, "14:32604 14:32604 14:32604 14:32604");
+    run_trace("constant 1.99", "paper", near_two, 4, "14:32604 13:16302 12:8151 12:8151");
+    run_trace("x1.25", "ngraph", growing, 10,
+              "14:16384 14:20480 14:25600 13:16000 13:20000 13:25000 12:15625 12:19531 11:12207 11:15259");
+    run_trace("x1.25", "paper", growing, 10,
+              "14:16384 13:10240 13:12800 12:8000 12:10000 11:6250 11:7812 11:9766 10:6104 10:7629");
+    run_trace("1, 5, 10, 32768", "ngraph", jumps, 4, "14:16384 14:32767S 12:32767S 10:32767S");
+    run_trace("1, 5, 10, 32768", "paper", jumps, 4, "14:16384 13:32767S 10:10240 10:32767S");
+    run_trace("10000 then 1", "ngraph", outlier, 19,
+              "1:20000 1:2 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 8:256 14:16384");
+    run_trace("10000 then 1", "paper", outlier, 19,
+              "1:20000 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 0:1 7:128 13:8192");
+    run_trace("varying", "ngraph", varying, 10,
+              "14:16384 14:22938 13:7373 13:13107 13:9830 13:15565 13:9011 13:20480 12:4096 12:12288");
+    run_trace("varying", "paper", varying, 10,
+              "14:16384 13:11469 12:3686 12:6554 12:4915 12:7782 12:4506 12:10240 11:2048 11:6144");
+    run_trace("1e-6", "ngraph", tiny, 3, "31:2147 31:2147 31:2147");
+    run_trace("1e-6", "paper", tiny, 3, "31:2147 31:2147 31:2147");
+}
+
+static void logarithms(void) {
+    for (int e = -1074; e < 1024; e++) {
+        double power = ldexp(1, e);
+        CHECK(autoflex_floor_log2(power) == e && autoflex_ceil_log2(power) == e, "2^%d", e);
+        if (e > -1020 && e < 1023) {
+            double above = nextafter(power, INFINITY), below = nextafter(power, 0);
+            CHECK(autoflex_floor_log2(above) == e && autoflex_ceil_log2(above) == e + 1, "above 2^%d", e);
+            CHECK(autoflex_floor_log2(below) == e - 1 && autoflex_ceil_log2(below) == e, "below 2^%d", e);
+        }
+    }
+}
+
+/* Initialisation settles so that the value uses at least half of the range, from any maximum that fits it. */
+static void initialisation(void) {
+    for (int exponent = -29; exponent <= 14; exponent++)
+        for (int k = 0; k < 16; k++) {
+            double maximum = ldexp(1 + k / 16.0, exponent);
+            struct autoflex a;
+            autoflex_reset(&a, autoflex_find("paper"), 0, 31);
+            autoflex_initialise(&a, maximum);
+            double gamma = nearbyint(ldexp(maximum, a.e));
+            CHECK(gamma < 32767, "maximum %a saturates at e %d", maximum, a.e);
+            CHECK(gamma >= 4096 || a.e == 31, "maximum %a uses only %g at e %d", maximum, gamma, a.e);
+        }
+    struct autoflex a;
+    autoflex_reset(&a, autoflex_find("paper"), 0, 31);
+    CHECK(autoflex_initialise(&a, 0) == 8 && !a.initialised, "an all-zero result initialised e to %d", a.e);
+    autoflex_initialise(&a, 1e9);
+    CHECK(a.e == 0 && a.clamped_low == 1, "1e9: e %d, clamped %d", a.e, (int)a.clamped_low);
+    autoflex_reset(&a, autoflex_find("paper"), 0, 31);
+    autoflex_initialise(&a, 1e-12);
+    CHECK(a.e == 31 && a.clamped_high == 1, "1e-12: e %d, clamped %d", a.e, (int)a.clamped_high);
+    autoflex_reset(&a, autoflex_find("fixed"), 0, 31);
+    CHECK(autoflex_initialise(&a, 1e5) == 8, "fixed moved to %d", a.e);
+}
+
+static void zeros_say_nothing(void) {
+    const char *names[] = {"paper", "ngraph"};
+    for (int p = 0; p < 2; p++) {
+        struct autoflex a;
+        autoflex_reset(&a, autoflex_find(names[p]), 0, 31);
+        autoflex_load(&a, 1.0);
+        for (int i = 0; i < 40; i++) {
+            autoflex_adjust(&a);
+            autoflex_record(&a, 0, 0);
+        }
+        autoflex_adjust(&a);
+        int gamma = write_value(&a, 1.0);
+        CHECK(gamma < 32767 && gamma >= 4096, "%s: 1.0 after zeros is %d at e %d", names[p], gamma, a.e);
+        CHECK(a.zero_writes == 40 && a.count == 2, "%s: %d zero writes, %d entries", names[p], (int)a.zero_writes,
+              a.count);
+        /* a fall by 2^17 at once: gamma 0, but the true maximum is recorded and the tensor comes back */
+        for (int i = 0; i < AUTOFLEX_WINDOW + 2; i++) {
+            autoflex_adjust(&a);
+            write_value(&a, 0x1p-17);
+        }
+        autoflex_adjust(&a);
+        CHECK(write_value(&a, 0x1p-17) >= 4096, "%s: 2^-17 stays lost at e %d", names[p], a.e);
+        autoflex_load(&a, 0);
+        CHECK(!a.initialised, "%s: a load of zeros counts as initialised", names[p]);
+    }
+}
+
+static void current_fits(void) {
+    struct autoflex a;
+    autoflex_reset(&a, autoflex_find("current"), -128, 127);
+    uint64_t seed = 7;
+    for (int i = 0; i < 20000; i++) {
+        double maximum = ldexp(1 + (double)(check_random(&seed) >> 12) * 0x1p-52, (int)(check_random(&seed) % 200) - 100);
+        if (i < 64)
+            maximum = ldexp(32767.5 + (i % 4 - 2) * 0x1p-30, i - 32); /* the edge of rounding to 32768 */
+        int e = autoflex_fit(&a, maximum);
+        CHECK(nearbyint(ldexp(maximum, e)) <= 32767, "%a does not fit at e %d", maximum, e);
+        CHECK(nearbyint(ldexp(maximum, e + 1)) > 32767, "%a would fit at e %d too", maximum, e + 1);
+    }
+    int before = a.e;
+    CHECK(autoflex_fit(&a, 0) == before, "a zero result moved e");
+}
+
+static void table(void) {
+    CHECK(!autoflex_find("nonsense") && !autoflex_find(NULL) && !autoflex_list(-1), "unknown predictors are found");
+    int n = 0;
+    for (; autoflex_list(n); n++)
+        CHECK(autoflex_find(autoflex_name(autoflex_list(n))) == autoflex_list(n), "row %d is not found by its name", n);
+    CHECK(n >= 4, "%d predictors", n);
+}
+
+int main(void) {
+    specification_traces();
+    logarithms();
+    initialisation();
+    zeros_say_nothing();
+    current_fits();
+    table();
+    return check_summary();
+}

@@ -1,0 +1,228 @@
+/* Bad input: every call says what was wrong with the values in it, changes nothing, and survives a failing allocator. */
+#include "check.h"
+#include "core/memory.h"
+#include "flexlab/flexlab.h"
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#define REFUSED(call, status, fragment)                                                                                \
+    do {                                                                                                               \
+        tensor_status refused = (call);                                                                                \
+        CHECK(refused == (status), #call ": status %d (%s)", (int)refused, tensor_error());                            \
+        CHECK(strstr(tensor_error(), fragment), #call ": \"%s\" lacks \"%s\"", tensor_error(), fragment);              \
+    } while (0)
+#define NOT_MADE(call, fragment)                                                                                       \
+    do {                                                                                                               \
+        CHECK(!(call), #call " succeeded");                                                                            \
+        CHECK(strstr(tensor_error(), fragment), #call ": \"%s\" lacks \"%s\"", tensor_error(), fragment);              \
+    } while (0)
+
+static void making(void) {
+    NOT_MADE(tensor_new((tensor_format)99, TENSOR_SHAPE(2)), "unknown format 99");
+    NOT_MADE(tensor_new(FMT_NONE, TENSOR_SHAPE(2)), "unknown format 0");
+    NOT_MADE(tensor_new(FMT_FP32, TENSOR_SHAPE(2, 0)), "dimension 1 is 0");
+    NOT_MADE(tensor_new(FMT_FP32, TENSOR_SHAPE(-3)), "dimension 0 is -3");
+    NOT_MADE(tensor_new(FMT_FP32, TENSOR_SHAPE(1, 1, 1, 1, 1, 1, 1)), "7 dimensions");
+    NOT_MADE(tensor_new(FMT_FP32, 0, NULL), "0 dimensions");
+    NOT_MADE(tensor_new(FMT_FP32, 2, NULL), "shape is NULL");
+    NOT_MADE(tensor_new(FMT_FP32, TENSOR_SHAPE(INT64_MAX, INT64_MAX)), "2^40 bytes");
+    NOT_MADE(tensor_new(FMT_FP32, TENSOR_SHAPE((int64_t)1 << 32, (int64_t)1 << 32)), "2^40 bytes");
+    char memory[256];
+    char *aligned = (char *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
+    NOT_MADE(tensor_new_on(FMT_FP32, TENSOR_SHAPE(100), aligned, 100), "expected at least 400");
+    NOT_MADE(tensor_new_on(FMT_FP32, TENSOR_SHAPE(4), aligned + 4, 100), "aligned");
+    NOT_MADE(tensor_new_on(FMT_FP32, TENSOR_SHAPE(4), NULL, 100), "NULL");
+    tensor_free(NULL);
+    CHECK(tensor_count(NULL) == 0 && tensor_dim(NULL, 0) == 0 && !tensor_data(NULL), "NULL has contents");
+    tensor_format f = FMT_NONE;
+    REFUSED(tensor_format_find(&f, "fp15"), TENSOR_E_ARGUMENT, "flex16+5");
+    REFUSED(tensor_format_find(&f, NULL), TENSOR_E_ARGUMENT, "(null)");
+    CHECK(!strcmp(tensor_status_name(TENSOR_E_SHAPE), "shape"), "%s", tensor_status_name(TENSOR_E_SHAPE));
+}
+
+static void shapes_and_formats(tensor_format f) {
+    tensor *a = tensor_new(f, TENSOR_SHAPE(4, 6)), *b = tensor_new(f, TENSOR_SHAPE(5, 7)), *y = tensor_new(f, TENSOR_SHAPE(4, 7)),
+           *other = tensor_new(f == FMT_FP32 ? FMT_FP16 : FMT_FP32, TENSOR_SHAPE(4, 6)), *vec = tensor_new(f, TENSOR_SHAPE(6));
+    double ones[42];
+    for (int i = 0; i < 42; i++)
+        ones[i] = 1;
+    tensor_load_f64(y, ones, 28);
+    REFUSED(tensor_matmul(y, a, b), TENSOR_E_SHAPE, "inner sizes 6 and 5 differ");
+    REFUSED(tensor_matmul(y, NULL, b), TENSOR_E_ARGUMENT, "a is NULL");
+    REFUSED(tensor_matmul(NULL, a, b), TENSOR_E_ARGUMENT, "y is NULL");
+    REFUSED(tensor_matmul_nt(y, a, b), TENSOR_E_SHAPE, "4x6");
+    REFUSED(tensor_add(a, a, b), TENSOR_E_SHAPE, "5x7");
+    REFUSED(tensor_add(a, a, other), TENSOR_E_FORMAT, "tensor_convert");
+    REFUSED(tensor_add(a, NULL, a), TENSOR_E_ARGUMENT, "NULL");
+    REFUSED(tensor_scale(a, a, NAN), TENSOR_E_ARGUMENT, "alpha is");
+    REFUSED(tensor_scale(a, a, INFINITY), TENSOR_E_ARGUMENT, "inf");
+    REFUSED(tensor_bias(a, a, b), TENSOR_E_SHAPE, "expected 6");
+    REFUSED(tensor_bias(y, y, vec), TENSOR_E_SHAPE, "expected 7");
+    REFUSED(tensor_sum_rows(y, a), TENSOR_E_SHAPE, "expected 6");
+    REFUSED(tensor_load_f32(a, (const float *)ones, 7), TENSOR_E_SHAPE, "7 values");
+    REFUSED(tensor_load_f32(a, NULL, 24), TENSOR_E_ARGUMENT, "NULL");
+    REFUSED(tensor_store_f64(a, ones, 25), TENSOR_E_SHAPE, "25");
+    REFUSED(tensor_convert(other, b), TENSOR_E_SHAPE, "5x7");
+    REFUSED(tensor_copy(other, a), TENSOR_E_FORMAT, "tensor_convert");
+    REFUSED(tensor_sgd_update(a, b, 0.1f), TENSOR_E_SHAPE, "5x7");
+    REFUSED(tensor_sgd_update(a, a, 0.1f), TENSOR_E_ARGUMENT, "same tensor");
+    int32_t labels[4] = {0, 1, 7, 0};
+    double loss = -1;
+    REFUSED(tensor_softmax_cross_entropy(&loss, NULL, NULL, y, labels, 1), TENSOR_E_ARGUMENT, "label 2 is 7");
+    CHECK(loss == -1, "a refused call wrote the loss");
+    double now[28];
+    tensor_store_f64(y, now, 28);
+    for (int i = 0; i < 28; i++)
+        CHECK(now[i] == 1, "a refused call changed y[%d] to %g", i, now[i]);
+    if (tensor_format_is_shared(f)) {
+        ones[3] = NAN;
+        REFUSED(tensor_load_f64(a, ones, 24), TENSOR_E_ARGUMENT, "value 3 is nan");
+        ones[3] = -INFINITY;
+        REFUSED(tensor_load_f64(a, ones, 24), TENSOR_E_ARGUMENT, "value 3 is -inf");
+        REFUSED(tensor_set_predictor(a, "oracle"), TENSOR_E_ARGUMENT, "oracle");
+    } else {
+        REFUSED(tensor_set_predictor(a, "paper"), TENSOR_E_FORMAT, "no shared exponent");
+        REFUSED(tensor_set_rounding(a, TENSOR_ROUND_STOCHASTIC, 1), TENSOR_E_FORMAT, "rounding");
+    }
+    tensor *all[] = {a, b, y, other, vec};
+    for (int i = 0; i < 5; i++)
+        tensor_free(all[i]);
+}
+
+static void images(tensor_format f) {
+    tensor *x = tensor_new(f, TENSOR_SHAPE(2, 8, 8, 3)), *w = tensor_new(f, TENSOR_SHAPE(5, 3, 3, 3)),
+           *y = tensor_new(f, TENSOR_SHAPE(2, 8, 8, 5)), *w4 = tensor_new(f, TENSOR_SHAPE(5, 3, 3, 4)),
+           *big = tensor_new(f, TENSOR_SHAPE(5, 11, 11, 3)), *half = tensor_new(f, TENSOR_SHAPE(2, 4, 4, 3)),
+           *vec = tensor_new(f, TENSOR_SHAPE(3));
+    tensor_window same = {.stride = 1, .padding = 1};
+    double mean[5] = {0}, variance[5] = {1, 1, 1, 1, 1};
+    REFUSED(tensor_conv2d(y, x, w4, same), TENSOR_E_SHAPE, "channels 3 and 4 differ");
+    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 0, .padding = 1})), TENSOR_E_ARGUMENT, "stride 0");
+    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 1, .padding = -1})), TENSOR_E_ARGUMENT, "padding -1");
+    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 2, .padding = 1})), TENSOR_E_SHAPE, "expected 2x4x4x5");
+    REFUSED(tensor_conv2d(y, x, big, same), TENSOR_E_SHAPE, "11x11");
+    REFUSED(tensor_conv2d(y, vec, w, same), TENSOR_E_SHAPE, "[N,H,W,C]");
+    REFUSED(tensor_conv2d_input_grad(y, x, w, same), TENSOR_E_SHAPE, "dx");
+    REFUSED(tensor_maxpool2d(half, x, ((tensor_window){.window = 0, .stride = 2})), TENSOR_E_ARGUMENT, "window 0");
+    REFUSED(tensor_maxpool2d(half, x, ((tensor_window){.window = 2, .stride = 2, .padding = 2})), TENSOR_E_ARGUMENT,
+            "padding 2");
+    REFUSED(tensor_maxpool2d(half, x, ((tensor_window){.window = 3, .stride = 2})), TENSOR_E_SHAPE, "expected 2x3x3x3");
+    REFUSED(tensor_maxpool2d(x, x, ((tensor_window){.window = 1, .stride = 1})), TENSOR_E_ARGUMENT, "same tensor");
+    REFUSED(tensor_avgpool_global(vec, x), TENSOR_E_SHAPE, "expected 2x3");
+    REFUSED(tensor_shortcut_a(half, x, 3), TENSOR_E_SHAPE, "expected 2x3x3x3");
+    REFUSED(tensor_shortcut_a(half, x, 0), TENSOR_E_ARGUMENT, "stride 0");
+    REFUSED(tensor_batchnorm(x, x, vec, vec, mean, variance, 1e-5, false), TENSOR_E_ARGUMENT, "same tensor");
+    tensor *out = tensor_new(f, TENSOR_SHAPE(2, 8, 8, 3));
+    REFUSED(tensor_batchnorm(out, x, vec, vec, mean, variance, 0, false), TENSOR_E_ARGUMENT, "epsilon is 0");
+    REFUSED(tensor_batchnorm(out, x, vec, w, mean, variance, 1e-5, false), TENSOR_E_SHAPE, "5x3x3x3");
+    REFUSED(tensor_batchnorm(y, x, vec, vec, mean, variance, 1e-5, false), TENSOR_E_SHAPE, "2x8x8x5");
+    REFUSED(tensor_channel_moments(mean, NULL, x), TENSOR_E_ARGUMENT, "variance is NULL");
+    tensor *all[] = {x, w, y, w4, big, half, vec, out};
+    for (int i = 0; i < 8; i++)
+        tensor_free(all[i]);
+}
+
+static void settings(void) {
+    REFUSED(tensor_set_threads(-1), TENSOR_E_ARGUMENT, "-1 threads");
+    REFUSED(tensor_set_threads(100000), TENSOR_E_ARGUMENT, "100000");
+    REFUSED(tensor_set_backend("sse9"), TENSOR_E_ARGUMENT, "sse9");
+    CHECK(!tensor_kernel_backend(FMT_FP32, "matmull"), "an unknown op has a kernel");
+    CHECK(tensor_kernel_backend(FMT_FP32, "matmul"), "matmul has no kernel");
+    CHECK(!tensor_set_backend("ref") && !strcmp(tensor_kernel_backend(FMT_BF16, "add"), "ref"), "the cap does not hold");
+    tensor_set_backend(NULL);
+}
+
+static int hook_calls;
+static void count_hook(tensor_status status, const char *message, void *context) {
+    (void)status, (void)message;
+    hook_calls += *(int *)context;
+}
+
+static void hook(void) {
+    int one = 1;
+    tensor_set_error_hook(count_hook, &one);
+    tensor_set_threads(-1);
+    tensor_set_error_hook(NULL, NULL);
+    tensor_set_threads(-1);
+    CHECK(hook_calls == 1, "the hook was called %d times", hook_calls);
+}
+
+/* --- an allocator that fails at the n-th call ------------------------------------------------------------------------ */
+
+static long allocations_left, live_blocks;
+
+static void *failing_allocate(unsigned long size, unsigned long alignment) {
+    if (__atomic_sub_fetch(&allocations_left, 1, __ATOMIC_RELAXED) < 0)
+        return NULL;
+    void *block = aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+    if (block)
+        __atomic_add_fetch(&live_blocks, 1, __ATOMIC_RELAXED);
+    return block;
+}
+
+static void failing_release(void *block) {
+    __atomic_sub_fetch(&live_blocks, 1, __ATOMIC_RELAXED);
+    free(block);
+}
+
+/* A little of everything; true if all of it worked. */
+static bool exercise(tensor_format f) {
+    bool ok = true;
+    tensor *x = tensor_new(f, TENSOR_SHAPE(2, 6, 6, 4)), *w = tensor_new(f, TENSOR_SHAPE(5, 3, 3, 4)),
+           *y = tensor_new(f, TENSOR_SHAPE(2, 6, 6, 5)), *m = tensor_new(f, TENSOR_SHAPE(4, 72)),
+           *g = tensor_new(f, TENSOR_SHAPE(4, 4)), *v = x ? tensor_new_view(x, TENSOR_SHAPE(72, 4)) : NULL;
+    ok = x && w && y && m && g && v;
+    if (ok) {
+        float values[512];
+        for (int i = 0; i < 512; i++)
+            values[i] = (float)(i % 17) - 8;
+        tensor_window how = {.stride = 1, .padding = 1};
+        double mean[5], variance[5], sum;
+        ok = !tensor_keep_wide(w) && !tensor_load_f32(x, values, 288) && !tensor_load_f32(w, values, 180) &&
+             !tensor_load_f32(m, values, 288) && !tensor_conv2d(y, x, w, how) && !tensor_conv2d_input_grad(x, y, w, how) &&
+             !tensor_conv2d_weight_grad(w, y, x, how) && !tensor_matmul(g, m, v) && !tensor_channel_moments(mean, variance, y) &&
+             !tensor_sum(&sum, y) && !tensor_add(y, y, y) && !tensor_scale(g, g, 0.5f);
+        if (!ok)
+            CHECK(*tensor_error(), "a failure without a message");
+    }
+    tensor *all[] = {v, x, w, y, m, g};
+    for (int i = 0; i < 6; i++)
+        tensor_free(all[i]);
+    return ok;
+}
+
+static void failing_memory(tensor_format f) {
+    int refused = 0;
+    for (int cap = 0; cap < 2; cap++) {
+        tensor_set_backend(cap ? "ref" : NULL); /* the reference kernels allocate much */
+        for (long n = 0; n < 400; n++) {
+            allocations_left = n;
+            long before = live_blocks;
+            tensor_set_allocator(failing_allocate, failing_release);
+            bool ok = exercise(f);
+            tensor_set_allocator(NULL, NULL);
+            refused += !ok;
+            /* kernels keep scratch from one call to the next: at most a few blocks more than before */
+            CHECK(live_blocks - before <= 16, "%s: %ld blocks leaked with %ld allocations", tensor_format_name(f),
+                  live_blocks - before, n);
+            if (ok)
+                break;
+            CHECK(n < 399, "%s: still failing with 399 allocations: %s", tensor_format_name(f), tensor_error());
+        }
+    }
+    tensor_set_backend(NULL);
+    CHECK(refused > 10, "only %d of the allocations were made to fail", refused);
+}
+
+int main(void) {
+    making();
+    settings();
+    hook();
+    for (int i = 0; tensor_format_list(i); i++) {
+        shapes_and_formats(tensor_format_list(i));
+        images(tensor_format_list(i));
+        failing_memory(tensor_format_list(i));
+    }
+    return check_summary();
+}

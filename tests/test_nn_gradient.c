@@ -1,0 +1,207 @@
+/* Gradients of every kind of layer against central differences of the loss, in fp32 on small networks.
+ *
+ * For a parameter w and a direction d of signs, D(h) = (L(w + h d) - L(w - h d)) / 2h. Its truncation error is c h^2 +
+ * ..., so D(h) - D(h/2) is 3/4 of it and bounds that of D(h/2) threefold. Rounding: the loss carries at most ROUNDINGS
+ * units of 2^-24 relative to its terms, whose size is taken as 1 + loss; two of them over h. The sum is the bound on
+ * |D(h/2) - g.d|, and the test insists that it is small against the gradient itself. */
+#include "check.h"
+#include "flexlab/nn.h"
+#include <math.h>
+#include <string.h>
+
+enum { BATCH = 4, SIZE = 6, CHANNELS = 2, CLASSES = 3, ROUNDINGS = 16, DIRECTIONS = 4, LIMIT = 4096 };
+
+static uint64_t state;
+static float images[BATCH * SIZE * SIZE * CHANNELS];
+static int32_t labels[BATCH];
+
+static double unit(void) {
+    return (double)(check_random(&state) >> 11) * 0x1p-52 - 1;
+} /* [-1, 1) */
+
+/* --- one network for each layer ------------------------------------------------------------------------------------
+ */
+
+static nn_node conv_then_linear(nn_graph *g, nn_node x) {
+    x = nn_conv2d(g, "conv1", x, 3, 3, 1, 1);
+    x = nn_conv2d(g, "conv2", x, 4, 3, 2, 0);
+    return nn_linear(g, "fc", x, CLASSES);
+}
+static nn_node batchnorm(nn_graph *g, nn_node x) {
+    x = nn_batchnorm(g, "bn0", x, false); /* straight on the input */
+    x = nn_conv2d(g, "conv1", x, 3, 2, 2, 1);
+    x = nn_batchnorm(g, "bn1", x, false);
+    x = nn_conv2d(g, "conv2", x, 3, 3, 1, 1);
+    x = nn_batchnorm(g, "bn2", x, true);
+    return nn_linear(g, "fc", x, CLASSES);
+}
+static nn_node linear_relu(nn_graph *g, nn_node x) {
+    x = nn_linear_relu(g, "fc1", x, 7);
+    x = nn_linear(g, "fc2", x, 6);
+    x = nn_batchnorm(g, "bn", x, true);
+    return nn_linear(g, "fc3", x, CLASSES);
+}
+static nn_node relu(nn_graph *g, nn_node x) {
+    x = nn_relu(g, "relu0", x); /* nothing to learn before it */
+    x = nn_conv2d(g, "conv", x, 5, 3, 1, 0);
+    x = nn_relu(g, "relu", x);
+    return nn_linear(g, "fc", x, CLASSES);
+}
+static nn_node maxpool(nn_graph *g, nn_node x) {
+    x = nn_maxpool2d(g, "pool0", x, 3, 1);
+    x = nn_conv2d(g, "conv", x, 4, 3, 1, 1);
+    x = nn_maxpool2d(g, "pool1", x, 3, 2); /* windows overlap */
+    return nn_linear(g, "fc", x, CLASSES);
+}
+static nn_node avgpool(nn_graph *g, nn_node x) {
+    x = nn_conv2d(g, "conv", x, 5, 3, 2, 1);
+    x = nn_avgpool_global(g, "pool", x);
+    return nn_linear(g, "fc", x, CLASSES);
+}
+static nn_node shortcut(nn_graph *g, nn_node x) {
+    x = nn_conv2d(g, "conv", x, 2, 3, 1, 1);
+    nn_node s = nn_shortcut_a(g, "shortcut", x, 5, 2);
+    x = nn_conv2d(g, "conv2", x, 5, 3, 2, 1);
+    x = nn_add_relu(g, "add", x, s);
+    return nn_linear(g, "fc", x, CLASSES);
+}
+static nn_node fan_out(nn_graph *g, nn_node x) {
+    x = nn_conv2d(g, "conv", x, 3, 3, 1, 1);
+    nn_node a = nn_conv2d(g, "a", x, 3, 3, 1, 1);
+    nn_node b = nn_relu(g, "b", x);
+    nn_node c = nn_add_relu(g, "c", a, x);
+    nn_node d = nn_add_relu(g, "d", c, b);
+    nn_node e = nn_add_relu(g, "e", d, x); /* x is used four times */
+    nn_node twice = nn_add_relu(g, "twice", e, e);
+    return nn_linear(g, "fc", twice, CLASSES);
+}
+static nn_node linear_fan_out(nn_graph *g, nn_node x) {
+    x = nn_linear(g, "fc1", x, 5);
+    nn_node a = nn_linear(g, "a", x, 5); /* its bias hands the gradient of the sum on as it is */
+    nn_node sum = nn_add_relu(g, "sum", a, x);
+    return nn_linear(g, "fc2", sum, CLASSES);
+}
+static nn_node input_twice(nn_graph *g, nn_node x) {
+    nn_node a = nn_conv2d(g, "a", x, 2, 3, 1, 1);
+    nn_node sum = nn_add_relu(g, "sum", x, a); /* the first operand needs no gradient */
+    nn_node b = nn_batchnorm(g, "b", x, true);
+    return nn_linear(g, "fc", nn_add_relu(g, "sum2", b, sum), CLASSES);
+}
+static nn_node residual(nn_graph *g, nn_node x) {
+    for (int block = 0; block < 3; block++) {
+        char name[16];
+        nn_node s = x;
+        for (int i = 0; i < 2; i++) {
+            snprintf(name, sizeof name, "conv%d%d", block, i);
+            x = nn_conv2d(g, name, x, CHANNELS + block, 3, 1, 1);
+            snprintf(name, sizeof name, "bn%d%d", block, i);
+            x = nn_batchnorm(g, name, x, i == 0);
+        }
+        snprintf(name, sizeof name, "short%d", block);
+        s = block ? nn_shortcut_a(g, name, s, CHANNELS + block, 1) : s;
+        snprintf(name, sizeof name, "add%d", block);
+        x = nn_add_relu(g, name, x, s);
+    }
+    x = nn_avgpool_global(g, "pool", x);
+    return nn_linear(g, "fc", x, CLASSES);
+}
+
+static const struct {
+    const char *name;
+    nn_node (*build)(nn_graph *g, nn_node x);
+} networks[] = {{"conv", conv_then_linear},
+                {"batchnorm", batchnorm},
+                {"linear_relu", linear_relu},
+                {"relu", relu},
+                {"maxpool", maxpool},
+                {"avgpool", avgpool},
+                {"shortcut", shortcut},
+                {"fan_out", fan_out},
+                {"linear_fan_out", linear_fan_out},
+                {"input_twice", input_twice},
+                {"residual", residual}};
+
+/* --- the check ------------------------------------------------------------------------------------------------------
+ */
+
+static double loss_of(nn_graph *g) {
+    double loss = NAN;
+    CHECK(!nn_train_step(g, images, labels, 0, &loss, NULL), "%s", tensor_error());
+    return loss;
+}
+
+static double loss_at(nn_graph *g, tensor *w, const double *values, const double *direction, int64_t n, double h) {
+    double moved[LIMIT];
+    for (int64_t i = 0; i < n; i++)
+        moved[i] = values[i] + h * direction[i];
+    CHECK(!tensor_load_f64(w, moved, n), "%s", tensor_error());
+    double loss = loss_of(g);
+    CHECK(!tensor_load_f64(w, values, n), "%s", tensor_error());
+    return loss;
+}
+
+static void check_parameter(nn_graph *g, const char *network, nn_tensor_info w, const tensor *gradient, uint64_t seed) {
+    double values[LIMIT], wanted[LIMIT], direction[LIMIT], norm = 0, h = 0x1p-8;
+    int64_t n = tensor_count(w.t);
+    double loss = loss_of(g);
+    CHECK(n <= LIMIT && !tensor_store_f64(w.t, values, n) && !tensor_store_f64(gradient, wanted, n), "%s",
+          tensor_error());
+    for (int64_t i = 0; i < n; i++)
+        norm += wanted[i] * wanted[i];
+    norm = sqrt(norm);
+    for (int k = 0; k < DIRECTIONS; k++) {
+        double analytic = 0;
+        for (int64_t i = 0; i < n; i++) {
+            direction[i] = check_random(&state) & 1 ? 1 : -1;
+            analytic += wanted[i] * direction[i];
+        }
+        double wide = (loss_at(g, w.t, values, direction, n, h) - loss_at(g, w.t, values, direction, n, -h)) / (2 * h);
+        h /= 2;
+        double fine = (loss_at(g, w.t, values, direction, n, h) - loss_at(g, w.t, values, direction, n, -h)) / (2 * h);
+        double bound = fabs(wide - fine) + ROUNDINGS * 0x1p-24 * (1 + loss) / h;
+        h *= 2;
+        CHECK(fabs(fine - analytic) <= bound,
+              "%s %s seed=%llu direction %d: gradient %.9g, differences %.9g, bound %.3g", network, w.name,
+              (unsigned long long)seed, k, analytic, fine, bound);
+        CHECK(bound <= 0.1 * norm, "%s %s seed=%llu: the bound %.3g says nothing about a gradient of norm %.3g",
+              network, w.name, (unsigned long long)seed, bound, norm);
+    }
+}
+
+static void check_network(int which, uint64_t seed) {
+    state = seed;
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = BATCH, .seed = seed});
+    nn_node logits = networks[which].build(g, nn_input(g, SIZE, SIZE, CHANNELS));
+    CHECK(!nn_compile(g, logits), "%s: %s", networks[which].name, tensor_error());
+    for (size_t i = 0; i < sizeof images / sizeof images[0]; i++)
+        images[i] = (float)(2 * unit());
+    for (int i = 0; i < BATCH; i++)
+        labels[i] = (int32_t)(check_random(&state) % CLASSES);
+    for (int i = 0; i < nn_tensor_count(g); i++) { /* biases, gamma and beta away from 0 and 1 */
+        nn_tensor_info info = nn_tensor_at(g, i);
+        double values[LIMIT];
+        if (strcmp(info.role, "weight") || tensor_ndim(info.t) > 1)
+            continue;
+        for (int64_t k = 0; k < tensor_count(info.t); k++)
+            values[k] = 0.5 * unit() + (strstr(info.name, ".gamma") ? 1 : 0);
+        CHECK(!tensor_load_f64(info.t, values, tensor_count(info.t)), "%s", tensor_error());
+    }
+    for (int i = 0; i < nn_tensor_count(g); i++) {
+        nn_tensor_info info = nn_tensor_at(g, i);
+        char name[80];
+        if (strcmp(info.role, "weight"))
+            continue;
+        snprintf(name, sizeof name, "%s.grad", info.name);
+        for (int k = 0; k < nn_tensor_count(g); k++)
+            if (!strcmp(nn_tensor_at(g, k).name, name))
+                check_parameter(g, networks[which].name, info, nn_tensor_at(g, k).t, seed);
+    }
+    nn_graph_free(g);
+}
+
+int main(void) {
+    for (int i = 0; i < (int)(sizeof networks / sizeof networks[0]); i++)
+        for (uint64_t seed = 1; seed <= 2; seed++)
+            check_network(i, seed);
+    return check_summary();
+}

@@ -1,0 +1,243 @@
+/* Variants, models and what building a graph refuses. */
+#include "check.h"
+#include "flexlab/nn.h"
+#include "nn/nn_graph.h"
+#include <string.h>
+
+static void variants(void) {
+    static const char *const expected[] = {"fp32",        "fp16",           "bf16", "flex16+5",
+                                           "flex16+5-sr", "flex16+5-paper", "dfp16"};
+    for (int i = 0; i < 7; i++) {
+        const nn_variant *v = nn_variant_find(expected[i]);
+        CHECK(v && !strcmp(v->name, expected[i]), "variant %s", expected[i]);
+        CHECK(v && nn_variant_list(i) == v, "variant %d is %s", i, expected[i]);
+        CHECK(v && tensor_format_bytes(v->format) > 0, "variant %s has a format of this build", expected[i]);
+        CHECK(v && !v->predictor == !tensor_format_is_shared(v->format), "variant %s: predictor", expected[i]);
+    }
+    CHECK(!nn_variant_find("fp23"), "fp23 found");
+    CHECK(strstr(tensor_error(), "fp23") && strstr(tensor_error(), "flex16+5-sr"), "message: %s", tensor_error());
+    CHECK(!nn_variant_find(NULL), "NULL found");
+    int count = 0;
+    while (nn_variant_list(count))
+        count++;
+    for (int i = 0; tensor_format_list(i); i++) { /* every format of the build is reachable */
+        bool has = false;
+        for (int k = 0; k < count; k++)
+            has = has || nn_variant_list(k)->format == tensor_format_list(i);
+        CHECK(has, "format %s has no variant", tensor_format_name(tensor_format_list(i)));
+    }
+    CHECK(!nn_variant_list(-1) && !nn_variant_list(count), "list ends");
+}
+
+/* Counts from the shapes in the papers; resnets: He et al. 2015, table 6 (0.27M, 0.46M, ... 1.7M) and by hand. */
+static const struct {
+    const char *model;
+    int size, channels, classes;
+    int64_t parameters;
+} models[] = {
+    {"mlp2", 32, 3, 10, 394634},     {"mlp2", 28, 1, 10, 101770},      {"cnn6", 32, 3, 10, 198250},
+    {"resnet8", 32, 3, 10, 75290},   {"resnet14", 32, 3, 10, 172506},  {"resnet20", 32, 3, 10, 269722},
+    {"resnet32", 32, 3, 10, 464154}, {"resnet56", 32, 3, 10, 853018},  {"resnet110", 32, 3, 10, 1727962},
+    {"resnet20", 28, 1, 10, 269434}, {"resnet20", 32, 3, 100, 275572}, {"cnn6", 28, 1, 10, 140330},
+};
+
+static void build(const char *variant, int m) {
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = variant, .batch = 2, .seed = 1});
+    CHECK(g, "%s: %s", variant, tensor_error());
+    nn_node logits =
+        nn_model(g, models[m].model, models[m].size, models[m].size, models[m].channels, models[m].classes);
+    CHECK(logits >= 0, "%s %s: %s", variant, models[m].model, tensor_error());
+    CHECK(!nn_compile(g, logits), "%s %s: %s", variant, models[m].model, tensor_error());
+    CHECK(nn_parameter_count(g) == models[m].parameters, "%s %s: %lld parameters, want %lld", variant, models[m].model,
+          (long long)nn_parameter_count(g), (long long)models[m].parameters);
+    const nn_variant *v = nn_variant_find(variant);
+    int64_t element = (int64_t)tensor_format_bytes(v->format);
+    int64_t weight = v->wide && element < 4 ? element + 4 : element;
+    CHECK(nn_weight_bytes(g) == weight * models[m].parameters, "%s %s: %lld weight bytes", variant, models[m].model,
+          (long long)nn_weight_bytes(g));
+    CHECK(nn_activation_bytes(g) > 0 && nn_arena_bytes(g) >= nn_activation_bytes(g) / 2, "%s %s: %lld and %lld",
+          variant, models[m].model, (long long)nn_activation_bytes(g), (long long)nn_arena_bytes(g));
+    int weights = 0, gradients = 0, momenta = 0;
+    for (int i = 0; i < nn_tensor_count(g); i++) {
+        nn_tensor_info info = nn_tensor_at(g, i);
+        CHECK(info.t && info.name && tensor_get_format(info.t) == v->format, "tensor %d", i);
+        weights += !strcmp(info.role, "weight");
+        gradients += !strcmp(info.role, "weight gradient");
+        momenta += !strcmp(info.role, "momentum");
+        for (int k = 0; k < i; k++)
+            CHECK(strcmp(info.name, nn_tensor_at(g, k).name), "%s %s: '%s' is listed twice", variant, models[m].model,
+                  info.name);
+    }
+    CHECK(weights && weights == gradients && weights == momenta, "%d, %d, %d", weights, gradients, momenta);
+    CHECK(!nn_tensor_at(g, -1).t && !nn_tensor_at(g, nn_tensor_count(g)).t, "out of range");
+    nn_graph_free(g);
+}
+
+static void all_models(void) {
+    for (int m = 0; m < (int)(sizeof models / sizeof models[0]); m++)
+        build("fp32", m);
+    for (int i = 0; nn_variant_list(i); i++)
+        for (int m = 4; m >= 0; m--)
+            build(nn_variant_list(i)->name, m);
+    for (int i = 0; nn_model_list(i); i++) {
+        nn_graph *g = nn_graph_new(&(nn_config){.variant = "bf16", .batch = 1});
+        CHECK(nn_model(g, nn_model_list(i), 32, 32, 3, 10) >= 0, "%s: %s", nn_model_list(i), tensor_error());
+        nn_graph_free(g);
+    }
+    CHECK(!nn_model_list(-1), "list begins at 0");
+}
+
+static nn_graph *new_graph(void) {
+    return nn_graph_new(&(nn_config){.variant = "fp32", .batch = 4, .seed = 1});
+}
+
+static void shape_is(const nn_graph *g, nn_node node, int ndim, int64_t a, int64_t b, int64_t c, int64_t d) {
+    if (node < 0) {
+        CHECK(node >= 0, "%s", tensor_error());
+        return;
+    }
+    const struct fl_shape *s = &g->nodes[node].shape;
+    CHECK(s->ndim == ndim && s->dim[0] == a && s->dim[1] == b && (ndim < 4 || (s->dim[2] == c && s->dim[3] == d)),
+          "%s: %d dims %lldx%lldx%lldx%lld", g->nodes[node].name, s->ndim, (long long)s->dim[0], (long long)s->dim[1],
+          (long long)s->dim[2], (long long)s->dim[3]);
+}
+
+static void shapes(void) {
+    nn_graph *g = new_graph();
+    nn_node x = nn_input(g, 9, 7, 3);
+    shape_is(g, x, 4, 4, 9, 7, 3);
+    shape_is(g, nn_conv2d(g, "same", x, 5, 3, 1, 1), 4, 4, 9, 7, 5);
+    nn_node c = nn_conv2d(g, "half", x, 6, 3, 2, 1);
+    shape_is(g, c, 4, 4, 5, 4, 6);
+    shape_is(g, nn_shortcut_a(g, "shortcut", x, 6, 2), 4, 4, 5, 4, 6);
+    shape_is(g, nn_maxpool2d(g, "maxpool", c, 2, 2), 4, 4, 2, 2, 6);
+    nn_node p = nn_avgpool_global(g, "avgpool", c);
+    shape_is(g, p, 2, 4, 6, 0, 0);
+    shape_is(g, nn_linear(g, "fc", c, 10), 2, 4, 10, 0, 0);
+    shape_is(g, nn_linear_relu(g, "fcr", p, 11), 2, 4, 11, 0, 0);
+    shape_is(g, nn_batchnorm(g, "bn", p, true), 2, 4, 6, 0, 0);
+    nn_graph_free(g);
+}
+
+/* A failure gives -1 here, -1 from every later call, and comes back from nn_compile. */
+#define REFUSED(status, text, call)                                                                                    \
+    do {                                                                                                               \
+        nn_graph *g = new_graph();                                                                                     \
+        nn_node x = nn_input(g, 8, 8, 3);                                                                              \
+        nn_node bad = (call);                                                                                          \
+        CHECK(bad == -1, "%s gave node %d", #call, bad);                                                               \
+        CHECK(strstr(tensor_error(), text), "%s: message '%s' lacks '%s'", #call, tensor_error(), text);               \
+        CHECK(nn_linear(g, "later", x, 10) == -1, "%s: building went on", #call);                                      \
+        CHECK(nn_compile(g, x) == (status), "%s: compile", #call);                                                     \
+        CHECK(strstr(tensor_error(), text), "%s: compile says '%s'", #call, tensor_error());                           \
+        nn_graph_free(g);                                                                                              \
+    } while (0)
+
+static void building_errors(void) {
+    REFUSED(TENSOR_E_SHAPE, "input", nn_input(g, 0, 8, 3));
+    REFUSED(TENSOR_E_ARGUMENT, "one input", nn_input(g, 8, 8, 3));
+    REFUSED(TENSOR_E_ARGUMENT, "used twice", nn_relu(g, "a", nn_relu(g, "a", x)));
+    REFUSED(TENSOR_E_ARGUMENT, "name", nn_relu(g, "", x));
+    REFUSED(TENSOR_E_ARGUMENT, "name", nn_relu(g, NULL, x));
+    REFUSED(TENSOR_E_ARGUMENT, "name", nn_linear(g, NULL, x, 3));
+    REFUSED(TENSOR_E_ARGUMENT, "input node 7", nn_relu(g, "a", 7));
+    REFUSED(TENSOR_E_ARGUMENT, "input node -5", nn_linear(g, "a", -5, 10));
+    REFUSED(TENSOR_E_SHAPE, "c: a window of 11", nn_conv2d(g, "c", x, 4, 11, 1, 1));
+    REFUSED(TENSOR_E_ARGUMENT, "c: window 0", nn_conv2d(g, "c", x, 4, 0, 1, 1));
+    REFUSED(TENSOR_E_ARGUMENT, "stride 0", nn_conv2d(g, "c", x, 4, 3, 0, 1));
+    REFUSED(TENSOR_E_ARGUMENT, "padding -1", nn_conv2d(g, "c", x, 4, 3, 1, -1));
+    REFUSED(TENSOR_E_ARGUMENT, "0 outputs", nn_conv2d(g, "c", x, 0, 3, 1, 1));
+    REFUSED(TENSOR_E_ARGUMENT, "-3 outputs", nn_linear(g, "c", x, -3));
+    REFUSED(TENSOR_E_SHAPE, "a window of 9", nn_maxpool2d(g, "p", x, 9, 1));
+    REFUSED(TENSOR_E_SHAPE, "images", nn_maxpool2d(g, "p", nn_linear(g, "fc", x, 4), 2, 2));
+    REFUSED(TENSOR_E_SHAPE, "images", nn_avgpool_global(g, "p", nn_avgpool_global(g, "q", x)));
+    REFUSED(TENSOR_E_ARGUMENT, "2 filters", nn_shortcut_a(g, "s", x, 2, 1));
+    REFUSED(TENSOR_E_SHAPE, "different shape", nn_add_relu(g, "add", x, nn_conv2d(g, "c", x, 3, 3, 2, 1)));
+    REFUSED(TENSOR_E_SHAPE, "2^40", nn_linear(g, "huge", nn_linear(g, "big", x, 2000000000), 2000000000));
+    REFUSED(TENSOR_E_ARGUMENT, "resnet20", nn_model(g, "lenet", 8, 8, 3, 10));
+    REFUSED(TENSOR_E_ARGUMENT, "6n + 2", nn_model(g, "resnet21", 8, 8, 3, 10));
+    REFUSED(TENSOR_E_ARGUMENT, "6n + 2", nn_model(g, "resnet2", 8, 8, 3, 10));
+    REFUSED(TENSOR_E_ARGUMENT, "resnet20x", nn_model(g, "resnet20x", 8, 8, 3, 10));
+    REFUSED(TENSOR_E_ARGUMENT, "1 classes", nn_model(g, "mlp2", 8, 8, 3, 1));
+    CHECK(nn_input(NULL, 8, 8, 3) == -1 && nn_relu(NULL, "a", 0) == -1, "NULL graph");
+    CHECK(nn_model(NULL, "mlp2", 8, 8, 3, 10) == -1, "NULL graph");
+}
+
+static void refused_config(const char *text, nn_config config) {
+    nn_graph *g = nn_graph_new(&config);
+    CHECK(!g, "a graph where '%s' is wrong", text);
+    CHECK(strstr(tensor_error(), text), "message '%s' lacks '%s'", tensor_error(), text);
+    nn_graph_free(g);
+}
+
+static void refused_compile(const char *text, nn_graph *g, nn_node logits) {
+    CHECK(nn_compile(g, logits), "compiled where '%s' is wrong", text);
+    CHECK(strstr(tensor_error(), text), "message '%s' lacks '%s'", tensor_error(), text);
+    float image[4 * 64 * 3] = {0};
+    int32_t label[4] = {0};
+    double loss = -7;
+    CHECK(nn_train_step(g, image, label, 0.1f, &loss, NULL) && loss == -7, "trains uncompiled");
+    CHECK(nn_evaluate(g, image, label, 1, &loss, NULL) && loss == -7, "evaluates uncompiled");
+    nn_graph_free(g);
+}
+
+static void other_errors(void) {
+    refused_config("batch: 0", (nn_config){.variant = "fp32"});
+    refused_config("fp33", (nn_config){.variant = "fp33", .batch = 1});
+    refused_config("(null)", (nn_config){.batch = 1});
+    refused_config("momentum: 1", (nn_config){.variant = "fp32", .batch = 1, .momentum = 1});
+    refused_config("weight decay: -1", (nn_config){.variant = "fp32", .batch = 1, .weight_decay = -1});
+    refused_config("'nosuch'", (nn_config){.variant = "dfp16", .batch = 1, .predictor = "nosuch"});
+    refused_config("no shared exponent", (nn_config){.variant = "fp16", .batch = 1, .predictor = "paper"});
+    CHECK(!nn_graph_new(NULL), "NULL config");
+
+    nn_graph *g = new_graph();
+    refused_compile("matrix", g, nn_conv2d(g, "c", nn_input(g, 8, 8, 3), 4, 3, 1, 1));
+    g = new_graph();
+    nn_node x = nn_input(g, 8, 8, 3);
+    nn_relu(g, "dangling", x);
+    refused_compile("'dangling' does not lead", g, nn_linear(g, "fc", x, 10));
+    g = new_graph();
+    nn_node logits = nn_linear(g, "fc", nn_input(g, 8, 8, 3), 10);
+    nn_linear(g, "after", logits, 10);
+    refused_compile("layers after", g, logits);
+    g = new_graph();
+    refused_compile("no layer has parameters", g, nn_avgpool_global(g, "p", nn_input(g, 8, 8, 3)));
+    g = new_graph();
+    nn_input(g, 8, 8, 3);
+    refused_compile("node 5", g, 5);
+    CHECK(nn_compile(NULL, 0), "NULL graph");
+
+    g = new_graph();
+    logits = nn_model(g, "mlp2", 8, 8, 3, 10);
+    CHECK(!nn_compile(g, logits), "%s", tensor_error());
+    CHECK(nn_compile(g, logits) == TENSOR_E_ARGUMENT, "compiled twice");
+    float image[4 * 64 * 3] = {0};
+    int32_t label[4] = {0, 1, 10, 2}, fine[4] = {0};
+    double loss = -7;
+    CHECK(nn_train_step(g, image, label, 0.1f, &loss, NULL) && loss == -7, "label 10 of 10");
+    CHECK(nn_evaluate(g, image, label, 4, &loss, NULL) && loss == -7, "label 10 of 10");
+    CHECK(!nn_evaluate(g, image, label, 2, &loss, NULL), "the third label is not looked at: %s", tensor_error());
+    CHECK(nn_evaluate(g, image, fine, 5, &loss, NULL), "5 images of 4");
+    CHECK(nn_evaluate(g, image, fine, 0, &loss, NULL), "no image");
+    CHECK(nn_train_step(g, image, fine, -1, &loss, NULL), "rate -1");
+    CHECK(nn_train_step(g, NULL, fine, 1, &loss, NULL), "no images");
+    CHECK(nn_relu(g, "late", logits) == -1, "added to a compiled graph");
+    nn_graph_free(g);
+
+    g = nn_graph_new(&(nn_config){.variant = "flex16+5", .batch = 4});
+    CHECK(!nn_compile(g, nn_model(g, "mlp2", 8, 8, 3, 10)), "%s", tensor_error());
+    image[77] = 1.0f / 0.0f;
+    CHECK(nn_train_step(g, image, fine, 0.1f, NULL, NULL), "an infinite pixel");
+    CHECK(!strncmp(tensor_error(), "input: ", 7), "the failing layer is named: %s", tensor_error());
+    nn_graph_free(g);
+}
+
+int main(void) {
+    variants();
+    shapes();
+    all_models();
+    building_errors();
+    other_errors();
+    return check_summary();
+}

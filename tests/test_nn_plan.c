@@ -1,0 +1,99 @@
+/* The memory plan: values alive at one time never overlap, a plan is never worse than the sum, and close to the lower
+ * bound (the largest number of bytes alive at one position). */
+#include "check.h"
+#include "core/memory.h"
+#include "flexlab/nn.h"
+#include "nn/nn_graph.h"
+#include <string.h>
+
+static bool apart(const struct fl_block *a, const struct fl_block *b) {
+    return a->last < b->first || b->last < a->first || a->offset + a->bytes <= b->offset ||
+           b->offset + b->bytes <= a->offset;
+}
+
+/* Checks the places of blocks; returns the lower bound, *sum the bytes of all. */
+static size_t check_blocks(const char *what, const struct fl_block *blocks, int n, size_t total, size_t *sum) {
+    size_t most = 0;
+    *sum = 0;
+    for (int i = 0; i < n; i++) {
+        size_t alive = 0;
+        for (int k = 0; k < n; k++) {
+            if (blocks[k].first <= blocks[i].first && blocks[i].first <= blocks[k].last)
+                alive += blocks[k].bytes;
+            if (k < i)
+                CHECK(apart(&blocks[i], &blocks[k]), "%s: blocks %d and %d of %d overlap", what, i, k, n);
+        }
+        most = alive > most ? alive : most;
+        *sum += (blocks[i].bytes + FL_ALIGNMENT - 1) / FL_ALIGNMENT * FL_ALIGNMENT;
+        CHECK(blocks[i].offset % FL_ALIGNMENT == 0 && blocks[i].offset + blocks[i].bytes <= total,
+              "%s: block %d at %zu of %zu", what, i, blocks[i].offset, total);
+    }
+    CHECK(total >= most && total <= *sum, "%s: %zu bytes, between %zu and %zu expected", what, total, most, *sum);
+    return most;
+}
+
+static void random_blocks(uint64_t seed) {
+    uint64_t state = seed;
+    struct fl_block blocks[60];
+    char what[40];
+    int n = 1 + (int)(check_random(&state) % 60);
+    for (int i = 0; i < n; i++) {
+        int first = (int)(check_random(&state) % 40), length = (int)(check_random(&state) % 12);
+        blocks[i] = (struct fl_block){1 + check_random(&state) % 5000, first, first + length, 0};
+    }
+    size_t total, sum;
+    snprintf(what, sizeof what, "random seed=%llu", (unsigned long long)seed);
+    CHECK(!fl_pack(blocks, n, &total), "%s", tensor_error());
+    check_blocks(what, blocks, n, total, &sum);
+}
+
+/* The plan of a model, and the claims that follow from the order of a step: an output lives from its forward at least
+ * to its last reader, the gradient of an output at least until backward of its node. */
+static void model_plan(const char *variant, const char *model, double most_share) {
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = variant, .batch = 2, .seed = 1});
+    CHECK(!nn_compile(g, nn_model(g, model, 32, 32, 3, 10)), "%s", tensor_error());
+    struct fl_block blocks[2000];
+    int n = 0;
+    for (int i = 0; i < g->value_count; i++) {
+        const struct fl_value *v = &g->values[i];
+        const char *memory = tensor_const_data(v->t);
+        CHECK(memory == (const char *)g->arena + g->values[v->base].offset, "%s value %d lies elsewhere", model, i);
+        CHECK(!v->evaluate || tensor_const_data(v->evaluate) == memory, "%s value %d: evaluation lies elsewhere", model,
+              i);
+        if (v->base == i && n < 2000)
+            blocks[n++] = (struct fl_block){tensor_bytes(v->t), v->first, v->last, v->offset};
+    }
+    for (int i = 0; i < g->count; i++) {
+        const struct fl_node *node = &g->nodes[i];
+        const struct fl_value *y = &g->values[g->values[node->y].base];
+        CHECK(y->first <= i && y->last >= i, "%s: output of %s", model, node->name);
+        for (int k = 0; k < node->layer->inputs; k++) {
+            const struct fl_node *input = &g->nodes[node->input[k]];
+            const struct fl_value *x = &g->values[g->values[input->y].base];
+            CHECK(x->last >= (node->layer->saves_x && node->learns ? 2 * g->count - i : i), "%s: input of %s", model,
+                  node->name);
+            CHECK(!input->learns || input->dy >= 0, "%s: no gradient for %s", model, input->name);
+        }
+        if (node->dy >= 0) {
+            const struct fl_value *dy = &g->values[g->values[node->dy].base];
+            CHECK(dy->first < 2 * g->count - i && dy->last >= 2 * g->count - i, "%s: gradient of %s", model,
+                  node->name);
+        }
+    }
+    size_t sum, most = check_blocks(model, blocks, n, (size_t)nn_arena_bytes(g), &sum);
+    CHECK((double)nn_arena_bytes(g) <= most_share * (double)sum, "%s %s: arena %lld of %zu bytes", variant, model,
+          (long long)nn_arena_bytes(g), sum);
+    printf("%s %s: arena %lld bytes, lower bound %zu, all values %zu\n", variant, model, (long long)nn_arena_bytes(g),
+           most, sum);
+    nn_graph_free(g);
+}
+
+int main(void) {
+    for (uint64_t seed = 1; seed <= 300; seed++)
+        random_blocks(seed);
+    model_plan("fp32", "mlp2", 1);
+    model_plan("fp32", "cnn6", 0.8);
+    model_plan("fp32", "resnet20", 0.7);
+    model_plan("flex16+5", "resnet110", 0.7);
+    return check_summary();
+}

@@ -1,0 +1,197 @@
+/* Tensors from the outside: life, values in and out, conversion, exponents, statistics, writes by operations. */
+#include "check.h"
+#include "flexlab/flexlab.h"
+#include <math.h>
+#include <string.h>
+
+static void load_and_store(void) {
+    uint64_t seed = 11;
+    for (int k = 0; tensor_format_list(k); k++) {
+        tensor_format f = tensor_format_list(k);
+        const char *name = tensor_format_name(f);
+        tensor_format found = FMT_NONE;
+        CHECK(!tensor_format_find(&found, name) && found == f, "%s is not found by name", name);
+        tensor *t = tensor_new(f, TENSOR_SHAPE(7, 33));
+        double in[7 * 33], out[7 * 33];
+        float narrow[7 * 33];
+        tensor_store_f64(t, out, 7 * 33);
+        for (int i = 0; i < 7 * 33; i++)
+            CHECK(out[i] == 0, "%s: a new tensor holds %g", name, out[i]);
+        double largest = 0;
+        for (int i = 0; i < 7 * 33; i++) {
+            in[i] = ((double)(check_random(&seed) >> 11) * 0x1p-53 - 0.5) * 20;
+            largest = fmax(largest, fabs(in[i]));
+        }
+        CHECK(!tensor_load_f64(t, in, 7 * 33), "%s: %s", name, tensor_error());
+        tensor_store_f64(t, out, 7 * 33);
+        tensor_store_f32(t, narrow, 7 * 33);
+        /* half a unit in the last place: 2^-24, 2^-11, 2^-8 of the value's binade; half a step of the shared grid */
+        for (int i = 0; i < 7 * 33; i++) {
+            double bound;
+            if (tensor_format_is_shared(f))
+                bound = ldexp(0.5, -tensor_exponent(t));
+            else {
+                const int bits = f == FMT_FP32 ? 24 : f == FMT_FP16 ? 11 : f == FMT_BF16 ? 8 : 2;
+                bound = ldexp(0.5, (in[i] ? ilogb(in[i]) : 0) - bits + 1);
+            }
+            CHECK(fabs(out[i] - in[i]) <= bound, "%s[%d]: %a stored as %a", name, i, in[i], out[i]);
+            CHECK(narrow[i] == (float)out[i], "%s[%d]: float %a, double %a", name, i, (double)narrow[i], out[i]);
+        }
+        if (tensor_format_is_shared(f))
+            CHECK(tensor_exponent(t) == 14 - ilogb(largest), "%s: e %d for %g", name, tensor_exponent(t), largest);
+        tensor *again = tensor_new(f, TENSOR_SHAPE(7, 33));
+        CHECK(!tensor_convert(again, t), "%s: %s", name, tensor_error());
+        CHECK(!memcmp(tensor_data(again), tensor_data(t), 7 * 33 * tensor_format_bytes(f)), "%s to itself differs", name);
+        CHECK(!tensor_copy(again, t) && tensor_exponent(again) == tensor_exponent(t), "%s copy", name);
+        for (int j = 0; tensor_format_list(j); j++) { /* there and back through every other format stays on the grid */
+            tensor *other = tensor_new(tensor_format_list(j), TENSOR_SHAPE(7, 33));
+            CHECK(!tensor_convert(other, t), "%s to %s: %s", name, tensor_format_name(tensor_format_list(j)),
+                  tensor_error());
+            double v[7 * 33];
+            tensor_store_f64(other, v, 7 * 33);
+            if (tensor_format_list(j) == FMT_FP32)
+                CHECK(!memcmp(v, out, sizeof v), "%s is not exact in fp32", name);
+            tensor_free(other);
+        }
+        tensor_free(again);
+        tensor_free(t);
+    }
+}
+
+static void exponents(void) {
+    tensor *t = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(5));
+    int16_t *m = tensor_data(t);
+    const int16_t values[5] = {32767, -5, 6, 0, 1};
+    memcpy(m, values, sizeof values);
+    CHECK(!tensor_declare_exponent(t, 10), "%s", tensor_error());
+    CHECK(!tensor_set_exponent(t, 9), "%s", tensor_error());
+    tensor_stats s;
+    tensor_statistics(t, &s, NULL);
+    CHECK(m[0] == 16384 && m[1] == -2 && m[2] == 3 && m[3] == 0 && m[4] == 0, "%d %d %d %d %d", m[0], m[1], m[2], m[3],
+          m[4]);
+    CHECK(s.flushed == 1 && s.saturated == 0 && s.gamma == 16384, "flushed %d saturated %d gamma %d", (int)s.flushed,
+          (int)s.saturated, s.gamma);
+    CHECK(!tensor_set_exponent(t, 12), "%s", tensor_error());
+    tensor_statistics(t, &s, NULL);
+    CHECK(m[0] == 32767 && m[1] == -16 && m[2] == 24 && s.saturated == 1, "%d %d %d saturated %d", m[0], m[1], m[2],
+          (int)s.saturated);
+    CHECK(tensor_set_exponent(t, 32) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "32"), "%s", tensor_error());
+    CHECK(tensor_set_exponent(t, -1) == TENSOR_E_ARGUMENT, "e -1 accepted");
+    CHECK(tensor_exponent(t) == 12 && m[0] == 32767, "a refused exponent changed the tensor");
+    tensor_free(t);
+    tensor *f = tensor_new(FMT_FP16, TENSOR_SHAPE(5));
+    CHECK(tensor_set_exponent(f, 3) == TENSOR_E_FORMAT, "fp16 took an exponent");
+    tensor_free(f);
+    tensor *d = tensor_new(FMT_DFP16, TENSOR_SHAPE(1));
+    CHECK(!tensor_declare_exponent(d, -128) && !tensor_declare_exponent(d, 127), "dfp16 range");
+    tensor_free(d);
+}
+
+/* A zero tensor says nothing: the normal value that follows must not saturate. */
+static void zero_then_normal(void) {
+    const char *names[] = {"paper", "ngraph", "current"};
+    for (int p = 0; p < 3; p++) {
+        tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(4)), *y = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(4));
+        tensor_set_predictor(y, names[p]);
+        const float one[4] = {1.5f, -1, 0.25f, 0}, zero[4] = {0};
+        for (int write = 0; write < 30; write++) {
+            tensor_load_f32(x, write % 10 == 9 ? one : zero, 4);
+            CHECK(!tensor_scale(y, x, 1.0f), "%s", tensor_error());
+            tensor_stats s;
+            tensor_statistics(y, &s, NULL);
+            CHECK(s.saturated == 0, "%s: write %d saturates %d", names[p], write, (int)s.saturated);
+            double v[4];
+            tensor_store_f64(y, v, 4);
+            if (write % 10 == 9)
+                CHECK(v[0] == 1.5 && v[1] == -1 && v[2] == 0.25, "%s: write %d gives %g %g %g", names[p], write, v[0],
+                      v[1], v[2]);
+        }
+        tensor_free(x);
+        tensor_free(y);
+    }
+}
+
+/* The predictors move a real tensor as they move plain numbers: x1.25 each step, written by an operation. */
+static void growing_writes(void) {
+    tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1)), *y = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1));
+    const char *names[] = {"paper", "ngraph"};
+    const char *want[] = {"14:16384 13:10240 13:12800 12:8000 12:10000 11:6250", "14:16384 14:20480 14:25600 13:16000 "
+                                                                                 "13:20000 13:25000"};
+    for (int p = 0; p < 2; p++) {
+        char got[256] = "14:16384";
+        tensor_set_predictor(y, names[p]);
+        tensor_load_f64(y, (double[]){1}, 1);
+        double value = 1;
+        for (int i = 1; i < 6; i++) {
+            value *= 1.25;
+            tensor_load_f64(x, &value, 1);
+            tensor_scale(y, x, 1.0f);
+            snprintf(got + strlen(got), sizeof got - strlen(got), " %d:%d", tensor_exponent(y),
+                     *(const int16_t *)tensor_const_data(y));
+        }
+        CHECK(!strcmp(got, want[p]), "%s: got %s want %s", names[p], got, want[p]);
+    }
+    tensor_free(x);
+    tensor_free(y);
+}
+
+static void statistics(void) {
+    tensor *x = tensor_new(FMT_FP16, TENSOR_SHAPE(4)), *y = tensor_new(FMT_FP16, TENSOR_SHAPE(4));
+    tensor_load_f32(x, (float[]){60000, 0x1p-24f, 1, -3}, 4);
+    tensor_scale(y, x, 2.0f);
+    tensor_stats s, total;
+    tensor_statistics(y, &s, &total);
+    CHECK(s.saturated == 1 && s.nonfinite == 1 && s.flushed == 0 && s.maximum == 120000 - 64 * 0, "sat %d nonfinite %d max %g",
+          (int)s.saturated, (int)s.nonfinite, s.maximum);
+    tensor_scale(y, x, 0.25f);
+    tensor_statistics(y, &s, &total);
+    CHECK(s.flushed == 1 && total.saturated == 1 && total.flushed == 1 && total.writes == 2 && total.elements == 8,
+          "flushed %d total %d %d writes %d", (int)s.flushed, (int)total.saturated, (int)total.flushed, (int)total.writes);
+    tensor_reset_statistics(y);
+    tensor_statistics(y, NULL, &total);
+    CHECK(total.writes == 0 && total.saturated == 0, "reset kept %d writes", (int)total.writes);
+    tensor_free(x);
+    tensor_free(y);
+}
+
+static void views_and_wide(void) {
+    tensor *base = tensor_new(FMT_DFP16, TENSOR_SHAPE(2, 6)), *view = tensor_new_view(base, TENSOR_SHAPE(3, 4));
+    double values[12], back[12];
+    for (int i = 0; i < 12; i++)
+        values[i] = i * 1000.0 - 1.0 / 3;
+    tensor_load_f64(base, values, 12);
+    CHECK(tensor_exponent(view) == tensor_exponent(base) && tensor_data(view) == tensor_data(base), "view has its own state");
+    CHECK(!tensor_new_view(base, TENSOR_SHAPE(5)), "a view of another size was made");
+    CHECK(!tensor_keep_wide(base), "%s", tensor_error());
+    CHECK(tensor_bytes(base) == 12 * 6, "%zu bytes", tensor_bytes(base));
+    tensor_load_f64(base, values, 12);
+    tensor_store_wide_f64(base, back, 12);
+    for (int i = 0; i < 12; i++)
+        CHECK(fabs(back[i] - values[i]) <= ldexp(0.5, -tensor_exponent(base) - 16), "wide[%d] %a for %a", i, back[i],
+              values[i]);
+    /* an update far below the 16-bit step is kept by the wide copy, and moves the view after enough of them */
+    tensor *w = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1)), *v = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(1));
+    tensor_keep_wide(w);
+    tensor_load_f64(w, (double[]){1}, 1);
+    tensor_load_f64(v, (double[]){1}, 1);
+    tensor_set_predictor(w, "fixed");
+    for (int i = 0; i < 1024; i++)
+        CHECK(!tensor_sgd_update(w, v, 0x1p-20f), "%s", tensor_error());
+    double now;
+    tensor_store_f64(w, &now, 1);
+    CHECK(now == 1 - 0x1p-10, "after 1024 updates of 2^-20: %a", now);
+    tensor_free(v);
+    tensor_free(w);
+    tensor_free(view);
+    tensor_free(base);
+}
+
+int main(void) {
+    load_and_store();
+    exponents();
+    zero_then_normal();
+    growing_writes();
+    statistics();
+    views_and_wide();
+    return check_summary();
+}
