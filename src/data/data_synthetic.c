@@ -22,8 +22,7 @@
 enum { SIDE = 32, PIXELS = SIDE * SIDE, CHANNELS = 3, CLASSES = 10, PART_IMAGES = 50 };
 enum { DEFAULT_TRAIN = 20000, DEFAULT_TEST = 4000, MAX_COUNT = 10000000 };
 
-/* --- draws ----------------------------------------------------------------------------------------------------------
- */
+/* --- draws ------------------------------------------------------------------------------------------------- */
 
 /* Keeps these draws apart from those of other users of the same seed ("flexdata"). */
 #define SYNTHETIC_KEY UINT64_C(0x666C657864617461)
@@ -69,8 +68,7 @@ static void draw_direction(struct draws *d, float *cosine, float *sine) {
     *sine = y / r;
 }
 
-/* --- shapes: the margin by which (u, v) lies inside, in units of the shape's radius ---------------------------------
- */
+/* --- shapes: the margin by which (u, v) lies inside, in units of the shape's radius ------------------------ */
 
 static float least(float a, float b) {
     return a < b ? a : b;
