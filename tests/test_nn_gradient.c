@@ -1,15 +1,19 @@
 /* Gradients of every kind of layer against central differences of the loss, in fp32 on small networks.
  *
- * For a parameter w and a direction d of signs, D(h) = (L(w + h d) - L(w - h d)) / 2h. Its truncation error is c h^2 +
- * ..., so D(h) - D(h/2) is 3/4 of it and bounds that of D(h/2) threefold. Rounding: the loss carries at most ROUNDINGS
- * units of 2^-24 relative to its terms, whose size is taken as 1 + loss; two of them over h. The sum is the bound on
- * |D(h/2) - g.d|, and the test insists that it is small against the gradient itself. */
+ * For a parameter w and a direction d of signs, D(h) = (L(w + h d) - L(w - h d)) / 2h. Three errors, each bounded:
+ *  - truncation c h^2 + ...: D(h) - D(h/2) is 3 times what D(h/2) has of it;
+ *  - a bend of relu or a change of winner in maxpool at distance t < h/2 on one side adds J (h/2 - t) / h, where J is
+ * the jump of the slope; the difference of the one-sided quotients is twice that (taken at h too: two
+ *    bends may cancel in one of them);
+ *  - rounding: the loss carries at most ROUNDINGS units of 2^-24 relative to terms of size 1 + loss; two of them over
+ * h. Their sum is the bound on |D(h/2) - g.d|. A direction where it is not small against the gradient (a bend too near)
+ * says nothing and is drawn again. */
 #include "check.h"
 #include "flexlab/nn.h"
 #include <math.h>
 #include <string.h>
 
-enum { BATCH = 4, SIZE = 6, CHANNELS = 2, CLASSES = 3, ROUNDINGS = 16, DIRECTIONS = 4, LIMIT = 4096 };
+enum { BATCH = 4, SIZE = 6, CHANNELS = 2, CLASSES = 3, ROUNDINGS = 4, DIRECTIONS = 4, TRIES = 60, LIMIT = 4096 };
 
 static uint64_t state;
 static float images[BATCH * SIZE * SIZE * CHANNELS];
@@ -37,8 +41,9 @@ static nn_node batchnorm(nn_graph *g, nn_node x) {
 }
 static nn_node linear_relu(nn_graph *g, nn_node x) {
     x = nn_linear_relu(g, "fc1", x, 7);
+    x = nn_batchnorm(g, "bn", x, false);
     x = nn_linear(g, "fc2", x, 6);
-    x = nn_batchnorm(g, "bn", x, true);
+    x = nn_relu(g, "relu", x);
     return nn_linear(g, "fc3", x, CLASSES);
 }
 static nn_node relu(nn_graph *g, nn_node x) {
@@ -140,32 +145,41 @@ static double loss_at(nn_graph *g, tensor *w, const double *values, const double
     return loss;
 }
 
+/* One direction: false if it says nothing. */
+static bool check_direction(nn_graph *g, const char *network, nn_tensor_info w, const double *values,
+                            const double *gradient, int64_t n, uint64_t seed, int number) {
+    const double h = ldexp(1, -9 - number % 2);
+    double direction[LIMIT], analytic = 0, norm = 0;
+    for (int64_t i = 0; i < n; i++) {
+        direction[i] = check_random(&state) & 1 ? 1 : -1;
+        analytic += gradient[i] * direction[i];
+        norm += gradient[i] * gradient[i];
+    }
+    norm = sqrt(norm);
+    double middle = loss_of(g);
+    double left = loss_at(g, w.t, values, direction, n, -h / 2), right = loss_at(g, w.t, values, direction, n, h / 2);
+    double far_left = loss_at(g, w.t, values, direction, n, -h), far_right = loss_at(g, w.t, values, direction, n, h);
+    double coarse = (far_right - far_left) / (2 * h), fine = (right - left) / h;
+    double bend = fmax(fabs(right - 2 * middle + left) / (h / 2), fabs(far_right - 2 * middle + far_left) / h);
+    double bound = fabs(coarse - fine) + bend + ROUNDINGS * 0x1p-24 * 2 * (1 + middle) / h;
+    if (!(bound <= 0.2 * norm))
+        return false;
+    CHECK(fabs(fine - analytic) <= bound, "%s %s seed=%llu direction %d: gradient %.9g, differences %.9g, bound %.3g",
+          network, w.name, (unsigned long long)seed, number, analytic, fine, bound);
+    return true;
+}
+
 static void check_parameter(nn_graph *g, const char *network, nn_tensor_info w, const tensor *gradient, uint64_t seed) {
-    double values[LIMIT], wanted[LIMIT], direction[LIMIT], norm = 0, h = 0x1p-8;
+    double values[LIMIT], wanted[LIMIT];
     int64_t n = tensor_count(w.t);
-    double loss = loss_of(g);
+    loss_of(g);
     CHECK(n <= LIMIT && !tensor_store_f64(w.t, values, n) && !tensor_store_f64(gradient, wanted, n), "%s",
           tensor_error());
-    for (int64_t i = 0; i < n; i++)
-        norm += wanted[i] * wanted[i];
-    norm = sqrt(norm);
-    for (int k = 0; k < DIRECTIONS; k++) {
-        double analytic = 0;
-        for (int64_t i = 0; i < n; i++) {
-            direction[i] = check_random(&state) & 1 ? 1 : -1;
-            analytic += wanted[i] * direction[i];
-        }
-        double wide = (loss_at(g, w.t, values, direction, n, h) - loss_at(g, w.t, values, direction, n, -h)) / (2 * h);
-        h /= 2;
-        double fine = (loss_at(g, w.t, values, direction, n, h) - loss_at(g, w.t, values, direction, n, -h)) / (2 * h);
-        double bound = fabs(wide - fine) + ROUNDINGS * 0x1p-24 * (1 + loss) / h;
-        h *= 2;
-        CHECK(fabs(fine - analytic) <= bound,
-              "%s %s seed=%llu direction %d: gradient %.9g, differences %.9g, bound %.3g", network, w.name,
-              (unsigned long long)seed, k, analytic, fine, bound);
-        CHECK(bound <= 0.1 * norm, "%s %s seed=%llu: the bound %.3g says nothing about a gradient of norm %.3g",
-              network, w.name, (unsigned long long)seed, bound, norm);
-    }
+    int useful = 0;
+    for (int k = 0; k < TRIES && useful < DIRECTIONS; k++)
+        useful += check_direction(g, network, w, values, wanted, n, seed, k);
+    CHECK(useful == DIRECTIONS, "%s %s seed=%llu: %d useful directions of %d", network, w.name,
+          (unsigned long long)seed, useful, TRIES);
 }
 
 static void check_network(int which, uint64_t seed) {

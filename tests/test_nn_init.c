@@ -104,7 +104,7 @@ static void golden(void) {
     CHECK(fl_name_key(1, "conv1.weight") == 0x1e4abc3399ee236eu, "key %llx",
           (unsigned long long)fl_name_key(1, "conv1.weight"));
     fl_init_values(values, 3, FL_INIT_NORMAL, 1, fl_name_key(1, "conv1.weight"));
-    static const double want[] = {-0x1.c512b721fe8adp-4, -0x1.39ab2dd6dab9ap-1, 0x1.6c64d99bb7f7ap+0};
+    static const double want[] = {-0x1.c512b721fe8acp-4, -0x1.39ab2dd6dab9ap-1, 0x1.6c64d99bb7f7ap+0};
     for (int i = 0; i < 3; i++)
         CHECK(values[i] == want[i], "element %d: %a, want %a", i, values[i], want[i]);
 }
