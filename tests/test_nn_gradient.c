@@ -1,13 +1,17 @@
 /* Gradients of every kind of layer against central differences of the loss, in fp32 on small networks.
  *
- * For a parameter w and a direction d of signs, D(h) = (L(w + h d) - L(w - h d)) / 2h. Three errors, each bounded:
- *  - truncation c h^2 + ...: D(h) - D(h/2) is 3 times what D(h/2) has of it;
- *  - a bend of relu or a change of winner in maxpool at distance t < h/2 on one side adds J (h/2 - t) / h, where J is
- * the jump of the slope; the difference of the one-sided quotients is twice that (taken at h too: two
- *    bends may cancel in one of them);
- *  - rounding: the loss carries at most ROUNDINGS units of 2^-24 relative to terms of size 1 + loss; two of them over
- * h. Their sum is the bound on |D(h/2) - g.d|. A direction where it is not small against the gradient (a bend too near)
- * says nothing and is drawn again. */
+ * For a parameter w and a direction d of signs, D(h) = (L(w + h d) - L(w - h d)) / 2h. Three errors of D(h/2):
+ *
+ * Truncation, c h^2 and more: D(h) - D(h/2) is 3 times as large.
+ *
+ * A bend of relu, or a change of winner in maxpool, at distance t < h/2 on one side adds J (h/2 - t) / h, where J is
+ * the jump of the slope. The difference of the two one-sided quotients is twice that. It counts twice, from the larger
+ * of the differences at h and h/2, because several bends may cancel in one of them.
+ *
+ * Rounding: the loss carries at most ROUNDINGS units of 2^-24 relative to terms of size 1 + loss; two of them over h.
+ *
+ * The sum is the bound on |D(h/2) - g.d|. A direction where it is not small against the gradient (a bend too near) says
+ * nothing and is drawn again. */
 #include "check.h"
 #include "flexlab/nn.h"
 #include <math.h>
@@ -161,7 +165,7 @@ static bool check_direction(nn_graph *g, const char *network, nn_tensor_info w, 
     double far_left = loss_at(g, w.t, values, direction, n, -h), far_right = loss_at(g, w.t, values, direction, n, h);
     double coarse = (far_right - far_left) / (2 * h), fine = (right - left) / h;
     double bend = fmax(fabs(right - 2 * middle + left) / (h / 2), fabs(far_right - 2 * middle + far_left) / h);
-    double bound = fabs(coarse - fine) + bend + ROUNDINGS * 0x1p-24 * 2 * (1 + middle) / h;
+    double bound = fabs(coarse - fine) + 2 * bend + ROUNDINGS * 0x1p-24 * 2 * (1 + middle) / h;
     if (!(bound <= 0.2 * norm))
         return false;
     CHECK(fabs(fine - analytic) <= bound, "%s %s seed=%llu direction %d: gradient %.9g, differences %.9g, bound %.3g",

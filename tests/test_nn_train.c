@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum { BATCH = 16, SIZE = 8, CHANNELS = 2, IMAGE = SIZE * SIZE * CHANNELS, CLASSES = 4, BATCHES = 8 };
-enum { SEED = 5, STEPS = 5, WEIGHTS_LIMIT = 100000 };
+enum { SEED = 5, STEPS = 5, WEIGHTS_LIMIT = 200000 };
 
 static float images[BATCHES * BATCH * IMAGE];
 static int32_t labels[BATCHES * BATCH];
