@@ -1,0 +1,9 @@
+/* commands.h - the commands. Each takes argv from its own name on and returns the exit status. */
+#ifndef FLEXLAB_COMMANDS_H
+#define FLEXLAB_COMMANDS_H
+
+int command_compare(int argc, char **argv);
+int command_train(int argc, char **argv);
+int command_info(int argc, char **argv);
+
+#endif

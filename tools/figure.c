@@ -1,0 +1,408 @@
+/* figure.c - the figures as gnuplot scripts with their data inside. */
+#include "figure.h"
+#include "gnuplot.h"
+#include "text.h"
+#include "trace.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDTH = 1100, MOST_TENSORS = 8, MOST_COLUMNS = 4, MOST_POINTS = 1000 };
+
+/* Okabe and Ito's palette, distinguishable with every kind of colour vision; the yellow is too pale for lines. */
+static const struct {
+    const char *label, *colour;
+} colours[] = {{"fp32", "#000000"},  {"fp16", "#0072b2"},        {"bf16", "#e69f00"},          {"flex16+5", "#d55e00"},
+               {"dfp16", "#009e73"}, {"flex16+5-sr", "#cc79a7"}, {"flex16+5-paper", "#56b4e9"}};
+enum { COLOURS = sizeof colours / sizeof colours[0] };
+
+/* Each well-known format has its own colour; any other takes the first that no format of the comparison has. */
+const char *figure_colour(const struct experiment *x, int series) {
+    bool taken[COLOURS] = {false};
+    const char *chosen[64] = {0};
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < x->series_count && i < 64; i++) {
+            for (int c = 0; c < COLOURS && !chosen[i]; c++)
+                if (!taken[c] && (pass || !strcmp(colours[c].label, x->series[i].label))) {
+                    taken[c] = true;
+                    chosen[i] = colours[c].colour;
+                }
+        }
+    return series < 64 && chosen[series] ? chosen[series] : colours[series % COLOURS].colour;
+}
+
+static void common_style(FILE *out) {
+    fputs("set border 3 linecolor rgb '#888888'\n"
+          "set tics nomirror textcolor rgb '#333333'\n"
+          "set grid linecolor rgb '#e4e4e4' linetype 1 linewidth 0.7\n"
+          "set datafile missing 'NaN'\n"
+          "set multiplot\n",
+          out);
+}
+
+/* --- loss and accuracy ---------------------------------------------------------------------------------------------
+ */
+
+/* Mean, smallest and largest over the seeds of one point of a curve. */
+struct band {
+    double sum, low, high;
+    int count;
+};
+
+static void band_add(struct band *b, double value) {
+    b->low = b->count && b->low < value ? b->low : value;
+    b->high = b->count && b->high > value ? b->high : value;
+    b->sum += value;
+    b->count++;
+}
+
+static void band_print(FILE *out, double x, const struct band *b) {
+    if (b->count && isfinite(b->sum))
+        fprintf(out, "%.10g %.10g %.10g %.10g\n", x, b->sum / b->count, b->low, b->high);
+    else
+        fputs("\n", out);
+}
+
+static int seeds_of(const struct experiment *x) {
+    return x->run_count / x->series_count;
+}
+
+static int most_windows(const struct experiment *x, int series) {
+    int most = 0;
+    for (int s = 0; s < seeds_of(x); s++) {
+        const struct run *run = experiment_run(x, s, series);
+        if (run->finished && run->window_count > most)
+            most = run->window_count;
+    }
+    return most;
+}
+
+/* `against` < 0: the loss; otherwise the difference to that series, seed by seed. */
+static void loss_block(FILE *out, const struct experiment *x, const char *name, int series, int against) {
+    fprintf(out, "$%s%d << EOD\n", name, series);
+    for (int w = 0; w < most_windows(x, series); w++) {
+        struct band band = {0};
+        double step = 0;
+        for (int s = 0; s < seeds_of(x); s++) {
+            const struct run *run = experiment_run(x, s, series),
+                             *base = against < 0 ? NULL : experiment_run(x, s, against);
+            if (!run->finished || w >= run->window_count || (base && (!base->finished || w >= base->window_count)))
+                continue;
+            band_add(&band, run->windows[w].loss - (base ? base->windows[w].loss : 0));
+            step = (double)run->windows[w].step - 0.5 * (run->windows[w].count - 1);
+        }
+        band_print(out, step, &band);
+    }
+    fputs("EOD\n", out);
+}
+
+static void accuracy_block(FILE *out, const struct experiment *x, int series) {
+    fprintf(out, "$accuracy%d << EOD\n", series);
+    for (int e = 0; e < (int)x->settings->epochs; e++) {
+        struct band band = {0};
+        for (int s = 0; s < seeds_of(x); s++) {
+            const struct run *run = experiment_run(x, s, series);
+            if (run->finished && e < run->epoch_count)
+                band_add(&band, 100 * run->epochs[e].test_accuracy);
+        }
+        band_print(out, e + 1, &band);
+    }
+    fputs("EOD\n", out);
+}
+
+/* Bands first, so that no line is covered. Dashes help where colours lie upon each other. */
+static void plot_curves(FILE *out, const struct experiment *x, const char *block, const char *style, int leave_out) {
+    const char *separator = "plot ";
+    if (x->settings->seeds > 1)
+        for (int i = 0; i < x->series_count; i++)
+            if (i != leave_out) {
+                fprintf(out,
+                        "%s$%s%d using 1:3:4 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.13 "
+                        "noborder notitle",
+                        separator, block, i, figure_colour(x, i));
+                separator = ", \\\n  ";
+            }
+    for (int i = 0; i < x->series_count; i++)
+        if (i != leave_out) {
+            fprintf(out, "%s$%s%d using 1:2 with %s linecolor rgb '%s' linewidth %s dashtype %s title '%s' noenhanced",
+                    separator, block, i, style, figure_colour(x, i), i == x->baseline ? "3" : "1.8",
+                    i == x->baseline || i % 2 == 0 ? "1" : "(7,3)", x->series[i].label);
+            separator = ", \\\n  ";
+        }
+    fputs("\n", out);
+}
+
+static bool anything_finished(const struct experiment *x, int series) {
+    return most_windows(x, series) > 0;
+}
+
+/* A run that diverges would press all others to the floor: cut at five times the loss of guessing. */
+static void loss_limits(FILE *out, const struct experiment *x) {
+    double low = INFINITY, high = 0, cut = 5 * log(data_classes(x->train));
+    for (int i = 0; i < x->run_count; i++)
+        for (int w = 0; x->runs[i].finished && w < x->runs[i].window_count; w++) {
+            double loss = x->runs[i].windows[w].loss;
+            low = loss < low ? loss : low;
+            high = loss > high || !isfinite(loss) ? loss : high;
+        }
+    bool wide = low > 0 && high / low > 30;
+    fputs(wide ? "set logscale y\n" : "", out);
+    if (!(high <= cut))
+        fprintf(out, "set yrange [*:%g]\n", cut);
+}
+
+static char *loss_script(const struct experiment *x, bool difference) {
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        exit(text_failed("out of memory"));
+    for (int i = 0; i < x->series_count; i++) {
+        loss_block(out, x, "loss", i, -1);
+        accuracy_block(out, x, i);
+        if (difference && i != x->baseline)
+            loss_block(out, x, "difference", i, x->baseline);
+    }
+    const char *bottom = difference ? "0.46" : "0.13", *top = difference ? "0.95" : "0.92";
+    common_style(out);
+    fputs("set key top right opaque samplen 3 spacing 1.05\n", out);
+    fprintf(out,
+            "set lmargin at screen 0.065\nset rmargin at screen 0.485\nset bmargin at screen %s\nset tmargin at screen "
+            "%s\n",
+            bottom, top);
+    if (x->window > 1)
+        fprintf(out, "set title 'Training loss, means of %d steps'\n", x->window);
+    else
+        fputs("set title 'Training loss'\n", out);
+    fprintf(out, "set xlabel 'step'\nset xrange [0:%lld]\n", (long long)x->steps);
+    loss_limits(out, x);
+    plot_curves(out, x, "loss", "lines", -1);
+    fputs(
+        "unset logscale y\nset yrange [*:*]\nset key bottom right\n"
+        "set lmargin at screen 0.565\nset rmargin at screen 0.985\nset title 'Test accuracy, %'\nset xlabel 'epoch'\n",
+        out);
+    int epochs = (int)((x->steps + x->steps_per_epoch - 1) / x->steps_per_epoch);
+    fprintf(out, "set xrange [%g:%g]\nset xtics %d\n", epochs > 1 ? 1 - 0.02 * epochs : 0.5,
+            epochs > 1 ? 1.02 * epochs : 1.5, epochs > 10 ? (epochs + 9) / 10 : 1);
+    plot_curves(out, x, "accuracy", "linespoints pointtype 7 pointsize 0.5", -1);
+    if (difference) {
+        fprintf(out,
+                "set key top right\nset lmargin at screen 0.065\nset rmargin at screen 0.985\n"
+                "set bmargin at screen 0.075\nset tmargin at screen 0.345\n"
+                "set title 'Training loss minus that of fp32 with the same seed'\nset xlabel 'step'\n"
+                "set xrange [0:%lld]\nset xtics autofreq\nset arrow 1 from graph 0, first 0 to graph 1, first 0 nohead "
+                "linecolor rgb '#000000' linewidth 1.5 back\n",
+                (long long)x->steps);
+        plot_curves(out, x, "difference", "lines", x->baseline);
+    }
+    fputs("unset multiplot\n", out);
+    fclose(out);
+    return text;
+}
+
+static int draw_loss(const struct experiment *x, char **svg) {
+    bool difference = x->baseline >= 0 && x->series_count > 1 && anything_finished(x, x->baseline);
+    char *script = loss_script(x, difference);
+    int status = gnuplot_draw(x->settings->out, "figure-loss", WIDTH, difference ? 780 : 430, script, svg);
+    free(script);
+    return status;
+}
+
+/* --- exponents -----------------------------------------------------------------------------------------------------
+ */
+
+static double ceiling_of(const struct trace_point *p) {
+    return ldexp(32767, -p->e);
+}
+
+static void exponent_block(FILE *out, const struct trace_tensor *t, int row, int column) {
+    fprintf(out, "$t%d_%d << EOD\n", row, column);
+    for (int i = 0; i < t->count; i++) {
+        const struct trace_point *p = &t->points[i];
+        if (p->maximum > 0 && isfinite(p->maximum))
+            fprintf(out, "%lld %.9g %.9g\n", (long long)p->step, ceiling_of(p), p->maximum);
+    }
+    fprintf(out, "EOD\n$s%d_%d << EOD\n", row, column);
+    for (int i = 0; i < t->count; i++)
+        if (t->points[i].saturated)
+            fprintf(out, "%lld %.9g\n", (long long)t->points[i].step, ceiling_of(&t->points[i]));
+    fputs("EOD\n", out);
+}
+
+/* The octaves that a row of panels shows; false when nothing was ever written. */
+static bool octaves_of(const struct trace *columns, int count, int row, int *low, int *high) {
+    bool any = false;
+    for (int c = 0; c < count; c++) {
+        const struct trace_tensor *t = &columns[c].tensors[row];
+        for (int i = 0; i < t->count; i++) {
+            const struct trace_point *p = &t->points[i];
+            if (!(p->maximum > 0) || !isfinite(p->maximum))
+                continue;
+            int bottom = autoflex_floor_log2(p->maximum), top = autoflex_ceil_log2(fmax(p->maximum, ceiling_of(p)));
+            *low = !any || bottom < *low ? bottom : *low;
+            *high = !any || top > *high ? top : *high;
+            any = true;
+        }
+    }
+    return any;
+}
+
+static bool has_saturated(const struct trace_tensor *t) {
+    for (int i = 0; i < t->count; i++)
+        if (t->points[i].saturated)
+            return true;
+    return false;
+}
+
+struct panel {
+    double left, right, bottom, top;
+    int low, high;
+    bool first_row, last_row, first_column, key;
+};
+
+static void plot_exponents(FILE *out, const struct experiment *x, int series, const struct trace_tensor *t, int row,
+                           int column, const struct panel *panel) {
+    int octaves = panel->high - panel->low;
+    fprintf(out,
+            "set lmargin at screen %.4f\nset rmargin at screen %.4f\nset bmargin at screen %.4f\nset tmargin at screen "
+            "%.4f\n",
+            panel->left, panel->right, panel->bottom, panel->top);
+    fprintf(out, "set yrange [%.9g:%.9g]\nset ytics %.9g,%d\n", ldexp(1, panel->low), ldexp(1, panel->high),
+            ldexp(1, panel->low),
+            1 << (octaves > 15  ? 6
+                  : octaves > 8 ? 3
+                  : octaves > 4 ? 2
+                                : 1));
+    fputs(panel->last_row ? "set xlabel 'step'\nset format x '%g'\n" : "unset xlabel\nset format x ''\n", out);
+    fprintf(out, "set label 1 '%s' at graph 0.012, graph 0.9 left noenhanced textcolor rgb '#333333' front\n", t->name);
+    if (panel->first_row)
+        fprintf(out, "set title '%s%s%s' noenhanced offset 0,-0.4\n", x->series[series].label,
+                x->series[series].predictor ? ", predictor " : "",
+                x->series[series].predictor ? x->series[series].predictor : "");
+    else
+        fputs("unset title\n", out);
+    if (panel->key)
+        fputs("set key at screen 0.5, screen 0.993 center top horizontal samplen 2.5 width 1\n", out);
+    else
+        fputs("unset key\n", out);
+    const char *colour = figure_colour(x, series);
+    fprintf(
+        out,
+        "plot $t%d_%d using 1:2:3 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.10 noborder "
+        "notitle, \\\n"
+        "  $t%d_%d using 1:2 with steps linewidth 2 linecolor rgb '%s' title 'largest value of the exponent, "
+        "32767·2^{-e}', \\\n"
+        "  $t%d_%d using 1:3 with lines linewidth 1.1 linecolor rgb '#333333' title 'largest element of the result'",
+        row, column, colour, row, column, colour, row, column);
+    if (has_saturated(t))
+        fprintf(out, ", \\\n  $s%d_%d using 1:2 with points pointtype 11 pointsize 0.8 linecolor rgb '#cc0000' notitle",
+                row, column);
+    if (panel->key)
+        fputs(", \\\n  NaN with points pointtype 11 pointsize 0.8 linecolor rgb '#cc0000' title 'elements saturated'",
+              out);
+    fputs("\n", out);
+}
+
+static char *exponent_script(const struct experiment *x, const struct trace *columns, const int *series, int count,
+                             int height) {
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        exit(text_failed("out of memory"));
+    int rows = columns[0].count;
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < count; c++)
+            exponent_block(out, &columns[c].tensors[r], r, c);
+    common_style(out);
+    fprintf(out, "set logscale y 2\nset format y '2^{%%L}'\nset xrange [0:%lld]\n", (long long)x->steps);
+    double head = 70.0 / height, foot = 50.0 / height, gap = 14.0 / height;
+    double step = (1 - head - foot) / rows, left = 0.062, pitch = (1 - left) / count;
+    bool key = true;
+    for (int r = 0; r < rows; r++) {
+        struct panel panel = {.top = 1 - head - step * r,
+                              .bottom = 1 - head - step * (r + 1) + gap,
+                              .first_row = r == 0,
+                              .last_row = r == rows - 1};
+        if (!octaves_of(columns, count, r, &panel.low, &panel.high))
+            continue;
+        panel.high += panel.high == panel.low;
+        for (int c = 0; c < count; c++) {
+            panel.left = left + pitch * c;
+            panel.right = panel.left + pitch - (c + 1 < count ? 0.055 : 0.015);
+            panel.first_column = c == 0;
+            panel.key = key;
+            key = false;
+            plot_exponents(out, x, series[c], &columns[c].tensors[r], r, c, &panel);
+        }
+    }
+    fputs("unset multiplot\n", out);
+    fclose(out);
+    return text;
+}
+
+/* The first finished run of a shared-exponent format; NULL without one. */
+static const struct run *traced_run(const struct experiment *x, int series) {
+    for (int s = 0; x->series[series].shared && s < seeds_of(x); s++)
+        if (experiment_run(x, s, series)->finished)
+            return experiment_run(x, s, series);
+    return NULL;
+}
+
+static int read_trace(const struct experiment *x, const struct run *run, const struct trace *like,
+                      struct trace *trace) {
+    char *name = experiment_trace_name(x, run), *path = text_format("%s/%s", x->settings->out, name);
+    int status = STATUS_OK;
+    if (like)
+        *trace = trace_like(like);
+    else
+        status = trace_choose(path, x->settings->trace_tensors, MOST_TENSORS, trace);
+    int64_t rows = (x->steps + x->trace_every - 1) / x->trace_every;
+    if (status == STATUS_OK)
+        status = trace_read(path, (int)((rows + MOST_POINTS - 1) / MOST_POINTS), trace);
+    free(name);
+    free(path);
+    return status;
+}
+
+static int draw_exponents(const struct experiment *x, char **svg) {
+    struct trace columns[MOST_COLUMNS] = {0};
+    int series[MOST_COLUMNS], count = 0, status = STATUS_OK;
+    *svg = NULL;
+    for (int i = 0; i < x->series_count && count < MOST_COLUMNS && x->trace_every && status == STATUS_OK; i++) {
+        const struct run *run = traced_run(x, i);
+        if (!run)
+            continue;
+        status = read_trace(x, run, count ? &columns[0] : NULL, &columns[count]);
+        series[count++] = i;
+    }
+    if (status == STATUS_OK && count && !columns[0].count)
+        text_note("--trace-tensors '%s': no tensor of the trace matches; the figure of exponents is left out",
+                  x->settings->trace_tensors ? x->settings->trace_tensors : "");
+    else if (status == STATUS_OK && count) {
+        int height = 120 + 150 * columns[0].count;
+        char *script = exponent_script(x, columns, series, count, height);
+        status = gnuplot_draw(x->settings->out, "figure-exponents", WIDTH, height, script, svg);
+        free(script);
+    }
+    for (int c = 0; c < count; c++)
+        trace_clear(&columns[c]);
+    return status;
+}
+
+int figures_draw(const struct experiment *x, struct figures *figures) {
+    *figures = (struct figures){0};
+    int status = draw_loss(x, &figures->loss);
+    if (status == GNUPLOT_MISSING) {
+        text_note("gnuplot was not found, so the figures are left out; apt-get install gnuplot-nox");
+        return STATUS_OK;
+    }
+    int second = draw_exponents(x, &figures->exponents);
+    return status > second ? status : second;
+}
+
+void figures_clear(struct figures *figures) {
+    free(figures->loss);
+    free(figures->exponents);
+    *figures = (struct figures){0};
+}

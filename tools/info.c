@@ -1,0 +1,192 @@
+/* info.c - what this build knows and which kernels run on this machine. */
+#include "commands.h"
+#include "flexlab/flexlab.h"
+#include "options.h"
+#include "table.h"
+#include "text.h"
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct range {
+    double largest, smallest; /* finite and positive */
+};
+
+/* Asks the format itself: all non-negative words of one or two bytes, stored as doubles. */
+static bool range_of(tensor_format format, struct range *range) {
+    size_t bytes = tensor_format_bytes(format);
+    if (bytes > 2) {
+        *range = (struct range){FLT_MAX, FLT_TRUE_MIN};
+        return true;
+    }
+    int64_t words = bytes == 2 ? 1 << 15 : 1 << 7;
+    tensor *t = tensor_new(format, TENSOR_SHAPE(words));
+    double *values = text_alloc((size_t)words, sizeof *values);
+    bool known = t != NULL;
+    if (known) {
+        for (int64_t i = 0; i < words; i++)
+            if (bytes == 2)
+                ((uint16_t *)tensor_data(t))[i] = (uint16_t)i;
+            else
+                ((uint8_t *)tensor_data(t))[i] = (uint8_t)i;
+        known = tensor_store_f64(t, values, words) == TENSOR_OK;
+    }
+    *range = (struct range){0, INFINITY};
+    for (int64_t i = 0; known && i < words; i++) {
+        if (isfinite(values[i]) && values[i] > range->largest)
+            range->largest = values[i];
+        if (values[i] > 0 && values[i] < range->smallest)
+            range->smallest = values[i];
+    }
+    const struct autoflex *a = known ? tensor_autoflex(t) : NULL;
+    if (a) {
+        range->largest = ldexp(range->largest, tensor_exponent(t) - a->e_min);
+        range->smallest = ldexp(range->smallest, tensor_exponent(t) - a->e_max);
+    }
+    tensor_free(t);
+    free(values);
+    return known;
+}
+
+static void print_formats(void) {
+    struct table *t = table_new("lrrrll");
+    const char *const heads[] = {"name", "bytes", "largest", "smallest > 0", "shared exponent", "predictor"};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        table_cell(t, "%s", heads[i]);
+    tensor_format format;
+    for (int i = 0; (format = tensor_format_list(i)); i++) {
+        struct range range;
+        bool known = range_of(format, &range);
+        table_cell(t, "%s", tensor_format_name(format));
+        table_cell(t, "%zu", tensor_format_bytes(format));
+        table_cell(t, known ? "%.5g" : "-", range.largest);
+        table_cell(t, known ? "%.5g" : "-", range.smallest);
+        tensor *one = tensor_new(format, TENSOR_SHAPE(1));
+        const struct autoflex *a = one ? tensor_autoflex(one) : NULL;
+        if (a)
+            table_cell(t, "value = m * 2^-e, e in %d ... %d", a->e_min, a->e_max);
+        else
+            table_cell(t, "-");
+        table_cell(t, "%s", a ? autoflex_name(a->predictor) : "-");
+        tensor_free(one);
+    }
+    puts("\nFormats");
+    table_print(t, stdout, 2);
+    table_free(t);
+}
+
+static void print_variants(void) {
+    struct table *t = table_new("llll");
+    table_cell(t, "name");
+    table_cell(t, "format");
+    table_cell(t, "weights");
+    table_cell(t, "summary");
+    const nn_variant *v;
+    for (int i = 0; (v = nn_variant_list(i)); i++) {
+        table_cell(t, "%s", v->name);
+        table_cell(t, "%s", tensor_format_name(v->format));
+        table_cell(t, "%s", v->wide ? "wide copy" : v->stochastic_weights ? "stochastic" : "plain");
+        table_cell(t, "%s", v->summary);
+    }
+    puts(
+        "\nVariants (for --formats and --format; ':nomaster' drops the wide copy, ':PREDICTOR' chooses the predictor)");
+    table_print(t, stdout, 2);
+    table_free(t);
+}
+
+static void print_predictors(void) {
+    struct table *t = table_new("ll");
+    table_cell(t, "name");
+    table_cell(t, "makes room for");
+    for (int i = 0; autoflex_list(i); i++) {
+        table_cell(t, "%s", autoflex_name(autoflex_list(i)));
+        table_cell(t, "%s", autoflex_summary(autoflex_list(i)));
+    }
+    puts("\nExponent predictors");
+    table_print(t, stdout, 2);
+    table_free(t);
+}
+
+/* Built for 32x32 colour images and 10 classes. */
+static char *parameters_of(const char *model) {
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1, .seed = 1});
+    nn_node logits = g ? nn_model(g, model, 32, 32, 3, 10) : -1;
+    char *text = logits >= 0 && !nn_compile(g, logits) ? text_count(nn_parameter_count(g)) : text_format("-");
+    nn_graph_free(g);
+    return text;
+}
+
+static void print_models(void) {
+    struct table *t = table_new("lrr");
+    table_cell(t, "name");
+    table_cell(t, "parameters");
+    table_cell(t, "default --lr");
+    for (int i = 0; nn_model_list(i); i++) {
+        table_cell(t, "%s", nn_model_list(i));
+        table_take(t, parameters_of(nn_model_list(i)));
+        table_cell(t, "%g", options_default_rate(nn_model_list(i)));
+    }
+    puts("\nModels (parameters for 32x32x3 images and 10 classes; resnetD exists for every D = 6n + 2)");
+    table_print(t, stdout, 2);
+    table_free(t);
+}
+
+static void print_data(void) {
+    puts("\nData (for --data)\n"
+         "  synthetic[:train=N][,test=N][,seed=S]  generated 32x32 colour images of 10 classes (20000 and 4000)\n"
+         "  cifar10:DIR  data_batch_1.bin ... data_batch_5.bin and test_batch.bin, the binary version of CIFAR-10\n"
+         "  idx:DIR      train-images-idx3-ubyte and its three companions (MNIST, Fashion-MNIST), plain or .gz");
+}
+
+static void print_kernels(void) {
+    enum { MAX_COLUMNS = 64 };
+    tensor_format formats[MAX_COLUMNS];
+    char alignment[MAX_COLUMNS + 2] = "l";
+    int count = 0;
+    while (count < MAX_COLUMNS && (formats[count] = tensor_format_list(count)))
+        alignment[++count] = 'l';
+    alignment[count + 1] = 0;
+    struct table *t = table_new(alignment);
+    table_cell(t, "operation");
+    for (int f = 0; f < count; f++)
+        table_cell(t, "%s", tensor_format_name(formats[f]));
+    for (int i = 0; tensor_op_list(i); i++) {
+        table_cell(t, "%s", tensor_op_list(i));
+        for (int f = 0; f < count; f++) {
+            const char *backend = tensor_kernel_backend(formats[f], tensor_op_list(i));
+            table_cell(t, "%s", backend ? backend : "-");
+        }
+    }
+    puts("\nKernels that run on this machine");
+    table_print(t, stdout, 2);
+    table_free(t);
+}
+
+int command_info(int argc, char **argv) {
+    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+        puts("Usage: flexlab info\n\n"
+             "Lists formats, variants, exponent predictors, models and data sources, and the kernel that runs each\n"
+             "operation of each format on this machine.\n\nExamples\n"
+             "  flexlab info\n"
+             "  FLEXLAB_ISA=avx2 flexlab info    (what a machine without AVX-512 would run)");
+        return STATUS_OK;
+    }
+    if (argc > 1)
+        return text_usage("unexpected argument '%s'; info takes none", argv[1]);
+    const char *cap = getenv("FLEXLAB_ISA");
+    tensor_format first = tensor_format_list(0);
+    if (!first || !tensor_kernel_backend(first, "add"))
+        return text_failed("%s", tensor_error());
+    printf("flexlab %s\nthreads: %d (%ld processors online)\ninstruction sets: %s%s\n", FLEXLAB_VERSION,
+           tensor_threads(), sysconf(_SC_NPROCESSORS_ONLN),
+           cap && cap[0] ? "at most FLEXLAB_ISA=" : "all that the processor has", cap ? cap : "");
+    print_formats();
+    print_variants();
+    print_predictors();
+    print_models();
+    print_data();
+    print_kernels();
+    return STATUS_OK;
+}

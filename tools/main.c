@@ -1,0 +1,64 @@
+/* main.c - flexlab COMMAND [OPTION]... */
+#include "commands.h"
+#include "text.h"
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct command_row {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    {"compare", command_compare, "train one network in several number formats, side by side"},
+    {"train", command_train, "train one network in one number format"},
+    {"info", command_info, "formats, variants, predictors, models, and which kernels run here"},
+};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static const char *command_name(int i) {
+    return i < COMMANDS ? commands[i].name : NULL;
+}
+
+static void help(void) {
+    puts("Usage: flexlab COMMAND [OPTION]...\n\n"
+         "Neural networks trained in 16-bit number formats with real arithmetic.\n\nCommands");
+    for (int i = 0; i < COMMANDS; i++)
+        printf("  %-10s%s\n", commands[i].name, commands[i].summary);
+    puts("\n'flexlab COMMAND --help' describes the options of a command; 'flexlab --version' prints the version.\n\n"
+         "Example\n"
+         "  flexlab compare --model mlp2 --data synthetic:train=2000,test=500 --epochs 3 --out quick\n"
+         "  then open quick/report.html\n\n"
+         "Environment\n"
+         "  FLEXLAB_ISA      ref, portable, avx2 or avx512: the fastest kernels that may run\n"
+         "  OMP_NUM_THREADS  threads where --threads is not given");
+}
+
+/* Output that does not reach its file or pipe is a failure. */
+static int flushed(int status) {
+    if ((fflush(stdout) || ferror(stdout)) && status == STATUS_OK)
+        return text_failed("cannot write to standard output");
+    return status;
+}
+
+int main(int argc, char **argv) {
+    signal(SIGPIPE, SIG_IGN);
+    if (argc < 2)
+        return text_usage("expected a command: compare, train or info; see flexlab --help");
+    const char *name = argv[1];
+    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
+        help();
+        return flushed(STATUS_OK);
+    }
+    if (!strcmp(name, "--version")) {
+        puts("flexlab " FLEXLAB_VERSION);
+        return flushed(STATUS_OK);
+    }
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(name, commands[i].name)) {
+            text_set_command(name);
+            return flushed(commands[i].run(argc - 1, argv + 1));
+        }
+    return text_usage("unknown %s '%s', expected compare, train or info%s", name[0] == '-' ? "option" : "command", name,
+                      text_did_you_mean(name, command_name));
+}

@@ -1,0 +1,363 @@
+/* options.c - the options of `compare` and `train`: one table for parsing, limits and help. */
+#include "options.h"
+#include "flexlab/autoflex.h"
+#include "text.h"
+#include <getopt.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { KIND_TEXT, KIND_NAME, KIND_WHOLE, KIND_REAL, KIND_SWITCH };
+enum { BOTH = COMMAND_COMPARE | COMMAND_TRAIN };
+
+const char *options_model_name(int i) {
+    return nn_model_list(i);
+}
+
+const char *options_variant_name(int i) {
+    const nn_variant *variant = nn_variant_list(i);
+    return variant ? variant->name : NULL;
+}
+
+const char *options_predictor_name(int i) {
+    const struct autoflex_predictor *predictor = autoflex_list(i);
+    return predictor ? autoflex_name(predictor) : NULL;
+}
+
+static const char *schedule_name(int i) {
+    static const char *const names[] = {"linear", "cosine", "step", "constant"};
+    return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
+}
+
+static const char *master_name(int i) {
+    static const char *const names[] = {"default", "none"};
+    return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
+}
+
+/* A row with a section begins a new heading of the help text. */
+static const struct option_row {
+    const char *name, *placeholder;
+    int commands;
+    enum kind kind;
+    size_t offset;
+    double low, high;            /* KIND_WHOLE, KIND_REAL: inclusive */
+    const char *(*names)(int i); /* KIND_NAME */
+    int value;                   /* KIND_SWITCH */
+    const char *section;
+    const char *help;
+} rows[] = {
+#define FIELD(name) offsetof(struct settings, name)
+    {"model", "NAME", BOTH, KIND_TEXT, FIELD(model), .section = "What is trained",
+     .help = "mlp2, cnn6, resnet20, or resnetD with D = 6n + 2 (cnn6)"},
+    {"data", "SPEC", BOTH, KIND_TEXT, FIELD(data),
+     .help = "synthetic[:train=N][,test=N][,seed=S], cifar10:DIR or idx:DIR\n(synthetic: generated images, nothing to "
+             "fetch)"},
+    {"formats", "LIST", COMMAND_COMPARE, KIND_TEXT, FIELD(formats),
+     .help = "comma-separated variants, see 'flexlab info'\n(fp32,fp16,bf16,flex16+5,dfp16). Suffixes: ':nomaster' "
+             "leaves out\n"
+             "the wide copy of the weights, ':paper', ':ngraph', ... chooses\nthe exponent predictor; for example "
+             "fp16:nomaster,flex16+5:ngraph"},
+    {"format", "NAME", COMMAND_TRAIN, KIND_TEXT, FIELD(formats),
+     .help = "the variant, see 'flexlab info' (flex16+5); suffixes ':nomaster'\nand ':PREDICTOR' as for compare"},
+    {"train-limit", "N", BOTH, KIND_WHOLE, FIELD(train_limit), 1, INT_MAX,
+     .help = "use only the first N training images"},
+    {"test-limit", "N", BOTH, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX, .help = "use only the first N test images"},
+
+    {"epochs", "N", BOTH, KIND_WHOLE, FIELD(epochs), 1, 100000, .section = "How it is trained",
+     .help = "passes over the training set (10)"},
+    {"batch", "B", BOTH, KIND_WHOLE, FIELD(batch), 1, 65536, .help = "images a step (128)"},
+    {"seeds", "S", BOTH, KIND_WHOLE, FIELD(seeds), 1, 1000,
+     .help = "runs of each format, with seeds 1 ... S (1); runs with one seed\nshare initial weights, batches and "
+             "augmentation"},
+    {"seed-base", "K", BOTH, KIND_WHOLE, FIELD(seed_base), 0, 1e15, .help = "the first seed (1)"},
+    {"lr", "RATE", BOTH, KIND_REAL, FIELD(rate), 1e-30, 1000, .help = "peak learning rate (0.1; mlp2: 0.01)"},
+    {"schedule", "NAME", BOTH, KIND_NAME, FIELD(schedule), .names = schedule_name,
+     .help = "linear (to zero; default), cosine, step (x 0.1 at 1/2 and 3/4),\nconstant"},
+    {"warmup", "EPOCHS", BOTH, KIND_REAL, FIELD(warmup), 0, 100000,
+     .help = "linear warm-up from zero, may be a fraction (0)"},
+    {"momentum", "M", BOTH, KIND_REAL, FIELD(momentum), 0, 0.999999, .help = "momentum of gradient descent (0.9)"},
+    {"weight-decay", "W", BOTH, KIND_REAL, FIELD(weight_decay), 0, 1, .help = "L2 penalty (1e-4)"},
+    {"augment", NULL, BOTH, KIND_SWITCH, FIELD(augment), .value = 1,
+     .help = "random crops and flips, the same for every format\n(default for cifar10)"},
+    {"no-augment", NULL, BOTH, KIND_SWITCH, FIELD(augment), .value = 0,
+     .help = "images as they are (default for synthetic and idx)"},
+    {"master", "KIND", BOTH, KIND_NAME, FIELD(master), .names = master_name,
+     .help = "default: as the variant says; none: no format keeps a wide copy\nof its weights (':nomaster' on each)"},
+    {"predictor", "NAME", BOTH, KIND_NAME, FIELD(predictor), .names = options_predictor_name,
+     .help = "exponent predictor of all shared-exponent formats (their own)"},
+    {"max-steps", "N", BOTH, KIND_WHOLE, FIELD(max_steps), 1, INT_MAX,
+     .help = "stop each run after N steps; the schedule still spans all epochs"},
+    {"threads", "T", BOTH, KIND_WHOLE, FIELD(threads), 1, 1024, .help = "threads (all); results do not depend on it"},
+
+    {"out", "DIR", BOTH, KIND_TEXT, FIELD(out), .section = "What is written",
+     .help = "folder of the results, made if missing (flexlab-results)"},
+    {"force", NULL, BOTH, KIND_SWITCH, FIELD(force), .value = 1, .help = "replace results that are already there"},
+    {"average-last", "N", BOTH, KIND_WHOLE, FIELD(average_last), 1, INT_MAX,
+     .help = "steps averaged for the last loss (100)"},
+    {"trace-every", "K", BOTH, KIND_WHOLE, FIELD(trace_every), 1, INT_MAX,
+     .help = "steps between rows of the exponent traces\n(so that a run has about 500)"},
+    {"trace-tensors", "GLOBS", BOTH, KIND_TEXT, FIELD(trace_tensors),
+     .help =
+         "tensors in the figure of exponents, comma-separated patterns such\nas 'conv1*,*.weight' (one of each role)"},
+    {"no-trace", NULL, BOTH, KIND_SWITCH, FIELD(no_trace), .value = 1, .help = "write no exponent traces"},
+    {"quiet", NULL, BOTH, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no progress, only the table at the end"},
+    {"help", NULL, BOTH, KIND_SWITCH, FIELD(help), .value = 1, .help = "this text"},
+#undef FIELD
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+static int current_command;
+
+static const char *option_name(int i) {
+    for (int r = 0; r < ROWS; r++)
+        if (rows[r].commands & current_command && i-- == 0)
+            return rows[r].name;
+    return NULL;
+}
+
+static int store(struct settings *settings, const struct option_row *row, const char *text) {
+    void *field = (char *)settings + row->offset;
+    switch (row->kind) {
+    case KIND_TEXT:
+        if (!text[0])
+            return text_usage("--%s '': expected %s", row->name, row->placeholder);
+        *(const char **)field = text;
+        return STATUS_OK;
+    case KIND_NAME:
+        for (int i = 0; row->names(i); i++)
+            if (!strcmp(row->names(i), text)) {
+                *(const char **)field = row->names(i);
+                return STATUS_OK;
+            }
+        return text_usage("--%s '%s': expected one of %s%s", row->name, text, text_names(row->names),
+                          text_did_you_mean(text, row->names));
+    case KIND_WHOLE:
+        if (text_whole(text, (int64_t)row->low, (int64_t)row->high, field))
+            return STATUS_OK;
+        return text_usage("--%s '%s': expected a whole number from %.0f to %.0f", row->name, text, row->low, row->high);
+    case KIND_REAL:
+        if (text_real(text, row->low, row->high, field))
+            return STATUS_OK;
+        return text_usage("--%s '%s': expected a number from %.10g to %.10g", row->name, text, row->low, row->high);
+    case KIND_SWITCH:
+        *(int *)field = row->value;
+        return STATUS_OK;
+    }
+    return STATUS_USAGE;
+}
+
+/* The word that getopt_long refused, without its value. */
+static int refuse(const char *word) {
+    size_t dashes = strspn(word, "-");
+    char *name = text_format("%.*s", (int)strcspn(word + dashes, "="), word + dashes);
+    const char *hint = text_did_you_mean(name, option_name);
+    int ambiguous = 0;
+    for (int i = 0; dashes == 2 && name[0] && option_name(i); i++)
+        ambiguous += !strncmp(name, option_name(i), strlen(name));
+    int status;
+    if (ambiguous > 1)
+        status = text_usage("option '--%s' is ambiguous; see --help", name);
+    else if (ambiguous == 1)
+        status = text_usage("option '%s' takes no value", word);
+    else
+        status =
+            text_usage("unknown option '%.*s%s'%s%s", (int)dashes, word, name, hint, hint[0] ? "" : "; see --help");
+    free(name);
+    return status;
+}
+
+int options_parse(struct settings *settings, enum command command, int argc, char **argv) {
+    *settings = (struct settings){.model = "cnn6",
+                                  .data = "synthetic",
+                                  .schedule = "linear",
+                                  .master = "default",
+                                  .formats = command == COMMAND_TRAIN ? "flex16+5" : "fp32,fp16,bf16,flex16+5,dfp16",
+                                  .out = "flexlab-results",
+                                  .epochs = 10,
+                                  .batch = 128,
+                                  .seeds = 1,
+                                  .seed_base = 1,
+                                  .average_last = 100,
+                                  .momentum = 0.9,
+                                  .weight_decay = 1e-4,
+                                  .augment = SWITCH_UNSET};
+    struct option known[ROWS + 1] = {0};
+    int count = 0;
+    for (int r = 0; r < ROWS; r++)
+        if (rows[r].commands & (int)command)
+            known[count++] =
+                (struct option){rows[r].name, rows[r].placeholder ? required_argument : no_argument, NULL, 256 + r};
+    current_command = command;
+    opterr = 0;
+    optind = 1;
+    for (int found; (found = getopt_long(argc, argv, ":h", known, NULL)) != -1;) {
+        const char *word = argv[optind - 1];
+        if (found == 'h')
+            settings->help = 1;
+        else if (found == ':')
+            return text_usage("option '%s' needs a value", word);
+        else if (found == '?')
+            return refuse(word);
+        else {
+            int status = store(settings, &rows[found - 256], optarg);
+            if (status)
+                return status;
+        }
+        if (settings->help)
+            return STATUS_OK;
+    }
+    if (optind < argc)
+        return text_usage("unexpected argument '%s'; options begin with --, see --help", argv[optind]);
+    if (settings->warmup >= (double)settings->epochs)
+        return text_usage("--warmup %g: expected less than the %lld epochs of the training", settings->warmup,
+                          (long long)settings->epochs);
+    return STATUS_OK;
+}
+
+static const char *suffix_name(int i) {
+    return i ? options_predictor_name(i - 1) : "nomaster";
+}
+
+/* One item of the list, "VARIANT[:nomaster][:PREDICTOR]". */
+static int parse_series(const struct settings *settings, struct series *series, char *item) {
+    const char *option = strchr(settings->formats, ',') ? "formats" : "format";
+    char *rest = item, *name = strsep(&rest, ":");
+    series->variant = nn_variant_find(name);
+    if (!series->variant) {
+        char *names = text_names(options_variant_name);
+        int status = text_usage("--%s: unknown format '%s', expected one of %s%s", option, name, names,
+                                text_did_you_mean(name, options_variant_name));
+        free(names);
+        return status;
+    }
+    series->shared = tensor_format_is_shared(series->variant->format);
+    series->predictor = series->shared && settings->predictor ? settings->predictor : series->variant->predictor;
+    series->no_master = series->variant->wide && !strcmp(settings->master, "none");
+    bool has_predictor = false;
+    for (char *suffix; (suffix = strsep(&rest, ":"));) {
+        if (!strcmp(suffix, "nomaster")) {
+            if (!series->variant->wide)
+                return text_usage("--%s: '%s:nomaster': %s keeps no wide copy of its weights anyway", option, name,
+                                  name);
+            series->no_master = true;
+        } else if (autoflex_find(suffix)) {
+            if (!series->shared)
+                return text_usage("--%s: '%s:%s': %s has no shared exponent to predict", option, name, suffix, name);
+            series->predictor = autoflex_name(autoflex_find(suffix));
+            has_predictor = true;
+        } else {
+            char *names = text_names(suffix_name);
+            int status = text_usage("--%s: unknown suffix '%s' of '%s', expected one of %s%s", option, suffix, name,
+                                    names, text_did_you_mean(suffix, suffix_name));
+            free(names);
+            return status;
+        }
+    }
+    series->label = text_format("%s%s%s%s", name, series->no_master ? ":nomaster" : "", has_predictor ? ":" : "",
+                                has_predictor ? series->predictor : "");
+    return STATUS_OK;
+}
+
+int options_series(const struct settings *settings, struct series **series, int *count) {
+    char *copy = text_format("%s", settings->formats), *rest = copy;
+    int status = STATUS_OK, shared = 0;
+    *series = NULL;
+    *count = 0;
+    for (char *item; status == STATUS_OK && (item = strsep(&rest, ","));) {
+        *series = text_realloc(*series, (size_t)*count + 1, sizeof **series);
+        struct series *s = &(*series)[*count];
+        *s = (struct series){0};
+        status = parse_series(settings, s, item);
+        for (int i = 0; status == STATUS_OK && i < *count; i++)
+            if (!strcmp((*series)[i].label, s->label))
+                status = text_usage("--formats: '%s' is listed twice", s->label);
+        shared += s->shared;
+        ++*count;
+    }
+    free(copy);
+    if (status == STATUS_OK && settings->predictor && !shared)
+        status = text_usage("--predictor '%s': none of the formats (%s) has a shared exponent", settings->predictor,
+                            settings->formats);
+    if (status != STATUS_OK) {
+        series_free(*series, *count);
+        *series = NULL;
+        *count = 0;
+    }
+    return status;
+}
+
+void series_free(struct series *series, int count) {
+    for (int i = 0; i < count; i++)
+        free(series[i].label);
+    free(series);
+}
+
+/* Without normalisation the perceptron diverges at the rate that suits the others. */
+double options_default_rate(const char *model) {
+    return !strcmp(model, "mlp2") ? 0.01 : 0.1;
+}
+
+int options_check_model(const char *model) {
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1, .seed = 1});
+    if (!g)
+        return text_failed("%s", tensor_error());
+    int status = STATUS_OK;
+    if (nn_model(g, model, 32, 32, 3, 10) < 0)
+        status = text_usage("--model: %s%s", tensor_error(), text_did_you_mean(model, options_model_name));
+    nn_graph_free(g);
+    return status;
+}
+
+void options_help(enum command command, FILE *out) {
+    if (command == COMMAND_COMPARE)
+        fputs("Usage: flexlab compare [OPTION]...\n\n"
+              "Trains one network in several number formats, side by side, from the same initial\n"
+              "weights on the same batches, and reports losses, accuracies, speed and memory.\n",
+              out);
+    else
+        fputs("Usage: flexlab train [OPTION]...\n\n"
+              "Trains one network in one number format. Writes what 'flexlab compare' writes.\n",
+              out);
+    for (int r = 0; r < ROWS; r++) {
+        const struct option_row *row = &rows[r];
+        if (!(row->commands & (int)command))
+            continue;
+        if (row->section)
+            fprintf(out, "\n%s\n", row->section);
+        int used = fprintf(out, "  --%s%s%s", row->name, row->placeholder ? " " : "",
+                           row->placeholder ? row->placeholder : "");
+        fprintf(out, "%*s", 24 > used ? 24 - used : 1, "");
+        for (const char *p = row->help; *p; p++) {
+            fputc(*p, out);
+            if (*p == '\n')
+                fprintf(out, "%*s", 24, "");
+        }
+        fputc('\n', out);
+    }
+    fputs("\nIn the folder of results\n"
+          "  metrics.jsonl         the configuration, then losses, epochs and runs, one JSON object\n"
+          "                        a line; everything but the fields seconds, images_per_second\n"
+          "                        and threads is the same for the same options\n"
+          "  summary.csv           one line a format\n"
+          "  trace-FORMAT-seedN.csv  exponent and maximum of every tensor over the steps\n"
+          "  figure-*.svg, .png    loss and accuracy; exponents (drawn by gnuplot)\n"
+          "  report.html           all of it on one page, readable without a network\n"
+          "Files are NAME.part until they are complete. After Ctrl-C the finished runs are reported,\n"
+          "metrics.jsonl ends in a line that says so, and the exit status is 1. A second Ctrl-C ends\n"
+          "the program at once.\n"
+          "\nExit status: 0 success, 1 failure, 2 wrong usage.\n"
+          "\nExamples\n",
+          out);
+    if (command == COMMAND_COMPARE)
+        fputs("  flexlab compare --model mlp2 --data synthetic:train=2000,test=500 --epochs 3 --out quick\n"
+              "  flexlab compare --model resnet20 --data cifar10:cifar-10-batches-bin --epochs 20 --seeds 3 --out r20\n"
+              "  flexlab compare --formats fp32,fp16,fp16:nomaster,flex16+5,flex16+5-paper --lr 5e-4 --out low-rate\n",
+              out);
+    else
+        fputs(
+            "  flexlab train --model mlp2 --data synthetic:train=2000,test=500 --epochs 3 --out quick\n"
+            "  flexlab train --format flex16+5:ngraph --model resnet20 --data cifar10:cifar-10-batches-bin --out r20\n"
+            "  flexlab train --format bf16 --model cnn6 --data idx:fashion-mnist --epochs 5 --out fashion\n",
+            out);
+}

@@ -1,0 +1,47 @@
+/* options.h - what `flexlab compare` and `flexlab train` can be asked for. */
+#ifndef FLEXLAB_OPTIONS_H
+#define FLEXLAB_OPTIONS_H
+
+#include "flexlab/nn.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum command { COMMAND_COMPARE = 1, COMMAND_TRAIN = 2 };
+
+enum { SWITCH_UNSET = -1 };
+
+/* As given; the resolved values of what depends on other options are in struct experiment. */
+struct settings {
+    const char *model, *data, *formats, *schedule, *predictor, *master, *out, *trace_tensors;
+    int64_t epochs, batch, seeds, seed_base, train_limit, test_limit, max_steps, average_last, threads, trace_every;
+    double rate, warmup, momentum, weight_decay;
+    int augment; /* SWITCH_UNSET: by the data */
+    int no_trace, force, quiet, help;
+};
+
+/* One format of the comparison: "fp16", "flex16+5:ngraph", "fp16:nomaster". */
+struct series {
+    char *label;
+    const nn_variant *variant;
+    const char *predictor; /* NULL for float formats */
+    bool no_master;
+    bool shared;
+};
+
+/* Reads argv[1] ... into settings; a STATUS_ code, the message is printed. With settings->help only that is set. */
+int options_parse(struct settings *settings, enum command command, int argc, char **argv);
+/* The formats as series, to be freed with series_free. */
+int options_series(const struct settings *settings, struct series **series, int *count);
+void series_free(struct series *series, int count);
+void options_help(enum command command, FILE *out);
+/* The peak learning rate of a model when --lr is not given. */
+double options_default_rate(const char *model);
+/* Refuses an unknown model before any data is read. */
+int options_check_model(const char *model);
+
+const char *options_model_name(int i);
+const char *options_variant_name(int i);
+const char *options_predictor_name(int i);
+
+#endif

@@ -1,0 +1,23 @@
+/* progress.h - how far a run is: one line that renews itself on a terminal, a line an epoch elsewhere (stderr). */
+#ifndef FLEXLAB_PROGRESS_H
+#define FLEXLAB_PROGRESS_H
+
+#include "experiment.h"
+
+struct progress {
+    bool quiet, terminal, drawn;
+    int run, runs, epochs; /* run: from 1 */
+    const char *label;
+    uint64_t seed;
+    double run_start, last_draw, finished_seconds; /* wall clock; of all runs before this one */
+};
+
+void progress_begin(struct progress *p, const struct settings *settings, int runs);
+void progress_run(struct progress *p, int run, const char *label, uint64_t seed);
+void progress_step(struct progress *p, const nn_step_report *report);
+void progress_epoch(struct progress *p, const nn_epoch_report *report);
+void progress_run_done(struct progress *p, const nn_train_result *result);
+/* Removes the line, so that a message can be printed. */
+void progress_clear(struct progress *p);
+
+#endif

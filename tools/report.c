@@ -1,0 +1,215 @@
+/* report.c - report.html: style, table, figures and configuration on one page. */
+#include "report.h"
+#include "output.h"
+#include "text.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char style[] =
+    ":root{--ink:#1b1f24;--soft:#59636e;--line:#d8dee4;--page:#f6f7f9;--card:#fff;--head:#eef1f4;--warn:#fff4d6}\n"
+    "@media "
+    "(prefers-color-scheme:dark){:root{--ink:#e6e9ec;--soft:#9aa4ae;--line:#39424c;--page:#14181d;--card:#1d232a;"
+    "--head:#262d35;--warn:#4a3c12}}\n"
+    "*{box-sizing:border-box}\n"
+    "body{margin:0;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,'Segoe UI',Roboto,'DejaVu "
+    "Sans',sans-serif}\n"
+    "main{max-width:1180px;margin:0 auto;padding:28px 20px 60px}\n"
+    "h1{font-size:26px;margin:0 0 4px;line-height:1.25}\n"
+    "h2{font-size:18px;margin:34px 0 10px}\n"
+    "p{margin:6px 0;max-width:78em}.soft{color:var(--soft)}small,.soft{font-size:13.5px}\n"
+    ".card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:14px 16px}\n"
+    ".warn{background:var(--warn);border-radius:8px;padding:10px 16px;margin:14px 0}\n"
+    ".wide{overflow-x:auto}\n"
+    "table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:tabular-nums}\n"
+    "th,td{padding:5px 9px;border-bottom:1px solid var(--line);text-align:left;white-space:nowrap}\n"
+    "th{background:var(--head);font-weight:600}td:first-child{font-weight:600}.r{text-align:right}\n"
+    "tr:last-child td{border-bottom:0}\n"
+    ".figure{background:#fff;border:1px solid var(--line);border-radius:8px;padding:8px}\n"
+    ".figure svg{display:block;width:100%;height:auto}\n"
+    "dl{display:grid;grid-template-columns:max-content 1fr;gap:3px 22px;margin:0;font-size:13.5px}\n"
+    "dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}\n"
+    "code,pre{font-family:ui-monospace,'DejaVu Sans Mono',Menlo,monospace;font-size:13px}\n"
+    "pre{margin:0;white-space:pre-wrap;overflow-wrap:anywhere}\n"
+    "@media print{body{background:#fff}.card,.figure{break-inside:avoid}}\n";
+
+/* A row of the configuration; `text` is freed. */
+static void fact(FILE *out, const char *name, char *text) {
+    fprintf(out, "<dt>%s</dt><dd>", name);
+    html_text(out, text);
+    fputs("</dd>\n", out);
+    free(text);
+}
+
+static int finished_runs(const struct experiment *x) {
+    int finished = 0;
+    for (int i = 0; i < x->run_count; i++)
+        finished += x->runs[i].finished;
+    return finished;
+}
+
+static void write_head(FILE *out, const struct experiment *x) {
+    const struct settings *s = x->settings;
+    char *title = text_format("%s on %s", s->model, s->data);
+    fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>",
+          out);
+    html_text(out, title);
+    fprintf(out, " – flexlab</title>\n<style>\n%s</style></head>\n<body><main>\n<h1>", style);
+    html_text(out, title);
+    fprintf(out, "</h1>\n<p class=\"soft\">%d format%s × %lld seed%s, %lld steps of %lld images each, flexlab %s</p>\n",
+            x->series_count, x->series_count > 1 ? "s" : "", (long long)s->seeds, s->seeds > 1 ? "s" : "",
+            (long long)x->steps, (long long)s->batch, FLEXLAB_VERSION);
+    if (x->stopped)
+        fprintf(out, "<p class=\"warn\">Stopped early: this page shows the %d finished of %d planned runs.</p>\n",
+                finished_runs(x), x->run_count);
+    free(title);
+}
+
+static void write_results(FILE *out, const struct experiment *x) {
+    struct table *t = summary_table(x);
+    fputs("<h2>Results</h2>\n<div class=\"card\">\n", out);
+    table_print_html(t, out);
+    fprintf(out,
+            "<p class=\"soft\">Train loss: mean of the last epoch; last loss: mean of the last %lld steps; − fp32: "
+            "last loss "
+            "minus that of fp32, seed by seed; agree: test images given the same class as by fp32 of the same seed; "
+            "weights "
+            "with their wide copies; activations of one training step; saturated and flushed to zero: elements over "
+            "all writes%s. "
+            "Speed is that of training alone on %d thread%s%s.</p>\n</div>\n",
+            (long long)x->settings->average_last,
+            x->settings->seeds > 1 ? " and seeds; ± is the standard deviation over seeds" : "", tensor_threads(),
+            tensor_threads() > 1 ? "s" : "", x->trace_every ? ", writing the exponent traces included" : "");
+    table_free(t);
+}
+
+static void write_figure(FILE *out, const char *heading, const char *svg, const char *description,
+                         const char *caption) {
+    const char *start = svg ? strstr(svg, "<svg") : NULL;
+    if (!start)
+        return;
+    fprintf(out,
+            "<h2>%s</h2>\n<div class=\"figure\" role=\"img\" aria-label=\"%s\">\n%s</div>\n<p class=\"soft\">%s</p>\n",
+            heading, description, start, caption);
+}
+
+static void write_arithmetic(FILE *out, const struct experiment *x) {
+    struct table *t = summary_arithmetic_table(x);
+    fputs("<h2>Arithmetic</h2>\n<div class=\"card\">\n", out);
+    table_print_html(t, out);
+    fputs("<p class=\"soft\">Counts over every tensor and write of training, all seeds. Saturated: results beyond the "
+          "largest "
+          "value of the format or exponent; flushed: non-zero results that became zero; e at minimum or maximum: times "
+          "that "
+          "the predictor wanted an exponent below or above the format's range.</p>\n</div>\n",
+          out);
+    table_free(t);
+}
+
+static void write_runs(FILE *out, const struct experiment *x) {
+    struct table *t = table_new("lrrrrrrr");
+    static const char *const heads[] = {"format",    "seed",        "train loss", "last loss",
+                                        "test loss", "test acc. %", "agree %",    "seconds"};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        table_cell(t, "%s", heads[i]);
+    for (int f = 0; f < x->series_count; f++)
+        for (int i = f; i < x->run_count; i += x->series_count) {
+            const struct run *run = &x->runs[i];
+            const nn_train_result *r = &run->result;
+            if (!run->finished)
+                continue;
+            table_cell(t, "%s", x->series[f].label);
+            table_cell(t, "%llu", (unsigned long long)run->seed);
+            table_cell(t, "%.6f", r->train_loss);
+            table_cell(t, "%.6f", r->last_loss);
+            table_cell(t, "%.6f", r->test_loss);
+            table_cell(t, "%.2f", 100 * r->test_accuracy);
+            table_cell(t, isnan(run->agreement) || f == x->baseline ? "-" : "%.2f", 100 * run->agreement);
+            table_cell(t, "%.1f", r->seconds);
+        }
+    fputs("<h2>Runs</h2>\n<div class=\"card\">\n", out);
+    table_print_html(t, out);
+    fputs("</div>\n", out);
+    table_free(t);
+}
+
+static char *format_list(const struct experiment *x) {
+    char *list = text_format("%s", "");
+    for (int i = 0; i < x->series_count; i++) {
+        const struct series *s = &x->series[i];
+        const char *wide = s->no_master                     ? "no wide copy of the weights"
+                           : s->variant->wide               ? "wide copy of the weights"
+                           : s->variant->stochastic_weights ? "stochastic weight write"
+                                                            : "plain weights";
+        const char *backend = tensor_kernel_backend(s->variant->format, "matmul");
+        char *longer =
+            text_format("%s%s%s (%s%s%s, matmul by %s)", list, i ? "; " : "", s->label, wide,
+                        s->predictor ? ", predictor " : "", s->predictor ? s->predictor : "", backend ? backend : "-");
+        free(list);
+        list = longer;
+    }
+    return list;
+}
+
+static void write_configuration(FILE *out, const struct experiment *x) {
+    const struct settings *s = x->settings;
+    struct summary first = {0};
+    for (int i = 0; i < x->series_count && !first.runs; i++)
+        first = summary_of(x, i);
+    char *parameters = text_count(first.parameters), *train = text_count(data_count(x->train)),
+         *test = text_count(data_count(x->test));
+    fputs("<h2>Configuration</h2>\n<div class=\"card\"><dl>\n", out);
+    fact(out, "Model", text_format("%s, %s parameters", s->model, parameters));
+    fact(out, "Data",
+         text_format("%s: %s training and %s test images, %d×%d×%d, %d classes", s->data, train, test,
+                     data_height(x->train), data_width(x->train), data_channels(x->train), data_classes(x->train)));
+    fact(out, "Formats", format_list(x));
+    fact(out, "Seeds",
+         s->seeds > 1 ? text_format("%lld … %lld", (long long)s->seed_base, (long long)(s->seed_base + s->seeds - 1))
+                      : text_format("%lld", (long long)s->seed_base));
+    fact(out, "Length",
+         text_format("%lld epochs of %lld steps, batch %lld%s", (long long)s->epochs, (long long)x->steps_per_epoch,
+                     (long long)s->batch, s->max_steps ? ", cut short by --max-steps" : ""));
+    fact(out, "Learning rate",
+         text_format("%g, %s%s", x->rate, s->schedule, !strcmp(s->schedule, "linear") ? " to zero" : ""));
+    if (s->warmup > 0)
+        fact(out, "Warm-up", text_format("%g epochs", s->warmup));
+    fact(out, "Momentum", text_format("%g", s->momentum));
+    fact(out, "Weight decay", text_format("%g", s->weight_decay));
+    fact(out, "Augmentation", text_format("%s", x->augment ? "random crop and flip" : "none"));
+    fact(out, "Threads", text_format("%d", tensor_threads()));
+    fputs("</dl></div>\n<h2>Command</h2>\n<div class=\"card\"><pre>", out);
+    html_text(out, x->command_line);
+    fputs("</pre></div>\n", out);
+    free(parameters);
+    free(train);
+    free(test);
+}
+
+int report_write(const struct experiment *x, const struct figures *figures) {
+    struct output o;
+    int status = output_open(&o, x->settings->out, "report.html");
+    if (status)
+        return status;
+    write_head(o.file, x);
+    write_results(o.file, x);
+    if (!figures->loss)
+        fputs("<p class=\"warn\">The figures are missing because gnuplot was not found or failed; on Debian: "
+              "<code>apt-get install gnuplot-nox</code>.</p>\n",
+              o.file);
+    write_figure(o.file, "Loss and accuracy", figures->loss, "Training loss and test accuracy of every format",
+                 x->settings->seeds > 1
+                     ? "Lines are means over the seeds, bands reach from the smallest to the largest."
+                     : "One seed; differences between formats include chance.");
+    write_figure(
+        o.file, "Shared exponents", figures->exponents, "Exponent and maximum of chosen tensors over the steps",
+        "After Köster et al. 2017, Fig. 3: the exponent is chosen before the result exists. The stepped line is the "
+        "largest value that it can hold, the dark line the largest element that came; the tinted space between is "
+        "headroom. One octave of headroom is one bit of precision not used.");
+    write_arithmetic(o.file, x);
+    write_runs(o.file, x);
+    write_configuration(o.file, x);
+    fputs("</main></body></html>\n", o.file);
+    return output_commit(&o);
+}

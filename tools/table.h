@@ -1,0 +1,23 @@
+/* table.h - rows of cells, printed as aligned text or as HTML. The first row is the heading. */
+#ifndef FLEXLAB_TABLE_H
+#define FLEXLAB_TABLE_H
+
+#include <stdio.h>
+
+struct table;
+
+/* `alignment` has a letter for each column: 'l' or 'r'. */
+struct table *table_new(const char *alignment);
+void table_free(struct table *t);
+/* Appends one cell; rows fill from left to right. */
+void table_cell(struct table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Appends a cell that takes over `text` (from text_format and its kin) and frees it. */
+void table_take(struct table *t, char *text);
+
+void table_print(const struct table *t, FILE *out, int indent);
+void table_print_html(const struct table *t, FILE *out);
+
+/* `text` with &, <, > and quotes escaped. */
+void html_text(FILE *out, const char *text);
+
+#endif

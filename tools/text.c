@@ -1,0 +1,178 @@
+/* text.c - messages, numbers and names as people read and write them. */
+#include "text.h"
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *command_name;
+
+void text_set_command(const char *command) {
+    command_name = command;
+}
+
+static void message(const char *format, va_list arguments) {
+    fflush(stdout);
+    fprintf(stderr, "flexlab%s%s: ", command_name ? " " : "", command_name ? command_name : "");
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+}
+
+int text_failed(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    message(format, arguments);
+    va_end(arguments);
+    return STATUS_FAILED;
+}
+
+int text_usage(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    message(format, arguments);
+    va_end(arguments);
+    return STATUS_USAGE;
+}
+
+void text_note(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    message(format, arguments);
+    va_end(arguments);
+}
+
+static void *checked(void *block) {
+    if (!block)
+        exit(text_failed("out of memory"));
+    return block;
+}
+
+void *text_alloc(size_t count, size_t size) {
+    return checked(calloc(count ? count : 1, size));
+}
+
+void *text_realloc(void *block, size_t count, size_t size) {
+    return checked(reallocarray(block, count ? count : 1, size));
+}
+
+char *text_format(const char *format, ...) {
+    char *text;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    return checked(length < 0 ? NULL : text);
+}
+
+bool text_whole(const char *text, int64_t low, int64_t high, int64_t *value) {
+    size_t sign = text[0] == '-';
+    if (!text[sign] || strspn(text + sign, "0123456789") != strlen(text + sign))
+        return false;
+    errno = 0;
+    long long number = strtoll(text, NULL, 10);
+    if (errno || number < low || number > high)
+        return false;
+    *value = number;
+    return true;
+}
+
+bool text_real(const char *text, double low, double high, double *value) {
+    if (!text[0] || strspn(text, "0123456789.eE+-") != strlen(text) || text[0] == '+')
+        return false;
+    char *end;
+    double number = strtod(text, &end);
+    if (*end || end == text || !(number >= low && number <= high))
+        return false;
+    *value = number;
+    return true;
+}
+
+/* Insertions, deletions, substitutions (Levenshtein) between names of at most 63 bytes. */
+static int distance(const char *a, const char *b) {
+    enum { LONGEST = 63 };
+    int previous[LONGEST + 1], current[LONGEST + 1];
+    size_t la = strlen(a), lb = strlen(b);
+    if (la > LONGEST || lb > LONGEST)
+        return LONGEST;
+    for (size_t j = 0; j <= lb; j++)
+        previous[j] = (int)j;
+    for (size_t i = 1; i <= la; i++) {
+        current[0] = (int)i;
+        for (size_t j = 1; j <= lb; j++) {
+            int best = previous[j - 1] + (a[i - 1] != b[j - 1]);
+            if (previous[j] + 1 < best)
+                best = previous[j] + 1;
+            if (current[j - 1] + 1 < best)
+                best = current[j - 1] + 1;
+            current[j] = best;
+        }
+        memcpy(previous, current, (lb + 1) * sizeof *current);
+    }
+    return previous[lb];
+}
+
+const char *text_did_you_mean(const char *name, const char *(*known)(int i)) {
+    static char text[96];
+    const char *candidate, *nearest = NULL;
+    int least = 0;
+    for (int i = 0; (candidate = known(i)); i++) {
+        int d = distance(name, candidate);
+        if (!nearest || d < least) {
+            nearest = candidate;
+            least = d;
+        }
+    }
+    text[0] = 0;
+    if (nearest && least <= 1 + (int)strlen(nearest) / 4 && least < (int)strlen(name))
+        snprintf(text, sizeof text, "; did you mean '%s'?", nearest);
+    return text;
+}
+
+char *text_names(const char *(*known)(int i)) {
+    char *names = text_format("%s", known(0) ? known(0) : "");
+    for (int i = 1; names[0] && known(i); i++) {
+        char *longer = text_format("%s, %s", names, known(i));
+        free(names);
+        names = longer;
+    }
+    return names;
+}
+
+char *text_bytes(double bytes) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+    while (bytes >= 1024 && unit < 4) {
+        bytes /= 1024;
+        unit++;
+    }
+    return text_format(unit && bytes < 100 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+}
+
+char *text_count(int64_t count) {
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%lld", (long long)count), from = digits[0] == '-';
+    char *text = text_alloc(2 * sizeof digits, 1), *p = text;
+    for (int i = 0; i < length; i++) {
+        if (i > from && (length - i) % 3 == 0)
+            *p++ = ',';
+        *p++ = digits[i];
+    }
+    return text;
+}
+
+char *text_duration(double seconds) {
+    if (!(seconds >= 0 && seconds < 1e9))
+        return text_format("-");
+    long s = lround(seconds);
+    return s < 3600 ? text_format("%ld:%02ld", s / 60, s % 60)
+                    : text_format("%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+}
+
+int text_width(const char *text) {
+    int width = 0;
+    for (; *text; text++)
+        width += ((unsigned char)*text & 0xC0) != 0x80;
+    return width;
+}

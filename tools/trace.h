@@ -1,0 +1,37 @@
+/* trace.h - reading the exponent traces that training wrote, for the figure. */
+#ifndef FLEXLAB_TRACE_H
+#define FLEXLAB_TRACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct trace_point {
+    int64_t step;
+    int e;
+    double maximum; /* largest |element| before rounding */
+    bool saturated;
+};
+
+struct trace_tensor {
+    char *name, *role;
+    struct trace_point *points;
+    int count;
+};
+
+struct trace {
+    struct trace_tensor *tensors;
+    int count;
+};
+
+/* The tensors of the first step in a trace, without points: those that match one of the comma-separated patterns, or
+ * with NULL a few that show one of each role. At most `most`. STATUS_FAILED with a message when the file cannot be
+ * read. */
+int trace_choose(const char *path, const char *patterns, int most, struct trace *trace);
+/* Reads the points of the tensors that are listed in trace. Of every `group` rows of a tensor the one with the largest
+ * maximum is kept. */
+int trace_read(const char *path, int group, struct trace *trace);
+/* The same list of tensors, without points. */
+struct trace trace_like(const struct trace *other);
+void trace_clear(struct trace *trace);
+
+#endif
