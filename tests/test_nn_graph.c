@@ -200,7 +200,7 @@ static void other_errors(void) {
     g = new_graph();
     nn_node logits = nn_linear(g, "fc", nn_input(g, 8, 8, 3), 10);
     nn_linear(g, "after", logits, 10);
-    refused_compile("layers after", g, logits);
+    refused_compile("'after' does not lead", g, logits);
     g = new_graph();
     refused_compile("no layer has parameters", g, nn_avgpool_global(g, "p", nn_input(g, 8, 8, 3)));
     g = new_graph();

@@ -8,6 +8,7 @@
 enum { BATCH = 16, SIZE = 8, CHANNELS = 2, IMAGE = SIZE * SIZE * CHANNELS, CLASSES = 4, BATCHES = 8 };
 enum { SEED = 5, STEPS = 5, WEIGHTS_LIMIT = 200000 };
 
+static const char *predictor; /* of the networks made; NULL: the variant's own */
 static float images[BATCHES * BATCH * IMAGE];
 static int32_t labels[BATCHES * BATCH];
 
@@ -26,8 +27,12 @@ static void make_set(void) {
 }
 
 static nn_graph *make(const char *variant, const char *model) {
-    nn_graph *g = nn_graph_new(
-        &(nn_config){.variant = variant, .batch = BATCH, .seed = SEED, .momentum = 0.9f, .weight_decay = 1e-4f});
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = variant,
+                                            .predictor = predictor,
+                                            .batch = BATCH,
+                                            .seed = SEED,
+                                            .momentum = 0.9f,
+                                            .weight_decay = 1e-4f});
     CHECK(g && !nn_compile(g, nn_model(g, model, SIZE, SIZE, CHANNELS, CLASSES)), "%s %s: %s", variant, model,
           tensor_error());
     return g;
@@ -154,10 +159,12 @@ static void short_batches(const char *variant) {
     nn_graph_free(g);
 }
 
-/* With plain 16-bit weights the paper's rule stops at a low rate, the wide copy does not (docs/semantics.md). */
+/* With plain 16-bit weights, rounding to nearest stops them at a low rate; a wide copy and stochastic rounding do not.
+ * Exponents stay fixed here: where one moves, rounding ties anew moves weights too. */
 static void low_rate(void) {
     static const char *const variants[] = {"flex16+5", "flex16+5-paper", "flex16+5-sr"};
     double moved[3];
+    predictor = "fixed";
     for (int v = 0; v < 3; v++) {
         struct outcome a = {.weights = first_weights}, b = {.weights = other_weights};
         run(&a, variants[v], "mlp2", false, 0);
@@ -166,8 +173,9 @@ static void low_rate(void) {
         for (int64_t i = 0; i < IMAGE * 128; i++) /* the weight of fc1 */
             moved[v] += a.weights[i] != b.weights[i];
     }
-    CHECK(moved[0] > 0.5 * IMAGE * 128 && moved[2] > 0 && moved[1] < 0.01 * IMAGE * 128,
+    CHECK(moved[0] > 0.5 * IMAGE * 128 && moved[2] > 0 && moved[1] == 0,
           "weights that moved: wide %g, nearest %g, stochastic %g of %d", moved[0], moved[1], moved[2], IMAGE * 128);
+    predictor = NULL;
 }
 
 int main(void) {

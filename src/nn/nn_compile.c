@@ -7,7 +7,7 @@
 /* --- what may be compiled ------------------------------------------------------------------------------------------
  */
 
-/* Every node leads to the logits, the last one; marks those that have parameters at or before them. */
+/* Every node leads to the logits, which makes them the last one; marks those that have parameters at or before them. */
 static tensor_status check_graph(nn_graph *g, nn_node logits) {
     if (g->compiled)
         return fl_fail(TENSOR_E_ARGUMENT, "graph: it is compiled already");
@@ -28,8 +28,6 @@ static tensor_status check_graph(nn_graph *g, nn_node logits) {
         for (int k = 0; k < node->layer->inputs; k++)
             node->learns = node->learns || g->nodes[node->input[k]].learns;
     }
-    if (logits != g->count - 1)
-        return fl_fail(TENSOR_E_ARGUMENT, "logits: '%s' has layers after it", last->name);
     return last->learns ? TENSOR_OK : fl_fail(TENSOR_E_ARGUMENT, "graph: no layer has parameters");
 }
 
