@@ -1,0 +1,81 @@
+/* flex_format.c - flex16+5 and dfp16: 16-bit mantissas under one exponent, value = mantissa * 2^-e. The two differ in
+ * the range of e and in how it is chosen (Koster et al. 2017; Das et al. 2018). */
+#include "core/exact.h"
+#include "core/philox.h"
+#include "flex/flex_rows.h"
+#include <math.h>
+
+enum { TOP = 32767 };
+
+static void decode(const struct fl_view *in, int64_t first, int64_t n, double *values) {
+    const int16_t *m = (const int16_t *)in->data + first;
+    const double unit = ldexp(1, -in->e);
+    for (int64_t i = 0; i < n; i++)
+        values[i] = m[i] * unit;
+}
+
+static int64_t round_stochastic(double x, int e, uint32_t draw) {
+    int exponent;
+    const double m = frexp(x, &exponent);
+    const struct fl_wide_sum sum = {(int64_t)ldexp(m, 53), 53 - exponent};
+    return fl_wide_round(sum, e, TOP + 1, &draw, NULL);
+}
+
+/* To the nearest integer, ties to even, beyond +-TOP to something beyond it. The addition of 1.5 * 2^52 leaves no bits
+ * below one. */
+static int64_t round_nearest(double v) {
+    const double inside = v > TOP + 1 ? TOP + 1 : v < -TOP - 1 ? -TOP - 1 : v;
+    return (int64_t)((inside + 0x1.8p52) - 0x1.8p52);
+}
+
+static void encode(const struct fl_view *out, int64_t first, int64_t n, const double *values, bool op_result,
+                   const struct fl_rounding *rounding, struct fl_stats *stats) {
+    (void)op_result; /* exact or rounded to odd: both are rounded here for the first time */
+    int16_t *dst = out->data ? (int16_t *)out->data + first : NULL;
+    const double unit = ldexp(1, out->e);
+    const bool stochastic = rounding->mode == TENSOR_ROUND_STOCHASTIC;
+    for (int64_t i = 0; i < n; i++) {
+        const double x = values[i];
+        int64_t m = 0;
+        if (x != x)
+            stats->nonfinite++;
+        else if (stochastic && isfinite(x))
+            m = round_stochastic(x, out->e, fl_philox_draw(rounding->key, rounding->write, first + i));
+        else
+            m = round_nearest(x * unit);
+        stats->maximum = fabs(x) > stats->maximum ? fabs(x) : stats->maximum;
+        stats->flushed += x < 0 || x > 0 ? m == 0 : 0;
+        if (m > TOP || m < -TOP) {
+            stats->saturated++;
+            m = m < 0 ? -TOP : TOP;
+        }
+        const int32_t size = (int32_t)(m < 0 ? -m : m);
+        stats->gamma = size > stats->gamma ? size : stats->gamma;
+        if (dst)
+            dst[i] = (int16_t)m;
+    }
+}
+
+#define FLEX_COMMON                                                                                                    \
+    .arithmetic = FL_ARITHMETIC_SHARED, .bytes = 2, .wide_bytes = 4, .top = TOP, .decode = decode, .encode = encode,   \
+    .rows = {[FL_PORTABLE] = &fl_flex_portable,                                                                        \
+             [FL_AVX2] = FL_ROW_AVX2(fl_flex_avx2),                                                                    \
+             [FL_AVX512] = FL_ROW_AVX512(fl_flex_avx512)}
+
+const struct fl_format fl_format_flex16_5 = {.id = FMT_FLEX16_5,
+                                             .name = "flex16+5",
+                                             .summary =
+                                                 "16-bit mantissas, a 5-bit shared exponent predicted by Autoflex",
+                                             .e_min = 0,
+                                             .e_max = 31,
+                                             .predictor = "paper",
+                                             FLEX_COMMON};
+
+const struct fl_format fl_format_dfp16 = {.id = FMT_DFP16,
+                                          .name = "dfp16",
+                                          .summary =
+                                              "16-bit mantissas, an 8-bit shared exponent from the exact maximum",
+                                          .e_min = -128,
+                                          .e_max = 127,
+                                          .predictor = "current",
+                                          FLEX_COMMON};

@@ -1,0 +1,9 @@
+/* flex_rows.h - the kernel rows of the shared-exponent formats: one source, compiled for each instruction set. */
+#ifndef FL_FLEX_ROWS_H
+#define FL_FLEX_ROWS_H
+
+#include "core/format.h"
+
+extern const struct fl_kernels fl_flex_portable, fl_flex_avx2, fl_flex_avx512;
+
+#endif

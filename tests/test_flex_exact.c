@@ -1,0 +1,417 @@
+/* test_flex_exact.c - the integer contract of the shared-exponent formats: every elementwise operation, bias, sums over
+ * rows, per-channel affine maps and weight updates equal the exact result rounded once, on every kernel row, for any
+ * number of threads, in place and at any alignment, with exponents as far apart as the formats allow. */
+#include "flex_harness.h"
+
+/* --- elementwise --- */
+
+/* alpha * m * 2^-e */
+static struct number scaled(float alpha, int64_t m, int e) {
+    int exponent;
+    const int64_t bits = (int64_t)ldexp(frexp(alpha, &exponent), 24);
+    return number_of(bits * m, e + 24 - exponent);
+}
+
+static struct number positive_part(struct number x) {
+    return x.negative ? (struct number){0} : x;
+}
+
+static struct number negated(struct number x) {
+    x.negative = !x.negative && !number_is_zero(&x);
+    return x;
+}
+
+static struct number exact_map(const struct fl_args *args, int64_t i) {
+    const struct number a = value_of(&args->in[0], i);
+    const bool bias = args->op == FL_OP_BIAS || args->op == FL_OP_BIAS_RELU;
+    const int64_t j = bias ? i % args->geo.n : i;
+    const struct number b = args->in[1].data ? value_of(&args->in[1], j) : (struct number){0};
+    switch ((int)args->op) {
+    case FL_OP_ADD:
+    case FL_OP_BIAS:
+        return number_add(a, b);
+    case FL_OP_SUB:
+        return number_add(a, negated(b));
+    case FL_OP_ADD_RELU:
+    case FL_OP_BIAS_RELU:
+        return positive_part(number_add(a, b));
+    case FL_OP_MUL:
+        return number_of((int64_t)mantissa_of(&args->in[0], i) * mantissa_of(&args->in[1], i),
+                         args->in[0].e + args->in[1].e);
+    case FL_OP_SQUARE:
+        return number_of((int64_t)mantissa_of(&args->in[0], i) * mantissa_of(&args->in[0], i), 2 * args->in[0].e);
+    case FL_OP_SCALE:
+        return scaled(args->alpha, mantissa_of(&args->in[0], i), args->in[0].e);
+    case FL_OP_ADD_SCALED:
+        return number_add(a, scaled(args->alpha, mantissa_of(&args->in[1], i), args->in[1].e));
+    case FL_OP_RELU:
+        return positive_part(a);
+    case FL_OP_RELU_GRAD:
+        return mantissa_of(&args->in[1], i) > 0 ? a : (struct number){0};
+    case FL_OP_NEG:
+        return negated(a);
+    default: /* abs */
+        return a.negative ? negated(a) : a;
+    }
+}
+
+static float random_float(void) {
+    static const float special[] = {0, 1, -1, 0.5f, 2, 0.9f, 1e-4f, -0.1f, 0x1p-149f, 0x1.fffffep127f, -3};
+    if (random_below(2))
+        return special[random_below((int64_t)(sizeof special / sizeof special[0]))];
+    return (float)ldexp((double)random_between(-16777215, 16777215), random_between(-40, 8));
+}
+
+static int64_t random_count(void) {
+    static const int64_t special[] = {1, 2, 15, 16, 17, 31, 63, 1023, 1024, 1025, 2049};
+    return random_below(3) ? random_below(700) + 1
+                           : special[random_below((int64_t)(sizeof special / sizeof special[0]))];
+}
+
+static const enum fl_op maps[] = {FL_OP_ADD,       FL_OP_SUB,      FL_OP_MUL, FL_OP_SCALE, FL_OP_ADD_SCALED, FL_OP_RELU,
+                                  FL_OP_RELU_GRAD, FL_OP_ADD_RELU, FL_OP_NEG, FL_OP_ABS,   FL_OP_SQUARE};
+
+static bool has_two(enum fl_op op) {
+    return op == FL_OP_ADD || op == FL_OP_SUB || op == FL_OP_MUL || op == FL_OP_ADD_SCALED || op == FL_OP_RELU_GRAD ||
+           op == FL_OP_ADD_RELU;
+}
+
+static void check_map(const struct fl_format *format, enum fl_op op, int64_t count) {
+    const int e = random_between(format->e_min, format->e_max);
+    struct fl_args args = {.op = op, .format = format, .alpha = random_float(), .rounding = random_rounding()};
+    args.in[0] = random_view(count, e, random_fill());
+    if (has_two(op))
+        args.in[1] = random_view(count, random_exponent(format, e), random_fill());
+    if (has_two(op) && random_below(4) == 0) /* cancelling pairs */
+        for (int64_t i = 0; i < count; i++)
+            ((int16_t *)args.in[1].data)[i] =
+                (int16_t)(mantissa_of(&args.in[0], i) * (random_below(2) ? 1 : -1) + (int)random_below(2));
+    const int product = op == FL_OP_MUL ? e + args.in[1].e : op == FL_OP_SQUARE ? 2 * e : e;
+    args.out = (struct fl_view){.e = random_exponent(format, product), .count = count};
+    check_rows(&args, exact_map, true, ALL_ROWS);
+    release_from(0);
+}
+
+static void check_bias(const struct fl_format *format, int64_t rows, int64_t channels) {
+    const int e = random_between(format->e_min, format->e_max);
+    struct fl_args args = {.op = random_below(2) ? FL_OP_BIAS : FL_OP_BIAS_RELU,
+                           .format = format,
+                           .geo = {.m = rows, .n = channels},
+                           .rounding = random_rounding()};
+    args.in[0] = random_view(rows * channels, e, random_fill());
+    args.in[1] = random_view(channels, random_exponent(format, e), random_fill());
+    args.out = (struct fl_view){.e = random_exponent(format, e), .count = rows * channels};
+    check_rows(&args, exact_map, true, ALL_ROWS);
+    release_from(0);
+}
+
+/* --- sums --- */
+
+static struct number exact_sum_rows(const struct fl_args *args, int64_t c) {
+    int64_t sum = 0;
+    for (int64_t row = 0; row < args->geo.m; row++)
+        sum += mantissa_of(&args->in[0], row * args->geo.n + c);
+    return number_of(sum, args->in[0].e);
+}
+
+static void check_sum_rows(const struct fl_format *format, int64_t rows, int64_t channels) {
+    const int e = random_between(format->e_min, format->e_max);
+    struct fl_args args = {.op = FL_OP_SUM_ROWS,
+                           .format = format,
+                           .geo = {.m = rows, .n = channels},
+                           .in = {random_view(rows * channels, e, random_fill())},
+                           .rounding = random_rounding()};
+    args.out = (struct fl_view){.e = random_exponent(format, e - 6), .count = channels};
+    check_rows(&args, exact_sum_rows, false, ALL_ROWS);
+    release_from(0);
+}
+
+static void check_channel_sums(const struct fl_format *format, int64_t rows, int64_t channels) {
+    const uint64_t replay = seed;
+    const int64_t count = rows * channels;
+    const bool gradient = random_below(2), masked = random_below(2);
+    struct fl_args args = {.op = gradient ? FL_OP_CHANNEL_GRAD_SUMS : FL_OP_CHANNEL_SUMS,
+                           .format = format,
+                           .geo = {.m = rows, .n = channels}};
+    for (int i = 0; i < (gradient ? masked ? 3 : 2 : 1); i++)
+        args.in[i] = random_view(count, random_between(format->e_min, format->e_max), random_fill());
+    int64_t *want = allocate((size_t)channels * 2 * sizeof *want);
+    memset(want, 0, (size_t)channels * 2 * sizeof *want);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t d = mantissa_of(&args.in[0], i);
+        if (gradient && masked && mantissa_of(&args.in[2], i) <= 0)
+            d = 0;
+        want[i % channels] += d;
+        want[channels + i % channels] += d * mantissa_of(&args.in[gradient ? 1 : 0], i);
+    }
+    for (int backend = FL_REF; backend < FL_BACKENDS; backend++)
+        for (int threads = 1; threads <= 7; threads += threads < 3 ? 1 : 4) {
+            enum fl_backend chosen;
+            fl_kernel kernel = fl_kernel_select(format, args.op, (enum fl_backend)backend, &chosen);
+            if ((int)chosen != backend)
+                continue;
+            const int mark = pool_used;
+            int64_t *got = allocate((size_t)(2 * channels + 2) * sizeof *got);
+            memset(got, 0x5b, (size_t)(2 * channels + 2) * sizeof *got);
+            struct fl_stats stats = {0};
+            args.stats = &stats;
+            args.sums.i[0] = got;
+            args.sums.i[1] = got + channels + 1;
+            tensor_set_threads(threads);
+            const tensor_status status = kernel(&args);
+            const int64_t canary = 0x5b5b5b5b5b5b5b5b;
+            CHECK(!status && !memcmp(got, want, (size_t)channels * 8) &&
+                      !memcmp(got + channels + 1, want + channels, (size_t)channels * 8) && got[channels] == canary &&
+                      got[2 * channels + 1] == canary,
+                  "%s.%s.%s seed %" PRIx64 " threads %d %" PRId64 "x%" PRId64, format->name, fl_op_name(args.op),
+                  fl_backend_name(chosen), replay, threads, rows, channels);
+            release_from(mark);
+        }
+    tensor_set_threads(0);
+    release_from(0);
+}
+
+static void check_max_abs(const struct fl_format *format, int64_t count) {
+    struct fl_args args = {.op = FL_OP_MAX_ABS,
+                           .format = format,
+                           .in = {random_view(count, random_between(format->e_min, format->e_max), random_fill())}};
+    int32_t want = 0;
+    for (int64_t i = 0; i < count; i++)
+        want = abs(mantissa_of(&args.in[0], i)) > want ? abs(mantissa_of(&args.in[0], i)) : want;
+    for (int backend = FL_REF; backend < FL_BACKENDS; backend++) {
+        enum fl_backend chosen;
+        fl_kernel kernel = fl_kernel_select(format, args.op, (enum fl_backend)backend, &chosen);
+        struct fl_stats stats = {0};
+        args.stats = &stats;
+        CHECK(!kernel(&args) && stats.maximum == ldexp(want, -args.in[0].e), "%s.max_abs.%s: %a, want %d", format->name,
+              fl_backend_name(chosen), stats.maximum, want);
+    }
+    release_from(0);
+}
+
+/* --- per-channel affine maps --- */
+
+static struct number exact_affine(const struct fl_args *args, int64_t i) {
+    const struct fl_channels *k = &args->channels;
+    const int64_t c = i % args->geo.n;
+    const bool gradient = args->op == FL_OP_CHANNEL_AFFINE_GRAD;
+    int64_t first = mantissa_of(&args->in[0], i);
+    if (gradient && args->in[2].data && mantissa_of(&args->in[2], i) <= 0)
+        first = 0;
+    int64_t t = k->ia[c] * first + k->ib[c];
+    if (gradient)
+        t += (int64_t)k->id[c] * mantissa_of(&args->in[1], i);
+    if (args->relu && t < 0)
+        t = 0;
+    return number_of(t, k->shift[c] + args->out.e);
+}
+
+static void check_affine(const struct fl_format *format, int64_t rows, int64_t channels) {
+    const int64_t count = rows * channels;
+    const bool gradient = random_below(2);
+    const bool ordinary = random_below(3) != 0; /* results of the size of a mantissa */
+    struct fl_args args = {.op = gradient ? FL_OP_CHANNEL_AFFINE_GRAD : FL_OP_CHANNEL_AFFINE,
+                           .format = format,
+                           .geo = {.m = rows, .n = channels},
+                           .relu = !gradient && random_below(2),
+                           .rounding = random_rounding()};
+    const int64_t masked = random_below(2);
+    for (int i = 0; i < (gradient ? masked ? 3 : 2 : 1); i++)
+        args.in[i] = random_view(count, random_between(format->e_min, format->e_max), random_fill());
+    int32_t *ia = allocate((size_t)channels * sizeof *ia), *id = allocate((size_t)channels * sizeof *id);
+    int32_t *shift = allocate((size_t)channels * sizeof *shift);
+    int64_t *ib = allocate((size_t)channels * sizeof *ib);
+    for (int64_t c = 0; c < channels; c++) {
+        shift[c] = ordinary ? random_between(16, 46) : random_between(0, 46);
+        const int bits = ordinary ? (shift[c] < 30 ? shift[c] : 30) : 30;
+        ia[c] = random_between(-(1 << bits), 1 << bits) + (random_below(16) ? 0 : random_between(-1, 1) * (1 << 29));
+        id[c] = random_between(-(1 << bits), 1 << bits);
+        ib[c] = (int64_t)(check_random(&seed) >> (ordinary ? 64 - 14 - shift[c] : 3));
+        if (random_below(2))
+            ib[c] = -ib[c];
+    }
+    args.channels = (struct fl_channels){.ia = ia, .id = id, .ib = ib, .shift = shift};
+    args.out = (struct fl_view){.e = random_between(format->e_min, format->e_max), .count = count};
+    check_rows(&args, exact_affine, false, ALL_ROWS);
+    release_from(0);
+}
+
+/* --- stochastic gradient descent --- */
+
+static int64_t weight_mantissa(const struct fl_view *w, int64_t i, int *e) {
+    *e = w->wide ? w->e + 16 : w->e;
+    return w->wide ? ((const int32_t *)w->wide)[i] : mantissa_of(w, i);
+}
+
+static struct number exact_sgd(const struct fl_args *args, int64_t i) {
+    int e;
+    if (args->op == FL_OP_SGD_UPDATE) {
+        const int64_t w = weight_mantissa(&args->in[0], i, &e);
+        return number_add(number_of(w, e), scaled(-args->alpha, mantissa_of(&args->in[1], i), args->in[1].e));
+    }
+    const int64_t w = weight_mantissa(&args->in[2], i, &e);
+    struct number v = scaled(args->alpha, mantissa_of(&args->in[0], i), args->in[0].e);
+    v = number_add(v, value_of(&args->in[1], i));
+    return number_add(v, scaled(args->beta, w, e));
+}
+
+static void give_wide(struct fl_view *view) {
+    int32_t *wide = allocate((size_t)view->count * sizeof *wide);
+    for (int64_t i = 0; i < view->count; i++) {
+        int64_t m = (int64_t)mantissa_of(view, i) * 65536 + random_between(-32768, 32767);
+        wide[i] = (int32_t)(m > FL_WIDE_LIMIT ? FL_WIDE_LIMIT : m < -FL_WIDE_LIMIT ? -FL_WIDE_LIMIT : m);
+    }
+    view->wide = wide;
+}
+
+static void check_sgd(const struct fl_format *format, int64_t count) {
+    static const float rates[] = {0.1f, 0.9f, 1e-4f, 5e-4f, 1, 0, -0.25f};
+    const bool update = random_below(2), wide = random_below(2), usual = random_below(2);
+    const int e = random_between(format->e_min, format->e_max);
+    struct fl_args args = {.op = update ? FL_OP_SGD_UPDATE : FL_OP_SGD_MOMENTUM,
+                           .format = format,
+                           .alpha = usual ? rates[random_below(7)] : random_float(),
+                           .beta = usual ? rates[random_below(7)] : random_float(),
+                           .rounding = random_rounding()};
+    for (int i = 0; i < (update ? 2 : 3); i++)
+        args.in[i] = random_view(count, i ? random_exponent(format, e) : e, random_fill());
+    if (wide)
+        give_wide(&args.in[update ? 0 : 2]);
+    args.out = (struct fl_view){.e = random_exponent(format, e), .count = count};
+    if (update && wide)
+        args.out.wide = args.in[0].wide; /* its place is taken by memory of each run */
+    check_rows(&args, exact_sgd, true, ALL_ROWS);
+    release_from(0);
+}
+
+/* --- the codec --- */
+
+static struct number exact_double(const struct fl_args *args, int64_t i) {
+    return number_of_double(((const double *)args->in[0].wide)[i]);
+}
+
+static void check_codec(const struct fl_format *format, int64_t count) {
+    const int e = random_between(format->e_min, format->e_max);
+    const uint64_t replay = seed;
+    double *values = allocate((size_t)count * sizeof *values);
+    for (int64_t i = 0; i < count; i++) {
+        const int kind = (int)random_below(5);
+        values[i] = kind == 0 ? 0 : ldexp(random_between(-70000, 70000), -1 - e); /* ties and saturation */
+        if (kind == 1)
+            values[i] = ldexp((double)(int64_t)check_random(&seed), -e - random_between(40, 100));
+        if (kind == 2)
+            values[i] += ldexp(random_between(-3, 3), -e - random_between(1, 36));
+        if (kind == 3 && random_below(9) == 0)
+            values[i] = ldexp(random_between(-9, 9), 150);
+    }
+    struct fl_args args = {.op = FL_OP_NEG, .format = format, .rounding = random_rounding()};
+    args.in[0].wide = values;
+    args.out = (struct fl_view){.e = e, .count = count};
+    const struct expected want = expect(&args, exact_double);
+    int16_t *got = allocate((size_t)(count + 1) * sizeof *got);
+    got[count] = 0x5b5b;
+    struct fl_stats stats = {0}, measured = {0};
+    struct fl_view out = {.data = got, .e = e, .count = count};
+    const int64_t half = random_below(count + 1);
+    format->encode(&out, 0, half, values, false, &args.rounding, &stats);
+    format->encode(&out, half, count - half, values + half, true, &args.rounding, &stats);
+    out.data = NULL;
+    format->encode(&out, 0, count, values, true, &args.rounding, &measured);
+    int64_t bad = -1;
+    for (int64_t i = 0; i < count; i++)
+        if (got[i] != want.data[i])
+            bad = i;
+    CHECK(bad < 0 && got[count] == 0x5b5b, "%s encode seed %" PRIx64 " e %d: %a is %d, want %d", format->name, replay,
+          e, values[bad < 0 ? 0 : bad], got[bad < 0 ? 0 : bad], want.data[bad < 0 ? 0 : bad]);
+    check_stats("encode", &stats, &want.stats);
+    CHECK(measured.maximum == want.stats.maximum, "encode measured %a, want %a", measured.maximum, want.stats.maximum);
+    out.data = got;
+    double *back = allocate((size_t)count * sizeof *back);
+    format->decode(&out, half, count - half, back);
+    bad = -1;
+    for (int64_t i = half; i < count; i++)
+        if (back[i - half] != ldexp(got[i], -e))
+            bad = i;
+    CHECK(bad < 0, "%s decode seed %" PRIx64, format->name, replay);
+    release_from(0);
+}
+
+static void check_nonfinite(const struct fl_format *format) {
+    const double values[4] = {NAN, INFINITY, -INFINITY, 1};
+    int16_t got[4];
+    struct fl_view out = {.data = got, .e = 3, .count = 4};
+    for (int mode = 0; mode < 2; mode++) {
+        const struct fl_rounding rounding = {mode ? TENSOR_ROUND_STOCHASTIC : TENSOR_ROUND_NEAREST, 1, 2};
+        struct fl_stats stats = {0};
+        format->encode(&out, 0, 4, values, false, &rounding, &stats);
+        CHECK(got[0] == 0 && got[1] == 32767 && got[2] == -32767 && got[3] == 8, "%d %d %d %d", got[0], got[1], got[2],
+              got[3]);
+        CHECK(stats.nonfinite == 1 && stats.saturated == 2 && stats.flushed == 0 && isinf(stats.maximum),
+              "nonfinite %" PRId64 " saturated %" PRId64, stats.nonfinite, stats.saturated);
+    }
+}
+
+/* Stochastic rounding has no bias: the mean of n draws of a value lies within 5 standard deviations, each draw's being
+ * at most one half of a mantissa unit, and equals the value's fraction. */
+static void check_unbiased(const struct fl_format *format) {
+    enum { N = 40000 };
+    for (int trial = 0; trial < 8; trial++) {
+        const int16_t m = (int16_t)random_between(-4000, 4000);
+        int16_t *x = allocate(N * sizeof *x), *y = allocate(N * sizeof *y);
+        for (int i = 0; i < N; i++)
+            x[i] = m;
+        struct fl_stats stats = {0};
+        const int shift = random_between(1, 14);
+        struct fl_args args = {.op = FL_OP_NEG,
+                               .format = format,
+                               .in = {{.data = x, .e = 20, .count = N}},
+                               .out = {.data = y, .e = 20 - shift, .count = N},
+                               .rounding = {TENSOR_ROUND_STOCHASTIC, check_random(&seed), (uint64_t)trial},
+                               .stats = &stats};
+        CHECK(!fl_kernel_select(format, args.op, FL_AVX512, NULL)(&args), "neg failed");
+        double sum = 0;
+        for (int i = 0; i < N; i++)
+            sum += y[i];
+        const double bound = 5 * 0.5 / sqrt(N), want = -ldexp(m, -shift);
+        CHECK(fabs(sum / N - want) <= bound, "%s: mean %g of %g, bound %g", format->name, sum / N, want, bound);
+        release_from(0);
+    }
+}
+
+int main(int argc, char **argv) {
+    const struct fl_format *formats[] = {fl_format_of(FMT_FLEX16_5), fl_format_of(FMT_DFP16)};
+    static const int64_t channel_counts[] = {1, 3, 7, 8, 10, 16, 32, 64, 100, 1000, 1024, 1025, 2050};
+    const uint64_t start = argc > 1 ? strtoull(argv[1], NULL, 16) : 0x5eed;
+    seed = start;
+    printf("seed %" PRIx64 "\n", start);
+    for (int f = 0; f < 2; f++) {
+        for (int round = 0; round < 30; round++) {
+            for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
+                check_map(formats[f], maps[i], random_count());
+            check_sgd(formats[f], random_count());
+            check_sgd(formats[f], random_count());
+            check_codec(formats[f], random_count());
+            check_max_abs(formats[f], random_count());
+        }
+        for (size_t i = 0; i < sizeof channel_counts / sizeof channel_counts[0]; i++)
+            for (int round = 0; round < 4; round++) {
+                const int64_t c = channel_counts[i], rows = random_below(6000 / c + 2) + 1;
+                check_bias(formats[f], rows, c);
+                check_sum_rows(formats[f], rows, c);
+                check_channel_sums(formats[f], rows, c);
+                check_affine(formats[f], rows, c);
+            }
+        /* more than one part for the threads */
+        check_map(formats[f], FL_OP_ADD, 70001);
+        check_sgd(formats[f], 40003);
+        check_bias(formats[f], 3500, 20);
+        check_sum_rows(formats[f], 9000, 16);
+        check_channel_sums(formats[f], 9000, 16);
+        check_channel_sums(formats[f], 70000, 1);
+        check_affine(formats[f], 4400, 16);
+        check_affine(formats[f], 60, 1100);
+        check_nonfinite(formats[f]);
+        check_unbiased(formats[f]);
+    }
+    return check_summary();
+}
