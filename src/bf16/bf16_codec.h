@@ -1,0 +1,50 @@
+/* bf16_codec.h - bfloat16 to and from binary32.
+ *
+ *        15 14              7 6           0
+ *       +--+----------------+--------------+
+ *       | s|    exponent    |   fraction   |        the upper half of a binary32, subnormals included
+ *       +--+----------------+--------------+
+ *
+ * Integer operations only: the conversion instructions of AVX512_BF16 flush subnormals, these keep them. */
+#ifndef FL_BF16_CODEC_H
+#define FL_BF16_CODEC_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline float bf16_to_float(uint16_t h) {
+    const uint32_t bits = (uint32_t)h << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Toward zero. The payload of a NaN is truncated and the NaN quieted, so that it stays one. */
+static inline uint16_t bf16_from_float_truncated(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const uint32_t quiet = (bits & 0x7fffffffu) > 0x7f800000u ? 0x40u : 0u;
+    return (uint16_t)(bits >> 16 | quiet);
+}
+
+/* Nearest, ties to even; a carry out of the fraction is the next exponent, the last one Inf. */
+static inline uint16_t bf16_from_float(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const uint32_t nearest = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16, nan = bits >> 16 | 0x40u;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : nearest);
+}
+
+/* What src/float/float_block.inc asks of a codec. */
+typedef uint16_t fl_element;
+#define FL_DECODE bf16_to_float
+#define FL_ENCODE bf16_from_float
+#define FL_ENCODE_TRUNCATED bf16_from_float_truncated
+enum {
+    FL_OVERFLOW = 0x7f7f8000,           /* half way from the largest number to 2^128 */
+    FL_FLUSH = 0x00008000,              /* half of the smallest subnormal */
+    FL_OVERFLOW_TRUNCATED = 0x7f800000, /* toward zero: Inf alone is stored as Inf ... */
+    FL_FLUSH_TRUNCATED = 0x0000ffff     /* ... and all below the smallest subnormal becomes zero */
+};
+
+#endif

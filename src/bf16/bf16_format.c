@@ -1,0 +1,20 @@
+/* bf16_format.c - the identity of bf16. */
+#include "bf16/bf16_codec.h"
+#include "float/float_format.inc"
+
+extern const struct fl_kernels fl_bf16_portable, fl_bf16_avx2, fl_bf16_avx512;
+
+const struct fl_format fl_format_bf16 = {
+    .id = FMT_BF16,
+    .name = "bf16",
+    .summary = "bfloat16: 1 sign, 8 exponent, 7 fraction bits; the upper half of binary32",
+    .arithmetic = FL_ARITHMETIC_FLOAT,
+    .bytes = sizeof(fl_element),
+    .wide_bytes = sizeof(float),
+    .truncates = true,
+    .decode = decode,
+    .encode = encode,
+    .rows = {[FL_PORTABLE] = &fl_bf16_portable,
+             [FL_AVX2] = FL_ROW_AVX2(fl_bf16_avx2),
+             [FL_AVX512] = FL_ROW_AVX512(fl_bf16_avx512)},
+};

@@ -1,0 +1,19 @@
+/* fp16_format.c - the identity of fp16. */
+#include "fp16/fp16_codec.h"
+#include "float/float_format.inc"
+
+extern const struct fl_kernels fl_fp16_portable, fl_fp16_avx2, fl_fp16_avx512;
+
+const struct fl_format fl_format_fp16 = {
+    .id = FMT_FP16,
+    .name = "fp16",
+    .summary = "IEEE binary16: 1 sign, 5 exponent, 10 fraction bits; 2^-24 to 65504",
+    .arithmetic = FL_ARITHMETIC_FLOAT,
+    .bytes = sizeof(fl_element),
+    .wide_bytes = sizeof(float),
+    .decode = decode,
+    .encode = encode,
+    .rows = {[FL_PORTABLE] = &fl_fp16_portable,
+             [FL_AVX2] = FL_ROW_AVX2(fl_fp16_avx2),
+             [FL_AVX512] = FL_ROW_AVX512(fl_fp16_avx512)},
+};

@@ -1,0 +1,4 @@
+/* fp16_portable.c - the kernels of fp16 in plain C. */
+#include "fp16/fp16_codec.h"
+#define FL_ROW fl_fp16_portable
+#include "float/float_kernels.inc"

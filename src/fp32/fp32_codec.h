@@ -1,0 +1,15 @@
+/* fp32_codec.h - IEEE binary32: the element is the float that src/float computes in. */
+#ifndef FL_FP32_CODEC_H
+#define FL_FP32_CODEC_H
+
+/* What src/float/float_block.inc asks of a codec. */
+typedef float fl_element;
+#define FL_ELEMENT_IS_FLOAT
+#define FL_DECODE(x) (x)
+#define FL_ENCODE(x) (x)
+enum {
+    FL_OVERFLOW = 0x7f800000, /* Inf alone is stored as Inf */
+    FL_FLUSH = 0              /* nothing becomes zero */
+};
+
+#endif
