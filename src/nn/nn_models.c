@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_BYTES = 64 };
+enum { PREFIX_BYTES = 40, NAME_BYTES = 64 };
 
 /* Two-layer perceptron (Koster et al. 2017, Fig. 3). */
 static nn_node mlp2(nn_graph *g, nn_node x, int classes) {
@@ -55,7 +55,7 @@ static nn_node residual_block(nn_graph *g, const char *prefix, nn_node x, int fi
 
 /* 6n + 2 layers: three stages of n blocks with 16, 32, 64 filters. */
 static nn_node resnet(nn_graph *g, nn_node x, int classes, int n) {
-    char prefix[NAME_BYTES];
+    char prefix[PREFIX_BYTES];
     x = conv_bn_relu(g, "", 1, x, 16, 1);
     for (int stage = 1; stage <= 3; stage++)
         for (int block = 1; block <= n; block++) {
