@@ -36,7 +36,7 @@ static void common_style(FILE *out) {
           "set tics nomirror textcolor rgb '#333333'\n"
           "set grid linecolor rgb '#e4e4e4' linetype 1 linewidth 0.7\n"
           "set datafile missing 'NaN'\n"
-          "set multiplot\n",
+          "unset key\nset multiplot\n",
           out);
 }
 
@@ -110,26 +110,104 @@ static void accuracy_block(FILE *out, const struct experiment *x, int series) {
     fputs("EOD\n", out);
 }
 
-/* Bands first, so that no line is covered. Dashes help where colours lie upon each other. */
+/* The baseline is drawn first, the others in the order of the command line. */
+static int drawn_at(const struct experiment *x, int n) {
+    if (x->baseline < 0 || n > x->baseline)
+        return n;
+    return n ? n - 1 : x->baseline;
+}
+
+/* The n-th format drawn: each with wider gaps than the one below it, so that curves that coincide all stay visible. */
+static char *line_style(const struct experiment *x, int series, int n) {
+    static const char *const dashes[] = {"1", "1", "(10,6)", "(7,7)", "(4,7)", "(2,6)"};
+    enum { DASHES = sizeof dashes / sizeof dashes[0] };
+    return text_format("linecolor rgb '%s' linewidth %s dashtype %s", figure_colour(x, series), n ? "2" : "3.5",
+                       dashes[n < DASHES ? n : DASHES - 1]);
+}
+
+/* Bands first, so that no line is covered; the baseline below the others. */
 static void plot_curves(FILE *out, const struct experiment *x, const char *block, const char *style, int leave_out) {
     const char *separator = "plot ";
-    if (x->settings->seeds > 1)
-        for (int i = 0; i < x->series_count; i++)
-            if (i != leave_out) {
-                fprintf(out,
-                        "%s$%s%d using 1:3:4 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.13 "
-                        "noborder notitle",
-                        separator, block, i, figure_colour(x, i));
-                separator = ", \\\n  ";
-            }
-    for (int i = 0; i < x->series_count; i++)
+    for (int i = 0; i < x->series_count && x->settings->seeds > 1; i++)
         if (i != leave_out) {
-            fprintf(out, "%s$%s%d using 1:2 with %s linecolor rgb '%s' linewidth %s dashtype %s title '%s' noenhanced",
-                    separator, block, i, style, figure_colour(x, i), i == x->baseline ? "3" : "1.8",
-                    i == x->baseline || i % 2 == 0 ? "1" : "(7,3)", x->series[i].label);
+            fprintf(out,
+                    "%s$%s%d using 1:3:4 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.09 "
+                    "noborder notitle",
+                    separator, block, i, figure_colour(x, i));
             separator = ", \\\n  ";
         }
+    for (int n = 0; n < x->series_count; n++) {
+        int i = drawn_at(x, n);
+        if (i == leave_out)
+            continue;
+        char *look = line_style(x, i, n);
+        fprintf(out, "%s$%s%d using 1:2 with %s %s", separator, block, i, style, look);
+        free(look);
+        separator = ", \\\n  ";
+    }
     fputs("\n", out);
+}
+
+/* The key is laid out by hand above the panels, in as many lines as it needs: gnuplot's own would be as wide as one
+ * panel. Pixels; text is estimated by its number of characters. */
+struct key {
+    FILE *out;
+    int height, x, y, entries;
+};
+
+enum { KEY_MARGIN = 50, KEY_LINE = 22, KEY_SAMPLE = 38, KEY_CHARACTER = 8, KEY_SPACE = 26 };
+
+static int key_width(const char *text) {
+    return KEY_SAMPLE + 8 + KEY_CHARACTER * text_width(text) + KEY_SPACE;
+}
+
+/* `sample` is what follows `set arrow`, or with `point` what follows `set label ... point`. */
+static void key_entry(struct key *k, const char *sample, bool point, const char *text) {
+    if (k->x > KEY_MARGIN && k->x + key_width(text) > WIDTH) {
+        k->x = KEY_MARGIN;
+        k->y += KEY_LINE;
+    }
+    double left = k->x / (double)WIDTH, right = (k->x + KEY_SAMPLE) / (double)WIDTH, y = 1 - k->y / (double)k->height;
+    k->entries++;
+    if (point)
+        fprintf(k->out, "set label %d '' at screen %.4f,%.4f point %s front\n", 100 + k->entries, 0.5 * (left + right),
+                y, sample);
+    else
+        fprintf(k->out, "set arrow %d from screen %.4f,%.4f to screen %.4f,%.4f nohead %s front\n", 100 + k->entries,
+                left, y, right, y, sample);
+    fprintf(k->out, "set label %d \"%s\" at screen %.4f,%.4f left textcolor rgb '#222222' front\n", 200 + k->entries,
+            text, right + 8.0 / WIDTH, y);
+    k->x += key_width(text);
+}
+
+/* After the first panel, which draws it. */
+static void key_done(struct key *k) {
+    for (int i = 1; i <= k->entries; i++)
+        fprintf(k->out, "unset arrow %d\nunset label %d\nunset label %d\n", 100 + i, 100 + i, 200 + i);
+    k->entries = 0;
+}
+
+/* Lines that the key of the formats takes. */
+static int key_lines(const struct experiment *x) {
+    int lines = 1, at = KEY_MARGIN;
+    for (int n = 0; n < x->series_count; n++) {
+        int width = key_width(x->series[drawn_at(x, n)].label);
+        if (at > KEY_MARGIN && at + width > WIDTH) {
+            at = KEY_MARGIN;
+            lines++;
+        }
+        at += width;
+    }
+    return lines;
+}
+
+static void key_formats(struct key *k, const struct experiment *x) {
+    for (int n = 0; n < x->series_count; n++) {
+        int i = drawn_at(x, n);
+        char *sample = line_style(x, i, n);
+        key_entry(k, sample, false, x->series[i].label);
+        free(sample);
+    }
 }
 
 static bool anything_finished(const struct experiment *x, int series) {
@@ -151,7 +229,16 @@ static void loss_limits(FILE *out, const struct experiment *x) {
         fprintf(out, "set yrange [*:%g]\n", cut);
 }
 
-static char *loss_script(const struct experiment *x, bool difference) {
+enum { PANEL = 300, DIFFERENCE = 190, PANEL_HEAD = 38, PANEL_FOOT = 60 };
+
+static void place(FILE *out, int height, double left, double right, int top, int bottom) {
+    fprintf(out,
+            "set lmargin at screen %.4f\nset rmargin at screen %.4f\nset tmargin at screen %.4f\n"
+            "set bmargin at screen %.4f\n",
+            left, right, 1 - top / (double)height, 1 - bottom / (double)height);
+}
+
+static char *loss_script(const struct experiment *x, bool difference, int height) {
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
@@ -163,32 +250,29 @@ static char *loss_script(const struct experiment *x, bool difference) {
         if (difference && i != x->baseline)
             loss_block(out, x, "difference", i, x->baseline);
     }
-    const char *bottom = difference ? "0.46" : "0.13", *top = difference ? "0.95" : "0.92";
+    int top = key_lines(x) * KEY_LINE + 8 + PANEL_HEAD;
+    struct key key = {.out = out, .height = height, .x = KEY_MARGIN, .y = 16};
     common_style(out);
-    fputs("set key top right opaque samplen 3 spacing 1.05\n", out);
-    fprintf(out,
-            "set lmargin at screen 0.065\nset rmargin at screen 0.485\nset bmargin at screen %s\nset tmargin at screen "
-            "%s\n",
-            bottom, top);
+    key_formats(&key, x);
+    place(out, height, 0.065, 0.485, top, top + PANEL);
     if (x->window > 1)
         fprintf(out, "set title 'Training loss, means of %d steps'\n", x->window);
     else
         fputs("set title 'Training loss'\n", out);
-    fprintf(out, "set xlabel 'step'\nset xrange [0:%lld]\n", (long long)x->steps);
+    fprintf(out, "set xlabel 'step' offset 0,0.3\nset xrange [0:%lld]\n", (long long)x->steps);
     loss_limits(out, x);
     plot_curves(out, x, "loss", "lines", -1);
-    fputs(
-        "unset logscale y\nset yrange [*:*]\nset key bottom right\n"
-        "set lmargin at screen 0.565\nset rmargin at screen 0.985\nset title 'Test accuracy, %'\nset xlabel 'epoch'\n",
-        out);
+    key_done(&key);
+    fputs("unset logscale y\nset yrange [*:*]\nset title 'Test accuracy, %'\nset xlabel 'epoch'\n", out);
+    place(out, height, 0.565, 0.985, top, top + PANEL);
     int epochs = (int)((x->steps + x->steps_per_epoch - 1) / x->steps_per_epoch);
     fprintf(out, "set xrange [%g:%g]\nset xtics %d\n", epochs > 1 ? 1 - 0.02 * epochs : 0.5,
             epochs > 1 ? 1.02 * epochs : 1.5, epochs > 10 ? (epochs + 9) / 10 : 1);
     plot_curves(out, x, "accuracy", "linespoints pointtype 7 pointsize 0.5", -1);
     if (difference) {
+        top += PANEL + PANEL_FOOT + PANEL_HEAD;
+        place(out, height, 0.065, 0.985, top, top + DIFFERENCE);
         fprintf(out,
-                "set key top right\nset lmargin at screen 0.065\nset rmargin at screen 0.985\n"
-                "set bmargin at screen 0.075\nset tmargin at screen 0.345\n"
                 "set title 'Training loss minus that of fp32 with the same seed'\nset xlabel 'step'\n"
                 "set xrange [0:%lld]\nset xtics autofreq\nset arrow 1 from graph 0, first 0 to graph 1, first 0 nohead "
                 "linecolor rgb '#000000' linewidth 1.5 back\n",
@@ -202,8 +286,10 @@ static char *loss_script(const struct experiment *x, bool difference) {
 
 static int draw_loss(const struct experiment *x, char **svg) {
     bool difference = x->baseline >= 0 && x->series_count > 1 && anything_finished(x, x->baseline);
-    char *script = loss_script(x, difference);
-    int status = gnuplot_draw(x->settings->out, "figure-loss", WIDTH, difference ? 780 : 430, script, svg);
+    int height = key_lines(x) * KEY_LINE + 8 + PANEL_HEAD + PANEL + PANEL_FOOT +
+                 (difference ? PANEL_HEAD + DIFFERENCE + PANEL_FOOT : 0);
+    char *script = loss_script(x, difference, height);
+    int status = gnuplot_draw(x->settings->out, "figure-loss", WIDTH, height, script, svg);
     free(script);
     return status;
 }
@@ -254,53 +340,45 @@ static bool has_saturated(const struct trace_tensor *t) {
     return false;
 }
 
-struct panel {
-    double left, right, bottom, top;
-    int low, high;
-    bool first_row, last_row, first_column, key;
-};
+/* Pixels of a row of panels: its name, the panel; above all rows the key and the formats, below them the axis. */
+enum { ROW_NAME = 24, ROW_PANEL = 122, ROWS_HEAD = 62, ROWS_FOOT = 52 };
 
-static void plot_exponents(FILE *out, const struct experiment *x, int series, const struct trace_tensor *t, int row,
-                           int column, const struct panel *panel) {
-    int octaves = panel->high - panel->low;
+static void plot_exponents(FILE *out, const char *colour, const struct trace_tensor *t, int row, int column) {
     fprintf(out,
-            "set lmargin at screen %.4f\nset rmargin at screen %.4f\nset bmargin at screen %.4f\nset tmargin at screen "
-            "%.4f\n",
-            panel->left, panel->right, panel->bottom, panel->top);
-    fprintf(out, "set yrange [%.9g:%.9g]\nset ytics %.9g,%d\n", ldexp(1, panel->low), ldexp(1, panel->high),
-            ldexp(1, panel->low),
+            "plot $t%d_%d using 1:2:3 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.10 noborder, "
+            "\\\n  $t%d_%d using 1:2 with steps linewidth 2 linecolor rgb '%s', \\\n"
+            "  $t%d_%d using 1:3 with lines linewidth 1.1 linecolor rgb '#333333'",
+            row, column, colour, row, column, colour, row, column);
+    if (has_saturated(t))
+        fprintf(out, ", \\\n  $s%d_%d using 1:2 with points pointtype 11 pointsize 0.8 linecolor rgb '#cc0000'", row,
+                column);
+    fputs("\n", out);
+}
+
+static void exponent_axes(FILE *out, int low, int high, bool last_row) {
+    int octaves = high - low;
+    fprintf(out, "set yrange [%.9g:%.9g]\nset ytics %.9g,%d\n", ldexp(1, low), ldexp(1.3, high), ldexp(1, low),
             1 << (octaves > 15  ? 6
                   : octaves > 8 ? 3
                   : octaves > 4 ? 2
                                 : 1));
-    fputs(panel->last_row ? "set xlabel 'step'\nset format x '%g'\n" : "unset xlabel\nset format x ''\n", out);
-    fprintf(out, "set label 1 '%s' at graph 0.012, graph 0.9 left noenhanced textcolor rgb '#333333' front\n", t->name);
-    if (panel->first_row)
-        fprintf(out, "set title '%s%s%s' noenhanced offset 0,-0.4\n", x->series[series].label,
-                x->series[series].predictor ? ", predictor " : "",
-                x->series[series].predictor ? x->series[series].predictor : "");
+    fputs(last_row ? "set xlabel 'step' offset 0,0.3\nset format x '%g'\n" : "unset xlabel\nset format x ''\n", out);
+}
+
+static void exponent_heading(FILE *out, const struct series *s, bool first_row) {
+    if (first_row)
+        fprintf(out, "set title '%s%s%s' noenhanced offset 0,0.6\n", s->label, s->predictor ? ", predictor " : "",
+                s->predictor ? s->predictor : "");
     else
         fputs("unset title\n", out);
-    if (panel->key)
-        fputs("set key at screen 0.5, screen 0.993 center top horizontal samplen 2.5 width 1\n", out);
-    else
-        fputs("unset key\n", out);
-    const char *colour = figure_colour(x, series);
-    fprintf(
-        out,
-        "plot $t%d_%d using 1:2:3 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.10 noborder "
-        "notitle, \\\n"
-        "  $t%d_%d using 1:2 with steps linewidth 2 linecolor rgb '%s' title 'largest value of the exponent, "
-        "32767·2^{-e}', \\\n"
-        "  $t%d_%d using 1:3 with lines linewidth 1.1 linecolor rgb '#333333' title 'largest element of the result'",
-        row, column, colour, row, column, colour, row, column);
-    if (has_saturated(t))
-        fprintf(out, ", \\\n  $s%d_%d using 1:2 with points pointtype 11 pointsize 0.8 linecolor rgb '#cc0000' notitle",
-                row, column);
-    if (panel->key)
-        fputs(", \\\n  NaN with points pointtype 11 pointsize 0.8 linecolor rgb '#cc0000' title 'elements saturated'",
-              out);
-    fputs("\n", out);
+}
+
+static void exponent_key(struct key *k, const char *colour) {
+    char *sample = text_format("linecolor rgb '%s' linewidth 2", colour);
+    key_entry(k, sample, false, "largest value that the exponent can hold, 32767·2^{-e}");
+    key_entry(k, "linecolor rgb '#333333' linewidth 1.1", false, "largest element of the result");
+    key_entry(k, "pointtype 11 pointsize 0.8 linecolor rgb '#cc0000'", true, "elements saturated");
+    free(sample);
 }
 
 static char *exponent_script(const struct experiment *x, const struct trace *columns, const int *series, int count,
@@ -311,29 +389,29 @@ static char *exponent_script(const struct experiment *x, const struct trace *col
     if (!out)
         exit(text_failed("out of memory"));
     int rows = columns[0].count;
+    struct key key = {.out = out, .height = height, .x = KEY_MARGIN, .y = 16};
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < count; c++)
             exponent_block(out, &columns[c].tensors[r], r, c);
     common_style(out);
+    exponent_key(&key, figure_colour(x, series[0]));
     fprintf(out, "set logscale y 2\nset format y '2^{%%L}'\nset xrange [0:%lld]\n", (long long)x->steps);
-    double head = 70.0 / height, foot = 50.0 / height, gap = 14.0 / height;
-    double step = (1 - head - foot) / rows, left = 0.062, pitch = (1 - left) / count;
-    bool key = true;
+    double left = 0.062, pitch = (1 - left) / count;
     for (int r = 0; r < rows; r++) {
-        struct panel panel = {.top = 1 - head - step * r,
-                              .bottom = 1 - head - step * (r + 1) + gap,
-                              .first_row = r == 0,
-                              .last_row = r == rows - 1};
-        if (!octaves_of(columns, count, r, &panel.low, &panel.high))
+        int low, high, top = ROWS_HEAD + r * (ROW_NAME + ROW_PANEL) + ROW_NAME;
+        if (!octaves_of(columns, count, r, &low, &high))
             continue;
-        panel.high += panel.high == panel.low;
+        exponent_axes(out, low, high + (high == low), r == rows - 1);
         for (int c = 0; c < count; c++) {
-            panel.left = left + pitch * c;
-            panel.right = panel.left + pitch - (c + 1 < count ? 0.055 : 0.015);
-            panel.first_column = c == 0;
-            panel.key = key;
-            key = false;
-            plot_exponents(out, x, series[c], &columns[c].tensors[r], r, c, &panel);
+            place(out, height, left + pitch * c, left + pitch * (c + 1) - (c + 1 < count ? 0.055 : 0.015), top,
+                  top + ROW_PANEL);
+            exponent_heading(out, &x->series[series[c]], r == 0);
+            if (c == 0)
+                fprintf(out, "set label 1 '%s (%s)' at graph 0, graph 1.09 left noenhanced textcolor rgb '#222222'\n",
+                        columns[c].tensors[r].name, columns[c].tensors[r].role);
+            plot_exponents(out, figure_colour(x, series[c]), &columns[c].tensors[r], r, c);
+            fputs("unset label 1\n", out);
+            key_done(&key);
         }
     }
     fputs("unset multiplot\n", out);
@@ -380,7 +458,7 @@ static int draw_exponents(const struct experiment *x, char **svg) {
         text_note("--trace-tensors '%s': no tensor of the trace matches; the figure of exponents is left out",
                   x->settings->trace_tensors ? x->settings->trace_tensors : "");
     else if (status == STATUS_OK && count) {
-        int height = 120 + 150 * columns[0].count;
+        int height = ROWS_HEAD + columns[0].count * (ROW_NAME + ROW_PANEL) + ROWS_FOOT;
         char *script = exponent_script(x, columns, series, count, height);
         status = gnuplot_draw(x->settings->out, "figure-exponents", WIDTH, height, script, svg);
         free(script);

@@ -14,7 +14,7 @@ static const char style[] =
     "*{box-sizing:border-box}\n"
     "body{margin:0;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,'Segoe UI',Roboto,'DejaVu "
     "Sans',sans-serif}\n"
-    "main{max-width:1180px;margin:0 auto;padding:28px 20px 60px}\n"
+    "main{max-width:1400px;margin:0 auto;padding:28px 20px 60px}\n"
     "h1{font-size:26px;margin:0 0 4px;line-height:1.25}\n"
     "h2{font-size:18px;margin:34px 0 10px}\n"
     "p{margin:6px 0;max-width:78em}.soft{color:var(--soft)}small,.soft{font-size:13.5px}\n"
@@ -22,7 +22,7 @@ static const char style[] =
     ".warn{background:var(--warn);border-radius:8px;padding:10px 16px;margin:14px 0}\n"
     ".wide{overflow-x:auto}\n"
     "table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:tabular-nums}\n"
-    "th,td{padding:5px 9px;border-bottom:1px solid var(--line);text-align:left;white-space:nowrap}\n"
+    "th,td{padding:5px 8px;border-bottom:1px solid var(--line);text-align:left;white-space:nowrap}\n"
     "th{background:var(--head);font-weight:600}td:first-child{font-weight:600}.r{text-align:right}\n"
     "tr:last-child td{border-bottom:0}\n"
     ".figure{background:#fff;border:1px solid var(--line);border-radius:8px;padding:8px}\n"
@@ -78,7 +78,7 @@ static void write_results(FILE *out, const struct experiment *x) {
             "with their wide copies; activations of one training step; saturated and flushed to zero: elements over "
             "all writes%s. "
             "Speed is that of training alone on %d thread%s%s.</p>\n</div>\n",
-            (long long)x->settings->average_last,
+            (long long)(x->settings->average_last < x->steps ? x->settings->average_last : x->steps),
             x->settings->seeds > 1 ? " and seeds; ± is the standard deviation over seeds" : "", tensor_threads(),
             tensor_threads() > 1 ? "s" : "", x->trace_every ? ", writing the exponent traces included" : "");
     table_free(t);

@@ -147,7 +147,7 @@ static void loss_cell(struct table *t, struct spread s, int runs) {
 }
 
 struct table *summary_table(const struct experiment *x) {
-    static const char *const heads[] = {"format", "train loss", "last loss", "- fp32",      "test acc. %", "agree %",
+    static const char *const heads[] = {"format", "train loss", "last loss", "loss − fp32", "test acc. %", "agree %",
                                         "img/s",  "× fp32",     "weights",   "activations", "saturated",   "flushed"};
     struct table *t = table_new("lrrrrrrrrrrr");
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)

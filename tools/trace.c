@@ -73,7 +73,7 @@ static bool matches(const char *patterns, const char *name) {
     return found;
 }
 
-/* The first tensor of each role, and the last weight. */
+/* The first tensor of each role but the input, which is the data, and the last weight. */
 static void choose_roles(const struct trace *all, struct trace *chosen) {
     static const struct {
         const char *role, *pattern;
@@ -88,8 +88,8 @@ static void choose_roles(const struct trace *all, struct trace *chosen) {
         const struct trace_tensor *found = NULL;
         for (int i = 0; i < all->count; i++) {
             const struct trace_tensor *t = &all->tensors[i];
-            if (!strcmp(t->role, wanted[w].role) && !fnmatch(wanted[w].pattern, t->name, 0) &&
-                (!found || wanted[w].last))
+            if (!strcmp(t->role, wanted[w].role) && strcmp(t->name, "input") &&
+                !fnmatch(wanted[w].pattern, t->name, 0) && (!found || wanted[w].last))
                 found = t;
         }
         if (found && !find_tensor(chosen, found->name))
