@@ -77,6 +77,11 @@ static void check_plain_failures(void) {
     EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, train_images, "0x00000801", "0x00000803");
 
     write_plain();
+    put_word(images, 0x00000D03); /* floats in three dimensions */
+    file_write(train_images, images, images_size);
+    EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, train_images, "0x00000D03", "0x00000803");
+
+    write_plain();
     put_word(labels, 0x08010000);
     file_write(train_labels, labels, labels_size);
     EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, train_labels, "0x08010000", "0x00000801");
@@ -148,7 +153,7 @@ static void check_gzip_failures(void) {
     CHECK(size > 100 && size < sizeof packed, "%zu bytes", size);
 
     /* Cut anywhere after the gzip header: never accepted, also without the checksum at the end. */
-    for (size_t cut = 18; cut < size; cut += cut < size - 12 ? 61 : 1) {
+    for (size_t cut = 18; cut < size; cut += cut + 61 < size - 12 ? 61 : 1) {
         file_resize("train-images-idx3-ubyte.gz", (long)cut);
         EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, "train-images-idx3-ubyte.gz");
         FILE *file = fopen(folder_path("train-images-idx3-ubyte.gz"), "wb");

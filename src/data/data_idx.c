@@ -28,7 +28,7 @@ static void idx_close(struct idx_file *f) {
     *f = (struct idx_file){0};
 }
 
-/* Reads exactly `bytes`; `what` names them in the message. */
+/* Reads exactly `bytes`; `what` names them in the message. The text of gzerror begins with the path. */
 static tensor_status idx_read(struct idx_file *f, const char *what, void *data, int64_t bytes) {
     enum { CHUNK = 1 << 24 };
     for (int64_t done = 0; done < bytes;) {
@@ -37,10 +37,9 @@ static tensor_status idx_read(struct idx_file *f, const char *what, void *data, 
         int code = Z_OK;
         const char *why = gzerror(f->file, &code);
         if (got < 0 || (code != Z_OK && code != Z_BUF_ERROR))
-            return code == Z_ERRNO ? fl_fail(TENSOR_E_IO, "idx: %s: %s", f->path, strerror(errno))
-                   : code == Z_MEM_ERROR
-                       ? fl_fail(TENSOR_E_MEMORY, "idx: %s: no memory to decompress", f->path)
-                       : fl_fail(TENSOR_E_DATA, "idx: %s: corrupt gzip stream in the %s: %s", f->path, what, why);
+            return code == Z_ERRNO       ? fl_fail(TENSOR_E_IO, "idx: %s: %s", f->path, strerror(errno))
+                   : code == Z_MEM_ERROR ? fl_fail(TENSOR_E_MEMORY, "idx: %s: no memory to decompress", f->path)
+                                         : fl_fail(TENSOR_E_DATA, "idx: corrupt gzip stream in the %s: %s", what, why);
         done += got;
         if ((unsigned)got < want)
             return fl_fail(TENSOR_E_DATA, "idx: %s is truncated: %lld bytes of %s, expected %lld", f->path,
@@ -57,7 +56,7 @@ static tensor_status idx_end(struct idx_file *f) {
     if (got > 0)
         return fl_fail(TENSOR_E_DATA, "idx: %s goes on after the last element that its header promises", f->path);
     if (got < 0 || code != Z_OK)
-        return fl_fail(TENSOR_E_DATA, "idx: %s: corrupt gzip stream at its end: %s", f->path, why);
+        return fl_fail(TENSOR_E_DATA, "idx: corrupt gzip stream at its end: %s", why);
     return TENSOR_OK;
 }
 
