@@ -178,7 +178,7 @@ int command_info(int argc, char **argv) {
     const char *cap = getenv("FLEXLAB_ISA");
     tensor_format first = tensor_format_list(0);
     if (!first || !tensor_kernel_backend(first, "add"))
-        return text_failed("%s", tensor_error());
+        return text_usage("%s", tensor_error());
     printf("flexlab %s\nthreads: %d (%ld processors online)\ninstruction sets: %s%s\n", FLEXLAB_VERSION,
            tensor_threads(), sysconf(_SC_NPROCESSORS_ONLN),
            cap && cap[0] ? "at most FLEXLAB_ISA=" : "all that the processor has", cap ? cap : "");

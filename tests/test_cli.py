@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+"""The flexlab program as a user meets it: messages, exit statuses, files, reproducibility.
+
+    test_cli.py PATH-OF-FLEXLAB
+
+Prints each check that fails with the command that shows it."""
+import csv
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+FLEXLAB = sys.argv[1]
+FORMATS = ["fp32", "fp16", "bf16", "flex16+5", "dfp16"]
+TINY = ["--model", "mlp2", "--data", "synthetic:train=96,test=40", "--batch", "16", "--epochs", "2"]
+TIME_FIELDS = {"seconds", "images_per_second", "threads"}
+checks = failures = 0
+
+
+def check(condition, *what):
+    global checks, failures
+    checks += 1
+    if not condition:
+        failures += 1
+        print("FAILED:", *what)
+
+
+def run(*arguments, env=None, cwd=None):
+    done = subprocess.run([FLEXLAB, *arguments], capture_output=True, text=True, timeout=300, cwd=cwd,
+                          env={**os.environ, **(env or {})})
+    done.shown = "flexlab " + shlex.join(arguments)
+    return done
+
+
+def expect_error(arguments, status, *parts, env=None):
+    """One line on stderr with every part, nothing on stdout."""
+    done = run(*arguments, env=env)
+    check(done.returncode == status, done.shown, "status", done.returncode, "want", status, done.stderr)
+    check(done.stdout == "", done.shown, "prints on stdout:", done.stdout[:200])
+    check(done.stderr.count("\n") == 1, done.shown, "wants one line:", done.stderr)
+    for part in parts:
+        check(part in done.stderr, done.shown, "wants", repr(part), "in", done.stderr)
+
+
+def read_lines(directory):
+    with open(os.path.join(directory, "metrics.jsonl")) as file:
+        return [json.loads(line) for line in file]
+
+
+def without_time(value):
+    if isinstance(value, dict):
+        return {k: without_time(v) for k, v in value.items() if k not in TIME_FIELDS}
+    return [without_time(v) for v in value] if isinstance(value, list) else value
+
+
+def comparable(directory):
+    """Everything that must not change between two runs, by file."""
+    content = {"metrics.jsonl": [json.dumps(without_time(line)) for line in read_lines(directory)]}
+    for name in sorted(os.listdir(directory)):
+        if name.startswith(("trace-", "figure-")):
+            with open(os.path.join(directory, name), "rb") as file:
+                content[name] = file.read()
+    with open(os.path.join(directory, "summary.csv")) as file:
+        rows = list(csv.DictReader(file))
+    content["summary.csv"] = [{k: v for k, v in r.items() if k not in ("images_per_second", "speed_ratio")} for r in rows]
+    return content
+
+
+def check_same(a, b, what):
+    one, two = comparable(a), comparable(b)
+    check(one.keys() == two.keys(), what, "other files:", sorted(one.keys() ^ two.keys()))
+    for name in one.keys() & two.keys():
+        check(one[name] == two[name], what, "differ in", name)
+
+
+def test_help():
+    for arguments in (["--help"], ["help"], ["compare", "--help"], ["train", "--help"], ["train", "-h"], ["info", "--help"]):
+        done = run(*arguments)
+        check(done.returncode == 0 and done.stderr == "", done.shown, done.returncode, done.stderr)
+        check("Usage: flexlab" in done.stdout and "Example" in done.stdout, done.shown, done.stdout[:200])
+        check(max(map(len, done.stdout.splitlines())) <= 110, done.shown, "has a line longer than 110")
+    check(re.fullmatch(r"flexlab \d+\.\d+\.\d+\n", run("--version").stdout), "flexlab --version", run("--version").stdout)
+
+
+def test_info():
+    done = run("info")
+    check(done.returncode == 0 and done.stderr == "", done.shown, done.returncode, done.stderr)
+    for word in FORMATS + ["flex16+5-sr", "flex16+5-paper", "ngraph", "mlp2", "resnet20", "conv2d_weight_grad", "65504",
+                           "3.3895e+38", "4.6566e-10", "e in -128 ... 127"]:
+        check(word in done.stdout, done.shown, "wants", word)
+    capped = run("info", env={"FLEXLAB_ISA": "ref"})
+    kernels = capped.stdout.split("Kernels that run")[-1].splitlines()[2:]
+    check(all(set(line.split()[1:]) <= {"ref", "-"} for line in kernels if line), "FLEXLAB_ISA=ref flexlab info", kernels[:3])
+    expect_error(["info"], 2, "FLEXLAB_ISA=sse9", "avx2", env={"FLEXLAB_ISA": "sse9"})
+
+
+def test_usage(place):
+    out = ["--out", os.path.join(place, "usage")]
+    expect_error([], 2, "compare, train or info")
+    expect_error(["comprae"], 2, "unknown command 'comprae'", "did you mean 'compare'?")
+    expect_error(["--verison"], 2, "unknown option '--verison'")
+    expect_error(["info", "now"], 2, "'now'")
+    for command in ("compare", "train"):
+        expect_error([command, "--epoch-count", "3"], 2, command, "--epoch-count")
+        expect_error([command, "--bacth", "3"], 2, "unknown option '--bacth'", "did you mean 'batch'?")
+        expect_error([command, "--quiet=yes"], 2, "'--quiet=yes'", "takes no value")
+        expect_error([command, "--epochs"], 2, "'--epochs'", "needs a value")
+        expect_error([command, "cifar10"], 2, "unexpected argument 'cifar10'")
+        for option in ("epochs",) if command == "train" else ("epochs", "batch", "seeds", "threads", "max-steps", "train-limit", "test-limit", "average-last",
+                       "trace-every"):
+            for value in ("0", "-1", "1x", "", " 5", "+5", "1.5", "99999999999999999999", "nan"):
+                expect_error([command, f"--{option}={value}"], 2, f"--{option} '{value}'", "whole number from 1 to")
+        for option, values in {"lr": ("0", "-0.1", "inf", "nan", "0x1", "1e999", "fast", ""),
+                               "momentum": ("1", "-0.1", "0.9.9"), "weight-decay": ("2", "-1e-4"),
+                               "warmup": ("-1", "one")}.items():
+            for value in values:
+                expect_error([command, f"--{option}={value}"], 2, f"--{option} '{value}'", "number from")
+        expect_error([command, "--schedule", "linaer"], 2, "'linaer'", "linear, cosine, step, constant", "did you mean 'linear'?")
+        expect_error([command, "--master", "some"], 2, "'some'", "default, none")
+        expect_error([command, "--predictor", "papper"], 2, "'papper'", "did you mean 'paper'?")
+        expect_error([command, "--model", "resnet21", *out], 2, "resnet21", "6n + 2")
+        expect_error([command, "--model", "cnn7", *out], 2, "cnn7", "did you mean 'cnn6'?")
+        expect_error([command, "--warmup", "3", "--epochs", "3"], 2, "--warmup 3", "3 epochs")
+        expect_error([command, "--data", "sinthetic", *out], 2, "sinthetic", "did you mean 'synthetic'?")
+        expect_error([command, "--data", "synthetic:train=0", *out], 2, "train=0")
+        expect_error([command, "--data", "cifar10:/nowhere", *out], 1, "/nowhere")
+        expect_error([command, *TINY, "--train-limit", "97", *out], 2, "--train-limit 97", "96 images")
+        expect_error([command, *TINY, "--batch", "97", *out], 2, "--batch 97", "96 images")
+    expect_error(["compare", "--formats", "fp32,fp17", *out], 2, "'fp17'", "did you mean 'fp1", "flex16+5")
+    expect_error(["compare", "--formats", "fp16,,fp32", *out], 2, "unknown format ''")
+    expect_error(["compare", "--formats", "fp16,fp16", *out], 2, "'fp16' is listed twice")
+    expect_error(["compare", "--formats", "fp16:nomastr,fp32", *out], 2, "'nomastr'", "did you mean 'nomaster'?")
+    expect_error(["compare", "--formats", "fp32:nomaster,fp16", *out], 2, "fp32:nomaster", "no wide copy")
+    expect_error(["compare", "--formats", "fp16:ngraph,fp32", *out], 2, "fp16:ngraph", "no shared exponent")
+    expect_error(["compare", "--formats", "fp16,fp32", "--predictor", "ngraph", *out], 2, "--predictor 'ngraph'", "no")
+    expect_error(["train", "--format", "fp16,fp32", *out], 2, "fp16,fp32", "one format")
+    expect_error(["train", "--formats", "fp16", *out], 2, "'--formats'")
+    check(not os.path.exists(out[1]), "a wrong call left", out[1])
+
+
+def test_output_folder(place):
+    blocker = os.path.join(place, "file")
+    with open(blocker, "w") as file:
+        file.write("mine")
+    quick = ["train", *TINY, "--epochs", "1", "--quiet"]
+    expect_error([*quick, "--out", blocker], 1, blocker, "expected a folder")
+    expect_error([*quick, "--out", os.path.join(blocker, "below")], 1, os.path.join(blocker, "below"), "Not a directory")
+    expect_error([*quick, "--out", ""], 2, "--out ''")
+    deep = os.path.join(place, "it's", "deep down")
+    done = run(*quick, "--out", deep)
+    check(done.returncode == 0, done.shown, done.returncode, done.stderr)
+    with open(os.path.join(deep, "own notes.txt"), "w") as file:
+        file.write("keep")
+    expect_error([*quick, "--out", deep], 1, "already holds results", "--force")
+    done = run(*quick, "--out", deep, "--force", "--format", "fp16")
+    check(done.returncode == 0, done.shown, done.returncode, done.stderr)
+    names = os.listdir(deep)
+    check("own notes.txt" in names, "--force removed a file that is no result")
+    check(not any(n.startswith("trace-") for n in names), "--force left an old trace:", names)
+
+
+def test_compare(place):
+    out = os.path.join(place, "compare")
+    done = run("compare", *TINY, "--formats", ",".join(FORMATS), "--seeds", "2", "--out", out, "--threads", "1")
+    check(done.returncode == 0, done.shown, done.returncode, done.stderr)
+    lines = done.stdout.splitlines()
+    for f in FORMATS:
+        check(sum(line.startswith(f + " ") for line in lines) == 1, done.shown, "no row for", f, done.stdout)
+    check("[10/10] dfp16 seed 2  epoch 2/2" in done.stderr and "\r" not in done.stderr, "progress:", done.stderr[-300:])
+
+    expected = {"metrics.jsonl", "summary.csv", "report.html"}
+    expected |= {f"trace-{f}-seed{s}.csv" for f in ("flex16+5", "dfp16") for s in (1, 2)}
+    expected |= {f"figure-{n}.{t}" for n in ("loss", "exponents") for t in ("svg", "png")} if has_gnuplot() else set()
+    check(set(os.listdir(out)) == expected, "files:", sorted(set(os.listdir(out)) ^ expected))
+
+    metrics = read_lines(out)
+    config = metrics[0]
+    check(config["type"] == "config" and config["seeds"] == [1, 2] and config["steps"] == 12, config)
+    check([f["name"] for f in config["formats"]] == FORMATS, config["formats"])
+    check(metrics[-1] == {"type": "end", "complete": True, "finished_runs": 10, "planned_runs": 10}, metrics[-1])
+    count = {t: sum(line["type"] == t for line in metrics) for t in ("steps", "epoch", "run", "format")}
+    check(count == {"steps": 120, "epoch": 20, "run": 10, "format": 5}, count)
+    for line in metrics:
+        if line["type"] == "run":
+            windows = [w["loss"] for w in metrics if w["type"] == "steps" and (w["format"], w["seed"]) == (line["format"], line["seed"])]
+            check(abs(sum(windows) / 12 - line["last_loss"]) < 1e-12, "last loss is not the mean of all 12 steps:", line)
+            check(0 <= line["test_accuracy"] <= 1 and line["steps"] == 12 and line["images"] == 192, line)
+
+    with open(os.path.join(out, "summary.csv")) as file:
+        rows = {r["format"]: r for r in csv.DictReader(file)}
+    check(list(rows) == FORMATS, list(rows))
+    check(float(rows["fp32"]["agreement_mean"]) == 1 and float(rows["fp32"]["speed_ratio"]) == 1, rows["fp32"])
+    for f in FORMATS:
+        runs = [line for line in metrics if line["type"] == "run" and line["format"] == f]
+        mean = sum(r["test_accuracy"] for r in runs) / 2
+        check(abs(mean - float(rows[f]["test_accuracy_mean"])) < 1e-15, f, "mean accuracy", mean, rows[f]["test_accuracy_mean"])
+        check(int(rows[f]["saturated"]) == sum(r["saturated"] for r in runs), f, "saturated")
+
+    with open(os.path.join(out, "trace-flex16+5-seed1.csv")) as file:
+        trace = list(csv.DictReader(file))
+    check({int(r["step"]) for r in trace} == set(range(1, 13)), "steps of the trace")
+    with open(os.path.join(out, "report.html")) as file:
+        page = file.read()
+    check(page.endswith("</html>\n") and page.count("<svg") == (2 if has_gnuplot() else 0), "report.html")
+    check(not re.search(r"(src|href)=\"https?:", page), "report.html reaches for the network")
+    return out
+
+
+def has_gnuplot():
+    return any(os.access(os.path.join(d, "gnuplot"), os.X_OK) for d in os.environ["PATH"].split(":"))
+
+
+def test_reproducible(place, first):
+    for threads, name in (("1", "again"), ("2", "threads")):
+        out = os.path.join(place, name)
+        done = run("compare", *TINY, "--formats", ",".join(FORMATS), "--seeds", "2", "--out", out, "--threads", threads, "--quiet")
+        check(done.returncode == 0 and done.stderr == "", done.shown, done.returncode, done.stderr)
+        check_same(first, out, f"second run with {threads} threads")
+    out = os.path.join(place, "other seed")
+    run("compare", *TINY, "--formats", "fp32", "--seed-base", "2", "--out", out, "--quiet")
+    runs = [without_time(line) for line in read_lines(out) if line["type"] == "run"]
+    same = [without_time(line) for line in read_lines(first) if line["type"] == "run" and line["format"] == "fp32" and line["seed"] == 2]
+    check(runs == same, "seed 2 alone and as the second of two", runs, same)
+
+
+def test_variants(place):
+    """Suffixes, --master none, --max-steps, --trace-tensors, without fp32."""
+    out = os.path.join(place, "variants")
+    done = run("compare", *TINY, "--formats", "fp16,fp16:nomaster,flex16+5:ngraph,flex16+5-sr,flex16+5-paper", "--max-steps",
+               "5", "--trace-every", "2", "--trace-tensors", "fc1*", "--out", out, "--quiet")
+    check(done.returncode == 0, done.shown, done.returncode, done.stderr)
+    config, *metrics = read_lines(out)
+    check([f["wide_weights"] for f in config["formats"]] == [True, False, True, False, False], config["formats"])
+    check(config["formats"][2]["predictor"] == "ngraph" and config["steps"] == 5, config)
+    check(all(line["agreement"]["mean"] is None for line in metrics if line["type"] == "format"), "agreement without fp32")
+    with open(os.path.join(out, "trace-flex16+5-ngraph-seed1.csv")) as file:
+        check({r["step"] for r in csv.DictReader(file)} == {"1", "3", "5"}, "--trace-every 2")
+    out = os.path.join(place, "nomaster")
+    done = run("compare", *TINY, "--formats", "fp32,bf16,dfp16", "--master", "none", "--max-steps", "2", "--no-trace", "--out", out)
+    check(done.returncode == 0, done.shown, done.returncode, done.stderr)
+    check([f["name"] for f in read_lines(out)[0]["formats"]] == ["fp32", "bf16:nomaster", "dfp16:nomaster"], out)
+    check(not any(n.startswith("trace") for n in os.listdir(out)), "--no-trace", os.listdir(out))
+
+
+def test_without_gnuplot(place):
+    out = os.path.join(place, "plain")
+    done = run("train", *TINY, "--max-steps", "2", "--out", out, "--quiet", env={"PATH": "/nonexistent"})
+    check(done.returncode == 0 and "apt-get install gnuplot-nox" in done.stderr, done.shown, done.returncode, done.stderr)
+    check(sorted(os.listdir(out)) == ["metrics.jsonl", "report.html", "summary.csv", "trace-flex16+5-seed1.csv"], os.listdir(out))
+
+
+def interrupt(out, when):
+    """Starts a comparison that would take long and sends SIGINT when `when` appears in its progress."""
+    child = subprocess.Popen([FLEXLAB, "compare", *TINY[:4], "--batch", "16", "--epochs", "2000", "--formats", "fp32,fp16",
+                              "--seeds", "2", "--max-steps", "400", "--out", out], stderr=subprocess.PIPE, text=True,
+                             stdout=subprocess.PIPE)
+    for line in child.stderr:
+        if when in line:
+            child.send_signal(signal.SIGINT)
+            break
+    start = time.time()
+    stdout, stderr = child.communicate(timeout=120)
+    return child.returncode, stdout, stderr, time.time() - start
+
+
+def test_interrupt(place):
+    out = os.path.join(place, "stopped")
+    status, stdout, stderr, seconds = interrupt(out, "seed 1  done")
+    check(status == 1 and "stopped by the user" in stderr and seconds < 60, "Ctrl-C:", status, stderr, seconds)
+    check("1 of 4 runs" in stdout, "Ctrl-C:", stdout)
+    check(not any(n.endswith(".part") for n in os.listdir(out)), "Ctrl-C left", os.listdir(out))
+    end = read_lines(out)[-1]
+    check(end["complete"] is False and end["finished_runs"] == 1 and end["planned_runs"] == 4, end)
+    out = os.path.join(place, "stopped early")
+    status, _, stderr, _ = interrupt(out, "epoch 1")
+    check(status == 1 and "no run was finished" in stderr and os.listdir(out) == [], status, stderr, os.listdir(out))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as place:
+        test_help()
+        test_info()
+        test_usage(place)
+        test_output_folder(place)
+        first = test_compare(place)
+        test_reproducible(place, first)
+        test_variants(place)
+        test_without_gnuplot(place)
+        test_interrupt(place)
+        for folder, _, names in os.walk(place):
+            check(not [n for n in names if n.endswith(".part")], "left behind in", folder, names)
+    print(f"{checks} checks, {failures} failures")
+    return 1 if failures or not checks else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
