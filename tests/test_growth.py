@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""The how-to documents, carried out: the code blocks of docs/adding-a-format.md and docs/adding-an-op.md are applied to a
+clean copy of the tree, which must then build, pass test_kernels for what was added, and run the documents' programs; the
+README's program too. Checks that a format is one new folder and an elementwise operation one row.
+usage: test_growth.py SOURCE_DIR WORK_DIR"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+source, work = map(pathlib.Path, sys.argv[1:3])
+tree = work / "tree"
+BLOCK = re.compile(r"<!-- (file|insert|program)(?:: (\S+))?(?: after: (.*?))? -->\n```\w*\n(.*?)```", re.S)
+
+
+def run(*command, **options):
+    result = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)
+    if result.returncode:
+        print(" ".join(map(str, command)), "failed:\n", (result.stdout + result.stderr)[-4000:])
+        sys.exit(1)
+    return result.stdout
+
+
+shutil.rmtree(tree, ignore_errors=True)
+tree.mkdir(parents=True)
+for name in ("include", "src", "cmake", "tests", "CMakeLists.txt", "CMakePresets.json"):
+    (shutil.copytree if (source / name).is_dir() else shutil.copy)(source / name, tree / name)
+
+touched, programs = {}, []
+for document in ("docs/adding-a-format.md", "docs/adding-an-op.md", "README.md"):
+    touched[document] = []
+    for kind, path, anchor, code in BLOCK.findall((source / document).read_text()):
+        if kind == "program":
+            programs.append((document, code))
+            continue
+        target = tree / path
+        touched[document].append(path)
+        if kind == "file":
+            if target.exists():
+                sys.exit(f"{document}: {path} exists already, a new file was meant")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(code)
+        else:
+            lines = target.read_text().splitlines(keepends=True)
+            at = [i for i, line in enumerate(lines) if line.startswith(anchor)]
+            if len(at) != 1 or code.count("\n") != 1:
+                sys.exit(f"{document}: expected one row after one line starting with {anchor!r} in {path}")
+            target.write_text("".join(lines[: at[0] + 1] + [code] + lines[at[0] + 1 :]))
+
+folders = {pathlib.PurePath(p).parent.as_posix() for p in touched["docs/adding-a-format.md"]}
+if len(folders) != 1 or (source / folders.pop()).exists():
+    sys.exit(f"a format must be one new folder: {touched['docs/adding-a-format.md']}")
+if touched["docs/adding-an-op.md"] != ["include/flexlab/ops.def"]:
+    sys.exit(f"an elementwise operation must be one row: {touched['docs/adding-an-op.md']}")
+if len(programs) != 3:
+    sys.exit(f"expected a program in each document, found {len(programs)}")
+
+build = work / "build"
+run("cmake", "-S", tree, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_C_FLAGS_RELEASE=-O1",
+    "-DFLEXLAB_TOOLS=OFF", "-DFLEXLAB_BENCH=OFF", "-DFLEXLAB_WERROR=ON")
+run("cmake", "--build", build, "--target", "test_kernels", "flexlab_static")
+
+formats = run("grep", "-ho", "FMT_[A-Z0-9_]* = .*\"", build / "generated/include/flexlab/formats.h")
+added = [line.split('"')[1] for line in formats.splitlines() if line.split('"')[1] not in
+         {"fp32", "fp16", "bf16", "flex16+5", "dfp16"}]
+if len(added) != 1:
+    sys.exit(f"expected one new format, found {added}")
+for pattern in (f"{added[0]}.", ".softsign."):
+    out = run(build / "tests/test_kernels", env={**os.environ, "FLEXLAB_TEST_FILTER": pattern})
+    rows = [line for line in out.splitlines() if line.endswith(" ok")]
+    print(pattern, len(rows), "kernels equal the reference")
+    if pattern.startswith(added[0]) and len(rows) < 30:
+        sys.exit(f"only {len(rows)} kernels of {added[0]} were tested")
+for document, code in programs:
+    (work / "program.c").write_text(code)
+    run("cc", "-std=gnu17", "-Wall", "-Wextra", "-Werror", f"-I{tree}/include", f"-I{build}/generated/include",
+        work / "program.c", build / "libflexlab.a", "-fopenmp", "-lz", "-lm", "-lpthread", "-o", work / "program")
+    out = run(work / "program").strip()
+    print(f"{document}: {out}")
+    if document == "README.md" and f"`{out}`" not in (source / document).read_text():
+        sys.exit(f"the README promises another output than {out!r}")
