@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
     int failed =
         !train || !(test = data_open("synthetic", DATA_TEST)) || nn_train(&result, &config, train, test, &events);
     if (failed)
-        fprintf(stderr, "train: %s\n", tensor_error());
+        fprintf(stderr, "%s\n", tensor_error());
     else
         printf("%lld parameters, %lld images in %.1f s; of %lld elements written %lld saturated, %lld became zero\n",
                (long long)result.parameters, (long long)result.images, result.seconds, (long long)result.elements,

@@ -182,8 +182,10 @@ static float second_share(const struct paint *p, float u, float v) {
 
 static void paint_shape(struct canvas *canvas, shape *inside, const struct place *at, const struct paint *p) {
     float reach = at->radius * 1.5f + 1.0f;
-    for (int y = 0; y < SIDE; y++)
-        for (int x = 0; x < SIDE; x++) {
+    int left = (int)most(0.0f, at->x - reach), right = (int)least(SIDE - 1.0f, at->x + reach);
+    int top = (int)most(0.0f, at->y - reach), bottom = (int)least(SIDE - 1.0f, at->y + reach);
+    for (int y = top; y <= bottom; y++)
+        for (int x = left; x <= right; x++) {
             float dx = (float)x - at->x, dy = (float)y - at->y;
             if (dx * dx + dy * dy > reach * reach)
                 continue;
