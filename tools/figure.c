@@ -215,8 +215,12 @@ static bool anything_finished(const struct experiment *x, int series) {
 }
 
 /* A run that diverges would press all others to the floor: cut at five times the loss of guessing. */
+static double loss_cut(const struct experiment *x) {
+    return 5 * log(data_classes(x->train));
+}
+
 static void loss_limits(FILE *out, const struct experiment *x) {
-    double low = INFINITY, high = 0, cut = 5 * log(data_classes(x->train));
+    double low = INFINITY, high = 0;
     for (int i = 0; i < x->run_count; i++)
         for (int w = 0; x->runs[i].finished && w < x->runs[i].window_count; w++) {
             double loss = x->runs[i].windows[w].loss;
@@ -225,8 +229,8 @@ static void loss_limits(FILE *out, const struct experiment *x) {
         }
     bool wide = low > 0 && high / low > 30;
     fputs(wide ? "set logscale y\n" : "", out);
-    if (!(high <= cut))
-        fprintf(out, "set yrange [*:%g]\n", cut);
+    if (!(high <= loss_cut(x)))
+        fprintf(out, "set yrange [*:%g]\n", loss_cut(x));
 }
 
 enum { PANEL = 300, DIFFERENCE = 190, PANEL_HEAD = 38, PANEL_FOOT = 60 };
@@ -274,9 +278,10 @@ static char *loss_script(const struct experiment *x, bool difference, int height
         place(out, height, 0.065, 0.985, top, top + DIFFERENCE);
         fprintf(out,
                 "set title 'Training loss minus that of fp32 with the same seed'\nset xlabel 'step'\n"
-                "set xrange [0:%lld]\nset xtics autofreq\nset arrow 1 from graph 0, first 0 to graph 1, first 0 nohead "
+                "set xrange [0:%lld]\nset yrange [%g < * : * < %g]\nset xtics autofreq\nset arrow 1 from graph 0, "
+                "first 0 to graph 1, first 0 nohead "
                 "linecolor rgb '#000000' linewidth 1.5 back\n",
-                (long long)x->steps);
+                (long long)x->steps, -loss_cut(x), loss_cut(x));
         plot_curves(out, x, "difference", "lines", x->baseline);
     }
     fputs("unset multiplot\n", out);
@@ -346,7 +351,7 @@ enum { ROW_NAME = 24, ROW_PANEL = 122, ROWS_HEAD = 62, ROWS_FOOT = 52 };
 static void plot_exponents(FILE *out, const char *colour, const struct trace_tensor *t, int row, int column) {
     fprintf(out,
             "plot $t%d_%d using 1:2:3 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.10 noborder, "
-            "\\\n  $t%d_%d using 1:2 with steps linewidth 2 linecolor rgb '%s', \\\n"
+            "\\\n  $t%d_%d using 1:2 with fsteps linewidth 2 linecolor rgb '%s', \\\n"
             "  $t%d_%d using 1:3 with lines linewidth 1.1 linecolor rgb '#333333'",
             row, column, colour, row, column, colour, row, column);
     if (has_saturated(t))
@@ -357,11 +362,8 @@ static void plot_exponents(FILE *out, const char *colour, const struct trace_ten
 
 static void exponent_axes(FILE *out, int low, int high, bool last_row) {
     int octaves = high - low;
-    fprintf(out, "set yrange [%.9g:%.9g]\nset ytics %.9g,%d\n", ldexp(1, low), ldexp(1.3, high), ldexp(1, low),
-            1 << (octaves > 15  ? 6
-                  : octaves > 8 ? 3
-                  : octaves > 4 ? 2
-                                : 1));
+    fprintf(out, "set yrange [%.9g:%.9g]\nset ytics %.9g,%.9g\n", ldexp(1, low), ldexp(1.3, high), ldexp(1, low),
+            ldexp(1, (octaves + 3) / 4));
     fputs(last_row ? "set xlabel 'step' offset 0,0.3\nset format x '%g'\n" : "unset xlabel\nset format x ''\n", out);
 }
 

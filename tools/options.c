@@ -116,6 +116,15 @@ static const char *option_name(int i) {
     return NULL;
 }
 
+/* `what` is freed. */
+static int refuse_name(char *what, const char *name, const char *(*known)(int i)) {
+    char *names = text_names(known);
+    int status = text_usage("%s: expected one of %s%s", what, names, text_did_you_mean(name, known));
+    free(names);
+    free(what);
+    return status;
+}
+
 static int store(struct settings *settings, const struct option_row *row, const char *text) {
     void *field = (char *)settings + row->offset;
     switch (row->kind) {
@@ -130,8 +139,7 @@ static int store(struct settings *settings, const struct option_row *row, const 
                 *(const char **)field = row->names(i);
                 return STATUS_OK;
             }
-        return text_usage("--%s '%s': expected one of %s%s", row->name, text, text_names(row->names),
-                          text_did_you_mean(text, row->names));
+        return refuse_name(text_format("--%s '%s'", row->name, text), text, row->names);
     case KIND_WHOLE:
         if (text_whole(text, (int64_t)row->low, (int64_t)row->high, field))
             return STATUS_OK;
@@ -224,13 +232,8 @@ static int parse_series(const struct settings *settings, struct series *series, 
     const char *option = strchr(settings->formats, ',') ? "formats" : "format";
     char *rest = item, *name = strsep(&rest, ":");
     series->variant = nn_variant_find(name);
-    if (!series->variant) {
-        char *names = text_names(options_variant_name);
-        int status = text_usage("--%s: unknown format '%s', expected one of %s%s", option, name, names,
-                                text_did_you_mean(name, options_variant_name));
-        free(names);
-        return status;
-    }
+    if (!series->variant)
+        return refuse_name(text_format("--%s: unknown format '%s'", option, name), name, options_variant_name);
     series->shared = tensor_format_is_shared(series->variant->format);
     series->predictor = series->shared && settings->predictor ? settings->predictor : series->variant->predictor;
     series->no_master = series->variant->wide && !strcmp(settings->master, "none");
@@ -247,11 +250,8 @@ static int parse_series(const struct settings *settings, struct series *series, 
             series->predictor = autoflex_name(autoflex_find(suffix));
             has_predictor = true;
         } else {
-            char *names = text_names(suffix_name);
-            int status = text_usage("--%s: unknown suffix '%s' of '%s', expected one of %s%s", option, suffix, name,
-                                    names, text_did_you_mean(suffix, suffix_name));
-            free(names);
-            return status;
+            return refuse_name(text_format("--%s: unknown suffix '%s' of '%s'", option, suffix, name), suffix,
+                               suffix_name);
         }
     }
     series->label = text_format("%s%s%s%s", name, series->no_master ? ":nomaster" : "", has_predictor ? ":" : "",

@@ -127,13 +127,17 @@ struct summary summary_of(const struct experiment *x, int series) {
     return s;
 }
 
-/* "0.1234 ± 0.0005", the numbers times `unit`; "-" for one that does not exist. */
+/* "0.1234 ± 0.0005", the numbers times `unit`; "-" for one that does not exist. Large numbers lose their decimals. */
 static void spread_cell(struct table *t, struct spread s, double unit, int digits, const char *sign) {
-    char *mean = isnan(s.mean) ? text_format("-") : text_format(*sign ? "%+.*f" : "%.*f", digits, unit * s.mean);
+    bool large = fabs(unit * s.mean) >= 1000;
+    char *mean = isnan(s.mean) ? text_format("-")
+                 : large       ? text_format("%.4g", unit * s.mean)
+                               : text_format(*sign ? "%+.*f" : "%.*f", digits, unit * s.mean);
     if (isnan(s.deviation))
         table_take(t, mean);
     else {
-        table_take(t, text_format("%s ± %.*f", mean, digits, unit * s.deviation));
+        table_take(t, large ? text_format("%s ± %.2g", mean, unit * s.deviation)
+                            : text_format("%s ± %.*f", mean, digits, unit * s.deviation));
         free(mean);
     }
 }
