@@ -23,7 +23,7 @@ static void fill(uint64_t *seed, float momentum, float decay, float *v, float *g
         g[i] = random_float(seed, 24, -20, 20);
         w[i] = random_float(seed, 1 + i % 24, -60, 10);
         const float sign = check_random(seed) & 1 ? 1 : -1;
-        switch (i % 6) {
+        switch (i % 7) {
         case 0: /* half a place of g, and a little more or less */
             v[i] = (nextafterf(g[i], INFINITY) - g[i]) / 2 * sign;
             break;
@@ -42,6 +42,11 @@ static void fill(uint64_t *seed, float momentum, float decay, float *v, float *g
             v[i] = random_float(seed, 24, -146, -126);
             g[i] = random_float(seed, 5, -146, -140);
             w[i] = random_float(seed, 24, -149, -100);
+            break;
+        case 5: /* zeros of either sign: an exact zero is +0 */
+            v[i] = i & 8 ? 0.0f : -0.0f;
+            g[i] = i & 16 ? 0.0f : -0.0f;
+            w[i] = -0.0f;
             break;
         default:
             break;
