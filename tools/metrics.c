@@ -33,8 +33,7 @@ static void add_whole(cJSON *line, const char *key, int64_t value) {
     checked(cJSON_AddRawToObject(line, key, digits));
 }
 
-/* JSON has no NaN and no infinity: null and the largest double's neighbour 1e999, which every reader takes as infinite,
- * would differ between readers, so both become null. */
+/* JSON has neither NaN nor infinity: null. */
 static void add_real(cJSON *line, const char *key, double value) {
     char digits[40];
     snprintf(digits, sizeof digits, "%.17g", value);
