@@ -76,6 +76,23 @@ static bool has_two(enum fl_op op) {
            op == FL_OP_ADD_RELU;
 }
 
+static int clamp_exponent(const struct fl_format *format, int e) {
+    return e < format->e_min ? format->e_min : e > format->e_max ? format->e_max : e;
+}
+
+/* Sums around the widths of the kernels' integers (31 and 62 bits), and results around one place below the last. */
+static void check_wide_map(const struct fl_format *format, enum fl_op op, int64_t count) {
+    static const int differences[] = {14, 15, 16, 17, 30, 31, 45, 46, 47, 48, 60};
+    const int difference = differences[random_below((int64_t)(sizeof differences / sizeof differences[0]))];
+    const int e = clamp_exponent(format, random_between(-20, 20)), swap = (int)random_below(2);
+    struct fl_args args = {.op = op, .format = format, .alpha = 0.75f, .rounding = random_rounding()};
+    args.in[swap] = random_view(count, e, random_below(2) ? FILL_EXTREME : FILL_RAW);
+    args.in[1 - swap] = random_view(count, clamp_exponent(format, e + difference), random_fill());
+    args.out = (struct fl_view){.e = clamp_exponent(format, e + random_between(-18, 2)), .count = count};
+    check_rows(&args, exact_map, true, ALL_ROWS);
+    release_from(0);
+}
+
 static void check_map(const struct fl_format *format, enum fl_op op, int64_t count) {
     const int e = random_between(format->e_min, format->e_max);
     struct fl_args args = {.op = op, .format = format, .alpha = random_float(), .rounding = random_rounding()};
@@ -209,7 +226,8 @@ static struct number exact_affine(const struct fl_args *args, int64_t i) {
 static void check_affine(const struct fl_format *format, int64_t rows, int64_t channels) {
     const int64_t count = rows * channels;
     const bool gradient = random_below(2);
-    const bool ordinary = random_below(3) != 0; /* results of the size of a mantissa */
+    /* results of the size of a mantissa; multiples of half a unit, that is ties and the edge of saturation; anything */
+    const enum { ORDINARY, HALVES, ANYTHING } kind = random_below(3);
     struct fl_args args = {.op = gradient ? FL_OP_CHANNEL_AFFINE_GRAD : FL_OP_CHANNEL_AFFINE,
                            .format = format,
                            .geo = {.m = rows, .n = channels},
@@ -222,11 +240,17 @@ static void check_affine(const struct fl_format *format, int64_t rows, int64_t c
     int32_t *shift = allocate((size_t)channels * sizeof *shift);
     int64_t *ib = allocate((size_t)channels * sizeof *ib);
     for (int64_t c = 0; c < channels; c++) {
-        shift[c] = ordinary ? random_between(16, 46) : random_between(0, 46);
-        const int bits = ordinary ? (shift[c] < 30 ? shift[c] : 30) : 30;
-        ia[c] = random_between(-(1 << bits), 1 << bits) + (random_below(16) ? 0 : random_between(-1, 1) * (1 << 29));
+        shift[c] = kind == ANYTHING ? random_between(0, 46) : random_between(16, 46);
+        const int bits = kind == ANYTHING || shift[c] > 30 ? 30 : shift[c];
+        ia[c] = random_between(-(1 << bits), 1 << bits);
         id[c] = random_between(-(1 << bits), 1 << bits);
-        ib[c] = (int64_t)(check_random(&seed) >> (ordinary ? 64 - 14 - shift[c] : 3));
+        ib[c] = (int64_t)(check_random(&seed) >> (kind == ANYTHING ? 3 : 64 - 14 - shift[c]));
+        if (kind == HALVES) {
+            shift[c] = random_between(1, 29);
+            ia[c] = random_between(-3, 3) * (1 << (shift[c] - 1));
+            id[c] = random_between(-3, 3) * (1 << (shift[c] - 1));
+            ib[c] = random_between(-3, 3) * ((int64_t)1 << (shift[c] - 1));
+        }
         if (random_below(2))
             ib[c] = -ib[c];
     }
@@ -388,6 +412,9 @@ int main(int argc, char **argv) {
         for (int round = 0; round < 30; round++) {
             for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
                 check_map(formats[f], maps[i], random_count());
+            check_wide_map(formats[f], FL_OP_ADD, random_count());
+            check_wide_map(formats[f], FL_OP_SUB, random_count());
+            check_wide_map(formats[f], FL_OP_ADD_SCALED, random_count());
             check_sgd(formats[f], random_count());
             check_sgd(formats[f], random_count());
             check_codec(formats[f], random_count());
