@@ -27,6 +27,8 @@ typedef __m512i vpair;
 #define VI_SET(x) _mm512_set1_epi32(x)
 #define VI_DP(c, a, b) _mm512_dpwssd_epi32(c, a, b)
 #define VI_ADD(a, b) _mm512_add_epi32(a, b)
+#define VI_MADD(a, b) _mm512_madd_epi16(a, b)
+#define VI_UPPER(x) _mm512_srai_epi32(x, 16)
 #define VI_HIGH(x) _mm512_srai_epi32(x, 15)
 #define VI_LOW(x) _mm512_and_si512(x, _mm512_set1_epi32(0x7fff))
 #elif defined(__AVX2__)
@@ -44,6 +46,8 @@ typedef __m256i vpair;
 #define VI_SET(x) _mm256_set1_epi32(x)
 #define VI_DP(c, a, b) _mm256_add_epi32(c, _mm256_madd_epi16(a, b))
 #define VI_ADD(a, b) _mm256_add_epi32(a, b)
+#define VI_MADD(a, b) _mm256_madd_epi16(a, b)
+#define VI_UPPER(x) _mm256_srai_epi32(x, 16)
 #define VI_HIGH(x) _mm256_srai_epi32(x, 15)
 #define VI_LOW(x) _mm256_and_si256(x, _mm256_set1_epi32(0x7fff))
 #else
@@ -78,6 +82,8 @@ typedef __m128i vpair;
 #define VI_SET(x) _mm_set1_epi32(x)
 #define VI_DP(c, a, b) _mm_add_epi32(c, _mm_madd_epi16(a, b))
 #define VI_ADD(a, b) _mm_add_epi32(a, b)
+#define VI_MADD(a, b) _mm_madd_epi16(a, b)
+#define VI_UPPER(x) _mm_srai_epi32(x, 16)
 #define VI_HIGH(x) _mm_srai_epi32(x, 15)
 #define VI_LOW(x) _mm_and_si128(x, _mm_set1_epi32(0x7fff))
 #else
@@ -104,9 +110,9 @@ static inline vpair vi_add(vpair a, vpair b) {
         a.x[i] = (int32_t)((uint32_t)a.x[i] + (uint32_t)b.x[i]);
     return a;
 }
-static inline vpair vi_high(vpair a) {
+static inline vpair vi_shift(vpair a, int by) {
     for (int i = 0; i < 4; i++)
-        a.x[i] >>= 15;
+        a.x[i] >>= by;
     return a;
 }
 static inline vpair vi_low(vpair a) {
@@ -120,7 +126,9 @@ static inline vpair vi_low(vpair a) {
 #define VI_SET(x) vi_set(x)
 #define VI_DP(c, a, b) vi_dp(c, a, b)
 #define VI_ADD(a, b) vi_add(a, b)
-#define VI_HIGH(x) vi_high(x)
+#define VI_MADD(a, b) vi_dp(vi_set(0), a, b)
+#define VI_UPPER(x) vi_shift(x, 16)
+#define VI_HIGH(x) vi_shift(x, 15)
 #define VI_LOW(x) vi_low(x)
 #endif
 #endif
