@@ -21,7 +21,7 @@ static int64_t random_below(int64_t n) {
 }
 
 static int random_between(int low, int high) {
-    return low + (int)random_below(high - low + 1);
+    return (int)(low + random_below((int64_t)high - low + 1));
 }
 
 /* Memory of one case. */
