@@ -40,6 +40,8 @@ typedef void (*fl_remake)(struct fl_args *args, int e_out, void *context);
 tensor_status fl_write(tensor *out, struct fl_args *args, fl_remake remake, void *context);
 /* The same for doubles computed outside the kernels (softmax, per-channel gradients): exact results of an operation. */
 tensor_status fl_write_values(tensor *out, const double *values);
+/* Notes what a write did: the last write's statistics and the totals. */
+void fl_keep_statistics(tensor *t, const struct fl_stats *stats);
 /* Runs an operation that writes no tensor. */
 tensor_status fl_read(const struct fl_format *format, struct fl_args *args, struct fl_stats *stats);
 

@@ -1,122 +1,23 @@
-/* tensor_values.c - values in and out of tensors, conversion between formats, exponents set by hand.
- *
- * Everything goes through the formats' codecs in blocks of doubles, threaded by fixed parts. */
+/* tensor_values.c - values in and out of tensors, conversion between formats, wide copies, exponents set by hand. */
 #include "core/exact.h"
 #include "core/fail.h"
 #include "core/memory.h"
-#include "core/parallel.h"
-#include "core/tensor_object.h"
+#include "core/transfer.h"
 #include <math.h>
 #include <string.h>
 
-enum { BLOCK = 1024, PART = 64 * BLOCK };
-
-/* Where a block of doubles comes from. */
-struct source {
-    const float *f;
-    const double *d;
-    const struct fl_format *format; /* a tensor */
-    struct fl_view view;
-};
-
-static void fetch(const struct source *s, int64_t first, int64_t n, double *block) {
-    if (s->f)
-        for (int64_t i = 0; i < n; i++)
-            block[i] = s->f[first + i];
-    else if (s->d)
-        memcpy(block, s->d + first, (size_t)n * sizeof *block);
-    else
-        s->format->decode(&s->view, first, n, block);
-}
-
-struct part_result {
-    struct fl_stats stats;
-    double maximum;    /* of the source, finite values */
-    int64_t nonfinite; /* position of the first NaN or Inf, -1 */
-};
-
-struct transfer {
-    struct source source;
-    const struct fl_format *format; /* of the destination; NULL: only look */
-    struct fl_view out;
-    struct fl_rounding rounding;
-    bool op_result;
-    int64_t count;
-    struct part_result *results;
-};
-
-static void transfer_part(void *context, int part) {
-    struct transfer *t = context;
-    struct part_result r = {.nonfinite = -1};
-    int64_t end = (int64_t)(part + 1) * PART < t->count ? (int64_t)(part + 1) * PART : t->count;
-    double block[BLOCK];
-    for (int64_t first = (int64_t)part * PART; first < end; first += BLOCK) {
-        int64_t n = end - first < BLOCK ? end - first : BLOCK;
-        fetch(&t->source, first, n, block);
-        if (t->format) {
-            t->format->encode(&t->out, first, n, block, t->op_result, &t->rounding, &r.stats);
-            continue;
-        }
-        for (int64_t i = 0; i < n; i++) {
-            double a = fabs(block[i]);
-            if (!(a <= 1.7976931348623157e308)) {
-                if (r.nonfinite < 0)
-                    r.nonfinite = first + i;
-            } else if (a > r.maximum) {
-                r.maximum = a;
-            }
-        }
-    }
-    t->results[part] = r;
-}
-
-static tensor_status transfer(struct transfer *t, struct part_result *total) {
-    int parts = (int)((t->count + PART - 1) / PART);
-    struct part_result few[16];
-    t->results = parts <= 16 ? few : fl_alloc((size_t)parts * sizeof *t->results);
-    if (!t->results)
-        return fl_fail(TENSOR_E_MEMORY, "no memory for %d parts", parts);
-    fl_parallel(parts, transfer_part, t);
-    *total = (struct part_result){.nonfinite = -1};
-    for (int i = 0; i < parts; i++) {
-        fl_stats_merge(&total->stats, &t->results[i].stats);
-        if (t->results[i].maximum > total->maximum)
-            total->maximum = t->results[i].maximum;
-        if (total->nonfinite < 0)
-            total->nonfinite = t->results[i].nonfinite;
-    }
-    if (t->results != few)
-        fl_free(t->results);
-    return TENSOR_OK;
-}
-
-static void keep_statistics(tensor *t, const struct fl_stats *s) {
-    tensor_stats *total = &t->state->total;
-    t->state->last = (tensor_stats){s->maximum, s->gamma, s->saturated, s->flushed, s->nonfinite, t->count, 1};
-    if (s->maximum > total->maximum)
-        total->maximum = s->maximum;
-    if (s->gamma > total->gamma)
-        total->gamma = s->gamma;
-    total->saturated += s->saturated;
-    total->flushed += s->flushed;
-    total->nonfinite += s->nonfinite;
-    total->elements += t->count;
-    total->writes++;
-    t->state->writes++;
-}
-
-static double source_value(const struct source *s, int64_t i) {
+static double source_value(const struct fl_source *s, int64_t i) {
     double v;
-    fetch(s, i, 1, &v);
+    fl_source_fetch(s, i, 1, &v);
     return v;
 }
 
 /* The wide copy from doubles: shared exponent formats m * 2^-(e+16), nearest even; float masters. */
-static void fill_wide(tensor *t, const struct source *source) {
-    double block[BLOCK];
-    for (int64_t first = 0; first < t->count; first += BLOCK) {
-        int64_t n = t->count - first < BLOCK ? t->count - first : BLOCK;
-        fetch(source, first, n, block);
+static void fill_wide(tensor *t, const struct fl_source *source) {
+    double block[FL_BLOCK];
+    for (int64_t first = 0; first < t->count; first += FL_BLOCK) {
+        int64_t n = t->count - first < FL_BLOCK ? t->count - first : FL_BLOCK;
+        fl_source_fetch(source, first, n, block);
         for (int64_t i = 0; i < n; i++) {
             if (t->format->arithmetic == FL_ARITHMETIC_SHARED) {
                 double m = nearbyint(ldexp(block[i], t->state->autoflex.e + 16));
@@ -132,12 +33,12 @@ static void fill_wide(tensor *t, const struct source *source) {
 /* The 16-bit view of a wide shared-exponent copy is its own rounding, as after sgd_update; a float format's view is the
  * rounding of its master. */
 static void view_from_wide(tensor *t, struct fl_stats *stats) {
-    double block[BLOCK];
+    double block[FL_BLOCK];
     struct fl_view out = fl_view_of(t);
     struct fl_rounding nearest = {TENSOR_ROUND_NEAREST, 0, 0};
     struct fl_stats view_stats = {0};
-    for (int64_t first = 0; first < t->count; first += BLOCK) {
-        int64_t n = t->count - first < BLOCK ? t->count - first : BLOCK;
+    for (int64_t first = 0; first < t->count; first += FL_BLOCK) {
+        int64_t n = t->count - first < FL_BLOCK ? t->count - first : FL_BLOCK;
         for (int64_t i = 0; i < n; i++)
             block[i] = t->format->arithmetic == FL_ARITHMETIC_SHARED
                            ? ldexp(((const int32_t *)t->state->wide)[first + i], -(t->state->autoflex.e + 16))
@@ -147,7 +48,7 @@ static void view_from_wide(tensor *t, struct fl_stats *stats) {
     stats->gamma = view_stats.gamma;
 }
 
-static tensor_status load(const char *what, tensor *t, const struct source *source, int64_t count) {
+static tensor_status load(const char *what, tensor *t, const struct fl_source *source, int64_t count) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: tensor is NULL", what);
     if (count != t->count) {
@@ -156,11 +57,11 @@ static tensor_status load(const char *what, tensor *t, const struct source *sour
                        fl_shape_text(t, text), (long long)t->count);
     }
     struct fl_tensor_state *state = t->state;
-    struct transfer look = {.source = *source, .count = count};
-    struct part_result seen;
+    struct fl_transfer look = {.source = *source, .count = count};
+    struct fl_transfer_result seen;
     const bool shared = t->format->arithmetic == FL_ARITHMETIC_SHARED;
     if (shared) {
-        tensor_status status = transfer(&look, &seen);
+        tensor_status status = fl_transfer(&look, &seen);
         if (status)
             return status;
         if (seen.nonfinite >= 0)
@@ -172,13 +73,13 @@ static tensor_status load(const char *what, tensor *t, const struct source *sour
         autoflex_fit(&state->autoflex, seen.maximum);
     else if (shared)
         autoflex_load(&state->autoflex, seen.maximum);
-    struct transfer copy = {
+    struct fl_transfer copy = {
         .source = *source,
         .format = t->format,
         .out = fl_view_of(t),
         .count = count,
         .rounding = {state->rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST, 0, 0}};
-    tensor_status status = transfer(&copy, &seen);
+    tensor_status status = fl_transfer(&copy, &seen);
     if (status) {
         state->autoflex = before;
         return status;
@@ -187,20 +88,20 @@ static tensor_status load(const char *what, tensor *t, const struct source *sour
         fill_wide(t, source);
         view_from_wide(t, &seen.stats);
     }
-    keep_statistics(t, &seen.stats);
+    fl_keep_statistics(t, &seen.stats);
     return TENSOR_OK;
 }
 
 tensor_status tensor_load_f32(tensor *t, const float *values, int64_t count) {
     if (!values)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_load_f32: values is NULL");
-    return load("tensor_load_f32", t, &(struct source){.f = values}, count);
+    return load("tensor_load_f32", t, &(struct fl_source){.f = values}, count);
 }
 
 tensor_status tensor_load_f64(tensor *t, const double *values, int64_t count) {
     if (!values)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_load_f64: values is NULL");
-    return load("tensor_load_f64", t, &(struct source){.d = values}, count);
+    return load("tensor_load_f64", t, &(struct fl_source){.d = values}, count);
 }
 
 static tensor_status check_store(const char *what, const tensor *t, const void *values, int64_t count) {
@@ -226,9 +127,9 @@ tensor_status tensor_store_f32(const tensor *t, float *values, int64_t count) {
     if (status)
         return status;
     struct fl_view view = fl_view_of(t);
-    double block[BLOCK];
-    for (int64_t first = 0; first < count; first += BLOCK) {
-        int64_t n = count - first < BLOCK ? count - first : BLOCK;
+    double block[FL_BLOCK];
+    for (int64_t first = 0; first < count; first += FL_BLOCK) {
+        int64_t n = count - first < FL_BLOCK ? count - first : FL_BLOCK;
         t->format->decode(&view, first, n, block);
         for (int64_t i = 0; i < n; i++)
             values[first + i] = (float)block[i];
@@ -264,7 +165,7 @@ tensor_status tensor_convert(tensor *y, const tensor *x) {
         return status;
     if (y->state == x->state)
         return TENSOR_OK;
-    return load("tensor_convert", y, &(struct source){.format = x->format, .view = fl_view_of(x)}, y->count);
+    return load("tensor_convert", y, &(struct fl_source){.format = x->format, .view = fl_view_of(x)}, y->count);
 }
 
 tensor_status tensor_copy(tensor *y, const tensor *x) {
@@ -295,7 +196,7 @@ tensor_status tensor_keep_wide(tensor *t) {
         return fl_fail(TENSOR_E_MEMORY, "tensor_keep_wide: no memory for %lld elements of %d bytes",
                        (long long)t->count, t->format->wide_bytes);
     t->state->wide = wide;
-    fill_wide(t, &(struct source){.format = t->format, .view = fl_view_of(t)});
+    fill_wide(t, &(struct fl_source){.format = t->format, .view = fl_view_of(t)});
     return TENSOR_OK;
 }
 
@@ -334,16 +235,16 @@ tensor_status tensor_set_exponent(tensor *t, int e) {
     struct fl_view in = fl_view_of(t), out = in;
     out.e = e;
     struct fl_rounding nearest = {TENSOR_ROUND_NEAREST, 0, 0};
-    double block[BLOCK];
-    for (int64_t first = 0; first < t->count; first += BLOCK) {
-        int64_t n = t->count - first < BLOCK ? t->count - first : BLOCK;
+    double block[FL_BLOCK];
+    for (int64_t first = 0; first < t->count; first += FL_BLOCK) {
+        int64_t n = t->count - first < FL_BLOCK ? t->count - first : FL_BLOCK;
         t->format->decode(&in, first, n, block);
         t->format->encode(&out, first, n, block, true, &nearest, &stats);
     }
     state->autoflex.e = e;
     if (state->wide)
         view_from_wide(t, &stats);
-    keep_statistics(t, &stats);
+    fl_keep_statistics(t, &stats);
     return TENSOR_OK;
 }
 
@@ -373,128 +274,4 @@ tensor_status tensor_set_rounding(tensor *t, tensor_rounding rounding, uint64_t 
     t->state->rounding = rounding;
     t->state->seed = seed;
     return TENSOR_OK;
-}
-
-/* --- writes by operations --- */
-
-static struct fl_rounding rounding_of(const tensor *t) {
-    return (struct fl_rounding){t->state->rounding, t->state->seed, t->state->writes};
-}
-
-/* Runs once at the exponent in args->out.e. */
-static tensor_status attempt(tensor *out, fl_kernel kernel, struct fl_args *args, fl_remake remake, void *context,
-                             bool measure, struct fl_stats *stats) {
-    *stats = (struct fl_stats){0};
-    args->stats = stats;
-    args->rounding = rounding_of(out);
-    args->out.data = measure ? NULL : out->state->data;
-    args->out.wide = out->state->wide;
-    if (remake)
-        remake(args, args->out.e, context);
-    return kernel(args);
-}
-
-static bool reads_its_output(const tensor *out, const struct fl_args *args) {
-    for (int i = 0; i < 3; i++)
-        if (args->in[i].data == out->state->data)
-            return true;
-    return false;
-}
-
-tensor_status fl_write(tensor *out, struct fl_args *args, fl_remake remake, void *context) {
-    enum fl_backend cap;
-    tensor_status status = fl_backend_cap(&cap);
-    if (status)
-        return status;
-    fl_kernel kernel = fl_kernel_select(out->format, args->op, cap, NULL);
-    struct fl_tensor_state *state = out->state;
-    struct autoflex *a = &state->autoflex;
-    struct fl_stats stats;
-    args->out = fl_view_of(out);
-    args->format = out->format;
-    if (out->format->arithmetic != FL_ARITHMETIC_SHARED) {
-        status = attempt(out, kernel, args, remake, context, false, &stats);
-        if (!status)
-            keep_statistics(out, &stats);
-        return status;
-    }
-    struct autoflex before = *a;
-    const bool fits = autoflex_needs_maximum(a->predictor);
-    if (!fits && a->initialised)
-        autoflex_adjust(a);
-    if (fits || !a->initialised) {
-        /* The exact maximum decides the exponent. "current" mostly finds the exponent of the last write right again:
-         * then the first run is the only one. Operands that are overwritten must be measured first. */
-        const bool measure = !fits || !a->initialised || reads_its_output(out, args);
-        args->out.e = a->e;
-        status = attempt(out, kernel, args, remake, context, measure, &stats);
-        if (status) {
-            *a = before;
-            return status;
-        }
-        int e = a->e;
-        if (fits)
-            autoflex_fit(a, stats.maximum);
-        else
-            autoflex_initialise(a, stats.maximum);
-        if (!measure && a->e == e) {
-            autoflex_record(a, stats.gamma, stats.maximum);
-            keep_statistics(out, &stats);
-            return TENSOR_OK;
-        }
-    }
-    args->out.e = a->e;
-    status = attempt(out, kernel, args, remake, context, false, &stats);
-    if (status) {
-        *a = before;
-        return status;
-    }
-    autoflex_record(a, stats.gamma, stats.maximum);
-    keep_statistics(out, &stats);
-    return TENSOR_OK;
-}
-
-tensor_status fl_write_values(tensor *out, const double *values) {
-    struct fl_tensor_state *state = out->state;
-    struct autoflex before = state->autoflex;
-    struct part_result result;
-    tensor_status status;
-    if (out->format->arithmetic == FL_ARITHMETIC_SHARED) {
-        const bool fits = autoflex_needs_maximum(state->autoflex.predictor);
-        if (fits || !state->autoflex.initialised) {
-            struct transfer look = {.source = {.d = values}, .count = out->count};
-            if ((status = transfer(&look, &result)))
-                return status;
-            if (fits)
-                autoflex_fit(&state->autoflex, result.maximum);
-            else
-                autoflex_initialise(&state->autoflex, result.maximum);
-        } else {
-            autoflex_adjust(&state->autoflex);
-        }
-    }
-    struct transfer write = {.source = {.d = values},
-                             .format = out->format,
-                             .out = fl_view_of(out),
-                             .rounding = rounding_of(out),
-                             .op_result = true,
-                             .count = out->count};
-    if ((status = transfer(&write, &result))) {
-        state->autoflex = before;
-        return status;
-    }
-    if (out->format->arithmetic == FL_ARITHMETIC_SHARED)
-        autoflex_record(&state->autoflex, result.stats.gamma, result.stats.maximum);
-    keep_statistics(out, &result.stats);
-    return TENSOR_OK;
-}
-
-tensor_status fl_read(const struct fl_format *format, struct fl_args *args, struct fl_stats *stats) {
-    enum fl_backend cap;
-    tensor_status status = fl_backend_cap(&cap);
-    if (status)
-        return status;
-    args->stats = stats;
-    args->format = format;
-    return fl_kernel_select(format, args->op, cap, NULL)(args);
 }

@@ -1,0 +1,37 @@
+/* transfer.h - whole tensors through a format's codec: from host numbers or another tensor, in threaded blocks of
+ * doubles. */
+#ifndef FL_TRANSFER_H
+#define FL_TRANSFER_H
+
+#include "core/tensor_object.h"
+
+enum { FL_BLOCK = 1024 }; /* doubles of one step */
+
+/* Where doubles come from: one of the three. */
+struct fl_source {
+    const float *f;
+    const double *d;
+    const struct fl_format *format; /* a tensor of this format */
+    struct fl_view view;
+};
+
+void fl_source_fetch(const struct fl_source *source, int64_t first, int64_t n, double *block);
+
+struct fl_transfer {
+    struct fl_source source;
+    const struct fl_format *format; /* of the destination; NULL: only look at the source */
+    struct fl_view out;
+    struct fl_rounding rounding;
+    bool op_result; /* see fl_format.encode */
+    int64_t count;
+};
+
+struct fl_transfer_result {
+    struct fl_stats stats; /* of the write */
+    double maximum;        /* looking only: largest finite |x| of the source */
+    int64_t nonfinite;     /* looking only: position of the first NaN or Inf, -1 */
+};
+
+tensor_status fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total);
+
+#endif

@@ -1,0 +1,139 @@
+/* write.c - the one way a tensor is written: exponent before, kernel, statistics and history after. */
+#include "core/transfer.h"
+
+void fl_keep_statistics(tensor *t, const struct fl_stats *s) {
+    tensor_stats *total = &t->state->total;
+    t->state->last = (tensor_stats){s->maximum, s->gamma, s->saturated, s->flushed, s->nonfinite, t->count, 1};
+    if (s->maximum > total->maximum)
+        total->maximum = s->maximum;
+    if (s->gamma > total->gamma)
+        total->gamma = s->gamma;
+    total->saturated += s->saturated;
+    total->flushed += s->flushed;
+    total->nonfinite += s->nonfinite;
+    total->elements += t->count;
+    total->writes++;
+    t->state->writes++;
+}
+
+static struct fl_rounding rounding_of(const tensor *t) {
+    return (struct fl_rounding){t->state->rounding, t->state->seed, t->state->writes};
+}
+
+/* Runs once at the exponent in args->out.e. */
+static tensor_status attempt(tensor *out, fl_kernel kernel, struct fl_args *args, fl_remake remake, void *context,
+                             bool measure, struct fl_stats *stats) {
+    *stats = (struct fl_stats){0};
+    args->stats = stats;
+    args->rounding = rounding_of(out);
+    args->out.data = measure ? NULL : out->state->data;
+    args->out.wide = out->state->wide;
+    if (remake)
+        remake(args, args->out.e, context);
+    return kernel(args);
+}
+
+static bool reads_its_output(const tensor *out, const struct fl_args *args) {
+    for (int i = 0; i < 3; i++)
+        if (args->in[i].data == out->state->data)
+            return true;
+    return false;
+}
+
+tensor_status fl_write(tensor *out, struct fl_args *args, fl_remake remake, void *context) {
+    enum fl_backend cap;
+    tensor_status status = fl_backend_cap(&cap);
+    if (status)
+        return status;
+    fl_kernel kernel = fl_kernel_select(out->format, args->op, cap, NULL);
+    struct fl_tensor_state *state = out->state;
+    struct autoflex *a = &state->autoflex;
+    struct fl_stats stats;
+    args->out = fl_view_of(out);
+    args->format = out->format;
+    if (out->format->arithmetic != FL_ARITHMETIC_SHARED) {
+        status = attempt(out, kernel, args, remake, context, false, &stats);
+        if (!status)
+            fl_keep_statistics(out, &stats);
+        return status;
+    }
+    struct autoflex before = *a;
+    const bool fits = autoflex_needs_maximum(a->predictor);
+    if (!fits && a->initialised)
+        autoflex_adjust(a);
+    if (fits || !a->initialised) {
+        /* The exact maximum decides the exponent. "current" mostly finds the exponent of the last write right again:
+         * then the first run is the only one. Operands that are overwritten must be measured first. */
+        const bool measure = !fits || !a->initialised || reads_its_output(out, args);
+        args->out.e = a->e;
+        status = attempt(out, kernel, args, remake, context, measure, &stats);
+        if (status) {
+            *a = before;
+            return status;
+        }
+        int e = a->e;
+        if (fits)
+            autoflex_fit(a, stats.maximum);
+        else
+            autoflex_initialise(a, stats.maximum);
+        if (!measure && a->e == e) {
+            autoflex_record(a, stats.gamma, stats.maximum);
+            fl_keep_statistics(out, &stats);
+            return TENSOR_OK;
+        }
+    }
+    args->out.e = a->e;
+    status = attempt(out, kernel, args, remake, context, false, &stats);
+    if (status) {
+        *a = before;
+        return status;
+    }
+    autoflex_record(a, stats.gamma, stats.maximum);
+    fl_keep_statistics(out, &stats);
+    return TENSOR_OK;
+}
+
+tensor_status fl_write_values(tensor *out, const double *values) {
+    struct fl_tensor_state *state = out->state;
+    struct autoflex before = state->autoflex;
+    struct fl_transfer_result result;
+    tensor_status status;
+    if (out->format->arithmetic == FL_ARITHMETIC_SHARED) {
+        const bool fits = autoflex_needs_maximum(state->autoflex.predictor);
+        if (fits || !state->autoflex.initialised) {
+            struct fl_transfer look = {.source = {.d = values}, .count = out->count};
+            if ((status = fl_transfer(&look, &result)))
+                return status;
+            if (fits)
+                autoflex_fit(&state->autoflex, result.maximum);
+            else
+                autoflex_initialise(&state->autoflex, result.maximum);
+        } else {
+            autoflex_adjust(&state->autoflex);
+        }
+    }
+    struct fl_transfer write = {.source = {.d = values},
+                                .format = out->format,
+                                .out = fl_view_of(out),
+                                .rounding = rounding_of(out),
+                                .op_result = true,
+                                .count = out->count};
+    if ((status = fl_transfer(&write, &result))) {
+        state->autoflex = before;
+        return status;
+    }
+    if (out->format->arithmetic == FL_ARITHMETIC_SHARED)
+        autoflex_record(&state->autoflex, result.stats.gamma, result.stats.maximum);
+    fl_keep_statistics(out, &result.stats);
+    return TENSOR_OK;
+}
+
+tensor_status fl_read(const struct fl_format *format, struct fl_args *args, struct fl_stats *stats) {
+    enum fl_backend cap;
+    tensor_status status = fl_backend_cap(&cap);
+    if (status)
+        return status;
+    args->stats = stats;
+    args->format = format;
+    return fl_kernel_select(format, args->op, cap, NULL)(args);
+}
