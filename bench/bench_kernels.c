@@ -38,7 +38,8 @@ static tensor *random_tensor(tensor_format f, int ndim, const int64_t *shape, ui
     return t;
 }
 
-/* Everything an operation may need, at the sizes of the widest layer of ResNet-20 at batch 128 (and a 1024^3 matmul). */
+/* Everything an operation may need, at the sizes of the widest layer of ResNet-20 at batch 128 (and a 1024^3 matmul).
+ */
 struct operands {
     tensor *x, *x2, *y, *w, *a, *b, *c, *vector, *dgamma, *dbeta;
     double mean[16], variance[16];
@@ -126,10 +127,18 @@ int main(int argc, char **argv) {
     for (int k = 0; tensor_format_list(k); k++) {
         const tensor_format f = tensor_format_list(k);
         const int64_t image[4] = {128, 32, 32, 16}, filters[4] = {16, 3, 3, 16}, square[2] = {1024, 1024}, c[1] = {16};
-        struct operands o = {random_tensor(f, 4, image, 1), random_tensor(f, 4, image, 2), random_tensor(f, 4, image, 3),
-                             random_tensor(f, 4, filters, 4), random_tensor(f, 2, square, 5), random_tensor(f, 2, square, 6),
-                             random_tensor(f, 2, square, 7), random_tensor(f, 1, c, 8), random_tensor(f, 1, c, 9),
-                             random_tensor(f, 1, c, 10), {0}, {0}};
+        struct operands o = {random_tensor(f, 4, image, 1),
+                             random_tensor(f, 4, image, 2),
+                             random_tensor(f, 4, image, 3),
+                             random_tensor(f, 4, filters, 4),
+                             random_tensor(f, 2, square, 5),
+                             random_tensor(f, 2, square, 6),
+                             random_tensor(f, 2, square, 7),
+                             random_tensor(f, 1, c, 8),
+                             random_tensor(f, 1, c, 9),
+                             random_tensor(f, 1, c, 10),
+                             {0},
+                             {0}};
         tensor_channel_moments(o.mean, o.variance, o.x);
         for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
             double below = 0;

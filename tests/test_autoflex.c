@@ -36,7 +36,8 @@ static void run_trace(const char *name, const char *predictor, const double *val
 }
 
 static void specification_traces(void) {
-    double constant[4] = {1, 1, 1, 1}, near_two[4] = {1.99, 1.99, 1.99, 1.99}, growing[10], jumps[4] = {1, 5, 10, 32768};
+    double constant[4] = {1, 1, 1, 1}, near_two[4] = {1.99, 1.99, 1.99, 1.99}, growing[10],
+           jumps[4] = {1, 5, 10, 32768};
     double outlier[19], varying[10] = {1, 1.4, .9, 1.6, 1.2, 1.9, 1.1, 2.5, 1, 3}, tiny[3] = {1e-6, 1e-6, 1e-6};
     for (int i = 0; i < 10; i++)
         growing[i] = i ? growing[i - 1] * 1.25 : 1;
@@ -132,7 +133,8 @@ static void current_fits(void) {
     autoflex_reset(&a, autoflex_find("current"), -128, 127);
     uint64_t seed = 7;
     for (int i = 0; i < 20000; i++) {
-        double maximum = ldexp(1 + (double)(check_random(&seed) >> 12) * 0x1p-52, (int)(check_random(&seed) % 200) - 100);
+        double maximum =
+            ldexp(1 + (double)(check_random(&seed) >> 12) * 0x1p-52, (int)(check_random(&seed) % 200) - 100);
         if (i < 64)
             maximum = ldexp(32767.5 + (i % 4 - 2) * 0x1p-30, i - 32); /* the edge of rounding to 32768 */
         int e = autoflex_fit(&a, maximum);

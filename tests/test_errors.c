@@ -1,4 +1,5 @@
-/* Bad input: every call says what was wrong with the values in it, changes nothing, and survives a failing allocator. */
+/* Bad input: every call says what was wrong with the values in it, changes nothing, and survives a failing allocator.
+ */
 #include "check.h"
 #include "core/memory.h"
 #include "flexlab/flexlab.h"
@@ -42,8 +43,10 @@ static void making(void) {
 }
 
 static void shapes_and_formats(tensor_format f) {
-    tensor *a = tensor_new(f, TENSOR_SHAPE(4, 6)), *b = tensor_new(f, TENSOR_SHAPE(5, 7)), *y = tensor_new(f, TENSOR_SHAPE(4, 7)),
-           *other = tensor_new(f == FMT_FP32 ? FMT_FP16 : FMT_FP32, TENSOR_SHAPE(4, 6)), *vec = tensor_new(f, TENSOR_SHAPE(6));
+    tensor *a = tensor_new(f, TENSOR_SHAPE(4, 6)), *b = tensor_new(f, TENSOR_SHAPE(5, 7)),
+           *y = tensor_new(f, TENSOR_SHAPE(4, 7)),
+           *other = tensor_new(f == FMT_FP32 ? FMT_FP16 : FMT_FP32, TENSOR_SHAPE(4, 6)),
+           *vec = tensor_new(f, TENSOR_SHAPE(6));
     double ones[42];
     for (int i = 0; i < 42; i++)
         ones[i] = 1;
@@ -129,7 +132,8 @@ static void settings(void) {
     REFUSED(tensor_set_backend("sse9"), TENSOR_E_ARGUMENT, "sse9");
     CHECK(!tensor_kernel_backend(FMT_FP32, "matmull"), "an unknown op has a kernel");
     CHECK(tensor_kernel_backend(FMT_FP32, "matmul"), "matmul has no kernel");
-    CHECK(!tensor_set_backend("ref") && !strcmp(tensor_kernel_backend(FMT_BF16, "add"), "ref"), "the cap does not hold");
+    CHECK(!tensor_set_backend("ref") && !strcmp(tensor_kernel_backend(FMT_BF16, "add"), "ref"),
+          "the cap does not hold");
     tensor_set_backend(NULL);
 }
 
@@ -148,7 +152,8 @@ static void hook(void) {
     CHECK(hook_calls == 1, "the hook was called %d times", hook_calls);
 }
 
-/* --- an allocator that fails at the n-th call ------------------------------------------------------------------------ */
+/* --- an allocator that fails at the n-th call ------------------------------------------------------------------------
+ */
 
 static long allocations_left, live_blocks;
 
@@ -180,9 +185,10 @@ static bool exercise(tensor_format f) {
         tensor_window how = {.stride = 1, .padding = 1};
         double mean[5], variance[5], sum;
         ok = !tensor_keep_wide(w) && !tensor_load_f32(x, values, 288) && !tensor_load_f32(w, values, 180) &&
-             !tensor_load_f32(m, values, 288) && !tensor_conv2d(y, x, w, how) && !tensor_conv2d_input_grad(x, y, w, how) &&
-             !tensor_conv2d_weight_grad(w, y, x, how) && !tensor_matmul(g, m, v) && !tensor_channel_moments(mean, variance, y) &&
-             !tensor_sum(&sum, y) && !tensor_add(y, y, y) && !tensor_scale(g, g, 0.5f);
+             !tensor_load_f32(m, values, 288) && !tensor_conv2d(y, x, w, how) &&
+             !tensor_conv2d_input_grad(x, y, w, how) && !tensor_conv2d_weight_grad(w, y, x, how) &&
+             !tensor_matmul(g, m, v) && !tensor_channel_moments(mean, variance, y) && !tensor_sum(&sum, y) &&
+             !tensor_add(y, y, y) && !tensor_scale(g, g, 0.5f);
         if (!ok)
             CHECK(*tensor_error(), "a failure without a message");
     }

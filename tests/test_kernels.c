@@ -1,8 +1,9 @@
 /* Walks the table format x op x backend: every kernel against the reference, byte for byte, results and statistics.
  *
- * It knows no format by name. Inputs per format: ordinary values, all extreme, tiny, zeros mixed in, one with NaN and Inf
- * for float formats; outputs carry canaries; each kernel runs with 1, 2, 3 and 7 threads and once in place where that is
- * allowed. A failure line names <format>.<op>.<backend>, the case and the seed. FLEXLAB_TEST_FILTER=substring selects. */
+ * It knows no format by name. Inputs per format: ordinary values, all extreme, tiny, zeros mixed in, one with NaN and
+ * Inf for float formats; outputs carry canaries; each kernel runs with 1, 2, 3 and 7 threads and once in place where
+ * that is allowed. A failure line names <format>.<op>.<backend>, the case and the seed. FLEXLAB_TEST_FILTER=substring
+ * selects. */
 #include "check.h"
 #include "core/format.h"
 #include "core/memory.h"
@@ -41,7 +42,9 @@ static bool canary_alive(const struct block *b) {
     return true;
 }
 
-static double uniform(uint64_t *seed) { return (double)(check_random(seed) >> 11) * 0x1p-53; }
+static double uniform(uint64_t *seed) {
+    return (double)(check_random(seed) >> 11) * 0x1p-53;
+}
 
 static void fill(const struct fl_format *f, struct block *b, enum style style, uint64_t *seed) {
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
@@ -104,11 +107,13 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
     struct fl_geometry *g = &s->geo;
     static const int64_t counts[] = {1, 7, 64, 515, 4097, 70001};
     static const int64_t rows[][2] = {{1, 1}, {3, 5}, {600, 16}, {1030, 17}, {40, 64}, {513, 3}, {2048, 32}};
-    static const int64_t mats[][3] = {{1, 1, 1}, {3, 5, 7}, {17, 33, 515}, {65, 16, 144}, {16, 144, 1100}, {130, 70, 64}};
+    static const int64_t mats[][3] = {{1, 1, 1},     {3, 5, 7},       {17, 33, 515},
+                                      {65, 16, 144}, {16, 144, 1100}, {130, 70, 64}};
     /* batch h w c filters r stride padding */
-    static const int images[][8] = {{1, 5, 5, 1, 1, 3, 1, 1},  {2, 8, 8, 3, 5, 3, 1, 1},  {3, 9, 7, 16, 17, 3, 2, 1},
+    static const int images[][8] = {{1, 5, 5, 1, 1, 3, 1, 1},   {2, 8, 8, 3, 5, 3, 1, 1},   {3, 9, 7, 16, 17, 3, 2, 1},
                                     {2, 6, 6, 17, 16, 1, 1, 0}, {2, 11, 11, 4, 8, 5, 3, 2}, {5, 8, 8, 16, 32, 3, 2, 1}};
-    static const int pools[][6] = {/* batch h w c window stride */ {1, 4, 4, 1, 2, 2}, {2, 9, 7, 16, 3, 2}, {3, 8, 8, 17, 2, 1}};
+    static const int pools[][6] = {
+        /* batch h w c window stride */ {1, 4, 4, 1, 2, 2}, {2, 9, 7, 16, 3, 2}, {3, 8, 8, 17, 2, 1}};
     switch (op) {
 #define FL_MAP1(id, CONSTANT, name, expr) case FL_OP_##CONSTANT:
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr) case FL_OP_##CONSTANT:
@@ -174,8 +179,15 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
             return false;
         const int *v = images[i];
         const bool shortcut = op == FL_OP_SHORTCUT_A || op == FL_OP_SHORTCUT_A_GRAD;
-        *g = (struct fl_geometry){.batch = v[0], .h = v[1], .w = v[2], .c = v[3], .filters = v[4], .r = v[5], .s = v[5],
-                                  .stride = v[6], .padding = v[7]};
+        *g = (struct fl_geometry){.batch = v[0],
+                                  .h = v[1],
+                                  .w = v[2],
+                                  .c = v[3],
+                                  .filters = v[4],
+                                  .r = v[5],
+                                  .s = v[5],
+                                  .stride = v[6],
+                                  .padding = v[7]};
         if (shortcut) {
             g->filters = g->c + i;
             g->p = (g->h + g->stride - 1) / g->stride;
@@ -229,7 +241,9 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
     }
 }
 
-static bool same_double(double a, double b) { return a == b || (a != a && b != b); }
+static bool same_double(double a, double b) {
+    return a == b || (a != a && b != b);
+}
 
 static bool same_stats(const struct fl_stats *a, const struct fl_stats *b) {
     return same_double(a->maximum, b->maximum) && a->gamma == b->gamma && a->saturated == b->saturated &&
@@ -316,12 +330,13 @@ static void compare(const struct call *call, const char *label, const struct res
               got->stats.maximum, want->stats.maximum);
         return;
     }
-    CHECK(same_stats(&want->stats, &got->stats),
-          "%s stats got max %a gamma %d sat %lld flushed %lld nonfinite %lld want max %a gamma %d sat %lld flushed %lld "
-          "nonfinite %lld",
-          label, got->stats.maximum, got->stats.gamma, (long long)got->stats.saturated, (long long)got->stats.flushed,
-          (long long)got->stats.nonfinite, want->stats.maximum, want->stats.gamma, (long long)want->stats.saturated,
-          (long long)want->stats.flushed, (long long)want->stats.nonfinite);
+    CHECK(
+        same_stats(&want->stats, &got->stats),
+        "%s stats got max %a gamma %d sat %lld flushed %lld nonfinite %lld want max %a gamma %d sat %lld flushed %lld "
+        "nonfinite %lld",
+        label, got->stats.maximum, got->stats.gamma, (long long)got->stats.saturated, (long long)got->stats.flushed,
+        (long long)got->stats.nonfinite, want->stats.maximum, want->stats.gamma, (long long)want->stats.saturated,
+        (long long)want->stats.flushed, (long long)want->stats.nonfinite);
     CHECK(!memcmp(want->isum, got->isum, (size_t)n * 16), "%s integer sums differ", label);
     for (int64_t i = 0; i < 2 * n; i++)
         CHECK(same_double(want->fsum[i], got->fsum[i]), "%s sum %lld got %a want %a", label, (long long)i, got->fsum[i],
@@ -420,7 +435,11 @@ static void run_case(const struct fl_format *f, enum fl_op op, enum fl_backend b
         tensor_set_threads(t < 4 ? threads[t] : 2);
         snprintf(label, sizeof label, "%s.%s.%s case %d %s rounding %d %s seed %llu:", f->name, fl_op_name(op),
                  fl_backend_name(backend), index, style_names[style], (int)mode,
-                 in_place ? "in place" : measure ? "measure" : t == 0 ? "1 thread" : t == 1 ? "2 threads" : "more threads",
+                 in_place  ? "in place"
+                 : measure ? "measure"
+                 : t == 0  ? "1 thread"
+                 : t == 1  ? "2 threads"
+                           : "more threads",
                  (unsigned long long)seed0);
         struct result got;
         status = run(&call, kernel, in_place, measure, &got);
@@ -465,8 +484,8 @@ int main(void) {
                                                 : f->truncates                        ? TENSOR_ROUND_TRUNCATE
                                                                                       : TENSOR_ROUND_NEAREST;
                         if (other != TENSOR_ROUND_NEAREST)
-                            run_case(f, (enum fl_op)op, (enum fl_backend)backend, kernel, index, (enum style)style, other,
-                                     seed + 1);
+                            run_case(f, (enum fl_op)op, (enum fl_backend)backend, kernel, index, (enum style)style,
+                                     other, seed + 1);
                     }
                 printf("%-40s %s\n", name, check_failures == failures ? "ok" : "FAILED");
             }

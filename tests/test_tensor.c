@@ -41,7 +41,8 @@ static void load_and_store(void) {
             CHECK(tensor_exponent(t) == 14 - ilogb(largest), "%s: e %d for %g", name, tensor_exponent(t), largest);
         tensor *again = tensor_new(f, TENSOR_SHAPE(7, 33));
         CHECK(!tensor_convert(again, t), "%s: %s", name, tensor_error());
-        CHECK(!memcmp(tensor_data(again), tensor_data(t), 7 * 33 * tensor_format_bytes(f)), "%s to itself differs", name);
+        CHECK(!memcmp(tensor_data(again), tensor_data(t), 7 * 33 * tensor_format_bytes(f)), "%s to itself differs",
+              name);
         CHECK(!tensor_copy(again, t) && tensor_exponent(again) == tensor_exponent(t), "%s copy", name);
         for (int j = 0; tensor_format_list(j); j++) { /* there and back through every other format stays on the grid */
             tensor *other = tensor_new(tensor_format_list(j), TENSOR_SHAPE(7, 33));
@@ -141,12 +142,13 @@ static void statistics(void) {
     tensor_scale(y, x, 2.0f);
     tensor_stats s, total;
     tensor_statistics(y, &s, &total);
-    CHECK(s.saturated == 1 && s.nonfinite == 1 && s.flushed == 0 && s.maximum == 120000 - 64 * 0, "sat %d nonfinite %d max %g",
-          (int)s.saturated, (int)s.nonfinite, s.maximum);
+    CHECK(s.saturated == 1 && s.nonfinite == 1 && s.flushed == 0 && s.maximum == 120000 - 64 * 0,
+          "sat %d nonfinite %d max %g", (int)s.saturated, (int)s.nonfinite, s.maximum);
     tensor_scale(y, x, 0.25f);
     tensor_statistics(y, &s, &total);
     CHECK(s.flushed == 1 && total.saturated == 1 && total.flushed == 1 && total.writes == 2 && total.elements == 8,
-          "flushed %d total %d %d writes %d", (int)s.flushed, (int)total.saturated, (int)total.flushed, (int)total.writes);
+          "flushed %d total %d %d writes %d", (int)s.flushed, (int)total.saturated, (int)total.flushed,
+          (int)total.writes);
     tensor_reset_statistics(y);
     tensor_statistics(y, NULL, &total);
     CHECK(total.writes == 0 && total.saturated == 0, "reset kept %d writes", (int)total.writes);
@@ -160,7 +162,8 @@ static void views_and_wide(void) {
     for (int i = 0; i < 12; i++)
         values[i] = i * 1000.0 - 1.0 / 3;
     tensor_load_f64(base, values, 12);
-    CHECK(tensor_exponent(view) == tensor_exponent(base) && tensor_data(view) == tensor_data(base), "view has its own state");
+    CHECK(tensor_exponent(view) == tensor_exponent(base) && tensor_data(view) == tensor_data(base),
+          "view has its own state");
     CHECK(!tensor_new_view(base, TENSOR_SHAPE(5)), "a view of another size was made");
     CHECK(!tensor_keep_wide(base), "%s", tensor_error());
     CHECK(tensor_bytes(base) == 12 * 6, "%zu bytes", tensor_bytes(base));

@@ -1,0 +1,352 @@
+/* Matmul and convolution against arithmetic by hand, not against the reference kernels: exact integers and one rounding
+ * by remainders for the shared-exponent formats, error bounds from double for the float formats. Adversarial operands
+ * for the proof that lets int16 products stay in 32-bit lanes; every row of the table that this machine runs; 1, 2, 3,
+ * 7 threads. */
+#include "check.h"
+#include "core/format.h"
+#include "flexlab/tensor.h"
+#include <math.h>
+#include <string.h>
+
+__extension__ typedef __int128 wide;
+
+static const char *const backends[] = {"ref", "portable", "avx2", "avx512"};
+static const int threads[] = {1, 2, 3, 7};
+
+/* Nearest integer to s / 2^shift (s * 2^-shift for negative shifts), ties to even, by quotient and remainder;
+ * saturated. */
+static int16_t round_by_hand(int64_t s, int shift, int64_t *saturated) {
+    wide q, n = s;
+    if (shift <= 0) {
+        q = shift < -60 ? (s > 0) - (s < 0) : 0;
+        q = shift < -60 ? q * 100000 : n * ((wide)1 << -shift);
+    } else if (shift > 100) {
+        q = 0;
+    } else {
+        const wide d = (wide)1 << shift;
+        q = n / d;
+        wide r = n - q * d; /* the sign of n */
+        const wide twice = (r < 0 ? -r : r) * 2;
+        if (twice > d || (twice == d && (q & 1)))
+            q += n < 0 ? -1 : 1;
+    }
+    if (q > 32767 || q < -32767) {
+        ++*saturated;
+        return q > 0 ? 32767 : -32767;
+    }
+    return (int16_t)q;
+}
+
+enum pattern { GAUSS, FULL, ALL_MAX, ALL_MIN_RAW, ALTERNATING, THRESHOLD, ONE_LARGE, PATTERNS };
+static const char *const pattern_names[] = {"Gaussian",    "full range", "all 32767", "all raw -32768",
+                                            "alternating", "threshold",  "one large"};
+
+/* THRESHOLD: 2 L a b just at and just above 2^31 - 2^15 for segments of L pairs, by the magnitude of the filling. */
+static int16_t element(enum pattern p, int64_t i, int level, uint64_t *seed) {
+    const uint64_t r = check_random(seed);
+    switch (p) {
+    case GAUSS:
+        return (
+            int16_t)(((int)(r & 4095) + (int)(r >> 12 & 4095) + (int)(r >> 24 & 4095) + (int)(r >> 36 & 4095) - 8190));
+    case FULL:
+        return (int16_t)((int)(r % 65535) - 32767);
+    case ALL_MAX:
+        return 32767;
+    case ALL_MIN_RAW:
+        return -32768;
+    case ALTERNATING:
+        return i & 1 ? -32767 : 32767;
+    case THRESHOLD: { /* squares around (2^31 - 2^15) / 2 L */
+        const int64_t limit = 0x7fffffff - 0x8000;
+        const int pairs = 1 << (level / 2);
+        return (int16_t)((int)sqrt((double)limit / (2 * pairs)) + level % 2);
+    }
+    case ONE_LARGE:
+        return i % 97 == 13 ? 32767 : (int16_t)(r % 3 - 1);
+    default:
+        return 0;
+    }
+}
+
+static void matmul_case(tensor_format f, int kind, enum pattern p, int level, int64_t m, int64_t n, int64_t k) {
+    uint64_t seed = 99 + (uint64_t)kind + (uint64_t)level;
+    int64_t a_shape[2] = {kind == 2 ? k : m, kind == 2 ? m : k}, b_shape[2] = {kind == 1 ? n : k, kind == 1 ? k : n};
+    tensor *a = tensor_new(f, 2, a_shape), *b = tensor_new(f, 2, b_shape), *y = tensor_new(f, TENSOR_SHAPE(m, n));
+    int16_t *pa = tensor_data(a), *pb = tensor_data(b), *py = tensor_data(y);
+    for (int64_t i = 0; i < m * k; i++)
+        pa[i] = element(p, i, level, &seed);
+    for (int64_t i = 0; i < n * k; i++)
+        pb[i] = element(p, p == ALTERNATING ? i / 2 : i, level, &seed);
+    tensor_declare_exponent(a, 9);
+    tensor_declare_exponent(b, 12);
+    int64_t *sums = malloc((size_t)(m * n) * sizeof *sums), largest = 0;
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            int64_t s = 0;
+            for (int64_t l = 0; l < k; l++)
+                s += (int64_t)pa[kind == 2 ? l * m + i : i * k + l] * pb[kind == 1 ? j * k + l : l * n + j];
+            sums[i * n + j] = s;
+            if (llabs(s) > largest)
+                largest = llabs(s);
+        }
+    tensor_set_predictor(y, "fixed");
+    for (int back = 1; back < 4; back++) {
+        tensor_set_backend(backends[back]);
+        const char *op = kind == 0 ? "matmul" : kind == 1 ? "matmul_nt" : "matmul_tn";
+        if (strcmp(tensor_kernel_backend(f, op), backends[back]))
+            continue;
+        for (int t = 0; t < 4; t++) {
+            tensor_set_threads(threads[t]);
+            /* exponents that fit, saturate, and round nearly everything away */
+            const int fitting = 21 - (largest ? (int)ceil(log2((double)largest / 32767)) : 0);
+            const int e = t == 1 ? fitting + 3 : t == 2 ? fitting - 9 : fitting;
+            tensor_declare_exponent(y, e < 0 ? 0 : e > 31 ? 31 : e);
+            memset(py, 0x55, (size_t)(m * n) * 2);
+            tensor_status status = kind == 0   ? tensor_matmul(y, a, b)
+                                   : kind == 1 ? tensor_matmul_nt(y, a, b)
+                                               : tensor_matmul_tn(y, a, b);
+            CHECK(!status, "%s", tensor_error());
+            int64_t saturated = 0, flushed = 0, bad = -1;
+            int gamma = 0;
+            for (int64_t i = 0; i < m * n; i++) {
+                const int16_t want = round_by_hand(sums[i], 21 - tensor_exponent(y), &saturated);
+                flushed += sums[i] != 0 && want == 0;
+                gamma = abs(want) > gamma ? abs(want) : gamma;
+                if (bad < 0 && py[i] != want)
+                    bad = i;
+            }
+            tensor_stats s;
+            tensor_statistics(y, &s, NULL);
+            CHECK(bad < 0, "%s.%s.%s %s level %d %lldx%lldx%lld threads %d e %d: i=%lld sum %lld got %d",
+                  tensor_format_name(f), op, backends[back], pattern_names[p], level, (long long)m, (long long)n,
+                  (long long)k, threads[t], tensor_exponent(y), (long long)bad, (long long)(bad < 0 ? 0 : sums[bad]),
+                  bad < 0 ? 0 : py[bad]);
+            CHECK(s.saturated == saturated && s.flushed == flushed && s.gamma == gamma &&
+                      s.maximum == ldexp((double)largest, -21),
+                  "%s.%s.%s %s: saturated %lld want %lld, flushed %lld want %lld, gamma %d want %d, maximum %a want %a",
+                  tensor_format_name(f), op, backends[back], pattern_names[p], (long long)s.saturated,
+                  (long long)saturated, (long long)s.flushed, (long long)flushed, s.gamma, gamma, s.maximum,
+                  ldexp((double)largest, -21));
+        }
+    }
+    free(sums);
+    tensor_free(a);
+    tensor_free(b);
+    tensor_free(y);
+}
+
+static void exact_matmuls(void) {
+    static const int64_t shapes[][3] = {{1, 1, 1},     {2, 3, 4},      {13, 17, 31},  {12, 32, 512},
+                                        {25, 33, 513}, {48, 16, 1153}, {7, 70, 2305}, {16, 40, 9000}};
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
+        for (int kind = 0; kind < 3; kind++)
+            for (int p = 0; p < PATTERNS; p++)
+                for (int level = 0; level < (p == THRESHOLD ? 22 : 1); level++)
+                    matmul_case(p & 1 ? FMT_DFP16 : FMT_FLEX16_5, kind, (enum pattern)p, level, shapes[s][0],
+                                shapes[s][1], shapes[s][2]);
+    matmul_case(FMT_FLEX16_5, 2, ALL_MAX, 0, 5, 9, 131072); /* a sum of 2^17 products of 2^30: 2^47 */
+    matmul_case(FMT_FLEX16_5, 2, ALL_MIN_RAW, 0, 5, 9, 131072);
+}
+
+/* --- convolutions, exact
+ * ---------------------------------------------------------------------------------------------- */
+
+struct geometry {
+    int n, h, w, c, k, r, stride, padding, p, q;
+};
+
+static int64_t at_image(const int16_t *x, const struct geometry *g, int n, int y, int z, int c) {
+    return y < 0 || y >= g->h || z < 0 || z >= g->w ? 0 : x[((n * g->h + y) * g->w + z) * g->c + c];
+}
+
+/* All three sums by scattering over (output position, tap): another order than any kernel's. */
+static void convolve(const struct geometry *g, const int16_t *x, const int16_t *w, const int16_t *dy, int64_t *y,
+                     int64_t *dx, int64_t *dw) {
+    for (int n = 0; n < g->n; n++)
+        for (int p = 0; p < g->p; p++)
+            for (int q = 0; q < g->q; q++)
+                for (int k = 0; k < g->k; k++)
+                    for (int r = g->r - 1; r >= 0; r--)
+                        for (int s = g->r - 1; s >= 0; s--)
+                            for (int c = 0; c < g->c; c++) {
+                                const int iy = p * g->stride + r - g->padding, ix = q * g->stride + s - g->padding;
+                                const int64_t out = ((n * g->p + p) * g->q + q) * g->k + k,
+                                              tap = ((k * g->r + r) * g->r + s) * g->c + c,
+                                              v = at_image(x, g, n, iy, ix, c);
+                                y[out] += v * w[tap];
+                                dw[tap] += v * dy[out];
+                                if (iy >= 0 && iy < g->h && ix >= 0 && ix < g->w)
+                                    dx[((n * g->h + iy) * g->w + ix) * g->c + c] += (int64_t)dy[out] * w[tap];
+                            }
+}
+
+static void compare_exact(const char *label, tensor *t, const int64_t *sums, int exponent) {
+    const int16_t *m = tensor_const_data(t);
+    for (int64_t i = 0; i < tensor_count(t); i++) {
+        int64_t saturated = 0;
+        const int16_t want = round_by_hand(sums[i], exponent - tensor_exponent(t), &saturated);
+        if (m[i] != want) {
+            CHECK(m[i] == want, "%s i=%lld sum %lld e %d got %d want %d", label, (long long)i, (long long)sums[i],
+                  tensor_exponent(t), m[i], want);
+            return;
+        }
+    }
+    CHECK(true, "%s", label);
+}
+
+static void exact_convolutions(void) {
+    static const struct geometry cases[] = {{2, 5, 5, 1, 1, 3, 1, 1, 0, 0},    {3, 8, 8, 3, 16, 3, 1, 1, 0, 0},
+                                            {2, 8, 8, 16, 16, 3, 1, 1, 0, 0},  {2, 9, 7, 16, 32, 3, 2, 1, 0, 0},
+                                            {1, 11, 12, 17, 5, 5, 3, 2, 0, 0}, {2, 6, 6, 32, 33, 1, 1, 0, 0, 0},
+                                            {1, 7, 7, 4, 6, 1, 2, 0, 0, 0},    {2, 4, 4, 130, 12, 3, 1, 1, 0, 0},
+                                            {1, 6, 6, 2, 3, 3, 2, 0, 0, 0},    {40, 16, 16, 4, 5, 3, 1, 1, 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int p = GAUSS; p < PATTERNS; p++) {
+            struct geometry g = cases[i];
+            g.p = (g.h + 2 * g.padding - g.r) / g.stride + 1;
+            g.q = (g.w + 2 * g.padding - g.r) / g.stride + 1;
+            const tensor_format f = i & 1 ? FMT_DFP16 : FMT_FLEX16_5;
+            tensor *x = tensor_new(f, TENSOR_SHAPE(g.n, g.h, g.w, g.c)),
+                   *w = tensor_new(f, TENSOR_SHAPE(g.k, g.r, g.r, g.c)),
+                   *dy = tensor_new(f, TENSOR_SHAPE(g.n, g.p, g.q, g.k)),
+                   *y = tensor_new(f, TENSOR_SHAPE(g.n, g.p, g.q, g.k)),
+                   *dx = tensor_new(f, TENSOR_SHAPE(g.n, g.h, g.w, g.c)),
+                   *dw = tensor_new(f, TENSOR_SHAPE(g.k, g.r, g.r, g.c));
+            uint64_t seed = i * 100 + (uint64_t)p;
+            tensor *inputs[] = {x, w, dy};
+            for (int t = 0; t < 3; t++)
+                for (int64_t j = 0; j < tensor_count(inputs[t]); j++)
+                    ((int16_t *)tensor_data(inputs[t]))[j] =
+                        element((enum pattern)p, t == 1 ? j / 2 : j, 6 + (int)i, &seed);
+            tensor_declare_exponent(x, 10);
+            tensor_declare_exponent(w, 14);
+            tensor_declare_exponent(dy, 20);
+            int64_t *sy = calloc((size_t)tensor_count(y), 8), *sx = calloc((size_t)tensor_count(dx), 8),
+                    *sw = calloc((size_t)tensor_count(dw), 8);
+            convolve(&g, tensor_data(x), tensor_data(w), tensor_data(dy), sy, sx, sw);
+            const tensor_window how = {.stride = g.stride, .padding = g.padding};
+            for (int back = 1; back < 4; back++) {
+                tensor_set_backend(backends[back]);
+                if (strcmp(tensor_kernel_backend(f, "conv2d"), backends[back]))
+                    continue;
+                for (int t = 0; t < 4; t++) {
+                    char label[128];
+                    snprintf(label, sizeof label, "conv case %zu %s %s threads %d", i, pattern_names[p], backends[back],
+                             threads[t]);
+                    tensor_set_threads(threads[t]);
+                    CHECK(!tensor_conv2d(y, x, w, how) && !tensor_conv2d_input_grad(dx, dy, w, how) &&
+                              !tensor_conv2d_weight_grad(dw, dy, x, how),
+                          "%s: %s", label, tensor_error());
+                    compare_exact(label, y, sy, 24);
+                    compare_exact(label, dx, sx, 34);
+                    compare_exact(label, dw, sw, 30);
+                }
+            }
+            free(sy);
+            free(sx);
+            free(sw);
+            tensor *all[] = {x, w, dy, y, dx, dw};
+            for (int t = 0; t < 6; t++)
+                tensor_free(all[t]);
+        }
+}
+
+/* --- Freivalds (1979): y v = a (b v) for a random vector, in exact integers ------------------------------------------
+ */
+
+static void random_vector(void) {
+    enum { N = 300 };
+    uint64_t seed = 5;
+    for (int back = 1; back < 4; back++) {
+        tensor *a = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(N, N)), *b = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(N, N)),
+               *y = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(N, N));
+        int16_t *pa = tensor_data(a), *pb = tensor_data(b), *py = tensor_data(y);
+        for (int i = 0; i < N * N; i++) { /* sums below 2^15: the product itself is stored exactly */
+            pa[i] = (int16_t)(check_random(&seed) % 21) - 10;
+            pb[i] = (int16_t)(check_random(&seed) % 19) - 9;
+        }
+        tensor_set_backend(backends[back]);
+        tensor_set_predictor(y, "fixed");
+        tensor_declare_exponent(a, 3);
+        tensor_declare_exponent(b, 4);
+        tensor_declare_exponent(y, 7);
+        CHECK(!tensor_matmul(y, a, b), "%s", tensor_error());
+        int64_t v[N], bv[N];
+        for (int i = 0; i < N; i++)
+            v[i] = (int64_t)(check_random(&seed) % 2000003) - 1000001;
+        for (int i = 0; i < N; i++) {
+            bv[i] = 0;
+            for (int j = 0; j < N; j++)
+                bv[i] += pb[i * N + j] * v[j];
+        }
+        for (int i = 0; i < N; i++) {
+            wide left = 0, right = 0;
+            for (int j = 0; j < N; j++) {
+                left += (wide)py[i * N + j] * v[j];
+                right += (wide)pa[i * N + j] * bv[j];
+            }
+            CHECK(left == right, "%s: row %d of y v differs from a (b v)", backends[back], i);
+        }
+        tensor_free(a);
+        tensor_free(b);
+        tensor_free(y);
+    }
+}
+
+/* --- float formats: |result - exact| within (k + chunks) 2^-24 sum |a b|, and half a unit of the storage -------------
+ */
+
+static void float_bounds(void) {
+    const tensor_format formats[] = {FMT_FP32, FMT_FP16, FMT_BF16};
+    static const int64_t shapes[][3] = {{5, 7, 3}, {33, 20, 700}, {9, 40, 4500}};
+    uint64_t seed = 12;
+    for (int k = 0; k < 3; k++)
+        for (int s = 0; s < 3; s++)
+            for (int back = 1; back < 4; back++) {
+                const tensor_format f = formats[k];
+                const int64_t m = shapes[s][0], n = shapes[s][1], inner = shapes[s][2];
+                const int bits = f == FMT_FP32 ? 24 : f == FMT_FP16 ? 11 : 8;
+                tensor *a = tensor_new(f, TENSOR_SHAPE(m, inner)), *b = tensor_new(f, TENSOR_SHAPE(inner, n)),
+                       *y = tensor_new(f, TENSOR_SHAPE(m, n));
+                double *va = malloc((size_t)(m * inner) * 8), *vb = malloc((size_t)(inner * n) * 8),
+                       *vy = malloc((size_t)(m * n) * 8);
+                for (int64_t i = 0; i < m * inner; i++)
+                    va[i] = (double)(check_random(&seed) >> 11) * 0x1p-53 - 0.5;
+                for (int64_t i = 0; i < inner * n; i++)
+                    vb[i] = (double)(check_random(&seed) >> 11) * 0x1p-53 - 0.4;
+                tensor_load_f64(a, va, m * inner);
+                tensor_load_f64(b, vb, inner * n);
+                tensor_store_f64(a, va, m * inner);
+                tensor_store_f64(b, vb, inner * n);
+                tensor_set_backend(backends[back]);
+                CHECK(!tensor_matmul(y, a, b), "%s", tensor_error());
+                tensor_store_f64(y, vy, m * n);
+                for (int64_t i = 0; i < m; i++)
+                    for (int64_t j = 0; j < n; j++) {
+                        double exact = 0, size = 0;
+                        for (int64_t l = 0; l < inner; l++) {
+                            exact += va[i * inner + l] * vb[l * n + j];
+                            size += fabs(va[i * inner + l] * vb[l * n + j]);
+                        }
+                        const double bound = (double)(inner + inner / 512 + 1) * 0x1p-24 * size +
+                                             ldexp(fabs(exact) + size * 1e-3, -bits) + 0x1p-25;
+                        CHECK(fabs(vy[i * n + j] - exact) <= bound, "%s %s [%lld,%lld]: %a for %a, bound %a",
+                              tensor_format_name(f), backends[back], (long long)i, (long long)j, vy[i * n + j], exact,
+                              bound);
+                    }
+                free(va);
+                free(vb);
+                free(vy);
+                tensor_free(a);
+                tensor_free(b);
+                tensor_free(y);
+            }
+}
+
+int main(void) {
+    exact_matmuls();
+    exact_convolutions();
+    random_vector();
+    float_bounds();
+    return check_summary();
+}
