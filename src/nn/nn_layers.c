@@ -54,7 +54,7 @@ static tensor_status places(const struct fl_node *node, int64_t size, int64_t *c
 }
 
 static tensor_status window_shape(struct fl_node *node, const struct fl_shape *x, int64_t channels) {
-    int64_t p, q;
+    int64_t p = 0, q = 0;
     FL_TRY(need_image(node, x));
     FL_TRY(places(node, x->dim[1], &p));
     FL_TRY(places(node, x->dim[2], &q));
