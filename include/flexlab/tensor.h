@@ -138,8 +138,8 @@ FLEXLAB_API tensor_status tensor_store_wide_f64(const tensor *t, double *values,
 typedef struct tensor_stats {
     double maximum;    /* largest |x| before rounding and saturation; Inf if an Inf was produced */
     int32_t gamma;     /* largest |mantissa| after; 0 for float formats */
-    int64_t saturated; /* elements that did not fit: +-32767 instead, or Inf from a finite result in fp16/bf16/fp32 */
-    int64_t flushed;   /* non-zero results that became zero */
+    int64_t saturated; /* did not fit: +-32767 instead, or Inf where the binary32 result was finite (fp16, bf16) */
+    int64_t flushed;   /* not zero before the last rounding (float formats: in binary32), zero after it */
     int64_t nonfinite; /* NaN and Inf among the stored elements */
     int64_t elements;  /* elements written */
     int64_t writes;    /* 1 for the last write; the number of writes for the total */
