@@ -68,14 +68,6 @@ static int on_epoch(void *context, const nn_epoch_report *report) {
     return interrupted || r->status;
 }
 
-char *experiment_trace_name(const struct experiment *x, const struct run *run) {
-    char *name = text_format("trace-%s-seed%llu.csv", x->series[run->series].label, (unsigned long long)run->seed);
-    for (char *p = name; *p; p++)
-        if (*p == ':')
-            *p = '-';
-    return name;
-}
-
 static int train_one(struct experiment *x, struct run *run, struct output *metrics, struct progress *progress) {
     const struct settings *s = x->settings;
     const struct series *series = &x->series[run->series];

@@ -247,3 +247,11 @@ int summary_write_csv(const struct experiment *x) {
     }
     return output_commit(&o);
 }
+
+char *experiment_trace_name(const struct experiment *x, const struct run *run) {
+    char *name = text_format("trace-%s-seed%llu.csv", x->series[run->series].label, (unsigned long long)run->seed);
+    for (char *p = name; *p; p++)
+        if (*p == ':')
+            *p = '-';
+    return name;
+}

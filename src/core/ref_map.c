@@ -55,51 +55,12 @@ tensor_status fl_ref_end(struct ref_work *w) {
 
 typedef double (*map_fn)(double a, double b, double alpha);
 
+#define MAP_NAME(name) odd_##name
 #define FL_SUM(p, q) fl_sum_odd(p, q)
-#define FL_MAP1(id, CONSTANT, name, expr)                                                                              \
-    static double odd_##name(double x, double b, double alpha) {                                                       \
-        (void)b, (void)alpha;                                                                                          \
-        return expr;                                                                                                   \
-    }
-#define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
-    static double odd_##name(double x, double b, double alpha) {                                                       \
-        (void)b;                                                                                                       \
-        return expr;                                                                                                   \
-    }
-#define FL_MAP2(id, CONSTANT, name, expr)                                                                              \
-    static double odd_##name(double a, double b, double alpha) {                                                       \
-        (void)alpha;                                                                                                   \
-        return expr;                                                                                                   \
-    }
-#define FL_MAP2_SCALAR(id, CONSTANT, name, expr)                                                                       \
-    static double odd_##name(double a, double b, double alpha) {                                                       \
-        return expr;                                                                                                   \
-    }
-#include "flexlab/ops.def"
-#undef FL_SUM
-
+#include "core/ref_map_expr.inc"
+#define MAP_NAME(name) near_##name
 #define FL_SUM(p, q) ((p) + (q))
-#define FL_MAP1(id, CONSTANT, name, expr)                                                                              \
-    static double near_##name(double x, double b, double alpha) {                                                      \
-        (void)b, (void)alpha;                                                                                          \
-        return expr;                                                                                                   \
-    }
-#define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
-    static double near_##name(double x, double b, double alpha) {                                                      \
-        (void)b;                                                                                                       \
-        return expr;                                                                                                   \
-    }
-#define FL_MAP2(id, CONSTANT, name, expr)                                                                              \
-    static double near_##name(double a, double b, double alpha) {                                                      \
-        (void)alpha;                                                                                                   \
-        return expr;                                                                                                   \
-    }
-#define FL_MAP2_SCALAR(id, CONSTANT, name, expr)                                                                       \
-    static double near_##name(double a, double b, double alpha) {                                                      \
-        return expr;                                                                                                   \
-    }
-#include "flexlab/ops.def"
-#undef FL_SUM
+#include "core/ref_map_expr.inc"
 
 #define ROW(name)                                                                                                      \
     { odd_##name, near_##name }

@@ -29,33 +29,6 @@ const struct fl_format *fl_format_named(const char *name) {
     return NULL;
 }
 
-static const char *const op_names[FL_OP_LIMIT] = {
-#define FL_MAP1(id, CONSTANT, name, expr) [id] = #name,
-#define FL_MAP1_SCALAR(id, CONSTANT, name, expr) [id] = #name,
-#define FL_MAP2(id, CONSTANT, name, expr) [id] = #name,
-#define FL_MAP2_SCALAR(id, CONSTANT, name, expr) [id] = #name,
-#define FL_OP(id, CONSTANT, name) [id] = #name,
-#include "flexlab/ops.def"
-};
-
-const char *fl_op_name(enum fl_op op) {
-    return op > 0 && op < FL_OP_LIMIT ? op_names[op] : NULL;
-}
-
-enum fl_op fl_op_named(const char *name) {
-    for (int i = 0; name && i < FL_OP_LIMIT; i++)
-        if (op_names[i] && !strcmp(op_names[i], name))
-            return (enum fl_op)i;
-    return FL_OP_NONE;
-}
-
-const char *tensor_op_list(int i) {
-    for (int op = 0; i >= 0 && op < FL_OP_LIMIT; op++)
-        if (op_names[op] && i-- == 0)
-            return op_names[op];
-    return NULL;
-}
-
 static const char *const backend_names[FL_BACKENDS] = {"ref", "portable", "avx2", "avx512"};
 
 const char *fl_backend_name(enum fl_backend backend) {
