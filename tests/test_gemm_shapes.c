@@ -213,8 +213,9 @@ static int64_t shared_result(const struct problem *x, const int16_t *a, const in
 static int16_t shared_round(int64_t sum, int shift, const struct fl_rounding *rounding, int64_t element,
                             struct fl_stats *stats) {
     const wide one = (wide)1 << 32;
-    wide x = shift > 0 ? (wide)sum * one >> shift : ((wide)sum << -shift) * one; /* 32 bits behind the point */
-    const bool sticky = shift > 32 && (wide)sum * one != x << shift;
+    wide x =
+        shift > 0 ? (wide)sum * one >> shift : (wide)sum * ((wide)1 << -shift) * one; /* 32 bits behind the point */
+    const bool sticky = shift > 32 && (wide)sum * one != x * ((wide)1 << shift);
     if (rounding->mode == TENSOR_ROUND_STOCHASTIC) {
         x = (x + fl_philox_draw(rounding->key, rounding->write, element)) >> 32;
     } else {
