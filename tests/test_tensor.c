@@ -189,7 +189,38 @@ static void views_and_wide(void) {
     tensor_free(base);
 }
 
+/* Batch normalisation under "current": the exponent follows the very result, however far it moved since the last write.
+ */
+static void normalisation_jumps(void) {
+    tensor *x = tensor_new(FMT_DFP16, TENSOR_SHAPE(4, 1)), *y = tensor_new(FMT_DFP16, TENSOR_SHAPE(4, 1)),
+           *gamma = tensor_new(FMT_DFP16, TENSOR_SHAPE(1)), *beta = tensor_new(FMT_DFP16, TENSOR_SHAPE(1));
+    tensor_load_f64(x, (double[]){1, 2, 3, -6}, 4);
+    const double gains[] = {1, 1e-9, 1, 1e-12, 1e6, 0, 1, 0}, offsets[] = {0, 0, 0, 0, 0, 1e-4, 0, 1000};
+    for (int i = 0; i < 8; i++) {
+        double mean, variance, v[4];
+        tensor_load_f64(gamma, &gains[i], 1);
+        tensor_load_f64(beta, &offsets[i], 1);
+        tensor_store_f64(gamma, &v[0], 1);
+        tensor_store_f64(beta, &v[1], 1);
+        const double g = v[0], b = v[1];
+        tensor_channel_moments(&mean, &variance, x);
+        CHECK(!tensor_batchnorm(y, x, gamma, beta, &mean, &variance, 1e-5, false), "%s", tensor_error());
+        tensor_store_f64(y, v, 4);
+        const double want = g * (-6 - mean) / sqrt(variance + 1e-5) + b;
+        tensor_stats s;
+        tensor_statistics(y, &s, NULL);
+        CHECK(s.saturated == 0 && s.gamma >= 16384, "gain %g: saturated %d gamma %d", gains[i], (int)s.saturated,
+              s.gamma);
+        CHECK(fabs(v[3] - want) <= ldexp(1, -tensor_exponent(y)), "gain %g: %a want %a e %d", gains[i], v[3], want,
+              tensor_exponent(y));
+    }
+    tensor *all[] = {x, y, gamma, beta};
+    for (int i = 0; i < 4; i++)
+        tensor_free(all[i]);
+}
+
 int main(void) {
+    normalisation_jumps();
     load_and_store();
     exponents();
     zero_then_normal();

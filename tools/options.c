@@ -88,7 +88,7 @@ static const struct option_row {
      .help = "exponent predictor of all shared-exponent formats (their own)"},
     {"max-steps", "N", BOTH, KIND_WHOLE, FIELD(max_steps), 1, INT_MAX,
      .help = "stop each run after N steps; the schedule still spans all epochs"},
-    {"threads", "T", BOTH, KIND_WHOLE, FIELD(threads), 1, 1024, .help = "threads (all); results do not depend on it"},
+    {"threads", "T", BOTH, KIND_WHOLE, FIELD(threads), 1, 256, .help = "threads (all); results do not depend on it"},
 
     {"out", "DIR", BOTH, KIND_TEXT, FIELD(out), .section = "What is written",
      .help = "folder of the results, made if missing (flexlab-results)"},

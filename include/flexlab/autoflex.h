@@ -26,8 +26,8 @@ enum { AUTOFLEX_BITS = 16, AUTOFLEX_TOP = 32767, AUTOFLEX_WINDOW = 16, AUTOFLEX_
 
 struct autoflex;
 
-/* A predictor is one row of a table. `predict` returns the maximum to make room for, from the history (never empty), or
- * an exponent directly; see src/autoflex/predictors.c for the rows and how to add one. */
+/* A predictor is one row of a table. `predict` returns the maximum to make room for, from the history (never empty);
+ * see src/autoflex/predictors.c for the rows and how to add one. */
 struct autoflex_predictor;
 
 /* The state of one tensor. Plain data: copy it to save it, it is part of a checkpoint. */

@@ -92,7 +92,7 @@ FLEXLAB_API tensor_status tensor_store_f32(const tensor *t, float *values, int64
 FLEXLAB_API tensor_status tensor_store_f64(const tensor *t, double *values, int64_t count);
 
 /* y = x in y's format, rounded once. Shapes must agree. A shared-exponent y takes its exponent as a load does; fp32,
- * fp16 and bf16 sources with NaN or Inf are refused for it. From shared to shared the mantissas are kept where they
+ * fp16 and bf16 sources with NaN or Inf are refused for it. From shared to shared the values are kept where they
  * fit. */
 FLEXLAB_API tensor_status tensor_convert(tensor *y, const tensor *x);
 /* A bit-exact copy: elements, exponent, history, wide copy. Same format and shape. */
@@ -173,7 +173,7 @@ FLEXLAB_API tensor_status tensor_matmul(tensor *y, const tensor *a, const tensor
 FLEXLAB_API tensor_status tensor_matmul_nt(tensor *y, const tensor *a, const tensor *b);
 FLEXLAB_API tensor_status tensor_matmul_tn(tensor *y, const tensor *a, const tensor *b);
 
-/* Stride >= 1 and zero padding >= 0, the same in both directions. */
+/* Stride 1 to 255 and zero padding 0 to 255, the same in both directions. */
 typedef struct tensor_window {
     int window; /* pooling only: side of the square window */
     int stride;

@@ -1,4 +1,4 @@
-/* elementary.c - exp, log, cos without the C library's, whose last bits differ between machines. */
+/* elementary.c - exp and log without the C library's, whose last bits differ between machines. */
 #include "core/elementary.h"
 #include <math.h>
 
@@ -37,13 +37,4 @@ double fl_log(double x) {
     for (int k = 23; k >= 1; k -= 2)
         sum = sum * s2 + 1.0 / k;
     return e * ln2_high + (2 * s * sum + e * ln2_low);
-}
-
-double fl_cos_pi(double t) {
-    int mirrored = t > 0.5;
-    double y = (mirrored ? 1 - t : t) * 0x1.921fb54442d18p+1, y2 = y * y; /* 0 ... pi/2 */
-    double sum = 1;
-    for (int k = 24; k >= 2; k -= 2)
-        sum = 1 - sum * y2 / (k * (k - 1.0));
-    return mirrored ? -sum : sum;
 }

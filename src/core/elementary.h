@@ -1,4 +1,4 @@
-/* elementary.h - exp, log and cos by a fixed sequence of IEEE operations, so that every machine gets the same bits.
+/* elementary.h - exp and log by a fixed sequence of IEEE operations, so that every machine gets the same bits.
  *
  * Errors are a few units in the last place of a double: far below the one rounding to 16 or 24 bits that follows. */
 #ifndef FL_ELEMENTARY_H
@@ -8,7 +8,5 @@
 double fl_exp(double x);
 /* Natural logarithm; NaN below 0, -Inf at 0. */
 double fl_log(double x);
-/* cos(pi t) for 0 <= t <= 1. */
-double fl_cos_pi(double t);
 
 #endif

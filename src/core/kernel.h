@@ -1,7 +1,7 @@
 /* kernel.h - the one signature of all kernels, and the rows of the table format x op x backend.
  *
  * A kernel is a pure function: inputs, geometry and the output's exponent come in struct fl_args; it fills the output
- * and the statistics and touches nothing else. It may allocate scratch (scratch.h) before it writes anything and return
+ * and the statistics and touches nothing else. It may allocate scratch (memory.h) before it writes anything and return
  * TENSOR_E_MEMORY; it has no other way to fail, every check was made before. Kernels thread through parallel.h and give
  * the same bits for any number of threads.
  *

@@ -44,7 +44,7 @@ char *fl_strdup(const char *text) {
 
 /* A thread's scratch. The block was obtained under one release function and goes back to the same, even if the
  * allocator has been exchanged since. */
-enum { SCRATCH_SLOTS = 5 };
+enum { SCRATCH_SLOTS = 3 };
 struct scratch {
     void *block[SCRATCH_SLOTS];
     size_t bytes[SCRATCH_SLOTS];
@@ -91,8 +91,8 @@ void *fl_scratch(int slot, size_t bytes) {
             free(s);
             return NULL;
         }
-        if (!main_scratch)
-            main_scratch = s;
+        struct scratch *none = NULL;
+        __atomic_compare_exchange_n(&main_scratch, &none, s, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     }
     if (s->bytes[slot] < bytes || !s->block[slot]) {
         size_t wanted = (bytes + bytes / 8 + 4095) & ~(size_t)4095;

@@ -12,10 +12,10 @@ void *fl_alloc_zero(size_t bytes);
 void fl_free(void *block);
 char *fl_strdup(const char *text);
 
-/* Scratch of the calling thread, 64-byte aligned, at least `bytes`, contents undefined; NULL on failure. Slots 0 ... 4
+/* Scratch of the calling thread, 64-byte aligned, at least `bytes`, contents undefined; NULL on failure. Slots 0 ... 2
  * are independent blocks that keep their memory until the thread ends, so a training step allocates nothing after the
  * first. A slot must not be asked for again while its block is in use. Slots 0 and 1 belong to the kernel's calling
- * thread, 2 and 3 to the parts that it runs in parallel, 4 to the operation that calls the kernel. */
+ * thread, 2 to the operation that calls the kernel. */
 void *fl_scratch(int slot, size_t bytes);
 
 #endif

@@ -26,7 +26,7 @@ struct channel_work {
 
 static tensor_status channel_work(struct channel_work *w, int64_t n) {
     const size_t doubles = 9, words64 = 3, words32 = 6;
-    char *block = fl_scratch(4, (size_t)n * (8 * (doubles + words64) + 4 * words32));
+    char *block = fl_scratch(2, (size_t)n * (8 * (doubles + words64) + 4 * words32));
     if (!block)
         return fl_fail(TENSOR_E_MEMORY, "no memory for the coefficients of %lld channels", (long long)n);
     double *f = (double *)block;
@@ -113,10 +113,11 @@ static int32_t multiplier(double m, int shift) {
     return (int32_t)(v > 2147483647.0 ? 2147483647.0 : v < -2147483647.0 ? -2147483647.0 : v);
 }
 
-static void integer_coefficients(struct fl_args *args, int e_out, void *context) {
+static bool integer_coefficients(struct fl_args *args, int e_out, void *context) {
     struct affine_plan *p = context;
     struct channel_work *w = p->w;
     (void)args;
+    bool clamped = false;
     for (int64_t c = 0; c < w->n; c++) {
         double m = ldexp(w->scale[c], e_out - p->e_first);
         double q = p->gradient ? ldexp(w->cross[c], e_out - p->e_cross) : 0;
@@ -127,6 +128,7 @@ static void integer_coefficients(struct fl_args *args, int e_out, void *context)
             shift = fit < 16 ? 16 : fit > 46 ? 46 : fit;
         }
         w->shift[c] = shift;
+        clamped = clamped || ldexp(largest, shift) > 2147483647.0;
         w->ia[c] = multiplier(m, shift);
         w->id[c] = p->gradient ? multiplier(q, shift) : 0;
         double first = ldexp(p->gradient ? w->centre_dy[c] : w->centre[c], p->e_first);
@@ -135,8 +137,10 @@ static void integer_coefficients(struct fl_args *args, int e_out, void *context)
             offset -= ldexp(w->centre[c], p->e_cross) * w->id[c];
         offset = offset == offset ? rint(offset) : 0;
         const double limit = 0x1p61 - 512;
+        clamped = clamped || fabs(offset) > limit;
         w->ib[c] = offset > limit ? (int64_t)limit : offset < -limit ? -(int64_t)limit : (int64_t)offset;
     }
+    return clamped;
 }
 
 static void float_coefficients(struct channel_work *w, bool gradient) {
@@ -286,8 +290,10 @@ tensor_status tensor_sum(double *sum, const tensor *x) {
     fl_int128 exact = 0;
     double total = 0;
     for (int64_t c = 0; c < w.n; c++) {
-        exact += w.isum[0][c];
-        total += w.sum[0][c];
+        if (is_shared(x))
+            exact += w.isum[0][c];
+        else
+            total += w.sum[0][c];
     }
     *sum = is_shared(x) ? ldexp((double)exact, -x->state->autoflex.e) : total;
     return TENSOR_OK;

@@ -162,10 +162,10 @@ tensor_status tensor_matmul_tn(tensor *y, const tensor *a, const tensor *b) {
 /* --- convolution -------------------------------------------------------------------------------------------------- */
 
 static tensor_status check_window(const char *name, tensor_window how) {
-    if (how.stride < 1 || how.stride > 1 << 20)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: stride %d, expected at least 1", name, how.stride);
-    if (how.padding < 0 || how.padding > 1 << 20)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: padding %d, expected at least 0", name, how.padding);
+    if (how.stride < 1 || how.stride > 255)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: stride %d, expected 1 to 255", name, how.stride);
+    if (how.padding < 0 || how.padding > 255)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: padding %d, expected 0 to 255", name, how.padding);
     return TENSOR_OK;
 }
 

@@ -24,7 +24,7 @@ tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx, int32_t *pr
         if (labels[i] < 0 || labels[i] >= classes)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: label %lld is %d, expected 0 to %lld", name, (long long)i, labels[i],
                            (long long)classes - 1);
-    double *z = fl_scratch(4, (size_t)x->count * sizeof *z);
+    double *z = fl_scratch(2, (size_t)(x->count + rows) * sizeof *z), *choice = z ? z + x->count : NULL;
     if (!z)
         return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %lld logits", name, (long long)x->count);
     struct fl_view view = fl_view_of(x);
@@ -43,14 +43,15 @@ tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx, int32_t *pr
         total += fl_log(sum) - chosen;
         for (int64_t c = 0; c < classes; c++)
             row[c] = (row[c] / sum - (c == labels[i])) * weight;
-        if (predicted)
-            predicted[i] = (int32_t)largest;
+        choice[i] = (double)largest;
     }
     if (dx) {
         tensor_status status = fl_write_values(dx, z);
         if (status)
             return status;
     }
+    for (int64_t i = 0; predicted && i < rows; i++)
+        predicted[i] = (int32_t)choice[i];
     *loss = total / (double)rows;
     return TENSOR_OK;
 }

@@ -35,8 +35,9 @@ const char *fl_shape_text(const tensor *t, char *text);
 
 /* Runs op with its output exponent chosen by autoflex, keeps statistics and history: the one way a tensor is written by
  * an operation. args holds everything but .out, .rounding and .stats. remake (may be NULL) recomputes the parts of args
- * that depend on the output exponent. */
-typedef void (*fl_remake)(struct fl_args *args, int e_out, void *context);
+ * that depend on the output exponent; true if they did not fit there, so that the maximum it leads to is not to be
+ * trusted. */
+typedef bool (*fl_remake)(struct fl_args *args, int e_out, void *context);
 tensor_status fl_write(tensor *out, struct fl_args *args, fl_remake remake, void *context);
 /* The same for doubles computed outside the kernels (softmax, per-channel gradients): exact results of an operation. */
 tensor_status fl_write_values(tensor *out, const double *values);

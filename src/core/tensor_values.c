@@ -35,7 +35,8 @@ static void fill_wide(tensor *t, const struct fl_source *source) {
 static void view_from_wide(tensor *t, struct fl_stats *stats) {
     double block[FL_BLOCK];
     struct fl_view out = fl_view_of(t);
-    struct fl_rounding nearest = {TENSOR_ROUND_NEAREST, 0, 0};
+    const bool truncate = t->state->rounding == TENSOR_ROUND_TRUNCATE;
+    struct fl_rounding rounding = {truncate ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST, 0, 0};
     struct fl_stats view_stats = {0};
     for (int64_t first = 0; first < t->count; first += FL_BLOCK) {
         int64_t n = t->count - first < FL_BLOCK ? t->count - first : FL_BLOCK;
@@ -43,7 +44,7 @@ static void view_from_wide(tensor *t, struct fl_stats *stats) {
             block[i] = t->format->arithmetic == FL_ARITHMETIC_SHARED
                            ? ldexp(((const int32_t *)t->state->wide)[first + i], -(t->state->autoflex.e + 16))
                            : ((const float *)t->state->wide)[first + i];
-        t->format->encode(&out, first, n, block, false, &nearest, &view_stats);
+        t->format->encode(&out, first, n, block, false, &rounding, &view_stats);
     }
     stats->gamma = view_stats.gamma;
 }
