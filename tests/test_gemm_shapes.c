@@ -20,9 +20,9 @@ __extension__ typedef __int128 wide;
 
 /* --- data -------------------------------------------------------------------------------------------------------- */
 
-enum data { GAUSSIAN, SPECIAL, UNDERFLOW_, FULL, LOWEST, CANCELLING, THRESHOLD, SPIKES, DATA };
-static const char *const data_names[] = {"gaussian", "special",    "underflow", "full",
-                                         "lowest",   "cancelling", "threshold", "spikes"};
+enum data { GAUSSIAN, SPECIAL, VANISHING, FULL, LOWEST, CANCELLING, THRESHOLD, SPIKES, BLOCKS, DATA };
+static const char *const data_names[] = {"gaussian",   "special",   "vanishing", "full",  "lowest",
+                                         "cancelling", "threshold", "spikes",    "blocks"};
 
 static bool data_is_for(const struct fl_format *f, enum data data) {
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
@@ -40,9 +40,11 @@ static double gaussian(uint64_t *seed) {
     return sum - 6;
 }
 
-/* Mantissas. Threshold: magnitudes whose products reach 2^31 after 2, 4, ... 64 terms, or stay just below. */
-static int16_t mantissa(enum data data, int64_t i, int64_t step, uint64_t *seed) {
-    static const int magnitudes[] = {32767, 23170, 16384, 16383, 11585, 8192, 8191, 5793, 32704};
+/* Mantissas of operand 0 or 1 of a case. Threshold: products that reach 2^31 after 2, 4, 8, 16 or 64 terms or stay
+ * below it by less than 2^15, all positive or all negative. Blocks: runs of large and of small ones. */
+static int16_t mantissa(enum data data, int operand, int64_t i, int number, uint64_t *seed) {
+    static const int magnitudes[][2] = {{32767, 32767}, {23170, 23170}, {16384, 16384}, {16376, 16392}, {8188, 16392},
+                                        {16392, 8188},  {4095, 8194},   {8192, 4096},   {32704, 8208},  {5793, 5793}};
     const bool negative = check_random(seed) & 1;
     switch (data) {
     case FULL:
@@ -52,17 +54,19 @@ static int16_t mantissa(enum data data, int64_t i, int64_t step, uint64_t *seed)
     case CANCELLING:
         return (int16_t)(i % 2 ? -TOP : TOP);
     case THRESHOLD:
-        return (int16_t)magnitudes[step % 9];
+        return (int16_t)(magnitudes[number / 2 % 10][operand] * (operand && number % 2 ? -1 : 1));
     case SPIKES:
         return (int16_t)(check_random(seed) % 97 == 0 ? (negative ? INT16_MIN : TOP)
                                                       : (int)(check_random(seed) % 200) - 100);
+    case BLOCKS:
+        return i / (4 + number % 61) % 2 ? TOP : 1;
     default:
         return (int16_t)fmin(fmax(gaussian(seed) * 5000, -TOP), TOP);
     }
 }
 
-/* Underflow: products that vanish, with signs that differ from block to block of elements, so that sums are -0. */
-static double number(const struct fl_format *f, enum data data, int64_t i, uint64_t *seed) {
+/* Vanishing: products that vanish. In every other case nearly all are negative, so that sums are -0. */
+static double number_of(const struct fl_format *f, enum data data, int operand, int number, uint64_t *seed) {
     const double x = gaussian(seed);
     const uint64_t pick = check_random(seed);
     if (data == SPECIAL)
@@ -71,11 +75,12 @@ static double number(const struct fl_format *f, enum data data, int64_t i, uint6
                : pick % 303 == 0 ? -INFINITY
                : pick % 5 == 0   ? ldexp(x, f->id == FMT_FP16 ? -20 : -135)
                                  : x;
-    if (data == UNDERFLOW_)
-        return (i / 16 % 3 == 0   ? -fabs(x)
-                : i / 16 % 3 == 1 ? fabs(x)
-                                  : x) *
-               (pick % 4 == 0 ? 0 : ldexp(1, f->id == FMT_FP16 ? -22 : -85));
+    if (data == VANISHING) {
+        const double size = fabs(x) * (pick % 61 == 0 ? 0 : ldexp(1, f->id == FMT_FP16 ? -22 : -85));
+        if (number % 2)
+            return !operand || pick % 500 == 1 ? size : -size;
+        return pick & 64 ? size : -size;
+    }
     return x;
 }
 
@@ -85,17 +90,17 @@ struct operand {
 };
 
 /* Exactly as large as it is, so that a sanitizer sees every step beyond. */
-static struct operand operand_new(const struct fl_format *f, int64_t count, int e, enum data data, int64_t step,
-                                  uint64_t *seed) {
+static struct operand operand_new(const struct fl_format *f, int64_t count, int e, enum data data, int operand,
+                                  int number, uint64_t *seed) {
     struct operand o = {{malloc((size_t)count * (size_t)f->bytes), NULL, e, count},
                         malloc((size_t)count * sizeof(double))};
     const struct fl_rounding nearest = {TENSOR_ROUND_NEAREST, 0, 0};
     struct fl_stats ignored = {0};
     for (int64_t i = 0; i < count; i++) {
         if (f->arithmetic == FL_ARITHMETIC_SHARED) {
-            ((int16_t *)o.view.data)[i] = mantissa(data, i, step, seed);
+            ((int16_t *)o.view.data)[i] = mantissa(data, operand, i, number, seed);
         } else {
-            const double x = number(f, data, i, seed);
+            const double x = number_of(f, data, operand, number, seed);
             f->encode(&o.view, i, 1, &x, false, &nearest, &ignored);
         }
     }
@@ -352,17 +357,13 @@ static void run_case(const struct fl_format *f, struct problem x, enum data data
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
     const int64_t image = g->batch * g->h * g->w * g->c, result = g->batch * g->p * g->q * g->filters,
                   filters = g->filters * g->r * g->s * g->c;
-    const bool conv = is_conv(x.op);
-    t.a = operand_new(f,
-                      !conv                  ? x.m * x.k
-                      : x.op == FL_OP_CONV2D ? image
-                                             : result,
-                      shared ? 9 : 0, data, number, &seed);
-    t.b = operand_new(f,
-                      !conv                              ? x.k * x.n
-                      : x.op == FL_OP_CONV2D_WEIGHT_GRAD ? image
-                                                         : filters,
-                      shared ? 11 : 0, data, number / 9 + number, &seed);
+    int64_t a = x.m * x.k, b = x.k * x.n;
+    if (is_conv(x.op)) {
+        a = x.op == FL_OP_CONV2D ? image : result;
+        b = x.op == FL_OP_CONV2D_WEIGHT_GRAD ? image : filters;
+    }
+    t.a = operand_new(f, a, shared ? 9 : 0, data, 0, number, &seed);
+    t.b = operand_new(f, b, shared ? 11 : 0, data, 1, number, &seed);
     const tensor_rounding modes[] = {TENSOR_ROUND_NEAREST, shared         ? TENSOR_ROUND_STOCHASTIC
                                                            : f->truncates ? TENSOR_ROUND_TRUNCATE
                                                                           : TENSOR_ROUND_NEAREST};
@@ -386,18 +387,21 @@ static void run_case(const struct fl_format *f, struct problem x, enum data data
     free(t.want);
 }
 
-/* Every size with ordinary data, and with one kind of hard data in turn. dfp16 has the kernels of flex16+5: a sample.
+/* Every size with ordinary data and with two kinds of hard data in turn. dfp16 has the kernels of flex16+5: a sample.
  */
 static void run_formats(struct problem x, int number) {
     for (int i = 0; fl_format_at(i); i++) {
         const struct fl_format *f = fl_format_at(i);
         if (f->id == FMT_DFP16 && number % 7)
             continue;
-        enum data hard = (enum data)(1 + number % (DATA - 1));
-        while (!data_is_for(f, hard))
-            hard = (enum data)(hard % (DATA - 1) + 1);
         run_case(f, x, GAUSSIAN, number);
-        run_case(f, x, hard, number);
+        for (int kinds = 0, hard = number; kinds < 2; hard++) {
+            const enum data data = (enum data)(1 + hard % (DATA - 1));
+            if (!data_is_for(f, data))
+                continue;
+            run_case(f, x, data, number);
+            kinds++;
+        }
     }
 }
 
@@ -459,8 +463,8 @@ static void test_waves(void) {
         const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
         const int small[] = {ROWS, COLUMNS, TERMS}, large[] = {SIDE, SIDE, TERMS};
         struct test_case t = {.format = f, .x = matmul_problem(FL_OP_MATMUL_TN, small)};
-        t.a = operand_new(f, TERMS * ROWS, shared ? 9 : 0, GAUSSIAN, 0, &seed);
-        t.b = operand_new(f, TERMS * COLUMNS, shared ? 11 : 0, GAUSSIAN, 0, &seed);
+        t.a = operand_new(f, TERMS * ROWS, shared ? 9 : 0, GAUSSIAN, 0, 0, &seed);
+        t.b = operand_new(f, TERMS * COLUMNS, shared ? 11 : 0, GAUSSIAN, 0, 0, &seed);
         t.args.rounding.mode = TENSOR_ROUND_NEAREST;
         compute_want(&t);
         const struct problem x = matmul_problem(FL_OP_MATMUL_TN, large);
