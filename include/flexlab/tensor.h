@@ -175,7 +175,7 @@ FLEXLAB_API tensor_status tensor_matmul_tn(tensor *y, const tensor *a, const ten
 
 /* Stride 1 to 255 and zero padding 0 to 255, the same in both directions. */
 typedef struct tensor_window {
-    int window; /* pooling only: side of the square window */
+    int window; /* side of the square window of a pooling; tensor_conv2d takes it from the filters */
     int stride;
     int padding;
     int dilation; /* convolution only: pixels from one filter position to the next, 1 to 255; 0 means 1 */
