@@ -3,8 +3,8 @@
  * A format folder has a format.def with one line a format,
  *     FL_FORMAT(id, FMT_CONSTANT, symbol, "command-line name")
  * and defines `const struct fl_format fl_format_<symbol>`. The build collects the folders; nothing else names them.
- * Files ending in _avx2.c and _avx512.c are compiled with those instructions (and only where the compiler targets x86);
- * they are named in the format through FL_ROW_AVX2 and FL_ROW_AVX512. */
+ * Files ending in _avx2.c, _avx512bw.c, _avx512.c are compiled with those instructions (and only where the compiler
+ * targets x86); they are named in the format through FL_ROW_AVX2 and, both of the latter, FL_ROW_AVX512. */
 #ifndef FL_FORMAT_H
 #define FL_FORMAT_H
 

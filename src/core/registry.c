@@ -1,14 +1,11 @@
 /* registry.c - the table format x op x backend: lookup, what this machine supports, and which kernel runs. */
+#include "core/cpu.h"
 #include "core/fail.h"
 #include "core/format.h"
 #include "format_table.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 const struct fl_format *fl_format_at(int i) {
     const int n = (int)(sizeof format_table / sizeof format_table[0]) - 1;
@@ -29,46 +26,40 @@ const struct fl_format *fl_format_named(const char *name) {
     return NULL;
 }
 
-static const char *const backend_names[FL_BACKENDS] = {"ref", "portable", "avx2", "avx512"};
+#define BACKEND_NAMES "ref, portable, avx2, avx512bw or avx512"
+enum {
+    NEEDS_AVX2 = FL_CPU_AVX2 | FL_CPU_FMA | FL_CPU_F16C,
+    NEEDS_AVX512BW = NEEDS_AVX2 | FL_CPU_AVX512F | FL_CPU_AVX512BW | FL_CPU_AVX512VL | FL_CPU_AVX512DQ
+};
+/* Each needs what the one before it needs. */
+static const struct {
+    const char *name;
+    unsigned needs;
+} backends[FL_BACKENDS] = {[FL_REF] = {"ref", 0},
+                           [FL_PORTABLE] = {"portable", 0},
+                           [FL_AVX2] = {"avx2", NEEDS_AVX2},
+                           [FL_AVX512BW] = {"avx512bw", NEEDS_AVX512BW},
+                           [FL_AVX512] = {"avx512", NEEDS_AVX512BW | FL_CPU_AVX512_VNNI}};
 
 const char *fl_backend_name(enum fl_backend backend) {
-    return backend >= 0 && backend < FL_BACKENDS ? backend_names[backend] : NULL;
+    return backend >= 0 && backend < FL_BACKENDS ? backends[backend].name : NULL;
 }
 
 static int backend_named(const char *name) {
     for (int i = 0; i < FL_BACKENDS; i++)
-        if (!strcmp(name, backend_names[i]))
+        if (!strcmp(name, backends[i].name))
             return i;
     return -1;
 }
 
-/* --- what this machine supports --- */
+static enum fl_backend machine(void) {
+    int best = FL_BACKENDS - 1;
+    while (!fl_cpu_has(backends[best].needs))
+        best--;
+    return (enum fl_backend)best;
+}
 
-#if defined(__x86_64__)
-static enum fl_backend detect(void) {
-    unsigned a, b, c, d;
-    if (!__get_cpuid(1, &a, &b, &c, &d))
-        return FL_PORTABLE;
-    const int osxsave = c >> 27 & 1, avx = c >> 28 & 1, fma = c >> 12 & 1, f16c = c >> 29 & 1;
-    if (!osxsave || !avx || !fma || !f16c)
-        return FL_PORTABLE;
-    unsigned low, high;
-    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    if ((low & 0x6) != 0x6) /* the system saves xmm and ymm */
-        return FL_PORTABLE;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b >> 5 & 1))
-        return FL_PORTABLE;
-    const unsigned f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
-    const int vnni = c >> 11 & 1;
-    if ((low & 0xe6) == 0xe6 && (b & f_dq_bw_vl) == f_dq_bw_vl && vnni) /* opmask and zmm are saved too */
-        return FL_AVX512;
-    return FL_AVX2;
-}
-#else
-static enum fl_backend detect(void) {
-    return FL_PORTABLE;
-}
-#endif
+/* --- the cap ------------------------------------------------------------------------------------------------------ */
 
 static int requested = -1; /* by tensor_set_backend */
 
@@ -79,32 +70,27 @@ tensor_status tensor_set_backend(const char *name) {
     }
     int backend = backend_named(name);
     if (backend < 0)
-        return fl_fail(TENSOR_E_ARGUMENT, "unknown backend '%s': expected ref, portable, avx2 or avx512", name);
+        return fl_fail(TENSOR_E_ARGUMENT, "unknown backend '%s': expected " BACKEND_NAMES, name);
     requested = backend;
     return TENSOR_OK;
 }
 
-static enum fl_backend machine(void) {
-    static int known = -1; /* the same value whoever writes it first */
-    int value = __atomic_load_n(&known, __ATOMIC_RELAXED);
-    if (value < 0) {
-        value = detect();
-        __atomic_store_n(&known, value, __ATOMIC_RELAXED);
-    }
-    return (enum fl_backend)value;
-}
-
-tensor_status fl_backend_cap(enum fl_backend *cap) {
-    static int environment = -2; /* -2: not read; -1: unknown name; FL_BACKENDS: not set */
-    int limit = __atomic_load_n(&environment, __ATOMIC_RELAXED);
+/* FLEXLAB_ISA as a backend; FL_BACKENDS: not set; -1: unknown. Read once. */
+static int environment_cap(void) {
+    static int known = -2;
+    int limit = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (limit == -2) {
         const char *name = getenv("FLEXLAB_ISA");
         limit = name && *name ? backend_named(name) : FL_BACKENDS;
-        __atomic_store_n(&environment, limit, __ATOMIC_RELAXED);
+        __atomic_store_n(&known, limit, __ATOMIC_RELAXED);
     }
+    return limit;
+}
+
+tensor_status fl_backend_cap(enum fl_backend *cap) {
+    const int limit = environment_cap();
     if (limit == -1)
-        return fl_fail(TENSOR_E_ARGUMENT, "FLEXLAB_ISA=%s is unknown: expected ref, portable, avx2 or avx512",
-                       getenv("FLEXLAB_ISA"));
+        return fl_fail(TENSOR_E_ARGUMENT, "FLEXLAB_ISA=%s is unknown: expected " BACKEND_NAMES, getenv("FLEXLAB_ISA"));
     enum fl_backend best = machine();
     if (limit < (int)best)
         best = (enum fl_backend)limit;
@@ -113,6 +99,8 @@ tensor_status fl_backend_cap(enum fl_backend *cap) {
     *cap = best;
     return TENSOR_OK;
 }
+
+/* --- the kernel that runs ----------------------------------------------------------------------------------------- */
 
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap,
                            enum fl_backend *chosen) {
@@ -137,5 +125,5 @@ const char *tensor_kernel_backend(tensor_format format, const char *op) {
     enum fl_backend cap, chosen;
     if (!f || number == FL_OP_NONE || fl_backend_cap(&cap) || !fl_kernel_select(f, number, cap, &chosen))
         return NULL;
-    return backend_names[chosen];
+    return backends[chosen].name;
 }
