@@ -31,6 +31,7 @@ static void help(void) {
          "  then open quick/report.html\n\n"
          "Environment\n"
          "  FLEXLAB_ISA      ref, portable, avx2, avx512bw or avx512: the fastest kernels that may run\n"
+         "  FLEXLAB_VERBOSE  1: name on stderr each kernel that runs, and why not a faster one\n"
          "  OMP_NUM_THREADS  threads where --threads is not given");
 }
 

@@ -63,6 +63,8 @@ const struct fl_format *fl_format_at(int i);
 fl_kernel fl_ref_kernel(enum fl_op op);
 /* The kernel that runs under a cap (the best row at or below it that this machine supports), and its backend. */
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);
+/* The kernel that runs now, under the cap in force; under FLEXLAB_VERBOSE=1 it is named when it runs first. */
+tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, fl_kernel *kernel, enum fl_backend *chosen);
 /* The cap in force: the best backend of this machine, FLEXLAB_ISA, tensor_set_backend. */
 tensor_status fl_backend_cap(enum fl_backend *cap);
 const char *fl_backend_name(enum fl_backend backend);

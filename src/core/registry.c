@@ -1,8 +1,9 @@
-/* registry.c - the table format x op x backend: lookup, what this machine supports, and which kernel runs. */
+/* registry.c - the table format x op x backend: lookup, what caps it, which kernel runs, and FLEXLAB_VERBOSE. */
 #include "core/cpu.h"
 #include "core/fail.h"
 #include "core/format.h"
 #include "format_table.h"
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +118,87 @@ fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum f
     if (chosen)
         *chosen = FL_REF;
     return fl_ref_kernel(op);
+}
+
+/* --- FLEXLAB_VERBOSE ---------------------------------------------------------------------------------------------- */
+
+enum verbose { VERBOSE_UNREAD, VERBOSE_OFF, VERBOSE_ON, VERBOSE_WRONG };
+static int verbose;
+
+static int read_verbose(void) {
+    const char *text = getenv("FLEXLAB_VERBOSE");
+    const int value = !text || !*text || !strcmp(text, "0") ? VERBOSE_OFF
+                      : !strcmp(text, "1")                  ? VERBOSE_ON
+                                                            : VERBOSE_WRONG;
+    __atomic_store_n(&verbose, value, __ATOMIC_RELAXED);
+    return value;
+}
+
+struct line {
+    char text[1024];
+    size_t length;
+};
+
+__attribute__((format(printf, 2, 3))) static void append(struct line *line, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    const int n = vsnprintf(line->text + line->length, sizeof line->text - line->length, format, list);
+    va_end(list);
+    line->length += n > 0 ? (size_t)n : 0;
+    if (line->length > sizeof line->text - 1)
+        line->length = sizeof line->text - 1;
+}
+
+/* Why `backend` does not run what a slower one runs. */
+static void append_reason(struct line *line, int backend) {
+    const unsigned lacking = backends[backend].needs & ~fl_cpu_features();
+    if (lacking) {
+        append(line, "this machine lacks");
+        for (int i = 0; i < FL_CPU_FEATURES; i++)
+            if (lacking >> i & 1)
+                append(line, " %s", fl_cpu_feature_name(i));
+    } else if (environment_cap() < backend) {
+        append(line, "capped by FLEXLAB_ISA=%s", fl_backend_name((enum fl_backend)environment_cap()));
+    } else if (requested >= 0 && requested < backend) {
+        append(line, "capped by tensor_set_backend");
+    } else {
+        append(line, "it has no kernel of its own for this operation");
+    }
+}
+
+/* One line on stderr the first time that an operation of a format runs, on whichever thread. */
+static void tell(const struct fl_format *format, enum fl_op op, enum fl_backend chosen) {
+    static unsigned char told[sizeof format_table / sizeof format_table[0]][FL_OP_LIMIT];
+    int row = 0;
+    while (format_table[row] && format_table[row] != format)
+        row++;
+    if (__atomic_exchange_n(&told[row][op], 1, __ATOMIC_RELAXED))
+        return;
+    struct line line = {.length = 0};
+    append(&line, "flexlab: %s.%s.%s", format->name, fl_op_name(op), backends[chosen].name);
+    for (int backend = FL_BACKENDS - 1; backend > (int)chosen; backend--) {
+        append(&line, "%s %s not used: ", backend == FL_BACKENDS - 1 ? ":" : ";", backends[backend].name);
+        append_reason(&line, backend);
+    }
+    fprintf(stderr, "%s\n", line.text);
+}
+
+tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, fl_kernel *kernel, enum fl_backend *chosen) {
+    enum fl_backend cap;
+    tensor_status status = fl_backend_cap(&cap);
+    if (status)
+        return status;
+    *kernel = fl_kernel_select(format, op, cap, chosen);
+    int told = __atomic_load_n(&verbose, __ATOMIC_RELAXED);
+    if (told == VERBOSE_OFF)
+        return TENSOR_OK;
+    if (told == VERBOSE_UNREAD)
+        told = read_verbose();
+    if (told == VERBOSE_WRONG)
+        return fl_fail(TENSOR_E_ARGUMENT, "FLEXLAB_VERBOSE=%s is unknown: expected 0 or 1", getenv("FLEXLAB_VERBOSE"));
+    if (told == VERBOSE_ON)
+        tell(format, op, *chosen);
+    return TENSOR_OK;
 }
 
 const char *tensor_kernel_backend(tensor_format format, const char *op) {
