@@ -10,7 +10,7 @@
 
 __extension__ typedef __int128 wide;
 
-static const char *const backends[] = {"ref", "portable", "avx2", "avx512"};
+static const char *const backends[] = {"ref", "portable", "avx2", "avx512bw", "avx512"};
 static const int threads[] = {1, 2, 3, 7};
 
 /* Nearest integer to s / 2^shift (s * 2^-shift for negative shifts), ties to even, by quotient and remainder;

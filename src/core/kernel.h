@@ -97,7 +97,8 @@ struct fl_args {
 
 typedef tensor_status (*fl_kernel)(const struct fl_args *args);
 
-enum fl_backend { FL_REF, FL_PORTABLE, FL_AVX2, FL_AVX512, FL_BACKENDS };
+/* Slowest first. AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI. */
+enum fl_backend { FL_REF, FL_PORTABLE, FL_AVX2, FL_AVX512BW, FL_AVX512, FL_BACKENDS };
 
 /* One row of the table: what a backend has for a format. A NULL entry falls through to the row below it. */
 struct fl_kernels {
