@@ -45,7 +45,7 @@ def main():
     ours = pathlib.Path(a.build) / "bench" / "ours"
     if not ours.exists() and not a.list:
         sys.exit(f"bench: {ours} is not built: ./dev build")
-    rivals = rivals_module.Rivals(ROOT, log=say)
+    rivals = rivals_module.Rivals(ROOT, log=say, dry=a.list)
     if not a.no_install and not a.list:
         rivals.install()
     header = (ROOT / "include/flexlab/tensor.h").read_text()
@@ -66,8 +66,14 @@ def main():
             new = group.results()
             report.print_rows(new, first=not results or results[-1]["section"] != new[0]["section"])
             results += new
+    memory = [r for r in everything.memory(a.list) if a.filter in f"{r['section']} {r['work']} {r['format']} {r['rival']}"]
     if a.list:
+        for row in memory:
+            print(f"memory: {row['work']}, {row['format']}, against {row['rival']}")
         return
+    if memory:
+        report.print_rows(memory, first=True)
+        results += memory
     report.print_summary(results, time.monotonic() - start)
     if a.json:
         pathlib.Path(a.json).write_text(json.dumps(results, indent=1) + "\n")

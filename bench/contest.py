@@ -47,7 +47,6 @@ class Contestant:
                                             stderr=subprocess.DEVNULL, text=True, preexec_fn=self._cpus,
                                             env=environment(self.threads, {**self.program.environment, **self.more}))
             threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True).start()
-            self._send("prepare " + self.work)
         except OSError as error:
             self.skip = f"{self.program.argv[0]}: {error.strerror}"
 
@@ -62,11 +61,17 @@ class Contestant:
             reply = f"skip no answer in {REPLY_SECONDS} s"
         return reply if reply is not None else f"skip {self.name} ended with status {self.process.wait()}"
 
-    def wait_ready(self):
-        if not self.skip:
+    def prepare(self):
+        """One after the other: how many executions fill a turn is found out here."""
+        if self.skip:
+            return
+        try:
+            self._send("prepare " + self.work)
             reply = self._reply()
-            if reply != "ready":
-                self.skip = reply.removeprefix("skip ")
+        except OSError:
+            reply = f"skip {self.name} ended before its work"
+        if reply != "ready":
+            self.skip = reply.removeprefix("skip ")
 
     def turn(self):
         if self.skip:
@@ -93,18 +98,46 @@ class Contestant:
         return statistics.median(self.times) if self.times and not self.skip else None
 
 
+class Weighted:
+    """A sum of contestants' times, round by round: layers of a network by how often each occurs in it."""
+
+    def __init__(self, name, parts):
+        self.name, self.parts = name, parts  # parts: (count, function giving the contestant or None)
+
+    @property
+    def skip(self):
+        return next((f"{self.name}: a part is missing" for _, part in self.parts if part() is None), "")
+
+    @property
+    def times(self):
+        chosen = [(count, part()) for count, part in self.parts]
+        if any(c is None for _, c in chosen):
+            return []
+        return [sum(count * time for (count, _), time in zip(chosen, times)) for times in zip(*(c.times for _, c in chosen))]
+
+    @property
+    def seconds(self):
+        times = self.times
+        return statistics.median(times) if times else None
+
+
+ENOUGH = 3  # rounds: a slow contestant sits out further ones
+SLOW = 1.0  # seconds
+
+
 def measure(contestants, rounds, budget):
-    """A B C A B C ...: at least three rounds, at most `rounds`, in between while `budget` seconds last."""
+    """A B C A B C ...: at least ENOUGH rounds, at most `rounds`, in between while `budget` seconds last."""
     try:
         for c in contestants:
             c.start()
         for c in contestants:
-            c.wait_ready()
+            c.prepare()
         start, done = time.monotonic(), 0
-        while done < rounds and (done < 3 or time.monotonic() - start < budget):
+        while done < rounds and (done < ENOUGH or time.monotonic() - start < budget):
             for c in contestants:
-                time.sleep(REST)
-                c.turn()
+                if done < ENOUGH or (c.seconds or 0) < SLOW:
+                    time.sleep(REST)
+                    c.turn()
             done += 1
     finally:
         for c in contestants:

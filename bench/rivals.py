@@ -29,10 +29,12 @@ class Program:
 
 
 class Rivals:
-    def __init__(self, root, compiler="cc", log=lambda text: None):
+    """dry: names only, nothing is built."""
+
+    def __init__(self, root, compiler="cc", log=lambda text: None, dry=False):
         self.work = pathlib.Path(root) / "build" / "rivals"
         self.venv = pathlib.Path(os.environ.get("FLEXLAB_RIVALS") or self.work / "venv")
-        self.compiler, self.log = compiler, log
+        self.compiler, self.log, self.dry = compiler, log, dry
         self.built = {}
 
     # --- installing -----------------------------------------------------------------------------------------------------
@@ -74,9 +76,11 @@ class Rivals:
     # --- building -------------------------------------------------------------------------------------------------------
     def _build(self, name, source, flags, install):
         """Compiles a C worker; a Program with a reason where that fails."""
+        if self.dry:
+            return name, ""
         if name not in self.built:
-            self.work.mkdir(parents=True, exist_ok=True)
-            target = self.work / name
+            (self.work / "bin").mkdir(parents=True, exist_ok=True)
+            target = self.work / "bin" / name
             command = [self.compiler, "-std=gnu17", "-O2", f"-I{HERE}", HERE / "rivals" / source, HERE / "worker.c",
                        "-o", target, *flags, "-lm"]
             done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
