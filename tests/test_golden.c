@@ -1,0 +1,150 @@
+/* Every instruction set gives the same bits, on this machine as on any other: a hash of all results of every
+ * <format>.<op> of the table, on the inputs of kernel_cases.h, against the one recorded in golden.txt. Runs what
+ * dispatch picks (FLEXLAB_ISA), with 1, 2, 3 and 7 threads. Knows no format and no operation by name.
+ *     test_golden [--threads N]    FLEXLAB_TEST_FILTER=substring selects
+ *     test_golden --write          records what the reference kernels compute */
+#include "flexlab/tensor.h"
+#include "kernel_cases.h"
+
+static const uint64_t seed = 20170711;
+
+static void mix(uint64_t *hash, uint64_t word) {
+    *hash = (*hash ^ word) * 0x9FB21C651E98DF25u;
+    *hash ^= *hash >> 32;
+}
+
+/* Any NaN is as good as another, and so is either zero in sums and statistics. */
+static void mix_double(uint64_t *hash, double x) {
+    uint64_t bits;
+    x = x == 0 ? 0 : x;
+    memcpy(&bits, &x, sizeof bits);
+    mix(hash, x == x ? bits : UINT64_MAX);
+}
+
+static void mix_result(uint64_t *hash, const struct call *call, const struct result *r) {
+    const struct fl_format *f = call->format;
+    mix_double(hash, r->stats.maximum);
+    const int64_t counts[] = {r->stats.gamma, r->stats.saturated, r->stats.flushed, r->stats.nonfinite, r->out.view.e};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        mix(hash, (uint64_t)counts[i]);
+    const int64_t channels = call->shape.geo.n ? call->shape.geo.n : 1;
+    for (int64_t i = 0; i < 2 * channels; i++) {
+        mix(hash, (uint64_t)r->isum[i]);
+        mix_double(hash, r->fsum[i]);
+    }
+    for (int64_t first = 0; first < call->shape.out; first += 256) {
+        double values[256];
+        const int64_t n = call->shape.out - first < 256 ? call->shape.out - first : 256;
+        f->decode(&r->out.view, first, n, values);
+        for (int64_t i = 0; i < n; i++) {
+            uint64_t bits = 0;
+            memcpy(&bits, r->out.memory + (first + i) * f->bytes, (size_t)f->bytes);
+            mix(hash, values[i] == values[i] ? bits : UINT64_MAX);
+        }
+    }
+    for (int64_t i = 0; r->wide && i < call->shape.out; i++) {
+        uint64_t bits = 0;
+        memcpy(&bits, (unsigned char *)r->wide + i * f->wide_bytes, (size_t)f->wide_bytes);
+        mix(hash, bits);
+    }
+}
+
+enum { RUNS = 4 };
+static int threads[RUNS] = {1, 2, 3, 7}, runs = RUNS;
+
+/* One hash a number of threads. */
+static void hash_all(const struct fl_format *f, enum fl_op op, fl_kernel kernel, int n, uint64_t *hash) {
+    static struct call call;
+    const tensor_rounding roundings[] = {TENSOR_ROUND_NEAREST, other_rounding(f)};
+    bool more = true;
+    for (int index = 0; more; index++)
+        for (int style = 0; style < STYLES && more; style++)
+            for (int r = 0; r < 2 && (r == 0 || roundings[1] != roundings[0]) && more; r++) {
+                more = call_make(&call, f, op, index, (enum style)style, roundings[r], seed + (uint64_t)r, kernel);
+                if (!more)
+                    break;
+                for (int t = 0; t < n; t++) {
+                    struct result result;
+                    tensor_set_threads(threads[t]);
+                    tensor_status status = run(&call, kernel, false, false, &result);
+                    CHECK(!status, "%s.%s failed: %s", f->name, fl_op_name(op), tensor_error());
+                    mix_result(&hash[t], &call, &result);
+                    result_free(&result);
+                }
+                call_free(&call);
+            }
+}
+
+/* --- the record: lines of <format>.<op> and 16 hexadecimal digits ---------------------------------------------------
+ */
+
+enum { LINES = 1024 };
+static struct {
+    char name[96];
+    uint64_t hash;
+    bool used;
+} record[LINES];
+static int lines;
+
+static bool read_record(void) {
+    FILE *file = fopen(GOLDEN_FILE, "r");
+    unsigned long long hash;
+    while (file && lines < LINES && fscanf(file, "%95s %16llx", record[lines].name, &hash) == 2)
+        record[lines++].hash = hash;
+    if (file)
+        fclose(file);
+    return lines > 0;
+}
+
+static void compare(const char *name, const char *row, int workers, uint64_t hash) {
+    int i = 0;
+    while (i < lines && strcmp(record[i].name, name) != 0)
+        i++;
+    CHECK(i < lines, "%s is not in golden.txt: run test_golden --write", name);
+    if (i == lines)
+        return;
+    record[i].used = true;
+    CHECK(hash == record[i].hash, "%s.%s with %d threads: hash %016llx, recorded %016llx", name, row, workers,
+          (unsigned long long)hash, (unsigned long long)record[i].hash);
+}
+
+int main(int argc, char **argv) {
+    const char *filter = getenv("FLEXLAB_TEST_FILTER"), *isa = getenv("FLEXLAB_ISA");
+    const bool write = argc == 2 && !strcmp(argv[1], "--write");
+    if (argc == 3 && !strcmp(argv[1], "--threads")) {
+        threads[0] = atoi(argv[2]);
+        runs = 1;
+    }
+    if (write)
+        tensor_set_backend("ref");
+    enum fl_backend cap, chosen;
+    CHECK(!fl_backend_cap(&cap), "%s", tensor_error());
+    if (!write && isa && *isa && strcmp(fl_backend_name(cap), isa) != 0)
+        return check_skip("FLEXLAB_ISA is more than this machine has");
+    FILE *file = write ? fopen(GOLDEN_FILE, "w") : NULL;
+    CHECK(write ? file != NULL : read_record(), "cannot open " GOLDEN_FILE);
+    for (int i = 0; fl_format_at(i); i++) {
+        const struct fl_format *f = fl_format_at(i);
+        for (int op = 1; op < FL_OP_LIMIT; op++) {
+            char name[96];
+            if (!fl_op_name((enum fl_op)op))
+                continue;
+            snprintf(name, sizeof name, "%s.%s", f->name, fl_op_name((enum fl_op)op));
+            if (filter && !strstr(name, filter))
+                continue;
+            fl_kernel kernel = fl_kernel_select(f, (enum fl_op)op, cap, &chosen);
+            const int n = chosen == FL_REF ? 1 : runs; /* reference kernels know no threads */
+            uint64_t hash[RUNS] = {0};
+            hash_all(f, (enum fl_op)op, kernel, n, hash);
+            if (file)
+                fprintf(file, "%-32s %016llx\n", name, (unsigned long long)hash[0]);
+            for (int t = 0; t < n && !file; t++)
+                compare(name, fl_backend_name(chosen), threads[t], hash[t]);
+        }
+    }
+    for (int i = 0; i < lines && !filter; i++)
+        CHECK(record[i].used, "%s is in golden.txt and not in the table", record[i].name);
+    if (file)
+        CHECK(!fclose(file), "cannot write " GOLDEN_FILE);
+    return check_summary();
+}
