@@ -288,6 +288,26 @@ static void give_wide(struct fl_view *view) {
     view->wide = wide;
 }
 
+/* Momentum whose terms lie more than 60 bits apart: the first is half way between two results as often as not, and the
+ * last ones, far below what 64 bits hold of the sum, say where it goes. */
+static void check_sgd_spread(const struct fl_format *format, int64_t count) {
+    const int e = random_between(1, 9), spread = random_between(44, 61), wide = (int)random_below(2);
+    struct fl_args args = {.op = FL_OP_SGD_MOMENTUM,
+                           .format = format,
+                           .alpha = random_below(2) ? 1 : -1,
+                           .beta = (float)ldexp(random_below(2) ? 1 : -1, -(spread - 16 * wide)),
+                           .rounding = {TENSOR_ROUND_NEAREST, 0, 0}};
+    args.in[0] = random_view(count, e, FILL_SMALL);
+    args.in[1] = random_view(count, clamp_exponent(format, e + spread - (int)random_below(10)),
+                             random_below(2) ? FILL_SMALL : FILL_ZERO);
+    args.in[2] = random_view(count, e, random_below(2) ? FILL_SMALL : FILL_RANDOM);
+    if (wide)
+        give_wide(&args.in[2]);
+    args.out = (struct fl_view){.e = e - (int)random_below(2), .count = count};
+    check_rows(&args, exact_sgd, true, ALL_ROWS);
+    release_from(0);
+}
+
 static void check_sgd(const struct fl_format *format, int64_t count) {
     static const float rates[] = {0.1f, 0.9f, 1e-4f, 5e-4f, 1, 0, -0.25f};
     const bool update = random_below(2), wide = random_below(2), usual = random_below(2);
@@ -417,6 +437,7 @@ int main(int argc, char **argv) {
             check_wide_map(formats[f], FL_OP_ADD_SCALED, random_count());
             check_sgd(formats[f], random_count());
             check_sgd(formats[f], random_count());
+            check_sgd_spread(formats[f], random_count());
             check_codec(formats[f], random_count());
             check_max_abs(formats[f], random_count());
         }
