@@ -234,19 +234,22 @@ static void check_affine(const struct fl_format *format, int64_t rows, int64_t c
                            .relu = !gradient && random_below(2),
                            .rounding = random_rounding()};
     const int64_t masked = random_below(2);
+    const bool narrow = random_below(2); /* shifts whose sums mostly fit 32-bit lanes, in all channels */
     for (int i = 0; i < (gradient ? masked ? 3 : 2 : 1); i++)
         args.in[i] = random_view(count, random_between(format->e_min, format->e_max), random_fill());
     int32_t *ia = allocate((size_t)channels * sizeof *ia), *id = allocate((size_t)channels * sizeof *id);
     int32_t *shift = allocate((size_t)channels * sizeof *shift);
     int64_t *ib = allocate((size_t)channels * sizeof *ib);
     for (int64_t c = 0; c < channels; c++) {
-        shift[c] = kind == ANYTHING ? random_between(0, 46) : random_between(16, 46);
+        shift[c] = kind == ANYTHING ? random_between(0, 46) : narrow ? random_between(18, 31) : random_between(16, 46);
         const int bits = kind == ANYTHING || shift[c] > 30 ? 30 : shift[c];
         ia[c] = random_between(-(1 << bits), 1 << bits);
         id[c] = random_between(-(1 << bits), 1 << bits);
+        if (narrow && random_below(30) == 0)
+            ia[c] = random_below(2) ? 0x7fffffff : -0x7fffffff;
         ib[c] = (int64_t)(check_random(&seed) >> (kind == ANYTHING ? 3 : 64 - 14 - shift[c]));
         if (kind == HALVES) {
-            shift[c] = random_between(1, 29);
+            shift[c] = random_between(narrow ? 18 : 1, 29);
             ia[c] = random_between(-3, 3) * (1 << (shift[c] - 1));
             id[c] = random_between(-3, 3) * (1 << (shift[c] - 1));
             ib[c] = random_between(-3, 3) * ((int64_t)1 << (shift[c] - 1));
