@@ -234,19 +234,22 @@ static void check_affine(const struct fl_format *format, int64_t rows, int64_t c
                            .relu = !gradient && random_below(2),
                            .rounding = random_rounding()};
     const int64_t masked = random_below(2);
+    const bool narrow = random_below(2); /* shifts whose sums mostly fit 32-bit lanes, in all channels */
     for (int i = 0; i < (gradient ? masked ? 3 : 2 : 1); i++)
         args.in[i] = random_view(count, random_between(format->e_min, format->e_max), random_fill());
     int32_t *ia = allocate((size_t)channels * sizeof *ia), *id = allocate((size_t)channels * sizeof *id);
     int32_t *shift = allocate((size_t)channels * sizeof *shift);
     int64_t *ib = allocate((size_t)channels * sizeof *ib);
     for (int64_t c = 0; c < channels; c++) {
-        shift[c] = kind == ANYTHING ? random_between(0, 46) : random_between(16, 46);
+        shift[c] = kind == ANYTHING ? random_between(0, 46) : narrow ? random_between(18, 31) : random_between(16, 46);
         const int bits = kind == ANYTHING || shift[c] > 30 ? 30 : shift[c];
         ia[c] = random_between(-(1 << bits), 1 << bits);
         id[c] = random_between(-(1 << bits), 1 << bits);
+        if (narrow && random_below(30) == 0)
+            ia[c] = random_below(2) ? 0x7fffffff : -0x7fffffff;
         ib[c] = (int64_t)(check_random(&seed) >> (kind == ANYTHING ? 3 : 64 - 14 - shift[c]));
         if (kind == HALVES) {
-            shift[c] = random_between(1, 29);
+            shift[c] = random_between(narrow ? 18 : 1, 29);
             ia[c] = random_between(-3, 3) * (1 << (shift[c] - 1));
             id[c] = random_between(-3, 3) * (1 << (shift[c] - 1));
             ib[c] = random_between(-3, 3) * ((int64_t)1 << (shift[c] - 1));
@@ -286,6 +289,26 @@ static void give_wide(struct fl_view *view) {
         wide[i] = (int32_t)(m > FL_WIDE_LIMIT ? FL_WIDE_LIMIT : m < -FL_WIDE_LIMIT ? -FL_WIDE_LIMIT : m);
     }
     view->wide = wide;
+}
+
+/* Momentum whose terms lie more than 60 bits apart: the first is half way between two results as often as not, and the
+ * last ones, far below what 64 bits hold of the sum, say where it goes. */
+static void check_sgd_spread(const struct fl_format *format, int64_t count) {
+    const int e = random_between(1, 9), spread = random_between(44, 61), wide = (int)random_below(2);
+    struct fl_args args = {.op = FL_OP_SGD_MOMENTUM,
+                           .format = format,
+                           .alpha = random_below(2) ? 1 : -1,
+                           .beta = (float)ldexp(random_below(2) ? 1 : -1, -(spread - 16 * wide)),
+                           .rounding = {TENSOR_ROUND_NEAREST, 0, 0}};
+    args.in[0] = random_view(count, e, FILL_SMALL);
+    args.in[1] = random_view(count, clamp_exponent(format, e + spread - (int)random_below(10)),
+                             random_below(2) ? FILL_SMALL : FILL_ZERO);
+    args.in[2] = random_view(count, e, random_below(2) ? FILL_SMALL : FILL_RANDOM);
+    if (wide)
+        give_wide(&args.in[2]);
+    args.out = (struct fl_view){.e = e - (int)random_below(2), .count = count};
+    check_rows(&args, exact_sgd, true, ALL_ROWS);
+    release_from(0);
 }
 
 static void check_sgd(const struct fl_format *format, int64_t count) {
@@ -417,6 +440,7 @@ int main(int argc, char **argv) {
             check_wide_map(formats[f], FL_OP_ADD_SCALED, random_count());
             check_sgd(formats[f], random_count());
             check_sgd(formats[f], random_count());
+            check_sgd_spread(formats[f], random_count());
             check_codec(formats[f], random_count());
             check_max_abs(formats[f], random_count());
         }
