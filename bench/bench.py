@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures flexlab and its rivals in one run, turn by turn: ./dev bench. docs/benchmarks.md says what each row means."""
+"""Measures flexlab and its rivals in one run, turn by turn: ./dev bench. What each row means: docs/benchmarks.md."""
 
 import argparse
 import json
@@ -53,9 +53,7 @@ def main():
     everything = works.Works(ours, rivals, a.quick, thread_counts)
     rounds, budget = (5, 1.5) if a.quick else (15, 20)
     if report.BUSY > 0.5 and not a.list:
-        say(
-            f"bench: {report.BUSY:.1f} processors were busy before this run; times with as many threads as cores suffer most"
-        )
+        say(f"bench: {report.BUSY:.1f} processors were busy before this run; times at as many threads as cores suffer")
     results, start = [], time.monotonic()
     for threads in thread_counts:
         for group in everything.groups(threads):

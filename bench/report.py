@@ -8,7 +8,10 @@ import re
 import shutil
 import subprocess
 
-HEADING = f"{'work':<52} {'format':<9} {'thr':>3} {'ours':>10} {'theirs':>10} {'unit':<5} {'ratio':>6} {'peak':>5}  {'bar':<14} rival"
+HEADING = (
+    f"{'work':<52} {'format':<9} {'thr':>3} {'ours':>10} {'theirs':>10} {'unit':<5} {'ratio':>6} {'peak':>5}  "
+    f"{'bar':<14} rival"
+)
 
 
 def number(value):
@@ -85,7 +88,7 @@ def print_summary(rows, seconds):
 BUSY = os.getloadavg()[0]  # processors in use during the minute before this run
 
 
-# --- keeping ------------------------------------------------------------------------------------------------------------
+# --- keeping ------------------------------------------------------------------------------------------------
 def _first_line(*command):
     if not shutil.which(command[0]):
         return ""

@@ -49,7 +49,7 @@ class Rivals:
         self.compiler, self.log, self.dry = compiler, log, dry
         self.built = {}
 
-    # --- installing -----------------------------------------------------------------------------------------------------
+    # --- installing -----------------------------------------------------------------------------------------
     def _run(self, *command):
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
         if done.returncode:
@@ -89,7 +89,7 @@ class Rivals:
                             (folder / "libdnnl.so.3").write_bytes(archive.read(name))
                 wheel.unlink()
 
-    # --- building -------------------------------------------------------------------------------------------------------
+    # --- building -------------------------------------------------------------------------------------------
     def _build(self, name, source, flags, install):
         """Compiles a C worker; a Program with a reason where that fails."""
         if self.dry:

@@ -116,7 +116,8 @@ def layer_products(layer):
 
 
 class Works:
-    """All groups for one number of threads. quick: settings of rivals that were never the best are left out, and work that repeats at each number of threads."""
+    """All groups, by the number of threads. quick: without rivals' settings that seldom win and without work that tells
+    little more at each number of threads."""
 
     def __init__(self, ours, rivals, quick, thread_counts):
         self.path, self.ours = str(ours), Program("flexlab", [str(ours)])
