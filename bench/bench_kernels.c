@@ -3,7 +3,7 @@
  *     bench_kernels [FILTER] [--threads N]     FILTER: a part of the name, for example conv2d or flex16+5.matmul.avx512
  *
  * Unit: G products/s for matmul and convolution, G elements/s for the rest. The last column is the ratio to the row
- * of the same operation below it (avx512 to avx2, avx2 to portable). */
+ * of the same operation below it (avx512 to avx512bw, avx512bw to avx2, avx2 to portable). */
 #define _GNU_SOURCE
 #include "flexlab/tensor.h"
 #include <math.h>
@@ -108,7 +108,7 @@ static double time_once(const char *op, const char *backend, struct operands *o)
 }
 
 int main(int argc, char **argv) {
-    static const char *const backends[] = {"portable", "avx2", "avx512"};
+    static const char *const backends[] = {"portable", "avx2", "avx512bw", "avx512"};
     const char *filter = "";
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--threads") && i + 1 < argc) {
@@ -142,7 +142,7 @@ int main(int argc, char **argv) {
         tensor_channel_moments(o.mean, o.variance, o.x);
         for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
             double below = 0;
-            for (int b = 0; b < 3; b++) {
+            for (size_t b = 0; b < sizeof backends / sizeof backends[0]; b++) {
                 char name[96];
                 snprintf(name, sizeof name, "%s.%s.%s", tensor_format_name(f), rows[r].op, backends[b]);
                 tensor_set_backend(backends[b]);

@@ -13,9 +13,12 @@ endif()
 # Instruction sets belong to kernel files alone, by the end of their name.
 include(CheckCCompilerFlag)
 set(FLEXLAB_FLAGS_AVX2 -mavx2 -mfma -mf16c)
-set(FLEXLAB_FLAGS_AVX512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
-                         -mprefer-vector-width=512)
+set(FLEXLAB_FLAGS_AVX512BW -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512)
+set(FLEXLAB_FLAGS_AVX512 ${FLEXLAB_FLAGS_AVX512BW} -mavx512vnni)
+set(FLEXLAB_FLAGS_AVX512_FAST ${FLEXLAB_FLAGS_AVX512} -mavx512bf16) # kernels that ask fl_cpu_has before they run
 string(REPLACE ";" " " flags2 "${FLEXLAB_FLAGS_AVX2}")
 string(REPLACE ";" " " flags512 "${FLEXLAB_FLAGS_AVX512}")
+string(REPLACE ";" " " flags512_fast "${FLEXLAB_FLAGS_AVX512_FAST}")
 check_c_compiler_flag("${flags2}" FL_HAVE_AVX2)
 check_c_compiler_flag("${flags512}" FL_HAVE_AVX512)
+check_c_compiler_flag("${flags512_fast}" FL_HAVE_AVX512_FAST)

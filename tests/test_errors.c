@@ -93,6 +93,41 @@ static void shapes_and_formats(tensor_format f) {
         tensor_free(all[i]);
 }
 
+/* x [2,8,8,3], w [5,3,3,3], y [2,8,8,5]. */
+static void dilated_and_grouped(tensor_format f, tensor *x, tensor *w, tensor *y) {
+    tensor *x6 = tensor_new(f, TENSOR_SHAPE(2, 8, 8, 6)), *w6 = tensor_new(f, TENSOR_SHAPE(4, 3, 3, 3)),
+           *y4 = tensor_new(f, TENSOR_SHAPE(2, 8, 8, 4)), *w4 = tensor_new(f, TENSOR_SHAPE(4, 3, 3, 6));
+    const tensor_window two = {.stride = 1, .padding = 1, .groups = 2};
+    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 1, .padding = 1, .dilation = -1})), TENSOR_E_ARGUMENT,
+            "dilation -1, expected 1 to 255");
+    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 1, .padding = 1, .dilation = 256})), TENSOR_E_ARGUMENT,
+            "dilation 256");
+    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 1, .padding = 1, .groups = -2})), TENSOR_E_ARGUMENT,
+            "-2 groups");
+    REFUSED(tensor_conv2d(y, x, w, two), TENSOR_E_ARGUMENT, "2 groups do not divide 3 channels");
+    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 1, .padding = 1, .groups = 3})), TENSOR_E_ARGUMENT,
+            "3 groups do not divide 5 filters");
+    REFUSED(tensor_conv2d(y4, x6, w4, two), TENSOR_E_SHAPE, "channels 3 and 6 differ (of a group)");
+    REFUSED(tensor_conv2d(y4, x6, w6, ((tensor_window){.stride = 1, .padding = 1})), TENSOR_E_SHAPE,
+            "channels 6 and 3 differ");
+    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 1, .padding = 1, .dilation = 5})), TENSOR_E_SHAPE,
+            "a 3x3 filter with dilation 5 covers 11x11 pixels and does not fit a 8x8 image with padding 1");
+    REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 1, .padding = 1, .dilation = 2})), TENSOR_E_SHAPE,
+            "expected 2x6x6x5");
+    REFUSED(tensor_conv2d_input_grad(x6, y, w6, two), TENSOR_E_SHAPE, "dy is 2x8x8x5, expected 2x8x8x4");
+    REFUSED(tensor_conv2d_weight_grad(w4, y4, x6, two), TENSOR_E_SHAPE, "dw is 4x3x3x6");
+    REFUSED(tensor_maxpool2d(y, x, ((tensor_window){.window = 2, .stride = 1, .dilation = 2})), TENSOR_E_ARGUMENT,
+            "dilation 2");
+    REFUSED(tensor_maxpool2d(y, x, ((tensor_window){.window = 2, .stride = 1, .groups = 3})), TENSOR_E_ARGUMENT,
+            "3 groups");
+    CHECK(!tensor_conv2d(y4, x6, w6, two) && !tensor_conv2d_input_grad(x6, y4, w6, two) &&
+              !tensor_conv2d_weight_grad(w6, y4, x6, two),
+          "%s", tensor_error());
+    tensor *all[] = {x6, w6, y4, w4};
+    for (int i = 0; i < 4; i++)
+        tensor_free(all[i]);
+}
+
 static void images(tensor_format f) {
     tensor *x = tensor_new(f, TENSOR_SHAPE(2, 8, 8, 3)), *w = tensor_new(f, TENSOR_SHAPE(5, 3, 3, 3)),
            *y = tensor_new(f, TENSOR_SHAPE(2, 8, 8, 5)), *w4 = tensor_new(f, TENSOR_SHAPE(5, 3, 3, 4)),
@@ -106,6 +141,7 @@ static void images(tensor_format f) {
     REFUSED(tensor_conv2d(y, x, w, ((tensor_window){.stride = 2, .padding = 1})), TENSOR_E_SHAPE, "expected 2x4x4x5");
     REFUSED(tensor_conv2d(y, x, big, same), TENSOR_E_SHAPE, "11x11");
     REFUSED(tensor_conv2d(y, vec, w, same), TENSOR_E_SHAPE, "[N,H,W,C]");
+    dilated_and_grouped(f, x, w, y);
     REFUSED(tensor_conv2d_input_grad(y, x, w, same), TENSOR_E_SHAPE, "dx");
     REFUSED(tensor_maxpool2d(half, x, ((tensor_window){.window = 0, .stride = 2})), TENSOR_E_ARGUMENT, "window 0");
     REFUSED(tensor_maxpool2d(half, x, ((tensor_window){.window = 2, .stride = 2, .padding = 2})), TENSOR_E_ARGUMENT,

@@ -129,7 +129,7 @@ static struct problem matmul_problem(enum fl_op op, const int *size) {
     return (struct problem){op, {.m = size[0], .n = size[1], .k = size[2]}, size[0], size[1], size[2]};
 }
 
-/* v: batch h w c filters r s stride padding */
+/* v: batch h w c filters r s stride padding dilation groups (0: 1) */
 static struct problem conv_problem(enum fl_op op, const int *v) {
     struct problem x = {.op = op,
                         .geo = {.batch = v[0],
@@ -140,17 +140,19 @@ static struct problem conv_problem(enum fl_op op, const int *v) {
                                 .r = v[5],
                                 .s = v[6],
                                 .stride = v[7],
-                                .padding = v[8]}};
+                                .padding = v[8],
+                                .dilation = v[9] ? v[9] : 1,
+                                .groups = v[10] ? v[10] : 1}};
     struct fl_geometry *g = &x.geo;
-    g->p = (g->h + 2 * g->padding - g->r) / g->stride + 1;
-    g->q = (g->w + 2 * g->padding - g->s) / g->stride + 1;
-    const int64_t patch = g->r * g->s;
+    g->p = (g->h + 2 * g->padding - g->dilation * (g->r - 1) - 1) / g->stride + 1;
+    g->q = (g->w + 2 * g->padding - g->dilation * (g->s - 1) - 1) / g->stride + 1;
+    const int64_t patch = g->r * g->s, depth = g->c / g->groups;
     x.m = op == FL_OP_CONV2D              ? g->batch * g->p * g->q
           : op == FL_OP_CONV2D_INPUT_GRAD ? g->batch * g->h * g->w
                                           : g->filters;
-    x.n = op == FL_OP_CONV2D ? g->filters : op == FL_OP_CONV2D_INPUT_GRAD ? g->c : patch * g->c;
-    x.k = op == FL_OP_CONV2D              ? patch * g->c
-          : op == FL_OP_CONV2D_INPUT_GRAD ? patch * g->filters
+    x.n = op == FL_OP_CONV2D ? g->filters : op == FL_OP_CONV2D_INPUT_GRAD ? g->c : patch * depth;
+    x.k = op == FL_OP_CONV2D              ? patch * depth
+          : op == FL_OP_CONV2D_INPUT_GRAD ? patch * (g->filters / g->groups)
                                           : g->batch * g->p * g->q;
     return x;
 }
@@ -162,28 +164,29 @@ static int64_t image_index(int64_t h, int64_t w, int64_t c, int64_t n, int64_t y
 /* Where the factors of term k of result (i, j) lie in in[0] and in[1]; -1 for a zero that lies nowhere. */
 static void term_at(const struct problem *x, int64_t i, int64_t j, int64_t k, int64_t *a, int64_t *b) {
     const struct fl_geometry *g = &x->geo;
+    const int64_t groups = g->groups ? g->groups : 1, depth = g->c / groups, own = g->filters / groups;
     switch (x->op) {
     case FL_OP_CONV2D: {
-        const int64_t c = k % g->c, s = k / g->c % g->s, r = k / g->c / g->s;
-        *a = image_index(g->h, g->w, g->c, i / g->q / g->p, i / g->q % g->p * g->stride + r - g->padding,
-                         i % g->q * g->stride + s - g->padding, c);
+        const int64_t c = j / own * depth + k % depth, s = k / depth % g->s, r = k / depth / g->s;
+        *a = image_index(g->h, g->w, g->c, i / g->q / g->p, i / g->q % g->p * g->stride + r * g->dilation - g->padding,
+                         i % g->q * g->stride + s * g->dilation - g->padding, c);
         *b = j * x->k + k;
         break;
     }
     case FL_OP_CONV2D_INPUT_GRAD: {
-        const int64_t filter = k % g->filters, s = k / g->filters % g->s, r = k / g->filters / g->s;
-        const int64_t y = i / g->w % g->h + g->padding - r, z = i % g->w + g->padding - s;
+        const int64_t filter = j / depth * own + k % own, s = k / own % g->s, r = k / own / g->s;
+        const int64_t y = i / g->w % g->h + g->padding - r * g->dilation, z = i % g->w + g->padding - s * g->dilation;
         *a = y < 0 || z < 0 || y % g->stride || z % g->stride
                  ? -1
                  : image_index(g->p, g->q, g->filters, i / g->w / g->h, y / g->stride, z / g->stride, filter);
-        *b = ((filter * g->r + r) * g->s + s) * g->c + j;
+        *b = ((filter * g->r + r) * g->s + s) * depth + j % depth;
         break;
     }
     case FL_OP_CONV2D_WEIGHT_GRAD: {
-        const int64_t c = j % g->c, s = j / g->c % g->s, r = j / g->c / g->s;
+        const int64_t c = i / own * depth + j % depth, s = j / depth % g->s, r = j / depth / g->s;
         *a = k * g->filters + i;
-        *b = image_index(g->h, g->w, g->c, k / g->q / g->p, k / g->q % g->p * g->stride + r - g->padding,
-                         k % g->q * g->stride + s - g->padding, c);
+        *b = image_index(g->h, g->w, g->c, k / g->q / g->p, k / g->q % g->p * g->stride + r * g->dilation - g->padding,
+                         k % g->q * g->stride + s * g->dilation - g->padding, c);
         break;
     }
     default:
@@ -247,7 +250,7 @@ struct test_case {
     struct fl_args args;
     unsigned char *want;
     struct fl_stats want_stats;
-    char label[160];
+    char label[192];
 };
 
 static void compute_want(struct test_case *t) {
@@ -348,15 +351,16 @@ static void run_case(const struct fl_format *f, struct problem x, enum data data
     const size_t used = strlen(t.label);
     if (is_conv(x.op))
         snprintf(t.label + used, sizeof t.label - used,
-                 " %lldx%lldx%lldx%lld filters %lldx%lldx%lld stride %d padding %d %s seed %llu", (long long)g->batch,
-                 (long long)g->h, (long long)g->w, (long long)g->c, (long long)g->filters, (long long)g->r,
-                 (long long)g->s, g->stride, g->padding, data_names[data], (unsigned long long)seed);
+                 " %lldx%lldx%lldx%lld filters %lldx%lldx%lld stride %d padding %d dilation %d groups %d %s seed %llu",
+                 (long long)g->batch, (long long)g->h, (long long)g->w, (long long)g->c, (long long)g->filters,
+                 (long long)g->r, (long long)g->s, g->stride, g->padding, g->dilation, g->groups, data_names[data],
+                 (unsigned long long)seed);
     else
         snprintf(t.label + used, sizeof t.label - used, " %lldx%lldx%lld %s seed %llu", (long long)x.m, (long long)x.n,
                  (long long)x.k, data_names[data], (unsigned long long)seed);
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
     const int64_t image = g->batch * g->h * g->w * g->c, result = g->batch * g->p * g->q * g->filters,
-                  filters = g->filters * g->r * g->s * g->c;
+                  filters = is_conv(x.op) ? g->filters * g->r * g->s * (g->c / g->groups) : 0;
     int64_t a = x.m * x.k, b = x.k * x.n;
     if (is_conv(x.op)) {
         a = x.op == FL_OP_CONV2D ? image : result;
@@ -425,22 +429,80 @@ static int test_matmul(int number) {
 }
 
 static int test_conv(int number) {
-    /* batch h w c filters r s stride padding */
-    static const int shapes[][9] = {
-        {1, 1, 1, 1, 1, 1, 1, 1, 0},    {1, 3, 3, 1, 1, 3, 3, 1, 0},    {2, 8, 8, 3, 16, 3, 3, 1, 1},
-        {2, 8, 8, 16, 16, 3, 3, 1, 1},  {1, 9, 7, 17, 5, 3, 3, 1, 1},   {3, 8, 8, 16, 32, 3, 3, 2, 1},
-        {2, 9, 11, 16, 17, 3, 3, 2, 1}, {2, 7, 7, 3, 4, 5, 5, 1, 2},    {1, 11, 11, 16, 3, 5, 5, 2, 2},
-        {2, 10, 10, 1, 7, 5, 5, 3, 2},  {2, 8, 8, 17, 16, 1, 1, 1, 0},  {3, 9, 9, 16, 8, 1, 1, 2, 0},
-        {2, 10, 7, 3, 5, 2, 2, 3, 0},   {1, 10, 10, 4, 4, 2, 2, 3, 1},  {2, 6, 6, 5, 6, 1, 3, 1, 1},
-        {2, 6, 6, 5, 6, 3, 1, 1, 1},    {1, 5, 5, 60, 3, 3, 3, 1, 1},   {1, 6, 6, 33, 3, 5, 5, 1, 2},
-        {1, 6, 5, 3, 33, 5, 5, 2, 2},   {1, 7, 7, 2, 70, 3, 3, 2, 1},   {1, 2, 600, 1, 2, 3, 3, 1, 1},
-        {1, 2, 1100, 2, 3, 1, 3, 2, 1}, {9, 9, 9, 2, 3, 3, 3, 1, 1},    {40, 4, 4, 3, 2, 3, 3, 1, 1},
-        {90, 3, 3, 2, 3, 3, 3, 1, 0},   {1, 24, 25, 3, 3, 3, 3, 1, 0},  {2, 24, 25, 1, 2, 3, 3, 2, 1},
-        {1, 4, 4, 200, 3, 3, 3, 1, 1},  {1, 3, 3, 300, 2, 2, 2, 1, 1},  {1, 4, 4, 3, 100, 3, 3, 1, 1},
-        {1, 3, 3, 2, 270, 3, 3, 1, 1},  {2, 5, 5, 3, 3, 3, 3, 1, 5},    {1, 5, 5, 3, 3, 3, 3, 4, 3},
-        {1, 13, 13, 2, 2, 3, 3, 5, 0},  {1, 4, 4, 2, 3, 3, 3, 9, 1},    {1, 33, 34, 8, 9, 3, 3, 1, 1},
-        {2, 16, 16, 8, 16, 3, 3, 2, 1}, {1, 14, 14, 9, 48, 3, 3, 1, 1}, {3, 1, 9, 4, 4, 1, 3, 1, 0},
-        {2, 9, 1, 4, 4, 3, 1, 2, 0}};
+    /* batch h w c filters r s stride padding dilation groups (0: 1) */
+    static const int shapes[][11] = {{1, 1, 1, 1, 1, 1, 1, 1, 0},
+                                     {1, 3, 3, 1, 1, 3, 3, 1, 0},
+                                     {2, 8, 8, 3, 16, 3, 3, 1, 1},
+                                     {2, 8, 8, 16, 16, 3, 3, 1, 1},
+                                     {1, 9, 7, 17, 5, 3, 3, 1, 1},
+                                     {3, 8, 8, 16, 32, 3, 3, 2, 1},
+                                     {2, 9, 11, 16, 17, 3, 3, 2, 1},
+                                     {2, 7, 7, 3, 4, 5, 5, 1, 2},
+                                     {1, 11, 11, 16, 3, 5, 5, 2, 2},
+                                     {2, 10, 10, 1, 7, 5, 5, 3, 2},
+                                     {2, 8, 8, 17, 16, 1, 1, 1, 0},
+                                     {3, 9, 9, 16, 8, 1, 1, 2, 0},
+                                     {2, 10, 7, 3, 5, 2, 2, 3, 0},
+                                     {1, 10, 10, 4, 4, 2, 2, 3, 1},
+                                     {2, 6, 6, 5, 6, 1, 3, 1, 1},
+                                     {2, 6, 6, 5, 6, 3, 1, 1, 1},
+                                     {1, 5, 5, 60, 3, 3, 3, 1, 1},
+                                     {1, 6, 6, 33, 3, 5, 5, 1, 2},
+                                     {1, 6, 5, 3, 33, 5, 5, 2, 2},
+                                     {1, 7, 7, 2, 70, 3, 3, 2, 1},
+                                     {1, 2, 600, 1, 2, 3, 3, 1, 1},
+                                     {1, 2, 1100, 2, 3, 1, 3, 2, 1},
+                                     {9, 9, 9, 2, 3, 3, 3, 1, 1},
+                                     {40, 4, 4, 3, 2, 3, 3, 1, 1},
+                                     {90, 3, 3, 2, 3, 3, 3, 1, 0},
+                                     {1, 24, 25, 3, 3, 3, 3, 1, 0},
+                                     {2, 24, 25, 1, 2, 3, 3, 2, 1},
+                                     {1, 4, 4, 200, 3, 3, 3, 1, 1},
+                                     {1, 3, 3, 300, 2, 2, 2, 1, 1},
+                                     {1, 4, 4, 3, 100, 3, 3, 1, 1},
+                                     {1, 3, 3, 2, 270, 3, 3, 1, 1},
+                                     {2, 5, 5, 3, 3, 3, 3, 1, 5},
+                                     {1, 5, 5, 3, 3, 3, 3, 4, 3},
+                                     {1, 13, 13, 2, 2, 3, 3, 5, 0},
+                                     {1, 4, 4, 2, 3, 3, 3, 9, 1},
+                                     {1, 33, 34, 8, 9, 3, 3, 1, 1},
+                                     {2, 16, 16, 8, 16, 3, 3, 2, 1},
+                                     {1, 14, 14, 9, 48, 3, 3, 1, 1},
+                                     {3, 1, 9, 4, 4, 1, 3, 1, 0},
+                                     {2, 9, 1, 4, 4, 3, 1, 2, 0},
+                                     {2, 9, 11, 5, 6, 3, 3, 1, 2, 2},
+                                     {1, 14, 13, 8, 17, 3, 3, 1, 0, 3},
+                                     {2, 11, 9, 16, 3, 3, 3, 2, 2, 2},
+                                     {1, 16, 15, 3, 20, 3, 3, 2, 3, 3},
+                                     {1, 17, 14, 2, 5, 3, 2, 3, 4, 2},
+                                     {2, 12, 12, 4, 4, 5, 5, 3, 3, 3},
+                                     {1, 19, 23, 3, 4, 3, 3, 4, 5, 6},
+                                     {1, 40, 9, 2, 3, 3, 3, 1, 7, 9},
+                                     {1, 9, 9, 2, 3, 3, 3, 1, 40, 41},
+                                     {3, 45, 3, 3, 2, 3, 1, 1, 0, 20},
+                                     {30, 3, 3, 3, 2, 3, 3, 1, 9, 9},
+                                     {1, 3, 600, 1, 2, 3, 3, 2, 6, 5},
+                                     {1, 8, 8, 5, 3, 1, 1, 1, 0, 7},
+                                     {2, 31, 5, 2, 2, 4, 2, 6, 9, 4},
+                                     {2, 8, 8, 32, 48, 3, 3, 1, 1, 1, 2},
+                                     {2, 9, 7, 20, 10, 3, 3, 2, 1, 1, 2},
+                                     {1, 8, 9, 21, 15, 3, 3, 1, 2, 2, 3},
+                                     {2, 6, 6, 36, 40, 1, 1, 1, 0, 1, 4},
+                                     {1, 9, 9, 40, 24, 3, 2, 3, 2, 2, 4},
+                                     {1, 5, 5, 300, 6, 3, 3, 1, 1, 1, 2},
+                                     {1, 5, 5, 6, 300, 3, 3, 1, 1, 1, 2},
+                                     {1, 2, 700, 12, 12, 3, 3, 2, 1, 1, 2},
+                                     {2, 8, 8, 16, 16, 3, 3, 1, 1, 1, 16},
+                                     {1, 9, 7, 65, 65, 3, 3, 2, 1, 1, 65},
+                                     {2, 7, 8, 3, 6, 5, 3, 1, 2, 2, 3},
+                                     {1, 9, 9, 70, 35, 3, 3, 1, 1, 1, 35},
+                                     {1, 12, 13, 8, 16, 3, 3, 3, 3, 3, 8},
+                                     {1, 26, 25, 2, 4, 3, 3, 1, 1, 1, 2},
+                                     {1, 27, 27, 3, 3, 23, 23, 2, 11, 1, 3},
+                                     {1, 9, 9, 12, 18, 3, 3, 2, 2, 2, 6},
+                                     {1, 6, 6, 8, 8, 1, 1, 1, 0, 1, 8},
+                                     {2, 5, 5, 9, 9, 1, 1, 2, 0, 1, 9},
+                                     {1, 7, 6, 130, 130, 3, 3, 1, 1, 1, 130}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (int op = 0; op < 3; op++)
             run_formats(conv_problem(convs[op], shapes[i]), number++);

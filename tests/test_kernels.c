@@ -109,9 +109,13 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
     static const int64_t rows[][2] = {{1, 1}, {3, 5}, {600, 16}, {1030, 17}, {40, 64}, {513, 3}, {2048, 32}};
     static const int64_t mats[][3] = {{1, 1, 1},     {3, 5, 7},       {17, 33, 515},
                                       {65, 16, 144}, {16, 144, 1100}, {130, 70, 64}};
-    /* batch h w c filters r stride padding */
-    static const int images[][8] = {{1, 5, 5, 1, 1, 3, 1, 1},   {2, 8, 8, 3, 5, 3, 1, 1},   {3, 9, 7, 16, 17, 3, 2, 1},
-                                    {2, 6, 6, 17, 16, 1, 1, 0}, {2, 11, 11, 4, 8, 5, 3, 2}, {5, 8, 8, 16, 32, 3, 2, 1}};
+    /* batch h w c filters r stride padding dilation groups */
+    static const int images[][10] = {
+        {1, 5, 5, 1, 1, 3, 1, 1, 1, 1},   {2, 8, 8, 3, 5, 3, 1, 1, 1, 1},    {3, 9, 7, 16, 17, 3, 2, 1, 1, 1},
+        {2, 6, 6, 17, 16, 1, 1, 0, 1, 1}, {2, 11, 11, 4, 8, 5, 3, 2, 1, 1},  {5, 8, 8, 16, 32, 3, 2, 1, 1, 1},
+        {2, 9, 10, 5, 6, 3, 1, 2, 2, 1},  {1, 13, 11, 4, 7, 3, 2, 3, 3, 1},  {2, 8, 7, 12, 18, 3, 1, 1, 1, 3},
+        {2, 9, 9, 10, 20, 3, 2, 2, 2, 2}, {2, 7, 8, 70, 70, 3, 1, 1, 1, 70}, {1, 12, 9, 6, 18, 3, 3, 2, 2, 6},
+        {1, 8, 8, 24, 8, 3, 1, 1, 1, 8}};
     static const int pools[][6] = {
         /* batch h w c window stride */ {1, 4, 4, 1, 2, 2}, {2, 9, 7, 16, 3, 2}, {3, 8, 8, 17, 2, 1}};
     switch (op) {
@@ -175,10 +179,10 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
     case FL_OP_CONV2D_WEIGHT_GRAD:
     case FL_OP_SHORTCUT_A:
     case FL_OP_SHORTCUT_A_GRAD: {
-        if (i >= 6)
+        const bool shortcut = op == FL_OP_SHORTCUT_A || op == FL_OP_SHORTCUT_A_GRAD;
+        if (i >= (shortcut ? 6 : (int)(sizeof images / sizeof images[0])))
             return false;
         const int *v = images[i];
-        const bool shortcut = op == FL_OP_SHORTCUT_A || op == FL_OP_SHORTCUT_A_GRAD;
         *g = (struct fl_geometry){.batch = v[0],
                                   .h = v[1],
                                   .w = v[2],
@@ -187,18 +191,20 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
                                   .r = v[5],
                                   .s = v[5],
                                   .stride = v[6],
-                                  .padding = v[7]};
+                                  .padding = v[7],
+                                  .dilation = v[8],
+                                  .groups = v[9]};
         if (shortcut) {
             g->filters = g->c + i;
             g->p = (g->h + g->stride - 1) / g->stride;
             g->q = (g->w + g->stride - 1) / g->stride;
-            g->r = g->s = g->padding = 0;
+            g->r = g->s = g->padding = g->dilation = g->groups = 0;
         } else {
-            g->p = (g->h + 2 * g->padding - g->r) / g->stride + 1;
-            g->q = (g->w + 2 * g->padding - g->s) / g->stride + 1;
+            g->p = (g->h + 2 * g->padding - g->dilation * (g->r - 1) - 1) / g->stride + 1;
+            g->q = (g->w + 2 * g->padding - g->dilation * (g->s - 1) - 1) / g->stride + 1;
         }
         int64_t x = g->batch * g->h * g->w * g->c, y = g->batch * g->p * g->q * g->filters,
-                w = g->filters * g->r * g->s * g->c;
+                w = shortcut ? 0 : g->filters * g->r * g->s * (g->c / g->groups);
         s->out = op == FL_OP_CONV2D || op == FL_OP_SHORTCUT_A ? y : op == FL_OP_CONV2D_WEIGHT_GRAD ? w : x;
         s->in[0] = op == FL_OP_CONV2D || op == FL_OP_SHORTCUT_A ? x : y;
         s->in[1] = shortcut ? 0 : op == FL_OP_CONV2D_WEIGHT_GRAD ? x : w;

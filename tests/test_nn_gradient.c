@@ -35,6 +35,13 @@ static nn_node conv_then_linear(nn_graph *g, nn_node x) {
     x = nn_conv2d(g, "conv2", x, 4, 3, 2, 0);
     return nn_linear(g, "fc", x, CLASSES);
 }
+static nn_node dilated_and_grouped(nn_graph *g, nn_node x) {
+    x = nn_conv2d_window(g, "dilated", x, 6, (tensor_window){.window = 3, .stride = 1, .padding = 2, .dilation = 2});
+    x = nn_conv2d_window(g, "grouped", x, 9,
+                         (tensor_window){.window = 3, .stride = 2, .padding = 2, .dilation = 2, .groups = 3});
+    x = nn_conv2d_window(g, "depthwise", x, 9, (tensor_window){.window = 2, .stride = 1, .groups = 9});
+    return nn_linear(g, "fc", x, CLASSES);
+}
 static nn_node batchnorm(nn_graph *g, nn_node x) {
     x = nn_batchnorm(g, "bn0", x, false); /* straight on the input */
     x = nn_conv2d(g, "conv1", x, 3, 2, 2, 1);
@@ -119,6 +126,7 @@ static const struct {
     const char *name;
     nn_node (*build)(nn_graph *g, nn_node x);
 } networks[] = {{"conv", conv_then_linear},
+                {"dilated_and_grouped", dilated_and_grouped},
                 {"batchnorm", batchnorm},
                 {"linear_relu", linear_relu},
                 {"relu", relu},

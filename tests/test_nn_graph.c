@@ -2,6 +2,7 @@
 #include "check.h"
 #include "flexlab/nn.h"
 #include "nn/nn_graph.h"
+#include <math.h>
 #include <string.h>
 
 static void variants(void) {
@@ -109,6 +110,14 @@ static void shapes(void) {
     shape_is(g, nn_conv2d(g, "same", x, 5, 3, 1, 1), 4, 4, 9, 7, 5);
     nn_node c = nn_conv2d(g, "half", x, 6, 3, 2, 1);
     shape_is(g, c, 4, 4, 5, 4, 6);
+    const tensor_window wide = {.window = 3, .stride = 2, .padding = 1, .dilation = 3, .groups = 3};
+    nn_node grouped = nn_conv2d_window(g, "grouped", x, 6, wide);
+    shape_is(g, grouped, 4, 4, 3, 2, 6);
+    const struct fl_shape *weight = &g->nodes[grouped].parameter[0].shape;
+    CHECK(weight->dim[0] == 6 && weight->dim[1] == 3 && weight->dim[3] == 1, "grouped weight %lldx%lldx..x%lld",
+          (long long)weight->dim[0], (long long)weight->dim[1], (long long)weight->dim[3]);
+    CHECK(fabs(g->nodes[grouped].parameter[0].scale - sqrt(2.0 / 18)) < 1e-15, "grouped scale %g",
+          g->nodes[grouped].parameter[0].scale);
     shape_is(g, nn_shortcut_a(g, "shortcut", x, 6, 2), 4, 4, 5, 4, 6);
     shape_is(g, nn_maxpool2d(g, "maxpool", c, 2, 2), 4, 4, 2, 2, 6);
     nn_node p = nn_avgpool_global(g, "avgpool", c);
@@ -146,6 +155,14 @@ static void building_errors(void) {
     REFUSED(TENSOR_E_ARGUMENT, "c: window 0", nn_conv2d(g, "c", x, 4, 0, 1, 1));
     REFUSED(TENSOR_E_ARGUMENT, "stride 0", nn_conv2d(g, "c", x, 4, 3, 0, 1));
     REFUSED(TENSOR_E_ARGUMENT, "padding -1", nn_conv2d(g, "c", x, 4, 3, 1, -1));
+    REFUSED(TENSOR_E_SHAPE, "a window of 3 with dilation 5 does not fit a side of 8 with padding 1",
+            nn_conv2d_window(g, "c", x, 4, (tensor_window){.window = 3, .stride = 1, .padding = 1, .dilation = 5}));
+    REFUSED(TENSOR_E_ARGUMENT, "dilation -2",
+            nn_conv2d_window(g, "c", x, 4, (tensor_window){.window = 3, .stride = 1, .dilation = -2}));
+    REFUSED(TENSOR_E_ARGUMENT, "c: 3 groups, expected a divisor of 3 channels and 4 filters",
+            nn_conv2d_window(g, "c", x, 4, (tensor_window){.window = 3, .stride = 1, .groups = 3}));
+    REFUSED(TENSOR_E_ARGUMENT, "-1 groups",
+            nn_conv2d_window(g, "c", x, 4, (tensor_window){.window = 3, .stride = 1, .groups = -1}));
     REFUSED(TENSOR_E_ARGUMENT, "0 outputs", nn_conv2d(g, "c", x, 0, 3, 1, 1));
     REFUSED(TENSOR_E_ARGUMENT, "-3 outputs", nn_linear(g, "c", x, -3));
     REFUSED(TENSOR_E_SHAPE, "a window of 9", nn_maxpool2d(g, "p", x, 9, 1));

@@ -66,6 +66,8 @@ FLEXLAB_API void nn_graph_free(nn_graph *g);
 FLEXLAB_API nn_node nn_input(nn_graph *g, int height, int width, int channels);
 FLEXLAB_API nn_node nn_conv2d(nn_graph *g, const char *name, nn_node x, int filters, int kernel, int stride,
                               int padding);
+/* The same with dilation and groups; how.window is the side of the filters. Fan-out counts the filters of a group. */
+FLEXLAB_API nn_node nn_conv2d_window(nn_graph *g, const char *name, nn_node x, int filters, tensor_window how);
 FLEXLAB_API nn_node nn_batchnorm(nn_graph *g, const char *name, nn_node x, bool relu);
 FLEXLAB_API nn_node nn_linear(nn_graph *g, const char *name, nn_node x, int outputs); /* flattens; with bias */
 FLEXLAB_API nn_node nn_linear_relu(nn_graph *g, const char *name, nn_node x, int outputs);

@@ -175,13 +175,17 @@ FLEXLAB_API tensor_status tensor_matmul_tn(tensor *y, const tensor *a, const ten
 
 /* Stride 1 to 255 and zero padding 0 to 255, the same in both directions. */
 typedef struct tensor_window {
-    int window; /* pooling only: side of the square window */
+    int window; /* side of the square window of a pooling; tensor_conv2d takes it from the filters */
     int stride;
     int padding;
+    int dilation; /* convolution only: pixels from one filter position to the next, 1 to 255; 0 means 1 */
+    int groups;   /* convolution only: parts of the channels and of the filters that see only each other; 0 means 1 */
 } tensor_window;
 
-/* x [N,H,W,C], w [K,R,S,C], y [N,P,Q,K] with P = (H + 2 padding - R) / stride + 1 (floor), Q likewise.
- * The order of summation of float formats: forward r, s, c; input gradient r, s, k; weight gradient n, p, q. */
+/* x [N,H,W,C], w [K,R,S,C / groups], y [N,P,Q,K] with P = (H + 2 padding - dilation (R - 1) - 1) / stride + 1 (floor),
+ * Q likewise. groups divides C and K: filters of group i, K / groups of them, see channels of group i. groups = C is a
+ * depthwise convolution. The order of summation of float formats: forward r, s, c; input gradient r, s, k; weight
+ * gradient n, p, q; c and k within the group. */
 FLEXLAB_API tensor_status tensor_conv2d(tensor *y, const tensor *x, const tensor *w, tensor_window how);
 FLEXLAB_API tensor_status tensor_conv2d_input_grad(tensor *dx, const tensor *dy, const tensor *w, tensor_window how);
 FLEXLAB_API tensor_status tensor_conv2d_weight_grad(tensor *dw, const tensor *dy, const tensor *x, tensor_window how);
@@ -243,8 +247,9 @@ FLEXLAB_API tensor_status tensor_sgd_update(tensor *w, const tensor *v, float ra
 
 /* Operations are listed by name ("add", "matmul", ...); NULL past the last. */
 FLEXLAB_API const char *tensor_op_list(int i);
-/* The backend ("ref", "portable", "avx2", "avx512") whose kernel runs `op` on `format` on this machine; NULL if
- * unknown. FLEXLAB_ISA caps it; tensor_set_backend caps it from a program (NULL: no cap). */
+/* The backend ("ref", "portable", "avx2", "avx512bw", "avx512") whose kernel runs `op` on `format` on this machine; NULL
+ * if unknown. FLEXLAB_ISA caps it; tensor_set_backend caps it from a program (NULL: no cap). A cap that the machine does
+ * not reach is allowed: then the best that it has runs. */
 FLEXLAB_API const char *tensor_kernel_backend(tensor_format format, const char *op);
 FLEXLAB_API tensor_status tensor_set_backend(const char *name);
 /* Threads used by every operation; results do not depend on it. 0: as many as OpenMP offers (OMP_NUM_THREADS). */

@@ -2,7 +2,7 @@
 #include "bf16/bf16_codec.h"
 #include "float/float_format.inc"
 
-extern const struct fl_kernels fl_bf16_portable, fl_bf16_avx2, fl_bf16_avx512;
+extern const struct fl_kernels fl_bf16_portable, fl_bf16_avx2, fl_bf16_avx512bw;
 
 const struct fl_format fl_format_bf16 = {
     .id = FMT_BF16,
@@ -16,5 +16,5 @@ const struct fl_format fl_format_bf16 = {
     .encode = encode,
     .rows = {[FL_PORTABLE] = &fl_bf16_portable,
              [FL_AVX2] = FL_ROW_AVX2(fl_bf16_avx2),
-             [FL_AVX512] = FL_ROW_AVX512(fl_bf16_avx512)},
+             [FL_AVX512BW] = FL_ROW_AVX512(fl_bf16_avx512bw)},
 };

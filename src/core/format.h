@@ -3,8 +3,8 @@
  * A format folder has a format.def with one line a format,
  *     FL_FORMAT(id, FMT_CONSTANT, symbol, "command-line name")
  * and defines `const struct fl_format fl_format_<symbol>`. The build collects the folders; nothing else names them.
- * Files ending in _avx2.c and _avx512.c are compiled with those instructions (and only where the compiler targets x86);
- * they are named in the format through FL_ROW_AVX2 and FL_ROW_AVX512. */
+ * Files ending in _avx2.c, _avx512bw.c, _avx512.c are compiled with those instructions (and only where the compiler
+ * targets x86); they are named in the format through FL_ROW_AVX2 and, both of the latter, FL_ROW_AVX512. */
 #ifndef FL_FORMAT_H
 #define FL_FORMAT_H
 
@@ -63,6 +63,8 @@ const struct fl_format *fl_format_at(int i);
 fl_kernel fl_ref_kernel(enum fl_op op);
 /* The kernel that runs under a cap (the best row at or below it that this machine supports), and its backend. */
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);
+/* The kernel that runs now, under the cap in force; under FLEXLAB_VERBOSE=1 it is named when it runs first. */
+tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, fl_kernel *kernel, enum fl_backend *chosen);
 /* The cap in force: the best backend of this machine, FLEXLAB_ISA, tensor_set_backend. */
 tensor_status fl_backend_cap(enum fl_backend *cap);
 const char *fl_backend_name(enum fl_backend backend);

@@ -38,10 +38,11 @@ struct fl_geometry {
     /* matmul: out [m,n], inner size k, by the operation's own transposition.
      * bias, sum_rows, channel_*: m rows of n channels. */
     int64_t m, n, k;
-    /* images: x or dx [batch, h, w, c]; y or dy [batch, p, q, filters]; filter [filters, r, s, c]. Pooling: r = s =
-     * window, filters = c. shortcut_a: filters >= c. avgpool: p = q = 1. */
+    /* images: x or dx [batch, h, w, c]; y or dy [batch, p, q, filters]; filter [filters, r, s, c / groups]. Pooling:
+     * r = s = window, filters = c. shortcut_a: filters >= c. avgpool: p = q = 1. */
     int64_t batch, h, w, c, p, q, filters, r, s;
     int stride, padding;
+    int dilation, groups; /* of convolutions, at least 1 */
 };
 
 /* Per-channel coefficients of CHANNEL_AFFINE (y = a x + b) and CHANNEL_AFFINE_GRAD (dx = a dy + d x + b).
@@ -96,7 +97,8 @@ struct fl_args {
 
 typedef tensor_status (*fl_kernel)(const struct fl_args *args);
 
-enum fl_backend { FL_REF, FL_PORTABLE, FL_AVX2, FL_AVX512, FL_BACKENDS };
+/* Slowest first. AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI. */
+enum fl_backend { FL_REF, FL_PORTABLE, FL_AVX2, FL_AVX512BW, FL_AVX512, FL_BACKENDS };
 
 /* One row of the table: what a backend has for a format. A NULL entry falls through to the row below it. */
 struct fl_kernels {

@@ -166,31 +166,53 @@ static tensor_status check_window(const char *name, tensor_window how) {
         return fl_fail(TENSOR_E_ARGUMENT, "%s: stride %d, expected 1 to 255", name, how.stride);
     if (how.padding < 0 || how.padding > 255)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: padding %d, expected 0 to 255", name, how.padding);
+    if (how.dilation < 0 || how.dilation > 255)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: dilation %d, expected 1 to 255 (0 means 1)", name, how.dilation);
+    if (how.groups < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %d groups, expected at least 1 (0 means 1)", name, how.groups);
     return TENSOR_OK;
 }
 
-/* One position of a window of `size` on `length` elements padded on both sides; 0 if it does not fit. */
+/* Places of a window of `size` on `length` elements padded on both sides; 0 if it does not fit. */
 static int64_t positions(int64_t length, int64_t size, tensor_window how) {
     int64_t room = length + 2 * (int64_t)how.padding - size;
     return room < 0 ? 0 : room / how.stride + 1;
 }
 
-/* x [N,H,W,C], w [K,R,S,C], y [N,P,Q,K], each under the name it has in the call. out: which of them is written. */
+/* Channels and filters fall into groups, and a filter has the channels of its group. */
+static tensor_status check_groups(const char *name, struct operand x, struct operand w, int groups) {
+    const int64_t channels = x.t->shape[3], filters = w.t->shape[0], depth = w.t->shape[3];
+    char tx[TENSOR_TEXT], tw[TENSOR_TEXT];
+    if (channels % groups || filters % groups)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is %s, %s is %s: %d groups do not divide %lld %s", name, x.name,
+                       fl_shape_text(x.t, tx), w.name, fl_shape_text(w.t, tw), groups,
+                       (long long)(channels % groups ? channels : filters), channels % groups ? "channels" : "filters");
+    if (depth != channels / groups)
+        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, %s is %s: channels %lld and %lld differ%s", name, x.name,
+                       fl_shape_text(x.t, tx), w.name, fl_shape_text(w.t, tw), (long long)(channels / groups),
+                       (long long)depth, groups > 1 ? " (of a group)" : "");
+    return TENSOR_OK;
+}
+
+/* x [N,H,W,C], w [K,R,S,C/groups], y [N,P,Q,K], each under the name it has in the call. out: which of them is written.
+ */
 static tensor_status conv(enum fl_op op, const char *name, struct operand x, struct operand w, struct operand y,
                           tensor_window how, struct operand out, const tensor *in0, const tensor *in1) {
     TRY(check_operands(name, OPERANDS(out, {x.name, x.t}, {w.name, w.t}, {y.name, y.t})));
     TRY(check_window(name, how));
     TRY(check_ndim(name, x, 4, "[N,H,W,C]"));
     TRY(check_ndim(name, w, 4, "[K,R,S,C]"));
+    const int dilation = how.dilation ? how.dilation : 1, groups = how.groups ? how.groups : 1;
+    TRY(check_groups(name, x, w, groups));
     const int64_t *xs = x.t->shape, *ws = w.t->shape;
-    char tx[TENSOR_TEXT], tw[TENSOR_TEXT];
-    if (xs[3] != ws[3])
-        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, %s is %s: channels %lld and %lld differ", name, x.name,
-                       fl_shape_text(x.t, tx), w.name, fl_shape_text(w.t, tw), (long long)xs[3], (long long)ws[3]);
-    int64_t p = positions(xs[1], ws[1], how), q = positions(xs[2], ws[2], how);
+    const int64_t down = (ws[1] - 1) * dilation + 1, across = (ws[2] - 1) * dilation + 1;
+    const int64_t p = positions(xs[1], down, how), q = positions(xs[2], across, how);
     if (p < 1 || q < 1)
-        return fl_fail(TENSOR_E_SHAPE, "%s: a %lldx%lld filter does not fit a %lldx%lld image with padding %d", name,
-                       (long long)ws[1], (long long)ws[2], (long long)xs[1], (long long)xs[2], how.padding);
+        return fl_fail(TENSOR_E_SHAPE,
+                       "%s: a %lldx%lld filter with dilation %d covers %lldx%lld pixels and does not fit a %lldx%lld "
+                       "image with padding %d",
+                       name, (long long)ws[1], (long long)ws[2], dilation, (long long)down, (long long)across,
+                       (long long)xs[1], (long long)xs[2], how.padding);
     TRY(check_shape_is(name, y, 4, (int64_t[]){xs[0], p, q, ws[0]}));
     for (int i = 0; i < 2; i++)
         if ((i ? in1 : in0)->state == out.t->state)
@@ -208,7 +230,9 @@ static tensor_status conv(enum fl_op op, const char *name, struct operand x, str
                                    .r = ws[1],
                                    .s = ws[2],
                                    .stride = how.stride,
-                                   .padding = how.padding}};
+                                   .padding = how.padding,
+                                   .dilation = dilation,
+                                   .groups = groups}};
     return fl_write((tensor *)out.t, &args, NULL, NULL);
 }
 
@@ -246,6 +270,10 @@ static tensor_status maxpool_geometry(const char *name, struct operand x, struct
     TRY(check_window(name, how));
     if (how.window < 1 || how.window > 1 << 20)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: window %d, expected at least 1", name, how.window);
+    if (how.dilation > 1 || how.groups > 1)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "%s: dilation %d and %d groups, expected 1 and 1: they belong to convolutions", name,
+                       how.dilation, how.groups);
     if (how.padding >= how.window)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: padding %d, expected less than the window %d", name, how.padding,
                        how.window);

@@ -51,7 +51,8 @@ static double image_at(const double *image, int64_t h, int64_t w, int64_t c, int
     return y < 0 || y >= h || x < 0 || x >= w ? 0 : image[((n * h + y) * w + x) * c + k];
 }
 
-/* dy at the output position that input row y reaches through filter row r; 0 where the stride skips it. */
+/* dy at the output position that an input pixel reaches through a filter position, from the places y, x that the two
+ * have on the padded image; 0 where the stride skips it. */
 static double output_at(const double *dy, const struct fl_geometry *g, int64_t n, int64_t y, int64_t x, int64_t k) {
     if (y < 0 || x < 0 || y % g->stride || x % g->stride)
         return 0;
@@ -59,53 +60,61 @@ static double output_at(const double *dy, const struct fl_geometry *g, int64_t n
 }
 
 static void forward(struct ref_work *w, const struct fl_geometry *g, bool exact) {
+    const int64_t depth = g->c / g->groups, per_group = g->filters / g->groups;
     int64_t out = 0;
     for (int64_t n = 0; n < g->batch; n++)
         for (int64_t p = 0; p < g->p; p++)
             for (int64_t q = 0; q < g->q; q++)
                 for (int64_t k = 0; k < g->filters; k++) {
                     struct dot d = {.exact = exact};
-                    const double *filter = w->in[1] + k * g->r * g->s * g->c;
+                    const double *filter = w->in[1] + k * g->r * g->s * depth;
                     for (int64_t r = 0; r < g->r; r++)
                         for (int64_t s = 0; s < g->s; s++)
-                            for (int64_t c = 0; c < g->c; c++)
+                            for (int64_t c = 0; c < depth; c++)
                                 dot_add(&d,
-                                        image_at(w->in[0], g->h, g->w, g->c, n, p * g->stride + r - g->padding,
-                                                 q * g->stride + s - g->padding, c),
-                                        filter[(r * g->s + s) * g->c + c]);
+                                        image_at(
+                                            w->in[0], g->h, g->w, g->c, n, p * g->stride + r * g->dilation - g->padding,
+                                            q * g->stride + s * g->dilation - g->padding, k / per_group * depth + c),
+                                        filter[(r * g->s + s) * depth + c]);
                     w->value[out++] = dot_value(&d);
                 }
 }
 
 static void input_gradient(struct ref_work *w, const struct fl_geometry *g, bool exact) {
+    const int64_t depth = g->c / g->groups, per_group = g->filters / g->groups;
     int64_t out = 0;
     for (int64_t n = 0; n < g->batch; n++)
         for (int64_t y = 0; y < g->h; y++)
             for (int64_t x = 0; x < g->w; x++)
                 for (int64_t c = 0; c < g->c; c++) {
                     struct dot d = {.exact = exact};
+                    const int64_t first = c / depth * per_group;
                     for (int64_t r = 0; r < g->r; r++)
                         for (int64_t s = 0; s < g->s; s++)
-                            for (int64_t k = 0; k < g->filters; k++)
-                                dot_add(&d, output_at(w->in[0], g, n, y + g->padding - r, x + g->padding - s, k),
-                                        w->in[1][((k * g->r + r) * g->s + s) * g->c + c]);
+                            for (int64_t k = first; k < first + per_group; k++)
+                                dot_add(&d,
+                                        output_at(w->in[0], g, n, y + g->padding - r * g->dilation,
+                                                  x + g->padding - s * g->dilation, k),
+                                        w->in[1][((k * g->r + r) * g->s + s) * depth + c % depth]);
                     w->value[out++] = dot_value(&d);
                 }
 }
 
 static void weight_gradient(struct ref_work *w, const struct fl_geometry *g, bool exact) {
+    const int64_t depth = g->c / g->groups, per_group = g->filters / g->groups;
     int64_t out = 0;
     for (int64_t k = 0; k < g->filters; k++)
         for (int64_t r = 0; r < g->r; r++)
             for (int64_t s = 0; s < g->s; s++)
-                for (int64_t c = 0; c < g->c; c++) {
+                for (int64_t c = 0; c < depth; c++) {
                     struct dot d = {.exact = exact};
                     for (int64_t n = 0; n < g->batch; n++)
                         for (int64_t p = 0; p < g->p; p++)
                             for (int64_t q = 0; q < g->q; q++)
                                 dot_add(&d, w->in[0][((n * g->p + p) * g->q + q) * g->filters + k],
-                                        image_at(w->in[1], g->h, g->w, g->c, n, p * g->stride + r - g->padding,
-                                                 q * g->stride + s - g->padding, c));
+                                        image_at(
+                                            w->in[1], g->h, g->w, g->c, n, p * g->stride + r * g->dilation - g->padding,
+                                            q * g->stride + s * g->dilation - g->padding, k / per_group * depth + c));
                     w->value[out++] = dot_value(&d);
                 }
 }

@@ -1,14 +1,12 @@
-/* registry.c - the table format x op x backend: lookup, what this machine supports, and which kernel runs. */
+/* registry.c - the table format x op x backend: lookup, what caps it, which kernel runs, and FLEXLAB_VERBOSE. */
+#include "core/cpu.h"
 #include "core/fail.h"
 #include "core/format.h"
 #include "format_table.h"
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 const struct fl_format *fl_format_at(int i) {
     const int n = (int)(sizeof format_table / sizeof format_table[0]) - 1;
@@ -29,46 +27,40 @@ const struct fl_format *fl_format_named(const char *name) {
     return NULL;
 }
 
-static const char *const backend_names[FL_BACKENDS] = {"ref", "portable", "avx2", "avx512"};
+#define BACKEND_NAMES "ref, portable, avx2, avx512bw or avx512"
+enum {
+    NEEDS_AVX2 = FL_CPU_AVX2 | FL_CPU_FMA | FL_CPU_F16C,
+    NEEDS_AVX512BW = NEEDS_AVX2 | FL_CPU_AVX512F | FL_CPU_AVX512BW | FL_CPU_AVX512VL | FL_CPU_AVX512DQ
+};
+/* Each needs what the one before it needs. */
+static const struct {
+    const char *name;
+    unsigned needs;
+} backends[FL_BACKENDS] = {[FL_REF] = {"ref", 0},
+                           [FL_PORTABLE] = {"portable", 0},
+                           [FL_AVX2] = {"avx2", NEEDS_AVX2},
+                           [FL_AVX512BW] = {"avx512bw", NEEDS_AVX512BW},
+                           [FL_AVX512] = {"avx512", NEEDS_AVX512BW | FL_CPU_AVX512_VNNI}};
 
 const char *fl_backend_name(enum fl_backend backend) {
-    return backend >= 0 && backend < FL_BACKENDS ? backend_names[backend] : NULL;
+    return backend >= 0 && backend < FL_BACKENDS ? backends[backend].name : NULL;
 }
 
 static int backend_named(const char *name) {
     for (int i = 0; i < FL_BACKENDS; i++)
-        if (!strcmp(name, backend_names[i]))
+        if (!strcmp(name, backends[i].name))
             return i;
     return -1;
 }
 
-/* --- what this machine supports --- */
+static enum fl_backend machine(void) {
+    int best = FL_BACKENDS - 1;
+    while (!fl_cpu_has(backends[best].needs))
+        best--;
+    return (enum fl_backend)best;
+}
 
-#if defined(__x86_64__)
-static enum fl_backend detect(void) {
-    unsigned a, b, c, d;
-    if (!__get_cpuid(1, &a, &b, &c, &d))
-        return FL_PORTABLE;
-    const int osxsave = c >> 27 & 1, avx = c >> 28 & 1, fma = c >> 12 & 1, f16c = c >> 29 & 1;
-    if (!osxsave || !avx || !fma || !f16c)
-        return FL_PORTABLE;
-    unsigned low, high;
-    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    if ((low & 0x6) != 0x6) /* the system saves xmm and ymm */
-        return FL_PORTABLE;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b >> 5 & 1))
-        return FL_PORTABLE;
-    const unsigned f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
-    const int vnni = c >> 11 & 1;
-    if ((low & 0xe6) == 0xe6 && (b & f_dq_bw_vl) == f_dq_bw_vl && vnni) /* opmask and zmm are saved too */
-        return FL_AVX512;
-    return FL_AVX2;
-}
-#else
-static enum fl_backend detect(void) {
-    return FL_PORTABLE;
-}
-#endif
+/* --- the cap ------------------------------------------------------------------------------------------------------ */
 
 static int requested = -1; /* by tensor_set_backend */
 
@@ -79,32 +71,27 @@ tensor_status tensor_set_backend(const char *name) {
     }
     int backend = backend_named(name);
     if (backend < 0)
-        return fl_fail(TENSOR_E_ARGUMENT, "unknown backend '%s': expected ref, portable, avx2 or avx512", name);
+        return fl_fail(TENSOR_E_ARGUMENT, "unknown backend '%s': expected " BACKEND_NAMES, name);
     requested = backend;
     return TENSOR_OK;
 }
 
-static enum fl_backend machine(void) {
-    static int known = -1; /* the same value whoever writes it first */
-    int value = __atomic_load_n(&known, __ATOMIC_RELAXED);
-    if (value < 0) {
-        value = detect();
-        __atomic_store_n(&known, value, __ATOMIC_RELAXED);
-    }
-    return (enum fl_backend)value;
-}
-
-tensor_status fl_backend_cap(enum fl_backend *cap) {
-    static int environment = -2; /* -2: not read; -1: unknown name; FL_BACKENDS: not set */
-    int limit = __atomic_load_n(&environment, __ATOMIC_RELAXED);
+/* FLEXLAB_ISA as a backend; FL_BACKENDS: not set; -1: unknown. Read once. */
+static int environment_cap(void) {
+    static int known = -2;
+    int limit = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (limit == -2) {
         const char *name = getenv("FLEXLAB_ISA");
         limit = name && *name ? backend_named(name) : FL_BACKENDS;
-        __atomic_store_n(&environment, limit, __ATOMIC_RELAXED);
+        __atomic_store_n(&known, limit, __ATOMIC_RELAXED);
     }
+    return limit;
+}
+
+tensor_status fl_backend_cap(enum fl_backend *cap) {
+    const int limit = environment_cap();
     if (limit == -1)
-        return fl_fail(TENSOR_E_ARGUMENT, "FLEXLAB_ISA=%s is unknown: expected ref, portable, avx2 or avx512",
-                       getenv("FLEXLAB_ISA"));
+        return fl_fail(TENSOR_E_ARGUMENT, "FLEXLAB_ISA=%s is unknown: expected " BACKEND_NAMES, getenv("FLEXLAB_ISA"));
     enum fl_backend best = machine();
     if (limit < (int)best)
         best = (enum fl_backend)limit;
@@ -113,6 +100,8 @@ tensor_status fl_backend_cap(enum fl_backend *cap) {
     *cap = best;
     return TENSOR_OK;
 }
+
+/* --- the kernel that runs ----------------------------------------------------------------------------------------- */
 
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap,
                            enum fl_backend *chosen) {
@@ -131,11 +120,92 @@ fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum f
     return fl_ref_kernel(op);
 }
 
+/* --- FLEXLAB_VERBOSE ---------------------------------------------------------------------------------------------- */
+
+enum verbose { VERBOSE_UNREAD, VERBOSE_OFF, VERBOSE_ON, VERBOSE_WRONG };
+static int verbose;
+
+static int read_verbose(void) {
+    const char *text = getenv("FLEXLAB_VERBOSE");
+    const int value = !text || !*text || !strcmp(text, "0") ? VERBOSE_OFF
+                      : !strcmp(text, "1")                  ? VERBOSE_ON
+                                                            : VERBOSE_WRONG;
+    __atomic_store_n(&verbose, value, __ATOMIC_RELAXED);
+    return value;
+}
+
+struct line {
+    char text[1024];
+    size_t length;
+};
+
+__attribute__((format(printf, 2, 3))) static void append(struct line *line, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    const int n = vsnprintf(line->text + line->length, sizeof line->text - line->length, format, list);
+    va_end(list);
+    line->length += n > 0 ? (size_t)n : 0;
+    if (line->length > sizeof line->text - 1)
+        line->length = sizeof line->text - 1;
+}
+
+/* Why `backend` does not run what a slower one runs. */
+static void append_reason(struct line *line, int backend) {
+    const unsigned lacking = backends[backend].needs & ~fl_cpu_features();
+    if (lacking) {
+        append(line, "this machine lacks");
+        for (int i = 0; i < FL_CPU_FEATURES; i++)
+            if (lacking >> i & 1)
+                append(line, " %s", fl_cpu_feature_name(i));
+    } else if (environment_cap() < backend) {
+        append(line, "capped by FLEXLAB_ISA=%s", fl_backend_name((enum fl_backend)environment_cap()));
+    } else if (requested >= 0 && requested < backend) {
+        append(line, "capped by tensor_set_backend");
+    } else {
+        append(line, "it has no kernel of its own for this operation");
+    }
+}
+
+/* One line on stderr the first time that an operation of a format runs, on whichever thread. */
+static void tell(const struct fl_format *format, enum fl_op op, enum fl_backend chosen) {
+    static unsigned char told[sizeof format_table / sizeof format_table[0]][FL_OP_LIMIT];
+    int row = 0;
+    while (format_table[row] && format_table[row] != format)
+        row++;
+    if (__atomic_exchange_n(&told[row][op], 1, __ATOMIC_RELAXED))
+        return;
+    struct line line = {.length = 0};
+    append(&line, "flexlab: %s.%s.%s", format->name, fl_op_name(op), backends[chosen].name);
+    for (int backend = FL_BACKENDS - 1; backend > (int)chosen; backend--) {
+        append(&line, "%s %s not used: ", backend == FL_BACKENDS - 1 ? ":" : ";", backends[backend].name);
+        append_reason(&line, backend);
+    }
+    fprintf(stderr, "%s\n", line.text);
+}
+
+tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, fl_kernel *kernel, enum fl_backend *chosen) {
+    enum fl_backend cap;
+    tensor_status status = fl_backend_cap(&cap);
+    if (status)
+        return status;
+    *kernel = fl_kernel_select(format, op, cap, chosen);
+    int told = __atomic_load_n(&verbose, __ATOMIC_RELAXED);
+    if (told == VERBOSE_OFF)
+        return TENSOR_OK;
+    if (told == VERBOSE_UNREAD)
+        told = read_verbose();
+    if (told == VERBOSE_WRONG)
+        return fl_fail(TENSOR_E_ARGUMENT, "FLEXLAB_VERBOSE=%s is unknown: expected 0 or 1", getenv("FLEXLAB_VERBOSE"));
+    if (told == VERBOSE_ON)
+        tell(format, op, *chosen);
+    return TENSOR_OK;
+}
+
 const char *tensor_kernel_backend(tensor_format format, const char *op) {
     const struct fl_format *f = fl_format_of(format);
     enum fl_op number = fl_op_named(op);
     enum fl_backend cap, chosen;
     if (!f || number == FL_OP_NONE || fl_backend_cap(&cap) || !fl_kernel_select(f, number, cap, &chosen))
         return NULL;
-    return backend_names[chosen];
+    return backends[chosen].name;
 }

@@ -73,11 +73,11 @@ static tensor_status measure_maximum(tensor *out, fl_kernel kernel, struct fl_ar
 }
 
 tensor_status fl_write(tensor *out, struct fl_args *args, fl_remake remake, void *context) {
-    enum fl_backend cap, chosen;
-    tensor_status status = fl_backend_cap(&cap);
+    enum fl_backend chosen;
+    fl_kernel kernel;
+    tensor_status status = fl_dispatch(out->format, args->op, &kernel, &chosen);
     if (status)
         return status;
-    fl_kernel kernel = fl_kernel_select(out->format, args->op, cap, &chosen);
     struct fl_tensor_state *state = out->state;
     struct autoflex *a = &state->autoflex;
     struct fl_stats stats;
@@ -165,11 +165,12 @@ tensor_status fl_write_values(tensor *out, const double *values) {
 }
 
 tensor_status fl_read(const struct fl_format *format, struct fl_args *args, struct fl_stats *stats) {
-    enum fl_backend cap;
-    tensor_status status = fl_backend_cap(&cap);
+    enum fl_backend chosen;
+    fl_kernel kernel;
+    tensor_status status = fl_dispatch(format, args->op, &kernel, &chosen);
     if (status)
         return status;
     args->stats = stats;
     args->format = format;
-    return fl_kernel_select(format, args->op, cap, NULL)(args);
+    return kernel(args);
 }

@@ -4,6 +4,6 @@
 
 #include "core/format.h"
 
-extern const struct fl_kernels fl_flex_portable, fl_flex_avx2, fl_flex_avx512;
+extern const struct fl_kernels fl_flex_portable, fl_flex_avx2, fl_flex_avx512bw, fl_flex_avx512;
 
 #endif

@@ -2,7 +2,7 @@
 #include "fp16/fp16_codec.h"
 #include "float/float_format.inc"
 
-extern const struct fl_kernels fl_fp16_portable, fl_fp16_avx2, fl_fp16_avx512;
+extern const struct fl_kernels fl_fp16_portable, fl_fp16_avx2, fl_fp16_avx512bw;
 
 const struct fl_format fl_format_fp16 = {
     .id = FMT_FP16,
@@ -15,5 +15,5 @@ const struct fl_format fl_format_fp16 = {
     .encode = encode,
     .rows = {[FL_PORTABLE] = &fl_fp16_portable,
              [FL_AVX2] = FL_ROW_AVX2(fl_fp16_avx2),
-             [FL_AVX512] = FL_ROW_AVX512(fl_fp16_avx512)},
+             [FL_AVX512BW] = FL_ROW_AVX512(fl_fp16_avx512bw)},
 };

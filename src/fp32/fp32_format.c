@@ -2,7 +2,7 @@
 #include "fp32/fp32_codec.h"
 #include "float/float_format.inc"
 
-extern const struct fl_kernels fl_fp32_portable, fl_fp32_avx2, fl_fp32_avx512;
+extern const struct fl_kernels fl_fp32_portable, fl_fp32_avx2, fl_fp32_avx512bw;
 
 const struct fl_format fl_format_fp32 = {
     .id = FMT_FP32,
@@ -14,5 +14,5 @@ const struct fl_format fl_format_fp32 = {
     .encode = encode,
     .rows = {[FL_PORTABLE] = &fl_fp32_portable,
              [FL_AVX2] = FL_ROW_AVX2(fl_fp32_avx2),
-             [FL_AVX512] = FL_ROW_AVX512(fl_fp32_avx512)},
+             [FL_AVX512BW] = FL_ROW_AVX512(fl_fp32_avx512bw)},
 };

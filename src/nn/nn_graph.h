@@ -43,7 +43,7 @@ struct fl_parameter {
 /* What the caller asked of a layer; each kind reads its own. */
 struct fl_options {
     int outputs; /* filters or outputs */
-    int window, stride, padding;
+    int window, stride, padding, dilation, groups;
     enum fl_init init; /* of a matmul's weight */
 };
 

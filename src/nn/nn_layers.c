@@ -42,13 +42,17 @@ static tensor_status need_outputs(const struct fl_node *node) {
 /* Places of a window along a side of that size. */
 static tensor_status places(const struct fl_node *node, int64_t size, int64_t *count) {
     const struct fl_options *how = &node->how;
-    int64_t room = size + 2 * (int64_t)how->padding - how->window;
-    if (how->window < 1 || how->stride < 1 || how->padding < 0)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: window %d, stride %d, padding %d: expected at least 1, 1, 0",
-                       node->owner, how->window, how->stride, how->padding);
+    const int dilation = how->dilation ? how->dilation : 1;
+    if (how->window < 1 || how->stride < 1 || how->padding < 0 || dilation < 1)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "%s: window %d, stride %d, padding %d, dilation %d: expected at least 1, 1, 0, 1", node->owner,
+                       how->window, how->stride, how->padding, dilation);
+    const int64_t reach = (how->window - 1) * (int64_t)dilation + 1;
+    const int64_t room = size + 2 * (int64_t)how->padding - reach;
     if (room < 0)
-        return fl_fail(TENSOR_E_SHAPE, "%s: a window of %d does not fit a side of %lld with padding %d", node->owner,
-                       how->window, (long long)size, how->padding);
+        return fl_fail(TENSOR_E_SHAPE,
+                       "%s: a window of %d with dilation %d does not fit a side of %lld with padding %d", node->owner,
+                       how->window, dilation, (long long)size, how->padding);
     *count = room / how->stride + 1;
     return TENSOR_OK;
 }
@@ -83,9 +87,13 @@ static tensor_status pair_shape(struct fl_node *node, const struct fl_shape *x) 
 static tensor_status conv_shape(struct fl_node *node, const struct fl_shape *x) {
     FL_TRY(need_outputs(node));
     FL_TRY(window_shape(node, x, node->how.outputs));
-    int64_t k = node->how.outputs, r = node->how.window;
-    add_parameter(node, "weight", FL_INIT_NORMAL, sqrt(2.0 / (double)(k * r * r)),
-                  (struct fl_shape){4, {k, r, r, x->dim[3]}});
+    const int64_t k = node->how.outputs, r = node->how.window, c = x->dim[3];
+    const int groups = node->how.groups ? node->how.groups : 1;
+    if (groups < 1 || c % groups || k % groups)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %d groups, expected a divisor of %lld channels and %lld filters",
+                       node->owner, groups, (long long)c, (long long)k);
+    add_parameter(node, "weight", FL_INIT_NORMAL, sqrt(2.0 / (double)(k / groups * r * r)),
+                  (struct fl_shape){4, {k, r, r, c / groups}});
     return TENSOR_OK;
 }
 
@@ -146,7 +154,12 @@ static tensor_status shortcut_shape(struct fl_node *node, const struct fl_shape 
 /* --- forward and backward ----------------------------------------------------------------------------------------- */
 
 static tensor_window window_of(const struct fl_node *node) {
-    return (tensor_window){.window = node->how.window, .stride = node->how.stride, .padding = node->how.padding};
+    const struct fl_options *how = &node->how;
+    return (tensor_window){.window = how->window,
+                           .stride = how->stride,
+                           .padding = how->padding,
+                           .dilation = how->dilation,
+                           .groups = how->groups};
 }
 
 static tensor_status conv_forward(struct fl_node *node, const struct fl_pass *pass) {
@@ -328,8 +341,18 @@ nn_node nn_input(nn_graph *g, int height, int width, int channels) {
 }
 
 nn_node nn_conv2d(nn_graph *g, const char *name, nn_node x, int filters, int kernel, int stride, int padding) {
+    return nn_conv2d_window(g, name, x, filters,
+                            (tensor_window){.window = kernel, .stride = stride, .padding = padding});
+}
+
+nn_node nn_conv2d_window(nn_graph *g, const char *name, nn_node x, int filters, tensor_window how) {
     return add(g, CONV2D, name, x,
-               (struct fl_options){.outputs = filters, .window = kernel, .stride = stride, .padding = padding});
+               (struct fl_options){.outputs = filters,
+                                   .window = how.window,
+                                   .stride = how.stride,
+                                   .padding = how.padding,
+                                   .dilation = how.dilation,
+                                   .groups = how.groups});
 }
 
 nn_node nn_batchnorm(nn_graph *g, const char *name, nn_node x, bool relu) {

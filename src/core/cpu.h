@@ -1,0 +1,30 @@
+/* cpu.h - what the processor and the system offer beyond the baseline of the architecture. */
+#ifndef FL_CPU_H
+#define FL_CPU_H
+
+#include <stdbool.h>
+
+/* An extension counts only where the system also saves the registers that it uses. */
+enum fl_cpu_feature {
+    FL_CPU_AVX2 = 1 << 0,
+    FL_CPU_FMA = 1 << 1,
+    FL_CPU_F16C = 1 << 2,
+    FL_CPU_AVX512F = 1 << 3,
+    FL_CPU_AVX512BW = 1 << 4,
+    FL_CPU_AVX512VL = 1 << 5,
+    FL_CPU_AVX512DQ = 1 << 6,
+    FL_CPU_AVX512_VNNI = 1 << 7,
+    FL_CPU_AVX512_BF16 = 1 << 8,
+    FL_CPU_FEATURES = 9
+};
+
+/* The set of features of this machine. */
+unsigned fl_cpu_features(void);
+/* The i-th feature (1 << i) as the kernel of the system spells it. */
+const char *fl_cpu_feature_name(int i);
+
+static inline bool fl_cpu_has(unsigned features) {
+    return (features & ~fl_cpu_features()) == 0;
+}
+
+#endif

@@ -1,0 +1,4 @@
+/* fp16_avx512bw.c - the kernels of fp16 compiled for AVX-512 F, BW, VL, DQ. */
+#include "fp16/fp16_codec.h"
+#define FL_ROW fl_fp16_avx512bw
+#include "float/float_kernels.inc"

@@ -1,0 +1,160 @@
+/* FLEXLAB_ISA and FLEXLAB_VERBOSE, each setting in a process of its own: what runs, what is said on standard error and
+ * how often, which values are refused. */
+#include "check.h"
+#include "core/cpu.h"
+#include "core/format.h"
+#include "flexlab/tensor.h"
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TEXT = 1 << 16 };
+
+/* Runs body in a child with these two settings (NULL: not set). What it writes to standard error comes back in text;
+ * true if all its checks held. */
+static bool child(const char *isa, const char *verbose, void (*body)(void), char *text) {
+    int ends[2];
+    fflush(stdout);
+    if (pipe(ends))
+        return false;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        unsetenv("FLEXLAB_ISA");
+        unsetenv("FLEXLAB_VERBOSE");
+        if (isa)
+            setenv("FLEXLAB_ISA", isa, 1);
+        if (verbose)
+            setenv("FLEXLAB_VERBOSE", verbose, 1);
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        check_failures = 0;
+        body();
+        fflush(NULL);
+        _exit(check_failures != 0);
+    }
+    close(ends[1]);
+    size_t length = 0;
+    for (ssize_t n; length < TEXT - 1 && (n = read(ends[0], text + length, TEXT - 1 - length)) > 0;)
+        length += (size_t)n;
+    text[length] = 0;
+    close(ends[0]);
+    int status = 1;
+    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void *add_often(void *format) {
+    tensor *x = tensor_new(*(tensor_format *)format, TENSOR_SHAPE(100));
+    for (int i = 0; i < 20; i++)
+        CHECK(tensor_add(x, x, x) == TENSOR_OK, "%s", tensor_error());
+    double sum;
+    CHECK(tensor_sum(&sum, x) == TENSOR_OK, "%s", tensor_error());
+    tensor_free(x);
+    return NULL;
+}
+
+/* Additions of every format, on several threads at once. */
+static void additions(void) {
+    tensor_set_threads(1);
+    for (int i = 0; tensor_format_list(i); i++) {
+        tensor_format format = tensor_format_list(i);
+        pthread_t thread[4];
+        for (int t = 0; t < 4; t++)
+            CHECK(!pthread_create(&thread[t], NULL, add_often, &format), "no thread");
+        for (int t = 0; t < 4; t++)
+            pthread_join(thread[t], NULL);
+    }
+}
+
+static void additions_of_a_program_capped(void) {
+    CHECK(!tensor_set_backend("portable"), "%s", tensor_error());
+    additions();
+}
+
+static void refused_isa(void) {
+    tensor *x = tensor_new(tensor_format_list(0), TENSOR_SHAPE(2));
+    CHECK(tensor_add(x, x, x) == TENSOR_E_ARGUMENT, "an unknown FLEXLAB_ISA was taken");
+    CHECK(strstr(tensor_error(), "FLEXLAB_ISA=avx3 is unknown: expected ref, portable, avx2, avx512bw or avx512"), "%s",
+          tensor_error());
+    CHECK(!tensor_kernel_backend(tensor_format_list(0), "add"), "an unknown FLEXLAB_ISA has kernels");
+    tensor_free(x);
+}
+
+static void refused_verbose(void) {
+    tensor *x = tensor_new(tensor_format_list(0), TENSOR_SHAPE(2));
+    double sum;
+    for (int i = 0; i < 2; i++) { /* the second time as the first */
+        CHECK(tensor_add(x, x, x) == TENSOR_E_ARGUMENT, "FLEXLAB_VERBOSE=yes was taken");
+        CHECK(strstr(tensor_error(), "FLEXLAB_VERBOSE=yes is unknown: expected 0 or 1"), "%s", tensor_error());
+        CHECK(tensor_sum(&sum, x) == TENSOR_E_ARGUMENT, "FLEXLAB_VERBOSE=yes was taken by a reduction");
+    }
+    tensor_free(x);
+}
+
+static int count(const char *text, const char *part) {
+    int n = 0;
+    for (; (text = strstr(text, part)); text += strlen(part))
+        n++;
+    return n;
+}
+
+/* The best backend that this machine runs, and that has the kernel, at most `cap`. */
+static enum fl_backend expected(const struct fl_format *f, enum fl_op op, int cap) {
+    enum fl_backend chosen;
+    fl_kernel_select(f, op, (enum fl_backend)cap, &chosen);
+    return chosen;
+}
+
+static void said(const char *text, int cap, const char *who) {
+    static const unsigned needs[FL_BACKENDS] = {[FL_AVX2] = FL_CPU_AVX2 | FL_CPU_FMA | FL_CPU_F16C,
+                                                [FL_AVX512BW] = FL_CPU_AVX512BW,
+                                                [FL_AVX512] = FL_CPU_AVX512_VNNI};
+    for (int i = 0; fl_format_at(i); i++) {
+        const struct fl_format *f = fl_format_at(i);
+        const enum fl_backend runs = expected(f, FL_OP_ADD, cap);
+        char line[256];
+        snprintf(line, sizeof line, "flexlab: %s.add.", f->name);
+        CHECK(count(text, line) == 1, "%d lines of %s under %s:\n%s", count(text, line), line, who, text);
+        const char *at = strstr(text, line);
+        const char *end = at ? strchr(at, '\n') : NULL;
+        if (!end)
+            continue;
+        at += strlen(line);
+        const size_t name = strlen(fl_backend_name(runs));
+        CHECK(!strncmp(at, fl_backend_name(runs), name) && (at[name] == ':' || at[name] == '\n'),
+              "%s under %s, expected %s: %.*s", f->name, who, fl_backend_name(runs), (int)(end - at), at);
+        for (int b = FL_BACKENDS - 1; b > (int)runs; b--) {
+            char reason[128];
+            snprintf(reason, sizeof reason, "%s not used: %s%s", fl_backend_name((enum fl_backend)b),
+                     !fl_cpu_has(needs[b]) ? "this machine lacks "
+                     : b > cap             ? "capped by "
+                                           : "it has no kernel of its own",
+                     !fl_cpu_has(needs[b]) || b <= cap ? "" : who);
+            const char *found = strstr(at, reason);
+            CHECK(found && found < end, "%s: no \"%s\" in \"%.*s\"", f->name, reason, (int)(end - at), at);
+        }
+    }
+    CHECK(count(text, "\n") == 2 * count(text, ".add."), "more than the additions and the sums:\n%s", text);
+}
+
+int main(void) {
+    static char text[TEXT];
+    CHECK(child(NULL, NULL, additions, text) && !*text, "said without being asked: %s", text);
+    CHECK(child(NULL, "0", additions, text) && !*text, "said under FLEXLAB_VERBOSE=0: %s", text);
+    CHECK(child("avx3", NULL, refused_isa, text) && !*text, "%s", text);
+    CHECK(child(NULL, "yes", refused_verbose, text) && !*text, "%s", text);
+    CHECK(child(NULL, "1", additions, text), "%s", text);
+    said(text, FL_BACKENDS - 1, "no cap");
+    for (int cap = 0; cap < FL_BACKENDS; cap++) {
+        char who[64];
+        snprintf(who, sizeof who, "FLEXLAB_ISA=%s", fl_backend_name((enum fl_backend)cap));
+        CHECK(child(fl_backend_name((enum fl_backend)cap), "1", additions, text), "%s: %s", who, text);
+        said(text, cap, who);
+    }
+    CHECK(child(NULL, "1", additions_of_a_program_capped, text), "%s", text);
+    said(text, FL_PORTABLE, "tensor_set_backend");
+    CHECK(child("ref", "1", additions_of_a_program_capped, text), "%s", text);
+    said(text, FL_REF, "FLEXLAB_ISA=ref");
+    return check_summary();
+}
