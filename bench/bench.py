@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measures flexlab and its rivals in one run, turn by turn: ./dev bench. docs/benchmarks.md says what each row means."""
+"""Measures flexlab and its rivals in one run, turn by turn: ./dev bench. What each row means: docs/benchmarks.md."""
+
 import argparse
 import json
 import pathlib
-import re
 import sys
 import time
 
@@ -18,7 +18,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def arguments():
     p = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
-    p.add_argument("--quick", action="store_true", help="under three minutes: fewer rounds, no 4096^3, fewer rivals' settings")
+    p.add_argument(
+        "--quick", action="store_true", help="under three minutes: fewer rounds, no 4096^3, fewer rivals' settings"
+    )
     p.add_argument("--threads", default="1,2", help="numbers of threads, each a pass of its own (default 1,2)")
     p.add_argument("--filter", default="", metavar="TEXT", help="only rows with TEXT in section, work, format or rival")
     p.add_argument("--list", action="store_true", help="name the rows and measure nothing")
@@ -48,10 +50,10 @@ def main():
     rivals = rivals_module.Rivals(ROOT, log=say, dry=a.list)
     if not a.no_install and not a.list:
         rivals.install()
-    header = (ROOT / "include/flexlab/tensor.h").read_text()
-    has_fast_bf16 = bool(re.search(r"#\s*define\s+FLEXLAB_HAS_FAST_BF16\b", header))
-    everything = works.Works(ours, rivals, a.quick, has_fast_bf16)
+    everything = works.Works(ours, rivals, a.quick, thread_counts)
     rounds, budget = (5, 1.5) if a.quick else (15, 20)
+    if report.BUSY > 0.5 and not a.list:
+        say(f"bench: {report.BUSY:.1f} processors were busy before this run; times at as many threads as cores suffer")
     results, start = [], time.monotonic()
     for threads in thread_counts:
         for group in everything.groups(threads):
@@ -66,7 +68,9 @@ def main():
             new = group.results()
             report.print_rows(new, first=not results or results[-1]["section"] != new[0]["section"])
             results += new
-    memory = [r for r in everything.memory(a.list) if a.filter in f"{r['section']} {r['work']} {r['format']} {r['rival']}"]
+    memory = [
+        r for r in everything.memory(a.list) if a.filter in f"{r['section']} {r['work']} {r['format']} {r['rival']}"
+    ]
     if a.list:
         for row in memory:
             print(f"memory: {row['work']}, {row['format']}, against {row['rival']}")

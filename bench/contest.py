@@ -1,4 +1,5 @@
 """Contestants and rounds: worker processes that take turns, and what comes out of their times."""
+
 import os
 import queue
 import statistics
@@ -15,7 +16,14 @@ REPLY_SECONDS = 900  # compiling a training step takes minutes
 def environment(threads, more):
     base = {k: v for k, v in os.environ.items() if k not in ("OMP_WAIT_POLICY", "FLEXLAB_ISA", "FLEXLAB_VERBOSE")}
     count = str(threads)
-    return {**base, **WAITING, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count, **more}
+    return {
+        **base,
+        **WAITING,
+        "OMP_NUM_THREADS": count,
+        "MKL_NUM_THREADS": count,
+        "OPENBLAS_NUM_THREADS": count,
+        **more,
+    }
 
 
 class Contestant:
@@ -32,7 +40,7 @@ class Contestant:
     def _cpus(self):
         """Thread pools that heed only the processors they may use are given as many as they shall have threads."""
         if self.program.pinned and self.threads < len(os.sched_getaffinity(0)):
-            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:self.threads])
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: self.threads])
 
     def _read(self, stream):
         for line in stream:
@@ -43,9 +51,15 @@ class Contestant:
         if self.skip:
             return
         try:
-            self.process = subprocess.Popen(self.program.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                            stderr=subprocess.DEVNULL, text=True, preexec_fn=self._cpus,
-                                            env=environment(self.threads, {**self.program.environment, **self.more}))
+            self.process = subprocess.Popen(
+                self.program.argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                preexec_fn=self._cpus,
+                env=environment(self.threads, {**self.program.environment, **self.more}),
+            )
             threading.Thread(target=self._read, args=(self.process.stdout,), daemon=True).start()
         except OSError as error:
             self.skip = f"{self.program.argv[0]}: {error.strerror}"
@@ -113,7 +127,9 @@ class Weighted:
         chosen = [(count, part()) for count, part in self.parts]
         if any(c is None for _, c in chosen):
             return []
-        return [sum(count * time for (count, _), time in zip(chosen, times)) for times in zip(*(c.times for _, c in chosen))]
+        return [
+            sum(count * time for (count, _), time in zip(chosen, times)) for times in zip(*(c.times for _, c in chosen))
+        ]
 
     @property
     def seconds(self):

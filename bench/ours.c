@@ -213,6 +213,8 @@ static const char *prepare(int argc, char **argv) {
         chosen = run_step;
         return prepare_step(argv[1], argv + 2);
     }
+    if (argc > 1 && !strcmp(argv[1], "bf16:fast"))
+        return worker_skip("class fast is not in this build");
     if (argc < 2 || tensor_format_find(&format, argv[1]))
         return worker_skip("unknown work or format: %s %s", work, argc > 1 ? argv[1] : "");
     if (!strcmp(work, "matmul") && argc == 6) {

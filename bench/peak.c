@@ -1,10 +1,17 @@
 /* peak.c - independent chains of fused multiply-adds in registers: latency 4 on 2 pipes wants 8 chains or more. */
 #include "peak.h"
-#include <immintrin.h>
 #include <pthread.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 enum { CHAINS = 12, MOST_THREADS = 256 };
+
+static float (*chains)(long steps);
+static long chain_steps;
+
+#ifdef __x86_64__
 
 /* noinline, and the sum leaves the function: the compiler may not drop a chain. */
 #define PEAK(NAME, TARGET, VECTOR, SET, FMA, STORE)                                                                    \
@@ -26,9 +33,6 @@ enum { CHAINS = 12, MOST_THREADS = 256 };
 PEAK(chains_avx512, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_storeu_ps)
 PEAK(chains_avx2, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_storeu_ps)
 
-static float (*chains)(long steps);
-static long chain_steps;
-
 bool peak_prepare(const char *isa, double products) {
     const bool wide = !strcmp(isa, "avx512") && __builtin_cpu_supports("avx512f");
     const bool narrow = !strcmp(isa, "avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -36,6 +40,16 @@ bool peak_prepare(const char *isa, double products) {
     chain_steps = (long)(products / (CHAINS * (wide ? 16 : 8)));
     return chains;
 }
+
+#else
+
+bool peak_prepare(const char *isa, double products) {
+    (void)isa;
+    (void)products;
+    return false;
+}
+
+#endif
 
 /* --- one piece of work on each thread ----------------------------------------------------------------------------- */
 

@@ -1,4 +1,5 @@
 """Tables of results: as they come, at the end, and to be kept with the description of the machine."""
+
 import json
 import os
 import pathlib
@@ -7,7 +8,10 @@ import re
 import shutil
 import subprocess
 
-HEADING = f"{'work':<52} {'format':<9} {'thr':>3} {'ours':>10} {'theirs':>10} {'unit':<5} {'ratio':>6} {'peak':>5}  {'bar':<14} rival"
+HEADING = (
+    f"{'work':<52} {'format':<9} {'thr':>3} {'ours':>10} {'theirs':>10} {'unit':<5} {'ratio':>6} {'peak':>5}  "
+    f"{'bar':<14} rival"
+)
 
 
 def number(value):
@@ -22,11 +26,17 @@ def verdict(row):
     return f"{sign} {row['bar']:.2f} {state}"
 
 
+def named(row):
+    """The rival, and of several the one that was best."""
+    return row["rival"] + (f" ({row['best']})" if row["best"] else "")
+
+
 def line(row):
-    rival = row["rival"] + (f" ({row['best']})" if row["best"] and row["best"] != row["rival"] else "")
-    text = (f"{row['work']:<52} {row['format']:<9} {row['threads']:>3} {number(row['ours']):>10} "
-            f"{number(row['theirs']):>10} {row['unit']:<5} {number(row['ratio']):>6} {number(row['of_peak']):>5}  "
-            f"{verdict(row):<14} {rival}")
+    text = (
+        f"{row['work']:<52} {row['format']:<9} {row['threads']:>3} {number(row['ours']):>10} "
+        f"{number(row['theirs']):>10} {row['unit']:<5} {number(row['ratio']):>6} {number(row['of_peak']):>5}  "
+        f"{verdict(row):<14} {named(row)}"
+    )
     return text + (f"\n    skip: {row['skip']}" if row["skip"] else "")
 
 
@@ -48,8 +58,10 @@ def sizes(rows):
     for (format, threads), of_size in sorted(table.items()):
         if len(of_size) < 2:
             continue
-        cells = [f"{size}: {r['ours']:.3g} ms {2e-6 * size**3 / r['ours']:.0f} G/s ({number(r['ratio'])}x)"
-                 for size, r in sorted(of_size.items())]
+        cells = [
+            f"{size}: {r['ours']:.3g} ms {2e-6 * size**3 / r['ours']:.0f} G/s ({number(r['ratio'])}x)"
+            for size, r in sorted(of_size.items())
+        ]
         text.append(f"{format}, {threads} thread{'s' * (threads > 1)}: " + ", ".join(cells))
     return text
 
@@ -62,14 +74,21 @@ def print_summary(rows, seconds):
     judged = [r for r in rows if r["bar"] is not None]
     met = [r for r in judged if r["met"]]
     missed = [r for r in judged if r["met"] is False]
-    print(f"\n{len(rows)} rows in {seconds:.0f} s; bars: {len(met)} met, {len(missed)} not met, "
-          f"{len(judged) - len(met) - len(missed)} not measured")
+    print(
+        f"\n{len(rows)} rows in {seconds:.0f} s; bars: {len(met)} met, {len(missed)} not met, "
+        f"{len(judged) - len(met) - len(missed)} not measured"
+    )
     for row in missed:
-        print(f"NOT MET: {row['work']}, {row['format']}, {row['threads']} threads, {row['rival']}: "
-              f"{number(row['ratio'])}, wanted {row['bar']:.2f}")
+        print(
+            f"NOT MET: {row['work']}, {row['format']}, {row['threads']} threads, {row['rival']}: "
+            f"{number(row['ratio'])}, wanted {row['bar']:.2f}"
+        )
 
 
-# --- keeping ------------------------------------------------------------------------------------------------------------
+BUSY = os.getloadavg()[0]  # processors in use during the minute before this run
+
+
+# --- keeping ------------------------------------------------------------------------------------------------
 def _first_line(*command):
     if not shutil.which(command[0]):
         return ""
@@ -83,11 +102,28 @@ def machine(root, rivals):
     def field(name):
         found = re.search(rf"^{name}\s*:\s*(.*)$", cpu, re.M)
         return found[1] if found else ""
-    wanted = {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_int8"}
+
+    wanted = {
+        "avx2",
+        "fma",
+        "f16c",
+        "avx512f",
+        "avx512bw",
+        "avx512vl",
+        "avx512_vnni",
+        "avx512_bf16",
+        "avx_vnni",
+        "amx_int8",
+    }
     release = platform.freedesktop_os_release() if hasattr(platform, "freedesktop_os_release") else {}
     memory = re.search(r"MemTotal:\s*(\d+)", pathlib.Path("/proc/meminfo").read_text()) if cpu else None
-    programs = [rivals.openblas("SKYLAKEX"), rivals.mkl(), *rivals.onednn(),
-                rivals.python("torch", "torch_step.py", "torch"), rivals.python("qtorch", "qtorch_step.py", "qtorch")]
+    programs = [
+        rivals.openblas("SKYLAKEX"),
+        rivals.mkl(),
+        *rivals.onednn(),
+        rivals.python("torch", "torch_step.py", "torch"),
+        rivals.python("qtorch", "qtorch_step.py", "qtorch"),
+    ]
     return {
         "processor": field("model name") or platform.processor(),
         "family and model": f"{field('cpu family')}/{field('model')}",
@@ -96,6 +132,7 @@ def machine(root, rivals):
         "memory GiB": round(int(memory[1]) / 2**20) if memory else None,
         "system": f"{release.get('PRETTY_NAME', platform.system())}, kernel {platform.release()}",
         "compiler": _first_line("cc", "--version"),
+        "load before": f"{BUSY:.1f}",
         "revision": _first_line("git", "-C", str(root), "describe", "--always", "--dirty"),
         "rivals": {p.name.removesuffix(" skylakex"): p.version for p in programs if not p.skip},
     }
@@ -107,16 +144,23 @@ def save(folder, rows, root, rivals):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{slug}.json").write_text(json.dumps({"machine": about, "rows": rows}, indent=1) + "\n")
     text = [f"# {about['processor']}", ""]
-    text += [f"- {key}: " + (", ".join(f"{n} {v}" for n, v in value.items()) if isinstance(value, dict) else str(value))
-             for key, value in about.items()]
+    text += [
+        f"- {key}: " + (", ".join(f"{n} {v}" for n, v in value.items()) if isinstance(value, dict) else str(value))
+        for key, value in about.items()
+    ]
     for section in dict.fromkeys(r["section"] for r in rows):
-        text += ["", f"## {section}", "| work | format | threads | ours | theirs | unit | ratio | of peak | bar | rival |",
-                 "| --- | --- | ---: | ---: | ---: | --- | ---: | ---: | --- | --- |"]
+        text += [
+            "",
+            f"## {section}",
+            "| work | format | threads | ours | theirs | unit | ratio | of peak | bar | rival |",
+            "| --- | --- | ---: | ---: | ---: | --- | ---: | ---: | --- | --- |",
+        ]
         for r in (r for r in rows if r["section"] == section):
-            rival = r["rival"] + (f" ({r['best']})" if r["best"] and r["best"] != r["rival"] else "")
-            text.append(f"| {r['work']} | {r['format']} | {r['threads']} | {number(r['ours'])} | {number(r['theirs'])} | "
-                        f"{r['unit']} | {number(r['ratio'])} | {number(r['of_peak'])} | {verdict(r)} | "
-                        f"{rival}{'; skip: ' + r['skip'] if r['skip'] else ''} |")
+            text.append(
+                f"| {r['work']} | {r['format']} | {r['threads']} | {number(r['ours'])} | {number(r['theirs'])} | "
+                f"{r['unit']} | {number(r['ratio'])} | {number(r['of_peak'])} | {verdict(r)} | "
+                f"{named(r)}{'; skip: ' + r['skip'] if r['skip'] else ''} |"
+            )
     if sizes(rows):
         text += ["", "## Time against size", *(f"- {item}" for item in sizes(rows))]
     (folder / f"{slug}.md").write_text("\n".join(text) + "\n")

@@ -1,4 +1,5 @@
 """What is measured: groups of contestants that take turns, and the rows that come of their times, with the bars."""
+
 import dataclasses
 import itertools
 import pathlib
@@ -13,6 +14,7 @@ PEAK_PRODUCTS = 2e9  # a thread
 @dataclasses.dataclass
 class Row:
     """One line of the result. `ours`, `theirs`: names of contestants; of several rivals the best one counts."""
+
     work: str
     format: str
     rival: str
@@ -58,12 +60,25 @@ class Group:
         entrants = {**self.contestants, **self.sums}
         ours, rivals = entrants[row.ours], [entrants[name] for name in row.theirs]
         theirs, peak = best(rivals), entrants.get(row.peak)
-        result = {"section": self.section, "work": row.work, "format": row.format, "threads": self.threads,
-                  "rival": row.rival, "ours": self._shown(ours), "theirs": self._shown(theirs),
-                  "unit": "GB/s" if self.bytes else "ms", "ratio": None, "of_peak": None, "bar": row.bar, "met": None,
-                  "at_most": False, "rounds": len(ours.times), "best": theirs.name if theirs else None,
-                  "candidates": {c.name: f"skip: {c.skip}" if c.seconds is None else self._shown(c) for c in rivals},
-                  "skip": ""}
+        result = {
+            "section": self.section,
+            "work": row.work,
+            "format": row.format,
+            "threads": self.threads,
+            "rival": row.rival,
+            "ours": self._shown(ours),
+            "theirs": self._shown(theirs),
+            "unit": "GB/s" if self.bytes else "ms",
+            "ratio": None,
+            "of_peak": None,
+            "bar": row.bar,
+            "met": None,
+            "at_most": False,
+            "rounds": len(ours.times),
+            "best": theirs.name.split(":")[0] if theirs and len(rivals) > 1 else None,
+            "candidates": {c.name: f"skip: {c.skip}" if c.seconds is None else self._shown(c) for c in rivals},
+            "skip": "",
+        }
         if ours.seconds is not None and row.products and peak and peak.seconds is not None:
             result["of_peak"] = row.products * ratio(peak, ours) / (PEAK_PRODUCTS * self.threads)
         if ours.seconds is not None and theirs:
@@ -82,8 +97,14 @@ def has_avx512():
 
 
 # Convolutions of ResNet-20: height, channels in and out, stride, how many, passes (the first has no input gradient).
-LAYERS = [(32, 3, 16, 1, 1, "fw"), (32, 16, 16, 1, 6, "fdw"), (32, 16, 32, 2, 1, "fdw"), (16, 32, 32, 1, 5, "fdw"),
-          (16, 32, 64, 2, 1, "fdw"), (8, 64, 64, 1, 5, "fdw")]
+LAYERS = [
+    (32, 3, 16, 1, 1, "fw"),
+    (32, 16, 16, 1, 6, "fdw"),
+    (32, 16, 32, 2, 1, "fdw"),
+    (16, 32, 32, 1, 5, "fdw"),
+    (16, 32, 64, 2, 1, "fdw"),
+    (8, 64, 64, 1, 5, "fdw"),
+]
 BATCH = 128
 CONVERTED = 2**25  # elements: larger than the caches
 FORMATS = ["flex16+5", "dfp16", "fp16", "bf16", "fp32"]
@@ -91,16 +112,19 @@ FORMATS = ["flex16+5", "dfp16", "fp16", "bf16", "fp32"]
 
 def layer_products(layer):
     side, inputs, outputs, stride, _, passes = layer
-    return len(passes) * BATCH * (side // stride)**2 * outputs * inputs * 9
+    return len(passes) * BATCH * (side // stride) ** 2 * outputs * inputs * 9
 
 
 class Works:
-    """All groups for one number of threads."""
+    """All groups, by the number of threads. quick: without rivals' settings that seldom win and without work that tells
+    little more at each number of threads."""
 
-    def __init__(self, ours, rivals, quick, has_fast_bf16):
+    def __init__(self, ours, rivals, quick, thread_counts):
         self.path, self.ours = str(ours), Program("flexlab", [str(ours)])
         self.widest = "avx512" if has_avx512() else "avx2"
-        self.rivals, self.quick, self.has_fast_bf16 = rivals, quick, has_fast_bf16
+        self.rivals, self.quick, self.most_threads = rivals, quick, max(thread_counts)
+        native = "SKYLAKEX" if has_avx512() else "HASWELL"
+        self.core_types = [native] if quick else CORE_TYPES
 
     # --- parts of groups ----------------------------------------------------------------------------------------------
     def _peak(self, group, isa=None):
@@ -108,11 +132,11 @@ class Works:
         return group.add(f"peak {isa}", self.ours, f"peak {isa} {PEAK_PRODUCTS:g}")
 
     def _sgemms(self, group, shape):
-        names = [group.add(p.name, p, f"matmul fp32 {shape}") for p in map(self.rivals.openblas, CORE_TYPES)]
+        names = [group.add(p.name, p, f"matmul fp32 {shape}") for p in map(self.rivals.openblas, self.core_types)]
         names.append(group.add("mkl", self.rivals.mkl(), f"matmul fp32 {shape}"))
         for p in self.rivals.onednn():
             names.append(group.add(p.name, p, f"matmul fp32 {shape}"))
-            if p.name != "onednn debian":
+            if p.name == "onednn" or (p.name == "onednn openmp" and not self.quick):
                 names.append(group.add(p.name + " primitive", p, f"matmul fp32-primitive {shape}"))
         return names
 
@@ -130,32 +154,68 @@ class Works:
     # --- sections -----------------------------------------------------------------------------------------------------
     def matmuls(self, threads):
         gauss, uniform, bits15 = ", Gaussian mantissas", ", any mantissas", ", 15-bit mantissas"
-        yield self._matmul(threads, 1024, 1024, 1024,
-                           [("flex16+5", "gauss", gauss, 1.70), ("flex16+5", "uniform", uniform, 1.20),
-                            ("flex16+5", "15bit", bits15, 1.55), ("fp32", "gauss", "", None)])
+        yield self._matmul(
+            threads,
+            1024,
+            1024,
+            1024,
+            [
+                ("flex16+5", "gauss", gauss, 1.70),
+                ("flex16+5", "uniform", uniform, 1.20),
+                ("flex16+5", "15bit", bits15, 1.55),
+                ("fp32", "gauss", "", None),
+            ],
+        )
         yield self._large(threads)
-        for m, n, k, bar in ((256, 1000, 3072, 1.55), (16, 131072, 144, 1.40), (32, 32768, 288, 1.40),
-                             (64, 8192, 576, 1.40)):
+        for m, n, k, bar in (
+            (256, 1000, 3072, 1.55),
+            (16, 131072, 144, 1.40),
+            (32, 32768, 288, 1.40),
+            (64, 8192, 576, 1.40),
+        ):
             yield self._matmul(threads, m, n, k, [("flex16+5", "gauss", gauss, bar), ("fp32", "gauss", "", None)])
-        for side in (128, 256, 512) if self.quick else (128, 256, 512, 4096):
-            yield self._matmul(threads, side, side, side, [("flex16+5", "gauss", gauss, None), ("fp32", "gauss", "", None)],
-                               "matmul sizes")
+        sides = (128, 256, 512, 4096) if not self.quick else (128, 256, 512) if threads == self.most_threads else ()
+        for side in sides:
+            yield self._matmul(
+                threads,
+                side,
+                side,
+                side,
+                [("flex16+5", "gauss", gauss, None), ("fp32", "gauss", "", None)],
+                "matmul sizes",
+            )
 
     def _large(self, threads):
         """2048^3, where most bars are: other formats, MKL's int16, bf16 of class fast, the AVX2 rows."""
         shape = "2048 2048 2048"
-        group = self._matmul(threads, 2048, 2048, 2048,
-                             [("flex16+5", "gauss", ", Gaussian mantissas", 1.70),
-                              ("flex16+5", "uniform", ", any mantissas", 1.20), ("fp32", "gauss", "", 0.95),
-                              ("fp16", "gauss", "", 0.92), ("bf16", "gauss", ", class exact", None)])
+        group = self._matmul(
+            threads,
+            2048,
+            2048,
+            2048,
+            [
+                ("flex16+5", "gauss", ", Gaussian mantissas", 1.70),
+                ("flex16+5", "uniform", ", any mantissas", 1.20),
+                ("fp32", "gauss", "", 0.95),
+                ("fp16", "gauss", "", 0.92),
+                ("bf16", "gauss", ", class exact", None),
+            ],
+        )
         title, peak = group.name, self._peak(group)
         int16 = group.add("mkl int16", self.rivals.mkl(), f"matmul int16 {shape}")
-        group.row(f"{title}, Gaussian mantissas", "flex16+5", "mkl gemm_s16s16s32 (inexact)", "ours flex16+5 gauss", [int16],
-                  1.0, peak, 2**33)
+        group.row(
+            f"{title}, Gaussian mantissas",
+            "flex16+5",
+            "mkl gemm_s16s16s32 (inexact)",
+            "ours flex16+5 gauss",
+            [int16],
+            1.0,
+            peak,
+            2**33,
+        )
         bf16s = [group.add("mkl bf16", self.rivals.mkl(), f"matmul bf16 {shape}")]
         bf16s += [group.add(p.name + " bf16", p, f"matmul bf16 {shape}") for p in self.rivals.onednn()[:2]]
-        program = self.ours if self.has_fast_bf16 else Program("flexlab", skip="not in this build")
-        fast = group.add("ours bf16 fast", program, f"matmul bf16:fast gauss {shape}")
+        fast = group.add("ours bf16 fast", self.ours, f"matmul bf16:fast gauss {shape}")
         group.row(f"{title}, class fast", "bf16", "best sgemm", fast, group.rows[0].theirs, 1.75, peak, 2**33)
         group.row(f"{title}, class fast", "bf16", "best bf16 matmul", fast, bf16s, 0.95, peak, 2**33)
         self._capped(group, title, shape)
@@ -165,20 +225,50 @@ class Works:
         cap, peak = {"FLEXLAB_ISA": "avx2"}, self._peak(group, "avx2")
         names = {}
         for format, data in (("fp32", "gauss"), ("flex16+5", "gauss"), ("flex16+5", "uniform")):
-            names[format, data] = group.add(f"ours avx2 {format} {data}", self.ours, f"matmul {format} {data} {shape}", cap)
+            names[format, data] = group.add(
+                f"ours avx2 {format} {data}", self.ours, f"matmul {format} {data} {shape}", cap
+            )
         fp32 = names["fp32", "gauss"]
-        group.row(f"{title}, AVX2", "fp32", "openblas haswell", fp32, ["openblas haswell"], 0.9, peak, 2**33)
-        group.row(f"{title}, AVX2, Gaussian mantissas", "flex16+5", "ours fp32 avx2", names["flex16+5", "gauss"], [fp32], 1.5,
-                  peak, 2**33)
-        group.row(f"{title}, AVX2, any mantissas", "flex16+5", "ours fp32 avx2", names["flex16+5", "uniform"], [fp32], 0.9,
-                  peak, 2**33)
+        haswell = self.rivals.openblas("HASWELL")
+        group.row(
+            f"{title}, AVX2",
+            "fp32",
+            haswell.name,
+            fp32,
+            [group.add(haswell.name, haswell, f"matmul fp32 {shape}")],
+            0.9,
+            peak,
+            2**33,
+        )
+        group.row(
+            f"{title}, AVX2, Gaussian mantissas",
+            "flex16+5",
+            "ours fp32 avx2",
+            names["flex16+5", "gauss"],
+            [fp32],
+            1.5,
+            peak,
+            2**33,
+        )
+        group.row(
+            f"{title}, AVX2, any mantissas",
+            "flex16+5",
+            "ours fp32 avx2",
+            names["flex16+5", "uniform"],
+            [fp32],
+            0.9,
+            peak,
+            2**33,
+        )
 
     def scaling(self, threads):
         """Of ours: `threads` against one thread, turn by turn."""
         if threads < 2:
             return
-        for work, formats, bar, label in (("matmul {} gauss 2048 2048 2048", ("flex16+5", "fp32"), 1.85, "matmul 2048x2048x2048"),
-                                          ("step {} 128", ("flex16+5", "fp32"), 1.8, "training step")):
+        for work, formats, bar, label in (
+            ("matmul {} gauss 2048 2048 2048", ("flex16+5", "fp32"), 1.85, "matmul 2048x2048x2048"),
+            ("step {} 128", ("flex16+5", "fp32"), 1.8, "training step"),
+        ):
             group = Group("scaling", label, threads)
             for format in formats:
                 many = group.add(f"ours {format}", self.ours, work.format(format))
@@ -194,19 +284,35 @@ class Works:
             side, inputs, outputs, stride, count, passes = layer
             shape = f"{BATCH} {side} {side} {inputs} {outputs} 3 {stride} 1 {passes}"
             title = f"conv {side}x{side}x{inputs} to {outputs}" + (f", stride {stride}" if stride > 1 else "")
-            theirs = [group.add(f"{p.name} {title}", p, f"conv {shape}") for p in self.rivals.onednn()[:2]]
+            theirs = [group.add(f"{p.name}: {title}", p, f"conv {shape}") for p in self.rivals.onednn()[:2]]
             parts["onednn"].append((count, lambda names=theirs: best([group.contestants[n] for n in names])))
             for format in ("flex16+5", "fp32"):
                 name = group.add(f"ours {format} {title}", self.ours, f"conv {format} {shape}")
                 parts[format].append((count, lambda name=name: best([group.contestants[name]])))
-                group.row(f"{title} (x{count}), " + ("all passes" if "d" in passes else "no input gradient"), format,
-                          "onednn fp32", name, theirs, None, peak, layer_products(layer))
+                group.row(
+                    f"{title} (x{count}), " + ("all passes" if "d" in passes else "no input gradient"),
+                    format,
+                    "onednn fp32",
+                    name,
+                    theirs,
+                    None,
+                    peak,
+                    layer_products(layer),
+                )
         total = sum(layer[4] * layer_products(layer) for layer in LAYERS)
         for name, of_layer in parts.items():
             group.sums[f"sum {name}"] = Weighted(f"sum {name}", of_layer)
         for format, bar in (("flex16+5", 1.4), ("fp32", None)):
-            group.row("convolutions of ResNet-20, weighted sum", format, "onednn fp32", f"sum {format}", ["sum onednn"], bar,
-                      peak, total)
+            group.row(
+                "convolutions of ResNet-20, weighted sum",
+                format,
+                "onednn fp32",
+                f"sum {format}",
+                ["sum onednn"],
+                bar,
+                peak,
+                total,
+            )
         yield group
 
     def steps(self, threads):
@@ -214,16 +320,19 @@ class Works:
         peak, work, title = self._peak(group), f"step {BATCH}", f"ResNet-20 training step, batch {BATCH}"
         products = sum(layer[4] * layer_products(layer) for layer in LAYERS) + 3 * BATCH * 640
         ours = {f: group.add(f"ours {f}", self.ours, f"step {f} {BATCH}") for f in FORMATS}
-        settings = ("channels_last", "compiled") if self.quick else ("contiguous", "channels_last", "compiled")
-        torch = [group.add(f"torch {s}", self.rivals.python(f"torch {s}", "torch_step.py", "torch", s), work)
-                 for s in settings]
-        qtorch = group.add("qtorch", self.rivals.python("qtorch", "qtorch_step.py", "qtorch"), work)
+        settings = ("channels_last",) if self.quick else ("contiguous", "channels_last", "compiled")
+        torch = [
+            group.add(f"torch {s}", self.rivals.python(f"torch {s}", "torch_step.py", "torch", s), work)
+            for s in settings
+        ]
         bars = {"flex16+5": 2.0, "fp32": 1.2}
         for format in FORMATS:
             group.row(title, format, "best torch fp32", ours[format], torch, bars.get(format), peak, products)
         for format in FORMATS[:-1]:
             group.row(title, format, "ours fp32", ours[format], [ours["fp32"]], 1.4 if format == "flex16+5" else None)
-        group.row(title, "flex16+5", "qtorch, simulated", ours["flex16+5"], [qtorch], 10)
+        if not self.quick or threads == self.most_threads:
+            qtorch = group.add("qtorch", self.rivals.python("qtorch", "qtorch_step.py", "qtorch"), work)
+            group.row(title, "flex16+5", "qtorch, simulated", ours["flex16+5"], [qtorch], 10)
         yield group
 
     def conversions(self, threads):
@@ -251,11 +360,27 @@ class Works:
                 ours, theirs = sizes.get(format), sizes.get("fp32")
                 ratio_of = ours / theirs if ours and theirs else None
                 bar = 0.55 if format == "flex16+5" else None
-                rows.append({"section": "memory", "work": f"training step, batch {BATCH}: {label}", "format": format,
-                             "threads": 1, "rival": "ours fp32", "ours": ours, "theirs": theirs, "unit": "MiB",
-                             "ratio": ratio_of, "of_peak": None, "bar": bar, "at_most": True,
-                             "met": ratio_of <= bar if bar and ratio_of else None, "rounds": 1, "best": "ours fp32",
-                             "candidates": {}, "skip": "" if dry or ratio_of else "flexlab: no plan"})
+                rows.append(
+                    {
+                        "section": "memory",
+                        "work": f"training step, batch {BATCH}: {label}",
+                        "format": format,
+                        "threads": 1,
+                        "rival": "ours fp32",
+                        "ours": ours,
+                        "theirs": theirs,
+                        "unit": "MiB",
+                        "ratio": ratio_of,
+                        "of_peak": None,
+                        "bar": bar,
+                        "at_most": True,
+                        "met": ratio_of <= bar if bar and ratio_of else None,
+                        "rounds": 1,
+                        "best": None,
+                        "candidates": {},
+                        "skip": "" if dry or ratio_of else "flexlab: no plan",
+                    }
+                )
         return rows
 
     def _plan(self, what, format):

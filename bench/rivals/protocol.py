@@ -1,4 +1,5 @@
 """The protocol of a contestant (worker.h), for rivals in Python."""
+
 import sys
 import time
 

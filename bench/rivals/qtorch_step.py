@@ -1,5 +1,6 @@
 """QPyTorch's simulation of a training step in 16-bit block floating point (Zhang et al. 2019): binary32 arithmetic, and
 weights, activations, errors, gradients and momentum rounded to 16-bit mantissas, one exponent a tensor."""
+
 import os
 
 import torch

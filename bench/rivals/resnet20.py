@@ -1,5 +1,6 @@
 """ResNet-20 with option-A shortcuts (He et al. 2015, section 4.2) in PyTorch, the network of nn_model "resnet20".
 `after` is applied to each activation where quantised training wants it."""
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -19,7 +20,7 @@ class Block(nn.Module):
         y = q(F.relu(q(self.bn1(q(self.conv1(x))))))
         y = q(self.bn2(q(self.conv2(y))))
         if self.stride > 1:
-            x = F.pad(x[:, :, ::self.stride, ::self.stride], (0, 0, 0, 0, self.padding, self.padding))
+            x = F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.padding, self.padding))
         return q(F.relu(q(x + y)))
 
 
@@ -47,4 +48,5 @@ def training_step(model, optimiser, images, labels):
         optimiser.zero_grad(set_to_none=True)
         F.cross_entropy(model(images), labels).backward()
         optimiser.step()
+
     return step

@@ -1,5 +1,6 @@
 """PyTorch's training step in binary32. The argument of the program is its setting: contiguous, channels_last (NHWC), or
 compiled (channels_last through torch.compile)."""
+
 import os
 import sys
 
@@ -15,7 +16,10 @@ def prepare(words):
     setting, (images, labels) = sys.argv[1], batch(int(words[1]))
     model = ResNet20().train()
     if setting != "contiguous":
-        model, images = model.to(memory_format=torch.channels_last), images.contiguous(memory_format=torch.channels_last)
+        model, images = (
+            model.to(memory_format=torch.channels_last),
+            images.contiguous(memory_format=torch.channels_last),
+        )
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, foreach=True)
     return training_step(torch.compile(model) if setting == "compiled" else model, optimiser, images, labels)
 
