@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""An older processor, emulated: nothing illegal runs there, the backends that CPUID allows are the ones that run, kernels
+give the recorded hashes, and a short training of every format gives the numbers of this machine.
+usage: test_emulate.py CPU BACKEND TEST_GOLDEN FLEXLAB     CPU as qemu names it, BACKEND the best that it has"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SKIP = 77
+# One instruction of each extension, and the first backend that may use it.
+PROBES = {"vpaddd %ymm0, %ymm0, %ymm0": "avx2", "vfmadd231ps %ymm0, %ymm0, %ymm0": "avx2", "vcvtph2ps %xmm0, %ymm0": "avx2",
+          "vpxord %zmm0, %zmm0, %zmm0": "avx512bw"}
+ORDER = ["ref", "portable", "avx2", "avx512bw", "avx512"]
+cpu, backend, golden, flexlab = sys.argv[1:5]
+qemu = shutil.which("qemu-x86_64")
+if not qemu:
+    print("skipped: no qemu-x86_64 here (Debian: apt-get install qemu-user)")
+    sys.exit(SKIP)
+environment = {k: v for k, v in os.environ.items() if k not in {"FLEXLAB_ISA", "FLEXLAB_VERBOSE", "FLEXLAB_TEST_FILTER"}}
+environment["OMP_NUM_THREADS"] = "2"
+
+
+def run(*command, **more):
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, env={**environment, **more})
+
+
+def emulated(*command, **more):
+    result = run(qemu, "-cpu", cpu, *command, **more)
+    if result.returncode:
+        print(f"FAILED under {cpu}:", *command, f"exit status {result.returncode}\n",
+              (result.stdout + result.stderr)[-4000:])
+        sys.exit(1)
+    return result
+
+
+def training(out, start):
+    """The numbers of a short training of every format, without times and names of backends."""
+    start(flexlab, "compare", "--model", "mlp2", "--data", "synthetic:train=32,test=16", "--epochs", "1", "--batch", "16",
+          "--seeds", "1", "--out", out)
+    text = (out / "metrics.jsonl").read_text()
+    text = re.sub(r'"(seconds|images_per_second)":(\{[^}]*\}|[^,}]*)', r'"\1":0', text)
+    return [json.loads(line) for line in re.sub(r'"matmul_backend":"\w*"', '"matmul_backend":""', text).splitlines()]
+
+
+with tempfile.TemporaryDirectory() as folder:
+    folder = pathlib.Path(folder)
+    # The emulator is of use only if it refuses what the processor does not have.
+    for number, (instruction, first) in enumerate(PROBES.items()):
+        code, program = folder / "probe.c", folder / f"probe{number}"
+        code.write_text('int main(void) { __asm__ volatile("%s"); return 0; }\n' % instruction)
+        built = run("cc", code, "-o", program)
+        if built.returncode:
+            print("skipped: this compiler has no", instruction, built.stderr[-400:])
+            sys.exit(SKIP)
+        legal = ORDER.index(first) <= ORDER.index(backend)
+        status = run(qemu, "-cpu", cpu, program).returncode
+        if (status == 0) != legal:
+            sys.exit(f"FAILED: {cpu} {'refuses' if legal else 'runs'} {instruction}: exit status {status}")
+
+    listed = emulated(flexlab, "info").stdout
+    rows = [line.split()[1:] for line in listed.split("Kernels that run on this machine")[1].splitlines()[2:] if line.strip()]
+    found = {name for row in rows for name in row}
+    print(f"{cpu}: backends {', '.join(sorted(found))}")
+    if backend not in found or any(ORDER.index(name) > ORDER.index(backend) for name in found):
+        sys.exit(f"FAILED: expected {backend} at most, and some of it")
+
+    print(emulated(golden, "--threads", "2").stdout.strip())
+
+    said = emulated(flexlab, "train", "--model", "mlp2", "--data", "synthetic:train=16,test=16", "--epochs", "1", "--batch",
+                    "16", "--out", folder / "said", FLEXLAB_VERBOSE="1").stderr
+    lines = [line for line in said.splitlines() if line.startswith("flexlab: ")]
+    print(lines[0] if lines else said)
+    best = ORDER[ORDER.index(backend) + 1]
+    if not lines or not all(f"{best} not used: this machine lacks " in line for line in lines):
+        sys.exit(f"FAILED: expected lines of FLEXLAB_VERBOSE that say what {cpu} lacks for {best}:\n" + said[-2000:])
+
+    here = training(folder / "here", lambda *command: run(*command))
+    there = training(folder / "there", emulated)
+    if here != there:
+        for a, b in zip(here, there):
+            if a != b:
+                print("here ", json.dumps(a)[:1000], "\nthere", json.dumps(b)[:1000])
+        sys.exit("FAILED: training gives other numbers")
+    runs = [entry for entry in here if entry.get("type") == "run"]
+    print("the same numbers in training:", ", ".join(f"{r['format']} {r['last_loss']:.6f}" for r in runs))
+    if len(runs) < 5:
+        sys.exit("FAILED: fewer formats were trained than there are")
