@@ -95,6 +95,10 @@ FLEXLAB_API tensor_status tensor_store_f64(const tensor *t, double *values, int6
  * fp16 and bf16 sources with NaN or Inf are refused for it. From shared to shared the values are kept where they
  * fit. */
 FLEXLAB_API tensor_status tensor_convert(tensor *y, const tensor *x);
+/* The same for a shared-exponent y at an exponent that is known: one pass over x, counted as an ordinary write. NaN
+ * becomes zero and Inf the largest mantissa; tensor_statistics tells. TENSOR_E_ARGUMENT outside the format's range;
+ * TENSOR_E_FORMAT where y has no shared exponent, or a wide copy. */
+FLEXLAB_API tensor_status tensor_convert_at(tensor *y, const tensor *x, int e);
 /* A bit-exact copy: elements, exponent, history, wide copy. Same format and shape. */
 FLEXLAB_API tensor_status tensor_copy(tensor *y, const tensor *x);
 
