@@ -252,10 +252,23 @@ FLEXLAB_API tensor_status tensor_sgd_update(tensor *w, const tensor *v, float ra
 /* Operations are listed by name ("add", "matmul", ...); NULL past the last. */
 FLEXLAB_API const char *tensor_op_list(int i);
 /* The backend ("ref", "portable", "avx2", "avx512bw", "avx512") whose kernel runs `op` on `format` on this machine;
- * NULL if unknown. FLEXLAB_ISA caps it; tensor_set_backend caps it from a program (NULL: no cap). A cap that the
- * machine does not reach is allowed: then the best that it has runs. */
+ * in the class of this thread; NULL if unknown. FLEXLAB_ISA caps it; tensor_set_backend caps it from a program (NULL:
+ * no cap). A cap that the machine does not reach is allowed: then the best that it has runs. */
 FLEXLAB_API const char *tensor_kernel_backend(tensor_format format, const char *op);
 FLEXLAB_API tensor_status tensor_set_backend(const char *name);
+
+/* What the results of the calling thread's operations promise. Each thread has its own class, exact at its start. */
+typedef enum tensor_class {
+    TENSOR_EXACT = 0, /* the bits of docs/semantics.md, everywhere */
+    TENSOR_FAST = 1   /* kernels may use instructions whose sums have no defined order: results may differ between
+                       * processors, not between thread counts. An operation without such a kernel on this processor, or
+                       * under this cap, gives the exact bits. So far: bf16 matmul, matmul_nt and matmul_tn by AVX512_BF16
+                       * (backend "avx512_fast"). */
+} tensor_class;
+#define FLEXLAB_HAS_FAST_BF16 1
+/* TENSOR_E_ARGUMENT for any other value. */
+FLEXLAB_API tensor_status tensor_set_class(tensor_class c);
+FLEXLAB_API tensor_class tensor_get_class(void);
 /* Threads used by every operation; results do not depend on it. 0: as many as OpenMP offers (OMP_NUM_THREADS). */
 FLEXLAB_API tensor_status tensor_set_threads(int threads);
 FLEXLAB_API int tensor_threads(void);

@@ -97,8 +97,18 @@ struct fl_args {
 
 typedef tensor_status (*fl_kernel)(const struct fl_args *args);
 
-/* Slowest first. AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI. */
-enum fl_backend { FL_REF, FL_PORTABLE, FL_AVX2, FL_AVX512BW, FL_AVX512, FL_BACKENDS };
+/* Slowest first. AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI. Rows below FL_BACKENDS have the bits of the
+ * reference and are what a cap may name; AVX512_FAST, with BF16 too, serves class fast alone. */
+enum fl_backend {
+    FL_REF,
+    FL_PORTABLE,
+    FL_AVX2,
+    FL_AVX512BW,
+    FL_AVX512,
+    FL_BACKENDS,
+    FL_AVX512_FAST = FL_BACKENDS,
+    FL_ROWS
+};
 
 /* One row of the table: what a backend has for a format. A NULL entry falls through to the row below it. */
 struct fl_kernels {
