@@ -87,9 +87,33 @@ static void add_wide(const struct fl_format *f, struct block *b, uint64_t *seed)
 struct shape {
     struct fl_geometry geo;
     int64_t out, in[3];
-    bool in_place; /* allowed with in[0] */
+    int64_t bias, residual; /* of an epilogue */
+    bool relu;
+    bool in_place; /* allowed with in[0], or with the residual if there is one */
     bool wide;
 };
+
+/* The i-th of `count` shapes with epilogues: all shapes without one, then all of them again, each with another. */
+static int with_epilogue(enum fl_op op, int i, int count, struct shape *s) {
+    const bool fused = op == FL_OP_MATMUL || op == FL_OP_MATMUL_NT || op == FL_OP_CONV2D;
+    if (i < count || i >= 2 * count || !fused)
+        return i;
+    static const struct {
+        bool bias, residual, relu;
+    } kinds[] = {
+        {true, true, true}, {true, false, false}, {false, true, true}, {true, false, true}, {true, true, false}};
+    const int kind = (i - count) % (int)(sizeof kinds / sizeof kinds[0]);
+    s->bias = kinds[kind].bias; /* sizes follow with the shape */
+    s->residual = kinds[kind].residual;
+    s->relu = kinds[kind].relu;
+    return i - count;
+}
+
+static void size_epilogue(struct shape *s, int64_t columns) {
+    s->bias *= columns;
+    s->residual *= s->out;
+    s->in_place = s->residual > 0;
+}
 
 /* The i-th shape for an operation; false past the last. */
 static bool shape_of(enum fl_op op, int i, struct shape *s) {
@@ -155,6 +179,7 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
     case FL_OP_MATMUL:
     case FL_OP_MATMUL_NT:
     case FL_OP_MATMUL_TN:
+        i = with_epilogue(op, i, 6, s);
         if (i >= 6)
             return false;
         g->m = mats[i][0];
@@ -163,6 +188,7 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
         s->out = g->m * g->n;
         s->in[0] = g->m * g->k;
         s->in[1] = g->k * g->n;
+        size_epilogue(s, g->n);
         return true;
     case FL_OP_CONV2D:
     case FL_OP_CONV2D_INPUT_GRAD:
@@ -170,6 +196,7 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
     case FL_OP_SHORTCUT_A:
     case FL_OP_SHORTCUT_A_GRAD: {
         const bool shortcut = op == FL_OP_SHORTCUT_A || op == FL_OP_SHORTCUT_A_GRAD;
+        i = with_epilogue(op, i, (int)(sizeof images / sizeof images[0]), s);
         if (i >= (shortcut ? 6 : (int)(sizeof images / sizeof images[0])))
             return false;
         const int *v = images[i];
@@ -198,6 +225,7 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
         s->out = op == FL_OP_CONV2D || op == FL_OP_SHORTCUT_A ? y : op == FL_OP_CONV2D_WEIGHT_GRAD ? w : x;
         s->in[0] = op == FL_OP_CONV2D || op == FL_OP_SHORTCUT_A ? x : y;
         s->in[1] = shortcut ? 0 : op == FL_OP_CONV2D_WEIGHT_GRAD ? x : w;
+        size_epilogue(s, g->filters);
         return true;
     }
     case FL_OP_MAXPOOL2D:
@@ -249,7 +277,7 @@ struct call {
     const struct fl_format *format;
     enum fl_op op;
     struct shape shape;
-    struct block in[3];
+    struct block in[3], bias, residual;
     int e_out;
     struct fl_args args;
     float a[CHANNELS], b[CHANNELS], d[CHANNELS]; /* of channel_affine */
@@ -268,8 +296,9 @@ static tensor_status run(const struct call *call, fl_kernel kernel, bool in_plac
     if (call->shape.out) {
         r->out = block_new(call->format, call->shape.out, call->e_out);
         if (in_place) {
-            memcpy(r->out.memory, call->in[0].memory, r->out.bytes);
-            args.in[0].data = r->out.memory;
+            const bool residual = call->shape.residual > 0;
+            memcpy(r->out.memory, residual ? call->residual.memory : call->in[0].memory, r->out.bytes);
+            *(residual ? &args.epilogue.residual.data : &args.in[0].data) = r->out.memory;
         }
         if (call->in[0].view.wide && call->op == FL_OP_SGD_UPDATE) {
             size_t bytes = (size_t)call->shape.out * (size_t)call->format->wide_bytes;
@@ -311,6 +340,25 @@ static void make_coefficients(struct call *call, uint64_t *seed) {
     call->args.channels = (struct fl_channels){call->a, call->b, call->d, call->ia, call->id, call->ib, call->shift};
 }
 
+/* Bias and residual with exponents about where they matter to the sums, or extreme ones anywhere near. */
+static void make_epilogue(struct call *call, enum style style, uint64_t *seed) {
+    const struct fl_format *f = call->format;
+    const struct shape *s = &call->shape;
+    for (int i = 0; i < 2; i++) {
+        const int64_t count = i ? s->residual : s->bias;
+        struct block *b = i ? &call->residual : &call->bias;
+        int e = call->in[0].view.e + call->in[1].view.e;
+        e += style == EXTREME ? (int)(check_random(seed) % 120) - 60 : (int)(check_random(seed) % 32) - 30;
+        e = e < f->e_min ? f->e_min : e > f->e_max ? f->e_max : e;
+        if (!count)
+            continue;
+        *b = block_new(f, count, f->arithmetic == FL_ARITHMETIC_SHARED ? e : 0);
+        fill(f, b, style, seed);
+        *(i ? &call->args.epilogue.residual : &call->args.epilogue.bias) = b->view;
+    }
+    call->args.epilogue.relu = s->relu;
+}
+
 /* The rounding that a format offers besides nearest; nearest if there is none. */
 static tensor_rounding other_rounding(const struct fl_format *f) {
     return f->arithmetic == FL_ARITHMETIC_SHARED ? TENSOR_ROUND_STOCHASTIC
@@ -350,6 +398,7 @@ static bool call_make(struct call *call, const struct fl_format *f, enum fl_op o
     call->args.rounding = (struct fl_rounding){mode, 0x1234567 + seed0, (uint64_t)index};
     if (op == FL_OP_CHANNEL_AFFINE || op == FL_OP_CHANNEL_AFFINE_GRAD)
         make_coefficients(call, &seed);
+    make_epilogue(call, style, &seed);
     if (shared) {
         /* an exponent that fits the results, moved by a few steps either way: saturation and flush occur too */
         struct result measured;
@@ -367,6 +416,8 @@ static bool call_make(struct call *call, const struct fl_format *f, enum fl_op o
 static void call_free(struct call *call) {
     for (int i = 0; i < 3; i++)
         block_free(&call->in[i]);
+    block_free(&call->bias);
+    block_free(&call->residual);
 }
 
 #endif

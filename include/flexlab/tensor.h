@@ -13,7 +13,7 @@
  *  - All tensors of one call share one format; tensor_convert is the bridge.
  *  - A failing call returns a status (status.h), sets tensor_error() and leaves outputs untouched.
  *  - Elementwise operations may run in place (y == x). Matmul, convolution, pooling and sums may not: their output must
- *    be another tensor than their inputs.
+ *    be another tensor than their inputs (a residual aside, see tensor_epilogue).
  *  - Exactness. Shared-exponent formats: the mathematical result at the output's exponent, rounded once (nearest, ties
  *    to even) and saturated to +-32767; identical bits for every backend and thread count. Float formats: computed in
  *    binary32 (one fused multiply-add chain with k ascending in chunks of 512, chunk sums added in order), rounded once
@@ -193,6 +193,23 @@ typedef struct tensor_window {
 FLEXLAB_API tensor_status tensor_conv2d(tensor *y, const tensor *x, const tensor *w, tensor_window how);
 FLEXLAB_API tensor_status tensor_conv2d_input_grad(tensor *dx, const tensor *dy, const tensor *w, tensor_window how);
 FLEXLAB_API tensor_status tensor_conv2d_weight_grad(tensor *dw, const tensor *dy, const tensor *x, tensor_window how);
+
+/* What joins the sums of a matmul or a convolution before they are stored: y = max(0, sums + bias + residual), each
+ * part if it is there. bias (NULL: none) is [columns of y], or [filters]; residual (NULL: none) has the shape of y and
+ * may be y itself, which is then read with its old exponent; max(0, .) if relu. One rounding of the whole:
+ * shared-exponent formats round the exact sum of products, bias and residual; float formats compute the sum of products
+ * as without, then
+ * + bias, then + residual, each in binary32. Statistics are those of the one write. All zero: as without. */
+typedef struct tensor_epilogue {
+    const tensor *bias;
+    const tensor *residual;
+    bool relu;
+} tensor_epilogue;
+
+FLEXLAB_API tensor_status tensor_matmul_fused(tensor *y, const tensor *a, const tensor *b, tensor_epilogue with);
+FLEXLAB_API tensor_status tensor_matmul_nt_fused(tensor *y, const tensor *a, const tensor *b, tensor_epilogue with);
+FLEXLAB_API tensor_status tensor_conv2d_fused(tensor *y, const tensor *x, const tensor *w, tensor_window how,
+                                              tensor_epilogue with);
 
 /* --- pooling and shortcuts, images [N,H,W,C] ---------------------------------------------------------------------- */
 

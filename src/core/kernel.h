@@ -67,6 +67,14 @@ enum { FL_ROWS_CHUNK = 512 }; /* rows of one binary32 partial sum (folds of floa
 enum { FL_WIDE_LIMIT = 0x7fff7fff }; /* largest |mantissa| of a wide copy: its 16-bit view is then at most 32767 */
 enum { FL_K_CHUNK = 512 }; /* k of one fused multiply-add chain (matmul of float formats); part of the definition */
 
+/* What joins the sums of matmul, matmul_nt and conv2d before they are rounded, in this order; data NULL: nothing. The
+ * residual may be the output. */
+struct fl_epilogue {
+    struct fl_view bias;     /* one element a column: output i has bias[i % bias.count] */
+    struct fl_view residual; /* one element an output */
+    bool relu;
+};
+
 struct fl_format;
 struct fl_args {
     enum fl_op op;
@@ -89,6 +97,7 @@ struct fl_args {
     struct fl_geometry geo;
     float alpha, beta; /* alpha of *_SCALAR maps; momentum, weight decay; rate */
     bool relu;         /* CHANNEL_AFFINE */
+    struct fl_epilogue epilogue;
     struct fl_channels channels;
     struct fl_channel_sums sums;
     struct fl_rounding rounding;

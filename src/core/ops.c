@@ -133,8 +133,28 @@ tensor_status tensor_bias_relu(tensor *y, const tensor *x, const tensor *b) {
     return bias(FL_OP_BIAS_RELU, "bias_relu", y, x, b);
 }
 
+/* Checks what joins the sums of y, whose shape is right, and notes it in args. */
+static tensor_status join(const char *name, const tensor *y, const tensor_epilogue *with, struct fl_args *args) {
+    const struct operand oy = {"y", y}, bias = {"bias", with->bias}, residual = {"residual", with->residual};
+    if (bias.t) {
+        TRY(check_operands(name, OPERANDS(oy, bias)));
+        TRY(check_shape_is(name, bias, 1, (int64_t[]){last_dim(y)}));
+        TRY(check_distinct(name, OPERANDS(oy, bias)));
+        args->epilogue.bias = fl_view_of(bias.t);
+    }
+    if (residual.t) {
+        TRY(check_operands(name, OPERANDS(oy, residual)));
+        TRY(check_same_shapes(name, OPERANDS(oy, residual)));
+        args->epilogue.residual = fl_view_of(residual.t);
+    }
+    args->epilogue.relu = with->relu;
+    return TENSOR_OK;
+}
+
+static const tensor_epilogue nothing;
+
 static tensor_status matmul(enum fl_op op, const char *name, tensor *y, const tensor *a, const tensor *b, bool ta,
-                            bool tb) {
+                            bool tb, tensor_epilogue with) {
     TRY(check_operands(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
     TRY(check_ndim(name, (struct operand){"a", a}, 2, "a matrix"));
     TRY(check_ndim(name, (struct operand){"b", b}, 2, "a matrix"));
@@ -146,17 +166,24 @@ static tensor_status matmul(enum fl_op op, const char *name, tensor *y, const te
     TRY(check_shape_is(name, (struct operand){"y", y}, 2, (int64_t[]){m, n}));
     TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
     struct fl_args args = {.op = op, .in = {fl_view_of(a), fl_view_of(b)}, .geo = {.m = m, .n = n, .k = k}};
+    TRY(join(name, y, &with, &args));
     return fl_write(y, &args, NULL, NULL);
 }
 
 tensor_status tensor_matmul(tensor *y, const tensor *a, const tensor *b) {
-    return matmul(FL_OP_MATMUL, "matmul", y, a, b, false, false);
+    return matmul(FL_OP_MATMUL, "matmul", y, a, b, false, false, nothing);
 }
 tensor_status tensor_matmul_nt(tensor *y, const tensor *a, const tensor *b) {
-    return matmul(FL_OP_MATMUL_NT, "matmul_nt", y, a, b, false, true);
+    return matmul(FL_OP_MATMUL_NT, "matmul_nt", y, a, b, false, true, nothing);
 }
 tensor_status tensor_matmul_tn(tensor *y, const tensor *a, const tensor *b) {
-    return matmul(FL_OP_MATMUL_TN, "matmul_tn", y, a, b, true, false);
+    return matmul(FL_OP_MATMUL_TN, "matmul_tn", y, a, b, true, false, nothing);
+}
+tensor_status tensor_matmul_fused(tensor *y, const tensor *a, const tensor *b, tensor_epilogue with) {
+    return matmul(FL_OP_MATMUL, "matmul_fused", y, a, b, false, false, with);
+}
+tensor_status tensor_matmul_nt_fused(tensor *y, const tensor *a, const tensor *b, tensor_epilogue with) {
+    return matmul(FL_OP_MATMUL_NT, "matmul_nt_fused", y, a, b, false, true, with);
 }
 
 /* --- convolution -------------------------------------------------------------------------------------------------- */
@@ -197,7 +224,8 @@ static tensor_status check_groups(const char *name, struct operand x, struct ope
 /* x [N,H,W,C], w [K,R,S,C/groups], y [N,P,Q,K], each under the name it has in the call. out: which of them is written.
  */
 static tensor_status conv(enum fl_op op, const char *name, struct operand x, struct operand w, struct operand y,
-                          tensor_window how, struct operand out, const tensor *in0, const tensor *in1) {
+                          tensor_window how, struct operand out, const tensor *in0, const tensor *in1,
+                          tensor_epilogue with) {
     TRY(check_operands(name, OPERANDS(out, {x.name, x.t}, {w.name, w.t}, {y.name, y.t})));
     TRY(check_window(name, how));
     TRY(check_ndim(name, x, 4, "[N,H,W,C]"));
@@ -233,20 +261,26 @@ static tensor_status conv(enum fl_op op, const char *name, struct operand x, str
                                    .padding = how.padding,
                                    .dilation = dilation,
                                    .groups = groups}};
+    TRY(join(name, out.t, &with, &args));
     return fl_write((tensor *)out.t, &args, NULL, NULL);
 }
 
 tensor_status tensor_conv2d(tensor *y, const tensor *x, const tensor *w, tensor_window how) {
     struct operand ox = {"x", x}, ow = {"w", w}, oy = {"y", y};
-    return conv(FL_OP_CONV2D, "conv2d", ox, ow, oy, how, oy, x, w);
+    return conv(FL_OP_CONV2D, "conv2d", ox, ow, oy, how, oy, x, w, nothing);
+}
+tensor_status tensor_conv2d_fused(tensor *y, const tensor *x, const tensor *w, tensor_window how,
+                                  tensor_epilogue with) {
+    struct operand ox = {"x", x}, ow = {"w", w}, oy = {"y", y};
+    return conv(FL_OP_CONV2D, "conv2d_fused", ox, ow, oy, how, oy, x, w, with);
 }
 tensor_status tensor_conv2d_input_grad(tensor *dx, const tensor *dy, const tensor *w, tensor_window how) {
     struct operand ox = {"dx", dx}, ow = {"w", w}, oy = {"dy", dy};
-    return conv(FL_OP_CONV2D_INPUT_GRAD, "conv2d_input_grad", ox, ow, oy, how, ox, dy, w);
+    return conv(FL_OP_CONV2D_INPUT_GRAD, "conv2d_input_grad", ox, ow, oy, how, ox, dy, w, nothing);
 }
 tensor_status tensor_conv2d_weight_grad(tensor *dw, const tensor *dy, const tensor *x, tensor_window how) {
     struct operand ox = {"x", x}, ow = {"dw", dw}, oy = {"dy", dy};
-    return conv(FL_OP_CONV2D_WEIGHT_GRAD, "conv2d_weight_grad", ox, ow, oy, how, ow, dy, x);
+    return conv(FL_OP_CONV2D_WEIGHT_GRAD, "conv2d_weight_grad", ox, ow, oy, how, ow, dy, x, nothing);
 }
 
 /* --- pooling and shortcuts ---------------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
 /* ref_matmul.c - reference kernels: matmul and convolution as sums of products in their defined order. */
+#include "core/exact.h"
 #include "core/ref.h"
 #include <math.h>
 
@@ -29,6 +30,58 @@ static inline double dot_value(const struct dot *d) {
     return d->exact ? d->sum : d->terms > FL_K_CHUNK ? d->total + d->chain : d->chain;
 }
 
+/* --- bias, residual and ReLU ---------------------------------------------------------------------------------------
+ */
+
+static double element_of(const struct ref_work *w, const struct fl_view *view, int64_t i) {
+    double x = 0;
+    if (view->data)
+        w->args->format->decode(view, i, 1, &x);
+    return x;
+}
+
+static void exact_epilogue(struct ref_work *w, int64_t i, double bias, double residual) {
+    const struct fl_args *args = w->args;
+    const struct fl_epilogue *how = &args->epilogue;
+    const int e = args->in[0].e + args->in[1].e;
+    const struct fl_term terms[] = {{(int64_t)ldexp(w->value[i], e), e},
+                                    {(int64_t)ldexp(bias, how->bias.e), how->bias.e},
+                                    {(int64_t)ldexp(residual, how->residual.e), how->residual.e}};
+    struct fl_wide_sum sum = fl_sum_terms(terms, 3);
+    if (how->relu && sum.m < 0)
+        sum.m = 0;
+    w->value[i] = fl_wide_odd(sum);
+    w->near[i] = fl_wide_abs(sum);
+}
+
+static void float_epilogue(struct ref_work *w, int64_t i, double bias, double residual) {
+    const struct fl_epilogue *how = &w->args->epilogue;
+    float x = (float)w->value[i];
+    if (how->bias.data)
+        x += (float)bias;
+    if (how->residual.data)
+        x += (float)residual;
+    w->value[i] = w->near[i] = !how->relu || x > 0 || x != x ? x : 0.0f;
+}
+
+/* From the sums of products, in value, to the results. */
+static tensor_status end_sums(struct ref_work *w) {
+    const struct fl_epilogue *how = &w->args->epilogue;
+    const bool plain = !how->bias.data && !how->residual.data && !how->relu;
+    for (int64_t i = 0; i < w->count; i++) {
+        w->near[i] = w->value[i];
+        if (plain)
+            continue;
+        const double bias = how->bias.data ? element_of(w, &how->bias, i % how->bias.count) : 0,
+                     residual = element_of(w, &how->residual, i);
+        if (fl_ref_shared(w->args))
+            exact_epilogue(w, i, bias, residual);
+        else
+            float_epilogue(w, i, bias, residual);
+    }
+    return fl_ref_end(w);
+}
+
 tensor_status fl_ref_matmul(const struct fl_args *args) {
     struct ref_work w;
     tensor_status status = fl_ref_begin(&w, args, args->out.count);
@@ -41,9 +94,9 @@ tensor_status fl_ref_matmul(const struct fl_args *args) {
             for (int64_t l = 0; l < k; l++)
                 dot_add(&d, w.in[0][args->op == FL_OP_MATMUL_TN ? l * m + i : i * k + l],
                         w.in[1][args->op == FL_OP_MATMUL_NT ? j * k + l : l * n + j]);
-            w.value[i * n + j] = w.near[i * n + j] = dot_value(&d);
+            w.value[i * n + j] = dot_value(&d);
         }
-    return fl_ref_end(&w);
+    return end_sums(&w);
 }
 
 static double image_at(const double *image, int64_t h, int64_t w, int64_t c, int64_t n, int64_t y, int64_t x,
@@ -131,7 +184,5 @@ tensor_status fl_ref_conv(const struct fl_args *args) {
         input_gradient(&w, &args->geo, exact);
     else
         weight_gradient(&w, &args->geo, exact);
-    for (int64_t i = 0; i < w.count; i++)
-        w.near[i] = w.value[i];
-    return fl_ref_end(&w);
+    return end_sums(&w);
 }

@@ -37,7 +37,7 @@ static bool reads_its_output(const tensor *out, const struct fl_args *args) {
     for (int i = 0; i < 3; i++)
         if (args->in[i].data == out->state->data)
             return true;
-    return false;
+    return args->epilogue.residual.data == out->state->data;
 }
 
 enum { NEAR = 15 }; /* exponents this close to the right one measure well */
