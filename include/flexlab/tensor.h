@@ -268,9 +268,9 @@ FLEXLAB_API tensor_status tensor_sgd_update(tensor *w, const tensor *v, float ra
 
 /* Operations are listed by name ("add", "matmul", ...); NULL past the last. */
 FLEXLAB_API const char *tensor_op_list(int i);
-/* The backend ("ref", "portable", "avx2", "avx512bw", "avx512") whose kernel runs `op` on `format` on this machine;
- * in the class of this thread; NULL if unknown. FLEXLAB_ISA caps it; tensor_set_backend caps it from a program (NULL:
- * no cap). A cap that the machine does not reach is allowed: then the best that it has runs. */
+/* The backend ("ref", "portable", "avx2", "avx512bw", "avx512", "avx512_fast") whose kernel runs `op` on `format` on
+ * this machine, in the class of this thread; NULL if unknown. FLEXLAB_ISA caps it; tensor_set_backend caps it from a
+ * program (NULL: no cap). A cap that the machine does not reach is allowed: then the best that it has runs. */
 FLEXLAB_API const char *tensor_kernel_backend(tensor_format format, const char *op);
 FLEXLAB_API tensor_status tensor_set_backend(const char *name);
 
