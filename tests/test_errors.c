@@ -130,6 +130,40 @@ static void dilated_and_grouped(tensor_format f, tensor *x, tensor *w, tensor *y
         tensor_free(all[i]);
 }
 
+static void epilogues(tensor_format f) {
+    tensor *a = tensor_new(f, TENSOR_SHAPE(4, 6)), *b = tensor_new(f, TENSOR_SHAPE(6, 7)),
+           *bt = tensor_new(f, TENSOR_SHAPE(7, 6)), *y = tensor_new(f, TENSOR_SHAPE(4, 7)),
+           *six = tensor_new(f, TENSOR_SHAPE(6)), *seven = tensor_new(f, TENSOR_SHAPE(7)),
+           *foreign = tensor_new(f == FMT_FP32 ? FMT_FP16 : FMT_FP32, TENSOR_SHAPE(7)),
+           *row = tensor_new(f, TENSOR_SHAPE(1, 7)), *view = tensor_new_view(row, TENSOR_SHAPE(7)),
+           *one = tensor_new(f, TENSOR_SHAPE(1, 6)), *x = tensor_new(f, TENSOR_SHAPE(2, 5, 5, 3)),
+           *w = tensor_new(f, TENSOR_SHAPE(7, 3, 3, 3)), *z = tensor_new(f, TENSOR_SHAPE(2, 3, 3, 7));
+    const tensor_window how = {.stride = 1};
+    REFUSED(tensor_matmul_fused(y, a, b, ((tensor_epilogue){.bias = six})), TENSOR_E_SHAPE,
+            "matmul_fused: bias is 6, expected 7");
+    REFUSED(tensor_matmul_nt_fused(y, a, bt, ((tensor_epilogue){.bias = y})), TENSOR_E_SHAPE,
+            "matmul_nt_fused: bias is 4x7, expected 7");
+    REFUSED(tensor_matmul_fused(y, a, b, ((tensor_epilogue){.bias = foreign})), TENSOR_E_FORMAT, "bias is");
+    REFUSED(tensor_matmul_fused(y, a, b, ((tensor_epilogue){.residual = a})), TENSOR_E_SHAPE,
+            "y is 4x7, residual is 4x6");
+    REFUSED(tensor_matmul_fused(y, a, b, ((tensor_epilogue){.bias = seven, .residual = foreign})), TENSOR_E_FORMAT,
+            "residual is");
+    REFUSED(tensor_matmul_fused(row, one, b, ((tensor_epilogue){.bias = view})), TENSOR_E_ARGUMENT,
+            "y and bias are the same tensor");
+    REFUSED(tensor_matmul_fused(y, a, bt, ((tensor_epilogue){.bias = seven})), TENSOR_E_SHAPE, "inner sizes 6 and 7");
+    REFUSED(tensor_conv2d_fused(z, x, w, how, ((tensor_epilogue){.bias = six})), TENSOR_E_SHAPE,
+            "conv2d_fused: bias is 6, expected 7");
+    REFUSED(tensor_conv2d_fused(z, x, w, how, ((tensor_epilogue){.residual = x})), TENSOR_E_SHAPE,
+            "y is 2x3x3x7, residual is 2x5x5x3");
+    REFUSED(tensor_conv2d_fused(z, x, NULL, how, ((tensor_epilogue){.bias = seven})), TENSOR_E_ARGUMENT, "w is NULL");
+    CHECK(!tensor_matmul_fused(y, a, b, (tensor_epilogue){.bias = seven, .residual = y, .relu = true}) &&
+              !tensor_conv2d_fused(z, x, w, how, (tensor_epilogue){.bias = seven, .residual = z}),
+          "%s", tensor_error());
+    tensor *all[] = {a, b, bt, y, six, seven, foreign, view, row, one, x, w, z};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        tensor_free(all[i]);
+}
+
 static void images(tensor_format f) {
     tensor *x = tensor_new(f, TENSOR_SHAPE(2, 8, 8, 3)), *w = tensor_new(f, TENSOR_SHAPE(5, 3, 3, 3)),
            *y = tensor_new(f, TENSOR_SHAPE(2, 8, 8, 5)), *w4 = tensor_new(f, TENSOR_SHAPE(5, 3, 3, 4)),
@@ -262,6 +296,8 @@ static bool operations(tensor **t) {
     WORKS_OR_LEAVES(t[M], tensor_load_f32(t[M], values, 288));
     WORKS_OR_LEAVES(t[VECTOR], tensor_load_f32(t[VECTOR], values + 9, 5));
     WORKS_OR_LEAVES(t[Y], tensor_conv2d(t[Y], t[X], t[W], how));
+    const tensor_epilogue with = {.bias = t[VECTOR], .residual = t[Y], .relu = true};
+    WORKS_OR_LEAVES(t[Y], tensor_conv2d_fused(t[Y], t[X], t[W], how, with));
     WORKS_OR_LEAVES(t[X], tensor_conv2d_input_grad(t[X], t[Y], t[W], how));
     WORKS_OR_LEAVES(t[DW], tensor_conv2d_weight_grad(t[DW], t[Y], t[X], how));
     WORKS_OR_LEAVES(t[G], tensor_matmul(t[G], t[M], t[V]));
@@ -352,6 +388,7 @@ int main(void) {
     for (int i = 0; tensor_format_list(i); i++) {
         shapes_and_formats(tensor_format_list(i));
         images(tensor_format_list(i));
+        epilogues(tensor_format_list(i));
         failing_memory(tensor_format_list(i));
     }
     return check_summary();

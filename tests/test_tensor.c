@@ -219,7 +219,71 @@ static void normalisation_jumps(void) {
         tensor_free(all[i]);
 }
 
+/* Bias, residual and ReLU joined to a product, on numbers that every format holds exactly; in place, over an exponent
+ * that the result does not keep; and with nothing to join. */
+static void fused(void) {
+    enum { M = 3, K = 20, N = 5 };
+    for (int f = 0; tensor_format_list(f); f++) {
+        const tensor_format format = tensor_format_list(f);
+        tensor *a = tensor_new(format, TENSOR_SHAPE(M, K)), *b = tensor_new(format, TENSOR_SHAPE(K, N)),
+               *bt = tensor_new(format, TENSOR_SHAPE(N, K)), *bias = tensor_new(format, TENSOR_SHAPE(N)),
+               *y = tensor_new(format, TENSOR_SHAPE(M, N)), *image = tensor_new_view(a, TENSOR_SHAPE(M, 1, 1, K)),
+               *filters = tensor_new_view(bt, TENSOR_SHAPE(N, 1, 1, K)), *r = tensor_new(format, TENSOR_SHAPE(M, N)),
+               *pixels = tensor_new(format, TENSOR_SHAPE(M, 1, 1, N)),
+               *r_pixels = tensor_new_view(r, TENSOR_SHAPE(M, 1, 1, N));
+        double va[M * K], vb[K * N], vt[N * K], vc[N], vr[M * N], want[M * N], got[4][M * N];
+        for (int i = 0; i < M * K; i++)
+            va[i] = i % 7 - 3;
+        for (int i = 0; i < K * N; i++)
+            vt[i % N * K + i / N] = vb[i] = i % 5 - 2;
+        for (int j = 0; j < N; j++)
+            vc[j] = j - 2;
+        for (int i = 0; i < M * N; i++) {
+            vr[i] = i % 4 * 4.25;
+            want[i] = vc[i % N] + vr[i];
+            for (int k = 0; k < K; k++)
+                want[i] += va[i / N * K + k] * vb[k * N + i % N];
+            want[i] = want[i] > 0 ? want[i] : 0;
+        }
+        CHECK(!tensor_load_f64(a, va, M * K) && !tensor_load_f64(b, vb, K * N) && !tensor_load_f64(bt, vt, N * K) &&
+                  !tensor_load_f64(bias, vc, N) && !tensor_load_f64(r, vr, M * N) && !tensor_load_f64(y, vr, M * N),
+              "%s", tensor_error());
+        const tensor_epilogue all = {.bias = bias, .residual = r, .relu = true};
+        const tensor_window how = {.stride = 1};
+        CHECK(!tensor_matmul_fused(y, a, b, (tensor_epilogue){.bias = bias, .residual = y, .relu = true}), "%s",
+              tensor_error());
+        tensor_store_f64(y, got[0], M * N);
+        CHECK(!tensor_matmul_fused(y, a, b, all), "%s", tensor_error());
+        tensor_store_f64(y, got[1], M * N);
+        CHECK(!tensor_matmul_nt_fused(y, a, bt, all), "%s", tensor_error());
+        tensor_store_f64(y, got[2], M * N);
+        CHECK(!tensor_conv2d_fused(pixels, image, filters, how,
+                                   (tensor_epilogue){.bias = bias, .residual = r_pixels, .relu = true}),
+              "%s", tensor_error());
+        tensor_store_f64(pixels, got[3], M * N);
+        for (int c = 0; c < 4; c++)
+            for (int i = 0; i < M * N; i++)
+                CHECK(got[c][i] == want[i], "%s call %d [%d]: %g want %g", tensor_format_name(format), c, i, got[c][i],
+                      want[i]);
+        tensor_stats s;
+        tensor_statistics(y, &s, NULL);
+        CHECK(s.elements == M * N && s.writes == 1 && s.saturated == 0 && s.flushed == 0, "%s: not one clean write",
+              tensor_format_name(format));
+        tensor *plain = tensor_new(format, TENSOR_SHAPE(M, N)), *alone = tensor_new(format, TENSOR_SHAPE(M, N));
+        CHECK(!tensor_matmul_fused(alone, a, b, (tensor_epilogue){NULL, NULL, false}) && !tensor_matmul(plain, a, b),
+              "%s", tensor_error());
+        tensor_store_f64(alone, got[0], M * N);
+        tensor_store_f64(plain, got[1], M * N);
+        CHECK(!memcmp(got[0], got[1], sizeof got[0]), "%s: joining nothing is not the product",
+              tensor_format_name(format));
+        tensor *made[] = {image, filters, r_pixels, pixels, a, b, bt, bias, y, r, plain, alone};
+        for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
+            tensor_free(made[i]);
+    }
+}
+
 int main(void) {
+    fused();
     normalisation_jumps();
     load_and_store();
     exponents();
