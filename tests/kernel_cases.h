@@ -149,6 +149,13 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
         s->out = s->in[0] = s->in[1] = counts[i];
         s->in_place = true;
         return true;
+#define FL_MAP3(id, CONSTANT, name, expr) case FL_OP_##CONSTANT:
+#include "flexlab/ops.def"
+        if (i >= 6)
+            return false;
+        s->out = s->in[0] = s->in[1] = s->in[2] = counts[i];
+        s->in_place = true;
+        return true;
     case FL_OP_BIAS:
     case FL_OP_BIAS_RELU:
     case FL_OP_SUM_ROWS:
@@ -166,6 +173,8 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
             s->in[1] = g->n;
             s->in_place = true;
         }
+        if (op == FL_OP_CHANNEL_AFFINE)
+            s->in[1] = i % 4 < 2 ? s->in[0] : 0; /* with and without something to add */
         if (op == FL_OP_CHANNEL_GRAD_SUMS || op == FL_OP_CHANNEL_AFFINE_GRAD) {
             s->in[1] = s->in[0];
             s->in[2] = i % 2 ? s->in[0] : 0; /* with and without a mask */

@@ -189,6 +189,10 @@ static void images(tensor_format f) {
     REFUSED(tensor_shortcut_a(half, x, 0), TENSOR_E_ARGUMENT, "stride 0");
     REFUSED(tensor_batchnorm(x, x, vec, vec, mean, variance, 1e-5, false), TENSOR_E_ARGUMENT, "same tensor");
     tensor *out = tensor_new(f, TENSOR_SHAPE(2, 8, 8, 3));
+    REFUSED(tensor_batchnorm_add(out, x, NULL, vec, vec, mean, variance, 1e-5, true), TENSOR_E_ARGUMENT, "r is NULL");
+    REFUSED(tensor_batchnorm_add(out, x, w, vec, vec, mean, variance, 1e-5, true), TENSOR_E_SHAPE, "differ in shape");
+    REFUSED(tensor_batchnorm_add(out, x, out, vec, vec, mean, variance, 1e-5, true), TENSOR_E_ARGUMENT,
+            "r is also the output");
     REFUSED(tensor_batchnorm(out, x, vec, vec, mean, variance, 0, false), TENSOR_E_ARGUMENT, "epsilon is 0");
     REFUSED(tensor_batchnorm(out, x, vec, w, mean, variance, 1e-5, false), TENSOR_E_SHAPE, "5x3x3x3");
     REFUSED(tensor_batchnorm(y, x, vec, vec, mean, variance, 1e-5, false), TENSOR_E_SHAPE, "2x8x8x5");

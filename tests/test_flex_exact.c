@@ -48,6 +48,8 @@ static struct number exact_map(const struct fl_args *args, int64_t i) {
         return positive_part(a);
     case FL_OP_RELU_GRAD:
         return mantissa_of(&args->in[1], i) > 0 ? a : (struct number){0};
+    case FL_OP_ADD_RELU_GRAD:
+        return mantissa_of(&args->in[2], i) > 0 ? number_add(a, b) : (struct number){0};
     case FL_OP_NEG:
         return negated(a);
     default: /* abs */
@@ -68,12 +70,13 @@ static int64_t random_count(void) {
                            : special[random_below((int64_t)(sizeof special / sizeof special[0]))];
 }
 
-static const enum fl_op maps[] = {FL_OP_ADD,       FL_OP_SUB,      FL_OP_MUL, FL_OP_SCALE, FL_OP_ADD_SCALED, FL_OP_RELU,
-                                  FL_OP_RELU_GRAD, FL_OP_ADD_RELU, FL_OP_NEG, FL_OP_ABS,   FL_OP_SQUARE};
+static const enum fl_op maps[] = {FL_OP_ADD,        FL_OP_SUB,  FL_OP_MUL,       FL_OP_SCALE,
+                                  FL_OP_ADD_SCALED, FL_OP_RELU, FL_OP_RELU_GRAD, FL_OP_ADD_RELU,
+                                  FL_OP_NEG,        FL_OP_ABS,  FL_OP_SQUARE,    FL_OP_ADD_RELU_GRAD};
 
 static bool has_two(enum fl_op op) {
     return op == FL_OP_ADD || op == FL_OP_SUB || op == FL_OP_MUL || op == FL_OP_ADD_SCALED || op == FL_OP_RELU_GRAD ||
-           op == FL_OP_ADD_RELU;
+           op == FL_OP_ADD_RELU || op == FL_OP_ADD_RELU_GRAD;
 }
 
 static int clamp_exponent(const struct fl_format *format, int e) {
@@ -88,6 +91,8 @@ static void check_wide_map(const struct fl_format *format, enum fl_op op, int64_
     struct fl_args args = {.op = op, .format = format, .alpha = 0.75f, .rounding = random_rounding()};
     args.in[swap] = random_view(count, e, random_below(2) ? FILL_EXTREME : FILL_RAW);
     args.in[1 - swap] = random_view(count, clamp_exponent(format, e + difference), random_fill());
+    if (op == FL_OP_ADD_RELU_GRAD)
+        args.in[2] = random_view(count, e, random_fill());
     args.out = (struct fl_view){.e = clamp_exponent(format, e + random_between(-18, 2)), .count = count};
     check_rows(&args, exact_map, true, ALL_ROWS);
     release_from(0);
@@ -99,6 +104,8 @@ static void check_map(const struct fl_format *format, enum fl_op op, int64_t cou
     args.in[0] = random_view(count, e, random_fill());
     if (has_two(op))
         args.in[1] = random_view(count, random_exponent(format, e), random_fill());
+    if (op == FL_OP_ADD_RELU_GRAD)
+        args.in[2] = random_view(count, random_exponent(format, e), random_fill());
     if (has_two(op) && random_below(4) == 0) /* cancelling pairs */
         for (int64_t i = 0; i < count; i++)
             ((int16_t *)args.in[1].data)[i] =
@@ -216,7 +223,7 @@ static struct number exact_affine(const struct fl_args *args, int64_t i) {
     if (gradient && args->in[2].data && mantissa_of(&args->in[2], i) <= 0)
         first = 0;
     int64_t t = k->ia[c] * first + k->ib[c];
-    if (gradient)
+    if (args->in[1].data)
         t += (int64_t)k->id[c] * mantissa_of(&args->in[1], i);
     if (args->relu && t < 0)
         t = 0;
@@ -235,7 +242,7 @@ static void check_affine(const struct fl_format *format, int64_t rows, int64_t c
                            .rounding = random_rounding()};
     const int64_t masked = random_below(2);
     const bool narrow = random_below(2); /* shifts whose sums mostly fit 32-bit lanes, in all channels */
-    for (int i = 0; i < (gradient ? masked ? 3 : 2 : 1); i++)
+    for (int i = 0; i < (gradient ? masked ? 3 : 2 : 1 + (int)random_below(2)); i++)
         args.in[i] = random_view(count, random_between(format->e_min, format->e_max), random_fill());
     int32_t *ia = allocate((size_t)channels * sizeof *ia), *id = allocate((size_t)channels * sizeof *id);
     int32_t *shift = allocate((size_t)channels * sizeof *shift);
@@ -438,6 +445,7 @@ int main(int argc, char **argv) {
             check_wide_map(formats[f], FL_OP_ADD, random_count());
             check_wide_map(formats[f], FL_OP_SUB, random_count());
             check_wide_map(formats[f], FL_OP_ADD_SCALED, random_count());
+            check_wide_map(formats[f], FL_OP_ADD_RELU_GRAD, random_count());
             check_sgd(formats[f], random_count());
             check_sgd(formats[f], random_count());
             check_sgd_spread(formats[f], random_count());

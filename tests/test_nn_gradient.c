@@ -122,6 +122,30 @@ static nn_node residual(nn_graph *g, nn_node x) {
     return nn_linear(g, "fc", x, CLASSES);
 }
 
+/* Residuals: from the input (nothing to learn), gated by a sum of gradients, and alone before the last layer. */
+static nn_node batchnorm_add(nn_graph *g, nn_node x) {
+    nn_node a = nn_batchnorm_add_relu(g, "bn1", nn_conv2d(g, "conv1", x, CHANNELS, 3, 1, 1), x);
+    nn_node b = nn_batchnorm_add_relu(g, "bn2", nn_conv2d(g, "conv2", a, CHANNELS, 3, 1, 1), a);
+    nn_node c = nn_batchnorm_add_relu(g, "bn3", nn_conv2d(g, "conv3", b, CHANNELS, 3, 1, 1), b);
+    return nn_linear(g, "fc", c, CLASSES);
+}
+/* Layers with relu whose output is used twice. */
+static nn_node gated_images(nn_graph *g, nn_node x) {
+    x = nn_relu(g, "relu", nn_conv2d(g, "conv", x, 3, 3, 1, 1));
+    x = nn_add_relu(g, "add", nn_conv2d(g, "conv2", x, 3, 3, 1, 1), x);
+    return nn_linear(g, "fc", x, CLASSES);
+}
+static nn_node gated_batchnorm(nn_graph *g, nn_node x) {
+    x = nn_batchnorm(g, "bn", nn_conv2d(g, "conv", x, 3, 3, 1, 1), true);
+    x = nn_add_relu(g, "add", nn_conv2d(g, "conv2", x, 3, 3, 1, 1), x);
+    return nn_linear(g, "fc", x, CLASSES);
+}
+static nn_node gated_linear(nn_graph *g, nn_node x) {
+    x = nn_linear_relu(g, "fc1", x, 7);
+    x = nn_add_relu(g, "add", nn_linear(g, "fc2", x, 7), x);
+    return nn_linear(g, "fc3", x, CLASSES);
+}
+
 static const struct {
     const char *name;
     nn_node (*build)(nn_graph *g, nn_node x);
@@ -136,7 +160,11 @@ static const struct {
                 {"fan_out", fan_out},
                 {"linear_fan_out", linear_fan_out},
                 {"input_twice", input_twice},
-                {"residual", residual}};
+                {"residual", residual},
+                {"batchnorm_add", batchnorm_add},
+                {"gated_images", gated_images},
+                {"gated_batchnorm", gated_batchnorm},
+                {"gated_linear", gated_linear}};
 
 /* --- the check ------------------------------------------------------------------------------------------------------
  */

@@ -70,10 +70,18 @@ static void model_plan(const char *variant, const char *model, double most_share
         for (int k = 0; k < node->layer->inputs; k++) {
             const struct fl_node *input = &g->nodes[node->input[k]];
             const struct fl_value *x = &g->values[g->values[input->y].base];
-            CHECK(x->last >= (node->layer->saves_x && node->learns ? 2 * g->count - i : i), "%s: input of %s", model,
-                  node->name);
+            CHECK(x->last >= (k < node->layer->saves_x && node->learns ? 2 * g->count - i : i), "%s: input of %s",
+                  model, node->name);
             CHECK(!input->learns || input->dy >= 0, "%s: no gradient for %s", model, input->name);
         }
+        const bool reads_y = node->layer->relu && node->learns;
+        CHECK(!node->gated || node->layer->relu, "%s: %s is gated without relu", model, node->name);
+        CHECK(!reads_y || node->gated || y->last >= 2 * g->count - i, "%s: %s does not outlive its gradient", model,
+              node->name);
+        for (int k = 0; k < node->layer->inputs; k++)
+            CHECK(node->gate[k] < 0 || (node->gate[k] == g->nodes[node->input[k]].y &&
+                                        g->values[g->values[node->gate[k]].base].last >= 2 * g->count - i),
+                  "%s: gate of input %d of %s", model, k, node->name);
         if (node->dy >= 0) {
             const struct fl_value *dy = &g->values[g->values[node->dy].base];
             CHECK(dy->first < 2 * g->count - i && dy->last >= 2 * g->count - i, "%s: gradient of %s", model,

@@ -33,6 +33,13 @@ static float random_number(int e) {
     }
 }
 
+static double random_quarter(void) {
+    const double size = (double)(check_random(&seed) % 131071) / 4; /* at most 32767.5 */
+    return check_random(&seed) % 2 ? size : -size;
+}
+
+enum kind { FINITE, ANY, EDGE, KINDS };
+
 static bool same(const struct fl_stats *a, const struct fl_stats *b) {
     return a->maximum == b->maximum && a->gamma == b->gamma && a->saturated == b->saturated &&
            a->flushed == b->flushed && a->nonfinite == b->nonfinite;
@@ -50,7 +57,7 @@ static int64_t first_difference(const struct fl_format *f, const void *a, const 
     return -1;
 }
 
-static void check_row(const struct fl_format *f, enum fl_backend backend, int e, tensor_rounding mode, bool special) {
+static void check_row(const struct fl_format *f, enum fl_backend backend, int e, tensor_rounding mode, enum kind kind) {
     const struct fl_kernels *row = f->rows[backend];
     static _Alignas(64) float x[COUNT], back[COUNT];
     static double values[COUNT];
@@ -58,7 +65,9 @@ static void check_row(const struct fl_format *f, enum fl_backend backend, int e,
     for (int i = 0; i < COUNT; i++) {
         do
             x[i] = random_number(e);
-        while (!special && !isfinite(x[i]));
+        while (kind != ANY && !isfinite(x[i]));
+        if (kind == EDGE) /* quarters of a unit up to the first that saturates */
+            x[i] = (float)ldexp(i == 700 ? 32767.5 : random_quarter(), -e);
         values[i] = x[i];
     }
     const struct fl_rounding rounding = {mode, 0, 0};
@@ -152,10 +161,10 @@ int main(void) {
         const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
         for (int backend = FL_PORTABLE; backend <= (int)cap; backend++)
             for (int e = shared ? f->e_min : 0; f->rows[backend] && e <= f->e_max; e += e < -120 || e > 120 ? 1 : 4)
-                for (int special = 0; special < 2; special++) {
-                    check_row(f, (enum fl_backend)backend, e, TENSOR_ROUND_NEAREST, special);
+                for (int kind = 0; kind < KINDS; kind++) {
+                    check_row(f, (enum fl_backend)backend, e, TENSOR_ROUND_NEAREST, (enum kind)kind);
                     if (f->truncates)
-                        check_row(f, (enum fl_backend)backend, e, TENSOR_ROUND_TRUNCATE, special);
+                        check_row(f, (enum fl_backend)backend, e, TENSOR_ROUND_TRUNCATE, (enum kind)kind);
                 }
     }
     for (int threads = 1; threads < 3; threads++) {

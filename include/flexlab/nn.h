@@ -69,6 +69,8 @@ FLEXLAB_API nn_node nn_conv2d(nn_graph *g, const char *name, nn_node x, int filt
 /* The same with dilation and groups; how.window is the side of the filters. Fan-out counts the filters of a group. */
 FLEXLAB_API nn_node nn_conv2d_window(nn_graph *g, const char *name, nn_node x, int filters, tensor_window how);
 FLEXLAB_API nn_node nn_batchnorm(nn_graph *g, const char *name, nn_node x, bool relu);
+/* relu(batchnorm(x) + residual): one operation, rounded once */
+FLEXLAB_API nn_node nn_batchnorm_add_relu(nn_graph *g, const char *name, nn_node x, nn_node residual);
 FLEXLAB_API nn_node nn_linear(nn_graph *g, const char *name, nn_node x, int outputs); /* flattens; with bias */
 FLEXLAB_API nn_node nn_linear_relu(nn_graph *g, const char *name, nn_node x, int outputs);
 FLEXLAB_API nn_node nn_relu(nn_graph *g, const char *name, nn_node x);

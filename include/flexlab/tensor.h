@@ -164,6 +164,8 @@ FLEXLAB_API void tensor_reset_statistics(tensor *t);
     FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b);
 #define FL_MAP2_SCALAR(id, CONSTANT, name, expr)                                                                       \
     FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha);
+#define FL_MAP3(id, CONSTANT, name, expr)                                                                              \
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, const tensor *c);
 #include "flexlab/ops.def"
 
 /* --- bias, matmul, convolution ------------------------------------------------------------------------------------ */
@@ -241,6 +243,11 @@ FLEXLAB_API tensor_status tensor_channel_moments(double *mean, double *variance,
 /* y = gamma (x - mean) / sqrt(variance + epsilon) + beta, then max(0, .) if relu. In place not allowed. */
 FLEXLAB_API tensor_status tensor_batchnorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta,
                                            const double *mean, const double *variance, double epsilon, bool relu);
+/* The same with an image of x's shape added before relu: one pass, one rounding (a residual block ends this way). The
+ * gradient of r is that of the sum: dy where y is above zero. */
+FLEXLAB_API tensor_status tensor_batchnorm_add(tensor *y, const tensor *x, const tensor *r, const tensor *gamma,
+                                               const tensor *beta, const double *mean, const double *variance,
+                                               double epsilon, bool relu);
 /* Gradients of tensor_batchnorm with mean and variance those of x. y is the forward result if relu was set (its zeros
  * mask dy), NULL otherwise. x and dy may not be dx. */
 FLEXLAB_API tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy,

@@ -45,8 +45,8 @@ struct fl_geometry {
     int dilation, groups; /* of convolutions, at least 1 */
 };
 
-/* Per-channel coefficients of CHANNEL_AFFINE (y = a x + b) and CHANNEL_AFFINE_GRAD (dx = a dy + d x + b).
- * Float formats: fmaf(a, x, b) and fmaf(a, dy, fmaf(d, x, b)).
+/* Per-channel coefficients of CHANNEL_AFFINE (y = a x + b, or a x + d r + b) and CHANNEL_AFFINE_GRAD (dx = a dy + d x +
+ * b). Float formats: fmaf(a, x, b) and fmaf(a, dy, fmaf(d, x, b)).
  * Integer formats: (ia * x + ib) * 2^-shift, (ia * dy + id * x + ib) * 2^-shift, on mantissas, exact in int64, rounded
  * once to the output exponent that the coefficients were made for; |ia|, |id| < 2^31, |ib| < 2^61, 0 <= shift <= 46. */
 struct fl_channels {
@@ -91,7 +91,8 @@ struct fl_args {
      *   sum_rows               y <- x           max_abs     stats only <- x
      *   channel_sums           sums <- x        channel_grad_sums  sums <- dy, x, y (mask: dy counts where y > 0; data
      *                                                              NULL: no mask)
-     *   channel_affine         y <- x           channel_affine_grad  dx <- dy, x, y (mask as above)
+     *   channel_affine         y <- x, r (data NULL: nothing is added)
+     *   channel_affine_grad    dx <- dy, x, y (mask as above)
      *   sgd_momentum           v <- v, g, w     sgd_update  w <- w, v   (out has the new exponent, in[0] the old; same
      *                                                              memory, both with .wide) */
     struct fl_geometry geo;

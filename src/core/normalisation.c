@@ -99,11 +99,12 @@ tensor_status tensor_channel_moments(double *mean, double *variance, const tenso
     return TENSOR_OK;
 }
 
-/* y = scale (x - centre) + offset, and dx = scale (dy - centre_dy) + cross (x - centre), for one output exponent. */
+/* out = scale (in[0] - centre) + cross (in[1] - cross_centre) + offset, by channel; for one output exponent. */
 struct affine_plan {
     struct channel_work *w;
-    int e_first, e_cross; /* exponents of in[0], and of x in the gradient */
-    bool gradient;
+    const double *centre;
+    const double *cross, *cross_centre; /* NULL: there is no in[1]; its centre is zero */
+    int e_first, e_cross;               /* exponents of in[0] and in[1] */
 };
 
 static int32_t multiplier(double m, int shift) {
@@ -120,7 +121,7 @@ static bool integer_coefficients(struct fl_args *args, int e_out, void *context)
     bool clamped = false;
     for (int64_t c = 0; c < w->n; c++) {
         double m = ldexp(w->scale[c], e_out - p->e_first);
-        double q = p->gradient ? ldexp(w->cross[c], e_out - p->e_cross) : 0;
+        double q = p->cross ? ldexp(p->cross[c], e_out - p->e_cross) : 0;
         double largest = fabs(m) > fabs(q) ? fabs(m) : fabs(q);
         int shift = 46;
         if (largest > 0) {
@@ -130,11 +131,11 @@ static bool integer_coefficients(struct fl_args *args, int e_out, void *context)
         w->shift[c] = shift;
         clamped = clamped || ldexp(largest, shift) > 2147483647.0;
         w->ia[c] = multiplier(m, shift);
-        w->id[c] = p->gradient ? multiplier(q, shift) : 0;
-        double first = ldexp(p->gradient ? w->centre_dy[c] : w->centre[c], p->e_first);
+        w->id[c] = multiplier(q, shift);
+        double first = ldexp(p->centre[c], p->e_first);
         double offset = ldexp(w->offset[c], e_out + shift) - first * w->ia[c];
-        if (p->gradient)
-            offset -= ldexp(w->centre[c], p->e_cross) * w->id[c];
+        if (p->cross_centre)
+            offset -= ldexp(p->cross_centre[c], p->e_cross) * w->id[c];
         offset = offset == offset ? rint(offset) : 0;
         const double limit = 0x1p61 - 512;
         clamped = clamped || fabs(offset) > limit;
@@ -143,25 +144,25 @@ static bool integer_coefficients(struct fl_args *args, int e_out, void *context)
     return clamped;
 }
 
-static void float_coefficients(struct channel_work *w, bool gradient) {
+static void float_coefficients(const struct affine_plan *p) {
+    struct channel_work *w = p->w;
     for (int64_t c = 0; c < w->n; c++) {
+        const double cross = p->cross_centre ? p->cross[c] * p->cross_centre[c] : 0;
         w->a[c] = (float)w->scale[c];
-        w->d[c] = gradient ? (float)w->cross[c] : 0;
-        w->b[c] = (float)(gradient ? -(w->scale[c] * w->centre_dy[c] + w->cross[c] * w->centre[c])
-                                   : w->offset[c] - w->scale[c] * w->centre[c]);
+        w->d[c] = p->cross ? (float)p->cross[c] : 0;
+        w->b[c] = (float)(w->offset[c] - (w->scale[c] * p->centre[c] + cross));
     }
 }
 
-static tensor_status run_affine(tensor *out, struct fl_args *args, struct channel_work *w, int e_first, int e_cross,
-                                bool gradient) {
+static tensor_status run_affine(tensor *out, struct fl_args *args, struct affine_plan *plan) {
+    struct channel_work *w = plan->w;
     args->geo = (struct fl_geometry){.m = out->count / w->n, .n = w->n};
     args->channels = (struct fl_channels){w->a, w->b, w->d, w->ia, w->id, w->ib, w->shift};
     if (!is_shared(out)) {
-        float_coefficients(w, gradient);
+        float_coefficients(plan);
         return fl_write(out, args, NULL, NULL);
     }
-    struct affine_plan plan = {w, e_first, e_cross, gradient};
-    return fl_write(out, args, integer_coefficients, &plan);
+    return fl_write(out, args, integer_coefficients, plan);
 }
 
 static void decode(const tensor *t, double *values) {
@@ -202,11 +203,24 @@ static tensor_status check_batchnorm(const char *op, const tensor *out, const te
     return TENSOR_OK;
 }
 
-tensor_status tensor_batchnorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta, const double *mean,
-                               const double *variance, double epsilon, bool relu) {
+/* Of another image of the operation, which has x's shape and format and is not the output. */
+static tensor_status check_image(const char *op, const char *name, const tensor *image, const tensor *out,
+                                 const tensor *x) {
+    if (image->format != x->format)
+        return fl_fail(TENSOR_E_FORMAT, "%s: x is %s, %s is %s", op, x->format->name, name, image->format->name);
+    if (image->ndim != x->ndim || memcmp(image->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0]))
+        return fl_fail(TENSOR_E_SHAPE, "%s: x and %s differ in shape", op, name);
+    if (out && image->state == out->state)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is also the output", op, name);
+    return TENSOR_OK;
+}
+
+/* r NULL: nothing is added. */
+static tensor_status batchnorm(const char *op, tensor *y, const tensor *x, const tensor *r, const tensor *gamma,
+                               const tensor *beta, const double *mean, const double *variance, double epsilon,
+                               bool relu) {
     struct channel_work w;
-    tensor_status status =
-        check_batchnorm("batchnorm", y, x, (const tensor *[]){gamma, beta}, 2, mean, variance, epsilon);
+    tensor_status status = check_batchnorm(op, y, x, (const tensor *[]){gamma, beta}, 2, mean, variance, epsilon);
     if (!status)
         status = channel_work(&w, channels_of(x));
     if (status)
@@ -216,9 +230,30 @@ tensor_status tensor_batchnorm(tensor *y, const tensor *x, const tensor *gamma, 
     for (int64_t c = 0; c < w.n; c++) {
         w.scale[c] = w.gamma[c] * (1 / sqrt(variance[c] + epsilon));
         w.centre[c] = mean[c];
+        w.cross[c] = 1;
     }
     struct fl_args args = {.op = FL_OP_CHANNEL_AFFINE, .in = {fl_view_of(x)}, .relu = relu};
-    return run_affine(y, &args, &w, x->state->autoflex.e, 0, false);
+    struct affine_plan plan = {.w = &w, .centre = w.centre, .e_first = x->state->autoflex.e};
+    if (r) {
+        args.in[1] = fl_view_of(r);
+        plan.cross = w.cross;
+        plan.e_cross = r->state->autoflex.e;
+    }
+    return run_affine(y, &args, &plan);
+}
+
+tensor_status tensor_batchnorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta, const double *mean,
+                               const double *variance, double epsilon, bool relu) {
+    return batchnorm("batchnorm", y, x, NULL, gamma, beta, mean, variance, epsilon, relu);
+}
+
+tensor_status tensor_batchnorm_add(tensor *y, const tensor *x, const tensor *r, const tensor *gamma, const tensor *beta,
+                                   const double *mean, const double *variance, double epsilon, bool relu) {
+    static const char name[] = "batchnorm_add";
+    if (!r || !x)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", name, r ? "x" : "r");
+    tensor_status status = check_image(name, "r", r, y, x);
+    return status ? status : batchnorm(name, y, x, r, gamma, beta, mean, variance, epsilon, relu);
 }
 
 tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy, const tensor *x,
@@ -234,13 +269,9 @@ tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, c
     for (int i = 0; i < (y ? 2 : 1); i++) {
         if (!images[i])
             return fl_fail(TENSOR_E_ARGUMENT, "%s: dy is NULL", name);
-        if (images[i]->format != x->format)
-            return fl_fail(TENSOR_E_FORMAT, "%s: x is %s, %s is %s", name, x->format->name, i ? "y" : "dy",
-                           images[i]->format->name);
-        if (images[i]->ndim != x->ndim || memcmp(images[i]->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0]))
-            return fl_fail(TENSOR_E_SHAPE, "%s: x and %s differ in shape", name, i ? "y" : "dy");
-        if (images[i]->state == dx->state)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is also the output", name, i ? "y" : "dy");
+        status = check_image(name, i ? "y" : "dy", images[i], dx, x);
+        if (status)
+            return status;
     }
     if (dgamma->state == dbeta->state || dgamma->state == gamma->state || dbeta->state == gamma->state)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: dgamma, dbeta and gamma must be three tensors", name);
@@ -270,7 +301,13 @@ tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, c
     struct fl_args args = {.op = FL_OP_CHANNEL_AFFINE_GRAD, .in = {fl_view_of(dy), fl_view_of(x)}};
     if (y)
         args.in[2] = fl_view_of(y);
-    status = run_affine(dx, &args, &w, dy->state->autoflex.e, x->state->autoflex.e, true);
+    struct affine_plan plan = {.w = &w,
+                               .centre = w.centre_dy,
+                               .cross = w.cross,
+                               .cross_centre = w.centre,
+                               .e_first = dy->state->autoflex.e,
+                               .e_cross = x->state->autoflex.e};
+    status = run_affine(dx, &args, &plan);
     if (!status)
         status = fl_write_values(dgamma, w.sum[0]);
     if (!status)

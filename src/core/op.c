@@ -7,6 +7,7 @@ static const char *const op_names[FL_OP_LIMIT] = {
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr) [id] = #name,
 #define FL_MAP2(id, CONSTANT, name, expr) [id] = #name,
 #define FL_MAP2_SCALAR(id, CONSTANT, name, expr) [id] = #name,
+#define FL_MAP3(id, CONSTANT, name, expr) [id] = #name,
 #define FL_OP(id, CONSTANT, name) [id] = #name,
 #include "flexlab/ops.def"
 };

@@ -79,35 +79,33 @@ static tensor_status check_shape_is(const char *op, struct operand o, int ndim, 
 
 /* --- maps: generated from ops.def --------------------------------------------------------------------------------- */
 
-static tensor_status map(enum fl_op op, const char *name, tensor *y, const char *a_name, const tensor *a,
-                         const tensor *b, bool two, float alpha) {
-    const struct operand o[3] = {{"y", y}, {a_name, a}, {"b", b}};
-    int n = two ? 3 : 2;
-    TRY(check_operands(name, o, n));
-    TRY(check_same_shapes(name, o, n));
+/* n operands, of which the first has the name a_name. */
+static tensor_status map(enum fl_op op, const char *name, tensor *y, const char *a_name, int n,
+                         const tensor *const operands[3], float alpha) {
+    const struct operand o[4] = {{"y", y}, {a_name, operands[0]}, {"b", operands[1]}, {"c", operands[2]}};
+    TRY(check_operands(name, o, n + 1));
+    TRY(check_same_shapes(name, o, n + 1));
     TRY(check_scalar(name, "alpha", alpha));
-    struct fl_args args = {.op = op, .alpha = alpha, .in = {fl_view_of(a)}};
-    if (two)
-        args.in[1] = fl_view_of(b);
+    struct fl_args args = {.op = op, .alpha = alpha};
+    for (int i = 0; i < n; i++)
+        args.in[i] = fl_view_of(operands[i]);
     return fl_write(y, &args, NULL, NULL);
 }
 
+#define MAP(CONSTANT, name, a_name, n, alpha, ...)                                                                     \
+    { return map(FL_OP_##CONSTANT, #name, y, a_name, n, (const tensor *const[3]){__VA_ARGS__}, alpha); }
 #define FL_MAP1(id, CONSTANT, name, expr)                                                                              \
-    tensor_status tensor_##name(tensor *y, const tensor *x) {                                                          \
-        return map(FL_OP_##CONSTANT, #name, y, "x", x, NULL, false, 0);                                                \
-    }
+    tensor_status tensor_##name(tensor *y, const tensor *x) MAP(CONSTANT, name, "x", 1, 0, x)
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
-    tensor_status tensor_##name(tensor *y, const tensor *x, float alpha) {                                             \
-        return map(FL_OP_##CONSTANT, #name, y, "x", x, NULL, false, alpha);                                            \
-    }
+    tensor_status tensor_##name(tensor *y, const tensor *x, float alpha) MAP(CONSTANT, name, "x", 1, alpha, x)
 #define FL_MAP2(id, CONSTANT, name, expr)                                                                              \
-    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b) {                                         \
-        return map(FL_OP_##CONSTANT, #name, y, "a", a, b, true, 0);                                                    \
-    }
+    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b) MAP(CONSTANT, name, "a", 2, 0, a, b)
 #define FL_MAP2_SCALAR(id, CONSTANT, name, expr)                                                                       \
-    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha) {                            \
-        return map(FL_OP_##CONSTANT, #name, y, "a", a, b, true, alpha);                                                \
-    }
+    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha)                              \
+        MAP(CONSTANT, name, "a", 2, alpha, a, b)
+#define FL_MAP3(id, CONSTANT, name, expr)                                                                              \
+    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, const tensor *c)                          \
+        MAP(CONSTANT, name, "a", 3, 0, a, b, c)
 #include "flexlab/ops.def"
 
 /* --- bias, matmul ------------------------------------------------------------------------------------------------- */

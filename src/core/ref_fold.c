@@ -78,20 +78,20 @@ tensor_status fl_ref_affine(const struct fl_args *args) {
     if (status)
         return status;
     const struct fl_channels *k = &args->channels;
-    const bool gradient = args->op == FL_OP_CHANNEL_AFFINE_GRAD;
+    const bool second = w.in[1] != NULL;
     for (int64_t i = 0; i < w.count; i++) {
         const int64_t c = i % args->geo.n;
         double first = w.in[0][i];
-        if (gradient && w.in[2] && !(w.in[2][i] > 0))
+        if (w.in[2] && !(w.in[2][i] > 0))
             first = 0;
         if (!fl_ref_shared(args)) {
-            float t = gradient ? fmaf(k->a[c], (float)first, fmaf(k->d[c], (float)w.in[1][i], k->b[c]))
-                               : fmaf(k->a[c], (float)first, k->b[c]);
+            float t = second ? fmaf(k->a[c], (float)first, fmaf(k->d[c], (float)w.in[1][i], k->b[c]))
+                             : fmaf(k->a[c], (float)first, k->b[c]);
             w.value[i] = w.near[i] = args->relu && t <= 0 ? 0 : t;
             continue;
         }
         int64_t t = k->ia[c] * (int64_t)ldexp(first, args->in[0].e) + k->ib[c];
-        if (gradient)
+        if (second)
             t += k->id[c] * (int64_t)ldexp(w.in[1][i], args->in[1].e);
         if (args->relu && t < 0)
             t = 0;

@@ -53,7 +53,7 @@ tensor_status fl_ref_end(struct ref_work *w) {
 /* --- elementwise: each row of ops.def twice, with the sum rounded to odd and to nearest ------------------------------
  */
 
-typedef double (*map_fn)(double a, double b, double alpha);
+typedef double (*map_fn)(double a, double b, double c, double alpha);
 
 #define MAP_NAME(name) odd_##name
 #define FL_SUM(p, q) fl_sum_odd(p, q)
@@ -71,6 +71,7 @@ static const struct {
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr) [id] = ROW(name),
 #define FL_MAP2(id, CONSTANT, name, expr) [id] = ROW(name),
 #define FL_MAP2_SCALAR(id, CONSTANT, name, expr) [id] = ROW(name),
+#define FL_MAP3(id, CONSTANT, name, expr) [id] = ROW(name),
 #include "flexlab/ops.def"
 };
 
@@ -81,9 +82,9 @@ tensor_status fl_ref_map(const struct fl_args *args) {
         return status;
     const double alpha = args->alpha;
     for (int64_t i = 0; i < w.count; i++) {
-        double a = w.in[0][i], b = w.in[1] ? w.in[1][i] : 0;
-        w.value[i] = maps[args->op].odd(a, b, alpha);
-        w.near[i] = maps[args->op].near(a, b, alpha);
+        double a = w.in[0][i], b = w.in[1] ? w.in[1][i] : 0, c = w.in[2] ? w.in[2][i] : 0;
+        w.value[i] = maps[args->op].odd(a, b, c, alpha);
+        w.near[i] = maps[args->op].near(a, b, c, alpha);
     }
     return fl_ref_end(&w);
 }
@@ -96,8 +97,8 @@ tensor_status fl_ref_bias(const struct fl_args *args) {
     const bool relu = args->op == FL_OP_BIAS_RELU;
     for (int64_t i = 0; i < w.count; i++) {
         double a = w.in[0][i], b = w.in[1][i % args->geo.n];
-        w.value[i] = relu ? odd_add_relu(a, b, 0) : odd_add(a, b, 0);
-        w.near[i] = relu ? near_add_relu(a, b, 0) : near_add(a, b, 0);
+        w.value[i] = relu ? odd_add_relu(a, b, 0, 0) : odd_add(a, b, 0, 0);
+        w.near[i] = relu ? near_add_relu(a, b, 0, 0) : near_add(a, b, 0, 0);
     }
     return fl_ref_end(&w);
 }
@@ -110,6 +111,7 @@ static const fl_kernel table[FL_OP_LIMIT] = {
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr) [id] = fl_ref_map,
 #define FL_MAP2(id, CONSTANT, name, expr) [id] = fl_ref_map,
 #define FL_MAP2_SCALAR(id, CONSTANT, name, expr) [id] = fl_ref_map,
+#define FL_MAP3(id, CONSTANT, name, expr) [id] = fl_ref_map,
 #include "flexlab/ops.def"
     [FL_OP_BIAS] = fl_ref_bias,
     [FL_OP_BIAS_RELU] = fl_ref_bias,

@@ -116,7 +116,8 @@ static tensor *tensor_of(const nn_graph *g, int value) {
 static void wire_passes(nn_graph *g) {
     for (int i = 0; i < g->count; i++) {
         struct fl_node *node = &g->nodes[i];
-        node->train = (struct fl_pass){.y = tensor_of(g, node->y), .dy = tensor_of(g, node->dy), .training = true};
+        node->train = (struct fl_pass){
+            .y = tensor_of(g, node->y), .dy = tensor_of(g, node->dy), .gated = node->gated, .training = true};
         node->evaluate = (struct fl_pass){.y = g->values[node->y].evaluate};
         for (int k = 0; k < node->layer->inputs; k++) {
             const struct fl_node *x = &g->nodes[node->input[k]];

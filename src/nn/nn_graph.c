@@ -177,7 +177,7 @@ nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name,
     *node = (struct fl_node){.layer = layer, .how = *how, .y = -1, .dy = -1};
     for (int i = 0; i < FL_NODE_INPUTS; i++) {
         node->input[i] = i < layer->inputs ? inputs[i] : -1;
-        node->dx[i] = node->sum[i] = node->addend[i] = -1;
+        node->dx[i] = node->sum[i] = node->addend[i] = node->gate[i] = -1;
         if (i < layer->inputs)
             x[i] = g->nodes[inputs[i]].shape;
     }

@@ -51,13 +51,14 @@ struct fl_options {
 struct fl_pass {
     tensor *x[FL_NODE_INPUTS], *y;
     tensor *dy, *dx[FL_NODE_INPUTS];
+    bool gated; /* dy is zero already where a relu at the end of the node gave zero */
     bool training;
 };
 
 /* Where the gradient of an input comes from. */
 enum fl_input_gradient {
-    FL_GRADIENT_OWN,    /* backward writes dx of each input */
-    FL_GRADIENT_SHARED, /* one dx that is the gradient of every input */
+    FL_GRADIENT_OWN,    /* backward writes it */
+    FL_GRADIENT_SHARED, /* that of the first input that has one, or as OWN */
     FL_GRADIENT_SAME    /* it is dy itself, in the shape of the input */
 };
 
@@ -66,10 +67,13 @@ struct fl_node;
 struct fl_layer {
     const char *kind;
     int inputs;
-    bool saves_x, saves_y; /* backward reads the inputs, the output */
-    bool view;             /* the output is the input in another shape */
-    bool always_dx;        /* backward writes dx even where nothing before it learns */
-    enum fl_input_gradient gradient;
+    int saves_x; /* backward reads that many of the inputs, the first ones */
+    /* It ends in relu: backward reads the output, to know where that was zero. Where the gradient of the output is a
+     * sum, the addition looks there instead (add_relu_grad), and backward finds dy gated. */
+    bool relu;
+    bool view;      /* the output is the input in another shape */
+    bool always_dx; /* backward writes dx even where nothing before it learns */
+    enum fl_input_gradient gradient[FL_NODE_INPUTS], when_gated[FL_NODE_INPUTS];
     /* Checks the options against the input shapes; sets shape and parameters. */
     tensor_status (*shape)(struct fl_node *node, const struct fl_shape *x);
     tensor_status (*forward)(struct fl_node *node, const struct fl_pass *pass);  /* NULL: nothing to compute */
@@ -91,6 +95,8 @@ struct fl_node {
     /* values of the step (indices into graph.values, -1: none) */
     int y, dy, dx[FL_NODE_INPUTS];
     int sum[FL_NODE_INPUTS], addend[FL_NODE_INPUTS]; /* after backward: sum = addend + dx, for inputs used before */
+    int gate[FL_NODE_INPUTS];                        /* the sum counts where this value is above zero; -1: everywhere */
+    bool gated;                                      /* dy is such a sum, gated by y */
     struct fl_pass train, evaluate;
 };
 

@@ -113,6 +113,11 @@ static tensor_status batchnorm_shape(struct fl_node *node, const struct fl_shape
     return same_shape(node, x);
 }
 
+static tensor_status batchnorm_add_shape(struct fl_node *node, const struct fl_shape *x) {
+    FL_TRY(pair_shape(node, x));
+    return batchnorm_shape(node, x);
+}
+
 static tensor_status flatten_shape(struct fl_node *node, const struct fl_shape *x) {
     node->shape = (struct fl_shape){2, {x->dim[0], fl_shape_count(x) / x->dim[0]}};
     return TENSOR_OK;
@@ -173,14 +178,21 @@ static tensor_status conv_backward(struct fl_node *node, const struct fl_pass *p
     return tensor_conv2d_input_grad(pass->dx[0], pass->dy, node->parameter[0].w, window_of(node));
 }
 
-static tensor_status normalise(struct fl_node *node, const struct fl_pass *pass, bool relu) {
+static tensor_status apply_normalisation(const struct fl_node *node, const struct fl_pass *pass, bool relu) {
     const tensor *gamma = node->parameter[0].w, *beta = node->parameter[1].w;
+    const double *mean = pass->training ? node->batch_mean : node->running_mean;
+    const double *variance = pass->training ? node->batch_variance : node->running_variance;
+    if (pass->x[1])
+        return tensor_batchnorm_add(pass->y, pass->x[0], pass->x[1], gamma, beta, mean, variance, BATCHNORM_EPSILON,
+                                    relu);
+    return tensor_batchnorm(pass->y, pass->x[0], gamma, beta, mean, variance, BATCHNORM_EPSILON, relu);
+}
+
+static tensor_status normalise(struct fl_node *node, const struct fl_pass *pass, bool relu) {
     if (!pass->training)
-        return tensor_batchnorm(pass->y, pass->x[0], gamma, beta, node->running_mean, node->running_variance,
-                                BATCHNORM_EPSILON, relu);
+        return apply_normalisation(node, pass, relu);
     FL_TRY(tensor_channel_moments(node->batch_mean, node->batch_variance, pass->x[0]));
-    FL_TRY(tensor_batchnorm(pass->y, pass->x[0], gamma, beta, node->batch_mean, node->batch_variance, BATCHNORM_EPSILON,
-                            relu));
+    FL_TRY(apply_normalisation(node, pass, relu));
     double rows = (double)(tensor_count(pass->x[0]) / node->channels);
     double unbiased = rows > 1 ? rows / (rows - 1) : 1;
     for (int c = 0; c < node->channels; c++) {
@@ -199,17 +211,26 @@ static tensor_status batchnorm_relu_forward(struct fl_node *node, const struct f
     return normalise(node, pass, true);
 }
 
-static tensor_status normalise_backward(struct fl_node *node, const struct fl_pass *pass, const tensor *mask) {
-    return tensor_batchnorm_grad(pass->dx[0], node->parameter[0].g, node->parameter[1].g, pass->dy, pass->x[0], mask,
+static tensor_status normalise_backward(struct fl_node *node, const struct fl_pass *pass, const tensor *dy,
+                                        const tensor *mask) {
+    return tensor_batchnorm_grad(pass->dx[0], node->parameter[0].g, node->parameter[1].g, dy, pass->x[0], mask,
                                  node->parameter[0].w, node->batch_mean, node->batch_variance, BATCHNORM_EPSILON);
 }
 
 static tensor_status batchnorm_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return normalise_backward(node, pass, NULL);
+    return normalise_backward(node, pass, pass->dy, NULL);
 }
 
 static tensor_status batchnorm_relu_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return normalise_backward(node, pass, pass->y);
+    return normalise_backward(node, pass, pass->dy, pass->gated ? NULL : pass->y);
+}
+
+/* The gradient of the sum is that of the residual, and where it is wanted normalisation reads it there. */
+static tensor_status batchnorm_add_relu_backward(struct fl_node *node, const struct fl_pass *pass) {
+    if (pass->gated || !pass->dx[1])
+        return batchnorm_relu_backward(node, pass);
+    FL_TRY(tensor_relu_grad(pass->dx[1], pass->dy, pass->y));
+    return normalise_backward(node, pass, pass->dx[1], NULL);
 }
 
 static tensor_status matmul_forward(struct fl_node *node, const struct fl_pass *pass) {
@@ -234,7 +255,8 @@ static tensor_status bias_relu_forward(struct fl_node *node, const struct fl_pas
 }
 
 static tensor_status bias_relu_backward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(tensor_relu_grad(pass->dx[0], pass->dy, pass->y));
+    if (!pass->gated)
+        FL_TRY(tensor_relu_grad(pass->dx[0], pass->dy, pass->y));
     return tensor_sum_rows(node->parameter[0].g, pass->dx[0]);
 }
 
@@ -251,6 +273,8 @@ static tensor_status add_relu_forward(struct fl_node *node, const struct fl_pass
 /* Of relu and add_relu; the first wanted dx stands for both. */
 static tensor_status relu_backward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
+    if (pass->gated)
+        return TENSOR_OK;
     tensor *dx = pass->dx[0] ? pass->dx[0] : pass->dx[1];
     return tensor_relu_grad(dx, pass->dy, pass->y);
 }
@@ -288,6 +312,7 @@ enum kind {
     CONV2D,
     BATCHNORM,
     BATCHNORM_RELU,
+    BATCHNORM_ADD_RELU,
     FLATTEN,
     MATMUL,
     BIAS,
@@ -299,25 +324,31 @@ enum kind {
     SHORTCUT_A
 };
 
+#define SAME FL_GRADIENT_SAME
+#define SHARED FL_GRADIENT_SHARED
+
 static const struct fl_layer layers[] = {
     /* the options of an input are height (window), width (stride) and channels (outputs); the step loads it */
     [INPUT] = {"input", 0, .shape = input_shape},
-    [CONV2D] = {"conv2d", 1, .saves_x = true, .shape = conv_shape, .forward = conv_forward, .backward = conv_backward},
-    [BATCHNORM] = {"batchnorm", 1, .saves_x = true, .always_dx = true, .shape = batchnorm_shape,
+    [CONV2D] = {"conv2d", 1, .saves_x = 1, .shape = conv_shape, .forward = conv_forward, .backward = conv_backward},
+    [BATCHNORM] = {"batchnorm", 1, .saves_x = 1, .always_dx = true, .shape = batchnorm_shape,
                    .forward = batchnorm_forward, .backward = batchnorm_backward},
-    [BATCHNORM_RELU] = {"batchnorm", 1, .saves_x = true, .saves_y = true, .always_dx = true, .shape = batchnorm_shape,
+    [BATCHNORM_RELU] = {"batchnorm", 1, .saves_x = 1, .relu = true, .always_dx = true, .shape = batchnorm_shape,
                         .forward = batchnorm_relu_forward, .backward = batchnorm_relu_backward},
-    [FLATTEN] = {"flatten", 1, .view = true, .gradient = FL_GRADIENT_SAME, .shape = flatten_shape},
-    [MATMUL] = {"matmul", 1, .saves_x = true, .shape = matmul_shape, .forward = matmul_forward,
+    [BATCHNORM_ADD_RELU] = {"batchnorm_add", 2, .saves_x = 1, .relu = true, .always_dx = true,
+                            .when_gated = {FL_GRADIENT_OWN, SAME}, .shape = batchnorm_add_shape,
+                            .forward = batchnorm_relu_forward, .backward = batchnorm_add_relu_backward},
+    [FLATTEN] = {"flatten", 1, .view = true, .gradient = {SAME}, .shape = flatten_shape},
+    [MATMUL] = {"matmul", 1, .saves_x = 1, .shape = matmul_shape, .forward = matmul_forward,
                 .backward = matmul_backward},
-    [BIAS] = {"bias", 1, .gradient = FL_GRADIENT_SAME, .shape = bias_shape, .forward = bias_forward,
-              .backward = bias_backward},
-    [BIAS_RELU] = {"bias_relu", 1, .saves_y = true, .always_dx = true, .shape = bias_shape,
+    [BIAS] = {"bias", 1, .gradient = {SAME}, .shape = bias_shape, .forward = bias_forward, .backward = bias_backward},
+    [BIAS_RELU] = {"bias_relu", 1, .relu = true, .always_dx = true, .when_gated = {SAME}, .shape = bias_shape,
                    .forward = bias_relu_forward, .backward = bias_relu_backward},
-    [RELU] = {"relu", 1, .saves_y = true, .shape = same_shape, .forward = relu_forward, .backward = relu_backward},
-    [ADD_RELU] = {"add_relu", 2, .saves_y = true, .gradient = FL_GRADIENT_SHARED, .shape = pair_shape,
-                  .forward = add_relu_forward, .backward = relu_backward},
-    [MAXPOOL2D] = {"maxpool2d", 1, .saves_x = true, .shape = maxpool_shape, .forward = maxpool_forward,
+    [RELU] = {"relu", 1, .relu = true, .when_gated = {SAME}, .shape = same_shape, .forward = relu_forward,
+              .backward = relu_backward},
+    [ADD_RELU] = {"add_relu", 2, .relu = true, .gradient = {SHARED, SHARED}, .when_gated = {SAME, SAME},
+                  .shape = pair_shape, .forward = add_relu_forward, .backward = relu_backward},
+    [MAXPOOL2D] = {"maxpool2d", 1, .saves_x = 1, .shape = maxpool_shape, .forward = maxpool_forward,
                    .backward = maxpool_backward},
     [AVGPOOL_GLOBAL] = {"avgpool_global", 1, .shape = avgpool_shape, .forward = avgpool_forward,
                         .backward = avgpool_backward},
@@ -357,6 +388,10 @@ nn_node nn_conv2d_window(nn_graph *g, const char *name, nn_node x, int filters, 
 
 nn_node nn_batchnorm(nn_graph *g, const char *name, nn_node x, bool relu) {
     return add(g, relu ? BATCHNORM_RELU : BATCHNORM, name, x, (struct fl_options){0});
+}
+
+nn_node nn_batchnorm_add_relu(nn_graph *g, const char *name, nn_node x, nn_node residual) {
+    return fl_add_node(g, &layers[BATCHNORM_ADD_RELU], name, name, (nn_node[]){x, residual}, &(struct fl_options){0});
 }
 
 /* x, flattened where it is an image, times weight, plus bias. The product is a tensor of its own: a shared exponent has

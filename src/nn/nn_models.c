@@ -43,14 +43,12 @@ static nn_node residual_block(nn_graph *g, const char *prefix, nn_node x, int fi
     x = conv_bn_relu(g, prefix, 1, x, filters, stride);
     snprintf(name, sizeof name, "%sconv2", prefix);
     x = nn_conv2d(g, name, x, filters, 3, 1, 1);
-    snprintf(name, sizeof name, "%sbn2", prefix);
-    x = nn_batchnorm(g, name, x, false);
     if (stride > 1) {
         snprintf(name, sizeof name, "%sshortcut", prefix);
         shortcut = nn_shortcut_a(g, name, shortcut, filters, stride);
     }
-    snprintf(name, sizeof name, "%sadd", prefix);
-    return nn_add_relu(g, name, x, shortcut);
+    snprintf(name, sizeof name, "%sbn2", prefix);
+    return nn_batchnorm_add_relu(g, name, x, shortcut);
 }
 
 /* 6n + 2 layers: three stages of n blocks with 16, 32, 64 filters. */

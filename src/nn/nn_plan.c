@@ -51,7 +51,7 @@ static tensor_status plan_forward(nn_graph *g) {
 /* The gradient that backward of `node` gives to its input k, to be named after that input. */
 static int input_gradient(nn_graph *g, struct fl_node *node, int k, bool only_use, int position) {
     const struct fl_node *x = &g->nodes[node->input[k]];
-    switch (node->layer->gradient) {
+    switch (node->gated ? node->layer->when_gated[k] : node->layer->gradient[k]) {
     case FL_GRADIENT_SAME:
         if (g->values[node->dy].shape.ndim == x->shape.ndim)
             return node->dy;
@@ -81,6 +81,11 @@ static tensor_status add_gradient(nn_graph *g, struct fl_node *node, int k, int 
         return TENSOR_E_MEMORY;
     use(g, x->dy, position);
     use(g, node->dx[k], position);
+    if (!uses && x->layer->relu) {
+        use(g, x->y, position);
+        node->gate[k] = x->y;
+        x->gated = true;
+    }
     node->addend[k] = x->dy;
     node->sum[k] = x->dy = sum;
     return TENSOR_OK;
@@ -107,11 +112,11 @@ static tensor_status plan_backward(nn_graph *g, int *uses) {
         if (!node->learns)
             continue;
         use(g, node->dy, position);
-        if (layer->saves_y)
+        if (layer->relu && !node->gated)
             use(g, node->y, position);
         for (int k = 0; k < layer->inputs; k++) {
             struct fl_node *x = &g->nodes[node->input[k]];
-            if (layer->saves_x)
+            if (k < layer->saves_x)
                 use(g, x->y, position);
             if (!x->learns && !layer->always_dx)
                 continue;

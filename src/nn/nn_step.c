@@ -30,12 +30,17 @@ static tensor_status forward(nn_graph *g, const float *images, bool training) {
     return TENSOR_OK;
 }
 
+static tensor_status add_gradients(tensor *sum, const tensor *a, const tensor *b, const tensor *gate) {
+    return gate ? tensor_add_relu_grad(sum, a, b, gate) : tensor_add(sum, a, b);
+}
+
 static tensor_status backward_node(const nn_graph *g, struct fl_node *node) {
     if (node->layer->backward)
         FL_TRY(node->layer->backward(node, &node->train));
     for (int k = 0; k < node->layer->inputs; k++)
         if (node->sum[k] >= 0)
-            FL_TRY(tensor_add(g->values[node->sum[k]].t, g->values[node->addend[k]].t, node->train.dx[k]));
+            FL_TRY(add_gradients(g->values[node->sum[k]].t, g->values[node->addend[k]].t, node->train.dx[k],
+                                 node->gate[k] >= 0 ? g->values[node->gate[k]].t : NULL));
     return TENSOR_OK;
 }
 
