@@ -1,7 +1,8 @@
 /* ours.c - flexlab as a contestant of the benchmark, and the machine's peaks. FLEXLAB_ISA and OMP_NUM_THREADS in the
  * environment choose instruction set and threads.
  *
- *     matmul FORMAT DATA M N K                  tensor_matmul, the whole call; DATA: gauss, uniform, 15bit
+ *     matmul FORMAT DATA M N K                  tensor_matmul, the whole call; DATA: gauss, uniform, 15bit; FORMAT also
+ *                                               bf16:fast, class fast
  *     conv FORMAT N H W C K R STRIDE PADDING PASSES   of f forward, d input gradient, w weight gradient
  *     convert FROM TO COUNT                     tensor_convert
  *     step FORMAT BATCH                         one training step of ResNet-20
@@ -213,9 +214,18 @@ static const char *prepare(int argc, char **argv) {
         chosen = run_step;
         return prepare_step(argv[1], argv + 2);
     }
-    if (argc > 1 && !strcmp(argv[1], "bf16:fast"))
+    const char *name = argc > 1 ? argv[1] : "";
+    if (!strcmp(name, "bf16:fast")) {
+#ifdef FLEXLAB_HAS_FAST_BF16
+        name = "bf16";
+        const char *backend = tensor_set_class(TENSOR_FAST) ? NULL : tensor_kernel_backend(FMT_BF16, "matmul");
+        if (!backend || strcmp(backend, "avx512_fast"))
+            return worker_skip("no kernels of class fast for this processor under this FLEXLAB_ISA");
+#else
         return worker_skip("class fast is not in this build");
-    if (argc < 2 || tensor_format_find(&format, argv[1]))
+#endif
+    }
+    if (argc < 2 || tensor_format_find(&format, name))
         return worker_skip("unknown work or format: %s %s", work, argc > 1 ? argv[1] : "");
     if (!strcmp(work, "matmul") && argc == 6) {
         chosen = run_matmul;

@@ -12,7 +12,6 @@
 enum { CANARY = 64, CHANNELS = 128 };
 
 enum style { ORDINARY, EXTREME, TINY, SPARSE, SPECIAL, STYLES };
-static const char *const style_names[STYLES] = {"ordinary", "extreme", "tiny", "sparse", "special"};
 
 struct block {
     struct fl_view view;

@@ -44,14 +44,16 @@ static bool child(const char *isa, const char *verbose, void (*body)(void), char
     return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+/* NULL if all went well: CHECK counts for one thread. */
 static void *add_often(void *format) {
     tensor *x = tensor_new(*(tensor_format *)format, TENSOR_SHAPE(100));
-    for (int i = 0; i < 20; i++)
-        CHECK(tensor_add(x, x, x) == TENSOR_OK, "%s", tensor_error());
     double sum;
-    CHECK(tensor_sum(&sum, x) == TENSOR_OK, "%s", tensor_error());
+    bool ok = x != NULL;
+    for (int i = 0; ok && i < 20; i++)
+        ok = tensor_add(x, x, x) == TENSOR_OK;
+    ok = ok && tensor_sum(&sum, x) == TENSOR_OK;
     tensor_free(x);
-    return NULL;
+    return ok ? NULL : format;
 }
 
 /* Additions of every format, on several threads at once. */
@@ -60,10 +62,11 @@ static void additions(void) {
     for (int i = 0; tensor_format_list(i); i++) {
         tensor_format format = tensor_format_list(i);
         pthread_t thread[4];
+        void *failed[4];
         for (int t = 0; t < 4; t++)
             CHECK(!pthread_create(&thread[t], NULL, add_often, &format), "no thread");
         for (int t = 0; t < 4; t++)
-            pthread_join(thread[t], NULL);
+            CHECK(!pthread_join(thread[t], &failed[t]) && !failed[t], "additions of %s", tensor_format_name(format));
     }
 }
 
@@ -90,6 +93,17 @@ static void refused_verbose(void) {
         CHECK(tensor_sum(&sum, x) == TENSOR_E_ARGUMENT, "FLEXLAB_VERBOSE=yes was taken by a reduction");
     }
     tensor_free(x);
+}
+
+/* A product in each class, twice. */
+static void products(void) {
+    tensor *x = tensor_new(FMT_BF16, TENSOR_SHAPE(4, 4)), *y = tensor_new(FMT_BF16, TENSOR_SHAPE(4, 4));
+    for (int i = 0; i < 4; i++) {
+        CHECK(!tensor_set_class(i % 2 ? TENSOR_FAST : TENSOR_EXACT), "%s", tensor_error());
+        CHECK(tensor_matmul(y, x, x) == TENSOR_OK, "%s", tensor_error());
+    }
+    tensor_free(x);
+    tensor_free(y);
 }
 
 static int count(const char *text, const char *part) {
@@ -138,6 +152,31 @@ static void said(const char *text, int cap, const char *who) {
     CHECK(count(text, "\n") == 2 * count(text, ".add."), "more than the additions and the sums:\n%s", text);
 }
 
+/* The lines of products(): that of class exact, then that of class fast. */
+static void said_of_classes(const char *text, int cap, const char *who) {
+    const struct fl_format *f = fl_format_of(FMT_BF16);
+    const enum fl_backend runs = expected(f, FL_OP_MATMUL, cap);
+    CHECK(count(text, "\n") == 2, "%s: not two lines:\n%s", who, text);
+    const char *second = strchr(text, '\n');
+    second = second ? second + 1 : text;
+    char line[128];
+    snprintf(line, sizeof line, "flexlab: bf16.matmul.%s%s", fl_backend_name(runs), runs == FL_AVX512 ? "\n" : ":");
+    CHECK(!strncmp(text, line, strlen(line)), "%s: no \"%s\" in\n%s", who, line, text);
+    const char *fast = strstr(text, "avx512_fast");
+    CHECK(fast && fast > second, "%s: class fast is named in the wrong line:\n%s", who, text);
+    if (fl_kernel_fast(f, FL_OP_MATMUL, (enum fl_backend)cap)) {
+        CHECK(!strcmp(second, "flexlab: bf16.matmul.avx512_fast\n"), "%s: %s", who, second);
+        return;
+    }
+    CHECK(!strncmp(second, line, strlen(line) - 1), "%s: no \"%s\" in\n%s", who, line, second);
+    snprintf(line, sizeof line, "avx512_fast not used: %s%s",
+             !fl_cpu_has(FL_CPU_AVX512_BF16) ? "this machine lacks "
+             : cap < FL_AVX512               ? "capped by "
+                                             : "it has no kernel",
+             !fl_cpu_has(FL_CPU_AVX512_BF16) || cap >= FL_AVX512 ? "" : who);
+    CHECK(strstr(second, line), "%s: no \"%s\" in\n%s", who, line, second);
+}
+
 int main(void) {
     static char text[TEXT];
     CHECK(child(NULL, NULL, additions, text) && !*text, "said without being asked: %s", text);
@@ -146,11 +185,15 @@ int main(void) {
     CHECK(child(NULL, "yes", refused_verbose, text) && !*text, "%s", text);
     CHECK(child(NULL, "1", additions, text), "%s", text);
     said(text, FL_BACKENDS - 1, "no cap");
+    CHECK(child(NULL, "1", products, text), "%s", text);
+    said_of_classes(text, FL_BACKENDS - 1, "no cap");
     for (int cap = 0; cap < FL_BACKENDS; cap++) {
         char who[64];
         snprintf(who, sizeof who, "FLEXLAB_ISA=%s", fl_backend_name((enum fl_backend)cap));
         CHECK(child(fl_backend_name((enum fl_backend)cap), "1", additions, text), "%s: %s", who, text);
         said(text, cap, who);
+        CHECK(child(fl_backend_name((enum fl_backend)cap), "1", products, text), "%s: %s", who, text);
+        said_of_classes(text, cap, who);
     }
     CHECK(child(NULL, "1", additions_of_a_program_capped, text), "%s", text);
     said(text, FL_PORTABLE, "tensor_set_backend");

@@ -96,7 +96,7 @@ static bool read_record(void) {
     return lines > 0;
 }
 
-static void compare(const char *name, const char *row, int workers, uint64_t hash) {
+static void compare(const char *name, const char *row, int team, uint64_t hash) {
     int i = 0;
     while (i < lines && strcmp(record[i].name, name) != 0)
         i++;
@@ -104,7 +104,7 @@ static void compare(const char *name, const char *row, int workers, uint64_t has
     if (i == lines)
         return;
     record[i].used = true;
-    CHECK(hash == record[i].hash, "%s.%s with %d threads: hash %016llx, recorded %016llx", name, row, workers,
+    CHECK(hash == record[i].hash, "%s.%s with %d threads: hash %016llx, recorded %016llx", name, row, team,
           (unsigned long long)hash, (unsigned long long)record[i].hash);
 }
 

@@ -54,7 +54,7 @@ for path in sys.argv[1:]:
             failures.append(f"{name}: {family}: {example}")
 
 # A disassembly that shows nothing where there must be something proves nothing.
-for ending, family in (("avx2", VECTOR[0]), ("avx512bw", "AVX-512"), ("avx512", "VNNI")):
+for ending, family in (("avx2", VECTOR[0]), ("avx512bw", "AVX-512"), ("avx512", "VNNI"), ("avx512_fast", "BF16")):
     named = [p for p in sys.argv[1:] if f"_{ending}.c.o" in p]
     if named and family not in seen.get(ending, set()):
         failures.append(f"no {family} found in {', '.join(named)}")

@@ -7,6 +7,8 @@
 #include "flexlab/tensor.h"
 #include "kernel_cases.h"
 
+static const char *const style_names[STYLES] = {"ordinary", "extreme", "tiny", "sparse", "special"};
+
 static bool canary_alive(const struct block *b) {
     for (int i = 0; i < CANARY; i++)
         if (b->memory[b->bytes + (size_t)i] != 0xa5)

@@ -140,6 +140,22 @@ static void print_data(void) {
          "  idx:DIR      train-images-idx3-ubyte and its three companions (MNIST, Fashion-MNIST), plain or .gz");
 }
 
+/* Where class fast has a kernel of its own. */
+static void print_fast_kernels(void) {
+    int found = 0;
+    puts("\nKernels of class fast (tensor_set_class) on this machine");
+    for (int f = 0; tensor_format_list(f); f++)
+        for (int i = 0; tensor_op_list(i); i++) {
+            const char *op = tensor_op_list(i), *exact = tensor_kernel_backend(tensor_format_list(f), op);
+            tensor_set_class(TENSOR_FAST);
+            const char *fast = tensor_kernel_backend(tensor_format_list(f), op);
+            tensor_set_class(TENSOR_EXACT);
+            if (exact && fast && strcmp(exact, fast) != 0)
+                printf("%s%s.%s.%s", found++ ? ", " : "  ", tensor_format_name(tensor_format_list(f)), op, fast);
+        }
+    puts(found ? "" : "  none: the processor has no AVX512_BF16, or FLEXLAB_ISA caps it");
+}
+
 static void print_kernels(void) {
     enum { MAX_COLUMNS = 64 };
     tensor_format formats[MAX_COLUMNS];
@@ -187,6 +203,7 @@ int command_info(int argc, char **argv) {
     print_predictors();
     print_models();
     print_data();
+    print_fast_kernels();
     print_kernels();
     return STATUS_OK;
 }

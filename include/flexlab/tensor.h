@@ -95,6 +95,10 @@ FLEXLAB_API tensor_status tensor_store_f64(const tensor *t, double *values, int6
  * fp16 and bf16 sources with NaN or Inf are refused for it. From shared to shared the values are kept where they
  * fit. */
 FLEXLAB_API tensor_status tensor_convert(tensor *y, const tensor *x);
+/* The same for a shared-exponent y at an exponent that is known: one pass over x, counted as an ordinary write. NaN
+ * becomes zero and Inf the largest mantissa; tensor_statistics tells. TENSOR_E_ARGUMENT outside the format's range;
+ * TENSOR_E_FORMAT where y has no shared exponent, or a wide copy. */
+FLEXLAB_API tensor_status tensor_convert_at(tensor *y, const tensor *x, int e);
 /* A bit-exact copy: elements, exponent, history, wide copy. Same format and shape. */
 FLEXLAB_API tensor_status tensor_copy(tensor *y, const tensor *x);
 
@@ -264,11 +268,24 @@ FLEXLAB_API tensor_status tensor_sgd_update(tensor *w, const tensor *v, float ra
 
 /* Operations are listed by name ("add", "matmul", ...); NULL past the last. */
 FLEXLAB_API const char *tensor_op_list(int i);
-/* The backend ("ref", "portable", "avx2", "avx512bw", "avx512") whose kernel runs `op` on `format` on this machine;
- * NULL if unknown. FLEXLAB_ISA caps it; tensor_set_backend caps it from a program (NULL: no cap). A cap that the
- * machine does not reach is allowed: then the best that it has runs. */
+/* The backend ("ref", "portable", "avx2", "avx512bw", "avx512", "avx512_fast") whose kernel runs `op` on `format` on
+ * this machine, in the class of this thread; NULL if unknown. FLEXLAB_ISA caps it; tensor_set_backend caps it from a
+ * program (NULL: no cap). A cap that the machine does not reach is allowed: then the best that it has runs. */
 FLEXLAB_API const char *tensor_kernel_backend(tensor_format format, const char *op);
 FLEXLAB_API tensor_status tensor_set_backend(const char *name);
+
+/* What the results of the calling thread's operations promise. Each thread has its own class, exact at its start. */
+typedef enum tensor_class {
+    TENSOR_EXACT = 0, /* the bits of docs/semantics.md, everywhere */
+    TENSOR_FAST = 1   /* kernels may use instructions whose sums have no defined order: results may differ between
+                       * processors, not between thread counts. An operation without such a kernel on this processor, or
+                       * under this cap, gives the exact bits. So far: bf16 matmul, matmul_nt and matmul_tn by AVX512_BF16
+                       * (backend "avx512_fast"). */
+} tensor_class;
+#define FLEXLAB_HAS_FAST_BF16 1
+/* TENSOR_E_ARGUMENT for any other value. */
+FLEXLAB_API tensor_status tensor_set_class(tensor_class c);
+FLEXLAB_API tensor_class tensor_get_class(void);
 /* Threads used by every operation; results do not depend on it. 0: as many as OpenMP offers (OMP_NUM_THREADS). */
 FLEXLAB_API tensor_status tensor_set_threads(int threads);
 FLEXLAB_API int tensor_threads(void);

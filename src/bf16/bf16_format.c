@@ -2,7 +2,7 @@
 #include "bf16/bf16_codec.h"
 #include "float/float_format.inc"
 
-extern const struct fl_kernels fl_bf16_portable, fl_bf16_avx2, fl_bf16_avx512bw;
+extern const struct fl_kernels fl_bf16_portable, fl_bf16_avx2, fl_bf16_avx512bw, fl_bf16_avx512_fast;
 
 const struct fl_format fl_format_bf16 = {
     .id = FMT_BF16,
@@ -16,5 +16,6 @@ const struct fl_format fl_format_bf16 = {
     .encode = encode,
     .rows = {[FL_PORTABLE] = &fl_bf16_portable,
              [FL_AVX2] = FL_ROW_AVX2(fl_bf16_avx2),
-             [FL_AVX512BW] = FL_ROW_AVX512(fl_bf16_avx512bw)},
+             [FL_AVX512BW] = FL_ROW_AVX512(fl_bf16_avx512bw),
+             [FL_AVX512_FAST] = FL_ROW_AVX512_FAST(fl_bf16_avx512_fast)},
 };

@@ -3,8 +3,9 @@
  * A format folder has a format.def with one line a format,
  *     FL_FORMAT(id, FMT_CONSTANT, symbol, "command-line name")
  * and defines `const struct fl_format fl_format_<symbol>`. The build collects the folders; nothing else names them.
- * Files ending in _avx2.c, _avx512bw.c, _avx512.c are compiled with those instructions (and only where the compiler
- * targets x86); they are named in the format through FL_ROW_AVX2 and, both of the latter, FL_ROW_AVX512. */
+ * Files ending in _avx2.c, _avx512bw.c, _avx512.c, _avx512_fast.c are compiled with those instructions (and only where
+ * the compiler targets x86); they are named in the format through FL_ROW_AVX2, FL_ROW_AVX512 (both of AVX-512) and
+ * FL_ROW_AVX512_FAST. */
 #ifndef FL_FORMAT_H
 #define FL_FORMAT_H
 
@@ -40,7 +41,7 @@ struct fl_format {
 
     /* Kernels by backend. rows[FL_REF] is NULL: the reference kernels (core/ref_*.c) serve every format through its
      * codec. */
-    const struct fl_kernels *rows[FL_BACKENDS];
+    const struct fl_kernels *rows[FL_ROWS];
 };
 
 #ifdef FL_HAVE_AVX2
@@ -53,6 +54,11 @@ struct fl_format {
 #else
 #define FL_ROW_AVX512(row) 0
 #endif
+#ifdef FL_HAVE_AVX512_FAST
+#define FL_ROW_AVX512_FAST(row) &row
+#else
+#define FL_ROW_AVX512_FAST(row) 0
+#endif
 
 /* The format of that id or name, the i-th format in id order; NULL if there is none. */
 const struct fl_format *fl_format_of(tensor_format id);
@@ -61,9 +67,13 @@ const struct fl_format *fl_format_at(int i);
 
 /* The reference kernel of an operation; NULL for an operation without one. */
 fl_kernel fl_ref_kernel(enum fl_op op);
-/* The kernel that runs under a cap (the best row at or below it that this machine supports), and its backend. */
+/* The kernel of class exact that runs under a cap (the best row at or below it that this machine supports), and its
+ * backend. */
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);
-/* The kernel that runs now, under the cap in force; under FLEXLAB_VERBOSE=1 it is named when it runs first. */
+/* The kernel of class fast that runs instead under a cap; NULL where there is none. */
+fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap);
+/* The kernel that runs now, under the cap and the class in force; under FLEXLAB_VERBOSE=1 it is named when it runs
+ * first in that class. */
 tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, fl_kernel *kernel, enum fl_backend *chosen);
 /* The cap in force: the best backend of this machine, FLEXLAB_ISA, tensor_set_backend. */
 tensor_status fl_backend_cap(enum fl_backend *cap);

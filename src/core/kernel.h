@@ -106,11 +106,28 @@ struct fl_args {
 
 typedef tensor_status (*fl_kernel)(const struct fl_args *args);
 
-/* Slowest first. AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI. */
-enum fl_backend { FL_REF, FL_PORTABLE, FL_AVX2, FL_AVX512BW, FL_AVX512, FL_BACKENDS };
+/* Slowest first. AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI. Rows below FL_BACKENDS have the bits of the
+ * reference and are what a cap may name; AVX512_FAST, with BF16 too, serves class fast alone. */
+enum fl_backend {
+    FL_REF,
+    FL_PORTABLE,
+    FL_AVX2,
+    FL_AVX512BW,
+    FL_AVX512,
+    FL_BACKENDS,
+    FL_AVX512_FAST = FL_BACKENDS,
+    FL_ROWS
+};
 
 /* One row of the table: what a backend has for a format. A NULL entry falls through to the row below it. */
 struct fl_kernels {
+    /* Conversions of n elements from index `first` of the view, by the calling thread; the codec (format.h) defines
+     * them and serves where they are NULL. from_floats: rounded once, to nearest or truncated; out->data NULL measures
+     * only. to_floats: exact; returns the largest magnitude as the word of a binary32; stream: writes around the
+     * caches. */
+    void (*from_floats)(const struct fl_view *out, int64_t first, int64_t n, const float *x,
+                        const struct fl_rounding *rounding, struct fl_stats *stats);
+    uint32_t (*to_floats)(const struct fl_view *in, int64_t first, int64_t n, float *x, bool stream);
     fl_kernel op[FL_OP_LIMIT];
 };
 

@@ -1,4 +1,5 @@
-/* registry.c - the table format x op x backend: lookup, what caps it, which kernel runs, and FLEXLAB_VERBOSE. */
+/* registry.c - the table format x op x backend: lookup, what caps it, the class of results, which kernel runs, and
+ * FLEXLAB_VERBOSE. */
 #include "core/cpu.h"
 #include "core/fail.h"
 #include "core/format.h"
@@ -30,20 +31,22 @@ const struct fl_format *fl_format_named(const char *name) {
 #define BACKEND_NAMES "ref, portable, avx2, avx512bw or avx512"
 enum {
     NEEDS_AVX2 = FL_CPU_AVX2 | FL_CPU_FMA | FL_CPU_F16C,
-    NEEDS_AVX512BW = NEEDS_AVX2 | FL_CPU_AVX512F | FL_CPU_AVX512BW | FL_CPU_AVX512VL | FL_CPU_AVX512DQ
+    NEEDS_AVX512BW = NEEDS_AVX2 | FL_CPU_AVX512F | FL_CPU_AVX512BW | FL_CPU_AVX512VL | FL_CPU_AVX512DQ,
+    NEEDS_AVX512 = NEEDS_AVX512BW | FL_CPU_AVX512_VNNI
 };
 /* Each needs what the one before it needs. */
 static const struct {
     const char *name;
     unsigned needs;
-} backends[FL_BACKENDS] = {[FL_REF] = {"ref", 0},
-                           [FL_PORTABLE] = {"portable", 0},
-                           [FL_AVX2] = {"avx2", NEEDS_AVX2},
-                           [FL_AVX512BW] = {"avx512bw", NEEDS_AVX512BW},
-                           [FL_AVX512] = {"avx512", NEEDS_AVX512BW | FL_CPU_AVX512_VNNI}};
+} backends[FL_ROWS] = {[FL_REF] = {"ref", 0},
+                       [FL_PORTABLE] = {"portable", 0},
+                       [FL_AVX2] = {"avx2", NEEDS_AVX2},
+                       [FL_AVX512BW] = {"avx512bw", NEEDS_AVX512BW},
+                       [FL_AVX512] = {"avx512", NEEDS_AVX512},
+                       [FL_AVX512_FAST] = {"avx512_fast", NEEDS_AVX512 | FL_CPU_AVX512_BF16}};
 
 const char *fl_backend_name(enum fl_backend backend) {
-    return backend >= 0 && backend < FL_BACKENDS ? backends[backend].name : NULL;
+    return backend >= 0 && backend < FL_ROWS ? backends[backend].name : NULL;
 }
 
 static int backend_named(const char *name) {
@@ -101,6 +104,22 @@ tensor_status fl_backend_cap(enum fl_backend *cap) {
     return TENSOR_OK;
 }
 
+/* --- the class of results ----------------------------------------------------------------------------------------- */
+
+static _Thread_local tensor_class wanted_class = TENSOR_EXACT;
+
+tensor_status tensor_set_class(tensor_class class) {
+    if (class != TENSOR_EXACT && class != TENSOR_FAST)
+        return fl_fail(TENSOR_E_ARGUMENT, "set_class: %d, expected TENSOR_EXACT (%d) or TENSOR_FAST (%d)", (int)class,
+                       TENSOR_EXACT, TENSOR_FAST);
+    wanted_class = class;
+    return TENSOR_OK;
+}
+
+tensor_class tensor_get_class(void) {
+    return wanted_class;
+}
+
 /* --- the kernel that runs ----------------------------------------------------------------------------------------- */
 
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap,
@@ -118,6 +137,21 @@ fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum f
     if (chosen)
         *chosen = FL_REF;
     return fl_ref_kernel(op);
+}
+
+fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap) {
+    const struct fl_kernels *row = format->rows[FL_AVX512_FAST];
+    return row && cap == FL_AVX512 && fl_cpu_has(backends[FL_AVX512_FAST].needs) ? row->op[op] : NULL;
+}
+
+/* By the class of this thread. */
+static fl_kernel select_by_class(const struct fl_format *format, enum fl_op op, enum fl_backend cap,
+                                 enum fl_backend *chosen) {
+    const fl_kernel fast = wanted_class == TENSOR_FAST ? fl_kernel_fast(format, op, cap) : NULL;
+    if (!fast)
+        return fl_kernel_select(format, op, cap, chosen);
+    *chosen = FL_AVX512_FAST;
+    return fast;
 }
 
 /* --- FLEXLAB_VERBOSE ---------------------------------------------------------------------------------------------- */
@@ -151,33 +185,35 @@ __attribute__((format(printf, 2, 3))) static void append(struct line *line, cons
 
 /* Why `backend` does not run what a slower one runs. */
 static void append_reason(struct line *line, int backend) {
+    const int level = backend < FL_BACKENDS ? backend : FL_AVX512; /* of a cap */
     const unsigned lacking = backends[backend].needs & ~fl_cpu_features();
     if (lacking) {
         append(line, "this machine lacks");
         for (int i = 0; i < FL_CPU_FEATURES; i++)
             if (lacking >> i & 1)
                 append(line, " %s", fl_cpu_feature_name(i));
-    } else if (environment_cap() < backend) {
+    } else if (environment_cap() < level) {
         append(line, "capped by FLEXLAB_ISA=%s", fl_backend_name((enum fl_backend)environment_cap()));
-    } else if (requested >= 0 && requested < backend) {
+    } else if (requested >= 0 && requested < level) {
         append(line, "capped by tensor_set_backend");
     } else {
         append(line, "it has no kernel of its own for this operation");
     }
 }
 
-/* One line on stderr the first time that an operation of a format runs, on whichever thread. */
+/* One line on stderr the first time that an operation of a format runs in a class, on whichever thread. */
 static void tell(const struct fl_format *format, enum fl_op op, enum fl_backend chosen) {
-    static unsigned char told[sizeof format_table / sizeof format_table[0]][FL_OP_LIMIT];
+    static unsigned char told[sizeof format_table / sizeof format_table[0]][FL_OP_LIMIT][2];
+    const int top = wanted_class == TENSOR_FAST ? FL_AVX512_FAST : FL_BACKENDS - 1;
     int row = 0;
     while (format_table[row] && format_table[row] != format)
         row++;
-    if (__atomic_exchange_n(&told[row][op], 1, __ATOMIC_RELAXED))
+    if (__atomic_exchange_n(&told[row][op][wanted_class == TENSOR_FAST], 1, __ATOMIC_RELAXED))
         return;
     struct line line = {.length = 0};
     append(&line, "flexlab: %s.%s.%s", format->name, fl_op_name(op), backends[chosen].name);
-    for (int backend = FL_BACKENDS - 1; backend > (int)chosen; backend--) {
-        append(&line, "%s %s not used: ", backend == FL_BACKENDS - 1 ? ":" : ";", backends[backend].name);
+    for (int backend = top; backend > (int)chosen; backend--) {
+        append(&line, "%s %s not used: ", backend == top ? ":" : ";", backends[backend].name);
         append_reason(&line, backend);
     }
     fprintf(stderr, "%s\n", line.text);
@@ -188,7 +224,7 @@ tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, fl_kern
     tensor_status status = fl_backend_cap(&cap);
     if (status)
         return status;
-    *kernel = fl_kernel_select(format, op, cap, chosen);
+    *kernel = select_by_class(format, op, cap, chosen);
     int told = __atomic_load_n(&verbose, __ATOMIC_RELAXED);
     if (told == VERBOSE_OFF)
         return TENSOR_OK;
@@ -205,7 +241,7 @@ const char *tensor_kernel_backend(tensor_format format, const char *op) {
     const struct fl_format *f = fl_format_of(format);
     enum fl_op number = fl_op_named(op);
     enum fl_backend cap, chosen;
-    if (!f || number == FL_OP_NONE || fl_backend_cap(&cap) || !fl_kernel_select(f, number, cap, &chosen))
+    if (!f || number == FL_OP_NONE || fl_backend_cap(&cap) || !select_by_class(f, number, cap, &chosen))
         return NULL;
     return backends[chosen].name;
 }

@@ -127,14 +127,7 @@ tensor_status tensor_store_f32(const tensor *t, float *values, int64_t count) {
     tensor_status status = check_store("tensor_store_f32", t, values, count);
     if (status)
         return status;
-    struct fl_view view = fl_view_of(t);
-    double block[FL_BLOCK];
-    for (int64_t first = 0; first < count; first += FL_BLOCK) {
-        int64_t n = count - first < FL_BLOCK ? count - first : FL_BLOCK;
-        t->format->decode(&view, first, n, block);
-        for (int64_t i = 0; i < n; i++)
-            values[first + i] = (float)block[i];
-    }
+    fl_store_floats(&(struct fl_source){.format = t->format, .view = fl_view_of(t)}, count, values);
     return TENSOR_OK;
 }
 
@@ -160,6 +153,17 @@ static tensor_status check_same_shape(const char *what, const tensor *y, const t
     return TENSOR_OK;
 }
 
+static tensor_status check_exponent(const char *what, const tensor *t, int e) {
+    if (!t)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: tensor is NULL", what);
+    if (t->format->arithmetic != FL_ARITHMETIC_SHARED)
+        return fl_fail(TENSOR_E_FORMAT, "%s: %s has no shared exponent", what, t->format->name);
+    if (e < t->format->e_min || e > t->format->e_max)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: exponent %d, expected %d to %d for %s", what, e, t->format->e_min,
+                       t->format->e_max, t->format->name);
+    return TENSOR_OK;
+}
+
 tensor_status tensor_convert(tensor *y, const tensor *x) {
     tensor_status status = check_same_shape("tensor_convert", y, x);
     if (status)
@@ -167,6 +171,30 @@ tensor_status tensor_convert(tensor *y, const tensor *x) {
     if (y->state == x->state)
         return TENSOR_OK;
     return load("tensor_convert", y, &(struct fl_source){.format = x->format, .view = fl_view_of(x)}, y->count);
+}
+
+tensor_status tensor_convert_at(tensor *y, const tensor *x, int e) {
+    tensor_status status = check_same_shape("tensor_convert_at", y, x);
+    if (!status)
+        status = check_exponent("tensor_convert_at", y, e);
+    if (status)
+        return status;
+    if (y->state == x->state)
+        return fl_fail(TENSOR_E_ARGUMENT, "tensor_convert_at: y and x are the same tensor, y must be another");
+    if (y->state->wide)
+        return fl_fail(TENSOR_E_FORMAT, "tensor_convert_at: y has a wide copy; tensor_convert fills it");
+    struct fl_transfer copy = {.source = {.format = x->format, .view = fl_view_of(x)},
+                               .format = y->format,
+                               .out = fl_view_of(y),
+                               .count = y->count};
+    copy.out.e = e;
+    struct fl_transfer_result seen;
+    if ((status = fl_transfer(&copy, &seen)))
+        return status;
+    y->state->autoflex.e = e;
+    autoflex_record(&y->state->autoflex, seen.stats.gamma, seen.stats.maximum);
+    fl_keep_statistics(y, &seen.stats);
+    return TENSOR_OK;
 }
 
 tensor_status tensor_copy(tensor *y, const tensor *x) {
@@ -198,17 +226,6 @@ tensor_status tensor_keep_wide(tensor *t) {
                        (long long)t->count, t->format->wide_bytes);
     t->state->wide = wide;
     fill_wide(t, &(struct fl_source){.format = t->format, .view = fl_view_of(t)});
-    return TENSOR_OK;
-}
-
-static tensor_status check_exponent(const char *what, const tensor *t, int e) {
-    if (!t)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: tensor is NULL", what);
-    if (t->format->arithmetic != FL_ARITHMETIC_SHARED)
-        return fl_fail(TENSOR_E_FORMAT, "%s: %s has no shared exponent", what, t->format->name);
-    if (e < t->format->e_min || e > t->format->e_max)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: exponent %d, expected %d to %d for %s", what, e, t->format->e_min,
-                       t->format->e_max, t->format->name);
     return TENSOR_OK;
 }
 

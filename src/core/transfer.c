@@ -1,12 +1,19 @@
-/* transfer.c - blocks of doubles between host numbers, tensors and codecs, threaded by fixed parts. */
+/* transfer.c - blocks of numbers between host arrays, tensors and codecs, threaded by fixed parts.
+ *
+ * Numbers that binary32 holds go as floats through the row of kernels of this machine, all others as doubles through
+ * the codec; the results are the same. Outputs far larger than the caches are written around them: what a plain store
+ * would first read is a third of the traffic. */
 #include "core/transfer.h"
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "core/stream.h"
 #include <math.h>
 #include <string.h>
 
-enum { PART = 64 * FL_BLOCK };
+enum { PART = 64 * FL_BLOCK, ELEMENT_BYTES = 4 /* at most */ };
+enum { LEAST_EXPONENT = -112 };   /* every 2^15 * 2^-e is then a binary32 */
+enum { STREAM_BYTES = 16 << 20 }; /* outputs from this size on are not expected in a cache again */
 
 void fl_source_fetch(const struct fl_source *s, int64_t first, int64_t n, double *block) {
     if (s->f)
@@ -18,43 +25,147 @@ void fl_source_fetch(const struct fl_source *s, int64_t first, int64_t n, double
         s->format->decode(&s->view, first, n, block);
 }
 
+/* The best row of a format with conversions; NULL where there is none. */
+static const struct fl_kernels *converting_row(const struct fl_format *format) {
+    enum fl_backend cap;
+    if (fl_backend_cap(&cap))
+        return NULL;
+    for (int backend = cap; backend > FL_REF; backend--)
+        if (format->rows[backend] && format->rows[backend]->from_floats && format->rows[backend]->to_floats)
+            return format->rows[backend];
+    return NULL;
+}
+
+/* Whether every number of the source is a binary32. */
+static bool holds_floats(const struct fl_source *s) {
+    return s->f || (s->format && (s->format->arithmetic == FL_ARITHMETIC_FLOAT || s->view.e >= LEAST_EXPONENT));
+}
+
+/* n numbers of the source as floats: in block, or where they are. */
+static const float *fetch_floats(const struct fl_source *s, const struct fl_kernels *row, int64_t first, int64_t n,
+                                 float *block) {
+    if (s->f)
+        return s->f + first;
+    if (s->format->id == FMT_FP32)
+        return (const float *)s->view.data + first;
+    row->to_floats(&s->view, first, n, block, false);
+    return block;
+}
+
+void fl_store_floats(const struct fl_source *s, int64_t count, float *values) {
+    const struct fl_kernels *row = s->format && holds_floats(s) ? converting_row(s->format) : NULL;
+    if (row) {
+        row->to_floats(&s->view, 0, count, values, false);
+        return;
+    }
+    double block[FL_BLOCK];
+    for (int64_t first = 0; first < count; first += FL_BLOCK) {
+        const int64_t n = count - first < FL_BLOCK ? count - first : FL_BLOCK;
+        fl_source_fetch(s, first, n, block);
+        for (int64_t i = 0; i < n; i++)
+            values[first + i] = (float)block[i];
+    }
+}
+
+/* --- parts -------------------------------------------------------------------------------------------------------- */
+
 struct job {
     const struct fl_transfer *transfer;
     struct fl_transfer_result *results; /* one a part */
+    bool floats;                        /* blocks are binary32, else double */
+    const struct fl_kernels *from, *to; /* conversions of the formats of source and destination, if any */
+    bool stream;
 };
+
+static void look_at(const double *block, int64_t first, int64_t n, struct fl_transfer_result *r) {
+    for (int64_t i = 0; i < n; i++) {
+        const double a = fabs(block[i]);
+        if (!(a <= 1.7976931348623157e308)) {
+            if (r->nonfinite < 0)
+                r->nonfinite = first + i;
+        } else if (a > r->maximum) {
+            r->maximum = a;
+        }
+    }
+}
+
+static void transfer_doubles(const struct fl_transfer *t, int64_t first, int64_t n, struct fl_transfer_result *r) {
+    double block[FL_BLOCK];
+    fl_source_fetch(&t->source, first, n, block);
+    if (t->format)
+        t->format->encode(&t->out, first, n, block, t->op_result, &t->rounding, &r->stats);
+    else
+        look_at(block, first, n, r);
+}
+
+/* To binary32 from a format with a row: where the numbers go, without a block between. */
+static void expand(const struct job *job, int64_t first, int64_t n, struct fl_stats *stats) {
+    const struct fl_transfer *t = job->transfer;
+    float *dst = (float *)t->out.data + first;
+    const uint32_t largest = job->from->to_floats(&t->source.view, first, n, dst, job->stream);
+    if (largest >= 0x7f800000u) {
+        job->to->from_floats(&t->out, first, n, dst, &t->rounding, stats);
+        return;
+    }
+    float maximum;
+    memcpy(&maximum, &largest, sizeof maximum);
+    stats->maximum = maximum > stats->maximum ? maximum : stats->maximum;
+}
+
+static void transfer_floats(const struct job *job, int64_t first, int64_t n, struct fl_transfer_result *r) {
+    const struct fl_transfer *t = job->transfer;
+    if (t->format && t->format->id == FMT_FP32 && job->from && t->source.format->id != FMT_FP32 && t->out.data) {
+        expand(job, first, n, &r->stats);
+        return;
+    }
+    float block[FL_BLOCK];
+    _Alignas(64) char buffer[FL_BLOCK * ELEMENT_BYTES];
+    const float *x = fetch_floats(&t->source, job->from, first, n, block);
+    if (!t->format) {
+        struct fl_stats seen = {0};
+        job->to->from_floats(&(struct fl_view){0}, 0, n, x, &t->rounding, &seen);
+        if (seen.nonfinite)
+            transfer_doubles(t, first, n, r);
+        else if (seen.maximum > r->maximum)
+            r->maximum = seen.maximum;
+    } else if (job->stream) {
+        const struct fl_view out = {buffer, NULL, t->out.e, n};
+        job->to->from_floats(&out, 0, n, x, &t->rounding, &r->stats);
+        fl_stream((char *)t->out.data + first * t->format->bytes, buffer, (size_t)(n * t->format->bytes));
+    } else {
+        job->to->from_floats(&t->out, first, n, x, &t->rounding, &r->stats);
+    }
+}
 
 static void transfer_part(void *context, int part) {
     const struct job *job = context;
     const struct fl_transfer *t = job->transfer;
     struct fl_transfer_result r = {.nonfinite = -1};
     int64_t end = (int64_t)(part + 1) * PART < t->count ? (int64_t)(part + 1) * PART : t->count;
-    double block[FL_BLOCK];
     for (int64_t first = (int64_t)part * PART; first < end; first += FL_BLOCK) {
         int64_t n = end - first < FL_BLOCK ? end - first : FL_BLOCK;
-        fl_source_fetch(&t->source, first, n, block);
-        if (t->format) {
-            t->format->encode(&t->out, first, n, block, t->op_result, &t->rounding, &r.stats);
-            continue;
-        }
-        for (int64_t i = 0; i < n; i++) {
-            double a = fabs(block[i]);
-            if (!(a <= 1.7976931348623157e308)) {
-                if (r.nonfinite < 0)
-                    r.nonfinite = first + i;
-            } else if (a > r.maximum) {
-                r.maximum = a;
-            }
-        }
+        if (job->floats)
+            transfer_floats(job, first, n, &r);
+        else
+            transfer_doubles(t, first, n, &r);
     }
+    if (job->stream)
+        fl_stream_end();
     job->results[part] = r;
 }
 
 tensor_status fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total) {
     const int parts = (int)((t->count + PART - 1) / PART);
     struct fl_transfer_result few[16];
-    struct job job = {t, parts <= 16 ? few : fl_alloc((size_t)parts * sizeof few[0])};
+    struct job job = {.transfer = t, .results = parts <= 16 ? few : fl_alloc((size_t)parts * sizeof few[0])};
     if (!job.results)
         return fl_fail(TENSOR_E_MEMORY, "no memory for %d parts", parts);
+    job.from = t->source.format ? converting_row(t->source.format) : NULL;
+    job.to = converting_row(t->format ? t->format : fl_format_of(FMT_FP32)); /* looking only: measures */
+    job.floats = holds_floats(&t->source) && (job.from || !t->source.format) && job.to && !t->op_result &&
+                 t->rounding.mode != TENSOR_ROUND_STOCHASTIC;
+    job.stream = job.floats && t->format && t->out.data && t->count * t->format->bytes >= STREAM_BYTES &&
+                 (uintptr_t)t->out.data % 64 == 0;
     fl_parallel(parts, transfer_part, &job);
     *total = (struct fl_transfer_result){.nonfinite = -1};
     for (int i = 0; i < parts; i++) {

@@ -1,11 +1,10 @@
-/* transfer.h - whole tensors through a format's codec: from host numbers or another tensor, in threaded blocks of
- * doubles. */
+/* transfer.h - whole tensors from host numbers or another tensor, in threaded blocks. */
 #ifndef FL_TRANSFER_H
 #define FL_TRANSFER_H
 
 #include "core/tensor_object.h"
 
-enum { FL_BLOCK = 1024 }; /* doubles of one step */
+enum { FL_BLOCK = 1024 }; /* numbers of one step */
 
 /* Where doubles come from: one of the three. */
 struct fl_source {
@@ -16,6 +15,8 @@ struct fl_source {
 };
 
 void fl_source_fetch(const struct fl_source *source, int64_t first, int64_t n, double *block);
+/* All of it, each rounded once to binary32. */
+void fl_store_floats(const struct fl_source *source, int64_t count, float *values);
 
 struct fl_transfer {
     struct fl_source source;

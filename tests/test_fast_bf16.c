@@ -1,0 +1,263 @@
+/* Class fast: matmuls of bf16 by the dot instruction. Their error against sums in double stays within a written bound;
+ * where no order of summation rounds, they have the bits of class exact; neither depends on threads. Under a cap, and
+ * for operations without such a kernel, class fast is class exact. */
+#include "check.h"
+#include "core/format.h"
+#include "flexlab/tensor.h"
+#include <float.h>
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+static const int thread_counts[] = {1, 2, 3, 7};
+enum { THREAD_COUNTS = sizeof thread_counts / sizeof *thread_counts };
+
+enum kind { PLAIN, NT, TN, KINDS };
+static const char *const ops[KINDS] = {"matmul", "matmul_nt", "matmul_tn"};
+
+static tensor_status multiply(enum kind kind, tensor *y, const tensor *a, const tensor *b) {
+    return kind == PLAIN ? tensor_matmul(y, a, b) : kind == NT ? tensor_matmul_nt(y, a, b) : tensor_matmul_tn(y, a, b);
+}
+
+static float value_of(uint16_t word) {
+    const uint32_t bits = (uint32_t)word << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+enum data {
+    NORMAL,    /* any signs and fractions, exponents over 2^-8 ... 2^7 */
+    INTEGERS,  /* -3 ... 3: sums of fewer than 2^20 products are exact in binary32 in every order */
+    TINY,      /* products near the smallest normal binary32 and below */
+    SUBNORMAL, /* operands that the instruction takes as zeros */
+    DATA
+};
+
+static uint16_t element(enum data data, uint64_t *seed) {
+    const uint64_t r = check_random(seed);
+    const uint32_t sign = (uint32_t)(r >> 63) << 15, fraction = r & 0x7f, spread = r >> 8 & 15;
+    switch (data) {
+    case INTEGERS: {
+        static const uint16_t integers[7] = {0xc040, 0xc000, 0xbf80, 0, 0x3f80, 0x4000, 0x4040};
+        return integers[r % 7];
+    }
+    case TINY: /* 2^-70 ... 2^-55 */
+        return (uint16_t)(sign | (57 + spread) << 7 | fraction);
+    case SUBNORMAL:
+        return (uint16_t)(sign | (spread < 8 ? 0 : 1 + spread) << 7 | fraction);
+    default:
+        return (uint16_t)(sign | (119 + spread) << 7 | fraction);
+    }
+}
+
+struct problem {
+    enum kind kind;
+    enum data data;
+    int64_t m, n, k;
+    tensor *a, *b, *y;
+};
+
+static struct problem make(enum kind kind, enum data data, int64_t m, int64_t n, int64_t k) {
+    const int64_t a[2] = {kind == TN ? k : m, kind == TN ? m : k}, b[2] = {kind == NT ? n : k, kind == NT ? k : n};
+    struct problem p = {kind,
+                        data,
+                        m,
+                        n,
+                        k,
+                        tensor_new(FMT_BF16, 2, a),
+                        tensor_new(FMT_BF16, 2, b),
+                        tensor_new(FMT_BF16, TENSOR_SHAPE(m, n))};
+    uint64_t seed = 1000 * (uint64_t)data + (uint64_t)(m + n + k);
+    uint16_t *wa = tensor_data(p.a), *wb = tensor_data(p.b);
+    for (int64_t i = 0; i < m * k; i++)
+        wa[i] = element(data, &seed);
+    for (int64_t i = 0; i < n * k; i++)
+        wb[i] = element(data == SUBNORMAL ? NORMAL : data, &seed);
+    return p;
+}
+
+static void release(struct problem *p) {
+    tensor_free(p->a);
+    tensor_free(p->b);
+    tensor_free(p->y);
+}
+
+static uint16_t a_at(const struct problem *p, int64_t i, int64_t l) {
+    return ((const uint16_t *)tensor_const_data(p->a))[p->kind == TN ? l * p->m + i : i * p->k + l];
+}
+
+static uint16_t b_at(const struct problem *p, int64_t l, int64_t j) {
+    return ((const uint16_t *)tensor_const_data(p->b))[p->kind == NT ? j * p->k + l : l * p->n + j];
+}
+
+/* Products of two bf16 are exact in binary32. In whatever order the K products of a sum and its blocks are added, a
+ * product goes through at most K additions, and each of them errs by u = 2^-24 of its result (Higham, Accuracy and
+ * Stability of Numerical Algorithms, 2002, section 4.2):
+ *     |s - sum a b| <= K u / (1 - K u) sum |a b|.
+ * An operand taken as zero loses its products, each at most 2^-126 |other|; products and sums taken as zero lose at
+ * most 2^-126 each. Storing errs by 2^-8 of s, or by half of the smallest subnormal. Sums of products in double err by
+ * K 2^-53 sum |a b|, which doubling u more than covers. */
+static double bound(const struct problem *p, double sum, double magnitudes, double lost) {
+    const double ku = (double)p->k * 0x1p-23;
+    const double before = ku / (1 - ku) * magnitudes + lost + 2 * (double)p->k * 0x1p-126;
+    return before + 0x1p-8 * (fabs(sum) + before) + 0x1p-134;
+}
+
+static void check_errors(const struct problem *p, const char *what) {
+    const uint16_t *y = tensor_const_data(p->y);
+    double worst = 0;
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < p->m; i++)
+        for (int64_t j = 0; j < p->n; j++) {
+            double sum = 0, magnitudes = 0, lost = 0;
+            for (int64_t l = 0; l < p->k; l++) {
+                const double a = value_of(a_at(p, i, l)), b = value_of(b_at(p, l, j));
+                sum += a * b;
+                magnitudes += fabs(a * b);
+                if (fabs(a) < FLT_MIN || fabs(b) < FLT_MIN)
+                    lost += fabs(a * b);
+            }
+            const double error = fabs((double)value_of(y[i * p->n + j]) - sum),
+                         allowed = bound(p, sum, magnitudes, lost);
+            wrong += !(error <= allowed);
+            worst = error / allowed > worst ? error / allowed : worst;
+        }
+    CHECK(wrong == 0, "%s: %lld of %lld results beyond the bound, the worst by %g", what, (long long)wrong,
+          (long long)(p->m * p->n), worst);
+}
+
+static void check_problem(enum kind kind, enum data data, int64_t m, int64_t n, int64_t k) {
+    struct problem p = make(kind, data, m, n, k);
+    const size_t bytes = tensor_bytes(p.y);
+    uint16_t *first = malloc(bytes), *exact = malloc(bytes);
+    char what[128];
+    snprintf(what, sizeof what, "%s %lldx%lldx%lld data %d", ops[kind], (long long)m, (long long)n, (long long)k, data);
+    tensor_set_class(TENSOR_EXACT);
+    CHECK(!multiply(kind, p.y, p.a, p.b), "%s", tensor_error());
+    memcpy(exact, tensor_const_data(p.y), bytes);
+    tensor_stats stats_of_exact, stats;
+    tensor_statistics(p.y, &stats_of_exact, NULL);
+    tensor_set_class(TENSOR_FAST);
+    CHECK(!strcmp(tensor_kernel_backend(FMT_BF16, ops[kind]), "avx512_fast"), "%s does not run fast", ops[kind]);
+    for (int t = 0; t < THREAD_COUNTS; t++) {
+        tensor_set_threads(thread_counts[t]);
+        memset(tensor_data(p.y), 0x55, bytes);
+        CHECK(!multiply(kind, p.y, p.a, p.b), "%s", tensor_error());
+        if (t == 0)
+            memcpy(first, tensor_const_data(p.y), bytes);
+        CHECK(!memcmp(first, tensor_const_data(p.y), bytes), "%s: other bytes with %d threads", what, thread_counts[t]);
+        tensor_statistics(p.y, &stats, NULL);
+        if (data == INTEGERS)
+            CHECK(stats.maximum == stats_of_exact.maximum && stats.flushed == stats_of_exact.flushed &&
+                      stats.saturated == stats_of_exact.saturated && stats.nonfinite == stats_of_exact.nonfinite,
+                  "%s: other statistics with %d threads", what, thread_counts[t]);
+    }
+    if (data == INTEGERS)
+        CHECK(!memcmp(first, exact, bytes), "%s: not the bits of class exact", what);
+    check_errors(&p, what);
+    tensor_set_threads(0);
+    tensor_set_class(TENSOR_EXACT);
+    free(first);
+    free(exact);
+    release(&p);
+}
+
+static void check_products(void) {
+    static const int64_t shapes[][3] = {{1, 1, 1},      {2, 3, 4},      {1, 40, 2},      {13, 17, 31},
+                                        {12, 32, 1024}, {25, 33, 1025}, {48, 16, 1023},  {7, 70, 2305},
+                                        {16, 1000, 37}, {600, 9, 65},   {130, 200, 257}, {5, 9, 20001}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int kind = 0; kind < KINDS; kind++)
+            for (int data = 0; data < DATA; data++)
+                check_problem((enum kind)kind, (enum data)data, shapes[s][0], shapes[s][1], shapes[s][2]);
+}
+
+/* Inf and NaN come out where they must, and nowhere else: rows and columns that fill up a tile stay apart. */
+static void check_infinities(void) {
+    struct problem p = make(PLAIN, INTEGERS, 14, 35, 9);
+    uint16_t *a = tensor_data(p.a), *b = tensor_data(p.b);
+    for (int64_t i = 0; i < 9; i++)
+        a[3 * 9 + i] = b[i * 35 + 20] = 0x3f80;
+    a[3 * 9 + 8] = 0x7f80;
+    b[0 * 35 + 20] = 0x7fc0;
+    for (int64_t j = 0; j < 35; j++)
+        b[8 * 35 + j] = 0x3f80;
+    tensor_set_class(TENSOR_FAST);
+    CHECK(!tensor_matmul(p.y, p.a, p.b), "%s", tensor_error());
+    const uint16_t *y = tensor_const_data(p.y);
+    for (int i = 0; i < 14; i++)
+        for (int j = 0; j < 35; j++) {
+            const float x = value_of(y[i * 35 + j]);
+            CHECK(j == 20 ? isnan(x) : i == 3 ? isinf(x) : isfinite(x), "y[%d][%d] is %g", i, j, (double)x);
+        }
+    tensor_stats stats;
+    tensor_statistics(p.y, &stats, NULL);
+    CHECK(stats.nonfinite == 34 + 14, "%lld counted", (long long)stats.nonfinite);
+    tensor_set_class(TENSOR_EXACT);
+    release(&p);
+}
+
+static void *class_of_new_thread(void *got) {
+    *(tensor_class *)got = tensor_get_class();
+    return NULL;
+}
+
+static void check_setting(void) {
+    CHECK(tensor_get_class() == TENSOR_EXACT, "not exact at the start");
+    CHECK(!tensor_set_class(TENSOR_FAST), "%s", tensor_error());
+    pthread_t thread;
+    tensor_class other = TENSOR_FAST;
+    CHECK(!pthread_create(&thread, NULL, class_of_new_thread, &other) && !pthread_join(thread, NULL), "no thread");
+    CHECK(other == TENSOR_EXACT, "a new thread is not exact");
+    CHECK(tensor_set_class((tensor_class)2) == TENSOR_E_ARGUMENT, "class 2 was taken");
+    CHECK(strstr(tensor_error(), "set_class: 2, expected TENSOR_EXACT (0) or TENSOR_FAST (1)"), "%s", tensor_error());
+    CHECK(tensor_get_class() == TENSOR_FAST, "a refused class changed the setting");
+    CHECK(!tensor_set_class(TENSOR_EXACT), "%s", tensor_error());
+}
+
+/* Under a cap below avx512, and wherever there is no kernel of class fast, the row of class exact runs. */
+static void check_exact_otherwise(void) {
+    static const char *const caps[] = {"ref", "portable", "avx2", "avx512bw"};
+    struct problem p = make(PLAIN, NORMAL, 30, 50, 700);
+    const size_t bytes = tensor_bytes(p.y);
+    uint16_t *exact = malloc(bytes);
+    CHECK(!tensor_matmul(p.y, p.a, p.b), "%s", tensor_error());
+    memcpy(exact, tensor_const_data(p.y), bytes);
+    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++) {
+        CHECK(!tensor_set_backend(caps[i]), "%s", tensor_error());
+        tensor_set_class(TENSOR_EXACT);
+        const char *runs = tensor_kernel_backend(FMT_BF16, "matmul");
+        tensor_set_class(TENSOR_FAST);
+        CHECK(tensor_kernel_backend(FMT_BF16, "matmul") == runs, "under %s another row runs", caps[i]);
+        memset(tensor_data(p.y), 0x55, bytes);
+        CHECK(!tensor_matmul(p.y, p.a, p.b), "%s", tensor_error());
+        CHECK(!memcmp(exact, tensor_const_data(p.y), bytes), "class fast under %s: not the exact bits", caps[i]);
+    }
+    tensor_set_backend(NULL);
+    for (int f = 0; tensor_format_list(f); f++)
+        for (int i = 0; tensor_op_list(i); i++) {
+            const bool product = tensor_format_list(f) == FMT_BF16 && !strncmp(tensor_op_list(i), "matmul", 6);
+            tensor_set_class(TENSOR_EXACT);
+            const char *runs = tensor_kernel_backend(tensor_format_list(f), tensor_op_list(i));
+            tensor_set_class(TENSOR_FAST);
+            CHECK(product || tensor_kernel_backend(tensor_format_list(f), tensor_op_list(i)) == runs,
+                  "%s.%s has a fast kernel", tensor_format_name(tensor_format_list(f)), tensor_op_list(i));
+        }
+    tensor_set_class(TENSOR_EXACT);
+    free(exact);
+    release(&p);
+}
+
+int main(void) {
+    check_setting();
+    check_exact_otherwise();
+    if (!fl_kernel_fast(fl_format_of(FMT_BF16), FL_OP_MATMUL, FL_AVX512))
+        return check_failures ? check_summary() : check_skip("this processor or this build has no AVX512_BF16");
+    enum fl_backend cap;
+    if (fl_backend_cap(&cap) || cap < FL_AVX512)
+        return check_failures ? check_summary() : check_skip("FLEXLAB_ISA caps the kernels below AVX512_BF16");
+    check_products();
+    check_infinities();
+    return check_summary();
+}
