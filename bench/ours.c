@@ -4,7 +4,7 @@
  *     matmul FORMAT DATA M N K                  tensor_matmul, the whole call; DATA: gauss, uniform, 15bit; FORMAT also
  *                                               bf16:fast, class fast
  *     conv FORMAT N H W C K R STRIDE PADDING PASSES   of f forward, d input gradient, w weight gradient
- *     convert FROM TO COUNT                     tensor_convert
+ *     convert FROM TO COUNT                     tensor_convert, or tensor_convert_at for a shared exponent
  *     step FORMAT BATCH                         one training step of ResNet-20
  *     peak ISA PRODUCTS                         chains of fused multiply-adds, so many products on each thread
  *     memcpy BYTES
@@ -117,8 +117,12 @@ static const char *prepare_convert(tensor_format from, char **argv) {
     return NULL;
 }
 
+/* At the exponent that the first conversion found, as in training, where autoflex knows it. */
 static void run_convert(void) {
-    tensor_convert(operands[1], operands[0]);
+    if (tensor_format_is_shared(tensor_get_format(operands[1])))
+        tensor_convert_at(operands[1], operands[0], tensor_exponent(operands[1]));
+    else
+        tensor_convert(operands[1], operands[0]);
 }
 
 /* --- training step ------------------------------------------------------------------------------------------------ */
