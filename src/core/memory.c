@@ -1,13 +1,24 @@
 /* memory.c - the one allocator, and scratch that threads keep between kernels. */
+#define _DEFAULT_SOURCE /* madvise */
 #include "core/memory.h"
 #include "flexlab/status.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
+enum { HUGE_PAGE = 2 * 1024 * 1024 };
+
+/* Large blocks ask for large pages: rows of matrices that are packed side by side lie on as many pages. */
 static void *default_allocate(unsigned long size, unsigned long alignment) {
     void *block = NULL;
-    return posix_memalign(&block, alignment, size) ? NULL : block;
+    if (posix_memalign(&block, size < HUGE_PAGE ? alignment : HUGE_PAGE, size))
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    if (size >= HUGE_PAGE) /* where the system knows none, nothing but the speed differs */
+        (void)madvise(block, size / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+#endif
+    return block;
 }
 
 static tensor_allocate_fn allocate = default_allocate;
