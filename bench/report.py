@@ -130,7 +130,7 @@ def machine(root, rivals):
         "cores": os.cpu_count(),
         "instruction sets": " ".join(sorted(wanted & set(field("flags").split()))),
         "memory GiB": round(int(memory[1]) / 2**20) if memory else None,
-        "system": f"{release.get('PRETTY_NAME', platform.system())}, kernel {platform.release()}",
+        "system": f"{release.get('PRETTY_NAME', platform.system())}, kernel {platform.release().split('-')[0]}",
         "compiler": _first_line("cc", "--version"),
         "load before": f"{BUSY:.1f}",
         "revision": _first_line("git", "-C", str(root), "describe", "--always", "--dirty"),

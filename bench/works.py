@@ -80,7 +80,8 @@ class Group:
             "skip": "",
         }
         if ours.seconds is not None and row.products and peak and peak.seconds is not None:
-            result["of_peak"] = row.products * ratio(peak, ours) / (PEAK_PRODUCTS * self.threads)
+            # a peak is the best of its rounds: what disturbed one of them is no part of it
+            result["of_peak"] = row.products * min(peak.times) / ours.seconds / (PEAK_PRODUCTS * self.threads)
         if ours.seconds is not None and theirs:
             result["ratio"] = ratio(theirs, ours)
             result["met"] = result["ratio"] >= row.bar if row.bar else None

@@ -15,7 +15,7 @@ include(CheckCCompilerFlag)
 set(FLEXLAB_FLAGS_AVX2 -mavx2 -mfma -mf16c)
 set(FLEXLAB_FLAGS_AVX512BW -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512)
 set(FLEXLAB_FLAGS_AVX512 ${FLEXLAB_FLAGS_AVX512BW} -mavx512vnni)
-set(FLEXLAB_FLAGS_AVX512_FAST ${FLEXLAB_FLAGS_AVX512} -mavx512bf16) # kernels that ask fl_cpu_has before they run
+set(FLEXLAB_FLAGS_AVX512_FAST ${FLEXLAB_FLAGS_AVX512} -mavx512bf16) # class fast
 string(REPLACE ";" " " flags2 "${FLEXLAB_FLAGS_AVX2}")
 string(REPLACE ";" " " flags512 "${FLEXLAB_FLAGS_AVX512}")
 string(REPLACE ";" " " flags512_fast "${FLEXLAB_FLAGS_AVX512_FAST}")

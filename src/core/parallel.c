@@ -1,5 +1,6 @@
 /* parallel.c - threads: OpenMP, or POSIX threads where it is left out. Either way they live as long as the process, and
- * are not bound to processors: OMP_PROC_BIND is the user's (docs/decisions/0007-dispatch.md). */
+ * are not bound to processors: OMP_PROC_BIND is the user's (docs/decisions/0007-dispatch.md). A process that forks must
+ * not compute in the child, as with OpenMP. */
 #include "core/parallel.h"
 #include "core/fail.h"
 #include "flexlab/tensor.h"
