@@ -74,6 +74,7 @@ FLEXLAB_API tensor *tensor_new_view(tensor *base, int ndim, const int64_t *shape
 /* NULL is allowed. */
 FLEXLAB_API void tensor_free(tensor *t);
 
+/* Format, number of dimensions, sizes and number of elements, as given to tensor_new. */
 FLEXLAB_API tensor_format tensor_get_format(const tensor *t);
 FLEXLAB_API int tensor_ndim(const tensor *t);
 FLEXLAB_API int64_t tensor_dim(const tensor *t, int i); /* 0 when i is out of range */
@@ -200,14 +201,16 @@ FLEXLAB_API tensor_status tensor_conv2d_weight_grad(tensor *dw, const tensor *dy
  * part if it is there. bias (NULL: none) is [columns of y], or [filters]; residual (NULL: none) has the shape of y and
  * may be y itself, which is then read with its old exponent; max(0, .) if relu. One rounding of the whole:
  * shared-exponent formats round the exact sum of products, bias and residual; float formats compute the sum of products
- * as without, then
- * + bias, then + residual, each in binary32. Statistics are those of the one write. All zero: as without. */
+ * as without, then add the bias, then the residual, each in binary32. Statistics are those of the one write. All zero:
+ * as without. */
 typedef struct tensor_epilogue {
     const tensor *bias;
     const tensor *residual;
     bool relu;
 } tensor_epilogue;
 
+/* tensor_matmul, tensor_matmul_nt and tensor_conv2d with that; their shapes and errors, and TENSOR_E_SHAPE,
+ * TENSOR_E_FORMAT or TENSOR_E_ARGUMENT where bias or residual do not suit y. */
 FLEXLAB_API tensor_status tensor_matmul_fused(tensor *y, const tensor *a, const tensor *b, tensor_epilogue with);
 FLEXLAB_API tensor_status tensor_matmul_nt_fused(tensor *y, const tensor *a, const tensor *b, tensor_epilogue with);
 FLEXLAB_API tensor_status tensor_conv2d_fused(tensor *y, const tensor *x, const tensor *w, tensor_window how,
@@ -292,9 +295,11 @@ typedef enum tensor_class {
 #define FLEXLAB_HAS_FAST_BF16 1
 /* TENSOR_E_ARGUMENT for any other value. */
 FLEXLAB_API tensor_status tensor_set_class(tensor_class c);
+/* The class of the calling thread. */
 FLEXLAB_API tensor_class tensor_get_class(void);
 /* Threads used by every operation; results do not depend on it. 0: as many as OpenMP offers (OMP_NUM_THREADS). */
 FLEXLAB_API tensor_status tensor_set_threads(int threads);
+/* How many that is now, at least 1. */
 FLEXLAB_API int tensor_threads(void);
 
 #ifdef __cplusplus
