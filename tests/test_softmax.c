@@ -2,6 +2,7 @@
  * hashes; NaN, Inf, and logits so far apart that exponentials are subnormal or zero. */
 #include "check.h"
 #include "core/format.h"
+#include "core/softmax.h"
 #include "flexlab/tensor.h"
 #include <math.h>
 #include <string.h>
@@ -70,7 +71,40 @@ static uint64_t hash_of(const struct fl_format *f) {
     return hash;
 }
 
+/* All 64 bits of losses and gradients, of what runs on this machine against the definition. */
+static void check_doubles(uint64_t seed) {
+    enum { ROWS = 40, CLASSES = 1001 };
+    static double x[ROWS * CLASSES], expected[ROWS * CLASSES], z[ROWS * CLASSES], losses[2][ROWS];
+    static int32_t labels[ROWS], largest[2][ROWS];
+    enum fl_backend cap;
+    CHECK(!fl_backend_cap(&cap), "%s", tensor_error());
+    for (int style = 0; style < STYLES; style++) {
+        fill(x, ROWS * CLASSES, style, &seed);
+        for (int i = 0; i < ROWS; i++)
+            labels[i] = (int32_t)(check_random(&seed) % CLASSES);
+        struct fl_softmax s = {expected, labels, CLASSES, 0.37, true, losses[0], largest[0]};
+        memcpy(expected, x, sizeof x);
+        fl_softmax_select(FL_REF)(&s, 0, ROWS);
+        for (int backend = FL_PORTABLE; backend <= (int)cap; backend++) {
+            struct fl_softmax t = {z, labels, CLASSES, 0.37, true, losses[1], largest[1]};
+            memcpy(z, x, sizeof x);
+            fl_softmax_select((enum fl_backend)backend)(&t, 0, ROWS);
+            int64_t wrong = 0;
+            for (int64_t i = 0; i < ROWS * CLASSES; i++)
+                wrong += memcmp(z + i, expected + i, sizeof *z) != 0 && (z[i] == z[i] || expected[i] == expected[i]);
+            for (int i = 0; i < ROWS; i++) {
+                const double a = losses[0][i], b = losses[1][i];
+                wrong += (memcmp(&a, &b, sizeof a) != 0 && (a == a || b == b)) || largest[0][i] != largest[1][i];
+            }
+            CHECK(!wrong, "%s, style %d, seed %llx: %lld differ", fl_backend_name((enum fl_backend)backend), style,
+                  (unsigned long long)seed, (long long)wrong);
+        }
+    }
+}
+
 int main(void) {
+    for (uint64_t seed = 0; seed < 10; seed++)
+        check_doubles(seed);
     static const char *const backends[] = {"ref", "portable", "avx2", "avx512bw", "avx512"};
     static const struct {
         const char *format;

@@ -9,7 +9,10 @@
 #include <math.h>
 #include <string.h>
 
-enum { PART = 4096 }; /* elements, about, of the rows of a part */
+enum {
+    PART = 4096,   /* elements, about, of the rows of a part */
+    LEAST_ROWS = 8 /* whose sums run side by side */
+};
 
 /* The definition: what every other implementation does too. */
 static void plain_rows(const struct fl_softmax *s, int64_t first, int64_t end) {
@@ -39,11 +42,12 @@ static void plain_rows(const struct fl_softmax *s, int64_t first, int64_t end) {
 #else
 #define ROWS_AVX512 ROWS_AVX2
 #endif
-static const fl_softmax_rows implementations[FL_BACKENDS] = {[FL_REF] = plain_rows,
-                                                             [FL_PORTABLE] = fl_softmax_portable,
-                                                             [FL_AVX2] = ROWS_AVX2,
-                                                             [FL_AVX512BW] = ROWS_AVX512,
-                                                             [FL_AVX512] = ROWS_AVX512};
+
+fl_softmax_rows fl_softmax_select(enum fl_backend cap) {
+    static const fl_softmax_rows rows[FL_BACKENDS] = {plain_rows, fl_softmax_portable, ROWS_AVX2, ROWS_AVX512,
+                                                      ROWS_AVX512};
+    return rows[cap];
+}
 
 struct job {
     struct fl_softmax softmax;
@@ -96,8 +100,8 @@ tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx, int32_t *pr
                                   .largest = (int32_t *)(z + x->count + rows)},
                       .x = x,
                       .rows = rows,
-                      .rows_per_part = PART / classes > 1 ? PART / classes : 1,
-                      .run = implementations[cap]};
+                      .rows_per_part = PART / classes > LEAST_ROWS ? PART / classes : LEAST_ROWS,
+                      .run = fl_softmax_select(cap)};
     fl_parallel((int)((rows + job.rows_per_part - 1) / job.rows_per_part), run_part, &job);
     if (dx && (status = fl_write_values(dx, z)))
         return status;
