@@ -369,7 +369,7 @@ static void make_epilogue(struct call *call, enum style style, uint64_t *seed) {
 }
 
 /* The rounding that a format offers besides nearest; nearest if there is none. */
-static tensor_rounding other_rounding(const struct fl_format *f) {
+static inline tensor_rounding other_rounding(const struct fl_format *f) {
     return f->arithmetic == FL_ARITHMETIC_SHARED ? TENSOR_ROUND_STOCHASTIC
            : f->truncates                        ? TENSOR_ROUND_TRUNCATE
                                                  : TENSOR_ROUND_NEAREST;
@@ -377,8 +377,8 @@ static tensor_rounding other_rounding(const struct fl_format *f) {
 
 /* The call of shape `index` with operands of that style; false past the last shape. `probe`, a kernel of the operation,
  * measures which exponent fits the results. End with call_free. */
-static bool call_make(struct call *call, const struct fl_format *f, enum fl_op op, int index, enum style style,
-                      tensor_rounding mode, uint64_t seed0, fl_kernel probe) {
+static inline bool call_make(struct call *call, const struct fl_format *f, enum fl_op op, int index, enum style style,
+                             tensor_rounding mode, uint64_t seed0, fl_kernel probe) {
     uint64_t seed = seed0;
     *call = (struct call){.format = f, .op = op};
     if (!shape_of(op, index, &call->shape))

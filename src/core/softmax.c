@@ -1,9 +1,69 @@
-/* softmax.c - softmax with cross-entropy, in double by a fixed sequence, for every format. */
+/* softmax.c - softmax with cross-entropy, in double by a fixed sequence, for every format. Rows go to one of the
+ * implementations of that sequence that the instruction sets have. */
 #include "core/elementary.h"
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/parallel.h"
+#include "core/softmax.h"
 #include "core/tensor_object.h"
 #include <math.h>
+#include <string.h>
+
+enum {
+    PART = 4096,   /* elements, about, of the rows of a part */
+    LEAST_ROWS = 8 /* whose sums run side by side */
+};
+
+/* The definition: what every other implementation does too. */
+static void plain_rows(const struct fl_softmax *s, int64_t first, int64_t end) {
+    for (int64_t i = first; i < end; i++) {
+        double *row = s->z + i * s->classes, sum = 0;
+        int64_t largest = 0;
+        for (int64_t c = 1; c < s->classes; c++)
+            if (row[c] > row[largest])
+                largest = c;
+        const double top = row[largest], chosen = row[s->labels[i]] - top;
+        for (int64_t c = 0; c < s->classes; c++)
+            sum += row[c] = fl_exp(row[c] - top);
+        s->loss[i] = fl_log(sum) - chosen;
+        for (int64_t c = 0; c < s->classes; c++)
+            row[c] = (row[c] / sum - (c == s->labels[i])) * s->weight;
+        s->largest[i] = (int32_t)largest;
+    }
+}
+
+#ifdef FL_HAVE_AVX2
+#define ROWS_AVX2 fl_softmax_avx2
+#else
+#define ROWS_AVX2 fl_softmax_portable
+#endif
+#ifdef FL_HAVE_AVX512
+#define ROWS_AVX512 fl_softmax_avx512bw
+#else
+#define ROWS_AVX512 ROWS_AVX2
+#endif
+
+fl_softmax_rows fl_softmax_select(enum fl_backend cap) {
+    static const fl_softmax_rows rows[FL_BACKENDS] = {plain_rows, fl_softmax_portable, ROWS_AVX2, ROWS_AVX512,
+                                                      ROWS_AVX512};
+    return rows[cap];
+}
+
+struct job {
+    struct fl_softmax softmax;
+    const tensor *x;
+    int64_t rows, rows_per_part;
+    fl_softmax_rows run;
+};
+
+static void run_part(void *context, int part) {
+    const struct job *job = context;
+    const struct fl_view x = fl_view_of(job->x);
+    const int64_t first = part * job->rows_per_part, classes = job->softmax.classes;
+    const int64_t end = first + job->rows_per_part < job->rows ? first + job->rows_per_part : job->rows;
+    job->x->format->decode(&x, first * classes, (end - first) * classes, job->softmax.z + first * classes);
+    job->run(&job->softmax, first, end);
+}
 
 tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx, int32_t *predicted, const tensor *x,
                                            const int32_t *labels, double gradient_scale) {
@@ -24,34 +84,32 @@ tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx, int32_t *pr
         if (labels[i] < 0 || labels[i] >= classes)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: label %lld is %d, expected 0 to %lld", name, (long long)i, labels[i],
                            (long long)classes - 1);
-    double *z = fl_scratch(2, (size_t)(x->count + rows) * sizeof *z), *choice = z ? z + x->count : NULL;
+    enum fl_backend cap;
+    tensor_status status = fl_backend_cap(&cap);
+    if (status)
+        return status;
+    double *z = fl_scratch(2, (size_t)(x->count + 2 * rows) * sizeof *z);
     if (!z)
         return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %lld logits", name, (long long)x->count);
-    struct fl_view view = fl_view_of(x);
-    x->format->decode(&view, 0, x->count, z);
-    const double weight = gradient_scale / (double)rows;
+    struct job job = {.softmax = {.z = z,
+                                  .labels = labels,
+                                  .classes = classes,
+                                  .weight = gradient_scale / (double)rows,
+                                  .gradient = dx != NULL,
+                                  .loss = z + x->count,
+                                  .largest = (int32_t *)(z + x->count + rows)},
+                      .x = x,
+                      .rows = rows,
+                      .rows_per_part = PART / classes > LEAST_ROWS ? PART / classes : LEAST_ROWS,
+                      .run = fl_softmax_select(cap)};
+    fl_parallel((int)((rows + job.rows_per_part - 1) / job.rows_per_part), run_part, &job);
+    if (dx && (status = fl_write_values(dx, z)))
+        return status;
     double total = 0;
-    for (int64_t i = 0; i < rows; i++) {
-        double *row = z + i * classes, sum = 0;
-        int64_t largest = 0;
-        for (int64_t c = 1; c < classes; c++)
-            if (row[c] > row[largest])
-                largest = c;
-        const double top = row[largest], chosen = row[labels[i]] - top;
-        for (int64_t c = 0; c < classes; c++)
-            sum += row[c] = fl_exp(row[c] - top);
-        total += fl_log(sum) - chosen;
-        for (int64_t c = 0; c < classes; c++)
-            row[c] = (row[c] / sum - (c == labels[i])) * weight;
-        choice[i] = (double)largest;
-    }
-    if (dx) {
-        tensor_status status = fl_write_values(dx, z);
-        if (status)
-            return status;
-    }
-    for (int64_t i = 0; predicted && i < rows; i++)
-        predicted[i] = (int32_t)choice[i];
+    for (int64_t i = 0; i < rows; i++)
+        total += job.softmax.loss[i];
+    if (predicted)
+        memcpy(predicted, job.softmax.largest, (size_t)rows * sizeof *predicted);
     *loss = total / (double)rows;
     return TENSOR_OK;
 }

@@ -89,10 +89,16 @@ static void look_at(const double *block, int64_t first, int64_t n, struct fl_tra
     }
 }
 
-static void transfer_doubles(const struct fl_transfer *t, int64_t first, int64_t n, struct fl_transfer_result *r) {
+static void transfer_doubles(const struct job *job, int64_t first, int64_t n, struct fl_transfer_result *r) {
+    const struct fl_transfer *t = job->transfer;
     double block[FL_BLOCK];
     fl_source_fetch(&t->source, first, n, block);
-    if (t->format)
+    if (t->op_result && job->to && t->format->arithmetic == FL_ARITHMETIC_FLOAT) {
+        float rounded[FL_BLOCK]; /* what the results of an operation are, before they are stored */
+        for (int64_t i = 0; i < n; i++)
+            rounded[i] = (float)block[i];
+        job->to->from_floats(&t->out, first, n, rounded, &t->rounding, &r->stats);
+    } else if (t->format)
         t->format->encode(&t->out, first, n, block, t->op_result, &t->rounding, &r->stats);
     else
         look_at(block, first, n, r);
@@ -125,7 +131,7 @@ static void transfer_floats(const struct job *job, int64_t first, int64_t n, str
         struct fl_stats seen = {0};
         job->to->from_floats(&(struct fl_view){0}, 0, n, x, &t->rounding, &seen);
         if (seen.nonfinite)
-            transfer_doubles(t, first, n, r);
+            transfer_doubles(job, first, n, r);
         else if (seen.maximum > r->maximum)
             r->maximum = seen.maximum;
     } else if (job->stream) {
@@ -147,7 +153,7 @@ static void transfer_part(void *context, int part) {
         if (job->floats)
             transfer_floats(job, first, n, &r);
         else
-            transfer_doubles(t, first, n, &r);
+            transfer_doubles(job, first, n, &r);
     }
     if (job->stream)
         fl_stream_end();

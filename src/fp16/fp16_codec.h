@@ -63,7 +63,7 @@ static inline void fp16_to_float_block(const uint16_t *src, int64_t n, float *ds
     for (; i + 8 <= n; i += 8)
         _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(src + i))));
     for (; i < n; i++)
-        dst[i] = fp16_to_float(src[i]);
+        dst[i] = _cvtsh_ss(src[i]);
 }
 
 static inline void fp16_from_float_block(uint16_t *dst, int64_t n, const float *src) {
@@ -76,7 +76,7 @@ static inline void fp16_from_float_block(uint16_t *dst, int64_t n, const float *
     for (; i + 8 <= n; i += 8)
         _mm_storeu_si128((__m128i *)(dst + i), _mm256_cvtps_ph(_mm256_loadu_ps(src + i), NEAREST));
     for (; i < n; i++)
-        dst[i] = fp16_from_float(src[i]);
+        dst[i] = _cvtss_sh(src[i], NEAREST);
 }
 #define FL_DECODE_BLOCK fp16_to_float_block
 #define FL_ENCODE_BLOCK fp16_from_float_block

@@ -1,0 +1,3 @@
+/* softmax_portable.c - rows of softmax with cross-entropy, in plain C. */
+#define SOFTMAX_ROWS fl_softmax_portable
+#include "core/softmax_rows.inc"
