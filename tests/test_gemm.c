@@ -37,9 +37,9 @@ static int16_t round_by_hand(int64_t s, int shift, int64_t *saturated) {
     return (int16_t)q;
 }
 
-enum pattern { GAUSS, FULL, ALL_MAX, ALL_MIN_RAW, ALTERNATING, THRESHOLD, ONE_LARGE, PATTERNS };
+enum pattern { GAUSS, FULL, ALL_MAX, ALL_MIN_RAW, ALTERNATING, THRESHOLD, ONE_LARGE, ODD_LARGE, PATTERNS };
 static const char *const pattern_names[] = {"Gaussian",    "full range", "all 32767", "all raw -32768",
-                                            "alternating", "threshold",  "one large"};
+                                            "alternating", "threshold",  "one large", "odd ones large"};
 
 /* THRESHOLD: 2 L a b just at and just above 2^31 - 2^15 for segments of L pairs, by the magnitude of the filling. */
 static int16_t element(enum pattern p, int64_t i, int level, uint64_t *seed) {
@@ -63,6 +63,8 @@ static int16_t element(enum pattern p, int64_t i, int level, uint64_t *seed) {
     }
     case ONE_LARGE:
         return i % 97 == 13 ? 32767 : (int16_t)(r % 3 - 1);
+    case ODD_LARGE:
+        return i & 1 ? 32767 : 1;
     default:
         return 0;
     }
@@ -220,9 +222,11 @@ static void exact_convolutions(void) {
             uint64_t seed = i * 100 + (uint64_t)p;
             tensor *inputs[] = {x, w, dy};
             for (int t = 0; t < 3; t++)
-                for (int64_t j = 0; j < tensor_count(inputs[t]); j++)
-                    ((int16_t *)tensor_data(inputs[t]))[j] =
-                        element((enum pattern)p, t == 1 ? j / 2 : j, 6 + (int)i, &seed);
+                for (int64_t j = 0; j < tensor_count(inputs[t]); j++) {
+                    /* the odd columns of the image, which every second filter position of a stride of 2 sees */
+                    const int64_t at = p == ODD_LARGE ? (t ? 1 : j / g.c % g.w) : t == 1 ? j / 2 : j;
+                    ((int16_t *)tensor_data(inputs[t]))[j] = element((enum pattern)p, at, 6 + (int)i, &seed);
+                }
             tensor_declare_exponent(x, 10);
             tensor_declare_exponent(w, 14);
             tensor_declare_exponent(dy, 20);
