@@ -93,9 +93,9 @@ int main(void) {
         const struct fl_geometry fitting = {
             .batch = 1, .h = 190, .w = 191, .c = 3, .filters = 3, .r = 181, .s = 181, .stride = 9, .p = 2, .q = 2};
         const struct fl_geometry sizes[] = {large, fitting};
-        for (int i = 0; i < 2; i++) {
-            check_case(f, FL_OP_MAXPOOL2D, sizes[i], SPARSE);
-            check_case(f, FL_OP_MAXPOOL2D_GRAD, sizes[i], SPARSE);
+        for (int size = 0; size < 2; size++) {
+            check_case(f, FL_OP_MAXPOOL2D, sizes[size], SPARSE);
+            check_case(f, FL_OP_MAXPOOL2D_GRAD, sizes[size], SPARSE);
         }
     }
     return check_summary();
