@@ -80,8 +80,9 @@ FLEXLAB_API int autoflex_fit(struct autoflex *a, double maximum);
  * nothing. gamma 0 with a maximum above 0 records the maximum itself. */
 FLEXLAB_API void autoflex_record(struct autoflex *a, int gamma, double maximum);
 
-/* floor(log2 x) and ceil(log2 x) for x > 0, from the bits of x: powers of two come out exact. */
+/* floor(log2 x) for x > 0, from the bits of x: powers of two come out exact. */
 FLEXLAB_API int autoflex_floor_log2(double x);
+/* ceil(log2 x), likewise. */
 FLEXLAB_API int autoflex_ceil_log2(double x);
 
 #ifdef __cplusplus

@@ -21,6 +21,7 @@ typedef enum data_split { DATA_TRAIN = 0, DATA_TEST = 1 } data_split;
 FLEXLAB_API data_set *data_open(const char *specification, data_split split);
 FLEXLAB_API void data_free(data_set *set);
 
+/* Images in the split; then their height, width and channels, and the classes that labels count from 0. */
 FLEXLAB_API int64_t data_count(const data_set *set);
 FLEXLAB_API int data_height(const data_set *set);
 FLEXLAB_API int data_width(const data_set *set);

@@ -102,6 +102,7 @@ typedef struct nn_tensor_info {
     const char *role; /* "weight", "activation", "gradient", "weight gradient", "momentum" */
     tensor *t;
 } nn_tensor_info;
+/* How many there are; the i-th of them; weights in elements; then bytes. */
 FLEXLAB_API int nn_tensor_count(const nn_graph *g);
 FLEXLAB_API nn_tensor_info nn_tensor_at(const nn_graph *g, int i); /* {NULL} out of range */
 FLEXLAB_API int64_t nn_parameter_count(const nn_graph *g);

@@ -1,7 +1,8 @@
 /* parallel.h - the only place where work is handed to threads.
  *
  * The caller cuts the work into parts that do not depend on the number of threads; each part runs once, on any thread.
- * So a result can depend on the parts but never on the threads. */
+ * So a result can depend on the parts but never on the threads. Exact sums, which are the same however they are cut,
+ * may be cut by the number of threads. */
 #ifndef FL_PARALLEL_H
 #define FL_PARALLEL_H
 
