@@ -290,8 +290,8 @@ struct call {
     int e_out;
     struct fl_args args;
     float a[CHANNELS], b[CHANNELS], d[CHANNELS]; /* of channel_affine */
-    int32_t ia[CHANNELS], id[CHANNELS], shift[CHANNELS];
-    int64_t ib[CHANNELS];
+    struct fl_coefficient first[CHANNELS], cross[CHANNELS], offset[CHANNELS];
+    int32_t first_centre[CHANNELS], cross_centre[CHANNELS];
 };
 
 static tensor_status run(const struct call *call, fl_kernel kernel, bool in_place, bool measure, struct result *r) {
@@ -330,23 +330,36 @@ static void result_free(struct result *r) {
     fl_free(r->wide);
 }
 
+/* A coefficient whose product with mantissas is about 2^size units of the output at exponent e. */
+static struct fl_coefficient coefficient(int e, int size, uint64_t *seed) {
+    const int32_t m = (int32_t)(check_random(seed) >> 34) + (1 << 30);
+    return (struct fl_coefficient){check_random(seed) & 1 ? -m : m, 30 + e - size};
+}
+
 static void make_coefficients(struct call *call, uint64_t *seed) {
     for (int64_t c = 0; c < call->shape.geo.n; c++) {
         call->a[c] = (float)(uniform(seed) * 2 - 0.5);
         call->b[c] = (float)(uniform(seed) - 0.5);
         call->d[c] = (float)(uniform(seed) * 0.2 - 0.1);
-        call->shift[c] = 16 + (int32_t)(check_random(seed) % 31);
-        call->ia[c] = (int32_t)(check_random(seed) >> 33) - (1 << 30);
-        call->id[c] = (int32_t)(check_random(seed) >> 36) - (1 << 27);
-        call->ib[c] = (int64_t)(check_random(seed) >> 4) - ((int64_t)1 << 59);
-        if (call->shift[c] < 40)
-            call->ib[c] >>= 40 - call->shift[c];
-        if (c % 3 == 0) { /* multiplier about 1 */
-            call->shift[c] = 30;
-            call->ib[c] >>= 12;
-        }
+        uint64_t own = check_random(seed); /* of the integer formats */
+        for (int i = 0; i < 3; i++)
+            own ^= check_random(seed);
+        /* every third channel a multiplier about 1; others anywhere near, now and then far above what 16 bits hold */
+        const int size = c % 3 == 0 ? 0 : (int)(check_random(&own) % 24) - 12 + (c % 7 == 6 ? 20 : 0);
+        call->first[c] = coefficient(call->e_out, size, &own);
+        call->cross[c] = coefficient(call->e_out, size - (int)(check_random(&own) % 20) + 4, &own);
+        call->offset[c] = coefficient(call->e_out, 2 + (int)(check_random(&own) % 12), &own);
+        call->first_centre[c] = (int32_t)(check_random(&own) % 65535) - 32767;
+        call->cross_centre[c] = (int32_t)(check_random(&own) % 4001) - 2000;
     }
-    call->args.channels = (struct fl_channels){call->a, call->b, call->d, call->ia, call->id, call->ib, call->shift};
+    call->args.channels = (struct fl_channels){.a = call->a,
+                                               .b = call->b,
+                                               .d = call->d,
+                                               .first = call->first,
+                                               .cross = call->cross,
+                                               .offset = call->offset,
+                                               .first_centre = call->first_centre,
+                                               .cross_centre = call->cross_centre};
 }
 
 /* Bias and residual with exponents about where they matter to the sums, or extreme ones anywhere near. */

@@ -215,6 +215,11 @@ static void check_max_abs(const struct fl_format *format, int64_t count) {
 
 /* --- per-channel affine maps --- */
 
+/* m 2^-e times an integer of 17 bits */
+static struct number times(struct fl_coefficient k, int64_t x) {
+    return number_of(k.m * x, k.e);
+}
+
 static struct number exact_affine(const struct fl_args *args, int64_t i) {
     const struct fl_channels *k = &args->channels;
     const int64_t c = i % args->geo.n;
@@ -222,50 +227,83 @@ static struct number exact_affine(const struct fl_args *args, int64_t i) {
     int64_t first = mantissa_of(&args->in[0], i);
     if (gradient && args->in[2].data && mantissa_of(&args->in[2], i) <= 0)
         first = 0;
-    int64_t t = k->ia[c] * first + k->ib[c];
+    struct number t = number_add(times(k->first[c], first - k->first_centre[c]), times(k->offset[c], 1));
     if (args->in[1].data)
-        t += (int64_t)k->id[c] * mantissa_of(&args->in[1], i);
-    if (args->relu && t < 0)
-        t = 0;
-    return number_of(t, k->shift[c] + args->out.e);
+        t = number_add(t, times(k->cross[c], mantissa_of(&args->in[1], i) - k->cross_centre[c]));
+    return args->relu ? positive_part(t) : t;
+}
+
+/* 31 bits, or few of them; of about 2^size units of the output for a mantissa of 2^15. */
+static struct fl_coefficient random_coefficient(int e_out, int size, int bits) {
+    int32_t m = (1 << 30) | (int32_t)(random_below((int64_t)1 << bits) << (30 - bits));
+    const struct fl_coefficient none = {0, 0};
+    return random_below(20) == 0 ? none : (struct fl_coefficient){random_below(2) ? m : -m, e_out + 30 + 15 - size};
+}
+
+/* What a channel can be. Near: results of the size of a mantissa. Halves: multiples of half a unit, that is ties and
+ * the edge of saturation. Apart: coefficients of very different sizes. Steep: far above 2^15 units a step, as where a
+ * channel hardly varies. Anything: also exponents at the ends of what a double can lead to. */
+enum channel_kind { NEAR, HALVES, APART, STEEP, ANYTHING, CHANNEL_KINDS };
+
+static void random_channel(enum channel_kind kind, int e_out, struct fl_channels *k, int64_t c) {
+    struct fl_coefficient *first = (struct fl_coefficient *)k->first + c,
+                          *cross = (struct fl_coefficient *)k->cross + c;
+    struct fl_coefficient *offset = (struct fl_coefficient *)k->offset + c;
+    int32_t *centre = (int32_t *)k->first_centre + c, *cross_centre = (int32_t *)k->cross_centre + c;
+    const int bits = random_below(3) ? 30 : random_between(0, 30);
+    int size = random_between(8, 17), cross_size = random_between(4, 17), offset_size = random_between(0, 16);
+    *centre = random_below(2) ? random_between(-32767, 32767) : random_between(-9, 9);
+    *cross_centre = random_below(2) ? random_between(-32767, 32767) : 0;
+    if (kind == APART) {
+        cross_size = size - random_between(-40, 70);
+        offset_size = size - random_between(-10, 60);
+    } else if (kind == STEEP) {
+        size = random_between(20, 62);
+        cross_size = random_between(-10, 62);
+        if (random_below(2)) /* the values of the channel are about its centre */
+            *centre = random_between(-9, 9);
+    } else if (kind == ANYTHING) {
+        size = random_between(-120, 120);
+        cross_size = random_between(-120, 120);
+        offset_size = random_between(-120, 120);
+    }
+    *first = random_coefficient(e_out, size, bits);
+    *cross = random_coefficient(e_out, cross_size, bits);
+    *offset = random_coefficient(e_out + 15, offset_size + 15, bits);
+    if (kind == HALVES) {
+        struct fl_coefficient *const all[3] = {first, cross, offset};
+        for (int i = 0; i < 3; i++) /* 0, 1, 2, 3 halves */
+            *all[i] = (struct fl_coefficient[]){
+                {0, 0}, {1 << 30, e_out + 31}, {1 << 30, e_out + 30}, {3 << 29, e_out + 30}}[random_below(4)];
+    }
 }
 
 static void check_affine(const struct fl_format *format, int64_t rows, int64_t channels) {
     const int64_t count = rows * channels;
-    const bool gradient = random_below(2);
-    /* results of the size of a mantissa; multiples of half a unit, that is ties and the edge of saturation; anything */
-    const enum { ORDINARY, HALVES, ANYTHING } kind = random_below(3);
+    const bool gradient = random_below(2), one_kind = random_below(2);
+    enum channel_kind kind = random_below(CHANNEL_KINDS);
     struct fl_args args = {.op = gradient ? FL_OP_CHANNEL_AFFINE_GRAD : FL_OP_CHANNEL_AFFINE,
                            .format = format,
                            .geo = {.m = rows, .n = channels},
                            .relu = !gradient && random_below(2),
                            .rounding = random_rounding()};
     const int64_t masked = random_below(2);
-    const bool narrow = random_below(2); /* shifts whose sums mostly fit 32-bit lanes, in all channels */
     for (int i = 0; i < (gradient ? masked ? 3 : 2 : 1 + (int)random_below(2)); i++)
-        args.in[i] = random_view(count, random_between(format->e_min, format->e_max), random_fill());
-    int32_t *ia = allocate((size_t)channels * sizeof *ia), *id = allocate((size_t)channels * sizeof *id);
-    int32_t *shift = allocate((size_t)channels * sizeof *shift);
-    int64_t *ib = allocate((size_t)channels * sizeof *ib);
-    for (int64_t c = 0; c < channels; c++) {
-        shift[c] = kind == ANYTHING ? random_between(0, 46) : narrow ? random_between(18, 31) : random_between(16, 46);
-        const int bits = kind == ANYTHING || shift[c] > 30 ? 30 : shift[c];
-        ia[c] = random_between(-(1 << bits), 1 << bits);
-        id[c] = random_between(-(1 << bits), 1 << bits);
-        if (narrow && random_below(30) == 0)
-            ia[c] = random_below(2) ? 0x7fffffff : -0x7fffffff;
-        ib[c] = (int64_t)(check_random(&seed) >> (kind == ANYTHING ? 3 : 64 - 14 - shift[c]));
-        if (kind == HALVES) {
-            shift[c] = random_between(narrow ? 18 : 1, 29);
-            ia[c] = random_between(-3, 3) * (1 << (shift[c] - 1));
-            id[c] = random_between(-3, 3) * (1 << (shift[c] - 1));
-            ib[c] = random_between(-3, 3) * ((int64_t)1 << (shift[c] - 1));
-        }
-        if (random_below(2))
-            ib[c] = -ib[c];
-    }
-    args.channels = (struct fl_channels){.ia = ia, .id = id, .ib = ib, .shift = shift};
+        args.in[i] = random_view(count, random_between(format->e_min, format->e_max),
+                                 random_below(3) ? FILL_SMALL : random_fill());
     args.out = (struct fl_view){.e = random_between(format->e_min, format->e_max), .count = count};
+    const size_t n = (size_t)channels;
+    struct fl_channels k = {.first = allocate(n * sizeof *k.first),
+                            .cross = allocate(n * sizeof *k.cross),
+                            .offset = allocate(n * sizeof *k.offset),
+                            .first_centre = allocate(n * sizeof *k.first_centre),
+                            .cross_centre = allocate(n * sizeof *k.cross_centre)};
+    for (int64_t c = 0; c < channels; c++) {
+        if (!one_kind)
+            kind = random_below(8) ? NEAR : random_below(CHANNEL_KINDS);
+        random_channel(kind, args.out.e, &k, c);
+    }
+    args.channels = k;
     check_rows(&args, exact_affine, false, ALL_ROWS);
     release_from(0);
 }

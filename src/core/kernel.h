@@ -9,6 +9,7 @@
 #ifndef FL_KERNEL_H
 #define FL_KERNEL_H
 
+#include "core/coefficient.h"
 #include "core/op.h"
 #include "flexlab/tensor.h"
 
@@ -45,15 +46,17 @@ struct fl_geometry {
     int dilation, groups; /* of convolutions, at least 1 */
 };
 
-/* Per-channel coefficients of CHANNEL_AFFINE (y = a x + b, or a x + d r + b) and CHANNEL_AFFINE_GRAD (dx = a dy + d x +
- * b). Float formats: fmaf(a, x, b) and fmaf(a, dy, fmaf(d, x, b)).
- * Integer formats: (ia * x + ib) * 2^-shift, (ia * dy + id * x + ib) * 2^-shift, on mantissas, exact in int64, rounded
- * once to the output exponent that the coefficients were made for; |ia|, |id| < 2^31, |ib| < 2^61, 0 <= shift <= 46. */
+/* Per-channel coefficients of CHANNEL_AFFINE and CHANNEL_AFFINE_GRAD.
+ *
+ * Float formats: y = fmaf(a, x, b), or with an image r to add fmaf(a, x, r + b); dx = fmaf(a, dy, fmaf(d, x, b)).
+ *
+ * Integer formats: first * (in[0] - first_centre) + cross * (in[1] - cross_centre) + offset, where in[] are mantissas
+ * and the centres integers of at most 32767 in size: one exact sum, rounded once to the output's exponent. The
+ * coefficients carry exponents of their own and do not depend on that of the output: no size of them is clamped. */
 struct fl_channels {
     const float *a, *b, *d;
-    const int32_t *ia, *id;
-    const int64_t *ib;
-    const int32_t *shift;
+    const struct fl_coefficient *first, *cross, *offset; /* cross, cross_centre: of in[1], if it has data */
+    const int32_t *first_centre, *cross_centre;
 };
 
 /* Results of CHANNEL_SUMS (sum x, sum x^2) and CHANNEL_GRAD_SUMS (sum dy, sum dy x): one pair a channel. Integer

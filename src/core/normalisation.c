@@ -1,9 +1,9 @@
 /* normalisation.c - batch normalisation: per-channel sums by kernels, one fixed sequence of double operations a
  * channel, per-channel affine maps by kernels.
  *
- * Integer formats: the sums are exact integers, the coefficients re-enter as integers of 31 bits with a shift
- * (kernel.h, struct fl_channels). The offset is made from the rounded multiplier, so that x equal to the mean gives
- * beta exactly. */
+ * Integer formats: the sums are exact integers, and each coefficient re-enters as a mantissa of 31 bits with an
+ * exponent of its own (coefficient.h). They multiply the distance from a centre, the integer mantissa next to the mean,
+ * so that little is left to the offset and a mean far larger than the deviation costs no precision. */
 #include "core/exact.h"
 #include "core/fail.h"
 #include "core/memory.h"
@@ -18,20 +18,21 @@ struct channel_work {
     int64_t *isum[2];                    /* exact sums of mantissas */
     double *scale, *cross;               /* multipliers of x or dy, and of x in the gradient (real units) */
     double *centre, *centre_dy, *offset; /* means to subtract, value to add */
-    double *gamma, *beta;
-    float *a, *b, *d;
-    int32_t *ia, *id, *shift;
-    int64_t *ib;
+    double *gamma;
+    float *a, *b, *d; /* what the kernels take: float formats, integer formats */
+    struct fl_coefficient *first, *second, *constant;
+    int32_t *first_centre, *second_centre;
 };
 
 static tensor_status channel_work(struct channel_work *w, int64_t n) {
-    const size_t doubles = 9, words64 = 3, words32 = 6;
+    const size_t doubles = 8, words64 = 2 + 3, words32 = 3 + 2;
     char *block = fl_scratch(2, (size_t)n * (8 * (doubles + words64) + 4 * words32));
     if (!block)
         return fl_fail(TENSOR_E_MEMORY, "no memory for the coefficients of %lld channels", (long long)n);
     double *f = (double *)block;
     int64_t *l = (int64_t *)(f + doubles * (size_t)n);
-    int32_t *i = (int32_t *)(l + words64 * (size_t)n);
+    struct fl_coefficient *k = (struct fl_coefficient *)(l + 2 * n);
+    int32_t *i = (int32_t *)(k + 3 * n);
     *w = (struct channel_work){.n = n,
                                .sum = {f, f + n},
                                .scale = f + 2 * n,
@@ -40,15 +41,15 @@ static tensor_status channel_work(struct channel_work *w, int64_t n) {
                                .centre_dy = f + 5 * n,
                                .offset = f + 6 * n,
                                .gamma = f + 7 * n,
-                               .beta = f + 8 * n,
                                .isum = {l, l + n},
-                               .ib = l + 2 * n,
-                               .a = (float *)i,
-                               .b = (float *)(i + n),
-                               .d = (float *)(i + 2 * n),
-                               .ia = i + 3 * n,
-                               .id = i + 4 * n,
-                               .shift = i + 5 * n};
+                               .first = k,
+                               .second = k + n,
+                               .constant = k + 2 * n,
+                               .first_centre = i,
+                               .second_centre = i + n,
+                               .a = (float *)(i + 2 * n),
+                               .b = (float *)(i + 3 * n),
+                               .d = (float *)(i + 4 * n)};
     return TENSOR_OK;
 }
 
@@ -99,7 +100,7 @@ tensor_status tensor_channel_moments(double *mean, double *variance, const tenso
     return TENSOR_OK;
 }
 
-/* out = scale (in[0] - centre) + cross (in[1] - cross_centre) + offset, by channel; for one output exponent. */
+/* out = scale (in[0] - centre) + cross (in[1] - cross_centre) + offset, by channel. */
 struct affine_plan {
     struct channel_work *w;
     const double *centre;
@@ -107,41 +108,40 @@ struct affine_plan {
     int e_first, e_cross;               /* exponents of in[0] and in[1] */
 };
 
-static int32_t multiplier(double m, int shift) {
-    double v = rint(ldexp(m, shift));
-    if (v != v)
-        return 0; /* the caller's statistics were not numbers */
-    return (int32_t)(v > 2147483647.0 ? 2147483647.0 : v < -2147483647.0 ? -2147483647.0 : v);
+/* The integer mantissa next to `mean`, within +-32767; *rest is what remains of the mean, in real units. */
+static int32_t centre_of(double mean, int e, double *rest) {
+    const double mantissas = ldexp(mean, e), top = 32767;
+    double nearest = rint(mantissas);
+    nearest = nearest > top ? top : nearest < -top ? -top : nearest;
+    *rest = ldexp(mantissas - nearest, -e);
+    return (int32_t)nearest;
 }
 
-static bool integer_coefficients(struct fl_args *args, int e_out, void *context) {
-    struct affine_plan *p = context;
+static struct fl_coefficient on_mantissas(double multiplier, int e) {
+    struct fl_coefficient k = fl_coefficient_of(multiplier);
+    k.e += e;
+    return k;
+}
+
+static tensor_status integer_coefficients(const char *op, const struct affine_plan *p) {
     struct channel_work *w = p->w;
-    (void)args;
-    bool clamped = false;
     for (int64_t c = 0; c < w->n; c++) {
-        double m = ldexp(w->scale[c], e_out - p->e_first);
-        double q = p->cross ? ldexp(p->cross[c], e_out - p->e_cross) : 0;
-        double largest = fabs(m) > fabs(q) ? fabs(m) : fabs(q);
-        int shift = 46;
-        if (largest > 0) {
-            int fit = 30 - (isfinite(largest) ? ilogb(largest) : 1023);
-            shift = fit < 16 ? 16 : fit > 46 ? 46 : fit;
-        }
-        w->shift[c] = shift;
-        clamped = clamped || ldexp(largest, shift) > 2147483647.0;
-        w->ia[c] = multiplier(m, shift);
-        w->id[c] = multiplier(q, shift);
-        double first = ldexp(p->centre[c], p->e_first);
-        double offset = ldexp(w->offset[c], e_out + shift) - first * w->ia[c];
-        if (p->cross_centre)
-            offset -= ldexp(p->cross_centre[c], p->e_cross) * w->id[c];
-        offset = offset == offset ? rint(offset) : 0;
-        const double limit = 0x1p61 - 512;
-        clamped = clamped || fabs(offset) > limit;
-        w->ib[c] = offset > limit ? (int64_t)limit : offset < -limit ? -(int64_t)limit : (int64_t)offset;
+        const double scale = w->scale[c], cross = p->cross ? p->cross[c] : 0;
+        const double mean = p->centre[c], cross_mean = p->cross_centre ? p->cross_centre[c] : 0;
+        if (!isfinite(scale) || !isfinite(cross) || !isfinite(w->offset[c]) || !isfinite(mean) || !isfinite(cross_mean))
+            return fl_fail(
+                TENSOR_E_ARGUMENT,
+                "%s: channel %lld has the multipliers %g and %g, means %g and %g: mean, variance and epsilon "
+                "must lead to finite numbers",
+                op, (long long)c, scale, cross, mean, cross_mean);
+        double rest, cross_rest;
+        w->first_centre[c] = centre_of(mean, p->e_first, &rest);
+        w->second_centre[c] = centre_of(cross_mean, p->e_cross, &cross_rest);
+        w->first[c] = on_mantissas(scale, p->e_first);
+        w->second[c] = on_mantissas(cross, p->e_cross);
+        w->constant[c] = fl_coefficient_of(w->offset[c] - scale * rest - cross * cross_rest);
     }
-    return clamped;
+    return TENSOR_OK;
 }
 
 static void float_coefficients(const struct affine_plan *p) {
@@ -154,15 +154,24 @@ static void float_coefficients(const struct affine_plan *p) {
     }
 }
 
-static tensor_status run_affine(tensor *out, struct fl_args *args, struct affine_plan *plan) {
+static tensor_status run_affine(const char *op, tensor *out, struct fl_args *args, const struct affine_plan *plan) {
     struct channel_work *w = plan->w;
     args->geo = (struct fl_geometry){.m = out->count / w->n, .n = w->n};
-    args->channels = (struct fl_channels){w->a, w->b, w->d, w->ia, w->id, w->ib, w->shift};
-    if (!is_shared(out)) {
+    if (is_shared(out)) {
+        tensor_status status = integer_coefficients(op, plan);
+        if (status)
+            return status;
+        args->channels =
+            (struct fl_channels){.first = w->first, .offset = w->constant, .first_centre = w->first_centre};
+        if (plan->cross) {
+            args->channels.cross = w->second;
+            args->channels.cross_centre = w->second_centre;
+        }
+    } else {
         float_coefficients(plan);
-        return fl_write(out, args, NULL, NULL);
+        args->channels = (struct fl_channels){.a = w->a, .b = w->b, .d = w->d};
     }
-    return fl_write(out, args, integer_coefficients, plan);
+    return fl_write(out, args);
 }
 
 static void decode(const tensor *t, double *values) {
@@ -239,7 +248,7 @@ static tensor_status batchnorm(const char *op, tensor *y, const tensor *x, const
         plan.cross = w.cross;
         plan.e_cross = r->state->autoflex.e;
     }
-    return run_affine(y, &args, &plan);
+    return run_affine(op, y, &args, &plan);
 }
 
 tensor_status tensor_batchnorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta, const double *mean,
@@ -307,7 +316,7 @@ tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, c
                                .cross_centre = w.centre,
                                .e_first = dy->state->autoflex.e,
                                .e_cross = x->state->autoflex.e};
-    status = run_affine(dx, &args, &plan);
+    status = run_affine(name, dx, &args, &plan);
     if (!status)
         status = fl_write_values(dgamma, w.sum[0]);
     if (!status)

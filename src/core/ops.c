@@ -89,7 +89,7 @@ static tensor_status map(enum fl_op op, const char *name, tensor *y, const char 
     struct fl_args args = {.op = op, .alpha = alpha};
     for (int i = 0; i < n; i++)
         args.in[i] = fl_view_of(operands[i]);
-    return fl_write(y, &args, NULL, NULL);
+    return fl_write(y, &args);
 }
 
 #define MAP(CONSTANT, name, a_name, n, alpha, ...)                                                                     \
@@ -121,7 +121,7 @@ static tensor_status bias(enum fl_op op, const char *name, tensor *y, const tens
     TRY(check_distinct(name, OPERANDS({"y", y}, {"b", b})));
     struct fl_args args = {
         .op = op, .in = {fl_view_of(x), fl_view_of(b)}, .geo = {.m = x->count / last_dim(x), .n = last_dim(x)}};
-    return fl_write(y, &args, NULL, NULL);
+    return fl_write(y, &args);
 }
 
 tensor_status tensor_bias(tensor *y, const tensor *x, const tensor *b) {
@@ -165,7 +165,7 @@ static tensor_status matmul(enum fl_op op, const char *name, tensor *y, const te
     TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
     struct fl_args args = {.op = op, .in = {fl_view_of(a), fl_view_of(b)}, .geo = {.m = m, .n = n, .k = k}};
     TRY(join(name, y, &with, &args));
-    return fl_write(y, &args, NULL, NULL);
+    return fl_write(y, &args);
 }
 
 tensor_status tensor_matmul(tensor *y, const tensor *a, const tensor *b) {
@@ -260,7 +260,7 @@ static tensor_status conv(enum fl_op op, const char *name, struct operand x, str
                                    .dilation = dilation,
                                    .groups = groups}};
     TRY(join(name, out.t, &with, &args));
-    return fl_write((tensor *)out.t, &args, NULL, NULL);
+    return fl_write((tensor *)out.t, &args);
 }
 
 tensor_status tensor_conv2d(tensor *y, const tensor *x, const tensor *w, tensor_window how) {
@@ -327,7 +327,7 @@ tensor_status tensor_maxpool2d(tensor *y, const tensor *x, tensor_window how) {
     TRY(check_distinct("maxpool2d", OPERANDS({"y", y}, {"x", x})));
     TRY(maxpool_geometry("maxpool2d", (struct operand){"x", x}, (struct operand){"y", y}, how, &args.geo));
     args.in[0] = fl_view_of(x);
-    return fl_write(y, &args, NULL, NULL);
+    return fl_write(y, &args);
 }
 
 tensor_status tensor_maxpool2d_grad(tensor *dx, const tensor *dy, const tensor *x, tensor_window how) {
@@ -339,7 +339,7 @@ tensor_status tensor_maxpool2d_grad(tensor *dx, const tensor *dy, const tensor *
     TRY(maxpool_geometry(name, (struct operand){"x", x}, (struct operand){"dy", dy}, how, &args.geo));
     args.in[0] = fl_view_of(dy);
     args.in[1] = fl_view_of(x);
-    return fl_write(dx, &args, NULL, NULL);
+    return fl_write(dx, &args);
 }
 
 static tensor_status avgpool(enum fl_op op, const char *name, struct operand small, struct operand image, tensor *out,
@@ -352,7 +352,7 @@ static tensor_status avgpool(enum fl_op op, const char *name, struct operand sma
     struct fl_args args = {.op = op,
                            .in = {fl_view_of(in)},
                            .geo = {.batch = s[0], .h = s[1], .w = s[2], .c = s[3], .p = 1, .q = 1, .filters = s[3]}};
-    return fl_write(out, &args, NULL, NULL);
+    return fl_write(out, &args);
 }
 
 tensor_status tensor_avgpool_global(tensor *y, const tensor *x) {
@@ -379,7 +379,7 @@ static tensor_status shortcut(enum fl_op op, const char *name, struct operand x,
                        (long long)g->filters, (long long)g->c, x.name);
     g->stride = stride;
     args.in[0] = fl_view_of(in);
-    return fl_write(out, &args, NULL, NULL);
+    return fl_write(out, &args);
 }
 
 tensor_status tensor_shortcut_a(tensor *y, const tensor *x, int stride) {
@@ -398,7 +398,7 @@ tensor_status tensor_sum_rows(tensor *y, const tensor *x) {
     TRY(check_distinct("sum_rows", OPERANDS({"y", y}, {"x", x})));
     struct fl_args args = {
         .op = FL_OP_SUM_ROWS, .in = {fl_view_of(x)}, .geo = {.m = x->count / last_dim(x), .n = last_dim(x)}};
-    return fl_write(y, &args, NULL, NULL);
+    return fl_write(y, &args);
 }
 
 tensor_status tensor_max_abs(double *maximum, const tensor *x) {
@@ -425,7 +425,7 @@ tensor_status tensor_sgd_momentum(tensor *v, const tensor *g, const tensor *w, f
                            .in = {fl_view_of(v), fl_view_of(g), fl_view_of(w)},
                            .alpha = momentum,
                            .beta = weight_decay};
-    return fl_write(v, &args, NULL, NULL);
+    return fl_write(v, &args);
 }
 
 tensor_status tensor_sgd_update(tensor *w, const tensor *v, float rate) {
@@ -435,5 +435,5 @@ tensor_status tensor_sgd_update(tensor *w, const tensor *v, float rate) {
     TRY(check_distinct(name, OPERANDS({"w", w}, {"v", v})));
     TRY(check_scalar(name, "rate", rate));
     struct fl_args args = {.op = FL_OP_SGD_UPDATE, .in = {fl_view_of(w), fl_view_of(v)}, .alpha = rate};
-    return fl_write(w, &args, NULL, NULL);
+    return fl_write(w, &args);
 }

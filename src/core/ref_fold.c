@@ -90,12 +90,15 @@ tensor_status fl_ref_affine(const struct fl_args *args) {
             w.value[i] = w.near[i] = args->relu && t <= 0 ? 0 : t;
             continue;
         }
-        int64_t t = k->ia[c] * (int64_t)ldexp(first, args->in[0].e) + k->ib[c];
-        if (second)
-            t += k->id[c] * (int64_t)ldexp(w.in[1][i], args->in[1].e);
-        if (args->relu && t < 0)
-            t = 0;
-        struct fl_wide_sum exact = {t, k->shift[c] + args->out.e};
+        const int64_t mantissa = (int64_t)ldexp(first, args->in[0].e);
+        const int64_t x = second ? (int64_t)ldexp(w.in[1][i], args->in[1].e) : 0;
+        const struct fl_term terms[3] = {
+            {k->first[c].m * (mantissa - k->first_centre[c]), k->first[c].e},
+            {second ? k->cross[c].m * (x - k->cross_centre[c]) : 0, second ? k->cross[c].e : 0},
+            {k->offset[c].m, k->offset[c].e}};
+        struct fl_wide_sum exact = fl_sum_terms(terms, 3);
+        if (args->relu && exact.m < 0)
+            exact.m = 0;
         w.value[i] = fl_wide_odd(exact);
         w.near[i] = fl_wide_abs(exact);
     }

@@ -34,11 +34,8 @@ enum { TENSOR_TEXT = 24 * TENSOR_MAX_DIMS };
 const char *fl_shape_text(const tensor *t, char *text);
 
 /* Runs op with its output exponent chosen by autoflex, keeps statistics and history: the one way a tensor is written by
- * an operation. args holds everything but .out, .rounding and .stats. remake (may be NULL) recomputes the parts of args
- * that depend on the output exponent; true if they did not fit there, so that the maximum it leads to is not to be
- * trusted. */
-typedef bool (*fl_remake)(struct fl_args *args, int e_out, void *context);
-tensor_status fl_write(tensor *out, struct fl_args *args, fl_remake remake, void *context);
+ * an operation. args holds everything but .out, .rounding and .stats. */
+tensor_status fl_write(tensor *out, struct fl_args *args);
 /* The same for doubles computed outside the kernels (softmax, per-channel gradients): exact results of an operation. */
 tensor_status fl_write_values(tensor *out, const double *values);
 /* Notes what a write did: the last write's statistics and the totals. */

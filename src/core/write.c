@@ -22,14 +22,13 @@ static struct fl_rounding rounding_of(const tensor *t) {
 }
 
 /* Runs once at the exponent in args->out.e. */
-static tensor_status attempt(tensor *out, fl_kernel kernel, struct fl_args *args, fl_remake remake, void *context,
-                             bool measure, struct fl_stats *stats, bool *clamped) {
+static tensor_status attempt(tensor *out, fl_kernel kernel, struct fl_args *args, bool measure,
+                             struct fl_stats *stats) {
     *stats = (struct fl_stats){0};
     args->stats = stats;
     args->rounding = rounding_of(out);
     args->out.data = measure ? NULL : out->state->data;
     args->out.wide = out->state->wide;
-    *clamped = remake && remake(args, args->out.e, context);
     return kernel(args);
 }
 
@@ -40,39 +39,7 @@ static bool reads_its_output(const tensor *out, const struct fl_args *args) {
     return args->epilogue.residual.data == out->state->data;
 }
 
-enum { NEAR = 15 }; /* exponents this close to the right one measure well */
-
-static int wanted_exponent(const struct fl_format *f, double maximum) {
-    const int e = AUTOFLEX_BITS - 2 - autoflex_floor_log2(maximum);
-    return e < f->e_min ? f->e_min : e > f->e_max ? f->e_max : e;
-}
-
-static bool near_exponent(const struct fl_format *f, double maximum, int e) {
-    return maximum > 0 && abs(wanted_exponent(f, maximum) - e) < NEAR;
-}
-
-/* Measures the exact maximum of the result. Coefficients that are made for an exponent (remake) are exact enough only
- * near it: measured again lower down where they did not fit, and at the exponent found where that is far away. */
-static tensor_status measure_maximum(tensor *out, fl_kernel kernel, struct fl_args *args, fl_remake remake,
-                                     void *context, struct fl_stats *stats) {
-    const struct fl_format *f = out->format;
-    int e = out->state->autoflex.e;
-    for (int runs = 0;; runs++) {
-        bool clamped;
-        args->out.e = e;
-        tensor_status status = attempt(out, kernel, args, remake, context, true, stats, &clamped);
-        if (status || !remake || runs == 32 || (!clamped && near_exponent(f, stats->maximum, e)))
-            return status;
-        /* nothing seen at all: perhaps the exponent was too coarse */
-        int next = clamped ? e - NEAR : stats->maximum > 0 ? wanted_exponent(f, stats->maximum) : e + 2 * NEAR;
-        next = next < f->e_min ? f->e_min : next > f->e_max ? f->e_max : next;
-        if (next == e)
-            return TENSOR_OK;
-        e = next;
-    }
-}
-
-tensor_status fl_write(tensor *out, struct fl_args *args, fl_remake remake, void *context) {
+tensor_status fl_write(tensor *out, struct fl_args *args) {
     enum fl_backend chosen;
     fl_kernel kernel;
     tensor_status status = fl_dispatch(out->format, args->op, &kernel, &chosen);
@@ -81,11 +48,10 @@ tensor_status fl_write(tensor *out, struct fl_args *args, fl_remake remake, void
     struct fl_tensor_state *state = out->state;
     struct autoflex *a = &state->autoflex;
     struct fl_stats stats;
-    bool clamped;
     args->out = fl_view_of(out);
     args->format = out->format;
     if (out->format->arithmetic != FL_ARITHMETIC_SHARED) {
-        status = attempt(out, kernel, args, remake, context, false, &stats, &clamped);
+        status = attempt(out, kernel, args, false, &stats);
         if (!status)
             fl_keep_statistics(out, &stats);
         return status;
@@ -96,29 +62,21 @@ tensor_status fl_write(tensor *out, struct fl_args *args, fl_remake remake, void
     if (!fits && a->initialised) {
         autoflex_adjust(a);
     } else {
-        /* The exact maximum decides the exponent. "current" mostly finds the exponent of the last write right again:
-         * then the first run is the only one. Operands that are overwritten are measured first, and so is all that the
-         * reference kernels do: they allocate, and a second run must not fail after a first one has written. */
-        bool measure = !fits || !a->initialised || chosen == FL_REF || reads_its_output(out, args);
-        const int e = a->e;
-        if (!measure) {
-            args->out.e = e;
-            status = attempt(out, kernel, args, remake, context, false, &stats, &clamped);
-            measure = !status && remake && !(!clamped && near_exponent(out->format, stats.maximum, e));
-            if (!status && !measure)
-                done = autoflex_fit(a, stats.maximum) == e;
-        }
-        if (!status && measure) {
-            status = measure_maximum(out, kernel, args, remake, context, &stats);
-            if (!status && fits)
-                autoflex_fit(a, stats.maximum);
-            else if (!status)
-                autoflex_initialise(a, stats.maximum);
-        }
+        /* The exact maximum decides the exponent: one run to measure it, one to write. "current" mostly finds the
+         * exponent of the last write right again: then the first run is the only one. Operands that are overwritten are
+         * measured first, and so is all that the reference kernels do: they allocate, and a second run must not fail
+         * after a first one has written. */
+        const bool measure = !fits || chosen == FL_REF || reads_its_output(out, args);
+        args->out.e = a->e;
+        status = attempt(out, kernel, args, measure, &stats);
+        if (!status && fits)
+            done = autoflex_fit(a, stats.maximum) == args->out.e && !measure;
+        else if (!status)
+            autoflex_initialise(a, stats.maximum);
     }
     if (!status && !done) {
         args->out.e = a->e;
-        status = attempt(out, kernel, args, remake, context, false, &stats, &clamped);
+        status = attempt(out, kernel, args, false, &stats);
     }
     if (status) {
         *a = before;

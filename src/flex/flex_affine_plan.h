@@ -1,0 +1,215 @@
+/* flex_affine_plan.h - how the affine map of one channel is computed in integers: which of its forms is exact at an
+ * exponent. Plain C on plain numbers, no tensor and no vector.
+ *
+ * The map is first * (a - first_centre) + cross * (x - cross_centre) + offset, each coefficient m * 2^-e, a and x
+ * 16-bit mantissas. It is taken at an exponent g at which all products are integers: t = F a + X x + C, and what of the
+ * constant lies below that, known to be there but not how much, is the sticky bit. An exact sum strictly between t and
+ * t + 1 rounds as t with its last bit set wherever the rounding drops two bits or more (round to odd: Boldo and
+ * Melquiond 2008). */
+#ifndef FL_FLEX_AFFINE_PLAN_H
+#define FL_FLEX_AFFINE_PLAN_H
+
+#include "core/exact.h"
+#include "core/kernel.h"
+#include <limits.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+struct affine_channel {
+    struct fl_coefficient first, cross, offset;
+    int32_t first_centre, cross_centre;
+};
+
+static inline struct affine_channel affine_channel_of(const struct fl_channels *k, int64_t c, bool second) {
+    struct affine_channel p = {.first = k->first[c], .offset = k->offset[c], .first_centre = k->first_centre[c]};
+    if (second) {
+        p.cross = k->cross[c];
+        p.cross_centre = k->cross_centre[c];
+    }
+    return p;
+}
+
+static inline int affine_bits(int64_t x) { /* |x| < 2^that */
+    return x ? 64 - __builtin_clzll((unsigned long long)llabs(x)) : 0;
+}
+
+/* |map| < 2^that in real units, whatever the mantissas are. */
+static inline int affine_size(const struct affine_channel *p) {
+    const int parts[3] = {p->first.m ? affine_bits(p->first.m) + 17 - p->first.e : INT_MIN / 2,
+                          p->cross.m ? affine_bits(p->cross.m) + 17 - p->cross.e : INT_MIN / 2,
+                          p->offset.m ? affine_bits(p->offset.m) - p->offset.e : INT_MIN / 2};
+    int most = parts[0];
+    for (int i = 1; i < 3; i++)
+        most = parts[i] > most ? parts[i] : most;
+    return most + 2;
+}
+
+/* The least exponent at which all products of mantissas are integers; `least` where there are none. */
+static inline int affine_products_exponent(const struct affine_channel *p, int least) {
+    int g = least;
+    if (p->first.m && p->first.e > g)
+        g = p->first.e;
+    if (p->cross.m && p->cross.e > g)
+        g = p->cross.e;
+    return g;
+}
+
+/* m * 2^(g - e), an integer; 0 stays 0 whatever the exponents are. */
+static inline fl_int128 affine_scaled(int64_t m, int e, int g) {
+    return m ? m * ((fl_int128)1 << (g - e)) : 0;
+}
+
+/* floor(k * 2^g); *sticky: it is below the exact value. |k| * 2^g < 2^120. */
+static inline fl_int128 affine_floor(struct fl_coefficient k, int g, bool *sticky) {
+    *sticky = false;
+    if (k.m == 0 || k.e <= g)
+        return affine_scaled(k.m, k.e, g);
+    const int down = k.e - g < 40 ? k.e - g : 40;
+    *sticky = (k.m & (((int64_t)1 << down) - 1)) != 0;
+    return (int64_t)k.m >> down;
+}
+
+/* --- all in one integer of 64 bits -------------------------------------------------------------------------------- */
+
+/* t = first a + cross x + constant at `exponent`, exact, |t| < 2^62 on the way as well. */
+struct affine_whole {
+    int64_t first, cross, constant;
+    int exponent;
+};
+
+static inline bool affine_as_whole(const struct affine_channel *p, struct affine_whole *t) {
+    int g = affine_products_exponent(p, INT_MIN / 4);
+    if (p->offset.m && p->offset.e - __builtin_ctz((unsigned)p->offset.m) > g)
+        g = p->offset.e - __builtin_ctz((unsigned)p->offset.m);
+    if (g == INT_MIN / 4)
+        g = 0; /* nothing but zeros */
+    if (affine_size(p) + g > 61 || abs(g) > 1000)
+        return false;
+    bool sticky;
+    const fl_int128 first = affine_scaled(p->first.m, p->first.e, g), cross = affine_scaled(p->cross.m, p->cross.e, g);
+    t->first = (int64_t)first;
+    t->cross = (int64_t)cross;
+    t->constant = (int64_t)(affine_floor(p->offset, g, &sticky) - first * p->first_centre - cross * p->cross_centre);
+    t->exponent = g;
+    return true;
+}
+
+/* --- 64-bit lanes, multipliers of 32 bits ------------------------------------------------------------------------- */
+
+/* coarse and fine are the two products, m times mantissa, by their exponents; each m < 2^31:
+ *     t = (((coarse << coarse_up) + floor((fine + fine_constant) / 2^fine_down)) << up) + constant
+ * and the last bit of t is set where the division was not exact or `sticky`. */
+struct affine_lane {
+    int64_t first, cross;
+    int64_t first_is_coarse; /* -1 yes, 0 no: the fine product is that of `first` */
+    int64_t coarse_up, fine_constant, fine_down, up, constant;
+    int64_t sticky; /* 1 or 0 */
+    int exponent;   /* of t */
+};
+
+/* For rounding at e_out, which drops two bits at least and 60 at most. False where 64 bits do not serve. */
+static inline bool affine_as_lane(const struct affine_channel *p, int e_out, struct affine_lane *t) {
+    const bool two = p->first.m && p->cross.m;
+    const int least = e_out + 2;
+    const int e1 = p->first.m ? p->first.e : p->cross.m ? p->cross.e : least, e2 = two ? p->cross.e : e1;
+    const bool first_is_coarse = e1 <= e2;
+    const int coarse_e = first_is_coarse ? e1 : e2, fine_e = first_is_coarse ? e2 : e1;
+    const int most = 61 - affine_size(p) < e_out + 60 ? 61 - affine_size(p) : e_out + 60;
+    if (most < least || abs(coarse_e) > 900 || abs(fine_e) > 900)
+        return false;
+    const fl_int128 first_constant = -(fl_int128)p->first.m * p->first_centre;
+    const fl_int128 cross_constant = -(fl_int128)p->cross.m * p->cross_centre;
+    bool sticky;
+    *t = (struct affine_lane){.first = p->first.m, .cross = p->cross.m, .first_is_coarse = first_is_coarse ? -1 : 0};
+    const int g = fine_e > least ? fine_e : least;
+    if (g <= most) {
+        t->coarse_up = fine_e - coarse_e;
+        t->up = g - fine_e;
+        t->constant =
+            (int64_t)(affine_floor(p->offset, g, &sticky) + affine_scaled((int64_t)first_constant, p->first.e, g) +
+                      affine_scaled((int64_t)cross_constant, p->cross.e, g));
+        t->sticky = sticky;
+        t->exponent = g;
+        return true;
+    }
+    /* The fine product is divided, rounded to odd; everything else must be even there. */
+    if (most <= coarse_e)
+        return false;
+    const int down = fine_e - most;
+    const fl_int128 even = 2 * affine_floor(p->offset, most - 1, &sticky);
+    const bool in_fine = sticky; /* the offset goes with the fine product where it is not even */
+    if (in_fine && affine_bits(p->offset.m) + fine_e - p->offset.e > 60)
+        return false;
+    t->fine_constant = (int64_t)(first_is_coarse ? cross_constant : first_constant);
+    if (in_fine)
+        t->fine_constant += (int64_t)affine_floor(p->offset, fine_e, &sticky);
+    t->constant =
+        (int64_t)((in_fine ? 0 : even) +
+                  affine_scaled((int64_t)(first_is_coarse ? first_constant : cross_constant), coarse_e, most));
+    t->coarse_up = most - coarse_e;
+    t->fine_down = down < 62 ? down : 62;
+    t->sticky = sticky;
+    t->exponent = most;
+    return true;
+}
+
+/* --- 32-bit lanes, digits of 16 bits ------------------------------------------------------------------------------ */
+
+enum { AFFINE_LEVELS = 4 };
+
+/* t = sum over levels of 2^(16 level) times first[level] a + cross[level] x + constant[level], digits of 16 bits, the
+ * top one signed by the whole: each level's sum, with what the one below carries into it, fits 32 bits, and so does the
+ * top one with the half unit that rounds it. */
+struct affine_digits {
+    int levels;
+    int32_t first[AFFINE_LEVELS], cross[AFFINE_LEVELS], constant[AFFINE_LEVELS];
+    int32_t shift;  /* the top level's sum is rounded here: 2 ... 30 */
+    int32_t sticky; /* 1 or 0 */
+};
+
+/* Cuts x into signed digits; false where the top one needs more than `top` bits and a sign. */
+static inline bool affine_cut(fl_int128 x, int levels, int top, int32_t *digits) {
+    for (int level = 0; level < levels - 1; level++) {
+        digits[level] = (int16_t)(uint16_t)x;
+        x = (x - digits[level]) >> 16;
+    }
+    digits[levels - 1] = (int32_t)x;
+    const fl_int128 limit = (fl_int128)1 << top;
+    return x < limit && x >= -limit;
+}
+
+/* The same at `levels` levels, or false. */
+static inline bool affine_as_digits_of(const struct affine_channel *p, int e_out, int levels, struct affine_digits *t) {
+    const int least = e_out + 16 * (levels - 1) + 2, g = affine_products_exponent(p, least);
+    const int shift = g - e_out - 16 * (levels - 1);
+    const int64_t limit = (int64_t)1 << 31, mantissa = (int64_t)1 << 15;
+    if (shift > 30 || affine_size(p) + g > 110)
+        return false;
+    const fl_int128 first = affine_scaled(p->first.m, p->first.e, g), cross = affine_scaled(p->cross.m, p->cross.e, g);
+    bool sticky;
+    const fl_int128 constant = affine_floor(p->offset, g, &sticky) - first * p->first_centre - cross * p->cross_centre;
+    *t = (struct affine_digits){.levels = levels, .shift = shift, .sticky = sticky};
+    if (!affine_cut(first, levels, 15, t->first) || !affine_cut(cross, levels, 15, t->cross) ||
+        !affine_cut(constant, levels, 31, t->constant))
+        return false;
+    for (int level = 0; level < levels; level++) {
+        int64_t size = (llabs(t->first[level]) + llabs(t->cross[level])) * mantissa + llabs(t->constant[level]) + 2;
+        if (level > 0)
+            size += mantissa + 1; /* carried in */
+        if (level == levels - 1)
+            size += (int64_t)1 << (shift - 1);
+        if (size >= limit)
+            return false;
+    }
+    return true;
+}
+
+/* With the fewest levels from `levels` on; false where 32 bits do not serve. */
+static inline bool affine_as_digits(const struct affine_channel *p, int e_out, int levels, struct affine_digits *t) {
+    for (; levels <= AFFINE_LEVELS; levels++)
+        if (affine_as_digits_of(p, e_out, levels, t))
+            return true;
+    return false;
+}
+
+#endif
