@@ -54,6 +54,11 @@ static inline int affine_products_exponent(const struct affine_channel *p, int l
     return g;
 }
 
+/* The least exponent at which k, not zero, is an integer. */
+static inline int affine_finest(struct fl_coefficient k) {
+    return k.e - __builtin_ctz((unsigned)k.m);
+}
+
 /* m * 2^(g - e), an integer; 0 stays 0 whatever the exponents are. */
 static inline fl_int128 affine_scaled(int64_t m, int e, int g) {
     return m ? m * ((fl_int128)1 << (g - e)) : 0;
@@ -79,8 +84,8 @@ struct affine_whole {
 
 static inline bool affine_as_whole(const struct affine_channel *p, struct affine_whole *t) {
     int g = affine_products_exponent(p, INT_MIN / 4);
-    if (p->offset.m && p->offset.e - __builtin_ctz((unsigned)p->offset.m) > g)
-        g = p->offset.e - __builtin_ctz((unsigned)p->offset.m);
+    if (p->offset.m && affine_finest(p->offset) > g)
+        g = affine_finest(p->offset);
     if (g == INT_MIN / 4)
         g = 0; /* nothing but zeros */
     if (affine_size(p) + g > 61 || abs(g) > 1000)
@@ -164,23 +169,34 @@ struct affine_digits {
     int levels;
     int32_t first[AFFINE_LEVELS], cross[AFFINE_LEVELS], constant[AFFINE_LEVELS];
     int32_t shift;  /* the top level's sum is rounded here: 2 ... 30 */
-    int32_t sticky; /* 1 or 0 */
+    int32_t sticky; /* 1 or 0; with two levels only, with more the constant is an integer too */
 };
 
 /* Cuts x into signed digits; false where the top one needs more than `top` bits and a sign. */
 static inline bool affine_cut(fl_int128 x, int levels, int top, int32_t *digits) {
+    const int64_t limit = (int64_t)1 << top;
+    if (x == (int64_t)x) { /* mostly */
+        int64_t rest = (int64_t)x;
+        for (int level = 0; level < levels - 1; level++) {
+            digits[level] = (int16_t)(uint16_t)rest;
+            rest = (rest >> 16) + (digits[level] < 0);
+        }
+        digits[levels - 1] = (int32_t)rest;
+        return rest < limit && rest >= -limit;
+    }
     for (int level = 0; level < levels - 1; level++) {
         digits[level] = (int16_t)(uint16_t)x;
-        x = (x - digits[level]) >> 16;
+        x = (x >> 16) + (digits[level] < 0);
     }
     digits[levels - 1] = (int32_t)x;
-    const fl_int128 limit = (fl_int128)1 << top;
     return x < limit && x >= -limit;
 }
 
 /* The same at `levels` levels, or false. */
 static inline bool affine_as_digits_of(const struct affine_channel *p, int e_out, int levels, struct affine_digits *t) {
-    const int least = e_out + 16 * (levels - 1) + 2, g = affine_products_exponent(p, least);
+    int g = affine_products_exponent(p, e_out + 16 * (levels - 1) + 2);
+    if (levels > 2 && p->offset.m && affine_finest(p->offset) > g)
+        g = affine_finest(p->offset);
     const int shift = g - e_out - 16 * (levels - 1);
     const int64_t limit = (int64_t)1 << 31, mantissa = (int64_t)1 << 15;
     if (shift > 30 || affine_size(p) + g > 110)
@@ -188,12 +204,15 @@ static inline bool affine_as_digits_of(const struct affine_channel *p, int e_out
     const fl_int128 first = affine_scaled(p->first.m, p->first.e, g), cross = affine_scaled(p->cross.m, p->cross.e, g);
     bool sticky;
     const fl_int128 constant = affine_floor(p->offset, g, &sticky) - first * p->first_centre - cross * p->cross_centre;
-    *t = (struct affine_digits){.levels = levels, .shift = shift, .sticky = sticky};
+    t->levels = levels;
+    t->shift = shift;
+    t->sticky = sticky;
     if (!affine_cut(first, levels, 15, t->first) || !affine_cut(cross, levels, 15, t->cross) ||
         !affine_cut(constant, levels, 31, t->constant))
         return false;
     for (int level = 0; level < levels; level++) {
-        int64_t size = (llabs(t->first[level]) + llabs(t->cross[level])) * mantissa + llabs(t->constant[level]) + 2;
+        int64_t size =
+            ((int64_t)abs(t->first[level]) + abs(t->cross[level])) * mantissa + llabs((int64_t)t->constant[level]) + 2;
         if (level > 0)
             size += mantissa + 1; /* carried in */
         if (level == levels - 1)
