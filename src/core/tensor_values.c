@@ -8,7 +8,7 @@
 static double source_value(const struct fl_source *s, int64_t i) {
     double v;
     fl_source_fetch(s, i, 1, &v);
-    return v;
+    return v != v ? fabs(v) : v; /* the sign of a NaN says nothing */
 }
 
 static tensor_status load(const char *what, tensor *t, const struct fl_source *source, int64_t count) {
