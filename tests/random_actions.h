@@ -561,7 +561,9 @@ RUN(write_by_hand)
 /* --- the list ----------------------------------------------------------------------------------------------------- */
 
 #define ACTION(name, weight, plan)                                                                                     \
-    { #name, weight, plan, run_##name }
+    { #name, weight, plan, run_##name, false }
+#define FINE_ACTION(name, weight, plan)                                                                                \
+    { #name, weight, plan, run_##name, true }
 static const struct action actions[] = {
 #define FL_MAP1(id, CONSTANT, name, expr) ACTION(name, 10, plan_2),
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr) ACTION(name, 10, plan_2),
@@ -570,7 +572,7 @@ static const struct action actions[] = {
 #define FL_MAP3(id, CONSTANT, name, expr) ACTION(name, 10, plan_4),
 #include "flexlab/ops.def"
     ACTION(sgd_momentum, 20, plan_3),
-    ACTION(sgd_update, 30, plan_2),
+    FINE_ACTION(sgd_update, 30, plan_2),
     ACTION(bias, 10, plan_bias),
     ACTION(bias_relu, 10, plan_bias),
     ACTION(sum_rows, 10, plan_sum_rows),
@@ -596,10 +598,10 @@ static const struct action actions[] = {
     ACTION(softmax_cross_entropy, 15, plan_softmax),
     ACTION(sum, 5, plan_1),
     ACTION(max_abs, 5, plan_1),
-    ACTION(load_f32, 8, plan_load),
-    ACTION(load_f64, 8, plan_load),
+    FINE_ACTION(load_f32, 8, plan_load),
+    FINE_ACTION(load_f64, 8, plan_load),
     ACTION(store, 8, plan_1),
-    ACTION(convert, 20, plan_convert),
+    FINE_ACTION(convert, 20, plan_convert),
     ACTION(convert_at, 10, plan_convert),
     ACTION(copy, 8, plan_2),
     ACTION(set_exponent, 8, plan_setting),

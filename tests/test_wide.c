@@ -70,8 +70,27 @@ static void check_agreement(const tensor *t, bool exact, bool truncate, const ch
 static void load_random(tensor *t) {
     const int64_t n = tensor_count(t);
     for (int64_t i = 0; i < n; i++)
-        values[i] = ldexp(below(1 << 16) - (1 << 15), -13) * (i % 11 ? 1 : 0x1p-6) + (i % 5 ? 0x1p-20 : 0);
+        values[i] = ldexp(below(1 << 16) - (1 << 15), -13) * (i % 11 ? 1 : 0x1p-6) + (i % 7 == 3 ? 0x1p-14
+                                                                                      : i % 5    ? 0x1p-20
+                                                                                                 : 0); /* ties too */
     DO(tensor_load_f64(t, values, n));
+}
+
+/* `values` rounded once to the width of the wide part. */
+static void check_loaded(const tensor *t) {
+    const int64_t n = tensor_count(t);
+    DO(tensor_store_wide_f64(t, parts, n));
+    int64_t i = 0;
+    for (; i < n; i++) {
+        const double limit = ldexp(0x7fff7fff, -tensor_exponent(t) - 16);
+        const double want = !tensor_format_is_shared(format)
+                                ? (double)(float)values[i]
+                                : fmin(fmax(to_place(values[i], tensor_exponent(t) + 16, false), -limit), limit);
+        if (parts[i] != want)
+            break;
+    }
+    CHECK(i == n, WHERE "%a was loaded, its wide part is %a", WHERE_VALUES, values[i % n], parts[i % n]);
+    check_agreement(t, false, false, "a load");
 }
 
 static tensor *make(int64_t n, bool wide) {
@@ -184,8 +203,8 @@ static void writes(int64_t n) {
     for (size_t k = 0; k < sizeof writers / sizeof writers[0]; k++) {
         if (n > 2000 && (k + seed) % 5)
             continue;
-        tensor *w = make(n, true), *v = make(n, false);
-        check_agreement(w, false, false, "a load");
+        tensor *v = make(n, false), *w = make(n, true);
+        check_loaded(w);
         DO(tensor_sgd_update(w, v, 0x1p-17f));
         check_agreement(w, false, false, "an update");
         DO(writers[k].run(w, v));
@@ -208,7 +227,9 @@ static void by_hand(int64_t n) {
         uint16_t *words = kind == 1 ? memory : tensor_data(w); /* from before: the pointer stays good */
         DO(tensor_keep_wide(w));
         load_random(w);
-        DO(tensor_sgd_update(w, v, 0x1p-17f));
+        check_loaded(w);
+        if (below(2))
+            DO(tensor_sgd_update(w, v, 0x1p-17f));
         static double kept[MOST];
         DO(tensor_store_wide_f64(w, kept, n));
         const int64_t at = below((int)n);
