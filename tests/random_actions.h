@@ -28,21 +28,30 @@ static void draw_episode(void) {
     int formats = 0;
     while (fl_format_at(formats))
         formats++;
-    const int scale = below(1000);
-    const bool large = scale < 4, medium = scale < 60;
+    static const struct {
+        int share; /* of 1000 episodes, with those above */
+        int64_t images, side, channels, rows, columns, inner, length, work;
+    } scales[] = {{4, 8, 30, 70, 300, 200, 3000, 300000, 20000000},
+                  {40, 6, 16, 70, 200, 120, 1200, 100000, 3000000},
+                  {240, 3, 8, 36, 70, 70, 600, 5000, 300000},
+                  {1000, 3, 6, 9, 14, 14, 40, 130, 15000}};
+    const int drawn = below(1000);
+    int i = 0;
+    while (drawn >= scales[i].share)
+        i++;
     sizes.format = fl_format_at(below(formats));
-    sizes.n = draw_size(large ? 6 : 3);
-    sizes.h = draw_size(large ? 20 : 6);
-    sizes.w = draw_size(large ? 20 : 6);
-    sizes.c = draw_size(large ? 70 : medium ? 36 : 9);
-    sizes.k = chance(30) ? sizes.c * between(1, 2) : draw_size(large ? 70 : medium ? 36 : 9);
-    sizes.rows = draw_size(large ? 200 : medium ? 70 : 14);
-    sizes.columns = draw_size(large ? 120 : medium ? 70 : 14);
-    sizes.inner = draw_size(large ? 1200 : medium ? 600 : 40);
-    sizes.length = draw_size(large ? 150000 : medium ? 4000 : 130);
-    sizes.work = large ? 4000000 : medium ? 300000 : 15000;
-    for (int i = 0; i < 2; i++)
-        sizes.how[i] = (tensor_window){.window = between(1, 3),
+    sizes.n = draw_size(scales[i].images);
+    sizes.h = draw_size(scales[i].side);
+    sizes.w = draw_size(scales[i].side);
+    sizes.c = draw_size(scales[i].channels);
+    sizes.k = chance(30) ? sizes.c * between(1, 2) : draw_size(scales[i].channels);
+    sizes.rows = draw_size(scales[i].rows);
+    sizes.columns = draw_size(scales[i].columns);
+    sizes.inner = draw_size(scales[i].inner);
+    sizes.length = i < 2 && chance(50) ? scales[i].length - below(9000) : draw_size(scales[i].length);
+    sizes.work = scales[i].work;
+    for (int j = 0; j < 2; j++)
+        sizes.how[j] = (tensor_window){.window = between(1, 3),
                                        .stride = between(1, chance(80) ? 2 : 4),
                                        .padding = below(3),
                                        .dilation = chance(70) ? below(2) : between(2, 3),

@@ -494,8 +494,8 @@ static double round_to_element(const tensor *t, double x) {
 
 /* exact: the wide part is the value of the elements. */
 static bool wide_agrees(const tensor *t, bool exact, char *line) {
-    static double elements[1 << 18], parts[1 << 18];
-    if (!t->state->wide || t->count > 1 << 18)
+    static double elements[1 << 19], parts[1 << 19];
+    if (!t->state->wide || t->count > 1 << 19)
         return true;
     if (tensor_store_f64(t, elements, t->count) || tensor_store_wide_f64(t, parts, t->count))
         return false;
