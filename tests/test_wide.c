@@ -281,7 +281,7 @@ static void update_shared(int64_t n) {
     DO(tensor_store_wide_f64(w, parts, n));
     for (int64_t i = 0; i < n; i++) {
         const int128 m = (int128)ldexp(values[i], e + 16), step = (int128)factor * (int64_t)ldexp(operand[i], ev);
-        int64_t want = divide_to_even((m << (ev + places)) - (step << (e + 16)), ev + places);
+        int64_t want = divide_to_even(m * ((int128)1 << (ev + places)) - step * ((int128)1 << (e + 16)), ev + places);
         want = want > 0x7fff7fff ? 0x7fff7fff : want < -0x7fff7fff ? -0x7fff7fff : want;
         if (ldexp(parts[i], e + 16) != (double)want) {
             CHECK(false, WHERE "wide part %a, expected %lld 2^-%d", WHERE_VALUES, parts[i], (long long)want, e + 16);
