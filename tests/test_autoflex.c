@@ -128,6 +128,70 @@ static void zeros_say_nothing(void) {
     }
 }
 
+/* Counted where the exponent wanted lies beyond the range, whatever the way there: expectations by exact integers. */
+static void clamps(void) {
+    static const int ranges[][2] = {{0, 31}, {-128, 127}, {5, 11}, {8, 8}};
+    const char *names[] = {"paper", "ngraph"};
+    for (int r = 0; r < 4; r++)
+        for (int p = 0; p < 2; p++)
+            for (int e = ranges[r][0] - 3; e <= ranges[r][1] + 3; e++)
+                for (int m = 8200; m <= 16384; m += 341) { /* settles at e, with room above and below */
+                    struct autoflex a;
+                    autoflex_reset(&a, autoflex_find(names[p]), ranges[r][0], ranges[r][1]);
+                    const int got = autoflex_initialise(&a, ldexp(m, -e));
+                    const int high = e > ranges[r][1];
+                    const int low = e < ranges[r][0] - (2 * m < AUTOFLEX_TOP); /* 2 m may fit one below */
+                    CHECK((int)a.clamped_high == high && (int)a.clamped_low == low,
+                          "%d 2^-%d in %d ... %d: e %d, clamped %d times low, %d high", m, e, ranges[r][0],
+                          ranges[r][1], got, (int)a.clamped_low, (int)a.clamped_high);
+                    CHECK(!high || got == ranges[r][1], "%d 2^-%d: e %d", m, e, got);
+                }
+    /* loads: e = 14 - floor(log2 maximum) */
+    struct autoflex a;
+    autoflex_reset(&a, autoflex_find("paper"), 0, 31);
+    autoflex_load(&a, 16384 * 0x1p-31);
+    autoflex_load(&a, 32767);
+    CHECK(!a.clamped_high && !a.clamped_low, "loads at the ends of the range count as clamped");
+    autoflex_load(&a, 16383 * 0x1p-31);
+    autoflex_load(&a, 32768);
+    CHECK(a.clamped_high == 1 && a.clamped_low == 1, "%d high, %d low of one each", (int)a.clamped_high,
+          (int)a.clamped_low);
+    /* a result whose exponent follows from itself: the largest e at which it fits */
+    autoflex_reset(&a, autoflex_find("current"), 0, 31);
+    autoflex_fit(&a, 16384 * 0x1p-31);
+    autoflex_fit(&a, 32767);
+    CHECK(!a.clamped_high && !a.clamped_low, "fits at the ends of the range count as clamped");
+    autoflex_fit(&a, 16383 * 0x1p-31);
+    autoflex_fit(&a, 32767.5);
+    CHECK(a.clamped_high == 1 && a.clamped_low == 1, "%d high, %d low of one each", (int)a.clamped_high,
+          (int)a.clamped_low);
+}
+
+/* A load of zeros leaves a tensor as a new one is: the loop begins at 8, wherever the exponent was. */
+static void zeros_start_anew(void) {
+    const char *names[] = {"paper", "ngraph"};
+    for (int p = 0; p < 2; p++)
+        for (int before = -14; before < 30; before++)
+            for (int k = 0; k < 64; k++) {
+                const double maximum = ldexp(1 + k / 64.0, k % 40 - 26);
+                struct autoflex fresh, used;
+                autoflex_reset(&fresh, autoflex_find(names[p]), 0, 31);
+                autoflex_reset(&used, autoflex_find(names[p]), 0, 31);
+                autoflex_load(&used, ldexp(1, before));
+                autoflex_load(&used, 0);
+                CHECK(autoflex_load_exponent(&used, 0) == used.e, "a load of zeros would choose another exponent");
+                autoflex_initialise(&fresh, maximum);
+                autoflex_initialise(&used, maximum);
+                CHECK(fresh.e == used.e, "%s: %a after 2^%d and zeros: e %d, in a new tensor %d", names[p], maximum,
+                      before, used.e, fresh.e);
+            }
+    struct autoflex fixed;
+    autoflex_reset(&fixed, autoflex_find("fixed"), 0, 31);
+    autoflex_load(&fixed, 1);
+    autoflex_load(&fixed, 0);
+    CHECK(fixed.e == 14, "zeros moved a fixed exponent to %d", fixed.e);
+}
+
 static void current_fits(void) {
     struct autoflex a;
     autoflex_reset(&a, autoflex_find("current"), -128, 127);
@@ -158,6 +222,8 @@ int main(void) {
     logarithms();
     initialisation();
     zeros_say_nothing();
+    clamps();
+    zeros_start_anew();
     current_fits();
     table();
     return check_summary();

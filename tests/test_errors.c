@@ -247,6 +247,55 @@ static void failing_release(void *block) {
     free(block);
 }
 
+/* Two tensors in overlapping memory, at the same place or apart by some elements, may be read together; where one is
+ * written the call is refused, and neither is touched. A tensor and its views are no two tensors. */
+static void overlapping_memory(void) {
+    enum { N = 16 };
+    static _Alignas(64) int16_t memory[128];
+    for (int apart = 0; apart <= 64; apart += 32) {
+        tensor *a = tensor_new_on(FMT_FLEX16_5, TENSOR_SHAPE(N, 4), memory, 128);
+        tensor *b = tensor_new_on(FMT_FLEX16_5, TENSOR_SHAPE(N, 4), memory + apart, 128);
+        tensor *view = tensor_new_view(a, TENSOR_SHAPE(N, 4)), *y = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(N, 4));
+        tensor *square = tensor_new_on(FMT_FLEX16_5, TENSOR_SHAPE(4, 4), memory + apart, 32),
+               *vector = tensor_new_on(FMT_FLEX16_5, TENSOR_SHAPE(4), memory + apart, 8),
+               *other = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(4)), *third = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(4)),
+               *floats = tensor_new_on(FMT_BF16, TENSOR_SHAPE(N, 4), memory + apart, 128);
+        double loss, mean[4] = {0}, variance[4] = {1, 1, 1, 1};
+        int32_t labels[N] = {0};
+        for (int i = 0; i < 128; i++)
+            memory[i] = (int16_t)(i * 37);
+        int16_t before[128];
+        memcpy(before, memory, sizeof before);
+        CHECK(!tensor_add(y, a, b), "two tensors that are read: %s", tensor_error());
+        const tensor_status expected = apart < 64 ? TENSOR_E_ARGUMENT : TENSOR_OK;
+        const tensor_status got[] = {tensor_add(a, b, y),
+                                     tensor_add(a, a, b),
+                                     tensor_relu(b, view),
+                                     tensor_matmul(a, y, square),
+                                     tensor_bias(a, y, vector),
+                                     tensor_matmul_fused(a, y, square, (tensor_epilogue){.residual = b}),
+                                     tensor_sum_rows(vector, a),
+                                     tensor_sgd_update(a, b, 0),
+                                     tensor_sgd_momentum(a, y, b, 1, 0),
+                                     tensor_convert(floats, a),
+                                     tensor_convert_at(a, floats, 3),
+                                     tensor_copy(a, b),
+                                     tensor_softmax_cross_entropy(&loss, a, NULL, b, labels, 1),
+                                     tensor_batchnorm(a, b, other, other, mean, variance, 1e-5, true),
+                                     tensor_batchnorm(a, y, other, vector, mean, variance, 1e-5, true),
+                                     tensor_batchnorm_grad(a, vector, third, y, y, NULL, other, mean, variance, 1e-5)};
+        for (size_t i = 0; i < sizeof got / sizeof got[0]; i++)
+            CHECK(got[i] == expected, "call %zu, %d elements apart: status %d", i, apart, (int)got[i]);
+        CHECK(apart == 64 || !memcmp(before, memory, sizeof memory), "a refused call wrote something");
+        if (apart < 64)
+            REFUSED(tensor_mul(b, y, a), TENSOR_E_ARGUMENT, "mul: y and b are different tensors in overlapping memory");
+        CHECK(!tensor_add(a, view, a), "in place through a view: %s", tensor_error());
+        tensor *all[] = {view, a, b, y, square, vector, other, third, floats};
+        for (int i = 0; i < 9; i++)
+            tensor_free(all[i]);
+    }
+}
+
 /* All that a write may change: elements, wide copy, exponent with its history, statistics. */
 enum { SNAPSHOT = 4096 };
 struct snapshot {
@@ -389,6 +438,7 @@ int main(void) {
     making();
     settings();
     hook();
+    overlapping_memory();
     for (int i = 0; tensor_format_list(i); i++) {
         shapes_and_formats(tensor_format_list(i));
         images(tensor_format_list(i));

@@ -41,8 +41,8 @@ struct autoflex {
     double history[AUTOFLEX_WINDOW]; /* phi of the last writes */
     double predicted;                /* the maximum that the last adjust made room for; 0 before the first */
     uint64_t overflows;              /* writes with gamma >= top */
-    uint64_t clamped_low;            /* times e wanted to leave its range downwards (values too large) */
-    uint64_t clamped_high;           /* ... upwards (values too small) */
+    uint64_t clamped_low;            /* times that the exponent wanted lay below the range (values too large) */
+    uint64_t clamped_high;           /* ... above it (values too small) */
     uint64_t zero_writes;            /* writes whose true maximum was 0: they record nothing */
 };
 
@@ -61,7 +61,8 @@ FLEXLAB_API bool autoflex_needs_maximum(const struct autoflex_predictor *predict
 FLEXLAB_API void autoflex_reset(struct autoflex *a, const struct autoflex_predictor *predictor, int e_min, int e_max);
 
 /* Host values were loaded: e = 14 - floor(log2 maximum), the history starts anew, and the load is recorded as the first
- * write. A maximum of 0 leaves the tensor uninitialised. Non-finite maxima are the caller's to refuse. */
+ * write. A maximum of 0 leaves the tensor uninitialised, at e = 8 as a new one (a predictor that never moves e, or
+ * takes it from the very result, keeps it). Non-finite maxima are the caller's to refuse. */
 FLEXLAB_API void autoflex_load(struct autoflex *a, double maximum);
 /* The exponent that autoflex_load would choose, without changing anything but the clamp counters. */
 FLEXLAB_API int autoflex_load_exponent(struct autoflex *a, double maximum);

@@ -13,7 +13,8 @@
  *  - All tensors of one call share one format; tensor_convert is the bridge.
  *  - A failing call returns a status (status.h), sets tensor_error() and leaves outputs untouched.
  *  - Elementwise operations may run in place (y == x). Matmul, convolution, pooling and sums may not: their output must
- *    be another tensor than their inputs (a residual aside, see tensor_epilogue).
+ *    be another tensor than their inputs (a residual aside, see tensor_epilogue). Two tensors that tensor_new_on made
+ * in overlapping memory are not in place: TENSOR_E_ARGUMENT where one is written and the other read or written.
  *  - Exactness. Shared-exponent formats: the mathematical result at the output's exponent, rounded once (nearest, ties
  *    to even) and saturated to +-32767; identical bits for every backend and thread count. Float formats: computed in
  *    binary32 (one fused multiply-add chain with k ascending in chunks of 512, chunk sums added in order), rounded once
@@ -66,9 +67,10 @@ FLEXLAB_API bool tensor_format_is_shared(tensor_format format);
 /* NULL on failure, with tensor_error() set. Free with tensor_free. */
 FLEXLAB_API tensor *tensor_new(tensor_format format, int ndim, const int64_t *shape);
 /* A tensor over the caller's memory (at least tensor_new's size, 64-byte aligned, kept alive by the caller). The memory
- * is not cleared; the tensor has its own exponent. Memory planners use it. */
+ * is not cleared; the tensor has its own exponent. Memory planners use it: tensors may share memory at different times.
+ * One call never takes two tensors in overlapping memory of which it writes one. */
 FLEXLAB_API tensor *tensor_new_on(tensor_format format, int ndim, const int64_t *shape, void *memory, size_t bytes);
-/* Another shape of the same elements: shares memory, exponent, history, statistics and wide copy with base, which must
+/* Another shape of the same elements: shares memory, exponent, history, statistics and wide part with base, which must
  * outlive it. The number of elements must agree. */
 FLEXLAB_API tensor *tensor_new_view(tensor *base, int ndim, const int64_t *shape);
 /* NULL is allowed. */
@@ -79,13 +81,14 @@ FLEXLAB_API tensor_format tensor_get_format(const tensor *t);
 FLEXLAB_API int tensor_ndim(const tensor *t);
 FLEXLAB_API int64_t tensor_dim(const tensor *t, int i); /* 0 when i is out of range */
 FLEXLAB_API int64_t tensor_count(const tensor *t);
-FLEXLAB_API size_t tensor_bytes(const tensor *t); /* elements, and the wide copy where there is one */
+FLEXLAB_API size_t tensor_bytes(const tensor *t); /* elements, and the wide part where there is one */
 
 /* --- values in and out -------------------------------------------------------------------------------------------- */
 
 /* Load count values, each rounded once (nearest even). Shared-exponent formats take e = 14 - floor(log2 max|x|) first
  * and start their history anew; NaN and Inf are refused there (TENSOR_E_ARGUMENT with the position). count must be
- * tensor_count(t). Also fills the wide copy where there is one. */
+ * tensor_count(t). With a wide part each value is rounded once to its width, and the elements are its rounding. The
+ * values must not lie in t's own memory. */
 FLEXLAB_API tensor_status tensor_load_f32(tensor *t, const float *values, int64_t count);
 FLEXLAB_API tensor_status tensor_load_f64(tensor *t, const double *values, int64_t count);
 /* Stores count values. Every 16-bit format and fp32 is exact in double; float rounds once (dfp16 far out of range). */
@@ -98,22 +101,26 @@ FLEXLAB_API tensor_status tensor_store_f64(const tensor *t, double *values, int6
 FLEXLAB_API tensor_status tensor_convert(tensor *y, const tensor *x);
 /* The same for a shared-exponent y at an exponent that is known: one pass over x, counted as an ordinary write. NaN
  * becomes zero and Inf the largest mantissa; tensor_statistics tells. TENSOR_E_ARGUMENT outside the format's range;
- * TENSOR_E_FORMAT where y has no shared exponent, or a wide copy. */
+ * TENSOR_E_FORMAT where y has no shared exponent, or a wide part. */
 FLEXLAB_API tensor_status tensor_convert_at(tensor *y, const tensor *x, int e);
-/* A bit-exact copy: elements, exponent, history, wide copy. Same format and shape. */
+/* A bit-exact copy: elements, exponent, history, wide part. Same format and shape; TENSOR_E_FORMAT where one of the two
+ * has a wide part and the other has none. */
 FLEXLAB_API tensor_status tensor_copy(tensor *y, const tensor *x);
 
 /* The elements as stored: int16_t mantissas, uint16_t words of fp16/bf16, float. Writing them is allowed; statistics
- * and history do not see it. */
+ * and history do not see it. A wide part does: an element that is no longer the rounding of its wide one was written by
+ * hand, and counts with exactly its value from then on. That is looked for in tensors whose memory was handed out, here
+ * or by the caller of tensor_new_on, whenever the wide part is about to count: as long as the pointer is kept. */
 FLEXLAB_API void *tensor_data(tensor *t);
 FLEXLAB_API const void *tensor_const_data(const tensor *t);
 
 /* The shared exponent; 0 for formats without one. */
 FLEXLAB_API int tensor_exponent(const tensor *t);
 /* Changes the exponent in place: every mantissa is shifted, rounded once, saturated; statistics count what was lost.
- * The wide copy is shifted too. TENSOR_E_ARGUMENT outside the format's range. */
+ * A wide part becomes exactly the new value. TENSOR_E_ARGUMENT outside the format's range. */
 FLEXLAB_API tensor_status tensor_set_exponent(tensor *t, int e);
-/* Declares the exponent of the stored mantissas without touching them (after raw writes). */
+/* Declares the exponent of the stored mantissas without touching them (after raw writes). A wide part becomes exactly
+ * the value that they then have. */
 FLEXLAB_API tensor_status tensor_declare_exponent(tensor *t, int e);
 
 /* --- how a tensor is written -------------------------------------------------------------------------------------- */
@@ -132,10 +139,16 @@ typedef enum tensor_rounding {
 /* How results written into t are rounded. TENSOR_E_FORMAT where the format does not offer it. */
 FLEXLAB_API tensor_status tensor_set_rounding(tensor *t, tensor_rounding rounding, uint64_t seed);
 
-/* Gives t a wide copy that sgd_update works on, t being its rounded view: an int32 mantissa at exponent e + 16 for
- * shared-exponent formats, binary32 for fp16 and bf16. No effect on fp32. Filled from t's present values. */
+/* Gives t a wide part that sgd_update works on, the elements being its rounding: an int32 mantissa at exponent e + 16
+ * for shared-exponent formats, binary32 for fp16 and bf16. No effect on fp32, or a second time. Filled from t's present
+ * values. The two never disagree:
+ *  - tensor_sgd_update, loads and tensor_convert round once at the width of the wide part, and the elements are the
+ *    rounding of the wide part (to nearest; bf16 under TENSOR_ROUND_TRUNCATE: toward zero);
+ *  - whatever else writes t (every other operation, in place and through views too, an exponent set or declared,
+ * elements written by hand) writes the elements, and the wide part becomes exactly their value. What reads t reads the
+ * elements, but for w of tensor_sgd_update and tensor_sgd_momentum, tensor_copy and tensor_store_wide_f64. */
 FLEXLAB_API tensor_status tensor_keep_wide(tensor *t);
-/* The wide copy as doubles (t's own values where there is none). */
+/* The wide part as doubles (t's own values where there is none). */
 FLEXLAB_API tensor_status tensor_store_wide_f64(const tensor *t, double *values, int64_t count);
 
 /* --- statistics --------------------------------------------------------------------------------------------------- */
@@ -267,11 +280,12 @@ FLEXLAB_API tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx,
 
 /* --- stochastic gradient descent with momentum -------------------------------------------------------------------- */
 
-/* v = momentum * v + g + weight_decay * w, one exact result rounded once. w counts as its wide copy if it has one. */
+/* v = momentum * v + g + weight_decay * w, one exact result rounded once. v and g count as stored, w as its wide part
+ * if it has one. */
 FLEXLAB_API tensor_status tensor_sgd_momentum(tensor *v, const tensor *g, const tensor *w, float momentum,
                                               float weight_decay);
-/* w = w - rate * v, one exact result rounded once: into the wide copy if there is one (then w is its rounded view),
- * else into w. */
+/* w = w - rate * v, one exact result rounded once: into the wide part of w if there is one (the elements are then its
+ * rounding), else into w. v counts as stored, w as its wide part if it has one. */
 FLEXLAB_API tensor_status tensor_sgd_update(tensor *w, const tensor *v, float rate);
 
 /* --- what runs ---------------------------------------------------------------------------------------------------- */

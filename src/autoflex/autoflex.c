@@ -39,16 +39,22 @@ static void clear(struct autoflex *a) {
     a->count = a->next = 0;
 }
 
+static int start_exponent(const struct autoflex *a) {
+    return AUTOFLEX_START < a->e_min ? a->e_min : AUTOFLEX_START > a->e_max ? a->e_max : AUTOFLEX_START;
+}
+
 void autoflex_reset(struct autoflex *a, const struct autoflex_predictor *predictor, int e_min, int e_max) {
     memset(a, 0, sizeof *a);
     a->predictor = predictor;
     a->e_min = e_min;
     a->e_max = e_max;
-    a->e = AUTOFLEX_START < e_min ? e_min : AUTOFLEX_START > e_max ? e_max : AUTOFLEX_START;
+    a->e = start_exponent(a);
 }
 
 int autoflex_load_exponent(struct autoflex *a, double maximum) {
-    return maximum > 0 ? clamp(a, (long)AUTOFLEX_BITS - 2 - autoflex_floor_log2(maximum)) : a->e;
+    if (maximum > 0)
+        return clamp(a, (long)AUTOFLEX_BITS - 2 - autoflex_floor_log2(maximum));
+    return a->predictor->predict ? start_exponent(a) : a->e; /* where the initialisation loop begins, if there is one */
 }
 
 static int gamma_at(double maximum, int e) {
@@ -59,11 +65,11 @@ static int gamma_at(double maximum, int e) {
 void autoflex_load(struct autoflex *a, double maximum) {
     clear(a);
     a->written = false;
+    a->e = autoflex_load_exponent(a, maximum);
     if (!(maximum > 0)) {
         a->initialised = false;
         return;
     }
-    a->e = autoflex_load_exponent(a, maximum);
     autoflex_record(a, gamma_at(maximum, a->e), maximum);
 }
 
@@ -90,15 +96,15 @@ int autoflex_initialise(struct autoflex *a, double maximum) {
             int e = a->e - (AUTOFLEX_BITS - 1) / 2;
             a->e = e < a->e_min ? a->e_min : e;
         } else if (gamma < 1 << (AUTOFLEX_BITS - 2)) {
-            if (a->e == a->e_max) {
+            const int e = a->e + (AUTOFLEX_BITS - 2) - autoflex_ceil_log2(gamma > 1 ? gamma : 1);
+            if (e == a->e)
+                break; /* gamma just below 2^14: already where the jump leads */
+            if (e > a->e_max && a->e == a->e_max) {
                 a->clamped_high++;
                 break;
             }
-            int e = a->e + (AUTOFLEX_BITS - 2) - autoflex_ceil_log2(gamma > 1 ? gamma : 1);
-            if (e == a->e)
-                break; /* gamma just below 2^14: already where the jump leads */
-            a->e = e > a->e_max ? a->e_max : e;
-            if (gamma > 1 << ((AUTOFLEX_BITS - 1) / 2 - 2))
+            a->e = e > a->e_max ? a->e_max : e; /* at the end of the range gamma tells whether e is to leave it */
+            if (e <= a->e_max && gamma > 1 << ((AUTOFLEX_BITS - 1) / 2 - 2))
                 break;
         } else {
             break;

@@ -24,7 +24,7 @@ struct fl_format {
     const char *summary;
     enum fl_arithmetic arithmetic;
     int bytes;      /* of one element */
-    int wide_bytes; /* of one element of the wide copy; 0: the format has none */
+    int wide_bytes; /* of one element of a wide part, for elements of 16 bits; 0: the format has none */
     /* shared-exponent formats: the range of e, the largest mantissa, the default predictor */
     int e_min, e_max;
     int top;

@@ -16,7 +16,7 @@
 /* A tensor as a kernel sees it. */
 struct fl_view {
     void *data;    /* elements; 64-byte aligned */
-    void *wide;    /* int32_t mantissas at e + 16, float masters, or NULL */
+    void *wide;    /* what counts instead of the elements: int32_t mantissas at e + 16, or floats; NULL: they count */
     int e;         /* shared exponent; 0 in float formats */
     int64_t count; /* elements */
 };
@@ -67,7 +67,7 @@ struct fl_channel_sums {
     double *f[2];
 };
 enum { FL_ROWS_CHUNK = 512 }; /* rows of one binary32 partial sum (folds of float formats); part of the definition */
-enum { FL_WIDE_LIMIT = 0x7fff7fff }; /* largest |mantissa| of a wide copy: its 16-bit view is then at most 32767 */
+enum { FL_WIDE_LIMIT = 0x7fff7fff }; /* largest |mantissa| of a wide part: its 16-bit view is then at most 32767 */
 enum { FL_K_CHUNK = 512 }; /* k of one fused multiply-add chain (matmul of float formats); part of the definition */
 
 /* What joins the sums of matmul, matmul_nt and conv2d before they are rounded, in this order; data NULL: nothing. The
@@ -97,7 +97,8 @@ struct fl_args {
      *   channel_affine         y <- x, r (data NULL: nothing is added)
      *   channel_affine_grad    dx <- dy, x, y (mask as above)
      *   sgd_momentum           v <- v, g, w     sgd_update  w <- w, v   (out has the new exponent, in[0] the old; same
-     *                                                              memory, both with .wide) */
+     *                                                              memory)
+     * .wide is set in w alone, and in the out of sgd_update: v and g count as stored. */
     struct fl_geometry geo;
     float alpha, beta; /* alpha of *_SCALAR maps; momentum, weight decay; rate */
     bool relu;         /* CHANNEL_AFFINE */

@@ -224,12 +224,27 @@ static tensor_status check_image(const char *op, const char *name, const tensor 
     return TENSOR_OK;
 }
 
+/* Each of the first `outputs` tensors lies apart from all others; NULL: not there. */
+static tensor_status check_apart(const char *op, const char *const *names, const tensor *const *tensors, int outputs,
+                                 int n) {
+    for (int i = 0; i < outputs; i++)
+        for (int j = i + 1; j < n; j++) {
+            const tensor_status status = fl_check_apart(op, names[i], tensors[i], names[j], tensors[j]);
+            if (status)
+                return status;
+        }
+    return TENSOR_OK;
+}
+
 /* r NULL: nothing is added. */
 static tensor_status batchnorm(const char *op, tensor *y, const tensor *x, const tensor *r, const tensor *gamma,
                                const tensor *beta, const double *mean, const double *variance, double epsilon,
                                bool relu) {
     struct channel_work w;
     tensor_status status = check_batchnorm(op, y, x, (const tensor *[]){gamma, beta}, 2, mean, variance, epsilon);
+    if (!status)
+        status = check_apart(op, (const char *[]){"y", "x", "r", "gamma", "beta"},
+                             (const tensor *[]){y, x, r, gamma, beta}, 1, 5);
     if (!status)
         status = channel_work(&w, channels_of(x));
     if (status)
@@ -284,7 +299,10 @@ tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, c
     }
     if (dgamma->state == dbeta->state || dgamma->state == gamma->state || dbeta->state == gamma->state)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: dgamma, dbeta and gamma must be three tensors", name);
-    status = channel_work(&w, channels_of(x));
+    status = check_apart(name, (const char *[]){"dx", "dgamma", "dbeta", "dy", "x", "y", "gamma"},
+                         (const tensor *[]){dx, dgamma, dbeta, dy, x, y, gamma}, 3, 7);
+    if (!status)
+        status = channel_work(&w, channels_of(x));
     if (!status)
         status = run_sums(&w, FL_OP_CHANNEL_GRAD_SUMS, dy, x, y);
     if (status)

@@ -1,9 +1,16 @@
 /* ops.c - the public operations: every check, then the kernel through fl_write or fl_read. */
 #include "core/fail.h"
 #include "core/memory.h"
-#include "core/tensor_object.h"
+#include "core/wide.h"
 #include <math.h>
 #include <string.h>
+
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        tensor_status try_status = (call);                                                                             \
+        if (try_status)                                                                                                \
+            return try_status;                                                                                         \
+    } while (0)
 
 /* --- checks ------------------------------------------------------------------------------------------------------- */
 
@@ -12,7 +19,8 @@ struct operand {
     const tensor *t;
 };
 
-/* Not NULL, one format. operands[0] is the output (or the first input of a reduction). */
+/* Not NULL, one format, apart in memory from operands[0]. operands[0] is the output (or the first input of a
+ * reduction). */
 static tensor_status check_operands(const char *op, const struct operand *operands, int n) {
     for (int i = 0; i < n; i++) {
         if (!operands[i].t)
@@ -21,6 +29,7 @@ static tensor_status check_operands(const char *op, const struct operand *operan
             return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; tensor_convert is the bridge", op,
                            operands[0].name, operands[0].t->format->name, operands[i].name,
                            operands[i].t->format->name);
+        TRY(fl_check_apart(op, operands[0].name, operands[0].t, operands[i].name, operands[i].t));
     }
     return TENSOR_OK;
 }
@@ -68,12 +77,6 @@ static tensor_status check_shape_is(const char *op, struct operand o, int ndim, 
                    fl_shape_text(&expected, tb));
 }
 
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        tensor_status try_status = (call);                                                                             \
-        if (try_status)                                                                                                \
-            return try_status;                                                                                         \
-    } while (0)
 #define OPERANDS(...)                                                                                                  \
     (const struct operand[]){__VA_ARGS__}, (int)(sizeof((const struct operand[]){__VA_ARGS__}) / sizeof(struct operand))
 
@@ -422,7 +425,7 @@ tensor_status tensor_sgd_momentum(tensor *v, const tensor *g, const tensor *w, f
     TRY(check_scalar(name, "momentum", momentum));
     TRY(check_scalar(name, "weight_decay", weight_decay));
     struct fl_args args = {.op = FL_OP_SGD_MOMENTUM,
-                           .in = {fl_view_of(v), fl_view_of(g), fl_view_of(w)},
+                           .in = {fl_view_of(v), fl_view_of(g), fl_wide_view_of(w)},
                            .alpha = momentum,
                            .beta = weight_decay};
     return fl_write(v, &args);
@@ -434,6 +437,6 @@ tensor_status tensor_sgd_update(tensor *w, const tensor *v, float rate) {
     TRY(check_same_shapes(name, OPERANDS({"w", w}, {"v", v})));
     TRY(check_distinct(name, OPERANDS({"w", w}, {"v", v})));
     TRY(check_scalar(name, "rate", rate));
-    struct fl_args args = {.op = FL_OP_SGD_UPDATE, .in = {fl_view_of(w), fl_view_of(v)}, .alpha = rate};
+    struct fl_args args = {.op = FL_OP_SGD_UPDATE, .in = {fl_wide_view_of(w), fl_view_of(v)}, .alpha = rate};
     return fl_write(w, &args);
 }

@@ -121,7 +121,7 @@ static struct fl_term real(double x) {
     return (struct fl_term){(int64_t)(m * 0x1p53), 53 - exponent};
 }
 
-/* Element i of an operand as m * 2^-e; of its wide copy if it has one. */
+/* Element i of an operand as m * 2^-e; of its wide part if it has one. */
 static struct fl_term element(const struct ref_work *w, int in, int64_t i) {
     const struct fl_view *v = &w->args->in[in];
     if (!fl_ref_shared(w->args))
@@ -181,7 +181,7 @@ tensor_status fl_ref_sgd(const struct fl_args *args) {
                 int64_t m = fl_wide_round(sum, args->out.e + 16, FL_WIDE_LIMIT, NULL, &wide_saturated);
                 if (args->out.data)
                     ((int32_t *)args->out.wide)[i] = (int32_t)m;
-                w.value[i] = ldexp((double)m, -(args->out.e + 16)); /* the view rounds the wide copy */
+                w.value[i] = ldexp((double)m, -(args->out.e + 16)); /* the view rounds the wide part */
             }
         }
         if (wide && !shared) {
@@ -200,7 +200,7 @@ tensor_status fl_ref_sgd(const struct fl_args *args) {
     int64_t vanished = 0;
     if (wide && shared)
         for (int64_t i = 0; i < w.count; i++)
-            vanished += w.near[i] != 0 && w.value[i] == 0; /* gone in the wide copy already: encode sees a plain zero */
+            vanished += w.near[i] != 0 && w.value[i] == 0; /* gone in the wide part already: encode sees a plain zero */
     fl_ref_end(&w);
     if (wide && shared) {
         args->stats->saturated = before.saturated + wide_saturated;

@@ -77,6 +77,9 @@ tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx, int32_t *pr
         return fl_fail(TENSOR_E_FORMAT, "%s: dx is %s, x is %s", name, dx->format->name, x->format->name);
     if (dx && (dx->ndim != 2 || dx->shape[0] != x->shape[0] || dx->shape[1] != x->shape[1]))
         return fl_fail(TENSOR_E_SHAPE, "%s: dx is %s, x is %s", name, fl_shape_text(dx, td), fl_shape_text(x, tx));
+    tensor_status status = fl_check_apart(name, "dx", dx, "x", x);
+    if (status)
+        return status;
     if (!isfinite(gradient_scale))
         return fl_fail(TENSOR_E_ARGUMENT, "%s: gradient_scale is %g, expected a finite number", name, gradient_scale);
     const int64_t rows = x->shape[0], classes = x->shape[1];
@@ -85,7 +88,7 @@ tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx, int32_t *pr
             return fl_fail(TENSOR_E_ARGUMENT, "%s: label %lld is %d, expected 0 to %lld", name, (long long)i, labels[i],
                            (long long)classes - 1);
     enum fl_backend cap;
-    tensor_status status = fl_backend_cap(&cap);
+    status = fl_backend_cap(&cap);
     if (status)
         return status;
     double *z = fl_scratch(2, (size_t)(x->count + 2 * rows) * sizeof *z);

@@ -79,6 +79,7 @@ static tensor *make_with_state(const char *what, tensor_format id, int ndim, con
     }
     state->data = data;
     state->owns_data = !memory;
+    state->by_hand = memory != NULL;
     if (format->arithmetic == FL_ARITHMETIC_SHARED)
         autoflex_reset(&state->autoflex, autoflex_find(format->predictor), format->e_min, format->e_max);
     return t;
@@ -141,12 +142,25 @@ int64_t tensor_count(const tensor *t) {
     return t ? t->count : 0;
 }
 
+tensor_status fl_check_apart(const char *op, const char *a_name, const tensor *a, const char *b_name, const tensor *b) {
+    if (!a || !b || a->state == b->state)
+        return TENSOR_OK;
+    const uintptr_t pa = (uintptr_t)a->state->data, pb = (uintptr_t)b->state->data;
+    if (pa >= pb + (uintptr_t)b->count * (uintptr_t)b->format->bytes ||
+        pb >= pa + (uintptr_t)a->count * (uintptr_t)a->format->bytes)
+        return TENSOR_OK;
+    return fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are different tensors in overlapping memory", op, a_name, b_name);
+}
+
 size_t tensor_bytes(const tensor *t) {
     return t ? (size_t)t->count * (size_t)(t->format->bytes + (t->state->wide ? t->format->wide_bytes : 0)) : 0;
 }
 
 void *tensor_data(tensor *t) {
-    return t ? t->state->data : NULL;
+    if (!t)
+        return NULL;
+    t->state->by_hand = true;
+    return t->state->data;
 }
 const void *tensor_const_data(const tensor *t) {
     return t ? t->state->data : NULL;

@@ -11,7 +11,9 @@ struct fl_tensor_state {
     tensor_rounding rounding;
     uint64_t seed;
     void *data;
-    void *wide;
+    void *wide;                    /* NULL: none */
+    tensor_rounding view_rounding; /* how the elements were last rounded from it */
+    bool by_hand; /* the elements' memory is in the caller's hands: settle before the wide part counts */
     bool owns_data;
     uint64_t writes; /* numbers the writes; keys stochastic rounding */
 };
@@ -25,9 +27,18 @@ struct tensor {
     bool is_view;
 };
 
+/* The elements as they are stored. Where an operand counts as its wide part: fl_wide_view_of (wide.h). */
 static inline struct fl_view fl_view_of(const tensor *t) {
-    return (struct fl_view){t->state->data, t->state->wide, t->state->autoflex.e, t->count};
+    return (struct fl_view){t->state->data, NULL, t->state->autoflex.e, t->count};
 }
+
+/* How elements are rounded from their wide part. */
+static inline tensor_rounding fl_view_rounding(const tensor *t) {
+    return t->state->rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST;
+}
+
+/* TENSOR_E_ARGUMENT where a and b are different tensors in overlapping memory; either may be NULL. */
+tensor_status fl_check_apart(const char *op, const char *a_name, const tensor *a, const char *b_name, const tensor *b);
 
 /* "64x128" into text, which has room for TENSOR_TEXT characters. */
 enum { TENSOR_TEXT = 24 * TENSOR_MAX_DIMS };
@@ -38,8 +49,9 @@ const char *fl_shape_text(const tensor *t, char *text);
 tensor_status fl_write(tensor *out, struct fl_args *args);
 /* The same for doubles computed outside the kernels (softmax, per-channel gradients): exact results of an operation. */
 tensor_status fl_write_values(tensor *out, const double *values);
-/* Notes what a write did: the last write's statistics and the totals. */
-void fl_keep_statistics(tensor *t, const struct fl_stats *stats);
+/* Every write ends here: statistics and totals are kept, and a wide part that was not written with the elements becomes
+ * exactly their value. */
+void fl_written(tensor *t, const struct fl_stats *stats, bool with_wide_part);
 /* Runs an operation that writes no tensor. */
 tensor_status fl_read(const struct fl_format *format, struct fl_args *args, struct fl_stats *stats);
 

@@ -1,52 +1,14 @@
-/* tensor_values.c - values in and out of tensors, conversion between formats, wide copies, exponents set by hand. */
-#include "core/exact.h"
+/* tensor_values.c - values in and out of tensors, conversion between formats, wide parts, exponents set by hand. */
 #include "core/fail.h"
 #include "core/memory.h"
-#include "core/transfer.h"
+#include "core/wide.h"
 #include <math.h>
 #include <string.h>
 
 static double source_value(const struct fl_source *s, int64_t i) {
     double v;
     fl_source_fetch(s, i, 1, &v);
-    return v;
-}
-
-/* The wide copy from doubles: shared exponent formats m * 2^-(e+16), nearest even; float masters. */
-static void fill_wide(tensor *t, const struct fl_source *source) {
-    double block[FL_BLOCK];
-    for (int64_t first = 0; first < t->count; first += FL_BLOCK) {
-        int64_t n = t->count - first < FL_BLOCK ? t->count - first : FL_BLOCK;
-        fl_source_fetch(source, first, n, block);
-        for (int64_t i = 0; i < n; i++) {
-            if (t->format->arithmetic == FL_ARITHMETIC_SHARED) {
-                double m = nearbyint(ldexp(block[i], t->state->autoflex.e + 16));
-                const double limit = FL_WIDE_LIMIT;
-                ((int32_t *)t->state->wide)[first + i] = (int32_t)(m > limit ? limit : m < -limit ? -limit : m);
-            } else {
-                ((float *)t->state->wide)[first + i] = (float)block[i];
-            }
-        }
-    }
-}
-
-/* The 16-bit view of a wide shared-exponent copy is its own rounding, as after sgd_update; a float format's view is the
- * rounding of its master. */
-static void view_from_wide(tensor *t, struct fl_stats *stats) {
-    double block[FL_BLOCK];
-    struct fl_view out = fl_view_of(t);
-    const bool truncate = t->state->rounding == TENSOR_ROUND_TRUNCATE;
-    struct fl_rounding rounding = {truncate ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST, 0, 0};
-    struct fl_stats view_stats = {0};
-    for (int64_t first = 0; first < t->count; first += FL_BLOCK) {
-        int64_t n = t->count - first < FL_BLOCK ? t->count - first : FL_BLOCK;
-        for (int64_t i = 0; i < n; i++)
-            block[i] = t->format->arithmetic == FL_ARITHMETIC_SHARED
-                           ? ldexp(((const int32_t *)t->state->wide)[first + i], -(t->state->autoflex.e + 16))
-                           : ((const float *)t->state->wide)[first + i];
-        t->format->encode(&out, first, n, block, false, &rounding, &view_stats);
-    }
-    stats->gamma = view_stats.gamma;
+    return v != v ? fabs(v) : v; /* the sign of a NaN says nothing */
 }
 
 static tensor_status load(const char *what, tensor *t, const struct fl_source *source, int64_t count) {
@@ -74,22 +36,23 @@ static tensor_status load(const char *what, tensor *t, const struct fl_source *s
         autoflex_fit(&state->autoflex, seen.maximum);
     else if (shared)
         autoflex_load(&state->autoflex, seen.maximum);
-    struct fl_transfer copy = {
-        .source = *source,
-        .format = t->format,
-        .out = fl_view_of(t),
-        .count = count,
-        .rounding = {state->rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST, 0, 0}};
+    if (state->wide) {
+        seen.stats = (struct fl_stats){0};
+        fl_wide_load(t, source, &seen.stats);
+        fl_written(t, &seen.stats, true);
+        return TENSOR_OK;
+    }
+    struct fl_transfer copy = {.source = *source,
+                               .format = t->format,
+                               .out = fl_view_of(t),
+                               .count = count,
+                               .rounding = {fl_view_rounding(t), 0, 0}};
     tensor_status status = fl_transfer(&copy, &seen);
     if (status) {
         state->autoflex = before;
         return status;
     }
-    if (state->wide) {
-        fill_wide(t, source);
-        view_from_wide(t, &seen.stats);
-    }
-    fl_keep_statistics(t, &seen.stats);
+    fl_written(t, &seen.stats, false);
     return TENSOR_OK;
 }
 
@@ -137,6 +100,7 @@ tensor_status tensor_store_wide_f64(const tensor *t, double *values, int64_t cou
         return status;
     if (!t->state->wide)
         return tensor_store_f64(t, values, count);
+    fl_wide_settle(t);
     for (int64_t i = 0; i < count; i++)
         values[i] = t->format->arithmetic == FL_ARITHMETIC_SHARED
                         ? ldexp(((const int32_t *)t->state->wide)[i], -(t->state->autoflex.e + 16))
@@ -150,7 +114,7 @@ static tensor_status check_same_shape(const char *what, const tensor *y, const t
     char ty[TENSOR_TEXT], tx[TENSOR_TEXT];
     if (y->ndim != x->ndim || memcmp(y->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0]))
         return fl_fail(TENSOR_E_SHAPE, "%s: y is %s, x is %s", what, fl_shape_text(y, ty), fl_shape_text(x, tx));
-    return TENSOR_OK;
+    return fl_check_apart(what, "y", y, "x", x);
 }
 
 static tensor_status check_exponent(const char *what, const tensor *t, int e) {
@@ -182,7 +146,7 @@ tensor_status tensor_convert_at(tensor *y, const tensor *x, int e) {
     if (y->state == x->state)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_convert_at: y and x are the same tensor, y must be another");
     if (y->state->wide)
-        return fl_fail(TENSOR_E_FORMAT, "tensor_convert_at: y has a wide copy; tensor_convert fills it");
+        return fl_fail(TENSOR_E_FORMAT, "tensor_convert_at: y has a wide part; tensor_convert fills it");
     struct fl_transfer copy = {.source = {.format = x->format, .view = fl_view_of(x)},
                                .format = y->format,
                                .out = fl_view_of(y),
@@ -193,7 +157,7 @@ tensor_status tensor_convert_at(tensor *y, const tensor *x, int e) {
         return status;
     y->state->autoflex.e = e;
     autoflex_record(&y->state->autoflex, seen.stats.gamma, seen.stats.maximum);
-    fl_keep_statistics(y, &seen.stats);
+    fl_written(y, &seen.stats, false);
     return TENSOR_OK;
 }
 
@@ -207,10 +171,12 @@ tensor_status tensor_copy(tensor *y, const tensor *x) {
     if (y->state == x->state)
         return TENSOR_OK;
     if (!y->state->wide != !x->state->wide)
-        return fl_fail(TENSOR_E_FORMAT, "tensor_copy: only %s has a wide copy", y->state->wide ? "y" : "x");
+        return fl_fail(TENSOR_E_FORMAT, "tensor_copy: only %s has a wide part", y->state->wide ? "y" : "x");
+    fl_wide_settle(x);
     memcpy(y->state->data, x->state->data, (size_t)x->count * (size_t)x->format->bytes);
     if (x->state->wide)
         memcpy(y->state->wide, x->state->wide, (size_t)x->count * (size_t)x->format->wide_bytes);
+    y->state->view_rounding = x->state->view_rounding;
     y->state->autoflex = x->state->autoflex;
     return TENSOR_OK;
 }
@@ -225,31 +191,24 @@ tensor_status tensor_keep_wide(tensor *t) {
         return fl_fail(TENSOR_E_MEMORY, "tensor_keep_wide: no memory for %lld elements of %d bytes",
                        (long long)t->count, t->format->wide_bytes);
     t->state->wide = wide;
-    fill_wide(t, &(struct fl_source){.format = t->format, .view = fl_view_of(t)});
+    fl_wide_follow(t);
     return TENSOR_OK;
 }
 
 tensor_status tensor_declare_exponent(tensor *t, int e) {
     tensor_status status = check_exponent("tensor_declare_exponent", t, e);
-    if (!status)
-        t->state->autoflex.e = e;
-    return status;
+    if (status)
+        return status;
+    t->state->autoflex.e = e;
+    fl_wide_follow(t);
+    return TENSOR_OK;
 }
 
 tensor_status tensor_set_exponent(tensor *t, int e) {
     tensor_status status = check_exponent("tensor_set_exponent", t, e);
     if (status)
         return status;
-    struct fl_tensor_state *state = t->state;
     struct fl_stats stats = {0};
-    int64_t wide_saturated = 0;
-    if (state->wide) {
-        int32_t *wide = state->wide;
-        for (int64_t i = 0; i < t->count; i++) {
-            struct fl_wide_sum value = {wide[i], state->autoflex.e + 16};
-            wide[i] = (int32_t)fl_wide_round(value, e + 16, FL_WIDE_LIMIT, NULL, &wide_saturated);
-        }
-    }
     struct fl_view in = fl_view_of(t), out = in;
     out.e = e;
     struct fl_rounding nearest = {TENSOR_ROUND_NEAREST, 0, 0};
@@ -259,10 +218,8 @@ tensor_status tensor_set_exponent(tensor *t, int e) {
         t->format->decode(&in, first, n, block);
         t->format->encode(&out, first, n, block, true, &nearest, &stats);
     }
-    state->autoflex.e = e;
-    if (state->wide)
-        view_from_wide(t, &stats);
-    fl_keep_statistics(t, &stats);
+    t->state->autoflex.e = e;
+    fl_written(t, &stats, false);
     return TENSOR_OK;
 }
 

@@ -25,8 +25,7 @@ void fl_source_fetch(const struct fl_source *s, int64_t first, int64_t n, double
         s->format->decode(&s->view, first, n, block);
 }
 
-/* The best row of a format with conversions; NULL where there is none. */
-static const struct fl_kernels *converting_row(const struct fl_format *format) {
+const struct fl_kernels *fl_converting_row(const struct fl_format *format) {
     enum fl_backend cap;
     if (fl_backend_cap(&cap))
         return NULL;
@@ -53,7 +52,7 @@ static const float *fetch_floats(const struct fl_source *s, const struct fl_kern
 }
 
 void fl_store_floats(const struct fl_source *s, int64_t count, float *values) {
-    const struct fl_kernels *row = s->format && holds_floats(s) ? converting_row(s->format) : NULL;
+    const struct fl_kernels *row = s->format && holds_floats(s) ? fl_converting_row(s->format) : NULL;
     if (row) {
         row->to_floats(&s->view, 0, count, values, false);
         return;
@@ -166,8 +165,8 @@ tensor_status fl_transfer(const struct fl_transfer *t, struct fl_transfer_result
     struct job job = {.transfer = t, .results = parts <= 16 ? few : fl_alloc((size_t)parts * sizeof few[0])};
     if (!job.results)
         return fl_fail(TENSOR_E_MEMORY, "no memory for %d parts", parts);
-    job.from = t->source.format ? converting_row(t->source.format) : NULL;
-    job.to = converting_row(t->format ? t->format : fl_format_of(FMT_FP32)); /* looking only: measures */
+    job.from = t->source.format ? fl_converting_row(t->source.format) : NULL;
+    job.to = fl_converting_row(t->format ? t->format : fl_format_of(FMT_FP32)); /* looking only: measures */
     job.floats = holds_floats(&t->source) && (job.from || !t->source.format) && job.to && !t->op_result &&
                  t->rounding.mode != TENSOR_ROUND_STOCHASTIC;
     job.stream = job.floats && t->format && t->out.data && t->count * t->format->bytes >= STREAM_BYTES &&

@@ -33,6 +33,9 @@ struct fl_transfer_result {
     int64_t nonfinite;     /* looking only: position of the first NaN or Inf, -1 */
 };
 
+/* The best row of a format with conversions under the cap in force; NULL where there is none. */
+const struct fl_kernels *fl_converting_row(const struct fl_format *format);
+
 tensor_status fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total);
 
 #endif

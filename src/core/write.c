@@ -1,8 +1,8 @@
 /* write.c - the one way a tensor is written: exponent before, kernel, statistics and history after. */
-#include "core/transfer.h"
+#include "core/wide.h"
 #include <stdlib.h>
 
-void fl_keep_statistics(tensor *t, const struct fl_stats *s) {
+void fl_written(tensor *t, const struct fl_stats *s, bool with_wide_part) {
     tensor_stats *total = &t->state->total;
     t->state->last = (tensor_stats){s->maximum, s->gamma, s->saturated, s->flushed, s->nonfinite, t->count, 1};
     if (s->maximum > total->maximum)
@@ -15,6 +15,10 @@ void fl_keep_statistics(tensor *t, const struct fl_stats *s) {
     total->elements += t->count;
     total->writes++;
     t->state->writes++;
+    if (with_wide_part)
+        t->state->view_rounding = fl_view_rounding(t);
+    else
+        fl_wide_follow(t);
 }
 
 static struct fl_rounding rounding_of(const tensor *t) {
@@ -28,7 +32,6 @@ static tensor_status attempt(tensor *out, fl_kernel kernel, struct fl_args *args
     args->stats = stats;
     args->rounding = rounding_of(out);
     args->out.data = measure ? NULL : out->state->data;
-    args->out.wide = out->state->wide;
     return kernel(args);
 }
 
@@ -49,11 +52,13 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
     struct autoflex *a = &state->autoflex;
     struct fl_stats stats;
     args->out = fl_view_of(out);
+    if (args->in[0].wide == out->state->wide) /* an operation that reads the wide part of its output writes it */
+        args->out.wide = args->in[0].wide;
     args->format = out->format;
     if (out->format->arithmetic != FL_ARITHMETIC_SHARED) {
         status = attempt(out, kernel, args, false, &stats);
         if (!status)
-            fl_keep_statistics(out, &stats);
+            fl_written(out, &stats, args->out.wide);
         return status;
     }
     const struct autoflex before = *a;
@@ -83,7 +88,7 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
         return status;
     }
     autoflex_record(a, stats.gamma, stats.maximum);
-    fl_keep_statistics(out, &stats);
+    fl_written(out, &stats, args->out.wide);
     return TENSOR_OK;
 }
 
@@ -118,7 +123,7 @@ tensor_status fl_write_values(tensor *out, const double *values) {
     }
     if (out->format->arithmetic == FL_ARITHMETIC_SHARED)
         autoflex_record(&state->autoflex, result.stats.gamma, result.stats.maximum);
-    fl_keep_statistics(out, &result.stats);
+    fl_written(out, &result.stats, false);
     return TENSOR_OK;
 }
 

@@ -1,0 +1,663 @@
+/* random_actions.h - the calls that random_calls.h draws: how operands are chosen (plan), and the call (run). A row of
+ * ops.def for elementwise operations is covered by itself. Operands come from the pool at random, so an output is now
+ * and then an input: in place where that is allowed, an error that every row must report alike where it is not. */
+#ifndef FL_RANDOM_ACTIONS_H
+#define FL_RANDOM_ACTIONS_H
+
+#include "random_calls.h"
+
+/* Sizes of an episode: calls share shapes, so that results become operands. */
+static struct {
+    const struct fl_format *format;
+    int64_t n, h, w, c, k;        /* images and filters */
+    int64_t rows, columns, inner; /* matrices */
+    int64_t length;
+    tensor_window how[2];
+    int64_t filter_h, filter_w;
+    int64_t work; /* most products of a call */
+} sizes;
+
+/* Mostly small, odd and one more often than not. */
+static int64_t draw_size(int64_t most) {
+    static const int liked[] = {1, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 31, 32, 33, 64, 65, 127, 130, 257, 515};
+    const int64_t x = chance(60) ? liked[below(20)] : 1 + (int64_t)(draw() % (uint64_t)most);
+    return x <= most ? x : 1 + x % most;
+}
+
+static void draw_episode(void) {
+    int formats = 0;
+    while (fl_format_at(formats))
+        formats++;
+    static const struct {
+        int share; /* of 1000 episodes, with those above */
+        int64_t images, side, channels, rows, columns, inner, length, work;
+    } scales[] = {{4, 8, 30, 70, 300, 200, 3000, 300000, 20000000},
+                  {40, 6, 16, 70, 200, 120, 1200, 100000, 3000000},
+                  {240, 3, 8, 36, 70, 70, 600, 5000, 300000},
+                  {1000, 3, 6, 9, 14, 14, 40, 130, 15000}};
+    const int drawn = below(1000);
+    int i = 0;
+    while (drawn >= scales[i].share)
+        i++;
+    sizes.format = fl_format_at(below(formats));
+    sizes.n = draw_size(scales[i].images);
+    sizes.h = draw_size(scales[i].side);
+    sizes.w = draw_size(scales[i].side);
+    sizes.c = draw_size(scales[i].channels);
+    sizes.k = chance(30) ? sizes.c * between(1, 2) : draw_size(scales[i].channels);
+    sizes.rows = draw_size(scales[i].rows);
+    sizes.columns = draw_size(scales[i].columns);
+    sizes.inner = draw_size(scales[i].inner);
+    sizes.length = i < 2 && chance(50) ? scales[i].length - below(9000) : draw_size(scales[i].length);
+    sizes.work = scales[i].work;
+    for (int j = 0; j < 2; j++)
+        sizes.how[j] = (tensor_window){.window = between(1, 3),
+                                       .stride = between(1, chance(80) ? 2 : 4),
+                                       .padding = below(3),
+                                       .dilation = chance(70) ? below(2) : between(2, 3),
+                                       .groups = chance(60)   ? below(2)
+                                                 : chance(50) ? (int)sizes.c
+                                                              : between(2, 4)};
+    sizes.filter_h = between(1, 3);
+    sizes.filter_w = chance(80) ? sizes.filter_h : between(1, 5);
+}
+
+static float draw_scalar(void) {
+    switch (below(8)) {
+    case 0:
+        return (float)between(-2, 2);
+    case 1:
+        return ldexpf(1, between(-40, 12));
+    case 2:
+        return ldexpf((float)unit(), between(-126, 120));
+    case 3:
+        return chance(15) ? NAN : -0.0f;
+    default:
+        return (float)unit() * (chance(50) ? 1 : 0.01f);
+    }
+}
+
+/* Rank and sizes of something elementwise. */
+static int draw_shape(int64_t shape[4]) {
+    const int64_t all[][4] = {{sizes.length},
+                              {sizes.n, sizes.h, sizes.w, sizes.c},
+                              {sizes.rows, sizes.columns},
+                              {sizes.rows, sizes.inner},
+                              {sizes.c},
+                              {sizes.k, sizes.filter_h, sizes.filter_w, sizes.c},
+                              {sizes.n, sizes.c}};
+    static const int ranks[] = {1, 4, 2, 2, 1, 4, 2};
+    const int i = below(7);
+    memcpy(shape, all[i], sizeof all[i]);
+    return ranks[i];
+}
+
+static bool plan_same(struct call *c, int operands) {
+    int64_t shape[4];
+    const int rank = draw_shape(shape);
+    c->format = sizes.format;
+    c->alpha = draw_scalar();
+    c->beta = draw_scalar();
+    for (int i = 0; i < operands; i++)
+        want(c, rank, shape);
+    return true;
+}
+static bool plan_1(struct call *c) {
+    return plan_same(c, 1);
+}
+static bool plan_2(struct call *c) {
+    return plan_same(c, 2);
+}
+static bool plan_3(struct call *c) {
+    return plan_same(c, 3);
+}
+static bool plan_4(struct call *c) {
+    return plan_same(c, 4);
+}
+
+#define RUN(name)                                                                                                      \
+    static tensor_status run_##name(const struct call *c, tensor *const *t, struct outcome *o) {                       \
+        (void)c, (void)t, (void)o;
+
+#define FL_MAP1(id, CONSTANT, name, expr)                                                                              \
+    RUN(name) return tensor_##name(t[0], t[1]);                                                                        \
+    }
+#define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
+    RUN(name) return tensor_##name(t[0], t[1], c->alpha);                                                              \
+    }
+#define FL_MAP2(id, CONSTANT, name, expr)                                                                              \
+    RUN(name) return tensor_##name(t[0], t[1], t[2]);                                                                  \
+    }
+#define FL_MAP2_SCALAR(id, CONSTANT, name, expr)                                                                       \
+    RUN(name) return tensor_##name(t[0], t[1], t[2], c->alpha);                                                        \
+    }
+#define FL_MAP3(id, CONSTANT, name, expr)                                                                              \
+    RUN(name) return tensor_##name(t[0], t[1], t[2], t[3]);                                                            \
+    }
+#include "flexlab/ops.def"
+
+/* clang-format off */
+RUN(sgd_momentum) return tensor_sgd_momentum(t[0], t[1], t[2], c->alpha, c->beta); }
+RUN(sgd_update) return tensor_sgd_update(t[0], t[1], c->alpha); }
+/* clang-format on */
+
+/* --- matrices ----------------------------------------------------------------------------------------------------- */
+
+static bool plan_bias(struct call *c) {
+    int64_t shape[4];
+    const int rank = draw_shape(shape);
+    c->format = sizes.format;
+    want(c, rank, shape);
+    want(c, rank, shape);
+    WANT(c, shape[rank - 1]);
+    return true;
+}
+
+static bool plan_sum_rows(struct call *c) {
+    int64_t shape[4];
+    const int rank = draw_shape(shape);
+    c->format = sizes.format;
+    WANT(c, shape[rank - 1]);
+    want(c, rank, shape);
+    return true;
+}
+
+/* Which of a and b is transposed. */
+static bool plan_product(struct call *c, bool ta, bool tb) {
+    const bool other = chance(30);
+    const int64_t m = other ? sizes.columns : sizes.rows, n = other ? sizes.rows : sizes.columns, k = sizes.inner;
+    c->format = sizes.format;
+    if (m * n * k > sizes.work)
+        return false;
+    WANT(c, m, n);
+    WANT(c, ta ? k : m, ta ? m : k);
+    WANT(c, tb ? n : k, tb ? k : n);
+    return true;
+}
+
+/* Bias and residual, each if chance wants it, after the operands; the output is operand 0. */
+static bool plan_epilogue(struct call *c, int64_t columns) {
+    if (chance(70))
+        WANT(c, columns);
+    else
+        want_none(c);
+    if (chance(60))
+        want(c, c->operand[0].ndim, c->operand[0].shape);
+    else
+        want_none(c);
+    c->relu = chance(50);
+    return true;
+}
+
+static tensor_epilogue epilogue_of(const struct call *c, tensor *const *t) {
+    return (tensor_epilogue){.bias = t[3], .residual = t[4], .relu = c->relu};
+}
+
+static bool plan_matmul(struct call *c) {
+    return plan_product(c, false, false);
+}
+static bool plan_matmul_nt(struct call *c) {
+    return plan_product(c, false, true);
+}
+static bool plan_matmul_tn(struct call *c) {
+    return plan_product(c, true, false);
+}
+static bool plan_matmul_fused(struct call *c) {
+    return plan_product(c, false, false) && plan_epilogue(c, c->operand[0].shape[1]);
+}
+static bool plan_matmul_nt_fused(struct call *c) {
+    return plan_product(c, false, true) && plan_epilogue(c, c->operand[0].shape[1]);
+}
+
+/* clang-format off */
+RUN(bias) return tensor_bias(t[0], t[1], t[2]); }
+RUN(bias_relu) return tensor_bias_relu(t[0], t[1], t[2]); }
+RUN(sum_rows) return tensor_sum_rows(t[0], t[1]); }
+RUN(matmul) return tensor_matmul(t[0], t[1], t[2]); }
+RUN(matmul_nt) return tensor_matmul_nt(t[0], t[1], t[2]); }
+RUN(matmul_tn) return tensor_matmul_tn(t[0], t[1], t[2]); }
+RUN(matmul_fused) return tensor_matmul_fused(t[0], t[1], t[2], epilogue_of(c, t)); }
+RUN(matmul_nt_fused) return tensor_matmul_nt_fused(t[0], t[1], t[2], epilogue_of(c, t)); }
+/* clang-format on */
+
+/* --- images ------------------------------------------------------------------------------------------------------- */
+
+static int64_t positions(int64_t size, int64_t window, tensor_window how) {
+    const int64_t room = size + 2 * how.padding - window;
+    return room < 0 ? 0 : room / how.stride + 1;
+}
+
+/* Shapes of x, w and y. */
+struct convolution {
+    int64_t x[4], w[4], y[4];
+};
+
+static bool draw_convolution(struct call *c, struct convolution *s) {
+    c->format = sizes.format;
+    c->how = sizes.how[below(2)];
+    const int64_t dilation = c->how.dilation ? c->how.dilation : 1, groups = c->how.groups ? c->how.groups : 1;
+    const int64_t channels = sizes.c, filters = (sizes.k + groups - 1) / groups * groups;
+    if (channels % groups && !chance(3)) /* an error */
+        return false;
+    const int64_t p = positions(sizes.h, (sizes.filter_h - 1) * dilation + 1, c->how),
+                  q = positions(sizes.w, (sizes.filter_w - 1) * dilation + 1, c->how);
+    if ((p < 1 || q < 1) && !chance(3))
+        return false;
+    const int64_t depth = channels / groups ? channels / groups : 1;
+    *s = (struct convolution){{sizes.n, sizes.h, sizes.w, channels},
+                              {filters, sizes.filter_h, sizes.filter_w, depth},
+                              {sizes.n, p < 1 ? 1 : p, q < 1 ? 1 : q, filters}};
+    return count_of(4, s->y) * sizes.filter_h * sizes.filter_w * depth <= sizes.work;
+}
+
+static bool plan_convolution(struct call *c, int out) {
+    struct convolution s;
+    if (!draw_convolution(c, &s))
+        return false;
+    want(c, 4, out == 0 ? s.y : out == 1 ? s.x : s.w);
+    want(c, 4, out == 0 ? s.x : s.y);
+    want(c, 4, out == 2 ? s.x : s.w);
+    return true;
+}
+static bool plan_conv2d(struct call *c) {
+    return plan_convolution(c, 0);
+}
+static bool plan_conv2d_fused(struct call *c) {
+    return plan_convolution(c, 0) && plan_epilogue(c, c->operand[0].shape[3]);
+}
+static bool plan_input_grad(struct call *c) {
+    return plan_convolution(c, 1);
+}
+static bool plan_weight_grad(struct call *c) {
+    return plan_convolution(c, 2);
+}
+
+static bool plan_pool(struct call *c, bool gradient) {
+    c->format = sizes.format;
+    c->how = sizes.how[below(2)];
+    c->how.dilation = c->how.groups = 0;
+    if (c->how.padding >= c->how.window && !chance(5))
+        c->how.padding = c->how.window - 1;
+    const int64_t p = positions(sizes.h, c->how.window, c->how), q = positions(sizes.w, c->how.window, c->how);
+    if (p < 1 || q < 1)
+        return false;
+    const int64_t x[4] = {sizes.n, sizes.h, sizes.w, sizes.c}, y[4] = {sizes.n, p, q, sizes.c};
+    want(c, 4, gradient ? x : y);
+    want(c, 4, gradient ? y : x);
+    if (gradient)
+        want(c, 4, x);
+    return true;
+}
+static bool plan_maxpool2d(struct call *c) {
+    return plan_pool(c, false);
+}
+static bool plan_maxpool2d_grad(struct call *c) {
+    return plan_pool(c, true);
+}
+
+static bool plan_avgpool(struct call *c) {
+    c->format = sizes.format;
+    WANT(c, sizes.n, sizes.c);
+    WANT(c, sizes.n, sizes.h, sizes.w, sizes.c);
+    return true;
+}
+
+static bool plan_shortcut(struct call *c) {
+    c->format = sizes.format;
+    c->number = between(1, 3);
+    const int64_t k = sizes.k < sizes.c ? sizes.c : sizes.k;
+    WANT(c, sizes.n, (sizes.h + c->number - 1) / c->number, (sizes.w + c->number - 1) / c->number, k);
+    WANT(c, sizes.n, sizes.h, sizes.w, sizes.c);
+    return true;
+}
+
+/* clang-format off */
+RUN(conv2d) return tensor_conv2d(t[0], t[1], t[2], c->how); }
+RUN(conv2d_fused) return tensor_conv2d_fused(t[0], t[1], t[2], c->how, epilogue_of(c, t)); }
+RUN(conv2d_input_grad) return tensor_conv2d_input_grad(t[0], t[1], t[2], c->how); }
+RUN(conv2d_weight_grad) return tensor_conv2d_weight_grad(t[0], t[1], t[2], c->how); }
+RUN(maxpool2d) return tensor_maxpool2d(t[0], t[1], c->how); }
+RUN(maxpool2d_grad) return tensor_maxpool2d_grad(t[0], t[1], t[2], c->how); }
+RUN(avgpool_global) return tensor_avgpool_global(t[0], t[1]); }
+RUN(avgpool_global_grad) return tensor_avgpool_global_grad(t[1], t[0]); }
+RUN(shortcut_a) return tensor_shortcut_a(t[0], t[1], c->number); }
+RUN(shortcut_a_grad) return tensor_shortcut_a_grad(t[1], t[0], c->number); }
+/* clang-format on */
+
+/* --- reductions, normalisation, loss ------------------------------------------------------------------------------ */
+
+static void keep(struct outcome *o, const double *values, int64_t n) {
+    memcpy(o->values + o->count, values, (size_t)n * sizeof *values);
+    o->count += (int)n;
+}
+
+static bool plan_channels(struct call *c, int images, int vectors) {
+    int64_t shape[4];
+    int rank = draw_shape(shape);
+    if (rank == 1)
+        rank = 2, shape[1] = shape[0], shape[0] = 1;
+    const int64_t channels = shape[rank - 1];
+    if (channels > RESULTS)
+        return false;
+    c->format = sizes.format;
+    c->epsilon = chance(60) ? 1e-5 : ldexp(1, between(-60, 4));
+    c->relu = chance(50);
+    c->number = chance(60); /* mean and variance are those of x */
+    c->numbers_count = (int)channels;
+    const int place = between(-20, 4), spread = between(-44, 20);
+    for (int64_t i = 0; i < channels; i++) {
+        c->numbers[i] = chance(10) ? 0 : ldexp(unit(), place);
+        c->numbers[RESULTS + i] = chance(10) ? 0 : ldexp(fabs(unit()), spread);
+    }
+    for (int i = 0; i < images; i++)
+        want(c, rank, shape);
+    for (int i = 0; i < vectors; i++)
+        WANT(c, channels);
+    return true;
+}
+
+static bool plan_moments(struct call *c) {
+    return plan_channels(c, 1, 0);
+}
+static bool plan_batchnorm(struct call *c) {
+    return plan_channels(c, 2, 2);
+}
+static bool plan_batchnorm_add(struct call *c) {
+    return plan_channels(c, 3, 2);
+}
+/* dx, dy, x, y (now and then left out), dgamma, dbeta, gamma */
+static bool plan_batchnorm_grad(struct call *c) {
+    const bool masked = chance(50);
+    if (!plan_channels(c, masked ? 4 : 3, masked ? 3 : 0))
+        return false;
+    if (!masked) {
+        want_none(c);
+        for (int i = 0; i < 3; i++)
+            WANT(c, c->numbers_count);
+    }
+    return true;
+}
+
+/* Mean and variance: drawn, or those of x. */
+struct moments {
+    const double *mean, *variance;
+    double own[2][RESULTS];
+};
+
+static tensor_status moments_of(const struct call *c, const tensor *x, struct moments *m, struct outcome *o) {
+    m->mean = c->numbers;
+    m->variance = c->numbers + RESULTS;
+    if (!c->number)
+        return TENSOR_OK;
+    const tensor_status status = tensor_channel_moments(m->own[0], m->own[1], x);
+    if (status)
+        return status;
+    keep(o, m->own[0], c->numbers_count);
+    keep(o, m->own[1], c->numbers_count);
+    for (int i = 0; i < c->numbers_count; i++)
+        if (!isfinite(m->own[0][i]) || !isfinite(m->own[1][i]))
+            return TENSOR_OK; /* of an image with NaN or Inf: with the drawn ones */
+    m->mean = m->own[0];
+    m->variance = m->own[1];
+    return TENSOR_OK;
+}
+
+static struct moments moments;
+
+/* clang-format off */
+RUN(channel_moments) return moments_of(c, t[0], &moments, o); }
+RUN(batchnorm)
+    const tensor_status status = moments_of(c, t[1], &moments, o);
+    return status ? status : tensor_batchnorm(t[0], t[1], t[2], t[3], moments.mean, moments.variance, c->epsilon,
+                                              c->relu);
+}
+RUN(batchnorm_add)
+    const tensor_status status = moments_of(c, t[1], &moments, o);
+    return status ? status : tensor_batchnorm_add(t[0], t[1], t[2], t[3], t[4], moments.mean, moments.variance,
+                                                  c->epsilon, c->relu);
+}
+RUN(batchnorm_grad)
+    const tensor_status status = moments_of(c, t[2], &moments, o);
+    return status ? status : tensor_batchnorm_grad(t[0], t[4], t[5], t[1], t[2], t[3], t[6], moments.mean,
+                                                   moments.variance, c->epsilon);
+}
+RUN(sum)
+    double sum = 0;
+    const tensor_status status = tensor_sum(&sum, t[0]);
+    keep(o, &sum, 1);
+    return status;
+}
+RUN(max_abs)
+    double maximum = 0;
+    const tensor_status status = tensor_max_abs(&maximum, t[0]);
+    keep(o, &maximum, 1);
+    return status;
+}
+/* clang-format on */
+
+static bool plan_softmax(struct call *c) {
+    c->format = sizes.format;
+    const int64_t rows = chance(50) ? sizes.rows : sizes.n, classes = chance(50) ? sizes.columns : sizes.c;
+    if (rows > RESULTS)
+        return false;
+    for (int64_t i = 0; i < rows; i++)
+        c->labels[i] = chance(99) || rows > 50 ? below((int)classes) : (int32_t)classes;
+    c->alpha = draw_scalar();
+    if (chance(80))
+        WANT(c, rows, classes);
+    else
+        want_none(c);
+    WANT(c, rows, classes);
+    return true;
+}
+
+/* clang-format off */
+RUN(softmax_cross_entropy)
+    int32_t predicted[RESULTS];
+    double loss = 0;
+    const tensor_status status = tensor_softmax_cross_entropy(&loss, t[0], predicted, t[1], c->labels, c->alpha);
+    keep(o, &loss, 1);
+    for (int64_t i = 0; !status && i < c->operand[1].shape[0]; i++)
+        keep(o, &(double){predicted[i]}, 1);
+    return status;
+}
+/* clang-format on */
+
+/* --- values, exponents, settings ---------------------------------------------------------------------------------- */
+
+static bool plan_load(struct call *c) {
+    if (!plan_1(c))
+        return false;
+    const int64_t n = count_of(c->operand[0].ndim, c->operand[0].shape);
+    const int place = chance(20) ? between(-150, 150) : between(-14, 14), style = below(12);
+    if (n > RESULTS)
+        return false;
+    for (int64_t i = 0; i < n; i++) {
+        double x = ldexp(unit(), place);
+        if (style == 0)
+            x = 0;
+        if (style == 1)
+            x = ldexp(1, place);
+        if (style == 2 && chance(2))
+            x = chance(50) ? NAN : -INFINITY;
+        if (style == 3) /* half way between two elements, or two wide ones, or nearly so */
+            x = ldexp(between(-4096, 4096) * 2 + 1, place) + (chance(50) ? ldexp(unit(), place - 30) : 0);
+        c->numbers[i] = x;
+    }
+    c->numbers_count = (int)n;
+    return true;
+}
+
+static bool plan_convert(struct call *c) {
+    int64_t shape[4];
+    const int rank = draw_shape(shape);
+    c->format = sizes.format;
+    c->number = between(-2, 33);
+    want(c, rank, shape);
+    want_format(c, fl_format_at(below(5)), rank, shape);
+    if (chance(50)) { /* the other way round */
+        const int slot = c->operand[0].slot;
+        c->operand[0].slot = c->operand[1].slot;
+        c->operand[1].slot = slot;
+    }
+    return true;
+}
+
+static bool plan_setting(struct call *c) {
+    if (!plan_1(c))
+        return false;
+    const struct fl_format *f = sizes.format;
+    c->number = chance(50) ? draw_exponent(f) : pool[c->operand[0].slot].t[0]->state->autoflex.e + between(-3, 3);
+    return true;
+}
+
+static bool plan_raw(struct call *c) {
+    if (!plan_1(c))
+        return false;
+    const struct fl_format *f = pool[c->operand[0].slot].t[0]->format;
+    const int64_t n = count_of(c->operand[0].ndim, c->operand[0].shape);
+    c->numbers_count = (int)(n < 8 ? n : 8);
+    if (f->arithmetic == FL_ARITHMETIC_SHARED)
+        draw_mantissas((int16_t *)c->numbers, c->numbers_count, between(1, STYLES - 1));
+    else
+        draw_floats(f, c->numbers, c->numbers_count, between(1, STYLES - 1));
+    c->number = (int)(draw() % (uint64_t)(n - c->numbers_count + 1));
+    return true;
+}
+
+/* clang-format off */
+RUN(load_f32)
+    static float values[RESULTS];
+    for (int i = 0; i < c->numbers_count; i++)
+        values[i] = (float)c->numbers[i];
+    return tensor_load_f32(t[0], values, c->numbers_count);
+}
+RUN(load_f64) return tensor_load_f64(t[0], c->numbers, c->numbers_count); }
+RUN(store)
+    const int64_t n = tensor_count(t[0]);
+    static double values[1 << 18];
+    static float floats[1 << 18];
+    if (n > 1 << 18)
+        return TENSOR_OK;
+    tensor_status status = tensor_store_f64(t[0], values, n);
+    keep(o, values, n < RESULTS / 4 ? n : RESULTS / 4);
+    status = status ? status : tensor_store_wide_f64(t[0], values, n);
+    keep(o, values, n < RESULTS / 4 ? n : RESULTS / 4);
+    status = status ? status : tensor_store_f32(t[0], floats, n);
+    for (int64_t i = 0; i < n && i < RESULTS / 4; i++)
+        keep(o, &(double){floats[i]}, 1);
+    return status;
+}
+RUN(convert) return tensor_convert(t[0], t[1]); }
+RUN(convert_at) return tensor_convert_at(t[0], t[1], c->number); }
+RUN(copy) return tensor_copy(t[0], t[1]); }
+RUN(set_exponent) return tensor_set_exponent(t[0], c->number); }
+RUN(declare_exponent) return tensor_declare_exponent(t[0], c->number); }
+RUN(keep_wide) return tensor_keep_wide(t[0]); }
+RUN(set_predictor) return tensor_set_predictor(t[0], c->number % 5 < 4 ? autoflex_name(autoflex_list((c->number % 5 + 5) % 4)) : "none"); }
+RUN(set_rounding) return tensor_set_rounding(t[0], (tensor_rounding)((unsigned)c->number % 3), (uint64_t)c->number); }
+RUN(reset_statistics)
+    tensor_reset_statistics(t[0]);
+    return TENSOR_OK;
+}
+RUN(write_by_hand)
+    const size_t bytes = tensor_format_bytes(tensor_get_format(t[0]));
+    memcpy((char *)tensor_data(t[0]) + (size_t)c->number * bytes, c->numbers, (size_t)c->numbers_count * bytes);
+    return TENSOR_OK;
+}
+/* clang-format on */
+
+/* --- the list ----------------------------------------------------------------------------------------------------- */
+
+#define ACTION(name, weight, plan)                                                                                     \
+    { #name, weight, plan, run_##name, false }
+#define FINE_ACTION(name, weight, plan)                                                                                \
+    { #name, weight, plan, run_##name, true }
+static const struct action actions[] = {
+#define FL_MAP1(id, CONSTANT, name, expr) ACTION(name, 10, plan_2),
+#define FL_MAP1_SCALAR(id, CONSTANT, name, expr) ACTION(name, 10, plan_2),
+#define FL_MAP2(id, CONSTANT, name, expr) ACTION(name, 10, plan_3),
+#define FL_MAP2_SCALAR(id, CONSTANT, name, expr) ACTION(name, 10, plan_3),
+#define FL_MAP3(id, CONSTANT, name, expr) ACTION(name, 10, plan_4),
+#include "flexlab/ops.def"
+    ACTION(sgd_momentum, 20, plan_3),
+    FINE_ACTION(sgd_update, 30, plan_2),
+    ACTION(bias, 10, plan_bias),
+    ACTION(bias_relu, 10, plan_bias),
+    ACTION(sum_rows, 10, plan_sum_rows),
+    ACTION(matmul, 10, plan_matmul),
+    ACTION(matmul_nt, 10, plan_matmul_nt),
+    ACTION(matmul_tn, 10, plan_matmul_tn),
+    ACTION(matmul_fused, 15, plan_matmul_fused),
+    ACTION(matmul_nt_fused, 10, plan_matmul_nt_fused),
+    ACTION(conv2d, 15, plan_conv2d),
+    ACTION(conv2d_fused, 15, plan_conv2d_fused),
+    ACTION(conv2d_input_grad, 15, plan_input_grad),
+    ACTION(conv2d_weight_grad, 15, plan_weight_grad),
+    ACTION(maxpool2d, 10, plan_maxpool2d),
+    ACTION(maxpool2d_grad, 10, plan_maxpool2d_grad),
+    ACTION(avgpool_global, 8, plan_avgpool),
+    ACTION(avgpool_global_grad, 8, plan_avgpool),
+    ACTION(shortcut_a, 8, plan_shortcut),
+    ACTION(shortcut_a_grad, 8, plan_shortcut),
+    ACTION(channel_moments, 10, plan_moments),
+    ACTION(batchnorm, 15, plan_batchnorm),
+    ACTION(batchnorm_add, 15, plan_batchnorm_add),
+    ACTION(batchnorm_grad, 15, plan_batchnorm_grad),
+    ACTION(softmax_cross_entropy, 15, plan_softmax),
+    ACTION(sum, 5, plan_1),
+    ACTION(max_abs, 5, plan_1),
+    FINE_ACTION(load_f32, 8, plan_load),
+    FINE_ACTION(load_f64, 8, plan_load),
+    ACTION(store, 8, plan_1),
+    FINE_ACTION(convert, 20, plan_convert),
+    ACTION(convert_at, 10, plan_convert),
+    ACTION(copy, 8, plan_2),
+    ACTION(set_exponent, 8, plan_setting),
+    ACTION(declare_exponent, 8, plan_setting),
+    ACTION(keep_wide, 6, plan_1),
+    ACTION(set_predictor, 4, plan_setting),
+    ACTION(set_rounding, 4, plan_setting),
+    ACTION(reset_statistics, 1, plan_1),
+    ACTION(write_by_hand, 8, plan_raw),
+};
+enum { ACTIONS = sizeof actions / sizeof actions[0] };
+static long long made, refused, worked[ACTIONS]; /* calls; those that were an error; those that were none, by action */
+
+static void count_call(const struct call *c, bool error) {
+    made++;
+    refused += error;
+    worked[c->action - actions] += !error;
+}
+
+static const struct action *draw_action(void) {
+    int total = 0, i = 0;
+    for (int a = 0; a < ACTIONS; a++)
+        total += actions[a].weight;
+    for (int at = below(total); at >= actions[i].weight; i++)
+        at -= actions[i].weight;
+    return &actions[i];
+}
+
+/* Operations that other calls are made of. */
+static const char *const part_of[][2] = {{"channel_sums", "channel_moments"},
+                                         {"channel_grad_sums", "batchnorm_grad"},
+                                         {"channel_affine", "batchnorm"},
+                                         {"channel_affine_grad", "batchnorm_grad"}};
+
+/* Every operation of the library was called, and worked more than once. */
+static void check_coverage(void) {
+    for (int i = 0; tensor_op_list(i); i++) {
+        const char *name = tensor_op_list(i);
+        for (size_t p = 0; p < sizeof part_of / sizeof part_of[0]; p++)
+            name = strcmp(name, part_of[p][0]) ? name : part_of[p][1];
+        int a = 0;
+        while (a < ACTIONS && strcmp(actions[a].name, name))
+            a++;
+        CHECK(a < ACTIONS, "operation %s is called by no row of random_actions.h", tensor_op_list(i));
+    }
+    for (int a = 0; a < ACTIONS; a++)
+        CHECK(worked[a] > 1, "%s worked %lld times", actions[a].name, worked[a]);
+}
+
+#endif

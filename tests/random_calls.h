@@ -1,0 +1,622 @@
+/* random_calls.h - random sequences of calls of the public API, each made in several worlds at once: one a row of
+ * kernels, with a number of threads that changes from call to call. World 0 runs the reference kernels; all that a call
+ * may change or return must be the same in every world, but for payload and sign of a NaN.
+ *
+ * Calls come in episodes of EPISODE, which share a pool of tensors of a few shapes and start with an empty one. All
+ * that is drawn depends on (seed, number of the call) and on the pool, so any subset of an episode can be run again: a
+ * failing one is reduced to the calls that it needs and printed. random_actions.h has the calls. */
+#ifndef FL_RANDOM_CALLS_H
+#define FL_RANDOM_CALLS_H
+
+#include "check.h"
+#include "core/tensor_object.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+enum { MAX_WORLDS = 5, SLOTS = 14, OPERANDS = 8, EPISODE = 32, RESULTS = 4096, LINE = 1600 };
+
+/* --- worlds ------------------------------------------------------------------------------------------------------- */
+
+static const char *world_row[MAX_WORLDS];
+static int worlds;
+
+/* A world for each row that has kernels of its own on this machine. */
+static void find_worlds(void) {
+    static const char *const rows[] = {"ref", "portable", "avx2", "avx512bw", "avx512"};
+    for (int r = 0; r < MAX_WORLDS; r++) {
+        bool runs = r == 0;
+        CHECK(!tensor_set_backend(rows[r]), "%s", tensor_error());
+        for (int f = 0; tensor_format_list(f) && !runs; f++)
+            for (int i = 0; tensor_op_list(i) && !runs; i++)
+                runs = !strcmp(tensor_kernel_backend(tensor_format_list(f), tensor_op_list(i)), rows[r]);
+        if (runs)
+            world_row[worlds++] = rows[r];
+    }
+}
+
+/* --- numbers drawn ------------------------------------------------------------------------------------------------ */
+
+static uint64_t draws; /* state of the call's generator */
+
+static uint64_t draw(void) {
+    return check_random(&draws);
+}
+static int below(int n) {
+    return (int)(draw() % (uint64_t)n);
+}
+static int between(int low, int high) {
+    return low + below(high - low + 1);
+}
+static bool chance(int percent) {
+    return below(100) < percent;
+}
+static double unit(void) { /* in [-1, 1) */
+    return (double)((int64_t)draw() >> 10) * 0x1p-53;
+}
+
+static void start_draws(uint64_t seed, uint64_t what) {
+    draws = seed;
+    draws = draw() ^ (what * 0xD1342543DE82EF95u);
+}
+
+/* --- the pool ----------------------------------------------------------------------------------------------------- */
+
+struct slot {
+    tensor *t[MAX_WORLDS];    /* [0] NULL: free */
+    void *memory[MAX_WORLDS]; /* of tensors on the caller's memory */
+};
+
+static struct slot pool[SLOTS];
+
+static void slot_free(struct slot *s) {
+    for (int w = 0; w < worlds; w++) {
+        tensor_free(s->t[w]);
+        free(s->memory[w]);
+    }
+    *s = (struct slot){0};
+}
+
+/* Elements as stored, by style. */
+enum { STYLES = 8 };
+
+static void draw_mantissas(int16_t *m, int64_t n, int style) {
+    const int64_t single = (int64_t)(draw() % (uint64_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        const int16_t any = (int16_t)between(-32767, 32767);
+        switch (style) {
+        case 0:
+            m[i] = 0;
+            break;
+        case 1:
+            m[i] = any;
+            break;
+        case 2:
+            m[i] = any < 0 ? -32767 : 32767;
+            break;
+        case 3:
+            m[i] = any % 4;
+            break;
+        case 4:
+            m[i] = any % 3 ? 0 : any;
+            break;
+        case 5:
+            m[i] = i == single ? any : 0;
+            break;
+        case 6:
+            m[i] = any % 50 ? any : INT16_MIN;
+            break; /* only by hand */
+        default:
+            m[i] = (int16_t)((any + between(-32767, 32767) + between(-32767, 32767)) / 24);
+        }
+    }
+}
+
+static void draw_floats(const struct fl_format *f, void *words, int64_t n, int style) {
+    const struct fl_view view = {.data = words, .count = n};
+    const struct fl_rounding nearest = {TENSOR_ROUND_NEAREST, 0, 0};
+    const bool half = f->id == FMT_FP16;
+    const int64_t single = (int64_t)(draw() % (uint64_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        const uint64_t bits = draw();
+        double x = unit() + unit() + unit();
+        struct fl_stats ignored = {0};
+        switch (style) {
+        case 0:
+            x = bits & 1 ? 0.0 : -0.0;
+            break;
+        case 1:
+            memcpy((char *)words + i * f->bytes, &bits, (size_t)f->bytes);
+            continue; /* any word at all */
+        case 2:
+            x = ldexp(x, half ? 15 : 126);
+            break;
+        case 3:
+            x = (double)(bits % 7) - 3;
+            break;
+        case 4:
+            x = bits % 3 ? 0 : x;
+            break;
+        case 5:
+            x = i == single ? x : 0;
+            break;
+        case 6:
+            x = ldexp(x, half ? -18 : -130);
+            break; /* subnormals */
+        default:
+            x = bits % 61 == 0 ? NAN : bits % 59 == 0 ? INFINITY : bits % 53 == 0 ? -INFINITY : x;
+            x = bits % 4 ? x : ldexp(x, (int)(bits >> 32) % 20 - 10);
+        }
+        f->encode(&view, i, 1, &x, false, &nearest, &ignored);
+    }
+}
+
+static int draw_exponent(const struct fl_format *f) {
+    const int kind = below(20);
+    const int e = kind < 12   ? between(3, 17)
+                  : kind < 17 ? between(f->e_min, f->e_max)
+                  : kind < 19 ? f->e_max
+                              : f->e_min;
+    return e < f->e_min ? f->e_min : e > f->e_max ? f->e_max : e;
+}
+
+struct recipe { /* of a new tensor */
+    bool wide, load, on_memory;
+    int style, e;
+    const char *predictor;
+    tensor_rounding rounding;
+    uint64_t seed;
+};
+
+static struct recipe draw_recipe(const struct fl_format *f) {
+    struct recipe r = {.wide = chance(30), .load = chance(35), .on_memory = chance(15), .style = below(STYLES)};
+    int predictors = 0;
+    while (autoflex_list(predictors))
+        predictors++;
+    r.style = chance(50) ? 7 : r.style;
+    r.e = draw_exponent(f);
+    r.predictor = chance(50) ? autoflex_name(autoflex_list(below(predictors))) : NULL;
+    r.rounding = chance(75)                              ? TENSOR_ROUND_NEAREST
+                 : f->arithmetic == FL_ARITHMETIC_SHARED ? TENSOR_ROUND_STOCHASTIC
+                                                         : TENSOR_ROUND_TRUNCATE;
+    r.seed = draw();
+    return r;
+}
+
+/* The same tensor in one world. words: its elements; fine: values that round to about them. */
+static tensor *make_tensor(const struct fl_format *f, int ndim, const int64_t *shape, const struct recipe *r,
+                           const void *words, const double *fine, int64_t count, void **memory) {
+    const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
+    const size_t bytes = (size_t)count * (size_t)f->bytes;
+    if (r->on_memory) {
+        *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+        memset(*memory, 0, bytes);
+    }
+    tensor *t = r->on_memory ? tensor_new_on(f->id, ndim, shape, *memory, bytes) : tensor_new(f->id, ndim, shape);
+    (void)tensor_set_rounding(t, r->rounding, r->seed); /* refused where it is not offered */
+    if (shared && r->predictor)
+        (void)tensor_set_predictor(t, r->predictor);
+    if (r->wide)
+        (void)tensor_keep_wide(t);
+    if (r->load && !tensor_load_f64(t, fine, count))
+        return t;
+    memcpy(tensor_data(t), words, bytes);
+    if (shared)
+        (void)tensor_declare_exponent(t, r->e);
+    return t;
+}
+
+static void make_slot(struct slot *s, const struct fl_format *f, int ndim, const int64_t *shape) {
+    int64_t count = 1;
+    for (int i = 0; i < ndim; i++)
+        count *= shape[i];
+    const struct recipe r = draw_recipe(f);
+    void *words = malloc((size_t)count * (size_t)f->bytes);
+    double *fine = malloc((size_t)count * sizeof *fine);
+    if (f->arithmetic == FL_ARITHMETIC_SHARED)
+        draw_mantissas(words, count, r.style);
+    else
+        draw_floats(f, words, count, r.style);
+    const struct fl_view view = {words, NULL, r.e, count};
+    f->decode(&view, 0, count, fine);
+    for (int64_t i = 0; i < count; i++)
+        fine[i] *= 1 + unit() * 0x1p-12;
+    for (int w = 0; w < worlds; w++)
+        s->t[w] = make_tensor(f, ndim, shape, &r, words, fine, count, &s->memory[w]);
+    free(words);
+    free(fine);
+}
+
+/* --- a call ------------------------------------------------------------------------------------------------------- */
+
+struct action;
+struct call {
+    const struct action *action;
+    const struct fl_format *format;
+    int operands;
+    struct {
+        int slot, ndim;
+        uint64_t writes; /* of its tensor before the call */
+        int64_t shape[TENSOR_MAX_DIMS];
+        tensor *view; /* in the world where the call runs */
+    } operand[OPERANDS];
+    tensor *t[OPERANDS]; /* the operands in that world; NULL: left out */
+    float alpha, beta;
+    int number; /* an exponent, a stride, a choice */
+    bool relu;
+    tensor_window how;
+    double epsilon;
+    int numbers_count;
+    double numbers[2 * RESULTS]; /* mean and variance, or values to load */
+    int32_t labels[RESULTS];
+};
+
+struct outcome { /* in one world */
+    tensor_status status;
+    char message[512];
+    int threads;
+    int count;
+    double values[2 * RESULTS];
+};
+
+struct action {
+    const char *name;
+    int weight;
+    /* Draws the call; false where it would be too large, or impossible in this episode. */
+    bool (*plan)(struct call *c);
+    tensor_status (*run)(const struct call *c, tensor *const *t, struct outcome *o);
+    bool fine; /* writes wide parts that say more than the elements */
+};
+
+static bool in_use(const struct call *c, int slot) {
+    for (int i = 0; i < c->operands; i++)
+        if (c->operand[i].slot == slot)
+            return true;
+    return false;
+}
+
+static int64_t count_of(int ndim, const int64_t *shape) {
+    int64_t n = 1;
+    for (int i = 0; i < ndim; i++)
+        n *= shape[i];
+    return n;
+}
+
+/* A slot of that many elements of the format: one of the pool, or a new one. */
+static int find_slot(const struct call *c, const struct fl_format *f, int ndim, const int64_t *shape) {
+    const int64_t count = count_of(ndim, shape);
+    const int first = below(SLOTS);
+    const bool anew = chance(12), apart = chance(75);
+    for (int i = 0; i < SLOTS && !anew; i++) {
+        const int s = (first + i) % SLOTS;
+        if (pool[s].t[0] && pool[s].t[0]->format == f && pool[s].t[0]->count == count && !(apart && in_use(c, s)))
+            return s;
+    }
+    int s = first;
+    for (int i = 0; i < SLOTS && pool[s].t[0]; i++)
+        s = (first + i) % SLOTS;
+    while (in_use(c, s))
+        s = (s + 1) % SLOTS;
+    slot_free(&pool[s]);
+    make_slot(&pool[s], f, ndim, shape);
+    return s;
+}
+
+/* The next operand, of a format. */
+static void want_format(struct call *c, const struct fl_format *f, int ndim, const int64_t *shape) {
+    const int i = c->operands;
+    const int slot = find_slot(c, f, ndim, shape);
+    c->operand[i].slot = slot;
+    c->operand[i].ndim = ndim;
+    memcpy(c->operand[i].shape, shape, (size_t)ndim * sizeof shape[0]);
+    c->operands++;
+}
+
+static void want(struct call *c, int ndim, const int64_t *shape) {
+    int formats = 0;
+    while (fl_format_at(formats))
+        formats++;
+    want_format(c, chance(1) ? fl_format_at(below(formats)) : c->format, ndim, shape);
+}
+#define WANT(c, ...) want(c, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
+
+/* An operand that is left out. */
+static void want_none(struct call *c) {
+    c->operand[c->operands++].slot = -1;
+}
+
+static void open_operands(struct call *c, int world) {
+    for (int i = 0; i < c->operands; i++) {
+        c->operand[i].view = NULL;
+        c->t[i] = NULL;
+        if (c->operand[i].slot < 0)
+            continue;
+        tensor *t = pool[c->operand[i].slot].t[world];
+        const int64_t *shape = c->operand[i].shape;
+        if (t->ndim != c->operand[i].ndim || memcmp(t->shape, shape, (size_t)t->ndim * sizeof shape[0]))
+            t = c->operand[i].view = tensor_new_view(t, c->operand[i].ndim, shape);
+        c->t[i] = t;
+    }
+}
+
+static void close_operands(struct call *c) {
+    for (int i = 0; i < c->operands; i++)
+        tensor_free(c->operand[i].view);
+}
+
+/* --- text --------------------------------------------------------------------------------------------------------- */
+
+__attribute__((format(printf, 2, 3))) static void append(char *line, const char *text, ...) {
+    const size_t used = strlen(line);
+    va_list list;
+    va_start(list, text);
+    vsnprintf(line + used, LINE - used, text, list);
+    va_end(list);
+}
+
+/* The call before it runs. */
+static void describe(const struct call *c, char *line) {
+    char text[TENSOR_TEXT];
+    append(line,
+           "%s alpha %a beta %a number %d relu %d epsilon %g, window %d stride %d padding %d dilation %d groups %d",
+           c->action->name, (double)c->alpha, (double)c->beta, c->number, c->relu, c->epsilon, c->how.window,
+           c->how.stride, c->how.padding, c->how.dilation, c->how.groups);
+    for (int i = 0; i < c->operands; i++) {
+        if (c->operand[i].slot < 0) {
+            append(line, "\n        -");
+            continue;
+        }
+        const tensor *t = pool[c->operand[i].slot].t[0];
+        const struct autoflex *a = &t->state->autoflex;
+        tensor shape = {.ndim = c->operand[i].ndim};
+        memcpy(shape.shape, c->operand[i].shape, sizeof shape.shape);
+        append(line, "\n        t%d %s %s e %d, %s%s, rounding %d, %d in history%s%s", c->operand[i].slot,
+               t->format->name, fl_shape_text(&shape, text), a->e, a->predictor ? autoflex_name(a->predictor) : "",
+               a->initialised ? "" : " uninitialised", (int)t->state->rounding, a->count,
+               t->state->wide ? ", wide" : "", t->state->by_hand ? ", by hand" : "");
+    }
+}
+
+/* --- what must agree ---------------------------------------------------------------------------------------------- */
+
+static bool same_double(double a, double b) {
+    return !memcmp(&a, &b, sizeof a) || (a != a && b != b);
+}
+
+static bool same_stats(const tensor_stats *a, const tensor_stats *b) {
+    return same_double(a->maximum, b->maximum) && a->gamma == b->gamma && a->saturated == b->saturated &&
+           a->flushed == b->flushed && a->nonfinite == b->nonfinite && a->elements == b->elements &&
+           a->writes == b->writes;
+}
+
+static bool same_autoflex(const struct autoflex *a, const struct autoflex *b) {
+    return a->predictor == b->predictor && a->e == b->e && a->initialised == b->initialised &&
+           a->written == b->written && a->count == b->count && a->next == b->next &&
+           !memcmp(a->history, b->history, sizeof a->history) && same_double(a->predicted, b->predicted) &&
+           a->overflows == b->overflows && a->clamped_low == b->clamped_low && a->clamped_high == b->clamped_high &&
+           a->zero_writes == b->zero_writes;
+}
+
+/* First element that differs, NaN aside; -1 if none. */
+static int64_t first_difference(const tensor *a, const tensor *b) {
+    if (!memcmp(a->state->data, b->state->data, (size_t)a->count * (size_t)a->format->bytes))
+        return -1;
+    const struct fl_view va = fl_view_of(a), vb = fl_view_of(b);
+    for (int64_t i = 0; i < a->count; i++) {
+        double x, y;
+        a->format->decode(&va, i, 1, &x);
+        b->format->decode(&vb, i, 1, &y);
+        if (!same_double(x, y))
+            return i;
+    }
+    return -1;
+}
+
+static int64_t first_wide_difference(const tensor *a, const tensor *b) {
+    const uint32_t *x = a->state->wide, *y = b->state->wide;
+    const bool floats = a->format->arithmetic == FL_ARITHMETIC_FLOAT;
+    for (int64_t i = 0; x && y && i < a->count; i++) {
+        const bool nan = floats && (x[i] & 0x7fffffffu) > 0x7f800000u && (y[i] & 0x7fffffffu) > 0x7f800000u;
+        if (x[i] != y[i] && !nan)
+            return i;
+    }
+    return -1;
+}
+
+static bool compare_tensors(const tensor *want, const tensor *got, char *line) {
+    const struct fl_tensor_state *a = want->state, *b = got->state;
+    int64_t i;
+    double x, y;
+    const struct fl_view va = fl_view_of(want), vb = fl_view_of(got);
+    if (!same_autoflex(&a->autoflex, &b->autoflex))
+        append(line, "exponent %d, ref %d, or its state (overflows %d %d, clamps %d %d, %d %d, zeros %d %d)",
+               b->autoflex.e, a->autoflex.e, (int)b->autoflex.overflows, (int)a->autoflex.overflows,
+               (int)b->autoflex.clamped_low, (int)a->autoflex.clamped_low, (int)b->autoflex.clamped_high,
+               (int)a->autoflex.clamped_high, (int)b->autoflex.zero_writes, (int)a->autoflex.zero_writes);
+    else if ((i = first_difference(want, got)) >= 0) {
+        want->format->decode(&va, i, 1, &x);
+        got->format->decode(&vb, i, 1, &y);
+        append(line, "element %" PRId64 " is %a, ref %a (steps %g, %g)", i, y, x, ldexp(y, vb.e), ldexp(x, va.e));
+    } else if (!a->wide != !b->wide || (i = first_wide_difference(want, got)) >= 0)
+        append(line, "wide part %" PRId64 " differs: 0x%08x, ref 0x%08x", i, b->wide ? ((uint32_t *)b->wide)[i] : 0,
+               a->wide ? ((uint32_t *)a->wide)[i] : 0);
+    else if (!same_stats(&a->last, &b->last) || !same_stats(&a->total, &b->total))
+        append(line,
+               "statistics: maximum %a, ref %a, gamma %d %d, saturated %" PRId64 " %" PRId64 ", flushed %" PRId64
+               " %" PRId64 ", nonfinite %" PRId64 " %" PRId64 " (or the totals)",
+               b->last.maximum, a->last.maximum, b->last.gamma, a->last.gamma, b->last.saturated, a->last.saturated,
+               b->last.flushed, a->last.flushed, b->last.nonfinite, a->last.nonfinite);
+    else if (a->writes != b->writes || a->rounding != b->rounding || a->seed != b->seed ||
+             a->view_rounding != b->view_rounding)
+        append(line, "the number of writes or the rounding differs");
+    else
+        return true;
+    return false;
+}
+
+static bool compare_outcomes(const struct outcome *want, const struct outcome *got, char *line) {
+    if (want->status != got->status || strcmp(want->message, got->message))
+        append(line, "status %d \"%s\", ref %d \"%s\"", (int)got->status, got->message, (int)want->status,
+               want->message);
+    else if (want->count != got->count)
+        append(line, "%d results, ref %d", got->count, want->count);
+    else {
+        for (int i = 0; i < want->count; i++)
+            if (!same_double(want->values[i], got->values[i])) {
+                append(line, "result %d is %a, ref %a", i, got->values[i], want->values[i]);
+                return false;
+            }
+        return true;
+    }
+    return false;
+}
+
+/* --- elements are the rounding of their wide part ----------------------------------------------------------------- */
+
+static double round_to_place(double x, int place, bool truncate) {
+    const double scaled = ldexp(x, place), down = floor(scaled), rest = scaled - down;
+    if (truncate)
+        return ldexp(trunc(scaled), -place);
+    return ldexp(down + (rest > 0.5 || (rest == 0.5 && fmod(down, 2) != 0)), -place);
+}
+
+static double round_to_element(const tensor *t, double x) {
+    if (t->format->arithmetic == FL_ARITHMETIC_SHARED)
+        return round_to_place(x, tensor_exponent(t), false);
+    if (!isfinite(x) || x == 0)
+        return x;
+    const bool half = t->format->id == FMT_FP16, truncate = t->state->view_rounding == TENSOR_ROUND_TRUNCATE;
+    const int fraction = half ? 10 : 7, least = half ? -14 : -126, exponent = ilogb(x) < least ? least : ilogb(x);
+    const double y = round_to_place(x, fraction - exponent, truncate), largest = half ? 65504 : 0x1.fep127;
+    return fabs(y) <= largest ? y : truncate ? copysign(largest, x) : copysign(INFINITY, x);
+}
+
+/* exact: the wide part is the value of the elements. */
+static bool wide_agrees(const tensor *t, bool exact, char *line) {
+    static double elements[1 << 19], parts[1 << 19];
+    if (!t->state->wide || t->count > 1 << 19)
+        return true;
+    if (tensor_store_f64(t, elements, t->count) || tensor_store_wide_f64(t, parts, t->count))
+        return false;
+    for (int64_t i = 0; i < t->count; i++) {
+        const double want = exact ? parts[i] : round_to_element(t, parts[i]);
+        if (!(want == elements[i]) && !(want != want && elements[i] != elements[i])) {
+            append(line, "element %" PRId64 " is %a, its wide part %a", i, elements[i], parts[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* --- calls and episodes ------------------------------------------------------------------------------------------- */
+
+static const struct action *draw_action(void);
+static void draw_episode(void);
+static void count_call(const struct call *c, bool error);
+
+/* Runs one call in every world. Fills `line` with what is wrong; false then. */
+static bool run_call(struct call *c, char *line) {
+    static const int threads[] = {1, 2, 3, 7};
+    static struct outcome outcome[MAX_WORLDS];
+    for (int i = 0; i < c->operands; i++)
+        c->operand[i].writes = c->operand[i].slot < 0 ? 0 : pool[c->operand[i].slot].t[0]->state->writes;
+    for (int w = 0; w < worlds; w++) {
+        struct outcome *o = &outcome[w];
+        o->count = 0;
+        o->threads = threads[below(4)];
+        (void)tensor_set_backend(world_row[w]);
+        (void)tensor_set_threads(o->threads);
+        open_operands(c, w);
+        o->status = c->action->run(c, c->t, o);
+        if (w == 0)
+            count_call(c, o->status);
+        snprintf(o->message, sizeof o->message, "%s", o->status ? tensor_error() : "");
+        close_operands(c);
+    }
+    const bool settle = chance(40); /* looking at a wide part settles what was written by hand */
+    bool good = true;
+    for (int w = 0; w < worlds && good; w++) {
+        append(line, "        %s with %d threads: ", world_row[w], outcome[w].threads);
+        good = w == 0 || compare_outcomes(&outcome[0], &outcome[w], line);
+        for (int i = 0; i < c->operands && good; i++) {
+            if (c->operand[i].slot < 0)
+                continue;
+            const struct slot *s = &pool[c->operand[i].slot];
+            append(line, "t%d: ", c->operand[i].slot);
+            good = w == 0 || compare_tensors(s->t[0], s->t[w], line);
+        }
+        if (good)
+            line[0] = 0;
+    }
+    for (int w = 0; w < worlds && good; w++)
+        for (int i = 0; i < c->operands && good; i++)
+            if (c->operand[i].slot >= 0 && (settle || !pool[c->operand[i].slot].t[w]->state->by_hand))
+                good = wide_agrees(
+                    pool[c->operand[i].slot].t[w],
+                    !c->action->fine && pool[c->operand[i].slot].t[w]->state->writes != c->operand[i].writes, line);
+    return good;
+}
+
+/* The calls of an episode but those to skip, up to the first that fails: its index, -1 if none does. tell: print. */
+static int run_episode(uint64_t seed, uint64_t episode, const bool *skip, bool tell) {
+    static struct call call;
+    int failed = -1;
+    start_draws(seed, episode);
+    draw_episode();
+    for (int i = 0; i < EPISODE && failed < 0; i++) {
+        if (skip && skip[i])
+            continue;
+        start_draws(seed, (episode + 1) << 20 | (uint64_t)i);
+        do {
+            memset(&call, 0, offsetof(struct call, numbers));
+            call.action = draw_action();
+        } while (!call.action->plan(&call));
+        char text[LINE] = "", line[LINE] = "";
+        if (tell)
+            describe(&call, text);
+        const bool good = run_call(&call, line);
+        if (tell)
+            printf("    call %" PRIu64 ": %s\n%s%s", episode * EPISODE + (uint64_t)i, text, good ? "" : line,
+                   good ? "" : "\n");
+        failed = good ? -1 : i;
+    }
+    for (int s = 0; s < SLOTS; s++)
+        slot_free(&pool[s]);
+    return failed;
+}
+
+/* Leaves out every call that the failure does not need, and prints the rest. */
+static void reduce(uint64_t seed, uint64_t episode, int failed) {
+    bool skip[EPISODE] = {false};
+    for (int i = failed + 1; i < EPISODE; i++)
+        skip[i] = true;
+    for (int i = failed - 1; i >= 0; i--) {
+        skip[i] = true;
+        skip[i] = run_episode(seed, episode, skip, false) == failed;
+    }
+    printf("    the same failure with these calls alone:\n");
+    run_episode(seed, episode, skip, true);
+}
+
+static void report(const char *program, uint64_t seed, uint64_t episode, int failed) {
+    printf("  seed %" PRIu64 ", call %" PRIu64 "; replay: %s %" PRIu64 " %d %" PRIu64 "\n", seed,
+           episode * EPISODE + (uint64_t)failed, program, seed, EPISODE, episode * EPISODE);
+    reduce(seed, episode, failed);
+    fflush(stdout);
+}
+
+/* About `calls` calls from number `first` on. */
+static void run_calls(const char *program, uint64_t seed, uint64_t calls, uint64_t first) {
+    int reported = 0;
+    for (uint64_t episode = first / EPISODE; episode * EPISODE < first + calls; episode++) {
+        const int failed = run_episode(seed, episode, NULL, false);
+        CHECK(failed < 0, "a call differs between rows, or leaves a wide part behind");
+        if (failed >= 0 && ++reported <= 5)
+            report(program, seed, episode, failed);
+    }
+    tensor_set_backend(NULL);
+    tensor_set_threads(0);
+}
+
+#endif
