@@ -72,6 +72,8 @@ static struct number exact(const struct fl_args *args, int64_t i) {
         return number_add(value_of(&args->in[0], i), value_of(&args->in[1], i));
     case FL_OP_BIAS:
         return number_add(value_of(&args->in[0], i), value_of(&args->in[1], i % args->geo.n));
+    case FL_OP_NEG:
+        return number_of(-a, args->in[0].e);
     case FL_OP_RELU:
         return a < 0 ? (struct number){0} : value_of(&args->in[0], i);
     default: { /* scale */
@@ -186,6 +188,33 @@ static void check_edge(int up, int shift) {
     release_from(0);
 }
 
+/* The least and the largest draw, which one in 2^32 is: of these keys, elements 42028 and 30338 of the first write have
+ * them. The least takes every sum below zero to the integer below, however small it is; the largest, one of 2^-32 or
+ * more to the integer above. */
+static void check_extreme_draws(void) {
+    static const struct {
+        uint64_t key;
+        int64_t element;
+        uint32_t draw;
+    } extremes[] = {{171431, 42028, 0}, {149059, 30338, UINT32_MAX}};
+    static const int shifts[] = {1, 16, 30, 31, 32, 33, 34, 35, 36, 46, 47, 62, 63, 64, 94, 95, 96, 200};
+    for (int k = 0; k < 2; k++) {
+        CHECK(witness_draw(extremes[k].key, 0, extremes[k].element) == extremes[k].draw, "key %d", k);
+        for (size_t s = 0; s < sizeof shifts / sizeof shifts[0]; s++) {
+            const int64_t count = extremes[k].element + 2;
+            const int e = shifts[s] > 100 ? 100 : 40;
+            struct fl_args args = {.op = FL_OP_NEG,
+                                   .format = fl_format_of(FMT_DFP16),
+                                   .in = {random_view(count, e, FILL_SMALL)},
+                                   .out = {.e = e - shifts[s], .count = count},
+                                   .rounding = {TENSOR_ROUND_STOCHASTIC, extremes[k].key, 0}};
+            ((int16_t *)args.in[0].data)[extremes[k].element] = k ? (int16_t)-random_between(1, 9) : 1;
+            check_rows(&args, exact, false, ALL_ROWS);
+            release_from(0);
+        }
+    }
+}
+
 /* --- no bias --- */
 
 /* The mean of n results of one value lies within 5 standard deviations of it, each result's being at most one half; so
@@ -235,6 +264,7 @@ int main(int argc, char **argv) {
     for (int up = 14; up <= 16; up++)
         for (int shift = 1; shift <= up + 16; shift++)
             check_edge(up, shift);
+    check_extreme_draws();
     for (int trial = 0; trial < 6; trial++) {
         check_unbiased(FL_OP_NEG, -1, random_between(1, 14));
         check_unbiased(FL_OP_SCALE, 0.7f, random_between(1, 11));
