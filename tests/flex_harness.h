@@ -5,8 +5,8 @@
 
 #include "check.h"
 #include "core/format.h"
-#include "core/philox.h"
 #include "exact_number.h"
+#include "philox_witness.h"
 #include <inttypes.h>
 
 enum { CANARY = 32 };
@@ -78,7 +78,7 @@ static enum fill random_fill(void) {
 }
 
 /* An exponent near another (most often), or any of the format. */
-static int random_exponent(const struct fl_format *format, int near) {
+static inline int random_exponent(const struct fl_format *format, int near) {
     int e = random_below(4) ? random_between(near - 12, near + 12) : random_between(format->e_min, format->e_max);
     return e < format->e_min ? format->e_min : e > format->e_max ? format->e_max : e;
 }
@@ -111,7 +111,7 @@ static struct expected expect(const struct fl_args *args, exact_fn exact) {
         if (wide)
             m = number_nearest(&v, args->out.e + 16);
         else if (args->rounding.mode == TENSOR_ROUND_STOCHASTIC)
-            m = number_stochastic(&v, args->out.e, fl_philox_draw(args->rounding.key, args->rounding.write, i));
+            m = number_stochastic(&v, args->out.e, witness_draw(args->rounding.key, args->rounding.write, i));
         else
             m = number_nearest(&v, args->out.e);
         if (m > limit || m < -limit) {
@@ -225,7 +225,7 @@ static void check_rows(const struct fl_args *args, exact_fn exact, bool may_run_
 
 enum { ALL_ROWS = (1 << FL_BACKENDS) - 1, KERNEL_ROWS = ALL_ROWS & ~(1 << FL_REF) };
 
-static struct fl_rounding random_rounding(void) {
+static inline struct fl_rounding random_rounding(void) {
     if (random_below(3))
         return (struct fl_rounding){TENSOR_ROUND_NEAREST, 0, 0};
     return (struct fl_rounding){TENSOR_ROUND_STOCHASTIC, check_random(&seed), check_random(&seed)};

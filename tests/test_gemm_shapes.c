@@ -8,8 +8,8 @@
 #include "core/format.h"
 #include "core/memory.h"
 #include "core/parallel.h"
-#include "core/philox.h"
 #include "flexlab/tensor.h"
+#include "philox_witness.h"
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -225,7 +225,7 @@ static int16_t shared_round(int64_t sum, int shift, const struct fl_rounding *ro
         shift > 0 ? (wide)sum * one >> shift : (wide)sum * ((wide)1 << -shift) * one; /* 32 bits behind the point */
     const bool sticky = shift > 32 && (wide)sum * one != x * ((wide)1 << shift);
     if (rounding->mode == TENSOR_ROUND_STOCHASTIC) {
-        x = (x + fl_philox_draw(rounding->key, rounding->write, element)) >> 32;
+        x = (x + witness_draw(rounding->key, rounding->write, element)) >> 32;
     } else {
         const wide floor = x >> 32, rest = x - floor * one;
         const bool up = rest > one / 2 || (rest == one / 2 && (sticky || floor & 1));
