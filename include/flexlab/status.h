@@ -30,6 +30,9 @@ typedef enum tensor_status {
 /* The message of the last failure on this thread, "" if none. Valid until the next failure on this thread. */
 FLEXLAB_API const char *tensor_error(void);
 
+/* The status of that failure, TENSOR_OK if there was none: what a function that returns a pointer has no room for. */
+FLEXLAB_API tensor_status tensor_error_status(void);
+
 /* "argument", "shape", ... for a status; "unknown status" for any other number. */
 FLEXLAB_API const char *tensor_status_name(tensor_status status);
 

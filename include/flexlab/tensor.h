@@ -180,11 +180,14 @@ FLEXLAB_API tensor_status tensor_matmul(tensor *y, const tensor *a, const tensor
 FLEXLAB_API tensor_status tensor_matmul_nt(tensor *y, const tensor *a, const tensor *b);
 FLEXLAB_API tensor_status tensor_matmul_tn(tensor *y, const tensor *a, const tensor *b);
 
-/* Stride 1 to 255 and zero padding 0 to 255, the same in both directions. */
+/* The largest stride, padding and dilation; the largest window of a pooling and stride of a shortcut. */
+enum { TENSOR_WINDOW_STEP_LIMIT = 255, TENSOR_WINDOW_LIMIT = 1 << 20 };
+
+/* The same in both directions. Values outside of these ranges are TENSOR_E_ARGUMENT. */
 typedef struct tensor_window {
-    int window; /* side of the square window of a pooling; tensor_conv2d takes it from the filters */
-    int stride;
-    int padding;
+    int window;   /* side of the square window of a pooling, 1 to 2^20; tensor_conv2d takes it from the filters */
+    int stride;   /* 1 to 255 */
+    int padding;  /* zeros on each side, 0 to 255 */
     int dilation; /* convolution only: pixels from one filter position to the next, 1 to 255; 0 means 1 */
     int groups;   /* convolution only: parts of the channels and of the filters that see only each other; 0 means 1 */
 } tensor_window;
@@ -226,7 +229,7 @@ FLEXLAB_API tensor_status tensor_maxpool2d_grad(tensor *dx, const tensor *dy, co
 FLEXLAB_API tensor_status tensor_avgpool_global(tensor *y, const tensor *x);
 FLEXLAB_API tensor_status tensor_avgpool_global_grad(tensor *dx, const tensor *dy);
 /* Option-A shortcut (He et al. 2015): y[n,p,q,k] = x[n, p*stride, q*stride, k - pad], pad = (K - C) / 2, zero outside.
- * y is [N, ceil(H/stride), ceil(W/stride), K], K >= C. */
+ * y is [N, ceil(H/stride), ceil(W/stride), K], K >= C. stride 1 to 2^20. */
 FLEXLAB_API tensor_status tensor_shortcut_a(tensor *y, const tensor *x, int stride);
 FLEXLAB_API tensor_status tensor_shortcut_a_grad(tensor *dx, const tensor *dy, int stride);
 

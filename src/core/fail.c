@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 static _Thread_local char message[512];
+static _Thread_local tensor_status last;
 static tensor_error_hook hook;
 static void *hook_context;
 
@@ -14,6 +15,7 @@ tensor_status fl_fail(tensor_status status, const char *format, ...) {
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     snprintf(message, sizeof message, "%s", text);
+    last = status;
     if (hook)
         hook(status, message, hook_context);
     return status;
@@ -21,6 +23,10 @@ tensor_status fl_fail(tensor_status status, const char *format, ...) {
 
 const char *tensor_error(void) {
     return message;
+}
+
+tensor_status tensor_error_status(void) {
+    return last;
 }
 
 void tensor_set_error_hook(tensor_error_hook new_hook, void *context) {
