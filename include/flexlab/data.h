@@ -50,7 +50,8 @@ typedef struct data_loader_config {
     const double *deviation; /* per channel, divides */
 } data_loader_config;
 
-/* Starts the thread that prepares batches two ahead. The set must outlive the loader. NULL on failure. */
+/* Starts the thread that prepares batches two ahead. The set must outlive the loader. NULL on failure.
+ * In the child of a fork its functions give TENSOR_E_ARGUMENT; data_loader_free frees its memory there. */
 FLEXLAB_API data_loader *data_loader_new(const data_set *set, const data_loader_config *config);
 FLEXLAB_API void data_loader_free(data_loader *loader);
 /* Batches of one epoch. */

@@ -37,7 +37,8 @@ FLEXLAB_API tensor_status tensor_error_status(void);
 FLEXLAB_API const char *tensor_status_name(tensor_status status);
 
 /* Called with every failure before it is returned, on the failing thread; tests and tools use it to stop or log.
- * NULL removes it. Not to be changed while other threads use the library. */
+ * NULL removes it. May be changed at any time; a failure that is being reported on another thread may still reach the
+ * former hook after this returns. */
 typedef void (*tensor_error_hook)(tensor_status status, const char *message, void *context);
 FLEXLAB_API void tensor_set_error_hook(tensor_error_hook hook, void *context);
 
