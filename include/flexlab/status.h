@@ -2,7 +2,7 @@
  *
  * A function that can fail returns a tensor_status and, on failure, leaves a one-line message with the offending values
  * in a buffer of the calling thread (tensor_error). Outputs are untouched on failure. The library never prints, aborts
- * or exits. */
+ * or exits. Numbers in messages and files have a decimal point whatever locale the program has set. */
 #ifndef FLEXLAB_STATUS_H
 #define FLEXLAB_STATUS_H
 

@@ -1,5 +1,6 @@
 /* fail.c - the failure message of each thread, and the hook. */
 #include "core/fail.h"
+#include "core/text.h"
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,7 +37,7 @@ tensor_status fl_fail(tensor_status status, const char *format, ...) {
     char text[sizeof message]; /* the arguments may point into the old message */
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    fl_format(text, sizeof text, format, arguments);
     va_end(arguments);
     snprintf(message, sizeof message, "%s", text);
     last = status;
