@@ -16,7 +16,8 @@ struct fl_trace {
 };
 
 static tensor_status io_failed(const char *what, const char *path) {
-    return fl_fail(TENSOR_E_IO, "trace: cannot %s %s: %s", what, path, strerror(errno));
+    return fl_fail(errno == ENOMEM ? TENSOR_E_MEMORY : TENSOR_E_IO, "trace: cannot %s %s: %s", what, path,
+                   strerror(errno));
 }
 
 tensor_status fl_trace_open(struct fl_trace **trace, const char *path, int every) {
