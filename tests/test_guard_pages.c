@@ -73,7 +73,7 @@ static void fault(int signal) {
 
 /* --- one call --- */
 
-enum { VIEWS = 7, CHANNEL_ARRAYS = 7, SUMS = 4 }; /* out, three operands, bias, residual, a wide copy */
+enum { VIEWS = 7, CHANNEL_ARRAYS = 8, SUMS = 4 }; /* out, three operands, bias, residual, a wide copy */
 
 static void move(struct fl_view *view, struct guarded *g, size_t bytes, bool at_end) {
     *g = guarded_new(bytes, at_end);
@@ -104,11 +104,16 @@ static void run_guarded(const struct call *call, fl_kernel kernel, bool at_end, 
             move_array((const void **)&args.in[i].wide, g++, (size_t)args.in[i].count * (size_t)f->wide_bytes, at_end);
     if (call->op == FL_OP_CHANNEL_AFFINE || call->op == FL_OP_CHANNEL_AFFINE_GRAD) {
         struct fl_channels *c = &args.channels;
-        const void **arrays[] = {(const void **)&c->a,  (const void **)&c->b,  (const void **)&c->d,
-                                 (const void **)&c->ia, (const void **)&c->id, (const void **)&c->shift,
-                                 (const void **)&c->ib};
+        const void **arrays[] = {(const void **)&c->a,
+                                 (const void **)&c->b,
+                                 (const void **)&c->d,
+                                 (const void **)&c->first_centre,
+                                 (const void **)&c->cross_centre,
+                                 (const void **)&c->first,
+                                 (const void **)&c->cross,
+                                 (const void **)&c->offset};
         for (int i = 0; i < CHANNEL_ARRAYS; i++)
-            move_array(arrays[i], g++, n * (i == 6 ? sizeof *c->ib : 4), at_end);
+            move_array(arrays[i], g++, n * (i >= 5 ? sizeof *c->first : 4), at_end);
     }
     if (call->op == FL_OP_CHANNEL_SUMS || call->op == FL_OP_CHANNEL_GRAD_SUMS)
         for (int i = 0; i < SUMS; i++) {
@@ -171,7 +176,8 @@ static void try_conversions(const struct fl_format *f, int backend, const struct
                                  &stats);
                 for (int stream = 0; stream < 2; stream++)
                     row->to_floats(&view, first, n, (float *)(void *)x.data, stream);
-                CHECK(guarded_free(&x) & guarded_free(&t), "%s wrote beyond its memory", now);
+                const bool kept = guarded_free(&x);
+                CHECK(guarded_free(&t) && kept, "%s wrote beyond its memory", now);
             }
 }
 
@@ -179,7 +185,7 @@ static void try_conversions(const struct fl_format *f, int backend, const struct
 
 /* Whether this machine has the instructions of a row. */
 static bool runs(enum fl_backend backend) {
-    enum fl_backend cap;
+    enum fl_backend cap = FL_ROWS;
     if (backend >= FL_BACKENDS)
         return false; /* it has no conversions of its own */
     CHECK(!tensor_set_backend(fl_backend_name(backend)) && !fl_backend_cap(&cap), "%s", tensor_error());

@@ -141,7 +141,7 @@ struct outcome {
 };
 
 static tensor_status train(struct outcome *o) {
-    data_set *train = data_open(specification, DATA_TRAIN), *test = train ? data_open(specification, DATA_TEST) : NULL;
+    data_set *set = data_open(specification, DATA_TRAIN), *test = set ? data_open(specification, DATA_TEST) : NULL;
     tensor_status status = test ? TENSOR_OK : tensor_error_status();
     nn_train_config config = {.network = {.variant = o->variant, .batch = 8, .seed = 1, .momentum = 0.9f},
                               .model = "resnet8",
@@ -154,12 +154,12 @@ static tensor_status train(struct outcome *o) {
                               .trace_every = 1};
     nn_train_result result = {0};
     if (!status)
-        status = nn_train(&result, &config, train, test, NULL);
+        status = nn_train(&result, &config, set, test, NULL);
     o->loss = result.last_loss;
     if (status)
         CHECK(!result.steps && !result.predicted, "a failed run left a result");
     nn_train_result_clear(&result);
-    data_free(train);
+    data_free(set);
     data_free(test);
     return status;
 }
@@ -172,7 +172,7 @@ static void *train_once(void *pointer) {
 }
 
 struct armed_run {
-    void *(*run)(void *);
+    void *(*work)(void *);
     void *context;
     long n, requests;
 };
@@ -180,15 +180,15 @@ struct armed_run {
 static void *run_armed(void *pointer) {
     struct armed_run *a = pointer;
     arm(a->n);
-    a->run(a->context);
+    a->work(a->context);
     a->requests = disarm();
     return NULL;
 }
 
 /* The requests of a run whose n-th fails (0: none). On a thread of its own, whose kernels have no scratch from earlier
  * runs. */
-static long run_failing(void *(*run)(void *), void *context, long n) {
-    struct armed_run a = {run, context, n, 0};
+static long run_failing(void *(*work)(void *), void *context, long n) {
+    struct armed_run a = {work, context, n, 0};
     pthread_t thread;
     CHECK(!pthread_create(&thread, NULL, run_armed, &a) && !pthread_join(thread, NULL), "no thread");
     return a.requests;
