@@ -10,6 +10,16 @@ if(FLEXLAB_SANITIZE)
     add_link_options(-fsanitize=${FLEXLAB_SANITIZE})
 endif()
 
+# Hardening, which tests/test_hardening.py looks for in the built files. The compiler's sanitizers bring their own checks.
+option(FLEXLAB_HARDENING "Stack protector, fortified library calls, relocations read-only before main" ON)
+if(FLEXLAB_HARDENING AND NOT FLEXLAB_SANITIZE)
+    add_compile_options(-fstack-protector-strong)
+    add_link_options(-Wl,-z,relro,-z,now)
+    if(NOT CMAKE_BUILD_TYPE STREQUAL Debug) # it needs an optimiser
+        add_compile_options(-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
+    endif()
+endif()
+
 # Instruction sets belong to kernel files alone, by the end of their name.
 include(CheckCCompilerFlag)
 set(FLEXLAB_FLAGS_AVX2 -mavx2 -mfma -mf16c)

@@ -9,7 +9,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -96,12 +98,41 @@ static inline void expect_failure(int line, const char *kind, data_split split, 
 #define EXPECT_FAILURE(kind, split, status, ...)                                                                       \
     expect_failure(__LINE__, kind, split, status, (const char *const[]){__VA_ARGS__, EXPECT_END})
 
+/* In the place of file `name`: a FIFO, a link to a device, a folder, a socket. Each is refused at once, by what it is.
+ */
+static inline void expect_regular_file(const char *kind, data_split split, const char *name) {
+    const char *path = folder_path(name);
+    alarm(60); /* a reader that waits for the other end of a FIFO waits for ever */
+    CHECK(!mkfifo(path, 0600), "cannot make a FIFO");
+    EXPECT_FAILURE(kind, split, TENSOR_E_IO, name, "not a regular file but a FIFO");
+    unlink(path);
+    CHECK(!symlink("/dev/zero", path), "cannot make a link");
+    EXPECT_FAILURE(kind, split, TENSOR_E_IO, name, "not a regular file but a character device");
+    unlink(path);
+    CHECK(!mkdir(path, 0700), "cannot make a folder");
+    EXPECT_FAILURE(kind, split, TENSOR_E_IO, name, "not a regular file but a folder");
+    rmdir(path);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int s = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (s >= 0 && strlen(path) < sizeof address.sun_path) {
+        memcpy(address.sun_path, path, strlen(path));
+        CHECK(!bind(s, (struct sockaddr *)&address, sizeof address), "cannot make a socket");
+        EXPECT_FAILURE(kind, split, TENSOR_E_IO, name, "not a regular file but a socket");
+    }
+    close(s);
+    unlink(path);
+    alarm(0);
+}
+
 /* --- an allocator that fails at one call and counts what is held ------------------------------ */
 
 static atomic_long allocator_calls, allocator_held;
-static long allocator_fail_at; /* from 1; 0: never */
+static long allocator_fail_at;         /* from 1; 0: never */
+static atomic_ulong allocator_largest; /* the largest block asked for */
 
 static inline void *failing_allocate(unsigned long size, unsigned long alignment) {
+    if (size > allocator_largest)
+        allocator_largest = size;
     if (atomic_fetch_add(&allocator_calls, 1) + 1 == allocator_fail_at)
         return NULL;
     void *block = NULL;

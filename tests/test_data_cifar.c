@@ -74,6 +74,8 @@ static void check_failures_of_files(void) {
     CHECK(mkdir(folder_path("data_batch_2.bin"), 0700) == 0, "cannot make a folder");
     EXPECT_FAILURE("cifar10", DATA_TRAIN, TENSOR_E_IO, "data_batch_2.bin", "not a regular file");
     rmdir(folder_path("data_batch_2.bin"));
+    expect_regular_file("cifar10", DATA_TRAIN, "data_batch_2.bin");
+    rmdir(folder_path("data_batch_2.bin"));
     EXPECT_FAILURE("cifar10", (data_split)2, TENSOR_E_ARGUMENT, "split 2");
     EXPECT_FAILURE("cifar10:/nowhere", DATA_TEST, TENSOR_E_IO, "/nowhere", "test_batch.bin", "No such file");
 }

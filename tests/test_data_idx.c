@@ -67,9 +67,10 @@ static void check_plain_failures(void) {
     write_plain();
     file_remove(train_labels);
     EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_IO, "train-labels-idx1-ubyte", "No such file");
-    CHECK(mkdir(folder_path(train_labels), 0700) == 0, "cannot make a folder");
-    EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_IO, "train-labels-idx1-ubyte", "not a regular file");
-    rmdir(folder_path(train_labels));
+    expect_regular_file("idx", DATA_TRAIN, train_labels);
+    file_remove(train_images);
+    expect_regular_file("idx", DATA_TRAIN, train_images);
+    expect_regular_file("idx", DATA_TRAIN, "train-images-idx3-ubyte.gz");
 
     write_plain();
     put_word(images, 0x801);
@@ -176,6 +177,84 @@ static void check_gzip_failures(void) {
     remove_files();
 }
 
+static char hollow[64]; /* a file in memory that a name of the folder leads to; "": none */
+
+/* Makes a file of the folder that large; where its file system has no such sizes, one in memory. */
+static bool make_hollow(const char *name, off_t size) {
+    hollow[0] = 0;
+    if (!truncate(folder_path(name), size))
+        return true;
+    snprintf(hollow, sizeof hollow, "/dev/shm/flexlab-test-%ld", (long)getpid());
+    static uint8_t bytes[8192];
+    FILE *in = fopen(folder_path(name), "rb"), *out = fopen(hollow, "wb");
+    const size_t held = in ? fread(bytes, 1, sizeof bytes, in) : 0;
+    bool good = out && fwrite(bytes, 1, held, out) == held;
+    if (in)
+        fclose(in);
+    if (out)
+        good = !fclose(out) && good;
+    file_remove(name);
+    good = good && !truncate(hollow, size) && !symlink(hollow, folder_path(name));
+    if (!good)
+        unlink(hollow);
+    return good;
+}
+
+/* A compressed file whose size is large enough for what its header promises, with holes instead of the data: memory is
+ * not asked for on the word of the header. The size times the best ratio of deflate is beyond 64 bits where the file
+ * system has such files. */
+static void check_hollow_file(void) {
+    static const off_t sizes[] = {(off_t)1 << 62, (off_t)1 << 43};
+    for (int i = 0; i < 2; i++) {
+        make_files();
+        put_word(images + 4, 0xFFFFFFFF);
+        put_word(images + 8, 1024);
+        put_word(images + 12, 1024); /* 2^52 bytes: 2^43 with the best ratio would hold them */
+        file_write("train-images-idx3-ubyte.gz", images, images_size);
+        put_word(labels + 4, 0xFFFFFFFF);
+        file_write(train_labels, labels, labels_size);
+        if (!make_hollow("train-images-idx3-ubyte.gz", sizes[i]) ||
+            truncate(folder_path(train_labels), (off_t)8 + 0xFFFFFFFF)) {
+            printf("no file of %lld bytes here: left out\n", (long long)sizes[i]);
+            remove_files();
+            continue;
+        }
+        allocator_largest = 0;
+        tensor_set_allocator(failing_allocate, counting_release);
+        EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, "train-images-idx3-ubyte.gz", "truncated", "2100 bytes");
+        tensor_set_allocator(NULL, NULL);
+        CHECK(allocator_largest <= 1 << 26, "%lu bytes were asked for", allocator_largest);
+        remove_files();
+        unlink(hollow);
+    }
+    make_files();
+}
+
+/* A compressed set larger than the memory that is asked for first. */
+static void check_large_compressed(void) {
+    enum { SIDE = 1024, MANY = 200 };
+    const size_t size = 16 + (size_t)MANY * SIDE * SIDE;
+    uint8_t *bytes = calloc(size, 1);
+    const uint32_t head[4] = {0x803, MANY, SIDE, SIDE};
+    for (int i = 0; i < 4; i++)
+        put_word(bytes + 4 * i, head[i]);
+    for (size_t i = 16; i < size; i += 4093)
+        bytes[i] = (uint8_t)(i >> 12);
+    static uint8_t ones[8 + MANY];
+    put_word(ones, 0x801);
+    put_word(ones + 4, MANY);
+    file_write("train-images-idx3-ubyte.gz", bytes, size);
+    file_write(train_labels, ones, sizeof ones);
+    char specification[PATH_MAX];
+    snprintf(specification, sizeof specification, "idx:%s", folder);
+    data_set *set = data_open(specification, DATA_TRAIN);
+    CHECK(set, "%s", tensor_error());
+    CHECK(set && data_count(set) == MANY && !memcmp(data_image(set, 0), bytes + 16, size - 16), "other pixels");
+    data_free(set);
+    free(bytes);
+    remove_files();
+}
+
 /* One class in the labels still gives two; labels up to 9 give ten. */
 static void check_classes(void) {
     for (int top = 0; top <= 9; top += 9) {
@@ -208,6 +287,8 @@ int main(void) {
     remove_files();
     check_plain_failures();
     check_gzip_failures();
+    check_hollow_file();
+    check_large_compressed();
     check_classes();
     EXPECT_FAILURE("idx:/nowhere", DATA_TEST, TENSOR_E_IO, "/nowhere", "t10k-images-idx3-ubyte", "No such file");
     rmdir(folder);

@@ -17,11 +17,14 @@ typedef enum data_split { DATA_TRAIN = 0, DATA_TEST = 1 } data_split;
  *   synthetic[:train=N][,test=N][,seed=S]  generated 10-class 32x32 colour images (default 20000 and 4000)
  *   cifar10:DIR     data_batch_1..5.bin and test_batch.bin of CIFAR-10, binary version
  *   idx:DIR         train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-...; each plain or with .gz
- * Failures name the file, and the size or value found and expected. NULL on failure, with tensor_error() set. */
+ * Files are regular ones, or links to such: a FIFO, a folder, a device or a socket is refused, not waited for. Failures
+ * name the file, and the size or value found and expected. NULL on failure, with tensor_error() set and its status in
+ * tensor_error_status(). */
 FLEXLAB_API data_set *data_open(const char *specification, data_split split);
 FLEXLAB_API void data_free(data_set *set);
 
-/* Images in the split; then their height, width and channels, and the classes that labels count from 0. */
+/* Images in the split; then their height, width and channels, and the classes that labels count from 0: ten, or for IDX
+ * one more than the largest label of this split, at least 2. */
 FLEXLAB_API int64_t data_count(const data_set *set);
 FLEXLAB_API int data_height(const data_set *set);
 FLEXLAB_API int data_width(const data_set *set);
@@ -47,7 +50,8 @@ typedef struct data_loader_config {
     const double *deviation; /* per channel, divides */
 } data_loader_config;
 
-/* Starts the thread that prepares batches two ahead. The set must outlive the loader. NULL on failure. */
+/* Starts the thread that prepares batches two ahead. The set must outlive the loader. NULL on failure.
+ * In the child of a fork its functions give TENSOR_E_ARGUMENT; data_loader_free frees its memory there. */
 FLEXLAB_API data_loader *data_loader_new(const data_set *set, const data_loader_config *config);
 FLEXLAB_API void data_loader_free(data_loader *loader);
 /* Batches of one epoch. */

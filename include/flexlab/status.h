@@ -2,7 +2,7 @@
  *
  * A function that can fail returns a tensor_status and, on failure, leaves a one-line message with the offending values
  * in a buffer of the calling thread (tensor_error). Outputs are untouched on failure. The library never prints, aborts
- * or exits. */
+ * or exits. Numbers in messages and files have a decimal point whatever locale the program has set. */
 #ifndef FLEXLAB_STATUS_H
 #define FLEXLAB_STATUS_H
 
@@ -30,11 +30,15 @@ typedef enum tensor_status {
 /* The message of the last failure on this thread, "" if none. Valid until the next failure on this thread. */
 FLEXLAB_API const char *tensor_error(void);
 
+/* The status of that failure, TENSOR_OK if there was none: what a function that returns a pointer has no room for. */
+FLEXLAB_API tensor_status tensor_error_status(void);
+
 /* "argument", "shape", ... for a status; "unknown status" for any other number. */
 FLEXLAB_API const char *tensor_status_name(tensor_status status);
 
 /* Called with every failure before it is returned, on the failing thread; tests and tools use it to stop or log.
- * NULL removes it. Not to be changed while other threads use the library. */
+ * NULL removes it. May be changed at any time; a failure that is being reported on another thread may still reach the
+ * former hook after this returns. */
 typedef void (*tensor_error_hook)(tensor_status status, const char *message, void *context);
 FLEXLAB_API void tensor_set_error_hook(tensor_error_hook hook, void *context);
 

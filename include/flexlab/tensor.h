@@ -21,7 +21,13 @@
  *    when stored; identical bits for every backend and thread count. docs/semantics.md is the full contract.
  *  - Saturation, flush to zero, NaN and Inf are data, not errors: tensor_statistics counts them.
  *  - Scalars (alpha, learning rate, ...) are binary32 and used exactly as given: 24-bit integers times a power of two.
- *  - A tensor may be used by one thread at a time; different tensors by different threads. */
+ *  - A tensor may be used by one thread at a time; different tensors by different threads. Settings of the process
+ *    (tensor_set_threads, tensor_set_backend, tensor_set_error_hook) may be changed while other threads compute: an
+ *    operation under way keeps what it began with, or takes the new one from its next pass on, with the same bits.
+ *    tensor_set_class is the calling thread's own. tensor_set_allocator comes before everything.
+ *  - The child of a fork() may compute, with threads of its own. Tensors and graphs are copied with the process; one
+ *    that another thread was writing at that moment is lost to the child. A data_loader stays with the parent. (A child
+ *    of _Fork() or clone() that does not run exec must not use the library.) */
 #ifndef FLEXLAB_TENSOR_H
 #define FLEXLAB_TENSOR_H
 
@@ -193,11 +199,14 @@ FLEXLAB_API tensor_status tensor_matmul(tensor *y, const tensor *a, const tensor
 FLEXLAB_API tensor_status tensor_matmul_nt(tensor *y, const tensor *a, const tensor *b);
 FLEXLAB_API tensor_status tensor_matmul_tn(tensor *y, const tensor *a, const tensor *b);
 
-/* Stride 1 to 255 and zero padding 0 to 255, the same in both directions. */
+/* The largest stride, padding and dilation; the largest window of a pooling and stride of a shortcut. */
+enum { TENSOR_WINDOW_STEP_LIMIT = 255, TENSOR_WINDOW_LIMIT = 1 << 20 };
+
+/* The same in both directions. Values outside of these ranges are TENSOR_E_ARGUMENT. */
 typedef struct tensor_window {
-    int window; /* side of the square window of a pooling; tensor_conv2d takes it from the filters */
-    int stride;
-    int padding;
+    int window;   /* side of the square window of a pooling, 1 to 2^20; tensor_conv2d takes it from the filters */
+    int stride;   /* 1 to 255 */
+    int padding;  /* zeros on each side, 0 to 255 */
     int dilation; /* convolution only: pixels from one filter position to the next, 1 to 255; 0 means 1 */
     int groups;   /* convolution only: parts of the channels and of the filters that see only each other; 0 means 1 */
 } tensor_window;
@@ -239,7 +248,7 @@ FLEXLAB_API tensor_status tensor_maxpool2d_grad(tensor *dx, const tensor *dy, co
 FLEXLAB_API tensor_status tensor_avgpool_global(tensor *y, const tensor *x);
 FLEXLAB_API tensor_status tensor_avgpool_global_grad(tensor *dx, const tensor *dy);
 /* Option-A shortcut (He et al. 2015): y[n,p,q,k] = x[n, p*stride, q*stride, k - pad], pad = (K - C) / 2, zero outside.
- * y is [N, ceil(H/stride), ceil(W/stride), K], K >= C. */
+ * y is [N, ceil(H/stride), ceil(W/stride), K], K >= C. stride 1 to 2^20. */
 FLEXLAB_API tensor_status tensor_shortcut_a(tensor *y, const tensor *x, int stride);
 FLEXLAB_API tensor_status tensor_shortcut_a_grad(tensor *dx, const tensor *dy, int stride);
 
@@ -311,10 +320,17 @@ typedef enum tensor_class {
 FLEXLAB_API tensor_status tensor_set_class(tensor_class c);
 /* The class of the calling thread. */
 FLEXLAB_API tensor_class tensor_get_class(void);
-/* Threads used by every operation; results do not depend on it. 0: as many as OpenMP offers (OMP_NUM_THREADS). */
+/* Threads used by every operation, at most 256; results do not depend on it. 0: as many as OMP_NUM_THREADS says (or
+ * OpenMP, where the library is built with it, and the caller's program has set another number); without it, or where it
+ * is no number from 1 to 256, one a processor. TENSOR_E_ARGUMENT for any other number. Where the system refuses
+ * threads, operations go on with those that they got; tensor_set_threads asks it anew. */
 FLEXLAB_API tensor_status tensor_set_threads(int threads);
 /* How many that is now, at least 1. */
 FLEXLAB_API int tensor_threads(void);
+/* Why that is not what was asked for, in one line for the user: OMP_NUM_THREADS is no such number, or the system
+ * refused threads (known once an operation wanted them). "" where all is as asked. Valid until the next call on this
+ * thread. FLEXLAB_VERBOSE=1 writes it on standard error. */
+FLEXLAB_API const char *tensor_threads_notice(void);
 
 #ifdef __cplusplus
 }

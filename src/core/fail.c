@@ -1,21 +1,47 @@
 /* fail.c - the failure message of each thread, and the hook. */
 #include "core/fail.h"
+#include "core/text.h"
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 static _Thread_local char message[512];
-static tensor_error_hook hook;
+static _Thread_local tensor_status last;
+
+/* Hook and context are one setting, changed and read together; without a hook nothing is locked. */
+static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic tensor_error_hook hook;
 static void *hook_context;
+
+/* Another thread of the parent may have held the lock. */
+static void forked(void) {
+    hook_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+static void watch_forks(void) {
+    (void)pthread_atfork(NULL, NULL, forked);
+}
+
+static void call_hook(tensor_status status) {
+    if (!hook)
+        return;
+    pthread_mutex_lock(&hook_lock);
+    const tensor_error_hook call = hook;
+    void *const context = hook_context;
+    pthread_mutex_unlock(&hook_lock);
+    if (call)
+        call(status, message, context);
+}
 
 tensor_status fl_fail(tensor_status status, const char *format, ...) {
     char text[sizeof message]; /* the arguments may point into the old message */
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    fl_format(text, sizeof text, format, arguments);
     va_end(arguments);
     snprintf(message, sizeof message, "%s", text);
-    if (hook)
-        hook(status, message, hook_context);
+    last = status;
+    call_hook(status);
     return status;
 }
 
@@ -23,9 +49,17 @@ const char *tensor_error(void) {
     return message;
 }
 
+tensor_status tensor_error_status(void) {
+    return last;
+}
+
 void tensor_set_error_hook(tensor_error_hook new_hook, void *context) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&hook_lock);
     hook = new_hook;
     hook_context = context;
+    pthread_mutex_unlock(&hook_lock);
 }
 
 const char *tensor_status_name(tensor_status status) {

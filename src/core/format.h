@@ -77,6 +77,8 @@ fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_
 tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, fl_kernel *kernel, enum fl_backend *chosen);
 /* The cap in force: the best backend of this machine, FLEXLAB_ISA, tensor_set_backend. */
 tensor_status fl_backend_cap(enum fl_backend *cap);
+/* Whether FLEXLAB_VERBOSE=1. */
+bool fl_verbose(void);
 const char *fl_backend_name(enum fl_backend backend);
 const char *fl_op_name(enum fl_op op);
 enum fl_op fl_op_named(const char *name);

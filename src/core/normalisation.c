@@ -341,24 +341,3 @@ tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, c
         status = fl_write_values(dbeta, w.sum[1]);
     return status;
 }
-
-tensor_status tensor_sum(double *sum, const tensor *x) {
-    if (!sum || !x)
-        return fl_fail(TENSOR_E_ARGUMENT, "sum: %s is NULL", x ? "result" : "x");
-    struct channel_work w;
-    tensor_status status = channel_work(&w, channels_of(x));
-    if (!status)
-        status = run_sums(&w, FL_OP_CHANNEL_SUMS, NULL, x, NULL);
-    if (status)
-        return status;
-    fl_int128 exact = 0;
-    double total = 0;
-    for (int64_t c = 0; c < w.n; c++) {
-        if (is_shared(x))
-            exact += w.isum[0][c];
-        else
-            total += w.sum[0][c];
-    }
-    *sum = is_shared(x) ? ldexp((double)exact, -x->state->autoflex.e) : total;
-    return TENSOR_OK;
-}

@@ -190,12 +190,13 @@ tensor_status tensor_matmul_nt_fused(tensor *y, const tensor *a, const tensor *b
 /* --- convolution -------------------------------------------------------------------------------------------------- */
 
 static tensor_status check_window(const char *name, tensor_window how) {
-    if (how.stride < 1 || how.stride > 255)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: stride %d, expected 1 to 255", name, how.stride);
-    if (how.padding < 0 || how.padding > 255)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: padding %d, expected 0 to 255", name, how.padding);
-    if (how.dilation < 0 || how.dilation > 255)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: dilation %d, expected 1 to 255 (0 means 1)", name, how.dilation);
+    const int most = TENSOR_WINDOW_STEP_LIMIT;
+    if (how.stride < 1 || how.stride > most)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: stride %d, expected 1 to %d", name, how.stride, most);
+    if (how.padding < 0 || how.padding > most)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: padding %d, expected 0 to %d", name, how.padding, most);
+    if (how.dilation < 0 || how.dilation > most)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: dilation %d, expected 1 to %d (0 means 1)", name, how.dilation, most);
     if (how.groups < 0)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %d groups, expected at least 1 (0 means 1)", name, how.groups);
     return TENSOR_OK;
@@ -303,8 +304,8 @@ static tensor_status image_geometry(const char *name, struct operand x, struct o
 static tensor_status maxpool_geometry(const char *name, struct operand x, struct operand y, tensor_window how,
                                       struct fl_geometry *geo) {
     TRY(check_window(name, how));
-    if (how.window < 1 || how.window > 1 << 20)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: window %d, expected at least 1", name, how.window);
+    if (how.window < 1 || how.window > TENSOR_WINDOW_LIMIT)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: window %d, expected 1 to %d", name, how.window, TENSOR_WINDOW_LIMIT);
     if (how.dilation > 1 || how.groups > 1)
         return fl_fail(TENSOR_E_ARGUMENT,
                        "%s: dilation %d and %d groups, expected 1 and 1: they belong to convolutions", name,
@@ -371,8 +372,8 @@ static tensor_status shortcut(enum fl_op op, const char *name, struct operand x,
     struct fl_args args = {.op = op};
     TRY(check_operands(name, OPERANDS(y, {x.name, x.t})));
     TRY(check_distinct(name, OPERANDS(y, {x.name, x.t})));
-    if (stride < 1 || stride > 1 << 20)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: stride %d, expected at least 1", name, stride);
+    if (stride < 1 || stride > TENSOR_WINDOW_LIMIT)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: stride %d, expected 1 to %d", name, stride, TENSOR_WINDOW_LIMIT);
     TRY(image_geometry(name, x, y, &args.geo));
     struct fl_geometry *g = &args.geo;
     TRY(check_shape_is(name, y, 4,

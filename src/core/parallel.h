@@ -12,4 +12,8 @@ void fl_parallel(int parts, void (*work)(void *context, int part), void *context
 /* Threads that fl_parallel uses. */
 int fl_threads(void);
 
+/* How often this process and those before it have forked since the library was first used: what was made under another
+ * number lacks its threads. */
+int fl_fork_number(void);
+
 #endif

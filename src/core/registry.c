@@ -5,6 +5,7 @@
 #include "core/format.h"
 #include "format_table.h"
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +66,7 @@ static enum fl_backend machine(void) {
 
 /* --- the cap ------------------------------------------------------------------------------------------------------ */
 
-static int requested = -1; /* by tensor_set_backend */
+static atomic_int requested = -1; /* by tensor_set_backend */
 
 tensor_status tensor_set_backend(const char *name) {
     if (!name) {
@@ -96,10 +97,11 @@ tensor_status fl_backend_cap(enum fl_backend *cap) {
     if (limit == -1)
         return fl_fail(TENSOR_E_ARGUMENT, "FLEXLAB_ISA=%s is unknown: expected " BACKEND_NAMES, getenv("FLEXLAB_ISA"));
     enum fl_backend best = machine();
+    const int request = requested;
     if (limit < (int)best)
         best = (enum fl_backend)limit;
-    if (requested >= 0 && requested < (int)best)
-        best = (enum fl_backend)requested;
+    if (request >= 0 && request < (int)best)
+        best = (enum fl_backend)request;
     *cap = best;
     return TENSOR_OK;
 }
@@ -166,6 +168,11 @@ static int read_verbose(void) {
                                                             : VERBOSE_WRONG;
     __atomic_store_n(&verbose, value, __ATOMIC_RELAXED);
     return value;
+}
+
+bool fl_verbose(void) {
+    const int told = __atomic_load_n(&verbose, __ATOMIC_RELAXED);
+    return (told == VERBOSE_UNREAD ? read_verbose() : told) == VERBOSE_ON;
 }
 
 struct line {

@@ -5,9 +5,8 @@
 #include "core/parallel.h"
 #include "data/data_internal.h"
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 enum {
     SIDE = 32,
@@ -40,23 +39,26 @@ static void unpack_part(void *context, int part) {
     }
 }
 
-static tensor_status read_records(FILE *file, const char *path, uint8_t *records) {
-    struct stat about;
-    if (fstat(fileno(file), &about))
-        return fl_fail(TENSOR_E_IO, "cifar10: %s: %s", path, strerror(errno));
-    if (!S_ISREG(about.st_mode))
-        return fl_fail(TENSOR_E_IO, "cifar10: %s is not a regular file", path);
-    if (about.st_size % RECORD)
+static tensor_status check_size(const char *path, int64_t bytes) {
+    if (bytes % RECORD)
         return fl_fail(TENSOR_E_DATA,
                        "cifar10: %s has %lld bytes, not a whole number of %d-byte records; expected %d records (%zu "
                        "bytes)",
-                       path, (long long)about.st_size, RECORD, FILE_RECORDS, FILE_BYTES);
-    if (about.st_size / RECORD != FILE_RECORDS)
+                       path, (long long)bytes, RECORD, FILE_RECORDS, FILE_BYTES);
+    if (bytes / RECORD != FILE_RECORDS)
         return fl_fail(TENSOR_E_DATA, "cifar10: %s has %lld records (%lld bytes), expected %d (%zu bytes)", path,
-                       (long long)(about.st_size / RECORD), (long long)about.st_size, FILE_RECORDS, FILE_BYTES);
-    size_t got = fread(records, 1, FILE_BYTES, file);
-    if (got != FILE_BYTES)
-        return fl_fail(TENSOR_E_IO, "cifar10: %s: read %zu of %zu bytes", path, got, FILE_BYTES);
+                       (long long)(bytes / RECORD), (long long)bytes, FILE_RECORDS, FILE_BYTES);
+    return TENSOR_OK;
+}
+
+static tensor_status read_records(int file, const char *path, uint8_t *records) {
+    for (size_t done = 0; done < FILE_BYTES;) {
+        const ssize_t got = read(file, records + done, FILE_BYTES - done);
+        if (!got || (got < 0 && errno != EINTR))
+            return fl_fail(TENSOR_E_IO, "cifar10: %s: read %zu of %zu bytes: %s", path, done, FILE_BYTES,
+                           got ? strerror(errno) : "it became shorter");
+        done += got > 0 ? (size_t)got : 0;
+    }
     for (int i = 0; i < FILE_RECORDS; i++)
         if (records[(size_t)i * RECORD] >= CLASSES)
             return fl_fail(TENSOR_E_DATA, "cifar10: %s: record %d has label %d, expected 0 to %d", path, i,
@@ -68,17 +70,17 @@ static tensor_status read_file(const char *directory, const char *name, uint8_t 
     char *path = fl_data_path(directory, name, "");
     if (!path)
         return fl_fail(TENSOR_E_MEMORY, "cifar10: no memory for the path of %s", name);
-    tensor_status status;
-    FILE *file = fopen(path, "rb");
-    if (file) {
+    int file = -1;
+    int64_t bytes;
+    tensor_status status = fl_data_file_open(&file, &bytes, "cifar10", path,
+                                             "expected data_batch_1.bin to data_batch_5.bin and test_batch.bin of the "
+                                             "binary version");
+    if (!status)
+        status = check_size(path, bytes);
+    if (!status)
         status = read_records(file, path, records);
-        fclose(file);
-    } else {
-        status = fl_fail(TENSOR_E_IO,
-                         "cifar10: cannot open %s: %s; expected data_batch_1.bin to data_batch_5.bin and "
-                         "test_batch.bin of the binary version",
-                         path, strerror(errno));
-    }
+    if (file >= 0)
+        close(file);
     fl_free(path);
     return status;
 }

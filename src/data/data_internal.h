@@ -21,6 +21,11 @@ tensor_status fl_data_new(data_set **set, const char *what, int64_t count, int h
 /* "directory/name" + suffix, to be freed with fl_free; NULL when there is no memory. */
 char *fl_data_path(const char *directory, const char *name, const char *suffix);
 
+/* Opens a regular file to read, and says its size; anything else (FIFO, folder, device, socket) is refused without
+ * waiting for it. `what` begins the message, `hint` (NULL: none) ends that of a file that cannot be opened. Close with
+ * close(). */
+tensor_status fl_data_file_open(int *file, int64_t *bytes, const char *what, const char *path, const char *hint);
+
 /* Openers of data_open's specifications: `rest` is what follows the first colon, NULL without one. */
 tensor_status fl_data_open_cifar10(data_set **set, const char *rest, data_split split);
 tensor_status fl_data_open_idx(data_set **set, const char *rest, data_split split);

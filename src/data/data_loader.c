@@ -5,6 +5,7 @@
  * may be made while i < taken + 2. A new epoch first waits until the worker has put its buffer down. */
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/parallel.h"
 #include "core/philox.h"
 #include "data/data_internal.h"
 #include <math.h>
@@ -38,6 +39,7 @@ struct data_loader {
     pthread_mutex_t lock;
     pthread_cond_t work, ready; /* to the worker: there is room, or quit; to the caller: a batch is made, or idle */
     int parts_made;             /* of lock, work, ready, thread: how many exist */
+    int fork_number;            /* of the process that has the thread */
 
     /* Under the lock. */
     int epoch;           /* -1: none begun */
@@ -199,6 +201,7 @@ data_loader *data_loader_new(const data_set *set, const data_loader_config *conf
         return NULL;
     }
     l->set = set;
+    l->fork_number = fl_fork_number();
     l->count = set->count;
     l->batch = config->batch;
     l->batches = set->count / config->batch + (!config->drop_last && set->count % config->batch);
@@ -220,6 +223,8 @@ data_loader *data_loader_new(const data_set *set, const data_loader_config *conf
 void data_loader_free(data_loader *l) {
     if (!l)
         return;
+    if (l->fork_number != fl_fork_number())
+        l->parts_made = 0; /* the thread is another process's, and the lock is as it was left there */
     if (l->parts_made >= 4) {
         pthread_mutex_lock(&l->lock);
         l->quit = true;
@@ -242,6 +247,16 @@ void data_loader_free(data_loader *l) {
     fl_free(l);
 }
 
+/* The child of a fork has no worker. */
+static tensor_status check_process(const struct data_loader *l, const char *what) {
+    if (l->fork_number == fl_fork_number())
+        return TENSOR_OK;
+    return fl_fail(TENSOR_E_ARGUMENT,
+                   "%s: the loader was made before this process was forked, its thread is not here; "
+                   "make another one",
+                   what);
+}
+
 /* --- use --------------------------------------------------------------------------------------------------- */
 
 int64_t data_loader_batches(const data_loader *l) {
@@ -252,6 +267,9 @@ tensor_status data_loader_start(data_loader *l, int epoch) {
     if (!l || epoch < 0)
         return fl_fail(TENSOR_E_ARGUMENT, "data_loader_start: %s %d, expected 0 or more",
                        l ? "epoch" : "no loader, epoch", epoch);
+    tensor_status status = check_process(l, "data_loader_start");
+    if (status)
+        return status;
     pthread_mutex_lock(&l->lock);
     l->epoch = -1; /* the worker begins no other batch */
     while (l->filling)
@@ -267,6 +285,9 @@ tensor_status data_loader_start(data_loader *l, int epoch) {
 tensor_status data_loader_next(data_loader *l, data_batch *batch) {
     if (!l || !batch)
         return fl_fail(TENSOR_E_ARGUMENT, "data_loader_next: the loader or batch is NULL");
+    tensor_status status = check_process(l, "data_loader_next");
+    if (status)
+        return status;
     pthread_mutex_lock(&l->lock);
     if (l->epoch < 0) {
         pthread_mutex_unlock(&l->lock);

@@ -49,7 +49,7 @@ static tensor_status set_predictor(tensor *t, const char *predictor) {
 
 static tensor_status new_parameter_tensor(const nn_graph *g, tensor **t, const struct fl_shape *shape) {
     *t = tensor_new(g->variant->format, shape->ndim, shape->dim);
-    return *t ? set_predictor(*t, g->predictor) : TENSOR_E_MEMORY;
+    return *t ? set_predictor(*t, g->predictor) : tensor_error_status();
 }
 
 static tensor_status make_parameter(nn_graph *g, const struct fl_node *node, struct fl_parameter *p) {
@@ -75,6 +75,22 @@ static tensor_status make_parameter(nn_graph *g, const struct fl_node *node, str
     return status;
 }
 
+/* Of batch normalisation: of the batch, and running ones from mean 0 and variance 1. One block. */
+static tensor_status make_moments(struct fl_node *node) {
+    const int c = node->channels;
+    if (!c)
+        return TENSOR_OK;
+    node->batch_mean = fl_alloc_zero(4 * (size_t)c * sizeof(double));
+    if (!node->batch_mean)
+        return fl_fail(TENSOR_E_MEMORY, "no memory for statistics of %d channels", c);
+    node->batch_variance = node->batch_mean + c;
+    node->running_mean = node->batch_mean + 2 * (size_t)c;
+    node->running_variance = node->batch_mean + 3 * (size_t)c;
+    for (int i = 0; i < c; i++)
+        node->running_variance[i] = 1;
+    return TENSOR_OK;
+}
+
 /* A view has one exponent and one memory with its base, in training and in evaluation. */
 static tensor *new_value_tensor(const nn_graph *g, const struct fl_value *v, tensor *base) {
     const struct fl_shape *shape = &v->shape;
@@ -90,7 +106,7 @@ static tensor_status make_value(nn_graph *g, int i) {
     if (activation)
         v->evaluate = new_value_tensor(g, v, base ? base->evaluate : NULL);
     if (!v->t || (activation && !v->evaluate))
-        return TENSOR_E_MEMORY;
+        return tensor_error_status();
     if (base)
         return TENSOR_OK;
     FL_TRY(set_predictor(v->t, g->predictor));
@@ -131,12 +147,14 @@ static void wire_passes(nn_graph *g) {
 static tensor_status compile(nn_graph *g, nn_node logits) {
     FL_TRY(check_graph(g, logits));
     FL_TRY(fl_plan(g));
-    for (int i = 0; i < g->count; i++)
-        for (int k = 0; k < g->nodes[i].parameters; k++) {
-            tensor_status status = make_parameter(g, &g->nodes[i], &g->nodes[i].parameter[k]);
-            if (status)
-                return fl_node_failed(&g->nodes[i], status);
-        }
+    for (int i = 0; i < g->count; i++) {
+        struct fl_node *node = &g->nodes[i];
+        tensor_status status = make_moments(node);
+        for (int k = 0; k < node->parameters && !status; k++)
+            status = make_parameter(g, node, &node->parameter[k]);
+        if (status)
+            return fl_node_failed(node, status);
+    }
     FL_TRY(make_values(g));
     wire_passes(g);
     for (int i = 0; i < g->info_count; i++) /* counters tell of training, not of the initial load */

@@ -194,7 +194,6 @@ nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name,
     for (int k = 0; !status && k < node->parameters; k++)
         status = check_size(node, &node->parameter[k].shape);
     if (status) {
-        fl_free(node->batch_mean);
         fl_free(node->name);
         fl_free(node->owner);
         return fl_build_failed(g, status);

@@ -39,14 +39,26 @@ static tensor_status need_outputs(const struct fl_node *node) {
                : fl_fail(TENSOR_E_ARGUMENT, "%s: %d outputs, expected at least 1", node->owner, node->how.outputs);
 }
 
+static tensor_status need_between(const struct fl_node *node, const char *what, int value, int least, int most) {
+    return value >= least && value <= most
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_ARGUMENT, "%s: %s %d, expected %d to %d", node->owner, what, value, least, most);
+}
+
+/* What tensor_conv2d and tensor_maxpool2d would refuse at the first step. */
+static tensor_status check_window(const struct fl_node *node, int dilation) {
+    const struct fl_options *how = &node->how;
+    FL_TRY(need_between(node, "window", how->window, 1, TENSOR_WINDOW_LIMIT));
+    FL_TRY(need_between(node, "stride", how->stride, 1, TENSOR_WINDOW_STEP_LIMIT));
+    FL_TRY(need_between(node, "padding", how->padding, 0, TENSOR_WINDOW_STEP_LIMIT));
+    return need_between(node, "dilation", dilation, 1, TENSOR_WINDOW_STEP_LIMIT);
+}
+
 /* Places of a window along a side of that size. */
 static tensor_status places(const struct fl_node *node, int64_t size, int64_t *count) {
     const struct fl_options *how = &node->how;
     const int dilation = how->dilation ? how->dilation : 1;
-    if (how->window < 1 || how->stride < 1 || how->padding < 0 || dilation < 1)
-        return fl_fail(TENSOR_E_ARGUMENT,
-                       "%s: window %d, stride %d, padding %d, dilation %d: expected at least 1, 1, 0, 1", node->owner,
-                       how->window, how->stride, how->padding, dilation);
+    FL_TRY(check_window(node, dilation));
     const int64_t reach = (how->window - 1) * (int64_t)dilation + 1;
     const int64_t room = size + 2 * (int64_t)how->padding - reach;
     if (room < 0)
@@ -92,22 +104,14 @@ static tensor_status conv_shape(struct fl_node *node, const struct fl_shape *x) 
     if (groups < 1 || c % groups || k % groups)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %d groups, expected a divisor of %lld channels and %lld filters",
                        node->owner, groups, (long long)c, (long long)k);
-    add_parameter(node, "weight", FL_INIT_NORMAL, sqrt(2.0 / (double)(k / groups * r * r)),
+    add_parameter(node, "weight", FL_INIT_NORMAL, sqrt(2.0 / ((double)(k / groups) * (double)(r * r))),
                   (struct fl_shape){4, {k, r, r, c / groups}});
     return TENSOR_OK;
 }
 
 static tensor_status batchnorm_shape(struct fl_node *node, const struct fl_shape *x) {
     int64_t c = x->dim[x->ndim - 1];
-    node->batch_mean = fl_alloc_zero(4 * (size_t)c * sizeof(double));
-    if (!node->batch_mean)
-        return fl_fail(TENSOR_E_MEMORY, "%s: no memory for statistics of %lld channels", node->owner, (long long)c);
     node->channels = (int)c;
-    node->batch_variance = node->batch_mean + c;
-    node->running_mean = node->batch_mean + 2 * c;
-    node->running_variance = node->batch_mean + 3 * c;
-    for (int64_t i = 0; i < c; i++)
-        node->running_variance[i] = 1;
     add_parameter(node, "gamma", FL_INIT_ONE, 0, (struct fl_shape){1, {c}});
     add_parameter(node, "beta", FL_INIT_ZERO, 0, (struct fl_shape){1, {c}});
     return same_shape(node, x);
@@ -150,9 +154,10 @@ static tensor_status avgpool_shape(struct fl_node *node, const struct fl_shape *
 static tensor_status shortcut_shape(struct fl_node *node, const struct fl_shape *x) {
     FL_TRY(need_image(node, x));
     int64_t stride = node->how.stride;
-    if (stride < 1 || node->how.outputs < x->dim[3])
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: stride %lld and %d filters, expected at least 1 and %lld", node->owner,
-                       (long long)stride, node->how.outputs, (long long)x->dim[3]);
+    FL_TRY(need_between(node, "stride", node->how.stride, 1, TENSOR_WINDOW_LIMIT));
+    if (node->how.outputs < x->dim[3])
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %d filters, expected at least %lld", node->owner, node->how.outputs,
+                       (long long)x->dim[3]);
     return set_image(node, (x->dim[1] + stride - 1) / stride, (x->dim[2] + stride - 1) / stride, node->how.outputs);
 }
 

@@ -110,7 +110,7 @@ static tensor_status evaluate_rows(const nn_graph *g, const int32_t *labels, int
     tensor *rows =
         tensor_new_on(g->variant->format, TENSOR_SHAPE(count, g->classes), tensor_data(all), tensor_bytes(all));
     if (!rows)
-        return TENSOR_E_MEMORY;
+        return tensor_error_status();
     tensor_status status = TENSOR_OK;
     if (tensor_format_is_shared(g->variant->format))
         status = tensor_declare_exponent(rows, tensor_exponent(all));

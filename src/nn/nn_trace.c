@@ -3,6 +3,7 @@
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,8 @@ struct fl_trace {
 };
 
 static tensor_status io_failed(const char *what, const char *path) {
-    return fl_fail(TENSOR_E_IO, "trace: cannot %s %s: %s", what, path, strerror(errno));
+    return fl_fail(errno == ENOMEM ? TENSOR_E_MEMORY : TENSOR_E_IO, "trace: cannot %s %s: %s", what, path,
+                   strerror(errno));
 }
 
 tensor_status fl_trace_open(struct fl_trace **trace, const char *path, int every) {
@@ -56,9 +58,9 @@ tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t s
         if (!a)
             continue;
         FL_TRY(tensor_statistics(info.t, &last, NULL));
-        if (fprintf(trace->file, "%lld,%s,%s,%d,%d,%.9g,%.9g,%lld,%lld\n", (long long)step, info.name, info.role,
-                    tensor_exponent(info.t), (int)last.gamma, a->predicted, last.maximum, (long long)last.saturated,
-                    (long long)last.flushed) < 0)
+        if (fl_print(trace->file, "%lld,%s,%s,%d,%d,%.9g,%.9g,%lld,%lld\n", (long long)step, info.name, info.role,
+                     tensor_exponent(info.t), (int)last.gamma, a->predicted, last.maximum, (long long)last.saturated,
+                     (long long)last.flushed) < 0)
             return io_failed("write", trace->part);
     }
     return TENSOR_OK;

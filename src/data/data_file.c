@@ -1,0 +1,49 @@
+/* data_file.c - opening a file of a data set. Only regular files are read: a FIFO would wait for a writer for ever, a
+ * device may deliver without end, and the size that every reader checks first means something for regular files
+ * alone. /dev/stdin is what stands behind it. */
+#include "core/fail.h"
+#include "data/data_internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *kind_of(mode_t mode) {
+    return S_ISDIR(mode)    ? "a folder"
+           : S_ISFIFO(mode) ? "a FIFO"
+           : S_ISCHR(mode)  ? "a character device"
+           : S_ISBLK(mode)  ? "a block device"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "no file of a known kind";
+}
+
+static tensor_status not_regular(const char *what, const char *path, mode_t mode) {
+    return fl_fail(TENSOR_E_IO, "%s: %s is not a regular file but %s", what, path, kind_of(mode));
+}
+
+/* Without waiting for the other end of a FIFO; a socket cannot be opened at all, so its kind is asked for. */
+tensor_status fl_data_file_open(int *file, int64_t *bytes, const char *what, const char *path, const char *hint) {
+    struct stat about;
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0) {
+        const int why = errno;
+        if (why == ENXIO && !stat(path, &about) && !S_ISREG(about.st_mode))
+            return not_regular(what, path, about.st_mode);
+        errno = why;
+        return fl_fail(why == ENOMEM ? TENSOR_E_MEMORY : TENSOR_E_IO, "%s: cannot open %s: %s%s%s", what, path,
+                       strerror(why), hint ? "; " : "", hint ? hint : "");
+    }
+    tensor_status status = TENSOR_OK;
+    if (fstat(fd, &about))
+        status = fl_fail(TENSOR_E_IO, "%s: %s: %s", what, path, strerror(errno));
+    else if (!S_ISREG(about.st_mode))
+        status = not_regular(what, path, about.st_mode);
+    if (status) {
+        close(fd);
+        return status;
+    }
+    *file = fd;
+    *bytes = about.st_size;
+    return TENSOR_OK;
+}

@@ -1,0 +1,175 @@
+/* Options at and beyond the ends of their ranges, through every function that takes a whole number: each is refused
+ * where it is given, with a message, or the layer works at the first step. Meant to run under UBSan as well: no
+ * arithmetic on them may overflow, and nothing large is allocated on their word. */
+#include "check.h"
+#include "core/memory.h"
+#include "flexlab/nn.h"
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int extremes[] = {INT_MIN, -256,        -1,      0,   1,          2,       3,
+                               4,       254,         255,     256, 1023,       1 << 20, (1 << 20) + 1,
+                               1 << 30, INT_MAX - 1, INT_MAX, 7,   INT_MIN + 1};
+enum { EXTREMES = sizeof extremes / sizeof extremes[0], BATCH = 2, HEIGHT = 5, WIDTH = 7, CHANNELS = 4 };
+
+static uint64_t seed = 20240917;
+
+static int any(void) {
+    const uint64_t r = check_random(&seed);
+    return r % 3 ? extremes[r / 3 % EXTREMES] : (int)(r / 3 % 6);
+}
+
+/* Mostly small, so that one wrong option among right ones occurs often. */
+static int some(int ordinary) {
+    return check_random(&seed) % 4 ? ordinary : any();
+}
+
+static unsigned long largest;
+
+static void *allocate(unsigned long size, unsigned long alignment) {
+    void *block;
+    largest = size > largest ? size : largest;
+    return size < 1ul << 32 && !posix_memalign(&block, alignment, size) ? block : NULL;
+}
+
+enum kind { CONV, CONV_WINDOW, MAXPOOL, SHORTCUT, LINEAR, LINEAR_RELU, KINDS };
+static const char *const kinds[KINDS] = {"conv2d", "conv2d_window", "maxpool2d", "shortcut_a", "linear", "linear_relu"};
+
+struct options {
+    int outputs, window, stride, padding, dilation, groups;
+};
+
+static nn_node add(nn_graph *g, enum kind kind, nn_node x, struct options o) {
+    switch (kind) {
+    case CONV:
+        return nn_conv2d(g, "layer", x, o.outputs, o.window, o.stride, o.padding);
+    case CONV_WINDOW:
+        return nn_conv2d_window(g, "layer", x, o.outputs,
+                                (tensor_window){o.window, o.stride, o.padding, o.dilation, o.groups});
+    case MAXPOOL:
+        return nn_maxpool2d(g, "layer", x, o.window, o.stride);
+    case SHORTCUT:
+        return nn_shortcut_a(g, "layer", x, o.outputs, o.stride);
+    case LINEAR:
+        return nn_linear(g, "layer", x, o.outputs);
+    default:
+        return nn_linear_relu(g, "layer", x, o.outputs);
+    }
+}
+
+static void say(char *text, size_t size, enum kind kind, struct options o) {
+    snprintf(text, size, "%s outputs %d window %d stride %d padding %d dilation %d groups %d", kinds[kind], o.outputs,
+             o.window, o.stride, o.padding, o.dilation, o.groups);
+}
+
+/* What is built and small must also run. */
+static void step(nn_graph *g, nn_node x, const char *what) {
+    static float images[BATCH * HEIGHT * WIDTH * CHANNELS];
+    static const int32_t labels[BATCH] = {0, 1};
+    x = nn_linear(g, "last", x, 2);
+    double loss;
+    tensor_status status = nn_compile(g, x);
+    CHECK(!status, "%s: built, but: %s", what, tensor_error());
+    if (!status)
+        CHECK(!nn_train_step(g, images, labels, 0.1f, &loss, NULL), "%s: built, but: %s", what, tensor_error());
+}
+
+static bool try_layer(enum kind kind, struct options o) {
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = "flex16+5", .batch = BATCH, .seed = 1});
+    char what[200];
+    say(what, sizeof what, kind, o);
+    nn_node x = nn_input(g, HEIGHT, WIDTH, CHANNELS);
+    largest = 0;
+    nn_node layer = add(g, kind, x, o);
+    CHECK(largest < 1 << 20, "%s: %lu bytes asked for", what, largest);
+    if (layer < 0) {
+        const tensor_status status = tensor_error_status();
+        CHECK((status == TENSOR_E_ARGUMENT || status == TENSOR_E_SHAPE) && strstr(tensor_error(), "layer"), "%s: %d %s",
+              what, (int)status, tensor_error());
+    }
+    const bool small = layer >= 0 && (kind == MAXPOOL || o.outputs < 1000);
+    if (small)
+        step(g, layer, what);
+    nn_graph_free(g);
+    return small;
+}
+
+static void layers(void) {
+    int ran = 0;
+    for (int i = 0; i < 2000; i++)
+        ran += try_layer((enum kind)(check_random(&seed) % KINDS),
+                         (struct options){some(8), some(3), some(1), some(1), some(1), some(1)});
+    CHECK(ran > 300, "only %d layers ran", ran);
+    printf("%d layers ran\n", ran);
+    /* each option alone, at every value */
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int k = 0; k < 6; k++)
+            for (int i = 0; i < EXTREMES; i++) {
+                int o[6] = {8, 3, 1, 1, 1, 1};
+                o[k] = extremes[i];
+                try_layer((enum kind)kind, (struct options){o[0], o[1], o[2], o[3], o[4], o[5]});
+            }
+}
+
+/* Whole networks on images of any size: sizes alone, nothing is compiled. */
+static void sizes(void) {
+    for (int i = 0; i < 1000; i++) {
+        const int batch = some(2);
+        nn_graph *g = nn_graph_new(&(nn_config){.variant = "bf16", .batch = batch, .seed = 1});
+        CHECK(!g == (batch < 1), "batch %d: %s", batch, tensor_error());
+        largest = 0;
+        nn_node x = nn_input(g, some(HEIGHT), some(WIDTH), some(CHANNELS));
+        x = nn_conv2d(g, "conv", x, some(8), some(3), some(1), some(1));
+        nn_node y = nn_batchnorm(g, "bn", x, true);
+        y = nn_add_relu(g, "sum", x, y);
+        y = nn_maxpool2d(g, "pool", y, some(2), some(2));
+        y = nn_shortcut_a(g, "shortcut", y, some(16), some(2));
+        y = check_random(&seed) % 2 ? nn_avgpool_global(g, "mean", y) : y;
+        y = nn_linear_relu(g, "fc1", y, some(8));
+        y = nn_linear(g, "fc2", y, some(8));
+        CHECK(largest < 1 << 20, "%lu bytes asked for while building", largest);
+        CHECK(y >= 0 || *tensor_error(), "no message");
+        nn_graph_free(g);
+        g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = some(2)});
+        nn_model(g, "resnet8", some(HEIGHT), some(WIDTH), some(CHANNELS), some(10));
+        nn_graph_free(g);
+    }
+}
+
+/* The operations themselves, on small images: done or refused. */
+static void operations(void) {
+    tensor *x = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(BATCH, HEIGHT, WIDTH, CHANNELS)),
+           *w = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(8, 3, 3, CHANNELS)),
+           *y = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(BATCH, HEIGHT, WIDTH, 8)),
+           *p = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(BATCH, HEIGHT, WIDTH, CHANNELS));
+    int done = 0;
+    for (int i = 0; i < 5000; i++) {
+        const tensor_window how = {some(3), some(1), some(1), some(1), some(1)};
+        const tensor_status status[] = {tensor_conv2d(y, x, w, how),
+                                        tensor_conv2d_input_grad(x, y, w, how),
+                                        tensor_conv2d_weight_grad(w, y, x, how),
+                                        tensor_maxpool2d(p, x, how),
+                                        tensor_maxpool2d_grad(x, p, x, how),
+                                        tensor_shortcut_a(p, x, how.stride),
+                                        tensor_shortcut_a_grad(x, p, how.stride)};
+        for (int k = 0; k < 7; k++) {
+            CHECK(!status[k] || status[k] == TENSOR_E_ARGUMENT || status[k] == TENSOR_E_SHAPE, "operation %d: %d", k,
+                  (int)status[k]);
+            done += !status[k];
+        }
+    }
+    CHECK(done > 500, "only %d were done", done);
+    tensor *all[] = {x, w, y, p};
+    for (int i = 0; i < 4; i++)
+        tensor_free(all[i]);
+}
+
+int main(void) {
+    tensor_set_allocator(allocate, free);
+    CHECK(!tensor_set_threads(1), "%s", tensor_error());
+    layers();
+    sizes();
+    operations();
+    return check_summary();
+}

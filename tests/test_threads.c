@@ -1,0 +1,283 @@
+/* Threads of the process: numbers of them that make no sense, a system that refuses them, children of a fork, and
+ * settings that change while other threads compute. What is computed stays the same throughout. */
+#include "check.h"
+#include "flexlab/flexlab.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+
+enum { ROWS = 70, INNER = 300, COLUMNS = 90, PATIENCE = 120 };
+
+/* A product and a convolution, each of many parts; a hash of their elements and exponents (FNV-1a), 0 for failure. */
+static uint64_t compute(void) {
+    tensor *t[] = {
+        tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(ROWS, INNER)),   tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(INNER, COLUMNS)),
+        tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(ROWS, COLUMNS)), tensor_new(FMT_FP32, TENSOR_SHAPE(8, 20, 20, 16)),
+        tensor_new(FMT_FP32, TENSOR_SHAPE(32, 3, 3, 16)),      tensor_new(FMT_FP32, TENSOR_SHAPE(8, 20, 20, 32))};
+    static const int inputs[] = {0, 1, 3, 4};
+    static float values[8 * 20 * 20 * 16];
+    uint64_t hash = 0xcbf29ce484222325u;
+    tensor_status status = TENSOR_OK;
+    for (int i = 0; i < 4 && !status; i++) {
+        const int64_t count = tensor_count(t[inputs[i]]);
+        uint64_t seed = (uint64_t)i;
+        float *own = malloc((size_t)count * sizeof values[0]);
+        for (int64_t k = 0; k < count; k++)
+            own[k] = (float)(check_random(&seed) >> 40) * 0x1p-23f - 1;
+        status = tensor_load_f32(t[inputs[i]], own, count);
+        free(own);
+    }
+    if (!status)
+        status = tensor_matmul(t[2], t[0], t[1]);
+    if (!status)
+        status = tensor_conv2d(t[5], t[3], t[4], (tensor_window){.stride = 1, .padding = 1});
+    for (int i = 2; i < 6; i += 3) {
+        const unsigned char *bytes = tensor_const_data(t[i]);
+        for (size_t k = 0; k < tensor_bytes(t[i]); k++)
+            hash = (hash ^ bytes[k]) * 0x100000001b3u;
+        hash ^= (uint64_t)tensor_exponent(t[i]);
+    }
+    for (int i = 0; i < 6; i++)
+        tensor_free(t[i]);
+    return status ? 0 : hash;
+}
+
+static uint64_t expected;
+
+/* --- children: 0 is success, and they are not waited for in vain --- */
+
+/* The status of a child, -1 for one that was ended by a signal. */
+static int wait_for(pid_t child) {
+    int status = -1;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* This program anew with OMP_NUM_THREADS = text; does a part of it, and exits. */
+static void again(const char *text, const char *part, const char *argument) {
+    pid_t child = fork();
+    if (!child) {
+        alarm(PATIENCE);
+        if (text)
+            setenv("OMP_NUM_THREADS", text, 1);
+        else
+            unsetenv("OMP_NUM_THREADS");
+        execl("/proc/self/exe", "test_threads", part, argument, (char *)NULL);
+        _exit(99);
+    }
+    const int status = wait_for(child);
+    CHECK(status == 0, "%s with OMP_NUM_THREADS=%s: exit status %d", part, text ? text : "(unset)", status);
+}
+
+/* What `again` runs: a number that makes sense counts, any other is told about. */
+static void in_environment(const char *sane) {
+    const char *text = getenv("OMP_NUM_THREADS");
+    const int threads = tensor_threads();
+    const char *notice = tensor_threads_notice();
+    CHECK(threads >= 1 && threads <= 256, "%d threads", threads);
+    if (*sane) {
+        CHECK(threads == atoi(sane), "OMP_NUM_THREADS=%s: %d threads", text, threads);
+        CHECK(!*notice, "OMP_NUM_THREADS=%s: %s", text, notice);
+    } else if (text && *text) {
+        CHECK(strstr(notice, text) && strstr(notice, "1 to 256"), "OMP_NUM_THREADS=%s: '%s'", text, notice);
+    }
+    CHECK(compute() != 0, "%s", tensor_error());
+    const uint64_t now = compute();
+    CHECK(!tensor_set_threads(1) && compute() == now, "one thread computes something else");
+    CHECK(!*tensor_threads_notice(), "asked for one thread: %s", tensor_threads_notice());
+}
+
+static void environments(void) {
+    static const char *const absurd[] = {
+        "0", "-1", "257", "1000000", "4294967296", "4294967297", "18446744073709551617", "abc", "3x", "0x10", "-0"};
+    for (int i = 0; i < (int)(sizeof absurd / sizeof absurd[0]); i++)
+        again(absurd[i], "environment", "");
+    again(NULL, "environment", "");
+    again("3", "environment", "3");
+    again("2,4", "environment", "2");
+    again("8", "environment", "8");
+}
+
+/* --- a system that has no more threads: no room for their stacks --- */
+
+static void without_room(void) {
+#ifndef __SANITIZE_ADDRESS__
+    CHECK(!tensor_set_threads(1), "%s", tensor_error());
+    const uint64_t serial = compute();
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%ld", &pages) == 1, "no size of this process");
+    if (file)
+        fclose(file);
+    const rlim_t size = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + ((rlim_t)48 << 20);
+    CHECK(!setrlimit(RLIMIT_AS, &(struct rlimit){size, size}), "no limit");
+    CHECK(!tensor_set_threads(200), "%s", tensor_error());
+    for (int i = 0; i < 3; i++)
+        CHECK(compute() == serial, "run %d of few threads: %s", i, tensor_error());
+    CHECK(tensor_threads() < 200 && tensor_threads() >= 1, "%d threads", tensor_threads());
+    CHECK(strstr(tensor_threads_notice(), "of 200"), "'%s'", tensor_threads_notice());
+#endif
+}
+
+/* --- children of a fork --- */
+
+#ifndef __SANITIZE_THREAD__ /* which allows no threads in such a child */
+
+static void in_child(data_loader *parents, const data_set *set) {
+    data_batch batch;
+    CHECK(compute() == expected, "a child computes something else: %s", tensor_error());
+    CHECK(compute() == expected, "a child computes something else the second time: %s", tensor_error());
+    CHECK(data_loader_next(parents, &batch) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "fork"), "%s",
+          tensor_error());
+    CHECK(data_loader_start(parents, 1) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "fork"), "%s", tensor_error());
+    data_loader_free(parents);
+    static const double mean[3], deviation[3] = {1, 1, 1};
+    data_loader *own = data_loader_new(set, &(data_loader_config){.batch = 5, .mean = mean, .deviation = deviation});
+    CHECK(own && !data_loader_start(own, 0) && !data_loader_next(own, &batch) && batch.count == 5, "%s",
+          tensor_error());
+    data_loader_free(own);
+    pid_t grandchild = fork();
+    if (!grandchild) {
+        alarm(PATIENCE);
+        _exit(compute() != expected);
+    }
+    CHECK(wait_for(grandchild) == 0, "the child of the child");
+}
+
+static void forks(void) {
+    static const double mean[3], deviation[3] = {1, 1, 1};
+    data_set *set = data_open("synthetic:train=40", DATA_TRAIN);
+    data_loader *loader = data_loader_new(set, &(data_loader_config){.batch = 5, .mean = mean, .deviation = deviation});
+    data_batch batch;
+    CHECK(loader && !data_loader_start(loader, 0) && !data_loader_next(loader, &batch), "%s", tensor_error());
+    CHECK(compute() == expected, "%s", tensor_error());
+    fflush(stdout);
+    pid_t child = fork();
+    if (!child) {
+        alarm(PATIENCE);
+        in_child(loader, set);
+        fflush(stdout);
+        _exit(check_failures ? 1 : 0);
+    }
+    CHECK(wait_for(child) == 0, "a child of a process that has computed");
+    CHECK(!data_loader_next(loader, &batch) && compute() == expected, "the parent afterwards: %s", tensor_error());
+    data_loader_free(loader);
+    data_free(set);
+}
+
+static atomic_bool stop;
+
+static void *keep_computing(void *wrong) {
+    while (!stop)
+        if (compute() != expected)
+            atomic_fetch_add((atomic_int *)wrong, 1);
+    return NULL;
+}
+
+static void fail_hook(tensor_status status, const char *message, void *context) {
+    (void)status, (void)message;
+    atomic_fetch_add((atomic_int *)context, 1);
+}
+
+/* The lock of whatever the other thread does at that moment is not inherited. */
+static void forks_while_computing(void) {
+    static atomic_int wrong, failures;
+    pthread_t thread;
+    stop = false;
+    tensor_set_error_hook(fail_hook, &failures);
+    CHECK(!pthread_create(&thread, NULL, keep_computing, &wrong), "no thread");
+    for (int i = 0; i < 20; i++) {
+        pid_t child = fork();
+        if (!child) {
+            alarm(PATIENCE);
+            _exit(compute() != expected || tensor_set_threads(-1) != TENSOR_E_ARGUMENT || !failures);
+        }
+        CHECK(wait_for(child) == 0, "child %d of a process that computes", i);
+    }
+    stop = true;
+    pthread_join(thread, NULL);
+    tensor_set_error_hook(NULL, NULL);
+    CHECK(!wrong, "%d wrong results beside forks", wrong);
+}
+
+#endif
+
+/* --- settings that change meanwhile --- */
+
+static atomic_int hooked[2];
+
+static void count_hook(tensor_status status, const char *message, void *context) {
+    (void)status, (void)message;
+    atomic_fetch_add((atomic_int *)context, 1);
+}
+static void other_hook(tensor_status status, const char *message, void *context) {
+    count_hook(status, message, (char *)context - 1); /* a context that belongs to this hook alone */
+}
+
+static void *compute_and_fail(void *wrong) {
+    for (int i = 0; i < 12; i++) {
+        if (compute() != expected || tensor_matmul(NULL, NULL, NULL) != TENSOR_E_ARGUMENT)
+            atomic_fetch_add((atomic_int *)wrong, 1);
+        (void)tensor_threads_notice();
+    }
+    return NULL;
+}
+
+static void settings(void) {
+    enum { WORKERS = 3 };
+    static atomic_int wrong;
+    static const char *const caps[] = {NULL, "avx2", "portable", "avx512bw", NULL};
+    pthread_t threads[WORKERS];
+    for (int i = 0; i < WORKERS; i++)
+        CHECK(!pthread_create(&threads[i], NULL, compute_and_fail, &wrong), "no thread");
+    for (int i = 0; i < 3000; i++) {
+        CHECK(!tensor_set_threads(i % 5), "%s", tensor_error());
+        CHECK(!tensor_set_backend(caps[i % 5]), "%s", tensor_error());
+        CHECK(!tensor_set_class(i % 2 ? TENSOR_FAST : TENSOR_EXACT), "%s", tensor_error());
+        if (i % 3)
+            tensor_set_error_hook(count_hook, &hooked[0]);
+        else
+            tensor_set_error_hook(other_hook, (char *)&hooked[1] + 1);
+    }
+    for (int i = 0; i < WORKERS; i++)
+        pthread_join(threads[i], NULL);
+    tensor_set_error_hook(NULL, NULL);
+    tensor_set_class(TENSOR_EXACT);
+    tensor_set_threads(0);
+    CHECK(!wrong, "%d wrong results while settings changed", wrong);
+}
+
+int main(int count, char **arguments) {
+    if (count > 2 && !strcmp(arguments[1], "environment"))
+        in_environment(arguments[2]);
+    else if (count > 1 && !strcmp(arguments[1], "room"))
+        without_room();
+    if (count > 1)
+        return check_summary() && check_failures;
+    CHECK(!tensor_set_threads(4), "%s", tensor_error());
+    expected = compute();
+    CHECK(expected, "%s", tensor_error());
+#ifndef __SANITIZE_THREAD__
+    forks();
+    forks_while_computing();
+#endif
+    environments();
+    again(NULL, "room", "");
+    settings();
+    return check_summary();
+}
