@@ -181,8 +181,8 @@ static bool is_ours(const char *name) {
     return found;
 }
 
-/* Removes one of the folders inside the folder of results, and in it what flexlab made; no folder is no failure. */
-static bool remove_folder(const char *directory) {
+/* Empties one of the folders inside the folder of results of what flexlab made; no folder is no failure. */
+static bool empty_folder(const char *directory) {
     struct names all, ours = {0};
     if (!names_in(&all, directory)) {
         if (errno != ENOENT)
@@ -193,12 +193,18 @@ static bool remove_folder(const char *directory) {
         if (is_ours(all.name[i]))
             names_take(&ours, text_format("%s", all.name[i]));
     bool good = remove_files(&ours, directory);
-    if (good && rmdir(directory)) {
-        text_failed("cannot remove %s: %s", directory, strerror(errno));
-        good = false;
-    }
     names_clear(&all);
     names_clear(&ours);
+    return good;
+}
+
+/* Empties and removes it. */
+static bool remove_folder(const char *directory) {
+    if (!empty_folder(directory))
+        return false;
+    bool good = !rmdir(directory) || errno == ENOENT;
+    if (!good)
+        text_failed("cannot remove %s: %s", directory, strerror(errno));
     return good;
 }
 
@@ -322,16 +328,13 @@ int folder_open(struct folder *f, const char *path, bool force, folder_trace_fn 
 /* --- publishing ----------------------------------------------------------------------------------------------------
  */
 
-/* Also where the user has put files of his own beside ours. */
+/* The folder stays where the user has put files of his own beside ours. */
 static bool clear_set_apart(const struct folder *f) {
-    struct names known = known_names(f->set_apart), found = existing(&known, f->set_apart);
-    bool good = remove_files(&found, f->set_apart);
-    if (rmdir(f->set_apart) && errno != ENOENT && errno != ENOTEMPTY && errno != EEXIST) {
+    bool good = empty_folder(f->set_apart);
+    if (good && rmdir(f->set_apart) && errno != ENOENT && errno != ENOTEMPTY && errno != EEXIST) {
         text_failed("cannot remove %s: %s", f->set_apart, strerror(errno));
         good = false;
     }
-    names_clear(&known);
-    names_clear(&found);
     return good;
 }
 
@@ -345,24 +348,40 @@ static bool synchronise(const struct names *list, const char *directory) {
     return output_sync_folder(directory) == STATUS_OK && good;
 }
 
-/* The point of no return lies between the two moves. */
+/* Moves the new files to their places; on failure all go back, or the next to open the folder moves them on. */
+static bool move_new(struct folder *f, const struct names *new_names, const char *new, bool *can_go_back) {
+    *can_go_back = true;
+    if (rename(f->made, new)) {
+        text_failed("cannot rename %s to %s: %s", f->made, new, strerror(errno));
+        return false;
+    }
+    if (move_all(new_names, new, f->path))
+        return true;
+    *can_go_back = !rename(new, f->made);
+    if (!*can_go_back)
+        text_failed("the new results in %s take their places when flexlab next opens %s", new, f->path);
+    return false;
+}
+
 static bool exchange(struct folder *f, const struct names *old_names, const struct names *new_names, const char *old,
                      const char *new) {
+    bool can_go_back = true;
     if (old_names->count && mkdir(old, 0777)) {
         text_failed("cannot make %s: %s", old, strerror(errno));
         return false;
     }
     if (move_all(old_names, f->path, old)) {
-        if (!rename(f->made, new)) {
-            if (move_all(new_names, new, f->path))
-                return true;
-            rename(new, f->made);
-        } else {
-            text_failed("cannot rename %s to %s: %s", f->made, new, strerror(errno));
-        }
-        move_all(old_names, old, f->path);
+        if (move_new(f, new_names, new, &can_go_back))
+            return true;
+        if (can_go_back)
+            move_all(old_names, old, f->path);
     }
-    rmdir(old);
+    if (!can_go_back) {
+        free(f->made);
+        f->made = NULL;
+    } else if (old_names->count) {
+        rmdir(old);
+    }
     return false;
 }
 
@@ -396,8 +415,10 @@ static bool put_apart(struct folder *f, const struct names *made) {
         text_failed("cannot make %s: %s", f->set_apart, strerror(errno));
         return false;
     }
-    if (!move_all(made, f->made, f->set_apart))
+    if (!move_all(made, f->made, f->set_apart)) {
+        rmdir(f->set_apart);
         return false;
+    }
     text_note("the new results are in %s", f->set_apart);
     return output_sync_folder(f->set_apart) == STATUS_OK;
 }
