@@ -35,6 +35,7 @@ static void help(void) {
          "Environment\n"
          "  FLEXLAB_ISA      ref, portable, avx2, avx512bw or avx512: the fastest kernels that may run\n"
          "  FLEXLAB_VERBOSE  1: name on stderr each kernel that runs, and why not a faster one\n"
+         "  FLEXLAB_GNUPLOT_SECONDS  how long gnuplot may take for a picture (60)\n"
          "  OMP_NUM_THREADS  threads where --threads is not given");
 }
 
