@@ -160,6 +160,25 @@ class Sweep:
         shutil.rmtree(out, ignore_errors=True)
 
 
+    def finished_runs_survive(self):
+        """No memory for the table or a figure after the runs: their numbers are still there."""
+        count, met = self.count("memory", False), 0
+        for n in chosen(count, 24):
+            out = self.folder()
+            status, _, stderr = run(out, self.path, {"FAULT_KIND": "memory", "FAULT_AT": str(n), "FAULT_ERROR": "12"})
+            apart = os.path.join(out, "flexlab.incomplete")
+            if status == 1 and os.path.isdir(apart):
+                met += 1
+                names = os.listdir(apart)
+                with open(os.path.join(apart, min(x for x in names if x.startswith("metrics.jsonl"))), "rb") as file:
+                    lines = files.parse_lines(file.read())
+                check(any(line["type"] == "run" for line in lines) and apart in stderr, n, names, stderr)
+            elif os.path.isdir(os.path.join(out, "flexlab.part")):
+                with open(os.path.join(out, "flexlab.part", "metrics.jsonl.part"), "rb") as file:
+                    check(b'"type":"run"' not in file.read(), n, "a finished run is only in flexlab.part:", stderr)
+        check(met > 0, "no run out of memory had results to keep")
+
+
 def results_or_none(folder):
     try:
         return results(folder)
@@ -173,6 +192,7 @@ def main():
         with_figures = stand_in(place)
         for path, what in (("/nonexistent", "without figures"), (with_figures, "with figures")):
             sweep = Sweep(place, path, what)
+            sweep.finished_runs_survive()
             for kind, errors, how_many in KINDS:
                 if kind == "spawn" and path != with_figures:
                     continue

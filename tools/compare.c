@@ -329,6 +329,8 @@ static int run_all(struct experiment *x, struct folder *folder) {
     for (int i = 0; i < x->run_count && status == STATUS_OK && !signals_received(); i++) {
         status = train_one(x, &x->runs[i], &metrics, &progress);
         finished += x->runs[i].finished;
+        if (anything_trained(x))
+            folder_rescue(folder);
     }
     x->stopped = finished < x->run_count;
     if (anything_trained(x))

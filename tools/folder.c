@@ -441,7 +441,24 @@ int folder_publish(struct folder *f, bool complete) {
     return placed && synchronised ? STATUS_OK : STATUS_FAILED;
 }
 
+static struct folder *to_rescue;
+
+/* At exit, perhaps without memory: one rename. */
+static void rescue(void) {
+    struct folder *f = to_rescue;
+    if (f && f->made)
+        fprintf(stderr, "flexlab: what there is of the results is in %s\n",
+                rename(f->made, f->set_apart) ? f->made : f->set_apart);
+}
+
+void folder_rescue(struct folder *f) {
+    if (!to_rescue)
+        atexit(rescue);
+    to_rescue = f;
+}
+
 void folder_close(struct folder *f) {
+    to_rescue = NULL;
     if (f->made && !f->keeps_made)
         remove_folder(f->made);
     free(f->made);

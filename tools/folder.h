@@ -27,6 +27,9 @@ int folder_open(struct folder *f, const char *path, bool force, folder_trace_fn 
  * complete replace no earlier ones: they go to f->set_apart. On failure the earlier results are as they were, and a
  * message says where the new ones are. */
 int folder_publish(struct folder *f, bool complete);
+/* From now on there is something to lose: if the program has to exit before folder_publish (out of memory), what was
+ * made goes to f->set_apart as it is. f must live until folder_close. */
+void folder_rescue(struct folder *f);
 /* Name of a run's trace in the folder, to be freed. */
 char *folder_trace_name(const char *label, unsigned long long seed);
 /* Removes what was not published, releases the lock, frees. */

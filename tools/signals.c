@@ -12,7 +12,7 @@ enum { CAUGHT = sizeof caught / sizeof caught[0] };
 
 static const double repeat_seconds = 0.2;
 
-static volatile sig_atomic_t received, child_process;
+static volatile sig_atomic_t received, child_group;
 static struct timespec received_at; /* written by the handler alone, which blocks itself */
 
 static void remember(int number) {
@@ -26,8 +26,8 @@ static void remember(int number) {
     double passed = (double)(now.tv_sec - received_at.tv_sec) + 1e-9 * (double)(now.tv_nsec - received_at.tv_nsec);
     if (passed < repeat_seconds)
         return;
-    if (child_process)
-        kill(child_process, SIGKILL);
+    if (child_group)
+        kill(-child_group, SIGKILL);
     signal(number, SIG_DFL);
     raise(number); /* delivered when the handler returns */
 }
@@ -53,6 +53,6 @@ const char *signals_name(int number) {
     return "";
 }
 
-void signals_take_along(pid_t child) {
-    child_process = child;
+void signals_take_along(pid_t leader) {
+    child_group = leader;
 }

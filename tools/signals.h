@@ -11,7 +11,7 @@ void signals_catch(void);
 int signals_received(void);
 /* "SIGINT" and its like; "" for 0. */
 const char *signals_name(int number);
-/* A process that a second signal kills too; 0: none. */
-void signals_take_along(pid_t child);
+/* The leader of a process group that a second signal kills too; 0: none. */
+void signals_take_along(pid_t leader);
 
 #endif
