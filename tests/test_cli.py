@@ -9,11 +9,9 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 
 FLEXLAB = sys.argv[1]
 FORMATS = ["fp32", "fp16", "bf16", "flex16+5", "dfp16"]
@@ -257,33 +255,6 @@ def test_without_gnuplot(place):
     check(sorted(os.listdir(out)) == ["metrics.jsonl", "report.html", "summary.csv", "trace-flex16+5-seed1.csv"], os.listdir(out))
 
 
-def interrupt(out, when):
-    """Starts a comparison that would take long and sends SIGINT when `when` appears in its progress."""
-    child = subprocess.Popen([FLEXLAB, "compare", *TINY[:4], "--batch", "16", "--epochs", "2000", "--formats", "fp32,fp16",
-                              "--seeds", "2", "--max-steps", "400", "--out", out], stderr=subprocess.PIPE, text=True,
-                             stdout=subprocess.PIPE)
-    for line in child.stderr:
-        if when in line:
-            child.send_signal(signal.SIGINT)
-            break
-    start = time.time()
-    stdout, stderr = child.communicate(timeout=120)
-    return child.returncode, stdout, stderr, time.time() - start
-
-
-def test_interrupt(place):
-    out = os.path.join(place, "stopped")
-    status, stdout, stderr, seconds = interrupt(out, "seed 1  done")
-    check(status == 1 and "stopped by the user" in stderr and seconds < 60, "Ctrl-C:", status, stderr, seconds)
-    check("1 of 4 runs" in stdout, "Ctrl-C:", stdout)
-    check(not any(n.endswith(".part") for n in os.listdir(out)), "Ctrl-C left", os.listdir(out))
-    end = read_lines(out)[-1]
-    check(end["complete"] is False and end["finished_runs"] == 1 and end["planned_runs"] == 4, end)
-    out = os.path.join(place, "stopped early")
-    status, _, stderr, _ = interrupt(out, "epoch 1")
-    check(status == 1 and "no run was finished" in stderr and os.listdir(out) == [], status, stderr, os.listdir(out))
-
-
 def main():
     with tempfile.TemporaryDirectory() as place:
         test_help()
@@ -294,7 +265,6 @@ def main():
         test_reproducible(place, first)
         test_variants(place)
         test_without_gnuplot(place)
-        test_interrupt(place)
         for folder, _, names in os.walk(place):
             check(not [n for n in names if n.endswith(".part")], "left behind in", folder, names)
     print(f"{checks} checks, {failures} failures")

@@ -67,7 +67,7 @@ static void whole_run(const data_set *train, const data_set *test, const char *v
     for (int i = 0; i < STEPS; i++)
         CHECK(seen.rates[i] == (float)(0.01 * (1 - (double)i / STEPS)), "%s: rate %g at step %d", variant,
               (double)seen.rates[i], i);
-    CHECK(result.predicted_count == TEST && result.predicted, "%s: %lld predictions", variant,
+    CHECK(!result.stopped && result.predicted_count == TEST && result.predicted, "%s: %lld predictions", variant,
           (long long)result.predicted_count);
     int correct = 0;
     for (int i = 0; i < TEST; i++)
@@ -155,13 +155,34 @@ static void refused(const data_set *train, const char *text, nn_train_config con
 static void stops_and_errors(const data_set *train, const data_set *test) {
     struct seen seen = {.stop_at_step = 4};
     nn_train_events events = {on_step, on_epoch, &seen};
-    nn_train_config config = config_of("bf16");
+    nn_train_config config = config_of("flex16+5");
     nn_train_result result;
-    CHECK(nn_train(&result, &config, train, test, &events) == TENSOR_E_ARGUMENT && seen.steps == 4, "stop at step");
-    CHECK(strstr(tensor_error(), "stopped"), "%s", tensor_error());
+    char path[] = "/tmp/flexlab_trace_XXXXXX";
+    int descriptor = mkstemp(path);
+    CHECK(descriptor >= 0, "temporary file");
+    close(descriptor);
+    config.trace_path = path;
+    CHECK(!nn_train(&result, &config, train, test, &events) && seen.steps == 4, "stop at step: %s", tensor_error());
+    CHECK(result.stopped && result.steps == 4 && result.images == 4 * BATCH, "%lld steps", (long long)result.steps);
+    double mean = (seen.losses[0] + seen.losses[1] + seen.losses[2] + seen.losses[3]) / 4;
+    CHECK(fabs(result.train_loss - mean) < 1e-12 && fabs(result.last_loss - mean) < 1e-12, "losses %g %g, mean %g",
+          result.train_loss, result.last_loss, mean);
+    CHECK(isnan(result.test_loss) && isnan(result.test_accuracy) && !result.predicted_count && result.elements > 0,
+          "no evaluation yet, but %lld predictions", (long long)result.predicted_count);
+    int rows = read_trace(path);
+    CHECK(rows > 0 && rows % 4 == 0, "%d rows of 4 steps", rows);
+    nn_train_result_clear(&result);
+    remove(path);
+    config.trace_path = NULL;
     seen = (struct seen){.stop_at_epoch = 2};
-    CHECK(nn_train(&result, &config, train, test, &events) == TENSOR_E_ARGUMENT && seen.epochs == 2, "stop at epoch");
-    CHECK(!result.predicted, "the result is not cleared");
+    CHECK(!nn_train(&result, &config, train, test, &events) && seen.epochs == 2, "stop at epoch: %s", tensor_error());
+    CHECK(result.stopped && result.test_accuracy == seen.test_accuracy && result.predicted_count == TEST,
+          "%lld predictions", (long long)result.predicted_count);
+    nn_train_result_clear(&result);
+    seen = (struct seen){.stop_at_epoch = EPOCHS};
+    CHECK(!nn_train(&result, &config, train, test, &events) && !result.stopped,
+          "the last epoch leaves nothing to stop");
+    nn_train_result_clear(&result);
     for (int i = 0; i < 11; i++) {
         static const char *const texts[] = {
             "0 epochs", "nosuchschedule", "nosuchmodel", "nosuchvariant",   "batch: 0",     "211",

@@ -1,32 +1,19 @@
 /* compare.c - the commands `compare` and `train`: every format with every seed, then table and files. */
 #include "commands.h"
 #include "experiment.h"
+#include "failure.h"
 #include "figure.h"
+#include "folder.h"
 #include "metrics.h"
 #include "progress.h"
 #include "report.h"
+#include "signals.h"
 #include "text.h"
-#include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { LONGEST_WINDOW = 50, LEAST_WINDOWS = 40, TRACE_ROWS = 500 };
-
-static volatile sig_atomic_t interrupted;
-
-static void interrupt(int signal_number) {
-    (void)signal_number;
-    interrupted = 1;
-}
-
-/* The first Ctrl-C ends the run in progress, the second the program. */
-static void catch_interrupts(void) {
-    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
 
 /* --- one run ---------------------------------------------------------------------------------------------------- */
 
@@ -34,7 +21,7 @@ static void catch_interrupts(void) {
 struct running {
     struct experiment *experiment;
     struct run *run;
-    struct output *metrics;
+    struct output_lines *metrics;
     struct progress *progress;
     double window_sum;
     int window_count;
@@ -48,33 +35,52 @@ static int on_step(void *context, const nn_step_report *report) {
     r->window_sum += report->loss;
     r->window_count++;
     if (r->window_count == r->experiment->window || report->step == report->steps) {
-        run->windows = text_realloc(run->windows, (size_t)run->window_count + 1, sizeof *run->windows);
         struct window *window = &run->windows[run->window_count++];
         *window = (struct window){report->step, r->window_count, r->window_sum / r->window_count, report->rate};
         r->window_sum = 0;
         r->window_count = 0;
         r->status = metrics_window(r->metrics, r->experiment, run, window);
     }
-    return interrupted || r->status;
+    return signals_received() || r->status;
 }
 
 static int on_epoch(void *context, const nn_epoch_report *report) {
     struct running *r = context;
     struct run *run = r->run;
     progress_epoch(r->progress, report);
-    run->epochs = text_realloc(run->epochs, (size_t)run->epoch_count + 1, sizeof *run->epochs);
     run->epochs[run->epoch_count++] = *report;
     r->status = metrics_epoch(r->metrics, r->experiment, run, report);
-    return interrupted || r->status;
+    return signals_received() || r->status;
 }
 
-static int train_one(struct experiment *x, struct run *run, struct output *metrics, struct progress *progress) {
+/* Room for all windows and epochs before the first step, so that none is lost for want of it. */
+static void make_room(const struct experiment *x, struct run *run) {
+    run->windows = text_alloc((size_t)(x->steps / x->window + 1), sizeof *run->windows);
+    run->epochs = text_alloc((size_t)((x->steps - 1) / x->steps_per_epoch + 1), sizeof *run->epochs);
+}
+
+/* After nn_train said that it was stopped: by a signal, or because metrics.jsonl cannot be written. */
+static int keep_stopped(struct running *r) {
+    struct experiment *x = r->experiment;
+    struct run *run = r->run;
+    int status = r->status;
+    progress_clear(r->progress);
+    run->stopped = true;
+    if (status)
+        return status;
+    text_note("stopped by %s during %s seed %llu, after step %lld of %lld", signals_name(signals_received()),
+              x->series[run->series].label, (unsigned long long)run->seed, (long long)run->result.steps,
+              (long long)x->steps);
+    return metrics_run(r->metrics, x, run);
+}
+
+static int train_one(struct experiment *x, struct run *run, struct output_lines *metrics, struct progress *progress) {
     const struct settings *s = x->settings;
     const struct series *series = &x->series[run->series];
     char *trace = NULL;
     if (series->shared && x->trace_every) {
         char *name = experiment_trace_name(x, run);
-        trace = text_format("%s/%s", s->out, name);
+        trace = text_format("%s/%s", x->folder, name);
         free(name);
     }
     const nn_train_config config = {.network = {.variant = series->variant->name,
@@ -96,33 +102,23 @@ static int train_one(struct experiment *x, struct run *run, struct output *metri
                                     .trace_every = x->trace_every};
     struct running running = {.experiment = x, .run = run, .metrics = metrics, .progress = progress};
     const nn_train_events events = {on_step, on_epoch, &running};
+    make_room(x, run);
     run->started = true;
     progress_run(progress, (int)(run - x->runs) + 1, series->label, run->seed);
     tensor_status failed = nn_train(&run->result, &config, x->train, x->test, &events);
     free(trace);
-    if (!failed) {
-        run->finished = true;
-        progress_run_done(progress, &run->result);
-        return metrics_run(metrics, x, run);
+    if (failed) {
+        progress_clear(progress);
+        return text_failed("%s seed %llu: %s", series->label, (unsigned long long)run->seed, tensor_error());
     }
-    progress_clear(progress);
-    if (running.status)
-        return running.status;
-    if (interrupted)
-        return text_failed("stopped by the user during %s seed %llu", series->label, (unsigned long long)run->seed);
-    return text_failed("%s seed %llu: %s", series->label, (unsigned long long)run->seed, tensor_error());
+    if (run->result.stopped)
+        return keep_stopped(&running);
+    run->finished = true;
+    progress_run_done(progress, &run->result);
+    return running.status ? running.status : metrics_run(metrics, x, run);
 }
 
 /* --- before the runs ---------------------------------------------------------------------------------------------- */
-
-/* Status of the library's last failure: tells a wrong specification from an unreadable file. */
-static tensor_status last_failure;
-
-static void remember_failure(tensor_status status, const char *text, void *context) {
-    (void)text;
-    (void)context;
-    last_failure = status;
-}
 
 static const char *data_kind(int i) {
     static const char *const kinds[] = {"synthetic", "cifar10", "idx"};
@@ -130,10 +126,11 @@ static const char *data_kind(int i) {
 }
 
 static int open_split(const struct settings *s, data_split split, int64_t limit, data_set **set) {
+    failure_forget();
     *set = data_open(s->data, split);
     if (!*set) {
         char *kind = text_format("%.*s", (int)strcspn(s->data, ":"), s->data);
-        int status = last_failure == TENSOR_E_ARGUMENT
+        int status = failure_is_usage()
                          ? text_usage("--data '%s': %s%s", s->data, tensor_error(), text_did_you_mean(kind, data_kind))
                          : text_failed("--data '%s': %s", s->data, tensor_error());
         free(kind);
@@ -183,17 +180,49 @@ static void plan_runs(struct experiment *x) {
     }
 }
 
-/* As it could be typed again; arguments with special characters in quotes. */
-static char *join_command(int argc, char **argv) {
+/* A word as a shell reads it back. What is no text, or a control character, stands as \ooo in $'...'. */
+static char *quote_word(const char *word) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,.:/@%";
+    bool simple = word[0] && strspn(word, plain) == strlen(word), printable = true;
+    char *shown = text_shown(word), *quoted = text_alloc(4 * strlen(word) + 4, 1), *out = quoted;
+    printable = !strcmp(shown, word);
+    free(shown);
+    out = stpcpy(out, simple ? "" : printable ? "'" : "$'");
+    for (const char *p = word; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (printable && c == '\'')
+            out = stpcpy(out, "'\\''");
+        else if (!printable && (c < 0x20 || c >= 0x7F || c == '\'' || c == '\\'))
+            out += sprintf(out, "\\%03o", c);
+        else
+            *out++ = *p;
+    }
+    strcpy(out, simple ? "" : "'");
+    return quoted;
+}
+
+/* The command as it could be typed again. */
+static char *join_command(int argc, char **argv) {
     char *line = text_format("flexlab");
     for (int i = 0; i < argc; i++) {
-        bool quoted = !argv[i][0] || strspn(argv[i], plain) != strlen(argv[i]);
-        char *longer = text_format(quoted ? "%s '%s'" : "%s %s", line, argv[i]);
+        char *word = quote_word(argv[i]), *longer = text_format("%s %s", line, word);
+        free(word);
         free(line);
         line = longer;
     }
     return line;
+}
+
+/* For folder_open: the traces of all runs to come. */
+static const char *planned_trace(void *context, int i) {
+    static char *name;
+    const struct experiment *x = context;
+    free(name);
+    name = NULL;
+    for (int r = 0; r < x->run_count && !name; r++)
+        if (x->trace_every && x->series[x->runs[r].series].shared && i-- == 0)
+            name = experiment_trace_name(x, &x->runs[r]);
+    return name;
 }
 
 static int prepare(struct experiment *x) {
@@ -209,8 +238,6 @@ static int prepare(struct experiment *x) {
         status = text_usage("--threads: %s", tensor_error());
     if (status == STATUS_OK)
         status = open_data(x);
-    if (status == STATUS_OK)
-        status = output_prepare(s->out, s->force);
     if (status == STATUS_OK)
         plan_runs(x);
     return status;
@@ -246,41 +273,78 @@ static int write_results(const struct experiment *x) {
 
 static void print_table(const struct experiment *x, int finished) {
     struct table *t = summary_table(x);
-    printf("\n%s on %s: %lld steps of %lld images, %d of %d runs\n\n", x->settings->model, x->settings->data,
-           (long long)x->steps, (long long)x->settings->batch, finished, x->run_count);
+    char *model = text_shown(x->settings->model), *data = text_shown(x->settings->data);
+    printf("\n%s on %s: %lld steps of %lld images, %d of %d runs\n\n", model, data, (long long)x->steps,
+           (long long)x->settings->batch, finished, x->run_count);
     table_print(t, stdout, 0);
     table_free(t);
+    free(model);
+    free(data);
 }
 
-static int run_all(struct experiment *x) {
-    struct output metrics;
+/* A run that was stopped stands for its format where no other run of it was finished: in means it has no place. */
+static void choose_shown(struct experiment *x) {
+    for (int i = 0; i < x->run_count; i++) {
+        bool alone = true;
+        for (int k = x->runs[i].series; k < x->run_count; k += x->series_count)
+            alone = alone && !x->runs[k].finished;
+        x->runs[i].shown = x->runs[i].finished || (x->runs[i].stopped && alone);
+    }
+}
+
+/* Everything that there is takes its place, also after a failure: each file is complete or absent. */
+static int publish(struct experiment *x, struct folder *folder, struct output_lines *metrics, int finished,
+                   int status) {
+    choose_shown(x);
+    summary_agreement(x);
+    status = worse(status, metrics_close(metrics, x));
+    status = worse(status, write_results(x));
+    print_table(x, finished);
+    bool complete = status == STATUS_OK && !x->stopped;
+    int published = folder_publish(folder, complete);
+    if (published == STATUS_OK) {
+        char *place = text_shown(folder->replaces && !complete ? folder->set_apart : folder->path);
+        printf("\nWritten to %s: report.html, figures, summary.csv, metrics.jsonl%s\n", place,
+               x->trace_every ? ", traces" : "");
+        free(place);
+    }
+    return worse(status, published);
+}
+
+static bool anything_trained(const struct experiment *x) {
+    for (int i = 0; i < x->run_count; i++)
+        if (x->runs[i].finished || x->runs[i].stopped || x->runs[i].window_count)
+            return true;
+    return false;
+}
+
+static int run_all(struct experiment *x, struct folder *folder) {
+    struct output_lines metrics;
     struct progress progress;
+    signals_catch();
     int status = metrics_open(&metrics, x), finished = 0;
     if (status)
         return status;
-    catch_interrupts();
     progress_begin(&progress, x->settings, x->run_count);
-    for (int i = 0; i < x->run_count && status == STATUS_OK; i++) {
+    for (int i = 0; i < x->run_count && status == STATUS_OK && !signals_received(); i++) {
         status = train_one(x, &x->runs[i], &metrics, &progress);
         finished += x->runs[i].finished;
+        if (anything_trained(x))
+            folder_rescue(folder);
     }
     x->stopped = finished < x->run_count;
-    if (!finished) {
-        output_discard(&metrics);
-        text_note("no run was finished, so nothing is kept in %s", x->settings->out);
-        return status;
+    if (anything_trained(x))
+        status = publish(x, folder, &metrics, finished, status);
+    else {
+        output_lines_discard(&metrics);
+        text_note("no step was trained, so nothing is kept in %s", x->settings->out);
     }
-    summary_agreement(x);
-    status = worse(status, metrics_close(&metrics, x));
-    status = worse(status, write_results(x));
-    print_table(x, finished);
-    printf("\nWritten to %s: report.html, figures, summary.csv, metrics.jsonl%s\n", x->settings->out,
-           x->trace_every ? ", traces" : "");
-    return status;
+    return signals_received() ? 128 + signals_received() : status;
 }
 
 static int run_command(enum command command, int argc, char **argv) {
     struct settings settings;
+    failure_watch();
     int status = options_parse(&settings, command, argc, argv);
     if (status)
         return status;
@@ -289,10 +353,15 @@ static int run_command(enum command command, int argc, char **argv) {
         return STATUS_OK;
     }
     struct experiment x = {.settings = &settings, .command = command, .command_line = join_command(argc, argv)};
-    tensor_set_error_hook(remember_failure, NULL);
     status = prepare(&x);
-    if (status == STATUS_OK)
-        status = run_all(&x);
+    if (status == STATUS_OK) {
+        struct folder folder;
+        status = folder_open(&folder, settings.out, settings.force, planned_trace, &x);
+        x.folder = folder.made;
+        if (status == STATUS_OK)
+            status = run_all(&x, &folder);
+        folder_close(&folder);
+    }
     experiment_clear(&x);
     return status;
 }

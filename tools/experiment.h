@@ -16,6 +16,8 @@ struct run {
     int series; /* index of its format */
     uint64_t seed;
     bool started, finished;
+    bool stopped; /* before its last step, and its result is that of the steps so far */
+    bool shown;   /* its numbers stand in tables and figures */
     nn_train_result result;
     struct window *windows;
     nn_epoch_report *epochs;
@@ -27,6 +29,7 @@ struct experiment {
     const struct settings *settings;
     enum command command;
     char *command_line;
+    const char *folder; /* where the files of this comparison are made */
     struct series *series;
     struct run *runs; /* [seed][series] */
     int series_count, run_count;
@@ -56,7 +59,8 @@ struct spread {
 };
 
 struct summary {
-    int runs; /* finished */
+    int runs;             /* finished */
+    int64_t stopped_step; /* the numbers are those of a run that was stopped after this step; 0: of the finished runs */
     struct spread train_loss, last_loss, loss_difference, test_loss, accuracy, agreement;
     double images_per_second, speed_ratio; /* all images / all seconds; NAN where unknown */
     int64_t parameters, weight_bytes, activation_bytes, arena_bytes;

@@ -31,6 +31,15 @@ const char *figure_colour(const struct experiment *x, int series) {
     return series < 64 && chosen[series] ? chosen[series] : colours[series % COLOURS].colour;
 }
 
+/* Closes the stream that a script was printed into. */
+static char *script_done(FILE *out, char **text) {
+    bool bad = ferror(out);
+    bad |= fclose(out) != 0;
+    if (bad || !*text)
+        exit(text_failed("out of memory"));
+    return *text;
+}
+
 static void common_style(FILE *out) {
     fputs("set border 3 linecolor rgb '#888888'\n"
           "set tics nomirror textcolor rgb '#333333'\n"
@@ -56,11 +65,13 @@ static void band_add(struct band *b, double value) {
     b->count++;
 }
 
-static void band_print(FILE *out, double x, const struct band *b) {
+/* Whether the point can be seen in a panel that reaches to `most`: gnuplot fails where no point of a plot can. */
+static bool band_print(FILE *out, double x, const struct band *b, double most) {
     if (b->count && isfinite(b->sum))
         fprintf(out, "%.10g %.10g %.10g %.10g\n", x, b->sum / b->count, b->low, b->high);
     else
         fputs("\n", out);
+    return b->count && isfinite(b->sum) && fabs(b->sum / b->count) < most;
 }
 
 static int seeds_of(const struct experiment *x) {
@@ -71,14 +82,20 @@ static int most_windows(const struct experiment *x, int series) {
     int most = 0;
     for (int s = 0; s < seeds_of(x); s++) {
         const struct run *run = experiment_run(x, s, series);
-        if (run->finished && run->window_count > most)
+        if (run->shown && run->window_count > most)
             most = run->window_count;
     }
     return most;
 }
 
-/* `against` < 0: the loss; otherwise the difference to that series, seed by seed. */
-static void loss_block(FILE *out, const struct experiment *x, const char *name, int series, int against) {
+/* A run that diverges would press all others to the floor: cut at five times the loss of guessing. */
+static double loss_cut(const struct experiment *x) {
+    return 5 * log(data_classes(x->train));
+}
+
+/* `against` < 0: the loss; otherwise the difference to that series, seed by seed. Whether there is a point to see. */
+static bool loss_block(FILE *out, const struct experiment *x, const char *name, int series, int against) {
+    bool any = false;
     fprintf(out, "$%s%d << EOD\n", name, series);
     for (int w = 0; w < most_windows(x, series); w++) {
         struct band band = {0};
@@ -86,28 +103,31 @@ static void loss_block(FILE *out, const struct experiment *x, const char *name, 
         for (int s = 0; s < seeds_of(x); s++) {
             const struct run *run = experiment_run(x, s, series),
                              *base = against < 0 ? NULL : experiment_run(x, s, against);
-            if (!run->finished || w >= run->window_count || (base && (!base->finished || w >= base->window_count)))
+            if (!run->shown || w >= run->window_count || (base && (!base->shown || w >= base->window_count)))
                 continue;
             band_add(&band, run->windows[w].loss - (base ? base->windows[w].loss : 0));
             step = (double)run->windows[w].step - 0.5 * (run->windows[w].count - 1);
         }
-        band_print(out, step, &band);
+        any |= band_print(out, step, &band, loss_cut(x));
     }
     fputs("EOD\n", out);
+    return any;
 }
 
-static void accuracy_block(FILE *out, const struct experiment *x, int series) {
+static bool accuracy_block(FILE *out, const struct experiment *x, int series) {
+    bool any = false;
     fprintf(out, "$accuracy%d << EOD\n", series);
     for (int e = 0; e < (int)x->settings->epochs; e++) {
         struct band band = {0};
         for (int s = 0; s < seeds_of(x); s++) {
             const struct run *run = experiment_run(x, s, series);
-            if (run->finished && e < run->epoch_count)
+            if (run->shown && e < run->epoch_count)
                 band_add(&band, 100 * run->epochs[e].test_accuracy);
         }
-        band_print(out, e + 1, &band);
+        any |= band_print(out, e + 1, &band, INFINITY);
     }
     fputs("EOD\n", out);
+    return any;
 }
 
 /* The baseline is drawn first, the others in the order of the command line. */
@@ -125,11 +145,12 @@ static char *line_style(const struct experiment *x, int series, int n) {
                        dashes[n < DASHES ? n : DASHES - 1]);
 }
 
-/* Bands first, so that no line is covered; the baseline below the others. */
-static void plot_curves(FILE *out, const struct experiment *x, const char *block, const char *style, int leave_out) {
+/* Bands first, so that no line is covered; the baseline below the others. Series without a point are left out. */
+static void plot_curves(FILE *out, const struct experiment *x, const char *block, const char *style,
+                        const bool *has_points) {
     const char *separator = "plot ";
     for (int i = 0; i < x->series_count && x->settings->seeds > 1; i++)
-        if (i != leave_out) {
+        if (has_points[i]) {
             fprintf(out,
                     "%s$%s%d using 1:3:4 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.09 "
                     "noborder notitle",
@@ -138,13 +159,15 @@ static void plot_curves(FILE *out, const struct experiment *x, const char *block
         }
     for (int n = 0; n < x->series_count; n++) {
         int i = drawn_at(x, n);
-        if (i == leave_out)
+        if (!has_points[i])
             continue;
         char *look = line_style(x, i, n);
         fprintf(out, "%s$%s%d using 1:2 with %s %s", separator, block, i, style, look);
         free(look);
         separator = ", \\\n  ";
     }
+    if (separator[0] == 'p') /* nothing yet: an empty panel */
+        fputs("unset logscale y\nset yrange [0:1]\nplot NaN", out);
     fputs("\n", out);
 }
 
@@ -153,6 +176,7 @@ static void plot_curves(FILE *out, const struct experiment *x, const char *block
 struct key {
     FILE *out;
     int height, x, y, entries;
+    bool enhanced; /* texts of our own, with ^ for exponents */
 };
 
 enum { KEY_MARGIN = 50, KEY_LINE = 22, KEY_SAMPLE = 38, KEY_CHARACTER = 8, KEY_SPACE = 26 };
@@ -175,8 +199,10 @@ static void key_entry(struct key *k, const char *sample, bool point, const char 
     else
         fprintf(k->out, "set arrow %d from screen %.4f,%.4f to screen %.4f,%.4f nohead %s front\n", 100 + k->entries,
                 left, y, right, y, sample);
-    fprintf(k->out, "set label %d \"%s\" at screen %.4f,%.4f left textcolor rgb '#222222' front\n", 200 + k->entries,
-            text, right + 8.0 / WIDTH, y);
+    fprintf(k->out, "set label %d ", 200 + k->entries);
+    gnuplot_string(k->out, text);
+    fprintf(k->out, " at screen %.4f,%.4f left %s textcolor rgb '#222222' front\n", right + 8.0 / WIDTH, y,
+            k->enhanced ? "enhanced" : "noenhanced");
     k->x += key_width(text);
 }
 
@@ -210,19 +236,10 @@ static void key_formats(struct key *k, const struct experiment *x) {
     }
 }
 
-static bool anything_finished(const struct experiment *x, int series) {
-    return most_windows(x, series) > 0;
-}
-
-/* A run that diverges would press all others to the floor: cut at five times the loss of guessing. */
-static double loss_cut(const struct experiment *x) {
-    return 5 * log(data_classes(x->train));
-}
-
 static void loss_limits(FILE *out, const struct experiment *x) {
     double low = INFINITY, high = 0;
     for (int i = 0; i < x->run_count; i++)
-        for (int w = 0; x->runs[i].finished && w < x->runs[i].window_count; w++) {
+        for (int w = 0; x->runs[i].shown && w < x->runs[i].window_count; w++) {
             double loss = x->runs[i].windows[w].loss;
             low = loss < low ? loss : low;
             high = loss > high || !isfinite(loss) ? loss : high;
@@ -242,18 +259,26 @@ static void place(FILE *out, int height, double left, double right, int top, int
             left, right, 1 - top / (double)height, 1 - bottom / (double)height);
 }
 
-static char *loss_script(const struct experiment *x, bool difference, int height) {
+static int loss_height(const struct experiment *x, bool difference) {
+    return key_lines(x) * KEY_LINE + 8 + PANEL_HEAD + PANEL + PANEL_FOOT +
+           (difference ? PANEL_HEAD + DIFFERENCE + PANEL_FOOT : 0);
+}
+
+static char *loss_script(const struct experiment *x, int *figure_height) {
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
     if (!out)
         exit(text_failed("out of memory"));
+    bool *has_loss = text_alloc((size_t)x->series_count, 3 * sizeof(bool)), *has_accuracy = has_loss + x->series_count,
+         *has_difference = has_accuracy + x->series_count, difference = false;
     for (int i = 0; i < x->series_count; i++) {
-        loss_block(out, x, "loss", i, -1);
-        accuracy_block(out, x, i);
-        if (difference && i != x->baseline)
-            loss_block(out, x, "difference", i, x->baseline);
+        has_loss[i] = loss_block(out, x, "loss", i, -1);
+        has_accuracy[i] = accuracy_block(out, x, i);
+        has_difference[i] = x->baseline >= 0 && i != x->baseline && loss_block(out, x, "difference", i, x->baseline);
+        difference |= has_difference[i];
     }
+    int height = *figure_height = loss_height(x, difference);
     int top = key_lines(x) * KEY_LINE + 8 + PANEL_HEAD;
     struct key key = {.out = out, .height = height, .x = KEY_MARGIN, .y = 16};
     common_style(out);
@@ -265,14 +290,14 @@ static char *loss_script(const struct experiment *x, bool difference, int height
         fputs("set title 'Training loss'\n", out);
     fprintf(out, "set xlabel 'step' offset 0,0.3\nset xrange [0:%lld]\n", (long long)x->steps);
     loss_limits(out, x);
-    plot_curves(out, x, "loss", "lines", -1);
+    plot_curves(out, x, "loss", "lines", has_loss);
     key_done(&key);
     fputs("unset logscale y\nset yrange [*:*]\nset title 'Test accuracy, %'\nset xlabel 'epoch'\n", out);
     place(out, height, 0.565, 0.985, top, top + PANEL);
     int epochs = (int)((x->steps + x->steps_per_epoch - 1) / x->steps_per_epoch);
     fprintf(out, "set xrange [%g:%g]\nset xtics %d\n", epochs > 1 ? 1 - 0.02 * epochs : 0.5,
             epochs > 1 ? 1.02 * epochs : 1.5, epochs > 10 ? (epochs + 9) / 10 : 1);
-    plot_curves(out, x, "accuracy", "linespoints pointtype 7 pointsize 0.5", -1);
+    plot_curves(out, x, "accuracy", "linespoints pointtype 7 pointsize 0.5", has_accuracy);
     if (difference) {
         top += PANEL + PANEL_FOOT + PANEL_HEAD;
         place(out, height, 0.065, 0.985, top, top + DIFFERENCE);
@@ -282,19 +307,17 @@ static char *loss_script(const struct experiment *x, bool difference, int height
                 "first 0 to graph 1, first 0 nohead "
                 "linecolor rgb '#000000' linewidth 1.5 back\n",
                 (long long)x->steps, -loss_cut(x), loss_cut(x));
-        plot_curves(out, x, "difference", "lines", x->baseline);
+        plot_curves(out, x, "difference", "lines", has_difference);
     }
     fputs("unset multiplot\n", out);
-    fclose(out);
-    return text;
+    free(has_loss);
+    return script_done(out, &text);
 }
 
 static int draw_loss(const struct experiment *x, char **svg) {
-    bool difference = x->baseline >= 0 && x->series_count > 1 && anything_finished(x, x->baseline);
-    int height = key_lines(x) * KEY_LINE + 8 + PANEL_HEAD + PANEL + PANEL_FOOT +
-                 (difference ? PANEL_HEAD + DIFFERENCE + PANEL_FOOT : 0);
-    char *script = loss_script(x, difference, height);
-    int status = gnuplot_draw(x->settings->out, "figure-loss", WIDTH, height, script, svg);
+    int height;
+    char *script = loss_script(x, &height);
+    int status = gnuplot_draw(x->folder, "figure-loss", WIDTH, height, script, svg);
     free(script);
     return status;
 }
@@ -368,11 +391,23 @@ static void exponent_axes(FILE *out, int low, int high, bool last_row) {
 }
 
 static void exponent_heading(FILE *out, const struct series *s, bool first_row) {
-    if (first_row)
-        fprintf(out, "set title '%s%s%s' noenhanced offset 0,0.6\n", s->label, s->predictor ? ", predictor " : "",
-                s->predictor ? s->predictor : "");
-    else
+    if (!first_row) {
         fputs("unset title\n", out);
+        return;
+    }
+    char *title = text_format("%s%s%s", s->label, s->predictor ? ", predictor " : "", s->predictor ? s->predictor : "");
+    fputs("set title ", out);
+    gnuplot_string(out, title);
+    fputs(" noenhanced offset 0,0.6\n", out);
+    free(title);
+}
+
+static void exponent_row_name(FILE *out, const struct trace_tensor *t) {
+    char *name = text_format("%s (%s)", t->name, t->role);
+    fputs("set label 1 ", out);
+    gnuplot_string(out, name);
+    fputs(" at graph 0, graph 1.09 left noenhanced textcolor rgb '#222222'\n", out);
+    free(name);
 }
 
 static void exponent_key(struct key *k, const char *colour) {
@@ -391,7 +426,7 @@ static char *exponent_script(const struct experiment *x, const struct trace *col
     if (!out)
         exit(text_failed("out of memory"));
     int rows = columns[0].count;
-    struct key key = {.out = out, .height = height, .x = KEY_MARGIN, .y = 16};
+    struct key key = {.out = out, .height = height, .x = KEY_MARGIN, .y = 16, .enhanced = true};
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < count; c++)
             exponent_block(out, &columns[c].tensors[r], r, c);
@@ -409,29 +444,27 @@ static char *exponent_script(const struct experiment *x, const struct trace *col
                   top + ROW_PANEL);
             exponent_heading(out, &x->series[series[c]], r == 0);
             if (c == 0)
-                fprintf(out, "set label 1 '%s (%s)' at graph 0, graph 1.09 left noenhanced textcolor rgb '#222222'\n",
-                        columns[c].tensors[r].name, columns[c].tensors[r].role);
+                exponent_row_name(out, &columns[c].tensors[r]);
             plot_exponents(out, figure_colour(x, series[c]), &columns[c].tensors[r], r, c);
             fputs("unset label 1\n", out);
             key_done(&key);
         }
     }
     fputs("unset multiplot\n", out);
-    fclose(out);
-    return text;
+    return script_done(out, &text);
 }
 
-/* The first finished run of a shared-exponent format; NULL without one. */
+/* The first run of a shared-exponent format that is shown; NULL without one. */
 static const struct run *traced_run(const struct experiment *x, int series) {
     for (int s = 0; x->series[series].shared && s < seeds_of(x); s++)
-        if (experiment_run(x, s, series)->finished)
+        if (experiment_run(x, s, series)->shown)
             return experiment_run(x, s, series);
     return NULL;
 }
 
 static int read_trace(const struct experiment *x, const struct run *run, const struct trace *like,
                       struct trace *trace) {
-    char *name = experiment_trace_name(x, run), *path = text_format("%s/%s", x->settings->out, name);
+    char *name = experiment_trace_name(x, run), *path = text_format("%s/%s", x->folder, name);
     int status = STATUS_OK;
     if (like)
         *trace = trace_like(like);
@@ -462,7 +495,7 @@ static int draw_exponents(const struct experiment *x, char **svg) {
     else if (status == STATUS_OK && count) {
         int height = ROWS_HEAD + columns[0].count * (ROW_NAME + ROW_PANEL) + ROWS_FOOT;
         char *script = exponent_script(x, columns, series, count, height);
-        status = gnuplot_draw(x->settings->out, "figure-exponents", WIDTH, height, script, svg);
+        status = gnuplot_draw(x->folder, "figure-exponents", WIDTH, height, script, svg);
         free(script);
     }
     for (int c = 0; c < count; c++)

@@ -1,9 +1,12 @@
 /* main.c - flexlab COMMAND [OPTION]... */
 #include "commands.h"
 #include "text.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command_row {
     const char *name;
@@ -32,6 +35,7 @@ static void help(void) {
          "Environment\n"
          "  FLEXLAB_ISA      ref, portable, avx2, avx512bw or avx512: the fastest kernels that may run\n"
          "  FLEXLAB_VERBOSE  1: name on stderr each kernel that runs, and why not a faster one\n"
+         "  FLEXLAB_GNUPLOT_SECONDS  how long gnuplot may take for a picture (60)\n"
          "  OMP_NUM_THREADS  threads where --threads is not given");
 }
 
@@ -42,8 +46,21 @@ static int flushed(int status) {
     return status;
 }
 
+/* A standard stream that is closed leaves its number to the first file that is opened, and what is said there would go
+ * into that file. /dev/null takes the number, opened the wrong way round, so that using it fails as on a closed one. */
+static bool standard_streams_taken(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            return false;
+    return true;
+}
+
 int main(int argc, char **argv) {
+    if (!standard_streams_taken())
+        return STATUS_FAILED; /* and nowhere to say so */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, which is reported */
     if (argc < 2)
         return text_usage("expected a command: compare, train or info; see flexlab --help");
     const char *name = argv[1];

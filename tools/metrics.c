@@ -1,8 +1,9 @@
 /* metrics.c - metrics.jsonl. Numbers have 17 digits, so that reading them back gives the same bits. */
 #include "metrics.h"
+#include "signals.h"
 #include "text.h"
 #include <cJSON.h>
-#include <errno.h>
+#include <stdio.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,9 @@ static cJSON *object(const char *type) {
 }
 
 static void add_text(cJSON *line, const char *key, const char *text) {
-    checked(text ? cJSON_AddStringToObject(line, key, text) : cJSON_AddNullToObject(line, key));
+    char *valid = text ? text_valid(text) : NULL; /* JSON is UTF-8 */
+    checked(text ? cJSON_AddStringToObject(line, key, valid) : cJSON_AddNullToObject(line, key));
+    free(valid);
 }
 
 static void add_flag(cJSON *line, const char *key, bool value) {
@@ -40,14 +43,14 @@ static void add_real(cJSON *line, const char *key, double value) {
     checked(isfinite(value) ? cJSON_AddRawToObject(line, key, digits) : cJSON_AddNullToObject(line, key));
 }
 
-static int write_line(struct output *o, cJSON *line) {
+static int write_line(struct output_lines *o, cJSON *line) {
     char *text = cJSON_PrintUnformatted(line);
     cJSON_Delete(line);
     if (!text)
         exit(text_failed("out of memory"));
-    int failed = fputs(text, o->file) < 0 || fputc('\n', o->file) < 0 || fflush(o->file);
+    int status = output_lines_add(o, text);
     cJSON_free(text);
-    return failed ? text_failed("cannot write %s: %s", o->part, strerror(errno)) : STATUS_OK;
+    return status;
 }
 
 static void add_data(cJSON *line, const struct experiment *x) {
@@ -78,9 +81,9 @@ static void add_formats(cJSON *line, const struct experiment *x) {
     }
 }
 
-int metrics_open(struct output *o, const struct experiment *x) {
+int metrics_open(struct output_lines *o, const struct experiment *x) {
     const struct settings *s = x->settings;
-    int status = output_open(o, s->out, "metrics.jsonl");
+    int status = output_lines_open(o, x->folder, "metrics.jsonl");
     if (status)
         return status;
     cJSON *line = object("config");
@@ -117,7 +120,8 @@ static cJSON *run_object(const char *type, const struct experiment *x, const str
     return line;
 }
 
-int metrics_window(struct output *o, const struct experiment *x, const struct run *run, const struct window *window) {
+int metrics_window(struct output_lines *o, const struct experiment *x, const struct run *run,
+                   const struct window *window) {
     cJSON *line = run_object("steps", x, run);
     add_whole(line, "step", window->step);
     add_whole(line, "count", window->count);
@@ -126,7 +130,8 @@ int metrics_window(struct output *o, const struct experiment *x, const struct ru
     return write_line(o, line);
 }
 
-int metrics_epoch(struct output *o, const struct experiment *x, const struct run *run, const nn_epoch_report *epoch) {
+int metrics_epoch(struct output_lines *o, const struct experiment *x, const struct run *run,
+                  const nn_epoch_report *epoch) {
     cJSON *line = run_object("epoch", x, run);
     add_whole(line, "epoch", epoch->epoch);
     add_whole(line, "step", epoch->step);
@@ -138,9 +143,10 @@ int metrics_epoch(struct output *o, const struct experiment *x, const struct run
     return write_line(o, line);
 }
 
-int metrics_run(struct output *o, const struct experiment *x, const struct run *run) {
+int metrics_run(struct output_lines *o, const struct experiment *x, const struct run *run) {
     const nn_train_result *r = &run->result;
     cJSON *line = run_object("run", x, run);
+    add_flag(line, "complete", run->finished);
     add_real(line, "train_loss", r->train_loss);
     add_real(line, "last_loss", r->last_loss);
     add_real(line, "test_loss", r->test_loss);
@@ -168,13 +174,15 @@ static void add_spread(cJSON *line, const char *key, struct spread s) {
     add_real(spread, "sd", s.deviation);
 }
 
-int metrics_close(struct output *o, const struct experiment *x) {
+int metrics_close(struct output_lines *o, const struct experiment *x) {
     int status = STATUS_OK, finished = 0;
     for (int i = 0; i < x->series_count && status == STATUS_OK; i++) {
         struct summary s = summary_of(x, i);
         cJSON *line = object("format");
         add_text(line, "format", x->series[i].label);
         add_whole(line, "runs", s.runs);
+        if (s.stopped_step)
+            add_whole(line, "stopped_step", s.stopped_step);
         add_spread(line, "train_loss", s.train_loss);
         add_spread(line, "last_loss", s.last_loss);
         add_spread(line, "last_loss_minus_fp32", s.loss_difference);
@@ -190,10 +198,10 @@ int metrics_close(struct output *o, const struct experiment *x) {
         add_flag(line, "complete", finished == x->run_count);
         add_whole(line, "finished_runs", finished);
         add_whole(line, "planned_runs", x->run_count);
+        if (signals_received())
+            add_text(line, "stopped_by", signals_name(signals_received()));
         status = write_line(o, line);
     }
-    if (status == STATUS_OK)
-        return output_commit(o);
-    output_discard(o);
-    return status;
+    int committed = output_lines_commit(o);
+    return status ? status : committed;
 }

@@ -1,5 +1,6 @@
 /* options.c - the options of `compare` and `train`: one table for parsing, limits and help. */
 #include "options.h"
+#include "failure.h"
 #include "flexlab/autoflex.h"
 #include "text.h"
 #include <getopt.h>
@@ -299,12 +300,15 @@ double options_default_rate(const char *model) {
 }
 
 int options_check_model(const char *model) {
+    failure_forget();
     nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1, .seed = 1});
     if (!g)
         return text_failed("%s", tensor_error());
     int status = STATUS_OK;
     if (nn_model(g, model, 32, 32, 3, 10) < 0)
-        status = text_usage("--model: %s%s", tensor_error(), text_did_you_mean(model, options_model_name));
+        status = failure_is_usage()
+                     ? text_usage("--model: %s%s", tensor_error(), text_did_you_mean(model, options_model_name))
+                     : text_failed("--model '%s': %s", model, tensor_error());
     nn_graph_free(g);
     return status;
 }
@@ -343,10 +347,15 @@ void options_help(enum command command, FILE *out) {
           "  trace-FORMAT-seedN.csv  exponent and maximum of every tensor over the steps\n"
           "  figure-*.svg, .png    loss and accuracy; exponents (drawn by gnuplot)\n"
           "  report.html           all of it on one page, readable without a network\n"
-          "Files are NAME.part until they are complete. After Ctrl-C the finished runs are reported,\n"
-          "metrics.jsonl ends in a line that says so, and the exit status is 1. A second Ctrl-C ends\n"
-          "the program at once.\n"
-          "\nExit status: 0 success, 1 failure, 2 wrong usage.\n"
+          "Everything is made in the folder flexlab.part inside it and takes its place, complete and on\n"
+          "the disk, when the runs are over; with --force earlier results stay until then. One flexlab\n"
+          "at a time writes in a folder.\n"
+          "\nAfter Ctrl-C, SIGTERM or SIGHUP the step in progress is finished and what there is is kept and\n"
+          "marked as incomplete: in the table, summary.csv, report.html and the last line of metrics.jsonl.\n"
+          "Incomplete results replace no earlier ones (--force): they go to the folder flexlab.incomplete\n"
+          "inside DIR. A second signal ends the program at once; results so far are lost then.\n"
+          "\nExit status: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM, 129 after\n"
+          "SIGHUP.\n"
           "\nExamples\n",
           out);
     if (command == COMMAND_COMPARE)

@@ -1,112 +1,110 @@
-/* output.c - the folder of results. */
+/* output.c - files that have their name only when they are complete. */
 #include "output.h"
 #include "text.h"
-#include <dirent.h>
 #include <errno.h>
-#include <fnmatch.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-/* What a run leaves behind, finished or not. */
-static bool is_result(const char *name) {
-    static const char *const patterns[] = {"metrics.jsonl",        "summary.csv",         "report.html",
-                                           "trace-*-seed*.csv",    "figure-loss.svg",     "figure-loss.png",
-                                           "figure-exponents.svg", "figure-exponents.png"};
-    size_t length = strlen(name);
-    char *whole = text_format("%s", name);
-    if (length > 5 && !strcmp(name + length - 5, ".part"))
-        whole[length - 5] = 0;
-    bool found = false;
-    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
-        found = found || !fnmatch(patterns[i], whole, 0);
-    free(whole);
-    return found;
+/* --- the one way to the disk ------------------------------------------------------------------------------------- */
+
+static bool write_all(int descriptor, const char *bytes, size_t size) {
+    while (size) {
+        ssize_t written = write(descriptor, bytes, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0) {
+            errno = written ? errno : ENOSPC;
+            return false;
+        }
+        bytes += written;
+        size -= (size_t)written;
+    }
+    return true;
 }
 
-static int make_with_parents(const char *directory) {
-    char *path = text_format("%s", directory);
-    int failed = 0;
-    for (char *p = path + 1; !failed; p++) {
-        if (*p && *p != '/')
-            continue;
-        char kept = *p;
-        *p = 0;
-        failed = mkdir(path, 0777) && errno != EEXIST;
-        *p = kept;
-        if (!kept)
-            break;
-    }
-    free(path);
-    return failed;
+static int create(const char *path) {
+    return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 }
 
-static int clear_results(const char *directory, bool force) {
-    DIR *folder = opendir(directory);
-    if (!folder)
-        return text_failed("--out '%s': cannot be listed: %s", directory, strerror(errno));
-    int status = STATUS_OK;
-    for (struct dirent *entry; status == STATUS_OK && (entry = readdir(folder));) {
-        if (!is_result(entry->d_name))
-            continue;
-        if (!force)
-            status =
-                text_failed("--out '%s': already holds results (%s); give another folder, or --force to replace them",
-                            directory, entry->d_name);
-        else if (unlinkat(dirfd(folder), entry->d_name, 0))
-            status = text_failed("--out '%s': cannot remove %s: %s", directory, entry->d_name, strerror(errno));
+/* A file system that cannot synchronise says EINVAL; there is nothing more to be done on it. */
+static bool synchronised(int descriptor) {
+    int failed;
+    do
+        failed = fsync(descriptor);
+    while (failed && errno == EINTR);
+    return !failed || errno == EINVAL || errno == ENOTSUP;
+}
+
+/* `good` says how the writing went; errno is that of its failure. The part is removed on failure. */
+static int give_name(int descriptor, bool good, const char *part, const char *path) {
+    good = good && synchronised(descriptor);
+    int reason = good ? 0 : errno;
+    if (close(descriptor) && good && errno != EINTR) { /* Linux has closed it all the same */
+        reason = errno;
+        good = false;
     }
-    closedir(folder);
+    int status = good ? STATUS_OK : text_failed("cannot write %s: %s", part, strerror(reason));
+    if (good && rename(part, path))
+        status = text_failed("cannot rename %s to %s: %s", part, path, strerror(errno));
+    if (status)
+        unlink(part);
     return status;
 }
 
-int output_prepare(const char *directory, bool force) {
-    struct stat found;
-    if (!directory[0])
-        return text_usage("--out '': expected the name of a folder");
-    if (make_with_parents(directory))
-        return text_failed("--out '%s': cannot be made: %s", directory, strerror(errno));
-    if (stat(directory, &found))
-        return text_failed("--out '%s': cannot be made: %s", directory, strerror(errno));
-    if (!S_ISDIR(found.st_mode))
-        return text_failed("--out '%s': is a file, expected a folder", directory);
-    if (access(directory, W_OK | X_OK))
-        return text_failed("--out '%s': cannot be written: %s", directory, strerror(errno));
-    return clear_results(directory, force);
+static int sync_path(const char *path, int flags) {
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | flags);
+    bool good = descriptor >= 0 && synchronised(descriptor);
+    int reason = errno;
+    if (descriptor >= 0)
+        close(descriptor);
+    return good ? STATUS_OK : text_failed("cannot synchronise %s: %s", path, strerror(reason));
 }
 
-void output_reserve(struct output *o, const char *directory, const char *name) {
-    o->file = NULL;
-    o->path = text_format("%s/%s", directory, name);
-    o->part = text_format("%s.part", o->path);
+int output_sync_folder(const char *directory) {
+    return sync_path(directory, O_DIRECTORY);
 }
+
+int output_sync_file(const char *path) {
+    return sync_path(path, 0);
+}
+
+int output_write(const char *directory, const char *name, const void *bytes, size_t size) {
+    char *path = text_format("%s/%s", directory, name), *part = text_format("%s.part", path);
+    int descriptor = create(part);
+    int status = descriptor < 0 ? text_failed("cannot write %s: %s", part, strerror(errno))
+                                : give_name(descriptor, write_all(descriptor, bytes, size), part, path);
+    free(path);
+    free(part);
+    return status ? status : output_sync_folder(directory);
+}
+
+/* --- composed in memory --------------------------------------------------------------------------------------------
+ */
 
 int output_open(struct output *o, const char *directory, const char *name) {
-    output_reserve(o, directory, name);
-    o->file = fopen(o->part, "w");
+    *o = (struct output){.path = text_format("%s/%s", directory, name)};
+    o->file = open_memstream(&o->text, &o->size);
     if (o->file)
         return STATUS_OK;
-    int status = text_failed("cannot write %s: %s", o->part, strerror(errno));
+    int status = text_failed("cannot compose %s: out of memory", o->path);
     output_discard(o);
     return status;
 }
 
 int output_commit(struct output *o) {
-    int status = STATUS_OK;
-    errno = 0;
-    if (o->file) {
-        bool bad = ferror(o->file);
-        bad |= fclose(o->file) != 0;
-        o->file = NULL;
-        if (bad)
-            status = text_failed("cannot write %s: %s", o->part, errno ? strerror(errno) : "output error");
-    }
-    if (status == STATUS_OK && rename(o->part, o->path))
-        status = text_failed("cannot rename %s to %s: %s", o->part, o->path, strerror(errno));
-    if (status == STATUS_OK) {
-        free(o->part);
-        o->part = NULL;
+    bool bad = ferror(o->file);
+    bad |= fclose(o->file) != 0;
+    o->file = NULL;
+    int status;
+    char *slash = strrchr(o->path, '/');
+    if (bad || !o->text)
+        status = text_failed("cannot compose %s: out of memory", o->path);
+    else {
+        *slash = 0;
+        status = output_write(o->path, slash + 1, o->text, o->size);
+        *slash = '/';
     }
     output_discard(o);
     return status;
@@ -115,9 +113,59 @@ int output_commit(struct output *o) {
 void output_discard(struct output *o) {
     if (o->file)
         fclose(o->file);
+    free(o->text);
+    free(o->path);
+    *o = (struct output){0};
+}
+
+/* --- lines ---------------------------------------------------------------------------------------------------------
+ */
+
+int output_lines_open(struct output_lines *o, const char *directory, const char *name) {
+    *o = (struct output_lines){.path = text_format("%s/%s", directory, name)};
+    o->part = text_format("%s.part", o->path);
+    o->descriptor = create(o->part);
+    if (o->descriptor >= 0)
+        return STATUS_OK;
+    int status = text_failed("cannot write %s: %s", o->part, strerror(errno));
+    output_lines_discard(o);
+    return status;
+}
+
+int output_lines_add(struct output_lines *o, const char *line) {
+    size_t size = strlen(line) + 1;
+    char *whole = text_format("%s\n", line);
+    int status = STATUS_OK;
+    if (write_all(o->descriptor, whole, size))
+        o->size += (long long)size;
+    else {
+        status = text_failed("cannot write %s: %s", o->part, strerror(errno));
+        o->torn = ftruncate(o->descriptor, o->size) || lseek(o->descriptor, o->size, SEEK_SET) < 0;
+    }
+    free(whole);
+    return status;
+}
+
+int output_lines_commit(struct output_lines *o) {
+    if (o->torn) {
+        int status = text_failed("%s: its last line is incomplete, so it is not kept", o->path);
+        output_lines_discard(o);
+        return status;
+    }
+    int status = give_name(o->descriptor, true, o->part, o->path);
+    o->descriptor = -1;
+    free(o->part);
+    o->part = NULL;
+    output_lines_discard(o);
+    return status;
+}
+
+void output_lines_discard(struct output_lines *o) {
+    if (o->descriptor >= 0)
+        close(o->descriptor);
     if (o->part)
         unlink(o->part);
     free(o->part);
     free(o->path);
-    *o = (struct output){0};
+    *o = (struct output_lines){.descriptor = -1};
 }

@@ -1,25 +1,45 @@
-/* output.h - the folder of results. A file is NAME.part until it is complete; only then it gets its name. */
+/* output.h - files that have their name only when they are complete: NAME.part until every byte is on the disk. */
 #ifndef FLEXLAB_OUTPUT_H
 #define FLEXLAB_OUTPUT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
-/* Makes the folder with its parents where missing and checks that it can be written and holds no results; with `force`
- * earlier results are removed. Prints what is wrong; a STATUS_ code. */
-int output_prepare(const char *directory, bool force);
-
+/* A file that is composed in memory and written as a whole. */
 struct output {
-    FILE *file; /* NULL for a file that another program writes */
-    char *path, *part;
+    FILE *file; /* to print into */
+    char *text;
+    size_t size;
+    char *path;
 };
 
-/* DIRECTORY/NAME. These print what is wrong and return a STATUS_ code. output_reserve names the file and opens nothing.
- */
+/* DIRECTORY/NAME. All of these print what is wrong and return a STATUS_ code. */
 int output_open(struct output *o, const char *directory, const char *name);
-void output_reserve(struct output *o, const char *directory, const char *name);
-/* Gives the file its name. On failure the part is removed. */
+/* Writes the file, synchronised, under its name; an older one of that name stays until then. Frees o. */
 int output_commit(struct output *o);
 void output_discard(struct output *o);
+/* The same for bytes that there are already. */
+int output_write(const char *directory, const char *name, const void *bytes, size_t size);
+
+/* A file that grows by lines, each of which reaches the system at once. */
+struct output_lines {
+    char *path, *part;
+    long long size; /* of the lines that are complete */
+    int descriptor;
+    bool torn; /* ends in a piece of a line that could not be cut off */
+};
+
+int output_lines_open(struct output_lines *o, const char *directory, const char *name);
+/* Appends `line` and a line feed. After a failure the file ends with the last complete line. */
+int output_lines_add(struct output_lines *o, const char *line);
+/* Gives the file its name, with the complete lines that it has. Frees o. */
+int output_lines_commit(struct output_lines *o);
+void output_lines_discard(struct output_lines *o);
+
+/* Names of a folder reach the disk. */
+int output_sync_folder(const char *directory);
+/* For a file that is already written: its bytes reach the disk. */
+int output_sync_file(const char *path);
 
 #endif

@@ -61,7 +61,9 @@ static void write_head(FILE *out, const struct experiment *x) {
             x->series_count, x->series_count > 1 ? "s" : "", (long long)s->seeds, s->seeds > 1 ? "s" : "",
             (long long)x->steps, (long long)s->batch, FLEXLAB_VERSION);
     if (x->stopped)
-        fprintf(out, "<p class=\"warn\">Stopped early: this page shows the %d finished of %d planned runs.</p>\n",
+        fprintf(out,
+                "<p class=\"warn\">Incomplete: %d of %d planned runs were finished. A format marked as stopped shows "
+                "its run up to that step.</p>\n",
                 finished_runs(x), x->run_count);
     free(title);
 }
@@ -117,9 +119,9 @@ static void write_runs(FILE *out, const struct experiment *x) {
         for (int i = f; i < x->run_count; i += x->series_count) {
             const struct run *run = &x->runs[i];
             const nn_train_result *r = &run->result;
-            if (!run->finished)
+            if (!run->finished && !run->stopped)
                 continue;
-            table_cell(t, "%s", x->series[f].label);
+            table_cell(t, run->stopped ? "%s (stopped)" : "%s", x->series[f].label);
             table_cell(t, "%llu", (unsigned long long)run->seed);
             table_cell(t, "%.6f", r->train_loss);
             table_cell(t, "%.6f", r->last_loss);
@@ -189,13 +191,13 @@ static void write_configuration(FILE *out, const struct experiment *x) {
 
 int report_write(const struct experiment *x, const struct figures *figures) {
     struct output o;
-    int status = output_open(&o, x->settings->out, "report.html");
+    int status = output_open(&o, x->folder, "report.html");
     if (status)
         return status;
     write_head(o.file, x);
     write_results(o.file, x);
     if (!figures->loss)
-        fputs("<p class=\"warn\">The figures are missing because gnuplot was not found or failed; on Debian: "
+        fputs("<p class=\"warn\">The figures are missing because gnuplot was not found or failed, on Debian: "
               "<code>apt-get install gnuplot-nox</code>.</p>\n",
               o.file);
     write_figure(o.file, "Loss and accuracy", figures->loss, "Training loss and test accuracy of every format",

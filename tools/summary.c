@@ -1,5 +1,6 @@
 /* summary.c - figures over the seeds of each format, as a table and as CSV. */
 #include "experiment.h"
+#include "folder.h"
 #include "output.h"
 #include "text.h"
 #include <math.h>
@@ -51,7 +52,7 @@ static double last_loss(const struct experiment *x, const struct run *run) {
     return run->result.last_loss;
 }
 static double loss_difference(const struct experiment *x, const struct run *run) {
-    const struct run *base = baseline_of(x, run);
+    const struct run *base = run->finished ? baseline_of(x, run) : NULL;
     return base ? run->result.last_loss - base->result.last_loss : NAN;
 }
 static double test_loss(const struct experiment *x, const struct run *run) {
@@ -74,7 +75,7 @@ static struct spread over_seeds(const struct experiment *x, int series,
     bool missing = false;
     for (int s = 0; s < seeds; s++) {
         const struct run *run = experiment_run(x, s, series);
-        if (!run->finished)
+        if (!run->shown)
             continue;
         values[count] = number(x, run);
         missing = missing || isnan(values[count]);
@@ -90,7 +91,7 @@ static struct spread over_seeds(const struct experiment *x, int series,
 static double speed_of(const struct experiment *x, int series) {
     double seconds = 0, images = 0;
     for (int i = series; i < x->run_count; i += x->series_count)
-        if (x->runs[i].finished) {
+        if (x->runs[i].shown) {
             seconds += x->runs[i].result.seconds;
             images += (double)x->runs[i].result.images;
         }
@@ -110,9 +111,11 @@ struct summary summary_of(const struct experiment *x, int series) {
         s.speed_ratio = s.images_per_second / speed_of(x, x->baseline);
     for (int i = series; i < x->run_count; i += x->series_count) {
         const nn_train_result *r = &x->runs[i].result;
-        if (!x->runs[i].finished)
+        if (!x->runs[i].shown)
             continue;
-        s.runs++;
+        s.runs += x->runs[i].finished;
+        if (!x->runs[i].finished)
+            s.stopped_step = r->steps;
         s.parameters = r->parameters;
         s.weight_bytes = r->weight_bytes;
         s.activation_bytes = r->activation_bytes;
@@ -143,11 +146,18 @@ static void spread_cell(struct table *t, struct spread s, double unit, int digit
 }
 
 /* A loss that is not a number is a result, not a gap: the run diverged. */
-static void loss_cell(struct table *t, struct spread s, int runs) {
-    if (runs && !isfinite(s.mean))
+static void loss_cell(struct table *t, struct spread s, bool shown) {
+    if (shown && !isfinite(s.mean))
         table_cell(t, "diverged");
     else
         spread_cell(t, s, 1, 5, "");
+}
+
+static void label_cell(struct table *t, const struct experiment *x, int series, const struct summary *s) {
+    if (s->stopped_step)
+        table_cell(t, "%s (stopped after step %lld)", x->series[series].label, (long long)s->stopped_step);
+    else
+        table_cell(t, "%s", x->series[series].label);
 }
 
 struct table *summary_table(const struct experiment *x) {
@@ -158,20 +168,20 @@ struct table *summary_table(const struct experiment *x) {
         table_cell(t, "%s", heads[i]);
     for (int i = 0; i < x->series_count; i++) {
         struct summary s = summary_of(x, i);
-        bool is_baseline = i == x->baseline;
-        table_cell(t, "%s", x->series[i].label);
-        loss_cell(t, s.train_loss, s.runs);
-        loss_cell(t, s.last_loss, s.runs);
+        bool is_baseline = i == x->baseline, shown = s.runs || s.stopped_step;
+        label_cell(t, x, i, &s);
+        loss_cell(t, s.train_loss, shown);
+        loss_cell(t, s.last_loss, shown);
         spread_cell(t, is_baseline ? (struct spread){NAN, NAN, 0} : s.loss_difference, 1, 5, "+");
         spread_cell(t, s.accuracy, 100, 2, "");
         spread_cell(t, is_baseline ? (struct spread){NAN, NAN, 0} : s.agreement, 100, 2, "");
         table_cell(t, isnan(s.images_per_second) ? "-" : "%.*f", s.images_per_second < 100 ? 1 : 0,
                    s.images_per_second);
         table_cell(t, isnan(s.speed_ratio) ? "-" : "%.2f", s.speed_ratio);
-        table_take(t, s.runs ? text_bytes((double)s.weight_bytes) : text_format("-"));
-        table_take(t, s.runs ? text_bytes((double)s.activation_bytes) : text_format("-"));
-        table_take(t, s.runs ? text_count(s.saturated) : text_format("-"));
-        table_take(t, s.runs ? text_count(s.flushed) : text_format("-"));
+        table_take(t, shown ? text_bytes((double)s.weight_bytes) : text_format("-"));
+        table_take(t, shown ? text_bytes((double)s.activation_bytes) : text_format("-"));
+        table_take(t, shown ? text_count(s.saturated) : text_format("-"));
+        table_take(t, shown ? text_count(s.flushed) : text_format("-"));
     }
     return t;
 }
@@ -194,7 +204,7 @@ struct table *summary_arithmetic_table(const struct experiment *x) {
     for (int i = 0; i < x->series_count; i++) {
         struct summary s = summary_of(x, i);
         bool shared = x->series[i].shared;
-        table_cell(t, "%s", x->series[i].label);
+        label_cell(t, x, i, &s);
         table_cell(t, "%d", s.runs);
         table_take(t, text_count(s.elements));
         table_take(t, text_count(s.saturated));
@@ -222,13 +232,13 @@ static void csv_spread(FILE *out, struct spread s) {
 
 int summary_write_csv(const struct experiment *x) {
     struct output o;
-    int status = output_open(&o, x->settings->out, "summary.csv");
+    int status = output_open(&o, x->folder, "summary.csv");
     if (status)
         return status;
     fputs("format,runs,train_loss_mean,train_loss_sd,last_loss_mean,last_loss_sd,last_loss_minus_fp32_mean,"
           "last_loss_minus_fp32_sd,test_loss_mean,test_loss_sd,test_accuracy_mean,test_accuracy_sd,agreement_mean,"
           "agreement_sd,images_per_second,speed_ratio,parameters,weight_bytes,activation_bytes,arena_bytes,saturated,"
-          "flushed,nonfinite,elements,clamped_low,clamped_high\n",
+          "flushed,nonfinite,elements,clamped_low,clamped_high,planned_runs,stopped_step\n",
           o.file);
     for (int i = 0; i < x->series_count; i++) {
         struct summary s = summary_of(x, i);
@@ -239,8 +249,18 @@ int summary_write_csv(const struct experiment *x) {
             csv_spread(o.file, spreads[k]);
         csv_number(o.file, s.images_per_second);
         csv_number(o.file, s.speed_ratio);
-        const int64_t counts[] = {s.parameters, s.weight_bytes, s.activation_bytes, s.arena_bytes, s.saturated,
-                                  s.flushed,    s.nonfinite,    s.elements,         s.clamped_low, s.clamped_high};
+        const int64_t counts[] = {s.parameters,
+                                  s.weight_bytes,
+                                  s.activation_bytes,
+                                  s.arena_bytes,
+                                  s.saturated,
+                                  s.flushed,
+                                  s.nonfinite,
+                                  s.elements,
+                                  s.clamped_low,
+                                  s.clamped_high,
+                                  x->run_count / x->series_count,
+                                  s.stopped_step};
         for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
             fprintf(o.file, ",%lld", (long long)counts[k]);
         fputc('\n', o.file);
@@ -249,9 +269,5 @@ int summary_write_csv(const struct experiment *x) {
 }
 
 char *experiment_trace_name(const struct experiment *x, const struct run *run) {
-    char *name = text_format("trace-%s-seed%llu.csv", x->series[run->series].label, (unsigned long long)run->seed);
-    for (char *p = name; *p; p++)
-        if (*p == ':')
-            *p = '-';
-    return name;
+    return folder_trace_name(x->series[run->series].label, (unsigned long long)run->seed);
 }

@@ -2,6 +2,7 @@
 #include "table.h"
 #include "text.h"
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,21 +88,17 @@ void table_print_html(const struct table *t, FILE *out) {
 }
 
 void html_text(FILE *out, const char *text) {
-    for (; *text; text++)
-        switch (*text) {
-        case '&':
-            fputs("&amp;", out);
-            break;
-        case '<':
-            fputs("&lt;", out);
-            break;
-        case '>':
-            fputs("&gt;", out);
-            break;
-        case '"':
-            fputs("&quot;", out);
-            break;
-        default:
-            fputc(*text, out);
-        }
+    while (*text) {
+        size_t bytes = text_character(text);
+        unsigned char c = (unsigned char)*text;
+        bool control =
+            (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F || (c == 0xC2 && (unsigned char)text[1] < 0xA0);
+        if (!bytes || control)
+            fputs("\xEF\xBF\xBD", out); /* no character that HTML knows */
+        else if (strchr("&<>\"", c))
+            fputs(c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : "&quot;", out);
+        else
+            fwrite(text, 1, bytes, out);
+        text += bytes ? bytes : 1;
+    }
 }

@@ -17,7 +17,7 @@ void table_take(struct table *t, char *text);
 void table_print(const struct table *t, FILE *out, int indent);
 void table_print_html(const struct table *t, FILE *out);
 
-/* `text` with &, <, > and quotes escaped. */
+/* `text` with &, <, > and quotes escaped; control characters and bytes of no character become U+FFFD. */
 void html_text(FILE *out, const char *text);
 
 #endif

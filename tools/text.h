@@ -20,6 +20,13 @@ void *text_alloc(size_t count, size_t size);
 void *text_realloc(void *block, size_t count, size_t size);
 char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Bytes of the UTF-8 character that `text` begins with; 0 where it begins with none (RFC 3629). */
+size_t text_character(const char *text);
+/* Valid UTF-8: each byte that belongs to no character becomes U+FFFD. To be freed. */
+char *text_valid(const char *text);
+/* For one line of a terminal: control characters as \n, \t, \x1b, bytes of no character as \xff. To be freed. */
+char *text_shown(const char *text);
+
 /* The whole of `text` as a number within the limits, else false. No blanks, no sign "+", no hexadecimal. */
 bool text_whole(const char *text, int64_t low, int64_t high, int64_t *value);
 bool text_real(const char *text, double low, double high, double *value);

@@ -144,7 +144,8 @@ typedef struct nn_step_report {
     int64_t images; /* trained on since the start */
 } nn_step_report;
 
-/* Callbacks may be NULL; a non-zero return stops the training with TENSOR_E_ARGUMENT "stopped". */
+/* Callbacks may be NULL. A non-zero return stops the training after this step or epoch: nn_train returns TENSOR_OK with
+ * result->stopped set, the trace is complete up to that step, and the result is that of the steps so far. */
 typedef struct nn_train_events {
     int (*step)(void *context, const nn_step_report *report);
     int (*epoch)(void *context, const nn_epoch_report *report);
@@ -152,16 +153,17 @@ typedef struct nn_train_events {
 } nn_train_events;
 
 typedef struct nn_train_result {
-    double train_loss; /* last epoch's mean */
-    double last_loss;  /* mean over the last average_last steps */
-    double test_loss, test_accuracy;
-    double seconds; /* training alone, without evaluation */
+    bool stopped;                    /* by a callback before the last step, or before the evaluation that follows it */
+    double train_loss;               /* mean of the last epoch, or of what was trained of it */
+    double last_loss;                /* mean over the last average_last steps */
+    double test_loss, test_accuracy; /* of the last evaluation, NAN without any */
+    double seconds;                  /* training alone, without evaluation */
     int64_t images, steps;
     int64_t parameters, weight_bytes, activation_bytes, arena_bytes;
     int64_t saturated, flushed, nonfinite, elements; /* over all tensors and writes of training */
     int64_t clamped_low, clamped_high;               /* exponents stopped at an end of their range */
-    int32_t *predicted; /* test set, in order; the caller frees with nn_train_result_clear */
-    int64_t predicted_count;
+    int32_t *predicted;      /* test set, in order; the caller frees with nn_train_result_clear */
+    int64_t predicted_count; /* 0 without any evaluation */
 } nn_train_result;
 
 /* Trains a new network. test may be NULL. On failure result is cleared. Batches, augmentation and initial weights

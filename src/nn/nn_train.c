@@ -109,7 +109,7 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     run->recent = fl_alloc_zero((size_t)run->recent_size * sizeof *run->recent);
     if (!run->recent)
         return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld losses", (long long)run->recent_size);
-    run->result->predicted_count = test ? data_count(test) : 0;
+    run->result->test_loss = run->result->test_accuracy = NAN;
     if (test && !(run->result->predicted = fl_alloc_zero((size_t)data_count(test) * sizeof(int32_t))))
         return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld predictions", (long long)data_count(test));
     return TENSOR_OK;
@@ -125,13 +125,8 @@ static void end(struct run *run) {
 
 /* --- epochs ------------------------------------------------------------------------------------------------------- */
 
-static tensor_status stopped(const char *where, int64_t step) {
-    return fl_fail(TENSOR_E_ARGUMENT, "stopped by the %s callback after step %lld", where, (long long)step);
-}
-
 static tensor_status evaluate(struct run *run) {
     nn_train_result *result = run->result;
-    result->test_loss = result->test_accuracy = NAN;
     if (!run->test)
         return TENSOR_OK;
     double loss_sum = 0;
@@ -150,6 +145,7 @@ static tensor_status evaluate(struct run *run) {
         loss_sum += loss * batch.count;
         done += batch.count;
     }
+    result->predicted_count = done;
     result->test_loss = loss_sum / (double)done;
     result->test_accuracy = (double)correct / (double)done;
     return TENSOR_OK;
@@ -180,8 +176,7 @@ static tensor_status train_step(struct run *run, nn_epoch_report *report, int ep
                            .rate = rate,
                            .seconds = result->seconds,
                            .images = result->images};
-    if (run->events && run->events->step && run->events->step(run->events->context, &step))
-        return stopped("step", result->steps);
+    result->stopped = run->events && run->events->step && run->events->step(run->events->context, &step);
     return TENSOR_OK;
 }
 
@@ -190,18 +185,20 @@ static tensor_status train_epoch(struct run *run, int epoch) {
     nn_epoch_report report = {.epoch = epoch};
     int64_t correct = 0, first = result->steps;
     FL_TRY(data_loader_start(run->train, epoch - 1));
-    for (int64_t i = 0; i < run->epoch_steps && result->steps < run->last_step; i++)
+    for (int64_t i = 0; i < run->epoch_steps && result->steps < run->last_step && !result->stopped; i++)
         FL_TRY(train_step(run, &report, epoch, &correct));
     int64_t steps = result->steps - first;
     report.step = result->steps;
     report.train_loss /= (double)steps;
+    result->train_loss = report.train_loss;
+    if (result->stopped)
+        return TENSOR_OK;
     report.train_accuracy = (double)correct / (double)(steps * run->config->network.batch);
     FL_TRY(evaluate(run));
     report.test_loss = result->test_loss;
     report.test_accuracy = result->test_accuracy;
-    result->train_loss = report.train_loss;
-    if (run->events && run->events->epoch && run->events->epoch(run->events->context, &report))
-        return stopped("epoch", result->steps);
+    bool stop = run->events && run->events->epoch && run->events->epoch(run->events->context, &report);
+    result->stopped = stop && result->steps < run->last_step;
     return TENSOR_OK;
 }
 
@@ -227,10 +224,11 @@ static tensor_status add_totals(const nn_graph *g, nn_train_result *result) {
 
 static tensor_status run_all(struct run *run, const data_set *train, const data_set *test) {
     FL_TRY(begin(run, train, test));
-    for (int epoch = 1; run->result->steps < run->last_step; epoch++)
+    for (int epoch = 1; run->result->steps < run->last_step && !run->result->stopped; epoch++)
         FL_TRY(train_epoch(run, epoch));
-    for (int64_t i = 0; i < run->recent_size; i++)
-        run->result->last_loss += run->recent[i] / (double)run->recent_size;
+    int64_t recent = run->result->steps < run->recent_size ? run->result->steps : run->recent_size;
+    for (int64_t i = 0; i < recent; i++)
+        run->result->last_loss += run->recent[i] / (double)recent;
     FL_TRY(add_totals(run->g, run->result));
     return fl_trace_finish(run->trace);
 }

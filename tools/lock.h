@@ -1,0 +1,16 @@
+/* lock.h - one flexlab at a time in a folder. */
+#ifndef FLEXLAB_LOCK_H
+#define FLEXLAB_LOCK_H
+
+struct lock {
+    char *path;
+    int descriptor; /* -1: not held */
+};
+
+/* Locks the folder until lock_release or the end of the process, however it ends. STATUS_FAILED with a message that
+ * names the process which holds it. Where the file system cannot lock, a note says so and nothing is held. */
+int lock_take(struct lock *l, const char *directory);
+/* Also for a lock that was never taken, if zeroed with descriptor -1. */
+void lock_release(struct lock *l);
+
+#endif
