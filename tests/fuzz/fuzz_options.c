@@ -86,6 +86,16 @@ static void check_model(const struct settings *s) {
     MUST(rate > 0 && rate <= 1, "%s: default rate %g", s->model, rate);
 }
 
+/* Whatever came before, a good command line is read as what it says. */
+static void check_good(enum command command) {
+    char *words[] = {"flexlab", "--batch=7", "--quiet", NULL};
+    struct settings settings;
+    messages_begin();
+    const int status = options_parse(&settings, command, 3, words);
+    messages_end();
+    MUST(status == STATUS_OK && settings.batch == 7 && settings.quiet == 1, "a good command line: %s", messages);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct input in = input_of(data, size);
     const enum command command = take_byte(&in) & 1 ? COMMAND_TRAIN : COMMAND_COMPARE;
@@ -107,5 +117,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     for (int i = 0; i < count; i++)
         free(given[i]);
+    check_good(command);
     return 0;
 }

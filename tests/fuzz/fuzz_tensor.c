@@ -13,13 +13,13 @@
 #include "tensor_pool.h"
 #include "tensor_rules.h"
 
-enum { COMMANDS = 48, BLOCK_LIMIT = 16 << 20 };
+enum { COMMANDS = 32, TENSOR_LIMIT = 1 << 20, CALL_LIMIT = 512 << 20 }; /* bytes of one block */
 
 static struct picture before[SLOTS], after[SLOTS];
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
-    limit_allocation(BLOCK_LIMIT);
+    limit_allocation(CALL_LIMIT);
     MUST(!tensor_set_threads(1), "%s", tensor_error());
     return 0;
 }
@@ -98,10 +98,12 @@ static void new_tensor(struct input *in, int slot, bool on_memory) {
         keep(slot, t, NO_BASE, memory);
         return;
     }
+    allocation_limit = TENSOR_LIMIT;
     watch_failures();
     tensor *t = tensor_new(format, ndim, shape);
     must_tell("tensor_new", !t);
-    const bool fits = right && count * (int64_t)bytes <= BLOCK_LIMIT;
+    allocation_limit = CALL_LIMIT;
+    const bool fits = right && count * (int64_t)bytes <= TENSOR_LIMIT;
     MUST(!t == !fits, "tensor_new %s", t ? "accepted bad arguments" : tensor_error());
     MUST(t || !right || failure_status == TENSOR_E_MEMORY, "tensor_new: %s", tensor_error());
     for (int64_t i = 0; t && i < (int64_t)bytes * (small ? count : 1); i++)
