@@ -8,7 +8,8 @@ static _Thread_local char message[512];
 static tensor_error_hook hook;
 static void *hook_context;
 
-/* Copies text into the message in one line of printable bytes: values of the caller may hold any. Bytes of UTF-8 stay. */
+/* Copies text into the message in one line of printable bytes: values of the caller may hold any. Bytes of UTF-8 stay.
+ */
 static void keep_message(const char *text) {
     size_t used = 0;
     for (; *text; text++) {

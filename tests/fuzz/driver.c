@@ -1,5 +1,5 @@
-/* driver.c - a fuzz target without libFuzzer: replays the kept inputs, then mutations of them from a fixed seed, so that
- * every run of the test suite does the same. usage: replay_NAME [--runs N] [--seed S] FILE_OR_FOLDER...
+/* driver.c - a fuzz target without libFuzzer: replays the kept inputs, then mutations of them from a fixed seed, so
+ * that every run of the test suite does the same. usage: replay_NAME [--runs N] [--seed S] FILE_OR_FOLDER...
  *
  * When an input ends the process it is written to NAME.finding in the working directory first; give that file to this
  * program, or to the libFuzzer program, to replay it. */
@@ -23,7 +23,8 @@ struct unit {
 static struct unit *units;
 static int unit_count;
 
-/* --- when an input ends the process -------------------------------------------------------------------------------- */
+/* --- when an input ends the process --------------------------------------------------------------------------------
+ */
 
 static uint8_t current[LONGEST];
 static size_t current_size;
@@ -77,7 +78,8 @@ static void run_current(void) {
     free(copy);
 }
 
-/* --- kept inputs ----------------------------------------------------------------------------------------------------- */
+/* --- kept inputs -----------------------------------------------------------------------------------------------------
+ */
 
 static void add_file(const char *path) {
     FILE *file = fopen(path, "rb");
@@ -115,7 +117,8 @@ static void add_path(const char *path) {
     free(entries);
 }
 
-/* --- mutations --------------------------------------------------------------------------------------------------------- */
+/* --- mutations
+ * --------------------------------------------------------------------------------------------------------- */
 
 static size_t below(uint64_t *seed, size_t limit) {
     return (size_t)(next_random(seed) % limit);

@@ -1,10 +1,10 @@
 /* fuzz.h - what every fuzz target needs: taking values from the input, saying what is wrong, watching failures.
  *
- * A target is one file fuzz_NAME.c with LLVMFuzzerTestOneInput: it reads the input as a description of work for one part
- * of the project, carries it out, and ends the process by MUST where a promise is broken; a sanitizer ends it where
- * memory or arithmetic is. The same file is linked to libFuzzer (./dev fuzz) and to driver.c, which replays the kept
- * inputs and some mutations of them in the test suite. A target must behave the same whenever it sees the same input,
- * whatever it saw before, and must not take more than some milliseconds for one. */
+ * A target is one file fuzz_NAME.c with LLVMFuzzerTestOneInput: it reads the input as a description of work for one
+ * part of the project, carries it out, and ends the process by MUST where a promise is broken; a sanitizer ends it
+ * where memory or arithmetic is. The same file is linked to libFuzzer (./dev fuzz) and to driver.c, which replays the
+ * kept inputs and some mutations of them in the test suite. A target must behave the same whenever it sees the same
+ * input, whatever it saw before, and must not take more than some milliseconds for one. */
 #ifndef FL_FUZZ_H
 #define FL_FUZZ_H
 
@@ -114,7 +114,8 @@ static inline char *take_text(struct input *in, char stop) {
     return text;
 }
 
-/* --- random numbers from a seed in the input (SplitMix64, Steele et al. 2014) -------------------------------------- */
+/* --- random numbers from a seed in the input (SplitMix64, Steele et al. 2014) --------------------------------------
+ */
 
 static inline uint64_t next_random(uint64_t *state) {
     uint64_t z = (*state += 0x9E3779B97F4A7C15u);

@@ -2,8 +2,8 @@
  * fuzzer: the input says how the files differ from good ones of zeros.
  *
  * Input: a byte (0xAA: the training split of five files, else the test split), a byte naming the file that differs, a
- * byte with its size (0: as it should be, 1: none, 2: it is a folder, else so many records and bytes more or less), then
- * patches of four bytes: three for the place, whose upper bit means "a label", one for the value. */
+ * byte with its size (0: as it should be, 1: none, 2: it is a folder, else so many records and bytes more or less),
+ * then patches of four bytes: three for the place, whose upper bit means "a label", one for the value. */
 #define _GNU_SOURCE
 #include "flexlab/data.h"
 #include "flexlab/tensor.h"

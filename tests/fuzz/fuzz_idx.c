@@ -1,8 +1,9 @@
 /* fuzz_idx.c - the IDX reader: any bytes as the file of images and the file of labels, plain or gzipped.
  *
- * Input: a byte of choices (bit 0: split; bits 1-2: form of the images; bits 3-4: form of the labels), two bytes with the
- * length of the first file, then the bytes of both. Forms: plain, compressed here, bytes taken for a .gz file as they are,
- * no file. Where the bytes are not a gzip stream of the input's own, the whole verdict of the reader is known. */
+ * Input: a byte of choices (bit 0: split; bits 1-2: form of the images; bits 3-4: form of the labels), two bytes with
+ * the length of the first file, then the bytes of both. Forms: plain, compressed here, bytes taken for a .gz file as
+ * they are, no file. Where the bytes are not a gzip stream of the input's own, the whole verdict of the reader is
+ * known. */
 #define _GNU_SOURCE
 #include "flexlab/data.h"
 #include "flexlab/tensor.h"
@@ -51,7 +52,8 @@ static void write_file(const char *name, const struct file *f) {
         scratch_write(zipped, f->bytes, f->size);
 }
 
-/* --- what the reader should say, told once more from the description of the format ----------------------------------- */
+/* --- what the reader should say, told once more from the description of the format -----------------------------------
+ */
 
 static bool looks_zipped(const struct file *f) {
     return f->size >= 2 && f->bytes[0] == 0x1f && f->bytes[1] == 0x8b;
@@ -87,7 +89,8 @@ static bool acceptable(const struct file *images, const struct file *labels) {
     return true;
 }
 
-/* --- what was read ------------------------------------------------------------------------------------------------- */
+/* --- what was read -------------------------------------------------------------------------------------------------
+ */
 
 static void check_consistent(data_set *set) {
     const int64_t n = data_count(set);

@@ -23,7 +23,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-/* --- building ------------------------------------------------------------------------------------------------------ */
+/* --- building ------------------------------------------------------------------------------------------------------
+ */
 
 static float take_fraction(struct input *in) {
     static const float some[] = {0, 0.9f, 0.5f, 0, 1, -0.1f, NAN, INFINITY, 1e-4f, 3e38f, 0.999999f, 1e-45f};
@@ -151,7 +152,8 @@ static nn_node build(struct input *in, nn_graph *g, char *first_message, size_t 
     return last;
 }
 
-/* --- training ------------------------------------------------------------------------------------------------------ */
+/* --- training ------------------------------------------------------------------------------------------------------
+ */
 
 /* The input of the graph, the first activation that is listed. */
 static const tensor *input_tensor(const nn_graph *g) {
@@ -224,8 +226,8 @@ static uint64_t train(struct input in, nn_graph *g) {
     watch_failures();
     const tensor_status status = nn_train_step(g, images, labels, rate, &loss, &correct);
     must_tell_status("nn_train_step", status);
-    const bool right = right_labels && rate >= 0 && isfinite(rate) &&
-                       (finite || !tensor_format_is_shared(tensor_get_format(x)));
+    const bool right =
+        right_labels && rate >= 0 && isfinite(rate) && (finite || !tensor_format_is_shared(tensor_get_format(x)));
     MUST(!status == right, "nn_train_step: %s", status ? tensor_error() : "bad arguments were accepted");
     MUST(!status || (loss == -1 && correct == -1), "a failed step gave a loss");
     MUST(!status || weights_hash(g) == before, "a failed step changed weights");

@@ -24,7 +24,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-/* --- tensors ------------------------------------------------------------------------------------------------------- */
+/* --- tensors -------------------------------------------------------------------------------------------------------
+ */
 
 static void fill(tensor *t, struct input *in) {
     static double values[MOST_ELEMENTS];
@@ -37,7 +38,9 @@ static void fill(tensor *t, struct input *in) {
 
 static tensor_format take_format(struct input *in) {
     const int i = take_below(in, 16);
-    return tensor_format_list(i) ? tensor_format_list(i) : i == 15 ? (tensor_format)take_int(in) : tensor_format_list(3);
+    return tensor_format_list(i) ? tensor_format_list(i)
+           : i == 15             ? (tensor_format)take_int(in)
+                                 : tensor_format_list(3);
 }
 
 /* Any number of dimensions of any size, mostly small ones. */
@@ -153,7 +156,8 @@ static void write_raw(struct input *in, tensor *t) {
     }
 }
 
-/* --- calls --------------------------------------------------------------------------------------------------------- */
+/* --- calls ---------------------------------------------------------------------------------------------------------
+ */
 
 static void take_operands(struct input *in, struct call *c) {
     const uint8_t how = take_byte(in);

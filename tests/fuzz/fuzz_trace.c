@@ -1,8 +1,8 @@
 /* fuzz_trace.c - the reader of exponent traces.
  *
- * Input: a byte (bit 7: a file that training could have written, else the bytes themselves; the rest: how many rows make
- * a group), a byte with the most tensors, patterns up to a line feed (none: one tensor of each role), then the file. Of a
- * file that training could have written every point is known. */
+ * Input: a byte (bit 7: a file that training could have written, else the bytes themselves; the rest: how many rows
+ * make a group), a byte with the most tensors, patterns up to a line feed (none: one tensor of each role), then the
+ * file. Of a file that training could have written every point is known. */
 #define _GNU_SOURCE
 #include "messages.h"
 #include "scratch.h"
@@ -13,8 +13,8 @@
 enum { TENSORS = 6, ROWS = 400 };
 
 static const char heading[] = "step,tensor,role,e,gamma,predicted_maximum,maximum,saturated,flushed\n";
-static const char *const names[TENSORS] = {"input",        "conv1.weight", "conv1", "conv1.grad", "conv1.weight.grad",
-                                           "fc.bias.grad"};
+static const char *const names[TENSORS] = {"input",      "conv1.weight",      "conv1",
+                                           "conv1.grad", "conv1.weight.grad", "fc.bias.grad"};
 static const char *const roles[TENSORS] = {"activation", "weight",          "activation",
                                            "gradient",   "weight gradient", "weight gradient"};
 

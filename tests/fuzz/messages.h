@@ -1,5 +1,5 @@
-/* messages.h - what a part of the program writes to standard error, caught in memory. The fuzzer and the sanitizers write
- * to the descriptor itself and stay visible. */
+/* messages.h - what a part of the program writes to standard error, caught in memory. The fuzzer and the sanitizers
+ * write to the descriptor itself and stay visible. */
 #ifndef FL_FUZZ_MESSAGES_H
 #define FL_FUZZ_MESSAGES_H
 

@@ -1,4 +1,5 @@
-/* scratch.h - a temporary folder for targets whose subject reads files, and a limit on what the library may allocate. */
+/* scratch.h - a temporary folder for targets whose subject reads files, and a limit on what the library may allocate.
+ */
 #ifndef FL_FUZZ_SCRATCH_H
 #define FL_FUZZ_SCRATCH_H
 
@@ -45,7 +46,8 @@ static inline void scratch_write(const char *name, const void *bytes, size_t siz
          strerror(errno));
 }
 
-/* --- allocation ---------------------------------------------------------------------------------------------------- */
+/* --- allocation ----------------------------------------------------------------------------------------------------
+ */
 
 static unsigned long allocation_limit; /* bytes of one block; larger ones are refused */
 static long allocations_until_failure; /* 0: none fails; 1: the next one does, and so on */

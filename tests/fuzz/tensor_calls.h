@@ -178,7 +178,8 @@ static inline bool is_repeatable(const struct call *c) {
     return c->kind != KEEP_WIDE;
 }
 
-/* --- numbers from the input ---------------------------------------------------------------------------------------- */
+/* --- numbers from the input ----------------------------------------------------------------------------------------
+ */
 
 /* One of several distributions at some scale. */
 static inline void make_values(struct input *in, double *values, int64_t count) {
@@ -206,7 +207,7 @@ static inline void make_values(struct input *in, double *values, int64_t count) 
 }
 
 static inline float take_float(struct input *in) {
-    static const float special[] = {0,      -0.0f,   1,        -1,      0.5f,        0.9f,     0.1f,      1e-4f,
+    static const float special[] = {0,      -0.0f,   1,        -1,  0.5f,        0.9f,     0.1f,      1e-4f,
                                     1e-40f, 3.4e38f, INFINITY, NAN, -3.4028e38f, 0x1p-30f, 32767.75f, 0x1.000002p0f};
     enum { SPECIAL = sizeof special / sizeof special[0] };
     const uint8_t byte = take_byte(in);
@@ -245,7 +246,7 @@ static inline void take_scalars(struct input *in, struct call *c) {
     c->real = (double)take_float(in);
     c->relu = take_byte(in) & 1;
     c->whole = c->kind == CONVERT_AT || c->kind == SET_EXPONENT || c->kind == DECLARE_EXPONENT ? (int8_t)take_byte(in)
-                                                                                              : take_int(in);
+                                                                                               : take_int(in);
     if (c->kind == SHORTCUT || c->kind == SHORTCUT_GRAD)
         c->whole = c->how.stride;
     c->name = predictors[take_below(in, 7)];
@@ -254,7 +255,8 @@ static inline void take_scalars(struct input *in, struct call *c) {
     if (wrong && wrong != c->count)
         c->count = wrong;
     if (c->kind == LOAD_F32 || c->kind == LOAD_F64 || (c->kind >= BATCHNORM && c->kind <= SOFTMAX)) {
-        const int64_t first = tensor_count(c->t[0]), second = tensor_count(c->t[1]), n = first > second ? first : second;
+        const int64_t first = tensor_count(c->t[0]), second = tensor_count(c->t[1]),
+                      n = first > second ? first : second;
         make_values(in, host_mean, n);
         make_values(in, host_variance, n);
         const bool measured = take_byte(in) & 1;
@@ -273,7 +275,8 @@ static inline void take_scalars(struct input *in, struct call *c) {
     }
 }
 
-/* --- shapes that fit ----------------------------------------------------------------------------------------------- */
+/* --- shapes that fit -----------------------------------------------------------------------------------------------
+ */
 
 struct want {
     int ndim; /* 0: no tensor */
@@ -427,7 +430,8 @@ static inline int fitting_shapes(struct input *in, struct call *c, struct want w
     }
 }
 
-/* --- the call ------------------------------------------------------------------------------------------------------ */
+/* --- the call ------------------------------------------------------------------------------------------------------
+ */
 
 static inline tensor_status perform_map(const struct call *c) {
     const struct map *m = &maps[c->map];

@@ -1,5 +1,5 @@
-/* tensor_pool.h - the tensors that a sequence of calls works on, and pictures of all of them: to see what a call changed,
- * to take it back, to compare two ways of doing it. */
+/* tensor_pool.h - the tensors that a sequence of calls works on, and pictures of all of them: to see what a call
+ * changed, to take it back, to compare two ways of doing it. */
 #ifndef FL_FUZZ_TENSOR_POOL_H
 #define FL_FUZZ_TENSOR_POOL_H
 
@@ -29,7 +29,8 @@ static inline bool pool_owns(int i) {
     return pool[i].t && pool[i].base == NO_BASE;
 }
 
-/* --- pictures ------------------------------------------------------------------------------------------------------ */
+/* --- pictures ------------------------------------------------------------------------------------------------------
+ */
 
 struct picture {
     struct fl_tensor_state state;
@@ -65,7 +66,8 @@ static inline void pool_restore(const struct picture pictures[SLOTS]) {
         }
 }
 
-/* --- comparison ---------------------------------------------------------------------------------------------------- */
+/* --- comparison ----------------------------------------------------------------------------------------------------
+ */
 
 static inline bool same_double(double a, double b) {
     return !memcmp(&a, &b, sizeof a) || (a != a && b != b);
@@ -87,14 +89,15 @@ static inline bool same_history(const struct autoflex *a, const struct autoflex 
            a->clamped_low == b->clamped_low && a->clamped_high == b->clamped_high && a->zero_writes == b->zero_writes;
 }
 
-/* The first element at which two stored blocks of t's format differ, -1 for none. Payload and sign of a NaN are not part
- * of the contract; `exact` compares them too. */
+/* The first element at which two stored blocks of t's format differ, -1 for none. Payload and sign of a NaN are not
+ * part of the contract; `exact` compares them too. */
 static inline int64_t different_element(const tensor *t, const void *a, const void *b, bool exact) {
     if (!memcmp(a, b, data_bytes(t)))
         return -1;
     for (int64_t i = 0; i < t->count; i++) {
         double x, y;
-        const struct fl_view va = {(void *)(uintptr_t)a, NULL, 0, t->count}, vb = {(void *)(uintptr_t)b, NULL, 0, t->count};
+        const struct fl_view va = {(void *)(uintptr_t)a, NULL, 0, t->count},
+                             vb = {(void *)(uintptr_t)b, NULL, 0, t->count};
         t->format->decode(&va, i, 1, &x);
         t->format->decode(&vb, i, 1, &y);
         const size_t size = (size_t)t->format->bytes;
@@ -133,8 +136,8 @@ static inline void pool_must_equal(const struct picture pictures[SLOTS], bool ex
         const int64_t wide_at = now->wide ? different_wide(t, now->wide, pictures[i].wide, exact) : -1;
         MUST(wide_at < 0, "%s: slot %d, %s %s: element %lld of the wide copy differs", what, i, t->format->name, shape,
              (long long)wide_at);
-        MUST(same_history(&now->autoflex, &then->autoflex), "%s: slot %d, %s %s: e %d and %d, history %d and %d", what, i,
-             t->format->name, shape, now->autoflex.e, then->autoflex.e, now->autoflex.count, then->autoflex.count);
+        MUST(same_history(&now->autoflex, &then->autoflex), "%s: slot %d, %s %s: e %d and %d, history %d and %d", what,
+             i, t->format->name, shape, now->autoflex.e, then->autoflex.e, now->autoflex.count, then->autoflex.count);
         MUST(same_stats(&now->last, &then->last) && same_stats(&now->total, &then->total),
              "%s: slot %d, %s %s: statistics differ: maximum %a and %a, gamma %d and %d, saturated %lld and %lld, "
              "flushed %lld and %lld, nonfinite %lld and %lld",
@@ -162,8 +165,8 @@ static inline void pool_must_be_sound(void) {
             MUST(tensor_exponent(t) == 0, "slot %d: exponent %d", i, tensor_exponent(t));
             continue;
         }
-        MUST(tensor_exponent(t) >= t->format->e_min && tensor_exponent(t) <= t->format->e_max, "slot %d: exponent %d", i,
-             tensor_exponent(t));
+        MUST(tensor_exponent(t) >= t->format->e_min && tensor_exponent(t) <= t->format->e_max, "slot %d: exponent %d",
+             i, tensor_exponent(t));
         for (int64_t k = 0; t->format->bytes == 2 && k < t->count; k++)
             MUST(((const int16_t *)tensor_const_data(t))[k] != INT16_MIN, "slot %d: mantissa %lld is -32768", i,
                  (long long)k);

@@ -1,5 +1,5 @@
-/* tensor_rules.h - which arguments tensor.h allows, told once more from its comments: shapes, formats, which operands may
- * be one tensor, ranges of numbers. */
+/* tensor_rules.h - which arguments tensor.h allows, told once more from its comments: shapes, formats, which operands
+ * may be one tensor, ranges of numbers. */
 #ifndef FL_FUZZ_TENSOR_RULES_H
 #define FL_FUZZ_TENSOR_RULES_H
 
@@ -73,8 +73,8 @@ static inline bool right_map(const struct call *c) {
 /* Operands 3 and 4 join the sums of operand 0. */
 static inline bool right_epilogue(const struct call *c) {
     const tensor *y = c->t[0], *bias = c->t[3], *residual = c->t[4];
-    if (bias && (tensor_get_format(bias) != tensor_get_format(y) || !has_shape(bias, &WANT(last_of(y))) ||
-                 one_tensor(bias, y)))
+    if (bias &&
+        (tensor_get_format(bias) != tensor_get_format(y) || !has_shape(bias, &WANT(last_of(y))) || one_tensor(bias, y)))
         return false;
     return !residual || (tensor_get_format(residual) == tensor_get_format(y) && same_shape(residual, y));
 }
