@@ -72,10 +72,15 @@ static nn_node take_node(struct input *in, nn_node last) {
     return how < 160 ? last : how < 250 ? last - (how - 160) % 6 : take_int(in);
 }
 
+/* A number of `usual` many from `low` on, or any. */
+static int take_from(struct input *in, int low, int usual) {
+    const uint8_t how = take_byte(in);
+    return how < 160 ? low + how % usual : take_int(in);
+}
+
 /* A size that often fits. */
 static int take_size(struct input *in, int usual) {
-    const uint8_t how = take_byte(in);
-    return how < 160 ? 1 + how % usual : take_int(in);
+    return take_from(in, 1, usual);
 }
 
 static nn_node add_layer(struct input *in, nn_graph *g, nn_node last, int number) {
@@ -91,12 +96,12 @@ static nn_node add_layer(struct input *in, nn_graph *g, nn_node last, int number
     }
     case 1: {
         const int filters = take_size(in, 6), kernel = take_size(in, 3), stride = take_size(in, 2);
-        return nn_conv2d(g, name, x, filters, kernel, stride, take_size(in, 2) - 1);
+        return nn_conv2d(g, name, x, filters, kernel, stride, take_from(in, 0, 2));
     }
     case 2: {
         const int filters = take_size(in, 8);
-        const tensor_window how = {take_size(in, 3), take_size(in, 2), take_size(in, 3) - 1, take_size(in, 3) - 1,
-                                   take_size(in, 4) - 1};
+        const tensor_window how = {take_size(in, 3), take_size(in, 2), take_from(in, 0, 3), take_from(in, 0, 3),
+                                   take_from(in, 0, 4)};
         return nn_conv2d_window(g, name, x, filters, how);
     }
     case 3:
