@@ -100,8 +100,12 @@ static nn_node add_layer(struct input *in, nn_graph *g, nn_node last, int number
     }
     case 2: {
         const int filters = take_size(in, 8);
-        const tensor_window how = {take_size(in, 3), take_size(in, 2), take_from(in, 0, 3), take_from(in, 0, 3),
-                                   take_from(in, 0, 4)};
+        tensor_window how;
+        how.window = take_size(in, 3);
+        how.stride = take_size(in, 2);
+        how.padding = take_from(in, 0, 3);
+        how.dilation = take_from(in, 0, 3);
+        how.groups = take_from(in, 0, 4);
         return nn_conv2d_window(g, name, x, filters, how);
     }
     case 3:
@@ -144,8 +148,13 @@ static nn_node build(struct input *in, nn_graph *g, char *first_message, size_t 
     const int layers = 1 + take_below(in, NODES);
     for (int i = 0; i < layers; i++) {
         watch_failures();
-        const nn_node node = i || take_byte(in) >= 250 ? add_layer(in, g, last, i)
-                                                       : nn_input(g, 1 + take_below(in, 8), 5, 1 + take_below(in, 3));
+        nn_node node;
+        if (i || take_byte(in) >= 250) {
+            node = add_layer(in, g, last, i);
+        } else {
+            const int height = 1 + take_below(in, 8);
+            node = nn_input(g, height, 5, 1 + take_below(in, 3));
+        }
         must_tell("a call of the builder", node < 0);
         MUST(!failed || node < 0, "node %d after a failure", node);
         if (node < 0 && !failed)

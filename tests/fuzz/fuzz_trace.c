@@ -44,7 +44,8 @@ static int write_rows(struct input *in, struct row *rows) {
     for (int64_t step = 0; count + tensors <= ROWS && input_left(in); step += 1 + take_byte(in))
         for (int i = 0; i < tensors; i++) {
             struct row r = {i, (int8_t)take_byte(in), step, 0, false};
-            r.maximum = ldexp(take_byte(in), (int8_t)take_byte(in));
+            const int mantissa = take_byte(in);
+            r.maximum = ldexp(mantissa, (int8_t)take_byte(in));
             const int saturated = take_byte(in) & 3;
             r.saturated = saturated > 0;
             fprintf(file, "%lld,%s,%s,%d,%d,%.9g,%.17g,%d,%d\n", (long long)r.step, names[i], roles[i], r.e, 1, 0.5,

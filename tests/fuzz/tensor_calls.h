@@ -325,11 +325,11 @@ static inline int fitting_convolution(struct input *in, struct call *c, struct w
     } else if (part == 3) {
         filters = channel;
     }
-    c->how = (tensor_window){.window = take_int(in), /* of no concern */
-                             .stride = strides[take_below(in, 6)],
-                             .padding = paddings[take_below(in, 4)],
-                             .dilation = take_below(in, 16) == 15 ? 255 : more % 3,
-                             .groups = part == 3 ? (int)channel : part};
+    c->how.window = take_int(in); /* of no concern */
+    c->how.stride = strides[take_below(in, 6)];
+    c->how.padding = paddings[take_below(in, 4)];
+    c->how.dilation = take_below(in, 16) == 15 ? 255 : more % 3;
+    c->how.groups = part == 3 ? (int)channel : part;
     const int dilation = c->how.dilation ? c->how.dilation : 1;
     if (dilation == 255)
         c->how.padding = 255;
