@@ -11,7 +11,14 @@
 #include "scratch.h"
 #include <math.h>
 
-enum { NODES = 24, BLOCK_LIMIT = 256 << 10, WORK_LIMIT = 1 << 21, PIXELS = 1 << 16, LABELS = 64 };
+enum {
+    NODES = 24,
+    BLOCK_LIMIT = 256 << 10,
+    STEP_LIMIT = 512 << 20,
+    WORK_LIMIT = 1 << 21,
+    PIXELS = 1 << 16,
+    LABELS = 64
+};
 
 static float images[PIXELS];
 static int32_t labels[LABELS];
@@ -277,7 +284,9 @@ static uint64_t run(struct input in, const char *backend) {
         must_tell_status("nn_train_step", nn_train_step(g, images, labels, 0.1f, NULL, NULL));
         MUST(failure_count, "a network that did not compile was trained");
     } else if (is_small(g, (int)tensor_dim(input_tensor(g), 0))) {
+        allocation_limit = STEP_LIMIT; /* kernels need more than the tensors */
         hash = train(in, g);
+        allocation_limit = BLOCK_LIMIT;
         MUST(nn_arena_bytes(g) > 0 && nn_parameter_count(g) > 0, "%lld bytes, %lld parameters",
              (long long)nn_arena_bytes(g), (long long)nn_parameter_count(g));
     }
