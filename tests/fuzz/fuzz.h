@@ -128,11 +128,13 @@ static inline uint64_t next_random(uint64_t *state) {
 
 static tensor_status failure_status; /* of the last failure since watch_failures */
 static int failure_count;
+static char failure_text[1024]; /* its message; tensor_error() may be another thread's */
 
 static inline void note_failure(tensor_status status, const char *message, void *context) {
     (void)context;
     failure_status = status;
     failure_count++;
+    snprintf(failure_text, sizeof failure_text, "%s", message ? message : "(null)");
     MUST(status > TENSOR_OK && status <= TENSOR_E_DATA, "a failure with status %d", (int)status);
     MUST(message && message[0] && !strchr(message, '\n'), "%s: '%s' is no one-line message", tensor_status_name(status),
          message ? message : "(null)");
@@ -149,14 +151,14 @@ static inline void watch_failures(void) {
 static inline void must_tell(const char *call, bool failed) {
     tensor_set_error_hook(NULL, NULL);
     MUST(failed == (failure_count > 0), "%s %s after %d failures: %s", call, failed ? "failed" : "succeeded",
-         failure_count, tensor_error());
+         failure_count, failure_count ? failure_text : "");
 }
 
 /* Likewise for a call that returns its status. */
 static inline void must_tell_status(const char *call, tensor_status status) {
     must_tell(call, status != TENSOR_OK);
     MUST(status == failure_status, "%s returned %s, its last failure was %s: %s", call, tensor_status_name(status),
-         tensor_status_name(failure_status), tensor_error());
+         tensor_status_name(failure_status), failure_text);
 }
 
 #endif
