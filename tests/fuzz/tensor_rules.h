@@ -138,12 +138,20 @@ static inline bool right_vector(const tensor *v, const tensor *out, const tensor
     return has_shape(v, &WANT(last_of(x))) && !one_tensor(v, out) && !one_tensor(v, x);
 }
 
+/* Formats with a shared exponent refuse means, variances and an epsilon that lead to no finite coefficient. */
+static inline bool right_statistics(const struct call *c, const tensor *x) {
+    for (int64_t i = 0; is_shared(x) && i < last_of(x); i++)
+        if (!isfinite(host_mean[i]) || !(host_variance[i] + c->real > 0))
+            return false;
+    return true;
+}
+
 static inline bool right_batchnorm(const struct call *c) {
     const tensor *y = c->t[0], *x = c->t[1];
     const bool add = c->kind == BATCHNORM_ADD;
     return operands(c, add ? 5 : 4) && same_shape(y, x) && !one_tensor(y, x) && isfinite(c->real) && c->real > 0 &&
            right_vector(c->t[2], y, x) && right_vector(c->t[3], y, x) &&
-           (!add || (same_shape(c->t[4], x) && !one_tensor(c->t[4], y)));
+           (!add || (same_shape(c->t[4], x) && !one_tensor(c->t[4], y))) && right_statistics(c, x);
 }
 
 static inline bool right_batchnorm_grad(const struct call *c) {
@@ -155,7 +163,7 @@ static inline bool right_batchnorm_grad(const struct call *c) {
     return same_shape(dx, x) && !one_tensor(dx, x) && right_vector(dgamma, dx, x) && right_vector(dbeta, dx, x) &&
            right_vector(gamma, dx, x) && same_shape(dy, x) && !one_tensor(dy, dx) &&
            (!y || (same_shape(y, x) && !one_tensor(y, dx))) && !one_tensor(dgamma, dbeta) &&
-           !one_tensor(dgamma, gamma) && !one_tensor(dbeta, gamma);
+           !one_tensor(dgamma, gamma) && !one_tensor(dbeta, gamma) && right_statistics(c, x);
 }
 
 static inline bool right_softmax(const struct call *c) {
