@@ -32,3 +32,14 @@ string(REPLACE ";" " " flags512_fast "${FLEXLAB_FLAGS_AVX512_FAST}")
 check_c_compiler_flag("${flags2}" FL_HAVE_AVX2)
 check_c_compiler_flag("${flags512}" FL_HAVE_AVX512)
 check_c_compiler_flag("${flags512_fast}" FL_HAVE_AVX512_FAST)
+
+if(FLEXLAB_LIBFUZZER)
+    if(NOT CMAKE_C_COMPILER_ID STREQUAL Clang)
+        message(FATAL_ERROR "FLEXLAB_LIBFUZZER needs clang, found ${CMAKE_C_COMPILER_ID}: cmake --preset fuzz")
+    endif()
+    add_compile_options(-fsanitize=fuzzer-no-link) # counts edges; the targets alone link the fuzzer
+    # clang takes minutes for a kernel file under UBSan; ./dev sanitize runs the same targets on kernels that have it.
+    foreach(row AVX2 AVX512BW AVX512 AVX512_FAST)
+        list(APPEND FLEXLAB_FLAGS_${row} -fno-sanitize=undefined)
+    endforeach()
+endif()

@@ -199,7 +199,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
                 (struct option){rows[r].name, rows[r].placeholder ? required_argument : no_argument, NULL, 256 + r};
     current_command = command;
     opterr = 0;
-    optind = 1;
+    optind = 0; /* anew: with 1, getopt_long goes on within the last word of an earlier call */
     for (int found; (found = getopt_long(argc, argv, ":h", known, NULL)) != -1;) {
         const char *word = argv[optind - 1];
         if (found == 'h')

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static _Thread_local char message[512];
 static _Thread_local tensor_status last;
@@ -33,13 +34,31 @@ static void call_hook(tensor_status status) {
         call(status, message, context);
 }
 
+/* Copies text into the message in one line of printable bytes: values of the caller may hold any. Bytes of UTF-8 stay.
+ */
+static void keep_message(const char *text) {
+    size_t used = 0;
+    for (; *text; text++) {
+        const unsigned char byte = (unsigned char)*text;
+        char escape[5] = {*text};
+        if (byte < ' ' || byte == 0x7f)
+            snprintf(escape, sizeof escape, "\\x%02X", byte);
+        const size_t length = strlen(escape);
+        if (used + length >= sizeof message)
+            break;
+        memcpy(message + used, escape, length);
+        used += length;
+    }
+    message[used] = 0;
+}
+
 tensor_status fl_fail(tensor_status status, const char *format, ...) {
     char text[sizeof message]; /* the arguments may point into the old message */
     va_list arguments;
     va_start(arguments, format);
     fl_format(text, sizeof text, format, arguments);
     va_end(arguments);
-    snprintf(message, sizeof message, "%s", text);
+    keep_message(text);
     last = status;
     call_hook(status);
     return status;

@@ -1,0 +1,124 @@
+/* fuzz_options.c - the command line of `flexlab compare` and `flexlab train`: any words.
+ *
+ * Input: a byte (bit 0: the command), then the words, each ended by a line feed. What is accepted must lie within the
+ * limits of the help text; what is refused must be told. */
+#include "messages.h"
+#include "options.h"
+#include "text.h"
+#include <math.h>
+
+enum { WORDS = 64 };
+
+int LLVMFuzzerInitialize(int *argc, char ***argv) {
+    (void)argc, (void)argv;
+    text_set_command("fuzz");
+    return 0;
+}
+
+static bool one_of(const char *text, const char *const *names, int count) {
+    for (int i = 0; i < count; i++)
+        if (!strcmp(text, names[i]))
+            return true;
+    return false;
+}
+#define ONE_OF(text, ...)                                                                                              \
+    one_of(text, (const char *const[]){__VA_ARGS__}, (int)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)))
+
+/* What an option that was not given is, or within the limits of the help text. */
+static void whole(const char *name, int64_t value, int64_t unset, int64_t low, int64_t high) {
+    MUST(value == unset || (value >= low && value <= high), "--%s %lld was accepted", name, (long long)value);
+}
+
+static void real(const char *name, double value, double unset, double low, double high) {
+    MUST(value == unset || (value >= low && value <= high), "--%s %g was accepted", name, value);
+}
+
+static void check_settings(const struct settings *s) {
+    whole("epochs", s->epochs, 10, 1, 100000);
+    whole("batch", s->batch, 128, 1, 65536);
+    whole("seeds", s->seeds, 1, 1, 1000);
+    whole("seed-base", s->seed_base, 1, 0, 1000000000000000);
+    whole("train-limit", s->train_limit, 0, 1, INT_MAX);
+    whole("test-limit", s->test_limit, 0, 1, INT_MAX);
+    whole("max-steps", s->max_steps, 0, 1, INT_MAX);
+    whole("average-last", s->average_last, 100, 1, INT_MAX);
+    whole("threads", s->threads, 0, 1, 256);
+    whole("trace-every", s->trace_every, 0, 1, INT_MAX);
+    real("lr", s->rate, 0, 1e-30, 1000);
+    real("warmup", s->warmup, 0, 0, 100000);
+    real("momentum", s->momentum, 0.9, 0, 0.999999);
+    real("weight-decay", s->weight_decay, 1e-4, 0, 1);
+    MUST(s->warmup < (double)s->epochs, "--warmup %g of %lld epochs was accepted", s->warmup, (long long)s->epochs);
+    MUST(ONE_OF(s->schedule, "linear", "cosine", "step", "constant"), "--schedule %s was accepted", s->schedule);
+    MUST(ONE_OF(s->master, "default", "none"), "--master %s was accepted", s->master);
+    MUST(!s->predictor || ONE_OF(s->predictor, "paper", "ngraph", "current", "fixed"), "--predictor %s was accepted",
+         s->predictor);
+    MUST(s->model[0] && s->data[0] && s->out[0] && s->formats[0], "an empty text was accepted");
+    MUST(s->augment == SWITCH_UNSET || s->augment == 0 || s->augment == 1, "augment is %d", s->augment);
+}
+
+static void check_series(const struct settings *s) {
+    struct series *series;
+    int count;
+    messages_begin();
+    const int status = options_series(s, &series, &count);
+    messages_end();
+    must_say("options_series", status != STATUS_OK);
+    MUST(status == STATUS_OK ? series && count > 0 : !series && !count, "%d series after status %d", count, status);
+    for (int i = 0; i < count; i++) {
+        MUST(series[i].variant && series[i].label &&
+                 !strncmp(series[i].label, series[i].variant->name, strlen(series[i].variant->name)),
+             "series %d is called %s", i, series[i].label);
+        MUST(!series[i].predictor == !series[i].shared, "%s: predictor %s", series[i].label,
+             series[i].predictor ? series[i].predictor : "none");
+        for (int k = 0; k < i; k++)
+            MUST(strcmp(series[k].label, series[i].label), "%s is there twice", series[i].label);
+    }
+    series_free(series, count);
+}
+
+static void check_model(const struct settings *s) {
+    if (!strncmp(s->model, "resnet", 6) && strlen(s->model) > 9) /* thousands of layers: right, and seconds */
+        return;
+    messages_begin();
+    const int status = options_check_model(s->model);
+    messages_end();
+    must_say("options_check_model", status != STATUS_OK);
+    const double rate = options_default_rate(s->model);
+    MUST(rate > 0 && rate <= 1, "%s: default rate %g", s->model, rate);
+}
+
+/* Whatever came before, a good command line is read as what it says. */
+static void check_good(enum command command) {
+    char *words[] = {"flexlab", "--batch=7", "--quiet", NULL};
+    struct settings settings;
+    messages_begin();
+    const int status = options_parse(&settings, command, 3, words);
+    messages_end();
+    MUST(status == STATUS_OK && settings.batch == 7 && settings.quiet == 1, "a good command line: %s", messages);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct input in = input_of(data, size);
+    const enum command command = take_byte(&in) & 1 ? COMMAND_TRAIN : COMMAND_COMPARE;
+    char *words[WORDS + 2] = {strdup("flexlab")}, *given[WORDS + 1];
+    int count = 1;
+    while (count <= WORDS && input_left(&in))
+        words[count++] = take_text(&in, '\n');
+    memcpy(given, words, (size_t)count * sizeof *words); /* getopt_long orders the words anew */
+    struct settings settings;
+    messages_begin();
+    const int status = options_parse(&settings, command, count, words);
+    messages_end();
+    must_say("options_parse", status != STATUS_OK);
+    MUST(status == STATUS_OK || status == STATUS_USAGE, "status %d", status);
+    if (status == STATUS_OK && !settings.help) {
+        check_settings(&settings);
+        check_series(&settings);
+        check_model(&settings);
+    }
+    for (int i = 0; i < count; i++)
+        free(given[i]);
+    check_good(command);
+    return 0;
+}
