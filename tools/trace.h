@@ -7,9 +7,9 @@
 
 struct trace_point {
     int64_t step;
-    int e;
-    double maximum; /* largest |element| before rounding */
-    bool saturated;
+    int e;          /* that the largest element was stored with */
+    double maximum; /* largest |element| before rounding, since the point before */
+    bool saturated; /* any element, since the point before */
 };
 
 struct trace_tensor {
