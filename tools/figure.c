@@ -74,13 +74,9 @@ static bool band_print(FILE *out, double x, const struct band *b, double most) {
     return b->count && isfinite(b->sum) && fabs(b->sum / b->count) < most;
 }
 
-static int seeds_of(const struct experiment *x) {
-    return x->run_count / x->series_count;
-}
-
 static int most_windows(const struct experiment *x, int series) {
     int most = 0;
-    for (int s = 0; s < seeds_of(x); s++) {
+    for (int s = 0; s < x->seed_count; s++) {
         const struct run *run = experiment_run(x, s, series);
         if (run->shown && run->window_count > most)
             most = run->window_count;
@@ -100,7 +96,7 @@ static bool loss_block(FILE *out, const struct experiment *x, const char *name, 
     for (int w = 0; w < most_windows(x, series); w++) {
         struct band band = {0};
         double step = 0;
-        for (int s = 0; s < seeds_of(x); s++) {
+        for (int s = 0; s < x->seed_count; s++) {
             const struct run *run = experiment_run(x, s, series),
                              *base = against < 0 ? NULL : experiment_run(x, s, against);
             if (!run->shown || w >= run->window_count || (base && (!base->shown || w >= base->window_count)))
@@ -119,7 +115,7 @@ static bool accuracy_block(FILE *out, const struct experiment *x, int series) {
     fprintf(out, "$accuracy%d << EOD\n", series);
     for (int e = 0; e < (int)x->settings->epochs; e++) {
         struct band band = {0};
-        for (int s = 0; s < seeds_of(x); s++) {
+        for (int s = 0; s < x->seed_count; s++) {
             const struct run *run = experiment_run(x, s, series);
             if (run->shown && e < run->epoch_count)
                 band_add(&band, 100 * run->epochs[e].test_accuracy);
@@ -149,7 +145,7 @@ static char *line_style(const struct experiment *x, int series, int n) {
 static void plot_curves(FILE *out, const struct experiment *x, const char *block, const char *style,
                         const bool *has_points) {
     const char *separator = "plot ";
-    for (int i = 0; i < x->series_count && x->settings->seeds > 1; i++)
+    for (int i = 0; i < x->series_count && x->seed_count > 1; i++)
         if (has_points[i]) {
             fprintf(out,
                     "%s$%s%d using 1:3:4 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.09 "
@@ -456,7 +452,7 @@ static char *exponent_script(const struct experiment *x, const struct trace *col
 
 /* The first run of a shared-exponent format that is shown; NULL without one. */
 static const struct run *traced_run(const struct experiment *x, int series) {
-    for (int s = 0; x->series[series].shared && s < seeds_of(x); s++)
+    for (int s = 0; x->series[series].shared && s < x->seed_count; s++)
         if (experiment_run(x, s, series)->shown)
             return experiment_run(x, s, series);
     return NULL;
@@ -464,7 +460,7 @@ static const struct run *traced_run(const struct experiment *x, int series) {
 
 static int read_trace(const struct experiment *x, const struct run *run, const struct trace *like,
                       struct trace *trace) {
-    char *name = experiment_trace_name(x, run), *path = text_format("%s/%s", x->folder, name);
+    char *path = experiment_trace_path(x, run);
     int status = STATUS_OK;
     if (like)
         *trace = trace_like(like);
@@ -473,7 +469,6 @@ static int read_trace(const struct experiment *x, const struct run *run, const s
     int64_t rows = (x->steps + x->trace_every - 1) / x->trace_every;
     if (status == STATUS_OK)
         status = trace_read(path, (int)((rows + MOST_POINTS - 1) / MOST_POINTS), trace);
-    free(name);
     free(path);
     return status;
 }

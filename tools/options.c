@@ -101,7 +101,11 @@ static const struct option_row {
     {"trace-tensors", "GLOBS", BOTH, KIND_TEXT, FIELD(trace_tensors),
      .help =
          "tensors in the figure of exponents, comma-separated patterns such\nas 'conv1*,*.weight' (one of each role)"},
+    {"step-loss", NULL, BOTH, KIND_SWITCH, FIELD(step_loss), .value = 1,
+     .help = "also write the loss of every step to metrics.jsonl"},
     {"no-trace", NULL, BOTH, KIND_SWITCH, FIELD(no_trace), .value = 1, .help = "write no exponent traces"},
+    {"allow-divergence", NULL, BOTH, KIND_SWITCH, FIELD(allow_divergence), .value = 1,
+     .help = "a run that diverges is no failure (it is named all the same)"},
     {"quiet", NULL, BOTH, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no progress, only the table at the end"},
     {"help", NULL, BOTH, KIND_SWITCH, FIELD(help), .value = 1, .help = "this text"},
 #undef FIELD
@@ -255,6 +259,8 @@ static int parse_series(const struct settings *settings, struct series *series, 
                                suffix_name);
         }
     }
+    const char *backend = tensor_kernel_backend(series->variant->format, "matmul");
+    series->backend = text_format("%s", backend ? backend : "-");
     series->label = text_format("%s%s%s%s", name, series->no_master ? ":nomaster" : "", has_predictor ? ":" : "",
                                 has_predictor ? series->predictor : "");
     return STATUS_OK;
@@ -289,8 +295,10 @@ int options_series(const struct settings *settings, struct series **series, int 
 }
 
 void series_free(struct series *series, int count) {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         free(series[i].label);
+        free(series[i].backend);
+    }
     free(series);
 }
 
@@ -341,8 +349,9 @@ void options_help(enum command command, FILE *out) {
     }
     fputs("\nIn the folder of results\n"
           "  metrics.jsonl         the configuration, then losses, epochs and runs, one JSON object\n"
-          "                        a line; everything but the fields seconds, images_per_second\n"
-          "                        and threads is the same for the same options\n"
+          "                        a line (docs/metrics.md); everything but seconds,\n"
+          "                        images_per_second and the first line, which names the\n"
+          "                        machine, is the same for the same options\n"
           "  summary.csv           one line a format\n"
           "  trace-FORMAT-seedN.csv  exponent and maximum of every tensor over the steps\n"
           "  figure-*.svg, .png    loss and accuracy; exponents (drawn by gnuplot)\n"
@@ -354,8 +363,11 @@ void options_help(enum command command, FILE *out) {
           "marked as incomplete: in the table, summary.csv, report.html and the last line of metrics.jsonl.\n"
           "Incomplete results replace no earlier ones (--force): they go to the folder flexlab.incomplete\n"
           "inside DIR. A second signal ends the program at once; results so far are lost then.\n"
-          "\nExit status: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM, 129 after\n"
-          "SIGHUP.\n"
+          "\nA run has diverged when the loss of any step or of the test set is NaN or Inf, or when its\n"
+          "last loss is more than 1.5 times the larger of its first loss and log(classes), the loss\n"
+          "of guessing. Table, report and metrics.jsonl name it; the exit status is 1.\n"
+          "\nExit status: 0 success, 1 failure or divergence, 2 wrong usage, 130 after Ctrl-C, 143 after\n"
+          "SIGTERM, 129 after SIGHUP.\n"
           "\nExamples\n",
           out);
     if (command == COMMAND_COMPARE)

@@ -17,7 +17,7 @@ struct settings {
     int64_t epochs, batch, seeds, seed_base, train_limit, test_limit, max_steps, average_last, threads, trace_every;
     double rate, warmup, momentum, weight_decay;
     int augment; /* SWITCH_UNSET: by the data */
-    int no_trace, force, quiet, help;
+    int no_trace, step_loss, allow_divergence, force, quiet, help;
 };
 
 /* One format of the comparison: "fp16", "flex16+5:ngraph", "fp16:nomaster". */
@@ -25,6 +25,7 @@ struct series {
     char *label;
     const nn_variant *variant;
     const char *predictor; /* NULL for float formats */
+    char *backend;         /* the row of kernels that its matmul runs on */
     bool no_master;
     bool shared;
 };
