@@ -233,15 +233,16 @@ struct table *summary_arithmetic_table(const struct experiment *x) {
 
 static char *divergence_note(const struct experiment *x, int series, const struct summary *s) {
     enum { MOST_NAMED = 3 };
-    char *note = s->runs > 1 ? text_format("%s: %d of %d runs DIVERGED", x->series[series].label, s->diverged, s->runs)
-                             : text_format("%s DIVERGED", x->series[series].label);
+    char *note = s->runs > 1
+                     ? text_format("DIVERGED: %s, %d of %d runs:", x->series[series].label, s->diverged, s->runs)
+                     : text_format("DIVERGED: %s,", x->series[series].label);
     int named = 0;
     for (int i = series; i < x->run_count && named < MOST_NAMED; i += x->series_count) {
         if (!run_diverged(x, &x->runs[i]))
             continue;
         char *why = run_divergence_text(x, &x->runs[i]),
              *longer =
-                 text_format("%s%s seed %llu: %s", note, named ? ";" : ",", (unsigned long long)x->runs[i].seed, why);
+                 text_format("%s%s seed %llu: %s", note, named ? ";" : "", (unsigned long long)x->runs[i].seed, why);
         free(why);
         free(note);
         note = longer;
@@ -259,7 +260,10 @@ static char *scaling_note(const struct experiment *x) {
     bool found = false;
     for (int i = 0; i < x->series_count; i++)
         found = found || !strcmp(tensor_format_name(x->series[i].variant->format), "fp16");
-    return found ? text_format("fp16 trains without loss scaling: gradients below 6.0e-8 become zero.") : NULL;
+    return found
+               ? text_format(
+                     "Note: fp16 trains without loss scaling; gradients below 6e-8, its smallest number, become zero.")
+               : NULL;
 }
 
 char *summary_note(const struct experiment *x, int i) {
