@@ -262,7 +262,7 @@ static char *scaling_note(const struct experiment *x) {
         found = found || !strcmp(tensor_format_name(x->series[i].variant->format), "fp16");
     return found
                ? text_format(
-                     "Note: fp16 trains without loss scaling; gradients below 6e-8, its smallest number, become zero.")
+                     "Note: fp16 trains without loss scaling; gradients below 3e-8 become zero, those below 6e-5 lose bits.")
                : NULL;
 }
 
