@@ -183,7 +183,7 @@ def test_compare(place):
     config = metrics[0]
     check(config["type"] == "config" and config["seeds"] == [1, 2] and config["steps"] == 12, config)
     check([f["name"] for f in config["formats"]] == FORMATS, config["formats"])
-    check(metrics[-1] == {"type": "end", "complete": True, "finished_runs": 10, "planned_runs": 10}, metrics[-1])
+    check(metrics[-1] == {"type": "end", "complete": True, "finished_runs": 10, "planned_runs": 10, "stopped_by": None}, metrics[-1])
     count = {t: sum(line["type"] == t for line in metrics) for t in ("steps", "step", "epoch", "run", "predictions", "format")}
     check(count == {"steps": 120, "step": 0, "epoch": 20, "run": 10, "predictions": 10, "format": 5}, count)
     for line in metrics:

@@ -172,7 +172,7 @@ static void stops_and_errors(const data_set *train, const data_set *test) {
           result.train_loss, result.last_loss, mean);
     CHECK(isnan(result.test_loss) && isnan(result.test_accuracy) && !result.predicted_count && result.elements > 0,
           "no evaluation yet, but %lld predictions", (long long)result.predicted_count);
-    int rows = read_trace(path);
+    int rows = read_trace(path, true);
     CHECK(rows > 0 && rows % 4 == 0, "%d rows of 4 steps", rows);
     nn_train_result_clear(&result);
     remove(path);
