@@ -92,14 +92,19 @@ static void write_results(FILE *out, const struct experiment *x) {
     table_free(t);
 }
 
-static void write_figure(FILE *out, const char *heading, const char *svg, const char *description,
-                         const char *caption) {
+static void write_figure(FILE *out, const char *heading, const char *svg, const char *description, const char *caption,
+                         const char *left_out) {
     const char *start = svg ? strstr(svg, "<svg") : NULL;
     if (!start)
         return;
     fprintf(out,
             "<h2>%s</h2>\n<div class=\"figure\" role=\"img\" aria-label=\"%s\">\n%s</div>\n<p class=\"soft\">%s</p>\n",
             heading, description, start, caption);
+    if (left_out) {
+        fputs("<p class=\"warn\">", out);
+        html_text(out, left_out);
+        fputs("</p>\n", out);
+    }
 }
 
 static void write_arithmetic(FILE *out, const struct experiment *x) {
@@ -233,12 +238,16 @@ int report_write(const struct experiment *x, const struct figures *figures) {
               o.file);
     write_figure(o.file, "Loss and accuracy", figures->loss, "Training loss and test accuracy of every format",
                  x->seed_count > 1 ? "Lines are means over the seeds, bands reach from the smallest to the largest."
-                                   : "One seed; differences between formats include chance.");
+                                   : "One seed; differences between formats include chance.",
+                 NULL);
     write_figure(
         o.file, "Shared exponents", figures->exponents, "Exponent and maximum of chosen tensors over the steps",
         "After Köster et al. 2017, Fig. 3: the exponent is chosen before the result exists. The stepped line is the "
         "largest value that it can hold, the dark line the largest element that came; the tinted space between is "
-        "headroom. One octave of headroom is one bit of precision not used.");
+        "headroom. One octave of headroom is one bit of precision not used. Where the trace has a row only every few "
+        "steps, each point is the largest of the steps since the point before, with the exponent that it was stored "
+        "with.",
+        figures->left_out);
     write_arithmetic(o.file, x);
     write_runs(o.file, x);
     write_configuration(o.file, x);

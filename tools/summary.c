@@ -260,10 +260,9 @@ static char *scaling_note(const struct experiment *x) {
     bool found = false;
     for (int i = 0; i < x->series_count; i++)
         found = found || !strcmp(tensor_format_name(x->series[i].variant->format), "fp16");
-    return found
-               ? text_format(
-                     "Note: fp16 trains without loss scaling; gradients below 3e-8 become zero, those below 6e-5 lose bits.")
-               : NULL;
+    return found ? text_format("Note: fp16 trains without loss scaling; gradients below 3e-8 become zero, those below "
+                               "6e-5 lose bits.")
+                 : NULL;
 }
 
 char *summary_note(const struct experiment *x, int i) {

@@ -90,6 +90,11 @@ static void add_tensor(struct trace *trace, const char *name, const char *role) 
     trace->tensors[trace->count++] = (struct trace_tensor){text_format("%s", name), text_format("%s", role), NULL, 0};
 }
 
+static void leave_out(struct trace *trace, const char *name) {
+    trace->left_out = text_realloc(trace->left_out, (size_t)trace->left_out_count + 1, sizeof *trace->left_out);
+    trace->left_out[trace->left_out_count++] = text_format("%s", name);
+}
+
 static struct trace_tensor *find_tensor(const struct trace *trace, const char *name) {
     for (int i = 0; i < trace->count; i++)
         if (!strcmp(trace->tensors[i].name, name))
@@ -145,9 +150,13 @@ int trace_choose(const char *path, const char *patterns, int most, struct trace 
     if (!patterns)
         choose_roles(&all, trace);
     else
-        for (int i = 0; i < all.count && trace->count < most; i++)
-            if (matches(patterns, all.tensors[i].name))
-                add_tensor(trace, all.tensors[i].name, all.tensors[i].role);
+        for (int i = 0; i < all.count; i++) {
+            const struct trace_tensor *t = &all.tensors[i];
+            if (matches(patterns, t->name) && trace->count < most)
+                add_tensor(trace, t->name, t->role);
+            else if (matches(patterns, t->name))
+                leave_out(trace, t->name);
+        }
     trace_clear(&all);
     return status;
 }
@@ -192,6 +201,9 @@ void trace_clear(struct trace *trace) {
         free(trace->tensors[i].role);
         free(trace->tensors[i].points);
     }
+    for (int i = 0; i < trace->left_out_count; i++)
+        free(trace->left_out[i]);
+    free(trace->left_out);
     free(trace->tensors);
     *trace = (struct trace){0};
 }
