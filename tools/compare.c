@@ -172,21 +172,11 @@ static void plan_runs(struct experiment *x) {
     x->window = window > LONGEST_WINDOW ? LONGEST_WINDOW : window > 1 ? (int)window : 1;
     if (!s->no_trace)
         x->trace_every = s->trace_every ? (int)s->trace_every : (int)((x->steps + TRACE_ROWS - 1) / TRACE_ROWS);
-    x->baseline = -1;
-    for (int i = 0; i < x->series_count; i++)
-        if (!strcmp(x->series[i].label, "fp32"))
-            x->baseline = i;
     x->seed_count = (int)s->seeds;
     x->seeds = text_alloc((size_t)x->seed_count, sizeof *x->seeds);
     for (int i = 0; i < x->seed_count; i++)
         x->seeds[i] = (uint64_t)(s->seed_base + i);
-    x->run_count = x->series_count * x->seed_count;
-    x->runs = text_alloc((size_t)x->run_count, sizeof *x->runs);
-    for (int i = 0; i < x->run_count; i++) {
-        x->runs[i].series = i % x->series_count;
-        x->runs[i].seed = x->seeds[i / x->series_count];
-        x->runs[i].agreement = NAN;
-    }
+    experiment_make_runs(x);
 }
 
 /* A word as a shell reads it back. What is no text, or a control character, stands as \ooo in $'...'. */
@@ -267,16 +257,6 @@ static int write_results(const struct experiment *x) {
     return status;
 }
 
-/* A run that was stopped stands for its format where no other run of it was finished: in means it has no place. */
-static void choose_shown(struct experiment *x) {
-    for (int i = 0; i < x->run_count; i++) {
-        bool alone = true;
-        for (int k = x->runs[i].series; k < x->run_count; k += x->series_count)
-            alone = alone && !x->runs[k].finished;
-        x->runs[i].shown = x->runs[i].finished || (x->runs[i].stopped && alone);
-    }
-}
-
 static int judge_divergence(const struct experiment *x) {
     int diverged = experiment_diverged(x);
     if (!diverged || x->settings->allow_divergence)
@@ -286,7 +266,7 @@ static int judge_divergence(const struct experiment *x) {
 
 /* Everything that there is takes its place, also after a failure: each file is complete or absent. */
 static int publish(struct experiment *x, struct folder *folder, struct output_lines *metrics, int status) {
-    choose_shown(x);
+    experiment_choose_shown(x);
     summary_agreement(x);
     status = worse(status, metrics_close(metrics, x));
     status = worse(status, write_results(x));
@@ -351,6 +331,7 @@ static int run_command(enum command command, int argc, char **argv) {
         x.folder = folder.made;
         x.origins = text_alloc(1, sizeof *x.origins);
         x.origins[x.origin_count++] = origin_here(folder.made, argv[0], join_command(argc, argv));
+        x.origins[0].trace_every = x.trace_every;
         if (status == STATUS_OK)
             status = run_all(&x, &folder);
         folder_close(&folder);

@@ -5,6 +5,36 @@
 #include "text.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+void experiment_make_runs(struct experiment *x) {
+    x->baseline = -1;
+    for (int i = 0; i < x->series_count; i++)
+        if (!strcmp(x->series[i].label, "fp32"))
+            x->baseline = i;
+    x->run_count = x->series_count * x->seed_count;
+    x->runs = text_alloc((size_t)x->run_count, sizeof *x->runs);
+    for (int i = 0; i < x->run_count; i++)
+        x->runs[i] =
+            (struct run){.series = i % x->series_count, .seed = x->seeds[i / x->series_count], .agreement = NAN};
+}
+
+/* A run that was stopped stands for its format where no other run of it was finished: in means it has no place. */
+void experiment_choose_shown(struct experiment *x) {
+    for (int i = 0; i < x->run_count; i++) {
+        bool alone = true;
+        for (int k = x->runs[i].series; k < x->run_count; k += x->series_count)
+            alone = alone && !x->runs[k].finished;
+        x->runs[i].shown = x->runs[i].finished || (x->runs[i].stopped && alone);
+    }
+}
+
+bool experiment_any_over(const struct experiment *x) {
+    for (int i = 0; i < x->run_count; i++)
+        if (x->runs[i].finished || x->runs[i].stopped)
+            return true;
+    return false;
+}
 
 int experiment_finished(const struct experiment *x) {
     int finished = 0;

@@ -62,7 +62,12 @@ static inline struct run *experiment_run(const struct experiment *x, int seed_in
     return &x->runs[seed_index * x->series_count + series];
 }
 
+/* Finds the baseline and makes the runs of x->series and x->seeds, none of them started. */
+void experiment_make_runs(struct experiment *x);
+/* Decides which runs are shown: those that are finished, and a stopped one where its format has no other. */
+void experiment_choose_shown(struct experiment *x);
 /* Runs that are finished. */
+bool experiment_any_over(const struct experiment *x); /* finished or stopped */
 int experiment_finished(const struct experiment *x);
 /* Name and path of a run's trace, to be freed. */
 char *experiment_trace_name(const struct experiment *x, const struct run *run);

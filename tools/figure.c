@@ -13,7 +13,7 @@ int figures_draw(const struct experiment *x, struct figures *figures) {
         text_note("gnuplot was not found, so the figures are left out; apt-get install gnuplot-nox");
         return STATUS_OK;
     }
-    int second = figure_exponents_draw(x, &figures->exponents, &figures->left_out);
+    int second = figure_exponents_draw(x, &figures->exponents, &figures->left_out, &figures->nothing_matches);
     if (figures->left_out)
         text_note("figure of exponents: %s", figures->left_out);
     return status > second ? status : second;

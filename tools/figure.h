@@ -7,7 +7,8 @@
 /* SVG text for the report, NULL for a figure that was not drawn. */
 struct figures {
     char *loss, *exponents;
-    char *left_out; /* a sentence on what has no place in the figure of exponents, NULL without */
+    char *left_out;       /* a sentence on what has no place in the figure of exponents, NULL without */
+    bool nothing_matches; /* --trace-tensors chooses none; told */
 };
 
 /* Writes figure-loss and figure-exponents as .svg and .png into the folder of results. Without gnuplot says what to

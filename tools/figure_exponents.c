@@ -197,10 +197,10 @@ static char *print_script(const struct experiment *x, const struct figure *f, in
 /* --- what is drawn -------------------------------------------------------------------------------------------------
  */
 
-/* The first run of a shared-exponent format that is shown; NULL without one. */
+/* The first run that is shown and has a trace; NULL without one. */
 static const struct run *traced_run(const struct experiment *x, int series) {
     for (int s = 0; s < x->seed_count; s++)
-        if (experiment_run(x, s, series)->shown)
+        if (experiment_run(x, s, series)->shown && x->origins[experiment_run(x, s, series)->origin].trace_every)
             return experiment_run(x, s, series);
     return NULL;
 }
@@ -212,7 +212,8 @@ static int read_column(const struct experiment *x, struct column *column, const 
         column->trace = trace_like(like);
     else
         status = trace_choose(path, x->settings->trace_tensors, MOST_TENSORS, &column->trace);
-    int64_t rows = (x->steps + x->trace_every - 1) / x->trace_every;
+    int every = x->origins[column->run->origin].trace_every;
+    int64_t rows = (x->steps + every - 1) / every;
     if (status == STATUS_OK)
         status = trace_read(path, (int)((rows + MOST_POINTS - 1) / MOST_POINTS), &column->trace);
     free(path);
@@ -249,8 +250,8 @@ static char *name_left_out(const struct experiment *x, const struct figure *f, c
         if (!octaves_of(f, r, &low, &high))
             name_one(&zeros, &zero_count, first->tensors[r].name);
     char *most = text_format("the figure has %d tensors", MOST_TENSORS);
-    char *const parts[] = {list_done(formats, format_count, "no run to show"), list_done(tensors, tensor_count, most),
-                           list_done(zeros, zero_count, "all zero")};
+    char *const parts[] = {list_done(formats, format_count, "no run with a trace"),
+                           list_done(tensors, tensor_count, most), list_done(zeros, zero_count, "all zero")};
     char *text = NULL;
     for (int i = 0; i < 3; i++) {
         if (parts[i][0]) {
@@ -282,11 +283,12 @@ static int read_columns(const struct experiment *x, struct figure *f) {
     return status;
 }
 
-int figure_exponents_draw(const struct experiment *x, char **svg, char **left_out) {
+int figure_exponents_draw(const struct experiment *x, char **svg, char **left_out, bool *nothing_matches) {
     struct figure f = {.columns = text_alloc((size_t)x->series_count, sizeof *f.columns)};
-    int status = x->trace_every ? read_columns(x, &f) : STATUS_OK;
+    int status = read_columns(x, &f);
     *svg = *left_out = NULL;
-    if (status == STATUS_OK && f.count && !f.columns[0].trace.count)
+    *nothing_matches = status == STATUS_OK && f.count && !f.columns[0].trace.count;
+    if (*nothing_matches)
         text_note("--trace-tensors '%s': no tensor of the trace matches; the figure of exponents is left out",
                   x->settings->trace_tensors ? x->settings->trace_tensors : "");
     else if (status == STATUS_OK && f.row_count) {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum command { COMMAND_COMPARE = 1, COMMAND_TRAIN = 2 };
+enum command { COMMAND_COMPARE = 1, COMMAND_TRAIN = 2, COMMAND_REPORT = 4 };
 
 enum { SWITCH_UNSET = -1 };
 
@@ -18,6 +18,8 @@ struct settings {
     double rate, warmup, momentum, weight_decay;
     int augment; /* SWITCH_UNSET: by the data */
     int no_trace, step_loss, allow_divergence, force, quiet, help;
+    char **folders; /* arguments without dashes: of `report` */
+    int folder_count;
 };
 
 /* One format of the comparison: "fp16", "flex16+5:ngraph", "fp16:nomaster". */
@@ -30,7 +32,8 @@ struct series {
     bool shared;
 };
 
-/* Reads argv[1] ... into settings; a STATUS_ code, the message is printed. With settings->help only that is set. */
+/* Reads argv[1] ... into settings, which then points into argv; a STATUS_ code, the message is printed. With
+ * settings->help only that is set. */
 int options_parse(struct settings *settings, enum command command, int argc, char **argv);
 /* The formats as series, to be freed with series_free. */
 int options_series(const struct settings *settings, struct series **series, int *count);

@@ -13,9 +13,10 @@ struct origin {
     char *instruction_cap; /* FLEXLAB_ISA, NULL without */
     char *started;         /* UTC, ISO 8601 */
     int threads;
+    int trace_every; /* steps between rows of its traces; 0: none */
 };
 
-/* Of this program, here and now. Takes over command_line. */
+/* Of this program, here and now, without traces. Takes over command_line. */
 struct origin origin_here(const char *folder, const char *command, char *command_line);
 void origin_clear(struct origin *origin);
 

@@ -87,8 +87,8 @@ static void write_results(FILE *out, const struct experiment *x) {
             "all writes%s. "
             "Speed is that of training alone on %d thread%s%s.</p>\n</div>\n",
             (long long)(x->settings->average_last < x->steps ? x->settings->average_last : x->steps),
-            x->seed_count > 1 ? " and seeds; ± is the standard deviation over seeds" : "", tensor_threads(),
-            tensor_threads() > 1 ? "s" : "", x->trace_every ? ", writing the exponent traces included" : "");
+            x->seed_count > 1 ? " and seeds; ± is the standard deviation over seeds" : "", x->origins[0].threads,
+            x->origins[0].threads > 1 ? "s" : "", x->trace_every ? ", writing the exponent traces included" : "");
     table_free(t);
 }
 
