@@ -13,9 +13,9 @@ static const struct {
              {"dfp16", "#009e73"}, {"flex16+5-sr", "#cc79a7"}, {"flex16+5-paper", "#56b4e9"}};
 enum { KNOWN = sizeof known / sizeof known[0] };
 
-/* Then Tol's muted palette, for the same reason. */
-static const char *const others[] = {"#882255", "#999933", "#332288", "#44aa99", "#aa4499",
-                                     "#661100", "#117733", "#6699cc", "#888888"};
+/* Then Tol's muted palette, for the same reason, without its grey: axes are grey. */
+static const char *const others[] = {"#882255", "#999933", "#332288", "#44aa99",
+                                     "#aa4499", "#661100", "#117733", "#6699cc"};
 enum { OTHERS = sizeof others / sizeof others[0] };
 
 static const char *known_colour(const char *label) {
