@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-source = pathlib.Path(sys.argv[1])
+source = pathlib.Path(sys.argv[1]).resolve()
 failures = 0
 
 
