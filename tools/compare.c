@@ -327,11 +327,11 @@ static int run_command(enum command command, int argc, char **argv) {
     status = prepare(&x);
     if (status == STATUS_OK) {
         struct folder folder;
+        x.origins = text_alloc(1, sizeof *x.origins);
+        x.origins[x.origin_count++] = origin_here(argv[0], join_command(argc, argv));
+        x.origins[0].trace_every = x.trace_every;
         status = folder_open(&folder, settings.out, settings.force, planned_trace, &x);
         x.folder = folder.made;
-        x.origins = text_alloc(1, sizeof *x.origins);
-        x.origins[x.origin_count++] = origin_here(folder.made, argv[0], join_command(argc, argv));
-        x.origins[0].trace_every = x.trace_every;
         if (status == STATUS_OK)
             status = run_all(&x, &folder);
         folder_close(&folder);

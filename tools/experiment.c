@@ -48,7 +48,8 @@ char *experiment_trace_name(const struct experiment *x, const struct run *run) {
 }
 
 char *experiment_trace_path(const struct experiment *x, const struct run *run) {
-    char *name = experiment_trace_name(x, run), *path = text_format("%s/%s", x->origins[run->origin].folder, name);
+    const char *folder = x->origins[run->origin].folder;
+    char *name = experiment_trace_name(x, run), *path = text_format("%s/%s", folder ? folder : x->folder, name);
     free(name);
     return path;
 }

@@ -66,14 +66,13 @@ static const char *fastest_row(void) {
     return "ref";
 }
 
-struct origin origin_here(const char *folder, const char *command, char *command_line) {
+struct origin origin_here(const char *command, char *command_line) {
     char started[40];
     time_t now = time(NULL);
     struct tm utc;
     const char *cap = getenv("FLEXLAB_ISA");
     strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-    return (struct origin){.folder = text_format("%s", folder),
-                           .command = text_format("%s", command),
+    return (struct origin){.command = text_format("%s", command),
                            .command_line = command_line,
                            .version = text_format("%s", FLEXLAB_VERSION),
                            .revision = text_format("%s", FLEXLAB_REVISION),

@@ -3,7 +3,7 @@
 #define FLEXLAB_ORIGIN_H
 
 struct origin {
-    char *folder;
+    char *folder; /* NULL: the experiment's own */
     char *command, *command_line;
     char *version,
         *revision; /* revision: of the source in git; "unknown" where the build saw none, "-dirty" with changes */
@@ -17,7 +17,7 @@ struct origin {
 };
 
 /* Of this program, here and now, without traces. Takes over command_line. */
-struct origin origin_here(const char *folder, const char *command, char *command_line);
+struct origin origin_here(const char *command, char *command_line);
 void origin_clear(struct origin *origin);
 
 #endif
