@@ -16,7 +16,7 @@ import tempfile
 FLEXLAB = sys.argv[1]
 FORMATS = ["fp32", "fp16", "bf16", "flex16+5", "dfp16"]
 TINY = ["--model", "mlp2", "--data", "synthetic:train=96,test=40", "--batch", "16", "--epochs", "2"]
-TIME_FIELDS = {"seconds", "images_per_second", "threads"}
+TIME_FIELDS = {"seconds", "images_per_second", "threads", "started", "command_line"}
 checks = failures = 0
 
 
@@ -102,7 +102,7 @@ def test_info():
 
 def test_usage(place):
     out = ["--out", os.path.join(place, "usage")]
-    expect_error([], 2, "compare, train or info")
+    expect_error([], 2, "compare, train, report or info")
     expect_error(["comprae"], 2, "unknown command 'comprae'", "did you mean 'compare'?")
     expect_error(["--verison"], 2, "unknown option '--verison'")
     expect_error(["info", "now"], 2, "'now'")
@@ -183,9 +183,9 @@ def test_compare(place):
     config = metrics[0]
     check(config["type"] == "config" and config["seeds"] == [1, 2] and config["steps"] == 12, config)
     check([f["name"] for f in config["formats"]] == FORMATS, config["formats"])
-    check(metrics[-1] == {"type": "end", "complete": True, "finished_runs": 10, "planned_runs": 10}, metrics[-1])
-    count = {t: sum(line["type"] == t for line in metrics) for t in ("steps", "epoch", "run", "format")}
-    check(count == {"steps": 120, "epoch": 20, "run": 10, "format": 5}, count)
+    check(metrics[-1] == {"type": "end", "complete": True, "finished_runs": 10, "planned_runs": 10, "stopped_by": None}, metrics[-1])
+    count = {t: sum(line["type"] == t for line in metrics) for t in ("steps", "step", "epoch", "run", "predictions", "format")}
+    check(count == {"steps": 120, "step": 0, "epoch": 20, "run": 10, "predictions": 10, "format": 5}, count)
     for line in metrics:
         if line["type"] == "run":
             windows = [w["loss"] for w in metrics if w["type"] == "steps" and (w["format"], w["seed"]) == (line["format"], line["seed"])]

@@ -22,7 +22,7 @@ LIBRARY = os.path.abspath(sys.argv[2])
 EVERY = sys.argv[3:] == ["all"]
 ARGUMENTS = ["compare", "--model", "mlp2", "--data", "synthetic:train=16,test=8", "--batch", "8", "--epochs", "1", "--threads", "1",
              "--formats", "fp32,flex16+5", "--quiet"]
-TIME_FIELDS = {"seconds", "images_per_second", "speed_ratio"}
+TIME_FIELDS = {"seconds", "images_per_second", "speed_ratio", "started", "command_line"}
 # kind, errors (0: a short write), how many n are tried without `all`
 KINDS = [("memory", (errno.ENOMEM,), 16), ("write", (errno.ENOSPC, errno.EINTR, 0), 4), ("open", (errno.EMFILE,), 6),
          ("close", (errno.EIO,), 5), ("fsync", (errno.EIO, errno.EINTR), 4), ("rename", (errno.EIO,), 8),

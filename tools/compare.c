@@ -32,6 +32,9 @@ static int on_step(void *context, const nn_step_report *report) {
     struct running *r = context;
     struct run *run = r->run;
     progress_step(r->progress, report);
+    run_observe(run, report);
+    if (r->experiment->settings->step_loss)
+        r->status = metrics_step(r->metrics, r->experiment, run, report);
     r->window_sum += report->loss;
     r->window_count++;
     if (r->window_count == r->experiment->window || report->step == report->steps) {
@@ -39,7 +42,7 @@ static int on_step(void *context, const nn_step_report *report) {
         *window = (struct window){report->step, r->window_count, r->window_sum / r->window_count, report->rate};
         r->window_sum = 0;
         r->window_count = 0;
-        r->status = metrics_window(r->metrics, r->experiment, run, window);
+        r->status = r->status ? r->status : metrics_window(r->metrics, r->experiment, run, window);
     }
     return signals_received() || r->status;
 }
@@ -114,7 +117,7 @@ static int train_one(struct experiment *x, struct run *run, struct output_lines 
     if (run->result.stopped)
         return keep_stopped(&running);
     run->finished = true;
-    progress_run_done(progress, &run->result);
+    progress_run_done(progress, x, run);
     return running.status ? running.status : metrics_run(metrics, x, run);
 }
 
@@ -157,6 +160,8 @@ static int open_data(struct experiment *x) {
 
 static void plan_runs(struct experiment *x) {
     const struct settings *s = x->settings;
+    x->data = (struct dimensions){data_count(x->train), data_count(x->test),     data_height(x->train),
+                                  data_width(x->train), data_channels(x->train), data_classes(x->train)};
     x->rate = s->rate > 0 ? s->rate : options_default_rate(s->model);
     x->augment = s->augment == SWITCH_UNSET ? !strncmp(s->data, "cifar10:", 8) : s->augment;
     x->steps_per_epoch = data_count(x->train) / s->batch;
@@ -167,17 +172,11 @@ static void plan_runs(struct experiment *x) {
     x->window = window > LONGEST_WINDOW ? LONGEST_WINDOW : window > 1 ? (int)window : 1;
     if (!s->no_trace)
         x->trace_every = s->trace_every ? (int)s->trace_every : (int)((x->steps + TRACE_ROWS - 1) / TRACE_ROWS);
-    x->baseline = -1;
-    for (int i = 0; i < x->series_count; i++)
-        if (!strcmp(x->series[i].label, "fp32"))
-            x->baseline = i;
-    x->run_count = x->series_count * (int)s->seeds;
-    x->runs = text_alloc((size_t)x->run_count, sizeof *x->runs);
-    for (int i = 0; i < x->run_count; i++) {
-        x->runs[i].series = i % x->series_count;
-        x->runs[i].seed = (uint64_t)(s->seed_base + i / x->series_count);
-        x->runs[i].agreement = NAN;
-    }
+    x->seed_count = (int)s->seeds;
+    x->seeds = text_alloc((size_t)x->seed_count, sizeof *x->seeds);
+    for (int i = 0; i < x->seed_count; i++)
+        x->seeds[i] = (uint64_t)(s->seed_base + i);
+    experiment_make_runs(x);
 }
 
 /* A word as a shell reads it back. What is no text, or a control character, stands as \ooo in $'...'. */
@@ -243,19 +242,6 @@ static int prepare(struct experiment *x) {
     return status;
 }
 
-static void experiment_clear(struct experiment *x) {
-    for (int i = 0; i < x->run_count; i++) {
-        nn_train_result_clear(&x->runs[i].result);
-        free(x->runs[i].windows);
-        free(x->runs[i].epochs);
-    }
-    free(x->runs);
-    series_free(x->series, x->series_count);
-    data_free(x->train);
-    data_free(x->test);
-    free(x->command_line);
-}
-
 /* --- after the runs ----------------------------------------------------------------------------------------------- */
 
 static int worse(int a, int b) {
@@ -271,35 +257,20 @@ static int write_results(const struct experiment *x) {
     return status;
 }
 
-static void print_table(const struct experiment *x, int finished) {
-    struct table *t = summary_table(x);
-    char *model = text_shown(x->settings->model), *data = text_shown(x->settings->data);
-    printf("\n%s on %s: %lld steps of %lld images, %d of %d runs\n\n", model, data, (long long)x->steps,
-           (long long)x->settings->batch, finished, x->run_count);
-    table_print(t, stdout, 0);
-    table_free(t);
-    free(model);
-    free(data);
-}
-
-/* A run that was stopped stands for its format where no other run of it was finished: in means it has no place. */
-static void choose_shown(struct experiment *x) {
-    for (int i = 0; i < x->run_count; i++) {
-        bool alone = true;
-        for (int k = x->runs[i].series; k < x->run_count; k += x->series_count)
-            alone = alone && !x->runs[k].finished;
-        x->runs[i].shown = x->runs[i].finished || (x->runs[i].stopped && alone);
-    }
+static int judge_divergence(const struct experiment *x) {
+    int diverged = experiment_diverged(x);
+    if (!diverged || x->settings->allow_divergence)
+        return STATUS_OK;
+    return text_failed("%d of %d runs diverged; with --allow-divergence that is no failure", diverged, x->run_count);
 }
 
 /* Everything that there is takes its place, also after a failure: each file is complete or absent. */
-static int publish(struct experiment *x, struct folder *folder, struct output_lines *metrics, int finished,
-                   int status) {
-    choose_shown(x);
+static int publish(struct experiment *x, struct folder *folder, struct output_lines *metrics, int status) {
+    experiment_choose_shown(x);
     summary_agreement(x);
     status = worse(status, metrics_close(metrics, x));
     status = worse(status, write_results(x));
-    print_table(x, finished);
+    summary_print(x);
     bool complete = status == STATUS_OK && !x->stopped;
     int published = folder_publish(folder, complete);
     if (published == STATUS_OK) {
@@ -308,7 +279,7 @@ static int publish(struct experiment *x, struct folder *folder, struct output_li
                x->trace_every ? ", traces" : "");
         free(place);
     }
-    return worse(status, published);
+    return worse(worse(status, published), judge_divergence(x));
 }
 
 static bool anything_trained(const struct experiment *x) {
@@ -334,7 +305,7 @@ static int run_all(struct experiment *x, struct folder *folder) {
     }
     x->stopped = finished < x->run_count;
     if (anything_trained(x))
-        status = publish(x, folder, &metrics, finished, status);
+        status = publish(x, folder, &metrics, status);
     else {
         output_lines_discard(&metrics);
         text_note("no step was trained, so nothing is kept in %s", x->settings->out);
@@ -352,10 +323,13 @@ static int run_command(enum command command, int argc, char **argv) {
         options_help(command, stdout);
         return STATUS_OK;
     }
-    struct experiment x = {.settings = &settings, .command = command, .command_line = join_command(argc, argv)};
+    struct experiment x = {.settings = &settings, .command = command};
     status = prepare(&x);
     if (status == STATUS_OK) {
         struct folder folder;
+        x.origins = text_alloc(1, sizeof *x.origins);
+        x.origins[x.origin_count++] = origin_here(argv[0], join_command(argc, argv));
+        x.origins[0].trace_every = x.trace_every;
         status = folder_open(&folder, settings.out, settings.force, planned_trace, &x);
         x.folder = folder.made;
         if (status == STATUS_OK)

@@ -3,6 +3,7 @@
 #define FLEXLAB_EXPERIMENT_H
 
 #include "options.h"
+#include "origin.h"
 #include "table.h"
 
 /* Mean training loss over a window of steps. */
@@ -14,6 +15,7 @@ struct window {
 
 struct run {
     int series; /* index of its format */
+    int origin; /* index of where its numbers come from */
     uint64_t seed;
     bool started, finished;
     bool stopped; /* before its last step, and its result is that of the steps so far */
@@ -22,19 +24,32 @@ struct run {
     struct window *windows;
     nn_epoch_report *epochs;
     int window_count, epoch_count;
-    double agreement; /* share of the test set predicted as by fp32 of the same seed; NAN without one */
+    double first_loss;      /* of step 1, with the initial weights */
+    int64_t nonfinite_step; /* the first step with a loss of NaN or Inf, 0 without */
+    double nonfinite_loss;  /* that loss; 0 without */
+    int32_t *stored;        /* predictions read from a file; result.predicted_count of them */
+    double agreement;       /* share of the test set predicted as by fp32 of the same seed; NAN without one */
+};
+
+/* The images, as far as tables and figures tell of them. */
+struct dimensions {
+    int64_t train, test;
+    int height, width, channels, classes;
 };
 
 struct experiment {
     const struct settings *settings;
     enum command command;
-    char *command_line;
-    const char *folder; /* where the files of this comparison are made */
+    const char *folder;     /* where the files of this comparison are made */
+    struct origin *origins; /* one for each folder of results */
+    int origin_count;
     struct series *series;
+    uint64_t *seeds;
     struct run *runs; /* [seed][series] */
-    int series_count, run_count;
-    int baseline; /* index of fp32, -1 without */
-    data_set *train, *test;
+    int series_count, seed_count, run_count;
+    int baseline;           /* index of fp32, -1 without */
+    data_set *train, *test; /* NULL where the results were read from files */
+    struct dimensions data;
     double rate;
     bool augment;
     int64_t steps_per_epoch, steps; /* of each run, all epochs and after --max-steps */
@@ -47,19 +62,41 @@ static inline struct run *experiment_run(const struct experiment *x, int seed_in
     return &x->runs[seed_index * x->series_count + series];
 }
 
-/* Name of a run's trace, to be freed. */
+/* Finds the baseline and makes the runs of x->series and x->seeds, none of them started. */
+void experiment_make_runs(struct experiment *x);
+/* Decides which runs are shown: those that are finished, and a stopped one where its format has no other. */
+void experiment_choose_shown(struct experiment *x);
+/* Runs that are finished. */
+bool experiment_any_over(const struct experiment *x); /* finished or stopped */
+int experiment_finished(const struct experiment *x);
+/* Name and path of a run's trace, to be freed. */
 char *experiment_trace_name(const struct experiment *x, const struct run *run);
+char *experiment_trace_path(const struct experiment *x, const struct run *run);
+void experiment_clear(struct experiment *x);
+
+/* --- divergence ----------------------------------------------------------------------------------------------------
+ */
+
+/* Notes what divergence is judged by; at every step. */
+void run_observe(struct run *run, const nn_step_report *report);
+/* A run that is over has diverged when the loss of any step or of the test set is NaN or Inf, or when its last loss is
+ * more than 1.5 times the larger of its first loss and the loss of guessing, log(classes). */
+bool run_diverged(const struct experiment *x, const struct run *run);
+int experiment_diverged(const struct experiment *x);
+/* "loss NaN from step 17"; to be freed. */
+char *run_divergence_text(const struct experiment *x, const struct run *run);
 
 /* --- over the seeds ------------------------------------------------------------------------------------------------
  */
 
 struct spread {
-    double mean, deviation; /* sample standard deviation; NAN for fewer than two */
-    int count;
+    double mean,
+        deviation; /* NAN or infinite where a value is; deviation: of a sample, NAN for fewer than two values */
+    int count;     /* 0: a run has no such value, or none is finished; mean and deviation are NAN */
 };
 
 struct summary {
-    int runs;             /* finished */
+    int runs, diverged;   /* finished; of the shown, diverged */
     int64_t stopped_step; /* the numbers are those of a run that was stopped after this step; 0: of the finished runs */
     struct spread train_loss, last_loss, loss_difference, test_loss, accuracy, agreement;
     double images_per_second, speed_ratio; /* all images / all seconds; NAN where unknown */
@@ -73,6 +110,11 @@ struct summary summary_of(const struct experiment *x, int series);
 /* The comparison and the arithmetic behind it; one line a format. */
 struct table *summary_table(const struct experiment *x);
 struct table *summary_arithmetic_table(const struct experiment *x);
+/* The comparison with its heading and notes, on standard output, no wider than the terminal. */
+void summary_print(const struct experiment *x);
+/* What a reader must know beside the table, one sentence each: which runs diverged, what a format goes without. NULL
+ * past the last; to be freed. */
+char *summary_note(const struct experiment *x, int i);
 /* Writes summary.csv into the folder of results; a STATUS_ code. */
 int summary_write_csv(const struct experiment *x);
 

@@ -7,14 +7,13 @@
 /* SVG text for the report, NULL for a figure that was not drawn. */
 struct figures {
     char *loss, *exponents;
+    char *left_out;       /* a sentence on what has no place in the figure of exponents, NULL without */
+    bool nothing_matches; /* --trace-tensors chooses none; told */
 };
 
 /* Writes figure-loss and figure-exponents as .svg and .png into the folder of results. Without gnuplot says what to
  * install and draws nothing, which is no failure. A STATUS_ code. */
 int figures_draw(const struct experiment *x, struct figures *figures);
 void figures_clear(struct figures *figures);
-
-/* The colour of a format, "#rrggbb", the same in every figure. */
-const char *figure_colour(const struct experiment *x, int series);
 
 #endif

@@ -73,7 +73,7 @@ static void print_formats(void) {
         tensor_free(one);
     }
     puts("\nFormats");
-    table_print(t, stdout, 2);
+    table_print(t, stdout, 2, 0);
     table_free(t);
 }
 
@@ -92,7 +92,7 @@ static void print_variants(void) {
     }
     puts(
         "\nVariants (for --formats and --format; ':nomaster' drops the wide copy, ':PREDICTOR' chooses the predictor)");
-    table_print(t, stdout, 2);
+    table_print(t, stdout, 2, 0);
     table_free(t);
 }
 
@@ -105,7 +105,7 @@ static void print_predictors(void) {
         table_cell(t, "%s", autoflex_summary(autoflex_list(i)));
     }
     puts("\nExponent predictors");
-    table_print(t, stdout, 2);
+    table_print(t, stdout, 2, 0);
     table_free(t);
 }
 
@@ -129,7 +129,7 @@ static void print_models(void) {
         table_cell(t, "%g", options_default_rate(nn_model_list(i)));
     }
     puts("\nModels (parameters for 32x32x3 images and 10 classes; resnetD exists for every D = 6n + 2)");
-    table_print(t, stdout, 2);
+    table_print(t, stdout, 2, 0);
     table_free(t);
 }
 
@@ -176,7 +176,7 @@ static void print_kernels(void) {
         }
     }
     puts("\nKernels that run on this machine");
-    table_print(t, stdout, 2);
+    table_print(t, stdout, 2, 0);
     table_free(t);
 }
 

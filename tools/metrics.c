@@ -1,5 +1,7 @@
-/* metrics.c - metrics.jsonl. Numbers have 17 digits, so that reading them back gives the same bits. */
+/* metrics.c - metrics.jsonl, as docs/metrics.md describes it. Numbers have 17 digits, so that reading them back gives
+ * the same bits. */
 #include "metrics.h"
+#include "number.h"
 #include "signals.h"
 #include "text.h"
 #include <cJSON.h>
@@ -43,6 +45,14 @@ static void add_real(cJSON *line, const char *key, double value) {
     checked(isfinite(value) ? cJSON_AddRawToObject(line, key, digits) : cJSON_AddNullToObject(line, key));
 }
 
+/* A number that may be NaN or Inf, and KEY_state, which tells what null stands for; "none": there is no such number. */
+static void add_state(cJSON *line, const char *key, double value, bool exists) {
+    char *state = text_format("%s_state", key);
+    add_real(line, key, exists ? value : NAN);
+    add_text(line, state, exists ? number_state(value) : "none");
+    free(state);
+}
+
 static int write_line(struct output_lines *o, cJSON *line) {
     char *text = cJSON_PrintUnformatted(line);
     cJSON_Delete(line);
@@ -56,12 +66,12 @@ static int write_line(struct output_lines *o, cJSON *line) {
 static void add_data(cJSON *line, const struct experiment *x) {
     cJSON *data = checked(cJSON_AddObjectToObject(line, "data"));
     add_text(data, "specification", x->settings->data);
-    add_whole(data, "train", data_count(x->train));
-    add_whole(data, "test", data_count(x->test));
-    add_whole(data, "height", data_height(x->train));
-    add_whole(data, "width", data_width(x->train));
-    add_whole(data, "channels", data_channels(x->train));
-    add_whole(data, "classes", data_classes(x->train));
+    add_whole(data, "train", x->data.train);
+    add_whole(data, "test", x->data.test);
+    add_whole(data, "height", x->data.height);
+    add_whole(data, "width", x->data.width);
+    add_whole(data, "channels", x->data.channels);
+    add_whole(data, "classes", x->data.classes);
 }
 
 static void add_formats(cJSON *line, const struct experiment *x) {
@@ -76,9 +86,22 @@ static void add_formats(cJSON *line, const struct experiment *x) {
         add_text(item, "predictor", s->predictor);
         add_flag(item, "wide_weights", s->variant->wide && !s->no_master);
         add_flag(item, "stochastic_weights", s->variant->stochastic_weights);
-        add_text(item, "matmul_backend", tensor_kernel_backend(s->variant->format, "matmul"));
+        add_text(item, "matmul_backend", s->backend);
         cJSON_AddItemToArray(list, item);
     }
+}
+
+static void add_origin(cJSON *line, const struct origin *o) {
+    add_text(line, "version", o->version);
+    add_text(line, "revision", o->revision);
+    add_text(line, "compiler", o->compiler);
+    add_text(line, "processor", o->processor);
+    add_text(line, "instruction_set", o->instruction_set);
+    add_text(line, "instruction_cap", o->instruction_cap);
+    add_whole(line, "threads", o->threads);
+    add_text(line, "started", o->started);
+    add_text(line, "command", o->command);
+    add_text(line, "command_line", o->command_line);
 }
 
 int metrics_open(struct output_lines *o, const struct experiment *x) {
@@ -87,14 +110,17 @@ int metrics_open(struct output_lines *o, const struct experiment *x) {
     if (status)
         return status;
     cJSON *line = object("config");
-    add_text(line, "version", FLEXLAB_VERSION);
-    add_text(line, "command", x->command == COMMAND_TRAIN ? "train" : "compare");
+    add_whole(line, "schema", METRICS_SCHEMA);
+    add_origin(line, &x->origins[0]);
     add_text(line, "model", s->model);
     add_data(line, x);
     add_formats(line, x);
     cJSON *seeds = checked(cJSON_AddArrayToObject(line, "seeds"));
-    for (int64_t i = 0; i < s->seeds; i++)
-        cJSON_AddItemToArray(seeds, checked(cJSON_CreateNumber((double)(s->seed_base + i))));
+    for (int i = 0; i < x->seed_count; i++) {
+        char *digits = text_format("%llu", (unsigned long long)x->seeds[i]);
+        cJSON_AddItemToArray(seeds, checked(cJSON_CreateRaw(digits)));
+        free(digits);
+    }
     add_whole(line, "epochs", s->epochs);
     add_whole(line, "batch", s->batch);
     add_whole(line, "steps_per_epoch", x->steps_per_epoch);
@@ -103,13 +129,13 @@ int metrics_open(struct output_lines *o, const struct experiment *x) {
     add_real(line, "rate", x->rate);
     add_text(line, "schedule", s->schedule);
     add_real(line, "warmup_epochs", s->warmup);
-    add_real(line, "momentum", (float)s->momentum);
-    add_real(line, "weight_decay", (float)s->weight_decay);
+    add_real(line, "momentum", s->momentum);
+    add_real(line, "weight_decay", s->weight_decay);
     add_flag(line, "augment", x->augment);
     add_whole(line, "average_last", s->average_last);
     add_whole(line, "window", x->window);
     add_whole(line, "trace_every", x->trace_every);
-    add_whole(line, "threads", tensor_threads());
+    add_text(line, "trace_tensors", s->trace_tensors);
     return write_line(o, line);
 }
 
@@ -120,12 +146,21 @@ static cJSON *run_object(const char *type, const struct experiment *x, const str
     return line;
 }
 
+int metrics_step(struct output_lines *o, const struct experiment *x, const struct run *run,
+                 const nn_step_report *step) {
+    cJSON *line = run_object("step", x, run);
+    add_whole(line, "step", step->step);
+    add_state(line, "loss", step->loss, true);
+    add_real(line, "rate", step->rate);
+    return write_line(o, line);
+}
+
 int metrics_window(struct output_lines *o, const struct experiment *x, const struct run *run,
                    const struct window *window) {
     cJSON *line = run_object("steps", x, run);
     add_whole(line, "step", window->step);
     add_whole(line, "count", window->count);
-    add_real(line, "loss", window->loss);
+    add_state(line, "loss", window->loss, true);
     add_real(line, "rate", window->rate);
     return write_line(o, line);
 }
@@ -135,22 +170,35 @@ int metrics_epoch(struct output_lines *o, const struct experiment *x, const stru
     cJSON *line = run_object("epoch", x, run);
     add_whole(line, "epoch", epoch->epoch);
     add_whole(line, "step", epoch->step);
-    add_real(line, "train_loss", epoch->train_loss);
+    add_state(line, "train_loss", epoch->train_loss, true);
     add_real(line, "train_accuracy", epoch->train_accuracy);
-    add_real(line, "test_loss", epoch->test_loss);
+    add_state(line, "test_loss", epoch->test_loss, true);
     add_real(line, "test_accuracy", epoch->test_accuracy);
     add_real(line, "seconds", epoch->seconds);
     return write_line(o, line);
 }
 
+/* What the network takes each test image for. */
+static int write_predictions(struct output_lines *o, const struct experiment *x, const struct run *run) {
+    cJSON *line = run_object("predictions", x, run);
+    cJSON *classes = cJSON_CreateIntArray(run->result.predicted, (int)run->result.predicted_count);
+    cJSON_AddItemToObject(line, "classes", checked(classes));
+    return write_line(o, line);
+}
+
 int metrics_run(struct output_lines *o, const struct experiment *x, const struct run *run) {
     const nn_train_result *r = &run->result;
+    bool tested = r->predicted_count > 0;
     cJSON *line = run_object("run", x, run);
     add_flag(line, "complete", run->finished);
-    add_real(line, "train_loss", r->train_loss);
-    add_real(line, "last_loss", r->last_loss);
-    add_real(line, "test_loss", r->test_loss);
-    add_real(line, "test_accuracy", r->test_accuracy);
+    add_flag(line, "diverged", run_diverged(x, run));
+    add_state(line, "first_loss", run->first_loss, true);
+    add_state(line, "train_loss", r->train_loss, true);
+    add_state(line, "last_loss", r->last_loss, true);
+    add_state(line, "test_loss", r->test_loss, tested);
+    add_real(line, "test_accuracy", tested ? r->test_accuracy : NAN);
+    add_whole(line, "nonfinite_step", run->nonfinite_step);
+    add_text(line, "nonfinite_loss_state", run->nonfinite_step ? number_state(run->nonfinite_loss) : "none");
     add_whole(line, "steps", r->steps);
     add_whole(line, "images", r->images);
     add_whole(line, "parameters", r->parameters);
@@ -165,13 +213,14 @@ int metrics_run(struct output_lines *o, const struct experiment *x, const struct
     add_whole(line, "clamped_high", r->clamped_high);
     add_real(line, "seconds", r->seconds);
     add_real(line, "images_per_second", (double)r->images / r->seconds);
-    return write_line(o, line);
+    int status = write_line(o, line);
+    return status || !tested ? status : write_predictions(o, x, run);
 }
 
 static void add_spread(cJSON *line, const char *key, struct spread s) {
     cJSON *spread = checked(cJSON_AddObjectToObject(line, key));
-    add_real(spread, "mean", s.mean);
-    add_real(spread, "sd", s.deviation);
+    add_state(spread, "mean", s.mean, s.count > 0);
+    add_state(spread, "sd", s.deviation, s.count > 1);
 }
 
 int metrics_close(struct output_lines *o, const struct experiment *x) {
@@ -181,8 +230,8 @@ int metrics_close(struct output_lines *o, const struct experiment *x) {
         cJSON *line = object("format");
         add_text(line, "format", x->series[i].label);
         add_whole(line, "runs", s.runs);
-        if (s.stopped_step)
-            add_whole(line, "stopped_step", s.stopped_step);
+        add_whole(line, "diverged", s.diverged);
+        add_whole(line, "stopped_step", s.stopped_step);
         add_spread(line, "train_loss", s.train_loss);
         add_spread(line, "last_loss", s.last_loss);
         add_spread(line, "last_loss_minus_fp32", s.loss_difference);
@@ -198,8 +247,7 @@ int metrics_close(struct output_lines *o, const struct experiment *x) {
         add_flag(line, "complete", finished == x->run_count);
         add_whole(line, "finished_runs", finished);
         add_whole(line, "planned_runs", x->run_count);
-        if (signals_received())
-            add_text(line, "stopped_by", signals_name(signals_received()));
+        add_text(line, "stopped_by", signals_received() ? signals_name(signals_received()) : NULL);
         status = write_line(o, line);
     }
     int committed = output_lines_commit(o);

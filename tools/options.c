@@ -1,4 +1,4 @@
-/* options.c - the options of `compare` and `train`: one table for parsing, limits and help. */
+/* options.c - the options of `compare`, `train` and `report`: one table for parsing, limits and help. */
 #include "options.h"
 #include "failure.h"
 #include "flexlab/autoflex.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum kind { KIND_TEXT, KIND_NAME, KIND_WHOLE, KIND_REAL, KIND_SWITCH };
-enum { BOTH = COMMAND_COMPARE | COMMAND_TRAIN };
+enum { BOTH = COMMAND_COMPARE | COMMAND_TRAIN, ALL = BOTH | COMMAND_REPORT };
 
 const char *options_model_name(int i) {
     return nn_model_list(i);
@@ -93,17 +93,26 @@ static const struct option_row {
 
     {"out", "DIR", BOTH, KIND_TEXT, FIELD(out), .section = "What is written",
      .help = "folder of the results, made if missing (flexlab-results)"},
-    {"force", NULL, BOTH, KIND_SWITCH, FIELD(force), .value = 1, .help = "replace results that are already there"},
+    {"out", "DIR", COMMAND_REPORT, KIND_TEXT, FIELD(out), .section = "What is written",
+     .help = "folder of the report, made if missing (in place)"},
+    {"force", NULL, ALL, KIND_SWITCH, FIELD(force), .value = 1, .help = "replace results that are already there"},
     {"average-last", "N", BOTH, KIND_WHOLE, FIELD(average_last), 1, INT_MAX,
      .help = "steps averaged for the last loss (100)"},
     {"trace-every", "K", BOTH, KIND_WHOLE, FIELD(trace_every), 1, INT_MAX,
      .help = "steps between rows of the exponent traces\n(so that a run has about 500)"},
-    {"trace-tensors", "GLOBS", BOTH, KIND_TEXT, FIELD(trace_tensors),
+    {"trace-tensors", "GLOBS", ALL, KIND_TEXT, FIELD(trace_tensors),
      .help =
          "tensors in the figure of exponents, comma-separated patterns such\nas 'conv1*,*.weight' (one of each role)"},
+    {"step-loss", NULL, BOTH, KIND_SWITCH, FIELD(step_loss), .value = 1,
+     .help = "also write the loss of every step to metrics.jsonl"},
     {"no-trace", NULL, BOTH, KIND_SWITCH, FIELD(no_trace), .value = 1, .help = "write no exponent traces"},
+    {"no-trace", NULL, COMMAND_REPORT, KIND_SWITCH, FIELD(no_trace), .value = 1,
+     .help = "read no exponent traces and leave out their figure"},
+    {"allow-divergence", NULL, BOTH, KIND_SWITCH, FIELD(allow_divergence), .value = 1,
+     .help = "a run that diverges is no failure (it is named all the same)"},
     {"quiet", NULL, BOTH, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no progress, only the table at the end"},
-    {"help", NULL, BOTH, KIND_SWITCH, FIELD(help), .value = 1, .help = "this text"},
+    {"quiet", NULL, COMMAND_REPORT, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no table"},
+    {"help", NULL, ALL, KIND_SWITCH, FIELD(help), .value = 1, .help = "this text"},
 #undef FIELD
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
@@ -182,7 +191,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
                                   .schedule = "linear",
                                   .master = "default",
                                   .formats = command == COMMAND_TRAIN ? "flex16+5" : "fp32,fp16,bf16,flex16+5,dfp16",
-                                  .out = "flexlab-results",
+                                  .out = command == COMMAND_REPORT ? NULL : "flexlab-results",
                                   .epochs = 10,
                                   .batch = 128,
                                   .seeds = 1,
@@ -216,6 +225,10 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
         if (settings->help)
             return STATUS_OK;
     }
+    settings->folders = argv + optind; /* getopt_long has moved them to the end */
+    settings->folder_count = argc - optind;
+    if (command == COMMAND_REPORT)
+        return STATUS_OK;
     if (optind < argc)
         return text_usage("unexpected argument '%s'; options begin with --, see --help", argv[optind]);
     if (settings->warmup >= (double)settings->epochs)
@@ -255,6 +268,8 @@ static int parse_series(const struct settings *settings, struct series *series, 
                                suffix_name);
         }
     }
+    const char *backend = tensor_kernel_backend(series->variant->format, "matmul");
+    series->backend = text_format("%s", backend ? backend : "-");
     series->label = text_format("%s%s%s%s", name, series->no_master ? ":nomaster" : "", has_predictor ? ":" : "",
                                 has_predictor ? series->predictor : "");
     return STATUS_OK;
@@ -289,8 +304,10 @@ int options_series(const struct settings *settings, struct series **series, int 
 }
 
 void series_free(struct series *series, int count) {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         free(series[i].label);
+        free(series[i].backend);
+    }
     free(series);
 }
 
@@ -313,12 +330,26 @@ int options_check_model(const char *model) {
     return status;
 }
 
+static const char *const report_help[] = {
+    "Usage: flexlab report [OPTION]... DIR...\n\n"
+    "Draws table, figures and report.html again from what 'flexlab compare' or 'flexlab train'\n"
+    "has stored in DIR, without training. Several folders become one report: they must hold\n"
+    "the same training, with any formats and seeds.\n",
+    "\nWithout --out, report.html and the figures in DIR are replaced; with nothing else chosen they\n"
+    "are the same, byte for byte. With --out, summary.csv is written beside them.\n"
+    "\nExit status: 0 success, 1 failure, 2 wrong usage.\n"
+    "\nExamples\n"
+    "  flexlab report quick --trace-tensors 'conv1*,*.weight'\n"
+    "  flexlab report monday tuesday --out both\n"};
+
 void options_help(enum command command, FILE *out) {
     if (command == COMMAND_COMPARE)
         fputs("Usage: flexlab compare [OPTION]...\n\n"
               "Trains one network in several number formats, side by side, from the same initial\n"
               "weights on the same batches, and reports losses, accuracies, speed and memory.\n",
               out);
+    else if (command == COMMAND_REPORT)
+        fputs(report_help[0], out);
     else
         fputs("Usage: flexlab train [OPTION]...\n\n"
               "Trains one network in one number format. Writes what 'flexlab compare' writes.\n",
@@ -339,10 +370,15 @@ void options_help(enum command command, FILE *out) {
         }
         fputc('\n', out);
     }
+    if (command == COMMAND_REPORT) {
+        fputs(report_help[1], out);
+        return;
+    }
     fputs("\nIn the folder of results\n"
           "  metrics.jsonl         the configuration, then losses, epochs and runs, one JSON object\n"
-          "                        a line; everything but the fields seconds, images_per_second\n"
-          "                        and threads is the same for the same options\n"
+          "                        a line (docs/metrics.md); everything but seconds,\n"
+          "                        images_per_second and the first line, which names the\n"
+          "                        machine, is the same for the same options\n"
           "  summary.csv           one line a format\n"
           "  trace-FORMAT-seedN.csv  exponent and maximum of every tensor over the steps\n"
           "  figure-*.svg, .png    loss and accuracy; exponents (drawn by gnuplot)\n"
@@ -354,8 +390,11 @@ void options_help(enum command command, FILE *out) {
           "marked as incomplete: in the table, summary.csv, report.html and the last line of metrics.jsonl.\n"
           "Incomplete results replace no earlier ones (--force): they go to the folder flexlab.incomplete\n"
           "inside DIR. A second signal ends the program at once; results so far are lost then.\n"
-          "\nExit status: 0 success, 1 failure, 2 wrong usage, 130 after Ctrl-C, 143 after SIGTERM, 129 after\n"
-          "SIGHUP.\n"
+          "\nA run has diverged when the loss of any step or of the test set is NaN or Inf, or when its\n"
+          "last loss is more than 1.5 times the larger of its first loss and log(classes), the loss\n"
+          "of guessing. Table, report and metrics.jsonl name it; the exit status is 1.\n"
+          "\nExit status: 0 success, 1 failure or divergence, 2 wrong usage, 130 after Ctrl-C, 143 after\n"
+          "SIGTERM, 129 after SIGHUP.\n"
           "\nExamples\n",
           out);
     if (command == COMMAND_COMPARE)

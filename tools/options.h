@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum command { COMMAND_COMPARE = 1, COMMAND_TRAIN = 2 };
+enum command { COMMAND_COMPARE = 1, COMMAND_TRAIN = 2, COMMAND_REPORT = 4 };
 
 enum { SWITCH_UNSET = -1 };
 
@@ -17,7 +17,9 @@ struct settings {
     int64_t epochs, batch, seeds, seed_base, train_limit, test_limit, max_steps, average_last, threads, trace_every;
     double rate, warmup, momentum, weight_decay;
     int augment; /* SWITCH_UNSET: by the data */
-    int no_trace, force, quiet, help;
+    int no_trace, step_loss, allow_divergence, force, quiet, help;
+    char **folders; /* arguments without dashes: of `report` */
+    int folder_count;
 };
 
 /* One format of the comparison: "fp16", "flex16+5:ngraph", "fp16:nomaster". */
@@ -25,11 +27,13 @@ struct series {
     char *label;
     const nn_variant *variant;
     const char *predictor; /* NULL for float formats */
+    char *backend;         /* the row of kernels that its matmul runs on */
     bool no_master;
     bool shared;
 };
 
-/* Reads argv[1] ... into settings; a STATUS_ code, the message is printed. With settings->help only that is set. */
+/* Reads argv[1] ... into settings, which then points into argv; a STATUS_ code, the message is printed. With
+ * settings->help only that is set. */
 int options_parse(struct settings *settings, enum command command, int argc, char **argv);
 /* The formats as series, to be freed with series_free. */
 int options_series(const struct settings *settings, struct series **series, int *count);

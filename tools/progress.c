@@ -1,5 +1,6 @@
 /* progress.c - how far a run is. */
 #include "progress.h"
+#include "number.h"
 #include "text.h"
 #include <math.h>
 #include <stdlib.h>
@@ -34,8 +35,36 @@ void progress_clear(struct progress *p) {
     p->drawn = false;
 }
 
-static void heading(const struct progress *p) {
-    fprintf(stderr, "[%d/%d] %s seed %llu", p->run, p->runs, p->label, (unsigned long long)p->seed);
+static int terminal_columns(void) {
+    struct winsize size;
+    return !ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col ? size.ws_col : 80;
+}
+
+/* The parts that fit into columns (0: all), two blanks between them; the first at any rate. Frees the parts. */
+static char *join_fitting(char *const *parts, int count, int columns) {
+    char *line = columns ? text_format("%.*s", columns, parts[0]) : text_format("%s", parts[0]);
+    for (int i = 1; i < count; i++) {
+        if (columns && text_width(line) + 2 + text_width(parts[i]) > columns)
+            break;
+        char *longer = text_format("%s  %s", line, parts[i]);
+        free(line);
+        line = longer;
+    }
+    for (int i = 0; i < count; i++)
+        free(parts[i]);
+    return line;
+}
+
+static char *heading(const struct progress *p) {
+    return text_format("[%d/%d] %s seed %llu", p->run, p->runs, p->label, (unsigned long long)p->seed);
+}
+
+/* A line that stays. */
+static void say(struct progress *p, char *const *parts, int count) {
+    char *line = join_fitting(parts, count, p->terminal ? terminal_columns() : 0);
+    progress_clear(p);
+    fprintf(stderr, "%s\n", line);
+    free(line);
 }
 
 void progress_step(struct progress *p, const nn_step_report *r) {
@@ -46,40 +75,61 @@ void progress_step(struct progress *p, const nn_step_report *r) {
     double spent = t - p->run_start, whole = spent / (double)r->step * (double)r->steps;
     /* Later runs are taken to last as long as those so far. */
     double all = (p->finished_seconds + whole) / p->run * p->runs - p->finished_seconds - spent;
-    char *left = text_duration(whole - spent), *left_all = text_duration(all);
-    char *line = text_format("[%d/%d] %s seed %llu  epoch %d/%d  step %lld/%lld  loss %.4f  %.0f img/s  %s left%s%s%s",
-                             p->run, p->runs, p->label, (unsigned long long)p->seed, r->epoch, p->epochs,
-                             (long long)r->step, (long long)r->steps, r->loss, (double)r->images / r->seconds, left,
-                             p->runs > 1 ? ", all runs " : "", p->runs > 1 ? left_all : "", "");
-    struct winsize size;
-    int columns = !ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col ? size.ws_col : 80;
-    fprintf(stderr, "\r\033[K%.*s", columns - 1, line);
+    char *left = text_duration(whole - spent), *left_all = text_duration(all), *loss = number_text(r->loss, 4),
+         *speed = number_text((double)r->images / r->seconds, 0);
+    char *const parts[] = {heading(p),
+                           text_format("step %lld/%lld", (long long)r->step, (long long)r->steps),
+                           text_format("loss %s", loss),
+                           text_format("%s left", left),
+                           text_format("epoch %d/%d", r->epoch, p->epochs),
+                           text_format("%s img/s", speed),
+                           text_format("all runs %s left", left_all)};
+    char *line = join_fitting(parts, (int)(sizeof parts / sizeof *parts) - (p->runs == 1), terminal_columns() - 1);
+    if (p->runs == 1)
+        free(parts[sizeof parts / sizeof *parts - 1]);
+    fprintf(stderr, "\r\033[K%s", line);
     fflush(stderr);
     p->drawn = true;
     free(left);
     free(left_all);
+    free(loss);
+    free(speed);
     free(line);
 }
 
 void progress_epoch(struct progress *p, const nn_epoch_report *r) {
-    if (p->quiet || p->terminal)
+    if (p->quiet)
         return;
-    heading(p);
-    fprintf(stderr, "  epoch %d/%d  step %lld  loss %.4f", r->epoch, p->epochs, (long long)r->step, r->train_loss);
-    if (!isnan(r->test_accuracy))
-        fprintf(stderr, "  test loss %.4f  test accuracy %.2f %%", r->test_loss, 100 * r->test_accuracy);
-    fprintf(stderr, "  %.1f s\n", r->seconds);
+    char *loss = number_text(r->train_loss, 4), *test_loss = number_text(r->test_loss, 4);
+    char *const parts[] = {heading(p),
+                           text_format("epoch %d/%d", r->epoch, p->epochs),
+                           text_format("test accuracy %.2f %%", 100 * r->test_accuracy),
+                           text_format("test loss %s", test_loss),
+                           text_format("loss %s", loss),
+                           text_format("step %lld", (long long)r->step),
+                           text_format("%.1f s", r->seconds)};
+    say(p, parts, sizeof parts / sizeof *parts);
+    p->last_draw = 0; /* the next step draws again */
+    free(loss);
+    free(test_loss);
 }
 
-void progress_run_done(struct progress *p, const nn_train_result *r) {
+void progress_run_done(struct progress *p, const struct experiment *x, const struct run *run) {
+    const nn_train_result *r = &run->result;
     double spent = now() - p->run_start;
     p->finished_seconds += spent;
     if (p->quiet)
         return;
-    progress_clear(p);
-    heading(p);
-    char *time = text_duration(spent);
-    fprintf(stderr, "  done: loss %.4f  test accuracy %.2f %%  %.0f img/s  %s\n", r->last_loss, 100 * r->test_accuracy,
-            (double)r->images / r->seconds, time);
+    char *time = text_duration(spent), *loss = number_text(r->last_loss, 4),
+         *speed = number_text((double)r->images / r->seconds, 0);
+    char *const parts[] = {heading(p), text_format("done: test accuracy %.2f %%", 100 * r->test_accuracy),
+                           text_format("loss %s", loss), text_format("%s img/s", speed), text_format("%s", time)};
+    say(p, parts, sizeof parts / sizeof *parts);
+    if (run_diverged(x, run)) {
+        char *const alarm[] = {heading(p), text_format("DIVERGED"), run_divergence_text(x, run)};
+        say(p, alarm, sizeof alarm / sizeof *alarm);
+    }
     free(time);
+    free(loss);
+    free(speed);
 }

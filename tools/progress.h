@@ -1,4 +1,5 @@
-/* progress.h - how far a run is: one line that renews itself on a terminal, a line an epoch elsewhere (stderr). */
+/* progress.h - how far a run is, on stderr: a line an epoch that stays, and on a terminal below them one that renews
+ * itself. */
 #ifndef FLEXLAB_PROGRESS_H
 #define FLEXLAB_PROGRESS_H
 
@@ -16,7 +17,7 @@ void progress_begin(struct progress *p, const struct settings *settings, int run
 void progress_run(struct progress *p, int run, const char *label, uint64_t seed);
 void progress_step(struct progress *p, const nn_step_report *report);
 void progress_epoch(struct progress *p, const nn_epoch_report *report);
-void progress_run_done(struct progress *p, const nn_train_result *result);
+void progress_run_done(struct progress *p, const struct experiment *x, const struct run *run);
 /* Removes the line, so that a message can be printed. */
 void progress_clear(struct progress *p);
 

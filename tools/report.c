@@ -1,5 +1,6 @@
 /* report.c - report.html: style, table, figures and configuration on one page. */
 #include "report.h"
+#include "number.h"
 #include "output.h"
 #include "text.h"
 #include <math.h>
@@ -41,11 +42,15 @@ static void fact(FILE *out, const char *name, char *text) {
     free(text);
 }
 
-static int finished_runs(const struct experiment *x) {
-    int finished = 0;
-    for (int i = 0; i < x->run_count; i++)
-        finished += x->runs[i].finished;
-    return finished;
+/* The same sentences as below the table on the terminal. */
+static void write_notes(FILE *out, const struct experiment *x) {
+    char *note;
+    for (int i = 0; (note = summary_note(x, i)); i++) {
+        fputs("<p class=\"warn\">", out);
+        html_text(out, note);
+        fputs("</p>\n", out);
+        free(note);
+    }
 }
 
 static void write_head(FILE *out, const struct experiment *x) {
@@ -57,14 +62,15 @@ static void write_head(FILE *out, const struct experiment *x) {
     html_text(out, title);
     fprintf(out, " – flexlab</title>\n<style>\n%s</style></head>\n<body><main>\n<h1>", style);
     html_text(out, title);
-    fprintf(out, "</h1>\n<p class=\"soft\">%d format%s × %lld seed%s, %lld steps of %lld images each, flexlab %s</p>\n",
-            x->series_count, x->series_count > 1 ? "s" : "", (long long)s->seeds, s->seeds > 1 ? "s" : "",
-            (long long)x->steps, (long long)s->batch, FLEXLAB_VERSION);
+    fprintf(out, "</h1>\n<p class=\"soft\">%d format%s × %d seed%s, %lld steps of %lld images each, flexlab %s</p>\n",
+            x->series_count, x->series_count > 1 ? "s" : "", x->seed_count, x->seed_count > 1 ? "s" : "",
+            (long long)x->steps, (long long)s->batch, x->origins[0].version);
     if (x->stopped)
         fprintf(out,
                 "<p class=\"warn\">Incomplete: %d of %d planned runs were finished. A format marked as stopped shows "
                 "its run up to that step.</p>\n",
-                finished_runs(x), x->run_count);
+                experiment_finished(x), x->run_count);
+    write_notes(out, x);
     free(title);
 }
 
@@ -81,19 +87,24 @@ static void write_results(FILE *out, const struct experiment *x) {
             "all writes%s. "
             "Speed is that of training alone on %d thread%s%s.</p>\n</div>\n",
             (long long)(x->settings->average_last < x->steps ? x->settings->average_last : x->steps),
-            x->settings->seeds > 1 ? " and seeds; ± is the standard deviation over seeds" : "", tensor_threads(),
-            tensor_threads() > 1 ? "s" : "", x->trace_every ? ", writing the exponent traces included" : "");
+            x->seed_count > 1 ? " and seeds; ± is the standard deviation over seeds" : "", x->origins[0].threads,
+            x->origins[0].threads > 1 ? "s" : "", x->trace_every ? ", writing the exponent traces included" : "");
     table_free(t);
 }
 
-static void write_figure(FILE *out, const char *heading, const char *svg, const char *description,
-                         const char *caption) {
+static void write_figure(FILE *out, const char *heading, const char *svg, const char *description, const char *caption,
+                         const char *left_out) {
     const char *start = svg ? strstr(svg, "<svg") : NULL;
     if (!start)
         return;
     fprintf(out,
             "<h2>%s</h2>\n<div class=\"figure\" role=\"img\" aria-label=\"%s\">\n%s</div>\n<p class=\"soft\">%s</p>\n",
             heading, description, start, caption);
+    if (left_out) {
+        fputs("<p class=\"warn\">", out);
+        html_text(out, left_out);
+        fputs("</p>\n", out);
+    }
 }
 
 static void write_arithmetic(FILE *out, const struct experiment *x) {
@@ -110,25 +121,28 @@ static void write_arithmetic(FILE *out, const struct experiment *x) {
 }
 
 static void write_runs(FILE *out, const struct experiment *x) {
-    struct table *t = table_new("lrrrrrrr");
-    static const char *const heads[] = {"format",    "seed",        "train loss", "last loss",
-                                        "test loss", "test acc. %", "agree %",    "seconds"};
+    struct table *t = table_new("lrrrrrrrl");
+    static const char *const heads[] = {"format",      "seed",    "train loss", "last loss", "test loss",
+                                        "test acc. %", "agree %", "seconds",    "divergence"};
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);
     for (int f = 0; f < x->series_count; f++)
         for (int i = f; i < x->run_count; i += x->series_count) {
             const struct run *run = &x->runs[i];
             const nn_train_result *r = &run->result;
+            bool tested = r->predicted_count > 0;
             if (!run->finished && !run->stopped)
                 continue;
             table_cell(t, run->stopped ? "%s (stopped)" : "%s", x->series[f].label);
             table_cell(t, "%llu", (unsigned long long)run->seed);
-            table_cell(t, "%.6f", r->train_loss);
-            table_cell(t, "%.6f", r->last_loss);
-            table_cell(t, "%.6f", r->test_loss);
-            table_cell(t, "%.2f", 100 * r->test_accuracy);
-            table_cell(t, isnan(run->agreement) || f == x->baseline ? "-" : "%.2f", 100 * run->agreement);
-            table_cell(t, "%.1f", r->seconds);
+            table_take(t, number_text(r->train_loss, 6));
+            table_take(t, number_text(r->last_loss, 6));
+            table_take(t, tested ? number_text(r->test_loss, 6) : text_format("-"));
+            table_take(t, tested ? number_text(100 * r->test_accuracy, 2) : text_format("-"));
+            table_take(t, isnan(run->agreement) || f == x->baseline ? text_format("-")
+                                                                    : number_text(100 * run->agreement, 2));
+            table_take(t, number_text(r->seconds, 1));
+            table_take(t, run_diverged(x, run) ? run_divergence_text(x, run) : text_format("-"));
         }
     fputs("<h2>Runs</h2>\n<div class=\"card\">\n", out);
     table_print_html(t, out);
@@ -144,14 +158,34 @@ static char *format_list(const struct experiment *x) {
                            : s->variant->wide               ? "wide copy of the weights"
                            : s->variant->stochastic_weights ? "stochastic weight write"
                                                             : "plain weights";
-        const char *backend = tensor_kernel_backend(s->variant->format, "matmul");
-        char *longer =
-            text_format("%s%s%s (%s%s%s, matmul by %s)", list, i ? "; " : "", s->label, wide,
-                        s->predictor ? ", predictor " : "", s->predictor ? s->predictor : "", backend ? backend : "-");
+        char *longer = text_format("%s%s%s (%s%s%s, matmul by %s)", list, i ? "; " : "", s->label, wide,
+                                   s->predictor ? ", predictor " : "", s->predictor ? s->predictor : "", s->backend);
         free(list);
         list = longer;
     }
     return list;
+}
+
+static char *seed_list(const struct experiment *x) {
+    bool gaps = x->seeds[x->seed_count - 1] - x->seeds[0] != (uint64_t)x->seed_count - 1;
+    char *list = text_format("%llu", (unsigned long long)x->seeds[0]);
+    for (int i = gaps ? 1 : x->seed_count - 1; i > 0 && i < x->seed_count; i++) {
+        char *longer = text_format("%s%s%llu", list, gaps ? ", " : " … ", (unsigned long long)x->seeds[i]);
+        free(list);
+        list = longer;
+    }
+    return list;
+}
+
+static void write_origin(FILE *out, const struct experiment *x, const struct origin *o) {
+    if (x->origin_count > 1)
+        fact(out, "Folder", text_format("%s", o->folder));
+    fact(out, "Program", text_format("flexlab %s, revision %s, compiled by %s", o->version, o->revision, o->compiler));
+    fact(out, "Processor",
+         text_format("%s; kernels: %s%s%s", o->processor, o->instruction_set,
+                     o->instruction_cap ? ", FLEXLAB_ISA=" : "", o->instruction_cap ? o->instruction_cap : ""));
+    fact(out, "Threads", text_format("%d", o->threads));
+    fact(out, "Started", text_format("%s", o->started));
 }
 
 static void write_configuration(FILE *out, const struct experiment *x) {
@@ -159,17 +193,15 @@ static void write_configuration(FILE *out, const struct experiment *x) {
     struct summary first = {0};
     for (int i = 0; i < x->series_count && !first.runs; i++)
         first = summary_of(x, i);
-    char *parameters = text_count(first.parameters), *train = text_count(data_count(x->train)),
-         *test = text_count(data_count(x->test));
+    char *parameters = text_count(first.parameters), *train = text_count(x->data.train),
+         *test = text_count(x->data.test);
     fputs("<h2>Configuration</h2>\n<div class=\"card\"><dl>\n", out);
     fact(out, "Model", text_format("%s, %s parameters", s->model, parameters));
     fact(out, "Data",
-         text_format("%s: %s training and %s test images, %d×%d×%d, %d classes", s->data, train, test,
-                     data_height(x->train), data_width(x->train), data_channels(x->train), data_classes(x->train)));
+         text_format("%s: %s training and %s test images, %d×%d×%d, %d classes", s->data, train, test, x->data.height,
+                     x->data.width, x->data.channels, x->data.classes));
     fact(out, "Formats", format_list(x));
-    fact(out, "Seeds",
-         s->seeds > 1 ? text_format("%lld … %lld", (long long)s->seed_base, (long long)(s->seed_base + s->seeds - 1))
-                      : text_format("%lld", (long long)s->seed_base));
+    fact(out, "Seeds", seed_list(x));
     fact(out, "Length",
          text_format("%lld epochs of %lld steps, batch %lld%s", (long long)s->epochs, (long long)x->steps_per_epoch,
                      (long long)s->batch, s->max_steps ? ", cut short by --max-steps" : ""));
@@ -180,9 +212,13 @@ static void write_configuration(FILE *out, const struct experiment *x) {
     fact(out, "Momentum", text_format("%g", s->momentum));
     fact(out, "Weight decay", text_format("%g", s->weight_decay));
     fact(out, "Augmentation", text_format("%s", x->augment ? "random crop and flip" : "none"));
-    fact(out, "Threads", text_format("%d", tensor_threads()));
-    fputs("</dl></div>\n<h2>Command</h2>\n<div class=\"card\"><pre>", out);
-    html_text(out, x->command_line);
+    for (int i = 0; i < x->origin_count; i++)
+        write_origin(out, x, &x->origins[i]);
+    fprintf(out, "</dl></div>\n<h2>Command%s</h2>\n<div class=\"card\"><pre>", x->origin_count > 1 ? "s" : "");
+    for (int i = 0; i < x->origin_count; i++) {
+        fputs(i ? "\n" : "", out);
+        html_text(out, x->origins[i].command_line);
+    }
     fputs("</pre></div>\n", out);
     free(parameters);
     free(train);
@@ -201,14 +237,17 @@ int report_write(const struct experiment *x, const struct figures *figures) {
               "<code>apt-get install gnuplot-nox</code>.</p>\n",
               o.file);
     write_figure(o.file, "Loss and accuracy", figures->loss, "Training loss and test accuracy of every format",
-                 x->settings->seeds > 1
-                     ? "Lines are means over the seeds, bands reach from the smallest to the largest."
-                     : "One seed; differences between formats include chance.");
+                 x->seed_count > 1 ? "Lines are means over the seeds, bands reach from the smallest to the largest."
+                                   : "One seed; differences between formats include chance.",
+                 NULL);
     write_figure(
         o.file, "Shared exponents", figures->exponents, "Exponent and maximum of chosen tensors over the steps",
         "After Köster et al. 2017, Fig. 3: the exponent is chosen before the result exists. The stepped line is the "
         "largest value that it can hold, the dark line the largest element that came; the tinted space between is "
-        "headroom. One octave of headroom is one bit of precision not used.");
+        "headroom. One octave of headroom is one bit of precision not used. Where the trace has a row only every few "
+        "steps, each point is the largest of the steps since the point before, with the exponent that it was stored "
+        "with.",
+        figures->left_out);
     write_arithmetic(o.file, x);
     write_runs(o.file, x);
     write_configuration(o.file, x);

@@ -1,10 +1,11 @@
 /* summary.c - figures over the seeds of each format, as a table and as CSV. */
 #include "experiment.h"
-#include "folder.h"
+#include "number.h"
 #include "output.h"
 #include "text.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct spread spread_of(const double *values, int count) {
     struct spread s = {NAN, NAN, count};
@@ -27,6 +28,10 @@ static const struct run *baseline_of(const struct experiment *x, const struct ru
     return base->finished ? base : NULL;
 }
 
+static const int32_t *predictions_of(const struct run *run) {
+    return run->stored ? run->stored : run->result.predicted;
+}
+
 void summary_agreement(struct experiment *x) {
     for (int i = 0; i < x->run_count; i++) {
         struct run *run = &x->runs[i];
@@ -37,53 +42,55 @@ void summary_agreement(struct experiment *x) {
             continue;
         int64_t same = 0;
         for (int64_t k = 0; k < run->result.predicted_count; k++)
-            same += run->result.predicted[k] == base->result.predicted[k];
+            same += predictions_of(run)[k] == predictions_of(base)[k];
         run->agreement = (double)same / (double)run->result.predicted_count;
     }
 }
 
-/* One number of a finished run; NAN where it has none. */
-static double train_loss(const struct experiment *x, const struct run *run) {
+/* One number of a finished run; false where it has none. */
+typedef bool number_of_run(const struct experiment *x, const struct run *run, double *value);
+
+static bool train_loss(const struct experiment *x, const struct run *run, double *value) {
     (void)x;
-    return run->result.train_loss;
+    *value = run->result.train_loss;
+    return true;
 }
-static double last_loss(const struct experiment *x, const struct run *run) {
+static bool last_loss(const struct experiment *x, const struct run *run, double *value) {
     (void)x;
-    return run->result.last_loss;
+    *value = run->result.last_loss;
+    return true;
 }
-static double loss_difference(const struct experiment *x, const struct run *run) {
+static bool loss_difference(const struct experiment *x, const struct run *run, double *value) {
     const struct run *base = run->finished ? baseline_of(x, run) : NULL;
-    return base ? run->result.last_loss - base->result.last_loss : NAN;
+    *value = base ? run->result.last_loss - base->result.last_loss : NAN;
+    return base != NULL;
 }
-static double test_loss(const struct experiment *x, const struct run *run) {
+static bool test_loss(const struct experiment *x, const struct run *run, double *value) {
     (void)x;
-    return run->result.test_loss;
+    *value = run->result.test_loss;
+    return run->result.predicted_count > 0;
 }
-static double test_accuracy(const struct experiment *x, const struct run *run) {
+static bool test_accuracy(const struct experiment *x, const struct run *run, double *value) {
     (void)x;
-    return run->result.test_accuracy;
+    *value = run->result.test_accuracy;
+    return run->result.predicted_count > 0;
 }
-static double agreement(const struct experiment *x, const struct run *run) {
+static bool agreement(const struct experiment *x, const struct run *run, double *value) {
     (void)x;
-    return run->agreement;
+    *value = run->agreement;
+    return !isnan(run->agreement);
 }
 
-static struct spread over_seeds(const struct experiment *x, int series,
-                                double (*number)(const struct experiment *, const struct run *)) {
-    int seeds = x->run_count / x->series_count, count = 0;
-    double *values = text_alloc((size_t)seeds, sizeof *values);
+static struct spread over_seeds(const struct experiment *x, int series, number_of_run *number) {
+    int count = 0;
+    double *values = text_alloc((size_t)x->seed_count, sizeof *values);
     bool missing = false;
-    for (int s = 0; s < seeds; s++) {
+    for (int s = 0; s < x->seed_count; s++) {
         const struct run *run = experiment_run(x, s, series);
-        if (!run->shown)
-            continue;
-        values[count] = number(x, run);
-        missing = missing || isnan(values[count]);
-        count++;
+        if (run->shown)
+            missing |= !number(x, run, &values[count++]);
     }
-    struct spread spread = spread_of(values, count);
-    if (missing)
-        spread.mean = spread.deviation = NAN;
+    struct spread spread = spread_of(values, missing ? 0 : count);
     free(values);
     return spread;
 }
@@ -116,6 +123,7 @@ struct summary summary_of(const struct experiment *x, int series) {
         s.runs += x->runs[i].finished;
         if (!x->runs[i].finished)
             s.stopped_step = r->steps;
+        s.diverged += run_diverged(x, &x->runs[i]);
         s.parameters = r->parameters;
         s.weight_bytes = r->weight_bytes;
         s.activation_bytes = r->activation_bytes;
@@ -130,34 +138,39 @@ struct summary summary_of(const struct experiment *x, int series) {
     return s;
 }
 
-/* "0.1234 ± 0.0005", the numbers times `unit`; "-" for one that does not exist. Large numbers lose their decimals. */
-static void spread_cell(struct table *t, struct spread s, double unit, int digits, const char *sign) {
-    bool large = fabs(unit * s.mean) >= 1000;
-    char *mean = isnan(s.mean) ? text_format("-")
-                 : large       ? text_format("%.4g", unit * s.mean)
-                               : text_format(*sign ? "%+.*f" : "%.*f", digits, unit * s.mean);
-    if (isnan(s.deviation))
-        table_take(t, mean);
-    else {
-        table_take(t, large ? text_format("%s ± %.2g", mean, unit * s.deviation)
-                            : text_format("%s ± %.*f", mean, digits, unit * s.deviation));
-        free(mean);
+/* "0.1234 ± 0.0005", the numbers times `unit`; "-" where there is none. */
+static void spread_cell(struct table *t, struct spread s, double unit, int digits, bool sign) {
+    if (!s.count) {
+        table_cell(t, "-");
+        return;
     }
+    char *mean = sign ? number_signed_text(unit * s.mean, digits) : number_text(unit * s.mean, digits);
+    if (!isfinite(s.deviation)) {
+        table_take(t, mean);
+        return;
+    }
+    char *deviation = number_text(unit * s.deviation, digits);
+    table_cell(t, "%s ± %s", mean, deviation);
+    free(mean);
+    free(deviation);
 }
 
-/* A loss that is not a number is a result, not a gap: the run diverged. */
-static void loss_cell(struct table *t, struct spread s, bool shown) {
-    if (shown && !isfinite(s.mean))
-        table_cell(t, "diverged");
-    else
-        spread_cell(t, s, 1, 5, "");
+static void ratio_cell(struct table *t, double value, int digits) {
+    table_take(t, isnan(value) ? text_format("-") : number_text(value, digits));
 }
 
+/* The format, with what its numbers must not be read without. */
 static void label_cell(struct table *t, const struct experiment *x, int series, const struct summary *s) {
-    if (s->stopped_step)
-        table_cell(t, "%s (stopped after step %lld)", x->series[series].label, (long long)s->stopped_step);
+    char *label = s->stopped_step
+                      ? text_format("%s (stopped after step %lld)", x->series[series].label, (long long)s->stopped_step)
+                      : text_format("%s", x->series[series].label);
+    if (!s->diverged)
+        table_cell(t, "%s", label);
+    else if (s->runs > 1)
+        table_cell(t, "%s %d/%d DIVERGED", label, s->diverged, s->runs);
     else
-        table_cell(t, "%s", x->series[series].label);
+        table_cell(t, "%s DIVERGED", label);
+    free(label);
 }
 
 struct table *summary_table(const struct experiment *x) {
@@ -167,17 +180,17 @@ struct table *summary_table(const struct experiment *x) {
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);
     for (int i = 0; i < x->series_count; i++) {
+        static const struct spread none = {NAN, NAN, 0};
         struct summary s = summary_of(x, i);
         bool is_baseline = i == x->baseline, shown = s.runs || s.stopped_step;
         label_cell(t, x, i, &s);
-        loss_cell(t, s.train_loss, shown);
-        loss_cell(t, s.last_loss, shown);
-        spread_cell(t, is_baseline ? (struct spread){NAN, NAN, 0} : s.loss_difference, 1, 5, "+");
-        spread_cell(t, s.accuracy, 100, 2, "");
-        spread_cell(t, is_baseline ? (struct spread){NAN, NAN, 0} : s.agreement, 100, 2, "");
-        table_cell(t, isnan(s.images_per_second) ? "-" : "%.*f", s.images_per_second < 100 ? 1 : 0,
-                   s.images_per_second);
-        table_cell(t, isnan(s.speed_ratio) ? "-" : "%.2f", s.speed_ratio);
+        spread_cell(t, s.train_loss, 1, 5, false);
+        spread_cell(t, s.last_loss, 1, 5, false);
+        spread_cell(t, is_baseline ? none : s.loss_difference, 1, 5, true);
+        spread_cell(t, s.accuracy, 100, 2, false);
+        spread_cell(t, is_baseline ? none : s.agreement, 100, 2, false);
+        ratio_cell(t, s.images_per_second, s.images_per_second < 100 ? 1 : 0);
+        ratio_cell(t, s.speed_ratio, 2);
         table_take(t, shown ? text_bytes((double)s.weight_bytes) : text_format("-"));
         table_take(t, shown ? text_bytes((double)s.activation_bytes) : text_format("-"));
         table_take(t, shown ? text_count(s.saturated) : text_format("-"));
@@ -218,16 +231,96 @@ struct table *summary_arithmetic_table(const struct experiment *x) {
     return t;
 }
 
+static char *divergence_note(const struct experiment *x, int series, const struct summary *s) {
+    enum { MOST_NAMED = 3 };
+    char *note = s->runs > 1
+                     ? text_format("DIVERGED: %s, %d of %d runs:", x->series[series].label, s->diverged, s->runs)
+                     : text_format("DIVERGED: %s,", x->series[series].label);
+    int named = 0;
+    for (int i = series; i < x->run_count && named < MOST_NAMED; i += x->series_count) {
+        if (!run_diverged(x, &x->runs[i]))
+            continue;
+        char *why = run_divergence_text(x, &x->runs[i]),
+             *longer =
+                 text_format("%s%s seed %llu: %s", note, named ? ";" : "", (unsigned long long)x->runs[i].seed, why);
+        free(why);
+        free(note);
+        note = longer;
+        named++;
+    }
+    if (named == s->diverged)
+        return note;
+    char *longer = text_format("%s; and %d more", note, s->diverged - named);
+    free(note);
+    return longer;
+}
+
+/* Training has no loss scaling yet, which the narrow exponent of fp16 wants (Micikevicius et al. 2018). */
+static char *scaling_note(const struct experiment *x) {
+    bool found = false;
+    for (int i = 0; i < x->series_count; i++)
+        found = found || !strcmp(tensor_format_name(x->series[i].variant->format), "fp16");
+    return found ? text_format("Note: fp16 trains without loss scaling; gradients below 3e-8 become zero, those below "
+                               "6e-5 lose bits.")
+                 : NULL;
+}
+
+char *summary_note(const struct experiment *x, int i) {
+    for (int series = 0; series < x->series_count; series++) {
+        struct summary s = summary_of(x, series);
+        if (s.diverged && i-- == 0)
+            return divergence_note(x, series, &s);
+    }
+    return i == 0 ? scaling_note(x) : NULL;
+}
+
+void summary_print(const struct experiment *x) {
+    int width = output_columns();
+    struct table *t = summary_table(x);
+    char *model = text_shown(x->settings->model), *data = text_shown(x->settings->data);
+    char *note,
+        *heading = text_format("%s on %s: %lld steps of %lld images, %d of %d runs", model, data, (long long)x->steps,
+                               (long long)x->settings->batch, experiment_finished(x), x->run_count);
+    putchar('\n');
+    paragraph_print(heading, stdout, width);
+    putchar('\n');
+    table_print(t, stdout, 0, width);
+    for (int i = 0; (note = summary_note(x, i)); i++) {
+        if (!i)
+            putchar('\n');
+        paragraph_print(note, stdout, width);
+        free(note);
+    }
+    free(heading);
+    free(model);
+    free(data);
+    table_free(t);
+}
+
 static void csv_number(FILE *out, double value) {
+    if (isfinite(value))
+        fprintf(out, ",%.17g", value);
+    else
+        fprintf(out, ",%s", number_state(value));
+}
+
+static void csv_ratio(FILE *out, double value) {
     if (isnan(value))
         fputc(',', out);
     else
-        fprintf(out, ",%.17g", value);
+        csv_number(out, value);
 }
 
+/* Empty where there is none; nan, inf, -inf. */
 static void csv_spread(FILE *out, struct spread s) {
-    csv_number(out, s.mean);
-    csv_number(out, s.deviation);
+    if (s.count)
+        csv_number(out, s.mean);
+    else
+        fputc(',', out);
+    if (s.count > 1)
+        csv_number(out, s.deviation);
+    else
+        fputc(',', out);
 }
 
 int summary_write_csv(const struct experiment *x) {
@@ -235,39 +328,26 @@ int summary_write_csv(const struct experiment *x) {
     int status = output_open(&o, x->folder, "summary.csv");
     if (status)
         return status;
-    fputs("format,runs,train_loss_mean,train_loss_sd,last_loss_mean,last_loss_sd,last_loss_minus_fp32_mean,"
+    fputs("format,runs,diverged,train_loss_mean,train_loss_sd,last_loss_mean,last_loss_sd,last_loss_minus_fp32_mean,"
           "last_loss_minus_fp32_sd,test_loss_mean,test_loss_sd,test_accuracy_mean,test_accuracy_sd,agreement_mean,"
           "agreement_sd,images_per_second,speed_ratio,parameters,weight_bytes,activation_bytes,arena_bytes,saturated,"
           "flushed,nonfinite,elements,clamped_low,clamped_high,planned_runs,stopped_step\n",
           o.file);
     for (int i = 0; i < x->series_count; i++) {
         struct summary s = summary_of(x, i);
-        fprintf(o.file, "%s,%d", x->series[i].label, s.runs);
+        fprintf(o.file, "%s,%d,%d", x->series[i].label, s.runs, s.diverged);
         const struct spread spreads[] = {s.train_loss, s.last_loss, s.loss_difference,
                                          s.test_loss,  s.accuracy,  s.agreement};
         for (size_t k = 0; k < sizeof spreads / sizeof *spreads; k++)
             csv_spread(o.file, spreads[k]);
-        csv_number(o.file, s.images_per_second);
-        csv_number(o.file, s.speed_ratio);
-        const int64_t counts[] = {s.parameters,
-                                  s.weight_bytes,
-                                  s.activation_bytes,
-                                  s.arena_bytes,
-                                  s.saturated,
-                                  s.flushed,
-                                  s.nonfinite,
-                                  s.elements,
-                                  s.clamped_low,
-                                  s.clamped_high,
-                                  x->run_count / x->series_count,
-                                  s.stopped_step};
+        csv_ratio(o.file, s.images_per_second);
+        csv_ratio(o.file, s.speed_ratio);
+        const int64_t counts[] = {s.parameters,  s.weight_bytes, s.activation_bytes, s.arena_bytes,
+                                  s.saturated,   s.flushed,      s.nonfinite,        s.elements,
+                                  s.clamped_low, s.clamped_high, x->seed_count,      s.stopped_step};
         for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
             fprintf(o.file, ",%lld", (long long)counts[k]);
         fputc('\n', o.file);
     }
     return output_commit(&o);
-}
-
-char *experiment_trace_name(const struct experiment *x, const struct run *run) {
-    return folder_trace_name(x->series[run->series].label, (unsigned long long)run->seed);
 }

@@ -14,8 +14,15 @@ void table_cell(struct table *t, const char *format, ...) __attribute__((format(
 /* Appends a cell that takes over `text` (from text_format and its kin) and frees it. */
 void table_take(struct table *t, char *text);
 
-void table_print(const struct table *t, FILE *out, int indent);
+/* Where the columns take more than `width` characters, blocks of them below each other, each beginning with the first
+ * column. 0: no limit. */
+void table_print(const struct table *t, FILE *out, int indent, int width);
 void table_print_html(const struct table *t, FILE *out);
+
+/* A paragraph of at most `width` columns; 0: no limit. A word that is longer gets a line of its own. */
+void paragraph_print(const char *text, FILE *out, int width);
+/* Columns that standard output shows: those of a terminal, else COLUMNS of the environment, else 0. */
+int output_columns(void);
 
 /* `text` with &, <, > and quotes escaped; control characters and bytes of no character become U+FFFD. */
 void html_text(FILE *out, const char *text);

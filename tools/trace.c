@@ -1,18 +1,23 @@
-/* trace.c - reading the exponent traces: step,tensor,role,e,gamma,predicted_maximum,maximum,saturated,flushed. */
+/* trace.c - reading the exponent traces (docs/metrics.md). A row that is not as training writes it is an error. */
 #include "trace.h"
 #include "text.h"
 #include <errno.h>
 #include <fnmatch.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIELDS = 9 };
+static const char heading[] = "step,tensor,role,e,gamma,predicted_maximum,maximum,saturated,flushed,nonfinite,"
+                              "clamped_low,clamped_high,maximum_e\n";
+enum { STEP, TENSOR, ROLE, E, GAMMA, PREDICTED, MAXIMUM, SATURATED, FLUSHED, NONFINITE, LOW, HIGH, MAXIMUM_E, FIELDS };
 
 struct reader {
     FILE *file;
+    const char *path;
     char *line;
     size_t room;
+    long number; /* of the line */
 };
 
 /* One row, split in place. */
@@ -22,15 +27,15 @@ struct row {
 };
 
 static int reader_open(struct reader *r, const char *path) {
-    *r = (struct reader){.file = fopen(path, "r")};
+    *r = (struct reader){.file = fopen(path, "r"), .path = path, .number = 1};
     if (!r->file)
         return text_failed("cannot read %s: %s", path, strerror(errno));
-    if (getline(&r->line, &r->room, r->file) < 0) {
-        fclose(r->file);
-        free(r->line);
-        return text_failed("%s: is empty, expected a heading", path);
-    }
-    return STATUS_OK;
+    if (getline(&r->line, &r->room, r->file) >= 0 && !strcmp(r->line, heading))
+        return STATUS_OK;
+    fclose(r->file);
+    free(r->line);
+    return text_failed("%s:1: is not the heading of an exponent trace, expected %.*s", path, (int)strlen(heading) - 1,
+                       heading);
 }
 
 static void reader_close(struct reader *r) {
@@ -38,23 +43,56 @@ static void reader_close(struct reader *r) {
     free(r->line);
 }
 
-static bool reader_next(struct reader *r, struct row *row) {
-    char *fields[FIELDS], *rest;
-    if (getline(&r->line, &r->room, r->file) < 0)
-        return false;
-    rest = r->line;
-    for (int i = 0; i < FIELDS; i++)
-        if (!(fields[i] = strsep(&rest, ",\n")))
+static int refuse(const struct reader *r, const char *what) {
+    return text_failed("%s:%ld: %s", r->path, r->number, what);
+}
+
+static bool parse_row(char *const fields[FIELDS], struct row *row) {
+    static const int whole[] = {STEP, E, GAMMA, SATURATED, FLUSHED, NONFINITE, LOW, HIGH, MAXIMUM_E};
+    int64_t value[FIELDS] = {0};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (!text_whole(fields[whole[i]], whole[i] == E || whole[i] == MAXIMUM_E ? -1000 : 0, INT64_MAX,
+                        &value[whole[i]]))
             return false;
-    *row = (struct row){fields[1],
-                        fields[2],
-                        {strtoll(fields[0], NULL, 10), atoi(fields[3]), strtod(fields[6], NULL), atoi(fields[7]) > 0}};
-    return true;
+    char *end;
+    double maximum = strtod(fields[MAXIMUM], &end);
+    *row =
+        (struct row){fields[TENSOR], fields[ROLE], {value[STEP], (int)value[MAXIMUM_E], maximum, value[SATURATED] > 0}};
+    return end != fields[MAXIMUM] && !*end && fields[TENSOR][0];
+}
+
+/* *status is STATUS_OK at the end of the file, too. */
+static bool reader_next(struct reader *r, struct row *row, int *status) {
+    char *fields[FIELDS], *rest;
+    errno = 0;
+    ssize_t length = getline(&r->line, &r->room, r->file);
+    r->number++;
+    *status = STATUS_OK;
+    if (length < 0) {
+        *status = ferror(r->file) ? refuse(r, strerror(errno)) : STATUS_OK;
+        return false;
+    }
+    if (r->line[length - 1] != '\n')
+        *status = refuse(r, "is cut off");
+    else
+        r->line[length - 1] = 0;
+    rest = r->line;
+    for (int i = 0; i < FIELDS && *status == STATUS_OK; i++)
+        if (!(fields[i] = strsep(&rest, ",")))
+            *status = refuse(r, "has too few fields");
+    if (*status == STATUS_OK && (rest || !parse_row(fields, row)))
+        *status = refuse(r, "is not a row of an exponent trace");
+    return *status == STATUS_OK;
 }
 
 static void add_tensor(struct trace *trace, const char *name, const char *role) {
     trace->tensors = text_realloc(trace->tensors, (size_t)trace->count + 1, sizeof *trace->tensors);
     trace->tensors[trace->count++] = (struct trace_tensor){text_format("%s", name), text_format("%s", role), NULL, 0};
+}
+
+static void leave_out(struct trace *trace, const char *name) {
+    trace->left_out = text_realloc(trace->left_out, (size_t)trace->left_out_count + 1, sizeof *trace->left_out);
+    trace->left_out[trace->left_out_count++] = text_format("%s", name);
 }
 
 static struct trace_tensor *find_tensor(const struct trace *trace, const char *name) {
@@ -105,18 +143,22 @@ int trace_choose(const char *path, const char *patterns, int most, struct trace 
     int status = reader_open(&reader, path);
     if (status)
         return status;
-    for (int64_t first = -1; reader_next(&reader, &row) && (first < 0 || row.point.step == first);
+    for (int64_t first = -1; reader_next(&reader, &row, &status) && (first < 0 || row.point.step == first);
          first = row.point.step)
         add_tensor(&all, row.name, row.role);
     reader_close(&reader);
     if (!patterns)
         choose_roles(&all, trace);
     else
-        for (int i = 0; i < all.count && trace->count < most; i++)
-            if (matches(patterns, all.tensors[i].name))
-                add_tensor(trace, all.tensors[i].name, all.tensors[i].role);
+        for (int i = 0; i < all.count; i++) {
+            const struct trace_tensor *t = &all.tensors[i];
+            if (matches(patterns, t->name) && trace->count < most)
+                add_tensor(trace, t->name, t->role);
+            else if (matches(patterns, t->name))
+                leave_out(trace, t->name);
+        }
     trace_clear(&all);
-    return STATUS_OK;
+    return status;
 }
 
 struct trace trace_like(const struct trace *other) {
@@ -133,7 +175,7 @@ int trace_read(const char *path, int group, struct trace *trace) {
     if (status)
         return status;
     int *seen = text_alloc((size_t)trace->count, sizeof *seen);
-    while (reader_next(&reader, &row)) {
+    while (reader_next(&reader, &row, &status)) {
         struct trace_tensor *t = find_tensor(trace, row.name);
         if (!t)
             continue;
@@ -150,7 +192,7 @@ int trace_read(const char *path, int group, struct trace *trace) {
     }
     free(seen);
     reader_close(&reader);
-    return STATUS_OK;
+    return status;
 }
 
 void trace_clear(struct trace *trace) {
@@ -159,6 +201,9 @@ void trace_clear(struct trace *trace) {
         free(trace->tensors[i].role);
         free(trace->tensors[i].points);
     }
+    for (int i = 0; i < trace->left_out_count; i++)
+        free(trace->left_out[i]);
+    free(trace->left_out);
     free(trace->tensors);
     *trace = (struct trace){0};
 }

@@ -7,9 +7,9 @@
 
 struct trace_point {
     int64_t step;
-    int e;
-    double maximum; /* largest |element| before rounding */
-    bool saturated;
+    int e;          /* that the largest element was stored with */
+    double maximum; /* largest |element| before rounding, since the point before */
+    bool saturated; /* any element, since the point before */
 };
 
 struct trace_tensor {
@@ -21,11 +21,13 @@ struct trace_tensor {
 struct trace {
     struct trace_tensor *tensors;
     int count;
+    char **left_out; /* names that match, beyond the most */
+    int left_out_count;
 };
 
 /* The tensors of the first step in a trace, without points: those that match one of the comma-separated patterns, or
- * with NULL a few that show one of each role. At most `most`. STATUS_FAILED with a message when the file cannot be
- * read. */
+ * with NULL a few that show one of each role. At most `most`; the others are named in left_out. STATUS_FAILED with
+ * a message when the file cannot be read. */
 int trace_choose(const char *path, const char *patterns, int most, struct trace *trace);
 /* Reads the points of the tensors that are listed in trace. Of every `group` rows of a tensor the one with the largest
  * maximum is kept. */

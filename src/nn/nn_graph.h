@@ -174,12 +174,13 @@ bool fl_schedule_known(const char *name);
 /* The rate of step `step` (from 0) of `steps`, after `warmup` steps of linear increase. */
 float fl_schedule_rate(const char *name, double rate, int64_t step, int64_t steps, int64_t warmup);
 
-/* nn_trace.c: exponents and extremes of every shared-exponent tensor, as CSV. */
+/* nn_trace.c: exponents, extremes and counts of every shared-exponent tensor, as CSV (docs/metrics.md). */
 struct fl_trace;
 /* NULL path: *trace is NULL, on which the functions below do nothing. */
 tensor_status fl_trace_open(struct fl_trace **trace, const char *path, int every);
+/* After every training step, from 1; always the same graph. Rows at steps 1, 1 + every, 1 + 2 every, ... */
 tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t step);
-/* Gives the file its final name. */
+/* Rows of the steps since the last row, then gives the file its final name. The graph must still exist. */
 tensor_status fl_trace_finish(struct fl_trace *trace);
 /* Frees; removes what was not finished. */
 void fl_trace_free(struct fl_trace *trace);

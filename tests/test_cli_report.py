@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+"""flexlab report: the same bytes from the stored files, other tensors, several folders as one, clear errors; and the figures:
+every format is seen, in a colour of its own, and no label touches another.
+
+    test_cli_report.py PATH-OF-FLEXLAB SOURCE"""
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import xml.etree.ElementTree as xml
+
+from cli_harness import TINY, check, expect_error, has_gnuplot, read_csv, run, succeed, summary
+
+FORMATS = "fp32,fp16,flex16+5,flex16+5:ngraph,dfp16"
+DRAWN = ["report.html", "figure-loss.svg", "figure-loss.png", "figure-exponents.svg", "figure-exponents.png"]
+# More formats with a shared exponent than a block of the figure has columns, more formats than the palette has colours.
+MANY = ("flex16+5,flex16+5:ngraph,flex16+5:current,flex16+5:nomaster,flex16+5:nomaster:ngraph,flex16+5:nomaster:current,"
+        "flex16+5-sr,flex16+5-sr:ngraph,flex16+5-paper,flex16+5-paper:ngraph,flex16+5-paper:current,dfp16,dfp16:paper,"
+        "dfp16:ngraph,dfp16:nomaster,dfp16:nomaster:paper,fp32,fp16,fp16:nomaster,bf16,bf16:nomaster")
+
+
+def content(directory):
+    found = {}
+    for name in sorted(os.listdir(directory)):
+        path = os.path.join(directory, name)
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                found[name] = file.read()
+    return found
+
+
+def differing(a, b):
+    one, two = content(a), content(b)
+    return sorted(name for name in one.keys() | two.keys() if one.get(name) != two.get(name))
+
+
+def table_of(text):
+    return text.split("\nWritten to")[0]
+
+
+def test_same_bytes(place):
+    """In place and elsewhere, for comparisons of each kind."""
+    cases = {"plain": (["compare", *TINY, "--formats", FORMATS, "--seeds", "2"], 0),
+             "sparse": (["compare", *TINY, "--formats", FORMATS, "--trace-every", "5", "--trace-tensors", "fc1*"], 0),
+             "decay": (["train", *TINY, "--momentum", "0.1234565", "--weight-decay", "1.0000005e-4", "--lr", "0.0123456789",
+                        "--seed-base", "123456789012"], 0),
+             "wild": (["compare", *TINY, "--formats", FORMATS, "--lr", "1000", "--step-loss"], 1),
+             "no trace": (["train", *TINY, "--no-trace"], 0),
+             "short": (["compare", *TINY, "--max-steps", "3", "--average-last", "2", "--master", "none", "--predictor", "ngraph"], 0)}
+    for name, (arguments, status) in cases.items():
+        out, kept, other = (os.path.join(place, name + end) for end in ("", " kept", " other"))
+        done = succeed(*arguments, "--quiet", "--out", out, status=status)
+        shutil.copytree(out, kept)
+        again = succeed("report", out)
+        check(table_of(done.stdout) == table_of(again.stdout), name, "another table:", again.stdout)
+        check(differing(out, kept) == [], name, "redrawn in place, differ:", differing(out, kept))
+        for file in DRAWN:
+            if os.path.exists(os.path.join(out, file)):
+                os.remove(os.path.join(out, file))
+        succeed("report", out, "--quiet")
+        check(differing(out, kept) == [], name, "drawn anew, differ:", differing(out, kept))
+        succeed("report", out, "--out", other)
+        check(set(content(other)) == {n for n in content(out) if n in DRAWN or n == "summary.csv"}, name, os.listdir(other))
+        check(all(content(other)[n] == content(out)[n] for n in content(other)), name, "elsewhere, differ:", differing(out, other))
+    return os.path.join(place, "plain"), os.path.join(place, "plain kept")
+
+
+def labels_of(path):
+    """(text, x from, x to, y from, y to) of each label in the SVG; a character is taken as 0.55 of the font's size wide."""
+    space = "{http://www.w3.org/2000/svg}"
+    found = []
+    for group in xml.parse(path).getroot().iter(space + "g"):
+        place = re.match(r"translate\(([\d.-]+),([\d.-]+)\)( rotate.*)?", group.get("transform", ""))
+        text = "".join("".join(t.itertext()) for t in group.findall(space + "text")).strip()
+        if not place or not text or place[3]:
+            continue
+        size, x, y = float(group.get("font-size")), float(place[1]), float(place[2])
+        wide = 0.55 * size * len(text)
+        left = x - {"start": 0, "middle": 0.5, "end": 1}[group.get("text-anchor", "start")] * wide
+        found.append((text, left, left + wide, y - 0.75 * size, y + 0.1 * size))
+    return found
+
+
+def check_labels(path, width):
+    labels = labels_of(path)
+    check(len(labels) > 20, path, "has", len(labels), "labels")
+    for i, (text, left, right, top, bottom) in enumerate(labels):
+        check(left >= 0 and right <= width, path, repr(text), "reaches beyond the picture:", left, right)
+        for other, left2, right2, top2, bottom2 in labels[:i]:
+            check(right <= left2 or right2 <= left or bottom <= top2 or bottom2 <= top, path, repr(text), "touches", repr(other))
+    return [text for text, *_ in labels]
+
+
+def colours_of(path):
+    """Colours of data: all strokes but greys, and black."""
+    with open(path) as file:
+        strokes = set(re.findall(r"stroke=['\"]rgb\(\s*(\d+),\s*(\d+),\s*(\d+)\)", file.read()))
+    return {s for s in strokes if len(set(s)) > 1 or s == ("0", "0", "0")}
+
+
+def test_figures(place):
+    """Every format has its panels and its colour; labels keep clear of each other, also at many steps."""
+    out = os.path.join(place, "many")
+    names = MANY.split(",")
+    done = succeed("compare", *TINY, "--formats", MANY, "--out", out, "--quiet", "--trace-tensors", "*.weight*")
+    check("left out" not in done.stderr.lower(), done.stderr)
+    labels = check_labels(os.path.join(out, "figure-exponents.svg"), 1100)
+    for name in names:
+        check(labels.count(name) == name.startswith(("flex", "dfp")), name, "heads", labels.count(name), "columns")
+    shared = sum(name.startswith(("flex", "dfp")) for name in names)
+    red = ("204", "0", "0")  # marks saturated elements
+    colours = colours_of(os.path.join(out, "figure-exponents.svg")) - {red}
+    check(len(colours) == shared, shared, "formats in", len(colours), "colours", sorted(colours))
+    labels = check_labels(os.path.join(out, "figure-loss.svg"), 1100)
+    check(all(name in labels for name in names), "the key lacks", [name for name in names if name not in labels])
+    colours = colours_of(os.path.join(out, "figure-loss.svg"))
+    check(len(colours) == len(names), len(names), "formats in", len(colours), "colours", sorted(colours))
+    # A format keeps its colour whatever it is compared with.
+    alone = os.path.join(place, "alone")
+    succeed("train", *TINY, "--format", "flex16+5-paper", "--out", alone, "--quiet")
+    check(colours_of(os.path.join(alone, "figure-loss.svg")) == {("86", "180", "233")}, "flex16+5-paper changed its colour")
+    # Long axes: the numbers of steps are six digits.
+    with open(os.path.join(out, "metrics.jsonl")) as file:
+        lines = file.read().replace('"steps":12,', '"steps":987654,', 1)
+    far = os.path.join(place, "far")
+    shutil.copytree(out, far)
+    with open(os.path.join(far, "metrics.jsonl"), "w") as file:
+        file.write(lines)
+    succeed("report", far, "--quiet")
+    for name in ("figure-exponents.svg", "figure-loss.svg"):
+        check_labels(os.path.join(far, name), 1130)
+
+
+def test_tensors(place, out, kept):
+    """--trace-tensors chooses anew; what does not fit is named; a choice of nothing changes nothing."""
+    succeed("report", out, "--trace-tensors", "fc2.weight,fc2.bias", "--quiet")
+    check(differing(out, kept) == sorted(["report.html", "figure-exponents.svg", "figure-exponents.png"]), differing(out, kept))
+    labels = [text for text, *_ in labels_of(os.path.join(out, "figure-exponents.svg"))]
+    check("fc2.weight (weight)" in labels and "fc2.bias (weight)" in labels and not any("fc1" in t for t in labels), labels)
+    done = succeed("report", out, "--trace-tensors", "fc*", "--quiet")
+    named = re.findall(r"fc\d(?:\.\w+)*", done.stderr.split("Left out:")[-1])
+    with open(os.path.join(out, "report.html")) as file:
+        page = file.read()
+    drawn = [text.split(" ")[0] for text, *_ in labels_of(os.path.join(out, "figure-exponents.svg")) if text.startswith("fc")]
+    every = list(dict.fromkeys(r["tensor"] for r in read_csv(out, "trace-dfp16-seed1.csv") if r["tensor"].startswith("fc")))
+    check(len(drawn) == 8 and sorted(drawn + named) == sorted(every),
+          "drawn", drawn, "named", named, "of", every)
+    check("Left out: " in page and all(name in page for name in named), "report.html does not name", named)
+    before = content(out)
+    done = succeed("report", out, "--trace-tensors", "nix*", status=1)
+    check("no tensor of the trace matches" in done.stderr and content(out) == before, done.stderr)
+    succeed("report", out, "--quiet")
+    check(differing(out, kept) == [], "back to the first choice, differ:", differing(out, kept))
+
+
+def timeless(row):
+    return {k: v for k, v in row.items() if k not in ("images_per_second", "speed_ratio", "planned_runs")}
+
+
+def test_merge(place, whole):
+    """Formats and seeds trained in several folders give the numbers of one training."""
+    parts = {"a": ["--formats", "fp32,flex16+5:ngraph", "--seeds", "2"], "b": ["--formats", "dfp16,fp16,fp32", "--seeds", "2"],
+             "c": ["--formats", "flex16+5", "--seeds", "1"], "d": ["--formats", "flex16+5", "--seed-base", "2", "--no-trace"]}
+    folders = {}
+    for name, arguments in parts.items():
+        folders[name] = os.path.join(place, name)
+        succeed("compare", *TINY, *arguments, "--out", folders[name], "--quiet")
+    for order in ("abcd", "dcba"):
+        out = os.path.join(place, "merged " + order)
+        done = succeed("report", *(folders[name] for name in order), "--out", out)
+        check("10 of 10 runs" in done.stdout, done.stdout)
+        one = {row["format"]: timeless(row) for row in read_csv(whole, "summary.csv")}
+        two = {row["format"]: timeless(row) for row in read_csv(out, "summary.csv")}
+        check(one == two, order, [name for name in one if one[name] != two.get(name)])
+        with open(os.path.join(out, "report.html")) as file:
+            page = file.read()
+        check(all(f"<dd>{folders[name]}</dd>" in page for name in order), "report.html does not name the folders")
+        labels = [text for text, *_ in labels_of(os.path.join(out, "figure-exponents.svg"))]
+        check({"flex16+5", "flex16+5:ngraph", "dfp16"} <= set(labels), labels)
+    out = os.path.join(place, "gap")
+    done = succeed("report", folders["a"], folders["c"], "--out", out)
+    check("5 of 6 runs" in done.stdout, done.stdout)
+    expect_error(["report", folders["a"], folders["b"], "--out", out], 1, "already holds results", "--force")
+    succeed("report", folders["a"], folders["b"], "--out", out, "--force", "--quiet")
+    for option, value, word in (("--lr", "0.02", "lr is 0.01"), ("--epochs", "3", "epochs is 2"), ("--batch", "8", "batch is 16"),
+                                ("--schedule", "cosine", "schedule is 'linear'"), ("--momentum", "0.5", "momentum is 0.9"),
+                                ("--data", "synthetic:train=96,test=41", "data is 'synthetic:train=96,test=40'")):
+        other = os.path.join(place, "other" + option)
+        succeed("train", *TINY, option, value, "--format", "bf16", "--out", other, "--quiet")
+        expect_error(["report", folders["a"], other, "--out", os.path.join(place, "none")], 1, folders["a"], other, word)
+    other = os.path.join(place, "predictor")
+    succeed("compare", *TINY, "--formats", "flex16+5,dfp16", "--predictor", "ngraph", "--out", other, "--quiet")
+    expect_error(["report", folders["c"], other, "--out", os.path.join(place, "none")], 1, "predictor of flex16+5", "'paper'", "'ngraph'")
+    forged = os.path.join(place, "forged")
+    shutil.copytree(folders["c"], forged)
+    change(forged, lambda line: {**line, "last_loss": 2.5} if line["type"] == "run" else line)
+    expect_error(["report", folders["c"], forged, "--out", os.path.join(place, "none")], 1, "flex16+5 seed 1", "2.5")
+    check(not os.path.exists(os.path.join(place, "none")), "a refused report left its folder")
+    return folders
+
+
+def change(folder, how):
+    """Each line of metrics.jsonl through `how`; None leaves it out, a text stands as it is."""
+    path = os.path.join(folder, "metrics.jsonl")
+    with open(path) as file:
+        lines = [how(json.loads(line)) for line in file]
+    with open(path, "w") as file:
+        file.writelines(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines if line is not None)
+
+
+def first(kind, edit):
+    """An edit of the first line of that type."""
+    done = []
+
+    def how(line):
+        if line["type"] != kind or done:
+            return line
+        done.append(line)
+        return edit(line)
+    return how
+
+
+def without(key):
+    return lambda line: {k: v for k, v in line.items() if k != key}
+
+
+def with_value(key, value):
+    return lambda line: {**line, key: value}
+
+
+def test_bad_files(place, good):
+    """Each kind of damage is named with its file and line, and nothing is written."""
+    with open(os.path.join(good, "metrics.jsonl")) as file:
+        kinds = [json.loads(line)["type"] for line in file]
+    at = {kind: kinds.index(kind) + 1 for kind in kinds}
+    cases = [(first("run", lambda line: "{\"type\":\"run\",,}\n"), at["run"], "not a JSON object"),
+             (first("steps", lambda line: "[1]\n"), at["steps"], "not a JSON object"),
+             (first("epoch", lambda line: "\n"), at["epoch"], "not a JSON object"),
+             (first("steps", lambda line: json.dumps(line) + " x\n"), at["steps"], "not a JSON object"),
+             (first("end", lambda line: json.dumps(line)), at["end"], "cut off"),
+             (first("end", lambda line: None), None, "no end line"),
+             (first("end", lambda line: json.dumps(line) + "\n" + json.dumps(line) + "\n"), at["end"] + 1, "after the end line"),
+             (first("config", lambda line: None), 1, "not the first line of a metrics.jsonl"),
+             (first("config", with_value("type", "konfig")), 1, "not the first line of a metrics.jsonl"),
+             (first("config", with_value("schema", 99)), 1, "layout 99"),
+             (first("config", without("schema")), 1, "'schema' is missing"),
+             (first("config", with_value("formats", [])), 1, "'formats' is not a list of anything"),
+             (first("config", with_value("seeds", ["one"])), 1, "'seeds'"),
+             (first("config", with_value("epochs", 1.5)), 1, "'epochs' is 1.5, expected a whole number"),
+             (first("config", with_value("steps", -3)), 1, "'steps' is -3"),
+             (first("config", with_value("model", None)), 1, "'model' is null"),
+             (first("config", lambda line: {**line, "formats": [{**line["formats"][0], "variant": "fp99"}]}), 1, "'fp99' is unknown"),
+             (first("run", without("last_loss")), at["run"], "'last_loss' is missing"),
+             (first("run", with_value("saturated", "many")), at["run"], "'saturated' is not a number"),
+             (first("run", with_value("last_loss", None)), at["run"], "'last_loss' and 'last_loss_state' do not agree"),
+             (first("run", with_value("complete", 1)), at["run"], "'complete' is neither true nor false"),
+             (first("run", with_value("seed", 77)), at["run"], "seed 77 is not among those of the first line"),
+             (first("steps", with_value("format", "fp17")), at["steps"], "'fp17'"),
+             (first("steps", with_value("type", "stops")), at["steps"], "type 'stops' is unknown"),
+             (first("predictions", with_value("classes", [1, 2])), at["predictions"], "2 predictions, expected one for each of 40"),
+             (first("run", lambda line: json.dumps(line) + "\n" + json.dumps(line) + "\n"), at["run"] + 1, "line of its own before")]
+    for number, (edit, line, words) in enumerate(cases):
+        bad = os.path.join(place, f"bad{number}")
+        shutil.copytree(good, bad)
+        change(bad, edit)
+        before = content(bad)
+        where = os.path.join(bad, "metrics.jsonl") + (f":{line}: " if line else "")
+        expect_error(["report", bad], 1, where, words)
+        expect_error(["report", bad, "--out", os.path.join(place, "never")], 1, where, words)
+        check(content(bad) == before and not os.path.exists(os.path.join(place, "never")), "bad", number, "something was written")
+    trace = "trace-dfp16-seed1.csv"
+    for number, (edit, line, words) in enumerate([(lambda rows: rows[:5] + ["1,x,weight\n"] + rows[6:], 6, "too few fields"),
+                                                  (lambda rows: ["step,tensor\n"] + rows[1:], 1, "not the heading"),
+                                                  (lambda rows: rows[:7] + [rows[7].replace(",", ";", 3)] + rows[8:], 8, "fields"),
+                                                  (lambda rows: rows[:3] + [re.sub(r"^\d+", "one", rows[3])] + rows[4:], 4, "not a row"),
+                                                  (lambda rows: rows[:-1] + [rows[-1][:-4]], None, "cut off"),
+                                                  (lambda rows: [], 1, "not the heading")]):
+        bad = os.path.join(place, f"trace{number}")
+        shutil.copytree(good, bad)
+        with open(os.path.join(bad, trace)) as file:
+            rows = file.readlines()
+        with open(os.path.join(bad, trace), "w") as file:
+            file.writelines(edit(rows))
+        page = content(bad)["report.html"]
+        expect_error(["report", bad], 1, os.path.join(bad, trace) + f":{line or len(rows)}: ", words)
+        check(content(bad)["report.html"] == page, "a bad trace changed report.html")
+    os.remove(os.path.join(bad, trace))
+    expect_error(["report", bad], 1, trace, "No such file")
+    succeed("report", bad, "--no-trace", "--quiet")
+
+
+def test_usage(place, folder):
+    expect_error(["report"], 2, "expected the folder of results")
+    expect_error(["report", os.path.join(place, "nowhere")], 1, "nowhere/metrics.jsonl", "flexlab compare")
+    expect_error(["report", folder, folder], 2, "--out names the folder")
+    expect_error(["report", folder, os.path.join(folder, "."), "--out", os.path.join(place, "x")], 2, "are one folder")
+    expect_error(["report", folder, "--out", os.path.join(folder, ".")], 2, "is one of the folders to be read")
+    expect_error(["report", folder, "--epochs", "3"], 2, "'--epochs'")
+    expect_error(["report", folder, "--trace-tensor"], 2, "needs a value")
+    expect_error(["reprot", folder], 2, "did you mean 'report'?")
+    done = run("report", "--help")
+    check(done.returncode == 0 and "Usage: flexlab report" in done.stdout and "--trace-tensors" in done.stdout, done.stdout)
+    check("--lr" not in done.stdout and max(map(len, done.stdout.splitlines())) <= 110, done.stdout)
+    before = content(folder)
+    done = run("report", folder, env={"PATH": "/nonexistent"})
+    check(done.returncode == 1 and "gnuplot" in done.stderr and content(folder) == before, done.stderr)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as place:
+        if not has_gnuplot():
+            print("skipped: no gnuplot here (Debian: apt-get install gnuplot-nox)")
+            return 77
+        out, kept = test_same_bytes(place)
+        test_tensors(place, out, kept)
+        folders = test_merge(place, out)
+        test_bad_files(place, out)
+        test_usage(place, folders["c"])
+        test_figures(place)
+    return summary()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+/* The trace file against the statistics of the tensors: whatever the interval between rows, counts of all rows add up
+ * to the totals, and the largest maximum and gamma are those of the totals. */
+#include "check.h"
+#include "flexlab/nn.h"
+#include "nn/nn_graph.h"
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BATCH = 8, SIDE = 8, CHANNELS = 3, CLASSES = 4, STEPS = 23, MOST = 64 };
+
+static nn_graph *network(const char *variant, const char *predictor) {
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = variant,
+                                            .predictor = predictor,
+                                            .batch = BATCH,
+                                            .seed = 5,
+                                            .momentum = 0.9f,
+                                            .weight_decay = 1e-4f});
+    nn_node x = nn_input(g, SIDE, SIDE, CHANNELS);
+    x = nn_conv2d(g, "conv", x, 6, 3, 1, 1);
+    x = nn_batchnorm(g, "bn", x, true);
+    x = nn_avgpool_global(g, "pool", x);
+    x = nn_linear(g, "fc", x, CLASSES);
+    CHECK(!nn_compile(g, x), "%s", tensor_error());
+    return g;
+}
+
+/* Sizes that leap by powers of two from step to step: exponents lag behind, elements saturate and vanish, and exponents
+ * meet the ends of their range. */
+static void make_batch(int step, float *images, int32_t *labels) {
+    uint64_t state = (uint64_t)step * 77 + 1;
+    float scale = ldexpf(1, (int)(check_random(&state) % 50) - 25);
+    for (int i = 0; i < BATCH * SIDE * SIDE * CHANNELS; i++)
+        images[i] = scale * (float)((double)(int64_t)check_random(&state) / 9223372036854775808.0);
+    for (int i = 0; i < BATCH; i++)
+        labels[i] = (int32_t)(check_random(&state) % CLASSES);
+}
+
+/* What the rows of one tensor add up to. */
+struct sum {
+    char name[80];
+    char maximum[40]; /* as printed; the largest */
+    double value;
+    int gamma, rows;
+    long long saturated, flushed, nonfinite, low, high;
+};
+
+static struct sum *find(struct sum *sums, int *count, const char *name) {
+    for (int i = 0; i < *count; i++)
+        if (!strcmp(sums[i].name, name))
+            return &sums[i];
+    CHECK(*count < MOST, "more than %d tensors", MOST);
+    struct sum *s = &sums[(*count)++];
+    memset(s, 0, sizeof *s);
+    strcpy(s->name, name);
+    strcpy(s->maximum, "0");
+    return s;
+}
+
+static int read_sums(const char *path, int every, struct sum *sums) {
+    FILE *file = fopen(path, "r");
+    char line[400], name[80], role[40], maximum[40];
+    int count = 0;
+    CHECK(file && fgets(line, sizeof line, file), "%s", path);
+    CHECK(!strcmp(line, "step,tensor,role,e,gamma,predicted_maximum,maximum,saturated,flushed,nonfinite,clamped_low,"
+                        "clamped_high,maximum_e\n"),
+          "heading %s", line);
+    while (file && fgets(line, sizeof line, file)) {
+        long long step, saturated, flushed, nonfinite, low, high;
+        int e, gamma, maximum_e;
+        int got = sscanf(line, "%lld,%79[^,],%39[^,],%d,%d,%*[^,],%39[^,],%lld,%lld,%lld,%lld,%lld,%d", &step, name,
+                         role, &e, &gamma, maximum, &saturated, &flushed, &nonfinite, &low, &high, &maximum_e);
+        CHECK(got == 12, "every %d: %d fields in %s", every, got, line);
+        if (got != 12)
+            break;
+        struct sum *s = find(sums, &count, name);
+        long long wanted = 1 + (long long)s->rows++ * every;
+        CHECK(step == (wanted < STEPS ? wanted : STEPS), "every %d: row at step %lld, want %lld", every, step, wanted);
+        /* The exponent that is written beside the maximum is the one that the maximum was stored with. */
+        double top = ldexp(32767, -maximum_e), value = strtod(maximum, NULL);
+        CHECK(gamma == 32767 || value <= top + ldexp(0.5001, -maximum_e), "every %d: %s", every, line);
+        CHECK(every > 1 || maximum_e == e || value == 0, "every 1: %s", line);
+        s->saturated += saturated;
+        s->flushed += flushed;
+        s->nonfinite += nonfinite;
+        s->low += low;
+        s->high += high;
+        if (gamma > s->gamma)
+            s->gamma = gamma;
+        if (value > s->value) {
+            s->value = value;
+            strcpy(s->maximum, maximum);
+        }
+    }
+    if (file)
+        fclose(file);
+    return count;
+}
+
+static void check_sums(const nn_graph *g, const char *what, int every, struct sum *sums, int count, long long *events) {
+    int shared = 0;
+    for (int i = 0; i < nn_tensor_count(g); i++) {
+        nn_tensor_info info = nn_tensor_at(g, i);
+        const struct autoflex *a = tensor_autoflex(info.t);
+        tensor_stats total;
+        char maximum[40];
+        if (!a)
+            continue;
+        shared++;
+        CHECK(!tensor_statistics(info.t, NULL, &total), "%s", tensor_error());
+        CHECK(total.writes == STEPS, "%s %s: %lld writes in %d steps", what, info.name, (long long)total.writes, STEPS);
+        const struct sum *s = find(sums, &count, info.name);
+        snprintf(maximum, sizeof maximum, "%.9g", total.maximum);
+        CHECK(s->rows == (STEPS - 1 + every - 1) / every + 1, "%s every %d: %s has %d rows", what, every, info.name,
+              s->rows);
+        CHECK(s->saturated == total.saturated && s->flushed == total.flushed && s->nonfinite == total.nonfinite,
+              "%s every %d: %s has %lld saturated, %lld flushed, %lld nonfinite, want %lld, %lld, %lld", what, every,
+              info.name, s->saturated, s->flushed, s->nonfinite, (long long)total.saturated, (long long)total.flushed,
+              (long long)total.nonfinite);
+        CHECK(s->low == (long long)a->clamped_low && s->high == (long long)a->clamped_high,
+              "%s every %d: %s clamped %lld and %lld, want %lld and %lld", what, every, info.name, s->low, s->high,
+              (long long)a->clamped_low, (long long)a->clamped_high);
+        CHECK(s->gamma == total.gamma && !strcmp(s->maximum, maximum),
+              "%s every %d: %s has gamma %d, maximum %s, want %d, %s", what, every, info.name, s->gamma, s->maximum,
+              (int)total.gamma, maximum);
+        events[0] += total.saturated;
+        events[1] += total.flushed;
+        events[2] += s->low + s->high;
+    }
+    CHECK(shared == count && shared > 10, "%s every %d: %d tensors in the trace, %d in the graph", what, every, count,
+          shared);
+}
+
+static void trace_adds_up(const char *variant, const char *predictor, int every, long long *events) {
+    char path[] = "/tmp/flexlab_trace_XXXXXX", what[80];
+    int descriptor = mkstemp(path);
+    CHECK(descriptor >= 0, "temporary file");
+    close(descriptor);
+    snprintf(what, sizeof what, "%s:%s", variant, predictor);
+    nn_graph *g = network(variant, predictor);
+    struct fl_trace *trace;
+    static float images[BATCH * SIDE * SIDE * CHANNELS];
+    static struct sum sums[MOST];
+    int32_t labels[BATCH];
+    CHECK(!fl_trace_open(&trace, path, every), "%s", tensor_error());
+    for (int step = 1; step <= STEPS; step++) {
+        make_batch(step, images, labels);
+        CHECK(!nn_train_step(g, images, labels, 0.01f, NULL, NULL), "%s step %d: %s", what, step, tensor_error());
+        CHECK(!fl_trace_step(trace, g, step), "%s step %d: %s", what, step, tensor_error());
+        if (step % 7 == 0) /* an evaluation between two steps leaves no mark */
+            CHECK(!nn_evaluate(g, images, labels, BATCH, NULL, NULL), "%s", tensor_error());
+    }
+    CHECK(!fl_trace_finish(trace), "%s", tensor_error());
+    fl_trace_free(trace);
+    check_sums(g, what, every, sums, read_sums(path, every, sums), events);
+    nn_graph_free(g);
+    remove(path);
+}
+
+int main(void) {
+    static const char *const cases[][2] = {
+        {"flex16+5", "paper"}, {"flex16+5-sr", "ngraph"}, {"dfp16", "current"}, {"flex16+5-paper", "fixed"}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        long long events[3] = {0};
+        for (int every = 1; every <= STEPS + 1; every += every < 8 ? 1 : 5)
+            trace_adds_up(cases[c][0], cases[c][1], every, events);
+        CHECK(events[1] > 0, "%s: nothing was flushed, so the sums prove nothing", cases[c][0]);
+        CHECK(c > 1 || (events[0] > 0 && events[2] > 0), "%s: %lld saturated, %lld clamped: the sums prove nothing",
+              cases[c][0], events[0], events[2]);
+    }
+    return check_summary();
+}

@@ -1,0 +1,23 @@
+/* origin.h - what made the numbers: the program, its build, the machine, the call. One for each folder of results. */
+#ifndef FLEXLAB_ORIGIN_H
+#define FLEXLAB_ORIGIN_H
+
+struct origin {
+    char *folder; /* NULL: the experiment's own */
+    char *command, *command_line;
+    char *version,
+        *revision; /* revision: of the source in git; "unknown" where the build saw none, "-dirty" with changes */
+    char *compiler;
+    char *processor;
+    char *instruction_set; /* the fastest row of kernels that runs: avx512, avx512bw, avx2, portable, ref */
+    char *instruction_cap; /* FLEXLAB_ISA, NULL without */
+    char *started;         /* UTC, ISO 8601 */
+    int threads;
+    int trace_every; /* steps between rows of its traces; 0: none */
+};
+
+/* Of this program, here and now, without traces. Takes over command_line. */
+struct origin origin_here(const char *command, char *command_line);
+void origin_clear(struct origin *origin);
+
+#endif

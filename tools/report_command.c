@@ -1,0 +1,124 @@
+/* report_command.c - the command `report`: table, figures and page anew from stored results. */
+#include "commands.h"
+#include "figure.h"
+#include "folder.h"
+#include "report.h"
+#include "stored.h"
+#include "text.h"
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static bool same_folder(const char *a, const char *b) {
+    struct stat one, two;
+    return !stat(a, &one) && !stat(b, &two) && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+}
+
+static int check_folders(const struct settings *s) {
+    if (!s->folder_count)
+        return text_usage("expected the folder of results of a training; see --help");
+    if (s->folder_count > 1 && !s->out)
+        return text_usage("%d folders become one report: --out names the folder for it", s->folder_count);
+    for (int i = 0; i < s->folder_count; i++) {
+        if (s->out && same_folder(s->folders[i], s->out))
+            return text_usage(
+                "--out '%s': is one of the folders to be read; without --out its report is redrawn in place", s->out);
+        for (int k = 0; k < i; k++)
+            if (same_folder(s->folders[i], s->folders[k]))
+                return text_usage("'%s' and '%s' are one folder", s->folders[k], s->folders[i]);
+    }
+    return STATUS_OK;
+}
+
+static int read_folders(struct stored *all, const struct settings *s) {
+    int status = stored_read(all, s->folders[0]);
+    for (int i = 1; i < s->folder_count && status == STATUS_OK; i++) {
+        struct stored next;
+        status = stored_read(&next, s->folders[i]);
+        if (status == STATUS_OK)
+            status = stored_merge(all, &next);
+        stored_clear(&next);
+    }
+    return status;
+}
+
+/* The page takes its place last, and only with all its figures: a report is never replaced by a poorer one. */
+static int draw(const struct experiment *x, bool with_summary) {
+    struct figures figures;
+    int status = figures_draw(x, &figures);
+    if (status == STATUS_OK && !figures.loss)
+        status = text_failed("without its figures the report is left as it is");
+    if (status == STATUS_OK && x->settings->trace_tensors && figures.nothing_matches)
+        status = text_failed("the report is left as it is");
+    if (status == STATUS_OK && with_summary)
+        status = summary_write_csv(x);
+    if (status == STATUS_OK)
+        status = report_write(x, &figures);
+    figures_clear(&figures);
+    return status;
+}
+
+static const char *no_trace(void *context, int i) {
+    (void)context;
+    (void)i;
+    return NULL;
+}
+
+static int draw_in_place(struct experiment *x, const char *folder) {
+    struct lock lock = {.descriptor = -1};
+    int status = lock_take(&lock, folder);
+    x->folder = folder;
+    if (status == STATUS_OK)
+        status = draw(x, false);
+    lock_release(&lock);
+    return status;
+}
+
+static int draw_elsewhere(struct experiment *x, const struct settings *s) {
+    struct folder folder;
+    int status = folder_open(&folder, s->out, s->force, no_trace, NULL);
+    x->folder = folder.made;
+    if (status == STATUS_OK)
+        status = draw(x, true);
+    if (status == STATUS_OK)
+        status = folder_publish(&folder, true);
+    folder_close(&folder);
+    return status;
+}
+
+static int redraw(struct stored *all, const struct settings *s) {
+    struct experiment *x = &all->x;
+    if (s->trace_tensors)
+        all->settings.trace_tensors = s->trace_tensors;
+    for (int i = 0; i < x->origin_count && s->no_trace; i++)
+        x->origins[i].trace_every = 0;
+    experiment_choose_shown(x);
+    summary_agreement(x);
+    int status = s->out ? draw_elsewhere(x, s) : draw_in_place(x, s->folders[0]);
+    if (status == STATUS_OK && !s->quiet) {
+        char *place = text_shown(s->out ? s->out : s->folders[0]);
+        summary_print(x);
+        printf("\nWritten to %s: report.html, figures%s\n", place, s->out ? ", summary.csv" : "");
+        free(place);
+    }
+    return status;
+}
+
+int command_report(int argc, char **argv) {
+    struct settings settings;
+    struct stored all = {0};
+    int status = options_parse(&settings, COMMAND_REPORT, argc, argv);
+    if (status == STATUS_OK && settings.help) {
+        options_help(COMMAND_REPORT, stdout);
+        return STATUS_OK;
+    }
+    if (status == STATUS_OK)
+        status = check_folders(&settings);
+    if (status == STATUS_OK)
+        status = read_folders(&all, &settings);
+    if (status == STATUS_OK && !experiment_any_over(&all.x))
+        status = text_failed("%s: no run has a result", settings.folders[0]);
+    if (status == STATUS_OK)
+        status = redraw(&all, &settings);
+    stored_clear(&all);
+    return status;
+}

@@ -1,0 +1,398 @@
+/* stored.c - reading metrics.jsonl (docs/metrics.md). */
+#include "stored.h"
+#include "metrics.h"
+#include "text.h"
+#include <cJSON.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Where reading is. After the first failure, which is told, everything reads as empty. */
+struct reader {
+    struct stored *stored;
+    char *path;
+    long number; /* of the line */
+    int status;
+    bool ended; /* the end line was read */
+};
+
+static void refuse(struct reader *r, char *what) {
+    if (r->status == STATUS_OK)
+        r->status = text_failed("%s:%ld: %s", r->path, r->number, what);
+    free(what);
+}
+
+/* --- fields --------------------------------------------------------------------------------------------------------
+ */
+
+static const cJSON *field(struct reader *r, const cJSON *object, const char *key) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    if (!item)
+        refuse(r, text_format("the field '%s' is missing", key));
+    return item;
+}
+
+/* A number that is missing reads as NAN. */
+static double read_real(struct reader *r, const cJSON *object, const char *key) {
+    const cJSON *item = field(r, object, key);
+    if (!item || cJSON_IsNull(item))
+        return NAN;
+    if (!cJSON_IsNumber(item))
+        refuse(r, text_format("the field '%s' is not a number", key));
+    return item->valuedouble;
+}
+
+static double read_number(struct reader *r, const cJSON *object, const char *key) {
+    double value = read_real(r, object, key);
+    if (isnan(value))
+        refuse(r, text_format("the field '%s' is null, expected a number", key));
+    return value;
+}
+
+/* KEY with KEY_state. */
+static double read_state(struct reader *r, const cJSON *object, const char *key) {
+    char *name = text_format("%s_state", key);
+    double value = read_real(r, object, key);
+    const char *state = cJSON_GetStringValue(field(r, object, name));
+    if (!state || (isnan(value) ? !strcmp(state, "finite") : strcmp(state, "finite") != 0))
+        refuse(r, text_format("the fields '%s' and '%s' do not agree", key, name));
+    else if (!strcmp(state, "inf") || !strcmp(state, "-inf"))
+        value = state[0] == '-' ? -INFINITY : INFINITY;
+    else if (isnan(value) && strcmp(state, "nan") != 0 && strcmp(state, "none") != 0)
+        refuse(r, text_format("the field '%s' is '%s', expected finite, nan, inf, -inf or none", name, state));
+    free(name);
+    return value;
+}
+
+static int64_t read_whole(struct reader *r, const cJSON *object, const char *key, int64_t low, int64_t high) {
+    double value = read_number(r, object, key);
+    if (r->status == STATUS_OK &&
+        (value != floor(value) || value < (double)low || value > (double)high || fabs(value) > 0x1p53))
+        refuse(r, text_format("the field '%s' is %.17g, expected a whole number from %lld to %lld", key, value,
+                              (long long)low, (long long)high));
+    return r->status == STATUS_OK ? (int64_t)value : low;
+}
+
+static const char *read_text_or_null(struct reader *r, const cJSON *object, const char *key) {
+    const cJSON *item = field(r, object, key);
+    if (item && !cJSON_IsString(item) && !cJSON_IsNull(item))
+        refuse(r, text_format("the field '%s' is not a text", key));
+    return cJSON_GetStringValue(item);
+}
+
+static const char *read_text(struct reader *r, const cJSON *object, const char *key) {
+    const char *text = read_text_or_null(r, object, key);
+    if (!text)
+        refuse(r, text_format("the field '%s' is null, expected a text", key));
+    return text ? text : "";
+}
+
+static bool read_flag(struct reader *r, const cJSON *object, const char *key) {
+    const cJSON *item = field(r, object, key);
+    if (item && !cJSON_IsBool(item))
+        refuse(r, text_format("the field '%s' is neither true nor false", key));
+    return cJSON_IsTrue(item);
+}
+
+static const cJSON *read_list(struct reader *r, const cJSON *object, const char *key) {
+    const cJSON *item = field(r, object, key);
+    if (item && (!cJSON_IsArray(item) || !item->child))
+        refuse(r, text_format("the field '%s' is not a list of anything", key));
+    return item;
+}
+
+static char *copy_text(struct reader *r, const cJSON *object, const char *key) {
+    return text_format("%s", read_text(r, object, key));
+}
+
+/* --- the first line ------------------------------------------------------------------------------------------------
+ */
+
+static void read_origin(struct reader *r, const cJSON *line, const char *folder) {
+    struct experiment *x = &r->stored->x;
+    const char *cap = read_text_or_null(r, line, "instruction_cap");
+    x->origins = text_alloc(1, sizeof *x->origins);
+    x->origin_count = 1;
+    x->origins[0] = (struct origin){.folder = text_format("%s", folder),
+                                    .command = copy_text(r, line, "command"),
+                                    .command_line = copy_text(r, line, "command_line"),
+                                    .version = copy_text(r, line, "version"),
+                                    .revision = copy_text(r, line, "revision"),
+                                    .compiler = copy_text(r, line, "compiler"),
+                                    .processor = copy_text(r, line, "processor"),
+                                    .instruction_set = copy_text(r, line, "instruction_set"),
+                                    .instruction_cap = cap ? text_format("%s", cap) : NULL,
+                                    .started = copy_text(r, line, "started"),
+                                    .threads = (int)read_whole(r, line, "threads", 1, INT_MAX),
+                                    .trace_every = (int)read_whole(r, line, "trace_every", 0, INT_MAX)};
+}
+
+static void read_series(struct reader *r, const cJSON *item, struct series *s) {
+    const char *variant = read_text(r, item, "variant"), *predictor = read_text_or_null(r, item, "predictor");
+    s->label = copy_text(r, item, "name");
+    s->backend = copy_text(r, item, "matmul_backend");
+    s->variant = nn_variant_find(variant);
+    if (!s->variant) {
+        refuse(r, text_format("the variant '%s' is unknown to this flexlab", variant));
+        return;
+    }
+    s->shared = tensor_format_is_shared(s->variant->format);
+    s->no_master = s->variant->wide && !read_flag(r, item, "wide_weights");
+    s->predictor = predictor && autoflex_find(predictor) ? autoflex_name(autoflex_find(predictor)) : NULL;
+    if (s->shared != (s->predictor != NULL))
+        refuse(r, text_format("the predictor '%s' of '%s' is unknown to this flexlab", predictor ? predictor : "",
+                              s->label));
+}
+
+static void read_formats(struct reader *r, const cJSON *line) {
+    struct experiment *x = &r->stored->x;
+    const cJSON *item, *list = read_list(r, line, "formats");
+    x->series = text_alloc((size_t)cJSON_GetArraySize(list), sizeof *x->series);
+    cJSON_ArrayForEach(item, list) {
+        read_series(r, item, &x->series[x->series_count++]);
+    }
+}
+
+static void read_seeds(struct reader *r, const cJSON *line) {
+    struct experiment *x = &r->stored->x;
+    const cJSON *item, *list = read_list(r, line, "seeds");
+    x->seeds = text_alloc((size_t)cJSON_GetArraySize(list), sizeof *x->seeds);
+    cJSON_ArrayForEach(item, list) {
+        if (!cJSON_IsNumber(item) || item->valuedouble < 0 || item->valuedouble > 0x1p53)
+            refuse(r, text_format("the field 'seeds' holds what is no seed"));
+        x->seeds[x->seed_count++] = r->status == STATUS_OK ? (uint64_t)item->valuedouble : 0;
+    }
+}
+
+static void read_data(struct reader *r, const cJSON *line) {
+    const cJSON *data = field(r, line, "data");
+    r->stored->settings.data = read_text(r, data, "specification");
+    r->stored->x.data = (struct dimensions){.train = read_whole(r, data, "train", 1, INT64_MAX),
+                                            .test = read_whole(r, data, "test", 1, INT64_MAX),
+                                            .height = (int)read_whole(r, data, "height", 1, INT_MAX),
+                                            .width = (int)read_whole(r, data, "width", 1, INT_MAX),
+                                            .channels = (int)read_whole(r, data, "channels", 1, INT_MAX),
+                                            .classes = (int)read_whole(r, data, "classes", 1, INT_MAX)};
+}
+
+static void read_settings(struct reader *r, const cJSON *line) {
+    struct settings *s = &r->stored->settings;
+    struct experiment *x = &r->stored->x;
+    s->model = read_text(r, line, "model");
+    s->epochs = read_whole(r, line, "epochs", 1, INT_MAX);
+    s->batch = read_whole(r, line, "batch", 1, INT_MAX);
+    s->max_steps = read_whole(r, line, "max_steps", 0, INT64_MAX);
+    s->schedule = read_text(r, line, "schedule");
+    s->warmup = read_number(r, line, "warmup_epochs");
+    s->momentum = read_number(r, line, "momentum");
+    s->weight_decay = read_number(r, line, "weight_decay");
+    s->average_last = read_whole(r, line, "average_last", 1, INT64_MAX);
+    s->trace_tensors = read_text_or_null(r, line, "trace_tensors");
+    x->rate = read_number(r, line, "rate");
+    x->augment = read_flag(r, line, "augment");
+    x->steps_per_epoch = read_whole(r, line, "steps_per_epoch", 1, INT64_MAX);
+    x->steps = read_whole(r, line, "steps", 1, INT64_MAX);
+    x->window = (int)read_whole(r, line, "window", 1, INT_MAX);
+    x->trace_every = (int)read_whole(r, line, "trace_every", 0, INT_MAX);
+}
+
+static void read_config(struct reader *r, const cJSON *line, const char *folder) {
+    struct experiment *x = &r->stored->x;
+    const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(line, "type"));
+    if (!type || strcmp(type, "config") != 0 || !cJSON_GetObjectItemCaseSensitive(line, "formats")) {
+        refuse(r, text_format("is not the first line of a metrics.jsonl of flexlab"));
+        return;
+    }
+    int64_t schema = read_whole(r, line, "schema", 0, INT_MAX);
+    if (schema != METRICS_SCHEMA)
+        refuse(r, text_format("is in layout %lld, this flexlab reads layout %d", (long long)schema, METRICS_SCHEMA));
+    read_origin(r, line, folder);
+    read_formats(r, line);
+    read_seeds(r, line);
+    read_data(r, line);
+    read_settings(r, line);
+    experiment_make_runs(x);
+}
+
+/* --- lines of runs -------------------------------------------------------------------------------------------------
+ */
+
+static struct run *find_run(struct reader *r, const cJSON *line) {
+    struct experiment *x = &r->stored->x;
+    const char *label = read_text(r, line, "format");
+    int64_t seed = read_whole(r, line, "seed", 0, INT64_MAX);
+    for (int i = 0; i < x->run_count; i++)
+        if (x->runs[i].seed == (uint64_t)seed && !strcmp(x->series[x->runs[i].series].label, label))
+            return &x->runs[i];
+    refuse(r, text_format("the run '%s' seed %lld is not among those of the first line", label, (long long)seed));
+    return NULL;
+}
+
+static void read_window(struct reader *r, const cJSON *line, struct run *run) {
+    run->windows = text_realloc(run->windows, (size_t)run->window_count + 1, sizeof *run->windows);
+    run->windows[run->window_count++] = (struct window){.step = read_whole(r, line, "step", 1, INT64_MAX),
+                                                        .count = (int)read_whole(r, line, "count", 1, INT_MAX),
+                                                        .loss = read_state(r, line, "loss"),
+                                                        .rate = read_number(r, line, "rate")};
+}
+
+static void read_epoch(struct reader *r, const cJSON *line, struct run *run) {
+    run->epochs = text_realloc(run->epochs, (size_t)run->epoch_count + 1, sizeof *run->epochs);
+    run->epochs[run->epoch_count++] = (nn_epoch_report){.epoch = (int)read_whole(r, line, "epoch", 1, INT_MAX),
+                                                        .step = read_whole(r, line, "step", 1, INT64_MAX),
+                                                        .train_loss = read_state(r, line, "train_loss"),
+                                                        .train_accuracy = read_number(r, line, "train_accuracy"),
+                                                        .test_loss = read_state(r, line, "test_loss"),
+                                                        .test_accuracy = read_number(r, line, "test_accuracy"),
+                                                        .seconds = read_number(r, line, "seconds")};
+}
+
+static void read_run(struct reader *r, const cJSON *line, struct run *run) {
+    const char *state = read_text(r, line, "nonfinite_loss_state");
+    if (run->finished || run->stopped)
+        refuse(r, text_format("this run has a line of its own before"));
+    run->finished = read_flag(r, line, "complete");
+    run->stopped = !run->finished;
+    run->first_loss = read_state(r, line, "first_loss");
+    run->nonfinite_step = read_whole(r, line, "nonfinite_step", 0, INT64_MAX);
+    run->nonfinite_loss = !strcmp(state, "nan")    ? NAN
+                          : !strcmp(state, "inf")  ? INFINITY
+                          : !strcmp(state, "-inf") ? -INFINITY
+                                                   : 0;
+    run->result = (nn_train_result){.stopped = run->stopped,
+                                    .train_loss = read_state(r, line, "train_loss"),
+                                    .last_loss = read_state(r, line, "last_loss"),
+                                    .test_loss = read_state(r, line, "test_loss"),
+                                    .test_accuracy = read_real(r, line, "test_accuracy"),
+                                    .seconds = read_number(r, line, "seconds")};
+    nn_train_result *result = &run->result;
+    const struct {
+        const char *key;
+        int64_t *value;
+    } wholes[] = {{"images", &result->images},
+                  {"steps", &result->steps},
+                  {"parameters", &result->parameters},
+                  {"weight_bytes", &result->weight_bytes},
+                  {"activation_bytes", &result->activation_bytes},
+                  {"arena_bytes", &result->arena_bytes},
+                  {"saturated", &result->saturated},
+                  {"flushed", &result->flushed},
+                  {"nonfinite", &result->nonfinite},
+                  {"elements", &result->elements},
+                  {"clamped_low", &result->clamped_low},
+                  {"clamped_high", &result->clamped_high}};
+    for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++)
+        *wholes[i].value = read_whole(r, line, wholes[i].key, 0, INT64_MAX);
+}
+
+static void read_predictions(struct reader *r, const cJSON *line, struct run *run) {
+    const cJSON *item, *list = read_list(r, line, "classes");
+    if (run->stored || cJSON_GetArraySize(list) != r->stored->x.data.test) {
+        refuse(r, text_format("%d predictions, expected one for each of %lld test images", cJSON_GetArraySize(list),
+                              (long long)r->stored->x.data.test));
+        return;
+    }
+    run->stored = text_alloc((size_t)cJSON_GetArraySize(list), sizeof *run->stored);
+    cJSON_ArrayForEach(item, list) {
+        if (!cJSON_IsNumber(item))
+            refuse(r, text_format("the field 'classes' holds what is no number"));
+        run->stored[run->result.predicted_count++] = item->valueint;
+    }
+}
+
+/* Figures over the seeds are computed anew, losses of single steps are not drawn: their lines are passed over. */
+static void read_line(struct reader *r, const cJSON *line) {
+    static const struct {
+        const char *type;
+        void (*read)(struct reader *r, const cJSON *line, struct run *run);
+    } kinds[] = {{"steps", read_window}, {"epoch", read_epoch}, {"run", read_run}, {"predictions", read_predictions},
+                 {"step", NULL},         {"format", NULL},      {"end", NULL}};
+    const char *type = read_text(r, line, "type");
+    for (size_t i = 0; r->status == STATUS_OK && i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(kinds[i].type, type) != 0)
+            continue;
+        struct run *run = kinds[i].read ? find_run(r, line) : NULL;
+        if (run)
+            kinds[i].read(r, line, run);
+        r->ended = !strcmp(type, "end");
+        return;
+    }
+    refuse(r, text_format("a line of type '%s' is unknown to this flexlab", type));
+}
+
+/* --- the file ------------------------------------------------------------------------------------------------------
+ */
+
+static void read_text_line(struct reader *r, const char *text, const char *folder) {
+    cJSON *line = cJSON_ParseWithOpts(text, NULL, true);
+    if (!cJSON_IsObject(line))
+        refuse(r, text_format("is not a JSON object"));
+    else if (r->ended)
+        refuse(r, text_format("a line after the end line"));
+    else if (r->number == 1)
+        read_config(r, line, folder);
+    else
+        read_line(r, line);
+    if (r->number == 1)
+        r->stored->config = line;
+    else
+        cJSON_Delete(line);
+}
+
+static int cannot_open(const char *path, const char *folder) {
+    int reason = errno;
+    char *part = text_format("%s/flexlab.part", folder),
+         *apart = text_format("%s/flexlab.incomplete/metrics.jsonl", folder);
+    const char *hint = !access(folder, F_OK) && !access(part, F_OK) ? "; a training is writing there or was killed"
+                       : !access(apart, R_OK) ? "; there are incomplete results in its folder flexlab.incomplete"
+                       : reason == ENOENT     ? "; expected a folder that 'flexlab compare' or 'flexlab train' wrote"
+                                              : "";
+    int status = text_failed("cannot read %s: %s%s", path, strerror(reason), hint);
+    free(part);
+    free(apart);
+    return status;
+}
+
+static void read_lines(struct reader *r, FILE *file, const char *folder) {
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t length;
+    errno = 0;
+    while (r->status == STATUS_OK && (length = getline(&line, &room, file)) >= 0) {
+        r->number++;
+        if (line[length - 1] != '\n')
+            refuse(r, text_format("is cut off"));
+        else
+            read_text_line(r, line, folder);
+    }
+    if (r->status == STATUS_OK && ferror(file))
+        r->status = text_failed("cannot read %s: %s", r->path, strerror(errno));
+    if (r->status == STATUS_OK && !r->ended)
+        r->status = text_failed("%s: is not complete: there is no end line after line %ld", r->path, r->number);
+    free(line);
+}
+
+int stored_read(struct stored *stored, const char *folder) {
+    *stored = (struct stored){0};
+    struct reader r = {.stored = stored, .path = text_format("%s/metrics.jsonl", folder)};
+    FILE *file = fopen(r.path, "re");
+    if (file) {
+        read_lines(&r, file, folder);
+        fclose(file);
+    } else {
+        r.status = cannot_open(r.path, folder);
+    }
+    stored->x.settings = &stored->settings;
+    stored->x.stopped = experiment_finished(&stored->x) < stored->x.run_count;
+    free(r.path);
+    return r.status;
+}
+
+void stored_clear(struct stored *stored) {
+    experiment_clear(&stored->x);
+    cJSON_Delete(stored->config);
+    *stored = (struct stored){0};
+}
