@@ -12,7 +12,8 @@
 
 enum { TENSORS = 6, ROWS = 400 };
 
-static const char heading[] = "step,tensor,role,e,gamma,predicted_maximum,maximum,saturated,flushed\n";
+static const char heading[] = "step,tensor,role,e,gamma,predicted_maximum,maximum,saturated,flushed,nonfinite,"
+                              "clamped_low,clamped_high,maximum_e\n";
 static const char *const names[TENSORS] = {"input",      "conv1.weight",      "conv1",
                                            "conv1.grad", "conv1.weight.grad", "fc.bias.grad"};
 static const char *const roles[TENSORS] = {"activation", "weight",          "activation",
@@ -48,8 +49,8 @@ static int write_rows(struct input *in, struct row *rows) {
             r.maximum = ldexp(mantissa, (int8_t)take_byte(in));
             const int saturated = take_byte(in) & 3;
             r.saturated = saturated > 0;
-            fprintf(file, "%lld,%s,%s,%d,%d,%.9g,%.17g,%d,%d\n", (long long)r.step, names[i], roles[i], r.e, 1, 0.5,
-                    r.maximum, saturated, 0);
+            fprintf(file, "%lld,%s,%s,%d,%d,%.9g,%.17g,%d,%d,0,0,0,%d\n", (long long)r.step, names[i], roles[i],
+                    r.e - 1, 1, 0.5, r.maximum, saturated, 0, r.e);
             rows[count++] = r;
         }
     fclose(file);
