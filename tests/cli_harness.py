@@ -33,9 +33,9 @@ def succeed(*arguments, status=0, **more):
     return done
 
 
-def expect_error(arguments, status, *parts):
+def expect_error(arguments, status, *parts, env=None):
     """One line on stderr with every part, nothing on stdout."""
-    done = succeed(*arguments, status=status)
+    done = succeed(*arguments, status=status, env=env)
     check(done.stdout == "", done.shown, "prints on stdout:", done.stdout[:200])
     check(done.stderr.count("\n") == 1, done.shown, "wants one line:", done.stderr)
     for part in parts:

@@ -8,46 +8,13 @@ import csv
 import json
 import os
 import re
-import shlex
-import subprocess
 import sys
 import tempfile
 
-FLEXLAB = sys.argv[1]
+from cli_harness import TINY, check, expect_error, read_lines, run, summary
+
 FORMATS = ["fp32", "fp16", "bf16", "flex16+5", "dfp16"]
-TINY = ["--model", "mlp2", "--data", "synthetic:train=96,test=40", "--batch", "16", "--epochs", "2"]
 TIME_FIELDS = {"seconds", "images_per_second", "threads", "started", "command_line"}
-checks = failures = 0
-
-
-def check(condition, *what):
-    global checks, failures
-    checks += 1
-    if not condition:
-        failures += 1
-        print("FAILED:", *what)
-
-
-def run(*arguments, env=None, cwd=None):
-    done = subprocess.run([FLEXLAB, *arguments], capture_output=True, text=True, timeout=300, cwd=cwd,
-                          env={**os.environ, **(env or {})})
-    done.shown = "flexlab " + shlex.join(arguments)
-    return done
-
-
-def expect_error(arguments, status, *parts, env=None):
-    """One line on stderr with every part, nothing on stdout."""
-    done = run(*arguments, env=env)
-    check(done.returncode == status, done.shown, "status", done.returncode, "want", status, done.stderr)
-    check(done.stdout == "", done.shown, "prints on stdout:", done.stdout[:200])
-    check(done.stderr.count("\n") == 1, done.shown, "wants one line:", done.stderr)
-    for part in parts:
-        check(part in done.stderr, done.shown, "wants", repr(part), "in", done.stderr)
-
-
-def read_lines(directory):
-    with open(os.path.join(directory, "metrics.jsonl")) as file:
-        return [json.loads(line) for line in file]
 
 
 def without_time(value):
@@ -267,8 +234,7 @@ def main():
         test_without_gnuplot(place)
         for folder, _, names in os.walk(place):
             check(not [n for n in names if n.endswith(".part")], "left behind in", folder, names)
-    print(f"{checks} checks, {failures} failures")
-    return 1 if failures or not checks else 0
+    return summary()
 
 
 if __name__ == "__main__":
