@@ -54,6 +54,8 @@ foreach(kind STATIC SHARED)
     endif()
 endforeach()
 
+target_link_options(flexlab_shared PRIVATE -Wl,-z,nodelete) # its threads outlive dlclose (src/core/parallel.c)
+
 include(GNUInstallDirs)
 install(TARGETS flexlab_static flexlab_shared)
 install(DIRECTORY include/flexlab ${FLEXLAB_GENERATED}/include/flexlab DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}

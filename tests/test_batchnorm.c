@@ -285,13 +285,46 @@ static void residual_at_the_mean(void) {
     tensor_free(w.beta);
 }
 
+/* Terms at the ends of 128 bits, just above a tie: in every row of the image, at its end too. */
+static void far_apart_above_a_tie(void) {
+    enum { ROWS = 257 };
+    int16_t x[ROWS], r[ROWS];
+    const int16_t gamma = 16384, beta = -3;
+    const double mean = 0, variance = 0;
+    for (int i = 0; i < ROWS; i++) {
+        x[i] = 32767;
+        r[i] = 16385;
+    }
+    for (int rows = 1; rows <= ROWS; rows += ROWS - 1) {
+        struct work w = {.format = FMT_DFP16,
+                         .rows = rows,
+                         .channels = 1,
+                         .x = of_mantissas(FMT_DFP16, rows, 1, 30, x),
+                         .r = of_mantissas(FMT_DFP16, rows, 1, 0, r),
+                         .gamma = of_mantissas(FMT_DFP16, 0, 1, 62, &gamma),
+                         .beta = of_mantissas(FMT_DFP16, 0, 1, 65, &beta),
+                         .mean = &mean,
+                         .variance = &variance,
+                         .epsilon = 1,
+                         .predictor = "fixed",
+                         .e_out = -1};
+        struct outputs o = run_everywhere(&w, 0);
+        for (int i = 0; i < rows; i++)
+            CHECK(mantissa(o.image, i) == 8193, "row %d of %d: %d", i, rows, mantissa(o.image, i));
+        free_outputs(&o);
+        tensor *all[] = {w.x, w.r, w.gamma, w.beta};
+        for (int i = 0; i < 4; i++)
+            tensor_free(all[i]);
+    }
+}
+
 static void refuses_what_is_not_finite(void) {
     const int16_t x[] = {1, 2}, one = 16384;
     tensor *t = of_mantissas(FMT_DFP16, 2, 1, 3, x), *y = output(FMT_DFP16, 2, 1, "fixed", 14),
            *gamma = of_mantissas(FMT_DFP16, 0, 1, 14, &one);
-    const double cases[][2] = {{NAN, 1}, {INFINITY, 1}, {0, NAN}, {0, -1}};
+    const double cases[][2] = {{NAN, 1}, {INFINITY, 1}, {0, NAN}, {0, -1}, {1.7e308, 0}};
     ((int16_t *)tensor_data(y))[0] = 77;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         CHECK(tensor_batchnorm(y, t, gamma, gamma, &cases[i][0], &cases[i][1], 1e-5, false) == TENSOR_E_ARGUMENT &&
                   strstr(tensor_error(), "channel 0"),
               "case %d: %s", i, tensor_error());
@@ -483,6 +516,7 @@ int main(int argc, char **argv) {
     gradient_of_few_steps();
     constant_channels_give_beta();
     residual_at_the_mean();
+    far_apart_above_a_tie();
     refuses_what_is_not_finite();
     for (int round = 0; round < rounds; round++)
         for (int f = 0; f < 2; f++)

@@ -25,6 +25,7 @@ for file in sys.argv[1:]:
         "a stack that is executable": re.search(r"GNU_STACK\s.*\sRW\s", segments),
         "no stack protector (__stack_chk_fail)": re.search(r"\b__stack_chk_fail\b", symbols),
         "no fortified call (__*_chk)": re.search(r"\b__(?!stack)\w+_chk\b", symbols),
+        "no NODELETE, though threads outlive dlclose": not re.search(r"\.so\b", file) or "NODELETE" in dynamic,
         "text relocations": not re.search(r"TEXTREL", dynamic),
     }
     failures += [f"{file}: {what}" for what, found in wanted.items() if not found]

@@ -8,13 +8,13 @@
  *     if (tensor_matmul(y, x, w)) fprintf(stderr, "%s\n", tensor_error());
  *
  * Conventions that hold for every function
- *  - Results come first. Shapes are row-major, last dimension contiguous. Images are [N, H, W, C], filters [K, R, S,
- * C].
+ *  - Results come first. Shapes are row-major, last dimension contiguous. Images are [N, H, W, C],
+ *    filters [K, R, S, C].
  *  - All tensors of one call share one format; tensor_convert is the bridge.
  *  - A failing call returns a status (status.h), sets tensor_error() and leaves outputs untouched.
  *  - Elementwise operations may run in place (y == x). Matmul, convolution, pooling and sums may not: their output must
  *    be another tensor than their inputs (a residual aside, see tensor_epilogue). Two tensors that tensor_new_on made
- * in overlapping memory are not in place: TENSOR_E_ARGUMENT where one is written and the other read or written.
+ *    in overlapping memory are not in place: TENSOR_E_ARGUMENT where one is written and the other read or written.
  *  - Exactness. Shared-exponent formats: the mathematical result at the output's exponent, rounded once (nearest, ties
  *    to even) and saturated to +-32767; identical bits for every backend and thread count. Float formats: computed in
  *    binary32 (one fused multiply-add chain with k ascending in chunks of 512, chunk sums added in order), rounded once
@@ -151,8 +151,9 @@ FLEXLAB_API tensor_status tensor_set_rounding(tensor *t, tensor_rounding roundin
  *  - tensor_sgd_update, loads and tensor_convert round once at the width of the wide part, and the elements are the
  *    rounding of the wide part (to nearest; bf16 under TENSOR_ROUND_TRUNCATE: toward zero);
  *  - whatever else writes t (every other operation, in place and through views too, an exponent set or declared,
- * elements written by hand) writes the elements, and the wide part becomes exactly their value. What reads t reads the
- * elements, but for w of tensor_sgd_update and tensor_sgd_momentum, tensor_copy and tensor_store_wide_f64. */
+ *    elements written by hand) writes the elements, and the wide part becomes exactly their value.
+ * What reads t reads the elements, but for w of tensor_sgd_update and tensor_sgd_momentum, tensor_copy and
+ * tensor_store_wide_f64. */
 FLEXLAB_API tensor_status tensor_keep_wide(tensor *t);
 /* The wide part as doubles (t's own values where there is none). */
 FLEXLAB_API tensor_status tensor_store_wide_f64(const tensor *t, double *values, int64_t count);
@@ -174,9 +175,9 @@ typedef struct tensor_stats {
 FLEXLAB_API tensor_status tensor_statistics(const tensor *t, tensor_stats *last, tensor_stats *total);
 FLEXLAB_API void tensor_reset_statistics(tensor *t);
 
-/* --- elementwise operations: one row of ops.def each
- * ------------------------------------------------------------------ Operands have one shape. tensor_add(y, a, b),
- * tensor_scale(y, x, alpha), ... */
+/* --- elementwise operations: one row of ops.def each -------------------------------------------------------------- */
+
+/* Operands have one shape. tensor_add(y, a, b), tensor_scale(y, x, alpha), ... */
 #define FL_MAP1(id, CONSTANT, name, expr) FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x);
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
     FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x, float alpha);

@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* m * 2^-e; m is 0 or 2^30 <= |m| < 2^31, so that no size of number loses more than its last bits. */
+/* m * 2^-e, |m| < 2^31. fl_coefficient_of gives m = 0 or 2^30 <= |m|, so that no size of number loses more than its
+ * last bits. */
 struct fl_coefficient {
     int32_t m;
     int32_t e;

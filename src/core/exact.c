@@ -44,7 +44,9 @@ static struct fl_wide_sum sum_sorted(const struct fl_term *terms, int n) {
         struct fl_wide_sum rest = sum_sorted(terms + i, n - i);
         sum.m *= (fl_int128)1 << (room + 2);
         sum.e += room + 2;
-        sum.m += shift_odd(rest.m, rest.e - sum.e);
+        /* one exponent finer than there was room for: `rest` is of one exponent, below 2^64, and lies one bit higher */
+        const int down = rest.e - sum.e;
+        sum.m += down < 0 ? rest.m * 2 : shift_odd(rest.m, down);
         break;
     }
     return sum;

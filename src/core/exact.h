@@ -64,8 +64,7 @@ struct fl_wide_sum {
 struct fl_wide_sum fl_sum_terms(const struct fl_term *terms, int n);
 
 /* A wide sum at exponent e_out as an integer: nearest, ties to even (draw NULL), or floor(x + *draw / 2^32); saturated
- * to
- * +-limit, which *saturated counts. limit < 2^32. */
+ * to +-limit, which *saturated counts. limit < 2^32. */
 int64_t fl_wide_round(struct fl_wide_sum sum, int e_out, int64_t limit, const uint32_t *draw, int64_t *saturated);
 /* |sum| as a double, correctly rounded (infinite when out of range). */
 double fl_wide_abs(struct fl_wide_sum sum);

@@ -14,13 +14,17 @@ static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic tensor_error_hook hook;
 static void *hook_context;
 
-/* Another thread of the parent may have held the lock. */
-static void forked(void) {
-    hook_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+/* A child gets hook and context as they belong together, and a lock that nobody holds. */
+static void before_fork(void) {
+    pthread_mutex_lock(&hook_lock);
+}
+
+static void after_fork(void) {
+    pthread_mutex_unlock(&hook_lock);
 }
 
 static void watch_forks(void) {
-    (void)pthread_atfork(NULL, NULL, forked);
+    (void)pthread_atfork(before_fork, after_fork, after_fork);
 }
 
 static void call_hook(tensor_status status) {

@@ -67,6 +67,7 @@ struct fl_channel_sums {
     double *f[2];
 };
 enum { FL_ROWS_CHUNK = 512 }; /* rows of one binary32 partial sum (folds of float formats); part of the definition */
+enum { FL_WINDOW_PLACES = 1 << 15 }; /* of a pooling that kernels other than the reference compute */
 enum { FL_WIDE_LIMIT = 0x7fff7fff }; /* largest |mantissa| of a wide part: its 16-bit view is then at most 32767 */
 enum { FL_K_CHUNK = 512 }; /* k of one fused multiply-add chain (matmul of float formats); part of the definition */
 

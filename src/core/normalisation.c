@@ -128,18 +128,21 @@ static tensor_status integer_coefficients(const char *op, const struct affine_pl
     for (int64_t c = 0; c < w->n; c++) {
         const double scale = w->scale[c], cross = p->cross ? p->cross[c] : 0;
         const double mean = p->centre[c], cross_mean = p->cross_centre ? p->cross_centre[c] : 0;
-        if (!isfinite(scale) || !isfinite(cross) || !isfinite(w->offset[c]) || !isfinite(mean) || !isfinite(cross_mean))
+        double rest = 0, cross_rest = 0, constant = NAN;
+        if (isfinite(mean) && isfinite(cross_mean)) {
+            w->first_centre[c] = centre_of(mean, p->e_first, &rest);
+            w->second_centre[c] = centre_of(cross_mean, p->e_cross, &cross_rest);
+            constant = w->offset[c] - scale * rest - cross * cross_rest;
+        }
+        if (!isfinite(scale) || !isfinite(cross) || !isfinite(constant))
             return fl_fail(
                 TENSOR_E_ARGUMENT,
                 "%s: channel %lld has the multipliers %g and %g, means %g and %g: mean, variance and epsilon "
                 "must lead to finite numbers",
                 op, (long long)c, scale, cross, mean, cross_mean);
-        double rest, cross_rest;
-        w->first_centre[c] = centre_of(mean, p->e_first, &rest);
-        w->second_centre[c] = centre_of(cross_mean, p->e_cross, &cross_rest);
         w->first[c] = on_mantissas(scale, p->e_first);
         w->second[c] = on_mantissas(cross, p->e_cross);
-        w->constant[c] = fl_coefficient_of(w->offset[c] - scale * rest - cross * cross_rest);
+        w->constant[c] = fl_coefficient_of(constant);
     }
     return TENSOR_OK;
 }
@@ -335,9 +338,9 @@ tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, c
                                .e_first = dy->state->autoflex.e,
                                .e_cross = x->state->autoflex.e};
     status = run_affine(name, dx, &args, &plan);
-    if (!status)
-        status = fl_write_values(dgamma, w.sum[0]);
-    if (!status)
-        status = fl_write_values(dbeta, w.sum[1]);
-    return status;
+    if (status)
+        return status;
+    fl_write_values(dgamma, w.sum[0]);
+    fl_write_values(dbeta, w.sum[1]);
+    return TENSOR_OK;
 }

@@ -1,7 +1,8 @@
 /* parallel.c - threads: helpers that wait for the next team, made when a team first wants them, living as long as the
  * process, not bound to processors (docs/decisions/0007-dispatch.md). They are the library's own in every build: an
  * OpenMP runtime ends the process where the system refuses a thread, and hangs in the child of a fork. OpenMP, where it
- * is built in, says how many threads there should be and whether the caller is in a parallel region of its own. */
+ * is built in, says how many threads there should be and whether the caller is in a parallel region of its own. The
+ * shared library stays loaded (nodelete, cmake/library.cmake): its threads outlive a dlclose. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "core/parallel.h"
 #include "core/fail.h"
@@ -200,7 +201,8 @@ static void hire(int count) {
     pthread_attr_destroy(&detached);
     if (pool.helpers < count) {
         atomic_store(&most, pool.helpers + 1);
-        tell(tensor_threads_notice());
+        if (fl_verbose())
+            tell(tensor_threads_notice());
     }
 }
 

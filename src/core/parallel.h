@@ -6,7 +6,7 @@
 #ifndef FL_PARALLEL_H
 #define FL_PARALLEL_H
 
-/* Runs work(context, part) for part = 0 ... parts-1 and returns when all are done. Nested calls run serially. */
+/* Runs work(context, part) for part = 0 ... parts-1 and returns when all are done. A nested call may run serially. */
 void fl_parallel(int parts, void (*work)(void *context, int part), void *context);
 
 /* Threads that fl_parallel uses. */

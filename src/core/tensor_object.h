@@ -48,7 +48,7 @@ const char *fl_shape_text(const tensor *t, char *text);
  * an operation. args holds everything but .out, .rounding and .stats. */
 tensor_status fl_write(tensor *out, struct fl_args *args);
 /* The same for doubles computed outside the kernels (softmax, per-channel gradients): exact results of an operation. */
-tensor_status fl_write_values(tensor *out, const double *values);
+void fl_write_values(tensor *out, const double *values);
 /* Every write ends here: statistics and totals are kept, and a wide part that was not written with the elements becomes
  * exactly their value. */
 void fl_written(tensor *t, const struct fl_stats *stats, bool with_wide_part);

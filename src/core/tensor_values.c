@@ -24,14 +24,11 @@ static tensor_status load(const char *what, tensor *t, const struct fl_source *s
     struct fl_transfer_result seen;
     const bool shared = t->format->arithmetic == FL_ARITHMETIC_SHARED;
     if (shared) {
-        tensor_status status = fl_transfer(&look, &seen);
-        if (status)
-            return status;
+        fl_transfer(&look, &seen);
         if (seen.nonfinite >= 0)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: value %lld is %g, %s holds finite numbers only", what,
                            (long long)seen.nonfinite, source_value(source, seen.nonfinite), t->format->name);
     }
-    struct autoflex before = state->autoflex;
     if (shared && autoflex_needs_maximum(state->autoflex.predictor))
         autoflex_fit(&state->autoflex, seen.maximum);
     else if (shared)
@@ -47,11 +44,7 @@ static tensor_status load(const char *what, tensor *t, const struct fl_source *s
                                .out = fl_view_of(t),
                                .count = count,
                                .rounding = {fl_view_rounding(t), 0, 0}};
-    tensor_status status = fl_transfer(&copy, &seen);
-    if (status) {
-        state->autoflex = before;
-        return status;
-    }
+    fl_transfer(&copy, &seen);
     fl_written(t, &seen.stats, false);
     return TENSOR_OK;
 }
@@ -153,8 +146,7 @@ tensor_status tensor_convert_at(tensor *y, const tensor *x, int e) {
                                .count = y->count};
     copy.out.e = e;
     struct fl_transfer_result seen;
-    if ((status = fl_transfer(&copy, &seen)))
-        return status;
+    fl_transfer(&copy, &seen);
     y->state->autoflex.e = e;
     autoflex_record(&y->state->autoflex, seen.stats.gamma, seen.stats.maximum);
     fl_written(y, &seen.stats, false);

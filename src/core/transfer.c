@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { PART = 64 * FL_BLOCK, ELEMENT_BYTES = 4 /* at most */ };
+enum { PARTS = 64, PART = 64 * FL_BLOCK /* elements of a part, at least */, ELEMENT_BYTES = 4 /* at most */ };
 enum { LEAST_EXPONENT = -112 };   /* every 2^15 * 2^-e is then a binary32 */
 enum { STREAM_BYTES = 16 << 20 }; /* outputs from this size on are not expected in a cache again */
 
@@ -70,7 +70,8 @@ void fl_store_floats(const struct fl_source *s, int64_t count, float *values) {
 
 struct job {
     const struct fl_transfer *transfer;
-    struct fl_transfer_result *results; /* one a part */
+    struct fl_transfer_result results[PARTS];
+    int64_t per_part;                   /* elements */
     bool floats;                        /* blocks are binary32, else double */
     const struct fl_kernels *from, *to; /* conversions of the formats of source and destination, if any */
     bool stream;
@@ -143,11 +144,12 @@ static void transfer_floats(const struct job *job, int64_t first, int64_t n, str
 }
 
 static void transfer_part(void *context, int part) {
-    const struct job *job = context;
+    struct job *job = context;
     const struct fl_transfer *t = job->transfer;
     struct fl_transfer_result r = {.nonfinite = -1};
-    int64_t end = (int64_t)(part + 1) * PART < t->count ? (int64_t)(part + 1) * PART : t->count;
-    for (int64_t first = (int64_t)part * PART; first < end; first += FL_BLOCK) {
+    const int64_t begin = part * job->per_part;
+    const int64_t end = begin + job->per_part < t->count ? begin + job->per_part : t->count;
+    for (int64_t first = begin; first < end; first += FL_BLOCK) {
         int64_t n = end - first < FL_BLOCK ? end - first : FL_BLOCK;
         if (job->floats)
             transfer_floats(job, first, n, &r);
@@ -159,12 +161,11 @@ static void transfer_part(void *context, int part) {
     job->results[part] = r;
 }
 
-tensor_status fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total) {
-    const int parts = (int)((t->count + PART - 1) / PART);
-    struct fl_transfer_result few[16];
-    struct job job = {.transfer = t, .results = parts <= 16 ? few : fl_alloc((size_t)parts * sizeof few[0])};
-    if (!job.results)
-        return fl_fail(TENSOR_E_MEMORY, "no memory for %d parts", parts);
+void fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total) {
+    struct job job = {.transfer = t};
+    const int64_t share = (t->count + PARTS - 1) / PARTS;
+    job.per_part = share > PART ? (share + PART - 1) / PART * PART : PART;
+    const int parts = (int)((t->count + job.per_part - 1) / job.per_part);
     job.from = t->source.format ? fl_converting_row(t->source.format) : NULL;
     job.to = fl_converting_row(t->format ? t->format : fl_format_of(FMT_FP32)); /* looking only: measures */
     job.floats = holds_floats(&t->source) && (job.from || !t->source.format) && job.to && !t->op_result &&
@@ -180,7 +181,4 @@ tensor_status fl_transfer(const struct fl_transfer *t, struct fl_transfer_result
         if (total->nonfinite < 0)
             total->nonfinite = job.results[i].nonfinite;
     }
-    if (job.results != few)
-        fl_free(job.results);
-    return TENSOR_OK;
 }

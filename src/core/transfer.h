@@ -36,6 +36,7 @@ struct fl_transfer_result {
 /* The best row of a format with conversions under the cap in force; NULL where there is none. */
 const struct fl_kernels *fl_converting_row(const struct fl_format *format);
 
-tensor_status fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total);
+/* Allocates nothing, so that it cannot fail after a part was written. */
+void fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total);
 
 #endif

@@ -1,6 +1,5 @@
 /* write.c - the one way a tensor is written: exponent before, kernel, statistics and history after. */
 #include "core/wide.h"
-#include <stdlib.h>
 
 void fl_written(tensor *t, const struct fl_stats *s, bool with_wide_part) {
     tensor_stats *total = &t->state->total;
@@ -69,9 +68,10 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
     } else {
         /* The exact maximum decides the exponent: one run to measure it, one to write. "current" mostly finds the
          * exponent of the last write right again: then the first run is the only one. Operands that are overwritten are
-         * measured first, and so is all that the reference kernels do: they allocate, and a second run must not fail
-         * after a first one has written. */
-        const bool measure = !fits || chosen == FL_REF || reads_its_output(out, args);
+         * measured first, and so is all that the reference kernels do (windows too large for the others among it): they
+         * allocate, and a second run must not fail after a first one has written. */
+        const bool by_ref = chosen == FL_REF || args->geo.r * args->geo.s > FL_WINDOW_PLACES;
+        const bool measure = !fits || by_ref || reads_its_output(out, args);
         args->out.e = a->e;
         status = attempt(out, kernel, args, measure, &stats);
         if (!status && fits)
@@ -92,17 +92,14 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
     return TENSOR_OK;
 }
 
-tensor_status fl_write_values(tensor *out, const double *values) {
+void fl_write_values(tensor *out, const double *values) {
     struct fl_tensor_state *state = out->state;
-    struct autoflex before = state->autoflex;
     struct fl_transfer_result result;
-    tensor_status status;
     if (out->format->arithmetic == FL_ARITHMETIC_SHARED) {
         const bool fits = autoflex_needs_maximum(state->autoflex.predictor);
         if (fits || !state->autoflex.initialised) {
             struct fl_transfer look = {.source = {.d = values}, .count = out->count};
-            if ((status = fl_transfer(&look, &result)))
-                return status;
+            fl_transfer(&look, &result);
             if (fits)
                 autoflex_fit(&state->autoflex, result.maximum);
             else
@@ -117,14 +114,10 @@ tensor_status fl_write_values(tensor *out, const double *values) {
                                 .rounding = rounding_of(out),
                                 .op_result = true,
                                 .count = out->count};
-    if ((status = fl_transfer(&write, &result))) {
-        state->autoflex = before;
-        return status;
-    }
+    fl_transfer(&write, &result);
     if (out->format->arithmetic == FL_ARITHMETIC_SHARED)
         autoflex_record(&state->autoflex, result.stats.gamma, result.stats.maximum);
     fl_written(out, &result.stats, false);
-    return TENSOR_OK;
 }
 
 tensor_status fl_read(const struct fl_format *format, struct fl_args *args, struct fl_stats *stats) {

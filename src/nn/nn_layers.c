@@ -6,6 +6,7 @@
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -111,6 +112,8 @@ static tensor_status conv_shape(struct fl_node *node, const struct fl_shape *x) 
 
 static tensor_status batchnorm_shape(struct fl_node *node, const struct fl_shape *x) {
     int64_t c = x->dim[x->ndim - 1];
+    if (c > INT_MAX)
+        return fl_fail(TENSOR_E_SHAPE, "%s: %lld channels, expected at most %d", node->owner, (long long)c, INT_MAX);
     node->channels = (int)c;
     add_parameter(node, "gamma", FL_INIT_ONE, 0, (struct fl_shape){1, {c}});
     add_parameter(node, "beta", FL_INIT_ZERO, 0, (struct fl_shape){1, {c}});

@@ -139,7 +139,10 @@ tensor_status fl_trace_finish(struct fl_trace *trace) {
     FILE *file = trace->file;
     bool failed = ferror(file) != 0;
     trace->file = NULL;
-    if (fclose(file) || failed)
+    const bool closed = fclose(file) == 0;
+    if (closed && failed)
+        errno = EIO; /* that of the write is gone */
+    if (!closed || failed)
         return io_failed("write", trace->part);
     if (rename(trace->part, trace->path))
         return io_failed("rename the finished trace to", trace->path);
