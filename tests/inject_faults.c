@@ -9,6 +9,7 @@
  *
  * Calls count from the beginning of main. What libc does inside one call of stdio is out of reach: `print` fails the
  * call itself and sets the stream's error flag, as a failed write would. */
+#undef _FORTIFY_SOURCE /* the functions are defined here by their own names */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -223,24 +224,34 @@ static int print_fails(FILE *file) {
     return 1;
 }
 
-int fprintf(FILE *file, const char *format, ...) {
-    if (print_fails(file))
-        return -1;
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vfprintf(file, format, arguments);
-    va_end(arguments);
-    return length;
+static int print(FILE *file, const char *format, va_list arguments) {
+    return print_fails(file) ? -1 : REAL(vfprintf)(file, format, arguments);
 }
 
-int printf(const char *format, ...) {
-    if (print_fails(stdout))
-        return -1;
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vfprintf(stdout, format, arguments);
-    va_end(arguments);
-    return length;
+/* The functions of stdio, and those that fortified programs call in their place, with a flag. */
+#define PRINT_FUNCTION(signature, file, last)                                                                          \
+    int signature {                                                                                                    \
+        va_list arguments;                                                                                             \
+        va_start(arguments, last);                                                                                     \
+        const int length = print(file, last, arguments);                                                               \
+        va_end(arguments);                                                                                             \
+        return length;                                                                                                 \
+    }
+int __fprintf_chk(FILE *file, int flag, const char *format, ...);
+int __printf_chk(int flag, const char *format, ...);
+int __vfprintf_chk(FILE *file, int flag, const char *format, va_list arguments);
+PRINT_FUNCTION(fprintf(FILE *file, const char *format, ...), file, format)
+PRINT_FUNCTION(printf(const char *format, ...), stdout, format)
+PRINT_FUNCTION(__fprintf_chk(FILE *file, __attribute__((unused)) int flag, const char *format, ...), file, format)
+PRINT_FUNCTION(__printf_chk(__attribute__((unused)) int flag, const char *format, ...), stdout, format)
+
+int vfprintf(FILE *file, const char *format, va_list arguments) {
+    return print(file, format, arguments);
+}
+
+int __vfprintf_chk(FILE *file, int flag, const char *format, va_list arguments) {
+    (void)flag;
+    return print(file, format, arguments);
 }
 
 int fputs(const char *text, FILE *file) {
