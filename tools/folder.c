@@ -84,7 +84,7 @@ char *folder_trace_name(const char *label, unsigned long long seed) {
     char *name = text_format("trace-%s-seed%llu.csv", label, seed);
     for (char *p = name; *p; p++)
         if (*p == ':' || *p == '/')
-            *p = '-';
+            *p = '_'; /* no name of a format holds one: two names stay two files */
     return name;
 }
 
