@@ -11,21 +11,14 @@ import re
 import sys
 import tempfile
 
-from cli_harness import TINY, check, expect_error, read_lines, run, summary
+from cli_harness import TINY, check, expect_error, has_gnuplot, read_lines, run, summary, without_time
 
 FORMATS = ["fp32", "fp16", "bf16", "flex16+5", "dfp16"]
-TIME_FIELDS = {"seconds", "images_per_second", "threads", "started", "command_line"}
-
-
-def without_time(value):
-    if isinstance(value, dict):
-        return {k: without_time(v) for k, v in value.items() if k not in TIME_FIELDS}
-    return [without_time(v) for v in value] if isinstance(value, list) else value
 
 
 def comparable(directory):
     """Everything that must not change between two runs, by file."""
-    content = {"metrics.jsonl": [json.dumps(without_time(line)) for line in read_lines(directory)]}
+    content = {"metrics.jsonl": [json.dumps(without_time(line, "threads")) for line in read_lines(directory)]}
     for name in sorted(os.listdir(directory)):
         if name.startswith(("trace-", "figure-")):
             with open(os.path.join(directory, name), "rb") as file:
@@ -179,10 +172,6 @@ def test_compare(place):
     check(page.endswith("</html>\n") and page.count("<svg") == (2 if has_gnuplot() else 0), "report.html")
     check(not re.search(r"(src|href)=\"https?:", page), "report.html reaches for the network")
     return out
-
-
-def has_gnuplot():
-    return any(os.access(os.path.join(d, "gnuplot"), os.X_OK) for d in os.environ["PATH"].split(":"))
 
 
 def test_reproducible(place, first):

@@ -122,6 +122,10 @@ def test_figures(place):
     check(all(name in labels for name in names), "the key lacks", [name for name in names if name not in labels])
     colours = colours_of(os.path.join(out, "figure-loss.svg"))
     check(len(colours) == len(names), len(names), "formats in", len(colours), "colours", sorted(colours))
+    for figure in ("figure-loss", "figure-exponents"):  # what a pointer on a curve is told
+        with open(os.path.join(out, figure + ".svg")) as file:
+            titles = re.findall("<title>([^<]*)", file.read())
+        check(titles[0] == figure.replace("-", "_") and not any("using" in title or "plot" in title for title in titles), figure, titles)
     # A format keeps its colour whatever it is compared with.
     alone = os.path.join(place, "alone")
     succeed("train", *TINY, "--format", "flex16+5-paper", "--out", alone, "--quiet")

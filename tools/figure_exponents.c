@@ -103,13 +103,17 @@ static void plot_panel(FILE *out, const char *colour, const struct trace_tensor 
         return;
     }
     fprintf(out,
-            "plot $t%d_%d using 1:2:3 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.10 noborder, "
-            "\\\n  $t%d_%d using 1:2 with lines linewidth 2 linecolor rgb '%s', \\\n"
-            "  $t%d_%d using 1:3 with lines linewidth 1.1 linecolor rgb '#333333'",
+            "plot $t%d_%d using 1:2:3 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.10 noborder "
+            "title 'headroom', \\\n  $t%d_%d using 1:2 with lines linewidth 2 linecolor rgb '%s' title 'largest value "
+            "that the "
+            "exponent can hold', \\\n"
+            "  $t%d_%d using 1:3 with lines linewidth 1.1 linecolor rgb '#333333' title 'largest element'",
             row, column, colour, row, column, colour, row, column);
     if (has_saturated(t))
-        fprintf(out, ", \\\n  $s%d_%d using 1:2 with points pointtype 11 pointsize 0.8 linecolor rgb '#cc0000'", row,
-                column);
+        fprintf(out,
+                ", \\\n  $s%d_%d using 1:2 with points pointtype 11 pointsize 0.8 linecolor rgb '#cc0000' "
+                "title 'elements saturated'",
+                row, column);
     fputs("\n", out);
 }
 

@@ -21,16 +21,14 @@ static void band_add(struct band *b, double value) {
     b->count++;
 }
 
-/* A point of a panel that reaches to `most`: gnuplot fails where no point of a plot is in view. */
-enum place { BROKEN, OUTSIDE, IN_VIEW };
-
-static enum place band_print(FILE *out, double x, const struct band *b, double most) {
+/* Whether the point is in view in a panel that reaches to `most`: gnuplot fails where no point of a plot is. */
+static bool band_print(FILE *out, double x, const struct band *b, double most) {
     if (!b->count || !isfinite(b->sum)) {
         fputs("\n", out);
-        return BROKEN;
+        return false;
     }
     fprintf(out, "%.10g %.10g %.10g %.10g\n", x, b->sum / b->count, b->low, b->high);
-    return fabs(b->sum / b->count) < most ? IN_VIEW : OUTSIDE;
+    return fabs(b->sum / b->count) < most;
 }
 
 static int most_windows(const struct experiment *x, int series) {
@@ -61,10 +59,9 @@ static bool draws_points(const struct experiment *x) {
 }
 
 /* `against` < 0: the loss; otherwise the difference to that series, seed by seed. Whether there is anything to see: a
- * line between two points, of which one is in view. */
+ * line between two points in view. */
 static bool loss_block(FILE *out, const struct experiment *x, const char *name, int series, int against) {
-    bool any = false;
-    enum place before = draws_points(x) ? OUTSIDE : BROKEN;
+    bool any = false, before = draws_points(x);
     fprintf(out, "$%s%d << EOD\n", name, series);
     for (int w = 0; w < most_windows(x, series); w++) {
         struct band band = {0};
@@ -77,9 +74,9 @@ static bool loss_block(FILE *out, const struct experiment *x, const char *name, 
             band_add(&band, run->windows[w].loss - (base ? base->windows[w].loss : 0));
             step = (double)run->windows[w].step - 0.5 * (run->windows[w].count - 1);
         }
-        enum place place = band_print(out, step, &band, loss_cut(x));
-        any |= (before && place == IN_VIEW) || (place && before == IN_VIEW);
-        before = place;
+        bool in_view = band_print(out, step, &band, loss_cut(x));
+        any |= before && in_view;
+        before = in_view;
     }
     fputs("EOD\n", out);
     return any;
@@ -95,7 +92,7 @@ static bool accuracy_block(FILE *out, const struct experiment *x, int series) {
             if (run->shown && e < run->epoch_count)
                 band_add(&band, 100 * run->epochs[e].test_accuracy);
         }
-        any |= band_print(out, e + 1, &band, INFINITY) == IN_VIEW;
+        any |= band_print(out, e + 1, &band, INFINITY);
     }
     fputs("EOD\n", out);
     return any;
@@ -111,8 +108,10 @@ static void plot_curves(FILE *out, const struct experiment *x, const char *block
         if (has_points[i]) {
             fprintf(out,
                     "%s$%s%d using 1:3:4 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.09 "
-                    "noborder notitle",
+                    "noborder title ",
                     separator, block, i, figure_colour(x, i).text);
+            gnuplot_string(out, x->series[i].label);
+            fputs(" noenhanced", out);
             separator = ", \\\n  ";
         }
     for (int n = 0; n < x->series_count; n++) {
@@ -126,6 +125,9 @@ static void plot_curves(FILE *out, const struct experiment *x, const char *block
                     interval);
         else
             fprintf(out, "%s %s", marker, look);
+        fputs(" title ", out);
+        gnuplot_string(out, x->series[i].label);
+        fputs(" noenhanced", out);
         free(look);
         separator = ", \\\n  ";
     }

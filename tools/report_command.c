@@ -3,6 +3,7 @@
 #include "figure.h"
 #include "folder.h"
 #include "report.h"
+#include "signals.h"
 #include "stored.h"
 #include "text.h"
 #include <errno.h>
@@ -85,7 +86,7 @@ static const char *no_trace(void *context, int i) {
 
 static int draw_in_place(struct experiment *x, const char *folder, const char **drawn) {
     struct lock lock = {.descriptor = -1};
-    int status = lock_take(&lock, folder);
+    int status = lock_take(&lock, folder, "");
     x->folder = folder;
     if (status == STATUS_OK)
         status = draw(x, false, true, drawn);
@@ -126,6 +127,7 @@ static int redraw(struct stored *all, const struct settings *s) {
 int command_report(int argc, char **argv) {
     struct settings settings;
     struct stored all = {0};
+    signals_end_child();
     int status = options_parse(&settings, COMMAND_REPORT, argc, argv);
     if (status == STATUS_OK && settings.help) {
         options_help(COMMAND_REPORT, stdout);

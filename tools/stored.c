@@ -363,14 +363,20 @@ static void read_text_line(struct reader *r, const char *text, const char *folde
 
 static int cannot_open(const char *path, const char *folder) {
     int reason = errno;
-    char *part = text_format("%s/flexlab.part", folder),
+    char *part = text_format("%s/flexlab.part", folder), *old = text_format("%s/flexlab.old", folder),
+         *new = text_format("%s/flexlab.new", folder),
          *apart = text_format("%s/flexlab.incomplete/metrics.jsonl", folder);
-    const char *hint = !access(folder, F_OK) && !access(part, F_OK) ? "; a training is writing there or was killed"
+    const char *hint = !access(part, F_OK) ? "; a training is writing there or was killed"
+                       : !access(new, F_OK) || !access(old, F_OK)
+                           ? "; results took their places when flexlab was killed: the next 'flexlab compare' or "
+                             "'flexlab train' with this --out puts them right"
                        : !access(apart, R_OK) ? "; there are incomplete results in its folder flexlab.incomplete"
                        : reason == ENOENT     ? "; expected a folder that 'flexlab compare' or 'flexlab train' wrote"
                                               : "";
     int status = text_failed("cannot read %s: %s%s", path, strerror(reason), hint);
     free(part);
+    free(old);
+    free(new);
     free(apart);
     return status;
 }
