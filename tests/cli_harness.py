@@ -8,8 +8,9 @@ import shlex
 import subprocess
 import sys
 
-PROGRAM = sys.argv[1]
+PROGRAM = os.path.abspath(sys.argv[1])
 TINY = ["--model", "mlp2", "--data", "synthetic:train=96,test=40", "--batch", "16", "--epochs", "2"]
+TIME_FIELDS = {"seconds", "images_per_second", "speed_ratio", "started", "command_line"}
 _counts = {"checks": 0, "failures": 0}
 
 
@@ -20,10 +21,11 @@ def check(condition, *what):
         print("FAILED:", *what)
 
 
-def run(*arguments, env=None, cwd=None):
-    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=300, cwd=cwd,
+def run(*arguments, env=None, cwd=None, prepare=None, timeout=300):
+    done = subprocess.run([PROGRAM, *arguments], capture_output=True, timeout=timeout, cwd=cwd, preexec_fn=prepare,
                           env={**os.environ, **(env or {})})
-    done.shown = "flexlab " + shlex.join(arguments)
+    done.stdout, done.stderr = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    done.shown = "flexlab " + shlex.join(os.fsdecode(a) for a in arguments)
     return done
 
 
@@ -45,6 +47,13 @@ def expect_error(arguments, status, *parts, env=None):
 def read_lines(directory):
     with open(os.path.join(directory, "metrics.jsonl")) as file:
         return [json.loads(line, parse_constant=lambda word: sys.exit(f"metrics.jsonl: {word} is no JSON")) for line in file]
+
+
+def without_time(value, *more):
+    """Without the fields that differ between two runs of one training, and those in `more`."""
+    if isinstance(value, dict):
+        return {k: without_time(v, *more) for k, v in value.items() if k not in TIME_FIELDS and k not in more}
+    return [without_time(v, *more) for v in value] if isinstance(value, list) else value
 
 
 def read_csv(*path):

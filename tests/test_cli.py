@@ -11,21 +11,14 @@ import re
 import sys
 import tempfile
 
-from cli_harness import TINY, check, expect_error, read_lines, run, summary
+from cli_harness import TINY, check, expect_error, has_gnuplot, read_lines, run, summary, without_time
 
 FORMATS = ["fp32", "fp16", "bf16", "flex16+5", "dfp16"]
-TIME_FIELDS = {"seconds", "images_per_second", "threads", "started", "command_line"}
-
-
-def without_time(value):
-    if isinstance(value, dict):
-        return {k: without_time(v) for k, v in value.items() if k not in TIME_FIELDS}
-    return [without_time(v) for v in value] if isinstance(value, list) else value
 
 
 def comparable(directory):
     """Everything that must not change between two runs, by file."""
-    content = {"metrics.jsonl": [json.dumps(without_time(line)) for line in read_lines(directory)]}
+    content = {"metrics.jsonl": [json.dumps(without_time(line, "threads")) for line in read_lines(directory)]}
     for name in sorted(os.listdir(directory)):
         if name.startswith(("trace-", "figure-")):
             with open(os.path.join(directory, name), "rb") as file:
@@ -99,6 +92,8 @@ def test_usage(place):
         expect_error([command, "--data", "cifar10:/nowhere", *out], 1, "/nowhere")
         expect_error([command, *TINY, "--train-limit", "97", *out], 2, "--train-limit 97", "96 images")
         expect_error([command, *TINY, "--batch", "97", *out], 2, "--batch 97", "96 images")
+    done = run("train", "--data", "idx", *out)  # a name that is right is not suggested
+    check(done.returncode == 2 and "did you mean" not in done.stderr, done.shown, done.returncode, done.stderr)
     expect_error(["compare", "--formats", "fp32,fp17", *out], 2, "'fp17'", "did you mean 'fp1", "flex16+5")
     expect_error(["compare", "--formats", "fp16,,fp32", *out], 2, "unknown format ''")
     expect_error(["compare", "--formats", "fp16,fp16", *out], 2, "'fp16' is listed twice")
@@ -179,10 +174,6 @@ def test_compare(place):
     return out
 
 
-def has_gnuplot():
-    return any(os.access(os.path.join(d, "gnuplot"), os.X_OK) for d in os.environ["PATH"].split(":"))
-
-
 def test_reproducible(place, first):
     for threads, name in (("1", "again"), ("2", "threads")):
         out = os.path.join(place, name)
@@ -206,8 +197,14 @@ def test_variants(place):
     check([f["wide_weights"] for f in config["formats"]] == [True, False, True, False, False], config["formats"])
     check(config["formats"][2]["predictor"] == "ngraph" and config["steps"] == 5, config)
     check(all(line["agreement"]["mean"] is None for line in metrics if line["type"] == "format"), "agreement without fp32")
-    with open(os.path.join(out, "trace-flex16+5-ngraph-seed1.csv")) as file:
+    with open(os.path.join(out, "trace-flex16+5_ngraph-seed1.csv")) as file:
         check({r["step"] for r in csv.DictReader(file)} == {"1", "3", "5"}, "--trace-every 2")
+    # A variant and a suffix that differ by one character: traces of their own.
+    out = os.path.join(place, "alike")
+    done = run("compare", *TINY, "--formats", "flex16+5-paper,flex16+5:paper", "--max-steps", "2", "--out", out, "--quiet")
+    check(done.returncode == 0, done.shown, done.returncode, done.stderr)
+    traces = sorted(n for n in os.listdir(out) if n.startswith("trace"))
+    check(traces == ["trace-flex16+5-paper-seed1.csv", "trace-flex16+5_paper-seed1.csv"], "one file for two traces:", traces)
     out = os.path.join(place, "nomaster")
     done = run("compare", *TINY, "--formats", "fp32,bf16,dfp16", "--master", "none", "--max-steps", "2", "--no-trace", "--out", out)
     check(done.returncode == 0, done.shown, done.returncode, done.stderr)
@@ -220,6 +217,7 @@ def test_without_gnuplot(place):
     done = run("train", *TINY, "--max-steps", "2", "--out", out, "--quiet", env={"PATH": "/nonexistent"})
     check(done.returncode == 0 and "apt-get install gnuplot-nox" in done.stderr, done.shown, done.returncode, done.stderr)
     check(sorted(os.listdir(out)) == ["metrics.jsonl", "report.html", "summary.csv", "trace-flex16+5-seed1.csv"], os.listdir(out))
+    check(done.stdout.endswith(": report.html, summary.csv, metrics.jsonl, traces\n"), done.stdout)
 
 
 def main():

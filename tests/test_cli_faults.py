@@ -16,13 +16,13 @@ import tempfile
 
 sys.dont_write_bytecode = True
 import test_cli_files as files
-from test_cli_files import check, check_whole, parse, snapshot
+from cli_harness import TIME_FIELDS, check, summary, without_time
+from test_cli_files import check_whole, parse, snapshot
 
 LIBRARY = os.path.abspath(sys.argv[2])
 EVERY = sys.argv[3:] == ["all"]
 ARGUMENTS = ["compare", "--model", "mlp2", "--data", "synthetic:train=16,test=8", "--batch", "8", "--epochs", "1", "--threads", "1",
              "--formats", "fp32,flex16+5", "--quiet"]
-TIME_FIELDS = {"seconds", "images_per_second", "speed_ratio", "started", "command_line"}
 # kind, errors (0: a short write), how many n are tried without `all`
 KINDS = [("memory", (errno.ENOMEM,), 16), ("write", (errno.ENOSPC, errno.EINTR, 0), 4), ("open", (errno.EMFILE,), 6),
          ("close", (errno.EIO,), 5), ("fsync", (errno.EIO, errno.EINTR), 4), ("rename", (errno.EIO,), 8),
@@ -59,12 +59,6 @@ def run(out, path, fault=None, force=False):
     except subprocess.TimeoutExpired:
         return None, "", ""
     return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-
-
-def without_time(value):
-    if isinstance(value, dict):
-        return {k: without_time(v) for k, v in value.items() if k not in TIME_FIELDS}
-    return [without_time(v) for v in value] if isinstance(value, list) else value
 
 
 def results(folder):
@@ -205,8 +199,7 @@ def main():
                             sweep.one(kind, n, number, force, lasting=False)
                         for n in chosen(count, 2) if number not in (errno.EINTR, 0) else ():
                             sweep.one(kind, n, number, force, lasting=True)
-    print(f"{files.checks} checks, {files.failures} failures")
-    return 1 if files.failures or not files.checks else 0
+    return summary()
 
 
 if __name__ == "__main__":

@@ -20,29 +20,13 @@ import time
 import xml.etree.ElementTree
 import zlib
 
-FLEXLAB = os.path.abspath(sys.argv[1])
+from cli_harness import PROGRAM as FLEXLAB, check, run, summary
+
 os.environ["OMP_WAIT_POLICY"] = "passive"
 TINY = ["--model", "mlp2", "--data", "synthetic:train=32,test=16", "--batch", "8", "--threads", "1", "--epochs", "2"]
 QUICK = ["compare", *TINY, "--formats", "fp32,flex16+5"]
 FIGURES = {f"figure-{n}.{t}" for n in ("loss", "exponents") for t in ("svg", "png")}
 FILES = {"metrics.jsonl", "summary.csv", "report.html", "trace-flex16+5-seed1.csv"} | FIGURES
-checks = failures = 0
-
-
-def check(condition, *what):
-    global checks, failures
-    checks += 1
-    if not condition:
-        failures += 1
-        print("FAILED:", *what)
-
-
-def run(*arguments, env=None, cwd=None, prepare=None, timeout=300):
-    done = subprocess.run([FLEXLAB, *arguments], capture_output=True, timeout=timeout, cwd=cwd, preexec_fn=prepare,
-                          env={**os.environ, **(env or {})})
-    done.stdout, done.stderr = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-    done.shown = "flexlab " + shlex.join(os.fsdecode(a) for a in arguments)
-    return done
 
 
 # --- the files themselves ----------------------------------------------------------------------------------------------
@@ -223,6 +207,20 @@ def test_lock(place):
     check(set(os.listdir(out)) == FILES, "after kill -9:", set(os.listdir(out)) ^ FILES)
     # What processes left that died while results took their places.
     before = snapshot(out)
+    os.mkdir(os.path.join(out, "flexlab.new"))
+    os.rename(os.path.join(out, "metrics.jsonl"), os.path.join(out, "flexlab.new", "metrics.jsonl"))
+    done = run("report", out)
+    check(done.returncode == 1 and "took their places when flexlab was killed" in done.stderr, done.shown, done.returncode, done.stderr)
+    done = run(*QUICK, "--out", out)
+    check(done.returncode == 1 and "already holds" in done.stderr and snapshot(out) == before, "as the hint says:", done.stderr)
+    child = start(out, "--force")
+    wait_for(child, "epoch 1/")
+    done = run("report", out)
+    check(done.returncode == 1 and f"process {child.pid} is writing there; wait for it\n" in done.stderr and "--out" not in done.stderr,
+          done.shown, done.returncode, done.stderr)
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    run(*QUICK, "--out", out) # removes what was left
     os.mkdir(os.path.join(out, "flexlab.old"))
     os.mkdir(os.path.join(out, "flexlab.part"))
     os.rename(os.path.join(out, "report.html"), os.path.join(out, "flexlab.old", "report.html"))
@@ -383,6 +381,25 @@ def test_second_signal(place):
     child.communicate(timeout=60)
     check(child.returncode == -signal.SIGTERM and time.time() - start_time < 5, "second signal:", child.returncode)
     check(run(*QUICK, "--out", out).returncode == 0 and set(os.listdir(out)) == FILES, "after a second signal:", os.listdir(out))
+    # A report has nothing to keep: the first signal ends it, and gnuplot with it.
+    tools = fake_gnuplot(place, "tells its number", f"echo $$ > '{place}/number'; exec sleep 1000")
+    child = start_with(tools, ["report", out])
+    while child.poll() is None and not (os.path.exists(f"{place}/number") and os.path.getsize(f"{place}/number")):
+        time.sleep(0.05)
+    time.sleep(0.2)
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=60)
+    with open(os.path.join(place, "number")) as file:
+        number = file.read().strip()
+    time.sleep(0.2)
+    try:
+        with open(f"/proc/{number}/stat") as file:
+            state = file.read().split()[2]
+    except OSError:
+        state = "gone"
+    check(child.returncode == -signal.SIGINT and state in ("gone", "Z"), "Ctrl-C and report:", child.returncode, "gnuplot is", state)
+    if state not in ("gone", "Z"):
+        os.kill(int(number), signal.SIGKILL)
     # `timeout` and terminals send one signal twice: it counts once
     out = os.path.join(place, "double")
     child = start(out)
@@ -419,7 +436,7 @@ def test_gnuplot(place):
         return
     cases = {"draws half": (f"{shlex.quote(real)} \"$@\" | head -c 9000", "only a part of figure-loss.svg"),
              "draws nothing": ("cat > /dev/null", "only a part of figure-loss.svg"),
-             "fails": ("echo 'broken here' >&2; exit 3", "broken here"),
+             "fails": ("echo 'broken here' >&2; exit 3", "status 3: broken here"),
              "crashes": ("kill -SEGV $$", "signal 11"),
              "hangs": ("sleep 1000 & wait", "within 1 seconds"),
              "draws half a PNG": (f"cat > \"$0.in\"; if grep -q pngcairo \"$0.in\"; then {shlex.quote(real)} \"$@\" < \"$0.in\" | "
@@ -554,8 +571,7 @@ def main():
             folder = os.path.join(place, test.__name__)
             os.mkdir(folder)
             test(folder)
-    print(f"{checks} checks, {failures} failures")
-    return 1 if failures or not checks else 0
+    return summary()
 
 
 if __name__ == "__main__":

@@ -150,7 +150,7 @@ def test_traces(place):
     metrics = read_lines(place)
     found = 0
     for line in metrics:
-        path = os.path.join(place, f"trace-{line.get('format', '')}-seed{line.get('seed')}.csv".replace(":", "-"))
+        path = os.path.join(place, f"trace-{line.get('format', '')}-seed{line.get('seed')}.csv".replace(":", "_"))
         if line["type"] != "run" or not os.path.exists(path):
             continue
         rows = read_csv(path)

@@ -48,6 +48,7 @@ def test_same_bytes(place):
                         "--seed-base", "123456789012"], 0),
              "wild": (["compare", *TINY, "--formats", FORMATS, "--lr", "1000", "--step-loss"], 1),
              "no trace": (["train", *TINY, "--no-trace"], 0),
+             "no exponent": (["compare", *TINY, "--formats", "fp32,bf16"], 0),
              "short": (["compare", *TINY, "--max-steps", "3", "--average-last", "2", "--master", "none", "--predictor", "ngraph"], 0)}
     for name, (arguments, status) in cases.items():
         out, kept, other = (os.path.join(place, name + end) for end in ("", " kept", " other"))
@@ -55,6 +56,10 @@ def test_same_bytes(place):
         shutil.copytree(out, kept)
         again = succeed("report", out)
         check(table_of(done.stdout) == table_of(again.stdout), name, "another table:", again.stdout)
+        for text in (done.stdout, again.stdout):
+            written = text.split("\nWritten to")[1]
+            check(("figures" in written) == os.path.exists(os.path.join(out, "figure-exponents.svg")), name, written)
+            check(("traces" in written) == (text == done.stdout and any(n.startswith("trace") for n in os.listdir(out))), name, written)
         check(differing(out, kept) == [], name, "redrawn in place, differ:", differing(out, kept))
         for file in DRAWN:
             if os.path.exists(os.path.join(out, file)):
@@ -117,6 +122,10 @@ def test_figures(place):
     check(all(name in labels for name in names), "the key lacks", [name for name in names if name not in labels])
     colours = colours_of(os.path.join(out, "figure-loss.svg"))
     check(len(colours) == len(names), len(names), "formats in", len(colours), "colours", sorted(colours))
+    for figure in ("figure-loss", "figure-exponents"):  # what a pointer on a curve is told
+        with open(os.path.join(out, figure + ".svg")) as file:
+            titles = re.findall("<title>([^<]*)", file.read())
+        check(titles[0] == figure.replace("-", "_") and not any("using" in title or "plot" in title for title in titles), figure, titles)
     # A format keeps its colour whatever it is compared with.
     alone = os.path.join(place, "alone")
     succeed("train", *TINY, "--format", "flex16+5-paper", "--out", alone, "--quiet")
@@ -181,7 +190,15 @@ def test_merge(place, whole):
         check({"flex16+5", "flex16+5:ngraph", "dfp16"} <= set(labels), labels)
     out = os.path.join(place, "gap")
     done = succeed("report", folders["a"], folders["c"], "--out", out)
-    check("5 of 6 runs" in done.stdout, done.stdout)
+    check("5 of 5 runs" in done.stdout, done.stdout)
+    with open(os.path.join(out, "report.html")) as file:
+        page = file.read()
+    check("Incomplete" not in page and "Not every format was trained with every seed." in page, "three complete folders are", page[3000:3600])
+    check({row["format"]: row["planned_runs"] for row in read_csv(out, "summary.csv")} == {"fp32": "2", "flex16+5:ngraph": "2", "flex16+5": "1"},
+          read_csv(out, "summary.csv"))
+    out3 = os.path.join(place, "three")
+    done = succeed("report", *(folders[name] for name in "acd"), "--out", out3)
+    check("6 of 6 runs" in done.stdout, done.stdout)
     expect_error(["report", folders["a"], folders["b"], "--out", out], 1, "already holds results", "--force")
     succeed("report", folders["a"], folders["b"], "--out", out, "--force", "--quiet")
     for option, value, word in (("--lr", "0.02", "lr is 0.01"), ("--epochs", "3", "epochs is 2"), ("--batch", "8", "batch is 16"),
@@ -193,6 +210,28 @@ def test_merge(place, whole):
     other = os.path.join(place, "predictor")
     succeed("compare", *TINY, "--formats", "flex16+5,dfp16", "--predictor", "ngraph", "--out", other, "--quiet")
     expect_error(["report", folders["c"], other, "--out", os.path.join(place, "none")], 1, "predictor of flex16+5", "'paper'", "'ngraph'")
+    # Under other conditions: no comparison of speeds.
+    other = os.path.join(place, "two threads")
+    succeed("compare", *TINY, "--formats", "fp16", "--threads", "2", "--out", other, "--quiet")
+    single = os.path.join(place, "one thread")
+    succeed("compare", *TINY, "--formats", "fp32,dfp16", "--threads", "1", "--out", single, "--quiet")
+    mixed = os.path.join(place, "mixed threads")
+    succeed("report", other, single, "--out", mixed, "--quiet")
+    with open(os.path.join(mixed, "report.html")) as file:
+        page = file.read()
+    check("1 to 2 threads, in some folders writing the exponent traces included. The folders were trained under different" in page,
+          re.findall("Speed is that.*", page))
+    # A run that was stopped and the same run, finished: the finished one stands, whichever comes first.
+    stopped = os.path.join(place, "stopped part")
+    shutil.copytree(folders["c"], stopped)
+    change(stopped, lambda line: {**line, "complete": False, "steps": 7, "last_loss": 2.25} if line["type"] == "run"
+           else {**line, "finished_runs": 0, "complete": False} if line["type"] == "end" else line)
+    for number, pair in enumerate(((stopped, folders["c"]), (folders["c"], stopped))):
+        both = os.path.join(place, f"both {number}")
+        done = succeed("report", *pair, "--out", both)
+        check("1 of 1 runs" in done.stdout, done.stdout)
+        check([timeless(row) for row in read_csv(both, "summary.csv")] == [timeless(row) for row in read_csv(folders["c"], "summary.csv")],
+              pair, read_csv(both, "summary.csv"))
     forged = os.path.join(place, "forged")
     shutil.copytree(folders["c"], forged)
     change(forged, lambda line: {**line, "last_loss": 2.5} if line["type"] == "run" else line)
@@ -230,6 +269,22 @@ def with_value(key, value):
     return lambda line: {**line, key: value}
 
 
+def nth(kind, n, edit):
+    """An edit of the n-th line of that type."""
+    seen = []
+
+    def how(line):
+        if line["type"] != kind:
+            return line
+        seen.append(line)
+        return edit(line) if len(seen) == n else line
+    return how
+
+
+def without_first_finished(line):
+    return None if line["type"] in ("run", "predictions") and line["seed"] == 1 and line["format"] == "fp32" else line
+
+
 def test_bad_files(place, good):
     """Each kind of damage is named with its file and line, and nothing is written."""
     with open(os.path.join(good, "metrics.jsonl")) as file:
@@ -252,6 +307,13 @@ def test_bad_files(place, good):
              (first("config", with_value("steps", -3)), 1, "'steps' is -3"),
              (first("config", with_value("model", None)), 1, "'model' is null"),
              (first("config", lambda line: {**line, "formats": [{**line["formats"][0], "variant": "fp99"}]}), 1, "'fp99' is unknown"),
+             (first("config", with_value("epochs", 2147483647)), 1, "'epochs' is 2147483647, expected a whole number from 1 to 100000"),
+             (first("steps", lambda line: None), at["steps"], "does not follow step 0: a line is missing"),
+             (nth("steps", 3, lambda line: None), at["steps"] + 2, "step 4, the last of 1, does not follow step 2"),
+             (nth("steps", 2, with_value("step", 1)), at["steps"] + 1, "step 1, the last of 1, does not follow step 1"),
+             (first("epoch", lambda line: None), None, "epoch 2 does not follow epoch 0: a line is missing"),
+             (without_first_finished, None, "'finished_runs' is 10, but the lines before hold 9"),
+             (first("end", with_value("finished_runs", 9)), at["end"], "'finished_runs' is 9, but the lines before hold 10"),
              (first("run", without("last_loss")), at["run"], "'last_loss' is missing"),
              (first("run", with_value("saturated", "many")), at["run"], "'saturated' is not a number"),
              (first("run", with_value("last_loss", None)), at["run"], "'last_loss' and 'last_loss_state' do not agree"),
@@ -306,6 +368,80 @@ def test_usage(place, folder):
     before = content(folder)
     done = run("report", folder, env={"PATH": "/nonexistent"})
     check(done.returncode == 1 and "gnuplot" in done.stderr and content(folder) == before, done.stderr)
+    new = os.path.join(place, "no figures")
+    done = succeed("report", folder, "--out", new, env={"PATH": "/nonexistent"})  # where nothing is replaced
+    check(set(os.listdir(new)) == {"report.html", "summary.csv"} and "report.html, summary.csv\n" in done.stdout, os.listdir(new), done.stdout)
+    again = run("report", folder, "--out", new, "--force", env={"PATH": "/nonexistent"})
+    check(again.returncode == 1 and "without its figures" in again.stderr, again.stderr)
+    plain = os.path.join(place, "no exponents left")
+    shutil.copytree(folder, plain)
+    succeed("report", plain, "--no-trace", "--quiet")
+    check(not any("exponents" in name for name in os.listdir(plain)), "figures of an earlier report:", os.listdir(plain))
+    succeed("report", plain, "--quiet")
+    check(differing(folder, plain) == [], differing(folder, plain))
+
+
+def test_long_axes(place, good):
+    """More steps than an int holds are drawn, whatever the number of the rows behind them."""
+    out = os.path.join(place, "huge")
+    shutil.copytree(good, out)
+    change(out, first("config", with_value("steps", 4294967296000)))
+    change(out, first("config", with_value("trace_every", 1)))
+    succeed("report", out, "--quiet")
+
+
+def corners(script, block):
+    """The lines of a block of data in a script of gnuplot, as numbers; [] for an empty one."""
+    text = re.search(rf"^\$%s << EOD\n(.*?)^EOD$" % re.escape(block), script, re.M | re.S)[1]
+    return [[float(word) for word in line.split()] for line in text.splitlines()]
+
+
+def drawn_script(place, folder, name):
+    """What gnuplot is given for the figure with `name` in its script."""
+    tools = os.path.join(place, "listening gnuplot")
+    os.makedirs(tools, exist_ok=True)
+    with open(os.path.join(tools, "gnuplot"), "w") as file:
+        file.write(f"#!/bin/sh\ncat > '{tools}/script'\ngrep -q '{name}' '{tools}/script' && cp '{tools}/script' '{tools}/kept'\n"
+                   f"exec '{shutil.which('gnuplot')}' \"$@\" < '{tools}/script'\n")
+    os.chmod(os.path.join(tools, "gnuplot"), 0o755)
+    succeed("report", folder, "--quiet", env={"PATH": tools + ":" + os.environ["PATH"]})
+    with open(os.path.join(tools, "kept")) as file:
+        return file.read()
+
+
+def test_exponent_steps(place, good):
+    """Each row of a trace is a step of both lines from the row before to its own; a row of zeros is a gap; the panel reaches
+    down to the ceiling where all elements are above it."""
+    out = os.path.join(place, "steps")
+    shutil.copytree(good, out)
+    path = os.path.join(out, "trace-flex16+5-seed1.csv")
+    with open(path) as file:
+        heading, *rows = file.read().splitlines()
+    columns = heading.split(",")
+    tensor = rows[0].split(",")[columns.index("tensor")]
+    mine = [row for row in rows if row.split(",")[columns.index("tensor")] == tensor]
+    edited = []
+    for number, row in enumerate(mine):
+        fields = row.split(",")
+        fields[columns.index("maximum")] = "0" if number in (1, 4) else str(2.0 ** number)
+        fields[columns.index("e")] = fields[columns.index("maximum_e")] = "20"
+        edited.append(",".join(fields))
+    with open(path, "w") as file:
+        file.write("\n".join([heading, *edited]) + "\n")
+    change(out, first("config", with_value("trace_tensors", tensor)))
+    change(out, lambda line: {**line, "formats": [f for f in line["formats"] if f["name"] == "flex16+5"]} if line["type"] == "config"
+           else {**line, "finished_runs": 2} if line["type"] == "end" else line if line.get("format") == "flex16+5" else None)
+    script = drawn_script(place, out, "t0_0")
+    ceiling, steps = 32767 * 2.0 ** -20, [int(row.split(",")[0]) for row in mine]
+    want = []
+    for number, step in enumerate(steps):
+        value = [ceiling, 2.0 ** number]
+        want += [[]] if number in (1, 4) else [[steps[number - 1] if number else 0, *value], [step, *value]]
+    found = corners(script, "t0_0")
+    check(len(found) == len(want) and all(abs(a - b) <= 1e-8 * abs(b) for f, w in zip(found, want) for a, b in zip(f, w))
+          and [len(f) for f in found] == [len(w) for w in want], "corners", found, "want", want)
+    low = float(re.search(r"set yrange \[([^:]+):", script)[1])
+    check(low <= ceiling, "the panel begins at", low, "above the largest value that the exponent holds,", ceiling)
 
 
 def main():
@@ -317,6 +453,8 @@ def main():
         test_tensors(place, out, kept)
         folders = test_merge(place, out)
         test_bad_files(place, out)
+        test_long_axes(place, out)
+        test_exponent_steps(place, out)
         test_usage(place, folders["c"])
         test_figures(place)
     return summary()

@@ -101,6 +101,14 @@ def test_epochs_stay(place):
         check(accuracy == [re.search(r"accuracy (\S+) %", line)[1] for line in stay], accuracy, stay)
 
 
+def test_narrow(place):
+    """A terminal too narrow for a long name: the line of a run wraps and keeps its accuracy."""
+    status, sent = on_terminal(50, "train", *TINY, "--format", "flex16+5:nomaster:current", "--out", os.path.join(place, "narrow"))
+    check(status == 0, status, sent)
+    for wanted in (r"seed 1  done: test accuracy \d+\.\d\d %$", r"seed 1  epoch 2/2  test accuracy \d+\.\d\d %$"):
+        check(any(re.search(wanted, line) for line in screen(sent)), wanted, screen(sent))
+
+
 def test_no_flood(place):
     """Losses of 1e40 and more take few digits."""
     status, sent = on_terminal(COLUMNS, "compare", *TINY, "--lr", "1000", "--out", os.path.join(place, "wild"))
@@ -116,6 +124,7 @@ def main():
         test_columns_variable(place)
         test_epochs_stay(place)
         test_no_flood(place)
+        test_narrow(place)
     return summary()
 
 

@@ -9,7 +9,6 @@
 #include "report.h"
 #include "signals.h"
 #include "text.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,7 +105,6 @@ static int train_one(struct experiment *x, struct run *run, struct output_lines 
     struct running running = {.experiment = x, .run = run, .metrics = metrics, .progress = progress};
     const nn_train_events events = {on_step, on_epoch, &running};
     make_room(x, run);
-    run->started = true;
     progress_run(progress, (int)(run - x->runs) + 1, series->label, run->seed);
     tensor_status failed = nn_train(&run->result, &config, x->train, x->test, &events);
     free(trace);
@@ -248,11 +246,13 @@ static int worse(int a, int b) {
     return a > b ? a : b;
 }
 
-static int write_results(const struct experiment *x) {
+/* Names in *drawn what figures there are. */
+static int write_results(const struct experiment *x, const char **drawn) {
     struct figures figures;
     int status = summary_write_csv(x);
     status = worse(status, figures_draw(x, &figures));
     status = worse(status, report_write(x, &figures));
+    *drawn = figures_named(&figures);
     figures_clear(&figures);
     return status;
 }
@@ -264,19 +264,27 @@ static int judge_divergence(const struct experiment *x) {
     return text_failed("%d of %d runs diverged; with --allow-divergence that is no failure", diverged, x->run_count);
 }
 
+static bool has_traces(const struct experiment *x) {
+    bool any = false;
+    for (int i = 0; i < x->run_count; i++)
+        any = any || (x->series[x->runs[i].series].shared && (x->runs[i].finished || x->runs[i].stopped));
+    return any && x->trace_every;
+}
+
 /* Everything that there is takes its place, also after a failure: each file is complete or absent. */
 static int publish(struct experiment *x, struct folder *folder, struct output_lines *metrics, int status) {
+    const char *drawn;
     experiment_choose_shown(x);
     summary_agreement(x);
     status = worse(status, metrics_close(metrics, x));
-    status = worse(status, write_results(x));
+    status = worse(status, write_results(x, &drawn));
     summary_print(x);
     bool complete = status == STATUS_OK && !x->stopped;
     int published = folder_publish(folder, complete);
     if (published == STATUS_OK) {
         char *place = text_shown(folder->replaces && !complete ? folder->set_apart : folder->path);
-        printf("\nWritten to %s: report.html, figures, summary.csv, metrics.jsonl%s\n", place,
-               x->trace_every ? ", traces" : "");
+        printf("\nWritten to %s: report.html%s, summary.csv, metrics.jsonl%s\n", place, drawn,
+               has_traces(x) ? ", traces" : "");
         free(place);
     }
     return worse(worse(status, published), judge_divergence(x));

@@ -15,8 +15,16 @@ void experiment_make_runs(struct experiment *x) {
     x->run_count = x->series_count * x->seed_count;
     x->runs = text_alloc((size_t)x->run_count, sizeof *x->runs);
     for (int i = 0; i < x->run_count; i++)
-        x->runs[i] =
-            (struct run){.series = i % x->series_count, .seed = x->seeds[i / x->series_count], .agreement = NAN};
+        x->runs[i] = (struct run){
+            .series = i % x->series_count, .seed = x->seeds[i / x->series_count], .planned = true, .agreement = NAN};
+}
+
+void run_clear(struct run *run) {
+    nn_train_result_clear(&run->result);
+    free(run->windows);
+    free(run->epochs);
+    free(run->stored);
+    *run = (struct run){0};
 }
 
 /* A run that was stopped stands for its format where no other run of it was finished: in means it has no place. */
@@ -43,6 +51,13 @@ int experiment_finished(const struct experiment *x) {
     return finished;
 }
 
+int experiment_planned(const struct experiment *x) {
+    int planned = 0;
+    for (int i = 0; i < x->run_count; i++)
+        planned += x->runs[i].planned;
+    return planned;
+}
+
 char *experiment_trace_name(const struct experiment *x, const struct run *run) {
     return folder_trace_name(x->series[run->series].label, (unsigned long long)run->seed);
 }
@@ -55,12 +70,8 @@ char *experiment_trace_path(const struct experiment *x, const struct run *run) {
 }
 
 void experiment_clear(struct experiment *x) {
-    for (int i = 0; i < x->run_count; i++) {
-        nn_train_result_clear(&x->runs[i].result);
-        free(x->runs[i].windows);
-        free(x->runs[i].epochs);
-        free(x->runs[i].stored);
-    }
+    for (int i = 0; i < x->run_count; i++)
+        run_clear(&x->runs[i]);
     for (int i = 0; i < x->origin_count; i++)
         origin_clear(&x->origins[i]);
     free(x->origins);

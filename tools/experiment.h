@@ -17,7 +17,8 @@ struct run {
     int series; /* index of its format */
     int origin; /* index of where its numbers come from */
     uint64_t seed;
-    bool started, finished;
+    bool planned; /* some folder of results was to hold it */
+    bool finished;
     bool stopped; /* before its last step, and its result is that of the steps so far */
     bool shown;   /* its numbers stand in tables and figures */
     nn_train_result result;
@@ -62,13 +63,18 @@ static inline struct run *experiment_run(const struct experiment *x, int seed_in
     return &x->runs[seed_index * x->series_count + series];
 }
 
-/* Finds the baseline and makes the runs of x->series and x->seeds, none of them started. */
+/* Finds the baseline and makes the runs of x->series and x->seeds, all of them planned, without results. */
 void experiment_make_runs(struct experiment *x);
+/* Frees what the run holds. */
+void run_clear(struct run *run);
 /* Decides which runs are shown: those that are finished, and a stopped one where its format has no other. */
 void experiment_choose_shown(struct experiment *x);
+/* Whether any run is finished or was stopped. */
+bool experiment_any_over(const struct experiment *x);
 /* Runs that are finished. */
-bool experiment_any_over(const struct experiment *x); /* finished or stopped */
 int experiment_finished(const struct experiment *x);
+/* Runs that were to be trained: fewer than run_count where folders of other formats and seeds become one comparison. */
+int experiment_planned(const struct experiment *x);
 /* Name and path of a run's trace, to be freed. */
 char *experiment_trace_name(const struct experiment *x, const struct run *run);
 char *experiment_trace_path(const struct experiment *x, const struct run *run);
@@ -96,7 +102,8 @@ struct spread {
 };
 
 struct summary {
-    int runs, diverged;   /* finished; of the shown, diverged */
+    int runs, diverged; /* finished; of the shown, diverged */
+    int planned;
     int64_t stopped_step; /* the numbers are those of a run that was stopped after this step; 0: of the finished runs */
     struct spread train_loss, last_loss, loss_difference, test_loss, accuracy, agreement;
     double images_per_second, speed_ratio; /* all images / all seconds; NAN where unknown */

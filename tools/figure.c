@@ -19,6 +19,13 @@ int figures_draw(const struct experiment *x, struct figures *figures) {
     return status > second ? status : second;
 }
 
+const char *figures_named(const struct figures *figures) {
+    return figures->loss && figures->exponents ? ", figures"
+           : figures->loss                     ? ", figure of losses"
+           : figures->exponents                ? ", figure of exponents"
+                                               : "";
+}
+
 void figures_clear(struct figures *figures) {
     free(figures->loss);
     free(figures->exponents);

@@ -14,6 +14,8 @@ struct figures {
 /* Writes figure-loss and figure-exponents as .svg and .png into the folder of results. Without gnuplot says what to
  * install and draws nothing, which is no failure. A STATUS_ code. */
 int figures_draw(const struct experiment *x, struct figures *figures);
+/* ", figures" or what of them was drawn, for the list of what was written. */
+const char *figures_named(const struct figures *figures);
 void figures_clear(struct figures *figures);
 
 #endif

@@ -5,6 +5,7 @@
 #include "gnuplot.h"
 #include "text.h"
 #include "trace.h"
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -34,18 +35,18 @@ static bool is_visible(const struct trace_point *p) {
     return p->maximum > 0 && isfinite(p->maximum);
 }
 
-/* Exponent and maximum of a point hold since the point before: steps, as corners of lines. */
+/* Exponent and maximum of a point hold since the point before: steps, as corners of lines. Where there is nothing to
+ * see, an empty line breaks them. */
 static void print_data(FILE *out, const struct trace_tensor *t, int row, int column) {
-    const struct trace_point *before = NULL;
+    int64_t from = 0;
     fprintf(out, "$t%d_%d << EOD\n", row, column);
-    for (int i = 0; i < t->count; i++) {
+    for (int i = 0; i < t->count; from = t->points[i++].step) {
         const struct trace_point *p = &t->points[i];
-        if (!is_visible(p))
-            continue;
-        if (before)
-            fprintf(out, "%lld %.9g %.9g\n", (long long)before->step, ceiling_of(p), before->maximum);
-        fprintf(out, "%lld %.9g %.9g\n", (long long)p->step, ceiling_of(p), p->maximum);
-        before = p;
+        if (is_visible(p))
+            fprintf(out, "%lld %.9g %.9g\n%lld %.9g %.9g\n", (long long)from, ceiling_of(p), p->maximum,
+                    (long long)p->step, ceiling_of(p), p->maximum);
+        else
+            fputs("\n", out);
     }
     fprintf(out, "EOD\n$s%d_%d << EOD\n", row, column);
     for (int i = 0; i < t->count; i++)
@@ -77,7 +78,8 @@ static bool octaves_of(const struct figure *f, int row, int *low, int *high) {
             const struct trace_point *p = &t->points[i];
             if (!is_visible(p))
                 continue;
-            int bottom = autoflex_floor_log2(p->maximum), top = autoflex_ceil_log2(fmax(p->maximum, ceiling_of(p)));
+            int bottom = autoflex_floor_log2(fmin(p->maximum, ceiling_of(p))),
+                top = autoflex_ceil_log2(fmax(p->maximum, ceiling_of(p)));
             *low = !any || bottom < *low ? bottom : *low;
             *high = !any || top > *high ? top : *high;
             any = true;
@@ -101,13 +103,17 @@ static void plot_panel(FILE *out, const char *colour, const struct trace_tensor 
         return;
     }
     fprintf(out,
-            "plot $t%d_%d using 1:2:3 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.10 noborder, "
-            "\\\n  $t%d_%d using 1:2 with lines linewidth 2 linecolor rgb '%s', \\\n"
-            "  $t%d_%d using 1:3 with lines linewidth 1.1 linecolor rgb '#333333'",
+            "plot $t%d_%d using 1:2:3 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.10 noborder "
+            "title 'headroom', \\\n  $t%d_%d using 1:2 with lines linewidth 2 linecolor rgb '%s' title 'largest value "
+            "that the "
+            "exponent can hold', \\\n"
+            "  $t%d_%d using 1:3 with lines linewidth 1.1 linecolor rgb '#333333' title 'largest element'",
             row, column, colour, row, column, colour, row, column);
     if (has_saturated(t))
-        fprintf(out, ", \\\n  $s%d_%d using 1:2 with points pointtype 11 pointsize 0.8 linecolor rgb '#cc0000'", row,
-                column);
+        fprintf(out,
+                ", \\\n  $s%d_%d using 1:2 with points pointtype 11 pointsize 0.8 linecolor rgb '#cc0000' "
+                "title 'elements saturated'",
+                row, column);
     fputs("\n", out);
 }
 
@@ -200,7 +206,8 @@ static char *print_script(const struct experiment *x, const struct figure *f, in
 /* The first run that is shown and has a trace; NULL without one. */
 static const struct run *traced_run(const struct experiment *x, int series) {
     for (int s = 0; s < x->seed_count; s++)
-        if (experiment_run(x, s, series)->shown && x->origins[experiment_run(x, s, series)->origin].trace_every)
+        if (!x->settings->no_trace && experiment_run(x, s, series)->shown &&
+            x->origins[experiment_run(x, s, series)->origin].trace_every)
             return experiment_run(x, s, series);
     return NULL;
 }
@@ -213,9 +220,9 @@ static int read_column(const struct experiment *x, struct column *column, const 
     else
         status = trace_choose(path, x->settings->trace_tensors, MOST_TENSORS, &column->trace);
     int every = x->origins[column->run->origin].trace_every;
-    int64_t rows = (x->steps + every - 1) / every;
+    int64_t rows = (x->steps + every - 1) / every, group = (rows + MOST_POINTS - 1) / MOST_POINTS;
     if (status == STATUS_OK)
-        status = trace_read(path, (int)((rows + MOST_POINTS - 1) / MOST_POINTS), &column->trace);
+        status = trace_read(path, group < INT_MAX ? (int)group : INT_MAX, &column->trace);
     free(path);
     return status;
 }

@@ -21,13 +21,14 @@ static void band_add(struct band *b, double value) {
     b->count++;
 }
 
-/* Whether the point can be seen in a panel that reaches to `most`: gnuplot fails where no point of a plot can. */
+/* Whether the point is in view in a panel that reaches to `most`: gnuplot fails where no point of a plot is. */
 static bool band_print(FILE *out, double x, const struct band *b, double most) {
-    if (b->count && isfinite(b->sum))
-        fprintf(out, "%.10g %.10g %.10g %.10g\n", x, b->sum / b->count, b->low, b->high);
-    else
+    if (!b->count || !isfinite(b->sum)) {
         fputs("\n", out);
-    return b->count && isfinite(b->sum) && fabs(b->sum / b->count) < most;
+        return false;
+    }
+    fprintf(out, "%.10g %.10g %.10g %.10g\n", x, b->sum / b->count, b->low, b->high);
+    return fabs(b->sum / b->count) < most;
 }
 
 static int most_windows(const struct experiment *x, int series) {
@@ -52,9 +53,15 @@ static int most_windows_of_all(const struct experiment *x) {
     return most;
 }
 
-/* `against` < 0: the loss; otherwise the difference to that series, seed by seed. Whether there is a point to see. */
+/* Every curve is a single point, drawn as one. */
+static bool draws_points(const struct experiment *x) {
+    return most_windows_of_all(x) == 1;
+}
+
+/* `against` < 0: the loss; otherwise the difference to that series, seed by seed. Whether there is anything to see: a
+ * line between two points in view. */
 static bool loss_block(FILE *out, const struct experiment *x, const char *name, int series, int against) {
-    bool any = false;
+    bool any = false, before = draws_points(x);
     fprintf(out, "$%s%d << EOD\n", name, series);
     for (int w = 0; w < most_windows(x, series); w++) {
         struct band band = {0};
@@ -67,7 +74,9 @@ static bool loss_block(FILE *out, const struct experiment *x, const char *name, 
             band_add(&band, run->windows[w].loss - (base ? base->windows[w].loss : 0));
             step = (double)run->windows[w].step - 0.5 * (run->windows[w].count - 1);
         }
-        any |= band_print(out, step, &band, loss_cut(x));
+        bool in_view = band_print(out, step, &band, loss_cut(x));
+        any |= before && in_view;
+        before = in_view;
     }
     fputs("EOD\n", out);
     return any;
@@ -76,7 +85,7 @@ static bool loss_block(FILE *out, const struct experiment *x, const char *name, 
 static bool accuracy_block(FILE *out, const struct experiment *x, int series) {
     bool any = false;
     fprintf(out, "$accuracy%d << EOD\n", series);
-    for (int e = 0; e < (int)x->settings->epochs; e++) {
+    for (int e = 0; e < (int)x->settings->epochs; e++) { /* single points have markers */
         struct band band = {0};
         for (int s = 0; s < x->seed_count; s++) {
             const struct run *run = experiment_run(x, s, series);
@@ -99,8 +108,10 @@ static void plot_curves(FILE *out, const struct experiment *x, const char *block
         if (has_points[i]) {
             fprintf(out,
                     "%s$%s%d using 1:3:4 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.09 "
-                    "noborder notitle",
+                    "noborder title ",
                     separator, block, i, figure_colour(x, i).text);
+            gnuplot_string(out, x->series[i].label);
+            fputs(" noenhanced", out);
             separator = ", \\\n  ";
         }
     for (int n = 0; n < x->series_count; n++) {
@@ -114,6 +125,9 @@ static void plot_curves(FILE *out, const struct experiment *x, const char *block
                     interval);
         else
             fprintf(out, "%s %s", marker, look);
+        fputs(" title ", out);
+        gnuplot_string(out, x->series[i].label);
+        fputs(" noenhanced", out);
         free(look);
         separator = ", \\\n  ";
     }
@@ -139,10 +153,17 @@ static void loss_limits(FILE *out, const struct experiment *x) {
 /* Why a format of the key has no curve. */
 static char *key_label(const struct experiment *x, int series, bool has_points) {
     const char *label = x->series[series].label;
-    bool shown = false;
-    for (int s = 0; s < x->seed_count; s++)
-        shown = shown || experiment_run(x, s, series)->shown;
-    return text_format("%s%s", label, has_points ? "" : shown ? " (not in view: diverged)" : " (no finished run)");
+    bool shown = false, diverged = false;
+    for (int s = 0; s < x->seed_count; s++) {
+        const struct run *run = experiment_run(x, s, series);
+        shown = shown || run->shown;
+        diverged = diverged || (run->shown && run_diverged(x, run));
+    }
+    return text_format("%s%s", label,
+                       has_points ? ""
+                       : diverged ? " (not in view: diverged)"
+                       : shown    ? " (not in view: no two losses)"
+                                  : " (no finished run)");
 }
 
 static void key_formats(struct key *k, const struct experiment *x, const bool *has_points) {
@@ -192,14 +213,15 @@ static char *loss_script(const struct experiment *x, int *figure_height) {
     fprintf(out, "set xlabel 'step' offset 0,0.3\nset xrange [0:%lld]\n", (long long)x->steps);
     figure_step_marks(out, x->steps, (int)(0.42 * FIGURE_WIDTH));
     loss_limits(out, x);
+    const char *marker = draws_points(x) ? "linespoints pointtype 7 pointsize 0.5" : "lines";
     int interval = most_windows_of_all(x) / MARKERS + 1;
-    plot_curves(out, x, "loss", "lines", interval, has_loss);
+    plot_curves(out, x, "loss", marker, interval, has_loss);
     key_done(&key);
     fputs("unset logscale y\nset yrange [*:*]\nset title 'Test accuracy, %'\nset xlabel 'epoch'\n", out);
     figure_place(out, height, 0.565, 0.985, top, top + PANEL);
-    int epochs = (int)((x->steps + x->steps_per_epoch - 1) / x->steps_per_epoch);
-    fprintf(out, "set xrange [%g:%g]\nset xtics %d\n", epochs > 1 ? 1 - 0.02 * epochs : 0.5,
-            epochs > 1 ? 1.02 * epochs : 1.5, epochs > 10 ? (epochs + 9) / 10 : 1);
+    int64_t epochs = (x->steps + x->steps_per_epoch - 1) / x->steps_per_epoch;
+    fprintf(out, "set xrange [%g:%g]\nset xtics %lld\n", epochs > 1 ? 1 - 0.02 * (double)epochs : 0.5,
+            epochs > 1 ? 1.02 * (double)epochs : 1.5, (long long)(epochs > 10 ? (epochs + 9) / 10 : 1));
     plot_curves(out, x, "accuracy", "linespoints pointtype 7 pointsize 0.5", 1, has_accuracy);
     if (difference) {
         top += PANEL + PANEL_FOOT + PANEL_HEAD;
@@ -211,7 +233,7 @@ static char *loss_script(const struct experiment *x, int *figure_height) {
                 "linecolor rgb '#000000' linewidth 1.5 back\n",
                 (long long)x->steps, -loss_cut(x), loss_cut(x));
         figure_step_marks(out, x->steps, (int)(0.92 * FIGURE_WIDTH));
-        plot_curves(out, x, "difference", "lines", interval, has_difference);
+        plot_curves(out, x, "difference", marker, interval, has_difference);
     }
     fputs("unset multiplot\n", out);
     free(has_loss);

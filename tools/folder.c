@@ -84,7 +84,7 @@ char *folder_trace_name(const char *label, unsigned long long seed) {
     char *name = text_format("trace-%s-seed%llu.csv", label, seed);
     for (char *p = name; *p; p++)
         if (*p == ':' || *p == '/')
-            *p = '-';
+            *p = '_'; /* no name of a format holds one: two names stay two files */
     return name;
 }
 
@@ -308,7 +308,7 @@ int folder_open(struct folder *f, const char *path, bool force, folder_trace_fn 
     f->set_apart = path_of(path, incomplete_name);
     int status = check_folder(path);
     if (status == STATUS_OK)
-        status = lock_take(&f->lock, path);
+        status = lock_take(&f->lock, path, "--out ");
     if (status == STATUS_OK && !recover(path))
         status = STATUS_FAILED;
     if (status == STATUS_OK)

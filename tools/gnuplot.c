@@ -115,7 +115,8 @@ static int report_complaint(FILE *complaints, const char *name, int state) {
     if (WIFSIGNALED(state))
         return text_failed("gnuplot could not draw %s: ended by signal %d%s%s", name, WTERMSIG(state),
                            last[0] ? ": " : "", last);
-    return text_failed("gnuplot could not draw %s: %s", name, last[0] ? last : "no reason given");
+    return text_failed("gnuplot could not draw %s: ended with status %d: %s", name, WEXITSTATUS(state),
+                       last[0] ? last : "no reason given");
 }
 
 static int run(const struct streams *s, const char *name) {
@@ -207,8 +208,11 @@ static int draw_file(const char *directory, const char *name, const char *termin
 }
 
 int gnuplot_draw(const char *directory, const char *name, int width, int height, const char *script, char **svg) {
-    char *vector =
-             text_format("svg size %d,%d dynamic enhanced font 'sans-serif,13' background '#ffffff'", width, height),
+    char *svg_identifier = text_format("%s", name);
+    for (char *p = svg_identifier; *p; p++)
+        *p = *p == '-' ? '_' : *p; /* part of names of functions */
+    char *vector = text_format("svg name '%s' size %d,%d dynamic enhanced font 'sans-serif,13' background '#ffffff'",
+                               svg_identifier, width, height),
          *pixels =
              text_format("pngcairo size %d,%d enhanced font 'sans,10' fontscale 2 linewidth 2 background '#ffffff'",
                          2 * width, 2 * height),
@@ -219,6 +223,7 @@ int gnuplot_draw(const char *directory, const char *name, int width, int height,
         status = draw_file(directory, png_name, pixels, script, is_whole_png, &png);
     free(png);
     free(vector);
+    free(svg_identifier);
     free(pixels);
     free(svg_name);
     free(png_name);

@@ -10,13 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int refuse(const struct lock *l, const char *directory) {
+static int refuse(const struct lock *l, const char *directory, const char *option) {
     struct flock holder = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (!fcntl(l->descriptor, F_GETLK, &holder) && holder.l_type != F_UNLCK && holder.l_pid > 0)
-        return text_failed("--out '%s': flexlab process %ld is writing there; wait for it or give another folder",
-                           directory, (long)holder.l_pid);
-    return text_failed("--out '%s': another flexlab process is writing there; wait for it or give another folder",
-                       directory);
+        return text_failed("%s'%s': flexlab process %ld is writing there; wait for it%s", option, directory,
+                           (long)holder.l_pid, *option ? " or give another folder" : "");
+    return text_failed("%s'%s': another flexlab process is writing there; wait for it%s", option, directory,
+                       *option ? " or give another folder" : "");
 }
 
 /* The holder before us removes its file: what we have locked may have no name any more. */
@@ -33,23 +33,23 @@ static void forget(struct lock *l) {
     *l = (struct lock){.descriptor = -1};
 }
 
-int lock_take(struct lock *l, const char *directory) {
+int lock_take(struct lock *l, const char *directory, const char *option) {
     *l = (struct lock){text_format("%s/.flexlab-lock", directory), -1};
     for (;;) {
         struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
         int status;
         l->descriptor = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (l->descriptor < 0)
-            status = text_failed("--out '%s': cannot make %s: %s", directory, l->path, strerror(errno));
+            status = text_failed("%s'%s': cannot make %s: %s", option, directory, l->path, strerror(errno));
         else if (!fcntl(l->descriptor, F_SETLK, &all)) {
             if (has_its_name(l))
                 return STATUS_OK;
             close(l->descriptor);
             continue;
         } else if (errno == EACCES || errno == EAGAIN) {
-            status = refuse(l, directory);
+            status = refuse(l, directory, option);
         } else {
-            text_note("--out '%s': cannot be locked (%s), so nothing keeps a second flexlab out of it", directory,
+            text_note("%s'%s': cannot be locked (%s), so nothing keeps a second flexlab out of it", option, directory,
                       strerror(errno));
             unlink(l->path);
             status = STATUS_OK;

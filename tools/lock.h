@@ -8,8 +8,9 @@ struct lock {
 };
 
 /* Locks the folder until lock_release or the end of the process, however it ends. STATUS_FAILED with a message that
- * names the process which holds it. Where the file system cannot lock, a note says so and nothing is held. */
-int lock_take(struct lock *l, const char *directory);
+ * names the process which holds it. Where the file system cannot lock, a note says so and nothing is held. `option`:
+ * with what the user named the folder, "--out ", or "" where it is an argument. */
+int lock_take(struct lock *l, const char *directory, const char *option);
 /* Also for a lock that was never taken, if zeroed with descriptor -1. */
 void lock_release(struct lock *l);
 

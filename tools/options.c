@@ -65,7 +65,7 @@ static const struct option_row {
      .help = "use only the first N training images"},
     {"test-limit", "N", BOTH, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX, .help = "use only the first N test images"},
 
-    {"epochs", "N", BOTH, KIND_WHOLE, FIELD(epochs), 1, 100000, .section = "How it is trained",
+    {"epochs", "N", BOTH, KIND_WHOLE, FIELD(epochs), 1, MOST_EPOCHS, .section = "How it is trained",
      .help = "passes over the training set (10)"},
     {"batch", "B", BOTH, KIND_WHOLE, FIELD(batch), 1, 65536, .help = "images a step (128)"},
     {"seeds", "S", BOTH, KIND_WHOLE, FIELD(seeds), 1, 1000,
@@ -75,7 +75,7 @@ static const struct option_row {
     {"lr", "RATE", BOTH, KIND_REAL, FIELD(rate), 1e-30, 1000, .help = "peak learning rate (0.1; mlp2: 0.01)"},
     {"schedule", "NAME", BOTH, KIND_NAME, FIELD(schedule), .names = schedule_name,
      .help = "linear (to zero; default), cosine, step (x 0.1 at 1/2 and 3/4),\nconstant"},
-    {"warmup", "EPOCHS", BOTH, KIND_REAL, FIELD(warmup), 0, 100000,
+    {"warmup", "EPOCHS", BOTH, KIND_REAL, FIELD(warmup), 0, MOST_EPOCHS,
      .help = "linear warm-up from zero, may be a fraction (0)"},
     {"momentum", "M", BOTH, KIND_REAL, FIELD(momentum), 0, 0.999999, .help = "momentum of gradient descent (0.9)"},
     {"weight-decay", "W", BOTH, KIND_REAL, FIELD(weight_decay), 0, 1, .help = "L2 penalty (1e-4)"},

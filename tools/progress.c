@@ -40,11 +40,12 @@ static int terminal_columns(void) {
     return !ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col ? size.ws_col : 80;
 }
 
-/* The parts that fit into columns (0: all), two blanks between them; the first at any rate. Frees the parts. */
-static char *join_fitting(char *const *parts, int count, int columns) {
-    char *line = columns ? text_format("%.*s", columns, parts[0]) : text_format("%s", parts[0]);
+/* The parts that fit into columns (0: all), two blanks between them; the first `essential` at any rate, the rest of the
+ * first is cut off where none is. Frees the parts. */
+static char *join_fitting(char *const *parts, int count, int essential, int columns) {
+    char *line = columns && !essential ? text_format("%.*s", columns, parts[0]) : text_format("%s", parts[0]);
     for (int i = 1; i < count; i++) {
-        if (columns && text_width(line) + 2 + text_width(parts[i]) > columns)
+        if (columns && i >= essential && text_width(line) + 2 + text_width(parts[i]) > columns)
             break;
         char *longer = text_format("%s  %s", line, parts[i]);
         free(line);
@@ -59,9 +60,9 @@ static char *heading(const struct progress *p) {
     return text_format("[%d/%d] %s seed %llu", p->run, p->runs, p->label, (unsigned long long)p->seed);
 }
 
-/* A line that stays. */
-static void say(struct progress *p, char *const *parts, int count) {
-    char *line = join_fitting(parts, count, p->terminal ? terminal_columns() : 0);
+/* A line that stays: the terminal may wrap its essential parts. */
+static void say(struct progress *p, char *const *parts, int count, int essential) {
+    char *line = join_fitting(parts, count, essential, p->terminal ? terminal_columns() : 0);
     progress_clear(p);
     fprintf(stderr, "%s\n", line);
     free(line);
@@ -84,7 +85,7 @@ void progress_step(struct progress *p, const nn_step_report *r) {
                            text_format("epoch %d/%d", r->epoch, p->epochs),
                            text_format("%s img/s", speed),
                            text_format("all runs %s left", left_all)};
-    char *line = join_fitting(parts, (int)(sizeof parts / sizeof *parts) - (p->runs == 1), terminal_columns() - 1);
+    char *line = join_fitting(parts, (int)(sizeof parts / sizeof *parts) - (p->runs == 1), 0, terminal_columns() - 1);
     if (p->runs == 1)
         free(parts[sizeof parts / sizeof *parts - 1]);
     fprintf(stderr, "\r\033[K%s", line);
@@ -108,7 +109,7 @@ void progress_epoch(struct progress *p, const nn_epoch_report *r) {
                            text_format("loss %s", loss),
                            text_format("step %lld", (long long)r->step),
                            text_format("%.1f s", r->seconds)};
-    say(p, parts, sizeof parts / sizeof *parts);
+    say(p, parts, sizeof parts / sizeof *parts, 3);
     p->last_draw = 0; /* the next step draws again */
     free(loss);
     free(test_loss);
@@ -124,10 +125,10 @@ void progress_run_done(struct progress *p, const struct experiment *x, const str
          *speed = number_text((double)r->images / r->seconds, 0);
     char *const parts[] = {heading(p), text_format("done: test accuracy %.2f %%", 100 * r->test_accuracy),
                            text_format("loss %s", loss), text_format("%s img/s", speed), text_format("%s", time)};
-    say(p, parts, sizeof parts / sizeof *parts);
+    say(p, parts, sizeof parts / sizeof *parts, 2);
     if (run_diverged(x, run)) {
         char *const alarm[] = {heading(p), text_format("DIVERGED"), run_divergence_text(x, run)};
-        say(p, alarm, sizeof alarm / sizeof *alarm);
+        say(p, alarm, sizeof alarm / sizeof *alarm, 2);
     }
     free(time);
     free(loss);

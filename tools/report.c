@@ -69,13 +69,48 @@ static void write_head(FILE *out, const struct experiment *x) {
         fprintf(out,
                 "<p class=\"warn\">Incomplete: %d of %d planned runs were finished. A format marked as stopped shows "
                 "its run up to that step.</p>\n",
-                experiment_finished(x), x->run_count);
+                experiment_finished(x), experiment_planned(x));
+    if (experiment_planned(x) < x->run_count)
+        fputs("<p class=\"warn\">Not every format was trained with every seed.</p>\n", out);
     write_notes(out, x);
     free(title);
 }
 
+static bool has_traces(const struct experiment *x, int origin) {
+    bool shared = false;
+    for (int i = 0; i < x->run_count; i++)
+        shared = shared || (x->runs[i].shown && x->runs[i].origin == origin && x->series[x->runs[i].series].shared);
+    return shared && x->origins[origin].trace_every;
+}
+
+/* Under which conditions the speeds were measured; to be freed. */
+static char *speed_note(const struct experiment *x) {
+    const struct origin *first = &x->origins[0];
+    int low = first->threads, high = low, traced = 0;
+    bool same_processor = true;
+    for (int i = 0; i < x->origin_count; i++) {
+        const struct origin *o = &x->origins[i];
+        low = o->threads < low ? o->threads : low;
+        high = o->threads > high ? o->threads : high;
+        traced += has_traces(x, i);
+        same_processor = same_processor && !strcmp(o->processor, first->processor);
+    }
+    bool same = low == high && same_processor && (traced == 0 || traced == x->origin_count);
+    char *threads = low == high ? text_format("%d thread%s", low, low > 1 ? "s" : "")
+                                : text_format("%d to %d threads", low, high),
+         *note = text_format(
+             "Speed is that of training alone on %s%s%s.%s", threads, same_processor ? "" : " of different processors",
+             traced == x->origin_count ? ", writing the exponent traces included"
+             : traced                  ? ", in some folders writing the exponent traces included"
+                                       : "",
+             same ? "" : " The folders were trained under different conditions: do not compare speeds.");
+    free(threads);
+    return note;
+}
+
 static void write_results(FILE *out, const struct experiment *x) {
     struct table *t = summary_table(x);
+    char *speed = speed_note(x);
     fputs("<h2>Results</h2>\n<div class=\"card\">\n", out);
     table_print_html(t, out);
     fprintf(out,
@@ -84,11 +119,10 @@ static void write_results(FILE *out, const struct experiment *x) {
             "minus that of fp32, seed by seed; agree: test images given the same class as by fp32 of the same seed; "
             "weights "
             "with their wide copies; activations of one training step; saturated and flushed to zero: elements over "
-            "all writes%s. "
-            "Speed is that of training alone on %d thread%s%s.</p>\n</div>\n",
+            "all writes%s. %s</p>\n</div>\n",
             (long long)(x->settings->average_last < x->steps ? x->settings->average_last : x->steps),
-            x->seed_count > 1 ? " and seeds; ± is the standard deviation over seeds" : "", x->origins[0].threads,
-            x->origins[0].threads > 1 ? "s" : "", x->trace_every ? ", writing the exponent traces included" : "");
+            x->seed_count > 1 ? " and seeds; ± is the standard deviation over seeds" : "", speed);
+    free(speed);
     table_free(t);
 }
 

@@ -3,10 +3,14 @@
 #include "figure.h"
 #include "folder.h"
 #include "report.h"
+#include "signals.h"
 #include "stored.h"
 #include "text.h"
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static bool same_folder(const char *a, const char *b) {
     struct stat one, two;
@@ -41,11 +45,25 @@ static int read_folders(struct stored *all, const struct settings *s) {
     return status;
 }
 
-/* The page takes its place last, and only with all its figures: a report is never replaced by a poorer one. */
-static int draw(const struct experiment *x, bool with_summary) {
+/* Figures that an earlier report had and the new one goes without. */
+static int remove_stale(const struct experiment *x, const struct figures *figures) {
+    static const char *const names[] = {"figure-exponents.svg", "figure-exponents.png"};
+    int status = STATUS_OK;
+    for (int i = 0; i < 2 && !figures->exponents; i++) {
+        char *path = text_format("%s/%s", x->folder, names[i]);
+        if (unlink(path) && errno != ENOENT)
+            status = text_failed("cannot remove %s: %s", path, strerror(errno));
+        free(path);
+    }
+    return status;
+}
+
+/* The page takes its place last. One that `replaces` an earlier one must have all its figures: a report is never
+ * replaced by a poorer one. Names in *drawn what figures there are. */
+static int draw(const struct experiment *x, bool with_summary, bool replaces, const char **drawn) {
     struct figures figures;
     int status = figures_draw(x, &figures);
-    if (status == STATUS_OK && !figures.loss)
+    if (status == STATUS_OK && !figures.loss && replaces)
         status = text_failed("without its figures the report is left as it is");
     if (status == STATUS_OK && x->settings->trace_tensors && figures.nothing_matches)
         status = text_failed("the report is left as it is");
@@ -53,6 +71,9 @@ static int draw(const struct experiment *x, bool with_summary) {
         status = summary_write_csv(x);
     if (status == STATUS_OK)
         status = report_write(x, &figures);
+    if (status == STATUS_OK && replaces && !with_summary)
+        status = remove_stale(x, &figures);
+    *drawn = figures_named(&figures);
     figures_clear(&figures);
     return status;
 }
@@ -63,22 +84,22 @@ static const char *no_trace(void *context, int i) {
     return NULL;
 }
 
-static int draw_in_place(struct experiment *x, const char *folder) {
+static int draw_in_place(struct experiment *x, const char *folder, const char **drawn) {
     struct lock lock = {.descriptor = -1};
-    int status = lock_take(&lock, folder);
+    int status = lock_take(&lock, folder, "");
     x->folder = folder;
     if (status == STATUS_OK)
-        status = draw(x, false);
+        status = draw(x, false, true, drawn);
     lock_release(&lock);
     return status;
 }
 
-static int draw_elsewhere(struct experiment *x, const struct settings *s) {
+static int draw_elsewhere(struct experiment *x, const struct settings *s, const char **drawn) {
     struct folder folder;
     int status = folder_open(&folder, s->out, s->force, no_trace, NULL);
     x->folder = folder.made;
     if (status == STATUS_OK)
-        status = draw(x, true);
+        status = draw(x, true, folder.replaces, drawn);
     if (status == STATUS_OK)
         status = folder_publish(&folder, true);
     folder_close(&folder);
@@ -89,15 +110,15 @@ static int redraw(struct stored *all, const struct settings *s) {
     struct experiment *x = &all->x;
     if (s->trace_tensors)
         all->settings.trace_tensors = s->trace_tensors;
-    for (int i = 0; i < x->origin_count && s->no_trace; i++)
-        x->origins[i].trace_every = 0;
+    all->settings.no_trace = s->no_trace;
     experiment_choose_shown(x);
     summary_agreement(x);
-    int status = s->out ? draw_elsewhere(x, s) : draw_in_place(x, s->folders[0]);
+    const char *drawn = "";
+    int status = s->out ? draw_elsewhere(x, s, &drawn) : draw_in_place(x, s->folders[0], &drawn);
     if (status == STATUS_OK && !s->quiet) {
         char *place = text_shown(s->out ? s->out : s->folders[0]);
         summary_print(x);
-        printf("\nWritten to %s: report.html, figures%s\n", place, s->out ? ", summary.csv" : "");
+        printf("\nWritten to %s: report.html%s%s\n", place, drawn, s->out ? ", summary.csv" : "");
         free(place);
     }
     return status;
@@ -106,6 +127,7 @@ static int redraw(struct stored *all, const struct settings *s) {
 int command_report(int argc, char **argv) {
     struct settings settings;
     struct stored all = {0};
+    signals_end_child();
     int status = options_parse(&settings, COMMAND_REPORT, argc, argv);
     if (status == STATUS_OK && settings.help) {
         options_help(COMMAND_REPORT, stdout);

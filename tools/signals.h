@@ -1,4 +1,5 @@
-/* signals.h - SIGINT, SIGTERM and SIGHUP: the first asks for an orderly end, a second ends the program at once. */
+/* signals.h - SIGINT, SIGTERM and SIGHUP: in a training the first asks for an orderly end, a second ends the program at
+ * once. */
 #ifndef FLEXLAB_SIGNALS_H
 #define FLEXLAB_SIGNALS_H
 
@@ -7,11 +8,13 @@
 /* From here on a first signal is remembered. A signal that the caller of the program ignores (nohup) stays ignored.
  * One that follows within a fifth of a second counts as the same: terminals and `timeout` send it twice. */
 void signals_catch(void);
+/* Instead: from now on one that ends the program ends the process group of signals_take_along too. */
+void signals_end_child(void);
 /* The signal that came, 0 without one. */
 int signals_received(void);
 /* "SIGINT" and its like; "" for 0. */
 const char *signals_name(int number);
-/* The leader of a process group that a second signal kills too; 0: none. */
+/* The leader of a process group that a signal which ends the program kills too; 0: none. */
 void signals_take_along(pid_t leader);
 
 #endif

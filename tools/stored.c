@@ -182,7 +182,7 @@ static void read_settings(struct reader *r, const cJSON *line) {
     struct settings *s = &r->stored->settings;
     struct experiment *x = &r->stored->x;
     s->model = read_text(r, line, "model");
-    s->epochs = read_whole(r, line, "epochs", 1, INT_MAX);
+    s->epochs = read_whole(r, line, "epochs", 1, MOST_EPOCHS);
     s->batch = read_whole(r, line, "batch", 1, INT_MAX);
     s->max_steps = read_whole(r, line, "max_steps", 0, INT64_MAX);
     s->schedule = read_text(r, line, "schedule");
@@ -231,23 +231,32 @@ static struct run *find_run(struct reader *r, const cJSON *line) {
     return NULL;
 }
 
+/* Figures pair the windows of two runs by their number: none may be missing. */
 static void read_window(struct reader *r, const cJSON *line, struct run *run) {
+    const struct window window = {.step = read_whole(r, line, "step", 1, INT64_MAX),
+                                  .count = (int)read_whole(r, line, "count", 1, INT_MAX),
+                                  .loss = read_state(r, line, "loss"),
+                                  .rate = read_number(r, line, "rate")};
+    int64_t before = run->window_count ? run->windows[run->window_count - 1].step : 0;
+    if (window.step != before + window.count)
+        refuse(r, text_format("step %lld, the last of %d, does not follow step %lld: a line is missing",
+                              (long long)window.step, window.count, (long long)before));
     run->windows = text_realloc(run->windows, (size_t)run->window_count + 1, sizeof *run->windows);
-    run->windows[run->window_count++] = (struct window){.step = read_whole(r, line, "step", 1, INT64_MAX),
-                                                        .count = (int)read_whole(r, line, "count", 1, INT_MAX),
-                                                        .loss = read_state(r, line, "loss"),
-                                                        .rate = read_number(r, line, "rate")};
+    run->windows[run->window_count++] = window;
 }
 
 static void read_epoch(struct reader *r, const cJSON *line, struct run *run) {
+    const nn_epoch_report epoch = {.epoch = (int)read_whole(r, line, "epoch", 1, MOST_EPOCHS),
+                                   .step = read_whole(r, line, "step", 1, INT64_MAX),
+                                   .train_loss = read_state(r, line, "train_loss"),
+                                   .train_accuracy = read_number(r, line, "train_accuracy"),
+                                   .test_loss = read_state(r, line, "test_loss"),
+                                   .test_accuracy = read_number(r, line, "test_accuracy"),
+                                   .seconds = read_number(r, line, "seconds")};
+    if (epoch.epoch != run->epoch_count + 1)
+        refuse(r, text_format("epoch %d does not follow epoch %d: a line is missing", epoch.epoch, run->epoch_count));
     run->epochs = text_realloc(run->epochs, (size_t)run->epoch_count + 1, sizeof *run->epochs);
-    run->epochs[run->epoch_count++] = (nn_epoch_report){.epoch = (int)read_whole(r, line, "epoch", 1, INT_MAX),
-                                                        .step = read_whole(r, line, "step", 1, INT64_MAX),
-                                                        .train_loss = read_state(r, line, "train_loss"),
-                                                        .train_accuracy = read_number(r, line, "train_accuracy"),
-                                                        .test_loss = read_state(r, line, "test_loss"),
-                                                        .test_accuracy = read_number(r, line, "test_accuracy"),
-                                                        .seconds = read_number(r, line, "seconds")};
+    run->epochs[run->epoch_count++] = epoch;
 }
 
 static void read_run(struct reader *r, const cJSON *line, struct run *run) {
@@ -303,6 +312,15 @@ static void read_predictions(struct reader *r, const cJSON *line, struct run *ru
     }
 }
 
+static void read_end(struct reader *r, const cJSON *line) {
+    int64_t finished = read_whole(r, line, "finished_runs", 0, INT_MAX);
+    int found = experiment_finished(&r->stored->x);
+    if (finished != found)
+        refuse(r, text_format("the field 'finished_runs' is %lld, but the lines before hold %d finished runs",
+                              (long long)finished, found));
+    r->ended = true;
+}
+
 /* Figures over the seeds are computed anew, losses of single steps are not drawn: their lines are passed over. */
 static void read_line(struct reader *r, const cJSON *line) {
     static const struct {
@@ -317,7 +335,8 @@ static void read_line(struct reader *r, const cJSON *line) {
         struct run *run = kinds[i].read ? find_run(r, line) : NULL;
         if (run)
             kinds[i].read(r, line, run);
-        r->ended = !strcmp(type, "end");
+        if (!strcmp(type, "end"))
+            read_end(r, line);
         return;
     }
     refuse(r, text_format("a line of type '%s' is unknown to this flexlab", type));
@@ -344,14 +363,20 @@ static void read_text_line(struct reader *r, const char *text, const char *folde
 
 static int cannot_open(const char *path, const char *folder) {
     int reason = errno;
-    char *part = text_format("%s/flexlab.part", folder),
+    char *part = text_format("%s/flexlab.part", folder), *old = text_format("%s/flexlab.old", folder),
+         *new = text_format("%s/flexlab.new", folder),
          *apart = text_format("%s/flexlab.incomplete/metrics.jsonl", folder);
-    const char *hint = !access(folder, F_OK) && !access(part, F_OK) ? "; a training is writing there or was killed"
+    const char *hint = !access(part, F_OK) ? "; a training is writing there or was killed"
+                       : !access(new, F_OK) || !access(old, F_OK)
+                           ? "; results took their places when flexlab was killed: the next 'flexlab compare' or "
+                             "'flexlab train' with this --out puts them right"
                        : !access(apart, R_OK) ? "; there are incomplete results in its folder flexlab.incomplete"
                        : reason == ENOENT     ? "; expected a folder that 'flexlab compare' or 'flexlab train' wrote"
                                               : "";
     int status = text_failed("cannot read %s: %s%s", path, strerror(reason), hint);
     free(part);
+    free(old);
+    free(new);
     free(apart);
     return status;
 }

@@ -90,15 +90,14 @@ static bool same_number(double a, double b) {
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* Both are over: the same numbers are the same run, trained twice. */
+/* Both are finished: the same numbers are the same run, trained twice. */
 static int check_same_run(const struct stored *a, const struct stored *b, const struct run *one,
                           const struct run *two) {
     const nn_train_result *r = &one->result, *q = &two->result;
     bool same =
-        one->finished == two->finished && same_number(r->train_loss, q->train_loss) &&
-        same_number(r->last_loss, q->last_loss) && same_number(r->test_loss, q->test_loss) &&
-        r->saturated == q->saturated && r->flushed == q->flushed && r->steps == q->steps &&
-        r->predicted_count == q->predicted_count &&
+        same_number(r->train_loss, q->train_loss) && same_number(r->last_loss, q->last_loss) &&
+        same_number(r->test_loss, q->test_loss) && r->saturated == q->saturated && r->flushed == q->flushed &&
+        r->steps == q->steps && r->predicted_count == q->predicted_count &&
         (!r->predicted_count || !memcmp(one->stored, two->stored, (size_t)r->predicted_count * sizeof *one->stored));
     if (same)
         return STATUS_OK;
@@ -107,16 +106,12 @@ static int check_same_run(const struct stored *a, const struct stored *b, const 
                        q->last_loss);
 }
 
-static bool is_over(const struct run *run) {
-    return run->finished || run->stopped;
-}
-
 static int check_same_runs(const struct stored *a, const struct stored *b) {
     for (int i = 0; i < a->x.run_count; i++) {
         const struct run *run = &a->x.runs[i];
         int series = find_series(&b->x, a->x.series[run->series].label), seed = find_seed(&b->x, run->seed);
         const struct run *other = series < 0 || seed < 0 ? NULL : experiment_run(&b->x, seed, series);
-        int status = other && is_over(run) && is_over(other) ? check_same_run(a, b, run, other) : STATUS_OK;
+        int status = other && run->finished && other->finished ? check_same_run(a, b, run, other) : STATUS_OK;
         if (status)
             return status;
     }
@@ -150,13 +145,24 @@ static void take_seeds(struct experiment *into, const struct experiment *from) {
     qsort(into->seeds, (size_t)into->seed_count, sizeof *into->seeds, by_size);
 }
 
-/* Moves what a run of `from` holds to its place in `into`, unless there is a result already. */
+/* A finished run before a stopped one, a longer one before a shorter one. */
+static bool is_better(const struct run *run, const struct run *other) {
+    if (run->finished || other->finished)
+        return !other->finished;
+    return run->stopped && (!other->stopped || run->result.steps > other->result.steps);
+}
+
+/* Moves what a run of `from` holds to its place in `into`, unless what is there is as good. */
 static void move_run(struct experiment *into, const struct experiment *from, struct run *run, int first_origin) {
     int series = find_series(into, from->series[run->series].label);
     struct run *place = experiment_run(into, find_seed(into, run->seed), series), empty = {.series = run->series};
-    if (is_over(place))
+    bool planned = place->planned || run->planned;
+    place->planned = planned;
+    if (!is_better(run, place))
         return;
+    run_clear(place);
     *place = *run;
+    place->planned = planned;
     place->series = series;
     place->origin += first_origin;
     empty.seed = run->seed;
@@ -181,13 +187,17 @@ int stored_merge(struct stored *into, struct stored *other) {
     y->origin_count = 0;
     before.series = x->series; /* the same formats first, in the same order */
     experiment_make_runs(x);
-    for (int i = 0; i < before.run_count; i++)
+    for (int i = 0; i < x->run_count; i++)
+        x->runs[i].planned = false;
+    for (int i = 0; i < before.run_count; i++) {
         move_run(x, &before, &before.runs[i], 0);
+        run_clear(&before.runs[i]); /* of one that has no result */
+    }
     for (int i = 0; i < y->run_count; i++)
         move_run(x, y, &y->runs[i], first_origin);
     free(before.runs);
     if (y->trace_every && (!x->trace_every || y->trace_every < x->trace_every))
         x->trace_every = y->trace_every;
-    x->stopped = experiment_finished(x) < x->run_count;
+    x->stopped = experiment_finished(x) < experiment_planned(x);
     return STATUS_OK;
 }

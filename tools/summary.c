@@ -118,6 +118,7 @@ struct summary summary_of(const struct experiment *x, int series) {
         s.speed_ratio = s.images_per_second / speed_of(x, x->baseline);
     for (int i = series; i < x->run_count; i += x->series_count) {
         const nn_train_result *r = &x->runs[i].result;
+        s.planned += x->runs[i].planned;
         if (!x->runs[i].shown)
             continue;
         s.runs += x->runs[i].finished;
@@ -280,7 +281,7 @@ void summary_print(const struct experiment *x) {
     char *model = text_shown(x->settings->model), *data = text_shown(x->settings->data);
     char *note,
         *heading = text_format("%s on %s: %lld steps of %lld images, %d of %d runs", model, data, (long long)x->steps,
-                               (long long)x->settings->batch, experiment_finished(x), x->run_count);
+                               (long long)x->settings->batch, experiment_finished(x), experiment_planned(x));
     putchar('\n');
     paragraph_print(heading, stdout, width);
     putchar('\n');
@@ -344,7 +345,7 @@ int summary_write_csv(const struct experiment *x) {
         csv_ratio(o.file, s.speed_ratio);
         const int64_t counts[] = {s.parameters,  s.weight_bytes, s.activation_bytes, s.arena_bytes,
                                   s.saturated,   s.flushed,      s.nonfinite,        s.elements,
-                                  s.clamped_low, s.clamped_high, x->seed_count,      s.stopped_step};
+                                  s.clamped_low, s.clamped_high, s.planned,          s.stopped_step};
         for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
             fprintf(o.file, ",%lld", (long long)counts[k]);
         fputc('\n', o.file);

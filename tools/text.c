@@ -203,7 +203,7 @@ const char *text_did_you_mean(const char *name, const char *(*known)(int i)) {
         }
     }
     text[0] = 0;
-    if (nearest && least <= ((int)strlen(nearest) + 1) / 3 && least < (int)strlen(name))
+    if (nearest && least > 0 && least <= ((int)strlen(nearest) + 1) / 3 && least < (int)strlen(name))
         snprintf(text, sizeof text, "; did you mean '%s'?", nearest);
     return text;
 }
