@@ -220,7 +220,7 @@ tensor_status tensor_set_predictor(tensor *t, const char *name) {
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_predictor: tensor is NULL");
     if (t->format->arithmetic != FL_ARITHMETIC_SHARED)
         return fl_fail(TENSOR_E_FORMAT, "tensor_set_predictor: %s has no shared exponent", t->format->name);
-    const struct autoflex_predictor *predictor = autoflex_find(name);
+    const autoflex_predictor predictor = autoflex_find(name);
     if (!predictor)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_predictor: unknown predictor '%s'", name ? name : "(null)");
     int e = t->state->autoflex.e;
