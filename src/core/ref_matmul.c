@@ -43,10 +43,11 @@ static double element_of(const struct ref_work *w, const struct fl_view *view, i
 static void exact_epilogue(struct ref_work *w, int64_t i, double bias, double residual) {
     const struct fl_args *args = w->args;
     const struct fl_epilogue *how = &args->epilogue;
-    const int e = args->in[0].e + args->in[1].e;
-    const struct fl_term terms[] = {{(int64_t)ldexp(w->value[i], e), e},
-                                    {(int64_t)ldexp(bias, how->bias.e), how->bias.e},
-                                    {(int64_t)ldexp(residual, how->residual.e), how->residual.e}};
+    const int e = fl_exponent(&args->in[0]) + fl_exponent(&args->in[1]);
+    const struct fl_term terms[] = {
+        {(int64_t)ldexp(w->value[i], e), e},
+        {(int64_t)ldexp(bias, fl_exponent(&how->bias)), fl_exponent(&how->bias)},
+        {(int64_t)ldexp(residual, fl_exponent(&how->residual)), fl_exponent(&how->residual)}};
     struct fl_wide_sum sum = fl_sum_terms(terms, 3);
     if (how->relu && sum.m < 0)
         sum.m = 0;
