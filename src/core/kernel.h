@@ -1,9 +1,10 @@
 /* kernel.h - the one signature of all kernels, and the rows of the table format x op x backend.
  *
  * A kernel is a pure function: inputs, geometry and the addresses of exponents come in struct fl_args; it fills the
- * output and the statistics and touches nothing else. It may allocate scratch (memory.h) before it writes anything and
- * return TENSOR_E_MEMORY; it has no other way to fail, every check was made before. Kernels thread through parallel.h
- * and give the same bits for any number of threads.
+ * output and the statistics and touches nothing else. Scratch comes with the call, as its need says (fl_workspace);
+ * where a caller brings none, the kernel takes it from the thread and may return TENSOR_E_MEMORY before it writes
+ * anything. It has no other way to fail, every check was made before. Kernels thread through parallel.h and give the
+ * same bits for any number of threads.
  *
  * out.data == NULL means measure only: nothing is stored, stats->maximum must be exact. */
 #ifndef FL_KERNEL_H
@@ -105,9 +106,17 @@ struct fl_args {
     struct fl_channel_sums sums;
     struct fl_rounding rounding;
     struct fl_stats *stats;
+    /* Memory of the call: at least what the kernel's need says, 64-byte aligned, contents undefined. Kernels take it by
+     * fl_workspace. workers: how many threads the need was asked for and the kernel may use; 0: fl_threads(). */
+    void *workspace;
+    size_t workspace_bytes;
+    int workers;
 };
 
 typedef tensor_status (*fl_kernel)(const struct fl_args *args);
+/* Bytes of workspace that the kernel takes for a call: from operation, geometry, counts and workers alone; operands may
+ * be without memory, exponents without an address. */
+typedef size_t (*fl_need)(const struct fl_args *args);
 
 /* Slowest first. AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI. Rows below FL_BACKENDS have the bits of the
  * reference and are what a cap may name; AVX512_FAST, with BF16 too, serves class fast alone. */
@@ -132,6 +141,7 @@ struct fl_kernels {
                         const struct fl_rounding *rounding, struct fl_stats *stats);
     uint32_t (*to_floats)(const struct fl_view *in, int64_t first, int64_t n, float *x, bool stream);
     fl_kernel op[FL_OP_LIMIT];
+    fl_need need[FL_OP_LIMIT]; /* NULL: no workspace */
 };
 
 #endif

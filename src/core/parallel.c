@@ -21,7 +21,6 @@
 #endif
 
 enum {
-    MAX_THREADS = 256,
     NOTICE = 160,
     SPIN = 2000 /* looks of a thread that waits, before it sleeps: some 50 to 100 us */
 };
@@ -53,27 +52,27 @@ struct pool {
     }
 static struct pool pool = NEW_POOL;
 
-static atomic_int wanted;             /* by tensor_set_threads; 0: the default */
-static atomic_int most = MAX_THREADS; /* that the system gave, once it refused one */
-static int spin;                      /* looks before a thread sleeps */
-static int processors, environment;   /* that this process may use; threads of OMP_NUM_THREADS, 0: none */
-static char environment_text[32];     /* OMP_NUM_THREADS where it is no number of threads, else "" */
-static bool fork_is_seen;             /* else a child would wait for helpers that it does not have */
+static atomic_int wanted;                /* by tensor_set_threads; 0: the default */
+static atomic_int most = FL_MAX_THREADS; /* that the system gave, once it refused one */
+static int spin;                         /* looks before a thread sleeps */
+static int processors, environment;      /* that this process may use; threads of OMP_NUM_THREADS, 0: none */
+static char environment_text[32];        /* OMP_NUM_THREADS where it is no number of threads, else "" */
+static bool fork_is_seen;                /* else a child would wait for helpers that it does not have */
 static pthread_once_t begun = PTHREAD_ONCE_INIT;
 
 /* --- how many --- */
 
-/* 1 to MAX_THREADS; 0 for anything else. A list, one number for each level of nesting, counts by its first. */
+/* 1 to FL_MAX_THREADS; 0 for anything else. A list, one number for each level of nesting, counts by its first. */
 static int threads_of(const char *text) {
     char *end;
     const long n = strtol(text, &end, 10);
-    return end != text && (*end == 0 || *end == ',' || *end == ' ') && n >= 1 && n <= MAX_THREADS ? (int)n : 0;
+    return end != text && (*end == 0 || *end == ',' || *end == ' ') && n >= 1 && n <= FL_MAX_THREADS ? (int)n : 0;
 }
 
 static int count_processors(void) {
     cpu_set_t set;
     const long n = sched_getaffinity(0, sizeof set, &set) ? sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);
-    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (int)n;
+    return n < 1 ? 1 : n > FL_MAX_THREADS ? FL_MAX_THREADS : (int)n;
 }
 
 static void forked(void);
@@ -81,7 +80,7 @@ static void forked(void);
 /* Why OMP_NUM_THREADS does not count. */
 static void say_environment(char *text, size_t size) {
     snprintf(text, size, "OMP_NUM_THREADS=%s is no number from 1 to %d: %d threads, one a processor", environment_text,
-             MAX_THREADS, processors);
+             FL_MAX_THREADS, processors);
 }
 
 /* One line on stderr under FLEXLAB_VERBOSE=1. */
@@ -109,7 +108,7 @@ static int threads_by_default(void) {
         return processors;
 #ifdef FL_OPENMP
     const int n = omp_get_max_threads(); /* the program may have changed it */
-    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
+    return n < 1 ? 1 : n > FL_MAX_THREADS ? FL_MAX_THREADS : n;
 #else
     return environment ? environment : processors;
 #endif
@@ -131,11 +130,12 @@ int tensor_threads(void) {
 }
 
 tensor_status tensor_set_threads(int threads) {
-    if (threads < 0 || threads > MAX_THREADS)
-        return fl_fail(TENSOR_E_ARGUMENT, "set_threads: %d threads, expected 0 (default) to %d", threads, MAX_THREADS);
+    if (threads < 0 || threads > FL_MAX_THREADS)
+        return fl_fail(TENSOR_E_ARGUMENT, "set_threads: %d threads, expected 0 (default) to %d", threads,
+                       FL_MAX_THREADS);
     pthread_once(&begun, begin);
     atomic_store(&wanted, threads);
-    atomic_store(&most, MAX_THREADS); /* perhaps the system gives more now */
+    atomic_store(&most, FL_MAX_THREADS); /* perhaps the system gives more now */
     return TENSOR_OK;
 }
 

@@ -17,7 +17,9 @@ void fl_parallel(int parts, fl_part work, void *context);
  * change fl_threads() at any time. */
 void fl_parallel_within(int workers, int parts, fl_part work, void *context);
 
-/* Threads that fl_parallel uses. */
+enum { FL_MAX_THREADS = 256 };
+
+/* Threads that fl_parallel uses, at most FL_MAX_THREADS. */
 int fl_threads(void);
 
 /* How often this process and those before it have forked since the library was first used: what was made under another

@@ -3,8 +3,7 @@
 #include "core/ref.h"
 #include <math.h>
 
-/* --- sums over the rows of [m, n] ------------------------------------------------------------------------------------
- */
+/* --- sums over the rows of [m, n] --------------------------------------------------------------------------------- */
 
 /* Two sums a channel: of x and of x*z. Shared-exponent formats: mantissas, exact. Float formats: binary32 chains of
  * FL_ROWS_CHUNK rows, added in order in double. */
@@ -42,14 +41,15 @@ static struct channel_sum sum_channel(const struct fl_args *args, const double *
 
 tensor_status fl_ref_fold(const struct fl_args *args) {
     struct ref_work w;
-    tensor_status status = fl_ref_begin(&w, args, args->op == FL_OP_SUM_ROWS ? args->out.count : 0);
+    tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
     if (args->op == FL_OP_MAX_ABS) {
         for (int64_t i = 0; i < args->in[0].count; i++)
             if (fabs(w.in[0][i]) > args->stats->maximum)
                 args->stats->maximum = fabs(w.in[0][i]);
-        return fl_ref_end(&w);
+        fl_ref_end(&w);
+        return TENSOR_OK;
     }
     const bool gradient = args->op == FL_OP_CHANNEL_GRAD_SUMS;
     for (int64_t c = 0; c < args->geo.n; c++) {
@@ -68,15 +68,15 @@ tensor_status fl_ref_fold(const struct fl_args *args) {
                 args->sums.f[j][c] = s.f[j];
         }
     }
-    return fl_ref_end(&w);
+    fl_ref_end(&w);
+    return TENSOR_OK;
 }
 
-/* --- per-channel affine maps -----------------------------------------------------------------------------------------
- */
+/* --- per-channel affine maps -------------------------------------------------------------------------------------- */
 
 tensor_status fl_ref_affine(const struct fl_args *args) {
     struct ref_work w;
-    tensor_status status = fl_ref_begin(&w, args, args->out.count);
+    tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
     const struct fl_channels *k = &args->channels;
@@ -104,11 +104,11 @@ tensor_status fl_ref_affine(const struct fl_args *args) {
         w.value[i] = fl_wide_odd(exact);
         w.near[i] = fl_wide_abs(exact);
     }
-    return fl_ref_end(&w);
+    fl_ref_end(&w);
+    return TENSOR_OK;
 }
 
-/* --- stochastic gradient descent -------------------------------------------------------------------------------------
- */
+/* --- stochastic gradient descent ---------------------------------------------------------------------------------- */
 
 /* A float as one term: 24-bit integer times a power of two; times an integer mantissa under exponent e. */
 static struct fl_term product(float scalar, int64_t mantissa, int e) {
@@ -153,7 +153,7 @@ static bool finite_operands(const struct ref_work *w, int64_t i, double *sum) {
 
 tensor_status fl_ref_sgd(const struct fl_args *args) {
     struct ref_work w;
-    tensor_status status = fl_ref_begin(&w, args, args->out.count);
+    tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
     const bool shared = fl_ref_shared(args);
