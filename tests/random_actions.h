@@ -640,15 +640,17 @@ static const struct action *draw_action(void) {
 }
 
 /* Operations that other calls are made of. */
-static const char *const part_of[][2] = {{"channel_sums", "channel_moments"},
-                                         {"channel_grad_sums", "batchnorm_grad"},
-                                         {"channel_affine", "batchnorm"},
-                                         {"channel_affine_grad", "batchnorm_grad"}};
+static const char *const part_of[][2] = {
+    {"channel_sums", "channel_moments"},  {"channel_grad_sums", "batchnorm_grad"},
+    {"channel_affine", "batchnorm"},      {"channel_affine_grad", "batchnorm_grad"},
+    {"affine_coefficients", "batchnorm"}, {"affine_grad_coefficients", "batchnorm_grad"}};
 
 /* Every operation of the library was called, and worked more than once. */
 static void check_coverage(void) {
     for (int i = 0; tensor_op_list(i); i++) {
         const char *name = tensor_op_list(i);
+        if (!strcmp(name, "running_statistics")) /* writes no tensor of a format: test_numbers.c */
+            continue;
         for (size_t p = 0; p < sizeof part_of / sizeof part_of[0]; p++)
             name = strcmp(name, part_of[p][0]) ? name : part_of[p][1];
         int a = 0;

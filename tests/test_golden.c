@@ -4,7 +4,7 @@
  *     test_golden [--threads N]    FLEXLAB_TEST_FILTER=substring selects
  *     test_golden --write          records what the reference kernels compute */
 #include "flexlab/tensor.h"
-#include "kernel_cases.h"
+#include "number_cases.h"
 
 static const uint64_t seed = 20170711;
 
@@ -76,6 +76,19 @@ static void hash_all(const struct fl_format *f, enum fl_op op, fl_kernel kernel,
             }
 }
 
+/* The same of an operation whose results are numbers. */
+static void hash_numbers(const struct fl_format *f, enum fl_op op, fl_kernel kernel, int n, uint64_t *hash) {
+    static double values[NUMBERS];
+    for (int t = 0; t < n; t++) {
+        tensor_set_threads(threads[t]);
+        for (int index = 0, count; (count = number_run(f, op, kernel, index, seed, values)) != 0; index++) {
+            CHECK(count > 0, "%s.%s failed: %s", f->name, fl_op_name(op), tensor_error());
+            for (int i = 0; i < count; i++)
+                mix_double(&hash[t], values[i]);
+        }
+    }
+}
+
 /* --- the record: lines of <format>.<op> and 16 hexadecimal digits ---------------------------------------------------
  */
 
@@ -136,7 +149,7 @@ int main(int argc, char **argv) {
             fl_kernel kernel = fl_kernel_select(f, (enum fl_op)op, cap, &chosen);
             const int n = chosen == FL_REF ? 1 : runs; /* reference kernels know no threads */
             uint64_t hash[RUNS] = {0};
-            hash_all(f, (enum fl_op)op, kernel, n, hash);
+            (is_number_op((enum fl_op)op) ? hash_numbers : hash_all)(f, (enum fl_op)op, kernel, n, hash);
             if (file)
                 fprintf(file, "%-32s %016llx\n", name, (unsigned long long)hash[0]);
             for (int t = 0; t < n && !file; t++)

@@ -5,7 +5,7 @@
  * that is allowed. A failure line names <format>.<op>.<backend>, the case and the seed. FLEXLAB_TEST_FILTER=substring
  * selects. */
 #include "flexlab/tensor.h"
-#include "kernel_cases.h"
+#include "number_cases.h"
 
 static const char *const style_names[STYLES] = {"ordinary", "extreme", "tiny", "sparse", "special"};
 
@@ -115,6 +115,21 @@ static bool run_case(const struct fl_format *f, enum fl_op op, enum fl_backend b
     return true;
 }
 
+/* An operation whose results are numbers: each row gives those of the reference. */
+static void compare_numbers(const struct fl_format *f, enum fl_op op, enum fl_backend backend, fl_kernel kernel) {
+    static double want[NUMBERS], got[NUMBERS];
+    for (int threads = 1; threads <= 3; threads++)
+        for (int index = 0, count; (count = number_run(f, op, fl_ref_kernel(op), index, 7, want)) != 0; index++) {
+            tensor_set_threads(threads);
+            const int n = number_run(f, op, kernel, index, 7, got);
+            bool same = n == count;
+            for (int i = 0; i < count && same; i++)
+                same = want[i] == got[i] || (want[i] != want[i] && got[i] != got[i]);
+            CHECK(same, "%s.%s.%s case %d differs from the reference", f->name, fl_op_name(op),
+                  fl_backend_name(backend), index);
+        }
+}
+
 int main(void) {
     const char *filter = getenv("FLEXLAB_TEST_FILTER");
     const char *text = getenv("FLEXLAB_TEST_SEED");
@@ -127,7 +142,8 @@ int main(void) {
                 continue;
             CHECK(fl_ref_kernel((enum fl_op)op) != NULL, "%s has no reference kernel", fl_op_name((enum fl_op)op));
             struct shape first;
-            CHECK(shape_of((enum fl_op)op, 0, &first), "%s has no test inputs", fl_op_name((enum fl_op)op));
+            CHECK(is_number_op((enum fl_op)op) || shape_of((enum fl_op)op, 0, &first), "%s has no test inputs",
+                  fl_op_name((enum fl_op)op));
             for (int backend = FL_PORTABLE; backend < FL_BACKENDS; backend++) {
                 enum fl_backend chosen;
                 fl_kernel kernel = fl_kernel_select(f, (enum fl_op)op, (enum fl_backend)backend, &chosen);
@@ -138,6 +154,10 @@ int main(void) {
                          fl_backend_name((enum fl_backend)backend));
                 if (filter && !strstr(name, filter))
                     continue;
+                if (is_number_op((enum fl_op)op)) {
+                    compare_numbers(f, (enum fl_op)op, (enum fl_backend)backend, kernel);
+                    continue;
+                }
                 const long failures = check_failures;
                 const tensor_rounding other = other_rounding(f);
                 bool more = true;

@@ -19,12 +19,14 @@ extern "C" {
 /* Numbers are pinned: bindings may rely on them. */
 typedef enum tensor_status {
     TENSOR_OK = 0,
-    TENSOR_E_ARGUMENT = 1, /* NULL, a value out of range, an unknown name */
-    TENSOR_E_SHAPE = 2,    /* sizes that do not fit each other, zero, negative or overflowing */
-    TENSOR_E_FORMAT = 3,   /* operands of different formats, or a format that cannot do this */
-    TENSOR_E_MEMORY = 4,   /* the allocator returned NULL */
-    TENSOR_E_IO = 5,       /* a file could not be opened, read or written */
-    TENSOR_E_DATA = 6      /* a file was read but is truncated, foreign or inconsistent */
+    TENSOR_E_ARGUMENT = 1,    /* NULL, a value out of range, an unknown name */
+    TENSOR_E_SHAPE = 2,       /* sizes that do not fit each other, zero, negative or overflowing */
+    TENSOR_E_FORMAT = 3,      /* operands of different formats, or a format that cannot do this */
+    TENSOR_E_MEMORY = 4,      /* the allocator returned NULL */
+    TENSOR_E_IO = 5,          /* a file could not be opened, read or written */
+    TENSOR_E_DATA = 6,        /* a file was read but is truncated, foreign or inconsistent */
+    TENSOR_E_UNSUPPORTED = 7, /* the device that the tensors lie on does not offer this */
+    TENSOR_E_DEVICE = 8       /* a device failed; every later call on it says so too */
 } tensor_status;
 
 /* The message of the last failure on this thread, "" if none. Valid until the next failure on this thread. */

@@ -76,6 +76,28 @@ FLEXLAB_API tensor *tensor_new(tensor_format format, int ndim, const int64_t *sh
  * is not cleared; the tensor has its own exponent. Memory planners use it: tensors may share memory at different times.
  * One call never takes two tensors in overlapping memory of which it writes one. */
 FLEXLAB_API tensor *tensor_new_on(tensor_format format, int ndim, const int64_t *shape, void *memory, size_t bytes);
+/* Where tensors lie and operations on them run: "cpu", the host, and what else this build and machine have. All tensors
+ * of a call lie on one device. A queue belongs to a device: what a call gives a device other than the host to do may be
+ * done later, in the order of the calls; what hands out values (stores, exponents, statistics) waits. Where the device
+ * finds an error only then (a number that is not finite), tensor_device_wait or what waits returns it. */
+typedef struct tensor_device tensor_device;
+/* The i-th, the host first; NULL past the last. */
+FLEXLAB_API tensor_device *tensor_device_list(int i);
+/* NULL for an unknown name, with tensor_error() naming the known ones. */
+FLEXLAB_API tensor_device *tensor_device_find(const char *name);
+FLEXLAB_API const char *tensor_device_name(const tensor_device *device);
+/* Returns when all that was submitted is done: the first failure since the last time, if there was one. */
+FLEXLAB_API tensor_status tensor_device_wait(tensor_device *device);
+/* tensor_new and tensor_new_on there. Memory of a device comes from tensor_device_allocate (64-byte aligned, zeros;
+ * NULL on failure) and goes back with tensor_device_release, which waits for the calls before it. */
+FLEXLAB_API tensor *tensor_new_in(tensor_device *device, tensor_format format, int ndim, const int64_t *shape);
+FLEXLAB_API tensor *tensor_new_at(tensor_device *device, tensor_format format, int ndim, const int64_t *shape,
+                                  void *memory, size_t bytes);
+FLEXLAB_API void *tensor_device_allocate(tensor_device *device, size_t bytes);
+FLEXLAB_API void tensor_device_release(tensor_device *device, void *memory);
+/* The device of a tensor. */
+FLEXLAB_API tensor_device *tensor_get_device(const tensor *t);
+
 /* Another shape of the same elements: shares memory, exponent, history, statistics and wide part with base, which must
  * outlive it. The number of elements must agree. */
 FLEXLAB_API tensor *tensor_new_view(tensor *base, int ndim, const int64_t *shape);
@@ -97,6 +119,11 @@ FLEXLAB_API size_t tensor_bytes(const tensor *t); /* elements, and the wide part
  * values must not lie in t's own memory. */
 FLEXLAB_API tensor_status tensor_load_f32(tensor *t, const float *values, int64_t count);
 FLEXLAB_API tensor_status tensor_load_f64(tensor *t, const double *values, int64_t count);
+/* Numbers of FMT_I32 and FMT_U8, as they are; FMT_F64 takes and gives doubles by tensor_load_f64 and tensor_store_f64.
+ */
+FLEXLAB_API tensor_status tensor_load_i32(tensor *t, const int32_t *values, int64_t count);
+FLEXLAB_API tensor_status tensor_load_u8(tensor *t, const uint8_t *values, int64_t count);
+FLEXLAB_API tensor_status tensor_store_i32(const tensor *t, int32_t *values, int64_t count);
 /* Stores count values. Every 16-bit format and fp32 is exact in double; float rounds once (dfp16 far out of range). */
 FLEXLAB_API tensor_status tensor_store_f32(const tensor *t, float *values, int64_t count);
 FLEXLAB_API tensor_status tensor_store_f64(const tensor *t, double *values, int64_t count);
@@ -110,13 +137,14 @@ FLEXLAB_API tensor_status tensor_convert(tensor *y, const tensor *x);
  * TENSOR_E_FORMAT where y has no shared exponent, or a wide part. */
 FLEXLAB_API tensor_status tensor_convert_at(tensor *y, const tensor *x, int e);
 /* A bit-exact copy: elements, exponent, history, wide part. Same format and shape; TENSOR_E_FORMAT where one of the two
- * has a wide part and the other has none. */
+ * has a wide part and the other has none. The two may lie on different devices, of which one is the host. */
 FLEXLAB_API tensor_status tensor_copy(tensor *y, const tensor *x);
 
 /* The elements as stored: int16_t mantissas, uint16_t words of fp16/bf16, float. Writing them is allowed; statistics
  * and history do not see it. A wide part does: an element that is no longer the rounding of its wide one was written by
  * hand, and counts with exactly its value from then on. That is looked for in tensors whose memory was handed out, here
- * or by the caller of tensor_new_on, whenever the wide part is about to count: as long as the pointer is kept. */
+ * or by the caller of tensor_new_on, whenever the wide part is about to count: as long as the pointer is kept. NULL
+ * for a tensor on a device other than the host, with tensor_error() set: tensor_copy brings its elements. */
 FLEXLAB_API void *tensor_data(tensor *t);
 FLEXLAB_API const void *tensor_const_data(const tensor *t);
 
@@ -134,7 +162,8 @@ FLEXLAB_API tensor_status tensor_declare_exponent(tensor *t, int e);
 /* Chooses the exponent predictor ("paper", "ngraph", "current", "fixed"); resets the history, keeps e. Defaults: paper
  * for flex16+5, current for dfp16. TENSOR_E_FORMAT for formats without a shared exponent. */
 FLEXLAB_API tensor_status tensor_set_predictor(tensor *t, const char *name);
-/* The exponent state, to read; NULL for formats without one. */
+/* The exponent state, to read; NULL for formats without one. Of a tensor on a device: as it is now, until the next call
+ * of this or tensor_statistics for the tensor. */
 FLEXLAB_API const struct autoflex *tensor_autoflex(const tensor *t);
 
 typedef enum tensor_rounding {
@@ -287,6 +316,27 @@ FLEXLAB_API tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tens
  * Computed in double by a fixed sequence of IEEE operations, dx rounded once. */
 FLEXLAB_API tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx, int32_t *predicted, const tensor *x,
                                                        const int32_t *labels, double gradient_scale);
+
+/* --- the same with numbers as tensors ----------------------------------------------------------------------------- */
+
+/* What the operations above take and give as host arrays, as tensors of FMT_F64 and FMT_I32 on the device of the
+ * others: a training step then hands nothing to the host. Same definitions, same bits. mean, variance and running ones:
+ * f64 [C]. loss: f64 [1]; labels, predicted (NULL: not wanted): i32 [N]; correct (NULL: not wanted): i32 [1], how many
+ * of the predicted classes are the labels. */
+FLEXLAB_API tensor_status tensor_moments(tensor *mean, tensor *variance, const tensor *x);
+/* tensor_batchnorm, or with a residual (NULL: none) tensor_batchnorm_add. */
+FLEXLAB_API tensor_status tensor_normalise(tensor *y, const tensor *x, const tensor *residual, const tensor *gamma,
+                                           const tensor *beta, const tensor *mean, const tensor *variance,
+                                           double epsilon, bool relu);
+FLEXLAB_API tensor_status tensor_normalise_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy,
+                                                const tensor *x, const tensor *y, const tensor *gamma,
+                                                const tensor *mean, const tensor *variance, double epsilon);
+/* running += momentum (of the batch - running), in double, for mean and variance; the variance of the batch counts as
+ * unbiased, times n / (n - 1), n the rows of x (where there is more than one). */
+FLEXLAB_API tensor_status tensor_running_statistics(tensor *running_mean, tensor *running_variance, const tensor *mean,
+                                                    const tensor *variance, const tensor *x, double momentum);
+FLEXLAB_API tensor_status tensor_cross_entropy(tensor *loss, tensor *dx, tensor *predicted, tensor *correct,
+                                               const tensor *x, const tensor *labels, double gradient_scale);
 
 /* --- stochastic gradient descent with momentum -------------------------------------------------------------------- */
 

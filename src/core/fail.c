@@ -97,6 +97,10 @@ const char *tensor_status_name(tensor_status status) {
         return "format";
     case TENSOR_E_MEMORY:
         return "memory";
+    case TENSOR_E_UNSUPPORTED:
+        return "unsupported";
+    case TENSOR_E_DEVICE:
+        return "device";
     case TENSOR_E_IO:
         return "io";
     case TENSOR_E_DATA:

@@ -13,9 +13,10 @@
 
 /* How results are accumulated and rounded; the reference kernels follow it. */
 enum fl_arithmetic {
-    FL_ARITHMETIC_FLOAT, /* values binary32 or narrower; binary32 accumulation; result rounded to binary32, then stored
-                          */
-    FL_ARITHMETIC_SHARED /* integer mantissas under one exponent; exact accumulation; one rounding at the exponent */
+    FL_ARITHMETIC_FLOAT,  /* values binary32 or narrower; binary32 accumulation; result rounded to binary32, then stored
+                           */
+    FL_ARITHMETIC_SHARED, /* integer mantissas under one exponent; exact accumulation; one rounding at the exponent */
+    FL_ARITHMETIC_NUMBERS /* numbers beside the formats: loss, means, labels; loaded, stored, copied, no operands */
 };
 
 struct fl_format {
@@ -64,10 +65,15 @@ struct fl_format {
 const struct fl_format *fl_format_of(tensor_format id);
 const struct fl_format *fl_format_named(const char *name);
 const struct fl_format *fl_format_at(int i);
+/* f64, i32 or u8; fl_format_of finds them too, by name and in lists they are not. */
+const struct fl_format *fl_numbers_of(tensor_format id);
 
 /* The reference kernel of an operation; NULL for an operation without one. */
 fl_kernel fl_ref_kernel(enum fl_op op);
 fl_need fl_ref_need(enum fl_op op);
+/* Kernels that serve every format through its codec and have rows of their own (softmax); NULL: none there. Their need
+ * is that of the reference kernel. */
+fl_kernel fl_any_format_kernel(enum fl_op op, enum fl_backend backend);
 /* The kernel of class exact that runs under a cap (the best row at or below it that this machine supports), and its
  * backend. */
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);
@@ -75,9 +81,14 @@ fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum f
 fl_need fl_need_of(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
 /* The kernel of class fast that runs instead under a cap; NULL where there is none. */
 fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap);
-/* The kernel that runs now, under the cap and the class in force; under FLEXLAB_VERBOSE=1 it is named when it runs
- * first in that class. */
-tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, fl_kernel *kernel, enum fl_backend *chosen);
+/* The kernel of the host that runs now, in that class and under the cap in force; under FLEXLAB_VERBOSE=1 it is named
+ * when it runs first in that class. */
+struct fl_choice {
+    fl_kernel kernel;
+    fl_need need; /* NULL: no workspace */
+    enum fl_backend backend;
+};
+tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, tensor_class class, struct fl_choice *choice);
 /* The cap in force: the best backend of this machine, FLEXLAB_ISA, tensor_set_backend. */
 tensor_status fl_backend_cap(enum fl_backend *cap);
 /* Whether FLEXLAB_VERBOSE=1. */

@@ -52,9 +52,9 @@ struct fl_geometry {
  * and the centres integers of at most 32767 in size: one exact sum, rounded once to the output's exponent. The
  * coefficients carry exponents of their own and do not depend on that of the output: no size of them is clamped. */
 struct fl_channels {
-    const float *a, *b, *d;
-    const struct fl_coefficient *first, *cross, *offset; /* cross, cross_centre: of in[1], if it has data */
-    const int32_t *first_centre, *cross_centre;
+    float *a, *b, *d;
+    struct fl_coefficient *first, *cross, *offset; /* cross, cross_centre: of in[1], if it has data */
+    int32_t *first_centre, *cross_centre;
 };
 
 /* Results of CHANNEL_SUMS (sum x, sum x^2) and CHANNEL_GRAD_SUMS (sum dy, sum dy x): one pair a channel. Integer
@@ -77,6 +77,14 @@ struct fl_epilogue {
     bool relu;
 };
 
+/* Numbers that operations take and give beside tensors of their format; every address is of the device. */
+struct fl_numbers {
+    double *f[4];
+    int32_t *i[3];
+    double real;
+    const char *what; /* the operation's name in messages */
+};
+
 struct fl_format;
 struct fl_args {
     enum fl_op op;
@@ -97,6 +105,15 @@ struct fl_args {
      *   channel_affine_grad    dx <- dy, x, y (mask as above)
      *   sgd_momentum           v <- v, g, w     sgd_update  w <- w, v   (out has the new exponent, in[0] the old; same
      *                                                              memory)
+     *   channel_moments        f[0] mean, f[1] variance <- sums, in[0] (its exponent)
+     *   affine_coefficients    channels <- x, r (exponents; r without data: none), vectors gamma, beta, f[0] mean,
+     *                                      f[1] variance, real epsilon
+     *   affine_grad_coefficients  channels, f[2] of gamma, f[3] of beta (gradients) <- sums, dy, x (exponents), gamma,
+     *                                      f[0] mean, f[1] variance, real epsilon
+     *   running_statistics     f[0], f[1] (mean, variance) <- themselves, f[2], f[3] (those of a batch of m rows), real
+     *                                      momentum
+     *   softmax_cross_entropy  f[0] gradient of x (NULL: not wanted), f[1] loss, i[0] predicted, i[1] how many are
+     *                                      right (NULL: not wanted) <- x, i[2] labels, real gradient scale
      * .wide is set in w alone, and in the out of sgd_update: v and g count as stored. */
     struct fl_geometry geo;
     float alpha, beta; /* alpha of *_SCALAR maps; momentum, weight decay; rate */
@@ -104,6 +121,8 @@ struct fl_args {
     struct fl_epilogue epilogue;
     struct fl_channels channels;
     struct fl_channel_sums sums;
+    struct fl_view vectors[2]; /* gamma, beta */
+    struct fl_numbers numbers;
     struct fl_rounding rounding;
     struct fl_stats *stats;
     /* Memory of the call: at least what the kernel's need says, 64-byte aligned, contents undefined. Kernels take it by

@@ -1,186 +1,79 @@
-/* normalisation.c - batch normalisation: per-channel sums by kernels, one fixed sequence of double operations a
- * channel, per-channel affine maps by kernels.
+/* normalisation.c - batch normalisation: per-channel sums by kernels, numbers of channels in double (channel_rules.h),
+ * per-channel affine maps by kernels. What passes from one to the next stays on the device.
  *
  * Integer formats: the sums are exact integers, and each coefficient re-enters as a mantissa of 31 bits with an
  * exponent of its own (coefficient.h). They multiply the distance from a centre, the integer mantissa next to the mean,
  * so that little is left to the offset and a mean far larger than the deviation costs no precision. */
-#include "core/exact.h"
 #include "core/fail.h"
 #include "core/memory.h"
-#include "core/tensor_object.h"
+#include "core/queue.h"
 #include <math.h>
 #include <string.h>
 
-/* Everything a call needs for its channels, in one block of scratch. */
-struct channel_work {
-    int64_t n;
-    double *sum[2];                      /* float formats, and the real values of both families */
-    int64_t *isum[2];                    /* exact sums of mantissas */
-    double *scale, *cross;               /* multipliers of x or dy, and of x in the gradient (real units) */
-    double *centre, *centre_dy, *offset; /* means to subtract, value to add */
-    double *gamma;
-    float *a, *b, *d; /* what the kernels take: float formats, integer formats */
-    struct fl_coefficient *first, *second, *constant;
-    int32_t *first_centre, *second_centre;
+/* What passes between the calls of one operation, in temporary memory of the device. */
+struct passing {
+    struct fl_channel_sums sums;
+    struct fl_channels channels;
+    double *dgamma, *dbeta;
 };
 
-static tensor_status channel_work(struct channel_work *w, int64_t n) {
-    const size_t doubles = 8, words64 = 2 + 3, words32 = 3 + 2;
-    char *block = fl_scratch(2, (size_t)n * (8 * (doubles + words64) + 4 * words32));
-    if (!block)
-        return fl_fail(TENSOR_E_MEMORY, "no memory for the coefficients of %lld channels", (long long)n);
-    double *f = (double *)block;
-    int64_t *l = (int64_t *)(f + doubles * (size_t)n);
-    struct fl_coefficient *k = (struct fl_coefficient *)(l + 2 * n);
-    int32_t *i = (int32_t *)(k + 3 * n);
-    *w = (struct channel_work){.n = n,
-                               .sum = {f, f + n},
-                               .scale = f + 2 * n,
-                               .cross = f + 3 * n,
-                               .centre = f + 4 * n,
-                               .centre_dy = f + 5 * n,
-                               .offset = f + 6 * n,
-                               .gamma = f + 7 * n,
-                               .isum = {l, l + n},
-                               .first = k,
-                               .second = k + n,
-                               .constant = k + 2 * n,
-                               .first_centre = i,
-                               .second_centre = i + n,
-                               .a = (float *)(i + 2 * n),
-                               .b = (float *)(i + 3 * n),
-                               .d = (float *)(i + 4 * n)};
-    return TENSOR_OK;
-}
+enum { PASSING_BYTES = 6 * 8 + 3 * sizeof(struct fl_coefficient) + 5 * 4 };
 
-static bool is_shared(const tensor *t) {
-    return t->format->arithmetic == FL_ARITHMETIC_SHARED;
+static tensor_status passing(struct passing *p, const tensor *x, int64_t n) {
+    char *at = fl_temporary(fl_queue_of(x->storage), (size_t)n * PASSING_BYTES);
+    if (!at)
+        return TENSOR_E_MEMORY;
+    double *f = (double *)at;
+    struct fl_coefficient *k = (struct fl_coefficient *)(f + 6 * n);
+    int32_t *i = (int32_t *)(k + 3 * n);
+    *p = (struct passing){
+        .sums = {{(int64_t *)f, (int64_t *)(f + n)}, {f + 2 * n, f + 3 * n}},
+        .dgamma = f + 4 * n,
+        .dbeta = f + 5 * n,
+        .channels = {.first = k,
+                     .cross = k + n,
+                     .offset = k + 2 * n,
+                     .first_centre = i,
+                     .cross_centre = i + n,
+                     .a = (float *)(i + 2 * n),
+                     .b = (float *)(i + 3 * n),
+                     .d = (float *)(i + 4 * n)},
+    };
+    return TENSOR_OK;
 }
 
 static int64_t channels_of(const tensor *t) {
     return t->shape[t->ndim - 1];
 }
 
-static tensor_status run_sums(struct channel_work *w, enum fl_op op, const tensor *dy, const tensor *x,
-                              const tensor *y) {
-    struct fl_args args = {
-        .op = op, .geo = {.m = x->count / w->n, .n = w->n}, .sums = {{w->isum[0], w->isum[1]}, {w->sum[0], w->sum[1]}}};
-    if (dy)
-        args.in[0] = fl_view_of(dy);
-    args.in[dy ? 1 : 0] = fl_view_of(x);
-    if (y)
-        args.in[2] = fl_view_of(y);
-    struct fl_stats stats = {0};
-    return fl_read(x->format, &args, &stats);
+static struct fl_geometry rows_of(const tensor *x) {
+    return (struct fl_geometry){.m = x->count / channels_of(x), .n = channels_of(x)};
+}
+
+/* --- moments ------------------------------------------------------------------------------------------------------ */
+
+static tensor_status moments(double *mean, double *variance, const tensor *x) {
+    struct passing p;
+    tensor_status status = passing(&p, x, channels_of(x));
+    struct fl_args args = {.op = FL_OP_CHANNEL_SUMS, .in = {fl_view_of(x)}, .geo = rows_of(x), .sums = p.sums};
+    if (!status)
+        status = fl_run(x, &args);
+    args.op = FL_OP_CHANNEL_MOMENTS;
+    args.numbers = (struct fl_numbers){.f = {mean, variance}};
+    return status ? status : fl_run(x, &args);
 }
 
 tensor_status tensor_channel_moments(double *mean, double *variance, const tensor *x) {
+    static const char name[] = "channel_moments";
     if (!mean || !variance || !x)
-        return fl_fail(TENSOR_E_ARGUMENT, "channel_moments: %s is NULL", !x ? "x" : !mean ? "mean" : "variance");
-    struct channel_work w;
-    tensor_status status = channel_work(&w, channels_of(x));
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", name, !x ? "x" : !mean ? "mean" : "variance");
+    tensor_status status = fl_need_arithmetic(name, "x", x);
     if (!status)
-        status = run_sums(&w, FL_OP_CHANNEL_SUMS, NULL, x, NULL);
-    if (status)
-        return status;
-    const int64_t rows = x->count / w.n;
-    const double n = (double)rows;
-    for (int64_t c = 0; c < w.n; c++) {
-        if (is_shared(x)) {
-            const int e = x->storage->slot->e;
-            fl_int128 s1 = w.isum[0][c], s2 = w.isum[1][c];
-            mean[c] = ldexp((double)w.isum[0][c] / n, -e);
-            variance[c] = ldexp((double)(rows * s2 - s1 * s1) / (n * n), -2 * e);
-        } else {
-            mean[c] = w.sum[0][c] / n;
-            double v = w.sum[1][c] / n - mean[c] * mean[c];
-            variance[c] = v < 0 ? 0 : v; /* NaN stays */
-        }
-    }
-    return TENSOR_OK;
+        status = fl_need_host(name, x);
+    return status ? status : moments(mean, variance, x);
 }
 
-/* out = scale (in[0] - centre) + cross (in[1] - cross_centre) + offset, by channel. */
-struct affine_plan {
-    struct channel_work *w;
-    const double *centre;
-    const double *cross, *cross_centre; /* NULL: there is no in[1]; its centre is zero */
-    int e_first, e_cross;               /* exponents of in[0] and in[1] */
-};
-
-/* The integer mantissa next to `mean`, within +-32767; *rest is what remains of the mean, in real units. */
-static int32_t centre_of(double mean, int e, double *rest) {
-    const double mantissas = ldexp(mean, e), top = 32767;
-    double nearest = rint(mantissas);
-    nearest = nearest > top ? top : nearest < -top ? -top : nearest;
-    *rest = ldexp(mantissas - nearest, -e);
-    return (int32_t)nearest;
-}
-
-static struct fl_coefficient on_mantissas(double multiplier, int e) {
-    struct fl_coefficient k = fl_coefficient_of(multiplier);
-    k.e += e;
-    return k;
-}
-
-static tensor_status integer_coefficients(const char *op, const struct affine_plan *p) {
-    struct channel_work *w = p->w;
-    for (int64_t c = 0; c < w->n; c++) {
-        const double scale = w->scale[c], cross = p->cross ? p->cross[c] : 0;
-        const double mean = p->centre[c], cross_mean = p->cross_centre ? p->cross_centre[c] : 0;
-        double rest = 0, cross_rest = 0, constant = NAN;
-        if (isfinite(mean) && isfinite(cross_mean)) {
-            w->first_centre[c] = centre_of(mean, p->e_first, &rest);
-            w->second_centre[c] = centre_of(cross_mean, p->e_cross, &cross_rest);
-            constant = w->offset[c] - scale * rest - cross * cross_rest;
-        }
-        if (!isfinite(scale) || !isfinite(cross) || !isfinite(constant))
-            return fl_fail(
-                TENSOR_E_ARGUMENT,
-                "%s: channel %lld has the multipliers %g and %g, means %g and %g: mean, variance and epsilon "
-                "must lead to finite numbers",
-                op, (long long)c, scale, cross, mean, cross_mean);
-        w->first[c] = on_mantissas(scale, p->e_first);
-        w->second[c] = on_mantissas(cross, p->e_cross);
-        w->constant[c] = fl_coefficient_of(constant);
-    }
-    return TENSOR_OK;
-}
-
-static void float_coefficients(const struct affine_plan *p) {
-    struct channel_work *w = p->w;
-    for (int64_t c = 0; c < w->n; c++) {
-        const double cross = p->cross_centre ? p->cross[c] * p->cross_centre[c] : 0;
-        w->a[c] = (float)w->scale[c];
-        w->d[c] = p->cross ? (float)p->cross[c] : 0;
-        w->b[c] = (float)(w->offset[c] - (w->scale[c] * p->centre[c] + cross));
-    }
-}
-
-static tensor_status run_affine(const char *op, tensor *out, struct fl_args *args, const struct affine_plan *plan) {
-    struct channel_work *w = plan->w;
-    args->geo = (struct fl_geometry){.m = out->count / w->n, .n = w->n};
-    if (is_shared(out)) {
-        tensor_status status = integer_coefficients(op, plan);
-        if (status)
-            return status;
-        args->channels =
-            (struct fl_channels){.first = w->first, .offset = w->constant, .first_centre = w->first_centre};
-        if (plan->cross) {
-            args->channels.cross = w->second;
-            args->channels.cross_centre = w->second_centre;
-        }
-    } else {
-        float_coefficients(plan);
-        args->channels = (struct fl_channels){.a = w->a, .b = w->b, .d = w->d};
-    }
-    return fl_write(out, args);
-}
-
-static void decode(const tensor *t, double *values) {
-    struct fl_view view = fl_view_of(t);
-    t->format->decode(&view, 0, t->count, values);
-}
+/* --- checks ------------------------------------------------------------------------------------------------------- */
 
 static tensor_status check_batchnorm(const char *op, const tensor *out, const tensor *x, const tensor *const *vectors,
                                      int n, const double *mean, const double *variance, double epsilon) {
@@ -239,55 +132,67 @@ static tensor_status check_apart(const char *op, const char *const *names, const
     return TENSOR_OK;
 }
 
-/* r NULL: nothing is added. */
+/* --- forward ------------------------------------------------------------------------------------------------------ */
+
+/* The maps that the coefficients in args.channels make. */
+static tensor_status apply(tensor *out, struct fl_args *args, enum fl_op op) {
+    args->op = op;
+    return fl_write(out, args);
+}
+
+/* r NULL: nothing is added. The numbers of mean and variance are on x's device. */
 static tensor_status batchnorm(const char *op, tensor *y, const tensor *x, const tensor *r, const tensor *gamma,
                                const tensor *beta, const double *mean, const double *variance, double epsilon,
                                bool relu) {
-    struct channel_work w;
+    struct passing p;
     tensor_status status = check_batchnorm(op, y, x, (const tensor *[]){gamma, beta}, 2, mean, variance, epsilon);
     if (!status)
         status = check_apart(op, (const char *[]){"y", "x", "r", "gamma", "beta"},
                              (const tensor *[]){y, x, r, gamma, beta}, 1, 5);
     if (!status)
-        status = channel_work(&w, channels_of(x));
+        status = passing(&p, x, channels_of(x));
     if (status)
         return status;
-    decode(gamma, w.gamma);
-    decode(beta, w.offset);
-    for (int64_t c = 0; c < w.n; c++) {
-        w.scale[c] = w.gamma[c] * (1 / sqrt(variance[c] + epsilon));
-        w.centre[c] = mean[c];
-        w.cross[c] = 1;
-    }
-    struct fl_args args = {.op = FL_OP_CHANNEL_AFFINE, .in = {fl_view_of(x)}, .relu = relu};
-    struct affine_plan plan = {.w = &w, .centre = w.centre, .e_first = x->storage->slot->e};
-    if (r) {
+    struct fl_args args = {
+        .op = FL_OP_AFFINE_COEFFICIENTS,
+        .in = {fl_view_of(x)},
+        .geo = rows_of(x),
+        .channels = p.channels,
+        .vectors = {fl_view_of(gamma), fl_view_of(beta)},
+        .numbers = {.f = {(double *)(uintptr_t)mean, (double *)(uintptr_t)variance}, .real = epsilon, .what = op},
+        .relu = relu};
+    if (r)
         args.in[1] = fl_view_of(r);
-        plan.cross = w.cross;
-        plan.e_cross = r->storage->slot->e;
-    }
-    return run_affine(op, y, &args, &plan);
+    status = fl_run(x, &args);
+    return status ? status : apply(y, &args, FL_OP_CHANNEL_AFFINE);
 }
 
 tensor_status tensor_batchnorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta, const double *mean,
                                const double *variance, double epsilon, bool relu) {
-    return batchnorm("batchnorm", y, x, NULL, gamma, beta, mean, variance, epsilon, relu);
+    tensor_status status = x ? fl_need_host("batchnorm", x) : TENSOR_OK;
+    return status ? status : batchnorm("batchnorm", y, x, NULL, gamma, beta, mean, variance, epsilon, relu);
 }
 
-tensor_status tensor_batchnorm_add(tensor *y, const tensor *x, const tensor *r, const tensor *gamma, const tensor *beta,
-                                   const double *mean, const double *variance, double epsilon, bool relu) {
-    static const char name[] = "batchnorm_add";
+static tensor_status batchnorm_add(const char *name, tensor *y, const tensor *x, const tensor *r, const tensor *gamma,
+                                   const tensor *beta, const double *mean, const double *variance, double epsilon,
+                                   bool relu) {
     if (!r || !x)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", name, r ? "x" : "r");
     tensor_status status = check_image(name, "r", r, y, x);
     return status ? status : batchnorm(name, y, x, r, gamma, beta, mean, variance, epsilon, relu);
 }
 
-tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy, const tensor *x,
-                                    const tensor *y, const tensor *gamma, const double *mean, const double *variance,
-                                    double epsilon) {
-    static const char name[] = "batchnorm_grad";
-    struct channel_work w;
+tensor_status tensor_batchnorm_add(tensor *y, const tensor *x, const tensor *r, const tensor *gamma, const tensor *beta,
+                                   const double *mean, const double *variance, double epsilon, bool relu) {
+    tensor_status status = x ? fl_need_host("batchnorm_add", x) : TENSOR_OK;
+    return status ? status : batchnorm_add("batchnorm_add", y, x, r, gamma, beta, mean, variance, epsilon, relu);
+}
+
+/* --- backward ----------------------------------------------------------------------------------------------------- */
+
+static tensor_status check_gradient(const char *name, const tensor *dx, const tensor *dgamma, const tensor *dbeta,
+                                    const tensor *dy, const tensor *x, const tensor *y, const tensor *gamma,
+                                    const double *mean, const double *variance, double epsilon) {
     tensor_status status =
         check_batchnorm(name, dx, x, (const tensor *[]){dgamma, dbeta, gamma}, 3, mean, variance, epsilon);
     if (status)
@@ -302,45 +207,122 @@ tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, c
     }
     if (dgamma->storage == dbeta->storage || dgamma->storage == gamma->storage || dbeta->storage == gamma->storage)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: dgamma, dbeta and gamma must be three tensors", name);
-    status = check_apart(name, (const char *[]){"dx", "dgamma", "dbeta", "dy", "x", "y", "gamma"},
-                         (const tensor *[]){dx, dgamma, dbeta, dy, x, y, gamma}, 3, 7);
+    return check_apart(name, (const char *[]){"dx", "dgamma", "dbeta", "dy", "x", "y", "gamma"},
+                       (const tensor *[]){dx, dgamma, dbeta, dy, x, y, gamma}, 3, 7);
+}
+
+static tensor_status batchnorm_grad(const char *name, tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy,
+                                    const tensor *x, const tensor *y, const tensor *gamma, const double *mean,
+                                    const double *variance, double epsilon) {
+    struct passing p;
+    tensor_status status = check_gradient(name, dx, dgamma, dbeta, dy, x, y, gamma, mean, variance, epsilon);
     if (!status)
-        status = channel_work(&w, channels_of(x));
-    if (!status)
-        status = run_sums(&w, FL_OP_CHANNEL_GRAD_SUMS, dy, x, y);
+        status = passing(&p, x, channels_of(x));
     if (status)
         return status;
-    decode(gamma, w.gamma);
-    const double n = (double)(x->count / w.n);
-    for (int64_t c = 0; c < w.n; c++) {
-        const double inverse = 1 / sqrt(variance[c] + epsilon);
-        double s1 = w.sum[0][c], s2 = w.sum[1][c];
-        if (is_shared(x)) {
-            s1 = ldexp((double)w.isum[0][c], -dy->storage->slot->e);
-            s2 = ldexp((double)w.isum[1][c], -dy->storage->slot->e - x->storage->slot->e);
-        }
-        const double dot = (s2 - mean[c] * s1) * inverse; /* sum of dy times the normalised x */
-        w.scale[c] = w.gamma[c] * inverse;
-        w.cross[c] = -w.scale[c] * inverse * dot / n;
-        w.centre[c] = mean[c];
-        w.centre_dy[c] = s1 / n;
-        w.offset[c] = 0;
-        w.sum[0][c] = dot;
-        w.sum[1][c] = s1;
-    }
-    struct fl_args args = {.op = FL_OP_CHANNEL_AFFINE_GRAD, .in = {fl_view_of(dy), fl_view_of(x)}};
+    struct fl_args args = {
+        .op = FL_OP_CHANNEL_GRAD_SUMS,
+        .in = {fl_view_of(dy), fl_view_of(x)},
+        .geo = rows_of(x),
+        .sums = p.sums,
+        .channels = p.channels,
+        .vectors = {fl_view_of(gamma)},
+        .numbers = {.f = {(double *)(uintptr_t)mean, (double *)(uintptr_t)variance, p.dgamma, p.dbeta},
+                    .real = epsilon,
+                    .what = name}};
     if (y)
         args.in[2] = fl_view_of(y);
-    struct affine_plan plan = {.w = &w,
-                               .centre = w.centre_dy,
-                               .cross = w.cross,
-                               .cross_centre = w.centre,
-                               .e_first = dy->storage->slot->e,
-                               .e_cross = x->storage->slot->e};
-    status = run_affine(name, dx, &args, &plan);
+    status = fl_run(x, &args);
+    args.op = FL_OP_AFFINE_GRAD_COEFFICIENTS;
+    if (!status)
+        status = fl_run(x, &args);
+    if (!status)
+        status = apply(dx, &args, FL_OP_CHANNEL_AFFINE_GRAD);
+    if (!status)
+        status = fl_write_values(dgamma, p.dgamma);
+    return status ? status : fl_write_values(dbeta, p.dbeta);
+}
+
+tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy, const tensor *x,
+                                    const tensor *y, const tensor *gamma, const double *mean, const double *variance,
+                                    double epsilon) {
+    tensor_status status = x ? fl_need_host("batchnorm_grad", x) : TENSOR_OK;
+    return status ? status
+                  : batchnorm_grad("batchnorm_grad", dx, dgamma, dbeta, dy, x, y, gamma, mean, variance, epsilon);
+}
+
+/* --- with numbers as tensors -------------------------------------------------------------------------------------- */
+
+struct numbers {
+    const char *name;
+    const tensor *t;
+};
+
+/* Two or more f64 tensors of a number for each channel, on x's device. */
+static tensor_status check_numbers(const char *op, const tensor *x, const struct numbers *numbers, int n) {
+    if (!x)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: x is NULL", op);
+    tensor_status status = fl_need_arithmetic(op, "x", x);
+    for (int i = 0; i < n && !status; i++) {
+        const tensor *t = numbers[i].t;
+        char text[TENSOR_TEXT];
+        if (!t)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", op, numbers[i].name);
+        if (t->format->id != FMT_F64 || t->ndim != 1 || t->count != channels_of(x))
+            return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s %s, expected f64 %lld", op, numbers[i].name, t->format->name,
+                           fl_shape_text(t, text), (long long)channels_of(x));
+        status = fl_check_apart(op, numbers[i].name, t, "x", x);
+    }
+    return status;
+}
+
+tensor_status tensor_moments(tensor *mean, tensor *variance, const tensor *x) {
+    tensor_status status =
+        check_numbers("moments", x, (const struct numbers[]){{"mean", mean}, {"variance", variance}}, 2);
+    if (!status && mean->storage == variance->storage)
+        status = fl_fail(TENSOR_E_ARGUMENT, "moments: mean and variance are the same tensor");
+    return status ? status : moments(mean->storage->data, variance->storage->data, x);
+}
+
+tensor_status tensor_normalise(tensor *y, const tensor *x, const tensor *residual, const tensor *gamma,
+                               const tensor *beta, const tensor *mean, const tensor *variance, double epsilon,
+                               bool relu) {
+    static const char name[] = "normalise";
+    tensor_status status = check_numbers(name, x, (const struct numbers[]){{"mean", mean}, {"variance", variance}}, 2);
     if (status)
         return status;
-    fl_write_values(dgamma, w.sum[0]);
-    fl_write_values(dbeta, w.sum[1]);
-    return TENSOR_OK;
+    const double *m = mean->storage->data, *v = variance->storage->data;
+    return residual ? batchnorm_add(name, y, x, residual, gamma, beta, m, v, epsilon, relu)
+                    : batchnorm(name, y, x, NULL, gamma, beta, m, v, epsilon, relu);
+}
+
+tensor_status tensor_normalise_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy, const tensor *x,
+                                    const tensor *y, const tensor *gamma, const tensor *mean, const tensor *variance,
+                                    double epsilon) {
+    static const char name[] = "normalise_grad";
+    tensor_status status = check_numbers(name, x, (const struct numbers[]){{"mean", mean}, {"variance", variance}}, 2);
+    return status ? status
+                  : batchnorm_grad(name, dx, dgamma, dbeta, dy, x, y, gamma, mean->storage->data,
+                                   variance->storage->data, epsilon);
+}
+
+tensor_status tensor_running_statistics(tensor *running_mean, tensor *running_variance, const tensor *mean,
+                                        const tensor *variance, const tensor *x, double momentum) {
+    static const char name[] = "running_statistics";
+    const struct numbers numbers[] = {
+        {"running_mean", running_mean}, {"running_variance", running_variance}, {"mean", mean}, {"variance", variance}};
+    tensor_status status = check_numbers(name, x, numbers, 4);
+    if (!status && !(momentum >= 0 && momentum <= 1))
+        status = fl_fail(TENSOR_E_ARGUMENT, "%s: momentum is %g, expected 0 to 1", name, momentum);
+    for (int i = 0; i < 4 && !status; i++)
+        for (int k = i + 1; k < 4 && !status; k++)
+            if (numbers[i].t->storage == numbers[k].t->storage)
+                status = fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are the same tensor", name, numbers[i].name,
+                                 numbers[k].name);
+    if (status)
+        return status;
+    struct fl_args args = {.op = FL_OP_RUNNING_STATISTICS, .geo = rows_of(x), .numbers = {.real = momentum}};
+    for (int i = 0; i < 4; i++)
+        args.numbers.f[i] = numbers[i].t->storage->data;
+    return fl_run(x, &args);
 }

@@ -1,6 +1,7 @@
-/* ops.c - the public operations: every check, then the kernel through fl_write or fl_read. */
+/* ops.c - the public operations: every check, then the kernel through fl_write or fl_run. */
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/queue.h"
 #include "core/wide.h"
 #include <math.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static tensor_status check_operands(const char *op, const struct operand *operan
                            operands[i].t->format->name);
         TRY(fl_check_apart(op, operands[0].name, operands[0].t, operands[i].name, operands[i].t));
     }
-    return TENSOR_OK;
+    return fl_need_arithmetic(op, operands[0].name, operands[0].t);
 }
 
 static tensor_status check_distinct(const char *op, const struct operand *operands, int n) {
@@ -409,9 +410,10 @@ tensor_status tensor_max_abs(double *maximum, const tensor *x) {
     if (!maximum)
         return fl_fail(TENSOR_E_ARGUMENT, "max_abs: result is NULL");
     TRY(check_operands("max_abs", OPERANDS({"x", x})));
+    TRY(fl_need_host("max_abs", x));
     struct fl_stats stats = {0};
-    struct fl_args args = {.op = FL_OP_MAX_ABS, .in = {fl_view_of(x)}};
-    TRY(fl_read(x->format, &args, &stats));
+    struct fl_args args = {.op = FL_OP_MAX_ABS, .in = {fl_view_of(x)}, .stats = &stats};
+    TRY(fl_run(x, &args));
     *maximum = stats.maximum;
     return TENSOR_OK;
 }

@@ -6,7 +6,7 @@
 #include "core/exact.h"
 #include "core/fail.h"
 #include "core/memory.h"
-#include "core/tensor_object.h"
+#include "core/queue.h"
 #include <math.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ enum {
     COLUMNS = 64          /* of a longer row that are copied side by side: multiples of 64 bytes */
 };
 
-/* In scratch slot 2: results of the kernel, the sums of a block of channels, elements copied side by side. */
+/* In temporary memory: results of the kernel, the sums of a block of channels, elements copied side by side. */
 struct work {
     int64_t *isum[2];
     double *sum[2], *total;
@@ -25,9 +25,9 @@ struct work {
 };
 
 static tensor_status make_work(struct work *w, size_t copy_bytes) {
-    char *block = fl_scratch(2, 5 * CHANNELS * sizeof(double) + copy_bytes);
+    char *block = fl_temporary(fl_host_queue(), 5 * CHANNELS * sizeof(double) + copy_bytes);
     if (!block)
-        return fl_fail(TENSOR_E_MEMORY, "sum: no memory for the sums of a block");
+        return TENSOR_E_MEMORY;
     double *d = (double *)block;
     *w = (struct work){.isum = {(int64_t *)d, (int64_t *)d + CHANNELS},
                        .sum = {d + 2 * CHANNELS, d + 3 * CHANNELS},
@@ -36,15 +36,13 @@ static tensor_status make_work(struct work *w, size_t copy_bytes) {
     return TENSOR_OK;
 }
 
-static tensor_status sum_channels(struct work *w, const struct fl_format *format, const struct fl_view *x, int64_t m,
-                                  int64_t n) {
+static tensor_status sum_channels(struct work *w, const tensor *on, const struct fl_view *x, int64_t m, int64_t n) {
     struct fl_args args = {.op = FL_OP_CHANNEL_SUMS,
                            .in = {*x},
                            .geo = {.m = m, .n = n},
                            .sums = {{w->isum[0], w->isum[1]}, {w->sum[0], w->sum[1]}}};
     args.in[0].count = m * n;
-    struct fl_stats stats = {0};
-    return fl_read(format, &args, &stats);
+    return fl_run(on, &args);
 }
 
 static struct fl_view part_of(const tensor *x, int64_t first) {
@@ -60,7 +58,7 @@ static tensor_status sum_exact(struct work *w, const tensor *x, double *sum) {
         const int64_t m = count < EXACT_CHANNELS ? 1 : count / EXACT_CHANNELS;
         const int64_t n = count < EXACT_CHANNELS ? count : EXACT_CHANNELS;
         const struct fl_view part = part_of(x, first);
-        tensor_status status = sum_channels(w, x->format, &part, m, n);
+        tensor_status status = sum_channels(w, x, &part, m, n);
         if (status)
             return status;
         for (int64_t c = 0; c < n; c++)
@@ -87,7 +85,7 @@ static tensor_status sum_block(struct work *w, const tensor *x, int64_t m, int64
                 memcpy(w->copy + (size_t)i * line, (char *)part.data + i * channels * x->format->bytes, line);
             part.data = w->copy;
         }
-        tensor_status status = sum_channels(w, x->format, &part, rows, n);
+        tensor_status status = sum_channels(w, x, &part, rows, n);
         if (status)
             return status;
         for (int64_t c = 0; c < n; c++)
@@ -116,8 +114,13 @@ tensor_status tensor_sum(double *sum, const tensor *x) {
     if (!sum || !x)
         return fl_fail(TENSOR_E_ARGUMENT, "sum: %s is NULL", x ? "result" : "x");
     struct work w;
+    tensor_status status = fl_need_arithmetic("sum", "x", x);
+    if (!status)
+        status = fl_need_host("sum", x);
+    if (status)
+        return status;
     const bool shared = x->format->arithmetic == FL_ARITHMETIC_SHARED;
-    tensor_status status = make_work(&w, shared ? 0 : (size_t)FL_ROWS_CHUNK * COLUMNS * (size_t)x->format->bytes);
+    status = make_work(&w, shared ? 0 : (size_t)FL_ROWS_CHUNK * COLUMNS * (size_t)x->format->bytes);
     if (status)
         return status;
     return shared ? sum_exact(&w, x, sum) : sum_floats(&w, x, sum);

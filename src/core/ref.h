@@ -36,4 +36,10 @@ tensor_status fl_ref_fold(const struct fl_args *args);
 tensor_status fl_ref_affine(const struct fl_args *args);
 tensor_status fl_ref_sgd(const struct fl_args *args);
 
+/* channel_numbers.c: numbers of channels, a fixed sequence of double operations; they serve as every row's kernels. */
+tensor_status fl_channel_moments(const struct fl_args *args);
+tensor_status fl_running_statistics(const struct fl_args *args);
+tensor_status fl_affine_coefficients(const struct fl_args *args);
+tensor_status fl_affine_grad_coefficients(const struct fl_args *args);
+
 #endif

@@ -3,6 +3,7 @@
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/ref.h"
+#include "core/softmax.h"
 #include <math.h>
 #include <string.h>
 
@@ -139,6 +140,11 @@ static const fl_kernel table[FL_OP_LIMIT] = {
     [FL_OP_CHANNEL_AFFINE_GRAD] = fl_ref_affine,
     [FL_OP_SGD_MOMENTUM] = fl_ref_sgd,
     [FL_OP_SGD_UPDATE] = fl_ref_sgd,
+    [FL_OP_CHANNEL_MOMENTS] = fl_channel_moments,
+    [FL_OP_RUNNING_STATISTICS] = fl_running_statistics,
+    [FL_OP_AFFINE_COEFFICIENTS] = fl_affine_coefficients,
+    [FL_OP_AFFINE_GRAD_COEFFICIENTS] = fl_affine_grad_coefficients,
+    [FL_OP_SOFTMAX_CROSS_ENTROPY] = fl_softmax_ref,
 };
 
 fl_kernel fl_ref_kernel(enum fl_op op) {
@@ -146,5 +152,15 @@ fl_kernel fl_ref_kernel(enum fl_op op) {
 }
 
 fl_need fl_ref_need(enum fl_op op) {
-    return fl_ref_kernel(op) ? need : NULL;
+    switch ((int)op) {
+    case FL_OP_CHANNEL_MOMENTS:
+    case FL_OP_RUNNING_STATISTICS:
+    case FL_OP_AFFINE_COEFFICIENTS:
+    case FL_OP_AFFINE_GRAD_COEFFICIENTS:
+        return NULL;
+    case FL_OP_SOFTMAX_CROSS_ENTROPY:
+        return fl_softmax_need;
+    default:
+        return fl_ref_kernel(op) ? need : NULL;
+    }
 }

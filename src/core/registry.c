@@ -2,7 +2,7 @@
  * FLEXLAB_VERBOSE. */
 #include "core/cpu.h"
 #include "core/fail.h"
-#include "core/format.h"
+#include "core/queue.h"
 #include "format_table.h"
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -19,7 +19,7 @@ const struct fl_format *fl_format_of(tensor_format id) {
     for (int i = 0; format_table[i]; i++)
         if (format_table[i]->id == id)
             return format_table[i];
-    return NULL;
+    return fl_numbers_of(id);
 }
 
 const struct fl_format *fl_format_named(const char *name) {
@@ -108,18 +108,16 @@ tensor_status fl_backend_cap(enum fl_backend *cap) {
 
 /* --- the class of results ----------------------------------------------------------------------------------------- */
 
-static _Thread_local tensor_class wanted_class = TENSOR_EXACT;
-
 tensor_status tensor_set_class(tensor_class class) {
     if (class != TENSOR_EXACT && class != TENSOR_FAST)
         return fl_fail(TENSOR_E_ARGUMENT, "set_class: %d, expected TENSOR_EXACT (%d) or TENSOR_FAST (%d)", (int)class,
                        TENSOR_EXACT, TENSOR_FAST);
-    wanted_class = class;
+    fl_host_queue()->class = class;
     return TENSOR_OK;
 }
 
 tensor_class tensor_get_class(void) {
-    return wanted_class;
+    return fl_host_queue()->class;
 }
 
 /* --- the kernel that runs ----------------------------------------------------------------------------------------- */
@@ -130,10 +128,11 @@ fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum f
         cap = machine();
     for (int backend = cap; backend > FL_REF; backend--) {
         const struct fl_kernels *row = format->rows[backend];
-        if (row && row->op[op]) {
+        const fl_kernel kernel = row && row->op[op] ? row->op[op] : fl_any_format_kernel(op, (enum fl_backend)backend);
+        if (kernel) {
             if (chosen)
                 *chosen = (enum fl_backend)backend;
-            return row->op[op];
+            return kernel;
         }
     }
     if (chosen)
@@ -142,7 +141,8 @@ fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum f
 }
 
 fl_need fl_need_of(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
-    return backend == FL_REF ? fl_ref_need(op) : format->rows[backend] ? format->rows[backend]->need[op] : NULL;
+    const struct fl_kernels *row = format->rows[backend];
+    return backend == FL_REF || !row || !row->op[op] ? fl_ref_need(op) : row->need[op];
 }
 
 fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap) {
@@ -150,10 +150,9 @@ fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_
     return row && cap == FL_AVX512 && fl_cpu_has(backends[FL_AVX512_FAST].needs) ? row->op[op] : NULL;
 }
 
-/* By the class of this thread. */
-static fl_kernel select_by_class(const struct fl_format *format, enum fl_op op, enum fl_backend cap,
+static fl_kernel select_by_class(const struct fl_format *format, enum fl_op op, tensor_class class, enum fl_backend cap,
                                  enum fl_backend *chosen) {
-    const fl_kernel fast = wanted_class == TENSOR_FAST ? fl_kernel_fast(format, op, cap) : NULL;
+    const fl_kernel fast = class == TENSOR_FAST ? fl_kernel_fast(format, op, cap) : NULL;
     if (!fast)
         return fl_kernel_select(format, op, cap, chosen);
     *chosen = FL_AVX512_FAST;
@@ -213,13 +212,13 @@ static void append_reason(struct line *line, int backend) {
 }
 
 /* One line on stderr the first time that an operation of a format runs in a class, on whichever thread. */
-static void tell(const struct fl_format *format, enum fl_op op, enum fl_backend chosen) {
+static void tell(const struct fl_format *format, enum fl_op op, tensor_class class, enum fl_backend chosen) {
     static unsigned char told[sizeof format_table / sizeof format_table[0]][FL_OP_LIMIT][2];
-    const int top = wanted_class == TENSOR_FAST ? FL_AVX512_FAST : FL_BACKENDS - 1;
+    const int top = class == TENSOR_FAST ? FL_AVX512_FAST : FL_BACKENDS - 1;
     int row = 0;
     while (format_table[row] && format_table[row] != format)
         row++;
-    if (__atomic_exchange_n(&told[row][op][wanted_class == TENSOR_FAST], 1, __ATOMIC_RELAXED))
+    if (__atomic_exchange_n(&told[row][op][class == TENSOR_FAST], 1, __ATOMIC_RELAXED))
         return;
     struct line line = {.length = 0};
     append(&line, "flexlab: %s.%s.%s", format->name, fl_op_name(op), backends[chosen].name);
@@ -230,12 +229,13 @@ static void tell(const struct fl_format *format, enum fl_op op, enum fl_backend 
     fprintf(stderr, "%s\n", line.text);
 }
 
-tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, fl_kernel *kernel, enum fl_backend *chosen) {
+tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, tensor_class class, struct fl_choice *choice) {
     enum fl_backend cap;
     tensor_status status = fl_backend_cap(&cap);
     if (status)
         return status;
-    *kernel = select_by_class(format, op, cap, chosen);
+    choice->kernel = select_by_class(format, op, class, cap, &choice->backend);
+    choice->need = fl_need_of(format, op, choice->backend);
     int told = __atomic_load_n(&verbose, __ATOMIC_RELAXED);
     if (told == VERBOSE_OFF)
         return TENSOR_OK;
@@ -244,7 +244,7 @@ tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, fl_kern
     if (told == VERBOSE_WRONG)
         return fl_fail(TENSOR_E_ARGUMENT, "FLEXLAB_VERBOSE=%s is unknown: expected 0 or 1", getenv("FLEXLAB_VERBOSE"));
     if (told == VERBOSE_ON)
-        tell(format, op, *chosen);
+        tell(format, op, class, choice->backend);
     return TENSOR_OK;
 }
 
@@ -252,7 +252,8 @@ const char *tensor_kernel_backend(tensor_format format, const char *op) {
     const struct fl_format *f = fl_format_of(format);
     enum fl_op number = fl_op_named(op);
     enum fl_backend cap, chosen;
-    if (!f || number == FL_OP_NONE || fl_backend_cap(&cap) || !select_by_class(f, number, cap, &chosen))
+    if (!f || number == FL_OP_NONE || fl_backend_cap(&cap) ||
+        !select_by_class(f, number, tensor_get_class(), cap, &chosen))
         return NULL;
     return backends[chosen].name;
 }

@@ -21,8 +21,7 @@ struct fl_stats {
 struct fl_slot {
     struct autoflex autoflex; /* .e: the exponent of the write under way, or of the last one */
     int32_t e;                /* the exponent of the elements; 0 in float formats */
-    int32_t used;             /* 0: free for another tensor */
-    struct fl_stats now;      /* of the write under way */
+    int32_t unused;
     tensor_stats last, total;
     uint64_t writes; /* of its life: keys stochastic rounding; never set back */
 };
@@ -61,9 +60,10 @@ FL_BOTH void fl_slot_written(struct fl_slot *slot, const struct fl_stats *s, int
 }
 
 #ifndef __CUDACC__
-/* A slot of the host, all zero but `used`; NULL without memory. */
-struct fl_slot *fl_slot_new(void);
-void fl_slot_free(struct fl_slot *slot); /* NULL allowed */
+struct tensor_device;
+/* A slot of the device, undefined: write it whole. NULL without memory. */
+struct fl_slot *fl_slot_new(struct tensor_device *device);
+void fl_slot_free(struct tensor_device *device, struct fl_slot *slot); /* NULL allowed */
 #endif
 
 #endif

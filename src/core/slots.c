@@ -1,64 +1,69 @@
-/* slots.c - the arrays that the host's slots come from. An array goes back when its last slot is free. */
+/* slots.c - the arrays that a device's slots come from. What is in use is noted on the host; an array goes back when
+ * its last slot is free. */
 #include "core/memory.h"
-#include "core/slot.h"
+#include "core/queue.h"
 #include <pthread.h>
 
 enum { ARRAY = 64 /* slots */ };
 
-static struct array {
-    struct array *next;
-    struct fl_slot *slots;
+struct fl_slot_array {
+    struct fl_slot_array *next;
+    struct fl_slot *slots; /* on the device */
     int used;
-} * arrays;
+    bool taken[ARRAY];
+};
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static struct fl_slot *take(struct array *a) {
-    int i = 0;
-    while (a->slots[i].used)
-        i++;
-    a->used++;
-    memset(&a->slots[i], 0, sizeof a->slots[i]);
-    a->slots[i].used = 1;
-    return &a->slots[i];
-}
-
-/* One with a free slot; NULL without memory. Array and slots are one block. */
-static struct array *array_with_room(void) {
-    struct array *a = arrays;
+/* One with a free slot; NULL without memory. */
+static struct fl_slot_array *array_with_room(struct tensor_device *device) {
+    struct fl_slot_array *a = device->slots;
     while (a && a->used == ARRAY)
         a = a->next;
     if (a)
         return a;
-    const size_t head = (sizeof *a + FL_ALIGNMENT - 1) / FL_ALIGNMENT * FL_ALIGNMENT;
-    a = fl_alloc_zero(head + ARRAY * sizeof *a->slots);
-    if (!a)
+    a = fl_alloc_zero(sizeof *a);
+    struct fl_slot *slots = a ? device->allocate(device, ARRAY * sizeof *slots) : NULL;
+    if (!slots) {
+        fl_free(a);
         return NULL;
-    a->slots = (struct fl_slot *)((char *)a + head);
-    a->next = arrays;
-    arrays = a;
+    }
+    a->slots = slots;
+    a->next = device->slots;
+    device->slots = a;
     return a;
 }
 
-struct fl_slot *fl_slot_new(void) {
+struct fl_slot *fl_slot_new(struct tensor_device *device) {
     pthread_mutex_lock(&lock);
-    struct array *a = array_with_room();
-    struct fl_slot *slot = a ? take(a) : NULL;
+    struct fl_slot_array *a = array_with_room(device);
+    int i = 0;
+    while (a && a->taken[i])
+        i++;
+    if (a) {
+        a->taken[i] = true;
+        a->used++;
+    }
     pthread_mutex_unlock(&lock);
-    return slot;
+    return a ? &a->slots[i] : NULL;
 }
 
-void fl_slot_free(struct fl_slot *slot) {
+void fl_slot_free(struct tensor_device *device, struct fl_slot *slot) {
     if (!slot)
         return;
     pthread_mutex_lock(&lock);
-    struct array **link = &arrays;
+    struct fl_slot_array **link = &device->slots, *empty = NULL;
     while (!(slot >= (*link)->slots && slot < (*link)->slots + ARRAY))
         link = &(*link)->next;
-    struct array *a = *link;
-    slot->used = 0;
+    struct fl_slot_array *a = *link;
+    a->taken[slot - a->slots] = false;
     if (--a->used == 0) {
         *link = a->next;
-        fl_free(a);
+        empty = a;
     }
     pthread_mutex_unlock(&lock);
+    if (empty) {
+        device->release(device, empty->slots);
+        fl_free(empty);
+    }
 }

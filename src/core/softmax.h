@@ -18,8 +18,12 @@ struct fl_softmax {
 };
 typedef void (*fl_softmax_rows)(const struct fl_softmax *s, int64_t first, int64_t end);
 
-/* What runs under a cap that this machine has; the definition under FL_REF. */
-fl_softmax_rows fl_softmax_select(enum fl_backend cap);
+/* What a backend has for rows, the definition for FL_REF; NULL: nothing of its own. */
+fl_softmax_rows fl_softmax_rows_of(enum fl_backend backend);
+
+/* The definition, for all formats, and its need; rows of other backends: fl_any_format_kernel. */
+tensor_status fl_softmax_ref(const struct fl_args *args);
+size_t fl_softmax_need(const struct fl_args *args);
 
 /* softmax_rows.inc, compiled for an instruction set; the bits of the definition in softmax.c. */
 void fl_softmax_portable(const struct fl_softmax *s, int64_t first, int64_t end);

@@ -1,7 +1,7 @@
 /* tensor_life.c - making, freeing and looking at tensors. */
 #include "core/fail.h"
 #include "core/memory.h"
-#include "core/tensor_object.h"
+#include "core/queue.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -48,9 +48,64 @@ static tensor *make(const char *what, const struct fl_format *format, int ndim, 
     return t;
 }
 
-static tensor *make_with_state(const char *what, tensor_format id, int ndim, const int64_t *shape, void *memory,
-                               size_t bytes) {
+/* The empty slot of a new tensor, written to the device. */
+static struct fl_slot *new_slot(struct tensor_device *device, const struct fl_format *format) {
+    struct fl_slot *slot = fl_slot_new(device), fresh;
+    memset(&fresh, 0, sizeof fresh);
+    if (format->arithmetic == FL_ARITHMETIC_SHARED) {
+        autoflex_reset(&fresh.autoflex, autoflex_find(format->predictor), format->e_min, format->e_max);
+        fresh.e = fresh.autoflex.e;
+    }
+    if (slot && fl_put(fl_device_queue(device), slot, &fresh, sizeof fresh)) {
+        fl_slot_free(device, slot);
+        slot = NULL;
+    }
+    return slot;
+}
+
+static void free_storage(struct fl_storage *s) {
+    if (!s)
+        return;
+    struct tensor_device *device = s->device;
+    if (s->owns_data && s->data)
+        device->release(device, s->data);
+    if (s->wide)
+        device->release(device, s->wide);
+    fl_slot_free(device, s->slot);
+    fl_free(s->seen);
+    fl_free(s);
+}
+
+/* memory NULL: of its own. */
+static struct fl_storage *new_storage(struct tensor_device *device, const struct fl_format *format, int64_t count,
+                                      void *memory) {
+    struct fl_storage *s = fl_alloc_zero(sizeof *s);
+    if (!s)
+        return NULL;
+    *s = (struct fl_storage){.device = device,
+                             .format = format,
+                             .count = count,
+                             .data = memory,
+                             .owns_data = !memory,
+                             .by_hand = memory && device->host};
+    if (!memory)
+        s->data = device->allocate(device, (size_t)count * (size_t)format->bytes);
+    s->slot = s->data ? new_slot(device, format) : NULL;
+    if (s->slot && !device->host)
+        s->seen = fl_alloc_zero(sizeof *s->seen);
+    if (s->slot && (device->host || s->seen))
+        return s;
+    free_storage(s);
+    return NULL;
+}
+
+static tensor *make_with_storage(const char *what, struct tensor_device *device, tensor_format id, int ndim,
+                                 const int64_t *shape, void *memory, size_t bytes) {
     const struct fl_format *format = fl_format_of(id);
+    if (!device) {
+        fl_fail(TENSOR_E_ARGUMENT, "%s: device is NULL", what);
+        return NULL;
+    }
     if (!format) {
         fl_fail(TENSOR_E_FORMAT, "%s: unknown format %d", what, (int)id);
         return NULL;
@@ -67,36 +122,43 @@ static tensor *make_with_state(const char *what, tensor_format id, int ndim, con
         fl_fail(TENSOR_E_ARGUMENT, "%s: memory %p is not aligned to %d bytes", what, memory, FL_ALIGNMENT);
         return NULL;
     }
-    struct fl_storage *storage = fl_alloc_zero(sizeof *storage);
-    struct fl_slot *slot = fl_slot_new();
-    void *data = memory ? memory : fl_alloc_zero(need);
-    tensor *t = storage && slot && data ? make(what, format, ndim, shape, storage, count) : NULL;
+    struct fl_storage *storage = new_storage(device, format, count, memory);
+    tensor *t = storage ? make(what, format, ndim, shape, storage, count) : NULL;
     if (!t) {
-        if (!memory)
-            fl_free(data);
-        fl_slot_free(slot);
-        fl_free(storage);
+        free_storage(storage);
         fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes", what, need);
-        return NULL;
-    }
-    *storage = (struct fl_storage){.data = data, .slot = slot, .owns_data = !memory, .by_hand = memory != NULL};
-    if (format->arithmetic == FL_ARITHMETIC_SHARED) {
-        autoflex_reset(&slot->autoflex, autoflex_find(format->predictor), format->e_min, format->e_max);
-        slot->e = slot->autoflex.e;
     }
     return t;
 }
 
 tensor *tensor_new(tensor_format format, int ndim, const int64_t *shape) {
-    return make_with_state("tensor_new", format, ndim, shape, NULL, 0);
+    return make_with_storage("tensor_new", &fl_host, format, ndim, shape, NULL, 0);
+}
+
+tensor *tensor_new_in(tensor_device *device, tensor_format format, int ndim, const int64_t *shape) {
+    return make_with_storage("tensor_new_in", device, format, ndim, shape, NULL, 0);
+}
+
+static tensor *new_at(const char *what, tensor_device *device, tensor_format format, int ndim, const int64_t *shape,
+                      void *memory, size_t bytes) {
+    if (!memory) {
+        fl_fail(TENSOR_E_ARGUMENT, "%s: memory is NULL", what);
+        return NULL;
+    }
+    return make_with_storage(what, device, format, ndim, shape, memory, bytes);
 }
 
 tensor *tensor_new_on(tensor_format format, int ndim, const int64_t *shape, void *memory, size_t bytes) {
-    if (!memory) {
-        fl_fail(TENSOR_E_ARGUMENT, "tensor_new_on: memory is NULL");
-        return NULL;
-    }
-    return make_with_state("tensor_new_on", format, ndim, shape, memory, bytes);
+    return new_at("tensor_new_on", &fl_host, format, ndim, shape, memory, bytes);
+}
+
+tensor *tensor_new_at(tensor_device *device, tensor_format format, int ndim, const int64_t *shape, void *memory,
+                      size_t bytes) {
+    return new_at("tensor_new_at", device, format, ndim, shape, memory, bytes);
+}
+
+tensor_device *tensor_get_device(const tensor *t) {
+    return t ? t->storage->device : NULL;
 }
 
 tensor *tensor_new_view(tensor *base, int ndim, const int64_t *shape) {
@@ -122,13 +184,8 @@ tensor *tensor_new_view(tensor *base, int ndim, const int64_t *shape) {
 void tensor_free(tensor *t) {
     if (!t)
         return;
-    if (!t->is_view) {
-        if (t->storage->owns_data)
-            fl_free(t->storage->data);
-        fl_free(t->storage->wide);
-        fl_slot_free(t->storage->slot);
-        fl_free(t->storage);
-    }
+    if (!t->is_view)
+        free_storage(t->storage);
     fl_free(t);
 }
 
@@ -148,6 +205,9 @@ int64_t tensor_count(const tensor *t) {
 tensor_status fl_check_apart(const char *op, const char *a_name, const tensor *a, const char *b_name, const tensor *b) {
     if (!a || !b || a->storage == b->storage)
         return TENSOR_OK;
+    if (a->storage->device != b->storage->device)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s lies on %s, %s on %s; tensor_copy is the bridge", op, a_name,
+                       a->storage->device->name, b_name, b->storage->device->name);
     const uintptr_t pa = (uintptr_t)a->storage->data, pb = (uintptr_t)b->storage->data;
     if (pa >= pb + (uintptr_t)b->count * (uintptr_t)b->format->bytes ||
         pb >= pa + (uintptr_t)a->count * (uintptr_t)a->format->bytes)
@@ -160,37 +220,45 @@ size_t tensor_bytes(const tensor *t) {
 }
 
 void *tensor_data(tensor *t) {
-    if (!t)
+    if (!t || fl_need_host("tensor_data", t))
         return NULL;
     t->storage->by_hand = true;
     return t->storage->data;
 }
 const void *tensor_const_data(const tensor *t) {
-    return t ? t->storage->data : NULL;
+    return !t || fl_need_host("tensor_const_data", t) ? NULL : t->storage->data;
 }
+
 int tensor_exponent(const tensor *t) {
-    return t ? t->storage->slot->e : 0;
+    const struct fl_slot *slot = t ? fl_slot_of(t) : NULL;
+    return slot ? slot->e : 0;
 }
 
 const struct autoflex *tensor_autoflex(const tensor *t) {
-    return t && t->format->arithmetic == FL_ARITHMETIC_SHARED ? &t->storage->slot->autoflex : NULL;
+    const struct fl_slot *slot = t && t->format->arithmetic == FL_ARITHMETIC_SHARED ? fl_slot_of(t) : NULL;
+    return slot ? &slot->autoflex : NULL;
 }
 
 tensor_status tensor_statistics(const tensor *t, tensor_stats *last, tensor_stats *total) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_statistics: tensor is NULL");
+    const struct fl_slot *slot = fl_slot_of(t);
+    if (!slot)
+        return tensor_error_status();
     if (last)
-        *last = t->storage->slot->last;
+        *last = slot->last;
     if (total)
-        *total = t->storage->slot->total;
+        *total = slot->total;
     return TENSOR_OK;
 }
 
 void tensor_reset_statistics(tensor *t) {
-    if (t) {
-        memset(&t->storage->slot->last, 0, sizeof t->storage->slot->last);
-        memset(&t->storage->slot->total, 0, sizeof t->storage->slot->total);
-    }
+    static const tensor_stats none;
+    if (!t)
+        return;
+    struct fl_queue *queue = fl_queue_of(t->storage);
+    (void)fl_put(queue, &t->storage->slot->last, &none, sizeof none); /* a device that failed says so when it waits */
+    (void)fl_put(queue, &t->storage->slot->total, &none, sizeof none);
 }
 
 /* --- formats by name --- */

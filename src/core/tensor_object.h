@@ -6,6 +6,9 @@
 
 /* What views share with their base: everything but the shape. */
 struct fl_storage {
+    struct tensor_device *device;
+    const struct fl_format *format;
+    int64_t count;
     void *data;
     void *wide;           /* NULL: none */
     struct fl_slot *slot; /* exponent, statistics, number of writes */
@@ -14,6 +17,7 @@ struct fl_storage {
     uint64_t seed;
     bool by_hand; /* the elements' memory is in the caller's hands: settle before the wide part counts */
     bool owns_data;
+    struct fl_slot *seen; /* where the device is not the host: the slot as it was last looked at */
 };
 
 struct tensor {
@@ -26,18 +30,21 @@ struct tensor {
 };
 
 /* The elements as they are stored. Where an operand counts as its wide part: fl_wide_view_of (wide.h). */
+static inline struct fl_view fl_stored_view(const struct fl_storage *s) {
+    return (struct fl_view){s->data, NULL, &s->slot->e, s->count};
+}
 static inline struct fl_view fl_view_of(const tensor *t) {
-    return (struct fl_view){t->storage->data, NULL, &t->storage->slot->e, t->count};
+    return fl_stored_view(t->storage);
 }
 
 /* The elements as an operation is to write them, at the exponent that the rules have set. */
-static inline struct fl_view fl_output_view(const tensor *t) {
-    return (struct fl_view){t->storage->data, NULL, &t->storage->slot->autoflex.e, t->count};
+static inline struct fl_view fl_output_view(const struct fl_storage *s) {
+    return (struct fl_view){s->data, NULL, &s->slot->autoflex.e, s->count};
 }
 
 /* How elements are rounded from their wide part. */
-static inline tensor_rounding fl_view_rounding(const tensor *t) {
-    return t->storage->rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST;
+static inline tensor_rounding fl_view_rounding(const struct fl_storage *s) {
+    return s->rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST;
 }
 
 /* TENSOR_E_ARGUMENT where a and b are different tensors in overlapping memory; either may be NULL. */
@@ -47,15 +54,23 @@ tensor_status fl_check_apart(const char *op, const char *a_name, const tensor *a
 enum { TENSOR_TEXT = 24 * TENSOR_MAX_DIMS };
 const char *fl_shape_text(const tensor *t, char *text);
 
-/* Runs op with its output exponent chosen by autoflex, keeps statistics and history: the one way a tensor is written by
- * an operation. args holds everything but .out, .rounding and .stats. */
+/* Submits op with its output exponent chosen by autoflex, statistics and history kept: the one way a tensor is written
+ * by an operation. args holds everything but .out, .rounding and .stats. */
 tensor_status fl_write(tensor *out, struct fl_args *args);
-/* The same for doubles computed outside the kernels (softmax, per-channel gradients): exact results of an operation. */
-void fl_write_values(tensor *out, const double *values);
+/* Submits a kernel whose results are numbers; the operand in[0] says where. */
+tensor_status fl_run(const tensor *on, struct fl_args *args);
+/* Submits the rounding of `out`'s count of doubles, exact results of an operation. */
+tensor_status fl_write_values(tensor *out, const double *values);
+
 /* Every write ends here: statistics and totals are kept, and a wide part that was not written with the elements becomes
  * exactly their value. */
-void fl_written(tensor *t, const struct fl_stats *stats, bool with_wide_part);
-/* Runs an operation that writes no tensor. */
-tensor_status fl_read(const struct fl_format *format, struct fl_args *args, struct fl_stats *stats);
+void fl_written(const struct fl_storage *s, const struct fl_stats *stats, bool with_wide_part);
+
+/* The slot, to read on the host: waits for the queue of a device. NULL where that failed. */
+const struct fl_slot *fl_slot_of(const tensor *t);
+/* TENSOR_OK on the host; else TENSOR_E_UNSUPPORTED with the names. */
+tensor_status fl_need_host(const char *what, const tensor *t);
+/* TENSOR_E_FORMAT where the tensor holds numbers that no arithmetic takes. */
+tensor_status fl_need_arithmetic(const char *what, const char *name, const tensor *t);
 
 #endif

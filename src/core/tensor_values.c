@@ -1,66 +1,90 @@
 /* tensor_values.c - values in and out of tensors, conversion between formats, wide parts, exponents set by hand. */
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/queue.h"
 #include "core/wide.h"
 #include <math.h>
 #include <string.h>
 
-static double source_value(const struct fl_source *s, int64_t i) {
-    double v;
-    fl_source_fetch(s, i, 1, &v);
-    return v != v ? fabs(v) : v; /* the sign of a NaN says nothing */
+/* --- loads -------------------------------------------------------------------------------------------------------- */
+
+static tensor_status submit_load(const char *what, tensor *t, const struct fl_source *source) {
+    struct fl_storage *s = t->storage;
+    struct fl_call call = {.kind = FL_CALL_LOAD, .out = s, .source = *source, .what = what};
+    tensor_status status = fl_submit(fl_queue_of(s), &call);
+    if (!status && s->wide)
+        s->view_rounding = fl_view_rounding(s);
+    return status;
 }
 
-static tensor_status load(const char *what, tensor *t, const struct fl_source *source, int64_t count) {
+static tensor_status check_count(const char *what, const tensor *t, const void *values, int64_t count) {
+    if (!values)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: values is NULL", what);
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: tensor is NULL", what);
-    if (count != t->count) {
-        char text[TENSOR_TEXT];
-        return fl_fail(TENSOR_E_SHAPE, "%s: %lld values for a tensor %s of %lld", what, (long long)count,
-                       fl_shape_text(t, text), (long long)t->count);
-    }
-    struct fl_storage *storage = t->storage;
-    struct autoflex *a = &storage->slot->autoflex;
-    struct fl_transfer look = {.source = *source, .count = count};
-    struct fl_transfer_result seen;
-    const bool shared = t->format->arithmetic == FL_ARITHMETIC_SHARED;
-    if (shared) {
-        fl_transfer(&look, &seen);
-        if (seen.nonfinite >= 0)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: value %lld is %g, %s holds finite numbers only", what,
-                           (long long)seen.nonfinite, source_value(source, seen.nonfinite), t->format->name);
-    }
-    if (shared && autoflex_needs_maximum(a->predictor))
-        autoflex_fit(a, seen.maximum);
-    else if (shared)
-        autoflex_load(a, seen.maximum);
-    if (storage->wide) {
-        seen.stats = (struct fl_stats){0};
-        fl_wide_load(t, source, &seen.stats);
-        fl_written(t, &seen.stats, true);
-        return TENSOR_OK;
-    }
-    struct fl_transfer copy = {.source = *source,
-                               .format = t->format,
-                               .out = fl_output_view(t),
-                               .count = count,
-                               .rounding = {fl_view_rounding(t), 0, 0}};
-    fl_transfer(&copy, &seen);
-    fl_written(t, &seen.stats, false);
-    return TENSOR_OK;
+    char text[TENSOR_TEXT];
+    return count == t->count ? TENSOR_OK
+                             : fl_fail(TENSOR_E_SHAPE, "%s: %lld values for a tensor %s of %lld", what,
+                                       (long long)count, fl_shape_text(t, text), (long long)t->count);
+}
+
+/* Host values of `bytes` each reach a device through memory of its own, and are there before this returns. */
+static tensor_status load_through(const char *what, tensor *t, const void *values, size_t bytes, bool doubles) {
+    struct tensor_device *device = t->storage->device;
+    struct fl_queue *queue = fl_queue_of(t->storage);
+    void *there = device->allocate(device, (size_t)t->count * bytes);
+    if (!there)
+        return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %lld values on %s", what, (long long)t->count, device->name);
+    tensor_status status = fl_put(queue, there, values, (size_t)t->count * bytes);
+    const struct fl_source source = {.d = doubles ? there : NULL, .f = doubles ? NULL : there};
+    if (!status)
+        status = submit_load(what, t, &source);
+    if (!status)
+        status = fl_wait(queue);
+    device->release(device, there);
+    return status;
+}
+
+static tensor_status load_numbers(const char *what, tensor *t, tensor_format format, const void *values) {
+    if (t->format->id != format)
+        return fl_fail(TENSOR_E_FORMAT, "%s: the tensor is %s, expected %s", what, t->format->name,
+                       tensor_format_name(format));
+    return fl_put(fl_queue_of(t->storage), t->storage->data, values, (size_t)t->count * (size_t)t->format->bytes);
 }
 
 tensor_status tensor_load_f32(tensor *t, const float *values, int64_t count) {
-    if (!values)
-        return fl_fail(TENSOR_E_ARGUMENT, "tensor_load_f32: values is NULL");
-    return load("tensor_load_f32", t, &(struct fl_source){.f = values}, count);
+    static const char what[] = "tensor_load_f32";
+    tensor_status status = check_count(what, t, values, count);
+    if (!status)
+        status = fl_need_arithmetic(what, "the tensor", t);
+    if (status)
+        return status;
+    return t->storage->device->host ? submit_load(what, t, &(struct fl_source){.f = values})
+                                    : load_through(what, t, values, sizeof *values, false);
 }
 
 tensor_status tensor_load_f64(tensor *t, const double *values, int64_t count) {
-    if (!values)
-        return fl_fail(TENSOR_E_ARGUMENT, "tensor_load_f64: values is NULL");
-    return load("tensor_load_f64", t, &(struct fl_source){.d = values}, count);
+    static const char what[] = "tensor_load_f64";
+    tensor_status status = check_count(what, t, values, count);
+    if (status)
+        return status;
+    if (t->format->arithmetic == FL_ARITHMETIC_NUMBERS)
+        return load_numbers(what, t, FMT_F64, values);
+    return t->storage->device->host ? submit_load(what, t, &(struct fl_source){.d = values})
+                                    : load_through(what, t, values, sizeof *values, true);
 }
+
+tensor_status tensor_load_i32(tensor *t, const int32_t *values, int64_t count) {
+    tensor_status status = check_count("tensor_load_i32", t, values, count);
+    return status ? status : load_numbers("tensor_load_i32", t, FMT_I32, values);
+}
+
+tensor_status tensor_load_u8(tensor *t, const uint8_t *values, int64_t count) {
+    tensor_status status = check_count("tensor_load_u8", t, values, count);
+    return status ? status : load_numbers("tensor_load_u8", t, FMT_U8, values);
+}
+
+/* --- stores ------------------------------------------------------------------------------------------------------- */
 
 static tensor_status check_store(const char *what, const tensor *t, const void *values, int64_t count) {
     if (!t || !values)
@@ -71,21 +95,63 @@ static tensor_status check_store(const char *what, const tensor *t, const void *
     return TENSOR_OK;
 }
 
+/* The tensor as the host can read it: where it lies, or a copy that release_seen frees. */
+struct seen {
+    struct fl_view view;
+    void *copy;
+};
+
+static tensor_status see(struct seen *seen, const char *what, const tensor *t) {
+    *seen = (struct seen){fl_view_of(t), NULL};
+    if (t->storage->device->host)
+        return TENSOR_OK;
+    const struct fl_storage *s = t->storage;
+    const size_t bytes = (size_t)t->count * (size_t)t->format->bytes;
+    const size_t wide_bytes = s->wide ? (size_t)t->count * (size_t)t->format->wide_bytes : 0;
+    const struct fl_slot *slot = fl_slot_of(t);
+    if (!slot)
+        return tensor_error_status();
+    char *copy = fl_alloc(fl_line_bytes(bytes) + wide_bytes + 1);
+    if (!copy)
+        return fl_fail(TENSOR_E_MEMORY, "%s: no memory for a copy of %zu bytes", what, bytes + wide_bytes);
+    tensor_status status = fl_get(fl_queue_of(s), copy, s->data, bytes);
+    if (!status && wide_bytes)
+        status = fl_get(fl_queue_of(s), copy + fl_line_bytes(bytes), s->wide, wide_bytes);
+    *seen = (struct seen){{copy, wide_bytes ? copy + fl_line_bytes(bytes) : NULL, &slot->e, t->count}, copy};
+    if (status)
+        fl_free(copy);
+    return status;
+}
+
 tensor_status tensor_store_f64(const tensor *t, double *values, int64_t count) {
+    struct seen seen;
     tensor_status status = check_store("tensor_store_f64", t, values, count);
+    if (!status)
+        status = see(&seen, "tensor_store_f64", t);
     if (status)
         return status;
-    struct fl_view view = fl_view_of(t);
-    t->format->decode(&view, 0, count, values);
+    t->format->decode(&seen.view, 0, count, values);
+    fl_free(seen.copy);
     return TENSOR_OK;
 }
 
 tensor_status tensor_store_f32(const tensor *t, float *values, int64_t count) {
+    struct seen seen;
     tensor_status status = check_store("tensor_store_f32", t, values, count);
+    if (!status)
+        status = see(&seen, "tensor_store_f32", t);
     if (status)
         return status;
-    fl_store_floats(&(struct fl_source){.format = t->format, .view = fl_view_of(t)}, count, values);
+    fl_store_floats(&(struct fl_source){.format = t->format, .view = seen.view}, count, values);
+    fl_free(seen.copy);
     return TENSOR_OK;
+}
+
+tensor_status tensor_store_i32(const tensor *t, int32_t *values, int64_t count) {
+    tensor_status status = check_store("tensor_store_i32", t, values, count);
+    if (!status && t->format->id != FMT_I32)
+        status = fl_fail(TENSOR_E_FORMAT, "tensor_store_i32: the tensor is %s, expected i32", t->format->name);
+    return status ? status : fl_get(fl_queue_of(t->storage), values, t->storage->data, (size_t)count * sizeof *values);
 }
 
 tensor_status tensor_store_wide_f64(const tensor *t, double *values, int64_t count) {
@@ -94,13 +160,21 @@ tensor_status tensor_store_wide_f64(const tensor *t, double *values, int64_t cou
         return status;
     if (!t->storage->wide)
         return tensor_store_f64(t, values, count);
-    fl_wide_settle(t);
+    fl_wide_settle(t->storage);
+    struct seen seen;
+    status = see(&seen, "tensor_store_wide_f64", t);
+    if (status)
+        return status;
+    const void *wide = seen.copy ? seen.view.wide : t->storage->wide;
+    const int e = fl_exponent(&seen.view) + 16;
     for (int64_t i = 0; i < count; i++)
-        values[i] = t->format->arithmetic == FL_ARITHMETIC_SHARED
-                        ? ldexp(((const int32_t *)t->storage->wide)[i], -(t->storage->slot->e + 16))
-                        : ((const float *)t->storage->wide)[i];
+        values[i] = t->format->arithmetic == FL_ARITHMETIC_SHARED ? ldexp(((const int32_t *)wide)[i], -e)
+                                                                  : ((const float *)wide)[i];
+    fl_free(seen.copy);
     return TENSOR_OK;
 }
+
+/* --- between tensors ---------------------------------------------------------------------------------------------- */
 
 static tensor_status check_same_shape(const char *what, const tensor *y, const tensor *x) {
     if (!y || !x)
@@ -108,7 +182,7 @@ static tensor_status check_same_shape(const char *what, const tensor *y, const t
     char ty[TENSOR_TEXT], tx[TENSOR_TEXT];
     if (y->ndim != x->ndim || memcmp(y->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0]))
         return fl_fail(TENSOR_E_SHAPE, "%s: y is %s, x is %s", what, fl_shape_text(y, ty), fl_shape_text(x, tx));
-    return fl_check_apart(what, "y", y, "x", x);
+    return y->storage->device == x->storage->device ? fl_check_apart(what, "y", y, "x", x) : TENSOR_OK;
 }
 
 static tensor_status check_exponent(const char *what, const tensor *t, int e) {
@@ -123,36 +197,57 @@ static tensor_status check_exponent(const char *what, const tensor *t, int e) {
 }
 
 tensor_status tensor_convert(tensor *y, const tensor *x) {
-    tensor_status status = check_same_shape("tensor_convert", y, x);
-    if (status)
+    static const char what[] = "tensor_convert";
+    tensor_status status = check_same_shape(what, y, x);
+    if (!status)
+        status = fl_need_arithmetic(what, "y", y);
+    if (!status)
+        status = fl_check_apart(what, "y", y, "x", x);
+    if (status || y->storage == x->storage)
         return status;
-    if (y->storage == x->storage)
-        return TENSOR_OK;
-    return load("tensor_convert", y, &(struct fl_source){.format = x->format, .view = fl_view_of(x)}, y->count);
+    return submit_load(what, y, &(struct fl_source){.format = x->format, .view = fl_view_of(x)});
 }
 
 tensor_status tensor_convert_at(tensor *y, const tensor *x, int e) {
-    tensor_status status = check_same_shape("tensor_convert_at", y, x);
+    static const char what[] = "tensor_convert_at";
+    tensor_status status = check_same_shape(what, y, x);
     if (!status)
-        status = check_exponent("tensor_convert_at", y, e);
+        status = check_exponent(what, y, e);
+    if (!status)
+        status = fl_check_apart(what, "y", y, "x", x);
+    if (!status)
+        status = fl_need_host(what, y);
     if (status)
         return status;
     if (y->storage == x->storage)
-        return fl_fail(TENSOR_E_ARGUMENT, "tensor_convert_at: y and x are the same tensor, y must be another");
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: y and x are the same tensor, y must be another", what);
     if (y->storage->wide)
-        return fl_fail(TENSOR_E_FORMAT, "tensor_convert_at: y has a wide part; tensor_convert fills it");
+        return fl_fail(TENSOR_E_FORMAT, "%s: y has a wide part; tensor_convert fills it", what);
+    struct fl_slot *slot = y->storage->slot;
+    slot->autoflex.e = e;
     struct fl_transfer copy = {.source = {.format = x->format, .view = fl_view_of(x)},
                                .format = y->format,
-                               .out = fl_view_of(y),
+                               .out = fl_output_view(y->storage),
                                .count = y->count};
-    const int32_t exponent = e;
-    copy.out.e = &exponent;
     struct fl_transfer_result seen;
     fl_transfer(&copy, &seen);
-    y->storage->slot->autoflex.e = e;
-    autoflex_record(&y->storage->slot->autoflex, seen.stats.gamma, seen.stats.maximum);
-    fl_written(y, &seen.stats, false);
+    autoflex_record(&slot->autoflex, seen.stats.gamma, seen.stats.maximum);
+    fl_written(y->storage, &seen.stats, false);
     return TENSOR_OK;
+}
+
+/* Bytes between storages, of which one may be the host's. */
+static tensor_status copy_bytes(const struct fl_storage *y, void *to, const struct fl_storage *x, const void *from,
+                                size_t bytes) {
+    if (y->device == x->device)
+        return fl_copy(fl_queue_of(y), to, from, bytes);
+    return x->device->host ? fl_put(fl_queue_of(y), to, from, bytes) : fl_get(fl_queue_of(x), to, from, bytes);
+}
+
+/* Exponent and history; statistics stay those of y. */
+static tensor_status copy_exponents(const struct fl_storage *y, const struct fl_storage *x) {
+    tensor_status status = copy_bytes(y, &y->slot->autoflex, x, &x->slot->autoflex, sizeof y->slot->autoflex);
+    return status ? status : copy_bytes(y, &y->slot->e, x, &x->slot->e, sizeof y->slot->e);
 }
 
 tensor_status tensor_copy(tensor *y, const tensor *x) {
@@ -162,51 +257,62 @@ tensor_status tensor_copy(tensor *y, const tensor *x) {
     if (y->format != x->format)
         return fl_fail(TENSOR_E_FORMAT, "tensor_copy: y is %s, x is %s; tensor_convert changes the format",
                        y->format->name, x->format->name);
-    if (y->storage == x->storage)
+    const struct fl_storage *to = y->storage, *from = x->storage;
+    if (to == from)
         return TENSOR_OK;
-    if (!y->storage->wide != !x->storage->wide)
-        return fl_fail(TENSOR_E_FORMAT, "tensor_copy: only %s has a wide part", y->storage->wide ? "y" : "x");
-    fl_wide_settle(x);
-    memcpy(y->storage->data, x->storage->data, (size_t)x->count * (size_t)x->format->bytes);
-    if (x->storage->wide)
-        memcpy(y->storage->wide, x->storage->wide, (size_t)x->count * (size_t)x->format->wide_bytes);
-    y->storage->view_rounding = x->storage->view_rounding;
-    y->storage->slot->autoflex = x->storage->slot->autoflex;
-    y->storage->slot->e = x->storage->slot->e;
-    return TENSOR_OK;
+    if (!to->wide != !from->wide)
+        return fl_fail(TENSOR_E_FORMAT, "tensor_copy: only %s has a wide part", to->wide ? "y" : "x");
+    if (to->device != from->device && !to->device->host && !from->device->host)
+        return fl_fail(TENSOR_E_UNSUPPORTED, "tensor_copy: y lies on %s, x on %s; one must be the host",
+                       to->device->name, from->device->name);
+    fl_wide_settle(from);
+    status = copy_bytes(to, to->data, from, from->data, (size_t)x->count * (size_t)x->format->bytes);
+    if (!status && from->wide)
+        status = copy_bytes(to, to->wide, from, from->wide, (size_t)x->count * (size_t)x->format->wide_bytes);
+    if (!status)
+        status = copy_exponents(to, from);
+    if (!status)
+        y->storage->view_rounding = from->view_rounding;
+    return status;
 }
+
+/* --- wide parts and exponents set by hand ------------------------------------------------------------------------- */
 
 tensor_status tensor_keep_wide(tensor *t) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_keep_wide: tensor is NULL");
-    if (t->storage->wide || !t->format->wide_bytes)
+    struct fl_storage *s = t->storage;
+    if (s->wide || !t->format->wide_bytes)
         return TENSOR_OK;
-    void *wide = fl_alloc((size_t)t->count * (size_t)t->format->wide_bytes);
+    void *wide = s->device->allocate(s->device, (size_t)t->count * (size_t)t->format->wide_bytes);
     if (!wide)
         return fl_fail(TENSOR_E_MEMORY, "tensor_keep_wide: no memory for %lld elements of %d bytes",
                        (long long)t->count, t->format->wide_bytes);
-    t->storage->wide = wide;
-    fl_wide_follow(t);
-    return TENSOR_OK;
+    s->wide = wide;
+    struct fl_call call = {.kind = FL_CALL_FOLLOW, .out = s};
+    return fl_submit(fl_queue_of(s), &call);
 }
 
 tensor_status tensor_declare_exponent(tensor *t, int e) {
     tensor_status status = check_exponent("tensor_declare_exponent", t, e);
+    if (!status)
+        status = fl_need_host("tensor_declare_exponent", t);
     if (status)
         return status;
     t->storage->slot->e = t->storage->slot->autoflex.e = e;
-    fl_wide_follow(t);
+    fl_wide_follow(t->storage);
     return TENSOR_OK;
 }
 
 tensor_status tensor_set_exponent(tensor *t, int e) {
     tensor_status status = check_exponent("tensor_set_exponent", t, e);
+    if (!status)
+        status = fl_need_host("tensor_set_exponent", t);
     if (status)
         return status;
     struct fl_stats stats = {0};
-    struct fl_view in = fl_view_of(t), out = in;
-    const int32_t exponent = e;
-    out.e = &exponent;
+    t->storage->slot->autoflex.e = e;
+    struct fl_view in = fl_view_of(t), out = fl_output_view(t->storage);
     struct fl_rounding nearest = {TENSOR_ROUND_NEAREST, 0, 0};
     double block[FL_BLOCK];
     for (int64_t first = 0; first < t->count; first += FL_BLOCK) {
@@ -214,8 +320,7 @@ tensor_status tensor_set_exponent(tensor *t, int e) {
         t->format->decode(&in, first, n, block);
         t->format->encode(&out, first, n, block, true, &nearest, &stats);
     }
-    t->storage->slot->autoflex.e = e;
-    fl_written(t, &stats, false);
+    fl_written(t->storage, &stats, false);
     return TENSOR_OK;
 }
 
@@ -227,10 +332,17 @@ tensor_status tensor_set_predictor(tensor *t, const char *name) {
     const autoflex_predictor predictor = autoflex_find(name);
     if (!predictor)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_predictor: unknown predictor '%s'", name ? name : "(null)");
-    struct fl_slot *slot = t->storage->slot;
-    autoflex_reset(&slot->autoflex, predictor, t->format->e_min, t->format->e_max);
-    slot->autoflex.e = slot->e;
-    return TENSOR_OK;
+    if (predictor >= AUTOFLEX_ADDED && !t->storage->device->host)
+        return fl_fail(TENSOR_E_UNSUPPORTED,
+                       "tensor_set_predictor: '%s' is a function of the host, the tensor lies on %s", name,
+                       t->storage->device->name);
+    const struct fl_slot *slot = fl_slot_of(t);
+    if (!slot)
+        return tensor_error_status();
+    struct autoflex fresh;
+    autoflex_reset(&fresh, predictor, t->format->e_min, t->format->e_max);
+    fresh.e = slot->e;
+    return fl_put(fl_queue_of(t->storage), &t->storage->slot->autoflex, &fresh, sizeof fresh);
 }
 
 tensor_status tensor_set_rounding(tensor *t, tensor_rounding rounding, uint64_t seed) {

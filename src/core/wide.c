@@ -14,7 +14,7 @@ struct pass;
 typedef void (*block_fn)(struct pass *pass, int64_t first, int64_t n, struct fl_stats *stats);
 
 struct pass {
-    const tensor *t;
+    const struct fl_storage *t;
     const struct fl_kernels *row;   /* conversions of a float format; NULL: its codec serves */
     const struct fl_source *source; /* of a load */
     block_fn block;
@@ -78,27 +78,27 @@ static void from_floats(const struct pass *p, const struct fl_view *view, int64_
 
 static void follow(struct pass *p, int64_t first, int64_t n, struct fl_stats *stats) {
     (void)stats;
-    const struct fl_view view = fl_view_of(p->t);
+    const struct fl_view view = fl_stored_view(p->t);
     if (!is_shared(p)) {
-        to_floats(p, &view, first, n, (float *)p->t->storage->wide + first);
+        to_floats(p, &view, first, n, (float *)p->t->wide + first);
         return;
     }
     const int16_t *m = (const int16_t *)view.data + first;
-    int32_t *wide = (int32_t *)p->t->storage->wide + first;
+    int32_t *wide = (int32_t *)p->t->wide + first;
     for (int64_t i = 0; i < n; i++)
         wide[i] = m[i] * 65536;
 }
 
-void fl_wide_follow(tensor *t) {
-    if (t->storage->wide)
+void fl_wide_follow(const struct fl_storage *t) {
+    if (t->wide)
         run(&(struct pass){.t = t, .block = follow});
 }
 
 /* --- elements written by hand ------------------------------------------------------------------------------------- */
 
 static void settle_shared(struct pass *p, int64_t first, int64_t n) {
-    const int16_t *m = (const int16_t *)p->t->storage->data + first;
-    int32_t *wide = (int32_t *)p->t->storage->wide + first;
+    const int16_t *m = (const int16_t *)p->t->data + first;
+    int32_t *wide = (int32_t *)p->t->wide + first;
     for (int64_t i = 0; i < n; i++) {
         const int32_t rounded = (wide[i] + 0x7fff + ((wide[i] >> 16) & 1)) >> 16; /* FL_WIDE_LIMIT leaves room */
         wide[i] = rounded == m[i] ? wide[i] : m[i] * 65536;
@@ -110,10 +110,10 @@ static void settle(struct pass *p, int64_t first, int64_t n, struct fl_stats *st
         settle_shared(p, first, n);
         return;
     }
-    const struct fl_view view = fl_view_of(p->t);
-    float *wide = (float *)p->t->storage->wide + first;
+    const struct fl_view view = fl_stored_view(p->t);
+    float *wide = (float *)p->t->wide + first;
     _Alignas(64) uint16_t rounded[FL_BLOCK];
-    from_floats(p, &(struct fl_view){.data = rounded, .count = n}, 0, n, wide, p->t->storage->view_rounding, stats);
+    from_floats(p, &(struct fl_view){.data = rounded, .count = n}, 0, n, wide, p->t->view_rounding, stats);
     const uint16_t *elements = (const uint16_t *)view.data + first;
     if (!memcmp(rounded, elements, (size_t)n * ELEMENT_BYTES))
         return;
@@ -125,8 +125,8 @@ static void settle(struct pass *p, int64_t first, int64_t n, struct fl_stats *st
     }
 }
 
-void fl_wide_settle(const tensor *t) {
-    if (t->storage->wide && t->storage->by_hand)
+void fl_wide_settle(const struct fl_storage *t) {
+    if (t->wide && t->by_hand)
         run(&(struct pass){.t = t, .block = settle});
 }
 
@@ -137,9 +137,9 @@ static int64_t nearest(double v) { /* |v| < 2^51 */
 }
 
 static void load_shared(struct pass *p, const double *values, int64_t first, int64_t n, struct fl_stats *stats) {
-    const double unit = ldexp(1, p->t->storage->slot->autoflex.e + 16), limit = FL_WIDE_LIMIT;
-    int16_t *m = (int16_t *)p->t->storage->data + first;
-    int32_t *wide = (int32_t *)p->t->storage->wide + first;
+    const double unit = ldexp(1, p->t->slot->autoflex.e + 16), limit = FL_WIDE_LIMIT;
+    int16_t *m = (int16_t *)p->t->data + first;
+    int32_t *wide = (int32_t *)p->t->wide + first;
     for (int64_t i = 0; i < n; i++) {
         const double v = values[i] * unit, inside = fmin(fmax(v, -limit - 1), limit + 1);
         int64_t x = nearest(inside);
@@ -163,7 +163,7 @@ static void load(struct pass *p, int64_t first, int64_t n, struct fl_stats *stat
         load_shared(p, block, first, n, stats);
         return;
     }
-    float *wide = (float *)p->t->storage->wide + first;
+    float *wide = (float *)p->t->wide + first;
     struct fl_stats lost = {0}, stored = {0};
     for (int64_t i = 0; i < n; i++) {
         wide[i] = (float)block[i];
@@ -171,14 +171,14 @@ static void load(struct pass *p, int64_t first, int64_t n, struct fl_stats *stat
         lost.saturated += isfinite(block[i]) && isinf(wide[i]);
         lost.flushed += block[i] != 0 && wide[i] == 0;
     }
-    const struct fl_view view = fl_view_of(p->t);
+    const struct fl_view view = fl_stored_view(p->t);
     from_floats(p, &view, first, n, wide, fl_view_rounding(p->t), &stored);
     stored.maximum = 0; /* of the binary32 numbers */
     fl_stats_merge(stats, &lost);
     fl_stats_merge(stats, &stored);
 }
 
-void fl_wide_load(tensor *t, const struct fl_source *source, struct fl_stats *stats) {
+void fl_wide_load(const struct fl_storage *t, const struct fl_source *source, struct fl_stats *stats) {
     struct pass p = {.t = t, .source = source, .block = load};
     run(&p);
     for (int i = 0; i < PARTS; i++)

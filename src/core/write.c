@@ -1,118 +1,83 @@
-/* write.c - the one way a tensor is written: exponent before, kernel, statistics and history after. */
+/* write.c - operations on their way to a queue: which kernel, on which device, writing what. */
+#include "core/fail.h"
+#include "core/queue.h"
 #include "core/wide.h"
+#include <string.h>
 
-void fl_written(tensor *t, const struct fl_stats *s, bool with_wide_part) {
-    fl_slot_written(t->storage->slot, s, t->count);
-    if (with_wide_part)
-        t->storage->view_rounding = fl_view_rounding(t);
-    else
-        fl_wide_follow(t);
+tensor_status fl_need_host(const char *what, const tensor *t) {
+    return t->storage->device->host ? TENSOR_OK
+                                    : fl_fail(TENSOR_E_UNSUPPORTED,
+                                              "%s: the tensor lies on %s, which does not offer this; tensor_to_device "
+                                              "brings a copy to the host",
+                                              what, t->storage->device->name);
 }
 
-static struct fl_rounding rounding_of(const tensor *t) {
-    return (struct fl_rounding){t->storage->rounding, t->storage->seed, t->storage->slot->writes};
+tensor_status fl_need_arithmetic(const char *what, const char *name, const tensor *t) {
+    return t->format->arithmetic == FL_ARITHMETIC_NUMBERS
+               ? fl_fail(TENSOR_E_FORMAT, "%s: %s is %s: numbers beside the formats, no operand of arithmetic", what,
+                         name, t->format->name)
+               : TENSOR_OK;
 }
 
-/* Runs once at the exponent in fl_exponent(&args->out). */
-static tensor_status attempt(tensor *out, fl_kernel kernel, struct fl_args *args, bool measure,
-                             struct fl_stats *stats) {
-    *stats = (struct fl_stats){0};
-    args->stats = stats;
-    args->rounding = rounding_of(out);
-    args->out.data = measure ? NULL : out->storage->data;
-    return kernel(args);
+static tensor_status choose(struct fl_queue *queue, const struct fl_format *format, enum fl_op op,
+                            struct fl_choice *choice) {
+    struct tensor_device *device = queue->device;
+    if (device->host)
+        return fl_dispatch(format, op, queue->class, choice);
+    return device->find(device, format, op, choice)
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_UNSUPPORTED, "%s.%s: the device %s has no kernel for it", format->name,
+                         fl_op_name(op), device->name);
 }
 
-static bool reads_its_output(const tensor *out, const struct fl_args *args) {
+static bool reads_its_output(const struct fl_storage *out, const struct fl_args *args) {
     for (int i = 0; i < 3; i++)
-        if (args->in[i].data == out->storage->data)
+        if (args->in[i].data == out->data)
             return true;
-    return args->epilogue.residual.data == out->storage->data;
+    return args->epilogue.residual.data == out->data;
 }
 
 tensor_status fl_write(tensor *out, struct fl_args *args) {
-    enum fl_backend chosen;
-    fl_kernel kernel;
-    tensor_status status = fl_dispatch(out->format, args->op, &kernel, &chosen);
+    struct fl_storage *s = out->storage;
+    struct fl_queue *queue = fl_queue_of(s);
+    struct fl_choice choice;
+    tensor_status status = choose(queue, out->format, args->op, &choice);
     if (status)
         return status;
-    struct autoflex *a = &out->storage->slot->autoflex;
-    struct fl_stats stats;
-    args->out = fl_output_view(out);
-    if (args->in[0].wide == out->storage->wide) /* an operation that reads the wide part of its output writes it */
-        args->out.wide = args->in[0].wide;
-    args->format = out->format;
-    if (out->format->arithmetic != FL_ARITHMETIC_SHARED) {
-        status = attempt(out, kernel, args, false, &stats);
-        if (!status)
-            fl_written(out, &stats, args->out.wide);
-        return status;
-    }
-    const struct autoflex before = *a;
-    const bool fits = autoflex_needs_maximum(a->predictor);
-    bool done = false;
-    if (!fits && a->initialised) {
-        autoflex_adjust(a);
-    } else {
-        /* The exact maximum decides the exponent: one run to measure it, one to write. "current" mostly finds the
-         * exponent of the last write right again: then the first run is the only one. Operands that are overwritten are
-         * measured first, and so is all that the reference kernels do (windows too large for the others among it): they
-         * allocate, and a second run must not fail after a first one has written. */
-        const bool by_ref = chosen == FL_REF || args->geo.r * args->geo.s > FL_WINDOW_PLACES;
-        const bool measure = !fits || by_ref || reads_its_output(out, args);
-        const int tried = a->e;
-        status = attempt(out, kernel, args, measure, &stats);
-        if (!status && fits)
-            done = autoflex_fit(a, stats.maximum) == tried && !measure;
-        else if (!status)
-            autoflex_initialise(a, stats.maximum);
-    }
-    if (!status && !done)
-        status = attempt(out, kernel, args, false, &stats);
-    if (status) {
-        *a = before;
-        return status;
-    }
-    autoflex_record(a, stats.gamma, stats.maximum);
-    fl_written(out, &stats, args->out.wide);
-    return TENSOR_OK;
+    struct fl_call call = {
+        .kind = FL_CALL_WRITE, .kernel = choice.kernel, .need = choice.need, .out = s, .args = *args};
+    call.args.format = out->format;
+    call.args.out = fl_output_view(s);
+    if (args->in[0].wide == s->wide) /* an operation that reads the wide part of its output writes it */
+        call.args.out.wide = args->in[0].wide;
+    /* The reference kernels decode everything first: twice would be dear. */
+    call.measures_first =
+        choice.backend == FL_REF || args->geo.r * args->geo.s > FL_WINDOW_PLACES || reads_its_output(s, args);
+    status = fl_submit(queue, &call);
+    if (!status && call.args.out.wide)
+        s->view_rounding = fl_view_rounding(s);
+    return status;
 }
 
-void fl_write_values(tensor *out, const double *values) {
-    struct autoflex *a = &out->storage->slot->autoflex;
-    struct fl_transfer_result result;
-    if (out->format->arithmetic == FL_ARITHMETIC_SHARED) {
-        const bool fits = autoflex_needs_maximum(a->predictor);
-        if (fits || !a->initialised) {
-            struct fl_transfer look = {.source = {.d = values}, .count = out->count};
-            fl_transfer(&look, &result);
-            if (fits)
-                autoflex_fit(a, result.maximum);
-            else
-                autoflex_initialise(a, result.maximum);
-        } else {
-            autoflex_adjust(a);
-        }
-    }
-    struct fl_transfer write = {.source = {.d = values},
-                                .format = out->format,
-                                .out = fl_output_view(out),
-                                .rounding = rounding_of(out),
-                                .op_result = true,
-                                .count = out->count};
-    fl_transfer(&write, &result);
-    if (out->format->arithmetic == FL_ARITHMETIC_SHARED)
-        autoflex_record(a, result.stats.gamma, result.stats.maximum);
-    fl_written(out, &result.stats, false);
-}
-
-tensor_status fl_read(const struct fl_format *format, struct fl_args *args, struct fl_stats *stats) {
-    enum fl_backend chosen;
-    fl_kernel kernel;
-    tensor_status status = fl_dispatch(format, args->op, &kernel, &chosen);
+tensor_status fl_run(const tensor *on, struct fl_args *args) {
+    struct fl_queue *queue = fl_queue_of(on->storage);
+    struct fl_choice choice;
+    tensor_status status = choose(queue, on->format, args->op, &choice);
     if (status)
         return status;
-    args->stats = stats;
-    args->format = format;
-    return kernel(args);
+    struct fl_call call = {.kind = FL_CALL_RUN, .kernel = choice.kernel, .need = choice.need, .args = *args};
+    call.args.format = on->format;
+    return fl_submit(queue, &call);
+}
+
+tensor_status fl_write_values(tensor *out, const double *values) {
+    struct fl_call call = {.kind = FL_CALL_ROUND, .out = out->storage, .source = {.d = values}};
+    return fl_submit(fl_queue_of(out->storage), &call);
+}
+
+const struct fl_slot *fl_slot_of(const tensor *t) {
+    struct fl_storage *s = t->storage;
+    if (s->device->host)
+        return s->slot;
+    return fl_get(fl_queue_of(s), s->seen, s->slot, sizeof *s->slot) ? NULL : s->seen;
 }

@@ -1,0 +1,191 @@
+/* queue.c - the host as a device, its queues, and what a call gets on its way: workspace and temporary memory. */
+#include "core/queue.h"
+#include "core/fail.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { TEMPORARY_SLOT = 2 /* of a thread's scratch */ };
+enum { OWN_TEMPORARY, OWN_WORKSPACE };
+
+/* --- the host ----------------------------------------------------------------------------------------------------- */
+
+static void *host_allocate(struct tensor_device *device, size_t bytes) {
+    (void)device;
+    return fl_alloc_zero(bytes);
+}
+
+static void host_release(struct tensor_device *device, void *memory) {
+    (void)device;
+    fl_free(memory);
+}
+
+struct tensor_device fl_host = {.name = "cpu", .host = true, .allocate = host_allocate, .release = host_release};
+
+enum { DEVICE_LIMIT = 16 };
+static struct tensor_device *devices[DEVICE_LIMIT] = {&fl_host};
+static int device_count = 1;
+
+void fl_device_add(struct tensor_device *device) {
+    if (device_count < DEVICE_LIMIT)
+        devices[device_count++] = device;
+}
+
+tensor_device *tensor_device_list(int i) {
+    return i >= 0 && i < device_count ? devices[i] : NULL;
+}
+
+tensor_device *tensor_device_find(const char *name) {
+    for (int i = 0; name && i < device_count; i++)
+        if (!strcmp(devices[i]->name, name))
+            return devices[i];
+    char known[200] = "";
+    for (int i = 0; i < device_count; i++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", devices[i]->name);
+    fl_fail(TENSOR_E_ARGUMENT, "unknown device '%s': expected one of %s", name ? name : "(null)", known);
+    return NULL;
+}
+
+const char *tensor_device_name(const tensor_device *device) {
+    return device ? device->name : NULL;
+}
+
+tensor_status tensor_device_wait(tensor_device *device) {
+    if (!device)
+        return fl_fail(TENSOR_E_ARGUMENT, "device_wait: device is NULL");
+    return device->queue ? fl_wait(device->queue) : TENSOR_OK;
+}
+
+void *tensor_device_allocate(tensor_device *device, size_t bytes) {
+    void *memory = device && bytes ? device->allocate(device, bytes) : NULL;
+    if (!memory)
+        fl_fail(device && bytes ? TENSOR_E_MEMORY : TENSOR_E_ARGUMENT, "device_allocate: no %zu bytes on %s", bytes,
+                device ? device->name : "a device that is NULL");
+    return memory;
+}
+
+void tensor_device_release(tensor_device *device, void *memory) {
+    if (device && memory)
+        device->release(device, memory);
+}
+
+static _Thread_local struct fl_queue host_queue = {.device = &fl_host};
+
+struct fl_queue *fl_host_queue(void) {
+    return &host_queue;
+}
+
+struct fl_queue *fl_queue_of(const struct fl_storage *storage) {
+    return fl_device_queue(storage->device);
+}
+
+struct fl_queue *fl_device_queue(struct tensor_device *device) {
+    return device->queue ? device->queue : &host_queue;
+}
+
+/* --- memory of calls ---------------------------------------------------------------------------------------------- */
+
+static void *no_memory(const char *device, size_t bytes) {
+    fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes of scratch", device, bytes);
+    return NULL;
+}
+
+/* A block of the device's own, at least that large: calls before are done when it is exchanged. */
+static char *own_block(struct fl_queue *queue, int which, size_t bytes) {
+    if (queue->own[which].bytes >= bytes)
+        return queue->own[which].memory;
+    struct tensor_device *device = queue->device;
+    char *block = device->allocate(device, bytes);
+    if (!block)
+        return no_memory(device->name, bytes);
+    if (queue->own[which].memory)
+        device->release(device, queue->own[which].memory);
+    queue->own[which].memory = block;
+    queue->own[which].bytes = bytes;
+    return block;
+}
+
+static void note(struct fl_queue *queue, size_t bytes) {
+    if (queue->temporary + bytes > queue->most_bytes)
+        queue->most_bytes = queue->temporary + bytes;
+}
+
+void *fl_temporary(struct fl_queue *queue, size_t bytes) {
+    queue->temporary = fl_line_bytes(bytes);
+    if (queue->measuring) {
+        note(queue, 0);
+        return queue; /* an address that is not NULL: nothing runs */
+    }
+    if (queue->planned_bytes >= bytes)
+        return queue->planned;
+    if (!queue->device->host)
+        return own_block(queue, OWN_TEMPORARY, queue->temporary);
+    void *block = fl_scratch(TEMPORARY_SLOT, bytes);
+    return block ? block : no_memory(queue->device->name, bytes);
+}
+
+/* The kernel's workspace lies behind what passes between calls. */
+static tensor_status place_workspace(struct fl_queue *queue, struct fl_args *args, size_t bytes) {
+    args->workspace = NULL;
+    args->workspace_bytes = 0;
+    if (!bytes)
+        return TENSOR_OK;
+    if (queue->planned_bytes >= queue->temporary + bytes)
+        args->workspace = queue->planned + queue->temporary;
+    else if (queue->device->host)
+        args->workspace = fl_scratch(0, bytes);
+    else
+        args->workspace = own_block(queue, OWN_WORKSPACE, bytes);
+    args->workspace_bytes = bytes;
+    return args->workspace
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes of scratch", fl_op_name(args->op), bytes);
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
+tensor_status fl_submit(struct fl_queue *queue, struct fl_call *call) {
+    struct fl_args *args = &call->args;
+    args->workers = fl_threads();
+    const size_t bytes = call->need ? call->need(args) : 0;
+    tensor_status status = TENSOR_OK;
+    if (queue->measuring)
+        note(queue, bytes);
+    else
+        status = place_workspace(queue, args, bytes);
+    if (!status && !queue->measuring)
+        status = queue->device->submit ? queue->device->submit(queue, call) : fl_call_run(call);
+    return status;
+}
+
+tensor_status fl_put(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
+    if (queue->measuring)
+        return TENSOR_OK;
+    if (!queue->device->host)
+        return queue->device->put(queue, to, from, bytes);
+    memmove(to, from, bytes);
+    return TENSOR_OK;
+}
+
+tensor_status fl_get(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
+    if (queue->measuring)
+        return TENSOR_OK;
+    if (!queue->device->host)
+        return queue->device->get(queue, to, from, bytes);
+    memmove(to, from, bytes);
+    return TENSOR_OK;
+}
+
+tensor_status fl_copy(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
+    if (queue->measuring)
+        return TENSOR_OK;
+    if (!queue->device->host)
+        return queue->device->copy(queue, to, from, bytes);
+    memmove(to, from, bytes);
+    return TENSOR_OK;
+}
+
+tensor_status fl_wait(struct fl_queue *queue) {
+    return queue->device->host || queue->measuring ? TENSOR_OK : queue->device->wait(queue);
+}

@@ -1,0 +1,95 @@
+/* queue.h - devices, queues and calls: how an operation gets from its checks to a kernel.
+ *
+ * An operation checks its operands, describes what is to be done as a struct fl_call, and submits it to the queue of
+ * the device that its tensors lie on. A call holds addresses (elements, exponents, slots) and nothing that a kernel
+ * has yet to compute, so that a queue may run it later, on another thread or another machine. The queue of the host
+ * runs it at once. fl_call_run is how a processor runs a call; a device of another kind has its own way. */
+#ifndef FL_QUEUE_H
+#define FL_QUEUE_H
+
+#include "core/transfer.h"
+
+struct fl_queue;
+struct fl_call;
+
+struct tensor_device {
+    const char *name;
+    bool host; /* its memory is the program's, and its queue runs calls at once */
+    /* Memory of the device, 64-byte aligned, holding zeros; NULL on failure. A release waits for the calls before. */
+    void *(*allocate)(struct tensor_device *device, size_t bytes);
+    void (*release)(struct tensor_device *device, void *memory);
+    /* In the order of submission. submit: the call is copied. put: the bytes are copied before it returns. get: waits,
+     * and copies to the host. copy: both on the device. wait: until all is done; the status and message of the first
+     * call that failed since the last wait. The host leaves them NULL. */
+    tensor_status (*submit)(struct fl_queue *queue, const struct fl_call *call);
+    tensor_status (*put)(struct fl_queue *queue, void *to, const void *from, size_t bytes);
+    tensor_status (*get)(struct fl_queue *queue, void *to, const void *from, size_t bytes);
+    tensor_status (*copy)(struct fl_queue *queue, void *to, const void *from, size_t bytes);
+    tensor_status (*wait)(struct fl_queue *queue);
+    /* What runs an operation of a format there; false: the device lacks it. The host's is fl_dispatch. */
+    bool (*find)(struct tensor_device *device, const struct fl_format *format, enum fl_op op, struct fl_choice *choice);
+    struct fl_queue *queue; /* of all threads; NULL for the host, where each thread has its own */
+    struct fl_slot_array *slots;
+};
+
+extern struct tensor_device fl_host;
+/* Adds a device to those that tensor_device_list lists: for the rest of the process, once, before other threads look.
+ */
+void fl_device_add(struct tensor_device *device);
+
+/* Memory that the calls of a queue work in, one after the other: what passes between the calls of one operation, then
+ * the workspace of the kernel that runs. */
+struct fl_queue {
+    struct tensor_device *device;
+    tensor_class class; /* of results: tensor_set_class */
+    char *planned;      /* a block that was set apart for what is submitted now (fl_queue_plan), or NULL */
+    size_t planned_bytes, temporary;
+    bool measuring;    /* calls are not run: only what memory they want is noted ... */
+    size_t most_bytes; /* ... here */
+    struct {
+        char *memory;
+        size_t bytes;
+    } own[2]; /* of a device other than the host: temporary memory, workspace */
+};
+
+/* The queue that calls on this storage go to. */
+struct fl_queue *fl_queue_of(const struct fl_storage *storage);
+/* Of a device; of the host, this thread's. */
+struct fl_queue *fl_device_queue(struct tensor_device *device);
+/* This thread's queue of the host. */
+struct fl_queue *fl_host_queue(void);
+
+enum fl_call_kind {
+    FL_CALL_RUN,   /* the kernel alone: its results are numbers */
+    FL_CALL_WRITE, /* the kernel writes `out` by the rules of its exponent */
+    FL_CALL_LOAD,  /* `source` becomes the value of `out`, as a load sets exponents */
+    FL_CALL_ROUND, /* doubles that are exact results of an operation become the value of `out`, as a write */
+    FL_CALL_FOLLOW /* the wide part of `out` becomes exactly the value of its elements */
+};
+
+struct fl_call {
+    enum fl_call_kind kind;
+    fl_kernel kernel;
+    fl_need need;
+    bool measures_first; /* WRITE: the kernel is not to run twice with results */
+    struct fl_args args; /* complete but for out, stats, workspace and the number of the write */
+    const struct fl_storage *out;
+    struct fl_source source;
+    const char *what; /* LOAD: the name in messages */
+};
+
+/* Runs a call on this thread's processor, with args.workspace set. */
+tensor_status fl_call_run(const struct fl_call *call);
+
+/* Gives the call its workspace and the queue the call. */
+tensor_status fl_submit(struct fl_queue *queue, struct fl_call *call);
+/* `bytes` of device memory that hold what passes between the calls of one operation, until the next call of this
+ * function; NULL on failure, with the message set. */
+void *fl_temporary(struct fl_queue *queue, size_t bytes);
+/* Queues bytes from the host, to the host (waits), within the device. */
+tensor_status fl_put(struct fl_queue *queue, void *to, const void *from, size_t bytes);
+tensor_status fl_get(struct fl_queue *queue, void *to, const void *from, size_t bytes);
+tensor_status fl_copy(struct fl_queue *queue, void *to, const void *from, size_t bytes);
+tensor_status fl_wait(struct fl_queue *queue);
+
+#endif

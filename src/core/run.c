@@ -1,0 +1,165 @@
+/* run.c - how a processor runs a call: the exponent before, the kernel, statistics and history after. */
+#include "core/fail.h"
+#include "core/queue.h"
+#include "core/wide.h"
+#include <math.h>
+
+void fl_written(const struct fl_storage *s, const struct fl_stats *stats, bool with_wide_part) {
+    fl_slot_written(s->slot, stats, s->count);
+    if (!with_wide_part)
+        fl_wide_follow(s);
+}
+
+static bool is_shared(const struct fl_storage *s) {
+    return s->format->arithmetic == FL_ARITHMETIC_SHARED;
+}
+
+static struct fl_rounding rounding_of(const struct fl_storage *s) {
+    return (struct fl_rounding){s->rounding, s->seed, s->slot->writes};
+}
+
+/* --- WRITE -------------------------------------------------------------------------------------------------------- */
+
+/* Runs once at the exponent that the rules have set. */
+static tensor_status attempt(const struct fl_call *call, struct fl_args *args, bool measure, struct fl_stats *stats) {
+    *stats = (struct fl_stats){0};
+    args->stats = stats;
+    args->rounding = rounding_of(call->out);
+    args->out.data = measure ? NULL : call->out->data;
+    return call->kernel(args);
+}
+
+/* Sets the exponent by the history, or by the exact maximum: then one run measures it and one writes. "current" mostly
+ * finds the exponent of the last write right again, and the first run is the only one, unless operands are overwritten
+ * or the kernel is not to run twice. *done: stats are those of the write. */
+static tensor_status set_exponent(const struct fl_call *call, struct fl_args *args, struct fl_stats *stats,
+                                  bool *done) {
+    struct autoflex *a = &call->out->slot->autoflex;
+    const bool fits = autoflex_needs_maximum(a->predictor);
+    if (!fits && a->initialised) {
+        autoflex_adjust(a);
+        return TENSOR_OK;
+    }
+    const bool measure = !fits || call->measures_first;
+    const int tried = a->e;
+    tensor_status status = attempt(call, args, measure, stats);
+    if (!status && fits)
+        *done = autoflex_fit(a, stats->maximum) == tried && !measure;
+    else if (!status)
+        autoflex_initialise(a, stats->maximum);
+    return status;
+}
+
+static tensor_status run_write(const struct fl_call *call) {
+    const struct fl_storage *out = call->out;
+    struct fl_args args = call->args;
+    struct fl_stats stats;
+    const struct autoflex before = out->slot->autoflex;
+    bool done = false;
+    args.out = fl_output_view(out);
+    args.out.wide = call->args.out.wide;
+    tensor_status status = is_shared(out) ? set_exponent(call, &args, &stats, &done) : TENSOR_OK;
+    if (!status && !done)
+        status = attempt(call, &args, false, &stats);
+    if (status) {
+        out->slot->autoflex = before;
+        return status;
+    }
+    if (is_shared(out))
+        autoflex_record(&out->slot->autoflex, stats.gamma, stats.maximum);
+    fl_written(out, &stats, args.out.wide);
+    return TENSOR_OK;
+}
+
+/* --- ROUND -------------------------------------------------------------------------------------------------------- */
+
+static tensor_status run_round(const struct fl_call *call) {
+    const struct fl_storage *out = call->out;
+    struct autoflex *a = &out->slot->autoflex;
+    struct fl_transfer_result result;
+    if (is_shared(out)) {
+        const bool fits = autoflex_needs_maximum(a->predictor);
+        if (fits || !a->initialised) {
+            fl_transfer(&(struct fl_transfer){.source = call->source, .count = out->count}, &result);
+            if (fits)
+                autoflex_fit(a, result.maximum);
+            else
+                autoflex_initialise(a, result.maximum);
+        } else {
+            autoflex_adjust(a);
+        }
+    }
+    const struct fl_transfer write = {.source = call->source,
+                                      .format = out->format,
+                                      .out = fl_output_view(out),
+                                      .rounding = rounding_of(out),
+                                      .op_result = true,
+                                      .count = out->count};
+    fl_transfer(&write, &result);
+    if (is_shared(out))
+        autoflex_record(a, result.stats.gamma, result.stats.maximum);
+    fl_written(out, &result.stats, false);
+    return TENSOR_OK;
+}
+
+/* --- LOAD --------------------------------------------------------------------------------------------------------- */
+
+static double source_value(const struct fl_source *s, int64_t i) {
+    double v;
+    fl_source_fetch(s, i, 1, &v);
+    return v != v ? fabs(v) : v; /* the sign of a NaN says nothing */
+}
+
+static tensor_status run_load(const struct fl_call *call) {
+    const struct fl_storage *out = call->out;
+    struct autoflex *a = &out->slot->autoflex;
+    struct fl_transfer_result seen;
+    if (is_shared(out)) {
+        fl_transfer(&(struct fl_transfer){.source = call->source, .count = out->count}, &seen);
+        if (seen.nonfinite >= 0)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: value %lld is %g, %s holds finite numbers only", call->what,
+                           (long long)seen.nonfinite, source_value(&call->source, seen.nonfinite), out->format->name);
+        if (autoflex_needs_maximum(a->predictor))
+            autoflex_fit(a, seen.maximum);
+        else
+            autoflex_load(a, seen.maximum);
+    }
+    if (out->wide) {
+        struct fl_stats stats = {0};
+        fl_wide_load(out, &call->source, &stats);
+        fl_written(out, &stats, true);
+        return TENSOR_OK;
+    }
+    const struct fl_transfer copy = {.source = call->source,
+                                     .format = out->format,
+                                     .out = fl_output_view(out),
+                                     .count = out->count,
+                                     .rounding = {fl_view_rounding(out), 0, 0}};
+    fl_transfer(&copy, &seen);
+    fl_written(out, &seen.stats, false);
+    return TENSOR_OK;
+}
+
+/* --- RUN ---------------------------------------------------------------------------------------------------------- */
+
+static tensor_status run_kernel(const struct fl_call *call) {
+    struct fl_stats ignored = {0};
+    struct fl_args args = call->args;
+    if (!args.stats)
+        args.stats = &ignored;
+    return call->kernel(&args);
+}
+
+static tensor_status run_follow(const struct fl_call *call) {
+    fl_wide_follow(call->out);
+    return TENSOR_OK;
+}
+
+tensor_status fl_call_run(const struct fl_call *call) {
+    static tensor_status (*const run[])(const struct fl_call *) = {[FL_CALL_RUN] = run_kernel,
+                                                                   [FL_CALL_WRITE] = run_write,
+                                                                   [FL_CALL_LOAD] = run_load,
+                                                                   [FL_CALL_ROUND] = run_round,
+                                                                   [FL_CALL_FOLLOW] = run_follow};
+    return run[call->kind](call);
+}

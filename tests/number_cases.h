@@ -1,0 +1,101 @@
+/* number_cases.h - inputs for the operations whose results are numbers: moments, coefficients, running statistics,
+ * softmax with its loss. Results come as doubles that hold them exactly. After kernel_cases.h. */
+#ifndef FL_NUMBER_CASES_H
+#define FL_NUMBER_CASES_H
+
+#include "kernel_cases.h"
+
+enum { NUMBER_CHANNELS = 70, NUMBER_ROWS = 45, NUMBERS = 24 * NUMBER_CHANNELS + 2 * NUMBER_ROWS * NUMBER_CHANNELS };
+
+static inline bool is_number_op(enum fl_op op) {
+    return op == FL_OP_CHANNEL_MOMENTS || op == FL_OP_RUNNING_STATISTICS || op == FL_OP_AFFINE_COEFFICIENTS ||
+           op == FL_OP_AFFINE_GRAD_COEFFICIENTS || op == FL_OP_SOFTMAX_CROSS_ENTROPY;
+}
+
+struct number_case {
+    double f[4][NUMBER_ROWS * NUMBER_CHANNELS];
+    int64_t isum[2][NUMBER_CHANNELS];
+    double fsum[2][NUMBER_CHANNELS];
+    float a[NUMBER_CHANNELS], b[NUMBER_CHANNELS], d[NUMBER_CHANNELS];
+    struct fl_coefficient first[NUMBER_CHANNELS], cross[NUMBER_CHANNELS], offset[NUMBER_CHANNELS];
+    int32_t first_centre[NUMBER_CHANNELS], cross_centre[NUMBER_CHANNELS];
+    int32_t predicted[NUMBER_ROWS], correct, labels[NUMBER_ROWS];
+    struct block x, other, vector[2];
+    struct fl_args args;
+};
+
+/* Of case `index` on `kernel` into values; how many there are, 0 past the last case, -1 where the kernel failed. */
+static int number_run(const struct fl_format *f, enum fl_op op, fl_kernel kernel, int index, uint64_t seed,
+                      double *values) {
+    static const int channels[] = {1, 3, 10, 16, 33, 70}, rows[] = {2, 5, 8, 45};
+    static struct number_case n;
+    if (index >= 24)
+        return 0;
+    const int64_t c = channels[index % 6], m = rows[index / 6];
+    const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
+    const int e = f->e_min + (f->e_max - f->e_min) / 3;
+    memset(&n, 0, sizeof n);
+    n.x = block_new(f, m * c, e + index % 5);
+    n.other = block_new(f, m * c, e - index % 3);
+    for (int i = 0; i < 2; i++) {
+        n.vector[i] = block_new(f, c, e + 2);
+        fill(f, &n.vector[i], ORDINARY, &seed);
+    }
+    fill(f, &n.x, index % 4 == 3 ? EXTREME : ORDINARY, &seed);
+    fill(f, &n.other, ORDINARY, &seed);
+    for (int64_t i = 0; i < c; i++) {
+        const double unit = shared ? ldexp(1, 15 - e) : 1;
+        n.f[0][i] = (uniform(&seed) - 0.5) * unit;
+        n.f[1][i] = uniform(&seed) * unit * unit * (i % 5 == 4 ? 1e-9 : 1);
+        n.f[2][i] = (uniform(&seed) - 0.5) * unit;
+        n.f[3][i] = uniform(&seed) * unit * unit;
+        n.isum[0][i] = (int64_t)((uniform(&seed) - 0.5) * 65534 * (double)m);
+        n.isum[1][i] = (int64_t)(uniform(&seed) * 0x1p30 * (double)m) + n.isum[0][i] * n.isum[0][i] / m;
+        n.fsum[0][i] = (uniform(&seed) - 0.5) * (double)m;
+        n.fsum[1][i] = uniform(&seed) * (double)m;
+    }
+    for (int64_t i = 0; i < m; i++)
+        n.labels[i] = (int32_t)(check_random(&seed) % (uint64_t)c);
+    struct fl_stats stats = {0};
+    n.args = (struct fl_args){.op = op,
+                              .format = f,
+                              .geo = {.m = m, .n = c},
+                              .in = {n.x.view, n.other.view},
+                              .sums = {{n.isum[0], n.isum[1]}, {n.fsum[0], n.fsum[1]}},
+                              .channels = {n.a, n.b, n.d, n.first, n.cross, n.offset, n.first_centre, n.cross_centre},
+                              .vectors = {n.vector[0].view, n.vector[1].view},
+                              .numbers = {.f = {n.f[0], n.f[1], n.f[2], n.f[3]}, .real = 0.1, .what = "test"},
+                              .stats = &stats};
+    if (op == FL_OP_AFFINE_COEFFICIENTS && index % 2)
+        n.args.in[1] = (struct fl_view){0};
+    if (op == FL_OP_SOFTMAX_CROSS_ENTROPY) {
+        n.args.numbers = (struct fl_numbers){.f = {index % 5 ? n.f[0] : NULL, n.f[1]},
+                                             .i = {n.predicted, &n.correct, n.labels},
+                                             .real = 1.5,
+                                             .what = "test"};
+    }
+    int count = 0;
+    if (kernel(&n.args))
+        return -1;
+    const int64_t numbers = op == FL_OP_SOFTMAX_CROSS_ENTROPY ? (index % 5 ? m * c : 0) : c;
+    for (int i = 0; i < 4; i++)
+        for (int64_t k = 0; k < (i ? c : numbers); k++)
+            values[count++] = n.f[i][k];
+    for (int64_t k = 0; k < c; k++) {
+        const double of_channel[] = {n.a[k],           n.b[k],       n.d[k],        n.first[k].m,  n.first[k].e,
+                                     n.cross[k].m,     n.cross[k].e, n.offset[k].m, n.offset[k].e, n.first_centre[k],
+                                     n.cross_centre[k]};
+        memcpy(values + count, of_channel, sizeof of_channel);
+        count += (int)(sizeof of_channel / sizeof of_channel[0]);
+    }
+    for (int64_t k = 0; k < m; k++)
+        values[count++] = n.predicted[k];
+    values[count++] = n.correct;
+    block_free(&n.x);
+    block_free(&n.other);
+    block_free(&n.vector[0]);
+    block_free(&n.vector[1]);
+    return count;
+}
+
+#endif

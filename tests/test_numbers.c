@@ -1,0 +1,172 @@
+/* Numbers as tensors: what takes and gives them as tensors has the bits of what takes host arrays; running statistics
+ * against their formula; errors say what was wrong. */
+#include "check.h"
+#include "flexlab/tensor.h"
+#include <math.h>
+#include <string.h>
+
+enum { MOST = 4096 };
+
+static uint64_t seed = 20261122;
+
+static double uniform(void) {
+    return (double)(check_random(&seed) >> 11) * 0x1p-53 - 0.5;
+}
+
+static tensor *filled(tensor_format format, int64_t rows, int64_t channels, double size) {
+    static double values[MOST];
+    tensor *t = channels ? tensor_new(format, TENSOR_SHAPE(rows, channels)) : tensor_new(format, TENSOR_SHAPE(rows));
+    for (int64_t i = 0; i < tensor_count(t); i++)
+        values[i] = uniform() * size;
+    CHECK(t && !tensor_load_f64(t, values, tensor_count(t)), "%s", tensor_error());
+    return t;
+}
+
+static tensor *numbers(tensor_format format, int64_t n) {
+    tensor *t = tensor_new(format, TENSOR_SHAPE(n));
+    CHECK(t != NULL, "%s", tensor_error());
+    return t;
+}
+
+static void same_elements(const char *what, const tensor *a, const tensor *b) {
+    CHECK(tensor_exponent(a) == tensor_exponent(b) && tensor_count(a) == tensor_count(b) &&
+              !memcmp(tensor_const_data(a), tensor_const_data(b),
+                      (size_t)tensor_count(a) * tensor_format_bytes(tensor_get_format(a))),
+          "%s: another result with numbers as tensors", what);
+}
+
+static void normalisation(tensor_format format, int64_t rows, int64_t channels) {
+    tensor *x = filled(format, rows, channels, 3), *r = filled(format, rows, channels, 2);
+    tensor *dy = filled(format, rows, channels, 0.1), *gamma = filled(format, channels, 0, 2);
+    tensor *beta = filled(format, channels, 0, 1);
+    tensor *mean = numbers(FMT_F64, channels), *variance = numbers(FMT_F64, channels);
+    double m[MOST], v[MOST], read[MOST];
+    CHECK(!tensor_moments(mean, variance, x) && !tensor_channel_moments(m, v, x), "%s", tensor_error());
+    CHECK(!tensor_store_f64(mean, read, channels) && !memcmp(read, m, (size_t)channels * sizeof *m), "means");
+    CHECK(!tensor_store_f64(variance, read, channels) && !memcmp(read, v, (size_t)channels * sizeof *v), "variances");
+    for (int residual = 0; residual < 2; residual++) {
+        tensor *a = filled(format, rows, channels, 1), *b = tensor_new(format, TENSOR_SHAPE(rows, channels));
+        CHECK(!tensor_copy(b, a), "%s", tensor_error());
+        CHECK(!tensor_normalise(a, x, residual ? r : NULL, gamma, beta, mean, variance, 1e-5, true), "%s",
+              tensor_error());
+        CHECK(!(residual ? tensor_batchnorm_add(b, x, r, gamma, beta, m, v, 1e-5, true)
+                         : tensor_batchnorm(b, x, gamma, beta, m, v, 1e-5, true)),
+              "%s", tensor_error());
+        same_elements("normalise", a, b);
+        tensor *da = numbers(format, channels), *db = numbers(format, channels), *ea = numbers(format, channels),
+               *eb = numbers(format, channels);
+        tensor *dxa = tensor_new(format, TENSOR_SHAPE(rows, channels)),
+               *dxb = tensor_new(format, TENSOR_SHAPE(rows, channels));
+        CHECK(!tensor_normalise_grad(dxa, da, ea, dy, x, a, gamma, mean, variance, 1e-5), "%s", tensor_error());
+        CHECK(!tensor_batchnorm_grad(dxb, db, eb, dy, x, b, gamma, m, v, 1e-5), "%s", tensor_error());
+        same_elements("dx", dxa, dxb);
+        same_elements("dgamma", da, db);
+        same_elements("dbeta", ea, eb);
+        tensor *all[] = {a, b, da, db, ea, eb, dxa, dxb};
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+            tensor_free(all[i]);
+    }
+    /* running statistics, by their formula, from mean 0 and variance 1 */
+    tensor *running[2] = {numbers(FMT_F64, channels), numbers(FMT_F64, channels)};
+    double want[2][MOST];
+    for (int64_t c = 0; c < channels; c++) {
+        want[0][c] = 0;
+        want[1][c] = read[c] = 1;
+    }
+    CHECK(!tensor_load_f64(running[1], read, channels), "%s", tensor_error());
+    for (int step = 0; step < 5; step++) {
+        CHECK(!tensor_running_statistics(running[0], running[1], mean, variance, x, 0.1), "%s", tensor_error());
+        for (int64_t c = 0; c < channels; c++) {
+            want[0][c] += 0.1 * (m[c] - want[0][c]);
+            want[1][c] += 0.1 * (v[c] * (rows > 1 ? (double)rows / ((double)rows - 1) : 1) - want[1][c]);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK(!tensor_store_f64(running[i], read, channels), "%s", tensor_error());
+        for (int64_t c = 0; c < channels; c++)
+            CHECK(read[c] == want[i][c], "running %s of channel %lld: %a, want %a", i ? "variance" : "mean",
+                  (long long)c, read[c], want[i][c]);
+        tensor_free(running[i]);
+    }
+    tensor *all[] = {x, r, dy, gamma, beta, mean, variance};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        tensor_free(all[i]);
+}
+
+static void cross_entropy(tensor_format format, int64_t rows, int64_t classes) {
+    tensor *x = filled(format, rows, classes, 8), *a = tensor_new(format, TENSOR_SHAPE(rows, classes)),
+           *b = tensor_new(format, TENSOR_SHAPE(rows, classes));
+    tensor *loss = numbers(FMT_F64, 1), *predicted = numbers(FMT_I32, rows), *correct = numbers(FMT_I32, 1),
+           *labels = numbers(FMT_I32, rows);
+    int32_t l[MOST], p[MOST], read[MOST], right, expected = 0;
+    double host, device;
+    for (int64_t i = 0; i < rows; i++)
+        l[i] = (int32_t)(check_random(&seed) % (uint64_t)classes);
+    CHECK(!tensor_load_i32(labels, l, rows), "%s", tensor_error());
+    CHECK(!tensor_cross_entropy(loss, a, predicted, correct, x, labels, 2), "%s", tensor_error());
+    CHECK(!tensor_softmax_cross_entropy(&host, b, p, x, l, 2), "%s", tensor_error());
+    same_elements("gradient of the logits", a, b);
+    for (int64_t i = 0; i < rows; i++)
+        expected += p[i] == l[i];
+    CHECK(!tensor_store_f64(loss, &device, 1) && device == host, "loss %a, on the host %a", device, host);
+    CHECK(!tensor_store_i32(correct, &right, 1) && right == expected, "%d right, want %d", right, expected);
+    CHECK(!tensor_store_i32(predicted, read, rows) && !memcmp(read, p, (size_t)rows * sizeof *p), "predictions");
+    CHECK(!tensor_cross_entropy(loss, NULL, NULL, NULL, x, labels, 2) && !tensor_store_f64(loss, &device, 1) &&
+              device == host,
+          "loss alone %a, want %a", device, host);
+    l[rows - 1] = (int32_t)classes;
+    CHECK(!tensor_load_i32(labels, l, rows), "%s", tensor_error());
+    CHECK(tensor_cross_entropy(loss, a, NULL, NULL, x, labels, 2) == TENSOR_E_ARGUMENT &&
+              strstr(tensor_error(), "expected 0 to"),
+          "a label out of range: %s", tensor_error());
+    same_elements("after a refused call", a, b);
+    tensor *all[] = {x, a, b, loss, predicted, correct, labels};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        tensor_free(all[i]);
+}
+
+static void refused(tensor_status got, tensor_status want, const char *part) {
+    CHECK(got == want && strstr(tensor_error(), part), "status %d, message '%s', expected %d and '%s'", (int)got,
+          tensor_error(), (int)want, part);
+}
+
+static void errors(void) {
+    tensor *x = filled(FMT_FLEX16_5, 4, 3, 1), *f = numbers(FMT_F64, 3), *g = numbers(FMT_F64, 3),
+           *four = numbers(FMT_F64, 4), *i = numbers(FMT_I32, 4), *bytes = numbers(FMT_U8, 4);
+    double d[4] = {0};
+    uint8_t b[4] = {1, 2, 3, 255};
+    refused(tensor_add(f, f, g), TENSOR_E_FORMAT, "no operand of arithmetic");
+    refused(tensor_moments(f, f, x), TENSOR_E_ARGUMENT, "same tensor");
+    refused(tensor_moments(f, four, x), TENSOR_E_SHAPE, "variance is f64 4, expected f64 3");
+    refused(tensor_moments(f, i, x), TENSOR_E_SHAPE, "variance is i32 4");
+    refused(tensor_moments(f, NULL, x), TENSOR_E_ARGUMENT, "variance is NULL");
+    refused(tensor_load_f64(i, d, 4), TENSOR_E_FORMAT, "the tensor is i32, expected f64");
+    refused(tensor_load_f32(f, (float[3]){0}, 3), TENSOR_E_FORMAT, "f64");
+    refused(tensor_load_i32(f, (int32_t[3]){0}, 3), TENSOR_E_FORMAT, "the tensor is f64, expected i32");
+    refused(tensor_store_i32(f, (int32_t[3]){0}, 3), TENSOR_E_FORMAT, "expected i32");
+    refused(tensor_sum(d, f), TENSOR_E_FORMAT, "no operand");
+    refused(tensor_running_statistics(f, g, f, g, x, 0.1), TENSOR_E_ARGUMENT, "same tensor");
+    refused(tensor_set_predictor(f, "paper"), TENSOR_E_FORMAT, "no shared exponent");
+    CHECK(!tensor_load_u8(bytes, b, 4) && !tensor_store_f64(bytes, d, 4) && d[3] == 255, "bytes as numbers: %g", d[3]);
+    tensor *y = tensor_new(FMT_BF16, TENSOR_SHAPE(4));
+    CHECK(!tensor_convert(y, bytes) && !tensor_store_f64(y, d, 4) && d[2] == 3 && d[3] == 255, "bytes in bf16: %g",
+          d[3]);
+    refused(tensor_convert(bytes, y), TENSOR_E_FORMAT, "no operand");
+    CHECK(!tensor_format_list(5) && tensor_format_bytes(FMT_I32) == 4 && !strcmp(tensor_format_name(FMT_F64), "f64"),
+          "numbers among the formats");
+    tensor *all[] = {x, f, g, four, i, bytes, y};
+    for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
+        tensor_free(all[k]);
+}
+
+int main(void) {
+    static const tensor_format formats[] = {FMT_FP32, FMT_FP16, FMT_BF16, FMT_FLEX16_5, FMT_DFP16};
+    static const int64_t sizes[][2] = {{2, 1}, {7, 3}, {33, 16}, {64, 10}, {40, 70}};
+    for (int f = 0; f < 5; f++)
+        for (int s = 0; s < 5; s++) {
+            normalisation(formats[f], sizes[s][0], sizes[s][1]);
+            cross_entropy(formats[f], sizes[s][0], sizes[s][1]);
+        }
+    errors();
+    return check_summary();
+}
