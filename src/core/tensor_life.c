@@ -1,6 +1,7 @@
 /* tensor_life.c - making, freeing and looking at tensors. */
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/sized.h"
 #include "core/tensor_object.h"
 #include <stdio.h>
 #include <string.h>
@@ -173,13 +174,16 @@ const struct autoflex *tensor_autoflex(const tensor *t) {
     return t && t->format->arithmetic == FL_ARITHMETIC_SHARED ? &t->state->autoflex : NULL;
 }
 
-tensor_status tensor_statistics(const tensor *t, tensor_stats *last, tensor_stats *total) {
+tensor_status tensor_statistics_sized(const tensor *t, tensor_stats *last, tensor_stats *total, size_t size) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_statistics: tensor is NULL");
+    const tensor_status status = fl_check_sized(size, "tensor_statistics: tensor_stats");
+    if (status)
+        return status;
     if (last)
-        *last = t->state->last;
+        fl_give_sized(last, size, &t->state->last, sizeof t->state->last);
     if (total)
-        *total = t->state->total;
+        fl_give_sized(total, size, &t->state->total, sizeof t->state->total);
     return TENSOR_OK;
 }
 
