@@ -81,7 +81,7 @@ if(FLEXLAB_LOCAL_SYMBOLS)
     add_custom_command(OUTPUT ${static_objects} VERBATIM COMMAND_EXPAND_LISTS
                        DEPENDS flexlab_objects $<TARGET_OBJECTS:flexlab_objects>
                        COMMAND ${CMAKE_COMMAND} -E make_directory ${joined}
-                       COMMAND ${CMAKE_LINKER} -r -d -o ${static_objects} $<TARGET_OBJECTS:flexlab_objects>
+                       COMMAND ${CMAKE_LINKER} -r -o ${static_objects} $<TARGET_OBJECTS:flexlab_objects>
                        COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${static_objects}
                        COMMENT "Joining the objects of the static library, internal symbols local")
 else()
