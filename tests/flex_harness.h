@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "core/format.h"
+#include "exponents.h"
 #include "exact_number.h"
 #include "philox_witness.h"
 #include <inttypes.h>
@@ -70,7 +71,7 @@ static struct fl_view random_view(int64_t count, int e, enum fill kind) {
     int16_t *block = allocate((size_t)(count + offset) * sizeof *block);
     for (int64_t i = 0; i < count; i++)
         block[offset + i] = random_mantissa(kind);
-    return (struct fl_view){.data = block + offset, .e = e, .count = count};
+    return (struct fl_view){.data = block + offset, .e = exponent_at(e), .count = count};
 }
 
 static enum fill random_fill(void) {
@@ -88,7 +89,7 @@ static int16_t mantissa_of(const struct fl_view *view, int64_t i) {
 }
 
 static struct number value_of(const struct fl_view *view, int64_t i) {
-    return number_of(mantissa_of(view, i), view->e);
+    return number_of(mantissa_of(view, i), fl_exponent(view));
 }
 
 /* --- the expected write --- */
@@ -109,11 +110,12 @@ static struct expected expect(const struct fl_args *args, exact_fn exact) {
         const struct number v = exact(args, i);
         int64_t m, limit = wide ? FL_WIDE_LIMIT : 32767;
         if (wide)
-            m = number_nearest(&v, args->out.e + 16);
+            m = number_nearest(&v, fl_exponent(&args->out) + 16);
         else if (args->rounding.mode == TENSOR_ROUND_STOCHASTIC)
-            m = number_stochastic(&v, args->out.e, witness_draw(args->rounding.key, args->rounding.write, i));
+            m = number_stochastic(&v, fl_exponent(&args->out),
+                                  witness_draw(args->rounding.key, args->rounding.write, i));
         else
-            m = number_nearest(&v, args->out.e);
+            m = number_nearest(&v, fl_exponent(&args->out));
         if (m > limit || m < -limit) {
             x.stats.saturated++;
             m = m < 0 ? -limit : limit;
@@ -212,7 +214,8 @@ static void check_rows(const struct fl_args *args, exact_fn exact, bool may_run_
             for (int in_place = args->out.wide != NULL; in_place <= may_run_in_place; in_place++) {
                 snprintf(label, sizeof label, "%s.%s.%s seed %" PRIx64 " threads %d%s e %d %d %d -> %d %s",
                          args->format->name, fl_op_name(args->op), fl_backend_name(chosen), replay, thread_counts[t],
-                         in_place ? " in place" : "", args->in[0].e, args->in[1].e, args->in[2].e, args->out.e,
+                         in_place ? " in place" : "", fl_exponent(&args->in[0]), fl_exponent(&args->in[1]),
+                         fl_exponent(&args->in[2]), fl_exponent(&args->out),
                          args->rounding.mode ? "stochastic" : "nearest");
                 check_run(args, &want, kernel, label, in_place);
                 check_measure(args, &want, kernel, label);

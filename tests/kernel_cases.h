@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "core/format.h"
+#include "exponents.h"
 #include "core/memory.h"
 #include <math.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static struct block block_new(const struct fl_format *f, int64_t count, int e) {
     struct block b = {.bytes = (size_t)count * (size_t)f->bytes};
     b.memory = fl_alloc(b.bytes + CANARY);
     memset(b.memory, 0xa5, b.bytes + CANARY);
-    b.view = (struct fl_view){b.memory, NULL, e, count};
+    b.view = (struct fl_view){b.memory, NULL, exponent_at(e), count};
     return b;
 }
 
@@ -60,7 +61,7 @@ static void fill(const struct fl_format *f, struct block *b, enum style style, u
             break;
         }
         if (shared)
-            v = ldexp(fmin(fmax(v, -1), 1) * f->top, -b->view.e);
+            v = ldexp(fmin(fmax(v, -1), 1) * f->top, -fl_exponent(&b->view));
         else if (style == EXTREME)
             v *= f->id == FMT_FP16 ? 65504 : 0x1.fep127;
         f->encode(&b->view, i, 1, &v, false, &nearest, &ignored);
@@ -75,8 +76,8 @@ static void add_wide(const struct fl_format *f, struct block *b, uint64_t *seed)
     f->decode(&b->view, 0, b->view.count, values);
     for (int64_t i = 0; i < b->view.count; i++) {
         if (f->arithmetic == FL_ARITHMETIC_SHARED)
-            ((int32_t *)b->view.wide)[i] =
-                (int32_t)(ldexp(values[i], b->view.e) * 65536) + (int32_t)(check_random(seed) % 60000) - 30000;
+            ((int32_t *)b->view.wide)[i] = (int32_t)(ldexp(values[i], fl_exponent(&b->view)) * 65536) +
+                                           (int32_t)(check_random(seed) % 60000) - 30000;
         else
             ((float *)b->view.wide)[i] = (float)(values[i] * (1 + (uniform(seed) - 0.5) * 0x1p-12));
     }
@@ -369,7 +370,7 @@ static void make_epilogue(struct call *call, enum style style, uint64_t *seed) {
     for (int i = 0; i < 2; i++) {
         const int64_t count = i ? s->residual : s->bias;
         struct block *b = i ? &call->residual : &call->bias;
-        int e = call->in[0].view.e + call->in[1].view.e;
+        int e = fl_exponent(&call->in[0].view) + fl_exponent(&call->in[1].view);
         e += style == EXTREME ? (int)(check_random(seed) % 120) - 60 : (int)(check_random(seed) % 32) - 30;
         e = e < f->e_min ? f->e_min : e > f->e_max ? f->e_max : e;
         if (!count)

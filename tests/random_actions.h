@@ -507,7 +507,7 @@ static bool plan_setting(struct call *c) {
     if (!plan_1(c))
         return false;
     const struct fl_format *f = sizes.format;
-    c->number = chance(50) ? draw_exponent(f) : pool[c->operand[0].slot].t[0]->state->autoflex.e + between(-3, 3);
+    c->number = chance(50) ? draw_exponent(f) : pool[c->operand[0].slot].t[0]->storage->slot->e + between(-3, 3);
     return true;
 }
 

@@ -218,7 +218,8 @@ static void make_slot(struct slot *s, const struct fl_format *f, int ndim, const
         draw_mantissas(words, count, r.style);
     else
         draw_floats(f, words, count, r.style);
-    const struct fl_view view = {words, NULL, r.e, count};
+    const int32_t exponent = r.e;
+    const struct fl_view view = {words, NULL, &exponent, count};
     f->decode(&view, 0, count, fine);
     for (int64_t i = 0; i < count; i++)
         fine[i] *= 1 + unit() * 0x1p-12;
@@ -368,13 +369,13 @@ static void describe(const struct call *c, char *line) {
             continue;
         }
         const tensor *t = pool[c->operand[i].slot].t[0];
-        const struct autoflex *a = &t->state->autoflex;
+        const struct autoflex *a = &t->storage->slot->autoflex;
         tensor shape = {.ndim = c->operand[i].ndim};
         memcpy(shape.shape, c->operand[i].shape, sizeof shape.shape);
         append(line, "\n        t%d %s %s e %d, %s%s, rounding %d, %d in history%s%s", c->operand[i].slot,
                t->format->name, fl_shape_text(&shape, text), a->e, a->predictor ? autoflex_name(a->predictor) : "",
-               a->initialised ? "" : " uninitialised", (int)t->state->rounding, a->count,
-               t->state->wide ? ", wide" : "", t->state->by_hand ? ", by hand" : "");
+               a->initialised ? "" : " uninitialised", (int)t->storage->rounding, a->count,
+               t->storage->wide ? ", wide" : "", t->storage->by_hand ? ", by hand" : "");
     }
 }
 
@@ -400,7 +401,7 @@ static bool same_autoflex(const struct autoflex *a, const struct autoflex *b) {
 
 /* First element that differs, NaN aside; -1 if none. */
 static int64_t first_difference(const tensor *a, const tensor *b) {
-    if (!memcmp(a->state->data, b->state->data, (size_t)a->count * (size_t)a->format->bytes))
+    if (!memcmp(a->storage->data, b->storage->data, (size_t)a->count * (size_t)a->format->bytes))
         return -1;
     const struct fl_view va = fl_view_of(a), vb = fl_view_of(b);
     for (int64_t i = 0; i < a->count; i++) {
@@ -414,7 +415,7 @@ static int64_t first_difference(const tensor *a, const tensor *b) {
 }
 
 static int64_t first_wide_difference(const tensor *a, const tensor *b) {
-    const uint32_t *x = a->state->wide, *y = b->state->wide;
+    const uint32_t *x = a->storage->wide, *y = b->storage->wide;
     const bool floats = a->format->arithmetic == FL_ARITHMETIC_FLOAT;
     for (int64_t i = 0; x && y && i < a->count; i++) {
         const bool nan = floats && (x[i] & 0x7fffffffu) > 0x7f800000u && (y[i] & 0x7fffffffu) > 0x7f800000u;
@@ -425,29 +426,30 @@ static int64_t first_wide_difference(const tensor *a, const tensor *b) {
 }
 
 static bool compare_tensors(const tensor *want, const tensor *got, char *line) {
-    const struct fl_tensor_state *a = want->state, *b = got->state;
+    const struct fl_storage *a = want->storage, *b = got->storage;
+    const struct fl_slot *p = a->slot, *q = b->slot;
     int64_t i;
     double x, y;
     const struct fl_view va = fl_view_of(want), vb = fl_view_of(got);
-    if (!same_autoflex(&a->autoflex, &b->autoflex))
+    if (!same_autoflex(&p->autoflex, &q->autoflex) || p->e != q->e)
         append(line, "exponent %d, ref %d, or its state (overflows %d %d, clamps %d %d, %d %d, zeros %d %d)",
-               b->autoflex.e, a->autoflex.e, (int)b->autoflex.overflows, (int)a->autoflex.overflows,
-               (int)b->autoflex.clamped_low, (int)a->autoflex.clamped_low, (int)b->autoflex.clamped_high,
-               (int)a->autoflex.clamped_high, (int)b->autoflex.zero_writes, (int)a->autoflex.zero_writes);
+               q->autoflex.e, p->autoflex.e, (int)q->autoflex.overflows, (int)p->autoflex.overflows,
+               (int)q->autoflex.clamped_low, (int)p->autoflex.clamped_low, (int)q->autoflex.clamped_high,
+               (int)p->autoflex.clamped_high, (int)q->autoflex.zero_writes, (int)p->autoflex.zero_writes);
     else if ((i = first_difference(want, got)) >= 0) {
         want->format->decode(&va, i, 1, &x);
         got->format->decode(&vb, i, 1, &y);
-        append(line, "element %" PRId64 " is %a, ref %a (steps %g, %g)", i, y, x, ldexp(y, vb.e), ldexp(x, va.e));
+        append(line, "element %" PRId64 " is %a, ref %a (steps %g, %g)", i, y, x, ldexp(y, q->e), ldexp(x, p->e));
     } else if (!a->wide != !b->wide || (i = first_wide_difference(want, got)) >= 0)
         append(line, "wide part %" PRId64 " differs: 0x%08x, ref 0x%08x", i, b->wide ? ((uint32_t *)b->wide)[i] : 0,
                a->wide ? ((uint32_t *)a->wide)[i] : 0);
-    else if (!same_stats(&a->last, &b->last) || !same_stats(&a->total, &b->total))
+    else if (!same_stats(&p->last, &q->last) || !same_stats(&p->total, &q->total))
         append(line,
                "statistics: maximum %a, ref %a, gamma %d %d, saturated %" PRId64 " %" PRId64 ", flushed %" PRId64
                " %" PRId64 ", nonfinite %" PRId64 " %" PRId64 " (or the totals)",
-               b->last.maximum, a->last.maximum, b->last.gamma, a->last.gamma, b->last.saturated, a->last.saturated,
-               b->last.flushed, a->last.flushed, b->last.nonfinite, a->last.nonfinite);
-    else if (a->writes != b->writes || a->rounding != b->rounding || a->seed != b->seed ||
+               q->last.maximum, p->last.maximum, q->last.gamma, p->last.gamma, q->last.saturated, p->last.saturated,
+               q->last.flushed, p->last.flushed, q->last.nonfinite, p->last.nonfinite);
+    else if (p->writes != q->writes || a->rounding != b->rounding || a->seed != b->seed ||
              a->view_rounding != b->view_rounding)
         append(line, "the number of writes or the rounding differs");
     else
@@ -486,7 +488,7 @@ static double round_to_element(const tensor *t, double x) {
         return round_to_place(x, tensor_exponent(t), false);
     if (!isfinite(x) || x == 0)
         return x;
-    const bool half = t->format->id == FMT_FP16, truncate = t->state->view_rounding == TENSOR_ROUND_TRUNCATE;
+    const bool half = t->format->id == FMT_FP16, truncate = t->storage->view_rounding == TENSOR_ROUND_TRUNCATE;
     const int fraction = half ? 10 : 7, least = half ? -14 : -126, exponent = ilogb(x) < least ? least : ilogb(x);
     const double y = round_to_place(x, fraction - exponent, truncate), largest = half ? 65504 : 0x1.fep127;
     return fabs(y) <= largest ? y : truncate ? copysign(largest, x) : copysign(INFINITY, x);
@@ -495,7 +497,7 @@ static double round_to_element(const tensor *t, double x) {
 /* exact: the wide part is the value of the elements. */
 static bool wide_agrees(const tensor *t, bool exact, char *line) {
     static double elements[1 << 19], parts[1 << 19];
-    if (!t->state->wide || t->count > 1 << 19)
+    if (!t->storage->wide || t->count > 1 << 19)
         return true;
     if (tensor_store_f64(t, elements, t->count) || tensor_store_wide_f64(t, parts, t->count))
         return false;
@@ -520,7 +522,7 @@ static bool run_call(struct call *c, char *line) {
     static const int threads[] = {1, 2, 3, 7};
     static struct outcome outcome[MAX_WORLDS];
     for (int i = 0; i < c->operands; i++)
-        c->operand[i].writes = c->operand[i].slot < 0 ? 0 : pool[c->operand[i].slot].t[0]->state->writes;
+        c->operand[i].writes = c->operand[i].slot < 0 ? 0 : pool[c->operand[i].slot].t[0]->storage->slot->writes;
     for (int w = 0; w < worlds; w++) {
         struct outcome *o = &outcome[w];
         o->count = 0;
@@ -551,10 +553,11 @@ static bool run_call(struct call *c, char *line) {
     }
     for (int w = 0; w < worlds && good; w++)
         for (int i = 0; i < c->operands && good; i++)
-            if (c->operand[i].slot >= 0 && (settle || !pool[c->operand[i].slot].t[w]->state->by_hand))
-                good = wide_agrees(
-                    pool[c->operand[i].slot].t[w],
-                    !c->action->fine && pool[c->operand[i].slot].t[w]->state->writes != c->operand[i].writes, line);
+            if (c->operand[i].slot >= 0 && (settle || !pool[c->operand[i].slot].t[w]->storage->by_hand))
+                good = wide_agrees(pool[c->operand[i].slot].t[w],
+                                   !c->action->fine &&
+                                       pool[c->operand[i].slot].t[w]->storage->slot->writes != c->operand[i].writes,
+                                   line);
     return good;
 }
 

@@ -209,6 +209,146 @@ static void current_fits(void) {
     CHECK(autoflex_fit(&a, 0) == before, "a zero result moved e");
 }
 
+/* --- the rules once more, by the mathematical library ------------------------------------------------------------- */
+
+static int witness_clamp(struct autoflex *a, int e) {
+    a->clamped_low += e < a->e_min;
+    a->clamped_high += e > a->e_max;
+    return e < a->e_min ? a->e_min : e > a->e_max ? a->e_max : e;
+}
+
+static void witness_adjust(struct autoflex *a, const double *phi, int n) {
+    if (!a->written || !n || a->predictor > AUTOFLEX_NGRAPH)
+        return;
+    const int first = n > AUTOFLEX_WINDOW ? n - AUTOFLEX_WINDOW : 0;
+    double sum = 0, squares = 0, largest = 0;
+    for (int i = first; i < n; i++)
+        sum += phi[i];
+    const double mean = sum / (n - first);
+    for (int i = first; i < n; i++) {
+        squares += pow(phi[i] - mean, 2);
+        largest = fmax(largest, phi[i]);
+    }
+    a->written = false;
+    double room = largest + 3 * sqrt(squares / (n - first)) + 100 * exp2(-a->e);
+    a->predicted = a->predictor == AUTOFLEX_PAPER ? 2 * room : room;
+    a->e = witness_clamp(a, a->predictor == AUTOFLEX_PAPER ? 15 - (int)ceil(log2(a->predicted))
+                                                           : 14 - ilogb(a->predicted));
+}
+
+/* phi: all that was recorded since the history last began anew. */
+static void witness_record(struct autoflex *a, int gamma, double maximum, double *phi, int *n) {
+    if (!(maximum > 0)) {
+        a->zero_writes++;
+        return;
+    }
+    if (gamma >= 32767) {
+        a->overflows++;
+        *n = 0;
+    }
+    phi[(*n)++] = gamma >= 32767 ? 65534 * exp2(-a->e) : gamma ? gamma * exp2(-a->e) : maximum;
+    a->written = true;
+}
+
+/* Random lives of 400 writes whose maxima wander, jump, vanish and leave the range. */
+static void lives(void) {
+    uint64_t seed = 20261122;
+    for (int life = 0; life < 1000; life++) {
+        const int low = (int)(check_random(&seed) % 3) * -64, high = 31 + (int)(check_random(&seed) % 2) * 96;
+        struct autoflex a, w;
+        autoflex_reset(&a, AUTOFLEX_PAPER + (autoflex_predictor)(check_random(&seed) % 4), low, high);
+        double phi[512], size = 0;
+        int n = 0;
+        autoflex_load(&a, 1 + (double)(check_random(&seed) % 1000) / 7);
+        w = a;
+        phi[n++] = a.history[0];
+        for (int i = 0; i < 400; i++) {
+            const uint64_t pick = check_random(&seed) % 100;
+            size = pick < 3 ? (double)(check_random(&seed) % 160) - 80
+                            : size + (double)(check_random(&seed) % 2001) / 1000 - 1;
+            const double maximum = pick > 97 ? 0 : exp2(size);
+            if (a.predictor == AUTOFLEX_CURRENT) {
+                autoflex_fit(&a, maximum);
+                if (maximum > 0) {
+                    int e = w.e_max;
+                    w.predicted = maximum;
+                    while (e > w.e_min && rint(ldexp(maximum, e)) > 32767)
+                        e--;
+                    const bool over = rint(ldexp(maximum, e)) > 32767,
+                               under = rint(ldexp(maximum, w.e_max + 1)) <= 32767;
+                    w.clamped_low += over;
+                    w.clamped_high += under;
+                    w.e = e;
+                }
+            } else {
+                autoflex_adjust(&a);
+                witness_adjust(&w, phi, n);
+            }
+            const double m = fmin(rint(ldexp(maximum, a.e)), 32767);
+            autoflex_record(&a, (int)m, maximum);
+            witness_record(&w, (int)m, maximum, phi, &n);
+            const bool newest =
+                !(maximum > 0) || a.history[(a.next + AUTOFLEX_WINDOW - 1) % AUTOFLEX_WINDOW] == phi[n - 1];
+            const bool same = a.e == w.e && a.predicted == w.predicted && a.written == w.written && newest &&
+                              a.clamped_low == w.clamped_low && a.clamped_high == w.clamped_high &&
+                              a.overflows == w.overflows && a.zero_writes == w.zero_writes &&
+                              a.count == (n < AUTOFLEX_WINDOW ? n : AUTOFLEX_WINDOW);
+            CHECK(same, "%s life %d write %d, maximum %a: e %d, predicted %a; by libm %d, %a",
+                  autoflex_name(a.predictor), life, i, maximum, a.e, a.predicted, w.e, w.predicted);
+            if (!same)
+                break;
+        }
+    }
+}
+
+/* --- added ones --------------------------------------------------------------------------------------------------- */
+
+static double latest_doubled(const struct autoflex *a, void *calls) {
+    ++*(int *)calls;
+    return 2 * a->history[(a->next + AUTOFLEX_WINDOW - 1) % AUTOFLEX_WINDOW];
+}
+
+static double never(const struct autoflex *a, void *calls) {
+    (void)a;
+    ++*(int *)calls;
+    return 0;
+}
+
+static void added(void) {
+    int calls = 0;
+    const autoflex_predictor mine = autoflex_add("doubled", latest_doubled, &calls);
+    CHECK(mine >= AUTOFLEX_ADDED && autoflex_find("doubled") == mine && !strcmp(autoflex_name(mine), "doubled"),
+          "added as %d", mine);
+    CHECK(!autoflex_add("doubled", never, &calls) && !autoflex_add("paper", never, &calls), "a name was given twice");
+    CHECK(!autoflex_add("", never, NULL) && !autoflex_add(NULL, never, NULL) && !autoflex_add("x", NULL, NULL) &&
+              !autoflex_add("a-name-of-thirty-two-characters-", never, NULL),
+          "what is no predictor was added");
+    struct autoflex a;
+    autoflex_reset(&a, mine, 0, 31);
+    autoflex_load(&a, 1.5);
+    autoflex_adjust(&a);
+    CHECK(calls == 1 && a.e == 13, "after a load of 1.5: e %d, called %d times", a.e, calls);
+    for (int i = 0; i < 20; i++) {
+        const int e = a.e;
+        autoflex_record(&a, 1 << (i % 13), ldexp(1 << (i % 13), -e));
+        autoflex_adjust(&a);
+        const int want = 14 - 1 - i % 13 + e, in = want < 0 ? 0 : want > 31 ? 31 : want;
+        CHECK(a.e == in && calls == i + 2, "write %d: e %d, want %d, called %d times", i, a.e, in, calls);
+    }
+    const autoflex_predictor other = autoflex_add("never", never, &calls);
+    autoflex_reset(&a, other, 0, 31);
+    autoflex_initialise(&a, 1);
+    autoflex_record(&a, 3, 1);
+    const int before = a.e;
+    CHECK(autoflex_adjust(&a) == before, "a predictor that says 0 moved e");
+    for (int i = 0; i < 70; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "filler %d", i);
+        const bool given = autoflex_add(name, never, &calls) != AUTOFLEX_NONE;
+        CHECK(given == (i < 62), "predictor %d: %s", i + 3, given ? "added" : "refused");
+    }
+}
+
 static void table(void) {
     CHECK(!autoflex_find("nonsense") && !autoflex_find(NULL) && !autoflex_list(-1), "unknown predictors are found");
     int n = 0;
@@ -225,6 +365,8 @@ int main(void) {
     clamps();
     zeros_start_anew();
     current_fits();
+    lives();
+    added();
     table();
     return check_summary();
 }

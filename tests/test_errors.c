@@ -301,22 +301,25 @@ enum { SNAPSHOT = 4096 };
 struct snapshot {
     unsigned char data[SNAPSHOT], wide[SNAPSHOT];
     size_t data_bytes, wide_bytes;
-    struct fl_tensor_state state;
+    struct fl_storage storage;
+    struct fl_slot slot;
 };
 
 static void snapshot_take(struct snapshot *s, const tensor *t) {
     const size_t count = (size_t)t->count;
     s->data_bytes = count * (size_t)t->format->bytes;
-    s->wide_bytes = t->state->wide ? count * (size_t)t->format->wide_bytes : 0;
+    s->wide_bytes = t->storage->wide ? count * (size_t)t->format->wide_bytes : 0;
     CHECK(s->data_bytes <= SNAPSHOT && s->wide_bytes <= SNAPSHOT, "no room for %lld elements", (long long)t->count);
-    memcpy(s->data, t->state->data, s->data_bytes);
-    memcpy(s->wide, t->state->wide ? t->state->wide : s->wide, s->wide_bytes);
-    memcpy(&s->state, t->state, sizeof s->state);
+    memcpy(s->data, t->storage->data, s->data_bytes);
+    memcpy(s->wide, t->storage->wide ? t->storage->wide : s->wide, s->wide_bytes);
+    memcpy(&s->storage, t->storage, sizeof s->storage);
+    memcpy(&s->slot, t->storage->slot, sizeof s->slot);
 }
 
 static bool snapshot_same(const struct snapshot *s, const tensor *t) {
-    return !memcmp(s->data, t->state->data, s->data_bytes) && !memcmp(&s->state, t->state, sizeof s->state) &&
-           (!s->wide_bytes || !memcmp(s->wide, t->state->wide, s->wide_bytes));
+    return !memcmp(s->data, t->storage->data, s->data_bytes) && !memcmp(&s->storage, t->storage, sizeof s->storage) &&
+           !memcmp(&s->slot, t->storage->slot, sizeof s->slot) &&
+           (!s->wide_bytes || !memcmp(s->wide, t->storage->wide, s->wide_bytes));
 }
 
 /* The call works, or fails for want of memory with a message and leaves `out` as it was. */

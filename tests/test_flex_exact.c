@@ -37,13 +37,14 @@ static struct number exact_map(const struct fl_args *args, int64_t i) {
         return positive_part(number_add(a, b));
     case FL_OP_MUL:
         return number_of((int64_t)mantissa_of(&args->in[0], i) * mantissa_of(&args->in[1], i),
-                         args->in[0].e + args->in[1].e);
+                         fl_exponent(&args->in[0]) + fl_exponent(&args->in[1]));
     case FL_OP_SQUARE:
-        return number_of((int64_t)mantissa_of(&args->in[0], i) * mantissa_of(&args->in[0], i), 2 * args->in[0].e);
+        return number_of((int64_t)mantissa_of(&args->in[0], i) * mantissa_of(&args->in[0], i),
+                         2 * fl_exponent(&args->in[0]));
     case FL_OP_SCALE:
-        return scaled(args->alpha, mantissa_of(&args->in[0], i), args->in[0].e);
+        return scaled(args->alpha, mantissa_of(&args->in[0], i), fl_exponent(&args->in[0]));
     case FL_OP_ADD_SCALED:
-        return number_add(a, scaled(args->alpha, mantissa_of(&args->in[1], i), args->in[1].e));
+        return number_add(a, scaled(args->alpha, mantissa_of(&args->in[1], i), fl_exponent(&args->in[1])));
     case FL_OP_RELU:
         return positive_part(a);
     case FL_OP_RELU_GRAD:
@@ -93,7 +94,7 @@ static void check_wide_map(const struct fl_format *format, enum fl_op op, int64_
     args.in[1 - swap] = random_view(count, clamp_exponent(format, e + difference), random_fill());
     if (op == FL_OP_ADD_RELU_GRAD)
         args.in[2] = random_view(count, e, random_fill());
-    args.out = (struct fl_view){.e = clamp_exponent(format, e + random_between(-18, 2)), .count = count};
+    args.out = (struct fl_view){.e = exponent_at(clamp_exponent(format, e + random_between(-18, 2))), .count = count};
     check_rows(&args, exact_map, true, ALL_ROWS);
     release_from(0);
 }
@@ -110,8 +111,8 @@ static void check_map(const struct fl_format *format, enum fl_op op, int64_t cou
         for (int64_t i = 0; i < count; i++)
             ((int16_t *)args.in[1].data)[i] =
                 (int16_t)(mantissa_of(&args.in[0], i) * (random_below(2) ? 1 : -1) + (int)random_below(2));
-    const int product = op == FL_OP_MUL ? e + args.in[1].e : op == FL_OP_SQUARE ? 2 * e : e;
-    args.out = (struct fl_view){.e = random_exponent(format, product), .count = count};
+    const int product = op == FL_OP_MUL ? e + fl_exponent(&args.in[1]) : op == FL_OP_SQUARE ? 2 * e : e;
+    args.out = (struct fl_view){.e = exponent_at(random_exponent(format, product)), .count = count};
     check_rows(&args, exact_map, true, ALL_ROWS);
     release_from(0);
 }
@@ -124,7 +125,7 @@ static void check_bias(const struct fl_format *format, int64_t rows, int64_t cha
                            .rounding = random_rounding()};
     args.in[0] = random_view(rows * channels, e, random_fill());
     args.in[1] = random_view(channels, random_exponent(format, e), random_fill());
-    args.out = (struct fl_view){.e = random_exponent(format, e), .count = rows * channels};
+    args.out = (struct fl_view){.e = exponent_at(random_exponent(format, e)), .count = rows * channels};
     check_rows(&args, exact_map, true, ALL_ROWS);
     release_from(0);
 }
@@ -135,7 +136,7 @@ static struct number exact_sum_rows(const struct fl_args *args, int64_t c) {
     int64_t sum = 0;
     for (int64_t row = 0; row < args->geo.m; row++)
         sum += mantissa_of(&args->in[0], row * args->geo.n + c);
-    return number_of(sum, args->in[0].e);
+    return number_of(sum, fl_exponent(&args->in[0]));
 }
 
 static void check_sum_rows(const struct fl_format *format, int64_t rows, int64_t channels) {
@@ -145,7 +146,7 @@ static void check_sum_rows(const struct fl_format *format, int64_t rows, int64_t
                            .geo = {.m = rows, .n = channels},
                            .in = {random_view(rows * channels, e, random_fill())},
                            .rounding = random_rounding()};
-    args.out = (struct fl_view){.e = random_exponent(format, e - 6), .count = channels};
+    args.out = (struct fl_view){.e = exponent_at(random_exponent(format, e - 6)), .count = channels};
     check_rows(&args, exact_sum_rows, false, ALL_ROWS);
     release_from(0);
 }
@@ -207,8 +208,8 @@ static void check_max_abs(const struct fl_format *format, int64_t count) {
         fl_kernel kernel = fl_kernel_select(format, args.op, (enum fl_backend)backend, &chosen);
         struct fl_stats stats = {0};
         args.stats = &stats;
-        CHECK(!kernel(&args) && stats.maximum == ldexp(want, -args.in[0].e), "%s.max_abs.%s: %a, want %d", format->name,
-              fl_backend_name(chosen), stats.maximum, want);
+        CHECK(!kernel(&args) && stats.maximum == ldexp(want, -fl_exponent(&args.in[0])), "%s.max_abs.%s: %a, want %d",
+              format->name, fl_backend_name(chosen), stats.maximum, want);
     }
     release_from(0);
 }
@@ -291,7 +292,7 @@ static void check_affine(const struct fl_format *format, int64_t rows, int64_t c
     for (int i = 0; i < (gradient ? masked ? 3 : 2 : 1 + (int)random_below(2)); i++)
         args.in[i] = random_view(count, random_between(format->e_min, format->e_max),
                                  random_below(3) ? FILL_SMALL : random_fill());
-    args.out = (struct fl_view){.e = random_between(format->e_min, format->e_max), .count = count};
+    args.out = (struct fl_view){.e = exponent_at(random_between(format->e_min, format->e_max)), .count = count};
     const size_t n = (size_t)channels;
     struct fl_channels k = {.first = allocate(n * sizeof *k.first),
                             .cross = allocate(n * sizeof *k.cross),
@@ -301,7 +302,7 @@ static void check_affine(const struct fl_format *format, int64_t rows, int64_t c
     for (int64_t c = 0; c < channels; c++) {
         if (!one_kind)
             kind = random_below(8) ? NEAR : random_below(CHANNEL_KINDS);
-        random_channel(kind, args.out.e, &k, c);
+        random_channel(kind, fl_exponent(&args.out), &k, c);
     }
     args.channels = k;
     check_rows(&args, exact_affine, false, ALL_ROWS);
@@ -311,7 +312,7 @@ static void check_affine(const struct fl_format *format, int64_t rows, int64_t c
 /* --- stochastic gradient descent --- */
 
 static int64_t weight_mantissa(const struct fl_view *w, int64_t i, int *e) {
-    *e = w->wide ? w->e + 16 : w->e;
+    *e = fl_exponent(w) + (w->wide ? 16 : 0);
     return w->wide ? ((const int32_t *)w->wide)[i] : mantissa_of(w, i);
 }
 
@@ -319,10 +320,11 @@ static struct number exact_sgd(const struct fl_args *args, int64_t i) {
     int e;
     if (args->op == FL_OP_SGD_UPDATE) {
         const int64_t w = weight_mantissa(&args->in[0], i, &e);
-        return number_add(number_of(w, e), scaled(-args->alpha, mantissa_of(&args->in[1], i), args->in[1].e));
+        return number_add(number_of(w, e),
+                          scaled(-args->alpha, mantissa_of(&args->in[1], i), fl_exponent(&args->in[1])));
     }
     const int64_t w = weight_mantissa(&args->in[2], i, &e);
-    struct number v = scaled(args->alpha, mantissa_of(&args->in[0], i), args->in[0].e);
+    struct number v = scaled(args->alpha, mantissa_of(&args->in[0], i), fl_exponent(&args->in[0]));
     v = number_add(v, value_of(&args->in[1], i));
     return number_add(v, scaled(args->beta, w, e));
 }
@@ -351,7 +353,7 @@ static void check_sgd_spread(const struct fl_format *format, int64_t count) {
     args.in[2] = random_view(count, e, random_below(2) ? FILL_SMALL : FILL_RANDOM);
     if (wide)
         give_wide(&args.in[2]);
-    args.out = (struct fl_view){.e = e - (int)random_below(2), .count = count};
+    args.out = (struct fl_view){.e = exponent_at(e - (int)random_below(2)), .count = count};
     check_rows(&args, exact_sgd, true, ALL_ROWS);
     release_from(0);
 }
@@ -369,7 +371,7 @@ static void check_sgd(const struct fl_format *format, int64_t count) {
         args.in[i] = random_view(count, i ? random_exponent(format, e) : e, random_fill());
     if (wide)
         give_wide(&args.in[update ? 0 : 2]);
-    args.out = (struct fl_view){.e = random_exponent(format, e), .count = count};
+    args.out = (struct fl_view){.e = exponent_at(random_exponent(format, e)), .count = count};
     if (update && wide)
         args.out.wide = args.in[0].wide; /* its place is taken by memory of each run */
     check_rows(&args, exact_sgd, true, ALL_ROWS);
@@ -398,12 +400,12 @@ static void check_codec(const struct fl_format *format, int64_t count) {
     }
     struct fl_args args = {.op = FL_OP_NEG, .format = format, .rounding = random_rounding()};
     args.in[0].wide = values;
-    args.out = (struct fl_view){.e = e, .count = count};
+    args.out = (struct fl_view){.e = exponent_at(e), .count = count};
     const struct expected want = expect(&args, exact_double);
     int16_t *got = allocate((size_t)(count + 1) * sizeof *got);
     got[count] = 0x5b5b;
     struct fl_stats stats = {0}, measured = {0};
-    struct fl_view out = {.data = got, .e = e, .count = count};
+    struct fl_view out = {.data = got, .e = exponent_at(e), .count = count};
     const int64_t half = random_below(count + 1);
     format->encode(&out, 0, half, values, false, &args.rounding, &stats);
     format->encode(&out, half, count - half, values + half, true, &args.rounding, &stats);
@@ -431,7 +433,7 @@ static void check_codec(const struct fl_format *format, int64_t count) {
 static void check_nonfinite(const struct fl_format *format) {
     const double values[4] = {NAN, INFINITY, -INFINITY, 1};
     int16_t got[4];
-    struct fl_view out = {.data = got, .e = 3, .count = 4};
+    struct fl_view out = {.data = got, .e = exponent_at(3), .count = 4};
     for (int mode = 0; mode < 2; mode++) {
         const struct fl_rounding rounding = {mode ? TENSOR_ROUND_STOCHASTIC : TENSOR_ROUND_NEAREST, 1, 2};
         struct fl_stats stats = {0};
@@ -456,8 +458,8 @@ static void check_unbiased(const struct fl_format *format) {
         const int shift = random_between(1, 14);
         struct fl_args args = {.op = FL_OP_NEG,
                                .format = format,
-                               .in = {{.data = x, .e = 20, .count = N}},
-                               .out = {.data = y, .e = 20 - shift, .count = N},
+                               .in = {{.data = x, .e = exponent_at(20), .count = N}},
+                               .out = {.data = y, .e = exponent_at(20 - shift), .count = N},
                                .rounding = {TENSOR_ROUND_STOCHASTIC, check_random(&seed), (uint64_t)trial},
                                .stats = &stats};
         CHECK(!fl_kernel_select(format, args.op, FL_AVX512, NULL)(&args), "neg failed");

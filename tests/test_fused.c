@@ -19,7 +19,7 @@ static struct number exact_matmul(const struct fl_args *args, int64_t i) {
     for (int64_t k = 0; k < g->k; k++)
         sum += (int64_t)mantissa_of(&args->in[0], row * g->k + k) *
                mantissa_of(&args->in[1], args->op == FL_OP_MATMUL_NT ? column * g->k + k : k * g->n + column);
-    return with_epilogue(args, number_of(sum, args->in[0].e + args->in[1].e), i);
+    return with_epilogue(args, number_of(sum, fl_exponent(&args->in[0]) + fl_exponent(&args->in[1])), i);
 }
 
 static struct number exact_conv2d(const struct fl_args *args, int64_t i) {
@@ -36,7 +36,7 @@ static struct number exact_conv2d(const struct fl_args *args, int64_t i) {
                 sum += (int64_t)mantissa_of(&args->in[0], ((image * g->h + y) * g->w + x) * g->c + channel + c) *
                        mantissa_of(&args->in[1], ((filter * g->r + r) * g->s + s) * depth + c);
         }
-    return with_epilogue(args, number_of(sum, args->in[0].e + args->in[1].e), i);
+    return with_epilogue(args, number_of(sum, fl_exponent(&args->in[0]) + fl_exponent(&args->in[1])), i);
 }
 
 static int clamped(const struct fl_format *format, int e) {
@@ -66,9 +66,11 @@ static void check_fused(const struct fl_format *format, struct fl_args args, int
         args.epilogue.residual = random_view(count, join_exponent(format, e + other), random_fill());
     args.epilogue.relu = random_below(2);
     /* one that fits the sums, or the finest or the coarsest operand of them */
-    const int coarsest = args.epilogue.bias.data && args.epilogue.bias.e < e + other ? args.epilogue.bias.e : e + other;
+    const int coarsest = args.epilogue.bias.data && fl_exponent(&args.epilogue.bias) < e + other
+                             ? fl_exponent(&args.epilogue.bias)
+                             : e + other;
     const int near = random_below(2) ? e + other - random_between(8, 24) : coarsest - random_between(-2, 18);
-    args.out.e = clamped(format, near);
+    args.out.e = exponent_at(clamped(format, near));
     check_rows(&args, exact, false, ALL_ROWS);
     release_from(0);
 }

@@ -6,6 +6,7 @@
  * <format>.<op>.<backend>, sizes, data and seed; FLEXLAB_TEST_FILTER=substring selects, FLEXLAB_TEST_SEED replays. */
 #include "check.h"
 #include "core/format.h"
+#include "exponents.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "flexlab/tensor.h"
@@ -92,7 +93,7 @@ struct operand {
 /* Exactly as large as it is, so that a sanitizer sees every step beyond. */
 static struct operand operand_new(const struct fl_format *f, int64_t count, int e, enum data data, int operand,
                                   int number, uint64_t *seed) {
-    struct operand o = {{malloc((size_t)count * (size_t)f->bytes), NULL, e, count},
+    struct operand o = {{malloc((size_t)count * (size_t)f->bytes), NULL, exponent_at(e), count},
                         malloc((size_t)count * sizeof(double))};
     const struct fl_rounding nearest = {TENSOR_ROUND_NEAREST, 0, 0};
     struct fl_stats ignored = {0};
@@ -272,12 +273,13 @@ static void compute_want(struct test_case *t) {
         largest = llabs(sums[i]) > largest ? llabs(sums[i]) : largest;
     }
     /* exponents as a prediction has them: mostly right, sometimes too small or too large */
-    const int e = t->a.view.e + t->b.view.e;
-    t->args.out.e = (largest ? e + 14 - ilogb((double)largest) : e) + (int)(count % 5 == 4   ? 3
-                                                                            : count % 5 == 3 ? -6
-                                                                                             : 0);
+    const int e = fl_exponent(&t->a.view) + fl_exponent(&t->b.view);
+    t->args.out.e = exponent_at((largest ? e + 14 - ilogb((double)largest) : e) + (count % 5 == 4   ? 3
+                                                                                   : count % 5 == 3 ? -6
+                                                                                                    : 0));
     for (int64_t i = 0; i < count; i++)
-        ((int16_t *)t->want)[i] = shared_round(sums[i], e - t->args.out.e, &t->args.rounding, i, &t->want_stats);
+        ((int16_t *)t->want)[i] =
+            shared_round(sums[i], e - fl_exponent(&t->args.out), &t->args.rounding, i, &t->want_stats);
     t->want_stats.maximum = ldexp((double)largest, -e);
     free(sums);
 }
@@ -585,12 +587,13 @@ static void test_freivalds(void) {
             const enum fl_op op = matmuls[trial % 3];
             const fl_kernel kernel = fl_kernel_select(f, op, (enum fl_backend)backend, &chosen);
             struct fl_stats stats = {0};
-            const struct fl_args args = {.op = op,
-                                         .format = f,
-                                         .geo = {.m = SIDE, .n = SIDE, .k = SIDE},
-                                         .in = {{a, NULL, 14, SIDE * SIDE}, {b, NULL, 14, SIDE * SIDE}},
-                                         .out = {c, NULL, 28 - shift, SIDE * SIDE},
-                                         .stats = &stats};
+            const struct fl_args args = {
+                .op = op,
+                .format = f,
+                .geo = {.m = SIDE, .n = SIDE, .k = SIDE},
+                .in = {{a, NULL, exponent_at(14), SIDE * SIDE}, {b, NULL, exponent_at(14), SIDE * SIDE}},
+                .out = {c, NULL, exponent_at(28 - shift), SIDE * SIDE},
+                .stats = &stats};
             CHECK(!kernel(&args) && !stats.saturated, "freivalds %s: %lld saturated", fl_backend_name(chosen),
                   (long long)stats.saturated);
             int64_t r[SIDE], br[SIDE] = {0};

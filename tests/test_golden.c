@@ -24,7 +24,8 @@ static void mix_double(uint64_t *hash, double x) {
 static void mix_result(uint64_t *hash, const struct call *call, const struct result *r) {
     const struct fl_format *f = call->format;
     mix_double(hash, r->stats.maximum);
-    const int64_t counts[] = {r->stats.gamma, r->stats.saturated, r->stats.flushed, r->stats.nonfinite, r->out.view.e};
+    const int64_t counts[] = {r->stats.gamma, r->stats.saturated, r->stats.flushed, r->stats.nonfinite,
+                              fl_exponent(&r->out.view)};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         mix(hash, (uint64_t)counts[i]);
     const int64_t channels = call->shape.geo.n ? call->shape.geo.n : 1;

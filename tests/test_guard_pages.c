@@ -121,7 +121,7 @@ static void run_guarded(const struct call *call, fl_kernel kernel, bool at_end, 
             *(i < 2 ? (void **)&args.sums.i[i] : (void **)&args.sums.f[i - 2]) = g++->data;
         }
     if (call->shape.out) {
-        args.out = (struct fl_view){.e = call->e_out, .count = call->shape.out};
+        args.out = (struct fl_view){.e = exponent_at(call->e_out), .count = call->shape.out};
         if (in_place) {
             const struct fl_view *over = call->shape.residual ? &args.epilogue.residual : &args.in[0];
             args.out.data = over->data;
@@ -164,7 +164,7 @@ static void try_conversions(const struct fl_format *f, int backend, const struct
                 const int64_t n = counts[i] - first;
                 struct guarded x = guarded_new((size_t)n * sizeof(float), at_end),
                                t = guarded_new((size_t)(counts[i] * f->bytes), at_end);
-                const struct fl_view view = {t.data, NULL, 10, counts[i]};
+                const struct fl_view view = {t.data, NULL, exponent_at(10), counts[i]};
                 const struct fl_rounding nearest = {TENSOR_ROUND_NEAREST, 0, 0};
                 struct fl_stats stats = {0};
                 snprintf(now, sizeof now, "%s.%s of %lld floats from %lld", f->name,
@@ -172,8 +172,8 @@ static void try_conversions(const struct fl_format *f, int backend, const struct
                 for (int64_t k = 0; k < n; k++)
                     ((float *)(void *)x.data)[k] = (float)k * 0.01f;
                 row->from_floats(&view, first, n, (float *)(void *)x.data, &nearest, &stats);
-                row->from_floats(&(struct fl_view){.e = 10, .count = n}, 0, n, (float *)(void *)x.data, &nearest,
-                                 &stats);
+                row->from_floats(&(struct fl_view){.e = exponent_at(10), .count = n}, 0, n, (float *)(void *)x.data,
+                                 &nearest, &stats);
                 for (int stream = 0; stream < 2; stream++)
                     row->to_floats(&view, first, n, (float *)(void *)x.data, stream);
                 const bool kept = guarded_free(&x);

@@ -67,19 +67,19 @@ static struct number exact(const struct fl_args *args, int64_t i) {
     const int64_t a = mantissa_of(&args->in[0], i);
     switch ((int)args->op) {
     case FL_OP_MUL:
-        return number_of(a * mantissa_of(&args->in[1], i), args->in[0].e + args->in[1].e);
+        return number_of(a * mantissa_of(&args->in[1], i), fl_exponent(&args->in[0]) + fl_exponent(&args->in[1]));
     case FL_OP_ADD:
         return number_add(value_of(&args->in[0], i), value_of(&args->in[1], i));
     case FL_OP_BIAS:
         return number_add(value_of(&args->in[0], i), value_of(&args->in[1], i % args->geo.n));
     case FL_OP_NEG:
-        return number_of(-a, args->in[0].e);
+        return number_of(-a, fl_exponent(&args->in[0]));
     case FL_OP_RELU:
         return a < 0 ? (struct number){0} : value_of(&args->in[0], i);
     default: { /* scale */
         int exponent;
         const int64_t bits = (int64_t)ldexp(frexp(args->alpha, &exponent), 24);
-        return number_of(bits * a, args->in[0].e + 24 - exponent);
+        return number_of(bits * a, fl_exponent(&args->in[0]) + 24 - exponent);
     }
     }
 }
@@ -94,28 +94,30 @@ static void check_shift(enum fl_op op, int64_t count, int shift, enum fill kind)
     if (op == FL_OP_ADD || op == FL_OP_BIAS) {
         const int64_t others = op == FL_OP_BIAS ? random_below(40) + 1 : count;
         static const int apart[] = {0, 1, 14, 15, 16, 17, 31, 40, 46, 47};
-        args.in[0].e -= apart[random_below((int64_t)(sizeof apart / sizeof apart[0]))];
+        args.in[0].e =
+            exponent_at(fl_exponent(&args.in[0]) - apart[random_below((int64_t)(sizeof apart / sizeof apart[0]))]);
         count -= count % others;
         if (!count)
-            count = others, args.in[0] = random_view(count, args.in[0].e, kind);
+            count = others, args.in[0] = random_view(count, fl_exponent(&args.in[0]), kind);
         args.in[1] = random_view(others, exponent, kind);
         args.geo = (struct fl_geometry){.m = count / others, .n = others};
     } else if (op == FL_OP_MUL) {
         args.in[1] = random_view(count, random_between(-20, 20), random_fill());
-        exponent += args.in[1].e;
+        exponent += fl_exponent(&args.in[1]);
     } else if (op == FL_OP_SCALE) {
         args.alpha = ldexpf((float)(random_between(1 << 22, (1 << 24) - 1) | 1), -24);
         exponent += 24;
     }
     int e = exponent - shift;
     const int off = e < -128 ? -128 - e : e > 127 ? 127 - e : 0; /* shift everything into the format's range */
-    args.in[0].e += off;
+    args.in[0].e = exponent_at(fl_exponent(&args.in[0]) + off);
     if (op == FL_OP_ADD || op == FL_OP_BIAS)
-        args.in[1].e += off;
+        args.in[1].e = exponent_at(fl_exponent(&args.in[1]) + off);
     e += off;
     args.in[0].count = args.out.count = count;
-    args.out.e = e;
-    if (args.in[0].e >= -128 && args.in[0].e <= 127 && args.in[1].e >= -128 && args.in[1].e <= 127)
+    args.out.e = exponent_at(e);
+    if (fl_exponent(&args.in[0]) >= -128 && fl_exponent(&args.in[0]) <= 127 && fl_exponent(&args.in[1]) >= -128 &&
+        fl_exponent(&args.in[1]) <= 127)
         check_rows(&args, exact, false, ALL_ROWS);
     release_from(0);
 }
@@ -166,12 +168,13 @@ static void check_edge(int up, int shift) {
     for (int backend = FL_PORTABLE; backend < FL_BACKENDS; backend++) {
         enum fl_backend chosen;
         struct fl_stats stats = {0};
-        const struct fl_args args = {.op = FL_OP_ADD,
-                                     .format = fl_format_of(FMT_DFP16),
-                                     .in = {{.data = a, .e = 40 - up, .count = N}, {.data = b, .e = 40, .count = N}},
-                                     .out = {.data = got, .e = 40 - shift, .count = N},
-                                     .rounding = how,
-                                     .stats = &stats};
+        const struct fl_args args = {
+            .op = FL_OP_ADD,
+            .format = fl_format_of(FMT_DFP16),
+            .in = {{.data = a, .e = exponent_at(40 - up), .count = N}, {.data = b, .e = exponent_at(40), .count = N}},
+            .out = {.data = got, .e = exponent_at(40 - shift), .count = N},
+            .rounding = how,
+            .stats = &stats};
         const fl_kernel kernel = fl_kernel_select(args.format, args.op, (enum fl_backend)backend, &chosen);
         if ((int)chosen != backend)
             continue;
@@ -206,7 +209,7 @@ static void check_extreme_draws(void) {
             struct fl_args args = {.op = FL_OP_NEG,
                                    .format = fl_format_of(FMT_DFP16),
                                    .in = {random_view(count, e, FILL_SMALL)},
-                                   .out = {.e = e - shifts[s], .count = count},
+                                   .out = {.e = exponent_at(e - shifts[s]), .count = count},
                                    .rounding = {TENSOR_ROUND_STOCHASTIC, extremes[k].key, 0}};
             ((int16_t *)args.in[0].data)[extremes[k].element] = k ? (int16_t)-random_between(1, 9) : 1;
             check_rows(&args, exact, false, ALL_ROWS);
@@ -230,8 +233,8 @@ static void check_unbiased(enum fl_op op, float alpha, int shift) {
         struct fl_stats stats = {0};
         const struct fl_args args = {.op = op,
                                      .format = fl_format_of(FMT_FLEX16_5),
-                                     .in = {{.data = x, .e = 20, .count = N}},
-                                     .out = {.data = y, .e = 20 - shift, .count = N},
+                                     .in = {{.data = x, .e = exponent_at(20), .count = N}},
+                                     .out = {.data = y, .e = exponent_at(20 - shift), .count = N},
                                      .alpha = alpha,
                                      .rounding = {TENSOR_ROUND_STOCHASTIC, check_random(&seed), check_random(&seed)},
                                      .stats = &stats};

@@ -22,8 +22,7 @@ const char *options_variant_name(int i) {
 }
 
 const char *options_predictor_name(int i) {
-    const struct autoflex_predictor *predictor = autoflex_list(i);
-    return predictor ? autoflex_name(predictor) : NULL;
+    return autoflex_name(autoflex_list(i));
 }
 
 static const char *schedule_name(int i) {

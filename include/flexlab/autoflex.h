@@ -24,20 +24,25 @@ extern "C" {
 
 enum { AUTOFLEX_BITS = 16, AUTOFLEX_TOP = 32767, AUTOFLEX_WINDOW = 16, AUTOFLEX_START = 8 };
 
-struct autoflex;
+/* Predictors by number: stable, never reused; part of a saved state. */
+typedef int32_t autoflex_predictor;
+enum {
+    AUTOFLEX_NONE = 0,
+    AUTOFLEX_PAPER = 1,   /* Koster et al. 2017, algorithm 2 */
+    AUTOFLEX_NGRAPH = 2,  /* the behaviour of its authors' graph compiler */
+    AUTOFLEX_CURRENT = 3, /* the exact maximum of the very result (DFP-16: Das et al. 2018) */
+    AUTOFLEX_FIXED = 4,   /* never moves by itself */
+    AUTOFLEX_ADDED = 64   /* the first that a program adds */
+};
 
-/* A predictor is one row of a table. `predict` returns the maximum to make room for, from the history (never empty);
- * see src/autoflex/predictors.c for the rows and how to add one. */
-struct autoflex_predictor;
-
-/* The state of one tensor. Plain data: copy it to save it, it is part of a checkpoint. */
+/* The state of one tensor. Plain data of one layout in C and CUDA: copy it to save it, it is part of a checkpoint. */
 struct autoflex {
-    const struct autoflex_predictor *predictor;
-    int e;                           /* the shared exponent in force */
-    int e_min, e_max;                /* the format's range of e */
-    bool initialised;                /* a non-zero write or load has settled e */
-    bool written;                    /* written since e was last set: the next write adjusts */
-    int count, next;                 /* entries in the history; where the next one goes */
+    autoflex_predictor predictor;
+    int32_t e;                       /* the shared exponent in force */
+    int32_t e_min, e_max;            /* the format's range of e */
+    int32_t initialised;             /* 1: a non-zero write or load has settled e */
+    int32_t written;                 /* 1: written since e was last set, so that the next write adjusts */
+    int32_t count, next;             /* entries in the history; where the next one goes */
     double history[AUTOFLEX_WINDOW]; /* phi of the last writes */
     double predicted;                /* the maximum that the last adjust made room for; 0 before the first */
     uint64_t overflows;              /* writes with gamma >= top */
@@ -46,20 +51,29 @@ struct autoflex {
     uint64_t zero_writes;            /* writes whose true maximum was 0: they record nothing */
 };
 
-/* Looks up "paper", "ngraph", "current" or "fixed"; NULL for any other name. */
-FLEXLAB_API const struct autoflex_predictor *autoflex_find(const char *name) FLEXLAB_SYMBOL(autoflex_find);
-/* The i-th predictor, NULL past the last: for lists in help texts and tests. */
-FLEXLAB_API const struct autoflex_predictor *autoflex_list(int i) FLEXLAB_SYMBOL(autoflex_list);
-FLEXLAB_API const char *autoflex_name(const struct autoflex_predictor *predictor) FLEXLAB_SYMBOL(autoflex_name);
-FLEXLAB_API const char *autoflex_summary(const struct autoflex_predictor *predictor) FLEXLAB_SYMBOL(autoflex_summary);
+/* Looks up "paper", "ngraph", "current", "fixed" or an added one; AUTOFLEX_NONE for any other name. */
+FLEXLAB_API autoflex_predictor autoflex_find(const char *name) FLEXLAB_SYMBOL(autoflex_find);
+/* The i-th predictor, AUTOFLEX_NONE past the last: for lists in help texts and tests. */
+FLEXLAB_API autoflex_predictor autoflex_list(int i) FLEXLAB_SYMBOL(autoflex_list);
+/* NULL for a number that is none. */
+FLEXLAB_API const char *autoflex_name(autoflex_predictor predictor) FLEXLAB_SYMBOL(autoflex_name);
+FLEXLAB_API const char *autoflex_summary(autoflex_predictor predictor) FLEXLAB_SYMBOL(autoflex_summary);
+
+/* A predictor of your own. predict is called before a write, with a history that is not empty, and returns the maximum
+ * to make room for: e becomes the largest exponent at which it fits, 14 - floor(log2 maximum). 0 or less: e stays. It
+ * is called on the thread that runs the write, and must give the same for the same state. name: 1 to 31 characters,
+ * copied. Returns its number, for the rest of the process; AUTOFLEX_NONE where name is taken, missing or too long,
+ * predict is NULL, or 64 were added already. Tensors on the host alone can use it. */
+typedef double (*autoflex_predict_fn)(const struct autoflex *a, void *context);
+FLEXLAB_API autoflex_predictor autoflex_add(const char *name, autoflex_predict_fn predict, void *context)
+    FLEXLAB_SYMBOL(autoflex_add);
 
 /* True for a predictor that takes the exponent from the very result it is for ("current"): the caller measures the
  * maximum first and calls autoflex_fit. */
-FLEXLAB_API bool autoflex_needs_maximum(const struct autoflex_predictor *predictor)
-    FLEXLAB_SYMBOL(autoflex_needs_maximum);
+FLEXLAB_API bool autoflex_needs_maximum(autoflex_predictor predictor) FLEXLAB_SYMBOL(autoflex_needs_maximum);
 
 /* An empty state: e = 8 (clamped to the range), nothing recorded. */
-FLEXLAB_API void autoflex_reset(struct autoflex *a, const struct autoflex_predictor *predictor, int e_min, int e_max)
+FLEXLAB_API void autoflex_reset(struct autoflex *a, autoflex_predictor predictor, int e_min, int e_max)
     FLEXLAB_SYMBOL(autoflex_reset);
 
 /* Host values were loaded: e = 14 - floor(log2 maximum), the history starts anew, and the load is recorded as the first

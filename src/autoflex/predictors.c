@@ -1,76 +1,84 @@
-/* predictors.c - the table of exponent predictors. A new one is a row here.
- *
- * paper:  Koster et al. 2017, algorithm 2. ngraph: the behaviour of its authors' public graph compiler. Both look at
- * the last 16 maxima: mu and sigma are their mean and population standard deviation, kappa = 2^-e the old scale. */
-#include "autoflex/predictors.h"
-#include <math.h>
-#include <string.h>
+/* predictors.c - the exponent predictors by name and number: those of the library, whose rules are in autoflex_rules.h,
+ * and those that a program adds. */
+#include "autoflex/autoflex_rules.h"
+#include <pthread.h>
 
-static double history_maximum(const struct autoflex *a) {
-    double largest = 0;
-    for (int i = 0; i < a->count; i++)
-        if (a->history[i] > largest)
-            largest = a->history[i];
-    return largest;
-}
+enum { BUILT_IN = 4, ADDED_LIMIT = 64, NAME_LIMIT = 31 };
 
-/* Sums run from the oldest entry to the newest, so that a restored state continues with the same bits. */
-static double history_deviation(const struct autoflex *a) {
-    int first = (a->next - a->count + AUTOFLEX_WINDOW) % AUTOFLEX_WINDOW;
-    double sum = 0, squares = 0;
-    for (int i = 0; i < a->count; i++)
-        sum += a->history[(first + i) % AUTOFLEX_WINDOW];
-    double mean = sum / a->count;
-    for (int i = 0; i < a->count; i++) {
-        double d = a->history[(first + i) % AUTOFLEX_WINDOW] - mean;
-        squares += d * d;
-    }
-    return sqrt(squares / a->count);
-}
-
-static double predict_paper(const struct autoflex *a) {
-    return 2.0 * (history_maximum(a) + 3.0 * history_deviation(a) + 100.0 * ldexp(1.0, -a->e));
-}
-
-static int exponent_paper(double chi) {
-    return AUTOFLEX_BITS - 1 - autoflex_ceil_log2(chi);
-}
-
-static double predict_ngraph(const struct autoflex *a) {
-    return history_maximum(a) + 3.0 * history_deviation(a) + 100.0 * ldexp(1.0, -a->e);
-}
-
-static int exponent_ngraph(double p) {
-    return AUTOFLEX_BITS - 2 - autoflex_floor_log2(p);
-}
-
-static const struct autoflex_predictor table[] = {
-    {"paper", "twice the window's maximum + 3 sigma + 100 steps (Koster et al. 2017)", predict_paper, exponent_paper,
-     false},
-    {"ngraph", "the window's maximum + 3 sigma + 100 steps (as in the authors' graph compiler)", predict_ngraph,
-     exponent_ngraph, false},
-    {"current", "the exact maximum of this very result (DFP-16: Das et al. 2018)", NULL, NULL, true},
-    {"fixed", "never moves by itself", NULL, NULL, false},
+static const struct {
+    const char *name, *summary;
+} built_in[BUILT_IN] = {
+    {"paper", "twice the window's maximum + 3 sigma + 100 steps (Koster et al. 2017)"},
+    {"ngraph", "the window's maximum + 3 sigma + 100 steps (as in the authors' graph compiler)"},
+    {"current", "the exact maximum of this very result (DFP-16: Das et al. 2018)"},
+    {"fixed", "never moves by itself"},
 };
-enum { PREDICTORS = sizeof table / sizeof table[0] };
 
-const struct autoflex_predictor *autoflex_list(int i) {
-    return i >= 0 && i < PREDICTORS ? &table[i] : NULL;
+/* Rows are complete before their number is published, and stay for ever. */
+static struct added {
+    char name[NAME_LIMIT + 1];
+    autoflex_predict_fn predict;
+    void *context;
+} added[ADDED_LIMIT];
+static int added_count;
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
+
+static const struct added *added_row(autoflex_predictor predictor) {
+    const int row = predictor - AUTOFLEX_ADDED;
+    return row >= 0 && row < __atomic_load_n(&added_count, __ATOMIC_ACQUIRE) ? &added[row] : NULL;
 }
 
-const struct autoflex_predictor *autoflex_find(const char *name) {
-    for (int i = 0; name && i < PREDICTORS; i++)
-        if (!strcmp(name, table[i].name))
-            return &table[i];
-    return NULL;
+double fl_autoflex_foreign(const struct autoflex *a) {
+    const struct added *row = added_row(a->predictor);
+    return row ? row->predict(a, row->context) : 0;
 }
 
-const char *autoflex_name(const struct autoflex_predictor *predictor) {
-    return predictor->name;
+autoflex_predictor autoflex_list(int i) {
+    if (i < 0)
+        return AUTOFLEX_NONE;
+    if (i < BUILT_IN)
+        return AUTOFLEX_PAPER + i;
+    return added_row(AUTOFLEX_ADDED + i - BUILT_IN) ? AUTOFLEX_ADDED + i - BUILT_IN : AUTOFLEX_NONE;
 }
-const char *autoflex_summary(const struct autoflex_predictor *predictor) {
-    return predictor->summary;
+
+autoflex_predictor autoflex_find(const char *name) {
+    autoflex_predictor predictor;
+    for (int i = 0; name && (predictor = autoflex_list(i)); i++)
+        if (!strcmp(name, autoflex_name(predictor)))
+            return predictor;
+    return AUTOFLEX_NONE;
 }
-bool autoflex_needs_maximum(const struct autoflex_predictor *predictor) {
-    return predictor->needs_maximum;
+
+const char *autoflex_name(autoflex_predictor predictor) {
+    const int row = predictor - AUTOFLEX_PAPER;
+    const struct added *other = added_row(predictor);
+    return row >= 0 && row < BUILT_IN ? built_in[row].name : other ? other->name : NULL;
+}
+
+const char *autoflex_summary(autoflex_predictor predictor) {
+    const int row = predictor - AUTOFLEX_PAPER;
+    return row >= 0 && row < BUILT_IN ? built_in[row].summary : added_row(predictor) ? "added by the program" : NULL;
+}
+
+bool autoflex_needs_maximum(autoflex_predictor predictor) {
+    return predictor == AUTOFLEX_CURRENT;
+}
+
+/* Under the lock. */
+static autoflex_predictor add(const char *name, autoflex_predict_fn predict, void *context) {
+    if (added_count == ADDED_LIMIT || autoflex_find(name))
+        return AUTOFLEX_NONE;
+    added[added_count] = (struct added){.predict = predict, .context = context};
+    strcpy(added[added_count].name, name);
+    __atomic_store_n(&added_count, added_count + 1, __ATOMIC_RELEASE);
+    return AUTOFLEX_ADDED + added_count - 1;
+}
+
+autoflex_predictor autoflex_add(const char *name, autoflex_predict_fn predict, void *context) {
+    if (!name || !*name || strlen(name) > NAME_LIMIT || !predict)
+        return AUTOFLEX_NONE;
+    pthread_mutex_lock(&adding);
+    const autoflex_predictor predictor = add(name, predict, context);
+    pthread_mutex_unlock(&adding);
+    return predictor;
 }

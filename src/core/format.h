@@ -67,9 +67,12 @@ const struct fl_format *fl_format_at(int i);
 
 /* The reference kernel of an operation; NULL for an operation without one. */
 fl_kernel fl_ref_kernel(enum fl_op op);
+fl_need fl_ref_need(enum fl_op op);
 /* The kernel of class exact that runs under a cap (the best row at or below it that this machine supports), and its
  * backend. */
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);
+/* The need of the kernel that backend has for it; NULL: it takes no workspace. */
+fl_need fl_need_of(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
 /* The kernel of class fast that runs instead under a cap; NULL where there is none. */
 fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap);
 /* The kernel that runs now, under the cap and the class in force; under FLEXLAB_VERBOSE=1 it is named when it runs

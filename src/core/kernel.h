@@ -1,9 +1,10 @@
 /* kernel.h - the one signature of all kernels, and the rows of the table format x op x backend.
  *
- * A kernel is a pure function: inputs, geometry and the output's exponent come in struct fl_args; it fills the output
- * and the statistics and touches nothing else. It may allocate scratch (memory.h) before it writes anything and return
- * TENSOR_E_MEMORY; it has no other way to fail, every check was made before. Kernels thread through parallel.h and give
- * the same bits for any number of threads.
+ * A kernel is a pure function: inputs, geometry and the addresses of exponents come in struct fl_args; it fills the
+ * output and the statistics and touches nothing else. Scratch comes with the call, as its need says (fl_workspace);
+ * where a caller brings none, the kernel takes it from the thread and may return TENSOR_E_MEMORY before it writes
+ * anything. It has no other way to fail, every check was made before. Kernels thread through parallel.h and give the
+ * same bits for any number of threads.
  *
  * out.data == NULL means measure only: nothing is stored, stats->maximum must be exact. */
 #ifndef FL_KERNEL_H
@@ -11,27 +12,24 @@
 
 #include "core/coefficient.h"
 #include "core/op.h"
-#include "flexlab/tensor.h"
+#include "core/slot.h"
 
 /* A tensor as a kernel sees it. */
 struct fl_view {
-    void *data;    /* elements; 64-byte aligned */
-    void *wide;    /* what counts instead of the elements: int32_t mantissas at e + 16, or floats; NULL: they count */
-    int e;         /* shared exponent; 0 in float formats */
-    int64_t count; /* elements */
+    void *data; /* elements; 64-byte aligned */
+    void *wide; /* what counts instead of the elements: int32_t mantissas at e + 16, or floats; NULL: they count */
+    const int32_t *e; /* where the shared exponent stands; NULL in float formats */
+    int64_t count;    /* elements */
 };
+
+static inline int fl_exponent(const struct fl_view *view) {
+    return view->e ? *view->e : 0;
+}
 
 struct fl_rounding {
     tensor_rounding mode;
     uint64_t key;   /* stochastic: Philox key (seed) ... */
     uint64_t write; /* ... and counter (number of this write); the element's index is the rest */
-};
-
-/* What one write produced. Kernels start from zero; parts of a threaded kernel are merged with fl_stats_merge. */
-struct fl_stats {
-    double maximum; /* largest |exact result|, real units (not mantissas); NaN results do not count, Inf does */
-    int32_t gamma;
-    int64_t saturated, flushed, nonfinite;
 };
 
 /* Shapes of operations that are more than element by element; unused members are zero. */
@@ -108,9 +106,17 @@ struct fl_args {
     struct fl_channel_sums sums;
     struct fl_rounding rounding;
     struct fl_stats *stats;
+    /* Memory of the call: at least what the kernel's need says, 64-byte aligned, contents undefined. Kernels take it by
+     * fl_workspace. workers: how many threads the need was asked for and the kernel may use; 0: fl_threads(). */
+    void *workspace;
+    size_t workspace_bytes;
+    int workers;
 };
 
 typedef tensor_status (*fl_kernel)(const struct fl_args *args);
+/* Bytes of workspace that the kernel takes for a call: from operation, geometry, counts and workers alone; operands may
+ * be without memory, exponents without an address. */
+typedef size_t (*fl_need)(const struct fl_args *args);
 
 /* Slowest first. AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI. Rows below FL_BACKENDS have the bits of the
  * reference and are what a cap may name; AVX512_FAST, with BF16 too, serves class fast alone. */
@@ -135,16 +141,7 @@ struct fl_kernels {
                         const struct fl_rounding *rounding, struct fl_stats *stats);
     uint32_t (*to_floats)(const struct fl_view *in, int64_t first, int64_t n, float *x, bool stream);
     fl_kernel op[FL_OP_LIMIT];
+    fl_need need[FL_OP_LIMIT]; /* NULL: no workspace */
 };
-
-static inline void fl_stats_merge(struct fl_stats *into, const struct fl_stats *part) {
-    if (part->maximum > into->maximum)
-        into->maximum = part->maximum;
-    if (part->gamma > into->gamma)
-        into->gamma = part->gamma;
-    into->saturated += part->saturated;
-    into->flushed += part->flushed;
-    into->nonfinite += part->nonfinite;
-}
 
 #endif

@@ -1,7 +1,8 @@
 /* memory.c - the one allocator, and scratch that threads keep between kernels. */
 #define _DEFAULT_SOURCE /* madvise */
 #include "core/memory.h"
-#include "flexlab/status.h"
+#include "core/fail.h"
+#include "core/format.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,4 +118,13 @@ void *fl_scratch(int slot, size_t bytes) {
         s->release[slot] = release;
     }
     return s->block[slot];
+}
+
+void *fl_workspace(const struct fl_args *args, size_t bytes) {
+    if (args->workspace && args->workspace_bytes >= bytes)
+        return args->workspace;
+    void *block = fl_scratch(0, bytes);
+    if (!block)
+        fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes of scratch", fl_op_name(args->op), bytes);
+    return block;
 }

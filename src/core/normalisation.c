@@ -87,7 +87,7 @@ tensor_status tensor_channel_moments(double *mean, double *variance, const tenso
     const double n = (double)rows;
     for (int64_t c = 0; c < w.n; c++) {
         if (is_shared(x)) {
-            const int e = x->state->autoflex.e;
+            const int e = x->storage->slot->e;
             fl_int128 s1 = w.isum[0][c], s2 = w.isum[1][c];
             mean[c] = ldexp((double)w.isum[0][c] / n, -e);
             variance[c] = ldexp((double)(rows * s2 - s1 * s1) / (n * n), -2 * e);
@@ -196,7 +196,7 @@ static tensor_status check_batchnorm(const char *op, const tensor *out, const te
     if (out->ndim != x->ndim || memcmp(out->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0]))
         return fl_fail(TENSOR_E_SHAPE, "%s: the output is %s, x is %s", op, fl_shape_text(out, to),
                        fl_shape_text(x, tx));
-    if (out->state == x->state)
+    if (out->storage == x->storage)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: the output and x are the same tensor, the output must be another", op);
     if (!(epsilon > 0) || !isfinite(epsilon))
         return fl_fail(TENSOR_E_ARGUMENT, "%s: epsilon is %g, expected above 0", op, epsilon);
@@ -209,7 +209,7 @@ static tensor_status check_batchnorm(const char *op, const tensor *out, const te
         if (vectors[i]->ndim != 1 || vectors[i]->shape[0] != channels_of(x))
             return fl_fail(TENSOR_E_SHAPE, "%s: x is %s, a vector of the channels is %s, expected %lld", op,
                            fl_shape_text(x, tx), fl_shape_text(vectors[i], to), (long long)channels_of(x));
-        if (vectors[i]->state == out->state || vectors[i]->state == x->state)
+        if (vectors[i]->storage == out->storage || vectors[i]->storage == x->storage)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: a vector of the channels is also the output or x", op);
     }
     return TENSOR_OK;
@@ -222,7 +222,7 @@ static tensor_status check_image(const char *op, const char *name, const tensor 
         return fl_fail(TENSOR_E_FORMAT, "%s: x is %s, %s is %s", op, x->format->name, name, image->format->name);
     if (image->ndim != x->ndim || memcmp(image->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0]))
         return fl_fail(TENSOR_E_SHAPE, "%s: x and %s differ in shape", op, name);
-    if (out && image->state == out->state)
+    if (out && image->storage == out->storage)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is also the output", op, name);
     return TENSOR_OK;
 }
@@ -260,11 +260,11 @@ static tensor_status batchnorm(const char *op, tensor *y, const tensor *x, const
         w.cross[c] = 1;
     }
     struct fl_args args = {.op = FL_OP_CHANNEL_AFFINE, .in = {fl_view_of(x)}, .relu = relu};
-    struct affine_plan plan = {.w = &w, .centre = w.centre, .e_first = x->state->autoflex.e};
+    struct affine_plan plan = {.w = &w, .centre = w.centre, .e_first = x->storage->slot->e};
     if (r) {
         args.in[1] = fl_view_of(r);
         plan.cross = w.cross;
-        plan.e_cross = r->state->autoflex.e;
+        plan.e_cross = r->storage->slot->e;
     }
     return run_affine(op, y, &args, &plan);
 }
@@ -300,7 +300,7 @@ tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, c
         if (status)
             return status;
     }
-    if (dgamma->state == dbeta->state || dgamma->state == gamma->state || dbeta->state == gamma->state)
+    if (dgamma->storage == dbeta->storage || dgamma->storage == gamma->storage || dbeta->storage == gamma->storage)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: dgamma, dbeta and gamma must be three tensors", name);
     status = check_apart(name, (const char *[]){"dx", "dgamma", "dbeta", "dy", "x", "y", "gamma"},
                          (const tensor *[]){dx, dgamma, dbeta, dy, x, y, gamma}, 3, 7);
@@ -316,8 +316,8 @@ tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, c
         const double inverse = 1 / sqrt(variance[c] + epsilon);
         double s1 = w.sum[0][c], s2 = w.sum[1][c];
         if (is_shared(x)) {
-            s1 = ldexp((double)w.isum[0][c], -dy->state->autoflex.e);
-            s2 = ldexp((double)w.isum[1][c], -dy->state->autoflex.e - x->state->autoflex.e);
+            s1 = ldexp((double)w.isum[0][c], -dy->storage->slot->e);
+            s2 = ldexp((double)w.isum[1][c], -dy->storage->slot->e - x->storage->slot->e);
         }
         const double dot = (s2 - mean[c] * s1) * inverse; /* sum of dy times the normalised x */
         w.scale[c] = w.gamma[c] * inverse;
@@ -335,8 +335,8 @@ tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, c
                                .centre = w.centre_dy,
                                .cross = w.cross,
                                .cross_centre = w.centre,
-                               .e_first = dy->state->autoflex.e,
-                               .e_cross = x->state->autoflex.e};
+                               .e_first = dy->storage->slot->e,
+                               .e_cross = x->storage->slot->e};
     status = run_affine(name, dx, &args, &plan);
     if (status)
         return status;

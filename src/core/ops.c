@@ -37,7 +37,7 @@ static tensor_status check_operands(const char *op, const struct operand *operan
 
 static tensor_status check_distinct(const char *op, const struct operand *operands, int n) {
     for (int i = 1; i < n; i++)
-        if (operands[i].t->state == operands[0].t->state)
+        if (operands[i].t->storage == operands[0].t->storage)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are the same tensor, the output must be another", op,
                            operands[0].name, operands[i].name);
     return TENSOR_OK;
@@ -259,7 +259,7 @@ static tensor_status conv(enum fl_op op, const char *name, struct operand x, str
                        (long long)xs[1], (long long)xs[2], how.padding);
     TRY(check_shape_is(name, y, 4, (int64_t[]){xs[0], p, q, ws[0]}));
     for (int i = 0; i < 2; i++)
-        if ((i ? in1 : in0)->state == out.t->state)
+        if ((i ? in1 : in0)->storage == out.t->storage)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is also an input, the output must be another tensor", name,
                            out.name);
     struct fl_args args = {.op = op,

@@ -21,13 +21,12 @@
 #endif
 
 enum {
-    MAX_THREADS = 256,
     NOTICE = 160,
     SPIN = 2000 /* looks of a thread that waits, before it sleeps: some 50 to 100 us */
 };
 
 struct team {
-    void (*work)(void *context, int part);
+    fl_part work;
     void *context;
     int parts;
     atomic_int next;
@@ -53,27 +52,27 @@ struct pool {
     }
 static struct pool pool = NEW_POOL;
 
-static atomic_int wanted;             /* by tensor_set_threads; 0: the default */
-static atomic_int most = MAX_THREADS; /* that the system gave, once it refused one */
-static int spin;                      /* looks before a thread sleeps */
-static int processors, environment;   /* that this process may use; threads of OMP_NUM_THREADS, 0: none */
-static char environment_text[32];     /* OMP_NUM_THREADS where it is no number of threads, else "" */
-static bool fork_is_seen;             /* else a child would wait for helpers that it does not have */
+static atomic_int wanted;                /* by tensor_set_threads; 0: the default */
+static atomic_int most = FL_MAX_THREADS; /* that the system gave, once it refused one */
+static int spin;                         /* looks before a thread sleeps */
+static int processors, environment;      /* that this process may use; threads of OMP_NUM_THREADS, 0: none */
+static char environment_text[32];        /* OMP_NUM_THREADS where it is no number of threads, else "" */
+static bool fork_is_seen;                /* else a child would wait for helpers that it does not have */
 static pthread_once_t begun = PTHREAD_ONCE_INIT;
 
 /* --- how many --- */
 
-/* 1 to MAX_THREADS; 0 for anything else. A list, one number for each level of nesting, counts by its first. */
+/* 1 to FL_MAX_THREADS; 0 for anything else. A list, one number for each level of nesting, counts by its first. */
 static int threads_of(const char *text) {
     char *end;
     const long n = strtol(text, &end, 10);
-    return end != text && (*end == 0 || *end == ',' || *end == ' ') && n >= 1 && n <= MAX_THREADS ? (int)n : 0;
+    return end != text && (*end == 0 || *end == ',' || *end == ' ') && n >= 1 && n <= FL_MAX_THREADS ? (int)n : 0;
 }
 
 static int count_processors(void) {
     cpu_set_t set;
     const long n = sched_getaffinity(0, sizeof set, &set) ? sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);
-    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (int)n;
+    return n < 1 ? 1 : n > FL_MAX_THREADS ? FL_MAX_THREADS : (int)n;
 }
 
 static void forked(void);
@@ -81,7 +80,7 @@ static void forked(void);
 /* Why OMP_NUM_THREADS does not count. */
 static void say_environment(char *text, size_t size) {
     snprintf(text, size, "OMP_NUM_THREADS=%s is no number from 1 to %d: %d threads, one a processor", environment_text,
-             MAX_THREADS, processors);
+             FL_MAX_THREADS, processors);
 }
 
 /* One line on stderr under FLEXLAB_VERBOSE=1. */
@@ -109,7 +108,7 @@ static int threads_by_default(void) {
         return processors;
 #ifdef FL_OPENMP
     const int n = omp_get_max_threads(); /* the program may have changed it */
-    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
+    return n < 1 ? 1 : n > FL_MAX_THREADS ? FL_MAX_THREADS : n;
 #else
     return environment ? environment : processors;
 #endif
@@ -131,11 +130,12 @@ int tensor_threads(void) {
 }
 
 tensor_status tensor_set_threads(int threads) {
-    if (threads < 0 || threads > MAX_THREADS)
-        return fl_fail(TENSOR_E_ARGUMENT, "set_threads: %d threads, expected 0 (default) to %d", threads, MAX_THREADS);
+    if (threads < 0 || threads > FL_MAX_THREADS)
+        return fl_fail(TENSOR_E_ARGUMENT, "set_threads: %d threads, expected 0 (default) to %d", threads,
+                       FL_MAX_THREADS);
     pthread_once(&begun, begin);
     atomic_store(&wanted, threads);
-    atomic_store(&most, MAX_THREADS); /* perhaps the system gives more now */
+    atomic_store(&most, FL_MAX_THREADS); /* perhaps the system gives more now */
     return TENSOR_OK;
 }
 
@@ -152,10 +152,10 @@ const char *tensor_threads_notice(void) {
 
 /* --- teams --- */
 
-static void run_parts(struct team *team) {
+static void run_parts(struct team *team, int worker) {
     inside = 1;
     for (int part; (part = atomic_fetch_add(&team->next, 1)) < team->parts;)
-        team->work(team->context, part);
+        team->work(team->context, part, worker);
     inside = 0;
 }
 
@@ -179,7 +179,7 @@ static void *help(void *pointer) {
         seen = pool.number;
         struct team *team = pool.team;
         pthread_mutex_unlock(&pool.lock);
-        run_parts(team);
+        run_parts(team, me + 1);
         pthread_mutex_lock(&pool.lock);
         if (--pool.working == 0)
             pthread_cond_signal(&pool.end);
@@ -215,13 +215,11 @@ static bool alone(int threads) {
            pthread_mutex_trylock(&pool.owner); /* another caller has the helpers */
 }
 
-void fl_parallel(int parts, void (*work)(void *context, int part), void *context) {
-    int threads = fl_threads();
-    if (threads > parts)
-        threads = parts;
+void fl_parallel_within(int workers, int parts, fl_part work, void *context) {
+    const int threads = workers < parts ? workers : parts;
     if (alone(threads)) {
         for (int part = 0; part < parts; part++)
-            work(context, part);
+            work(context, part, 0);
         return;
     }
     struct team team = {work, context, parts, 0};
@@ -233,7 +231,7 @@ void fl_parallel(int parts, void (*work)(void *context, int part), void *context
     pool.number++;
     pthread_cond_broadcast(&pool.begin);
     pthread_mutex_unlock(&pool.lock);
-    run_parts(&team);
+    run_parts(&team, 0);
     for (int i = 0; i < spin && atomic_load_explicit(&pool.working, memory_order_relaxed); i++)
         look_again();
     pthread_mutex_lock(&pool.lock);
@@ -241,6 +239,10 @@ void fl_parallel(int parts, void (*work)(void *context, int part), void *context
         pthread_cond_wait(&pool.end, &pool.lock);
     pthread_mutex_unlock(&pool.lock);
     pthread_mutex_unlock(&pool.owner);
+}
+
+void fl_parallel(int parts, fl_part work, void *context) {
+    fl_parallel_within(fl_threads(), parts, work, context);
 }
 
 /* --- the child of a fork: it has the thread that forked, and none of the helpers --- */

@@ -67,7 +67,7 @@ static tensor_status sum_exact(struct work *w, const tensor *x, double *sum) {
             exact += w->isum[0][c];
         first += m * n;
     }
-    *sum = ldexp((double)exact, -x->state->autoflex.e);
+    *sum = ldexp((double)exact, -x->storage->slot->e);
     return TENSOR_OK;
 }
 

@@ -16,10 +16,10 @@ struct ref_work {
     int64_t count; /* results */
 };
 
-/* Decodes the operands of args that have data; count results. TENSOR_E_MEMORY leaves nothing allocated. */
-tensor_status fl_ref_begin(struct ref_work *w, const struct fl_args *args, int64_t count);
-/* Encodes the results (unless args is a reduction: count 0), fills the statistics, frees everything. */
-tensor_status fl_ref_end(struct ref_work *w);
+/* Decodes the operands of args that have data, into the workspace. */
+tensor_status fl_ref_begin(struct ref_work *w, const struct fl_args *args);
+/* Encodes the results, if the operation has any, and fills the statistics. */
+void fl_ref_end(const struct ref_work *w);
 
 static inline bool fl_ref_shared(const struct fl_args *args) {
     return args->format->arithmetic == FL_ARITHMETIC_SHARED;

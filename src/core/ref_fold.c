@@ -3,8 +3,7 @@
 #include "core/ref.h"
 #include <math.h>
 
-/* --- sums over the rows of [m, n] ------------------------------------------------------------------------------------
- */
+/* --- sums over the rows of [m, n] --------------------------------------------------------------------------------- */
 
 /* Two sums a channel: of x and of x*z. Shared-exponent formats: mantissas, exact. Float formats: binary32 chains of
  * FL_ROWS_CHUNK rows, added in order in double. */
@@ -42,21 +41,24 @@ static struct channel_sum sum_channel(const struct fl_args *args, const double *
 
 tensor_status fl_ref_fold(const struct fl_args *args) {
     struct ref_work w;
-    tensor_status status = fl_ref_begin(&w, args, args->op == FL_OP_SUM_ROWS ? args->out.count : 0);
+    tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
     if (args->op == FL_OP_MAX_ABS) {
         for (int64_t i = 0; i < args->in[0].count; i++)
             if (fabs(w.in[0][i]) > args->stats->maximum)
                 args->stats->maximum = fabs(w.in[0][i]);
-        return fl_ref_end(&w);
+        fl_ref_end(&w);
+        return TENSOR_OK;
     }
     const bool gradient = args->op == FL_OP_CHANNEL_GRAD_SUMS;
     for (int64_t c = 0; c < args->geo.n; c++) {
-        struct channel_sum s = gradient ? sum_channel(args, w.in[0], w.in[1], w.in[2], args->in[0].e, args->in[1].e, c)
-                                        : sum_channel(args, w.in[0], w.in[0], NULL, args->in[0].e, args->in[0].e, c);
+        struct channel_sum s =
+            gradient
+                ? sum_channel(args, w.in[0], w.in[1], w.in[2], fl_exponent(&args->in[0]), fl_exponent(&args->in[1]), c)
+                : sum_channel(args, w.in[0], w.in[0], NULL, fl_exponent(&args->in[0]), fl_exponent(&args->in[0]), c);
         if (args->op == FL_OP_SUM_ROWS) {
-            w.value[c] = w.near[c] = fl_ref_shared(args) ? ldexp((double)s.i[0], -args->in[0].e) : s.f[0];
+            w.value[c] = w.near[c] = fl_ref_shared(args) ? ldexp((double)s.i[0], -fl_exponent(&args->in[0])) : s.f[0];
             continue;
         }
         for (int j = 0; j < 2; j++) {
@@ -66,15 +68,15 @@ tensor_status fl_ref_fold(const struct fl_args *args) {
                 args->sums.f[j][c] = s.f[j];
         }
     }
-    return fl_ref_end(&w);
+    fl_ref_end(&w);
+    return TENSOR_OK;
 }
 
-/* --- per-channel affine maps -----------------------------------------------------------------------------------------
- */
+/* --- per-channel affine maps -------------------------------------------------------------------------------------- */
 
 tensor_status fl_ref_affine(const struct fl_args *args) {
     struct ref_work w;
-    tensor_status status = fl_ref_begin(&w, args, args->out.count);
+    tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
     const struct fl_channels *k = &args->channels;
@@ -90,8 +92,8 @@ tensor_status fl_ref_affine(const struct fl_args *args) {
             w.value[i] = w.near[i] = args->relu && t <= 0 ? 0 : t;
             continue;
         }
-        const int64_t mantissa = (int64_t)ldexp(first, args->in[0].e);
-        const int64_t x = second ? (int64_t)ldexp(w.in[1][i], args->in[1].e) : 0;
+        const int64_t mantissa = (int64_t)ldexp(first, fl_exponent(&args->in[0]));
+        const int64_t x = second ? (int64_t)ldexp(w.in[1][i], fl_exponent(&args->in[1])) : 0;
         const struct fl_term terms[3] = {
             {k->first[c].m * (mantissa - k->first_centre[c]), k->first[c].e},
             {second ? k->cross[c].m * (x - k->cross_centre[c]) : 0, second ? k->cross[c].e : 0},
@@ -102,11 +104,11 @@ tensor_status fl_ref_affine(const struct fl_args *args) {
         w.value[i] = fl_wide_odd(exact);
         w.near[i] = fl_wide_abs(exact);
     }
-    return fl_ref_end(&w);
+    fl_ref_end(&w);
+    return TENSOR_OK;
 }
 
-/* --- stochastic gradient descent -------------------------------------------------------------------------------------
- */
+/* --- stochastic gradient descent ---------------------------------------------------------------------------------- */
 
 /* A float as one term: 24-bit integer times a power of two; times an integer mantissa under exponent e. */
 static struct fl_term product(float scalar, int64_t mantissa, int e) {
@@ -126,9 +128,10 @@ static struct fl_term element(const struct ref_work *w, int in, int64_t i) {
     const struct fl_view *v = &w->args->in[in];
     if (!fl_ref_shared(w->args))
         return real(v->wide ? ((const float *)v->wide)[i] : w->in[in][i]);
+    const int e = fl_exponent(v);
     if (v->wide)
-        return (struct fl_term){((const int32_t *)v->wide)[i], v->e + 16};
-    return (struct fl_term){(int64_t)ldexp(w->in[in][i], v->e), v->e};
+        return (struct fl_term){((const int32_t *)v->wide)[i], e + 16};
+    return (struct fl_term){(int64_t)ldexp(w->in[in][i], e), e};
 }
 
 static struct fl_term scaled(float scalar, struct fl_term t, bool shared) {
@@ -150,7 +153,7 @@ static bool finite_operands(const struct ref_work *w, int64_t i, double *sum) {
 
 tensor_status fl_ref_sgd(const struct fl_args *args) {
     struct ref_work w;
-    tensor_status status = fl_ref_begin(&w, args, args->out.count);
+    tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
     const bool shared = fl_ref_shared(args);
@@ -178,10 +181,10 @@ tensor_status fl_ref_sgd(const struct fl_args *args) {
             w.value[i] = fl_wide_odd(sum);
             w.near[i] = fl_wide_abs(sum);
             if (wide && shared) {
-                int64_t m = fl_wide_round(sum, args->out.e + 16, FL_WIDE_LIMIT, NULL, &wide_saturated);
+                int64_t m = fl_wide_round(sum, fl_exponent(&args->out) + 16, FL_WIDE_LIMIT, NULL, &wide_saturated);
                 if (args->out.data)
                     ((int32_t *)args->out.wide)[i] = (int32_t)m;
-                w.value[i] = ldexp((double)m, -(args->out.e + 16)); /* the view rounds the wide part */
+                w.value[i] = ldexp((double)m, -(fl_exponent(&args->out) + 16)); /* the view rounds the wide part */
             }
         }
         if (wide && !shared) {

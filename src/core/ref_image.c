@@ -20,7 +20,7 @@ static int64_t largest_in_window(const double *x, const struct fl_geometry *g, i
 
 tensor_status fl_ref_maxpool(const struct fl_args *args) {
     struct ref_work w;
-    tensor_status status = fl_ref_begin(&w, args, args->out.count);
+    tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
     const struct fl_geometry *g = &args->geo;
@@ -44,12 +44,13 @@ tensor_status fl_ref_maxpool(const struct fl_args *args) {
                 }
     for (int64_t i = 0; i < w.count; i++)
         w.near[i] = w.value[i];
-    return fl_ref_end(&w);
+    fl_ref_end(&w);
+    return TENSOR_OK;
 }
 
 tensor_status fl_ref_avgpool(const struct fl_args *args) {
     struct ref_work w;
-    tensor_status status = fl_ref_begin(&w, args, args->out.count);
+    tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
     const struct fl_geometry *g = &args->geo;
@@ -79,12 +80,13 @@ tensor_status fl_ref_avgpool(const struct fl_args *args) {
         }
     for (int64_t i = 0; i < w.count; i++)
         w.near[i] = w.value[i];
-    return fl_ref_end(&w);
+    fl_ref_end(&w);
+    return TENSOR_OK;
 }
 
 tensor_status fl_ref_shortcut(const struct fl_args *args) {
     struct ref_work w;
-    tensor_status status = fl_ref_begin(&w, args, args->out.count);
+    tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
     const struct fl_geometry *g = &args->geo;
@@ -105,5 +107,6 @@ tensor_status fl_ref_shortcut(const struct fl_args *args) {
                 }
     for (int64_t i = 0; i < w.count; i++)
         w.near[i] = w.value[i];
-    return fl_ref_end(&w);
+    fl_ref_end(&w);
+    return TENSOR_OK;
 }

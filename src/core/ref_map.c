@@ -6,52 +6,55 @@
 #include <math.h>
 #include <string.h>
 
-tensor_status fl_ref_begin(struct ref_work *w, const struct fl_args *args, int64_t count) {
-    *w = (struct ref_work){.args = args, .count = count};
-    bool failed = false;
+/* Results of an operation that the reference kernel keeps as doubles: none of a reduction. */
+static int64_t results_of(const struct fl_args *args) {
+    return args->op == FL_OP_MAX_ABS || args->op == FL_OP_CHANNEL_SUMS || args->op == FL_OP_CHANNEL_GRAD_SUMS
+               ? 0
+               : args->out.count;
+}
+
+static size_t need(const struct fl_args *args) {
+    int64_t doubles = 2 * results_of(args);
+    for (int i = 0; i < 3; i++)
+        doubles += args->in[i].count;
+    return (size_t)doubles * sizeof(double);
+}
+
+tensor_status fl_ref_begin(struct ref_work *w, const struct fl_args *args) {
+    *w = (struct ref_work){.args = args, .count = results_of(args)};
+    double *memory = fl_workspace(args, need(args));
+    if (!memory)
+        return TENSOR_E_MEMORY;
     for (int i = 0; i < 3; i++) {
         if (!args->in[i].data)
             continue;
-        w->in[i] = fl_alloc((size_t)args->in[i].count * sizeof(double));
-        if (w->in[i])
-            args->format->decode(&args->in[i], 0, args->in[i].count, w->in[i]);
-        else
-            failed = true;
+        w->in[i] = memory;
+        memory += args->in[i].count;
+        args->format->decode(&args->in[i], 0, args->in[i].count, w->in[i]);
     }
-    if (count) {
-        w->value = fl_alloc((size_t)count * sizeof(double));
-        w->near = fl_alloc((size_t)count * sizeof(double));
-        failed = failed || !w->value || !w->near;
-    }
-    if (!failed)
-        return TENSOR_OK;
-    w->count = 0;
-    fl_ref_end(w);
-    return fl_fail(TENSOR_E_MEMORY, "%s: no memory for the reference kernel", fl_op_name(args->op));
-}
-
-tensor_status fl_ref_end(struct ref_work *w) {
-    const struct fl_args *args = w->args;
     if (w->count) {
-        struct fl_stats stats = {0};
-        args->format->encode(&args->out, 0, w->count, w->value, true, &args->rounding, &stats);
-        if (fl_ref_shared(args)) {
-            stats.maximum = 0;
-            for (int64_t i = 0; i < w->count; i++)
-                if (fabs(w->near[i]) > stats.maximum)
-                    stats.maximum = fabs(w->near[i]);
-        }
-        fl_stats_merge(args->stats, &stats);
+        w->value = memory;
+        w->near = memory + w->count;
     }
-    for (int i = 0; i < 3; i++)
-        fl_free(w->in[i]);
-    fl_free(w->value);
-    fl_free(w->near);
     return TENSOR_OK;
 }
 
-/* --- elementwise: each row of ops.def twice, with the sum rounded to odd and to nearest ------------------------------
- */
+void fl_ref_end(const struct ref_work *w) {
+    const struct fl_args *args = w->args;
+    if (!w->count)
+        return;
+    struct fl_stats stats = {0};
+    args->format->encode(&args->out, 0, w->count, w->value, true, &args->rounding, &stats);
+    if (fl_ref_shared(args)) {
+        stats.maximum = 0;
+        for (int64_t i = 0; i < w->count; i++)
+            if (fabs(w->near[i]) > stats.maximum)
+                stats.maximum = fabs(w->near[i]);
+    }
+    fl_stats_merge(args->stats, &stats);
+}
+
+/* --- elementwise: each row of ops.def twice, with the sum rounded to odd and to nearest --------------------------- */
 
 typedef double (*map_fn)(double a, double b, double c, double alpha);
 
@@ -77,7 +80,7 @@ static const struct {
 
 tensor_status fl_ref_map(const struct fl_args *args) {
     struct ref_work w;
-    tensor_status status = fl_ref_begin(&w, args, args->out.count);
+    tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
     const double alpha = args->alpha;
@@ -86,12 +89,13 @@ tensor_status fl_ref_map(const struct fl_args *args) {
         w.value[i] = maps[args->op].odd(a, b, c, alpha);
         w.near[i] = maps[args->op].near(a, b, c, alpha);
     }
-    return fl_ref_end(&w);
+    fl_ref_end(&w);
+    return TENSOR_OK;
 }
 
 tensor_status fl_ref_bias(const struct fl_args *args) {
     struct ref_work w;
-    tensor_status status = fl_ref_begin(&w, args, args->out.count);
+    tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
     const bool relu = args->op == FL_OP_BIAS_RELU;
@@ -100,11 +104,11 @@ tensor_status fl_ref_bias(const struct fl_args *args) {
         w.value[i] = relu ? odd_add_relu(a, b, 0, 0) : odd_add(a, b, 0, 0);
         w.near[i] = relu ? near_add_relu(a, b, 0, 0) : near_add(a, b, 0, 0);
     }
-    return fl_ref_end(&w);
+    fl_ref_end(&w);
+    return TENSOR_OK;
 }
 
-/* --- the table ------------------------------------------------------------------------------------------------------
- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const fl_kernel table[FL_OP_LIMIT] = {
 #define FL_MAP1(id, CONSTANT, name, expr) [id] = fl_ref_map,
@@ -139,4 +143,8 @@ static const fl_kernel table[FL_OP_LIMIT] = {
 
 fl_kernel fl_ref_kernel(enum fl_op op) {
     return op > 0 && op < FL_OP_LIMIT ? table[op] : NULL;
+}
+
+fl_need fl_ref_need(enum fl_op op) {
+    return fl_ref_kernel(op) ? need : NULL;
 }

@@ -30,8 +30,7 @@ static inline double dot_value(const struct dot *d) {
     return d->exact ? d->sum : d->terms > FL_K_CHUNK ? d->total + d->chain : d->chain;
 }
 
-/* --- bias, residual and ReLU ---------------------------------------------------------------------------------------
- */
+/* --- bias, residual and ReLU -------------------------------------------------------------------------------------- */
 
 static double element_of(const struct ref_work *w, const struct fl_view *view, int64_t i) {
     double x = 0;
@@ -43,10 +42,11 @@ static double element_of(const struct ref_work *w, const struct fl_view *view, i
 static void exact_epilogue(struct ref_work *w, int64_t i, double bias, double residual) {
     const struct fl_args *args = w->args;
     const struct fl_epilogue *how = &args->epilogue;
-    const int e = args->in[0].e + args->in[1].e;
-    const struct fl_term terms[] = {{(int64_t)ldexp(w->value[i], e), e},
-                                    {(int64_t)ldexp(bias, how->bias.e), how->bias.e},
-                                    {(int64_t)ldexp(residual, how->residual.e), how->residual.e}};
+    const int e = fl_exponent(&args->in[0]) + fl_exponent(&args->in[1]);
+    const struct fl_term terms[] = {
+        {(int64_t)ldexp(w->value[i], e), e},
+        {(int64_t)ldexp(bias, fl_exponent(&how->bias)), fl_exponent(&how->bias)},
+        {(int64_t)ldexp(residual, fl_exponent(&how->residual)), fl_exponent(&how->residual)}};
     struct fl_wide_sum sum = fl_sum_terms(terms, 3);
     if (how->relu && sum.m < 0)
         sum.m = 0;
@@ -79,12 +79,13 @@ static tensor_status end_sums(struct ref_work *w) {
         else
             float_epilogue(w, i, bias, residual);
     }
-    return fl_ref_end(w);
+    fl_ref_end(w);
+    return TENSOR_OK;
 }
 
 tensor_status fl_ref_matmul(const struct fl_args *args) {
     struct ref_work w;
-    tensor_status status = fl_ref_begin(&w, args, args->out.count);
+    tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
     const int64_t m = args->geo.m, n = args->geo.n, k = args->geo.k;
@@ -174,7 +175,7 @@ static void weight_gradient(struct ref_work *w, const struct fl_geometry *g, boo
 
 tensor_status fl_ref_conv(const struct fl_args *args) {
     struct ref_work w;
-    tensor_status status = fl_ref_begin(&w, args, args->out.count);
+    tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
     const bool exact = fl_ref_shared(args);

@@ -141,6 +141,10 @@ fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum f
     return fl_ref_kernel(op);
 }
 
+fl_need fl_need_of(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
+    return backend == FL_REF ? fl_ref_need(op) : format->rows[backend] ? format->rows[backend]->need[op] : NULL;
+}
+
 fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap) {
     const struct fl_kernels *row = format->rows[FL_AVX512_FAST];
     return row && cap == FL_AVX512 && fl_cpu_has(backends[FL_AVX512_FAST].needs) ? row->op[op] : NULL;

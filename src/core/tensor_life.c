@@ -35,7 +35,7 @@ static tensor_status check_shape(const char *what, const struct fl_format *forma
 }
 
 static tensor *make(const char *what, const struct fl_format *format, int ndim, const int64_t *shape,
-                    struct fl_tensor_state *state, int64_t count) {
+                    struct fl_storage *storage, int64_t count) {
     tensor *t = fl_alloc_zero(sizeof *t);
     if (!t) {
         fl_fail(TENSOR_E_MEMORY, "%s: no memory for a tensor object", what);
@@ -45,7 +45,7 @@ static tensor *make(const char *what, const struct fl_format *format, int ndim, 
     t->ndim = ndim;
     memcpy(t->shape, shape, (size_t)ndim * sizeof shape[0]);
     t->count = count;
-    t->state = state;
+    t->storage = storage;
     return t;
 }
 
@@ -68,21 +68,23 @@ static tensor *make_with_state(const char *what, tensor_format id, int ndim, con
         fl_fail(TENSOR_E_ARGUMENT, "%s: memory %p is not aligned to %d bytes", what, memory, FL_ALIGNMENT);
         return NULL;
     }
-    struct fl_tensor_state *state = fl_alloc_zero(sizeof *state);
+    struct fl_storage *storage = fl_alloc_zero(sizeof *storage);
+    struct fl_slot *slot = fl_slot_new();
     void *data = memory ? memory : fl_alloc_zero(need);
-    tensor *t = state && data ? make(what, format, ndim, shape, state, count) : NULL;
+    tensor *t = storage && slot && data ? make(what, format, ndim, shape, storage, count) : NULL;
     if (!t) {
         if (!memory)
             fl_free(data);
-        fl_free(state);
+        fl_slot_free(slot);
+        fl_free(storage);
         fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes", what, need);
         return NULL;
     }
-    state->data = data;
-    state->owns_data = !memory;
-    state->by_hand = memory != NULL;
-    if (format->arithmetic == FL_ARITHMETIC_SHARED)
-        autoflex_reset(&state->autoflex, autoflex_find(format->predictor), format->e_min, format->e_max);
+    *storage = (struct fl_storage){.data = data, .slot = slot, .owns_data = !memory, .by_hand = memory != NULL};
+    if (format->arithmetic == FL_ARITHMETIC_SHARED) {
+        autoflex_reset(&slot->autoflex, autoflex_find(format->predictor), format->e_min, format->e_max);
+        slot->e = slot->autoflex.e;
+    }
     return t;
 }
 
@@ -112,7 +114,7 @@ tensor *tensor_new_view(tensor *base, int ndim, const int64_t *shape) {
                 fl_shape_text(base, text), (long long)base->count);
         return NULL;
     }
-    tensor *t = make("tensor_new_view", base->format, ndim, shape, base->state, count);
+    tensor *t = make("tensor_new_view", base->format, ndim, shape, base->storage, count);
     if (t)
         t->is_view = true;
     return t;
@@ -122,10 +124,11 @@ void tensor_free(tensor *t) {
     if (!t)
         return;
     if (!t->is_view) {
-        if (t->state->owns_data)
-            fl_free(t->state->data);
-        fl_free(t->state->wide);
-        fl_free(t->state);
+        if (t->storage->owns_data)
+            fl_free(t->storage->data);
+        fl_free(t->storage->wide);
+        fl_slot_free(t->storage->slot);
+        fl_free(t->storage);
     }
     fl_free(t);
 }
@@ -144,9 +147,9 @@ int64_t tensor_count(const tensor *t) {
 }
 
 tensor_status fl_check_apart(const char *op, const char *a_name, const tensor *a, const char *b_name, const tensor *b) {
-    if (!a || !b || a->state == b->state)
+    if (!a || !b || a->storage == b->storage)
         return TENSOR_OK;
-    const uintptr_t pa = (uintptr_t)a->state->data, pb = (uintptr_t)b->state->data;
+    const uintptr_t pa = (uintptr_t)a->storage->data, pb = (uintptr_t)b->storage->data;
     if (pa >= pb + (uintptr_t)b->count * (uintptr_t)b->format->bytes ||
         pb >= pa + (uintptr_t)a->count * (uintptr_t)a->format->bytes)
         return TENSOR_OK;
@@ -154,24 +157,24 @@ tensor_status fl_check_apart(const char *op, const char *a_name, const tensor *a
 }
 
 size_t tensor_bytes(const tensor *t) {
-    return t ? (size_t)t->count * (size_t)(t->format->bytes + (t->state->wide ? t->format->wide_bytes : 0)) : 0;
+    return t ? (size_t)t->count * (size_t)(t->format->bytes + (t->storage->wide ? t->format->wide_bytes : 0)) : 0;
 }
 
 void *tensor_data(tensor *t) {
     if (!t)
         return NULL;
-    t->state->by_hand = true;
-    return t->state->data;
+    t->storage->by_hand = true;
+    return t->storage->data;
 }
 const void *tensor_const_data(const tensor *t) {
-    return t ? t->state->data : NULL;
+    return t ? t->storage->data : NULL;
 }
 int tensor_exponent(const tensor *t) {
-    return t ? t->state->autoflex.e : 0;
+    return t ? t->storage->slot->e : 0;
 }
 
 const struct autoflex *tensor_autoflex(const tensor *t) {
-    return t && t->format->arithmetic == FL_ARITHMETIC_SHARED ? &t->state->autoflex : NULL;
+    return t && t->format->arithmetic == FL_ARITHMETIC_SHARED ? &t->storage->slot->autoflex : NULL;
 }
 
 tensor_status tensor_statistics_sized(const tensor *t, tensor_stats *last, tensor_stats *total, size_t size) {
@@ -181,16 +184,16 @@ tensor_status tensor_statistics_sized(const tensor *t, tensor_stats *last, tenso
     if (status)
         return status;
     if (last)
-        fl_give_sized(last, size, &t->state->last, sizeof t->state->last);
+        fl_give_sized(last, size, &t->storage->slot->last, sizeof t->storage->slot->last);
     if (total)
-        fl_give_sized(total, size, &t->state->total, sizeof t->state->total);
+        fl_give_sized(total, size, &t->storage->slot->total, sizeof t->storage->slot->total);
     return TENSOR_OK;
 }
 
 void tensor_reset_statistics(tensor *t) {
     if (t) {
-        memset(&t->state->last, 0, sizeof t->state->last);
-        memset(&t->state->total, 0, sizeof t->state->total);
+        memset(&t->storage->slot->last, 0, sizeof t->storage->slot->last);
+        memset(&t->storage->slot->total, 0, sizeof t->storage->slot->total);
     }
 }
 

@@ -5,17 +5,15 @@
 #include "core/format.h"
 
 /* What views share with their base: everything but the shape. */
-struct fl_tensor_state {
-    struct autoflex autoflex;
-    tensor_stats last, total;
-    tensor_rounding rounding;
-    uint64_t seed;
+struct fl_storage {
     void *data;
-    void *wide;                    /* NULL: none */
-    tensor_rounding view_rounding; /* how the elements were last rounded from it */
+    void *wide;           /* NULL: none */
+    struct fl_slot *slot; /* exponent, statistics, number of writes */
+    tensor_rounding rounding;
+    tensor_rounding view_rounding; /* how the elements were last rounded from the wide part */
+    uint64_t seed;
     bool by_hand; /* the elements' memory is in the caller's hands: settle before the wide part counts */
     bool owns_data;
-    uint64_t writes; /* numbers the writes; keys stochastic rounding */
 };
 
 struct tensor {
@@ -23,18 +21,23 @@ struct tensor {
     int ndim;
     int64_t shape[TENSOR_MAX_DIMS];
     int64_t count;
-    struct fl_tensor_state *state;
+    struct fl_storage *storage;
     bool is_view;
 };
 
 /* The elements as they are stored. Where an operand counts as its wide part: fl_wide_view_of (wide.h). */
 static inline struct fl_view fl_view_of(const tensor *t) {
-    return (struct fl_view){t->state->data, NULL, t->state->autoflex.e, t->count};
+    return (struct fl_view){t->storage->data, NULL, &t->storage->slot->e, t->count};
+}
+
+/* The elements as an operation is to write them, at the exponent that the rules have set. */
+static inline struct fl_view fl_output_view(const tensor *t) {
+    return (struct fl_view){t->storage->data, NULL, &t->storage->slot->autoflex.e, t->count};
 }
 
 /* How elements are rounded from their wide part. */
 static inline tensor_rounding fl_view_rounding(const tensor *t) {
-    return t->state->rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST;
+    return t->storage->rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST;
 }
 
 /* TENSOR_E_ARGUMENT where a and b are different tensors in overlapping memory; either may be NULL. */

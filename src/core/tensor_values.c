@@ -19,7 +19,8 @@ static tensor_status load(const char *what, tensor *t, const struct fl_source *s
         return fl_fail(TENSOR_E_SHAPE, "%s: %lld values for a tensor %s of %lld", what, (long long)count,
                        fl_shape_text(t, text), (long long)t->count);
     }
-    struct fl_tensor_state *state = t->state;
+    struct fl_storage *storage = t->storage;
+    struct autoflex *a = &storage->slot->autoflex;
     struct fl_transfer look = {.source = *source, .count = count};
     struct fl_transfer_result seen;
     const bool shared = t->format->arithmetic == FL_ARITHMETIC_SHARED;
@@ -29,11 +30,11 @@ static tensor_status load(const char *what, tensor *t, const struct fl_source *s
             return fl_fail(TENSOR_E_ARGUMENT, "%s: value %lld is %g, %s holds finite numbers only", what,
                            (long long)seen.nonfinite, source_value(source, seen.nonfinite), t->format->name);
     }
-    if (shared && autoflex_needs_maximum(state->autoflex.predictor))
-        autoflex_fit(&state->autoflex, seen.maximum);
+    if (shared && autoflex_needs_maximum(a->predictor))
+        autoflex_fit(a, seen.maximum);
     else if (shared)
-        autoflex_load(&state->autoflex, seen.maximum);
-    if (state->wide) {
+        autoflex_load(a, seen.maximum);
+    if (storage->wide) {
         seen.stats = (struct fl_stats){0};
         fl_wide_load(t, source, &seen.stats);
         fl_written(t, &seen.stats, true);
@@ -41,7 +42,7 @@ static tensor_status load(const char *what, tensor *t, const struct fl_source *s
     }
     struct fl_transfer copy = {.source = *source,
                                .format = t->format,
-                               .out = fl_view_of(t),
+                               .out = fl_output_view(t),
                                .count = count,
                                .rounding = {fl_view_rounding(t), 0, 0}};
     fl_transfer(&copy, &seen);
@@ -91,13 +92,13 @@ tensor_status tensor_store_wide_f64(const tensor *t, double *values, int64_t cou
     tensor_status status = check_store("tensor_store_wide_f64", t, values, count);
     if (status)
         return status;
-    if (!t->state->wide)
+    if (!t->storage->wide)
         return tensor_store_f64(t, values, count);
     fl_wide_settle(t);
     for (int64_t i = 0; i < count; i++)
         values[i] = t->format->arithmetic == FL_ARITHMETIC_SHARED
-                        ? ldexp(((const int32_t *)t->state->wide)[i], -(t->state->autoflex.e + 16))
-                        : ((const float *)t->state->wide)[i];
+                        ? ldexp(((const int32_t *)t->storage->wide)[i], -(t->storage->slot->e + 16))
+                        : ((const float *)t->storage->wide)[i];
     return TENSOR_OK;
 }
 
@@ -125,7 +126,7 @@ tensor_status tensor_convert(tensor *y, const tensor *x) {
     tensor_status status = check_same_shape("tensor_convert", y, x);
     if (status)
         return status;
-    if (y->state == x->state)
+    if (y->storage == x->storage)
         return TENSOR_OK;
     return load("tensor_convert", y, &(struct fl_source){.format = x->format, .view = fl_view_of(x)}, y->count);
 }
@@ -136,19 +137,20 @@ tensor_status tensor_convert_at(tensor *y, const tensor *x, int e) {
         status = check_exponent("tensor_convert_at", y, e);
     if (status)
         return status;
-    if (y->state == x->state)
+    if (y->storage == x->storage)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_convert_at: y and x are the same tensor, y must be another");
-    if (y->state->wide)
+    if (y->storage->wide)
         return fl_fail(TENSOR_E_FORMAT, "tensor_convert_at: y has a wide part; tensor_convert fills it");
     struct fl_transfer copy = {.source = {.format = x->format, .view = fl_view_of(x)},
                                .format = y->format,
                                .out = fl_view_of(y),
                                .count = y->count};
-    copy.out.e = e;
+    const int32_t exponent = e;
+    copy.out.e = &exponent;
     struct fl_transfer_result seen;
     fl_transfer(&copy, &seen);
-    y->state->autoflex.e = e;
-    autoflex_record(&y->state->autoflex, seen.stats.gamma, seen.stats.maximum);
+    y->storage->slot->autoflex.e = e;
+    autoflex_record(&y->storage->slot->autoflex, seen.stats.gamma, seen.stats.maximum);
     fl_written(y, &seen.stats, false);
     return TENSOR_OK;
 }
@@ -160,29 +162,30 @@ tensor_status tensor_copy(tensor *y, const tensor *x) {
     if (y->format != x->format)
         return fl_fail(TENSOR_E_FORMAT, "tensor_copy: y is %s, x is %s; tensor_convert changes the format",
                        y->format->name, x->format->name);
-    if (y->state == x->state)
+    if (y->storage == x->storage)
         return TENSOR_OK;
-    if (!y->state->wide != !x->state->wide)
-        return fl_fail(TENSOR_E_FORMAT, "tensor_copy: only %s has a wide part", y->state->wide ? "y" : "x");
+    if (!y->storage->wide != !x->storage->wide)
+        return fl_fail(TENSOR_E_FORMAT, "tensor_copy: only %s has a wide part", y->storage->wide ? "y" : "x");
     fl_wide_settle(x);
-    memcpy(y->state->data, x->state->data, (size_t)x->count * (size_t)x->format->bytes);
-    if (x->state->wide)
-        memcpy(y->state->wide, x->state->wide, (size_t)x->count * (size_t)x->format->wide_bytes);
-    y->state->view_rounding = x->state->view_rounding;
-    y->state->autoflex = x->state->autoflex;
+    memcpy(y->storage->data, x->storage->data, (size_t)x->count * (size_t)x->format->bytes);
+    if (x->storage->wide)
+        memcpy(y->storage->wide, x->storage->wide, (size_t)x->count * (size_t)x->format->wide_bytes);
+    y->storage->view_rounding = x->storage->view_rounding;
+    y->storage->slot->autoflex = x->storage->slot->autoflex;
+    y->storage->slot->e = x->storage->slot->e;
     return TENSOR_OK;
 }
 
 tensor_status tensor_keep_wide(tensor *t) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_keep_wide: tensor is NULL");
-    if (t->state->wide || !t->format->wide_bytes)
+    if (t->storage->wide || !t->format->wide_bytes)
         return TENSOR_OK;
     void *wide = fl_alloc((size_t)t->count * (size_t)t->format->wide_bytes);
     if (!wide)
         return fl_fail(TENSOR_E_MEMORY, "tensor_keep_wide: no memory for %lld elements of %d bytes",
                        (long long)t->count, t->format->wide_bytes);
-    t->state->wide = wide;
+    t->storage->wide = wide;
     fl_wide_follow(t);
     return TENSOR_OK;
 }
@@ -191,7 +194,7 @@ tensor_status tensor_declare_exponent(tensor *t, int e) {
     tensor_status status = check_exponent("tensor_declare_exponent", t, e);
     if (status)
         return status;
-    t->state->autoflex.e = e;
+    t->storage->slot->e = t->storage->slot->autoflex.e = e;
     fl_wide_follow(t);
     return TENSOR_OK;
 }
@@ -202,7 +205,8 @@ tensor_status tensor_set_exponent(tensor *t, int e) {
         return status;
     struct fl_stats stats = {0};
     struct fl_view in = fl_view_of(t), out = in;
-    out.e = e;
+    const int32_t exponent = e;
+    out.e = &exponent;
     struct fl_rounding nearest = {TENSOR_ROUND_NEAREST, 0, 0};
     double block[FL_BLOCK];
     for (int64_t first = 0; first < t->count; first += FL_BLOCK) {
@@ -210,7 +214,7 @@ tensor_status tensor_set_exponent(tensor *t, int e) {
         t->format->decode(&in, first, n, block);
         t->format->encode(&out, first, n, block, true, &nearest, &stats);
     }
-    t->state->autoflex.e = e;
+    t->storage->slot->autoflex.e = e;
     fl_written(t, &stats, false);
     return TENSOR_OK;
 }
@@ -220,12 +224,12 @@ tensor_status tensor_set_predictor(tensor *t, const char *name) {
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_predictor: tensor is NULL");
     if (t->format->arithmetic != FL_ARITHMETIC_SHARED)
         return fl_fail(TENSOR_E_FORMAT, "tensor_set_predictor: %s has no shared exponent", t->format->name);
-    const struct autoflex_predictor *predictor = autoflex_find(name);
+    const autoflex_predictor predictor = autoflex_find(name);
     if (!predictor)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_predictor: unknown predictor '%s'", name ? name : "(null)");
-    int e = t->state->autoflex.e;
-    autoflex_reset(&t->state->autoflex, predictor, t->format->e_min, t->format->e_max);
-    t->state->autoflex.e = e;
+    struct fl_slot *slot = t->storage->slot;
+    autoflex_reset(&slot->autoflex, predictor, t->format->e_min, t->format->e_max);
+    slot->autoflex.e = slot->e;
     return TENSOR_OK;
 }
 
@@ -238,7 +242,7 @@ tensor_status tensor_set_rounding(tensor *t, tensor_rounding rounding, uint64_t 
     if (!offered)
         return fl_fail(TENSOR_E_FORMAT, "tensor_set_rounding: %s does not offer rounding %d", t->format->name,
                        (int)rounding);
-    t->state->rounding = rounding;
-    t->state->seed = seed;
+    t->storage->rounding = rounding;
+    t->storage->seed = seed;
     return TENSOR_OK;
 }

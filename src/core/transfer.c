@@ -37,7 +37,8 @@ const struct fl_kernels *fl_converting_row(const struct fl_format *format) {
 
 /* Whether every number of the source is a binary32. */
 static bool holds_floats(const struct fl_source *s) {
-    return s->f || (s->format && (s->format->arithmetic == FL_ARITHMETIC_FLOAT || s->view.e >= LEAST_EXPONENT));
+    return s->f ||
+           (s->format && (s->format->arithmetic == FL_ARITHMETIC_FLOAT || fl_exponent(&s->view) >= LEAST_EXPONENT));
 }
 
 /* n numbers of the source as floats: in block, or where they are. */
@@ -143,7 +144,8 @@ static void transfer_floats(const struct job *job, int64_t first, int64_t n, str
     }
 }
 
-static void transfer_part(void *context, int part) {
+static void transfer_part(void *context, int part, int worker) {
+    (void)worker;
     struct job *job = context;
     const struct fl_transfer *t = job->transfer;
     struct fl_transfer_result r = {.nonfinite = -1};

@@ -22,7 +22,8 @@ struct pass {
     struct fl_stats stats[PARTS];
 };
 
-static void run_part(void *context, int part) {
+static void run_part(void *context, int part, int worker) {
+    (void)worker;
     struct pass *p = context;
     struct fl_stats stats = {0};
     const int64_t begin = part * p->length, count = p->t->count;
@@ -79,25 +80,25 @@ static void follow(struct pass *p, int64_t first, int64_t n, struct fl_stats *st
     (void)stats;
     const struct fl_view view = fl_view_of(p->t);
     if (!is_shared(p)) {
-        to_floats(p, &view, first, n, (float *)p->t->state->wide + first);
+        to_floats(p, &view, first, n, (float *)p->t->storage->wide + first);
         return;
     }
     const int16_t *m = (const int16_t *)view.data + first;
-    int32_t *wide = (int32_t *)p->t->state->wide + first;
+    int32_t *wide = (int32_t *)p->t->storage->wide + first;
     for (int64_t i = 0; i < n; i++)
         wide[i] = m[i] * 65536;
 }
 
 void fl_wide_follow(tensor *t) {
-    if (t->state->wide)
+    if (t->storage->wide)
         run(&(struct pass){.t = t, .block = follow});
 }
 
 /* --- elements written by hand ------------------------------------------------------------------------------------- */
 
 static void settle_shared(struct pass *p, int64_t first, int64_t n) {
-    const int16_t *m = (const int16_t *)p->t->state->data + first;
-    int32_t *wide = (int32_t *)p->t->state->wide + first;
+    const int16_t *m = (const int16_t *)p->t->storage->data + first;
+    int32_t *wide = (int32_t *)p->t->storage->wide + first;
     for (int64_t i = 0; i < n; i++) {
         const int32_t rounded = (wide[i] + 0x7fff + ((wide[i] >> 16) & 1)) >> 16; /* FL_WIDE_LIMIT leaves room */
         wide[i] = rounded == m[i] ? wide[i] : m[i] * 65536;
@@ -110,9 +111,9 @@ static void settle(struct pass *p, int64_t first, int64_t n, struct fl_stats *st
         return;
     }
     const struct fl_view view = fl_view_of(p->t);
-    float *wide = (float *)p->t->state->wide + first;
+    float *wide = (float *)p->t->storage->wide + first;
     _Alignas(64) uint16_t rounded[FL_BLOCK];
-    from_floats(p, &(struct fl_view){.data = rounded, .count = n}, 0, n, wide, p->t->state->view_rounding, stats);
+    from_floats(p, &(struct fl_view){.data = rounded, .count = n}, 0, n, wide, p->t->storage->view_rounding, stats);
     const uint16_t *elements = (const uint16_t *)view.data + first;
     if (!memcmp(rounded, elements, (size_t)n * ELEMENT_BYTES))
         return;
@@ -125,7 +126,7 @@ static void settle(struct pass *p, int64_t first, int64_t n, struct fl_stats *st
 }
 
 void fl_wide_settle(const tensor *t) {
-    if (t->state->wide && t->state->by_hand)
+    if (t->storage->wide && t->storage->by_hand)
         run(&(struct pass){.t = t, .block = settle});
 }
 
@@ -136,9 +137,9 @@ static int64_t nearest(double v) { /* |v| < 2^51 */
 }
 
 static void load_shared(struct pass *p, const double *values, int64_t first, int64_t n, struct fl_stats *stats) {
-    const double unit = ldexp(1, p->t->state->autoflex.e + 16), limit = FL_WIDE_LIMIT;
-    int16_t *m = (int16_t *)p->t->state->data + first;
-    int32_t *wide = (int32_t *)p->t->state->wide + first;
+    const double unit = ldexp(1, p->t->storage->slot->autoflex.e + 16), limit = FL_WIDE_LIMIT;
+    int16_t *m = (int16_t *)p->t->storage->data + first;
+    int32_t *wide = (int32_t *)p->t->storage->wide + first;
     for (int64_t i = 0; i < n; i++) {
         const double v = values[i] * unit, inside = fmin(fmax(v, -limit - 1), limit + 1);
         int64_t x = nearest(inside);
@@ -162,7 +163,7 @@ static void load(struct pass *p, int64_t first, int64_t n, struct fl_stats *stat
         load_shared(p, block, first, n, stats);
         return;
     }
-    float *wide = (float *)p->t->state->wide + first;
+    float *wide = (float *)p->t->storage->wide + first;
     struct fl_stats lost = {0}, stored = {0};
     for (int64_t i = 0; i < n; i++) {
         wide[i] = (float)block[i];

@@ -16,7 +16,7 @@ void fl_wide_load(tensor *t, const struct fl_source *source, struct fl_stats *st
 static inline struct fl_view fl_wide_view_of(const tensor *t) {
     fl_wide_settle(t);
     struct fl_view view = fl_view_of(t);
-    view.wide = t->state->wide;
+    view.wide = t->storage->wide;
     return view;
 }
 

@@ -2,43 +2,32 @@
 #include "core/wide.h"
 
 void fl_written(tensor *t, const struct fl_stats *s, bool with_wide_part) {
-    tensor_stats *total = &t->state->total;
-    t->state->last = (tensor_stats){s->maximum, s->gamma, s->saturated, s->flushed, s->nonfinite, t->count, 1};
-    if (s->maximum > total->maximum)
-        total->maximum = s->maximum;
-    if (s->gamma > total->gamma)
-        total->gamma = s->gamma;
-    total->saturated += s->saturated;
-    total->flushed += s->flushed;
-    total->nonfinite += s->nonfinite;
-    total->elements += t->count;
-    total->writes++;
-    t->state->writes++;
+    fl_slot_written(t->storage->slot, s, t->count);
     if (with_wide_part)
-        t->state->view_rounding = fl_view_rounding(t);
+        t->storage->view_rounding = fl_view_rounding(t);
     else
         fl_wide_follow(t);
 }
 
 static struct fl_rounding rounding_of(const tensor *t) {
-    return (struct fl_rounding){t->state->rounding, t->state->seed, t->state->writes};
+    return (struct fl_rounding){t->storage->rounding, t->storage->seed, t->storage->slot->writes};
 }
 
-/* Runs once at the exponent in args->out.e. */
+/* Runs once at the exponent in fl_exponent(&args->out). */
 static tensor_status attempt(tensor *out, fl_kernel kernel, struct fl_args *args, bool measure,
                              struct fl_stats *stats) {
     *stats = (struct fl_stats){0};
     args->stats = stats;
     args->rounding = rounding_of(out);
-    args->out.data = measure ? NULL : out->state->data;
+    args->out.data = measure ? NULL : out->storage->data;
     return kernel(args);
 }
 
 static bool reads_its_output(const tensor *out, const struct fl_args *args) {
     for (int i = 0; i < 3; i++)
-        if (args->in[i].data == out->state->data)
+        if (args->in[i].data == out->storage->data)
             return true;
-    return args->epilogue.residual.data == out->state->data;
+    return args->epilogue.residual.data == out->storage->data;
 }
 
 tensor_status fl_write(tensor *out, struct fl_args *args) {
@@ -47,11 +36,10 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
     tensor_status status = fl_dispatch(out->format, args->op, &kernel, &chosen);
     if (status)
         return status;
-    struct fl_tensor_state *state = out->state;
-    struct autoflex *a = &state->autoflex;
+    struct autoflex *a = &out->storage->slot->autoflex;
     struct fl_stats stats;
-    args->out = fl_view_of(out);
-    if (args->in[0].wide == out->state->wide) /* an operation that reads the wide part of its output writes it */
+    args->out = fl_output_view(out);
+    if (args->in[0].wide == out->storage->wide) /* an operation that reads the wide part of its output writes it */
         args->out.wide = args->in[0].wide;
     args->format = out->format;
     if (out->format->arithmetic != FL_ARITHMETIC_SHARED) {
@@ -72,17 +60,15 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
          * allocate, and a second run must not fail after a first one has written. */
         const bool by_ref = chosen == FL_REF || args->geo.r * args->geo.s > FL_WINDOW_PLACES;
         const bool measure = !fits || by_ref || reads_its_output(out, args);
-        args->out.e = a->e;
+        const int tried = a->e;
         status = attempt(out, kernel, args, measure, &stats);
         if (!status && fits)
-            done = autoflex_fit(a, stats.maximum) == args->out.e && !measure;
+            done = autoflex_fit(a, stats.maximum) == tried && !measure;
         else if (!status)
             autoflex_initialise(a, stats.maximum);
     }
-    if (!status && !done) {
-        args->out.e = a->e;
+    if (!status && !done)
         status = attempt(out, kernel, args, false, &stats);
-    }
     if (status) {
         *a = before;
         return status;
@@ -93,30 +79,30 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
 }
 
 void fl_write_values(tensor *out, const double *values) {
-    struct fl_tensor_state *state = out->state;
+    struct autoflex *a = &out->storage->slot->autoflex;
     struct fl_transfer_result result;
     if (out->format->arithmetic == FL_ARITHMETIC_SHARED) {
-        const bool fits = autoflex_needs_maximum(state->autoflex.predictor);
-        if (fits || !state->autoflex.initialised) {
+        const bool fits = autoflex_needs_maximum(a->predictor);
+        if (fits || !a->initialised) {
             struct fl_transfer look = {.source = {.d = values}, .count = out->count};
             fl_transfer(&look, &result);
             if (fits)
-                autoflex_fit(&state->autoflex, result.maximum);
+                autoflex_fit(a, result.maximum);
             else
-                autoflex_initialise(&state->autoflex, result.maximum);
+                autoflex_initialise(a, result.maximum);
         } else {
-            autoflex_adjust(&state->autoflex);
+            autoflex_adjust(a);
         }
     }
     struct fl_transfer write = {.source = {.d = values},
                                 .format = out->format,
-                                .out = fl_view_of(out),
+                                .out = fl_output_view(out),
                                 .rounding = rounding_of(out),
                                 .op_result = true,
                                 .count = out->count};
     fl_transfer(&write, &result);
     if (out->format->arithmetic == FL_ARITHMETIC_SHARED)
-        autoflex_record(&state->autoflex, result.stats.gamma, result.stats.maximum);
+        autoflex_record(a, result.stats.gamma, result.stats.maximum);
     fl_written(out, &result.stats, false);
 }
 

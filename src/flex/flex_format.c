@@ -9,7 +9,7 @@ enum { TOP = 32767 };
 
 static void decode(const struct fl_view *in, int64_t first, int64_t n, double *values) {
     const int16_t *m = (const int16_t *)in->data + first;
-    const double unit = ldexp(1, -in->e);
+    const double unit = ldexp(1, -fl_exponent(in));
     for (int64_t i = 0; i < n; i++)
         values[i] = m[i] * unit;
 }
@@ -32,7 +32,8 @@ static void encode(const struct fl_view *out, int64_t first, int64_t n, const do
                    const struct fl_rounding *rounding, struct fl_stats *stats) {
     (void)op_result; /* exact or rounded to odd: both are rounded here for the first time */
     int16_t *dst = out->data ? (int16_t *)out->data + first : NULL;
-    const double unit = ldexp(1, out->e);
+    const int e = fl_exponent(out);
+    const double unit = ldexp(1, e);
     const bool stochastic = rounding->mode == TENSOR_ROUND_STOCHASTIC;
     for (int64_t i = 0; i < n; i++) {
         const double x = values[i];
@@ -40,7 +41,7 @@ static void encode(const struct fl_view *out, int64_t first, int64_t n, const do
         if (x != x)
             stats->nonfinite++;
         else if (stochastic && isfinite(x))
-            m = round_stochastic(x, out->e, fl_philox_draw(rounding->key, rounding->write, first + i));
+            m = round_stochastic(x, e, fl_philox_draw(rounding->key, rounding->write, first + i));
         else
             m = round_nearest(x * unit);
         stats->maximum = fabs(x) > stats->maximum ? fabs(x) : stats->maximum;

@@ -68,7 +68,7 @@ static tensor_status check_config(const nn_config *config, const nn_variant *var
     if (!autoflex_find(config->predictor)) {
         char names[200] = "";
         size_t used = 0;
-        const struct autoflex_predictor *p;
+        autoflex_predictor p;
         for (int i = 0; (p = autoflex_list(i)) && used < sizeof names; i++)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", autoflex_name(p));
         return fl_fail(TENSOR_E_ARGUMENT, "predictor '%s': expected one of %s", config->predictor, names);

@@ -33,7 +33,8 @@ static inline bool pool_owns(int i) {
  */
 
 struct picture {
-    struct fl_tensor_state state;
+    struct fl_storage storage;
+    struct fl_slot slot;
     unsigned char data[MOST_ELEMENTS * 4], wide[MOST_ELEMENTS * 4];
 };
 
@@ -42,16 +43,17 @@ static inline size_t data_bytes(const tensor *t) {
 }
 
 static inline size_t wide_bytes(const tensor *t) {
-    return t->state->wide ? (size_t)t->count * (size_t)t->format->wide_bytes : 0;
+    return t->storage->wide ? (size_t)t->count * (size_t)t->format->wide_bytes : 0;
 }
 
 static inline void pool_picture(struct picture pictures[SLOTS]) {
     for (int i = 0; i < SLOTS; i++)
         if (pool_owns(i)) {
-            pictures[i].state = *pool[i].t->state;
-            memcpy(pictures[i].data, pool[i].t->state->data, data_bytes(pool[i].t));
+            pictures[i].storage = *pool[i].t->storage;
+            pictures[i].slot = *pool[i].t->storage->slot;
+            memcpy(pictures[i].data, pool[i].t->storage->data, data_bytes(pool[i].t));
             if (wide_bytes(pool[i].t))
-                memcpy(pictures[i].wide, pool[i].t->state->wide, wide_bytes(pool[i].t));
+                memcpy(pictures[i].wide, pool[i].t->storage->wide, wide_bytes(pool[i].t));
         }
 }
 
@@ -59,10 +61,11 @@ static inline void pool_picture(struct picture pictures[SLOTS]) {
 static inline void pool_restore(const struct picture pictures[SLOTS]) {
     for (int i = 0; i < SLOTS; i++)
         if (pool_owns(i)) {
-            *pool[i].t->state = pictures[i].state;
-            memcpy(pool[i].t->state->data, pictures[i].data, data_bytes(pool[i].t));
+            *pool[i].t->storage = pictures[i].storage;
+            *pool[i].t->storage->slot = pictures[i].slot;
+            memcpy(pool[i].t->storage->data, pictures[i].data, data_bytes(pool[i].t));
             if (wide_bytes(pool[i].t))
-                memcpy(pool[i].t->state->wide, pictures[i].wide, wide_bytes(pool[i].t));
+                memcpy(pool[i].t->storage->wide, pictures[i].wide, wide_bytes(pool[i].t));
         }
 }
 
@@ -126,25 +129,28 @@ static inline void pool_must_equal(const struct picture pictures[SLOTS], bool ex
         if (!pool_owns(i))
             continue;
         const tensor *t = pool[i].t;
-        const struct fl_tensor_state *now = t->state, *then = &pictures[i].state;
+        const struct fl_storage *now = t->storage, *then = &pictures[i].storage;
+        const struct fl_slot *slot = now->slot, *before = &pictures[i].slot;
         char shape[TENSOR_TEXT];
         fl_shape_text(t, shape);
         MUST(now->data == then->data && now->wide == then->wide, "%s: slot %d moved", what, i);
         const int64_t at = different_element(t, now->data, pictures[i].data, exact);
         MUST(at < 0, "%s: slot %d, %s %s: element %lld differs (e %d and %d)", what, i, t->format->name, shape,
-             (long long)at, now->autoflex.e, then->autoflex.e);
+             (long long)at, slot->autoflex.e, before->autoflex.e);
         const int64_t wide_at = now->wide ? different_wide(t, now->wide, pictures[i].wide, exact) : -1;
         MUST(wide_at < 0, "%s: slot %d, %s %s: element %lld of the wide copy differs", what, i, t->format->name, shape,
              (long long)wide_at);
-        MUST(same_history(&now->autoflex, &then->autoflex), "%s: slot %d, %s %s: e %d and %d, history %d and %d", what,
-             i, t->format->name, shape, now->autoflex.e, then->autoflex.e, now->autoflex.count, then->autoflex.count);
-        MUST(same_stats(&now->last, &then->last) && same_stats(&now->total, &then->total),
+        MUST(same_history(&slot->autoflex, &before->autoflex), "%s: slot %d, %s %s: e %d and %d, history %d and %d",
+             what, i, t->format->name, shape, slot->autoflex.e, before->autoflex.e, slot->autoflex.count,
+             before->autoflex.count);
+        MUST(same_stats(&slot->last, &before->last) && same_stats(&slot->total, &before->total),
              "%s: slot %d, %s %s: statistics differ: maximum %a and %a, gamma %d and %d, saturated %lld and %lld, "
              "flushed %lld and %lld, nonfinite %lld and %lld",
-             what, i, t->format->name, shape, now->last.maximum, then->last.maximum, now->last.gamma, then->last.gamma,
-             (long long)now->last.saturated, (long long)then->last.saturated, (long long)now->last.flushed,
-             (long long)then->last.flushed, (long long)now->last.nonfinite, (long long)then->last.nonfinite);
-        MUST(now->rounding == then->rounding && now->seed == then->seed && now->writes == then->writes,
+             what, i, t->format->name, shape, slot->last.maximum, before->last.maximum, slot->last.gamma,
+             before->last.gamma, (long long)slot->last.saturated, (long long)before->last.saturated,
+             (long long)slot->last.flushed, (long long)before->last.flushed, (long long)slot->last.nonfinite,
+             (long long)before->last.nonfinite);
+        MUST(now->rounding == then->rounding && now->seed == then->seed && slot->writes == before->writes,
              "%s: slot %d: rounding, seed or number of writes differ", what, i);
     }
 }

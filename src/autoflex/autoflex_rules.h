@@ -1,0 +1,247 @@
+/* autoflex_rules.h - how a shared exponent is chosen and kept, on one struct autoflex: the text that a processor and a
+ * device run alike. C and CUDA; no libm, no tables of functions, no globals: double with + - * /, one square root and
+ * powers of two, so that every compiler gives the same bits (no contraction).
+ *
+ * Predictors by number:
+ *   paper:  Koster et al. 2017, algorithm 2.
+ *   ngraph: the behaviour of its authors' public graph compiler.
+ * Both look at the last 16 maxima: mu and sigma are their mean and population standard deviation, 2^-e the old scale.
+ *   current: the exact maximum of the very result.   fixed: never moves by itself.
+ * Predictors that a program adds (autoflex_add) are functions of the host: fl_autoflex_foreign finds them. */
+#ifndef FL_AUTOFLEX_RULES_H
+#define FL_AUTOFLEX_RULES_H
+
+#include "flexlab/autoflex.h"
+#include <math.h>
+#include <string.h>
+
+#ifdef __CUDACC__
+#define FL_BOTH static __host__ __device__ inline
+#else
+#define FL_BOTH static inline
+#endif
+
+/* The maximum to make room for by a predictor that the program added; 0: the exponent stays. */
+double fl_autoflex_foreign(const struct autoflex *a);
+
+/* --- numbers ------------------------------------------------------------------------------------------------------ */
+
+FL_BOTH double fl_power_of_two(int n) { /* -1022 ... 1023 */
+    const uint64_t bits = (uint64_t)(n + 1023) << 52;
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* x * 2^n, rounded once as ldexp rounds it where the result is no subnormal number; any n. */
+FL_BOTH double fl_scale2(double x, int n) {
+    for (; n > 1000; n -= 1000)
+        x *= fl_power_of_two(1000);
+    for (; n < -1000; n += 1000)
+        x *= fl_power_of_two(-1000);
+    return x * fl_power_of_two(n);
+}
+
+FL_BOTH bool fl_is_finite(double x) {
+    return x - x == 0;
+}
+
+/* To the nearest integer, ties to even, for |x| < 2^51. */
+FL_BOTH double fl_nearest_integer(double x) {
+    return (x + 0x1.8p52) - 0x1.8p52;
+}
+
+/* The bits of a positive number with a leading one: exponent and fraction. */
+FL_BOTH int fl_split(double x, uint64_t *fraction) {
+    uint64_t bits;
+    int e = 0;
+    if (x < 0x1p-1022) { /* subnormal */
+        x *= 0x1p64;
+        e = -64;
+    }
+    memcpy(&bits, &x, sizeof bits);
+    *fraction = bits & (((uint64_t)1 << 52) - 1);
+    return e + (int)(bits >> 52 & 0x7ff) - 1023;
+}
+
+FL_BOTH int fl_floor_log2(double x) {
+    uint64_t fraction;
+    return fl_split(x, &fraction);
+}
+
+FL_BOTH int fl_ceil_log2(double x) {
+    uint64_t fraction;
+    const int e = fl_split(x, &fraction);
+    return e + (fraction != 0);
+}
+
+/* --- predictors --------------------------------------------------------------------------------------------------- */
+
+FL_BOTH bool fl_predicts(int predictor) { /* from the history */
+    return predictor != AUTOFLEX_CURRENT && predictor != AUTOFLEX_FIXED;
+}
+
+FL_BOTH double fl_history_maximum(const struct autoflex *a) {
+    double largest = 0;
+    for (int i = 0; i < a->count; i++)
+        if (a->history[i] > largest)
+            largest = a->history[i];
+    return largest;
+}
+
+/* Sums run from the oldest entry to the newest, so that a restored state continues with the same bits. */
+FL_BOTH double fl_history_deviation(const struct autoflex *a) {
+    const int first = (a->next - a->count + AUTOFLEX_WINDOW) % AUTOFLEX_WINDOW;
+    double sum = 0, squares = 0;
+    for (int i = 0; i < a->count; i++)
+        sum += a->history[(first + i) % AUTOFLEX_WINDOW];
+    const double mean = sum / a->count;
+    for (int i = 0; i < a->count; i++) {
+        const double d = a->history[(first + i) % AUTOFLEX_WINDOW] - mean;
+        squares += d * d;
+    }
+    return sqrt(squares / a->count);
+}
+
+/* The maximum to make room for, given a history that is not empty; 0: e stays. */
+FL_BOTH double fl_predict(const struct autoflex *a) {
+    if (a->predictor != AUTOFLEX_PAPER && a->predictor != AUTOFLEX_NGRAPH) {
+#ifdef __CUDA_ARCH__
+        return 0; /* refused when such a tensor is made on a device */
+#else
+        return fl_autoflex_foreign(a);
+#endif
+    }
+    const double room = fl_history_maximum(a) + 3.0 * fl_history_deviation(a) + 100.0 * fl_scale2(1.0, -a->e);
+    return a->predictor == AUTOFLEX_PAPER ? 2.0 * room : room;
+}
+
+/* The exponent for that maximum (above zero). */
+FL_BOTH int fl_exponent_for(const struct autoflex *a, double maximum) {
+    return a->predictor == AUTOFLEX_PAPER ? AUTOFLEX_BITS - 1 - fl_ceil_log2(maximum)
+                                          : AUTOFLEX_BITS - 2 - fl_floor_log2(maximum);
+}
+
+/* --- the life of an exponent: autoflex.h says what each function is for ------------------------------------------- */
+
+FL_BOTH int fl_autoflex_clamp(struct autoflex *a, int e) {
+    if (e < a->e_min) {
+        a->clamped_low++;
+        return a->e_min;
+    }
+    if (e > a->e_max) {
+        a->clamped_high++;
+        return a->e_max;
+    }
+    return e;
+}
+
+FL_BOTH void fl_autoflex_push(struct autoflex *a, double phi) {
+    a->history[a->next] = phi;
+    a->next = (a->next + 1) % AUTOFLEX_WINDOW;
+    if (a->count < AUTOFLEX_WINDOW)
+        a->count++;
+    a->initialised = true;
+    a->written = true;
+}
+
+FL_BOTH int fl_autoflex_start(const struct autoflex *a) {
+    return AUTOFLEX_START < a->e_min ? a->e_min : AUTOFLEX_START > a->e_max ? a->e_max : AUTOFLEX_START;
+}
+
+FL_BOTH int fl_gamma_at(double maximum, int e) {
+    const double g = fl_scale2(maximum, e);
+    return g < AUTOFLEX_TOP ? (int)fl_nearest_integer(g) : AUTOFLEX_TOP;
+}
+
+FL_BOTH int fl_autoflex_load_exponent(struct autoflex *a, double maximum) {
+    if (maximum > 0)
+        return fl_autoflex_clamp(a, AUTOFLEX_BITS - 2 - fl_floor_log2(maximum));
+    return fl_predicts(a->predictor) ? fl_autoflex_start(a) : a->e; /* where the initialisation loop begins */
+}
+
+FL_BOTH int fl_autoflex_adjust(struct autoflex *a) {
+    if (!a->written || !a->count || !fl_predicts(a->predictor))
+        return a->e;
+    a->written = false;
+    a->predicted = fl_predict(a);
+    if (a->predicted > 0)
+        a->e = fl_autoflex_clamp(a, fl_is_finite(a->predicted) ? fl_exponent_for(a, a->predicted) : a->e_min - 1);
+    return a->e;
+}
+
+FL_BOTH int fl_autoflex_initialise(struct autoflex *a, double maximum) {
+    if (!(maximum > 0) || a->predictor == AUTOFLEX_FIXED)
+        return a->e;
+    for (;;) {
+        const int gamma = fl_gamma_at(maximum, a->e);
+        if (gamma >= AUTOFLEX_TOP) {
+            if (a->e == a->e_min) {
+                a->clamped_low++;
+                break;
+            }
+            const int e = a->e - (AUTOFLEX_BITS - 1) / 2;
+            a->e = e < a->e_min ? a->e_min : e;
+        } else if (gamma < 1 << (AUTOFLEX_BITS - 2)) {
+            const int e = a->e + (AUTOFLEX_BITS - 2) - fl_ceil_log2(gamma > 1 ? gamma : 1);
+            if (e == a->e)
+                break; /* gamma just below 2^14: already where the jump leads */
+            if (e > a->e_max && a->e == a->e_max) {
+                a->clamped_high++;
+                break;
+            }
+            a->e = e > a->e_max ? a->e_max : e; /* at the end of the range gamma tells whether e is to leave it */
+            if (e <= a->e_max && gamma > 1 << ((AUTOFLEX_BITS - 1) / 2 - 2))
+                break;
+        } else {
+            break;
+        }
+    }
+    a->initialised = true;
+    return a->e;
+}
+
+FL_BOTH int fl_autoflex_fit(struct autoflex *a, double maximum) {
+    if (!(maximum > 0))
+        return a->e;
+    a->predicted = maximum;
+    if (!fl_is_finite(maximum)) {
+        a->e = fl_autoflex_clamp(a, a->e_min - 1);
+        return a->e;
+    }
+    int e = AUTOFLEX_BITS - 2 - fl_floor_log2(maximum);
+    if (fl_nearest_integer(fl_scale2(maximum, e)) > AUTOFLEX_TOP)
+        e--; /* just below a power of two: rounds up to 32768 */
+    a->e = fl_autoflex_clamp(a, e);
+    a->initialised = true;
+    return a->e;
+}
+
+FL_BOTH void fl_autoflex_record(struct autoflex *a, int gamma, double maximum) {
+    if (!(maximum > 0)) {
+        a->zero_writes++;
+        return;
+    }
+    if (gamma >= AUTOFLEX_TOP) {
+        a->overflows++;
+        a->count = a->next = 0;
+        fl_autoflex_push(a, fl_scale2(2.0 * gamma, -a->e));
+    } else if (gamma > 0) {
+        fl_autoflex_push(a, fl_scale2(gamma, -a->e));
+    } else {
+        fl_autoflex_push(a, maximum);
+    }
+}
+
+FL_BOTH void fl_autoflex_load(struct autoflex *a, double maximum) {
+    a->count = a->next = 0;
+    a->written = false;
+    a->e = fl_autoflex_load_exponent(a, maximum);
+    if (!(maximum > 0)) {
+        a->initialised = false;
+        return;
+    }
+    fl_autoflex_record(a, fl_gamma_at(maximum, a->e), maximum);
+}
+
+#endif
