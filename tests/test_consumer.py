@@ -94,6 +94,12 @@ if way == "package":
     configure("build", f"-DCMAKE_PREFIX_PATH={prefix}")
     run("cmake", "--build", work / "build")
     check_outputs(programs("build"))
+    # Another language, by the symbols: the lines of docs/embedding.md.
+    python = re.search(r"```python\n(.*?)```", (source / "docs/embedding.md").read_text(), re.S)[1]
+    python += "flexlab.flexlab_tensor_count.argtypes = [ctypes.c_void_p]\nprint(flexlab.flexlab_tensor_count(x))\n"
+    folder = next(prefix.rglob("libflexlab.so")).parent
+    if run(sys.executable, "-c", python, env={**os.environ, "LD_LIBRARY_PATH": str(folder)}).strip() != str(64 * 128):
+        fail("the lines of docs/embedding.md make another tensor")
     # The versions that the soname tells apart are those that find_package does.
     want = f"libflexlab.so.0.{minor}" if major == 0 else f"libflexlab.so.{major}"
     if soname() != want:
