@@ -27,8 +27,8 @@ for header in sorted(source.glob("include/flexlab/*.h")):
 rows = re.sub(r"/\*.*?\*/", "", (source / "include/flexlab/ops.def").read_text(), flags=re.S)
 declared |= {f"flexlab_tensor_{name}" for name in re.findall(r"^FL_MAP\w+\(\d+, \w+, (\w+),", rows, re.M)}
 
-# What the linker sees. Sanitizers add symbols of their own.
-OTHERS = ("__asan", "__ubsan", "__odr_asan", "__tsan", "__sancov", "__start_", "__stop_", "_ZN")
+# What the linker sees. Sanitizers and coverage add symbols of their own.
+OTHERS = ("__gcov", "mangle_path", "__llvm_", "__asan", "__ubsan", "__odr_asan", "__tsan", "__sancov", "__start_", "__stop_", "_ZN")
 for library, flag in ((shared, "-D"), (static, "-g")):
     symbols = subprocess.run(["nm", flag, "--defined-only", library], capture_output=True, text=True, check=True).stdout
     found = {line.split()[-1].split("@")[0] for line in symbols.splitlines() if len(line.split()) == 3}

@@ -72,7 +72,7 @@ static void check_row(const struct fl_format *f, enum fl_backend backend, int e,
     }
     const struct fl_rounding rounding = {mode, 0, 0};
     struct fl_stats codec = {0}, kernel = {0}, measured = {0};
-    struct fl_view to = {want, NULL, e, COUNT}, out = {got, NULL, e, COUNT}, none = {NULL, NULL, e, COUNT};
+    struct fl_view to = {want, NULL, &e, COUNT}, out = {got, NULL, &e, COUNT}, none = {NULL, NULL, &e, COUNT};
     /* blocks of the size that transfers use: a special number decides about its own block only */
     for (int first = 0; first < COUNT; first += 500) {
         f->encode(&to, first, 500, values + first, false, &rounding, &codec);
