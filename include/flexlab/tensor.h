@@ -26,10 +26,10 @@
  *    (tensor_set_threads, tensor_set_backend, tensor_set_error_hook) may be changed while other threads compute: an
  *    operation under way keeps what it began with, or takes the new one from its next pass on, with the same bits.
  *    tensor_set_class is the calling thread's own. tensor_set_allocator comes before everything.
- *  - Structs that a caller fills in or receives may get more fields at their end. A function that takes one has a
- * second form, ..._sized, with the size that the caller was compiled with; it is what the library exports, and what
- * bindings call. Callers set a struct to zero first ({0}, {.bias = b}, in C++ {}). tensor_window and struct autoflex
- * stay as they are. docs/decisions/0014-growing-structs.md.
+ *  - Structs that callers fill in or receive may get more fields at their end. A function that takes one has a second
+ *    form, ..._sized, with the size that the caller was compiled with: it is what the library exports, and what
+ *    bindings call. What is filled in is set to zero first ((tensor_epilogue){.bias = b}, in C++ {} and then members).
+ *    tensor_window and struct autoflex stay as they are. docs/decisions/0014-growing-structs.md.
  *  - The child of a fork() may compute, with threads of its own. Tensors and graphs are copied with the process; one
  *    that another thread was writing at that moment is lost to the child. A data_loader stays with the parent. (A child
  *    of _Fork() or clone() that does not run exec must not use the library.) */
@@ -274,7 +274,7 @@ typedef struct tensor_epilogue {
     const tensor *bias;
     const tensor *residual;
     bool relu;
-    unsigned char unused[7];
+    unsigned char unused[7]; /* no padding at the end, which nobody would set */
 } tensor_epilogue;
 
 FLEXLAB_API tensor_status tensor_matmul_fused_sized(tensor *y, const tensor *a, const tensor *b,
