@@ -32,9 +32,9 @@ set(FLEXLAB_FLAGS_AVX512_FAST ${FLEXLAB_FLAGS_AVX512} -mavx512bf16) # class fast
 string(REPLACE ";" " " flags2 "${FLEXLAB_FLAGS_AVX2}")
 string(REPLACE ";" " " flags512 "${FLEXLAB_FLAGS_AVX512}")
 string(REPLACE ";" " " flags512_fast "${FLEXLAB_FLAGS_AVX512_FAST}")
-check_c_compiler_flag("${flags2}" FL_HAVE_AVX2)
-check_c_compiler_flag("${flags512}" FL_HAVE_AVX512)
-check_c_compiler_flag("${flags512_fast}" FL_HAVE_AVX512_FAST)
+check_c_compiler_flag("${flags2}" FLEXLAB_HAVE_AVX2)
+check_c_compiler_flag("${flags512}" FLEXLAB_HAVE_AVX512)
+check_c_compiler_flag("${flags512_fast}" FLEXLAB_HAVE_AVX512_FAST)
 
 if(FLEXLAB_LIBFUZZER)
     if(NOT CMAKE_C_COMPILER_ID STREQUAL Clang)

@@ -1,7 +1,7 @@
 # Collects src/*/format.def into the public header flexlab/formats.h and the table of formats, so that a format is one
 # folder and nothing else names it.
-set(FLEXLAB_GENERATED ${CMAKE_BINARY_DIR}/generated)
-file(GLOB format_defs CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*/format.def)
+set(FLEXLAB_GENERATED ${PROJECT_BINARY_DIR}/generated)
+file(GLOB format_defs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/format.def)
 set(rows "")
 foreach(def ${format_defs})
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${def})
@@ -33,5 +33,5 @@ foreach(row ${rows})
     string(APPEND FORMAT_EXTERNS "extern const struct fl_format fl_format_${symbol};\n")
     string(APPEND FORMAT_POINTERS "    &fl_format_${symbol},\n")
 endforeach()
-configure_file(${CMAKE_SOURCE_DIR}/cmake/formats.h.in ${FLEXLAB_GENERATED}/include/flexlab/formats.h @ONLY)
-configure_file(${CMAKE_SOURCE_DIR}/cmake/format_table.h.in ${FLEXLAB_GENERATED}/format_table.h @ONLY)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/formats.h.in ${FLEXLAB_GENERATED}/include/flexlab/formats.h @ONLY)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/format_table.h.in ${FLEXLAB_GENERATED}/format_table.h @ONLY)

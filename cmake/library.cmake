@@ -12,51 +12,94 @@ if(NOT ZLIB_FOUND)
     message(FATAL_ERROR "zlib not found (gzipped data files). apt-get install zlib1g-dev")
 endif()
 
-file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/*/*.c)
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*.c)
 set(all_sources ${sources})
 list(FILTER sources EXCLUDE REGEX "_(avx2|avx512|avx512bw|avx512_fast)\\.c$")
 set(definitions "")
-# The kernel files of one ending, with that ending's flags; `have` is defined for the rest where the compiler has them. They
-# go without the stack protector: their functions run once a tile or block, and their arrays see no length from outside.
+# The kernel files of one ending, with that ending's flags; where the compiler has them, which FL_HAVE_...
+# tells the rest. They go without the stack protector: their functions run once a tile or block, and their arrays see no
+# length from outside.
 function(add_kernels ending flags have)
-    if(${have})
+    if(FLEXLAB_${have})
         set(kernels ${all_sources})
         list(FILTER kernels INCLUDE REGEX "_${ending}\\.c$")
         set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS "${flags};-fno-stack-protector")
         set(sources ${sources} ${kernels} PARENT_SCOPE)
-        set(definitions ${definitions} ${have} PARENT_SCOPE)
+        set(definitions ${definitions} FL_${have} PARENT_SCOPE)
     endif()
 endfunction()
-add_kernels(avx2 "${FLEXLAB_FLAGS_AVX2}" FL_HAVE_AVX2)
-add_kernels(avx512bw "${FLEXLAB_FLAGS_AVX512BW}" FL_HAVE_AVX512)
-add_kernels(avx512 "${FLEXLAB_FLAGS_AVX512}" FL_HAVE_AVX512)
-add_kernels(avx512_fast "${FLEXLAB_FLAGS_AVX512_FAST}" FL_HAVE_AVX512_FAST)
+add_kernels(avx2 "${FLEXLAB_FLAGS_AVX2}" HAVE_AVX2)
+add_kernels(avx512bw "${FLEXLAB_FLAGS_AVX512BW}" HAVE_AVX512)
+add_kernels(avx512 "${FLEXLAB_FLAGS_AVX512}" HAVE_AVX512)
+add_kernels(avx512_fast "${FLEXLAB_FLAGS_AVX512_FAST}" HAVE_AVX512_FAST)
 list(REMOVE_DUPLICATES definitions)
 
 add_library(flexlab_objects OBJECT ${sources})
 target_compile_definitions(flexlab_objects PRIVATE ${definitions})
 target_include_directories(flexlab_objects PUBLIC
-    ${CMAKE_SOURCE_DIR}/include ${FLEXLAB_GENERATED}/include PRIVATE ${CMAKE_SOURCE_DIR}/src ${FLEXLAB_GENERATED})
+    ${PROJECT_SOURCE_DIR}/include ${FLEXLAB_GENERATED}/include PRIVATE ${PROJECT_SOURCE_DIR}/src ${FLEXLAB_GENERATED})
 target_link_libraries(flexlab_objects PUBLIC Threads::Threads ZLIB::ZLIB m)
 if(FLEXLAB_OPENMP)
     target_link_libraries(flexlab_objects PUBLIC OpenMP::OpenMP_C)
     target_compile_definitions(flexlab_objects PRIVATE FL_OPENMP)
 endif()
 
-foreach(kind STATIC SHARED)
-    string(TOLOWER flexlab_${kind} target)
-    add_library(${target} ${kind} $<TARGET_OBJECTS:flexlab_objects>)
-    set_target_properties(${target} PROPERTIES OUTPUT_NAME flexlab VERSION ${PROJECT_VERSION} SOVERSION 0)
-    target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/include ${FLEXLAB_GENERATED}/include)
-    target_link_libraries(${target} PUBLIC Threads::Threads ZLIB::ZLIB m)
-    if(FLEXLAB_OPENMP)
-        target_link_libraries(${target} PUBLIC OpenMP::OpenMP_C)
-    endif()
-endforeach()
+# What a program that is linked with the static library needs besides; no flag, no header. OpenMP by name where the linker
+# looks for it by itself, so that what is installed names no folder of this machine.
+set(FLEXLAB_PRIVATE_LIBRARIES m)
+if(FLEXLAB_OPENMP)
+    foreach(name ${OpenMP_C_LIB_NAMES})
+        get_filename_component(folder ${OpenMP_${name}_LIBRARY} DIRECTORY)
+        if(name STREQUAL pthread)
+            # Threads::Threads
+        elseif(folder IN_LIST CMAKE_C_IMPLICIT_LINK_DIRECTORIES)
+            list(PREPEND FLEXLAB_PRIVATE_LIBRARIES ${name})
+        else()
+            list(PREPEND FLEXLAB_PRIVATE_LIBRARIES ${OpenMP_${name}_LIBRARY})
+        endif()
+    endforeach()
+endif()
 
-target_link_options(flexlab_shared PRIVATE -Wl,-z,nodelete) # its threads outlive dlclose (src/core/parallel.c)
+# The static library is one object file in which the hidden symbols, fl_... and all that is ours alone, are local, so that
+# they meet no symbol of the program (docs/decisions/0013-symbols.md). Where that cannot be done they stay global in it.
+get_target_property(link_time_optimised flexlab_objects INTERPROCEDURAL_OPTIMIZATION)
+string(TOUPPER "CMAKE_C_FLAGS_${CMAKE_BUILD_TYPE}" flags_of_type)
+set(FLEXLAB_LOCAL_SYMBOLS OFF)
+if(NOT CMAKE_OBJCOPY OR NOT CMAKE_LINKER)
+    set(why "there is no objcopy or no linker")
+elseif(APPLE OR WIN32)
+    set(why "its object files are not ELF")
+elseif(link_time_optimised OR "${CMAKE_C_FLAGS} ${${flags_of_type}}" MATCHES "-flto")
+    set(why "link-time optimisation leaves no machine code to join")
+else()
+    set(FLEXLAB_LOCAL_SYMBOLS ON)
+endif()
+set(static_objects $<TARGET_OBJECTS:flexlab_objects>)
+if(FLEXLAB_LOCAL_SYMBOLS)
+    set(joined ${PROJECT_BINARY_DIR}/joined/$<CONFIG>)
+    set(static_objects ${joined}/flexlab.o)
+    add_custom_command(OUTPUT ${static_objects} VERBATIM COMMAND_EXPAND_LISTS
+                       DEPENDS flexlab_objects $<TARGET_OBJECTS:flexlab_objects>
+                       COMMAND ${CMAKE_COMMAND} -E make_directory ${joined}
+                       COMMAND ${CMAKE_LINKER} -r -o ${static_objects} $<TARGET_OBJECTS:flexlab_objects>
+                       COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${static_objects}
+                       COMMENT "Joining the objects of the static library, internal symbols local")
+else()
+    message(STATUS "flexlab: the static library keeps its internal symbols (fl_...) global: ${why}")
+endif()
 
+add_library(flexlab_static STATIC ${static_objects})
+add_library(flexlab_shared SHARED $<TARGET_OBJECTS:flexlab_objects>)
+add_library(flexlab::static ALIAS flexlab_static)
+add_library(flexlab::flexlab ALIAS flexlab_shared)
 include(GNUInstallDirs)
-install(TARGETS flexlab_static flexlab_shared)
-install(DIRECTORY include/flexlab ${FLEXLAB_GENERATED}/include/flexlab DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
+foreach(target flexlab_static flexlab_shared)
+    set_target_properties(${target} PROPERTIES OUTPUT_NAME flexlab VERSION ${FLEXLAB_VERSION} LINKER_LANGUAGE C
+                                               SOVERSION ${FLEXLAB_SOVERSION})
+    target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                               $<BUILD_INTERFACE:${FLEXLAB_GENERATED}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    target_link_libraries(${target} PRIVATE Threads::Threads ZLIB::ZLIB ${FLEXLAB_PRIVATE_LIBRARIES})
+endforeach()
+set_target_properties(flexlab_static PROPERTIES EXPORT_NAME static)
+set_target_properties(flexlab_shared PROPERTIES EXPORT_NAME flexlab)
+target_link_options(flexlab_shared PRIVATE -Wl,-z,nodelete) # its threads outlive dlclose (src/core/parallel.c)

@@ -195,7 +195,7 @@ int command_info(int argc, char **argv) {
     tensor_format first = tensor_format_list(0);
     if (!first || !tensor_kernel_backend(first, "add"))
         return text_usage("%s", tensor_error());
-    printf("flexlab %s\nthreads: %d (%ld processors online)\ninstruction sets: %s%s\n", FLEXLAB_VERSION,
+    printf("flexlab %s\nthreads: %d (%ld processors online)\ninstruction sets: %s%s\n", flexlab_version(),
            tensor_threads(), sysconf(_SC_NPROCESSORS_ONLN),
            cap && cap[0] ? "at most FLEXLAB_ISA=" : "all that the processor has", cap ? cap : "");
     print_formats();

@@ -1,5 +1,6 @@
 /* main.c - flexlab COMMAND [OPTION]... */
 #include "commands.h"
+#include "flexlab/version.h"
 #include "text.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -70,7 +71,7 @@ int main(int argc, char **argv) {
         return flushed(STATUS_OK);
     }
     if (!strcmp(name, "--version")) {
-        puts("flexlab " FLEXLAB_VERSION);
+        printf("flexlab %s\n", flexlab_version());
         return flushed(STATUS_OK);
     }
     for (int i = 0; i < COMMANDS; i++)

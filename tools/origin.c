@@ -1,6 +1,7 @@
 /* origin.c - what made the numbers. */
 #include "origin.h"
 #include "flexlab/tensor.h"
+#include "flexlab/version.h"
 #include "revision.h" /* generated: FLEXLAB_REVISION */
 #include "text.h"
 #include <stdio.h>
@@ -74,7 +75,7 @@ struct origin origin_here(const char *command, char *command_line) {
     strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     return (struct origin){.command = text_format("%s", command),
                            .command_line = command_line,
-                           .version = text_format("%s", FLEXLAB_VERSION),
+                           .version = text_format("%s", flexlab_version()),
                            .revision = text_format("%s", FLEXLAB_REVISION),
                            .compiler = trimmed(compiler),
                            .processor = processor_name(),

@@ -52,12 +52,12 @@ struct autoflex {
 };
 
 /* Looks up "paper", "ngraph", "current", "fixed" or an added one; AUTOFLEX_NONE for any other name. */
-FLEXLAB_API autoflex_predictor autoflex_find(const char *name);
+FLEXLAB_API autoflex_predictor autoflex_find(const char *name) FLEXLAB_SYMBOL(autoflex_find);
 /* The i-th predictor, AUTOFLEX_NONE past the last: for lists in help texts and tests. */
-FLEXLAB_API autoflex_predictor autoflex_list(int i);
+FLEXLAB_API autoflex_predictor autoflex_list(int i) FLEXLAB_SYMBOL(autoflex_list);
 /* NULL for a number that is none. */
-FLEXLAB_API const char *autoflex_name(autoflex_predictor predictor);
-FLEXLAB_API const char *autoflex_summary(autoflex_predictor predictor);
+FLEXLAB_API const char *autoflex_name(autoflex_predictor predictor) FLEXLAB_SYMBOL(autoflex_name);
+FLEXLAB_API const char *autoflex_summary(autoflex_predictor predictor) FLEXLAB_SYMBOL(autoflex_summary);
 
 /* A predictor of your own. predict is called before a write, with a history that is not empty, and returns the maximum
  * to make room for: e becomes the largest exponent at which it fits, 14 - floor(log2 maximum). 0 or less: e stays. It
@@ -65,40 +65,42 @@ FLEXLAB_API const char *autoflex_summary(autoflex_predictor predictor);
  * copied. Returns its number, for the rest of the process; AUTOFLEX_NONE where name is taken, missing or too long,
  * predict is NULL, or 64 were added already. Tensors on the host alone can use it. */
 typedef double (*autoflex_predict_fn)(const struct autoflex *a, void *context);
-FLEXLAB_API autoflex_predictor autoflex_add(const char *name, autoflex_predict_fn predict, void *context);
+FLEXLAB_API autoflex_predictor autoflex_add(const char *name, autoflex_predict_fn predict, void *context)
+    FLEXLAB_SYMBOL(autoflex_add);
 
 /* True for a predictor that takes the exponent from the very result it is for ("current"): the caller measures the
  * maximum first and calls autoflex_fit. */
-FLEXLAB_API bool autoflex_needs_maximum(autoflex_predictor predictor);
+FLEXLAB_API bool autoflex_needs_maximum(autoflex_predictor predictor) FLEXLAB_SYMBOL(autoflex_needs_maximum);
 
 /* An empty state: e = 8 (clamped to the range), nothing recorded. */
-FLEXLAB_API void autoflex_reset(struct autoflex *a, autoflex_predictor predictor, int e_min, int e_max);
+FLEXLAB_API void autoflex_reset(struct autoflex *a, autoflex_predictor predictor, int e_min, int e_max)
+    FLEXLAB_SYMBOL(autoflex_reset);
 
 /* Host values were loaded: e = 14 - floor(log2 maximum), the history starts anew, and the load is recorded as the first
  * write. A maximum of 0 leaves the tensor uninitialised, at e = 8 as a new one (a predictor that never moves e, or
  * takes it from the very result, keeps it). Non-finite maxima are the caller's to refuse. */
-FLEXLAB_API void autoflex_load(struct autoflex *a, double maximum);
+FLEXLAB_API void autoflex_load(struct autoflex *a, double maximum) FLEXLAB_SYMBOL(autoflex_load);
 /* The exponent that autoflex_load would choose, without changing anything but the clamp counters. */
-FLEXLAB_API int autoflex_load_exponent(struct autoflex *a, double maximum);
+FLEXLAB_API int autoflex_load_exponent(struct autoflex *a, double maximum) FLEXLAB_SYMBOL(autoflex_load_exponent);
 
 /* Before a write: sets e from the history if the tensor was written since e was last set. Returns e. */
-FLEXLAB_API int autoflex_adjust(struct autoflex *a);
+FLEXLAB_API int autoflex_adjust(struct autoflex *a) FLEXLAB_SYMBOL(autoflex_adjust);
 
 /* First write of an uninitialised tensor, given the exact maximum of the result: runs the initialisation loop of
  * Flexpoint on that number. Returns e. A maximum of 0 leaves the tensor uninitialised; "fixed" keeps its e. */
-FLEXLAB_API int autoflex_initialise(struct autoflex *a, double maximum);
+FLEXLAB_API int autoflex_initialise(struct autoflex *a, double maximum) FLEXLAB_SYMBOL(autoflex_initialise);
 
 /* "current": the largest e in range for which round(maximum * 2^e) <= 32767. A maximum of 0 leaves e. Returns e. */
-FLEXLAB_API int autoflex_fit(struct autoflex *a, double maximum);
+FLEXLAB_API int autoflex_fit(struct autoflex *a, double maximum) FLEXLAB_SYMBOL(autoflex_fit);
 
 /* After a write: gamma (0 ... 32767) and the true maximum before rounding and saturation. A true maximum of 0 records
  * nothing. gamma 0 with a maximum above 0 records the maximum itself. */
-FLEXLAB_API void autoflex_record(struct autoflex *a, int gamma, double maximum);
+FLEXLAB_API void autoflex_record(struct autoflex *a, int gamma, double maximum) FLEXLAB_SYMBOL(autoflex_record);
 
 /* floor(log2 x) for x > 0, from the bits of x: powers of two come out exact. */
-FLEXLAB_API int autoflex_floor_log2(double x);
+FLEXLAB_API int autoflex_floor_log2(double x) FLEXLAB_SYMBOL(autoflex_floor_log2);
 /* ceil(log2 x), likewise. */
-FLEXLAB_API int autoflex_ceil_log2(double x);
+FLEXLAB_API int autoflex_ceil_log2(double x) FLEXLAB_SYMBOL(autoflex_ceil_log2);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,7 @@
 
 #include "flexlab/status.h"
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -20,23 +21,24 @@ typedef enum data_split { DATA_TRAIN = 0, DATA_TEST = 1 } data_split;
  * Files are regular ones, or links to such: a FIFO, a folder, a device or a socket is refused, not waited for. Failures
  * name the file, and the size or value found and expected. NULL on failure, with tensor_error() set and its status in
  * tensor_error_status(). */
-FLEXLAB_API data_set *data_open(const char *specification, data_split split);
-FLEXLAB_API void data_free(data_set *set);
+FLEXLAB_API data_set *data_open(const char *specification, data_split split) FLEXLAB_SYMBOL(data_open);
+FLEXLAB_API void data_free(data_set *set) FLEXLAB_SYMBOL(data_free);
 
 /* Images in the split; then their height, width and channels, and the classes that labels count from 0: ten, or for IDX
  * one more than the largest label of this split, at least 2. */
-FLEXLAB_API int64_t data_count(const data_set *set);
-FLEXLAB_API int data_height(const data_set *set);
-FLEXLAB_API int data_width(const data_set *set);
-FLEXLAB_API int data_channels(const data_set *set);
-FLEXLAB_API int data_classes(const data_set *set);
+FLEXLAB_API int64_t data_count(const data_set *set) FLEXLAB_SYMBOL(data_count);
+FLEXLAB_API int data_height(const data_set *set) FLEXLAB_SYMBOL(data_height);
+FLEXLAB_API int data_width(const data_set *set) FLEXLAB_SYMBOL(data_width);
+FLEXLAB_API int data_channels(const data_set *set) FLEXLAB_SYMBOL(data_channels);
+FLEXLAB_API int data_classes(const data_set *set) FLEXLAB_SYMBOL(data_classes);
 /* Keeps only the first n samples (n in 1 ... count). */
-FLEXLAB_API tensor_status data_limit(data_set *set, int64_t n);
+FLEXLAB_API tensor_status data_limit(data_set *set, int64_t n) FLEXLAB_SYMBOL(data_limit);
 /* One image, uint8 [H, W, C]; its label. NULL and -1 when i is out of range. */
-FLEXLAB_API const uint8_t *data_image(const data_set *set, int64_t i);
-FLEXLAB_API int data_label(const data_set *set, int64_t i);
+FLEXLAB_API const uint8_t *data_image(const data_set *set, int64_t i) FLEXLAB_SYMBOL(data_image);
+FLEXLAB_API int data_label(const data_set *set, int64_t i) FLEXLAB_SYMBOL(data_label);
 /* Mean and standard deviation of each channel, of pixels divided by 255; exact integer sums, then double. */
-FLEXLAB_API tensor_status data_channel_moments(const data_set *set, double *mean, double *deviation);
+FLEXLAB_API tensor_status data_channel_moments(const data_set *set, double *mean, double *deviation)
+    FLEXLAB_SYMBOL(data_channel_moments);
 
 typedef struct data_loader data_loader;
 
@@ -50,14 +52,18 @@ typedef struct data_loader_config {
     const double *deviation; /* per channel, divides */
 } data_loader_config;
 
+FLEXLAB_API data_loader *data_loader_new_sized(const data_set *set, const data_loader_config *config,
+                                               size_t config_size) FLEXLAB_SYMBOL(data_loader_new_sized);
 /* Starts the thread that prepares batches two ahead. The set must outlive the loader. NULL on failure.
  * In the child of a fork its functions give TENSOR_E_ARGUMENT; data_loader_free frees its memory there. */
-FLEXLAB_API data_loader *data_loader_new(const data_set *set, const data_loader_config *config);
-FLEXLAB_API void data_loader_free(data_loader *loader);
+static inline data_loader *data_loader_new(const data_set *set, const data_loader_config *config) {
+    return data_loader_new_sized(set, config, sizeof *config);
+}
+FLEXLAB_API void data_loader_free(data_loader *loader) FLEXLAB_SYMBOL(data_loader_free);
 /* Batches of one epoch. */
-FLEXLAB_API int64_t data_loader_batches(const data_loader *loader);
+FLEXLAB_API int64_t data_loader_batches(const data_loader *loader) FLEXLAB_SYMBOL(data_loader_batches);
 /* Begins epoch `epoch` (0, 1, ...): may be called at any time, in any order; batches depend on the number alone. */
-FLEXLAB_API tensor_status data_loader_start(data_loader *loader, int epoch);
+FLEXLAB_API tensor_status data_loader_start(data_loader *loader, int epoch) FLEXLAB_SYMBOL(data_loader_start);
 
 typedef struct data_batch {
     const float *images;    /* [count, H, W, C], normalised */
@@ -65,8 +71,12 @@ typedef struct data_batch {
     const int64_t *indices; /* [count], positions in the set */
     int count;              /* 0 after the last batch of the epoch */
 } data_batch;
+FLEXLAB_API tensor_status data_loader_next_sized(data_loader *loader, data_batch *batch, size_t batch_size)
+    FLEXLAB_SYMBOL(data_loader_next_sized);
 /* The next batch, valid until the next call on this loader. */
-FLEXLAB_API tensor_status data_loader_next(data_loader *loader, data_batch *batch);
+static inline tensor_status data_loader_next(data_loader *loader, data_batch *batch) {
+    return data_loader_next_sized(loader, batch, sizeof *batch);
+}
 
 #ifdef __cplusplus
 }

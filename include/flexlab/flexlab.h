@@ -6,4 +6,5 @@
 #include "flexlab/nn.h"
 #include "flexlab/status.h"
 #include "flexlab/tensor.h"
+#include "flexlab/version.h"
 #endif

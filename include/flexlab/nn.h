@@ -10,23 +10,26 @@
  *     nn_train_step(g, images, labels, 0.1f, &loss, &correct);
  *
  * Building never fails in place: a bad call returns node -1, further calls on it return -1, and nn_compile returns the
- * first failure. One graph belongs to one thread at a time. */
+ * first failure. One graph belongs to one thread at a time. Images are [N, H, W, C], the weights of a linear layer
+ * [in, out], and its inputs in the order H, W, C where it flattens an image. Structs grow as tensor.h says: set them to
+ * zero first; nn_variant, nn_step_report and nn_epoch_report are the library's own, seen by pointer. */
 #ifndef FLEXLAB_NN_H
 #define FLEXLAB_NN_H
 
 #include "flexlab/data.h"
 #include "flexlab/tensor.h"
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* --- variants: a format and how its weights are written
- * ---------------------------------------------------------------- fp32; fp16, bf16 (fp32 master weights); flex16+5,
- * dfp16 (wide weights: int32 mantissa, int16 view); flex16+5-sr (int16 weights, stochastic rounding of the weight
- * write); flex16+5-paper (int16, nearest everywhere). */
+/* --- variants: a format and how its weights are written ----------------------------------------------------------- */
+
+/* fp32; fp16, bf16 (fp32 master weights); flex16+5, dfp16 (wide weights: int32 mantissa, int16 view); flex16+5-sr
+ * (int16 weights, stochastic rounding of the weight write); flex16+5-paper (int16, nearest everywhere). */
 typedef struct nn_variant {
     const char *name;
     tensor_format format;
@@ -36,11 +39,11 @@ typedef struct nn_variant {
     const char *summary;
 } nn_variant;
 /* NULL for an unknown name (tensor_error lists the known ones). A format added as a folder is its own variant, wide. */
-FLEXLAB_API const nn_variant *nn_variant_find(const char *name);
-FLEXLAB_API const nn_variant *nn_variant_list(int i); /* NULL past the last */
+FLEXLAB_API const nn_variant *nn_variant_find(const char *name) FLEXLAB_SYMBOL(nn_variant_find);
+/* NULL past the last. */
+FLEXLAB_API const nn_variant *nn_variant_list(int i) FLEXLAB_SYMBOL(nn_variant_list);
 
-/* --- graph
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- graph -------------------------------------------------------------------------------------------------------- */
 
 typedef struct nn_graph nn_graph;
 typedef int nn_node;
@@ -55,46 +58,59 @@ typedef struct nn_config {
     float weight_decay;
 } nn_config;
 
-FLEXLAB_API nn_graph *nn_graph_new(const nn_config *config); /* NULL on failure */
-FLEXLAB_API void nn_graph_free(nn_graph *g);
+FLEXLAB_API nn_graph *nn_graph_new_sized(const nn_config *config, size_t config_size)
+    FLEXLAB_SYMBOL(nn_graph_new_sized);
+/* NULL on failure. */
+static inline nn_graph *nn_graph_new(const nn_config *config) {
+    return nn_graph_new_sized(config, sizeof *config);
+}
+FLEXLAB_API void nn_graph_free(nn_graph *g) FLEXLAB_SYMBOL(nn_graph_free);
 
 /* Layers. Names must be unique and appear in traces and statistics as NAME (output), NAME.weight, NAME.bias,
  * NAME.gamma, NAME.beta; gradients and momentum carry the suffixes .grad and .momentum. Weights: He initialisation,
  * normal with variance 2 / fan-out for convolutions (He et al. 2015, fan-out mode) and 2 / fan-in for linear layers
  * followed by relu, uniform +-1/sqrt(fan-in) for the last; drawn by (seed, name, element), so they do not depend on the
  * format. */
-FLEXLAB_API nn_node nn_input(nn_graph *g, int height, int width, int channels);
+FLEXLAB_API nn_node nn_input(nn_graph *g, int height, int width, int channels) FLEXLAB_SYMBOL(nn_input);
 FLEXLAB_API nn_node nn_conv2d(nn_graph *g, const char *name, nn_node x, int filters, int kernel, int stride,
-                              int padding);
+                              int padding) FLEXLAB_SYMBOL(nn_conv2d);
 /* The same with dilation and groups; how.window is the side of the filters. Fan-out counts the filters of a group. */
-FLEXLAB_API nn_node nn_conv2d_window(nn_graph *g, const char *name, nn_node x, int filters, tensor_window how);
-FLEXLAB_API nn_node nn_batchnorm(nn_graph *g, const char *name, nn_node x, bool relu);
+FLEXLAB_API nn_node nn_conv2d_window(nn_graph *g, const char *name, nn_node x, int filters, tensor_window how)
+    FLEXLAB_SYMBOL(nn_conv2d_window);
+FLEXLAB_API nn_node nn_batchnorm(nn_graph *g, const char *name, nn_node x, bool relu) FLEXLAB_SYMBOL(nn_batchnorm);
 /* relu(batchnorm(x) + residual): one operation, rounded once */
-FLEXLAB_API nn_node nn_batchnorm_add_relu(nn_graph *g, const char *name, nn_node x, nn_node residual);
-FLEXLAB_API nn_node nn_linear(nn_graph *g, const char *name, nn_node x, int outputs); /* flattens; with bias */
-FLEXLAB_API nn_node nn_linear_relu(nn_graph *g, const char *name, nn_node x, int outputs);
-FLEXLAB_API nn_node nn_relu(nn_graph *g, const char *name, nn_node x);
-FLEXLAB_API nn_node nn_add_relu(nn_graph *g, const char *name, nn_node a, nn_node b);
-FLEXLAB_API nn_node nn_maxpool2d(nn_graph *g, const char *name, nn_node x, int window, int stride);
-FLEXLAB_API nn_node nn_avgpool_global(nn_graph *g, const char *name, nn_node x);
-FLEXLAB_API nn_node nn_shortcut_a(nn_graph *g, const char *name, nn_node x, int filters, int stride);
+FLEXLAB_API nn_node nn_batchnorm_add_relu(nn_graph *g, const char *name, nn_node x, nn_node residual)
+    FLEXLAB_SYMBOL(nn_batchnorm_add_relu);
+/* x w + b with w [in, out]. An image is flattened first: input (h W + w) C + c is channel c of pixel (h, w). */
+FLEXLAB_API nn_node nn_linear(nn_graph *g, const char *name, nn_node x, int outputs) FLEXLAB_SYMBOL(nn_linear);
+FLEXLAB_API nn_node nn_linear_relu(nn_graph *g, const char *name, nn_node x, int outputs)
+    FLEXLAB_SYMBOL(nn_linear_relu);
+FLEXLAB_API nn_node nn_relu(nn_graph *g, const char *name, nn_node x) FLEXLAB_SYMBOL(nn_relu);
+FLEXLAB_API nn_node nn_add_relu(nn_graph *g, const char *name, nn_node a, nn_node b) FLEXLAB_SYMBOL(nn_add_relu);
+FLEXLAB_API nn_node nn_maxpool2d(nn_graph *g, const char *name, nn_node x, int window, int stride)
+    FLEXLAB_SYMBOL(nn_maxpool2d);
+FLEXLAB_API nn_node nn_avgpool_global(nn_graph *g, const char *name, nn_node x) FLEXLAB_SYMBOL(nn_avgpool_global);
+FLEXLAB_API nn_node nn_shortcut_a(nn_graph *g, const char *name, nn_node x, int filters, int stride)
+    FLEXLAB_SYMBOL(nn_shortcut_a);
 
 /* Models: "mlp2" (two-layer perceptron of Koster et al., Fig. 3), "cnn6" (six-layer VGG-like), "resnet20", and
  * "resnetD" for D = 6n + 2 (8, 14, 20, 32, 44, 56, 110, ...; He et al. 2015, option A). Builds the whole network and
  * returns its logits; -1 for an unknown name, with the known ones in tensor_error(). */
-FLEXLAB_API nn_node nn_model(nn_graph *g, const char *model, int height, int width, int channels, int classes);
-FLEXLAB_API const char *nn_model_list(int i); /* NULL past the last */
+FLEXLAB_API nn_node nn_model(nn_graph *g, const char *model, int height, int width, int channels, int classes)
+    FLEXLAB_SYMBOL(nn_model);
+/* NULL past the last. */
+FLEXLAB_API const char *nn_model_list(int i) FLEXLAB_SYMBOL(nn_model_list);
 
 /* Ends building: plans all memory once (one arena: activations, gradients by lifetime) and initialises the weights. */
-FLEXLAB_API tensor_status nn_compile(nn_graph *g, nn_node logits);
+FLEXLAB_API tensor_status nn_compile(nn_graph *g, nn_node logits) FLEXLAB_SYMBOL(nn_compile);
 
 /* One step on config.batch images [N,H,W,C]: forward, backward, SGD with momentum. No allocation. */
 FLEXLAB_API tensor_status nn_train_step(nn_graph *g, const float *images, const int32_t *labels, float rate,
-                                        double *loss, int *correct);
+                                        double *loss, int *correct) FLEXLAB_SYMBOL(nn_train_step);
 /* Forward with running statistics on count <= batch images. Does not disturb training: activations of evaluation are
  * tensors of their own, with exponents from their exact maxima. loss: the mean; predicted: count classes or NULL. */
 FLEXLAB_API tensor_status nn_evaluate(nn_graph *g, const float *images, const int32_t *labels, int count, double *loss,
-                                      int32_t *predicted);
+                                      int32_t *predicted) FLEXLAB_SYMBOL(nn_evaluate);
 
 /* Every tensor of the training step, for traces and statistics: weights, activations, gradients, momentum. */
 typedef struct nn_tensor_info {
@@ -102,16 +118,17 @@ typedef struct nn_tensor_info {
     const char *role; /* "weight", "activation", "gradient", "weight gradient", "momentum" */
     tensor *t;
 } nn_tensor_info;
-/* How many there are; the i-th of them; weights in elements; then bytes. */
-FLEXLAB_API int nn_tensor_count(const nn_graph *g);
-FLEXLAB_API nn_tensor_info nn_tensor_at(const nn_graph *g, int i); /* {NULL} out of range */
-FLEXLAB_API int64_t nn_parameter_count(const nn_graph *g);
-FLEXLAB_API int64_t nn_weight_bytes(const nn_graph *g);     /* weights with wide copies */
-FLEXLAB_API int64_t nn_activation_bytes(const nn_graph *g); /* forward tensors of a training step, as stored */
-FLEXLAB_API int64_t nn_arena_bytes(const nn_graph *g);      /* the planned arena */
+/* How many there are, and the i-th of them: {NULL} out of range. */
+FLEXLAB_API int nn_tensor_count(const nn_graph *g) FLEXLAB_SYMBOL(nn_tensor_count);
+FLEXLAB_API nn_tensor_info nn_tensor_at(const nn_graph *g, int i) FLEXLAB_SYMBOL(nn_tensor_at);
+/* Weights in elements; then bytes: weights with their wide copies, the forward tensors of a training step as stored,
+ * and the planned arena. */
+FLEXLAB_API int64_t nn_parameter_count(const nn_graph *g) FLEXLAB_SYMBOL(nn_parameter_count);
+FLEXLAB_API int64_t nn_weight_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_weight_bytes);
+FLEXLAB_API int64_t nn_activation_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_activation_bytes);
+FLEXLAB_API int64_t nn_arena_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_arena_bytes);
 
-/* --- training loop
- * ---------------------------------------------------------------------------------------------------- */
+/* --- training loop ------------------------------------------------------------------------------------------------ */
 
 typedef struct nn_train_config {
     nn_config network;
@@ -123,8 +140,8 @@ typedef struct nn_train_config {
     bool augment;
     int64_t max_steps;      /* stop after so many steps; 0: no limit (the schedule still spans all epochs) */
     int average_last;       /* steps whose mean loss is reported as last_loss (e.g. 100) */
-    const char *trace_path; /* NULL: no trace; else a CSV of every shared-exponent tensor */
     int trace_every;        /* steps between trace rows of a tensor, 1: all */
+    const char *trace_path; /* NULL: no trace; else a CSV of every shared-exponent tensor */
 } nn_train_config;
 
 typedef struct nn_epoch_report {
@@ -166,11 +183,24 @@ typedef struct nn_train_result {
     int64_t predicted_count; /* 0 without any evaluation */
 } nn_train_result;
 
-/* Trains a new network. test may be NULL. On failure result is cleared. Batches, augmentation and initial weights
- * depend on network.seed alone: two variants with one seed are a pair. */
-FLEXLAB_API tensor_status nn_train(nn_train_result *result, const nn_train_config *config, const data_set *train,
-                                   const data_set *test, const nn_train_events *events);
-FLEXLAB_API void nn_train_result_clear(nn_train_result *result);
+/* network_size: that of config->network alone, which is a part of config_size. */
+FLEXLAB_API tensor_status nn_train_sized(nn_train_result *result, size_t result_size, const nn_train_config *config,
+                                         size_t config_size, size_t network_size, const data_set *train,
+                                         const data_set *test, const nn_train_events *events, size_t events_size)
+    FLEXLAB_SYMBOL(nn_train_sized);
+/* Trains a new network. test and events may be NULL. On failure result is cleared. Batches, augmentation and initial
+ * weights depend on network.seed alone: two variants with one seed are a pair. */
+static inline tensor_status nn_train(nn_train_result *result, const nn_train_config *config, const data_set *train,
+                                     const data_set *test, const nn_train_events *events) {
+    return nn_train_sized(result, sizeof *result, config, sizeof *config, sizeof config->network, train, test, events,
+                          sizeof *events);
+}
+FLEXLAB_API void nn_train_result_clear_sized(nn_train_result *result, size_t result_size)
+    FLEXLAB_SYMBOL(nn_train_result_clear_sized);
+/* Frees what nn_train put into result, and sets it to zero. NULL is allowed. */
+static inline void nn_train_result_clear(nn_train_result *result) {
+    nn_train_result_clear_sized(result, sizeof *result);
+}
 
 #ifdef __cplusplus
 }

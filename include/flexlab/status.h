@@ -1,16 +1,14 @@
 /* status.h - what every fallible flexlab function returns.
  *
  * A function that can fail returns a tensor_status and, on failure, leaves a one-line message with the offending values
- * in a buffer of the calling thread (tensor_error). Outputs are untouched on failure. The library never prints, aborts
- * or exits. Numbers in messages and files have a decimal point whatever locale the program has set. */
+ * in a buffer of the calling thread (tensor_error). Outputs are untouched on failure. The library never aborts or
+ * exits, and prints only where the environment asks for it: FLEXLAB_VERBOSE=1 names on standard error the kernels that
+ * run and why there are fewer threads than asked for. Numbers in messages and files have a decimal point whatever
+ * locale the program has set. */
 #ifndef FLEXLAB_STATUS_H
 #define FLEXLAB_STATUS_H
 
-#if defined(_WIN32)
-#define FLEXLAB_API
-#else
-#define FLEXLAB_API __attribute__((visibility("default")))
-#endif
+#include "flexlab/api.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -30,25 +28,26 @@ typedef enum tensor_status {
 } tensor_status;
 
 /* The message of the last failure on this thread, "" if none. Valid until the next failure on this thread. */
-FLEXLAB_API const char *tensor_error(void);
+FLEXLAB_API const char *tensor_error(void) FLEXLAB_SYMBOL(tensor_error);
 
 /* The status of that failure, TENSOR_OK if there was none: what a function that returns a pointer has no room for. */
-FLEXLAB_API tensor_status tensor_error_status(void);
+FLEXLAB_API tensor_status tensor_error_status(void) FLEXLAB_SYMBOL(tensor_error_status);
 
 /* "argument", "shape", ... for a status; "unknown status" for any other number. */
-FLEXLAB_API const char *tensor_status_name(tensor_status status);
+FLEXLAB_API const char *tensor_status_name(tensor_status status) FLEXLAB_SYMBOL(tensor_status_name);
 
 /* Called with every failure before it is returned, on the failing thread; tests and tools use it to stop or log.
  * NULL removes it. May be changed at any time; a failure that is being reported on another thread may still reach the
  * former hook after this returns. */
 typedef void (*tensor_error_hook)(tensor_status status, const char *message, void *context);
-FLEXLAB_API void tensor_set_error_hook(tensor_error_hook hook, void *context);
+FLEXLAB_API void tensor_set_error_hook(tensor_error_hook hook, void *context) FLEXLAB_SYMBOL(tensor_set_error_hook);
 
 /* Replaces the allocator of the whole library (aligned blocks; size is never 0, alignment a power of two).
  * Call before anything is allocated; NULL, NULL restores the default. Tests use it to fail the n-th allocation. */
 typedef void *(*tensor_allocate_fn)(unsigned long size, unsigned long alignment);
 typedef void (*tensor_release_fn)(void *block);
-FLEXLAB_API void tensor_set_allocator(tensor_allocate_fn allocate, tensor_release_fn release);
+FLEXLAB_API void tensor_set_allocator(tensor_allocate_fn allocate, tensor_release_fn release)
+    FLEXLAB_SYMBOL(tensor_set_allocator);
 
 #ifdef __cplusplus
 }

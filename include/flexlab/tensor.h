@@ -8,8 +8,9 @@
  *     if (tensor_matmul(y, x, w)) fprintf(stderr, "%s\n", tensor_error());
  *
  * Conventions that hold for every function
- *  - Results come first. Shapes are row-major, last dimension contiguous. Images are [N, H, W, C],
- *    filters [K, R, S, C].
+ *  - Results come first. Shapes are row-major, last dimension contiguous. Images are [N, H, W, C], filters
+ *    [K, R, S, C], weights of a linear layer [in, out] (y = x w). An image flattened by tensor_new_view is in the order
+ *    H, W, C.
  *  - All tensors of one call share one format; tensor_convert is the bridge.
  *  - A failing call returns a status (status.h), sets tensor_error() and leaves outputs untouched.
  *  - Elementwise operations may run in place (y == x). Matmul, convolution, pooling and sums may not: their output must
@@ -25,6 +26,10 @@
  *    (tensor_set_threads, tensor_set_backend, tensor_set_error_hook) may be changed while other threads compute: an
  *    operation under way keeps what it began with, or takes the new one from its next pass on, with the same bits.
  *    tensor_set_class is the calling thread's own. tensor_set_allocator comes before everything.
+ *  - Structs that callers fill in or receive may get more fields at their end. A function that takes one has a second
+ *    form, ..._sized, with the size that the caller was compiled with: it is what the library exports, and what
+ *    bindings call. What is filled in is set to zero first ((tensor_epilogue){.bias = b}, in C++ {} and then members).
+ *    tensor_window and struct autoflex stay as they are. docs/decisions/0014-growing-structs.md.
  *  - The child of a fork() may compute, with threads of its own. Tensors and graphs are copied with the process; one
  *    that another thread was writing at that moment is lost to the child. A data_loader stays with the parent. (A child
  *    of _Fork() or clone() that does not run exec must not use the library.) */
@@ -46,70 +51,91 @@ enum { TENSOR_MAX_DIMS = 6 };
 
 typedef struct tensor tensor;
 
-/* Spells the last two arguments of tensor_new: TENSOR_SHAPE(64, 128). */
+/* Spells the last two arguments of tensor_new: TENSOR_SHAPE(64, 128). The sizes are an array of the caller, in C++ of
+ * the expression that the call is in. */
+#ifndef __cplusplus
 #define TENSOR_SHAPE(...)                                                                                              \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) {                                     \
         __VA_ARGS__                                                                                                    \
     }
+#else
+#define TENSOR_SHAPE(...) decltype(flexlab::shape(__VA_ARGS__))::ndim, flexlab::shape(__VA_ARGS__).data()
+extern "C++" {
+namespace flexlab {
+template <int N> struct sizes {
+    enum { ndim = N };
+    int64_t size[N];
+    const int64_t *data() const { return size; }
+};
+template <class... T> constexpr sizes<int(sizeof...(T))> shape(T... size) {
+    return {{static_cast<int64_t>(size)...}};
+}
+} // namespace flexlab
+}
+#endif
 
 /* --- formats -----------------------------------------------------------------------------------------------------
  * formats.h (generated from the format folders) defines `tensor_format`: FMT_FP32, FMT_FP16, FMT_BF16, FMT_FLEX16_5,
  * FMT_DFP16 and those of added folders. Ids are stable. */
 
 /* "fp32", "fp16", "bf16", "flex16+5", "dfp16", ...; NULL for an unknown format. */
-FLEXLAB_API const char *tensor_format_name(tensor_format format);
+FLEXLAB_API const char *tensor_format_name(tensor_format format) FLEXLAB_SYMBOL(tensor_format_name);
 /* The format of that name; TENSOR_E_ARGUMENT names the value and lists the known ones. */
-FLEXLAB_API tensor_status tensor_format_find(tensor_format *format, const char *name);
+FLEXLAB_API tensor_status tensor_format_find(tensor_format *format, const char *name)
+    FLEXLAB_SYMBOL(tensor_format_find);
 /* The i-th format in id order, 0 (FMT_NONE) past the last. */
-FLEXLAB_API tensor_format tensor_format_list(int i);
+FLEXLAB_API tensor_format tensor_format_list(int i) FLEXLAB_SYMBOL(tensor_format_list);
 /* Bytes of one element; 0 for an unknown format. */
-FLEXLAB_API size_t tensor_format_bytes(tensor_format format);
+FLEXLAB_API size_t tensor_format_bytes(tensor_format format) FLEXLAB_SYMBOL(tensor_format_bytes);
 /* True for formats whose tensors are integer mantissas under one exponent. */
-FLEXLAB_API bool tensor_format_is_shared(tensor_format format);
+FLEXLAB_API bool tensor_format_is_shared(tensor_format format) FLEXLAB_SYMBOL(tensor_format_is_shared);
 
 /* --- life ---------------------------------------------------------------------------------------------------------
  * A new tensor holds zeros. 1 to TENSOR_MAX_DIMS dimensions, each at least 1, less than 2^40 bytes in all. */
 
 /* NULL on failure, with tensor_error() set. Free with tensor_free. */
-FLEXLAB_API tensor *tensor_new(tensor_format format, int ndim, const int64_t *shape);
+FLEXLAB_API tensor *tensor_new(tensor_format format, int ndim, const int64_t *shape) FLEXLAB_SYMBOL(tensor_new);
 /* A tensor over the caller's memory (at least tensor_new's size, 64-byte aligned, kept alive by the caller). The memory
  * is not cleared; the tensor has its own exponent. Memory planners use it: tensors may share memory at different times.
  * One call never takes two tensors in overlapping memory of which it writes one. */
-FLEXLAB_API tensor *tensor_new_on(tensor_format format, int ndim, const int64_t *shape, void *memory, size_t bytes);
+FLEXLAB_API tensor *tensor_new_on(tensor_format format, int ndim, const int64_t *shape, void *memory, size_t bytes)
+    FLEXLAB_SYMBOL(tensor_new_on);
 /* Where tensors lie and operations on them run: "cpu", the host, and what else this build and machine have. All tensors
  * of a call lie on one device. A queue belongs to a device: what a call gives a device other than the host to do may be
  * done later, in the order of the calls; what hands out values (stores, exponents, statistics) waits. Where the device
  * finds an error only then (a number that is not finite), tensor_device_wait or what waits returns it. */
 typedef struct tensor_device tensor_device;
 /* The i-th, the host first; NULL past the last. */
-FLEXLAB_API tensor_device *tensor_device_list(int i);
+FLEXLAB_API tensor_device *tensor_device_list(int i) FLEXLAB_SYMBOL(tensor_device_list);
 /* NULL for an unknown name, with tensor_error() naming the known ones. */
-FLEXLAB_API tensor_device *tensor_device_find(const char *name);
-FLEXLAB_API const char *tensor_device_name(const tensor_device *device);
+FLEXLAB_API tensor_device *tensor_device_find(const char *name) FLEXLAB_SYMBOL(tensor_device_find);
+FLEXLAB_API const char *tensor_device_name(const tensor_device *device) FLEXLAB_SYMBOL(tensor_device_name);
 /* Returns when all that was submitted is done: the first failure since the last time, if there was one. */
-FLEXLAB_API tensor_status tensor_device_wait(tensor_device *device);
+FLEXLAB_API tensor_status tensor_device_wait(tensor_device *device) FLEXLAB_SYMBOL(tensor_device_wait);
 /* tensor_new and tensor_new_on there. Memory of a device comes from tensor_device_allocate (64-byte aligned, zeros;
  * NULL on failure) and goes back with tensor_device_release, which waits for the calls before it. */
-FLEXLAB_API tensor *tensor_new_in(tensor_device *device, tensor_format format, int ndim, const int64_t *shape);
+FLEXLAB_API tensor *tensor_new_in(tensor_device *device, tensor_format format, int ndim, const int64_t *shape)
+    FLEXLAB_SYMBOL(tensor_new_in);
 FLEXLAB_API tensor *tensor_new_at(tensor_device *device, tensor_format format, int ndim, const int64_t *shape,
-                                  void *memory, size_t bytes);
-FLEXLAB_API void *tensor_device_allocate(tensor_device *device, size_t bytes);
-FLEXLAB_API void tensor_device_release(tensor_device *device, void *memory);
+                                  void *memory, size_t bytes) FLEXLAB_SYMBOL(tensor_new_at);
+FLEXLAB_API void *tensor_device_allocate(tensor_device *device, size_t bytes) FLEXLAB_SYMBOL(tensor_device_allocate);
+FLEXLAB_API void tensor_device_release(tensor_device *device, void *memory) FLEXLAB_SYMBOL(tensor_device_release);
 /* The device of a tensor. */
-FLEXLAB_API tensor_device *tensor_get_device(const tensor *t);
+FLEXLAB_API tensor_device *tensor_get_device(const tensor *t) FLEXLAB_SYMBOL(tensor_get_device);
 
 /* Another shape of the same elements: shares memory, exponent, history, statistics and wide part with base, which must
  * outlive it. The number of elements must agree. */
-FLEXLAB_API tensor *tensor_new_view(tensor *base, int ndim, const int64_t *shape);
+FLEXLAB_API tensor *tensor_new_view(tensor *base, int ndim, const int64_t *shape) FLEXLAB_SYMBOL(tensor_new_view);
 /* NULL is allowed. */
-FLEXLAB_API void tensor_free(tensor *t);
+FLEXLAB_API void tensor_free(tensor *t) FLEXLAB_SYMBOL(tensor_free);
 
 /* Format, number of dimensions, sizes and number of elements, as given to tensor_new. */
-FLEXLAB_API tensor_format tensor_get_format(const tensor *t);
-FLEXLAB_API int tensor_ndim(const tensor *t);
-FLEXLAB_API int64_t tensor_dim(const tensor *t, int i); /* 0 when i is out of range */
-FLEXLAB_API int64_t tensor_count(const tensor *t);
-FLEXLAB_API size_t tensor_bytes(const tensor *t); /* elements, and the wide part where there is one */
+FLEXLAB_API tensor_format tensor_get_format(const tensor *t) FLEXLAB_SYMBOL(tensor_get_format);
+FLEXLAB_API int tensor_ndim(const tensor *t) FLEXLAB_SYMBOL(tensor_ndim);
+FLEXLAB_API int64_t tensor_dim(const tensor *t, int i) FLEXLAB_SYMBOL(tensor_dim); /* 0 when i is out of range */
+FLEXLAB_API int64_t tensor_count(const tensor *t) FLEXLAB_SYMBOL(tensor_count);
+/* Bytes of the elements, and of the wide part where there is one. */
+FLEXLAB_API size_t tensor_bytes(const tensor *t) FLEXLAB_SYMBOL(tensor_bytes);
 
 /* --- values in and out -------------------------------------------------------------------------------------------- */
 
@@ -117,54 +143,61 @@ FLEXLAB_API size_t tensor_bytes(const tensor *t); /* elements, and the wide part
  * and start their history anew; NaN and Inf are refused there (TENSOR_E_ARGUMENT with the position). count must be
  * tensor_count(t). With a wide part each value is rounded once to its width, and the elements are its rounding. The
  * values must not lie in t's own memory. */
-FLEXLAB_API tensor_status tensor_load_f32(tensor *t, const float *values, int64_t count);
-FLEXLAB_API tensor_status tensor_load_f64(tensor *t, const double *values, int64_t count);
+FLEXLAB_API tensor_status tensor_load_f32(tensor *t, const float *values, int64_t count)
+    FLEXLAB_SYMBOL(tensor_load_f32);
+FLEXLAB_API tensor_status tensor_load_f64(tensor *t, const double *values, int64_t count)
+    FLEXLAB_SYMBOL(tensor_load_f64);
 /* Numbers of FMT_I32 and FMT_U8, as they are; FMT_F64 takes and gives doubles by tensor_load_f64 and tensor_store_f64.
  */
-FLEXLAB_API tensor_status tensor_load_i32(tensor *t, const int32_t *values, int64_t count);
-FLEXLAB_API tensor_status tensor_load_u8(tensor *t, const uint8_t *values, int64_t count);
-FLEXLAB_API tensor_status tensor_store_i32(const tensor *t, int32_t *values, int64_t count);
+FLEXLAB_API tensor_status tensor_load_i32(tensor *t, const int32_t *values, int64_t count)
+    FLEXLAB_SYMBOL(tensor_load_i32);
+FLEXLAB_API tensor_status tensor_load_u8(tensor *t, const uint8_t *values, int64_t count)
+    FLEXLAB_SYMBOL(tensor_load_u8);
+FLEXLAB_API tensor_status tensor_store_i32(const tensor *t, int32_t *values, int64_t count)
+    FLEXLAB_SYMBOL(tensor_store_i32);
 /* Stores count values. Every 16-bit format and fp32 is exact in double; float rounds once (dfp16 far out of range). */
-FLEXLAB_API tensor_status tensor_store_f32(const tensor *t, float *values, int64_t count);
-FLEXLAB_API tensor_status tensor_store_f64(const tensor *t, double *values, int64_t count);
+FLEXLAB_API tensor_status tensor_store_f32(const tensor *t, float *values, int64_t count)
+    FLEXLAB_SYMBOL(tensor_store_f32);
+FLEXLAB_API tensor_status tensor_store_f64(const tensor *t, double *values, int64_t count)
+    FLEXLAB_SYMBOL(tensor_store_f64);
 
 /* y = x in y's format, rounded once. Shapes must agree. A shared-exponent y takes its exponent as a load does; fp32,
  * fp16 and bf16 sources with NaN or Inf are refused for it. From shared to shared the values are kept where they
  * fit. */
-FLEXLAB_API tensor_status tensor_convert(tensor *y, const tensor *x);
+FLEXLAB_API tensor_status tensor_convert(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_convert);
 /* The same for a shared-exponent y at an exponent that is known: one pass over x, counted as an ordinary write. NaN
  * becomes zero and Inf the largest mantissa; tensor_statistics tells. TENSOR_E_ARGUMENT outside the format's range;
  * TENSOR_E_FORMAT where y has no shared exponent, or a wide part. */
-FLEXLAB_API tensor_status tensor_convert_at(tensor *y, const tensor *x, int e);
+FLEXLAB_API tensor_status tensor_convert_at(tensor *y, const tensor *x, int e) FLEXLAB_SYMBOL(tensor_convert_at);
 /* A bit-exact copy: elements, exponent, history, wide part. Same format and shape; TENSOR_E_FORMAT where one of the two
  * has a wide part and the other has none. The two may lie on different devices, of which one is the host. */
-FLEXLAB_API tensor_status tensor_copy(tensor *y, const tensor *x);
+FLEXLAB_API tensor_status tensor_copy(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_copy);
 
 /* The elements as stored: int16_t mantissas, uint16_t words of fp16/bf16, float. Writing them is allowed; statistics
  * and history do not see it. A wide part does: an element that is no longer the rounding of its wide one was written by
  * hand, and counts with exactly its value from then on. That is looked for in tensors whose memory was handed out, here
  * or by the caller of tensor_new_on, whenever the wide part is about to count: as long as the pointer is kept. NULL
  * for a tensor on a device other than the host, with tensor_error() set: tensor_copy brings its elements. */
-FLEXLAB_API void *tensor_data(tensor *t);
-FLEXLAB_API const void *tensor_const_data(const tensor *t);
+FLEXLAB_API void *tensor_data(tensor *t) FLEXLAB_SYMBOL(tensor_data);
+FLEXLAB_API const void *tensor_const_data(const tensor *t) FLEXLAB_SYMBOL(tensor_const_data);
 
 /* The shared exponent; 0 for formats without one. */
-FLEXLAB_API int tensor_exponent(const tensor *t);
+FLEXLAB_API int tensor_exponent(const tensor *t) FLEXLAB_SYMBOL(tensor_exponent);
 /* Changes the exponent in place: every mantissa is shifted, rounded once, saturated; statistics count what was lost.
  * A wide part becomes exactly the new value. TENSOR_E_ARGUMENT outside the format's range. */
-FLEXLAB_API tensor_status tensor_set_exponent(tensor *t, int e);
+FLEXLAB_API tensor_status tensor_set_exponent(tensor *t, int e) FLEXLAB_SYMBOL(tensor_set_exponent);
 /* Declares the exponent of the stored mantissas without touching them (after raw writes). A wide part becomes exactly
  * the value that they then have. */
-FLEXLAB_API tensor_status tensor_declare_exponent(tensor *t, int e);
+FLEXLAB_API tensor_status tensor_declare_exponent(tensor *t, int e) FLEXLAB_SYMBOL(tensor_declare_exponent);
 
 /* --- how a tensor is written -------------------------------------------------------------------------------------- */
 
 /* Chooses the exponent predictor ("paper", "ngraph", "current", "fixed"); resets the history, keeps e. Defaults: paper
  * for flex16+5, current for dfp16. TENSOR_E_FORMAT for formats without a shared exponent. */
-FLEXLAB_API tensor_status tensor_set_predictor(tensor *t, const char *name);
+FLEXLAB_API tensor_status tensor_set_predictor(tensor *t, const char *name) FLEXLAB_SYMBOL(tensor_set_predictor);
 /* The exponent state, to read; NULL for formats without one. Of a tensor on a device: as it is now, until the next call
  * of this or tensor_statistics for the tensor. */
-FLEXLAB_API const struct autoflex *tensor_autoflex(const tensor *t);
+FLEXLAB_API const struct autoflex *tensor_autoflex(const tensor *t) FLEXLAB_SYMBOL(tensor_autoflex);
 
 typedef enum tensor_rounding {
     TENSOR_ROUND_NEAREST = 0,    /* nearest, ties to even */
@@ -172,7 +205,8 @@ typedef enum tensor_rounding {
     TENSOR_ROUND_TRUNCATE = 2    /* bf16: toward zero */
 } tensor_rounding;
 /* How results written into t are rounded. TENSOR_E_FORMAT where the format does not offer it. */
-FLEXLAB_API tensor_status tensor_set_rounding(tensor *t, tensor_rounding rounding, uint64_t seed);
+FLEXLAB_API tensor_status tensor_set_rounding(tensor *t, tensor_rounding rounding, uint64_t seed)
+    FLEXLAB_SYMBOL(tensor_set_rounding);
 
 /* Gives t a wide part that sgd_update works on, the elements being its rounding: an int32 mantissa at exponent e + 16
  * for shared-exponent formats, binary32 for fp16 and bf16. No effect on fp32, or a second time. Filled from t's present
@@ -183,9 +217,10 @@ FLEXLAB_API tensor_status tensor_set_rounding(tensor *t, tensor_rounding roundin
  *    elements written by hand) writes the elements, and the wide part becomes exactly their value.
  * What reads t reads the elements, but for w of tensor_sgd_update and tensor_sgd_momentum, tensor_copy and
  * tensor_store_wide_f64. */
-FLEXLAB_API tensor_status tensor_keep_wide(tensor *t);
+FLEXLAB_API tensor_status tensor_keep_wide(tensor *t) FLEXLAB_SYMBOL(tensor_keep_wide);
 /* The wide part as doubles (t's own values where there is none). */
-FLEXLAB_API tensor_status tensor_store_wide_f64(const tensor *t, double *values, int64_t count);
+FLEXLAB_API tensor_status tensor_store_wide_f64(const tensor *t, double *values, int64_t count)
+    FLEXLAB_SYMBOL(tensor_store_wide_f64);
 
 /* --- statistics --------------------------------------------------------------------------------------------------- */
 
@@ -199,35 +234,45 @@ typedef struct tensor_stats {
     int64_t writes;    /* 1 for the last write; the number of writes for the total */
 } tensor_stats;
 
+FLEXLAB_API tensor_status tensor_statistics_sized(const tensor *t, tensor_stats *last, tensor_stats *total, size_t size)
+    FLEXLAB_SYMBOL(tensor_statistics_sized);
 /* Of the last write, and of all writes since the tensor was made or reset. Either pointer may be NULL. In the total,
  * maximum and gamma are the largest of all writes. */
-FLEXLAB_API tensor_status tensor_statistics(const tensor *t, tensor_stats *last, tensor_stats *total);
-FLEXLAB_API void tensor_reset_statistics(tensor *t);
+static inline tensor_status tensor_statistics(const tensor *t, tensor_stats *last, tensor_stats *total) {
+    return tensor_statistics_sized(t, last, total, sizeof(tensor_stats));
+}
+FLEXLAB_API void tensor_reset_statistics(tensor *t) FLEXLAB_SYMBOL(tensor_reset_statistics);
 
 /* --- elementwise operations: one row of ops.def each -------------------------------------------------------------- */
 
 /* Operands have one shape. tensor_add(y, a, b), tensor_scale(y, x, alpha), ... */
-#define FL_MAP1(id, CONSTANT, name, expr) FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x);
+#define FL_MAP1(id, CONSTANT, name, expr)                                                                              \
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_##name);
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
-    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x, float alpha);
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x, float alpha) FLEXLAB_SYMBOL(tensor_##name);
 #define FL_MAP2(id, CONSTANT, name, expr)                                                                              \
-    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b);
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b) FLEXLAB_SYMBOL(tensor_##name);
 #define FL_MAP2_SCALAR(id, CONSTANT, name, expr)                                                                       \
-    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha);
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha)                  \
+        FLEXLAB_SYMBOL(tensor_##name);
 #define FL_MAP3(id, CONSTANT, name, expr)                                                                              \
-    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, const tensor *c);
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, const tensor *c)              \
+        FLEXLAB_SYMBOL(tensor_##name);
 #include "flexlab/ops.def"
 
 /* --- bias, matmul, convolution ------------------------------------------------------------------------------------ */
 
 /* y[..., c] = x[..., c] + b[c], and max(0, that). b is [C], C the last dimension of x. In place allowed. */
-FLEXLAB_API tensor_status tensor_bias(tensor *y, const tensor *x, const tensor *b);
-FLEXLAB_API tensor_status tensor_bias_relu(tensor *y, const tensor *x, const tensor *b);
+FLEXLAB_API tensor_status tensor_bias(tensor *y, const tensor *x, const tensor *b) FLEXLAB_SYMBOL(tensor_bias);
+FLEXLAB_API tensor_status tensor_bias_relu(tensor *y, const tensor *x, const tensor *b)
+    FLEXLAB_SYMBOL(tensor_bias_relu);
 
 /* y[M,N] = a[M,K] b[K,N];  nt: b is [N,K], transposed;  tn: a is [K,M], transposed. */
-FLEXLAB_API tensor_status tensor_matmul(tensor *y, const tensor *a, const tensor *b);
-FLEXLAB_API tensor_status tensor_matmul_nt(tensor *y, const tensor *a, const tensor *b);
-FLEXLAB_API tensor_status tensor_matmul_tn(tensor *y, const tensor *a, const tensor *b);
+FLEXLAB_API tensor_status tensor_matmul(tensor *y, const tensor *a, const tensor *b) FLEXLAB_SYMBOL(tensor_matmul);
+FLEXLAB_API tensor_status tensor_matmul_nt(tensor *y, const tensor *a, const tensor *b)
+    FLEXLAB_SYMBOL(tensor_matmul_nt);
+FLEXLAB_API tensor_status tensor_matmul_tn(tensor *y, const tensor *a, const tensor *b)
+    FLEXLAB_SYMBOL(tensor_matmul_tn);
 
 /* The largest stride, padding and dilation; the largest window of a pooling and stride of a shortcut. */
 enum { TENSOR_WINDOW_STEP_LIMIT = 255, TENSOR_WINDOW_LIMIT = 1 << 20 };
@@ -245,9 +290,12 @@ typedef struct tensor_window {
  * Q likewise. groups divides C and K: filters of group i, K / groups of them, see channels of group i. groups = C is a
  * depthwise convolution. The order of summation of float formats: forward r, s, c; input gradient r, s, k; weight
  * gradient n, p, q; c and k within the group. */
-FLEXLAB_API tensor_status tensor_conv2d(tensor *y, const tensor *x, const tensor *w, tensor_window how);
-FLEXLAB_API tensor_status tensor_conv2d_input_grad(tensor *dx, const tensor *dy, const tensor *w, tensor_window how);
-FLEXLAB_API tensor_status tensor_conv2d_weight_grad(tensor *dw, const tensor *dy, const tensor *x, tensor_window how);
+FLEXLAB_API tensor_status tensor_conv2d(tensor *y, const tensor *x, const tensor *w, tensor_window how)
+    FLEXLAB_SYMBOL(tensor_conv2d);
+FLEXLAB_API tensor_status tensor_conv2d_input_grad(tensor *dx, const tensor *dy, const tensor *w, tensor_window how)
+    FLEXLAB_SYMBOL(tensor_conv2d_input_grad);
+FLEXLAB_API tensor_status tensor_conv2d_weight_grad(tensor *dw, const tensor *dy, const tensor *x, tensor_window how)
+    FLEXLAB_SYMBOL(tensor_conv2d_weight_grad);
 
 /* What joins the sums of a matmul or a convolution before they are stored: y = max(0, sums + bias + residual), each
  * part if it is there. bias (NULL: none) is [columns of y], or [filters]; residual (NULL: none) has the shape of y and
@@ -259,55 +307,78 @@ typedef struct tensor_epilogue {
     const tensor *bias;
     const tensor *residual;
     bool relu;
+    unsigned char unused[7]; /* no padding at the end, which nobody would set */
 } tensor_epilogue;
 
+FLEXLAB_API tensor_status tensor_matmul_fused_sized(tensor *y, const tensor *a, const tensor *b,
+                                                    const tensor_epilogue *with, size_t with_size)
+    FLEXLAB_SYMBOL(tensor_matmul_fused_sized);
+FLEXLAB_API tensor_status tensor_matmul_nt_fused_sized(tensor *y, const tensor *a, const tensor *b,
+                                                       const tensor_epilogue *with, size_t with_size)
+    FLEXLAB_SYMBOL(tensor_matmul_nt_fused_sized);
+FLEXLAB_API tensor_status tensor_conv2d_fused_sized(tensor *y, const tensor *x, const tensor *w, tensor_window how,
+                                                    const tensor_epilogue *with, size_t with_size)
+    FLEXLAB_SYMBOL(tensor_conv2d_fused_sized);
 /* tensor_matmul, tensor_matmul_nt and tensor_conv2d with that; their shapes and errors, and TENSOR_E_SHAPE,
  * TENSOR_E_FORMAT or TENSOR_E_ARGUMENT where bias or residual do not suit y. */
-FLEXLAB_API tensor_status tensor_matmul_fused(tensor *y, const tensor *a, const tensor *b, tensor_epilogue with);
-FLEXLAB_API tensor_status tensor_matmul_nt_fused(tensor *y, const tensor *a, const tensor *b, tensor_epilogue with);
-FLEXLAB_API tensor_status tensor_conv2d_fused(tensor *y, const tensor *x, const tensor *w, tensor_window how,
-                                              tensor_epilogue with);
+static inline tensor_status tensor_matmul_fused(tensor *y, const tensor *a, const tensor *b, tensor_epilogue with) {
+    return tensor_matmul_fused_sized(y, a, b, &with, sizeof with);
+}
+static inline tensor_status tensor_matmul_nt_fused(tensor *y, const tensor *a, const tensor *b, tensor_epilogue with) {
+    return tensor_matmul_nt_fused_sized(y, a, b, &with, sizeof with);
+}
+static inline tensor_status tensor_conv2d_fused(tensor *y, const tensor *x, const tensor *w, tensor_window how,
+                                                tensor_epilogue with) {
+    return tensor_conv2d_fused_sized(y, x, w, how, &with, sizeof with);
+}
 
 /* --- pooling and shortcuts, images [N,H,W,C] ---------------------------------------------------------------------- */
 
 /* Largest element of each window (padding is never chosen; padding < window). The gradient goes to the first largest
  * element of a window in row-major order; x is the forward input. */
-FLEXLAB_API tensor_status tensor_maxpool2d(tensor *y, const tensor *x, tensor_window how);
-FLEXLAB_API tensor_status tensor_maxpool2d_grad(tensor *dx, const tensor *dy, const tensor *x, tensor_window how);
+FLEXLAB_API tensor_status tensor_maxpool2d(tensor *y, const tensor *x, tensor_window how)
+    FLEXLAB_SYMBOL(tensor_maxpool2d);
+FLEXLAB_API tensor_status tensor_maxpool2d_grad(tensor *dx, const tensor *dy, const tensor *x, tensor_window how)
+    FLEXLAB_SYMBOL(tensor_maxpool2d_grad);
 /* y[N,C] = mean over H and W; dx[n,h,w,c] = dy[n,c] / (H W). */
-FLEXLAB_API tensor_status tensor_avgpool_global(tensor *y, const tensor *x);
-FLEXLAB_API tensor_status tensor_avgpool_global_grad(tensor *dx, const tensor *dy);
+FLEXLAB_API tensor_status tensor_avgpool_global(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_avgpool_global);
+FLEXLAB_API tensor_status tensor_avgpool_global_grad(tensor *dx, const tensor *dy)
+    FLEXLAB_SYMBOL(tensor_avgpool_global_grad);
 /* Option-A shortcut (He et al. 2015): y[n,p,q,k] = x[n, p*stride, q*stride, k - pad], pad = (K - C) / 2, zero outside.
  * y is [N, ceil(H/stride), ceil(W/stride), K], K >= C. stride 1 to 2^20. */
-FLEXLAB_API tensor_status tensor_shortcut_a(tensor *y, const tensor *x, int stride);
-FLEXLAB_API tensor_status tensor_shortcut_a_grad(tensor *dx, const tensor *dy, int stride);
+FLEXLAB_API tensor_status tensor_shortcut_a(tensor *y, const tensor *x, int stride) FLEXLAB_SYMBOL(tensor_shortcut_a);
+FLEXLAB_API tensor_status tensor_shortcut_a_grad(tensor *dx, const tensor *dy, int stride)
+    FLEXLAB_SYMBOL(tensor_shortcut_a_grad);
 
 /* --- reductions --------------------------------------------------------------------------------------------------- */
 
 /* y[c] = sum of x[..., c] over all leading dimensions; the gradient of a bias. */
-FLEXLAB_API tensor_status tensor_sum_rows(tensor *y, const tensor *x);
+FLEXLAB_API tensor_status tensor_sum_rows(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_sum_rows);
 /* Sum and largest |x| of all elements. Shared-exponent formats: exact where it fits a double (53 bits). */
-FLEXLAB_API tensor_status tensor_sum(double *sum, const tensor *x);
-FLEXLAB_API tensor_status tensor_max_abs(double *maximum, const tensor *x);
+FLEXLAB_API tensor_status tensor_sum(double *sum, const tensor *x) FLEXLAB_SYMBOL(tensor_sum);
+FLEXLAB_API tensor_status tensor_max_abs(double *maximum, const tensor *x) FLEXLAB_SYMBOL(tensor_max_abs);
 
 /* --- batch normalisation (Ioffe and Szegedy 2015) over all but the last dimension --------------------------------- */
 
 /* Mean and population variance of each channel: exact sums in shared-exponent formats, binary32 sums of 512 rows added
  * in double in float formats. mean and variance have C entries. */
-FLEXLAB_API tensor_status tensor_channel_moments(double *mean, double *variance, const tensor *x);
+FLEXLAB_API tensor_status tensor_channel_moments(double *mean, double *variance, const tensor *x)
+    FLEXLAB_SYMBOL(tensor_channel_moments);
 /* y = gamma (x - mean) / sqrt(variance + epsilon) + beta, then max(0, .) if relu. In place not allowed. */
 FLEXLAB_API tensor_status tensor_batchnorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta,
-                                           const double *mean, const double *variance, double epsilon, bool relu);
+                                           const double *mean, const double *variance, double epsilon, bool relu)
+    FLEXLAB_SYMBOL(tensor_batchnorm);
 /* The same with an image of x's shape added before relu: one pass, one rounding (a residual block ends this way). The
  * gradient of r is that of the sum: dy where y is above zero. */
 FLEXLAB_API tensor_status tensor_batchnorm_add(tensor *y, const tensor *x, const tensor *r, const tensor *gamma,
                                                const tensor *beta, const double *mean, const double *variance,
-                                               double epsilon, bool relu);
+                                               double epsilon, bool relu) FLEXLAB_SYMBOL(tensor_batchnorm_add);
 /* Gradients of tensor_batchnorm with mean and variance those of x. y is the forward result if relu was set (its zeros
  * mask dy), NULL otherwise. x and dy may not be dx. */
 FLEXLAB_API tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy,
                                                 const tensor *x, const tensor *y, const tensor *gamma,
-                                                const double *mean, const double *variance, double epsilon);
+                                                const double *mean, const double *variance, double epsilon)
+    FLEXLAB_SYMBOL(tensor_batchnorm_grad);
 
 /* --- softmax with cross-entropy ----------------------------------------------------------------------------------- */
 
@@ -315,7 +386,8 @@ FLEXLAB_API tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tens
  * wanted): gradient_scale * (softmax - onehot) / N. predicted (NULL: not wanted): the first largest class of each row.
  * Computed in double by a fixed sequence of IEEE operations, dx rounded once. */
 FLEXLAB_API tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx, int32_t *predicted, const tensor *x,
-                                                       const int32_t *labels, double gradient_scale);
+                                                       const int32_t *labels, double gradient_scale)
+    FLEXLAB_SYMBOL(tensor_softmax_cross_entropy);
 
 /* --- the same with numbers as tensors ----------------------------------------------------------------------------- */
 
@@ -323,40 +395,45 @@ FLEXLAB_API tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx,
  * others: a training step then hands nothing to the host. Same definitions, same bits. mean, variance and running ones:
  * f64 [C]. loss: f64 [1]; labels, predicted (NULL: not wanted): i32 [N]; correct (NULL: not wanted): i32 [1], how many
  * of the predicted classes are the labels. */
-FLEXLAB_API tensor_status tensor_moments(tensor *mean, tensor *variance, const tensor *x);
+FLEXLAB_API tensor_status tensor_moments(tensor *mean, tensor *variance, const tensor *x)
+    FLEXLAB_SYMBOL(tensor_moments);
 /* tensor_batchnorm, or with a residual (NULL: none) tensor_batchnorm_add. */
 FLEXLAB_API tensor_status tensor_normalise(tensor *y, const tensor *x, const tensor *residual, const tensor *gamma,
                                            const tensor *beta, const tensor *mean, const tensor *variance,
-                                           double epsilon, bool relu);
+                                           double epsilon, bool relu) FLEXLAB_SYMBOL(tensor_normalise);
 FLEXLAB_API tensor_status tensor_normalise_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy,
                                                 const tensor *x, const tensor *y, const tensor *gamma,
-                                                const tensor *mean, const tensor *variance, double epsilon);
+                                                const tensor *mean, const tensor *variance, double epsilon)
+    FLEXLAB_SYMBOL(tensor_normalise_grad);
 /* running += momentum (of the batch - running), in double, for mean and variance; the variance of the batch counts as
  * unbiased, times n / (n - 1), n the rows of x (where there is more than one). */
 FLEXLAB_API tensor_status tensor_running_statistics(tensor *running_mean, tensor *running_variance, const tensor *mean,
-                                                    const tensor *variance, const tensor *x, double momentum);
+                                                    const tensor *variance, const tensor *x, double momentum)
+    FLEXLAB_SYMBOL(tensor_running_statistics);
 FLEXLAB_API tensor_status tensor_cross_entropy(tensor *loss, tensor *dx, tensor *predicted, tensor *correct,
-                                               const tensor *x, const tensor *labels, double gradient_scale);
+                                               const tensor *x, const tensor *labels, double gradient_scale)
+    FLEXLAB_SYMBOL(tensor_cross_entropy);
 
 /* --- stochastic gradient descent with momentum -------------------------------------------------------------------- */
 
 /* v = momentum * v + g + weight_decay * w, one exact result rounded once. v and g count as stored, w as its wide part
  * if it has one. */
 FLEXLAB_API tensor_status tensor_sgd_momentum(tensor *v, const tensor *g, const tensor *w, float momentum,
-                                              float weight_decay);
+                                              float weight_decay) FLEXLAB_SYMBOL(tensor_sgd_momentum);
 /* w = w - rate * v, one exact result rounded once: into the wide part of w if there is one (the elements are then its
  * rounding), else into w. v counts as stored, w as its wide part if it has one. */
-FLEXLAB_API tensor_status tensor_sgd_update(tensor *w, const tensor *v, float rate);
+FLEXLAB_API tensor_status tensor_sgd_update(tensor *w, const tensor *v, float rate) FLEXLAB_SYMBOL(tensor_sgd_update);
 
 /* --- what runs ---------------------------------------------------------------------------------------------------- */
 
 /* Operations are listed by name ("add", "matmul", ...); NULL past the last. */
-FLEXLAB_API const char *tensor_op_list(int i);
+FLEXLAB_API const char *tensor_op_list(int i) FLEXLAB_SYMBOL(tensor_op_list);
 /* The backend ("ref", "portable", "avx2", "avx512bw", "avx512", "avx512_fast") whose kernel runs `op` on `format` on
  * this machine, in the class of this thread; NULL if unknown. FLEXLAB_ISA caps it; tensor_set_backend caps it from a
  * program (NULL: no cap). A cap that the machine does not reach is allowed: then the best that it has runs. */
-FLEXLAB_API const char *tensor_kernel_backend(tensor_format format, const char *op);
-FLEXLAB_API tensor_status tensor_set_backend(const char *name);
+FLEXLAB_API const char *tensor_kernel_backend(tensor_format format, const char *op)
+    FLEXLAB_SYMBOL(tensor_kernel_backend);
+FLEXLAB_API tensor_status tensor_set_backend(const char *name) FLEXLAB_SYMBOL(tensor_set_backend);
 
 /* What the results of the calling thread's operations promise. Each thread has its own class, exact at its start. */
 typedef enum tensor_class {
@@ -368,20 +445,20 @@ typedef enum tensor_class {
 } tensor_class;
 #define FLEXLAB_HAS_FAST_BF16 1
 /* TENSOR_E_ARGUMENT for any other value. */
-FLEXLAB_API tensor_status tensor_set_class(tensor_class c);
+FLEXLAB_API tensor_status tensor_set_class(tensor_class c) FLEXLAB_SYMBOL(tensor_set_class);
 /* The class of the calling thread. */
-FLEXLAB_API tensor_class tensor_get_class(void);
+FLEXLAB_API tensor_class tensor_get_class(void) FLEXLAB_SYMBOL(tensor_get_class);
 /* Threads used by every operation, at most 256; results do not depend on it. 0: as many as OMP_NUM_THREADS says (or
  * OpenMP, where the library is built with it, and the caller's program has set another number); without it, or where it
  * is no number from 1 to 256, one a processor. TENSOR_E_ARGUMENT for any other number. Where the system refuses
  * threads, operations go on with those that they got; tensor_set_threads asks it anew. */
-FLEXLAB_API tensor_status tensor_set_threads(int threads);
+FLEXLAB_API tensor_status tensor_set_threads(int threads) FLEXLAB_SYMBOL(tensor_set_threads);
 /* How many that is now, at least 1. */
-FLEXLAB_API int tensor_threads(void);
+FLEXLAB_API int tensor_threads(void) FLEXLAB_SYMBOL(tensor_threads);
 /* Why that is not what was asked for, in one line for the user: OMP_NUM_THREADS is no such number, or the system
  * refused threads (known once an operation wanted them). "" where all is as asked. Valid until the next call on this
  * thread. FLEXLAB_VERBOSE=1 writes it on standard error. */
-FLEXLAB_API const char *tensor_threads_notice(void);
+FLEXLAB_API const char *tensor_threads_notice(void) FLEXLAB_SYMBOL(tensor_threads_notice);
 
 #ifdef __cplusplus
 }

@@ -2,6 +2,7 @@
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/queue.h"
+#include "core/sized.h"
 #include "core/wide.h"
 #include <math.h>
 #include <string.h>
@@ -181,11 +182,24 @@ tensor_status tensor_matmul_nt(tensor *y, const tensor *a, const tensor *b) {
 tensor_status tensor_matmul_tn(tensor *y, const tensor *a, const tensor *b) {
     return matmul(FL_OP_MATMUL_TN, "matmul_tn", y, a, b, true, false, nothing);
 }
-tensor_status tensor_matmul_fused(tensor *y, const tensor *a, const tensor *b, tensor_epilogue with) {
-    return matmul(FL_OP_MATMUL, "matmul_fused", y, a, b, false, false, with);
+
+/* The caller's epilogue; NULL: none. */
+static tensor_status take_epilogue(tensor_epilogue *ours, const tensor_epilogue *with, size_t size, const char *what) {
+    *ours = nothing;
+    return with ? fl_take_sized(ours, sizeof *ours, with, size, what) : TENSOR_OK;
 }
-tensor_status tensor_matmul_nt_fused(tensor *y, const tensor *a, const tensor *b, tensor_epilogue with) {
-    return matmul(FL_OP_MATMUL_NT, "matmul_nt_fused", y, a, b, false, true, with);
+
+tensor_status tensor_matmul_fused_sized(tensor *y, const tensor *a, const tensor *b, const tensor_epilogue *with,
+                                        size_t with_size) {
+    tensor_epilogue ours;
+    TRY(take_epilogue(&ours, with, with_size, "matmul_fused: tensor_epilogue"));
+    return matmul(FL_OP_MATMUL, "matmul_fused", y, a, b, false, false, ours);
+}
+tensor_status tensor_matmul_nt_fused_sized(tensor *y, const tensor *a, const tensor *b, const tensor_epilogue *with,
+                                           size_t with_size) {
+    tensor_epilogue ours;
+    TRY(take_epilogue(&ours, with, with_size, "matmul_nt_fused: tensor_epilogue"));
+    return matmul(FL_OP_MATMUL_NT, "matmul_nt_fused", y, a, b, false, true, ours);
 }
 
 /* --- convolution -------------------------------------------------------------------------------------------------- */
@@ -272,10 +286,12 @@ tensor_status tensor_conv2d(tensor *y, const tensor *x, const tensor *w, tensor_
     struct operand ox = {"x", x}, ow = {"w", w}, oy = {"y", y};
     return conv(FL_OP_CONV2D, "conv2d", ox, ow, oy, how, oy, x, w, nothing);
 }
-tensor_status tensor_conv2d_fused(tensor *y, const tensor *x, const tensor *w, tensor_window how,
-                                  tensor_epilogue with) {
+tensor_status tensor_conv2d_fused_sized(tensor *y, const tensor *x, const tensor *w, tensor_window how,
+                                        const tensor_epilogue *with, size_t with_size) {
     struct operand ox = {"x", x}, ow = {"w", w}, oy = {"y", y};
-    return conv(FL_OP_CONV2D, "conv2d_fused", ox, ow, oy, how, oy, x, w, with);
+    tensor_epilogue ours;
+    TRY(take_epilogue(&ours, with, with_size, "conv2d_fused: tensor_epilogue"));
+    return conv(FL_OP_CONV2D, "conv2d_fused", ox, ow, oy, how, oy, x, w, ours);
 }
 tensor_status tensor_conv2d_input_grad(tensor *dx, const tensor *dy, const tensor *w, tensor_window how) {
     struct operand ox = {"dx", dx}, ow = {"w", w}, oy = {"dy", dy};

@@ -2,6 +2,7 @@
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/queue.h"
+#include "core/sized.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -239,16 +240,19 @@ const struct autoflex *tensor_autoflex(const tensor *t) {
     return slot ? &slot->autoflex : NULL;
 }
 
-tensor_status tensor_statistics(const tensor *t, tensor_stats *last, tensor_stats *total) {
+tensor_status tensor_statistics_sized(const tensor *t, tensor_stats *last, tensor_stats *total, size_t size) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_statistics: tensor is NULL");
+    tensor_status status = fl_check_sized(size, "tensor_statistics: tensor_stats");
+    if (status)
+        return status;
     const struct fl_slot *slot = fl_slot_of(t);
     if (!slot)
         return tensor_error_status();
     if (last)
-        *last = slot->last;
+        fl_give_sized(last, size, &slot->last, sizeof slot->last);
     if (total)
-        *total = slot->total;
+        fl_give_sized(total, size, &slot->total, sizeof slot->total);
     return TENSOR_OK;
 }
 

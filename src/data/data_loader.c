@@ -7,6 +7,7 @@
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "core/philox.h"
+#include "core/sized.h"
 #include "data/data_internal.h"
 #include <math.h>
 #include <pthread.h>
@@ -192,7 +193,10 @@ static tensor_status start_thread(struct data_loader *l) {
     return TENSOR_OK;
 }
 
-data_loader *data_loader_new(const data_set *set, const data_loader_config *config) {
+data_loader *data_loader_new_sized(const data_set *set, const data_loader_config *given, size_t config_size) {
+    data_loader_config ours, *config = given ? &ours : NULL;
+    if (given && fl_take_sized(config, sizeof *config, given, config_size, "data_loader: data_loader_config"))
+        return NULL;
     if (check_config(set, config))
         return NULL;
     struct data_loader *l = fl_alloc_zero(sizeof *l);
@@ -282,10 +286,12 @@ tensor_status data_loader_start(data_loader *l, int epoch) {
     return TENSOR_OK;
 }
 
-tensor_status data_loader_next(data_loader *l, data_batch *batch) {
+tensor_status data_loader_next_sized(data_loader *l, data_batch *batch, size_t batch_size) {
     if (!l || !batch)
         return fl_fail(TENSOR_E_ARGUMENT, "data_loader_next: the loader or batch is NULL");
     tensor_status status = check_process(l, "data_loader_next");
+    if (!status)
+        status = fl_check_sized(batch_size, "data_loader_next: data_batch");
     if (status)
         return status;
     pthread_mutex_lock(&l->lock);
@@ -293,15 +299,16 @@ tensor_status data_loader_next(data_loader *l, data_batch *batch) {
         pthread_mutex_unlock(&l->lock);
         return fl_fail(TENSOR_E_ARGUMENT, "data_loader_next: no epoch was started (data_loader_start)");
     }
-    *batch = (data_batch){0};
+    data_batch next = {0};
     if (l->taken < l->batches) {
         while (l->made == l->taken)
             pthread_cond_wait(&l->ready, &l->lock);
         const struct buffer *b = &l->buffer[l->taken % BUFFERS];
-        *batch = (data_batch){b->images, b->labels, b->indices, b->count};
+        next = (data_batch){b->images, b->labels, b->indices, b->count};
         l->taken++;
         pthread_cond_signal(&l->work);
     }
     pthread_mutex_unlock(&l->lock);
+    fl_give_sized(batch, batch_size, &next, sizeof next);
     return TENSOR_OK;
 }

@@ -2,6 +2,7 @@
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/sized.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -75,11 +76,14 @@ static tensor_status check_config(const nn_config *config, const nn_variant *var
     return TENSOR_OK;
 }
 
-nn_graph *nn_graph_new(const nn_config *config) {
-    if (!config) {
+nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
+    if (!given) {
         fl_fail(TENSOR_E_ARGUMENT, "graph: config is NULL");
         return NULL;
     }
+    nn_config ours, *config = &ours;
+    if (fl_take_sized(config, sizeof *config, given, config_size, "graph: nn_config"))
+        return NULL;
     const nn_variant *variant = nn_variant_find(config->variant);
     if (!variant || check_config(config, variant))
         return NULL;

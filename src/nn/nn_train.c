@@ -2,7 +2,9 @@
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/sized.h"
 #include <math.h>
+#include <string.h>
 #include <time.h>
 
 struct run {
@@ -233,22 +235,50 @@ static tensor_status run_all(struct run *run, const data_set *train, const data_
     return fl_trace_finish(run->trace);
 }
 
-tensor_status nn_train(nn_train_result *result, const nn_train_config *config, const data_set *train,
-                       const data_set *test, const nn_train_events *events) {
+/* The network comes first in the caller's struct, as long as the caller knows it, and the rest follows without a gap.
+ */
+static tensor_status take_config(nn_train_config *ours, const nn_train_config *given, size_t size,
+                                 size_t network_size) {
+    const size_t rest = offsetof(nn_train_config, model);
+    _Static_assert(offsetof(nn_train_config, model) == sizeof(nn_config), "no gap after the network");
+    FL_TRY(fl_take_sized(&ours->network, sizeof ours->network, given, network_size, "train: nn_config"));
+    if (size <= network_size)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: nn_train_config of %zu bytes with a network of %zu", size,
+                       network_size);
+    return fl_take_sized((char *)ours + rest, sizeof *ours - rest, (const char *)given + network_size,
+                         size - network_size, "train: nn_train_config without its network");
+}
+
+static const size_t smallest_result = offsetof(nn_train_result, predicted_count) + sizeof(int64_t);
+
+tensor_status nn_train_sized(nn_train_result *result, size_t result_size, const nn_train_config *config,
+                             size_t config_size, size_t network_size, const data_set *train, const data_set *test,
+                             const nn_train_events *events, size_t events_size) {
     if (!result || !config || !train)
         return fl_fail(TENSOR_E_ARGUMENT, "train: result, config or training set is NULL");
-    *result = (nn_train_result){0};
-    struct run run = {.config = config, .events = events, .result = result};
+    nn_train_config our_config;
+    nn_train_events our_events;
+    nn_train_result our_result = {0};
+    FL_TRY(fl_check_sized(result_size, "train: nn_train_result"));
+    if (result_size < smallest_result) /* predictions that nobody could free */
+        return fl_fail(TENSOR_E_ARGUMENT, "train: nn_train_result of %zu bytes, expected at least %zu", result_size,
+                       smallest_result);
+    fl_give_sized(result, result_size, &our_result, sizeof our_result);
+    FL_TRY(take_config(&our_config, config, config_size, network_size));
+    if (events)
+        FL_TRY(fl_take_sized(&our_events, sizeof our_events, events, events_size, "train: nn_train_events"));
+    struct run run = {.config = &our_config, .events = events ? &our_events : NULL, .result = &our_result};
     tensor_status status = run_all(&run, train, test);
     end(&run);
     if (status)
-        nn_train_result_clear(result);
+        nn_train_result_clear(&our_result);
+    fl_give_sized(result, result_size, &our_result, sizeof our_result);
     return status;
 }
 
-void nn_train_result_clear(nn_train_result *result) {
-    if (!result)
+void nn_train_result_clear_sized(nn_train_result *result, size_t result_size) {
+    if (!result || result_size < smallest_result)
         return;
     fl_free(result->predicted);
-    *result = (nn_train_result){0};
+    memset(result, 0, result_size);
 }

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Programs of another project, in C and C++, with the shared and the static library: tests/consumer/.
+usage: test_consumer.py WAY SOURCE_DIR BUILD_DIR WORK_DIR
+
+WAY  package       find_package in an installed tree that was moved to another place
+     pkgconfig     pkg-config, and the README's commands for installing and linking
+     subdirectory  add_subdirectory: nothing of flexlab is forced upon the project. Compiles the library once more, at -O1
+                   and by ccache where it is: a minute on two cores
+
+The installed tree is that of BUILD_DIR. Every program must print the same matrix product, and a training run with the
+same bits. Skips where pkg-config is missing."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+way = sys.argv[1]
+source, build, work = (pathlib.Path(a).resolve() for a in sys.argv[2:5])
+shutil.rmtree(work, ignore_errors=True)
+work.mkdir(parents=True)
+cache = (build / "CMakeCache.txt").read_text()
+
+
+def fail(text):
+    sys.exit(f"{way}: {text}")
+
+
+def cached(name):
+    found = re.search(rf"^{name}:\w+=(.*)$", cache, re.M)
+    return found[1] if found else ""
+
+
+def run(*command, **options):
+    result = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)
+    if result.returncode:
+        fail(" ".join(map(str, command)) + f" failed:\n{(result.stdout + result.stderr)[-4000:]}")
+    return result.stdout
+
+
+def check_outputs(outputs):
+    """name: what it printed."""
+    for name, text in outputs.items():
+        lines = text.splitlines()
+        loss = float.fromhex(lines[1].split()[-1])
+        if lines[0] != "4.5 0 9 0, largest 9" or not lines[1].startswith("80 steps, loss ") or not 0 < loss < 1:
+            fail(f"{name} printed {lines}")
+        if text != next(iter(outputs.values())):
+            fail(f"{name} printed {lines}, another {next(iter(outputs.values()))!r}")
+    print(f"{', '.join(outputs)}: {lines}")
+
+
+def install():
+    """The library and its development files, moved after they were installed."""
+    prefix = work / "prefix"
+    for component in ("library", "development"):
+        run("cmake", "--install", build, "--prefix", work / "first", "--component", component)
+    (work / "first").rename(prefix)
+    for path in prefix.rglob("*"):
+        if path.suffix in {".pc", ".cmake", ".h", ".def"}:
+            for stays in (source, build, work):
+                if str(stays) in path.read_text():
+                    fail(f"{path.relative_to(prefix)} names {stays}")
+    found = {p.name for p in prefix.rglob("*")}
+    for name in ("tensor.h", "formats.h", "ops.def", "api.h", "version.h", "libflexlab.a", "libflexlab.so", "flexlab.pc",
+                 "flexlabConfig.cmake", "flexlabConfigVersion.cmake"):
+        if name not in found:
+            fail(f"{name} is not installed")
+    return prefix
+
+
+def configure(name, *arguments):
+    """Like the build at hand in generator and compiler; its C++ compiler is cmake's choice."""
+    return run("cmake", "-S", source / "tests/consumer", "-B", work / name, "-G", cached("CMAKE_GENERATOR"),
+               f"-DCMAKE_C_COMPILER={cached('CMAKE_C_COMPILER')}", *arguments)
+
+
+def programs(name):
+    return {p: run(work / name / p) for p in ("c_flexlab", "c_static", "cpp_flexlab", "cpp_static")}
+
+
+def soname():
+    text = run("readelf", "-d", build / "libflexlab.so")
+    return re.search(r"SONAME.*\[(.*)\]", text)[1]
+
+
+header = (source / "include/flexlab/version.h").read_text()
+version = [int(re.search(rf"VERSION_{part} (\d+)", header)[1]) for part in ("MAJOR", "MINOR", "PATCH")]
+major, minor, patch = version
+
+if way == "package":
+    prefix = install()
+    configure("build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", work / "build")
+    check_outputs(programs("build"))
+    # Another language, by the symbols: the lines of docs/embedding.md.
+    python = re.search(r"```python\n(.*?)```", (source / "docs/embedding.md").read_text(), re.S)[1]
+    python += "flexlab.flexlab_tensor_count.argtypes = [ctypes.c_void_p]\nprint(flexlab.flexlab_tensor_count(x))\n"
+    folder = next(prefix.rglob("libflexlab.so")).parent
+    if run(sys.executable, "-c", python, env={**os.environ, "LD_LIBRARY_PATH": str(folder)}).strip() != str(64 * 128):
+        fail("the lines of docs/embedding.md make another tensor")
+    # The versions that the soname tells apart are those that find_package does.
+    want = f"libflexlab.so.0.{minor}" if major == 0 else f"libflexlab.so.{major}"
+    if soname() != want:
+        fail(f"soname {soname()}, expected {want}")
+    other = f"0.{minor + 1}" if major == 0 else f"{major + 1}"
+    for asked, good in ((f"{major}.{minor}", True), (other, False), (f"{major}.{minor}.{patch + 1}", False)):
+        (work / "asks").mkdir(exist_ok=True)
+        (work / "asks/CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(asks LANGUAGES CXX)\n"
+            f"find_package(flexlab {asked} REQUIRED)\nif(NOT TARGET flexlab::static OR NOT TARGET flexlab::flexlab)\n"
+            "message(FATAL_ERROR targets)\nendif()\n")
+        result = subprocess.run(["cmake", "-S", work / "asks", "-B", work / f"asks-{asked}", f"-DCMAKE_PREFIX_PATH={prefix}"],
+                                capture_output=True, text=True)
+        if (result.returncode == 0) != good:
+            fail(f"find_package(flexlab {asked}): status {result.returncode}\n{result.stderr[-2000:]}")
+
+elif way == "pkgconfig":
+    if not shutil.which("pkg-config"):
+        print("skipped: pkg-config is missing (apt-get install pkg-config)")
+        sys.exit(77)
+    prefix = install()
+    folder = next(prefix.rglob("flexlab.pc")).parent
+    library = folder.parent
+    env = {**os.environ, "PKG_CONFIG_PATH": str(folder), "LD_LIBRARY_PATH": str(library)}
+    asked = lambda *flags: run("pkg-config", *flags, "flexlab", env=env).split()
+    if asked("--modversion") != [".".join(map(str, version))]:
+        fail(f"--modversion says {asked('--modversion')}")
+    outputs = {}
+    consumer = source / "tests/consumer"
+    run("cc", "-c", consumer / "namesakes.c", "-o", work / "namesakes.o")
+    for language, compiler, standard in (("c", "cc", "-std=c17"), ("cpp", "c++", "-std=c++17")):
+        base = [compiler, standard, consumer / f"consumer.{language}", work / "namesakes.o"]
+        run(*base, *asked("--cflags", "--libs"), "-o", work / f"{language}_shared")
+        # The static library alone, the rest shared, with what --static says and nothing more.
+        libs = ["-l:libflexlab.a" if f == "-lflexlab" else f for f in asked("--static", "--cflags", "--libs")]
+        run(*base, *libs, "-o", work / f"{language}_static")
+        if "libflexlab" in run("readelf", "-d", work / f"{language}_static"):
+            fail(f"{language}_static is linked with the shared library")
+        for kind in ("shared", "static"):
+            outputs[f"{language}_{kind}"] = run(work / f"{language}_{kind}", env=env)
+    check_outputs(outputs)
+
+    # The README's lines, word for word, in a home and a checkout of their own; what builds has been done.
+    if "clang" in cached("CMAKE_C_COMPILER"):
+        sys.exit(0)  # cc is gcc there, and clang's OpenMP has no static library
+    readme = (source / "README.md").read_text()
+    program = re.search(r"<!-- program -->\n```c\n(.*?)```", readme, re.S)[1]
+    promised = re.search(r"prints `(.*?)`", readme)[1]
+    lines = re.search(r"<!-- install -->\n```\n(.*?)```", readme, re.S)[1].splitlines()
+    snippet = re.search(r"<!-- install: cmake -->\n```cmake\n(.*?)```", readme, re.S)[1]
+    home, checkout = work / "home", work / "checkout"
+    (checkout / "build").mkdir(parents=True)
+    home.mkdir()
+    (checkout / "build/release").symlink_to(build)
+    (checkout / "program.c").write_text(program)
+    env = {**os.environ, "HOME": str(home)}
+    env.pop("PKG_CONFIG_PATH", None)
+    script = [line for line in lines if not line.startswith("cmake --preset")]
+    if len(script) != len(lines) - 1 or "cmake --build --preset release" not in readme:
+        fail("expected one line that configures and builds")
+    script = "set -e\n" + "".join(f"{line}\n" + ("./program\n" if line.startswith("cc ") else "") for line in script)
+    text = run("bash", "-c", script, cwd=checkout, env=env)
+    if text.splitlines().count(promised) != script.count("./program") or script.count("./program") < 2:
+        fail(f"expected {promised!r} from each of the README's programs, got:\n{text}")
+    (checkout / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(example LANGUAGES C)\n"
+                                             "add_executable(program program.c)\n" + snippet)
+    run("cmake", "-S", checkout, "-B", checkout / "out", f"-DCMAKE_PREFIX_PATH={home}/.local", env=env)
+    run("cmake", "--build", checkout / "out", env=env)
+    if run(checkout / "out/program").strip() != promised:
+        fail("the program of the README's CMake lines prints something else")
+    print("README: installed, linked three ways")
+
+elif way == "subdirectory":
+    # -O1: this is about building, not about speed.
+    text = configure("build", f"-DFLEXLAB_SOURCE={source}", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_C_FLAGS_RELEASE=-O1",
+                     f"-DFLEXLAB_OPENMP={cached('FLEXLAB_OPENMP') or 'ON'}",
+                     *(["-DCMAKE_C_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []))
+    said = dict(re.findall(r"^-- (targets|folders|flags): ?(.*)$", text, re.M))
+    if set(said["targets"].split(";")) != {"flexlab_objects", "flexlab_static", "flexlab_shared"}:
+        fail(f"targets {said['targets']}")
+    if said["folders"] or said["flags"]:
+        fail(f"flexlab brings folders {said['folders']!r}, sets flags {said['flags']!r}")
+    entries = re.findall(r"^(\w+):(?!INTERNAL|STATIC)\w+=", (work / "build/CMakeCache.txt").read_text(), re.M)
+    foreign = [e for e in entries if not re.match(r"FLEXLAB_|flexlab_|consumer_|CMAKE_|OpenMP_|ZLIB_|GIT", e)]
+    if foreign:
+        fail(f"cache entries without a prefix: {foreign}")
+    if "file(INSTALL" in (work / "build/flexlab/cmake_install.cmake").read_text():
+        fail("flexlab installs files with a project that did not ask for it")
+    if "Total Tests: 0" not in run("ctest", "-N", cwd=work / "build"):
+        fail("flexlab brings tests")
+    print(said)
+    run("cmake", "--build", work / "build", "-j", str(os.cpu_count() or 2))
+    check_outputs(programs("build"))
+else:
+    sys.exit(__doc__)

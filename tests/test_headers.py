@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Each public header compiles alone, as C17 and as C++17, without a warning by gcc and clang, those of them that are
+there; and tests/consumer/consumer.cpp and consumer.c, with the shared library, do one thing.
+usage: test_headers.py SOURCE_DIR BUILD_DIR [run]  (run: the programs too, which a build with sanitizers cannot)"""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+source, build = (pathlib.Path(a).resolve() for a in sys.argv[1:3])
+generated = build / "generated" / "include"
+include = [f"-I{source}/include", f"-I{generated}"]
+warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+COMPILERS = {"c": ("gcc", "clang"), "cpp": ("g++", "clang++")}
+failures, outputs, used = [], set(), []
+
+headers = sorted({h.name for folder in (source / "include", generated) for h in folder.glob("flexlab/*.h")})
+with tempfile.TemporaryDirectory() as folder:
+    folder = pathlib.Path(folder)
+    subprocess.run(["cc", "-c", source / "tests/consumer/namesakes.c", "-o", folder / "namesakes.o"], check=True)
+    for suffix, compilers in COMPILERS.items():
+        for compiler in [c for c in compilers if shutil.which(c)]:
+            used.append(compiler)
+            base = [compiler, "-std=c17" if suffix == "c" else "-std=c++17", *warnings, *include]
+            for header in headers:
+                one = folder / f"one.{suffix}"
+                one.write_text(f'#include "flexlab/{header}"\n#include "flexlab/{header}"\nextern int more;\n')
+                run = subprocess.run([*base, "-fsyntax-only", one], capture_output=True, text=True)
+                if run.returncode:
+                    failures.append(f"{header} alone, {compiler}: {run.stderr.strip().splitlines()[0]}")
+            if sys.argv[3:] != ["run"]:
+                continue
+            program = folder / f"program-{compiler}"
+            run = subprocess.run([*base, source / f"tests/consumer/consumer.{suffix}", folder / "namesakes.o", f"-L{build}",
+                                  "-lflexlab", f"-Wl,-rpath,{build}", "-o", program], capture_output=True, text=True)
+            if run.returncode:
+                failures.append(f"consumer.{suffix}, {compiler}: {run.stderr.strip()}")
+                continue
+            run = subprocess.run([program], capture_output=True, text=True)
+            outputs.add(run.stdout)
+            if run.returncode:
+                failures.append(f"consumer.{suffix}, {compiler}: exit status {run.returncode}: {run.stderr.strip()}")
+
+if len(outputs) > 1:
+    failures.append(f"the programs differ: {sorted(outputs)}")
+print("\n".join(failures) if failures else f"{len(headers)} headers by {', '.join(used)}: as they should be\n" + "".join(outputs))
+sys.exit(bool(failures))
