@@ -141,7 +141,7 @@ static void errors(void) {
     refused(tensor_moments(f, i, x), TENSOR_E_SHAPE, "variance is i32 4");
     refused(tensor_moments(f, NULL, x), TENSOR_E_ARGUMENT, "variance is NULL");
     refused(tensor_load_f64(i, d, 4), TENSOR_E_FORMAT, "the tensor is i32, expected f64");
-    refused(tensor_load_f32(f, (float[3]){0}, 3), TENSOR_E_FORMAT, "f64");
+    refused(tensor_load_f32(f, (float[3]){0}, 3), TENSOR_E_FORMAT, "the tensor is f64, expected f32");
     refused(tensor_load_i32(f, (int32_t[3]){0}, 3), TENSOR_E_FORMAT, "the tensor is f64, expected i32");
     refused(tensor_store_i32(f, (int32_t[3]){0}, 3), TENSOR_E_FORMAT, "expected i32");
     refused(tensor_sum(d, f), TENSOR_E_FORMAT, "no operand");

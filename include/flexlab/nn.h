@@ -56,6 +56,7 @@ typedef struct nn_config {
     uint64_t seed;         /* initial weights, stochastic rounding; the same for every variant */
     float momentum;        /* used by nn_train_step as given (0: none) */
     float weight_decay;
+    const char *device; /* where the network lives and trains: a name of tensor_device_list; NULL: "cpu" */
 } nn_config;
 
 FLEXLAB_API nn_graph *nn_graph_new_sized(const nn_config *config, size_t config_size)
@@ -104,20 +105,42 @@ FLEXLAB_API const char *nn_model_list(int i) FLEXLAB_SYMBOL(nn_model_list);
 /* Ends building: plans all memory once (one arena: activations, gradients by lifetime) and initialises the weights. */
 FLEXLAB_API tensor_status nn_compile(nn_graph *g, nn_node logits) FLEXLAB_SYMBOL(nn_compile);
 
-/* One step on config.batch images [N,H,W,C]: forward, backward, SGD with momentum. No allocation. */
+/* One step on config.batch images [N,H,W,C]: forward, backward, SGD with momentum; after the second it allocates
+ * nothing. loss and correct (how many predicted classes are the labels) may be NULL: then a device is not waited for.
+ */
 FLEXLAB_API tensor_status nn_train_step(nn_graph *g, const float *images, const int32_t *labels, float rate,
                                         double *loss, int *correct) FLEXLAB_SYMBOL(nn_train_step);
+/* The same in its parts, each once and in this order: forward to the loss and the gradient of the logits; gradients of
+ * the parameters (nn_tensor_at: role "weight gradient"), which a loop of one's own may look at or change; SGD with
+ * momentum and weight decay. TENSOR_E_ARGUMENT out of order. */
+FLEXLAB_API tensor_status nn_forward(nn_graph *g, const float *images, const int32_t *labels)
+    FLEXLAB_SYMBOL(nn_forward);
+FLEXLAB_API tensor_status nn_backward(nn_graph *g) FLEXLAB_SYMBOL(nn_backward);
+FLEXLAB_API tensor_status nn_update(nn_graph *g, float rate) FLEXLAB_SYMBOL(nn_update);
+/* Mean loss and right predictions of the last forward pass; either may be NULL. Waits for a device. */
+FLEXLAB_API tensor_status nn_loss(const nn_graph *g, double *loss, int *correct) FLEXLAB_SYMBOL(nn_loss);
+/* Logits of count <= batch images, [count, classes], as nn_evaluate computes them; no labels. */
+FLEXLAB_API tensor_status nn_predict(nn_graph *g, const float *images, int count, double *logits)
+    FLEXLAB_SYMBOL(nn_predict);
 /* Forward with running statistics on count <= batch images. Does not disturb training: activations of evaluation are
  * tensors of their own, with exponents from their exact maxima. loss: the mean; predicted: count classes or NULL. */
 FLEXLAB_API tensor_status nn_evaluate(nn_graph *g, const float *images, const int32_t *labels, int count, double *loss,
                                       int32_t *predicted) FLEXLAB_SYMBOL(nn_evaluate);
 
-/* Every tensor of the training step, for traces and statistics: weights, activations, gradients, momentum. */
+/* Every tensor of the training step, for traces and statistics: weights, activations, gradients, momentum. Exponents
+ * and statistics are those of the last write. Elements of activations and gradients are there only from the operation
+ * that writes them to the last that reads them: afterwards other tensors have their memory, and reading them is
+ * TENSOR_E_ARGUMENT. nn_watch shows them in time. */
 typedef struct nn_tensor_info {
     const char *name;
     const char *role; /* "weight", "activation", "gradient", "weight gradient", "momentum" */
     tensor *t;
 } nn_tensor_info;
+/* watch is called, on the thread that runs the step, as soon as the operation that writes a tensor of the step was
+ * submitted, while its values are there: each tensor of nn_tensor_at once a step, in the order of the writes. It may
+ * read tensors, not write them. NULL: nobody watches. */
+typedef void (*nn_watch_fn)(const nn_tensor_info *info, void *context);
+FLEXLAB_API tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) FLEXLAB_SYMBOL(nn_watch);
 /* How many there are, and the i-th of them: {NULL} out of range. */
 FLEXLAB_API int nn_tensor_count(const nn_graph *g) FLEXLAB_SYMBOL(nn_tensor_count);
 FLEXLAB_API nn_tensor_info nn_tensor_at(const nn_graph *g, int i) FLEXLAB_SYMBOL(nn_tensor_at);
@@ -127,6 +150,20 @@ FLEXLAB_API int64_t nn_parameter_count(const nn_graph *g) FLEXLAB_SYMBOL(nn_para
 FLEXLAB_API int64_t nn_weight_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_weight_bytes);
 FLEXLAB_API int64_t nn_activation_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_activation_bytes);
 FLEXLAB_API int64_t nn_arena_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_arena_bytes);
+
+/* --- the whole state ---------------------------------------------------------------------------------------------- */
+
+/* All that the next step depends on: weights with their wide parts, momentum, running statistics, every tensor's
+ * exponent, history and number of writes, the number of steps. A network of the same layers, variant and settings, in
+ * this process or another of the same version and machine, goes on from it with the same bits. Position of the data:
+ * data_loader_seek. */
+FLEXLAB_API size_t nn_state_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_state_bytes); /* 0 before nn_compile */
+/* bytes must be nn_state_bytes(g). Setting checks all of it first: TENSOR_E_DATA names what does not fit, and then
+ * nothing has changed. */
+FLEXLAB_API tensor_status nn_state_get(const nn_graph *g, void *state, size_t bytes) FLEXLAB_SYMBOL(nn_state_get);
+FLEXLAB_API tensor_status nn_state_set(nn_graph *g, const void *state, size_t bytes) FLEXLAB_SYMBOL(nn_state_set);
+/* Updates so far. */
+FLEXLAB_API uint64_t nn_steps(const nn_graph *g) FLEXLAB_SYMBOL(nn_steps);
 
 /* --- training loop ------------------------------------------------------------------------------------------------ */
 

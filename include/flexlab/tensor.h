@@ -147,8 +147,8 @@ FLEXLAB_API tensor_status tensor_load_f32(tensor *t, const float *values, int64_
     FLEXLAB_SYMBOL(tensor_load_f32);
 FLEXLAB_API tensor_status tensor_load_f64(tensor *t, const double *values, int64_t count)
     FLEXLAB_SYMBOL(tensor_load_f64);
-/* Numbers of FMT_I32 and FMT_U8, as they are; FMT_F64 takes and gives doubles by tensor_load_f64 and tensor_store_f64.
- */
+/* Numbers of FMT_I32 and FMT_U8, as they are; FMT_F64 and FMT_F32 take theirs by tensor_load_f64 and tensor_load_f32. A
+ * load of numbers is a copy; tensor_convert brings them into a format. */
 FLEXLAB_API tensor_status tensor_load_i32(tensor *t, const int32_t *values, int64_t count)
     FLEXLAB_SYMBOL(tensor_load_i32);
 FLEXLAB_API tensor_status tensor_load_u8(tensor *t, const uint8_t *values, int64_t count)

@@ -65,7 +65,7 @@ struct fl_format {
 const struct fl_format *fl_format_of(tensor_format id);
 const struct fl_format *fl_format_named(const char *name);
 const struct fl_format *fl_format_at(int i);
-/* f64, i32 or u8; fl_format_of finds them too, by name and in lists they are not. */
+/* f64, f32, i32 or u8; fl_format_of finds them too, by name and in lists they are not. */
 const struct fl_format *fl_numbers_of(tensor_format id);
 
 /* The reference kernel of an operation; NULL for an operation without one. */

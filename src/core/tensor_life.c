@@ -221,13 +221,14 @@ size_t tensor_bytes(const tensor *t) {
 }
 
 void *tensor_data(tensor *t) {
-    if (!t || fl_need_host("tensor_data", t))
+    if (!t || fl_need_host("tensor_data", t) || fl_need_elements("tensor_data", t))
         return NULL;
     t->storage->by_hand = true;
     return t->storage->data;
 }
 const void *tensor_const_data(const tensor *t) {
-    return !t || fl_need_host("tensor_const_data", t) ? NULL : t->storage->data;
+    return !t || fl_need_host("tensor_const_data", t) || fl_need_elements("tensor_const_data", t) ? NULL
+                                                                                                  : t->storage->data;
 }
 
 int tensor_exponent(const tensor *t) {

@@ -17,6 +17,7 @@ struct fl_storage {
     uint64_t seed;
     bool by_hand; /* the elements' memory is in the caller's hands: settle before the wide part counts */
     bool owns_data;
+    bool hidden;          /* other tensors have the elements' memory: fl_tensor_hide */
     struct fl_slot *seen; /* where the device is not the host: the slot as it was last looked at */
 };
 
@@ -68,6 +69,8 @@ void fl_written(const struct fl_storage *s, const struct fl_stats *stats, bool w
 
 /* The slot, to read on the host: waits for the queue of a device. NULL where that failed. */
 const struct fl_slot *fl_slot_of(const tensor *t);
+/* TENSOR_E_ARGUMENT for a tensor whose elements are gone. */
+tensor_status fl_need_elements(const char *what, const tensor *t);
 /* TENSOR_OK on the host; else TENSOR_E_UNSUPPORTED with the names. */
 tensor_status fl_need_host(const char *what, const tensor *t);
 /* TENSOR_E_FORMAT where the tensor holds numbers that no arithmetic takes. */

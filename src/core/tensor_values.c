@@ -55,10 +55,10 @@ static tensor_status load_numbers(const char *what, tensor *t, tensor_format for
 tensor_status tensor_load_f32(tensor *t, const float *values, int64_t count) {
     static const char what[] = "tensor_load_f32";
     tensor_status status = check_count(what, t, values, count);
-    if (!status)
-        status = fl_need_arithmetic(what, "the tensor", t);
     if (status)
         return status;
+    if (t->format->arithmetic == FL_ARITHMETIC_NUMBERS)
+        return load_numbers(what, t, FMT_F32, values);
     return t->storage->device->host ? submit_load(what, t, &(struct fl_source){.f = values})
                                     : load_through(what, t, values, sizeof *values, false);
 }
@@ -92,7 +92,7 @@ static tensor_status check_store(const char *what, const tensor *t, const void *
     if (count != t->count)
         return fl_fail(TENSOR_E_SHAPE, "%s: room for %lld values, the tensor has %lld", what, (long long)count,
                        (long long)t->count);
-    return TENSOR_OK;
+    return fl_need_elements(what, t);
 }
 
 /* The tensor as the host can read it: where it lies, or a copy that release_seen frees. */
@@ -182,7 +182,8 @@ static tensor_status check_same_shape(const char *what, const tensor *y, const t
     char ty[TENSOR_TEXT], tx[TENSOR_TEXT];
     if (y->ndim != x->ndim || memcmp(y->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0]))
         return fl_fail(TENSOR_E_SHAPE, "%s: y is %s, x is %s", what, fl_shape_text(y, ty), fl_shape_text(x, tx));
-    return y->storage->device == x->storage->device ? fl_check_apart(what, "y", y, "x", x) : TENSOR_OK;
+    tensor_status status = fl_need_elements(what, x);
+    return !status && y->storage->device == x->storage->device ? fl_check_apart(what, "y", y, "x", x) : status;
 }
 
 static tensor_status check_exponent(const char *what, const tensor *t, int e) {
@@ -205,7 +206,8 @@ tensor_status tensor_convert(tensor *y, const tensor *x) {
         status = fl_check_apart(what, "y", y, "x", x);
     if (status || y->storage == x->storage)
         return status;
-    return submit_load(what, y, &(struct fl_source){.format = x->format, .view = fl_view_of(x)});
+    const struct fl_source floats = {.f = x->storage->data}, other = {.format = x->format, .view = fl_view_of(x)};
+    return submit_load(what, y, x->format->id == FMT_F32 ? &floats : &other);
 }
 
 tensor_status tensor_convert_at(tensor *y, const tensor *x, int e) {

@@ -7,9 +7,17 @@
 tensor_status fl_need_host(const char *what, const tensor *t) {
     return t->storage->device->host ? TENSOR_OK
                                     : fl_fail(TENSOR_E_UNSUPPORTED,
-                                              "%s: the tensor lies on %s, which does not offer this; tensor_to_device "
+                                              "%s: the tensor lies on %s, which does not offer this; tensor_copy "
                                               "brings a copy to the host",
                                               what, t->storage->device->name);
+}
+
+tensor_status fl_need_elements(const char *what, const tensor *t) {
+    return t->storage->hidden ? fl_fail(TENSOR_E_ARGUMENT,
+                                        "%s: the elements are gone, others have had their memory since; nn_watch "
+                                        "shows them while they are there",
+                                        what)
+                              : TENSOR_OK;
 }
 
 tensor_status fl_need_arithmetic(const char *what, const char *name, const tensor *t) {

@@ -2,6 +2,7 @@
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/tensor_state.h"
 #include <string.h>
 
 /* --- what may be compiled ------------------------------------------------------------------------------------------
@@ -48,11 +49,12 @@ static tensor_status set_predictor(tensor *t, const char *predictor) {
 }
 
 static tensor_status new_parameter_tensor(const nn_graph *g, tensor **t, const struct fl_shape *shape) {
-    *t = tensor_new(g->variant->format, shape->ndim, shape->dim);
+    *t = tensor_new_in(g->device, g->variant->format, shape->ndim, shape->dim);
     return *t ? set_predictor(*t, g->predictor) : tensor_error_status();
 }
 
 static tensor_status make_parameter(nn_graph *g, const struct fl_node *node, struct fl_parameter *p) {
+    p->info = g->info_count;
     FL_TRY(new_parameter_tensor(g, &p->w, &p->shape));
     FL_TRY(new_parameter_tensor(g, &p->g, &p->shape));
     FL_TRY(new_parameter_tensor(g, &p->v, &p->shape));
@@ -75,27 +77,36 @@ static tensor_status make_parameter(nn_graph *g, const struct fl_node *node, str
     return status;
 }
 
-/* Of batch normalisation: of the batch, and running ones from mean 0 and variance 1. One block. */
-static tensor_status make_moments(struct fl_node *node) {
+static tensor_status new_numbers(const nn_graph *g, tensor **t, tensor_format format, int64_t count) {
+    *t = tensor_new_in(g->device, format, TENSOR_SHAPE(count));
+    return *t ? TENSOR_OK : tensor_error_status();
+}
+
+/* Of batch normalisation: of the batch, and running ones from mean 0 and variance 1. */
+static tensor_status make_moments(const nn_graph *g, struct fl_node *node) {
     const int c = node->channels;
     if (!c)
         return TENSOR_OK;
-    node->batch_mean = fl_alloc_zero(4 * (size_t)c * sizeof(double));
-    if (!node->batch_mean)
+    FL_TRY(new_numbers(g, &node->batch_mean, FMT_F64, c));
+    FL_TRY(new_numbers(g, &node->batch_variance, FMT_F64, c));
+    FL_TRY(new_numbers(g, &node->running_mean, FMT_F64, c));
+    FL_TRY(new_numbers(g, &node->running_variance, FMT_F64, c));
+    double *ones = fl_alloc((size_t)c * sizeof *ones);
+    if (!ones)
         return fl_fail(TENSOR_E_MEMORY, "no memory for statistics of %d channels", c);
-    node->batch_variance = node->batch_mean + c;
-    node->running_mean = node->batch_mean + 2 * (size_t)c;
-    node->running_variance = node->batch_mean + 3 * (size_t)c;
     for (int i = 0; i < c; i++)
-        node->running_variance[i] = 1;
-    return TENSOR_OK;
+        ones[i] = 1;
+    tensor_status status = tensor_load_f64(node->running_variance, ones, c);
+    fl_free(ones);
+    return status;
 }
 
 /* A view has one exponent and one memory with its base, in training and in evaluation. */
 static tensor *new_value_tensor(const nn_graph *g, const struct fl_value *v, tensor *base) {
     const struct fl_shape *shape = &v->shape;
     return base ? tensor_new_view(base, shape->ndim, shape->dim)
-                : tensor_new_on(g->variant->format, shape->ndim, shape->dim, (char *)g->arena + v->offset, v->bytes);
+                : tensor_new_at(g->device, g->variant->format, shape->ndim, shape->dim, (char *)g->arena + v->offset,
+                                v->bytes);
 }
 
 static tensor_status make_value(nn_graph *g, int i) {
@@ -107,8 +118,11 @@ static tensor_status make_value(nn_graph *g, int i) {
         v->evaluate = new_value_tensor(g, v, base ? base->evaluate : NULL);
     if (!v->t || (activation && !v->evaluate))
         return tensor_error_status();
+    v->info = -1;
     if (base)
         return TENSOR_OK;
+    v->info = g->info_count;
+    fl_tensor_hide(v->t, true); /* until a step writes it */
     FL_TRY(set_predictor(v->t, g->predictor));
     if (activation)
         FL_TRY(set_predictor(v->evaluate, "current"));
@@ -116,10 +130,15 @@ static tensor_status make_value(nn_graph *g, int i) {
 }
 
 static tensor_status make_values(nn_graph *g) {
-    g->arena = fl_alloc_zero(g->arena_bytes);
-    g->predicted = fl_alloc_zero((size_t)g->batch * sizeof *g->predicted);
-    if (!g->arena || !g->predicted)
+    g->arena = tensor_device_allocate(g->device, g->arena_bytes);
+    if (!g->arena)
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for an arena of %zu bytes", g->arena_bytes);
+    if (g->device != tensor_device_list(0))
+        FL_TRY(new_numbers(g, &g->pixels, FMT_F32, fl_shape_count(&g->nodes[0].shape)));
+    FL_TRY(new_numbers(g, &g->labels, FMT_I32, g->batch));
+    FL_TRY(new_numbers(g, &g->loss, FMT_F64, 1));
+    FL_TRY(new_numbers(g, &g->predicted, FMT_I32, g->batch));
+    FL_TRY(new_numbers(g, &g->correct, FMT_I32, 1));
     for (int i = 0; i < g->value_count; i++)
         FL_TRY(make_value(g, i));
     return TENSOR_OK;
@@ -149,7 +168,7 @@ static tensor_status compile(nn_graph *g, nn_node logits) {
     FL_TRY(fl_plan(g));
     for (int i = 0; i < g->count; i++) {
         struct fl_node *node = &g->nodes[i];
-        tensor_status status = make_moments(node);
+        tensor_status status = make_moments(g, node);
         for (int k = 0; k < node->parameters && !status; k++)
             status = make_parameter(g, node, &node->parameter[k]);
         if (status)

@@ -85,7 +85,8 @@ nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
     if (fl_take_sized(config, sizeof *config, given, config_size, "graph: nn_config"))
         return NULL;
     const nn_variant *variant = nn_variant_find(config->variant);
-    if (!variant || check_config(config, variant))
+    tensor_device *device = config->device ? tensor_device_find(config->device) : tensor_device_list(0);
+    if (!variant || !device || check_config(config, variant))
         return NULL;
     nn_graph *g = fl_alloc_zero(sizeof *g);
     if (!g) {
@@ -93,6 +94,7 @@ nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
         return NULL;
     }
     g->variant = variant;
+    g->device = device;
     /* the table's own string: the caller's may not live as long */
     g->predictor = config->predictor ? autoflex_name(autoflex_find(config->predictor)) : variant->predictor;
     g->wide = variant->wide && !config->no_master;
@@ -113,7 +115,10 @@ void nn_graph_free(nn_graph *g) {
             tensor_free(node->parameter[k].g);
             tensor_free(node->parameter[k].v);
         }
-        fl_free(node->batch_mean); /* one block for the four arrays */
+        tensor_free(node->batch_mean);
+        tensor_free(node->batch_variance);
+        tensor_free(node->running_mean);
+        tensor_free(node->running_variance);
         fl_free(node->name);
         fl_free(node->owner);
     }
@@ -127,8 +132,12 @@ void nn_graph_free(nn_graph *g) {
     fl_free(g->nodes);
     fl_free(g->values);
     fl_free(g->infos);
-    fl_free(g->predicted);
-    fl_free(g->arena);
+    tensor_free(g->pixels);
+    tensor_free(g->labels);
+    tensor_free(g->loss);
+    tensor_free(g->predicted);
+    tensor_free(g->correct);
+    tensor_device_release(g->device, g->arena);
     fl_free(g);
 }
 

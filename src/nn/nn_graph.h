@@ -38,6 +38,7 @@ struct fl_parameter {
     enum fl_init init;
     double scale; /* normal: standard deviation; uniform: half the width */
     tensor *w, *g, *v;
+    int info; /* the place of w in nn_tensor_at; g and v follow */
 };
 
 /* What the caller asked of a layer; each kind reads its own. */
@@ -89,8 +90,8 @@ struct fl_node {
     struct fl_shape shape;
     int parameters;
     struct fl_parameter parameter[FL_NODE_PARAMETERS];
-    int channels; /* batch normalisation: entries of the four arrays; else 0 */
-    double *batch_mean, *batch_variance, *running_mean, *running_variance;
+    int channels; /* batch normalisation: numbers of each of the four; else 0 */
+    tensor *batch_mean, *batch_variance, *running_mean, *running_variance; /* f64 */
     bool learns; /* it or something before it has parameters */
     /* values of the step (indices into graph.values, -1: none) */
     int y, dy, dx[FL_NODE_INPUTS];
@@ -108,12 +109,17 @@ struct fl_value {
     int base; /* the value whose memory this one shows; itself unless a view */
     int first, last;
     size_t bytes, offset;
+    int info; /* its place in nn_tensor_at, -1 for views */
     tensor *t;
     tensor *evaluate; /* the same memory as a tensor of evaluation; activations only */
 };
 
+/* What a graph has done of the step: nn_forward, nn_backward, nn_update, in this order. */
+enum fl_phase { FL_PHASE_IDLE, FL_PHASE_FORWARD, FL_PHASE_BACKWARD };
+
 struct nn_graph {
     const nn_variant *variant;
+    tensor_device *device;
     const char *predictor; /* NULL: the format's own */
     bool wide;
     int batch;
@@ -131,7 +137,13 @@ struct nn_graph {
     int value_count, value_capacity;
     void *arena;
     size_t arena_bytes;
-    int32_t *predicted; /* batch */
+    /* Numbers of a step, on the device: images as floats (on the host the caller's serve), labels, loss, predicted
+     * classes, how many are right. */
+    tensor *pixels, *labels, *loss, *predicted, *correct;
+    enum fl_phase phase;
+    uint64_t steps; /* updates so far */
+    nn_watch_fn watch;
+    void *watch_context;
 
     /* What nn_tensor_at lists. Owns the names; tensors belong to parameters and values. */
     nn_tensor_info *infos;

@@ -187,28 +187,19 @@ static tensor_status conv_backward(struct fl_node *node, const struct fl_pass *p
 }
 
 static tensor_status apply_normalisation(const struct fl_node *node, const struct fl_pass *pass, bool relu) {
-    const tensor *gamma = node->parameter[0].w, *beta = node->parameter[1].w;
-    const double *mean = pass->training ? node->batch_mean : node->running_mean;
-    const double *variance = pass->training ? node->batch_variance : node->running_variance;
-    if (pass->x[1])
-        return tensor_batchnorm_add(pass->y, pass->x[0], pass->x[1], gamma, beta, mean, variance, BATCHNORM_EPSILON,
-                                    relu);
-    return tensor_batchnorm(pass->y, pass->x[0], gamma, beta, mean, variance, BATCHNORM_EPSILON, relu);
+    const tensor *mean = pass->training ? node->batch_mean : node->running_mean;
+    const tensor *variance = pass->training ? node->batch_variance : node->running_variance;
+    return tensor_normalise(pass->y, pass->x[0], pass->x[1], node->parameter[0].w, node->parameter[1].w, mean, variance,
+                            BATCHNORM_EPSILON, relu);
 }
 
 static tensor_status normalise(struct fl_node *node, const struct fl_pass *pass, bool relu) {
     if (!pass->training)
         return apply_normalisation(node, pass, relu);
-    FL_TRY(tensor_channel_moments(node->batch_mean, node->batch_variance, pass->x[0]));
+    FL_TRY(tensor_moments(node->batch_mean, node->batch_variance, pass->x[0]));
     FL_TRY(apply_normalisation(node, pass, relu));
-    double rows = (double)(tensor_count(pass->x[0]) / node->channels);
-    double unbiased = rows > 1 ? rows / (rows - 1) : 1;
-    for (int c = 0; c < node->channels; c++) {
-        node->running_mean[c] += BATCHNORM_MOMENTUM * (node->batch_mean[c] - node->running_mean[c]);
-        node->running_variance[c] +=
-            BATCHNORM_MOMENTUM * (node->batch_variance[c] * unbiased - node->running_variance[c]);
-    }
-    return TENSOR_OK;
+    return tensor_running_statistics(node->running_mean, node->running_variance, node->batch_mean, node->batch_variance,
+                                     pass->x[0], BATCHNORM_MOMENTUM);
 }
 
 static tensor_status batchnorm_forward(struct fl_node *node, const struct fl_pass *pass) {
@@ -221,7 +212,7 @@ static tensor_status batchnorm_relu_forward(struct fl_node *node, const struct f
 
 static tensor_status normalise_backward(struct fl_node *node, const struct fl_pass *pass, const tensor *dy,
                                         const tensor *mask) {
-    return tensor_batchnorm_grad(pass->dx[0], node->parameter[0].g, node->parameter[1].g, dy, pass->x[0], mask,
+    return tensor_normalise_grad(pass->dx[0], node->parameter[0].g, node->parameter[1].g, dy, pass->x[0], mask,
                                  node->parameter[0].w, node->batch_mean, node->batch_variance, BATCHNORM_EPSILON);
 }
 

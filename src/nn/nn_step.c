@@ -1,18 +1,76 @@
-/* nn_step.c - one training step, and evaluation of a batch. */
+/* nn_step.c - the three parts of a training step, and evaluation. What a step computes stays on the graph's device. */
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/tensor_state.h"
 #include <math.h>
 #include <string.h>
 
-static tensor_status check_ready(const nn_graph *g, const float *images, const int32_t *labels) {
-    if (!g || !images || !labels)
-        return fl_fail(TENSOR_E_ARGUMENT, "network: graph, images or labels are NULL");
+static tensor_status check_ready(const nn_graph *g) {
+    if (!g)
+        return fl_fail(TENSOR_E_ARGUMENT, "network: the graph is NULL");
     if (g->status)
         return fl_fail(g->status, "%s", g->message);
     if (!g->compiled)
         return fl_fail(TENSOR_E_ARGUMENT, "network: the graph is not compiled");
     return TENSOR_OK;
+}
+
+static tensor_status check_batch(const nn_graph *g, const float *images, const int32_t *labels) {
+    if (!g || !images || !labels)
+        return fl_fail(TENSOR_E_ARGUMENT, "network: graph, images or labels are NULL");
+    return check_ready(g);
+}
+
+/* --- what is there to be seen ------------------------------------------------------------------------------------- */
+
+static void show(const nn_graph *g, int info) {
+    if (g->watch && info >= 0)
+        g->watch(&g->infos[info], g->watch_context);
+}
+
+/* After a position: what was written there is shown, and what was used for the last time is hidden. */
+static void pass_position(const nn_graph *g, int position) {
+    for (int i = 0; i < g->value_count; i++) {
+        const struct fl_value *v = &g->values[i];
+        if (v->base != i)
+            continue;
+        if (v->first == position) {
+            fl_tensor_hide(v->t, false);
+            show(g, v->info);
+        }
+        if (v->last == position)
+            fl_tensor_hide(v->t, true);
+    }
+}
+
+/* The memory of the step is about to be used for something else. */
+static void hide_all(nn_graph *g) {
+    for (int i = 0; i < g->value_count; i++)
+        if (g->values[i].base == i)
+            fl_tensor_hide(g->values[i].t, true);
+    g->phase = FL_PHASE_IDLE;
+}
+
+tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) {
+    FL_TRY(check_ready(g));
+    g->watch = watch;
+    g->watch_context = context;
+    return TENSOR_OK;
+}
+
+/* --- forward ------------------------------------------------------------------------------------------------------ */
+
+static tensor_status load_images(const nn_graph *g, tensor *x, const float *images) {
+    if (!g->pixels)
+        return tensor_load_f32(x, images, tensor_count(x));
+    FL_TRY(tensor_load_f32(g->pixels, images, tensor_count(x)));
+    tensor *shaped = tensor_new_view(g->pixels, tensor_ndim(x), g->nodes[0].shape.dim);
+    if (!shaped)
+        return tensor_error_status();
+    tensor_status status = tensor_convert(x, shaped);
+    tensor_free(shaped);
+    return status;
 }
 
 static tensor_status forward(nn_graph *g, const float *images, bool training) {
@@ -21,14 +79,30 @@ static tensor_status forward(nn_graph *g, const float *images, bool training) {
         const struct fl_pass *pass = training ? &node->train : &node->evaluate;
         tensor_status status = TENSOR_OK;
         if (!node->layer->inputs)
-            status = tensor_load_f32(pass->y, images, tensor_count(pass->y));
+            status = load_images(g, pass->y, images);
         else if (node->layer->forward)
             status = node->layer->forward(node, pass);
         if (status)
             return fl_node_failed(node, status);
+        if (training)
+            pass_position(g, i);
     }
     return TENSOR_OK;
 }
+
+tensor_status nn_forward(nn_graph *g, const float *images, const int32_t *labels) {
+    FL_TRY(check_batch(g, images, labels));
+    hide_all(g);
+    const struct fl_pass *logits = &g->nodes[g->count - 1].train;
+    FL_TRY(tensor_load_i32(g->labels, labels, g->batch));
+    FL_TRY(forward(g, images, true));
+    FL_TRY(tensor_cross_entropy(g->loss, logits->dy, g->predicted, g->correct, logits->y, g->labels, 1.0));
+    pass_position(g, g->count);
+    g->phase = FL_PHASE_FORWARD;
+    return TENSOR_OK;
+}
+
+/* --- backward ----------------------------------------------------------------------------------------------------- */
 
 static tensor_status add_gradients(tensor *sum, const tensor *a, const tensor *b, const tensor *gate) {
     return gate ? tensor_add_relu_grad(sum, a, b, gate) : tensor_add(sum, a, b);
@@ -44,52 +118,76 @@ static tensor_status backward_node(const nn_graph *g, struct fl_node *node) {
     return TENSOR_OK;
 }
 
-static tensor_status backward(nn_graph *g) {
+tensor_status nn_backward(nn_graph *g) {
+    FL_TRY(check_ready(g));
+    if (g->phase != FL_PHASE_FORWARD)
+        return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations are still there");
+    g->phase = FL_PHASE_IDLE;
     for (int i = g->count - 1; i >= 0; i--) {
         struct fl_node *node = &g->nodes[i];
         tensor_status status = node->learns ? backward_node(g, node) : TENSOR_OK;
         if (status)
             return fl_node_failed(node, status);
+        for (int k = 0; k < node->parameters; k++)
+            show(g, node->parameter[k].info + 1);
+        pass_position(g, 2 * g->count - i);
     }
+    g->phase = FL_PHASE_BACKWARD;
     return TENSOR_OK;
 }
+
+/* --- update ------------------------------------------------------------------------------------------------------- */
 
 /* Momentum and weight decay act on every parameter, biases and batch normalisation included (He et al. 2015). */
 static tensor_status update_parameter(const nn_graph *g, const struct fl_parameter *p, float rate) {
     FL_TRY(tensor_sgd_momentum(p->v, p->g, p->w, g->momentum, g->weight_decay));
-    return tensor_sgd_update(p->w, p->v, rate);
+    FL_TRY(tensor_sgd_update(p->w, p->v, rate));
+    show(g, p->info + 2);
+    show(g, p->info);
+    return TENSOR_OK;
 }
 
-static tensor_status update(nn_graph *g, float rate) {
+tensor_status nn_update(nn_graph *g, float rate) {
+    FL_TRY(check_ready(g));
+    if (!(rate >= 0 && isfinite(rate)))
+        return fl_fail(TENSOR_E_ARGUMENT, "learning rate: %g, expected 0 or more", (double)rate);
+    if (g->phase != FL_PHASE_BACKWARD)
+        return fl_fail(TENSOR_E_ARGUMENT, "update: no backward pass before it whose gradients were not used yet");
+    g->phase = FL_PHASE_IDLE;
     for (int i = 0; i < g->count; i++)
         for (int k = 0; k < g->nodes[i].parameters; k++) {
             tensor_status status = update_parameter(g, &g->nodes[i].parameter[k], rate);
             if (status)
                 return fl_node_failed(&g->nodes[i], status);
         }
+    g->steps++;
+    return TENSOR_OK;
+}
+
+tensor_status nn_loss(const nn_graph *g, double *loss, int *correct) {
+    FL_TRY(check_ready(g));
+    int32_t right = 0;
+    if (loss)
+        FL_TRY(tensor_store_f64(g->loss, loss, 1));
+    if (correct)
+        FL_TRY(tensor_store_i32(g->correct, &right, 1));
+    if (correct)
+        *correct = right;
     return TENSOR_OK;
 }
 
 tensor_status nn_train_step(nn_graph *g, const float *images, const int32_t *labels, float rate, double *loss,
                             int *correct) {
-    FL_TRY(check_ready(g, images, labels));
+    FL_TRY(check_batch(g, images, labels));
     if (!(rate >= 0 && isfinite(rate)))
         return fl_fail(TENSOR_E_ARGUMENT, "learning rate: %g, expected 0 or more", (double)rate);
-    const struct fl_node *logits = &g->nodes[g->count - 1];
-    double mean_loss;
-    FL_TRY(forward(g, images, true));
-    FL_TRY(tensor_softmax_cross_entropy(&mean_loss, logits->train.dy, g->predicted, logits->train.y, labels, 1.0));
-    FL_TRY(backward(g));
-    FL_TRY(update(g, rate));
-    if (loss)
-        *loss = mean_loss;
-    if (correct) {
-        *correct = 0;
-        for (int i = 0; i < g->batch; i++)
-            *correct += g->predicted[i] == labels[i];
-    }
-    return TENSOR_OK;
+    FL_TRY(nn_forward(g, images, labels));
+    FL_TRY(nn_backward(g));
+    FL_TRY(nn_update(g, rate));
+    return loss || correct ? nn_loss(g, loss, correct) : TENSOR_OK;
 }
+
+/* --- evaluation --------------------------------------------------------------------------------------------------- */
 
 /* A batch filled up with repetitions of its first image: the graph has one size. */
 static float *fill_batch(const nn_graph *g, const float *images, int count) {
@@ -103,10 +201,35 @@ static float *fill_batch(const nn_graph *g, const float *images, int count) {
     return full;
 }
 
+static tensor_status evaluation_pass(nn_graph *g, const char *what, const float *images, int count) {
+    if (count < 1 || count > g->batch)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %d images, expected 1 ... %d", what, count, g->batch);
+    float *full = NULL;
+    if (count < g->batch && !(full = fill_batch(g, images, count)))
+        return fl_fail(TENSOR_E_MEMORY, "%s: no memory for a batch of %d images", what, g->batch);
+    hide_all(g);
+    tensor_status status = forward(g, full ? full : images, false);
+    fl_free(full);
+    return status;
+}
+
+/* The logits of evaluation on the host: where they lie, or a copy. */
+static tensor_status see_logits(const nn_graph *g, tensor **logits, tensor **copy) {
+    *logits = g->nodes[g->count - 1].evaluate.y;
+    *copy = NULL;
+    if (g->device == tensor_device_list(0))
+        return TENSOR_OK;
+    *copy = tensor_new(g->variant->format, TENSOR_SHAPE(g->batch, g->classes));
+    if (!*copy)
+        return tensor_error_status();
+    const tensor_status status = tensor_copy(*copy, *logits);
+    *logits = *copy;
+    return status;
+}
+
 /* Loss and predictions of the first rows alone. */
-static tensor_status evaluate_rows(const nn_graph *g, const int32_t *labels, int count, double *loss,
+static tensor_status evaluate_rows(const nn_graph *g, tensor *all, const int32_t *labels, int count, double *loss,
                                    int32_t *predicted) {
-    tensor *all = g->nodes[g->count - 1].evaluate.y;
     tensor *rows =
         tensor_new_on(g->variant->format, TENSOR_SHAPE(count, g->classes), tensor_data(all), tensor_bytes(all));
     if (!rows)
@@ -122,18 +245,31 @@ static tensor_status evaluate_rows(const nn_graph *g, const int32_t *labels, int
 
 tensor_status nn_evaluate(nn_graph *g, const float *images, const int32_t *labels, int count, double *loss,
                           int32_t *predicted) {
-    FL_TRY(check_ready(g, images, labels));
-    if (count < 1 || count > g->batch)
-        return fl_fail(TENSOR_E_ARGUMENT, "evaluate: %d images, expected 1 ... %d", count, g->batch);
-    float *full = NULL;
-    if (count < g->batch && !(full = fill_batch(g, images, count)))
-        return fl_fail(TENSOR_E_MEMORY, "evaluate: no memory for a batch of %d images", g->batch);
+    FL_TRY(check_batch(g, images, labels));
+    FL_TRY(evaluation_pass(g, "evaluate", images, count));
     double mean_loss;
-    tensor_status status = forward(g, full ? full : images, false);
-    fl_free(full);
+    tensor *logits, *copy;
+    tensor_status status = see_logits(g, &logits, &copy);
     if (!status)
-        status = evaluate_rows(g, labels, count, &mean_loss, predicted);
+        status = evaluate_rows(g, logits, labels, count, &mean_loss, predicted);
+    tensor_free(copy);
     if (!status && loss)
         *loss = mean_loss;
+    return status;
+}
+
+tensor_status nn_predict(nn_graph *g, const float *images, int count, double *logits) {
+    if (!g || !images || !logits)
+        return fl_fail(TENSOR_E_ARGUMENT, "predict: %s is NULL", !g ? "the graph" : !images ? "images" : "logits");
+    FL_TRY(check_ready(g));
+    FL_TRY(evaluation_pass(g, "predict", images, count));
+    const int64_t numbers = (int64_t)g->batch * g->classes;
+    double *all = fl_alloc((size_t)numbers * sizeof *all);
+    if (!all)
+        return fl_fail(TENSOR_E_MEMORY, "predict: no memory for %lld logits", (long long)numbers);
+    tensor_status status = tensor_store_f64(g->nodes[g->count - 1].evaluate.y, all, numbers);
+    if (!status)
+        memcpy(logits, all, (size_t)count * (size_t)g->classes * sizeof *logits);
+    fl_free(all);
     return status;
 }

@@ -1,0 +1,20 @@
+/* tensor_state.h - what else a network needs of tensors than the public functions: their state as bytes, and that
+ * memory which others have reused cannot be misread. */
+#ifndef FL_TENSOR_STATE_H
+#define FL_TENSOR_STATE_H
+
+#include "flexlab/tensor.h"
+
+/* The state of a tensor as bytes: exponent and its history, statistics, number of writes; with `elements`, elements and
+ * wide part too. The layout is that of this machine's memory and of this version. Waits for a device. */
+size_t fl_state_bytes(const tensor *t, bool elements);
+tensor_status fl_state_get(const tensor *t, bool elements, void *bytes);
+/* TENSOR_E_DATA where the bytes cannot be a state of such a tensor; nothing is changed. */
+tensor_status fl_state_check(const tensor *t, bool elements, const void *bytes);
+/* Checked bytes become the state; the tensor keeps its own predictor. */
+tensor_status fl_state_set(tensor *t, bool elements, const void *bytes);
+
+/* While it is hidden, what would read the elements fails with TENSOR_E_ARGUMENT: another tensor has their memory. */
+void fl_tensor_hide(tensor *t, bool hidden);
+
+#endif

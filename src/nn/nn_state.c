@@ -1,0 +1,174 @@
+/* nn_state.c - the state of a network as bytes: a head that tells whose it is, then its tensors one after the other. */
+#include "nn/nn_graph.h"
+#include "core/fail.h"
+#include "core/tensor_state.h"
+#include "flexlab/version.h"
+#include <stdio.h>
+#include <string.h>
+
+struct head {
+    char magic[24];
+    char version[16];
+    char variant[32];
+    uint64_t bytes, layout, steps;
+};
+
+static const char magic[] = "flexlab network state";
+
+/* --- every tensor of the state, in one order ---------------------------------------------------------------------- */
+
+typedef tensor_status (*visit_fn)(tensor *t, bool elements, void *context);
+
+static tensor_status visit_node(const struct fl_node *node, visit_fn visit, void *context) {
+    for (int k = 0; k < node->parameters; k++) {
+        FL_TRY(visit(node->parameter[k].w, true, context));
+        FL_TRY(visit(node->parameter[k].g, true, context));
+        FL_TRY(visit(node->parameter[k].v, true, context));
+    }
+    if (!node->channels)
+        return TENSOR_OK;
+    FL_TRY(visit(node->batch_mean, true, context));
+    FL_TRY(visit(node->batch_variance, true, context));
+    FL_TRY(visit(node->running_mean, true, context));
+    return visit(node->running_variance, true, context);
+}
+
+/* Values are written anew in each step: what lasts is their exponents. */
+static tensor_status visit_all(const nn_graph *g, visit_fn visit, void *context) {
+    for (int i = 0; i < g->count; i++)
+        FL_TRY(visit_node(&g->nodes[i], visit, context));
+    for (int i = 0; i < g->value_count; i++) {
+        if (g->values[i].base != i)
+            continue;
+        FL_TRY(visit(g->values[i].t, false, context));
+        if (g->values[i].evaluate)
+            FL_TRY(visit(g->values[i].evaluate, false, context));
+    }
+    return TENSOR_OK;
+}
+
+/* --- head --------------------------------------------------------------------------------------------------------- */
+
+static tensor_status add_bytes(tensor *t, bool elements, void *context) {
+    *(size_t *)context += fl_state_bytes(t, elements);
+    return TENSOR_OK;
+}
+
+static uint64_t mix(uint64_t hash, const void *bytes, size_t n) { /* FNV-1a */
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+    return hash;
+}
+
+/* Names and shapes of everything, and how the network is trained. */
+static uint64_t layout_of(const nn_graph *g) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; i < g->info_count; i++) {
+        const nn_tensor_info *info = &g->infos[i];
+        hash = mix(hash, info->name, strlen(info->name) + 1);
+        for (int d = 0; d < tensor_ndim(info->t); d++) {
+            const int64_t size = tensor_dim(info->t, d);
+            hash = mix(hash, &size, sizeof size);
+        }
+    }
+    const char *predictor = g->predictor ? g->predictor : "";
+    hash = mix(hash, predictor, strlen(predictor) + 1);
+    const struct {
+        uint64_t seed;
+        float momentum, weight_decay;
+        int32_t batch, wide;
+    } how = {g->seed, g->momentum, g->weight_decay, g->batch, g->wide};
+    return mix(hash, &how, sizeof how);
+}
+
+static struct head head_of(const nn_graph *g) {
+    struct head head;
+    memset(&head, 0, sizeof head);
+    memcpy(head.magic, magic, sizeof magic);
+    snprintf(head.version, sizeof head.version, "%s", FLEXLAB_VERSION_STRING);
+    snprintf(head.variant, sizeof head.variant, "%s", g->variant->name);
+    head.bytes = nn_state_bytes(g);
+    head.layout = layout_of(g);
+    head.steps = g->steps;
+    return head;
+}
+
+static tensor_status check_head(const nn_graph *g, const struct head *given) {
+    const struct head own = head_of(g);
+    if (memcmp(given->magic, own.magic, sizeof own.magic) != 0)
+        return fl_fail(TENSOR_E_DATA, "state: it does not begin as the state of a network does");
+    if (memcmp(given->version, own.version, sizeof own.version) != 0)
+        return fl_fail(TENSOR_E_DATA, "state: made by version %.15s, this is %s", given->version, own.version);
+    if (memcmp(given->variant, own.variant, sizeof own.variant) != 0)
+        return fl_fail(TENSOR_E_DATA, "state: of a network in %.31s, this one is in %s", given->variant, own.variant);
+    if (given->layout != own.layout || given->bytes != own.bytes)
+        return fl_fail(TENSOR_E_DATA, "state: of a network with other layers or settings (%llu bytes, here %llu)",
+                       (unsigned long long)given->bytes, (unsigned long long)own.bytes);
+    return TENSOR_OK;
+}
+
+/* --- public ------------------------------------------------------------------------------------------------------- */
+
+size_t nn_state_bytes(const nn_graph *g) {
+    size_t bytes = sizeof(struct head);
+    if (!g || !g->compiled || visit_all(g, add_bytes, &bytes))
+        return 0;
+    return bytes;
+}
+
+uint64_t nn_steps(const nn_graph *g) {
+    return g ? g->steps : 0;
+}
+
+static tensor_status get(tensor *t, bool elements, void *context) {
+    char **at = context;
+    FL_TRY(fl_state_get(t, elements, *at));
+    *at += fl_state_bytes(t, elements);
+    return TENSOR_OK;
+}
+
+static tensor_status check(tensor *t, bool elements, void *context) {
+    const char **at = context;
+    FL_TRY(fl_state_check(t, elements, *at));
+    *at += fl_state_bytes(t, elements);
+    return TENSOR_OK;
+}
+
+static tensor_status set(tensor *t, bool elements, void *context) {
+    const char **at = context;
+    FL_TRY(fl_state_set(t, elements, *at));
+    *at += fl_state_bytes(t, elements);
+    return TENSOR_OK;
+}
+
+static tensor_status check_call(const nn_graph *g, const void *state, size_t bytes) {
+    if (!g || !state)
+        return fl_fail(TENSOR_E_ARGUMENT, "state: %s is NULL", g ? "the memory" : "the graph");
+    if (!g->compiled)
+        return fl_fail(TENSOR_E_ARGUMENT, "state: the graph is not compiled");
+    return bytes == nn_state_bytes(g)
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_ARGUMENT, "state: %zu bytes, expected %zu", bytes, nn_state_bytes(g));
+}
+
+tensor_status nn_state_get(const nn_graph *g, void *state, size_t bytes) {
+    FL_TRY(check_call(g, state, bytes));
+    const struct head head = head_of(g);
+    memcpy(state, &head, sizeof head);
+    char *at = (char *)state + sizeof head;
+    return visit_all(g, get, &at);
+}
+
+tensor_status nn_state_set(nn_graph *g, const void *state, size_t bytes) {
+    FL_TRY(check_call(g, state, bytes));
+    struct head head;
+    memcpy(&head, state, sizeof head);
+    FL_TRY(check_head(g, &head));
+    const char *at = (const char *)state + sizeof head;
+    FL_TRY(visit_all(g, check, &at));
+    at = (const char *)state + sizeof head;
+    FL_TRY(visit_all(g, set, &at));
+    g->steps = head.steps;
+    g->phase = FL_PHASE_IDLE;
+    return TENSOR_OK;
+}
