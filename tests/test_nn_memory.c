@@ -59,19 +59,7 @@ static void failing_allocations(const char *variant) {
     printf("%s: %ld allocations\n", variant, total);
 }
 
-/* Reference kernels allocate as they go; the claim is for formats that have kernels of their own. */
-static bool runs_on_reference(tensor_format format) {
-    for (int i = 0; tensor_op_list(i); i++)
-        if (!strcmp(tensor_kernel_backend(format, tensor_op_list(i)), "ref"))
-            return true;
-    return false;
-}
-
 static void steps_allocate_nothing(const char *variant) {
-    if (runs_on_reference(nn_variant_find(variant)->format)) {
-        printf("%s: reference kernels\n", variant);
-        return;
-    }
     nn_graph *g = nn_graph_new(&(nn_config){.variant = variant, .batch = BATCH, .seed = 1, .momentum = 0.9f});
     CHECK(!nn_compile(g, nn_model(g, "resnet8", SIZE, SIZE, CHANNELS, CLASSES)), "%s", tensor_error());
     for (int i = 0; i < 3; i++) {

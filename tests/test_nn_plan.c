@@ -2,6 +2,7 @@
  * bound (the largest number of bytes alive at one position). */
 #include "check.h"
 #include "core/memory.h"
+#include "core/tensor_object.h"
 #include "flexlab/nn.h"
 #include "nn/nn_graph.h"
 #include <string.h>
@@ -56,9 +57,9 @@ static void model_plan(const char *variant, const char *model, double most_share
     int n = 0;
     for (int i = 0; i < g->value_count; i++) {
         const struct fl_value *v = &g->values[i];
-        const char *memory = tensor_const_data(v->t);
+        const char *memory = v->t->storage->data;
         CHECK(memory == (const char *)g->arena + g->values[v->base].offset, "%s value %d lies elsewhere", model, i);
-        CHECK(!v->evaluate || tensor_const_data(v->evaluate) == memory, "%s value %d: evaluation lies elsewhere", model,
+        CHECK(!v->evaluate || v->evaluate->storage->data == memory, "%s value %d: evaluation lies elsewhere", model,
               i);
         if (v->base == i && n < 2000)
             blocks[n++] = (struct fl_block){tensor_bytes(v->t), v->first, v->last, v->offset};

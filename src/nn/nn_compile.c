@@ -133,8 +133,9 @@ static tensor_status make_values(nn_graph *g) {
     g->arena = tensor_device_allocate(g->device, g->arena_bytes);
     if (!g->arena)
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for an arena of %zu bytes", g->arena_bytes);
-    if (g->device != tensor_device_list(0))
-        FL_TRY(new_numbers(g, &g->pixels, FMT_F32, fl_shape_count(&g->nodes[0].shape)));
+    const struct fl_shape *input = &g->nodes[0].shape;
+    if (g->device != tensor_device_list(0) && !(g->pixels = tensor_new_in(g->device, FMT_F32, input->ndim, input->dim)))
+        return tensor_error_status();
     FL_TRY(new_numbers(g, &g->labels, FMT_I32, g->batch));
     FL_TRY(new_numbers(g, &g->loss, FMT_F64, 1));
     FL_TRY(new_numbers(g, &g->predicted, FMT_I32, g->batch));

@@ -65,12 +65,7 @@ static tensor_status load_images(const nn_graph *g, tensor *x, const float *imag
     if (!g->pixels)
         return tensor_load_f32(x, images, tensor_count(x));
     FL_TRY(tensor_load_f32(g->pixels, images, tensor_count(x)));
-    tensor *shaped = tensor_new_view(g->pixels, tensor_ndim(x), g->nodes[0].shape.dim);
-    if (!shaped)
-        return tensor_error_status();
-    tensor_status status = tensor_convert(x, shaped);
-    tensor_free(shaped);
-    return status;
+    return tensor_convert(x, g->pixels);
 }
 
 static tensor_status forward(nn_graph *g, const float *images, bool training) {

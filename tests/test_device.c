@@ -1,0 +1,153 @@
+/* A network that trains on a device whose memory the host cannot touch and whose queue runs later, on another thread:
+ * the bits of the processor in every variant, and nothing read back within a step. */
+#include "toy_device.h"
+#include "flexlab/nn.h"
+#include <math.h>
+
+enum { BATCH = 6, SIZE = 16, CLASSES = 5, STEPS = 4 };
+static float images[BATCH * SIZE * SIZE * 3];
+static int32_t labels[BATCH];
+
+static nn_graph *network(const char *variant, const char *device) {
+    nn_graph *g = nn_graph_new(&(nn_config){
+        .variant = variant, .batch = BATCH, .seed = 7, .momentum = 0.9f, .weight_decay = 1e-3f, .device = device});
+    CHECK(g && !nn_compile(g, nn_model(g, "resnet8", SIZE, SIZE, 3, CLASSES)), "%s", tensor_error());
+    return g;
+}
+
+static void new_batch(int step) {
+    uint64_t seed = (uint64_t)step + 1;
+    for (size_t i = 0; i < sizeof images / sizeof images[0]; i++)
+        images[i] = (float)(check_random(&seed) >> 40) * 0x1p-23f - 1;
+    for (int i = 0; i < BATCH; i++)
+        labels[i] = (int32_t)(check_random(&seed) % CLASSES);
+}
+
+static void train_on_toy(const char *variant) {
+    nn_graph *cpu = network(variant, NULL), *dev = network(variant, "toy");
+    CHECK(!tensor_device_wait(&toy_device), "%s", tensor_error());
+    const size_t bytes = nn_state_bytes(cpu);
+    unsigned char *want = malloc(bytes), *got = malloc(bytes);
+    CHECK(bytes == nn_state_bytes(dev), "%zu bytes of state, on the device %zu", bytes, nn_state_bytes(dev));
+    for (int step = 0; step < STEPS; step++) {
+        double loss, loss_there;
+        int correct, correct_there;
+        new_batch(step);
+        CHECK(!nn_train_step(cpu, images, labels, 0.05f, &loss, &correct), "%s", tensor_error());
+        const long gets = toy.gets, waits = toy.waits, calls = toy.calls;
+        CHECK(!nn_train_step(dev, images, labels, 0.05f, NULL, NULL), "%s", tensor_error());
+        CHECK(toy.gets == gets && toy.waits == waits, "%s step %d: %ld values read back, waited %ld times", variant,
+              step, toy.gets - gets, toy.waits - waits);
+        CHECK(toy.calls - calls > 60 && toy.count > 60, "only %ld calls", toy.calls - calls);
+        new_batch(100); /* what the caller does with its memory after the call is no matter */
+        CHECK(!nn_loss(dev, &loss_there, &correct_there), "%s", tensor_error());
+        CHECK(loss == loss_there && correct == correct_there, "%s step %d: loss %a, %d right; on the device %a, %d",
+              variant, step, loss, correct, loss_there, correct_there);
+        CHECK(!nn_state_get(cpu, want, bytes) && !nn_state_get(dev, got, bytes), "%s", tensor_error());
+        size_t at = 0;
+        while (at < bytes && want[at] == got[at])
+            at++;
+        CHECK(at == bytes, "%s step %d: byte %zu of %zu of the state differs", variant, step, at, bytes);
+    }
+    double loss, loss_there, logits[3 * CLASSES], logits_there[3 * CLASSES];
+    int32_t predicted[3], predicted_there[3];
+    new_batch(50);
+    CHECK(!nn_evaluate(cpu, images, labels, 3, &loss, predicted) &&
+              !nn_evaluate(dev, images, labels, 3, &loss_there, predicted_there),
+          "%s", tensor_error());
+    CHECK(loss == loss_there && !memcmp(predicted, predicted_there, sizeof predicted), "%s: evaluation %a and %a",
+          variant, loss, loss_there);
+    CHECK(!nn_predict(cpu, images, 3, logits) && !nn_predict(dev, images, 3, logits_there) &&
+              !memcmp(logits, logits_there, sizeof logits),
+          "%s: logits differ", variant);
+    for (int i = 0; i < nn_tensor_count(cpu); i++) {
+        tensor_stats a, b;
+        CHECK(!tensor_statistics(nn_tensor_at(cpu, i).t, NULL, &a) &&
+                  !tensor_statistics(nn_tensor_at(dev, i).t, NULL, &b) && !memcmp(&a, &b, sizeof a),
+              "%s: statistics of %s", variant, nn_tensor_at(cpu, i).name);
+    }
+    free(want);
+    free(got);
+    nn_graph_free(cpu);
+    nn_graph_free(dev);
+}
+
+static void refused(tensor_status got, tensor_status want, const char *part) {
+    CHECK(got == want && strstr(tensor_error(), part), "status %d '%s', want %d '%s'", (int)got, tensor_error(),
+          (int)want, part);
+}
+
+static void tensors(tensor_format format) {
+    enum { N = 96 };
+    double values[N], back[N];
+    for (int i = 0; i < N; i++)
+        values[i] = sin(i) * 3;
+    tensor *h = tensor_new(format, TENSOR_SHAPE(8, 12)), *t = tensor_new_in(&toy_device, format, TENSOR_SHAPE(8, 12)),
+           *u = tensor_new_in(&toy_device, format, TENSOR_SHAPE(8, 12));
+    CHECK(h && t && u && tensor_get_device(t) == &toy_device, "%s", tensor_error());
+    CHECK(!tensor_load_f64(t, values, N) && !tensor_load_f64(h, values, N), "%s", tensor_error());
+    CHECK(!tensor_add(u, t, t) && !tensor_mul(u, u, t) && !tensor_keep_wide(u) && !tensor_sgd_update(u, t, 0.01f), "%s",
+          tensor_error());
+    tensor *want = tensor_new(format, TENSOR_SHAPE(8, 12)), *copy = tensor_new(format, TENSOR_SHAPE(8, 12));
+    CHECK(!tensor_add(want, h, h) && !tensor_mul(want, want, h) && !tensor_keep_wide(want) &&
+              !tensor_sgd_update(want, h, 0.01f) && !tensor_keep_wide(copy),
+          "%s", tensor_error());
+    CHECK(!tensor_copy(copy, u) &&
+              !memcmp(tensor_const_data(copy), tensor_const_data(want), tensor_format_bytes(format) * N) &&
+              tensor_exponent(copy) == tensor_exponent(want) && tensor_exponent(u) == tensor_exponent(want),
+          "copied from the device");
+    CHECK(!tensor_store_f64(u, values, N) && !tensor_store_f64(want, back, N) && !memcmp(values, back, sizeof back),
+          "stored from the device");
+    CHECK(!tensor_store_wide_f64(u, values, N) && !tensor_store_wide_f64(want, back, N) &&
+              !memcmp(values, back, sizeof back),
+          "the wide part, stored from the device");
+    CHECK(!tensor_data(t) && strstr(tensor_error(), "tensor_copy"), "data of the device: %s", tensor_error());
+    refused(tensor_add(u, t, h), TENSOR_E_ARGUMENT, "b on cpu");
+    refused(tensor_add(h, h, t), TENSOR_E_ARGUMENT, "b on toy");
+    refused(tensor_sum(values, t), TENSOR_E_UNSUPPORTED, "lies on toy");
+    refused(tensor_convert(t, h), TENSOR_E_ARGUMENT, "tensor_copy is the bridge");
+    if (tensor_format_is_shared(format)) {
+        values[5] = NAN;
+        refused(tensor_load_f64(t, values, N), TENSOR_E_ARGUMENT, "value 5 is nan");
+        CHECK(!tensor_set_predictor(t, "ngraph") && tensor_autoflex(t)->predictor == AUTOFLEX_NGRAPH, "%s",
+              tensor_error());
+    }
+    tensor *all[] = {h, t, u, want, copy};
+    for (int i = 0; i < 5; i++)
+        tensor_free(all[i]);
+}
+
+static void devices(void) {
+    CHECK(!strcmp(tensor_device_name(tensor_device_list(0)), "cpu") && tensor_device_list(1) == &toy_device &&
+              !tensor_device_list(2) && tensor_device_find("toy") == &toy_device,
+          "the list of devices");
+    CHECK(!tensor_device_find("gpu") && strstr(tensor_error(), "'gpu': expected one of cpu, toy"), "%s",
+          tensor_error());
+    CHECK(!nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1, .device = "gpu"}) &&
+              strstr(tensor_error(), "expected one of cpu, toy"),
+          "%s", tensor_error());
+    CHECK(!tensor_new_in(NULL, FMT_FP32, TENSOR_SHAPE(1)) && tensor_error_status() == TENSOR_E_ARGUMENT, "no device");
+    nn_graph *g = network("fp16", "toy");
+    new_batch(0);
+    toy_lacks_softmax = true;
+    refused(nn_train_step(g, images, labels, 0.1f, NULL, NULL), TENSOR_E_UNSUPPORTED,
+            "fp16.softmax_cross_entropy: the device toy has no kernel for it");
+    toy_lacks_softmax = false;
+    labels[2] = CLASSES;
+    CHECK(!nn_train_step(g, images, labels, 0.1f, NULL, NULL), "found before it ran: %s", tensor_error());
+    refused(tensor_device_wait(&toy_device), TENSOR_E_ARGUMENT, "label 2 is 5, expected 0 to 4");
+    CHECK(!tensor_device_wait(&toy_device), "said twice: %s", tensor_error());
+    nn_graph_free(g);
+}
+
+int main(void) {
+    if (!toy_begin((size_t)1 << 32))
+        return check_skip("no address space for the memory of a device");
+    for (int i = 0; tensor_format_list(i); i++)
+        tensors(tensor_format_list(i));
+    for (int i = 0; nn_variant_list(i); i++)
+        train_on_toy(nn_variant_list(i)->name);
+    devices();
+    free(toy.commands);
+    return check_summary();
+}
