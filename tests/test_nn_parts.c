@@ -1,0 +1,290 @@
+/* The parts of a step, what watches it, memory that is gone, and the state: out of one process into another, the next
+ * steps are those of an unbroken run, byte for byte. */
+#include "check.h"
+#include "flexlab/nn.h"
+#include <math.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BATCH = 8, SIZE = 16, CLASSES = 5, STEPS = 10 };
+static float images[BATCH * SIZE * SIZE * 3];
+static int32_t labels[BATCH];
+
+static nn_graph *network_of(const nn_config *config, const char *model) {
+    nn_graph *g = nn_graph_new(config);
+    CHECK(g && !nn_compile(g, nn_model(g, model, SIZE, SIZE, 3, CLASSES)), "%s", tensor_error());
+    return g;
+}
+
+static nn_graph *network(const char *variant, const char *model) {
+    return network_of(
+        &(nn_config){.variant = variant, .batch = BATCH, .seed = 3, .momentum = 0.9f, .weight_decay = 1e-3f}, model);
+}
+
+static void new_batch(uint64_t step) {
+    uint64_t seed = step + 1;
+    for (size_t i = 0; i < sizeof images / sizeof images[0]; i++)
+        images[i] = (float)(check_random(&seed) >> 40) * 0x1p-23f - 1;
+    for (int i = 0; i < BATCH; i++)
+        labels[i] = (int32_t)(check_random(&seed) % CLASSES);
+}
+
+/* Steps on the batches that follow from the steps done so far. */
+static void train(nn_graph *g, int steps) {
+    for (int i = 0; i < steps; i++) {
+        new_batch(nn_steps(g));
+        CHECK(!nn_train_step(g, images, labels, 0.05f, NULL, NULL), "%s", tensor_error());
+    }
+}
+
+struct bytes {
+    unsigned char *at;
+    size_t n;
+};
+
+static struct bytes state_of(const nn_graph *g) {
+    struct bytes s = {NULL, nn_state_bytes(g)};
+    s.at = malloc(s.n);
+    CHECK(s.n > 1000 && s.at && !nn_state_get(g, s.at, s.n), "%s", tensor_error());
+    return s;
+}
+
+static void same_state(const char *what, const nn_graph *g, struct bytes want) {
+    struct bytes got = state_of(g);
+    size_t at = 0;
+    while (at < want.n && at < got.n && want.at[at] == got.at[at])
+        at++;
+    CHECK(at == want.n && at == got.n, "%s: byte %zu of %zu differs", what, at, want.n);
+    free(got.at);
+}
+
+/* --- into a fresh process: this program again, with the state on its standard input ------------------------------- */
+
+static int continue_elsewhere(const char *variant, const char *model) {
+    nn_graph *g = network(variant, model);
+    struct bytes s = {malloc(nn_state_bytes(g)), nn_state_bytes(g)};
+    if (fread(s.at, 1, s.n, stdin) != s.n || nn_state_set(g, s.at, s.n)) {
+        fprintf(stderr, "%s\n", tensor_error());
+        return 1;
+    }
+    train(g, STEPS);
+    nn_state_get(g, s.at, s.n);
+    return fwrite(s.at, 1, s.n, stdout) == s.n && !fflush(stdout) && !check_failures ? 0 : 1;
+}
+
+static void move(const char *self, const char *variant, const char *model) {
+    nn_graph *g = network(variant, model);
+    train(g, STEPS);
+    struct bytes s = state_of(g), after = {malloc(s.n), s.n};
+    char in[] = "/tmp/flexlab-state-XXXXXX", out[] = "/tmp/flexlab-state-XXXXXX", command[1200];
+    const int a = mkstemp(in), b = mkstemp(out);
+    CHECK(a >= 0 && b >= 0 && write(a, s.at, s.n) == (ssize_t)s.n, "no file in /tmp");
+    snprintf(command, sizeof command, "'%s' '%s' '%s' <%s >%s", self, variant, model, in, out);
+    CHECK(system(command) == 0, "the other process failed: %s", command);
+    FILE *file = fopen(out, "rb");
+    CHECK(file && fread(after.at, 1, after.n, file) == after.n, "%s: no state came back", variant);
+    if (file)
+        fclose(file);
+    close(a);
+    close(b);
+    unlink(in);
+    unlink(out);
+    train(g, STEPS); /* unbroken */
+    char what[100];
+    snprintf(what, sizeof what, "%s.%s in another process", variant, model);
+    same_state(what, g, after);
+    free(s.at);
+    free(after.at);
+    nn_graph_free(g);
+}
+
+/* --- within one process ------------------------------------------------------------------------------------------- */
+
+/* The step by its parts, evaluations in between, and a state that went out and in, against nn_train_step. */
+static void parts(const char *variant) {
+    nn_graph *whole = network(variant, "resnet8"), *g = network(variant, "resnet8"),
+             *other = network(variant, "resnet8");
+    for (int step = 0; step < 4; step++) {
+        double want, loss;
+        int want_correct, correct;
+        new_batch(nn_steps(whole));
+        CHECK(!nn_train_step(whole, images, labels, 0.05f, &want, &want_correct), "%s", tensor_error());
+        CHECK(!nn_evaluate(g, images, labels, BATCH, &loss, NULL), "%s", tensor_error());
+        CHECK(!nn_forward(g, images, labels) && !nn_loss(g, &loss, &correct) && !nn_backward(g) && !nn_update(g, 0.05f),
+              "%s", tensor_error());
+        CHECK(loss == want && correct == want_correct, "%s step %d: %a, %d right; in parts %a, %d", variant, step, want,
+              want_correct, loss, correct);
+    }
+    /* evaluation has tensors of its own, whose counters differ: weights decide */
+    CHECK(nn_steps(g) == 4 && nn_steps(whole) == 4, "%d steps", (int)nn_steps(g));
+    struct bytes s = state_of(g);
+    train(other, 1); /* whatever it did before is gone */
+    CHECK(!nn_state_set(other, s.at, s.n), "%s", tensor_error());
+    same_state(variant, other, s);
+    train(g, 3);
+    train(other, 3);
+    struct bytes later = state_of(g);
+    same_state(variant, other, later);
+    double logits[BATCH * CLASSES];
+    int32_t predicted[BATCH];
+    new_batch(77);
+    CHECK(!nn_predict(g, images, 5, logits) && !nn_evaluate(g, images, labels, 5, NULL, predicted), "%s",
+          tensor_error());
+    for (int i = 0; i < 5; i++) {
+        int best = 0;
+        for (int c = 1; c < CLASSES; c++)
+            best = logits[i * CLASSES + c] > logits[i * CLASSES + best] ? c : best;
+        CHECK(best == predicted[i], "image %d: logits say %d, predicted %d", i, best, predicted[i]);
+    }
+    free(s.at);
+    free(later.at);
+    nn_graph_free(whole);
+    nn_graph_free(g);
+    nn_graph_free(other);
+}
+
+static void refused(tensor_status got, tensor_status want, const char *part) {
+    CHECK(got == want && strstr(tensor_error(), part), "status %d, '%s'; want %d, '%s'", (int)got, tensor_error(),
+          (int)want, part);
+}
+
+static void order(void) {
+    nn_graph *g = network("dfp16", "mlp2"), *half = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1});
+    new_batch(1);
+    refused(nn_backward(g), TENSOR_E_ARGUMENT, "no forward pass");
+    refused(nn_update(g, 0.1f), TENSOR_E_ARGUMENT, "no backward pass");
+    CHECK(!nn_forward(g, images, labels), "%s", tensor_error());
+    refused(nn_update(g, 0.1f), TENSOR_E_ARGUMENT, "no backward pass");
+    CHECK(!nn_evaluate(g, images, labels, 2, NULL, NULL), "%s", tensor_error());
+    refused(nn_backward(g), TENSOR_E_ARGUMENT, "still there"); /* evaluation has had the memory */
+    CHECK(!nn_forward(g, images, labels) && !nn_backward(g), "%s", tensor_error());
+    refused(nn_backward(g), TENSOR_E_ARGUMENT, "no forward pass");
+    refused(nn_update(g, NAN), TENSOR_E_ARGUMENT, "learning rate: nan");
+    CHECK(!nn_update(g, 0.1f), "%s", tensor_error());
+    refused(nn_update(g, 0.1f), TENSOR_E_ARGUMENT, "no backward pass");
+    refused(nn_forward(half, images, labels), TENSOR_E_ARGUMENT, "not compiled");
+    refused(nn_loss(half, NULL, NULL), TENSOR_E_ARGUMENT, "not compiled");
+    refused(nn_predict(g, images, BATCH + 1, (double[1]){0}), TENSOR_E_ARGUMENT, "9 images, expected 1 ... 8");
+    refused(nn_predict(g, NULL, 1, (double[1]){0}), TENSOR_E_ARGUMENT, "images is NULL");
+    CHECK(!nn_state_bytes(half) && !nn_state_bytes(NULL) && !nn_steps(NULL), "the state of nothing");
+    nn_graph_free(half);
+    nn_graph_free(g);
+}
+
+static void wrong_states(void) {
+    nn_graph *g = network("flex16+5", "mlp2");
+    train(g, 2);
+    struct bytes s = state_of(g), bad = {malloc(s.n), s.n};
+    refused(nn_state_set(g, s.at, s.n - 1), TENSOR_E_ARGUMENT, "bytes, expected");
+    refused(nn_state_get(g, NULL, s.n), TENSOR_E_ARGUMENT, "NULL");
+    memset(bad.at, 0, bad.n);
+    refused(nn_state_set(g, bad.at, bad.n), TENSOR_E_DATA, "does not begin");
+    nn_graph *dfp = network("dfp16", "mlp2"),
+             *seed = network_of(
+                 &(nn_config){
+                     .variant = "flex16+5", .batch = BATCH, .seed = 4, .momentum = 0.9f, .weight_decay = 1e-3f},
+                 "mlp2");
+    struct bytes other = state_of(dfp), another = state_of(seed);
+    refused(nn_state_set(g, other.at, other.n), TENSOR_E_DATA, "of a network in dfp16, this one is in flex16+5");
+    refused(nn_state_set(g, another.at, another.n), TENSOR_E_DATA, "other layers or settings");
+    /* any byte may be damaged: an error that leaves everything as it was, or a state that is one */
+    uint64_t random = 5;
+    int refusals = 0;
+    for (int i = 0; i < 3000; i++) {
+        memcpy(bad.at, s.at, s.n);
+        const size_t at = i < 400 ? (size_t)i : check_random(&random) % s.n;
+        bad.at[at] ^= (unsigned char)(1 + check_random(&random) % 255);
+        if (nn_state_set(g, bad.at, bad.n)) {
+            refusals++;
+            if (i % 20 == 0)
+                same_state("after a refused state", g, s);
+        } else {
+            CHECK(!nn_state_set(g, s.at, s.n), "%s", tensor_error());
+        }
+    }
+    CHECK(refusals > 100, "only %d damaged states of 3000 were refused", refusals);
+    same_state("in the end", g, s);
+    unsigned char *all[] = {s.at, bad.at, other.at, another.at};
+    for (int i = 0; i < 4; i++)
+        free(all[i]);
+    nn_graph_free(g);
+    nn_graph_free(dfp);
+    nn_graph_free(seed);
+}
+
+/* --- what is seen ------------------------------------------------------------------------------------------------- */
+
+struct seen {
+    const nn_graph *g;
+    int count;
+    int times[400];
+    double sum[400];
+    tensor_stats last[400];
+};
+
+static void watch(const nn_tensor_info *info, void *context) {
+    struct seen *seen = context;
+    static double values[1 << 16];
+    const int64_t n = tensor_count(info->t);
+    int i = 0;
+    while (strcmp(nn_tensor_at(seen->g, i).name, info->name) != 0)
+        i++;
+    seen->times[i]++;
+    seen->count++;
+    CHECK(n <= 1 << 16 && !tensor_store_f64(info->t, values, n), "%s: %s", info->name, tensor_error());
+    double largest = 0;
+    for (int64_t k = 0; k < n; k++) {
+        seen->sum[i] += values[k];
+        largest = fmax(largest, fabs(values[k]));
+    }
+    CHECK(!tensor_statistics(info->t, &seen->last[i], NULL), "%s", tensor_error());
+    const double gamma = ldexp(seen->last[i].gamma, -tensor_exponent(info->t));
+    CHECK(!tensor_format_is_shared(tensor_get_format(info->t)) || largest == gamma,
+          "%s: largest element %a, statistics say %a: seen at another time", info->name, largest, gamma);
+}
+
+static void watching(const char *variant) {
+    nn_graph *g = network(variant, "resnet8"), *blind = network(variant, "resnet8");
+    static struct seen seen;
+    seen = (struct seen){.g = g};
+    CHECK(!nn_watch(g, watch, &seen), "%s", tensor_error());
+    train(g, 2);
+    train(blind, 2);
+    for (int i = 0; i < nn_tensor_count(g); i++) {
+        const nn_tensor_info info = nn_tensor_at(g, i);
+        CHECK(seen.times[i] == 2, "%s %s was seen %d times in 2 steps", info.role, info.name, seen.times[i]);
+        const bool kept =
+            !strcmp(info.role, "weight") || !strcmp(info.role, "momentum") || !strcmp(info.role, "weight gradient");
+        CHECK(!tensor_const_data(info.t) == !kept, "%s %s after the step", info.role, info.name);
+        double one[1];
+        if (!kept)
+            refused(tensor_store_f64(info.t, one, tensor_count(info.t)), TENSOR_E_ARGUMENT, "nn_watch");
+        tensor_stats now;
+        CHECK(!tensor_statistics(info.t, &now, NULL) && !memcmp(&now, &seen.last[i], sizeof now), "%s: statistics",
+              info.name);
+    }
+    struct bytes s = state_of(blind);
+    same_state("watched", g, s);
+    CHECK(!nn_watch(g, NULL, NULL), "%s", tensor_error());
+    const int before = seen.count;
+    train(g, 1);
+    CHECK(seen.count == before, "still watched");
+    free(s.at);
+    nn_graph_free(g);
+    nn_graph_free(blind);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3)
+        return continue_elsewhere(argv[1], argv[2]);
+    order();
+    wrong_states();
+    for (int i = 0; nn_variant_list(i); i++) {
+        const char *variant = nn_variant_list(i)->name;
+        parts(variant);
+        move(argv[0], variant, i % 2 ? "mlp2" : "resnet8");
+        watching(variant);
+    }
+    return check_summary();
+}
