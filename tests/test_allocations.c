@@ -1,0 +1,129 @@
+/* A training step allocates nothing after the second: neither by the library's allocator nor by the C library's, at any
+ * batch, with one thread or two, on the reference kernels and on the best. The short run takes a sample of what
+ * FLEXLAB_TEST_EVERY=1 (test allocations_long) runs whole. */
+#include "check.h"
+#include "flexlab/nn.h"
+#include <stdatomic.h>
+#include <string.h>
+
+/* --- counting ----------------------------------------------------------------------------------------------------- */
+
+static atomic_long requests;
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define COUNTS_ALL 1
+extern void *__libc_malloc(size_t);
+extern void *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+extern void *__libc_memalign(size_t, size_t);
+
+void *malloc(size_t size) {
+    atomic_fetch_add(&requests, 1);
+    return __libc_malloc(size);
+}
+void *calloc(size_t n, size_t size) {
+    atomic_fetch_add(&requests, 1);
+    return __libc_calloc(n, size);
+}
+void *realloc(void *block, size_t size) {
+    atomic_fetch_add(&requests, 1);
+    return __libc_realloc(block, size);
+}
+int posix_memalign(void **block, size_t alignment, size_t size) {
+    atomic_fetch_add(&requests, 1);
+    *block = __libc_memalign(alignment, size);
+    return *block ? 0 : 12;
+}
+void *aligned_alloc(size_t alignment, size_t size) {
+    atomic_fetch_add(&requests, 1);
+    return __libc_memalign(alignment, size);
+}
+#else
+#define COUNTS_ALL 0
+static void *counting(unsigned long size, unsigned long alignment) {
+    void *block = NULL;
+    atomic_fetch_add(&requests, 1);
+    return posix_memalign(&block, alignment, size) ? NULL : block;
+}
+#endif
+
+/* --- networks ----------------------------------------------------------------------------------------------------- */
+
+enum { CLASSES = 4, LARGEST = 400 * 16 * 16 * 3 };
+static float images[LARGEST];
+static int32_t labels[400];
+
+/* Every kind of layer once, small enough for the reference kernels at any batch. */
+static nn_node all_layers(nn_graph *g) {
+    nn_node x = nn_input(g, 6, 6, 2);
+    x = nn_conv2d(g, "conv1", x, 3, 3, 1, 1);
+    x = nn_batchnorm(g, "bn1", x, true);
+    x = nn_maxpool2d(g, "pool1", x, 2, 2);
+    nn_node y = nn_conv2d(g, "conv2", x, 4, 3, 2, 1);
+    nn_node s = nn_shortcut_a(g, "shortcut", x, 4, 2);
+    x = nn_batchnorm_add_relu(g, "bn2", y, s);
+    y = nn_conv2d_window(g, "conv3", x, 4, (tensor_window){.window = 1, .stride = 1, .groups = 2});
+    y = nn_batchnorm(g, "bn3", y, false);
+    x = nn_add_relu(g, "add", x, y);
+    y = nn_relu(g, "relu", x);
+    x = nn_avgpool_global(g, "pool", y);
+    x = nn_linear_relu(g, "fc1", x, 5);
+    return nn_linear(g, "fc2", x, CLASSES);
+}
+
+static nn_node build(nn_graph *g, const char *model) {
+    if (!strcmp(model, "all layers"))
+        return all_layers(g);
+    return nn_model(g, model, 8, 8, 3, CLASSES);
+}
+
+static void try(const char *variant, const char *model, int batch, int threads, const char *backend, int steps) {
+    CHECK(!tensor_set_threads(threads) && !tensor_set_backend(backend), "%s", tensor_error());
+    nn_graph *g = nn_graph_new(
+        &(nn_config){.variant = variant, .batch = batch, .seed = 1, .momentum = 0.9f, .weight_decay = 1e-4f});
+    CHECK(g && !nn_compile(g, build(g, model)), "%s", tensor_error());
+    double loss;
+    int correct;
+    for (int i = 0; i < 2 + steps; i++) {
+        const long before = requests;
+        const tensor_status status = nn_train_step(g, images, labels, 0.01f, &loss, &correct);
+        const long made = requests - before;
+        CHECK(!status, "%s", tensor_error());
+        CHECK(i < 2 || !made, "%s %s batch %d, %d threads, %s: step %d allocates %ld times", variant, model, batch,
+              threads, backend ? backend : "best row", i + 1, made);
+    }
+    nn_graph_free(g);
+}
+
+int main(void) {
+    static const char *const models[] = {"all layers", "mlp2", "cnn6", "resnet8", "resnet20"};
+    static const int batches[] = {1, 128, 400};
+    const char *every = getenv("FLEXLAB_TEST_EVERY");
+    const bool whole = every && !strcmp(every, "1");
+    uint64_t seed = 1;
+    for (int i = 0; i < LARGEST; i++)
+        images[i] = (float)(check_random(&seed) >> 40) * 0x1p-23f - 1;
+    for (int i = 0; i < 400; i++)
+        labels[i] = (int32_t)(check_random(&seed) % CLASSES);
+#if !COUNTS_ALL
+    tensor_set_allocator(counting, free);
+#endif
+    const long none = requests;
+    void *volatile block = malloc(100);
+    CHECK(!COUNTS_ALL || requests > none, "requests are not counted");
+    free(block);
+    for (int v = 0; nn_variant_list(v); v++)
+        for (int m = 0; m < 5; m++)
+            for (int b = 0; b < 3; b++)
+                for (int threads = 1; threads <= 2; threads++)
+                    for (int ref = 0; ref < 2; ref++) {
+                        if (!whole && (ref ? m > 0 : m > 3 || (b == 2 && threads == 1 && m > 1)))
+                            continue;
+                        try(nn_variant_list(v)->name, models[m], batches[b], threads, ref ? "ref" : NULL,
+                            whole    ? 20
+                            : m && b ? 3
+                                     : 20);
+                    }
+    printf("%s\n", COUNTS_ALL ? "all of the process" : "the library's allocator alone");
+    return check_summary();
+}
