@@ -279,12 +279,47 @@ static void check_no_thread(void) {
 #endif
 }
 
+/* A loader that is sent to a position gives what one gives that came there by itself. */
+static void positions(void) {
+    data_set *fifty = data_open("synthetic:train=50", DATA_TRAIN);
+    const double mean[3] = {0.5, 0.5, 0.5}, deviation[3] = {0.25, 0.25, 0.25};
+    const data_loader_config how = {
+        .batch = 8, .seed = 5, .shuffle = true, .augment = true, .mean = mean, .deviation = deviation};
+    data_loader *a = data_loader_new(fifty, &how), *b = data_loader_new(fifty, &how);
+    data_batch x, y;
+    int epoch = -2;
+    int64_t batch = -2;
+    CHECK(data_loader_position(a, &epoch, &batch) == TENSOR_E_ARGUMENT && epoch == -2, "a position before the start");
+    CHECK(data_loader_seek(a, 0, 8) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "batch 8, expected 0 to 7"), "%s",
+          tensor_error());
+    CHECK(data_loader_seek(a, -1, 0) == TENSOR_E_ARGUMENT && data_loader_seek(a, 0, -1) == TENSOR_E_ARGUMENT,
+          "negative");
+    for (int e = 2; e >= 0; e--) {
+        CHECK(!data_loader_start(a, e), "%s", tensor_error());
+        for (int64_t i = 0; i <= data_loader_batches(a); i++) {
+            CHECK(!data_loader_position(a, &epoch, &batch) && epoch == e && batch == i, "at %d, %d; want %d, %d", epoch,
+                  (int)batch, e, (int)i);
+            CHECK(!data_loader_seek(b, epoch, batch) && !data_loader_next(a, &x) && !data_loader_next(b, &y), "%s",
+                  tensor_error());
+            CHECK(x.count == y.count && !memcmp(x.indices, y.indices, (size_t)x.count * sizeof *x.indices) &&
+                      !memcmp(x.images, y.images, (size_t)x.count * 3072 * sizeof *x.images),
+                  "epoch %d batch %d differs", e, (int)i);
+            if (!x.count)
+                break;
+        }
+    }
+    data_loader_free(a);
+    data_loader_free(b);
+    data_free(fifty);
+}
+
 int main(void) {
     tensor_set_threads(1); /* the set is made without threads, see check_no_thread */
     set = data_open("synthetic:train=103,seed=1", DATA_TRAIN);
     CHECK(data_count(set) == COUNT, "%s", tensor_error());
     if (data_count(set) != COUNT)
-        return check_summary();
+        positions();
+    return check_summary();
     check_no_thread();
     check_orders();
     check_ends();
@@ -294,5 +329,6 @@ int main(void) {
     check_refusals();
     fail_each_allocation("data_loader", load_one);
     data_free(set);
+    positions();
     return check_summary();
 }

@@ -107,12 +107,45 @@ static void check_moments(void) {
     data_free(set);
 }
 
+static void refused_arrays(tensor_status want, const char *part, const data_set *got) {
+    CHECK(!got && tensor_error_status() == want && strstr(tensor_error(), part), "'%s', expected '%s'", tensor_error(),
+          part);
+}
+
+/* A set from arrays holds what they hold, and is no view of them. */
+static void check_arrays(void) {
+    enum { N = 7, H = 3, W = 2, C = 2 };
+    uint8_t images[N * H * W * C], kept[sizeof images];
+    int32_t labels[N];
+    for (size_t i = 0; i < sizeof images; i++)
+        images[i] = kept[i] = (uint8_t)(i * 37 + 11);
+    for (int i = 0; i < N; i++)
+        labels[i] = i % 3;
+    data_set *set = data_new(images, labels, N, H, W, C, 4);
+    CHECK(set && data_count(set) == N && data_height(set) == H && data_width(set) == W && data_channels(set) == C &&
+              data_classes(set) == 4,
+          "%s", tensor_error());
+    memset(images, 0, sizeof images);
+    for (int i = 0; i < N; i++) {
+        CHECK(data_label(set, i) == i % 3, "label %d is %d", i, data_label(set, i));
+        CHECK(!memcmp(data_image(set, i), kept + i * H * W * C, H * W * C), "image %d", i);
+    }
+    data_free(set);
+    refused_arrays(TENSOR_E_ARGUMENT, "images is NULL", data_new(NULL, labels, N, H, W, C, 4));
+    refused_arrays(TENSOR_E_ARGUMENT, "labels is NULL", data_new(images, NULL, N, H, W, C, 4));
+    refused_arrays(TENSOR_E_SHAPE, "7 images of 3x2x5", data_new(images, labels, N, H, W, 5, 4));
+    refused_arrays(TENSOR_E_SHAPE, "0 images", data_new(images, labels, 0, H, W, C, 4));
+    refused_arrays(TENSOR_E_ARGUMENT, "257 classes", data_new(images, labels, N, H, W, C, 257));
+    refused_arrays(TENSOR_E_DATA, "label 2 is 2, expected 0 to 1", data_new(images, labels, N, H, W, C, 2));
+}
+
 int main(void) {
     if (!folder_make())
         return check_skip("no temporary folder");
     check_specifications();
     check_access();
     check_moments();
+    check_arrays();
     fail_each_allocation("synthetic", open_synthetic);
     rmdir(folder);
     return check_summary();

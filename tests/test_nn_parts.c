@@ -275,11 +275,40 @@ static void watching(const char *variant) {
     nn_graph_free(blind);
 }
 
+/* A training of a network that the caller builds is that of the same network by name. */
+static nn_node build(nn_graph *g, int height, int width, int channels, int classes, void *context) {
+    ++*(int *)context;
+    return nn_linear(g, "fc2", nn_linear_relu(g, "fc1", nn_input(g, height, width, channels), 128), classes);
+}
+
+static void training(void) {
+    data_set *set = data_open("synthetic:train=96", DATA_TRAIN);
+    nn_train_config config = {.network = {.variant = "flex16+5", .batch = 16, .seed = 2, .momentum = 0.9f},
+                              .model = "mlp2",
+                              .epochs = 2,
+                              .rate = 0.01,
+                              .schedule = "constant"};
+    nn_train_result named, own;
+    int calls = 0;
+    CHECK(!nn_train(&named, &config, set, NULL, NULL), "%s", tensor_error());
+    config.model = NULL;
+    refused(nn_train(&own, &config, set, NULL, NULL), TENSOR_E_ARGUMENT, "model '(null)'");
+    config.build = build;
+    config.build_context = &calls;
+    CHECK(!nn_train(&own, &config, set, NULL, NULL) && calls == 1, "%s", tensor_error());
+    CHECK(own.train_loss == named.train_loss && own.parameters == named.parameters, "loss %a, by name %a",
+          own.train_loss, named.train_loss);
+    nn_train_result_clear(&named);
+    nn_train_result_clear(&own);
+    data_free(set);
+}
+
 int main(int argc, char **argv) {
     if (argc == 3)
         return continue_elsewhere(argv[1], argv[2]);
     order();
     wrong_states();
+    training();
     for (int i = 0; nn_variant_list(i); i++) {
         const char *variant = nn_variant_list(i)->name;
         parts(variant);

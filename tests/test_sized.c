@@ -15,7 +15,7 @@ _Static_assert(sizeof(tensor_window) == 20, "tensor_window is frozen");
 _Static_assert(sizeof(nn_tensor_info) == 3 * sizeof(void *), "nn_tensor_info is frozen");
 ENDS_WITH(tensor_epilogue, unused);
 ENDS_WITH(nn_config, device);
-ENDS_WITH(nn_train_config, trace_path);
+ENDS_WITH(nn_train_config, build_context);
 ENDS_WITH(nn_train_events, context);
 ENDS_WITH(data_loader_config, deviation);
 #if UINTPTR_MAX == UINT64_MAX

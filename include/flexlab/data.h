@@ -22,6 +22,10 @@ typedef enum data_split { DATA_TRAIN = 0, DATA_TEST = 1 } data_split;
  * name the file, and the size or value found and expected. NULL on failure, with tensor_error() set and its status in
  * tensor_error_status(). */
 FLEXLAB_API data_set *data_open(const char *specification, data_split split) FLEXLAB_SYMBOL(data_open);
+/* A set of images [count, height, width, channels] and labels (0 to classes - 1) from arrays, which are copied. At most
+ * 4 channels, 4096 pixels a side, 2 to 256 classes. NULL on failure, with the value in tensor_error(). */
+FLEXLAB_API data_set *data_new(const uint8_t *images, const int32_t *labels, int64_t count, int height, int width,
+                               int channels, int classes) FLEXLAB_SYMBOL(data_new);
 FLEXLAB_API void data_free(data_set *set) FLEXLAB_SYMBOL(data_free);
 
 /* Images in the split; then their height, width and channels, and the classes that labels count from 0: ten, or for IDX
@@ -64,6 +68,14 @@ FLEXLAB_API void data_loader_free(data_loader *loader) FLEXLAB_SYMBOL(data_loade
 FLEXLAB_API int64_t data_loader_batches(const data_loader *loader) FLEXLAB_SYMBOL(data_loader_batches);
 /* Begins epoch `epoch` (0, 1, ...): may be called at any time, in any order; batches depend on the number alone. */
 FLEXLAB_API tensor_status data_loader_start(data_loader *loader, int epoch) FLEXLAB_SYMBOL(data_loader_start);
+
+/* The same, and the next batch is number `batch` (from 0; data_loader_batches: the epoch is over): where a run goes on
+ * that stopped there. */
+FLEXLAB_API tensor_status data_loader_seek(data_loader *loader, int epoch, int64_t batch)
+    FLEXLAB_SYMBOL(data_loader_seek);
+/* The epoch, and the number of the batch that data_loader_next would give. TENSOR_E_ARGUMENT before the first start. */
+FLEXLAB_API tensor_status data_loader_position(data_loader *loader, int *epoch, int64_t *batch)
+    FLEXLAB_SYMBOL(data_loader_position);
 
 typedef struct data_batch {
     const float *images;    /* [count, H, W, C], normalised */

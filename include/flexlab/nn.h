@@ -167,9 +167,12 @@ FLEXLAB_API uint64_t nn_steps(const nn_graph *g) FLEXLAB_SYMBOL(nn_steps);
 
 /* --- training loop ------------------------------------------------------------------------------------------------ */
 
+/* Builds a network of one's own for images of that size: nn_input and layers on g; returns the logits. */
+typedef nn_node (*nn_build_fn)(nn_graph *g, int height, int width, int channels, int classes, void *context);
+
 typedef struct nn_train_config {
     nn_config network;
-    const char *model;
+    const char *model; /* see nn_model; NULL: build makes the network */
     int epochs;
     double rate;          /* peak learning rate */
     const char *schedule; /* "linear" (to zero), "cosine", "step" (x 0.1 at 1/2 and 3/4), "constant" */
@@ -179,6 +182,8 @@ typedef struct nn_train_config {
     int average_last;       /* steps whose mean loss is reported as last_loss (e.g. 100) */
     int trace_every;        /* steps between trace rows of a tensor, 1: all */
     const char *trace_path; /* NULL: no trace; else a CSV of every shared-exponent tensor */
+    nn_build_fn build;      /* where model is NULL */
+    void *build_context;
 } nn_train_config;
 
 typedef struct nn_epoch_report {

@@ -267,11 +267,14 @@ int64_t data_loader_batches(const data_loader *l) {
     return l ? l->batches : 0;
 }
 
-tensor_status data_loader_start(data_loader *l, int epoch) {
+static tensor_status start(const char *what, data_loader *l, int epoch, int64_t batch) {
     if (!l || epoch < 0)
-        return fl_fail(TENSOR_E_ARGUMENT, "data_loader_start: %s %d, expected 0 or more",
-                       l ? "epoch" : "no loader, epoch", epoch);
-    tensor_status status = check_process(l, "data_loader_start");
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s %d, expected 0 or more", what, l ? "epoch" : "no loader, epoch",
+                       epoch);
+    if (batch < 0 || batch > l->batches)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: batch %lld, expected 0 to %lld", what, (long long)batch,
+                       (long long)l->batches);
+    tensor_status status = check_process(l, what);
     if (status)
         return status;
     pthread_mutex_lock(&l->lock);
@@ -279,10 +282,35 @@ tensor_status data_loader_start(data_loader *l, int epoch) {
     while (l->filling)
         pthread_cond_wait(&l->ready, &l->lock);
     make_order(l, epoch);
-    l->made = l->taken = 0;
+    l->made = l->taken = batch;
     l->epoch = epoch;
     pthread_cond_signal(&l->work);
     pthread_mutex_unlock(&l->lock);
+    return TENSOR_OK;
+}
+
+tensor_status data_loader_start(data_loader *l, int epoch) {
+    return start("data_loader_start", l, epoch, 0);
+}
+
+tensor_status data_loader_seek(data_loader *l, int epoch, int64_t batch) {
+    return start("data_loader_seek", l, epoch, batch);
+}
+
+tensor_status data_loader_position(data_loader *l, int *epoch, int64_t *batch) {
+    if (!l || !epoch || !batch)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader_position: the loader, epoch or batch is NULL");
+    tensor_status status = check_process(l, "data_loader_position");
+    if (status)
+        return status;
+    pthread_mutex_lock(&l->lock);
+    const int at = l->epoch;
+    const int64_t taken = l->taken;
+    pthread_mutex_unlock(&l->lock);
+    if (at < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader_position: no epoch was started (data_loader_start)");
+    *epoch = at;
+    *batch = taken;
     return TENSOR_OK;
 }
 

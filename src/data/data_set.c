@@ -28,6 +28,36 @@ tensor_status fl_data_new(data_set **set, const char *what, int64_t count, int h
     return TENSOR_OK;
 }
 
+static tensor_status check_arrays(const uint8_t *images, const int32_t *labels, int64_t count, int height, int width,
+                                  int channels, int classes) {
+    if (!images || !labels)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_new: %s is NULL", images ? "labels" : "images");
+    if (count < 1 || height < 1 || width < 1 || channels < 1 || height > FL_DATA_MAX_SIDE || width > FL_DATA_MAX_SIDE ||
+        channels > FL_DATA_MAX_CHANNELS)
+        return fl_fail(TENSOR_E_SHAPE, "data_new: %lld images of %dx%dx%d, expected at least 1 of at most %dx%dx%d",
+                       (long long)count, height, width, channels, FL_DATA_MAX_SIDE, FL_DATA_MAX_SIDE,
+                       FL_DATA_MAX_CHANNELS);
+    if (classes < 2 || classes > 256)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_new: %d classes, expected 2 to 256", classes);
+    for (int64_t i = 0; i < count; i++)
+        if (labels[i] < 0 || labels[i] >= classes)
+            return fl_fail(TENSOR_E_DATA, "data_new: label %lld is %d, expected 0 to %d", (long long)i, labels[i],
+                           classes - 1);
+    return TENSOR_OK;
+}
+
+data_set *data_new(const uint8_t *images, const int32_t *labels, int64_t count, int height, int width, int channels,
+                   int classes) {
+    data_set *set = NULL;
+    if (check_arrays(images, labels, count, height, width, channels, classes) ||
+        fl_data_new(&set, "data_new", count, height, width, channels, classes))
+        return NULL;
+    memcpy(set->pixels, images, (size_t)(count * height * width * channels));
+    for (int64_t i = 0; i < count; i++)
+        set->labels[i] = (uint8_t)labels[i];
+    return set;
+}
+
 char *fl_data_path(const char *directory, const char *name, const char *suffix) {
     size_t size = strlen(directory) + strlen(name) + strlen(suffix) + 2;
     char *path = fl_alloc(size);

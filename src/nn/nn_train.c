@@ -89,8 +89,12 @@ static tensor_status build_network(struct run *run, const data_set *train) {
     run->g = nn_graph_new(&run->config->network);
     if (!run->g)
         return tensor_error_status();
-    nn_node logits = nn_model(run->g, run->config->model, data_height(train), data_width(train), data_channels(train),
-                              data_classes(train));
+    const nn_train_config *config = run->config;
+    const int height = data_height(train), width = data_width(train), channels = data_channels(train);
+    const nn_node logits =
+        config->model || !config->build
+            ? nn_model(run->g, config->model, height, width, channels, data_classes(train))
+            : config->build(run->g, height, width, channels, data_classes(train), config->build_context);
     return nn_compile(run->g, logits);
 }
 
