@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""What docs/architecture.md and the decisions name exists: files by their name, functions and types in the sources.
+usage: test_architecture.py SOURCE_DIR"""
+import pathlib
+import re
+import sys
+
+source = pathlib.Path(sys.argv[1])
+files = [p for folder in ("include", "src", "tests", "tools", "bench", "cmake", "examples", "docs") for p in (source / folder).rglob("*")
+         if p.is_file()]
+names = {p.name for p in files} | {"formats.h"}  # generated
+text = "\n".join(p.read_text(errors="replace") for p in files if p.suffix in {".c", ".h", ".inc", ".def", ".py"})
+words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", text))
+failures, seen = [], 0
+
+page = source / "docs/architecture.md"
+prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+for code in re.findall(r"`([^`]+)`", prose):
+    for file in re.findall(r"[\w*./-]+\.(?:c|h|inc|py|txt|def|md)\b", code):
+        seen += 1
+        pattern = re.compile(re.escape(file.split("/")[-1]).replace(r"\*", ".*") + "$")
+        if not any(pattern.match(n) for n in names) and not file.startswith("_"):
+            failures.append(f"{page.name} names the file {file}, which is not there")
+    code = re.sub(r"[\w*./-]+\.(?:c|h|inc|py|txt|def|md)\b", "", code)
+    for word in re.findall(r"\b(?:fl|tensor|nn|data|autoflex|gemm|run|conv|load|pass|add|test)_\w+", code):
+        seen += 1
+        if word not in words:
+            failures.append(f"{page.name} names {word}, which no source has")
+# The walk through a step says in which file a function stands: "`name` (`file`)".
+for word, file in re.findall(r"`(\w+)` \(`([\w.]+)`\)", prose.replace("\n", " ")):
+    seen += 1
+    homes = [p for p in files if p.name == file]
+    if not homes or not re.search(rf"\b{word}\b", "".join(p.read_text() for p in homes)):
+        failures.append(f"{page.name} says that {word} stands in {file}")
+
+for failure in failures:
+    print("FAILED", failure)
+print(f"{seen} names of {page.name} looked up")
+sys.exit(1 if failures or seen < 60 else 0)
