@@ -59,8 +59,7 @@ static void model_plan(const char *variant, const char *model, double most_share
         const struct fl_value *v = &g->values[i];
         const char *memory = v->t->storage->data;
         CHECK(memory == (const char *)g->arena + g->values[v->base].offset, "%s value %d lies elsewhere", model, i);
-        CHECK(!v->evaluate || v->evaluate->storage->data == memory, "%s value %d: evaluation lies elsewhere", model,
-              i);
+        CHECK(!v->evaluate || v->evaluate->storage->data == memory, "%s value %d: evaluation lies elsewhere", model, i);
         if (v->base == i && n < 2000)
             blocks[n++] = (struct fl_block){tensor_bytes(v->t), v->first, v->last, v->offset};
     }
