@@ -221,7 +221,7 @@ static void check_refusals(void) {
     c = good, c.batch = 0, expect_refused(set, &c, "batch 0, expected at least 1");
     c = good, c.batch = 104, c.drop_last = true, expect_refused(set, &c, "batch 104 of a set of 103");
     c = good, c.mean = NULL, expect_refused(set, &c, "mean or deviation is NULL, expected 3");
-    c = good, c.deviation = NULL, expect_refused(set, &c, "NULL");
+    c = good, c.deviation = NULL, expect_refused(set, &c, "or both NULL");
     c = good, c.deviation = bad, expect_refused(set, &c, "deviation of channel 1 is 0");
     c = good, c.deviation = infinite, expect_refused(set, &c, "deviation of channel 2 is inf");
     c = good, c.mean = infinite, expect_refused(set, &c, "mean of channel 2 is inf");
@@ -286,7 +286,9 @@ static void positions(void) {
     const data_loader_config how = {
         .batch = 8, .seed = 5, .shuffle = true, .augment = true, .mean = mean, .deviation = deviation};
     data_loader *a = data_loader_new(fifty, &how), *b = data_loader_new(fifty, &how);
-    data_batch x, y;
+    data_loader *bare =
+        data_loader_new(fifty, &(data_loader_config){.batch = 8, .seed = 5, .shuffle = true, .augment = true});
+    data_batch x, y, z;
     int epoch = -2;
     int64_t batch = -2;
     CHECK(data_loader_position(a, &epoch, &batch) == TENSOR_E_ARGUMENT && epoch == -2, "a position before the start");
@@ -304,12 +306,25 @@ static void positions(void) {
             CHECK(x.count == y.count && !memcmp(x.indices, y.indices, (size_t)x.count * sizeof *x.indices) &&
                       !memcmp(x.images, y.images, (size_t)x.count * 3072 * sizeof *x.images),
                   "epoch %d batch %d differs", e, (int)i);
+            float values[3 * 256];
+            data_pixel_values(values, 3, mean, deviation);
+            for (int64_t k = 0; k < (int64_t)x.count * 3072; k++)
+                if (values[k % 3 * 256 + x.pixels[k]] != x.images[k]) {
+                    CHECK(false, "pixel %d does not become its number", (int)k);
+                    break;
+                }
+            CHECK(!data_loader_seek(bare, epoch, batch) && !data_loader_next(bare, &z) && z.count == x.count &&
+                      !z.images &&
+                      !memcmp(x.count ? z.pixels : (const void *)"", x.count ? x.pixels : (const void *)"",
+                              (size_t)x.count * 3072),
+                  "pixels alone, epoch %d batch %d", e, (int)i);
             if (!x.count)
                 break;
         }
     }
     data_loader_free(a);
     data_loader_free(b);
+    data_loader_free(bare);
     data_free(fifty);
 }
 

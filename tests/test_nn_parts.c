@@ -144,6 +144,40 @@ static void parts(const char *variant) {
     nn_graph_free(other);
 }
 
+/* Images as bytes are those as floats, on another network of the same kind. */
+static void bytes_of_images(const char *variant) {
+    nn_graph *a = network(variant, "resnet8"), *b = network(variant, "resnet8");
+    uint8_t pixels[BATCH * SIZE * SIZE * 3];
+    float values[3 * 256];
+    const double mean[3] = {0.4, 0.5, 0.6}, deviation[3] = {0.2, 0.3, 0.25};
+    uint64_t random = 9;
+    data_pixel_values(values, 3, mean, deviation);
+    new_batch(0);
+    CHECK(nn_forward_pixels(a, pixels, labels) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "nn_set_pixel_values"),
+          "%s", tensor_error());
+    CHECK(!nn_set_pixel_values(a, values), "%s", tensor_error());
+    for (int step = 0; step < 3; step++) {
+        for (size_t i = 0; i < sizeof pixels; i++) {
+            pixels[i] = (uint8_t)check_random(&random);
+            images[i] = values[i % 3 * 256 + pixels[i]];
+        }
+        double la, lb;
+        CHECK(!nn_forward_pixels(a, pixels, labels) && !nn_backward(a) && !nn_update(a, 0.05f) &&
+                  !nn_loss(a, &la, NULL),
+              "%s", tensor_error());
+        CHECK(!nn_train_step(b, images, labels, 0.05f, &lb, NULL) && la == lb, "%s: loss %a, of bytes %a", variant, lb,
+              la);
+    }
+    struct bytes s = state_of(a);
+    same_state("of bytes", b, s);
+    values[300] = INFINITY;
+    CHECK(nn_set_pixel_values(a, values) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "byte 44 of channel 1"), "%s",
+          tensor_error());
+    free(s.at);
+    nn_graph_free(a);
+    nn_graph_free(b);
+}
+
 static void refused(tensor_status got, tensor_status want, const char *part) {
     CHECK(got == want && strstr(tensor_error(), part), "status %d, '%s'; want %d, '%s'", (int)got, tensor_error(),
           (int)want, part);
@@ -312,6 +346,7 @@ int main(int argc, char **argv) {
     for (int i = 0; nn_variant_list(i); i++) {
         const char *variant = nn_variant_list(i)->name;
         parts(variant);
+        bytes_of_images(variant);
         move(argv[0], variant, i % 2 ? "mlp2" : "resnet8");
         watching(variant);
     }

@@ -125,6 +125,41 @@ static void cross_entropy(tensor_format format, int64_t rows, int64_t classes) {
         tensor_free(all[i]);
 }
 
+/* Bytes through a table against the same floats loaded: elements, exponent, statistics. */
+static void pixels(tensor_format format, int64_t count, int64_t channels, bool wide) {
+    static uint8_t bytes[MOST];
+    static float values[70 * 256], floats[MOST];
+    for (int64_t i = 0; i < channels * 256; i++)
+        values[i] = (float)((double)(i % 256) / 255 - 0.4) * (float)(1 + i / 256);
+    for (int64_t i = 0; i < count * channels; i++) {
+        bytes[i] = (uint8_t)check_random(&seed);
+        floats[i] = values[i % channels * 256 + bytes[i]];
+    }
+    tensor *a = tensor_new(format, TENSOR_SHAPE(count, channels)),
+           *b = tensor_new(format, TENSOR_SHAPE(count, channels));
+    tensor *u8 = numbers(FMT_U8, count * channels), *table = tensor_new(FMT_F32, TENSOR_SHAPE(channels, 256));
+    if (wide)
+        CHECK(!tensor_keep_wide(a) && !tensor_keep_wide(b), "%s", tensor_error());
+    CHECK(!tensor_load_u8(u8, bytes, count * channels) && !tensor_load_f32(table, values, channels * 256), "%s",
+          tensor_error());
+    for (int twice = 0; twice < 2; twice++) {
+        tensor_stats s, t;
+        CHECK(!tensor_load_pixels(a, u8, table) && !tensor_load_f32(b, floats, count * channels), "%s", tensor_error());
+        same_elements("pixels", a, b);
+        CHECK(!tensor_statistics(a, &s, NULL) && !tensor_statistics(b, &t, NULL) && !memcmp(&s, &t, sizeof s),
+              "statistics of pixels");
+    }
+    CHECK(tensor_load_pixels(a, table, u8) == TENSOR_E_SHAPE && strstr(tensor_error(), "pixels is f32"), "%s",
+          tensor_error());
+    CHECK(tensor_load_pixels(a, u8, u8) == TENSOR_E_SHAPE && strstr(tensor_error(), "values is u8"), "%s",
+          tensor_error());
+    CHECK(tensor_load_pixels(NULL, u8, table) == TENSOR_E_ARGUMENT, "y NULL");
+    tensor_free(a);
+    tensor_free(b);
+    tensor_free(u8);
+    tensor_free(table);
+}
+
 static void refused(tensor_status got, tensor_status want, const char *part) {
     CHECK(got == want && strstr(tensor_error(), part), "status %d, message '%s', expected %d and '%s'", (int)got,
           tensor_error(), (int)want, part);
@@ -166,6 +201,7 @@ int main(void) {
         for (int s = 0; s < 5; s++) {
             normalisation(formats[f], sizes[s][0], sizes[s][1]);
             cross_entropy(formats[f], sizes[s][0], sizes[s][1]);
+            pixels(formats[f], sizes[s][0], sizes[s][1], s == 2);
         }
     errors();
     return check_summary();

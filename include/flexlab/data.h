@@ -44,6 +44,11 @@ FLEXLAB_API int data_label(const data_set *set, int64_t i) FLEXLAB_SYMBOL(data_l
 FLEXLAB_API tensor_status data_channel_moments(const data_set *set, double *mean, double *deviation)
     FLEXLAB_SYMBOL(data_channel_moments);
 
+/* What each of the 256 values of a pixel becomes: values[c * 256 + v] = (v / 255 - mean[c]) / deviation[c], in double,
+ * rounded once to float. The same numbers as in a loader's images. values has 256 entries a channel. */
+FLEXLAB_API void data_pixel_values(float *values, int channels, const double *mean, const double *deviation)
+    FLEXLAB_SYMBOL(data_pixel_values);
+
 typedef struct data_loader data_loader;
 
 typedef struct data_loader_config {
@@ -52,8 +57,8 @@ typedef struct data_loader_config {
     bool shuffle;            /* a new order each epoch */
     bool augment;            /* pad-4 random crop and horizontal flip, keyed by (seed, epoch, image index) */
     bool drop_last;          /* leave out an incomplete last batch; otherwise it is delivered short */
-    const double *mean;      /* per channel, subtracted from pixel/255 */
-    const double *deviation; /* per channel, divides */
+    const double *mean;      /* per channel, subtracted from pixel/255; */
+    const double *deviation; /* per channel, divides. Both NULL: batches have pixels alone, no images */
 } data_loader_config;
 
 FLEXLAB_API data_loader *data_loader_new_sized(const data_set *set, const data_loader_config *config,
@@ -82,6 +87,7 @@ typedef struct data_batch {
     const int32_t *labels;  /* [count] */
     const int64_t *indices; /* [count], positions in the set */
     int count;              /* 0 after the last batch of the epoch */
+    const uint8_t *pixels;  /* [count, H, W, C], before normalisation */
 } data_batch;
 FLEXLAB_API tensor_status data_loader_next_sized(data_loader *loader, data_batch *batch, size_t batch_size)
     FLEXLAB_SYMBOL(data_loader_next_sized);

@@ -117,6 +117,11 @@ FLEXLAB_API tensor_status nn_forward(nn_graph *g, const float *images, const int
     FLEXLAB_SYMBOL(nn_forward);
 FLEXLAB_API tensor_status nn_backward(nn_graph *g) FLEXLAB_SYMBOL(nn_backward);
 FLEXLAB_API tensor_status nn_update(nn_graph *g, float rate) FLEXLAB_SYMBOL(nn_update);
+/* The same with images as bytes [N,H,W,C], which go into the format in one pass and to a device in a quarter of the
+ * traffic: values, [C, 256] floats, is what each byte means (data_pixel_values). The same bits as with those floats. */
+FLEXLAB_API tensor_status nn_set_pixel_values(nn_graph *g, const float *values) FLEXLAB_SYMBOL(nn_set_pixel_values);
+FLEXLAB_API tensor_status nn_forward_pixels(nn_graph *g, const uint8_t *images, const int32_t *labels)
+    FLEXLAB_SYMBOL(nn_forward_pixels);
 /* Mean loss and right predictions of the last forward pass; either may be NULL. Waits for a device. */
 FLEXLAB_API tensor_status nn_loss(const nn_graph *g, double *loss, int *correct) FLEXLAB_SYMBOL(nn_loss);
 /* Logits of count <= batch images, [count, classes], as nn_evaluate computes them; no labels. */

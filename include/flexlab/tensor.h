@@ -155,6 +155,11 @@ FLEXLAB_API tensor_status tensor_load_u8(tensor *t, const uint8_t *values, int64
     FLEXLAB_SYMBOL(tensor_load_u8);
 FLEXLAB_API tensor_status tensor_store_i32(const tensor *t, int32_t *values, int64_t count)
     FLEXLAB_SYMBOL(tensor_store_i32);
+/* A load of images kept as bytes, in one pass: element i of y, whose channel is c, takes values[c][pixels[i]] as
+ * tensor_load_f32 would. pixels: u8, as many as y has elements; values: f32 [C, 256], what each byte means in each
+ * channel, such as (byte / 255 - mean) / deviation. */
+FLEXLAB_API tensor_status tensor_load_pixels(tensor *y, const tensor *pixels, const tensor *values)
+    FLEXLAB_SYMBOL(tensor_load_pixels);
 /* Stores count values. Every 16-bit format and fp32 is exact in double; float rounds once (dfp16 far out of range). */
 FLEXLAB_API tensor_status tensor_store_f32(const tensor *t, float *values, int64_t count)
     FLEXLAB_SYMBOL(tensor_store_f32);

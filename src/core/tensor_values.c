@@ -84,6 +84,28 @@ tensor_status tensor_load_u8(tensor *t, const uint8_t *values, int64_t count) {
     return status ? status : load_numbers("tensor_load_u8", t, FMT_U8, values);
 }
 
+tensor_status tensor_load_pixels(tensor *y, const tensor *pixels, const tensor *values) {
+    static const char what[] = "tensor_load_pixels";
+    if (!y || !pixels || !values)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", what, !y ? "y" : !pixels ? "pixels" : "values");
+    const int64_t channels = y->shape[y->ndim - 1];
+    char text[TENSOR_TEXT], other[TENSOR_TEXT];
+    if (pixels->format->id != FMT_U8 || pixels->count != y->count)
+        return fl_fail(TENSOR_E_SHAPE, "%s: pixels is %s %s, expected u8 with the %lld elements of y", what,
+                       pixels->format->name, fl_shape_text(pixels, text), (long long)y->count);
+    if (values->format->id != FMT_F32 || values->ndim != 2 || values->shape[0] != channels || values->shape[1] != 256)
+        return fl_fail(TENSOR_E_SHAPE, "%s: y is %s, values is %s %s, expected f32 %lldx256", what,
+                       fl_shape_text(y, text), values->format->name, fl_shape_text(values, other), (long long)channels);
+    tensor_status status = fl_need_arithmetic(what, "y", y);
+    if (!status)
+        status = fl_check_apart(what, "y", y, "pixels", pixels);
+    if (!status)
+        status = fl_check_apart(what, "y", y, "values", values);
+    const struct fl_source source = {
+        .pixels = pixels->storage->data, .values = values->storage->data, .channels = channels};
+    return status ? status : submit_load(what, y, &source);
+}
+
 /* --- stores ------------------------------------------------------------------------------------------------------- */
 
 static tensor_status check_store(const char *what, const tensor *t, const void *values, int64_t count) {

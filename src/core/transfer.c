@@ -15,8 +15,26 @@ enum { PARTS = 64, PART = 64 * FL_BLOCK /* elements of a part, at least */, ELEM
 enum { LEAST_EXPONENT = -112 };   /* every 2^15 * 2^-e is then a binary32 */
 enum { STREAM_BYTES = 16 << 20 }; /* outputs from this size on are not expected in a cache again */
 
+/* n numbers of pixels from number `first` on. */
+static void look_up(const struct fl_source *s, int64_t first, int64_t n, float *block) {
+    for (int64_t i = 0, c = first % s->channels; i < n; i++, c = c + 1 < s->channels ? c + 1 : 0)
+        block[i] = s->values[c * 256 + s->pixels[first + i]];
+}
+
+static void fetch_pixels(const struct fl_source *s, int64_t first, int64_t n, double *block) {
+    float some[FL_BLOCK];
+    for (int64_t done = 0; done < n; done += FL_BLOCK) {
+        const int64_t count = n - done < FL_BLOCK ? n - done : FL_BLOCK;
+        look_up(s, first + done, count, some);
+        for (int64_t i = 0; i < count; i++)
+            block[done + i] = some[i];
+    }
+}
+
 void fl_source_fetch(const struct fl_source *s, int64_t first, int64_t n, double *block) {
-    if (s->f)
+    if (s->pixels)
+        fetch_pixels(s, first, n, block);
+    else if (s->f)
         for (int64_t i = 0; i < n; i++)
             block[i] = s->f[first + i];
     else if (s->d)
@@ -46,6 +64,10 @@ static const float *fetch_floats(const struct fl_source *s, const struct fl_kern
                                  float *block) {
     if (s->f)
         return s->f + first;
+    if (s->pixels) {
+        look_up(s, first, n, block);
+        return block;
+    }
     if (s->format->id == FMT_FP32)
         return (const float *)s->view.data + first;
     row->to_floats(&s->view, first, n, block, false);

@@ -6,10 +6,13 @@
 
 enum { FL_BLOCK = 1024 }; /* numbers of one step */
 
-/* Where doubles come from: one of the three. */
+/* Where numbers come from: one of the four. */
 struct fl_source {
     const float *f;
     const double *d;
+    const uint8_t *pixels; /* number i is values[i % channels][pixels[i]]: values has 256 floats a channel */
+    const float *values;
+    int64_t channels;
     const struct fl_format *format; /* a tensor of this format */
     struct fl_view view;
 };

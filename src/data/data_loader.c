@@ -20,7 +20,8 @@ enum { BUFFERS = 3, AHEAD = 2, PADDING = 4 };
 #define AUGMENT_KEY UINT64_C(0x6175676D656E7473)
 
 struct buffer {
-    float *images;
+    float *images; /* NULL where no mean and deviation were given */
+    uint8_t *pixels;
     int32_t *labels;
     int64_t *indices;
     int count;
@@ -50,17 +51,9 @@ struct data_loader {
 
 /* --- one batch --------------------------------------------------------------------------------------------- */
 
-static void fill_plain(const struct data_loader *l, const uint8_t *pixels, float *out) {
-    int channels = l->set->channels;
-    int64_t n = (int64_t)l->set->height * l->set->width;
-    for (int64_t i = 0; i < n; i++, pixels += channels, out += channels)
-        for (int c = 0; c < channels; c++)
-            out[c] = l->value[c][pixels[c]];
-}
-
 /* The image with a border of four black pixels (0 before normalisation), cropped to its size at a random place, and
  * mirrored half of the time. */
-static void fill_augmented(const struct data_loader *l, int epoch, int64_t index, const uint8_t *pixels, float *out) {
+static void augment(const struct data_loader *l, int epoch, int64_t index, const uint8_t *pixels, uint8_t *out) {
     int height = l->set->height, width = l->set->width, channels = l->set->channels;
     struct fl_philox draw = fl_philox(l->seed ^ AUGMENT_KEY, (uint64_t)epoch, (uint64_t)index);
     int down = (int)((uint64_t)draw.word[0] * (2 * PADDING + 1) >> 32) - PADDING;
@@ -73,8 +66,16 @@ static void fill_augmented(const struct data_loader *l, int epoch, int64_t index
             bool inside = from_y >= 0 && from_y < height && from_x >= 0 && from_x < width;
             const uint8_t *pixel = inside ? pixels + ((int64_t)from_y * width + from_x) * channels : border;
             for (int c = 0; c < channels; c++)
-                out[c] = l->value[c][pixel[c]];
+                out[c] = pixel[c];
         }
+}
+
+static void normalise(const struct data_loader *l, const uint8_t *pixels, float *out) {
+    int channels = l->set->channels;
+    int64_t n = (int64_t)l->set->height * l->set->width;
+    for (int64_t i = 0; i < n; i++, pixels += channels, out += channels)
+        for (int c = 0; c < channels; c++)
+            out[c] = l->value[c][pixels[c]];
 }
 
 static void fill(const struct data_loader *l, struct buffer *b, int epoch, int64_t number) {
@@ -86,9 +87,11 @@ static void fill(const struct data_loader *l, struct buffer *b, int epoch, int64
         b->indices[i] = index;
         b->labels[i] = l->set->labels[index];
         if (l->augment)
-            fill_augmented(l, epoch, index, pixels, b->images + i * image);
+            augment(l, epoch, index, pixels, b->pixels + i * image);
         else
-            fill_plain(l, pixels, b->images + i * image);
+            memcpy(b->pixels + i * image, pixels, (size_t)image);
+        if (b->images)
+            normalise(l, b->pixels + i * image, b->images + i * image);
     }
 }
 
@@ -130,6 +133,12 @@ static void *work(void *pointer) {
     return NULL;
 }
 
+void data_pixel_values(float *values, int channels, const double *mean, const double *deviation) {
+    for (int c = 0; c < channels; c++)
+        for (int v = 0; v < 256; v++)
+            values[c * 256 + v] = (float)((v / 255.0 - mean[c]) / deviation[c]);
+}
+
 /* --- life -------------------------------------------------------------------------------------------------- */
 
 static tensor_status check_config(const data_set *set, const data_loader_config *config) {
@@ -140,9 +149,11 @@ static tensor_status check_config(const data_set *set, const data_loader_config 
     if (config->drop_last && config->batch > set->count)
         return fl_fail(TENSOR_E_ARGUMENT, "data_loader: batch %d of a set of %lld leaves no whole batch", config->batch,
                        (long long)set->count);
+    if (!config->mean && !config->deviation)
+        return TENSOR_OK; /* batches of pixels alone */
     if (!config->mean || !config->deviation)
-        return fl_fail(TENSOR_E_ARGUMENT, "data_loader: mean or deviation is NULL, expected %d values each",
-                       set->channels);
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "data_loader: mean or deviation is NULL, expected %d values each, or both NULL", set->channels);
     for (int c = 0; c < set->channels; c++) {
         if (!isfinite(config->mean[c]))
             return fl_fail(TENSOR_E_ARGUMENT, "data_loader: mean of channel %d is %g, expected a finite number", c,
@@ -154,7 +165,7 @@ static tensor_status check_config(const data_set *set, const data_loader_config 
     return TENSOR_OK;
 }
 
-static tensor_status allocate(struct data_loader *l, int64_t batch) {
+static tensor_status allocate(struct data_loader *l, int64_t batch, bool floats) {
     int64_t image = (int64_t)l->set->height * l->set->width * l->set->channels;
     int64_t most = INT64_MAX / 8; /* bytes of a buffer that a size can say, with room */
     if (batch > most / image / (int64_t)sizeof(float))
@@ -163,10 +174,11 @@ static tensor_status allocate(struct data_loader *l, int64_t batch) {
     bool complete = l->order != NULL;
     for (int i = 0; i < BUFFERS && complete; i++) {
         struct buffer *b = &l->buffer[i];
-        b->images = fl_alloc((size_t)(batch * image) * sizeof *b->images);
+        b->images = floats ? fl_alloc((size_t)(batch * image) * sizeof *b->images) : NULL;
+        b->pixels = fl_alloc((size_t)(batch * image));
         b->labels = fl_alloc((size_t)batch * sizeof *b->labels);
         b->indices = fl_alloc((size_t)batch * sizeof *b->indices);
-        complete = b->images && b->labels && b->indices;
+        complete = (b->images || !floats) && b->pixels && b->labels && b->indices;
     }
     return complete ? TENSOR_OK
                     : fl_fail(TENSOR_E_MEMORY, "data_loader: no memory for %d batches of %lld images", BUFFERS,
@@ -213,11 +225,10 @@ data_loader *data_loader_new_sized(const data_set *set, const data_loader_config
     l->shuffle = config->shuffle;
     l->augment = config->augment;
     l->epoch = -1;
-    for (int c = 0; c < set->channels; c++)
-        for (int v = 0; v < 256; v++)
-            l->value[c][v] = (float)((v / 255.0 - config->mean[c]) / config->deviation[c]);
+    if (config->mean)
+        data_pixel_values(&l->value[0][0], set->channels, config->mean, config->deviation);
     int64_t batch = config->batch < set->count ? config->batch : set->count;
-    if (allocate(l, batch) || start_thread(l)) {
+    if (allocate(l, batch, config->mean != NULL) || start_thread(l)) {
         data_loader_free(l);
         return NULL;
     }
@@ -244,6 +255,7 @@ void data_loader_free(data_loader *l) {
         pthread_mutex_destroy(&l->lock);
     for (int i = 0; i < BUFFERS; i++) {
         fl_free(l->buffer[i].images);
+        fl_free(l->buffer[i].pixels);
         fl_free(l->buffer[i].labels);
         fl_free(l->buffer[i].indices);
     }
@@ -332,7 +344,7 @@ tensor_status data_loader_next_sized(data_loader *l, data_batch *batch, size_t b
         while (l->made == l->taken)
             pthread_cond_wait(&l->ready, &l->lock);
         const struct buffer *b = &l->buffer[l->taken % BUFFERS];
-        next = (data_batch){b->images, b->labels, b->indices, b->count};
+        next = (data_batch){b->images, b->labels, b->indices, b->count, b->pixels};
         l->taken++;
         pthread_cond_signal(&l->work);
     }

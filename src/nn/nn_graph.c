@@ -133,6 +133,8 @@ void nn_graph_free(nn_graph *g) {
     fl_free(g->values);
     fl_free(g->infos);
     tensor_free(g->pixels);
+    tensor_free(g->bytes);
+    tensor_free(g->byte_values);
     tensor_free(g->labels);
     tensor_free(g->loss);
     tensor_free(g->predicted);

@@ -140,6 +140,7 @@ struct nn_graph {
     /* Numbers of a step, on the device: images as floats (on the host the caller's serve), labels, loss, predicted
      * classes, how many are right. */
     tensor *pixels, *labels, *loss, *predicted, *correct;
+    tensor *bytes, *byte_values; /* images as bytes, and what those mean; NULL until nn_set_pixel_values */
     enum fl_phase phase;
     uint64_t steps; /* updates so far */
     nn_watch_fn watch;

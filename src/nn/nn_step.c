@@ -62,6 +62,8 @@ tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) {
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
 static tensor_status load_images(const nn_graph *g, tensor *x, const float *images) {
+    if (!images) /* they are in g->bytes */
+        return tensor_load_pixels(x, g->bytes, g->byte_values);
     if (!g->pixels)
         return tensor_load_f32(x, images, tensor_count(x));
     FL_TRY(tensor_load_f32(g->pixels, images, tensor_count(x)));
@@ -85,8 +87,8 @@ static tensor_status forward(nn_graph *g, const float *images, bool training) {
     return TENSOR_OK;
 }
 
-tensor_status nn_forward(nn_graph *g, const float *images, const int32_t *labels) {
-    FL_TRY(check_batch(g, images, labels));
+/* images NULL: those of g->bytes. */
+static tensor_status forward_to_loss(nn_graph *g, const float *images, const int32_t *labels) {
     hide_all(g);
     const struct fl_pass *logits = &g->nodes[g->count - 1].train;
     FL_TRY(tensor_load_i32(g->labels, labels, g->batch));
@@ -95,6 +97,39 @@ tensor_status nn_forward(nn_graph *g, const float *images, const int32_t *labels
     pass_position(g, g->count);
     g->phase = FL_PHASE_FORWARD;
     return TENSOR_OK;
+}
+
+tensor_status nn_forward(nn_graph *g, const float *images, const int32_t *labels) {
+    FL_TRY(check_batch(g, images, labels));
+    return forward_to_loss(g, images, labels);
+}
+
+tensor_status nn_set_pixel_values(nn_graph *g, const float *values) {
+    FL_TRY(check_ready(g));
+    if (!values)
+        return fl_fail(TENSOR_E_ARGUMENT, "pixel values: values is NULL");
+    const struct fl_shape *shape = &g->nodes[0].shape;
+    const int64_t channels = shape->dim[3];
+    for (int64_t i = 0; i < channels * 256; i++)
+        if (!isfinite(values[i]))
+            return fl_fail(TENSOR_E_ARGUMENT, "pixel values: %g for byte %d of channel %d, expected finite numbers",
+                           (double)values[i], (int)(i % 256), (int)(i / 256));
+    if (!g->bytes && !(g->bytes = tensor_new_in(g->device, FMT_U8, shape->ndim, shape->dim)))
+        return tensor_error_status();
+    if (!g->byte_values && !(g->byte_values = tensor_new_in(g->device, FMT_F32, TENSOR_SHAPE(channels, 256))))
+        return tensor_error_status();
+    return tensor_load_f32(g->byte_values, values, channels * 256);
+}
+
+tensor_status nn_forward_pixels(nn_graph *g, const uint8_t *images, const int32_t *labels) {
+    FL_TRY(check_ready(g));
+    if (!images || !labels)
+        return fl_fail(TENSOR_E_ARGUMENT, "network: images or labels are NULL");
+    if (!g->byte_values)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "network: images as bytes, but nn_set_pixel_values has not said what they mean");
+    FL_TRY(tensor_load_u8(g->bytes, images, tensor_count(g->bytes)));
+    return forward_to_loss(g, NULL, labels);
 }
 
 /* --- backward ----------------------------------------------------------------------------------------------------- */

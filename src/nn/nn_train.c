@@ -65,21 +65,33 @@ static tensor_status check_config(const nn_train_config *config) {
     return fl_schedule_known(config->schedule) ? TENSOR_OK : TENSOR_E_ARGUMENT;
 }
 
+/* Of bytes in training; a channel that is constant has deviation 0. */
+static tensor_status set_pixel_values(struct run *run, const data_set *train) {
+    float values[4 * 256];
+    for (int c = 0; c < data_channels(train); c++)
+        if (!(run->deviation[c] > 0))
+            return fl_fail(TENSOR_E_ARGUMENT,
+                           "train: deviation of channel %d is 0, expected more: all its pixels are the same", c);
+    data_pixel_values(values, data_channels(train), run->mean, run->deviation);
+    return nn_set_pixel_values(run->g, values);
+}
+
 static tensor_status open_loaders(struct run *run, const data_set *train, const data_set *test) {
     data_loader_config how = {.batch = run->config->network.batch,
                               .seed = run->config->network.seed,
                               .shuffle = true,
                               .augment = run->config->augment,
-                              .drop_last = true,
-                              .mean = run->mean,
-                              .deviation = run->deviation};
+                              .drop_last = true};
     FL_TRY(data_channel_moments(train, run->mean, run->deviation));
+    FL_TRY(set_pixel_values(run, train));
     if (data_count(train) < how.batch)
         return fl_fail(TENSOR_E_SHAPE, "train: batches of %d, but only %lld images", how.batch,
                        (long long)data_count(train));
     if (!(run->train = data_loader_new(train, &how)))
         return tensor_error_status();
     how.shuffle = how.augment = how.drop_last = false;
+    how.mean = run->mean;
+    how.deviation = run->deviation;
     if (test && !(run->test = data_loader_new(test, &how)))
         return tensor_error_status();
     return TENSOR_OK;
@@ -165,7 +177,10 @@ static tensor_status train_step(struct run *run, nn_epoch_report *report, int ep
     data_batch batch;
     float rate = fl_schedule_rate(config->schedule, config->rate, result->steps, run->all_steps, run->warmup_steps);
     FL_TRY(data_loader_next(run->train, &batch));
-    FL_TRY(nn_train_step(run->g, batch.images, batch.labels, rate, &loss, &batch_correct));
+    FL_TRY(nn_forward_pixels(run->g, batch.pixels, batch.labels));
+    FL_TRY(nn_backward(run->g));
+    FL_TRY(nn_update(run->g, rate));
+    FL_TRY(nn_loss(run->g, &loss, &batch_correct));
     FL_TRY(fl_trace_step(run->trace, run->g, result->steps + 1));
     double seconds = now() - start;
     run->recent[result->steps % run->recent_size] = loss;
