@@ -1,6 +1,7 @@
 /* Threads of the process: numbers of them that make no sense, a system that refuses them, children of a fork, and
  * settings that change while other threads compute. What is computed stays the same throughout. */
 #include "check.h"
+#include "core/parallel.h"
 #include "flexlab/flexlab.h"
 #include <errno.h>
 #include <pthread.h>
@@ -262,6 +263,31 @@ static void settings(void) {
     CHECK(!wrong, "%d wrong results while settings changed", wrong);
 }
 
+/* Parts of one worker follow each other; no number is beyond those asked for. */
+enum { WORKERS = 3, PARTS = 500 };
+struct crew {
+    atomic_int busy[WORKERS], parts, wrong;
+};
+
+static void crew_part(void *context, int part, int worker) {
+    struct crew *crew = context;
+    (void)part;
+    if (worker < 0 || worker >= WORKERS || atomic_exchange(&crew->busy[worker], 1))
+        atomic_fetch_add(&crew->wrong, 1);
+    atomic_fetch_add(&crew->parts, 1);
+    if (worker >= 0 && worker < WORKERS)
+        atomic_store(&crew->busy[worker], 0);
+}
+
+static void workers(void) {
+    static struct crew crew;
+    CHECK(!tensor_set_threads(4), "%s", tensor_error());
+    for (int i = 0; i < 20; i++)
+        fl_parallel_within(WORKERS, PARTS, crew_part, &crew);
+    CHECK(crew.parts == 20 * PARTS && !crew.wrong, "%d parts, %d by a worker that is busy or beyond %d", crew.parts,
+          crew.wrong, WORKERS);
+}
+
 int main(int count, char **arguments) {
     if (count > 2 && !strcmp(arguments[1], "environment"))
         in_environment(arguments[2]);
@@ -270,6 +296,7 @@ int main(int count, char **arguments) {
     if (count > 1)
         return check_summary() && check_failures;
     CHECK(!tensor_set_threads(4), "%s", tensor_error());
+    workers();
     expected = compute();
     CHECK(expected, "%s", tensor_error());
 #ifndef __SANITIZE_THREAD__

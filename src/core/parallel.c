@@ -27,7 +27,7 @@ enum {
 };
 
 struct team {
-    void (*work)(void *context, int part);
+    fl_part work;
     void *context;
     int parts;
     atomic_int next;
@@ -152,10 +152,10 @@ const char *tensor_threads_notice(void) {
 
 /* --- teams --- */
 
-static void run_parts(struct team *team) {
+static void run_parts(struct team *team, int worker) {
     inside = 1;
     for (int part; (part = atomic_fetch_add(&team->next, 1)) < team->parts;)
-        team->work(team->context, part);
+        team->work(team->context, part, worker);
     inside = 0;
 }
 
@@ -179,7 +179,7 @@ static void *help(void *pointer) {
         seen = pool.number;
         struct team *team = pool.team;
         pthread_mutex_unlock(&pool.lock);
-        run_parts(team);
+        run_parts(team, me + 1);
         pthread_mutex_lock(&pool.lock);
         if (--pool.working == 0)
             pthread_cond_signal(&pool.end);
@@ -215,13 +215,11 @@ static bool alone(int threads) {
            pthread_mutex_trylock(&pool.owner); /* another caller has the helpers */
 }
 
-void fl_parallel(int parts, void (*work)(void *context, int part), void *context) {
-    int threads = fl_threads();
-    if (threads > parts)
-        threads = parts;
+void fl_parallel_within(int workers, int parts, fl_part work, void *context) {
+    const int threads = workers < parts ? workers : parts;
     if (alone(threads)) {
         for (int part = 0; part < parts; part++)
-            work(context, part);
+            work(context, part, 0);
         return;
     }
     struct team team = {work, context, parts, 0};
@@ -233,7 +231,7 @@ void fl_parallel(int parts, void (*work)(void *context, int part), void *context
     pool.number++;
     pthread_cond_broadcast(&pool.begin);
     pthread_mutex_unlock(&pool.lock);
-    run_parts(&team);
+    run_parts(&team, 0);
     for (int i = 0; i < spin && atomic_load_explicit(&pool.working, memory_order_relaxed); i++)
         look_again();
     pthread_mutex_lock(&pool.lock);
@@ -241,6 +239,10 @@ void fl_parallel(int parts, void (*work)(void *context, int part), void *context
         pthread_cond_wait(&pool.end, &pool.lock);
     pthread_mutex_unlock(&pool.lock);
     pthread_mutex_unlock(&pool.owner);
+}
+
+void fl_parallel(int parts, fl_part work, void *context) {
+    fl_parallel_within(fl_threads(), parts, work, context);
 }
 
 /* --- the child of a fork: it has the thread that forked, and none of the helpers --- */

@@ -6,8 +6,16 @@
 #ifndef FL_PARALLEL_H
 #define FL_PARALLEL_H
 
-/* Runs work(context, part) for part = 0 ... parts-1 and returns when all are done. A nested call may run serially. */
-void fl_parallel(int parts, void (*work)(void *context, int part), void *context);
+/* What runs a part. Threads of one call have different workers, so memory that belongs to a worker needs no lock. */
+typedef void (*fl_part)(void *context, int part, int worker);
+
+/* Runs work(context, part, worker) for part = 0 ... parts-1, worker in 0 ... fl_threads()-1, and returns when all are
+ * done. A nested call may run serially, as worker 0. */
+void fl_parallel(int parts, fl_part work, void *context);
+
+/* The same with at most `workers` of them, for callers that have memory for so many: another thread of the program may
+ * change fl_threads() at any time. */
+void fl_parallel_within(int workers, int parts, fl_part work, void *context);
 
 /* Threads that fl_parallel uses. */
 int fl_threads(void);

@@ -56,7 +56,8 @@ struct job {
     fl_softmax_rows run;
 };
 
-static void run_part(void *context, int part) {
+static void run_part(void *context, int part, int worker) {
+    (void)worker;
     const struct job *job = context;
     const struct fl_view x = fl_view_of(job->x);
     const int64_t first = part * job->rows_per_part, classes = job->softmax.classes;

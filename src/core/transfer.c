@@ -143,7 +143,8 @@ static void transfer_floats(const struct job *job, int64_t first, int64_t n, str
     }
 }
 
-static void transfer_part(void *context, int part) {
+static void transfer_part(void *context, int part, int worker) {
+    (void)worker;
     struct job *job = context;
     const struct fl_transfer *t = job->transfer;
     struct fl_transfer_result r = {.nonfinite = -1};

@@ -22,7 +22,8 @@ struct pass {
     struct fl_stats stats[PARTS];
 };
 
-static void run_part(void *context, int part) {
+static void run_part(void *context, int part, int worker) {
+    (void)worker;
     struct pass *p = context;
     struct fl_stats stats = {0};
     const int64_t begin = part * p->length, count = p->t->count;

@@ -25,7 +25,8 @@ struct unpack {
 };
 
 /* Planes to interleaved pixels, labels apart. */
-static void unpack_part(void *context, int part) {
+static void unpack_part(void *context, int part, int worker) {
+    (void)worker;
     const struct unpack *u = context;
     for (int i = part * (FILE_RECORDS / PARTS); i < (part + 1) * (FILE_RECORDS / PARTS); i++) {
         const uint8_t *record = u->records + (size_t)i * RECORD, *planes = record + 1;

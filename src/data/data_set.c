@@ -115,7 +115,8 @@ struct moments {
     } part[MOMENT_PARTS];
 };
 
-static void moments_part(void *context, int part) {
+static void moments_part(void *context, int part, int worker) {
+    (void)worker;
     struct moments *m = context;
     const data_set *set = m->set;
     int64_t begin = set->count * part / MOMENT_PARTS, end = set->count * (part + 1) / MOMENT_PARTS;

@@ -316,7 +316,8 @@ static void block_labels(const struct job *job, int64_t block, uint8_t *labels) 
     }
 }
 
-static void paint_part(void *context, int part) {
+static void paint_part(void *context, int part, int worker) {
+    (void)worker;
     const struct job *job = context;
     data_set *set = job->set;
     uint8_t labels[CLASSES] = {0};
