@@ -21,6 +21,11 @@ struct fl_view {
     int64_t count; /* elements */
 };
 
+/* The shared exponent. */
+static inline int fl_exponent(const struct fl_view *v) {
+    return v->e;
+}
+
 struct fl_rounding {
     tensor_rounding mode;
     uint64_t key;   /* stochastic: Philox key (seed) ... */
