@@ -13,3 +13,4 @@ cmake --preset clang >/dev/null
 cmake --build build/clang >build/lint-clang.log 2>&1 || { tail -n 40 build/lint-clang.log >&2; exit 1; }
 echo "clang: no warnings"
 python3 tests/test_layers.py . build/lint-gcc
+python3 tests/test_templates.py . build/lint-gcc

@@ -3,8 +3,7 @@
 #include "core/ref.h"
 #include <math.h>
 
-/* --- sums over the rows of [m, n] ------------------------------------------------------------------------------------
- */
+/* --- sums over the rows of [m, n] --------------------------------------------------------------------------------- */
 
 /* Two sums a channel: of x and of x*z. Shared-exponent formats: mantissas, exact. Float formats: binary32 chains of
  * FL_ROWS_CHUNK rows, added in order in double. */
@@ -69,8 +68,7 @@ tensor_status fl_ref_fold(const struct fl_args *args) {
     return fl_ref_end(&w);
 }
 
-/* --- per-channel affine maps -----------------------------------------------------------------------------------------
- */
+/* --- per-channel affine maps -------------------------------------------------------------------------------------- */
 
 tensor_status fl_ref_affine(const struct fl_args *args) {
     struct ref_work w;
@@ -105,8 +103,7 @@ tensor_status fl_ref_affine(const struct fl_args *args) {
     return fl_ref_end(&w);
 }
 
-/* --- stochastic gradient descent -------------------------------------------------------------------------------------
- */
+/* --- stochastic gradient descent ---------------------------------------------------------------------------------- */
 
 /* A float as one term: 24-bit integer times a power of two; times an integer mantissa under exponent e. */
 static struct fl_term product(float scalar, int64_t mantissa, int e) {

@@ -50,8 +50,7 @@ tensor_status fl_ref_end(struct ref_work *w) {
     return TENSOR_OK;
 }
 
-/* --- elementwise: each row of ops.def twice, with the sum rounded to odd and to nearest ------------------------------
- */
+/* --- elementwise: each row of ops.def twice, with the sum rounded to odd and to nearest --------------------------- */
 
 typedef double (*map_fn)(double a, double b, double c, double alpha);
 
@@ -103,8 +102,7 @@ tensor_status fl_ref_bias(const struct fl_args *args) {
     return fl_ref_end(&w);
 }
 
-/* --- the table ------------------------------------------------------------------------------------------------------
- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const fl_kernel table[FL_OP_LIMIT] = {
 #define FL_MAP1(id, CONSTANT, name, expr) [id] = fl_ref_map,

@@ -30,8 +30,7 @@ static inline double dot_value(const struct dot *d) {
     return d->exact ? d->sum : d->terms > FL_K_CHUNK ? d->total + d->chain : d->chain;
 }
 
-/* --- bias, residual and ReLU ---------------------------------------------------------------------------------------
- */
+/* --- bias, residual and ReLU -------------------------------------------------------------------------------------- */
 
 static double element_of(const struct ref_work *w, const struct fl_view *view, int64_t i) {
     double x = 0;

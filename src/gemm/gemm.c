@@ -6,8 +6,7 @@
 #include "gemm/gemm_driver.h"
 #include <string.h>
 
-/* --- workspace ------------------------------------------------------------------------------------------------------
- */
+/* --- workspace ---------------------------------------------------------------------------------------------------- */
 
 struct gemm_workspace fl_gemm_needs(const struct gemm_call *c, const struct gemm_arena *common,
                                     const struct gemm_arena *worker, int64_t parts) {
@@ -37,8 +36,7 @@ void fl_gemm_end(const struct gemm_call *c) {
         c->stores->finish(c->args, gemm_worker_stats(c, i));
 }
 
-/* --- the driver -----------------------------------------------------------------------------------------------------
- */
+/* --- the driver --------------------------------------------------------------------------------------------------- */
 
 /* needs_only: not NULL, where nothing but the workspace is wanted. */
 static tensor_status call(const struct gemm_family *family, const struct fl_args *args, int workers,

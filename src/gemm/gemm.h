@@ -33,7 +33,7 @@ enum {
 /* Largest sum of |a b| since the last carry split at which an int32 accumulator cannot overflow, whatever the signs. */
 #define GEMM_SPLIT_LIMIT ((double)(0x7fffffff - 0x7fff))
 
-/* Sums in rows. Those of integers are high * 2^15 + low, 0 <= low < 2^15, in two planes of limbs, or where those might
+/* Sums in rows. Those of integers are high * 2^15 + low, 0 <= low < 2^15, in two arrays of limbs, or where those might
  * not be enough (k beyond GEMM_LIMBS_K) whole numbers in wide. Sums of floats are binary32 in low; high and wide are
  * NULL. */
 struct gemm_sums {
@@ -92,7 +92,7 @@ struct gemm_prefetch {
 };
 
 /* A panel of A by a panel of B over a block of k, and where the micro-kernel leaves its accumulators. */
-struct gemm_pair {
+struct gemm_panel_pair {
     const gemm_packed *a; /* `height` rows a step, of which the kernel multiplies the first `rows` */
     const gemm_packed *b; /* panel_columns columns a step */
     int64_t height, rows, steps;
@@ -101,7 +101,7 @@ struct gemm_pair {
     int64_t stride;      /* of sum and high, from row to row */
 };
 
-typedef void (*gemm_panel_kernel)(const struct gemm_pair *p);
+typedef void (*gemm_panel_kernel)(const struct gemm_panel_pair *p);
 
 /* Takes accumulators as a micro-kernel leaves them to sums: rows by columns of them, in out or added to what is there.
  * high: NULL where splits is 0. */

@@ -12,7 +12,7 @@ struct depthwise {
     const struct gemm_depthwise_kernels *kernels;
     bool weights;          /* the weight gradient */
     int64_t results;       /* of a weight gradient; weights of the others */
-    int64_t strip, stores; /* pixels stored at a time; parts of the store of a weight gradient */
+    int64_t piece, stores; /* pixels stored at a time; parts of the store of a weight gradient */
     void *sums;            /* of a weight gradient */
 };
 
@@ -28,9 +28,9 @@ static void depthwise_line(void *context, int part, int worker) {
     const struct gemm_depthwise *d = &t->d;
     const int sum_bytes = t->c->stores->sum_bytes;
     struct gemm_arena arena = gemm_worker_arena(t->c, worker);
-    char *sums = gemm_take(&arena, t->strip * d->columns, (size_t)sum_bytes);
-    for (int64_t x0 = 0; x0 < d->out_w; x0 += t->strip) {
-        const int64_t pixels = gemm_min(t->strip, d->out_w - x0);
+    char *sums = gemm_take(&arena, t->piece * d->columns, (size_t)sum_bytes);
+    for (int64_t x0 = 0; x0 < d->out_w; x0 += t->piece) {
+        const int64_t pixels = gemm_min(t->piece, d->out_w - x0);
         for (int64_t x = 0; x < pixels; x++)
             for (int64_t first = 0; first < d->columns; first += GEMM_DEPTHWISE_BLOCK)
                 t->kernels->pixel(d, part / d->out_h, part % d->out_h, x0 + x, first,
@@ -71,7 +71,7 @@ static struct gemm_workspace lay_out(struct depthwise *t, char *block) {
     t->d.weights = gemm_take(&arena, t->weights ? 0 : t->results, (size_t)t->kernels->weight_bytes);
     t->sums = gemm_take(&arena, t->weights ? t->results : 0, sum_bytes);
     t->d.source = gemm_take(&arena, d->columns, sizeof *d->source);
-    gemm_take(&worker, t->weights ? 0 : t->strip * d->columns, sum_bytes);
+    gemm_take(&worker, t->weights ? 0 : t->piece * d->columns, sum_bytes);
     return fl_gemm_needs(t->c, &arena, &worker, t->weights ? t->stores : d->batch * d->out_h);
 }
 
@@ -116,7 +116,7 @@ tensor_status fl_gemm_depthwise(struct gemm_call *c, struct gemm_workspace *need
                           .weights = weights};
     t.results = t.d.r * t.d.s * t.d.terms * t.d.columns;
     t.stores = gemm_parts(t.results, GEMM_STORE_BLOCK);
-    t.strip = gemm_min(t.d.out_w, gemm_max(1, GEMM_SUM_BYTES / (t.d.columns * c->stores->sum_bytes)));
+    t.piece = gemm_min(t.d.out_w, gemm_max(1, GEMM_SUM_BYTES / (t.d.columns * c->stores->sum_bytes)));
     const struct gemm_workspace needs = lay_out(&t, NULL);
     if (needs_only) {
         *needs_only = needs;

@@ -16,7 +16,7 @@
 #define multiply_add(sum, a, b) (vector) _mm512_dpbf16_ps((__m512)(sum), (__m512bh)(a), (__m512bh)(b))
 
 #include "gemm/gemm_float_finish.inc"
-#include "gemm/gemm_panel.inc"
+#include "gemm/gemm_panel_kernels.inc"
 
 const struct gemm_kernels fl_gemm_dot_avx512_fast = {
     .lanes = LANES,

@@ -46,8 +46,7 @@ static inline const void *gemm_element(const struct gemm_call *c, const void *da
     return (const char *)data + i * c->stores->element_bytes;
 }
 
-/* --- memory: blocks taken one after the other ----------------------------------------------------------------------
- */
+/* --- memory: blocks taken one after the other --------------------------------------------------------------------- */
 
 struct gemm_arena {
     char *base; /* NULL: only counts */
@@ -82,8 +81,7 @@ char *fl_gemm_begin(struct gemm_call *c, const struct gemm_workspace *needs);
 /* Merges what the workers' stores collected. */
 void fl_gemm_end(const struct gemm_call *c);
 
-/* --- the drivers: each computes a call, or says what workspace it would need ----------------------------------------
- */
+/* --- the drivers: each computes a call, or says what workspace it would need -------------------------------------- */
 
 tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_only);
@@ -91,8 +89,7 @@ tensor_status fl_gemm_input_gradient(struct gemm_call *c, struct gemm_workspace 
 tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_depthwise(struct gemm_call *c, struct gemm_workspace *needs_only);
 
-/* --- sums of a pair of panels (gemm_schemes.c) -----------------------------------------------------------------------
- */
+/* --- sums of a pair of panels (gemm_schemes.c) -------------------------------------------------------------------- */
 
 /* Panels as bytes modulo 255 (the mod-255 check), made when first wanted. */
 struct gemm_bytes {
@@ -108,7 +105,7 @@ struct gemm_accumulators {
 } __attribute__((aligned(FL_ALIGNMENT)));
 
 /* Sums of p over its block of k, in out or added to what is there. a, b: bounds of its panels (exact sums). */
-void fl_gemm_pair_sums(const struct gemm_family *family, struct gemm_pair *p, const struct gemm_bound *a,
+void fl_gemm_pair_sums(const struct gemm_family *family, struct gemm_panel_pair *p, const struct gemm_bound *a,
                        const struct gemm_bound *b, bool add, const struct gemm_sums *out, struct gemm_bytes *bytes,
                        struct gemm_accumulators *at);
 
@@ -120,8 +117,7 @@ static inline int64_t gemm_bytes_size(const struct gemm_kernels *k, int64_t widt
 /* Whether a partner of the same size would leave nothing provable. */
 bool fl_gemm_will_want_bytes(const struct gemm_family *family, const struct gemm_bound *bound);
 
-/* --- segments of k (gemm_segments.c)
- * ---------------------------------------------------------------------------------- */
+/* --- segments of k (gemm_segments.c) ------------------------------------------------------------------------------ */
 
 /* First segment of a block of k, and how many of its segments end in a carry split. */
 struct gemm_block {

@@ -56,8 +56,7 @@ struct forward {
     int64_t parts;
 };
 
-/* --- the filters ----------------------------------------------------------------------------------------------------
- */
+/* --- the filters -------------------------------------------------------------------------------------------------- */
 
 static int64_t phases_of(const struct forward *t) {
     return t->gradient ? t->stride : 1;
@@ -68,7 +67,7 @@ static bool is_ordered(const struct forward *t) {
 }
 
 /* Lists the pieces in their order of k (piece NULL: counts them). Unordered sums may take the filter positions of a row
- * as they lie in memory, phase by phase, so that neighbours join into one segment. */
+ * as they lie in memory, phase by phase, so that neighbours become one segment. */
 static void list_pieces(struct forward *t, struct piece *piece) {
     const bool ordered = is_ordered(t);
     const int64_t phases = ordered ? 1 : gemm_min(phases_of(t), t->s);
@@ -119,8 +118,7 @@ static void forward_pack_filters(void *context, int panel, int worker) {
         packing->bound_windows(packed, t->width, t->steps, t->proof + panel * t->windows);
 }
 
-/* --- the image ------------------------------------------------------------------------------------------------------
- */
+/* --- the image ---------------------------------------------------------------------------------------------------- */
 
 /* Output pixels [y0, y1) x [x0, x1) of one image and the piece of the input that they see. */
 struct rect {
@@ -205,8 +203,7 @@ static void pack_rect(const struct forward *t, struct rect *q, gemm_packed *to) 
         q->squares = t->c->packing->bound_neighbours(to, lines * q->line);
 }
 
-/* --- tiles ----------------------------------------------------------------------------------------------------------
- */
+/* --- tiles -------------------------------------------------------------------------------------------------------- */
 
 /* The segments of all pixels of a phase. */
 static void list_segments(const struct forward *t, const struct rect *q, int64_t phase_y, int64_t phase_x,
@@ -372,8 +369,7 @@ static void forward_part(void *context, int part, int worker) {
     }
 }
 
-/* --- the plan -------------------------------------------------------------------------------------------------------
- */
+/* --- the plan ----------------------------------------------------------------------------------------------------- */
 
 static void forward_plan(struct forward *t) {
     const struct gemm_kernels *k = t->c->kernels;

@@ -175,12 +175,12 @@ static void matmul_panel_sums(const struct matmul *t, const struct packed_panels
         of_bytes = spread_over(next_bytes, halves * t->a.width, b->count, halves);
     for (int64_t j = 0; j < b->count; j++) {
         const int64_t of_b = j * t->blocks + block;
-        struct gemm_pair pair = {.a = panel,
-                                 .b = b->panels + j * t->b.panel_size + step * t->b.width,
-                                 .height = t->a.width,
-                                 .rows = rows,
-                                 .steps = steps,
-                                 .next = of_panel.next};
+        struct gemm_panel_pair pair = {.a = panel,
+                                       .b = b->panels + j * t->b.panel_size + step * t->b.width,
+                                       .height = t->a.width,
+                                       .rows = rows,
+                                       .steps = steps,
+                                       .next = of_panel.next};
         struct gemm_bytes for_check = {.a = bytes, .a_made = &a_made};
         if (check) {
             const bool b_there = !t->common_a && t->bytes_made[of_b];

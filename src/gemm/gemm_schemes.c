@@ -38,8 +38,8 @@ bool fl_gemm_will_want_bytes(const struct gemm_family *family, const struct gemm
 }
 
 /* Runs a kernel of half the height over all rows. */
-static void by_halves(const struct gemm_kernels *k, const gemm_panel_kernel *kernels, const struct gemm_pair *p) {
-    struct gemm_pair some = *p;
+static void by_halves(const struct gemm_kernels *k, const gemm_panel_kernel *kernels, const struct gemm_panel_pair *p) {
+    struct gemm_panel_pair some = *p;
     const int64_t parts = gemm_parts(p->rows, k->panel_rows / 2);
     for (int64_t i = 0, rows; i < p->rows; i += rows) {
         rows = gemm_min(gemm_parts(p->rows, parts), p->rows - i);
@@ -50,7 +50,7 @@ static void by_halves(const struct gemm_kernels *k, const gemm_panel_kernel *ker
     }
 }
 
-static void by_bytes(const struct gemm_kernels *k, const struct gemm_pair *p, const struct gemm_bound *a,
+static void by_bytes(const struct gemm_kernels *k, const struct gemm_panel_pair *p, const struct gemm_bound *a,
                      const struct gemm_bound *b, int per_step, bool add, const struct gemm_sums *out,
                      struct gemm_bytes *bytes, int32_t *rest) {
     if (!*bytes->a_made)
@@ -62,7 +62,7 @@ static void by_bytes(const struct gemm_kernels *k, const struct gemm_pair *p, co
         a->largest * b->largest * (double)(per_step * p->steps) <= BYTES_LIMIT || a->whole * b->whole <= BYTES_LIMIT;
     const int64_t block = whole ? p->steps : BYTES_STEPS;
     for (int64_t step = 0; step < p->steps; step += block, add = true) {
-        struct gemm_pair low = *p, check = *p;
+        struct gemm_panel_pair low = *p, check = *p;
         low.steps = gemm_min(block, p->steps - step);
         low.a += step * p->height;
         low.b += step * k->panel_columns;
@@ -78,7 +78,7 @@ static void by_bytes(const struct gemm_kernels *k, const struct gemm_pair *p, co
 }
 
 /* Any data. */
-static void unproven(const struct gemm_family *family, const struct gemm_pair *p, const struct gemm_bound *a,
+static void unproven(const struct gemm_family *family, const struct gemm_panel_pair *p, const struct gemm_bound *a,
                      const struct gemm_bound *b, bool add, const struct gemm_sums *out, struct gemm_bytes *bytes,
                      struct gemm_accumulators *at) {
     const struct gemm_kernels *k = family->kernels;
@@ -94,7 +94,7 @@ static void unproven(const struct gemm_family *family, const struct gemm_pair *p
     }
 }
 
-static void exact_sums(const struct gemm_family *family, struct gemm_pair *p, const struct gemm_bound *a,
+static void exact_sums(const struct gemm_family *family, struct gemm_panel_pair *p, const struct gemm_bound *a,
                        const struct gemm_bound *b, bool add, const struct gemm_sums *out, struct gemm_bytes *bytes,
                        struct gemm_accumulators *at) {
     const struct gemm_kernels *k = family->kernels;
@@ -127,7 +127,7 @@ static void exact_sums(const struct gemm_family *family, struct gemm_pair *p, co
 }
 
 /* A block of k is a chain; chains are added in order. */
-static void ordered_sums(const struct gemm_kernels *k, struct gemm_pair *p, bool add, const struct gemm_sums *out,
+static void ordered_sums(const struct gemm_kernels *k, struct gemm_panel_pair *p, bool add, const struct gemm_sums *out,
                          struct gemm_accumulators *at) {
     p->sum = add ? at->sum : out->low;
     p->stride = add ? k->panel_columns : out->stride;
@@ -136,7 +136,7 @@ static void ordered_sums(const struct gemm_kernels *k, struct gemm_pair *p, bool
         k->finish(p->sum, NULL, p->stride, p->rows, k->panel_columns, 0, true, out);
 }
 
-void fl_gemm_pair_sums(const struct gemm_family *family, struct gemm_pair *p, const struct gemm_bound *a,
+void fl_gemm_pair_sums(const struct gemm_family *family, struct gemm_panel_pair *p, const struct gemm_bound *a,
                        const struct gemm_bound *b, bool add, const struct gemm_sums *out, struct gemm_bytes *bytes,
                        struct gemm_accumulators *at) {
     if (family->ordered)

@@ -110,8 +110,7 @@ static struct gradient_worker lay_out_worker(const struct gradient *t, struct ge
     return w;
 }
 
-/* --- packing a chunk ------------------------------------------------------------------------------------------------
- */
+/* --- packing a chunk ---------------------------------------------------------------------------------------------- */
 
 /* Cuts pixels [first, end) into spans and places them. Lines that fit into a chunk are packed whole, so that the spans
  * of an image share what they both see; longer ones just as far as the span sees. */
@@ -175,8 +174,7 @@ static void pack_image(const struct gradient *t, int64_t channel, int64_t channe
     }
 }
 
-/* --- tiles ----------------------------------------------------------------------------------------------------------
- */
+/* --- tiles -------------------------------------------------------------------------------------------------------- */
 
 static void list_segments(const struct gradient *t, int64_t rows, int64_t channels, struct gradient_worker *w) {
     const int per_step = t->c->packing->per_step;
@@ -269,8 +267,7 @@ static void gradient_add_part(void *context, int part, int worker) {
         t->c->stores->sums(t->c->args, t->out_first + first, n, &stored, gemm_worker_stats(t->c, worker));
 }
 
-/* --- the plan -------------------------------------------------------------------------------------------------------
- */
+/* --- the plan ----------------------------------------------------------------------------------------------------- */
 
 /* Output lines share all lines that lie between those that they see; each has its own where that makes fewer (wide
  * dilations) or lines are longer than a chunk. */
