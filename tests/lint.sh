@@ -16,3 +16,4 @@ python3 tests/test_layers.py . build/lint-gcc
 python3 tests/test_headers.py . build/lint-gcc
 python3 tests/test_symbols.py . build/lint-gcc/libflexlab.so build/lint-gcc/libflexlab.a
 python3 tests/test_symbols.py . build/clang/libflexlab.so build/clang/libflexlab.a
+python3 tests/test_templates.py . build/lint-gcc

@@ -1,3 +1,34 @@
-/* flex_avx512.c - the kernels of the shared-exponent formats, compiled for AVX-512 with VNNI. */
-#define FLEX_ROW fl_flex_avx512
-#include "flex/flex_kernels.inc"
+/* flex_avx512.c - the kernels of the shared-exponent formats that gain by AVX-512 VNNI: matmul and convolution. */
+#include "flex/flex_rows.h"
+#include "gemm/gemm_int16.h"
+
+static const struct gemm_family family = {.kernels = &fl_gemm_int16_avx512,
+                                          .packing = &fl_gemm_int16_packing_avx512bw,
+                                          .depthwise = &fl_gemm_int16_depthwise_avx512bw,
+                                          .stores = &fl_flex_stores_avx512bw};
+
+static tensor_status flex_gemm_avx512(const struct fl_args *args) {
+    return fl_gemm(&family, args);
+}
+
+static size_t flex_gemm_need_avx512(const struct fl_args *args) {
+    return fl_gemm_need(&family, args);
+}
+
+const struct fl_kernels fl_flex_avx512 = {.op =
+                                              {
+                                                  [FL_OP_MATMUL] = flex_gemm_avx512,
+                                                  [FL_OP_MATMUL_NT] = flex_gemm_avx512,
+                                                  [FL_OP_MATMUL_TN] = flex_gemm_avx512,
+                                                  [FL_OP_CONV2D] = flex_gemm_avx512,
+                                                  [FL_OP_CONV2D_INPUT_GRAD] = flex_gemm_avx512,
+                                                  [FL_OP_CONV2D_WEIGHT_GRAD] = flex_gemm_avx512,
+                                              },
+                                          .need = {
+                                              [FL_OP_MATMUL] = flex_gemm_need_avx512,
+                                              [FL_OP_MATMUL_NT] = flex_gemm_need_avx512,
+                                              [FL_OP_MATMUL_TN] = flex_gemm_need_avx512,
+                                              [FL_OP_CONV2D] = flex_gemm_need_avx512,
+                                              [FL_OP_CONV2D_INPUT_GRAD] = flex_gemm_need_avx512,
+                                              [FL_OP_CONV2D_WEIGHT_GRAD] = flex_gemm_need_avx512,
+                                          }};

@@ -5,8 +5,7 @@
 #include "core/tensor_state.h"
 #include <string.h>
 
-/* --- what may be compiled ------------------------------------------------------------------------------------------
- */
+/* --- what may be compiled ----------------------------------------------------------------------------------------- */
 
 /* Every node leads to the logits, which makes them the last one; marks those that have parameters at or before them. */
 static tensor_status check_graph(nn_graph *g, nn_node logits) {

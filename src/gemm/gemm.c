@@ -1,0 +1,79 @@
+/* gemm.c - which driver computes an operation, and the workspace of a call. */
+#include "gemm/gemm.h"
+#include "core/fail.h"
+#include "core/format.h"
+#include "core/parallel.h"
+#include "gemm/gemm_driver.h"
+#include <string.h>
+
+/* --- workspace ---------------------------------------------------------------------------------------------------- */
+
+struct gemm_workspace fl_gemm_needs(const struct gemm_call *c, const struct gemm_arena *common,
+                                    const struct gemm_arena *worker, int64_t parts) {
+    return (struct gemm_workspace){.common = common->used,
+                                   .worker = worker->used +
+                                             2 * FL_ALIGNMENT, /* workers begin in different sets of the cache */
+                                   .workers = (int)gemm_min(parts, c->workers)};
+}
+
+char *fl_gemm_begin(struct gemm_call *c, const struct gemm_workspace *needs) {
+    const size_t bytes = needs->common + needs->worker * (size_t)needs->workers;
+    char *block = fl_workspace(c->args, bytes);
+    if (!block)
+        return NULL;
+    c->workers = needs->workers;
+    c->worker_memory = block + needs->common;
+    c->worker_bytes = needs->worker;
+    for (int i = 0; i < c->workers; i++)
+        memset(gemm_worker_stats(c, i), 0, (size_t)c->stores->stats_bytes);
+    return block;
+}
+
+void fl_gemm_end(const struct gemm_call *c) {
+    for (int i = 0; i < c->workers; i++)
+        c->stores->finish(c->args, gemm_worker_stats(c, i));
+}
+
+/* --- the driver --------------------------------------------------------------------------------------------------- */
+
+/* needs_only: not NULL, where nothing but the workspace is wanted. */
+static tensor_status call(const struct gemm_family *family, const struct fl_args *args, int workers,
+                          struct gemm_workspace *needs_only) {
+    struct gemm_call c = {.family = family,
+                          .kernels = family->kernels,
+                          .packing = family->packing,
+                          .stores = family->stores,
+                          .args = args,
+                          .workers = workers};
+    const struct fl_geometry *g = &args->geo;
+    const bool matrices = args->op == FL_OP_MATMUL || args->op == FL_OP_MATMUL_NT || args->op == FL_OP_MATMUL_TN;
+    if (matrices && (g->k <= GEMM_LIMBS_K || !family->kernels->tile))
+        return fl_gemm_matmul(&c, needs_only);
+    const int groups = g->groups ? g->groups : 1;
+    if (groups > 1 && g->c / groups * (g->filters / groups) <= GEMM_DEPTHWISE_PRODUCTS)
+        return fl_gemm_depthwise(&c, needs_only);
+    switch (args->op) {
+    case FL_OP_CONV2D:
+    case FL_OP_MATMUL_NT: /* filters [n][1][1][k] */
+        return fl_gemm_forward(&c, needs_only);
+    case FL_OP_CONV2D_INPUT_GRAD:
+    case FL_OP_MATMUL: /* filters [k][1][1][n], as an input gradient has them */
+        return fl_gemm_input_gradient(&c, needs_only);
+    default: /* conv2d_weight_grad, matmul_tn */
+        return fl_gemm_weight_gradient(&c, needs_only);
+    }
+}
+
+static int workers_of(const struct fl_args *args) {
+    return args->workers ? args->workers : fl_threads();
+}
+
+tensor_status fl_gemm(const struct gemm_family *family, const struct fl_args *args) {
+    return call(family, args, workers_of(args), NULL);
+}
+
+size_t fl_gemm_need(const struct gemm_family *family, const struct fl_args *args) {
+    struct gemm_workspace needs;
+    call(family, args, workers_of(args), &needs);
+    return needs.common + needs.worker * (size_t)needs.workers;
+}

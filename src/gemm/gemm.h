@@ -1,0 +1,267 @@
+/* gemm.h - matmul and convolution of all formats: what the drivers, which are ordinary C and compiled once, know of a
+ * format family, and what they hand to its kernels, which are compiled for each instruction set
+ * (docs/decisions/0016-one-driver.md).
+ *
+ * Operands are packed: a packed element is what one SIMD lane multiplies at a time, 32 bits: a binary32, or a k-pair,
+ * two 16-bit elements that are neighbours along k. A step of k is one packed element of each row and column. A sum of
+ * products is an accumulator of 32 bits: a binary32, or two limbs of int32, of which a carry split moves all but 15
+ * bits of the low one to the high one. */
+#ifndef FL_GEMM_H
+#define FL_GEMM_H
+
+#include "core/kernel.h"
+#include <stddef.h>
+
+typedef uint32_t gemm_packed; /* what it holds is known to the kernels alone */
+
+enum {
+    GEMM_LIMBS_K = 16384, /* longest k whose sums surely fit two limbs: |sum| <= 2^44 */
+    GEMM_LIMB_BITS = 15,  /* of the low limb */
+    GEMM_REST = -(1 << GEMM_LIMB_BITS),
+    GEMM_WINDOW = 4,         /* steps of the shortest bound window */
+    GEMM_WINDOWS = 3,        /* lengths of windows: 1, 2 and 4 of the shortest */
+    GEMM_STAGGER = 16,       /* steps between two carry splits of an accumulator in the staggered micro-kernel */
+    GEMM_PREFETCH_STEPS = 4, /* steps of a panel kernel from one prefetch to the next */
+    GEMM_VECTORS_MAX = 3,    /* of columns in a tile of a convolution */
+    GEMM_ROWS_MAX = 16,      /* of such a tile */
+    GEMM_COLUMNS_MAX = 48,
+    GEMM_PANEL_ROWS_MAX = 12,
+    GEMM_PANEL_COLUMNS_MAX = 32,
+    GEMM_DEPTHWISE_BLOCK = 64 /* results of a pixel that a depthwise kernel sums at a time */
+};
+
+/* Largest sum of |a b| since the last carry split at which an int32 accumulator cannot overflow, whatever the signs. */
+#define GEMM_SPLIT_LIMIT ((double)(0x7fffffff - 0x7fff))
+
+/* Sums in rows. Those of integers are high * 2^15 + low, 0 <= low < 2^15, in two arrays of limbs, or where those might
+ * not be enough (k beyond GEMM_LIMBS_K) whole numbers in wide. Sums of floats are binary32 in low; high and wide are
+ * NULL. */
+struct gemm_sums {
+    int32_t *low, *high;
+    int64_t *wide;
+    int64_t stride; /* from row to row */
+};
+
+static inline struct gemm_sums gemm_sums_at(const struct gemm_sums *sums, int64_t row, int64_t column) {
+    const int64_t at = row * sums->stride + column;
+    return (struct gemm_sums){.low = sums->low ? sums->low + at : NULL,
+                              .high = sums->high ? sums->high + at : NULL,
+                              .wide = sums->wide ? sums->wide + at : NULL,
+                              .stride = sums->stride};
+}
+
+/* From sums to those `by` further on, in place: field by field, since a copy of the whole would wait for its stores. */
+static inline void gemm_sums_move(struct gemm_sums *sums, int64_t by) {
+    if (sums->low)
+        sums->low += by;
+    if (sums->high)
+        sums->high += by;
+    if (sums->wide)
+        sums->wide += by;
+}
+
+/* --- micro-kernels ------------------------------------------------------------------------------------------------ */
+
+/* A stretch of k that a tile multiplies, lying at constant steps in both operands. */
+struct gemm_segment {
+    int64_t a, b; /* where it begins: packed elements from the tile's origins */
+    int64_t steps;
+    bool split; /* the accumulators may have reached their limit: carry split after it */
+    bool hole;  /* A is zero, whatever a says (ordered sums) */
+};
+
+/* One tile of a convolution: out[i][j] (=, or += if add) sum over the segments of A[i][k] B[k][j]. Strides are in
+ * packed elements. */
+struct gemm_tile {
+    const struct gemm_segment *segments;
+    int64_t count;
+    int64_t splits; /* segments that end in a carry split */
+    const gemm_packed *a, *b;
+    int64_t a_row, a_step; /* of A, from row to row and from step to step */
+    int64_t b_step;        /* of B; columns are neighbours */
+    struct gemm_sums out;
+    int rows; /* whole units of rows are computed: what is read of those beyond the last must be there */
+    bool add;
+};
+
+/* What the next tiles read comes from the last cache or from memory. It is prefetched along the way, `step` bytes every
+ * GEMM_PREFETCH_STEPS: all of it at once would fill the buffers for misses and hold up the loads of the loop. */
+struct gemm_prefetch {
+    const char *from;
+    int64_t step;
+};
+
+/* A panel of A by a panel of B over a block of k, and where the micro-kernel leaves its accumulators. */
+struct gemm_panel_pair {
+    const gemm_packed *a; /* `height` rows a step, of which the kernel multiplies the first `rows` */
+    const gemm_packed *b; /* panel_columns columns a step */
+    int64_t height, rows, steps;
+    struct gemm_prefetch next;
+    int32_t *sum, *high; /* rows of panel_columns accumulators (binary32 for floats) and their high limbs */
+    int64_t stride;      /* of sum and high, from row to row */
+};
+
+typedef void (*gemm_panel_kernel)(const struct gemm_panel_pair *p);
+
+/* Takes accumulators as a micro-kernel leaves them to sums: rows by columns of them, in out or added to what is there.
+ * high: NULL where splits is 0. */
+typedef void (*gemm_finish)(const int32_t *sum, const int32_t *high, int64_t stride, int64_t rows, int64_t columns,
+                            int64_t splits, bool add, const struct gemm_sums *out);
+
+/* What works on packed elements. A panel kernel table is indexed by rows, 1 ... panel_rows, or half of that where so
+ * said; entries that a family has no use for are NULL. */
+struct gemm_kernels {
+    int lanes; /* accumulators in a vector */
+
+    /* Convolution: tiles of `columns` columns in 1 ... vectors vectors by up to rows[vectors] rows, in units of
+     * rows_unit. */
+    int vectors, rows_unit, rows[GEMM_VECTORS_MAX + 1];
+    void (*tile)(const struct gemm_tile *t, int vectors, int64_t columns);
+
+    /* Matmul: pairs of panels. */
+    int panel_rows, panel_columns;
+    const gemm_panel_kernel *whole;     /* no carry split */
+    const gemm_panel_kernel *staggered; /* each accumulator split every GEMM_STAGGER steps, in memory */
+    const gemm_panel_kernel *every_8, *every_4, *every_1; /* split every 8, 4 steps, every step; half of panel_rows */
+    const gemm_panel_kernel *products; /* each product's high half in `high`, by itself; half of panel_rows */
+    gemm_finish finish, finish_products;
+
+    /* The mod-255 check, where bytes can be multiplied: panels as bytes modulo 255, two steps in one; their sums; the
+     * sums modulo 2^32 (sum) and modulo 255 (high) to the whole ones. */
+    void (*pack_bytes)(const gemm_packed *panel, int64_t width, int64_t steps, bool centred, gemm_packed *bytes);
+    const gemm_panel_kernel *bytes;
+    gemm_finish finish_bytes;
+
+    /* Adds n whole sums (int64, binary32). */
+    void (*add)(void *total, const void *sums, int64_t n);
+};
+
+/* --- packing ------------------------------------------------------------------------------------------------------ */
+
+/* One operand of out[i][j] = sum over k of A[i][k] B[k][j]. Its lines are the rows of A, the columns of B: line l at k
+ * is data[l * line_stride + k * k_stride]; one of the strides is 1. */
+struct gemm_operand {
+    const void *data;
+    int64_t line_stride, k_stride;
+    int64_t lines, k;
+    int64_t width;      /* lines of a panel */
+    int64_t panels;     /* in all */
+    int64_t panel_size; /* packed elements from panel to panel; a little more than the panel itself, for overruns */
+};
+
+/* What is known of a panel over one block of k: the largest magnitude, and the largest Euclidean norm of a line over
+ * the bound windows of 1, 2 and 4 times GEMM_WINDOW steps, wherever they begin, and over the whole block. */
+struct gemm_bound {
+    double largest, window[GEMM_WINDOWS], whole;
+};
+
+/* A stretch of an image line that a weight gradient packs, position by position. */
+struct gemm_image_line {
+    const void *row;       /* first channel wanted of pixel 0; NULL: a line of padding */
+    int64_t row_pixels;    /* pixels of the line; others are padding */
+    int64_t pixel;         /* elements from pixel to pixel */
+    int64_t channels;      /* wanted */
+    int64_t x, count;      /* pixels x ... x + count - 1 */
+    int64_t position_step; /* pixels from one packed position to the next */
+    int64_t partner;       /* k-pairs: pixels from an element to the second of its pair */
+};
+
+/* How the elements of a format are packed. */
+struct gemm_packing {
+    int per_step; /* k in a packed element: 1 or 2 */
+
+    /* Packs steps first_step ... first_step + steps - 1 of `panels` panels from the first on; packed is the place of
+     * the first panel's first step. */
+    void (*panels)(const struct gemm_operand *s, int64_t first, int64_t panels, int64_t first_step, int64_t steps,
+                   gemm_packed *packed);
+    /* `depth` k by `columns`, one of the strides being 1, to rows of `width`, zeros beyond the columns. */
+    void (*block)(gemm_packed *to, int64_t width, const void *from, int64_t k_stride, int64_t column_stride,
+                  int64_t depth, int64_t columns);
+    /* `depth` channels of each of count pixels, from_pixel elements apart, to `pixel` packed elements each. */
+    void (*pixels)(gemm_packed *to, int64_t pixel, const void *from, int64_t from_pixel, int64_t count, int64_t depth);
+    /* zero: as many zeros as there are channels. Returns a bound on the sum of squares that a channel has in the packed
+     * elements of the line that one tile multiplies (0 where nothing is to be proved). */
+    float (*image_line)(const struct gemm_image_line *line, const void *zero, gemm_packed *to);
+
+    /* Proofs; NULL where sums cannot overflow. */
+    void (*bound_panel)(const gemm_packed *panel, int64_t width, int64_t steps, struct gemm_bound *bound);
+    /* Of packed rows: for each window of GEMM_WINDOW steps the largest sum of squares of a column. */
+    void (*bound_windows)(const gemm_packed *rows, int64_t width, int64_t steps, float *windows);
+    /* Bounds the sum of squares of any GEMM_WINDOW neighbours among n packed elements. */
+    float (*bound_neighbours)(const gemm_packed *packed, int64_t n);
+
+    /* Ordered sums: `steps` rows of zeros in A times these rows of B, as one row of B; else NULL. */
+    void (*hole)(gemm_packed *hole, const gemm_packed *rows, int64_t width, int64_t steps);
+};
+
+/* --- depthwise ---------------------------------------------------------------------------------------------------- */
+
+/* A convolution of groups of few channels. Its columns are the results of a pixel, or the filters of a weight gradient:
+ * all groups side by side. */
+struct gemm_depthwise {
+    const struct fl_args *args;
+    const void *image; /* what is gathered */
+    int64_t batch, in_h, in_w, in_pixel;
+    int64_t out_h, out_w, columns;
+    int64_t outputs, terms; /* of a group: columns, and channels of the image */
+    int64_t r, s, stride, padding, dilation;
+    bool gradient; /* of the input */
+
+    void *weights;   /* [r][s][term][column] */
+    int64_t *source; /* of each column: the first channel of its group in the image */
+};
+
+struct gemm_depthwise_kernels {
+    int weight_bytes;
+    void (*pack)(const struct gemm_depthwise *t, int64_t position);
+    /* Results first ... first + n - 1 of one pixel, n <= GEMM_DEPTHWISE_BLOCK. */
+    void (*pixel)(const struct gemm_depthwise *t, int64_t image, int64_t y, int64_t x, int64_t first, int64_t n,
+                  void *out);
+    /* Filters first ... first + n - 1 at one position and term, summed over all pixels, stride results apart. */
+    void (*weights)(const struct gemm_depthwise *t, int64_t r, int64_t s, int64_t term, int64_t first, int64_t n,
+                    void *out, int64_t stride);
+};
+
+/* --- stores ------------------------------------------------------------------------------------------------------- */
+
+/* Sums to elements of the output, with what the epilogue adds, rounded once; `stats` collects what a worker stored. */
+struct gemm_stores {
+    int element_bytes; /* of the operands and of the output */
+    int sum_bytes;     /* of a whole sum: int64, or binary32 */
+    int stats_bytes;   /* zeros are the start */
+    /* Elements first ... first + n - 1. */
+    void (*sums)(const struct fl_args *args, int64_t first, int64_t n, const struct gemm_sums *sums, void *stats);
+    /* `rows` rows of columns to elements first, first + pitch, ...; what lies in a row beyond its columns is 0. */
+    void (*rows)(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows, int64_t columns,
+                 const struct gemm_sums *sums, void *stats);
+    void (*finish)(const struct fl_args *args, const void *stats); /* merges them into args->stats */
+};
+
+/* A format on an instruction set. */
+struct gemm_family {
+    /* Sums have an order: k ascending, in chains of FL_K_CHUNK. Otherwise they are exact, accumulators have two limbs
+     * and overflow is to be ruled out. */
+    bool ordered;
+    const struct gemm_kernels *kernels;
+    const struct gemm_packing *packing;
+    const struct gemm_depthwise_kernels *depthwise;
+    const struct gemm_stores *stores;
+};
+
+/* --- the driver --------------------------------------------------------------------------------------------------- */
+
+/* Bytes that a call needs besides its operands: common to all threads, and for each of the workers, of which there are
+ * no more than parts of its work. */
+struct gemm_workspace {
+    size_t common, worker;
+    int workers;
+};
+
+/* matmul, matmul_nt, matmul_tn, conv2d, conv2d_input_grad, conv2d_weight_grad. TENSOR_E_MEMORY without workspace; no
+ * other failure, and nothing is written then. */
+tensor_status fl_gemm(const struct gemm_family *family, const struct fl_args *args);
+
+/* The workspace that fl_gemm takes for a call. */
+size_t fl_gemm_need(const struct gemm_family *family, const struct fl_args *args);
+
+#endif

@@ -1,0 +1,174 @@
+/* gemm_driver.h - what the drivers of matmul and convolution share: a call, its workspace, arithmetic of blocks. */
+#ifndef FL_GEMM_DRIVER_H
+#define FL_GEMM_DRIVER_H
+
+#include "core/memory.h"
+#include "gemm/gemm.h"
+
+enum {
+    GEMM_PACKED = sizeof(gemm_packed),
+    GEMM_PARTS_FEW = 16,        /* parts of the work, below which it is cut further */
+    GEMM_STORE_BLOCK = 4096,    /* results of a weight gradient stored by one part */
+    GEMM_SUM_BYTES = 64 * 1024, /* of the sums of a rectangle of pixels: they stay in the cache until they are stored */
+    GEMM_DEPTHWISE_PRODUCTS = 2 /* channels times filters of the groups that depthwise kernels compute (measured) */
+};
+
+/* A call, and once it has its memory, where that is. Memory of a worker begins with what its stores collect. */
+struct gemm_call {
+    const struct gemm_family *family;
+    const struct gemm_kernels *kernels;
+    const struct gemm_packing *packing;
+    const struct gemm_stores *stores;
+    const struct fl_args *args;
+    int workers; /* at most */
+    char *worker_memory;
+    size_t worker_bytes;
+};
+
+static inline int64_t gemm_min(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static inline int64_t gemm_max(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+static inline int64_t gemm_parts(int64_t count, int64_t size) {
+    return (count + size - 1) / size;
+}
+
+static inline int64_t gemm_round_up(int64_t count, int64_t unit) {
+    return gemm_parts(count, unit) * unit;
+}
+
+/* Element i. */
+static inline const void *gemm_element(const struct gemm_call *c, const void *data, int64_t i) {
+    return (const char *)data + i * c->stores->element_bytes;
+}
+
+/* --- memory: blocks taken one after the other --------------------------------------------------------------------- */
+
+struct gemm_arena {
+    char *base; /* NULL: only counts */
+    size_t used;
+};
+
+static inline void *gemm_take(struct gemm_arena *arena, int64_t count, size_t size) {
+    char *at = arena->base ? arena->base + arena->used : NULL;
+    arena->used += ((size_t)count * size + FL_ALIGNMENT - 1) / FL_ALIGNMENT * FL_ALIGNMENT;
+    return at;
+}
+
+/* What is left of the memory of a worker besides its stats. */
+static inline struct gemm_arena gemm_worker_arena(const struct gemm_call *c, int worker) {
+    struct gemm_arena arena = {c->worker_memory ? c->worker_memory + (size_t)worker * c->worker_bytes : NULL, 0};
+    gemm_take(&arena, 1, (size_t)c->stores->stats_bytes);
+    return arena;
+}
+
+static inline void *gemm_worker_stats(const struct gemm_call *c, int worker) {
+    return c->worker_memory + (size_t)worker * c->worker_bytes;
+}
+
+/* The workspace of a call whose common block and worker's arena were counted, and whose work has so many parts. */
+struct gemm_workspace fl_gemm_needs(const struct gemm_call *c, const struct gemm_arena *common,
+                                    const struct gemm_arena *worker, int64_t parts);
+
+/* Takes the workspace: returns the common block, NULL without memory, and fills in the rest of the call. The only place
+ * that asks for memory. */
+char *fl_gemm_begin(struct gemm_call *c, const struct gemm_workspace *needs);
+
+/* Merges what the workers' stores collected. */
+void fl_gemm_end(const struct gemm_call *c);
+
+/* --- the drivers: each computes a call, or says what workspace it would need -------------------------------------- */
+
+tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_only);
+tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_only);
+tensor_status fl_gemm_input_gradient(struct gemm_call *c, struct gemm_workspace *needs_only);
+tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only);
+tensor_status fl_gemm_depthwise(struct gemm_call *c, struct gemm_workspace *needs_only);
+
+/* --- sums of a pair of panels (gemm_schemes.c) -------------------------------------------------------------------- */
+
+/* Panels as bytes modulo 255 (the mod-255 check), made when first wanted. */
+struct gemm_bytes {
+    gemm_packed *a, *b;
+    bool *a_made, *b_made;
+    struct gemm_prefetch next;
+};
+
+/* Rows of GEMM_PANEL_COLUMNS_MAX accumulators, where micro-kernels leave them. */
+struct gemm_accumulators {
+    int32_t sum[GEMM_PANEL_ROWS_MAX * GEMM_PANEL_COLUMNS_MAX], high[GEMM_PANEL_ROWS_MAX * GEMM_PANEL_COLUMNS_MAX],
+        rest[GEMM_PANEL_ROWS_MAX * GEMM_PANEL_COLUMNS_MAX];
+} __attribute__((aligned(FL_ALIGNMENT)));
+
+/* Sums of p over its block of k, in out or added to what is there. a, b: bounds of its panels (exact sums). */
+void fl_gemm_pair_sums(const struct gemm_family *family, struct gemm_panel_pair *p, const struct gemm_bound *a,
+                       const struct gemm_bound *b, bool add, const struct gemm_sums *out, struct gemm_bytes *bytes,
+                       struct gemm_accumulators *at);
+
+/* Packed elements that a panel takes as bytes; 0 where the family makes none. */
+static inline int64_t gemm_bytes_size(const struct gemm_kernels *k, int64_t width, int64_t steps) {
+    return k->bytes ? gemm_parts(steps, 2) * width + k->lanes : 0;
+}
+
+/* Whether a partner of the same size would leave nothing provable. */
+bool fl_gemm_will_want_bytes(const struct gemm_family *family, const struct gemm_bound *bound);
+
+/* --- segments of k (gemm_segments.c) ------------------------------------------------------------------------------ */
+
+/* First segment of a block of k, and how many of its segments end in a carry split. */
+struct gemm_block {
+    int64_t first, splits;
+};
+
+/* Which stretches of k a tile multiplies, in blocks, and where its accumulators are split. Made once for all tiles that
+ * see their operands at the same offsets. A block is one call of the micro-kernel for each tile: of ordered sums a
+ * chain of FL_K_CHUNK, otherwise as much of B as stays in the cache. */
+struct gemm_segments {
+    struct gemm_segment *segment;
+    int64_t count;
+    struct gemm_block *block; /* one more than there are blocks */
+    int64_t blocks;
+    int64_t steps;     /* in the last block */
+    double squares[2]; /* since the last split: bounds on the sums of squares that one accumulator takes of either
+                          operand */
+    int64_t a_step, b_step;
+    bool ordered;
+};
+
+/* What is known of a stretch: window[i] bounds the sum of squares over steps i * GEMM_WINDOW ... of a column of one
+ * operand; of the other, any n windows that follow each other in the stretch sum to at most stretch + n each. By Cauchy
+ * and Schwarz a sum of |a b| is at most the root of the product of both. Of no meaning in ordered sums. */
+struct gemm_proof {
+    const float *window;
+    double stretch, each;
+};
+
+/* Steps: from one step of k to the next in A and in B. */
+void fl_gemm_segments_clear(struct gemm_segments *list, bool ordered, int64_t a_step, int64_t b_step);
+void fl_gemm_segments_new_block(struct gemm_segments *list);
+/* Adds `steps` steps from `step` on (their place among the windows), which lie at a and b. */
+void fl_gemm_segments_add(struct gemm_segments *list, int64_t a, int64_t b, int64_t step, int64_t steps,
+                          struct gemm_proof proof);
+/* One step in which A is zero. */
+void fl_gemm_segments_add_hole(struct gemm_segments *list, int64_t b);
+/* Ends the list: block i is then segment[block[i].first] ... segment[block[i + 1].first - 1], i < blocks. */
+void fl_gemm_segments_end(struct gemm_segments *list);
+
+/* Sets segments, count and splits of a tile. */
+static inline void gemm_tile_block(struct gemm_tile *tile, const struct gemm_segments *list, int64_t block) {
+    tile->segments = list->segment + list->block[block].first;
+    tile->count = list->block[block + 1].first - list->block[block].first;
+    tile->splits = list->block[block].splits;
+}
+
+/* Rows of tiles of equal height, in whole units, for `rows` rows. */
+static inline int gemm_tile_rows(const struct gemm_kernels *k, int vectors, int64_t rows) {
+    const int64_t tiles = gemm_parts(rows, k->rows[vectors]);
+    return (int)gemm_round_up(gemm_parts(rows, tiles), k->rows_unit);
+}
+
+#endif

@@ -1,0 +1,509 @@
+/* gemm_forward.c - convolution and its input gradient: sums over channels and filter positions. The pixels of the
+ * output are the rows of the matrix product (docs/decisions/0006-convolution-in-place.md).
+ *
+ * Matmuls whose k is too long for limbs come here too, as convolutions with 1x1 filters. The filters are B, packed once
+ * per call. A is never built: each part copies the piece of the image that a rectangle of output pixels sees, with its
+ * padding, and the micro-kernel reads a patch where it lies, as segments of neighbouring channels. A dilation only
+ * moves the segments; where a copy of all lines between those that are seen would be larger, the lines are copied apart
+ * for each output line.
+ *
+ * An input gradient with a stride falls apart by the position of a pixel within the stride (its phase): only the filter
+ * positions of the same phase meet a value, all others meet holes. Exact sums leave the holes out. In ordered sums a
+ * hole takes part as one term (struct gemm_packing). */
+#include "core/parallel.h"
+#include "gemm/gemm_driver.h"
+#include <math.h>
+#include <string.h>
+
+enum {
+    L2_A = 384 * 1024, /* bytes of a rectangle's copy, where B is read again for each */
+    L2_B = 256 * 1024, /* bytes of B that stay in the cache from rectangle to rectangle */
+    L1_B = 48 * 1024,  /* bytes of B that are read again for each band */
+    BAND_SUMS = 2048,
+    GROUP_COLUMNS = 128 /* columns summed before they are stored */
+};
+
+/* A part of k: `steps` steps of one filter position from `first` on. */
+struct piece {
+    int64_t r, s, first, steps;
+    int64_t b, hole;   /* rows of the packed panel */
+    bool chain_begins; /* ordered sums: a chain ends before this piece */
+};
+
+struct forward {
+    struct gemm_call *c;
+    const void *image, *filter;
+    int64_t batch, in_h, in_w, depth; /* A */
+    int64_t out_h, out_w, n;
+    int64_t r, s, stride, padding, dilation;
+    int64_t image_pixel, out_pixel; /* elements from pixel to pixel of the image and of the result: of all groups */
+    int64_t out_first;              /* first channel of the result */
+    bool gradient;
+
+    int64_t depth_steps, pixel;         /* packed elements with data, and from pixel to pixel */
+    int64_t pieces, steps, panel_steps; /* panel_steps: with the holes */
+    struct piece *piece;
+    int vectors;
+    int64_t width, panels, panels_per_group, groups; /* groups of panels whose sums are stored together */
+    gemm_packed *packed;
+    int64_t windows;
+    float *proof; /* of each panel, by windows; then their maximum in the first */
+
+    int64_t rect_h, rect_w, rects_y, rects_x;
+    int64_t band_h;   /* lines of a rectangle that are summed and stored at a time */
+    bool lines_apart; /* a copy has r lines for each output line, otherwise all that lie between */
+    bool group_per_part;
+    int64_t parts;
+};
+
+/* --- the filters -------------------------------------------------------------------------------------------------- */
+
+static int64_t phases_of(const struct forward *t) {
+    return t->gradient ? t->stride : 1;
+}
+
+static bool is_ordered(const struct forward *t) {
+    return t->c->family->ordered;
+}
+
+/* Lists the pieces in their order of k (piece NULL: counts them). Unordered sums may take the filter positions of a row
+ * as they lie in memory, phase by phase, so that neighbours become one segment. */
+static void list_pieces(struct forward *t, struct piece *piece) {
+    const bool ordered = is_ordered(t);
+    const int64_t phases = ordered ? 1 : gemm_min(phases_of(t), t->s);
+    int64_t k = 0, b = 0;
+    t->pieces = 0;
+    for (int64_t r = 0; r < t->r; r++)
+        for (int64_t phase = 0; phase < phases; phase++) {
+            const int64_t count = gemm_parts(t->s - phase, phases);
+            for (int64_t i = 0; i < count; i++) {
+                const int64_t s = phase + phases * (!ordered && t->gradient ? count - 1 - i : i);
+                for (int64_t first = 0, steps; first < t->depth_steps; first += steps, k += steps, b += steps) {
+                    steps = t->depth_steps - first;
+                    if (ordered)
+                        steps = gemm_min(steps, FL_K_CHUNK - k % FL_K_CHUNK);
+                    if (piece)
+                        piece[t->pieces] =
+                            (struct piece){r, s, first, steps, b, t->steps + t->pieces, k % FL_K_CHUNK == 0};
+                    t->pieces++;
+                }
+            }
+        }
+    t->steps = b;
+    t->panel_steps = b + (ordered && phases_of(t) > 1 ? t->pieces : 0);
+}
+
+static void forward_pack_filters(void *context, int panel, int worker) {
+    (void)worker;
+    const struct forward *t = context;
+    const struct gemm_packing *packing = t->c->packing;
+    const int64_t first = panel * t->width, columns = gemm_min(t->width, t->n - first);
+    gemm_packed *packed = t->packed + panel * t->panel_steps * t->width;
+    const int64_t row = t->r * t->s * (t->gradient ? t->n : t->depth);
+    for (int64_t i = 0; i < t->pieces; i++) {
+        const struct piece *p = &t->piece[i];
+        const int64_t k = p->first * packing->per_step, depth = gemm_min(p->steps * packing->per_step, t->depth - k),
+                      position = p->r * t->s + p->s;
+        gemm_packed *to = packed + p->b * t->width;
+        if (t->gradient)
+            packing->block(to, t->width, gemm_element(t->c, t->filter, k * row + position * t->n + first), row, 1,
+                           depth, columns);
+        else
+            packing->block(to, t->width, gemm_element(t->c, t->filter, first * row + position * t->depth + k), 1, row,
+                           depth, columns);
+        if (t->panel_steps > t->steps)
+            packing->hole(packed + p->hole * t->width, to, t->width, p->steps);
+    }
+    if (packing->bound_windows)
+        packing->bound_windows(packed, t->width, t->steps, t->proof + panel * t->windows);
+}
+
+/* --- the image ---------------------------------------------------------------------------------------------------- */
+
+/* Output pixels [y0, y1) x [x0, x1) of one image and the piece of the input that they see. */
+struct rect {
+    int64_t image, y0, y1, x0, x1;
+    int64_t in_y0, in_y1, in_x0, in_x1;
+    int64_t line;  /* packed elements of an input row */
+    float squares; /* bounds the sum of squares of a window of the copy */
+    int64_t band_y0, band_y1;
+};
+
+static struct rect rect_of(const struct forward *t, int64_t unit) {
+    struct rect q = {.x0 = unit % t->rects_x * t->rect_w, .y0 = unit / t->rects_x % t->rects_y * t->rect_h};
+    q.image = unit / (t->rects_x * t->rects_y);
+    q.y1 = gemm_min(q.y0 + t->rect_h, t->out_h);
+    q.x1 = gemm_min(q.x0 + t->rect_w, t->out_w);
+    const int64_t down = (t->r - 1) * t->dilation, across = (t->s - 1) * t->dilation;
+    if (t->gradient) {
+        q.in_y0 = (q.y0 + t->padding) / t->stride - down / t->stride;
+        q.in_y1 = (q.y1 - 1 + t->padding) / t->stride + 1;
+        q.in_x0 = (q.x0 + t->padding) / t->stride - across / t->stride;
+        q.in_x1 = (q.x1 - 1 + t->padding) / t->stride + 1;
+    } else {
+        q.in_y0 = q.y0 * t->stride - t->padding;
+        q.in_y1 = (q.y1 - 1) * t->stride - t->padding + down + 1;
+        q.in_x0 = q.x0 * t->stride - t->padding;
+        q.in_x1 = (q.x1 - 1) * t->stride - t->padding + across + 1;
+    }
+    q.line = (q.in_x1 - q.in_x0) * t->pixel;
+    return q;
+}
+
+/* Input pixels between the first and the last that `count` neighbouring output pixels may see in one direction through
+ * `positions` filter positions. */
+static int64_t pixels_seen(const struct forward *t, int64_t count, int64_t positions) {
+    const int64_t reach = (positions - 1) * t->dilation;
+    return t->gradient ? (count - 1) / t->stride + 2 + reach / t->stride : (count - 1) * t->stride + reach + 1;
+}
+
+/* Packed elements that a rectangle's copy may need, with what tiles read beyond their last row. */
+static int64_t rect_size(const struct forward *t) {
+    const int64_t down = t->lines_apart ? t->rect_h * t->r : pixels_seen(t, t->rect_h, t->r),
+                  across = pixels_seen(t, t->rect_w, t->s);
+    return (down * across + GEMM_ROWS_MAX * (t->gradient ? 1 : t->stride)) * t->pixel;
+}
+
+static void pack_zeros(gemm_packed *to, int64_t count) {
+    memset(to, 0, (size_t)count * GEMM_PACKED);
+}
+
+/* Pixels [x0, x1) of an image row (NULL: padding) of in_w pixels. */
+static void pack_line(const struct forward *t, gemm_packed *to, const void *row, int64_t x0, int64_t x1) {
+    if (!row) {
+        pack_zeros(to, (x1 - x0) * t->pixel);
+        return;
+    }
+    const int64_t from = gemm_min(gemm_max(x0, 0), x1), end = gemm_max(gemm_min(x1, t->in_w), from);
+    pack_zeros(to, (from - x0) * t->pixel);
+    to += (from - x0) * t->pixel;
+    t->c->packing->pixels(to, t->pixel, gemm_element(t->c, row, from * t->image_pixel), t->image_pixel, end - from,
+                          t->depth);
+    to += (end - from) * t->pixel;
+    pack_zeros(to, (x1 - end) * t->pixel);
+}
+
+/* The input row that output row y sees through filter row r; where there is none, one of padding. */
+static int64_t row_under(const struct forward *t, int64_t y, int64_t r) {
+    if (!t->gradient)
+        return y * t->stride - t->padding + r * t->dilation;
+    const int64_t at = y + t->padding - r * t->dilation;
+    return at >= 0 && at % t->stride == 0 ? at / t->stride : -1;
+}
+
+static void pack_rect(const struct forward *t, struct rect *q, gemm_packed *to) {
+    const void *image = gemm_element(t->c, t->image, q->image * t->in_h * t->in_w * t->image_pixel);
+    const int64_t lines = t->lines_apart ? (q->y1 - q->y0) * t->r : q->in_y1 - q->in_y0;
+    for (int64_t i = 0; i < lines; i++) {
+        const int64_t y = t->lines_apart ? row_under(t, q->y0 + i / t->r, i % t->r) : q->in_y0 + i;
+        const void *row = y >= 0 && y < t->in_h ? gemm_element(t->c, image, y * t->in_w * t->image_pixel) : NULL;
+        pack_line(t, to + i * q->line, row, q->in_x0, q->in_x1);
+    }
+    if (t->c->packing->bound_neighbours)
+        q->squares = t->c->packing->bound_neighbours(to, lines * q->line);
+}
+
+/* --- tiles -------------------------------------------------------------------------------------------------------- */
+
+/* The segments of all pixels of a phase. */
+static void list_segments(const struct forward *t, const struct rect *q, int64_t phase_y, int64_t phase_x,
+                          struct gemm_segments *list) {
+    const int64_t phases = phases_of(t);
+    const bool ordered = is_ordered(t);
+    const struct gemm_proof proof = {t->proof, 0, q->squares}; /* any window of the copy, wherever it begins */
+    fl_gemm_segments_clear(list, ordered, 1, t->width);
+    for (int64_t i = 0; i < t->pieces; i++) {
+        const struct piece *p = &t->piece[i];
+        if (ordered && p->chain_begins)
+            fl_gemm_segments_new_block(list);
+        const int64_t y = p->r * t->dilation, x = p->s * t->dilation;
+        if (y % phases == phase_y && x % phases == phase_x) {
+            const int64_t down = t->lines_apart ? p->r
+                                 : t->gradient  ? -(y / phases)
+                                                : y,
+                          across = t->gradient ? -(x / phases) : x;
+            fl_gemm_segments_add(list, down * q->line + across * t->pixel + p->first, p->b * t->width, p->b, p->steps,
+                                 proof);
+        } else if (ordered) {
+            fl_gemm_segments_add_hole(list, p->hole * t->width);
+        }
+    }
+    fl_gemm_segments_end(list);
+}
+
+/* The pixels of one phase in one output row, times one panel, one block of k. out: the band's sums. */
+static void row_tiles(const struct forward *t, const struct rect *q, const gemm_packed *a, int64_t y, int64_t x0,
+                      struct gemm_tile *tile, int vectors, int64_t columns, const struct gemm_sums *out,
+                      int64_t first) {
+    const int64_t phases = phases_of(t), count = gemm_parts(q->x1 - x0, phases);
+    const int rows = gemm_tile_rows(t->c->kernels, vectors, count);
+    const int64_t in_y = t->gradient ? (y + t->padding) / t->stride : y * t->stride - t->padding,
+                  in_x = t->gradient ? (x0 + t->padding) / t->stride : x0 * t->stride - t->padding;
+    const int64_t line = t->lines_apart ? (y - q->y0) * t->r : in_y - q->in_y0;
+    tile->a = a + line * q->line + (in_x - q->in_x0) * t->pixel;
+    tile->out = gemm_sums_at(out, (y - q->band_y0) * (q->x1 - q->x0) + x0 - q->x0, first);
+    tile->out.stride = phases * out->stride;
+    for (int64_t i = 0; i < count; i += rows) {
+        tile->rows = (int)gemm_min(rows, count - i);
+        t->c->kernels->tile(tile, vectors, columns);
+        tile->a += rows * tile->a_row;
+        gemm_sums_move(&tile->out, rows * tile->out.stride);
+    }
+}
+
+static void phase_tiles(const struct forward *t, const struct rect *q, const gemm_packed *a,
+                        const struct gemm_segments *list, int64_t y0, int64_t x0, int64_t group,
+                        const struct gemm_sums *out) {
+    const int64_t phases = phases_of(t), first = group * t->panels_per_group,
+                  end = gemm_min(first + t->panels_per_group, t->panels);
+    for (int64_t panel = first; panel < end; panel++) {
+        const int64_t columns = gemm_min(t->width, t->n - panel * t->width);
+        const int vectors = (int)gemm_parts(columns, t->c->kernels->lanes);
+        struct gemm_tile tile = {.b = t->packed + panel * t->panel_steps * t->width,
+                                 .a_row = (t->gradient ? 1 : t->stride) * t->pixel,
+                                 .a_step = 1,
+                                 .b_step = t->width};
+        for (int64_t block = 0; block < list->blocks; block++) {
+            gemm_tile_block(&tile, list, block);
+            tile.add = block > 0;
+            for (int64_t y = y0; y < q->band_y1; y += phases)
+                row_tiles(t, q, a, y, x0, &tile, vectors, columns, out, (panel - first) * t->width);
+        }
+    }
+}
+
+/* Zeroes the sums of a phase that no filter position meets. */
+static void phase_zeros(const struct forward *t, const struct rect *q, int64_t y0, int64_t x0,
+                        const struct gemm_sums *out) {
+    for (int64_t y = y0; y < q->band_y1; y += t->stride)
+        for (int64_t x = x0; x < q->x1; x += t->stride) {
+            const struct gemm_sums to = gemm_sums_at(out, (y - q->band_y0) * (q->x1 - q->x0) + x - q->x0, 0);
+            if (to.wide)
+                memset(to.wide, 0, (size_t)to.stride * sizeof *to.wide);
+            if (to.low)
+                memset(to.low, 0, (size_t)to.stride * sizeof *to.low);
+            if (to.high)
+                memset(to.high, 0, (size_t)to.stride * sizeof *to.high);
+        }
+}
+
+static void store_sums(const struct forward *t, int64_t first, int64_t n, const struct gemm_sums *sums, int64_t pixel,
+                       void *stats) {
+    const struct gemm_sums from = gemm_sums_at(sums, pixel, 0);
+    t->c->stores->sums(t->c->args, first, n, &from, stats);
+}
+
+static void store_band(const struct forward *t, const struct rect *q, int64_t group, const struct gemm_sums *sums,
+                       void *stats) {
+    const int64_t first = group * t->panels_per_group * t->width, wide = q->x1 - q->x0, high = q->band_y1 - q->band_y0;
+    const int64_t origin = ((q->image * t->out_h + q->band_y0) * t->out_w + q->x0) * t->out_pixel + t->out_first;
+    const int64_t columns = sums->stride;
+    if (columns < t->out_pixel) {
+        for (int64_t y = 0; y < high; y++)
+            for (int64_t x = 0; x < wide; x++)
+                store_sums(t, origin + (y * t->out_w + x) * t->out_pixel + first, columns, sums, y * wide + x, stats);
+    } else if (wide < t->out_w) {
+        for (int64_t y = 0; y < high; y++)
+            store_sums(t, origin + y * t->out_w * t->n, wide * t->n, sums, y * wide, stats);
+    } else {
+        store_sums(t, origin, high * wide * t->n, sums, 0, stats);
+    }
+}
+
+/* What a worker needs of its own. */
+struct forward_worker {
+    gemm_packed *a;
+    struct gemm_sums sums; /* of a band by the columns of a group */
+    struct gemm_segments list;
+};
+
+static struct forward_worker lay_out_worker(const struct forward *t, struct gemm_arena *arena) {
+    struct forward_worker w = {.sums = {.low = NULL}};
+    const int64_t columns = gemm_min(t->n, t->panels_per_group * t->width);
+    const int64_t segments = is_ordered(t) ? t->pieces : t->steps, sums = t->band_h * t->rect_w * columns;
+    w.a = gemm_take(arena, rect_size(t), GEMM_PACKED);
+    if (!is_ordered(t) && t->steps * t->c->packing->per_step > GEMM_LIMBS_K) {
+        w.sums.wide = gemm_take(arena, sums, sizeof *w.sums.wide);
+    } else {
+        w.sums.low = gemm_take(arena, sums, sizeof *w.sums.low);
+        if (!is_ordered(t))
+            w.sums.high = gemm_take(arena, sums, sizeof *w.sums.high);
+    }
+    w.list.segment = gemm_take(arena, segments, sizeof *w.list.segment);
+    w.list.block = gemm_take(arena, segments + 2, sizeof *w.list.block);
+    return w;
+}
+
+/* The sums of a band; list: the segments of its only phase are not listed yet. */
+static void band_tiles(const struct forward *t, const struct rect *q, int64_t group, bool list,
+                       struct forward_worker *w) {
+    const int64_t phases = phases_of(t);
+    for (int64_t y = q->band_y0; y < gemm_min(q->band_y0 + phases, q->band_y1); y++)
+        for (int64_t x = q->x0; x < gemm_min(q->x0 + phases, q->x1); x++) {
+            if (list || phases > 1)
+                list_segments(t, q, (y + t->padding) % phases, (x + t->padding) % phases, &w->list);
+            if (w->list.blocks)
+                phase_tiles(t, q, w->a, &w->list, y, x, group, &w->sums);
+            else
+                phase_zeros(t, q, y, x, &w->sums);
+        }
+}
+
+static void forward_part(void *context, int part, int worker) {
+    const struct forward *t = context;
+    struct gemm_arena arena = gemm_worker_arena(t->c, worker);
+    struct forward_worker w = lay_out_worker(t, &arena);
+    void *stats = gemm_worker_stats(t->c, worker);
+    struct rect q = rect_of(t, t->group_per_part ? part / t->groups : part);
+    const int64_t first = t->group_per_part ? part % t->groups : 0, end = t->group_per_part ? first + 1 : t->groups;
+    bool listed = false;
+    pack_rect(t, &q, w.a);
+    for (int64_t group = first; group < end; group++) {
+        w.sums.stride = gemm_min(t->n - group * t->panels_per_group * t->width, t->panels_per_group * t->width);
+        for (q.band_y0 = q.y0; q.band_y0 < q.y1; q.band_y0 = q.band_y1) {
+            q.band_y1 = gemm_min(q.band_y0 + t->band_h, q.y1);
+            band_tiles(t, &q, group, !listed, &w);
+            store_band(t, &q, group, &w.sums, stats);
+            listed = true;
+        }
+    }
+}
+
+/* --- the plan ----------------------------------------------------------------------------------------------------- */
+
+static void forward_plan(struct forward *t) {
+    const struct gemm_kernels *k = t->c->kernels;
+    t->depth_steps = gemm_parts(t->depth, t->c->packing->per_step);
+    t->pixel = t->depth_steps;
+    if (t->pixel >= 256 && t->pixel % 128 == 0)
+        t->pixel += FL_ALIGNMENT / GEMM_PACKED; /* tile rows in different sets of the cache */
+    t->vectors = (int)gemm_parts(t->n, k->lanes);
+    if (t->vectors > k->vectors)
+        t->vectors = 2;
+    t->width = (int64_t)t->vectors * k->lanes;
+    t->panels = gemm_parts(t->n, t->width);
+    t->panels_per_group = t->n <= 2 * GROUP_COLUMNS ? t->panels : GROUP_COLUMNS / t->width;
+    t->groups = gemm_parts(t->panels, t->panels_per_group);
+    list_pieces(t, NULL);
+    t->windows = gemm_parts(t->steps, GEMM_WINDOW);
+
+    const int64_t columns = gemm_min(t->n, t->panels_per_group * t->width);
+    int64_t pixels = GEMM_SUM_BYTES / (columns * t->c->stores->sum_bytes);
+    if (t->steps * t->panels * t->width * GEMM_PACKED > L2_B)
+        pixels = gemm_max(pixels, gemm_min(192, L2_A / (t->pixel * GEMM_PACKED)));
+    pixels = gemm_round_up(gemm_max(pixels, 1), k->rows[t->vectors]);
+    t->rect_w = gemm_min(pixels, t->out_w);
+    t->rect_h = gemm_min(gemm_max(pixels / t->rect_w, 1), t->out_h);
+    t->rects_x = gemm_parts(t->out_w, t->rect_w);
+    t->rects_y = gemm_parts(t->out_h, t->rect_h);
+    t->band_h = t->rect_h;
+    if (t->panels == 1 && phases_of(t) == 1 && t->steps * t->width * GEMM_PACKED <= L1_B)
+        t->band_h = gemm_min(t->rect_h, gemm_max(1, BAND_SUMS / (t->rect_w * t->n)));
+    t->lines_apart = t->dilation > 1 && t->rect_h * t->r < pixels_seen(t, t->rect_h, t->r);
+    const int64_t units = t->batch * t->rects_y * t->rects_x;
+    t->group_per_part = units < GEMM_PARTS_FEW;
+    t->parts = t->group_per_part ? units * t->groups : units;
+}
+
+static struct gemm_workspace lay_out(struct forward *t, char *block) {
+    struct gemm_arena arena = {block, 0}, worker = gemm_worker_arena(t->c, 0);
+    t->packed = gemm_take(&arena, t->panels * t->panel_steps * t->width, GEMM_PACKED);
+    t->piece = gemm_take(&arena, t->pieces, sizeof *t->piece);
+    t->proof = gemm_take(&arena, t->c->packing->bound_windows ? t->panels * t->windows : 0, sizeof *t->proof);
+    lay_out_worker(t, &worker);
+    return fl_gemm_needs(t->c, &arena, &worker, t->parts);
+}
+
+/* One group, whose channels begin at the image, filter and out_first of t. */
+static void compute(struct forward *t) {
+    fl_parallel((int)t->panels, forward_pack_filters, t);
+    for (int64_t i = t->windows; t->c->packing->bound_windows && i < t->panels * t->windows; i++)
+        t->proof[i % t->windows] = fmaxf(t->proof[i % t->windows], t->proof[i]);
+    fl_parallel_within(t->c->workers, (int)t->parts, forward_part, t);
+}
+
+/* t describes one group of the operation. */
+static tensor_status all_groups(struct forward *t, int groups, struct gemm_workspace *needs_only) {
+    struct gemm_call *c = t->c;
+    t->image_pixel = t->depth * groups;
+    t->out_pixel = t->n * groups;
+    if (t->r == 1 && t->s == 1 && t->stride == 1 && t->padding == 0) { /* pixels know no neighbours: one long line */
+        t->in_w = t->out_w = t->batch * t->out_h * t->out_w;
+        t->batch = t->in_h = t->out_h = 1;
+    }
+    forward_plan(t);
+    const struct gemm_workspace needs = lay_out(t, NULL);
+    if (needs_only) {
+        *needs_only = needs;
+        return TENSOR_OK;
+    }
+    char *block = fl_gemm_begin(c, &needs);
+    if (!block)
+        return TENSOR_E_MEMORY;
+    lay_out(t, block);
+    list_pieces(t, t->piece);
+    for (int i = 0; i < groups; i++) {
+        t->image = gemm_element(c, c->args->in[0].data, i * t->depth);
+        t->filter = gemm_element(c, c->args->in[1].data, i * t->n * t->r * t->s * t->depth);
+        t->out_first = i * t->n;
+        compute(t);
+    }
+    fl_gemm_end(c);
+    return TENSOR_OK;
+}
+
+/* conv2d, or matmul_nt: A is x by patches. */
+tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_only) {
+    const struct fl_geometry *g = &c->args->geo;
+    const int groups = g->groups ? g->groups : 1;
+    struct forward t = {.c = c, .batch = 1, .in_h = 1, .out_h = 1, .r = 1, .s = 1, .stride = 1, .dilation = 1};
+    if (c->args->op == FL_OP_MATMUL_NT) {
+        t.in_w = t.out_w = g->m;
+        t.depth = g->k;
+        t.n = g->n;
+        return all_groups(&t, 1, needs_only);
+    }
+    t = (struct forward){.c = c,
+                         .batch = g->batch,
+                         .in_h = g->h,
+                         .in_w = g->w,
+                         .depth = g->c / groups,
+                         .out_h = g->p,
+                         .out_w = g->q,
+                         .n = g->filters / groups,
+                         .r = g->r,
+                         .s = g->s,
+                         .stride = g->stride,
+                         .padding = g->padding,
+                         .dilation = g->dilation};
+    return all_groups(&t, groups, needs_only);
+}
+
+/* conv2d_input_grad, or matmul: A is dy by patches, the filters are read the other way. */
+tensor_status fl_gemm_input_gradient(struct gemm_call *c, struct gemm_workspace *needs_only) {
+    const struct fl_geometry *g = &c->args->geo;
+    const int groups = g->groups ? g->groups : 1;
+    struct forward t = {.c = c, .batch = 1, .in_h = 1, .out_h = 1, .r = 1, .s = 1, .stride = 1, .dilation = 1};
+    t.gradient = true;
+    if (c->args->op == FL_OP_MATMUL) {
+        t.in_w = t.out_w = g->m;
+        t.depth = g->k;
+        t.n = g->n;
+        return all_groups(&t, 1, needs_only);
+    }
+    t = (struct forward){.c = c,
+                         .batch = g->batch,
+                         .in_h = g->p,
+                         .in_w = g->q,
+                         .depth = g->filters / groups,
+                         .out_h = g->h,
+                         .out_w = g->w,
+                         .n = g->c / groups,
+                         .r = g->r,
+                         .s = g->s,
+                         .stride = g->stride,
+                         .padding = g->padding,
+                         .dilation = g->dilation,
+                         .gradient = true};
+    return all_groups(&t, groups, needs_only);
+}

@@ -1,0 +1,298 @@
+/* gemm_matmul.c - matmul, matmul_nt and matmul_tn of packed panels (docs/decisions/0009-packed-panels.md).
+ *
+ * One operand is packed once for all threads (the common one); the other is cut into parts, each small enough to stay
+ * in the cache of the thread that computes it. Either may be the common one: usually A, or B if it is small and A long.
+ * A part takes its panels of A in bands. For each block of k it adds the products of the band's panels by all columns
+ * of the part to sums that stay in the cache; the first band packs the part's own operand, block by block, right before
+ * it meets it. The sums of a band are then rounded and stored. */
+#include "core/parallel.h"
+#include "gemm/gemm_driver.h"
+
+enum {
+    BLOCK = FL_K_CHUNK,      /* steps of a block of k: its panel of A stays in L1 */
+    PART_BYTES = 256 * 1024, /* of a block of the columns of a part: they stay in L2 */
+    PARTS = 8,               /* parts there should be, if the panels allow */
+    PART_COLUMNS = 16,       /* panels of B, of A in a part at most */
+    PART_ROWS = 16,
+    BAND = 24,        /* panels of A whose sums are kept while the blocks of k are added */
+    COMMON_PANELS = 8 /* panels of the common operand packed at a time */
+};
+
+struct matmul {
+    struct gemm_call *c;
+    int64_t m, n;
+    struct gemm_operand a, b;
+    bool common_a;
+    int64_t blocks, steps;     /* of k */
+    int64_t panels, parts;     /* of the cut operand: in a part; in all */
+    gemm_packed *packed;       /* the common operand */
+    struct gemm_bound *bounds; /* blocks a panel */
+    gemm_packed *bytes;        /* the same for the mod-255 check, of the blocks that will probably want it */
+    bool *bytes_made;
+};
+
+static const struct gemm_operand *common_operand(const struct matmul *t) {
+    return t->common_a ? &t->a : &t->b;
+}
+
+static const struct gemm_operand *cut_operand(const struct matmul *t) {
+    return t->common_a ? &t->b : &t->a;
+}
+
+static int64_t block_steps(const struct matmul *t) {
+    return gemm_min(t->steps, BLOCK);
+}
+
+/* Of a block of the common operand as bytes. */
+static int64_t common_bytes_size(const struct matmul *t) {
+    return gemm_bytes_size(t->c->kernels, common_operand(t)->width, block_steps(t));
+}
+
+/* Packs and bounds block `block` of k of some panels of an operand. */
+static void matmul_pack_block(const struct matmul *t, const struct gemm_operand *s, int64_t first, int64_t panels,
+                              int64_t block, gemm_packed *packed, struct gemm_bound *bounds) {
+    const struct gemm_packing *packing = t->c->packing;
+    const int64_t step = block * BLOCK, steps = gemm_min(BLOCK, t->steps - step);
+    gemm_packed *at = packed + step * s->width;
+    const int64_t together =
+        s->k_stride == 1 ? 1 : panels; /* lines that are neighbours in memory are packed together */
+    for (int64_t p = 0; p < panels; p++) {
+        if (p % together == 0)
+            packing->panels(s, first + p, together, step, steps, at + p * s->panel_size);
+        if (packing->bound_panel)
+            packing->bound_panel(at + p * s->panel_size, s->width, steps, &bounds[p * t->blocks + block]);
+    }
+}
+
+static void matmul_pack_common(void *context, int part, int worker) {
+    (void)worker;
+    const struct matmul *t = context;
+    const struct gemm_operand *s = common_operand(t);
+    const int64_t first = (int64_t)part * COMMON_PANELS, panels = gemm_min(COMMON_PANELS, s->panels - first);
+    for (int64_t block = 0; block < t->blocks; block++)
+        matmul_pack_block(t, s, first, panels, block, t->packed + first * s->panel_size, t->bounds + first * t->blocks);
+    if (!t->c->kernels->bytes)
+        return;
+    for (int64_t i = first * t->blocks; i < (first + panels) * t->blocks; i++) {
+        const int64_t step = i % t->blocks * BLOCK, steps = gemm_min(BLOCK, t->steps - step);
+        t->bytes_made[i] = fl_gemm_will_want_bytes(t->c->family, &t->bounds[i]);
+        if (t->bytes_made[i])
+            t->c->kernels->pack_bytes(t->packed + i / t->blocks * s->panel_size + step * s->width, s->width, steps,
+                                      t->common_a, t->bytes + i * common_bytes_size(t));
+    }
+}
+
+/* What a worker needs of its own. */
+struct matmul_worker {
+    gemm_packed *packed;
+    struct gemm_bound *bounds;
+    struct gemm_sums sums; /* of a band of A by the part's columns */
+    gemm_packed *a_bytes,
+        *b_bytes; /* for the mod-255 check, of one block of A; of every block of B that the part meets */
+    bool *b_made;
+    struct gemm_accumulators *accumulators;
+};
+
+static int64_t part_column_panels(const struct matmul *t) {
+    return t->common_a ? t->panels : t->b.panels;
+}
+
+/* Panels of A in a band: sums of one block need no company. */
+static int64_t band_panels(const struct matmul *t) {
+    return t->blocks == 1 ? 1 : gemm_min(BAND, t->common_a ? t->a.panels : t->panels);
+}
+
+static struct matmul_worker lay_out_worker(const struct matmul *t, struct gemm_arena *arena) {
+    const struct gemm_family *family = t->c->family;
+    const struct gemm_kernels *k = t->c->kernels;
+    const int64_t columns = part_column_panels(t), steps = block_steps(t), bounds = t->c->packing->bound_panel != NULL;
+    struct matmul_worker w = {.sums = {.stride = columns * t->b.width}};
+    w.packed = gemm_take(arena, t->panels * cut_operand(t)->panel_size, GEMM_PACKED);
+    w.bounds = gemm_take(arena, bounds * t->panels * t->blocks, sizeof *w.bounds);
+    const int64_t sums = band_panels(t) * t->a.width * w.sums.stride;
+    w.sums.low = gemm_take(arena, sums, sizeof *w.sums.low);
+    if (!family->ordered)
+        w.sums.high = gemm_take(arena, sums, sizeof *w.sums.high);
+    w.a_bytes = gemm_take(arena, gemm_bytes_size(k, t->a.width, steps), GEMM_PACKED);
+    w.b_bytes = gemm_take(arena, columns * t->blocks * gemm_bytes_size(k, t->b.width, steps), GEMM_PACKED);
+    w.b_made = gemm_take(arena, k->bytes ? columns * t->blocks : 0, sizeof *w.b_made);
+    w.accumulators = gemm_take(arena, 1, sizeof *w.accumulators);
+    return w;
+}
+
+/* Packed panels of an operand and their bounds, from panel `first` on. */
+struct packed_panels {
+    const gemm_packed *panels;
+    const struct gemm_bound *bounds;
+    int64_t first, count;
+};
+
+/* `size` packed elements, to be prefetched during `count` tiles of `steps` steps. */
+struct spread {
+    struct gemm_prefetch next; /* of the tile at hand */
+    int64_t bytes;             /* a tile */
+};
+
+static struct spread spread_over(const gemm_packed *block, int64_t size, int64_t count, int64_t steps) {
+    const int64_t bytes = gemm_parts(size * GEMM_PACKED, count);
+    return (struct spread){{(const char *)block, gemm_parts(bytes, gemm_max(steps / GEMM_PREFETCH_STEPS, 1))}, bytes};
+}
+
+/* Prefetches part j of count of `rows` rows of the output from `row` on: sums of them are about to be stored. Inline,
+ * since gcc drops calls of functions that do nothing but this. */
+static inline __attribute__((always_inline)) void prefetch_output(const struct matmul *t, int64_t row, int64_t rows,
+                                                                  const struct packed_panels *b, int64_t j) {
+    const char *out = t->c->args->out.data;
+    const int64_t bytes = t->c->stores->element_bytes, column = b->first * t->b.width,
+                  columns = gemm_min(b->count * t->b.width, t->n - column);
+    for (int64_t i = rows * j / b->count; out && i < rows * (j + 1) / b->count; i++)
+        for (int64_t at = 0; at < columns * bytes; at += FL_ALIGNMENT)
+            __builtin_prefetch(out + ((row + i) * t->n + column) * bytes + at, 1, 3);
+}
+
+/* One block of k: panel `i` of A by all panels of B at hand, added to the sums from `row` on. */
+static void matmul_panel_sums(const struct matmul *t, const struct packed_panels *a, int64_t i,
+                              const struct packed_panels *b, int64_t block, int64_t row,
+                              const struct matmul_worker *w) {
+    const bool check = t->c->kernels->bytes != NULL;
+    const int64_t common_size = common_bytes_size(t),
+                  b_size = gemm_bytes_size(t->c->kernels, t->b.width, block_steps(t));
+    const int64_t step = block * BLOCK, steps = gemm_min(BLOCK, t->steps - step);
+    const int64_t out_row = (a->first + i) * t->a.width, of_a = i * t->blocks + block;
+    const int64_t rows = gemm_min(t->a.width, t->m - out_row);
+    const gemm_packed *panel = a->panels + i * t->a.panel_size + step * t->a.width, *next = panel;
+    gemm_packed *bytes = w->a_bytes, *next_bytes = bytes;
+    bool a_made = check && t->common_a && t->bytes_made[of_a];
+    if (a_made)
+        next_bytes = bytes = t->bytes + of_a * common_size;
+    if (i + 1 < a->count) {
+        next += t->a.panel_size;
+        next_bytes += a_made ? t->blocks * common_size : 0;
+    }
+    const int64_t halves = gemm_parts(steps, 2);
+    struct spread of_panel = spread_over(next, steps * t->a.width, b->count, steps), of_bytes = {.bytes = 0};
+    if (check)
+        of_bytes = spread_over(next_bytes, halves * t->a.width, b->count, halves);
+    for (int64_t j = 0; j < b->count; j++) {
+        const int64_t of_b = j * t->blocks + block;
+        struct gemm_panel_pair pair = {.a = panel,
+                                       .b = b->panels + j * t->b.panel_size + step * t->b.width,
+                                       .height = t->a.width,
+                                       .rows = rows,
+                                       .steps = steps,
+                                       .next = of_panel.next};
+        struct gemm_bytes for_check = {.a = bytes, .a_made = &a_made};
+        if (check) {
+            const bool b_there = !t->common_a && t->bytes_made[of_b];
+            for_check.b = (b_there ? t->bytes : w->b_bytes) + of_b * b_size;
+            for_check.b_made = &w->b_made[of_b];
+            for_check.next = of_bytes.next;
+        }
+        const struct gemm_sums out = gemm_sums_at(&w->sums, row, j * t->b.width);
+        if (block == t->blocks - 1)
+            prefetch_output(t, out_row, rows, b, j);
+        fl_gemm_pair_sums(t->c->family, &pair, &a->bounds[of_a], &b->bounds[of_b], block > 0, &out, &for_check,
+                          w->accumulators);
+        of_panel.next.from += of_panel.bytes;
+        of_bytes.next.from += of_bytes.bytes;
+    }
+}
+
+static void matmul_part(void *context, int part, int worker) {
+    const struct matmul *t = context;
+    struct gemm_arena arena = gemm_worker_arena(t->c, worker);
+    struct matmul_worker w = lay_out_worker(t, &arena);
+    void *stats = gemm_worker_stats(t->c, worker);
+    const struct gemm_operand *cut = cut_operand(t);
+    const int64_t first = part * t->panels, count = gemm_min(t->panels, cut->panels - first);
+
+    const struct packed_panels own = {w.packed, w.bounds, first, count},
+                               common = {t->packed, t->bounds, 0, common_operand(t)->panels};
+    const struct packed_panels *a = t->common_a ? &common : &own, *b = t->common_a ? &own : &common;
+    w.sums.stride = b->count * t->b.width; /* all of a row is written: the last part may be narrower */
+    for (int64_t j = 0; t->c->kernels->bytes && j < b->count * t->blocks; j++)
+        w.b_made[j] = !t->common_a && t->bytes_made[j];
+    const int64_t column = b->first * t->b.width, columns = gemm_min(b->count * t->b.width, t->n - column);
+    const int64_t band = band_panels(t);
+    for (int64_t i = 0; i < a->count; i += band) {
+        const int64_t end = gemm_min(i + band, a->count);
+        for (int64_t block = 0; block < t->blocks; block++) {
+            if (i == 0)
+                matmul_pack_block(t, cut, first, count, block, w.packed, w.bounds);
+            for (int64_t panel = i; panel < end; panel++)
+                matmul_panel_sums(t, a, panel, b, block, (panel - i) * t->a.width, &w);
+        }
+        for (int64_t panel = i; panel < end; panel++) {
+            const int64_t row = (a->first + panel) * t->a.width;
+            const struct gemm_sums sums = gemm_sums_at(&w.sums, (panel - i) * t->a.width, 0);
+            t->c->stores->rows(t->c->args, row * t->n + column, t->n, gemm_min(t->a.width, t->m - row), columns, &sums,
+                               stats);
+        }
+    }
+}
+
+static void matmul_plan(struct matmul *t) {
+    const struct gemm_kernels *k = t->c->kernels;
+    t->a.width = gemm_parts(t->m, gemm_parts(t->m, k->panel_rows)); /* equal heights: 16 rows are 8 and 8 */
+    t->b.width = k->panel_columns;
+    t->steps = gemm_parts(t->a.k, t->c->packing->per_step);
+    t->blocks = gemm_parts(t->steps, BLOCK);
+    struct gemm_operand *operands[] = {&t->a, &t->b};
+    for (int i = 0; i < 2; i++) {
+        operands[i]->panels = gemm_parts(operands[i]->lines, operands[i]->width);
+        operands[i]->panel_size = gemm_round_up(t->steps * operands[i]->width + k->lanes, FL_ALIGNMENT / GEMM_PACKED);
+    }
+    /* A long A by a B that stays in the cache: cut A. */
+    t->common_a = t->b.panels > PART_COLUMNS || t->m <= t->n;
+    const struct gemm_operand *cut = cut_operand(t);
+    const int64_t panel_bytes = block_steps(t) * cut->width * GEMM_PACKED;
+    t->panels = gemm_min(gemm_max(PART_BYTES / panel_bytes, 1), gemm_parts(cut->panels, PARTS));
+    t->panels = gemm_min(t->panels, t->common_a ? PART_COLUMNS : PART_ROWS);
+    t->parts = gemm_parts(cut->panels, t->panels);
+}
+
+static struct gemm_workspace lay_out(struct matmul *t, char *block) {
+    const struct gemm_operand *common = common_operand(t);
+    const int64_t blocks = common->panels * t->blocks, bounds = t->c->packing->bound_panel != NULL,
+                  check = t->c->kernels->bytes != NULL;
+    struct gemm_arena arena = {block, 0}, worker = gemm_worker_arena(t->c, 0);
+    t->packed = gemm_take(&arena, common->panels * common->panel_size, GEMM_PACKED);
+    t->bounds = gemm_take(&arena, bounds * blocks, sizeof *t->bounds);
+    t->bytes = gemm_take(&arena, blocks * common_bytes_size(t), GEMM_PACKED);
+    t->bytes_made = gemm_take(&arena, check * blocks, sizeof *t->bytes_made);
+    lay_out_worker(t, &worker);
+    return fl_gemm_needs(t->c, &arena, &worker, t->parts);
+}
+
+/* out[m][n] = sum over k of A[i][k] B[k][j], either operand transposed by its strides. */
+tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_only) {
+    const struct fl_geometry *g = &c->args->geo;
+    const bool tn = c->args->op == FL_OP_MATMUL_TN, nt = c->args->op == FL_OP_MATMUL_NT;
+    struct matmul t = {.c = c,
+                       .m = g->m,
+                       .n = g->n,
+                       .a = {.data = c->args->in[0].data,
+                             .line_stride = tn ? 1 : g->k,
+                             .k_stride = tn ? g->m : 1,
+                             .lines = g->m,
+                             .k = g->k},
+                       .b = {.data = c->args->in[1].data,
+                             .line_stride = nt ? g->k : 1,
+                             .k_stride = nt ? 1 : g->n,
+                             .lines = g->n,
+                             .k = g->k}};
+    matmul_plan(&t);
+    const struct gemm_workspace needs = lay_out(&t, NULL);
+    if (needs_only) {
+        *needs_only = needs;
+        return TENSOR_OK;
+    }
+    char *block = fl_gemm_begin(c, &needs);
+    if (!block)
+        return TENSOR_E_MEMORY;
+    lay_out(&t, block);
+    fl_parallel((int)gemm_parts(common_operand(&t)->panels, COMMON_PANELS), matmul_pack_common, &t);
+    fl_parallel_within(c->workers, (int)t.parts, matmul_part, &t);
+    fl_gemm_end(c);
+    return TENSOR_OK;
+}

@@ -1,0 +1,146 @@
+/* gemm_schemes.c - the sums of a panel of A by a panel of B over one block of k: the fastest way that is proved exact.
+ *
+ * By the bounds of both panels (struct gemm_bound) a sum of products over a window is at most its length times
+ * max|a| max|b|, and at most ||a|| ||b|| (Cauchy, Schwarz). An accumulator is right if that fits int32, whatever
+ * happened on the way, since it wraps: whole      the whole block fits staggered  every window of 16 steps does every
+ * 8, 4 every window of 8, of 4 steps does bytes      nothing fits, but bytes can be multiplied: the mod-255 check. The
+ * sum modulo 2^32, and modulo 255 from the elements modulo 255; since 2^32 = 1 modulo 255, the sum is lo + 2^32 t for
+ * the t of least magnitude with t = r - lo modulo 255, as long as |sum| <= 127.5 * 2^32 products   nothing fits: the
+ * low half of each step's products in the sum modulo 2^32, the high half apart every step not even the products of one
+ * step fit (both operands hold -2^15) */
+#include "gemm/gemm_driver.h"
+#include <string.h>
+
+enum {
+    /* Longest stretch of any data that the mod-255 check covers, in steps: 508 * 2^30 <= 127.5 * 2^32. Bytes of A are
+     * in -127 ... 127, of B in 0 ... 254, so that their sums fit for 2^31 / (127 * 254) = 66571 k. */
+    BYTES_STEPS = 254
+};
+#define BYTES_LIMIT (127.5 * 0x1p32 * (1 - 1e-6))
+
+enum scheme { WHOLE, STAGGERED, EVERY_8, EVERY_4, UNPROVEN };
+
+static enum scheme choose(const struct gemm_bound *a, const struct gemm_bound *b, int64_t steps, int per_step) {
+    static const enum scheme by_window[GEMM_WINDOWS] = {EVERY_4, EVERY_8, STAGGERED};
+    const double product = a->largest * b->largest * per_step;
+    if (product * (double)steps <= GEMM_SPLIT_LIMIT || a->whole * b->whole <= GEMM_SPLIT_LIMIT)
+        return WHOLE;
+    for (int i = GEMM_WINDOWS - 1; i >= 0; i--)
+        if (product * (GEMM_WINDOW << i) <= GEMM_SPLIT_LIMIT || a->window[i] * b->window[i] <= GEMM_SPLIT_LIMIT)
+            return by_window[i];
+    return UNPROVEN;
+}
+
+bool fl_gemm_will_want_bytes(const struct gemm_family *family, const struct gemm_bound *bound) {
+    return family->kernels->bytes &&
+           bound->largest * bound->largest * family->packing->per_step * GEMM_WINDOW > GEMM_SPLIT_LIMIT &&
+           bound->window[0] * bound->window[0] > GEMM_SPLIT_LIMIT;
+}
+
+/* Runs a kernel of half the height over all rows. */
+static void by_halves(const struct gemm_kernels *k, const gemm_panel_kernel *kernels, const struct gemm_panel_pair *p) {
+    struct gemm_panel_pair some = *p;
+    const int64_t parts = gemm_parts(p->rows, k->panel_rows / 2);
+    for (int64_t i = 0, rows; i < p->rows; i += rows) {
+        rows = gemm_min(gemm_parts(p->rows, parts), p->rows - i);
+        some.a = p->a + i;
+        some.sum = p->sum + i * p->stride;
+        some.high = p->high + i * p->stride;
+        kernels[rows](&some);
+    }
+}
+
+static void by_bytes(const struct gemm_kernels *k, const struct gemm_panel_pair *p, const struct gemm_bound *a,
+                     const struct gemm_bound *b, int per_step, bool add, const struct gemm_sums *out,
+                     struct gemm_bytes *bytes, int32_t *rest) {
+    if (!*bytes->a_made)
+        k->pack_bytes(p->a, p->height, p->steps, true, bytes->a);
+    if (!*bytes->b_made)
+        k->pack_bytes(p->b, k->panel_columns, p->steps, false, bytes->b);
+    *bytes->a_made = *bytes->b_made = true;
+    const bool whole =
+        a->largest * b->largest * (double)(per_step * p->steps) <= BYTES_LIMIT || a->whole * b->whole <= BYTES_LIMIT;
+    const int64_t block = whole ? p->steps : BYTES_STEPS;
+    for (int64_t step = 0; step < p->steps; step += block, add = true) {
+        struct gemm_panel_pair low = *p, check = *p;
+        low.steps = gemm_min(block, p->steps - step);
+        low.a += step * p->height;
+        low.b += step * k->panel_columns;
+        check.steps = gemm_parts(low.steps, 2);
+        check.a = bytes->a + step / 2 * p->height;
+        check.b = bytes->b + step / 2 * k->panel_columns;
+        check.next = bytes->next;
+        check.sum = rest;
+        k->whole[p->rows](&low);
+        k->bytes[p->rows](&check);
+        k->finish_bytes(p->sum, rest, p->stride, p->rows, k->panel_columns, 0, add, out);
+    }
+}
+
+/* Any data. */
+static void unproven(const struct gemm_family *family, const struct gemm_panel_pair *p, const struct gemm_bound *a,
+                     const struct gemm_bound *b, bool add, const struct gemm_sums *out, struct gemm_bytes *bytes,
+                     struct gemm_accumulators *at) {
+    const struct gemm_kernels *k = family->kernels;
+    const int per_step = family->packing->per_step;
+    if (k->bytes) {
+        by_bytes(k, p, a, b, per_step, add, out, bytes, at->rest);
+    } else if (k->products && a->largest * b->largest * per_step <= 0x7fffffff) {
+        by_halves(k, k->products, p);
+        k->finish_products(p->sum, p->high, p->stride, p->rows, k->panel_columns, 0, add, out);
+    } else {
+        by_halves(k, k->every_1, p);
+        k->finish(p->sum, p->high, p->stride, p->rows, k->panel_columns, p->steps, add, out);
+    }
+}
+
+static void exact_sums(const struct gemm_family *family, struct gemm_panel_pair *p, const struct gemm_bound *a,
+                       const struct gemm_bound *b, bool add, const struct gemm_sums *out, struct gemm_bytes *bytes,
+                       struct gemm_accumulators *at) {
+    const struct gemm_kernels *k = family->kernels;
+    int64_t splits = 0;
+    p->sum = at->sum;
+    p->high = at->high;
+    p->stride = k->panel_columns;
+    switch (choose(a, b, p->steps, family->packing->per_step)) {
+    case WHOLE:
+        k->whole[p->rows](p);
+        break;
+    case STAGGERED:
+        splits = p->steps / GEMM_STAGGER + 1;
+        memset(at->high, 0, (size_t)(p->rows * p->stride) * sizeof *at->high);
+        k->staggered[p->rows](p);
+        break;
+    case EVERY_8:
+        splits = p->steps / 8;
+        by_halves(k, k->every_8, p);
+        break;
+    case EVERY_4:
+        splits = p->steps / 4;
+        by_halves(k, k->every_4, p);
+        break;
+    case UNPROVEN:
+        unproven(family, p, a, b, add, out, bytes, at);
+        return;
+    }
+    k->finish(p->sum, p->high, p->stride, p->rows, k->panel_columns, splits, add, out);
+}
+
+/* A block of k is a chain; chains are added in order. */
+static void ordered_sums(const struct gemm_kernels *k, struct gemm_panel_pair *p, bool add, const struct gemm_sums *out,
+                         struct gemm_accumulators *at) {
+    p->sum = add ? at->sum : out->low;
+    p->stride = add ? k->panel_columns : out->stride;
+    k->whole[p->rows](p);
+    if (add)
+        k->finish(p->sum, NULL, p->stride, p->rows, k->panel_columns, 0, true, out);
+}
+
+void fl_gemm_pair_sums(const struct gemm_family *family, struct gemm_panel_pair *p, const struct gemm_bound *a,
+                       const struct gemm_bound *b, bool add, const struct gemm_sums *out, struct gemm_bytes *bytes,
+                       struct gemm_accumulators *at) {
+    if (family->ordered)
+        ordered_sums(family->kernels, p, add, out, at);
+    else
+        exact_sums(family, p, a, b, add, out, bytes, at);
+}

@@ -1,0 +1,387 @@
+/* gemm_weight_gradient.c - the weight gradient of a convolution: sums over the pixels of the output. Filters are the
+ * rows of the matrix product, filter positions and channels its columns.
+ *
+ * matmul_tn with a k too long for limbs comes here too, as a 1x1 convolution. Both operands are copied a chunk of
+ * pixels at a time: dy as it lies, and of the image the lines that these pixels see, with their padding. Nothing is
+ * unfolded: for one filter line r the columns (s, c) of a pixel are neighbours in its line (the channels of a position,
+ * with a dilation), and from pixel to pixel the micro-kernel moves by a stride.
+ *
+ * Exact sums take two pixels at a time, so their copies hold k-pairs: dy of neighbours, and the image's elements with
+ * those that the neighbour sees in their place.
+ *
+ * Long sums with few results are cut along k over the threads. Sums are then kept by slice (ordered sums: a slice is a
+ * chunk) and added in order. */
+#include "core/parallel.h"
+#include "gemm/gemm_driver.h"
+#include <math.h>
+#include <string.h>
+
+enum {
+    ROWS_BLOCK = 96,                /* filters packed at a time */
+    CHANNELS_BLOCK = 128,           /* channels packed at a time: whole tiles of two vectors */
+    CHUNK_LONGEST = 2 * FL_K_CHUNK, /* of exact sums; of ordered ones FL_K_CHUNK */
+    CHUNK_BYTES = 640 * 1024,       /* of a chunk's copies, where it is longer than FL_K_CHUNK */
+    CHUNKS_PER_WORKER = 4,          /* at least, likewise */
+    SLICE_BYTES = 32 * 1024 * 1024, /* of the slices kept at a time */
+    SLICES_LEAST = 8,
+    SLICES_MOST = 64
+};
+
+struct gradient {
+    struct gemm_call *c;
+    const void *dy, *image;
+    int64_t batch, in_h, in_w, channels;
+    int64_t out_h, out_w, m; /* m filters */
+    int64_t r, s, stride, padding, dilation;
+    int64_t image_pixel, dy_pixel; /* elements from pixel to pixel: of all groups */
+    int64_t out_first;             /* first element of the result */
+
+    int64_t k, n;          /* n columns */
+    int64_t chunk, chunks; /* pixels of a chunk: FL_K_CHUNK of ordered sums */
+    int64_t rows_block, row_blocks, channels_block;
+    int64_t span_most;     /* output pixels of a span */
+    int64_t filter_step;   /* packed lines from filter line to filter line */
+    int64_t line_step;     /* from output line to output line */
+    int64_t lines;         /* of an output line */
+    int64_t lines_most;    /* of a chunk */
+    int64_t position_step; /* image pixels from one packed position to the next */
+    int64_t positions;     /* of a packed line */
+
+    int64_t slices, chunks_per_slice; /* slices of a wave */
+    int64_t wave, waves;
+    void *sums; /* whole: [slice][m][n], then [m][n] for the total */
+    int64_t store_parts;
+};
+
+/* Neighbouring output pixels of one line, and where their operands are packed. */
+struct span {
+    int64_t image, y, x0, x1;
+    int64_t packed_x0, packed_x1; /* the output pixels whose image pixels are packed */
+    int64_t step;                 /* first step of k */
+    int64_t line;                 /* packed line of filter line 0 */
+};
+
+/* What a worker needs of its own: the packed chunk and the list of its segments. */
+struct gradient_worker {
+    struct span *span;
+    int64_t spans, steps;
+    gemm_packed *a, *b;
+    void *zero;     /* channels of a pixel of padding */
+    float *windows; /* of dy: what bounds them */
+    float *squares; /* of packed lines: the largest sum of a channel that a segment may see */
+    struct gemm_segments list;
+};
+
+static bool is_ordered(const struct gradient *t) {
+    return t->c->family->ordered;
+}
+
+/* Sum i of those at `sums`. */
+static void *sum_at(const struct gradient *t, void *sums, int64_t i) {
+    return (char *)sums + i * t->c->stores->sum_bytes;
+}
+
+/* Whole sums as tiles and stores take them. */
+static struct gemm_sums whole_sums(const struct gradient *t, void *sums, int64_t stride) {
+    return is_ordered(t) ? (struct gemm_sums){.low = sums, .stride = stride}
+                         : (struct gemm_sums){.wide = sums, .stride = stride};
+}
+
+static int64_t spans_most(const struct gradient *t) {
+    return gemm_min(t->chunk, t->chunk / t->out_w + 2);
+}
+
+/* Image pixels under `count` output pixels of a line. */
+static int64_t pixels_under(const struct gradient *t, int64_t count) {
+    return (count - 1) * t->stride + (t->s - 1) * t->dilation + 1;
+}
+
+static struct gradient_worker lay_out_worker(const struct gradient *t, struct gemm_arena *arena) {
+    struct gradient_worker w = {0};
+    const int64_t spans = spans_most(t), steps = t->chunk / t->c->packing->per_step + spans, exact = !is_ordered(t);
+    w.span = gemm_take(arena, spans, sizeof *w.span);
+    w.a = gemm_take(arena, steps * t->rows_block + GEMM_ROWS_MAX, GEMM_PACKED);
+    w.b = gemm_take(arena, t->lines_most * t->positions * t->channels_block + GEMM_COLUMNS_MAX, GEMM_PACKED);
+    w.zero = gemm_take(arena, exact * t->channels_block, (size_t)t->c->stores->element_bytes);
+    w.windows = gemm_take(arena, exact * (steps / GEMM_WINDOW + 1), sizeof *w.windows);
+    w.squares = gemm_take(arena, t->lines_most, sizeof *w.squares);
+    w.list.segment = gemm_take(arena, steps, sizeof *w.list.segment);
+    w.list.block = gemm_take(arena, steps + 2, sizeof *w.list.block);
+    return w;
+}
+
+/* --- packing a chunk ---------------------------------------------------------------------------------------------- */
+
+/* Cuts pixels [first, end) into spans and places them. Lines that fit into a chunk are packed whole, so that the spans
+ * of an image share what they both see; longer ones just as far as the span sees. */
+static void list_spans(const struct gradient *t, int64_t first, int64_t end, struct gradient_worker *w) {
+    const bool whole = t->out_w == t->span_most;
+    w->spans = w->steps = 0;
+    for (int64_t pixel = first, line = 0; pixel < end;) {
+        struct span *span = &w->span[w->spans++];
+        span->image = pixel / t->out_w / t->out_h;
+        span->y = pixel / t->out_w % t->out_h;
+        span->x0 = pixel % t->out_w;
+        span->x1 = gemm_min(t->out_w, span->x0 + end - pixel);
+        span->packed_x0 = whole ? 0 : span->x0;
+        span->packed_x1 = whole ? t->out_w : span->x1;
+        span->step = w->steps;
+        span->line = line;
+        w->steps += gemm_parts(span->x1 - span->x0, t->c->packing->per_step);
+        pixel += span->x1 - span->x0;
+        line += span->y + 1 < t->out_h ? t->line_step : t->lines; /* images share no lines */
+    }
+}
+
+static void pack_dy(const struct gradient *t, int64_t row, int64_t rows, struct gradient_worker *w) {
+    const struct gemm_packing *packing = t->c->packing;
+    for (int64_t i = 0; i < w->spans; i++) {
+        const struct span *span = &w->span[i];
+        const int64_t pixel = (span->image * t->out_h + span->y) * t->out_w + span->x0;
+        packing->block(w->a + span->step * rows, rows, gemm_element(t->c, t->dy, pixel * t->dy_pixel + row),
+                       t->dy_pixel, 1, span->x1 - span->x0, rows);
+    }
+    if (packing->bound_windows)
+        packing->bound_windows(w->a, rows, w->steps, w->windows);
+}
+
+/* The packed line of that number under a span. */
+static void pack_image_line(const struct gradient *t, const struct span *span, int64_t line, int64_t channel,
+                            int64_t channels, struct gradient_worker *w) {
+    const int64_t in_y = span->y * t->stride - t->padding + line * (t->dilation / t->filter_step);
+    const int64_t pixel = (span->image * t->in_h + in_y) * t->in_w * t->image_pixel + channel;
+    const struct gemm_image_line from = {.row =
+                                             in_y >= 0 && in_y < t->in_h ? gemm_element(t->c, t->image, pixel) : NULL,
+                                         .row_pixels = t->in_w,
+                                         .pixel = t->image_pixel,
+                                         .channels = channels,
+                                         .x = span->packed_x0 * t->stride - t->padding,
+                                         .count = pixels_under(t, span->packed_x1 - span->packed_x0),
+                                         .position_step = t->position_step,
+                                         .partner = t->stride};
+    w->squares[span->line + line] =
+        t->c->packing->image_line(&from, w->zero, w->b + (span->line + line) * t->positions * channels);
+}
+
+static void pack_image(const struct gradient *t, int64_t channel, int64_t channels, struct gradient_worker *w) {
+    if (!is_ordered(t))
+        memset(w->zero, 0, (size_t)(channels * t->c->stores->element_bytes));
+    for (int64_t i = 0; i < w->spans; i++) {
+        const struct span *span = &w->span[i];
+        const bool last = i + 1 == w->spans || w->span[i + 1].image != span->image;
+        for (int64_t line = 0; line < (last ? t->lines : t->line_step); line++)
+            pack_image_line(t, span, line, channel, channels, w);
+    }
+}
+
+/* --- tiles -------------------------------------------------------------------------------------------------------- */
+
+static void list_segments(const struct gradient *t, int64_t rows, int64_t channels, struct gradient_worker *w) {
+    const int per_step = t->c->packing->per_step;
+    const bool ordered = is_ordered(t);
+    fl_gemm_segments_clear(&w->list, ordered, rows, per_step * t->stride / t->position_step * channels);
+    for (int64_t i = 0; i < w->spans; i++) {
+        const struct span *span = &w->span[i];
+        const int64_t position = (span->x0 - span->packed_x0) * t->stride / t->position_step;
+        float squares = 0; /* of all that meets the span: tiles see one of these lines each */
+        for (int64_t r = 0; r < t->r && !ordered; r++)
+            squares = fmaxf(squares, w->squares[span->line + r * t->filter_step]);
+        const struct gemm_proof proof = {w->windows, squares, 0};
+        fl_gemm_segments_add(&w->list, span->step * rows, (span->line * t->positions + position) * channels, span->step,
+                             gemm_parts(span->x1 - span->x0, per_step), proof);
+    }
+    fl_gemm_segments_end(&w->list);
+}
+
+/* `columns` neighbouring columns from packed element b of the lines, all rows. */
+static void column_tiles(const struct gradient *t, const struct gradient_worker *w, int64_t rows, const gemm_packed *b,
+                         int64_t columns, void *out, bool add) {
+    const struct gemm_kernels *k = t->c->kernels;
+    const int64_t vectors = gemm_parts(columns, k->lanes);
+    const int64_t most = vectors <= k->vectors || vectors % k->vectors == 0 ? k->vectors : 2;
+    struct gemm_tile tile = {.a_row = 1, .a_step = w->list.a_step, .b_step = w->list.b_step};
+    for (int64_t j = 0; j < columns; j += most * k->lanes) {
+        const int64_t width = gemm_min(columns - j, most * k->lanes);
+        const int tile_vectors = (int)gemm_parts(width, k->lanes), tile_rows = gemm_tile_rows(k, tile_vectors, rows);
+        tile.b = b + j;
+        tile.out = whole_sums(t, sum_at(t, out, j), t->n);
+        for (int64_t i = 0; i < rows; i += tile_rows, gemm_sums_move(&tile.out, tile_rows * t->n)) {
+            tile.a = w->a + i;
+            tile.rows = (int)gemm_min(tile_rows, rows - i);
+            for (int64_t block = 0; block < w->list.blocks; block++) {
+                gemm_tile_block(&tile, &w->list, block);
+                tile.add = add || block > 0;
+                k->tile(&tile, tile_vectors, width);
+            }
+        }
+    }
+}
+
+/* One chunk times one block of rows into sums [m][n]. */
+static void add_chunk(const struct gradient *t, int64_t chunk, int64_t row, struct gradient_worker *w, void *sums,
+                      bool add) {
+    const int64_t first = chunk * t->chunk, rows = gemm_min(t->rows_block, t->m - row);
+    list_spans(t, first, gemm_min(first + t->chunk, t->k), w);
+    pack_dy(t, row, rows, w);
+    for (int64_t channel = 0; channel < t->channels; channel += t->channels_block) {
+        const int64_t channels = gemm_min(t->channels_block, t->channels - channel);
+        /* with all channels packed, the positions s are neighbours in the result too */
+        const int64_t together = channels == t->channels && t->dilation == 1 ? t->s : 1;
+        pack_image(t, channel, channels, w);
+        list_segments(t, rows, channels, w);
+        for (int64_t r = 0; r < t->r; r++)
+            for (int64_t s = 0; s < t->s; s += together)
+                column_tiles(t, w, rows, w->b + (r * t->filter_step * t->positions + s * t->dilation) * channels,
+                             together * channels, sum_at(t, sums, row * t->n + (r * t->s + s) * t->channels + channel),
+                             add);
+    }
+}
+
+static void gradient_part(void *context, int part, int worker) {
+    const struct gradient *t = context;
+    struct gemm_arena arena = gemm_worker_arena(t->c, worker);
+    struct gradient_worker w = lay_out_worker(t, &arena);
+    const int64_t slice = part / t->row_blocks, row = part % t->row_blocks * t->rows_block;
+    const int64_t first = (t->wave * t->slices + slice) * t->chunks_per_slice,
+                  end = gemm_min(first + t->chunks_per_slice, t->chunks);
+    for (int64_t chunk = first; chunk < end; chunk++)
+        add_chunk(t, chunk, row, &w, sum_at(t, t->sums, slice * t->m * t->n), chunk > first);
+}
+
+/* Adds the slices of a wave to the total in order; after the last wave the total is stored. */
+static void gradient_add_part(void *context, int part, int worker) {
+    const struct gradient *t = context;
+    const int64_t results = t->m * t->n, first = (int64_t)part * GEMM_STORE_BLOCK,
+                  n = gemm_min(GEMM_STORE_BLOCK, results - first),
+                  slices = gemm_min(t->slices, gemm_parts(t->chunks, t->chunks_per_slice) - t->wave * t->slices);
+    void *total = sum_at(t, t->sums, t->slices * results + first);
+    for (int64_t slice = 0; slice < slices; slice++) {
+        const void *sums = sum_at(t, t->sums, slice * results + first);
+        if (t->wave == 0 && slice == 0)
+            memcpy(total, sums, (size_t)(n * t->c->stores->sum_bytes));
+        else
+            t->c->kernels->add(total, sums, n);
+    }
+    const struct gemm_sums stored = whole_sums(t, total, n);
+    if (t->wave + 1 == t->waves)
+        t->c->stores->sums(t->c->args, t->out_first + first, n, &stored, gemm_worker_stats(t->c, worker));
+}
+
+/* --- the plan ----------------------------------------------------------------------------------------------------- */
+
+/* Output lines share all lines that lie between those that they see; each has its own where that makes fewer (wide
+ * dilations) or lines are longer than a chunk. */
+static void plan_lines(struct gradient *t) {
+    const int64_t spans = spans_most(t), reach = (t->r - 1) * t->dilation + 1, step = gemm_min(t->stride, reach),
+                  images = gemm_min(spans, gemm_parts(t->chunk, t->out_h * t->out_w) + 1);
+    t->filter_step = t->dilation;
+    t->line_step = step;
+    t->lines = reach;
+    t->lines_most = spans * step + images * (reach - step);
+    if (t->span_most < t->out_w || t->lines_most > spans * t->r) {
+        t->filter_step = 1;
+        t->line_step = t->lines = t->r;
+        t->lines_most = spans * t->r;
+    }
+}
+
+/* Plans with chunks of that length; false: shorter ones are better. Only the length for exact sums, which have no
+ * order, depends on the number of workers. */
+static bool plan_chunk(struct gradient *t) {
+    t->chunks = gemm_parts(t->k, t->chunk);
+    t->span_most = gemm_min(t->out_w, t->chunk);
+    plan_lines(t);
+    t->positions = gemm_parts(pixels_under(t, t->span_most), t->position_step);
+    const int64_t packed =
+        t->chunk / t->c->packing->per_step * t->rows_block + t->lines_most * t->positions * t->channels_block;
+    return t->chunk <= FL_K_CHUNK ||
+           (t->chunks >= (int64_t)CHUNKS_PER_WORKER * t->c->workers && packed * GEMM_PACKED <= CHUNK_BYTES);
+}
+
+static void gradient_plan(struct gradient *t) {
+    t->k = t->batch * t->out_h * t->out_w;
+    t->n = t->r * t->s * t->channels;
+    t->row_blocks = gemm_parts(t->m, ROWS_BLOCK);
+    t->rows_block = gemm_parts(t->m, t->row_blocks);
+    t->channels_block = t->channels <= CHANNELS_BLOCK * 3 / 2 ? t->channels : CHANNELS_BLOCK;
+    t->position_step = t->s == 1 && t->batch * t->out_h == 1 ? t->c->packing->per_step * t->stride : 1;
+    for (t->chunk = is_ordered(t) ? FL_K_CHUNK : CHUNK_LONGEST; !plan_chunk(t); t->chunk /= 2)
+        ;
+    t->store_parts = gemm_parts(t->m * t->n, GEMM_STORE_BLOCK);
+
+    const int64_t affordable = gemm_max(SLICES_LEAST, SLICE_BYTES / (t->m * t->n * t->c->stores->sum_bytes));
+    if (t->row_blocks >= GEMM_PARTS_FEW)
+        t->slices = 1;
+    else
+        t->slices = gemm_min(t->chunks, is_ordered(t) ? affordable : gemm_min(affordable, SLICES_MOST));
+    t->chunks_per_slice = is_ordered(t) && t->slices > 1 ? 1 : gemm_parts(t->chunks, t->slices);
+    t->waves = gemm_parts(t->chunks, t->slices * t->chunks_per_slice);
+}
+
+static struct gemm_workspace lay_out(struct gradient *t, char *block) {
+    struct gemm_arena arena = {block, 0}, worker = gemm_worker_arena(t->c, 0);
+    t->sums = gemm_take(&arena, (t->slices + 1) * t->m * t->n, (size_t)t->c->stores->sum_bytes);
+    lay_out_worker(t, &worker);
+    return fl_gemm_needs(t->c, &arena, &worker, gemm_max(t->slices * t->row_blocks, t->store_parts));
+}
+
+/* One group, whose channels begin at dy, image and out_first of t. */
+static void compute(struct gradient *t) {
+    const int workers = t->c->workers;
+    for (t->wave = 0; t->wave < t->waves; t->wave++) {
+        const int64_t left = gemm_parts(t->chunks, t->chunks_per_slice) - t->wave * t->slices;
+        fl_parallel_within(workers, (int)(gemm_min(t->slices, left) * t->row_blocks), gradient_part, t);
+        fl_parallel_within(workers, (int)t->store_parts, gradient_add_part, t);
+    }
+}
+
+/* conv2d_weight_grad; matmul_tn: out[m][n] of k pixels. */
+tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only) {
+    const struct fl_geometry *g = &c->args->geo;
+    const bool matrices = c->args->op == FL_OP_MATMUL_TN;
+    const int groups = matrices || !g->groups ? 1 : g->groups;
+    struct gradient t = {.c = c, .batch = 1, .in_h = 1, .out_h = 1, .r = 1, .s = 1, .stride = 1, .dilation = 1};
+    if (matrices) {
+        t.in_w = t.out_w = g->k;
+        t.channels = g->n;
+        t.m = g->m;
+    } else {
+        t = (struct gradient){.c = c,
+                              .batch = g->batch,
+                              .in_h = g->h,
+                              .in_w = g->w,
+                              .channels = g->c / groups,
+                              .out_h = g->p,
+                              .out_w = g->q,
+                              .m = g->filters / groups,
+                              .r = g->r,
+                              .s = g->s,
+                              .stride = g->stride,
+                              .padding = g->padding,
+                              .dilation = g->dilation};
+    }
+    t.image_pixel = t.channels * groups;
+    t.dy_pixel = t.m * groups;
+    if (t.r == 1 && t.s == 1 && t.stride == 1 && t.padding == 0) { /* pixels know no neighbours: one long line */
+        t.in_w = t.out_w = t.batch * t.out_h * t.out_w;
+        t.batch = t.in_h = t.out_h = 1;
+    }
+    gradient_plan(&t);
+    const struct gemm_workspace needs = lay_out(&t, NULL);
+    if (needs_only) {
+        *needs_only = needs;
+        return TENSOR_OK;
+    }
+    char *block = fl_gemm_begin(c, &needs);
+    if (!block)
+        return TENSOR_E_MEMORY;
+    lay_out(&t, block);
+    for (int i = 0; i < groups; i++) {
+        t.dy = gemm_element(c, c->args->in[0].data, i * t.m);
+        t.image = gemm_element(c, c->args->in[1].data, i * t.channels);
+        t.out_first = i * t.m * t.n;
+        compute(&t);
+    }
+    fl_gemm_end(c);
+    return TENSOR_OK;
+}
