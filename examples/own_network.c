@@ -45,35 +45,35 @@ int main(int argc, char **argv) {
     const nn_variant *variant = nn_variant_find(argc > 1 ? argv[1] : "flex16+5");
     autoflex_add("last-three", last_three, NULL);
     data_set *set = stripes(7);
-    double mean, deviation, loss = 0;
-    nn_graph *g = !variant ? NULL
-                           : nn_graph_new(&(nn_config){.variant = variant->name,
-                                                       .predictor = variant->predictor ? "last-three" : NULL,
-                                                       .batch = BATCH,
-                                                       .seed = 1,
-                                                       .momentum = 0.9f});
+    double mean, deviation, loss = INFINITY;
+    if (!variant || !set)
+        return fprintf(stderr, "%s\n", tensor_error()), 1;
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = variant->name,
+                                            .predictor = variant->predictor ? "last-three" : NULL,
+                                            .batch = BATCH,
+                                            .seed = 1,
+                                            .momentum = 0.9f});
     nn_node x = nn_batchnorm(g, "in.norm", nn_conv2d(g, "in", nn_input(g, SIDE, SIDE, 1), 8, 3, 1, 1), true);
     x = block(g, "a1", "a2", x, 8);
     x = block(g, "b1", "b2", nn_maxpool2d(g, "half", x, 2, 2), 8);
     x = nn_linear(g, "out", nn_avgpool_global(g, "mean", x), CLASSES);
-    if (!set || !g || nn_compile(g, x) || data_channel_moments(set, &mean, &deviation))
+    if (nn_compile(g, x) || data_channel_moments(set, &mean, &deviation))
         return fprintf(stderr, "%s\n", tensor_error()), 1;
     data_loader *loader = data_loader_new(
         set, &(data_loader_config){.batch = BATCH, .seed = 1, .shuffle = true, .mean = &mean, .deviation = &deviation});
-    for (int epoch = 0; epoch < EPOCHS; epoch++) {
-        data_batch batch;
-        int right = 0, correct;
-        data_loader_start(loader, epoch);
-        while (!data_loader_next(loader, &batch) && batch.count) {
-            if (nn_forward(g, batch.images, batch.labels) || nn_backward(g) ||
-                nn_update(g, epoch < 4 ? 0.02f : 0.005f) || nn_loss(g, &loss, &correct))
-                return fprintf(stderr, "%s\n", tensor_error()), 1;
+    for (int epoch = 0, bad = 0; epoch < EPOCHS; epoch++) {
+        data_batch batch = {0};
+        int right = 0, correct = 0;
+        bad = data_loader_start(loader, epoch);
+        while (!bad && !(bad = data_loader_next(loader, &batch)) && batch.count) {
+            bad = nn_forward(g, batch.images, batch.labels) || nn_backward(g) ||
+                  nn_update(g, epoch < 4 ? 0.02f : 0.005f) || nn_loss(g, &loss, &correct);
             right += correct;
         }
+        if (bad)
+            return fprintf(stderr, "%s\n", tensor_error()), 1;
         printf("%s epoch %d: loss %.4f, %.1f %% right\n", variant->name, epoch + 1, loss, 100.0 * right / COUNT);
     }
-    data_loader_free(loader);
-    data_free(set);
-    nn_graph_free(g);
+    data_loader_free(loader), data_free(set), nn_graph_free(g);
     return loss < 0.1 ? 0 : 1;
 }

@@ -188,11 +188,20 @@ static void order(void) {
     new_batch(1);
     refused(nn_backward(g), TENSOR_E_ARGUMENT, "no forward pass");
     refused(nn_update(g, 0.1f), TENSOR_E_ARGUMENT, "no backward pass");
+    double nothing;
+    refused(nn_loss(g, &nothing, NULL), TENSOR_E_ARGUMENT, "no forward pass");
+    labels[3] = CLASSES;
+    struct bytes before = state_of(g);
+    refused(nn_forward(g, images, labels), TENSOR_E_ARGUMENT, "label 3 is 5, expected 0 to 4");
+    same_state("a label out of range", g, before);
+    free(before.at);
+    new_batch(1);
     CHECK(!nn_forward(g, images, labels), "%s", tensor_error());
     refused(nn_update(g, 0.1f), TENSOR_E_ARGUMENT, "no backward pass");
     CHECK(!nn_evaluate(g, images, labels, 2, NULL, NULL), "%s", tensor_error());
     refused(nn_backward(g), TENSOR_E_ARGUMENT, "still there"); /* evaluation has had the memory */
     CHECK(!nn_forward(g, images, labels) && !nn_backward(g), "%s", tensor_error());
+    CHECK(!nn_evaluate(g, images, labels, 2, NULL, NULL), "%s", tensor_error()); /* gradients have their own */
     refused(nn_backward(g), TENSOR_E_ARGUMENT, "no forward pass");
     refused(nn_update(g, NAN), TENSOR_E_ARGUMENT, "learning rate: nan");
     CHECK(!nn_update(g, 0.1f), "%s", tensor_error());
@@ -239,6 +248,18 @@ static void wrong_states(void) {
     }
     CHECK(refusals > 100, "only %d damaged states of 3000 were refused", refusals);
     same_state("in the end", g, s);
+    /* the same names and shapes with other layers between them */
+    nn_graph *relu[2];
+    for (int i = 0; i < 2; i++) {
+        relu[i] = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 2});
+        nn_node x = nn_batchnorm(relu[i], "norm", nn_input(relu[i], 4, 4, 2), i);
+        CHECK(!nn_compile(relu[i], nn_linear(relu[i], "fc", x, 2)), "%s", tensor_error());
+    }
+    struct bytes without = state_of(relu[0]);
+    refused(nn_state_set(relu[1], without.at, without.n), TENSOR_E_DATA, "other layers or settings");
+    free(without.at);
+    nn_graph_free(relu[0]);
+    nn_graph_free(relu[1]);
     unsigned char *all[] = {s.at, bad.at, other.at, another.at};
     for (int i = 0; i < 4; i++)
         free(all[i]);
@@ -253,7 +274,6 @@ struct seen {
     const nn_graph *g;
     int count;
     int times[400];
-    double sum[400];
     tensor_stats last[400];
 };
 
@@ -268,10 +288,8 @@ static void watch(const nn_tensor_info *info, void *context) {
     seen->count++;
     CHECK(n <= 1 << 16 && !tensor_store_f64(info->t, values, n), "%s: %s", info->name, tensor_error());
     double largest = 0;
-    for (int64_t k = 0; k < n; k++) {
-        seen->sum[i] += values[k];
+    for (int64_t k = 0; k < n; k++)
         largest = fmax(largest, fabs(values[k]));
-    }
     CHECK(!tensor_statistics(info->t, &seen->last[i], NULL), "%s", tensor_error());
     const double gamma = ldexp(seen->last[i].gamma, -tensor_exponent(info->t));
     CHECK(!tensor_format_is_shared(tensor_get_format(info->t)) || largest == gamma,
@@ -292,6 +310,15 @@ static void watching(const char *variant) {
             !strcmp(info.role, "weight") || !strcmp(info.role, "momentum") || !strcmp(info.role, "weight gradient");
         CHECK(!tensor_const_data(info.t) == !kept, "%s %s after the step", info.role, info.name);
         double one[1];
+        tensor *y = tensor_new(
+            tensor_get_format(info.t), tensor_ndim(info.t),
+            (int64_t[4]){tensor_dim(info.t, 0), tensor_dim(info.t, 1), tensor_dim(info.t, 2), tensor_dim(info.t, 3)});
+        if (!kept) {
+            refused(tensor_relu(y, info.t), TENSOR_E_ARGUMENT, "elements are gone");
+            refused(tensor_sum(one, info.t), TENSOR_E_ARGUMENT, "elements are gone");
+            refused(tensor_load_f64(info.t, one, tensor_count(info.t)), TENSOR_E_ARGUMENT, "elements are gone");
+        }
+        tensor_free(y);
         if (!kept)
             refused(tensor_store_f64(info.t, one, tensor_count(info.t)), TENSOR_E_ARGUMENT, "nn_watch");
         tensor_stats now;
@@ -315,6 +342,16 @@ static nn_node build(nn_graph *g, int height, int width, int channels, int class
     return nn_linear(g, "fc2", nn_linear_relu(g, "fc1", nn_input(g, height, width, channels), 128), classes);
 }
 
+static nn_node other_images(nn_graph *g, int height, int width, int channels, int classes, void *context) {
+    (void)channels, (void)context;
+    return nn_linear(g, "fc", nn_input(g, 2 * height, width, 1), classes);
+}
+
+static nn_node few_classes(nn_graph *g, int height, int width, int channels, int classes, void *context) {
+    (void)context;
+    return nn_linear(g, "fc", nn_input(g, height, width, channels), classes - 1);
+}
+
 static void training(void) {
     data_set *set = data_open("synthetic:train=96", DATA_TRAIN);
     nn_train_config config = {.network = {.variant = "flex16+5", .batch = 16, .seed = 2, .momentum = 0.9f},
@@ -329,6 +366,11 @@ static void training(void) {
     refused(nn_train(&own, &config, set, NULL, NULL), TENSOR_E_ARGUMENT, "model '(null)'");
     config.build = build;
     config.build_context = &calls;
+    config.build = other_images;
+    refused(nn_train(&own, &config, set, NULL, NULL), TENSOR_E_SHAPE, "images of 64x32x1, the data has 32x32x3");
+    config.build = few_classes;
+    refused(nn_train(&own, &config, set, NULL, NULL), TENSOR_E_SHAPE, "9 classes, the data 10");
+    config.build = build;
     CHECK(!nn_train(&own, &config, set, NULL, NULL) && calls == 1, "%s", tensor_error());
     CHECK(own.train_loss == named.train_loss && own.parameters == named.parameters, "loss %a, by name %a",
           own.train_loss, named.train_loss);

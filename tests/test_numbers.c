@@ -172,7 +172,7 @@ static void errors(void) {
     uint8_t b[4] = {1, 2, 3, 255};
     refused(tensor_add(f, f, g), TENSOR_E_FORMAT, "no operand of arithmetic");
     refused(tensor_moments(f, f, x), TENSOR_E_ARGUMENT, "same tensor");
-    refused(tensor_moments(f, four, x), TENSOR_E_SHAPE, "variance is f64 4, expected f64 3");
+    refused(tensor_moments(f, four, x), TENSOR_E_SHAPE, "variance is f64 4, expected f64 with 3 elements");
     refused(tensor_moments(f, i, x), TENSOR_E_SHAPE, "variance is i32 4");
     refused(tensor_moments(f, NULL, x), TENSOR_E_ARGUMENT, "variance is NULL");
     refused(tensor_load_f64(i, d, 4), TENSOR_E_FORMAT, "the tensor is i32, expected f64");
@@ -181,6 +181,22 @@ static void errors(void) {
     refused(tensor_store_i32(f, (int32_t[3]){0}, 3), TENSOR_E_FORMAT, "expected i32");
     refused(tensor_sum(d, f), TENSOR_E_FORMAT, "no operand");
     refused(tensor_running_statistics(f, g, f, g, x, 0.1), TENSOR_E_ARGUMENT, "same tensor");
+    double m[3] = {0}, v[3] = {1, 1, 1};
+    tensor *rows = tensor_new(FMT_F64, TENSOR_SHAPE(4, 3)), *more = tensor_new(FMT_F64, TENSOR_SHAPE(4, 3));
+    refused(tensor_batchnorm(rows, more, f, g, m, v, 1e-5, false), TENSOR_E_FORMAT, "no operand");
+    refused(tensor_batchnorm_grad(rows, f, g, more, more, NULL, f, m, v, 1e-5), TENSOR_E_FORMAT, "no operand");
+    CHECK(!tensor_kernel_backend(FMT_F64, "add"), "a kernel that adds f64");
+    static _Alignas(64) char memory[256];
+    tensor *p = tensor_new_on(FMT_F64, TENSOR_SHAPE(3), memory, 64),
+           *q = tensor_new_on(FMT_F64, TENSOR_SHAPE(3), memory, 64);
+    refused(tensor_moments(p, q, x), TENSOR_E_ARGUMENT, "overlapping memory");
+    tensor *l = numbers(FMT_F64, 1);
+    refused(tensor_cross_entropy(l, NULL, i, NULL, x, i, 1), TENSOR_E_ARGUMENT, "predicted and labels are the same");
+    tensor_free(rows);
+    tensor_free(more);
+    tensor_free(p);
+    tensor_free(q);
+    tensor_free(l);
     refused(tensor_set_predictor(f, "paper"), TENSOR_E_FORMAT, "no shared exponent");
     CHECK(!tensor_load_u8(bytes, b, 4) && !tensor_store_f64(bytes, d, 4) && d[3] == 255, "bytes as numbers: %g", d[3]);
     tensor *y = tensor_new(FMT_BF16, TENSOR_SHAPE(4));

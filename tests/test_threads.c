@@ -288,6 +288,39 @@ static void workers(void) {
           crew.wrong, WORKERS);
 }
 
+/* Children of a process whose threads make tensors at that moment make some too. */
+static void *make_tensors(void *pointer) {
+    atomic_int *stop = pointer;
+    while (!atomic_load(stop))
+        tensor_free(tensor_new(FMT_DFP16, TENSOR_SHAPE(3)));
+    return NULL;
+}
+
+static void forks_while_making_tensors(void) {
+    enum { THREADS = 2, FORKS = 200 };
+    pthread_t thread[THREADS];
+    atomic_int stop = 0;
+    int wrong = 0;
+    for (int i = 0; i < THREADS; i++)
+        CHECK(!pthread_create(&thread[i], NULL, make_tensors, &stop), "no thread");
+    for (int i = 0; i < FORKS; i++) {
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(20); /* instead of waiting for ever */
+            tensor *t = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(4));
+            tensor_free(t);
+            _exit(t ? 0 : 1);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        wrong += status != 0;
+    }
+    atomic_store(&stop, 1);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    CHECK(!wrong, "%d of %d children could not make a tensor", wrong, FORKS);
+}
+
 int main(int count, char **arguments) {
     if (count > 2 && !strcmp(arguments[1], "environment"))
         in_environment(arguments[2]);
@@ -302,6 +335,7 @@ int main(int count, char **arguments) {
 #ifndef __SANITIZE_THREAD__
     forks();
     forks_while_computing();
+    forks_while_making_tensors();
 #endif
     environments();
     again(NULL, "room", "");

@@ -112,7 +112,9 @@ FLEXLAB_API tensor_status nn_train_step(nn_graph *g, const float *images, const 
                                         double *loss, int *correct) FLEXLAB_SYMBOL(nn_train_step);
 /* The same in its parts, each once and in this order: forward to the loss and the gradient of the logits; gradients of
  * the parameters (nn_tensor_at: role "weight gradient"), which a loop of one's own may look at or change; SGD with
- * momentum and weight decay. TENSOR_E_ARGUMENT out of order. */
+ * momentum and weight decay. TENSOR_E_ARGUMENT out of order. Arguments are checked before anything is written; a part
+ * that fails for another reason (memory, a device) may have written some of its tensors, and nn_state_set with an
+ * earlier state makes the network whole again. */
 FLEXLAB_API tensor_status nn_forward(nn_graph *g, const float *images, const int32_t *labels)
     FLEXLAB_SYMBOL(nn_forward);
 FLEXLAB_API tensor_status nn_backward(nn_graph *g) FLEXLAB_SYMBOL(nn_backward);
@@ -142,7 +144,8 @@ typedef struct nn_tensor_info {
     tensor *t;
 } nn_tensor_info;
 /* watch is called, on the thread that runs the step, as soon as the operation that writes a tensor of the step was
- * submitted, while its values are there: each tensor of nn_tensor_at once a step, in the order of the writes. It may
+ * submitted, while its values are there: each tensor of nn_tensor_at once a step, node
+ * by node in the order of the passes, what a node writes in no order. It may
  * read tensors, not write them. NULL: nobody watches. */
 typedef void (*nn_watch_fn)(const nn_tensor_info *info, void *context);
 FLEXLAB_API tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) FLEXLAB_SYMBOL(nn_watch);

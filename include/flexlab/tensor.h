@@ -22,7 +22,8 @@
  *    when stored; identical bits for every backend and thread count. docs/semantics.md is the full contract.
  *  - Saturation, flush to zero, NaN and Inf are data, not errors: tensor_statistics counts them.
  *  - Scalars (alpha, learning rate, ...) are binary32 and used exactly as given: 24-bit integers times a power of two.
- *  - A tensor may be used by one thread at a time; different tensors by different threads. Settings of the process
+ *  - A tensor may be used by one thread at a time; different tensors by different threads. (Tensors of one device other
+ *    than the host: by one thread at a time, all of them.) Settings of the process
  *    (tensor_set_threads, tensor_set_backend, tensor_set_error_hook) may be changed while other threads compute: an
  *    operation under way keeps what it began with, or takes the new one from its next pass on, with the same bits.
  *    tensor_set_class is the calling thread's own. tensor_set_allocator comes before everything.
@@ -201,7 +202,7 @@ FLEXLAB_API tensor_status tensor_declare_exponent(tensor *t, int e) FLEXLAB_SYMB
  * for flex16+5, current for dfp16. TENSOR_E_FORMAT for formats without a shared exponent. */
 FLEXLAB_API tensor_status tensor_set_predictor(tensor *t, const char *name) FLEXLAB_SYMBOL(tensor_set_predictor);
 /* The exponent state, to read; NULL for formats without one. Of a tensor on a device: as it is now, until the next call
- * of this or tensor_statistics for the tensor. */
+ * with the tensor; NULL too where the device failed. */
 FLEXLAB_API const struct autoflex *tensor_autoflex(const tensor *t) FLEXLAB_SYMBOL(tensor_autoflex);
 
 typedef enum tensor_rounding {

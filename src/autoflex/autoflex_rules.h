@@ -107,7 +107,7 @@ FL_BOTH double fl_history_deviation(const struct autoflex *a) {
 FL_BOTH double fl_predict(const struct autoflex *a) {
     if (a->predictor != AUTOFLEX_PAPER && a->predictor != AUTOFLEX_NGRAPH) {
 #ifdef __CUDA_ARCH__
-        return 0; /* refused when such a tensor is made on a device */
+        return 0; /* tensor_set_predictor and tensor_copy refuse such a tensor on a device */
 #else
         return fl_autoflex_foreign(a);
 #endif
@@ -164,9 +164,11 @@ FL_BOTH int fl_autoflex_adjust(struct autoflex *a) {
     if (!a->written || !a->count || !fl_predicts(a->predictor))
         return a->e;
     a->written = false;
-    a->predicted = fl_predict(a);
-    if (a->predicted > 0)
-        a->e = fl_autoflex_clamp(a, fl_is_finite(a->predicted) ? fl_exponent_for(a, a->predicted) : a->e_min - 1);
+    const double room = fl_predict(a);
+    if (room > 0) {
+        a->predicted = room;
+        a->e = fl_autoflex_clamp(a, fl_is_finite(room) ? fl_exponent_for(a, room) : a->e_min - 1);
+    }
     return a->e;
 }
 

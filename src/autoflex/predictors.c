@@ -22,6 +22,25 @@ static struct added {
 } added[ADDED_LIMIT];
 static int added_count;
 static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* A child gets a lock that nobody holds, and what it guards in one piece. */
+static void before_fork(void) {
+    pthread_mutex_lock(&adding);
+}
+
+static void after_fork(void) {
+    pthread_mutex_unlock(&adding);
+}
+
+static void watch_forks(void) {
+    (void)pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static void take_lock(void) {
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&adding);
+}
 
 static const struct added *added_row(autoflex_predictor predictor) {
     const int row = predictor - AUTOFLEX_ADDED;
@@ -77,7 +96,7 @@ static autoflex_predictor add(const char *name, autoflex_predict_fn predict, voi
 autoflex_predictor autoflex_add(const char *name, autoflex_predict_fn predict, void *context) {
     if (!name || !*name || strlen(name) > NAME_LIMIT || !predict)
         return AUTOFLEX_NONE;
-    pthread_mutex_lock(&adding);
+    take_lock();
     const autoflex_predictor predictor = add(name, predict, context);
     pthread_mutex_unlock(&adding);
     return predictor;

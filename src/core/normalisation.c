@@ -70,6 +70,8 @@ tensor_status tensor_channel_moments(double *mean, double *variance, const tenso
     tensor_status status = fl_need_arithmetic(name, "x", x);
     if (!status)
         status = fl_need_host(name, x);
+    if (!status)
+        status = fl_need_elements(name, x);
     return status ? status : moments(mean, variance, x);
 }
 
@@ -84,6 +86,11 @@ static tensor_status check_batchnorm(const char *op, const tensor *out, const te
                        : !mean ? "mean"
                                : "variance");
     char to[TENSOR_TEXT], tx[TENSOR_TEXT];
+    tensor_status status = fl_need_arithmetic(op, "x", x);
+    if (!status)
+        status = fl_need_elements(op, x);
+    if (status)
+        return status;
     if (out->format != x->format)
         return fl_fail(TENSOR_E_FORMAT, "%s: the output is %s, x is %s", op, out->format->name, x->format->name);
     if (out->ndim != x->ndim || memcmp(out->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0]))
@@ -117,19 +124,7 @@ static tensor_status check_image(const char *op, const char *name, const tensor 
         return fl_fail(TENSOR_E_SHAPE, "%s: x and %s differ in shape", op, name);
     if (out && image->storage == out->storage)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is also the output", op, name);
-    return TENSOR_OK;
-}
-
-/* Each of the first `outputs` tensors lies apart from all others; NULL: not there. */
-static tensor_status check_apart(const char *op, const char *const *names, const tensor *const *tensors, int outputs,
-                                 int n) {
-    for (int i = 0; i < outputs; i++)
-        for (int j = i + 1; j < n; j++) {
-            const tensor_status status = fl_check_apart(op, names[i], tensors[i], names[j], tensors[j]);
-            if (status)
-                return status;
-        }
-    return TENSOR_OK;
+    return fl_need_elements(op, image);
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
@@ -147,8 +142,8 @@ static tensor_status batchnorm(const char *op, tensor *y, const tensor *x, const
     struct passing p;
     tensor_status status = check_batchnorm(op, y, x, (const tensor *[]){gamma, beta}, 2, mean, variance, epsilon);
     if (!status)
-        status = check_apart(op, (const char *[]){"y", "x", "r", "gamma", "beta"},
-                             (const tensor *[]){y, x, r, gamma, beta}, 1, 5);
+        status = fl_check_all_apart(op, (const char *[]){"y", "x", "r", "gamma", "beta"},
+                                    (const tensor *[]){y, x, r, gamma, beta}, 1, 5);
     if (!status)
         status = passing(&p, x, channels_of(x));
     if (status)
@@ -207,8 +202,8 @@ static tensor_status check_gradient(const char *name, const tensor *dx, const te
     }
     if (dgamma->storage == dbeta->storage || dgamma->storage == gamma->storage || dbeta->storage == gamma->storage)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: dgamma, dbeta and gamma must be three tensors", name);
-    return check_apart(name, (const char *[]){"dx", "dgamma", "dbeta", "dy", "x", "y", "gamma"},
-                       (const tensor *[]){dx, dgamma, dbeta, dy, x, y, gamma}, 3, 7);
+    return fl_check_all_apart(name, (const char *[]){"dx", "dgamma", "dbeta", "dy", "x", "y", "gamma"},
+                              (const tensor *[]){dx, dgamma, dbeta, dy, x, y, gamma}, 3, 7);
 }
 
 static tensor_status batchnorm_grad(const char *name, tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy,
@@ -253,34 +248,29 @@ tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, c
 
 /* --- with numbers as tensors -------------------------------------------------------------------------------------- */
 
-struct numbers {
-    const char *name;
-    const tensor *t;
-};
-
-/* Two or more f64 tensors of a number for each channel, on x's device. */
-static tensor_status check_numbers(const char *op, const tensor *x, const struct numbers *numbers, int n) {
+/* f64 tensors of a number for each channel, of which the first `outputs` are written, on x's device. */
+static tensor_status check_numbers(const char *op, const tensor *x, const char *const *names,
+                                   const tensor *const *numbers, int outputs, int n) {
+    const char *all_names[5] = {0};
+    const tensor *all[5] = {0};
     if (!x)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: x is NULL", op);
     tensor_status status = fl_need_arithmetic(op, "x", x);
     for (int i = 0; i < n && !status; i++) {
-        const tensor *t = numbers[i].t;
-        char text[TENSOR_TEXT];
-        if (!t)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", op, numbers[i].name);
-        if (t->format->id != FMT_F64 || t->ndim != 1 || t->count != channels_of(x))
-            return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s %s, expected f64 %lld", op, numbers[i].name, t->format->name,
-                           fl_shape_text(t, text), (long long)channels_of(x));
-        status = fl_check_apart(op, numbers[i].name, t, "x", x);
+        status = fl_check_numbers(op, names[i], numbers[i], FMT_F64, channels_of(x), x);
+        all_names[i] = names[i];
+        all[i] = numbers[i];
     }
-    return status;
+    all_names[n] = "x";
+    all[n] = x;
+    return status ? status : fl_check_all_apart(op, all_names, all, outputs, n + 1);
 }
 
 tensor_status tensor_moments(tensor *mean, tensor *variance, const tensor *x) {
     tensor_status status =
-        check_numbers("moments", x, (const struct numbers[]){{"mean", mean}, {"variance", variance}}, 2);
-    if (!status && mean->storage == variance->storage)
-        status = fl_fail(TENSOR_E_ARGUMENT, "moments: mean and variance are the same tensor");
+        check_numbers("moments", x, (const char *[]){"mean", "variance"}, (const tensor *[]){mean, variance}, 2, 2);
+    if (!status)
+        status = fl_need_elements("moments", x);
     return status ? status : moments(mean->storage->data, variance->storage->data, x);
 }
 
@@ -288,7 +278,8 @@ tensor_status tensor_normalise(tensor *y, const tensor *x, const tensor *residua
                                const tensor *beta, const tensor *mean, const tensor *variance, double epsilon,
                                bool relu) {
     static const char name[] = "normalise";
-    tensor_status status = check_numbers(name, x, (const struct numbers[]){{"mean", mean}, {"variance", variance}}, 2);
+    tensor_status status =
+        check_numbers(name, x, (const char *[]){"mean", "variance"}, (const tensor *[]){mean, variance}, 0, 2);
     if (status)
         return status;
     const double *m = mean->storage->data, *v = variance->storage->data;
@@ -300,7 +291,8 @@ tensor_status tensor_normalise_grad(tensor *dx, tensor *dgamma, tensor *dbeta, c
                                     const tensor *y, const tensor *gamma, const tensor *mean, const tensor *variance,
                                     double epsilon) {
     static const char name[] = "normalise_grad";
-    tensor_status status = check_numbers(name, x, (const struct numbers[]){{"mean", mean}, {"variance", variance}}, 2);
+    tensor_status status =
+        check_numbers(name, x, (const char *[]){"mean", "variance"}, (const tensor *[]){mean, variance}, 0, 2);
     return status ? status
                   : batchnorm_grad(name, dx, dgamma, dbeta, dy, x, y, gamma, mean->storage->data,
                                    variance->storage->data, epsilon);
@@ -309,20 +301,15 @@ tensor_status tensor_normalise_grad(tensor *dx, tensor *dgamma, tensor *dbeta, c
 tensor_status tensor_running_statistics(tensor *running_mean, tensor *running_variance, const tensor *mean,
                                         const tensor *variance, const tensor *x, double momentum) {
     static const char name[] = "running_statistics";
-    const struct numbers numbers[] = {
-        {"running_mean", running_mean}, {"running_variance", running_variance}, {"mean", mean}, {"variance", variance}};
-    tensor_status status = check_numbers(name, x, numbers, 4);
+    const tensor *numbers[] = {running_mean, running_variance, mean, variance};
+    tensor_status status =
+        check_numbers(name, x, (const char *[]){"running_mean", "running_variance", "mean", "variance"}, numbers, 2, 4);
     if (!status && !(momentum >= 0 && momentum <= 1))
         status = fl_fail(TENSOR_E_ARGUMENT, "%s: momentum is %g, expected 0 to 1", name, momentum);
-    for (int i = 0; i < 4 && !status; i++)
-        for (int k = i + 1; k < 4 && !status; k++)
-            if (numbers[i].t->storage == numbers[k].t->storage)
-                status = fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are the same tensor", name, numbers[i].name,
-                                 numbers[k].name);
     if (status)
         return status;
     struct fl_args args = {.op = FL_OP_RUNNING_STATISTICS, .geo = rows_of(x), .numbers = {.real = momentum}};
     for (int i = 0; i < 4; i++)
-        args.numbers.f[i] = numbers[i].t->storage->data;
+        args.numbers.f[i] = numbers[i]->storage->data;
     return fl_run(x, &args);
 }

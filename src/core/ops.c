@@ -32,6 +32,7 @@ static tensor_status check_operands(const char *op, const struct operand *operan
                            operands[0].name, operands[0].t->format->name, operands[i].name,
                            operands[i].t->format->name);
         TRY(fl_check_apart(op, operands[0].name, operands[0].t, operands[i].name, operands[i].t));
+        TRY(fl_need_elements(op, operands[i].t));
     }
     return fl_need_arithmetic(op, operands[0].name, operands[0].t);
 }

@@ -19,8 +19,9 @@ struct tensor_device {
     void *(*allocate)(struct tensor_device *device, size_t bytes);
     void (*release)(struct tensor_device *device, void *memory);
     /* In the order of submission. submit: the call is copied. put: the bytes are copied before it returns. get: waits,
-     * and copies to the host. copy: both on the device. wait: until all is done; the status and message of the first
-     * call that failed since the last wait. The host leaves them NULL. */
+     * and copies to the host. copy: both on the device. wait: until all is done. Once a call has failed, what follows
+     * it in the queue is left out until somebody waits: wait returns the status and message of that call, once; get
+     * fails with it and leaves it to wait. The host leaves them NULL. */
     tensor_status (*submit)(struct fl_queue *queue, const struct fl_call *call);
     tensor_status (*put)(struct fl_queue *queue, void *to, const void *from, size_t bytes);
     tensor_status (*get)(struct fl_queue *queue, void *to, const void *from, size_t bytes);
@@ -71,9 +72,9 @@ struct fl_call {
     enum fl_call_kind kind;
     fl_kernel kernel;
     fl_need need;
-    bool measures_first; /* WRITE: the kernel is not to run twice with results */
-    struct fl_args args; /* complete but for out, stats, workspace and the number of the write */
-    const struct fl_storage *out;
+    bool measures_first;   /* WRITE: the kernel is not to run twice with results */
+    struct fl_args args;   /* complete but for out, stats, workspace and the number of the write */
+    struct fl_storage out; /* as it is when the call is submitted */
     struct fl_source source;
     const char *what; /* LOAD: the name in messages */
 };

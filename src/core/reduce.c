@@ -117,6 +117,8 @@ tensor_status tensor_sum(double *sum, const tensor *x) {
     tensor_status status = fl_need_arithmetic("sum", "x", x);
     if (!status)
         status = fl_need_host("sum", x);
+    if (!status)
+        status = fl_need_elements("sum", x);
     if (status)
         return status;
     const bool shared = x->format->arithmetic == FL_ARITHMETIC_SHARED;

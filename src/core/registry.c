@@ -252,7 +252,7 @@ const char *tensor_kernel_backend(tensor_format format, const char *op) {
     const struct fl_format *f = fl_format_of(format);
     enum fl_op number = fl_op_named(op);
     enum fl_backend cap, chosen;
-    if (!f || number == FL_OP_NONE || fl_backend_cap(&cap) ||
+    if (!f || f->arithmetic == FL_ARITHMETIC_NUMBERS || number == FL_OP_NONE || fl_backend_cap(&cap) ||
         !select_by_class(f, number, tensor_get_class(), cap, &chosen))
         return NULL;
     return backends[chosen].name;

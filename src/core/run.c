@@ -24,8 +24,8 @@ static struct fl_rounding rounding_of(const struct fl_storage *s) {
 static tensor_status attempt(const struct fl_call *call, struct fl_args *args, bool measure, struct fl_stats *stats) {
     *stats = (struct fl_stats){0};
     args->stats = stats;
-    args->rounding = rounding_of(call->out);
-    args->out.data = measure ? NULL : call->out->data;
+    args->rounding = rounding_of(&call->out);
+    args->out.data = measure ? NULL : call->out.data;
     return call->kernel(args);
 }
 
@@ -34,7 +34,7 @@ static tensor_status attempt(const struct fl_call *call, struct fl_args *args, b
  * or the kernel is not to run twice. *done: stats are those of the write. */
 static tensor_status set_exponent(const struct fl_call *call, struct fl_args *args, struct fl_stats *stats,
                                   bool *done) {
-    struct autoflex *a = &call->out->slot->autoflex;
+    struct autoflex *a = &call->out.slot->autoflex;
     const bool fits = autoflex_needs_maximum(a->predictor);
     if (!fits && a->initialised) {
         autoflex_adjust(a);
@@ -51,7 +51,7 @@ static tensor_status set_exponent(const struct fl_call *call, struct fl_args *ar
 }
 
 static tensor_status run_write(const struct fl_call *call) {
-    const struct fl_storage *out = call->out;
+    const struct fl_storage *out = &call->out;
     struct fl_args args = call->args;
     struct fl_stats stats;
     const struct autoflex before = out->slot->autoflex;
@@ -74,7 +74,7 @@ static tensor_status run_write(const struct fl_call *call) {
 /* --- ROUND -------------------------------------------------------------------------------------------------------- */
 
 static tensor_status run_round(const struct fl_call *call) {
-    const struct fl_storage *out = call->out;
+    const struct fl_storage *out = &call->out;
     struct autoflex *a = &out->slot->autoflex;
     struct fl_transfer_result result;
     if (is_shared(out)) {
@@ -111,7 +111,7 @@ static double source_value(const struct fl_source *s, int64_t i) {
 }
 
 static tensor_status run_load(const struct fl_call *call) {
-    const struct fl_storage *out = call->out;
+    const struct fl_storage *out = &call->out;
     struct autoflex *a = &out->slot->autoflex;
     struct fl_transfer_result seen;
     if (is_shared(out)) {
@@ -151,7 +151,7 @@ static tensor_status run_kernel(const struct fl_call *call) {
 }
 
 static tensor_status run_follow(const struct fl_call *call) {
-    fl_wide_follow(call->out);
+    fl_wide_follow(&call->out);
     return TENSOR_OK;
 }
 

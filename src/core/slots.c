@@ -14,6 +14,25 @@ struct fl_slot_array {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* A child gets a lock that nobody holds, and what it guards in one piece. */
+static void before_fork(void) {
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void) {
+    pthread_mutex_unlock(&lock);
+}
+
+static void watch_forks(void) {
+    (void)pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static void take_lock(void) {
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&lock);
+}
 
 /* One with a free slot; NULL without memory. */
 static struct fl_slot_array *array_with_room(struct tensor_device *device) {
@@ -35,7 +54,7 @@ static struct fl_slot_array *array_with_room(struct tensor_device *device) {
 }
 
 struct fl_slot *fl_slot_new(struct tensor_device *device) {
-    pthread_mutex_lock(&lock);
+    take_lock();
     struct fl_slot_array *a = array_with_room(device);
     int i = 0;
     while (a && a->taken[i])
@@ -51,7 +70,7 @@ struct fl_slot *fl_slot_new(struct tensor_device *device) {
 void fl_slot_free(struct tensor_device *device, struct fl_slot *slot) {
     if (!slot)
         return;
-    pthread_mutex_lock(&lock);
+    take_lock();
     struct fl_slot_array **link = &device->slots, *empty = NULL;
     while (!(slot >= (*link)->slots && slot < (*link)->slots + ARRAY))
         link = &(*link)->next;

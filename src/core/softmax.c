@@ -153,6 +153,8 @@ static tensor_status check(const char *name, const tensor *dx, const tensor *x, 
         return fl_fail(TENSOR_E_SHAPE, "%s: dx is %s, x is %s", name, fl_shape_text(dx, td), fl_shape_text(x, tx));
     tensor_status status = fl_need_arithmetic(name, "x", x);
     if (!status)
+        status = fl_need_elements(name, x);
+    if (!status)
         status = fl_check_apart(name, "dx", dx, "x", x);
     if (!status && !isfinite(gradient_scale))
         status = fl_fail(TENSOR_E_ARGUMENT, "%s: gradient_scale is %g, expected a finite number", name, gradient_scale);
@@ -186,18 +188,6 @@ tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx, int32_t *pr
     return status ? status : run(name, loss, dx, predicted, NULL, x, labels, gradient_scale);
 }
 
-/* Of `count` numbers of that kind, on x's device; NULL allowed where it may be. */
-static tensor_status check_numbers(const char *name, const char *what, const tensor *t, tensor_format format,
-                                   int64_t count, const tensor *x, bool needed) {
-    if (!t)
-        return needed ? fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", name, what) : TENSOR_OK;
-    char text[TENSOR_TEXT];
-    if (t->format->id != format || t->count != count)
-        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s %s, expected %s with %lld elements", name, what, t->format->name,
-                       fl_shape_text(t, text), tensor_format_name(format), (long long)count);
-    return fl_check_apart(name, what, t, "x", x);
-}
-
 tensor_status tensor_cross_entropy(tensor *loss, tensor *dx, tensor *predicted, tensor *correct, const tensor *x,
                                    const tensor *labels, double gradient_scale) {
     static const char name[] = "cross_entropy";
@@ -206,13 +196,16 @@ tensor_status tensor_cross_entropy(tensor *loss, tensor *dx, tensor *predicted, 
     tensor_status status = check(name, dx, x, gradient_scale);
     const int64_t rows = x->shape[0];
     if (!status)
-        status = check_numbers(name, "loss", loss, FMT_F64, 1, x, true);
+        status = fl_check_numbers(name, "loss", loss, FMT_F64, 1, x);
+    if (!status && predicted)
+        status = fl_check_numbers(name, "predicted", predicted, FMT_I32, rows, x);
+    if (!status && correct)
+        status = fl_check_numbers(name, "correct", correct, FMT_I32, 1, x);
     if (!status)
-        status = check_numbers(name, "predicted", predicted, FMT_I32, rows, x, false);
+        status = fl_check_numbers(name, "labels", labels, FMT_I32, rows, x);
     if (!status)
-        status = check_numbers(name, "correct", correct, FMT_I32, 1, x, false);
-    if (!status)
-        status = check_numbers(name, "labels", labels, FMT_I32, rows, x, true);
+        status = fl_check_all_apart(name, (const char *[]){"loss", "predicted", "correct", "dx", "labels", "x"},
+                                    (const tensor *[]){loss, predicted, correct, dx, labels, x}, 4, 6);
     return status ? status
                   : run(name, loss->storage->data, dx, predicted ? predicted->storage->data : NULL,
                         correct ? correct->storage->data : NULL, x, labels->storage->data, gradient_scale);

@@ -127,6 +127,8 @@ static tensor *make_with_storage(const char *what, struct tensor_device *device,
     tensor *t = storage ? make(what, format, ndim, shape, storage, count) : NULL;
     if (!t) {
         free_storage(storage);
+        if (!device->host && fl_wait(fl_device_queue(device))) /* a device that failed has said why */
+            return NULL;
         fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes", what, need);
     }
     return t;

@@ -73,6 +73,13 @@ const struct fl_slot *fl_slot_of(const tensor *t);
 tensor_status fl_need_elements(const char *what, const tensor *t);
 /* TENSOR_OK on the host; else TENSOR_E_UNSUPPORTED with the names. */
 tensor_status fl_need_host(const char *what, const tensor *t);
+/* Each of the first `outputs` tensors lies apart from all others; NULL: not there. Numbers must be other tensors too.
+ */
+tensor_status fl_check_all_apart(const char *op, const char *const *names, const tensor *const *tensors, int outputs,
+                                 int n);
+/* t has `count` numbers of that kind and lies on x's device. */
+tensor_status fl_check_numbers(const char *op, const char *name, const tensor *t, tensor_format format, int64_t count,
+                               const tensor *x);
 /* TENSOR_E_FORMAT where the tensor holds numbers that no arithmetic takes. */
 tensor_status fl_need_arithmetic(const char *what, const char *name, const tensor *t);
 

@@ -10,7 +10,7 @@
 
 static tensor_status submit_load(const char *what, tensor *t, const struct fl_source *source) {
     struct fl_storage *s = t->storage;
-    struct fl_call call = {.kind = FL_CALL_LOAD, .out = s, .source = *source, .what = what};
+    struct fl_call call = {.kind = FL_CALL_LOAD, .out = *s, .source = *source, .what = what};
     tensor_status status = fl_submit(fl_queue_of(s), &call);
     if (!status && s->wide)
         s->view_rounding = fl_view_rounding(s);
@@ -23,6 +23,9 @@ static tensor_status check_count(const char *what, const tensor *t, const void *
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: tensor is NULL", what);
     char text[TENSOR_TEXT];
+    const tensor_status status = fl_need_elements(what, t);
+    if (status)
+        return status;
     return count == t->count ? TENSOR_OK
                              : fl_fail(TENSOR_E_SHAPE, "%s: %lld values for a tensor %s of %lld", what,
                                        (long long)count, fl_shape_text(t, text), (long long)t->count);
@@ -289,7 +292,15 @@ tensor_status tensor_copy(tensor *y, const tensor *x) {
     if (to->device != from->device && !to->device->host && !from->device->host)
         return fl_fail(TENSOR_E_UNSUPPORTED, "tensor_copy: y lies on %s, x on %s; one must be the host",
                        to->device->name, from->device->name);
+    const struct fl_slot *slot = fl_slot_of(x);
+    if (!slot)
+        return tensor_error_status();
+    if (slot->autoflex.predictor >= AUTOFLEX_ADDED && !to->device->host)
+        return fl_fail(TENSOR_E_UNSUPPORTED, "tensor_copy: predictor '%s' is a function of the host, y lies on %s",
+                       autoflex_name(slot->autoflex.predictor), to->device->name);
     fl_wide_settle(from);
+    if (to->device != from->device && !from->device->host && (status = fl_wait(fl_queue_of(from))))
+        return status; /* before anything of y is written */
     status = copy_bytes(to, to->data, from, from->data, (size_t)x->count * (size_t)x->format->bytes);
     if (!status && from->wide)
         status = copy_bytes(to, to->wide, from, from->wide, (size_t)x->count * (size_t)x->format->wide_bytes);
@@ -313,8 +324,13 @@ tensor_status tensor_keep_wide(tensor *t) {
         return fl_fail(TENSOR_E_MEMORY, "tensor_keep_wide: no memory for %lld elements of %d bytes",
                        (long long)t->count, t->format->wide_bytes);
     s->wide = wide;
-    struct fl_call call = {.kind = FL_CALL_FOLLOW, .out = s};
-    return fl_submit(fl_queue_of(s), &call);
+    struct fl_call call = {.kind = FL_CALL_FOLLOW, .out = *s};
+    tensor_status status = fl_submit(fl_queue_of(s), &call);
+    if (status) {
+        s->wide = NULL;
+        s->device->release(s->device, wide);
+    }
+    return status;
 }
 
 tensor_status tensor_declare_exponent(tensor *t, int e) {

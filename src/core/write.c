@@ -27,6 +27,31 @@ tensor_status fl_need_arithmetic(const char *what, const char *name, const tenso
                : TENSOR_OK;
 }
 
+tensor_status fl_check_all_apart(const char *op, const char *const *names, const tensor *const *tensors, int outputs,
+                                 int n) {
+    for (int i = 0; i < outputs; i++)
+        for (int j = i + 1; j < n; j++) {
+            if (tensors[i] && tensors[j] && tensors[i]->storage == tensors[j]->storage &&
+                tensors[i]->format->arithmetic == FL_ARITHMETIC_NUMBERS)
+                return fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are the same tensor", op, names[i], names[j]);
+            const tensor_status status = fl_check_apart(op, names[i], tensors[i], names[j], tensors[j]);
+            if (status)
+                return status;
+        }
+    return TENSOR_OK;
+}
+
+tensor_status fl_check_numbers(const char *op, const char *name, const tensor *t, tensor_format format, int64_t count,
+                               const tensor *x) {
+    char text[TENSOR_TEXT];
+    if (!t)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", op, name);
+    if (t->format->id != format || t->count != count)
+        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s %s, expected %s with %lld elements", op, name, t->format->name,
+                       fl_shape_text(t, text), tensor_format_name(format), (long long)count);
+    return fl_check_apart(op, name, t, "x", x);
+}
+
 static tensor_status choose(struct fl_queue *queue, const struct fl_format *format, enum fl_op op,
                             struct fl_choice *choice) {
     struct tensor_device *device = queue->device;
@@ -53,7 +78,7 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
     if (status)
         return status;
     struct fl_call call = {
-        .kind = FL_CALL_WRITE, .kernel = choice.kernel, .need = choice.need, .out = s, .args = *args};
+        .kind = FL_CALL_WRITE, .kernel = choice.kernel, .need = choice.need, .out = *s, .args = *args};
     call.args.format = out->format;
     call.args.out = fl_output_view(s);
     if (args->in[0].wide == s->wide) /* an operation that reads the wide part of its output writes it */
@@ -79,7 +104,7 @@ tensor_status fl_run(const tensor *on, struct fl_args *args) {
 }
 
 tensor_status fl_write_values(tensor *out, const double *values) {
-    struct fl_call call = {.kind = FL_CALL_ROUND, .out = out->storage, .source = {.d = values}};
+    struct fl_call call = {.kind = FL_CALL_ROUND, .out = *out->storage, .source = {.d = values}};
     return fl_submit(fl_queue_of(out->storage), &call);
 }
 

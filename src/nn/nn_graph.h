@@ -142,6 +142,7 @@ struct nn_graph {
     tensor *pixels, *labels, *loss, *predicted, *correct;
     tensor *bytes, *byte_values; /* images as bytes, and what those mean; NULL until nn_set_pixel_values */
     enum fl_phase phase;
+    bool has_loss;  /* of a forward pass of this network */
     uint64_t steps; /* updates so far */
     nn_watch_fn watch;
     void *watch_context;

@@ -71,6 +71,21 @@ static uint64_t layout_of(const nn_graph *g) {
             hash = mix(hash, &size, sizeof size);
         }
     }
+    for (int i = 0; i < g->count; i++) {
+        const struct fl_node *node = &g->nodes[i];
+        const struct fl_options *how = &node->how;
+        const int32_t numbers[] = {how->outputs,
+                                   how->window,
+                                   how->stride,
+                                   how->padding,
+                                   how->dilation,
+                                   how->groups,
+                                   (int32_t)node->layer->relu,
+                                   node->input[0],
+                                   node->input[1]};
+        hash = mix(hash, node->layer->kind, strlen(node->layer->kind) + 1);
+        hash = mix(hash, numbers, sizeof numbers);
+    }
     const char *predictor = g->predictor ? g->predictor : "";
     hash = mix(hash, predictor, strlen(predictor) + 1);
     const struct {
@@ -170,5 +185,6 @@ tensor_status nn_state_set(nn_graph *g, const void *state, size_t bytes) {
     FL_TRY(visit_all(g, set, &at));
     g->steps = head.steps;
     g->phase = FL_PHASE_IDLE;
+    g->has_loss = false;
     return TENSOR_OK;
 }

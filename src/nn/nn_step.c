@@ -29,27 +29,31 @@ static void show(const nn_graph *g, int info) {
         g->watch(&g->infos[info], g->watch_context);
 }
 
-/* After a position: what was written there is shown, and what was used for the last time is hidden. */
-static void pass_position(const nn_graph *g, int position) {
-    for (int i = 0; i < g->value_count; i++) {
-        const struct fl_value *v = &g->values[i];
-        if (v->base != i)
-            continue;
-        if (v->first == position) {
-            fl_tensor_hide(v->t, false);
-            show(g, v->info);
-        }
-        if (v->last == position)
-            fl_tensor_hide(v->t, true);
-    }
+/* Before a position: what is written there gets its memory. */
+static void begin_position(const nn_graph *g, int position) {
+    for (int i = 0; i < g->value_count; i++)
+        if (g->values[i].base == i && g->values[i].first == position)
+            fl_tensor_hide(g->values[i].t, false);
 }
 
-/* The memory of the step is about to be used for something else. */
+/* After a position: what was written there is shown, and what was used for the last time is hidden. */
+static void pass_position(const nn_graph *g, int position) {
+    for (int i = 0; i < g->value_count; i++)
+        if (g->values[i].base == i && g->values[i].first == position)
+            show(g, g->values[i].info);
+    for (int i = 0; i < g->value_count; i++)
+        if (g->values[i].base == i && g->values[i].last == position)
+            fl_tensor_hide(g->values[i].t, true);
+}
+
+/* The memory of the step is about to be used for something else: a forward pass is lost. Gradients of parameters have
+ * memory of their own. */
 static void hide_all(nn_graph *g) {
     for (int i = 0; i < g->value_count; i++)
         if (g->values[i].base == i)
             fl_tensor_hide(g->values[i].t, true);
-    g->phase = FL_PHASE_IDLE;
+    if (g->phase == FL_PHASE_FORWARD)
+        g->phase = FL_PHASE_IDLE;
 }
 
 tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) {
@@ -75,6 +79,8 @@ static tensor_status forward(nn_graph *g, const float *images, bool training) {
         struct fl_node *node = &g->nodes[i];
         const struct fl_pass *pass = training ? &node->train : &node->evaluate;
         tensor_status status = TENSOR_OK;
+        if (training)
+            begin_position(g, i);
         if (!node->layer->inputs)
             status = load_images(g, pass->y, images);
         else if (node->layer->forward)
@@ -89,13 +95,20 @@ static tensor_status forward(nn_graph *g, const float *images, bool training) {
 
 /* images NULL: those of g->bytes. */
 static tensor_status forward_to_loss(nn_graph *g, const float *images, const int32_t *labels) {
+    for (int i = 0; i < g->batch; i++) /* a device would find it when everything after it is queued */
+        if (labels[i] < 0 || labels[i] >= g->classes)
+            return fl_fail(TENSOR_E_ARGUMENT, "network: label %d is %d, expected 0 to %d", i, labels[i],
+                           g->classes - 1);
     hide_all(g);
+    g->phase = FL_PHASE_IDLE;
     const struct fl_pass *logits = &g->nodes[g->count - 1].train;
     FL_TRY(tensor_load_i32(g->labels, labels, g->batch));
     FL_TRY(forward(g, images, true));
+    begin_position(g, g->count);
     FL_TRY(tensor_cross_entropy(g->loss, logits->dy, g->predicted, g->correct, logits->y, g->labels, 1.0));
     pass_position(g, g->count);
     g->phase = FL_PHASE_FORWARD;
+    g->has_loss = true;
     return TENSOR_OK;
 }
 
@@ -155,6 +168,7 @@ tensor_status nn_backward(nn_graph *g) {
     g->phase = FL_PHASE_IDLE;
     for (int i = g->count - 1; i >= 0; i--) {
         struct fl_node *node = &g->nodes[i];
+        begin_position(g, 2 * g->count - i);
         tensor_status status = node->learns ? backward_node(g, node) : TENSOR_OK;
         if (status)
             return fl_node_failed(node, status);
@@ -197,6 +211,8 @@ tensor_status nn_update(nn_graph *g, float rate) {
 tensor_status nn_loss(const nn_graph *g, double *loss, int *correct) {
     FL_TRY(check_ready(g));
     int32_t right = 0;
+    if (!g->has_loss)
+        return fl_fail(TENSOR_E_ARGUMENT, "loss: no forward pass before it");
     if (loss)
         FL_TRY(tensor_store_f64(g->loss, loss, 1));
     if (correct)

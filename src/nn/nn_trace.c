@@ -90,7 +90,10 @@ static tensor_status observe(struct interval *since, const tensor *t) {
 }
 
 static tensor_status write_row(struct fl_trace *trace, const nn_tensor_info *info, struct interval *since) {
-    const struct autoflex *a = tensor_autoflex(info->t);
+    const struct autoflex *state = tensor_autoflex(info->t);
+    if (!state)
+        return tensor_error_status();
+    const struct autoflex now = *state, *a = &now;
     const tensor_stats *before = &since->before;
     tensor_stats total;
     FL_TRY(tensor_statistics(info->t, NULL, &total));

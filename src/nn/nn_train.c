@@ -107,7 +107,16 @@ static tensor_status build_network(struct run *run, const data_set *train) {
         config->model || !config->build
             ? nn_model(run->g, config->model, height, width, channels, data_classes(train))
             : config->build(run->g, height, width, channels, data_classes(train), config->build_context);
-    return nn_compile(run->g, logits);
+    FL_TRY(nn_compile(run->g, logits));
+    const struct fl_shape *input = &run->g->nodes[0].shape;
+    if (input->dim[1] != height || input->dim[2] != width || input->dim[3] != channels)
+        return fl_fail(TENSOR_E_SHAPE, "train: the network takes images of %lldx%lldx%lld, the data has %dx%dx%d",
+                       (long long)input->dim[1], (long long)input->dim[2], (long long)input->dim[3], height, width,
+                       channels);
+    return run->g->classes >= data_classes(train)
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_SHAPE, "train: the network has %d classes, the data %d", run->g->classes,
+                         data_classes(train));
 }
 
 static tensor_status begin(struct run *run, const data_set *train, const data_set *test) {
