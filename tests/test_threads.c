@@ -290,8 +290,8 @@ static void workers(void) {
 
 /* Children of a process whose threads make tensors at that moment make some too. */
 static void *make_tensors(void *pointer) {
-    atomic_int *stop = pointer;
-    while (!atomic_load(stop))
+    atomic_int *ended = pointer;
+    while (!atomic_load(ended))
         tensor_free(tensor_new(FMT_DFP16, TENSOR_SHAPE(3)));
     return NULL;
 }
@@ -299,10 +299,10 @@ static void *make_tensors(void *pointer) {
 static void forks_while_making_tensors(void) {
     enum { THREADS = 2, FORKS = 200 };
     pthread_t thread[THREADS];
-    atomic_int stop = 0;
+    atomic_int over = 0;
     int wrong = 0;
     for (int i = 0; i < THREADS; i++)
-        CHECK(!pthread_create(&thread[i], NULL, make_tensors, &stop), "no thread");
+        CHECK(!pthread_create(&thread[i], NULL, make_tensors, &over), "no thread");
     for (int i = 0; i < FORKS; i++) {
         const pid_t child = fork();
         if (child == 0) {
@@ -315,7 +315,7 @@ static void forks_while_making_tensors(void) {
         waitpid(child, &status, 0);
         wrong += status != 0;
     }
-    atomic_store(&stop, 1);
+    atomic_store(&over, 1);
     for (int i = 0; i < THREADS; i++)
         pthread_join(thread[i], NULL);
     CHECK(!wrong, "%d of %d children could not make a tensor", wrong, FORKS);
