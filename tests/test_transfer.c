@@ -160,7 +160,8 @@ int main(void) {
         const struct fl_format *f = fl_format_at(k);
         const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
         for (int backend = FL_PORTABLE; backend <= (int)cap; backend++)
-            for (int e = shared ? f->e_min : 0; f->rows[backend] && e <= f->e_max; e += e < -120 || e > 120 ? 1 : 4)
+            for (int e = shared ? f->e_min : 0; f->rows[backend] && f->rows[backend]->from_floats && e <= f->e_max;
+                 e += e < -120 || e > 120 ? 1 : 4)
                 for (int kind = 0; kind < KINDS; kind++) {
                     check_row(f, (enum fl_backend)backend, e, TENSOR_ROUND_NEAREST, (enum kind)kind);
                     if (f->truncates)
