@@ -179,7 +179,7 @@ class Sweep:
                 with open(os.path.join(apart, min(x for x in names if x.startswith("metrics.jsonl"))), "rb") as file:
                     lines = files.parse_lines(file.read())
                 check(any(line["type"] == "run" for line in lines) and apart in stderr, n, names, stderr)
-            elif os.path.isdir(os.path.join(out, "flexlab.part")):
+            elif os.path.exists(os.path.join(out, "flexlab.part", "metrics.jsonl.part")):
                 with open(os.path.join(out, "flexlab.part", "metrics.jsonl.part"), "rb") as file:
                     check(b'"type":"run"' not in file.read(), n, "a finished run is only in flexlab.part:", stderr)
         check(met > 0, "no run out of memory had results to keep")
