@@ -459,9 +459,9 @@ static void same_experiment(const struct experiment *x, const struct experiment 
         const struct series *a = &x->series[i], *b = &y->series[i];
         same_text("name", a->label, b->label);
         same_text("backend", a->backend, b->backend);
-        MUST(a->variant == b->variant && a->predictor == b->predictor && a->no_master == b->no_master &&
-                 a->shared == b->shared,
-             "%s is another format", a->label);
+        same_text("predictor", a->predictor, b->predictor);
+        MUST(a->variant == b->variant && a->no_master == b->no_master && a->shared == b->shared, "%s is another format",
+             a->label);
     }
     for (int i = 0; i < x->seed_count; i++)
         same_whole("seed", (int64_t)x->seeds[i], (int64_t)y->seeds[i]);
