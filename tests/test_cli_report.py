@@ -126,6 +126,13 @@ def test_figures(place):
         with open(os.path.join(out, figure + ".svg")) as file:
             titles = re.findall("<title>([^<]*)", file.read())
         check(titles[0] == figure.replace("-", "_") and not any("using" in title or "plot" in title for title in titles), figure, titles)
+    with open(os.path.join(out, "report.html")) as file:
+        page = file.read()
+    named = re.findall(r"""\sid=["']([^"']*)""", page)
+    wanted = re.findall(r"""(?:href=["']#|url\(#)([^"')]*)""", page)
+    check(len(named) > 40 and len(set(named)) == len(named), "identifiers of the page that are there twice:",
+          sorted({name for name in named if named.count(name) > 1}))
+    check(len(wanted) > 10 and set(wanted) <= set(named), "references to nothing:", sorted(set(wanted) - set(named)))
     # A format keeps its colour whatever it is compared with.
     alone = os.path.join(place, "alone")
     succeed("train", *TINY, "--format", "flex16+5-paper", "--out", alone, "--quiet")
@@ -322,7 +329,19 @@ def test_bad_files(place, good):
              (first("steps", with_value("format", "fp17")), at["steps"], "'fp17'"),
              (first("steps", with_value("type", "stops")), at["steps"], "type 'stops' is unknown"),
              (first("predictions", with_value("classes", [1, 2])), at["predictions"], "2 predictions, expected one for each of 40"),
-             (first("run", lambda line: json.dumps(line) + "\n" + json.dumps(line) + "\n"), at["run"] + 1, "line of its own before")]
+             (first("run", lambda line: json.dumps(line) + "\n" + json.dumps(line) + "\n"), at["run"] + 1, "line of its own before"),
+             (first("steps", lambda line: json.dumps(line) + "\0x\n"), at["steps"], "holds a byte of zero"),
+             (first("config", lambda line: json.dumps({**line, "rate": 7777}).replace("7777", "1e999") + "\n"), 1, "'rate' is larger than"),
+             (first("config", lambda line: {**line, "formats": line["formats"] + line["formats"][:1]}), 1, "'fp32' is there twice"),
+             (first("config", lambda line: {**line, "formats": [{**line["formats"][0], "name": "../a,b"}]}), 1, "'../a,b' is not that of"),
+             (first("config", with_value("seeds", [1, 2, 1])), 1, "seed 1 is there twice"),
+             (first("config", with_value("seeds", [1, 2.5])), 1, "what is no seed"),
+             (first("config", with_value("seeds", list(range(1001)))), 1, "1001 seeds, expected at most 1000"),
+             (first("run", with_value("nonfinite_step", 3)), at["run"], "'nonfinite_step' and 'nonfinite_loss_state' do not agree"),
+             (first("run", with_value("test_accuracy", None)), at["run"], "'test_loss' and 'test_accuracy' do not agree"),
+             (first("run", lambda line: None), at["run"], "predictions of a run that no line before says was tested"),
+             (first("predictions", lambda line: json.dumps(line) + "\n" + json.dumps(line) + "\n"), at["predictions"] + 1, "predictions before"),
+             (first("predictions", lambda line: {**line, "classes": [10] + line["classes"][1:]}), at["predictions"], "none of 10 classes")]
     for number, (edit, line, words) in enumerate(cases):
         bad = os.path.join(place, f"bad{number}")
         shutil.copytree(good, bad)
@@ -390,6 +409,29 @@ def test_long_axes(place, good):
     succeed("report", out, "--quiet")
 
 
+def test_small_differences(place, good):
+    """Losses that differ by next to nothing: the numbers beside that axis are whole, and no two are the same."""
+    for number, size in enumerate((3e-3, 1e-4, 2.5e-5, 1e-5, 7e-9)):
+        out = os.path.join(place, f"near {number}")
+        shutil.copytree(good, out)
+        losses = {}
+
+        def near(line):
+            if line["type"] != "steps":
+                return line
+            key = line["seed"], line["step"]
+            losses.setdefault(key, line["loss"])  # fp32 comes first
+            return {**line, "loss": losses[key] + (0 if line["format"] == "fp32" else size * (0.5 - line["step"] % 3) / 1.5)}
+        change(out, near)
+        succeed("report", out, "--quiet")
+        labels = labels_of(os.path.join(out, "figure-loss.svg"))
+        title, _, _, top, _ = next(label for label in labels if label[0].startswith("Training loss minus"))
+        check(("in units of 10" in title) == (size < 1e-3), size, title)
+        axis = [(text, left) for text, left, right, y, _ in labels if y > top and right < 0.065 * 1100]
+        check(len(axis) >= 3 and all(left >= 0 for text, left in axis) and len({text for text, left in axis}) == len(axis), size, axis)
+        check(any(text.startswith("-") for text, left in axis), size, axis)
+
+
 def corners(script, block):
     """The lines of a block of data in a script of gnuplot, as numbers; [] for an empty one."""
     text = re.search(rf"^\$%s << EOD\n(.*?)^EOD$" % re.escape(block), script, re.M | re.S)[1]
@@ -455,6 +497,7 @@ def main():
         test_bad_files(place, out)
         test_long_axes(place, out)
         test_exponent_steps(place, out)
+        test_small_differences(place, out)
         test_usage(place, folders["c"])
         test_figures(place)
     return summary()

@@ -76,7 +76,8 @@ static int keep_stopped(struct running *r) {
     return metrics_run(r->metrics, x, run);
 }
 
-static int train_one(struct experiment *x, struct run *run, struct output_lines *metrics, struct progress *progress) {
+static int train_one(struct experiment *x, struct run *run, struct folder *folder, struct output_lines *metrics,
+                     struct progress *progress) {
     const struct settings *s = x->settings;
     const struct series *series = &x->series[run->series];
     char *trace = NULL;
@@ -112,6 +113,7 @@ static int train_one(struct experiment *x, struct run *run, struct output_lines 
         progress_clear(progress);
         return text_failed("%s seed %llu: %s", series->label, (unsigned long long)run->seed, tensor_error());
     }
+    folder_rescue(folder); /* before its lines are written, which takes memory */
     if (run->result.stopped)
         return keep_stopped(&running);
     run->finished = true;
@@ -306,7 +308,7 @@ static int run_all(struct experiment *x, struct folder *folder) {
         return status;
     progress_begin(&progress, x->settings, x->run_count);
     for (int i = 0; i < x->run_count && status == STATUS_OK && !signals_received(); i++) {
-        status = train_one(x, &x->runs[i], &metrics, &progress);
+        status = train_one(x, &x->runs[i], folder, &metrics, &progress);
         finished += x->runs[i].finished;
         if (anything_trained(x))
             folder_rescue(folder);

@@ -59,8 +59,9 @@ static bool draws_points(const struct experiment *x) {
 }
 
 /* `against` < 0: the loss; otherwise the difference to that series, seed by seed. Whether there is anything to see: a
- * line between two points in view. */
-static bool loss_block(FILE *out, const struct experiment *x, const char *name, int series, int against) {
+ * line between two points in view. *largest grows to the largest size of what is in view. */
+static bool loss_block(FILE *out, const struct experiment *x, const char *name, int series, int against,
+                       double *largest) {
     bool any = false, before = draws_points(x);
     fprintf(out, "$%s%d << EOD\n", name, series);
     for (int w = 0; w < most_windows(x, series); w++) {
@@ -77,6 +78,8 @@ static bool loss_block(FILE *out, const struct experiment *x, const char *name, 
         bool in_view = band_print(out, step, &band, loss_cut(x));
         any |= before && in_view;
         before = in_view;
+        if (in_view)
+            *largest = fmax(*largest, fmax(fabs(band.low), fabs(band.high)));
     }
     fputs("EOD\n", out);
     return any;
@@ -98,18 +101,30 @@ static bool accuracy_block(FILE *out, const struct experiment *x, int series) {
     return any;
 }
 
+/* The power of ten that small differences are drawn in: their own numbers are too wide for the room beside the axis,
+ * and some of them the same. */
+static int power_of_differences(double largest) {
+    return largest > 1e-300 && largest < 1e-3 ? (int)floor(log10(largest)) : 0;
+}
+
+/* A column as gnuplot reads it, as multiples of 10^power; to be freed. */
+static char *column(int number, int power) {
+    return power ? text_format("($%d*1e%d)", number, -power) : text_format("%d", number);
+}
+
 /* Bands first, so that no line is covered; the baseline below the others. Series without a point are left out.
  * `marker`: the style of the series whose line tells them apart; the markers of the others are `interval` points apart.
- */
-static void plot_curves(FILE *out, const struct experiment *x, const char *block, const char *marker, int interval,
-                        const bool *has_points) {
+ * Values are drawn as multiples of 10^power. */
+static void plot_curves(FILE *out, const struct experiment *x, const char *block, int power, const char *marker,
+                        int interval, const bool *has_points) {
     const char *separator = "plot ";
+    char *mean = column(2, power), *low = column(3, power), *high = column(4, power);
     for (int i = 0; i < x->series_count && x->seed_count > 1; i++)
         if (has_points[i]) {
             fprintf(out,
-                    "%s$%s%d using 1:3:4 with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.09 "
+                    "%s$%s%d using 1:%s:%s with filledcurves fillcolor rgb '%s' fillstyle transparent solid 0.09 "
                     "noborder title ",
-                    separator, block, i, figure_colour(x, i).text);
+                    separator, block, i, low, high, figure_colour(x, i).text);
             gnuplot_string(out, x->series[i].label);
             fputs(" noenhanced", out);
             separator = ", \\\n  ";
@@ -119,7 +134,7 @@ static void plot_curves(FILE *out, const struct experiment *x, const char *block
         if (!has_points[i])
             continue;
         char *look = figure_line(x, n);
-        fprintf(out, "%s$%s%d using 1:2 with ", separator, block, i);
+        fprintf(out, "%s$%s%d using 1:%s with ", separator, block, i, mean);
         if (figure_marker(n))
             fprintf(out, "linespoints %s pointtype %d pointsize 0.7 pointinterval %d", look, figure_marker(n),
                     interval);
@@ -134,6 +149,9 @@ static void plot_curves(FILE *out, const struct experiment *x, const char *block
     if (separator[0] == 'p') /* nothing yet: an empty panel */
         fputs("unset logscale y\nset yrange [0:1]\nplot NaN", out);
     fputs("\n", out);
+    free(mean);
+    free(low);
+    free(high);
 }
 
 static void loss_limits(FILE *out, const struct experiment *x) {
@@ -192,10 +210,12 @@ static char *loss_script(const struct experiment *x, int *figure_height) {
     FILE *out = script.out;
     bool *has_loss = text_alloc((size_t)x->series_count, 3 * sizeof(bool)), *has_accuracy = has_loss + x->series_count,
          *has_difference = has_accuracy + x->series_count, difference = false;
+    double largest_loss = 0, largest = 0;
     for (int i = 0; i < x->series_count; i++) {
-        has_loss[i] = loss_block(out, x, "loss", i, -1);
+        has_loss[i] = loss_block(out, x, "loss", i, -1, &largest_loss);
         has_accuracy[i] = accuracy_block(out, x, i);
-        has_difference[i] = x->baseline >= 0 && i != x->baseline && loss_block(out, x, "difference", i, x->baseline);
+        has_difference[i] =
+            x->baseline >= 0 && i != x->baseline && loss_block(out, x, "difference", i, x->baseline, &largest);
         difference |= has_difference[i];
     }
     struct key key = key_begin(NULL, 1, false);
@@ -215,25 +235,29 @@ static char *loss_script(const struct experiment *x, int *figure_height) {
     loss_limits(out, x);
     const char *marker = draws_points(x) ? "linespoints pointtype 7 pointsize 0.5" : "lines";
     int interval = most_windows_of_all(x) / MARKERS + 1;
-    plot_curves(out, x, "loss", marker, interval, has_loss);
+    plot_curves(out, x, "loss", 0, marker, interval, has_loss);
     key_done(&key);
     fputs("unset logscale y\nset yrange [*:*]\nset title 'Test accuracy, %'\nset xlabel 'epoch'\n", out);
     figure_place(out, height, 0.565, 0.985, top, top + PANEL);
     int64_t epochs = (x->steps + x->steps_per_epoch - 1) / x->steps_per_epoch;
     fprintf(out, "set xrange [%g:%g]\nset xtics %lld\n", epochs > 1 ? 1 - 0.02 * (double)epochs : 0.5,
             epochs > 1 ? 1.02 * (double)epochs : 1.5, (long long)(epochs > 10 ? (epochs + 9) / 10 : 1));
-    plot_curves(out, x, "accuracy", "linespoints pointtype 7 pointsize 0.5", 1, has_accuracy);
+    plot_curves(out, x, "accuracy", 0, "linespoints pointtype 7 pointsize 0.5", 1, has_accuracy);
     if (difference) {
+        const int power = power_of_differences(largest);
+        const double cut = loss_cut(x) * pow(10, -power);
         top += PANEL + PANEL_FOOT + PANEL_HEAD;
         figure_place(out, height, 0.065, 0.985, top, top + DIFFERENCE);
+        fputs("set title 'Training loss minus that of fp32 with the same seed", out);
+        if (power)
+            fprintf(out, ", in units of 10^{%d}", power);
         fprintf(out,
-                "set title 'Training loss minus that of fp32 with the same seed'\nset xlabel 'step'\n"
-                "set xrange [0:%lld]\nset yrange [%g < * : * < %g]\nset arrow 1 from graph 0, "
+                "'\nset xlabel 'step'\nset xrange [0:%lld]\nset yrange [%g < * : * < %g]\nset arrow 1 from graph 0, "
                 "first 0 to graph 1, first 0 nohead "
                 "linecolor rgb '#000000' linewidth 1.5 back\n",
-                (long long)x->steps, -loss_cut(x), loss_cut(x));
+                (long long)x->steps, -cut, cut);
         figure_step_marks(out, x->steps, (int)(0.92 * FIGURE_WIDTH));
-        plot_curves(out, x, "difference", marker, interval, has_difference);
+        plot_curves(out, x, "difference", power, marker, interval, has_difference);
     }
     fputs("unset multiplot\n", out);
     free(has_loss);

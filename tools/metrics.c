@@ -182,7 +182,8 @@ int metrics_epoch(struct output_lines *o, const struct experiment *x, const stru
 static int write_predictions(struct output_lines *o, const struct experiment *x, const struct run *run) {
     cJSON *line = run_object("predictions", x, run);
     cJSON *classes = cJSON_CreateIntArray(run->result.predicted, (int)run->result.predicted_count);
-    cJSON_AddItemToObject(line, "classes", checked(classes));
+    if (!cJSON_AddItemToObject(line, "classes", checked(classes))) /* it copies the key */
+        exit(text_failed("out of memory"));
     return write_line(o, line);
 }
 

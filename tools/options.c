@@ -67,7 +67,7 @@ static const struct option_row {
     {"epochs", "N", BOTH, KIND_WHOLE, FIELD(epochs), 1, MOST_EPOCHS, .section = "How it is trained",
      .help = "passes over the training set (10)"},
     {"batch", "B", BOTH, KIND_WHOLE, FIELD(batch), 1, 65536, .help = "images a step (128)"},
-    {"seeds", "S", BOTH, KIND_WHOLE, FIELD(seeds), 1, 1000,
+    {"seeds", "S", BOTH, KIND_WHOLE, FIELD(seeds), 1, MOST_SEEDS,
      .help = "runs of each format, with seeds 1 ... S (1); runs with one seed\nshare initial weights, batches and "
              "augmentation"},
     {"seed-base", "K", BOTH, KIND_WHOLE, FIELD(seed_base), 0, 1e15, .help = "the first seed (1)"},

@@ -10,7 +10,7 @@
 enum command { COMMAND_COMPARE = 1, COMMAND_TRAIN = 2, COMMAND_REPORT = 4 };
 
 enum { SWITCH_UNSET = -1 };
-enum { MOST_EPOCHS = 100000 };
+enum { MOST_EPOCHS = 100000, MOST_SEEDS = 1000 };
 
 /* As given; the resolved values of what depends on other options are in struct experiment. */
 struct settings {

@@ -126,14 +126,36 @@ static void write_results(FILE *out, const struct experiment *x) {
     table_free(t);
 }
 
-static void write_figure(FILE *out, const char *heading, const char *svg, const char *description, const char *caption,
-                         const char *left_out) {
+/* The picture with `prefix` before its identifiers and what refers to them: those of a page must differ, and gnuplot
+ * gives every picture the same. Those of curves, to which nothing refers, it repeats within one: they get a number. */
+static void write_svg(FILE *out, const char *svg, const char *prefix) {
+    static const char *const before[] = {" id='", " id=\"", "href='#", "href=\"#", "url(#"};
+    static const char curve[] = "figure_";
+    bool in_tag = false;
+    int curves = 0;
+    while (*svg) {
+        size_t length = 1;
+        in_tag = in_tag ? *svg != '>' : *svg == '<';
+        for (size_t i = 0; in_tag && length == 1 && i < sizeof before / sizeof *before; i++)
+            if (!strncmp(svg, before[i], strlen(before[i])))
+                length = strlen(before[i]);
+        fwrite(svg, 1, length, out);
+        svg += length;
+        if (length > 1)
+            fputs(prefix, out);
+        if (length > 1 && !strncmp(svg, curve, sizeof curve - 1))
+            fprintf(out, "%d_", ++curves);
+    }
+}
+
+static void write_figure(FILE *out, const char *heading, const char *svg, const char *prefix, const char *description,
+                         const char *caption, const char *left_out) {
     const char *start = svg ? strstr(svg, "<svg") : NULL;
     if (!start)
         return;
-    fprintf(out,
-            "<h2>%s</h2>\n<div class=\"figure\" role=\"img\" aria-label=\"%s\">\n%s</div>\n<p class=\"soft\">%s</p>\n",
-            heading, description, start, caption);
+    fprintf(out, "<h2>%s</h2>\n<div class=\"figure\" role=\"img\" aria-label=\"%s\">\n", heading, description);
+    write_svg(out, start, prefix);
+    fprintf(out, "</div>\n<p class=\"soft\">%s</p>\n", caption);
     if (left_out) {
         fputs("<p class=\"warn\">", out);
         html_text(out, left_out);
@@ -270,12 +292,13 @@ int report_write(const struct experiment *x, const struct figures *figures) {
         fputs("<p class=\"warn\">The figures are missing because gnuplot was not found or failed, on Debian: "
               "<code>apt-get install gnuplot-nox</code>.</p>\n",
               o.file);
-    write_figure(o.file, "Loss and accuracy", figures->loss, "Training loss and test accuracy of every format",
+    write_figure(o.file, "Loss and accuracy", figures->loss, "loss_", "Training loss and test accuracy of every format",
                  x->seed_count > 1 ? "Lines are means over the seeds, bands reach from the smallest to the largest."
                                    : "One seed; differences between formats include chance.",
                  NULL);
     write_figure(
-        o.file, "Shared exponents", figures->exponents, "Exponent and maximum of chosen tensors over the steps",
+        o.file, "Shared exponents", figures->exponents, "exponents_",
+        "Exponent and maximum of chosen tensors over the steps",
         "After Köster et al. 2017, Fig. 3: the exponent is chosen before the result exists. The stepped line is the "
         "largest value that it can hold, the dark line the largest element that came; the tinted space between is "
         "headroom. One octave of headroom is one bit of precision not used. Where the trace has a row only every few "

@@ -42,6 +42,8 @@ static double read_real(struct reader *r, const cJSON *object, const char *key) 
         return NAN;
     if (!cJSON_IsNumber(item))
         refuse(r, text_format("the field '%s' is not a number", key));
+    else if (!isfinite(item->valuedouble)) /* 1e999; one that was infinite is stored as null */
+        refuse(r, text_format("the field '%s' is larger than any number of binary64", key));
     return item->valuedouble;
 }
 
@@ -130,6 +132,16 @@ static void read_origin(struct reader *r, const cJSON *line, const char *folder)
                                     .trace_every = (int)read_whole(r, line, "trace_every", 0, INT_MAX)};
 }
 
+/* As options.c makes it: names of traces and lines of summary.csv are made of it as it is. */
+static void check_label(struct reader *r, const struct series *s) {
+    char *plain = text_format("%s%s", s->variant->name, s->no_master ? ":nomaster" : ""),
+         *with_predictor = text_format("%s:%s", plain, s->predictor ? s->predictor : "");
+    if (strcmp(s->label, plain) != 0 && (!s->predictor || strcmp(s->label, with_predictor) != 0))
+        refuse(r, text_format("the name '%s' is not that of the variant '%s'", s->label, s->variant->name));
+    free(plain);
+    free(with_predictor);
+}
+
 static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     const char *variant = read_text(r, item, "variant"), *predictor = read_text_or_null(r, item, "predictor");
     s->label = copy_text(r, item, "name");
@@ -145,6 +157,7 @@ static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     if (s->shared != (s->predictor != NULL))
         refuse(r, text_format("the predictor '%s' of '%s' is unknown to this flexlab", predictor ? predictor : "",
                               s->label));
+    check_label(r, s);
 }
 
 static void read_formats(struct reader *r, const cJSON *line) {
@@ -152,18 +165,34 @@ static void read_formats(struct reader *r, const cJSON *line) {
     const cJSON *item, *list = read_list(r, line, "formats");
     x->series = text_alloc((size_t)cJSON_GetArraySize(list), sizeof *x->series);
     cJSON_ArrayForEach(item, list) {
-        read_series(r, item, &x->series[x->series_count++]);
+        if (r->status != STATUS_OK)
+            return;
+        struct series *s = &x->series[x->series_count++];
+        read_series(r, item, s);
+        for (int i = 0; i < x->series_count - 1; i++)
+            if (!strcmp(x->series[i].label, s->label))
+                refuse(r, text_format("the format '%s' is there twice", s->label));
     }
 }
 
 static void read_seeds(struct reader *r, const cJSON *line) {
     struct experiment *x = &r->stored->x;
     const cJSON *item, *list = read_list(r, line, "seeds");
+    if (cJSON_GetArraySize(list) > MOST_SEEDS) {
+        refuse(r, text_format("there are %d seeds, expected at most %d", cJSON_GetArraySize(list), MOST_SEEDS));
+        return;
+    }
     x->seeds = text_alloc((size_t)cJSON_GetArraySize(list), sizeof *x->seeds);
     cJSON_ArrayForEach(item, list) {
-        if (!cJSON_IsNumber(item) || item->valuedouble < 0 || item->valuedouble > 0x1p53)
+        double seed = cJSON_IsNumber(item) ? item->valuedouble : -1;
+        if (!(seed >= 0 && seed <= 0x1p53 && seed == floor(seed))) {
             refuse(r, text_format("the field 'seeds' holds what is no seed"));
-        x->seeds[x->seed_count++] = r->status == STATUS_OK ? (uint64_t)item->valuedouble : 0;
+            return;
+        }
+        x->seeds[x->seed_count++] = (uint64_t)seed;
+        for (int i = 0; i < x->seed_count - 1; i++)
+            if (x->seeds[i] == (uint64_t)seed)
+                refuse(r, text_format("the seed %.0f is there twice", seed));
     }
 }
 
@@ -214,7 +243,8 @@ static void read_config(struct reader *r, const cJSON *line, const char *folder)
     read_seeds(r, line);
     read_data(r, line);
     read_settings(r, line);
-    experiment_make_runs(x);
+    if (r->status == STATUS_OK)
+        experiment_make_runs(x);
 }
 
 /* --- lines of runs -------------------------------------------------------------------------------------------------
@@ -229,6 +259,10 @@ static struct run *find_run(struct reader *r, const cJSON *line) {
             return &x->runs[i];
     refuse(r, text_format("the run '%s' seed %lld is not among those of the first line", label, (long long)seed));
     return NULL;
+}
+
+static bool is_over(const struct run *run) {
+    return run->finished || run->stopped;
 }
 
 /* Figures pair the windows of two runs by their number: none may be missing. */
@@ -259,18 +293,28 @@ static void read_epoch(struct reader *r, const cJSON *line, struct run *run) {
     run->epochs[run->epoch_count++] = epoch;
 }
 
-static void read_run(struct reader *r, const cJSON *line, struct run *run) {
+/* The loss of the first step whose loss is not finite; 0 without one. */
+static double read_nonfinite(struct reader *r, const cJSON *line, int64_t step) {
     const char *state = read_text(r, line, "nonfinite_loss_state");
-    if (run->finished || run->stopped)
-        refuse(r, text_format("this run has a line of its own before"));
+    double loss = !strcmp(state, "nan")    ? NAN
+                  : !strcmp(state, "inf")  ? INFINITY
+                  : !strcmp(state, "-inf") ? -INFINITY
+                                           : 0;
+    if (step ? loss == 0 : strcmp(state, "none") != 0)
+        refuse(r, text_format("the fields 'nonfinite_step' and 'nonfinite_loss_state' do not agree"));
+    return loss;
+}
+
+static bool is_tested(const struct run *run) {
+    return !isnan(run->result.test_accuracy);
+}
+
+static void read_run(struct reader *r, const cJSON *line, struct run *run) {
     run->finished = read_flag(r, line, "complete");
     run->stopped = !run->finished;
     run->first_loss = read_state(r, line, "first_loss");
     run->nonfinite_step = read_whole(r, line, "nonfinite_step", 0, INT64_MAX);
-    run->nonfinite_loss = !strcmp(state, "nan")    ? NAN
-                          : !strcmp(state, "inf")  ? INFINITY
-                          : !strcmp(state, "-inf") ? -INFINITY
-                                                   : 0;
+    run->nonfinite_loss = read_nonfinite(r, line, run->nonfinite_step);
     run->result = (nn_train_result){.stopped = run->stopped,
                                     .train_loss = read_state(r, line, "train_loss"),
                                     .last_loss = read_state(r, line, "last_loss"),
@@ -295,20 +339,34 @@ static void read_run(struct reader *r, const cJSON *line, struct run *run) {
                   {"clamped_high", &result->clamped_high}};
     for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++)
         *wholes[i].value = read_whole(r, line, wholes[i].key, 0, INT64_MAX);
+    if (!strcmp(read_text(r, line, "test_loss_state"), "none") == is_tested(run))
+        refuse(r, text_format("the fields 'test_loss' and 'test_accuracy' do not agree"));
 }
 
 static void read_predictions(struct reader *r, const cJSON *line, struct run *run) {
     const cJSON *item, *list = read_list(r, line, "classes");
-    if (run->stored || cJSON_GetArraySize(list) != r->stored->x.data.test) {
+    int classes = r->stored->x.data.classes;
+    if (!is_over(run) || !is_tested(run)) {
+        refuse(r, text_format("predictions of a run that no line before says was tested"));
+        return;
+    }
+    if (run->stored) {
+        refuse(r, text_format("this run has a line of predictions before"));
+        return;
+    }
+    if (cJSON_GetArraySize(list) != r->stored->x.data.test) {
         refuse(r, text_format("%d predictions, expected one for each of %lld test images", cJSON_GetArraySize(list),
                               (long long)r->stored->x.data.test));
         return;
     }
     run->stored = text_alloc((size_t)cJSON_GetArraySize(list), sizeof *run->stored);
     cJSON_ArrayForEach(item, list) {
-        if (!cJSON_IsNumber(item))
-            refuse(r, text_format("the field 'classes' holds what is no number"));
-        run->stored[run->result.predicted_count++] = item->valueint;
+        double class = cJSON_IsNumber(item) ? item->valuedouble : -1;
+        if (!(class >= 0 && class < classes && class == floor(class))) {
+            refuse(r, text_format("the field 'classes' holds what is none of %d classes", classes));
+            return;
+        }
+        run->stored[run->result.predicted_count++] = (int32_t) class;
     }
 }
 
@@ -333,7 +391,9 @@ static void read_line(struct reader *r, const cJSON *line) {
         if (strcmp(kinds[i].type, type) != 0)
             continue;
         struct run *run = kinds[i].read ? find_run(r, line) : NULL;
-        if (run)
+        if (run && is_over(run) && kinds[i].read != read_predictions)
+            refuse(r, text_format("this run has a line of its own before: it is over"));
+        else if (run)
             kinds[i].read(r, line, run);
         if (!strcmp(type, "end"))
             read_end(r, line);
@@ -390,6 +450,8 @@ static void read_lines(struct reader *r, FILE *file, const char *folder) {
         r->number++;
         if (line[length - 1] != '\n')
             refuse(r, text_format("is cut off"));
+        else if (strlen(line) != (size_t)length)
+            refuse(r, text_format("holds a byte of zero"));
         else
             read_text_line(r, line, folder);
     }
