@@ -106,39 +106,19 @@ static char *own_block(struct fl_queue *queue, int which, size_t bytes) {
     return block;
 }
 
-static void note(struct fl_queue *queue, size_t bytes) {
-    if (queue->temporary + bytes > queue->most_bytes)
-        queue->most_bytes = queue->temporary + bytes;
-}
-
 void *fl_temporary(struct fl_queue *queue, size_t bytes) {
-    queue->temporary = fl_line_bytes(bytes);
-    if (queue->measuring) {
-        note(queue, 0);
-        return queue; /* an address that is not NULL: nothing runs */
-    }
-    if (queue->planned_bytes >= bytes)
-        return queue->planned;
     if (!queue->device->host)
-        return own_block(queue, OWN_TEMPORARY, queue->temporary);
+        return own_block(queue, OWN_TEMPORARY, bytes);
     void *block = fl_scratch(TEMPORARY_SLOT, bytes);
     return block ? block : no_memory(queue->device->name, bytes);
 }
 
-/* The kernel's workspace lies behind what passes between calls. */
 static tensor_status place_workspace(struct fl_queue *queue, struct fl_args *args, size_t bytes) {
     args->workspace = NULL;
-    args->workspace_bytes = 0;
-    if (!bytes)
-        return TENSOR_OK;
-    if (queue->planned_bytes >= queue->temporary + bytes)
-        args->workspace = queue->planned + queue->temporary;
-    else if (queue->device->host)
-        args->workspace = fl_scratch(0, bytes);
-    else
-        args->workspace = own_block(queue, OWN_WORKSPACE, bytes);
     args->workspace_bytes = bytes;
-    return args->workspace
+    if (bytes)
+        args->workspace = queue->device->host ? fl_scratch(0, bytes) : own_block(queue, OWN_WORKSPACE, bytes);
+    return args->workspace || !bytes
                ? TENSOR_OK
                : fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes of scratch", fl_op_name(args->op), bytes);
 }
@@ -148,20 +128,13 @@ static tensor_status place_workspace(struct fl_queue *queue, struct fl_args *arg
 tensor_status fl_submit(struct fl_queue *queue, struct fl_call *call) {
     struct fl_args *args = &call->args;
     args->workers = fl_threads();
-    const size_t bytes = call->need ? call->need(args) : 0;
-    tensor_status status = TENSOR_OK;
-    if (queue->measuring)
-        note(queue, bytes);
-    else
-        status = place_workspace(queue, args, bytes);
-    if (!status && !queue->measuring)
-        status = queue->device->submit ? queue->device->submit(queue, call) : fl_call_run(call);
-    return status;
+    tensor_status status = place_workspace(queue, args, call->need ? call->need(args) : 0);
+    if (status)
+        return status;
+    return queue->device->submit ? queue->device->submit(queue, call) : fl_call_run(call);
 }
 
 tensor_status fl_put(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
-    if (queue->measuring)
-        return TENSOR_OK;
     if (!queue->device->host)
         return queue->device->put(queue, to, from, bytes);
     memmove(to, from, bytes);
@@ -169,8 +142,6 @@ tensor_status fl_put(struct fl_queue *queue, void *to, const void *from, size_t 
 }
 
 tensor_status fl_get(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
-    if (queue->measuring)
-        return TENSOR_OK;
     if (!queue->device->host)
         return queue->device->get(queue, to, from, bytes);
     memmove(to, from, bytes);
@@ -178,8 +149,6 @@ tensor_status fl_get(struct fl_queue *queue, void *to, const void *from, size_t 
 }
 
 tensor_status fl_copy(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
-    if (queue->measuring)
-        return TENSOR_OK;
     if (!queue->device->host)
         return queue->device->copy(queue, to, from, bytes);
     memmove(to, from, bytes);
@@ -187,5 +156,5 @@ tensor_status fl_copy(struct fl_queue *queue, void *to, const void *from, size_t
 }
 
 tensor_status fl_wait(struct fl_queue *queue) {
-    return queue->device->host || queue->measuring ? TENSOR_OK : queue->device->wait(queue);
+    return queue->device->host ? TENSOR_OK : queue->device->wait(queue);
 }

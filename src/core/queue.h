@@ -38,15 +38,11 @@ extern struct tensor_device fl_host;
  */
 void fl_device_add(struct tensor_device *device);
 
-/* Memory that the calls of a queue work in, one after the other: what passes between the calls of one operation, then
- * the workspace of the kernel that runs. */
+/* A queue belongs to one thread of the host at a time: calls of one operation follow each other, and what passes
+ * between them lies in memory of the queue. */
 struct fl_queue {
     struct tensor_device *device;
     tensor_class class; /* of results: tensor_set_class */
-    char *planned;      /* a block that was set apart for what is submitted now (fl_queue_plan), or NULL */
-    size_t planned_bytes, temporary;
-    bool measuring;    /* calls are not run: only what memory they want is noted ... */
-    size_t most_bytes; /* ... here */
     struct {
         char *memory;
         size_t bytes;
