@@ -49,7 +49,7 @@ static void train_on_toy(const char *variant) {
             at++;
         CHECK(at == bytes, "%s step %d: byte %zu of %zu of the state differs", variant, step, at, bytes);
     }
-    double loss, loss_there, logits[3 * CLASSES], logits_there[3 * CLASSES];
+    double loss = 0, loss_there = 1, logits[3 * CLASSES], logits_there[3 * CLASSES];
     int32_t predicted[3], predicted_there[3];
     new_batch(50);
     CHECK(!nn_evaluate(cpu, images, labels, 3, &loss, predicted) &&
