@@ -35,7 +35,8 @@ for path in [*templates, *source.glob("src/*/*.h")]:
     text = re.sub(r"__attribute__\(\(.*?\)\)", "", path.read_text())
     inline |= set(re.findall(r"\bstatic inline\b[\w\s*]*?(\w+)\((?!\w+\)\()", text))
     pasted |= set(re.findall(r"\bstatic inline\b[\w\s*()]*?NAME\((\w+)\)\(", text))
-listing = subprocess.run(["nm", "-A", build / "libflexlab.a"], capture_output=True, text=True, check=True).stdout
+objects = sorted((build / "CMakeFiles/flexlab_objects.dir").rglob("*.o")) or sorted((build / "CMakeFiles/flexlab_objects.dir").rglob("*.obj"))
+listing = subprocess.run(["nm", "-A", *objects], capture_output=True, text=True, check=True).stdout
 seen = 0
 for line in listing.splitlines():
     match = re.match(rf"\S*?(\w+?{ENDING})\.c\.o(?:bj)?:\S* [tT] (\S+)$", line)
