@@ -303,6 +303,10 @@ static void positions(void) {
                   (int)batch, e, (int)i);
             CHECK(!data_loader_seek(b, epoch, batch) && !data_loader_next(a, &x) && !data_loader_next(b, &y), "%s",
                   tensor_error());
+            if (!x.count) {
+                CHECK(!y.count && i == data_loader_batches(a), "epoch %d ends before batch %d", e, (int)i);
+                break;
+            }
             CHECK(x.count == y.count && !memcmp(x.indices, y.indices, (size_t)x.count * sizeof *x.indices) &&
                       !memcmp(x.images, y.images, (size_t)x.count * 3072 * sizeof *x.images),
                   "epoch %d batch %d differs", e, (int)i);
@@ -318,8 +322,6 @@ static void positions(void) {
                       !memcmp(x.count ? z.pixels : (const void *)"", x.count ? x.pixels : (const void *)"",
                               (size_t)x.count * 3072),
                   "pixels alone, epoch %d batch %d", e, (int)i);
-            if (!x.count)
-                break;
         }
     }
     data_loader_free(a);

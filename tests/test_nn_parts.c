@@ -69,8 +69,10 @@ static int continue_elsewhere(const char *variant, const char *model) {
         return 1;
     }
     train(g, STEPS);
-    nn_state_get(g, s.at, s.n);
-    return fwrite(s.at, 1, s.n, stdout) == s.n && !fflush(stdout) && !check_failures ? 0 : 1;
+    const bool done = !nn_state_get(g, s.at, s.n) && fwrite(s.at, 1, s.n, stdout) == s.n && !fflush(stdout);
+    free(s.at);
+    nn_graph_free(g);
+    return done && !check_failures ? 0 : 1;
 }
 
 static void move(const char *self, const char *variant, const char *model) {
