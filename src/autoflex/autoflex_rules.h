@@ -11,15 +11,10 @@
 #ifndef FL_AUTOFLEX_RULES_H
 #define FL_AUTOFLEX_RULES_H
 
+#include "autoflex/both.h"
 #include "flexlab/autoflex.h"
 #include <math.h>
 #include <string.h>
-
-#ifdef __CUDACC__
-#define FL_BOTH static __host__ __device__ inline
-#else
-#define FL_BOTH static inline
-#endif
 
 /* The maximum to make room for by a predictor that the program added; 0: the exponent stays. */
 double fl_autoflex_foreign(const struct autoflex *a);

@@ -3,6 +3,7 @@
 #ifndef FL_COEFFICIENT_H
 #define FL_COEFFICIENT_H
 
+#include "autoflex/both.h"
 #include <stdint.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@ struct fl_coefficient {
 };
 
 /* x, a finite double, rounded once to 31 bits: to nearest, ties to even. */
-static inline struct fl_coefficient fl_coefficient_of(double x) {
+FL_BOTH struct fl_coefficient fl_coefficient_of(double x) {
     /* | sign 1 | exponent 11 | fraction 52 |: 2^52 + fraction is the significand, in units of 2^(exponent - 1075) */
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -23,11 +24,12 @@ static inline struct fl_coefficient fl_coefficient_of(double x) {
     if (exponent) {
         significand |= (uint64_t)1 << 52;
     } else if (significand) { /* subnormal: shifted up until it has 53 bits too */
-        const int up = __builtin_clzll(significand) - 11;
-        significand <<= up;
-        exponent = 1 - up;
+        exponent = 1;
+        for (; !(significand >> 52); significand <<= 1)
+            exponent--;
     } else {
-        return (struct fl_coefficient){0, 0};
+        const struct fl_coefficient zero = {0, 0};
+        return zero;
     }
     uint64_t m = (significand + ((uint64_t)1 << 21) - 1 + (significand >> 22 & 1)) >> 22;
     int e = 1075 - 22 - exponent;
@@ -35,7 +37,8 @@ static inline struct fl_coefficient fl_coefficient_of(double x) {
         m >>= 1;
         e--;
     }
-    return (struct fl_coefficient){bits >> 63 ? -(int32_t)m : (int32_t)m, e};
+    const struct fl_coefficient k = {bits >> 63 ? -(int32_t)m : (int32_t)m, e};
+    return k;
 }
 
 #endif
