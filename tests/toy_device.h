@@ -153,10 +153,7 @@ static bool toy_begin(size_t bytes) {
     toy.memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     toy.bytes = bytes;
     toy_queue.device = &toy_device;
-    if (toy.memory == MAP_FAILED)
-        return false;
-    fl_device_add(&toy_device);
-    return true;
+    return toy.memory != MAP_FAILED && fl_device_add(&toy_device);
 }
 
 #endif

@@ -26,6 +26,7 @@ FLEXLAB_API data_set *data_open(const char *specification, data_split split) FLE
  * 4 channels, 4096 pixels a side, 2 to 256 classes. NULL on failure, with the value in tensor_error(). */
 FLEXLAB_API data_set *data_new(const uint8_t *images, const int32_t *labels, int64_t count, int height, int width,
                                int channels, int classes) FLEXLAB_SYMBOL(data_new);
+/* NULL is allowed. No loader of the set may be alive. */
 FLEXLAB_API void data_free(data_set *set) FLEXLAB_SYMBOL(data_free);
 
 /* Images in the split; then their height, width and channels, and the classes that labels count from 0: ten, or for IDX
@@ -68,6 +69,7 @@ FLEXLAB_API data_loader *data_loader_new_sized(const data_set *set, const data_l
 static inline data_loader *data_loader_new(const data_set *set, const data_loader_config *config) {
     return data_loader_new_sized(set, config, sizeof *config);
 }
+/* Ends the thread first. NULL is allowed. */
 FLEXLAB_API void data_loader_free(data_loader *loader) FLEXLAB_SYMBOL(data_loader_free);
 /* Batches of one epoch. */
 FLEXLAB_API int64_t data_loader_batches(const data_loader *loader) FLEXLAB_SYMBOL(data_loader_batches);

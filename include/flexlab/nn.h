@@ -65,6 +65,7 @@ FLEXLAB_API nn_graph *nn_graph_new_sized(const nn_config *config, size_t config_
 static inline nn_graph *nn_graph_new(const nn_config *config) {
     return nn_graph_new_sized(config, sizeof *config);
 }
+/* With every tensor of the network. NULL is allowed. */
 FLEXLAB_API void nn_graph_free(nn_graph *g) FLEXLAB_SYMBOL(nn_graph_free);
 
 /* Layers. Names must be unique and appear in traces and statistics as NAME (output), NAME.weight, NAME.bias,
@@ -72,25 +73,35 @@ FLEXLAB_API void nn_graph_free(nn_graph *g) FLEXLAB_SYMBOL(nn_graph_free);
  * normal with variance 2 / fan-out for convolutions (He et al. 2015, fan-out mode) and 2 / fan-in for linear layers
  * followed by relu, uniform +-1/sqrt(fan-in) for the last; drawn by (seed, name, element), so they do not depend on the
  * format. */
+/* Images [batch, height, width, channels]; a graph has one input, and it comes first. */
 FLEXLAB_API nn_node nn_input(nn_graph *g, int height, int width, int channels) FLEXLAB_SYMBOL(nn_input);
+/* filters of kernel x kernel pixels, no bias: tensor_conv2d. */
 FLEXLAB_API nn_node nn_conv2d(nn_graph *g, const char *name, nn_node x, int filters, int kernel, int stride,
                               int padding) FLEXLAB_SYMBOL(nn_conv2d);
 /* The same with dilation and groups; how.window is the side of the filters. Fan-out counts the filters of a group. */
 FLEXLAB_API nn_node nn_conv2d_window(nn_graph *g, const char *name, nn_node x, int filters, tensor_window how)
     FLEXLAB_SYMBOL(nn_conv2d_window);
+/* By the statistics of the batch in training, by running ones (momentum 0.1) in evaluation; epsilon 1e-5; relu after it
+ * if asked for. */
 FLEXLAB_API nn_node nn_batchnorm(nn_graph *g, const char *name, nn_node x, bool relu) FLEXLAB_SYMBOL(nn_batchnorm);
 /* relu(batchnorm(x) + residual): one operation, rounded once */
 FLEXLAB_API nn_node nn_batchnorm_add_relu(nn_graph *g, const char *name, nn_node x, nn_node residual)
     FLEXLAB_SYMBOL(nn_batchnorm_add_relu);
 /* x w + b with w [in, out]. An image is flattened first: input (h W + w) C + c is channel c of pixel (h, w). */
 FLEXLAB_API nn_node nn_linear(nn_graph *g, const char *name, nn_node x, int outputs) FLEXLAB_SYMBOL(nn_linear);
+/* max(0, nn_linear). */
 FLEXLAB_API nn_node nn_linear_relu(nn_graph *g, const char *name, nn_node x, int outputs)
     FLEXLAB_SYMBOL(nn_linear_relu);
+/* max(0, x), element by element. */
 FLEXLAB_API nn_node nn_relu(nn_graph *g, const char *name, nn_node x) FLEXLAB_SYMBOL(nn_relu);
+/* max(0, a + b), rounded once; a and b have one shape. */
 FLEXLAB_API nn_node nn_add_relu(nn_graph *g, const char *name, nn_node a, nn_node b) FLEXLAB_SYMBOL(nn_add_relu);
+/* The largest of each window x window pixels, channel by channel; no padding: tensor_maxpool2d. */
 FLEXLAB_API nn_node nn_maxpool2d(nn_graph *g, const char *name, nn_node x, int window, int stride)
     FLEXLAB_SYMBOL(nn_maxpool2d);
+/* [N, H, W, C] to [N, C]: the mean of all pixels. */
 FLEXLAB_API nn_node nn_avgpool_global(nn_graph *g, const char *name, nn_node x) FLEXLAB_SYMBOL(nn_avgpool_global);
+/* Every stride-th pixel, zeros in the added channels: tensor_shortcut_a. */
 FLEXLAB_API nn_node nn_shortcut_a(nn_graph *g, const char *name, nn_node x, int filters, int stride)
     FLEXLAB_SYMBOL(nn_shortcut_a);
 
@@ -117,7 +128,9 @@ FLEXLAB_API tensor_status nn_train_step(nn_graph *g, const float *images, const 
  * earlier state makes the network whole again. */
 FLEXLAB_API tensor_status nn_forward(nn_graph *g, const float *images, const int32_t *labels)
     FLEXLAB_SYMBOL(nn_forward);
+/* The second part: needs the activations of a forward pass that nothing has had the memory of since. */
 FLEXLAB_API tensor_status nn_backward(nn_graph *g) FLEXLAB_SYMBOL(nn_backward);
+/* The third part: uses each pass's gradients once. rate: 0 or more. */
 FLEXLAB_API tensor_status nn_update(nn_graph *g, float rate) FLEXLAB_SYMBOL(nn_update);
 /* The same with images as bytes [N,H,W,C], which go into the format in one pass and to a device in a quarter of the
  * traffic: values, [C, 256] floats, is what each byte means (data_pixel_values). The same bits as with those floats. */

@@ -247,6 +247,7 @@ FLEXLAB_API tensor_status tensor_statistics_sized(const tensor *t, tensor_stats 
 static inline tensor_status tensor_statistics(const tensor *t, tensor_stats *last, tensor_stats *total) {
     return tensor_statistics_sized(t, last, total, sizeof(tensor_stats));
 }
+/* Both become zero; exponent, history and the number of writes that keys stochastic rounding stay. NULL is allowed. */
 FLEXLAB_API void tensor_reset_statistics(tensor *t) FLEXLAB_SYMBOL(tensor_reset_statistics);
 
 /* --- elementwise operations: one row of ops.def each -------------------------------------------------------------- */
@@ -439,6 +440,7 @@ FLEXLAB_API const char *tensor_op_list(int i) FLEXLAB_SYMBOL(tensor_op_list);
  * program (NULL: no cap). A cap that the machine does not reach is allowed: then the best that it has runs. */
 FLEXLAB_API const char *tensor_kernel_backend(tensor_format format, const char *op)
     FLEXLAB_SYMBOL(tensor_kernel_backend);
+/* The cap for all threads of the process; TENSOR_E_ARGUMENT for an unknown name. */
 FLEXLAB_API tensor_status tensor_set_backend(const char *name) FLEXLAB_SYMBOL(tensor_set_backend);
 
 /* What the results of the calling thread's operations promise. Each thread has its own class, exact at its start. */

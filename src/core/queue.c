@@ -27,9 +27,11 @@ enum { DEVICE_LIMIT = 16 };
 static struct tensor_device *devices[DEVICE_LIMIT] = {&fl_host};
 static int device_count = 1;
 
-void fl_device_add(struct tensor_device *device) {
-    if (device_count < DEVICE_LIMIT)
-        devices[device_count++] = device;
+bool fl_device_add(struct tensor_device *device) {
+    if (device_count == DEVICE_LIMIT)
+        return false;
+    devices[device_count++] = device;
+    return true;
 }
 
 tensor_device *tensor_device_list(int i) {

@@ -35,8 +35,8 @@ struct tensor_device {
 
 extern struct tensor_device fl_host;
 /* Adds a device to those that tensor_device_list lists: for the rest of the process, once, before other threads look.
- */
-void fl_device_add(struct tensor_device *device);
+ * False where there is no room for another. */
+bool fl_device_add(struct tensor_device *device);
 
 /* A queue belongs to one thread of the host at a time: calls of one operation follow each other, and what passes
  * between them lies in memory of the queue. */

@@ -16,17 +16,25 @@ struct gemm_workspace fl_gemm_needs(const struct gemm_call *c, const struct gemm
                                    .workers = (int)gemm_min(parts, c->workers)};
 }
 
-char *fl_gemm_begin(struct gemm_call *c, const struct gemm_workspace *needs) {
-    const size_t bytes = needs->common + needs->worker * (size_t)needs->workers;
-    char *block = fl_workspace(c->args, bytes);
-    if (!block)
-        return NULL;
-    c->workers = needs->workers;
-    c->worker_memory = block + needs->common;
-    c->worker_bytes = needs->worker;
+static size_t bytes_of(const struct gemm_workspace *needs) {
+    return needs->common + needs->worker * (size_t)needs->workers;
+}
+
+tensor_status fl_gemm_begin(struct gemm_call *c, struct gemm_workspace needs, struct gemm_workspace *needs_only,
+                            char **block) {
+    *block = NULL;
+    if (needs_only) {
+        *needs_only = needs;
+        return TENSOR_OK;
+    }
+    if (!(*block = fl_workspace(c->args, bytes_of(&needs))))
+        return TENSOR_E_MEMORY;
+    c->workers = needs.workers;
+    c->worker_memory = *block + needs.common;
+    c->worker_bytes = needs.worker;
     for (int i = 0; i < c->workers; i++)
         memset(gemm_worker_stats(c, i), 0, (size_t)c->stores->stats_bytes);
-    return block;
+    return TENSOR_OK;
 }
 
 void fl_gemm_end(const struct gemm_call *c) {
@@ -75,5 +83,5 @@ tensor_status fl_gemm(const struct gemm_family *family, const struct fl_args *ar
 size_t fl_gemm_need(const struct gemm_family *family, const struct fl_args *args) {
     struct gemm_workspace needs;
     call(family, args, workers_of(args), &needs);
-    return needs.common + needs.worker * (size_t)needs.workers;
+    return bytes_of(&needs);
 }

@@ -117,14 +117,10 @@ tensor_status fl_gemm_depthwise(struct gemm_call *c, struct gemm_workspace *need
     t.results = t.d.r * t.d.s * t.d.terms * t.d.columns;
     t.stores = gemm_parts(t.results, GEMM_STORE_BLOCK);
     t.piece = gemm_min(t.d.out_w, gemm_max(1, GEMM_SUM_BYTES / (t.d.columns * c->stores->sum_bytes)));
-    const struct gemm_workspace needs = lay_out(&t, NULL);
-    if (needs_only) {
-        *needs_only = needs;
-        return TENSOR_OK;
-    }
-    char *block = fl_gemm_begin(c, &needs);
+    char *block;
+    const tensor_status status = fl_gemm_begin(c, lay_out(&t, NULL), needs_only, &block);
     if (!block)
-        return TENSOR_E_MEMORY;
+        return status;
     lay_out(&t, block);
     compute(&t);
     fl_gemm_end(c);

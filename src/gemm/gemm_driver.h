@@ -74,9 +74,10 @@ static inline void *gemm_worker_stats(const struct gemm_call *c, int worker) {
 struct gemm_workspace fl_gemm_needs(const struct gemm_call *c, const struct gemm_arena *common,
                                     const struct gemm_arena *worker, int64_t parts);
 
-/* Takes the workspace: returns the common block, NULL without memory, and fills in the rest of the call. The only place
- * that asks for memory. */
-char *fl_gemm_begin(struct gemm_call *c, const struct gemm_workspace *needs);
+/* Where nothing but the needs are wanted, they go to *needs_only and *block is NULL. Else *block is the workspace,
+ * common part first, with the statistics of every worker cleared; NULL with TENSOR_E_MEMORY. */
+tensor_status fl_gemm_begin(struct gemm_call *c, struct gemm_workspace needs, struct gemm_workspace *needs_only,
+                            char **block);
 
 /* Merges what the workers' stores collected. */
 void fl_gemm_end(const struct gemm_call *c);

@@ -432,14 +432,10 @@ static tensor_status all_groups(struct forward *t, int groups, struct gemm_works
         t->batch = t->in_h = t->out_h = 1;
     }
     forward_plan(t);
-    const struct gemm_workspace needs = lay_out(t, NULL);
-    if (needs_only) {
-        *needs_only = needs;
-        return TENSOR_OK;
-    }
-    char *block = fl_gemm_begin(c, &needs);
+    char *block;
+    const tensor_status status = fl_gemm_begin(c, lay_out(t, NULL), needs_only, &block);
     if (!block)
-        return TENSOR_E_MEMORY;
+        return status;
     lay_out(t, block);
     list_pieces(t, t->piece);
     for (int i = 0; i < groups; i++) {
@@ -452,58 +448,40 @@ static tensor_status all_groups(struct forward *t, int groups, struct gemm_works
     return TENSOR_OK;
 }
 
-/* conv2d, or matmul_nt: A is x by patches. */
-tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_only) {
+/* A is the image by patches: x, or in an input gradient dy, where images in and out change places and the filters are
+ * read the other way. Matrices are images of one line with filters of one pixel. */
+static tensor_status patches(struct gemm_call *c, bool gradient, bool matrices, struct gemm_workspace *needs_only) {
     const struct fl_geometry *g = &c->args->geo;
     const int groups = g->groups ? g->groups : 1;
-    struct forward t = {.c = c, .batch = 1, .in_h = 1, .out_h = 1, .r = 1, .s = 1, .stride = 1, .dilation = 1};
-    if (c->args->op == FL_OP_MATMUL_NT) {
+    struct forward t = {
+        .c = c, .batch = 1, .in_h = 1, .out_h = 1, .r = 1, .s = 1, .stride = 1, .dilation = 1, .gradient = gradient};
+    if (matrices) {
         t.in_w = t.out_w = g->m;
         t.depth = g->k;
         t.n = g->n;
         return all_groups(&t, 1, needs_only);
     }
-    t = (struct forward){.c = c,
-                         .batch = g->batch,
-                         .in_h = g->h,
-                         .in_w = g->w,
-                         .depth = g->c / groups,
-                         .out_h = g->p,
-                         .out_w = g->q,
-                         .n = g->filters / groups,
-                         .r = g->r,
-                         .s = g->s,
-                         .stride = g->stride,
-                         .padding = g->padding,
-                         .dilation = g->dilation};
+    t.batch = g->batch;
+    t.in_h = gradient ? g->p : g->h;
+    t.in_w = gradient ? g->q : g->w;
+    t.depth = (gradient ? g->filters : g->c) / groups;
+    t.out_h = gradient ? g->h : g->p;
+    t.out_w = gradient ? g->w : g->q;
+    t.n = (gradient ? g->c : g->filters) / groups;
+    t.r = g->r;
+    t.s = g->s;
+    t.stride = g->stride;
+    t.padding = g->padding;
+    t.dilation = g->dilation;
     return all_groups(&t, groups, needs_only);
 }
 
-/* conv2d_input_grad, or matmul: A is dy by patches, the filters are read the other way. */
+/* conv2d, or matmul_nt. */
+tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_only) {
+    return patches(c, false, c->args->op == FL_OP_MATMUL_NT, needs_only);
+}
+
+/* conv2d_input_grad, or matmul. */
 tensor_status fl_gemm_input_gradient(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    const struct fl_geometry *g = &c->args->geo;
-    const int groups = g->groups ? g->groups : 1;
-    struct forward t = {.c = c, .batch = 1, .in_h = 1, .out_h = 1, .r = 1, .s = 1, .stride = 1, .dilation = 1};
-    t.gradient = true;
-    if (c->args->op == FL_OP_MATMUL) {
-        t.in_w = t.out_w = g->m;
-        t.depth = g->k;
-        t.n = g->n;
-        return all_groups(&t, 1, needs_only);
-    }
-    t = (struct forward){.c = c,
-                         .batch = g->batch,
-                         .in_h = g->p,
-                         .in_w = g->q,
-                         .depth = g->filters / groups,
-                         .out_h = g->h,
-                         .out_w = g->w,
-                         .n = g->c / groups,
-                         .r = g->r,
-                         .s = g->s,
-                         .stride = g->stride,
-                         .padding = g->padding,
-                         .dilation = g->dilation,
-                         .gradient = true};
-    return all_groups(&t, groups, needs_only);
+    return patches(c, true, c->args->op == FL_OP_MATMUL, needs_only);
 }

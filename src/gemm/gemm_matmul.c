@@ -282,14 +282,10 @@ tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_o
                              .lines = g->n,
                              .k = g->k}};
     matmul_plan(&t);
-    const struct gemm_workspace needs = lay_out(&t, NULL);
-    if (needs_only) {
-        *needs_only = needs;
-        return TENSOR_OK;
-    }
-    char *block = fl_gemm_begin(c, &needs);
+    char *block;
+    const tensor_status status = fl_gemm_begin(c, lay_out(&t, NULL), needs_only, &block);
     if (!block)
-        return TENSOR_E_MEMORY;
+        return status;
     lay_out(&t, block);
     fl_parallel((int)gemm_parts(common_operand(&t)->panels, COMMON_PANELS), matmul_pack_common, &t);
     fl_parallel_within(c->workers, (int)t.parts, matmul_part, &t);

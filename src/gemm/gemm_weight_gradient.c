@@ -367,14 +367,10 @@ tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace
         t.batch = t.in_h = t.out_h = 1;
     }
     gradient_plan(&t);
-    const struct gemm_workspace needs = lay_out(&t, NULL);
-    if (needs_only) {
-        *needs_only = needs;
-        return TENSOR_OK;
-    }
-    char *block = fl_gemm_begin(c, &needs);
+    char *block;
+    const tensor_status status = fl_gemm_begin(c, lay_out(&t, NULL), needs_only, &block);
     if (!block)
-        return TENSOR_E_MEMORY;
+        return status;
     lay_out(&t, block);
     for (int i = 0; i < groups; i++) {
         t.dy = gemm_element(c, c->args->in[0].data, i * t.m);

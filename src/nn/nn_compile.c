@@ -144,6 +144,27 @@ static tensor_status make_values(nn_graph *g) {
     return TENSOR_OK;
 }
 
+/* Which values begin and end at each position, in the order of the values. */
+static tensor_status list_positions(nn_graph *g) {
+    const int positions = 2 * g->count + 1;
+    g->begins = fl_alloc(2 * (size_t)positions * sizeof *g->begins);
+    if (!g->begins)
+        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
+    g->ends = g->begins + positions;
+    for (int i = 0; i < 2 * positions; i++)
+        g->begins[i] = -1;
+    for (int i = g->value_count - 1; i >= 0; i--) {
+        struct fl_value *v = &g->values[i];
+        if (v->base != i)
+            continue;
+        v->next_to_begin = g->begins[v->first];
+        g->begins[v->first] = i;
+        v->next_to_end = g->ends[v->last];
+        g->ends[v->last] = i;
+    }
+    return TENSOR_OK;
+}
+
 static tensor *tensor_of(const nn_graph *g, int value) {
     return value < 0 ? NULL : g->values[value].t;
 }
@@ -175,6 +196,7 @@ static tensor_status compile(nn_graph *g, nn_node logits) {
             return fl_node_failed(node, status);
     }
     FL_TRY(make_values(g));
+    FL_TRY(list_positions(g));
     wire_passes(g);
     for (int i = 0; i < g->info_count; i++) /* counters tell of training, not of the initial load */
         tensor_reset_statistics(g->infos[i].t);

@@ -109,7 +109,9 @@ struct fl_value {
     int base; /* the value whose memory this one shows; itself unless a view */
     int first, last;
     size_t bytes, offset;
-    int info; /* its place in nn_tensor_at, -1 for views */
+    int info;          /* its place in nn_tensor_at, -1 for views */
+    int next_to_begin; /* the next value with memory of its own that is written at the same position, -1: none */
+    int next_to_end;   /* ... that is used for the last time there */
     tensor *t;
     tensor *evaluate; /* the same memory as a tensor of evaluation; activations only */
 };
@@ -135,6 +137,7 @@ struct nn_graph {
 
     struct fl_value *values;
     int value_count, value_capacity;
+    int *begins, *ends; /* by position of the step: the first value that is written, used for the last time there */
     void *arena;
     size_t arena_bytes;
     /* Numbers of a step, on the device: images as floats (on the host the caller's serve), labels, loss, predicted

@@ -31,19 +31,16 @@ static void show(const nn_graph *g, int info) {
 
 /* Before a position: what is written there gets its memory. */
 static void begin_position(const nn_graph *g, int position) {
-    for (int i = 0; i < g->value_count; i++)
-        if (g->values[i].base == i && g->values[i].first == position)
-            fl_tensor_hide(g->values[i].t, false);
+    for (int i = g->begins[position]; i >= 0; i = g->values[i].next_to_begin)
+        fl_tensor_hide(g->values[i].t, false);
 }
 
 /* After a position: what was written there is shown, and what was used for the last time is hidden. */
 static void pass_position(const nn_graph *g, int position) {
-    for (int i = 0; i < g->value_count; i++)
-        if (g->values[i].base == i && g->values[i].first == position)
-            show(g, g->values[i].info);
-    for (int i = 0; i < g->value_count; i++)
-        if (g->values[i].base == i && g->values[i].last == position)
-            fl_tensor_hide(g->values[i].t, true);
+    for (int i = g->begins[position]; i >= 0; i = g->values[i].next_to_begin)
+        show(g, g->values[i].info);
+    for (int i = g->ends[position]; i >= 0; i = g->values[i].next_to_end)
+        fl_tensor_hide(g->values[i].t, true);
 }
 
 /* The memory of the step is about to be used for something else: a forward pass is lost. Gradients of parameters have
