@@ -138,6 +138,38 @@ static void devices(void) {
     nn_graph_free(g);
 }
 
+/* A whole training there, whose images go as bytes, is one on the host, whose images go as floats. */
+static void trainings(void) {
+    data_set *set = data_open("synthetic:train=48,test=20", DATA_TRAIN),
+             *test = data_open("synthetic:train=48,test=20", DATA_TEST);
+    static const char *const variants[] = {"flex16+5", "dfp16", "fp16"};
+    for (int i = 0; i < 3; i++) {
+        nn_train_result result[2];
+        for (int where = 0; where < 2; where++) {
+            const nn_train_config config = {.network = {.variant = variants[i],
+                                                        .batch = 12,
+                                                        .seed = 4,
+                                                        .momentum = 0.9f,
+                                                        .device = where ? "toy" : NULL},
+                                            .model = "cnn6",
+                                            .epochs = 2,
+                                            .rate = 0.02,
+                                            .schedule = "linear",
+                                            .augment = true};
+            CHECK(!nn_train(&result[where], &config, set, test, NULL), "%s", tensor_error());
+        }
+        CHECK(result[0].train_loss == result[1].train_loss && result[0].test_loss == result[1].test_loss &&
+                  result[0].flushed == result[1].flushed && result[0].elements == result[1].elements &&
+                  !memcmp(result[0].predicted, result[1].predicted, 20 * sizeof *result[0].predicted),
+              "%s: train loss %a, on the device %a; test loss %a, %a", variants[i], result[0].train_loss,
+              result[1].train_loss, result[0].test_loss, result[1].test_loss);
+        nn_train_result_clear(&result[0]);
+        nn_train_result_clear(&result[1]);
+    }
+    data_free(set);
+    data_free(test);
+}
+
 /* What shows only when a call runs: told by the wait, once, and what follows it is left out. */
 static void late_failures(void) {
     tensor *x = tensor_new_in(&toy_device, FMT_FLEX16_5, TENSOR_SHAPE(2, 3)),
@@ -215,6 +247,7 @@ int main(void) {
         train_on_toy(nn_variant_list(i)->name);
     devices();
     late_failures();
+    trainings();
     submitted();
     free(toy.commands);
     return check_summary();
