@@ -29,12 +29,19 @@ set(FLEXLAB_FLAGS_AVX2 -mavx2 -mfma -mf16c)
 set(FLEXLAB_FLAGS_AVX512BW -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512)
 set(FLEXLAB_FLAGS_AVX512 ${FLEXLAB_FLAGS_AVX512BW} -mavx512vnni)
 set(FLEXLAB_FLAGS_AVX512_FAST ${FLEXLAB_FLAGS_AVX512} -mavx512bf16) # class fast
+set(FLEXLAB_FLAGS_AVX512_AMX ${FLEXLAB_FLAGS_AVX512} -mavx512vbmi) # tiles themselves are assembly
 string(REPLACE ";" " " flags2 "${FLEXLAB_FLAGS_AVX2}")
 string(REPLACE ";" " " flags512 "${FLEXLAB_FLAGS_AVX512}")
 string(REPLACE ";" " " flags512_fast "${FLEXLAB_FLAGS_AVX512_FAST}")
+string(REPLACE ";" " " flags512_amx "${FLEXLAB_FLAGS_AVX512_AMX}")
 check_c_compiler_flag("${flags2}" FLEXLAB_HAVE_AVX2)
 check_c_compiler_flag("${flags512}" FLEXLAB_HAVE_AVX512)
 check_c_compiler_flag("${flags512_fast}" FLEXLAB_HAVE_AVX512_FAST)
+include(CheckCSourceCompiles)
+set(CMAKE_REQUIRED_FLAGS ${flags512_amx})
+check_c_source_compiles("int main(void) { __asm__ volatile(\"tdpbssd %%tmm2, %%tmm1, %%tmm0\" ::); return 0; }"
+                        FLEXLAB_HAVE_AVX512_AMX)
+unset(CMAKE_REQUIRED_FLAGS)
 
 if(FLEXLAB_LIBFUZZER)
     if(NOT CMAKE_C_COMPILER_ID STREQUAL Clang)

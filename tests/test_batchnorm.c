@@ -73,7 +73,7 @@ static bool agrees(int16_t got, struct one want, int e, int64_t *off) {
 
 /* --- every row ---------------------------------------------------------------------------------------------------- */
 
-static const char *const rows_of[] = {"avx512", "avx512bw", "avx2", "portable", "ref"};
+static const char *const rows_of[] = {"avx512_amx", "avx512", "avx512bw", "avx2", "portable", "ref"};
 static const int threads_of[] = {1, 2, 3, 7};
 
 /* Work, repeated on every row and number of threads, on the tensors that `fresh` gives; the outputs of the first are

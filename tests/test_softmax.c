@@ -108,7 +108,7 @@ int main(void) {
     static const int64_t classes[] = {1, 3, 10, 17, 1001};
     for (uint64_t seed = 0; seed < 50; seed++)
         check_doubles(classes[seed % 5], seed % 10 < 5, seed);
-    static const char *const backends[] = {"ref", "portable", "avx2", "avx512bw", "avx512"};
+    static const char *const backends[] = {"ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"};
     static const struct {
         const char *format;
         uint64_t hash;

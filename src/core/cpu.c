@@ -1,10 +1,18 @@
-/* cpu.c - extensions of the processor by CPUID, and by XGETBV whether the system saves their registers. */
+/* cpu.c - extensions of the processor by CPUID, and by XGETBV whether the system saves their registers; the permission
+ * for tiles. */
+#define _GNU_SOURCE /* syscall */
 #include "core/cpu.h"
+#include <stddef.h>
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-enum { STATE_YMM = 0x6, STATE_ZMM = 0xe6 }; /* bits of XCR0: xmm and ymm; those, opmasks and zmm */
+/* Bits of XCR0: xmm and ymm; those, opmasks and zmm; the configuration of tiles and the tiles. */
+enum { STATE_YMM = 0x6, STATE_ZMM = 0xe6, STATE_TILES = 0x60000 };
 
 static unsigned detect(void) {
     unsigned a, b, c, d, state, ignored;
@@ -25,6 +33,12 @@ static unsigned detect(void) {
     found |= b & bit_AVX512VL ? FL_CPU_AVX512VL : 0;
     found |= b & bit_AVX512DQ ? FL_CPU_AVX512DQ : 0;
     found |= c & bit_AVX512VNNI ? FL_CPU_AVX512_VNNI : 0;
+    found |= c & bit_AVX512VBMI ? FL_CPU_AVX512_VBMI : 0;
+    if ((state & STATE_TILES) == STATE_TILES) {
+        found |= d & bit_AMX_TILE ? FL_CPU_AMX_TILE : 0;
+        found |= d & bit_AMX_INT8 ? FL_CPU_AMX_INT8 : 0;
+        found |= d & bit_AMX_BF16 ? FL_CPU_AMX_BF16 : 0;
+    }
     if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d))
         found |= a & bit_AVX512BF16 ? FL_CPU_AVX512_BF16 : 0;
     return found;
@@ -47,7 +61,39 @@ unsigned fl_cpu_features(void) {
 }
 
 const char *fl_cpu_feature_name(int i) {
-    static const char *const names[FL_CPU_FEATURES] = {"avx2",     "fma",      "f16c",        "avx512f",    "avx512bw",
-                                                       "avx512vl", "avx512dq", "avx512_vnni", "avx512_bf16"};
+    static const char *const names[FL_CPU_FEATURES] = {
+        "avx2",        "fma",         "f16c",        "avx512f",  "avx512bw", "avx512vl", "avx512dq",
+        "avx512_vnni", "avx512_bf16", "avx512_vbmi", "amx_tile", "amx_int8", "amx_bf16"};
     return i >= 0 && i < FL_CPU_FEATURES ? names[i] : 0;
 }
+
+/* --- tiles -------------------------------------------------------------------------------------------------------- */
+
+#if defined(FL_AMX_EMULATED)
+const char *fl_cpu_tiles_refused(void) {
+    return NULL;
+}
+#elif defined(__x86_64__) && defined(__linux__)
+static const char *ask_for_tiles(void) {
+    enum { GET_PERMISSIONS = 0x1022, ASK_PERMISSION = 0x1023, TILE_DATA = 18 }; /* of arch_prctl, since Linux 5.16 */
+    unsigned long permitted = 0;
+    if (!syscall(SYS_arch_prctl, GET_PERMISSIONS, &permitted) && permitted >> TILE_DATA & 1)
+        return NULL;
+    return syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA) ? "the system refused the permission (arch_prctl)" : NULL;
+}
+
+const char *fl_cpu_tiles_refused(void) {
+    static const char *answer; /* the same whoever writes it first; "" once permitted */
+    const char *known = __atomic_load_n(&answer, __ATOMIC_ACQUIRE);
+    if (!known) {
+        const char *refused = ask_for_tiles();
+        known = refused ? refused : "";
+        __atomic_store_n(&answer, known, __ATOMIC_RELEASE);
+    }
+    return *known ? known : NULL;
+}
+#else
+const char *fl_cpu_tiles_refused(void) {
+    return "tiles are supported on Linux alone";
+}
+#endif

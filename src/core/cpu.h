@@ -15,13 +15,22 @@ enum fl_cpu_feature {
     FL_CPU_AVX512DQ = 1 << 6,
     FL_CPU_AVX512_VNNI = 1 << 7,
     FL_CPU_AVX512_BF16 = 1 << 8,
-    FL_CPU_FEATURES = 9
+    FL_CPU_AVX512_VBMI = 1 << 9,
+    FL_CPU_AMX_TILE = 1 << 10,
+    FL_CPU_AMX_INT8 = 1 << 11,
+    FL_CPU_AMX_BF16 = 1 << 12,
+    FL_CPU_FEATURES = 13
 };
 
 /* The set of features of this machine. */
 unsigned fl_cpu_features(void);
 /* The i-th feature (1 << i) as the kernel of the system spells it. */
 const char *fl_cpu_feature_name(int i);
+
+/* NULL where this process may use the tiles of AMX, else why not. Asks the system, once: from then on the process keeps
+ * larger signal frames (docs/embedding.md), so this is called when tiles are about to be used and not before. Which
+ * thread asks does not matter. The processor is to have FL_CPU_AMX_TILE. */
+const char *fl_cpu_tiles_refused(void);
 
 static inline bool fl_cpu_has(unsigned features) {
     return (features & ~fl_cpu_features()) == 0;

@@ -29,13 +29,18 @@ const struct fl_format *fl_format_named(const char *name) {
     return NULL;
 }
 
-#define BACKEND_NAMES "ref, portable, avx2, avx512bw or avx512"
+#define BACKEND_NAMES "ref, portable, avx2, avx512bw, avx512 or avx512_amx"
 enum {
     NEEDS_AVX2 = FL_CPU_AVX2 | FL_CPU_FMA | FL_CPU_F16C,
     NEEDS_AVX512BW = NEEDS_AVX2 | FL_CPU_AVX512F | FL_CPU_AVX512BW | FL_CPU_AVX512VL | FL_CPU_AVX512DQ,
-    NEEDS_AVX512 = NEEDS_AVX512BW | FL_CPU_AVX512_VNNI
+    NEEDS_AVX512 = NEEDS_AVX512BW | FL_CPU_AVX512_VNNI,
+#ifdef FL_AMX_EMULATED
+    NEEDS_AVX512_AMX = 0 /* tests: tiles in plain C */
+#else
+    NEEDS_AVX512_AMX = NEEDS_AVX512 | FL_CPU_AVX512_VBMI | FL_CPU_AMX_TILE | FL_CPU_AMX_INT8
+#endif
 };
-/* Each needs what the one before it needs. */
+/* Each needs what the one before it needs, but tiles that are emulated. */
 static const struct {
     const char *name;
     unsigned needs;
@@ -44,6 +49,7 @@ static const struct {
                        [FL_AVX2] = {"avx2", NEEDS_AVX2},
                        [FL_AVX512BW] = {"avx512bw", NEEDS_AVX512BW},
                        [FL_AVX512] = {"avx512", NEEDS_AVX512},
+                       [FL_AVX512_AMX] = {"avx512_amx", NEEDS_AVX512_AMX},
                        [FL_AVX512_FAST] = {"avx512_fast", NEEDS_AVX512 | FL_CPU_AVX512_BF16}};
 
 const char *fl_backend_name(enum fl_backend backend) {
@@ -122,6 +128,11 @@ tensor_class tensor_get_class(void) {
 
 /* --- the kernel that runs ----------------------------------------------------------------------------------------- */
 
+/* Below the cap; what the system has to permit is asked for here, when there is something to run. */
+static bool may_run(enum fl_backend backend) {
+    return fl_cpu_has(backends[backend].needs) && (backend != FL_AVX512_AMX || !fl_cpu_tiles_refused());
+}
+
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap,
                            enum fl_backend *chosen) {
     if (cap > machine())
@@ -129,7 +140,7 @@ fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum f
     for (int backend = cap; backend > FL_REF; backend--) {
         const struct fl_kernels *row = format->rows[backend];
         const fl_kernel kernel = row && row->op[op] ? row->op[op] : fl_any_format_kernel(op, (enum fl_backend)backend);
-        if (kernel) {
+        if (kernel && may_run((enum fl_backend)backend)) {
             if (chosen)
                 *chosen = (enum fl_backend)backend;
             return kernel;
@@ -147,7 +158,7 @@ fl_need fl_need_of(const struct fl_format *format, enum fl_op op, enum fl_backen
 
 fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap) {
     const struct fl_kernels *row = format->rows[FL_AVX512_FAST];
-    return row && cap == FL_AVX512 && fl_cpu_has(backends[FL_AVX512_FAST].needs) ? row->op[op] : NULL;
+    return row && cap >= FL_AVX512 && fl_cpu_has(backends[FL_AVX512_FAST].needs) ? row->op[op] : NULL;
 }
 
 static fl_kernel select_by_class(const struct fl_format *format, enum fl_op op, tensor_class class, enum fl_backend cap,
@@ -206,6 +217,8 @@ static void append_reason(struct line *line, int backend) {
         append(line, "capped by FLEXLAB_ISA=%s", fl_backend_name((enum fl_backend)environment_cap()));
     } else if (requested >= 0 && requested < level) {
         append(line, "capped by tensor_set_backend");
+    } else if (backend == FL_AVX512_AMX && fl_cpu_tiles_refused()) {
+        append(line, "%s", fl_cpu_tiles_refused());
     } else {
         append(line, "it has no kernel of its own for this operation");
     }

@@ -25,7 +25,7 @@ enum {
     GEMM_VECTORS_MAX = 3,    /* of columns in a tile of a convolution */
     GEMM_ROWS_MAX = 16,      /* of such a tile */
     GEMM_COLUMNS_MAX = 48,
-    GEMM_PANEL_ROWS_MAX = 12,
+    GEMM_PANEL_ROWS_MAX = 32,
     GEMM_PANEL_COLUMNS_MAX = 32,
     GEMM_DEPTHWISE_BLOCK = 64 /* results of a pixel that a depthwise kernel sums at a time */
 };
@@ -99,6 +99,7 @@ struct gemm_panel_pair {
     struct gemm_prefetch next;
     int32_t *sum, *high; /* rows of panel_columns accumulators (binary32 for floats) and their high limbs */
     int64_t stride;      /* of sum and high, from row to row */
+    bool add;            /* matrix tiles: sum holds those of the blocks before, as they left the tiles */
 };
 
 typedef void (*gemm_panel_kernel)(const struct gemm_panel_pair *p);
@@ -120,6 +121,10 @@ struct gemm_kernels {
 
     /* Matmul: pairs of panels. */
     int panel_rows, panel_columns;
+    int panel_steps; /* panels hold a multiple of this many steps, zeros at the end, and always panel_rows rows; 0: any
+                      */
+    int64_t part_bytes; /* of a block of the columns of a part, which stay in the cache; 0: as the driver has it */
+    void (*begin)(void), (*end)(void);  /* around the calls that a thread makes for one part; NULL: nothing to do */
     const gemm_panel_kernel *whole;     /* no carry split */
     const gemm_panel_kernel *staggered; /* each accumulator split every GEMM_STAGGER steps, in memory */
     const gemm_panel_kernel *every_8, *every_4, *every_1; /* split every 8, 4 steps, every step; half of panel_rows */
@@ -144,6 +149,7 @@ struct gemm_operand {
     const void *data;
     int64_t line_stride, k_stride;
     int64_t lines, k;
+    bool columns;       /* it is B */
     int64_t width;      /* lines of a panel */
     int64_t panels;     /* in all */
     int64_t panel_size; /* packed elements from panel to panel; a little more than the panel itself, for overruns */
@@ -222,6 +228,56 @@ struct gemm_depthwise_kernels {
                     void *out, int64_t stride);
 };
 
+/* --- matrix tiles ---------------------------------------------------------------------------------------------------
+ */
+
+/* An instruction multiplies two tiles of 16 lines of 64 bytes and adds to 16 x 16 sums. Elements are kept in planes of
+ * bytes (int16: all upper bytes, all lower ones), so a line holds `elements` of k, and a packed tile is one tile for
+ * each plane, one after the other. Tiles of A: line i is row i. Tiles of B: its 4 bytes of column j in line g are those
+ * of k bytes 4 g ... 4 g + 3. */
+enum { GEMM_MATRIX = 16, GEMM_MATRIX_LINE = 64, GEMM_MATRIX_PLANE = GEMM_MATRIX * GEMM_MATRIX_LINE };
+
+/* A line of an image as pixels of a weight gradient: packed position i is pixel first + i * step of it. */
+struct gemm_matrix_pixels {
+    const void *row; /* first channel wanted of pixel 0; NULL: all positions are zero */
+    int64_t width;   /* pixels of the line; others are zero */
+    int64_t pixel;   /* elements from pixel to pixel */
+    int64_t first, step;
+    int64_t channels;  /* wanted, 1 ... GEMM_MATRIX */
+    int64_t positions; /* of them `valid` are not zero */
+    int64_t valid;
+};
+
+struct gemm_matrix_kernels {
+    int elements; /* of a line */
+    int planes;
+    int quad;       /* elements in 4 bytes of a plane: pixels in a line of a tile of B */
+    int sum_words;  /* 32-bit words that the sums of a tile leave the registers as */
+    int64_t k_most; /* products after which sums have to be finished; 0: any number */
+
+    /* Packs up to 16 lines of up to `elements` neighbours along k, `stride` elements apart, as a tile of A or of B. */
+    void (*lines)(const void *from, int64_t stride, int64_t lines, int64_t k, bool columns, uint8_t *to);
+    /* Packs `elements` rows of up to 16 neighbouring columns (of rows, if it is to be a tile of A); NULL: zeros. */
+    void (*ranks)(const void *const *row, int64_t count, bool columns, uint8_t *to);
+    /* The positions of a line, `quad` of them a line of a tile of B; planes lie `plane` bytes apart. */
+    void (*pixels)(const struct gemm_matrix_pixels *line, uint8_t *to, int64_t plane);
+    /* A tile of B, whose planes lie `plane` bytes apart, as a packed tile of A. */
+    void (*turn)(const uint8_t *from, int64_t plane, uint8_t *to);
+    /* n elements to bytes in planes. */
+    void (*split)(const void *from, int64_t n, uint8_t *to, int64_t plane);
+    /* Copies `count` lines, whose bytes begin `step` bytes apart. */
+    void (*copy)(const uint8_t *from, int64_t from_plane, int64_t step, int64_t count, uint8_t *to, int64_t to_plane);
+
+    /* sums = sum over steps of the tiles of A whose planes begin at a + offset[t] by those of B, which lie one after
+     * the other. far: B is larger than the first-level cache. */
+    void (*window_sums)(const uint8_t *a, int64_t plane, const int64_t *offset, int64_t steps, const uint8_t *b,
+                        bool far, int32_t *sums);
+    /* sums (+)= sum over steps of the tiles of A, one after the other, by those of B at b + offset[t]. */
+    void (*pixel_sums)(const uint8_t *a, const uint8_t *b, int64_t plane, const int64_t *offset, int64_t steps,
+                       bool add, int32_t *sums);
+    gemm_finish finish; /* from sums as these functions leave them */
+};
+
 /* --- stores ------------------------------------------------------------------------------------------------------- */
 
 /* Sums to elements of the output, with what the epilogue adds, rounded once; `stats` collects what a worker stored. */
@@ -235,6 +291,11 @@ struct gemm_stores {
     void (*rows)(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows, int64_t columns,
                  const struct gemm_sums *sums, void *stats);
     void (*finish)(const struct fl_args *args, const void *stats); /* merges them into args->stats */
+    /* Whether the call's sums can be stored from matrix tiles: row i of the first `columns` sums to element[i] ..., or
+     * nowhere if that is below zero. NULL: never. */
+    bool (*takes_matrix)(const struct fl_args *args);
+    void (*matrix)(const struct fl_args *args, const int32_t *sums, const int64_t *element, int64_t columns,
+                   void *stats);
 };
 
 /* A format on an instruction set. */
@@ -246,6 +307,7 @@ struct gemm_family {
     const struct gemm_packing *packing;
     const struct gemm_depthwise_kernels *depthwise;
     const struct gemm_stores *stores;
+    const struct gemm_matrix_kernels *matrix; /* convolutions are computed on matrix tiles; NULL: on vectors */
 };
 
 /* --- the driver --------------------------------------------------------------------------------------------------- */

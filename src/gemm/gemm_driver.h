@@ -46,6 +46,17 @@ static inline const void *gemm_element(const struct gemm_call *c, const void *da
     return (const char *)data + i * c->stores->element_bytes;
 }
 
+/* Around what a part computes. */
+static inline void gemm_begin_part(const struct gemm_call *c) {
+    if (c->kernels->begin)
+        c->kernels->begin();
+}
+
+static inline void gemm_end_part(const struct gemm_call *c) {
+    if (c->kernels->end)
+        c->kernels->end();
+}
+
 /* --- memory: blocks taken one after the other --------------------------------------------------------------------- */
 
 struct gemm_arena {
@@ -89,6 +100,9 @@ tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_
 tensor_status fl_gemm_input_gradient(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_depthwise(struct gemm_call *c, struct gemm_workspace *needs_only);
+/* On matrix tiles: convolution and its input gradient; its weight gradient. */
+tensor_status fl_gemm_matrix_forward(struct gemm_call *c, struct gemm_workspace *needs_only);
+tensor_status fl_gemm_matrix_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only);
 
 /* --- sums of a pair of panels (gemm_schemes.c) -------------------------------------------------------------------- */
 

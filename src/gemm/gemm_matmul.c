@@ -14,8 +14,9 @@ enum {
     PARTS = 8,               /* parts there should be, if the panels allow */
     PART_COLUMNS = 16,       /* panels of B, of A in a part at most */
     PART_ROWS = 16,
-    BAND = 24,        /* panels of A whose sums are kept while the blocks of k are added */
-    COMMON_PANELS = 8 /* panels of the common operand packed at a time */
+    BAND = 24,                 /* panels of A whose sums are kept while the blocks of k are added */
+    MATRIX_BYTES = 384 * 1024, /* of such sums as they leave matrix tiles */
+    COMMON_PANELS = 8          /* panels of the common operand packed at a time */
 };
 
 struct matmul {
@@ -91,6 +92,7 @@ struct matmul_worker {
         *b_bytes; /* for the mod-255 check, of one block of A; of every block of B that the part meets */
     bool *b_made;
     struct gemm_accumulators *accumulators;
+    int32_t *matrix; /* of a band, as they leave matrix tiles: [panel of A][panel of B] */
 };
 
 static int64_t part_column_panels(const struct matmul *t) {
@@ -99,6 +101,9 @@ static int64_t part_column_panels(const struct matmul *t) {
 
 /* Panels of A in a band: sums of one block need no company. */
 static int64_t band_panels(const struct matmul *t) {
+    const struct gemm_matrix_kernels *matrix = t->c->family->matrix;
+    if (matrix)
+        return gemm_max(MATRIX_BYTES / (part_column_panels(t) * matrix->sum_words * (int64_t)sizeof(int32_t)), 1);
     return t->blocks == 1 ? 1 : gemm_min(BAND, t->common_a ? t->a.panels : t->panels);
 }
 
@@ -109,7 +114,9 @@ static struct matmul_worker lay_out_worker(const struct matmul *t, struct gemm_a
     struct matmul_worker w = {.sums = {.stride = columns * t->b.width}};
     w.packed = gemm_take(arena, t->panels * cut_operand(t)->panel_size, GEMM_PACKED);
     w.bounds = gemm_take(arena, bounds * t->panels * t->blocks, sizeof *w.bounds);
-    const int64_t sums = band_panels(t) * t->a.width * w.sums.stride;
+    const struct gemm_matrix_kernels *matrix = family->matrix;
+    const int64_t sums = (matrix ? 1 : band_panels(t)) * t->a.width * w.sums.stride;
+    w.matrix = gemm_take(arena, matrix ? band_panels(t) * columns * matrix->sum_words : 0, sizeof *w.matrix);
     w.sums.low = gemm_take(arena, sums, sizeof *w.sums.low);
     if (!family->ordered)
         w.sums.high = gemm_take(arena, sums, sizeof *w.sums.high);
@@ -198,6 +205,59 @@ static void matmul_panel_sums(const struct matmul *t, const struct packed_panels
     }
 }
 
+/* --- matrix tiles --- */
+
+/* The sums of a panel by panel j of B, from where they left the tiles: stored at once, or joined with their row. */
+static void matrix_store(const struct matmul *t, const int32_t *sums, int64_t row, const struct packed_panels *b,
+                         int64_t j, bool direct, const struct matmul_worker *w, void *stats) {
+    const int64_t column = (b->first + j) * t->b.width, columns = gemm_min(t->b.width, t->n - column);
+    if (!direct) {
+        const struct gemm_sums to = gemm_sums_at(&w->sums, 0, j * t->b.width);
+        t->c->family->matrix->finish(sums, NULL, t->b.width, t->a.width, t->b.width, 0, false, &to);
+        return;
+    }
+    int64_t element[GEMM_MATRIX];
+    for (int64_t i = 0; i < GEMM_MATRIX; i++)
+        element[i] = row + i < t->m ? (row + i) * t->n + column : -1;
+    t->c->stores->matrix(t->c->args, sums, element, columns, stats);
+}
+
+/* One block of k: panel `i` of A by all panels of B at hand, to the sums of the band from `sums` on. The sums of a tile
+ * are stored while the next are computed. */
+static void matrix_panel(const struct matmul *t, const struct packed_panels *a, int64_t i,
+                         const struct packed_panels *b, int64_t block, bool direct, int32_t *sums,
+                         const struct matmul_worker *w, void *stats) {
+    const int64_t words = t->c->family->matrix->sum_words, step = block * BLOCK,
+                  steps = gemm_min(BLOCK, t->steps - step);
+    const int64_t row = (a->first + i) * t->a.width;
+    const bool last = block == t->blocks - 1;
+    const gemm_packed *panel = a->panels + i * t->a.panel_size + step * t->a.width;
+    struct spread next =
+        spread_over(panel + (i + 1 < a->count ? t->a.panel_size : 0), steps * t->a.width, b->count, steps);
+    for (int64_t j = 0; j < b->count; j++, next.next.from += next.bytes) {
+        const struct gemm_panel_pair pair = {.a = panel,
+                                             .b = b->panels + j * t->b.panel_size + step * t->b.width,
+                                             .height = t->a.width,
+                                             .rows = t->a.width,
+                                             .steps = steps,
+                                             .next = next.next,
+                                             .sum = sums + j * words,
+                                             .add = block > 0};
+        t->c->kernels->whole[t->a.width](&pair);
+        if (last && j > 0)
+            matrix_store(t, sums + (j - 1) * words, row, b, j - 1, direct, w, stats);
+    }
+    if (!last)
+        return;
+    matrix_store(t, sums + (b->count - 1) * words, row, b, b->count - 1, direct, w, stats);
+    const int64_t column = b->first * t->b.width;
+    if (!direct)
+        t->c->stores->rows(t->c->args, row * t->n + column, t->n, gemm_min(t->a.width, t->m - row),
+                           gemm_min(b->count * t->b.width, t->n - column), &w->sums, stats);
+}
+
+/* --- parts --- */
+
 static void matmul_part(void *context, int part, int worker) {
     const struct matmul *t = context;
     struct gemm_arena arena = gemm_worker_arena(t->c, worker);
@@ -214,28 +274,38 @@ static void matmul_part(void *context, int part, int worker) {
         w.b_made[j] = !t->common_a && t->bytes_made[j];
     const int64_t column = b->first * t->b.width, columns = gemm_min(b->count * t->b.width, t->n - column);
     const int64_t band = band_panels(t);
+    const struct gemm_matrix_kernels *matrix = t->c->family->matrix;
+    const bool direct = matrix && t->c->stores->takes_matrix && t->c->stores->takes_matrix(t->c->args);
+    gemm_begin_part(t->c);
     for (int64_t i = 0; i < a->count; i += band) {
         const int64_t end = gemm_min(i + band, a->count);
         for (int64_t block = 0; block < t->blocks; block++) {
             if (i == 0)
                 matmul_pack_block(t, cut, first, count, block, w.packed, w.bounds);
             for (int64_t panel = i; panel < end; panel++)
-                matmul_panel_sums(t, a, panel, b, block, (panel - i) * t->a.width, &w);
+                if (matrix)
+                    matrix_panel(t, a, panel, b, block, direct, w.matrix + (panel - i) * b->count * matrix->sum_words,
+                                 &w, stats);
+                else
+                    matmul_panel_sums(t, a, panel, b, block, (panel - i) * t->a.width, &w);
         }
-        for (int64_t panel = i; panel < end; panel++) {
+        for (int64_t panel = i; panel < end && !matrix; panel++) {
             const int64_t row = (a->first + panel) * t->a.width;
             const struct gemm_sums sums = gemm_sums_at(&w.sums, (panel - i) * t->a.width, 0);
             t->c->stores->rows(t->c->args, row * t->n + column, t->n, gemm_min(t->a.width, t->m - row), columns, &sums,
                                stats);
         }
     }
+    gemm_end_part(t->c);
 }
 
 static void matmul_plan(struct matmul *t) {
     const struct gemm_kernels *k = t->c->kernels;
-    t->a.width = gemm_parts(t->m, gemm_parts(t->m, k->panel_rows)); /* equal heights: 16 rows are 8 and 8 */
+    t->a.width = k->panel_steps
+                     ? k->panel_rows
+                     : gemm_parts(t->m, gemm_parts(t->m, k->panel_rows)); /* equal heights: 16 rows are 8 and 8 */
     t->b.width = k->panel_columns;
-    t->steps = gemm_parts(t->a.k, t->c->packing->per_step);
+    t->steps = gemm_round_up(gemm_parts(t->a.k, t->c->packing->per_step), gemm_max(k->panel_steps, 1));
     t->blocks = gemm_parts(t->steps, BLOCK);
     struct gemm_operand *operands[] = {&t->a, &t->b};
     for (int i = 0; i < 2; i++) {
@@ -246,7 +316,8 @@ static void matmul_plan(struct matmul *t) {
     t->common_a = t->b.panels > PART_COLUMNS || t->m <= t->n;
     const struct gemm_operand *cut = cut_operand(t);
     const int64_t panel_bytes = block_steps(t) * cut->width * GEMM_PACKED;
-    t->panels = gemm_min(gemm_max(PART_BYTES / panel_bytes, 1), gemm_parts(cut->panels, PARTS));
+    const int64_t part_bytes = k->part_bytes ? k->part_bytes : PART_BYTES;
+    t->panels = gemm_min(gemm_max(part_bytes / panel_bytes, 1), gemm_parts(cut->panels, PARTS));
     t->panels = gemm_min(t->panels, t->common_a ? PART_COLUMNS : PART_ROWS);
     t->parts = gemm_parts(cut->panels, t->panels);
 }
@@ -280,7 +351,8 @@ tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_o
                              .line_stride = nt ? g->k : 1,
                              .k_stride = nt ? 1 : g->n,
                              .lines = g->n,
-                             .k = g->k}};
+                             .k = g->k,
+                             .columns = true}};
     matmul_plan(&t);
     char *block;
     const tensor_status status = fl_gemm_begin(c, lay_out(&t, NULL), needs_only, &block);

@@ -1,0 +1,129 @@
+/* gemm_amx_emulated.h - the tile instructions in plain C, after Intel's "Architecture Instruction Set Extensions
+ * Programming Reference" (319433), chapter 3: eight tiles a thread, rows and bytes as configured, what lies beyond them
+ * zero. Misuse (no configuration, sizes that do not fit, a tile twice in a product) ends the process, as the processor
+ * would end it. */
+#ifndef FL_GEMM_AMX_EMULATED_H
+#define FL_GEMM_AMX_EMULATED_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct amx_state {
+    struct amx_config config;
+    uint8_t tile[AMX_TILES][AMX_ROWS][AMX_LINE];
+};
+
+static inline struct amx_state *amx_state(void) {
+    static _Thread_local struct amx_state state;
+    return &state;
+}
+
+static inline void amx_expect(int holds, const char *what) {
+    if (holds)
+        return;
+    fprintf(stderr, "emulated tiles: %s\n", what);
+    abort();
+}
+
+static inline void amx_configure(const struct amx_config *config) {
+    amx_expect(config->palette == 1, "the palette is not 1");
+    for (int t = 0; t < AMX_TILES; t++)
+        amx_expect(config->rows[t] <= AMX_ROWS && config->line[t] <= AMX_LINE, "a tile is too large");
+    memset(amx_state(), 0, sizeof *amx_state());
+    amx_state()->config = *config;
+}
+
+static inline void amx_release(void) {
+    memset(amx_state(), 0, sizeof *amx_state());
+}
+
+static inline void amx_zero(int t) {
+    amx_expect(amx_state()->config.palette == 1, "no configuration");
+    memset(amx_state()->tile[t], 0, AMX_TILE);
+}
+
+static inline void amx_load(int t, const void *from, int64_t stride) {
+    struct amx_state *s = amx_state();
+    amx_zero(t);
+    for (int r = 0; r < s->config.rows[t]; r++)
+        memcpy(s->tile[t][r], (const char *)from + r * stride, s->config.line[t]);
+}
+
+static inline void amx_store(int t, void *to, int64_t stride) {
+    const struct amx_state *s = amx_state();
+    amx_expect(s->config.palette == 1, "no configuration");
+    for (int r = 0; r < s->config.rows[t]; r++)
+        memcpy((char *)to + r * stride, s->tile[t][r], s->config.line[t]);
+}
+
+static inline void amx_expect_fit(int c, int a, int b) {
+    const struct amx_config *s = &amx_state()->config;
+    amx_expect(s->palette == 1, "no configuration");
+    amx_expect(c != a && c != b && a != b, "a product of tiles that are not three");
+    amx_expect(s->rows[c] == s->rows[a] && s->line[c] == s->line[b] && s->line[a] == 4 * s->rows[b],
+               "a product of tiles whose sizes do not fit");
+}
+
+static inline void amx_bytes(int c, int a, int b, int a_signed, int b_signed) {
+    struct amx_state *s = amx_state();
+    amx_expect_fit(c, a, b);
+    for (int m = 0; m < s->config.rows[c]; m++)
+        for (int n = 0; n < s->config.line[c] / 4; n++) {
+            uint32_t sum;
+            memcpy(&sum, &s->tile[c][m][4 * n], sizeof sum);
+            for (int k = 0; k < s->config.line[a]; k++) {
+                const int x = s->tile[a][m][k], y = s->tile[b][k / 4][4 * n + k % 4];
+                sum += (uint32_t)((a_signed && x > 127 ? x - 256 : x) * (b_signed && y > 127 ? y - 256 : y));
+            }
+            memcpy(&s->tile[c][m][4 * n], &sum, sizeof sum);
+        }
+}
+
+/* Subnormals count as zeros, before and after. */
+static inline float amx_flushed(float x) {
+    uint32_t w;
+    memcpy(&w, &x, sizeof w);
+    if (!(w & 0x7f800000u))
+        w &= 0x80000000u;
+    memcpy(&x, &w, sizeof w);
+    return x;
+}
+
+static inline float amx_widened(const uint8_t *bf16) {
+    const uint32_t w = (uint32_t)bf16[1] << 24 | (uint32_t)bf16[0] << 16;
+    float x;
+    memcpy(&x, &w, sizeof x);
+    return amx_flushed(x);
+}
+
+/* The even and the odd elements are chains of fused multiply-adds of their own, from zero; the chains are added, and
+ * that to the sum. */
+static inline void amx_bf16(int c, int a, int b) {
+    struct amx_state *s = amx_state();
+    amx_expect_fit(c, a, b);
+    for (int m = 0; m < s->config.rows[c]; m++)
+        for (int n = 0; n < s->config.line[c] / 4; n++) {
+            float chain[2] = {0, 0}, sum;
+            for (int k = 0; k < s->config.line[a] / 2; k++)
+                chain[k & 1] =
+                    amx_flushed(__builtin_fmaf(amx_widened(&s->tile[a][m][2 * k]),
+                                               amx_widened(&s->tile[b][k / 2][4 * n + 2 * (k & 1)]), chain[k & 1]));
+            memcpy(&sum, &s->tile[c][m][4 * n], sizeof sum);
+            sum = amx_flushed(amx_flushed(sum) + amx_flushed(chain[0] + chain[1]));
+            memcpy(&s->tile[c][m][4 * n], &sum, sizeof sum);
+        }
+}
+
+#define AMX_CONFIGURE(config) amx_configure(config)
+#define AMX_RELEASE() amx_release()
+#define AMX_ZERO(t) amx_zero(t)
+#define AMX_LOAD(t, from, stride) amx_load(t, from, stride)
+#define AMX_LOAD_FAR(t, from, stride) amx_load(t, from, stride)
+#define AMX_STORE(t, to, stride) amx_store(t, to, stride)
+#define AMX_SS(c, a, b) amx_bytes(c, a, b, 1, 1)
+#define AMX_SU(c, a, b) amx_bytes(c, a, b, 1, 0)
+#define AMX_US(c, a, b) amx_bytes(c, a, b, 0, 1)
+#define AMX_UU(c, a, b) amx_bytes(c, a, b, 0, 0)
+#define AMX_BF16(c, a, b) amx_bf16(c, a, b)
+
+#endif

@@ -1,0 +1,424 @@
+/* gemm_int16_avx512_amx.c - exact sums of int16 products on matrix tiles, and how their operands are packed.
+ *
+ * x = 256 hi + lo, hi the upper byte, signed, lo the lower one, unsigned: packing puts bytes apart and computes
+ * nothing. Four products of bytes make x y = 65536 hi hi' + 256 (hi lo' + lo hi') + lo lo', in three sums of 32 bits:
+ * high, middle and low. |hi hi'| <= 2^14, |hi lo' + lo hi'| <= 65,280 and lo lo' <= 65,025, so that after 32,768
+ * products high and middle + (low >> 8) fit an int32, and low, read as unsigned, its 32 bits: whatever the elements
+ * are, nothing is to be proved. */
+#include "gemm/gemm_amx.h"
+#include "gemm/gemm_int16.h"
+#if defined(__AVX512BW__) && defined(__AVX512VBMI__)
+#include <immintrin.h>
+#define VECTORS
+#endif
+
+#define GEMM_KIND int16
+#define GEMM_ISA avx512_amx
+#include "gemm/gemm_template.inc"
+
+enum {
+    ELEMENTS = 64,              /* of a line */
+    QUAD = 4,                   /* of them in 4 bytes */
+    PLANES = 2,                 /* upper bytes, lower bytes */
+    PAIR = PLANES * AMX_TILE,   /* bytes of a packed tile */
+    SUMS = AMX_ROWS * AMX_ROWS, /* of each kind */
+    HIGH = 0,
+    MIDDLE = SUMS,
+    LOW = 2 * SUMS,
+    K_MOST = 32704,            /* whole tiles; 32,768 would do for elements that are not -32,768 */
+    PANEL_STEPS = ELEMENTS / 2 /* k-pairs of a tile */
+};
+
+/* --- packing ------------------------------------------------------------------------------------------------------ */
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* The bytes of n elements, 0 <= n <= 64, zeros after them. */
+static inline void split_line(const int16_t *from, int64_t n, uint8_t *high, uint8_t *low) {
+#ifdef VECTORS
+    static const uint8_t even[64] __attribute__((aligned(64))) = {
+        0,  2,  4,  6,  8,  10, 12,  14,  16,  18,  20,  22,  24,  26,  28,  30,  32,  34,  36,  38, 40, 42,
+        44, 46, 48, 50, 52, 54, 56,  58,  60,  62,  64,  66,  68,  70,  72,  74,  76,  78,  80,  82, 84, 86,
+        88, 90, 92, 94, 96, 98, 100, 102, 104, 106, 108, 110, 112, 114, 116, 118, 120, 122, 124, 126};
+    const __m512i lows = _mm512_load_si512(even), highs = _mm512_or_si512(lows, _mm512_set1_epi8(1));
+    __m512i a, b;
+    if (n == ELEMENTS) {
+        a = _mm512_loadu_si512(from);
+        b = _mm512_loadu_si512(from + 32);
+    } else {
+        const uint64_t valid = ((uint64_t)1 << n) - 1;
+        a = _mm512_maskz_loadu_epi16((__mmask32)valid, from);
+        b = _mm512_maskz_loadu_epi16((__mmask32)(valid >> 32), from + 32);
+    }
+    _mm512_storeu_si512(high, _mm512_permutex2var_epi8(a, highs, b));
+    _mm512_storeu_si512(low, _mm512_permutex2var_epi8(a, lows, b));
+#else
+    for (int64_t i = 0; i < ELEMENTS; i++) {
+        const uint16_t x = i < n ? (uint16_t)from[i] : 0;
+        high[i] = (uint8_t)(x >> 8);
+        low[i] = (uint8_t)x;
+    }
+#endif
+}
+
+/* Rows and columns of 16 x 16 words of 32 bits change places. */
+static inline void turn_tile(uint8_t *to, const uint8_t *from) {
+#ifdef VECTORS
+    for (int quarter = 0; quarter < 4; quarter++) { /* words 4 quarter ... + 3 of all lines */
+        __m512i line[4];                            /* j: of lines j, j + 4, j + 8, j + 12 */
+        for (int j = 0; j < 4; j++) {
+            const uint8_t *at = from + j * AMX_LINE + quarter * 16;
+            line[j] = _mm512_castsi128_si512(_mm_load_si128((const __m128i *)(const void *)at));
+            line[j] = _mm512_mask_broadcast_i32x4(line[j], 0x00f0,
+                                                  _mm_load_si128((const __m128i *)(const void *)(at + 4 * AMX_LINE)));
+            line[j] = _mm512_mask_broadcast_i32x4(line[j], 0x0f00,
+                                                  _mm_load_si128((const __m128i *)(const void *)(at + 8 * AMX_LINE)));
+            line[j] = _mm512_mask_broadcast_i32x4(line[j], 0xf000,
+                                                  _mm_load_si128((const __m128i *)(const void *)(at + 12 * AMX_LINE)));
+        }
+        const __m512i a = _mm512_unpacklo_epi32(line[0], line[1]), b = _mm512_unpackhi_epi32(line[0], line[1]),
+                      c = _mm512_unpacklo_epi32(line[2], line[3]), d = _mm512_unpackhi_epi32(line[2], line[3]);
+        uint8_t *out = to + quarter * 4 * AMX_LINE;
+        _mm512_store_si512(out, _mm512_unpacklo_epi64(a, c));
+        _mm512_store_si512(out + AMX_LINE, _mm512_unpackhi_epi64(a, c));
+        _mm512_store_si512(out + 2 * AMX_LINE, _mm512_unpacklo_epi64(b, d));
+        _mm512_store_si512(out + 3 * AMX_LINE, _mm512_unpackhi_epi64(b, d));
+    }
+#else
+    for (int i = 0; i < AMX_ROWS; i++)
+        for (int j = 0; j < AMX_ROWS; j++)
+            memcpy(to + i * AMX_LINE + 4 * j, from + j * AMX_LINE + 4 * i, 4);
+#endif
+}
+
+/* One line of a tile of B from four rows of `count` columns, 1 <= count <= 16. */
+static inline void quad_line(const int16_t *r0, const int16_t *r1, const int16_t *r2, const int16_t *r3, int64_t count,
+                             uint8_t *high, uint8_t *low) {
+#ifdef VECTORS
+    /* byte 4 j + i of the line is of column j of row i; two rows in each of the vectors */
+    static const uint8_t places[64] __attribute__((aligned(64))) = {
+        0,  32,  64, 96,  2,  34,  66, 98,  4,  36,  68, 100, 6,  38,  70, 102, 8,  40,  72, 104, 10, 42,
+        74, 106, 12, 44,  76, 108, 14, 46,  78, 110, 16, 48,  80, 112, 18, 50,  82, 114, 20, 52,  84, 116,
+        22, 54,  86, 118, 24, 56,  88, 120, 26, 58,  90, 122, 28, 60,  92, 124, 30, 62,  94, 126};
+    const __m512i lows = _mm512_load_si512(places), highs = _mm512_or_si512(lows, _mm512_set1_epi8(1));
+    __m256i x0, x1, x2, x3;
+    if (count >= AMX_ROWS) {
+        x0 = _mm256_loadu_si256((const __m256i *)(const void *)r0);
+        x1 = _mm256_loadu_si256((const __m256i *)(const void *)r1);
+        x2 = _mm256_loadu_si256((const __m256i *)(const void *)r2);
+        x3 = _mm256_loadu_si256((const __m256i *)(const void *)r3);
+    } else {
+        const __mmask16 valid = (__mmask16)((1u << count) - 1);
+        x0 = _mm256_maskz_loadu_epi16(valid, r0);
+        x1 = _mm256_maskz_loadu_epi16(valid, r1);
+        x2 = _mm256_maskz_loadu_epi16(valid, r2);
+        x3 = _mm256_maskz_loadu_epi16(valid, r3);
+    }
+    const __m512i a = _mm512_inserti64x4(_mm512_castsi256_si512(x0), x1, 1),
+                  b = _mm512_inserti64x4(_mm512_castsi256_si512(x2), x3, 1);
+    _mm512_store_si512(high, _mm512_permutex2var_epi8(a, highs, b));
+    _mm512_store_si512(low, _mm512_permutex2var_epi8(a, lows, b));
+#else
+    const int16_t *const row[QUAD] = {r0, r1, r2, r3};
+    for (int64_t j = 0; j < AMX_ROWS; j++)
+        for (int i = 0; i < QUAD; i++) {
+            const uint16_t x = j < count ? (uint16_t)row[i][j] : 0;
+            high[4 * j + i] = (uint8_t)(x >> 8);
+            low[4 * j + i] = (uint8_t)x;
+        }
+#endif
+}
+
+static const int16_t zeros[AMX_ROWS] __attribute__((aligned(64)));
+
+static void turn_pair(uint8_t *to, const uint8_t *from) {
+    turn_tile(to, from);
+    turn_tile(to + AMX_TILE, from + AMX_TILE);
+}
+
+static void GEMM_NAME(lines)(const void *from, int64_t stride, int64_t lines, int64_t k, bool columns, uint8_t *to) {
+    uint8_t room[PAIR] __attribute__((aligned(64))), *at = columns ? room : to;
+    const int16_t *line = from;
+    for (int64_t i = 0; i < AMX_ROWS; i++)
+        split_line(i < lines ? line + i * stride : zeros, i < lines ? k : 0, at + i * AMX_LINE,
+                   at + AMX_TILE + i * AMX_LINE);
+    if (columns)
+        turn_pair(to, room);
+}
+
+static void GEMM_NAME(ranks)(const void *const *row, int64_t count, bool columns, uint8_t *to) {
+    uint8_t room[PAIR] __attribute__((aligned(64))), *at = columns ? to : room;
+    for (int64_t g = 0; g < AMX_ROWS; g++, row += QUAD)
+        quad_line(row[0] ? row[0] : zeros, row[1] ? row[1] : zeros, row[2] ? row[2] : zeros, row[3] ? row[3] : zeros,
+                  count, at + g * AMX_LINE, at + AMX_TILE + g * AMX_LINE);
+    if (!columns)
+        turn_pair(to, room);
+}
+
+/* The elements of packed position i. */
+static inline const int16_t *pixel_at(const struct gemm_matrix_pixels *line, int64_t i) {
+    const int64_t x = line->first + i * line->step;
+    return line->row && i < line->valid && x >= 0 && x < line->width ? (const int16_t *)line->row + x * line->pixel
+                                                                     : zeros;
+}
+
+/* Positions from ... to - 1 are pixels of the line. */
+static void inner_positions(const struct gemm_matrix_pixels *line, int64_t *from, int64_t *to) {
+    const int64_t end = line->width - line->first;
+    *from = line->first < 0 ? (-line->first + line->step - 1) / line->step : 0;
+    *to = !line->row || end <= 0 ? 0 : least((end + line->step - 1) / line->step, line->valid);
+}
+
+static void GEMM_NAME(pixels)(const struct gemm_matrix_pixels *line, uint8_t *to, int64_t plane) {
+    int64_t inner, end;
+    inner_positions(line, &inner, &end);
+    const int64_t step = line->step * line->pixel;
+    for (int64_t i = 0; i < line->positions; i += QUAD, to += AMX_LINE)
+        if (i >= inner && i + QUAD <= end) {
+            const int16_t *at = (const int16_t *)line->row + (line->first + i * line->step) * line->pixel;
+            quad_line(at, at + step, at + 2 * step, at + 3 * step, line->channels, to, to + plane);
+        } else {
+            quad_line(pixel_at(line, i), pixel_at(line, i + 1), pixel_at(line, i + 2), pixel_at(line, i + 3),
+                      line->channels, to, to + plane);
+        }
+}
+
+static void GEMM_NAME(turn)(const uint8_t *from, int64_t plane, uint8_t *to) {
+    turn_tile(to, from);
+    turn_tile(to + AMX_TILE, from + plane);
+}
+
+static void GEMM_NAME(split)(const void *from, int64_t n, uint8_t *to, int64_t plane) {
+    const int16_t *x = from;
+    int64_t i = 0;
+    for (; i + ELEMENTS <= n; i += ELEMENTS)
+        split_line(x + i, ELEMENTS, to + i, to + plane + i);
+    for (; i < n; i++) {
+        to[i] = (uint8_t)((uint16_t)x[i] >> 8);
+        to[plane + i] = (uint8_t)x[i];
+    }
+}
+
+static void GEMM_NAME(copy)(const uint8_t *from, int64_t from_plane, int64_t step, int64_t count, uint8_t *to,
+                            int64_t to_plane) {
+    for (int64_t i = 0; i < count; i++, from += step, to += AMX_LINE) {
+        memcpy(to, from, AMX_LINE);
+        memcpy(to + to_plane, from + from_plane, AMX_LINE);
+    }
+}
+
+/* Panels of matmul: for each 64 of k the tile of upper bytes, then that of lower bytes. */
+static void GEMM_NAME(panels)(const struct gemm_operand *s, int64_t first, int64_t panels, int64_t first_step,
+                              int64_t steps, gemm_packed *packed) {
+    const int16_t *data = s->data;
+    for (int64_t p = 0; p < panels; p++, packed += s->panel_size) {
+        const int64_t line = (first + p) * AMX_ROWS, lines = least(AMX_ROWS, s->lines - line);
+        uint8_t *to = (uint8_t *)packed;
+        for (int64_t k = 2 * first_step; k < 2 * (first_step + steps); k += ELEMENTS, to += PAIR) {
+            const int64_t depth = s->k > k ? least(ELEMENTS, s->k - k) : 0;
+            if (s->k_stride == 1) {
+                GEMM_NAME(lines)
+                (data + line * s->line_stride + (depth ? k : 0), s->line_stride, lines, depth, s->columns, to);
+                continue;
+            }
+            const void *row[ELEMENTS];
+            for (int64_t i = 0; i < ELEMENTS; i++)
+                row[i] = i < depth ? data + (k + i) * s->k_stride + line : NULL;
+            GEMM_NAME(ranks)(row, lines, s->columns, to);
+        }
+    }
+}
+
+/* --- products ----------------------------------------------------------------------------------------------------- */
+
+/* Tiles 0, 1, 2: sums high, middle, low; 4, 5: planes of A; 6, 7: planes of B. A chain of products into one tile runs
+ * at the full rate, so both products of the middle share a tile. */
+#define MULTIPLY(LOAD_A, a, a_plane, LOAD_B, b, b_plane)                                                               \
+    do {                                                                                                               \
+        LOAD_A(4, a, AMX_LINE);                                                                                        \
+        LOAD_B(6, b, AMX_LINE);                                                                                        \
+        AMX_SS(0, 4, 6);                                                                                               \
+        LOAD_B(7, (b) + (b_plane), AMX_LINE);                                                                          \
+        AMX_SU(1, 4, 7);                                                                                               \
+        LOAD_A(5, (a) + (a_plane), AMX_LINE);                                                                          \
+        AMX_UU(2, 5, 7);                                                                                               \
+        AMX_US(1, 5, 6);                                                                                               \
+    } while (0)
+
+static inline void zero_sums(void) {
+    AMX_ZERO(0);
+    AMX_ZERO(1);
+    AMX_ZERO(2);
+}
+
+static inline void begin_sums(bool add, const int32_t *sums) {
+    if (!add) {
+        zero_sums();
+        return;
+    }
+    AMX_LOAD(0, sums + HIGH, AMX_LINE);
+    AMX_LOAD(1, sums + MIDDLE, AMX_LINE);
+    AMX_LOAD(2, sums + LOW, AMX_LINE);
+}
+
+static inline void store_sums(int32_t *sums) {
+    AMX_STORE(0, sums + HIGH, AMX_LINE);
+    AMX_STORE(1, sums + MIDDLE, AMX_LINE);
+    AMX_STORE(2, sums + LOW, AMX_LINE);
+}
+
+/* The panel of A stays in the first-level cache, that of B comes from the second. */
+static void GEMM_NAME(panel_whole)(const struct gemm_panel_pair *p) {
+    const uint8_t *a = (const uint8_t *)p->a, *b = (const uint8_t *)p->b;
+    const char *next = p->next.from;
+    const int64_t ahead = p->next.step * (PANEL_STEPS / GEMM_PREFETCH_STEPS);
+    begin_sums(p->add, p->sum);
+    for (int64_t i = 0; i < p->steps; i += PANEL_STEPS, a += PAIR, b += PAIR, next += ahead) {
+        MULTIPLY(AMX_LOAD, a, AMX_TILE, AMX_LOAD_FAR, b, AMX_TILE);
+        for (int64_t at = 0; at < ahead; at += AMX_LINE)
+            __builtin_prefetch(next + at, 0, 2);
+    }
+    store_sums(p->sum);
+}
+
+static void GEMM_NAME(window_sums)(const uint8_t *a, int64_t plane, const int64_t *offset, int64_t steps,
+                                   const uint8_t *b, bool far, int32_t *sums) {
+    zero_sums();
+    if (far)
+        for (int64_t t = 0; t < steps; t++, b += PAIR)
+            MULTIPLY(AMX_LOAD, a + offset[t], plane, AMX_LOAD_FAR, b, AMX_TILE);
+    else
+        for (int64_t t = 0; t < steps; t++, b += PAIR)
+            MULTIPLY(AMX_LOAD, a + offset[t], plane, AMX_LOAD, b, AMX_TILE);
+    store_sums(sums);
+}
+
+static void GEMM_NAME(pixel_sums)(const uint8_t *a, const uint8_t *b, int64_t plane, const int64_t *offset,
+                                  int64_t steps, bool add, int32_t *sums) {
+    begin_sums(add, sums);
+    for (int64_t t = 0; t < steps; t++, a += PAIR)
+        MULTIPLY(AMX_LOAD, a, AMX_TILE, AMX_LOAD_FAR, b + offset[t], plane);
+    store_sums(sums);
+}
+
+/* --- sums --------------------------------------------------------------------------------------------------------- */
+
+/* A row of sums, as high16 2^16 + low16. */
+#ifdef VECTORS
+static inline void join_row(const int32_t *sum, __m512i *high16, __m512i *low16) {
+    const __m512i byte = _mm512_set1_epi32(255), low = _mm512_loadu_si512(sum + LOW),
+                  middle = _mm512_add_epi32(_mm512_loadu_si512(sum + MIDDLE), _mm512_srli_epi32(low, 8));
+    *high16 = _mm512_add_epi32(_mm512_loadu_si512(sum + HIGH), _mm512_srai_epi32(middle, 8));
+    *low16 = _mm512_or_si512(_mm512_slli_epi32(_mm512_and_si512(middle, byte), 8), _mm512_and_si512(low, byte));
+}
+
+static void finish_limbs(const int32_t *sum, int64_t columns, bool add, int32_t *low, int32_t *high) {
+    const __m512i rest = _mm512_set1_epi32(-GEMM_REST - 1);
+    const __mmask16 valid = (__mmask16)((1u << columns) - 1);
+    __m512i high16, low16;
+    join_row(sum, &high16, &low16);
+    __m512i below = _mm512_and_si512(low16, rest);
+    __m512i above = _mm512_add_epi32(_mm512_add_epi32(high16, high16), _mm512_srli_epi32(low16, GEMM_LIMB_BITS));
+    if (add) {
+        below = _mm512_add_epi32(below, _mm512_maskz_loadu_epi32(valid, low));
+        above = _mm512_add_epi32(above, _mm512_maskz_loadu_epi32(valid, high));
+        above = _mm512_add_epi32(above, _mm512_srli_epi32(below, GEMM_LIMB_BITS));
+        below = _mm512_and_si512(below, rest);
+    }
+    _mm512_mask_storeu_epi32(low, valid, below);
+    _mm512_mask_storeu_epi32(high, valid, above);
+}
+
+static void finish_wide(const int32_t *sum, int64_t columns, bool add, int64_t *wide) {
+    __m512i high16, low16;
+    join_row(sum, &high16, &low16);
+    for (int half = 0; half < 2; half++) {
+        const __m256i h = half ? _mm512_extracti64x4_epi64(high16, 1) : _mm512_castsi512_si256(high16),
+                      l = half ? _mm512_extracti64x4_epi64(low16, 1) : _mm512_castsi512_si256(low16);
+        const __mmask8 valid = (__mmask8)(((1u << columns) - 1) >> 8 * half);
+        __m512i whole = _mm512_add_epi64(_mm512_slli_epi64(_mm512_cvtepi32_epi64(h), 16), _mm512_cvtepi32_epi64(l));
+        if (add)
+            whole = _mm512_add_epi64(whole, _mm512_maskz_loadu_epi64(valid, wide + 8 * half));
+        _mm512_mask_storeu_epi64(wide + 8 * half, valid, whole);
+    }
+}
+#else
+static inline void join(const int32_t *sum, int32_t *high16, int32_t *low16) {
+    const int32_t middle = sum[MIDDLE] + (int32_t)((uint32_t)sum[LOW] >> 8);
+    *high16 = sum[HIGH] + (middle >> 8);
+    *low16 = (middle & 255) << 8 | (sum[LOW] & 255);
+}
+
+static void finish_limbs(const int32_t *sum, int64_t columns, bool add, int32_t *low, int32_t *high) {
+    for (int64_t j = 0; j < columns; j++) {
+        int32_t high16, low16;
+        join(sum + j, &high16, &low16);
+        const int32_t below = (low16 & (-GEMM_REST - 1)) + (add ? low[j] : 0);
+        high[j] = 2 * high16 + (low16 >> GEMM_LIMB_BITS) + (add ? high[j] : 0) + (below >> GEMM_LIMB_BITS);
+        low[j] = below & (-GEMM_REST - 1);
+    }
+}
+
+static void finish_wide(const int32_t *sum, int64_t columns, bool add, int64_t *wide) {
+    for (int64_t j = 0; j < columns; j++) {
+        int32_t high16, low16;
+        join(sum + j, &high16, &low16);
+        wide[j] = high16 * (int64_t)65536 + low16 + (add ? wide[j] : 0);
+    }
+}
+#endif
+
+static void GEMM_NAME(finish)(const int32_t *sum, const int32_t *unused, int64_t stride, int64_t rows, int64_t columns,
+                              int64_t splits, bool add, const struct gemm_sums *out) {
+    (void)unused;
+    (void)stride;
+    (void)splits;
+    for (int64_t i = 0; i < rows; i++, sum += AMX_ROWS) {
+        const struct gemm_sums to = gemm_sums_at(out, i, 0);
+        if (to.wide)
+            finish_wide(sum, columns, add, to.wide);
+        else
+            finish_limbs(sum, columns, add, to.low, to.high);
+    }
+}
+
+static void GEMM_NAME(add)(void *total, const void *sums, int64_t n) {
+    int64_t *to = total;
+    const int64_t *from = sums;
+    for (int64_t i = 0; i < n; i++)
+        to[i] += from[i];
+}
+
+#define WHOLE GEMM_NAME(panel_whole)
+static const gemm_panel_kernel whole[AMX_ROWS + 1] = {NULL,  WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE,
+                                                      WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE};
+
+const struct gemm_kernels fl_gemm_int16_avx512_amx = {.lanes = AMX_ROWS,
+                                                      .panel_rows = AMX_ROWS,
+                                                      .panel_columns = AMX_ROWS,
+                                                      .panel_steps = PANEL_STEPS,
+                                                      .part_bytes = 512 * 1024,
+                                                      .begin = amx_begin,
+                                                      .end = amx_end,
+                                                      .whole = whole,
+                                                      .finish = GEMM_NAME(finish),
+                                                      .add = GEMM_NAME(add)};
+
+const struct gemm_packing fl_gemm_int16_packing_avx512_amx = {.per_step = 2, .panels = GEMM_NAME(panels)};
+
+const struct gemm_matrix_kernels fl_gemm_int16_matrix_avx512_amx = {.elements = ELEMENTS,
+                                                                    .planes = PLANES,
+                                                                    .quad = QUAD,
+                                                                    .sum_words = 3 * SUMS,
+                                                                    .k_most = K_MOST,
+                                                                    .lines = GEMM_NAME(lines),
+                                                                    .ranks = GEMM_NAME(ranks),
+                                                                    .pixels = GEMM_NAME(pixels),
+                                                                    .turn = GEMM_NAME(turn),
+                                                                    .split = GEMM_NAME(split),
+                                                                    .copy = GEMM_NAME(copy),
+                                                                    .window_sums = GEMM_NAME(window_sums),
+                                                                    .pixel_sums = GEMM_NAME(pixel_sums),
+                                                                    .finish = GEMM_NAME(finish)};

@@ -1,0 +1,538 @@
+/* gemm_matrix_forward.c - convolution and its input gradient on matrix tiles, and matmuls whose k is too long for
+ * limbs, as convolutions with filters of one pixel.
+ *
+ * Pixels of a grid are the rows of the matrix product: those of the output, or in a gradient with a stride those of
+ * each phase, which all phases share. What a pixel sees of one line of the image, its window, is copied to lines of 64
+ * bytes of its own, so that tiles load them aligned; the filter lines r read the same copies. Sixteen pixels in the
+ * order of memory are a tile, across the ends of grid lines. Where neighbouring windows show the same bytes at a
+ * distance of whole lines, they share them. A window is copied when the first tile reads it, one image line ahead of
+ * which the elements were split into their bytes: what was just written in pieces cannot be read in other pieces at
+ * once. */
+#include "core/parallel.h"
+#include "gemm/gemm_driver.h"
+#include <string.h>
+
+enum {
+    LINES_BYTES = 512 * 1024,  /* of the windows of a band: they stay in the second-level cache */
+    FILTER_BYTES = 640 * 1024, /* of the filters that a band meets before the next ones, likewise */
+    NEAR_BYTES = 24 * 1024,    /* of filters that stay in the first-level cache */
+    BAND_PIXELS = 64           /* of the grid in a band, where the work is cut for threads, at least */
+};
+
+/* What is computed from the windows: outputs of one phase. */
+struct phase {
+    int64_t y, x; /* the first output pixel of the grid; may lie before the image */
+    int64_t steps;
+    int64_t first; /* of its offsets, and of its tiles in the filters of 16 columns */
+};
+
+struct forward {
+    struct gemm_call *c;
+    const struct gemm_matrix_kernels *k;
+    const void *image, *filter;
+    int64_t batch, in_h, in_w, depth;
+    int64_t out_h, out_w, n;
+    int64_t r, s, stride, padding, dilation;
+    int64_t image_pixel, out_pixel; /* elements from pixel to pixel of the image and of the result: of all groups */
+    int64_t out_first;              /* first channel of the result */
+    bool gradient;
+
+    int64_t grid_h, grid_w;
+    int64_t step;                     /* image pixels from grid pixel to grid pixel */
+    int64_t origin_y, origin_x;       /* of the window of grid pixel (0, 0) in the image */
+    int64_t out_step;                 /* output pixels likewise */
+    int64_t reach_y, reach_x;         /* pixels of a window from its first to behind its last */
+    int64_t positions, position_step; /* of a window in a line: the pixels that a filter sees */
+    int64_t lines;                    /* of 64 bytes, in each plane, of a window in a line */
+    int64_t shared;                   /* grid pixels that make a whole line; 0: no pixels share lines */
+    int64_t phases, steps;            /* steps: of all phases */
+    struct phase *phase;              /* phases in both directions */
+    int64_t *offset;                  /* in the windows, of each step */
+    uint8_t *filters;                 /* [16 columns][steps] tiles */
+
+    int64_t band_h, band_w, bands_y, bands_x, images; /* of a part */
+    int64_t rows, pitch, plane; /* image lines of a band, by line phases; lines of 64 bytes from one to the next */
+    int64_t line_phases;
+    int64_t split_plane;
+    int64_t columns; /* of 16, whose filters are met together */
+    int64_t parts;
+    bool direct; /* sums are stored from tiles */
+};
+
+static int64_t pair_bytes(const struct forward *t) {
+    return (int64_t)t->k->planes * GEMM_MATRIX_PLANE;
+}
+
+static int64_t column_tiles(const struct forward *t) {
+    return gemm_parts(t->n, GEMM_MATRIX);
+}
+
+/* --- geometry ----------------------------------------------------------------------------------------------------- */
+
+/* The filter line or column i is seen in phase i * dilation % phases, and that many whole steps from the first. */
+static int64_t phase_of(const struct forward *t, int64_t i) {
+    return t->gradient ? i * t->dilation % t->stride : 0;
+}
+
+/* Windows begin at their first pixel; a gradient sees them from the last to the first. In image lines of one line
+ * phase, or image pixels. */
+static int64_t place_of(const struct forward *t, int64_t i, int64_t reach) {
+    return t->gradient ? reach - 1 - i * t->dilation / t->stride : i * t->dilation;
+}
+
+/* Lists offsets of the steps of all phases, and the phases; without memory, counts steps. */
+static void list_steps(struct forward *t) {
+    const int64_t phases = t->gradient ? t->stride : 1;
+    t->phases = phases * phases;
+    t->steps = 0;
+    for (int64_t i = 0; i < t->phases; i++) {
+        const int64_t py = i / phases, px = i % phases;
+        int64_t steps = 0;
+        bool seen = false; /* some filter column is of this phase */
+        for (int64_t s = 0; s < t->s; s++)
+            seen = seen || phase_of(t, s) == px;
+        for (int64_t r = 0; r < t->r && seen; r++) {
+            if (phase_of(t, r) != py)
+                continue;
+            const int64_t place = place_of(t, r, t->reach_y), line_phase = place % t->line_phases,
+                          row = place / t->line_phases;
+            for (int64_t g = 0; g < t->lines; g++, steps++)
+                if (t->offset)
+                    t->offset[t->steps + steps] =
+                        t->shared ? (row * t->pitch + g * t->shared) * GEMM_MATRIX_LINE
+                                  : ((g * t->line_phases + line_phase) * t->rows + row) * t->pitch * GEMM_MATRIX_LINE;
+        }
+        if (t->phase)
+            t->phase[i] = (struct phase){t->gradient ? py - t->padding % t->stride : 0,
+                                         t->gradient ? px - t->padding % t->stride : 0, steps, t->steps};
+        t->steps += steps;
+    }
+}
+
+/* --- filters ------------------------------------------------------------------------------------------------------ */
+
+/* The column of the filter that shows at a position of the window, in a phase; -1: none. */
+static int64_t column_at(const struct forward *t, int64_t position, int64_t phase) {
+    if (!t->gradient)
+        return position;
+    const int64_t back = t->reach_x - 1 - position * t->position_step; /* whole strides back from the last pixel */
+    const int64_t at = back * t->stride + phase;
+    return at % t->dilation == 0 && at / t->dilation < t->s ? at / t->dilation : -1;
+}
+
+/* Elements first ... of the windows of a gradient: position by position, filters within. */
+static void pack_gradient_tile(const struct forward *t, int64_t r, int64_t phase_x, int64_t first, int64_t column,
+                               uint8_t *to) {
+    const void *row[GEMM_MATRIX_LINE];
+    const int64_t line = t->r * t->s * t->n;
+    for (int64_t i = 0; i < t->k->elements; i++) {
+        const int64_t position = (first + i) / t->depth, k = (first + i) % t->depth,
+                      s = position < t->positions ? column_at(t, position, phase_x) : -1;
+        row[i] = s < 0 ? NULL : gemm_element(t->c, t->filter, k * line + (r * t->s + s) * t->n + column);
+    }
+    t->k->ranks(row, gemm_min(GEMM_MATRIX, t->n - column), true, to);
+}
+
+static void pack_filters(void *context, int part, int worker) {
+    (void)worker;
+    const struct forward *t = context;
+    const int64_t column = (int64_t)part * GEMM_MATRIX, columns = gemm_min(GEMM_MATRIX, t->n - column),
+                  phases = t->gradient ? t->stride : 1, window = t->s * t->depth;
+    uint8_t *to = t->filters + part * t->steps * pair_bytes(t);
+    for (int64_t i = 0; i < t->phases; i++)
+        for (int64_t r = 0, left = t->phase[i].steps; left > 0; r++) {
+            if (phase_of(t, r) != i / phases)
+                continue;
+            for (int64_t g = 0; g < t->lines; g++, left--, to += pair_bytes(t)) {
+                const int64_t first = g * t->k->elements;
+                if (t->gradient)
+                    pack_gradient_tile(t, r, i % phases, first, column, to);
+                else
+                    t->k->lines(gemm_element(t->c, t->filter, (column * t->r + r) * window + first), t->r * window,
+                                columns, gemm_min(t->k->elements, window - first), true, to);
+            }
+        }
+}
+
+/* --- windows ------------------------------------------------------------------------------------------------------ */
+
+/* Grid pixels [y0, y1) x [x0, x1) of an image. */
+struct band {
+    int64_t image, y0, y1, x0, x1;
+};
+
+struct forward_worker {
+    uint8_t *windows; /* [image of the part] */
+    uint8_t *bytes;   /* two image lines, split */
+    int32_t *sums;    /* of two tiles */
+    struct gemm_sums kept;
+};
+
+/* Pixels of an image line that the windows of a band see. */
+static int64_t pixels_seen(const struct forward *t, int64_t grid_pixels) {
+    return (grid_pixels - 1) * t->step + t->reach_x;
+}
+
+/* Image line `line` of a band, counted from the first that it sees, as bytes, unless it is padding. */
+static void split_line(const struct forward *t, const struct band *q, int64_t line, struct forward_worker *w) {
+    const int64_t y = q->y0 * t->step + t->origin_y + line;
+    if (y < 0 || y >= t->in_h)
+        return;
+    const int64_t x0 = q->x0 * t->step + t->origin_x, count = pixels_seen(t, q->x1 - q->x0);
+    const int64_t from = gemm_min(gemm_max(-x0, 0), count), end = gemm_max(gemm_min(t->in_w - x0, count), from);
+    const int64_t bytes = GEMM_MATRIX_LINE / t->k->elements * t->depth; /* of a pixel, in each plane */
+    uint8_t *to = w->bytes + (line & 1) * t->k->planes * t->split_plane;
+    for (int p = 0; p < t->k->planes; p++) {
+        memset(to + p * t->split_plane, 0, (size_t)(from * bytes));
+        memset(to + p * t->split_plane + end * bytes, 0, (size_t)((count - end) * bytes));
+    }
+    const void *row = gemm_element(t->c, t->image, ((q->image * t->in_h + y) * t->in_w + x0 + from) * t->image_pixel);
+    if (t->image_pixel == t->depth)
+        t->k->split(row, (end - from) * t->depth, to + from * bytes, t->split_plane);
+    else
+        for (int64_t x = from; x < end; x++)
+            t->k->split(gemm_element(t->c, row, (x - from) * t->image_pixel), t->depth, to + x * bytes, t->split_plane);
+}
+
+/* Windows whose pixels are apart, from a split line. */
+static void gather_windows(const struct forward *t, const uint8_t *from, int64_t count, uint8_t *to) {
+    const int64_t bytes = GEMM_MATRIX_LINE / t->k->elements * t->depth;
+    for (int p = 0; p < t->k->planes; p++)
+        for (int64_t x = 0; x < count; x++)
+            for (int64_t i = 0; i < t->positions; i++)
+                for (int64_t b = 0, some; b < bytes; b += some) {
+                    const int64_t at = i * bytes + b, line = at / GEMM_MATRIX_LINE, within = at % GEMM_MATRIX_LINE;
+                    some = gemm_min(bytes - b, GEMM_MATRIX_LINE - within);
+                    memcpy(to + p * t->plane + (line * t->line_phases * t->rows * t->pitch + x) * GEMM_MATRIX_LINE +
+                               within,
+                           from + p * t->split_plane + (x * t->step + i * t->position_step) * bytes + b, (size_t)some);
+                }
+}
+
+/* The windows of a band in image line `line`. */
+static void copy_windows(const struct forward *t, const struct band *q, int64_t line, struct forward_worker *w,
+                         uint8_t *windows) {
+    const int64_t y = q->y0 * t->step + t->origin_y + line, count = q->x1 - q->x0;
+    const int64_t bytes = GEMM_MATRIX_LINE / t->k->elements * t->depth;
+    const uint8_t *from = w->bytes + (line & 1) * t->k->planes * t->split_plane;
+    uint8_t *to = windows + (line % t->line_phases * t->rows + line / t->line_phases) * t->pitch * GEMM_MATRIX_LINE;
+    const int64_t groups = t->shared ? 1 : t->lines, group = t->line_phases * t->rows * t->pitch * GEMM_MATRIX_LINE;
+    if (y < 0 || y >= t->in_h) {
+        for (int p = 0; p < t->k->planes; p++)
+            for (int64_t g = 0; g < groups; g++)
+                memset(to + p * t->plane + g * group, 0, (size_t)(t->pitch * GEMM_MATRIX_LINE));
+        return;
+    }
+    if (t->position_step > 1 && t->positions > 1) {
+        gather_windows(t, from, count, to);
+        return;
+    }
+    for (int64_t g = 0; g < groups; g++)
+        t->k->copy(from + g * GEMM_MATRIX_LINE, t->split_plane, t->step * bytes,
+                   t->shared ? count + (t->lines - 1) * t->shared : count, to + g * group, t->plane);
+}
+
+/* Whether some filter line sees it: with a stride larger than the filter some lines are passed over. */
+static bool is_seen(const struct forward *t, int64_t line) {
+    for (int64_t r = 0; r < t->r; r++)
+        if (place_of(t, r, t->reach_y) % t->line_phases == line % t->line_phases)
+            return true;
+    return false;
+}
+
+/* Makes windows up to image line `end`, exclusive. */
+static void make_windows(const struct forward *t, const struct band *q, int64_t *made, int64_t end,
+                         struct forward_worker *w, uint8_t *windows) {
+    for (; *made < end; ++*made) {
+        if (*made == 0)
+            split_line(t, q, 0, w);
+        if (is_seen(t, *made + 1))
+            split_line(t, q, *made + 1, w);
+        if (is_seen(t, *made))
+            copy_windows(t, q, *made, w, windows);
+    }
+}
+
+/* --- tiles -------------------------------------------------------------------------------------------------------- */
+
+/* Where the results of 16 pixels of the grid go; -1: nowhere. */
+static void elements_of(const struct forward *t, const struct band *q, const struct phase *phase, int64_t y, int64_t x,
+                        int64_t *element) {
+    for (int i = 0; i < GEMM_MATRIX; i++) {
+        const int64_t out_y = y * t->out_step + phase->y, out_x = x * t->out_step + phase->x;
+        const bool there = y < q->y1 && out_y >= 0 && out_y < t->out_h && out_x >= 0 && out_x < t->out_w;
+        element[i] = there ? ((q->image * t->out_h + out_y) * t->out_w + out_x) * t->out_pixel + t->out_first : -1;
+        if (++x == q->x1) {
+            x = q->x0;
+            y++;
+        }
+    }
+}
+
+/* A tile whose sums wait to be stored, while the next are computed. */
+struct waiting {
+    bool there;
+    const int32_t *sums;
+    int64_t element[GEMM_MATRIX], columns;
+};
+
+static void store_waiting(const struct forward *t, struct waiting *wait, void *stats) {
+    if (wait->there)
+        t->c->stores->matrix(t->c->args, wait->sums, wait->element, wait->columns, stats);
+    wait->there = false;
+}
+
+/* Sums of a tile over all its steps, to kept sums. Longer ones than a tile holds are added up there. */
+static void keep_sums(const struct forward *t, const uint8_t *windows, const struct phase *phase,
+                      const uint8_t *filters, int32_t *sums, const struct gemm_sums *to, int64_t columns) {
+    const int64_t most = t->k->k_most ? t->k->k_most / t->k->elements : phase->steps;
+    int64_t done = 0;
+    do {
+        const int64_t steps = gemm_min(most, phase->steps - done);
+        t->k->window_sums(windows, t->plane, t->offset + phase->first + done, steps, filters + done * pair_bytes(t),
+                          true, sums);
+        t->k->finish(sums, NULL, GEMM_MATRIX, GEMM_MATRIX, columns, 0, done > 0, to);
+        done += steps;
+    } while (done < phase->steps);
+}
+
+/* Stores kept sums of 16 pixels, from channel `first` on: neighbours in memory at once. */
+static void store_kept(const struct forward *t, const struct gemm_sums *kept, const int64_t *element, int64_t first,
+                       int64_t columns, void *stats) {
+    for (int i = 0, next; i < GEMM_MATRIX; i = next) {
+        next = i + 1;
+        if (element[i] < 0)
+            continue;
+        while (columns == t->out_pixel && next < GEMM_MATRIX && element[next] == element[next - 1] + columns)
+            next++;
+        const struct gemm_sums row = gemm_sums_at(kept, i, 0);
+        t->c->stores->sums(t->c->args, element[i] + first, (next - i) * columns, &row, stats);
+    }
+}
+
+/* The pixels of the tile that begins at (y, x) of the grid, `at` in the windows, by the filters from column tile
+ * `first` to `end`. */
+static void tile_by_columns(const struct forward *t, const struct band *q, const uint8_t *windows, int64_t y, int64_t x,
+                            int64_t first, int64_t end, struct forward_worker *w, struct waiting *wait, void *stats) {
+    const bool far = (end - first) * t->steps * pair_bytes(t) > NEAR_BYTES;
+    for (int64_t i = 0; i < t->phases; i++) {
+        const struct phase *phase = &t->phase[i];
+        int64_t element[GEMM_MATRIX];
+        elements_of(t, q, phase, y, x, element);
+        struct gemm_sums kept = w->kept;
+        kept.stride = gemm_min(t->n, end * GEMM_MATRIX) - first * GEMM_MATRIX;
+        for (int64_t j = first; j < end; j++) {
+            const int64_t columns = gemm_min(GEMM_MATRIX, t->n - j * GEMM_MATRIX);
+            const uint8_t *filters = t->filters + (j * t->steps + phase->first) * pair_bytes(t);
+            int32_t *sums = w->sums + (wait->sums == w->sums ? t->k->sum_words : 0);
+            if (!t->direct) {
+                const struct gemm_sums to = gemm_sums_at(&kept, 0, (j - first) * GEMM_MATRIX);
+                keep_sums(t, windows, phase, filters, sums, &to, columns);
+                continue;
+            }
+            t->k->window_sums(windows, t->plane, t->offset + phase->first, phase->steps, filters, far, sums);
+            store_waiting(t, wait, stats);
+            *wait = (struct waiting){.there = true, .sums = sums, .columns = columns};
+            for (int e = 0; e < GEMM_MATRIX; e++)
+                wait->element[e] = element[e] < 0 ? -1 : element[e] + j * GEMM_MATRIX;
+        }
+        if (!t->direct)
+            store_kept(t, &kept, element, first * GEMM_MATRIX, kept.stride, stats);
+    }
+}
+
+static struct forward_worker lay_out_worker(const struct forward *t, struct gemm_arena *arena) {
+    struct forward_worker w = {.kept = {.low = NULL}};
+    const int64_t kept = GEMM_MATRIX * gemm_min(t->n, t->columns * GEMM_MATRIX);
+    w.windows = gemm_take(arena, t->images * t->k->planes * t->plane, 1);
+    w.bytes = gemm_take(arena, 2 * t->k->planes * t->split_plane, 1);
+    w.sums = gemm_take(arena, 2 * t->k->sum_words, sizeof *w.sums);
+    if (!t->c->family->ordered && t->steps * t->k->elements > GEMM_LIMBS_K) {
+        w.kept.wide = gemm_take(arena, kept, sizeof *w.kept.wide);
+    } else {
+        w.kept.low = gemm_take(arena, kept, sizeof *w.kept.low);
+        if (!t->c->family->ordered)
+            w.kept.high = gemm_take(arena, kept, sizeof *w.kept.high);
+    }
+    return w;
+}
+
+static struct band band_of(const struct forward *t, int64_t part, int64_t image) {
+    struct band q = {.x0 = part % t->bands_x * t->band_w, .y0 = part / t->bands_x % t->bands_y * t->band_h};
+    q.image = part / (t->bands_x * t->bands_y) * t->images + image;
+    q.y1 = gemm_min(q.y0 + t->band_h, t->grid_h);
+    q.x1 = q.x0 + t->band_w; /* what lies beyond the grid has no output */
+    return q;
+}
+
+/* One band by some columns of filters. */
+static void band_tiles(const struct forward *t, const struct band *q, uint8_t *windows, int64_t first, int64_t end,
+                       struct forward_worker *w, struct waiting *wait, void *stats) {
+    const int64_t width = q->x1 - q->x0, pixels = width * (q->y1 - q->y0);
+    int64_t made = first ? t->rows * t->line_phases : 0; /* with the first filters */
+    for (int64_t pixel = 0; pixel < pixels; pixel += GEMM_MATRIX) {
+        const int64_t y = pixel / width, x = pixel % width, last = gemm_min(pixel + GEMM_MATRIX, pixels) - 1;
+        make_windows(t, q, &made, last / width * t->step + t->reach_y, w, windows);
+        tile_by_columns(t, q, windows + (y * t->pitch + x) * GEMM_MATRIX_LINE, q->y0 + y, q->x0 + x, first, end, w,
+                        wait, stats);
+    }
+}
+
+static void forward_part(void *context, int part, int worker) {
+    const struct forward *t = context;
+    struct gemm_arena arena = gemm_worker_arena(t->c, worker);
+    struct forward_worker w = lay_out_worker(t, &arena);
+    void *stats = gemm_worker_stats(t->c, worker);
+    struct waiting wait = {.there = false};
+    gemm_begin_part(t->c);
+    for (int64_t first = 0; first < column_tiles(t); first += t->columns)
+        for (int64_t image = 0; image < t->images; image++) {
+            const struct band q = band_of(t, part, image);
+            if (q.image < t->batch)
+                band_tiles(t, &q, w.windows + image * t->k->planes * t->plane, first,
+                           gemm_min(first + t->columns, column_tiles(t)), &w, &wait, stats);
+        }
+    store_waiting(t, &wait, stats);
+    gemm_end_part(t->c);
+}
+
+/* --- the plan ----------------------------------------------------------------------------------------------------- */
+
+/* What a filter sees in one direction, and the grid. */
+static void plan_direction(const struct forward *t, int64_t out, int64_t positions, int64_t *grid, int64_t *reach,
+                           int64_t *origin) {
+    const int64_t far = (positions - 1) * t->dilation;
+    *reach = (t->gradient ? far / t->stride : far) + 1;
+    *grid = t->gradient ? (t->padding + out - 1) / t->stride - t->padding / t->stride + 1 : out;
+    *origin = t->gradient ? t->padding / t->stride - (*reach - 1) : -t->padding;
+}
+
+/* Bytes of the windows of a band, in all planes. */
+static int64_t plan_windows(struct forward *t, int64_t band_h, int64_t band_w) {
+    const bool together = t->position_step == 1 || t->positions == 1;
+    t->band_h = band_h;
+    t->band_w = band_w;
+    t->shared = t->lines > 1 && t->step == 1 && together && t->k->elements % t->depth == 0 && band_w % GEMM_MATRIX == 0
+                    ? t->k->elements / t->depth
+                    : 0;
+    t->pitch = band_w + (t->shared ? (t->lines - 1) * t->shared : 0);
+    t->rows = gemm_parts((band_h - 1) * t->step + t->reach_y, t->line_phases);
+    t->plane = ((t->shared ? 1 : t->lines) * t->line_phases * t->rows * t->pitch + GEMM_MATRIX) * GEMM_MATRIX_LINE;
+    return t->plane * t->k->planes;
+}
+
+static void plan_bands(struct forward *t) {
+    int64_t w = t->grid_w, h = t->grid_h;
+    while (w > GEMM_MATRIX && plan_windows(t, 1, w) > LINES_BYTES)
+        w = gemm_round_up(gemm_parts(w, 2), GEMM_MATRIX);
+    while (h > 1 && plan_windows(t, h, w) > LINES_BYTES)
+        h = gemm_parts(h, 2);
+    while (t->batch * gemm_parts(t->grid_h, h) * gemm_parts(t->grid_w, w) < GEMM_PARTS_FEW && h * w > 2 * BAND_PIXELS) {
+        if (h > 1)
+            h = gemm_parts(h, 2);
+        else
+            w = gemm_round_up(gemm_parts(w, 2), GEMM_MATRIX);
+    }
+    const int64_t bytes = plan_windows(t, h, w);
+    t->bands_y = gemm_parts(t->grid_h, h);
+    t->bands_x = gemm_parts(t->grid_w, w);
+    t->images = 1;
+    t->columns = column_tiles(t);
+    if (t->columns * t->steps * pair_bytes(t) > FILTER_BYTES) {
+        t->columns = gemm_max(FILTER_BYTES / gemm_max(t->steps * pair_bytes(t), 1), 1);
+        if (t->bands_y * t->bands_x == 1) /* small images: filters serve several before the next are fetched */
+            t->images = gemm_max(gemm_min(LINES_BYTES / bytes, t->batch / GEMM_PARTS_FEW), 1);
+    }
+    t->parts = gemm_parts(t->batch, t->images) * t->bands_y * t->bands_x;
+}
+
+static void forward_plan(struct forward *t) {
+    t->step = t->gradient ? 1 : t->stride;
+    t->line_phases = t->gradient ? 1 : t->stride;
+    t->out_step = t->gradient ? t->stride : 1;
+    plan_direction(t, t->out_h, t->r, &t->grid_h, &t->reach_y, &t->origin_y);
+    plan_direction(t, t->out_w, t->s, &t->grid_w, &t->reach_x, &t->origin_x);
+    t->position_step = t->gradient && t->stride > 1 ? 1 : t->dilation;
+    t->positions = (t->reach_x - 1) / t->position_step + 1;
+    t->lines = gemm_parts(t->positions * t->depth, t->k->elements);
+    list_steps(t);
+    plan_bands(t);
+    t->split_plane = gemm_round_up((pixels_seen(t, t->pitch) * t->depth) * (GEMM_MATRIX_LINE / t->k->elements) +
+                                       (t->lines + 1) * GEMM_MATRIX_LINE,
+                                   GEMM_MATRIX_LINE);
+    const bool folded = t->k->k_most && t->steps * t->k->elements > t->k->k_most;
+    t->direct = !folded && t->c->stores->takes_matrix && t->c->args->out.data && t->c->stores->takes_matrix(t->c->args);
+}
+
+static struct gemm_workspace lay_out(struct forward *t, char *block) {
+    struct gemm_arena arena = {block, 0}, worker = gemm_worker_arena(t->c, 0);
+    t->phase = gemm_take(&arena, t->phases, sizeof *t->phase);
+    t->offset = gemm_take(&arena, t->steps, sizeof *t->offset);
+    t->filters = gemm_take(&arena, column_tiles(t) * t->steps * pair_bytes(t), 1);
+    lay_out_worker(t, &worker);
+    return fl_gemm_needs(t->c, &arena, &worker, t->parts);
+}
+
+/* t describes one group of the operation. */
+static tensor_status all_groups(struct forward *t, int groups, struct gemm_workspace *needs_only) {
+    struct gemm_call *c = t->c;
+    t->image_pixel = t->depth * groups;
+    t->out_pixel = t->n * groups;
+    if (t->r == 1 && t->s == 1 && t->stride == 1 && t->padding == 0) { /* pixels know no neighbours: one long line */
+        t->in_w = t->out_w = t->batch * t->out_h * t->out_w;
+        t->batch = t->in_h = t->out_h = 1;
+    }
+    forward_plan(t);
+    char *block;
+    const tensor_status status = fl_gemm_begin(c, lay_out(t, NULL), needs_only, &block);
+    if (!block)
+        return status;
+    lay_out(t, block);
+    list_steps(t);
+    for (int i = 0; i < groups; i++) {
+        t->image = gemm_element(c, c->args->in[0].data, i * t->depth);
+        t->filter = gemm_element(c, c->args->in[1].data, i * t->n * t->r * t->s * t->depth);
+        t->out_first = i * t->n;
+        fl_parallel((int)column_tiles(t), pack_filters, t);
+        fl_parallel_within(c->workers, (int)t->parts, forward_part, t);
+    }
+    fl_gemm_end(c);
+    return TENSOR_OK;
+}
+
+/* conv2d and matmul_nt; conv2d_input_grad and matmul, where images in and out change places and the filters are read
+ * the other way. */
+tensor_status fl_gemm_matrix_forward(struct gemm_call *c, struct gemm_workspace *needs_only) {
+    const struct fl_geometry *g = &c->args->geo;
+    const enum fl_op op = c->args->op;
+    const int groups = g->groups ? g->groups : 1;
+    struct forward t = {.c = c,
+                        .k = c->family->matrix,
+                        .batch = 1,
+                        .in_h = 1,
+                        .out_h = 1,
+                        .r = 1,
+                        .s = 1,
+                        .stride = 1,
+                        .dilation = 1,
+                        .gradient = op == FL_OP_CONV2D_INPUT_GRAD || op == FL_OP_MATMUL};
+    if (op == FL_OP_MATMUL || op == FL_OP_MATMUL_NT) {
+        t.in_w = t.out_w = g->m;
+        t.depth = g->k;
+        t.n = g->n;
+        return all_groups(&t, 1, needs_only);
+    }
+    t.batch = g->batch;
+    t.in_h = t.gradient ? g->p : g->h;
+    t.in_w = t.gradient ? g->q : g->w;
+    t.depth = (t.gradient ? g->filters : g->c) / groups;
+    t.out_h = t.gradient ? g->h : g->p;
+    t.out_w = t.gradient ? g->w : g->q;
+    t.n = (t.gradient ? g->c : g->filters) / groups;
+    t.r = g->r;
+    t.s = g->s;
+    t.stride = g->stride;
+    t.padding = g->padding;
+    t.dilation = g->dilation;
+    return all_groups(&t, groups, needs_only);
+}

@@ -1,0 +1,349 @@
+/* gemm_matrix_weight_gradient.c - the weight gradient of a convolution on matrix tiles, and matmul_tn with a k too long
+ * for limbs, as a 1x1 convolution: sums over the pixels of the output.
+ *
+ * Filters are the rows of the matrix product, channels its columns, and pixels its k. dy is packed pixel by pixel and
+ * turned, to be A; of the image B is packed once for each filter column, every line at the pixels that the output has,
+ * so that filter lines are whole lines apart and all tiles are aligned. Lines are padded to whole lines of a tile,
+ * where dy is zero. A chunk of pixels is packed at a time and meets all filter positions; sums of tiles are kept from
+ * chunk to chunk as the tiles leave them, until they have to be finished.
+ *
+ * Sums are exact, so the pixels are cut into as many slices as there are threads to be busy; the sums of slices are
+ * then added. */
+#include "core/parallel.h"
+#include "gemm/gemm_driver.h"
+#include <string.h>
+
+enum {
+    BLOCK_TILES = 4,          /* 16 filters, and 16 channels, of a block, at most */
+    SUM_BYTES = 640 * 1024,   /* of the kept sums of a block: they stay in the second-level cache */
+    CHUNK_BYTES = 640 * 1024, /* of the packed pixels of a chunk, likewise */
+    CHUNK_PIXELS = 1024,      /* of a chunk of small images: a panel of dy stays in the first-level cache */
+    PARTS_PER_WORKER = 4,
+    SLICE_BYTES = 32 * 1024 * 1024 /* of the sums of all slices */
+};
+
+struct gradient {
+    struct gemm_call *c;
+    const struct gemm_matrix_kernels *k;
+    const void *dy, *image;
+    int64_t batch, in_h, in_w, channels;
+    int64_t out_h, out_w, m, n; /* m filters, n columns of the result */
+    int64_t r, s, stride, padding, dilation;
+    int64_t image_pixel, dy_pixel; /* elements from pixel to pixel: of all groups */
+    int64_t out_first;             /* first element of the result */
+
+    int64_t band_h, band_w, bands_y, bands_x; /* output pixels that are packed together */
+    int64_t positions;                        /* packed pixels of a line */
+    int64_t line;                             /* bytes of such a line, in a plane */
+    int64_t blocks;                           /* tiles along the pixels of a band */
+    int64_t phases, rows;                     /* image lines, by their phase in the stride */
+    int64_t copy, plane;                      /* bytes from filter column or 16 channels to the next; of a plane */
+    int64_t images;                           /* in a chunk */
+    int64_t chunks;
+    int64_t m_block, c_block, m_blocks, c_blocks; /* tiles of 16 in a block; blocks */
+    int64_t slices, chunks_per_slice;
+    int64_t *sums; /* [slice][m][n] */
+    int64_t store_parts;
+};
+
+static int64_t pair_bytes(const struct gradient *t) {
+    return (int64_t)t->k->planes * GEMM_MATRIX_PLANE;
+}
+
+static int64_t image_bytes(const struct gradient *t) {
+    return t->s * t->c_block * t->copy;
+}
+
+/* What a worker needs of its own. */
+struct gradient_worker {
+    uint8_t *dy;     /* [16 filters][image][block] packed tiles */
+    uint8_t *x;      /* [plane][image][filter column][16 channels][phase][row] lines */
+    uint8_t *pixels; /* of dy, not turned yet */
+    int64_t *offset; /* of the tiles of x, from the first */
+    int32_t *sums;   /* [16 filters][16 channels][filter position] as tiles leave them */
+};
+
+static struct gradient_worker lay_out_worker(const struct gradient *t, struct gemm_arena *arena) {
+    struct gradient_worker w;
+    w.dy = gemm_take(arena, t->m_block * t->images * t->blocks * pair_bytes(t), 1);
+    w.x = gemm_take(arena, t->k->planes * t->plane, 1);
+    w.pixels = gemm_take(arena, t->blocks * pair_bytes(t), 1);
+    w.offset = gemm_take(arena, t->images * t->blocks, sizeof *w.offset);
+    w.sums = gemm_take(arena, t->m_block * t->c_block * t->r * t->s * t->k->sum_words, sizeof *w.sums);
+    return w;
+}
+
+/* --- packing ------------------------------------------------------------------------------------------------------ */
+
+/* Output pixels [y0, y1) x [x0, x1) of `images` images from `image` on. */
+struct chunk {
+    int64_t image, images, y0, y1, x0, x1;
+};
+
+static struct chunk chunk_of(const struct gradient *t, int64_t i) {
+    struct chunk q = {.x0 = i % t->bands_x * t->band_w, .y0 = i / t->bands_x % t->bands_y * t->band_h};
+    q.image = i / (t->bands_x * t->bands_y) * t->images;
+    q.images = gemm_min(t->images, t->batch - q.image);
+    q.y1 = gemm_min(q.y0 + t->band_h, t->out_h);
+    q.x1 = gemm_min(q.x0 + t->band_w, t->out_w);
+    return q;
+}
+
+/* dy of one image at 16 filters. */
+static void pack_dy(const struct gradient *t, const struct chunk *q, int64_t image, int64_t filter, uint8_t *pixels,
+                    uint8_t *to) {
+    const int64_t plane = t->blocks * GEMM_MATRIX_PLANE, used = (q->y1 - q->y0) * t->line;
+    for (int64_t y = q->y0; y < q->y1; y++) {
+        const int64_t at = ((image * t->out_h + y) * t->out_w + q->x0) * t->dy_pixel + filter;
+        const struct gemm_matrix_pixels line = {.row = gemm_element(t->c, t->dy, at),
+                                                .width = q->x1 - q->x0,
+                                                .pixel = t->dy_pixel,
+                                                .step = 1,
+                                                .channels = gemm_min(GEMM_MATRIX, t->m - filter),
+                                                .positions = t->positions,
+                                                .valid = q->x1 - q->x0};
+        t->k->pixels(&line, pixels + (y - q->y0) * t->line, plane);
+    }
+    for (int p = 0; p < t->k->planes; p++)
+        memset(pixels + p * plane + used, 0, (size_t)(plane - used));
+    for (int64_t i = 0; i < t->blocks; i++)
+        t->k->turn(pixels + i * GEMM_MATRIX_PLANE, plane, to + i * pair_bytes(t));
+}
+
+/* Whether some filter line sees image lines of that phase. */
+static bool is_seen(const struct gradient *t, int64_t phase) {
+    for (int64_t r = 0; r < t->r; r++)
+        if (r * t->dilation % t->stride == phase)
+            return true;
+    return false;
+}
+
+/* What 16 channels of one image show in filter column s. */
+static void pack_x(const struct gradient *t, const struct chunk *q, int64_t image, int64_t channel, int64_t s,
+                   uint8_t *to) {
+    struct gemm_matrix_pixels line = {.width = t->in_w,
+                                      .pixel = t->image_pixel,
+                                      .first = q->x0 * t->stride + s * t->dilation - t->padding,
+                                      .step = t->stride,
+                                      .channels = gemm_min(GEMM_MATRIX, t->channels - channel),
+                                      .positions = t->positions,
+                                      .valid = q->x1 - q->x0};
+    for (int64_t phase = 0; phase < t->phases; phase++) {
+        if (!is_seen(t, phase))
+            continue;
+        for (int64_t row = 0; row < t->rows; row++) {
+            const int64_t y = (q->y0 + row) * t->stride + phase - t->padding;
+            line.row = y >= 0 && y < t->in_h
+                           ? gemm_element(t->c, t->image, (image * t->in_h + y) * t->in_w * t->image_pixel + channel)
+                           : NULL;
+            t->k->pixels(&line, to + (phase * t->rows + row) * t->line, t->plane);
+        }
+    }
+}
+
+static void pack_chunk(const struct gradient *t, const struct chunk *q, int64_t m_tile, int64_t m_tiles, int64_t c_tile,
+                       int64_t c_tiles, const struct gradient_worker *w) {
+    const int64_t steps = q->images * t->blocks;
+    for (int64_t i = 0; i < q->images; i++) {
+        for (int64_t m = 0; m < m_tiles; m++)
+            pack_dy(t, q, q->image + i, (m_tile + m) * GEMM_MATRIX, w->pixels,
+                    w->dy + (m * steps + i * t->blocks) * pair_bytes(t));
+        for (int64_t s = 0; s < t->s; s++)
+            for (int64_t c = 0; c < c_tiles; c++)
+                pack_x(t, q, q->image + i, (c_tile + c) * GEMM_MATRIX, s,
+                       w->x + i * image_bytes(t) + (s * t->c_block + c) * t->copy);
+        for (int64_t b = 0; b < t->blocks; b++)
+            w->offset[i * t->blocks + b] = i * image_bytes(t) + b * GEMM_MATRIX_PLANE;
+    }
+}
+
+/* --- sums --------------------------------------------------------------------------------------------------------- */
+
+struct block {
+    int64_t m_tile, m_tiles, c_tile, c_tiles;
+};
+
+static int32_t *tile_sums(const struct gradient *t, const struct gradient_worker *w, int64_t m, int64_t c, int64_t r,
+                          int64_t s) {
+    return w->sums + (((m * t->c_block + c) * t->r + r) * t->s + s) * t->k->sum_words;
+}
+
+static void multiply_chunk(const struct gradient *t, const struct chunk *q, const struct block *b, bool add,
+                           const struct gradient_worker *w) {
+    const int64_t steps = q->images * t->blocks;
+    for (int64_t m = 0; m < b->m_tiles; m++)
+        for (int64_t c = 0; c < b->c_tiles; c++)
+            for (int64_t s = 0; s < t->s; s++)
+                for (int64_t r = 0; r < t->r; r++) {
+                    const int64_t down = r * t->dilation, row = down % t->stride * t->rows + down / t->stride;
+                    t->k->pixel_sums(w->dy + m * steps * pair_bytes(t),
+                                     w->x + (s * t->c_block + c) * t->copy + row * t->line, t->plane, w->offset, steps,
+                                     add, tile_sums(t, w, m, c, r, s));
+                }
+}
+
+/* Kept sums of a block to those of its slice. */
+static void finish_block(const struct gradient *t, const struct block *b, int64_t *slice, bool add,
+                         const struct gradient_worker *w) {
+    for (int64_t m = 0; m < b->m_tiles; m++)
+        for (int64_t c = 0; c < b->c_tiles; c++)
+            for (int64_t r = 0; r < t->r; r++)
+                for (int64_t s = 0; s < t->s; s++) {
+                    const int64_t row = (b->m_tile + m) * GEMM_MATRIX, channel = (b->c_tile + c) * GEMM_MATRIX;
+                    const struct gemm_sums to = {.wide = slice + row * t->n + (r * t->s + s) * t->channels + channel,
+                                                 .stride = t->n};
+                    t->k->finish(tile_sums(t, w, m, c, r, s), NULL, GEMM_MATRIX, gemm_min(GEMM_MATRIX, t->m - row),
+                                 gemm_min(GEMM_MATRIX, t->channels - channel), 0, add, &to);
+                }
+}
+
+static void gradient_part(void *context, int part, int worker) {
+    const struct gradient *t = context;
+    struct gemm_arena arena = gemm_worker_arena(t->c, worker);
+    const struct gradient_worker w = lay_out_worker(t, &arena);
+    const int64_t blocks = t->m_blocks * t->c_blocks, number = part % blocks, slice = part / blocks;
+    struct block b = {.m_tile = number / t->c_blocks * t->m_block, .c_tile = number % t->c_blocks * t->c_block};
+    b.m_tiles = gemm_min(t->m_block, gemm_parts(t->m, GEMM_MATRIX) - b.m_tile);
+    b.c_tiles = gemm_min(t->c_block, gemm_parts(t->channels, GEMM_MATRIX) - b.c_tile);
+    const int64_t first = slice * t->chunks_per_slice, end = gemm_min(first + t->chunks_per_slice, t->chunks),
+                  chunk_k = t->images * t->blocks * t->k->elements;
+    int64_t kept = 0; /* products in the sums of tiles */
+    bool finished = false;
+    gemm_begin_part(t->c);
+    for (int64_t i = first; i < end; i++) {
+        const struct chunk q = chunk_of(t, i);
+        pack_chunk(t, &q, b.m_tile, b.m_tiles, b.c_tile, b.c_tiles, &w);
+        multiply_chunk(t, &q, &b, kept > 0, &w);
+        kept += chunk_k;
+        if (i + 1 == end || (t->k->k_most && kept + chunk_k > t->k->k_most)) {
+            finish_block(t, &b, t->sums + slice * t->m * t->n, finished, &w);
+            finished = true;
+            kept = 0;
+        }
+    }
+    gemm_end_part(t->c);
+}
+
+/* Adds the slices, and stores. */
+static void store_part(void *context, int part, int worker) {
+    const struct gradient *t = context;
+    const int64_t results = t->m * t->n, first = (int64_t)part * GEMM_STORE_BLOCK,
+                  n = gemm_min(GEMM_STORE_BLOCK, results - first);
+    for (int64_t slice = 1; slice < t->slices; slice++)
+        t->c->kernels->add(t->sums + first, t->sums + slice * results + first, n);
+    const struct gemm_sums sums = {.wide = t->sums + first, .stride = n};
+    t->c->stores->sums(t->c->args, t->out_first + first, n, &sums, gemm_worker_stats(t->c, worker));
+}
+
+/* --- the plan ----------------------------------------------------------------------------------------------------- */
+
+/* Bytes of the packed pixels of a band of one image. */
+static int64_t plan_band(struct gradient *t, int64_t band_h, int64_t band_w) {
+    t->band_h = band_h;
+    t->band_w = band_w;
+    t->positions = gemm_round_up(band_w, t->k->quad);
+    t->line = t->positions / t->k->quad * GEMM_MATRIX_LINE;
+    t->blocks = gemm_parts(band_h * t->positions, t->k->elements);
+    t->phases = t->stride;
+    t->rows = band_h + (t->r - 1) * t->dilation / t->stride;
+    t->copy = t->phases * t->rows * t->line;
+    return t->k->planes * image_bytes(t) + t->m_block * t->blocks * pair_bytes(t);
+}
+
+static void plan_blocks(struct gradient *t) {
+    const int64_t m_tiles = gemm_parts(t->m, GEMM_MATRIX), c_tiles = gemm_parts(t->channels, GEMM_MATRIX),
+                  tile = t->r * t->s * t->k->sum_words * (int64_t)sizeof(int32_t);
+    t->m_block = gemm_min(m_tiles, BLOCK_TILES);
+    t->c_block = gemm_min(c_tiles, BLOCK_TILES);
+    while (t->m_block * t->c_block > 1 && t->m_block * t->c_block * tile > SUM_BYTES)
+        if (t->c_block > t->m_block)
+            t->c_block = gemm_parts(t->c_block, 2);
+        else
+            t->m_block = gemm_parts(t->m_block, 2);
+    t->m_blocks = gemm_parts(m_tiles, t->m_block);
+    t->c_blocks = gemm_parts(c_tiles, t->c_block);
+}
+
+static void gradient_plan(struct gradient *t) {
+    t->n = t->r * t->s * t->channels;
+    plan_blocks(t);
+    int64_t h = t->out_h, w = t->out_w;
+    const int64_t most = t->k->k_most ? t->k->k_most : INT64_MAX;
+    while (h > 1 && (plan_band(t, h, w) > CHUNK_BYTES || t->blocks * t->k->elements > most))
+        h = gemm_parts(h, 2);
+    while (w > t->k->elements && (plan_band(t, h, w) > CHUNK_BYTES || t->blocks * t->k->elements > most))
+        w = gemm_round_up(gemm_parts(w, 2), t->k->elements);
+    const int64_t bytes = plan_band(t, h, w);
+    t->bands_y = gemm_parts(t->out_h, h);
+    t->bands_x = gemm_parts(t->out_w, w);
+    t->images = 1;
+    if (t->bands_y * t->bands_x == 1)
+        t->images = gemm_max(gemm_min(gemm_min(CHUNK_BYTES / bytes, CHUNK_PIXELS / (t->blocks * t->k->elements)),
+                                      t->batch / gemm_min(t->batch, PARTS_PER_WORKER * t->c->workers)),
+                             1);
+    t->plane = t->images * image_bytes(t) + GEMM_MATRIX_PLANE; /* tiles at the end read beyond the last line */
+    t->chunks = gemm_parts(t->batch, t->images) * t->bands_y * t->bands_x;
+
+    const int64_t blocks = t->m_blocks * t->c_blocks,
+                  affordable = gemm_max(SLICE_BYTES / (t->m * t->n * (int64_t)sizeof *t->sums), 1);
+    t->slices =
+        gemm_min(gemm_min(t->chunks, affordable), gemm_parts((int64_t)PARTS_PER_WORKER * t->c->workers, blocks));
+    t->chunks_per_slice = gemm_parts(t->chunks, t->slices);
+    t->slices = gemm_parts(t->chunks, t->chunks_per_slice);
+    t->store_parts = gemm_parts(t->m * t->n, GEMM_STORE_BLOCK);
+}
+
+static struct gemm_workspace lay_out(struct gradient *t, char *block) {
+    struct gemm_arena arena = {block, 0}, worker = gemm_worker_arena(t->c, 0);
+    t->sums = gemm_take(&arena, t->slices * t->m * t->n, sizeof *t->sums);
+    lay_out_worker(t, &worker);
+    return fl_gemm_needs(t->c, &arena, &worker, gemm_max(t->slices * t->m_blocks * t->c_blocks, t->store_parts));
+}
+
+/* conv2d_weight_grad; matmul_tn: out[m][n] of k pixels. */
+tensor_status fl_gemm_matrix_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only) {
+    const struct fl_geometry *g = &c->args->geo;
+    const bool matrices = c->args->op == FL_OP_MATMUL_TN;
+    const int groups = matrices || !g->groups ? 1 : g->groups;
+    struct gradient t = {
+        .c = c, .k = c->family->matrix, .batch = 1, .in_h = 1, .out_h = 1, .r = 1, .s = 1, .stride = 1, .dilation = 1};
+    if (matrices) {
+        t.in_w = t.out_w = g->k;
+        t.channels = g->n;
+        t.m = g->m;
+    } else {
+        t.batch = g->batch;
+        t.in_h = g->h;
+        t.in_w = g->w;
+        t.channels = g->c / groups;
+        t.out_h = g->p;
+        t.out_w = g->q;
+        t.m = g->filters / groups;
+        t.r = g->r;
+        t.s = g->s;
+        t.stride = g->stride;
+        t.padding = g->padding;
+        t.dilation = g->dilation;
+    }
+    t.image_pixel = t.channels * groups;
+    t.dy_pixel = t.m * groups;
+    if (t.r == 1 && t.s == 1 && t.stride == 1 && t.padding == 0) { /* pixels know no neighbours: one long line */
+        t.in_w = t.out_w = t.batch * t.out_h * t.out_w;
+        t.batch = t.in_h = t.out_h = 1;
+    }
+    gradient_plan(&t);
+    char *block;
+    const tensor_status status = fl_gemm_begin(c, lay_out(&t, NULL), needs_only, &block);
+    if (!block)
+        return status;
+    lay_out(&t, block);
+    for (int i = 0; i < groups; i++) {
+        t.dy = gemm_element(c, c->args->in[0].data, i * t.m);
+        t.image = gemm_element(c, c->args->in[1].data, i * t.channels);
+        t.out_first = i * t.m * t.n;
+        fl_parallel_within(c->workers, (int)(t.slices * t.m_blocks * t.c_blocks), gradient_part, &t);
+        fl_parallel_within(c->workers, (int)t.store_parts, store_part, &t);
+    }
+    fl_gemm_end(c);
+    return TENSOR_OK;
+}
