@@ -49,10 +49,10 @@ struct stored {
 #if defined(__AVX512BW__)
 /* Rounds to nearest even. `joined` and relu are literals, so that each case is a function of its own. */
 static inline __attribute__((always_inline)) struct stored round_tile(const struct fl_args *args, const int32_t *sums,
-                                                                      const int64_t *element, int64_t columns,
-                                                                      const struct rounding how, const int joined,
-                                                                      const bool relu) {
-    int16_t *out = args->out.data;
+                                                                      const int64_t *element, int64_t channel,
+                                                                      int64_t columns, const struct rounding how,
+                                                                      const int joined, const bool relu) {
+    int16_t *out = (int16_t *)args->out.data + channel;
     const __mmask16 wanted = (__mmask16)(columns >= GEMM_MATRIX ? 0xffff : (1u << columns) - 1);
     const __m512i byte = _mm512_set1_epi32(255), one = _mm512_set1_epi32(1);
     const __m512i top = _mm512_set1_epi32(how.top), bottom = _mm512_set1_epi32(-how.top - 1);
@@ -95,27 +95,27 @@ static inline __attribute__((always_inline)) struct stored round_tile(const stru
 }
 
 static struct stored round_sums(const struct fl_args *args, const int32_t *sums, const int64_t *element,
-                                int64_t columns, int shift) {
+                                int64_t channel, int64_t columns, int shift) {
     const struct rounding how = rounding_of(shift);
     const bool relu = args->epilogue.relu;
     switch (how.joined) {
     case 16:
-        return relu ? round_tile(args, sums, element, columns, how, 16, true)
-                    : round_tile(args, sums, element, columns, how, 16, false);
+        return relu ? round_tile(args, sums, element, channel, columns, how, 16, true)
+                    : round_tile(args, sums, element, channel, columns, how, 16, false);
     case 2:
-        return relu ? round_tile(args, sums, element, columns, how, 2, true)
-                    : round_tile(args, sums, element, columns, how, 2, false);
+        return relu ? round_tile(args, sums, element, channel, columns, how, 2, true)
+                    : round_tile(args, sums, element, channel, columns, how, 2, false);
     default:
-        return relu ? round_tile(args, sums, element, columns, how, 1, true)
-                    : round_tile(args, sums, element, columns, how, 1, false);
+        return relu ? round_tile(args, sums, element, channel, columns, how, 1, true)
+                    : round_tile(args, sums, element, channel, columns, how, 1, false);
     }
 }
 #else
 /* The same, one by one. */
 static struct stored round_sums(const struct fl_args *args, const int32_t *sums, const int64_t *element,
-                                int64_t columns, int shift) {
+                                int64_t channel, int64_t columns, int shift) {
     const struct rounding how = rounding_of(shift);
-    int16_t *out = args->out.data;
+    int16_t *out = (int16_t *)args->out.data + channel;
     struct stored stored = {0, 0};
     for (int i = 0; i < GEMM_MATRIX; i++)
         for (int64_t j = 0; j < columns && element[i] >= 0; j++) {
@@ -153,24 +153,24 @@ static void note_sums(const struct fl_args *args, const int32_t *sums, const int
 }
 
 /* Where results leave their range, one after the other by the rule for limbs. */
-static void store_rows(const struct fl_args *args, const int32_t *sums, const int64_t *element, int64_t columns,
-                       struct gemm_stored *stored) {
+static void store_rows(const struct fl_args *args, const int32_t *sums, const int64_t *element, int64_t channel,
+                       int64_t columns, struct gemm_stored *stored) {
     int32_t low[SUMS], high[SUMS];
     const struct gemm_sums limbs = {.low = low, .high = high, .stride = GEMM_MATRIX};
     fl_gemm_int16_matrix_avx512_amx.finish(sums, NULL, GEMM_MATRIX, GEMM_MATRIX, GEMM_MATRIX, 0, false, &limbs);
     for (int i = 0; i < GEMM_MATRIX; i++) {
         const struct gemm_sums row = gemm_sums_at(&limbs, i, 0);
         if (element[i] >= 0)
-            BASE(fl_flex_stores).sums(args, element[i], columns, &row, stored);
+            BASE(fl_flex_stores).sums(args, element[i] + channel, columns, &row, stored);
     }
 }
 
 static void flex_matrix_avx512_amx(const struct fl_args *args, const int32_t *sums, const int64_t *element,
-                                   int64_t columns, void *stats) {
+                                   int64_t channel, int64_t columns, void *stats) {
     struct gemm_stored *stored = stats;
-    const struct stored tile = round_sums(args, sums, element, columns, shift_of(args));
+    const struct stored tile = round_sums(args, sums, element, channel, columns, shift_of(args));
     if (tile.gamma > FLEX_TOP) {
-        store_rows(args, sums, element, columns, stored);
+        store_rows(args, sums, element, channel, columns, stored);
         return;
     }
     stored->sums.flushed += tile.flushed;

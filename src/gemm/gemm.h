@@ -91,15 +91,28 @@ struct gemm_prefetch {
     int64_t step;
 };
 
+/* What a thread does in the middle of a tile's products, which keep the tile unit busy meanwhile; work NULL: nothing.
+ */
+struct gemm_meanwhile {
+    void (*work)(void *context);
+    void *context;
+};
+
+static inline void gemm_do_meanwhile(const struct gemm_meanwhile *meanwhile) {
+    if (meanwhile->work)
+        meanwhile->work(meanwhile->context);
+}
+
 /* A panel of A by a panel of B over a block of k, and where the micro-kernel leaves its accumulators. */
 struct gemm_panel_pair {
     const gemm_packed *a; /* `height` rows a step, of which the kernel multiplies the first `rows` */
     const gemm_packed *b; /* panel_columns columns a step */
     int64_t height, rows, steps;
     struct gemm_prefetch next;
-    int32_t *sum, *high; /* rows of panel_columns accumulators (binary32 for floats) and their high limbs */
-    int64_t stride;      /* of sum and high, from row to row */
-    bool add;            /* matrix tiles: sum holds those of the blocks before, as they left the tiles */
+    int32_t *sum, *high;             /* rows of panel_columns accumulators (binary32 for floats) and their high limbs */
+    int64_t stride;                  /* of sum and high, from row to row */
+    bool add;                        /* matrix tiles: sum holds those of the blocks before, as they left the tiles */
+    struct gemm_meanwhile meanwhile; /* likewise */
 };
 
 typedef void (*gemm_panel_kernel)(const struct gemm_panel_pair *p);
@@ -123,7 +136,6 @@ struct gemm_kernels {
     int panel_rows, panel_columns;
     int panel_steps; /* panels hold a multiple of this many steps, zeros at the end, and always panel_rows rows; 0: any
                       */
-    int64_t part_bytes; /* of a block of the columns of a part, which stay in the cache; 0: as the driver has it */
     void (*begin)(void), (*end)(void);  /* around the calls that a thread makes for one part; NULL: nothing to do */
     const gemm_panel_kernel *whole;     /* no carry split */
     const gemm_panel_kernel *staggered; /* each accumulator split every GEMM_STAGGER steps, in memory */
@@ -271,7 +283,7 @@ struct gemm_matrix_kernels {
     /* sums = sum over steps of the tiles of A whose planes begin at a + offset[t] by those of B, which lie one after
      * the other. far: B is larger than the first-level cache. */
     void (*window_sums)(const uint8_t *a, int64_t plane, const int64_t *offset, int64_t steps, const uint8_t *b,
-                        bool far, int32_t *sums);
+                        bool far, const struct gemm_meanwhile *meanwhile, int32_t *sums);
     /* sums (+)= sum over steps of the tiles of A, one after the other, by those of B at b + offset[t]. */
     void (*pixel_sums)(const uint8_t *a, const uint8_t *b, int64_t plane, const int64_t *offset, int64_t steps,
                        bool add, int32_t *sums);
@@ -291,11 +303,11 @@ struct gemm_stores {
     void (*rows)(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows, int64_t columns,
                  const struct gemm_sums *sums, void *stats);
     void (*finish)(const struct fl_args *args, const void *stats); /* merges them into args->stats */
-    /* Whether the call's sums can be stored from matrix tiles: row i of the first `columns` sums to element[i] ..., or
-     * nowhere if that is below zero. NULL: never. */
+    /* Whether the call's sums can be stored from matrix tiles: row i, `columns` sums, from element[i] + channel on, or
+     * nowhere where element[i] is below zero. NULL: never. */
     bool (*takes_matrix)(const struct fl_args *args);
-    void (*matrix)(const struct fl_args *args, const int32_t *sums, const int64_t *element, int64_t columns,
-                   void *stats);
+    void (*matrix)(const struct fl_args *args, const int32_t *sums, const int64_t *element, int64_t channel,
+                   int64_t columns, void *stats);
 };
 
 /* A format on an instruction set. */

@@ -209,24 +209,35 @@ static void GEMM_NAME(copy)(const uint8_t *from, int64_t from_plane, int64_t ste
     }
 }
 
-/* Panels of matmul: for each 64 of k the tile of upper bytes, then that of lower bytes. */
+/* As ranks, of `depth` rows that lie `stride` elements apart. */
+static inline void pack_ranks(const int16_t *from, int64_t stride, int64_t depth, int64_t count, bool columns,
+                              uint8_t *to) {
+    uint8_t room[PAIR] __attribute__((aligned(64))), *at = columns ? to : room;
+    for (int64_t k = 0; k < ELEMENTS; k += QUAD, from += QUAD * stride, at += AMX_LINE)
+        if (k + QUAD <= depth)
+            quad_line(from, from + stride, from + 2 * stride, from + 3 * stride, count, at, at + AMX_TILE);
+        else
+            quad_line(k < depth ? from : zeros, k + 1 < depth ? from + stride : zeros,
+                      k + 2 < depth ? from + 2 * stride : zeros, zeros, count, at, at + AMX_TILE);
+    if (!columns)
+        turn_pair(to, room);
+}
+
+/* Panels of matmul: for each 64 of k the tile of upper bytes, then that of lower bytes. Panels whose rows are
+ * neighbours in memory go side by side. */
 static void GEMM_NAME(panels)(const struct gemm_operand *s, int64_t first, int64_t panels, int64_t first_step,
                               int64_t steps, gemm_packed *packed) {
     const int16_t *data = s->data;
-    for (int64_t p = 0; p < panels; p++, packed += s->panel_size) {
-        const int64_t line = (first + p) * AMX_ROWS, lines = least(AMX_ROWS, s->lines - line);
-        uint8_t *to = (uint8_t *)packed;
-        for (int64_t k = 2 * first_step; k < 2 * (first_step + steps); k += ELEMENTS, to += PAIR) {
-            const int64_t depth = s->k > k ? least(ELEMENTS, s->k - k) : 0;
-            if (s->k_stride == 1) {
-                GEMM_NAME(lines)
-                (data + line * s->line_stride + (depth ? k : 0), s->line_stride, lines, depth, s->columns, to);
-                continue;
-            }
-            const void *row[ELEMENTS];
-            for (int64_t i = 0; i < ELEMENTS; i++)
-                row[i] = i < depth ? data + (k + i) * s->k_stride + line : NULL;
-            GEMM_NAME(ranks)(row, lines, s->columns, to);
+    for (int64_t i = 0; i < steps; i += PANEL_STEPS) {
+        const int64_t k = 2 * (first_step + i), depth = s->k > k ? least(ELEMENTS, s->k - k) : 0;
+        for (int64_t p = 0; p < panels; p++) {
+            const int64_t line = (first + p) * AMX_ROWS, lines = least(AMX_ROWS, s->lines - line);
+            const int16_t *from = data + line * s->line_stride + (depth ? k * s->k_stride : 0);
+            uint8_t *to = (uint8_t *)(packed + p * s->panel_size + i * AMX_ROWS);
+            if (s->k_stride == 1)
+                GEMM_NAME(lines)(from, s->line_stride, lines, depth, s->columns, to);
+            else
+                pack_ranks(from, s->k_stride, depth, lines, s->columns, to);
         }
     }
 }
@@ -273,25 +284,37 @@ static inline void store_sums(int32_t *sums) {
 static void GEMM_NAME(panel_whole)(const struct gemm_panel_pair *p) {
     const uint8_t *a = (const uint8_t *)p->a, *b = (const uint8_t *)p->b;
     const char *next = p->next.from;
-    const int64_t ahead = p->next.step * (PANEL_STEPS / GEMM_PREFETCH_STEPS);
+    const int64_t ahead = p->next.step * (PANEL_STEPS / GEMM_PREFETCH_STEPS), middle = p->steps / 2;
     begin_sums(p->add, p->sum);
-    for (int64_t i = 0; i < p->steps; i += PANEL_STEPS, a += PAIR, b += PAIR, next += ahead) {
-        MULTIPLY(AMX_LOAD, a, AMX_TILE, AMX_LOAD_FAR, b, AMX_TILE);
-        for (int64_t at = 0; at < ahead; at += AMX_LINE)
-            __builtin_prefetch(next + at, 0, 2);
+    for (int64_t i = 0, end = middle; i < p->steps; end = p->steps) {
+        for (; i < end; i += PANEL_STEPS, a += PAIR, b += PAIR, next += ahead) {
+            MULTIPLY(AMX_LOAD, a, AMX_TILE, AMX_LOAD_FAR, b, AMX_TILE);
+            for (int64_t at = 0; at < ahead; at += AMX_LINE)
+                __builtin_prefetch(next + at, 0, 2);
+        }
+        if (end == middle)
+            gemm_do_meanwhile(&p->meanwhile);
     }
     store_sums(p->sum);
 }
 
 static void GEMM_NAME(window_sums)(const uint8_t *a, int64_t plane, const int64_t *offset, int64_t steps,
-                                   const uint8_t *b, bool far, int32_t *sums) {
+                                   const uint8_t *b, bool far, const struct gemm_meanwhile *meanwhile, int32_t *sums) {
+    const int64_t middle = (steps + 1) / 2;
     zero_sums();
-    if (far)
-        for (int64_t t = 0; t < steps; t++, b += PAIR)
-            MULTIPLY(AMX_LOAD, a + offset[t], plane, AMX_LOAD_FAR, b, AMX_TILE);
-    else
-        for (int64_t t = 0; t < steps; t++, b += PAIR)
-            MULTIPLY(AMX_LOAD, a + offset[t], plane, AMX_LOAD, b, AMX_TILE);
+    for (int64_t t = 0, end = middle; t < steps || end == middle; end = steps) {
+        if (far)
+            for (; t < end; t++, b += PAIR)
+                MULTIPLY(AMX_LOAD, a + offset[t], plane, AMX_LOAD_FAR, b, AMX_TILE);
+        else
+            for (; t < end; t++, b += PAIR)
+                MULTIPLY(AMX_LOAD, a + offset[t], plane, AMX_LOAD, b, AMX_TILE);
+        if (end == middle) {
+            gemm_do_meanwhile(meanwhile);
+            if (middle == steps)
+                break;
+        }
+    }
     store_sums(sums);
 }
 
@@ -399,7 +422,6 @@ const struct gemm_kernels fl_gemm_int16_avx512_amx = {.lanes = AMX_ROWS,
                                                       .panel_rows = AMX_ROWS,
                                                       .panel_columns = AMX_ROWS,
                                                       .panel_steps = PANEL_STEPS,
-                                                      .part_bytes = 512 * 1024,
                                                       .begin = amx_begin,
                                                       .end = amx_end,
                                                       .whole = whole,

@@ -14,7 +14,10 @@ enum {
     PARTS = 8,               /* parts there should be, if the panels allow */
     PART_COLUMNS = 16,       /* panels of B, of A in a part at most */
     PART_ROWS = 16,
-    BAND = 24,                 /* panels of A whose sums are kept while the blocks of k are added */
+    BAND = 24,                       /* panels of A whose sums are kept while the blocks of k are added */
+    MATRIX_PART_BYTES = 1024 * 1024, /* of the cut operand in a part, for matrix tiles */
+    MATRIX_PANELS_LEAST = 8,         /* of it */
+    MATRIX_PANELS_MOST = 32,
     MATRIX_BYTES = 384 * 1024, /* of such sums as they leave matrix tiles */
     COMMON_PANELS = 8          /* panels of the common operand packed at a time */
 };
@@ -207,19 +210,31 @@ static void matmul_panel_sums(const struct matmul *t, const struct packed_panels
 
 /* --- matrix tiles --- */
 
-/* The sums of a panel by panel j of B, from where they left the tiles: stored at once, or joined with their row. */
-static void matrix_store(const struct matmul *t, const int32_t *sums, int64_t row, const struct packed_panels *b,
-                         int64_t j, bool direct, const struct matmul_worker *w, void *stats) {
-    const int64_t column = (b->first + j) * t->b.width, columns = gemm_min(t->b.width, t->n - column);
-    if (!direct) {
-        const struct gemm_sums to = gemm_sums_at(&w->sums, 0, j * t->b.width);
-        t->c->family->matrix->finish(sums, NULL, t->b.width, t->a.width, t->b.width, 0, false, &to);
+/* The sums of panel `row` / 16 of A by panel j of B, where they left the tiles. */
+struct matrix_sums {
+    const struct matmul *t;
+    const struct packed_panels *b;
+    const struct matmul_worker *w;
+    void *stats;
+    const int32_t *sums;
+    int64_t row, j;
+    bool direct;
+};
+
+/* Stores them, or joins them with their row. */
+static void matrix_store(void *context) {
+    const struct matrix_sums *s = context;
+    const struct matmul *t = s->t;
+    const int64_t column = (s->b->first + s->j) * t->b.width, columns = gemm_min(t->b.width, t->n - column);
+    if (!s->direct) {
+        const struct gemm_sums to = gemm_sums_at(&s->w->sums, 0, s->j * t->b.width);
+        t->c->family->matrix->finish(s->sums, NULL, t->b.width, t->a.width, t->b.width, 0, false, &to);
         return;
     }
     int64_t element[GEMM_MATRIX];
     for (int64_t i = 0; i < GEMM_MATRIX; i++)
-        element[i] = row + i < t->m ? (row + i) * t->n + column : -1;
-    t->c->stores->matrix(t->c->args, sums, element, columns, stats);
+        element[i] = s->row + i < t->m ? (s->row + i) * t->n : -1;
+    t->c->stores->matrix(t->c->args, s->sums, element, column, columns, s->stats);
 }
 
 /* One block of k: panel `i` of A by all panels of B at hand, to the sums of the band from `sums` on. The sums of a tile
@@ -229,30 +244,33 @@ static void matrix_panel(const struct matmul *t, const struct packed_panels *a, 
                          const struct matmul_worker *w, void *stats) {
     const int64_t words = t->c->family->matrix->sum_words, step = block * BLOCK,
                   steps = gemm_min(BLOCK, t->steps - step);
-    const int64_t row = (a->first + i) * t->a.width;
     const bool last = block == t->blocks - 1;
     const gemm_packed *panel = a->panels + i * t->a.panel_size + step * t->a.width;
     struct spread next =
         spread_over(panel + (i + 1 < a->count ? t->a.panel_size : 0), steps * t->a.width, b->count, steps);
-    for (int64_t j = 0; j < b->count; j++, next.next.from += next.bytes) {
-        const struct gemm_panel_pair pair = {.a = panel,
-                                             .b = b->panels + j * t->b.panel_size + step * t->b.width,
-                                             .height = t->a.width,
-                                             .rows = t->a.width,
-                                             .steps = steps,
-                                             .next = next.next,
-                                             .sum = sums + j * words,
-                                             .add = block > 0};
+    struct matrix_sums done = {
+        .t = t, .b = b, .w = w, .stats = stats, .sums = sums, .row = (a->first + i) * t->a.width, .direct = direct};
+    struct gemm_panel_pair pair = {
+        .a = panel, .height = t->a.width, .rows = t->a.width, .steps = steps, .sum = sums, .add = block > 0};
+    for (int64_t j = 0; j < b->count; j++) {
+        pair.b = b->panels + j * t->b.panel_size + step * t->b.width;
+        pair.sum = sums + j * words;
+        pair.next = next.next;
         t->c->kernels->whole[t->a.width](&pair);
-        if (last && j > 0)
-            matrix_store(t, sums + (j - 1) * words, row, b, j - 1, direct, w, stats);
+        if (pair.meanwhile.work) {
+            done.sums += words;
+            done.j++;
+        }
+        if (last)
+            pair.meanwhile = (struct gemm_meanwhile){matrix_store, &done};
+        next.next.from += next.bytes;
     }
     if (!last)
         return;
-    matrix_store(t, sums + (b->count - 1) * words, row, b, b->count - 1, direct, w, stats);
+    matrix_store(&done);
     const int64_t column = b->first * t->b.width;
     if (!direct)
-        t->c->stores->rows(t->c->args, row * t->n + column, t->n, gemm_min(t->a.width, t->m - row),
+        t->c->stores->rows(t->c->args, done.row * t->n + column, t->n, gemm_min(t->a.width, t->m - done.row),
                            gemm_min(b->count * t->b.width, t->n - column), &w->sums, stats);
 }
 
@@ -315,10 +333,17 @@ static void matmul_plan(struct matmul *t) {
     /* A long A by a B that stays in the cache: cut A. */
     t->common_a = t->b.panels > PART_COLUMNS || t->m <= t->n;
     const struct gemm_operand *cut = cut_operand(t);
-    const int64_t panel_bytes = block_steps(t) * cut->width * GEMM_PACKED;
-    const int64_t part_bytes = k->part_bytes ? k->part_bytes : PART_BYTES;
-    t->panels = gemm_min(gemm_max(part_bytes / panel_bytes, 1), gemm_parts(cut->panels, PARTS));
-    t->panels = gemm_min(t->panels, t->common_a ? PART_COLUMNS : PART_ROWS);
+    if (t->c->family
+            ->matrix) { /* as much as the second-level cache holds with all of k: the other operand comes past */
+        const int64_t fit = MATRIX_PART_BYTES / (cut->panel_size * GEMM_PACKED),
+                      parts = t->c->workers > 1 ? 2 * t->c->workers : 1;
+        t->panels =
+            gemm_min(gemm_max(MATRIX_PANELS_LEAST, gemm_min(fit, MATRIX_PANELS_MOST)), gemm_parts(cut->panels, parts));
+    } else {
+        const int64_t panel_bytes = block_steps(t) * cut->width * GEMM_PACKED;
+        t->panels = gemm_min(gemm_max(PART_BYTES / panel_bytes, 1), gemm_parts(cut->panels, PARTS));
+        t->panels = gemm_min(t->panels, t->common_a ? PART_COLUMNS : PART_ROWS);
+    }
     t->parts = gemm_parts(cut->panels, t->panels);
 }
 

@@ -56,6 +56,7 @@ struct forward {
     int64_t split_plane;
     int64_t columns; /* of 16, whose filters are met together */
     int64_t parts;
+    bool far;    /* filters come from the second-level cache */
     bool direct; /* sums are stored from tiles */
 };
 
@@ -258,39 +259,56 @@ static void make_windows(const struct forward *t, const struct band *q, int64_t 
 /* Where the results of 16 pixels of the grid go; -1: nowhere. */
 static void elements_of(const struct forward *t, const struct band *q, const struct phase *phase, int64_t y, int64_t x,
                         int64_t *element) {
+    int64_t out_y = y * t->out_step + phase->y, out_x = x * t->out_step + phase->x;
+    const int64_t pixel = (q->image * t->out_h + out_y) * t->out_w + out_x, step = t->out_step * t->out_pixel;
+    if (x + GEMM_MATRIX <= q->x1 && out_y >= 0 && out_y < t->out_h && out_x >= 0 &&
+        out_x + (GEMM_MATRIX - 1) * t->out_step < t->out_w) { /* neighbours */
+        for (int i = 0; i < GEMM_MATRIX; i++)
+            element[i] = pixel * t->out_pixel + t->out_first + i * step;
+        return;
+    }
     for (int i = 0; i < GEMM_MATRIX; i++) {
-        const int64_t out_y = y * t->out_step + phase->y, out_x = x * t->out_step + phase->x;
         const bool there = y < q->y1 && out_y >= 0 && out_y < t->out_h && out_x >= 0 && out_x < t->out_w;
         element[i] = there ? ((q->image * t->out_h + out_y) * t->out_w + out_x) * t->out_pixel + t->out_first : -1;
+        out_x += t->out_step;
         if (++x == q->x1) {
             x = q->x0;
+            out_x = x * t->out_step + phase->x;
             y++;
+            out_y += t->out_step;
         }
     }
 }
 
 /* A tile whose sums wait to be stored, while the next are computed. */
 struct waiting {
+    const struct forward *t;
+    void *stats;
     bool there;
     const int32_t *sums;
-    int64_t element[GEMM_MATRIX], columns;
+    const int64_t *element;
+    int64_t channel, columns;
+    int64_t elements[2][GEMM_MATRIX]; /* of the pixels at hand, and of those before */
 };
 
-static void store_waiting(const struct forward *t, struct waiting *wait, void *stats) {
+static void store_waiting(void *context) {
+    struct waiting *wait = context;
+    const struct gemm_call *c = wait->t->c;
     if (wait->there)
-        t->c->stores->matrix(t->c->args, wait->sums, wait->element, wait->columns, stats);
+        c->stores->matrix(c->args, wait->sums, wait->element, wait->channel, wait->columns, wait->stats);
     wait->there = false;
 }
 
 /* Sums of a tile over all its steps, to kept sums. Longer ones than a tile holds are added up there. */
 static void keep_sums(const struct forward *t, const uint8_t *windows, const struct phase *phase,
                       const uint8_t *filters, int32_t *sums, const struct gemm_sums *to, int64_t columns) {
+    const struct gemm_meanwhile nothing = {NULL, NULL};
     const int64_t most = t->k->k_most ? t->k->k_most / t->k->elements : phase->steps;
     int64_t done = 0;
     do {
         const int64_t steps = gemm_min(most, phase->steps - done);
         t->k->window_sums(windows, t->plane, t->offset + phase->first + done, steps, filters + done * pair_bytes(t),
-                          true, sums);
+                          true, &nothing, sums);
         t->k->finish(sums, NULL, GEMM_MATRIX, GEMM_MATRIX, columns, 0, done > 0, to);
         done += steps;
     } while (done < phase->steps);
@@ -314,10 +332,10 @@ static void store_kept(const struct forward *t, const struct gemm_sums *kept, co
  * `first` to `end`. */
 static void tile_by_columns(const struct forward *t, const struct band *q, const uint8_t *windows, int64_t y, int64_t x,
                             int64_t first, int64_t end, struct forward_worker *w, struct waiting *wait, void *stats) {
-    const bool far = (end - first) * t->steps * pair_bytes(t) > NEAR_BYTES;
+    const struct gemm_meanwhile store = {store_waiting, wait};
     for (int64_t i = 0; i < t->phases; i++) {
         const struct phase *phase = &t->phase[i];
-        int64_t element[GEMM_MATRIX];
+        int64_t *element = wait->elements[wait->element == wait->elements[0]];
         elements_of(t, q, phase, y, x, element);
         struct gemm_sums kept = w->kept;
         kept.stride = gemm_min(t->n, end * GEMM_MATRIX) - first * GEMM_MATRIX;
@@ -330,11 +348,12 @@ static void tile_by_columns(const struct forward *t, const struct band *q, const
                 keep_sums(t, windows, phase, filters, sums, &to, columns);
                 continue;
             }
-            t->k->window_sums(windows, t->plane, t->offset + phase->first, phase->steps, filters, far, sums);
-            store_waiting(t, wait, stats);
-            *wait = (struct waiting){.there = true, .sums = sums, .columns = columns};
-            for (int e = 0; e < GEMM_MATRIX; e++)
-                wait->element[e] = element[e] < 0 ? -1 : element[e] + j * GEMM_MATRIX;
+            t->k->window_sums(windows, t->plane, t->offset + phase->first, phase->steps, filters, t->far, &store, sums);
+            wait->there = true;
+            wait->sums = sums;
+            wait->element = element;
+            wait->channel = j * GEMM_MATRIX;
+            wait->columns = columns;
         }
         if (!t->direct)
             store_kept(t, &kept, element, first * GEMM_MATRIX, kept.stride, stats);
@@ -383,7 +402,7 @@ static void forward_part(void *context, int part, int worker) {
     struct gemm_arena arena = gemm_worker_arena(t->c, worker);
     struct forward_worker w = lay_out_worker(t, &arena);
     void *stats = gemm_worker_stats(t->c, worker);
-    struct waiting wait = {.there = false};
+    struct waiting wait = {.t = t, .stats = stats};
     gemm_begin_part(t->c);
     for (int64_t first = 0; first < column_tiles(t); first += t->columns)
         for (int64_t image = 0; image < t->images; image++) {
@@ -392,7 +411,7 @@ static void forward_part(void *context, int part, int worker) {
                 band_tiles(t, &q, w.windows + image * t->k->planes * t->plane, first,
                            gemm_min(first + t->columns, column_tiles(t)), &w, &wait, stats);
         }
-    store_waiting(t, &wait, stats);
+    store_waiting(&wait);
     gemm_end_part(t->c);
 }
 
@@ -443,6 +462,7 @@ static void plan_bands(struct forward *t) {
         if (t->bands_y * t->bands_x == 1) /* small images: filters serve several before the next are fetched */
             t->images = gemm_max(gemm_min(LINES_BYTES / bytes, t->batch / GEMM_PARTS_FEW), 1);
     }
+    t->far = t->columns * t->steps * pair_bytes(t) > NEAR_BYTES;
     t->parts = gemm_parts(t->batch, t->images) * t->bands_y * t->bands_x;
 }
 
