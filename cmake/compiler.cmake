@@ -41,6 +41,7 @@ include(CheckCSourceCompiles)
 set(CMAKE_REQUIRED_FLAGS ${flags512_amx})
 check_c_source_compiles("int main(void) { __asm__ volatile(\"tdpbssd %%tmm2, %%tmm1, %%tmm0\" ::); return 0; }"
                         FLEXLAB_HAVE_AVX512_AMX)
+set(FLEXLAB_HAVE_AVX512_AMX_FAST ${FLEXLAB_HAVE_AVX512_AMX}) # an assembler has both or none
 unset(CMAKE_REQUIRED_FLAGS)
 
 if(FLEXLAB_LIBFUZZER)

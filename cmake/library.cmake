@@ -14,7 +14,7 @@ endif()
 
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*.c)
 set(all_sources ${sources})
-list(FILTER sources EXCLUDE REGEX "_(avx2|avx512|avx512bw|avx512_fast|avx512_amx)\\.c$")
+list(FILTER sources EXCLUDE REGEX "_(avx2|avx512|avx512bw|avx512_fast|avx512_amx|avx512_amx_fast)\\.c$")
 set(definitions "")
 # The kernel files of one ending, with that ending's flags; where the compiler has them, which FL_HAVE_...
 # tells the rest. They go without the stack protector: their functions run once a tile or block, and their arrays see no
@@ -33,6 +33,7 @@ add_kernels(avx512bw "${FLEXLAB_FLAGS_AVX512BW}" HAVE_AVX512)
 add_kernels(avx512 "${FLEXLAB_FLAGS_AVX512}" HAVE_AVX512)
 add_kernels(avx512_fast "${FLEXLAB_FLAGS_AVX512_FAST}" HAVE_AVX512_FAST)
 add_kernels(avx512_amx "${FLEXLAB_FLAGS_AVX512_AMX}" HAVE_AVX512_AMX)
+add_kernels(avx512_amx_fast "${FLEXLAB_FLAGS_AVX512_AMX}" HAVE_AVX512_AMX_FAST)
 list(REMOVE_DUPLICATES definitions)
 
 add_library(flexlab_objects OBJECT ${sources})

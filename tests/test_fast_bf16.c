@@ -1,8 +1,10 @@
-/* Class fast: matmuls of bf16 by the dot instruction. Their error against sums in double stays within a written bound;
- * where no order of summation rounds, they have the bits of class exact; neither depends on threads. Under a cap, and
- * for operations without such a kernel, class fast is class exact. */
+/* Class fast: matmuls of bf16 by the dot instruction, and matmuls and convolutions on matrix tiles, each row that this
+ * processor can run, whether it would choose it or not. Their error against sums in double stays within a written
+ * bound; where no order of summation rounds, they have the bits of class exact; neither depends on threads. Under a
+ * cap, and for operations without such a kernel, class fast is class exact. */
 #include "check.h"
 #include "core/format.h"
+#include "core/tensor_object.h"
 #include "flexlab/tensor.h"
 #include <float.h>
 #include <math.h>
@@ -12,11 +14,41 @@
 static const int thread_counts[] = {1, 2, 3, 7};
 enum { THREAD_COUNTS = sizeof thread_counts / sizeof *thread_counts };
 
+#ifdef FL_AMX_EMULATED
+enum { FIRST_ROW = FL_AVX512_AMX_FAST }; /* the other has a test of its own */
+#else
+enum { FIRST_ROW = FL_BACKENDS };
+#endif
+
 enum kind { PLAIN, NT, TN, KINDS };
 static const char *const ops[KINDS] = {"matmul", "matmul_nt", "matmul_tn"};
 
 static tensor_status multiply(enum kind kind, tensor *y, const tensor *a, const tensor *b) {
     return kind == PLAIN ? tensor_matmul(y, a, b) : kind == NT ? tensor_matmul_nt(y, a, b) : tensor_matmul_tn(y, a, b);
+}
+
+static enum fl_backend row; /* whose kernels are at test */
+
+static bool row_has(const char *op) {
+    return fl_kernel_in(fl_format_of(FMT_BF16), fl_op_named(op), row) != NULL;
+}
+
+/* The same by that row. */
+static tensor_status multiply_fast(enum kind kind, tensor *y, const tensor *a, const tensor *b, int64_t k,
+                                   tensor_stats *stats) {
+    struct fl_stats collected = {0};
+    const struct fl_args args = {.op = fl_op_named(ops[kind]),
+                                 .format = fl_format_of(FMT_BF16),
+                                 .in = {fl_view_of(a), fl_view_of(b)},
+                                 .out = fl_view_of(y),
+                                 .geo = {.m = tensor_dim(y, 0), .n = tensor_dim(y, 1), .k = k},
+                                 .stats = &collected};
+    const tensor_status status = fl_kernel_in(args.format, args.op, row)(&args);
+    *stats = (tensor_stats){.maximum = collected.maximum,
+                            .saturated = collected.saturated,
+                            .flushed = collected.flushed,
+                            .nonfinite = collected.nonfinite};
+    return status;
 }
 
 static float value_of(uint16_t word) {
@@ -132,22 +164,20 @@ static void check_problem(enum kind kind, enum data data, int64_t m, int64_t n, 
     const size_t bytes = tensor_bytes(p.y);
     uint16_t *first = malloc(bytes), *exact = malloc(bytes);
     char what[128];
-    snprintf(what, sizeof what, "%s %lldx%lldx%lld data %d", ops[kind], (long long)m, (long long)n, (long long)k, data);
+    snprintf(what, sizeof what, "%s %s %lldx%lldx%lld data %d", fl_backend_name(row), ops[kind], (long long)m,
+             (long long)n, (long long)k, data);
     tensor_set_class(TENSOR_EXACT);
     CHECK(!multiply(kind, p.y, p.a, p.b), "%s", tensor_error());
     memcpy(exact, tensor_const_data(p.y), bytes);
     tensor_stats stats_of_exact, stats;
     tensor_statistics(p.y, &stats_of_exact, NULL);
-    tensor_set_class(TENSOR_FAST);
-    CHECK(!strcmp(tensor_kernel_backend(FMT_BF16, ops[kind]), "avx512_fast"), "%s does not run fast", ops[kind]);
     for (int t = 0; t < THREAD_COUNTS; t++) {
         tensor_set_threads(thread_counts[t]);
         memset(tensor_data(p.y), 0x55, bytes);
-        CHECK(!multiply(kind, p.y, p.a, p.b), "%s", tensor_error());
+        CHECK(!multiply_fast(kind, p.y, p.a, p.b, k, &stats), "%s", tensor_error());
         if (t == 0)
             memcpy(first, tensor_const_data(p.y), bytes);
         CHECK(!memcmp(first, tensor_const_data(p.y), bytes), "%s: other bytes with %d threads", what, thread_counts[t]);
-        tensor_statistics(p.y, &stats, NULL);
         if (data == INTEGERS)
             CHECK(stats.maximum == stats_of_exact.maximum && stats.flushed == stats_of_exact.flushed &&
                       stats.saturated == stats_of_exact.saturated && stats.nonfinite == stats_of_exact.nonfinite,
@@ -183,19 +213,142 @@ static void check_infinities(void) {
     b[0 * 35 + 20] = 0x7fc0;
     for (int64_t j = 0; j < 35; j++)
         b[8 * 35 + j] = 0x3f80;
-    tensor_set_class(TENSOR_FAST);
-    CHECK(!tensor_matmul(p.y, p.a, p.b), "%s", tensor_error());
+    tensor_stats stats;
+    CHECK(!multiply_fast(PLAIN, p.y, p.a, p.b, 9, &stats), "%s", tensor_error());
     const uint16_t *y = tensor_const_data(p.y);
     for (int i = 0; i < 14; i++)
         for (int j = 0; j < 35; j++) {
             const float x = value_of(y[i * 35 + j]);
             CHECK(j == 20 ? isnan(x) : i == 3 ? isinf(x) : isfinite(x), "y[%d][%d] is %g", i, j, (double)x);
         }
-    tensor_stats stats;
-    tensor_statistics(p.y, &stats, NULL);
     CHECK(stats.nonfinite == 34 + 14, "%lld counted", (long long)stats.nonfinite);
-    tensor_set_class(TENSOR_EXACT);
     release(&p);
+}
+
+/* --- convolution --- */
+
+enum way { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, WAYS };
+static const char *const ways[WAYS] = {"conv2d", "conv2d_input_grad", "conv2d_weight_grad"};
+
+struct shape {
+    int64_t n, h, w, c, k, r, s;
+    int stride, padding, dilation, groups;
+};
+
+static int64_t places(int64_t size, int64_t filter, const struct shape *x) {
+    return (size + 2 * x->padding - (filter - 1) * x->dilation - 1) / x->stride + 1;
+}
+
+/* a, b to y by the public functions: exact, in any format. */
+static void convolve(enum way way, tensor *y, const tensor *a, const tensor *b, const struct shape *x) {
+    const tensor_window how = {
+        .stride = x->stride, .padding = x->padding, .dilation = x->dilation, .groups = x->groups};
+    CHECK(!(way == FORWARD          ? tensor_conv2d(y, a, b, how)
+            : way == INPUT_GRADIENT ? tensor_conv2d_input_grad(y, a, b, how)
+                                    : tensor_conv2d_weight_grad(y, a, b, how)),
+          "%s", tensor_error());
+}
+
+/* Magnitudes of the operands, as fp32. */
+static tensor *magnitudes_of(const tensor *t) {
+    const int64_t shape[4] = {tensor_dim(t, 0), tensor_dim(t, 1), tensor_dim(t, 2), tensor_dim(t, 3)};
+    tensor *of = tensor_new(FMT_FP32, 4, shape);
+    const uint16_t *from = tensor_const_data(t);
+    float *to = tensor_data(of);
+    for (int64_t i = 0; i < tensor_count(t); i++)
+        to[i] = fabsf(value_of(from[i]));
+    return of;
+}
+
+static void check_convolution(enum way way, enum data data, const struct shape *x, bool infinite) {
+    const int64_t image[4] = {x->n, x->h, x->w, x->c}, filter[4] = {x->k, x->r, x->s, x->c / x->groups},
+                  out[4] = {x->n, places(x->h, x->r, x), places(x->w, x->s, x), x->k};
+    const int64_t *a_shape = way == FORWARD ? image : out, *b_shape = way == WEIGHT_GRADIENT ? image : filter,
+                  *y_shape = way == FORWARD          ? out
+                             : way == INPUT_GRADIENT ? image
+                                                     : filter;
+    tensor *a = tensor_new(FMT_BF16, 4, a_shape), *b = tensor_new(FMT_BF16, 4, b_shape),
+           *y = tensor_new(FMT_BF16, 4, y_shape), *exact = tensor_new(FMT_BF16, 4, y_shape),
+           *magnitude = tensor_new(FMT_FP32, 4, y_shape);
+    uint64_t seed = 77 + (uint64_t)way + (uint64_t)x->c;
+    uint16_t *wa = tensor_data(a), *wb = tensor_data(b);
+    for (int64_t i = 0; i < tensor_count(a); i++)
+        wa[i] = element(data, &seed);
+    for (int64_t i = 0; i < tensor_count(b); i++)
+        wb[i] = element(data, &seed);
+    if (infinite) {
+        wa[check_random(&seed) % (uint64_t)tensor_count(a)] = 0x7f80;
+        /* where a strided gradient reaches no pixel, class exact multiplies filters by zero, class fast leaves it out
+         */
+        if (way != INPUT_GRADIENT || x->stride == 1)
+            wb[check_random(&seed) % (uint64_t)tensor_count(b)] = 0x7f80;
+    }
+    tensor *ma = magnitudes_of(a), *mb = magnitudes_of(b);
+    convolve(way, exact, a, b, x);
+    convolve(way, magnitude, ma, mb, x);
+    const double k = way == WEIGHT_GRADIENT ? (double)(out[0] * out[1] * out[2]) : (double)(x->r * x->s * x->c * x->k);
+    const float *m = tensor_const_data(magnitude);
+    const uint16_t *want = tensor_const_data(exact), *got = tensor_const_data(y);
+    for (int t = 0; t < THREAD_COUNTS; t++) {
+        tensor_set_threads(thread_counts[t]);
+        memset(tensor_data(y), 0x55, tensor_bytes(y));
+        struct fl_stats stats = {0};
+        const struct fl_args args = {.op = fl_op_named(ways[way]),
+                                     .format = fl_format_of(FMT_BF16),
+                                     .in = {fl_view_of(a), fl_view_of(b)},
+                                     .out = fl_view_of(y),
+                                     .geo = {.batch = x->n,
+                                             .h = x->h,
+                                             .w = x->w,
+                                             .c = x->c,
+                                             .p = out[1],
+                                             .q = out[2],
+                                             .filters = x->k,
+                                             .r = x->r,
+                                             .s = x->s,
+                                             .stride = x->stride,
+                                             .padding = x->padding,
+                                             .dilation = x->dilation,
+                                             .groups = x->groups},
+                                     .stats = &stats};
+        CHECK(!fl_kernel_in(args.format, args.op, row)(&args), "%s", tensor_error());
+        int64_t wrong = 0, other = 0;
+        for (int64_t i = 0; i < tensor_count(y); i++) {
+            const double error = fabs((double)value_of(got[i]) - (double)value_of(want[i]));
+            const double allowed =
+                2 * (k * 0x1p-23 * (double)m[i] + 2 * k * 0x1p-126) + 0x1p-7 * fabs((double)value_of(want[i]));
+            wrong += isfinite(value_of(want[i]))
+                         ? !(error <= allowed)
+                         : isnan(value_of(want[i])) != isnan(value_of(got[i])) || isfinite(value_of(got[i]));
+            other += got[i] != want[i];
+        }
+        CHECK(!wrong && (data != INTEGERS || infinite || !other),
+              "%s %s %lldx%lldx%lldx%lld to %lld, %lldx%lld stride %d padding %d dilation %d groups %d data %d threads "
+              "%d "
+              "infinite %d: %lld beyond the bound, %lld not the exact bits",
+              fl_backend_name(row), ways[way], (long long)x->n, (long long)x->h, (long long)x->w, (long long)x->c,
+              (long long)x->k, (long long)x->r, (long long)x->s, x->stride, x->padding, x->dilation, x->groups,
+              (int)data, thread_counts[t], infinite, (long long)wrong, (long long)other);
+    }
+    tensor_set_threads(0);
+    tensor *const all[] = {a, b, y, exact, magnitude, ma, mb};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        tensor_free(all[i]);
+}
+
+static void check_convolutions(void) {
+    static const struct shape shapes[] = {{2, 8, 8, 16, 16, 3, 3, 1, 1, 1, 1},  {3, 7, 7, 5, 9, 3, 3, 2, 1, 1, 1},
+                                          {1, 9, 11, 32, 40, 3, 3, 1, 1, 1, 1}, {2, 16, 16, 32, 32, 3, 3, 1, 1, 1, 1},
+                                          {1, 13, 10, 3, 17, 5, 3, 2, 2, 2, 1}, {4, 6, 5, 64, 33, 1, 1, 1, 0, 1, 1},
+                                          {2, 9, 9, 24, 12, 3, 3, 1, 2, 2, 3},  {1, 20, 33, 7, 4, 2, 7, 3, 0, 1, 1},
+                                          {5, 4, 4, 48, 20, 1, 1, 2, 0, 1, 1},  {2, 5, 6, 8, 8, 3, 3, 1, 1, 1, 8},
+                                          {1, 1, 50, 3, 2, 1, 9, 1, 4, 3, 1},   {1, 40, 24, 16, 16, 3, 3, 1, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int way = 0; way < WAYS; way++) {
+            check_convolution((enum way)way, INTEGERS, &shapes[i], false);
+            check_convolution((enum way)way, NORMAL, &shapes[i], false);
+            check_convolution((enum way)way, INTEGERS, &shapes[i], true);
+        }
 }
 
 static void *class_of_new_thread(void *got) {
@@ -237,12 +390,15 @@ static void check_exact_otherwise(void) {
     tensor_set_backend(NULL);
     for (int f = 0; tensor_format_list(f); f++)
         for (int i = 0; tensor_op_list(i); i++) {
-            const bool product = tensor_format_list(f) == FMT_BF16 && !strncmp(tensor_op_list(i), "matmul", 6);
+            const bool product = tensor_format_list(f) == FMT_BF16 &&
+                                 (!strncmp(tensor_op_list(i), "matmul", 6) || !strncmp(tensor_op_list(i), "conv2d", 6));
             tensor_set_class(TENSOR_EXACT);
             const char *runs = tensor_kernel_backend(tensor_format_list(f), tensor_op_list(i));
             tensor_set_class(TENSOR_FAST);
-            CHECK(product || tensor_kernel_backend(tensor_format_list(f), tensor_op_list(i)) == runs,
-                  "%s.%s has a fast kernel", tensor_format_name(tensor_format_list(f)), tensor_op_list(i));
+            const char *fast = tensor_kernel_backend(tensor_format_list(f), tensor_op_list(i));
+            CHECK(product ? fast == runs || !strcmp(fast, "avx512_fast") || !strcmp(fast, "avx512_amx_fast")
+                          : fast == runs,
+                  "%s.%s runs on %s", tensor_format_name(tensor_format_list(f)), tensor_op_list(i), fast);
         }
     tensor_set_class(TENSOR_EXACT);
     free(exact);
@@ -252,12 +408,18 @@ static void check_exact_otherwise(void) {
 int main(void) {
     check_setting();
     check_exact_otherwise();
-    if (!fl_kernel_fast(fl_format_of(FMT_BF16), FL_OP_MATMUL, FL_AVX512))
-        return check_failures ? check_summary() : check_skip("this processor or this build has no AVX512_BF16");
-    enum fl_backend cap;
-    if (fl_backend_cap(&cap) || cap < FL_AVX512)
-        return check_failures ? check_summary() : check_skip("FLEXLAB_ISA caps the kernels below AVX512_BF16");
-    check_products();
-    check_infinities();
+    int rows = 0;
+    for (int backend = FIRST_ROW; backend < FL_ROWS; backend++) {
+        row = (enum fl_backend)backend;
+        if (!row_has("matmul"))
+            continue;
+        rows++;
+        check_products();
+        check_infinities();
+        if (row_has("conv2d"))
+            check_convolutions();
+    }
+    if (!rows && !check_failures)
+        return check_skip("this processor, or this build, has no products of bf16");
     return check_summary();
 }

@@ -196,8 +196,8 @@ static bool runs(enum fl_backend backend) {
 /* A row's own kernel; NULL where it has none, or not on this machine. */
 static fl_kernel kernel_of(const struct fl_format *f, enum fl_op op, int backend) {
     enum fl_backend chosen;
-    if (backend == FL_AVX512_FAST)
-        return fl_kernel_fast(f, op, FL_AVX512);
+    if (backend >= FL_BACKENDS)
+        return fl_kernel_in(f, op, (enum fl_backend)backend);
     const fl_kernel kernel = fl_kernel_select(f, op, (enum fl_backend)backend, &chosen);
     return (int)chosen == backend ? kernel : NULL;
 }

@@ -29,7 +29,7 @@ for path in templates:
             failures.append(f"{where}: gives {name}, which it does not have")
 
 # Local symbols of the objects of an instruction set. A function that is inline may remain where nothing is optimised.
-ENDING = r"_(portable|avx2|avx512bw|avx512|avx512_fast)"
+ENDING = r"_(portable|avx2|avx512bw|avx512|avx512_fast|avx512_amx|avx512_amx_fast)"
 inline, pasted = set(), set()
 for path in [*templates, *source.glob("src/*/*.h")]:
     text = re.sub(r"__attribute__\(\(.*?\)\)", "", path.read_text())

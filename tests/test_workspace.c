@@ -113,13 +113,14 @@ int main(void) {
                 }
             }
     for (int i = 0; (f = fl_format_at(i)); i++)
-        for (int op = 1; op < FL_OP_LIMIT; op++) {
-            const fl_kernel fast = fl_kernel_fast(f, (enum fl_op)op, FL_AVX512);
-            if (fast) {
-                try_entry(f, (enum fl_op)op, FL_AVX512_FAST, fast);
-                entries++;
+        for (int op = 1; op < FL_OP_LIMIT; op++)
+            for (int backend = FL_BACKENDS; backend < FL_ROWS; backend++) {
+                const fl_kernel fast = fl_kernel_in(f, (enum fl_op)op, (enum fl_backend)backend);
+                if (fast) {
+                    try_entry(f, (enum fl_op)op, (enum fl_backend)backend, fast);
+                    entries++;
+                }
             }
-        }
     printf("%d kernels\n", entries);
     return check_summary();
 }

@@ -2,7 +2,8 @@
 #include "bf16/bf16_codec.h"
 #include "float/float_format.inc"
 
-extern const struct fl_kernels fl_bf16_portable, fl_bf16_avx2, fl_bf16_avx512bw, fl_bf16_avx512_fast;
+extern const struct fl_kernels fl_bf16_portable, fl_bf16_avx2, fl_bf16_avx512bw, fl_bf16_avx512_fast,
+    fl_bf16_avx512_amx_fast;
 
 const struct fl_format fl_format_bf16 = {
     .id = FMT_BF16,
@@ -17,5 +18,6 @@ const struct fl_format fl_format_bf16 = {
     .rows = {[FL_PORTABLE] = &fl_bf16_portable,
              [FL_AVX2] = FL_ROW_AVX2(fl_bf16_avx2),
              [FL_AVX512BW] = FL_ROW_AVX512(fl_bf16_avx512bw),
-             [FL_AVX512_FAST] = FL_ROW_AVX512_FAST(fl_bf16_avx512_fast)},
+             [FL_AVX512_FAST] = FL_ROW_AVX512_FAST(fl_bf16_avx512_fast),
+             [FL_AVX512_AMX_FAST] = FL_ROW_AVX512_AMX_FAST(fl_bf16_avx512_amx_fast)},
 };

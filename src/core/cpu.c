@@ -67,6 +67,29 @@ const char *fl_cpu_feature_name(int i) {
     return i >= 0 && i < FL_CPU_FEATURES ? names[i] : 0;
 }
 
+/* --- what was measured ---------------------------------------------------------------------------------------------
+ */
+
+/* bf16 products of 2048^3, class fast by VDPBF16PS to class exact by fused multiply-adds: 1.75 to 1.83 times as fast on
+ * Zen 5, half as fast on Sapphire Rapids, where the instruction takes the time of four multiply-adds
+ * (docs/benchmarks.md). Other Intel processors were not measured and count as the latter. */
+bool fl_cpu_dot_is_slow(void) {
+#if defined(__x86_64__)
+    enum { UNKNOWN, SLOW, FAST };
+    static int known; /* the same whoever writes it first; CPUID is dear in a virtual machine */
+    int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (answer == UNKNOWN) {
+        unsigned highest, b, c, d;
+        const bool intel = __get_cpuid(0, &highest, &b, &c, &d) && b == signature_INTEL_ebx && c == signature_INTEL_ecx;
+        answer = intel ? SLOW : FAST;
+        __atomic_store_n(&known, answer, __ATOMIC_RELAXED);
+    }
+    return answer == SLOW;
+#else
+    return false;
+#endif
+}
+
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
 #if defined(FL_AMX_EMULATED)

@@ -27,6 +27,9 @@ unsigned fl_cpu_features(void);
 /* The i-th feature (1 << i) as the kernel of the system spells it. */
 const char *fl_cpu_feature_name(int i);
 
+/* Whether VDPBF16PS, where there is one, takes longer than the fused multiply-adds that it replaces. */
+bool fl_cpu_dot_is_slow(void);
+
 /* NULL where this process may use the tiles of AMX, else why not. Asks the system, once: from then on the process keeps
  * larger signal frames (docs/embedding.md), so this is called when tiles are about to be used and not before. Which
  * thread asks does not matter. The processor is to have FL_CPU_AMX_TILE. */

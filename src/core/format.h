@@ -60,6 +60,11 @@ struct fl_format {
 #else
 #define FL_ROW_AVX512_AMX(row) 0
 #endif
+#ifdef FL_HAVE_AVX512_AMX_FAST
+#define FL_ROW_AVX512_AMX_FAST(row) &row
+#else
+#define FL_ROW_AVX512_AMX_FAST(row) 0
+#endif
 #ifdef FL_HAVE_AVX512_FAST
 #define FL_ROW_AVX512_FAST(row) &row
 #else
@@ -84,8 +89,12 @@ fl_kernel fl_any_format_kernel(enum fl_op op, enum fl_backend backend);
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);
 /* The need of the kernel that backend has for it; NULL: it takes no workspace. */
 fl_need fl_need_of(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
-/* The kernel of class fast that runs instead under a cap; NULL where there is none. */
-fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap);
+/* The kernel of class fast that runs instead under a cap, and its backend: the fastest on this processor. NULL where
+ * there is none. */
+fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);
+/* A row's own kernel, whatever would be chosen; NULL where it has none, or this machine cannot run it. */
+fl_kernel fl_kernel_in(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
+
 /* The kernel of the host that runs now, in that class and under the cap in force; under FLEXLAB_VERBOSE=1 it is named
  * when it runs first in that class. */
 struct fl_choice {

@@ -137,8 +137,9 @@ typedef tensor_status (*fl_kernel)(const struct fl_args *args);
  * be without memory, exponents without an address. */
 typedef size_t (*fl_need)(const struct fl_args *args);
 
-/* Slowest first. AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI; AVX512_AMX: those, VBMI and tiles. Rows below FL_BACKENDS have the bits of the
- * reference and are what a cap may name; AVX512_FAST, with BF16 too, serves class fast alone. */
+/* Slowest first. AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI; AVX512_AMX: those, VBMI and tiles. Rows below
+ * FL_BACKENDS have the bits of the reference and are what a cap may name; AVX512_FAST, with BF16 too, and
+ * AVX512_AMX_FAST, with tiles of BF16, serve class fast alone. */
 enum fl_backend {
     FL_REF,
     FL_PORTABLE,
@@ -148,6 +149,7 @@ enum fl_backend {
     FL_AVX512_AMX,
     FL_BACKENDS,
     FL_AVX512_FAST = FL_BACKENDS,
+    FL_AVX512_AMX_FAST,
     FL_ROWS
 };
 

@@ -34,12 +34,15 @@ enum {
     NEEDS_AVX2 = FL_CPU_AVX2 | FL_CPU_FMA | FL_CPU_F16C,
     NEEDS_AVX512BW = NEEDS_AVX2 | FL_CPU_AVX512F | FL_CPU_AVX512BW | FL_CPU_AVX512VL | FL_CPU_AVX512DQ,
     NEEDS_AVX512 = NEEDS_AVX512BW | FL_CPU_AVX512_VNNI,
-#if defined(FL_AMX_EMULATED) && !defined(FL_AMX_VECTORS)
-    NEEDS_AVX512_AMX = 0 /* tests: all in plain C */
-#elif defined(FL_AMX_EMULATED)
-    NEEDS_AVX512_AMX = NEEDS_AVX512 | FL_CPU_AVX512_VBMI /* tests: tiles in plain C */
+#if defined(FL_AMX_EMULATED) && !defined(FL_AMX_VECTORS) /* tests: all in plain C */
+    NEEDS_AVX512_AMX = 0,
+    NEEDS_AVX512_AMX_FAST = 0
+#elif defined(FL_AMX_EMULATED) /* tests: tiles in plain C */
+    NEEDS_AVX512_AMX = NEEDS_AVX512 | FL_CPU_AVX512_VBMI,
+    NEEDS_AVX512_AMX_FAST = NEEDS_AVX512_AMX
 #else
-    NEEDS_AVX512_AMX = NEEDS_AVX512 | FL_CPU_AVX512_VBMI | FL_CPU_AMX_TILE | FL_CPU_AMX_INT8
+    NEEDS_AVX512_AMX = NEEDS_AVX512 | FL_CPU_AVX512_VBMI | FL_CPU_AMX_TILE | FL_CPU_AMX_INT8,
+    NEEDS_AVX512_AMX_FAST = NEEDS_AVX512 | FL_CPU_AVX512_VBMI | FL_CPU_AMX_TILE | FL_CPU_AMX_BF16
 #endif
 };
 /* Each needs what the one before it needs, but tiles that are emulated. */
@@ -52,7 +55,8 @@ static const struct {
                        [FL_AVX512BW] = {"avx512bw", NEEDS_AVX512BW},
                        [FL_AVX512] = {"avx512", NEEDS_AVX512},
                        [FL_AVX512_AMX] = {"avx512_amx", NEEDS_AVX512_AMX},
-                       [FL_AVX512_FAST] = {"avx512_fast", NEEDS_AVX512 | FL_CPU_AVX512_BF16}};
+                       [FL_AVX512_FAST] = {"avx512_fast", NEEDS_AVX512 | FL_CPU_AVX512_BF16},
+                       [FL_AVX512_AMX_FAST] = {"avx512_amx_fast", NEEDS_AVX512_AMX_FAST}};
 
 const char *fl_backend_name(enum fl_backend backend) {
     return backend >= 0 && backend < FL_ROWS ? backends[backend].name : NULL;
@@ -132,7 +136,8 @@ tensor_class tensor_get_class(void) {
 
 /* Below the cap; what the system has to permit is asked for here, when there is something to run. */
 static bool may_run(enum fl_backend backend) {
-    return fl_cpu_has(backends[backend].needs) && (backend != FL_AVX512_AMX || !fl_cpu_tiles_refused());
+    const bool tiles = backend == FL_AVX512_AMX || backend == FL_AVX512_AMX_FAST;
+    return fl_cpu_has(backends[backend].needs) && !(tiles && fl_cpu_tiles_refused());
 }
 
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap,
@@ -158,18 +163,34 @@ fl_need fl_need_of(const struct fl_format *format, enum fl_op op, enum fl_backen
     return backend == FL_REF || !row || !row->op[op] ? fl_ref_need(op) : row->need[op];
 }
 
-fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap) {
-    const struct fl_kernels *row = format->rows[FL_AVX512_FAST];
-    return row && cap >= FL_AVX512 && fl_cpu_has(backends[FL_AVX512_FAST].needs) ? row->op[op] : NULL;
+fl_kernel fl_kernel_in(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
+    const struct fl_kernels *row = format->rows[backend];
+    return row && row->op[op] && may_run(backend) ? row->op[op] : NULL;
+}
+
+/* What a cap must reach for a row of class fast. */
+static enum fl_backend level_of(enum fl_backend backend) {
+    return backend == FL_AVX512_AMX_FAST ? FL_AVX512_AMX : FL_AVX512;
+}
+
+fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen) {
+    for (int backend = FL_ROWS - 1; backend >= FL_BACKENDS; backend--) {
+        const struct fl_kernels *row = format->rows[backend];
+        const bool slow = backend == FL_AVX512_FAST && fl_cpu_dot_is_slow();
+        if (!row || !row->op[op] || slow || cap < level_of((enum fl_backend)backend) ||
+            !may_run((enum fl_backend)backend))
+            continue;
+        if (chosen)
+            *chosen = (enum fl_backend)backend;
+        return row->op[op];
+    }
+    return NULL;
 }
 
 static fl_kernel select_by_class(const struct fl_format *format, enum fl_op op, tensor_class class, enum fl_backend cap,
                                  enum fl_backend *chosen) {
-    const fl_kernel fast = class == TENSOR_FAST ? fl_kernel_fast(format, op, cap) : NULL;
-    if (!fast)
-        return fl_kernel_select(format, op, cap, chosen);
-    *chosen = FL_AVX512_FAST;
-    return fast;
+    const fl_kernel fast = class == TENSOR_FAST ? fl_kernel_fast(format, op, cap, chosen) : NULL;
+    return fast ? fast : fl_kernel_select(format, op, cap, chosen);
 }
 
 /* --- FLEXLAB_VERBOSE ---------------------------------------------------------------------------------------------- */
@@ -208,7 +229,8 @@ __attribute__((format(printf, 2, 3))) static void append(struct line *line, cons
 
 /* Why `backend` does not run what a slower one runs. */
 static void append_reason(struct line *line, int backend) {
-    const int level = backend < FL_BACKENDS ? backend : FL_AVX512; /* of a cap */
+    const int level = backend < FL_BACKENDS ? backend : (int)level_of((enum fl_backend)backend); /* of a cap */
+    const bool tiles = level == FL_AVX512_AMX;
     const unsigned lacking = backends[backend].needs & ~fl_cpu_features();
     if (lacking) {
         append(line, "this machine lacks");
@@ -219,8 +241,10 @@ static void append_reason(struct line *line, int backend) {
         append(line, "capped by FLEXLAB_ISA=%s", fl_backend_name((enum fl_backend)environment_cap()));
     } else if (requested >= 0 && requested < level) {
         append(line, "capped by tensor_set_backend");
-    } else if (backend == FL_AVX512_AMX && fl_cpu_tiles_refused()) {
+    } else if (tiles && fl_cpu_tiles_refused()) {
         append(line, "%s", fl_cpu_tiles_refused());
+    } else if (backend == FL_AVX512_FAST && fl_cpu_dot_is_slow()) {
+        append(line, "the exact kernel is faster on this processor");
     } else {
         append(line, "it has no kernel of its own for this operation");
     }
@@ -229,7 +253,7 @@ static void append_reason(struct line *line, int backend) {
 /* One line on stderr the first time that an operation of a format runs in a class, on whichever thread. */
 static void tell(const struct fl_format *format, enum fl_op op, tensor_class class, enum fl_backend chosen) {
     static unsigned char told[sizeof format_table / sizeof format_table[0]][FL_OP_LIMIT][2];
-    const int top = class == TENSOR_FAST ? FL_AVX512_FAST : FL_BACKENDS - 1;
+    const int top = class == TENSOR_FAST ? FL_ROWS - 1 : FL_BACKENDS - 1;
     int row = 0;
     while (format_table[row] && format_table[row] != format)
         row++;

@@ -94,8 +94,8 @@ static inline __attribute__((always_inline)) struct stored round_tile(const stru
     return (struct stored){(int32_t)_mm512_reduce_max_epu32(largest), flushed};
 }
 
-static struct stored round_sums(const struct fl_args *args, const int32_t *sums, const int64_t *element,
-                                int64_t channel, int64_t columns, int shift) {
+static struct stored flex_round_sums_avx512_amx(const struct fl_args *args, const int32_t *sums, const int64_t *element,
+                                                int64_t channel, int64_t columns, int shift) {
     const struct rounding how = rounding_of(shift);
     const bool relu = args->epilogue.relu;
     switch (how.joined) {
@@ -112,8 +112,8 @@ static struct stored round_sums(const struct fl_args *args, const int32_t *sums,
 }
 #else
 /* The same, one by one. */
-static struct stored round_sums(const struct fl_args *args, const int32_t *sums, const int64_t *element,
-                                int64_t channel, int64_t columns, int shift) {
+static struct stored flex_round_sums_avx512_amx(const struct fl_args *args, const int32_t *sums, const int64_t *element,
+                                                int64_t channel, int64_t columns, int shift) {
     const struct rounding how = rounding_of(shift);
     int16_t *out = (int16_t *)args->out.data + channel;
     struct stored stored = {0, 0};
@@ -141,8 +141,8 @@ static struct stored round_sums(const struct fl_args *args, const int32_t *sums,
 #endif
 
 /* A largest sum has a largest result, so whole sums are looked at where a tile has one as large as any before. */
-static void note_sums(const struct fl_args *args, const int32_t *sums, const int64_t *element, int64_t columns,
-                      struct flex_stats *stats) {
+static void flex_note_sums_avx512_amx(const struct fl_args *args, const int32_t *sums, const int64_t *element,
+                                      int64_t columns, struct flex_stats *stats) {
     for (int i = 0; i < GEMM_MATRIX; i++)
         for (int64_t j = 0; j < columns && element[i] >= 0; j++) {
             const int32_t *at = sums + i * GEMM_MATRIX + j;
@@ -153,8 +153,8 @@ static void note_sums(const struct fl_args *args, const int32_t *sums, const int
 }
 
 /* Where results leave their range, one after the other by the rule for limbs. */
-static void store_rows(const struct fl_args *args, const int32_t *sums, const int64_t *element, int64_t channel,
-                       int64_t columns, struct gemm_stored *stored) {
+static void flex_store_rows_avx512_amx(const struct fl_args *args, const int32_t *sums, const int64_t *element,
+                                       int64_t channel, int64_t columns, struct gemm_stored *stored) {
     int32_t low[SUMS], high[SUMS];
     const struct gemm_sums limbs = {.low = low, .high = high, .stride = GEMM_MATRIX};
     fl_gemm_int16_matrix_avx512_amx.finish(sums, NULL, GEMM_MATRIX, GEMM_MATRIX, GEMM_MATRIX, 0, false, &limbs);
@@ -168,39 +168,39 @@ static void store_rows(const struct fl_args *args, const int32_t *sums, const in
 static void flex_matrix_avx512_amx(const struct fl_args *args, const int32_t *sums, const int64_t *element,
                                    int64_t channel, int64_t columns, void *stats) {
     struct gemm_stored *stored = stats;
-    const struct stored tile = round_sums(args, sums, element, channel, columns, shift_of(args));
+    const struct stored tile = flex_round_sums_avx512_amx(args, sums, element, channel, columns, shift_of(args));
     if (tile.gamma > FLEX_TOP) {
-        store_rows(args, sums, element, channel, columns, stored);
+        flex_store_rows_avx512_amx(args, sums, element, channel, columns, stored);
         return;
     }
     stored->sums.flushed += tile.flushed;
     if (tile.gamma >= stored->sums.gamma)
-        note_sums(args, sums, element, columns, &stored->sums);
+        flex_note_sums_avx512_amx(args, sums, element, columns, &stored->sums);
     note_gamma(&stored->sums, (uint64_t)tile.gamma);
 }
 
 /* --- the row ------------------------------------------------------------------------------------------------------ */
 
-static void store_sums(const struct fl_args *args, int64_t first, int64_t n, const struct gemm_sums *sums,
-                       void *stats) {
+static void flex_store_sums_avx512_amx(const struct fl_args *args, int64_t first, int64_t n,
+                                       const struct gemm_sums *sums, void *stats) {
     BASE(fl_flex_stores).sums(args, first, n, sums, stats);
 }
 
-static void store_panel(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows, int64_t columns,
-                        const struct gemm_sums *sums, void *stats) {
+static void flex_store_panel_avx512_amx(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows,
+                                        int64_t columns, const struct gemm_sums *sums, void *stats) {
     BASE(fl_flex_stores).rows(args, first, pitch, rows, columns, sums, stats);
 }
 
-static void store_finish(const struct fl_args *args, const void *stats) {
+static void flex_store_finish_avx512_amx(const struct fl_args *args, const void *stats) {
     BASE(fl_flex_stores).finish(args, stats);
 }
 
 static const struct gemm_stores stores = {.element_bytes = sizeof(int16_t),
                                           .sum_bytes = sizeof(int64_t),
                                           .stats_bytes = sizeof(struct gemm_stored),
-                                          .sums = store_sums,
-                                          .rows = store_panel,
-                                          .finish = store_finish,
+                                          .sums = flex_store_sums_avx512_amx,
+                                          .rows = flex_store_panel_avx512_amx,
+                                          .finish = flex_store_finish_avx512_amx,
                                           .takes_matrix = flex_takes_matrix_avx512_amx,
                                           .matrix = flex_matrix_avx512_amx};
 

@@ -57,8 +57,7 @@ static tensor_status call(const struct gemm_family *family, const struct fl_args
     const bool matrices = args->op == FL_OP_MATMUL || args->op == FL_OP_MATMUL_NT || args->op == FL_OP_MATMUL_TN;
     if (matrices && (g->k <= GEMM_LIMBS_K || !(family->kernels->tile || family->matrix)))
         return fl_gemm_matmul(&c, needs_only);
-    const int groups = g->groups ? g->groups : 1;
-    if (groups > 1 && g->c / groups * (g->filters / groups) <= GEMM_DEPTHWISE_PRODUCTS)
+    if (gemm_is_depthwise(args))
         return fl_gemm_depthwise(&c, needs_only);
     if (family->matrix)
         return args->op == FL_OP_CONV2D_WEIGHT_GRAD || args->op == FL_OP_MATMUL_TN

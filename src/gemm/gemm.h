@@ -277,8 +277,10 @@ struct gemm_matrix_kernels {
     void (*turn)(const uint8_t *from, int64_t plane, uint8_t *to);
     /* n elements to bytes in planes. */
     void (*split)(const void *from, int64_t n, uint8_t *to, int64_t plane);
-    /* Copies `count` lines, whose bytes begin `step` bytes apart. */
-    void (*copy)(const uint8_t *from, int64_t from_plane, int64_t step, int64_t count, uint8_t *to, int64_t to_plane);
+    /* Copies `count` lines, whose bytes begin `step` bytes apart. What lies beyond the first `bytes` of them meets
+     * zeros in B: where a product with zero may not be zero (floats), it becomes zero; else it may be anything. */
+    void (*copy)(const uint8_t *from, int64_t from_plane, int64_t step, int64_t count, int64_t bytes, uint8_t *to,
+                 int64_t to_plane);
 
     /* sums = sum over steps of the tiles of A whose planes begin at a + offset[t] by those of B, which lie one after
      * the other. far: B is larger than the first-level cache. */

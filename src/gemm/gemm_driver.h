@@ -70,6 +70,12 @@ static inline void *gemm_take(struct gemm_arena *arena, int64_t count, size_t si
     return at;
 }
 
+/* Whether a convolution is one of groups of few channels, which have kernels of their own. */
+static inline bool gemm_is_depthwise(const struct fl_args *args) {
+    const struct fl_geometry *g = &args->geo;
+    return g->groups > 1 && g->c / g->groups * (g->filters / g->groups) <= GEMM_DEPTHWISE_PRODUCTS;
+}
+
 /* What is left of the memory of a worker besides its stats. */
 static inline struct gemm_arena gemm_worker_arena(const struct gemm_call *c, int worker) {
     struct gemm_arena arena = {c->worker_memory ? c->worker_memory + (size_t)worker * c->worker_bytes : NULL, 0};

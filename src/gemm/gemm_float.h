@@ -6,6 +6,10 @@
 #include "gemm/gemm.h"
 
 extern const struct gemm_kernels fl_gemm_float_portable, fl_gemm_float_avx2, fl_gemm_float_avx512bw;
+/* bf16 on matrix tiles: class fast. */
+extern const struct gemm_kernels fl_gemm_bf16_avx512_amx_fast;
+extern const struct gemm_packing fl_gemm_bf16_packing_avx512_amx_fast;
+extern const struct gemm_matrix_kernels fl_gemm_bf16_matrix_avx512_amx_fast;
 extern const struct gemm_kernels fl_gemm_dot_avx512_fast; /* k-pairs of bf16: class fast; matmul alone */
 
 /* Packs a hole (struct gemm_packing). */

@@ -133,7 +133,7 @@ static inline void quad_line(const int16_t *r0, const int16_t *r1, const int16_t
 
 static const int16_t zeros[AMX_ROWS] __attribute__((aligned(64)));
 
-static void turn_pair(uint8_t *to, const uint8_t *from) {
+static void GEMM_NAME(turn_pair)(uint8_t *to, const uint8_t *from) {
     turn_tile(to, from);
     turn_tile(to + AMX_TILE, from + AMX_TILE);
 }
@@ -145,7 +145,7 @@ static void GEMM_NAME(lines)(const void *from, int64_t stride, int64_t lines, in
         split_line(i < lines ? line + i * stride : zeros, i < lines ? k : 0, at + i * AMX_LINE,
                    at + AMX_TILE + i * AMX_LINE);
     if (columns)
-        turn_pair(to, room);
+        GEMM_NAME(turn_pair)(to, room);
 }
 
 static void GEMM_NAME(ranks)(const void *const *row, int64_t count, bool columns, uint8_t *to) {
@@ -154,7 +154,7 @@ static void GEMM_NAME(ranks)(const void *const *row, int64_t count, bool columns
         quad_line(row[0] ? row[0] : zeros, row[1] ? row[1] : zeros, row[2] ? row[2] : zeros, row[3] ? row[3] : zeros,
                   count, at + g * AMX_LINE, at + AMX_TILE + g * AMX_LINE);
     if (!columns)
-        turn_pair(to, room);
+        GEMM_NAME(turn_pair)(to, room);
 }
 
 /* The elements of packed position i. */
@@ -201,8 +201,9 @@ static void GEMM_NAME(split)(const void *from, int64_t n, uint8_t *to, int64_t p
     }
 }
 
-static void GEMM_NAME(copy)(const uint8_t *from, int64_t from_plane, int64_t step, int64_t count, uint8_t *to,
-                            int64_t to_plane) {
+static void GEMM_NAME(copy)(const uint8_t *from, int64_t from_plane, int64_t step, int64_t count, int64_t bytes,
+                            uint8_t *to, int64_t to_plane) {
+    (void)bytes;
     for (int64_t i = 0; i < count; i++, from += step, to += AMX_LINE) {
         memcpy(to, from, AMX_LINE);
         memcpy(to + to_plane, from + from_plane, AMX_LINE);
@@ -210,8 +211,8 @@ static void GEMM_NAME(copy)(const uint8_t *from, int64_t from_plane, int64_t ste
 }
 
 /* As ranks, of `depth` rows that lie `stride` elements apart. */
-static inline void pack_ranks(const int16_t *from, int64_t stride, int64_t depth, int64_t count, bool columns,
-                              uint8_t *to) {
+static inline void GEMM_NAME(pack_ranks)(const int16_t *from, int64_t stride, int64_t depth, int64_t count,
+                                         bool columns, uint8_t *to) {
     uint8_t room[PAIR] __attribute__((aligned(64))), *at = columns ? to : room;
     for (int64_t k = 0; k < ELEMENTS; k += QUAD, from += QUAD * stride, at += AMX_LINE)
         if (k + QUAD <= depth)
@@ -220,7 +221,7 @@ static inline void pack_ranks(const int16_t *from, int64_t stride, int64_t depth
             quad_line(k < depth ? from : zeros, k + 1 < depth ? from + stride : zeros,
                       k + 2 < depth ? from + 2 * stride : zeros, zeros, count, at, at + AMX_TILE);
     if (!columns)
-        turn_pair(to, room);
+        GEMM_NAME(turn_pair)(to, room);
 }
 
 /* Panels of matmul: for each 64 of k the tile of upper bytes, then that of lower bytes. Panels whose rows are
@@ -237,7 +238,7 @@ static void GEMM_NAME(panels)(const struct gemm_operand *s, int64_t first, int64
             if (s->k_stride == 1)
                 GEMM_NAME(lines)(from, s->line_stride, lines, depth, s->columns, to);
             else
-                pack_ranks(from, s->k_stride, depth, lines, s->columns, to);
+                GEMM_NAME(pack_ranks)(from, s->k_stride, depth, lines, s->columns, to);
         }
     }
 }
@@ -337,7 +338,7 @@ static inline void join_row(const int32_t *sum, __m512i *high16, __m512i *low16)
     *low16 = _mm512_or_si512(_mm512_slli_epi32(_mm512_and_si512(middle, byte), 8), _mm512_and_si512(low, byte));
 }
 
-static void finish_limbs(const int32_t *sum, int64_t columns, bool add, int32_t *low, int32_t *high) {
+static void GEMM_NAME(finish_limbs)(const int32_t *sum, int64_t columns, bool add, int32_t *low, int32_t *high) {
     const __m512i rest = _mm512_set1_epi32(-GEMM_REST - 1);
     const __mmask16 valid = (__mmask16)((1u << columns) - 1);
     __m512i high16, low16;
@@ -354,7 +355,7 @@ static void finish_limbs(const int32_t *sum, int64_t columns, bool add, int32_t 
     _mm512_mask_storeu_epi32(high, valid, above);
 }
 
-static void finish_wide(const int32_t *sum, int64_t columns, bool add, int64_t *wide) {
+static void GEMM_NAME(finish_wide)(const int32_t *sum, int64_t columns, bool add, int64_t *wide) {
     __m512i high16, low16;
     join_row(sum, &high16, &low16);
     for (int half = 0; half < 2; half++) {
@@ -374,7 +375,7 @@ static inline void join(const int32_t *sum, int32_t *high16, int32_t *low16) {
     *low16 = (middle & 255) << 8 | (sum[LOW] & 255);
 }
 
-static void finish_limbs(const int32_t *sum, int64_t columns, bool add, int32_t *low, int32_t *high) {
+static void GEMM_NAME(finish_limbs)(const int32_t *sum, int64_t columns, bool add, int32_t *low, int32_t *high) {
     for (int64_t j = 0; j < columns; j++) {
         int32_t high16, low16;
         join(sum + j, &high16, &low16);
@@ -384,7 +385,7 @@ static void finish_limbs(const int32_t *sum, int64_t columns, bool add, int32_t 
     }
 }
 
-static void finish_wide(const int32_t *sum, int64_t columns, bool add, int64_t *wide) {
+static void GEMM_NAME(finish_wide)(const int32_t *sum, int64_t columns, bool add, int64_t *wide) {
     for (int64_t j = 0; j < columns; j++) {
         int32_t high16, low16;
         join(sum + j, &high16, &low16);
@@ -401,9 +402,9 @@ static void GEMM_NAME(finish)(const int32_t *sum, const int32_t *unused, int64_t
     for (int64_t i = 0; i < rows; i++, sum += AMX_ROWS) {
         const struct gemm_sums to = gemm_sums_at(out, i, 0);
         if (to.wide)
-            finish_wide(sum, columns, add, to.wide);
+            GEMM_NAME(finish_wide)(sum, columns, add, to.wide);
         else
-            finish_limbs(sum, columns, add, to.low, to.high);
+            GEMM_NAME(finish_limbs)(sum, columns, add, to.low, to.high);
     }
 }
 

@@ -102,9 +102,14 @@ static int64_t part_column_panels(const struct matmul *t) {
     return t->common_a ? t->panels : t->b.panels;
 }
 
+/* Where exact sums stay as matrix tiles leave them until they are stored. */
+static const struct gemm_matrix_kernels *matrix_of(const struct matmul *t) {
+    return t->c->family->ordered ? NULL : t->c->family->matrix;
+}
+
 /* Panels of A in a band: sums of one block need no company. */
 static int64_t band_panels(const struct matmul *t) {
-    const struct gemm_matrix_kernels *matrix = t->c->family->matrix;
+    const struct gemm_matrix_kernels *matrix = matrix_of(t);
     if (matrix)
         return gemm_max(MATRIX_BYTES / (part_column_panels(t) * matrix->sum_words * (int64_t)sizeof(int32_t)), 1);
     return t->blocks == 1 ? 1 : gemm_min(BAND, t->common_a ? t->a.panels : t->panels);
@@ -117,7 +122,7 @@ static struct matmul_worker lay_out_worker(const struct matmul *t, struct gemm_a
     struct matmul_worker w = {.sums = {.stride = columns * t->b.width}};
     w.packed = gemm_take(arena, t->panels * cut_operand(t)->panel_size, GEMM_PACKED);
     w.bounds = gemm_take(arena, bounds * t->panels * t->blocks, sizeof *w.bounds);
-    const struct gemm_matrix_kernels *matrix = family->matrix;
+    const struct gemm_matrix_kernels *matrix = matrix_of(t);
     const int64_t sums = (matrix ? 1 : band_panels(t)) * t->a.width * w.sums.stride;
     w.matrix = gemm_take(arena, matrix ? band_panels(t) * columns * matrix->sum_words : 0, sizeof *w.matrix);
     w.sums.low = gemm_take(arena, sums, sizeof *w.sums.low);
@@ -292,7 +297,7 @@ static void matmul_part(void *context, int part, int worker) {
         w.b_made[j] = !t->common_a && t->bytes_made[j];
     const int64_t column = b->first * t->b.width, columns = gemm_min(b->count * t->b.width, t->n - column);
     const int64_t band = band_panels(t);
-    const struct gemm_matrix_kernels *matrix = t->c->family->matrix;
+    const struct gemm_matrix_kernels *matrix = matrix_of(t);
     const bool direct = matrix && t->c->stores->takes_matrix && t->c->stores->takes_matrix(t->c->args);
     gemm_begin_part(t->c);
     for (int64_t i = 0; i < a->count; i += band) {

@@ -26,6 +26,11 @@ struct phase {
     int64_t first; /* of its offsets, and of its tiles in the filters of 16 columns */
 };
 
+/* A step: filter line r by line `line` of the windows, in phase `phase` of columns. */
+struct tap {
+    int64_t r, line, phase;
+};
+
 struct forward {
     struct gemm_call *c;
     const struct gemm_matrix_kernels *k;
@@ -44,11 +49,14 @@ struct forward {
     int64_t reach_y, reach_x;         /* pixels of a window from its first to behind its last */
     int64_t positions, position_step; /* of a window in a line: the pixels that a filter sees */
     int64_t lines;                    /* of 64 bytes, in each plane, of a window in a line */
-    int64_t shared;                   /* grid pixels that make a whole line; 0: no pixels share lines */
-    int64_t phases, steps;            /* steps: of all phases */
-    struct phase *phase;              /* phases in both directions */
-    int64_t *offset;                  /* in the windows, of each step */
-    uint8_t *filters;                 /* [16 columns][steps] tiles */
+    bool apart;                       /* a position has lines of its own, position_lines of them */
+    int64_t position_lines;
+    int64_t shared;        /* grid pixels that make a whole line; 0: no pixels share lines */
+    int64_t phases, steps; /* steps: of all phases */
+    struct phase *phase;   /* phases in both directions */
+    struct tap *tap;       /* of each step */
+    int64_t *offset;       /* in the windows, of each step */
+    uint8_t *filters;      /* [16 columns][steps] tiles */
 
     int64_t band_h, band_w, bands_y, bands_x, images; /* of a part */
     int64_t rows, pitch, plane; /* image lines of a band, by line phases; lines of 64 bytes from one to the next */
@@ -81,37 +89,6 @@ static int64_t place_of(const struct forward *t, int64_t i, int64_t reach) {
     return t->gradient ? reach - 1 - i * t->dilation / t->stride : i * t->dilation;
 }
 
-/* Lists offsets of the steps of all phases, and the phases; without memory, counts steps. */
-static void list_steps(struct forward *t) {
-    const int64_t phases = t->gradient ? t->stride : 1;
-    t->phases = phases * phases;
-    t->steps = 0;
-    for (int64_t i = 0; i < t->phases; i++) {
-        const int64_t py = i / phases, px = i % phases;
-        int64_t steps = 0;
-        bool seen = false; /* some filter column is of this phase */
-        for (int64_t s = 0; s < t->s; s++)
-            seen = seen || phase_of(t, s) == px;
-        for (int64_t r = 0; r < t->r && seen; r++) {
-            if (phase_of(t, r) != py)
-                continue;
-            const int64_t place = place_of(t, r, t->reach_y), line_phase = place % t->line_phases,
-                          row = place / t->line_phases;
-            for (int64_t g = 0; g < t->lines; g++, steps++)
-                if (t->offset)
-                    t->offset[t->steps + steps] =
-                        t->shared ? (row * t->pitch + g * t->shared) * GEMM_MATRIX_LINE
-                                  : ((g * t->line_phases + line_phase) * t->rows + row) * t->pitch * GEMM_MATRIX_LINE;
-        }
-        if (t->phase)
-            t->phase[i] = (struct phase){t->gradient ? py - t->padding % t->stride : 0,
-                                         t->gradient ? px - t->padding % t->stride : 0, steps, t->steps};
-        t->steps += steps;
-    }
-}
-
-/* --- filters ------------------------------------------------------------------------------------------------------ */
-
 /* The column of the filter that shows at a position of the window, in a phase; -1: none. */
 static int64_t column_at(const struct forward *t, int64_t position, int64_t phase) {
     if (!t->gradient)
@@ -121,15 +98,61 @@ static int64_t column_at(const struct forward *t, int64_t position, int64_t phas
     return at % t->dilation == 0 && at / t->dilation < t->s ? at / t->dilation : -1;
 }
 
-/* Elements first ... of the windows of a gradient: position by position, filters within. */
-static void pack_gradient_tile(const struct forward *t, int64_t r, int64_t phase_x, int64_t first, int64_t column,
-                               uint8_t *to) {
+/* Whether line g of a window shows something to some filter column of a phase. */
+static bool is_met(const struct forward *t, int64_t g, int64_t phase) {
+    const int64_t first = t->apart ? g / t->position_lines : 0, end = t->apart ? first + 1 : t->positions;
+    for (int64_t position = first; position < end; position++)
+        if (column_at(t, position, phase) >= 0)
+            return true;
+    return false;
+}
+
+/* Lists the steps of all phases, and the phases; without memory, counts steps. */
+static void list_steps(struct forward *t) {
+    const int64_t phases = t->gradient ? t->stride : 1;
+    t->phases = phases * phases;
+    t->steps = 0;
+    for (int64_t i = 0; i < t->phases; i++) {
+        const int64_t py = i / phases, px = i % phases, first = t->steps;
+        for (int64_t r = 0; r < t->r; r++) {
+            const int64_t place = place_of(t, r, t->reach_y), line_phase = place % t->line_phases,
+                          row = place / t->line_phases;
+            for (int64_t g = 0; phase_of(t, r) == py && g < t->lines; g++) {
+                if (!is_met(t, g, px))
+                    continue;
+                if (t->offset) {
+                    t->offset[t->steps] =
+                        t->shared ? (row * t->pitch + g * t->shared) * GEMM_MATRIX_LINE
+                                  : ((g * t->line_phases + line_phase) * t->rows + row) * t->pitch * GEMM_MATRIX_LINE;
+                    t->tap[t->steps] = (struct tap){r, g, px};
+                }
+                t->steps++;
+            }
+        }
+        if (t->phase)
+            t->phase[i] = (struct phase){t->gradient ? py - t->padding % t->stride : 0,
+                                         t->gradient ? px - t->padding % t->stride : 0, t->steps - first, first};
+    }
+}
+
+/* --- filters ------------------------------------------------------------------------------------------------------ */
+
+/* Element i of line g of a window: its position, and its place among the depth; false beyond them. */
+static bool element_of(const struct forward *t, int64_t g, int64_t i, int64_t *position, int64_t *k) {
+    const int64_t at = (t->apart ? g % t->position_lines : g) * t->k->elements + i;
+    *position = t->apart ? g / t->position_lines : at / t->depth;
+    *k = t->apart ? at : at % t->depth;
+    return *position < t->positions && *k < t->depth;
+}
+
+static void pack_gradient_tile(const struct forward *t, const struct tap *tap, int64_t column, uint8_t *to) {
     const void *row[GEMM_MATRIX_LINE];
-    const int64_t line = t->r * t->s * t->n;
+    const int64_t filter = t->r * t->s * t->n;
     for (int64_t i = 0; i < t->k->elements; i++) {
-        const int64_t position = (first + i) / t->depth, k = (first + i) % t->depth,
-                      s = position < t->positions ? column_at(t, position, phase_x) : -1;
-        row[i] = s < 0 ? NULL : gemm_element(t->c, t->filter, k * line + (r * t->s + s) * t->n + column);
+        int64_t position, k;
+        const bool there = element_of(t, tap->line, i, &position, &k);
+        const int64_t s = there ? column_at(t, position, tap->phase) : -1;
+        row[i] = s < 0 ? NULL : gemm_element(t->c, t->filter, k * filter + (tap->r * t->s + s) * t->n + column);
     }
     t->k->ranks(row, gemm_min(GEMM_MATRIX, t->n - column), true, to);
 }
@@ -138,21 +161,20 @@ static void pack_filters(void *context, int part, int worker) {
     (void)worker;
     const struct forward *t = context;
     const int64_t column = (int64_t)part * GEMM_MATRIX, columns = gemm_min(GEMM_MATRIX, t->n - column),
-                  phases = t->gradient ? t->stride : 1, window = t->s * t->depth;
+                  window = t->s * t->depth;
     uint8_t *to = t->filters + part * t->steps * pair_bytes(t);
-    for (int64_t i = 0; i < t->phases; i++)
-        for (int64_t r = 0, left = t->phase[i].steps; left > 0; r++) {
-            if (phase_of(t, r) != i / phases)
-                continue;
-            for (int64_t g = 0; g < t->lines; g++, left--, to += pair_bytes(t)) {
-                const int64_t first = g * t->k->elements;
-                if (t->gradient)
-                    pack_gradient_tile(t, r, i % phases, first, column, to);
-                else
-                    t->k->lines(gemm_element(t->c, t->filter, (column * t->r + r) * window + first), t->r * window,
-                                columns, gemm_min(t->k->elements, window - first), true, to);
-            }
+    for (int64_t i = 0; i < t->steps; i++, to += pair_bytes(t)) {
+        const struct tap *tap = &t->tap[i];
+        if (t->gradient) {
+            pack_gradient_tile(t, tap, column, to);
+            continue;
         }
+        int64_t position, k;
+        element_of(t, tap->line, 0, &position, &k);
+        const int64_t count = t->apart ? t->depth - k : window - position * t->depth - k;
+        t->k->lines(gemm_element(t->c, t->filter, (column * t->r + tap->r) * window + position * t->depth + k),
+                    t->r * window, columns, gemm_min(t->k->elements, count), true, to);
+    }
 }
 
 /* --- windows ------------------------------------------------------------------------------------------------------ */
@@ -195,21 +217,6 @@ static void split_line(const struct forward *t, const struct band *q, int64_t li
             t->k->split(gemm_element(t->c, row, (x - from) * t->image_pixel), t->depth, to + x * bytes, t->split_plane);
 }
 
-/* Windows whose pixels are apart, from a split line. */
-static void gather_windows(const struct forward *t, const uint8_t *from, int64_t count, uint8_t *to) {
-    const int64_t bytes = GEMM_MATRIX_LINE / t->k->elements * t->depth;
-    for (int p = 0; p < t->k->planes; p++)
-        for (int64_t x = 0; x < count; x++)
-            for (int64_t i = 0; i < t->positions; i++)
-                for (int64_t b = 0, some; b < bytes; b += some) {
-                    const int64_t at = i * bytes + b, line = at / GEMM_MATRIX_LINE, within = at % GEMM_MATRIX_LINE;
-                    some = gemm_min(bytes - b, GEMM_MATRIX_LINE - within);
-                    memcpy(to + p * t->plane + (line * t->line_phases * t->rows * t->pitch + x) * GEMM_MATRIX_LINE +
-                               within,
-                           from + p * t->split_plane + (x * t->step + i * t->position_step) * bytes + b, (size_t)some);
-                }
-}
-
 /* The windows of a band in image line `line`. */
 static void copy_windows(const struct forward *t, const struct band *q, int64_t line, struct forward_worker *w,
                          uint8_t *windows) {
@@ -224,13 +231,14 @@ static void copy_windows(const struct forward *t, const struct band *q, int64_t 
                 memset(to + p * t->plane + g * group, 0, (size_t)(t->pitch * GEMM_MATRIX_LINE));
         return;
     }
-    if (t->position_step > 1 && t->positions > 1) {
-        gather_windows(t, from, count, to);
-        return;
+    for (int64_t g = 0; g < groups; g++) {
+        const int64_t position = t->apart ? g / t->position_lines : 0,
+                      first = (t->apart ? g % t->position_lines : g) * GEMM_MATRIX_LINE,
+                      all = t->apart ? bytes : t->positions * bytes;
+        t->k->copy(from + position * t->position_step * bytes + first, t->split_plane, t->step * bytes,
+                   t->shared ? count + (t->lines - 1) * t->shared : count, gemm_min(GEMM_MATRIX_LINE, all - first),
+                   to + g * group, t->plane);
     }
-    for (int64_t g = 0; g < groups; g++)
-        t->k->copy(from + g * GEMM_MATRIX_LINE, t->split_plane, t->step * bytes,
-                   t->shared ? count + (t->lines - 1) * t->shared : count, to + g * group, t->plane);
 }
 
 /* Whether some filter line sees it: with a stride larger than the filter some lines are passed over. */
@@ -428,10 +436,12 @@ static void plan_direction(const struct forward *t, int64_t out, int64_t positio
 
 /* Bytes of the windows of a band, in all planes. */
 static int64_t plan_windows(struct forward *t, int64_t band_h, int64_t band_w) {
-    const bool together = t->position_step == 1 || t->positions == 1;
     t->band_h = band_h;
     t->band_w = band_w;
-    t->shared = t->lines > 1 && t->step == 1 && together && t->k->elements % t->depth == 0 && band_w % GEMM_MATRIX == 0
+    const bool whole =
+        !t->c->family->ordered || t->positions * t->depth % t->k->elements == 0; /* lines of one window */
+    t->shared = t->lines > 1 && t->step == 1 && !t->apart && whole && t->k->elements % t->depth == 0 &&
+                        band_w % GEMM_MATRIX == 0
                     ? t->k->elements / t->depth
                     : 0;
     t->pitch = band_w + (t->shared ? (t->lines - 1) * t->shared : 0);
@@ -474,7 +484,12 @@ static void forward_plan(struct forward *t) {
     plan_direction(t, t->out_w, t->s, &t->grid_w, &t->reach_x, &t->origin_x);
     t->position_step = t->gradient && t->stride > 1 ? 1 : t->dilation;
     t->positions = (t->reach_x - 1) / t->position_step + 1;
-    t->lines = gemm_parts(t->positions * t->depth, t->k->elements);
+    /* Phases of a gradient meet some positions each. In a line with others, those that they do not meet are multiplied
+     * by zero: what that is worth in time, floats cannot have, for it may be NaN. */
+    const bool phases = t->gradient && t->stride > 1 && (t->c->family->ordered || t->depth % t->k->elements == 0);
+    t->apart = t->positions > 1 && (t->position_step > 1 || phases);
+    t->position_lines = gemm_parts(t->depth, t->k->elements);
+    t->lines = t->apart ? t->positions * t->position_lines : gemm_parts(t->positions * t->depth, t->k->elements);
     list_steps(t);
     plan_bands(t);
     t->split_plane = gemm_round_up((pixels_seen(t, t->pitch) * t->depth) * (GEMM_MATRIX_LINE / t->k->elements) +
@@ -488,6 +503,7 @@ static struct gemm_workspace lay_out(struct forward *t, char *block) {
     struct gemm_arena arena = {block, 0}, worker = gemm_worker_arena(t->c, 0);
     t->phase = gemm_take(&arena, t->phases, sizeof *t->phase);
     t->offset = gemm_take(&arena, t->steps, sizeof *t->offset);
+    t->tap = gemm_take(&arena, t->steps, sizeof *t->tap);
     t->filters = gemm_take(&arena, column_tiles(t) * t->steps * pair_bytes(t), 1);
     lay_out_worker(t, &worker);
     return fl_gemm_needs(t->c, &arena, &worker, t->parts);

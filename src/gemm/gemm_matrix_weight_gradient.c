@@ -7,8 +7,8 @@
  * where dy is zero. A chunk of pixels is packed at a time and meets all filter positions; sums of tiles are kept from
  * chunk to chunk as the tiles leave them, until they have to be finished.
  *
- * Sums are exact, so the pixels are cut into as many slices as there are threads to be busy; the sums of slices are
- * then added. */
+ * The pixels are cut into slices for the threads: exact sums into as many as keep those busy, ordered ones always into
+ * the same. The sums of slices are added in order. */
 #include "core/parallel.h"
 #include "gemm/gemm_driver.h"
 #include <string.h>
@@ -19,6 +19,7 @@ enum {
     CHUNK_BYTES = 640 * 1024, /* of the packed pixels of a chunk, likewise */
     CHUNK_PIXELS = 1024,      /* of a chunk of small images: a panel of dy stays in the first-level cache */
     PARTS_PER_WORKER = 4,
+    ORDERED_PARTS = 16,            /* of ordered sums, whatever the threads */
     SLICE_BYTES = 32 * 1024 * 1024 /* of the sums of all slices */
 };
 
@@ -42,12 +43,23 @@ struct gradient {
     int64_t chunks;
     int64_t m_block, c_block, m_blocks, c_blocks; /* tiles of 16 in a block; blocks */
     int64_t slices, chunks_per_slice;
-    int64_t *sums; /* [slice][m][n] */
+    char *sums; /* whole: [slice][m][n] */
     int64_t store_parts;
 };
 
 static int64_t pair_bytes(const struct gradient *t) {
     return (int64_t)t->k->planes * GEMM_MATRIX_PLANE;
+}
+
+/* Sum i of those at `sums`. */
+static char *sum_at(const struct gradient *t, char *sums, int64_t i) {
+    return sums + i * t->c->stores->sum_bytes;
+}
+
+/* Whole sums as kernels and stores take them. */
+static struct gemm_sums whole_sums(const struct gradient *t, void *sums, int64_t stride) {
+    return t->c->family->ordered ? (struct gemm_sums){.low = sums, .stride = stride}
+                                 : (struct gemm_sums){.wide = sums, .stride = stride};
 }
 
 static int64_t image_bytes(const struct gradient *t) {
@@ -183,15 +195,15 @@ static void multiply_chunk(const struct gradient *t, const struct chunk *q, cons
 }
 
 /* Kept sums of a block to those of its slice. */
-static void finish_block(const struct gradient *t, const struct block *b, int64_t *slice, bool add,
+static void finish_block(const struct gradient *t, const struct block *b, char *slice, bool add,
                          const struct gradient_worker *w) {
     for (int64_t m = 0; m < b->m_tiles; m++)
         for (int64_t c = 0; c < b->c_tiles; c++)
             for (int64_t r = 0; r < t->r; r++)
                 for (int64_t s = 0; s < t->s; s++) {
                     const int64_t row = (b->m_tile + m) * GEMM_MATRIX, channel = (b->c_tile + c) * GEMM_MATRIX;
-                    const struct gemm_sums to = {.wide = slice + row * t->n + (r * t->s + s) * t->channels + channel,
-                                                 .stride = t->n};
+                    const struct gemm_sums to =
+                        whole_sums(t, sum_at(t, slice, row * t->n + (r * t->s + s) * t->channels + channel), t->n);
                     t->k->finish(tile_sums(t, w, m, c, r, s), NULL, GEMM_MATRIX, gemm_min(GEMM_MATRIX, t->m - row),
                                  gemm_min(GEMM_MATRIX, t->channels - channel), 0, add, &to);
                 }
@@ -216,7 +228,7 @@ static void gradient_part(void *context, int part, int worker) {
         multiply_chunk(t, &q, &b, kept > 0, &w);
         kept += chunk_k;
         if (i + 1 == end || (t->k->k_most && kept + chunk_k > t->k->k_most)) {
-            finish_block(t, &b, t->sums + slice * t->m * t->n, finished, &w);
+            finish_block(t, &b, sum_at(t, t->sums, slice * t->m * t->n), finished, &w);
             finished = true;
             kept = 0;
         }
@@ -230,8 +242,8 @@ static void store_part(void *context, int part, int worker) {
     const int64_t results = t->m * t->n, first = (int64_t)part * GEMM_STORE_BLOCK,
                   n = gemm_min(GEMM_STORE_BLOCK, results - first);
     for (int64_t slice = 1; slice < t->slices; slice++)
-        t->c->kernels->add(t->sums + first, t->sums + slice * results + first, n);
-    const struct gemm_sums sums = {.wide = t->sums + first, .stride = n};
+        t->c->kernels->add(sum_at(t, t->sums, first), sum_at(t, t->sums, slice * results + first), n);
+    const struct gemm_sums sums = whole_sums(t, sum_at(t, t->sums, first), n);
     t->c->stores->sums(t->c->args, t->out_first + first, n, &sums, gemm_worker_stats(t->c, worker));
 }
 
@@ -242,6 +254,8 @@ static int64_t plan_band(struct gradient *t, int64_t band_h, int64_t band_w) {
     t->band_h = band_h;
     t->band_w = band_w;
     t->positions = gemm_round_up(band_w, t->k->quad);
+    while (t->c->family->ordered && band_h * t->positions % t->k->elements) /* tiles end with the band: */
+        t->positions += t->k->quad;                                         /* zero times what follows may be NaN */
     t->line = t->positions / t->k->quad * GEMM_MATRIX_LINE;
     t->blocks = gemm_parts(band_h * t->positions, t->k->elements);
     t->phases = t->stride;
@@ -265,6 +279,7 @@ static void plan_blocks(struct gradient *t) {
 }
 
 static void gradient_plan(struct gradient *t) {
+    const int64_t busy = t->c->family->ordered ? ORDERED_PARTS : (int64_t)PARTS_PER_WORKER * t->c->workers;
     t->n = t->r * t->s * t->channels;
     plan_blocks(t);
     int64_t h = t->out_h, w = t->out_w;
@@ -279,15 +294,14 @@ static void gradient_plan(struct gradient *t) {
     t->images = 1;
     if (t->bands_y * t->bands_x == 1)
         t->images = gemm_max(gemm_min(gemm_min(CHUNK_BYTES / bytes, CHUNK_PIXELS / (t->blocks * t->k->elements)),
-                                      t->batch / gemm_min(t->batch, PARTS_PER_WORKER * t->c->workers)),
+                                      t->batch / gemm_min(t->batch, busy)),
                              1);
     t->plane = t->images * image_bytes(t) + GEMM_MATRIX_PLANE; /* tiles at the end read beyond the last line */
     t->chunks = gemm_parts(t->batch, t->images) * t->bands_y * t->bands_x;
 
     const int64_t blocks = t->m_blocks * t->c_blocks,
-                  affordable = gemm_max(SLICE_BYTES / (t->m * t->n * (int64_t)sizeof *t->sums), 1);
-    t->slices =
-        gemm_min(gemm_min(t->chunks, affordable), gemm_parts((int64_t)PARTS_PER_WORKER * t->c->workers, blocks));
+                  affordable = gemm_max(SLICE_BYTES / (t->m * t->n * t->c->stores->sum_bytes), 1);
+    t->slices = gemm_min(gemm_min(t->chunks, affordable), gemm_parts(busy, blocks));
     t->chunks_per_slice = gemm_parts(t->chunks, t->slices);
     t->slices = gemm_parts(t->chunks, t->chunks_per_slice);
     t->store_parts = gemm_parts(t->m * t->n, GEMM_STORE_BLOCK);
@@ -295,7 +309,7 @@ static void gradient_plan(struct gradient *t) {
 
 static struct gemm_workspace lay_out(struct gradient *t, char *block) {
     struct gemm_arena arena = {block, 0}, worker = gemm_worker_arena(t->c, 0);
-    t->sums = gemm_take(&arena, t->slices * t->m * t->n, sizeof *t->sums);
+    t->sums = gemm_take(&arena, t->slices * t->m * t->n, (size_t)t->c->stores->sum_bytes);
     lay_out_worker(t, &worker);
     return fl_gemm_needs(t->c, &arena, &worker, gemm_max(t->slices * t->m_blocks * t->c_blocks, t->store_parts));
 }

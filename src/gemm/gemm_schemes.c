@@ -129,10 +129,12 @@ static void exact_sums(const struct gemm_family *family, struct gemm_panel_pair 
 /* A block of k is a chain; chains are added in order. */
 static void ordered_sums(const struct gemm_kernels *k, struct gemm_panel_pair *p, bool add, const struct gemm_sums *out,
                          struct gemm_accumulators *at) {
-    p->sum = add ? at->sum : out->low;
-    p->stride = add ? k->panel_columns : out->stride;
+    const bool apart = add && !k->panel_steps; /* matrix tiles go on from the sums that are there */
+    p->sum = apart ? at->sum : out->low;
+    p->stride = apart ? k->panel_columns : out->stride;
+    p->add = add;
     k->whole[p->rows](p);
-    if (add)
+    if (apart)
         k->finish(p->sum, NULL, p->stride, p->rows, k->panel_columns, 0, true, out);
 }
 
