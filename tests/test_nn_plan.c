@@ -1,5 +1,5 @@
-/* The memory plan: values alive at one time never overlap, a plan is never worse than the sum, and close to the lower
- * bound (the largest number of bytes alive at one position). */
+/* The memory plan: values alive at one time and the memory of the calls of that time never overlap, a plan is never
+ * worse than the sum, and close to the lower bound (the largest number of bytes alive at one position). */
 #include "check.h"
 #include "core/memory.h"
 #include "core/tensor_object.h"
@@ -48,12 +48,31 @@ static void random_blocks(uint64_t seed) {
     check_blocks(what, blocks, n, total, &sum);
 }
 
+/* Memory of the calls of every position, after n blocks of values; how many there are then. *most: the largest of a
+ * position. */
+static int add_calls(const nn_graph *g, struct fl_block *blocks, int n, size_t *most) {
+    *most = 0;
+    for (int p = 0; p < fl_positions(g); p++) {
+        size_t bytes = 0;
+        for (int k = 0; k < FL_CALL_MEMORIES; k++) {
+            const struct fl_call_block *calls = &g->positions[p].calls[k];
+            CHECK(calls->bytes == g->positions[p].need[k] && !calls->memory == !calls->bytes, "position %d: %zu of %zu",
+                  p, calls->bytes, g->positions[p].need[k]);
+            if (calls->bytes)
+                blocks[n++] = (struct fl_block){calls->bytes, p, p, (size_t)(calls->memory - (char *)g->arena)};
+            bytes += fl_line_bytes(calls->bytes);
+        }
+        *most = bytes > *most ? bytes : *most;
+    }
+    return n;
+}
+
 /* The plan of a model, and the claims that follow from the order of a step: an output lives from its forward at least
  * to its last reader, the gradient of an output at least until backward of its node. */
-static void model_plan(const char *variant, const char *model, double most_share) {
-    nn_graph *g = nn_graph_new(&(nn_config){.variant = variant, .batch = 2, .seed = 1});
+static void model_plan(const char *variant, const char *model, int batch, double most_share) {
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = variant, .batch = batch, .seed = 1});
     CHECK(!nn_compile(g, nn_model(g, model, 32, 32, 3, 10)), "%s", tensor_error());
-    struct fl_block blocks[2000];
+    struct fl_block blocks[4000];
     int n = 0;
     for (int i = 0; i < g->value_count; i++) {
         const struct fl_value *v = &g->values[i];
@@ -88,20 +107,27 @@ static void model_plan(const char *variant, const char *model, double most_share
                   node->name);
         }
     }
-    size_t sum, most = check_blocks(model, blocks, n, (size_t)nn_arena_bytes(g), &sum);
-    CHECK((double)nn_arena_bytes(g) <= most_share * (double)sum, "%s %s: arena %lld of %zu bytes", variant, model,
-          (long long)nn_arena_bytes(g), sum);
-    printf("%s %s: arena %lld bytes, lower bound %zu, all values %zu\n", variant, model, (long long)nn_arena_bytes(g),
-           most, sum);
+    size_t sum, all, calls, alone;
+    const int with_calls = add_calls(g, blocks, n, &calls);
+    const size_t arena = (size_t)nn_arena_bytes(g), most = check_blocks(model, blocks, with_calls, arena, &all);
+    CHECK(with_calls > n && calls, "%s: no memory of calls was planned", model);
+    CHECK(!fl_pack(blocks, n, &alone), "%s", tensor_error());
+    check_blocks(model, blocks, n, alone, &sum);
+    CHECK((double)alone <= most_share * (double)sum, "%s %s: values in %zu of %zu bytes", variant, model, alone, sum);
+    CHECK(arena <= alone + calls, "%s %s: arena %zu bytes, values alone %zu, calls of one position %zu", variant, model,
+          arena, alone, calls);
+    printf("%s %s batch %d: arena %zu bytes, lower bound %zu; values alone %zu, calls %zu\n", variant, model, batch,
+           arena, most, alone, calls);
     nn_graph_free(g);
 }
 
 int main(void) {
     for (uint64_t seed = 1; seed <= 300; seed++)
         random_blocks(seed);
-    model_plan("fp32", "mlp2", 1);
-    model_plan("fp32", "cnn6", 0.8);
-    model_plan("fp32", "resnet20", 0.7);
-    model_plan("flex16+5", "resnet110", 0.7);
+    model_plan("fp32", "mlp2", 2, 1);
+    model_plan("fp32", "cnn6", 2, 0.8);
+    model_plan("fp32", "resnet20", 2, 0.7);
+    model_plan("flex16+5", "resnet110", 2, 0.7);
+    model_plan("flex16+5", "resnet20", 128, 0.7);
     return check_summary();
 }

@@ -1,4 +1,5 @@
-/* nn_compile.c - from the plan to tensors: parameters, values on the arena, initial weights, the list for traces. */
+/* nn_compile.c - from the plan to tensors: parameters with initial weights, values, the list for traces; then the
+ * memory of all that comes and goes. */
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
@@ -101,20 +102,21 @@ static tensor_status make_moments(const nn_graph *g, struct fl_node *node) {
 }
 
 /* A view has one exponent and one memory with its base, in training and in evaluation. */
-static tensor *new_value_tensor(const nn_graph *g, const struct fl_value *v, tensor *base) {
+static tensor *new_value_tensor(const nn_graph *g, const struct fl_value *v, tensor *base, size_t at) {
     const struct fl_shape *shape = &v->shape;
     return base ? tensor_new_view(base, shape->ndim, shape->dim)
-                : tensor_new_at(g->device, g->variant->format, shape->ndim, shape->dim, (char *)g->arena + v->offset,
-                                v->bytes);
+                : tensor_new_at(g->device, g->variant->format, shape->ndim, shape->dim, fl_nowhere(at), v->bytes);
 }
 
-static tensor_status make_value(nn_graph *g, int i) {
+/* *at: addresses of tensors that have no memory yet, each apart from the others. */
+static tensor_status make_value(nn_graph *g, int i, size_t *at) {
     struct fl_value *v = &g->values[i];
     const struct fl_value *base = v->base == i ? NULL : &g->values[v->base];
     bool activation = !strcmp(v->role, "activation");
-    v->t = new_value_tensor(g, v, base ? base->t : NULL);
+    v->t = new_value_tensor(g, v, base ? base->t : NULL, *at);
     if (activation)
-        v->evaluate = new_value_tensor(g, v, base ? base->evaluate : NULL);
+        v->evaluate = new_value_tensor(g, v, base ? base->evaluate : NULL, *at);
+    *at += base ? 0 : fl_line_bytes(v->bytes);
     if (!v->t || (activation && !v->evaluate))
         return tensor_error_status();
     v->info = -1;
@@ -128,40 +130,20 @@ static tensor_status make_value(nn_graph *g, int i) {
     return list_tensor(g, fl_format_name("%s", v->name), v->role, v->t);
 }
 
-static tensor_status make_values(nn_graph *g) {
-    g->arena = tensor_device_allocate(g->device, g->arena_bytes);
-    if (!g->arena)
-        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for an arena of %zu bytes", g->arena_bytes);
+static tensor_status make_numbers_of_step(nn_graph *g) {
     const struct fl_shape *input = &g->nodes[0].shape;
     if (g->device != tensor_device_list(0) && !(g->pixels = tensor_new_in(g->device, FMT_F32, input->ndim, input->dim)))
         return tensor_error_status();
     FL_TRY(new_numbers(g, &g->labels, FMT_I32, g->batch));
     FL_TRY(new_numbers(g, &g->loss, FMT_F64, 1));
     FL_TRY(new_numbers(g, &g->predicted, FMT_I32, g->batch));
-    FL_TRY(new_numbers(g, &g->correct, FMT_I32, 1));
-    for (int i = 0; i < g->value_count; i++)
-        FL_TRY(make_value(g, i));
-    return TENSOR_OK;
+    return new_numbers(g, &g->correct, FMT_I32, 1);
 }
 
-/* Which values begin and end at each position, in the order of the values. */
-static tensor_status list_positions(nn_graph *g) {
-    const int positions = 2 * g->count + 1;
-    g->begins = fl_alloc(2 * (size_t)positions * sizeof *g->begins);
-    if (!g->begins)
-        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
-    g->ends = g->begins + positions;
-    for (int i = 0; i < 2 * positions; i++)
-        g->begins[i] = -1;
-    for (int i = g->value_count - 1; i >= 0; i--) {
-        struct fl_value *v = &g->values[i];
-        if (v->base != i)
-            continue;
-        v->next_to_begin = g->begins[v->first];
-        g->begins[v->first] = i;
-        v->next_to_end = g->ends[v->last];
-        g->ends[v->last] = i;
-    }
+static tensor_status make_values(nn_graph *g) {
+    size_t at = 0;
+    for (int i = 0; i < g->value_count; i++)
+        FL_TRY(make_value(g, i, &at));
     return TENSOR_OK;
 }
 
@@ -195,9 +177,12 @@ static tensor_status compile(nn_graph *g, nn_node logits) {
         if (status)
             return fl_node_failed(node, status);
     }
+    FL_TRY(make_numbers_of_step(g));
     FL_TRY(make_values(g));
-    FL_TRY(list_positions(g));
+    FL_TRY(fl_list_positions(g));
     wire_passes(g);
+    FL_TRY(fl_measure_step(g));
+    FL_TRY(fl_make_arena(g));
     for (int i = 0; i < g->info_count; i++) /* counters tell of training, not of the initial load */
         tensor_reset_statistics(g->infos[i].t);
     g->compiled = true;

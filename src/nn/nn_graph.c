@@ -131,7 +131,7 @@ void nn_graph_free(nn_graph *g) {
         fl_free((void *)(uintptr_t)g->infos[i].name);
     fl_free(g->nodes);
     fl_free(g->values);
-    fl_free(g->begins); /* one block with ends */
+    fl_free(g->positions);
     fl_free(g->infos);
     tensor_free(g->pixels);
     tensor_free(g->bytes);

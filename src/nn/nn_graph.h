@@ -6,11 +6,13 @@
  *
  * One training step visits positions 0 ... 2n: forward of node i at i, the loss at n, backward of node i at 2n - i.
  * nn_plan.c names every value of the step (outputs, gradients, sums of gradients), each written exactly once a step: a
- * shared exponent is then predicted from the history of one quantity. From first and last use it places all of them in
- * one arena. nn_compile.c turns values into tensors. */
+ * shared exponent is then predicted from the history of one quantity. nn_compile.c turns values into tensors, which
+ * have no memory yet; a dry run of the step (nn_passes.c) on them tells what memory the calls of each position take,
+ * and nn_arena.c places values and memory of calls in one arena. The update follows at position 2n + 1. */
 #ifndef FL_NN_GRAPH_H
 #define FL_NN_GRAPH_H
 
+#include "core/call_memory.h"
 #include "flexlab/nn.h"
 #include <stddef.h>
 
@@ -116,6 +118,13 @@ struct fl_value {
     tensor *evaluate; /* the same memory as a tensor of evaluation; activations only */
 };
 
+/* One position of the step. */
+struct fl_position {
+    int begins, ends;              /* the first value that is written, used for the last time there; -1: none */
+    size_t need[FL_CALL_MEMORIES]; /* bytes that its calls take beside their tensors, evaluation included */
+    struct fl_call_block calls[FL_CALL_MEMORIES]; /* those bytes in the arena */
+};
+
 /* What a graph has done of the step: nn_forward, nn_backward, nn_update, in this order. */
 enum fl_phase { FL_PHASE_IDLE, FL_PHASE_FORWARD, FL_PHASE_BACKWARD };
 
@@ -137,7 +146,7 @@ struct nn_graph {
 
     struct fl_value *values;
     int value_count, value_capacity;
-    int *begins, *ends; /* by position of the step: the first value that is written, used for the last time there */
+    struct fl_position *positions; /* 2 count + 2 */
     void *arena;
     size_t arena_bytes;
     /* Numbers of a step, on the device: images as floats (on the host the caller's serve), labels, loss, predicted
@@ -168,8 +177,18 @@ nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name,
 /* Puts the layer's name in front of the message of a failure. */
 tensor_status fl_node_failed(const struct fl_node *node, tensor_status status);
 
-/* nn_plan.c: values, lifetimes, places in the arena. logits is the last node. */
+/* nn_plan.c: values and their lives. logits is the last node. */
 tensor_status fl_plan(nn_graph *g);
+
+/* nn_arena.c */
+/* How many positions a step has. */
+static inline int fl_positions(const nn_graph *g) {
+    return 2 * g->count + 2;
+}
+/* Lists which values begin and end at each position. */
+tensor_status fl_list_positions(nn_graph *g);
+/* Plans and allocates the arena, and gives values and calls their memory in it. */
+tensor_status fl_make_arena(nn_graph *g);
 /* A block of memory that is in use from position first to last, both included. */
 struct fl_block {
     size_t bytes;
@@ -178,6 +197,22 @@ struct fl_block {
 };
 /* Places blocks so that no two in use at one position overlap; *total is the size of the arena. */
 tensor_status fl_pack(struct fl_block *blocks, int count, size_t *total);
+
+/* nn_passes.c: positions of a step one after the other. Before the graph is compiled they are a dry run of it. */
+/* images NULL: those of g->bytes. training false: evaluation. */
+tensor_status fl_forward(nn_graph *g, const float *images, bool training);
+/* Loss, predictions and the gradient of the logits. */
+tensor_status fl_loss(nn_graph *g);
+tensor_status fl_backward(nn_graph *g);
+tensor_status fl_update(nn_graph *g, float rate);
+/* All values of training are hidden: their memory is about to be used for something else. */
+void fl_hide_values(nn_graph *g);
+/* Around the calls of a position: they take the memory planned for it, and from the end on no longer do. Every begin
+ * has its end, on failure too. */
+void fl_begin_calls(const nn_graph *g, int position);
+void fl_end_calls(const nn_graph *g, int position);
+/* Asks by a dry run what memory each position takes. */
+tensor_status fl_measure_step(nn_graph *g);
 
 /* nn_init.c */
 /* The key of the random numbers of one named thing under a seed. */

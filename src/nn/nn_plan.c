@@ -1,4 +1,4 @@
-/* nn_plan.c - the values of a training step, how long each lives, and where in one arena.
+/* nn_plan.c - the values of a training step, and how long each lives.
  *
  * The step is followed once on paper. Forward defines an output for each node; backward, from the last node to the
  * first, defines a gradient for each use of an output, and where an output is used more than once the sum of those. The
@@ -6,9 +6,6 @@
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
-#include <stdlib.h>
-
-/* --- lives -------------------------------------------------------------------------------------------------------- */
 
 /* A new value, written at `position`; base -1: with memory of its own. Its index, or -1 without memory. `name` is taken
  * over, also on failure; NULL without base means that there was no memory for it. */
@@ -19,12 +16,14 @@ static int new_value(nn_graph *g, char *name, const char *role, const struct fl_
         return -1;
     }
     int index = g->value_count++;
-    g->values[index] = (struct fl_value){.name = name,
-                                         .role = role,
-                                         .shape = *shape,
-                                         .first = position,
-                                         .last = position,
-                                         .base = base < 0 ? index : g->values[base].base};
+    g->values[index] =
+        (struct fl_value){.name = name,
+                          .role = role,
+                          .shape = *shape,
+                          .bytes = (size_t)fl_shape_count(shape) * tensor_format_bytes(g->variant->format),
+                          .first = position,
+                          .last = position,
+                          .base = base < 0 ? index : g->values[base].base};
     return index;
 }
 
@@ -130,70 +129,6 @@ static tensor_status plan_backward(nn_graph *g, int *uses) {
     return TENSOR_OK;
 }
 
-/* --- places ------------------------------------------------------------------------------------------------------- */
-
-static int by_size(const void *p, const void *q) {
-    const struct fl_block *a = *(struct fl_block *const *)p, *b = *(struct fl_block *const *)q;
-    if (a->bytes != b->bytes)
-        return a->bytes < b->bytes ? 1 : -1;
-    return a < b ? -1 : a > b; /* a fixed order, whatever qsort does */
-}
-
-/* Greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020): the largest
- * block first, each into the smallest gap that fits among the blocks already placed whose lives overlap its own. */
-tensor_status fl_pack(struct fl_block *blocks, int count, size_t *total) {
-    struct fl_block **order = fl_alloc(2 * (size_t)count * sizeof *order);
-    if (!order)
-        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
-    struct fl_block **placed = order + count; /* by offset */
-    for (int i = 0; i < count; i++)
-        order[i] = &blocks[i];
-    qsort(order, (size_t)count, sizeof *order, by_size);
-    *total = 0;
-    for (int i = 0; i < count; i++) {
-        struct fl_block *block = order[i];
-        size_t bytes = (block->bytes + FL_ALIGNMENT - 1) & ~(size_t)(FL_ALIGNMENT - 1);
-        size_t end = 0, best = 0, best_gap = SIZE_MAX;
-        for (int k = 0; k < i; k++) {
-            const struct fl_block *other = placed[k];
-            if (other->last < block->first || other->first > block->last)
-                continue;
-            if (other->offset >= end && other->offset - end >= bytes && other->offset - end < best_gap) {
-                best = end;
-                best_gap = other->offset - end;
-            }
-            size_t other_end = (other->offset + other->bytes + FL_ALIGNMENT - 1) & ~(size_t)(FL_ALIGNMENT - 1);
-            end = other_end > end ? other_end : end;
-        }
-        block->offset = best_gap < SIZE_MAX ? best : end;
-        *total = block->offset + bytes > *total ? block->offset + bytes : *total;
-        int at = i;
-        for (; at > 0 && placed[at - 1]->offset > block->offset; at--)
-            placed[at] = placed[at - 1];
-        placed[at] = block;
-    }
-    fl_free(order);
-    return TENSOR_OK;
-}
-
-static tensor_status plan_arena(nn_graph *g) {
-    struct fl_block *blocks = fl_alloc_zero((size_t)g->value_count * sizeof *blocks);
-    if (!blocks)
-        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
-    int count = 0;
-    for (int i = 0; i < g->value_count; i++) {
-        struct fl_value *v = &g->values[i];
-        v->bytes = (size_t)fl_shape_count(&v->shape) * tensor_format_bytes(g->variant->format);
-        if (v->base == i)
-            blocks[count++] = (struct fl_block){.bytes = v->bytes, .first = v->first, .last = v->last};
-    }
-    tensor_status status = fl_pack(blocks, count, &g->arena_bytes);
-    for (int i = 0, k = 0; !status && i < g->value_count; i++)
-        g->values[i].offset = g->values[i].base == i ? blocks[k++].offset : g->values[g->values[i].base].offset;
-    fl_free(blocks);
-    return status;
-}
-
 tensor_status fl_plan(nn_graph *g) {
     FL_TRY(plan_forward(g));
     int *uses = fl_alloc_zero((size_t)g->count * (sizeof(int) + sizeof(bool)));
@@ -201,5 +136,5 @@ tensor_status fl_plan(nn_graph *g) {
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
     tensor_status status = plan_backward(g, uses);
     fl_free(uses);
-    return status ? status : plan_arena(g);
+    return status;
 }
