@@ -5,6 +5,7 @@
 #include "core/tensor_object.h"
 #include "flexlab/nn.h"
 #include "nn/nn_graph.h"
+#include "node_rows.h"
 #include <string.h>
 
 static bool apart(const struct fl_block *a, const struct fl_block *b) {
@@ -67,11 +68,43 @@ static int add_calls(const nn_graph *g, struct fl_block *blocks, int n, size_t *
     return n;
 }
 
-/* The plan of a model, and the claims that follow from the order of a step: an output lives from its forward at least
- * to its last reader, the gradient of an output at least until backward of its node. */
+static const struct fl_value *base_of(const nn_graph *g, int value) {
+    return &g->values[g->values[value].base];
+}
+
+/* The claims that follow from the order of a step: an output lives from its forward at least to its last reader, the
+ * gradient of an output at least until backward of its node. */
+static void node_plan(const nn_graph *g, const char *model, int i) {
+    const struct fl_node *node = &g->nodes[i];
+    const int backward = 2 * g->count - i;
+    for (int k = 0; k < node->outputs; k++) {
+        const struct fl_output *output = &node->output[k];
+        const struct fl_value *y = base_of(g, output->y);
+        const bool relu = k < node->layer->relu;
+        CHECK(y->first <= i && y->last >= i, "%s: output of %s", model, node->name);
+        CHECK(!output->gated || relu, "%s: %s is gated without relu", model, node->name);
+        CHECK(!relu || !node->learns || output->gated || y->last >= backward, "%s: %s does not outlive its gradient",
+              model, node->name);
+        CHECK(output->dy < 0 || (base_of(g, output->dy)->first < backward && base_of(g, output->dy)->last >= backward),
+              "%s: gradient of %s", model, node->name);
+    }
+    for (int k = 0; k < node->inputs; k++) {
+        const struct fl_input *input = &node->input[k];
+        const struct fl_output *x = fl_output_of(g, input->x);
+        CHECK(base_of(g, x->y)->last >= (k < node->layer->saves_x && node->learns ? backward : i), "%s: input of %s",
+              model, node->name);
+        CHECK(!fl_node_of(g, input->x)->learns || x->dy >= 0, "%s: no gradient for %s", model, x->name);
+        CHECK(input->gate < 0 || (input->gate == x->y && base_of(g, input->gate)->last >= backward),
+              "%s: gate of input %d of %s", model, k, node->name);
+    }
+}
+
+/* The plan of a model. */
 static void model_plan(const char *variant, const char *model, int batch, double most_share) {
     nn_graph *g = nn_graph_new(&(nn_config){.variant = variant, .batch = batch, .seed = 1});
-    CHECK(!nn_compile(g, nn_model(g, model, 32, 32, 3, 10)), "%s", tensor_error());
+    CHECK(!nn_compile(g, strcmp(model, "mixed") ? nn_model(g, model, 32, 32, 3, 10)
+                                                : mixed_network(g, nn_input(g, 8, 8, 3), 10)),
+          "%s", tensor_error());
     struct fl_block blocks[4000];
     int n = 0;
     for (int i = 0; i < g->value_count; i++) {
@@ -82,31 +115,8 @@ static void model_plan(const char *variant, const char *model, int batch, double
         if (v->base == i && n < 2000)
             blocks[n++] = (struct fl_block){tensor_bytes(v->t), v->first, v->last, v->offset};
     }
-    for (int i = 0; i < g->count; i++) {
-        const struct fl_node *node = &g->nodes[i];
-        const struct fl_value *y = &g->values[g->values[node->y].base];
-        CHECK(y->first <= i && y->last >= i, "%s: output of %s", model, node->name);
-        for (int k = 0; k < node->layer->inputs; k++) {
-            const struct fl_node *input = &g->nodes[node->input[k]];
-            const struct fl_value *x = &g->values[g->values[input->y].base];
-            CHECK(x->last >= (k < node->layer->saves_x && node->learns ? 2 * g->count - i : i), "%s: input of %s",
-                  model, node->name);
-            CHECK(!input->learns || input->dy >= 0, "%s: no gradient for %s", model, input->name);
-        }
-        const bool reads_y = node->layer->relu && node->learns;
-        CHECK(!node->gated || node->layer->relu, "%s: %s is gated without relu", model, node->name);
-        CHECK(!reads_y || node->gated || y->last >= 2 * g->count - i, "%s: %s does not outlive its gradient", model,
-              node->name);
-        for (int k = 0; k < node->layer->inputs; k++)
-            CHECK(node->gate[k] < 0 || (node->gate[k] == g->nodes[node->input[k]].y &&
-                                        g->values[g->values[node->gate[k]].base].last >= 2 * g->count - i),
-                  "%s: gate of input %d of %s", model, k, node->name);
-        if (node->dy >= 0) {
-            const struct fl_value *dy = &g->values[g->values[node->dy].base];
-            CHECK(dy->first < 2 * g->count - i && dy->last >= 2 * g->count - i, "%s: gradient of %s", model,
-                  node->name);
-        }
-    }
+    for (int i = 0; i < g->count; i++)
+        node_plan(g, model, i);
     size_t sum, all, calls, alone;
     const int with_calls = add_calls(g, blocks, n, &calls);
     const size_t arena = (size_t)nn_arena_bytes(g), most = check_blocks(model, blocks, with_calls, arena, &all);
@@ -129,5 +139,6 @@ int main(void) {
     model_plan("fp32", "resnet20", 2, 0.7);
     model_plan("flex16+5", "resnet110", 2, 0.7);
     model_plan("flex16+5", "resnet20", 128, 0.7);
+    model_plan("flex16+5", "mixed", 100, 0.95);
     return check_summary();
 }

@@ -46,7 +46,7 @@ FLEXLAB_API const nn_variant *nn_variant_list(int i) FLEXLAB_SYMBOL(nn_variant_l
 /* --- graph -------------------------------------------------------------------------------------------------------- */
 
 typedef struct nn_graph nn_graph;
-typedef int nn_node;
+typedef int nn_node; /* names the output of a layer; -1: none, a call has failed */
 
 typedef struct nn_config {
     const char *variant;   /* see nn_variant */

@@ -64,8 +64,8 @@ static tensor_status load_images(const nn_graph *g, tensor *x, const float *imag
 
 static tensor_status forward_node(const nn_graph *g, struct fl_node *node, const float *images, bool training) {
     const struct fl_pass *pass = training ? &node->train : &node->evaluate;
-    if (!node->layer->inputs)
-        return load_images(g, pass->y, images);
+    if (!node->inputs)
+        return load_images(g, pass->y[0], images);
     return node->layer->forward ? node->layer->forward(node, pass) : TENSOR_OK;
 }
 
@@ -85,11 +85,11 @@ tensor_status fl_forward(nn_graph *g, const float *images, bool training) {
 }
 
 tensor_status fl_loss(nn_graph *g) {
-    const struct fl_pass *logits = &g->nodes[g->count - 1].train;
+    const struct fl_output *logits = fl_output_of(g, g->logits);
+    tensor *x = g->values[logits->y].t, *dx = g->values[logits->dy].t;
     begin_position(g, g->count);
     fl_begin_calls(g, g->count);
-    tensor_status status =
-        tensor_cross_entropy(g->loss, logits->dy, g->predicted, g->correct, logits->y, g->labels, 1.0);
+    tensor_status status = tensor_cross_entropy(g->loss, dx, g->predicted, g->correct, x, g->labels, 1.0);
     fl_end_calls(g, g->count);
     if (!status)
         end_position(g, g->count);
@@ -105,10 +105,12 @@ static tensor_status add_gradients(tensor *sum, const tensor *a, const tensor *b
 static tensor_status backward_node(const nn_graph *g, struct fl_node *node) {
     if (node->layer->backward)
         FL_TRY(node->layer->backward(node, &node->train));
-    for (int k = 0; k < node->layer->inputs; k++)
-        if (node->sum[k] >= 0)
-            FL_TRY(add_gradients(g->values[node->sum[k]].t, g->values[node->addend[k]].t, node->train.dx[k],
-                                 node->gate[k] >= 0 ? g->values[node->gate[k]].t : NULL));
+    for (int k = 0; k < node->inputs; k++) {
+        const struct fl_input *input = &node->input[k];
+        if (input->sum >= 0)
+            FL_TRY(add_gradients(g->values[input->sum].t, g->values[input->addend].t, node->train.dx[k],
+                                 input->gate >= 0 ? g->values[input->gate].t : NULL));
+    }
     return TENSOR_OK;
 }
 

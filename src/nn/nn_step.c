@@ -63,7 +63,7 @@ tensor_status nn_set_pixel_values(nn_graph *g, const float *values) {
     FL_TRY(check_ready(g));
     if (!values)
         return fl_fail(TENSOR_E_ARGUMENT, "pixel values: values is NULL");
-    const struct fl_shape *shape = &g->nodes[0].shape;
+    const struct fl_shape *shape = &fl_output_of(g, 0)->shape;
     const int64_t channels = shape->dim[3];
     for (int64_t i = 0; i < channels * 256; i++)
         if (!isfinite(values[i]))
@@ -140,7 +140,7 @@ tensor_status nn_train_step(nn_graph *g, const float *images, const int32_t *lab
 
 /* A batch filled up with repetitions of its first image: the graph has one size. */
 static float *fill_batch(const nn_graph *g, const float *images, int count) {
-    size_t image = (size_t)fl_shape_count(&g->nodes[0].shape) / (size_t)g->batch;
+    size_t image = (size_t)fl_shape_count(&fl_output_of(g, 0)->shape) / (size_t)g->batch;
     float *full = fl_alloc((size_t)g->batch * image * sizeof *full);
     if (!full)
         return NULL;
@@ -164,7 +164,7 @@ static tensor_status evaluation_pass(nn_graph *g, const char *what, const float 
 
 /* The logits of evaluation on the host: where they lie, or a copy. */
 static tensor_status see_logits(const nn_graph *g, tensor **logits, tensor **copy) {
-    *logits = g->nodes[g->count - 1].evaluate.y;
+    *logits = g->values[fl_output_of(g, g->logits)->y].evaluate;
     *copy = NULL;
     if (g->device == tensor_device_list(0))
         return TENSOR_OK;
@@ -219,7 +219,7 @@ tensor_status nn_predict(nn_graph *g, const float *images, int count, double *lo
     double *all = fl_alloc((size_t)numbers * sizeof *all);
     if (!all)
         return fl_fail(TENSOR_E_MEMORY, "predict: no memory for %lld logits", (long long)numbers);
-    tensor_status status = tensor_store_f64(g->nodes[g->count - 1].evaluate.y, all, numbers);
+    tensor_status status = tensor_store_f64(g->values[fl_output_of(g, g->logits)->y].evaluate, all, numbers);
     if (!status)
         memcpy(logits, all, (size_t)count * (size_t)g->classes * sizeof *logits);
     fl_free(all);
