@@ -157,6 +157,7 @@ static tensor_status make_numbers_of_step(nn_graph *g) {
     if (g->device != tensor_device_list(0) && !(g->pixels = tensor_new_in(g->device, FMT_F32, input->ndim, input->dim)))
         return tensor_error_status();
     FL_TRY(new_numbers(g, &g->labels, FMT_I32, g->batch));
+    FL_TRY(new_numbers(g, &g->rate, FMT_F32, 1));
     FL_TRY(new_numbers(g, &g->loss, FMT_F64, 1));
     FL_TRY(new_numbers(g, &g->predicted, FMT_I32, g->batch));
     return new_numbers(g, &g->correct, FMT_I32, 1);

@@ -122,6 +122,7 @@ void nn_graph_free(nn_graph *g) {
     tensor_free(g->bytes);
     tensor_free(g->byte_values);
     tensor_free(g->labels);
+    tensor_free(g->rate);
     tensor_free(g->loss);
     tensor_free(g->predicted);
     tensor_free(g->correct);

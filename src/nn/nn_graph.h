@@ -189,9 +189,9 @@ struct nn_graph {
     struct fl_position *positions; /* 2 count + 2 */
     void *arena;
     size_t arena_bytes;
-    /* Numbers of a step, on the device: images as floats (on the host the caller's serve), labels, loss, predicted
-     * classes, how many are right. */
-    tensor *pixels, *labels, *loss, *predicted, *correct;
+    /* Numbers of a step, on the device: images as floats (on the host the caller's serve), labels, learning rate, loss,
+     * predicted classes, how many are right. */
+    tensor *pixels, *labels, *rate, *loss, *predicted, *correct;
     tensor *bytes, *byte_values; /* images as bytes, and what those mean; NULL until nn_set_pixel_values */
     enum fl_phase phase;
     bool has_loss;  /* of a forward pass of this network */

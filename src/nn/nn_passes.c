@@ -134,12 +134,12 @@ tensor_status fl_backward(nn_graph *g) {
 /* --- update ------------------------------------------------------------------------------------------------------- */
 
 /* Momentum and weight decay act on every parameter, biases and batch normalisation included (He et al. 2015). */
-static tensor_status update_parameter(const nn_graph *g, const struct fl_parameter *p, float rate) {
+static tensor_status update_parameter(const nn_graph *g, const struct fl_parameter *p) {
     const int position = fl_positions(g) - 1;
     fl_begin_calls(g, position);
     tensor_status status = tensor_sgd_momentum(p->v, p->g, p->w, g->momentum, g->weight_decay);
     if (!status)
-        status = tensor_sgd_update(p->w, p->v, rate);
+        status = tensor_sgd_update_by(p->w, p->v, g->rate);
     fl_end_calls(g, position);
     if (status)
         return status;
@@ -149,9 +149,10 @@ static tensor_status update_parameter(const nn_graph *g, const struct fl_paramet
 }
 
 tensor_status fl_update(nn_graph *g, float rate) {
+    FL_TRY(tensor_load_f32(g->rate, &rate, 1));
     for (int i = 0; i < g->count; i++)
         for (int k = 0; k < g->nodes[i].parameters; k++) {
-            tensor_status status = update_parameter(g, &g->nodes[i].parameter[k], rate);
+            tensor_status status = update_parameter(g, &g->nodes[i].parameter[k]);
             if (status)
                 return fl_node_failed(&g->nodes[i], status);
         }
