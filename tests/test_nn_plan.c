@@ -119,9 +119,12 @@ static void model_plan(const char *variant, const char *model, int batch, double
         node_plan(g, model, i);
     size_t sum, all, calls, alone;
     const int with_calls = add_calls(g, blocks, n, &calls);
-    const size_t arena = (size_t)nn_arena_bytes(g), most = check_blocks(model, blocks, with_calls, arena, &all);
+    const size_t arena = g->arena_bytes, most = check_blocks(model, blocks, with_calls, arena, &all);
     CHECK(with_calls > n && calls, "%s: no memory of calls was planned", model);
     CHECK(!fl_pack(blocks, n, &alone), "%s", tensor_error());
+    CHECK(nn_arena_bytes(g) == (int64_t)alone && nn_workspace_bytes(g) == (int64_t)arena - (int64_t)alone,
+          "%s: said to have %lld and %lld bytes", model, (long long)nn_arena_bytes(g),
+          (long long)nn_workspace_bytes(g));
     check_blocks(model, blocks, n, alone, &sum);
     CHECK((double)alone <= most_share * (double)sum, "%s %s: values in %zu of %zu bytes", variant, model, alone, sum);
     CHECK(arena <= alone + calls, "%s %s: arena %zu bytes, values alone %zu, calls of one position %zu", variant, model,

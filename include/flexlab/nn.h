@@ -167,12 +167,14 @@ FLEXLAB_API tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context
 FLEXLAB_API int nn_tensor_count(const nn_graph *g) FLEXLAB_SYMBOL(nn_tensor_count);
 FLEXLAB_API nn_tensor_info nn_tensor_at(const nn_graph *g, int i) FLEXLAB_SYMBOL(nn_tensor_at);
 /* Weights in elements; then bytes: weights with their wide copies, the forward tensors of a training step as stored,
- * and the planned arena: activations and gradients by lifetime, and what the operations of each position of the step
- * take beside their tensors, with the threads and kernels in force when nn_compile was called. */
+ * and the arena planned for activations and gradients by lifetime: the same on every machine. What the operations take
+ * beside their tensors makes the arena larger by nn_workspace_bytes, which depends on the number of threads and the
+ * kernels in force when nn_compile was called. */
 FLEXLAB_API int64_t nn_parameter_count(const nn_graph *g) FLEXLAB_SYMBOL(nn_parameter_count);
 FLEXLAB_API int64_t nn_weight_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_weight_bytes);
 FLEXLAB_API int64_t nn_activation_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_activation_bytes);
 FLEXLAB_API int64_t nn_arena_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_arena_bytes);
+FLEXLAB_API int64_t nn_workspace_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_workspace_bytes);
 
 /* --- the whole state ---------------------------------------------------------------------------------------------- */
 

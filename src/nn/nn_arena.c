@@ -80,14 +80,20 @@ tensor_status fl_list_positions(nn_graph *g) {
     return TENSOR_OK;
 }
 
-/* Blocks of the values that have memory, then those of the calls; how many. */
-static int list_blocks(const nn_graph *g, struct fl_block *blocks) {
+/* Blocks of the values that have memory; how many. */
+static int list_values(const nn_graph *g, struct fl_block *blocks) {
     int count = 0;
     for (int i = 0; i < g->value_count; i++) {
         const struct fl_value *v = &g->values[i];
         if (v->base == i)
             blocks[count++] = (struct fl_block){.bytes = v->bytes, .first = v->first, .last = v->last};
     }
+    return count;
+}
+
+/* Those of the calls. */
+static int list_calls(const nn_graph *g, struct fl_block *blocks) {
+    int count = 0;
     for (int p = 0; p < fl_positions(g); p++)
         for (int k = 0; k < FL_CALL_MEMORIES; k++)
             if (g->positions[p].need[k])
@@ -95,7 +101,7 @@ static int list_blocks(const nn_graph *g, struct fl_block *blocks) {
     return count;
 }
 
-/* The same walk with the places that were found. */
+/* The same walks with the places that were found. */
 static void take_places(nn_graph *g, const struct fl_block *blocks) {
     char *const arena = g->arena;
     for (int i = 0; i < g->value_count; i++) {
@@ -118,7 +124,10 @@ tensor_status fl_make_arena(nn_graph *g) {
     struct fl_block *blocks = fl_alloc_zero(most * sizeof *blocks);
     if (!blocks)
         return no_memory();
-    tensor_status status = fl_pack(blocks, list_blocks(g, blocks), &g->arena_bytes);
+    const int values = list_values(g, blocks), calls = list_calls(g, blocks + values);
+    tensor_status status = fl_pack(blocks, values, &g->value_bytes); /* to tell its size: calls may change the places */
+    if (!status)
+        status = fl_pack(blocks, values + calls, &g->arena_bytes);
     if (!status && !(g->arena = tensor_device_allocate(g->device, g->arena_bytes)))
         status = fl_fail(TENSOR_E_MEMORY, "graph: no memory for an arena of %zu bytes", g->arena_bytes);
     if (!status)

@@ -165,5 +165,9 @@ int64_t nn_activation_bytes(const nn_graph *g) {
 }
 
 int64_t nn_arena_bytes(const nn_graph *g) {
-    return g && g->compiled ? (int64_t)g->arena_bytes : 0;
+    return g && g->compiled ? (int64_t)g->value_bytes : 0;
+}
+
+int64_t nn_workspace_bytes(const nn_graph *g) {
+    return g && g->compiled && g->arena_bytes > g->value_bytes ? (int64_t)(g->arena_bytes - g->value_bytes) : 0;
 }

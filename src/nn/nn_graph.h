@@ -188,7 +188,7 @@ struct nn_graph {
     int value_count, value_capacity;
     struct fl_position *positions; /* 2 count + 2 */
     void *arena;
-    size_t arena_bytes;
+    size_t arena_bytes, value_bytes; /* all of it; what values alone would take */
     /* Numbers of a step, on the device: images as floats (on the host the caller's serve), labels, learning rate, loss,
      * predicted classes, how many are right. */
     tensor *pixels, *labels, *rate, *loss, *predicted, *correct;
