@@ -14,6 +14,7 @@
  * nothing and is drawn again. */
 #include "check.h"
 #include "flexlab/nn.h"
+#include "node_rows.h"
 #include <math.h>
 #include <string.h>
 
@@ -146,9 +147,47 @@ static nn_node gated_linear(nn_graph *g, nn_node x) {
     return nn_linear(g, "fc3", x, CLASSES);
 }
 
+/* Nodes with several inputs and outputs: all used, and more than once; one output alone; an output that is the logits;
+ * inputs with nothing to learn before them. */
+static nn_node mixed(nn_graph *g, nn_node x) {
+    return mixed_network(g, x, CLASSES);
+}
+static nn_node mixer_inputs(nn_graph *g, nn_node x, int outputs) {
+    return add_mixer(g, "mixer", nn_linear(g, "a", x, 5), nn_linear(g, "b", x, outputs), nn_linear(g, "c", x, outputs));
+}
+static nn_node mixer_once(nn_graph *g, nn_node x) {
+    nn_node hot = mixer_inputs(g, x, 4);
+    return nn_linear(g, "fc", nn_add_relu(g, "add", hot, hot + 1), CLASSES);
+}
+static nn_node hot_alone(nn_graph *g, nn_node x) {
+    nn_node c = nn_avgpool_global(g, "pool", x);
+    nn_node hot = add_mixer(g, "mixer", nn_linear(g, "a", x, 5), nn_linear(g, "b", x, CHANNELS), c);
+    return nn_linear(g, "fc", hot, CLASSES);
+}
+static nn_node sum_is_logits(nn_graph *g, nn_node x) {
+    return mixer_inputs(g, x, CLASSES) + 1;
+}
+static nn_node mixer_first(nn_graph *g, nn_node x) {
+    x = nn_maxpool2d(g, "pool", x, 3, 3);
+    x = add_matrices(g, "matrices", x, x);
+    nn_node hot = add_mixer(g, "mixer", x, x + 1, nn_linear(g, "c", x, 8));
+    return nn_linear(g, "fc", add_total(g, "total", (nn_node[]){hot, hot + 1}, 2), CLASSES);
+}
+static nn_node two_views(nn_graph *g, nn_node x) {
+    nn_node first =
+        add_matrices(g, "matrices", nn_conv2d(g, "conv1", x, 2, 3, 2, 0), nn_conv2d(g, "conv2", x, 2, 3, 2, 0));
+    nn_node both = add_total(g, "total", (nn_node[]){first, first + 1, first}, 3);
+    return nn_linear(g, "fc", both, CLASSES);
+}
+static nn_node one_view(nn_graph *g, nn_node x) {
+    nn_node first = add_matrices(g, "matrices", nn_conv2d(g, "conv1", x, 2, 3, 2, 0), x);
+    return nn_linear(g, "fc", first, CLASSES);
+}
+
 static const struct {
     const char *name;
     nn_node (*build)(nn_graph *g, nn_node x);
+    const char *idle; /* names of parameters that the loss does not depend on */
 } networks[] = {{"conv", conv_then_linear},
                 {"dilated_and_grouped", dilated_and_grouped},
                 {"batchnorm", batchnorm},
@@ -164,7 +203,14 @@ static const struct {
                 {"batchnorm_add", batchnorm_add},
                 {"gated_images", gated_images},
                 {"gated_batchnorm", gated_batchnorm},
-                {"gated_linear", gated_linear}};
+                {"gated_linear", gated_linear},
+                {"mixed", mixed},
+                {"mixer_once", mixer_once},
+                {"hot_alone", hot_alone, "mixer.w"},
+                {"sum_is_logits", sum_is_logits, "mixer.v mixer.u b.weight b.bias"},
+                {"mixer_first", mixer_first},
+                {"two_views", two_views},
+                {"one_view", one_view}};
 
 /* --- the check ------------------------------------------------------------------------------------------------------
  */
@@ -209,6 +255,20 @@ static bool check_direction(nn_graph *g, const char *network, nn_tensor_info w, 
     return true;
 }
 
+/* The name stands in the network's list of what its loss does not depend on. */
+static bool is_idle(int which, const char *name) {
+    const char *at = networks[which].idle ? strstr(networks[which].idle, name) : NULL;
+    return at && (at[strlen(name)] == ' ' || !at[strlen(name)]);
+}
+
+static void check_idle(const char *network, const char *name, const tensor *gradient) {
+    double values[LIMIT];
+    CHECK(!tensor_store_f64(gradient, values, tensor_count(gradient)), "%s", tensor_error());
+    for (int64_t i = 0; i < tensor_count(gradient); i++)
+        CHECK(values[i] == 0, "%s %s: element %lld of its gradient is %g, expected 0", network, name, (long long)i,
+              values[i]);
+}
+
 static void check_parameter(nn_graph *g, const char *network, nn_tensor_info w, const tensor *gradient, uint64_t seed) {
     double values[LIMIT], wanted[LIMIT];
     int64_t n = tensor_count(w.t);
@@ -247,7 +307,9 @@ static void check_network(int which, uint64_t seed) {
             continue;
         snprintf(name, sizeof name, "%s.grad", info.name);
         for (int k = 0; k < nn_tensor_count(g); k++)
-            if (!strcmp(nn_tensor_at(g, k).name, name))
+            if (!strcmp(nn_tensor_at(g, k).name, name) && is_idle(which, info.name))
+                check_idle(networks[which].name, info.name, nn_tensor_at(g, k).t);
+            else if (!strcmp(nn_tensor_at(g, k).name, name))
                 check_parameter(g, networks[which].name, info, nn_tensor_at(g, k).t, seed);
     }
     nn_graph_free(g);

@@ -97,7 +97,7 @@ static void shape_is(const nn_graph *g, nn_node node, int ndim, int64_t a, int64
         CHECK(node >= 0, "%s", tensor_error());
         return;
     }
-    const struct fl_shape *s = &g->nodes[node].shape;
+    const struct fl_shape *s = &fl_output_of(g, node)->shape;
     CHECK(s->ndim == ndim && s->dim[0] == a && s->dim[1] == b && (ndim < 4 || (s->dim[2] == c && s->dim[3] == d)),
           "%s: %d dims %lldx%lldx%lldx%lld", g->nodes[node].name, s->ndim, (long long)s->dim[0], (long long)s->dim[1],
           (long long)s->dim[2], (long long)s->dim[3]);

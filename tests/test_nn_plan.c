@@ -1,10 +1,11 @@
-/* The memory plan: values alive at one time never overlap, a plan is never worse than the sum, and close to the lower
- * bound (the largest number of bytes alive at one position). */
+/* The memory plan: values alive at one time and the memory of the calls of that time never overlap, a plan is never
+ * worse than the sum, and close to the lower bound (the largest number of bytes alive at one position). */
 #include "check.h"
 #include "core/memory.h"
 #include "core/tensor_object.h"
 #include "flexlab/nn.h"
 #include "nn/nn_graph.h"
+#include "node_rows.h"
 #include <string.h>
 
 static bool apart(const struct fl_block *a, const struct fl_block *b) {
@@ -48,12 +49,63 @@ static void random_blocks(uint64_t seed) {
     check_blocks(what, blocks, n, total, &sum);
 }
 
-/* The plan of a model, and the claims that follow from the order of a step: an output lives from its forward at least
- * to its last reader, the gradient of an output at least until backward of its node. */
-static void model_plan(const char *variant, const char *model, double most_share) {
-    nn_graph *g = nn_graph_new(&(nn_config){.variant = variant, .batch = 2, .seed = 1});
-    CHECK(!nn_compile(g, nn_model(g, model, 32, 32, 3, 10)), "%s", tensor_error());
-    struct fl_block blocks[2000];
+/* Memory of the calls of every position, after n blocks of values; how many there are then. *most: the largest of a
+ * position. */
+static int add_calls(const nn_graph *g, struct fl_block *blocks, int n, size_t *most) {
+    *most = 0;
+    for (int p = 0; p < fl_positions(g); p++) {
+        size_t bytes = 0;
+        for (int k = 0; k < FL_CALL_MEMORIES; k++) {
+            const struct fl_call_block *calls = &g->positions[p].calls[k];
+            CHECK(calls->bytes == g->positions[p].need[k] && !calls->memory == !calls->bytes, "position %d: %zu of %zu",
+                  p, calls->bytes, g->positions[p].need[k]);
+            if (calls->bytes)
+                blocks[n++] = (struct fl_block){calls->bytes, p, p, (size_t)(calls->memory - (char *)g->arena)};
+            bytes += fl_line_bytes(calls->bytes);
+        }
+        *most = bytes > *most ? bytes : *most;
+    }
+    return n;
+}
+
+static const struct fl_value *base_of(const nn_graph *g, int value) {
+    return &g->values[g->values[value].base];
+}
+
+/* The claims that follow from the order of a step: an output lives from its forward at least to its last reader, the
+ * gradient of an output at least until backward of its node. */
+static void node_plan(const nn_graph *g, const char *model, int i) {
+    const struct fl_node *node = &g->nodes[i];
+    const int backward = 2 * g->count - i;
+    for (int k = 0; k < node->outputs; k++) {
+        const struct fl_output *output = &node->output[k];
+        const struct fl_value *y = base_of(g, output->y);
+        const bool relu = k < node->layer->relu;
+        CHECK(y->first <= i && y->last >= i, "%s: output of %s", model, node->name);
+        CHECK(!output->gated || relu, "%s: %s is gated without relu", model, node->name);
+        CHECK(!relu || !node->learns || output->gated || y->last >= backward, "%s: %s does not outlive its gradient",
+              model, node->name);
+        CHECK(output->dy < 0 || (base_of(g, output->dy)->first < backward && base_of(g, output->dy)->last >= backward),
+              "%s: gradient of %s", model, node->name);
+    }
+    for (int k = 0; k < node->inputs; k++) {
+        const struct fl_input *input = &node->input[k];
+        const struct fl_output *x = fl_output_of(g, input->x);
+        CHECK(base_of(g, x->y)->last >= (k < node->layer->saves_x && node->learns ? backward : i), "%s: input of %s",
+              model, node->name);
+        CHECK(!fl_node_of(g, input->x)->learns || x->dy >= 0, "%s: no gradient for %s", model, x->name);
+        CHECK(input->gate < 0 || (input->gate == x->y && base_of(g, input->gate)->last >= backward),
+              "%s: gate of input %d of %s", model, k, node->name);
+    }
+}
+
+/* The plan of a model. */
+static void model_plan(const char *variant, const char *model, int batch, double most_share) {
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = variant, .batch = batch, .seed = 1});
+    CHECK(!nn_compile(g, strcmp(model, "mixed") ? nn_model(g, model, 32, 32, 3, 10)
+                                                : mixed_network(g, nn_input(g, 8, 8, 3), 10)),
+          "%s", tensor_error());
+    struct fl_block blocks[4000];
     int n = 0;
     for (int i = 0; i < g->value_count; i++) {
         const struct fl_value *v = &g->values[i];
@@ -63,45 +115,33 @@ static void model_plan(const char *variant, const char *model, double most_share
         if (v->base == i && n < 2000)
             blocks[n++] = (struct fl_block){tensor_bytes(v->t), v->first, v->last, v->offset};
     }
-    for (int i = 0; i < g->count; i++) {
-        const struct fl_node *node = &g->nodes[i];
-        const struct fl_value *y = &g->values[g->values[node->y].base];
-        CHECK(y->first <= i && y->last >= i, "%s: output of %s", model, node->name);
-        for (int k = 0; k < node->layer->inputs; k++) {
-            const struct fl_node *input = &g->nodes[node->input[k]];
-            const struct fl_value *x = &g->values[g->values[input->y].base];
-            CHECK(x->last >= (k < node->layer->saves_x && node->learns ? 2 * g->count - i : i), "%s: input of %s",
-                  model, node->name);
-            CHECK(!input->learns || input->dy >= 0, "%s: no gradient for %s", model, input->name);
-        }
-        const bool reads_y = node->layer->relu && node->learns;
-        CHECK(!node->gated || node->layer->relu, "%s: %s is gated without relu", model, node->name);
-        CHECK(!reads_y || node->gated || y->last >= 2 * g->count - i, "%s: %s does not outlive its gradient", model,
-              node->name);
-        for (int k = 0; k < node->layer->inputs; k++)
-            CHECK(node->gate[k] < 0 || (node->gate[k] == g->nodes[node->input[k]].y &&
-                                        g->values[g->values[node->gate[k]].base].last >= 2 * g->count - i),
-                  "%s: gate of input %d of %s", model, k, node->name);
-        if (node->dy >= 0) {
-            const struct fl_value *dy = &g->values[g->values[node->dy].base];
-            CHECK(dy->first < 2 * g->count - i && dy->last >= 2 * g->count - i, "%s: gradient of %s", model,
-                  node->name);
-        }
-    }
-    size_t sum, most = check_blocks(model, blocks, n, (size_t)nn_arena_bytes(g), &sum);
-    CHECK((double)nn_arena_bytes(g) <= most_share * (double)sum, "%s %s: arena %lld of %zu bytes", variant, model,
-          (long long)nn_arena_bytes(g), sum);
-    printf("%s %s: arena %lld bytes, lower bound %zu, all values %zu\n", variant, model, (long long)nn_arena_bytes(g),
-           most, sum);
+    for (int i = 0; i < g->count; i++)
+        node_plan(g, model, i);
+    size_t sum, all, calls, alone;
+    const int with_calls = add_calls(g, blocks, n, &calls);
+    const size_t arena = g->arena_bytes, most = check_blocks(model, blocks, with_calls, arena, &all);
+    CHECK(with_calls > n && calls, "%s: no memory of calls was planned", model);
+    CHECK(!fl_pack(blocks, n, &alone), "%s", tensor_error());
+    CHECK(nn_arena_bytes(g) == (int64_t)alone && nn_workspace_bytes(g) == (int64_t)arena - (int64_t)alone,
+          "%s: said to have %lld and %lld bytes", model, (long long)nn_arena_bytes(g),
+          (long long)nn_workspace_bytes(g));
+    check_blocks(model, blocks, n, alone, &sum);
+    CHECK((double)alone <= most_share * (double)sum, "%s %s: values in %zu of %zu bytes", variant, model, alone, sum);
+    CHECK(arena <= alone + calls, "%s %s: arena %zu bytes, values alone %zu, calls of one position %zu", variant, model,
+          arena, alone, calls);
+    printf("%s %s batch %d: arena %zu bytes, lower bound %zu; values alone %zu, calls %zu\n", variant, model, batch,
+           arena, most, alone, calls);
     nn_graph_free(g);
 }
 
 int main(void) {
     for (uint64_t seed = 1; seed <= 300; seed++)
         random_blocks(seed);
-    model_plan("fp32", "mlp2", 1);
-    model_plan("fp32", "cnn6", 0.8);
-    model_plan("fp32", "resnet20", 0.7);
-    model_plan("flex16+5", "resnet110", 0.7);
+    model_plan("fp32", "mlp2", 2, 1);
+    model_plan("fp32", "cnn6", 2, 0.8);
+    model_plan("fp32", "resnet20", 2, 0.7);
+    model_plan("flex16+5", "resnet110", 2, 0.7);
+    model_plan("flex16+5", "resnet20", 128, 0.7);
+    model_plan("flex16+5", "mixed", 100, 0.95);
     return check_summary();
 }

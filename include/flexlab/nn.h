@@ -46,7 +46,7 @@ FLEXLAB_API const nn_variant *nn_variant_list(int i) FLEXLAB_SYMBOL(nn_variant_l
 /* --- graph -------------------------------------------------------------------------------------------------------- */
 
 typedef struct nn_graph nn_graph;
-typedef int nn_node;
+typedef int nn_node; /* names the output of a layer; -1: none, a call has failed */
 
 typedef struct nn_config {
     const char *variant;   /* see nn_variant */
@@ -113,7 +113,8 @@ FLEXLAB_API nn_node nn_model(nn_graph *g, const char *model, int height, int wid
 /* NULL past the last. */
 FLEXLAB_API const char *nn_model_list(int i) FLEXLAB_SYMBOL(nn_model_list);
 
-/* Ends building: plans all memory once (one arena: activations, gradients by lifetime) and initialises the weights. */
+/* Ends building: plans all memory once (one arena: activations, gradients, workspace of the operations, by lifetime)
+ * and initialises the weights. What a device lacks for a step is told here. */
 FLEXLAB_API tensor_status nn_compile(nn_graph *g, nn_node logits) FLEXLAB_SYMBOL(nn_compile);
 
 /* One step on config.batch images [N,H,W,C]: forward, backward, SGD with momentum; after the second it allocates
@@ -166,11 +167,14 @@ FLEXLAB_API tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context
 FLEXLAB_API int nn_tensor_count(const nn_graph *g) FLEXLAB_SYMBOL(nn_tensor_count);
 FLEXLAB_API nn_tensor_info nn_tensor_at(const nn_graph *g, int i) FLEXLAB_SYMBOL(nn_tensor_at);
 /* Weights in elements; then bytes: weights with their wide copies, the forward tensors of a training step as stored,
- * and the planned arena. */
+ * and the arena planned for activations and gradients by lifetime: the same on every machine. What the operations take
+ * beside their tensors makes the arena larger by nn_workspace_bytes, which depends on the number of threads and the
+ * kernels in force when nn_compile was called. */
 FLEXLAB_API int64_t nn_parameter_count(const nn_graph *g) FLEXLAB_SYMBOL(nn_parameter_count);
 FLEXLAB_API int64_t nn_weight_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_weight_bytes);
 FLEXLAB_API int64_t nn_activation_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_activation_bytes);
 FLEXLAB_API int64_t nn_arena_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_arena_bytes);
+FLEXLAB_API int64_t nn_workspace_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_workspace_bytes);
 
 /* --- the whole state ---------------------------------------------------------------------------------------------- */
 

@@ -420,6 +420,11 @@ FLEXLAB_API tensor_status tensor_running_statistics(tensor *running_mean, tensor
 FLEXLAB_API tensor_status tensor_cross_entropy(tensor *loss, tensor *dx, tensor *predicted, tensor *correct,
                                                const tensor *x, const tensor *labels, double gradient_scale)
     FLEXLAB_SYMBOL(tensor_cross_entropy);
+/* With the gradient scale in a tensor too, f64 [1], read when the operation runs. One that is not finite shows only
+ * then: TENSOR_E_ARGUMENT, nothing written, at once on the host and from the next wait elsewhere. */
+FLEXLAB_API tensor_status tensor_cross_entropy_by(tensor *loss, tensor *dx, tensor *predicted, tensor *correct,
+                                                  const tensor *x, const tensor *labels, const tensor *gradient_scale)
+    FLEXLAB_SYMBOL(tensor_cross_entropy_by);
 
 /* --- stochastic gradient descent with momentum -------------------------------------------------------------------- */
 
@@ -430,6 +435,12 @@ FLEXLAB_API tensor_status tensor_sgd_momentum(tensor *v, const tensor *g, const 
 /* w = w - rate * v, one exact result rounded once: into the wide part of w if there is one (the elements are then its
  * rounding), else into w. v counts as stored, w as its wide part if it has one. */
 FLEXLAB_API tensor_status tensor_sgd_update(tensor *w, const tensor *v, float rate) FLEXLAB_SYMBOL(tensor_sgd_update);
+/* The same with the rate in a tensor, f32 [1] on the device of w, which is read when the update runs: what is loaded
+ * into it later, in the order of the queue, does not count. Same definition, same bits. A negative rate is arithmetic
+ * as any other. One that is not finite shows only when the update runs: TENSOR_E_ARGUMENT, w as it was, at once on the
+ * host and from the next wait elsewhere. */
+FLEXLAB_API tensor_status tensor_sgd_update_by(tensor *w, const tensor *v, const tensor *rate)
+    FLEXLAB_SYMBOL(tensor_sgd_update_by);
 
 /* --- what runs ---------------------------------------------------------------------------------------------------- */
 

@@ -85,6 +85,15 @@ struct fl_numbers {
     const char *what; /* the operation's name in messages */
 };
 
+/* Numbers of a call that stand in tensors of one number, to be read when the call runs: a recorded call can then be run
+ * again with others. One address at most is set; what runs the call puts its number into alpha or real, where kernels
+ * look, after checking that it is finite. */
+struct fl_scalar {
+    const float *alpha; /* NULL: args.alpha counts */
+    const double *real; /* NULL: args.numbers.real counts */
+    const char *what;   /* operation and scalar in messages */
+};
+
 struct fl_format;
 struct fl_args {
     enum fl_op op;
@@ -117,7 +126,8 @@ struct fl_args {
      * .wide is set in w alone, and in the out of sgd_update: v and g count as stored. */
     struct fl_geometry geo;
     float alpha, beta; /* alpha of *_SCALAR maps; momentum, weight decay; rate */
-    bool relu;         /* CHANNEL_AFFINE */
+    struct fl_scalar scalar;
+    bool relu; /* CHANNEL_AFFINE */
     struct fl_epilogue epilogue;
     struct fl_channels channels;
     struct fl_channel_sums sums;

@@ -451,12 +451,27 @@ tensor_status tensor_sgd_momentum(tensor *v, const tensor *g, const tensor *w, f
     return fl_write(v, &args);
 }
 
-tensor_status tensor_sgd_update(tensor *w, const tensor *v, float rate) {
-    static const char name[] = "sgd_update";
+static tensor_status check_update(const char *name, const tensor *w, const tensor *v) {
     TRY(check_operands(name, OPERANDS({"w", w}, {"v", v})));
     TRY(check_same_shapes(name, OPERANDS({"w", w}, {"v", v})));
-    TRY(check_distinct(name, OPERANDS({"w", w}, {"v", v})));
+    return check_distinct(name, OPERANDS({"w", w}, {"v", v}));
+}
+
+tensor_status tensor_sgd_update(tensor *w, const tensor *v, float rate) {
+    static const char name[] = "sgd_update";
+    TRY(check_update(name, w, v));
     TRY(check_scalar(name, "rate", rate));
     struct fl_args args = {.op = FL_OP_SGD_UPDATE, .in = {fl_wide_view_of(w), fl_view_of(v)}, .alpha = rate};
+    return fl_write(w, &args);
+}
+
+tensor_status tensor_sgd_update_by(tensor *w, const tensor *v, const tensor *rate) {
+    static const char name[] = "sgd_update_by";
+    TRY(check_update(name, w, v));
+    TRY(fl_check_apart(name, "rate", rate, "w", w));
+    TRY(fl_check_numbers(name, "rate", rate, FMT_F32, 1, w));
+    struct fl_args args = {.op = FL_OP_SGD_UPDATE,
+                           .in = {fl_wide_view_of(w), fl_view_of(v)},
+                           .scalar = {.alpha = rate->storage->data, .what = "sgd_update_by: rate"}};
     return fl_write(w, &args);
 }

@@ -1,13 +1,10 @@
-/* queue.c - the host as a device, its queues, and what a call gets on its way: workspace and temporary memory. */
+/* queue.c - the host as a device, its queues, and how calls and bytes enter a queue. In a dry run nothing does. */
 #include "core/queue.h"
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include <stdio.h>
 #include <string.h>
-
-enum { TEMPORARY_SLOT = 2 /* of a thread's scratch */ };
-enum { OWN_TEMPORARY, OWN_WORKSPACE };
 
 /* --- the host ----------------------------------------------------------------------------------------------------- */
 
@@ -86,57 +83,20 @@ struct fl_queue *fl_device_queue(struct tensor_device *device) {
     return device->queue ? device->queue : &host_queue;
 }
 
-/* --- memory of calls ---------------------------------------------------------------------------------------------- */
-
-static void *no_memory(const char *device, size_t bytes) {
-    fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes of scratch", device, bytes);
-    return NULL;
-}
-
-/* A block of the device's own, at least that large: calls before are done when it is exchanged. */
-static char *own_block(struct fl_queue *queue, int which, size_t bytes) {
-    if (queue->own[which].bytes >= bytes)
-        return queue->own[which].memory;
-    struct tensor_device *device = queue->device;
-    char *block = device->allocate(device, bytes);
-    if (!block)
-        return no_memory(device->name, bytes);
-    if (queue->own[which].memory)
-        device->release(device, queue->own[which].memory);
-    queue->own[which].memory = block;
-    queue->own[which].bytes = bytes;
-    return block;
-}
-
-void *fl_temporary(struct fl_queue *queue, size_t bytes) {
-    if (!queue->device->host)
-        return own_block(queue, OWN_TEMPORARY, bytes);
-    void *block = fl_scratch(TEMPORARY_SLOT, bytes);
-    return block ? block : no_memory(queue->device->name, bytes);
-}
-
-static tensor_status place_workspace(struct fl_queue *queue, struct fl_args *args, size_t bytes) {
-    args->workspace = NULL;
-    args->workspace_bytes = bytes;
-    if (bytes)
-        args->workspace = queue->device->host ? fl_scratch(0, bytes) : own_block(queue, OWN_WORKSPACE, bytes);
-    return args->workspace || !bytes
-               ? TENSOR_OK
-               : fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes of scratch", fl_op_name(args->op), bytes);
-}
-
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
 tensor_status fl_submit(struct fl_queue *queue, struct fl_call *call) {
     struct fl_args *args = &call->args;
     args->workers = fl_threads();
-    tensor_status status = place_workspace(queue, args, call->need ? call->need(args) : 0);
-    if (status)
+    tensor_status status = fl_place_workspace(queue, args, call->need ? call->need(args) : 0);
+    if (status || queue->measuring)
         return status;
     return queue->device->submit ? queue->device->submit(queue, call) : fl_call_run(call);
 }
 
 tensor_status fl_put(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
+    if (queue->measuring)
+        return TENSOR_OK;
     if (!queue->device->host)
         return queue->device->put(queue, to, from, bytes);
     memmove(to, from, bytes);
@@ -144,6 +104,8 @@ tensor_status fl_put(struct fl_queue *queue, void *to, const void *from, size_t 
 }
 
 tensor_status fl_get(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
+    if (queue->measuring)
+        return TENSOR_OK;
     if (!queue->device->host)
         return queue->device->get(queue, to, from, bytes);
     memmove(to, from, bytes);
@@ -151,6 +113,8 @@ tensor_status fl_get(struct fl_queue *queue, void *to, const void *from, size_t 
 }
 
 tensor_status fl_copy(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
+    if (queue->measuring)
+        return TENSOR_OK;
     if (!queue->device->host)
         return queue->device->copy(queue, to, from, bytes);
     memmove(to, from, bytes);
@@ -158,5 +122,5 @@ tensor_status fl_copy(struct fl_queue *queue, void *to, const void *from, size_t
 }
 
 tensor_status fl_wait(struct fl_queue *queue) {
-    return queue->device->host ? TENSOR_OK : queue->device->wait(queue);
+    return queue->device->host || queue->measuring ? TENSOR_OK : queue->device->wait(queue);
 }

@@ -7,6 +7,7 @@
 #ifndef FL_QUEUE_H
 #define FL_QUEUE_H
 
+#include "core/call_memory.h"
 #include "core/transfer.h"
 
 struct fl_queue;
@@ -43,10 +44,11 @@ bool fl_device_add(struct tensor_device *device);
 struct fl_queue {
     struct tensor_device *device;
     tensor_class class; /* of results: tensor_set_class */
-    struct {
-        char *memory;
-        size_t bytes;
-    } own[2]; /* of a device other than the host: temporary memory, workspace */
+    /* Memory of calls (call_memory.h): what was lent to them, and what the queue of a device other than the host has
+     * of its own. */
+    struct fl_call_block lent[FL_CALL_MEMORIES], own[FL_CALL_MEMORIES];
+    bool measuring; /* a dry run */
+    size_t measured[FL_CALL_MEMORIES];
 };
 
 /* The queue that calls on this storage go to. */
@@ -80,6 +82,8 @@ tensor_status fl_call_run(const struct fl_call *call);
 
 /* Gives the call its workspace and the queue the call. */
 tensor_status fl_submit(struct fl_queue *queue, struct fl_call *call);
+/* The first half of that: `bytes` of workspace. */
+tensor_status fl_place_workspace(struct fl_queue *queue, struct fl_args *args, size_t bytes);
 /* `bytes` of device memory that hold what passes between the calls of one operation, until the next call of this
  * function; NULL on failure, with the message set. */
 void *fl_temporary(struct fl_queue *queue, size_t bytes);

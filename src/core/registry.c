@@ -268,13 +268,20 @@ static void tell(const struct fl_format *format, enum fl_op op, tensor_class cla
     fprintf(stderr, "%s\n", line.text);
 }
 
-tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, tensor_class class, struct fl_choice *choice) {
+tensor_status fl_select(const struct fl_format *format, enum fl_op op, tensor_class class, struct fl_choice *choice) {
     enum fl_backend cap;
     tensor_status status = fl_backend_cap(&cap);
     if (status)
         return status;
     choice->kernel = select_by_class(format, op, class, cap, &choice->backend);
     choice->need = fl_need_of(format, op, choice->backend);
+    return TENSOR_OK;
+}
+
+tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, tensor_class class, struct fl_choice *choice) {
+    tensor_status status = fl_select(format, op, class, choice);
+    if (status)
+        return status;
     int told = __atomic_load_n(&verbose, __ATOMIC_RELAXED);
     if (told == VERBOSE_OFF)
         return TENSOR_OK;

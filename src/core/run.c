@@ -155,11 +155,33 @@ static tensor_status run_follow(const struct fl_call *call) {
     return TENSOR_OK;
 }
 
-tensor_status fl_call_run(const struct fl_call *call) {
+/* --- numbers that stand in tensors -------------------------------------------------------------------------------- */
+
+static tensor_status read_scalar(struct fl_args *args) {
+    const struct fl_scalar *s = &args->scalar;
+    const double value = s->alpha ? *s->alpha : *s->real;
+    if (!isfinite(value))
+        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", s->what, value != value ? NAN : value);
+    if (s->alpha)
+        args->alpha = *s->alpha;
+    else
+        args->numbers.real = value;
+    return TENSOR_OK;
+}
+
+static tensor_status run_kind(const struct fl_call *call) {
     static tensor_status (*const run[])(const struct fl_call *) = {[FL_CALL_RUN] = run_kernel,
                                                                    [FL_CALL_WRITE] = run_write,
                                                                    [FL_CALL_LOAD] = run_load,
                                                                    [FL_CALL_ROUND] = run_round,
                                                                    [FL_CALL_FOLLOW] = run_follow};
     return run[call->kind](call);
+}
+
+tensor_status fl_call_run(const struct fl_call *call) {
+    if (!call->args.scalar.alpha && !call->args.scalar.real)
+        return run_kind(call);
+    struct fl_call known = *call;
+    tensor_status status = read_scalar(&known.args);
+    return status ? status : run_kind(&known);
 }

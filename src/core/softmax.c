@@ -161,8 +161,9 @@ static tensor_status check(const char *name, const tensor *dx, const tensor *x, 
     return status;
 }
 
+/* A scale that stands in a tensor counts instead of gradient_scale. */
 static tensor_status run(const char *name, double *loss, tensor *dx, int32_t *predicted, int32_t *correct,
-                         const tensor *x, const int32_t *labels, double gradient_scale) {
+                         const tensor *x, const int32_t *labels, double gradient_scale, struct fl_scalar scalar) {
     double *z = NULL;
     if (dx && !(z = fl_temporary(fl_queue_of(x->storage), (size_t)x->count * sizeof *z)))
         return TENSOR_E_MEMORY;
@@ -172,7 +173,8 @@ static tensor_status run(const char *name, double *loss, tensor *dx, int32_t *pr
                            .numbers = {.f = {z, loss},
                                        .i = {predicted, correct, (int32_t *)(uintptr_t)labels},
                                        .real = gradient_scale,
-                                       .what = name}};
+                                       .what = name},
+                           .scalar = scalar};
     tensor_status status = fl_run(x, &args);
     return !status && dx ? fl_write_values(dx, z) : status;
 }
@@ -185,14 +187,12 @@ tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx, int32_t *pr
     tensor_status status = check(name, dx, x, gradient_scale);
     if (!status)
         status = fl_need_host(name, x);
-    return status ? status : run(name, loss, dx, predicted, NULL, x, labels, gradient_scale);
+    return status ? status : run(name, loss, dx, predicted, NULL, x, labels, gradient_scale, (struct fl_scalar){0});
 }
 
-tensor_status tensor_cross_entropy(tensor *loss, tensor *dx, tensor *predicted, tensor *correct, const tensor *x,
-                                   const tensor *labels, double gradient_scale) {
-    static const char name[] = "cross_entropy";
-    if (!x)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: x is NULL", name);
+/* scale NULL: gradient_scale counts. */
+static tensor_status cross_entropy(const char *name, tensor *loss, tensor *dx, tensor *predicted, tensor *correct,
+                                   const tensor *x, const tensor *labels, double gradient_scale, const tensor *scale) {
     tensor_status status = check(name, dx, x, gradient_scale);
     const int64_t rows = x->shape[0];
     if (!status)
@@ -204,9 +204,30 @@ tensor_status tensor_cross_entropy(tensor *loss, tensor *dx, tensor *predicted, 
     if (!status)
         status = fl_check_numbers(name, "labels", labels, FMT_I32, rows, x);
     if (!status)
-        status = fl_check_all_apart(name, (const char *[]){"loss", "predicted", "correct", "dx", "labels", "x"},
-                                    (const tensor *[]){loss, predicted, correct, dx, labels, x}, 4, 6);
+        status = fl_check_all_apart(
+            name, (const char *[]){"loss", "predicted", "correct", "dx", "labels", "x", "gradient_scale"},
+            (const tensor *[]){loss, predicted, correct, dx, labels, x, scale}, 4, 7);
+    struct fl_scalar scalar = {0};
+    if (scale)
+        scalar = (struct fl_scalar){.real = scale->storage->data, .what = "cross_entropy_by: gradient_scale"};
     return status ? status
                   : run(name, loss->storage->data, dx, predicted ? predicted->storage->data : NULL,
-                        correct ? correct->storage->data : NULL, x, labels->storage->data, gradient_scale);
+                        correct ? correct->storage->data : NULL, x, labels->storage->data, gradient_scale, scalar);
+}
+
+tensor_status tensor_cross_entropy(tensor *loss, tensor *dx, tensor *predicted, tensor *correct, const tensor *x,
+                                   const tensor *labels, double gradient_scale) {
+    static const char name[] = "cross_entropy";
+    if (!x)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: x is NULL", name);
+    return cross_entropy(name, loss, dx, predicted, correct, x, labels, gradient_scale, NULL);
+}
+
+tensor_status tensor_cross_entropy_by(tensor *loss, tensor *dx, tensor *predicted, tensor *correct, const tensor *x,
+                                      const tensor *labels, const tensor *gradient_scale) {
+    static const char name[] = "cross_entropy_by";
+    if (!x)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: x is NULL", name);
+    tensor_status status = fl_check_numbers(name, "gradient_scale", gradient_scale, FMT_F64, 1, x);
+    return status ? status : cross_entropy(name, loss, dx, predicted, correct, x, labels, 0, gradient_scale);
 }

@@ -125,6 +125,10 @@ tensor_status fl_state_set(tensor *t, bool elements, const void *bytes) {
     return status;
 }
 
+void fl_tensor_place(tensor *t, void *memory) {
+    t->storage->data = memory;
+}
+
 void fl_tensor_hide(tensor *t, bool hidden) {
     t->storage->hidden = hidden;
 }

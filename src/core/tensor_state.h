@@ -1,5 +1,5 @@
 /* tensor_state.h - what else a network needs of tensors than the public functions: their state as bytes, and that
- * memory which others have reused cannot be misread. */
+ * memory which others have reused cannot be misread, and where their memory is. */
 #ifndef FL_TENSOR_STATE_H
 #define FL_TENSOR_STATE_H
 
@@ -14,6 +14,9 @@ tensor_status fl_state_check(const tensor *t, bool elements, const void *bytes);
 /* Checked bytes become the state; the tensor keeps its own predictor. */
 tensor_status fl_state_set(tensor *t, bool elements, const void *bytes);
 
+/* Gives a tensor on memory of its caller other memory: as large and as aligned as that before, and on the device. Views
+ * go with it. */
+void fl_tensor_place(tensor *t, void *memory);
 /* While it is hidden, what would read the elements fails with TENSOR_E_ARGUMENT: another tensor has their memory. */
 void fl_tensor_hide(tensor *t, bool hidden);
 

@@ -11,8 +11,9 @@
 static tensor_status submit_load(const char *what, tensor *t, const struct fl_source *source) {
     struct fl_storage *s = t->storage;
     struct fl_call call = {.kind = FL_CALL_LOAD, .out = *s, .source = *source, .what = what};
-    tensor_status status = fl_submit(fl_queue_of(s), &call);
-    if (!status && s->wide)
+    struct fl_queue *queue = fl_queue_of(s);
+    tensor_status status = fl_submit(queue, &call);
+    if (!status && s->wide && !queue->measuring)
         s->view_rounding = fl_view_rounding(s);
     return status;
 }
@@ -306,7 +307,7 @@ tensor_status tensor_copy(tensor *y, const tensor *x) {
         status = copy_bytes(to, to->wide, from, from->wide, (size_t)x->count * (size_t)x->format->wide_bytes);
     if (!status)
         status = copy_exponents(to, from);
-    if (!status)
+    if (!status && !fl_queue_of(to)->measuring)
         y->storage->view_rounding = from->view_rounding;
     return status;
 }

@@ -56,7 +56,8 @@ static tensor_status choose(struct fl_queue *queue, const struct fl_format *form
                             struct fl_choice *choice) {
     struct tensor_device *device = queue->device;
     if (device->host)
-        return fl_dispatch(format, op, queue->class, choice);
+        return queue->measuring ? fl_select(format, op, queue->class, choice)
+                                : fl_dispatch(format, op, queue->class, choice);
     return device->find(device, format, op, choice)
                ? TENSOR_OK
                : fl_fail(TENSOR_E_UNSUPPORTED, "%s.%s: the device %s has no kernel for it", format->name,
@@ -87,7 +88,7 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
     call.measures_first =
         choice.backend == FL_REF || args->geo.r * args->geo.s > FL_WINDOW_PLACES || reads_its_output(s, args);
     status = fl_submit(queue, &call);
-    if (!status && call.args.out.wide)
+    if (!status && call.args.out.wide && !queue->measuring)
         s->view_rounding = fl_view_rounding(s);
     return status;
 }

@@ -1,4 +1,5 @@
-/* nn_compile.c - from the plan to tensors: parameters, values on the arena, initial weights, the list for traces. */
+/* nn_compile.c - from the plan to tensors: parameters with initial weights, values, the list for traces; then the
+ * memory of all that comes and goes. */
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
@@ -7,28 +8,36 @@
 
 /* --- what may be compiled ----------------------------------------------------------------------------------------- */
 
-/* Every node leads to the logits, which makes them the last one; marks those that have parameters at or before them. */
+/* Whether a later node has an output of node i as input. */
+static bool is_used(const nn_graph *g, int i) {
+    for (int k = i + 1; k < g->count; k++)
+        for (int j = 0; j < g->nodes[k].inputs; j++)
+            if (g->handles[g->nodes[k].input[j].x].node == i)
+                return true;
+    return false;
+}
+
+/* Every node leads to the logits, which makes theirs the last one; marks those that have parameters at or before them.
+ */
 static tensor_status check_graph(nn_graph *g, nn_node logits) {
     if (g->compiled)
         return fl_fail(TENSOR_E_ARGUMENT, "graph: it is compiled already");
-    if (logits < 0 || logits >= g->count)
-        return fl_fail(TENSOR_E_ARGUMENT, "logits: node %d, expected 0 ... %d", logits, g->count - 1);
-    const struct fl_node *last = &g->nodes[logits];
+    if (logits < 0 || logits >= g->handle_count)
+        return fl_fail(TENSOR_E_ARGUMENT, "logits: node %d, expected 0 ... %d", logits, g->handle_count - 1);
+    const struct fl_output *last = fl_output_of(g, logits);
     if (last->shape.ndim != 2 || last->shape.dim[1] < 2)
         return fl_fail(TENSOR_E_SHAPE, "logits: '%s' is not a matrix of at least 2 columns (classes)", last->name);
     g->classes = (int)last->shape.dim[1];
+    g->logits = logits;
     for (int i = 0; i < g->count; i++) {
-        bool used = i == logits;
-        for (int k = i + 1; k < g->count; k++)
-            used = used || g->nodes[k].input[0] == i || g->nodes[k].input[1] == i;
-        if (!used)
-            return fl_fail(TENSOR_E_ARGUMENT, "'%s' does not lead to the logits '%s'", g->nodes[i].name, last->name);
         struct fl_node *node = &g->nodes[i];
+        if (i != g->handles[logits].node && !is_used(g, i))
+            return fl_fail(TENSOR_E_ARGUMENT, "'%s' does not lead to the logits '%s'", node->name, last->name);
         node->learns = node->parameters > 0;
-        for (int k = 0; k < node->layer->inputs; k++)
-            node->learns = node->learns || g->nodes[node->input[k]].learns;
+        for (int k = 0; k < node->inputs; k++)
+            node->learns = node->learns || fl_node_of(g, node->input[k].x)->learns;
     }
-    return last->learns ? TENSOR_OK : fl_fail(TENSOR_E_ARGUMENT, "graph: no layer has parameters");
+    return fl_node_of(g, logits)->learns ? TENSOR_OK : fl_fail(TENSOR_E_ARGUMENT, "graph: no layer has parameters");
 }
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
@@ -81,40 +90,55 @@ static tensor_status new_numbers(const nn_graph *g, tensor **t, tensor_format fo
     return *t ? TENSOR_OK : tensor_error_status();
 }
 
-/* Of batch normalisation: of the batch, and running ones from mean 0 and variance 1. */
-static tensor_status make_moments(const nn_graph *g, struct fl_node *node) {
-    const int c = node->channels;
-    if (!c)
-        return TENSOR_OK;
-    FL_TRY(new_numbers(g, &node->batch_mean, FMT_F64, c));
-    FL_TRY(new_numbers(g, &node->batch_variance, FMT_F64, c));
-    FL_TRY(new_numbers(g, &node->running_mean, FMT_F64, c));
-    FL_TRY(new_numbers(g, &node->running_variance, FMT_F64, c));
-    double *ones = fl_alloc((size_t)c * sizeof *ones);
-    if (!ones)
-        return fl_fail(TENSOR_E_MEMORY, "no memory for statistics of %d channels", c);
-    for (int i = 0; i < c; i++)
-        ones[i] = 1;
-    tensor_status status = tensor_load_f64(node->running_variance, ones, c);
-    fl_free(ones);
+static tensor_status load_initial(struct fl_state *s) {
+    const int64_t count = fl_shape_count(&s->shape);
+    const bool floats = s->format == FMT_F32;
+    void *values = fl_alloc((size_t)count * (floats ? sizeof(float) : sizeof(double)));
+    if (!values)
+        return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %lld initial values", s->suffix, (long long)count);
+    for (int64_t i = 0; i < count; i++)
+        if (floats)
+            ((float *)values)[i] = (float)s->initial;
+        else
+            ((double *)values)[i] = s->initial;
+    tensor_status status = floats ? tensor_load_f32(s->t, values, count) : tensor_load_f64(s->t, values, count);
+    fl_free(values);
     return status;
 }
 
-/* A view has one exponent and one memory with its base, in training and in evaluation. */
-static tensor *new_value_tensor(const nn_graph *g, const struct fl_value *v, tensor *base) {
-    const struct fl_shape *shape = &v->shape;
-    return base ? tensor_new_view(base, shape->ndim, shape->dim)
-                : tensor_new_at(g->device, g->variant->format, shape->ndim, shape->dim, (char *)g->arena + v->offset,
-                                v->bytes);
+static tensor_status make_state(const nn_graph *g, struct fl_state *s) {
+    s->t = tensor_new_in(g->device, s->format ? s->format : g->variant->format, s->shape.ndim, s->shape.dim);
+    if (!s->t)
+        return tensor_error_status();
+    if (!s->format)
+        FL_TRY(set_predictor(s->t, g->predictor));
+    return s->initial != 0 ? load_initial(s) : TENSOR_OK; /* a new tensor holds zeros */
 }
 
-static tensor_status make_value(nn_graph *g, int i) {
+static tensor_status make_node(nn_graph *g, struct fl_node *node) {
+    for (int k = 0; k < node->states; k++)
+        FL_TRY(make_state(g, &node->state[k]));
+    for (int k = 0; k < node->parameters; k++)
+        FL_TRY(make_parameter(g, node, &node->parameter[k]));
+    return TENSOR_OK;
+}
+
+/* A view has one exponent and one memory with its base, in training and in evaluation. */
+static tensor *new_value_tensor(const nn_graph *g, const struct fl_value *v, tensor *base, size_t at) {
+    const struct fl_shape *shape = &v->shape;
+    return base ? tensor_new_view(base, shape->ndim, shape->dim)
+                : tensor_new_at(g->device, g->variant->format, shape->ndim, shape->dim, fl_nowhere(at), v->bytes);
+}
+
+/* *at: addresses of tensors that have no memory yet, each apart from the others. */
+static tensor_status make_value(nn_graph *g, int i, size_t *at) {
     struct fl_value *v = &g->values[i];
     const struct fl_value *base = v->base == i ? NULL : &g->values[v->base];
     bool activation = !strcmp(v->role, "activation");
-    v->t = new_value_tensor(g, v, base ? base->t : NULL);
+    v->t = new_value_tensor(g, v, base ? base->t : NULL, *at);
     if (activation)
-        v->evaluate = new_value_tensor(g, v, base ? base->evaluate : NULL);
+        v->evaluate = new_value_tensor(g, v, base ? base->evaluate : NULL, *at);
+    *at += base ? 0 : fl_line_bytes(v->bytes);
     if (!v->t || (activation && !v->evaluate))
         return tensor_error_status();
     v->info = -1;
@@ -128,40 +152,21 @@ static tensor_status make_value(nn_graph *g, int i) {
     return list_tensor(g, fl_format_name("%s", v->name), v->role, v->t);
 }
 
-static tensor_status make_values(nn_graph *g) {
-    g->arena = tensor_device_allocate(g->device, g->arena_bytes);
-    if (!g->arena)
-        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for an arena of %zu bytes", g->arena_bytes);
-    const struct fl_shape *input = &g->nodes[0].shape;
+static tensor_status make_numbers_of_step(nn_graph *g) {
+    const struct fl_shape *input = &fl_output_of(g, 0)->shape;
     if (g->device != tensor_device_list(0) && !(g->pixels = tensor_new_in(g->device, FMT_F32, input->ndim, input->dim)))
         return tensor_error_status();
     FL_TRY(new_numbers(g, &g->labels, FMT_I32, g->batch));
+    FL_TRY(new_numbers(g, &g->rate, FMT_F32, 1));
     FL_TRY(new_numbers(g, &g->loss, FMT_F64, 1));
     FL_TRY(new_numbers(g, &g->predicted, FMT_I32, g->batch));
-    FL_TRY(new_numbers(g, &g->correct, FMT_I32, 1));
-    for (int i = 0; i < g->value_count; i++)
-        FL_TRY(make_value(g, i));
-    return TENSOR_OK;
+    return new_numbers(g, &g->correct, FMT_I32, 1);
 }
 
-/* Which values begin and end at each position, in the order of the values. */
-static tensor_status list_positions(nn_graph *g) {
-    const int positions = 2 * g->count + 1;
-    g->begins = fl_alloc(2 * (size_t)positions * sizeof *g->begins);
-    if (!g->begins)
-        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
-    g->ends = g->begins + positions;
-    for (int i = 0; i < 2 * positions; i++)
-        g->begins[i] = -1;
-    for (int i = g->value_count - 1; i >= 0; i--) {
-        struct fl_value *v = &g->values[i];
-        if (v->base != i)
-            continue;
-        v->next_to_begin = g->begins[v->first];
-        g->begins[v->first] = i;
-        v->next_to_end = g->ends[v->last];
-        g->ends[v->last] = i;
-    }
+static tensor_status make_values(nn_graph *g) {
+    size_t at = 0;
+    for (int i = 0; i < g->value_count; i++)
+        FL_TRY(make_value(g, i, &at));
     return TENSOR_OK;
 }
 
@@ -169,35 +174,46 @@ static tensor *tensor_of(const nn_graph *g, int value) {
     return value < 0 ? NULL : g->values[value].t;
 }
 
-static void wire_passes(nn_graph *g) {
-    for (int i = 0; i < g->count; i++) {
-        struct fl_node *node = &g->nodes[i];
-        node->train = (struct fl_pass){
-            .y = tensor_of(g, node->y), .dy = tensor_of(g, node->dy), .gated = node->gated, .training = true};
-        node->evaluate = (struct fl_pass){.y = g->values[node->y].evaluate};
-        for (int k = 0; k < node->layer->inputs; k++) {
-            const struct fl_node *x = &g->nodes[node->input[k]];
-            node->train.x[k] = tensor_of(g, x->y);
-            node->train.dx[k] = tensor_of(g, node->dx[k]);
-            node->evaluate.x[k] = g->values[x->y].evaluate;
-        }
+/* The tensors of a node's passes, in one array: those of training, x, dx, y, dy, then x and y of evaluation. */
+static tensor_status wire_passes(const nn_graph *g, struct fl_node *node) {
+    const int inputs = node->inputs, outputs = node->outputs;
+    tensor **x = fl_alloc_zero(3 * (size_t)(inputs + outputs) * sizeof *x);
+    if (!x)
+        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
+    tensor **dx = x + inputs, **y = dx + inputs, **dy = y + outputs, **evaluate_x = dy + outputs,
+           **evaluate_y = evaluate_x + inputs;
+    for (int k = 0; k < inputs; k++) {
+        const struct fl_value *input = &g->values[fl_output_of(g, node->input[k].x)->y];
+        x[k] = input->t;
+        dx[k] = tensor_of(g, node->input[k].dx);
+        evaluate_x[k] = input->evaluate;
     }
+    for (int k = 0; k < outputs; k++) {
+        y[k] = tensor_of(g, node->output[k].y);
+        dy[k] = tensor_of(g, node->output[k].dy);
+        evaluate_y[k] = g->values[node->output[k].y].evaluate;
+    }
+    node->tensors = x;
+    node->train = (struct fl_pass){.x = x, .dx = dx, .y = y, .dy = dy, .training = true};
+    node->evaluate = (struct fl_pass){.x = evaluate_x, .y = evaluate_y};
+    return TENSOR_OK;
 }
 
 static tensor_status compile(nn_graph *g, nn_node logits) {
     FL_TRY(check_graph(g, logits));
     FL_TRY(fl_plan(g));
     for (int i = 0; i < g->count; i++) {
-        struct fl_node *node = &g->nodes[i];
-        tensor_status status = make_moments(g, node);
-        for (int k = 0; k < node->parameters && !status; k++)
-            status = make_parameter(g, node, &node->parameter[k]);
+        tensor_status status = make_node(g, &g->nodes[i]);
         if (status)
-            return fl_node_failed(node, status);
+            return fl_node_failed(&g->nodes[i], status);
     }
+    FL_TRY(make_numbers_of_step(g));
     FL_TRY(make_values(g));
-    FL_TRY(list_positions(g));
-    wire_passes(g);
+    FL_TRY(fl_list_positions(g));
+    for (int i = 0; i < g->count; i++)
+        FL_TRY(wire_passes(g, &g->nodes[i]));
+    FL_TRY(fl_measure_step(g));
+    FL_TRY(fl_make_arena(g));
     for (int i = 0; i < g->info_count; i++) /* counters tell of training, not of the initial load */
         tensor_reset_statistics(g->infos[i].t);
     g->compiled = true;

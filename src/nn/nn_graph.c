@@ -47,10 +47,6 @@ nn_node fl_build_failed(nn_graph *g, tensor_status status) {
     return -1;
 }
 
-tensor_status fl_node_failed(const struct fl_node *node, tensor_status status) {
-    return fl_fail(status, "%s: %s", node->owner, tensor_error());
-}
-
 /* --- life --- */
 
 static tensor_status check_config(const nn_config *config, const nn_variant *variant) {
@@ -108,20 +104,8 @@ nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
 void nn_graph_free(nn_graph *g) {
     if (!g)
         return;
-    for (int i = 0; i < g->count; i++) {
-        struct fl_node *node = &g->nodes[i];
-        for (int k = 0; k < node->parameters; k++) {
-            tensor_free(node->parameter[k].w);
-            tensor_free(node->parameter[k].g);
-            tensor_free(node->parameter[k].v);
-        }
-        tensor_free(node->batch_mean);
-        tensor_free(node->batch_variance);
-        tensor_free(node->running_mean);
-        tensor_free(node->running_variance);
-        fl_free(node->name);
-        fl_free(node->owner);
-    }
+    for (int i = 0; i < g->count; i++)
+        fl_node_clear(&g->nodes[i]);
     for (int i = g->value_count - 1; i >= 0; i--) { /* views go before their bases */
         tensor_free(g->values[i].t);
         tensor_free(g->values[i].evaluate);
@@ -130,91 +114,20 @@ void nn_graph_free(nn_graph *g) {
     for (int i = 0; i < g->info_count; i++)
         fl_free((void *)(uintptr_t)g->infos[i].name);
     fl_free(g->nodes);
+    fl_free(g->handles);
     fl_free(g->values);
-    fl_free(g->begins); /* one block with ends */
+    fl_free(g->positions);
     fl_free(g->infos);
     tensor_free(g->pixels);
     tensor_free(g->bytes);
     tensor_free(g->byte_values);
     tensor_free(g->labels);
+    tensor_free(g->rate);
     tensor_free(g->loss);
     tensor_free(g->predicted);
     tensor_free(g->correct);
     tensor_device_release(g->device, g->arena);
     fl_free(g);
-}
-
-/* --- adding nodes --- */
-
-static tensor_status check_node(const nn_graph *g, const struct fl_layer *layer, const char *name, const char *owner,
-                                const nn_node *inputs) {
-    if (!name || !owner || !*name || strlen(name) > FL_NAME_LIMIT)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: its name '%.20s' is missing, empty or longer than %d", layer->kind,
-                       name ? name : "(null)", FL_NAME_LIMIT);
-    if (g->compiled)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: the graph is compiled, nothing can be added", owner);
-    for (int i = 0; i < g->count; i++)
-        if (!strcmp(g->nodes[i].name, name))
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: the name is used twice", name);
-    for (int i = 0; i < layer->inputs; i++)
-        if (inputs[i] < 0 || inputs[i] >= g->count)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: input node %d, expected 0 ... %d", owner, inputs[i], g->count - 1);
-    return TENSOR_OK;
-}
-
-/* Sizes stay far from overflow: the product of all dimensions is checked before anyone computes with it. */
-static tensor_status check_size(const struct fl_node *node, const struct fl_shape *shape) {
-    double elements = 1;
-    for (int i = 0; i < shape->ndim; i++)
-        elements *= (double)shape->dim[i];
-    return elements < 0x1p40 ? TENSOR_OK
-                             : fl_fail(TENSOR_E_SHAPE, "%s: a tensor of %.3g elements, expected less than 2^40",
-                                       node->owner, elements);
-}
-
-nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name, const char *owner,
-                    const nn_node *inputs, const struct fl_options *how) {
-    if (!g) {
-        fl_fail(TENSOR_E_ARGUMENT, "%s: the graph is NULL", layer->kind);
-        return -1;
-    }
-    if (g->status) {
-        fl_fail(g->status, "%s", g->message);
-        return -1;
-    }
-    tensor_status status = check_node(g, layer, name, owner, inputs);
-    if (!status)
-        status = fl_grow((void **)&g->nodes, g->count, &g->node_capacity, sizeof *g->nodes);
-    if (status)
-        return fl_build_failed(g, status);
-
-    struct fl_node *node = &g->nodes[g->count];
-    struct fl_shape x[FL_NODE_INPUTS] = {{0}};
-    *node = (struct fl_node){.layer = layer, .how = *how, .y = -1, .dy = -1};
-    for (int i = 0; i < FL_NODE_INPUTS; i++) {
-        node->input[i] = i < layer->inputs ? inputs[i] : -1;
-        node->dx[i] = node->sum[i] = node->addend[i] = node->gate[i] = -1;
-        if (i < layer->inputs)
-            x[i] = g->nodes[inputs[i]].shape;
-    }
-    node->name = fl_strdup(name);
-    node->owner = fl_strdup(owner);
-    if (!node->name || !node->owner)
-        status = fl_fail(TENSOR_E_MEMORY, "%s: no memory for the name", owner);
-    if (!status) {
-        node->shape.dim[0] = g->batch;
-        status = layer->shape(node, x);
-    }
-    if (!status)
-        status = check_size(node, &node->shape);
-    for (int k = 0; !status && k < node->parameters; k++)
-        status = check_size(node, &node->parameter[k].shape);
-    if (status) {
-        fl_free(node->name);
-        fl_free(node->owner);
-        return fl_build_failed(g, status);
-    }
-    return g->count++;
 }
 
 /* --- what it says --- */
@@ -252,5 +165,9 @@ int64_t nn_activation_bytes(const nn_graph *g) {
 }
 
 int64_t nn_arena_bytes(const nn_graph *g) {
-    return g && g->compiled ? (int64_t)g->arena_bytes : 0;
+    return g && g->compiled ? (int64_t)g->value_bytes : 0;
+}
+
+int64_t nn_workspace_bytes(const nn_graph *g) {
+    return g && g->compiled && g->arena_bytes > g->value_bytes ? (int64_t)(g->arena_bytes - g->value_bytes) : 0;
 }

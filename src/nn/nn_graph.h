@@ -1,16 +1,19 @@
 /* nn_graph.h - the graph behind nn_graph, shared by the files of this folder.
  *
- * A graph is a list of nodes in creation order, which is a topological order. A node is one operation of tensor.h with
- * its gradient; layers of the public header become one to three nodes (nn_linear: flatten, matmul, bias). What a kind
- * of node does is one row of the table in nn_layers.c.
+ * A graph is a list of nodes in creation order, which is a topological order. A node is a few operations of tensor.h
+ * with their gradient, with any number of inputs, outputs, parameters and states; layers of the public header become
+ * one to three nodes (nn_linear: flatten, matmul, bias). What a kind of node does is one row of the table in
+ * nn_layers.c. An nn_node of the public header is a handle: the number of one output of one node.
  *
  * One training step visits positions 0 ... 2n: forward of node i at i, the loss at n, backward of node i at 2n - i.
  * nn_plan.c names every value of the step (outputs, gradients, sums of gradients), each written exactly once a step: a
- * shared exponent is then predicted from the history of one quantity. From first and last use it places all of them in
- * one arena. nn_compile.c turns values into tensors. */
+ * shared exponent is then predicted from the history of one quantity. nn_compile.c turns values into tensors, which
+ * have no memory yet; a dry run of the step (nn_passes.c) on them tells what memory the calls of each position take,
+ * and nn_arena.c places values and memory of calls in one arena. The update follows at position 2n + 1. */
 #ifndef FL_NN_GRAPH_H
 #define FL_NN_GRAPH_H
 
+#include "core/call_memory.h"
 #include "flexlab/nn.h"
 #include <stddef.h>
 
@@ -22,7 +25,7 @@
             return try_status;                                                                                         \
     } while (0)
 
-enum { FL_NODE_INPUTS = 2, FL_NODE_PARAMETERS = 2, FL_NODE_DIMS = 4, FL_NAME_LIMIT = 100 };
+enum { FL_NODE_DIMS = 4, FL_NAME_LIMIT = 100 };
 
 struct fl_shape {
     int ndim;
@@ -48,11 +51,21 @@ struct fl_options {
     enum fl_init init; /* of a matmul's weight */
 };
 
-/* The tensors of one visit to a node. dx[i] is NULL where no gradient is wanted. */
+/* A tensor of a node that is no parameter: what one visit leaves for another. */
+struct fl_state {
+    const char *suffix;
+    tensor_format format; /* FMT_F64, FMT_F32, or FMT_NONE: that of the network */
+    struct fl_shape shape;
+    double initial; /* of every element */
+    bool lasts;     /* a later step reads it: the state of the network contains it */
+    tensor *t;
+};
+
+/* The tensors of one visit to a node, by number of input and output. */
 struct fl_pass {
-    tensor *x[FL_NODE_INPUTS], *y;
-    tensor *dy, *dx[FL_NODE_INPUTS];
-    bool gated; /* dy is zero already where a relu at the end of the node gave zero */
+    tensor *const *x, *const *y;
+    tensor *const *dy; /* NULL where the output has no gradient: nobody uses it */
+    tensor *const *dx; /* NULL where no gradient is wanted, or none is there to be given on */
     bool training;
 };
 
@@ -60,45 +73,71 @@ struct fl_pass {
 enum fl_input_gradient {
     FL_GRADIENT_OWN,    /* backward writes it */
     FL_GRADIENT_SHARED, /* that of the first input that has one, or as OWN */
-    FL_GRADIENT_SAME    /* it is dy itself, in the shape of the input */
+    /* It is the gradient of the output of the same number, or of the last one, in the shape of the input; where that
+     * output has none, the input gets none. */
+    FL_GRADIENT_SAME
 };
+
+enum { FL_ANY_INPUTS = -1 };
 
 struct fl_node;
 
+/* A kind of node. Counts say "that many, the first ones". */
 struct fl_layer {
     const char *kind;
-    int inputs;
-    int saves_x; /* backward reads that many of the inputs, the first ones */
-    /* It ends in relu: backward reads the output, to know where that was zero. Where the gradient of the output is a
-     * sum, the addition looks there instead (add_relu_grad), and backward finds dy gated. */
-    bool relu;
-    bool view;      /* the output is the input in another shape */
+    int inputs;  /* FL_ANY_INPUTS: as many as the caller gives, one or more */
+    int saves_x; /* inputs that backward reads */
+    int saves_y; /* outputs that backward reads */
+    /* Outputs that end in relu: backward reads the output, to know where that was zero. Where the gradient of the
+     * output is a sum, the addition looks there instead (add_relu_grad), and backward finds dy gated. */
+    int relu;
+    int views;      /* outputs that are the input of the same number in another shape; its gradient is SAME */
     bool always_dx; /* backward writes dx even where nothing before it learns */
-    enum fl_input_gradient gradient[FL_NODE_INPUTS], when_gated[FL_NODE_INPUTS];
-    /* Checks the options against the input shapes; sets shape and parameters. */
+    /* Of each input (of FL_ANY_INPUTS: one for all), while the output that SAME names is not gated, and when it is.
+     * NULL: OWN. */
+    const enum fl_input_gradient *gradient, *when_gated;
+    /* Checks the options against the input shapes; adds outputs, parameters and states. */
     tensor_status (*shape)(struct fl_node *node, const struct fl_shape *x);
-    tensor_status (*forward)(struct fl_node *node, const struct fl_pass *pass);  /* NULL: nothing to compute */
-    tensor_status (*backward)(struct fl_node *node, const struct fl_pass *pass); /* NULL: likewise */
+    tensor_status (*forward)(struct fl_node *node, const struct fl_pass *pass); /* NULL: nothing to compute */
+    /* NULL: likewise. Called where one output at least has a gradient. */
+    tensor_status (*backward)(struct fl_node *node, const struct fl_pass *pass);
+};
+
+/* Values of the step are indices into graph.values, -1: none. */
+struct fl_input {
+    nn_node x;
+    int dx;
+    int sum, addend; /* after backward: sum = addend + dx, for outputs used before */
+    int gate;        /* the sum counts where this value is above zero; -1: everywhere */
+};
+
+struct fl_output {
+    char *name;
+    struct fl_shape shape;
+    int y, dy;
+    bool gated; /* dy is a sum, and zero already where y is */
 };
 
 struct fl_node {
     const struct fl_layer *layer;
-    char *name;  /* of the output tensor */
+    char *name;  /* of the node; its outputs have names that begin so */
     char *owner; /* the layer's name, as given by the caller: in messages, and before the names of parameters */
-    nn_node input[FL_NODE_INPUTS];
     struct fl_options how;
-    struct fl_shape shape;
-    int parameters;
-    struct fl_parameter parameter[FL_NODE_PARAMETERS];
-    int channels; /* batch normalisation: numbers of each of the four; else 0 */
-    tensor *batch_mean, *batch_variance, *running_mean, *running_variance; /* f64 */
-    bool learns; /* it or something before it has parameters */
-    /* values of the step (indices into graph.values, -1: none) */
-    int y, dy, dx[FL_NODE_INPUTS];
-    int sum[FL_NODE_INPUTS], addend[FL_NODE_INPUTS]; /* after backward: sum = addend + dx, for inputs used before */
-    int gate[FL_NODE_INPUTS];                        /* the sum counts where this value is above zero; -1: everywhere */
-    bool gated;                                      /* dy is such a sum, gated by y */
+    int64_t batch;
+    struct fl_input *input;
+    struct fl_output *output;
+    struct fl_parameter *parameter;
+    struct fl_state *state;
+    int inputs, outputs, parameters, states;
+    nn_node first; /* handle of its first output, which those of the others follow */
+    bool learns;   /* it or something before it has parameters, and a gradient reaches it */
     struct fl_pass train, evaluate;
+    tensor **tensors; /* what these two point to */
+};
+
+/* What an nn_node names. */
+struct fl_handle {
+    int node, output;
 };
 
 /* One value of the training step. */
@@ -116,6 +155,13 @@ struct fl_value {
     tensor *evaluate; /* the same memory as a tensor of evaluation; activations only */
 };
 
+/* One position of the step. */
+struct fl_position {
+    int begins, ends;              /* the first value that is written, used for the last time there; -1: none */
+    size_t need[FL_CALL_MEMORIES]; /* bytes that its calls take beside their tensors, evaluation included */
+    struct fl_call_block calls[FL_CALL_MEMORIES]; /* those bytes in the arena */
+};
+
 /* What a graph has done of the step: nn_forward, nn_backward, nn_update, in this order. */
 enum fl_phase { FL_PHASE_IDLE, FL_PHASE_FORWARD, FL_PHASE_BACKWARD };
 
@@ -131,18 +177,21 @@ struct nn_graph {
 
     struct fl_node *nodes;
     int count, node_capacity;
+    struct fl_handle *handles; /* by nn_node */
+    int handle_count, handle_capacity;
+    nn_node logits;
     tensor_status status; /* of the first call that failed while building */
     char message[400];
     bool compiled;
 
     struct fl_value *values;
     int value_count, value_capacity;
-    int *begins, *ends; /* by position of the step: the first value that is written, used for the last time there */
+    struct fl_position *positions; /* 2 count + 2 */
     void *arena;
-    size_t arena_bytes;
-    /* Numbers of a step, on the device: images as floats (on the host the caller's serve), labels, loss, predicted
-     * classes, how many are right. */
-    tensor *pixels, *labels, *loss, *predicted, *correct;
+    size_t arena_bytes, value_bytes; /* all of it; what values alone would take */
+    /* Numbers of a step, on the device: images as floats (on the host the caller's serve), labels, learning rate, loss,
+     * predicted classes, how many are right. */
+    tensor *pixels, *labels, *rate, *loss, *predicted, *correct;
     tensor *bytes, *byte_values; /* images as bytes, and what those mean; NULL until nn_set_pixel_values */
     enum fl_phase phase;
     bool has_loss;  /* of a forward pass of this network */
@@ -162,14 +211,39 @@ tensor_status fl_grow(void **array, int count, int *capacity, size_t size);
 char *fl_format_name(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Records a failure of building, with tensor_error() set; returns -1. */
 nn_node fl_build_failed(nn_graph *g, tensor_status status);
-/* Adds a node of that kind. name: of the output; owner: of the layer. */
+/* What a handle names. */
+static inline struct fl_node *fl_node_of(const nn_graph *g, nn_node x) {
+    return &g->nodes[g->handles[x].node];
+}
+static inline struct fl_output *fl_output_of(const nn_graph *g, nn_node x) {
+    return &fl_node_of(g, x)->output[g->handles[x].output];
+}
+
+/* nn_node.c */
+/* Adds a node of that kind; the handle of its first output. name: of the node; owner: of the layer. */
 nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name, const char *owner,
-                    const nn_node *inputs, const struct fl_options *how);
+                    const nn_node *inputs, int input_count, const struct fl_options *how);
+/* For shape rules. An output is called as the node, with a suffix NAME.SUFFIX. */
+tensor_status fl_add_output(struct fl_node *node, const char *suffix, struct fl_shape shape);
+tensor_status fl_add_parameter(struct fl_node *node, struct fl_parameter parameter);
+tensor_status fl_add_state(struct fl_node *node, struct fl_state state);
+/* Frees all that a node holds. */
+void fl_node_clear(struct fl_node *node);
 /* Puts the layer's name in front of the message of a failure. */
 tensor_status fl_node_failed(const struct fl_node *node, tensor_status status);
 
-/* nn_plan.c: values, lifetimes, places in the arena. logits is the last node. */
+/* nn_plan.c: values and their lives. The logits are an output of the last node. */
 tensor_status fl_plan(nn_graph *g);
+
+/* nn_arena.c */
+/* How many positions a step has. */
+static inline int fl_positions(const nn_graph *g) {
+    return 2 * g->count + 2;
+}
+/* Lists which values begin and end at each position. */
+tensor_status fl_list_positions(nn_graph *g);
+/* Plans and allocates the arena, and gives values and calls their memory in it. */
+tensor_status fl_make_arena(nn_graph *g);
 /* A block of memory that is in use from position first to last, both included. */
 struct fl_block {
     size_t bytes;
@@ -178,6 +252,22 @@ struct fl_block {
 };
 /* Places blocks so that no two in use at one position overlap; *total is the size of the arena. */
 tensor_status fl_pack(struct fl_block *blocks, int count, size_t *total);
+
+/* nn_passes.c: positions of a step one after the other. Before the graph is compiled they are a dry run of it. */
+/* images NULL: those of g->bytes. training false: evaluation. */
+tensor_status fl_forward(nn_graph *g, const float *images, bool training);
+/* Loss, predictions and the gradient of the logits. */
+tensor_status fl_loss(nn_graph *g);
+tensor_status fl_backward(nn_graph *g);
+tensor_status fl_update(nn_graph *g, float rate);
+/* All values of training are hidden: their memory is about to be used for something else. */
+void fl_hide_values(nn_graph *g);
+/* Around the calls of a position: they take the memory planned for it, and from the end on no longer do. Every begin
+ * has its end, on failure too. */
+void fl_begin_calls(const nn_graph *g, int position);
+void fl_end_calls(const nn_graph *g, int position);
+/* Asks by a dry run what memory each position takes. */
+tensor_status fl_measure_step(nn_graph *g);
 
 /* nn_init.c */
 /* The key of the random numbers of one named thing under a seed. */

@@ -1,8 +1,15 @@
 /* nn_layers.c - every kind of node: one row of the table at the end, and the public functions that add nodes.
  *
  * To add a layer: write its shape rule, forward and backward in terms of tensor.h, give them a row, and a public
- * function that calls fl_add_node with the row. Lifetimes, fan-out of gradients, parameters, evaluation, traces follow
- * from the row; tests/test_nn_gradient.c checks a new layer once it appears in one of its networks. */
+ * function that calls fl_add_node with the row. The shape rule adds as many outputs, parameters and states as the node
+ * has. Lifetimes, fan-out of gradients, parameters, evaluation, state, traces follow from the row;
+ * tests/test_nn_gradient.c checks a new layer once it appears in one of its networks, tests/test_nn_nodes.c shows a row
+ * with several of everything.
+ *
+ * A node has several outputs where backward needs to see them together. Each has a gradient of its own, summed over its
+ * uses. An output that nobody uses has none: forward writes it, for who watches, and backward finds pass->dy[k] NULL
+ * and leaves that part out, as if it were zero. One of them at least is there: where no gradient reaches a node,
+ * backward is not called, and nn_compile refuses the network if the node has parameters. */
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
@@ -14,18 +21,20 @@
 #define BATCHNORM_EPSILON 1e-5
 #define BATCHNORM_MOMENTUM 0.1
 
-/* --- shape rules: node->shape.dim[0] is the batch already --------------------------------------------------------- */
+/* --- shape rules -------------------------------------------------------------------------------------------------- */
 
-static tensor_status set_image(struct fl_node *node, int64_t height, int64_t width, int64_t channels) {
-    node->shape = (struct fl_shape){4, {node->shape.dim[0], height, width, channels}};
-    return TENSOR_OK;
+static tensor_status add_image(struct fl_node *node, int64_t height, int64_t width, int64_t channels) {
+    return fl_add_output(node, NULL, (struct fl_shape){4, {node->batch, height, width, channels}});
 }
 
-static struct fl_parameter *add_parameter(struct fl_node *node, const char *suffix, enum fl_init init, double scale,
-                                          struct fl_shape shape) {
-    struct fl_parameter *p = &node->parameter[node->parameters++];
-    *p = (struct fl_parameter){.suffix = suffix, .shape = shape, .init = init, .scale = scale};
-    return p;
+static tensor_status add_matrix(struct fl_node *node, int64_t columns) {
+    return fl_add_output(node, NULL, (struct fl_shape){2, {node->batch, columns}});
+}
+
+static tensor_status add_parameter(struct fl_node *node, const char *suffix, enum fl_init init, double scale,
+                                   struct fl_shape shape) {
+    return fl_add_parameter(node,
+                            (struct fl_parameter){.suffix = suffix, .shape = shape, .init = init, .scale = scale});
 }
 
 static tensor_status need_image(const struct fl_node *node, const struct fl_shape *x) {
@@ -75,25 +84,29 @@ static tensor_status window_shape(struct fl_node *node, const struct fl_shape *x
     FL_TRY(need_image(node, x));
     FL_TRY(places(node, x->dim[1], &p));
     FL_TRY(places(node, x->dim[2], &q));
-    return set_image(node, p, q, channels);
+    return add_image(node, p, q, channels);
 }
 
 static tensor_status input_shape(struct fl_node *node, const struct fl_shape *x) {
     (void)x;
-    return set_image(node, node->how.window, node->how.stride, node->how.outputs);
+    return add_image(node, node->how.window, node->how.stride, node->how.outputs);
 }
 
 static tensor_status same_shape(struct fl_node *node, const struct fl_shape *x) {
-    node->shape = x[0];
-    return TENSOR_OK;
+    return fl_add_output(node, NULL, x[0]);
 }
 
-static tensor_status pair_shape(struct fl_node *node, const struct fl_shape *x) {
+static tensor_status need_pair(const struct fl_node *node, const struct fl_shape *x) {
     if (x[0].ndim != x[1].ndim || memcmp(x[0].dim, x[1].dim, sizeof x[0].dim[0] * (size_t)x[0].ndim))
         return fl_fail(TENSOR_E_SHAPE, "%s: inputs of different shape: %lldx%lldx%lldx%lld and %lldx%lldx%lldx%lld",
                        node->owner, (long long)x[0].dim[0], (long long)x[0].dim[1], (long long)x[0].dim[2],
                        (long long)x[0].dim[3], (long long)x[1].dim[0], (long long)x[1].dim[1], (long long)x[1].dim[2],
                        (long long)x[1].dim[3]);
+    return TENSOR_OK;
+}
+
+static tensor_status pair_shape(struct fl_node *node, const struct fl_shape *x) {
+    FL_TRY(need_pair(node, x));
     return same_shape(node, x);
 }
 
@@ -105,42 +118,59 @@ static tensor_status conv_shape(struct fl_node *node, const struct fl_shape *x) 
     if (groups < 1 || c % groups || k % groups)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %d groups, expected a divisor of %lld channels and %lld filters",
                        node->owner, groups, (long long)c, (long long)k);
-    add_parameter(node, "weight", FL_INIT_NORMAL, sqrt(2.0 / ((double)(k / groups) * (double)(r * r))),
-                  (struct fl_shape){4, {k, r, r, c / groups}});
-    return TENSOR_OK;
+    return add_parameter(node, "weight", FL_INIT_NORMAL, sqrt(2.0 / ((double)(k / groups) * (double)(r * r))),
+                         (struct fl_shape){4, {k, r, r, c / groups}});
+}
+
+/* States of batch normalisation. Those of the batch pass from forward to backward. */
+enum moments { BATCH_MEAN, BATCH_VARIANCE, RUNNING_MEAN, RUNNING_VARIANCE };
+
+static tensor_status add_moments(struct fl_node *node, enum moments which, const char *suffix, double initial,
+                                 struct fl_shape channels) {
+    return fl_add_state(node, (struct fl_state){.suffix = suffix,
+                                                .format = FMT_F64,
+                                                .shape = channels,
+                                                .initial = initial,
+                                                .lasts = which >= RUNNING_MEAN});
+}
+
+static const tensor *moments(const struct fl_node *node, enum moments which) {
+    return node->state[which].t;
 }
 
 static tensor_status batchnorm_shape(struct fl_node *node, const struct fl_shape *x) {
     int64_t c = x->dim[x->ndim - 1];
     if (c > INT_MAX)
         return fl_fail(TENSOR_E_SHAPE, "%s: %lld channels, expected at most %d", node->owner, (long long)c, INT_MAX);
-    node->channels = (int)c;
-    add_parameter(node, "gamma", FL_INIT_ONE, 0, (struct fl_shape){1, {c}});
-    add_parameter(node, "beta", FL_INIT_ZERO, 0, (struct fl_shape){1, {c}});
+    const struct fl_shape channels = {1, {c}};
+    FL_TRY(add_parameter(node, "gamma", FL_INIT_ONE, 0, channels));
+    FL_TRY(add_parameter(node, "beta", FL_INIT_ZERO, 0, channels));
+    FL_TRY(add_moments(node, BATCH_MEAN, "batch_mean", 0, channels));
+    FL_TRY(add_moments(node, BATCH_VARIANCE, "batch_variance", 0, channels));
+    FL_TRY(add_moments(node, RUNNING_MEAN, "running_mean", 0, channels));
+    FL_TRY(add_moments(node, RUNNING_VARIANCE, "running_variance", 1, channels));
     return same_shape(node, x);
 }
 
 static tensor_status batchnorm_add_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(pair_shape(node, x));
+    FL_TRY(need_pair(node, x));
     return batchnorm_shape(node, x);
 }
 
 static tensor_status flatten_shape(struct fl_node *node, const struct fl_shape *x) {
-    node->shape = (struct fl_shape){2, {x->dim[0], fl_shape_count(x) / x->dim[0]}};
-    return TENSOR_OK;
+    return add_matrix(node, fl_shape_count(x) / x->dim[0]);
 }
 
 static tensor_status matmul_shape(struct fl_node *node, const struct fl_shape *x) {
     FL_TRY(need_outputs(node));
     int64_t k = x->dim[1], n = node->how.outputs;
     double scale = node->how.init == FL_INIT_NORMAL ? sqrt(2.0 / (double)k) : sqrt(1.0 / (double)k);
-    add_parameter(node, "weight", node->how.init, scale, (struct fl_shape){2, {k, n}});
-    node->shape = (struct fl_shape){2, {x->dim[0], n}};
-    return TENSOR_OK;
+    FL_TRY(add_parameter(node, "weight", node->how.init, scale, (struct fl_shape){2, {k, n}}));
+    return add_matrix(node, n);
 }
 
 static tensor_status bias_shape(struct fl_node *node, const struct fl_shape *x) {
-    add_parameter(node, "bias", FL_INIT_ZERO, 0, (struct fl_shape){1, {x->dim[x->ndim - 1]}});
+    FL_TRY(add_parameter(node, "bias", FL_INIT_ZERO, 0, (struct fl_shape){1, {x->dim[x->ndim - 1]}}));
     return same_shape(node, x);
 }
 
@@ -150,8 +180,7 @@ static tensor_status maxpool_shape(struct fl_node *node, const struct fl_shape *
 
 static tensor_status avgpool_shape(struct fl_node *node, const struct fl_shape *x) {
     FL_TRY(need_image(node, x));
-    node->shape = (struct fl_shape){2, {x->dim[0], x->dim[3]}};
-    return TENSOR_OK;
+    return add_matrix(node, x->dim[3]);
 }
 
 static tensor_status shortcut_shape(struct fl_node *node, const struct fl_shape *x) {
@@ -161,7 +190,7 @@ static tensor_status shortcut_shape(struct fl_node *node, const struct fl_shape 
     if (node->how.outputs < x->dim[3])
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %d filters, expected at least %lld", node->owner, node->how.outputs,
                        (long long)x->dim[3]);
-    return set_image(node, (x->dim[1] + stride - 1) / stride, (x->dim[2] + stride - 1) / stride, node->how.outputs);
+    return add_image(node, (x->dim[1] + stride - 1) / stride, (x->dim[2] + stride - 1) / stride, node->how.outputs);
 }
 
 /* --- forward and backward ----------------------------------------------------------------------------------------- */
@@ -175,31 +204,38 @@ static tensor_window window_of(const struct fl_node *node) {
                            .groups = how->groups};
 }
 
+/* Of a node with one output: its gradient is zero already where the relu at its end gave zero. */
+static bool is_gated(const struct fl_node *node) {
+    return node->output[0].gated;
+}
+
 static tensor_status conv_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_conv2d(pass->y, pass->x[0], node->parameter[0].w, window_of(node));
+    return tensor_conv2d(pass->y[0], pass->x[0], node->parameter[0].w, window_of(node));
 }
 
 static tensor_status conv_backward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(tensor_conv2d_weight_grad(node->parameter[0].g, pass->dy, pass->x[0], window_of(node)));
+    FL_TRY(tensor_conv2d_weight_grad(node->parameter[0].g, pass->dy[0], pass->x[0], window_of(node)));
     if (!pass->dx[0])
         return TENSOR_OK;
-    return tensor_conv2d_input_grad(pass->dx[0], pass->dy, node->parameter[0].w, window_of(node));
+    return tensor_conv2d_input_grad(pass->dx[0], pass->dy[0], node->parameter[0].w, window_of(node));
 }
 
 static tensor_status apply_normalisation(const struct fl_node *node, const struct fl_pass *pass, bool relu) {
-    const tensor *mean = pass->training ? node->batch_mean : node->running_mean;
-    const tensor *variance = pass->training ? node->batch_variance : node->running_variance;
-    return tensor_normalise(pass->y, pass->x[0], pass->x[1], node->parameter[0].w, node->parameter[1].w, mean, variance,
-                            BATCHNORM_EPSILON, relu);
+    const tensor *mean = moments(node, pass->training ? BATCH_MEAN : RUNNING_MEAN);
+    const tensor *variance = moments(node, pass->training ? BATCH_VARIANCE : RUNNING_VARIANCE);
+    const tensor *residual = node->inputs > 1 ? pass->x[1] : NULL;
+    return tensor_normalise(pass->y[0], pass->x[0], residual, node->parameter[0].w, node->parameter[1].w, mean,
+                            variance, BATCHNORM_EPSILON, relu);
 }
 
 static tensor_status normalise(struct fl_node *node, const struct fl_pass *pass, bool relu) {
     if (!pass->training)
         return apply_normalisation(node, pass, relu);
-    FL_TRY(tensor_moments(node->batch_mean, node->batch_variance, pass->x[0]));
+    const struct fl_state *state = node->state;
+    FL_TRY(tensor_moments(state[BATCH_MEAN].t, state[BATCH_VARIANCE].t, pass->x[0]));
     FL_TRY(apply_normalisation(node, pass, relu));
-    return tensor_running_statistics(node->running_mean, node->running_variance, node->batch_mean, node->batch_variance,
-                                     pass->x[0], BATCHNORM_MOMENTUM);
+    return tensor_running_statistics(state[RUNNING_MEAN].t, state[RUNNING_VARIANCE].t, state[BATCH_MEAN].t,
+                                     state[BATCH_VARIANCE].t, pass->x[0], BATCHNORM_MOMENTUM);
 }
 
 static tensor_status batchnorm_forward(struct fl_node *node, const struct fl_pass *pass) {
@@ -213,95 +249,95 @@ static tensor_status batchnorm_relu_forward(struct fl_node *node, const struct f
 static tensor_status normalise_backward(struct fl_node *node, const struct fl_pass *pass, const tensor *dy,
                                         const tensor *mask) {
     return tensor_normalise_grad(pass->dx[0], node->parameter[0].g, node->parameter[1].g, dy, pass->x[0], mask,
-                                 node->parameter[0].w, node->batch_mean, node->batch_variance, BATCHNORM_EPSILON);
+                                 node->parameter[0].w, moments(node, BATCH_MEAN), moments(node, BATCH_VARIANCE),
+                                 BATCHNORM_EPSILON);
 }
 
 static tensor_status batchnorm_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return normalise_backward(node, pass, pass->dy, NULL);
+    return normalise_backward(node, pass, pass->dy[0], NULL);
 }
 
 static tensor_status batchnorm_relu_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return normalise_backward(node, pass, pass->dy, pass->gated ? NULL : pass->y);
+    return normalise_backward(node, pass, pass->dy[0], is_gated(node) ? NULL : pass->y[0]);
 }
 
 /* The gradient of the sum is that of the residual, and where it is wanted normalisation reads it there. */
 static tensor_status batchnorm_add_relu_backward(struct fl_node *node, const struct fl_pass *pass) {
-    if (pass->gated || !pass->dx[1])
+    if (is_gated(node) || !pass->dx[1])
         return batchnorm_relu_backward(node, pass);
-    FL_TRY(tensor_relu_grad(pass->dx[1], pass->dy, pass->y));
+    FL_TRY(tensor_relu_grad(pass->dx[1], pass->dy[0], pass->y[0]));
     return normalise_backward(node, pass, pass->dx[1], NULL);
 }
 
 static tensor_status matmul_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_matmul(pass->y, pass->x[0], node->parameter[0].w);
+    return tensor_matmul(pass->y[0], pass->x[0], node->parameter[0].w);
 }
 
 static tensor_status matmul_backward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(tensor_matmul_tn(node->parameter[0].g, pass->x[0], pass->dy));
-    return pass->dx[0] ? tensor_matmul_nt(pass->dx[0], pass->dy, node->parameter[0].w) : TENSOR_OK;
+    FL_TRY(tensor_matmul_tn(node->parameter[0].g, pass->x[0], pass->dy[0]));
+    return pass->dx[0] ? tensor_matmul_nt(pass->dx[0], pass->dy[0], node->parameter[0].w) : TENSOR_OK;
 }
 
 static tensor_status bias_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_bias(pass->y, pass->x[0], node->parameter[0].w);
+    return tensor_bias(pass->y[0], pass->x[0], node->parameter[0].w);
 }
 
 static tensor_status bias_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_sum_rows(node->parameter[0].g, pass->dy);
+    return tensor_sum_rows(node->parameter[0].g, pass->dy[0]);
 }
 
 static tensor_status bias_relu_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_bias_relu(pass->y, pass->x[0], node->parameter[0].w);
+    return tensor_bias_relu(pass->y[0], pass->x[0], node->parameter[0].w);
 }
 
 static tensor_status bias_relu_backward(struct fl_node *node, const struct fl_pass *pass) {
-    if (!pass->gated)
-        FL_TRY(tensor_relu_grad(pass->dx[0], pass->dy, pass->y));
+    if (!is_gated(node))
+        FL_TRY(tensor_relu_grad(pass->dx[0], pass->dy[0], pass->y[0]));
     return tensor_sum_rows(node->parameter[0].g, pass->dx[0]);
 }
 
 static tensor_status relu_forward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
-    return tensor_relu(pass->y, pass->x[0]);
+    return tensor_relu(pass->y[0], pass->x[0]);
 }
 
 static tensor_status add_relu_forward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
-    return tensor_add_relu(pass->y, pass->x[0], pass->x[1]);
+    return tensor_add_relu(pass->y[0], pass->x[0], pass->x[1]);
 }
 
 /* Of relu and add_relu; the first wanted dx stands for both. */
 static tensor_status relu_backward(struct fl_node *node, const struct fl_pass *pass) {
-    (void)node;
-    if (pass->gated)
+    if (is_gated(node))
         return TENSOR_OK;
-    tensor *dx = pass->dx[0] ? pass->dx[0] : pass->dx[1];
-    return tensor_relu_grad(dx, pass->dy, pass->y);
+    tensor *dx = pass->dx[0] ? pass->dx[0] : pass->dx[1]; /* of relu, the first is wanted */
+    return tensor_relu_grad(dx, pass->dy[0], pass->y[0]);
 }
 
 static tensor_status maxpool_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_maxpool2d(pass->y, pass->x[0], window_of(node));
+    return tensor_maxpool2d(pass->y[0], pass->x[0], window_of(node));
 }
 
 static tensor_status maxpool_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_maxpool2d_grad(pass->dx[0], pass->dy, pass->x[0], window_of(node));
+    return tensor_maxpool2d_grad(pass->dx[0], pass->dy[0], pass->x[0], window_of(node));
 }
 
 static tensor_status avgpool_forward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
-    return tensor_avgpool_global(pass->y, pass->x[0]);
+    return tensor_avgpool_global(pass->y[0], pass->x[0]);
 }
 
 static tensor_status avgpool_backward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
-    return tensor_avgpool_global_grad(pass->dx[0], pass->dy);
+    return tensor_avgpool_global_grad(pass->dx[0], pass->dy[0]);
 }
 
 static tensor_status shortcut_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_shortcut_a(pass->y, pass->x[0], node->how.stride);
+    return tensor_shortcut_a(pass->y[0], pass->x[0], node->how.stride);
 }
 
 static tensor_status shortcut_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_shortcut_a_grad(pass->dx[0], pass->dy, node->how.stride);
+    return tensor_shortcut_a_grad(pass->dx[0], pass->dy[0], node->how.stride);
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
@@ -323,6 +359,9 @@ enum kind {
     SHORTCUT_A
 };
 
+/* Gradients of the inputs, one after the other. */
+#define GRADIENTS(...) ((const enum fl_input_gradient[]){__VA_ARGS__})
+#define OWN FL_GRADIENT_OWN
 #define SAME FL_GRADIENT_SAME
 #define SHARED FL_GRADIENT_SHARED
 
@@ -332,20 +371,21 @@ static const struct fl_layer layers[] = {
     [CONV2D] = {"conv2d", 1, .saves_x = 1, .shape = conv_shape, .forward = conv_forward, .backward = conv_backward},
     [BATCHNORM] = {"batchnorm", 1, .saves_x = 1, .always_dx = true, .shape = batchnorm_shape,
                    .forward = batchnorm_forward, .backward = batchnorm_backward},
-    [BATCHNORM_RELU] = {"batchnorm", 1, .saves_x = 1, .relu = true, .always_dx = true, .shape = batchnorm_shape,
+    [BATCHNORM_RELU] = {"batchnorm", 1, .saves_x = 1, .relu = 1, .always_dx = true, .shape = batchnorm_shape,
                         .forward = batchnorm_relu_forward, .backward = batchnorm_relu_backward},
-    [BATCHNORM_ADD_RELU] = {"batchnorm_add", 2, .saves_x = 1, .relu = true, .always_dx = true,
-                            .when_gated = {FL_GRADIENT_OWN, SAME}, .shape = batchnorm_add_shape,
+    [BATCHNORM_ADD_RELU] = {"batchnorm_add", 2, .saves_x = 1, .relu = 1, .always_dx = true,
+                            .when_gated = GRADIENTS(OWN, SAME), .shape = batchnorm_add_shape,
                             .forward = batchnorm_relu_forward, .backward = batchnorm_add_relu_backward},
-    [FLATTEN] = {"flatten", 1, .view = true, .gradient = {SAME}, .shape = flatten_shape},
+    [FLATTEN] = {"flatten", 1, .views = 1, .gradient = GRADIENTS(SAME), .shape = flatten_shape},
     [MATMUL] = {"matmul", 1, .saves_x = 1, .shape = matmul_shape, .forward = matmul_forward,
                 .backward = matmul_backward},
-    [BIAS] = {"bias", 1, .gradient = {SAME}, .shape = bias_shape, .forward = bias_forward, .backward = bias_backward},
-    [BIAS_RELU] = {"bias_relu", 1, .relu = true, .always_dx = true, .when_gated = {SAME}, .shape = bias_shape,
+    [BIAS] = {"bias", 1, .gradient = GRADIENTS(SAME), .shape = bias_shape, .forward = bias_forward,
+              .backward = bias_backward},
+    [BIAS_RELU] = {"bias_relu", 1, .relu = 1, .always_dx = true, .when_gated = GRADIENTS(SAME), .shape = bias_shape,
                    .forward = bias_relu_forward, .backward = bias_relu_backward},
-    [RELU] = {"relu", 1, .relu = true, .when_gated = {SAME}, .shape = same_shape, .forward = relu_forward,
+    [RELU] = {"relu", 1, .relu = 1, .when_gated = GRADIENTS(SAME), .shape = same_shape, .forward = relu_forward,
               .backward = relu_backward},
-    [ADD_RELU] = {"add_relu", 2, .relu = true, .gradient = {SHARED, SHARED}, .when_gated = {SAME, SAME},
+    [ADD_RELU] = {"add_relu", 2, .relu = 1, .gradient = GRADIENTS(SHARED, SHARED), .when_gated = GRADIENTS(SAME, SAME),
                   .shape = pair_shape, .forward = add_relu_forward, .backward = relu_backward},
     [MAXPOOL2D] = {"maxpool2d", 1, .saves_x = 1, .shape = maxpool_shape, .forward = maxpool_forward,
                    .backward = maxpool_backward},
@@ -358,7 +398,7 @@ static const struct fl_layer layers[] = {
 /* --- public functions --------------------------------------------------------------------------------------------- */
 
 static nn_node add(nn_graph *g, enum kind kind, const char *name, nn_node x, struct fl_options how) {
-    return fl_add_node(g, &layers[kind], name, name, &x, &how);
+    return fl_add_node(g, &layers[kind], name, name, &x, layers[kind].inputs, &how);
 }
 
 nn_node nn_input(nn_graph *g, int height, int width, int channels) {
@@ -390,7 +430,8 @@ nn_node nn_batchnorm(nn_graph *g, const char *name, nn_node x, bool relu) {
 }
 
 nn_node nn_batchnorm_add_relu(nn_graph *g, const char *name, nn_node x, nn_node residual) {
-    return fl_add_node(g, &layers[BATCHNORM_ADD_RELU], name, name, (nn_node[]){x, residual}, &(struct fl_options){0});
+    return fl_add_node(g, &layers[BATCHNORM_ADD_RELU], name, name, (nn_node[]){x, residual}, 2,
+                       &(struct fl_options){0});
 }
 
 /* x, flattened where it is an image, times weight, plus bias. The product is a tensor of its own: a shared exponent has
@@ -399,12 +440,12 @@ static nn_node add_linear(nn_graph *g, const char *name, nn_node x, int outputs,
     char inner[FL_NAME_LIMIT + 16];
     struct fl_options how = {.outputs = outputs, .init = relu ? FL_INIT_NORMAL : FL_INIT_UNIFORM};
     if (name && strlen(name) <= FL_NAME_LIMIT) {
-        if (g && x >= 0 && x < g->count && g->nodes[x].shape.ndim == 4) {
+        if (g && x >= 0 && x < g->handle_count && fl_output_of(g, x)->shape.ndim == 4) {
             snprintf(inner, sizeof inner, "%s.flatten", name);
-            x = fl_add_node(g, &layers[FLATTEN], inner, name, &x, &how);
+            x = fl_add_node(g, &layers[FLATTEN], inner, name, &x, 1, &how);
         }
         snprintf(inner, sizeof inner, "%s.product", name);
-        x = fl_add_node(g, &layers[MATMUL], inner, name, &x, &how);
+        x = fl_add_node(g, &layers[MATMUL], inner, name, &x, 1, &how);
     }
     return add(g, relu ? BIAS_RELU : BIAS, name, x, (struct fl_options){0});
 }
@@ -422,7 +463,7 @@ nn_node nn_relu(nn_graph *g, const char *name, nn_node x) {
 }
 
 nn_node nn_add_relu(nn_graph *g, const char *name, nn_node a, nn_node b) {
-    return fl_add_node(g, &layers[ADD_RELU], name, name, (nn_node[]){a, b}, &(struct fl_options){0});
+    return fl_add_node(g, &layers[ADD_RELU], name, name, (nn_node[]){a, b}, 2, &(struct fl_options){0});
 }
 
 nn_node nn_maxpool2d(nn_graph *g, const char *name, nn_node x, int window, int stride) {

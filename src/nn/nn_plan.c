@@ -1,4 +1,4 @@
-/* nn_plan.c - the values of a training step, how long each lives, and where in one arena.
+/* nn_plan.c - the values of a training step, and how long each lives.
  *
  * The step is followed once on paper. Forward defines an output for each node; backward, from the last node to the
  * first, defines a gradient for each use of an output, and where an output is used more than once the sum of those. The
@@ -6,9 +6,6 @@
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
-#include <stdlib.h>
-
-/* --- lives -------------------------------------------------------------------------------------------------------- */
 
 /* A new value, written at `position`; base -1: with memory of its own. Its index, or -1 without memory. `name` is taken
  * over, also on failure; NULL without base means that there was no memory for it. */
@@ -19,12 +16,14 @@ static int new_value(nn_graph *g, char *name, const char *role, const struct fl_
         return -1;
     }
     int index = g->value_count++;
-    g->values[index] = (struct fl_value){.name = name,
-                                         .role = role,
-                                         .shape = *shape,
-                                         .first = position,
-                                         .last = position,
-                                         .base = base < 0 ? index : g->values[base].base};
+    g->values[index] =
+        (struct fl_value){.name = name,
+                          .role = role,
+                          .shape = *shape,
+                          .bytes = (size_t)fl_shape_count(shape) * tensor_format_bytes(g->variant->format),
+                          .first = position,
+                          .last = position,
+                          .base = base < 0 ? index : g->values[base].base};
     return index;
 }
 
@@ -37,29 +36,92 @@ static void use(nn_graph *g, int value, int position) {
 static tensor_status plan_forward(nn_graph *g) {
     for (int i = 0; i < g->count; i++) {
         struct fl_node *node = &g->nodes[i];
-        for (int k = 0; k < node->layer->inputs; k++)
-            use(g, g->nodes[node->input[k]].y, i);
-        bool view = node->layer->view;
-        node->y = new_value(g, view ? NULL : fl_format_name("%s", node->name), "activation", &node->shape,
-                            view ? g->nodes[node->input[0]].y : -1, i);
-        if (node->y < 0)
-            return TENSOR_E_MEMORY;
+        for (int k = 0; k < node->inputs; k++)
+            use(g, fl_output_of(g, node->input[k].x)->y, i);
+        for (int k = 0; k < node->outputs; k++) {
+            struct fl_output *output = &node->output[k];
+            const bool view = k < node->layer->views;
+            output->y = new_value(g, view ? NULL : fl_format_name("%s", output->name), "activation", &output->shape,
+                                  view ? fl_output_of(g, node->input[k].x)->y : -1, i);
+            if (output->y < 0)
+                return TENSOR_E_MEMORY;
+        }
     }
     return TENSOR_OK;
 }
 
+/* --- backward: who gives a gradient to whom ----------------------------------------------------------------------- */
+
+/* Of an output, by its handle. */
+struct use {
+    int reads;         /* by nodes whose backward runs */
+    int gradients;     /* that it is still to get from those */
+    bool has_gradient; /* it gets one, or is the logits */
+};
+
+/* The output that FL_GRADIENT_SAME means. */
+static int output_beside(const struct fl_node *node, int k) {
+    return k < node->outputs ? k : node->outputs - 1;
+}
+
+static enum fl_input_gradient rule_of(const struct fl_node *node, int k) {
+    const struct fl_layer *layer = node->layer;
+    const bool gated = node->output[output_beside(node, k)].gated;
+    const enum fl_input_gradient *rules = gated ? layer->when_gated : layer->gradient;
+    return !rules ? FL_GRADIENT_OWN : rules[layer->inputs == FL_ANY_INPUTS ? 0 : k];
+}
+
+/* Whether backward of a node gives its input k a gradient. */
+static bool gives(const nn_graph *g, const struct fl_node *node, int k, const struct use *uses) {
+    if (!fl_node_of(g, node->input[k].x)->learns && !node->layer->always_dx)
+        return false;
+    return rule_of(node, k) != FL_GRADIENT_SAME || uses[node->first + output_beside(node, k)].has_gradient;
+}
+
+static bool is_reached(const struct fl_node *node, const struct use *uses) {
+    for (int k = 0; k < node->outputs; k++)
+        if (uses[node->first + k].has_gradient)
+            return true;
+    return false;
+}
+
+/* From the last node to the first: uses of a node's outputs are all at later nodes. */
+static tensor_status find_uses(nn_graph *g, struct use *uses) {
+    uses[g->logits].has_gradient = true;
+    for (int i = g->count - 1; i >= 0; i--) {
+        struct fl_node *node = &g->nodes[i];
+        if (!node->learns)
+            continue;
+        node->learns = is_reached(node, uses);
+        if (!node->learns && node->parameters)
+            return fl_fail(TENSOR_E_ARGUMENT, "'%s' has parameters, but no gradient reaches it", node->name);
+        for (int k = 0; node->learns && k < node->inputs; k++) {
+            struct use *x = &uses[node->input[k].x];
+            x->reads++;
+            if (gives(g, node, k, uses) && fl_node_of(g, node->input[k].x)->learns) {
+                x->gradients++;
+                x->has_gradient = true;
+            }
+        }
+    }
+    return TENSOR_OK;
+}
+
+/* --- backward: values --------------------------------------------------------------------------------------------- */
+
 /* The gradient that backward of `node` gives to its input k, to be named after that input. */
 static int input_gradient(nn_graph *g, struct fl_node *node, int k, bool only_use, int position) {
-    const struct fl_node *x = &g->nodes[node->input[k]];
-    switch (node->gated ? node->layer->when_gated[k] : node->layer->gradient[k]) {
+    const struct fl_output *x = fl_output_of(g, node->input[k].x);
+    const int dy = node->output[output_beside(node, k)].dy;
+    switch (rule_of(node, k)) {
     case FL_GRADIENT_SAME:
-        if (g->values[node->dy].shape.ndim == x->shape.ndim)
-            return node->dy;
-        return new_value(g, NULL, "gradient", &x->shape, node->dy, position);
+        if (g->values[dy].shape.ndim == x->shape.ndim)
+            return dy;
+        return new_value(g, NULL, "gradient", &x->shape, dy, position);
     case FL_GRADIENT_SHARED:
         for (int other = 0; other < k; other++)
-            if (node->dx[other] >= 0)
-                return node->dx[other];
+            if (node->input[other].dx >= 0)
+                return node->input[other].dx;
         break;
     case FL_GRADIENT_OWN:
         break;
@@ -68,138 +130,77 @@ static int input_gradient(nn_graph *g, struct fl_node *node, int k, bool only_us
     return new_value(g, name, "gradient", &x->shape, -1, position);
 }
 
-/* Adds the gradient just written for input k to what later nodes left there. `uses` of that input are still to come. */
-static tensor_status add_gradient(nn_graph *g, struct fl_node *node, int k, int uses, int position) {
-    struct fl_node *x = &g->nodes[node->input[k]];
+/* Adds the gradient just written for an input of `node` to what later nodes left there. `more` of that output are still
+ * to come. */
+static tensor_status add_gradient(nn_graph *g, const struct fl_node *node, struct fl_input *input, int more,
+                                  int position) {
+    struct fl_output *x = fl_output_of(g, input->x);
     if (x->dy < 0) {
-        x->dy = node->dx[k];
+        x->dy = input->dx;
         return TENSOR_OK;
     }
-    char *name = uses ? fl_format_name("%s.grad.sum.%s", x->name, node->name) : fl_format_name("%s.grad", x->name);
+    char *name = more ? fl_format_name("%s.grad.sum.%s", x->name, node->name) : fl_format_name("%s.grad", x->name);
     int sum = new_value(g, name, "gradient", &x->shape, -1, position);
     if (sum < 0)
         return TENSOR_E_MEMORY;
     use(g, x->dy, position);
-    use(g, node->dx[k], position);
-    if (!uses && x->layer->relu) {
+    use(g, input->dx, position);
+    if (!more && g->handles[input->x].output < fl_node_of(g, input->x)->layer->relu) {
         use(g, x->y, position);
-        node->gate[k] = x->y;
+        input->gate = x->y;
         x->gated = true;
     }
-    node->addend[k] = x->dy;
-    node->sum[k] = x->dy = sum;
+    input->addend = x->dy;
+    input->sum = x->dy = sum;
     return TENSOR_OK;
 }
 
-static tensor_status plan_backward(nn_graph *g, int *uses) {
-    int n = g->count;
-    bool *only_use = (bool *)(uses + n);
-    for (int i = 0; i < n; i++)
-        for (int k = 0; g->nodes[i].learns && k < g->nodes[i].layer->inputs; k++)
-            uses[g->nodes[i].input[k]]++;
-    for (int i = 0; i < n; i++)
-        only_use[i] = uses[i] <= 1;
+/* Backward of one node. */
+static tensor_status plan_node(nn_graph *g, struct fl_node *node, struct use *uses, int position) {
+    const struct fl_layer *layer = node->layer;
+    for (int k = 0; k < node->outputs; k++) {
+        const struct fl_output *output = &node->output[k];
+        if (output->dy >= 0)
+            use(g, output->dy, position);
+        if (k < layer->saves_y || (k < layer->relu && output->dy >= 0 && !output->gated))
+            use(g, output->y, position);
+    }
+    for (int k = 0; k < node->inputs; k++) {
+        struct fl_input *input = &node->input[k];
+        if (k < layer->saves_x)
+            use(g, fl_output_of(g, input->x)->y, position);
+        if (!gives(g, node, k, uses))
+            continue;
+        struct use *x = &uses[input->x];
+        input->dx = input_gradient(g, node, k, x->reads <= 1, position);
+        if (input->dx < 0)
+            return TENSOR_E_MEMORY;
+        if (fl_node_of(g, input->x)->learns)
+            FL_TRY(add_gradient(g, node, input, --x->gradients, position));
+    }
+    return TENSOR_OK;
+}
 
-    struct fl_node *logits = &g->nodes[n - 1];
+static tensor_status plan_backward(nn_graph *g, struct use *uses) {
+    const int n = g->count;
+    FL_TRY(find_uses(g, uses));
+    struct fl_output *logits = fl_output_of(g, g->logits);
     use(g, logits->y, n);
     logits->dy = new_value(g, fl_format_name("%s.grad", logits->name), "gradient", &logits->shape, -1, n);
     if (logits->dy < 0)
         return TENSOR_E_MEMORY;
-    for (int i = n - 1; i >= 0; i--) {
-        struct fl_node *node = &g->nodes[i];
-        const struct fl_layer *layer = node->layer;
-        int position = 2 * n - i;
-        if (!node->learns)
-            continue;
-        use(g, node->dy, position);
-        if (layer->relu && !node->gated)
-            use(g, node->y, position);
-        for (int k = 0; k < layer->inputs; k++) {
-            struct fl_node *x = &g->nodes[node->input[k]];
-            if (k < layer->saves_x)
-                use(g, x->y, position);
-            if (!x->learns && !layer->always_dx)
-                continue;
-            node->dx[k] = input_gradient(g, node, k, only_use[node->input[k]], position);
-            if (node->dx[k] < 0)
-                return TENSOR_E_MEMORY;
-            if (x->learns)
-                FL_TRY(add_gradient(g, node, k, --uses[node->input[k]], position));
-        }
-    }
+    for (int i = n - 1; i >= 0; i--)
+        if (g->nodes[i].learns)
+            FL_TRY(plan_node(g, &g->nodes[i], uses, 2 * n - i));
     return TENSOR_OK;
-}
-
-/* --- places ------------------------------------------------------------------------------------------------------- */
-
-static int by_size(const void *p, const void *q) {
-    const struct fl_block *a = *(struct fl_block *const *)p, *b = *(struct fl_block *const *)q;
-    if (a->bytes != b->bytes)
-        return a->bytes < b->bytes ? 1 : -1;
-    return a < b ? -1 : a > b; /* a fixed order, whatever qsort does */
-}
-
-/* Greedy by size (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020): the largest
- * block first, each into the smallest gap that fits among the blocks already placed whose lives overlap its own. */
-tensor_status fl_pack(struct fl_block *blocks, int count, size_t *total) {
-    struct fl_block **order = fl_alloc(2 * (size_t)count * sizeof *order);
-    if (!order)
-        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
-    struct fl_block **placed = order + count; /* by offset */
-    for (int i = 0; i < count; i++)
-        order[i] = &blocks[i];
-    qsort(order, (size_t)count, sizeof *order, by_size);
-    *total = 0;
-    for (int i = 0; i < count; i++) {
-        struct fl_block *block = order[i];
-        size_t bytes = (block->bytes + FL_ALIGNMENT - 1) & ~(size_t)(FL_ALIGNMENT - 1);
-        size_t end = 0, best = 0, best_gap = SIZE_MAX;
-        for (int k = 0; k < i; k++) {
-            const struct fl_block *other = placed[k];
-            if (other->last < block->first || other->first > block->last)
-                continue;
-            if (other->offset >= end && other->offset - end >= bytes && other->offset - end < best_gap) {
-                best = end;
-                best_gap = other->offset - end;
-            }
-            size_t other_end = (other->offset + other->bytes + FL_ALIGNMENT - 1) & ~(size_t)(FL_ALIGNMENT - 1);
-            end = other_end > end ? other_end : end;
-        }
-        block->offset = best_gap < SIZE_MAX ? best : end;
-        *total = block->offset + bytes > *total ? block->offset + bytes : *total;
-        int at = i;
-        for (; at > 0 && placed[at - 1]->offset > block->offset; at--)
-            placed[at] = placed[at - 1];
-        placed[at] = block;
-    }
-    fl_free(order);
-    return TENSOR_OK;
-}
-
-static tensor_status plan_arena(nn_graph *g) {
-    struct fl_block *blocks = fl_alloc_zero((size_t)g->value_count * sizeof *blocks);
-    if (!blocks)
-        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
-    int count = 0;
-    for (int i = 0; i < g->value_count; i++) {
-        struct fl_value *v = &g->values[i];
-        v->bytes = (size_t)fl_shape_count(&v->shape) * tensor_format_bytes(g->variant->format);
-        if (v->base == i)
-            blocks[count++] = (struct fl_block){.bytes = v->bytes, .first = v->first, .last = v->last};
-    }
-    tensor_status status = fl_pack(blocks, count, &g->arena_bytes);
-    for (int i = 0, k = 0; !status && i < g->value_count; i++)
-        g->values[i].offset = g->values[i].base == i ? blocks[k++].offset : g->values[g->values[i].base].offset;
-    fl_free(blocks);
-    return status;
 }
 
 tensor_status fl_plan(nn_graph *g) {
     FL_TRY(plan_forward(g));
-    int *uses = fl_alloc_zero((size_t)g->count * (sizeof(int) + sizeof(bool)));
+    struct use *uses = fl_alloc_zero((size_t)g->handle_count * sizeof *uses);
     if (!uses)
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
     tensor_status status = plan_backward(g, uses);
     fl_free(uses);
-    return status ? status : plan_arena(g);
+    return status;
 }

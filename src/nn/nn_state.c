@@ -13,7 +13,7 @@ struct head {
     uint64_t bytes, layout, steps;
 };
 
-static const char magic[] = "flexlab network state";
+static const char magic[] = "flexlab network state 2"; /* what follows the head is laid out the second way */
 
 /* --- every tensor of the state, in one order ---------------------------------------------------------------------- */
 
@@ -25,12 +25,10 @@ static tensor_status visit_node(const struct fl_node *node, visit_fn visit, void
         FL_TRY(visit(node->parameter[k].g, true, context));
         FL_TRY(visit(node->parameter[k].v, true, context));
     }
-    if (!node->channels)
-        return TENSOR_OK;
-    FL_TRY(visit(node->batch_mean, true, context));
-    FL_TRY(visit(node->batch_variance, true, context));
-    FL_TRY(visit(node->running_mean, true, context));
-    return visit(node->running_variance, true, context);
+    for (int k = 0; k < node->states; k++)
+        if (node->state[k].lasts)
+            FL_TRY(visit(node->state[k].t, true, context));
+    return TENSOR_OK;
 }
 
 /* Values are written anew in each step: what lasts is their exponents. */
@@ -60,6 +58,31 @@ static uint64_t mix(uint64_t hash, const void *bytes, size_t n) { /* FNV-1a */
     return hash;
 }
 
+static uint64_t mix_shape(uint64_t hash, const struct fl_shape *shape) {
+    return mix(hash, shape->dim, (size_t)shape->ndim * sizeof shape->dim[0]);
+}
+
+/* Kind, options, inputs, outputs and states of a node; its parameters are in the list of tensors. */
+static uint64_t mix_node(uint64_t hash, const struct fl_node *node) {
+    const struct fl_options *how = &node->how;
+    const int32_t numbers[] = {how->outputs, how->window,       how->stride,  how->padding,  how->dilation,
+                               how->groups,  node->layer->relu, node->inputs, node->outputs, node->states};
+    hash = mix(hash, node->layer->kind, strlen(node->layer->kind) + 1);
+    hash = mix(hash, numbers, sizeof numbers);
+    for (int k = 0; k < node->inputs; k++)
+        hash = mix(hash, &node->input[k].x, sizeof node->input[k].x);
+    for (int k = 0; k < node->outputs; k++)
+        hash = mix_shape(hash, &node->output[k].shape);
+    for (int k = 0; k < node->states; k++) {
+        const struct fl_state *s = &node->state[k];
+        const int32_t kind[] = {(int32_t)s->format, s->lasts};
+        hash = mix(hash, s->suffix, strlen(s->suffix) + 1);
+        hash = mix(hash, kind, sizeof kind);
+        hash = mix_shape(hash, &s->shape);
+    }
+    return hash;
+}
+
 /* Names and shapes of everything, and how the network is trained. */
 static uint64_t layout_of(const nn_graph *g) {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -71,21 +94,8 @@ static uint64_t layout_of(const nn_graph *g) {
             hash = mix(hash, &size, sizeof size);
         }
     }
-    for (int i = 0; i < g->count; i++) {
-        const struct fl_node *node = &g->nodes[i];
-        const struct fl_options *how = &node->how;
-        const int32_t numbers[] = {how->outputs,
-                                   how->window,
-                                   how->stride,
-                                   how->padding,
-                                   how->dilation,
-                                   how->groups,
-                                   (int32_t)node->layer->relu,
-                                   node->input[0],
-                                   node->input[1]};
-        hash = mix(hash, node->layer->kind, strlen(node->layer->kind) + 1);
-        hash = mix(hash, numbers, sizeof numbers);
-    }
+    for (int i = 0; i < g->count; i++)
+        hash = mix_node(hash, &g->nodes[i]);
     const char *predictor = g->predictor ? g->predictor : "";
     hash = mix(hash, predictor, strlen(predictor) + 1);
     const struct {

@@ -1,8 +1,7 @@
-/* nn_step.c - the three parts of a training step, and evaluation. What a step computes stays on the graph's device. */
+/* nn_step.c - the three parts of a training step, and evaluation: what may be called when, and what goes in and out. */
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
-#include "core/tensor_state.h"
 #include <math.h>
 #include <string.h>
 
@@ -22,33 +21,10 @@ static tensor_status check_batch(const nn_graph *g, const float *images, const i
     return check_ready(g);
 }
 
-/* --- what is there to be seen ------------------------------------------------------------------------------------- */
-
-static void show(const nn_graph *g, int info) {
-    if (g->watch && info >= 0)
-        g->watch(&g->infos[info], g->watch_context);
-}
-
-/* Before a position: what is written there gets its memory. */
-static void begin_position(const nn_graph *g, int position) {
-    for (int i = g->begins[position]; i >= 0; i = g->values[i].next_to_begin)
-        fl_tensor_hide(g->values[i].t, false);
-}
-
-/* After a position: what was written there is shown, and what was used for the last time is hidden. */
-static void pass_position(const nn_graph *g, int position) {
-    for (int i = g->begins[position]; i >= 0; i = g->values[i].next_to_begin)
-        show(g, g->values[i].info);
-    for (int i = g->ends[position]; i >= 0; i = g->values[i].next_to_end)
-        fl_tensor_hide(g->values[i].t, true);
-}
-
 /* The memory of the step is about to be used for something else: a forward pass is lost. Gradients of parameters have
  * memory of their own. */
-static void hide_all(nn_graph *g) {
-    for (int i = 0; i < g->value_count; i++)
-        if (g->values[i].base == i)
-            fl_tensor_hide(g->values[i].t, true);
+static void lose_values(nn_graph *g) {
+    fl_hide_values(g);
     if (g->phase == FL_PHASE_FORWARD)
         g->phase = FL_PHASE_IDLE;
 }
@@ -62,48 +38,17 @@ tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) {
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-static tensor_status load_images(const nn_graph *g, tensor *x, const float *images) {
-    if (!images) /* they are in g->bytes */
-        return tensor_load_pixels(x, g->bytes, g->byte_values);
-    if (!g->pixels)
-        return tensor_load_f32(x, images, tensor_count(x));
-    FL_TRY(tensor_load_f32(g->pixels, images, tensor_count(x)));
-    return tensor_convert(x, g->pixels);
-}
-
-static tensor_status forward(nn_graph *g, const float *images, bool training) {
-    for (int i = 0; i < g->count; i++) {
-        struct fl_node *node = &g->nodes[i];
-        const struct fl_pass *pass = training ? &node->train : &node->evaluate;
-        tensor_status status = TENSOR_OK;
-        if (training)
-            begin_position(g, i);
-        if (!node->layer->inputs)
-            status = load_images(g, pass->y, images);
-        else if (node->layer->forward)
-            status = node->layer->forward(node, pass);
-        if (status)
-            return fl_node_failed(node, status);
-        if (training)
-            pass_position(g, i);
-    }
-    return TENSOR_OK;
-}
-
 /* images NULL: those of g->bytes. */
 static tensor_status forward_to_loss(nn_graph *g, const float *images, const int32_t *labels) {
     for (int i = 0; i < g->batch; i++) /* a device would find it when everything after it is queued */
         if (labels[i] < 0 || labels[i] >= g->classes)
             return fl_fail(TENSOR_E_ARGUMENT, "network: label %d is %d, expected 0 to %d", i, labels[i],
                            g->classes - 1);
-    hide_all(g);
+    lose_values(g);
     g->phase = FL_PHASE_IDLE;
-    const struct fl_pass *logits = &g->nodes[g->count - 1].train;
     FL_TRY(tensor_load_i32(g->labels, labels, g->batch));
-    FL_TRY(forward(g, images, true));
-    begin_position(g, g->count);
-    FL_TRY(tensor_cross_entropy(g->loss, logits->dy, g->predicted, g->correct, logits->y, g->labels, 1.0));
-    pass_position(g, g->count);
+    FL_TRY(fl_forward(g, images, true));
+    FL_TRY(fl_loss(g));
     g->phase = FL_PHASE_FORWARD;
     g->has_loss = true;
     return TENSOR_OK;
@@ -118,7 +63,7 @@ tensor_status nn_set_pixel_values(nn_graph *g, const float *values) {
     FL_TRY(check_ready(g));
     if (!values)
         return fl_fail(TENSOR_E_ARGUMENT, "pixel values: values is NULL");
-    const struct fl_shape *shape = &g->nodes[0].shape;
+    const struct fl_shape *shape = &fl_output_of(g, 0)->shape;
     const int64_t channels = shape->dim[3];
     for (int64_t i = 0; i < channels * 256; i++)
         if (!isfinite(values[i]))
@@ -142,49 +87,15 @@ tensor_status nn_forward_pixels(nn_graph *g, const uint8_t *images, const int32_
     return forward_to_loss(g, NULL, labels);
 }
 
-/* --- backward ----------------------------------------------------------------------------------------------------- */
-
-static tensor_status add_gradients(tensor *sum, const tensor *a, const tensor *b, const tensor *gate) {
-    return gate ? tensor_add_relu_grad(sum, a, b, gate) : tensor_add(sum, a, b);
-}
-
-static tensor_status backward_node(const nn_graph *g, struct fl_node *node) {
-    if (node->layer->backward)
-        FL_TRY(node->layer->backward(node, &node->train));
-    for (int k = 0; k < node->layer->inputs; k++)
-        if (node->sum[k] >= 0)
-            FL_TRY(add_gradients(g->values[node->sum[k]].t, g->values[node->addend[k]].t, node->train.dx[k],
-                                 node->gate[k] >= 0 ? g->values[node->gate[k]].t : NULL));
-    return TENSOR_OK;
-}
+/* --- backward, update, loss --------------------------------------------------------------------------------------- */
 
 tensor_status nn_backward(nn_graph *g) {
     FL_TRY(check_ready(g));
     if (g->phase != FL_PHASE_FORWARD)
         return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations are still there");
     g->phase = FL_PHASE_IDLE;
-    for (int i = g->count - 1; i >= 0; i--) {
-        struct fl_node *node = &g->nodes[i];
-        begin_position(g, 2 * g->count - i);
-        tensor_status status = node->learns ? backward_node(g, node) : TENSOR_OK;
-        if (status)
-            return fl_node_failed(node, status);
-        for (int k = 0; k < node->parameters; k++)
-            show(g, node->parameter[k].info + 1);
-        pass_position(g, 2 * g->count - i);
-    }
+    FL_TRY(fl_backward(g));
     g->phase = FL_PHASE_BACKWARD;
-    return TENSOR_OK;
-}
-
-/* --- update ------------------------------------------------------------------------------------------------------- */
-
-/* Momentum and weight decay act on every parameter, biases and batch normalisation included (He et al. 2015). */
-static tensor_status update_parameter(const nn_graph *g, const struct fl_parameter *p, float rate) {
-    FL_TRY(tensor_sgd_momentum(p->v, p->g, p->w, g->momentum, g->weight_decay));
-    FL_TRY(tensor_sgd_update(p->w, p->v, rate));
-    show(g, p->info + 2);
-    show(g, p->info);
     return TENSOR_OK;
 }
 
@@ -195,12 +106,7 @@ tensor_status nn_update(nn_graph *g, float rate) {
     if (g->phase != FL_PHASE_BACKWARD)
         return fl_fail(TENSOR_E_ARGUMENT, "update: no backward pass before it whose gradients were not used yet");
     g->phase = FL_PHASE_IDLE;
-    for (int i = 0; i < g->count; i++)
-        for (int k = 0; k < g->nodes[i].parameters; k++) {
-            tensor_status status = update_parameter(g, &g->nodes[i].parameter[k], rate);
-            if (status)
-                return fl_node_failed(&g->nodes[i], status);
-        }
+    FL_TRY(fl_update(g, rate));
     g->steps++;
     return TENSOR_OK;
 }
@@ -234,7 +140,7 @@ tensor_status nn_train_step(nn_graph *g, const float *images, const int32_t *lab
 
 /* A batch filled up with repetitions of its first image: the graph has one size. */
 static float *fill_batch(const nn_graph *g, const float *images, int count) {
-    size_t image = (size_t)fl_shape_count(&g->nodes[0].shape) / (size_t)g->batch;
+    size_t image = (size_t)fl_shape_count(&fl_output_of(g, 0)->shape) / (size_t)g->batch;
     float *full = fl_alloc((size_t)g->batch * image * sizeof *full);
     if (!full)
         return NULL;
@@ -250,15 +156,15 @@ static tensor_status evaluation_pass(nn_graph *g, const char *what, const float 
     float *full = NULL;
     if (count < g->batch && !(full = fill_batch(g, images, count)))
         return fl_fail(TENSOR_E_MEMORY, "%s: no memory for a batch of %d images", what, g->batch);
-    hide_all(g);
-    tensor_status status = forward(g, full ? full : images, false);
+    lose_values(g);
+    tensor_status status = fl_forward(g, full ? full : images, false);
     fl_free(full);
     return status;
 }
 
 /* The logits of evaluation on the host: where they lie, or a copy. */
 static tensor_status see_logits(const nn_graph *g, tensor **logits, tensor **copy) {
-    *logits = g->nodes[g->count - 1].evaluate.y;
+    *logits = g->values[fl_output_of(g, g->logits)->y].evaluate;
     *copy = NULL;
     if (g->device == tensor_device_list(0))
         return TENSOR_OK;
@@ -293,8 +199,11 @@ tensor_status nn_evaluate(nn_graph *g, const float *images, const int32_t *label
     double mean_loss;
     tensor *logits, *copy;
     tensor_status status = see_logits(g, &logits, &copy);
-    if (!status)
+    if (!status) { /* some rows and no gradient take no more than all of them with it, for which memory is planned */
+        fl_begin_calls(g, g->count);
         status = evaluate_rows(g, logits, labels, count, &mean_loss, predicted);
+        fl_end_calls(g, g->count);
+    }
     tensor_free(copy);
     if (!status && loss)
         *loss = mean_loss;
@@ -310,7 +219,7 @@ tensor_status nn_predict(nn_graph *g, const float *images, int count, double *lo
     double *all = fl_alloc((size_t)numbers * sizeof *all);
     if (!all)
         return fl_fail(TENSOR_E_MEMORY, "predict: no memory for %lld logits", (long long)numbers);
-    tensor_status status = tensor_store_f64(g->nodes[g->count - 1].evaluate.y, all, numbers);
+    tensor_status status = tensor_store_f64(g->values[fl_output_of(g, g->logits)->y].evaluate, all, numbers);
     if (!status)
         memcpy(logits, all, (size_t)count * (size_t)g->classes * sizeof *logits);
     fl_free(all);

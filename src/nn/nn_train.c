@@ -116,7 +116,7 @@ static tensor_status build_network(struct run *run, const data_set *train) {
             ? nn_model(run->g, config->model, height, width, channels, data_classes(train))
             : config->build(run->g, height, width, channels, data_classes(train), config->build_context);
     FL_TRY(nn_compile(run->g, logits));
-    const struct fl_shape *input = &run->g->nodes[0].shape;
+    const struct fl_shape *input = &fl_output_of(run->g, 0)->shape;
     if (input->dim[1] != height || input->dim[2] != width || input->dim[3] != channels)
         return fl_fail(TENSOR_E_SHAPE, "train: the network takes images of %lldx%lldx%lld, the data has %dx%dx%d",
                        (long long)input->dim[1], (long long)input->dim[2], (long long)input->dim[3], height, width,

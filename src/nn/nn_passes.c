@@ -1,0 +1,178 @@
+/* nn_passes.c - the positions of a training step one after the other, and the forward positions of evaluation. What a
+ * step computes stays on the graph's device.
+ *
+ * Before the calls of a position the values that it writes get their memory, and the calls theirs; after it those who
+ * watch see what was written, and what was used for the last time is hidden. While a graph is compiled the same walk
+ * over tensors without memory is a dry run, and asks what the calls take. */
+#include "nn/nn_graph.h"
+#include "core/tensor_state.h"
+
+/* --- around a position -------------------------------------------------------------------------------------------- */
+
+static bool is_dry_run(const nn_graph *g) {
+    return !g->compiled;
+}
+
+void fl_begin_calls(const nn_graph *g, int position) {
+    if (!is_dry_run(g))
+        fl_lend(g->device, g->positions[position].calls);
+}
+
+void fl_end_calls(const nn_graph *g, int position) {
+    if (is_dry_run(g))
+        fl_measured(g->device, g->positions[position].need);
+    else
+        fl_lend(g->device, NULL);
+}
+
+static void show(const nn_graph *g, int info) {
+    if (g->watch && info >= 0)
+        g->watch(&g->infos[info], g->watch_context);
+}
+
+static void begin_position(const nn_graph *g, int position) {
+    for (int i = g->positions[position].begins; i >= 0; i = g->values[i].next_to_begin)
+        fl_tensor_hide(g->values[i].t, false);
+}
+
+static void end_position(const nn_graph *g, int position) {
+    for (int i = g->positions[position].begins; i >= 0; i = g->values[i].next_to_begin)
+        show(g, g->values[i].info);
+    for (int i = g->positions[position].ends; i >= 0; i = g->values[i].next_to_end)
+        fl_tensor_hide(g->values[i].t, true);
+}
+
+void fl_hide_values(nn_graph *g) {
+    for (int i = 0; i < g->value_count; i++)
+        if (g->values[i].base == i)
+            fl_tensor_hide(g->values[i].t, true);
+}
+
+/* --- forward ------------------------------------------------------------------------------------------------------ */
+
+/* A load takes no memory, so that a dry run need not ask. */
+static tensor_status load_images(const nn_graph *g, tensor *x, const float *images) {
+    if (is_dry_run(g))
+        return TENSOR_OK;
+    if (!images)
+        return tensor_load_pixels(x, g->bytes, g->byte_values);
+    if (!g->pixels)
+        return tensor_load_f32(x, images, tensor_count(x));
+    FL_TRY(tensor_load_f32(g->pixels, images, tensor_count(x)));
+    return tensor_convert(x, g->pixels);
+}
+
+static tensor_status forward_node(const nn_graph *g, struct fl_node *node, const float *images, bool training) {
+    const struct fl_pass *pass = training ? &node->train : &node->evaluate;
+    if (!node->inputs)
+        return load_images(g, pass->y[0], images);
+    return node->layer->forward ? node->layer->forward(node, pass) : TENSOR_OK;
+}
+
+tensor_status fl_forward(nn_graph *g, const float *images, bool training) {
+    for (int i = 0; i < g->count; i++) {
+        if (training)
+            begin_position(g, i);
+        fl_begin_calls(g, i);
+        tensor_status status = forward_node(g, &g->nodes[i], images, training);
+        fl_end_calls(g, i);
+        if (status)
+            return fl_node_failed(&g->nodes[i], status);
+        if (training)
+            end_position(g, i);
+    }
+    return TENSOR_OK;
+}
+
+tensor_status fl_loss(nn_graph *g) {
+    const struct fl_output *logits = fl_output_of(g, g->logits);
+    tensor *x = g->values[logits->y].t, *dx = g->values[logits->dy].t;
+    begin_position(g, g->count);
+    fl_begin_calls(g, g->count);
+    tensor_status status = tensor_cross_entropy(g->loss, dx, g->predicted, g->correct, x, g->labels, 1.0);
+    fl_end_calls(g, g->count);
+    if (!status)
+        end_position(g, g->count);
+    return status;
+}
+
+/* --- backward ----------------------------------------------------------------------------------------------------- */
+
+static tensor_status add_gradients(tensor *sum, const tensor *a, const tensor *b, const tensor *gate) {
+    return gate ? tensor_add_relu_grad(sum, a, b, gate) : tensor_add(sum, a, b);
+}
+
+static tensor_status backward_node(const nn_graph *g, struct fl_node *node) {
+    if (node->layer->backward)
+        FL_TRY(node->layer->backward(node, &node->train));
+    for (int k = 0; k < node->inputs; k++) {
+        const struct fl_input *input = &node->input[k];
+        if (input->sum >= 0)
+            FL_TRY(add_gradients(g->values[input->sum].t, g->values[input->addend].t, node->train.dx[k],
+                                 input->gate >= 0 ? g->values[input->gate].t : NULL));
+    }
+    return TENSOR_OK;
+}
+
+tensor_status fl_backward(nn_graph *g) {
+    for (int i = g->count - 1; i >= 0; i--) {
+        struct fl_node *node = &g->nodes[i];
+        const int position = 2 * g->count - i;
+        begin_position(g, position);
+        fl_begin_calls(g, position);
+        tensor_status status = node->learns ? backward_node(g, node) : TENSOR_OK;
+        fl_end_calls(g, position);
+        if (status)
+            return fl_node_failed(node, status);
+        for (int k = 0; k < node->parameters; k++)
+            show(g, node->parameter[k].info + 1);
+        end_position(g, position);
+    }
+    return TENSOR_OK;
+}
+
+/* --- update ------------------------------------------------------------------------------------------------------- */
+
+/* Momentum and weight decay act on every parameter, biases and batch normalisation included (He et al. 2015). */
+static tensor_status update_parameter(const nn_graph *g, const struct fl_parameter *p) {
+    const int position = fl_positions(g) - 1;
+    fl_begin_calls(g, position);
+    tensor_status status = tensor_sgd_momentum(p->v, p->g, p->w, g->momentum, g->weight_decay);
+    if (!status)
+        status = tensor_sgd_update_by(p->w, p->v, g->rate);
+    fl_end_calls(g, position);
+    if (status)
+        return status;
+    show(g, p->info + 2);
+    show(g, p->info);
+    return TENSOR_OK;
+}
+
+tensor_status fl_update(nn_graph *g, float rate) {
+    FL_TRY(tensor_load_f32(g->rate, &rate, 1));
+    for (int i = 0; i < g->count; i++)
+        for (int k = 0; k < g->nodes[i].parameters; k++) {
+            tensor_status status = update_parameter(g, &g->nodes[i].parameter[k]);
+            if (status)
+                return fl_node_failed(&g->nodes[i], status);
+        }
+    return TENSOR_OK;
+}
+
+/* --- dry run ------------------------------------------------------------------------------------------------------ */
+
+static tensor_status dry_run(nn_graph *g) {
+    FL_TRY(fl_forward(g, NULL, true));
+    FL_TRY(fl_loss(g));
+    FL_TRY(fl_backward(g));
+    FL_TRY(fl_update(g, 0));
+    return fl_forward(g, NULL, false);
+}
+
+tensor_status fl_measure_step(nn_graph *g) {
+    fl_measure_begin(g->device);
+    tensor_status status = dry_run(g);
+    fl_measure_end(g->device);
+    fl_hide_values(g);
+    return status;
+}
