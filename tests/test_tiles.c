@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -99,7 +100,8 @@ static int asks_late(void) {
     return strcmp(tensor_kernel_backend(FMT_FLEX16_5, "matmul"), "avx512_amx") ? 4 : 0;
 }
 
-/* The row below runs, with the same bits, and FLEXLAB_VERBOSE says why. */
+/* The row below runs, with the same bits, and FLEXLAB_VERBOSE says why. In a program that has not used the library
+ * before, since what it says is decided once. */
 static int runs_without(void) {
     int ends[2];
     char text[4096] = "";
@@ -136,6 +138,27 @@ static int filtered(void) {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
         return 0; /* the system has no such filters */
     return runs_without();
+}
+
+static const struct {
+    const char *name;
+    int (*body)(void);
+} programs[] = {{"small_signal_stack", small_signal_stack}, {"filtered", filtered}};
+
+static const char *self;
+
+/* This program once more, as one of those. */
+static void in_program(size_t i) {
+    char hash[32];
+    snprintf(hash, sizeof hash, "%llu", (unsigned long long)want);
+    const pid_t child = fork();
+    if (!child) {
+        execl(self, self, programs[i].name, hash, (char *)NULL);
+        _exit(8);
+    }
+    int status = 0;
+    const bool ended = child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status);
+    CHECK(ended && !WEXITSTATUS(status), "%s: exit status %d", programs[i].name, ended ? WEXITSTATUS(status) : -1);
 }
 
 /* --- processes, threads, signals --- */
@@ -189,21 +212,27 @@ static int signals(void) {
     return wrong ? 1 : interruptions > 20 ? 0 : 2;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    self = argv[0];
+    tensor_set_threads(1);
+    for (size_t i = 0; argc == 3 && i < sizeof programs / sizeof *programs; i++)
+        if (!strcmp(argv[1], programs[i].name)) {
+            want = strtoull(argv[2], NULL, 10);
+            return programs[i].body();
+        }
     if (!fl_cpu_has(FL_CPU_AMX_TILE | FL_CPU_AMX_INT8 | FL_CPU_AVX512_VBMI | FL_CPU_AVX512_VNNI))
         return check_skip("this processor has no AMX");
     enum fl_backend cap;
     if (fl_backend_cap(&cap) || cap < FL_AVX512_AMX)
         return check_skip("FLEXLAB_ISA caps the kernels below the tiles");
-    tensor_set_threads(1);
     tensor_set_backend("ref");
     want = results();
     tensor_set_backend(NULL);
     if (!in_child(is_offered))
         return check_skip("the system does not permit tiles");
     /* each in a child, since permission lasts */
-    CHECK(in_child(small_signal_stack), "a small signal stack");
-    CHECK(in_child(filtered), "a filter that refuses the permission");
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
+        in_program(i);
     CHECK(in_child(asks_late), "permission asked at the wrong time, or tiles not released");
     CHECK(in_child(forks), "forked children");
     CHECK(in_child(threads), "threads");

@@ -495,8 +495,12 @@ static void forward_plan(struct forward *t) {
     t->split_plane = gemm_round_up((pixels_seen(t, t->pitch) * t->depth) * (GEMM_MATRIX_LINE / t->k->elements) +
                                        (t->lines + 1) * GEMM_MATRIX_LINE,
                                    GEMM_MATRIX_LINE);
+}
+
+/* Exponents have values when a call runs, not when it is asked for its needs. */
+static bool stores_directly(const struct forward *t) {
     const bool folded = t->k->k_most && t->steps * t->k->elements > t->k->k_most;
-    t->direct = !folded && t->c->stores->takes_matrix && t->c->args->out.data && t->c->stores->takes_matrix(t->c->args);
+    return !folded && t->c->stores->takes_matrix && t->c->stores->takes_matrix(t->c->args);
 }
 
 static struct gemm_workspace lay_out(struct forward *t, char *block) {
@@ -525,6 +529,7 @@ static tensor_status all_groups(struct forward *t, int groups, struct gemm_works
         return status;
     lay_out(t, block);
     list_steps(t);
+    t->direct = stores_directly(t);
     for (int i = 0; i < groups; i++) {
         t->image = gemm_element(c, c->args->in[0].data, i * t->depth);
         t->filter = gemm_element(c, c->args->in[1].data, i * t->n * t->r * t->s * t->depth);
