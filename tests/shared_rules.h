@@ -4,6 +4,7 @@
 #define SHARED_RULES_H
 
 #include "core/channel_rules.h"
+#include "core/exact_rules.h"
 #include "core/slot.h"
 #include "flex/flex_convert_plan.h"
 #include "flex/flex_map_plan.h"
@@ -103,6 +104,32 @@ FL_BOTH void shared_exact(struct shared_case *c) {
     shared_keep(c, fl_shift_stochastic(x >> 1, shift, (uint32_t)shared_bits(c)));
     shared_keep_term(c, fl_term_of(shared_float(c)));
     shared_keep_coefficient(c, fl_coefficient_of(shared_double(c, 1000)));
+}
+
+/* Sums of up to three terms that lie near each other or far apart, and may cancel; their roundings. */
+FL_BOTH void shared_terms(struct shared_case *c) {
+    struct fl_term terms[3];
+    const int n = (int)shared_from(c, 1, 3), e = shared_exponent(c);
+    for (int i = 0; i < n; i++) {
+        terms[i].m = shared_integer(c, 61);
+        terms[i].e = shared_near(c, e);
+        if (i && shared_bits(c) % 8 == 0) {
+            terms[i].m = -terms[0].m;
+            terms[i].e = terms[0].e;
+        }
+    }
+    const struct fl_wide_sum sum = fl_terms_sum(terms, n);
+    const uint32_t draw = (uint32_t)shared_bits(c);
+    const int e_out = shared_near(c, e);
+    int64_t saturated = 0;
+    shared_keep(c, (int64_t)(sum.m >> 64));
+    shared_keep(c, (int64_t)sum.m);
+    shared_keep(c, sum.e);
+    shared_keep(c, fl_terms_round(sum, e_out, 32767, NULL, &saturated));
+    shared_keep(c, fl_terms_round(sum, e_out + 16, 0x7fff7fff, NULL, &saturated));
+    shared_keep(c, fl_terms_round(sum, e_out, 32767, &draw, &saturated));
+    shared_keep(c, saturated);
+    shared_keep_double(c, fl_terms_abs(sum));
 }
 
 /* The life of an exponent: a load, writes as run.c makes them. */
@@ -314,7 +341,7 @@ FL_BOTH void shared_convert(struct shared_case *c) {
     shared_keep_double(c, units[1]);
 }
 
-enum { SHARED_RULES = 9 };
+enum { SHARED_RULES = 10 };
 
 /* What the functions of rule `rule` give for the numbers of that seed. */
 FL_BOTH uint64_t shared_hash(int rule, uint64_t seed) {
@@ -346,6 +373,9 @@ FL_BOTH uint64_t shared_hash(int rule, uint64_t seed) {
     case 7:
         shared_mean(&c);
         break;
+    case 8:
+        shared_terms(&c);
+        break;
     default:
         shared_convert(&c);
         break;
@@ -354,7 +384,7 @@ FL_BOTH uint64_t shared_hash(int rule, uint64_t seed) {
 }
 
 static const char *const shared_names[SHARED_RULES] = {"exact", "autoflex", "channel", "affine", "linear",
-                                                       "sgd",   "epilogue", "mean",    "convert"};
+                                                       "sgd",   "epilogue", "mean",    "terms",  "convert"};
 
 /* Hashes of cases first ... first + count - 1 of a rule, wherever they are computed. */
 typedef void (*shared_compute)(int rule, uint64_t first, int count, uint64_t *hashes);
