@@ -1,8 +1,7 @@
-// shared_rules.cu - the rules that a processor and a device share, as device code: whether they compile there, without
-// a warning, is what test_shared_rules.py looks at. Nothing here runs.
-#include "autoflex/autoflex_rules.h"
-#include "core/channel_rules.h"
-#include "core/slot.h"
+// shared_rules.cu - the rules that a processor and a device share, as CUDA: that they compile for devices, without a
+// warning, and what they give, computed by the host's half of nvcc or on the device of the machine. test_shared_rules.py
+// compares. usage: shared_rules THOUSANDS [device]; exit status 77: no device.
+#include "shared_rules.h"
 
 // A write as run.c makes one, of a slot whose kernel reported `seen`.
 __global__ void write(struct fl_slot *slots, const struct fl_stats *seen, int64_t count) {
@@ -34,4 +33,34 @@ __global__ void channels(struct fl_integer_channel *out, double *gradient, const
         fl_normalising_gradient(1, mean, variance, 1e-5, mean, variance, rows, &gradient[c]);
     if (!fl_integer_channel_of(&forward, e, e, &out[2 * c]) || !fl_integer_channel_of(&backward, e, e, &out[2 * c + 1]))
         gradient[c] = 0;
+}
+
+__global__ void cases(int rule, uint64_t first, int count, uint64_t *hashes) {
+    const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < count)
+        hashes[i] = shared_hash(rule, first + (uint64_t)i);
+}
+
+static void check(cudaError_t status) {
+    if (status == cudaSuccess)
+        return;
+    fprintf(stderr, "shared_rules: %s\n", cudaGetErrorString(status));
+    exit(1);
+}
+
+static void shared_on_device(int rule, uint64_t first, int count, uint64_t *hashes) {
+    uint64_t *there;
+    check(cudaMalloc(&there, count * sizeof *there));
+    cases<<<(count + 63) / 64, 64>>>(rule, first, count, there);
+    check(cudaGetLastError());
+    check(cudaMemcpy(hashes, there, count * sizeof *hashes, cudaMemcpyDeviceToHost));
+    check(cudaFree(there));
+}
+
+int main(int argc, char **argv) {
+    const bool on_device = argc > 2 && !strcmp(argv[2], "device");
+    int devices = 0;
+    if (on_device && (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0))
+        return 77;
+    return shared_print(on_device ? shared_on_device : shared_on_host, argc > 1 ? atoi(argv[1]) : 1);
 }

@@ -138,7 +138,7 @@ static void devices(void) {
     nn_graph_free(g);
 }
 
-/* A whole training there, whose images go as bytes, is one on the host, whose images go as floats. */
+/* A whole training there is one on the host. */
 static void trainings(void) {
     data_set *set = data_open("synthetic:train=48,test=20", DATA_TRAIN),
              *test = data_open("synthetic:train=48,test=20", DATA_TEST);

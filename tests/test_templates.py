@@ -32,7 +32,7 @@ for path in templates:
 ENDING = r"_(portable|avx2|avx512bw|avx512|avx512_fast|avx512_amx|avx512_amx_fast)"
 inline, pasted = set(), set()
 for path in [*templates, *source.glob("src/*/*.h")]:
-    text = re.sub(r"__attribute__\(\(.*?\)\)", "", path.read_text())
+    text = re.sub(r"__attribute__\(\(.*?\)\)", "", path.read_text()).replace("FL_BOTH ", "static inline ")
     inline |= set(re.findall(r"\bstatic inline\b[\w\s*]*?(\w+)\((?!\w+\)\()", text))
     pasted |= set(re.findall(r"\bstatic inline\b[\w\s*()]*?NAME\((\w+)\)\(", text))
 objects = sorted((build / "CMakeFiles/flexlab_objects.dir").rglob("*.o")) or sorted((build / "CMakeFiles/flexlab_objects.dir").rglob("*.obj"))

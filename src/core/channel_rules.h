@@ -5,25 +5,14 @@
 
 #include "autoflex/autoflex_rules.h"
 #include "core/coefficient.h"
-
-__extension__ typedef __int128 fl_channel_int;
-
-/* x rounded once to double, ties to even, by 64-bit conversions alone. */
-FL_BOTH double fl_channel_double(fl_channel_int x) {
-    unsigned __int128 size = x < 0 ? -(unsigned __int128)x : (unsigned __int128)x;
-    int shift = 0;
-    for (; size >> 64; shift++)
-        size = size >> 1 | (size & 1); /* what is lost stays in the last bit, far below the 53 that are kept */
-    const double value = fl_scale2((double)(uint64_t)size, shift);
-    return x < 0 ? -value : value;
-}
+#include "core/exact_rules.h"
 
 /* Mean and population variance of `rows` elements from their exact sums of mantissas, at exponent e. */
 FL_BOTH void fl_exact_moments(int64_t rows, int64_t sum, int64_t squares, int e, double *mean, double *variance) {
     const double n = (double)rows;
-    const fl_channel_int s1 = sum, s2 = squares;
+    const fl_int128 s1 = sum, s2 = squares;
     *mean = fl_scale2((double)sum / n, -e);
-    *variance = fl_scale2(fl_channel_double(rows * s2 - s1 * s1) / (n * n), -2 * e);
+    *variance = fl_scale2(fl_double_of_128(rows * s2 - s1 * s1) / (n * n), -2 * e);
 }
 
 /* The same from sums in double. */

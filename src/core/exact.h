@@ -1,7 +1,8 @@
-/* exact.h - sums that must be exact, and the roundings that follow from them. */
+/* exact.h - sums that must be exact, and the roundings that follow from them. What is FL_BOTH is for devices too. */
 #ifndef FL_EXACT_H
 #define FL_EXACT_H
 
+#include "autoflex/both.h"
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -30,8 +31,18 @@ static inline double fl_sum_odd(double p, double q) {
     return s;
 }
 
+/* |x| < 2^that. */
+FL_BOTH int fl_bits_of(int64_t x) {
+    return x ? 64 - __builtin_clzll(x < 0 ? -(unsigned long long)x : (unsigned long long)x) : 0;
+}
+
+/* Of x, not zero: the count is by leading zeros, which devices have under the same name. */
+FL_BOTH int fl_trailing_zeros(uint64_t x) {
+    return 63 - __builtin_clzll(x & -x);
+}
+
 /* x / 2^shift to the nearest integer, ties to even; shift >= 0. */
-static inline int64_t fl_shift_round(int64_t x, int shift) {
+FL_BOTH int64_t fl_shift_round(int64_t x, int shift) {
     if (shift == 0)
         return x;
     if (shift > 62)
@@ -41,7 +52,7 @@ static inline int64_t fl_shift_round(int64_t x, int shift) {
 }
 
 /* floor(x / 2^shift + draw / 2^32): stochastic rounding with a 32-bit draw; shift >= 0. */
-static inline int64_t fl_shift_stochastic(int64_t x, int shift, uint32_t draw) {
+FL_BOTH int64_t fl_shift_stochastic(int64_t x, int shift, uint32_t draw) {
     if (shift == 0)
         return x;
     if (shift > 62)
@@ -54,6 +65,22 @@ struct fl_term {
     int64_t m;
     int e;
 };
+
+/* A finite float as the term with the smallest |m|, which is below 2^24. */
+FL_BOTH struct fl_term fl_term_of(float x) {
+    /* | sign 1 | exponent 8 | fraction 23 |: 2^23 + fraction is the significand, in units of 2^(exponent - 150) */
+    struct fl_term term = {0, 0};
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const int exponent = (int)(bits >> 23 & 0xff);
+    const uint32_t significand = (bits & 0x7fffff) | (exponent ? (uint32_t)1 << 23 : 0);
+    if (significand == 0)
+        return term;
+    const int zeros = fl_trailing_zeros(significand);
+    term.m = bits >> 31 ? -(int64_t)(significand >> zeros) : (int64_t)(significand >> zeros);
+    term.e = 150 - (exponent ? exponent : 1) - zeros;
+    return term;
+}
 
 /* The sum of up to four terms as m * 2^-e with |m| < 2^126, exact or, where the terms lie more than 60 bits apart,
  * rounded to odd at least 50 bits below the leading one: rounding it to 32 bits or fewer rounds the exact sum. */

@@ -7,6 +7,7 @@
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "core/pixels.h"
 #include "core/stream.h"
 #include <math.h>
 #include <string.h>
@@ -186,6 +187,8 @@ static void transfer_part(void *context, int part, int worker) {
 }
 
 void fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total) {
+    if (t->source.pixels && fl_transfer_pixels(t, total))
+        return;
     struct job job = {.transfer = t};
     const int64_t share = (t->count + PARTS - 1) / PARTS;
     job.per_part = share > PART ? (share + PART - 1) / PART * PART : PART;

@@ -1,5 +1,5 @@
 /* flex_affine_plan.h - how the affine map of one channel is computed in integers: which of its forms is exact at an
- * exponent. Plain C on plain numbers, no tensor and no vector.
+ * exponent. C and CUDA, on plain numbers: no tensor, no vector, no libm.
  *
  * The map is first * (a - first_centre) + cross * (x - cross_centre) + offset, each coefficient m * 2^-e, a and x
  * 16-bit mantissas. It is taken at an exponent g at which all products are integers: t = F a + X x + C, and what of the
@@ -13,39 +13,45 @@
 #include "core/kernel.h"
 #include <limits.h>
 #include <stdbool.h>
-#include <stdlib.h>
 
 struct affine_channel {
     struct fl_coefficient first, cross, offset;
     int32_t first_centre, cross_centre;
 };
 
-static inline struct affine_channel affine_channel_of(const struct fl_channels *k, int64_t c, bool second) {
-    struct affine_channel p = {.first = k->first[c], .offset = k->offset[c], .first_centre = k->first_centre[c]};
-    if (second) {
-        p.cross = k->cross[c];
-        p.cross_centre = k->cross_centre[c];
-    }
+FL_BOTH struct affine_channel affine_channel_of(const struct fl_channels *k, int64_t c, bool second) {
+    const struct fl_coefficient none = {0, 0};
+    struct affine_channel p;
+    p.first = k->first[c];
+    p.cross = second ? k->cross[c] : none;
+    p.offset = k->offset[c];
+    p.first_centre = k->first_centre[c];
+    p.cross_centre = second ? k->cross_centre[c] : 0;
     return p;
 }
 
-static inline int affine_bits(int64_t x) { /* |x| < 2^that */
-    return x ? 64 - __builtin_clzll((unsigned long long)llabs(x)) : 0;
+FL_BOTH int64_t affine_abs(int64_t x) {
+    return x < 0 ? -x : x;
 }
 
 /* |map| < 2^that in real units, whatever the mantissas are. */
-static inline int affine_size(const struct affine_channel *p) {
-    const int parts[3] = {p->first.m ? affine_bits(p->first.m) + 17 - p->first.e : INT_MIN / 2,
-                          p->cross.m ? affine_bits(p->cross.m) + 17 - p->cross.e : INT_MIN / 2,
-                          p->offset.m ? affine_bits(p->offset.m) - p->offset.e : INT_MIN / 2};
+FL_BOTH int affine_size(const struct affine_channel *p) {
+    const int parts[3] = {p->first.m ? fl_bits_of(p->first.m) + 17 - p->first.e : INT_MIN / 2,
+                          p->cross.m ? fl_bits_of(p->cross.m) + 17 - p->cross.e : INT_MIN / 2,
+                          p->offset.m ? fl_bits_of(p->offset.m) - p->offset.e : INT_MIN / 2};
     int most = parts[0];
     for (int i = 1; i < 3; i++)
         most = parts[i] > most ? parts[i] : most;
     return most + 2;
 }
 
+/* An exponent where no result of maps of at most that size saturates: where nothing is stored, but measured. */
+FL_BOTH int affine_measuring_exponent(int largest_size) {
+    return largest_size > -900 && largest_size < 900 ? 14 - largest_size : 0;
+}
+
 /* The least exponent at which all products of mantissas are integers; `least` where there are none. */
-static inline int affine_products_exponent(const struct affine_channel *p, int least) {
+FL_BOTH int affine_products_exponent(const struct affine_channel *p, int least) {
     int g = least;
     if (p->first.m && p->first.e > g)
         g = p->first.e;
@@ -55,17 +61,17 @@ static inline int affine_products_exponent(const struct affine_channel *p, int l
 }
 
 /* The least exponent at which k, not zero, is an integer. */
-static inline int affine_finest(struct fl_coefficient k) {
-    return k.e - __builtin_ctz((unsigned)k.m);
+FL_BOTH int affine_finest(struct fl_coefficient k) {
+    return k.e - fl_trailing_zeros((uint32_t)k.m);
 }
 
 /* m * 2^(g - e), an integer; 0 stays 0 whatever the exponents are. */
-static inline fl_int128 affine_scaled(int64_t m, int e, int g) {
+FL_BOTH fl_int128 affine_scaled(int64_t m, int e, int g) {
     return m ? m * ((fl_int128)1 << (g - e)) : 0;
 }
 
 /* floor(k * 2^g); *sticky: it is below the exact value. |k| * 2^g < 2^120. */
-static inline fl_int128 affine_floor(struct fl_coefficient k, int g, bool *sticky) {
+FL_BOTH fl_int128 affine_floor(struct fl_coefficient k, int g, bool *sticky) {
     *sticky = false;
     if (k.m == 0 || k.e <= g)
         return affine_scaled(k.m, k.e, g);
@@ -82,13 +88,13 @@ struct affine_whole {
     int exponent;
 };
 
-static inline bool affine_as_whole(const struct affine_channel *p, struct affine_whole *t) {
+FL_BOTH bool affine_as_whole(const struct affine_channel *p, struct affine_whole *t) {
     int g = affine_products_exponent(p, INT_MIN / 4);
     if (p->offset.m && affine_finest(p->offset) > g)
         g = affine_finest(p->offset);
     if (g == INT_MIN / 4)
         g = 0; /* nothing but zeros */
-    if (affine_size(p) + g > 61 || abs(g) > 1000)
+    if (affine_size(p) + g > 61 || affine_abs(g) > 1000)
         return false;
     bool sticky;
     const fl_int128 first = affine_scaled(p->first.m, p->first.e, g), cross = affine_scaled(p->cross.m, p->cross.e, g);
@@ -113,19 +119,22 @@ struct affine_lane {
 };
 
 /* For rounding at e_out, which drops two bits at least and 60 at most. False where 64 bits do not serve. */
-static inline bool affine_as_lane(const struct affine_channel *p, int e_out, struct affine_lane *t) {
+FL_BOTH bool affine_as_lane(const struct affine_channel *p, int e_out, struct affine_lane *t) {
     const bool two = p->first.m && p->cross.m;
     const int least = e_out + 2;
     const int e1 = p->first.m ? p->first.e : p->cross.m ? p->cross.e : least, e2 = two ? p->cross.e : e1;
     const bool first_is_coarse = e1 <= e2;
     const int coarse_e = first_is_coarse ? e1 : e2, fine_e = first_is_coarse ? e2 : e1;
     const int most = 61 - affine_size(p) < e_out + 60 ? 61 - affine_size(p) : e_out + 60;
-    if (most < least || abs(coarse_e) > 900 || abs(fine_e) > 900)
+    if (most < least || affine_abs(coarse_e) > 900 || affine_abs(fine_e) > 900)
         return false;
     const fl_int128 first_constant = -(fl_int128)p->first.m * p->first_centre;
     const fl_int128 cross_constant = -(fl_int128)p->cross.m * p->cross_centre;
     bool sticky;
-    *t = (struct affine_lane){.first = p->first.m, .cross = p->cross.m, .first_is_coarse = first_is_coarse ? -1 : 0};
+    t->first = p->first.m;
+    t->cross = p->cross.m;
+    t->first_is_coarse = first_is_coarse ? -1 : 0;
+    t->coarse_up = t->fine_constant = t->fine_down = t->up = 0;
     const int g = fine_e > least ? fine_e : least;
     if (g <= most) {
         t->coarse_up = fine_e - coarse_e;
@@ -143,7 +152,7 @@ static inline bool affine_as_lane(const struct affine_channel *p, int e_out, str
     const int down = fine_e - most;
     const fl_int128 even = 2 * affine_floor(p->offset, most - 1, &sticky);
     const bool in_fine = sticky; /* the offset goes with the fine product where it is not even */
-    if (in_fine && affine_bits(p->offset.m) + fine_e - p->offset.e > 60)
+    if (in_fine && fl_bits_of(p->offset.m) + fine_e - p->offset.e > 60)
         return false;
     t->fine_constant = (int64_t)(first_is_coarse ? cross_constant : first_constant);
     if (in_fine)
@@ -173,7 +182,7 @@ struct affine_digits {
 };
 
 /* Cuts x into signed digits; false where the top one needs more than `top` bits and a sign. */
-static inline bool affine_cut(fl_int128 x, int levels, int top, int32_t *digits) {
+FL_BOTH bool affine_cut(fl_int128 x, int levels, int top, int32_t *digits) {
     const int64_t limit = (int64_t)1 << top;
     if (x == (int64_t)x) { /* mostly */
         int64_t rest = (int64_t)x;
@@ -193,7 +202,7 @@ static inline bool affine_cut(fl_int128 x, int levels, int top, int32_t *digits)
 }
 
 /* The same at `levels` levels, or false. */
-static inline bool affine_as_digits_of(const struct affine_channel *p, int e_out, int levels, struct affine_digits *t) {
+FL_BOTH bool affine_as_digits_of(const struct affine_channel *p, int e_out, int levels, struct affine_digits *t) {
     int g = affine_products_exponent(p, e_out + 16 * (levels - 1) + 2);
     if (levels > 2 && p->offset.m && affine_finest(p->offset) > g)
         g = affine_finest(p->offset);
@@ -212,7 +221,7 @@ static inline bool affine_as_digits_of(const struct affine_channel *p, int e_out
         return false;
     for (int level = 0; level < levels; level++) {
         int64_t size =
-            ((int64_t)abs(t->first[level]) + abs(t->cross[level])) * mantissa + llabs((int64_t)t->constant[level]) + 2;
+            (affine_abs(t->first[level]) + affine_abs(t->cross[level])) * mantissa + affine_abs(t->constant[level]) + 2;
         if (level > 0)
             size += mantissa + 1; /* carried in */
         if (level == levels - 1)
@@ -224,7 +233,7 @@ static inline bool affine_as_digits_of(const struct affine_channel *p, int e_out
 }
 
 /* With the fewest levels from `levels` on; false where 32 bits do not serve. */
-static inline bool affine_as_digits(const struct affine_channel *p, int e_out, int levels, struct affine_digits *t) {
+FL_BOTH bool affine_as_digits(const struct affine_channel *p, int e_out, int levels, struct affine_digits *t) {
     for (; levels <= AFFINE_LEVELS; levels++)
         if (affine_as_digits_of(p, e_out, levels, t))
             return true;

@@ -43,9 +43,6 @@ int64_t fl_gemm_epilogue_run(const struct fl_epilogue *e, int64_t n) {
 
 struct gemm_alignment fl_gemm_alignment(const struct fl_args *args) {
     const struct fl_epilogue *e = &args->epilogue;
-    const int of_sum = fl_exponent(&args->in[0]) + fl_exponent(&args->in[1]),
-              of_bias = e->bias.data ? fl_exponent(&e->bias) : of_sum,
-              of_residual = e->residual.data ? fl_exponent(&e->residual) : of_sum;
-    const int finer = of_bias > of_residual ? of_bias : of_residual, exponent = finer > of_sum ? finer : of_sum;
-    return (struct gemm_alignment){exponent, exponent - of_sum, exponent - of_bias, exponent - of_residual};
+    return gemm_align(fl_exponent(&args->in[0]) + fl_exponent(&args->in[1]), e->bias.data, fl_exponent(&e->bias),
+                      e->residual.data, fl_exponent(&e->residual));
 }

@@ -5,6 +5,9 @@
 
 #include "core/memory.h"
 #include "gemm/gemm.h"
+#include "gemm/gemm_epilogue_plan.h"
+
+_Static_assert((int)GEMM_LOW_BITS == (int)GEMM_LIMB_BITS, "limbs are planned as they are summed");
 
 enum { GEMM_EPILOGUE_RUN = 1024 }; /* results at most that are added to and rounded at a time */
 
@@ -30,12 +33,7 @@ static inline const void *gemm_residual(const struct fl_epilogue *e, int64_t fir
 /* How many of n results to take at a time: whole rows where they are short, so that the repeated bias serves all. */
 int64_t fl_gemm_epilogue_run(const struct fl_epilogue *e, int64_t n);
 
-/* Shared exponents: sums, bias and residual times 2^up are integers times 2^-exponent, the finest of theirs. */
-struct gemm_alignment {
-    int exponent;
-    int up_sum, up_bias, up_residual;
-};
-
+/* Of a call with shared exponents. */
 struct gemm_alignment fl_gemm_alignment(const struct fl_args *args);
 
 #endif

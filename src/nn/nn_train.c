@@ -13,8 +13,6 @@ struct run {
     nn_train_result *result;
     nn_graph *g;
     data_loader *train, *test; /* test NULL: no evaluation */
-    bool as_bytes; /* training images go to the network as bytes: to another device. On the host the loader's thread
-                    * makes floats of them while the network computes, and a load of those is several times as fast. */
     struct fl_trace *trace;
     double mean[4], deviation[4]; /* of the training set, for both splits */
     int64_t epoch_steps, all_steps, warmup_steps, last_step;
@@ -85,13 +83,7 @@ static tensor_status open_loaders(struct run *run, const data_set *train, const 
                               .augment = run->config->augment,
                               .drop_last = true};
     FL_TRY(data_channel_moments(train, run->mean, run->deviation));
-    run->as_bytes = run->g->device != tensor_device_list(0);
-    if (run->as_bytes) {
-        FL_TRY(set_pixel_values(run, train));
-    } else {
-        how.mean = run->mean;
-        how.deviation = run->deviation;
-    }
+    FL_TRY(set_pixel_values(run, train));
     if (data_count(train) < how.batch)
         return fl_fail(TENSOR_E_SHAPE, "train: batches of %d, but only %lld images", how.batch,
                        (long long)data_count(train));
@@ -194,10 +186,7 @@ static tensor_status train_step(struct run *run, nn_epoch_report *report, int ep
     data_batch batch;
     float rate = fl_schedule_rate(config->schedule, config->rate, result->steps, run->all_steps, run->warmup_steps);
     FL_TRY(data_loader_next(run->train, &batch));
-    if (run->as_bytes)
-        FL_TRY(nn_forward_pixels(run->g, batch.pixels, batch.labels));
-    else
-        FL_TRY(nn_forward(run->g, batch.images, batch.labels));
+    FL_TRY(nn_forward_pixels(run->g, batch.pixels, batch.labels));
     FL_TRY(nn_backward(run->g));
     FL_TRY(nn_update(run->g, rate));
     FL_TRY(nn_loss(run->g, &loss, &batch_correct));

@@ -1,0 +1,412 @@
+/* shared_rules.h - every function that a processor and a device share, on random numbers: a case is a hash of all that
+ * they give. shared_rules.c compiles it as C or C++, shared_rules.cu as CUDA; test_shared_rules.py compares. */
+#ifndef SHARED_RULES_H
+#define SHARED_RULES_H
+
+#include "core/channel_rules.h"
+#include "core/exact_rules.h"
+#include "core/slot.h"
+#include "flex/flex_convert_plan.h"
+#include "flex/flex_map_plan.h"
+#include "flex/flex_mean_plan.h"
+#include "flex/flex_sgd_plan.h"
+#include "gemm/gemm_epilogue_plan.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+double fl_autoflex_foreign(const struct autoflex *a) {
+    (void)a;
+    return 0;
+}
+
+/* --- random numbers in, hashes out -------------------------------------------------------------------------------- */
+
+struct shared_case {
+    uint64_t seed, hash;
+};
+
+FL_BOTH uint64_t shared_bits(struct shared_case *c) { /* splitmix64 */
+    uint64_t x = c->seed += 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+FL_BOTH int64_t shared_from(struct shared_case *c, int64_t low, int64_t high) { /* low ... high */
+    return low + (int64_t)(shared_bits(c) % (uint64_t)(high - low + 1));
+}
+
+/* Of 0 to `most` bits and either sign. */
+FL_BOTH int64_t shared_integer(struct shared_case *c, int most) {
+    const int bits = (int)shared_from(c, 0, most);
+    const int64_t size = bits ? (int64_t)(shared_bits(c) >> (64 - bits)) : 0;
+    return shared_bits(c) & 1 ? -size : size;
+}
+
+/* One of three: e itself, up to 70 from it, anywhere between -300 and 300. */
+FL_BOTH int shared_near(struct shared_case *c, int e) {
+    const uint64_t which = shared_bits(c) % 3;
+    return which == 0 ? e : which == 1 ? e + (int)shared_from(c, -70, 70) : (int)shared_from(c, -300, 300);
+}
+
+FL_BOTH int shared_exponent(struct shared_case *c) {
+    return (int)shared_from(c, -128, 127);
+}
+
+/* Any finite one; one of four is like a rate, one of sixteen zero. */
+FL_BOTH float shared_float(struct shared_case *c) {
+    const uint64_t which = shared_bits(c) % 16;
+    if (which < 5)
+        return which ? (float)shared_from(c, -4000, 4000) / 4096 : 0;
+    uint32_t bits = (uint32_t)(shared_bits(c) >> 32);
+    if ((bits >> 23 & 0xff) == 0xff)
+        bits ^= (uint32_t)1 << 30;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* 2^-most ... 2^most, or zero. */
+FL_BOTH double shared_double(struct shared_case *c, int most) {
+    return fl_scale2((double)shared_integer(c, 53), (int)shared_from(c, -most, most) - 53);
+}
+
+FL_BOTH void shared_keep(struct shared_case *c, int64_t x) {
+    c->hash = (c->hash ^ (uint64_t)x) * 0x100000001b3u;
+    c->hash ^= c->hash >> 29;
+}
+
+FL_BOTH void shared_keep_double(struct shared_case *c, double x) {
+    int64_t bits = -1; /* any NaN */
+    if (x == x)
+        memcpy(&bits, &x, sizeof bits);
+    shared_keep(c, bits);
+}
+
+FL_BOTH void shared_keep_term(struct shared_case *c, struct fl_term t) {
+    shared_keep(c, t.m);
+    shared_keep(c, t.e);
+}
+
+FL_BOTH void shared_keep_coefficient(struct shared_case *c, struct fl_coefficient k) {
+    shared_keep(c, k.m);
+    shared_keep(c, k.e);
+}
+
+/* --- the rules ---------------------------------------------------------------------------------------------------- */
+
+FL_BOTH void shared_exact(struct shared_case *c) {
+    const int64_t x = shared_integer(c, 62);
+    const int shift = (int)shared_from(c, 0, 80);
+    shared_keep(c, fl_bits_of(x));
+    shared_keep(c, fl_shift_round(x, shift));
+    shared_keep(c, fl_shift_stochastic(x >> 1, shift, (uint32_t)shared_bits(c)));
+    shared_keep_term(c, fl_term_of(shared_float(c)));
+    shared_keep_coefficient(c, fl_coefficient_of(shared_double(c, 1000)));
+}
+
+/* Sums of up to three terms that lie near each other or far apart, and may cancel; their roundings. */
+FL_BOTH void shared_terms(struct shared_case *c) {
+    struct fl_term terms[3];
+    const int n = (int)shared_from(c, 1, 3), e = shared_exponent(c);
+    for (int i = 0; i < n; i++) {
+        terms[i].m = shared_integer(c, 61);
+        terms[i].e = shared_near(c, e);
+        if (i && shared_bits(c) % 8 == 0) {
+            terms[i].m = -terms[0].m;
+            terms[i].e = terms[0].e;
+        }
+    }
+    const struct fl_wide_sum sum = fl_terms_sum(terms, n);
+    const uint32_t draw = (uint32_t)shared_bits(c);
+    const int e_out = shared_near(c, e);
+    int64_t saturated = 0;
+    shared_keep(c, (int64_t)(sum.m >> 64));
+    shared_keep(c, (int64_t)sum.m);
+    shared_keep(c, sum.e);
+    shared_keep(c, fl_terms_round(sum, e_out, 32767, NULL, &saturated));
+    shared_keep(c, fl_terms_round(sum, e_out + 16, 0x7fff7fff, NULL, &saturated));
+    shared_keep(c, fl_terms_round(sum, e_out, 32767, &draw, &saturated));
+    shared_keep(c, saturated);
+    shared_keep_double(c, fl_terms_abs(sum));
+}
+
+/* The life of an exponent: a load, writes as run.c makes them. */
+FL_BOTH void shared_autoflex(struct shared_case *c) {
+    const int predictors[4] = {AUTOFLEX_PAPER, AUTOFLEX_NGRAPH, AUTOFLEX_CURRENT, AUTOFLEX_FIXED};
+    const bool flex = shared_bits(c) % 2;
+    const int level = (int)shared_from(c, -160, 160);
+    struct fl_slot slot;
+    memset(&slot, 0, sizeof slot);
+    struct autoflex *a = &slot.autoflex;
+    a->predictor = predictors[shared_bits(c) % 4];
+    a->e_min = flex ? 0 : -128;
+    a->e_max = flex ? 31 : 127;
+    a->e = fl_autoflex_start(a);
+    if (shared_bits(c) % 2)
+        fl_autoflex_load(a, shared_bits(c) % 8 ? fl_scale2(fabs(shared_double(c, 4)), level) : 0);
+    for (int write = 0; write < 20; write++) {
+        struct fl_stats stats, part;
+        memset(&stats, 0, sizeof stats);
+        memset(&part, 0, sizeof part);
+        part.maximum = shared_bits(c) % 8 ? fl_scale2(fabs(shared_double(c, 4)), level) : 0;
+        if (shared_bits(c) % 64 == 0)
+            part.maximum = HUGE_VAL;
+        part.saturated = shared_from(c, 0, 9);
+        if (a->predictor == AUTOFLEX_CURRENT)
+            fl_autoflex_fit(a, part.maximum);
+        else if (a->initialised)
+            fl_autoflex_adjust(a);
+        else
+            fl_autoflex_initialise(a, part.maximum);
+        part.gamma = fl_gamma_at(part.maximum, a->e);
+        fl_stats_merge(&stats, &part);
+        fl_autoflex_record(a, stats.gamma, stats.maximum);
+        fl_slot_written(&slot, &stats, 100);
+        shared_keep(c, slot.e);
+        shared_keep_double(c, a->predicted);
+    }
+    for (int i = 0; i < AUTOFLEX_WINDOW; i++)
+        shared_keep_double(c, a->history[i]);
+    shared_keep(c, a->count * 100 + a->next * 10 + a->initialised);
+    shared_keep(c, (int64_t)(a->overflows + 1000 * a->clamped_low + 1000000 * a->clamped_high));
+    shared_keep(c, (int64_t)a->zero_writes + 1000 * slot.total.saturated + 1000000 * (int64_t)slot.total.gamma);
+    shared_keep_double(c, slot.total.maximum);
+}
+
+FL_BOTH void shared_keep_channel(struct shared_case *c, const struct fl_affine_channel *channel, int e0, int e1) {
+    struct fl_integer_channel k;
+    const bool finite = fl_integer_channel_of(channel, e0, e1, &k);
+    shared_keep(c, finite);
+    if (!finite)
+        return;
+    shared_keep_coefficient(c, k.first);
+    shared_keep_coefficient(c, k.cross);
+    shared_keep_coefficient(c, k.offset);
+    shared_keep(c, k.first_centre);
+    shared_keep(c, k.cross_centre);
+}
+
+FL_BOTH void shared_channel(struct shared_case *c) {
+    const int64_t rows = shared_from(c, 1, 1 << 20), sum = shared_from(c, -rows, rows) * shared_from(c, 0, 32767);
+    const int e0 = shared_exponent(c), e1 = shared_near(c, e0);
+    const int64_t squares = sum / rows * (sum / rows) * rows + shared_from(c, 0, 1 << 30) * shared_from(c, 0, rows);
+    const double epsilon = shared_bits(c) % 2 ? 1e-5 : fabs(shared_double(c, 100)) + 0x1p-120;
+    double mean, variance, dot;
+    fl_exact_moments(rows, sum, squares, e0, &mean, &variance);
+    shared_keep_double(c, mean);
+    shared_keep_double(c, variance);
+    const struct fl_affine_channel forward =
+        fl_normalising(shared_float(c), shared_float(c), mean, variance, epsilon, shared_bits(c) % 2);
+    shared_keep_channel(c, &forward, e0, e1);
+    const struct fl_affine_channel backward = fl_normalising_gradient(
+        shared_float(c), mean, variance, epsilon, shared_double(c, 60), shared_double(c, 60), rows, &dot);
+    shared_keep_double(c, dot);
+    shared_keep_channel(c, &backward, e0, e1);
+    fl_float_moments(rows, shared_double(c, 60), fabs(shared_double(c, 60)), &mean, &variance);
+    shared_keep_double(c, mean);
+    shared_keep_double(c, variance);
+}
+
+FL_BOTH void shared_keep_forms(struct shared_case *c, const struct affine_channel *p, int e) {
+    struct affine_whole whole;
+    struct affine_lane t;
+    struct affine_digits d;
+    const bool is_whole = affine_as_whole(p, &whole), is_lane = affine_as_lane(p, e, &t),
+               is_digits = affine_as_digits(p, e, 2, &d);
+    shared_keep(c, is_whole * 4 + is_lane * 2 + is_digits);
+    shared_keep(c, affine_size(p));
+    shared_keep(c, affine_measuring_exponent(affine_size(p)));
+    if (is_whole) {
+        shared_keep(c, whole.first);
+        shared_keep(c, whole.cross);
+        shared_keep(c, whole.constant);
+        shared_keep(c, whole.exponent);
+    }
+    if (is_lane) {
+        const int64_t all[11] = {t.first,     t.cross, t.first_is_coarse, t.coarse_up, t.fine_constant,
+                                 t.fine_down, t.up,    t.constant,        t.sticky,    t.exponent};
+        for (int i = 0; i < 11; i++)
+            shared_keep(c, all[i]);
+    }
+    if (is_digits) {
+        shared_keep(c, d.levels * 100 + d.shift * 2 + d.sticky);
+        for (int i = 0; i < d.levels; i++) {
+            shared_keep(c, d.first[i]);
+            shared_keep(c, d.cross[i]);
+            shared_keep(c, d.constant[i]);
+        }
+    }
+}
+
+FL_BOTH struct fl_coefficient shared_coefficient(struct shared_case *c, int e) {
+    struct fl_coefficient k;
+    k.m = (int32_t)shared_integer(c, 31);
+    k.e = shared_near(c, e);
+    return k;
+}
+
+FL_BOTH void shared_affine(struct shared_case *c) {
+    const int e = shared_exponent(c);
+    struct affine_channel p;
+    p.first = shared_coefficient(c, e + 20);
+    p.cross = shared_coefficient(c, p.first.e);
+    p.offset = shared_coefficient(c, e + 15);
+    p.first_centre = (int32_t)shared_integer(c, 15);
+    p.cross_centre = (int32_t)shared_integer(c, 15);
+    shared_keep_forms(c, &p, e);
+}
+
+FL_BOTH void shared_linear(struct shared_case *c) {
+    const enum fl_op ops[11] = {FL_OP_ADD,       FL_OP_SUB,       FL_OP_ADD_RELU, FL_OP_ADD_SCALED,
+                                FL_OP_SCALE,     FL_OP_RELU,      FL_OP_NEG,      FL_OP_ADD_RELU_GRAD,
+                                FL_OP_RELU_GRAD, FL_OP_BIAS_RELU, FL_OP_BIAS};
+    const int e0 = shared_exponent(c), e1 = shared_near(c, e0);
+    const struct flex_linear l = flex_linear_of(ops[shared_bits(c) % 11], e0, e1, shared_float(c));
+    shared_keep_term(c, l.a);
+    shared_keep_term(c, l.b);
+    shared_keep(c, l.gate);
+    shared_keep(c, l.two + 2 * l.relu + 4 * l.narrow + 8 * l.short_factors + 16 * l.far_apart);
+    shared_keep(c, l.exponent);
+    shared_keep(c, l.ma);
+    shared_keep(c, l.mb);
+    const struct affine_channel channel = flex_linear_channel(&l);
+    shared_keep_forms(c, &channel, shared_near(c, e0));
+    shared_keep(c, flex_plain_exponent(FL_OP_MUL, e0, e1));
+    shared_keep(c, flex_plain_exponent(FL_OP_SQUARE, e0, e1));
+    shared_keep(c, flex_plain_exponent(FL_OP_ABS, e0, e1));
+}
+
+FL_BOTH void shared_sgd(struct shared_case *c) {
+    struct flex_sgd_given g;
+    const int e = shared_exponent(c);
+    g.update = shared_bits(c) % 2;
+    g.alpha = shared_float(c);
+    g.beta = shared_float(c);
+    g.e_out = shared_near(c, e);
+    g.wide_out = shared_bits(c) % 2;
+    g.measures = shared_bits(c) % 4 == 0;
+    g.stochastic = shared_bits(c) % 2;
+    for (int j = 0; j < FLEX_SGD_TERMS; j++) {
+        g.e[j] = shared_near(c, e);
+        g.wide[j] = shared_bits(c) % 2;
+    }
+    const struct flex_sgd p = flex_sgd_of(&g);
+    for (int j = 0; j < FLEX_SGD_TERMS; j++) {
+        shared_keep_term(c, p.factor[j]);
+        shared_keep(c, p.aligned[j]);
+        shared_keep(c, p.up[j]);
+    }
+    shared_keep(c, p.terms + 4 * p.update + 8 * p.far_apart + 16 * p.is_short);
+    shared_keep(c, p.exponent);
+    shared_keep(c, p.cut);
+    shared_keep(c, p.shift);
+}
+
+FL_BOTH void shared_epilogue(struct shared_case *c) {
+    const int of_sum = (int)shared_from(c, -256, 254);
+    const bool bias = shared_bits(c) % 2, residual = shared_bits(c) % 2;
+    const struct gemm_alignment by = gemm_align(of_sum, bias, shared_near(c, of_sum), residual, shared_near(c, of_sum));
+    shared_keep(c, by.exponent);
+    shared_keep(c, by.up_sum);
+    shared_keep(c, by.up_bias);
+    shared_keep(c, by.up_residual);
+    shared_keep(c, gemm_largest_sum(&by));
+    shared_keep(c, gemm_limbs_have_room(&by) * 2 + gemm_limbs_round(by.exponent - shared_near(c, by.exponent)));
+    shared_keep(c, gemm_addend_of(bias, by.up_bias) * 4 + gemm_addend_of(residual, by.up_residual));
+}
+
+FL_BOTH void shared_mean(struct shared_case *c) {
+    const int64_t positions = (shared_integer(c, 20) & 0xfffff) + 1;
+    const struct flex_mean_plan p = flex_mean_plan_of(positions, shared_exponent(c));
+    const struct flex_mean x = flex_mean_of(shared_from(c, -32767, 32767) * p.divisor + shared_from(c, 0, p.divisor),
+                                            p.divisor, shared_near(c, 0));
+    shared_keep(c, p.divisor);
+    shared_keep(c, p.exponent);
+    shared_keep(c, x.quotient);
+    shared_keep(c, (int64_t)(x.rest >> 32));
+    shared_keep(c, (int64_t)x.rest);
+    shared_keep(c, (int64_t)(x.denominator >> 32));
+    shared_keep(c, flex_mean_nearest(&x));
+    shared_keep(c, flex_mean_threshold(&x));
+}
+
+FL_BOTH void shared_convert(struct shared_case *c) {
+    float units[2], unit;
+    shared_keep(c, flex_load_unit(shared_exponent(c), &unit));
+    flex_store_units((int)shared_from(c, -112, 127), units);
+    shared_keep_double(c, unit);
+    shared_keep_double(c, units[0]);
+    shared_keep_double(c, units[1]);
+}
+
+enum { SHARED_RULES = 10 };
+
+/* What the functions of rule `rule` give for the numbers of that seed. */
+FL_BOTH uint64_t shared_hash(int rule, uint64_t seed) {
+    struct shared_case c;
+    c.seed = seed * 0x2545f4914f6cdd1du + (uint64_t)rule;
+    c.hash = 0xcbf29ce484222325u;
+    switch (rule) {
+    case 0:
+        shared_exact(&c);
+        break;
+    case 1:
+        shared_autoflex(&c);
+        break;
+    case 2:
+        shared_channel(&c);
+        break;
+    case 3:
+        shared_affine(&c);
+        break;
+    case 4:
+        shared_linear(&c);
+        break;
+    case 5:
+        shared_sgd(&c);
+        break;
+    case 6:
+        shared_epilogue(&c);
+        break;
+    case 7:
+        shared_mean(&c);
+        break;
+    case 8:
+        shared_terms(&c);
+        break;
+    default:
+        shared_convert(&c);
+        break;
+    }
+    return c.hash;
+}
+
+static const char *const shared_names[SHARED_RULES] = {"exact", "autoflex", "channel", "affine", "linear",
+                                                       "sgd",   "epilogue", "mean",    "terms",  "convert"};
+
+/* Hashes of cases first ... first + count - 1 of a rule, wherever they are computed. */
+typedef void (*shared_compute)(int rule, uint64_t first, int count, uint64_t *hashes);
+
+/* A line for each rule and each thousand of cases: rule, first case, hash of the hashes. */
+static int shared_print(shared_compute compute, int thousands) {
+    static uint64_t hashes[1000];
+    for (int rule = 0; rule < SHARED_RULES; rule++)
+        for (int block = 0; block < thousands; block++) {
+            struct shared_case all;
+            all.hash = 0;
+            compute(rule, (uint64_t)block * 1000, 1000, hashes);
+            for (int i = 0; i < 1000; i++)
+                shared_keep(&all, (int64_t)hashes[i]);
+            printf("%s %d %016" PRIx64 "\n", shared_names[rule], block * 1000, all.hash);
+        }
+    return 0;
+}
+
+static void shared_on_host(int rule, uint64_t first, int count, uint64_t *hashes) {
+    for (int i = 0; i < count; i++)
+        hashes[i] = shared_hash(rule, first + (uint64_t)i);
+}
+
+#endif
