@@ -269,7 +269,7 @@ static void tell(const struct fl_format *format, enum fl_op op, tensor_class cla
 }
 
 tensor_status fl_select(const struct fl_format *format, enum fl_op op, tensor_class class, struct fl_choice *choice) {
-    enum fl_backend cap;
+    enum fl_backend cap = FL_REF;
     tensor_status status = fl_backend_cap(&cap);
     if (status)
         return status;
