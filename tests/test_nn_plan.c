@@ -49,22 +49,23 @@ static void random_blocks(uint64_t seed) {
     check_blocks(what, blocks, n, total, &sum);
 }
 
-/* Memory of the calls of every position, after n blocks of values; how many there are then. *most: the largest of a
- * position. */
+/* Memory of the calls of every position, after n blocks of values; how many there are then. *most: the largest of each
+ * kind, together. */
 static int add_calls(const nn_graph *g, struct fl_block *blocks, int n, size_t *most) {
-    *most = 0;
-    for (int p = 0; p < fl_positions(g); p++) {
-        size_t bytes = 0;
+    size_t largest[FL_CALL_MEMORIES] = {0};
+    for (int p = 0; p < fl_positions(g); p++)
         for (int k = 0; k < FL_CALL_MEMORIES; k++) {
             const struct fl_call_block *calls = &g->positions[p].calls[k];
             CHECK(calls->bytes == g->positions[p].need[k] && !calls->memory == !calls->bytes, "position %d: %zu of %zu",
                   p, calls->bytes, g->positions[p].need[k]);
             if (calls->bytes)
                 blocks[n++] = (struct fl_block){calls->bytes, p, p, (size_t)(calls->memory - (char *)g->arena)};
-            bytes += fl_line_bytes(calls->bytes);
+            const size_t bytes = fl_line_bytes(calls->bytes);
+            largest[k] = bytes > largest[k] ? bytes : largest[k];
         }
-        *most = bytes > *most ? bytes : *most;
-    }
+    *most = 0;
+    for (int k = 0; k < FL_CALL_MEMORIES; k++)
+        *most += largest[k];
     return n;
 }
 
@@ -127,7 +128,7 @@ static void model_plan(const char *variant, const char *model, int batch, double
           (long long)nn_workspace_bytes(g));
     check_blocks(model, blocks, n, alone, &sum);
     CHECK((double)alone <= most_share * (double)sum, "%s %s: values in %zu of %zu bytes", variant, model, alone, sum);
-    CHECK(arena <= alone + calls, "%s %s: arena %zu bytes, values alone %zu, calls of one position %zu", variant, model,
+    CHECK(arena <= alone + calls, "%s %s: arena %zu bytes, values alone %zu, calls %zu", variant, model,
           arena, alone, calls);
     printf("%s %s batch %d: arena %zu bytes, lower bound %zu; values alone %zu, calls %zu\n", variant, model, batch,
            arena, most, alone, calls);

@@ -1,7 +1,5 @@
 /* nn_arena.c - one arena for all that a training step has for a time: values, from the first to the last position that
- * touches them, and what the calls of a position take beside their tensors. What a step needs is there before it
- * begins.
- */
+ * touches them, and what calls take beside their tensors. What a step needs is there before it begins. */
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
@@ -54,8 +52,7 @@ tensor_status fl_pack(struct fl_block *blocks, int count, size_t *total) {
     return TENSOR_OK;
 }
 
-/* --- the arena of a graph ------------------------------------------------------------------------------------------
- */
+/* --- the arena of a graph ----------------------------------------------------------------------------------------- */
 
 static tensor_status no_memory(void) {
     return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
@@ -91,13 +88,21 @@ static int list_values(const nn_graph *g, struct fl_block *blocks) {
     return count;
 }
 
-/* Those of the calls. */
+/* The most that the calls of any position take. */
+static size_t most_of_calls(const nn_graph *g, int k) {
+    size_t most = 0;
+    for (int p = 0; p < fl_positions(g); p++)
+        most = g->positions[p].need[k] > most ? g->positions[p].need[k] : most;
+    return most;
+}
+
+/* Those of the calls: one of a kind for all positions. With one for each, that lives as long, an arena would be a
+ * little smaller, and a step 1 to 3 % slower: calls would find their memory in no cache (decision 17). */
 static int list_calls(const nn_graph *g, struct fl_block *blocks) {
     int count = 0;
-    for (int p = 0; p < fl_positions(g); p++)
-        for (int k = 0; k < FL_CALL_MEMORIES; k++)
-            if (g->positions[p].need[k])
-                blocks[count++] = (struct fl_block){.bytes = g->positions[p].need[k], .first = p, .last = p};
+    for (int k = 0; k < FL_CALL_MEMORIES; k++)
+        if (most_of_calls(g, k))
+            blocks[count++] = (struct fl_block){.bytes = most_of_calls(g, k), .first = 0, .last = fl_positions(g) - 1};
     return count;
 }
 
@@ -113,14 +118,18 @@ static void take_places(nn_graph *g, const struct fl_block *blocks) {
         if (v->evaluate)
             fl_tensor_place(v->evaluate, arena + v->offset);
     }
-    for (int p = 0; p < fl_positions(g); p++)
-        for (int k = 0; k < FL_CALL_MEMORIES; k++)
+    for (int k = 0; k < FL_CALL_MEMORIES; k++) {
+        if (!most_of_calls(g, k))
+            continue;
+        char *const block = arena + (blocks++)->offset;
+        for (int p = 0; p < fl_positions(g); p++)
             if (g->positions[p].need[k])
-                g->positions[p].calls[k] = (struct fl_call_block){arena + (blocks++)->offset, g->positions[p].need[k]};
+                g->positions[p].calls[k] = (struct fl_call_block){block, g->positions[p].need[k]};
+    }
 }
 
 tensor_status fl_make_arena(nn_graph *g) {
-    const size_t most = (size_t)g->value_count + FL_CALL_MEMORIES * (size_t)fl_positions(g);
+    const size_t most = (size_t)g->value_count + FL_CALL_MEMORIES;
     struct fl_block *blocks = fl_alloc_zero(most * sizeof *blocks);
     if (!blocks)
         return no_memory();
