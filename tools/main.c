@@ -35,7 +35,7 @@ static void help(void) {
          "  flexlab compare --model mlp2 --data synthetic:train=2000,test=500 --epochs 3 --out quick\n"
          "  then open quick/report.html\n\n"
          "Environment\n"
-         "  FLEXLAB_ISA      ref, portable, avx2, avx512bw or avx512: the fastest kernels that may run\n"
+         "  FLEXLAB_ISA      ref, portable, avx2, avx512bw, avx512 or avx512_amx: the fastest kernels that may run\n"
          "  FLEXLAB_VERBOSE  1: name on stderr each kernel that runs, and why not a faster one\n"
          "  FLEXLAB_GNUPLOT_SECONDS  how long gnuplot may take for a picture (60)\n"
          "  OMP_NUM_THREADS  threads where --threads is not given");

@@ -446,9 +446,11 @@ FLEXLAB_API tensor_status tensor_sgd_update_by(tensor *w, const tensor *v, const
 
 /* Operations are listed by name ("add", "matmul", ...); NULL past the last. */
 FLEXLAB_API const char *tensor_op_list(int i) FLEXLAB_SYMBOL(tensor_op_list);
-/* The backend ("ref", "portable", "avx2", "avx512bw", "avx512", "avx512_fast") whose kernel runs `op` on `format` on
- * this machine, in the class of this thread; NULL if unknown. FLEXLAB_ISA caps it; tensor_set_backend caps it from a
- * program (NULL: no cap). A cap that the machine does not reach is allowed: then the best that it has runs. */
+/* The backend ("ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"; "avx512_fast", "avx512_amx_fast") whose
+ * kernel runs `op` on `format` on this machine, in the class of this thread; NULL if unknown. FLEXLAB_ISA caps it;
+ * tensor_set_backend caps it from a program (NULL: no cap). A cap that the machine does not reach is allowed: then the
+ * best that it has runs. Where the answer may be a kernel on the tiles of AMX, the system is asked for the permission to
+ * use them (docs/embedding.md). */
 FLEXLAB_API const char *tensor_kernel_backend(tensor_format format, const char *op)
     FLEXLAB_SYMBOL(tensor_kernel_backend);
 /* The cap for all threads of the process; TENSOR_E_ARGUMENT for an unknown name. */
@@ -459,8 +461,8 @@ typedef enum tensor_class {
     TENSOR_EXACT = 0, /* the bits of docs/semantics.md, everywhere */
     TENSOR_FAST = 1   /* kernels may use instructions whose sums have no defined order: results may differ between
                        * processors, not between thread counts. An operation without such a kernel on this processor, or
-                       * under this cap, gives the exact bits. So far: bf16 matmul, matmul_nt and matmul_tn by AVX512_BF16
-                       * (backend "avx512_fast"). */
+                       * under this cap, gives the exact bits. So far: bf16 matmul and convolution on the tiles of AMX
+                       * (backend "avx512_amx_fast"), matmul by AVX512_BF16 ("avx512_fast"): docs/semantics.md. */
 } tensor_class;
 #define FLEXLAB_HAS_FAST_BF16 1
 /* TENSOR_E_ARGUMENT for any other value. */
