@@ -98,7 +98,8 @@ struct job {
     int64_t per_part;                   /* elements */
     bool floats;                        /* blocks are binary32, else double */
     const struct fl_kernels *from, *to; /* conversions of the formats of source and destination, if any */
-    bool stream;
+    bool far;                           /* the source is expected in no cache */
+    bool stream;                        /* the destination is to be in none */
 };
 
 static void look_at(const double *block, int64_t first, int64_t n, struct fl_transfer_result *r) {
@@ -142,6 +143,13 @@ static void expand(const struct job *job, int64_t first, int64_t n, struct fl_st
     stats->maximum = maximum > stats->maximum ? maximum : stats->maximum;
 }
 
+/* The numbers of the next block are fetched while this one is converted: what the processor fetches by itself stops at
+ * the end of a page, and waits behind the stores that go around the caches. */
+static void prefetch_block(const float *next) {
+    for (int64_t i = 0; i < FL_BLOCK; i += 64 / (int64_t)sizeof *next)
+        __builtin_prefetch(next + i);
+}
+
 static void transfer_floats(const struct job *job, int64_t first, int64_t n, struct fl_transfer_result *r) {
     const struct fl_transfer *t = job->transfer;
     if (t->format && t->format->id == FMT_FP32 && job->from && t->source.format->id != FMT_FP32 && t->out.data) {
@@ -151,6 +159,8 @@ static void transfer_floats(const struct job *job, int64_t first, int64_t n, str
     float block[FL_BLOCK];
     _Alignas(64) char buffer[FL_BLOCK * ELEMENT_BYTES];
     const float *x = fetch_floats(&t->source, job->from, first, n, block);
+    if (job->far && x != block)
+        prefetch_block(x + n);
     if (!t->format) {
         struct fl_stats seen = {0};
         job->to->from_floats(&(struct fl_view){0}, 0, n, x, &t->rounding, &seen);
@@ -199,6 +209,7 @@ void fl_transfer(const struct fl_transfer *t, struct fl_transfer_result *total) 
                  t->rounding.mode != TENSOR_ROUND_STOCHASTIC;
     job.stream = job.floats && t->format && t->out.data && t->count * t->format->bytes >= STREAM_BYTES &&
                  (uintptr_t)t->out.data % 64 == 0;
+    job.far = job.floats && t->count * (int64_t)sizeof(float) >= STREAM_BYTES;
     fl_parallel(parts, transfer_part, &job);
     *total = (struct fl_transfer_result){.nonfinite = -1};
     for (int i = 0; i < parts; i++) {
