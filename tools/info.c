@@ -150,10 +150,13 @@ static void print_fast_kernels(void) {
             tensor_set_class(TENSOR_FAST);
             const char *fast = tensor_kernel_backend(tensor_format_list(f), op);
             tensor_set_class(TENSOR_EXACT);
-            if (exact && fast && strcmp(exact, fast) != 0)
-                printf("%s%s.%s.%s", found++ ? ", " : "  ", tensor_format_name(tensor_format_list(f)), op, fast);
+            if (exact && fast && strcmp(exact, fast) != 0) {
+                printf("  %s.%s.%s\n", tensor_format_name(tensor_format_list(f)), op, fast);
+                found++;
+            }
         }
-    puts(found ? "" : "  none: the processor has no AVX512_BF16, or FLEXLAB_ISA caps it");
+    if (!found)
+        puts("  none: the processor has no fast products of bf16, or FLEXLAB_ISA caps it");
 }
 
 static void print_kernels(void) {
