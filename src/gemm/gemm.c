@@ -56,7 +56,7 @@ static tensor_status call(const struct gemm_family *family, const struct fl_args
     const struct fl_geometry *g = &args->geo;
     const bool matrices = args->op == FL_OP_MATMUL || args->op == FL_OP_MATMUL_NT || args->op == FL_OP_MATMUL_TN;
     if (matrices && (g->k <= GEMM_LIMBS_K || !(family->kernels->tile || family->matrix)))
-        return fl_gemm_matmul(&c, needs_only);
+        return fl_gemm_takes_unpacked(&c) ? fl_gemm_unpacked(&c, needs_only) : fl_gemm_matmul(&c, needs_only);
     if (gemm_is_depthwise(args))
         return fl_gemm_depthwise(&c, needs_only);
     if (family->matrix)

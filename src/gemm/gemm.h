@@ -187,6 +187,7 @@ struct gemm_image_line {
 /* How the elements of a format are packed. */
 struct gemm_packing {
     int per_step; /* k in a packed element: 1 or 2 */
+    bool plain;   /* packed elements are the elements as they are */
 
     /* Packs steps first_step ... first_step + steps - 1 of `panels` panels from the first on; packed is the place of
      * the first panel's first step. */

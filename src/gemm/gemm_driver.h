@@ -102,6 +102,9 @@ void fl_gemm_end(const struct gemm_call *c);
 /* --- the drivers: each computes a call, or says what workspace it would need -------------------------------------- */
 
 tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_only);
+/* Whether a matmul is small, and its operands fit the micro-kernels as they lie; then it is computed so. */
+bool fl_gemm_takes_unpacked(const struct gemm_call *c);
+tensor_status fl_gemm_unpacked(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_input_gradient(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only);
