@@ -228,9 +228,9 @@ __attribute__((format(printf, 2, 3))) static void append(struct line *line, cons
 }
 
 /* Why `backend` does not run what a slower one runs. */
-static void append_reason(struct line *line, int backend) {
+static void append_reason(struct line *line, const struct fl_format *format, enum fl_op op, int backend) {
     const int level = backend < FL_BACKENDS ? backend : (int)level_of((enum fl_backend)backend); /* of a cap */
-    const bool tiles = level == FL_AVX512_AMX;
+    const struct fl_kernels *row = format->rows[backend];
     const unsigned lacking = backends[backend].needs & ~fl_cpu_features();
     if (lacking) {
         append(line, "this machine lacks");
@@ -241,12 +241,12 @@ static void append_reason(struct line *line, int backend) {
         append(line, "capped by FLEXLAB_ISA=%s", fl_backend_name((enum fl_backend)environment_cap()));
     } else if (requested >= 0 && requested < level) {
         append(line, "capped by tensor_set_backend");
-    } else if (tiles && fl_cpu_tiles_refused()) {
-        append(line, "%s", fl_cpu_tiles_refused());
-    } else if (backend == FL_AVX512_FAST && fl_cpu_dot_is_slow()) {
-        append(line, "the exact kernel is faster on this processor");
-    } else {
+    } else if (!row || !row->op[op]) {
         append(line, "it has no kernel of its own for this operation");
+    } else if (level == FL_AVX512_AMX) { /* asked already, when the kernel was chosen */
+        append(line, "%s", fl_cpu_tiles_refused());
+    } else {
+        append(line, "the exact kernel is faster on this processor");
     }
 }
 
@@ -263,7 +263,7 @@ static void tell(const struct fl_format *format, enum fl_op op, tensor_class cla
     append(&line, "flexlab: %s.%s.%s", format->name, fl_op_name(op), backends[chosen].name);
     for (int backend = top; backend > (int)chosen; backend--) {
         append(&line, "%s %s not used: ", backend == top ? ":" : ";", backends[backend].name);
-        append_reason(&line, backend);
+        append_reason(&line, format, op, backend);
     }
     fprintf(stderr, "%s\n", line.text);
 }
