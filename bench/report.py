@@ -10,7 +10,7 @@ import subprocess
 
 HEADING = (
     f"{'work':<52} {'format':<9} {'thr':>3} {'ours':>10} {'theirs':>10} {'unit':<5} {'ratio':>6} {'peak':>5}  "
-    f"{'bar':<14} rival"
+    f"{'bar':<21} rival"
 )
 
 
@@ -23,19 +23,21 @@ def verdict(row):
         return ""
     sign = "<=" if row.get("at_most") else ">="
     state = "met" if row["met"] else "not measured" if row["met"] is None else "NOT MET"
-    return f"{sign} {row['bar']:.2f} {state}"
+    which = f" ({row['bar_for']})" if row["bar_for"] else ""  # bars that depend on the processor say on what
+    return f"{sign} {row['bar']:.2f}{which} {state}"
 
 
 def named(row):
-    """The rival, and of several the one that was best."""
-    return row["rival"] + (f" ({row['best']})" if row["best"] else "")
+    """The rival, of several the one that was best, and our kernels where the work's name leaves them open."""
+    best = f" ({row['best']})" if row["best"] else ""
+    return row["rival"] + best + (f"; ours: {row['kernels']}" if row["kernels"] else "")
 
 
 def line(row):
     text = (
         f"{row['work']:<52} {row['format']:<9} {row['threads']:>3} {number(row['ours']):>10} "
         f"{number(row['theirs']):>10} {row['unit']:<5} {number(row['ratio']):>6} {number(row['of_peak']):>5}  "
-        f"{verdict(row):<14} {named(row)}"
+        f"{verdict(row):<21} {named(row)}"
     )
     return text + (f"\n    skip: {row['skip']}" if row["skip"] else "")
 
