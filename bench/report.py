@@ -15,7 +15,10 @@ HEADING = (
 
 
 def number(value):
-    return "-" if value is None else f"{value:.2f}" if abs(value) < 1000 else f"{value:.0f}"
+    if value is None:
+        return "-"
+    digits = 4 if abs(value) < 0.1 else 2 if abs(value) < 1000 else 0
+    return f"{value:.{digits}f}"
 
 
 def verdict(row):
@@ -115,7 +118,9 @@ def machine(root, rivals):
         "avx512_vnni",
         "avx512_bf16",
         "avx_vnni",
+        "amx_bf16",
         "amx_int8",
+        "amx_tile",
     }
     release = platform.freedesktop_os_release() if hasattr(platform, "freedesktop_os_release") else {}
     memory = re.search(r"MemTotal:\s*(\d+)", pathlib.Path("/proc/meminfo").read_text()) if cpu else None
