@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def arguments():
     p = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
     p.add_argument(
-        "--quick", action="store_true", help="under three minutes: fewer rounds, no 4096^3, fewer rivals' settings"
+        "--quick", action="store_true", help="about four minutes: fewer rounds, no 4096^3, fewer rivals' settings"
     )
     p.add_argument("--threads", default="1,2", help="numbers of threads, each a pass of its own (default 1,2)")
     p.add_argument("--filter", default="", metavar="TEXT", help="only rows with TEXT in section, work, format or rival")
@@ -27,7 +27,7 @@ def arguments():
     p.add_argument("--json", metavar="FILE", help="write an array of rows")
     p.add_argument("--save", action="store_true", help="write bench/results/MACHINE.json and .md")
     p.add_argument("--no-install", action="store_true", help="use only the rivals that are already there")
-    p.add_argument("--rounds", type=int, metavar="N", help="at most N rounds of each group")
+    p.add_argument("--rounds", type=int, metavar="N", help="N rounds of each group, however long they take")
     p.add_argument("--build", default=str(ROOT / "build/release"), help="folder of the build to measure")
     return p.parse_args()
 
@@ -51,7 +51,7 @@ def main():
     if not a.no_install and not a.list:
         rivals.install()
     everything = works.Works(ours, rivals, a.quick, thread_counts)
-    rounds, budget = (5, 1.5) if a.quick else (15, 20)
+    rounds, budget = (a.rounds, float("inf")) if a.rounds else (5, 1.5) if a.quick else (15, 20)
     if report.BUSY > 0.5 and not a.list:
         say(f"bench: {report.BUSY:.1f} processors were busy before this run; times at as many threads as cores suffer")
     results, start = [], time.monotonic()
@@ -64,7 +64,7 @@ def main():
                 for row in group.rows:
                     print(f"{group.section}: {row.work}, {row.format}, {threads} threads, against {row.rival}")
                 continue
-            contest.measure(list(group.contestants.values()), a.rounds or rounds, budget)
+            contest.measure(list(group.contestants.values()), rounds, budget)
             new = group.results()
             report.print_rows(new, first=not results or results[-1]["section"] != new[0]["section"])
             results += new

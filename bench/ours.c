@@ -1,15 +1,17 @@
 /* ours.c - flexlab as a contestant of the benchmark, and the machine's peaks. FLEXLAB_ISA and OMP_NUM_THREADS in the
  * environment choose instruction set and threads.
  *
- *     matmul FORMAT DATA M N K                  tensor_matmul, the whole call; DATA: gauss, uniform, 15bit; FORMAT also
- *                                               bf16:fast, class fast
+ *     matmul FORMAT DATA M N K                  tensor_matmul, the whole call; DATA: gauss, uniform, 15bit
  *     conv FORMAT N H W C K R STRIDE PADDING PASSES   of f forward, d input gradient, w weight gradient
  *     convert FROM TO COUNT                     tensor_convert, or tensor_convert_at for a shared exponent
  *     step FORMAT BATCH                         one training step of ResNet-20
  *     peak ISA PRODUCTS                         chains of fused multiply-adds, so many products on each thread
  *     memcpy BYTES
  *
- * ours memory WHAT FORMAT BATCH prints the bytes of that step, WHAT stored or planned, and ends. */
+ * A FORMAT followed by :fast (bf16:fast) is that format in class fast, by whichever kernels it chooses here.
+ *
+ * ours memory WHAT FORMAT BATCH prints the bytes of that step, WHAT stored or planned, and ends.
+ * ours kernels FORMAT OPERATION prints the name of the kernel row that runs it, and ends. */
 #include "flexlab/nn.h"
 #include "peak.h"
 #include "worker.h"
@@ -44,6 +46,16 @@ static tensor *normal_operand(tensor_format format, int ndim, const int64_t *sha
 
 static const char *failure(void) {
     return worker_skip("%s", tensor_error());
+}
+
+/* The format's name without ":fast", which sets the class of this thread: the one that prepares and runs all work. */
+static const char *without_class(const char *name) {
+    static char kept[32];
+    const char *class = strchr(name, ':');
+    if (!class || strcmp(class, ":fast") || tensor_set_class(TENSOR_FAST))
+        return name;
+    snprintf(kept, sizeof kept, "%.*s", (int)(class - name), name);
+    return kept;
 }
 
 /* --- matmul ------------------------------------------------------------------------------------------------------- */
@@ -174,6 +186,17 @@ static const char *report_memory(const char *what, const char *variant, int batc
     return NULL;
 }
 
+static const char *report_kernels(const char *format_name, const char *operation) {
+    tensor_format format;
+    if (tensor_format_find(&format, without_class(format_name)))
+        return failure();
+    const char *row = tensor_kernel_backend(format, operation);
+    if (!row)
+        return worker_skip("unknown operation: %s", operation);
+    puts(row);
+    return NULL;
+}
+
 /* --- peaks -------------------------------------------------------------------------------------------------------- */
 
 static void *from, *to;
@@ -214,20 +237,10 @@ static const char *prepare(int argc, char **argv) {
         chosen = run_copy;
         return prepare_copy((size_t)atoll(argv[1]));
     }
+    const char *name = argc > 1 ? without_class(argv[1]) : "";
     if (!strcmp(work, "step") && argc == 3) {
         chosen = run_step;
-        return prepare_step(argv[1], argv + 2);
-    }
-    const char *name = argc > 1 ? argv[1] : "";
-    if (!strcmp(name, "bf16:fast")) {
-#ifdef FLEXLAB_HAS_FAST_BF16
-        name = "bf16";
-        const char *backend = tensor_set_class(TENSOR_FAST) ? NULL : tensor_kernel_backend(FMT_BF16, "matmul");
-        if (!backend || strcmp(backend, "avx512_fast"))
-            return worker_skip("no kernels of class fast for this processor under this FLEXLAB_ISA");
-#else
-        return worker_skip("class fast is not in this build");
-#endif
+        return prepare_step(name, argv + 2);
     }
     if (argc < 2 || tensor_format_find(&format, name))
         return worker_skip("unknown work or format: %s %s", work, argc > 1 ? argv[1] : "");
@@ -247,8 +260,9 @@ static const char *prepare(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 5 && !strcmp(argv[1], "memory")) {
-        const char *reason = report_memory(argv[2], argv[3], atoi(argv[4]));
+    const bool memory = argc == 5 && !strcmp(argv[1], "memory"), kernels = argc == 4 && !strcmp(argv[1], "kernels");
+    if (memory || kernels) {
+        const char *reason = memory ? report_memory(argv[2], argv[3], atoi(argv[4])) : report_kernels(argv[2], argv[3]);
         if (reason)
             fprintf(stderr, "%s\n", reason);
         return reason != NULL;

@@ -10,12 +10,15 @@ import subprocess
 
 HEADING = (
     f"{'work':<52} {'format':<9} {'thr':>3} {'ours':>10} {'theirs':>10} {'unit':<5} {'ratio':>6} {'peak':>5}  "
-    f"{'bar':<14} rival"
+    f"{'bar':<21} rival"
 )
 
 
 def number(value):
-    return "-" if value is None else f"{value:.2f}" if abs(value) < 1000 else f"{value:.0f}"
+    if value is None:
+        return "-"
+    digits = 4 if abs(value) < 0.1 else 2 if abs(value) < 1000 else 0
+    return f"{value:.{digits}f}"
 
 
 def verdict(row):
@@ -23,19 +26,21 @@ def verdict(row):
         return ""
     sign = "<=" if row.get("at_most") else ">="
     state = "met" if row["met"] else "not measured" if row["met"] is None else "NOT MET"
-    return f"{sign} {row['bar']:.2f} {state}"
+    which = f" ({row['bar_for']})" if row["bar_for"] else ""  # bars that depend on the processor say on what
+    return f"{sign} {row['bar']:.2f}{which} {state}"
 
 
 def named(row):
-    """The rival, and of several the one that was best."""
-    return row["rival"] + (f" ({row['best']})" if row["best"] else "")
+    """The rival, of several the one that was best, and our kernels where the work's name leaves them open."""
+    best = f" ({row['best']})" if row["best"] else ""
+    return row["rival"] + best + (f"; ours: {row['kernels']}" if row["kernels"] else "")
 
 
 def line(row):
     text = (
         f"{row['work']:<52} {row['format']:<9} {row['threads']:>3} {number(row['ours']):>10} "
         f"{number(row['theirs']):>10} {row['unit']:<5} {number(row['ratio']):>6} {number(row['of_peak']):>5}  "
-        f"{verdict(row):<14} {named(row)}"
+        f"{verdict(row):<21} {named(row)}"
     )
     return text + (f"\n    skip: {row['skip']}" if row["skip"] else "")
 
@@ -113,7 +118,9 @@ def machine(root, rivals):
         "avx512_vnni",
         "avx512_bf16",
         "avx_vnni",
+        "amx_bf16",
         "amx_int8",
+        "amx_tile",
     }
     release = platform.freedesktop_os_release() if hasattr(platform, "freedesktop_os_release") else {}
     memory = re.search(r"MemTotal:\s*(\d+)", pathlib.Path("/proc/meminfo").read_text()) if cpu else None

@@ -5,10 +5,74 @@ import itertools
 import pathlib
 import subprocess
 
-from contest import Contestant, Weighted, best, ratio
+from contest import Contestant, Weighted, best, environment, ratio
 from rivals import CORE_TYPES, Program
 
 PEAK_PRODUCTS = 2e9  # a thread
+STEP = "ResNet-20 training step, batch 128"
+
+# The bars: the least ratio of a row, on processors without matrix tiles and on those with them (AMX, `amx_int8`).
+# None: no bar there. A row that is not named here has none. For rows of memory the number is the most instead.
+BARS = [
+    # work, format, rival, without tiles, with tiles
+    ("matmul 1024x1024x1024, Gaussian mantissas", "flex16+5", "best sgemm", 1.70, 4.00),
+    ("matmul 1024x1024x1024, any mantissas", "flex16+5", "best sgemm", 1.20, 4.00),
+    ("matmul 1024x1024x1024, 15-bit mantissas", "flex16+5", "best sgemm", 1.55, 4.00),
+    ("matmul 2048x2048x2048, Gaussian mantissas", "flex16+5", "best sgemm", 1.70, 4.00),
+    ("matmul 2048x2048x2048, any mantissas", "flex16+5", "best sgemm", 1.20, 4.00),
+    ("matmul 2048x2048x2048, Gaussian mantissas", "flex16+5", "mkl gemm_s16s16s32 (inexact)", 1.00, 1.90),
+    ("matmul 4096x4096x4096, Gaussian mantissas", "flex16+5", "best sgemm", None, 3.50),
+    ("matmul 256x1000x3072, Gaussian mantissas", "flex16+5", "best sgemm", 1.55, 2.80),
+    ("matmul 16x131072x144, Gaussian mantissas", "flex16+5", "best sgemm", 1.40, 1.40),
+    ("matmul 32x32768x288, Gaussian mantissas", "flex16+5", "best sgemm", 1.40, 1.40),
+    ("matmul 64x8192x576, Gaussian mantissas", "flex16+5", "best sgemm", 1.40, 1.40),
+    ("matmul 64x64x64, Gaussian mantissas", "flex16+5", "best sgemm", None, 0.90),
+    ("matmul 128x128x128, Gaussian mantissas", "flex16+5", "best sgemm", None, 0.90),
+    ("matmul 256x256x256, Gaussian mantissas", "flex16+5", "best sgemm", None, 1.50),
+    ("matmul 64x64x64", "fp32", "best sgemm", None, 0.90),
+    ("matmul 128x128x128", "fp32", "best sgemm", None, 0.90),
+    ("matmul 256x256x256", "fp32", "best sgemm", None, 0.90),
+    ("matmul 2048x2048x2048", "fp32", "best sgemm", 0.95, 0.95),
+    ("matmul 2048x2048x2048", "fp16", "best sgemm", 0.92, 0.92),
+    ("matmul 2048x2048x2048, class fast", "bf16", "best sgemm", 1.75, 1.75),
+    ("matmul 2048x2048x2048, class fast", "bf16", "best bf16 matmul", 0.95, 0.85),
+    # the vector kernels of a processor that has tiles
+    ("matmul 2048x2048x2048, AVX-512, Gaussian mantissas", "flex16+5", "best sgemm", None, 1.70),
+    ("matmul 2048x2048x2048, AVX-512, any mantissas", "flex16+5", "best sgemm", None, 1.20),
+    ("matmul 2048x2048x2048, AVX-512, 15-bit mantissas", "flex16+5", "best sgemm", None, 1.40),
+    ("matmul 2048x2048x2048, AVX-512, Gaussian mantissas", "flex16+5", "mkl gemm_s16s16s32 (inexact)", None, 0.95),
+    ("matmul 2048x2048x2048, AVX2", "fp32", "openblas haswell", 0.90, 0.90),
+    ("matmul 2048x2048x2048, AVX2, Gaussian mantissas", "flex16+5", "ours fp32 avx2", 1.50, 1.50),
+    ("matmul 2048x2048x2048, AVX2, any mantissas", "flex16+5", "ours fp32 avx2", 0.90, 0.85),
+    ("convolutions of ResNet-20, weighted sum", "flex16+5", "onednn fp32", 1.40, 2.70),
+    (STEP, "flex16+5", "best torch fp32", 2.00, 3.50),
+    (STEP, "flex16+5", "best torch bf16 autocast", None, 1.90),
+    (STEP, "flex16+5", "ours fp32", 1.40, 1.40),
+    (STEP, "flex16+5", "qtorch, simulated", 10.0, 10.0),
+    (STEP, "fp32", "best torch fp32", 1.20, 1.20),
+    (STEP + ", class fast", "bf16", "best torch bf16 autocast", None, 1.30),
+    ("convert fp32 to fp16, 2^25 elements", "fp16", "memcpy", 0.85, 0.85),
+    ("convert fp16 to fp32, 2^25 elements", "fp16", "memcpy", 0.85, 0.85),
+    ("convert fp32 to bf16, 2^25 elements", "bf16", "memcpy", 0.85, 0.85),
+    ("convert bf16 to fp32, 2^25 elements", "bf16", "memcpy", 0.85, 0.85),
+    ("convert fp32 to flex16+5, 2^25 elements", "flex16+5", "memcpy", 0.85, 0.85),
+    ("convert flex16+5 to fp32, 2^25 elements", "flex16+5", "memcpy", 0.85, 0.85),
+    ("matmul 2048x2048x2048, scaling", "flex16+5", "ours, 1 thread", 1.85, 1.85),
+    ("matmul 2048x2048x2048, scaling", "fp32", "ours, 1 thread", 1.85, 1.85),
+    ("training step, scaling", "flex16+5", "ours, 1 thread", 1.80, 1.80),
+    ("training step, scaling", "fp32", "ours, 1 thread", 1.80, 1.80),
+    ("training step, batch 128: activations and weights", "flex16+5", "ours fp32", 0.55, 0.55),
+    ("training step, batch 128: arena and weights", "flex16+5", "ours fp32", 0.55, 0.55),
+]
+BAR_OF = {(work, format, rival): bars for work, format, rival, *bars in BARS}
+
+
+def bar_of(work, format, rival, tiles):
+    """A row's bar, None where it has none, and which processors it is for: "tiles", "no tiles", "" where for all."""
+    without, with_tiles = BAR_OF.get((work, format, rival), (None, None))
+    which = "" if without == with_tiles else "tiles" if tiles else "no tiles"
+    bar = with_tiles if tiles else without
+    return bar, which if bar is not None else ""
 
 
 @dataclasses.dataclass
@@ -20,16 +84,17 @@ class Row:
     rival: str
     ours: str
     theirs: list
-    bar: float = None
     peak: str = ""  # the contestant that measures the peak of this row's instruction set
     products: float = 0  # multiply-adds of the work, 0 where that is not its measure
+    kernels: str = ""  # the kernel row that ours runs by, where the work's name does not tell
 
 
 class Group:
-    """Contestants measured together. bytes: moved by each, where results are bytes a second instead of time."""
+    """Contestants measured together. tiles: the processor has them, by which its bars are chosen. bytes: moved by each,
+    where results are bytes a second instead of time."""
 
-    def __init__(self, section, name, threads, bytes=0):
-        self.section, self.name, self.threads, self.bytes = section, name, threads, bytes
+    def __init__(self, section, name, threads, tiles, bytes=0):
+        self.section, self.name, self.threads, self.tiles, self.bytes = section, name, threads, tiles, bytes
         self.contestants, self.sums, self.rows = {}, {}, []
 
     def add(self, name, program, work, more=None, threads=None):
@@ -60,6 +125,7 @@ class Group:
         entrants = {**self.contestants, **self.sums}
         ours, rivals = entrants[row.ours], [entrants[name] for name in row.theirs]
         theirs, peak = best(rivals), entrants.get(row.peak)
+        bar, bar_for = bar_of(row.work, row.format, row.rival, self.tiles)
         result = {
             "section": self.section,
             "work": row.work,
@@ -71,9 +137,11 @@ class Group:
             "unit": "GB/s" if self.bytes else "ms",
             "ratio": None,
             "of_peak": None,
-            "bar": row.bar,
+            "bar": bar,
+            "bar_for": bar_for,
             "met": None,
             "at_most": False,
+            "kernels": row.kernels,
             "rounds": len(ours.times),
             "best": theirs.name.split(":")[0] if theirs and len(rivals) > 1 else None,
             "candidates": {c.name: f"skip: {c.skip}" if c.seconds is None else self._shown(c) for c in rivals},
@@ -84,15 +152,15 @@ class Group:
             result["of_peak"] = row.products * min(peak.times) / ours.seconds / (PEAK_PRODUCTS * self.threads)
         if ours.seconds is not None and theirs:
             result["ratio"] = ratio(theirs, ours)
-            result["met"] = result["ratio"] >= row.bar if row.bar else None
+            result["met"] = result["ratio"] >= bar if bar else None
         else:
             result["skip"] = "; ".join(dict.fromkeys(f"{c.name}: {c.skip}" for c in [ours, *rivals] if c.skip))
         return result
 
 
-def has_avx512():
+def processor_has(feature):
     try:
-        return " avx512f " in pathlib.Path("/proc/cpuinfo").read_text()
+        return f" {feature} " in pathlib.Path("/proc/cpuinfo").read_text().replace("\n", " ")
     except OSError:
         return False
 
@@ -109,6 +177,8 @@ LAYERS = [
 BATCH = 128
 CONVERTED = 2**25  # elements: larger than the caches
 FORMATS = ["flex16+5", "dfp16", "fp16", "bf16", "fp32"]
+GAUSS, ANY, BITS15 = ", Gaussian mantissas", ", any mantissas", ", 15-bit mantissas"
+MKL_INT16 = "mkl gemm_s16s16s32 (inexact)"
 
 
 def layer_products(layer):
@@ -120,12 +190,21 @@ class Works:
     """All groups, by the number of threads. quick: without rivals' settings that seldom win and without work that tells
     little more at each number of threads."""
 
-    def __init__(self, ours, rivals, quick, thread_counts):
+    def __init__(self, ours, rivals, quick, thread_counts, tiles=None):
         self.path, self.ours = str(ours), Program("flexlab", [str(ours)])
-        self.widest = "avx512" if has_avx512() else "avx2"
+        self.tiles = processor_has("amx_int8") if tiles is None else tiles
         self.rivals, self.quick, self.most_threads = rivals, quick, max(thread_counts)
-        native = "SKYLAKEX" if has_avx512() else "HASWELL"
+        self.widest, native = ("avx512", "SKYLAKEX") if processor_has("avx512f") else ("avx2", "HASWELL")
         self.core_types = [native] if quick else CORE_TYPES
+        self.fast_kernels = "" if rivals.dry else self._asked("kernels", "bf16:fast", "matmul")
+
+    def _asked(self, *arguments):
+        """What our worker prints and ends; empty where it fails."""
+        done = subprocess.run([self.path, *arguments], capture_output=True, text=True, env=environment(1, {}))
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    def _group(self, section, name, threads, bytes=0):
+        return Group(section, name, threads, self.tiles, bytes)
 
     # --- parts of groups ----------------------------------------------------------------------------------------------
     def _peak(self, group, isa=None):
@@ -142,144 +221,99 @@ class Works:
         return names
 
     def _matmul(self, threads, m, n, k, ours, section="matmul"):
-        """ours: (format, data, label, bar) against the best sgemm."""
+        """ours: (format, data, label) against the best sgemm."""
         shape = f"{m} {n} {k}"
         title = f"matmul {m}x{n}x{k}"
-        group = Group(section, title, threads)
+        group = self._group(section, title, threads)
         sgemms, peak = self._sgemms(group, shape), self._peak(group)
-        for format, data, label, bar in ours:
+        for format, data, label in ours:
             name = group.add(f"ours {format} {data}", self.ours, f"matmul {format} {data} {shape}")
-            group.row(f"{title}{label}", format, "best sgemm", name, sgemms, bar, peak, m * n * k)
+            group.row(f"{title}{label}", format, "best sgemm", name, sgemms, peak, m * n * k)
         return group
 
     # --- sections -----------------------------------------------------------------------------------------------------
     def matmuls(self, threads):
-        gauss, uniform, bits15 = ", Gaussian mantissas", ", any mantissas", ", 15-bit mantissas"
-        yield self._matmul(
-            threads,
-            1024,
-            1024,
-            1024,
-            [
-                ("flex16+5", "gauss", gauss, 1.70),
-                ("flex16+5", "uniform", uniform, 1.20),
-                ("flex16+5", "15bit", bits15, 1.55),
-                ("fp32", "gauss", "", None),
-            ],
-        )
+        both = [("flex16+5", "gauss", GAUSS), ("fp32", "gauss", "")]
+        all_data = [("flex16+5", "gauss", GAUSS), ("flex16+5", "uniform", ANY), ("flex16+5", "15bit", BITS15)]
+        yield self._matmul(threads, 1024, 1024, 1024, [*all_data, ("fp32", "gauss", "")])
         yield self._large(threads)
-        for m, n, k, bar in (
-            (256, 1000, 3072, 1.55),
-            (16, 131072, 144, 1.40),
-            (32, 32768, 288, 1.40),
-            (64, 8192, 576, 1.40),
-        ):
-            yield self._matmul(threads, m, n, k, [("flex16+5", "gauss", gauss, bar), ("fp32", "gauss", "", None)])
-        sides = (128, 256, 512, 4096) if not self.quick else (128, 256, 512) if threads == self.most_threads else ()
+        for m, n, k in ((256, 1000, 3072), (16, 131072, 144), (32, 32768, 288), (64, 8192, 576)):
+            yield self._matmul(threads, m, n, k, both)
+        small = (64, 128, 256, 512)
+        sides = (*small, 4096) if not self.quick else small if threads == self.most_threads else ()
         for side in sides:
-            yield self._matmul(
-                threads,
-                side,
-                side,
-                side,
-                [("flex16+5", "gauss", gauss, None), ("fp32", "gauss", "", None)],
-                "matmul sizes",
-            )
+            yield self._matmul(threads, side, side, side, both, "matmul sizes")
 
     def _large(self, threads):
-        """2048^3, where most bars are: other formats, MKL's int16, bf16 of class fast, the AVX2 rows."""
-        shape = "2048 2048 2048"
-        group = self._matmul(
-            threads,
-            2048,
-            2048,
-            2048,
-            [
-                ("flex16+5", "gauss", ", Gaussian mantissas", 1.70),
-                ("flex16+5", "uniform", ", any mantissas", 1.20),
-                ("fp32", "gauss", "", 0.95),
-                ("fp16", "gauss", "", 0.92),
-                ("bf16", "gauss", ", class exact", None),
-            ],
-        )
-        title, peak = group.name, self._peak(group)
-        int16 = group.add("mkl int16", self.rivals.mkl(), f"matmul int16 {shape}")
-        group.row(
-            f"{title}, Gaussian mantissas",
-            "flex16+5",
-            "mkl gemm_s16s16s32 (inexact)",
-            "ours flex16+5 gauss",
-            [int16],
-            1.0,
-            peak,
-            2**33,
-        )
+        """2048^3, where most bars are: other formats, MKL's int16, bf16 of class fast, the rows of lesser instruction
+        sets."""
+        shape, products = "2048 2048 2048", 2**33
+        ours = [
+            ("flex16+5", "gauss", GAUSS),
+            ("flex16+5", "uniform", ANY),
+            ("fp32", "gauss", ""),
+            ("fp16", "gauss", ""),
+            ("bf16", "gauss", ", class exact"),
+        ]
+        group = self._matmul(threads, 2048, 2048, 2048, ours)
+        title, peak, sgemms = group.name, self._peak(group), group.rows[0].theirs
+        int16 = [group.add("mkl int16", self.rivals.mkl(), f"matmul int16 {shape}")]
+        group.row(f"{title}{GAUSS}", "flex16+5", MKL_INT16, "ours flex16+5 gauss", int16, peak, products)
         bf16s = [group.add("mkl bf16", self.rivals.mkl(), f"matmul bf16 {shape}")]
         bf16s += [group.add(p.name + " bf16", p, f"matmul bf16 {shape}") for p in self.rivals.onednn()[:2]]
         fast = group.add("ours bf16 fast", self.ours, f"matmul bf16:fast gauss {shape}")
-        group.row(f"{title}, class fast", "bf16", "best sgemm", fast, group.rows[0].theirs, 1.75, peak, 2**33)
-        group.row(f"{title}, class fast", "bf16", "best bf16 matmul", fast, bf16s, 0.95, peak, 2**33)
-        self._capped(group, title, shape)
+        for rival, theirs in (("best sgemm", sgemms), ("best bf16 matmul", bf16s)):
+            group.row(f"{title}, class fast", "bf16", rival, fast, theirs, peak, products, self.fast_kernels)
+        # for information: what a product of fewer bits costs on the same processor
+        int8s = [group.add(p.name + " int8", p, f"matmul int8 {shape}") for p in self.rivals.onednn()[:2]]
+        for rival, theirs in (("bf16 matmul", bf16s), ("int8 matmul, s8 x s8 to s32", int8s)):
+            rival = f"best {rival} (not the same work)"
+            group.row(f"{title}{GAUSS}", "flex16+5", rival, "ours flex16+5 gauss", theirs, peak, products)
+        if self.tiles:
+            self._capped_to_avx512(group, title, shape, sgemms, int16)
+        self._capped_to_avx2(group, title, shape)
         return group
 
-    def _capped(self, group, title, shape):
+    def _capped_to_avx512(self, group, title, shape, sgemms, int16):
+        """The vector kernels, which a processor with tiles does not choose by itself."""
+        cap, peak = {"FLEXLAB_ISA": "avx512"}, self._peak(group)
+        for data, label in (("gauss", GAUSS), ("uniform", ANY), ("15bit", BITS15)):
+            name = group.add(f"ours avx512 flex16+5 {data}", self.ours, f"matmul flex16+5 {data} {shape}", cap)
+            group.row(f"{title}, AVX-512{label}", "flex16+5", "best sgemm", name, sgemms, peak, 2**33)
+        group.row(f"{title}, AVX-512{GAUSS}", "flex16+5", MKL_INT16, "ours avx512 flex16+5 gauss", int16, peak, 2**33)
+
+    def _capped_to_avx2(self, group, title, shape):
         cap, peak = {"FLEXLAB_ISA": "avx2"}, self._peak(group, "avx2")
         names = {}
         for format, data in (("fp32", "gauss"), ("flex16+5", "gauss"), ("flex16+5", "uniform")):
             names[format, data] = group.add(
                 f"ours avx2 {format} {data}", self.ours, f"matmul {format} {data} {shape}", cap
             )
-        fp32 = names["fp32", "gauss"]
+        fp32, gauss, uniform = names.values()
         haswell = self.rivals.openblas("HASWELL")
-        group.row(
-            f"{title}, AVX2",
-            "fp32",
-            haswell.name,
-            fp32,
-            [group.add(haswell.name, haswell, f"matmul fp32 {shape}")],
-            0.9,
-            peak,
-            2**33,
-        )
-        group.row(
-            f"{title}, AVX2, Gaussian mantissas",
-            "flex16+5",
-            "ours fp32 avx2",
-            names["flex16+5", "gauss"],
-            [fp32],
-            1.5,
-            peak,
-            2**33,
-        )
-        group.row(
-            f"{title}, AVX2, any mantissas",
-            "flex16+5",
-            "ours fp32 avx2",
-            names["flex16+5", "uniform"],
-            [fp32],
-            0.9,
-            peak,
-            2**33,
-        )
+        theirs = [group.add(haswell.name, haswell, f"matmul fp32 {shape}")]
+        group.row(f"{title}, AVX2", "fp32", haswell.name, fp32, theirs, peak, 2**33)
+        group.row(f"{title}, AVX2{GAUSS}", "flex16+5", "ours fp32 avx2", gauss, [fp32], peak, 2**33)
+        group.row(f"{title}, AVX2{ANY}", "flex16+5", "ours fp32 avx2", uniform, [fp32], peak, 2**33)
 
     def scaling(self, threads):
         """Of ours: `threads` against one thread, turn by turn."""
         if threads < 2:
             return
-        for work, formats, bar, label in (
-            ("matmul {} gauss 2048 2048 2048", ("flex16+5", "fp32"), 1.85, "matmul 2048x2048x2048"),
-            ("step {} 128", ("flex16+5", "fp32"), 1.8, "training step"),
+        for work, label in (
+            ("matmul {} gauss 2048 2048 2048", "matmul 2048x2048x2048"),
+            ("step {} 128", "training step"),
         ):
-            group = Group("scaling", label, threads)
-            for format in formats:
+            group = self._group("scaling", label, threads)
+            for format in ("flex16+5", "fp32"):
                 many = group.add(f"ours {format}", self.ours, work.format(format))
                 one = group.add(f"ours {format}, 1 thread", self.ours, work.format(format), threads=1)
-                group.row(f"{label}, scaling", format, "ours, 1 thread", many, [one], bar)
+                group.row(f"{label}, scaling", format, "ours, 1 thread", many, [one])
             yield group
 
     def convolutions(self, threads):
         """All layers in one group, so that their weighted sum has rounds too."""
-        group = Group("convolution", "convolution", threads)
+        group = self._group("convolution", "convolution", threads)
         peak, parts = self._peak(group), {"flex16+5": [], "fp32": [], "onednn": []}
         for layer in LAYERS:
             side, inputs, outputs, stride, count, passes = layer
@@ -296,53 +330,58 @@ class Works:
                     "onednn fp32",
                     name,
                     theirs,
-                    None,
                     peak,
                     layer_products(layer),
                 )
         total = sum(layer[4] * layer_products(layer) for layer in LAYERS)
         for name, of_layer in parts.items():
             group.sums[f"sum {name}"] = Weighted(f"sum {name}", of_layer)
-        for format, bar in (("flex16+5", 1.4), ("fp32", None)):
-            group.row(
-                "convolutions of ResNet-20, weighted sum",
-                format,
-                "onednn fp32",
-                f"sum {format}",
-                ["sum onednn"],
-                bar,
-                peak,
-                total,
-            )
+        for format in ("flex16+5", "fp32"):
+            work = "convolutions of ResNet-20, weighted sum"
+            group.row(work, format, "onednn fp32", f"sum {format}", ["sum onednn"], peak, total)
         yield group
 
     def steps(self, threads):
-        group = Group("training step", "training step", threads)
-        peak, work, title = self._peak(group), f"step {BATCH}", f"ResNet-20 training step, batch {BATCH}"
+        group = self._group("training step", "training step", threads)
+        peak, work = self._peak(group), f"step {BATCH}"
         products = sum(layer[4] * layer_products(layer) for layer in LAYERS) + 3 * BATCH * 640
         ours = {f: group.add(f"ours {f}", self.ours, f"step {f} {BATCH}") for f in FORMATS}
-        settings = ("channels_last",) if self.quick else ("contiguous", "channels_last", "compiled")
-        torch = [
-            group.add(f"torch {s}", self.rivals.python(f"torch {s}", "torch_step.py", "torch", s), work)
-            for s in settings
-        ]
-        bars = {"flex16+5": 2.0, "fp32": 1.2}
+        fast = group.add("ours bf16 fast", self.ours, f"step bf16:fast {BATCH}")
+        fp32, autocast = self._torch(group, work, "fp32"), self._torch(group, work, "autocast")
         for format in FORMATS:
-            group.row(title, format, "best torch fp32", ours[format], torch, bars.get(format), peak, products)
+            group.row(STEP, format, "best torch fp32", ours[format], fp32, peak, products)
+        for format in ("flex16+5", "bf16"):
+            group.row(STEP, format, "best torch bf16 autocast", ours[format], autocast, peak, products)
+        for rival, theirs in (
+            ("best torch fp32", fp32),
+            ("best torch bf16 autocast", autocast),
+            ("ours fp32", [ours["fp32"]]),
+        ):
+            group.row(f"{STEP}, class fast", "bf16", rival, fast, theirs, peak, products, self.fast_kernels)
         for format in FORMATS[:-1]:
-            group.row(title, format, "ours fp32", ours[format], [ours["fp32"]], 1.4 if format == "flex16+5" else None)
+            group.row(STEP, format, "ours fp32", ours[format], [ours["fp32"]])
         if not self.quick or threads == self.most_threads:
             qtorch = group.add("qtorch", self.rivals.python("qtorch", "qtorch_step.py", "qtorch"), work)
-            group.row(title, "flex16+5", "qtorch, simulated", ours["flex16+5"], [qtorch], 10)
+            group.row(STEP, "flex16+5", "qtorch, simulated", ours["flex16+5"], [qtorch])
         yield group
 
+    def _torch(self, group, work, precision):
+        names = []
+        for setting in ("channels_last",) if self.quick else ("contiguous", "channels_last", "compiled"):
+            name = f"torch {setting}" if precision == "fp32" else f"torch {precision} {setting}"
+            program = self.rivals.python(name, "torch_step.py", "torch", setting, precision)
+            names.append(group.add(name, program, work))
+        return names
+
     def conversions(self, threads):
-        group = Group("conversion", "conversion", threads, 6 * CONVERTED)  # four bytes on one side, two on the other
+        group = self._group(
+            "conversion", "conversion", threads, 6 * CONVERTED
+        )  # four bytes on one side, two on the other
         copy = group.add("memcpy", self.ours, f"memcpy {3 * CONVERTED}")
         for format in ("fp16", "bf16", "flex16+5"):
             for source, target in (("fp32", format), (format, "fp32")):
                 name = group.add(f"ours {source} to {target}", self.ours, f"convert {source} {target} {CONVERTED}")
-                group.row(f"convert {source} to {target}, 2^25 elements", format, "memcpy", name, [copy], 0.85)
+                group.row(f"convert {source} to {target}, 2^25 elements", format, "memcpy", name, [copy])
         yield group
 
     def groups(self, threads):
@@ -360,11 +399,12 @@ class Works:
             for format in FORMATS[:-1]:
                 ours, theirs = sizes.get(format), sizes.get("fp32")
                 ratio_of = ours / theirs if ours and theirs else None
-                bar = 0.55 if format == "flex16+5" else None
+                work = f"training step, batch {BATCH}: {label}"
+                bar, bar_for = bar_of(work, format, "ours fp32", self.tiles)
                 rows.append(
                     {
                         "section": "memory",
-                        "work": f"training step, batch {BATCH}: {label}",
+                        "work": work,
                         "format": format,
                         "threads": 1,
                         "rival": "ours fp32",
@@ -374,7 +414,9 @@ class Works:
                         "ratio": ratio_of,
                         "of_peak": None,
                         "bar": bar,
+                        "bar_for": bar_for,
                         "at_most": True,
+                        "kernels": "",
                         "met": ratio_of <= bar if bar and ratio_of else None,
                         "rounds": 1,
                         "best": None,
@@ -385,5 +427,5 @@ class Works:
         return rows
 
     def _plan(self, what, format):
-        done = subprocess.run([self.path, "memory", what, format, str(BATCH)], capture_output=True, text=True)
-        return int(done.stdout) / 2**20 if done.returncode == 0 else None
+        bytes = self._asked("memory", what, format, str(BATCH))
+        return int(bytes) / 2**20 if bytes else None

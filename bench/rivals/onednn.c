@@ -1,5 +1,6 @@
-/* onednn.c - oneDNN: sgemm by its function and by its matmul primitive, bf16 matmul, convolution in all three
- * directions. Primitives choose their own layouts (format any); no time is counted for bringing data into them. */
+/* onednn.c - oneDNN: sgemm by its function and by its matmul primitive, bf16 matmul into binary32, int8 matmul into
+ * int32, convolution in all three directions. Convolutions choose their own layouts (format any); no time is counted
+ * for bringing data into them. */
 #include "gemm.h"
 #include <dnnl.h>
 
@@ -43,6 +44,9 @@ static int random_memory(dnnl_memory_t *memory, const_dnnl_memory_desc_t descrip
         return 0;
     if (type == dnnl_bf16)
         worker_normal_bf16(data, bytes / 2, seed);
+    else if (type == dnnl_s8)
+        for (int64_t i = 0; i < bytes; i++)
+            ((uint8_t *)data)[i] = (uint8_t)((uint64_t)i * 0x9E3779B97F4A7C15u + seed >> 56);
     else
         worker_normal(data, bytes / 4, seed);
     return dnnl_memory_unmap_data(*memory, data) == dnnl_success;
@@ -71,18 +75,17 @@ static void finish(void) {
         dnnl_stream_wait(stream);
 }
 
-/* Row-major operands as a caller has them, or layouts of the primitive's own choice for packed weights. */
-static int prepare_matmul(dnnl_data_type_t type, int own_layout) {
+/* Row-major operands, as a caller has them. */
+static int prepare_matmul(dnnl_data_type_t type, dnnl_data_type_t result) {
     const dnnl_dims_t a = {g.m, g.k}, b = {g.k, g.n}, c = {g.m, g.n};
-    const dnnl_format_tag_t tag = own_layout ? dnnl_format_tag_any : dnnl_ab;
     dnnl_memory_desc_t da, db, dc;
     dnnl_primitive_desc_t description;
-    return dnnl_memory_desc_create_with_tag(&da, 2, a, type, tag) == dnnl_success &&
-           dnnl_memory_desc_create_with_tag(&db, 2, b, type, tag) == dnnl_success &&
-           dnnl_memory_desc_create_with_tag(&dc, 2, c, dnnl_f32, dnnl_ab) == dnnl_success &&
+    return dnnl_memory_desc_create_with_tag(&da, 2, a, type, dnnl_ab) == dnnl_success &&
+           dnnl_memory_desc_create_with_tag(&db, 2, b, type, dnnl_ab) == dnnl_success &&
+           dnnl_memory_desc_create_with_tag(&dc, 2, c, result, dnnl_ab) == dnnl_success &&
            dnnl_matmul_primitive_desc_create(&description, engine, da, db, NULL, dc, NULL) == dnnl_success &&
            add_stage(description, (const int[]){DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
-                     (const dnnl_data_type_t[]){type, type, dnnl_f32});
+                     (const dnnl_data_type_t[]){type, type, result});
 }
 
 /* conv N H W C K R STRIDE PADDING PASSES: f forward, d gradient of the input, w gradient of the weights. */
@@ -124,9 +127,11 @@ static const char *prepare_primitives(int argc, char **argv) {
     if (!engine_ready())
         return worker_skip("oneDNN finds no processor to run primitives on");
     if (gemm_parse(&g, argc, argv, "fp32-primitive"))
-        done = prepare_matmul(dnnl_f32, 0);
+        done = prepare_matmul(dnnl_f32, dnnl_f32);
     else if (gemm_parse(&g, argc, argv, "bf16"))
-        done = prepare_matmul(dnnl_bf16, 0);
+        done = prepare_matmul(dnnl_bf16, dnnl_f32);
+    else if (gemm_parse(&g, argc, argv, "int8"))
+        done = prepare_matmul(dnnl_s8, dnnl_s32);
     else if (argc == 10 && !strcmp(argv[0], "conv"))
         done = prepare_conv(argv + 1);
     else

@@ -1,6 +1,8 @@
 """ResNet-20 with option-A shortcuts (He et al. 2015, section 4.2) in PyTorch, the network of nn_model "resnet20".
 `after` is applied to each activation where quantised training wants it."""
 
+import contextlib
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -43,10 +45,14 @@ def batch(size):
     return torch.randn(size, 3, 32, 32), torch.arange(size) % 10
 
 
-def training_step(model, optimiser, images, labels):
+def training_step(model, optimiser, images, labels, precision=contextlib.nullcontext):
+    """precision: makes the context of the forward pass and the loss, such as torch.autocast."""
+
     def step():
         optimiser.zero_grad(set_to_none=True)
-        F.cross_entropy(model(images), labels).backward()
+        with precision():
+            loss = F.cross_entropy(model(images), labels)
+        loss.backward()
         optimiser.step()
 
     return step

@@ -1,6 +1,8 @@
-"""PyTorch's training step in binary32. The argument of the program is its setting: contiguous, channels_last (NHWC), or
-compiled (channels_last through torch.compile)."""
+"""PyTorch's training step. The first argument of the program is its setting: contiguous, channels_last (NHWC), or
+compiled (channels_last through torch.compile); the second one its precision: fp32, or autocast, which multiplies in
+bf16 and keeps weights, momentum and what wants binary32 in that (torch.autocast)."""
 
+import contextlib
 import os
 import sys
 
@@ -13,7 +15,7 @@ def prepare(words):
     if words[:1] != ["step"]:
         raise ValueError("PyTorch has no such work")
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    setting, (images, labels) = sys.argv[1], batch(int(words[1]))
+    (setting, precision), (images, labels) = sys.argv[1:3], batch(int(words[1]))
     model = ResNet20().train()
     if setting != "contiguous":
         model, images = (
@@ -21,7 +23,10 @@ def prepare(words):
             images.contiguous(memory_format=torch.channels_last),
         )
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, foreach=True)
-    return training_step(torch.compile(model) if setting == "compiled" else model, optimiser, images, labels)
+    if setting == "compiled":
+        model = torch.compile(model)
+    contexts = {"fp32": contextlib.nullcontext, "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16)}
+    return training_step(model, optimiser, images, labels, contexts[precision])
 
 
 serve(prepare)
