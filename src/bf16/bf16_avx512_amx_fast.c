@@ -96,12 +96,21 @@ static const struct gemm_family family = {.ordered = true,
                                           .stores = &stores,
                                           .matrix = &fl_gemm_bf16_matrix_avx512_amx_fast};
 
+/* Class exact then. */
+static bool is_for_vectors(const struct fl_args *args) {
+#ifdef FL_AMX_EMULATED /* tests: everything on tiles */
+    return gemm_is_depthwise(args);
+#else
+    return gemm_is_depthwise(args) || !fl_gemm_suits_matrix(args, sizeof(fl_element));
+#endif
+}
+
 static tensor_status bf16_gemm_avx512_amx_fast(const struct fl_args *args) {
-    return gemm_is_depthwise(args) ? BASE(fl_bf16).op[args->op](args) : fl_gemm(&family, args);
+    return is_for_vectors(args) ? BASE(fl_bf16).op[args->op](args) : fl_gemm(&family, args);
 }
 
 static size_t bf16_gemm_need_avx512_amx_fast(const struct fl_args *args) {
-    return gemm_is_depthwise(args) ? BASE(fl_bf16).need[args->op](args) : fl_gemm_need(&family, args);
+    return is_for_vectors(args) ? BASE(fl_bf16).need[args->op](args) : fl_gemm_need(&family, args);
 }
 
 extern const struct fl_kernels fl_bf16_avx512_amx_fast;

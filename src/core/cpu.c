@@ -13,6 +13,8 @@
 
 /* Bits of XCR0: xmm and ymm; those, opmasks and zmm; the configuration of tiles and the tiles. */
 enum { STATE_YMM = 0x6, STATE_ZMM = 0xe6, STATE_TILES = 0x60000 };
+/* Of leaf 7 in EDX; compilers have different names for them. */
+enum { TILES_BF16 = 1 << 22, TILES = 1 << 24, TILES_INT8 = 1 << 25 };
 
 static unsigned detect(void) {
     unsigned a, b, c, d, state, ignored;
@@ -35,9 +37,9 @@ static unsigned detect(void) {
     found |= c & bit_AVX512VNNI ? FL_CPU_AVX512_VNNI : 0;
     found |= c & bit_AVX512VBMI ? FL_CPU_AVX512_VBMI : 0;
     if ((state & STATE_TILES) == STATE_TILES) {
-        found |= d & bit_AMX_TILE ? FL_CPU_AMX_TILE : 0;
-        found |= d & bit_AMX_INT8 ? FL_CPU_AMX_INT8 : 0;
-        found |= d & bit_AMX_BF16 ? FL_CPU_AMX_BF16 : 0;
+        found |= d & TILES ? FL_CPU_AMX_TILE : 0;
+        found |= d & TILES_INT8 ? FL_CPU_AMX_INT8 : 0;
+        found |= d & TILES_BF16 ? FL_CPU_AMX_BF16 : 0;
     }
     if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d))
         found |= a & bit_AVX512BF16 ? FL_CPU_AVX512_BF16 : 0;
@@ -79,7 +81,7 @@ bool fl_cpu_dot_is_slow(void) {
     static int known; /* the same whoever writes it first; CPUID is dear in a virtual machine */
     int answer = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (answer == UNKNOWN) {
-        unsigned highest, b, c, d;
+        unsigned highest = 0, b = 0, c = 0, d = 0;
         const bool intel = __get_cpuid(0, &highest, &b, &c, &d) && b == signature_INTEL_ebx && c == signature_INTEL_ecx;
         answer = intel ? SLOW : FAST;
         __atomic_store_n(&known, answer, __ATOMIC_RELAXED);

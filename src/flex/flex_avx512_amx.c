@@ -2,6 +2,7 @@
  * the sums of a tile are rounded as they leave it. */
 #include "flex/flex_rows.h"
 #include "flex/flex_stats.h"
+#include "gemm/gemm_driver.h"
 #include "gemm/gemm_epilogue.h"
 #include "gemm/gemm_int16.h"
 #if defined(__AVX512BW__)
@@ -210,28 +211,21 @@ static const struct gemm_family family = {.kernels = &fl_gemm_int16_avx512_amx,
                                           .stores = &stores,
                                           .matrix = &fl_gemm_int16_matrix_avx512_amx};
 
-/* Matmuls of fewer products are faster on vectors: 8^3 0.7 us against 1.0, 16^3 1.0 against 1.3, 32^3 1.7 against 2.4;
- * at 64^3 both take 6.5 us, and thin matrices of more products are up to six times as fast on tiles (one thread,
- * Sapphire Rapids). */
-enum { FEWEST_PRODUCTS = 100 * 1000 };
-
-static bool is_small(const struct fl_args *args) {
+static bool is_for_vectors(const struct fl_args *args) {
 #ifdef FL_AMX_EMULATED /* tests: everything on tiles */
     (void)args;
     return false;
 #else
-    const struct fl_geometry *g = &args->geo;
-    const bool matrices = args->op == FL_OP_MATMUL || args->op == FL_OP_MATMUL_NT || args->op == FL_OP_MATMUL_TN;
-    return matrices && (double)g->m * (double)g->n * (double)g->k < FEWEST_PRODUCTS;
+    return !fl_gemm_suits_matrix(args, 1);
 #endif
 }
 
 static tensor_status flex_gemm_avx512_amx(const struct fl_args *args) {
-    return is_small(args) ? fl_flex_avx512.op[args->op](args) : fl_gemm(&family, args);
+    return is_for_vectors(args) ? fl_flex_avx512.op[args->op](args) : fl_gemm(&family, args);
 }
 
 static size_t flex_gemm_need_avx512_amx(const struct fl_args *args) {
-    return is_small(args) ? fl_flex_avx512.need[args->op](args) : fl_gemm_need(&family, args);
+    return is_for_vectors(args) ? fl_flex_avx512.need[args->op](args) : fl_gemm_need(&family, args);
 }
 
 const struct fl_kernels fl_flex_avx512_amx = {.op =

@@ -91,8 +91,8 @@ struct gemm_prefetch {
     int64_t step;
 };
 
-/* What a thread does in the middle of a tile's products, which keep the tile unit busy meanwhile; work NULL: nothing.
- */
+/* What a thread does while the products of a tile keep the tile unit busy; work NULL: nothing. Kernels that cannot do
+ * it meanwhile do it after them. */
 struct gemm_meanwhile {
     void (*work)(void *context);
     void *context;
@@ -322,7 +322,8 @@ struct gemm_family {
     const struct gemm_packing *packing;
     const struct gemm_depthwise_kernels *depthwise;
     const struct gemm_stores *stores;
-    const struct gemm_matrix_kernels *matrix; /* convolutions are computed on matrix tiles; NULL: on vectors */
+    /* Convolutions, and exact sums of matmul, are computed on matrix tiles; NULL: on vectors. */
+    const struct gemm_matrix_kernels *matrix;
 };
 
 /* --- the driver --------------------------------------------------------------------------------------------------- */

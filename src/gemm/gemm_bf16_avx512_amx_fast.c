@@ -1,8 +1,8 @@
 /* gemm_bf16_avx512_amx_fast.c - products of bf16 on matrix tiles, class fast, and how their operands are packed.
  *
  * Elements stay bf16. The instruction takes subnormal elements and sums as zeros and adds the products of 32 of k to a
- * sum in an order of its own (docs/semantics.md). A chain of instructions runs over k in order, whatever the blocking
- * and the threads. */
+ * sum in an order of its own (docs/semantics.md). A chain of instructions runs over k in order; a weight gradient has
+ * one for each slice of its pixels. Neither depends on threads. */
 #include "gemm/gemm_amx.h"
 #include "gemm/gemm_float.h"
 #if defined(__AVX512BW__)

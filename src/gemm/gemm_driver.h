@@ -109,6 +109,8 @@ tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_
 tensor_status fl_gemm_input_gradient(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_depthwise(struct gemm_call *c, struct gemm_workspace *needs_only);
+/* Whether matrix tiles are the faster way; `bytes` of an element in a plane. */
+bool fl_gemm_suits_matrix(const struct fl_args *args, int64_t bytes);
 /* On matrix tiles: convolution and its input gradient; its weight gradient. */
 tensor_status fl_gemm_matrix_forward(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_matrix_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only);

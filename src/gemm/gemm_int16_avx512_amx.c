@@ -4,7 +4,8 @@
  * nothing. Four products of bytes make x y = 65536 hi hi' + 256 (hi lo' + lo hi') + lo lo', in three sums of 32 bits:
  * high, middle and low. |hi hi'| <= 2^14, |hi lo' + lo hi'| <= 65,280 and lo lo' <= 65,025, so that after 32,768
  * products high and middle + (low >> 8) fit an int32, and low, read as unsigned, its 32 bits: whatever the elements
- * are, nothing is to be proved. */
+ * are, nothing is to be proved. What rounds the sums wants them below 2^45, which 32,768 products of -32,768 by itself
+ * would reach: 32,704 are taken. */
 #include "gemm/gemm_amx.h"
 #include "gemm/gemm_int16.h"
 #if defined(__AVX512BW__) && defined(__AVX512VBMI__)
@@ -25,9 +26,11 @@ enum {
     HIGH = 0,
     MIDDLE = SUMS,
     LOW = 2 * SUMS,
-    K_MOST = 32704,            /* whole tiles; 32,768 would do for elements that are not -32,768 */
+    K_MOST = 32704,            /* a whole number of lines */
     PANEL_STEPS = ELEMENTS / 2 /* k-pairs of a tile */
 };
+
+_Static_assert((int64_t)K_MOST << 30 < (int64_t)1 << 45, "sums are below 2^45");
 
 /* --- packing ------------------------------------------------------------------------------------------------------ */
 

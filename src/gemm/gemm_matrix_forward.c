@@ -51,12 +51,12 @@ struct forward {
     int64_t lines;                    /* of 64 bytes, in each plane, of a window in a line */
     bool apart;                       /* a position has lines of its own, position_lines of them */
     int64_t position_lines;
-    int64_t shared;        /* grid pixels that make a whole line; 0: no pixels share lines */
-    int64_t phases, steps; /* steps: of all phases */
-    struct phase *phase;   /* phases in both directions */
-    struct tap *tap;       /* of each step */
-    int64_t *offset;       /* in the windows, of each step */
-    uint8_t *filters;      /* [16 columns][steps] tiles */
+    int64_t shared;                     /* grid pixels that make a whole line; 0: no pixels share lines */
+    int64_t phases, steps, phase_steps; /* steps: of all phases; of the longest */
+    struct phase *phase;                /* phases in both directions */
+    struct tap *tap;                    /* of each step */
+    int64_t *offset;                    /* in the windows, of each step */
+    uint8_t *filters;                   /* [16 columns][steps] tiles */
 
     int64_t band_h, band_w, bands_y, bands_x, images; /* of a part */
     int64_t rows, pitch, plane; /* image lines of a band, by line phases; lines of 64 bytes from one to the next */
@@ -107,32 +107,48 @@ static bool is_met(const struct forward *t, int64_t g, int64_t phase) {
     return false;
 }
 
-/* Lists the steps of all phases, and the phases; without memory, counts steps. */
+/* Where the first output of a phase lies in one direction, for the first pixel of the grid; may be before the image. */
+static int64_t first_output(const struct forward *t, int64_t phase) {
+    return t->gradient ? phase - t->padding % t->stride : 0;
+}
+
+/* Whether a phase has outputs in a direction of `out` pixels and `grid` pixels of the grid. */
+static bool has_outputs(const struct forward *t, int64_t phase, int64_t out, int64_t grid) {
+    const int64_t first = first_output(t, phase);
+    return first >= 0 ? first < out : grid > 1 && first + t->out_step < out;
+}
+
+static void list_phase(struct forward *t, int64_t py, int64_t px) {
+    const int64_t first = t->steps;
+    for (int64_t r = 0; r < t->r; r++) {
+        const int64_t place = place_of(t, r, t->reach_y), line_phase = place % t->line_phases,
+                      row = place / t->line_phases;
+        for (int64_t g = 0; phase_of(t, r) == py && g < t->lines; g++) {
+            if (!is_met(t, g, px))
+                continue;
+            if (t->offset) {
+                t->offset[t->steps] =
+                    t->shared ? (row * t->pitch + g * t->shared) * GEMM_MATRIX_LINE
+                              : ((g * t->line_phases + line_phase) * t->rows + row) * t->pitch * GEMM_MATRIX_LINE;
+                t->tap[t->steps] = (struct tap){r, g, px};
+            }
+            t->steps++;
+        }
+    }
+    if (t->phase)
+        t->phase[t->phases] = (struct phase){first_output(t, py), first_output(t, px), t->steps - first, first};
+    t->phases++;
+    t->phase_steps = gemm_max(t->phase_steps, t->steps - first);
+}
+
+/* Lists the phases that have outputs, and their steps; without memory, counts them. */
 static void list_steps(struct forward *t) {
     const int64_t phases = t->gradient ? t->stride : 1;
-    t->phases = phases * phases;
-    t->steps = 0;
-    for (int64_t i = 0; i < t->phases; i++) {
-        const int64_t py = i / phases, px = i % phases, first = t->steps;
-        for (int64_t r = 0; r < t->r; r++) {
-            const int64_t place = place_of(t, r, t->reach_y), line_phase = place % t->line_phases,
-                          row = place / t->line_phases;
-            for (int64_t g = 0; phase_of(t, r) == py && g < t->lines; g++) {
-                if (!is_met(t, g, px))
-                    continue;
-                if (t->offset) {
-                    t->offset[t->steps] =
-                        t->shared ? (row * t->pitch + g * t->shared) * GEMM_MATRIX_LINE
-                                  : ((g * t->line_phases + line_phase) * t->rows + row) * t->pitch * GEMM_MATRIX_LINE;
-                    t->tap[t->steps] = (struct tap){r, g, px};
-                }
-                t->steps++;
-            }
-        }
-        if (t->phase)
-            t->phase[i] = (struct phase){t->gradient ? py - t->padding % t->stride : 0,
-                                         t->gradient ? px - t->padding % t->stride : 0, t->steps - first, first};
-    }
+    t->phases = t->steps = t->phase_steps = 0;
+    for (int64_t py = 0; py < phases; py++)
+        for (int64_t px = 0; px < phases && has_outputs(t, py, t->out_h, t->grid_h); px++)
+            if (has_outputs(t, px, t->out_w, t->grid_w))
+                list_phase(t, py, px);
 }
 
 /* --- filters ------------------------------------------------------------------------------------------------------ */
@@ -374,7 +390,7 @@ static struct forward_worker lay_out_worker(const struct forward *t, struct gemm
     w.windows = gemm_take(arena, t->images * t->k->planes * t->plane, 1);
     w.bytes = gemm_take(arena, 2 * t->k->planes * t->split_plane, 1);
     w.sums = gemm_take(arena, 2 * t->k->sum_words, sizeof *w.sums);
-    if (!t->c->family->ordered && t->steps * t->k->elements > GEMM_LIMBS_K) {
+    if (!t->c->family->ordered && t->phase_steps * t->k->elements > GEMM_LIMBS_K) {
         w.kept.wide = gemm_take(arena, kept, sizeof *w.kept.wide);
     } else {
         w.kept.low = gemm_take(arena, kept, sizeof *w.kept.low);
@@ -499,7 +515,7 @@ static void forward_plan(struct forward *t) {
 
 /* Exponents have values when a call runs, not when it is asked for its needs. */
 static bool stores_directly(const struct forward *t) {
-    const bool folded = t->k->k_most && t->steps * t->k->elements > t->k->k_most;
+    const bool folded = t->k->k_most && t->phase_steps * t->k->elements > t->k->k_most;
     return !folded && t->c->stores->takes_matrix && t->c->stores->takes_matrix(t->c->args);
 }
 

@@ -90,6 +90,7 @@ static struct gradient_worker lay_out_worker(const struct gradient *t, struct ge
 /* Output pixels [y0, y1) x [x0, x1) of `images` images from `image` on. */
 struct chunk {
     int64_t image, images, y0, y1, x0, x1;
+    int64_t blocks;
 };
 
 static struct chunk chunk_of(const struct gradient *t, int64_t i) {
@@ -98,6 +99,7 @@ static struct chunk chunk_of(const struct gradient *t, int64_t i) {
     q.images = gemm_min(t->images, t->batch - q.image);
     q.y1 = gemm_min(q.y0 + t->band_h, t->out_h);
     q.x1 = gemm_min(q.x0 + t->band_w, t->out_w);
+    q.blocks = gemm_parts((q.y1 - q.y0) * t->positions, t->k->elements);
     return q;
 }
 
@@ -118,7 +120,7 @@ static void pack_dy(const struct gradient *t, const struct chunk *q, int64_t ima
     }
     for (int p = 0; p < t->k->planes; p++)
         memset(pixels + p * plane + used, 0, (size_t)(plane - used));
-    for (int64_t i = 0; i < t->blocks; i++)
+    for (int64_t i = 0; i < q->blocks; i++)
         t->k->turn(pixels + i * GEMM_MATRIX_PLANE, plane, to + i * pair_bytes(t));
 }
 
@@ -155,17 +157,17 @@ static void pack_x(const struct gradient *t, const struct chunk *q, int64_t imag
 
 static void pack_chunk(const struct gradient *t, const struct chunk *q, int64_t m_tile, int64_t m_tiles, int64_t c_tile,
                        int64_t c_tiles, const struct gradient_worker *w) {
-    const int64_t steps = q->images * t->blocks;
+    const int64_t steps = q->images * q->blocks;
     for (int64_t i = 0; i < q->images; i++) {
         for (int64_t m = 0; m < m_tiles; m++)
             pack_dy(t, q, q->image + i, (m_tile + m) * GEMM_MATRIX, w->pixels,
-                    w->dy + (m * steps + i * t->blocks) * pair_bytes(t));
+                    w->dy + (m * steps + i * q->blocks) * pair_bytes(t));
         for (int64_t s = 0; s < t->s; s++)
             for (int64_t c = 0; c < c_tiles; c++)
                 pack_x(t, q, q->image + i, (c_tile + c) * GEMM_MATRIX, s,
                        w->x + i * image_bytes(t) + (s * t->c_block + c) * t->copy);
-        for (int64_t b = 0; b < t->blocks; b++)
-            w->offset[i * t->blocks + b] = i * image_bytes(t) + b * GEMM_MATRIX_PLANE;
+        for (int64_t b = 0; b < q->blocks; b++)
+            w->offset[i * q->blocks + b] = i * image_bytes(t) + b * GEMM_MATRIX_PLANE;
     }
 }
 
@@ -182,7 +184,7 @@ static int32_t *tile_sums(const struct gradient *t, const struct gradient_worker
 
 static void multiply_chunk(const struct gradient *t, const struct chunk *q, const struct block *b, bool add,
                            const struct gradient_worker *w) {
-    const int64_t steps = q->images * t->blocks;
+    const int64_t steps = q->images * q->blocks;
     for (int64_t m = 0; m < b->m_tiles; m++)
         for (int64_t c = 0; c < b->c_tiles; c++)
             for (int64_t s = 0; s < t->s; s++)
@@ -254,8 +256,9 @@ static int64_t plan_band(struct gradient *t, int64_t band_h, int64_t band_w) {
     t->band_h = band_h;
     t->band_w = band_w;
     t->positions = gemm_round_up(band_w, t->k->quad);
-    while (t->c->family->ordered && band_h * t->positions % t->k->elements) /* tiles end with the band: */
-        t->positions += t->k->quad;                                         /* zero times what follows may be NaN */
+    while (t->c->family->ordered && (band_h * t->positions % t->k->elements ||
+                                     t->out_h % band_h * t->positions % t->k->elements)) /* tiles end with the band: */
+        t->positions += t->k->quad; /* zero times what follows may be NaN */
     t->line = t->positions / t->k->quad * GEMM_MATRIX_LINE;
     t->blocks = gemm_parts(band_h * t->positions, t->k->elements);
     t->phases = t->stride;

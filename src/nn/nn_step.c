@@ -38,12 +38,17 @@ tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) {
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-/* images NULL: those of g->bytes. */
-static tensor_status forward_to_loss(nn_graph *g, const float *images, const int32_t *labels) {
-    for (int i = 0; i < g->batch; i++) /* a device would find it when everything after it is queued */
+/* A device would find it when everything after it is queued. */
+static tensor_status check_labels(const nn_graph *g, const int32_t *labels) {
+    for (int i = 0; i < g->batch; i++)
         if (labels[i] < 0 || labels[i] >= g->classes)
             return fl_fail(TENSOR_E_ARGUMENT, "network: label %d is %d, expected 0 to %d", i, labels[i],
                            g->classes - 1);
+    return TENSOR_OK;
+}
+
+/* images NULL: those of g->bytes. */
+static tensor_status forward_to_loss(nn_graph *g, const float *images, const int32_t *labels) {
     lose_values(g);
     g->phase = FL_PHASE_IDLE;
     FL_TRY(tensor_load_i32(g->labels, labels, g->batch));
@@ -56,6 +61,7 @@ static tensor_status forward_to_loss(nn_graph *g, const float *images, const int
 
 tensor_status nn_forward(nn_graph *g, const float *images, const int32_t *labels) {
     FL_TRY(check_batch(g, images, labels));
+    FL_TRY(check_labels(g, labels));
     return forward_to_loss(g, images, labels);
 }
 
@@ -83,6 +89,7 @@ tensor_status nn_forward_pixels(nn_graph *g, const uint8_t *images, const int32_
     if (!g->byte_values)
         return fl_fail(TENSOR_E_ARGUMENT,
                        "network: images as bytes, but nn_set_pixel_values has not said what they mean");
+    FL_TRY(check_labels(g, labels));
     FL_TRY(tensor_load_u8(g->bytes, images, tensor_count(g->bytes)));
     return forward_to_loss(g, NULL, labels);
 }

@@ -1,0 +1,55 @@
+/* gemm_matrix_choice.c - where matrix tiles are at hand and vectors are faster all the same, by measurement (one
+ * thread, Sapphire Rapids; times of int16 on vectors and on tiles):
+ *
+ *   matmul of few products       8^3 0.7 and 1.0 us, 16^3 1.0 and 1.3, 32^3 1.7 and 2.4, 64^3 6.5 and 6.5; thin
+ * matrices of more products are faster on tiles, up to six times weight gradient, few pixels  an image begins a tile of
+ * 64 pixels, in lines of whole fours: 2x2 of 256 channels 1.3 and 4.0 ms, 4x4 3.3 and 5.2; 7x7 of 512 14.6 and 8.9 the
+ * same, few channels       a position of the filter has a tile of 16 channels: 7x7 filters on 3 channels 1.2 and 1.7
+ *                                ms, 16x16 0.3 and 1.9; but 3x3 on 3 channels 2.5 and 1.1
+ *   windows of few bytes         a line holds 64: below a tenth of that tiles take three to fourteen times as long; 3x3
+ * on 3 channels, 9 bytes, 2.0 and 1.6 ms few pixels                   filters are packed for the call: with fewer than
+ * four tiles of pixels that is most of it
+ */
+#include "gemm/gemm_driver.h"
+
+enum {
+    FEWEST_PRODUCTS = 100 * 1000,
+    FEWEST_PIXELS = 64,  /* of all images */
+    FEWEST_IN_TILE = 24, /* pixels of an image, of each 64 that its tiles have */
+    FEW_CHANNELS = 8,    /* which a filter of more than MOST_TAPS positions wants at least */
+    MOST_TAPS = 9,
+    FEWEST_BYTES_TENTHS = 64, /* of a line of 64 bytes: a tenth */
+    TILE_PIXELS = 64
+};
+
+static bool suits_weight_gradient(const struct fl_geometry *g, int64_t channels) {
+    if (channels < FEW_CHANNELS && g->r * g->s > MOST_TAPS)
+        return false;
+    if (g->r == 1 && g->s == 1 && g->stride == 1 && g->padding == 0)
+        return true; /* all images are one line */
+    const int64_t packed = gemm_round_up(g->p * gemm_round_up(g->q, 4), TILE_PIXELS);
+    return g->p * g->q * TILE_PIXELS >= FEWEST_IN_TILE * packed;
+}
+
+/* bytes: of an element in a plane. */
+static bool suits_windows(const struct fl_geometry *g, bool gradient, int64_t depth, int64_t bytes) {
+    const int64_t pixels = g->batch * (gradient ? g->h * g->w : g->p * g->q);
+    const bool together = g->dilation == 1 && !(gradient && g->stride > 1);
+    const int64_t window = (together ? g->s : 1) * depth * bytes;
+    return pixels >= FEWEST_PIXELS && 10 * window >= FEWEST_BYTES_TENTHS;
+}
+
+bool fl_gemm_suits_matrix(const struct fl_args *args, int64_t bytes) {
+    const struct fl_geometry *g = &args->geo;
+    const int64_t groups = g->groups ? g->groups : 1;
+    switch (args->op) {
+    case FL_OP_CONV2D:
+        return suits_windows(g, false, g->c / groups, bytes);
+    case FL_OP_CONV2D_INPUT_GRAD:
+        return suits_windows(g, true, g->filters / groups, bytes);
+    case FL_OP_CONV2D_WEIGHT_GRAD:
+        return suits_weight_gradient(g, g->c / groups);
+    default:
+        return (double)g->m * (double)g->n * (double)g->k >= FEWEST_PRODUCTS;
+    }
+}
