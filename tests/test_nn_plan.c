@@ -128,8 +128,8 @@ static void model_plan(const char *variant, const char *model, int batch, double
           (long long)nn_workspace_bytes(g));
     check_blocks(model, blocks, n, alone, &sum);
     CHECK((double)alone <= most_share * (double)sum, "%s %s: values in %zu of %zu bytes", variant, model, alone, sum);
-    CHECK(arena <= alone + calls, "%s %s: arena %zu bytes, values alone %zu, calls %zu", variant, model,
-          arena, alone, calls);
+    CHECK(arena <= alone + calls, "%s %s: arena %zu bytes, values alone %zu, calls %zu", variant, model, arena, alone,
+          calls);
     printf("%s %s batch %d: arena %zu bytes, lower bound %zu; values alone %zu, calls %zu\n", variant, model, batch,
            arena, most, alone, calls);
     nn_graph_free(g);

@@ -449,8 +449,8 @@ FLEXLAB_API const char *tensor_op_list(int i) FLEXLAB_SYMBOL(tensor_op_list);
 /* The backend ("ref", "portable", "avx2", "avx512bw", "avx512", "avx512_amx"; "avx512_fast", "avx512_amx_fast") whose
  * kernel runs `op` on `format` on this machine, in the class of this thread; NULL if unknown. FLEXLAB_ISA caps it;
  * tensor_set_backend caps it from a program (NULL: no cap). A cap that the machine does not reach is allowed: then the
- * best that it has runs. Where the answer may be a kernel on the tiles of AMX, the system is asked for the permission to
- * use them (docs/embedding.md). */
+ * best that it has runs. Where the answer may be a kernel on the tiles of AMX, the system is asked for the permission
+ * to use them (docs/embedding.md). */
 FLEXLAB_API const char *tensor_kernel_backend(tensor_format format, const char *op)
     FLEXLAB_SYMBOL(tensor_kernel_backend);
 /* The cap for all threads of the process; TENSOR_E_ARGUMENT for an unknown name. */
