@@ -478,7 +478,8 @@ def test_file_size_limit(place):
     out = os.path.join(place, "size whole")
     run(*QUICK, "--out", out, "--quiet")
     sizes = sorted(os.path.getsize(os.path.join(out, n)) for n in os.listdir(out))
-    for limit in sorted({0, 100} | {s - 1 for s in sizes}):
+    # short of the end: the speeds that some files hold have more or fewer digits from run to run
+    for limit in sorted({0, 100} | {max(s - 40, 0) for s in sizes}):
         out = os.path.join(place, f"size {limit}")
         done = run(*QUICK, "--out", out, "--quiet",
                    prepare=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
