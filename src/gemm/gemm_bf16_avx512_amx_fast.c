@@ -44,20 +44,6 @@ static inline void copy_line(const element *from, int64_t n, uint8_t *to) {
 #endif
 }
 
-/* Rows and columns of 16 x 16 words of 32 bits change places. */
-static void GEMM_NAME(turn_tile)(uint8_t *to, const uint8_t *from) {
-#ifdef VECTORS
-    const __m512i lines = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
-                                             _mm512_set1_epi32(AMX_LINE));
-    for (int i = 0; i < AMX_ROWS; i++)
-        _mm512_store_si512(to + i * AMX_LINE, _mm512_i32gather_epi32(lines, from + 4 * i, 1));
-#else
-    for (int i = 0; i < AMX_ROWS; i++)
-        for (int j = 0; j < AMX_ROWS; j++)
-            memcpy(to + i * AMX_LINE + 4 * j, from + j * AMX_LINE + 4 * i, 4);
-#endif
-}
-
 /* One line of a tile of B from two rows of `count` columns, 1 <= count <= 16. */
 static inline void pair_line(const element *r0, const element *r1, int64_t count, uint8_t *to) {
 #ifdef VECTORS
@@ -78,7 +64,7 @@ static void GEMM_NAME(lines)(const void *from, int64_t stride, int64_t lines, in
     for (int64_t i = 0; i < AMX_ROWS; i++)
         copy_line(i < lines ? (const element *)from + i * stride : zeros, i < lines ? k : 0, at + i * AMX_LINE);
     if (columns)
-        GEMM_NAME(turn_tile)(to, room);
+        amx_turn(to, room);
 }
 
 static void GEMM_NAME(ranks)(const void *const *row, int64_t count, bool columns, uint8_t *to) {
@@ -86,7 +72,7 @@ static void GEMM_NAME(ranks)(const void *const *row, int64_t count, bool columns
     for (int64_t g = 0; g < AMX_ROWS; g++, row += PAIR)
         pair_line(row[0] ? row[0] : zeros, row[1] ? row[1] : zeros, count, at + g * AMX_LINE);
     if (!columns)
-        GEMM_NAME(turn_tile)(to, room);
+        amx_turn(to, room);
 }
 
 /* The elements of packed position i. */
@@ -104,7 +90,7 @@ static void GEMM_NAME(pixels)(const struct gemm_matrix_pixels *line, uint8_t *to
 
 static void GEMM_NAME(turn)(const uint8_t *from, int64_t plane, uint8_t *to) {
     (void)plane;
-    GEMM_NAME(turn_tile)(to, from);
+    amx_turn(to, from);
 }
 
 static void GEMM_NAME(split)(const void *from, int64_t n, uint8_t *to, int64_t plane) {

@@ -66,36 +66,6 @@ static inline void split_line(const int16_t *from, int64_t n, uint8_t *high, uin
 #endif
 }
 
-/* Rows and columns of 16 x 16 words of 32 bits change places. */
-static inline void turn_tile(uint8_t *to, const uint8_t *from) {
-#ifdef VECTORS
-    for (int quarter = 0; quarter < 4; quarter++) { /* words 4 quarter ... + 3 of all lines */
-        __m512i line[4];                            /* j: of lines j, j + 4, j + 8, j + 12 */
-        for (int j = 0; j < 4; j++) {
-            const uint8_t *at = from + j * AMX_LINE + quarter * 16;
-            line[j] = _mm512_castsi128_si512(_mm_load_si128((const __m128i *)(const void *)at));
-            line[j] = _mm512_mask_broadcast_i32x4(line[j], 0x00f0,
-                                                  _mm_load_si128((const __m128i *)(const void *)(at + 4 * AMX_LINE)));
-            line[j] = _mm512_mask_broadcast_i32x4(line[j], 0x0f00,
-                                                  _mm_load_si128((const __m128i *)(const void *)(at + 8 * AMX_LINE)));
-            line[j] = _mm512_mask_broadcast_i32x4(line[j], 0xf000,
-                                                  _mm_load_si128((const __m128i *)(const void *)(at + 12 * AMX_LINE)));
-        }
-        const __m512i a = _mm512_unpacklo_epi32(line[0], line[1]), b = _mm512_unpackhi_epi32(line[0], line[1]),
-                      c = _mm512_unpacklo_epi32(line[2], line[3]), d = _mm512_unpackhi_epi32(line[2], line[3]);
-        uint8_t *out = to + quarter * 4 * AMX_LINE;
-        _mm512_store_si512(out, _mm512_unpacklo_epi64(a, c));
-        _mm512_store_si512(out + AMX_LINE, _mm512_unpackhi_epi64(a, c));
-        _mm512_store_si512(out + 2 * AMX_LINE, _mm512_unpacklo_epi64(b, d));
-        _mm512_store_si512(out + 3 * AMX_LINE, _mm512_unpackhi_epi64(b, d));
-    }
-#else
-    for (int i = 0; i < AMX_ROWS; i++)
-        for (int j = 0; j < AMX_ROWS; j++)
-            memcpy(to + i * AMX_LINE + 4 * j, from + j * AMX_LINE + 4 * i, 4);
-#endif
-}
-
 /* One line of a tile of B from four rows of `count` columns, 1 <= count <= 16. */
 static inline void quad_line(const int16_t *r0, const int16_t *r1, const int16_t *r2, const int16_t *r3, int64_t count,
                              uint8_t *high, uint8_t *low) {
@@ -137,8 +107,8 @@ static inline void quad_line(const int16_t *r0, const int16_t *r1, const int16_t
 static const int16_t zeros[AMX_ROWS] __attribute__((aligned(64)));
 
 static void GEMM_NAME(turn_pair)(uint8_t *to, const uint8_t *from) {
-    turn_tile(to, from);
-    turn_tile(to + AMX_TILE, from + AMX_TILE);
+    amx_turn(to, from);
+    amx_turn(to + AMX_TILE, from + AMX_TILE);
 }
 
 static void GEMM_NAME(lines)(const void *from, int64_t stride, int64_t lines, int64_t k, bool columns, uint8_t *to) {
@@ -189,8 +159,8 @@ static void GEMM_NAME(pixels)(const struct gemm_matrix_pixels *line, uint8_t *to
 }
 
 static void GEMM_NAME(turn)(const uint8_t *from, int64_t plane, uint8_t *to) {
-    turn_tile(to, from);
-    turn_tile(to + AMX_TILE, from + plane);
+    amx_turn(to, from);
+    amx_turn(to + AMX_TILE, from + plane);
 }
 
 static void GEMM_NAME(split)(const void *from, int64_t n, uint8_t *to, int64_t plane) {
