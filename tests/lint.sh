@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 command -v clang-format >/dev/null || { echo "lint: clang-format is missing: apt-get install clang-format" >&2; exit 1; }
 command -v clang >/dev/null || { echo "lint: clang is missing: apt-get install clang libomp-dev" >&2; exit 1; }
-git ls-files '*.c' '*.h' '*.inc' '*.cpp' | xargs clang-format --dry-run --Werror
+git ls-files '*.c' '*.h' '*.inc' '*.cpp' '*.cu' | xargs clang-format --dry-run --Werror
 echo "format: ok"
 cmake --preset release -B build/lint-gcc -DFLEXLAB_WERROR=ON >/dev/null
 cmake --build build/lint-gcc >build/lint-gcc.log 2>&1 || { tail -n 40 build/lint-gcc.log >&2; exit 1; }

@@ -1,6 +1,6 @@
 // shared_rules.cu - the rules that a processor and a device share, as CUDA: that they compile for devices, without a
-// warning, and what they give, computed by the host's half of nvcc or on the device of the machine. test_shared_rules.py
-// compares. usage: shared_rules THOUSANDS [device]; exit status 77: no device.
+// warning, and what they give, computed by the host's half of nvcc or on the device of the machine.
+// test_shared_rules.py compares. usage: shared_rules THOUSANDS [device]; exit status 77: no device.
 #include "shared_rules.h"
 
 // A write as run.c makes one, of a slot whose kernel reported `seen`.

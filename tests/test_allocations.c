@@ -2,6 +2,7 @@
  * batch, with one thread or two, on the reference kernels and on the best. The short run takes a sample of what
  * FLEXLAB_TEST_EVERY=1 (test allocations_long) runs whole. */
 #include "check.h"
+#include "layer_network.h"
 #include "flexlab/nn.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -53,27 +54,9 @@ enum { CLASSES = 4, LARGEST = 400 * 16 * 16 * 3 };
 static float images[LARGEST];
 static int32_t labels[400];
 
-/* Every kind of layer once, small enough for the reference kernels at any batch. */
-static nn_node all_layers(nn_graph *g) {
-    nn_node x = nn_input(g, 6, 6, 2);
-    x = nn_conv2d(g, "conv1", x, 3, 3, 1, 1);
-    x = nn_batchnorm(g, "bn1", x, true);
-    x = nn_maxpool2d(g, "pool1", x, 2, 2);
-    nn_node y = nn_conv2d(g, "conv2", x, 4, 3, 2, 1);
-    nn_node s = nn_shortcut_a(g, "shortcut", x, 4, 2);
-    x = nn_batchnorm_add_relu(g, "bn2", y, s);
-    y = nn_conv2d_window(g, "conv3", x, 4, (tensor_window){.window = 1, .stride = 1, .groups = 2});
-    y = nn_batchnorm(g, "bn3", y, false);
-    x = nn_add_relu(g, "add", x, y);
-    y = nn_relu(g, "relu", x);
-    x = nn_avgpool_global(g, "pool", y);
-    x = nn_linear_relu(g, "fc1", x, 5);
-    return nn_linear(g, "fc2", x, CLASSES);
-}
-
 static nn_node build(nn_graph *g, const char *model) {
     if (!strcmp(model, "all layers"))
-        return all_layers(g);
+        return all_layers(g, CLASSES);
     return nn_model(g, model, 8, 8, 3, CLASSES);
 }
 

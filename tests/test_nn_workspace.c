@@ -3,6 +3,7 @@
  * evaluation, and neither a thread's scratch nor a block of the queue is made. Where the plan no longer fits (more
  * threads, other kernels) the results are the same. */
 #include "check.h"
+#include "layer_network.h"
 #include "core/call_memory.h"
 #include "core/fail.h"
 #include "core/queue.h"
@@ -16,31 +17,15 @@ enum { CLASSES = 4, LARGEST = 400 * 8 * 8 * 3 };
 static float images[LARGEST];
 static int32_t labels[400];
 
-static nn_node all_layers(nn_graph *g) {
-    nn_node x = nn_input(g, 6, 6, 2);
-    x = nn_conv2d(g, "conv1", x, 3, 3, 1, 1);
-    x = nn_batchnorm(g, "bn1", x, true);
-    x = nn_maxpool2d(g, "pool1", x, 2, 2);
-    nn_node y = nn_conv2d(g, "conv2", x, 4, 3, 2, 1);
-    nn_node s = nn_shortcut_a(g, "shortcut", x, 4, 2);
-    x = nn_batchnorm_add_relu(g, "bn2", y, s);
-    y = nn_conv2d_window(g, "conv3", x, 4, (tensor_window){.window = 1, .stride = 1, .groups = 2});
-    y = nn_batchnorm(g, "bn3", y, false);
-    x = nn_add_relu(g, "add", x, y);
-    y = nn_relu(g, "relu", x);
-    x = nn_avgpool_global(g, "pool", y);
-    x = nn_linear_relu(g, "fc1", x, 5);
-    return nn_linear(g, "fc2", x, CLASSES);
-}
-
 static const char *const models[] = {"all layers", "mlp2", "cnn6", "resnet8", "resnet20"};
 enum { MODELS = 5 };
 
 static nn_graph *network(const char *variant, const char *model, int batch, const char *device) {
     nn_graph *g = nn_graph_new(&(nn_config){
         .variant = variant, .batch = batch, .seed = 1, .momentum = 0.9f, .weight_decay = 1e-4f, .device = device});
-    CHECK(g && !nn_compile(g, strcmp(model, "all layers") ? nn_model(g, model, 8, 8, 3, CLASSES) : all_layers(g)), "%s",
-          tensor_error());
+    CHECK(g && !nn_compile(g,
+                           strcmp(model, "all layers") ? nn_model(g, model, 8, 8, 3, CLASSES) : all_layers(g, CLASSES)),
+          "%s", tensor_error());
     return g;
 }
 

@@ -42,6 +42,34 @@ void fl_gemm_end(const struct gemm_call *c) {
         c->stores->finish(c->args, gemm_worker_stats(c, i));
 }
 
+/* --- operations as convolutions ----------------------------------------------------------------------------------- */
+
+struct fl_geometry fl_gemm_as_convolution(const struct fl_args *args) {
+    struct fl_geometry g = args->geo;
+    const bool tn = args->op == FL_OP_MATMUL_TN, gradient = args->op == FL_OP_MATMUL;
+    if (tn || gradient || args->op == FL_OP_MATMUL_NT)
+        g = (struct fl_geometry){.batch = 1,
+                                 .h = 1,
+                                 .p = 1,
+                                 .w = tn ? g.k : g.m,
+                                 .q = tn ? g.k : g.m,
+                                 .c = tn || gradient ? g.n : g.k,
+                                 .filters = tn         ? g.m
+                                            : gradient ? g.k
+                                                       : g.n,
+                                 .r = 1,
+                                 .s = 1,
+                                 .stride = 1,
+                                 .dilation = 1};
+    if (!g.groups)
+        g.groups = 1;
+    if (g.r == 1 && g.s == 1 && g.stride == 1 && g.padding == 0) { /* pixels know no neighbours: one long line */
+        g.w = g.q = g.batch * g.p * g.q;
+        g.batch = g.h = g.p = 1;
+    }
+    return g;
+}
+
 /* --- the driver --------------------------------------------------------------------------------------------------- */
 
 /* needs_only: not NULL, where nothing but the workspace is wanted. */

@@ -3,7 +3,7 @@
  * Elements stay bf16. The instruction takes subnormal elements and sums as zeros and adds the products of 32 of k to a
  * sum in an order of its own (docs/semantics.md). A chain of instructions runs over k in order; a weight gradient has
  * one for each slice of its pixels. Neither depends on threads. */
-#include "gemm/gemm_amx.h"
+#include "gemm/gemm_amx_packing.h"
 #include "gemm/gemm_float.h"
 #if defined(__AVX512BW__)
 #include <immintrin.h>
@@ -27,12 +27,6 @@ typedef uint16_t element;
 
 /* --- packing ------------------------------------------------------------------------------------------------------ */
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static const element zeros[ELEMENTS] __attribute__((aligned(64)));
-
 /* n elements, at most 32, and zeros after them. */
 static inline void copy_line(const element *from, int64_t n, uint8_t *to) {
 #ifdef VECTORS
@@ -40,7 +34,7 @@ static inline void copy_line(const element *from, int64_t n, uint8_t *to) {
     _mm512_store_si512(to, _mm512_maskz_loadu_epi16(valid, from));
 #else
     memset(to, 0, AMX_LINE);
-    memcpy(to, from, (size_t)least(n, ELEMENTS) * sizeof *from);
+    memcpy(to, from, (size_t)gemm_min(n, ELEMENTS) * sizeof *from);
 #endif
 }
 
@@ -53,8 +47,8 @@ static inline void pair_line(const element *r0, const element *r1, int64_t count
     _mm512_store_si512(to, _mm512_or_si512(x, _mm512_slli_epi32(y, 16)));
 #else
     for (int64_t j = 0; j < AMX_ROWS; j++) {
-        memcpy(to + 4 * j, j < count ? r0 + j : zeros, sizeof *r0);
-        memcpy(to + 4 * j + 2, j < count ? r1 + j : zeros, sizeof *r1);
+        memcpy(to + 4 * j, j < count ? r0 + j : amx_nothing(), sizeof *r0);
+        memcpy(to + 4 * j + 2, j < count ? r1 + j : amx_nothing(), sizeof *r1);
     }
 #endif
 }
@@ -62,7 +56,7 @@ static inline void pair_line(const element *r0, const element *r1, int64_t count
 static void GEMM_NAME(lines)(const void *from, int64_t stride, int64_t lines, int64_t k, bool columns, uint8_t *to) {
     uint8_t room[AMX_TILE] __attribute__((aligned(64))), *at = columns ? room : to;
     for (int64_t i = 0; i < AMX_ROWS; i++)
-        copy_line(i < lines ? (const element *)from + i * stride : zeros, i < lines ? k : 0, at + i * AMX_LINE);
+        copy_line(i < lines ? (const element *)from + i * stride : amx_nothing(), i < lines ? k : 0, at + i * AMX_LINE);
     if (columns)
         amx_turn(to, room);
 }
@@ -70,22 +64,15 @@ static void GEMM_NAME(lines)(const void *from, int64_t stride, int64_t lines, in
 static void GEMM_NAME(ranks)(const void *const *row, int64_t count, bool columns, uint8_t *to) {
     uint8_t room[AMX_TILE] __attribute__((aligned(64))), *at = columns ? to : room;
     for (int64_t g = 0; g < AMX_ROWS; g++, row += PAIR)
-        pair_line(row[0] ? row[0] : zeros, row[1] ? row[1] : zeros, count, at + g * AMX_LINE);
+        pair_line(row[0] ? row[0] : amx_nothing(), row[1] ? row[1] : amx_nothing(), count, at + g * AMX_LINE);
     if (!columns)
         amx_turn(to, room);
-}
-
-/* The elements of packed position i. */
-static inline const element *pixel_at(const struct gemm_matrix_pixels *line, int64_t i) {
-    const int64_t x = line->first + i * line->step;
-    return line->row && i < line->valid && x >= 0 && x < line->width ? (const element *)line->row + x * line->pixel
-                                                                     : zeros;
 }
 
 static void GEMM_NAME(pixels)(const struct gemm_matrix_pixels *line, uint8_t *to, int64_t plane) {
     (void)plane;
     for (int64_t i = 0; i < line->positions; i += PAIR, to += AMX_LINE)
-        pair_line(pixel_at(line, i), pixel_at(line, i + 1), line->channels, to);
+        pair_line(amx_pixel(line, i), amx_pixel(line, i + 1), line->channels, to);
 }
 
 static void GEMM_NAME(turn)(const uint8_t *from, int64_t plane, uint8_t *to) {
@@ -111,10 +98,10 @@ static void GEMM_NAME(panels)(const struct gemm_operand *s, int64_t first, int64
                               int64_t steps, gemm_packed *packed) {
     const element *data = s->data;
     for (int64_t i = 0; i < steps; i += PANEL_STEPS) {
-        const int64_t k = PAIR * (first_step + i), depth = s->k > k ? least(ELEMENTS, s->k - k) : 0;
+        const int64_t k = PAIR * (first_step + i), depth = s->k > k ? gemm_min(ELEMENTS, s->k - k) : 0;
         for (int64_t tile = 0; tile < panels * PANEL_TILES; tile++) {
             const int64_t line = first * PANEL_LINES + tile * AMX_ROWS,
-                          lines = s->lines > line ? least(AMX_ROWS, s->lines - line) : 0;
+                          lines = s->lines > line ? gemm_min(AMX_ROWS, s->lines - line) : 0;
             uint8_t *to = (uint8_t *)(packed + tile / PANEL_TILES * s->panel_size + i * PANEL_LINES) +
                           tile % PANEL_TILES * AMX_TILE;
             const element *from = data + (lines && depth ? line * s->line_stride + k * s->k_stride : 0);

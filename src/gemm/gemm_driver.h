@@ -99,6 +99,11 @@ tensor_status fl_gemm_begin(struct gemm_call *c, struct gemm_workspace needs, st
 /* Merges what the workers' stores collected. */
 void fl_gemm_end(const struct gemm_call *c);
 
+/* What a convolution driver computes: matmuls are images of one line with filters of one pixel, matmul_nt forward,
+ * matmul an input gradient (of filters [k][1][1][n]), matmul_tn a weight gradient; and images whose pixels know no
+ * neighbours are one line. groups is at least 1. */
+struct fl_geometry fl_gemm_as_convolution(const struct fl_args *args);
+
 /* --- the drivers: each computes a call, or says what workspace it would need -------------------------------------- */
 
 tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_only);

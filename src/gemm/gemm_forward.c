@@ -422,66 +422,49 @@ static void compute(struct forward *t) {
     fl_parallel_within(t->c->workers, (int)t->parts, forward_part, t);
 }
 
-/* t describes one group of the operation. */
-static tensor_status all_groups(struct forward *t, int groups, struct gemm_workspace *needs_only) {
-    struct gemm_call *c = t->c;
-    t->image_pixel = t->depth * groups;
-    t->out_pixel = t->n * groups;
-    if (t->r == 1 && t->s == 1 && t->stride == 1 && t->padding == 0) { /* pixels know no neighbours: one long line */
-        t->in_w = t->out_w = t->batch * t->out_h * t->out_w;
-        t->batch = t->in_h = t->out_h = 1;
-    }
-    forward_plan(t);
+/* A is the image by patches: x, or in an input gradient dy, where images in and out change places and the filters are
+ * read the other way. t describes one group. */
+static tensor_status patches(struct gemm_call *c, bool gradient, struct gemm_workspace *needs_only) {
+    const struct fl_geometry g = fl_gemm_as_convolution(c->args);
+    struct forward t = {.c = c,
+                        .batch = g.batch,
+                        .in_h = gradient ? g.p : g.h,
+                        .in_w = gradient ? g.q : g.w,
+                        .depth = (gradient ? g.filters : g.c) / g.groups,
+                        .out_h = gradient ? g.h : g.p,
+                        .out_w = gradient ? g.w : g.q,
+                        .n = (gradient ? g.c : g.filters) / g.groups,
+                        .r = g.r,
+                        .s = g.s,
+                        .stride = g.stride,
+                        .padding = g.padding,
+                        .dilation = g.dilation,
+                        .image_pixel = gradient ? g.filters : g.c,
+                        .out_pixel = gradient ? g.c : g.filters,
+                        .gradient = gradient};
+    forward_plan(&t);
     char *block;
-    const tensor_status status = fl_gemm_begin(c, lay_out(t, NULL), needs_only, &block);
+    const tensor_status status = fl_gemm_begin(c, lay_out(&t, NULL), needs_only, &block);
     if (!block)
         return status;
-    lay_out(t, block);
-    list_pieces(t, t->piece);
-    for (int i = 0; i < groups; i++) {
-        t->image = gemm_element(c, c->args->in[0].data, i * t->depth);
-        t->filter = gemm_element(c, c->args->in[1].data, i * t->n * t->r * t->s * t->depth);
-        t->out_first = i * t->n;
-        compute(t);
+    lay_out(&t, block);
+    list_pieces(&t, t.piece);
+    for (int i = 0; i < g.groups; i++) {
+        t.image = gemm_element(c, c->args->in[0].data, i * t.depth);
+        t.filter = gemm_element(c, c->args->in[1].data, i * t.n * t.r * t.s * t.depth);
+        t.out_first = i * t.n;
+        compute(&t);
     }
     fl_gemm_end(c);
     return TENSOR_OK;
 }
 
-/* A is the image by patches: x, or in an input gradient dy, where images in and out change places and the filters are
- * read the other way. Matrices are images of one line with filters of one pixel. */
-static tensor_status patches(struct gemm_call *c, bool gradient, bool matrices, struct gemm_workspace *needs_only) {
-    const struct fl_geometry *g = &c->args->geo;
-    const int groups = g->groups ? g->groups : 1;
-    struct forward t = {
-        .c = c, .batch = 1, .in_h = 1, .out_h = 1, .r = 1, .s = 1, .stride = 1, .dilation = 1, .gradient = gradient};
-    if (matrices) {
-        t.in_w = t.out_w = g->m;
-        t.depth = g->k;
-        t.n = g->n;
-        return all_groups(&t, 1, needs_only);
-    }
-    t.batch = g->batch;
-    t.in_h = gradient ? g->p : g->h;
-    t.in_w = gradient ? g->q : g->w;
-    t.depth = (gradient ? g->filters : g->c) / groups;
-    t.out_h = gradient ? g->h : g->p;
-    t.out_w = gradient ? g->w : g->q;
-    t.n = (gradient ? g->c : g->filters) / groups;
-    t.r = g->r;
-    t.s = g->s;
-    t.stride = g->stride;
-    t.padding = g->padding;
-    t.dilation = g->dilation;
-    return all_groups(&t, groups, needs_only);
-}
-
 /* conv2d, or matmul_nt. */
 tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    return patches(c, false, c->args->op == FL_OP_MATMUL_NT, needs_only);
+    return patches(c, false, needs_only);
 }
 
 /* conv2d_input_grad, or matmul. */
 tensor_status fl_gemm_input_gradient(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    return patches(c, true, c->args->op == FL_OP_MATMUL, needs_only);
+    return patches(c, true, needs_only);
 }

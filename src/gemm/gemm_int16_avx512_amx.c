@@ -6,7 +6,7 @@
  * products high and middle + (low >> 8) fit an int32, and low, read as unsigned, its 32 bits: whatever the elements
  * are, nothing is to be proved. What rounds the sums wants them below 2^45, which 32,768 products of -32,768 by itself
  * would reach: 32,704 are taken. */
-#include "gemm/gemm_amx.h"
+#include "gemm/gemm_amx_packing.h"
 #include "gemm/gemm_int16.h"
 #if defined(__AVX512BW__) && defined(__AVX512VBMI__)
 #include <immintrin.h>
@@ -33,10 +33,6 @@ enum {
 _Static_assert((int64_t)K_MOST << 30 < (int64_t)1 << 45, "sums are below 2^45");
 
 /* --- packing ------------------------------------------------------------------------------------------------------ */
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
 
 /* The bytes of n elements, 0 <= n <= 64, zeros after them. */
 static inline void split_line(const int16_t *from, int64_t n, uint8_t *high, uint8_t *low) {
@@ -104,8 +100,6 @@ static inline void quad_line(const int16_t *r0, const int16_t *r1, const int16_t
 #endif
 }
 
-static const int16_t zeros[AMX_ROWS] __attribute__((aligned(64)));
-
 static void GEMM_NAME(turn_pair)(uint8_t *to, const uint8_t *from) {
     amx_turn(to, from);
     amx_turn(to + AMX_TILE, from + AMX_TILE);
@@ -115,7 +109,7 @@ static void GEMM_NAME(lines)(const void *from, int64_t stride, int64_t lines, in
     uint8_t room[PAIR] __attribute__((aligned(64))), *at = columns ? room : to;
     const int16_t *line = from;
     for (int64_t i = 0; i < AMX_ROWS; i++)
-        split_line(i < lines ? line + i * stride : zeros, i < lines ? k : 0, at + i * AMX_LINE,
+        split_line(i < lines ? line + i * stride : amx_nothing(), i < lines ? k : 0, at + i * AMX_LINE,
                    at + AMX_TILE + i * AMX_LINE);
     if (columns)
         GEMM_NAME(turn_pair)(to, room);
@@ -124,24 +118,17 @@ static void GEMM_NAME(lines)(const void *from, int64_t stride, int64_t lines, in
 static void GEMM_NAME(ranks)(const void *const *row, int64_t count, bool columns, uint8_t *to) {
     uint8_t room[PAIR] __attribute__((aligned(64))), *at = columns ? to : room;
     for (int64_t g = 0; g < AMX_ROWS; g++, row += QUAD)
-        quad_line(row[0] ? row[0] : zeros, row[1] ? row[1] : zeros, row[2] ? row[2] : zeros, row[3] ? row[3] : zeros,
-                  count, at + g * AMX_LINE, at + AMX_TILE + g * AMX_LINE);
+        quad_line(row[0] ? row[0] : amx_nothing(), row[1] ? row[1] : amx_nothing(), row[2] ? row[2] : amx_nothing(),
+                  row[3] ? row[3] : amx_nothing(), count, at + g * AMX_LINE, at + AMX_TILE + g * AMX_LINE);
     if (!columns)
         GEMM_NAME(turn_pair)(to, room);
-}
-
-/* The elements of packed position i. */
-static inline const int16_t *pixel_at(const struct gemm_matrix_pixels *line, int64_t i) {
-    const int64_t x = line->first + i * line->step;
-    return line->row && i < line->valid && x >= 0 && x < line->width ? (const int16_t *)line->row + x * line->pixel
-                                                                     : zeros;
 }
 
 /* Positions from ... to - 1 are pixels of the line. */
 static void inner_positions(const struct gemm_matrix_pixels *line, int64_t *from, int64_t *to) {
     const int64_t end = line->width - line->first;
     *from = line->first < 0 ? (-line->first + line->step - 1) / line->step : 0;
-    *to = !line->row || end <= 0 ? 0 : least((end + line->step - 1) / line->step, line->valid);
+    *to = !line->row || end <= 0 ? 0 : gemm_min((end + line->step - 1) / line->step, line->valid);
 }
 
 static void GEMM_NAME(pixels)(const struct gemm_matrix_pixels *line, uint8_t *to, int64_t plane) {
@@ -153,7 +140,7 @@ static void GEMM_NAME(pixels)(const struct gemm_matrix_pixels *line, uint8_t *to
             const int16_t *at = (const int16_t *)line->row + (line->first + i * line->step) * line->pixel;
             quad_line(at, at + step, at + 2 * step, at + 3 * step, line->channels, to, to + plane);
         } else {
-            quad_line(pixel_at(line, i), pixel_at(line, i + 1), pixel_at(line, i + 2), pixel_at(line, i + 3),
+            quad_line(amx_pixel(line, i), amx_pixel(line, i + 1), amx_pixel(line, i + 2), amx_pixel(line, i + 3),
                       line->channels, to, to + plane);
         }
 }
@@ -191,8 +178,8 @@ static inline void GEMM_NAME(pack_ranks)(const int16_t *from, int64_t stride, in
         if (k + QUAD <= depth)
             quad_line(from, from + stride, from + 2 * stride, from + 3 * stride, count, at, at + AMX_TILE);
         else
-            quad_line(k < depth ? from : zeros, k + 1 < depth ? from + stride : zeros,
-                      k + 2 < depth ? from + 2 * stride : zeros, zeros, count, at, at + AMX_TILE);
+            quad_line(k < depth ? from : amx_nothing(), k + 1 < depth ? from + stride : amx_nothing(),
+                      k + 2 < depth ? from + 2 * stride : amx_nothing(), amx_nothing(), count, at, at + AMX_TILE);
     if (!columns)
         GEMM_NAME(turn_pair)(to, room);
 }
@@ -203,9 +190,9 @@ static void GEMM_NAME(panels)(const struct gemm_operand *s, int64_t first, int64
                               int64_t steps, gemm_packed *packed) {
     const int16_t *data = s->data;
     for (int64_t i = 0; i < steps; i += PANEL_STEPS) {
-        const int64_t k = 2 * (first_step + i), depth = s->k > k ? least(ELEMENTS, s->k - k) : 0;
+        const int64_t k = 2 * (first_step + i), depth = s->k > k ? gemm_min(ELEMENTS, s->k - k) : 0;
         for (int64_t p = 0; p < panels; p++) {
-            const int64_t line = (first + p) * AMX_ROWS, lines = least(AMX_ROWS, s->lines - line);
+            const int64_t line = (first + p) * AMX_ROWS, lines = gemm_min(AMX_ROWS, s->lines - line);
             const int16_t *from = data + line * s->line_stride + (depth ? k * s->k_stride : 0);
             uint8_t *to = (uint8_t *)(packed + p * s->panel_size + i * AMX_ROWS);
             if (s->k_stride == 1)

@@ -335,44 +335,31 @@ static void compute(struct gradient *t) {
     }
 }
 
-/* conv2d_weight_grad; matmul_tn: out[m][n] of k pixels. */
+/* conv2d_weight_grad; matmul_tn: out[m][n] of k pixels. t describes one group. */
 tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    const struct fl_geometry *g = &c->args->geo;
-    const bool matrices = c->args->op == FL_OP_MATMUL_TN;
-    const int groups = matrices || !g->groups ? 1 : g->groups;
-    struct gradient t = {.c = c, .batch = 1, .in_h = 1, .out_h = 1, .r = 1, .s = 1, .stride = 1, .dilation = 1};
-    if (matrices) {
-        t.in_w = t.out_w = g->k;
-        t.channels = g->n;
-        t.m = g->m;
-    } else {
-        t = (struct gradient){.c = c,
-                              .batch = g->batch,
-                              .in_h = g->h,
-                              .in_w = g->w,
-                              .channels = g->c / groups,
-                              .out_h = g->p,
-                              .out_w = g->q,
-                              .m = g->filters / groups,
-                              .r = g->r,
-                              .s = g->s,
-                              .stride = g->stride,
-                              .padding = g->padding,
-                              .dilation = g->dilation};
-    }
-    t.image_pixel = t.channels * groups;
-    t.dy_pixel = t.m * groups;
-    if (t.r == 1 && t.s == 1 && t.stride == 1 && t.padding == 0) { /* pixels know no neighbours: one long line */
-        t.in_w = t.out_w = t.batch * t.out_h * t.out_w;
-        t.batch = t.in_h = t.out_h = 1;
-    }
+    const struct fl_geometry g = fl_gemm_as_convolution(c->args);
+    struct gradient t = {.c = c,
+                         .batch = g.batch,
+                         .in_h = g.h,
+                         .in_w = g.w,
+                         .channels = g.c / g.groups,
+                         .out_h = g.p,
+                         .out_w = g.q,
+                         .m = g.filters / g.groups,
+                         .r = g.r,
+                         .s = g.s,
+                         .stride = g.stride,
+                         .padding = g.padding,
+                         .dilation = g.dilation,
+                         .image_pixel = g.c,
+                         .dy_pixel = g.filters};
     gradient_plan(&t);
     char *block;
     const tensor_status status = fl_gemm_begin(c, lay_out(&t, NULL), needs_only, &block);
     if (!block)
         return status;
     lay_out(&t, block);
-    for (int i = 0; i < groups; i++) {
+    for (int i = 0; i < g.groups; i++) {
         t.dy = gemm_element(c, c->args->in[0].data, i * t.m);
         t.image = gemm_element(c, c->args->in[1].data, i * t.channels);
         t.out_first = i * t.m * t.n;
