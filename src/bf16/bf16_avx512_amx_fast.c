@@ -29,20 +29,22 @@ static void bf16_store_row_avx512_amx_fast(const struct fl_args *args, const int
 }
 
 /* Rounds to nearest even. Rows with Inf, NaN or what becomes Inf go the way of all others. */
-static void bf16_matrix_avx512_amx_fast(const struct fl_args *args, const int32_t *sums, const int64_t *element,
-                                        int64_t channel, int64_t columns, void *stats) {
+static void bf16_matrix_avx512_amx_fast(const struct fl_args *args, const struct gemm_matrix_tile *tile, int from,
+                                        int to, void *stats) {
     struct fl_stats *stored = stats;
+    const int64_t *element = tile->element, columns = tile->columns;
+    const int32_t *sums = tile->sums + from * GEMM_MATRIX;
 #if defined(__AVX512BW__)
     const __mmask16 wanted = (__mmask16)(columns >= GEMM_MATRIX ? 0xffff : (1u << columns) - 1);
     const __m512i one = _mm512_set1_epi32(1), size = _mm512_set1_epi32(0x7fffffff),
                   below_half = _mm512_set1_epi32(0x7fff), flush = _mm512_set1_epi32(FL_FLUSH);
     __m512i largest = _mm512_setzero_si512();
-    for (int i = 0; i < GEMM_MATRIX; i++, sums += GEMM_MATRIX) {
+    for (int i = from; i < to; i++, sums += GEMM_MATRIX) {
         if (element[i] < 0)
             continue;
         const __m512i x = _mm512_maskz_loadu_epi32(wanted, sums), magnitude = _mm512_and_si512(x, size);
         if (_mm512_cmpge_epu32_mask(magnitude, _mm512_set1_epi32(FL_OVERFLOW))) {
-            bf16_store_row_avx512_amx_fast(args, sums, element[i] + channel, columns, stored);
+            bf16_store_row_avx512_amx_fast(args, sums, element[i], columns, stored);
             continue;
         }
         const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(x, 16), one);
@@ -50,8 +52,7 @@ static void bf16_matrix_avx512_amx_fast(const struct fl_args *args, const int32_
         largest = _mm512_max_epu32(largest, magnitude);
         /* zero wraps around */
         stored->flushed += __builtin_popcount(_mm512_cmplt_epu32_mask(_mm512_sub_epi32(magnitude, one), flush));
-        _mm256_mask_storeu_epi16((uint16_t *)args->out.data + element[i] + channel, wanted,
-                                 _mm512_cvtepi32_epi16(nearest));
+        _mm256_mask_storeu_epi16((uint16_t *)args->out.data + element[i], wanted, _mm512_cvtepi32_epi16(nearest));
     }
     const uint32_t top = _mm512_reduce_max_epu32(largest);
     float maximum;
@@ -59,9 +60,9 @@ static void bf16_matrix_avx512_amx_fast(const struct fl_args *args, const int32_
     if (maximum > stored->maximum)
         stored->maximum = maximum;
 #else
-    for (int i = 0; i < GEMM_MATRIX; i++)
+    for (int i = from; i < to; i++, sums += GEMM_MATRIX)
         if (element[i] >= 0)
-            bf16_store_row_avx512_amx_fast(args, sums + i * GEMM_MATRIX, element[i] + channel, columns, stored);
+            bf16_store_row_avx512_amx_fast(args, sums, element[i], columns, stored);
 #endif
 }
 

@@ -48,79 +48,149 @@ struct stored {
 };
 
 #if defined(__AVX512BW__)
-/* Rounds to nearest even. `joined` and relu are literals, so that each case is a function of its own. */
-static inline __attribute__((always_inline)) struct stored round_tile(const struct fl_args *args, const int32_t *sums,
-                                                                      const int64_t *element, int64_t channel,
-                                                                      int64_t columns, const struct rounding how,
-                                                                      const int joined, const bool relu) {
-    int16_t *out = (int16_t *)args->out.data + channel;
-    const __mmask16 wanted = (__mmask16)(columns >= GEMM_MATRIX ? 0xffff : (1u << columns) - 1);
+/* What rounding a tile keeps in registers. */
+struct rounders {
+    __m512i top, bottom, below_half, unit, by;
+};
+
+static inline struct rounders rounders_of(const struct rounding how) {
+    return (struct rounders){_mm512_set1_epi32(how.top), _mm512_set1_epi32(-how.top - 1),
+                             _mm512_set1_epi32((int)((1u << (how.by - 1)) - 1)), _mm512_set1_epi32((int)(1u << how.by)),
+                             _mm512_set1_epi32(how.by)};
+}
+
+/* A row of sums with the bits of low16 that count; `joined` is a literal. */
+static inline __attribute__((always_inline)) __m512i join_sums(const int32_t *sums, const struct rounders *to,
+                                                               const int joined) {
     const __m512i byte = _mm512_set1_epi32(255), one = _mm512_set1_epi32(1);
-    const __m512i top = _mm512_set1_epi32(how.top), bottom = _mm512_set1_epi32(-how.top - 1);
-    const __m512i below_half = _mm512_set1_epi32((int)((1u << (how.by - 1)) - 1));
-    const __m512i unit = _mm512_set1_epi32((int)(1u << how.by));
-    const __m128i by = _mm_cvtsi32_si128(how.by);
+    const __m512i low = _mm512_load_si512(sums + LOW);
+    const __m512i middle = _mm512_add_epi32(_mm512_load_si512(sums + MIDDLE), _mm512_srli_epi32(low, 8));
+    const __m512i high = _mm512_add_epi32(_mm512_load_si512(sums), _mm512_srai_epi32(middle, 8));
+    if (joined == 1) {
+        const __mmask16 rest = _mm512_test_epi32_mask(_mm512_or_si512(middle, low), byte);
+        const __m512i x = _mm512_add_epi32(high, high);
+        return _mm512_mask_or_epi32(x, rest, x, one);
+    }
+    /* byte 0 of low, byte 1 from byte 0 of middle */
+    const __m512i low16 = _mm512_ternarylogic_epi32(_mm512_slli_epi32(middle, 8), low, byte, 0xd8);
+    if (joined == 16) {
+        const __m512i clamped = _mm512_max_epi32(_mm512_min_epi32(high, to->top), to->bottom);
+        return _mm512_mask_blend_epi16(0x55555555, _mm512_slli_epi32(clamped, 16), low16);
+    }
+    const __mmask16 rest = _mm512_test_epi32_mask(low16, _mm512_set1_epi32(0x7fff));
+    const __m512i upper = _mm512_and_si512(_mm512_srli_epi32(low16, 14), _mm512_set1_epi32(2)),
+                  x = _mm512_or_si512(_mm512_slli_epi32(high, 2), upper);
+    return _mm512_mask_or_epi32(x, rest, x, one);
+}
+
+/* To nearest even. */
+static inline __m512i round_joined(__m512i x, const struct rounders *to) {
+    const __mmask16 odd = _mm512_test_epi32_mask(x, to->unit);
+    const __m512i r = _mm512_add_epi32(x, to->below_half);
+    return _mm512_srav_epi32(_mm512_mask_add_epi32(r, odd, r, _mm512_set1_epi32(1)), to->by);
+}
+
+/* A tile, with all its statistics; `joined` and relu are literals. */
+static inline __attribute__((always_inline)) struct stored round_tile(const struct fl_args *args,
+                                                                      const struct gemm_matrix_tile *tile,
+                                                                      const struct rounding how, const int joined,
+                                                                      const bool relu) {
+    const __mmask16 wanted = (__mmask16)(tile->columns >= GEMM_MATRIX ? 0xffff : (1u << tile->columns) - 1);
+    const struct rounders to = rounders_of(how);
+    const int32_t *sums = tile->sums;
     __m512i largest = _mm512_setzero_si512();
     int64_t flushed = 0;
     for (int i = 0; i < GEMM_MATRIX; i++, sums += GEMM_MATRIX) {
-        if (element[i] < 0)
+        if (tile->element[i] < 0)
             continue;
-        const __m512i low = _mm512_load_si512(sums + LOW);
-        const __m512i middle = _mm512_add_epi32(_mm512_load_si512(sums + MIDDLE), _mm512_srli_epi32(low, 8));
-        const __m512i high = _mm512_add_epi32(_mm512_load_si512(sums), _mm512_srai_epi32(middle, 8));
-        /* byte 0 of low, byte 1 from byte 0 of middle */
-        const __m512i low16 = _mm512_ternarylogic_epi32(_mm512_slli_epi32(middle, 8), low, byte, 0xd8);
-        __m512i x;
-        if (joined == 16) {
-            const __m512i clamped = _mm512_max_epi32(_mm512_min_epi32(high, top), bottom);
-            x = _mm512_mask_blend_epi16(0x55555555, _mm512_slli_epi32(clamped, 16), low16);
-        } else {
-            const __mmask16 rest = _mm512_test_epi32_mask(low16, _mm512_set1_epi32(joined == 2 ? 0x7fff : 0xffff));
-            x = _mm512_slli_epi32(high, joined);
-            if (joined == 2)
-                x = _mm512_or_si512(x, _mm512_and_si512(_mm512_srli_epi32(low16, 14), _mm512_set1_epi32(2)));
-            x = _mm512_mask_or_epi32(x, rest, x, one);
-        }
-        __mmask16 valid = wanted;
+        __m512i x = _mm512_maskz_mov_epi32(wanted, join_sums(sums, &to, joined));
         if (relu)
-            valid &= (__mmask16)~_mm512_movepi32_mask(high);
-        x = _mm512_maskz_mov_epi32(valid, x);
-        const __mmask16 odd = _mm512_test_epi32_mask(x, unit);
-        __m512i r = _mm512_add_epi32(x, below_half);
-        r = _mm512_sra_epi32(_mm512_mask_add_epi32(r, odd, r, one), by);
+            x = _mm512_max_epi32(x, _mm512_setzero_si512());
+        const __m512i r = round_joined(x, &to);
         largest = _mm512_max_epu32(largest, _mm512_abs_epi32(r));
         flushed += __builtin_popcount(_mm512_mask_testn_epi32_mask(_mm512_test_epi32_mask(x, x), r, r));
-        _mm256_mask_storeu_epi16(out + element[i], wanted, _mm512_cvtsepi32_epi16(r));
+        _mm256_mask_storeu_epi16((int16_t *)args->out.data + tile->element[i], wanted, _mm512_cvtsepi32_epi16(r));
     }
     return (struct stored){(int32_t)_mm512_reduce_max_epu32(largest), flushed};
 }
 
-static struct stored flex_round_sums_avx512_amx(const struct fl_args *args, const int32_t *sums, const int64_t *element,
-                                                int64_t channel, int64_t columns, int shift) {
-    const struct rounding how = rounding_of(shift);
+static struct stored flex_round_tile_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile) {
+    const struct rounding how = rounding_of(shift_of(args));
     const bool relu = args->epilogue.relu;
     switch (how.joined) {
     case 16:
-        return relu ? round_tile(args, sums, element, channel, columns, how, 16, true)
-                    : round_tile(args, sums, element, channel, columns, how, 16, false);
+        return relu ? round_tile(args, tile, how, 16, true) : round_tile(args, tile, how, 16, false);
     case 2:
-        return relu ? round_tile(args, sums, element, channel, columns, how, 2, true)
-                    : round_tile(args, sums, element, channel, columns, how, 2, false);
+        return relu ? round_tile(args, tile, how, 2, true) : round_tile(args, tile, how, 2, false);
     default:
-        return relu ? round_tile(args, sums, element, channel, columns, how, 1, true)
-                    : round_tile(args, sums, element, channel, columns, how, 1, false);
+        return relu ? round_tile(args, tile, how, 1, true) : round_tile(args, tile, how, 1, false);
     }
+}
+
+/* Rows of the usual tile, two at a time: 16 columns, all rows, no ReLU. Whether a result of zero stands for a sum that
+ * is none, and what saturates, is left open: `part` collects the largest and the least |result|. */
+static inline __attribute__((always_inline)) void round_rows(const struct fl_args *args,
+                                                             const struct gemm_matrix_tile *tile, int from, int end,
+                                                             const struct rounding how, const int joined,
+                                                             struct flex_tile_part *part) {
+    int16_t *out = args->out.data;
+    const struct rounders to = rounders_of(how);
+    const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    __m512i largest = _mm512_loadu_si512(part->largest), least = _mm512_loadu_si512(part->least);
+    for (int i = from; i < end; i += 2) {
+        const int32_t *sums = tile->sums + i * GEMM_MATRIX;
+        const __m512i r0 = round_joined(join_sums(sums, &to, joined), &to),
+                      r1 = round_joined(join_sums(sums + GEMM_MATRIX, &to, joined), &to);
+        const __m512i y = _mm512_permutexvar_epi64(order, _mm512_packs_epi32(r0, r1)), size = _mm512_abs_epi16(y);
+        largest = _mm512_max_epu16(largest, size);
+        least = _mm512_min_epu16(least, size);
+        _mm256_storeu_si256((__m256i *)(void *)(out + tile->element[i]), _mm512_castsi512_si256(y));
+        _mm256_storeu_si256((__m256i *)(void *)(out + tile->element[i + 1]), _mm512_extracti64x4_epi64(y, 1));
+    }
+    _mm512_storeu_si512(part->largest, largest);
+    _mm512_storeu_si512(part->least, least);
+}
+
+/* Begins a tile: whether its rows can be rounded in parts. */
+static bool begin_part(const struct fl_args *args, const struct gemm_matrix_tile *tile, struct flex_tile_part *part) {
+    const __m512i all = _mm512_or_si512(_mm512_loadu_si512(tile->element), _mm512_loadu_si512(tile->element + 8));
+    _mm512_storeu_si512(part->largest, _mm512_setzero_si512());
+    _mm512_storeu_si512(part->least, _mm512_set1_epi16(-1));
+    return !part->zeros && !args->epilogue.relu && tile->columns == GEMM_MATRIX && !_mm512_movepi64_mask(all);
+}
+
+/* Whether what the parts of a tile collected says all: no result is zero, and none as large as any before. */
+static bool is_usual(const struct flex_tile_part *part, int32_t gamma) {
+    const __m512i least = _mm512_loadu_si512(part->least), largest = _mm512_loadu_si512(part->largest);
+    return !_mm512_testn_epi16_mask(least, least) &&
+           !_mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16((int16_t)gamma));
+}
+
+/* Rows of a tile, the next part of it; true where it is done with. */
+static bool flex_round_part_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile, int from,
+                                       int to, struct gemm_stored *stored) {
+    struct flex_tile_part *part = &stored->part;
+    if (from == 0)
+        part->whole = begin_part(args, tile, part);
+    if (!part->whole)
+        return to < GEMM_MATRIX;
+    const struct rounding how = rounding_of(shift_of(args));
+    if (how.joined == 16)
+        round_rows(args, tile, from, to, how, 16, part);
+    else if (how.joined == 2)
+        round_rows(args, tile, from, to, how, 2, part);
+    else
+        round_rows(args, tile, from, to, how, 1, part);
+    return to < GEMM_MATRIX || is_usual(part, stored->sums.gamma);
 }
 #else
 /* The same, one by one. */
-static struct stored flex_round_sums_avx512_amx(const struct fl_args *args, const int32_t *sums, const int64_t *element,
-                                                int64_t channel, int64_t columns, int shift) {
-    const struct rounding how = rounding_of(shift);
-    int16_t *out = (int16_t *)args->out.data + channel;
+static struct stored flex_round_tile_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile) {
+    const struct rounding how = rounding_of(shift_of(args));
     struct stored stored = {0, 0};
     for (int i = 0; i < GEMM_MATRIX; i++)
-        for (int64_t j = 0; j < columns && element[i] >= 0; j++) {
-            const int32_t *at = sums + i * GEMM_MATRIX + j;
+        for (int64_t j = 0; j < tile->columns && tile->element[i] >= 0; j++) {
+            const int32_t *at = tile->sums + i * GEMM_MATRIX + j;
             const int32_t middle = at[MIDDLE] + (int32_t)((uint32_t)at[LOW] >> 8), high = at[0] + (middle >> 8),
                           low16 = (middle & 255) << 8 | (at[LOW] & 255);
             int32_t x;
@@ -135,49 +205,83 @@ static struct stored flex_round_sums_avx512_amx(const struct fl_args *args, cons
             const int32_t r = (x + (1 << (how.by - 1)) - 1 + (x >> how.by & 1)) >> how.by, size = r < 0 ? -r : r;
             stored.gamma = size > stored.gamma ? size : stored.gamma;
             stored.flushed += x != 0 && r == 0;
-            out[element[i] + j] = (int16_t)(r > FLEX_TOP ? FLEX_TOP : r < -FLEX_TOP ? -FLEX_TOP : r);
+            ((int16_t *)args->out.data)[tile->element[i] + j] = (int16_t)(r > FLEX_TOP    ? FLEX_TOP
+                                                                          : r < -FLEX_TOP ? -FLEX_TOP
+                                                                                          : r);
         }
     return stored;
+}
+
+static bool flex_round_part_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile, int from,
+                                       int to, struct gemm_stored *stored) {
+    (void)args;
+    (void)tile;
+    (void)from;
+    (void)stored;
+    return to < GEMM_MATRIX;
 }
 #endif
 
 /* A largest sum has a largest result, so whole sums are looked at where a tile has one as large as any before. */
-static void flex_note_sums_avx512_amx(const struct fl_args *args, const int32_t *sums, const int64_t *element,
-                                      int64_t columns, struct flex_stats *stats) {
+static void flex_note_sums_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile,
+                                      struct flex_stats *stats) {
+    const int32_t *sums = tile->sums;
+    const int64_t *element = tile->element, columns = tile->columns;
+    const bool relu = args->epilogue.relu;
+#if defined(__AVX512BW__)
+    __m512i largest = _mm512_setzero_si512();
+    for (int i = 0; i < GEMM_MATRIX; i++)
+        for (int64_t j = 0; j < columns && element[i] >= 0; j += 8) {
+            const __mmask8 valid = (__mmask8)(columns - j >= 8 ? 0xff : (1u << (columns - j)) - 1);
+            const __m256i *at = (const __m256i *)(const void *)(sums + i * GEMM_MATRIX + j);
+            const __m512i high = _mm512_cvtepi32_epi64(_mm256_load_si256(at)),
+                          middle = _mm512_cvtepi32_epi64(_mm256_load_si256(at + MIDDLE / 8)),
+                          low = _mm512_cvtepu32_epi64(_mm256_load_si256(at + LOW / 8));
+            const __m512i sum =
+                _mm512_add_epi64(_mm512_add_epi64(_mm512_slli_epi64(high, 16), _mm512_slli_epi64(middle, 8)), low);
+            const __m512i size = relu ? sum : _mm512_abs_epi64(sum);
+            largest = _mm512_mask_max_epi64(largest, valid, largest, size);
+        }
+    note_maximum(stats, (uint64_t)_mm512_reduce_max_epi64(largest));
+#else
     for (int i = 0; i < GEMM_MATRIX; i++)
         for (int64_t j = 0; j < columns && element[i] >= 0; j++) {
             const int32_t *at = sums + i * GEMM_MATRIX + j;
             const int64_t sum = at[0] * (int64_t)65536 + at[MIDDLE] * (int64_t)256 + (uint32_t)at[LOW];
-            if (sum > 0 || !args->epilogue.relu)
+            if (sum > 0 || !relu)
                 note_maximum(stats, (uint64_t)(sum < 0 ? -sum : sum));
         }
+#endif
 }
 
 /* Where results leave their range, one after the other by the rule for limbs. */
-static void flex_store_rows_avx512_amx(const struct fl_args *args, const int32_t *sums, const int64_t *element,
-                                       int64_t channel, int64_t columns, struct gemm_stored *stored) {
+static void flex_store_rows_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile,
+                                       struct gemm_stored *stored) {
     int32_t low[SUMS], high[SUMS];
     const struct gemm_sums limbs = {.low = low, .high = high, .stride = GEMM_MATRIX};
-    fl_gemm_int16_matrix_avx512_amx.finish(sums, NULL, GEMM_MATRIX, GEMM_MATRIX, GEMM_MATRIX, 0, false, &limbs);
+    fl_gemm_int16_matrix_avx512_amx.finish(tile->sums, NULL, GEMM_MATRIX, GEMM_MATRIX, GEMM_MATRIX, 0, false, &limbs);
     for (int i = 0; i < GEMM_MATRIX; i++) {
         const struct gemm_sums row = gemm_sums_at(&limbs, i, 0);
-        if (element[i] >= 0)
-            BASE(fl_flex_stores).sums(args, element[i] + channel, columns, &row, stored);
+        if (tile->element[i] >= 0)
+            BASE(fl_flex_stores).sums(args, tile->element[i], tile->columns, &row, stored);
     }
 }
 
-static void flex_matrix_avx512_amx(const struct fl_args *args, const int32_t *sums, const int64_t *element,
-                                   int64_t channel, int64_t columns, void *stats) {
+static void flex_matrix_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile, int from, int to,
+                                   void *stats) {
     struct gemm_stored *stored = stats;
-    const struct stored tile = flex_round_sums_avx512_amx(args, sums, element, channel, columns, shift_of(args));
-    if (tile.gamma > FLEX_TOP) {
-        flex_store_rows_avx512_amx(args, sums, element, channel, columns, stored);
+    if (flex_round_part_avx512_amx(args, tile, from, to, stored))
+        return;
+    const struct stored all = flex_round_tile_avx512_amx(args, tile);
+    stored->part.zeros = all.flushed > 0;
+    if (all.gamma > FLEX_TOP) {
+        flex_store_rows_avx512_amx(args, tile, stored);
         return;
     }
-    stored->sums.flushed += tile.flushed;
-    if (tile.gamma >= stored->sums.gamma)
-        flex_note_sums_avx512_amx(args, sums, element, columns, &stored->sums);
-    note_gamma(&stored->sums, (uint64_t)tile.gamma);
+    stored->sums.flushed += all.flushed;
+    if (all.gamma >= stored->sums.gamma)
+        flex_note_sums_avx512_amx(args, tile, &stored->sums);
+    note_gamma(&stored->sums, (uint64_t)all.gamma);
 }
 
 /* --- the row ------------------------------------------------------------------------------------------------------ */

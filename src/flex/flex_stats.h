@@ -32,10 +32,18 @@ static inline void note_gamma(struct flex_stats *stats, uint64_t gamma) {
         stats->gamma = gamma > FLEX_TOP ? FLEX_TOP : (int32_t)gamma;
 }
 
+/* Of a matrix tile that is stored in parts. */
+struct flex_tile_part {
+    uint16_t largest[32], least[32]; /* |result|, of each lane; saturated */
+    bool whole;                      /* it is */
+    bool zeros; /* the tile before had sums that became zero, and so will perhaps this one: they are counted at once */
+};
+
 /* What a worker of matmul or convolution stored. */
 struct gemm_stored {
     struct flex_stats sums;
     struct fl_stats wide; /* of sums too wide for 64 bits */
+    struct flex_tile_part part;
 };
 
 #endif

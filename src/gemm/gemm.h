@@ -91,16 +91,49 @@ struct gemm_prefetch {
     int64_t step;
 };
 
-/* What a thread does while the products of a tile keep the tile unit busy; work NULL: nothing. Kernels that cannot do
- * it meanwhile do it after them. */
+/* Lines and columns of a matrix tile; bytes of a line and of a tile. */
+enum { GEMM_MATRIX = 16, GEMM_MATRIX_LINE = 64, GEMM_MATRIX_PLANE = GEMM_MATRIX * GEMM_MATRIX_LINE };
+
+/* What a thread does while the products of a tile keep the tile unit busy: the rows of the tile before. Rows from ...
+ * to
+ * - 1 are done, both even, in order, all GEMM_MATRIX of them before the kernel returns. work NULL: nothing. */
 struct gemm_meanwhile {
-    void (*work)(void *context);
+    void (*work)(void *context, int from, int to);
     void *context;
 };
 
+/* All rows. */
 static inline void gemm_do_meanwhile(const struct gemm_meanwhile *meanwhile) {
     if (meanwhile->work)
-        meanwhile->work(meanwhile->context);
+        meanwhile->work(meanwhile->context, 0, GEMM_MATRIX);
+}
+
+/* Rows shared out to the steps of a short tile, because what the processor finds to overlap depends on the order of the
+ * program: none after the first third of the steps, while the sums of the tile before are on their way to memory. */
+struct gemm_rows {
+    int from, each;
+    int64_t lead;
+};
+
+static inline struct gemm_rows gemm_share_rows(const struct gemm_meanwhile *meanwhile, int64_t steps) {
+    const int count = steps > GEMM_MATRIX ? GEMM_MATRIX : (int)steps, lead = (count + 1) / 3,
+              parts = count > 0 ? count - lead : 1;
+    return (struct gemm_rows){meanwhile->work ? 0 : GEMM_MATRIX, 2 * ((GEMM_MATRIX / 2 + parts - 1) / parts), lead};
+}
+
+/* After step `step`. */
+static inline void gemm_do_some_rows(const struct gemm_meanwhile *meanwhile, int64_t step, struct gemm_rows *rows) {
+    if (rows->from >= GEMM_MATRIX || step < rows->lead)
+        return;
+    const int to = rows->from + rows->each < GEMM_MATRIX ? rows->from + rows->each : GEMM_MATRIX;
+    meanwhile->work(meanwhile->context, rows->from, to);
+    rows->from = to;
+}
+
+/* After a tile of no steps. */
+static inline void gemm_do_other_rows(const struct gemm_meanwhile *meanwhile, const struct gemm_rows *rows) {
+    if (rows->from < GEMM_MATRIX)
+        meanwhile->work(meanwhile->context, rows->from, GEMM_MATRIX);
 }
 
 /* A panel of A by a panel of B over a block of k, and where the micro-kernel leaves its accumulators. */
@@ -248,7 +281,6 @@ struct gemm_depthwise_kernels {
  * bytes (int16: all upper bytes, all lower ones), so a line holds `elements` of k, and a packed tile is one tile for
  * each plane, one after the other. Tiles of A: line i is row i. Tiles of B: its 4 bytes of column j in line g are those
  * of k bytes 4 g ... 4 g + 3. */
-enum { GEMM_MATRIX = 16, GEMM_MATRIX_LINE = 64, GEMM_MATRIX_PLANE = GEMM_MATRIX * GEMM_MATRIX_LINE };
 
 /* A line of an image as pixels of a weight gradient: packed position i is pixel first + i * step of it. */
 struct gemm_matrix_pixels {
@@ -282,6 +314,11 @@ struct gemm_matrix_kernels {
      * zeros in B: where a product with zero may not be zero (floats), it becomes zero; else it may be anything. */
     void (*copy)(const uint8_t *from, int64_t from_plane, int64_t step, int64_t count, int64_t bytes, uint8_t *to,
                  int64_t to_plane);
+    /* Both at once, where it is faster: `count` lines of the bytes from pixel first, first + 1, ... on, of an image
+     * line of `width` pixels of `depth` elements, zeros outside. false, and nothing is done, where split and copy are
+     * to do it. NULL: always. */
+    bool (*windows)(const void *row, int64_t depth, int64_t first, int64_t width, int64_t count, uint8_t *to,
+                    int64_t plane);
 
     /* sums = sum over steps of the tiles of A whose planes begin at a + offset[t] by those of B, which lie one after
      * the other. far: B is larger than the first-level cache. */
@@ -295,6 +332,14 @@ struct gemm_matrix_kernels {
 
 /* --- stores ------------------------------------------------------------------------------------------------------- */
 
+/* The sums of a tile as they left the registers: row i belongs, `columns` sums, to the elements from element[i] on, or
+ * nowhere where that is below zero. */
+struct gemm_matrix_tile {
+    const int32_t *sums;
+    int64_t element[GEMM_MATRIX];
+    int64_t columns;
+};
+
 /* Sums to elements of the output, with what the epilogue adds, rounded once; `stats` collects what a worker stored. */
 struct gemm_stores {
     int element_bytes; /* of the operands and of the output */
@@ -306,11 +351,10 @@ struct gemm_stores {
     void (*rows)(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows, int64_t columns,
                  const struct gemm_sums *sums, void *stats);
     void (*finish)(const struct fl_args *args, const void *stats); /* merges them into args->stats */
-    /* Whether the call's sums can be stored from matrix tiles: row i, `columns` sums, from element[i] + channel on, or
-     * nowhere where element[i] is below zero. NULL: never. */
+    /* Whether the call's sums can be stored from matrix tiles. NULL: never. */
     bool (*takes_matrix)(const struct fl_args *args);
-    void (*matrix)(const struct fl_args *args, const int32_t *sums, const int64_t *element, int64_t channel,
-                   int64_t columns, void *stats);
+    /* Rows from ... to - 1 of a tile, in the parts that gemm_meanwhile makes of it. */
+    void (*matrix)(const struct fl_args *args, const struct gemm_matrix_tile *tile, int from, int to, void *stats);
 };
 
 /* A format on an instruction set. */

@@ -170,6 +170,84 @@ static void GEMM_NAME(copy)(const uint8_t *from, int64_t from_plane, int64_t ste
     }
 }
 
+#ifdef VECTORS
+/* Elements 64 q ... 64 q + 63 of a line of n, as bytes; zeros beyond its ends. */
+static inline void line_bytes(const int16_t *row, int64_t n, int64_t q, __m512i *high, __m512i *low) {
+    const int64_t first = q * ELEMENTS;
+    const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), byte = _mm512_set1_epi16(255);
+    __m512i a = _mm512_setzero_si512(), b = a;
+    if (first >= 0 && first + ELEMENTS <= n) {
+        a = _mm512_loadu_si512(row + first);
+        b = _mm512_loadu_si512(row + first + 32);
+    } else if (first >= 0 && first < n) {
+        const uint64_t valid = ((uint64_t)1 << (n - first)) - 1;
+        a = _mm512_maskz_loadu_epi16((__mmask32)valid, row + first);
+        b = _mm512_maskz_loadu_epi16((__mmask32)(valid >> 32), row + first + 32);
+    }
+    *high = _mm512_permutexvar_epi64(order, _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8)));
+    *low = _mm512_permutexvar_epi64(order, _mm512_packus_epi16(_mm512_and_si512(a, byte), _mm512_and_si512(b, byte)));
+}
+
+/* Window `at` pixels behind the first of a vector of bytes, if it is wanted; `words` of 64 bits a pixel. */
+#define STORE_WINDOW(at, words)                                                                                        \
+    do {                                                                                                               \
+        if (x + (at) >= 0 && x + (at) < count) {                                                                       \
+            uint8_t *line = to + (x + (at)) * AMX_LINE;                                                                \
+            _mm512_store_si512(line, _mm512_alignr_epi64(next_high, high, (at) * (words)));                            \
+            _mm512_store_si512(line + plane, _mm512_alignr_epi64(next_low, low, (at) * (words)));                      \
+        }                                                                                                              \
+    } while (0)
+
+/* As windows, of `pixels`, a literal, in 64 bytes. In registers: what was just stored in pieces cannot be loaded at
+ * once across them. */
+static inline __attribute__((always_inline)) void copy_windows(const int16_t *row, int64_t first, int64_t n,
+                                                               int64_t count, uint8_t *to, int64_t plane,
+                                                               const int pixels) {
+    int64_t q = first >= 0 ? first / pixels : -((pixels - 1 - first) / pixels);
+    __m512i high, low, next_high, next_low;
+    line_bytes(row, n, q, &high, &low);
+    for (int64_t x = q * pixels - first; x < count; x += pixels) {
+        line_bytes(row, n, ++q, &next_high, &next_low);
+        STORE_WINDOW(0, 0);
+        if (pixels == 2)
+            STORE_WINDOW(1, 4);
+        if (pixels == 4) {
+            STORE_WINDOW(1, 2);
+            STORE_WINDOW(2, 2);
+            STORE_WINDOW(3, 2);
+        }
+        high = next_high;
+        low = next_low;
+    }
+}
+
+static bool GEMM_NAME(windows)(const void *row, int64_t depth, int64_t first, int64_t width, int64_t count, uint8_t *to,
+                               int64_t plane) {
+    const int64_t n = width * depth;
+    if (depth == 16)
+        copy_windows(row, first, n, count, to, plane, 4);
+    else if (depth == 32)
+        copy_windows(row, first, n, count, to, plane, 2);
+    else if (depth == 64)
+        copy_windows(row, first, n, count, to, plane, 1);
+    return depth == 16 || depth == 32 || depth == 64;
+}
+#else
+static bool GEMM_NAME(windows)(const void *row, int64_t depth, int64_t first, int64_t width, int64_t count, uint8_t *to,
+                               int64_t plane) {
+    if (depth != 16 && depth != 32 && depth != 64)
+        return false;
+    const uint16_t *x = row;
+    for (int64_t i = 0; i < count * ELEMENTS; i++) {
+        const int64_t at = first * depth + i / ELEMENTS * depth + i % ELEMENTS;
+        const uint16_t element = at >= 0 && at < width * depth ? x[at] : 0;
+        to[i] = (uint8_t)(element >> 8);
+        to[plane + i] = (uint8_t)element;
+    }
+    return true;
+}
+#endif
+
 /* As ranks, of `depth` rows that lie `stride` elements apart. */
 static inline void GEMM_NAME(pack_ranks)(const int16_t *from, int64_t stride, int64_t depth, int64_t count,
                                          bool columns, uint8_t *to) {
@@ -261,21 +339,16 @@ static void GEMM_NAME(panel_whole)(const struct gemm_panel_pair *p) {
 
 static void GEMM_NAME(window_sums)(const uint8_t *a, int64_t plane, const int64_t *offset, int64_t steps,
                                    const uint8_t *b, bool far, const struct gemm_meanwhile *meanwhile, int32_t *sums) {
-    const int64_t middle = (steps + 1) / 2;
+    struct gemm_rows rows = gemm_share_rows(meanwhile, steps);
     zero_sums();
-    for (int64_t t = 0, end = middle; t < steps || end == middle; end = steps) {
+    for (int64_t t = 0; t < steps; t++, b += PAIR) {
         if (far)
-            for (; t < end; t++, b += PAIR)
-                MULTIPLY(AMX_LOAD, a + offset[t], plane, AMX_LOAD_FAR, b, AMX_TILE);
+            MULTIPLY(AMX_LOAD, a + offset[t], plane, AMX_LOAD_FAR, b, AMX_TILE);
         else
-            for (; t < end; t++, b += PAIR)
-                MULTIPLY(AMX_LOAD, a + offset[t], plane, AMX_LOAD, b, AMX_TILE);
-        if (end == middle) {
-            gemm_do_meanwhile(meanwhile);
-            if (middle == steps)
-                break;
-        }
+            MULTIPLY(AMX_LOAD, a + offset[t], plane, AMX_LOAD, b, AMX_TILE);
+        gemm_do_some_rows(meanwhile, t, &rows);
     }
+    gemm_do_other_rows(meanwhile, &rows);
     store_sums(sums);
 }
 
@@ -402,6 +475,7 @@ const struct gemm_matrix_kernels fl_gemm_int16_matrix_avx512_amx = {.elements = 
                                                                     .turn = GEMM_NAME(turn),
                                                                     .split = GEMM_NAME(split),
                                                                     .copy = GEMM_NAME(copy),
+                                                                    .windows = GEMM_NAME(windows),
                                                                     .window_sums = GEMM_NAME(window_sums),
                                                                     .pixel_sums = GEMM_NAME(pixel_sums),
                                                                     .finish = GEMM_NAME(finish)};

@@ -221,25 +221,26 @@ struct matrix_sums {
     const struct packed_panels *b;
     const struct matmul_worker *w;
     void *stats;
-    const int32_t *sums;
     int64_t row, j;
     bool direct;
+    struct gemm_matrix_tile tile;
 };
 
 /* Stores them, or joins them with their row. */
-static void matrix_store(void *context) {
-    const struct matrix_sums *s = context;
+static void matrix_store(void *context, int from, int to) {
+    struct matrix_sums *s = context;
     const struct matmul *t = s->t;
     const int64_t column = (s->b->first + s->j) * t->b.width, columns = gemm_min(t->b.width, t->n - column);
     if (!s->direct) {
-        const struct gemm_sums to = gemm_sums_at(&s->w->sums, 0, s->j * t->b.width);
-        t->c->family->matrix->finish(s->sums, NULL, t->b.width, t->a.width, t->b.width, 0, false, &to);
+        const struct gemm_sums joined = gemm_sums_at(&s->w->sums, from, s->j * t->b.width);
+        t->c->family->matrix->finish(s->tile.sums + from * t->b.width, NULL, t->b.width, to - from, t->b.width, 0,
+                                     false, &joined);
         return;
     }
-    int64_t element[GEMM_MATRIX];
-    for (int64_t i = 0; i < GEMM_MATRIX; i++)
-        element[i] = s->row + i < t->m ? (s->row + i) * t->n : -1;
-    t->c->stores->matrix(t->c->args, s->sums, element, column, columns, s->stats);
+    s->tile.columns = columns;
+    for (int64_t i = 0; from == 0 && i < GEMM_MATRIX; i++)
+        s->tile.element[i] = s->row + i < t->m ? (s->row + i) * t->n + column : -1;
+    t->c->stores->matrix(t->c->args, &s->tile, from, to, s->stats);
 }
 
 /* One block of k: panel `i` of A by all panels of B at hand, to the sums of the band from `sums` on. The sums of a tile
@@ -253,8 +254,13 @@ static void matrix_panel(const struct matmul *t, const struct packed_panels *a, 
     const gemm_packed *panel = a->panels + i * t->a.panel_size + step * t->a.width;
     struct spread next =
         spread_over(panel + (i + 1 < a->count ? t->a.panel_size : 0), steps * t->a.width, b->count, steps);
-    struct matrix_sums done = {
-        .t = t, .b = b, .w = w, .stats = stats, .sums = sums, .row = (a->first + i) * t->a.width, .direct = direct};
+    struct matrix_sums done = {.t = t,
+                               .b = b,
+                               .w = w,
+                               .stats = stats,
+                               .row = (a->first + i) * t->a.width,
+                               .direct = direct,
+                               .tile.sums = sums};
     struct gemm_panel_pair pair = {
         .a = panel, .height = t->a.width, .rows = t->a.width, .steps = steps, .sum = sums, .add = block > 0};
     for (int64_t j = 0; j < b->count; j++) {
@@ -263,7 +269,7 @@ static void matrix_panel(const struct matmul *t, const struct packed_panels *a, 
         pair.next = next.next;
         t->c->kernels->whole[t->a.width](&pair);
         if (pair.meanwhile.work) {
-            done.sums += words;
+            done.tile.sums += words;
             done.j++;
         }
         if (last)
@@ -272,7 +278,7 @@ static void matrix_panel(const struct matmul *t, const struct packed_panels *a, 
     }
     if (!last)
         return;
-    matrix_store(&done);
+    matrix_store(&done, 0, GEMM_MATRIX);
     const int64_t column = b->first * t->b.width;
     if (!direct)
         t->c->stores->rows(t->c->args, done.row * t->n + column, t->n, gemm_min(t->a.width, t->m - done.row),

@@ -53,19 +53,22 @@ struct forward {
     int64_t position_lines;
     int64_t shared;                     /* grid pixels that make a whole line; 0: no pixels share lines */
     int64_t phases, steps, phase_steps; /* steps: of all phases; of the longest */
+    int64_t all_steps;                  /* likewise, while they are listed */
     struct phase *phase;                /* phases in both directions */
     struct tap *tap;                    /* of each step */
-    int64_t *offset;                    /* in the windows, of each step */
+    int64_t *offset;                    /* in the windows, of each step, in each turn of the rows */
     uint8_t *filters;                   /* [16 columns][steps] tiles */
 
     int64_t band_h, band_w, bands_y, bands_x, images; /* of a part */
     int64_t rows, pitch, plane; /* image lines of a band, by line phases; lines of 64 bytes from one to the next */
+    bool in_turn; /* only so many rows are kept as a filter sees, each in the place of the one before them */
     int64_t line_phases;
     int64_t split_plane;
     int64_t columns; /* of 16, whose filters are met together */
     int64_t parts;
-    bool far;    /* filters come from the second-level cache */
-    bool direct; /* sums are stored from tiles */
+    bool at_once; /* windows are copied from the image itself */
+    bool far;     /* filters come from the second-level cache */
+    bool direct;  /* sums are stored from tiles */
 };
 
 static int64_t pair_bytes(const struct forward *t) {
@@ -74,6 +77,11 @@ static int64_t pair_bytes(const struct forward *t) {
 
 static int64_t column_tiles(const struct forward *t) {
     return gemm_parts(t->n, GEMM_MATRIX);
+}
+
+/* Grid lines after which the places of their windows come again. */
+static int64_t turns(const struct forward *t) {
+    return t->in_turn ? t->rows : 1;
 }
 
 /* --- geometry ----------------------------------------------------------------------------------------------------- */
@@ -126,12 +134,13 @@ static void list_phase(struct forward *t, int64_t py, int64_t px) {
         for (int64_t g = 0; phase_of(t, r) == py && g < t->lines; g++) {
             if (!is_met(t, g, px))
                 continue;
-            if (t->offset) {
-                t->offset[t->steps] =
-                    t->shared ? (row * t->pitch + g * t->shared) * GEMM_MATRIX_LINE
-                              : ((g * t->line_phases + line_phase) * t->rows + row) * t->pitch * GEMM_MATRIX_LINE;
-                t->tap[t->steps] = (struct tap){r, g, px};
+            for (int64_t turn = 0; t->offset && turn < turns(t); turn++) {
+                const int64_t line =
+                    (t->shared ? 0 : g * t->line_phases + line_phase) * t->rows + (row + turn) % t->rows;
+                t->offset[turn * t->all_steps + t->steps] = (line * t->pitch + g * t->shared) * GEMM_MATRIX_LINE;
             }
+            if (t->tap)
+                t->tap[t->steps] = (struct tap){r, g, px};
             t->steps++;
         }
     }
@@ -239,21 +248,30 @@ static void copy_windows(const struct forward *t, const struct band *q, int64_t 
     const int64_t y = q->y0 * t->step + t->origin_y + line, count = q->x1 - q->x0;
     const int64_t bytes = GEMM_MATRIX_LINE / t->k->elements * t->depth;
     const uint8_t *from = w->bytes + (line & 1) * t->k->planes * t->split_plane;
-    uint8_t *to = windows + (line % t->line_phases * t->rows + line / t->line_phases) * t->pitch * GEMM_MATRIX_LINE;
-    const int64_t groups = t->shared ? 1 : t->lines, group = t->line_phases * t->rows * t->pitch * GEMM_MATRIX_LINE;
+    const int64_t place = line / t->line_phases, row_at = t->in_turn ? place % t->rows : place;
+    uint8_t *to = windows + (line % t->line_phases * t->rows + row_at) * t->pitch * GEMM_MATRIX_LINE;
+    const int64_t groups = t->shared ? 1 : t->lines, group = t->line_phases * t->rows * t->pitch * GEMM_MATRIX_LINE,
+                  pitch = t->shared ? count + (t->lines - 1) * t->shared : count;
     if (y < 0 || y >= t->in_h) {
         for (int p = 0; p < t->k->planes; p++)
             for (int64_t g = 0; g < groups; g++)
                 memset(to + p * t->plane + g * group, 0, (size_t)(t->pitch * GEMM_MATRIX_LINE));
         return;
     }
+    if (t->at_once) {
+        const void *row = gemm_element(t->c, t->image, (q->image * t->in_h + y) * t->in_w * t->image_pixel);
+        for (int64_t g = 0; g < groups; g++) {
+            const int64_t first = g * (t->apart ? t->position_step : t->k->elements / t->depth);
+            t->k->windows(row, t->depth, q->x0 + t->origin_x + first, t->in_w, pitch, to + g * group, t->plane);
+        }
+        return;
+    }
     for (int64_t g = 0; g < groups; g++) {
         const int64_t position = t->apart ? g / t->position_lines : 0,
                       first = (t->apart ? g % t->position_lines : g) * GEMM_MATRIX_LINE,
                       all = t->apart ? bytes : t->positions * bytes;
-        t->k->copy(from + position * t->position_step * bytes + first, t->split_plane, t->step * bytes,
-                   t->shared ? count + (t->lines - 1) * t->shared : count, gemm_min(GEMM_MATRIX_LINE, all - first),
-                   to + g * group, t->plane);
+        t->k->copy(from + position * t->position_step * bytes + first, t->split_plane, t->step * bytes, pitch,
+                   gemm_min(GEMM_MATRIX_LINE, all - first), to + g * group, t->plane);
     }
 }
 
@@ -269,9 +287,9 @@ static bool is_seen(const struct forward *t, int64_t line) {
 static void make_windows(const struct forward *t, const struct band *q, int64_t *made, int64_t end,
                          struct forward_worker *w, uint8_t *windows) {
     for (; *made < end; ++*made) {
-        if (*made == 0)
+        if (*made == 0 && !t->at_once)
             split_line(t, q, 0, w);
-        if (is_seen(t, *made + 1))
+        if (!t->at_once && is_seen(t, *made + 1))
             split_line(t, q, *made + 1, w);
         if (is_seen(t, *made))
             copy_windows(t, q, *made, w, windows);
@@ -280,20 +298,20 @@ static void make_windows(const struct forward *t, const struct band *q, int64_t 
 
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
-/* Where the results of 16 pixels of the grid go; -1: nowhere. */
+/* Where the results of 16 pixels of the grid go, from channel `first` on; -1: nowhere. */
 static void elements_of(const struct forward *t, const struct band *q, const struct phase *phase, int64_t y, int64_t x,
-                        int64_t *element) {
+                        int64_t first, int64_t *element) {
     int64_t out_y = y * t->out_step + phase->y, out_x = x * t->out_step + phase->x;
     const int64_t pixel = (q->image * t->out_h + out_y) * t->out_w + out_x, step = t->out_step * t->out_pixel;
     if (x + GEMM_MATRIX <= q->x1 && out_y >= 0 && out_y < t->out_h && out_x >= 0 &&
         out_x + (GEMM_MATRIX - 1) * t->out_step < t->out_w) { /* neighbours */
         for (int i = 0; i < GEMM_MATRIX; i++)
-            element[i] = pixel * t->out_pixel + t->out_first + i * step;
+            element[i] = pixel * t->out_pixel + first + i * step;
         return;
     }
     for (int i = 0; i < GEMM_MATRIX; i++) {
         const bool there = y < q->y1 && out_y >= 0 && out_y < t->out_h && out_x >= 0 && out_x < t->out_w;
-        element[i] = there ? ((q->image * t->out_h + out_y) * t->out_w + out_x) * t->out_pixel + t->out_first : -1;
+        element[i] = there ? ((q->image * t->out_h + out_y) * t->out_w + out_x) * t->out_pixel + first : -1;
         out_x += t->out_step;
         if (++x == q->x1) {
             x = q->x0;
@@ -309,38 +327,34 @@ struct waiting {
     const struct forward *t;
     void *stats;
     bool there;
-    const int32_t *sums;
-    const int64_t *element;
-    int64_t channel, columns;
-    int64_t elements[2][GEMM_MATRIX]; /* of the pixels at hand, and of those before */
+    struct gemm_matrix_tile tile;
 };
 
-static void store_waiting(void *context) {
-    struct waiting *wait = context;
+static void store_waiting(void *context, int from, int to) {
+    const struct waiting *wait = context;
     const struct gemm_call *c = wait->t->c;
     if (wait->there)
-        c->stores->matrix(c->args, wait->sums, wait->element, wait->channel, wait->columns, wait->stats);
-    wait->there = false;
+        c->stores->matrix(c->args, &wait->tile, from, to, wait->stats);
 }
 
 /* Sums of a tile over all its steps, to kept sums. Longer ones than a tile holds are added up there. */
-static void keep_sums(const struct forward *t, const uint8_t *windows, const struct phase *phase,
+static void keep_sums(const struct forward *t, const uint8_t *windows, const int64_t *offset, int64_t steps,
                       const uint8_t *filters, int32_t *sums, const struct gemm_sums *to, int64_t columns) {
     const struct gemm_meanwhile nothing = {NULL, NULL};
-    const int64_t most = t->k->k_most ? t->k->k_most / t->k->elements : phase->steps;
+    const int64_t most = t->k->k_most ? t->k->k_most / t->k->elements : steps;
     int64_t done = 0;
     do {
-        const int64_t steps = gemm_min(most, phase->steps - done);
-        t->k->window_sums(windows, t->plane, t->offset + phase->first + done, steps, filters + done * pair_bytes(t),
-                          true, &nothing, sums);
+        const int64_t count = gemm_min(most, steps - done);
+        t->k->window_sums(windows, t->plane, offset + done, count, filters + done * pair_bytes(t), true, &nothing,
+                          sums);
         t->k->finish(sums, NULL, GEMM_MATRIX, GEMM_MATRIX, columns, 0, done > 0, to);
-        done += steps;
-    } while (done < phase->steps);
+        done += count;
+    } while (done < steps);
 }
 
-/* Stores kept sums of 16 pixels, from channel `first` on: neighbours in memory at once. */
-static void store_kept(const struct forward *t, const struct gemm_sums *kept, const int64_t *element, int64_t first,
-                       int64_t columns, void *stats) {
+/* Stores kept sums of 16 pixels: neighbours in memory at once. */
+static void store_kept(const struct forward *t, const struct gemm_sums *kept, const int64_t *element, int64_t columns,
+                       void *stats) {
     for (int i = 0, next; i < GEMM_MATRIX; i = next) {
         next = i + 1;
         if (element[i] < 0)
@@ -348,39 +362,40 @@ static void store_kept(const struct forward *t, const struct gemm_sums *kept, co
         while (columns == t->out_pixel && next < GEMM_MATRIX && element[next] == element[next - 1] + columns)
             next++;
         const struct gemm_sums row = gemm_sums_at(kept, i, 0);
-        t->c->stores->sums(t->c->args, element[i] + first, (next - i) * columns, &row, stats);
+        t->c->stores->sums(t->c->args, element[i], (next - i) * columns, &row, stats);
     }
 }
 
 /* The pixels of the tile that begins at (y, x) of the grid, `at` in the windows, by the filters from column tile
  * `first` to `end`. */
-static void tile_by_columns(const struct forward *t, const struct band *q, const uint8_t *windows, int64_t y, int64_t x,
-                            int64_t first, int64_t end, struct forward_worker *w, struct waiting *wait, void *stats) {
+static void tile_by_columns(const struct forward *t, const struct band *q, const uint8_t *windows,
+                            const int64_t *offset, int64_t y, int64_t x, int64_t first, int64_t end,
+                            struct forward_worker *w, struct waiting *wait, void *stats) {
     const struct gemm_meanwhile store = {store_waiting, wait};
     for (int64_t i = 0; i < t->phases; i++) {
         const struct phase *phase = &t->phase[i];
-        int64_t *element = wait->elements[wait->element == wait->elements[0]];
-        elements_of(t, q, phase, y, x, element);
+        int64_t element[GEMM_MATRIX];
+        elements_of(t, q, phase, y, x, t->out_first + first * GEMM_MATRIX, element);
         struct gemm_sums kept = w->kept;
         kept.stride = gemm_min(t->n, end * GEMM_MATRIX) - first * GEMM_MATRIX;
         for (int64_t j = first; j < end; j++) {
             const int64_t columns = gemm_min(GEMM_MATRIX, t->n - j * GEMM_MATRIX);
             const uint8_t *filters = t->filters + (j * t->steps + phase->first) * pair_bytes(t);
-            int32_t *sums = w->sums + (wait->sums == w->sums ? t->k->sum_words : 0);
+            int32_t *sums = w->sums + (wait->tile.sums == w->sums ? t->k->sum_words : 0);
             if (!t->direct) {
                 const struct gemm_sums to = gemm_sums_at(&kept, 0, (j - first) * GEMM_MATRIX);
-                keep_sums(t, windows, phase, filters, sums, &to, columns);
+                keep_sums(t, windows, offset + phase->first, phase->steps, filters, sums, &to, columns);
                 continue;
             }
-            t->k->window_sums(windows, t->plane, t->offset + phase->first, phase->steps, filters, t->far, &store, sums);
+            t->k->window_sums(windows, t->plane, offset + phase->first, phase->steps, filters, t->far, &store, sums);
             wait->there = true;
-            wait->sums = sums;
-            wait->element = element;
-            wait->channel = j * GEMM_MATRIX;
-            wait->columns = columns;
+            wait->tile.sums = sums;
+            wait->tile.columns = columns;
+            for (int row = 0; row < GEMM_MATRIX; row++)
+                wait->tile.element[row] = element[row] < 0 ? -1 : element[row] + (j - first) * GEMM_MATRIX;
         }
         if (!t->direct)
-            store_kept(t, &kept, element, first * GEMM_MATRIX, kept.stride, stats);
+            store_kept(t, &kept, element, kept.stride, stats);
     }
 }
 
@@ -416,7 +431,8 @@ static void band_tiles(const struct forward *t, const struct band *q, uint8_t *w
     for (int64_t pixel = 0; pixel < pixels; pixel += GEMM_MATRIX) {
         const int64_t y = pixel / width, x = pixel % width, last = gemm_min(pixel + GEMM_MATRIX, pixels) - 1;
         make_windows(t, q, &made, last / width * t->step + t->reach_y, w, windows);
-        tile_by_columns(t, q, windows + (y * t->pitch + x) * GEMM_MATRIX_LINE, q->y0 + y, q->x0 + x, first, end, w,
+        tile_by_columns(t, q, windows + ((t->in_turn ? 0 : y * t->pitch) + x) * GEMM_MATRIX_LINE,
+                        t->offset + (t->in_turn ? y % t->rows * t->all_steps : 0), q->y0 + y, q->x0 + x, first, end, w,
                         wait, stats);
     }
 }
@@ -435,7 +451,7 @@ static void forward_part(void *context, int part, int worker) {
                 band_tiles(t, &q, w.windows + image * t->k->planes * t->plane, first,
                            gemm_min(first + t->columns, column_tiles(t)), &w, &wait, stats);
         }
-    store_waiting(&wait);
+    store_waiting(&wait, 0, GEMM_MATRIX);
     gemm_end_part(t->c);
 }
 
@@ -462,6 +478,9 @@ static int64_t plan_windows(struct forward *t, int64_t band_h, int64_t band_w) {
                     : 0;
     t->pitch = band_w + (t->shared ? (t->lines - 1) * t->shared : 0);
     t->rows = gemm_parts((band_h - 1) * t->step + t->reach_y, t->line_phases);
+    t->in_turn = band_w % GEMM_MATRIX == 0 && column_tiles(t) * t->steps * pair_bytes(t) <= FILTER_BYTES;
+    if (t->in_turn)
+        t->rows = gemm_min(t->rows, gemm_parts(t->reach_y, t->line_phases));
     t->plane = ((t->shared ? 1 : t->lines) * t->line_phases * t->rows * t->pitch + GEMM_MATRIX) * GEMM_MATRIX_LINE;
     return t->plane * t->k->planes;
 }
@@ -507,7 +526,10 @@ static void forward_plan(struct forward *t) {
     t->position_lines = gemm_parts(t->depth, t->k->elements);
     t->lines = t->apart ? t->positions * t->position_lines : gemm_parts(t->positions * t->depth, t->k->elements);
     list_steps(t);
+    t->all_steps = t->steps;
     plan_bands(t);
+    t->at_once =
+        t->k->windows && t->step == 1 && t->image_pixel == t->depth && t->k->windows(NULL, t->depth, 0, 0, 0, NULL, 0);
     t->split_plane = gemm_round_up((pixels_seen(t, t->pitch) * t->depth) * (GEMM_MATRIX_LINE / t->k->elements) +
                                        (t->lines + 1) * GEMM_MATRIX_LINE,
                                    GEMM_MATRIX_LINE);
@@ -522,7 +544,7 @@ static bool stores_directly(const struct forward *t) {
 static struct gemm_workspace lay_out(struct forward *t, char *block) {
     struct gemm_arena arena = {block, 0}, worker = gemm_worker_arena(t->c, 0);
     t->phase = gemm_take(&arena, t->phases, sizeof *t->phase);
-    t->offset = gemm_take(&arena, t->steps, sizeof *t->offset);
+    t->offset = gemm_take(&arena, turns(t) * t->all_steps, sizeof *t->offset);
     t->tap = gemm_take(&arena, t->steps, sizeof *t->tap);
     t->filters = gemm_take(&arena, column_tiles(t) * t->steps * pair_bytes(t), 1);
     lay_out_worker(t, &worker);
