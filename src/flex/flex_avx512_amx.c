@@ -166,7 +166,7 @@ static bool is_usual(const struct flex_tile_part *part, int32_t gamma) {
            !_mm512_cmpge_epu16_mask(largest, _mm512_set1_epi16((int16_t)gamma));
 }
 
-/* Rows of a tile, the next part of it; true where it is done with. */
+/* Rows of a tile, the next part of it. False: the whole tile is to be rounded now, by itself. */
 static bool flex_round_part_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile, int from,
                                        int to, struct gemm_stored *stored) {
     struct flex_tile_part *part = &stored->part;

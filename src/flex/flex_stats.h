@@ -35,7 +35,7 @@ static inline void note_gamma(struct flex_stats *stats, uint64_t gamma) {
 /* Of a matrix tile that is stored in parts. */
 struct flex_tile_part {
     uint16_t largest[32], least[32]; /* |result|, of each lane; saturated */
-    bool whole;                      /* it is */
+    bool whole;                      /* begun as one that can be rounded in parts */
     bool zeros; /* the tile before had sums that became zero, and so will perhaps this one: they are counted at once */
 };
 

@@ -94,9 +94,8 @@ struct gemm_prefetch {
 /* Lines and columns of a matrix tile; bytes of a line and of a tile. */
 enum { GEMM_MATRIX = 16, GEMM_MATRIX_LINE = 64, GEMM_MATRIX_PLANE = GEMM_MATRIX * GEMM_MATRIX_LINE };
 
-/* What a thread does while the products of a tile keep the tile unit busy: the rows of the tile before. Rows from ...
- * to
- * - 1 are done, both even, in order, all GEMM_MATRIX of them before the kernel returns. work NULL: nothing. */
+/* What a thread does while the products of a tile keep the tile unit busy: the rows of the tile before, [from, to),
+ * both even, in order, all GEMM_MATRIX of them before the kernel returns. work NULL: nothing. */
 struct gemm_meanwhile {
     void (*work)(void *context, int from, int to);
     void *context;
@@ -109,10 +108,12 @@ static inline void gemm_do_meanwhile(const struct gemm_meanwhile *meanwhile) {
 }
 
 /* Rows shared out to the steps of a short tile, because what the processor finds to overlap depends on the order of the
- * program: none after the first third of the steps, while the sums of the tile before are on their way to memory. */
+ * program: none during the first third of the steps (of 16 at most), while the sums of the tile before are on their way
+ * to memory. */
 struct gemm_rows {
-    int from, each;
-    int64_t lead;
+    int from;     /* the next */
+    int each;     /* rows at a time, even */
+    int64_t lead; /* steps before the first */
 };
 
 static inline struct gemm_rows gemm_share_rows(const struct gemm_meanwhile *meanwhile, int64_t steps) {
@@ -130,7 +131,7 @@ static inline void gemm_do_some_rows(const struct gemm_meanwhile *meanwhile, int
     rows->from = to;
 }
 
-/* After a tile of no steps. */
+/* Rows that are still left: after a tile of no steps. */
 static inline void gemm_do_other_rows(const struct gemm_meanwhile *meanwhile, const struct gemm_rows *rows) {
     if (rows->from < GEMM_MATRIX)
         meanwhile->work(meanwhile->context, rows->from, GEMM_MATRIX);

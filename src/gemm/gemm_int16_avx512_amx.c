@@ -188,7 +188,7 @@ static inline void line_bytes(const int16_t *row, int64_t n, int64_t q, __m512i 
     *low = _mm512_permutexvar_epi64(order, _mm512_packus_epi16(_mm512_and_si512(a, byte), _mm512_and_si512(b, byte)));
 }
 
-/* Window `at` pixels behind the first of a vector of bytes, if it is wanted; `words` of 64 bits a pixel. */
+/* Window `at` pixels behind the first of a vector of bytes, if it is wanted; `words` of 64 bits a pixel in a plane. */
 #define STORE_WINDOW(at, words)                                                                                        \
     do {                                                                                                               \
         if (x + (at) >= 0 && x + (at) < count) {                                                                       \
@@ -220,6 +220,8 @@ static inline __attribute__((always_inline)) void copy_windows(const int16_t *ro
         low = next_low;
     }
 }
+
+#undef STORE_WINDOW
 
 static bool GEMM_NAME(windows)(const void *row, int64_t depth, int64_t first, int64_t width, int64_t count, uint8_t *to,
                                int64_t plane) {

@@ -237,9 +237,11 @@ static void matrix_store(void *context, int from, int to) {
                                      false, &joined);
         return;
     }
-    s->tile.columns = columns;
-    for (int64_t i = 0; from == 0 && i < GEMM_MATRIX; i++)
-        s->tile.element[i] = s->row + i < t->m ? (s->row + i) * t->n + column : -1;
+    if (from == 0) {
+        s->tile.columns = columns;
+        for (int64_t i = 0; i < GEMM_MATRIX; i++)
+            s->tile.element[i] = s->row + i < t->m ? (s->row + i) * t->n + column : -1;
+    }
     t->c->stores->matrix(t->c->args, &s->tile, from, to, s->stats);
 }
 

@@ -5,15 +5,16 @@
  * each phase, which all phases share. What a pixel sees of one line of the image, its window, is copied to lines of 64
  * bytes of its own, so that tiles load them aligned; the filter lines r read the same copies. Sixteen pixels in the
  * order of memory are a tile, across the ends of grid lines. Where neighbouring windows show the same bytes at a
- * distance of whole lines, they share them. A window is copied when the first tile reads it, one image line ahead of
- * which the elements were split into their bytes: what was just written in pieces cannot be read in other pieces at
- * once. */
+ * distance of whole lines, they share them. A window is copied when the first tile reads it, from the image
+ * itself where its pixels are 16, 32 or 64 bytes of a plane, else from its bytes, which were split one image line
+ * ahead: what was just written in pieces cannot be read in other pieces at once. Where tiles lie in one grid line, only
+ * as many image lines are kept as a filter sees, each in the place of one that no tile reads any more. */
 #include "core/parallel.h"
 #include "gemm/gemm_driver.h"
 #include <string.h>
 
 enum {
-    LINES_BYTES = 512 * 1024,  /* of the windows of a band: they stay in the second-level cache */
+    LINES_BYTES = 512 * 1024,  /* of the windows of a band, at most: they stay in the second-level cache */
     FILTER_BYTES = 640 * 1024, /* of the filters that a band meets before the next ones, likewise */
     NEAR_BYTES = 24 * 1024,    /* of filters that stay in the first-level cache */
     BAND_PIXELS = 64           /* of the grid in a band, where the work is cut for threads, at least */
@@ -53,7 +54,7 @@ struct forward {
     int64_t position_lines;
     int64_t shared;                     /* grid pixels that make a whole line; 0: no pixels share lines */
     int64_t phases, steps, phase_steps; /* steps: of all phases; of the longest */
-    int64_t all_steps;                  /* likewise, while they are listed */
+    int64_t all_steps;                  /* what steps comes to: it counts up again while they are listed */
     struct phase *phase;                /* phases in both directions */
     struct tap *tap;                    /* of each step */
     int64_t *offset;                    /* in the windows, of each step, in each turn of the rows */
@@ -81,7 +82,7 @@ static int64_t column_tiles(const struct forward *t) {
 
 /* Grid lines after which the places of their windows come again. */
 static int64_t turns(const struct forward *t) {
-    return t->in_turn ? t->rows : 1;
+    return t->in_turn ? gemm_min(t->rows, t->band_h) : 1;
 }
 
 /* --- geometry ----------------------------------------------------------------------------------------------------- */
@@ -287,10 +288,12 @@ static bool is_seen(const struct forward *t, int64_t line) {
 static void make_windows(const struct forward *t, const struct band *q, int64_t *made, int64_t end,
                          struct forward_worker *w, uint8_t *windows) {
     for (; *made < end; ++*made) {
-        if (*made == 0 && !t->at_once)
-            split_line(t, q, 0, w);
-        if (!t->at_once && is_seen(t, *made + 1))
-            split_line(t, q, *made + 1, w);
+        if (!t->at_once) {
+            if (*made == 0)
+                split_line(t, q, 0, w);
+            if (is_seen(t, *made + 1))
+                split_line(t, q, *made + 1, w);
+        }
         if (is_seen(t, *made))
             copy_windows(t, q, *made, w, windows);
     }
@@ -366,8 +369,8 @@ static void store_kept(const struct forward *t, const struct gemm_sums *kept, co
     }
 }
 
-/* The pixels of the tile that begins at (y, x) of the grid, `at` in the windows, by the filters from column tile
- * `first` to `end`. */
+/* The pixels of the tile that begins at (y, x) of the grid, `windows` at its first pixel, `offset` those of its turn,
+ * by the filters from column tile `first` to `end`. */
 static void tile_by_columns(const struct forward *t, const struct band *q, const uint8_t *windows,
                             const int64_t *offset, int64_t y, int64_t x, int64_t first, int64_t end,
                             struct forward_worker *w, struct waiting *wait, void *stats) {
@@ -477,10 +480,10 @@ static int64_t plan_windows(struct forward *t, int64_t band_h, int64_t band_w) {
                     ? t->k->elements / t->depth
                     : 0;
     t->pitch = band_w + (t->shared ? (t->lines - 1) * t->shared : 0);
-    t->rows = gemm_parts((band_h - 1) * t->step + t->reach_y, t->line_phases);
+    /* A tile lies in one grid line then, and all filters are met in one pass: a second would find its windows
+     * overwritten. */
     t->in_turn = band_w % GEMM_MATRIX == 0 && column_tiles(t) * t->steps * pair_bytes(t) <= FILTER_BYTES;
-    if (t->in_turn)
-        t->rows = gemm_min(t->rows, gemm_parts(t->reach_y, t->line_phases));
+    t->rows = gemm_parts(t->in_turn ? t->reach_y : (band_h - 1) * t->step + t->reach_y, t->line_phases);
     t->plane = ((t->shared ? 1 : t->lines) * t->line_phases * t->rows * t->pitch + GEMM_MATRIX) * GEMM_MATRIX_LINE;
     return t->plane * t->k->planes;
 }
@@ -530,9 +533,11 @@ static void forward_plan(struct forward *t) {
     plan_bands(t);
     t->at_once =
         t->k->windows && t->step == 1 && t->image_pixel == t->depth && t->k->windows(NULL, t->depth, 0, 0, 0, NULL, 0);
-    t->split_plane = gemm_round_up((pixels_seen(t, t->pitch) * t->depth) * (GEMM_MATRIX_LINE / t->k->elements) +
-                                       (t->lines + 1) * GEMM_MATRIX_LINE,
-                                   GEMM_MATRIX_LINE);
+    t->split_plane = t->at_once
+                         ? 0
+                         : gemm_round_up((pixels_seen(t, t->pitch) * t->depth) * (GEMM_MATRIX_LINE / t->k->elements) +
+                                             (t->lines + 1) * GEMM_MATRIX_LINE,
+                                         GEMM_MATRIX_LINE);
 }
 
 /* Exponents have values when a call runs, not when it is asked for its needs. */
