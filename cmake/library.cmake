@@ -40,7 +40,7 @@ add_library(flexlab_objects OBJECT ${sources})
 target_compile_definitions(flexlab_objects PRIVATE ${definitions})
 target_include_directories(flexlab_objects PUBLIC
     ${PROJECT_SOURCE_DIR}/include ${FLEXLAB_GENERATED}/include PRIVATE ${PROJECT_SOURCE_DIR}/src ${FLEXLAB_GENERATED})
-target_link_libraries(flexlab_objects PUBLIC Threads::Threads ZLIB::ZLIB m)
+target_link_libraries(flexlab_objects PUBLIC Threads::Threads ZLIB::ZLIB m ${CMAKE_DL_LIBS})
 if(FLEXLAB_OPENMP)
     target_link_libraries(flexlab_objects PUBLIC OpenMP::OpenMP_C)
     target_compile_definitions(flexlab_objects PRIVATE FL_OPENMP)
@@ -48,7 +48,7 @@ endif()
 
 # What a program that is linked with the static library needs besides; no flag, no header. OpenMP by name where the linker
 # looks for it by itself, so that what is installed names no folder of this machine.
-set(FLEXLAB_PRIVATE_LIBRARIES m)
+set(FLEXLAB_PRIVATE_LIBRARIES m ${CMAKE_DL_LIBS})
 if(FLEXLAB_OPENMP)
     foreach(name ${OpenMP_C_LIB_NAMES})
         get_filename_component(folder ${OpenMP_${name}_LIBRARY} DIRECTORY)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The how-to documents, carried out: the code blocks of docs/adding-a-format.md and docs/adding-an-op.md are applied to a
-clean copy of the tree, which must then build, pass test_kernels for what was added, and run the documents' programs; the
-README's program too. Checks that a format is one new folder and an elementwise operation one row.
+clean copy of the tree, which must then build, pass test_kernels for what was added, run it on the stand-in for a GPU, and run the documents'
+programs; the README's program too. Checks that a format is one new folder and an elementwise operation one row.
 usage: test_growth.py SOURCE_DIR WORK_DIR"""
 import os
 import pathlib
@@ -59,8 +59,10 @@ if len(programs) != 3:
 
 build = work / "build"
 run("cmake", "-S", tree, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_C_FLAGS_RELEASE=-O1",
-    "-DFLEXLAB_TOOLS=OFF", "-DFLEXLAB_BENCH=OFF", "-DFLEXLAB_WERROR=ON")
-run("cmake", "--build", build, "--target", "test_kernels", "flexlab_static")
+    "-DFLEXLAB_TOOLS=OFF", "-DFLEXLAB_BENCH=OFF", "-DFLEXLAB_WERROR=ON", "-DFLEXLAB_CUDA=OFF")
+has_cxx = "flexlab_stand_in" in run("cmake", "--build", build, "--target", "help")
+gpu_targets = ["flexlab_stand_in", "test_gpu_ops"] if has_cxx else []
+run("cmake", "--build", build, "--target", "test_kernels", "flexlab_static", *gpu_targets)
 
 formats = run("grep", "-ho", "FMT_[A-Z0-9_]* = .*\"", build / "generated/include/flexlab/formats.h")
 added = [line.split('"')[1] for line in formats.splitlines() if line.split('"')[1] not in
@@ -73,6 +75,13 @@ for pattern in (f"{added[0]}.", ".softsign."):
     print(pattern, len(rows), "kernels equal the reference")
     if pattern.startswith(added[0]) and len(rows) < 30:
         sys.exit(f"only {len(rows)} kernels of {added[0]} were tested")
+for arguments in (["1", "4", "softsign"], *(["1", "4", op, added[0]] for op in ("add", "matmul", "channel_affine"))):
+    if has_cxx:  # on a GPU without a line of CUDA of their own
+        out = run(build / "tests/test_gpu_ops", *arguments, env={
+            **os.environ, "FLEXLAB_REQUIRE_GPU": "1", "FLEXLAB_CUDA_LIBRARY": str(build / "tests/libflexlab_stand_in.so")})
+        print("on the stand-in for a GPU:", *arguments[2:], "-", out.splitlines()[-1])
+        if " 0 calls" in out:
+            sys.exit("nothing was called there")
 for document, code in programs:
     (work / "program.c").write_text(code)
     run("cc", "-std=gnu17", "-Wall", "-Wextra", "-Werror", f"-I{tree}/include", f"-I{build}/generated/include",

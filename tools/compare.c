@@ -89,6 +89,7 @@ static int train_one(struct experiment *x, struct run *run, struct folder *folde
     const nn_train_config config = {.network = {.variant = series->variant->name,
                                                 .predictor = series->predictor,
                                                 .no_master = series->no_master,
+                                                .device = series->device,
                                                 .batch = (int)s->batch,
                                                 .seed = run->seed,
                                                 .momentum = (float)s->momentum,

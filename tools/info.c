@@ -140,6 +140,33 @@ static void print_data(void) {
          "  idx:DIR      train-images-idx3-ubyte and its three companions (MNIST, Fashion-MNIST), plain or .gz");
 }
 
+static void print_device(struct table *t, tensor_device *device) {
+    char text[400];
+    const bool known = !tensor_device_describe(device, text, sizeof text);
+    table_cell(t, "%s", tensor_device_name(device));
+    table_cell(t, "%s", known ? text : tensor_error());
+}
+
+/* Why there is no GPU is told at the first one. */
+static void print_devices(void) {
+    struct table *t = table_new("ll");
+    table_cell(t, "name");
+    table_cell(t, "device");
+    print_device(t, tensor_device_list(0));
+    tensor_device *gpu;
+    int count = 0;
+    for (char name[16]; snprintf(name, sizeof name, "cuda:%d", count), (gpu = tensor_device_find(name)); count++)
+        print_device(t, gpu);
+    if (!count) {
+        const char *reason = strstr(tensor_error(), "unavailable: ");
+        table_cell(t, "cuda");
+        table_cell(t, "%s", reason ? reason : tensor_error());
+    }
+    puts("\nDevices");
+    table_print(t, stdout, 2, 0);
+    table_free(t);
+}
+
 /* Where class fast has a kernel of its own. */
 static void print_fast_kernels(void) {
     int found = 0;
@@ -185,11 +212,12 @@ static void print_kernels(void) {
 
 int command_info(int argc, char **argv) {
     if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-        puts("Usage: flexlab info\n\n"
-             "Lists formats, variants, exponent predictors, models and data sources, and the kernel that runs each\n"
-             "operation of each format on this machine.\n\nExamples\n"
-             "  flexlab info\n"
-             "  FLEXLAB_ISA=avx2 flexlab info    (what a machine without AVX-512 would run)");
+        puts(
+            "Usage: flexlab info\n\n"
+            "Lists formats, variants, exponent predictors, models, data sources and devices, and the kernel that runs\n"
+            "each operation of each format on this machine.\n\nExamples\n"
+            "  flexlab info\n"
+            "  FLEXLAB_ISA=avx2 flexlab info    (what a machine without AVX-512 would run)");
         return STATUS_OK;
     }
     if (argc > 1)
@@ -206,6 +234,7 @@ int command_info(int argc, char **argv) {
     print_predictors();
     print_models();
     print_data();
+    print_devices();
     print_fast_kernels();
     print_kernels();
     return STATUS_OK;

@@ -87,6 +87,7 @@ static void add_formats(cJSON *line, const struct experiment *x) {
         add_flag(item, "wide_weights", s->variant->wide && !s->no_master);
         add_flag(item, "stochastic_weights", s->variant->stochastic_weights);
         add_text(item, "matmul_backend", s->backend);
+        add_text(item, "device", s->device);
         cJSON_AddItemToArray(list, item);
     }
 }

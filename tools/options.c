@@ -57,9 +57,11 @@ static const struct option_row {
      .help = "comma-separated variants, see 'flexlab info'\n(fp32,fp16,bf16,flex16+5,dfp16). Suffixes: ':nomaster' "
              "leaves out\n"
              "the wide copy of the weights, ':paper', ':ngraph', ... chooses\nthe exponent predictor; for example "
-             "fp16:nomaster,flex16+5:ngraph"},
+             "fp16:nomaster,flex16+5:ngraph.\n"
+             "'@DEVICE' at the end chooses where it trains: flex16+5@cuda,flex16+5@cpu"},
     {"format", "NAME", COMMAND_TRAIN, KIND_TEXT, FIELD(formats),
-     .help = "the variant, see 'flexlab info' (flex16+5); suffixes ':nomaster'\nand ':PREDICTOR' as for compare"},
+     .help = "the variant, see 'flexlab info' (flex16+5); suffixes ':nomaster',\n':PREDICTOR' and '@DEVICE' as for "
+             "compare"},
     {"train-limit", "N", BOTH, KIND_WHOLE, FIELD(train_limit), 1, INT_MAX,
      .help = "use only the first N training images"},
     {"test-limit", "N", BOTH, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX, .help = "use only the first N test images"},
@@ -88,6 +90,8 @@ static const struct option_row {
      .help = "exponent predictor of all shared-exponent formats (their own)"},
     {"max-steps", "N", BOTH, KIND_WHOLE, FIELD(max_steps), 1, INT_MAX,
      .help = "stop each run after N steps; the schedule still spans all epochs"},
+    {"device", "NAME", BOTH, KIND_TEXT, FIELD(device),
+     .help = "where all formats train that name no device: cpu, cuda, cuda:1, ...\n(cpu); results do not depend on it"},
     {"threads", "T", BOTH, KIND_WHOLE, FIELD(threads), 1, 256, .help = "threads (all); results do not depend on it"},
 
     {"out", "DIR", BOTH, KIND_TEXT, FIELD(out), .section = "What is written",
@@ -189,6 +193,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
                                   .data = "synthetic",
                                   .schedule = "linear",
                                   .master = "default",
+                                  .device = "cpu",
                                   .formats = command == COMMAND_TRAIN ? "flex16+5" : "fp32,fp16,bf16,flex16+5,dfp16",
                                   .out = command == COMMAND_REPORT ? NULL : "flexlab-results",
                                   .epochs = 10,
@@ -240,9 +245,26 @@ static const char *suffix_name(int i) {
     return i ? options_predictor_name(i - 1) : "nomaster";
 }
 
-/* One item of the list, "VARIANT[:nomaster][:PREDICTOR]". */
+/* Where a format trains, by the name in the list or the setting. */
+static int find_device(struct series *series, const char *option, const char *name) {
+    failure_forget();
+    const tensor_device *device = tensor_device_find(name);
+    if (!device)
+        return failure_is_usage() ? text_usage("--%s: %s", option, tensor_error())
+                                  : text_failed("--%s: %s", option, tensor_error());
+    series->device = text_format("%s", tensor_device_name(device));
+    return STATUS_OK;
+}
+
+/* One item of the list, "VARIANT[:nomaster][:PREDICTOR][@DEVICE]". */
 static int parse_series(const struct settings *settings, struct series *series, char *item) {
     const char *option = strchr(settings->formats, ',') ? "formats" : "format";
+    char *at = strchr(item, '@');
+    if (at)
+        *at++ = 0;
+    const int status = at ? find_device(series, option, at) : find_device(series, "device", settings->device);
+    if (status)
+        return status;
     char *rest = item, *name = strsep(&rest, ":");
     series->variant = nn_variant_find(name);
     if (!series->variant)
@@ -267,10 +289,13 @@ static int parse_series(const struct settings *settings, struct series *series, 
                                suffix_name);
         }
     }
-    const char *backend = tensor_kernel_backend(series->variant->format, "matmul");
-    series->backend = text_format("%s", backend ? backend : "-");
-    series->label = text_format("%s%s%s%s", name, series->no_master ? ":nomaster" : "", has_predictor ? ":" : "",
-                                has_predictor ? series->predictor : "");
+    const char *row = tensor_kernel_backend(series->variant->format, "matmul"),
+               *backend = strcmp(series->device, "cpu") != 0 ? series->device
+                          : row                              ? row
+                                                             : "-";
+    series->backend = text_format("%s", backend);
+    series->label = text_format("%s%s%s%s%s%s", name, series->no_master ? ":nomaster" : "", has_predictor ? ":" : "",
+                                has_predictor ? series->predictor : "", at ? "@" : "", at ? series->device : "");
     return STATUS_OK;
 }
 
@@ -306,6 +331,7 @@ void series_free(struct series *series, int count) {
     for (int i = 0; i < count; i++) {
         free(series[i].label);
         free(series[i].backend);
+        free(series[i].device);
     }
     free(series);
 }
@@ -405,6 +431,7 @@ void options_help(enum command command, FILE *out) {
         fputs(
             "  flexlab train --model mlp2 --data synthetic:train=2000,test=500 --epochs 3 --out quick\n"
             "  flexlab train --format flex16+5:ngraph --model resnet20 --data cifar10:cifar-10-batches-bin --out r20\n"
+            "  flexlab train --device cuda --model resnet20 --data cifar10:cifar-10-batches-bin --out r20-gpu\n"
             "  flexlab train --format bf16 --model cnn6 --data idx:fashion-mnist --epochs 5 --out fashion\n",
             out);
 }

@@ -14,7 +14,7 @@ enum { MOST_EPOCHS = 100000, MOST_SEEDS = 1000 };
 
 /* As given; the resolved values of what depends on other options are in struct experiment. */
 struct settings {
-    const char *model, *data, *formats, *schedule, *predictor, *master, *out, *trace_tensors;
+    const char *model, *data, *formats, *schedule, *predictor, *master, *out, *trace_tensors, *device;
     int64_t epochs, batch, seeds, seed_base, train_limit, test_limit, max_steps, average_last, threads, trace_every;
     double rate, warmup, momentum, weight_decay;
     int augment; /* SWITCH_UNSET: by the data */
@@ -23,12 +23,13 @@ struct settings {
     int folder_count;
 };
 
-/* One format of the comparison: "fp16", "flex16+5:ngraph", "fp16:nomaster". */
+/* One format of the comparison: "fp16", "flex16+5:ngraph", "fp16:nomaster", "flex16+5@cuda". */
 struct series {
     char *label;
     const nn_variant *variant;
     const char *predictor; /* NULL for float formats */
-    char *backend;         /* the row of kernels that its matmul runs on */
+    char *backend;         /* the row of kernels that its matmul runs on; the device's name where that is not "cpu" */
+    char *device;          /* where it trains */
     bool no_master;
     bool shared;
 };

@@ -136,8 +136,12 @@ static void read_origin(struct reader *r, const cJSON *line, const char *folder)
 static void check_label(struct reader *r, const struct series *s) {
     char *plain = text_format("%s%s", s->variant->name, s->no_master ? ":nomaster" : ""),
          *with_predictor = text_format("%s:%s", plain, s->predictor ? s->predictor : "");
-    if (strcmp(s->label, plain) != 0 && (!s->predictor || strcmp(s->label, with_predictor) != 0))
+    char *label = text_format("%.*s", (int)strcspn(s->label, "@"), s->label);
+    const char *device = s->label + strlen(label);
+    if ((strcmp(label, plain) != 0 && (!s->predictor || strcmp(label, with_predictor) != 0)) ||
+        (*device && strcmp(device + 1, s->device) != 0))
         refuse(r, text_format("the name '%s' is not that of the variant '%s'", s->label, s->variant->name));
+    free(label);
     free(plain);
     free(with_predictor);
 }
@@ -146,6 +150,8 @@ static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     const char *variant = read_text(r, item, "variant"), *predictor = read_text_or_null(r, item, "predictor");
     s->label = copy_text(r, item, "name");
     s->backend = copy_text(r, item, "matmul_backend");
+    const char *device = cJSON_GetObjectItemCaseSensitive(item, "device") ? read_text(r, item, "device") : "cpu";
+    s->device = text_format("%s", device); /* results of before there were devices have none */
     s->variant = nn_variant_find(variant);
     if (!s->variant) {
         refuse(r, text_format("the variant '%s' is unknown to this flexlab", variant));

@@ -74,6 +74,12 @@ static int check_same_format(const struct stored *a, const struct stored *b) {
         const struct series *s = &a->x.series[i];
         int k = find_series(&b->x, s->label);
         const struct series *t = k < 0 ? s : &b->x.series[k];
+        if (strcmp(s->device, t->device) != 0) {
+            char *where = text_format("the device of %s", s->label);
+            const int differs = differ(a, b, where, text_format("'%s'", s->device), text_format("'%s'", t->device));
+            free(where);
+            return differs;
+        }
         char *what = text_format("the predictor of %s", s->label);
         int status = s->variant != t->variant || s->no_master != t->no_master || s->predictor != t->predictor
                          ? differ(a, b, what, text_format("'%s'", s->predictor ? s->predictor : "none"),
@@ -134,6 +140,7 @@ static void take_series(struct experiment *into, struct experiment *from) {
             *s = from->series[i];
             s->label = text_format("%s", from->series[i].label);
             s->backend = text_format("%s", from->series[i].backend);
+            s->device = text_format("%s", from->series[i].device);
         }
 }
 

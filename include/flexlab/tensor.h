@@ -111,6 +111,9 @@ FLEXLAB_API tensor_device *tensor_device_list(int i) FLEXLAB_SYMBOL(tensor_devic
 /* NULL for an unknown name, with tensor_error() naming the known ones. */
 FLEXLAB_API tensor_device *tensor_device_find(const char *name) FLEXLAB_SYMBOL(tensor_device_find);
 FLEXLAB_API const char *tensor_device_name(const tensor_device *device) FLEXLAB_SYMBOL(tensor_device_name);
+/* One line for the user about what the device is, its memory as it is now: at most bytes - 1 characters and a zero. */
+FLEXLAB_API tensor_status tensor_device_describe(tensor_device *device, char *text, size_t bytes)
+    FLEXLAB_SYMBOL(tensor_device_describe);
 /* Returns when all that was submitted is done: the first failure since the last time, if there was one. */
 FLEXLAB_API tensor_status tensor_device_wait(tensor_device *device) FLEXLAB_SYMBOL(tensor_device_wait);
 /* tensor_new and tensor_new_on there. Memory of a device comes from tensor_device_allocate (64-byte aligned, zeros;

@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* The maximum to make room for by a predictor that the program added; 0: the exponent stays. */
-double fl_autoflex_foreign(const struct autoflex *a);
+FL_EITHER double fl_autoflex_foreign(const struct autoflex *a);
 
 /* --- numbers ------------------------------------------------------------------------------------------------------ */
 

@@ -9,10 +9,11 @@
 #ifndef FL_BF16_CODEC_H
 #define FL_BF16_CODEC_H
 
+#include "autoflex/both.h"
 #include <stdint.h>
 #include <string.h>
 
-static inline float bf16_to_float(uint16_t h) {
+FL_BOTH float bf16_to_float(uint16_t h) {
     const uint32_t bits = (uint32_t)h << 16;
     float x;
     memcpy(&x, &bits, sizeof x);
@@ -20,7 +21,7 @@ static inline float bf16_to_float(uint16_t h) {
 }
 
 /* Toward zero. The payload of a NaN is truncated and the NaN quieted, so that it stays one. */
-static inline uint16_t bf16_from_float_truncated(float x) {
+FL_BOTH uint16_t bf16_from_float_truncated(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     const uint32_t quiet = (bits & 0x7fffffffu) > 0x7f800000u ? 0x40u : 0u;
@@ -28,7 +29,7 @@ static inline uint16_t bf16_from_float_truncated(float x) {
 }
 
 /* Nearest, ties to even; a carry out of the fraction is the next exponent, the last one Inf. */
-static inline uint16_t bf16_from_float(float x) {
+FL_BOTH uint16_t bf16_from_float(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     const uint32_t nearest = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16, nan = bits >> 16 | 0x40u;

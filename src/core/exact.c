@@ -14,10 +14,5 @@ double fl_wide_abs(struct fl_wide_sum sum) {
 }
 
 double fl_wide_odd(struct fl_wide_sum sum) {
-    const int excess = fl_bits_of_128(fl_magnitude_128(sum.m)) - 53;
-    if (excess > 0) {
-        sum.m = fl_shift_odd(sum.m, excess);
-        sum.e -= excess;
-    }
-    return ldexp((double)sum.m, -sum.e);
+    return fl_terms_odd(sum);
 }

@@ -12,11 +12,11 @@ __extension__ typedef unsigned __int128 fl_uint128;
 
 /* p + q rounded to odd: the nearest double towards zero, with the last bit set where the sum was inexact. Rounding the
  * result again to at most 51 bits is the same as rounding the exact sum (Boldo and Melquiond 2008). */
-static inline double fl_sum_odd(double p, double q) {
+FL_BOTH double fl_sum_odd(double p, double q) {
     double s = p + q;
     double t = s - p;
     double error = (p - (s - t)) + (q - t); /* Knuth's two-sum: exact */
-    if (error != 0 && isfinite(s)) {
+    if (error != 0 && s - s == 0) {
         uint64_t bits;
         memcpy(&bits, &s, sizeof bits);
         if (!(bits & 1)) {

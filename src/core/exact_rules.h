@@ -124,4 +124,13 @@ FL_BOTH double fl_terms_abs(struct fl_wide_sum sum) {
     return fl_scale2(fl_double_of_128(sum.m < 0 ? -sum.m : sum.m), -sum.e);
 }
 
+FL_BOTH double fl_terms_odd(struct fl_wide_sum sum) {
+    const int excess = fl_bits_of_128(fl_magnitude_128(sum.m)) - 53;
+    if (excess > 0) {
+        sum.m = fl_shift_odd(sum.m, excess);
+        sum.e -= excess;
+    }
+    return ldexp((double)(int64_t)sum.m, -sum.e);
+}
+
 #endif

@@ -102,9 +102,11 @@ struct fl_choice {
     fl_need need; /* NULL: no workspace */
     enum fl_backend backend;
 };
-tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, tensor_class class, struct fl_choice *choice);
+tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, tensor_class exactness,
+                          struct fl_choice *choice);
 /* The same choice for a dry run: nothing is to run yet, and no line says that it did. */
-tensor_status fl_select(const struct fl_format *format, enum fl_op op, tensor_class class, struct fl_choice *choice);
+tensor_status fl_select(const struct fl_format *format, enum fl_op op, tensor_class exactness,
+                        struct fl_choice *choice);
 /* The cap in force: the best backend of this machine, FLEXLAB_ISA, tensor_set_backend. */
 tensor_status fl_backend_cap(enum fl_backend *cap);
 /* Whether FLEXLAB_VERBOSE=1. */

@@ -22,7 +22,7 @@ struct fl_view {
     int64_t count;    /* elements */
 };
 
-static inline int fl_exponent(const struct fl_view *view) {
+FL_BOTH int fl_exponent(const struct fl_view *view) {
     return view->e ? *view->e : 0;
 }
 

@@ -4,13 +4,14 @@
 #ifndef FL_PHILOX_H
 #define FL_PHILOX_H
 
+#include "autoflex/both.h"
 #include <stdint.h>
 
 struct fl_philox {
     uint32_t word[4];
 };
 
-static inline struct fl_philox fl_philox(uint64_t key, uint64_t counter_high, uint64_t counter_low) {
+FL_BOTH struct fl_philox fl_philox(uint64_t key, uint64_t counter_high, uint64_t counter_low) {
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
     uint32_t c0 = (uint32_t)counter_low, c1 = (uint32_t)(counter_low >> 32);
     uint32_t c2 = (uint32_t)counter_high, c3 = (uint32_t)(counter_high >> 32);
@@ -24,11 +25,12 @@ static inline struct fl_philox fl_philox(uint64_t key, uint64_t counter_high, ui
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    return (struct fl_philox){{c0, c1, c2, c3}};
+    struct fl_philox drawn = {{c0, c1, c2, c3}};
+    return drawn;
 }
 
 /* The 32-bit draw of one element of one write: stochastic rounding computes floor(x + draw / 2^32). */
-static inline uint32_t fl_philox_draw(uint64_t key, uint64_t write, int64_t element) {
+FL_BOTH uint32_t fl_philox_draw(uint64_t key, uint64_t write, int64_t element) {
     return fl_philox(key, write, (uint64_t)element >> 2).word[element & 3];
 }
 

@@ -22,32 +22,56 @@ struct tensor_device fl_host = {.name = "cpu", .host = true, .allocate = host_al
 
 enum { DEVICE_LIMIT = 16 };
 static struct tensor_device *devices[DEVICE_LIMIT] = {&fl_host};
-static int device_count = 1;
+static int device_count = 1; /* grows while other threads look */
+
+static int known_devices(void) {
+    return __atomic_load_n(&device_count, __ATOMIC_ACQUIRE);
+}
 
 bool fl_device_add(struct tensor_device *device) {
-    if (device_count == DEVICE_LIMIT)
+    const int count = __atomic_load_n(&device_count, __ATOMIC_RELAXED);
+    if (count == DEVICE_LIMIT)
         return false;
-    devices[device_count++] = device;
+    devices[count] = device;
+    __atomic_store_n(&device_count, count + 1, __ATOMIC_RELEASE); /* who sees the number sees the device */
     return true;
 }
 
 tensor_device *tensor_device_list(int i) {
-    return i >= 0 && i < device_count ? devices[i] : NULL;
+    return i >= 0 && i < known_devices() ? devices[i] : NULL;
 }
 
 tensor_device *tensor_device_find(const char *name) {
-    for (int i = 0; name && i < device_count; i++)
+    for (int i = 0; name && i < known_devices(); i++)
         if (!strcmp(devices[i]->name, name))
             return devices[i];
+    char why[600];
+    tensor_device *opened = name ? fl_gpu_find(name, why, sizeof why) : NULL;
+    if (opened)
+        return opened;
+    if (name && *why) {
+        fl_fail(TENSOR_E_DEVICE, "device %s is unavailable: %s", name, why);
+        return NULL;
+    }
     char known[200] = "";
-    for (int i = 0; i < device_count; i++)
+    for (int i = 0; i < known_devices(); i++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", devices[i]->name);
-    fl_fail(TENSOR_E_ARGUMENT, "unknown device '%s': expected one of %s", name ? name : "(null)", known);
+    fl_fail(TENSOR_E_ARGUMENT, "unknown device '%s': expected one of %s, or cuda, cuda:1, ...", name ? name : "(null)",
+            known);
     return NULL;
 }
 
 const char *tensor_device_name(const tensor_device *device) {
     return device ? device->name : NULL;
+}
+
+tensor_status tensor_device_describe(tensor_device *device, char *text, size_t bytes) {
+    if (!device || !text || !bytes)
+        return fl_fail(TENSOR_E_ARGUMENT, "device_describe: %s", !device ? "device is NULL" : "no room for a text");
+    if (device->describe)
+        return device->describe(device, text, bytes);
+    snprintf(text, bytes, "%s", device->host ? "the processor of this program" : device->name);
+    return TENSOR_OK;
 }
 
 tensor_status tensor_device_wait(tensor_device *device) {

@@ -7,11 +7,10 @@
 #ifndef FL_QUEUE_H
 #define FL_QUEUE_H
 
+#include "core/call.h"
 #include "core/call_memory.h"
-#include "core/transfer.h"
 
 struct fl_queue;
-struct fl_call;
 
 struct tensor_device {
     const char *name;
@@ -30,14 +29,25 @@ struct tensor_device {
     tensor_status (*wait)(struct fl_queue *queue);
     /* What runs an operation of a format there; false: the device lacks it. The host's is fl_dispatch. */
     bool (*find)(struct tensor_device *device, const struct fl_format *format, enum fl_op op, struct fl_choice *choice);
+    /* What it is, in one line; NULL: its name says it. */
+    tensor_status (*describe)(struct tensor_device *device, char *text, size_t bytes);
+    /* NULL: it records nothing. Between record and recorded, what is submitted and copied within the device does not
+     * run but becomes a recording (and nothing else may be asked of the queue); replay queues all of it at once. */
+    tensor_status (*record)(struct fl_queue *queue);
+    tensor_status (*recorded)(struct fl_queue *queue, void **recording);
+    tensor_status (*replay)(struct fl_queue *queue, void *recording);
+    void (*forget)(struct tensor_device *device, void *recording);
     struct fl_queue *queue; /* of all threads; NULL for the host, where each thread has its own */
     struct fl_slot_array *slots;
 };
 
 extern struct tensor_device fl_host;
-/* Adds a device to those that tensor_device_list lists: for the rest of the process, once, before other threads look.
- * False where there is no room for another. */
+/* Adds a device to those that tensor_device_list lists: for the rest of the process, once, by one thread at a time
+ * while others may look. False where there is no room for another. */
 bool fl_device_add(struct tensor_device *device);
+/* A device that is opened when it is asked for by name, and then among the others; NULL: why says what stands in its
+ * way, nothing where the name is none of those (src/gpu). */
+struct tensor_device *fl_gpu_find(const char *name, char *why, size_t bytes);
 
 /* A queue belongs to one thread of the host at a time: calls of one operation follow each other, and what passes
  * between them lies in memory of the queue. */
@@ -57,25 +67,6 @@ struct fl_queue *fl_queue_of(const struct fl_storage *storage);
 struct fl_queue *fl_device_queue(struct tensor_device *device);
 /* This thread's queue of the host. */
 struct fl_queue *fl_host_queue(void);
-
-enum fl_call_kind {
-    FL_CALL_RUN,   /* the kernel alone: its results are numbers */
-    FL_CALL_WRITE, /* the kernel writes `out` by the rules of its exponent */
-    FL_CALL_LOAD,  /* `source` becomes the value of `out`, as a load sets exponents */
-    FL_CALL_ROUND, /* doubles that are exact results of an operation become the value of `out`, as a write */
-    FL_CALL_FOLLOW /* the wide part of `out` becomes exactly the value of its elements */
-};
-
-struct fl_call {
-    enum fl_call_kind kind;
-    fl_kernel kernel;
-    fl_need need;
-    bool measures_first;   /* WRITE: the kernel is not to run twice with results */
-    struct fl_args args;   /* complete but for out, stats, workspace and the number of the write */
-    struct fl_storage out; /* as it is when the call is submitted */
-    struct fl_source source;
-    const char *what; /* LOAD: the name in messages */
-};
 
 /* Runs a call on this thread's processor, with args.workspace set. */
 tensor_status fl_call_run(const struct fl_call *call);

@@ -2,6 +2,7 @@
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/queue.h"
+#include "core/recording.h"
 #include "core/wide.h"
 #include <math.h>
 #include <string.h>
@@ -325,6 +326,7 @@ tensor_status tensor_keep_wide(tensor *t) {
         return fl_fail(TENSOR_E_MEMORY, "tensor_keep_wide: no memory for %lld elements of %d bytes",
                        (long long)t->count, t->format->wide_bytes);
     s->wide = wide;
+    fl_note_change();
     struct fl_call call = {.kind = FL_CALL_FOLLOW, .out = *s};
     tensor_status status = fl_submit(fl_queue_of(s), &call);
     if (status) {
@@ -397,5 +399,6 @@ tensor_status tensor_set_rounding(tensor *t, tensor_rounding rounding, uint64_t 
                        (int)rounding);
     t->storage->rounding = rounding;
     t->storage->seed = seed;
+    fl_note_change();
     return TENSOR_OK;
 }

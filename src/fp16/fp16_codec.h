@@ -12,13 +12,14 @@
 #ifndef FL_FP16_CODEC_H
 #define FL_FP16_CODEC_H
 
+#include "autoflex/both.h"
 #include <stdint.h>
 #include <string.h>
 #ifdef __F16C__
 #include <immintrin.h>
 #endif
 
-static inline float fp16_to_float(uint16_t h) {
+FL_BOTH float fp16_to_float(uint16_t h) {
     const uint32_t magnitude = h & 0x7fffu, shifted = magnitude << 13;
     const uint32_t normal = shifted + (112u << 23);
     const uint32_t special = shifted | 0x7f800000u | (magnitude > 0x7c00u ? 0x00400000u : 0u); /* NaN is quieted */
@@ -33,7 +34,7 @@ static inline float fp16_to_float(uint16_t h) {
 }
 
 /* Nearest, ties to even. The payload of a NaN is truncated and the NaN quieted. */
-static inline uint16_t fp16_from_float(float x) {
+FL_BOTH uint16_t fp16_from_float(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     const uint32_t magnitude = bits & 0x7fffffffu;

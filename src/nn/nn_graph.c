@@ -104,6 +104,9 @@ nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
 void nn_graph_free(nn_graph *g) {
     if (!g)
         return;
+    fl_recording_forget(g->device, &g->forward);
+    fl_recording_forget(g->device, &g->backward);
+    fl_recording_forget(g->device, &g->update);
     for (int i = 0; i < g->count; i++)
         fl_node_clear(&g->nodes[i]);
     for (int i = g->value_count - 1; i >= 0; i--) { /* views go before their bases */

@@ -14,6 +14,7 @@
 #define FL_NN_GRAPH_H
 
 #include "core/call_memory.h"
+#include "core/recording.h"
 #include "flexlab/nn.h"
 #include <stddef.h>
 
@@ -198,6 +199,7 @@ struct nn_graph {
     uint64_t steps; /* updates so far */
     nn_watch_fn watch;
     void *watch_context;
+    struct fl_recording forward, backward, update; /* of a step on a device that records */
 
     /* What nn_tensor_at lists. Owns the names; tensors belong to parameters and values. */
     nn_tensor_info *infos;
@@ -256,8 +258,8 @@ tensor_status fl_pack(struct fl_block *blocks, int count, size_t *total);
 /* nn_passes.c: positions of a step one after the other. Before the graph is compiled they are a dry run of it. */
 /* images NULL: those of g->bytes. training false: evaluation. */
 tensor_status fl_forward(nn_graph *g, const float *images, bool training);
-/* Loss, predictions and the gradient of the logits. */
-tensor_status fl_loss(nn_graph *g);
+/* The same in training, then loss, predictions and the gradient of the logits. */
+tensor_status fl_forward_to_loss(nn_graph *g, const float *images);
 tensor_status fl_backward(nn_graph *g);
 tensor_status fl_update(nn_graph *g, float rate);
 /* All values of training are hidden: their memory is about to be used for something else. */

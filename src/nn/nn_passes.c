@@ -48,6 +48,26 @@ void fl_hide_values(nn_graph *g) {
             fl_tensor_hide(g->values[i].t, true);
 }
 
+/* The positions of a part that a device replays: what is seen and what is hidden changes as if they were run. */
+static void pass_over(const nn_graph *g, int first, int last) {
+    for (int position = first; position <= last; position++) {
+        begin_position(g, position);
+        end_position(g, position);
+    }
+}
+
+/* A part of the step, call by call or as the device recorded it. Who watches sees every value when it is there. */
+static tensor_status by_recording(nn_graph *g, struct fl_recording *r, int first, int last,
+                                  tensor_status (*part)(nn_graph *g)) {
+    if (g->watch || is_dry_run(g))
+        return part(g);
+    enum fl_record what;
+    FL_TRY(fl_recording_begin(g->device, r, &what));
+    if (what == FL_RECORD_REPLAY)
+        pass_over(g, first, last);
+    return fl_recording_end(g->device, r, what, what == FL_RECORD_REPLAY ? TENSOR_OK : part(g));
+}
+
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
 /* A load takes no memory, so that a dry run need not ask. */
@@ -84,7 +104,7 @@ tensor_status fl_forward(nn_graph *g, const float *images, bool training) {
     return TENSOR_OK;
 }
 
-tensor_status fl_loss(nn_graph *g) {
+static tensor_status loss(nn_graph *g) {
     const struct fl_output *logits = fl_output_of(g, g->logits);
     tensor *x = g->values[logits->y].t, *dx = g->values[logits->dy].t;
     begin_position(g, g->count);
@@ -94,6 +114,18 @@ tensor_status fl_loss(nn_graph *g) {
     if (!status)
         end_position(g, g->count);
     return status;
+}
+
+static tensor_status forward_and_loss(nn_graph *g) {
+    FL_TRY(fl_forward(g, NULL, true));
+    return loss(g);
+}
+
+tensor_status fl_forward_to_loss(nn_graph *g, const float *images) {
+    if (!images)
+        return by_recording(g, &g->forward, 0, g->count, forward_and_loss);
+    FL_TRY(fl_forward(g, images, true));
+    return loss(g);
 }
 
 /* --- backward ----------------------------------------------------------------------------------------------------- */
@@ -114,7 +146,7 @@ static tensor_status backward_node(const nn_graph *g, struct fl_node *node) {
     return TENSOR_OK;
 }
 
-tensor_status fl_backward(nn_graph *g) {
+static tensor_status backward(nn_graph *g) {
     for (int i = g->count - 1; i >= 0; i--) {
         struct fl_node *node = &g->nodes[i];
         const int position = 2 * g->count - i;
@@ -129,6 +161,10 @@ tensor_status fl_backward(nn_graph *g) {
         end_position(g, position);
     }
     return TENSOR_OK;
+}
+
+tensor_status fl_backward(nn_graph *g) {
+    return by_recording(g, &g->backward, g->count + 1, 2 * g->count, backward);
 }
 
 /* --- update ------------------------------------------------------------------------------------------------------- */
@@ -148,8 +184,7 @@ static tensor_status update_parameter(const nn_graph *g, const struct fl_paramet
     return TENSOR_OK;
 }
 
-tensor_status fl_update(nn_graph *g, float rate) {
-    FL_TRY(tensor_load_f32(g->rate, &rate, 1));
+static tensor_status update(nn_graph *g) {
     for (int i = 0; i < g->count; i++)
         for (int k = 0; k < g->nodes[i].parameters; k++) {
             tensor_status status = update_parameter(g, &g->nodes[i].parameter[k]);
@@ -159,12 +194,16 @@ tensor_status fl_update(nn_graph *g, float rate) {
     return TENSOR_OK;
 }
 
+tensor_status fl_update(nn_graph *g, float rate) {
+    FL_TRY(tensor_load_f32(g->rate, &rate, 1));
+    return by_recording(g, &g->update, 0, -1, update);
+}
+
 /* --- dry run ------------------------------------------------------------------------------------------------------ */
 
 static tensor_status dry_run(nn_graph *g) {
-    FL_TRY(fl_forward(g, NULL, true));
-    FL_TRY(fl_loss(g));
-    FL_TRY(fl_backward(g));
+    FL_TRY(forward_and_loss(g));
+    FL_TRY(backward(g));
     FL_TRY(fl_update(g, 0));
     return fl_forward(g, NULL, false);
 }

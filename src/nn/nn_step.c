@@ -52,8 +52,7 @@ static tensor_status forward_to_loss(nn_graph *g, const float *images, const int
     lose_values(g);
     g->phase = FL_PHASE_IDLE;
     FL_TRY(tensor_load_i32(g->labels, labels, g->batch));
-    FL_TRY(fl_forward(g, images, true));
-    FL_TRY(fl_loss(g));
+    FL_TRY(fl_forward_to_loss(g, images));
     g->phase = FL_PHASE_FORWARD;
     g->has_loss = true;
     return TENSOR_OK;

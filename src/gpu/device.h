@@ -1,0 +1,177 @@
+/* device.h - what kernel sources include for CUDA, and nothing else of it: one text is compiled by nvcc for a GPU and
+ * by the host's C++ compiler for the stand-in of the tests (tests/stand_in/stand_in.h), which runs it on the CPU.
+ *
+ * Rules of kernel sources, so that both compile them: launches through gpu_launch, dynamic shared memory through
+ * GPU_DYNAMIC_SHARED, PTX only here, no __CUDA_ARCH__ elsewhere, no cub and no cooperative groups. Threads of a block
+ * that uses barriers do not return before the last one, and lanes in the mask of a collective not before it.
+ *
+ * Fragments of m16n8k32 (PTX ISA, "Matrix Fragments for mma.m16n8k32"), with g = lane / 4 and t = lane % 4:
+ *
+ *   operand  register  byte or element  row                  column
+ *   a        r = 0..3  byte i           g + 8 (r mod 2)      k = 4 t + i + 16 (r div 2)
+ *   b        r = 0..1  byte i           k = 4 t + i + 16 r   g
+ *   c, d     j = 0..3  whole            g + 8 (j div 2)      2 t + (j mod 2)
+ *
+ * ldmatrix: lane 8 m + j gives the address of row j of the 8 x 8 matrix m of 16-bit elements. Register m receives row
+ * g, columns 2 t and 2 t + 1; with trans, rows 2 t and 2 t + 1 of column g. */
+#ifndef FL_GPU_DEVICE_H
+#define FL_GPU_DEVICE_H
+
+#ifdef __CUDACC__
+
+#include <cuda_runtime.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Dynamic shared memory of the block as an array of `type`, aligned to 128 bytes. */
+#define GPU_DYNAMIC_SHARED(type, name)                                                                                 \
+    extern __shared__ __align__(128) unsigned char gpu_dynamic_shared[];                                               \
+    type *const name = reinterpret_cast<type *>(gpu_dynamic_shared)
+
+template <class... P, class... A>
+static inline cudaError_t gpu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
+                                     cudaStream_t stream, A... arguments) {
+    kernel<<<grid, block, shared_bytes, stream>>>(static_cast<P>(arguments)...);
+    return cudaGetLastError();
+}
+
+/* d += a b, exact modulo 2^32; all 32 lanes of a warp together. Signs of a and b as the names say. */
+#define GPU_MMA(name, type_a, type_b)                                                                                  \
+    static __device__ __forceinline__ void name(int32_t(&d)[4], const uint32_t(&a)[4], const uint32_t(&b)[2]) {        \
+        asm("mma.sync.aligned.m16n8k32.row.col.s32." type_a "." type_b ".s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "  \
+            "{%0,%1,%2,%3};"                                                                                           \
+            : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])                                                           \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                                       \
+    }
+GPU_MMA(gpu_mma_s8s8, "s8", "s8")
+GPU_MMA(gpu_mma_s8u8, "s8", "u8")
+GPU_MMA(gpu_mma_u8s8, "u8", "s8")
+GPU_MMA(gpu_mma_u8u8, "u8", "u8")
+#undef GPU_MMA
+
+static __device__ __forceinline__ uint32_t gpu_shared_address(const void *p) {
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* `row`: 16 bytes of shared memory, aligned to 16. x2 uses the addresses of lanes 0 to 15, x1 those of lanes 0 to 7. */
+#define GPU_LDMATRIX_X4(name, shape)                                                                                   \
+    static __device__ __forceinline__ void name(uint32_t(&r)[4], const void *row) {                                    \
+        asm volatile("ldmatrix.sync.aligned.m8n8." shape ".shared.b16 {%0,%1,%2,%3}, [%4];"                            \
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])                                                  \
+                     : "r"(gpu_shared_address(row))                                                                    \
+                     : "memory");                                                                                      \
+    }
+#define GPU_LDMATRIX_X2(name, shape)                                                                                   \
+    static __device__ __forceinline__ void name(uint32_t(&r)[2], const void *row) {                                    \
+        asm volatile("ldmatrix.sync.aligned.m8n8." shape ".shared.b16 {%0,%1}, [%2];"                                  \
+                     : "=r"(r[0]), "=r"(r[1])                                                                          \
+                     : "r"(gpu_shared_address(row))                                                                    \
+                     : "memory");                                                                                      \
+    }
+#define GPU_LDMATRIX_X1(name, shape)                                                                                   \
+    static __device__ __forceinline__ void name(uint32_t(&r)[1], const void *row) {                                    \
+        asm volatile("ldmatrix.sync.aligned.m8n8." shape ".shared.b16 {%0}, [%1];"                                     \
+                     : "=r"(r[0])                                                                                      \
+                     : "r"(gpu_shared_address(row))                                                                    \
+                     : "memory");                                                                                      \
+    }
+GPU_LDMATRIX_X4(gpu_ldmatrix_x4, "x4")
+GPU_LDMATRIX_X4(gpu_ldmatrix_x4_trans, "x4.trans")
+GPU_LDMATRIX_X2(gpu_ldmatrix_x2, "x2")
+GPU_LDMATRIX_X2(gpu_ldmatrix_x2_trans, "x2.trans")
+GPU_LDMATRIX_X1(gpu_ldmatrix_x1, "x1")
+GPU_LDMATRIX_X1(gpu_ldmatrix_x1_trans, "x1.trans")
+#undef GPU_LDMATRIX_X4
+#undef GPU_LDMATRIX_X2
+#undef GPU_LDMATRIX_X1
+
+/* Starts a copy of 16 bytes to shared memory: the first valid_bytes (0 to 16) from src, zeros after them. Both
+ * addresses are aligned to 16, even where valid_bytes is 0. */
+static __device__ __forceinline__ void gpu_cp_async16(void *dst_shared, const void *src_global, int valid_bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(gpu_shared_address(dst_shared)), "l"(src_global),
+                 "r"(valid_bytes)
+                 : "memory");
+}
+/* Closes a group of this thread's copies. */
+static __device__ __forceinline__ void gpu_cp_commit() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/* Waits until at most `pending` of this thread's groups are under way; other threads see the bytes after a barrier. */
+template <int pending> static __device__ __forceinline__ void gpu_cp_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+}
+
+/* Bytes of y:x (y high) chosen by the nibbles of selector; bit 3 of a nibble replicates the sign of the byte. */
+static __device__ __forceinline__ uint32_t gpu_byte_perm(uint32_t x, uint32_t y, uint32_t selector) {
+    return __byte_perm(x, y, selector);
+}
+
+#else
+
+#include "stand_in.h"
+
+#define GPU_DYNAMIC_SHARED(type, name) type *const name = reinterpret_cast<type *>(stand_in::dynamic_shared())
+
+template <class... P, class... A>
+static inline cudaError_t gpu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared_bytes,
+                                     cudaStream_t stream, A... arguments) {
+    static_assert(sizeof...(P) == sizeof...(A), "the kernel has another number of arguments");
+    const std::tuple<P...> copies{static_cast<P>(arguments)...};
+    stand_in::launch((const void *)kernel, grid, block, shared_bytes, stream,
+                     [kernel, copies] { std::apply(kernel, copies); });
+    return cudaGetLastError();
+}
+
+static inline void gpu_mma_s8s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                                stand_in::Place at = stand_in::Place::here()) {
+    stand_in::mma(d, a, b, true, true, at);
+}
+static inline void gpu_mma_s8u8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                                stand_in::Place at = stand_in::Place::here()) {
+    stand_in::mma(d, a, b, true, false, at);
+}
+static inline void gpu_mma_u8s8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                                stand_in::Place at = stand_in::Place::here()) {
+    stand_in::mma(d, a, b, false, true, at);
+}
+static inline void gpu_mma_u8u8(int32_t (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                                stand_in::Place at = stand_in::Place::here()) {
+    stand_in::mma(d, a, b, false, false, at);
+}
+static inline void gpu_ldmatrix_x4(uint32_t (&r)[4], const void *row, stand_in::Place at = stand_in::Place::here()) {
+    stand_in::ldmatrix(r, 4, row, false, at);
+}
+static inline void gpu_ldmatrix_x4_trans(uint32_t (&r)[4], const void *row,
+                                         stand_in::Place at = stand_in::Place::here()) {
+    stand_in::ldmatrix(r, 4, row, true, at);
+}
+static inline void gpu_ldmatrix_x2(uint32_t (&r)[2], const void *row, stand_in::Place at = stand_in::Place::here()) {
+    stand_in::ldmatrix(r, 2, row, false, at);
+}
+static inline void gpu_ldmatrix_x2_trans(uint32_t (&r)[2], const void *row,
+                                         stand_in::Place at = stand_in::Place::here()) {
+    stand_in::ldmatrix(r, 2, row, true, at);
+}
+static inline void gpu_ldmatrix_x1(uint32_t (&r)[1], const void *row, stand_in::Place at = stand_in::Place::here()) {
+    stand_in::ldmatrix(r, 1, row, false, at);
+}
+static inline void gpu_ldmatrix_x1_trans(uint32_t (&r)[1], const void *row,
+                                         stand_in::Place at = stand_in::Place::here()) {
+    stand_in::ldmatrix(r, 1, row, true, at);
+}
+static inline void gpu_cp_async16(void *dst_shared, const void *src_global, int valid_bytes) {
+    stand_in::cp_async16(dst_shared, src_global, valid_bytes);
+}
+static inline void gpu_cp_commit() {
+    stand_in::cp_commit();
+}
+template <int pending> static inline void gpu_cp_wait() {
+    stand_in::cp_wait(pending);
+}
+static inline uint32_t gpu_byte_perm(uint32_t x, uint32_t y, uint32_t selector) {
+    return __byte_perm(x, y, selector);
+}
+
+#endif
+
+#endif

@@ -1,0 +1,136 @@
+/* gpu_call.h - a call as kernels on the device see it.
+ *
+ * The host queues the kernels of a call and goes on. What they find out for each other, the exponent to try, whether
+ * the first attempt was the last, statistics, lies in one struct gpu_control in the memory of the device; so does what
+ * went wrong, which only who waits will read: from then on every kernel of the queue leaves at once. */
+#ifndef FL_GPU_CALL_H
+#define FL_GPU_CALL_H
+
+#include "gpu/device.h"
+#include "gpu/gpu_plugin.h"
+
+struct gpu_control {
+    struct fl_gpu_failure failure;
+    struct fl_stats stats;
+    int64_t found;   /* the first position of what ought not to be there; -1: none so far */
+    int32_t measure; /* the first attempt stores nothing */
+    int32_t done;    /* a second attempt is not needed */
+    int32_t fits;    /* the exponent is that of the exact maximum */
+    int32_t tried;   /* the exponent of the first attempt */
+};
+
+struct gpu_call {
+    struct fl_args args;
+    struct gpu_control *control;
+    struct fl_slot *slot; /* of what is written; NULL: numbers */
+    uint64_t seed;
+    int32_t mode;    /* of rounding */
+    int32_t attempt; /* 0, 1 */
+};
+
+/* Where numbers come from, in the memory of the device: doubles, floats, or what bytes mean in each channel. */
+struct gpu_numbers {
+    const double *d;
+    const float *f;
+    const uint8_t *pixels;
+    const float *values;
+    int64_t channels;
+};
+
+/* Operations of the formats of a folder. */
+typedef cudaError_t (*gpu_operation)(const struct gpu_call *call, cudaStream_t stream);
+struct gpu_kernels {
+    gpu_operation op[FL_OP_LIMIT];
+    fl_need need[FL_OP_LIMIT]; /* NULL: no workspace */
+    /* n elements of a view as doubles; numbers as elements (`result`: as results of an operation); both parts of a
+     * tensor with a wide part; the wide part from the elements. */
+    cudaError_t (*to_doubles)(const struct fl_view *view, double *values, cudaStream_t stream);
+    cudaError_t (*from_numbers)(const struct gpu_call *call, const struct gpu_numbers *numbers, bool result,
+                                cudaStream_t stream);
+    cudaError_t (*load_wide)(const struct gpu_call *call, void *wide, const struct gpu_numbers *numbers,
+                             cudaStream_t stream);
+    cudaError_t (*follow)(const struct gpu_control *control, const struct fl_view *view, void *wide,
+                          cudaStream_t stream);
+};
+cudaError_t gpu_running_statistics(const struct gpu_call *call, cudaStream_t stream);
+/* By format; NULL: none. */
+const struct gpu_kernels *gpu_kernels_of(tensor_format format);
+
+/* --- in kernels --------------------------------------------------------------------------------------------------- */
+
+/* Number i. */
+__device__ static inline double gpu_number(const struct gpu_numbers &n, int64_t i) {
+    return n.d ? n.d[i] : n.f ? n.f[i] : n.values[i % n.channels * 256 + n.pixels[i]];
+}
+
+/* What holds for this run of a kernel. */
+struct gpu_now {
+    void *out; /* NULL: measure */
+    struct fl_rounding rounding;
+    float alpha;
+    double real;
+};
+
+/* False: nothing is to be done. */
+__device__ static inline bool gpu_begin(const struct gpu_call &call, struct gpu_now *now) {
+    const struct gpu_control *control = call.control;
+    if (control->failure.finding || (call.attempt && control->done))
+        return false;
+    now->out = !call.attempt && control->measure ? NULL : call.args.out.data;
+    now->rounding.mode = (tensor_rounding)call.mode;
+    now->rounding.key = call.seed;
+    now->rounding.write = call.slot ? call.slot->writes : 0;
+    now->alpha = call.args.scalar.alpha ? *call.args.scalar.alpha : call.args.alpha;
+    now->real = call.args.scalar.real ? *call.args.scalar.real : call.args.numbers.real;
+    return true;
+}
+
+/* The first of a grid's threads along a line of work, and how far apart its steps are. */
+__device__ static inline int64_t gpu_first() {
+    return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+__device__ static inline int64_t gpu_stride() {
+    return (int64_t)gridDim.x * blockDim.x;
+}
+
+/* Something was found at a position, which ought not to be there. The first position counts; -1 is the largest of the
+ * unsigned. */
+__device__ static inline void gpu_found(struct gpu_control *control, int64_t at) {
+    atomicMin((unsigned long long *)&control->found, (unsigned long long)at);
+}
+
+/* Adds what the threads of a block stored; all of them call it. Maxima are positive doubles, whose bits order as they
+ * do. */
+__device__ static inline void gpu_report(struct gpu_control *control, const struct fl_stats &mine) {
+    unsigned long long maximum = (unsigned long long)__double_as_longlong(mine.maximum);
+    int gamma = mine.gamma;
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+        const unsigned long long other = __shfl_down_sync(0xffffffffu, maximum, lanes);
+        const int other_gamma = __shfl_down_sync(0xffffffffu, gamma, lanes);
+        maximum = other > maximum ? other : maximum;
+        gamma = other_gamma > gamma ? other_gamma : gamma;
+    }
+    struct fl_stats *to = &control->stats;
+    if (threadIdx.x % 32 == 0) {
+        if (maximum)
+            atomicMax((unsigned long long *)&to->maximum, maximum);
+        if (gamma)
+            atomicMax(&to->gamma, gamma);
+    }
+    if (mine.saturated)
+        atomicAdd((unsigned long long *)&to->saturated, (unsigned long long)mine.saturated);
+    if (mine.flushed)
+        atomicAdd((unsigned long long *)&to->flushed, (unsigned long long)mine.flushed);
+    if (mine.nonfinite)
+        atomicAdd((unsigned long long *)&to->nonfinite, (unsigned long long)mine.nonfinite);
+}
+
+/* Grids of kernels whose threads each take what is a stride apart. */
+enum { GPU_THREADS = 256 };
+static inline unsigned gpu_blocks(int64_t work) {
+    const int64_t blocks = (work + GPU_THREADS - 1) / GPU_THREADS;
+    const int64_t most = 1056; /* eight on each multiprocessor of an H100 */
+    return (unsigned)(blocks < 1 ? 1 : blocks < most ? blocks : most);
+}
+
+#endif

@@ -1,0 +1,256 @@
+/* gpu_device.c - GPUs as devices of the library (queue.h): cuda:0, cuda:1, ..., opened when they are first asked for.
+ */
+#include "core/fail.h"
+#include "core/memory.h"
+#include "core/queue.h"
+#include "gpu/gpu_load.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 8 };
+
+struct gpu {
+    struct tensor_device device; /* first: a device is its gpu */
+    struct fl_queue queue;
+    const struct fl_gpu_plugin *plugin;
+    struct fl_gpu_device *backend; /* NULL: not opened */
+    struct fl_gpu_facts facts;
+    char name[16];
+    pthread_mutex_t lock; /* the backend is used by one thread at a time */
+};
+
+static struct gpu gpus[MOST];
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+static struct gpu *gpu_of(struct tensor_device *device) {
+    return (struct gpu *)(void *)device;
+}
+
+/* --- errors ------------------------------------------------------------------------------------------------------- */
+
+/* A fault of CUDA. It stays: every later call on the device says so again. */
+static tensor_status faulted(const struct gpu *g, const char *text) {
+    return text ? fl_fail(TENSOR_E_DEVICE, "%s: %s", g->name, text) : TENSOR_OK;
+}
+
+/* What a call found. */
+static tensor_status found(const struct fl_gpu_failure *f) {
+    switch (f->finding) {
+    case FL_GPU_NOTHING:
+        return TENSOR_OK;
+    case FL_GPU_SCALAR:
+        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", f->what, f->value[0]);
+    case FL_GPU_LOAD:
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: value %lld is %g, %s holds finite numbers only", f->what,
+                       (long long)f->at, f->value[0], f->format->name);
+    case FL_GPU_CHANNEL:
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "%s: channel %lld has the multipliers %g and %g, means %g and %g: mean, variance and epsilon "
+                       "must lead to finite numbers",
+                       f->what, (long long)f->at, f->value[0], f->value[1], f->value[2], f->value[3]);
+    default:
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: label %lld is %.0f, expected 0 to %lld", f->what, (long long)f->at,
+                       f->value[0], (long long)f->limit - 1);
+    }
+}
+
+/* --- the functions of a device ------------------------------------------------------------------------------------ */
+
+static void *gpu_allocate(struct tensor_device *device, size_t bytes) {
+    struct gpu *g = gpu_of(device);
+    void *memory = NULL;
+    pthread_mutex_lock(&g->lock);
+    const char *text = g->plugin->allocate(g->backend, bytes, &memory);
+    if (text) {
+        struct fl_gpu_facts now = {.available = 0};
+        char said[400];
+        snprintf(said, sizeof said, "%s", text);
+        if (!g->plugin->facts(g->backend, &now))
+            fl_fail(TENSOR_E_MEMORY, "%s: no %zu bytes, %zu of %zu are free (%s)", g->name, bytes, now.available,
+                    now.bytes, said);
+        else
+            (void)faulted(g, said);
+        memory = NULL;
+    }
+    pthread_mutex_unlock(&g->lock);
+    return memory;
+}
+
+static void gpu_release(struct tensor_device *device, void *memory) {
+    struct gpu *g = gpu_of(device);
+    pthread_mutex_lock(&g->lock);
+    (void)g->plugin->release(g->backend, memory); /* a fault stays for who waits */
+    pthread_mutex_unlock(&g->lock);
+}
+
+static tensor_status gpu_submit(struct fl_queue *queue, const struct fl_call *call) {
+    struct gpu *g = gpu_of(queue->device);
+    const bool runs = call->kind == FL_CALL_RUN, computes = runs || call->kind == FL_CALL_WRITE;
+    const char *format = (runs ? call->args.format : call->out.format)->name;
+    char what[80];
+    snprintf(what, sizeof what, "%s.%s", format,
+             computes                       ? fl_op_name(call->args.op)
+             : call->kind == FL_CALL_FOLLOW ? "follow"
+                                            : "load");
+    pthread_mutex_lock(&g->lock);
+    const tensor_status status = faulted(g, g->plugin->submit(g->backend, call, what));
+    pthread_mutex_unlock(&g->lock);
+    return status;
+}
+
+static tensor_status gpu_put(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
+    struct gpu *g = gpu_of(queue->device);
+    pthread_mutex_lock(&g->lock);
+    const tensor_status status = faulted(g, g->plugin->put(g->backend, to, from, bytes));
+    pthread_mutex_unlock(&g->lock);
+    return status;
+}
+
+static tensor_status gpu_get(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
+    struct gpu *g = gpu_of(queue->device);
+    struct fl_gpu_failure failure;
+    pthread_mutex_lock(&g->lock);
+    const tensor_status status = faulted(g, g->plugin->get(g->backend, to, from, bytes, &failure));
+    pthread_mutex_unlock(&g->lock);
+    return status ? status : found(&failure);
+}
+
+static tensor_status gpu_copy(struct fl_queue *queue, void *to, const void *from, size_t bytes) {
+    struct gpu *g = gpu_of(queue->device);
+    pthread_mutex_lock(&g->lock);
+    const tensor_status status = faulted(g, g->plugin->copy(g->backend, to, from, bytes));
+    pthread_mutex_unlock(&g->lock);
+    return status;
+}
+
+static tensor_status gpu_wait(struct fl_queue *queue) {
+    struct gpu *g = gpu_of(queue->device);
+    struct fl_gpu_failure failure;
+    pthread_mutex_lock(&g->lock);
+    const tensor_status status = faulted(g, g->plugin->wait(g->backend, &failure));
+    pthread_mutex_unlock(&g->lock);
+    return status ? status : found(&failure);
+}
+
+static tensor_status gpu_describe(struct tensor_device *device, char *text, size_t bytes) {
+    struct gpu *g = gpu_of(device);
+    struct fl_gpu_facts f;
+    const double gib = 1 << 30;
+    pthread_mutex_lock(&g->lock);
+    const tensor_status status = faulted(g, g->plugin->facts(g->backend, &f));
+    pthread_mutex_unlock(&g->lock);
+    if (!status)
+        snprintf(text, bytes,
+                 "%s, compute capability %d.%d, %d multiprocessors, %.1f of %.1f GiB free, driver of CUDA %d.%d",
+                 f.name, f.major, f.minor, f.processors, (double)f.available / gib, (double)f.bytes / gib,
+                 f.driver / 1000, f.driver % 1000 / 10);
+    return status;
+}
+
+static tensor_status gpu_record(struct fl_queue *queue) {
+    struct gpu *g = gpu_of(queue->device);
+    pthread_mutex_lock(&g->lock);
+    const tensor_status status = faulted(g, g->plugin->record(g->backend));
+    pthread_mutex_unlock(&g->lock);
+    return status;
+}
+
+static tensor_status gpu_recorded(struct fl_queue *queue, void **recording) {
+    struct gpu *g = gpu_of(queue->device);
+    pthread_mutex_lock(&g->lock);
+    const tensor_status status = faulted(g, g->plugin->recorded(g->backend, recording));
+    pthread_mutex_unlock(&g->lock);
+    return status;
+}
+
+static tensor_status gpu_replay(struct fl_queue *queue, void *recording) {
+    struct gpu *g = gpu_of(queue->device);
+    pthread_mutex_lock(&g->lock);
+    const tensor_status status = faulted(g, g->plugin->replay(g->backend, recording));
+    pthread_mutex_unlock(&g->lock);
+    return status;
+}
+
+static void gpu_forget(struct tensor_device *device, void *recording) {
+    struct gpu *g = gpu_of(device);
+    pthread_mutex_lock(&g->lock);
+    g->plugin->forget(g->backend, recording);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* Calls of a GPU are run by its backend, which knows them by operation and format. */
+static tensor_status runs_elsewhere(const struct fl_args *args) {
+    return fl_fail(TENSOR_E_DEVICE, "%s: a kernel of a GPU was called on the host", fl_op_name(args->op));
+}
+
+static bool gpu_find(struct tensor_device *device, const struct fl_format *format, enum fl_op op,
+                     struct fl_choice *choice) {
+    const struct gpu *g = gpu_of(device);
+    *choice = (struct fl_choice){.kernel = runs_elsewhere, .need = g->plugin->need, .backend = FL_PORTABLE};
+    return g->plugin->has(format->id, op);
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------ */
+
+static bool open_gpu(const struct fl_gpu_plugin *plugin, int number, char *why, size_t bytes) {
+    struct gpu *g = &gpus[number];
+    if (g->backend)
+        return true;
+    g->backend = plugin->open(number, &g->facts, why, bytes);
+    if (!g->backend)
+        return false;
+    g->plugin = plugin;
+    snprintf(g->name, sizeof g->name, "cuda:%d", number);
+    pthread_mutex_init(&g->lock, NULL);
+    g->device = (struct tensor_device){.name = g->name,
+                                       .allocate = gpu_allocate,
+                                       .release = gpu_release,
+                                       .submit = gpu_submit,
+                                       .put = gpu_put,
+                                       .get = gpu_get,
+                                       .copy = gpu_copy,
+                                       .wait = gpu_wait,
+                                       .find = gpu_find,
+                                       .record = gpu_record,
+                                       .recorded = gpu_recorded,
+                                       .replay = gpu_replay,
+                                       .forget = gpu_forget,
+                                       .describe = gpu_describe,
+                                       .queue = &g->queue};
+    g->queue.device = &g->device;
+    if (fl_device_add(&g->device))
+        return true;
+    snprintf(why, bytes, "too many devices");
+    plugin->close(g->backend);
+    g->backend = NULL;
+    return false;
+}
+
+/* The number in "cuda" (0) or "cuda:N"; -1: it is neither. */
+static int number_of(const char *name) {
+    if (!strcmp(name, "cuda"))
+        return 0;
+    char *end;
+    const long n = strncmp(name, "cuda:", 5) || name[5] < '0' || name[5] > '9' ? -1 : strtol(name + 5, &end, 10);
+    return n < 0 || n > 9999 || *end ? -1 : (int)n;
+}
+
+struct tensor_device *fl_gpu_find(const char *name, char *why, size_t bytes) {
+    const int number = number_of(name);
+    *why = 0;
+    if (number < 0)
+        return NULL;
+    pthread_mutex_lock(&opening);
+    const struct fl_gpu_plugin *plugin = fl_gpu_load(why, bytes);
+    const int count = plugin ? plugin->count(why, bytes) : 0;
+    struct tensor_device *device = NULL;
+    if (count > 0 && (number >= count || number >= MOST))
+        snprintf(why, bytes, count > 1 ? "the CUDA devices are cuda:0 to cuda:%d" : "cuda:%d is the only CUDA device",
+                 count > MOST ? MOST - 1 : count - 1);
+    else if (count > 0 && open_gpu(plugin, number, why, bytes))
+        device = &gpus[number].device;
+    pthread_mutex_unlock(&opening);
+    return device;
+}

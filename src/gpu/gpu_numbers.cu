@@ -1,0 +1,57 @@
+// gpu_numbers.cu - tensors of numbers beside the formats, and the table of what the device has for each format.
+#include "gpu/gpu_calls.h"
+
+template <class Number> __global__ void numbers_to_doubles(const struct fl_view view, double *values) {
+    for (int64_t i = gpu_first(); i < view.count; i += gpu_stride())
+        values[i] = ((const Number *)view.data)[i];
+}
+
+cudaError_t gpu_numbers_to_doubles(const struct fl_source *source, int64_t count, double *values, cudaStream_t stream) {
+    const unsigned blocks = gpu_blocks(count);
+    switch ((int)source->format->id) {
+    case FMT_F64:
+        return gpu_launch(numbers_to_doubles<double>, blocks, GPU_THREADS, 0, stream, source->view, values);
+    case FMT_F32:
+        return gpu_launch(numbers_to_doubles<float>, blocks, GPU_THREADS, 0, stream, source->view, values);
+    case FMT_I32:
+        return gpu_launch(numbers_to_doubles<int32_t>, blocks, GPU_THREADS, 0, stream, source->view, values);
+    case FMT_U8:
+        return gpu_launch(numbers_to_doubles<uint8_t>, blocks, GPU_THREADS, 0, stream, source->view, values);
+    default:
+        return gpu_kernels_of(source->format->id)->to_doubles(&source->view, values, stream);
+    }
+}
+
+__global__ void running_statistics(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const double rows = (double)call.args.geo.m, unbiased = rows > 1 ? rows / (rows - 1) : 1;
+    double *const *f = call.args.numbers.f;
+    for (int64_t c = gpu_first(); c < call.args.geo.n; c += gpu_stride()) {
+        f[0][c] += now.real * (f[2][c] - f[0][c]);
+        f[1][c] += now.real * (f[3][c] * unbiased - f[1][c]);
+    }
+}
+
+cudaError_t gpu_running_statistics(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_launch(running_statistics, gpu_blocks(call->args.geo.n), GPU_THREADS, 0, stream, *call);
+}
+
+#define GPU_FOLDER(folder) const struct gpu_kernels *gpu_kernels_##folder(void);
+#define GPU_FORMAT(CONSTANT, folder)
+#include "gpu_formats.h"
+#undef GPU_FOLDER
+#undef GPU_FORMAT
+
+const struct gpu_kernels *gpu_kernels_of(tensor_format format) {
+    switch ((int)format) {
+#define GPU_FOLDER(folder)
+#define GPU_FORMAT(CONSTANT, folder)                                                                                   \
+    case CONSTANT:                                                                                                     \
+        return gpu_kernels_##folder();
+#include "gpu_formats.h"
+    default:
+        return NULL;
+    }
+}

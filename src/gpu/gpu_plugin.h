@@ -1,0 +1,87 @@
+/* gpu_plugin.h - what the library and the CUDA backend say to each other. The backend is a shared object of its own,
+ * opened when a device is first asked for (gpu_load.c); it exports one function, fl_gpu_plugin. C and C++, no CUDA.
+ *
+ * Functions that can fail return NULL where they did what they should, else a text that stays valid until the next call
+ * with that device. */
+#ifndef FL_GPU_PLUGIN_H
+#define FL_GPU_PLUGIN_H
+
+#include "core/call.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { FL_GPU_VERSION = 1 };
+
+struct fl_gpu_device; /* the backend's: a stream, memory, what failed */
+
+struct fl_gpu_facts {
+    char name[256];
+    int major, minor; /* compute capability */
+    int processors;
+    size_t bytes, available;
+    int driver, runtime; /* 13000: 13.0 */
+};
+
+/* What a call found that only its run could find. Calls after it are left out until somebody has taken it. */
+enum fl_gpu_finding {
+    FL_GPU_NOTHING,
+    FL_GPU_SCALAR,  /* `value` where a finite number was expected */
+    FL_GPU_LOAD,    /* number `at` of a load is `value`, which the format does not hold */
+    FL_GPU_CHANNEL, /* the coefficients of channel `at` are not finite: values[4] */
+    FL_GPU_LABEL    /* label `at` is `value`, of `limit` classes */
+};
+struct fl_gpu_failure {
+    int32_t finding;
+    int32_t unused;
+    int64_t at, limit;
+    double value[4];
+    const char *what;               /* of the call: a text of the host */
+    const struct fl_format *format; /* of the output; of the host */
+};
+
+struct fl_gpu_plugin {
+    int version;         /* FL_GPU_VERSION */
+    const char *library; /* version of the library that it was built with */
+    size_t call_bytes, slot_bytes;
+
+    /* How many devices there are; 0 with the reason in `why`. */
+    int (*count)(char *why, size_t bytes);
+    struct fl_gpu_device *(*open)(int device, struct fl_gpu_facts *facts, char *why, size_t bytes);
+    void (*close)(struct fl_gpu_device *device);
+    const char *(*facts)(struct fl_gpu_device *device, struct fl_gpu_facts *facts);
+
+    /* Zeros, 256-byte aligned; in the order of the queue. *memory NULL: no room. */
+    const char *(*allocate)(struct fl_gpu_device *device, size_t bytes, void **memory);
+    const char *(*release)(struct fl_gpu_device *device, void *memory);
+    const char *(*put)(struct fl_gpu_device *device, void *to, const void *from, size_t bytes);
+    /* Waits; failure: what has been found so far, which stays. */
+    const char *(*get)(struct fl_gpu_device *device, void *to, const void *from, size_t bytes,
+                       struct fl_gpu_failure *failure);
+    const char *(*copy)(struct fl_gpu_device *device, void *to, const void *from, size_t bytes);
+    /* Waits, and takes what was found since the last wait. */
+    const char *(*wait)(struct fl_gpu_device *device, struct fl_gpu_failure *failure);
+
+    /* Whether the backend has an operation for the elements of a format, and its workspace. */
+    bool (*has)(tensor_format format, enum fl_op op);
+    size_t (*need)(const struct fl_args *args);
+    /* what: of the call, in texts. */
+    const char *(*submit)(struct fl_gpu_device *device, const struct fl_call *call, const char *what);
+
+    /* Calls and copies within the device between record and recorded do not run: they become a recording, which runs
+     * them all at once, as often as it is asked to. recorded leaves *recording NULL where it fails. */
+    const char *(*record)(struct fl_gpu_device *device);
+    const char *(*recorded)(struct fl_gpu_device *device, void **recording);
+    const char *(*replay)(struct fl_gpu_device *device, void *recording);
+    void (*forget)(struct fl_gpu_device *device, void *recording);
+};
+
+/* The one exported function. */
+typedef const struct fl_gpu_plugin *(*fl_gpu_plugin_function)(void);
+#define FL_GPU_PLUGIN_SYMBOL "flexlab_gpu_plugin"
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,225 @@
+// gpu_runtime.cu - devices, memory, copies and errors: the functions of gpu_plugin.h.
+#include "flexlab/version.h"
+#include "gpu/gpu_calls.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+struct fl_gpu_device {
+    int number;
+    cudaStream_t stream;
+    struct gpu_control *control; /* of the device */
+    cudaError_t failed;          /* CUDA's errors stay: what failed first is told again and again */
+    char text[400];
+};
+
+// CUDA's text, and what it happened to; from then on, the same answer.
+static const char *failed(struct fl_gpu_device *d, cudaError_t error, const char *what) {
+    if (error == cudaSuccess)
+        return NULL;
+    if (error != cudaErrorMemoryAllocation)
+        d->failed = error;
+    snprintf(d->text, sizeof d->text, "%s: CUDA says %s (%s)", what, cudaGetErrorString(error),
+             cudaGetErrorName(error));
+    return d->text;
+}
+
+// The device, unless it failed before.
+static const char *enter(struct fl_gpu_device *d, const char *what) {
+    if (d->failed != cudaSuccess)
+        return d->text;
+    return failed(d, cudaSetDevice(d->number), what);
+}
+
+static int count_devices(char *why, size_t bytes) {
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaSuccess && count > 0)
+        return count;
+    (void)cudaGetLastError();
+    int driver = 0;
+    (void)cudaDriverGetVersion(&driver);
+    if (error == cudaSuccess || error == cudaErrorNoDevice)
+        snprintf(why, bytes, "no CUDA device (%s)", cudaGetErrorString(cudaErrorNoDevice));
+    else if (driver == 0)
+        snprintf(why, bytes, "no CUDA driver: %s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
+    else
+        snprintf(why, bytes, "CUDA says %s (%s); the driver is for CUDA %d.%d, the backend for %d.%d",
+                 cudaGetErrorString(error), cudaGetErrorName(error), driver / 1000, driver % 1000 / 10,
+                 CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    return 0;
+}
+
+static const char *device_facts(struct fl_gpu_device *d, struct fl_gpu_facts *facts) {
+    const char *text = enter(d, "properties");
+    if (text)
+        return text;
+    cudaDeviceProp properties;
+    text = failed(d, cudaGetDeviceProperties(&properties, d->number), "properties");
+    if (text)
+        return text;
+    memset(facts, 0, sizeof *facts);
+    snprintf(facts->name, sizeof facts->name, "%s", properties.name);
+    facts->major = properties.major;
+    facts->minor = properties.minor;
+    facts->processors = properties.multiProcessorCount;
+    (void)cudaDriverGetVersion(&facts->driver);
+    (void)cudaRuntimeGetVersion(&facts->runtime);
+    return failed(d, cudaMemGetInfo(&facts->available, &facts->bytes), "memory");
+}
+
+static void close_device(struct fl_gpu_device *d) {
+    if (d->stream)
+        (void)cudaStreamDestroy(d->stream);
+    free(d);
+}
+
+static const char *prepare(struct fl_gpu_device *d, struct fl_gpu_facts *facts) {
+    const char *text = device_facts(d, facts);
+    if (!text && facts->major < 8) {
+        snprintf(d->text, sizeof d->text, "%s has compute capability %d.%d, expected 8.0 or more", facts->name,
+                 facts->major, facts->minor);
+        return d->text;
+    }
+    if (!text)
+        text = failed(d, cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking), "stream");
+    if (!text)
+        text = failed(d, cudaMallocAsync((void **)&d->control, sizeof *d->control, d->stream), "memory");
+    if (!text)
+        text = failed(d, cudaMemsetAsync(d->control, 0, sizeof *d->control, d->stream), "memory");
+    return text ? text : failed(d, cudaStreamSynchronize(d->stream), "first use");
+}
+
+static struct fl_gpu_device *open_device(int number, struct fl_gpu_facts *facts, char *why, size_t bytes) {
+    struct fl_gpu_device *d = (struct fl_gpu_device *)calloc(1, sizeof *d);
+    if (!d) {
+        snprintf(why, bytes, "no memory");
+        return NULL;
+    }
+    d->number = number;
+    const char *text = prepare(d, facts);
+    if (!text)
+        return d;
+    snprintf(why, bytes, "%s", text);
+    close_device(d);
+    return NULL;
+}
+
+static const char *allocate(struct fl_gpu_device *d, size_t bytes, void **memory) {
+    *memory = NULL;
+    const char *text = enter(d, "allocation");
+    if (text)
+        return text;
+    const cudaError_t error = cudaMallocAsync(memory, bytes, d->stream);
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError();
+        *memory = NULL;
+        return failed(d, error, "allocation");
+    }
+    return failed(d, cudaMemsetAsync(*memory, 0, bytes, d->stream), "allocation");
+}
+
+static const char *release(struct fl_gpu_device *d, void *memory) {
+    const char *text = enter(d, "release");
+    return text ? text : failed(d, cudaFreeAsync(memory, d->stream), "release");
+}
+
+static const char *put(struct fl_gpu_device *d, void *to, const void *from, size_t bytes) {
+    const char *text = enter(d, "copy to the device");
+    return text ? text
+                : failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, d->stream), "copy to the device");
+}
+
+static const char *get(struct fl_gpu_device *d, void *to, const void *from, size_t bytes,
+                       struct fl_gpu_failure *failure) {
+    const char *text = enter(d, "copy to the host");
+    if (!text && bytes)
+        text = failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, d->stream), "copy to the host");
+    if (!text)
+        text = failed(
+            d, cudaMemcpyAsync(failure, &d->control->failure, sizeof *failure, cudaMemcpyDeviceToHost, d->stream),
+            "copy to the host");
+    return text ? text : failed(d, cudaStreamSynchronize(d->stream), "copy to the host");
+}
+
+static const char *copy(struct fl_gpu_device *d, void *to, const void *from, size_t bytes) {
+    const char *text = enter(d, "copy");
+    return text ? text : failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->stream), "copy");
+}
+
+static const char *wait_for(struct fl_gpu_device *d, struct fl_gpu_failure *failure) {
+    const char *text = get(d, NULL, NULL, 0, failure);
+    if (text || !failure->finding)
+        return text;
+    return failed(d, cudaMemsetAsync(&d->control->failure, 0, sizeof d->control->failure, d->stream), "wait");
+}
+
+static bool has(tensor_format format, enum fl_op op) {
+    const struct gpu_kernels *kernels = gpu_kernels_of(format);
+    return kernels && kernels->op[op];
+}
+
+static size_t need(const struct fl_args *args) {
+    const struct gpu_kernels *kernels = gpu_kernels_of(args->format->id);
+    return kernels && kernels->need[args->op] ? kernels->need[args->op](args) : 0;
+}
+
+static const char *submit(struct fl_gpu_device *d, const struct fl_call *call, const char *what) {
+    const char *text = enter(d, what);
+    return text ? text : failed(d, gpu_submit(call, d->control, d->stream), what);
+}
+
+// --- recordings: CUDA graphs -----------------------------------------------------------------------------------------
+
+static const char *record(struct fl_gpu_device *d) {
+    const char *text = enter(d, "recording");
+    return text ? text : failed(d, cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal), "recording");
+}
+
+static const char *recorded(struct fl_gpu_device *d, void **recording) {
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t runnable = NULL;
+    *recording = NULL;
+    const char *text = failed(d, cudaStreamEndCapture(d->stream, &graph), "recording");
+    if (!text)
+        text = failed(d, cudaGraphInstantiate(&runnable, graph, 0), "recording");
+    if (graph)
+        (void)cudaGraphDestroy(graph);
+    *recording = text ? NULL : (void *)runnable;
+    return text;
+}
+
+static const char *replay(struct fl_gpu_device *d, void *recording) {
+    const char *text = enter(d, "recorded calls");
+    return text ? text : failed(d, cudaGraphLaunch((cudaGraphExec_t)recording, d->stream), "recorded calls");
+}
+
+static void forget(struct fl_gpu_device *d, void *recording) {
+    if (!enter(d, "recording"))
+        (void)cudaGraphExecDestroy((cudaGraphExec_t)recording);
+}
+
+extern "C" __attribute__((visibility("default"))) const struct fl_gpu_plugin *flexlab_gpu_plugin(void);
+const struct fl_gpu_plugin *flexlab_gpu_plugin(void) {
+    static const struct fl_gpu_plugin plugin = {FL_GPU_VERSION,
+                                                FLEXLAB_VERSION_STRING,
+                                                sizeof(struct fl_call),
+                                                sizeof(struct fl_slot),
+                                                count_devices,
+                                                open_device,
+                                                close_device,
+                                                device_facts,
+                                                allocate,
+                                                release,
+                                                put,
+                                                get,
+                                                copy,
+                                                wait_for,
+                                                has,
+                                                need,
+                                                submit,
+                                                record,
+                                                recorded,
+                                                replay,
+                                                forget};
+    return &plugin;
+}

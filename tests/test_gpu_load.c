@@ -1,0 +1,194 @@
+/* What asking for a CUDA device says where there is no backend, one that is not ours, or no device; and that the
+ * processor goes on working after it. The backend is looked for once in a process: each case is a process. */
+#define _GNU_SOURCE
+#include "check.h"
+#include "flexlab/tensor.h"
+#include "flexlab/version.h"
+#include <malloc.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *this_case;
+
+static void works_on_cpu(void) {
+    enum { N = 37 };
+    double values[N], got[N];
+    tensor *x = tensor_new_in(tensor_device_find("cpu"), FMT_FLEX16_5, TENSOR_SHAPE(N)),
+           *y = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(N));
+    for (int i = 0; i < N; i++)
+        values[i] = i - 18;
+    CHECK(x && y && !tensor_load_f64(x, values, N) && !tensor_add(y, x, x) && !tensor_store_f64(y, got, N),
+          "%s: on cpu: %s", this_case, tensor_error());
+    for (int i = 0; i < N; i++)
+        CHECK(got[i] == 2 * values[i], "%s: on cpu, element %d is %g", this_case, i, got[i]);
+    tensor_free(x);
+    tensor_free(y);
+}
+
+/* The name is refused with that in the message; again and again, the same, and without memory that is kept. */
+static void refused(const char *name, tensor_status want, const char *part) {
+    char first[600];
+    CHECK(!tensor_device_find(name) && tensor_error_status() == want && strstr(tensor_error(), part),
+          "%s: '%s': status %d '%s', want %d '%s'", this_case, name, (int)tensor_error_status(), tensor_error(),
+          (int)want, part);
+    snprintf(first, sizeof first, "%s", tensor_error());
+    works_on_cpu();
+    CHECK(!tensor_device_find(name) && !strcmp(tensor_error(), first), "%s: '%s': first '%s', then '%s'", this_case,
+          name, first, tensor_error());
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+    const size_t before = mallinfo2().uordblks;
+    for (int i = 0; i < 100; i++)
+        (void)tensor_device_find(name);
+    CHECK(mallinfo2().uordblks <= before, "%s: '%s': %zu bytes more after 100 refusals", this_case, name,
+          mallinfo2().uordblks - before);
+#endif
+}
+
+static void unavailable(const char *part) {
+    refused("cuda", TENSOR_E_DEVICE, part);
+    CHECK(strstr(tensor_error(), "cuda is unavailable: "), "%s: %s", this_case, tensor_error());
+    refused("cuda:0", TENSOR_E_DEVICE, part);
+    CHECK(tensor_device_list(0) == tensor_device_find("cpu") && !tensor_device_list(1), "%s: more devices than cpu",
+          this_case);
+}
+
+/* Names that are none of a device, whatever the machine has. */
+static void names(void) {
+    static const char *const wrong[] = {"cuda:",
+                                        "cuda:x",
+                                        "cuda:-1",
+                                        "cuda:1x",
+                                        "cuda: 1",
+                                        "cuda:+1",
+                                        "cuda:0 ",
+                                        "CUDA",
+                                        "cuda0",
+                                        "cuda:0:0",
+                                        "cud",
+                                        "",
+                                        "cuda::0",
+                                        "cuda:0.",
+                                        "cuda:0x0",
+                                        "cuda:4294967296",
+                                        "cuda:99999999999999999999"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        refused(wrong[i], TENSOR_E_ARGUMENT, "unknown device '");
+    CHECK(!tensor_device_find(NULL) && tensor_error_status() == TENSOR_E_ARGUMENT, "%s: NULL", this_case);
+}
+
+/* --- cases -------------------------------------------------------------------------------------------------------- */
+
+static void no_file(void) {
+    unavailable("FLEXLAB_CUDA_LIBRARY: /nowhere/libflexlab_cuda.so: ");
+    names();
+}
+static void no_backend(void) {
+    unavailable("no function flexlab_gpu_plugin");
+}
+static void no_plugin(void) {
+    unavailable("no function flexlab_gpu_plugin");
+}
+static void other_interface(void) {
+    unavailable("expected " FLEXLAB_VERSION_STRING ", interface ");
+}
+static void other_library(void) {
+    unavailable("is of flexlab 0.0.1, interface ");
+}
+static void other_sources(void) {
+    unavailable("built from other sources");
+}
+
+/* On a machine with a GPU it is opened; on one without, the message says what is missing. */
+static void real_backend(void) {
+    if (tensor_device_find("cuda")) {
+        CHECK(tensor_device_find("cuda") == tensor_device_find("cuda:0"), "%s: two devices for one", this_case);
+        refused("cuda:9999", TENSOR_E_DEVICE, "CUDA device");
+    } else {
+        CHECK(tensor_error_status() == TENSOR_E_DEVICE && strstr(tensor_error(), "cuda is unavailable: ") &&
+                  (strstr(tensor_error(), "no CUDA driver: ") || strstr(tensor_error(), "no CUDA device") ||
+                   strstr(tensor_error(), "CUDA says ")),
+              "%s: %s", this_case, tensor_error());
+        printf("%s\n", tensor_error());
+    }
+    works_on_cpu();
+    names();
+}
+
+static void no_device(void) {
+    unavailable("no CUDA device");
+    names();
+}
+
+static void two_devices(void) {
+    tensor_device *first = tensor_device_find("cuda");
+    CHECK(first && first == tensor_device_find("cuda:0") && tensor_device_list(1) == first && !tensor_device_list(2),
+          "%s: the first: %s", this_case, tensor_error());
+    refused("cuda:2", TENSOR_E_DEVICE, "the CUDA devices are cuda:0 to cuda:1");
+    refused("cuda:7", TENSOR_E_DEVICE, "the CUDA devices are cuda:0 to cuda:1");
+    tensor_device *second = tensor_device_find("cuda:1");
+    CHECK(second && second != first && tensor_device_list(2) == second && !strcmp(tensor_device_name(second), "cuda:1"),
+          "%s: the second: %s", this_case, tensor_error());
+    char text[300] = "";
+    CHECK(!tensor_device_describe(second, text, sizeof text) && strstr(text, "compute capability "), "%s: '%s'",
+          this_case, text);
+    tensor *x = tensor_new_in(first, FMT_FP16, TENSOR_SHAPE(4)), *y = tensor_new_in(second, FMT_FP16, TENSOR_SHAPE(4));
+    CHECK(tensor_add(y, x, x) == TENSOR_E_ARGUMENT, "%s: tensors of two devices: %s", this_case, tensor_error());
+    tensor_free(x);
+    tensor_free(y);
+    works_on_cpu();
+    names();
+}
+
+#ifndef STAND_IN
+#define STAND_IN NULL
+#endif
+#ifndef CUDA_BACKEND
+#define CUDA_BACKEND NULL
+#endif
+static const struct {
+    const char *name;
+    void (*run)(void);
+    const char *backend;          /* NULL: was not built */
+    const char *variable, *value; /* besides; NULL: none */
+} cases[] = {
+    {"no file", no_file, "/nowhere/libflexlab_cuda.so", NULL, NULL},
+    {"a library that is no backend", no_backend, NO_BACKEND, NULL, NULL},
+    {"a backend that gives none", no_plugin, OTHER_BACKEND, "OTHER_BACKEND", "none"},
+    {"another interface", other_interface, OTHER_BACKEND, "OTHER_BACKEND", "interface"},
+    {"another library", other_library, OTHER_BACKEND, "OTHER_BACKEND", "library"},
+    {"other sources", other_sources, OTHER_BACKEND, "OTHER_BACKEND", "sources"},
+    {"the CUDA backend", real_backend, CUDA_BACKEND, NULL, NULL},
+    {"no device", no_device, STAND_IN, "FLEXLAB_STAND_IN_DEVICES", "0"},
+    {"two devices", two_devices, STAND_IN, "FLEXLAB_STAND_IN_DEVICES", "2"},
+};
+
+int main(void) {
+    char text[100];
+    CHECK(!tensor_device_describe(tensor_device_find("cpu"), text, sizeof text) && *text, "cpu: '%s'", text);
+    CHECK(!tensor_device_describe(tensor_device_find("cpu"), text, 3) && strlen(text) == 2, "cut to 3 bytes: '%s'",
+          text);
+    CHECK(tensor_device_describe(NULL, text, sizeof text) == TENSOR_E_ARGUMENT, "no device");
+    CHECK(tensor_device_describe(tensor_device_find("cpu"), NULL, 0) == TENSOR_E_ARGUMENT, "no text");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *backend = cases[i].backend;
+        this_case = cases[i].name;
+        if (!backend) {
+            printf("%s: left out, was not built\n", this_case);
+            continue;
+        }
+        fflush(stdout);
+        const pid_t child = fork();
+        if (!child) {
+            setenv("FLEXLAB_CUDA_LIBRARY", backend, 1);
+            if (cases[i].variable)
+                setenv(cases[i].variable, cases[i].value, 1);
+            cases[i].run();
+            exit(check_summary());
+        }
+        int status = -1;
+        CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status),
+              "%s: status %d", this_case, status);
+    }
+    return check_summary();
+}
