@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # gpu-check.sh - everything that only a GPU can tell, in one go, from the files of the checkout and what the machine has:
 # builds, tests on the device, compute-sanitizer, training with the processor's bits, times. Needs no network.
-# usage: tools/gpu-check.sh [BUILD_FOLDER]     results: bench/results/gpu-NAME.json, or $OUT/ where that is set
+# usage: tools/gpu-check.sh [BUILD_FOLDER [RESULTS_FOLDER]]     results: RESULTS_FOLDER/gpu-NAME.json (bench/results)
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 build=${1:-build/gpu}
-out=${OUT:-bench/results}
+out=${2:-bench/results}
 mkdir -p "$build" "$out"
 started=$(date +%s)
 failed=0
@@ -46,7 +46,10 @@ run ops "$build/tests/test_gpu_ops"
 run train_small "$build/tests/test_gpu_train"
 run train_resnet8 "$build/tests/test_gpu_train" 32 3
 if command -v compute-sanitizer >/dev/null; then
-    run memcheck timeout 120 compute-sanitizer --tool memcheck --error-exitcode 9 "$build/tests/test_gpu_ops" 2 1
+    run memcheck timeout 120 compute-sanitizer --tool memcheck --track-stream-ordered-races all --error-exitcode 9 \
+        "$build/tests/test_gpu_ops" 2 1
+    run memcheck_train timeout 120 compute-sanitizer --tool memcheck --error-exitcode 9 "$build/tests/test_gpu_train" 8 3
+    run synccheck timeout 60 compute-sanitizer --tool synccheck --error-exitcode 9 "$build/tests/test_gpu_ops" 2 1
     run racecheck timeout 120 compute-sanitizer --tool racecheck --error-exitcode 9 "$build/tests/test_gpu_ops" 2 1
 else
     outcome[memcheck]='compute-sanitizer is not installed'

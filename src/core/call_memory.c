@@ -4,6 +4,7 @@
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/queue.h"
+#include "core/recording.h"
 #include <string.h>
 
 static const int scratch_slot[FL_CALL_MEMORIES] = {[FL_TEMPORARY] = 2, [FL_WORKSPACE] = 0};
@@ -49,6 +50,7 @@ static char *own_block(struct fl_queue *queue, int which, size_t bytes) {
     if (own->memory)
         device->release(device, own->memory);
     *own = (struct fl_call_block){block, bytes};
+    fl_note_change();
     return block;
 }
 

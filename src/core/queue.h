@@ -32,7 +32,8 @@ struct tensor_device {
     /* What it is, in one line; NULL: its name says it. */
     tensor_status (*describe)(struct tensor_device *device, char *text, size_t bytes);
     /* NULL: it records nothing. Between record and recorded, what is submitted and copied within the device does not
-     * run but becomes a recording (and nothing else may be asked of the queue); replay queues all of it at once. */
+     * run but becomes a recording (and nothing else may be asked of the queue); replay queues all of it at once.
+     * recording NULL: what was recorded is given up. */
     tensor_status (*record)(struct fl_queue *queue);
     tensor_status (*recorded)(struct fl_queue *queue, void **recording);
     tensor_status (*replay)(struct fl_queue *queue, void *recording);

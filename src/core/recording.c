@@ -34,7 +34,7 @@ tensor_status fl_recording_begin(tensor_device *device, struct fl_recording *r, 
 tensor_status fl_recording_end(tensor_device *device, struct fl_recording *r, enum fl_record what,
                                tensor_status status) {
     if (what == FL_RECORD_TAKE) {
-        const tensor_status ended = device->recorded(fl_device_queue(device), &r->recorded);
+        const tensor_status ended = device->recorded(fl_device_queue(device), status ? NULL : &r->recorded);
         status = status ? status : ended;
     }
     if (status) {

@@ -1,6 +1,7 @@
-/* recording.h - parts of a training step that a device runs as one: recorded once, replayed from then on. What a call
- * holds is addresses, so a recording stays right while those do, and while nothing about a tensor is set that a call
- * keeps (its rounding, its seed, whether it has a wide part). */
+/* recording.h - parts of a training step that a device runs as one: recorded once, replayed from then on. A call
+ * holds addresses, so a recording stays right while those do; and it holds some numbers (momentum, weight decay,
+ * epsilon, which a network never changes) and what is set about a tensor (its rounding, its seed, whether it has a wide
+ * part): whoever changes one of those, or exchanges memory of calls, says so by fl_note_change. */
 #ifndef FL_RECORDING_H
 #define FL_RECORDING_H
 

@@ -63,7 +63,7 @@ __global__ void begin_write(const struct gpu_call call, bool shared, bool measur
 }
 
 // Whether the first attempt was the write; else the exponent of the second.
-__global__ void between_attempts(const struct gpu_call call, bool shared) {
+__global__ void between_attempts(const struct gpu_call call) {
     struct gpu_control *control = call.control;
     if (control->failure.finding)
         return;
@@ -76,7 +76,6 @@ __global__ void between_attempts(const struct gpu_call call, bool shared) {
         control->done = 1;
     if (!control->done)
         clear(control);
-    (void)shared;
 }
 
 __global__ void end_write(const struct gpu_call call, bool records) {
@@ -187,7 +186,7 @@ static cudaError_t write(const struct fl_call *call, struct gpu_control *control
     TRY(gpu_launch(begin_write, 1, 1, 0, stream, c, shared, call->measures_first));
     TRY(run(&c, stream));
     if (shared) {
-        TRY(gpu_launch(between_attempts, 1, 1, 0, stream, c, shared));
+        TRY(gpu_launch(between_attempts, 1, 1, 0, stream, c));
         c.attempt = 1;
         TRY(run(&c, stream));
     }

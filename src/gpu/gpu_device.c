@@ -4,6 +4,7 @@
 #include "core/memory.h"
 #include "core/queue.h"
 #include "gpu/gpu_load.h"
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,16 +36,21 @@ static tensor_status faulted(const struct gpu *g, const char *text) {
     return text ? fl_fail(TENSOR_E_DEVICE, "%s: %s", g->name, text) : TENSOR_OK;
 }
 
+/* The sign of a NaN says nothing. */
+static double shown(double x) {
+    return x != x ? NAN : x;
+}
+
 /* What a call found. */
 static tensor_status found(const struct fl_gpu_failure *f) {
     switch (f->finding) {
     case FL_GPU_NOTHING:
         return TENSOR_OK;
     case FL_GPU_SCALAR:
-        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", f->what, f->value[0]);
+        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", f->what, shown(f->value[0]));
     case FL_GPU_LOAD:
         return fl_fail(TENSOR_E_ARGUMENT, "%s: value %lld is %g, %s holds finite numbers only", f->what,
-                       (long long)f->at, f->value[0], f->format->name);
+                       (long long)f->at, shown(f->value[0]), f->format->name);
     case FL_GPU_CHANNEL:
         return fl_fail(TENSOR_E_ARGUMENT,
                        "%s: channel %lld has the multipliers %g and %g, means %g and %g: mean, variance and epsilon "

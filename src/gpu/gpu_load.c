@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { PATH = 4096 };
 
@@ -31,8 +32,12 @@ static void *open_library(char *why, size_t bytes) {
             snprintf(why, bytes, "FLEXLAB_CUDA_LIBRARY: %s", dlerror());
         return library;
     }
-    if (beside_this(path))
+    if (beside_this(path) && !access(path, F_OK)) {
         library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!library)
+            snprintf(why, bytes, "the CUDA backend does not load: %s", dlerror());
+        return library;
+    }
     if (!library)
         library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!library)
@@ -52,7 +57,9 @@ static const struct fl_gpu_plugin *plugin_of(void *library, char *why, size_t by
         snprintf(why, bytes, "the CUDA backend is of flexlab %s, interface %d, expected %s, interface %d",
                  plugin->version < 1000 ? plugin->library : "?", plugin->version, FLEXLAB_VERSION_STRING,
                  FL_GPU_VERSION);
-    else if (plugin->call_bytes != sizeof(struct fl_call) || plugin->slot_bytes != sizeof(struct fl_slot))
+    else if (plugin->call_bytes != sizeof(struct fl_call) || plugin->slot_bytes != sizeof(struct fl_slot) ||
+             plugin->failure_bytes != sizeof(struct fl_gpu_failure) ||
+             plugin->facts_bytes != sizeof(struct fl_gpu_facts) || plugin->operations != fl_gpu_operations())
         snprintf(why, bytes, "the CUDA backend was built from other sources: calls of %zu bytes, expected %zu",
                  plugin->call_bytes, sizeof(struct fl_call));
     else

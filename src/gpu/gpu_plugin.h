@@ -1,5 +1,6 @@
 /* gpu_plugin.h - what the library and the CUDA backend say to each other. The backend is a shared object of its own,
- * opened when a device is first asked for (gpu_load.c); it exports one function, fl_gpu_plugin. C and C++, no CUDA.
+ * opened when a device is first asked for (gpu_load.c); it exports one function, flexlab_gpu_plugin. C and C++, no
+ * CUDA.
  *
  * Functions that can fail return NULL where they did what they should, else a text that stays valid until the next call
  * with that device. */
@@ -44,7 +45,8 @@ struct fl_gpu_failure {
 struct fl_gpu_plugin {
     int version;         /* FL_GPU_VERSION */
     const char *library; /* version of the library that it was built with */
-    size_t call_bytes, slot_bytes;
+    size_t call_bytes, slot_bytes, failure_bytes, facts_bytes;
+    uint64_t operations; /* fl_gpu_operations of the sources that it was built from */
 
     /* How many devices there are; 0 with the reason in `why`. */
     int (*count)(char *why, size_t bytes);
@@ -70,12 +72,30 @@ struct fl_gpu_plugin {
     const char *(*submit)(struct fl_gpu_device *device, const struct fl_call *call, const char *what);
 
     /* Calls and copies within the device between record and recorded do not run: they become a recording, which runs
-     * them all at once, as often as it is asked to. recorded leaves *recording NULL where it fails. */
+     * them all at once, as often as it is asked to. recorded leaves *recording NULL where it fails; recording NULL: it
+     * is given up. Nothing else may be asked of the device meanwhile. */
     const char *(*record)(struct fl_gpu_device *device);
     const char *(*recorded)(struct fl_gpu_device *device, void **recording);
     const char *(*replay)(struct fl_gpu_device *device, void *recording);
     void (*forget)(struct fl_gpu_device *device, void *recording);
 };
+
+/* A number for the operations and their names: other sources, another number. */
+static inline uint64_t fl_gpu_operations(void) {
+    const char *const text =
+#define FL_MAP1(id, CONSTANT, name, expr) #id #name ","
+#define FL_MAP1_SCALAR(id, CONSTANT, name, expr) #id #name ","
+#define FL_MAP2(id, CONSTANT, name, expr) #id #name ","
+#define FL_MAP2_SCALAR(id, CONSTANT, name, expr) #id #name ","
+#define FL_MAP3(id, CONSTANT, name, expr) #id #name ","
+#define FL_OP(id, CONSTANT, name) #id #name ","
+#include "flexlab/ops.def"
+        "";
+    uint64_t sum = 14695981039346656037u; /* FNV-1a */
+    for (const char *p = text; *p; p++)
+        sum = (sum ^ (uint8_t)*p) * 1099511628211u;
+    return sum;
+}
 
 /* The one exported function. */
 typedef const struct fl_gpu_plugin *(*fl_gpu_plugin_function)(void);

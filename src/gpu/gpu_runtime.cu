@@ -9,6 +9,7 @@ struct fl_gpu_device {
     cudaStream_t stream;
     struct gpu_control *control; /* of the device */
     cudaError_t failed;          /* CUDA's errors stay: what failed first is told again and again */
+    bool recording;
     char text[400];
 };
 
@@ -16,6 +17,7 @@ struct fl_gpu_device {
 static const char *failed(struct fl_gpu_device *d, cudaError_t error, const char *what) {
     if (error == cudaSuccess)
         return NULL;
+    (void)cudaGetLastError(); // else the next launch would tell of it
     if (error != cudaErrorMemoryAllocation)
         d->failed = error;
     snprintf(d->text, sizeof d->text, "%s: CUDA says %s (%s)", what, cudaGetErrorString(error),
@@ -23,10 +25,14 @@ static const char *failed(struct fl_gpu_device *d, cudaError_t error, const char
     return d->text;
 }
 
-// The device, unless it failed before.
-static const char *enter(struct fl_gpu_device *d, const char *what) {
+// The device, unless it failed before; `now`: for what runs at once, which nothing does while calls are recorded.
+static const char *enter(struct fl_gpu_device *d, const char *what, bool now) {
     if (d->failed != cudaSuccess)
         return d->text;
+    if (now && d->recording) {
+        snprintf(d->text, sizeof d->text, "%s: not while calls are recorded", what);
+        return d->text;
+    }
     return failed(d, cudaSetDevice(d->number), what);
 }
 
@@ -50,7 +56,7 @@ static int count_devices(char *why, size_t bytes) {
 }
 
 static const char *device_facts(struct fl_gpu_device *d, struct fl_gpu_facts *facts) {
-    const char *text = enter(d, "properties");
+    const char *text = enter(d, "properties", false);
     if (text)
         return text;
     cudaDeviceProp properties;
@@ -68,6 +74,8 @@ static const char *device_facts(struct fl_gpu_device *d, struct fl_gpu_facts *fa
 }
 
 static void close_device(struct fl_gpu_device *d) {
+    if (d->control)
+        (void)cudaFreeAsync(d->control, d->stream);
     if (d->stream)
         (void)cudaStreamDestroy(d->stream);
     free(d);
@@ -80,6 +88,19 @@ static const char *prepare(struct fl_gpu_device *d, struct fl_gpu_facts *facts) 
                  facts->major, facts->minor);
         return d->text;
     }
+    int pools = 0;
+    if (!text)
+        text = failed(d, cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, d->number), "memory pools");
+    if (!text && !pools) {
+        snprintf(d->text, sizeof d->text, "%s has no memory pools", facts->name);
+        return d->text;
+    }
+    cudaMemPool_t pool;
+    unsigned long long all = ~0ull; // freed memory stays in the pool: a wait gives none of it back to the system
+    if (!text)
+        text = failed(d, cudaDeviceGetDefaultMemPool(&pool, d->number), "memory pools");
+    if (!text)
+        text = failed(d, cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &all), "memory pools");
     if (!text)
         text = failed(d, cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking), "stream");
     if (!text)
@@ -106,12 +127,11 @@ static struct fl_gpu_device *open_device(int number, struct fl_gpu_facts *facts,
 
 static const char *allocate(struct fl_gpu_device *d, size_t bytes, void **memory) {
     *memory = NULL;
-    const char *text = enter(d, "allocation");
+    const char *text = enter(d, "allocation", true);
     if (text)
         return text;
     const cudaError_t error = cudaMallocAsync(memory, bytes, d->stream);
     if (error != cudaSuccess) {
-        (void)cudaGetLastError();
         *memory = NULL;
         return failed(d, error, "allocation");
     }
@@ -119,19 +139,19 @@ static const char *allocate(struct fl_gpu_device *d, size_t bytes, void **memory
 }
 
 static const char *release(struct fl_gpu_device *d, void *memory) {
-    const char *text = enter(d, "release");
+    const char *text = enter(d, "release", true);
     return text ? text : failed(d, cudaFreeAsync(memory, d->stream), "release");
 }
 
 static const char *put(struct fl_gpu_device *d, void *to, const void *from, size_t bytes) {
-    const char *text = enter(d, "copy to the device");
+    const char *text = enter(d, "copy to the device", true);
     return text ? text
                 : failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, d->stream), "copy to the device");
 }
 
 static const char *get(struct fl_gpu_device *d, void *to, const void *from, size_t bytes,
                        struct fl_gpu_failure *failure) {
-    const char *text = enter(d, "copy to the host");
+    const char *text = enter(d, "copy to the host", true);
     if (!text && bytes)
         text = failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, d->stream), "copy to the host");
     if (!text)
@@ -142,7 +162,7 @@ static const char *get(struct fl_gpu_device *d, void *to, const void *from, size
 }
 
 static const char *copy(struct fl_gpu_device *d, void *to, const void *from, size_t bytes) {
-    const char *text = enter(d, "copy");
+    const char *text = enter(d, "copy", false);
     return text ? text : failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->stream), "copy");
 }
 
@@ -164,20 +184,30 @@ static size_t need(const struct fl_args *args) {
 }
 
 static const char *submit(struct fl_gpu_device *d, const struct fl_call *call, const char *what) {
-    const char *text = enter(d, what);
+    const char *text = enter(d, what, false);
     return text ? text : failed(d, gpu_submit(call, d->control, d->stream), what);
 }
 
 // --- recordings: CUDA graphs -----------------------------------------------------------------------------------------
 
 static const char *record(struct fl_gpu_device *d) {
-    const char *text = enter(d, "recording");
-    return text ? text : failed(d, cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal), "recording");
+    const char *text = enter(d, "recording", true);
+    if (!text)
+        text = failed(d, cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal), "recording");
+    d->recording = !text;
+    return text;
 }
 
 static const char *recorded(struct fl_gpu_device *d, void **recording) {
     cudaGraph_t graph = NULL;
     cudaGraphExec_t runnable = NULL;
+    d->recording = false;
+    if (!recording) { // given up: what failed has been told
+        if (cudaStreamEndCapture(d->stream, &graph) == cudaSuccess && graph)
+            (void)cudaGraphDestroy(graph);
+        (void)cudaGetLastError();
+        return NULL;
+    }
     *recording = NULL;
     const char *text = failed(d, cudaStreamEndCapture(d->stream, &graph), "recording");
     if (!text)
@@ -189,21 +219,26 @@ static const char *recorded(struct fl_gpu_device *d, void **recording) {
 }
 
 static const char *replay(struct fl_gpu_device *d, void *recording) {
-    const char *text = enter(d, "recorded calls");
+    const char *text = enter(d, "recorded calls", true);
     return text ? text : failed(d, cudaGraphLaunch((cudaGraphExec_t)recording, d->stream), "recorded calls");
 }
 
 static void forget(struct fl_gpu_device *d, void *recording) {
-    if (!enter(d, "recording"))
+    if (!enter(d, "recording", false))
         (void)cudaGraphExecDestroy((cudaGraphExec_t)recording);
 }
 
 extern "C" __attribute__((visibility("default"))) const struct fl_gpu_plugin *flexlab_gpu_plugin(void);
 const struct fl_gpu_plugin *flexlab_gpu_plugin(void) {
+    for (int format = 1; format < 256; format++)
+        (void)gpu_kernels_of((tensor_format)format); // made by the first who asks: here, one thread
     static const struct fl_gpu_plugin plugin = {FL_GPU_VERSION,
                                                 FLEXLAB_VERSION_STRING,
                                                 sizeof(struct fl_call),
                                                 sizeof(struct fl_slot),
+                                                sizeof(struct fl_gpu_failure),
+                                                sizeof(struct fl_gpu_facts),
+                                                fl_gpu_operations(),
                                                 count_devices,
                                                 open_device,
                                                 close_device,

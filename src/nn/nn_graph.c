@@ -104,6 +104,8 @@ nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
 void nn_graph_free(nn_graph *g) {
     if (!g)
         return;
+    if (g->device)
+        (void)tensor_device_wait(g->device); /* what its calls found is nobody else's */
     fl_recording_forget(g->device, &g->forward);
     fl_recording_forget(g->device, &g->backward);
     fl_recording_forget(g->device, &g->update);

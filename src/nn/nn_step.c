@@ -117,15 +117,20 @@ tensor_status nn_update(nn_graph *g, float rate) {
     return TENSOR_OK;
 }
 
+/* What a device found in a call that fails its reads is taken with it, so that the next step begins anew. */
+static tensor_status taken(const nn_graph *g, tensor_status status) {
+    return status ? tensor_device_wait(g->device) ? tensor_error_status() : status : TENSOR_OK;
+}
+
 tensor_status nn_loss(const nn_graph *g, double *loss, int *correct) {
     FL_TRY(check_ready(g));
     int32_t right = 0;
     if (!g->has_loss)
         return fl_fail(TENSOR_E_ARGUMENT, "loss: no forward pass before it");
     if (loss)
-        FL_TRY(tensor_store_f64(g->loss, loss, 1));
+        FL_TRY(taken(g, tensor_store_f64(g->loss, loss, 1)));
     if (correct)
-        FL_TRY(tensor_store_i32(g->correct, &right, 1));
+        FL_TRY(taken(g, tensor_store_i32(g->correct, &right, 1)));
     if (correct)
         *correct = right;
     return TENSOR_OK;
