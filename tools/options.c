@@ -262,7 +262,8 @@ static int parse_series(const struct settings *settings, struct series *series, 
     char *at = strchr(item, '@');
     if (at)
         *at++ = 0;
-    const int status = at ? find_device(series, option, at) : find_device(series, "device", settings->device);
+    const char *elsewhere = settings->device ? settings->device : "cpu";
+    const int status = at ? find_device(series, option, at) : find_device(series, "device", elsewhere);
     if (status)
         return status;
     char *rest = item, *name = strsep(&rest, ":");
