@@ -8,7 +8,7 @@
 const struct fl_gpu_plugin *flexlab_gpu_plugin(void);
 const struct fl_gpu_plugin *flexlab_gpu_plugin(void) {
     static struct fl_gpu_plugin plugin = {.version = FL_GPU_VERSION,
-                                          .library = FLEXLAB_VERSION_STRING,
+                                          .flexlab = FLEXLAB_VERSION_STRING,
                                           .call_bytes = sizeof(struct fl_call),
                                           .slot_bytes = sizeof(struct fl_slot)};
     const char *wrong = getenv("OTHER_BACKEND");
@@ -16,8 +16,8 @@ const struct fl_gpu_plugin *flexlab_gpu_plugin(void) {
         return NULL;
     if (!strcmp(wrong, "interface"))
         plugin.version++;
-    if (!strcmp(wrong, "library"))
-        plugin.library = "0.0.1";
+    if (!strcmp(wrong, "version"))
+        plugin.flexlab = "0.0.1";
     if (!strcmp(wrong, "sources"))
         plugin.call_bytes += 8;
     return &plugin;

@@ -8,6 +8,7 @@
 #ifndef FL_RANDOM_CALLS_H
 #define FL_RANDOM_CALLS_H
 
+#include "same_state.h"
 #include "check.h"
 #include "core/tensor_object.h"
 #include <inttypes.h>
@@ -380,24 +381,6 @@ static void describe(const struct call *c, char *line) {
 }
 
 /* --- what must agree ---------------------------------------------------------------------------------------------- */
-
-static bool same_double(double a, double b) {
-    return !memcmp(&a, &b, sizeof a) || (a != a && b != b);
-}
-
-static bool same_stats(const tensor_stats *a, const tensor_stats *b) {
-    return same_double(a->maximum, b->maximum) && a->gamma == b->gamma && a->saturated == b->saturated &&
-           a->flushed == b->flushed && a->nonfinite == b->nonfinite && a->elements == b->elements &&
-           a->writes == b->writes;
-}
-
-static bool same_autoflex(const struct autoflex *a, const struct autoflex *b) {
-    return a->predictor == b->predictor && a->e == b->e && a->initialised == b->initialised &&
-           a->written == b->written && a->count == b->count && a->next == b->next &&
-           !memcmp(a->history, b->history, sizeof a->history) && same_double(a->predicted, b->predicted) &&
-           a->overflows == b->overflows && a->clamped_low == b->clamped_low && a->clamped_high == b->clamped_high &&
-           a->zero_writes == b->zero_writes;
-}
 
 /* First element that differs, NaN aside; -1 if none. */
 static int64_t first_difference(const tensor *a, const tensor *b) {

@@ -156,7 +156,7 @@ static const struct {
     {"a library that is no backend", no_backend, NO_BACKEND, NULL, NULL},
     {"a backend that gives none", no_plugin, OTHER_BACKEND, "OTHER_BACKEND", "none"},
     {"another interface", other_interface, OTHER_BACKEND, "OTHER_BACKEND", "interface"},
-    {"another library", other_library, OTHER_BACKEND, "OTHER_BACKEND", "library"},
+    {"another library", other_library, OTHER_BACKEND, "OTHER_BACKEND", "version"},
     {"other sources", other_sources, OTHER_BACKEND, "OTHER_BACKEND", "sources"},
     {"the CUDA backend", real_backend, CUDA_BACKEND, NULL, NULL},
     {"no device", no_device, STAND_IN, "FLEXLAB_STAND_IN_DEVICES", "0"},

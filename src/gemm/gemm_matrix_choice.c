@@ -1,15 +1,20 @@
-/* gemm_matrix_choice.c - where matrix tiles are at hand and vectors are faster all the same, by measurement (one
- * thread, Sapphire Rapids; times of int16 on vectors and on tiles):
+/* gemm_matrix_choice.c - where matrix tiles are at hand and vectors are faster all the same, by measurement.
  *
- *   matmul of few products       8^3 0.7 and 1.0 us, 16^3 1.0 and 1.3, 32^3 1.7 and 2.4, 64^3 6.5 and 6.5; thin
- * matrices of more products are faster on tiles, up to six times weight gradient, few pixels  an image begins a tile of
- * 64 pixels, in lines of whole fours: 2x2 of 256 channels 1.3 and 4.0 ms, 4x4 3.3 and 5.2; 7x7 of 512 14.6 and 8.9 the
- * same, few channels       a position of the filter has a tile of 16 channels: 7x7 filters on 3 channels 1.2 and 1.7
- *                                ms, 16x16 0.3 and 1.9; but 3x3 on 3 channels 2.5 and 1.1
- *   windows of few bytes         a line holds 64: below a tenth of that tiles take three to fourteen times as long; 3x3
- * on 3 channels, 9 bytes, 2.0 and 1.6 ms few pixels                   filters are packed for the call: with fewer than
- * four tiles of pixels that is most of it
- */
+ * Times are of int16, first on vectors, then on tiles: one thread of a Sapphire Rapids.
+ *
+ * Matmul of few products: 8^3 0.7 and 1.0 us, 16^3 1.0 and 1.3, 32^3 1.7 and 2.4, 64^3 6.5 and 6.5. Thin matrices of
+ * more products are faster on tiles, up to six times.
+ *
+ * Weight gradient of few pixels, because an image begins a tile of 64 pixels, in lines of whole fours: 2x2 pixels of
+ * 256 channels 1.3 and 4.0 ms, 4x4 3.3 and 5.2, but 7x7 of 512 channels 14.6 and 8.9.
+ *
+ * Weight gradient of few channels, because a position of the filter has a tile of 16: 7x7 filters on 3 channels 1.2 and
+ * 1.7 ms, 16x16 0.3 and 1.9, but 3x3 on 3 channels 2.5 and 1.1.
+ *
+ * Windows of few bytes, because a line holds 64: below a tenth of that tiles take three to fourteen times as long; 3x3
+ * on 3 channels, 9 bytes, 2.0 and 1.6 ms.
+ *
+ * Few pixels: filters are packed for the call, which with fewer than four tiles of pixels is most of it. */
 #include "gemm/gemm_driver.h"
 
 enum {

@@ -53,9 +53,9 @@ static const struct fl_gpu_plugin *plugin_of(void *library, char *why, size_t by
     const struct fl_gpu_plugin *plugin = function ? function() : NULL;
     if (!plugin)
         snprintf(why, bytes, "the CUDA backend has no function " FL_GPU_PLUGIN_SYMBOL);
-    else if (plugin->version != FL_GPU_VERSION || strcmp(plugin->library, FLEXLAB_VERSION_STRING) != 0)
+    else if (plugin->version != FL_GPU_VERSION || strcmp(plugin->flexlab, FLEXLAB_VERSION_STRING) != 0)
         snprintf(why, bytes, "the CUDA backend is of flexlab %s, interface %d, expected %s, interface %d",
-                 plugin->version < 1000 ? plugin->library : "?", plugin->version, FLEXLAB_VERSION_STRING,
+                 plugin->version < 1000 ? plugin->flexlab : "?", plugin->version, FLEXLAB_VERSION_STRING,
                  FL_GPU_VERSION);
     else if (plugin->call_bytes != sizeof(struct fl_call) || plugin->slot_bytes != sizeof(struct fl_slot) ||
              plugin->failure_bytes != sizeof(struct fl_gpu_failure) ||

@@ -44,7 +44,7 @@ struct fl_gpu_failure {
 
 struct fl_gpu_plugin {
     int version;         /* FL_GPU_VERSION */
-    const char *library; /* version of the library that it was built with */
+    const char *flexlab; /* version of the library that it was built with */
     size_t call_bytes, slot_bytes, failure_bytes, facts_bytes;
     uint64_t operations; /* fl_gpu_operations of the sources that it was built from */
 
