@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """An older processor, emulated: nothing illegal runs there, the backends that CPUID allows are the ones that run, kernels
 give the recorded hashes, and a short training of every format gives the numbers of this machine.
-usage: test_emulate.py CPU BACKEND TEST_GOLDEN FLEXLAB     CPU as qemu names it, BACKEND the best that it has"""
+usage: test_emulate.py CPU BACKEND TEST_GOLDEN FLEXLAB FORMAT...     CPU as qemu names it, BACKEND the best that it has,
+FORMAT: names that end so have their hashes compared (emulation is slow; formats of a family share their kernels' text)"""
 import json
 import os
 import pathlib
@@ -16,6 +17,7 @@ PROBES = {"vpaddd %ymm0, %ymm0, %ymm0": "avx2", "vfmadd231ps %ymm0, %ymm0, %ymm0
           "vpxord %zmm0, %zmm0, %zmm0": "avx512bw"}
 ORDER = ["ref", "portable", "avx2", "avx512bw", "avx512"]
 cpu, backend, golden, flexlab = sys.argv[1:5]
+formats = sys.argv[5:]
 qemu = shutil.which("qemu-x86_64")
 if not qemu:
     print("skipped: no qemu-x86_64 here (Debian: apt-get install qemu-user)")
@@ -74,7 +76,8 @@ with tempfile.TemporaryDirectory() as folder:
     if backend not in found or any(ORDER.index(name) > ORDER.index(backend) for name in found):
         sys.exit(f"FAILED: expected {backend} at most, and some of it")
 
-    print(emulated(golden, "--threads", "2").stdout.strip())
+    for name in formats:
+        print(name, emulated(golden, "--threads", "2", FLEXLAB_TEST_FILTER=name + ".").stdout.strip())
 
     said = emulated(flexlab, "train", "--model", "mlp2", "--data", "synthetic:train=16,test=16", "--epochs", "1", "--batch",
                     "16", "--out", folder / "said", FLEXLAB_VERBOSE="1").stderr

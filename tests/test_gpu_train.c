@@ -1,8 +1,10 @@
 /* Training on the device "cuda" and on the processor: after each step of a small residual network, in every format, the
  * whole state (weights, momentum, wide parts, exponents with their history, running statistics) must be the same bytes.
  * Steps are recorded once and replayed; within a step the host neither waits nor allocates, which the stand-in counts.
+ * Then nn_train as a whole, from sets that lie on the device: the same losses in the same order, the same trace to the
+ * byte, the same result, and the host waits as often as its reports say.
  *
- *     test_gpu_train [SIZE [STEPS [FORMAT]]]        images of SIZE x SIZE pixels, 8
+ *     test_gpu_train [SIZE [STEPS [FORMAT|all [MODEL]]]]        images of SIZE x SIZE pixels, 8; resnet8
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #define _GNU_SOURCE
@@ -11,10 +13,12 @@
 #include <dlfcn.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BATCH = 8, CLASSES = 10, CHANNELS = 3 };
 
 static int size = 8, steps = 5;
+static const char *model = "resnet8";
 static long (*count)(const char *what); /* of the stand-in; NULL on a GPU */
 
 static void find_counts(void) {
@@ -30,7 +34,7 @@ static nn_graph *network(const char *variant, const char *device) {
         .variant = variant, .batch = BATCH, .momentum = 0.9f, .weight_decay = 1e-4f, .seed = 7, .device = device};
     nn_graph *g = nn_graph_new(&how);
     CHECK(g, "%s", tensor_error());
-    const nn_node logits = nn_model(g, "resnet8", size, size, CHANNELS, CLASSES);
+    const nn_node logits = nn_model(g, model, size, size, CHANNELS, CLASSES);
     CHECK(!nn_compile(g, logits), "%s", tensor_error());
     float values[CHANNELS * 256];
     for (int i = 0; i < CHANNELS * 256; i++)
@@ -105,9 +109,198 @@ static void train(const char *variant) {
     nn_graph_free(g[1]);
 }
 
+/* --- the training loop -------------------------------------------------------------------------------------------- */
+
+enum { IMAGES = 44, TEST_IMAGES = 13, EPOCHS = 2, MOST_STEPS = 32, EVERY = 3 };
+
+struct record {
+    nn_step_report steps[MOST_STEPS];
+    nn_epoch_report epochs[EPOCHS];
+    int step_count, epoch_count;
+};
+
+static int on_step(void *context, const nn_step_report *report) {
+    struct record *r = context;
+    if (r->step_count < MOST_STEPS)
+        r->steps[r->step_count++] = *report;
+    return 0;
+}
+
+static int on_epoch(void *context, const nn_epoch_report *report) {
+    struct record *r = context;
+    if (r->epoch_count < EPOCHS)
+        r->epochs[r->epoch_count++] = *report;
+    return 0;
+}
+
+static nn_node tiny(nn_graph *g, int height, int width, int channels, int classes, void *context) {
+    (void)context;
+    nn_node x = nn_input(g, height, width, channels);
+    x = nn_batchnorm(g, "bn", nn_conv2d(g, "conv", x, 6, 3, 1, 1), true);
+    return nn_linear(g, "fc", nn_avgpool_global(g, "pool", x), classes);
+}
+
+static data_set *random_set(int64_t n, uint64_t seed) {
+    static uint8_t images[IMAGES * 6 * 7 * CHANNELS];
+    int32_t labels[IMAGES];
+    for (int64_t i = 0; i < n * 6 * 7 * CHANNELS; i++)
+        images[i] = (uint8_t)check_random(&seed);
+    for (int64_t i = 0; i < n; i++)
+        labels[i] = (int32_t)(check_random(&seed) % CLASSES);
+    data_set *set = data_new(images, labels, n, 6, 7, CHANNELS, CLASSES);
+    CHECK(set, "%s", tensor_error());
+    return set;
+}
+
+static char *file_of(const char *path, long *bytes) {
+    FILE *file = fopen(path, "rb");
+    CHECK(file, "%s is missing", path);
+    fseek(file, 0, SEEK_END);
+    *bytes = ftell(file);
+    rewind(file);
+    char *text = malloc((size_t)*bytes + 1);
+    CHECK(fread(text, 1, (size_t)*bytes, file) == (size_t)*bytes, "%s", path);
+    fclose(file);
+    return text;
+}
+
+static bool same_step(const nn_step_report *a, const nn_step_report *b) {
+    return a->step == b->step && a->steps == b->steps && a->epoch == b->epoch && a->images == b->images &&
+           !memcmp(&a->loss, &b->loss, sizeof a->loss) && !memcmp(&a->rate, &b->rate, sizeof a->rate);
+}
+
+static bool same_epoch(const nn_epoch_report *a, const nn_epoch_report *b) {
+    return a->epoch == b->epoch && a->step == b->step && a->train_loss == b->train_loss &&
+           a->train_accuracy == b->train_accuracy && a->test_loss == b->test_loss &&
+           a->test_accuracy == b->test_accuracy;
+}
+
+static bool same_result(const nn_train_result *a, const nn_train_result *b) {
+    return a->train_loss == b->train_loss && a->last_loss == b->last_loss && a->steps == b->steps &&
+           a->images == b->images && a->saturated == b->saturated && a->flushed == b->flushed &&
+           a->elements == b->elements && a->clamped_low == b->clamped_low && a->clamped_high == b->clamped_high &&
+           a->predicted_count == b->predicted_count &&
+           (!a->predicted_count ||
+            !memcmp(a->predicted, b->predicted, (size_t)a->predicted_count * sizeof *a->predicted));
+}
+
+static void loop(const char *variant, bool augment, int64_t max_steps, bool traced) {
+    data_set *train_set = random_set(IMAGES, 21), *test_set = random_set(TEST_IMAGES, 22);
+    static struct record records[2];
+    nn_train_result results[2];
+    char paths[2][100];
+    memset(records, 0, sizeof records);
+    for (int device = 0; device < 2; device++) {
+        snprintf(paths[device], sizeof paths[device], "gpu_train_%ld_%d.csv", (long)getpid(), device);
+        const nn_train_config how = {.network = {.variant = variant,
+                                                 .batch = BATCH,
+                                                 .seed = 5,
+                                                 .momentum = 0.9f,
+                                                 .device = device ? "cuda" : NULL},
+                                     .epochs = EPOCHS,
+                                     .rate = 0.05,
+                                     .schedule = "cosine",
+                                     .augment = augment,
+                                     .max_steps = max_steps,
+                                     .average_last = 4,
+                                     .trace_every = 2,
+                                     .trace_path = traced ? paths[device] : NULL,
+                                     .build = tiny,
+                                     .report_every = device ? EVERY : 0};
+        const nn_train_events events = {on_step, on_epoch, &records[device]};
+        CHECK(!nn_train(&results[device], &how, train_set, test_set, &events), "%s", tensor_error());
+    }
+    CHECK(records[0].step_count == records[1].step_count && records[0].epoch_count == records[1].epoch_count,
+          "%s: %d and %d steps", variant, records[0].step_count, records[1].step_count);
+    for (int i = 0; i < records[0].step_count; i++)
+        CHECK(same_step(&records[0].steps[i], &records[1].steps[i]), "%s: step %d: loss %.17g and %.17g", variant,
+              i + 1, records[0].steps[i].loss, records[1].steps[i].loss);
+    for (int i = 0; i < records[0].epoch_count; i++)
+        CHECK(same_epoch(&records[0].epochs[i], &records[1].epochs[i]), "%s: epoch %d", variant, i + 1);
+    CHECK(same_result(&results[0], &results[1]), "%s: results", variant);
+    for (int device = 0; device < 2; device++)
+        nn_train_result_clear(&results[device]);
+    if (traced) {
+        long bytes[2];
+        char *texts[2] = {file_of(paths[0], &bytes[0]), file_of(paths[1], &bytes[1])};
+        CHECK(bytes[0] == bytes[1] && !memcmp(texts[0], texts[1], (size_t)bytes[0]), "%s: traces", variant);
+        CHECK(!tensor_format_is_shared(nn_variant_find(variant)->format) || bytes[0] > 1000, "%s: %ld bytes of trace",
+              variant, bytes[0]);
+        for (int device = 0; device < 2; device++) {
+            free(texts[device]);
+            remove(paths[device]);
+        }
+    }
+    data_free(train_set);
+    data_free(test_set);
+}
+
+/* Without a trace, each group of steps is waited for once: longer runs wait more often by that and nothing else. */
+static void waits_of_reports(void) {
+    if (!count)
+        return;
+    long waits[2];
+    for (int longer = 0; longer < 2; longer++) {
+        const data_set *set = random_set(IMAGES, 23);
+        const nn_train_config how = {.network = {.variant = "flex16+5", .batch = 2, .seed = 5, .device = "cuda"},
+                                     .epochs = 1,
+                                     .rate = 0.05,
+                                     .schedule = "constant",
+                                     .augment = true,
+                                     .max_steps = longer ? 18 : 9,
+                                     .build = tiny,
+                                     .report_every = EVERY};
+        nn_train_result result;
+        const long before = count("waits");
+        CHECK(!nn_train(&result, &how, set, NULL, NULL), "%s", tensor_error());
+        waits[longer] = count("waits") - before;
+        nn_train_result_clear(&result);
+        data_free((data_set *)(uintptr_t)set);
+    }
+    CHECK(waits[1] - waits[0] == 9 / EVERY, "9 steps more wait %ld times more", waits[1] - waits[0]);
+}
+
+/* A set that the device has no room for is brought batch by batch, with the same results. The stand-in has 64 MiB here.
+ */
+static void set_without_room(void) {
+    if (!count)
+        return;
+    enum { MANY = 24000, SIDE = 32 };
+    uint8_t *images = malloc((size_t)MANY * SIDE * SIDE * CHANNELS);
+    int32_t *labels = malloc(MANY * sizeof *labels);
+    uint64_t seed = 8;
+    for (size_t i = 0; i < (size_t)MANY * SIDE * SIDE * CHANNELS / 8; i++)
+        ((uint64_t *)(void *)images)[i] = check_random(&seed);
+    for (int i = 0; i < MANY; i++)
+        labels[i] = i % CLASSES;
+    data_set *set = data_new(images, labels, MANY, SIDE, SIDE, CHANNELS, CLASSES);
+    free(images);
+    free(labels);
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = "dfp16", .batch = 2, .seed = 5, .device = "cuda"});
+    CHECK(g && !nn_compile(g, tiny(g, SIDE, SIDE, CHANNELS, CLASSES, NULL)), "%s", tensor_error());
+    CHECK(!nn_data_new(g, set) && tensor_error_status() == TENSOR_E_MEMORY, "room for %d images", MANY);
+    nn_graph_free(g);
+    nn_train_result results[2];
+    for (int device = 0; device < 2; device++) {
+        const nn_train_config how = {
+            .network = {.variant = "dfp16", .batch = 2, .seed = 5, .device = device ? "cuda" : NULL},
+            .epochs = 1,
+            .rate = 0.05,
+            .schedule = "constant",
+            .augment = true,
+            .max_steps = 2,
+            .average_last = 2,
+            .build = tiny};
+        CHECK(!nn_train(&results[device], &how, set, NULL, NULL), "%s", tensor_error());
+    }
+    CHECK(same_result(&results[0], &results[1]), "loss %.17g and %.17g", results[0].last_loss, results[1].last_loss);
+    data_free(set);
+}
+
 int main(int argc, char **argv) {
     size = argc > 1 ? atoi(argv[1]) : size;
     steps = argc > 2 ? atoi(argv[2]) : steps;
+    model = argc > 4 ? argv[4] : model;
     if (!tensor_device_find("cuda")) {
         const char *required = getenv("FLEXLAB_REQUIRE_GPU");
         if (!required || *required != '1')
@@ -118,7 +311,11 @@ int main(int argc, char **argv) {
     find_counts();
     static const char *const variants[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16"};
     for (int i = 0; i < 5; i++)
-        if (argc < 4 || !strcmp(argv[3], variants[i]))
+        if (argc < 4 || !strcmp(argv[3], "all") || !strcmp(argv[3], variants[i])) {
             train(variants[i]);
+            loop(variants[i], i % 2 == 1, i == 3 ? 7 : 0, i != 1);
+        }
+    waits_of_reports();
+    set_without_room();
     return check_summary();
 }

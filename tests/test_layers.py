@@ -20,7 +20,7 @@ ALLOWED = {
     "data": {"data", "core"},
 }
 EVERYWHERE = {"autoflex/both.h"}  # what a processor and a device compile alike says so by it
-SERVICES = {"call_memory.h", "fail.h", "memory.h", "philox.h", "parallel.h", "recording.h", "elementary.h", "sized.h", "tensor_state.h", "text.h"}  # what nn and data may use of core
+SERVICES = {"call_memory.h", "fail.h", "memory.h", "philox.h", "parallel.h", "recording.h", "fetch.h", "gather.h", "slot_copies.h", "elementary.h", "sized.h", "tensor_state.h", "text.h"}  # what nn and data may use of core
 folders = {p.name for p in (source / "src").iterdir() if p.is_dir()}
 formats = {p.parent.name for p in source.glob("src/*/format.def")}
 for folder in sorted(folders):

@@ -12,12 +12,13 @@
 #define ENDS_WITH(type, last)                                                                                          \
     _Static_assert(offsetof(type, last) + sizeof((type *)0)->last == sizeof(type), #type " ends in padding")
 _Static_assert(sizeof(tensor_window) == 20, "tensor_window is frozen");
+_Static_assert(sizeof(tensor_augmentation) == 16, "tensor_augmentation is frozen");
 _Static_assert(sizeof(nn_tensor_info) == 3 * sizeof(void *), "nn_tensor_info is frozen");
 ENDS_WITH(tensor_epilogue, unused);
 ENDS_WITH(nn_config, device);
-ENDS_WITH(nn_train_config, build_context);
+ENDS_WITH(nn_train_config, report_every);
 ENDS_WITH(nn_train_events, context);
-ENDS_WITH(data_loader_config, deviation);
+ENDS_WITH(data_loader_config, unused);
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(sizeof(struct autoflex) == 200, "struct autoflex is frozen");
 AT(tensor_epilogue, relu, 16);
@@ -26,12 +27,14 @@ AT(nn_config, weight_decay, 36);
 AT(nn_config, device, 40);
 AT(nn_train_config, model, 48);
 AT(nn_train_config, trace_path, 112);
+AT(nn_train_config, report_every, 136);
 AT(nn_train_events, context, 16);
 AT(nn_train_result, predicted_count, 152);
 AT(nn_variant, summary, 32);
 AT(nn_step_report, images, 48);
 AT(nn_epoch_report, seconds, 48);
 AT(data_loader_config, deviation, 32);
+AT(data_loader_config, indices_only, 40);
 AT(data_batch, count, 24);
 #endif
 

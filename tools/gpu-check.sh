@@ -31,7 +31,7 @@ run() { # run NAME COMMAND...: notes what came of it
 build_all() {
     local generator=()
     command -v ninja >/dev/null && generator=(-G Ninja)
-    local how=(-S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DFLEXLAB_CUDA=ON -DFLEXLAB_BENCH=OFF)
+    local how=(-S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DFLEXLAB_CUDA=ON)
     cmake "${how[@]}" || cmake "${how[@]}" -DFLEXLAB_TOOLS=OFF || return # the program needs cJSON, the tests do not
     cmake --build "$build" --parallel
 }
@@ -43,8 +43,10 @@ export FLEXLAB_CUDA_LIBRARY="$root/$build/libflexlab_cuda.so" FLEXLAB_REQUIRE_GP
 flexlab=$build/flexlab
 [ -x "$flexlab" ] && run info "$flexlab" info
 run ops "$build/tests/test_gpu_ops"
+run data "$build/tests/test_nn_data" cuda
 run train_small "$build/tests/test_gpu_train"
 run train_resnet8 "$build/tests/test_gpu_train" 32 3
+run train_resnet20_states "$build/tests/test_gpu_train" 32 20 all resnet20 # the whole state after each of 20 steps
 if command -v compute-sanitizer >/dev/null; then
     run memcheck timeout 120 compute-sanitizer --tool memcheck --track-stream-ordered-races all --error-exitcode 9 \
         "$build/tests/test_gpu_ops" 2 1
@@ -69,11 +71,27 @@ print("20 steps of ResNet-20: " + ("differ: " + ", ".join(bad) if bad else "the 
 sys.exit(bool(bad))
 PYTHON
 }
+# Speed: an epoch of ResNet-20 in batches of 512 (bar: at most 2.5 times the time of PyTorch's mixed precision), and products
+# (bar: 160 T operations/s for int16 at 4096). Start-up: a process that trains one step (bar: 3 s).
+speed() {
+    "$flexlab" compare --model resnet20 --data synthetic:train=25600,test=512 --batch 512 --epochs 2 --quiet --force \
+        --formats flex16+5@cuda,dfp16@cuda,bf16@cuda,fp16@cuda,fp32@cuda --out "$build/speed"
+}
+torch_speed() { (cd bench/rivals && python3 torch_gpu.py 512) | tee "$build/torch.json"; return "${PIPESTATUS[0]}"; }
+products() { "$build/bench/device_products" cuda | tee "$build/products.json"; return "${PIPESTATUS[0]}"; }
+start_up() {
+    "$flexlab" train --model mlp2 --data synthetic:train=64,test=64 --batch 64 --epochs 1 --format flex16+5 --device cuda \
+        --quiet --force --out "$build/start_up"
+}
 if [ -x "$flexlab" ]; then
     run train_resnet20 train
+    run start_up start_up
+    run speed speed
 else
     outcome[train_resnet20]='the program could not be built'
 fi
+run products products
+run torch torch_speed
 
 name=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1 | tr -cs 'A-Za-z0-9' - | sed 's/-*$//' | tr A-Z a-z)
 file=$out/gpu-${name:-unknown}.json
@@ -88,14 +106,16 @@ file=$out/gpu-${name:-unknown}.json
         printf '%s\n    "%s": {"outcome": "%s", "seconds": %d}' "$comma" "$step" "${outcome[$step]}" "${seconds[$step]:-0}"
         comma=,
     done
-    printf '\n  },\n  "images_per_second": {'
+    printf '\n  },\n  "pytorch": %s,\n  "products": %s,\n  "images_per_second": {' \
+        "$(grep -h '^{' "$build/torch.json" 2>/dev/null || echo null)" \
+        "$(if [ "${outcome[products]}" = passed ]; then cat "$build/products.json"; else echo null; fi)"
     comma=
-    if [ -f "$build/resnet20/summary.csv" ]; then
+    if [ -f "$build/speed/summary.csv" ]; then
         while IFS=$'\t' read -r format speed; do
             printf '%s\n    "%s": %s' "$comma" "$format" "$speed"
             comma=,
         done < <(python3 -c 'import csv,sys
-for r in csv.DictReader(open(sys.argv[1])): print(r["format"], r["images_per_second"], sep="\t")' "$build/resnet20/summary.csv")
+for r in csv.DictReader(open(sys.argv[1])): print(r["format"], r["images_per_second"], sep="\t")' "$build/speed/summary.csv")
     fi
     printf '\n  }\n}\n'
 } >"$file"

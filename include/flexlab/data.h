@@ -60,6 +60,8 @@ typedef struct data_loader_config {
     bool drop_last;          /* leave out an incomplete last batch; otherwise it is delivered short */
     const double *mean;      /* per channel, subtracted from pixel/255; */
     const double *deviation; /* per channel, divides. Both NULL: batches have pixels alone, no images */
+    bool indices_only;       /* batches have indices and labels alone: the images lie elsewhere (nn_data) */
+    unsigned char unused[7]; /* no padding at the end, which nobody would set */
 } data_loader_config;
 
 FLEXLAB_API data_loader *data_loader_new_sized(const data_set *set, const data_loader_config *config,
@@ -89,7 +91,7 @@ typedef struct data_batch {
     const int32_t *labels;  /* [count] */
     const int64_t *indices; /* [count], positions in the set */
     int count;              /* 0 after the last batch of the epoch */
-    const uint8_t *pixels;  /* [count, H, W, C], before normalisation */
+    const uint8_t *pixels;  /* [count, H, W, C], before normalisation; NULL for indices_only */
 } data_batch;
 FLEXLAB_API tensor_status data_loader_next_sized(data_loader *loader, data_batch *batch, size_t batch_size)
     FLEXLAB_SYMBOL(data_loader_next_sized);

@@ -140,6 +140,15 @@ FLEXLAB_API tensor_status nn_forward_pixels(nn_graph *g, const uint8_t *images, 
     FLEXLAB_SYMBOL(nn_forward_pixels);
 /* Mean loss and right predictions of the last forward pass; either may be NULL. Waits for a device. */
 FLEXLAB_API tensor_status nn_loss(const nn_graph *g, double *loss, int *correct) FLEXLAB_SYMBOL(nn_loss);
+/* The same of step after step without waiting for a device. nn_note_loss, after a forward pass, notes its loss and
+ * number of right predictions on the device; `every` steps (nn_note_every: 1 to 4096, where nothing is noted; 1 without
+ * it) they start on their way to the host as one copy, which has arrived when the next group starts. nn_noted_loss
+ * gives the oldest that arrived: *there says whether there was one. wait: it waits for those on their way and those
+ * only noted, so that *there is false when all have been given. */
+FLEXLAB_API tensor_status nn_note_every(nn_graph *g, int every) FLEXLAB_SYMBOL(nn_note_every);
+FLEXLAB_API tensor_status nn_note_loss(nn_graph *g) FLEXLAB_SYMBOL(nn_note_loss);
+FLEXLAB_API tensor_status nn_noted_loss(nn_graph *g, bool wait, double *loss, int *correct, bool *there)
+    FLEXLAB_SYMBOL(nn_noted_loss);
 /* Logits of count <= batch images, [count, classes], as nn_evaluate computes them; no labels. */
 FLEXLAB_API tensor_status nn_predict(nn_graph *g, const float *images, int count, double *logits)
     FLEXLAB_SYMBOL(nn_predict);
@@ -147,6 +156,21 @@ FLEXLAB_API tensor_status nn_predict(nn_graph *g, const float *images, int count
  * tensors of their own, with exponents from their exact maxima. loss: the mean; predicted: count classes or NULL. */
 FLEXLAB_API tensor_status nn_evaluate(nn_graph *g, const float *images, const int32_t *labels, int count, double *loss,
                                       int32_t *predicted) FLEXLAB_SYMBOL(nn_evaluate);
+
+/* A data set as bytes where the network lives: a step then takes the numbers of its images instead of the images, and
+ * augmentation is computed there, with the bytes of a data loader (tensor_augmentation). The set must outlive it, the
+ * graph too, which must be compiled. NULL on failure: TENSOR_E_MEMORY where the device has no room, TENSOR_E_SHAPE or
+ * TENSOR_E_ARGUMENT for images or labels that are not the network's. */
+typedef struct nn_data nn_data;
+FLEXLAB_API nn_data *nn_data_new(nn_graph *g, const data_set *set) FLEXLAB_SYMBOL(nn_data_new);
+/* NULL is allowed. */
+FLEXLAB_API void nn_data_free(nn_data *data) FLEXLAB_SYMBOL(nn_data_free);
+/* nn_forward_pixels of images number indices[0 ... batch - 1]; how NULL: as they are. */
+FLEXLAB_API tensor_status nn_forward_data(nn_graph *g, const nn_data *data, const int64_t *indices,
+                                          const tensor_augmentation *how) FLEXLAB_SYMBOL(nn_forward_data);
+/* nn_evaluate of images number indices[0 ... count - 1]. */
+FLEXLAB_API tensor_status nn_evaluate_data(nn_graph *g, const nn_data *data, const int64_t *indices, int count,
+                                           double *loss, int32_t *predicted) FLEXLAB_SYMBOL(nn_evaluate_data);
 
 /* Every tensor of the training step, for traces and statistics: weights, activations, gradients, momentum. Exponents
  * and statistics are those of the last write. Elements of activations and gradients are there only from the operation
@@ -209,6 +233,9 @@ typedef struct nn_train_config {
     const char *trace_path; /* NULL: no trace; else a CSV of every shared-exponent tensor */
     nn_build_fn build;      /* where model is NULL */
     void *build_context;
+    /* Steps whose losses come from a device as one copy (nn_note_every), and whose step reports come one after the
+     * other then, up to twice as many steps late; 0: 1 on the host, 16 elsewhere. */
+    int64_t report_every;
 } nn_train_config;
 
 typedef struct nn_epoch_report {

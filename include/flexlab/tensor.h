@@ -164,6 +164,18 @@ FLEXLAB_API tensor_status tensor_store_i32(const tensor *t, int32_t *values, int
  * channel, such as (byte / 255 - mean) / deviation. */
 FLEXLAB_API tensor_status tensor_load_pixels(tensor *y, const tensor *pixels, const tensor *values)
     FLEXLAB_SYMBOL(tensor_load_pixels);
+/* Augmentation as a data loader does it (data.h): pad by four black pixels, crop at random, mirror half of the time, by
+ * (seed, epoch, index of the image). */
+typedef struct tensor_augmentation {
+    uint64_t seed, epoch;
+} tensor_augmentation;
+/* A batch out of a set of images that lies on the same device: image n of images, u8 [N,H,W,C], and entry n of labels,
+ * i32 [N], are those of number indices[n] (i32 [N]) in set_images, u8 [M,H,W,C], and set_labels, i32 [M]. how NULL: as
+ * they are. The bytes of a data loader with that seed and epoch. An index out of range is TENSOR_E_ARGUMENT, at once on
+ * the host, where nothing is written, and from the next wait elsewhere. */
+FLEXLAB_API tensor_status tensor_gather_images(tensor *images, tensor *labels, const tensor *set_images,
+                                               const tensor *set_labels, const tensor *indices,
+                                               const tensor_augmentation *how) FLEXLAB_SYMBOL(tensor_gather_images);
 /* Stores count values. Every 16-bit format and fp32 is exact in double; float rounds once (dfp16 far out of range). */
 FLEXLAB_API tensor_status tensor_store_f32(const tensor *t, float *values, int64_t count)
     FLEXLAB_SYMBOL(tensor_store_f32);

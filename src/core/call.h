@@ -3,14 +3,16 @@
 #ifndef FL_CALL_H
 #define FL_CALL_H
 
+#include "core/gather.h"
 #include "core/transfer.h"
 
 enum fl_call_kind {
-    FL_CALL_RUN,   /* the kernel alone: its results are numbers */
-    FL_CALL_WRITE, /* the kernel writes `out` by the rules of its exponent */
-    FL_CALL_LOAD,  /* `source` becomes the value of `out`, as a load sets exponents */
-    FL_CALL_ROUND, /* doubles that are exact results of an operation become the value of `out`, as a write */
-    FL_CALL_FOLLOW /* the wide part of `out` becomes exactly the value of its elements */
+    FL_CALL_RUN,    /* the kernel alone: its results are numbers */
+    FL_CALL_WRITE,  /* the kernel writes `out` by the rules of its exponent */
+    FL_CALL_LOAD,   /* `source` becomes the value of `out`, as a load sets exponents */
+    FL_CALL_ROUND,  /* doubles that are exact results of an operation become the value of `out`, as a write */
+    FL_CALL_FOLLOW, /* the wide part of `out` becomes exactly the value of its elements */
+    FL_CALL_GATHER  /* `gather`: a batch out of a set of images; no format takes part */
 };
 
 struct fl_call {
@@ -22,6 +24,7 @@ struct fl_call {
     struct fl_storage out; /* as it is when the call is submitted */
     struct fl_source source;
     const char *what; /* LOAD: the name in messages */
+    struct fl_gather gather;
 };
 
 #endif

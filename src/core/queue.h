@@ -27,6 +27,12 @@ struct tensor_device {
     tensor_status (*get)(struct fl_queue *queue, void *to, const void *from, size_t bytes);
     tensor_status (*copy)(struct fl_queue *queue, void *to, const void *from, size_t bytes);
     tensor_status (*wait)(struct fl_queue *queue);
+    /* A get in two parts, the second of which waits for that copy alone and not for what was submitted after it; what
+     * had failed before it fails it as a get. *fetch NULL: it is made, with room for so many bytes, and serves again
+     * after fetched. NULL: the device has no such copies (fetch.h). */
+    tensor_status (*fetch)(struct fl_queue *queue, void **fetch, const void *from, size_t bytes);
+    tensor_status (*fetched)(struct fl_queue *queue, void *fetch, void *to);
+    void (*give_up_fetch)(struct fl_queue *queue, void *fetch);
     /* What runs an operation of a format there; false: the device lacks it. The host's is fl_dispatch. */
     bool (*find)(struct tensor_device *device, const struct fl_format *format, enum fl_op op, struct fl_choice *choice);
     /* What it is, in one line; NULL: its name says it. */

@@ -155,6 +155,10 @@ static tensor_status run_follow(const struct fl_call *call) {
     return TENSOR_OK;
 }
 
+static tensor_status run_gather(const struct fl_call *call) {
+    return fl_gather_run(&call->gather);
+}
+
 /* --- numbers that stand in tensors -------------------------------------------------------------------------------- */
 
 static tensor_status read_scalar(struct fl_args *args) {
@@ -170,11 +174,9 @@ static tensor_status read_scalar(struct fl_args *args) {
 }
 
 static tensor_status run_kind(const struct fl_call *call) {
-    static tensor_status (*const run[])(const struct fl_call *) = {[FL_CALL_RUN] = run_kernel,
-                                                                   [FL_CALL_WRITE] = run_write,
-                                                                   [FL_CALL_LOAD] = run_load,
-                                                                   [FL_CALL_ROUND] = run_round,
-                                                                   [FL_CALL_FOLLOW] = run_follow};
+    static tensor_status (*const run[])(const struct fl_call *) = {
+        [FL_CALL_RUN] = run_kernel,  [FL_CALL_WRITE] = run_write,   [FL_CALL_LOAD] = run_load,
+        [FL_CALL_ROUND] = run_round, [FL_CALL_FOLLOW] = run_follow, [FL_CALL_GATHER] = run_gather};
     return run[call->kind](call);
 }
 

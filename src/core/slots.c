@@ -1,7 +1,10 @@
-/* slots.c - the arrays that a device's slots come from. What is in use is noted on the host; an array goes back when
- * its last slot is free. */
+/* slots.c - the arrays that a device's slots come from, and copies of all of them. What is in use is noted on the host;
+ * an array goes back when its last slot is free. */
+#include "core/fail.h"
+#include "core/fetch.h"
 #include "core/memory.h"
 #include "core/queue.h"
+#include "core/slot_copies.h"
 #include <pthread.h>
 
 enum { ARRAY = 64 /* slots */ };
@@ -85,4 +88,98 @@ void fl_slot_free(struct tensor_device *device, struct fl_slot *slot) {
         device->release(device, empty->slots);
         fl_free(empty);
     }
+}
+
+/* --- copies of all of them ---------------------------------------------------------------------------------------- */
+
+struct array_copy {
+    const struct fl_slot *slots; /* on the device */
+    struct fl_fetch fetch;
+    struct fl_slot copy[ARRAY];
+};
+
+struct fl_slot_copies {
+    struct array_copy **arrays;
+    int count, made; /* arrays of this moment; elements of arrays */
+};
+
+/* The addresses of the device's arrays, for as many as there is room; how many there are. */
+static int list_arrays(const struct tensor_device *device, const struct fl_slot **slots, int room) {
+    int count = 0;
+    take_lock();
+    for (const struct fl_slot_array *a = device->slots; a; a = a->next, count++)
+        if (count < room)
+            slots[count] = a->slots;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
+
+static bool make_room(struct fl_slot_copies *c, int count) {
+    if (count <= c->made)
+        return true;
+    struct array_copy **grown = fl_alloc_zero((size_t)count * sizeof *grown);
+    if (!grown)
+        return false;
+    for (int i = 0; i < c->made; i++)
+        grown[i] = c->arrays[i];
+    fl_free(c->arrays);
+    c->arrays = grown;
+    while (c->made < count && (grown[c->made] = fl_alloc_zero(sizeof **grown)))
+        c->made++;
+    return c->made == count;
+}
+
+enum { MOST_ARRAYS = 4096 };
+
+static tensor_status begin_copies(struct tensor_device *device, struct fl_slot_copies *c) {
+    const struct fl_slot *slots[MOST_ARRAYS];
+    const int count = list_arrays(device, slots, MOST_ARRAYS);
+    c->count = 0;
+    if (count > MOST_ARRAYS || !make_room(c, count))
+        return fl_fail(TENSOR_E_MEMORY, "slots: no memory to copy %d arrays of %s", count, device->name);
+    for (; c->count < count; c->count++) {
+        struct array_copy *a = c->arrays[c->count];
+        a->slots = slots[c->count];
+        const tensor_status status = fl_fetch_begin(device, &a->fetch, a->slots, sizeof a->copy);
+        if (status)
+            return status;
+    }
+    return TENSOR_OK;
+}
+
+tensor_status fl_slot_copies_begin(struct tensor_device *device, struct fl_slot_copies **copies) {
+    if (!*copies && !(*copies = fl_alloc_zero(sizeof **copies)))
+        return fl_fail(TENSOR_E_MEMORY, "slots: no memory for copies");
+    return begin_copies(device, *copies);
+}
+
+tensor_status fl_slot_copies_end(struct tensor_device *device, struct fl_slot_copies *c) {
+    tensor_status status = TENSOR_OK;
+    for (int i = 0; i < c->count; i++) {
+        const tensor_status ended = fl_fetch_end(device, &c->arrays[i]->fetch, c->arrays[i]->copy);
+        status = status ? status : ended;
+    }
+    return status;
+}
+
+const struct fl_slot *fl_slot_then(const struct fl_slot_copies *c, const tensor *t) {
+    const struct fl_slot *slot = t->storage->slot;
+    if (!c)
+        return t->storage->device->host ? slot : NULL;
+    for (int i = 0; i < c->count; i++) {
+        const struct array_copy *a = c->arrays[i];
+        if (slot >= a->slots && slot < a->slots + ARRAY)
+            return &a->copy[slot - a->slots];
+    }
+    return NULL;
+}
+
+void fl_slot_copies_free(struct tensor_device *device, struct fl_slot_copies *c) {
+    for (int i = 0; c && i < c->made; i++) {
+        fl_fetch_clear(device, &c->arrays[i]->fetch);
+        fl_free(c->arrays[i]);
+    }
+    if (c)
+        fl_free(c->arrays);
+    fl_free(c);
 }

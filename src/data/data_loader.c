@@ -4,6 +4,7 @@
  * outside the lock; `made` and `taken`, guarded by the lock, say whose a buffer is: batch i lies in buffer i % 3 and
  * may be made while i < taken + 2. A new epoch first waits until the worker has put its buffer down. */
 #include "core/fail.h"
+#include "core/gather.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "core/philox.h"
@@ -13,15 +14,14 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { BUFFERS = 3, AHEAD = 2, PADDING = 4 };
+enum { BUFFERS = 3, AHEAD = 2 };
 
-/* Keep the draws apart from those of other users of the same seed ("shuffle!", "augments"). */
+/* Keeps the draws apart from those of other users of the same seed ("shuffle!"). */
 #define SHUFFLE_KEY UINT64_C(0x73687566666C6521)
-#define AUGMENT_KEY UINT64_C(0x6175676D656E7473)
 
 struct buffer {
-    float *images; /* NULL where no mean and deviation were given */
-    uint8_t *pixels;
+    float *images;   /* NULL where no mean and deviation were given */
+    uint8_t *pixels; /* NULL where batches have indices alone */
     int32_t *labels;
     int64_t *indices;
     int count;
@@ -51,20 +51,14 @@ struct data_loader {
 
 /* --- one batch --------------------------------------------------------------------------------------------- */
 
-/* The image with a border of four black pixels (0 before normalisation), cropped to its size at a random place, and
- * mirrored half of the time. */
 static void augment(const struct data_loader *l, int epoch, int64_t index, const uint8_t *pixels, uint8_t *out) {
-    int height = l->set->height, width = l->set->width, channels = l->set->channels;
-    struct fl_philox draw = fl_philox(l->seed ^ AUGMENT_KEY, (uint64_t)epoch, (uint64_t)index);
-    int down = (int)((uint64_t)draw.word[0] * (2 * PADDING + 1) >> 32) - PADDING;
-    int right = (int)((uint64_t)draw.word[1] * (2 * PADDING + 1) >> 32) - PADDING;
-    bool mirror = draw.word[2] & 1;
+    const int height = l->set->height, width = l->set->width, channels = l->set->channels;
+    const struct fl_crop crop = fl_crop_of(l->seed, (uint64_t)epoch, (uint64_t)index);
     static const uint8_t border[FL_DATA_MAX_CHANNELS];
     for (int y = 0; y < height; y++)
         for (int x = 0; x < width; x++, out += channels) {
-            int from_y = y + down, from_x = (mirror ? width - 1 - x : x) + right;
-            bool inside = from_y >= 0 && from_y < height && from_x >= 0 && from_x < width;
-            const uint8_t *pixel = inside ? pixels + ((int64_t)from_y * width + from_x) * channels : border;
+            const int64_t from = fl_crop_source(crop, height, width, y, x);
+            const uint8_t *pixel = from < 0 ? border : pixels + from * channels;
             for (int c = 0; c < channels; c++)
                 out[c] = pixel[c];
         }
@@ -86,6 +80,8 @@ static void fill(const struct data_loader *l, struct buffer *b, int epoch, int64
         const uint8_t *pixels = l->set->pixels + index * image;
         b->indices[i] = index;
         b->labels[i] = l->set->labels[index];
+        if (!b->pixels)
+            continue;
         if (l->augment)
             augment(l, epoch, index, pixels, b->pixels + i * image);
         else
@@ -150,7 +146,9 @@ static tensor_status check_config(const data_set *set, const data_loader_config 
         return fl_fail(TENSOR_E_ARGUMENT, "data_loader: batch %d of a set of %lld leaves no whole batch", config->batch,
                        (long long)set->count);
     if (!config->mean && !config->deviation)
-        return TENSOR_OK; /* batches of pixels alone */
+        return TENSOR_OK; /* batches of pixels alone, or of none */
+    if (config->indices_only)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader: indices_only with mean or deviation, expected both NULL");
     if (!config->mean || !config->deviation)
         return fl_fail(TENSOR_E_ARGUMENT,
                        "data_loader: mean or deviation is NULL, expected %d values each, or both NULL", set->channels);
@@ -165,7 +163,7 @@ static tensor_status check_config(const data_set *set, const data_loader_config 
     return TENSOR_OK;
 }
 
-static tensor_status allocate(struct data_loader *l, int64_t batch, bool floats) {
+static tensor_status allocate(struct data_loader *l, int64_t batch, bool floats, bool pixels) {
     int64_t image = (int64_t)l->set->height * l->set->width * l->set->channels;
     int64_t most = INT64_MAX / 8; /* bytes of a buffer that a size can say, with room */
     if (batch > most / image / (int64_t)sizeof(float))
@@ -175,10 +173,10 @@ static tensor_status allocate(struct data_loader *l, int64_t batch, bool floats)
     for (int i = 0; i < BUFFERS && complete; i++) {
         struct buffer *b = &l->buffer[i];
         b->images = floats ? fl_alloc((size_t)(batch * image) * sizeof *b->images) : NULL;
-        b->pixels = fl_alloc((size_t)(batch * image));
+        b->pixels = pixels ? fl_alloc((size_t)(batch * image)) : NULL;
         b->labels = fl_alloc((size_t)batch * sizeof *b->labels);
         b->indices = fl_alloc((size_t)batch * sizeof *b->indices);
-        complete = (b->images || !floats) && b->pixels && b->labels && b->indices;
+        complete = (b->images || !floats) && (b->pixels || !pixels) && b->labels && b->indices;
     }
     return complete ? TENSOR_OK
                     : fl_fail(TENSOR_E_MEMORY, "data_loader: no memory for %d batches of %lld images", BUFFERS,
@@ -228,7 +226,7 @@ data_loader *data_loader_new_sized(const data_set *set, const data_loader_config
     if (config->mean)
         data_pixel_values(&l->value[0][0], set->channels, config->mean, config->deviation);
     int64_t batch = config->batch < set->count ? config->batch : set->count;
-    if (allocate(l, batch, config->mean != NULL) || start_thread(l)) {
+    if (allocate(l, batch, config->mean != NULL, !config->indices_only) || start_thread(l)) {
         data_loader_free(l);
         return NULL;
     }

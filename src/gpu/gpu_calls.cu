@@ -259,6 +259,8 @@ cudaError_t gpu_submit(const struct fl_call *call, struct gpu_control *control, 
         const struct fl_view view = {call->out.data, NULL, &call->out.slot->e, call->out.count};
         return gpu_kernels_of(call->out.format->id)->follow(control, &view, call->out.wide, stream);
     }
+    case FL_CALL_GATHER:
+        return gpu_gather(&call->gather, control, stream);
     default:
         return load_or_round(call, control, stream);
     }

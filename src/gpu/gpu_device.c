@@ -56,6 +56,9 @@ static tensor_status found(const struct fl_gpu_failure *f) {
                        "%s: channel %lld has the multipliers %g and %g, means %g and %g: mean, variance and epsilon "
                        "must lead to finite numbers",
                        f->what, (long long)f->at, f->value[0], f->value[1], f->value[2], f->value[3]);
+    case FL_GPU_INDEX:
+        return fl_fail(TENSOR_E_ARGUMENT, "gather_images: index %lld is %.0f, expected 0 to %lld", (long long)f->at,
+                       f->value[0], (long long)f->limit - 1);
     default:
         return fl_fail(TENSOR_E_ARGUMENT, "%s: label %lld is %.0f, expected 0 to %lld", f->what, (long long)f->at,
                        f->value[0], (long long)f->limit - 1);
@@ -91,15 +94,22 @@ static void gpu_release(struct tensor_device *device, void *memory) {
     pthread_mutex_unlock(&g->lock);
 }
 
+/* What a call does, in messages: "FORMAT.OPERATION". */
+static void call_text(const struct fl_call *call, char *text, size_t bytes) {
+    const bool runs = call->kind == FL_CALL_RUN, computes = runs || call->kind == FL_CALL_WRITE;
+    if (call->kind == FL_CALL_GATHER)
+        snprintf(text, bytes, "gather_images");
+    else
+        snprintf(text, bytes, "%s.%s", (runs ? call->args.format : call->out.format)->name,
+                 computes                       ? fl_op_name(call->args.op)
+                 : call->kind == FL_CALL_FOLLOW ? "follow"
+                                                : "load");
+}
+
 static tensor_status gpu_submit(struct fl_queue *queue, const struct fl_call *call) {
     struct gpu *g = gpu_of(queue->device);
-    const bool runs = call->kind == FL_CALL_RUN, computes = runs || call->kind == FL_CALL_WRITE;
-    const char *format = (runs ? call->args.format : call->out.format)->name;
     char what[80];
-    snprintf(what, sizeof what, "%s.%s", format,
-             computes                       ? fl_op_name(call->args.op)
-             : call->kind == FL_CALL_FOLLOW ? "follow"
-                                            : "load");
+    call_text(call, what, sizeof what);
     pthread_mutex_lock(&g->lock);
     const tensor_status status = faulted(g, g->plugin->submit(g->backend, call, what));
     pthread_mutex_unlock(&g->lock);
@@ -129,6 +139,32 @@ static tensor_status gpu_copy(struct fl_queue *queue, void *to, const void *from
     const tensor_status status = faulted(g, g->plugin->copy(g->backend, to, from, bytes));
     pthread_mutex_unlock(&g->lock);
     return status;
+}
+
+static tensor_status gpu_fetch(struct fl_queue *queue, void **fetch, const void *from, size_t bytes) {
+    struct gpu *g = gpu_of(queue->device);
+    struct fl_gpu_fetch *f = *fetch;
+    pthread_mutex_lock(&g->lock);
+    const tensor_status status = faulted(g, g->plugin->fetch(g->backend, &f, from, bytes));
+    pthread_mutex_unlock(&g->lock);
+    *fetch = f;
+    return status;
+}
+
+static tensor_status gpu_fetched(struct fl_queue *queue, void *fetch, void *to) {
+    struct gpu *g = gpu_of(queue->device);
+    struct fl_gpu_failure failure;
+    pthread_mutex_lock(&g->lock);
+    const tensor_status status = faulted(g, g->plugin->fetched(g->backend, fetch, to, &failure));
+    pthread_mutex_unlock(&g->lock);
+    return status ? status : found(&failure);
+}
+
+static void gpu_give_up_fetch(struct fl_queue *queue, void *fetch) {
+    struct gpu *g = gpu_of(queue->device);
+    pthread_mutex_lock(&g->lock);
+    g->plugin->give_up_fetch(g->backend, fetch);
+    pthread_mutex_unlock(&g->lock);
 }
 
 static tensor_status gpu_wait(struct fl_queue *queue) {
@@ -217,6 +253,9 @@ static bool open_gpu(const struct fl_gpu_plugin *plugin, int number, char *why, 
                                        .put = gpu_put,
                                        .get = gpu_get,
                                        .copy = gpu_copy,
+                                       .fetch = gpu_fetch,
+                                       .fetched = gpu_fetched,
+                                       .give_up_fetch = gpu_give_up_fetch,
                                        .wait = gpu_wait,
                                        .find = gpu_find,
                                        .record = gpu_record,

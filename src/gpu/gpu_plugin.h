@@ -13,9 +13,10 @@
 extern "C" {
 #endif
 
-enum { FL_GPU_VERSION = 1 };
+enum { FL_GPU_VERSION = 2 };
 
 struct fl_gpu_device; /* the backend's: a stream, memory, what failed */
+struct fl_gpu_fetch;  /* the backend's: a copy on its way to the host */
 
 struct fl_gpu_facts {
     char name[256];
@@ -31,7 +32,8 @@ enum fl_gpu_finding {
     FL_GPU_SCALAR,  /* `value` where a finite number was expected */
     FL_GPU_LOAD,    /* number `at` of a load is `value`, which the format does not hold */
     FL_GPU_CHANNEL, /* the coefficients of channel `at` are not finite: values[4] */
-    FL_GPU_LABEL    /* label `at` is `value`, of `limit` classes */
+    FL_GPU_LABEL,   /* label `at` is `value`, of `limit` classes */
+    FL_GPU_INDEX    /* index `at` is `value`, of `limit` images */
 };
 struct fl_gpu_failure {
     int32_t finding;
@@ -62,6 +64,13 @@ struct fl_gpu_plugin {
     const char *(*get)(struct fl_gpu_device *device, void *to, const void *from, size_t bytes,
                        struct fl_gpu_failure *failure);
     const char *(*copy)(struct fl_gpu_device *device, void *to, const void *from, size_t bytes);
+    /* The same without waiting: fetch queues a copy to memory of the backend's, and fetched waits for that one copy and
+     * no later call, and brings its bytes to the caller; failure: what had been found when it was made. *fetch NULL: a
+     * new one with room for so many bytes, to be used again after fetched; give_up_fetch ends it, at any time. */
+    const char *(*fetch)(struct fl_gpu_device *device, struct fl_gpu_fetch **fetch, const void *from, size_t bytes);
+    const char *(*fetched)(struct fl_gpu_device *device, struct fl_gpu_fetch *fetch, void *to,
+                           struct fl_gpu_failure *failure);
+    void (*give_up_fetch)(struct fl_gpu_device *device, struct fl_gpu_fetch *fetch);
     /* Waits, and takes what was found since the last wait. */
     const char *(*wait)(struct fl_gpu_device *device, struct fl_gpu_failure *failure);
 

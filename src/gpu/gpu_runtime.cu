@@ -166,6 +166,72 @@ static const char *copy(struct fl_gpu_device *d, void *to, const void *from, siz
     return text ? text : failed(d, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, d->stream), "copy");
 }
 
+// --- copies to the host that nobody waits for yet --------------------------------------------------------------------
+
+struct fl_gpu_fetch {
+    unsigned char *memory; // of the host, pinned: a failure, then the bytes
+    size_t room, bytes;
+    cudaEvent_t arrived;
+};
+
+static const char *new_fetch(struct fl_gpu_device *d, struct fl_gpu_fetch **fetch, size_t bytes) {
+    struct fl_gpu_fetch *f = (struct fl_gpu_fetch *)calloc(1, sizeof *f);
+    if (!f)
+        return failed(d, cudaErrorMemoryAllocation, "fetch");
+    const char *text = failed(
+        d, cudaHostAlloc((void **)&f->memory, sizeof(struct fl_gpu_failure) + bytes, cudaHostAllocDefault), "fetch");
+    if (!text)
+        text = failed(d, cudaEventCreateWithFlags(&f->arrived, cudaEventDisableTiming), "fetch");
+    f->room = bytes;
+    if (text) {
+        (void)cudaFreeHost(f->memory);
+        free(f);
+        return text;
+    }
+    *fetch = f;
+    return NULL;
+}
+
+static const char *fetch(struct fl_gpu_device *d, struct fl_gpu_fetch **fetch, const void *from, size_t bytes) {
+    const char *text = enter(d, "fetch", true);
+    if (!text && !*fetch)
+        text = new_fetch(d, fetch, bytes);
+    struct fl_gpu_fetch *f = *fetch;
+    if (!text && bytes > f->room) {
+        snprintf(d->text, sizeof d->text, "fetch: %zu bytes, expected at most %zu", bytes, f->room);
+        text = d->text;
+    }
+    if (text)
+        return text;
+    f->bytes = bytes;
+    const size_t head = sizeof(struct fl_gpu_failure);
+    text = failed(d, cudaMemcpyAsync(f->memory + head, from, bytes, cudaMemcpyDeviceToHost, d->stream), "fetch");
+    if (!text)
+        text = failed(d, cudaMemcpyAsync(f->memory, &d->control->failure, head, cudaMemcpyDeviceToHost, d->stream),
+                      "fetch");
+    return text ? text : failed(d, cudaEventRecord(f->arrived, d->stream), "fetch");
+}
+
+static const char *fetched(struct fl_gpu_device *d, struct fl_gpu_fetch *f, void *to, struct fl_gpu_failure *failure) {
+    const char *text = enter(d, "fetch", true);
+    if (!text)
+        text = failed(d, cudaEventSynchronize(f->arrived), "fetch");
+    if (text)
+        return text;
+    memcpy(failure, f->memory, sizeof *failure);
+    memcpy(to, f->memory + sizeof *failure, f->bytes);
+    return NULL;
+}
+
+static void give_up_fetch(struct fl_gpu_device *d, struct fl_gpu_fetch *f) {
+    if (!enter(d, "fetch", false)) {
+        (void)cudaEventSynchronize(f->arrived); // a copy may be on its way into the memory
+        (void)cudaEventDestroy(f->arrived);
+        (void)cudaFreeHost(f->memory);
+    }
+    free(f);
+}
+
 static const char *wait_for(struct fl_gpu_device *d, struct fl_gpu_failure *failure) {
     const char *text = get(d, NULL, NULL, 0, failure);
     if (text || !failure->finding)
@@ -248,6 +314,9 @@ const struct fl_gpu_plugin *flexlab_gpu_plugin(void) {
                                                 put,
                                                 get,
                                                 copy,
+                                                fetch,
+                                                fetched,
+                                                give_up_fetch,
                                                 wait_for,
                                                 has,
                                                 need,

@@ -126,6 +126,9 @@ void nn_graph_free(nn_graph *g) {
     tensor_free(g->pixels);
     tensor_free(g->bytes);
     tensor_free(g->byte_values);
+    tensor_free(g->indices);
+    fl_free(g->index_buffer);
+    fl_losses_free(g);
     tensor_free(g->labels);
     tensor_free(g->rate);
     tensor_free(g->loss);

@@ -194,6 +194,9 @@ struct nn_graph {
      * predicted classes, how many are right. */
     tensor *pixels, *labels, *rate, *loss, *predicted, *correct;
     tensor *bytes, *byte_values; /* images as bytes, and what those mean; NULL until nn_set_pixel_values */
+    tensor *indices;             /* of the batch in a set that lies here; NULL until nn_data_new */
+    int32_t *index_buffer;       /* on the host; NULL until first used */
+    struct fl_losses *losses;    /* NULL until the first is noted */
     enum fl_phase phase;
     bool has_loss;  /* of a forward pass of this network */
     uint64_t steps; /* updates so far */
@@ -270,6 +273,23 @@ void fl_begin_calls(const nn_graph *g, int position);
 void fl_end_calls(const nn_graph *g, int position);
 /* Asks by a dry run what memory each position takes. */
 tensor_status fl_measure_step(nn_graph *g);
+
+/* nn_step.c */
+/* The graph is compiled and nothing has failed. */
+tensor_status fl_check_ready(const nn_graph *g);
+/* The memory of the step is about to be used for something else: a forward pass is lost. Gradients of parameters have
+ * memory of their own. */
+void fl_lose_values(nn_graph *g);
+/* The forward pass with images from g->bytes and labels from g->labels. */
+tensor_status fl_forward_bytes(nn_graph *g);
+/* Loss and predictions of the first `count` images of an evaluation. */
+tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, double *loss, int32_t *predicted);
+/* `status` of a read. What a device found in a call that fails its reads is taken with it, so that the next step begins
+ * anew. */
+tensor_status fl_taken(const nn_graph *g, tensor_status status);
+
+/* nn_losses.c */
+void fl_losses_free(nn_graph *g);
 
 /* nn_init.c */
 /* The key of the random numbers of one named thing under a seed. */

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static tensor_status check_ready(const nn_graph *g) {
+tensor_status fl_check_ready(const nn_graph *g) {
     if (!g)
         return fl_fail(TENSOR_E_ARGUMENT, "network: the graph is NULL");
     if (g->status)
@@ -18,19 +18,17 @@ static tensor_status check_ready(const nn_graph *g) {
 static tensor_status check_batch(const nn_graph *g, const float *images, const int32_t *labels) {
     if (!g || !images || !labels)
         return fl_fail(TENSOR_E_ARGUMENT, "network: graph, images or labels are NULL");
-    return check_ready(g);
+    return fl_check_ready(g);
 }
 
-/* The memory of the step is about to be used for something else: a forward pass is lost. Gradients of parameters have
- * memory of their own. */
-static void lose_values(nn_graph *g) {
+void fl_lose_values(nn_graph *g) {
     fl_hide_values(g);
     if (g->phase == FL_PHASE_FORWARD)
         g->phase = FL_PHASE_IDLE;
 }
 
 tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) {
-    FL_TRY(check_ready(g));
+    FL_TRY(fl_check_ready(g));
     g->watch = watch;
     g->watch_context = context;
     return TENSOR_OK;
@@ -47,25 +45,29 @@ static tensor_status check_labels(const nn_graph *g, const int32_t *labels) {
     return TENSOR_OK;
 }
 
-/* images NULL: those of g->bytes. */
-static tensor_status forward_to_loss(nn_graph *g, const float *images, const int32_t *labels) {
-    lose_values(g);
+/* images NULL: those of g->bytes. The labels lie in g->labels. */
+static tensor_status forward_to_loss(nn_graph *g, const float *images) {
+    fl_lose_values(g);
     g->phase = FL_PHASE_IDLE;
-    FL_TRY(tensor_load_i32(g->labels, labels, g->batch));
     FL_TRY(fl_forward_to_loss(g, images));
     g->phase = FL_PHASE_FORWARD;
     g->has_loss = true;
     return TENSOR_OK;
 }
 
+tensor_status fl_forward_bytes(nn_graph *g) {
+    return forward_to_loss(g, NULL);
+}
+
 tensor_status nn_forward(nn_graph *g, const float *images, const int32_t *labels) {
     FL_TRY(check_batch(g, images, labels));
     FL_TRY(check_labels(g, labels));
-    return forward_to_loss(g, images, labels);
+    FL_TRY(tensor_load_i32(g->labels, labels, g->batch));
+    return forward_to_loss(g, images);
 }
 
 tensor_status nn_set_pixel_values(nn_graph *g, const float *values) {
-    FL_TRY(check_ready(g));
+    FL_TRY(fl_check_ready(g));
     if (!values)
         return fl_fail(TENSOR_E_ARGUMENT, "pixel values: values is NULL");
     const struct fl_shape *shape = &fl_output_of(g, 0)->shape;
@@ -82,7 +84,7 @@ tensor_status nn_set_pixel_values(nn_graph *g, const float *values) {
 }
 
 tensor_status nn_forward_pixels(nn_graph *g, const uint8_t *images, const int32_t *labels) {
-    FL_TRY(check_ready(g));
+    FL_TRY(fl_check_ready(g));
     if (!images || !labels)
         return fl_fail(TENSOR_E_ARGUMENT, "network: images or labels are NULL");
     if (!g->byte_values)
@@ -90,13 +92,14 @@ tensor_status nn_forward_pixels(nn_graph *g, const uint8_t *images, const int32_
                        "network: images as bytes, but nn_set_pixel_values has not said what they mean");
     FL_TRY(check_labels(g, labels));
     FL_TRY(tensor_load_u8(g->bytes, images, tensor_count(g->bytes)));
-    return forward_to_loss(g, NULL, labels);
+    FL_TRY(tensor_load_i32(g->labels, labels, g->batch));
+    return fl_forward_bytes(g);
 }
 
 /* --- backward, update, loss --------------------------------------------------------------------------------------- */
 
 tensor_status nn_backward(nn_graph *g) {
-    FL_TRY(check_ready(g));
+    FL_TRY(fl_check_ready(g));
     if (g->phase != FL_PHASE_FORWARD)
         return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations are still there");
     g->phase = FL_PHASE_IDLE;
@@ -106,7 +109,7 @@ tensor_status nn_backward(nn_graph *g) {
 }
 
 tensor_status nn_update(nn_graph *g, float rate) {
-    FL_TRY(check_ready(g));
+    FL_TRY(fl_check_ready(g));
     if (!(rate >= 0 && isfinite(rate)))
         return fl_fail(TENSOR_E_ARGUMENT, "learning rate: %g, expected 0 or more", (double)rate);
     if (g->phase != FL_PHASE_BACKWARD)
@@ -117,20 +120,19 @@ tensor_status nn_update(nn_graph *g, float rate) {
     return TENSOR_OK;
 }
 
-/* What a device found in a call that fails its reads is taken with it, so that the next step begins anew. */
-static tensor_status taken(const nn_graph *g, tensor_status status) {
+tensor_status fl_taken(const nn_graph *g, tensor_status status) {
     return status ? tensor_device_wait(g->device) ? tensor_error_status() : status : TENSOR_OK;
 }
 
 tensor_status nn_loss(const nn_graph *g, double *loss, int *correct) {
-    FL_TRY(check_ready(g));
+    FL_TRY(fl_check_ready(g));
     int32_t right = 0;
     if (!g->has_loss)
         return fl_fail(TENSOR_E_ARGUMENT, "loss: no forward pass before it");
     if (loss)
-        FL_TRY(taken(g, tensor_store_f64(g->loss, loss, 1)));
+        FL_TRY(fl_taken(g, tensor_store_f64(g->loss, loss, 1)));
     if (correct)
-        FL_TRY(taken(g, tensor_store_i32(g->correct, &right, 1)));
+        FL_TRY(fl_taken(g, tensor_store_i32(g->correct, &right, 1)));
     if (correct)
         *correct = right;
     return TENSOR_OK;
@@ -167,7 +169,7 @@ static tensor_status evaluation_pass(nn_graph *g, const char *what, const float 
     float *full = NULL;
     if (count < g->batch && !(full = fill_batch(g, images, count)))
         return fl_fail(TENSOR_E_MEMORY, "%s: no memory for a batch of %d images", what, g->batch);
-    lose_values(g);
+    fl_lose_values(g);
     tensor_status status = fl_forward(g, full ? full : images, false);
     fl_free(full);
     return status;
@@ -203,10 +205,7 @@ static tensor_status evaluate_rows(const nn_graph *g, tensor *all, const int32_t
     return status;
 }
 
-tensor_status nn_evaluate(nn_graph *g, const float *images, const int32_t *labels, int count, double *loss,
-                          int32_t *predicted) {
-    FL_TRY(check_batch(g, images, labels));
-    FL_TRY(evaluation_pass(g, "evaluate", images, count));
+tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, double *loss, int32_t *predicted) {
     double mean_loss;
     tensor *logits, *copy;
     tensor_status status = see_logits(g, &logits, &copy);
@@ -221,10 +220,17 @@ tensor_status nn_evaluate(nn_graph *g, const float *images, const int32_t *label
     return status;
 }
 
+tensor_status nn_evaluate(nn_graph *g, const float *images, const int32_t *labels, int count, double *loss,
+                          int32_t *predicted) {
+    FL_TRY(check_batch(g, images, labels));
+    FL_TRY(evaluation_pass(g, "evaluate", images, count));
+    return fl_evaluate_logits(g, labels, count, loss, predicted);
+}
+
 tensor_status nn_predict(nn_graph *g, const float *images, int count, double *logits) {
     if (!g || !images || !logits)
         return fl_fail(TENSOR_E_ARGUMENT, "predict: %s is NULL", !g ? "the graph" : !images ? "images" : "logits");
-    FL_TRY(check_ready(g));
+    FL_TRY(fl_check_ready(g));
     FL_TRY(evaluation_pass(g, "predict", images, count));
     const int64_t numbers = (int64_t)g->batch * g->classes;
     double *all = fl_alloc((size_t)numbers * sizeof *all);

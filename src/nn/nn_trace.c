@@ -1,9 +1,11 @@
 /* nn_trace.c - exponents, extremes and counts of every shared-exponent tensor as CSV, a row each `every` steps. Counts
  * and maxima of the steps between two rows are in the later one, so that the counts of all rows add up to those of the
- * run. The file gets its name when it is complete; until then it is PATH.part. */
+ * run. Of a network on a device the slots of a step are looked at some steps later, when their copies have arrived. The
+ * file gets its name when it is complete; until then it is PATH.part. */
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/slot_copies.h"
 #include "core/text.h"
 #include <errno.h>
 #include <stdio.h>
@@ -19,6 +21,14 @@ struct interval {
     int64_t writes;      /* until the last step */
 };
 
+enum { STEPS_ON_WAY = 4 };
+
+/* The slots at the end of a step. */
+struct moment {
+    int64_t step;
+    struct fl_slot_copies *slots; /* NULL: the network lives on the host */
+};
+
 struct fl_trace {
     FILE *file;
     char *path, *part;
@@ -26,7 +36,9 @@ struct fl_trace {
     bool finished;
     const nn_graph *graph; /* of the last step */
     struct interval *intervals;
-    int64_t step, row_step; /* the last step, and the last with rows */
+    int64_t step, row_step;             /* the last step that was looked at, and the last with rows */
+    struct moment on_way[STEPS_ON_WAY]; /* a ring */
+    int first, count;
 };
 
 static const char heading[] = "step,tensor,role,e,gamma,predicted_maximum,maximum,saturated,flushed,nonfinite,"
@@ -74,71 +86,91 @@ static tensor_status begin(struct fl_trace *trace, const nn_graph *g) {
 }
 
 /* A training step writes a tensor once, so that its last write is all that the step adds. */
-static tensor_status observe(struct interval *since, const tensor *t) {
-    tensor_stats last, total;
-    FL_TRY(tensor_statistics(t, &last, &total));
-    if (total.writes == since->writes)
-        return TENSOR_OK;
-    since->writes = total.writes;
-    if (last.gamma > since->gamma)
-        since->gamma = last.gamma;
-    if (last.maximum >= since->maximum) {
-        since->maximum = last.maximum;
-        since->maximum_e = tensor_exponent(t);
+static void observe(struct interval *since, const struct fl_slot *slot) {
+    if (slot->total.writes == since->writes)
+        return;
+    since->writes = slot->total.writes;
+    if (slot->last.gamma > since->gamma)
+        since->gamma = slot->last.gamma;
+    if (slot->last.maximum >= since->maximum) {
+        since->maximum = slot->last.maximum;
+        since->maximum_e = slot->e;
     }
-    return TENSOR_OK;
 }
 
-static tensor_status write_row(struct fl_trace *trace, const nn_tensor_info *info, struct interval *since) {
-    const struct autoflex *state = tensor_autoflex(info->t);
-    if (!state)
-        return tensor_error_status();
-    const struct autoflex now = *state, *a = &now;
-    const tensor_stats *before = &since->before;
-    tensor_stats total;
-    FL_TRY(tensor_statistics(info->t, NULL, &total));
+static tensor_status write_row(struct fl_trace *trace, const nn_tensor_info *info, struct interval *since,
+                               const struct fl_slot *slot) {
+    const struct autoflex *a = &slot->autoflex;
+    const tensor_stats *before = &since->before, *total = &slot->total;
     if (fl_print(trace->file, "%lld,%s,%s,%d,%d,%.9g,%.9g,%lld,%lld,%lld,%llu,%llu,%d\n", (long long)trace->step,
-                 info->name, info->role, tensor_exponent(info->t), since->gamma, a->predicted, since->maximum,
-                 (long long)(total.saturated - before->saturated), (long long)(total.flushed - before->flushed),
-                 (long long)(total.nonfinite - before->nonfinite), (unsigned long long)(a->clamped_low - since->low),
+                 info->name, info->role, slot->e, since->gamma, a->predicted, since->maximum,
+                 (long long)(total->saturated - before->saturated), (long long)(total->flushed - before->flushed),
+                 (long long)(total->nonfinite - before->nonfinite), (unsigned long long)(a->clamped_low - since->low),
                  (unsigned long long)(a->clamped_high - since->high), since->maximum_e) < 0)
         return io_failed("write", trace->part);
     *since = (struct interval){.maximum_e = since->maximum_e,
-                               .before = total,
+                               .before = *total,
                                .low = a->clamped_low,
                                .high = a->clamped_high,
-                               .writes = total.writes};
+                               .writes = total->writes};
     return TENSOR_OK;
 }
 
-static tensor_status write_rows(struct fl_trace *trace) {
+static bool is_traced(const nn_graph *g, int i) {
+    return tensor_format_is_shared(tensor_get_format(nn_tensor_at(g, i).t));
+}
+
+/* Notes a step; `rows`: and writes those of the steps since the last. */
+static tensor_status look(struct fl_trace *trace, const struct fl_slot_copies *slots, bool rows) {
     for (int i = 0; i < nn_tensor_count(trace->graph); i++) {
-        nn_tensor_info info = nn_tensor_at(trace->graph, i);
-        if (tensor_autoflex(info.t))
-            FL_TRY(write_row(trace, &info, &trace->intervals[i]));
+        const nn_tensor_info info = nn_tensor_at(trace->graph, i);
+        if (!is_traced(trace->graph, i))
+            continue;
+        const struct fl_slot *slot = fl_slot_then(slots, info.t);
+        if (!slot)
+            return fl_fail(TENSOR_E_DEVICE, "trace: %s has no slot among those of its device", info.name);
+        observe(&trace->intervals[i], slot);
+        if (rows)
+            FL_TRY(write_row(trace, &info, &trace->intervals[i], slot));
     }
-    trace->row_step = trace->step;
+    if (rows)
+        trace->row_step = trace->step;
     return TENSOR_OK;
+}
+
+/* The oldest step on its way is looked at; `last`: there will be none after it, and it has rows. */
+static tensor_status arrive(struct fl_trace *trace, bool last) {
+    struct moment *m = &trace->on_way[trace->first];
+    trace->first = (trace->first + 1) % STEPS_ON_WAY;
+    trace->count--;
+    trace->step = m->step;
+    if (m->slots)
+        FL_TRY(fl_taken(trace->graph, fl_slot_copies_end(trace->graph->device, m->slots)));
+    return look(trace, m->slots, last || (m->step - 1) % trace->every == 0);
 }
 
 tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t step) {
     if (!trace)
         return TENSOR_OK;
     FL_TRY(begin(trace, g));
-    trace->step = step;
-    for (int i = 0; i < nn_tensor_count(g); i++) {
-        const tensor *t = nn_tensor_at(g, i).t;
-        if (tensor_autoflex(t))
-            FL_TRY(observe(&trace->intervals[i], t));
-    }
-    return (step - 1) % trace->every ? TENSOR_OK : write_rows(trace);
+    const bool host = g->device == tensor_device_list(0);
+    if (trace->count == STEPS_ON_WAY)
+        FL_TRY(arrive(trace, false));
+    struct moment *m = &trace->on_way[(trace->first + trace->count) % STEPS_ON_WAY];
+    m->step = step;
+    trace->count++;
+    if (host)
+        return arrive(trace, false);
+    return fl_taken(g, fl_slot_copies_begin(g->device, &m->slots));
 }
 
 tensor_status fl_trace_finish(struct fl_trace *trace) {
     if (!trace)
         return TENSOR_OK;
-    if (trace->step != trace->row_step)
-        FL_TRY(write_rows(trace));
+    while (trace->count)
+        FL_TRY(arrive(trace, trace->count == 1));
+    if (trace->step != trace->row_step) /* on the host, where nothing is on its way */
+        FL_TRY(look(trace, NULL, true));
     FILE *file = trace->file;
     bool failed = ferror(file) != 0;
     trace->file = NULL;
@@ -160,6 +192,9 @@ void fl_trace_free(struct fl_trace *trace) {
         fclose(trace->file);
     if (trace->part && !trace->finished)
         remove(trace->part);
+    for (int i = 0; i < STEPS_ON_WAY; i++)
+        if (trace->on_way[i].slots)
+            fl_slot_copies_free(trace->graph->device, trace->on_way[i].slots);
     fl_free(trace->intervals);
     fl_free(trace->path);
     fl_free(trace->part);

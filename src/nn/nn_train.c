@@ -3,6 +3,7 @@
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/sized.h"
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -12,10 +13,12 @@ struct run {
     const nn_train_events *events;
     nn_train_result *result;
     nn_graph *g;
-    data_loader *train, *test; /* test NULL: no evaluation */
+    data_loader *train, *test;         /* test NULL: no evaluation */
+    nn_data *train_there, *test_there; /* the sets where the network lives; NULL: batches are brought there */
     struct fl_trace *trace;
     double mean[4], deviation[4]; /* of the training set, for both splits */
     int64_t epoch_steps, all_steps, warmup_steps, last_step;
+    int64_t begun;  /* steps; result->steps are those whose loss is known */
     double *recent; /* ring of the last losses */
     int64_t recent_size;
 };
@@ -62,6 +65,9 @@ static tensor_status check_config(const nn_train_config *config) {
     if (config->max_steps < 0 || config->average_last < 0)
         return fl_fail(TENSOR_E_ARGUMENT, "train: max_steps %lld, average_last %d, expected 0 or more",
                        (long long)config->max_steps, config->average_last);
+    if (config->report_every < 0 || config->report_every > INT_MAX)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: report_every %lld, expected 0 to 4096",
+                       (long long)config->report_every);
     return fl_schedule_known(config->schedule) ? TENSOR_OK : TENSOR_E_ARGUMENT;
 }
 
@@ -76,6 +82,17 @@ static tensor_status set_pixel_values(struct run *run, const data_set *train) {
     return nn_set_pixel_values(run->g, values);
 }
 
+/* The sets go to where the network lives, once; where they have no room there, batch by batch. */
+static tensor_status bring_sets(struct run *run, const data_set *train, const data_set *test) {
+    if (run->g->device == tensor_device_list(0))
+        return TENSOR_OK;
+    run->train_there = nn_data_new(run->g, train);
+    if (run->train_there && test)
+        run->test_there = nn_data_new(run->g, test);
+    const bool all = run->train_there && (run->test_there || !test);
+    return all || tensor_error_status() == TENSOR_E_MEMORY ? TENSOR_OK : tensor_error_status();
+}
+
 static tensor_status open_loaders(struct run *run, const data_set *train, const data_set *test) {
     data_loader_config how = {.batch = run->config->network.batch,
                               .seed = run->config->network.seed,
@@ -87,11 +104,14 @@ static tensor_status open_loaders(struct run *run, const data_set *train, const 
     if (data_count(train) < how.batch)
         return fl_fail(TENSOR_E_SHAPE, "train: batches of %d, but only %lld images", how.batch,
                        (long long)data_count(train));
+    FL_TRY(bring_sets(run, train, test));
+    how.indices_only = run->train_there != NULL;
     if (!(run->train = data_loader_new(train, &how)))
         return tensor_error_status();
     how.shuffle = how.augment = how.drop_last = false;
-    how.mean = run->mean;
-    how.deviation = run->deviation;
+    how.indices_only = run->test_there != NULL;
+    how.mean = how.indices_only ? NULL : run->mean;
+    how.deviation = how.indices_only ? NULL : run->deviation;
     if (test && !(run->test = data_loader_new(test, &how)))
         return tensor_error_status();
     return TENSOR_OK;
@@ -126,6 +146,8 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     FL_TRY(build_network(run, train)); /* checks the batch before the loaders use it */
     FL_TRY(open_loaders(run, train, test));
     FL_TRY(fl_trace_open(&run->trace, config->trace_path, config->trace_every));
+    const bool host = run->g->device == tensor_device_list(0);
+    FL_TRY(nn_note_every(run->g, config->report_every ? (int)config->report_every : host ? 1 : 16));
     run->epoch_steps = data_loader_batches(run->train);
     run->all_steps = run->epoch_steps * config->epochs;
     run->last_step = config->max_steps && config->max_steps < run->all_steps ? config->max_steps : run->all_steps;
@@ -144,6 +166,8 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
 
 static void end(struct run *run) {
     fl_trace_free(run->trace);
+    nn_data_free(run->train_there);
+    nn_data_free(run->test_there);
     data_loader_free(run->train);
     data_loader_free(run->test);
     nn_graph_free(run->g);
@@ -166,7 +190,10 @@ static tensor_status evaluate(struct run *run) {
         if (!batch.count)
             break;
         int32_t *predicted = result->predicted + done;
-        FL_TRY(nn_evaluate(run->g, batch.images, batch.labels, batch.count, &loss, predicted));
+        if (run->test_there)
+            FL_TRY(nn_evaluate_data(run->g, run->test_there, batch.indices, batch.count, &loss, predicted));
+        else
+            FL_TRY(nn_evaluate(run->g, batch.images, batch.labels, batch.count, &loss, predicted));
         for (int i = 0; i < batch.count; i++)
             correct += predicted[i] == batch.labels[i];
         loss_sum += loss * batch.count;
@@ -178,36 +205,73 @@ static tensor_status evaluate(struct run *run) {
     return TENSOR_OK;
 }
 
-static tensor_status train_step(struct run *run, nn_epoch_report *report, int epoch, int64_t *correct) {
-    nn_train_result *result = run->result;
-    const nn_train_config *config = run->config;
-    double start = now(), loss;
-    int batch_correct;
+static tensor_status forward(struct run *run, const data_batch *batch, int epoch) {
+    if (!run->train_there)
+        return nn_forward_pixels(run->g, batch->pixels, batch->labels);
+    const tensor_augmentation how = {run->config->network.seed, (uint64_t)epoch - 1};
+    return nn_forward_data(run->g, run->train_there, batch->indices, run->config->augment ? &how : NULL);
+}
+
+static float rate_of(const struct run *run, int64_t step) {
+    return fl_schedule_rate(run->config->schedule, run->config->rate, step, run->all_steps, run->warmup_steps);
+}
+
+/* A step that the device has still to compute, mostly. */
+static tensor_status begin_step(struct run *run, int epoch) {
     data_batch batch;
-    float rate = fl_schedule_rate(config->schedule, config->rate, result->steps, run->all_steps, run->warmup_steps);
     FL_TRY(data_loader_next(run->train, &batch));
-    FL_TRY(nn_forward_pixels(run->g, batch.pixels, batch.labels));
+    FL_TRY(forward(run, &batch, epoch));
+    FL_TRY(nn_note_loss(run->g));
     FL_TRY(nn_backward(run->g));
-    FL_TRY(nn_update(run->g, rate));
-    FL_TRY(nn_loss(run->g, &loss, &batch_correct));
-    FL_TRY(fl_trace_step(run->trace, run->g, result->steps + 1));
-    double seconds = now() - start;
+    FL_TRY(nn_update(run->g, rate_of(run, run->begun)));
+    run->begun++;
+    return fl_trace_step(run->trace, run->g, run->begun);
+}
+
+/* A step whose loss is known. */
+static void report_step(struct run *run, nn_epoch_report *report, double loss) {
+    nn_train_result *result = run->result;
+    const float rate = rate_of(run, result->steps);
     run->recent[result->steps % run->recent_size] = loss;
     result->steps++;
-    result->images += batch.count;
-    result->seconds += seconds;
-    report->seconds += seconds;
+    result->images += run->config->network.batch;
     report->train_loss += loss;
-    *correct += batch_correct;
-    nn_step_report step = {.step = result->steps,
-                           .steps = run->last_step,
-                           .epoch = epoch,
-                           .loss = loss,
-                           .rate = rate,
-                           .seconds = result->seconds,
-                           .images = result->images};
-    result->stopped = run->events && run->events->step && run->events->step(run->events->context, &step);
-    return TENSOR_OK;
+    const nn_step_report step = {.step = result->steps,
+                                 .steps = run->last_step,
+                                 .epoch = report->epoch,
+                                 .loss = loss,
+                                 .rate = rate,
+                                 .seconds = result->seconds,
+                                 .images = result->images};
+    if (run->events && run->events->step && run->events->step(run->events->context, &step))
+        result->stopped = true;
+}
+
+/* Reports the steps whose losses have arrived; wait: all that have begun. */
+static tensor_status report_steps(struct run *run, nn_epoch_report *report, bool wait, int64_t *correct) {
+    for (;;) {
+        const double start = now();
+        double loss;
+        int right;
+        bool there;
+        FL_TRY(nn_noted_loss(run->g, wait, &loss, &right, &there));
+        const double seconds = now() - start;
+        run->result->seconds += seconds;
+        report->seconds += seconds;
+        if (!there)
+            return TENSOR_OK;
+        *correct += right;
+        report_step(run, report, loss);
+    }
+}
+
+static tensor_status train_step(struct run *run, nn_epoch_report *report, int64_t *correct) {
+    const double start = now();
+    FL_TRY(begin_step(run, report->epoch));
+    const double seconds = now() - start;
+    run->result->seconds += seconds;
+    report->seconds += seconds;
+    return report_steps(run, report, false, correct);
 }
 
 static tensor_status train_epoch(struct run *run, int epoch) {
@@ -215,8 +279,9 @@ static tensor_status train_epoch(struct run *run, int epoch) {
     nn_epoch_report report = {.epoch = epoch};
     int64_t correct = 0, first = result->steps;
     FL_TRY(data_loader_start(run->train, epoch - 1));
-    for (int64_t i = 0; i < run->epoch_steps && result->steps < run->last_step && !result->stopped; i++)
-        FL_TRY(train_step(run, &report, epoch, &correct));
+    for (int64_t i = 0; i < run->epoch_steps && run->begun < run->last_step && !result->stopped; i++)
+        FL_TRY(train_step(run, &report, &correct));
+    FL_TRY(report_steps(run, &report, true, &correct));
     int64_t steps = result->steps - first;
     report.step = result->steps;
     report.train_loss /= (double)steps;

@@ -1,0 +1,54 @@
+// gpu_gather.cu - batches out of a set of images on the device, by the rule of core/gather.h. A thread takes a pixel.
+#include "gpu/gpu_calls.h"
+
+__global__ void begin_gather(struct gpu_control *control) {
+    if (!control->failure.finding)
+        control->found = -1;
+}
+
+__global__ void check_indices(const struct fl_gather g, struct gpu_control *control) {
+    if (control->failure.finding)
+        return;
+    for (int64_t i = gpu_first(); i < g.count; i += gpu_stride())
+        if (g.indices[i] < 0 || g.indices[i] >= g.set_count)
+            gpu_found(control, i);
+}
+
+// The first index that is none ends the queue here. One thread.
+__global__ void end_check_indices(const struct fl_gather g, struct gpu_control *control) {
+    if (control->failure.finding || control->found < 0)
+        return;
+    control->failure.at = control->found;
+    control->failure.value[0] = g.indices[control->found];
+    control->failure.limit = g.set_count;
+    control->failure.finding = FL_GPU_INDEX;
+}
+
+__global__ void gather(const struct fl_gather g, const struct gpu_control *control) {
+    if (control->failure.finding)
+        return;
+    const int64_t pixels = (int64_t)g.height * g.width;
+    for (int64_t i = gpu_first(); i < g.count * pixels; i += gpu_stride()) {
+        const int64_t n = i / pixels, index = g.indices[n];
+        int64_t pixel = i % pixels;
+        if (pixel == 0)
+            g.labels[n] = g.set_labels[index];
+        if (g.augment) {
+            const struct fl_crop crop = fl_crop_of(g.seed, g.epoch, (uint64_t)index);
+            pixel = fl_crop_source(crop, g.height, g.width, (int)(pixel / g.width), (int)(pixel % g.width));
+        }
+        const uint8_t *from = g.set_images + (index * pixels + pixel) * g.channels;
+        for (int c = 0; c < g.channels; c++)
+            g.images[i * g.channels + c] = pixel < 0 ? 0 : from[c];
+    }
+}
+
+cudaError_t gpu_gather(const struct fl_gather *g, struct gpu_control *control, cudaStream_t stream) {
+    cudaError_t error = gpu_launch(begin_gather, 1, 1, 0, stream, control);
+    if (error == cudaSuccess)
+        error = gpu_launch(check_indices, gpu_blocks(g->count), GPU_THREADS, 0, stream, *g, control);
+    if (error == cudaSuccess)
+        error = gpu_launch(end_check_indices, 1, 1, 0, stream, *g, control);
+    const unsigned blocks = gpu_blocks(g->count * g->height * g->width);
+    return error != cudaSuccess ? error : gpu_launch(gather, blocks, GPU_THREADS, 0, stream, *g, control);
+}
