@@ -279,6 +279,13 @@ static void set_without_room(void) {
     nn_graph *g = nn_graph_new(&(nn_config){.variant = "dfp16", .batch = 2, .seed = 5, .device = "cuda"});
     CHECK(g && !nn_compile(g, tiny(g, SIDE, SIDE, CHANNELS, CLASSES, NULL)), "%s", tensor_error());
     CHECK(!nn_data_new(g, set) && tensor_error_status() == TENSOR_E_MEMORY, "room for %d images", MANY);
+    CHECK(strstr(tensor_error(), "no memory for 73728000 bytes on cuda:0") && strstr(tensor_error(), "bytes are free"),
+          "%s", tensor_error());
+    nn_graph_free(g);
+    g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1024, .device = "cuda"});
+    const tensor_status status = nn_compile(g, nn_model(g, "resnet20", SIDE, SIDE, CHANNELS, CLASSES));
+    CHECK(status == TENSOR_E_MEMORY && strstr(tensor_error(), "an arena of ") && strstr(tensor_error(), "are free"),
+          "%s", tensor_error());
     nn_graph_free(g);
     nn_train_result results[2];
     for (int device = 0; device < 2; device++) {

@@ -66,19 +66,15 @@ static void *take(struct fl_queue *queue, int which, size_t bytes) {
     return queue->device->host ? fl_scratch(scratch_slot[which], bytes) : own_block(queue, which, bytes);
 }
 
-static tensor_status no_memory(const char *what, size_t bytes) {
-    return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes of scratch", what, bytes);
-}
-
 void *fl_temporary(struct fl_queue *queue, size_t bytes) {
     void *block = take(queue, FL_TEMPORARY, bytes);
     if (!block)
-        (void)no_memory(queue->device->name, bytes);
+        fl_no_memory(queue->device, "scratch", bytes);
     return block;
 }
 
 tensor_status fl_place_workspace(struct fl_queue *queue, struct fl_args *args, size_t bytes) {
     args->workspace = bytes ? take(queue, FL_WORKSPACE, bytes) : NULL;
     args->workspace_bytes = bytes;
-    return args->workspace || !bytes ? TENSOR_OK : no_memory(fl_op_name(args->op), bytes);
+    return args->workspace || !bytes ? TENSOR_OK : fl_no_memory(queue->device, fl_op_name(args->op), bytes);
 }

@@ -80,11 +80,22 @@ tensor_status tensor_device_wait(tensor_device *device) {
     return device->queue ? fl_wait(device->queue) : TENSOR_OK;
 }
 
+tensor_status fl_no_memory(struct tensor_device *device, const char *what, size_t bytes) {
+    char room[500] = "";
+    if (device->host)
+        return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes", what, bytes);
+    if (device->room)
+        device->room(device, room, sizeof room);
+    return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes on %s%s%s", what, bytes, device->name,
+                   *room ? ", " : "", room);
+}
+
 void *tensor_device_allocate(tensor_device *device, size_t bytes) {
     void *memory = device && bytes ? device->allocate(device, bytes) : NULL;
-    if (!memory)
-        fl_fail(device && bytes ? TENSOR_E_MEMORY : TENSOR_E_ARGUMENT, "device_allocate: no %zu bytes on %s", bytes,
-                device ? device->name : "a device that is NULL");
+    if (!memory && device && bytes)
+        fl_no_memory(device, "device_allocate", bytes);
+    else if (!memory)
+        fl_fail(TENSOR_E_ARGUMENT, "device_allocate: %s", device ? "0 bytes, expected more" : "device is NULL");
     return memory;
 }
 

@@ -18,6 +18,8 @@ struct tensor_device {
     /* Memory of the device, 64-byte aligned, holding zeros; NULL on failure. A release waits for the calls before. */
     void *(*allocate)(struct tensor_device *device, size_t bytes);
     void (*release)(struct tensor_device *device, void *memory);
+    /* What room there is, for messages: "A of B bytes are free", or why nobody knows. NULL: nothing is said. */
+    void (*room)(struct tensor_device *device, char *text, size_t bytes);
     /* In the order of submission. submit: the call is copied. put: the bytes are copied before it returns. get: waits,
      * and copies to the host. copy: both on the device. wait: until all is done. Once a call has failed, what follows
      * it in the queue is left out until somebody waits: wait returns the status and message of that call, once; get
@@ -49,6 +51,8 @@ struct tensor_device {
 };
 
 extern struct tensor_device fl_host;
+/* Says that there is no memory: "WHAT: no memory for N bytes on DEVICE, A of B bytes are free". */
+tensor_status fl_no_memory(struct tensor_device *device, const char *what, size_t bytes);
 /* Adds a device to those that tensor_device_list lists: for the rest of the process, once, by one thread at a time
  * while others may look. False where there is no room for another. */
 bool fl_device_add(struct tensor_device *device);

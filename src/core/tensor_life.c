@@ -129,7 +129,7 @@ static tensor *make_with_storage(const char *what, struct tensor_device *device,
         free_storage(storage);
         if (!device->host && fl_wait(fl_device_queue(device))) /* a device that failed has said why */
             return NULL;
-        fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes", what, need);
+        fl_no_memory(device, what, need);
     }
     return t;
 }

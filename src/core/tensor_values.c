@@ -39,7 +39,7 @@ static tensor_status load_through(const char *what, tensor *t, const void *value
     struct fl_queue *queue = fl_queue_of(t->storage);
     void *there = device->allocate(device, (size_t)t->count * bytes);
     if (!there)
-        return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %lld values on %s", what, (long long)t->count, device->name);
+        return fl_no_memory(device, what, (size_t)t->count * bytes);
     tensor_status status = fl_put(queue, there, values, (size_t)t->count * bytes);
     const struct fl_source source = {.d = doubles ? there : NULL, .f = doubles ? NULL : there};
     if (!status)
@@ -323,8 +323,7 @@ tensor_status tensor_keep_wide(tensor *t) {
         return TENSOR_OK;
     void *wide = s->device->allocate(s->device, (size_t)t->count * (size_t)t->format->wide_bytes);
     if (!wide)
-        return fl_fail(TENSOR_E_MEMORY, "tensor_keep_wide: no memory for %lld elements of %d bytes",
-                       (long long)t->count, t->format->wide_bytes);
+        return fl_no_memory(s->device, "tensor_keep_wide", (size_t)t->count * (size_t)t->format->wide_bytes);
     s->wide = wide;
     fl_note_change();
     struct fl_call call = {.kind = FL_CALL_FOLLOW, .out = *s};

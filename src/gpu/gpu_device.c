@@ -71,20 +71,22 @@ static void *gpu_allocate(struct tensor_device *device, size_t bytes) {
     struct gpu *g = gpu_of(device);
     void *memory = NULL;
     pthread_mutex_lock(&g->lock);
-    const char *text = g->plugin->allocate(g->backend, bytes, &memory);
-    if (text) {
-        struct fl_gpu_facts now = {.available = 0};
-        char said[400];
-        snprintf(said, sizeof said, "%s", text);
-        if (!g->plugin->facts(g->backend, &now))
-            fl_fail(TENSOR_E_MEMORY, "%s: no %zu bytes, %zu of %zu are free (%s)", g->name, bytes, now.available,
-                    now.bytes, said);
-        else
-            (void)faulted(g, said);
+    if (g->plugin->allocate(g->backend, bytes, &memory)) /* gpu_room tells of a fault */
         memory = NULL;
-    }
     pthread_mutex_unlock(&g->lock);
     return memory;
+}
+
+static void gpu_room(struct tensor_device *device, char *text, size_t bytes) {
+    struct gpu *g = gpu_of(device);
+    struct fl_gpu_facts now = {.available = 0};
+    pthread_mutex_lock(&g->lock);
+    const char *fault = g->plugin->facts(g->backend, &now);
+    if (fault)
+        snprintf(text, bytes, "%s", fault);
+    else
+        snprintf(text, bytes, "%zu of %zu bytes are free", now.available, now.bytes);
+    pthread_mutex_unlock(&g->lock);
 }
 
 static void gpu_release(struct tensor_device *device, void *memory) {
@@ -249,6 +251,7 @@ static bool open_gpu(const struct fl_gpu_plugin *plugin, int number, char *why, 
     g->device = (struct tensor_device){.name = g->name,
                                        .allocate = gpu_allocate,
                                        .release = gpu_release,
+                                       .room = gpu_room,
                                        .submit = gpu_submit,
                                        .put = gpu_put,
                                        .get = gpu_get,

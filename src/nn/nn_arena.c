@@ -4,6 +4,7 @@
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/tensor_state.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 /* --- packing ------------------------------------------------------------------------------------------------------ */
@@ -137,8 +138,11 @@ tensor_status fl_make_arena(nn_graph *g) {
     tensor_status status = fl_pack(blocks, values, &g->value_bytes); /* to tell its size: calls may change the places */
     if (!status)
         status = fl_pack(blocks, values + calls, &g->arena_bytes);
-    if (!status && !(g->arena = tensor_device_allocate(g->device, g->arena_bytes)))
-        status = fl_fail(TENSOR_E_MEMORY, "graph: no memory for an arena of %zu bytes", g->arena_bytes);
+    if (!status && !(g->arena = tensor_device_allocate(g->device, g->arena_bytes))) {
+        char why[400];
+        snprintf(why, sizeof why, "%s", tensor_error());
+        status = fl_fail(TENSOR_E_MEMORY, "graph: no memory for an arena of %zu bytes (%s)", g->arena_bytes, why);
+    }
     if (!status)
         take_places(g, blocks);
     fl_free(blocks);
