@@ -116,14 +116,17 @@ enum { IMAGES = 44, TEST_IMAGES = 13, EPOCHS = 2, MOST_STEPS = 32, EVERY = 3 };
 struct record {
     nn_step_report steps[MOST_STEPS];
     nn_epoch_report epochs[EPOCHS];
-    int step_count, epoch_count;
+    int step_count, epoch_count, stop_at; /* 0: to the end */
+    long waits, allocations;              /* at the last report */
 };
 
 static int on_step(void *context, const nn_step_report *report) {
     struct record *r = context;
+    r->waits = count ? count("stream waits") : 0;
+    r->allocations = count ? count("allocations") : 0;
     if (r->step_count < MOST_STEPS)
         r->steps[r->step_count++] = *report;
-    return 0;
+    return r->stop_at && report->step == r->stop_at;
 }
 
 static int on_epoch(void *context, const nn_epoch_report *report) {
@@ -235,29 +238,72 @@ static void loop(const char *variant, bool augment, int64_t max_steps, bool trac
     data_free(test_set);
 }
 
-/* Without a trace, each group of steps is waited for once: longer runs wait more often by that and nothing else. */
-static void waits_of_reports(void) {
+/* Steps that a longer training has more: no wait for all that is queued, no memory, and without a trace one wait for
+ * each group of reports. */
+static void waits_of_reports(bool traced) {
     if (!count)
         return;
-    long waits[2];
+    long waits[2], stream_waits[2], allocations[2];
     for (int longer = 0; longer < 2; longer++) {
-        const data_set *set = random_set(IMAGES, 23);
+        data_set *set = random_set(IMAGES, 23);
+        struct record record = {.stop_at = 0};
+        const nn_train_events events = {on_step, NULL, &record};
         const nn_train_config how = {.network = {.variant = "flex16+5", .batch = 2, .seed = 5, .device = "cuda"},
                                      .epochs = 1,
                                      .rate = 0.05,
                                      .schedule = "constant",
                                      .augment = true,
                                      .max_steps = longer ? 18 : 9,
+                                     .trace_every = 4,
+                                     .trace_path = traced ? "gpu_train_waits.csv" : NULL,
                                      .build = tiny,
                                      .report_every = EVERY};
         nn_train_result result;
-        const long before = count("waits");
-        CHECK(!nn_train(&result, &how, set, NULL, NULL), "%s", tensor_error());
-        waits[longer] = count("waits") - before;
+        const long before[3] = {count("waits"), count("stream waits"), count("allocations")};
+        CHECK(!nn_train(&result, &how, set, NULL, &events), "%s", tensor_error());
+        waits[longer] = count("waits") - before[0];
+        stream_waits[longer] = record.waits - before[1];
+        allocations[longer] = record.allocations - before[2];
         nn_train_result_clear(&result);
-        data_free((data_set *)(uintptr_t)set);
+        data_free(set);
     }
-    CHECK(waits[1] - waits[0] == 9 / EVERY, "9 steps more wait %ld times more", waits[1] - waits[0]);
+    remove("gpu_train_waits.csv");
+    CHECK(traced || waits[1] - waits[0] == 9 / EVERY, "9 steps more wait %ld times more", waits[1] - waits[0]);
+    CHECK(stream_waits[1] == stream_waits[0], "9 steps more wait for the queue %ld times more",
+          stream_waits[1] - stream_waits[0]);
+    CHECK(allocations[1] == allocations[0], "9 steps more allocate %ld times more", allocations[1] - allocations[0]);
+}
+
+/* A stop: steps that had begun are done, reported and traced. */
+static void stops(void) {
+    data_set *set = random_set(IMAGES, 24);
+    struct record record = {.stop_at = 4};
+    const nn_train_events events = {on_step, on_epoch, &record};
+    const nn_train_config how = {.network = {.variant = "dfp16", .batch = 2, .seed = 5, .device = "cuda"},
+                                 .epochs = 1,
+                                 .rate = 0.05,
+                                 .schedule = "constant",
+                                 .trace_every = 1,
+                                 .trace_path = "gpu_train_stop.csv",
+                                 .build = tiny,
+                                 .report_every = EVERY};
+    nn_train_result result;
+    CHECK(!nn_train(&result, &how, set, NULL, &events), "%s", tensor_error());
+    CHECK(result.stopped && result.steps == record.step_count && result.steps >= 4 && result.steps <= 4 + 2 * EVERY,
+          "%lld steps, %d reports", (long long)result.steps, record.step_count);
+    CHECK(!record.epoch_count, "%d epochs", record.epoch_count);
+    long bytes;
+    char *text = file_of("gpu_train_stop.csv", &bytes), last[20];
+    text[bytes] = 0;
+    char *line = text + bytes - 1;
+    while (line > text && line[-1] != '\n')
+        line--;
+    snprintf(last, sizeof last, "%lld,", (long long)result.steps);
+    CHECK(!strncmp(line, last, strlen(last)), "the last row of the trace: %s", line);
+    free(text);
+    remove("gpu_train_stop.csv");
+    nn_train_result_clear(&result);
+    data_free(set);
 }
 
 /* A set that the device has no room for is brought batch by batch, with the same results. The stand-in has 64 MiB here.
@@ -322,7 +368,9 @@ int main(int argc, char **argv) {
             train(variants[i]);
             loop(variants[i], i % 2 == 1, i == 3 ? 7 : 0, i != 1);
         }
-    waits_of_reports();
+    waits_of_reports(false);
+    waits_of_reports(true);
+    stops();
     set_without_room();
     return check_summary();
 }

@@ -245,6 +245,46 @@ static void steps(const char *variant, const char *device, int every) {
     data_free(set);
 }
 
+/* A step that fails: its loss is never given, those before it and those noted since may be dropped, all later ones come
+ * in order. */
+static void after_a_failure(const char *device, int every) {
+    enum { BAD = 2, MOST = 40 };
+    nn_graph *g = network("flex16+5", device);
+    static float images[BATCH * SIDE * SIDE * CHANNELS];
+    const int32_t labels[BATCH] = {0, 1, 2, 3};
+    double losses[MOST], given;
+    int right, failures = 0, known = 0, next = 0;
+    bool there = true;
+    CHECK(!nn_note_every(g, every), "%s", tensor_error());
+    for (int step = 0; step < 4 + 5 * every; step++) {
+        for (int i = 0; i < BATCH * SIDE * SIDE * CHANNELS; i++)
+            images[i] = step == BAD && i == 77 ? NAN : (float)(check_random(&draws) % 200) / 50 - 2;
+        if (nn_forward(g, images, labels) || nn_backward(g) || nn_update(g, 0.1f) || nn_note_loss(g)) {
+            failures++;
+            CHECK(strstr(tensor_error(), "77 is nan"), "%s", tensor_error());
+            continue;
+        }
+        if (step < BAD || failures) /* between them nobody asks */
+            CHECK(known < MOST && !nn_loss(g, &losses[known++], NULL), "%s", tensor_error());
+        const bool flush = !failures && step == BAD + 1 + every; /* at the latest */
+        for (there = true; there;) {
+            if (nn_noted_loss(g, flush, &given, &right, &there)) {
+                failures++;
+                CHECK(strstr(tensor_error(), "77 is nan"), "%s", tensor_error());
+                break;
+            }
+            while (there && next < known && next < BAD && memcmp(&given, &losses[next], sizeof given) != 0)
+                next++; /* dropped */
+            CHECK(!there || (next < known && !memcmp(&given, &losses[next], sizeof given)), "%s, every %d: loss %g",
+                  device, every, given);
+            next += there;
+        }
+    }
+    CHECK(failures == 1, "%s, every %d: %d failures", device, every, failures);
+    CHECK(next >= known - 2 * every && next > BAD + every, "%s, every %d: %d of %d losses", device, every, next, known);
+    nn_graph_free(g);
+}
+
 static void bad_calls(const char *device) {
     nn_graph *g = network("flex16+5", device);
     data_set *set = random_set(6, SIDE, SIDE, CHANNELS), *larger = random_set(6, SIDE + 1, SIDE, CHANNELS);
@@ -270,6 +310,10 @@ static void bad_calls(const char *device) {
     CHECK(!nn_forward_data(g, data, indices, NULL) && !nn_note_loss(g), "%s", tensor_error());
     CHECK(nn_note_every(g, 2) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "1 were noted"), "%s", tensor_error());
     CHECK(!nn_noted_loss(g, true, &loss, &right, &there) && there, "%s", tensor_error());
+    nn_graph *other = network("flex16+5", device);
+    CHECK(nn_forward_data(other, data, indices, NULL) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "another graph"),
+          "%s", tensor_error());
+    nn_graph_free(other);
     nn_data_free(data);
     nn_graph_free(g);
     data_free(set);
@@ -296,6 +340,8 @@ int main(int argc, char **argv) {
         for (int k = 0; k < 6; k++)
             steps(variants[k], devices[i], (int[]){0, 1, 2, 3, 5, 16}[k]);
         bad_calls(devices[i]);
+        after_a_failure(devices[i], 1);
+        after_a_failure(devices[i], 3);
     }
     return check_summary();
 }

@@ -33,7 +33,7 @@ static int on_step(void *context, const nn_step_report *report) {
     progress_step(r->progress, report);
     run_observe(run, report);
     if (r->experiment->settings->step_loss)
-        r->status = metrics_step(r->metrics, r->experiment, run, report);
+        r->status = r->status ? r->status : metrics_step(r->metrics, r->experiment, run, report);
     r->window_sum += report->loss;
     r->window_count++;
     if (r->window_count == r->experiment->window || report->step == report->steps) {
@@ -51,7 +51,7 @@ static int on_epoch(void *context, const nn_epoch_report *report) {
     struct run *run = r->run;
     progress_epoch(r->progress, report);
     run->epochs[run->epoch_count++] = *report;
-    r->status = metrics_epoch(r->metrics, r->experiment, run, report);
+    r->status = r->status ? r->status : metrics_epoch(r->metrics, r->experiment, run, report);
     return signals_received() || r->status;
 }
 

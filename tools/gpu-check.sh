@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # gpu-check.sh - everything that only a GPU can tell, in one go, from the files of the checkout and what the machine has:
-# builds, tests on the device, compute-sanitizer, training with the processor's bits, times. Needs no network.
+# builds, tests on the device, compute-sanitizer, training with the processor's bits, times. Speeds are written down, not judged.
+# Needs no network.
 # usage: tools/gpu-check.sh [BUILD_FOLDER [RESULTS_FOLDER]]     results: RESULTS_FOLDER/gpu-NAME.json (bench/results)
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

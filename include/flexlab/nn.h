@@ -144,7 +144,8 @@ FLEXLAB_API tensor_status nn_loss(const nn_graph *g, double *loss, int *correct)
  * number of right predictions on the device; `every` steps (nn_note_every: 1 to 4096, where nothing is noted; 1 without
  * it) they start on their way to the host as one copy, which has arrived when the next group starts. nn_noted_loss
  * gives the oldest that arrived: *there says whether there was one. wait: it waits for those on their way and those
- * only noted, so that *there is false when all have been given. */
+ * only noted, so that *there is false when all have been given. A failure that shows here drops those that had not
+ * arrived: which of them were computed nobody knows. */
 FLEXLAB_API tensor_status nn_note_every(nn_graph *g, int every) FLEXLAB_SYMBOL(nn_note_every);
 FLEXLAB_API tensor_status nn_note_loss(nn_graph *g) FLEXLAB_SYMBOL(nn_note_loss);
 FLEXLAB_API tensor_status nn_noted_loss(nn_graph *g, bool wait, double *loss, int *correct, bool *there)
@@ -158,9 +159,10 @@ FLEXLAB_API tensor_status nn_evaluate(nn_graph *g, const float *images, const in
                                       int32_t *predicted) FLEXLAB_SYMBOL(nn_evaluate);
 
 /* A data set as bytes where the network lives: a step then takes the numbers of its images instead of the images, and
- * augmentation is computed there, with the bytes of a data loader (tensor_augmentation). The set must outlive it, the
- * graph too, which must be compiled. NULL on failure: TENSOR_E_MEMORY where the device has no room, TENSOR_E_SHAPE or
- * TENSOR_E_ARGUMENT for images or labels that are not the network's. */
+ * augmentation is computed there, with the bytes of a data loader (tensor_augmentation). For this compiled graph alone;
+ * free it before the graph and the set. NULL on failure: TENSOR_E_MEMORY where the device has no room, TENSOR_E_SHAPE
+ * or TENSOR_E_ARGUMENT for images or labels that are not the network's, TENSOR_E_DEVICE for a fault. nn_train does this
+ * with its sets on a device other than the host; a set for which there is no room is brought batch by batch instead. */
 typedef struct nn_data nn_data;
 FLEXLAB_API nn_data *nn_data_new(nn_graph *g, const data_set *set) FLEXLAB_SYMBOL(nn_data_new);
 /* NULL is allowed. */
@@ -168,7 +170,7 @@ FLEXLAB_API void nn_data_free(nn_data *data) FLEXLAB_SYMBOL(nn_data_free);
 /* nn_forward_pixels of images number indices[0 ... batch - 1]; how NULL: as they are. */
 FLEXLAB_API tensor_status nn_forward_data(nn_graph *g, const nn_data *data, const int64_t *indices,
                                           const tensor_augmentation *how) FLEXLAB_SYMBOL(nn_forward_data);
-/* nn_evaluate of images number indices[0 ... count - 1]. */
+/* nn_evaluate of images number indices[0 ... count - 1], as nn_set_pixel_values says what their bytes mean. */
 FLEXLAB_API tensor_status nn_evaluate_data(nn_graph *g, const nn_data *data, const int64_t *indices, int count,
                                            double *loss, int32_t *predicted) FLEXLAB_SYMBOL(nn_evaluate_data);
 
@@ -233,8 +235,9 @@ typedef struct nn_train_config {
     const char *trace_path; /* NULL: no trace; else a CSV of every shared-exponent tensor */
     nn_build_fn build;      /* where model is NULL */
     void *build_context;
-    /* Steps whose losses come from a device as one copy (nn_note_every), and whose step reports come one after the
-     * other then, up to twice as many steps late; 0: 1 on the host, 16 elsewhere. */
+    /* 1 to 4096: steps whose losses come from a device as one copy (nn_note_every), and whose step reports come one
+     * after the other then, up to twice as many steps late, with the seconds at that time; 0: 1 on the host, 16
+     * elsewhere. */
     int64_t report_every;
 } nn_train_config;
 
@@ -256,7 +259,9 @@ typedef struct nn_step_report {
 } nn_step_report;
 
 /* Callbacks may be NULL. A non-zero return stops the training after this step or epoch: nn_train returns TENSOR_OK with
- * result->stopped set, the trace is complete up to that step, and the result is that of the steps so far. */
+ * result->stopped set, the trace is complete up to that step, and the result is that of the steps so far. Where reports
+ * come late (report_every above 1), up to twice as many steps have begun by then: they are done, reported one by one,
+ * whatever is returned, and are part of trace and result. */
 typedef struct nn_train_events {
     int (*step)(void *context, const nn_step_report *report);
     int (*epoch)(void *context, const nn_epoch_report *report);

@@ -39,6 +39,10 @@ tensor_status fl_fetch_end(tensor_device *device, struct fl_fetch *f, void *to) 
     return TENSOR_OK;
 }
 
+void fl_fetch_drop(struct fl_fetch *f) {
+    f->under_way = false;
+}
+
 tensor_status fl_fetch_note(const tensor *t, void *to) {
     const struct fl_storage *s = t->storage;
     return fl_copy(fl_queue_of(s), to, s->data, (size_t)t->count * (size_t)t->format->bytes);

@@ -18,6 +18,8 @@ struct fl_fetch {
 tensor_status fl_fetch_begin(tensor_device *device, struct fl_fetch *fetch, const void *from, size_t bytes);
 /* The bytes, to memory of the host. */
 tensor_status fl_fetch_end(tensor_device *device, struct fl_fetch *fetch, void *to);
+/* What is under way is given up, after a wait. */
+void fl_fetch_drop(struct fl_fetch *fetch);
 /* Queues a copy of all elements of t to memory of its device: numbers that a later call overwrites, kept for a fetch.
  */
 tensor_status fl_fetch_note(const tensor *t, void *to);

@@ -147,7 +147,10 @@ static tensor_status gpu_fetch(struct fl_queue *queue, void **fetch, const void 
     struct gpu *g = gpu_of(queue->device);
     struct fl_gpu_fetch *f = *fetch;
     pthread_mutex_lock(&g->lock);
-    const tensor_status status = faulted(g, g->plugin->fetch(g->backend, &f, from, bytes));
+    const char *text = g->plugin->fetch(g->backend, &f, from, bytes);
+    const tensor_status status =
+        text && !f ? fl_fail(TENSOR_E_MEMORY, "%s: no pinned memory for %zu bytes (%s)", g->name, bytes, text)
+                   : faulted(g, text);
     pthread_mutex_unlock(&g->lock);
     *fetch = f;
     return status;

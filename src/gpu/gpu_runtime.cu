@@ -224,11 +224,11 @@ static const char *fetched(struct fl_gpu_device *d, struct fl_gpu_fetch *f, void
 }
 
 static void give_up_fetch(struct fl_gpu_device *d, struct fl_gpu_fetch *f) {
-    if (!enter(d, "fetch", false)) {
-        (void)cudaEventSynchronize(f->arrived); // a copy may be on its way into the memory
-        (void)cudaEventDestroy(f->arrived);
-        (void)cudaFreeHost(f->memory);
-    }
+    (void)enter(d, "fetch", false);
+    (void)cudaEventSynchronize(f->arrived); // a copy may be on its way into the memory
+    (void)cudaEventDestroy(f->arrived);
+    (void)cudaFreeHost(f->memory);
+    (void)cudaGetLastError();
     free(f);
 }
 

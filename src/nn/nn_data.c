@@ -6,6 +6,7 @@
 #include <string.h>
 
 struct nn_data {
+    const nn_graph *graph;
     const data_set *set;
     tensor *images, *labels; /* u8 [count, H, W, C], i32 [count] */
 };
@@ -47,7 +48,7 @@ static tensor_status bring(nn_graph *g, nn_data *data) {
         return tensor_error_status();
     FL_TRY(tensor_load_u8(data->images, data_image(set, 0), tensor_count(data->images)));
     FL_TRY(put_labels(data, count));
-    return tensor_device_wait(g->device); /* the caller may change the set */
+    return tensor_device_wait(g->device); /* what fails is told here */
 }
 
 nn_data *nn_data_new(nn_graph *g, const data_set *set) {
@@ -64,6 +65,7 @@ nn_data *nn_data_new(nn_graph *g, const data_set *set) {
         fl_fail(TENSOR_E_MEMORY, "nn_data: no memory");
         return NULL;
     }
+    data->graph = g;
     data->set = set;
     if (bring(g, data)) {
         nn_data_free(data);
@@ -101,6 +103,8 @@ static tensor_status check_call(const nn_graph *g, const nn_data *data, const in
     if (!g || !data || !indices)
         return fl_fail(TENSOR_E_ARGUMENT, "network: graph, data or indices are NULL");
     FL_TRY(fl_check_ready(g));
+    if (data->graph != g)
+        return fl_fail(TENSOR_E_ARGUMENT, "network: the data was made for another graph (nn_data_new)");
     return g->byte_values ? TENSOR_OK
                           : fl_fail(TENSOR_E_ARGUMENT,
                                     "network: images as bytes, but nn_set_pixel_values has not said what they mean");

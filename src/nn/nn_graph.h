@@ -285,11 +285,14 @@ tensor_status fl_forward_bytes(nn_graph *g);
 /* Loss and predictions of the first `count` images of an evaluation. */
 tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, double *loss, int32_t *predicted);
 /* `status` of a read. What a device found in a call that fails its reads is taken with it, so that the next step begins
- * anew. */
+ * anew; losses that were noted since cannot be told from those of steps that were left out, and are dropped. */
 tensor_status fl_taken(const nn_graph *g, tensor_status status);
 
 /* nn_losses.c */
+enum { FL_MOST_NOTED = 4096 };
 void fl_losses_free(nn_graph *g);
+/* Those that have not arrived. */
+void fl_losses_drop(const nn_graph *g);
 
 /* nn_init.c */
 /* The key of the random numbers of one named thing under a seed. */

@@ -7,8 +7,6 @@
 #include "core/memory.h"
 #include <string.h>
 
-enum { MOST = 4096 };
-
 struct fl_losses {
     int every;
     char *halves; /* on the device: two groups, each a double and then an int32 for each step */
@@ -25,8 +23,7 @@ static size_t group_bytes(const struct fl_losses *l) {
     return (size_t)l->every * (sizeof(double) + sizeof(int32_t));
 }
 
-void fl_losses_free(nn_graph *g) {
-    struct fl_losses *l = g->losses;
+static void free_losses(const nn_graph *g, struct fl_losses *l) {
     if (!l)
         return;
     fl_fetch_clear(g->device, &l->fetch);
@@ -35,29 +32,55 @@ void fl_losses_free(nn_graph *g) {
     fl_free(l->loss);
     fl_free(l->right);
     fl_free(l);
+}
+
+void fl_losses_free(nn_graph *g) {
+    free_losses(g, g->losses);
     g->losses = NULL;
+}
+
+void fl_losses_drop(const nn_graph *g) {
+    struct fl_losses *l = g->losses;
+    if (!l)
+        return;
+    fl_fetch_drop(&l->fetch);
+    l->on_way = l->noted = 0;
+}
+
+/* With all memory that later steps take: a wait, but none after it. */
+static tensor_status prepare(const nn_graph *g, struct fl_losses *l) {
+    l->capacity = 2 * l->every;
+    l->group = fl_alloc(group_bytes(l));
+    l->loss = fl_alloc((size_t)l->capacity * sizeof *l->loss);
+    l->right = fl_alloc((size_t)l->capacity * sizeof *l->right);
+    if (!l->group || !l->loss || !l->right)
+        return fl_fail(TENSOR_E_MEMORY, "losses: no memory for %d", l->every);
+    if (!(l->halves = tensor_device_allocate(g->device, 2 * group_bytes(l))))
+        return tensor_error_status();
+    FL_TRY(fl_fetch_begin(g->device, &l->fetch, l->halves, group_bytes(l)));
+    return fl_fetch_end(g->device, &l->fetch, l->group);
 }
 
 tensor_status nn_note_every(nn_graph *g, int every) {
     FL_TRY(fl_check_ready(g));
-    if (every < 1 || every > MOST)
-        return fl_fail(TENSOR_E_ARGUMENT, "losses: every %d steps, expected 1 to %d", every, MOST);
-    if (g->losses && g->losses->noted + g->losses->on_way + g->losses->count)
+    if (every < 1 || every > FL_MOST_NOTED)
+        return fl_fail(TENSOR_E_ARGUMENT, "losses: every %d steps, expected 1 to %d", every, FL_MOST_NOTED);
+    const struct fl_losses *old = g->losses;
+    if (old && old->noted + old->on_way + old->count)
         return fl_fail(TENSOR_E_ARGUMENT, "losses: %d were noted and not asked for yet",
-                       g->losses->noted + g->losses->on_way + g->losses->count);
-    fl_losses_free(g);
+                       old->noted + old->on_way + old->count);
     struct fl_losses *l = fl_alloc_zero(sizeof *l);
     if (!l)
-        return fl_fail(TENSOR_E_MEMORY, "losses: no memory");
-    g->losses = l;
+        return fl_fail(TENSOR_E_MEMORY, "losses: no memory for %d", every);
     l->every = every;
-    l->halves = tensor_device_allocate(g->device, 2 * group_bytes(l));
-    const tensor_status status = l->halves ? TENSOR_OK : tensor_error_status();
-    if (status)
-        fl_losses_free(g);
-    else if (!(l->group = fl_alloc(group_bytes(l))))
-        return fl_losses_free(g), fl_fail(TENSOR_E_MEMORY, "losses: no memory for %d", every);
-    return status;
+    const tensor_status status = prepare(g, l);
+    if (status) {
+        free_losses(g, l);
+        return status;
+    }
+    free_losses(g, g->losses);
+    g->losses = l;
+    return TENSOR_OK;
 }
 
 /* --- groups ------------------------------------------------------------------------------------------------------- */
@@ -97,8 +120,9 @@ static tensor_status receive(nn_graph *g) {
     if (!arrived)
         return TENSOR_OK;
     FL_TRY(make_room(l, arrived));
+    const tensor_status status = fl_fetch_end(g->device, &l->fetch, l->group);
     l->on_way = 0;
-    FL_TRY(fl_taken(g, fl_fetch_end(g->device, &l->fetch, l->group)));
+    FL_TRY(fl_taken(g, status));
     memcpy(l->loss + l->count, l->group, (size_t)arrived * sizeof *l->loss);
     memcpy(l->right + l->count, l->group + (size_t)l->every * sizeof *l->loss, (size_t)arrived * sizeof *l->right);
     l->count += arrived;
@@ -128,6 +152,8 @@ tensor_status nn_note_loss(nn_graph *g) {
     if (!g->losses)
         FL_TRY(nn_note_every(g, 1));
     struct fl_losses *l = g->losses;
+    if (l->noted == l->every) /* it was complete when there was no memory to receive the one before */
+        FL_TRY(send(g));
     char *group = l->halves + (size_t)l->half * group_bytes(l);
     FL_TRY(fl_fetch_note(g->loss, group + (size_t)l->noted * sizeof(double)));
     FL_TRY(fl_fetch_note(g->correct, group + (size_t)l->every * sizeof(double) + (size_t)l->noted * sizeof(int32_t)));

@@ -121,7 +121,11 @@ tensor_status nn_update(nn_graph *g, float rate) {
 }
 
 tensor_status fl_taken(const nn_graph *g, tensor_status status) {
-    return status ? tensor_device_wait(g->device) ? tensor_error_status() : status : TENSOR_OK;
+    if (!status)
+        return TENSOR_OK;
+    const tensor_status found = tensor_device_wait(g->device);
+    fl_losses_drop(g);
+    return found ? found : status;
 }
 
 tensor_status nn_loss(const nn_graph *g, double *loss, int *correct) {

@@ -149,6 +149,16 @@ static tensor_status arrive(struct fl_trace *trace, bool last) {
     return look(trace, m->slots, last || (m->step - 1) % trace->every == 0);
 }
 
+/* Memory for the copies of all steps on their way: later steps take none. */
+static tensor_status make_copies(struct fl_trace *trace) {
+    for (int i = 0; i < STEPS_ON_WAY; i++) {
+        struct moment *m = &trace->on_way[i];
+        FL_TRY(fl_taken(trace->graph, fl_slot_copies_begin(trace->graph->device, &m->slots)));
+        FL_TRY(fl_taken(trace->graph, fl_slot_copies_end(trace->graph->device, m->slots)));
+    }
+    return TENSOR_OK;
+}
+
 tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t step) {
     if (!trace)
         return TENSOR_OK;
@@ -161,6 +171,8 @@ tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t s
     trace->count++;
     if (host)
         return arrive(trace, false);
+    if (!trace->on_way[0].slots)
+        FL_TRY(make_copies(trace));
     return fl_taken(g, fl_slot_copies_begin(g->device, &m->slots));
 }
 

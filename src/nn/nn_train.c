@@ -3,7 +3,6 @@
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/sized.h"
-#include <limits.h>
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -65,9 +64,9 @@ static tensor_status check_config(const nn_train_config *config) {
     if (config->max_steps < 0 || config->average_last < 0)
         return fl_fail(TENSOR_E_ARGUMENT, "train: max_steps %lld, average_last %d, expected 0 or more",
                        (long long)config->max_steps, config->average_last);
-    if (config->report_every < 0 || config->report_every > INT_MAX)
-        return fl_fail(TENSOR_E_ARGUMENT, "train: report_every %lld, expected 0 to 4096",
-                       (long long)config->report_every);
+    if (config->report_every < 0 || config->report_every > FL_MOST_NOTED)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: report_every %lld, expected 0 to %d", (long long)config->report_every,
+                       FL_MOST_NOTED);
     return fl_schedule_known(config->schedule) ? TENSOR_OK : TENSOR_E_ARGUMENT;
 }
 
@@ -221,9 +220,9 @@ static tensor_status begin_step(struct run *run, int epoch) {
     data_batch batch;
     FL_TRY(data_loader_next(run->train, &batch));
     FL_TRY(forward(run, &batch, epoch));
-    FL_TRY(nn_note_loss(run->g));
     FL_TRY(nn_backward(run->g));
     FL_TRY(nn_update(run->g, rate_of(run, run->begun)));
+    FL_TRY(nn_note_loss(run->g)); /* who waits for it waits for the whole step */
     run->begun++;
     return fl_trace_step(run->trace, run->g, run->begun);
 }

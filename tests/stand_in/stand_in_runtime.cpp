@@ -531,20 +531,22 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 /* --- counts --------------------------------------------------------------------------------------------------------
  */
 
-static struct { long waits, replays, allocations; } counts;
+static struct { long waits, stream_waits, replays, allocations; } counts; /* waits: for events too */
 
 long stand_in_count(const char *what) {
     Locked locked(lock);
     const std::string name = what;
-    return name == "waits"         ? counts.waits
-           : name == "replays"     ? counts.replays
-           : name == "allocations" ? counts.allocations
-                                   : -1;
+    return name == "waits"          ? counts.waits
+           : name == "stream waits" ? counts.stream_waits
+           : name == "replays"      ? counts.replays
+           : name == "allocations"  ? counts.allocations
+                                    : -1;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     Locked locked(lock);
     counts.waits++;
+    counts.stream_waits++;
     StreamPointer s;
     cudaError_t error = needs_stream(handle, s);
     if (error == cudaSuccess)
@@ -577,6 +579,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
 cudaError_t cudaDeviceSynchronize() {
     Locked locked(lock);
     counts.waits++;
+    counts.stream_waits++;
     cudaError_t error = needs_device();
     if (error == cudaSuccess)
         error = forbid_in_any_capture();
@@ -884,6 +887,7 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
 
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned) {
     Locked locked(lock);
+    counts.allocations++;
     *p = nullptr;
     const cudaError_t error = needs_device();
     if (error != cudaSuccess || !bytes)
