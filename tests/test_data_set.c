@@ -135,8 +135,14 @@ static void check_arrays(void) {
     refused_arrays(TENSOR_E_ARGUMENT, "labels is NULL", data_new(images, NULL, N, H, W, C, 4));
     refused_arrays(TENSOR_E_SHAPE, "7 images of 3x2x5", data_new(images, labels, N, H, W, 5, 4));
     refused_arrays(TENSOR_E_SHAPE, "0 images", data_new(images, labels, 0, H, W, C, 4));
-    refused_arrays(TENSOR_E_ARGUMENT, "257 classes", data_new(images, labels, N, H, W, C, 257));
+    refused_arrays(TENSOR_E_ARGUMENT, "65537 classes", data_new(images, labels, N, H, W, C, 65537));
+    refused_arrays(TENSOR_E_ARGUMENT, "1 classes", data_new(images, labels, N, H, W, C, 1));
     refused_arrays(TENSOR_E_DATA, "label 2 is 2, expected 0 to 1", data_new(images, labels, N, H, W, C, 2));
+    labels[0] = 65535, labels[1] = 256;
+    set = data_new(images, labels, N, H, W, C, 65536);
+    CHECK(data_label(set, 0) == 65535 && data_label(set, 1) == 256 && data_label(set, 2) == 2, "labels %d, %d, %d",
+          data_label(set, 0), data_label(set, 1), data_label(set, 2));
+    data_free(set);
 }
 
 int main(void) {

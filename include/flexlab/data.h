@@ -23,7 +23,7 @@ typedef enum data_split { DATA_TRAIN = 0, DATA_TEST = 1 } data_split;
  * tensor_error_status(). */
 FLEXLAB_API data_set *data_open(const char *specification, data_split split) FLEXLAB_SYMBOL(data_open);
 /* A set of images [count, height, width, channels] and labels (0 to classes - 1) from arrays, which are copied. At most
- * 4 channels, 4096 pixels a side, 2 to 256 classes. NULL on failure, with the value in tensor_error(). */
+ * 4 channels, 4096 pixels a side, 2 to 65536 classes. NULL on failure, with the value in tensor_error(). */
 FLEXLAB_API data_set *data_new(const uint8_t *images, const int32_t *labels, int64_t count, int height, int width,
                                int channels, int classes) FLEXLAB_SYMBOL(data_new);
 /* NULL is allowed. No loader of the set may be alive. */

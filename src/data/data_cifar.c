@@ -21,7 +21,8 @@ enum {
 
 struct unpack {
     const uint8_t *records;
-    uint8_t *pixels, *labels;
+    uint8_t *pixels;
+    uint16_t *labels;
 };
 
 /* Planes to interleaved pixels, labels apart. */

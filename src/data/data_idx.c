@@ -164,15 +164,29 @@ static tensor_status idx_open(struct idx_file *f, const char *directory, const c
     return idx_header(f, magic);
 }
 
-static tensor_status check_labels(data_set *s, const char *path) {
+static tensor_status take_labels(data_set *s, const uint8_t *labels, const char *path) {
     for (int64_t i = 0; i < s->count; i++) {
-        if (s->labels[i] > MAX_LABEL)
-            return fl_fail(TENSOR_E_DATA, "idx: %s: label %lld is %d, expected 0 to %d", path, (long long)i,
-                           s->labels[i], MAX_LABEL);
-        if (s->labels[i] >= s->classes)
-            s->classes = s->labels[i] + 1;
+        if (labels[i] > MAX_LABEL)
+            return fl_fail(TENSOR_E_DATA, "idx: %s: label %lld is %d, expected 0 to %d", path, (long long)i, labels[i],
+                           MAX_LABEL);
+        if (labels[i] >= s->classes)
+            s->classes = labels[i] + 1;
+        s->labels[i] = labels[i];
     }
     return TENSOR_OK;
+}
+
+static tensor_status read_labels(data_set *s, struct idx_file *f) {
+    uint8_t *bytes = NULL;
+    tensor_status status = idx_elements(f, "labels", &bytes);
+    if (!status)
+        status = idx_end(f);
+    if (!status && !(s->labels = fl_alloc((size_t)s->count * sizeof *s->labels)))
+        status = fl_fail(TENSOR_E_MEMORY, "idx: no memory for %lld labels (%s)", (long long)s->count, f->path);
+    if (!status)
+        status = take_labels(s, bytes, f->path);
+    fl_free(bytes);
+    return status;
 }
 
 static tensor_status read_set(data_set *s, struct idx_file *images, struct idx_file *labels) {
@@ -187,11 +201,7 @@ static tensor_status read_set(data_set *s, struct idx_file *images, struct idx_f
     tensor_status status = idx_elements(images, "pixels", &s->pixels);
     if (!status)
         status = idx_end(images);
-    if (!status)
-        status = idx_elements(labels, "labels", &s->labels);
-    if (!status)
-        status = idx_end(labels);
-    return status ? status : check_labels(s, labels->path);
+    return status ? status : read_labels(s, labels);
 }
 
 tensor_status fl_data_open_idx(data_set **set, const char *rest, data_split split) {

@@ -5,11 +5,12 @@
 #include "flexlab/data.h"
 #include <stddef.h>
 
-enum { FL_DATA_MAX_CHANNELS = 4, FL_DATA_MAX_SIDE = 4096 };
+enum { FL_DATA_MAX_CHANNELS = 4, FL_DATA_MAX_SIDE = 4096, FL_DATA_MAX_CLASSES = 1 << 16 };
 
 /* Pixels [count, height, width, channels] as uint8, labels below `classes`. */
 struct data_set {
-    uint8_t *pixels, *labels;
+    uint8_t *pixels;
+    uint16_t *labels;
     int64_t count;
     int height, width, channels, classes;
 };

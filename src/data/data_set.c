@@ -10,14 +10,14 @@
 tensor_status fl_data_new(data_set **set, const char *what, int64_t count, int height, int width, int channels,
                           int classes) {
     int64_t image = (int64_t)height * width * channels, bytes;
-    if (__builtin_mul_overflow(count, image, &bytes))
+    if (__builtin_mul_overflow(count, image, &bytes) || count > INT64_MAX / (int64_t)sizeof *(*set)->labels)
         return fl_fail(TENSOR_E_SHAPE, "%s: %lld images of %dx%dx%d overflow the address space", what, (long long)count,
                        height, width, channels);
     data_set *s = fl_alloc_zero(sizeof *s);
     if (s) {
         *s = (data_set){.count = count, .height = height, .width = width, .channels = channels, .classes = classes};
         s->pixels = fl_alloc((size_t)bytes);
-        s->labels = fl_alloc((size_t)count);
+        s->labels = fl_alloc((size_t)count * sizeof *s->labels);
     }
     if (!s || !s->pixels || !s->labels) {
         data_free(s);
@@ -37,8 +37,8 @@ static tensor_status check_arrays(const uint8_t *images, const int32_t *labels, 
         return fl_fail(TENSOR_E_SHAPE, "data_new: %lld images of %dx%dx%d, expected at least 1 of at most %dx%dx%d",
                        (long long)count, height, width, channels, FL_DATA_MAX_SIDE, FL_DATA_MAX_SIDE,
                        FL_DATA_MAX_CHANNELS);
-    if (classes < 2 || classes > 256)
-        return fl_fail(TENSOR_E_ARGUMENT, "data_new: %d classes, expected 2 to 256", classes);
+    if (classes < 2 || classes > FL_DATA_MAX_CLASSES)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_new: %d classes, expected 2 to %d", classes, FL_DATA_MAX_CLASSES);
     for (int64_t i = 0; i < count; i++)
         if (labels[i] < 0 || labels[i] >= classes)
             return fl_fail(TENSOR_E_DATA, "data_new: label %lld is %d, expected 0 to %d", (long long)i, labels[i],
@@ -54,7 +54,7 @@ data_set *data_new(const uint8_t *images, const int32_t *labels, int64_t count, 
         return NULL;
     memcpy(set->pixels, images, (size_t)(count * height * width * channels));
     for (int64_t i = 0; i < count; i++)
-        set->labels[i] = (uint8_t)labels[i];
+        set->labels[i] = (uint16_t)labels[i];
     return set;
 }
 
