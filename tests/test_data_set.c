@@ -21,7 +21,7 @@ static bool open_synthetic(void) {
 
 static void check_specifications(void) {
     expect_bad(NULL, "NULL");
-    expect_bad("mnist", "unknown data set 'mnist': expected synthetic, cifar10:DIR or idx:DIR");
+    expect_bad("mnist", "unknown data set 'mnist': expected synthetic, cifar10:DIR, idx:DIR");
     expect_bad("", "unknown data set ''");
     expect_bad("cifar100:/tmp", "unknown data set 'cifar100:/tmp'");
     expect_bad("cifar10", "cifar10:DIR");

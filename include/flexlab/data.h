@@ -18,6 +18,11 @@ typedef enum data_split { DATA_TRAIN = 0, DATA_TEST = 1 } data_split;
  *   synthetic[:train=N][,test=N][,seed=S]  generated 10-class 32x32 colour images (default 20000 and 4000)
  *   cifar10:DIR     data_batch_1..5.bin and test_batch.bin of CIFAR-10, binary version
  *   idx:DIR         train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-...; each plain or with .gz
+ *   npy:IMAGES,LABELS[,TEST_IMAGES,TEST_LABELS][,classes=N]  arrays of NumPy: uint8 [N, H, W] or [N, H, W, C], and
+ *                   integers [N] or [N, 1]
+ *   npz:FILE[,TEST_FILE][,classes=N]  the same in an archive, as members x_train, y_train, x_test, y_test; or
+ *                   train_images, train_labels, ...; or, of one split, images, labels; x, y; arr_0, arr_1
+ * What a layout is in detail, and its limits: docs/data.md. In those with commas a path holds none.
  * Files are regular ones, or links to such: a FIFO, a folder, a device or a socket is refused, not waited for. Failures
  * name the file, and the size or value found and expected. NULL on failure, with tensor_error() set and its status in
  * tensor_error_status(). */
@@ -29,8 +34,8 @@ FLEXLAB_API data_set *data_new(const uint8_t *images, const int32_t *labels, int
 /* NULL is allowed. No loader of the set may be alive. */
 FLEXLAB_API void data_free(data_set *set) FLEXLAB_SYMBOL(data_free);
 
-/* Images in the split; then their height, width and channels, and the classes that labels count from 0: ten, or for IDX
- * one more than the largest label of this split, at least 2. */
+/* Images in the split; then their height, width and channels, and the classes that labels count from 0: ten, or for IDX,
+ * and for arrays without classes=N, one more than the largest label of this split, at least 2. */
 FLEXLAB_API int64_t data_count(const data_set *set) FLEXLAB_SYMBOL(data_count);
 FLEXLAB_API int data_height(const data_set *set) FLEXLAB_SYMBOL(data_height);
 FLEXLAB_API int data_width(const data_set *set) FLEXLAB_SYMBOL(data_width);

@@ -70,10 +70,15 @@ data_set *data_open(const char *specification, data_split split) {
     static const struct {
         const char *name;
         tensor_status (*open)(data_set **set, const char *rest, data_split split);
-    } kinds[] = {{"synthetic", fl_data_open_synthetic}, {"cifar10", fl_data_open_cifar10}, {"idx", fl_data_open_idx}};
+    } kinds[] = {{"synthetic", fl_data_open_synthetic},
+                 {"cifar10", fl_data_open_cifar10},
+                 {"idx", fl_data_open_idx},
+                 {"npy", fl_data_open_npy},
+                 {"npz", fl_data_open_npz}};
+    static const char expected[] = "expected synthetic, cifar10:DIR, idx:DIR, npy:IMAGES,LABELS or npz:FILE";
 
     if (!specification) {
-        fl_fail(TENSOR_E_ARGUMENT, "data_open: the specification is NULL, expected synthetic, cifar10:DIR or idx:DIR");
+        fl_fail(TENSOR_E_ARGUMENT, "data_open: the specification is NULL, %s", expected);
         return NULL;
     }
     if (split != DATA_TRAIN && split != DATA_TEST) {
@@ -88,7 +93,7 @@ data_set *data_open(const char *specification, data_split split) {
             return kinds[i].open(&set, rest, split) ? NULL : set;
         }
     }
-    fl_fail(TENSOR_E_ARGUMENT, "unknown data set '%s': expected synthetic, cifar10:DIR or idx:DIR", specification);
+    fl_fail(TENSOR_E_ARGUMENT, "unknown data set '%s': %s", specification, expected);
     return NULL;
 }
 
