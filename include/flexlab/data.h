@@ -17,6 +17,7 @@ typedef enum data_split { DATA_TRAIN = 0, DATA_TEST = 1 } data_split;
 /* Opens one split of a data set, wholly into memory. Specifications:
  *   synthetic[:train=N][,test=N][,seed=S]  generated 10-class 32x32 colour images (default 20000 and 4000)
  *   cifar10:DIR     data_batch_1..5.bin and test_batch.bin of CIFAR-10, binary version
+ *   cifar100:DIR[,labels=fine|coarse]  train.bin and test.bin of CIFAR-100, binary version: 100 classes, or 20 coarse
  *   idx:DIR         train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-...; each plain or with .gz
  *   npy:IMAGES,LABELS[,TEST_IMAGES,TEST_LABELS][,classes=N]  arrays of NumPy: uint8 [N, H, W] or [N, H, W, C], and
  *                   integers [N] or [N, 1]
@@ -34,7 +35,7 @@ FLEXLAB_API data_set *data_new(const uint8_t *images, const int32_t *labels, int
 /* NULL is allowed. No loader of the set may be alive. */
 FLEXLAB_API void data_free(data_set *set) FLEXLAB_SYMBOL(data_free);
 
-/* Images in the split; then their height, width and channels, and the classes that labels count from 0: ten, or for IDX,
+/* Images in the split; then their height, width and channels, and the classes that labels count from 0: 10, 100 or 20 of CIFAR, or for IDX,
  * and for arrays without classes=N, one more than the largest label of this split, at least 2. */
 FLEXLAB_API int64_t data_count(const data_set *set) FLEXLAB_SYMBOL(data_count);
 FLEXLAB_API int data_height(const data_set *set) FLEXLAB_SYMBOL(data_height);

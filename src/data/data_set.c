@@ -72,10 +72,12 @@ data_set *data_open(const char *specification, data_split split) {
         tensor_status (*open)(data_set **set, const char *rest, data_split split);
     } kinds[] = {{"synthetic", fl_data_open_synthetic},
                  {"cifar10", fl_data_open_cifar10},
+                 {"cifar100", fl_data_open_cifar100},
                  {"idx", fl_data_open_idx},
                  {"npy", fl_data_open_npy},
                  {"npz", fl_data_open_npz}};
-    static const char expected[] = "expected synthetic, cifar10:DIR, idx:DIR, npy:IMAGES,LABELS or npz:FILE";
+    static const char expected[] =
+        "expected synthetic, cifar10:DIR, cifar100:DIR, idx:DIR, npy:IMAGES,LABELS or npz:FILE";
 
     if (!specification) {
         fl_fail(TENSOR_E_ARGUMENT, "data_open: the specification is NULL, %s", expected);
