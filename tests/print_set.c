@@ -1,6 +1,6 @@
 /* print_set.c - what a specification opens, for the tests in Python: a line of text with its sizes, then labels as
- * int32 and pixels as they lie in memory. usage: print_set SPECIFICATION train|test [THREADS]
- * A failure goes to standard error as "status: message", with exit status 1. */
+ * int32 and pixels as they lie in memory; of a text its tokens, then the character of each as int32. usage: print_set
+ * SPECIFICATION train|test [THREADS] A failure goes to standard error as "status: message", with exit status 1. */
 #include "flexlab/data.h"
 #include "flexlab/tensor.h"
 #include <stdio.h>
@@ -24,6 +24,10 @@ int main(int argc, char **argv) {
     }
     if (image)
         fwrite(data_image(set, 0), (size_t)image, (size_t)n, stdout);
+    for (int32_t token = 0; data_is_text(set) && token < data_classes(set); token++) {
+        const int32_t character = data_character(set, token);
+        fwrite(&character, sizeof character, 1, stdout);
+    }
     data_free(set);
     return fflush(stdout) || ferror(stdout);
 }

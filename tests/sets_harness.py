@@ -30,6 +30,8 @@ class Set:
         self.count, self.height, self.width, self.channels, self.classes = map(int, line.split())
         self.labels = list(struct.unpack(f"={self.count}i", rest[:4 * self.count]))
         self.pixels = rest[4 * self.count:]
+        if not self.height:
+            self.characters = list(struct.unpack(f"={self.classes}i", self.pixels))
 
     @property
     def shape(self):

@@ -18,7 +18,7 @@ ENDS_WITH(tensor_epilogue, unused);
 ENDS_WITH(nn_config, device);
 ENDS_WITH(nn_train_config, report_every);
 ENDS_WITH(nn_train_events, context);
-ENDS_WITH(data_loader_config, unused);
+ENDS_WITH(data_loader_config, streams);
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(sizeof(struct autoflex) == 200, "struct autoflex is frozen");
 AT(tensor_epilogue, relu, 16);
@@ -35,7 +35,9 @@ AT(nn_step_report, images, 48);
 AT(nn_epoch_report, seconds, 48);
 AT(data_loader_config, deviation, 32);
 AT(data_loader_config, indices_only, 40);
+AT(data_loader_config, streams, 52);
 AT(data_batch, count, 24);
+AT(data_batch, targets, 48);
 #endif
 
 /* A caller's struct of another version: the bytes of ours, then those it alone knows. */

@@ -1,4 +1,5 @@
-/* data.h - labelled images for training: readers, the generated default set, and batches prepared on another thread. */
+/* data.h - labelled images and texts for training: readers, the generated default set, and batches prepared on another
+ * thread. */
 #ifndef FLEXLAB_DATA_H
 #define FLEXLAB_DATA_H
 
@@ -23,20 +24,44 @@ typedef enum data_split { DATA_TRAIN = 0, DATA_TEST = 1 } data_split;
  *                   integers [N] or [N, 1]
  *   npz:FILE[,TEST_FILE][,classes=N]  the same in an archive, as members x_train, y_train, x_test, y_test; or
  *                   train_images, train_labels, ...; or, of one split, images, labels; x, y; arr_0, arr_1
+ *   text:FILE[,TEST_FILE][,unit=bytes|characters][,test=PERCENT]  a text, a sequence of tokens; without TEST_FILE its
+ *                   last 10 percent are the test split
  * What a layout is in detail, and its limits: docs/data.md. In those with commas a path holds none.
  * Files are regular ones, or links to such: a FIFO, a folder, a device or a socket is refused, not waited for. Failures
  * name the file, and the size or value found and expected. NULL on failure, with tensor_error() set and its status in
  * tensor_error_status(). */
 FLEXLAB_API data_set *data_open(const char *specification, data_split split) FLEXLAB_SYMBOL(data_open);
+/* Both splits, or neither, on failure. Files that hold what both need are read once. */
+FLEXLAB_API tensor_status data_open_splits(const char *specification, data_set **train, data_set **test)
+    FLEXLAB_SYMBOL(data_open_splits);
 /* A set of images [count, height, width, channels] and labels (0 to classes - 1) from arrays, which are copied. At most
  * 4 channels, 4096 pixels a side, 2 to 65536 classes. NULL on failure, with the value in tensor_error(). */
 FLEXLAB_API data_set *data_new(const uint8_t *images, const int32_t *labels, int64_t count, int height, int width,
                                int channels, int classes) FLEXLAB_SYMBOL(data_new);
+
+/* A text is a set whose samples are tokens: data_count tokens of a vocabulary of data_classes, token i by data_label;
+ * height, width and channels are 0, and there are no images. Tokens are bytes, a vocabulary of 256, or the different
+ * characters of a text in UTF-8 in the order of their code points, at most 65536 and counted as at least 2. */
+typedef enum data_unit { DATA_BYTES = 0, DATA_CHARACTERS = 1 } data_unit;
+/* A text from memory, which is copied: `bytes` of it, at least one. With a `vocabulary`, a text of characters, tokens
+ * are numbered as there, and a character that it lacks is an error; NULL: the text's own. NULL on failure: what is not
+ * UTF-8 in a text of characters is named by its byte. */
+FLEXLAB_API data_set *data_new_text(const char *text, int64_t bytes, data_unit unit, const data_set *vocabulary)
+    FLEXLAB_SYMBOL(data_new_text);
+/* A text whose tokens the caller has made, 0 to vocabulary - 1; vocabulary is 2 to 65536. */
+FLEXLAB_API data_set *data_new_tokens(const int32_t *tokens, int64_t count, int vocabulary)
+    FLEXLAB_SYMBOL(data_new_tokens);
+FLEXLAB_API bool data_is_text(const data_set *set) FLEXLAB_SYMBOL(data_is_text);
+/* The byte or code point of a token, and the token of a byte or code point; -1 where there is none. */
+FLEXLAB_API int32_t data_character(const data_set *set, int token) FLEXLAB_SYMBOL(data_character);
+FLEXLAB_API int data_token(const data_set *set, int32_t character) FLEXLAB_SYMBOL(data_token);
+
 /* NULL is allowed. No loader of the set may be alive. */
 FLEXLAB_API void data_free(data_set *set) FLEXLAB_SYMBOL(data_free);
 
-/* Images in the split; then their height, width and channels, and the classes that labels count from 0: 10, 100 or 20 of CIFAR, or for IDX,
- * and for arrays without classes=N, one more than the largest label of this split, at least 2. */
+/* Images, or tokens, in the split; then their height, width and channels, and the classes that labels count from 0: 10,
+ * 100 or 20 of CIFAR, or for IDX, and for arrays without classes=N, one more than the largest label of this split, at
+ * least 2. */
 FLEXLAB_API int64_t data_count(const data_set *set) FLEXLAB_SYMBOL(data_count);
 FLEXLAB_API int data_height(const data_set *set) FLEXLAB_SYMBOL(data_height);
 FLEXLAB_API int data_width(const data_set *set) FLEXLAB_SYMBOL(data_width);
@@ -58,16 +83,25 @@ FLEXLAB_API void data_pixel_values(float *values, int channels, const double *me
 
 typedef struct data_loader data_loader;
 
+/* A batch of a text has windows: `context` tokens each, and as targets the tokens that follow each of them. Window w
+ * of an epoch begins at token w * context, behind an offset that `augment` draws: each token is a target once, but for
+ * those at the ends that fill no window. Of n tokens there are (n - 1) / context windows, rounded down; with an offset
+ * (n - context) / context, as many as every offset leaves. */
 typedef struct data_loader_config {
-    int batch;               /* images a batch */
-    uint64_t seed;           /* keys shuffling and augmentation; the same seed gives the same batches */
-    bool shuffle;            /* a new order each epoch */
-    bool augment;            /* pad-4 random crop and horizontal flip, keyed by (seed, epoch, image index) */
-    bool drop_last;          /* leave out an incomplete last batch; otherwise it is delivered short */
-    const double *mean;      /* per channel, subtracted from pixel/255; */
-    const double *deviation; /* per channel, divides. Both NULL: batches have pixels alone, no images */
-    bool indices_only;       /* batches have indices and labels alone: the images lie elsewhere (nn_data) */
-    unsigned char unused[7]; /* no padding at the end, which nobody would set */
+    int batch;          /* images, or windows, a batch */
+    uint64_t seed;      /* keys shuffling and augmentation; the same seed gives the same batches */
+    bool shuffle;       /* a new order each epoch */
+    bool augment;       /* pad-4 random crop and horizontal flip, keyed by (seed, epoch, image index); of a text: an
+                         * offset from 0 to context - 1 of all windows, keyed by (seed, epoch) */
+    bool drop_last;     /* leave out an incomplete last batch; otherwise it is delivered short */
+    const double *mean; /* per channel, subtracted from pixel/255; */
+    const double
+        *deviation;    /* per channel, divides. Both NULL: batches have pixels alone, no images. NULL for a text */
+    bool indices_only; /* of images: batches have indices and labels alone, the pixels lie elsewhere (nn_data) */
+    unsigned char unused[7]; /* nobody would set padding */
+    int context;             /* text: tokens of a window, at least 1. Images: 0 */
+    int streams; /* text, without shuffle; not 0: row b of a batch goes on where row b of the batch before ended, so
+                  * that a state may be carried on; whole batches alone */
 } data_loader_config;
 
 FLEXLAB_API data_loader *data_loader_new_sized(const data_set *set, const data_loader_config *config,
@@ -95,9 +129,11 @@ FLEXLAB_API tensor_status data_loader_position(data_loader *loader, int *epoch, 
 typedef struct data_batch {
     const float *images;    /* [count, H, W, C], normalised */
     const int32_t *labels;  /* [count] */
-    const int64_t *indices; /* [count], positions in the set */
+    const int64_t *indices; /* [count], positions in the set: of a window, that of its first token */
     int count;              /* 0 after the last batch of the epoch */
     const uint8_t *pixels;  /* [count, H, W, C], before normalisation; NULL for indices_only */
+    const int32_t *tokens;  /* of a text: [count, context]; all above but indices and count are NULL then */
+    const int32_t *targets; /* [count, context]: the token after each */
 } data_batch;
 FLEXLAB_API tensor_status data_loader_next_sized(data_loader *loader, data_batch *batch, size_t batch_size)
     FLEXLAB_SYMBOL(data_loader_next_sized);

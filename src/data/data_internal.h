@@ -3,16 +3,21 @@
 #define FL_DATA_INTERNAL_H
 
 #include "flexlab/data.h"
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { FL_DATA_MAX_CHANNELS = 4, FL_DATA_MAX_SIDE = 4096, FL_DATA_MAX_CLASSES = 1 << 16 };
 
-/* Pixels [count, height, width, channels] as uint8, labels below `classes`. */
+/* Pixels [count, height, width, channels] as uint8, labels below `classes`. A text has no pixels, and its tokens where
+ * others have labels. */
 struct data_set {
     uint8_t *pixels;
     uint16_t *labels;
     int64_t count;
     int height, width, channels, classes;
+    bool text, tokens_alone; /* tokens_alone: they mean no characters that are known here */
+    uint32_t *character;     /* of each token, ascending; NULL where tokens are bytes or stand alone */
+    int distinct;            /* of them */
 };
 
 /* A set with memory for its pixels and labels, not filled. The sizes are positive and at most the limits above. */
@@ -34,5 +39,7 @@ tensor_status fl_data_open_idx(data_set **set, const char *rest, data_split spli
 tensor_status fl_data_open_npy(data_set **set, const char *rest, data_split split);
 tensor_status fl_data_open_npz(data_set **set, const char *rest, data_split split);
 tensor_status fl_data_open_synthetic(data_set **set, const char *rest, data_split split);
+/* The splits of a text that are wanted, with one vocabulary. Those alone are set, and on success alone. */
+tensor_status fl_data_open_text(data_set *sets[2], const bool wanted[2], const char *rest);
 
 #endif

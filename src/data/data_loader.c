@@ -16,26 +16,29 @@
 
 enum { BUFFERS = 3, AHEAD = 2 };
 
-/* Keeps the draws apart from those of other users of the same seed ("shuffle!"). */
+/* Keep the draws apart from those of other users of the same seed ("shuffle!", "offsets!"). */
 #define SHUFFLE_KEY UINT64_C(0x73687566666C6521)
+#define OFFSET_KEY UINT64_C(0x6F66667365747321)
 
 struct buffer {
-    float *images;   /* NULL where no mean and deviation were given */
-    uint8_t *pixels; /* NULL where batches have indices alone */
-    int32_t *labels;
+    float *images;             /* NULL where no mean and deviation were given */
+    uint8_t *pixels;           /* NULL where batches have indices alone */
+    int32_t *labels;           /* NULL of a text */
+    int32_t *tokens, *targets; /* NULL of images */
     int64_t *indices;
     int count;
 };
 
 struct data_loader {
     const data_set *set;
-    int64_t count, batches; /* images and batches of an epoch */
-    int batch;
+    int64_t count, batches; /* images, or windows, and batches of an epoch */
+    int batch, context;
     uint64_t seed;
-    bool shuffle, augment;
+    bool shuffle, augment, streams;
     float value[FL_DATA_MAX_CHANNELS][256]; /* normalised pixel */
     struct buffer buffer[BUFFERS];
     int64_t *order;
+    int64_t offset; /* of the first window */
 
     pthread_t thread;
     pthread_mutex_t lock;
@@ -72,9 +75,8 @@ static void normalise(const struct data_loader *l, const uint8_t *pixels, float 
             out[c] = l->value[c][pixels[c]];
 }
 
-static void fill(const struct data_loader *l, struct buffer *b, int epoch, int64_t number) {
-    int64_t first = number * l->batch, image = (int64_t)l->set->height * l->set->width * l->set->channels;
-    b->count = (int)(l->count - first < l->batch ? l->count - first : l->batch);
+static void fill_images(const struct data_loader *l, struct buffer *b, int epoch, int64_t first) {
+    int64_t image = (int64_t)l->set->height * l->set->width * l->set->channels;
     for (int i = 0; i < b->count; i++) {
         int64_t index = l->order[first + i];
         const uint8_t *pixels = l->set->pixels + index * image;
@@ -91,8 +93,47 @@ static void fill(const struct data_loader *l, struct buffer *b, int epoch, int64
     }
 }
 
+static void fill_windows(const struct data_loader *l, struct buffer *b, int64_t first) {
+    for (int i = 0; i < b->count; i++) {
+        const int64_t at = l->offset + l->order[first + i] * l->context;
+        const uint16_t *token = l->set->labels + at;
+        int32_t *tokens = b->tokens + (int64_t)i * l->context, *targets = b->targets + (int64_t)i * l->context;
+        b->indices[i] = at;
+        for (int t = 0; t < l->context; t++) {
+            tokens[t] = token[t];
+            targets[t] = token[t + 1];
+        }
+    }
+}
+
+static void fill(const struct data_loader *l, struct buffer *b, int epoch, int64_t number) {
+    const int64_t first = number * l->batch;
+    b->count = (int)(l->count - first < l->batch ? l->count - first : l->batch);
+    if (l->context)
+        fill_windows(l, b, first);
+    else
+        fill_images(l, b, epoch, first);
+}
+
+/* Row b of all batches is a stretch of the text of its own. */
+static void make_streams(struct data_loader *l) {
+    for (int64_t i = 0; i < l->count; i++)
+        l->order[i] = i % l->batch * l->batches + i / l->batch;
+}
+
+static int64_t draw_offset(const struct data_loader *l, int epoch) {
+    const struct fl_philox draw = fl_philox(l->seed ^ OFFSET_KEY, (uint64_t)epoch, 0);
+    return (int64_t)((uint64_t)draw.word[0] * (uint64_t)l->context >> 32);
+}
+
 /* Fisher-Yates (Durstenfeld 1964) from the identity, so that the order depends on (seed, epoch) alone. */
 static void make_order(struct data_loader *l, int epoch) {
+    if (l->context && l->augment)
+        l->offset = draw_offset(l, epoch);
+    if (l->streams) {
+        make_streams(l);
+        return;
+    }
     for (int64_t i = 0; i < l->count; i++)
         l->order[i] = i;
     for (int64_t i = l->count - 1; l->shuffle && i > 0; i--) {
@@ -137,11 +178,41 @@ void data_pixel_values(float *values, int channels, const double *mean, const do
 
 /* --- life -------------------------------------------------------------------------------------------------- */
 
+/* Windows of a text in an epoch: that many fit behind each offset. */
+static int64_t window_count(const data_set *set, const data_loader_config *config) {
+    const int64_t skipped = config->augment ? config->context : 1, left = set->count - skipped;
+    return left < 0 ? 0 : left / config->context;
+}
+
+static tensor_status check_text(const data_set *set, const data_loader_config *config) {
+    if (config->context < 1)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader: context %d of a text, expected at least 1", config->context);
+    if (config->mean || config->deviation)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader: mean or deviation of a text, expected NULL");
+    if (config->streams && config->shuffle)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader: streams and shuffle, expected one of them");
+    const int64_t windows = window_count(set, config);
+    if (!windows)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "data_loader: a text of %lld tokens, expected at least %lld for a context of %d%s",
+                       (long long)set->count, (long long)config->context * (config->augment ? 2 : 1) + !config->augment,
+                       config->context, config->augment ? " with an offset" : "");
+    if ((config->drop_last || config->streams) && config->batch > windows)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader: batch %d of a text of %lld windows leaves no whole batch",
+                       config->batch, (long long)windows);
+    return TENSOR_OK;
+}
+
 static tensor_status check_config(const data_set *set, const data_loader_config *config) {
     if (!set || !config)
         return fl_fail(TENSOR_E_ARGUMENT, "data_loader: the set or config is NULL");
     if (config->batch < 1)
         return fl_fail(TENSOR_E_ARGUMENT, "data_loader: batch %d, expected at least 1", config->batch);
+    if (set->text)
+        return check_text(set, config);
+    if (config->context || config->streams)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader: context %d and streams %d of images, expected 0",
+                       config->context, config->streams);
     if (config->drop_last && config->batch > set->count)
         return fl_fail(TENSOR_E_ARGUMENT, "data_loader: batch %d of a set of %lld leaves no whole batch", config->batch,
                        (long long)set->count);
@@ -163,24 +234,45 @@ static tensor_status check_config(const data_set *set, const data_loader_config 
     return TENSOR_OK;
 }
 
+static bool allocate_images(struct buffer *b, int64_t batch, int64_t image, bool floats, bool pixels) {
+    b->images = floats ? fl_alloc((size_t)(batch * image) * sizeof *b->images) : NULL;
+    b->pixels = pixels ? fl_alloc((size_t)(batch * image)) : NULL;
+    b->labels = fl_alloc((size_t)batch * sizeof *b->labels);
+    return (b->images || !floats) && (b->pixels || !pixels) && b->labels;
+}
+
+static bool allocate_windows(struct buffer *b, int64_t tokens) {
+    b->tokens = fl_alloc((size_t)tokens * sizeof *b->tokens);
+    b->targets = fl_alloc((size_t)tokens * sizeof *b->targets);
+    return b->tokens && b->targets;
+}
+
 static tensor_status allocate(struct data_loader *l, int64_t batch, bool floats, bool pixels) {
-    int64_t image = (int64_t)l->set->height * l->set->width * l->set->channels;
+    const int64_t sample = l->context ? l->context : (int64_t)l->set->height * l->set->width * l->set->channels;
+    const char *samples = l->context ? "windows" : "images";
     int64_t most = INT64_MAX / 8; /* bytes of a buffer that a size can say, with room */
-    if (batch > most / image / (int64_t)sizeof(float))
-        return fl_fail(TENSOR_E_SHAPE, "data_loader: a batch of %lld images overflows", (long long)batch);
+    if (batch > most / sample / (int64_t)sizeof(float))
+        return fl_fail(TENSOR_E_SHAPE, "data_loader: a batch of %lld %s overflows", (long long)batch, samples);
     l->order = fl_alloc((size_t)l->count * sizeof *l->order);
     bool complete = l->order != NULL;
     for (int i = 0; i < BUFFERS && complete; i++) {
         struct buffer *b = &l->buffer[i];
-        b->images = floats ? fl_alloc((size_t)(batch * image) * sizeof *b->images) : NULL;
-        b->pixels = pixels ? fl_alloc((size_t)(batch * image)) : NULL;
-        b->labels = fl_alloc((size_t)batch * sizeof *b->labels);
         b->indices = fl_alloc((size_t)batch * sizeof *b->indices);
-        complete = (b->images || !floats) && (b->pixels || !pixels) && b->labels && b->indices;
+        complete = b->indices && (l->context ? allocate_windows(b, batch * sample)
+                                             : allocate_images(b, batch, sample, floats, pixels));
     }
     return complete ? TENSOR_OK
-                    : fl_fail(TENSOR_E_MEMORY, "data_loader: no memory for %d batches of %lld images", BUFFERS,
-                              (long long)batch);
+                    : fl_fail(TENSOR_E_MEMORY, "data_loader: no memory for %d batches of %lld %s", BUFFERS,
+                              (long long)batch, samples);
+}
+
+/* Samples and batches of an epoch. */
+static void count_samples(struct data_loader *l, const data_loader_config *config) {
+    l->count = l->set->text ? window_count(l->set, config) : l->set->count;
+    const bool whole = config->drop_last || config->streams;
+    l->batches = l->count / config->batch + (!whole && l->count % config->batch);
+    if (config->streams)
+        l->count = l->batches * config->batch;
 }
 
 static tensor_status start_thread(struct data_loader *l) {
@@ -216,16 +308,17 @@ data_loader *data_loader_new_sized(const data_set *set, const data_loader_config
     }
     l->set = set;
     l->fork_number = fl_fork_number();
-    l->count = set->count;
     l->batch = config->batch;
-    l->batches = set->count / config->batch + (!config->drop_last && set->count % config->batch);
+    l->context = config->context;
+    l->streams = config->streams;
+    count_samples(l, config);
     l->seed = config->seed;
     l->shuffle = config->shuffle;
     l->augment = config->augment;
     l->epoch = -1;
     if (config->mean)
         data_pixel_values(&l->value[0][0], set->channels, config->mean, config->deviation);
-    int64_t batch = config->batch < set->count ? config->batch : set->count;
+    int64_t batch = config->batch < l->count ? config->batch : l->count;
     if (allocate(l, batch, config->mean != NULL, !config->indices_only) || start_thread(l)) {
         data_loader_free(l);
         return NULL;
@@ -255,6 +348,8 @@ void data_loader_free(data_loader *l) {
         fl_free(l->buffer[i].images);
         fl_free(l->buffer[i].pixels);
         fl_free(l->buffer[i].labels);
+        fl_free(l->buffer[i].tokens);
+        fl_free(l->buffer[i].targets);
         fl_free(l->buffer[i].indices);
     }
     fl_free(l->order);
@@ -342,7 +437,7 @@ tensor_status data_loader_next_sized(data_loader *l, data_batch *batch, size_t b
         while (l->made == l->taken)
             pthread_cond_wait(&l->ready, &l->lock);
         const struct buffer *b = &l->buffer[l->taken % BUFFERS];
-        next = (data_batch){b->images, b->labels, b->indices, b->count, b->pixels};
+        next = (data_batch){b->images, b->labels, b->indices, b->count, b->pixels, b->tokens, b->targets};
         l->taken++;
         pthread_cond_signal(&l->work);
     }

@@ -66,19 +66,41 @@ char *fl_data_path(const char *directory, const char *name, const char *suffix) 
     return path;
 }
 
-data_set *data_open(const char *specification, data_split split) {
-    static const struct {
-        const char *name;
-        tensor_status (*open)(data_set **set, const char *rest, data_split split);
-    } kinds[] = {{"synthetic", fl_data_open_synthetic},
-                 {"cifar10", fl_data_open_cifar10},
-                 {"cifar100", fl_data_open_cifar100},
-                 {"idx", fl_data_open_idx},
-                 {"npy", fl_data_open_npy},
-                 {"npz", fl_data_open_npz}};
-    static const char expected[] =
-        "expected synthetic, cifar10:DIR, cifar100:DIR, idx:DIR, npy:IMAGES,LABELS or npz:FILE";
+static const struct kind {
+    const char *name;
+    tensor_status (*open)(data_set **set, const char *rest, data_split split);               /* either this */
+    tensor_status (*open_splits)(data_set *sets[2], const bool wanted[2], const char *rest); /* or this */
+} kinds[] = {{"synthetic", fl_data_open_synthetic},
+             {"cifar10", fl_data_open_cifar10},
+             {"cifar100", fl_data_open_cifar100},
+             {"idx", fl_data_open_idx},
+             {"npy", fl_data_open_npy},
+             {"npz", fl_data_open_npz},
+             {"text", NULL, fl_data_open_text}};
+static const char expected[] =
+    "expected synthetic, cifar10:DIR, cifar100:DIR, idx:DIR, npy:IMAGES,LABELS, npz:FILE or text:FILE";
 
+/* The splits that are wanted; on failure none is set. */
+static tensor_status open_splits(data_set *sets[2], const bool wanted[2], const char *specification) {
+    const size_t length = strcspn(specification, ":");
+    const char *rest = specification[length] ? specification + length + 1 : NULL;
+    const struct kind *kind = kinds, *end = kinds + sizeof kinds / sizeof *kinds;
+    while (kind < end && (strlen(kind->name) != length || memcmp(kind->name, specification, length) != 0))
+        kind++;
+    if (kind == end)
+        return fl_fail(TENSOR_E_ARGUMENT, "unknown data set '%s': %s", specification, expected);
+    if (kind->open_splits)
+        return kind->open_splits(sets, wanted, rest);
+    tensor_status status = TENSOR_OK;
+    for (int split = 0; split < 2 && !status; split++)
+        if (wanted[split])
+            status = kind->open(&sets[split], rest, (data_split)split);
+    if (status)
+        data_free(sets[0]);
+    return status;
+}
+
+data_set *data_open(const char *specification, data_split split) {
     if (!specification) {
         fl_fail(TENSOR_E_ARGUMENT, "data_open: the specification is NULL, %s", expected);
         return NULL;
@@ -87,16 +109,21 @@ data_set *data_open(const char *specification, data_split split) {
         fl_fail(TENSOR_E_ARGUMENT, "data_open: split %d, expected DATA_TRAIN (0) or DATA_TEST (1)", (int)split);
         return NULL;
     }
-    size_t length = strcspn(specification, ":");
-    const char *rest = specification[length] ? specification + length + 1 : NULL;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (strlen(kinds[i].name) == length && !memcmp(kinds[i].name, specification, length)) {
-            data_set *set = NULL;
-            return kinds[i].open(&set, rest, split) ? NULL : set;
-        }
-    }
-    fl_fail(TENSOR_E_ARGUMENT, "unknown data set '%s': %s", specification, expected);
-    return NULL;
+    data_set *sets[2] = {NULL, NULL};
+    return open_splits(sets, (const bool[]){split == DATA_TRAIN, split == DATA_TEST}, specification) ? NULL
+                                                                                                     : sets[split];
+}
+
+tensor_status data_open_splits(const char *specification, data_set **train, data_set **test) {
+    if (!specification || !train || !test)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_open_splits: the specification, train or test is NULL");
+    data_set *sets[2] = {NULL, NULL};
+    const tensor_status status = open_splits(sets, (const bool[]){true, true}, specification);
+    if (status)
+        return status;
+    *train = sets[DATA_TRAIN];
+    *test = sets[DATA_TEST];
+    return TENSOR_OK;
 }
 
 void data_free(data_set *set) {
@@ -104,6 +131,7 @@ void data_free(data_set *set) {
         return;
     fl_free(set->pixels);
     fl_free(set->labels);
+    fl_free(set->character);
     fl_free(set);
 }
 
@@ -134,7 +162,7 @@ tensor_status data_limit(data_set *set, int64_t n) {
 }
 
 const uint8_t *data_image(const data_set *set, int64_t i) {
-    if (!set || i < 0 || i >= set->count)
+    if (!set || set->text || i < 0 || i >= set->count)
         return NULL;
     return set->pixels + i * set->height * set->width * set->channels;
 }
@@ -172,6 +200,8 @@ static void moments_part(void *context, int part, int worker) {
 tensor_status data_channel_moments(const data_set *set, double *mean, double *deviation) {
     if (!set || !mean || !deviation)
         return fl_fail(TENSOR_E_ARGUMENT, "data_channel_moments: the set, mean or deviation is NULL");
+    if (set->text)
+        return fl_fail(TENSOR_E_ARGUMENT, "data_channel_moments: the set is a text, expected one of images");
     struct moments m = {.set = set};
     fl_parallel(MOMENT_PARTS, moments_part, &m);
     uint64_t n = (uint64_t)set->count * (uint64_t)set->height * (uint64_t)set->width;

@@ -41,6 +41,8 @@ static tensor_status check_classes(const data_set *train, const data_set *test) 
 }
 
 static tensor_status check_sets(const data_set *train, const data_set *test) {
+    if (data_is_text(train) || data_is_text(test))
+        return fl_fail(TENSOR_E_ARGUMENT, "train: a set is a text, expected sets of images");
     if (data_channels(train) > 4)
         return fl_fail(TENSOR_E_SHAPE, "train: %d channels, expected at most 4", data_channels(train));
     if (!test)

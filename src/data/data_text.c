@@ -1,0 +1,258 @@
+/* data_text.c - sets of text: a sequence of tokens, which are bytes, characters, or what the caller says. They lie
+ * where a set of images has its labels; there are no pixels. */
+#include "core/fail.h"
+#include "core/memory.h"
+#include "data/data_internal.h"
+#include "data/data_stream.h"
+#include "data/data_utf8.h"
+#include "data/data_words.h"
+#include <string.h>
+#include <unistd.h>
+
+enum { BYTES = 256, DEFAULT_PERCENT = 10, MOST_PERCENT = 99 };
+
+/* --- making --------------------------------------------------------------------------------------------------------
+ */
+
+static tensor_status new_set(data_set **set, const char *what, const char *path, int64_t count, int classes) {
+    data_set *s = fl_alloc_zero(sizeof *s);
+    if (s) {
+        *s = (data_set){.count = count, .classes = classes, .text = true};
+        s->labels =
+            count <= INT64_MAX / (int64_t)sizeof *s->labels ? fl_alloc((size_t)count * sizeof *s->labels) : NULL;
+    }
+    if (!s || !s->labels) {
+        data_free(s);
+        return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %lld tokens (%s)", what, (long long)count, path);
+    }
+    *set = s;
+    return TENSOR_OK;
+}
+
+static tensor_status set_vocabulary(data_set *s, const char *what, const uint32_t *character, int distinct) {
+    s->character = fl_alloc((size_t)distinct * sizeof *s->character);
+    if (!s->character)
+        return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %d characters", what, distinct);
+    memcpy(s->character, character, (size_t)distinct * sizeof *character);
+    s->distinct = distinct;
+    return TENSOR_OK;
+}
+
+static tensor_status from_bytes(data_set **set, const char *what, const char *path, const uint8_t *text,
+                                int64_t bytes) {
+    const tensor_status status = new_set(set, what, path, bytes, BYTES);
+    for (int64_t i = 0; !status && i < bytes; i++)
+        (*set)->labels[i] = text[i];
+    return status;
+}
+
+/* With the characters of the text itself, or of `vocabulary`. */
+static tensor_status from_characters(data_set **set, const char *what, const char *path, const uint8_t *text,
+                                     int64_t bytes, const data_set *vocabulary) {
+    struct fl_data_characters own;
+    tensor_status status = fl_data_characters(&own, what, path, text, bytes);
+    if (status)
+        return status;
+    const uint32_t *character = vocabulary ? vocabulary->character : own.character;
+    const int distinct = vocabulary ? vocabulary->distinct : own.distinct;
+    data_set *s = NULL;
+    status = new_set(&s, what, path, own.count, distinct < 2 ? 2 : distinct);
+    if (!status)
+        status = set_vocabulary(s, what, character, distinct);
+    if (!status)
+        status = fl_data_character_numbers(s->labels, character, distinct, what, path, text, bytes);
+    fl_free(own.character);
+    if (status)
+        data_free(s);
+    else
+        *set = s;
+    return status;
+}
+
+static tensor_status from_text(data_set **set, const char *what, const char *path, const uint8_t *text, int64_t bytes,
+                               data_unit unit, const data_set *vocabulary) {
+    if (bytes < 1)
+        return fl_fail(TENSOR_E_DATA, "%s: %s is empty, expected at least one byte", what, path);
+    return unit == DATA_BYTES ? from_bytes(set, what, path, text, bytes)
+                              : from_characters(set, what, path, text, bytes, vocabulary);
+}
+
+data_set *data_new_text(const char *text, int64_t bytes, data_unit unit, const data_set *vocabulary) {
+    data_set *set = NULL;
+    if (!text || bytes < 0)
+        fl_fail(TENSOR_E_ARGUMENT, "data_new_text: %s", text ? "a negative number of bytes" : "the text is NULL");
+    else if (unit != DATA_BYTES && unit != DATA_CHARACTERS)
+        fl_fail(TENSOR_E_ARGUMENT, "data_new_text: unit %d, expected DATA_BYTES (0) or DATA_CHARACTERS (1)", (int)unit);
+    else if (vocabulary && (unit != DATA_CHARACTERS || !vocabulary->character))
+        fl_fail(TENSOR_E_ARGUMENT, "data_new_text: a vocabulary is given, expected DATA_CHARACTERS and a set of such");
+    else
+        (void)from_text(&set, "data_new_text", "the text", (const uint8_t *)text, bytes, unit, vocabulary);
+    return set;
+}
+
+data_set *data_new_tokens(const int32_t *tokens, int64_t count, int vocabulary) {
+    data_set *set = NULL;
+    if (!tokens || count < 1) {
+        fl_fail(TENSOR_E_ARGUMENT, "data_new_tokens: %s", tokens ? "no tokens, expected at least 1" : "tokens is NULL");
+        return NULL;
+    }
+    if (vocabulary < 2 || vocabulary > FL_DATA_MAX_CLASSES) {
+        fl_fail(TENSOR_E_ARGUMENT, "data_new_tokens: a vocabulary of %d, expected 2 to %d", vocabulary,
+                FL_DATA_MAX_CLASSES);
+        return NULL;
+    }
+    for (int64_t i = 0; i < count; i++)
+        if (tokens[i] < 0 || tokens[i] >= vocabulary) {
+            fl_fail(TENSOR_E_DATA, "data_new_tokens: token %lld is %d, expected 0 to %d", (long long)i, tokens[i],
+                    vocabulary - 1);
+            return NULL;
+        }
+    if (new_set(&set, "data_new_tokens", "the array", count, vocabulary))
+        return NULL;
+    set->tokens_alone = true;
+    for (int64_t i = 0; i < count; i++)
+        set->labels[i] = (uint16_t)tokens[i];
+    return set;
+}
+
+/* --- asking --------------------------------------------------------------------------------------------------------
+ */
+
+bool data_is_text(const data_set *set) {
+    return set && set->text;
+}
+
+int32_t data_character(const data_set *set, int token) {
+    if (!data_is_text(set) || token < 0 || set->tokens_alone)
+        return -1;
+    if (!set->character)
+        return token < BYTES ? token : -1;
+    return token < set->distinct ? (int32_t)set->character[token] : -1;
+}
+
+int data_token(const data_set *set, int32_t character) {
+    if (!data_is_text(set) || character < 0 || set->tokens_alone)
+        return -1;
+    if (!set->character)
+        return character < BYTES ? character : -1;
+    int low = 0, high = set->distinct; /* it is below high, if anywhere, and not below low */
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (set->character[middle] < (uint32_t)character)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < set->distinct && set->character[low] == (uint32_t)character ? low : -1;
+}
+
+/* --- opening -------------------------------------------------------------------------------------------------------
+ */
+
+struct options {
+    data_unit unit;
+    int64_t percent; /* of a single file that is the test split */
+};
+
+static tensor_status read_options(const struct fl_data_words *words, struct options *o) {
+    const char *unit = words->value[0] ? words->value[0] : "bytes", *percent = words->value[1];
+    *o = (struct options){DATA_BYTES, DEFAULT_PERCENT};
+    if (!strcmp(unit, "characters"))
+        o->unit = DATA_CHARACTERS;
+    else if (strcmp(unit, "bytes") != 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "text: option 'unit=%s', expected unit=bytes or unit=characters", unit);
+    if (percent && words->paths == 2)
+        return fl_fail(TENSOR_E_ARGUMENT, "text: option 'test=%s' beside a file of the test split", percent);
+    if (percent && (!fl_data_whole(&percent, 0, MOST_PERCENT, &o->percent) || *percent))
+        return fl_fail(TENSOR_E_ARGUMENT, "text: option 'test=%s', expected a whole number of percent from 0 to %d",
+                       words->value[1], MOST_PERCENT);
+    return TENSOR_OK;
+}
+
+static tensor_status read_file(data_set **set, const char *path, data_unit unit, const data_set *vocabulary) {
+    int file;
+    int64_t bytes;
+    tensor_status status = fl_data_file_open(&file, &bytes, "text", path, NULL);
+    if (status)
+        return status;
+    uint8_t *text = bytes ? fl_alloc((size_t)bytes) : NULL;
+    if (bytes && !text)
+        status = fl_fail(TENSOR_E_MEMORY, "text: no memory for the %lld bytes of %s", (long long)bytes, path);
+    if (!status)
+        status = fl_data_read_at(file, "text", path, 0, text, bytes);
+    close(file);
+    if (!status)
+        status = from_text(set, "text", path, text, bytes, unit, vocabulary);
+    fl_free(text);
+    return status;
+}
+
+/* The first tokens of a set, or the last, as a set of their own. */
+static tensor_status copy_tokens(data_set **part, const data_set *whole, int64_t begin, int64_t count,
+                                 const char *path) {
+    data_set *s = NULL;
+    tensor_status status = new_set(&s, "text", path, count, whole->classes);
+    if (!status && whole->character)
+        status = set_vocabulary(s, "text", whole->character, whole->distinct);
+    if (!status)
+        memcpy(s->labels, whole->labels + begin, (size_t)count * sizeof *s->labels);
+    if (status)
+        data_free(s);
+    else
+        *part = s;
+    return status;
+}
+
+/* A single file: its last percent are the test split. `whole` is freed, or becomes the training split. */
+static tensor_status share(data_set *sets[2], data_set *whole, const bool wanted[2], int64_t percent,
+                           const char *path) {
+    const int64_t test = (int64_t)((__int128)whole->count * percent / 100), train = whole->count - test;
+    tensor_status status = TENSOR_OK;
+    if (wanted[DATA_TEST] && !test)
+        status = fl_fail(percent ? TENSOR_E_DATA : TENSOR_E_ARGUMENT,
+                         "text: %s: test=%lld leaves no token of %lld for the test split", path, (long long)percent,
+                         (long long)whole->count);
+    else if (wanted[DATA_TEST])
+        status = copy_tokens(&sets[DATA_TEST], whole, train, test, path);
+    if (!status && wanted[DATA_TRAIN]) {
+        whole->count = train;
+        sets[DATA_TRAIN] = whole;
+    } else {
+        data_free(whole);
+    }
+    return status;
+}
+
+static tensor_status open_text(data_set *sets[2], const bool wanted[2], const struct fl_data_words *words) {
+    struct options o;
+    tensor_status status = read_options(words, &o);
+    if (status)
+        return status;
+    data_set *first = NULL;
+    const bool vocabulary = words->paths == 2 && wanted[DATA_TEST] && o.unit == DATA_CHARACTERS;
+    if (words->paths == 1 || wanted[DATA_TRAIN] || vocabulary)
+        status = read_file(&first, words->path[0], o.unit, NULL);
+    if (status)
+        return status;
+    if (words->paths == 1)
+        return share(sets, first, wanted, o.percent, words->path[0]);
+    if (wanted[DATA_TEST])
+        status = read_file(&sets[DATA_TEST], words->path[1], o.unit, vocabulary ? first : NULL);
+    if (!status && wanted[DATA_TRAIN])
+        sets[DATA_TRAIN] = first;
+    else
+        data_free(first);
+    return status;
+}
+
+tensor_status fl_data_open_text(data_set *sets[2], const bool wanted[2], const char *rest) {
+    static const struct fl_data_syntax syntax = {
+        "text", "text:FILE[,TEST_FILE][,unit=bytes|characters][,test=PERCENT]", 2, {"unit", "test"}};
+    struct fl_data_words words;
+    tensor_status status = fl_data_words(&words, &syntax, rest);
+    if (status)
+        return status;
+    status = open_text(sets, wanted, &words);
+    fl_data_words_free(&words);
+    return status;
+}

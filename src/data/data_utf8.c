@@ -1,0 +1,209 @@
+/* data_utf8.c - UTF-8 in parts: each begins at a byte that continues no character, so that a valid text is cut between
+ * characters, and in an invalid one the first wrong byte of all parts is the first of the text. */
+#include "data/data_utf8.h"
+#include "core/fail.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+#include "data/data_internal.h"
+#include <string.h>
+
+enum { PART_BYTES = 1 << 20, MOST_PARTS = 256, WORDS = FL_UNICODE / 64 };
+
+/* The character at `at`, and behind it; NULL where none begins there. Lead bytes say how many follow and, for some,
+ * what the first of those may be: no other writing of a shorter one, no surrogate, nothing past U+10FFFF. */
+static const uint8_t *take_character(const uint8_t *at, const uint8_t *end, uint32_t *character) {
+    const uint8_t lead = *at++;
+    *character = lead;
+    if (lead < 0x80)
+        return at;
+    const int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
+    if (lead < 0xC2 || lead > 0xF4 || end - at < more)
+        return NULL;
+    const uint8_t low = lead == 0xE0   ? 0xA0
+                        : lead == 0xF0 ? 0x90
+                                       : 0x80,
+                  high = lead == 0xED   ? 0x9F
+                         : lead == 0xF4 ? 0x8F
+                                        : 0xBF;
+    if (*at < low || *at > high)
+        return NULL;
+    *character = lead & (0x3F >> more);
+    for (int i = 0; i < more; i++, at++) {
+        if (*at >> 6 != 2)
+            return NULL;
+        *character = *character << 6 | (*at & 0x3F);
+    }
+    return at;
+}
+
+struct part {
+    const uint8_t *begin, *end;
+    int64_t count;        /* characters */
+    const uint8_t *wrong; /* the first byte that begins none, or whose character has no number; NULL: none */
+};
+
+struct job {
+    struct part part[MOST_PARTS];
+    int parts;
+    uint64_t *seen; /* WORDS for each part: a bit for each code point */
+    const uint16_t *number;
+    const uint8_t *known; /* of each code point below `limit`: whether it has a number */
+    uint32_t limit;
+    uint16_t *out;
+};
+
+/* At `at`, or behind the bytes there that continue a character; a text itself begins where it does. */
+static const uint8_t *cut(const uint8_t *text, int64_t bytes, int64_t at) {
+    for (int i = 0; i < 3 && at > 0 && at < bytes && text[at] >> 6 == 2; i++)
+        at++;
+    return text + at;
+}
+
+static void cut_parts(struct job *job, const uint8_t *text, int64_t bytes) {
+    const int64_t wanted = (bytes + PART_BYTES - 1) / PART_BYTES;
+    job->parts = wanted > MOST_PARTS ? MOST_PARTS : (int)wanted;
+    for (int p = 0; p < job->parts; p++)
+        job->part[p] = (struct part){.begin = cut(text, bytes, (int64_t)((__int128)bytes * p / job->parts)),
+                                     .end = cut(text, bytes, (int64_t)((__int128)bytes * (p + 1) / job->parts))};
+}
+
+static void look_part(void *context, int number, int worker) {
+    (void)worker;
+    struct job *job = context;
+    struct part *part = &job->part[number];
+    uint64_t *seen = job->seen + (int64_t)number * WORDS;
+    memset(seen, 0, WORDS * sizeof *seen);
+    int64_t count = 0;
+    for (const uint8_t *at = part->begin; at < part->end; count++) {
+        uint32_t character;
+        const uint8_t *next = take_character(at, part->end, &character);
+        if (!next) {
+            part->wrong = at;
+            break;
+        }
+        seen[character / 64] |= UINT64_C(1) << character % 64;
+        at = next;
+    }
+    part->count = count;
+}
+
+static tensor_status first_wrong(const struct job *job, const char *what, const char *path, const uint8_t *text) {
+    for (int p = 0; p < job->parts; p++)
+        if (job->part[p].wrong)
+            return fl_fail(TENSOR_E_DATA, "%s: %s: byte %lld, 0x%02X, begins no character of UTF-8", what, path,
+                           (long long)(job->part[p].wrong - text), *job->part[p].wrong);
+    return TENSOR_OK;
+}
+
+/* The set of what all parts have seen, in the words of the first; how many there are. */
+static int64_t join_seen(struct job *job) {
+    int64_t distinct = 0;
+    for (int w = 0; w < WORDS; w++) {
+        for (int p = 1; p < job->parts; p++)
+            job->seen[w] |= job->seen[(int64_t)p * WORDS + w];
+        distinct += __builtin_popcountll(job->seen[w]);
+    }
+    return distinct;
+}
+
+static tensor_status take_seen(struct fl_data_characters *c, struct job *job, const char *what, const char *path) {
+    const int64_t distinct = join_seen(job);
+    if (distinct > FL_DATA_MAX_CLASSES)
+        return fl_fail(TENSOR_E_DATA, "%s: %s has %lld different characters, expected at most %d", what, path,
+                       (long long)distinct, FL_DATA_MAX_CLASSES);
+    *c = (struct fl_data_characters){.distinct = (int)distinct,
+                                     .character = fl_alloc((size_t)distinct * sizeof *c->character)};
+    if (!c->character)
+        return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %lld characters (%s)", what, (long long)distinct, path);
+    for (int p = 0; p < job->parts; p++)
+        c->count += job->part[p].count;
+    int n = 0;
+    for (uint32_t i = 0; i < FL_UNICODE; i++)
+        if (job->seen[i / 64] >> i % 64 & 1)
+            c->character[n++] = i;
+    return TENSOR_OK;
+}
+
+tensor_status fl_data_characters(struct fl_data_characters *c, const char *what, const char *path, const uint8_t *text,
+                                 int64_t bytes) {
+    struct job job;
+    *c = (struct fl_data_characters){0};
+    cut_parts(&job, text, bytes);
+    job.seen = fl_alloc((size_t)job.parts * WORDS * sizeof *job.seen);
+    if (!job.seen)
+        return fl_fail(TENSOR_E_MEMORY, "%s: no memory to look through %s", what, path);
+    fl_parallel(job.parts, look_part, &job);
+    tensor_status status = first_wrong(&job, what, path, text);
+    if (!status)
+        status = take_seen(c, &job, what, path);
+    fl_free(job.seen);
+    return status;
+}
+
+/* --- numbers -------------------------------------------------------------------------------------------------------
+ */
+
+static void count_part(void *context, int number, int worker) {
+    (void)worker;
+    struct part *part = &((struct job *)context)->part[number];
+    int64_t count = 0;
+    for (const uint8_t *at = part->begin; at < part->end; at++)
+        count += *at >> 6 != 2;
+    part->count = count;
+}
+
+static void number_part(void *context, int number, int worker) {
+    (void)worker;
+    struct job *job = context;
+    struct part *part = &job->part[number];
+    uint16_t *out = job->out;
+    for (int p = 0; p < number; p++)
+        out += job->part[p].count;
+    for (const uint8_t *at = part->begin; at < part->end; out++) {
+        uint32_t character;
+        const uint8_t *next = take_character(at, part->end, &character);
+        if (!next || character >= job->limit || !job->known[character]) {
+            part->wrong = at;
+            return;
+        }
+        *out = job->number[character];
+        at = next;
+    }
+}
+
+static tensor_status first_unknown(const struct job *job, const char *what, const char *path, const uint8_t *text) {
+    for (int p = 0; p < job->parts; p++)
+        if (job->part[p].wrong) {
+            uint32_t character = 0;
+            (void)take_character(job->part[p].wrong, job->part[p].end, &character);
+            return fl_fail(TENSOR_E_DATA, "%s: %s: byte %lld: the character U+%04X is not in the vocabulary", what,
+                           path, (long long)(job->part[p].wrong - text), character);
+        }
+    return TENSOR_OK;
+}
+
+tensor_status fl_data_character_numbers(uint16_t *numbers, const uint32_t *character, int distinct, const char *what,
+                                        const char *path, const uint8_t *text, int64_t bytes) {
+    struct job job;
+    cut_parts(&job, text, bytes);
+    job.limit = character[distinct - 1] + 1;
+    uint16_t *number = fl_alloc_zero(job.limit * sizeof *number);
+    uint8_t *known = fl_alloc_zero(job.limit);
+    tensor_status status =
+        number && known ? TENSOR_OK : fl_fail(TENSOR_E_MEMORY, "%s: no memory for the characters of %s", what, path);
+    if (!status) {
+        for (int i = 0; i < distinct; i++) {
+            number[character[i]] = (uint16_t)i;
+            known[character[i]] = 1;
+        }
+        job.number = number;
+        job.known = known;
+        job.out = numbers;
+        fl_parallel(job.parts, count_part, &job);
+        fl_parallel(job.parts, number_part, &job);
+        status = first_unknown(&job, what, path, text);
+    }
+    fl_free(number);
+    fl_free(known);
+    return status;
+}
