@@ -16,11 +16,12 @@ ALLOWED = {
     "float": {"core", "gemm", "float"},
     "gemm": {"core", "gemm"},
     "gpu": {"gpu", "core", "autoflex", "gemm"},
-    "nn": {"nn", "core"},
+    "safetensors": {"safetensors", "core"},
+    "nn": {"nn", "core", "safetensors"},
     "data": {"data", "core"},
 }
 EVERYWHERE = {"autoflex/both.h"}  # what a processor and a device compile alike says so by it
-SERVICES = {"call_memory.h", "fail.h", "memory.h", "philox.h", "parallel.h", "recording.h", "fetch.h", "gather.h", "slot_copies.h", "elementary.h", "sized.h", "tensor_state.h", "text.h"}  # what nn and data may use of core
+SERVICES = {"call_memory.h", "fail.h", "memory.h", "philox.h", "parallel.h", "recording.h", "fetch.h", "gather.h", "slot_copies.h", "elementary.h", "sized.h", "tensor_state.h", "text.h"}  # what nn, data and safetensors may use of core
 folders = {p.name for p in (source / "src").iterdir() if p.is_dir()}
 formats = {p.parent.name for p in source.glob("src/*/format.def")}
 for folder in sorted(folders):
@@ -34,12 +35,12 @@ for folder in sorted(folders):
             if parts[0] == "flexlab":
                 if folder == "autoflex" and parts[1] not in {"autoflex.h", "status.h"}:
                     failures.append(f"{where}: autoflex knows nothing of tensors")
-                if folder in formats | {"core", "float", "gemm"} and parts[1] in {"nn.h", "data.h", "flexlab.h"}:
+                if folder in formats | {"core", "float", "gemm", "safetensors"} and parts[1] in {"nn.h", "data.h", "flexlab.h"}:
                     failures.append(f"{where}: the arrow goes the other way")
             elif parts[0] in folders and len(parts) > 1 and include not in EVERYWHERE:
                 if parts[0] not in allowed:
                     failures.append(f"{where}: {folder} may include {', '.join(sorted(allowed))}")
-                if folder in {"nn", "data"} and parts[0] == "core" and parts[1] not in SERVICES:
+                if folder in {"nn", "data", "safetensors"} and parts[0] == "core" and parts[1] not in SERVICES:
                     failures.append(f"{where}: {folder} works on the public headers")
 for folder in ("tools", "examples"):
     for path in sorted((source / folder).glob("*.[ch]")):

@@ -1,0 +1,105 @@
+/* safetensors.h - files in the safetensors format: eight bytes with the length of a header in JSON, the header, which
+ * names type, shape and place of each tensor and holds a map of strings, then the elements without a gap. Files of any
+ * origin are read: everything that the header says is checked before anybody relies on it. Numbers are little-endian.
+ *
+ * The format: github.com/huggingface/safetensors, README, "Format". */
+#ifndef FL_SAFETENSORS_H
+#define FL_SAFETENSORS_H
+
+#include "flexlab/status.h"
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FL_SAFETENSORS_DIMS = 8, FL_SAFETENSORS_HEADER_LIMIT = 100000000 };
+
+/* Types of elements, as the format calls them; of those with fewer bits than eight none. */
+enum fl_stored_type {
+    FL_STORED_BOOL,
+    FL_STORED_U8,
+    FL_STORED_I8,
+    FL_STORED_F8_E5M2,
+    FL_STORED_F8_E4M3,
+    FL_STORED_I16,
+    FL_STORED_U16,
+    FL_STORED_F16,
+    FL_STORED_BF16,
+    FL_STORED_I32,
+    FL_STORED_U32,
+    FL_STORED_F32,
+    FL_STORED_I64,
+    FL_STORED_U64,
+    FL_STORED_F64,
+    FL_STORED_TYPES
+};
+const char *fl_stored_type_name(enum fl_stored_type type);
+int64_t fl_stored_type_bytes(enum fl_stored_type type);
+
+struct fl_stored_tensor {
+    const char *name;
+    enum fl_stored_type type;
+    int ndim; /* 0: one element */
+    int64_t dim[FL_SAFETENSORS_DIMS];
+    int64_t begin, end; /* bytes, from the end of the header */
+};
+
+/* A string of the header's map. */
+struct fl_stored_note {
+    const char *key, *value;
+};
+
+/* --- reading ------------------------------------------------------------------------------------------------------ */
+
+/* A file whose header was read and checked. Tensors and notes are in the order of their names. */
+struct fl_safetensors {
+    char *path;
+    int file;
+    int64_t data_at, data_bytes;
+    struct fl_stored_tensor *tensors;
+    struct fl_stored_note *notes;
+    int count, note_count;
+    char *header; /* what names and notes point into */
+};
+
+/* TENSOR_E_IO: the file cannot be read; TENSOR_E_DATA: it is no such file, and the message says what was found where.
+ * Takes memory in proportion to the header that the file really has. Close with fl_safetensors_close; after a failure
+ * there is nothing to close. */
+tensor_status fl_safetensors_open(struct fl_safetensors *s, const char *path);
+void fl_safetensors_close(struct fl_safetensors *s);
+/* NULL where there is none of that name. */
+const struct fl_stored_tensor *fl_safetensors_find(const struct fl_safetensors *s, const char *name);
+const char *fl_safetensors_note(const struct fl_safetensors *s, const char *key);
+/* All elements of a tensor of s: t->end - t->begin bytes. */
+tensor_status fl_safetensors_read(const struct fl_safetensors *s, const struct fl_stored_tensor *t, void *bytes);
+/* Where the file has a note FL_CHECKSUM: TENSOR_E_DATA unless it is the checksum of elements and notes. */
+tensor_status fl_safetensors_verify(const struct fl_safetensors *s);
+
+/* CRC-32 (as in zlib, gzip and PNG) of all bytes after the header, then of each other note in the order of the keys, as
+ * key, zero, value, zero; eight hexadecimal digits. */
+#define FL_CHECKSUM "flexlab.crc32"
+
+/* Checks `bytes` of header in s->header against s->data_bytes and lists its tensors and notes; for fl_safetensors_open
+ * (safetensors_header.c). What it allocated stays in s. */
+tensor_status fl_safetensors_parse(struct fl_safetensors *s, size_t bytes);
+
+/* --- writing ------------------------------------------------------------------------------------------------------ */
+
+/* Starts as zeros. After a failed call: end. */
+struct fl_safetensors_out {
+    struct fl_stored_part *parts;
+    struct fl_stored_note *notes; /* strings of its own */
+    int count, capacity, note_count, note_capacity;
+};
+
+/* The elements stay the caller's until the file is written. Name and notes are UTF-8; each name and each key once. */
+tensor_status fl_safetensors_add(struct fl_safetensors_out *o, const char *name, enum fl_stored_type type, int ndim,
+                                 const int64_t *dim, const void *bytes);
+tensor_status fl_safetensors_add_note(struct fl_safetensors_out *o, const char *key, const char *value);
+/* Adds the checksum and writes the file as PATH.part, on the disk before it takes its name: whatever happens, under
+ * PATH stands the file before or the new one, whole. */
+tensor_status fl_safetensors_write(struct fl_safetensors_out *o, const char *path);
+void fl_safetensors_end(struct fl_safetensors_out *o);
+
+/* How many bytes the UTF-8 character at `text` has, at most `left`; 0: it is none. (safetensors_text.c) */
+size_t fl_utf8_length(const unsigned char *text, size_t left);
+
+#endif

@@ -1,0 +1,37 @@
+/* safetensors_text.c - types by name, and UTF-8 (RFC 3629). */
+#include "safetensors/safetensors.h"
+#include <stdbool.h>
+
+static const struct {
+    const char *name;
+    int64_t bytes;
+} types[FL_STORED_TYPES] = {
+    [FL_STORED_BOOL] = {"BOOL", 1},       [FL_STORED_U8] = {"U8", 1},           [FL_STORED_I8] = {"I8", 1},
+    [FL_STORED_F8_E5M2] = {"F8_E5M2", 1}, [FL_STORED_F8_E4M3] = {"F8_E4M3", 1}, [FL_STORED_I16] = {"I16", 2},
+    [FL_STORED_U16] = {"U16", 2},         [FL_STORED_F16] = {"F16", 2},         [FL_STORED_BF16] = {"BF16", 2},
+    [FL_STORED_I32] = {"I32", 4},         [FL_STORED_U32] = {"U32", 4},         [FL_STORED_F32] = {"F32", 4},
+    [FL_STORED_I64] = {"I64", 8},         [FL_STORED_U64] = {"U64", 8},         [FL_STORED_F64] = {"F64", 8}};
+
+const char *fl_stored_type_name(enum fl_stored_type type) {
+    return types[type].name;
+}
+
+int64_t fl_stored_type_bytes(enum fl_stored_type type) {
+    return types[type].bytes;
+}
+
+size_t fl_utf8_length(const unsigned char *text, size_t left) {
+    const unsigned char first = left ? text[0] : 0xff;
+    if (first < 0x80)
+        return 1;
+    const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    if (first < 0xc2 || first > 0xf4 || length > left)
+        return 0;
+    for (size_t i = 1; i < length; i++)
+        if (text[i] >> 6 != 2)
+            return 0;
+    /* Forms longer than needed, halves of pairs, and what lies beyond U+10FFFF. */
+    const bool bad = (first == 0xe0 && text[1] < 0xa0) || (first == 0xed && text[1] > 0x9f) ||
+                     (first == 0xf0 && text[1] < 0x90) || (first == 0xf4 && text[1] > 0x8f);
+    return bad ? 0 : length;
+}

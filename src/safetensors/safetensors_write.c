@@ -1,0 +1,345 @@
+/* safetensors_write.c - composing the header of a safetensors file, and writing the file so that its name never stands
+ * for a half of it. Tensors lie in the file by size of their elements, the largest first, so that each is aligned. */
+#include "core/fail.h"
+#include "core/memory.h"
+#include "safetensors/safetensors.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+struct fl_stored_part {
+    char *name;
+    enum fl_stored_type type;
+    int ndim;
+    int64_t dim[FL_SAFETENSORS_DIMS];
+    const void *bytes;
+    int64_t size;
+    int serial; /* in the order of the calls */
+};
+
+/* --- collecting ----------------------------------------------------------------------------------------------------
+ */
+
+static tensor_status grow(void **array, int count, int *capacity, size_t size) {
+    if (count < *capacity)
+        return TENSOR_OK;
+    const int room = *capacity ? 2 * *capacity : 64;
+    void *larger = fl_alloc((size_t)room * size);
+    if (!larger)
+        return fl_fail(TENSOR_E_MEMORY, "safetensors: no memory for %d entries of a header", room);
+    if (count)
+        memcpy(larger, *array, (size_t)count * size);
+    fl_free(*array);
+    *array = larger;
+    *capacity = room;
+    return TENSOR_OK;
+}
+
+static tensor_status check_text(const char *what, const char *text) {
+    const size_t size = strlen(text);
+    for (size_t i = 0, length; i < size; i += length)
+        if (!(length = fl_utf8_length((const unsigned char *)text + i, size - i)))
+            return fl_fail(TENSOR_E_ARGUMENT, "safetensors: %s '%.80s' is no text in UTF-8 (byte %zu)", what, text, i);
+    return TENSOR_OK;
+}
+
+tensor_status fl_safetensors_add(struct fl_safetensors_out *o, const char *name, enum fl_stored_type type, int ndim,
+                                 const int64_t *dim, const void *bytes) {
+    tensor_status status = check_text("the name", name);
+    if (!status && !strcmp(name, "__metadata__"))
+        status = fl_fail(TENSOR_E_ARGUMENT, "safetensors: no tensor can have the name '%s'", name);
+    if (!status && (ndim < 0 || ndim > FL_SAFETENSORS_DIMS))
+        status = fl_fail(TENSOR_E_ARGUMENT, "safetensors: tensor '%.80s' of %d dimensions, expected 0 to %d", name,
+                         ndim, FL_SAFETENSORS_DIMS);
+    if (!status)
+        status = grow((void **)&o->parts, o->count, &o->capacity, sizeof *o->parts);
+    if (status)
+        return status;
+    struct fl_stored_part part = {.type = type, .ndim = ndim, .bytes = bytes, .serial = o->count};
+    part.size = fl_stored_type_bytes(type);
+    for (int d = 0; d < ndim; d++) {
+        part.dim[d] = dim[d];
+        if (dim[d] < 0 || __builtin_mul_overflow(part.size, dim[d], &part.size))
+            return fl_fail(TENSOR_E_ARGUMENT, "safetensors: tensor '%.80s': size %lld of dimension %d", name,
+                           (long long)dim[d], d);
+    }
+    if (!(part.name = fl_strdup(name)))
+        return fl_fail(TENSOR_E_MEMORY, "safetensors: no memory for a name");
+    o->parts[o->count++] = part;
+    return TENSOR_OK;
+}
+
+tensor_status fl_safetensors_add_note(struct fl_safetensors_out *o, const char *key, const char *value) {
+    tensor_status status = check_text("the key", key);
+    if (!status)
+        status = check_text("the value", value);
+    if (!status)
+        status = grow((void **)&o->notes, o->note_count, &o->note_capacity, sizeof *o->notes);
+    if (status)
+        return status;
+    const struct fl_stored_note note = {fl_strdup(key), fl_strdup(value)};
+    if (note.key && note.value) {
+        o->notes[o->note_count++] = note;
+        return TENSOR_OK;
+    }
+    fl_free((void *)(uintptr_t)note.key);
+    fl_free((void *)(uintptr_t)note.value);
+    return fl_fail(TENSOR_E_MEMORY, "safetensors: no memory for a note");
+}
+
+void fl_safetensors_end(struct fl_safetensors_out *o) {
+    for (int i = 0; i < o->count; i++)
+        fl_free(o->parts[i].name);
+    for (int i = 0; i < o->note_count; i++) {
+        fl_free((void *)(uintptr_t)o->notes[i].key);
+        fl_free((void *)(uintptr_t)o->notes[i].value);
+    }
+    fl_free(o->parts);
+    fl_free(o->notes);
+    *o = (struct fl_safetensors_out){0};
+}
+
+/* --- the order of the file, and its checksum -----------------------------------------------------------------------
+ */
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct fl_stored_part *)a)->name, ((const struct fl_stored_part *)b)->name);
+}
+
+static int by_place(const void *a, const void *b) {
+    const struct fl_stored_part *x = a, *y = b;
+    const int64_t difference = fl_stored_type_bytes(y->type) - fl_stored_type_bytes(x->type);
+    return difference ? (difference > 0) - (difference < 0) : (x->serial > y->serial) - (x->serial < y->serial);
+}
+
+static int by_key(const void *a, const void *b) {
+    return strcmp(((const struct fl_stored_note *)a)->key, ((const struct fl_stored_note *)b)->key);
+}
+
+static tensor_status arrange(struct fl_safetensors_out *o) {
+    if (o->count)
+        qsort(o->parts, (size_t)o->count, sizeof *o->parts, by_name);
+    for (int i = 1; i < o->count; i++)
+        if (!by_name(&o->parts[i - 1], &o->parts[i]))
+            return fl_fail(TENSOR_E_ARGUMENT, "safetensors: two tensors have the name '%.80s'", o->parts[i].name);
+    if (o->count)
+        qsort(o->parts, (size_t)o->count, sizeof *o->parts, by_place);
+    if (o->note_count)
+        qsort(o->notes, (size_t)o->note_count, sizeof *o->notes, by_key);
+    for (int i = 1; i < o->note_count; i++)
+        if (!by_key(&o->notes[i - 1], &o->notes[i]))
+            return fl_fail(TENSOR_E_ARGUMENT, "safetensors: two notes have the key '%.80s'", o->notes[i].key);
+    return TENSOR_OK;
+}
+
+static tensor_status add_checksum(struct fl_safetensors_out *o) {
+    uLong sum = crc32(0, NULL, 0);
+    for (int i = 0; i < o->count; i++)
+        for (int64_t at = 0; at < o->parts[i].size;) {
+            const int64_t left = o->parts[i].size - at, bytes = left < (1 << 30) ? left : 1 << 30;
+            sum = crc32(sum, (const Bytef *)o->parts[i].bytes + at, (uInt)bytes);
+            at += bytes;
+        }
+    for (int i = 0; i < o->note_count; i++) {
+        sum = crc32(sum, (const Bytef *)o->notes[i].key, (uInt)strlen(o->notes[i].key) + 1);
+        sum = crc32(sum, (const Bytef *)o->notes[i].value, (uInt)strlen(o->notes[i].value) + 1);
+    }
+    char text[16];
+    snprintf(text, sizeof text, "%08lx", sum);
+    tensor_status status = fl_safetensors_add_note(o, FL_CHECKSUM, text);
+    return status ? status : arrange(o); /* refuses a note of the caller's under this name */
+}
+
+/* --- the header ----------------------------------------------------------------------------------------------------
+ */
+
+struct text {
+    char *at;
+    size_t used, room;
+    bool failed;
+};
+
+static void put_bytes(struct text *t, const char *bytes, size_t size) {
+    if (!t->failed && t->room - t->used < size) {
+        const size_t room = 2 * (t->used + size) + 4096;
+        char *larger = fl_alloc(room);
+        if (larger && t->used)
+            memcpy(larger, t->at, t->used);
+        t->failed = !larger;
+        if (larger) {
+            fl_free(t->at);
+            t->at = larger;
+            t->room = room;
+        }
+    }
+    if (t->failed)
+        return;
+    memcpy(t->at + t->used, bytes, size);
+    t->used += size;
+}
+
+static void put(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Whole numbers and words of the format alone, which no locale changes; at most 99 characters. */
+static void put(struct text *t, const char *format, ...) {
+    char piece[100];
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vsnprintf(piece, sizeof piece, format, arguments);
+    va_end(arguments);
+    put_bytes(t, piece, (size_t)length);
+}
+
+static void put_string(struct text *t, const char *string) {
+    put(t, "\"");
+    for (const char *p = string; *p; p++) {
+        const unsigned char c = (unsigned char)*p;
+        if (c == '"' || c == '\\')
+            put(t, "\\%c", *p);
+        else if (c < ' ')
+            put(t, "\\u%04x", c);
+        else
+            put_bytes(t, p, 1);
+    }
+    put(t, "\"");
+}
+
+static void put_part(struct text *t, const struct fl_stored_part *part, int64_t begin) {
+    put_string(t, part->name);
+    put(t, ":{\"dtype\":\"%s\",\"shape\":[", fl_stored_type_name(part->type));
+    for (int d = 0; d < part->ndim; d++)
+        put(t, "%s%lld", d ? "," : "", (long long)part->dim[d]);
+    put(t, "],\"data_offsets\":[%lld,%lld]}", (long long)begin, (long long)(begin + part->size));
+}
+
+static void put_header(struct text *t, const struct fl_safetensors_out *o) {
+    put(t, "{\"__metadata__\":{");
+    for (int i = 0; i < o->note_count; i++) {
+        put(t, i ? "," : "");
+        put_string(t, o->notes[i].key);
+        put(t, ":");
+        put_string(t, o->notes[i].value);
+    }
+    put(t, "}");
+    int64_t at = 0;
+    for (int i = 0; i < o->count; i++) {
+        put(t, ",");
+        put_part(t, &o->parts[i], at);
+        at += o->parts[i].size;
+    }
+    put(t, "}");
+    while (t->used % 8 && !t->failed)
+        put(t, " ");
+}
+
+/* --- the file ------------------------------------------------------------------------------------------------------
+ */
+
+static bool write_all(int file, const void *bytes, size_t size) {
+    const char *at = bytes;
+    while (size) {
+        const ssize_t written = write(file, at, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0) {
+            errno = written ? errno : ENOSPC;
+            return false;
+        }
+        at += written;
+        size -= (size_t)written;
+    }
+    return true;
+}
+
+/* A file system that cannot synchronise says EINVAL; there is nothing more to be done on it. */
+static bool synchronised(int file) {
+    int failed;
+    do
+        failed = fsync(file);
+    while (failed && errno == EINTR);
+    return !failed || errno == EINVAL || errno == ENOTSUP;
+}
+
+static bool write_contents(int file, const struct text *header, const struct fl_safetensors_out *o) {
+    unsigned char length[8];
+    for (int i = 0; i < 8; i++)
+        length[i] = (unsigned char)((uint64_t)header->used >> 8 * i);
+    bool good = write_all(file, length, sizeof length) && write_all(file, header->at, header->used);
+    for (int i = 0; i < o->count && good; i++)
+        good = write_all(file, o->parts[i].bytes, (size_t)o->parts[i].size);
+    return good && synchronised(file);
+}
+
+/* The name itself reaches the disk. */
+static tensor_status sync_folder(const char *path) {
+    char *folder = fl_strdup(path);
+    if (!folder)
+        return fl_fail(TENSOR_E_MEMORY, "safetensors: no memory for a path");
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        slash[slash == folder] = 0;
+    const char *name = slash ? folder : ".";
+    const int file = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    tensor_status status = TENSOR_OK;
+    if (file < 0 || !synchronised(file))
+        status = fl_fail(TENSOR_E_IO, "safetensors: cannot synchronise the folder %s: %s", name, strerror(errno));
+    if (file >= 0)
+        close(file);
+    fl_free(folder);
+    return status;
+}
+
+static tensor_status write_file(const struct fl_safetensors_out *o, const struct text *header, const char *part,
+                                const char *path) {
+    const int file = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (file < 0)
+        return fl_fail(TENSOR_E_IO, "safetensors: cannot make %s: %s", part, strerror(errno));
+    bool good = write_contents(file, header, o);
+    int reason = errno;
+    if (close(file) && good && errno != EINTR) { /* Linux has closed it all the same */
+        reason = errno;
+        good = false;
+    }
+    tensor_status status =
+        good ? TENSOR_OK : fl_fail(TENSOR_E_IO, "safetensors: cannot write %s: %s", part, strerror(reason));
+    if (good && rename(part, path))
+        status = fl_fail(TENSOR_E_IO, "safetensors: cannot rename %s to %s: %s", part, path, strerror(errno));
+    if (status) {
+        unlink(part);
+        return status;
+    }
+    return sync_folder(path);
+}
+
+tensor_status fl_safetensors_write(struct fl_safetensors_out *o, const char *path) {
+    const uint16_t one = 1;
+    if (!*(const unsigned char *)&one)
+        return fl_fail(TENSOR_E_UNSUPPORTED, "safetensors: the numbers of this machine are not little-endian");
+    tensor_status status = arrange(o);
+    if (!status)
+        status = add_checksum(o);
+    if (status)
+        return status;
+    struct text header = {0};
+    put_header(&header, o);
+    char *part = fl_alloc(strlen(path) + sizeof ".part");
+    if (header.failed || !part)
+        status = fl_fail(TENSOR_E_MEMORY, "safetensors: no memory for the header of %s", path);
+    else if (header.used > FL_SAFETENSORS_HEADER_LIMIT)
+        status = fl_fail(TENSOR_E_ARGUMENT, "safetensors: %s: a header of %zu bytes, expected at most %d", path,
+                         header.used, FL_SAFETENSORS_HEADER_LIMIT);
+    else {
+        strcpy(part, path);
+        strcat(part, ".part");
+        status = write_file(o, &header, part, path);
+    }
+    fl_free(part);
+    fl_free(header.at);
+    return status;
+}
