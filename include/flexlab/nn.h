@@ -216,6 +216,30 @@ FLEXLAB_API tensor_status nn_state_set(nn_graph *g, const void *state, size_t by
 /* Updates so far. */
 FLEXLAB_API uint64_t nn_steps(const nn_graph *g) FLEXLAB_SYMBOL(nn_steps);
 
+/* --- checkpoints -------------------------------------------------------------------------------------------------- */
+
+/* The same state in a file that any program can read (safetensors: docs/checkpoints.md), on any machine, by this and
+ * later versions: a network of the same layers, variant and settings goes on from it with the same bits, on whatever
+ * device. A string of the file's metadata: */
+typedef struct nn_note {
+    const char *key, *value; /* UTF-8 */
+} nn_note;
+/* Writes PATH.part, and gives it its name when it is on the disk: whatever happens, under path stands the file before
+ * or the new one, whole. notes: strings of the caller's in it, under keys of their own ("author"); may be NULL for a
+ * count of 0. The gradients' elements, which the next step writes anew, are not in it. Waits for a device. */
+FLEXLAB_API tensor_status nn_checkpoint_save(const nn_graph *g, const char *path, const nn_note *notes, int count)
+    FLEXLAB_SYMBOL(nn_checkpoint_save);
+/* Sets the state of a compiled network. All of the file is checked first, down to a checksum: TENSOR_E_DATA names file,
+ * tensor or setting, what was found and what was expected, and then nothing has changed. */
+FLEXLAB_API tensor_status nn_checkpoint_load(nn_graph *g, const char *path) FLEXLAB_SYMBOL(nn_checkpoint_load);
+/* A new graph with the settings of the network in the file, on that device (NULL: "cpu"), to build its layers on;
+ * nn_compile, then nn_checkpoint_load. NULL on failure. */
+FLEXLAB_API nn_graph *nn_checkpoint_graph(const char *path, const char *device) FLEXLAB_SYMBOL(nn_checkpoint_graph);
+/* The string of that key in the file's metadata: those of nn_checkpoint_save, and the library's own. At most size - 1
+ * bytes and a zero; TENSOR_E_DATA where there is none, TENSOR_E_ARGUMENT where it is longer. */
+FLEXLAB_API tensor_status nn_checkpoint_note(const char *path, const char *key, char *value, size_t size)
+    FLEXLAB_SYMBOL(nn_checkpoint_note);
+
 /* --- training loop ------------------------------------------------------------------------------------------------ */
 
 /* Builds a network of one's own for images of that size: nn_input and layers on g; returns the logits. */

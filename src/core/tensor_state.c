@@ -125,6 +125,102 @@ tensor_status fl_state_set(tensor *t, bool elements, const void *bytes) {
     return status;
 }
 
+/* --- as numbers -----------------------------------------------------------------------------------------------------
+ */
+
+struct fl_state_sizes fl_state_sizes(const tensor *t) {
+    return (struct fl_state_sizes){sizeof(struct fl_slot), element_bytes(t), wide_bytes(t)};
+}
+
+static void put_stats(const tensor_stats *s, int64_t whole[6]) {
+    const int64_t numbers[] = {s->gamma, s->saturated, s->flushed, s->nonfinite, s->elements, s->writes};
+    memcpy(whole, numbers, sizeof numbers);
+}
+
+static tensor_stats stats_of(const int64_t whole[6], double maximum) {
+    return (tensor_stats){.maximum = maximum,
+                          .gamma = (int32_t)whole[0],
+                          .saturated = whole[1],
+                          .flushed = whole[2],
+                          .nonfinite = whole[3],
+                          .elements = whole[4],
+                          .writes = whole[5]};
+}
+
+enum { EXPONENTS = 4, COUNTS = 12, LAST = 13, TOTAL = 19 }; /* where they begin or end in `whole` */
+
+void fl_slot_to_numbers(const void *bytes, int64_t whole[FL_SLOT_WHOLE], double real[FL_SLOT_REAL]) {
+    struct fl_slot slot;
+    memcpy(&slot, bytes, sizeof slot);
+    const struct autoflex *a = &slot.autoflex;
+    const int64_t head[] = {slot.e,
+                            a->e,
+                            a->e_min,
+                            a->e_max,
+                            a->initialised,
+                            a->written,
+                            a->count,
+                            a->next,
+                            (int64_t)a->overflows,
+                            (int64_t)a->clamped_low,
+                            (int64_t)a->clamped_high,
+                            (int64_t)a->zero_writes,
+                            (int64_t)slot.writes};
+    _Static_assert(sizeof head / sizeof head[0] == LAST && TOTAL == LAST + 6 && FL_SLOT_WHOLE == TOTAL + 6,
+                   "its parts");
+    memcpy(whole, head, sizeof head);
+    put_stats(&slot.last, whole + LAST);
+    put_stats(&slot.total, whole + TOTAL);
+    memcpy(real, a->history, sizeof a->history);
+    real[AUTOFLEX_WINDOW] = a->predicted;
+    real[AUTOFLEX_WINDOW + 1] = slot.last.maximum;
+    real[AUTOFLEX_WINDOW + 2] = slot.total.maximum;
+}
+
+/* What counts writes and elements may grow further without an overflow. */
+static tensor_status check_numbers(const int64_t whole[FL_SLOT_WHOLE], const double real[FL_SLOT_REAL]) {
+    for (int i = 0; i < FL_SLOT_WHOLE; i++) {
+        const bool small = i < COUNTS - 4 || i == LAST || i == TOTAL;
+        const int64_t low = i < EXPONENTS ? INT16_MIN : 0, high = small ? INT16_MAX : INT64_C(1) << 62;
+        if (whole[i] < low || whole[i] > high)
+            return fl_fail(TENSOR_E_DATA, "state: number %d is %lld, expected %lld to %lld", i, (long long)whole[i],
+                           (long long)low, (long long)high);
+    }
+    for (int i = 0; i < FL_SLOT_REAL; i++)
+        if (!(real[i] >= 0) || (i < AUTOFLEX_WINDOW && isinf(real[i])))
+            return fl_fail(TENSOR_E_DATA, "state: number %d of its history is %g, expected 0 or more%s", i, real[i],
+                           i < AUTOFLEX_WINDOW ? " and finite" : "");
+    return TENSOR_OK;
+}
+
+tensor_status fl_slot_from_numbers(void *bytes, const int64_t whole[FL_SLOT_WHOLE], const double real[FL_SLOT_REAL]) {
+    const tensor_status status = check_numbers(whole, real);
+    if (status)
+        return status;
+    struct fl_slot slot;
+    memset(&slot, 0, sizeof slot);
+    struct autoflex *a = &slot.autoflex;
+    slot.e = (int32_t)whole[0];
+    a->e = (int32_t)whole[1];
+    a->e_min = (int32_t)whole[2];
+    a->e_max = (int32_t)whole[3];
+    a->initialised = (int32_t)whole[4];
+    a->written = (int32_t)whole[5];
+    a->count = (int32_t)whole[6];
+    a->next = (int32_t)whole[7];
+    a->overflows = (uint64_t)whole[8];
+    a->clamped_low = (uint64_t)whole[9];
+    a->clamped_high = (uint64_t)whole[10];
+    a->zero_writes = (uint64_t)whole[11];
+    slot.writes = (uint64_t)whole[12];
+    slot.last = stats_of(whole + LAST, real[AUTOFLEX_WINDOW + 1]);
+    slot.total = stats_of(whole + TOTAL, real[AUTOFLEX_WINDOW + 2]);
+    memcpy(a->history, real, sizeof a->history);
+    a->predicted = real[AUTOFLEX_WINDOW];
+    memcpy(bytes, &slot, sizeof slot);
+    return TENSOR_OK;
+}
+
 void fl_tensor_place(tensor *t, void *memory) {
     t->storage->data = memory;
 }

@@ -14,6 +14,17 @@ tensor_status fl_state_check(const tensor *t, bool elements, const void *bytes);
 /* Checked bytes become the state; the tensor keeps its own predictor. */
 tensor_status fl_state_set(tensor *t, bool elements, const void *bytes);
 
+/* Where the parts of such bytes are: the slot comes first, then the elements, then the wide part; 0: none. */
+struct fl_state_sizes {
+    size_t slot, elements, wide;
+};
+struct fl_state_sizes fl_state_sizes(const tensor *t);
+/* A slot as numbers that mean the same on every machine and in every version: docs/checkpoints.md has their order. */
+enum { FL_SLOT_WHOLE = 25, FL_SLOT_REAL = AUTOFLEX_WINDOW + 3 };
+void fl_slot_to_numbers(const void *slot, int64_t whole[FL_SLOT_WHOLE], double real[FL_SLOT_REAL]);
+/* TENSOR_E_DATA where a number is none that a slot can have; fl_state_check then looks at the slot with its tensor. */
+tensor_status fl_slot_from_numbers(void *slot, const int64_t whole[FL_SLOT_WHOLE], const double real[FL_SLOT_REAL]);
+
 /* Gives a tensor on memory of its caller other memory: as large and as aligned as that before, and on the device. Views
  * go with it. */
 void fl_tensor_place(tensor *t, void *memory);

@@ -1,9 +1,10 @@
-/* text.c - printf that knows no locale. A program may have called setlocale, on any thread and at any time; uselocale
- * belongs to the calling thread and goes before. */
+/* text.c - printf and strtod that know no locale. A program may have called setlocale, on any thread and at any time;
+ * uselocale belongs to the calling thread and goes before. */
 #define _GNU_SOURCE /* uselocale */
 #include "core/text.h"
 #include <locale.h>
 #include <pthread.h>
+#include <stdlib.h>
 
 static locale_t plain; /* made once, never freed: threads may be using it when the process ends */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -28,6 +29,13 @@ int fl_format(char *text, size_t size, const char *format, va_list arguments) {
     const int n = vsnprintf(text, size, format, arguments);
     leave(before);
     return n;
+}
+
+double fl_to_real(const char *text, char **end) {
+    const locale_t before = enter();
+    const double value = strtod(text, end);
+    leave(before);
+    return value;
 }
 
 int fl_print(FILE *file, const char *format, ...) {

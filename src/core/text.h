@@ -5,8 +5,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* vsnprintf and fprintf in the locale "C", for the calling thread alone. */
+/* vsnprintf, strtod and fprintf in the locale "C", for the calling thread alone. */
 int fl_format(char *text, size_t size, const char *format, va_list arguments) __attribute__((format(printf, 3, 0)));
+double fl_to_real(const char *text, char **end); /* strtod */
 int fl_print(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

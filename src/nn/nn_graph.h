@@ -306,6 +306,15 @@ bool fl_schedule_known(const char *name);
 /* The rate of step `step` (from 0) of `steps`, after `warmup` steps of linear increase. */
 float fl_schedule_rate(const char *name, double rate, int64_t step, int64_t steps, int64_t warmup);
 
+/* nn_state.c */
+/* Every tensor of the state in one order; elements: with its elements and wide part, else its slot alone. */
+typedef tensor_status (*fl_visit_fn)(tensor *t, bool elements, void *context);
+tensor_status fl_visit_state(const nn_graph *g, fl_visit_fn visit, void *context);
+/* A hash of the names and shapes of everything, and of how the network is trained. */
+uint64_t fl_state_layout(const nn_graph *g);
+/* The states of all tensors in that order, checked, become those of the network. */
+tensor_status fl_put_state(nn_graph *g, const char *states, uint64_t steps);
+
 /* nn_trace.c: exponents, extremes and counts of every shared-exponent tensor, as CSV (docs/metrics.md). */
 struct fl_trace;
 /* NULL path: *trace is NULL, on which the functions below do nothing. */

@@ -17,7 +17,7 @@ static const char magic[] = "flexlab network state 2"; /* what follows the head 
 
 /* --- every tensor of the state, in one order ---------------------------------------------------------------------- */
 
-typedef tensor_status (*visit_fn)(tensor *t, bool elements, void *context);
+typedef fl_visit_fn visit_fn;
 
 static tensor_status visit_node(const struct fl_node *node, visit_fn visit, void *context) {
     for (int k = 0; k < node->parameters; k++) {
@@ -43,6 +43,10 @@ static tensor_status visit_all(const nn_graph *g, visit_fn visit, void *context)
             FL_TRY(visit(g->values[i].evaluate, false, context));
     }
     return TENSOR_OK;
+}
+
+tensor_status fl_visit_state(const nn_graph *g, fl_visit_fn visit, void *context) {
+    return visit_all(g, visit, context);
 }
 
 /* --- head --------------------------------------------------------------------------------------------------------- */
@@ -83,8 +87,7 @@ static uint64_t mix_node(uint64_t hash, const struct fl_node *node) {
     return hash;
 }
 
-/* Names and shapes of everything, and how the network is trained. */
-static uint64_t layout_of(const nn_graph *g) {
+uint64_t fl_state_layout(const nn_graph *g) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (int i = 0; i < g->info_count; i++) {
         const nn_tensor_info *info = &g->infos[i];
@@ -113,7 +116,7 @@ static struct head head_of(const nn_graph *g) {
     snprintf(head.version, sizeof head.version, "%s", FLEXLAB_VERSION_STRING);
     snprintf(head.variant, sizeof head.variant, "%s", g->variant->name);
     head.bytes = nn_state_bytes(g);
-    head.layout = layout_of(g);
+    head.layout = fl_state_layout(g);
     head.steps = g->steps;
     return head;
 }
@@ -184,6 +187,14 @@ tensor_status nn_state_get(const nn_graph *g, void *state, size_t bytes) {
     return visit_all(g, get, &at);
 }
 
+tensor_status fl_put_state(nn_graph *g, const char *at, uint64_t steps) {
+    FL_TRY(visit_all(g, set, &at));
+    g->steps = steps;
+    g->phase = FL_PHASE_IDLE;
+    g->has_loss = false;
+    return TENSOR_OK;
+}
+
 tensor_status nn_state_set(nn_graph *g, const void *state, size_t bytes) {
     FL_TRY(check_call(g, state, bytes));
     struct head head;
@@ -191,10 +202,5 @@ tensor_status nn_state_set(nn_graph *g, const void *state, size_t bytes) {
     FL_TRY(check_head(g, &head));
     const char *at = (const char *)state + sizeof head;
     FL_TRY(visit_all(g, check, &at));
-    at = (const char *)state + sizeof head;
-    FL_TRY(visit_all(g, set, &at));
-    g->steps = head.steps;
-    g->phase = FL_PHASE_IDLE;
-    g->has_loss = false;
-    return TENSOR_OK;
+    return fl_put_state(g, (const char *)state + sizeof head, head.steps);
 }

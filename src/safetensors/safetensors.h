@@ -33,6 +33,8 @@ enum fl_stored_type {
 };
 const char *fl_stored_type_name(enum fl_stored_type type);
 int64_t fl_stored_type_bytes(enum fl_stored_type type);
+/* Bytes of a tensor; -1 where a size is negative or they are 2^63 or more. A size of 0 makes it empty. */
+int64_t fl_stored_size(enum fl_stored_type type, int ndim, const int64_t *dim);
 
 struct fl_stored_tensor {
     const char *name;

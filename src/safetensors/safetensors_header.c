@@ -208,16 +208,9 @@ static tensor_status read_place(struct reader *r, struct fl_stored_tensor *t) {
 
 /* Type, shape and place tell the same number of bytes, inside the file. */
 static tensor_status check_tensor(const struct reader *r, size_t at, const struct fl_stored_tensor *t) {
-    int64_t bytes = fl_stored_type_bytes(t->type);
-    bool overflows = false, empty = false;
-    for (int d = 0; d < t->ndim; d++)
-        empty = empty || !t->dim[d];
-    for (int d = 0; d < t->ndim && !empty; d++)
-        overflows = overflows || __builtin_mul_overflow(bytes, t->dim[d], &bytes);
-    if (overflows)
+    const int64_t bytes = fl_stored_size(t->type, t->ndim, t->dim);
+    if (bytes < 0)
         return refuse(r, at, "tensor '%.80s' has 2^63 bytes or more", t->name);
-    if (empty)
-        bytes = 0;
     if (t->begin > t->end || t->end > r->s->data_bytes)
         return refuse(r, at, "tensor '%.80s' lies at bytes %lld to %lld, expected within 0 to %lld", t->name,
                       (long long)t->begin, (long long)t->end, (long long)r->s->data_bytes);

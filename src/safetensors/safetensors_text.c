@@ -1,4 +1,4 @@
-/* safetensors_text.c - types by name, and UTF-8 (RFC 3629). */
+/* safetensors_text.c - types by name, sizes, and UTF-8 (RFC 3629). */
 #include "safetensors/safetensors.h"
 #include <stdbool.h>
 
@@ -18,6 +18,20 @@ const char *fl_stored_type_name(enum fl_stored_type type) {
 
 int64_t fl_stored_type_bytes(enum fl_stored_type type) {
     return types[type].bytes;
+}
+
+int64_t fl_stored_size(enum fl_stored_type type, int ndim, const int64_t *dim) {
+    int64_t bytes = types[type].bytes;
+    bool empty = false;
+    for (int d = 0; d < ndim; d++) {
+        if (dim[d] < 0)
+            return -1;
+        empty = empty || !dim[d];
+    }
+    for (int d = 0; d < ndim && !empty; d++)
+        if (__builtin_mul_overflow(bytes, dim[d], &bytes))
+            return -1;
+    return empty ? 0 : bytes;
 }
 
 size_t fl_utf8_length(const unsigned char *text, size_t left) {

@@ -62,13 +62,12 @@ tensor_status fl_safetensors_add(struct fl_safetensors_out *o, const char *name,
     if (status)
         return status;
     struct fl_stored_part part = {.type = type, .ndim = ndim, .bytes = bytes, .serial = o->count};
-    part.size = fl_stored_type_bytes(type);
-    for (int d = 0; d < ndim; d++) {
-        part.dim[d] = dim[d];
-        if (dim[d] < 0 || __builtin_mul_overflow(part.size, dim[d], &part.size))
-            return fl_fail(TENSOR_E_ARGUMENT, "safetensors: tensor '%.80s': size %lld of dimension %d", name,
-                           (long long)dim[d], d);
-    }
+    part.size = fl_stored_size(type, ndim, dim);
+    if (part.size < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "safetensors: tensor '%.80s' has a negative size, or 2^63 bytes or more",
+                       name);
+    if (ndim)
+        memcpy(part.dim, dim, (size_t)ndim * sizeof *dim);
     if (!(part.name = fl_strdup(name)))
         return fl_fail(TENSOR_E_MEMORY, "safetensors: no memory for a name");
     o->parts[o->count++] = part;
