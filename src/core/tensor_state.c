@@ -36,7 +36,8 @@ tensor_status fl_state_get(const tensor *t, bool elements, void *bytes) {
 
 static bool possible(const struct autoflex *a, int e_min, int e_max) {
     bool good = a->e >= e_min && a->e <= e_max && a->e_min == e_min && a->e_max == e_max && a->count >= 0 &&
-                a->count <= AUTOFLEX_WINDOW && a->next >= 0 && a->next < AUTOFLEX_WINDOW && a->initialised >> 1 == 0 &&
+                a->count <= AUTOFLEX_WINDOW && a->next >= 0 && a->next < AUTOFLEX_WINDOW &&
+                (a->next == a->count || a->count == AUTOFLEX_WINDOW) && a->initialised >> 1 == 0 &&
                 a->written >> 1 == 0 && a->predicted >= 0;
     for (int i = 0; i < a->count && good; i++)
         good = a->history[i] > 0;
@@ -93,7 +94,7 @@ tensor_status fl_state_check(const tensor *t, bool elements, const void *bytes) 
     memcpy(&slot, bytes, sizeof slot);
     const bool shared = t->format->arithmetic == FL_ARITHMETIC_SHARED;
     const bool good = shared ? possible(&slot.autoflex, t->format->e_min, t->format->e_max) && slot.e == slot.autoflex.e
-                             : slot.e == 0;
+                             : slot.e == 0 && slot.autoflex.e == 0 && slot.autoflex.count == 0;
     if (!good)
         return fl_fail(
             TENSOR_E_DATA,
