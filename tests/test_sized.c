@@ -16,8 +16,8 @@ _Static_assert(sizeof(tensor_augmentation) == 16, "tensor_augmentation is frozen
 _Static_assert(sizeof(nn_tensor_info) == 3 * sizeof(void *), "nn_tensor_info is frozen");
 ENDS_WITH(tensor_epilogue, unused);
 ENDS_WITH(nn_config, device);
-ENDS_WITH(nn_train_config, report_every);
-ENDS_WITH(nn_train_events, context);
+ENDS_WITH(nn_train_config, note_count);
+ENDS_WITH(nn_train_events, resume);
 ENDS_WITH(data_loader_config, streams);
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(sizeof(struct autoflex) == 200, "struct autoflex is frozen");
@@ -28,6 +28,7 @@ AT(nn_config, device, 40);
 AT(nn_train_config, model, 48);
 AT(nn_train_config, trace_path, 112);
 AT(nn_train_config, report_every, 136);
+AT(nn_train_config, note_count, 176);
 AT(nn_train_events, context, 16);
 AT(nn_train_result, predicted_count, 152);
 AT(nn_variant, summary, 32);

@@ -263,6 +263,18 @@ typedef struct nn_train_config {
      * after the other then, up to twice as many steps late, with the seconds at that time; 0: 1 on the host, 16
      * elsewhere. */
     int64_t report_every;
+    /* Checkpoints go to this folder, which must be there (NULL: none): resume.safetensors holds all that a training
+     * needs to go on; it is written every checkpoint_every steps (0: after each epoch), when a callback stops the
+     * training, and at the end. best.safetensors is the network alone, after the evaluation with the highest accuracy
+     * so far (of equal ones that with the lowest loss); last.safetensors the network alone after the last step. */
+    const char *checkpoint;
+    int64_t checkpoint_every;
+    /* A resume.safetensors to go on from (NULL: from the beginning), by a training of the same settings on the same
+     * data, whatever the device: weights, reports that follow, result and trace are those of a training that was never
+     * interrupted. */
+    const char *resume;
+    const nn_note *notes; /* go into each of these files */
+    int64_t note_count;
 } nn_train_config;
 
 typedef struct nn_epoch_report {
@@ -290,6 +302,12 @@ typedef struct nn_train_events {
     int (*step)(void *context, const nn_step_report *report);
     int (*epoch)(void *context, const nn_epoch_report *report);
     void *context;
+    /* What the caller keeps in a resume.safetensors: bytes that stay until the next call, NULL without any. Called when
+     * all steps so far were reported. */
+    const void *(*keep)(void *context, size_t *bytes);
+    /* These bytes, before the first step of a training that goes on. Non-zero where they are none of the caller's: the
+     * training fails with TENSOR_E_DATA. */
+    int (*resume)(void *context, const void *bytes, size_t count);
 } nn_train_events;
 
 typedef struct nn_train_result {

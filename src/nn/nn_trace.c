@@ -67,7 +67,7 @@ tensor_status fl_trace_open(struct fl_trace **trace, const char *path, int every
     }
     strcpy(t->part, path);
     strcat(t->part, ".part");
-    t->file = fopen(t->part, "w");
+    t->file = fopen(t->part, "w+"); /* fl_trace_keep reads it */
     if (!t->file || fputs(heading, t->file) < 0) {
         tensor_status status = io_failed("write", t->part);
         fl_trace_free(t);
@@ -176,13 +176,113 @@ tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t s
     return fl_taken(g, fl_slot_copies_begin(g->device, &m->slots));
 }
 
+/* --- in a checkpoint -----------------------------------------------------------------------------------------------
+ */
+
+static tensor_status read_back(struct fl_trace *trace, struct fl_trace_kept *kept) {
+    const long size = fflush(trace->file) ? -1 : ftell(trace->file);
+    if (size < 0)
+        return io_failed("write", trace->part);
+    kept->text = fl_alloc((size_t)size);
+    if (!kept->text)
+        return fl_fail(TENSOR_E_MEMORY, "trace: no memory for %ld bytes", size);
+    kept->bytes = size;
+    rewind(trace->file);
+    const bool good = fread(kept->text, 1, (size_t)size, trace->file) == (size_t)size;
+    return good && !fseek(trace->file, size, SEEK_SET) ? TENSOR_OK : io_failed("read", trace->part);
+}
+
+tensor_status fl_trace_keep(struct fl_trace *trace, const nn_graph *g, struct fl_trace_kept *kept) {
+    *kept = (struct fl_trace_kept){0};
+    FL_TRY(begin(trace, g));
+    while (trace->count)
+        FL_TRY(arrive(trace, false));
+    const int tensors = nn_tensor_count(g);
+    kept->whole_count = 2 + (int64_t)FL_TRACE_WHOLE * tensors;
+    kept->real_count = tensors;
+    kept->whole = fl_alloc((size_t)kept->whole_count * sizeof *kept->whole);
+    kept->real = fl_alloc((size_t)tensors * sizeof *kept->real);
+    if (!kept->whole || !kept->real)
+        return fl_fail(TENSOR_E_MEMORY, "trace: no memory for the numbers of %d tensors", tensors);
+    kept->whole[0] = trace->step;
+    kept->whole[1] = trace->row_step;
+    for (int i = 0; i < tensors; i++) {
+        const struct interval *since = &trace->intervals[i];
+        const int64_t numbers[FL_TRACE_WHOLE] = {since->maximum_e,      since->gamma,           (int64_t)since->low,
+                                                 (int64_t)since->high,  since->writes,          since->before.saturated,
+                                                 since->before.flushed, since->before.nonfinite};
+        memcpy(kept->whole + 2 + FL_TRACE_WHOLE * i, numbers, sizeof numbers);
+        kept->real[i] = since->maximum;
+    }
+    return read_back(trace, kept);
+}
+
+void fl_trace_kept_clear(struct fl_trace_kept *kept) {
+    fl_free(kept->text);
+    fl_free(kept->whole);
+    fl_free(kept->real);
+    *kept = (struct fl_trace_kept){0};
+}
+
+static bool is_possible(const struct fl_trace_kept *kept, int tensors) {
+    const int64_t limit = INT64_C(1) << 62;
+    const size_t head = sizeof heading - 1;
+    bool good = kept->whole_count == 2 + (int64_t)FL_TRACE_WHOLE * tensors && kept->real_count == tensors &&
+                kept->bytes >= (int64_t)head && !memcmp(kept->text, heading, head) &&
+                kept->text[kept->bytes - 1] == '\n';
+    for (int64_t i = 0; good && i < kept->whole_count; i++) {
+        const bool exponent = i >= 2 && (i - 2) % FL_TRACE_WHOLE == 0, gamma = i >= 2 && (i - 2) % FL_TRACE_WHOLE == 1;
+        good =
+            kept->whole[i] >= (exponent ? INT16_MIN : 0) && kept->whole[i] <= (exponent || gamma ? INT16_MAX : limit);
+    }
+    for (int i = 0; good && i < tensors; i++)
+        good = kept->real[i] >= 0;
+    return good;
+}
+
+tensor_status fl_trace_resume(struct fl_trace *trace, const nn_graph *g, const struct fl_trace_kept *kept) {
+    FL_TRY(begin(trace, g));
+    if (!is_possible(kept, nn_tensor_count(g)))
+        return fl_fail(TENSOR_E_DATA,
+                       "trace: what was kept of it, %lld bytes and %lld numbers, is no trace of %d tensors",
+                       (long long)kept->bytes, (long long)(kept->whole_count + kept->real_count), nn_tensor_count(g));
+    trace->step = kept->whole[0];
+    trace->row_step = kept->whole[1];
+    for (int i = 0; i < nn_tensor_count(g); i++) {
+        const int64_t *numbers = kept->whole + 2 + FL_TRACE_WHOLE * i;
+        trace->intervals[i] =
+            (struct interval){.maximum = kept->real[i],
+                              .maximum_e = (int)numbers[0],
+                              .gamma = (int)numbers[1],
+                              .low = (uint64_t)numbers[2],
+                              .high = (uint64_t)numbers[3],
+                              .writes = numbers[4],
+                              .before = {.saturated = numbers[5], .flushed = numbers[6], .nonfinite = numbers[7]}};
+    }
+    rewind(trace->file);
+    return fwrite(kept->text, 1, (size_t)kept->bytes, trace->file) == (size_t)kept->bytes
+               ? TENSOR_OK
+               : io_failed("write", trace->part);
+}
+
+/* Rows of the last step, from the slots as they are now. */
+static tensor_status look_now(struct fl_trace *trace) {
+    tensor_device *device = trace->graph->device;
+    struct moment *m = &trace->on_way[trace->first];
+    if (device == tensor_device_list(0))
+        return look(trace, NULL, true);
+    FL_TRY(fl_taken(trace->graph, fl_slot_copies_begin(device, &m->slots)));
+    FL_TRY(fl_taken(trace->graph, fl_slot_copies_end(device, m->slots)));
+    return look(trace, m->slots, true);
+}
+
 tensor_status fl_trace_finish(struct fl_trace *trace) {
     if (!trace)
         return TENSOR_OK;
     while (trace->count)
         FL_TRY(arrive(trace, trace->count == 1));
-    if (trace->step != trace->row_step) /* on the host, where nothing is on its way */
-        FL_TRY(look(trace, NULL, true));
+    if (trace->step != trace->row_step) /* the last step was looked at without rows: nothing has written since */
+        FL_TRY(look_now(trace));
     FILE *file = trace->file;
     bool failed = ferror(file) != 0;
     trace->file = NULL;

@@ -1,26 +1,11 @@
 /* nn_train.c - the training loop: batches, schedule, evaluation after each epoch, totals. */
-#include "nn/nn_graph.h"
+#include "nn/nn_training.h"
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/sized.h"
 #include <math.h>
 #include <string.h>
 #include <time.h>
-
-struct run {
-    const nn_train_config *config;
-    const nn_train_events *events;
-    nn_train_result *result;
-    nn_graph *g;
-    data_loader *train, *test;         /* test NULL: no evaluation */
-    nn_data *train_there, *test_there; /* the sets where the network lives; NULL: batches are brought there */
-    struct fl_trace *trace;
-    double mean[4], deviation[4]; /* of the training set, for both splits */
-    int64_t epoch_steps, all_steps, warmup_steps, last_step;
-    int64_t begun;  /* steps; result->steps are those whose loss is known */
-    double *recent; /* ring of the last losses */
-    int64_t recent_size;
-};
 
 static double now(void) {
     struct timespec t;
@@ -69,6 +54,11 @@ static tensor_status check_config(const nn_train_config *config) {
     if (config->report_every < 0 || config->report_every > FL_MOST_NOTED)
         return fl_fail(TENSOR_E_ARGUMENT, "train: report_every %lld, expected 0 to %d", (long long)config->report_every,
                        FL_MOST_NOTED);
+    if (config->checkpoint_every < 0 || config->note_count < 0 || config->note_count > INT_MAX ||
+        (config->note_count && !config->notes))
+        return fl_fail(TENSOR_E_ARGUMENT, "train: checkpoint_every %lld, note_count %lld%s, expected 0 or more",
+                       (long long)config->checkpoint_every, (long long)config->note_count,
+                       config->notes ? "" : " at NULL");
     return fl_schedule_known(config->schedule) ? TENSOR_OK : TENSOR_E_ARGUMENT;
 }
 
@@ -142,7 +132,11 @@ static tensor_status build_network(struct run *run, const data_set *train) {
 
 static tensor_status begin(struct run *run, const data_set *train, const data_set *test) {
     const nn_train_config *config = run->config;
+    run->train_set = train;
+    run->test_set = test;
+    run->at.epoch = 1;
     FL_TRY(check_config(config));
+    FL_TRY(fl_training_check_folder(run));
     FL_TRY(check_sets(train, test));
     FL_TRY(build_network(run, train)); /* checks the batch before the loaders use it */
     FL_TRY(open_loaders(run, train, test));
@@ -162,7 +156,7 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     run->result->test_loss = run->result->test_accuracy = NAN;
     if (test && !(run->result->predicted = fl_alloc_zero((size_t)data_count(test) * sizeof(int32_t))))
         return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld predictions", (long long)data_count(test));
-    return TENSOR_OK;
+    return config->resume ? fl_training_resume(run) : TENSOR_OK;
 }
 
 static void end(struct run *run) {
@@ -275,27 +269,56 @@ static tensor_status train_step(struct run *run, nn_epoch_report *report, int64_
     return report_steps(run, report, false, correct);
 }
 
-static tensor_status train_epoch(struct run *run, int epoch) {
+/* Where the epoch is, all steps that have begun being reported. */
+static struct fl_progress progress_in(const struct run *run, const nn_epoch_report *report, int64_t correct) {
+    return (struct fl_progress){.epoch = report->epoch,
+                                .batch = run->result->steps - (report->epoch - 1) * run->epoch_steps,
+                                .loss_sum = report->train_loss,
+                                .seconds = report->seconds,
+                                .correct = correct};
+}
+
+static tensor_status keep_on_the_way(struct run *run, nn_epoch_report *report, int64_t *correct) {
+    const int64_t every = run->config->checkpoint_every;
+    if (!run->config->checkpoint || !every || run->begun % every || run->begun == run->last_step)
+        return TENSOR_OK;
+    FL_TRY(report_steps(run, report, true, correct));
+    if (run->result->stopped)
+        return TENSOR_OK; /* which is kept as it is */
+    const struct fl_progress at = progress_in(run, report, *correct);
+    return fl_training_keep(run, &at);
+}
+
+/* From run->at to the end of the epoch, or to where it is stopped. */
+static tensor_status train_epoch(struct run *run) {
     nn_train_result *result = run->result;
-    nn_epoch_report report = {.epoch = epoch};
-    int64_t correct = 0, first = result->steps;
-    FL_TRY(data_loader_start(run->train, epoch - 1));
-    for (int64_t i = 0; i < run->epoch_steps && run->begun < run->last_step && !result->stopped; i++)
+    const struct fl_progress from = run->at;
+    const int64_t first = (from.epoch - 1) * run->epoch_steps;
+    nn_epoch_report report = {.epoch = from.epoch, .train_loss = from.loss_sum, .seconds = from.seconds};
+    int64_t correct = from.correct;
+    FL_TRY(data_loader_seek(run->train, from.epoch - 1, from.batch));
+    for (int64_t i = from.batch; i < run->epoch_steps && run->begun < run->last_step && !result->stopped; i++) {
         FL_TRY(train_step(run, &report, &correct));
+        FL_TRY(keep_on_the_way(run, &report, &correct));
+    }
     FL_TRY(report_steps(run, &report, true, &correct));
-    int64_t steps = result->steps - first;
+    run->at = progress_in(run, &report, correct);
+    const int64_t steps = result->steps - first;
     report.step = result->steps;
     report.train_loss /= (double)steps;
     result->train_loss = report.train_loss;
     if (result->stopped)
-        return TENSOR_OK;
+        return fl_training_keep(run, &run->at);
     report.train_accuracy = (double)correct / (double)(steps * run->config->network.batch);
     FL_TRY(evaluate(run));
+    FL_TRY(fl_training_keep_best(run, report.epoch));
     report.test_loss = result->test_loss;
     report.test_accuracy = result->test_accuracy;
     bool stop = run->events && run->events->epoch && run->events->epoch(run->events->context, &report);
     result->stopped = stop && result->steps < run->last_step;
-    return TENSOR_OK;
+    run->at = (struct fl_progress){.epoch = report.epoch + 1, .done = result->steps == run->last_step};
+    return !run->config->checkpoint_every || run->at.done || result->stopped ? fl_training_keep(run, &run->at)
+                                                                             : TENSOR_OK;
 }
 
 static tensor_status add_totals(const nn_graph *g, nn_train_result *result) {
@@ -320,8 +343,10 @@ static tensor_status add_totals(const nn_graph *g, nn_train_result *result) {
 
 static tensor_status run_all(struct run *run, const data_set *train, const data_set *test) {
     FL_TRY(begin(run, train, test));
-    for (int epoch = 1; run->result->steps < run->last_step && !run->result->stopped; epoch++)
-        FL_TRY(train_epoch(run, epoch));
+    while (!run->at.done && !run->result->stopped)
+        FL_TRY(train_epoch(run));
+    if (run->at.done)
+        FL_TRY(fl_training_keep_last(run));
     int64_t recent = run->result->steps < run->recent_size ? run->result->steps : run->recent_size;
     for (int64_t i = 0; i < recent; i++)
         run->result->last_loss += run->recent[i] / (double)recent;

@@ -1,0 +1,394 @@
+/* Trainings that are stopped and go on, at any step and any number of times, in every variant: reports, result, trace,
+ * the best and the last network are byte for byte those of a training that was never interrupted. What does not fit is
+ * refused by name. usage: test_nn_resume [SEED] */
+#define _GNU_SOURCE
+#include "check.h"
+#include "flexlab/data.h"
+#include "flexlab/nn.h"
+#include "safetensors/safetensors.h"
+#include "toy_device.h"
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BATCH = 8, TRAIN = 44, TEST = 19, EPOCHS = 4, EPOCH_STEPS = TRAIN / BATCH, STEPS = EPOCHS * EPOCH_STEPS };
+
+static char place[200];
+static uint64_t seed = 1;
+
+static char *path_of(const char *folder, const char *name) {
+    static char text[8][400];
+    static int next;
+    next = (next + 1) % 8;
+    snprintf(text[next], sizeof text[next], "%s/%s%s%s", place, folder, *name ? "/" : "", name);
+    return text[next];
+}
+
+static nn_node build(nn_graph *g, int height, int width, int channels, int classes, void *context) {
+    (void)context;
+    nn_node x = nn_input(g, height, width, channels);
+    x = nn_conv2d(g, "conv", x, 4, 3, 4, 1);
+    x = nn_batchnorm(g, "bn", x, true);
+    x = nn_avgpool_global(g, "pool", x);
+    return nn_linear(g, "fc", x, classes);
+}
+
+struct told {
+    double steps[STEPS][4], epochs[EPOCHS][6];
+    int step_count, epoch_count, stop_at; /* the step whose report stops the training */
+    bool stop_after_epoch;                /* ... or the epoch that ends there */
+};
+
+static int on_step(void *context, const nn_step_report *r) {
+    struct told *t = context;
+    CHECK(t->step_count < STEPS && r->step == t->step_count + 1, "step %lld after %d", (long long)r->step,
+          t->step_count);
+    const double numbers[] = {r->loss, r->rate, (double)r->images, (double)r->steps};
+    if (t->step_count < STEPS)
+        memcpy(t->steps[t->step_count++], numbers, sizeof numbers);
+    return r->step == t->stop_at && !t->stop_after_epoch;
+}
+
+static int on_epoch(void *context, const nn_epoch_report *r) {
+    struct told *t = context;
+    const double numbers[] = {(double)r->step, r->train_loss,    r->train_accuracy,
+                              r->test_loss,    r->test_accuracy, r->epoch};
+    CHECK(t->epoch_count < EPOCHS, "epoch %d after %d", r->epoch, t->epoch_count);
+    if (t->epoch_count < EPOCHS)
+        memcpy(t->epochs[t->epoch_count++], numbers, sizeof numbers);
+    return t->stop_after_epoch && r->step >= t->stop_at;
+}
+
+/* The caller keeps what it was told. */
+static const void *keep(void *context, size_t *bytes) {
+    *bytes = sizeof(struct told);
+    return context;
+}
+
+static int resume(void *context, const void *bytes, size_t count) {
+    struct told *t = context;
+    if (count != sizeof *t)
+        return 1;
+    const int stop_at = t->stop_at;
+    const bool after_epoch = t->stop_after_epoch;
+    memcpy(t, bytes, sizeof *t);
+    t->stop_at = stop_at;
+    t->stop_after_epoch = after_epoch;
+    return 0;
+}
+
+static nn_train_config config_of(const char *variant, const char *folder) {
+    static char text[2][2][400]; /* of the two folders */
+    char(*own)[400] = text[!strcmp(folder, "whole")];
+    snprintf(own[0], sizeof own[0], "%s", path_of(folder, "trace.csv"));
+    snprintf(own[1], sizeof own[1], "%s", path_of(folder, ""));
+    return (nn_train_config){
+        .network = {.variant = variant, .batch = BATCH, .seed = 5, .momentum = 0.9f, .weight_decay = 1e-3f},
+        .epochs = EPOCHS,
+        .rate = 0.05,
+        .schedule = "cosine",
+        .warmup_epochs = 0.5,
+        .augment = true,
+        .average_last = 7,
+        .trace_every = 3,
+        .trace_path = own[0],
+        .build = build,
+        .checkpoint = own[1]};
+}
+
+static void make_folder(const char *folder) {
+    CHECK(!mkdir(path_of(folder, ""), 0700), "%s: %s", folder, strerror(errno));
+}
+
+static void remove_folder(const char *folder) {
+    static const char *const names[] = {"trace.csv", "resume.safetensors", "best.safetensors", "last.safetensors"};
+    for (int i = 0; i < 4; i++)
+        unlink(path_of(folder, names[i]));
+    CHECK(!rmdir(path_of(folder, "")), "%s: %s", folder, strerror(errno));
+}
+
+static bool same_file(const char *a, const char *b, const char *name) {
+    char command[900];
+    snprintf(command, sizeof command, "cmp '%s' '%s'", path_of(a, name), path_of(b, name));
+    return !system(command);
+}
+
+static void same_result(const char *what, const nn_train_result *a, const nn_train_result *b) {
+    nn_train_result x = *a, y = *b;
+    x.seconds = y.seconds = 0;
+    x.predicted = y.predicted = NULL;
+    CHECK(!memcmp(&x, &y, sizeof x), "%s: other results: loss %.17g and %.17g", what, a->last_loss, b->last_loss);
+    CHECK(
+        a->predicted_count == b->predicted_count &&
+            (!a->predicted_count || !memcmp(a->predicted, b->predicted, (size_t)a->predicted_count * sizeof(int32_t))),
+        "%s: other predictions", what);
+}
+
+struct shape {
+    const char *variant, *device;
+    int64_t every, max_steps;
+    bool no_test, after_epochs;
+};
+
+/* One training in one go, the same in pieces. */
+static void compare(const data_set *train, const data_set *test, const struct shape *shape) {
+    struct told whole = {0}, pieces = {0};
+    nn_train_result expected, got;
+    const data_set *tested = shape->no_test ? NULL : test;
+    const bool floats =
+        strstr(shape->variant, "fp") == shape->variant || strstr(shape->variant, "bf") == shape->variant;
+    char what[200];
+    snprintf(what, sizeof what, "seed %llu: %s on %s, every %lld, at most %lld%s", (unsigned long long)seed,
+             shape->variant, shape->device, (long long)shape->every, (long long)shape->max_steps,
+             shape->no_test ? ", no test" : "");
+    make_folder("whole");
+    make_folder("pieces");
+    nn_train_config config = config_of(shape->variant, "whole");
+    config.max_steps = shape->max_steps;
+    const nn_train_events events = {on_step, on_epoch, &whole, keep, resume};
+    CHECK(!nn_train(&expected, &config, train, tested, &events), "%s: %s", what, tensor_error());
+    const int all = shape->max_steps ? (int)shape->max_steps : STEPS;
+    CHECK(whole.step_count == all, "%s: %d steps", what, whole.step_count);
+
+    config = config_of(shape->variant, "pieces");
+    config.max_steps = shape->max_steps;
+    config.network.device = shape->device;
+    config.checkpoint_every = shape->every;
+    config.report_every = strcmp(shape->device, "cpu") ? 1 : 0;
+    const nn_train_events part_events = {on_step, on_epoch, &pieces, keep, resume};
+    int parts = 0;
+    for (int done = 0;; parts++) {
+        pieces.stop_at = done + 1 + (int)(check_random(&seed) % (all / 3));
+        pieces.stop_after_epoch = shape->after_epochs;
+        CHECK(!nn_train(&got, &config, train, tested, &part_events), "%s: %s", what, tensor_error());
+        done = (int)got.steps;
+        if (!got.stopped || parts > STEPS)
+            break;
+        CHECK(access(path_of("pieces", "last.safetensors"), F_OK), "%s: stopped, and there is a last network", what);
+        nn_train_result_clear(&got);
+        static char from[400];
+        snprintf(from, sizeof from, "%s", path_of("pieces", "resume.safetensors"));
+        config.resume = from;
+        memset(&pieces, 0, sizeof pieces);
+    }
+    CHECK(parts > 0 && parts <= STEPS, "%s: stopped %d times", what, parts);
+    pieces.stop_at = whole.stop_at;
+    pieces.stop_after_epoch = whole.stop_after_epoch;
+    CHECK(!memcmp(&whole, &pieces, sizeof whole), "%s: other reports", what);
+    same_result(what, &expected, &got);
+    CHECK(same_file("whole", "pieces", "last.safetensors"), "%s: another last network", what);
+    CHECK(shape->no_test ? access(path_of("pieces", "best.safetensors"), F_OK) != 0
+                         : same_file("whole", "pieces", "best.safetensors"),
+          "%s: another best network", what);
+    CHECK(floats || same_file("whole", "pieces", "trace.csv"), "%s: another trace", what);
+    nn_train_result_clear(&expected);
+    nn_train_result_clear(&got);
+    /* From the end there is nothing to train, and the results are there again. */
+    struct told again = {0};
+    const nn_train_events again_events = {on_step, on_epoch, &again, keep, resume};
+    static char end[400];
+    snprintf(end, sizeof end, "%s", path_of("pieces", "resume.safetensors"));
+    config.resume = end;
+    CHECK(!nn_train(&got, &config, train, tested, &again_events) && got.steps == all, "%s: %s", what, tensor_error());
+    again.stop_at = whole.stop_at;
+    again.stop_after_epoch = whole.stop_after_epoch;
+    CHECK(!memcmp(&whole, &again, sizeof whole) && (floats || same_file("whole", "pieces", "trace.csv")),
+          "%s: from the end", what);
+    nn_train_result_clear(&got);
+    remove_folder("whole");
+    remove_folder("pieces");
+}
+
+/* --- what is refused -----------------------------------------------------------------------------------------------
+ */
+
+static void refused(const nn_train_config *config, const data_set *train, const data_set *test,
+                    const nn_train_events *events, tensor_status want, const char *words) {
+    nn_train_result result;
+    const tensor_status status = nn_train(&result, config, train, test, events);
+    CHECK(status == want && strstr(tensor_error(), words), "%d: \"%s\", expected \"%s\"", (int)status, tensor_error(),
+          words);
+    nn_train_result_clear(&result);
+}
+
+/* resume.safetensors of `from` in `to`, with one number of one tensor changed, or without it. */
+static void change(const char *from, const char *to, const char *name, int at, int64_t whole, double real) {
+    struct fl_safetensors s;
+    struct fl_safetensors_out o = {0};
+    CHECK(!fl_safetensors_open(&s, from), "%s", tensor_error());
+    char *bytes = malloc((size_t)s.data_bytes + 1);
+    for (int i = 0; i < s.note_count; i++)
+        if (strcmp(s.notes[i].key, FL_CHECKSUM) != 0)
+            CHECK(!fl_safetensors_add_note(&o, s.notes[i].key, s.notes[i].value), "%s", tensor_error());
+    for (int i = 0; i < s.count; i++) {
+        const struct fl_stored_tensor *t = &s.tensors[i];
+        char *here = bytes + t->begin;
+        CHECK(!fl_safetensors_read(&s, t, here), "%s", tensor_error());
+        if (!strcmp(t->name, name)) {
+            const size_t size = (size_t)fl_stored_type_bytes(t->type);
+            if (at < 0)
+                continue;
+            memcpy(here + size * (size_t)at, t->type == FL_STORED_F64 ? (const void *)&real : (const void *)&whole,
+                   size);
+        }
+        CHECK(!fl_safetensors_add(&o, t->name, t->type, t->ndim, t->dim, here), "%s", tensor_error());
+    }
+    CHECK(!fl_safetensors_write(&o, to), "%s", tensor_error());
+    fl_safetensors_end(&o);
+    fl_safetensors_close(&s);
+    free(bytes);
+}
+
+static int refuse_bytes(void *context, const void *bytes, size_t count) {
+    (void)context, (void)bytes;
+    return count > 0;
+}
+
+static void refusals(const data_set *train, const data_set *test) {
+    struct told told = {.stop_at = 7};
+    nn_train_events events = {on_step, on_epoch, &told, keep, resume};
+    nn_train_result result;
+    make_folder("whole");
+    nn_train_config good = config_of("dfp16", "whole"), bad;
+    CHECK(!nn_train(&result, &good, train, test, &events) && result.stopped && result.steps == 7, "%s", tensor_error());
+    nn_train_result_clear(&result);
+    char from[400], changed[400];
+    snprintf(from, sizeof from, "%s", path_of("whole", "resume.safetensors"));
+    snprintf(changed, sizeof changed, "%s", path_of("whole", "changed"));
+    good.resume = from;
+    good.checkpoint = NULL; /* nothing here is written anew */
+    static char trace[400];
+    snprintf(trace, sizeof trace, "%s", path_of("whole", "trace.csv"));
+    good.trace_path = trace;
+    bad = good, bad.epochs = 5;
+    refused(&bad, train, test, NULL, TENSOR_E_DATA, "'training.epochs' is '4', this training has '5'");
+    bad = good, bad.rate = 0.06;
+    refused(&bad, train, test, NULL, TENSOR_E_DATA, "'training.rate' is '0.050000000000000003', this training has");
+    bad = good, bad.schedule = "linear";
+    refused(&bad, train, test, NULL, TENSOR_E_DATA, "'training.schedule' is 'cosine', this training has 'linear'");
+    bad = good, bad.augment = false;
+    refused(&bad, train, test, NULL, TENSOR_E_DATA, "'training.augment' is '1', this training has '0'");
+    bad = good, bad.model = "mlp2", bad.build = NULL;
+    refused(&bad, train, test, NULL, TENSOR_E_DATA, "'training.model'");
+    bad = good, bad.network.seed = 6;
+    refused(&bad, train, test, NULL, TENSOR_E_DATA, "'network.seed' is '5'");
+    bad = good, bad.network.variant = "flex16+5";
+    refused(&bad, train, test, NULL, TENSOR_E_DATA, "'network.variant' is 'dfp16'");
+    refused(&good, test, train, NULL, TENSOR_E_DATA, "'training.images' is '44', this training has '19'");
+    refused(&good, train, NULL, NULL, TENSOR_E_DATA, "'training.test_images' is '19', this training has '0'");
+    data_set *other = data_open("synthetic:train=44,test=19,seed=3", DATA_TRAIN);
+    refused(&good, other, test, NULL, TENSOR_E_DATA, "'training.mean'");
+    data_free(other);
+    events.resume = refuse_bytes;
+    refused(&good, train, test, &events, TENSOR_E_DATA, "is not what the program keeps");
+    bad = good, bad.resume = "/nowhere/file";
+    refused(&bad, train, test, NULL, TENSOR_E_IO, "/nowhere/file");
+    bad = good, bad.checkpoint = "/nowhere";
+    refused(&bad, train, test, NULL, TENSOR_E_IO, "/nowhere");
+    bad = good, bad.checkpoint = from;
+    refused(&bad, train, test, NULL, TENSOR_E_IO, "is a file, expected a folder");
+    bad = good, bad.checkpoint_every = -1;
+    refused(&bad, train, test, NULL, TENSOR_E_ARGUMENT, "checkpoint_every -1");
+    bad = good, bad.note_count = 1;
+    refused(&bad, train, test, NULL, TENSOR_E_ARGUMENT, "note_count 1 at NULL");
+    static const struct {
+        const char *tensor;
+        int at;
+        int64_t whole;
+        double real;
+        const char *words;
+    } cases[] = {{"training.position", 0, 0, 0, "epoch 0, batch 2, step 7"},
+                 {"training.position", 0, 6, 0, "epoch 6, batch 2"},
+                 {"training.position", 1, 3, 0, "batch 3, step 7"},
+                 {"training.position", 1, -1, 0, "batch -1"},
+                 {"training.position", 2, 2, 0, "no place in a training"},
+                 {"training.position", 2, 1, 0, "no place in a training"},
+                 {"training.position", 3, INT64_MAX, 0, "no place in a training"},
+                 {"training.position", 4, 8, 0, "step 8 (the network: 7)"},
+                 {"training.position", 5, 0, 0, "0 images"},
+                 {"training.position", 6, 9, 0, "no place in a training"},
+                 {"training.position", 7, 18, 0, "18 predictions"},
+                 {"training.position", -1, 0, 0, "'training.position' is missing"},
+                 {"training.sums", -1, 0, 0, "'training.sums' is missing"},
+                 {"training.losses", -1, 0, 0, "'training.losses' is missing"},
+                 {"training.predicted", 3, 10, 0, "prediction 3 is 10, expected 0 to 9"},
+                 {"training.predicted", 3, -1, 0, "prediction 3 is -1, expected 0 to 9"},
+                 {"training.trace", 0, 'x', 0, "is no trace of"},
+                 {"training.trace", -1, 0, 0, "'training.trace' is missing"},
+                 {"training.trace.counts", 0, -1, 0, "is no trace of"},
+                 {"training.trace.counts", 3, 32768, 0, "is no trace of"},
+                 {"training.trace.maxima", 0, 0, -1, "is no trace of"},
+                 {"training.trace.maxima", 0, 0, NAN, "is no trace of"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        change(from, changed, cases[i].tensor, cases[i].at, cases[i].whole, cases[i].real);
+        bad = good, bad.resume = changed;
+        refused(&bad, train, test, NULL, TENSOR_E_DATA, cases[i].words);
+    }
+    unlink(changed);
+    CHECK(!nn_train(&result, &good, train, test, NULL) && result.steps == STEPS, "%s", tensor_error());
+    nn_train_result_clear(&result);
+    /* A network that no training wrote. */
+    nn_graph *g = nn_graph_new(&good.network);
+    CHECK(g && !nn_compile(g, build(g, 32, 32, 3, 10, NULL)) && !nn_checkpoint_save(g, from, NULL, 0), "%s",
+          tensor_error());
+    nn_graph_free(g);
+    refused(&good, train, test, NULL, TENSOR_E_DATA, "no training goes on from it");
+    remove_folder("whole");
+}
+
+/* The best is that of the highest accuracy, of equal ones the lowest loss; its file says the evaluation again. */
+static void best(const data_set *train, const data_set *test) {
+    struct told told = {0};
+    const nn_train_events events = {on_step, on_epoch, &told};
+    nn_train_result result;
+    make_folder("whole");
+    nn_train_config config = config_of("fp32", "whole");
+    config.notes = (nn_note[]){{"author", "nobody"}};
+    config.note_count = 1;
+    CHECK(!nn_train(&result, &config, train, test, &events), "%s", tensor_error());
+    nn_train_result_clear(&result);
+    int chosen = 0;
+    for (int i = 1; i < EPOCHS; i++) {
+        const double *a = told.epochs[i], *b = told.epochs[chosen];
+        if (a[4] > b[4] || (a[4] == b[4] && a[3] < b[3]))
+            chosen = i;
+    }
+    char steps[20], expected[20], author[20];
+    snprintf(expected, sizeof expected, "%d", (chosen + 1) * EPOCH_STEPS);
+    CHECK(!nn_checkpoint_note(path_of("whole", "best.safetensors"), "network.steps", steps, sizeof steps) &&
+              !strcmp(steps, expected),
+          "the best is of step %s, expected %s", steps, expected);
+    CHECK(!nn_checkpoint_note(path_of("whole", "last.safetensors"), "network.steps", steps, sizeof steps) &&
+              atoi(steps) == STEPS,
+          "the last is of step %s", steps);
+    CHECK(!nn_checkpoint_note(path_of("whole", "last.safetensors"), "author", author, sizeof author) &&
+              !strcmp(author, "nobody"),
+          "%s", tensor_error());
+    remove_folder("whole");
+}
+
+int main(int argc, char **argv) {
+    seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+    snprintf(place, sizeof place, "/tmp/flexlab-resume-%ld", (long)getpid());
+    if (mkdir(place, 0700))
+        return 1;
+    const bool toy_is_there = toy_begin((size_t)4 << 30);
+    data_set *train = data_open("synthetic:train=44,test=19", DATA_TRAIN),
+             *test = data_open("synthetic:train=44,test=19", DATA_TEST);
+    CHECK(train && test, "%s", tensor_error());
+    static const char *const variants[] = {"fp32",        "fp16",           "bf16", "flex16+5",
+                                           "flex16+5-sr", "flex16+5-paper", "dfp16"};
+    for (int i = 0; i < 7; i++) {
+        compare(train, test, &(struct shape){variants[i], "cpu", i % 3 * 2, 0, false, false});
+        compare(train, test,
+                &(struct shape){variants[i], toy_is_there && i % 2 ? "toy" : "cpu", 0, 13, i % 4 == 3, i % 2 == 0});
+    }
+    refusals(train, test);
+    best(train, test);
+    data_free(train);
+    data_free(test);
+    CHECK(!rmdir(place), "%s: %s", place, strerror(errno));
+    return check_summary();
+}
