@@ -309,4 +309,92 @@ static void plan_sgd_update(struct call *c) {
     c->alpha = (float)rate;
 }
 
+/* Factors of a step, as a tensor; now and then one that shared exponents refuse. */
+static void add_factors(struct call *c) {
+    const double f[FL_FACTORS] = {chance(20) ? 1 : 0.9 + 0.1 * unit(), ldexp(unit(), between(-8, 0)),
+                                  chance(30) ? 1 : 1.5 + unit(), chance(15) ? 0 : ldexp(1, between(-30, -8))};
+    add_numbers(c, FMT_F64, FL_FACTORS, f);
+}
+/* y, p, q, w, factors: y is p more often than not. */
+static void plan_combine(struct call *c) {
+    const int64_t n = PICK(1, 5, 64, 129, 1000);
+    struct settings wide = plain;
+    wide.wide = chance(60);
+    OUT(c, n);
+    if (chance(60))
+        add_same(c, 0);
+    else
+        add(c, &wide, 1, &n);
+    if (chance(15))
+        add_same(c, 0);
+    else
+        IN(c, n);
+    if (chance(60))
+        add(c, &wide, 1, &n);
+    else
+        add_none(c);
+    add_factors(c);
+}
+/* r, g, factors */
+static void plan_root_mean(struct call *c) {
+    const int64_t n = PICK(1, 5, 64, 129, 1000);
+    output.wide = chance(70);
+    OUT(c, n);
+    IN(c, n);
+    add_factors(c);
+}
+/* y, w, m, r, factors: y is w more often than not. */
+static void plan_add_ratio(struct call *c) {
+    const int64_t n = PICK(1, 5, 64, 129, 1000);
+    struct settings wide = plain, state = plain;
+    wide.wide = chance(60);
+    state.wide = wide.wide || chance(50);
+    state.rounding = c->format->arithmetic == FL_ARITHMETIC_SHARED ? TENSOR_ROUND_STOCHASTIC : TENSOR_ROUND_NEAREST;
+    OUT(c, n);
+    if (chance(60))
+        add_same(c, 0);
+    else
+        add(c, &wide, 1, &n);
+    add(c, &wide, 1, &n);
+    add(c, &state, 1, &n);
+    add_factors(c);
+}
+/* sums, x */
+static void plan_sum_squares(struct call *c) {
+    add_numbers(c, FMT_F64, 3, (double[]){1, 2, 3});
+    IN(c, PICK(1, 7, 129, 4095, 4096, 4097, 9000));
+}
+/* numbers, rate, sums */
+static void plan_optimiser_step(struct call *c) {
+    double rate = 0.1 + 0.1 * unit(), sums[3] = {fabs(unit()), fabs(unit()), chance(20) ? 0 : 1};
+    add_numbers(c, FMT_F64, FL_FACTORS * TENSOR_STEP_ROWS, NULL);
+    add_numbers(c, FMT_F32, 1, &rate);
+    if (chance(60))
+        add_numbers(c, FMT_F64, 3, sums);
+    else
+        add_none(c);
+    const tensor_optimiser how = {.kind = (tensor_optimiser_kind)between(0, TENSOR_OPTIMISER_LAMB),
+                                  .beta1 = chance(80) ? 0.9f : 0,
+                                  .beta2 = 0.999f,
+                                  .epsilon = 1e-8f,
+                                  .weight_decay = chance(50) ? 0.01f : 0,
+                                  .clip_norm = chance(60) ? 0.5f : 0,
+                                  .momentum = chance(50) ? 0.9f : 0};
+    for (int where = 0; where < 2; where++) {
+        tensor *numbers = NULL, **t = &c->operand[0].t[where];
+        numbers = where == HOST ? tensor_new(FMT_F64, TENSOR_SHAPE(TENSOR_STEP_ROWS, FL_FACTORS))
+                                : tensor_new_in(gpu, FMT_F64, TENSOR_SHAPE(TENSOR_STEP_ROWS, FL_FACTORS));
+        CHECK(!tensor_optimiser_begin(numbers, &how), "%s", tensor_error());
+        tensor_free(*t);
+        *t = numbers;
+    }
+}
+/* to, rate, sums */
+static void plan_trust_rate(struct call *c) {
+    double rate = 0.1 + 0.1 * unit(), sums[2] = {chance(20) ? 0 : fabs(unit()), chance(20) ? 0 : fabs(unit())};
+    add_numbers(c, FMT_F32, 1, NULL);
+    add_numbers(c, FMT_F32, 1, &rate);
+    add_numbers(c, FMT_F64, 2, sums);
+}
+
 #endif

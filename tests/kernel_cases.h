@@ -270,9 +270,41 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
         s->in_place = true;
         s->wide = i % 2;
         return true;
+    case FL_OP_COMBINE:
+    case FL_OP_ROOT_MEAN:
+    case FL_OP_ADD_RATIO:
+        if (i >= 12)
+            return false;
+        s->out = s->in[0] = s->in[1] = counts[i % 6];
+        s->in[2] = op == FL_OP_ADD_RATIO || (op == FL_OP_COMBINE && i % 3) ? counts[i % 6] : 0;
+        s->in_place = true;
+        s->wide = (i + i / 6) % 2;
+        return true;
     default:
         return false;
     }
+}
+
+/* Whether operand i of the operation counts as its wide part in shape `index`. */
+static inline bool counts_wide(enum fl_op op, int i, int index) {
+    switch ((int)op) {
+    case FL_OP_SGD_UPDATE:
+    case FL_OP_ROOT_MEAN:
+        return i == 0;
+    case FL_OP_SGD_MOMENTUM:
+        return i == 2;
+    case FL_OP_COMBINE:
+        return i != 1;
+    case FL_OP_ADD_RATIO:
+        return i != 1 || index % 4 < 2;
+    default:
+        return false;
+    }
+}
+
+/* Whether it writes the wide part of its output where operand 0 has one. */
+static inline bool writes_wide(enum fl_op op) {
+    return op == FL_OP_SGD_UPDATE || op == FL_OP_COMBINE || op == FL_OP_ROOT_MEAN || op == FL_OP_ADD_RATIO;
 }
 
 struct result {
@@ -293,6 +325,7 @@ struct call {
     float a[CHANNELS], b[CHANNELS], d[CHANNELS]; /* of channel_affine */
     struct fl_coefficient first[CHANNELS], cross[CHANNELS], offset[CHANNELS];
     int32_t first_centre[CHANNELS], cross_centre[CHANNELS];
+    double factors[FL_FACTORS];
 };
 
 static tensor_status run(const struct call *call, fl_kernel kernel, bool in_place, bool measure, struct result *r) {
@@ -310,7 +343,7 @@ static tensor_status run(const struct call *call, fl_kernel kernel, bool in_plac
             memcpy(r->out.memory, residual ? call->residual.memory : call->in[0].memory, r->out.bytes);
             *(residual ? &args.epilogue.residual.data : &args.in[0].data) = r->out.memory;
         }
-        if (call->in[0].view.wide && call->op == FL_OP_SGD_UPDATE) {
+        if (call->in[0].view.wide && writes_wide(call->op)) {
             size_t bytes = (size_t)call->shape.out * (size_t)call->format->wide_bytes;
             r->wide = fl_alloc(bytes);
             memcpy(r->wide, call->in[0].view.wide, bytes);
@@ -363,6 +396,23 @@ static void make_coefficients(struct call *call, uint64_t *seed) {
                                                .cross_centre = call->cross_centre};
 }
 
+/* Factors of an optimiser's operation: about those of a step; every fifth shape any size. */
+static void make_factors(struct call *call, int index, uint64_t *seed) {
+    for (int i = 0; i < FL_FACTORS; i++) {
+        call->factors[i] =
+            uniform(seed) * (i % 2 ? 0.1 : 1.1) * (check_random(seed) & 1 && call->op == FL_OP_COMBINE ? -1 : 1);
+        if (index % 5 == 4)
+            call->factors[i] = ldexp(call->factors[i], (int)(check_random(seed) % 60) - 30);
+    }
+    if (call->op == FL_OP_ADD_RATIO) {
+        call->factors[1] = -call->factors[1];
+        call->factors[3] *= 1e-6;
+        if (index % 6 == 2)
+            call->factors[3] = 0; /* quotients by zero */
+    }
+    call->args.numbers.f[0] = call->factors;
+}
+
 /* Bias and residual with exponents about where they matter to the sums, or extreme ones anywhere near. */
 static void make_epilogue(struct call *call, enum style style, uint64_t *seed) {
     const struct fl_format *f = call->format;
@@ -408,7 +458,7 @@ static inline bool call_make(struct call *call, const struct fl_format *f, enum 
             continue;
         call->in[i] = block_new(f, call->shape.in[i], exponents[i]);
         fill(f, &call->in[i], style, &seed);
-        if (call->shape.wide && ((op == FL_OP_SGD_UPDATE && i == 0) || (op == FL_OP_SGD_MOMENTUM && i == 2)))
+        if (call->shape.wide && counts_wide(op, i, index))
             add_wide(f, &call->in[i], &seed);
         call->args.in[i] = call->in[i].view;
     }
@@ -421,6 +471,8 @@ static inline bool call_make(struct call *call, const struct fl_format *f, enum 
     call->args.rounding = (struct fl_rounding){mode, 0x1234567 + seed0, (uint64_t)index};
     if (op == FL_OP_CHANNEL_AFFINE || op == FL_OP_CHANNEL_AFFINE_GRAD)
         make_coefficients(call, &seed);
+    if (op == FL_OP_COMBINE || op == FL_OP_ROOT_MEAN || op == FL_OP_ADD_RATIO)
+        make_factors(call, index, &seed);
     make_epilogue(call, style, &seed);
     if (shared) {
         /* an exponent that fits the results, moved by a few steps either way: saturation and flush occur too */

@@ -3,13 +3,15 @@
 #ifndef FL_NUMBER_CASES_H
 #define FL_NUMBER_CASES_H
 
+#include "core/optimiser_rules.h"
 #include "kernel_cases.h"
 
 enum { NUMBER_CHANNELS = 70, NUMBER_ROWS = 45, NUMBERS = 24 * NUMBER_CHANNELS + 2 * NUMBER_ROWS * NUMBER_CHANNELS };
 
 static inline bool is_number_op(enum fl_op op) {
     return op == FL_OP_CHANNEL_MOMENTS || op == FL_OP_RUNNING_STATISTICS || op == FL_OP_AFFINE_COEFFICIENTS ||
-           op == FL_OP_AFFINE_GRAD_COEFFICIENTS || op == FL_OP_SOFTMAX_CROSS_ENTROPY;
+           op == FL_OP_AFFINE_GRAD_COEFFICIENTS || op == FL_OP_SOFTMAX_CROSS_ENTROPY || op == FL_OP_SUM_SQUARES ||
+           op == FL_OP_OPTIMISER_STEP || op == FL_OP_TRUST_RATE;
 }
 
 struct number_case {
@@ -23,6 +25,27 @@ struct number_case {
     struct block x, other, vector[2];
     struct fl_args args;
 };
+
+/* The numbers of a step of every kind, some steps later, with and without sums to clip by. */
+static void make_step(struct fl_args *args, double (*f)[NUMBER_ROWS * NUMBER_CHANNELS], int index, uint64_t *seed) {
+    double *n = f[0];
+    for (int i = 0; i < FL_FACTORS * TENSOR_STEP_ROWS; i++)
+        n[i] = 0;
+    n[FL_STEP_COUNT] = index;
+    n[FL_STEP_KIND] = index % (TENSOR_OPTIMISER_LAMB + 1);
+    for (int i = FL_STEP_POWER_1; i <= FL_STEP_POWER_2; i++)
+        n[i] = index < 6 ? 1 : uniform(seed);
+    n[FL_STEP_BETA_1] = (float)uniform(seed);
+    n[FL_STEP_BETA_2] = (float)uniform(seed);
+    n[FL_STEP_EPSILON] = 1e-8f;
+    n[FL_STEP_DECAY] = index % 4 ? 0.01f : 0;
+    n[FL_STEP_CLIP_NORM] = index % 3 ? uniform(seed) : 0;
+    n[FL_STEP_MOMENTUM] = index % 2 ? 0.9f : 0;
+    args->alpha = (float)uniform(seed);
+    args->geo.k = index % 7 ? 4 : 0;
+    if (!args->geo.k)
+        args->numbers.f[1] = NULL;
+}
 
 /* Of case `index` on `kernel` into values; how many there are, 0 past the last case, -1 where the kernel failed. */
 static int number_run(const struct fl_format *f, enum fl_op op, fl_kernel kernel, int index, uint64_t seed,
@@ -74,10 +97,21 @@ static int number_run(const struct fl_format *f, enum fl_op op, fl_kernel kernel
                                              .real = 1.5,
                                              .what = "test"};
     }
+    if (op == FL_OP_OPTIMISER_STEP) {
+        make_step(&n.args, n.f, index, &seed);
+    } else if (op == FL_OP_TRUST_RATE) {
+        n.args.alpha = (float)uniform(&seed);
+        n.args.out.data = n.a;
+        n.f[0][0] = index % 5 ? uniform(&seed) * 9 : 0;
+        n.f[0][1] = index % 7 ? uniform(&seed) : 0;
+    }
     int count = 0;
     if (kernel(&n.args))
         return -1;
-    const int64_t numbers = op == FL_OP_SOFTMAX_CROSS_ENTROPY ? (index % 5 ? m * c : 0) : c;
+    const int64_t numbers = op == FL_OP_SOFTMAX_CROSS_ENTROPY ? (index % 5 ? m * c : 0)
+                            : op == FL_OP_OPTIMISER_STEP      ? FL_FACTORS * TENSOR_STEP_ROWS
+                            : op == FL_OP_SUM_SQUARES         ? 1
+                                                              : c;
     for (int i = 0; i < 4; i++)
         for (int64_t k = 0; k < (i ? c : numbers); k++)
             values[count++] = n.f[i][k];

@@ -141,6 +141,67 @@ RUN(sgd_momentum) return tensor_sgd_momentum(t[0], t[1], t[2], c->alpha, c->beta
 RUN(sgd_update) return tensor_sgd_update(t[0], t[1], c->alpha); }
 /* clang-format on */
 
+static void keep(struct outcome *o, const double *values, int64_t n);
+
+/* --- optimisers: their factors are numbers of the call ------------------------------------------------------------ */
+
+static bool plan_factors(struct call *c, int operands) {
+    plan_same(c, operands);
+    c->numbers_count = FL_FACTORS;
+    for (int i = 0; i < FL_FACTORS; i++)
+        c->numbers[i] = chance(80) ? (double)c->alpha * unit() + (i == 0) : (double)draw_scalar();
+    c->number = chance(4) ? -1 : 0;
+    c->relu = chance(50); /* the third operand */
+    return true;
+}
+static bool plan_factors_2(struct call *c) {
+    return plan_factors(c, 2);
+}
+static bool plan_factors_4(struct call *c) {
+    return plan_factors(c, 4);
+}
+
+static tensor *factors_of(const struct call *c) {
+    tensor *factors = tensor_new(FMT_F64, TENSOR_SHAPE(1, FL_FACTORS));
+    CHECK(factors && !tensor_load_f64(factors, c->numbers, FL_FACTORS), "%s", tensor_error());
+    return factors;
+}
+
+RUN(combine)
+tensor *factors = factors_of(c);
+const tensor_status status = tensor_combine(t[0], t[1], t[2], c->relu ? t[3] : NULL, factors, c->number);
+tensor_free(factors);
+return status;
+}
+RUN(combine_in_place)
+tensor *factors = factors_of(c);
+const tensor_status status = tensor_combine(t[0], t[0], t[1], c->relu ? t[2] : NULL, factors, c->number);
+tensor_free(factors);
+return status;
+}
+RUN(root_mean)
+tensor *factors = factors_of(c);
+const tensor_status status = tensor_root_mean(t[0], t[1], factors, c->number);
+tensor_free(factors);
+return status;
+}
+RUN(add_ratio)
+tensor *factors = factors_of(c);
+const tensor_status status = tensor_add_ratio(t[0], t[1], t[2], t[3], factors, c->number);
+tensor_free(factors);
+return status;
+}
+RUN(sum_squares)
+tensor *sums = tensor_new(FMT_F64, TENSOR_SHAPE(2));
+double values[2];
+tensor_status status = tensor_sum_squares(sums, 1, t[0]);
+status = status ? status : tensor_store_f64(sums, values, 2);
+if (!status)
+    keep(o, values, 2);
+tensor_free(sums);
+return status;
+}
+
 /* --- matrices ----------------------------------------------------------------------------------------------------- */
 
 static bool plan_bias(struct call *c) {
@@ -582,6 +643,11 @@ static const struct action actions[] = {
 #include "flexlab/ops.def"
     ACTION(sgd_momentum, 20, plan_3),
     FINE_ACTION(sgd_update, 30, plan_2),
+    FINE_ACTION(combine, 15, plan_factors_4),
+    FINE_ACTION(combine_in_place, 15, plan_factors_4),
+    FINE_ACTION(root_mean, 20, plan_factors_2),
+    FINE_ACTION(add_ratio, 20, plan_factors_4),
+    ACTION(sum_squares, 8, plan_1),
     ACTION(bias, 10, plan_bias),
     ACTION(bias_relu, 10, plan_bias),
     ACTION(sum_rows, 10, plan_sum_rows),
@@ -650,6 +716,8 @@ static void check_coverage(void) {
     for (int i = 0; tensor_op_list(i); i++) {
         const char *name = tensor_op_list(i);
         if (!strcmp(name, "running_statistics")) /* writes no tensor of a format: test_numbers.c */
+            continue;
+        if (!strcmp(name, "optimiser_step") || !strcmp(name, "trust_rate")) /* test_optimiser.c */
             continue;
         for (size_t p = 0; p < sizeof part_of / sizeof part_of[0]; p++)
             name = strcmp(name, part_of[p][0]) ? name : part_of[p][1];

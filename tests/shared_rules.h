@@ -281,9 +281,9 @@ FL_BOTH void shared_linear(struct shared_case *c) {
 FL_BOTH void shared_sgd(struct shared_case *c) {
     struct flex_sgd_given g;
     const int e = shared_exponent(c);
-    g.update = shared_bits(c) % 2;
-    g.alpha = shared_float(c);
-    g.beta = shared_float(c);
+    g.terms = 2 + (int)(shared_bits(c) % 2);
+    for (int j = 0; j < FLEX_SGD_TERMS; j++)
+        g.factor[j] = shared_bits(c) % 3 ? shared_float(c) : 1;
     g.e_out = shared_near(c, e);
     g.wide_out = shared_bits(c) % 2;
     g.measures = shared_bits(c) % 4 == 0;
@@ -298,7 +298,7 @@ FL_BOTH void shared_sgd(struct shared_case *c) {
         shared_keep(c, p.aligned[j]);
         shared_keep(c, p.up[j]);
     }
-    shared_keep(c, p.terms + 4 * p.update + 8 * p.far_apart + 16 * p.is_short);
+    shared_keep(c, p.terms + 8 * p.far_apart + 16 * p.is_short);
     shared_keep(c, p.exponent);
     shared_keep(c, p.cut);
     shared_keep(c, p.shift);

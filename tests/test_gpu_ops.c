@@ -316,6 +316,9 @@ PLAIN_RUN(shortcut_a_grad, t[0], t[1], c->stride)
 PLAIN_RUN(moments, t[0], t[1], t[2])
 PLAIN_RUN(running_statistics, t[0], t[1], t[2], t[3], t[4], 0.1)
 PLAIN_RUN(normalise, t[0], t[1], t[2], t[3], t[4], t[5], t[6], c->epsilon, c->relu)
+PLAIN_RUN(sum_squares, t[0], 1, t[1])
+PLAIN_RUN(optimiser_step, t[0], t[1], t[2])
+PLAIN_RUN(trust_rate, t[0], t[1], t[2])
 PLAIN_RUN(sgd_momentum, t[0], t[1], t[2], c->alpha, (float)c->epsilon)
 /* clang-format on */
 static tensor_epilogue epilogue_of(const struct call *c, tensor *const *t) {
@@ -348,6 +351,34 @@ RUN(cross_entropy) {
 }
 RUN(sgd_update) {
     return t[2] ? tensor_sgd_update_by(t[0], t[1], t[2]) : tensor_sgd_update(t[0], t[1], c->alpha);
+}
+
+/* Factors are a row of four. */
+static tensor *row_of(const tensor *numbers) {
+    tensor *row = tensor_new_view((tensor *)(uintptr_t)numbers, TENSOR_SHAPE(1, FL_FACTORS));
+    CHECK(row, "%s", tensor_error());
+    return row;
+}
+RUN(combine) {
+    (void)c;
+    tensor *factors = row_of(t[4]);
+    const tensor_status status = tensor_combine(t[0], t[1], t[2], t[3], factors, 0);
+    tensor_free(factors);
+    return status;
+}
+RUN(root_mean) {
+    (void)c;
+    tensor *factors = row_of(t[2]);
+    const tensor_status status = tensor_root_mean(t[0], t[1], factors, 0);
+    tensor_free(factors);
+    return status;
+}
+RUN(add_ratio) {
+    (void)c;
+    tensor *factors = row_of(t[4]);
+    const tensor_status status = tensor_add_ratio(t[0], t[1], t[2], t[3], factors, 0);
+    tensor_free(factors);
+    return status;
 }
 
 static const struct row {
@@ -389,6 +420,12 @@ static const struct row {
     ROW(cross_entropy, plan_cross_entropy, "softmax_cross_entropy"),
     ROW(sgd_momentum, plan_sgd_momentum, ""),
     ROW(sgd_update, plan_sgd_update, ""),
+    ROW(combine, plan_combine, ""),
+    ROW(root_mean, plan_root_mean, ""),
+    ROW(add_ratio, plan_add_ratio, ""),
+    ROW(sum_squares, plan_sum_squares, ""),
+    ROW(optimiser_step, plan_optimiser_step, ""),
+    ROW(trust_rate, plan_trust_rate, ""),
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
@@ -619,6 +656,21 @@ static void late_failures(const struct fl_format *f) {
         IN(&c, 33);
         add_numbers(&c, FMT_F32, 1, (double[]){wide ? -INFINITY : NAN});
         fails_late("rate", &c, run_sgd_update);
+    }
+    output.wide = true;
+    for (int which = 0; f->arithmetic == FL_ARITHMETIC_SHARED && which < 3; which++) { /* data in float formats */
+        OUT(&c, 21);
+        if (which != 1)
+            add_same(&c, 0);
+        if (which == 2)
+            IN(&c, 21);
+        plain.wide = which == 2;
+        IN(&c, 21);
+        plain.wide = false;
+        if (!which)
+            add_none(&c);
+        add_numbers(&c, FMT_F64, FL_FACTORS, (double[]){1, which ? -1e300 : NAN, 1, 1});
+        fails_late("factor", &c, which == 0 ? run_combine : which == 1 ? run_root_mean : run_add_ratio);
     }
     output.wide = false;
     for (int which = 0; f->arithmetic == FL_ARITHMETIC_SHARED && which < 2; which++) { /* data in float formats */

@@ -73,7 +73,7 @@ static void fault(int signal) {
 
 /* --- one call --- */
 
-enum { VIEWS = 7, CHANNEL_ARRAYS = 8, SUMS = 4 }; /* out, three operands, bias, residual, a wide copy */
+enum { VIEWS = 7, CHANNEL_ARRAYS = 8, SUMS = 4 }; /* out, three operands, bias, residual, wide copies */
 
 static void move(struct fl_view *view, struct guarded *g, size_t bytes, bool at_end) {
     *g = guarded_new(bytes, at_end);
@@ -128,7 +128,7 @@ static void run_guarded(const struct call *call, fl_kernel kernel, bool at_end, 
         } else {
             move(&args.out, g++, (size_t)call->shape.out * bytes, at_end);
         }
-        args.out.wide = call->op == FL_OP_SGD_UPDATE ? args.in[0].wide : NULL;
+        args.out.wide = writes_wide(call->op) ? args.in[0].wide : NULL;
     }
     args.stats = &stats;
     CHECK(!kernel(&args), "%s: %s", now, tensor_error());
@@ -144,7 +144,7 @@ static void try_operation(const struct fl_format *f, enum fl_op op, int backend,
     for (int index = 0; call_make(&call, f, op, index, ORDINARY, TENSOR_ROUND_NEAREST, 31, ref); index++) {
         for (int way = 0; way < 4; way++) {
             const bool at_end = way % 2 == 0, in_place = way / 2;
-            if ((in_place && !call.shape.in_place) || (!in_place && op == FL_OP_SGD_UPDATE && call.in[0].view.wide))
+            if ((in_place && !call.shape.in_place) || (!in_place && writes_wide(op) && call.in[0].view.wide))
                 continue;
             snprintf(now, sizeof now, "%s.%s.%s shape %d, memory %s%s", f->name, fl_op_name(op),
                      fl_backend_name((enum fl_backend)backend), index, at_end ? "that ends" : "that begins",

@@ -85,13 +85,19 @@ struct fl_numbers {
     const char *what; /* the operation's name in messages */
 };
 
+enum { FL_FACTORS = 4 }; /* of a call, at most */
+
 /* Numbers of a call that stand in tensors of one number, to be read when the call runs: a recorded call can then be run
- * again with others. One address at most is set; what runs the call puts its number into alpha or real, where kernels
- * look, after checking that it is finite. */
+ * again with others. One address of alpha and real at most is set; what runs the call puts its number into alpha or
+ * real, where kernels look, after checking that it is finite. */
 struct fl_scalar {
     const float *alpha; /* NULL: args.alpha counts */
     const double *real; /* NULL: args.numbers.real counts */
     const char *what;   /* operation and scalar in messages */
+    /* Beside those two: in shared-exponent formats each of these must be finite as binary32. Kernels read them in
+     * numbers.f[0]. */
+    const double *factors; /* NULL: none */
+    int factor_count;
 };
 
 struct fl_format;
@@ -123,7 +129,15 @@ struct fl_args {
      *                                      momentum
      *   softmax_cross_entropy  f[0] gradient of x (NULL: not wanted), f[1] loss, i[0] predicted, i[1] how many are
      *                                      right (NULL: not wanted) <- x, i[2] labels, real gradient scale
-     * .wide is set in w alone, and in the out of sgd_update: v and g count as stored. */
+     *   combine                y <- p, q, w (data NULL: none), f[0] three factors
+     *   root_mean              r <- r, g, f[0] three factors
+     *   add_ratio              y <- w, m, r, f[0] four factors
+     *   sum_squares            f[0] the sum <- x
+     *   optimiser_step         f[0] the numbers of a step <- themselves, f[1] k sums of squares (NULL: none), alpha the
+     *                                      rate
+     *   trust_rate             out one binary32 <- f[0] two sums of squares, alpha the rate
+     * .wide is set in w, in the first operand of combine, root_mean and add_ratio, in m and r of add_ratio, and in the
+     * out of an operation whose first operand is its output: v, g, q and x count as stored. */
     struct fl_geometry geo;
     float alpha, beta; /* alpha of *_SCALAR maps; momentum, weight decay; rate */
     struct fl_scalar scalar;

@@ -11,7 +11,7 @@ enum fl_op {
 #define FL_MAP3(id, CONSTANT, name, expr) FL_OP_##CONSTANT = id,
 #define FL_OP(id, CONSTANT, name) FL_OP_##CONSTANT = id,
 #include "flexlab/ops.def"
-    FL_OP_LIMIT = 128 /* ids are below this */
+    FL_OP_LIMIT = 256 /* ids are below this */
 };
 
 #endif

@@ -35,11 +35,19 @@ tensor_status fl_ref_shortcut(const struct fl_args *args);
 tensor_status fl_ref_fold(const struct fl_args *args);
 tensor_status fl_ref_affine(const struct fl_args *args);
 tensor_status fl_ref_sgd(const struct fl_args *args);
+tensor_status fl_ref_root_mean(const struct fl_args *args);
+tensor_status fl_ref_add_ratio(const struct fl_args *args);
 
 /* channel_numbers.c: numbers of channels, a fixed sequence of double operations; they serve as every row's kernels. */
 tensor_status fl_channel_moments(const struct fl_args *args);
 tensor_status fl_running_statistics(const struct fl_args *args);
 tensor_status fl_affine_coefficients(const struct fl_args *args);
 tensor_status fl_affine_grad_coefficients(const struct fl_args *args);
+
+/* optimiser_numbers.c: likewise. */
+tensor_status fl_sum_squares(const struct fl_args *args);
+size_t fl_sum_squares_need(const struct fl_args *args);
+tensor_status fl_optimiser_numbers(const struct fl_args *args);
+tensor_status fl_trust_number(const struct fl_args *args);
 
 #endif

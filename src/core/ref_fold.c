@@ -147,7 +147,14 @@ static bool finite_operands(const struct ref_work *w, int64_t i, double *sum) {
     for (int j = 0; j < 3; j++)
         if (w->in[j])
             x[j] = a->in[j].wide && !fl_ref_shared(a) ? ((const float *)a->in[j].wide)[i] : w->in[j][i];
-    *sum = a->op == FL_OP_SGD_MOMENTUM ? a->alpha * x[0] + x[1] + a->beta * x[2] : x[0] - a->alpha * x[1];
+    const double *f = a->numbers.f[0];
+    if (a->op == FL_OP_COMBINE)
+        *sum = (float)f[0] * x[0] + (float)f[1] * x[1] + (w->in[2] ? (float)f[2] * x[2] : 0);
+    else
+        *sum = a->op == FL_OP_SGD_MOMENTUM ? a->alpha * x[0] + x[1] + a->beta * x[2] : x[0] - a->alpha * x[1];
+    for (int j = 0; a->op == FL_OP_COMBINE && j < 3 && w->in[j]; j++)
+        if (!isfinite((float)f[j]))
+            return false;
     return isfinite(x[0]) && isfinite(x[1]) && isfinite(x[2]);
 }
 
@@ -157,8 +164,8 @@ tensor_status fl_ref_sgd(const struct fl_args *args) {
     if (status)
         return status;
     const bool shared = fl_ref_shared(args);
-    const bool update = args->op == FL_OP_SGD_UPDATE;
-    const bool wide = update && args->in[0].wide;
+    const bool update = args->op == FL_OP_SGD_UPDATE, combine = args->op == FL_OP_COMBINE;
+    const bool wide = args->out.wide;
     int64_t wide_saturated = 0;
     for (int64_t i = 0; i < w.count; i++) {
         double nonfinite;
@@ -171,6 +178,9 @@ tensor_status fl_ref_sgd(const struct fl_args *args) {
                 terms[0] = element(&w, 0, i);
                 terms[1] = scaled(-args->alpha, element(&w, 1, i), shared);
                 n = 2;
+            } else if (combine) {
+                for (n = 0; n < 3 && w.in[n]; n++)
+                    terms[n] = scaled((float)args->numbers.f[0][n], element(&w, n, i), shared);
             } else {
                 terms[0] = scaled(args->alpha, element(&w, 0, i), shared);
                 terms[1] = element(&w, 1, i);

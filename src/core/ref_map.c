@@ -145,6 +145,12 @@ static const fl_kernel table[FL_OP_LIMIT] = {
     [FL_OP_AFFINE_COEFFICIENTS] = fl_affine_coefficients,
     [FL_OP_AFFINE_GRAD_COEFFICIENTS] = fl_affine_grad_coefficients,
     [FL_OP_SOFTMAX_CROSS_ENTROPY] = fl_softmax_ref,
+    [FL_OP_COMBINE] = fl_ref_sgd,
+    [FL_OP_ROOT_MEAN] = fl_ref_root_mean,
+    [FL_OP_ADD_RATIO] = fl_ref_add_ratio,
+    [FL_OP_SUM_SQUARES] = fl_sum_squares,
+    [FL_OP_OPTIMISER_STEP] = fl_optimiser_numbers,
+    [FL_OP_TRUST_RATE] = fl_trust_number,
 };
 
 fl_kernel fl_ref_kernel(enum fl_op op) {
@@ -157,7 +163,11 @@ fl_need fl_ref_need(enum fl_op op) {
     case FL_OP_RUNNING_STATISTICS:
     case FL_OP_AFFINE_COEFFICIENTS:
     case FL_OP_AFFINE_GRAD_COEFFICIENTS:
+    case FL_OP_OPTIMISER_STEP:
+    case FL_OP_TRUST_RATE:
         return NULL;
+    case FL_OP_SUM_SQUARES:
+        return fl_sum_squares_need;
     case FL_OP_SOFTMAX_CROSS_ENTROPY:
         return fl_softmax_need;
     default:

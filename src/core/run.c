@@ -1,5 +1,6 @@
 /* run.c - how a processor runs a call: the exponent before, the kernel, statistics and history after. */
 #include "core/fail.h"
+#include "core/optimiser_rules.h"
 #include "core/queue.h"
 #include "core/wide.h"
 #include <math.h>
@@ -161,6 +162,19 @@ static tensor_status run_gather(const struct fl_call *call) {
 
 /* --- numbers that stand in tensors -------------------------------------------------------------------------------- */
 
+static tensor_status check_factors(const struct fl_args *args) {
+    const struct fl_scalar *s = &args->scalar;
+    if (!s->factors || args->format->arithmetic != FL_ARITHMETIC_SHARED)
+        return TENSOR_OK;
+    for (int i = 0; i < s->factor_count; i++) {
+        const float value = (float)s->factors[i];
+        if (!fl_is_factor(s->factors[i]))
+            return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", s->what,
+                           value != value ? NAN : (double)value);
+    }
+    return TENSOR_OK;
+}
+
 static tensor_status read_scalar(struct fl_args *args) {
     const struct fl_scalar *s = &args->scalar;
     const double value = s->alpha ? *s->alpha : *s->real;
@@ -181,8 +195,9 @@ static tensor_status run_kind(const struct fl_call *call) {
 }
 
 tensor_status fl_call_run(const struct fl_call *call) {
-    if (!call->args.scalar.alpha && !call->args.scalar.real)
-        return run_kind(call);
+    const tensor_status factors = check_factors(&call->args);
+    if (factors || (!call->args.scalar.alpha && !call->args.scalar.real))
+        return factors ? factors : run_kind(call);
     struct fl_call known = *call;
     tensor_status status = read_scalar(&known.args);
     return status ? status : run_kind(&known);

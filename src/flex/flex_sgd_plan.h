@@ -1,7 +1,9 @@
-/* flex_sgd_plan.h - how momentum and update of stochastic gradient descent are computed in integers, from exponents and
- * rates alone. C and CUDA, on plain numbers: no tensor, no vector, no libm.
+/* flex_sgd_plan.h - how momentum and update of stochastic gradient descent, and combinations of up to three tensors,
+ * are computed in integers, from exponents and factors alone. C and CUDA, on plain numbers: no tensor, no vector, no
+ * libm.
  *
- * v' = alpha v + g + beta w, w' = w - alpha v: exact sums of up to three mantissas times a factor each, rounded once.
+ * v' = alpha v + g + beta w, w' = w - alpha v, y = a p + b q + c w: exact sums of up to three mantissas times a factor
+ * each, rounded once.
  *
  * Aligned sums may need more than 64 bits, of which the rounding wants only those near its place. Short sums are the
  * sums without their last `cut` bits, rounded to odd (the last bit says whether anything was cut off), which rounds as
@@ -14,20 +16,19 @@
 
 enum { FLEX_SGD_TERMS = 3 };
 
-/* What is known before. Operands in the order of the kernels: momentum v, g, w, update w, v. */
+/* What is known before. Operands in the order of the kernels: momentum v, g, w, update w, v, combine p, q, w. */
 struct flex_sgd_given {
-    bool update;               /* else momentum */
-    float alpha, beta;         /* momentum and weight decay; the rate */
+    int terms;
+    float factor[FLEX_SGD_TERMS];
     int e[FLEX_SGD_TERMS];     /* shared exponents */
     bool wide[FLEX_SGD_TERMS]; /* the operand counts as its wide part: mantissas of 32 bits at e + 16 */
     int e_out;
-    bool wide_out;   /* of an update: the wide part is rounded, to nearest */
+    bool wide_out;   /* the wide part is rounded, to nearest */
     bool measures;   /* nothing is stored */
     bool stochastic; /* rounding, but of a wide part */
 };
 
 struct flex_sgd {
-    bool update;
     int terms;
     struct fl_term factor[FLEX_SGD_TERMS]; /* exponent: of the product */
     bool far_apart;                        /* only factors are valid (fl_sum_terms) */
@@ -70,22 +71,21 @@ FL_BOTH void flex_sgd_shorten(struct flex_sgd *p, const struct flex_sgd_given *g
     const int spare = 2; /* of the sum of three terms */
     p->cut = bits + spare > 62 ? bits + spare - 62 : 0;
     p->shift = p->exponent - p->cut - g->e_out;
-    const bool wide = g->update && g->wide_out;
+    const bool wide = g->wide_out;
     const int shift = p->shift - (wide ? 16 : 0);
     const bool fits = !wide && g->stochastic ? !p->cut || shift > 32 : shift < 63 && (shift >= 2 || (!wide && !p->cut));
     p->is_short = !p->far_apart && p->cut <= 60 && (g->measures || fits);
 }
 
 FL_BOTH struct flex_sgd flex_sgd_of(const struct flex_sgd_given *g) {
-    const struct fl_term one = {1, 0}, none = {0, 0};
+    const struct fl_term none = {0, 0};
     struct flex_sgd p;
-    p.update = g->update;
-    p.terms = g->update ? 2 : 3;
-    p.factor[0] = g->update ? one : fl_term_of(g->alpha);
-    p.factor[1] = g->update ? fl_term_of(-g->alpha) : one;
-    p.factor[2] = g->update ? none : fl_term_of(g->beta);
-    for (int j = 0; j < p.terms; j++)
-        p.factor[j].e += g->e[j] + (g->wide[j] ? 16 : 0);
+    p.terms = g->terms;
+    for (int j = 0; j < FLEX_SGD_TERMS; j++) {
+        p.factor[j] = j < p.terms ? fl_term_of(g->factor[j]) : none;
+        if (j < p.terms)
+            p.factor[j].e += g->e[j] + (g->wide[j] ? 16 : 0);
+    }
     flex_sgd_align(&p);
     flex_sgd_shorten(&p, g);
     return p;

@@ -53,6 +53,8 @@ struct gpu_kernels {
                           cudaStream_t stream);
 };
 cudaError_t gpu_running_statistics(const struct gpu_call *call, cudaStream_t stream);
+/* optimiser_step, trust_rate */
+cudaError_t gpu_step_numbers(const struct gpu_call *call, cudaStream_t stream);
 /* By format; NULL: none. */
 const struct gpu_kernels *gpu_kernels_of(tensor_format format);
 

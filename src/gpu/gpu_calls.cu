@@ -1,6 +1,7 @@
 // gpu_calls.cu - a call as a sequence of kernels: what run.c does on a processor, with nobody to look in between.
 #include "gpu/gpu_calls.h"
 #include "autoflex/autoflex_rules.h"
+#include "core/optimiser_rules.h"
 
 // --- before, between and after the attempts: one thread --------------------------------------------------------------
 
@@ -17,6 +18,18 @@ __device__ static bool needs_maximum(const struct autoflex *a) {
 __device__ static void clear(struct gpu_control *control) {
     struct fl_stats none = {};
     control->stats = none;
+}
+
+// Factors of shared-exponent formats are binary32 numbers.
+__device__ static bool finds_factor(struct gpu_control *control, const struct fl_scalar &scalar) {
+    for (int i = 0; scalar.factors && i < scalar.factor_count; i++)
+        if (!fl_is_factor(scalar.factors[i])) {
+            control->failure.finding = FL_GPU_SCALAR;
+            control->failure.value[0] = (double)(float)scalar.factors[i];
+            control->failure.what = scalar.what;
+            return true;
+        }
+    return false;
 }
 
 // A number that stands in a tensor and is not finite ends the queue here.
@@ -45,7 +58,8 @@ __global__ void begin_run(const struct gpu_call call) {
 // write, which mostly is right again, unless operands are overwritten.
 __global__ void begin_write(const struct gpu_call call, bool shared, bool measures_first) {
     struct gpu_control *control = call.control;
-    if (control->failure.finding || finds_scalar(control, call.args.scalar))
+    if (control->failure.finding || finds_scalar(control, call.args.scalar) ||
+        (shared && finds_factor(control, call.args.scalar)))
         return;
     clear(control);
     struct autoflex *a = &call.slot->autoflex;

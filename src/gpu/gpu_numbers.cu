@@ -1,4 +1,5 @@
 // gpu_numbers.cu - tensors of numbers beside the formats, and the table of what the device has for each format.
+#include "core/optimiser_rules.h"
 #include "gpu/gpu_calls.h"
 
 template <class Number> __global__ void numbers_to_doubles(const struct fl_view view, double *values) {
@@ -36,6 +37,22 @@ __global__ void running_statistics(const struct gpu_call call) {
 
 cudaError_t gpu_running_statistics(const struct gpu_call *call, cudaStream_t stream) {
     return gpu_launch(running_statistics, gpu_blocks(call->args.geo.n), GPU_THREADS, 0, stream, *call);
+}
+
+// One thread: what a step needs to know is little, and each number follows from the one before.
+__global__ void step_numbers(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_numbers &n = call.args.numbers;
+    if (call.args.op == FL_OP_TRUST_RATE)
+        *(float *)call.args.out.data = fl_trust_rate(now.alpha, n.f[0]);
+    else
+        fl_optimiser_step(n.f[0], now.alpha, n.f[1], call.args.geo.k);
+}
+
+cudaError_t gpu_step_numbers(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_launch(step_numbers, 1, 1, 0, stream, *call);
 }
 
 #define GPU_FOLDER(folder) const struct gpu_kernels *gpu_kernels_##folder(void);
