@@ -19,7 +19,8 @@ enum { BATCH = 8, CLASSES = 10, CHANNELS = 3 };
 
 static int size = 8, steps = 5;
 static const char *model = "resnet8";
-static long (*count)(const char *what); /* of the stand-in; NULL on a GPU */
+static nn_config optimiser = {.momentum = 0.9f, .weight_decay = 1e-4f}; /* and all else of it */
+static long (*count)(const char *what);                                 /* of the stand-in; NULL on a GPU */
 
 static void find_counts(void) {
     const char *path = getenv("FLEXLAB_CUDA_LIBRARY");
@@ -30,8 +31,11 @@ static void find_counts(void) {
 }
 
 static nn_graph *network(const char *variant, const char *device) {
-    const nn_config how = {
-        .variant = variant, .batch = BATCH, .momentum = 0.9f, .weight_decay = 1e-4f, .seed = 7, .device = device};
+    nn_config how = optimiser;
+    how.variant = variant;
+    how.batch = BATCH;
+    how.seed = 7;
+    how.device = device;
     nn_graph *g = nn_graph_new(&how);
     CHECK(g, "%s", tensor_error());
     const nn_node logits = nn_model(g, model, size, size, CHANNELS, CLASSES);
@@ -372,5 +376,18 @@ int main(int argc, char **argv) {
     waits_of_reports(true);
     stops();
     set_without_room();
+    /* Factors that change in each step are made on the device: recordings are run again with them. */
+    static const struct {
+        const char *variant;
+        nn_config optimiser;
+    } others[] = {{"flex16+5", {.optimiser = "adamw", .weight_decay = 0.01f, .clip_value = 0.1f, .clip_norm = 0.5f}},
+                  {"bf16", {.optimiser = "lamb", .weight_decay = 0.01f}},
+                  {"dfp16", {.optimiser = "rmsprop", .weight_decay = 0.01f, .momentum = 0.5f}},
+                  {"fp32", {.momentum = 0.9f, .nesterov = true, .clip_norm = 0.5f}}};
+    for (int i = 0; i < 4; i++) {
+        optimiser = others[i].optimiser;
+        if (argc < 4 || !strcmp(argv[3], "all") || !strcmp(argv[3], others[i].variant))
+            train(others[i].variant);
+    }
     return check_summary();
 }

@@ -54,10 +54,24 @@ typedef struct nn_config {
     bool no_master;        /* leave out the wide copy of the weights ("--master none") */
     int batch;             /* images a step */
     uint64_t seed;         /* initial weights, stochastic rounding; the same for every variant */
-    float momentum;        /* used by nn_train_step as given (0: none) */
+    float momentum;        /* used by nn_train_step as given (0: none); of sgd and rmsprop alone */
     float weight_decay;
     const char *device; /* where the network lives and trains: a name of tensor_device_list; NULL: "cpu" */
+    /* How weights follow from gradients: docs/optimisers.md. All zero: gradient descent with momentum, as above. */
+    const char *optimiser; /* one of nn_optimiser_list; NULL: "sgd" */
+    const char *decay;     /* what decays: "all", "weights" (no biases, gammas and betas); NULL: "weights" of adamw and
+                            * lamb, "all" of the others */
+    float beta1, beta2;    /* 0: 0.9 and 0.999; beta2 of rmsprop 0.99 */
+    float epsilon;         /* 0: 1e-8; lamb 1e-6, adagrad 1e-10 */
+    float clip_value;      /* each element of a gradient counts as at most this; 0: as it is */
+    float clip_norm;       /* all gradients together count as at most this long; 0: as they are */
+    bool nesterov;         /* sgd with momentum: the weight follows where the velocity leads to */
+    bool narrow_state;     /* moments and roots of 16 bits, by stochastic rounding (variants with a shared exponent) */
+    unsigned char unused[2]; /* no padding at the end, which nobody would set */
 } nn_config;
+
+/* "sgd", "adam", "adamw", "rmsprop", "adagrad", "lamb"; NULL past the last. */
+FLEXLAB_API const char *nn_optimiser_list(int i) FLEXLAB_SYMBOL(nn_optimiser_list);
 
 FLEXLAB_API nn_graph *nn_graph_new_sized(const nn_config *config, size_t config_size)
     FLEXLAB_SYMBOL(nn_graph_new_sized);
@@ -69,7 +83,8 @@ static inline nn_graph *nn_graph_new(const nn_config *config) {
 FLEXLAB_API void nn_graph_free(nn_graph *g) FLEXLAB_SYMBOL(nn_graph_free);
 
 /* Layers. Names must be unique and appear in traces and statistics as NAME (output), NAME.weight, NAME.bias,
- * NAME.gamma, NAME.beta; gradients and momentum carry the suffixes .grad and .momentum. Weights: He initialisation,
+ * NAME.gamma, NAME.beta; gradients and momentum carry the suffixes .grad and .momentum, roots and directions of
+ * optimisers .root and .direction. Weights: He initialisation,
  * normal with variance 2 / fan-out for convolutions (He et al. 2015, fan-out mode) and 2 / fan-in for linear layers
  * followed by relu, uniform +-1/sqrt(fan-in) for the last; drawn by (seed, name, element), so they do not depend on the
  * format. */
@@ -180,7 +195,8 @@ FLEXLAB_API tensor_status nn_evaluate_data(nn_graph *g, const nn_data *data, con
  * TENSOR_E_ARGUMENT. nn_watch shows them in time. */
 typedef struct nn_tensor_info {
     const char *name;
-    const char *role; /* "weight", "activation", "gradient", "weight gradient", "momentum" */
+    /* "weight", "activation", "gradient", "weight gradient", "momentum"; of other optimisers "root", "direction" */
+    const char *role;
     tensor *t;
 } nn_tensor_info;
 /* watch is called, on the thread that runs the step, as soon as the operation that writes a tensor of the step was

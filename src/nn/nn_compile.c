@@ -42,14 +42,21 @@ static tensor_status check_graph(nn_graph *g, nn_node logits) {
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
 
-/* Takes the name over. */
-static tensor_status list_tensor(nn_graph *g, char *name, const char *role, tensor *t) {
+tensor_status fl_list_tensor(nn_graph *g, char *name, const char *role, tensor *t, tensor_status status) {
+    if (status) {
+        fl_free(name);
+        return status;
+    }
     if (!name || fl_grow((void **)&g->infos, g->info_count, &g->info_capacity, sizeof *g->infos)) {
         fl_free(name);
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for the list of tensors");
     }
     g->infos[g->info_count++] = (nn_tensor_info){name, role, t};
     return TENSOR_OK;
+}
+
+static tensor_status list_tensor(nn_graph *g, char *name, const char *role, tensor *t) {
+    return fl_list_tensor(g, name, role, t, TENSOR_OK);
 }
 
 static tensor_status set_predictor(tensor *t, const char *predictor) {
@@ -65,11 +72,10 @@ static tensor_status make_parameter(nn_graph *g, const struct fl_node *node, str
     p->info = g->info_count;
     FL_TRY(new_parameter_tensor(g, &p->w, &p->shape));
     FL_TRY(new_parameter_tensor(g, &p->g, &p->shape));
-    FL_TRY(new_parameter_tensor(g, &p->v, &p->shape));
     FL_TRY(list_tensor(g, fl_format_name("%s.%s", node->owner, p->suffix), "weight", p->w));
     const char *name = g->infos[g->info_count - 1].name;
     FL_TRY(list_tensor(g, fl_format_name("%s.grad", name), "weight gradient", p->g));
-    FL_TRY(list_tensor(g, fl_format_name("%s.momentum", name), "momentum", p->v));
+    FL_TRY(fl_optimiser_parameter(g, p, name));
     if (g->wide)
         FL_TRY(tensor_keep_wide(p->w));
     uint64_t key = fl_name_key(g->seed, name);
@@ -158,6 +164,7 @@ static tensor_status make_numbers_of_step(nn_graph *g) {
         return tensor_error_status();
     FL_TRY(new_numbers(g, &g->labels, FMT_I32, g->batch));
     FL_TRY(new_numbers(g, &g->rate, FMT_F32, 1));
+    FL_TRY(fl_optimiser_numbers_of_step(g));
     FL_TRY(new_numbers(g, &g->loss, FMT_F64, 1));
     FL_TRY(new_numbers(g, &g->predicted, FMT_I32, g->batch));
     return new_numbers(g, &g->correct, FMT_I32, 1);

@@ -56,6 +56,8 @@ static tensor_status check_config(const nn_config *config, const nn_variant *var
         return fl_fail(TENSOR_E_ARGUMENT, "momentum: %g, expected 0 or more and below 1", (double)config->momentum);
     if (!(config->weight_decay >= 0 && isfinite(config->weight_decay)))
         return fl_fail(TENSOR_E_ARGUMENT, "weight decay: %g, expected 0 or more", (double)config->weight_decay);
+    if (fl_optimiser_check(config, variant))
+        return TENSOR_E_ARGUMENT;
     if (!config->predictor)
         return TENSOR_OK;
     if (!tensor_format_is_shared(variant->format))
@@ -96,8 +98,7 @@ nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
     g->wide = variant->wide && !config->no_master;
     g->batch = config->batch;
     g->seed = config->seed;
-    g->momentum = config->momentum;
-    g->weight_decay = config->weight_decay;
+    fl_optimiser_take(g, config);
     return g;
 }
 
@@ -123,6 +124,7 @@ void nn_graph_free(nn_graph *g) {
     fl_free(g->values);
     fl_free(g->positions);
     fl_free(g->infos);
+    fl_optimiser_clear(&g->optimiser);
     tensor_free(g->pixels);
     tensor_free(g->bytes);
     tensor_free(g->byte_values);

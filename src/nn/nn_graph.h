@@ -41,8 +41,13 @@ struct fl_parameter {
     struct fl_shape shape;
     enum fl_init init;
     double scale; /* normal: standard deviation; uniform: half the width */
-    tensor *w, *g, *v;
-    int info; /* the place of w in nn_tensor_at; g and v follow */
+    tensor *w, *g;
+    /* Of the optimiser, NULL: it has none. Velocity or moment; root of the mean square; the gradient as it counts, or
+     * the direction that the weight takes. */
+    tensor *v, *r, *d;
+    int number; /* of all parameters */
+    int info;   /* the place of w in nn_tensor_at; g and those of the optimiser follow */
+    int infos;  /* how many there are */
 };
 
 /* What the caller asked of a layer; each kind reads its own. */
@@ -163,6 +168,18 @@ struct fl_position {
     struct fl_call_block calls[FL_CALL_MEMORIES]; /* those bytes in the arena */
 };
 
+/* How weights are written: nn_optimiser.c. */
+struct fl_optimiser {
+    tensor_optimiser how;
+    float clip_value;
+    bool plain; /* descent by numbers that never change: no tensor holds them */
+    bool nesterov, narrow, decays_all;
+    int parameters;
+    tensor *numbers;       /* of a step: tensor_optimiser_step */
+    tensor *sums;          /* squares of each gradient, to clip by their norm */
+    tensor *norms, *trust; /* of a weight and its direction, and the rate that follows */
+};
+
 /* What a graph has done of the step: nn_forward, nn_backward, nn_update, in this order. */
 enum fl_phase { FL_PHASE_IDLE, FL_PHASE_FORWARD, FL_PHASE_BACKWARD };
 
@@ -173,7 +190,7 @@ struct nn_graph {
     bool wide;
     int batch;
     uint64_t seed;
-    float momentum, weight_decay;
+    struct fl_optimiser optimiser;
     int classes;
 
     struct fl_node *nodes;
@@ -293,6 +310,23 @@ enum { FL_MOST_NOTED = 4096 };
 void fl_losses_free(nn_graph *g);
 /* Those that have not arrived. */
 void fl_losses_drop(const nn_graph *g);
+
+/* nn_compile.c */
+/* Adds to what nn_tensor_at lists, unless status says that making the tensor failed. Takes the name over. */
+tensor_status fl_list_tensor(nn_graph *g, char *name, const char *role, tensor *t, tensor_status status);
+
+/* nn_optimiser.c */
+tensor_status fl_optimiser_check(const nn_config *config, const nn_variant *variant);
+/* After that check. */
+void fl_optimiser_take(nn_graph *g, const nn_config *config);
+/* The tensors that the optimiser keeps of a parameter, listed after its gradient; name: of the weight. Then those of
+ * the whole network. */
+tensor_status fl_optimiser_parameter(nn_graph *g, struct fl_parameter *p, const char *name);
+tensor_status fl_optimiser_numbers_of_step(nn_graph *g);
+void fl_optimiser_clear(struct fl_optimiser *o);
+/* What comes before the first parameter of an update, and one parameter. */
+tensor_status fl_optimiser_begin(nn_graph *g);
+tensor_status fl_optimise(const nn_graph *g, const struct fl_parameter *p);
 
 /* nn_init.c */
 /* The key of the random numbers of one named thing under a seed. */

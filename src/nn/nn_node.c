@@ -75,6 +75,8 @@ void fl_node_clear(struct fl_node *node) {
         tensor_free(node->parameter[k].w);
         tensor_free(node->parameter[k].g);
         tensor_free(node->parameter[k].v);
+        tensor_free(node->parameter[k].r);
+        tensor_free(node->parameter[k].d);
     }
     for (int k = 0; k < node->states; k++)
         tensor_free(node->state[k].t);

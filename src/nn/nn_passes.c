@@ -169,22 +169,26 @@ tensor_status fl_backward(nn_graph *g) {
 
 /* --- update ------------------------------------------------------------------------------------------------------- */
 
-/* Momentum and weight decay act on every parameter, biases and batch normalisation included (He et al. 2015). */
 static tensor_status update_parameter(const nn_graph *g, const struct fl_parameter *p) {
     const int position = fl_positions(g) - 1;
     fl_begin_calls(g, position);
-    tensor_status status = tensor_sgd_momentum(p->v, p->g, p->w, g->momentum, g->weight_decay);
-    if (!status)
-        status = tensor_sgd_update_by(p->w, p->v, g->rate);
+    tensor_status status = fl_optimise(g, p);
     fl_end_calls(g, position);
     if (status)
         return status;
-    show(g, p->info + 2);
+    for (int i = 2; i < p->infos; i++)
+        show(g, p->info + i);
     show(g, p->info);
     return TENSOR_OK;
 }
 
 static tensor_status update(nn_graph *g) {
+    const int position = fl_positions(g) - 1;
+    fl_begin_calls(g, position);
+    tensor_status begun = fl_optimiser_begin(g);
+    fl_end_calls(g, position);
+    if (begun)
+        return begun;
     for (int i = 0; i < g->count; i++)
         for (int k = 0; k < g->nodes[i].parameters; k++) {
             tensor_status status = update_parameter(g, &g->nodes[i].parameter[k]);

@@ -23,7 +23,12 @@ static tensor_status visit_node(const struct fl_node *node, visit_fn visit, void
     for (int k = 0; k < node->parameters; k++) {
         FL_TRY(visit(node->parameter[k].w, true, context));
         FL_TRY(visit(node->parameter[k].g, true, context));
-        FL_TRY(visit(node->parameter[k].v, true, context));
+        if (node->parameter[k].v)
+            FL_TRY(visit(node->parameter[k].v, true, context));
+        if (node->parameter[k].r)
+            FL_TRY(visit(node->parameter[k].r, true, context));
+        if (node->parameter[k].d) /* written anew in each step, as values are */
+            FL_TRY(visit(node->parameter[k].d, false, context));
     }
     for (int k = 0; k < node->states; k++)
         if (node->state[k].lasts)
@@ -35,6 +40,8 @@ static tensor_status visit_node(const struct fl_node *node, visit_fn visit, void
 static tensor_status visit_all(const nn_graph *g, visit_fn visit, void *context) {
     for (int i = 0; i < g->count; i++)
         FL_TRY(visit_node(&g->nodes[i], visit, context));
+    if (g->optimiser.numbers)
+        FL_TRY(visit(g->optimiser.numbers, true, context));
     for (int i = 0; i < g->value_count; i++) {
         if (g->values[i].base != i)
             continue;
@@ -87,6 +94,17 @@ static uint64_t mix_node(uint64_t hash, const struct fl_node *node) {
     return hash;
 }
 
+/* Descent as it always was has the layout that it always had. */
+static uint64_t mix_optimiser(uint64_t hash, const struct fl_optimiser *o) {
+    const struct {
+        float beta1, beta2, epsilon, clip_value, clip_norm;
+        int32_t kind, nesterov, narrow, decays_all;
+    } how = {o->how.beta1,         o->how.beta2, o->how.epsilon, o->clip_value, o->how.clip_norm,
+             (int32_t)o->how.kind, o->nesterov,  o->narrow,      o->decays_all};
+    return o->plain && !(o->clip_value > 0) && o->decays_all ? hash : mix(hash, &how, sizeof how);
+}
+
+/* Names and shapes of everything, and how the network is trained. */
 uint64_t fl_state_layout(const nn_graph *g) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (int i = 0; i < g->info_count; i++) {
@@ -105,8 +123,8 @@ uint64_t fl_state_layout(const nn_graph *g) {
         uint64_t seed;
         float momentum, weight_decay;
         int32_t batch, wide;
-    } how = {g->seed, g->momentum, g->weight_decay, g->batch, g->wide};
-    return mix(hash, &how, sizeof how);
+    } how = {g->seed, g->optimiser.how.momentum, g->optimiser.how.weight_decay, g->batch, g->wide};
+    return mix_optimiser(mix(hash, &how, sizeof how), &g->optimiser);
 }
 
 static struct head head_of(const nn_graph *g) {
