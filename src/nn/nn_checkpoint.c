@@ -6,7 +6,9 @@
 #include "core/tensor_state.h"
 #include "core/text.h"
 #include "flexlab/version.h"
+#include <float.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,6 +139,22 @@ static tensor_status note(struct fl_safetensors_out *o, const char *key, const c
     return fl_safetensors_add_note(o, key, value);
 }
 
+/* Numbers of the optimiser, and where nn_config has them. */
+static const struct {
+    const char *key;
+    size_t config;
+} reals[] = {
+    {"network.momentum", offsetof(nn_config, momentum)},  {"network.weight_decay", offsetof(nn_config, weight_decay)},
+    {"network.beta1", offsetof(nn_config, beta1)},        {"network.beta2", offsetof(nn_config, beta2)},
+    {"network.epsilon", offsetof(nn_config, epsilon)},    {"network.clip_value", offsetof(nn_config, clip_value)},
+    {"network.clip_norm", offsetof(nn_config, clip_norm)}};
+enum { REALS = sizeof reals / sizeof reals[0] };
+
+static float real_of(const struct fl_optimiser *o, int i) {
+    return ((const float[REALS]){o->how.momentum, o->how.weight_decay, o->how.beta1, o->how.beta2, o->how.epsilon,
+                                 o->clip_value, o->how.clip_norm})[i];
+}
+
 /* What a network must have in common with the file that it is loaded from, as text. */
 static tensor_status put_settings(struct fl_safetensors_out *o, const nn_graph *g) {
     FL_TRY(note(o, "network.variant", "%s", g->variant->name));
@@ -145,8 +163,14 @@ static tensor_status put_settings(struct fl_safetensors_out *o, const nn_graph *
     FL_TRY(note(o, "network.master", "%s", g->wide || !g->variant->wide ? "default" : "none"));
     FL_TRY(note(o, "network.batch", "%d", g->batch));
     FL_TRY(note(o, "network.seed", "%llu", (unsigned long long)g->seed));
-    FL_TRY(note(o, "network.momentum", "%.9g", (double)g->momentum));
-    return note(o, "network.weight_decay", "%.9g", (double)g->weight_decay);
+    const struct fl_optimiser *p = &g->optimiser;
+    FL_TRY(note(o, "network.optimiser", "%s", nn_optimiser_list((int)p->how.kind)));
+    FL_TRY(note(o, "network.decay", "%s", p->decays_all ? "all" : "weights"));
+    FL_TRY(note(o, "network.nesterov", "%d", p->nesterov));
+    FL_TRY(note(o, "network.narrow_state", "%d", p->narrow));
+    for (int i = 0; i < REALS; i++)
+        FL_TRY(note(o, reals[i].key, "%.9g", (double)real_of(p, i)));
+    return TENSOR_OK;
 }
 
 static tensor_status put_tensor(struct fl_safetensors_out *o, const char *name, enum fl_stored_type type,
@@ -493,7 +517,7 @@ static tensor_status read_real(const struct fl_safetensors *s, const char *key, 
     FL_TRY(need_note(s, key, &text));
     const double number = fl_to_real(text, &rest);
     *value = (float)number;
-    return *text && !*rest && number >= 0 && number <= 1e6
+    return *text && !*rest && number >= 0 && number <= FLT_MAX
                ? TENSOR_OK
                : fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.40s', expected a number from 0", s->path, key,
                          text);
@@ -513,15 +537,21 @@ static tensor_status read_seed(const struct fl_safetensors *s, uint64_t *seed) {
 
 /* Strings of the config point into s. */
 static tensor_status read_config(const struct fl_safetensors *s, nn_config *config) {
-    const char *master;
+    const char *master, *nesterov, *narrow;
     int64_t batch;
     FL_TRY(need_note(s, "network.variant", &config->variant));
     FL_TRY(need_note(s, "network.predictor", &config->predictor));
     FL_TRY(need_note(s, "network.master", &master));
     FL_TRY(fl_checkpoint_whole(s, "network.batch", 1, INT32_MAX, &batch));
     FL_TRY(read_seed(s, &config->seed));
-    FL_TRY(read_real(s, "network.momentum", &config->momentum));
-    FL_TRY(read_real(s, "network.weight_decay", &config->weight_decay));
+    for (int i = 0; i < REALS; i++)
+        FL_TRY(read_real(s, reals[i].key, (float *)(void *)((char *)config + reals[i].config)));
+    FL_TRY(need_note(s, "network.optimiser", &config->optimiser));
+    FL_TRY(need_note(s, "network.decay", &config->decay));
+    FL_TRY(need_note(s, "network.nesterov", &nesterov));
+    FL_TRY(need_note(s, "network.narrow_state", &narrow));
+    config->nesterov = !strcmp(nesterov, "1");
+    config->narrow_state = !strcmp(narrow, "1");
     if (!strcmp(config->predictor, "none"))
         config->predictor = NULL;
     config->no_master = !strcmp(master, "none");

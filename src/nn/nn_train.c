@@ -3,6 +3,7 @@
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/sized.h"
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 #include <time.h>
