@@ -37,10 +37,10 @@ add_kernels(avx512_amx_fast "${FLEXLAB_FLAGS_AVX512_AMX}" HAVE_AVX512_AMX_FAST)
 list(REMOVE_DUPLICATES definitions)
 
 add_library(flexlab_objects OBJECT ${sources})
-target_compile_definitions(flexlab_objects PRIVATE ${definitions})
+target_compile_definitions(flexlab_objects PRIVATE ${definitions} ${FLEXLAB_IMAGE_DEFINITIONS})
 target_include_directories(flexlab_objects PUBLIC
     ${PROJECT_SOURCE_DIR}/include ${FLEXLAB_GENERATED}/include PRIVATE ${PROJECT_SOURCE_DIR}/src ${FLEXLAB_GENERATED})
-target_link_libraries(flexlab_objects PUBLIC Threads::Threads ZLIB::ZLIB m ${CMAKE_DL_LIBS})
+target_link_libraries(flexlab_objects PUBLIC Threads::Threads ZLIB::ZLIB ${FLEXLAB_IMAGE_TARGETS} m ${CMAKE_DL_LIBS})
 if(FLEXLAB_OPENMP)
     target_link_libraries(flexlab_objects PUBLIC OpenMP::OpenMP_C)
     target_compile_definitions(flexlab_objects PRIVATE FL_OPENMP)
@@ -100,7 +100,8 @@ foreach(target flexlab_static flexlab_shared)
                                                SOVERSION ${FLEXLAB_SOVERSION})
     target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                $<BUILD_INTERFACE:${FLEXLAB_GENERATED}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-    target_link_libraries(${target} PRIVATE Threads::Threads ZLIB::ZLIB ${FLEXLAB_PRIVATE_LIBRARIES})
+    target_link_libraries(${target} PRIVATE Threads::Threads ${FLEXLAB_IMAGE_TARGETS} ZLIB::ZLIB
+                          ${FLEXLAB_PRIVATE_LIBRARIES})
 endforeach()
 set_target_properties(flexlab_static PROPERTIES EXPORT_NAME static)
 set_target_properties(flexlab_shared PROPERTIES EXPORT_NAME flexlab)

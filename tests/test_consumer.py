@@ -116,6 +116,16 @@ if way == "package":
         if (result.returncode == 0) != good:
             fail(f"find_package(flexlab {asked}): status {result.returncode}\n{result.stderr[-2000:]}")
 
+    # Who uses the shared library needs none of the libraries that the static one was built with.
+    for package in ("ZLIB", *(name for name in ("PNG", "JPEG") if f"FL_HAVE_{name}" in (build / "compile_commands.json").read_text())):
+        for component in ("shared", "static"):
+            (work / "asks/CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(asks LANGUAGES C)\n"
+                                                      f"find_package(flexlab REQUIRED COMPONENTS {component})\n")
+            result = subprocess.run(["cmake", "-S", work / "asks", "-B", work / f"asks-{package}-{component}", f"-DCMAKE_PREFIX_PATH={prefix}",
+                                     f"-DCMAKE_DISABLE_FIND_PACKAGE_{package}=ON"], capture_output=True, text=True)
+            if (result.returncode == 0) != (component == "shared") or (result.returncode and not re.search(rf"built\s+with\s[\w,\s]*{package}", result.stderr)):
+                fail(f"{component} without {package}: status {result.returncode}\n{result.stderr[-2000:]}")
+
 elif way == "pkgconfig":
     if not shutil.which("pkg-config"):
         print("skipped: pkg-config is missing (apt-get install pkg-config)")

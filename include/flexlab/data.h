@@ -60,8 +60,8 @@ FLEXLAB_API int data_token(const data_set *set, int32_t character) FLEXLAB_SYMBO
 FLEXLAB_API void data_free(data_set *set) FLEXLAB_SYMBOL(data_free);
 
 /* Images, or tokens, in the split; then their height, width and channels, and the classes that labels count from 0: 10,
- * 100 or 20 of CIFAR, or for IDX, and for arrays without classes=N, one more than the largest label of this split, at
- * least 2. */
+ * 100 or 20 of CIFAR, the folders of training (at least 2), or for IDX, and for arrays without classes=N, one more than
+ * the largest label of this split, at least 2. */
 FLEXLAB_API int64_t data_count(const data_set *set) FLEXLAB_SYMBOL(data_count);
 FLEXLAB_API int data_height(const data_set *set) FLEXLAB_SYMBOL(data_height);
 FLEXLAB_API int data_width(const data_set *set) FLEXLAB_SYMBOL(data_width);
@@ -95,13 +95,12 @@ typedef struct data_loader_config {
                          * offset from 0 to context - 1 of all windows, keyed by (seed, epoch) */
     bool drop_last;     /* leave out an incomplete last batch; otherwise it is delivered short */
     const double *mean; /* per channel, subtracted from pixel/255; */
-    const double
-        *deviation;    /* per channel, divides. Both NULL: batches have pixels alone, no images. NULL for a text */
-    bool indices_only; /* of images: batches have indices and labels alone, the pixels lie elsewhere (nn_data) */
+    const double *deviation; /* per channel, divides. Both NULL: pixels alone, no images; for a text they are */
+    bool indices_only;       /* images: indices and labels alone, the pixels lie elsewhere (nn_data) */
     unsigned char unused[7]; /* nobody would set padding */
     int context;             /* text: tokens of a window, at least 1. Images: 0 */
-    int streams; /* text, without shuffle; not 0: row b of a batch goes on where row b of the batch before ended, so
-                  * that a state may be carried on; whole batches alone */
+    int streams;             /* text, not 0, without shuffle: row b of a batch goes on where row b of the batch
+                              * before ended, so that a state may be carried on; whole batches alone */
 } data_loader_config;
 
 FLEXLAB_API data_loader *data_loader_new_sized(const data_set *set, const data_loader_config *config,

@@ -36,6 +36,7 @@ tensor_status fl_data_file_open(int *file, int64_t *bytes, const char *what, con
 tensor_status fl_data_open_cifar10(data_set **set, const char *rest, data_split split);
 tensor_status fl_data_open_cifar100(data_set **set, const char *rest, data_split split);
 tensor_status fl_data_open_idx(data_set **set, const char *rest, data_split split);
+tensor_status fl_data_open_images(data_set **set, const char *rest, data_split split);
 tensor_status fl_data_open_npy(data_set **set, const char *rest, data_split split);
 tensor_status fl_data_open_npz(data_set **set, const char *rest, data_split split);
 tensor_status fl_data_open_synthetic(data_set **set, const char *rest, data_split split);

@@ -76,9 +76,10 @@ static const struct kind {
              {"idx", fl_data_open_idx},
              {"npy", fl_data_open_npy},
              {"npz", fl_data_open_npz},
+             {"images", fl_data_open_images},
              {"text", NULL, fl_data_open_text}};
 static const char expected[] =
-    "expected synthetic, cifar10:DIR, cifar100:DIR, idx:DIR, npy:IMAGES,LABELS, npz:FILE or text:FILE";
+    "expected synthetic, cifar10:DIR, cifar100:DIR, idx:DIR, npy:IMAGES,LABELS, npz:FILE, images:DIR or text:FILE";
 
 /* The splits that are wanted; on failure none is set. */
 static tensor_status open_splits(data_set *sets[2], const bool wanted[2], const char *specification) {

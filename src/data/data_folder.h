@@ -1,0 +1,23 @@
+/* data_folder.h - the files of a folder of classes. */
+#ifndef FL_DATA_FOLDER_H
+#define FL_DATA_FOLDER_H
+
+#include "flexlab/data.h"
+#include <stdint.h>
+
+struct fl_data_files {
+    int64_t count, room;
+    struct fl_data_listed {
+        char *path;
+        uint16_t label;
+    } * file;
+    int classes;
+};
+
+/* The image files of DIR/train/CLASS/, or of DIR/test/CLASS/ (DIR/val/CLASS/ where there is no such), by class and
+ * name, both in the order of bytes. Classes are those of DIR/train, counted from 0. Names that begin with a point are
+ * passed over; anything else that has no place there is an error. Free what it gives, after a failure too. */
+tensor_status fl_data_list(struct fl_data_files *files, const char *directory, data_split split);
+void fl_data_files_free(struct fl_data_files *files);
+
+#endif

@@ -1,0 +1,22 @@
+/* data_problem.h - a failure that is not told yet: threads that read parts of a set note theirs, and the caller tells
+ * the first of the set, whichever thread met it. */
+#ifndef FL_DATA_PROBLEM_H
+#define FL_DATA_PROBLEM_H
+
+#include "flexlab/status.h"
+#include <stdint.h>
+
+struct fl_data_problem {
+    tensor_status status;
+    char text[480];
+};
+
+/* Notes it, and returns the status. */
+tensor_status fl_data_note(struct fl_data_problem *p, tensor_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* fl_data_file_open (data_internal.h), whose failure is noted. */
+tensor_status fl_data_file_try(struct fl_data_problem *p, int *file, int64_t *bytes, const char *what, const char *path,
+                               const char *hint);
+
+#endif
