@@ -125,7 +125,7 @@ static int train_one(struct experiment *x, struct run *run, struct folder *folde
 /* --- before the runs ---------------------------------------------------------------------------------------------- */
 
 static const char *data_kind(int i) {
-    static const char *const kinds[] = {"synthetic", "cifar10", "idx"};
+    static const char *const kinds[] = {"synthetic", "cifar10", "cifar100", "idx", "npy", "npz", "images"};
     return i < (int)(sizeof kinds / sizeof *kinds) ? kinds[i] : NULL;
 }
 
@@ -140,6 +140,9 @@ static int open_split(const struct settings *s, data_split split, int64_t limit,
         free(kind);
         return status;
     }
+    if (data_is_text(*set))
+        return text_usage("--data '%s': a text, expected images: the networks of this program classify images",
+                          s->data);
     if (limit > data_count(*set))
         return text_usage("--%s-limit %lld: the set has %lld images", split == DATA_TRAIN ? "train" : "test",
                           (long long)limit, (long long)data_count(*set));
@@ -159,12 +162,16 @@ static int open_data(struct experiment *x) {
     return status;
 }
 
+static bool is_cifar(const char *data) {
+    return !strncmp(data, "cifar10:", 8) || !strncmp(data, "cifar100:", 9);
+}
+
 static void plan_runs(struct experiment *x) {
     const struct settings *s = x->settings;
     x->data = (struct dimensions){data_count(x->train), data_count(x->test),     data_height(x->train),
                                   data_width(x->train), data_channels(x->train), data_classes(x->train)};
     x->rate = s->rate > 0 ? s->rate : options_default_rate(s->model);
-    x->augment = s->augment == SWITCH_UNSET ? !strncmp(s->data, "cifar10:", 8) : s->augment;
+    x->augment = s->augment == SWITCH_UNSET ? is_cifar(s->data) : s->augment;
     x->steps_per_epoch = data_count(x->train) / s->batch;
     x->steps = x->steps_per_epoch * s->epochs;
     if (s->max_steps && s->max_steps < x->steps)

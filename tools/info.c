@@ -137,7 +137,14 @@ static void print_data(void) {
     puts("\nData (for --data)\n"
          "  synthetic[:train=N][,test=N][,seed=S]  generated 32x32 colour images of 10 classes (20000 and 4000)\n"
          "  cifar10:DIR  data_batch_1.bin ... data_batch_5.bin and test_batch.bin, the binary version of CIFAR-10\n"
-         "  idx:DIR      train-images-idx3-ubyte and its three companions (MNIST, Fashion-MNIST), plain or .gz");
+         "  cifar100:DIR[,labels=fine|coarse]  train.bin and test.bin, the binary version of CIFAR-100\n"
+         "  idx:DIR      train-images-idx3-ubyte and its three companions (MNIST, Fashion-MNIST), plain or .gz\n"
+         "  npy:IMAGES,LABELS,TEST_IMAGES,TEST_LABELS[,classes=N]  arrays of NumPy: uint8 [N, H, W] or [N, H, W, C], "
+         "integers [N]\n"
+         "  npz:FILE[,TEST_FILE][,classes=N]  the same in an archive: x_train, y_train, x_test, y_test or "
+         "train_images, ...\n"
+         "  images:DIR[,resize=HEIGHTxWIDTH][,channels=1|2|3|4]  PNG and JPEG files DIR/train/CLASS/..., "
+         "DIR/test/CLASS/...");
 }
 
 static void print_device(struct table *t, tensor_device *device) {

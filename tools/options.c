@@ -51,8 +51,11 @@ static const struct option_row {
     {"model", "NAME", BOTH, KIND_TEXT, FIELD(model), .section = "What is trained",
      .help = "mlp2, cnn6, resnet20, or resnetD with D = 6n + 2 (cnn6)"},
     {"data", "SPEC", BOTH, KIND_TEXT, FIELD(data),
-     .help = "synthetic[:train=N][,test=N][,seed=S], cifar10:DIR or idx:DIR\n(synthetic: generated images, nothing to "
-             "fetch)"},
+     .help =
+         "synthetic[:train=N][,test=N][,seed=S] (generated images, nothing to\nfetch; the default), cifar10:DIR, "
+         "cifar100:DIR[,labels=fine|coarse],\nidx:DIR, npy:IMAGES,LABELS,TEST_IMAGES,TEST_LABELS, "
+         "npz:FILE[,TEST_FILE],\nor images:DIR[,resize=HxW][,channels=N] with PNG and JPEG files\nDIR/train/CLASS/... "
+         "and DIR/test/CLASS/...; see 'flexlab info'"},
     {"formats", "LIST", COMMAND_COMPARE, KIND_TEXT, FIELD(formats),
      .help = "comma-separated variants, see 'flexlab info'\n(fp32,fp16,bf16,flex16+5,dfp16). Suffixes: ':nomaster' "
              "leaves out\n"
@@ -81,9 +84,9 @@ static const struct option_row {
     {"momentum", "M", BOTH, KIND_REAL, FIELD(momentum), 0, 0.999999, .help = "momentum of gradient descent (0.9)"},
     {"weight-decay", "W", BOTH, KIND_REAL, FIELD(weight_decay), 0, 1, .help = "L2 penalty (1e-4)"},
     {"augment", NULL, BOTH, KIND_SWITCH, FIELD(augment), .value = 1,
-     .help = "random crops and flips, the same for every format\n(default for cifar10)"},
+     .help = "random crops and flips, the same for every format\n(default for cifar10 and cifar100)"},
     {"no-augment", NULL, BOTH, KIND_SWITCH, FIELD(augment), .value = 0,
-     .help = "images as they are (default for synthetic and idx)"},
+     .help = "images as they are (default for all other data)"},
     {"master", "KIND", BOTH, KIND_NAME, FIELD(master), .names = master_name,
      .help = "default: as the variant says; none: no format keeps a wide copy\nof its weights (':nomaster' on each)"},
     {"predictor", "NAME", BOTH, KIND_NAME, FIELD(predictor), .names = options_predictor_name,
@@ -433,6 +436,7 @@ void options_help(enum command command, FILE *out) {
             "  flexlab train --model mlp2 --data synthetic:train=2000,test=500 --epochs 3 --out quick\n"
             "  flexlab train --format flex16+5:ngraph --model resnet20 --data cifar10:cifar-10-batches-bin --out r20\n"
             "  flexlab train --device cuda --model resnet20 --data cifar10:cifar-10-batches-bin --out r20-gpu\n"
-            "  flexlab train --format bf16 --model cnn6 --data idx:fashion-mnist --epochs 5 --out fashion\n",
+            "  flexlab train --format bf16 --model cnn6 --data idx:fashion-mnist --epochs 5 --out fashion\n"
+            "  flexlab train --model resnet20 --data images:flowers,resize=64x64,channels=3 --out flowers\n",
             out);
 }
