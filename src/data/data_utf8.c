@@ -118,9 +118,9 @@ static tensor_status take_seen(struct fl_data_characters *c, struct job *job, co
     for (int p = 0; p < job->parts; p++)
         c->count += job->part[p].count;
     int n = 0;
-    for (uint32_t i = 0; i < FL_UNICODE; i++)
-        if (job->seen[i / 64] >> i % 64 & 1)
-            c->character[n++] = i;
+    for (uint32_t w = 0; w < WORDS; w++)
+        for (uint64_t bits = job->seen[w]; bits; bits &= bits - 1)
+            c->character[n++] = 64 * w + (uint32_t)__builtin_ctzll(bits);
     return TENSOR_OK;
 }
 

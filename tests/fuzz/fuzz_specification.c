@@ -88,7 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     else if (images == 0)
         MUST(!set && failure_status == TENSOR_E_ARGUMENT, "'%s' was accepted", text);
     else
-        MUST(!set || !strncmp(text, "idx:", 4), "'%s' was accepted", text);
+        MUST(!set || !strncmp(text, "idx:", 4) || !strncmp(text, "text:", 5), "'%s' was accepted", text);
     for (int64_t i = 0; i < data_count(set); i++)
         MUST(data_label(set, i) >= 0 && data_label(set, i) < data_classes(set), "label %lld is %d", (long long)i,
              data_label(set, i));
