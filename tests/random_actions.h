@@ -125,6 +125,12 @@ static bool plan_4(struct call *c) {
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
     RUN(name) return tensor_##name(t[0], t[1], c->alpha);                                                              \
     }
+#define FL_MAP1_SCALARS(id, CONSTANT, name, expr)                                                                      \
+    RUN(name) return tensor_##name(t[0], t[1], c->alpha, c->beta);                                                     \
+    }
+#define FL_MAP2_SCALARS(id, CONSTANT, name, expr)                                                                      \
+    RUN(name) return tensor_##name(t[0], t[1], t[2], c->alpha, c->beta);                                               \
+    }
 #define FL_MAP2(id, CONSTANT, name, expr)                                                                              \
     RUN(name) return tensor_##name(t[0], t[1], t[2]);                                                                  \
     }
@@ -640,6 +646,15 @@ static const struct action actions[] = {
 #define FL_MAP2(id, CONSTANT, name, expr) ACTION(name, 10, plan_3),
 #define FL_MAP2_SCALAR(id, CONSTANT, name, expr) ACTION(name, 10, plan_3),
 #define FL_MAP3(id, CONSTANT, name, expr) ACTION(name, 10, plan_4),
+#define FL_MAP1_SCALARS(id, CONSTANT, name, expr) ACTION(name, 10, plan_2),
+#define FL_MAP2_SCALARS(id, CONSTANT, name, expr) ACTION(name, 10, plan_3),
+/* there are many, and one kernel for them all */
+#define FL_REAL1(id, CONSTANT, name, expr) ACTION(name, 1, plan_2),
+#define FL_REAL1_SCALAR(id, CONSTANT, name, expr) ACTION(name, 1, plan_2),
+#define FL_REAL1_SCALARS(id, CONSTANT, name, expr) ACTION(name, 1, plan_2),
+#define FL_REAL2(id, CONSTANT, name, expr) ACTION(name, 1, plan_3),
+#define FL_REAL2_SCALAR(id, CONSTANT, name, expr) ACTION(name, 1, plan_3),
+#define FL_REAL2_SCALARS(id, CONSTANT, name, expr) ACTION(name, 1, plan_3),
 #include "flexlab/ops.def"
     ACTION(sgd_momentum, 20, plan_3),
     FINE_ACTION(sgd_update, 30, plan_2),

@@ -69,13 +69,13 @@ added = [line.split('"')[1] for line in formats.splitlines() if line.split('"')[
          {"fp32", "fp16", "bf16", "flex16+5", "dfp16"}]
 if len(added) != 1:
     sys.exit(f"expected one new format, found {added}")
-for pattern in (f"{added[0]}.", ".softsign."):
+for pattern in (f"{added[0]}.", ".ramp."):
     out = run(build / "tests/test_kernels", env={**os.environ, "FLEXLAB_TEST_FILTER": pattern})
     rows = [line for line in out.splitlines() if line.endswith(" ok")]
     print(pattern, len(rows), "kernels equal the reference")
     if pattern.startswith(added[0]) and len(rows) < 30:
         sys.exit(f"only {len(rows)} kernels of {added[0]} were tested")
-for arguments in (["1", "4", "softsign"], *(["1", "4", op, added[0]] for op in ("add", "matmul", "channel_affine"))):
+for arguments in (["1", "4", "ramp"], *(["1", "4", op, added[0]] for op in ("add", "matmul", "channel_affine"))):
     if has_cxx:  # on a GPU without a line of CUDA of their own
         out = run(build / "tests/test_gpu_ops", *arguments, env={
             **os.environ, "FLEXLAB_REQUIRE_GPU": "1", "FLEXLAB_CUDA_LIBRARY": str(build / "tests/libflexlab_stand_in.so")})

@@ -25,7 +25,7 @@ for header in sorted(source.glob("include/flexlab/*.h")):
             continue  # the operations, below
         declared.add("flexlab_" + label[1] if label else name)
 rows = re.sub(r"/\*.*?\*/", "", (source / "include/flexlab/ops.def").read_text(), flags=re.S)
-declared |= {f"flexlab_tensor_{name}" for name in re.findall(r"^FL_MAP\w+\(\d+, \w+, (\w+),", rows, re.M)}
+declared |= {f"flexlab_tensor_{name}" for name in re.findall(r"^FL_(?:MAP|REAL)\w+\(\d+, \w+, (\w+),", rows, re.M)}
 
 # What the linker sees. Sanitizers and coverage add symbols of their own.
 OTHERS = ("__gcov", "mangle_path", "__llvm_", "__asan", "__ubsan", "__odr_asan", "__tsan", "__sancov", "__start_", "__stop_", "_ZN")

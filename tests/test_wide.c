@@ -134,6 +134,15 @@ static void check_update_by_nothing(tensor *w, const tensor *v, const char *afte
     static tensor_status do_##name(tensor *y, const tensor *x) {                                                       \
         return tensor_##name(y, y, x, 0.7f);                                                                           \
     }
+#define FL_MAP1_SCALARS(id, CONSTANT, name, expr)                                                                      \
+    static tensor_status do_##name(tensor *y, const tensor *x) {                                                       \
+        (void)x;                                                                                                       \
+        return tensor_##name(y, y, -0.5f, 0.7f);                                                                       \
+    }
+#define FL_MAP2_SCALARS(id, CONSTANT, name, expr)                                                                      \
+    static tensor_status do_##name(tensor *y, const tensor *x) {                                                       \
+        return tensor_##name(y, y, x, -0.5f, 0.7f);                                                                    \
+    }
 #define FL_MAP3(id, CONSTANT, name, expr)                                                                              \
     static tensor_status do_##name(tensor *y, const tensor *x) {                                                       \
         return tensor_##name(y, x, y, x);                                                                              \
@@ -192,6 +201,8 @@ static const struct {
 #define FL_MAP2(id, CONSTANT, name, expr) {#name, do_##name},
 #define FL_MAP2_SCALAR(id, CONSTANT, name, expr) {#name, do_##name},
 #define FL_MAP3(id, CONSTANT, name, expr) {#name, do_##name},
+#define FL_MAP1_SCALARS(id, CONSTANT, name, expr) {#name, do_##name},
+#define FL_MAP2_SCALARS(id, CONSTANT, name, expr) {#name, do_##name},
 #include "flexlab/ops.def"
     {"matmul", do_matmul},
     {"sgd_momentum", do_nothing_but_momentum},

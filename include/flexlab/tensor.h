@@ -267,13 +267,26 @@ FLEXLAB_API void tensor_reset_statistics(tensor *t) FLEXLAB_SYMBOL(tensor_reset_
 
 /* --- elementwise operations: one row of ops.def each -------------------------------------------------------------- */
 
-/* Operands have one shape. tensor_add(y, a, b), tensor_scale(y, x, alpha), ... */
+/* Operands have one shape. tensor_add(y, a, b), tensor_scale(y, x, alpha), ...
+ *
+ * Real functions, the rows FL_REAL... of ops.def: the value of the real function at the element, rounded once, in every
+ * format; docs/precision.md has their errors. tensor_exp(y, x), tensor_gelu (x times the normal distribution),
+ * tensor_gelu_tanh (its approximation), tensor_round (ties to even), tensor_leaky_relu(y, x, slope below 0),
+ * tensor_elu(y, x, alpha), tensor_hardtanh(y, x, least, largest), ... Their gradients dx = dy f'(x), one exact product
+ * rounded once, take dy and the forward input: tensor_gelu_grad(dx, dy, x), tensor_elu_grad(dx, dy, x, alpha), ...
+ * NaN, Inf and zeros: as IEEE 754 recommends, at infinite x the limit; in shared-exponent formats docs/semantics.md. */
 #define FL_MAP1(id, CONSTANT, name, expr)                                                                              \
     FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_##name);
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
     FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x, float alpha) FLEXLAB_SYMBOL(tensor_##name);
 #define FL_MAP2(id, CONSTANT, name, expr)                                                                              \
     FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b) FLEXLAB_SYMBOL(tensor_##name);
+#define FL_MAP1_SCALARS(id, CONSTANT, name, expr)                                                                      \
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x, float alpha, float beta)                       \
+        FLEXLAB_SYMBOL(tensor_##name);
+#define FL_MAP2_SCALARS(id, CONSTANT, name, expr)                                                                      \
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha, float beta)      \
+        FLEXLAB_SYMBOL(tensor_##name);
 #define FL_MAP2_SCALAR(id, CONSTANT, name, expr)                                                                       \
     FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha)                  \
         FLEXLAB_SYMBOL(tensor_##name);

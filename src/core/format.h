@@ -113,6 +113,8 @@ tensor_status fl_backend_cap(enum fl_backend *cap);
 bool fl_verbose(void);
 const char *fl_backend_name(enum fl_backend backend);
 const char *fl_op_name(enum fl_op op);
+/* Whether it is a row FL_REAL... of ops.def: its result is a real number that is rounded once in every format. */
+bool fl_op_is_real(enum fl_op op);
 enum fl_op fl_op_named(const char *name);
 
 #endif

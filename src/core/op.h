@@ -9,6 +9,8 @@ enum fl_op {
 #define FL_MAP2(id, CONSTANT, name, expr) FL_OP_##CONSTANT = id,
 #define FL_MAP2_SCALAR(id, CONSTANT, name, expr) FL_OP_##CONSTANT = id,
 #define FL_MAP3(id, CONSTANT, name, expr) FL_OP_##CONSTANT = id,
+#define FL_MAP1_SCALARS(id, CONSTANT, name, expr) FL_OP_##CONSTANT = id,
+#define FL_MAP2_SCALARS(id, CONSTANT, name, expr) FL_OP_##CONSTANT = id,
 #define FL_OP(id, CONSTANT, name) FL_OP_##CONSTANT = id,
 #include "flexlab/ops.def"
     FL_OP_LIMIT = 256 /* ids are below this */

@@ -87,31 +87,38 @@ static tensor_status check_shape_is(const char *op, struct operand o, int ndim, 
 
 /* n operands, of which the first has the name a_name. */
 static tensor_status map(enum fl_op op, const char *name, tensor *y, const char *a_name, int n,
-                         const tensor *const operands[3], float alpha) {
+                         const tensor *const operands[3], float alpha, float beta) {
     const struct operand o[4] = {{"y", y}, {a_name, operands[0]}, {"b", operands[1]}, {"c", operands[2]}};
     TRY(check_operands(name, o, n + 1));
     TRY(check_same_shapes(name, o, n + 1));
     TRY(check_scalar(name, "alpha", alpha));
-    struct fl_args args = {.op = op, .alpha = alpha};
+    TRY(check_scalar(name, "beta", beta));
+    struct fl_args args = {.op = op, .alpha = alpha, .beta = beta};
     for (int i = 0; i < n; i++)
         args.in[i] = fl_view_of(operands[i]);
     return fl_write(y, &args);
 }
 
-#define MAP(CONSTANT, name, a_name, n, alpha, ...)                                                                     \
-    { return map(FL_OP_##CONSTANT, #name, y, a_name, n, (const tensor *const[3]){__VA_ARGS__}, alpha); }
+#define MAP(CONSTANT, name, a_name, n, alpha, beta, ...)                                                               \
+    { return map(FL_OP_##CONSTANT, #name, y, a_name, n, (const tensor *const[3]){__VA_ARGS__}, alpha, beta); }
 #define FL_MAP1(id, CONSTANT, name, expr)                                                                              \
-    tensor_status tensor_##name(tensor *y, const tensor *x) MAP(CONSTANT, name, "x", 1, 0, x)
+    tensor_status tensor_##name(tensor *y, const tensor *x) MAP(CONSTANT, name, "x", 1, 0, 0, x)
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
-    tensor_status tensor_##name(tensor *y, const tensor *x, float alpha) MAP(CONSTANT, name, "x", 1, alpha, x)
+    tensor_status tensor_##name(tensor *y, const tensor *x, float alpha) MAP(CONSTANT, name, "x", 1, alpha, 0, x)
 #define FL_MAP2(id, CONSTANT, name, expr)                                                                              \
-    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b) MAP(CONSTANT, name, "a", 2, 0, a, b)
+    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b) MAP(CONSTANT, name, "a", 2, 0, 0, a, b)
 #define FL_MAP2_SCALAR(id, CONSTANT, name, expr)                                                                       \
     tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha)                              \
-        MAP(CONSTANT, name, "a", 2, alpha, a, b)
+        MAP(CONSTANT, name, "a", 2, alpha, 0, a, b)
 #define FL_MAP3(id, CONSTANT, name, expr)                                                                              \
     tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, const tensor *c)                          \
-        MAP(CONSTANT, name, "a", 3, 0, a, b, c)
+        MAP(CONSTANT, name, "a", 3, 0, 0, a, b, c)
+#define FL_MAP1_SCALARS(id, CONSTANT, name, expr)                                                                      \
+    tensor_status tensor_##name(tensor *y, const tensor *x, float alpha, float beta)                                   \
+        MAP(CONSTANT, name, "x", 1, alpha, beta, x)
+#define FL_MAP2_SCALARS(id, CONSTANT, name, expr)                                                                      \
+    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha, float beta)                  \
+        MAP(CONSTANT, name, "a", 2, alpha, beta, a, b)
 #include "flexlab/ops.def"
 
 /* --- bias, matmul ------------------------------------------------------------------------------------------------- */

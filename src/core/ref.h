@@ -25,6 +25,15 @@ static inline bool fl_ref_shared(const struct fl_args *args) {
     return args->format->arithmetic == FL_ARITHMETIC_SHARED;
 }
 
+/* The definition of a map as functions of (a or x, b, c, alpha), c the second scalar where there is one: odd, exact or
+ * rounded to odd; near, what the true maximum is taken from, and in real rows whatever is rounded to nearest or towards
+ * zero (real_rules.h). */
+struct fl_map_functions {
+    double (*odd)(double a, double b, double c, double alpha);
+    double (*near)(double a, double b, double c, double alpha);
+};
+struct fl_map_functions fl_map_functions_of(enum fl_op op);
+
 tensor_status fl_ref_map(const struct fl_args *args);
 tensor_status fl_ref_bias(const struct fl_args *args);
 tensor_status fl_ref_matmul(const struct fl_args *args);

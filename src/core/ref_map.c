@@ -2,6 +2,7 @@
 #include "core/exact.h"
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/real_rules.h"
 #include "core/ref.h"
 #include "core/softmax.h"
 #include <math.h>
@@ -45,32 +46,36 @@ void fl_ref_end(const struct ref_work *w) {
     if (!w->count)
         return;
     struct fl_stats stats = {0};
-    args->format->encode(&args->out, 0, w->count, w->value, true, &args->rounding, &stats);
-    if (fl_ref_shared(args)) {
+    const bool real = fl_op_is_real(args->op), shared = fl_ref_shared(args);
+    args->format->encode(&args->out, 0, w->count, w->value, !real, &args->rounding, &stats);
+    if (shared || real) {
         stats.maximum = 0;
-        for (int64_t i = 0; i < w->count; i++)
-            if (fabs(w->near[i]) > stats.maximum)
+        for (int64_t i = 0; i < w->count; i++) {
+            const bool infinite = real && shared && isinf(w->near[i]); /* a pole: no exponent makes room for it */
+            stats.nonfinite += infinite;
+            if (!infinite && fabs(w->near[i]) > stats.maximum)
                 stats.maximum = fabs(w->near[i]);
+        }
     }
     fl_stats_merge(args->stats, &stats);
 }
 
 /* --- elementwise: each row of ops.def twice, with the sum rounded to odd and to nearest --------------------------- */
 
-typedef double (*map_fn)(double a, double b, double c, double alpha);
-
 #define MAP_NAME(name) odd_##name
 #define FL_SUM(p, q) fl_sum_odd(p, q)
+#define FL_FUNCTION(name) fl_odd_##name
 #include "core/ref_map_expr.inc"
 #define MAP_NAME(name) near_##name
 #define FL_SUM(p, q) ((p) + (q))
+#define FL_FUNCTION(name) fl_near_##name
 #include "core/ref_map_expr.inc"
 
 #define ROW(name)                                                                                                      \
     { odd_##name, near_##name }
-static const struct {
-    map_fn odd, near;
-} maps[FL_OP_LIMIT] = {
+static const struct fl_map_functions maps[FL_OP_LIMIT] = {
+#define FL_MAP1_SCALARS(id, CONSTANT, name, expr) [id] = ROW(name),
+#define FL_MAP2_SCALARS(id, CONSTANT, name, expr) [id] = ROW(name),
 #define FL_MAP1(id, CONSTANT, name, expr) [id] = ROW(name),
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr) [id] = ROW(name),
 #define FL_MAP2(id, CONSTANT, name, expr) [id] = ROW(name),
@@ -79,6 +84,10 @@ static const struct {
 #include "flexlab/ops.def"
 };
 
+struct fl_map_functions fl_map_functions_of(enum fl_op op) {
+    return maps[op];
+}
+
 tensor_status fl_ref_map(const struct fl_args *args) {
     struct ref_work w;
     tensor_status status = fl_ref_begin(&w, args);
@@ -86,7 +95,7 @@ tensor_status fl_ref_map(const struct fl_args *args) {
         return status;
     const double alpha = args->alpha;
     for (int64_t i = 0; i < w.count; i++) {
-        double a = w.in[0][i], b = w.in[1] ? w.in[1][i] : 0, c = w.in[2] ? w.in[2][i] : 0;
+        double a = w.in[0][i], b = w.in[1] ? w.in[1][i] : 0, c = w.in[2] ? w.in[2][i] : args->beta;
         w.value[i] = maps[args->op].odd(a, b, c, alpha);
         w.near[i] = maps[args->op].near(a, b, c, alpha);
     }
@@ -117,6 +126,8 @@ static const fl_kernel table[FL_OP_LIMIT] = {
 #define FL_MAP2(id, CONSTANT, name, expr) [id] = fl_ref_map,
 #define FL_MAP2_SCALAR(id, CONSTANT, name, expr) [id] = fl_ref_map,
 #define FL_MAP3(id, CONSTANT, name, expr) [id] = fl_ref_map,
+#define FL_MAP1_SCALARS(id, CONSTANT, name, expr) [id] = fl_ref_map,
+#define FL_MAP2_SCALARS(id, CONSTANT, name, expr) [id] = fl_ref_map,
 #include "flexlab/ops.def"
     [FL_OP_BIAS] = fl_ref_bias,
     [FL_OP_BIAS_RELU] = fl_ref_bias,

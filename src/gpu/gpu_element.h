@@ -1,12 +1,13 @@
 /* gpu_element.h - elements of a folder's formats, to double and back with the statistics of a write, as the codec says.
  *
  * Expects: a codec: that of a float format (float_block.inc says what it defines), or FL_SHARED_EXPONENT, FL_TOP.
- * Gives: gpu_value, gpu_store, GPU_SHARED. */
+ * Gives: gpu_value, gpu_store, gpu_store_real, GPU_SHARED. */
 #ifndef FL_GPU_ELEMENT_H
 #define FL_GPU_ELEMENT_H
 
 #include "core/exact_rules.h"
 #include "core/philox.h"
+#include "core/real_pair.h"
 #include "gpu/gpu_call.h"
 
 #ifdef FL_SHARED_EXPONENT
@@ -127,5 +128,21 @@ __device__ static inline void gpu_store_number(const struct gpu_now &now, int64_
     fl_stats_merge(stats, &one);
 }
 #endif
+
+/* x, a real number rounded to odd, becomes element i, rounded once. */
+__device__ static inline void gpu_store_real(const struct gpu_now &now, int e, int64_t i, double x,
+                                             struct fl_stats *stats) {
+    const double near = fl_coarse(x);
+    struct fl_stats one = {};
+#ifdef FL_SHARED_EXPONENT
+    gpu_store(now, e, i, x, fl_is_finite(x) ? near : 0, &one);
+    one.nonfinite += x == x && !fl_is_finite(x);
+#else
+    (void)e;
+    gpu_store_number(now, i, x, &one);
+    one.maximum = near == near ? (near < 0 ? -near : near) : 0;
+#endif
+    fl_stats_merge(stats, &one);
+}
 
 #endif

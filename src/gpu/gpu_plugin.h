@@ -97,6 +97,8 @@ static inline uint64_t fl_gpu_operations(void) {
 #define FL_MAP2(id, CONSTANT, name, expr) #id #name ","
 #define FL_MAP2_SCALAR(id, CONSTANT, name, expr) #id #name ","
 #define FL_MAP3(id, CONSTANT, name, expr) #id #name ","
+#define FL_MAP1_SCALARS(id, CONSTANT, name, expr) #id #name ","
+#define FL_MAP2_SCALARS(id, CONSTANT, name, expr) #id #name ","
 #define FL_OP(id, CONSTANT, name) #id #name ","
 #include "flexlab/ops.def"
         "";

@@ -115,6 +115,8 @@ static const struct map {
     tensor_status (*one_scalar)(tensor *, const tensor *, float);
     tensor_status (*two)(tensor *, const tensor *, const tensor *);
     tensor_status (*two_scalar)(tensor *, const tensor *, const tensor *, float);
+    tensor_status (*one_scalars)(tensor *, const tensor *, float, float);
+    tensor_status (*two_scalars)(tensor *, const tensor *, const tensor *, float, float);
     tensor_status (*three)(tensor *, const tensor *, const tensor *, const tensor *);
 } maps[] = {
 #define FL_MAP1(id, CONSTANT, name, expr) {#name, 1, false, .one = tensor_##name},
@@ -122,6 +124,8 @@ static const struct map {
 #define FL_MAP2(id, CONSTANT, name, expr) {#name, 2, false, .two = tensor_##name},
 #define FL_MAP2_SCALAR(id, CONSTANT, name, expr) {#name, 2, true, .two_scalar = tensor_##name},
 #define FL_MAP3(id, CONSTANT, name, expr) {#name, 3, false, .three = tensor_##name},
+#define FL_MAP1_SCALARS(id, CONSTANT, name, expr) {#name, 1, true, .one_scalars = tensor_##name},
+#define FL_MAP2_SCALARS(id, CONSTANT, name, expr) {#name, 2, true, .two_scalars = tensor_##name},
 #include "flexlab/ops.def"
 };
 enum { MAPS = sizeof maps / sizeof maps[0] };
@@ -436,11 +440,13 @@ static inline int fitting_shapes(struct input *in, struct call *c, struct want w
 static inline tensor_status perform_map(const struct call *c) {
     const struct map *m = &maps[c->map];
     tensor *const *t = c->t;
-    return m->one          ? m->one(t[0], t[1])
-           : m->one_scalar ? m->one_scalar(t[0], t[1], c->alpha)
-           : m->two        ? m->two(t[0], t[1], t[2])
-           : m->two_scalar ? m->two_scalar(t[0], t[1], t[2], c->alpha)
-                           : m->three(t[0], t[1], t[2], t[3]);
+    return m->one           ? m->one(t[0], t[1])
+           : m->one_scalar  ? m->one_scalar(t[0], t[1], c->alpha)
+           : m->one_scalars ? m->one_scalars(t[0], t[1], c->alpha, -c->alpha)
+           : m->two_scalars ? m->two_scalars(t[0], t[1], t[2], c->alpha, -c->alpha)
+           : m->two         ? m->two(t[0], t[1], t[2])
+           : m->two_scalar  ? m->two_scalar(t[0], t[1], t[2], c->alpha)
+                            : m->three(t[0], t[1], t[2], t[3]);
 }
 
 static inline tensor_status perform(const struct call *c, struct results *r) {
