@@ -1,0 +1,60 @@
+/* real_map.h - kernels of the real rows of ops.def, for every format through its codec, and the tables of 16-bit
+ * formats.
+ *
+ * A table has an entry for each of the 65,536 elements: the result in the low 16 bits, above it the rank of the true
+ * magnitude among all results, less 2^15. The largest entry that occurs tells maximum and Gamma; NaN, zeros, what is
+ * flushed and what saturates are stretches of ranks, so that counting them is comparing entries with limits. */
+#ifndef FL_REAL_MAP_H
+#define FL_REAL_MAP_H
+
+#include "core/format.h"
+
+enum { FL_REAL_WORDS = 65536 };
+
+/* The first rank of each stretch; FL_REAL_WORDS where there is none, and where it ends. */
+struct fl_real_ranks {
+    int32_t zero;      /* below: NaN */
+    int32_t nonzero;   /* below, from zero on: zeros that are no rounding */
+    int32_t kept;      /* below, from nonzero on: flushed */
+    int32_t saturated; /* from here on: saturated, or overflowed to Inf */
+    int32_t infinite;  /* from here on: poles */
+};
+
+struct fl_real_table {
+    int32_t entries[FL_REAL_WORDS];
+    uint16_t example[FL_REAL_WORDS]; /* of each rank, an element whose result has it */
+    struct fl_real_ranks ranks;
+};
+
+/* The table of a call's operation, format, scalars, exponents and rounding: made where make is set and there is memory
+ * for it. NULL: none. It stays as it is until fl_real_table_leave. Any thread. */
+const struct fl_real_table *fl_real_table_of(const struct fl_args *args, bool make);
+void fl_real_table_leave(const struct fl_real_table *table);
+
+/* What a stretch of elements gave: entries, and how many were above each of two. */
+struct fl_real_found {
+    int32_t least, most;
+    int64_t above[2];
+};
+
+/* y[i] = result of entries[x[i]]; y may be x, or NULL: then nothing is stored. Adds to found. */
+typedef void (*fl_real_lookup)(const int32_t *entries, const uint16_t *x, uint16_t *y, int64_t n,
+                               const int32_t limits[2], struct fl_real_found *found);
+void fl_real_lookup_portable(const int32_t *entries, const uint16_t *x, uint16_t *y, int64_t n, const int32_t limits[2],
+                             struct fl_real_found *found);
+void fl_real_lookup_avx2(const int32_t *entries, const uint16_t *x, uint16_t *y, int64_t n, const int32_t limits[2],
+                         struct fl_real_found *found);
+void fl_real_lookup_avx512bw(const int32_t *entries, const uint16_t *x, uint16_t *y, int64_t n, const int32_t limits[2],
+                             struct fl_real_found *found);
+
+/* The kernels, by the ending of the row. */
+tensor_status fl_real_map_portable(const struct fl_args *args);
+tensor_status fl_real_map_avx2(const struct fl_args *args);
+tensor_status fl_real_map_avx512bw(const struct fl_args *args);
+
+/* One operand, results not at random, two bytes each. */
+bool fl_real_has_table(const struct fl_args *args);
+/* The number before rounding that decides every rounding but the stochastic one, of one element. */
+double fl_real_near(const struct fl_args *args, double x);
+
+#endif

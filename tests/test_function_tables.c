@@ -1,0 +1,178 @@
+/* Real functions of 16-bit elements by their tables: every row of kernels against the definition, all 65,536 elements
+ * and some again, results and statistics, in place and measured; more tables than are kept, and threads that use them
+ * at once. */
+#include "check.h"
+#include "core/format.h"
+#include "core/memory.h"
+#include "core/real_map.h"
+#include "exponents.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { N = FL_REAL_WORDS + 4099 };
+
+static uint64_t seed = 20260720;
+
+struct call {
+    const struct fl_format *format;
+    struct fl_args args;
+    uint16_t *x, *want;
+    struct fl_stats stats; /* of the definition */
+};
+
+static bool has_one_operand(enum fl_op op) {
+    switch ((int)op) {
+#define FL_REAL1(id, CONSTANT, name, expr) case id:
+#define FL_REAL1_SCALAR(id, CONSTANT, name, expr) case id:
+#define FL_REAL1_SCALARS(id, CONSTANT, name, expr) case id:
+#include "flexlab/ops.def"
+        return true;
+    default:
+        return false;
+    }
+}
+
+static tensor_status run(const struct call *c, fl_kernel kernel, uint16_t *y, bool in_place, struct fl_stats *stats) {
+    struct fl_args args = c->args;
+    *stats = (struct fl_stats){0};
+    args.stats = stats;
+    args.out.data = y;
+    if (in_place) {
+        memcpy(y, c->x, N * sizeof *y);
+        args.in[0].data = y;
+    }
+    return kernel(&args);
+}
+
+/* As stored, any NaN equal to any other. */
+static bool same_element(const struct call *c, uint16_t a, uint16_t b) {
+    double x, y;
+    const struct fl_view va = {.data = &a, .e = c->args.out.e, .count = 1},
+                         vb = {.data = &b, .e = c->args.out.e, .count = 1};
+    if (a == b)
+        return true;
+    c->format->decode(&va, 0, 1, &x);
+    c->format->decode(&vb, 0, 1, &y);
+    return x != x && y != y;
+}
+
+static void compare(const struct call *c, const char *row, const char *how, const uint16_t *y,
+                    const struct fl_stats *s) {
+    const char *op = fl_op_name(c->args.op);
+    int64_t at = 0;
+    while (y && at < N && same_element(c, y[at], c->want[at]))
+        at++;
+    CHECK(!y || at == N, "%s.%s.%s %s: x %04x: got %04x, expected %04x", c->format->name, op, row, how, c->x[at], y[at],
+          c->want[at]);
+    const struct fl_stats *w = &c->stats;
+    CHECK(s->maximum == w->maximum, "%s.%s.%s %s: maximum %a, expected %a", c->format->name, op, row, how, s->maximum,
+          w->maximum);
+    CHECK(!y || (s->gamma == w->gamma && s->saturated == w->saturated && s->flushed == w->flushed &&
+                 s->nonfinite == w->nonfinite),
+          "%s.%s.%s %s: gamma %d, saturated %lld, flushed %lld, nonfinite %lld, expected %d, %lld, %lld, %lld",
+          c->format->name, op, row, how, s->gamma, (long long)s->saturated, (long long)s->flushed,
+          (long long)s->nonfinite, w->gamma, (long long)w->saturated, (long long)w->flushed, (long long)w->nonfinite);
+}
+
+/* `words`: as many different elements occur, 0: all of them. Few of them leave stretches of a table empty. */
+static void make_call(struct call *c, const struct fl_format *f, enum fl_op op, int e_in, int e_out,
+                      tensor_rounding mode, int words) {
+    *c = (struct call){.format = f};
+    c->x = fl_alloc(N * sizeof *c->x);
+    c->want = fl_alloc(N * sizeof *c->want);
+    for (int i = 0; i < N; i++)
+        c->x[i] = (uint16_t)(words ? 0x2f00 + 977 * (int)(check_random(&seed) % (uint64_t)words) : i * 40503);
+    c->args = (struct fl_args){.op = op, .format = f, .alpha = -0.25f, .beta = 2.5f, .rounding = {mode, 0, 0}};
+    c->args.in[0] = (struct fl_view){c->x, NULL, exponent_at(e_in), N};
+    c->args.out = (struct fl_view){c->want, NULL, exponent_at(e_out), N};
+    CHECK(!run(c, fl_ref_kernel(op), c->want, false, &c->stats), "%s", tensor_error());
+}
+
+static void free_call(struct call *c) {
+    fl_free(c->x);
+    fl_free(c->want);
+}
+
+static void check_rows(const struct fl_format *f, enum fl_op op, int e_in, int e_out, tensor_rounding mode, int words) {
+    struct call c;
+    make_call(&c, f, op, e_in, e_out, mode, words);
+    uint16_t *y = fl_alloc(N * sizeof *y);
+    for (int row = FL_PORTABLE; row < FL_BACKENDS; row++) {
+        const fl_kernel kernel = fl_kernel_in(f, op, (enum fl_backend)row);
+        const char *name = fl_backend_name((enum fl_backend)row);
+        struct fl_stats stats;
+        for (int threads = 1; kernel && threads <= 3; threads += 2) {
+            CHECK(!tensor_set_threads(threads), "%s", tensor_error());
+            memset(y, 0x5a, N * sizeof *y);
+            CHECK(!run(&c, kernel, y, false, &stats), "%s", tensor_error());
+            compare(&c, name, threads == 1 ? "alone" : "with threads", y, &stats);
+        }
+        if (!kernel)
+            continue;
+        CHECK(!run(&c, kernel, y, true, &stats), "%s", tensor_error());
+        compare(&c, name, "in place", y, &stats);
+        CHECK(!run(&c, kernel, NULL, false, &stats), "%s", tensor_error());
+        compare(&c, name, "measured", NULL, &stats);
+    }
+    fl_free(y);
+    free_call(&c);
+}
+
+/* --- threads ------------------------------------------------------------------------------------------------------ */
+
+enum { THREADS = 3, CALLS = 30, TURNS = 40 };
+static struct call calls[CALLS];
+static atomic_int wrong;
+
+static void *use(void *pointer) {
+    uint64_t own = 77 + (uint64_t)(uintptr_t)pointer;
+    uint16_t *y = malloc(N * sizeof *y);
+    for (int turn = 0; y && turn < TURNS; turn++) {
+        const struct call *c = &calls[check_random(&own) % CALLS];
+        struct fl_stats stats;
+        if (run(c, fl_kernel_select(c->format, c->args.op, FL_AVX512BW, NULL), y, false, &stats) ||
+            memcmp(y, c->want, N * sizeof *y) || stats.flushed != c->stats.flushed || stats.maximum != c->stats.maximum)
+            atomic_fetch_add(&wrong, 1);
+    }
+    free(y);
+    return NULL;
+}
+
+static void check_threads(void) {
+    pthread_t threads[THREADS];
+    const struct fl_format *f = fl_format_of(FMT_FLEX16_5);
+    CHECK(!tensor_set_threads(1), "%s", tensor_error());
+    for (int i = 0; i < CALLS; i++)
+        make_call(&calls[i], f, FL_OP_TANH, i, 14, TENSOR_ROUND_NEAREST, 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(!pthread_create(&threads[i], NULL, use, &calls[i]), "thread");
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    CHECK(wrong == 0, "%d calls of threads that share tables were wrong", (int)wrong);
+    for (int i = 0; i < CALLS; i++)
+        free_call(&calls[i]);
+}
+
+int main(void) {
+    printf("seed %llu\n", (unsigned long long)seed);
+    for (int op = 1; op < FL_OP_LIMIT; op++) {
+        if (!has_one_operand((enum fl_op)op))
+            continue;
+        const int words = op % 3 == 0 ? 5 : 0;
+        check_rows(fl_format_of(FMT_FP16), (enum fl_op)op, 0, 0, TENSOR_ROUND_NEAREST, words);
+        check_rows(fl_format_of(FMT_BF16), (enum fl_op)op, 0, 0, TENSOR_ROUND_NEAREST, 0);
+        if (op % 4 == 0)
+            check_rows(fl_format_of(FMT_BF16), (enum fl_op)op, 0, 0, TENSOR_ROUND_TRUNCATE, 0);
+        check_rows(fl_format_of(FMT_FLEX16_5), (enum fl_op)op, 11 + op % 5, 9 + op % 7, TENSOR_ROUND_NEAREST, words);
+        check_rows(fl_format_of(FMT_DFP16), (enum fl_op)op, op % 2 ? 14 : -100 + op, op % 3 ? 15 : -3,
+                   TENSOR_ROUND_NEAREST, 0);
+    }
+    /* every magnitude another, all flushed or of one last place: ranks up to the last */
+    check_rows(fl_format_of(FMT_FLEX16_5), FL_OP_LOGSIGMOID, 12, 0, TENSOR_ROUND_NEAREST, 0);
+    check_rows(fl_format_of(FMT_DFP16), FL_OP_LOGSIGMOID, 17, 0, TENSOR_ROUND_NEAREST, 0);
+    check_rows(fl_format_of(FMT_DFP16), FL_OP_SOFTPLUS, 18, -1, TENSOR_ROUND_NEAREST, 0);
+    check_threads();
+    return check_summary();
+}
