@@ -393,6 +393,12 @@ FLEXLAB_API tensor_status tensor_sum_rows(tensor *y, const tensor *x) FLEXLAB_SY
 FLEXLAB_API tensor_status tensor_sum(double *sum, const tensor *x) FLEXLAB_SYMBOL(tensor_sum);
 FLEXLAB_API tensor_status tensor_max_abs(double *maximum, const tensor *x) FLEXLAB_SYMBOL(tensor_max_abs);
 
+/* Whether every element is finite; NULL: TENSOR_E_ARGUMENT. Integer formats hold nothing else. On the host. */
+FLEXLAB_API tensor_status tensor_all_finite(bool *yes, const tensor *x) FLEXLAB_SYMBOL(tensor_all_finite);
+/* y (FMT_U8, x's shape): 1 where the element is NaN, or infinite, else 0. x: any format, or numbers. On the host. */
+FLEXLAB_API tensor_status tensor_isnan(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_isnan);
+FLEXLAB_API tensor_status tensor_isinf(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_isinf);
+
 /* --- batch normalisation (Ioffe and Szegedy 2015) over all but the last dimension --------------------------------- */
 
 /* Mean and population variance of each channel: exact sums in shared-exponent formats, binary32 sums of 512 rows added
