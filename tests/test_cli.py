@@ -78,11 +78,17 @@ def test_usage(place):
                 expect_error([command, f"--{option}={value}"], 2, f"--{option} '{value}'", "whole number from 1 to")
         for option, values in {"lr": ("0", "-0.1", "inf", "nan", "0x1", "1e999", "fast", ""),
                                "momentum": ("1", "-0.1", "0.9.9"), "weight-decay": ("2", "-1e-4"),
-                               "warmup": ("-1", "one")}.items():
+                               "warmup": ("-1", "one"), "beta1": ("1", "0", "nan"), "beta2": ("-0.1", "2"),
+                               "epsilon": ("0", "-1e-8", "2"), "clip-value": ("0", "-1"), "clip-norm": ("0", "inf", "x")}.items():
             for value in values:
                 expect_error([command, f"--{option}={value}"], 2, f"--{option} '{value}'", "number from")
         expect_error([command, "--schedule", "linaer"], 2, "'linaer'", "linear, cosine, step, constant", "did you mean 'linear'?")
         expect_error([command, "--master", "some"], 2, "'some'", "default, none")
+        expect_error([command, "--optimizer", "adamm"], 2, "'adamm'", "sgd, adam, adamw, rmsprop, adagrad, lamb", "did you mean 'adam'?")
+        expect_error([command, "--decay", "some"], 2, "'some'", "all, weights")
+        expect_error([command, "--optimizer", "adam", "--momentum", "0.5", *out], 2, "momentum: 0.5, expected 0: optimiser adam has none")
+        expect_error([command, "--beta1", "0.5", *out], 2, "beta1: 0.5, expected 0: optimiser sgd has none")
+        expect_error([command, "--momentum", "0", "--nesterov", *out], 2, "nesterov: optimiser sgd with momentum 0")
         expect_error([command, "--predictor", "papper"], 2, "'papper'", "did you mean 'paper'?")
         expect_error([command, "--model", "resnet21", *out], 2, "resnet21", "6n + 2")
         expect_error([command, "--model", "cnn7", *out], 2, "cnn7", "did you mean 'cnn6'?")
@@ -92,6 +98,7 @@ def test_usage(place):
         expect_error([command, "--data", "cifar10:/nowhere", *out], 1, "/nowhere")
         expect_error([command, *TINY, "--train-limit", "97", *out], 2, "--train-limit 97", "96 images")
         expect_error([command, *TINY, "--batch", "97", *out], 2, "--batch 97", "96 images")
+    expect_error(["train", "--format", "fp16", "--optimizer", "lamb", "--narrow-state", *out], 2, "variant fp16, expected one with a shared exponent")
     done = run("train", "--data", "idx", *out)  # a name that is right is not suggested
     check(done.returncode == 2 and "did you mean" not in done.stderr, done.shown, done.returncode, done.stderr)
     expect_error(["compare", "--formats", "fp32,fp17", *out], 2, "'fp17'", "did you mean 'fp1", "flex16+5")

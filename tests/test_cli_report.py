@@ -46,6 +46,7 @@ def test_same_bytes(place):
              "sparse": (["compare", *TINY, "--formats", FORMATS, "--trace-every", "5", "--trace-tensors", "fc1*"], 0),
              "decay": (["train", *TINY, "--momentum", "0.1234565", "--weight-decay", "1.0000005e-4", "--lr", "0.0123456789",
                         "--seed-base", "123456789012"], 0),
+             "adam": (["train", *TINY, "--optimizer", "adamw", "--beta1", "0.8", "--clip-norm", "0.5", "--decay", "all", "--narrow-state"], 0),
              "wild": (["compare", *TINY, "--formats", FORMATS, "--lr", "1000", "--step-loss"], 1),
              "no trace": (["train", *TINY, "--no-trace"], 0),
              "no exponent": (["compare", *TINY, "--formats", "fp32,bf16"], 0),
@@ -206,10 +207,20 @@ def test_merge(place, whole):
     out3 = os.path.join(place, "three")
     done = succeed("report", *(folders[name] for name in "acd"), "--out", out3)
     check("6 of 6 runs" in done.stdout, done.stdout)
+    older = os.path.join(place, "older")  # of a version that knew one optimiser, which had no name
+    shutil.copytree(folders["c"], older)
+    with open(os.path.join(older, "metrics.jsonl")) as file:
+        lines = file.read()
+    check('"optimizer":"sgd",' in lines, lines[:2000])
+    with open(os.path.join(older, "metrics.jsonl"), "w") as file:
+        file.write(lines.replace('"optimizer":"sgd",', ""))
+    done = succeed("report", folders["a"], older, "--out", os.path.join(place, "with older"))
+    check("5 of 5 runs" in done.stdout, done.stdout)
     expect_error(["report", folders["a"], folders["b"], "--out", out], 1, "already holds results", "--force")
     succeed("report", folders["a"], folders["b"], "--out", out, "--force", "--quiet")
     for option, value, word in (("--lr", "0.02", "lr is 0.01"), ("--epochs", "3", "epochs is 2"), ("--batch", "8", "batch is 16"),
                                 ("--schedule", "cosine", "schedule is 'linear'"), ("--momentum", "0.5", "momentum is 0.9"),
+                                ("--clip-norm", "2", "optimizer is 'sgd'"),
                                 ("--data", "synthetic:train=96,test=41", "data is 'synthetic:train=96,test=40'")):
         other = os.path.join(place, "other" + option)
         succeed("train", *TINY, option, value, "--format", "bf16", "--out", other, "--quiet")

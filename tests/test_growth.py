@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The how-to documents, carried out: the code blocks of docs/adding-a-format.md and docs/adding-an-op.md are applied to a
 clean copy of the tree, which must then build, pass test_kernels for what was added, run it on the stand-in for a GPU, and run the documents'
-programs; the README's program too. Checks that a format is one new folder and an elementwise operation one row.
+programs; the programs of the README and of docs/optimisers.md too. Checks that a format is one new folder and an elementwise operation one row.
 usage: test_growth.py SOURCE_DIR WORK_DIR"""
 import os
 import pathlib
@@ -29,7 +29,7 @@ for name in ("include", "src", "cmake", "tests", "CMakeLists.txt", "CMakePresets
     (shutil.copytree if (source / name).is_dir() else shutil.copy)(source / name, tree / name)
 
 touched, programs = {}, []
-for document in ("docs/adding-a-format.md", "docs/adding-an-op.md", "README.md"):
+for document in ("docs/adding-a-format.md", "docs/adding-an-op.md", "README.md", "docs/optimisers.md"):
     touched[document] = []
     for kind, path, anchor, code in BLOCK.findall((source / document).read_text()):
         if kind == "program":
@@ -54,7 +54,7 @@ if len(folders) != 1 or (source / folders.pop()).exists():
     sys.exit(f"a format must be one new folder: {touched['docs/adding-a-format.md']}")
 if touched["docs/adding-an-op.md"] != ["include/flexlab/ops.def"]:
     sys.exit(f"an elementwise operation must be one row: {touched['docs/adding-an-op.md']}")
-if len(programs) != 3:
+if len(programs) != 4:
     sys.exit(f"expected a program in each document, found {len(programs)}")
 
 build = work / "build"

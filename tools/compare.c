@@ -86,14 +86,9 @@ static int train_one(struct experiment *x, struct run *run, struct folder *folde
         trace = text_format("%s/%s", x->folder, name);
         free(name);
     }
-    const nn_train_config config = {.network = {.variant = series->variant->name,
-                                                .predictor = series->predictor,
-                                                .no_master = series->no_master,
-                                                .device = series->device,
-                                                .batch = (int)s->batch,
-                                                .seed = run->seed,
-                                                .momentum = (float)s->momentum,
-                                                .weight_decay = (float)s->weight_decay},
+    nn_config network = options_network(s, series);
+    network.seed = run->seed;
+    const nn_train_config config = {.network = network,
                                     .model = s->model,
                                     .epochs = (int)s->epochs,
                                     .rate = x->rate,
@@ -170,7 +165,7 @@ static void plan_runs(struct experiment *x) {
     const struct settings *s = x->settings;
     x->data = (struct dimensions){data_count(x->train), data_count(x->test),     data_height(x->train),
                                   data_width(x->train), data_channels(x->train), data_classes(x->train)};
-    x->rate = s->rate > 0 ? s->rate : options_default_rate(s->model);
+    x->rate = s->rate > 0 ? s->rate : options_rate(s);
     x->augment = s->augment == SWITCH_UNSET ? is_cifar(s->data) : s->augment;
     x->steps_per_epoch = data_count(x->train) / s->batch;
     x->steps = x->steps_per_epoch * s->epochs;

@@ -130,6 +130,7 @@ int metrics_open(struct output_lines *o, const struct experiment *x) {
     add_real(line, "rate", x->rate);
     add_text(line, "schedule", s->schedule);
     add_real(line, "warmup_epochs", s->warmup);
+    add_text(line, "optimizer", s->optimiser_text);
     add_real(line, "momentum", s->momentum);
     add_real(line, "weight_decay", s->weight_decay);
     add_flag(line, "augment", x->augment);

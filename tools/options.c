@@ -35,6 +35,11 @@ static const char *master_name(int i) {
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
 
+static const char *decay_name(int i) {
+    static const char *const names[] = {"all", "weights"};
+    return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
+}
+
 /* A row with a section begins a new heading of the help text. */
 static const struct option_row {
     const char *name, *placeholder;
@@ -76,13 +81,33 @@ static const struct option_row {
      .help = "runs of each format, with seeds 1 ... S (1); runs with one seed\nshare initial weights, batches and "
              "augmentation"},
     {"seed-base", "K", BOTH, KIND_WHOLE, FIELD(seed_base), 0, 1e15, .help = "the first seed (1)"},
-    {"lr", "RATE", BOTH, KIND_REAL, FIELD(rate), 1e-30, 1000, .help = "peak learning rate (0.1; mlp2: 0.01)"},
+    {"lr", "RATE", BOTH, KIND_REAL, FIELD(rate), 1e-30, 1000,
+     .help = "peak learning rate (sgd 0.1, on mlp2 0.01; adagrad, lamb 0.01;\nothers 0.001)"},
     {"schedule", "NAME", BOTH, KIND_NAME, FIELD(schedule), .names = schedule_name,
      .help = "linear (to zero; default), cosine, step (x 0.1 at 1/2 and 3/4),\nconstant"},
     {"warmup", "EPOCHS", BOTH, KIND_REAL, FIELD(warmup), 0, MOST_EPOCHS,
      .help = "linear warm-up from zero, may be a fraction (0)"},
-    {"momentum", "M", BOTH, KIND_REAL, FIELD(momentum), 0, 0.999999, .help = "momentum of gradient descent (0.9)"},
-    {"weight-decay", "W", BOTH, KIND_REAL, FIELD(weight_decay), 0, 1, .help = "L2 penalty (1e-4)"},
+    {"optimizer", "NAME", BOTH, KIND_NAME, FIELD(optimiser), .names = nn_optimiser_list,
+     .help = "sgd (default), adam, adamw, rmsprop, adagrad, lamb"},
+    {"momentum", "M", BOTH, KIND_REAL, FIELD(momentum), 0, 0.999999, .help = "momentum of sgd (0.9) and rmsprop (0)"},
+    {"nesterov", NULL, BOTH, KIND_SWITCH, FIELD(nesterov), .value = 1, .help = "sgd with Nesterov's momentum"},
+    {"beta1", "B", BOTH, KIND_REAL, FIELD(beta1), 1e-9, 0.9999999,
+     .help = "decay of the mean gradient: adam, adamw, lamb (0.9)"},
+    {"beta2", "B", BOTH, KIND_REAL, FIELD(beta2), 1e-9, 0.9999999,
+     .help = "decay of the mean square: adam, adamw, lamb (0.999), rmsprop (0.99)"},
+    {"epsilon", "E", BOTH, KIND_REAL, FIELD(epsilon), 1e-30, 1,
+     .help = "added to the root of the mean square (1e-8; lamb 1e-6, adagrad 1e-10)"},
+    {"weight-decay", "W", BOTH, KIND_REAL, FIELD(weight_decay), 0, 1,
+     .help = "of sgd an L2 penalty (1e-4), of adamw and lamb apart from the\ngradient (0.01), of the others an L2 "
+             "penalty (0)"},
+    {"decay", "WHAT", BOTH, KIND_NAME, FIELD(decay), .names = decay_name,
+     .help = "what decays: all, or weights without biases and normalisations\n(adamw, lamb: weights; others: all)"},
+    {"clip-value", "C", BOTH, KIND_REAL, FIELD(clip_value), 1e-30, 1e30,
+     .help = "each element of a gradient counts as at most C (as it is)"},
+    {"clip-norm", "C", BOTH, KIND_REAL, FIELD(clip_norm), 1e-30, 1e30,
+     .help = "all gradients together are scaled down to the norm C (as they are)"},
+    {"narrow-state", NULL, BOTH, KIND_SWITCH, FIELD(narrow_state), .value = 1,
+     .help = "16-bit optimiser state by stochastic rounding; shared exponents"},
     {"augment", NULL, BOTH, KIND_SWITCH, FIELD(augment), .value = 1,
      .help = "random crops and flips, the same for every format\n(default for cifar10 and cifar100)"},
     {"no-augment", NULL, BOTH, KIND_SWITCH, FIELD(augment), .value = 0,
@@ -122,6 +147,7 @@ static const struct option_row {
 #undef FIELD
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
+enum { UNSET = -1 }; /* of a number that is 0 or more */
 
 static int current_command;
 
@@ -191,6 +217,33 @@ static int refuse(const char *word) {
     return status;
 }
 
+/* Numbers that follow from the optimiser, and how all of it is told. */
+static void resolve_optimiser(struct settings *s) {
+    const bool descent = !strcmp(s->optimiser, "sgd"),
+               apart = !strcmp(s->optimiser, "adamw") || !strcmp(s->optimiser, "lamb");
+    if (s->momentum < 0)
+        s->momentum = descent ? 0.9 : 0;
+    if (s->weight_decay < 0)
+        s->weight_decay = descent ? 1e-4 : apart ? 0.01 : 0;
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"beta1", s->beta1},
+                   {"beta2", s->beta2},
+                   {"epsilon", s->epsilon},
+                   {"clip-value", s->clip_value},
+                   {"clip-norm", s->clip_norm}};
+    char *text = s->optimiser_text;
+    const size_t room = sizeof s->optimiser_text;
+    snprintf(text, room, "%s%s%s", s->optimiser, s->nesterov ? " nesterov" : "",
+             s->narrow_state ? " narrow-state" : "");
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].value > 0)
+            snprintf(text + strlen(text), room - strlen(text), " %s=%.9g", numbers[i].name, numbers[i].value);
+    if (s->decay)
+        snprintf(text + strlen(text), room - strlen(text), " decay=%s", s->decay);
+}
+
 int options_parse(struct settings *settings, enum command command, int argc, char **argv) {
     *settings = (struct settings){.model = "cnn6",
                                   .data = "synthetic",
@@ -204,8 +257,9 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
                                   .seeds = 1,
                                   .seed_base = 1,
                                   .average_last = 100,
-                                  .momentum = 0.9,
-                                  .weight_decay = 1e-4,
+                                  .optimiser = "sgd",
+                                  .momentum = UNSET,
+                                  .weight_decay = UNSET,
                                   .augment = SWITCH_UNSET};
     struct option known[ROWS + 1] = {0};
     int count = 0;
@@ -232,6 +286,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
         if (settings->help)
             return STATUS_OK;
     }
+    resolve_optimiser(settings);
     settings->folders = argv + optind; /* getopt_long has moved them to the end */
     settings->folder_count = argc - optind;
     if (command == COMMAND_REPORT)
@@ -303,6 +358,37 @@ static int parse_series(const struct settings *settings, struct series *series, 
     return STATUS_OK;
 }
 
+nn_config options_network(const struct settings *s, const struct series *series) {
+    return (nn_config){.variant = series->variant->name,
+                       .predictor = series->predictor,
+                       .no_master = series->no_master,
+                       .device = series->device,
+                       .batch = (int)s->batch,
+                       .momentum = (float)s->momentum,
+                       .weight_decay = (float)s->weight_decay,
+                       .optimiser = s->optimiser,
+                       .decay = s->decay,
+                       .beta1 = (float)s->beta1,
+                       .beta2 = (float)s->beta2,
+                       .epsilon = (float)s->epsilon,
+                       .clip_value = (float)s->clip_value,
+                       .clip_norm = (float)s->clip_norm,
+                       .nesterov = s->nesterov,
+                       .narrow_state = s->narrow_state};
+}
+
+/* What options do not suit each other, or the format, the library knows. */
+static int check_network(const struct settings *settings, const struct series *series) {
+    failure_forget();
+    const nn_config config = options_network(settings, series);
+    nn_graph *g = nn_graph_new(&config);
+    const int status = g                    ? STATUS_OK
+                       : failure_is_usage() ? text_usage("%s: %s", series->label, tensor_error())
+                                            : text_failed("%s: %s", series->label, tensor_error());
+    nn_graph_free(g);
+    return status;
+}
+
 int options_series(const struct settings *settings, struct series **series, int *count) {
     char *copy = text_format("%s", settings->formats), *rest = copy;
     int status = STATUS_OK, shared = 0;
@@ -313,6 +399,8 @@ int options_series(const struct settings *settings, struct series **series, int 
         struct series *s = &(*series)[*count];
         *s = (struct series){0};
         status = parse_series(settings, s, item);
+        if (status == STATUS_OK)
+            status = check_network(settings, s);
         for (int i = 0; status == STATUS_OK && i < *count; i++)
             if (!strcmp((*series)[i].label, s->label))
                 status = text_usage("--formats: '%s' is listed twice", s->label);
@@ -343,6 +431,12 @@ void series_free(struct series *series, int count) {
 /* Without normalisation the perceptron diverges at the rate that suits the others. */
 double options_default_rate(const char *model) {
     return !strcmp(model, "mlp2") ? 0.01 : 0.1;
+}
+
+double options_rate(const struct settings *s) {
+    if (!strcmp(s->optimiser, "sgd"))
+        return options_default_rate(s->model);
+    return !strcmp(s->optimiser, "adagrad") || !strcmp(s->optimiser, "lamb") ? 0.01 : 0.001;
 }
 
 int options_check_model(const char *model) {

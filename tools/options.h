@@ -16,8 +16,12 @@ enum { MOST_EPOCHS = 100000, MOST_SEEDS = 1000 };
 struct settings {
     const char *model, *data, *formats, *schedule, *predictor, *master, *out, *trace_tensors, *device;
     int64_t epochs, batch, seeds, seed_base, train_limit, test_limit, max_steps, average_last, threads, trace_every;
-    double rate, warmup, momentum, weight_decay;
-    int augment; /* SWITCH_UNSET: by the data */
+    double rate, warmup, momentum, weight_decay; /* momentum, weight decay below zero: by the optimiser */
+    const char *optimiser, *decay;
+    double beta1, beta2, epsilon, clip_value, clip_norm; /* 0: by the optimiser; none */
+    int nesterov, narrow_state;
+    char optimiser_text[200]; /* name and what was asked of it besides: "adamw beta1=0.95 clip-norm=1" */
+    int augment;              /* SWITCH_UNSET: by the data */
     int no_trace, step_loss, allow_divergence, force, quiet, help;
     char **folders; /* arguments without dashes: of `report` */
     int folder_count;
@@ -41,8 +45,11 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
 int options_series(const struct settings *settings, struct series **series, int *count);
 void series_free(struct series *series, int count);
 void options_help(enum command command, FILE *out);
-/* The peak learning rate of a model when --lr is not given. */
+/* The peak learning rate of a model by gradient descent, and of a model by any optimiser, when --lr is not given. */
 double options_default_rate(const char *model);
+double options_rate(const struct settings *settings);
+/* The network of a series, without its seed. */
+nn_config options_network(const struct settings *settings, const struct series *series);
 /* Refuses an unknown model before any data is read. */
 int options_check_model(const char *model);
 

@@ -265,6 +265,7 @@ static void write_configuration(FILE *out, const struct experiment *x) {
          text_format("%g, %s%s", x->rate, s->schedule, !strcmp(s->schedule, "linear") ? " to zero" : ""));
     if (s->warmup > 0)
         fact(out, "Warm-up", text_format("%g epochs", s->warmup));
+    fact(out, "Optimiser", text_format("%s", s->optimiser_text));
     fact(out, "Momentum", text_format("%g", s->momentum));
     fact(out, "Weight decay", text_format("%g", s->weight_decay));
     fact(out, "Augmentation", text_format("%s", x->augment ? "random crop and flip" : "none"));

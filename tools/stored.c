@@ -222,6 +222,8 @@ static void read_settings(struct reader *r, const cJSON *line) {
     s->max_steps = read_whole(r, line, "max_steps", 0, INT64_MAX);
     s->schedule = read_text(r, line, "schedule");
     s->warmup = read_number(r, line, "warmup_epochs");
+    snprintf(s->optimiser_text, sizeof s->optimiser_text, "%s",
+             cJSON_GetObjectItemCaseSensitive(line, "optimizer") ? read_text(r, line, "optimizer") : "sgd");
     s->momentum = read_number(r, line, "momentum");
     s->weight_decay = read_number(r, line, "weight_decay");
     s->average_last = read_whole(r, line, "average_last", 1, INT64_MAX);

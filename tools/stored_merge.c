@@ -24,7 +24,10 @@ static int check_same_training(const struct stored *a, const struct stored *b) {
     const struct settings *s = &a->settings, *t = &b->settings;
     const struct {
         const char *what, *in_a, *in_b;
-    } texts[] = {{"model", s->model, t->model}, {"data", s->data, t->data}, {"schedule", s->schedule, t->schedule}};
+    } texts[] = {{"model", s->model, t->model},
+                 {"data", s->data, t->data},
+                 {"schedule", s->schedule, t->schedule},
+                 {"optimizer", s->optimiser_text, t->optimiser_text}};
     const struct {
         const char *what;
         double in_a, in_b;
