@@ -9,11 +9,7 @@
 #include "core/philox.h"
 #include "flex_harness.h"
 
-/* What flex_draws.inc needs, compiled for the processor that the tests are compiled for. */
-/* clang-format off */
-#include "flex/flex_lanes.inc"
-#include "flex/flex_draws.inc"
-/* clang-format on */
+#include "core/draws.inc" /* compiled for the processor that the tests are compiled for */
 
 /* --- the generator --- */
 
