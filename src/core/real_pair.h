@@ -14,7 +14,7 @@ struct fl_pair {
 
 /* A function large enough to be called rather than repeated. */
 #ifdef __CUDACC__
-#define FL_BOTH_CALLED static __host__ __device__ __noinline__
+#define FL_BOTH_CALLED [[maybe_unused]] static __host__ __device__ __noinline__
 #else
 #define FL_BOTH_CALLED static __attribute__((noinline, unused))
 #endif
