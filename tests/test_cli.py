@@ -37,7 +37,7 @@ def check_same(a, b, what):
 
 
 def test_help():
-    for arguments in (["--help"], ["help"], ["compare", "--help"], ["train", "--help"], ["train", "-h"], ["info", "--help"]):
+    for arguments in (["--help"], ["help"], ["compare", "--help"], ["train", "--help"], ["train", "-h"], ["eval", "--help"], ["info", "--help"]):
         done = run(*arguments)
         check(done.returncode == 0 and done.stderr == "", done.shown, done.returncode, done.stderr)
         check("Usage: flexlab" in done.stdout and "Example" in done.stdout, done.shown, done.stdout[:200])
@@ -62,7 +62,7 @@ def test_info():
 
 def test_usage(place):
     out = ["--out", os.path.join(place, "usage")]
-    expect_error([], 2, "compare, train, report or info")
+    expect_error([], 2, "compare, train, eval, report or info")
     expect_error(["comprae"], 2, "unknown command 'comprae'", "did you mean 'compare'?")
     expect_error(["--verison"], 2, "unknown option '--verison'")
     expect_error(["info", "now"], 2, "'now'")
@@ -223,8 +223,9 @@ def test_without_gnuplot(place):
     out = os.path.join(place, "plain")
     done = run("train", *TINY, "--max-steps", "2", "--out", out, "--quiet", env={"PATH": "/nonexistent"})
     check(done.returncode == 0 and "apt-get install gnuplot-nox" in done.stderr, done.shown, done.returncode, done.stderr)
-    check(sorted(os.listdir(out)) == ["metrics.jsonl", "report.html", "summary.csv", "trace-flex16+5-seed1.csv"], os.listdir(out))
-    check(done.stdout.endswith(": report.html, summary.csv, metrics.jsonl, traces\n"), done.stdout)
+    check(sorted(os.listdir(out)) == ["best.safetensors", "last.safetensors", "metrics.jsonl", "report.html", "summary.csv",
+                                        "trace-flex16+5-seed1.csv"], os.listdir(out))
+    check(done.stdout.endswith(": report.html, summary.csv, metrics.jsonl, traces, best.safetensors, last.safetensors\n"), done.stdout)
 
 
 def main():

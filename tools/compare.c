@@ -4,6 +4,7 @@
 #include "failure.h"
 #include "figure.h"
 #include "folder.h"
+#include "kept.h"
 #include "metrics.h"
 #include "progress.h"
 #include "report.h"
@@ -11,6 +12,10 @@
 #include "text.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char arguments_key[] = "flexlab.arguments";
 
 enum { LONGEST_WINDOW = 50, LEAST_WINDOWS = 40, TRACE_ROWS = 500 };
 
@@ -22,8 +27,7 @@ struct running {
     struct run *run;
     struct output_lines *metrics;
     struct progress *progress;
-    double window_sum;
-    int window_count;
+    struct kept kept;
     int status; /* of writing metrics */
 };
 
@@ -32,15 +36,18 @@ static int on_step(void *context, const nn_step_report *report) {
     struct run *run = r->run;
     progress_step(r->progress, report);
     run_observe(run, report);
-    if (r->experiment->settings->step_loss)
+    struct kept *k = &r->kept;
+    if (r->experiment->settings->step_loss) {
         r->status = r->status ? r->status : metrics_step(r->metrics, r->experiment, run, report);
-    r->window_sum += report->loss;
-    r->window_count++;
-    if (r->window_count == r->experiment->window || report->step == report->steps) {
+        kept_step(k, report->loss, report->rate);
+    }
+    k->window_sum += report->loss;
+    k->window_count++;
+    if (k->window_count == r->experiment->window || report->step == report->steps) {
         struct window *window = &run->windows[run->window_count++];
-        *window = (struct window){report->step, r->window_count, r->window_sum / r->window_count, report->rate};
-        r->window_sum = 0;
-        r->window_count = 0;
+        *window = (struct window){report->step, k->window_count, k->window_sum / k->window_count, report->rate};
+        k->window_sum = 0;
+        k->window_count = 0;
         r->status = r->status ? r->status : metrics_window(r->metrics, r->experiment, run, window);
     }
     return signals_received() || r->status;
@@ -53,6 +60,16 @@ static int on_epoch(void *context, const nn_epoch_report *report) {
     run->epochs[run->epoch_count++] = *report;
     r->status = r->status ? r->status : metrics_epoch(r->metrics, r->experiment, run, report);
     return signals_received() || r->status;
+}
+
+static const void *on_keep(void *context, size_t *bytes) {
+    struct running *r = context;
+    return kept_bytes(&r->kept, r->run, bytes);
+}
+
+static int on_resume(void *context, const void *bytes, size_t count) {
+    struct running *r = context;
+    return kept_resume(&r->kept, r->experiment, r->run, r->metrics, bytes, count);
 }
 
 /* Room for all windows and epochs before the first step, so that none is lost for want of it. */
@@ -73,6 +90,8 @@ static int keep_stopped(struct running *r) {
     text_note("stopped by %s during %s seed %llu, after step %lld of %lld", signals_name(signals_received()),
               x->series[run->series].label, (unsigned long long)run->seed, (long long)run->result.steps,
               (long long)x->steps);
+    if (x->kept)
+        text_note("'flexlab train --resume %s' goes on from there", x->settings->out);
     return metrics_run(r->metrics, x, run);
 }
 
@@ -98,12 +117,18 @@ static int train_one(struct experiment *x, struct run *run, struct folder *folde
                                     .max_steps = s->max_steps,
                                     .average_last = (int)s->average_last,
                                     .trace_path = trace,
-                                    .trace_every = x->trace_every};
+                                    .trace_every = x->trace_every,
+                                    .checkpoint = x->kept ? folder->resume : NULL,
+                                    .checkpoint_every = s->checkpoint_every,
+                                    .resume = x->resume,
+                                    .notes = &(const nn_note){arguments_key, x->kept},
+                                    .note_count = x->kept ? 1 : 0};
     struct running running = {.experiment = x, .run = run, .metrics = metrics, .progress = progress};
-    const nn_train_events events = {on_step, on_epoch, &running};
+    const nn_train_events events = {on_step, on_epoch, &running, on_keep, on_resume};
     make_room(x, run);
     progress_run(progress, (int)(run - x->runs) + 1, series->label, run->seed);
     tensor_status failed = nn_train(&run->result, &config, x->train, x->test, &events);
+    kept_clear(&running.kept);
     free(trace);
     if (failed) {
         progress_clear(progress);
@@ -114,6 +139,8 @@ static int train_one(struct experiment *x, struct run *run, struct folder *folde
         return keep_stopped(&running);
     run->finished = true;
     progress_run_done(progress, x, run);
+    if (x->kept && folder_take_networks(folder))
+        running.status = STATUS_FAILED;
     return running.status ? running.status : metrics_run(metrics, x, run);
 }
 
@@ -286,10 +313,12 @@ static int publish(struct experiment *x, struct folder *folder, struct output_li
     summary_print(x);
     bool complete = status == STATUS_OK && !x->stopped;
     int published = folder_publish(folder, complete);
+    if (published == STATUS_OK && complete && x->kept)
+        published = folder_remove_resume(folder);
     if (published == STATUS_OK) {
         char *place = text_shown(folder->replaces && !complete ? folder->set_apart : folder->path);
-        printf("\nWritten to %s: report.html%s, summary.csv, metrics.jsonl%s\n", place, drawn,
-               has_traces(x) ? ", traces" : "");
+        printf("\nWritten to %s: report.html%s, summary.csv, metrics.jsonl%s%s\n", place, drawn,
+               has_traces(x) ? ", traces" : "", x->kept && complete ? ", best.safetensors, last.safetensors" : "");
         free(place);
     }
     return worse(worse(status, published), judge_divergence(x));
@@ -320,10 +349,70 @@ static int run_all(struct experiment *x, struct folder *folder) {
     if (anything_trained(x))
         status = publish(x, folder, &metrics, status);
     else {
+        if (x->kept && !x->resume)
+            (void)folder_remove_resume(folder);
         output_lines_discard(&metrics);
         text_note("no step was trained, so nothing is kept in %s", x->settings->out);
     }
     return signals_received() ? 128 + signals_received() : status;
+}
+
+/* --- going on ------------------------------------------------------------------------------------------------------
+ */
+
+enum { MOST_ARGUMENTS = 1 << 16 }; /* bytes */
+
+/* The options of the training that wrote the file, in *words, which settings then points into; those that may stand
+ * beside --resume as given. */
+static int take_up(struct settings *settings, const char *file, char ***words) {
+    struct settings before;
+    char *arguments = text_alloc(MOST_ARGUMENTS, 1);
+    int count, status = STATUS_OK;
+    if (nn_checkpoint_note(file, arguments_key, arguments, MOST_ARGUMENTS))
+        status = text_failed("--resume '%s': %s", settings->resume, tensor_error());
+    else if (!(*words = options_kept_words(arguments, &count)) ||
+             options_parse(&before, COMMAND_TRAIN, count, *words) || before.help || before.resume)
+        status =
+            text_failed("--resume '%s': %s: '%s' are no options of a training", settings->resume, file, arguments_key);
+    free(arguments);
+    if (status)
+        return status;
+    before.out = settings->out;
+    before.device = settings->device ? settings->device : before.device;
+    before.threads = settings->threads;
+    before.force = settings->force;
+    before.quiet = settings->quiet;
+    before.checkpoint_every = settings->checkpoint_every;
+    before.allow_divergence = settings->allow_divergence;
+    before.resume = settings->resume;
+    *settings = before;
+    return STATUS_OK;
+}
+
+static int word_count(char **words) {
+    int count = 0;
+    while (words[count])
+        count++;
+    return count;
+}
+
+/* A folder stands for the checkpoint in it, and its results for those of the training. */
+static int find_resume(struct settings *settings, char **file, char ***words, bool *again) {
+    struct stat about;
+    if (!stat(settings->resume, &about) && S_ISDIR(about.st_mode)) {
+        *file = folder_resume_file(settings->resume);
+        *again = !settings->out;
+        if (!settings->out)
+            settings->out = settings->resume;
+        if (access(*file, F_OK))
+            return text_failed("--resume '%s': no training is under way there: there is no %s", settings->resume,
+                               *file);
+    } else {
+        *file = text_format("%s", settings->resume);
+        if (!settings->out)
+            settings->out = "flexlab-results";
+    }
+    return take_up(settings, *file, words);
 }
 
 static int run_command(enum command command, int argc, char **argv) {
@@ -337,19 +426,30 @@ static int run_command(enum command command, int argc, char **argv) {
         return STATUS_OK;
     }
     struct experiment x = {.settings = &settings, .command = command};
-    status = prepare(&x);
+    char **words = NULL;
+    bool again = false;
+    if (settings.resume)
+        status = find_resume(&settings, &x.resume, &words, &again);
+    if (status == STATUS_OK)
+        status = prepare(&x);
     if (status == STATUS_OK) {
+        if (command == COMMAND_TRAIN && x.run_count == 1 && !settings.no_checkpoint)
+            x.kept = words ? options_kept(word_count(words), words) : options_kept(argc, argv);
         struct folder folder;
         x.origins = text_alloc(1, sizeof *x.origins);
         x.origins[x.origin_count++] = origin_here(argv[0], join_command(argc, argv));
         x.origins[0].trace_every = x.trace_every;
-        status = folder_open(&folder, settings.out, settings.force, planned_trace, &x);
+        status = again ? folder_open_again(&folder, settings.out, planned_trace, &x)
+                       : folder_open(&folder, settings.out, settings.force, planned_trace, &x);
         x.folder = folder.made;
+        if (status == STATUS_OK && x.kept)
+            status = folder_make_resume(&folder, again);
         if (status == STATUS_OK)
             status = run_all(&x, &folder);
         folder_close(&folder);
     }
     experiment_clear(&x);
+    free(words);
     return status;
 }
 

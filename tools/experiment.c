@@ -74,6 +74,8 @@ void experiment_clear(struct experiment *x) {
         run_clear(&x->runs[i]);
     for (int i = 0; i < x->origin_count; i++)
         origin_clear(&x->origins[i]);
+    free(x->resume);
+    free(x->kept);
     free(x->origins);
     free(x->seeds);
     free(x->runs);

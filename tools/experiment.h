@@ -56,6 +56,8 @@ struct experiment {
     int64_t steps_per_epoch, steps; /* of each run, all epochs and after --max-steps */
     int window;                     /* steps averaged in the loss curve */
     int trace_every;                /* 0: no traces */
+    char *resume;                   /* the file of a checkpoint that the training goes on from; NULL: none */
+    char *kept;                     /* its options, for one that goes on from it: options_kept; NULL: no checkpoints */
     bool stopped;                   /* by Ctrl-C or a failure: not every run is finished */
 };
 

@@ -18,12 +18,14 @@
 #include <unistd.h>
 
 static const char part_name[] = "flexlab.part", old_name[] = "flexlab.old", new_name[] = "flexlab.new",
-                  incomplete_name[] = "flexlab.incomplete";
+                  incomplete_name[] = "flexlab.incomplete", resume_name[] = "flexlab.resume",
+                  checkpoint_name[] = "resume.safetensors";
+static const char *const network_names[] = {"best.safetensors", "last.safetensors"};
 
 /* All files of ours but the traces, whose names depend on the run. */
-static const char *const result_names[] = {"metrics.jsonl",       "summary.csv",     "report.html",
-                                           "figure-loss.svg",     "figure-loss.png", "figure-exponents.svg",
-                                           "figure-exponents.png"};
+static const char *const result_names[] = {"metrics.jsonl",        "summary.csv",      "report.html",
+                                           "figure-loss.svg",      "figure-loss.png",  "figure-exponents.svg",
+                                           "figure-exponents.png", "best.safetensors", "last.safetensors"};
 enum { RESULT_NAMES = sizeof result_names / sizeof result_names[0] };
 
 static char *path_of(const char *directory, const char *name) {
@@ -174,7 +176,7 @@ static bool is_ours(const char *name) {
     char *whole = text_format("%s", name);
     for (size_t length = strlen(whole); length > 5 && !strcmp(whole + length - 5, ".part"); length -= 5)
         whole[length - 5] = 0;
-    bool found = !fnmatch("trace-*-seed*.csv", whole, 0);
+    bool found = !fnmatch("trace-*-seed*.csv", whole, 0) || !strcmp(whole, checkpoint_name);
     for (int i = 0; i < RESULT_NAMES; i++)
         found = found || !strcmp(whole, result_names[i]);
     free(whole);
@@ -259,6 +261,22 @@ static bool recover(const char *directory) {
     return good;
 }
 
+/* A checkpoint is as hard to get again as results are. */
+static int check_resume(const struct folder *f, bool force) {
+    char *file = folder_resume_file(f->path);
+    int status = STATUS_OK;
+    if (!exists(file))
+        ;
+    else if (!force)
+        status = text_failed("--out '%s': holds the checkpoint of a training that is not over; 'flexlab train --resume "
+                             "%s' goes on from it; give another folder, or --force to begin anew",
+                             f->path, f->path);
+    else
+        status = folder_remove_resume(f);
+    free(file);
+    return status;
+}
+
 /* A folder in the place of a result could be moved aside but not be removed. */
 static int check_replaceable(const struct folder *f, const struct names *found) {
     for (int i = 0; i < found->count; i++) {
@@ -303,16 +321,20 @@ static int check_folder(const char *directory) {
     return STATUS_OK;
 }
 
-int folder_open(struct folder *f, const char *path, bool force, folder_trace_fn trace, void *context) {
+static int open_folder(struct folder *f, const char *path, bool force, bool again, folder_trace_fn trace,
+                       void *context) {
     *f = (struct folder){.path = text_format("%s", path), .lock = {.descriptor = -1}};
     f->set_apart = path_of(path, incomplete_name);
+    f->resume = path_of(path, resume_name);
     int status = check_folder(path);
     if (status == STATUS_OK)
         status = lock_take(&f->lock, path, "--out ");
     if (status == STATUS_OK && !recover(path))
         status = STATUS_FAILED;
     if (status == STATUS_OK)
-        status = check_results(f, force, trace, context);
+        status = check_results(f, force || again, trace, context);
+    if (status == STATUS_OK && !again)
+        status = check_resume(f, force);
     if (status != STATUS_OK)
         return status;
     char *part = path_of(path, part_name);
@@ -323,6 +345,53 @@ int folder_open(struct folder *f, const char *path, bool force, folder_trace_fn 
     status = text_failed("--out '%s': cannot make %s: %s", path, part, strerror(errno));
     free(part);
     return status;
+}
+
+int folder_open(struct folder *f, const char *path, bool force, folder_trace_fn trace, void *context) {
+    return open_folder(f, path, force, false, trace, context);
+}
+
+int folder_open_again(struct folder *f, const char *path, folder_trace_fn trace, void *context) {
+    return open_folder(f, path, false, true, trace, context);
+}
+
+/* --- checkpoints ---------------------------------------------------------------------------------------------------
+ */
+
+char *folder_resume_file(const char *path) {
+    return text_format("%s/%s/%s", path, resume_name, checkpoint_name);
+}
+
+int folder_make_resume(const struct folder *f, bool again) {
+    if (!again && folder_remove_resume(f)) /* what another training left there */
+        return STATUS_FAILED;
+    if (!mkdir(f->resume, 0777) || errno == EEXIST)
+        return STATUS_OK;
+    return text_failed("--out '%s': cannot make %s: %s", f->path, f->resume, strerror(errno));
+}
+
+/* By a second name, so that the checkpoint is whole until the results are in their places; a file system that knows
+ * none moves the file. */
+int folder_take_networks(const struct folder *f) {
+    int status = STATUS_OK;
+    for (int i = 0; i < 2; i++) {
+        char *from = path_of(f->resume, network_names[i]), *to = path_of(f->made, network_names[i]);
+        if (exists(from) && link(from, to) && rename(from, to))
+            status = text_failed("cannot move %s to %s: %s", from, to, strerror(errno));
+        free(from);
+        free(to);
+    }
+    return status;
+}
+
+/* The checkpoint goes first: what is left without it is nothing to go on from. */
+int folder_remove_resume(const struct folder *f) {
+    char *file = path_of(f->resume, checkpoint_name);
+    bool good = !unlink(file) || errno == ENOENT || errno == ENOTDIR;
+    if (!good)
+        text_failed("cannot remove %s: %s", file, strerror(errno));
+    free(file);
+    return good && remove_folder(f->resume) ? STATUS_OK : STATUS_FAILED;
 }
 
 /* --- publishing ----------------------------------------------------------------------------------------------------
@@ -465,5 +534,6 @@ void folder_close(struct folder *f) {
     lock_release(&f->lock);
     free(f->path);
     free(f->set_apart);
+    free(f->resume);
     *f = (struct folder){.lock = {.descriptor = -1}};
 }

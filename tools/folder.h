@@ -11,6 +11,7 @@ struct folder {
     char *made; /* where the new results are made, PATH/flexlab.part */
     char
         *set_apart; /* where an incomplete run leaves its results if PATH holds earlier ones, PATH/flexlab.incomplete */
+    char *resume;   /* where a training keeps its checkpoints until it is over, PATH/flexlab.resume */
     bool replaces;  /* there are earlier results, to be replaced by complete ones */
     bool keeps_made; /* publishing failed: what was made stays for the user to save */
     struct lock lock;
@@ -20,9 +21,20 @@ struct folder {
 typedef const char *(*folder_trace_fn)(void *context, int i);
 
 /* Makes the folder with its parents where missing, locks it, removes what a killed process left, and checks that it can
- * be written and holds no results, or with `force` that they can be replaced. `trace` names the traces to come. A
- * STATUS_ code, the message is printed; folder_close is needed in any case. */
+ * be written and holds neither results nor the checkpoint of a training that is not over, or with `force` that they can
+ * be replaced. `trace` names the traces to come. A STATUS_ code, the message is printed; folder_close is needed in any
+ * case. */
 int folder_open(struct folder *f, const char *path, bool force, folder_trace_fn trace, void *context);
+/* The same for a training that goes on from the checkpoint in this folder: its results so far are to be replaced. */
+int folder_open_again(struct folder *f, const char *path, folder_trace_fn trace, void *context);
+/* The checkpoint of a training that goes on in that folder; to be freed. */
+char *folder_resume_file(const char *path);
+/* Makes f->resume where missing; `again`: with what is in it, else empty. */
+int folder_make_resume(const struct folder *f, bool again);
+/* The networks in f->resume become results to be published. */
+int folder_take_networks(const struct folder *f);
+/* After the results are published: nothing is to be gone on with. */
+int folder_remove_resume(const struct folder *f);
 /* Puts what was made in its place: earlier results are removed and the new files take their names. Results that are not
  * complete replace no earlier ones: they go to f->set_apart. On failure the earlier results are as they were, and a
  * message says where the new ones are. */

@@ -1,4 +1,4 @@
-/* options.c - the options of `compare`, `train` and `report`: one table for parsing, limits and help. */
+/* options.c - the options of the commands: one table for parsing, limits and help. */
 #include "options.h"
 #include "failure.h"
 #include "flexlab/autoflex.h"
@@ -11,6 +11,8 @@
 
 enum kind { KIND_TEXT, KIND_NAME, KIND_WHOLE, KIND_REAL, KIND_SWITCH };
 enum { BOTH = COMMAND_COMPARE | COMMAND_TRAIN, ALL = BOTH | COMMAND_REPORT };
+/* An option of `train` that may stand beside --resume: it is no property of the training. */
+enum { GOING_ON = 1 << 8 };
 
 const char *options_model_name(int i) {
     return nn_model_list(i);
@@ -27,6 +29,11 @@ const char *options_predictor_name(int i) {
 
 static const char *schedule_name(int i) {
     static const char *const names[] = {"linear", "cosine", "step", "constant"};
+    return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
+}
+
+static const char *split_name(int i) {
+    static const char *const names[] = {"test", "train"};
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
 
@@ -118,15 +125,30 @@ static const struct option_row {
      .help = "exponent predictor of all shared-exponent formats (their own)"},
     {"max-steps", "N", BOTH, KIND_WHOLE, FIELD(max_steps), 1, INT_MAX,
      .help = "stop each run after N steps; the schedule still spans all epochs"},
-    {"device", "NAME", BOTH, KIND_TEXT, FIELD(device),
+    {"device", "NAME", BOTH | GOING_ON, KIND_TEXT, FIELD(device),
      .help = "where all formats train that name no device: cpu, cuda, cuda:1, ...\n(cpu); results do not depend on it"},
-    {"threads", "T", BOTH, KIND_WHOLE, FIELD(threads), 1, 256, .help = "threads (all); results do not depend on it"},
+    {"threads", "T", BOTH | GOING_ON, KIND_WHOLE, FIELD(threads), 1, 256,
+     .help = "threads (all); results do not depend on it"},
 
-    {"out", "DIR", BOTH, KIND_TEXT, FIELD(out), .section = "What is written",
+    {"checkpoint-every", "N", COMMAND_TRAIN | GOING_ON, KIND_WHOLE, FIELD(checkpoint_every), 1, INT_MAX,
+     .section = "Checkpoints",
+     .help =
+         "steps between checkpoints, which a training that was stopped or\nkilled goes on from (one after each epoch)"},
+    {"no-checkpoint", NULL, COMMAND_TRAIN | GOING_ON, KIND_SWITCH, FIELD(no_checkpoint), .value = 1,
+     .help = "keep no checkpoints, and no networks with the results"},
+    {"resume", "PATH", COMMAND_TRAIN | GOING_ON, KIND_TEXT, FIELD(resume),
+     .help = "go on with the training whose results go to the folder PATH, or from\nthe file PATH "
+             "(resume.safetensors), with the "
+             "options that it was\nbegun with; --out (PATH), --device, --threads, --force, "
+             "--quiet,\n--checkpoint-every and "
+             "--allow-divergence may be given anew"},
+
+    {"out", "DIR", BOTH | GOING_ON, KIND_TEXT, FIELD(out), .section = "What is written",
      .help = "folder of the results, made if missing (flexlab-results)"},
     {"out", "DIR", COMMAND_REPORT, KIND_TEXT, FIELD(out), .section = "What is written",
      .help = "folder of the report, made if missing (in place)"},
-    {"force", NULL, ALL, KIND_SWITCH, FIELD(force), .value = 1, .help = "replace results that are already there"},
+    {"force", NULL, ALL | GOING_ON, KIND_SWITCH, FIELD(force), .value = 1,
+     .help = "replace results that are already there"},
     {"average-last", "N", BOTH, KIND_WHOLE, FIELD(average_last), 1, INT_MAX,
      .help = "steps averaged for the last loss (100)"},
     {"trace-every", "K", BOTH, KIND_WHOLE, FIELD(trace_every), 1, INT_MAX,
@@ -139,11 +161,23 @@ static const struct option_row {
     {"no-trace", NULL, BOTH, KIND_SWITCH, FIELD(no_trace), .value = 1, .help = "write no exponent traces"},
     {"no-trace", NULL, COMMAND_REPORT, KIND_SWITCH, FIELD(no_trace), .value = 1,
      .help = "read no exponent traces and leave out their figure"},
-    {"allow-divergence", NULL, BOTH, KIND_SWITCH, FIELD(allow_divergence), .value = 1,
+    {"allow-divergence", NULL, BOTH | GOING_ON, KIND_SWITCH, FIELD(allow_divergence), .value = 1,
      .help = "a run that diverges is no failure (it is named all the same)"},
-    {"quiet", NULL, BOTH, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no progress, only the table at the end"},
+    {"quiet", NULL, BOTH | GOING_ON, KIND_SWITCH, FIELD(quiet), .value = 1,
+     .help = "no progress, only the table at the end"},
     {"quiet", NULL, COMMAND_REPORT, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no table"},
-    {"help", NULL, ALL, KIND_SWITCH, FIELD(help), .value = 1, .help = "this text"},
+
+    {"checkpoint", "FILE", COMMAND_EVAL, KIND_TEXT, FIELD(checkpoint), .section = "What is evaluated",
+     .help = "a network that 'flexlab train' has written: best.safetensors,\nlast.safetensors, resume.safetensors"},
+    {"data", "SPEC", COMMAND_EVAL, KIND_TEXT, FIELD(data),
+     .help = "synthetic[:train=N][,test=N][,seed=S], cifar10:DIR or idx:DIR\n(synthetic)"},
+    {"split", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(split), .names = split_name,
+     .help = "test or train: which images of it (test)"},
+    {"test-limit", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,
+     .help = "use only the first N of them"},
+    {"device", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},
+    {"threads", "T", COMMAND_EVAL, KIND_WHOLE, FIELD(threads), 1, 256, .help = "threads (all)"},
+    {"help", NULL, ALL | COMMAND_EVAL | GOING_ON, KIND_SWITCH, FIELD(help), .value = 1, .help = "this text"},
 #undef FIELD
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
@@ -244,14 +278,24 @@ static void resolve_optimiser(struct settings *s) {
         snprintf(text + strlen(text), room - strlen(text), " decay=%s", s->decay);
 }
 
+/* The command's rows as getopt_long wants them, numbered from 256. */
+static void list_known(enum command command, struct option known[ROWS + 1]) {
+    int count = 0;
+    memset(known, 0, (ROWS + 1) * sizeof *known);
+    for (int r = 0; r < ROWS; r++)
+        if (rows[r].commands & (int)command)
+            known[count++] =
+                (struct option){rows[r].name, rows[r].placeholder ? required_argument : no_argument, NULL, 256 + r};
+}
+
 int options_parse(struct settings *settings, enum command command, int argc, char **argv) {
+    const char *not_going_on = NULL;
     *settings = (struct settings){.model = "cnn6",
                                   .data = "synthetic",
                                   .schedule = "linear",
                                   .master = "default",
-                                  .device = "cpu",
                                   .formats = command == COMMAND_TRAIN ? "flex16+5" : "fp32,fp16,bf16,flex16+5,dfp16",
-                                  .out = command == COMMAND_REPORT ? NULL : "flexlab-results",
+                                  .split = "test",
                                   .epochs = 10,
                                   .batch = 128,
                                   .seeds = 1,
@@ -261,12 +305,8 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
                                   .momentum = UNSET,
                                   .weight_decay = UNSET,
                                   .augment = SWITCH_UNSET};
-    struct option known[ROWS + 1] = {0};
-    int count = 0;
-    for (int r = 0; r < ROWS; r++)
-        if (rows[r].commands & (int)command)
-            known[count++] =
-                (struct option){rows[r].name, rows[r].placeholder ? required_argument : no_argument, NULL, 256 + r};
+    struct option known[ROWS + 1];
+    list_known(command, known);
     current_command = command;
     opterr = 0;
     optind = 0; /* anew: with 1, getopt_long goes on within the last word of an earlier call */
@@ -279,9 +319,12 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
         else if (found == '?')
             return refuse(word);
         else {
-            int status = store(settings, &rows[found - 256], optarg);
+            const struct option_row *row = &rows[found - 256];
+            int status = store(settings, row, optarg);
             if (status)
                 return status;
+            if (!(row->commands & GOING_ON))
+                not_going_on = row->name;
         }
         if (settings->help)
             return STATUS_OK;
@@ -293,10 +336,81 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
         return STATUS_OK;
     if (optind < argc)
         return text_usage("unexpected argument '%s'; options begin with --, see --help", argv[optind]);
+    if (!settings->out && !settings->resume)
+        settings->out = "flexlab-results"; /* else where the training that goes on has its results */
+    if (settings->resume && not_going_on)
+        return text_usage("--%s: not with --resume, which goes on with the options that the training was begun with",
+                          not_going_on);
+    if (settings->resume && settings->no_checkpoint)
+        return text_usage("--no-checkpoint: not with --resume");
+    if (settings->checkpoint_every && (settings->no_checkpoint || settings->seeds > 1))
+        return text_usage("--checkpoint-every: not with %s", settings->no_checkpoint ? "--no-checkpoint" : "--seeds");
     if (settings->warmup >= (double)settings->epochs)
         return text_usage("--warmup %g: expected less than the %lld epochs of the training", settings->warmup,
                           (long long)settings->epochs);
     return STATUS_OK;
+}
+
+/* --- what a training that goes on is told again --------------------------------------------------------------------
+ */
+
+static const char plain_characters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,.:/@";
+
+static char *add_kept(char *kept, const char *word) {
+    char *longer = text_alloc(strlen(kept) + 3 * strlen(word) + 2, 1), *to = stpcpy(longer, kept);
+    if (*kept)
+        *to++ = ' ';
+    for (const char *p = word; *p; p++)
+        if (strchr(plain_characters, *p))
+            *to++ = *p;
+        else
+            to += sprintf(to, "%%%02X", (unsigned char)*p);
+    free(kept);
+    return longer;
+}
+
+char *options_kept(int argc, char **argv) {
+    struct option known[ROWS + 1];
+    list_known(COMMAND_TRAIN, known);
+    char *kept = text_format("%s", "");
+    optind = 0;
+    for (int found; (found = getopt_long(argc, argv, ":h", known, NULL)) != -1;) {
+        const struct option_row *row = found >= 256 && found < 256 + ROWS ? &rows[found - 256] : NULL;
+        if (!row || (row->commands & GOING_ON && strcmp(row->name, "device") != 0))
+            continue;
+        char *word = text_format("--%s%s%s", row->name, row->placeholder ? "=" : "", row->placeholder ? optarg : "");
+        kept = add_kept(kept, word);
+        free(word);
+    }
+    return kept;
+}
+
+char **options_kept_words(const char *kept, int *argc) {
+    static const char digits[] = "0123456789ABCDEF";
+    const size_t length = strlen(kept), most = length / 2 + 3;
+    char **words = text_alloc(1, most * sizeof *words + sizeof "train" + length + 1);
+    char *to = (char *)(words + most);
+    words[0] = strcpy(to, "train");
+    to += sizeof "train";
+    *argc = 1;
+    for (const char *p = kept; *p; p++) {
+        if (p == kept || p[-1] == ' ')
+            words[(*argc)++] = to;
+        const char *high = *p == '%' && p[1] ? strchr(digits, p[1]) : NULL,
+                   *low = high && p[2] ? strchr(digits, p[2]) : NULL;
+        if (*p == ' ')
+            *to++ = 0;
+        else if (low && (high != digits || low != digits)) {
+            *to++ = (char)((high - digits) * 16 + (low - digits));
+            p += 2;
+        } else if (strchr(plain_characters, *p))
+            *to++ = *p;
+        else {
+            free(words);
+            return NULL;
+        }
+    }
+    return words;
 }
 
 static const char *suffix_name(int i) {
@@ -465,6 +579,15 @@ static const char *const report_help[] = {
     "  flexlab report quick --trace-tensors 'conv1*,*.weight'\n"
     "  flexlab report monday tuesday --out both\n"};
 
+static const char *const eval_help[] = {
+    "Usage: flexlab eval --checkpoint FILE [OPTION]...\n\n"
+    "Mean loss and accuracy of a trained network on images, normalised as those that it was\n"
+    "trained on.\n",
+    "\nPrints loss and accuracy, a line each. Exit status: 0 success, 1 failure,\n"
+    "2 wrong usage.\n"
+    "\nExample\n"
+    "  flexlab eval --checkpoint quick/best.safetensors --data synthetic:train=2000,test=500\n"};
+
 void options_help(enum command command, FILE *out) {
     if (command == COMMAND_COMPARE)
         fputs("Usage: flexlab compare [OPTION]...\n\n"
@@ -473,9 +596,12 @@ void options_help(enum command command, FILE *out) {
               out);
     else if (command == COMMAND_REPORT)
         fputs(report_help[0], out);
+    else if (command == COMMAND_EVAL)
+        fputs(eval_help[0], out);
     else
         fputs("Usage: flexlab train [OPTION]...\n\n"
-              "Trains one network in one number format. Writes what 'flexlab compare' writes.\n",
+              "Trains one network in one number format. Writes what 'flexlab compare' writes, and the\n"
+              "trained network (--seeds 1).\n",
               out);
     for (int r = 0; r < ROWS; r++) {
         const struct option_row *row = &rows[r];
@@ -493,8 +619,8 @@ void options_help(enum command command, FILE *out) {
         }
         fputc('\n', out);
     }
-    if (command == COMMAND_REPORT) {
-        fputs(report_help[1], out);
+    if (command == COMMAND_REPORT || command == COMMAND_EVAL) {
+        fputs(command == COMMAND_REPORT ? report_help[1] : eval_help[1], out);
         return;
     }
     fputs("\nIn the folder of results\n"
@@ -505,15 +631,26 @@ void options_help(enum command command, FILE *out) {
           "  summary.csv           one line a format\n"
           "  trace-FORMAT-seedN.csv  exponent and maximum of every tensor over the steps\n"
           "  figure-*.svg, .png    loss and accuracy; exponents (drawn by gnuplot)\n"
-          "  report.html           all of it on one page, readable without a network\n"
-          "Everything is made in the folder flexlab.part inside it and takes its place, complete and on\n"
+          "  report.html           all of it on one page, readable without a network\n",
+          out);
+    if (command == COMMAND_TRAIN)
+        fputs("  best.safetensors, last.safetensors  the network after its best evaluation and after its last\n"
+              "                        step, for 'flexlab eval' and other programs (docs/checkpoints.md)\n",
+              out);
+    fputs("Everything is made in the folder flexlab.part inside it and takes its place, complete and on\n"
           "the disk, when the runs are over; with --force earlier results stay until then. One flexlab\n"
           "at a time writes in a folder.\n"
           "\nAfter Ctrl-C, SIGTERM or SIGHUP the step in progress is finished and what there is is kept and\n"
           "marked as incomplete: in the table, summary.csv, report.html and the last line of metrics.jsonl.\n"
           "Incomplete results replace no earlier ones (--force): they go to the folder flexlab.incomplete\n"
-          "inside DIR. A second signal ends the program at once; results so far are lost then.\n"
-          "\nA run has diverged when the loss of any step or of the test set is NaN or Inf, or when its\n"
+          "inside DIR. A second signal ends the program at once; results so far are lost then.\n",
+          out);
+    if (command == COMMAND_TRAIN)
+        fputs("\nUntil a training is over its checkpoints are in DIR/flexlab.resume. 'flexlab train --resume DIR'\n"
+              "goes on from there, after a signal, kill -9 or a power cut: results and networks are those of a\n"
+              "training that was never interrupted.\n",
+              out);
+    fputs("\nA run has diverged when the loss of any step or of the test set is NaN or Inf, or when its\n"
           "last loss is more than 1.5 times the larger of its first loss and log(classes), the loss\n"
           "of guessing. Table, report and metrics.jsonl name it; the exit status is 1.\n"
           "\nExit status: 0 success, 1 failure or divergence, 2 wrong usage, 130 after Ctrl-C, 143 after\n"
@@ -531,6 +668,7 @@ void options_help(enum command command, FILE *out) {
             "  flexlab train --format flex16+5:ngraph --model resnet20 --data cifar10:cifar-10-batches-bin --out r20\n"
             "  flexlab train --device cuda --model resnet20 --data cifar10:cifar-10-batches-bin --out r20-gpu\n"
             "  flexlab train --format bf16 --model cnn6 --data idx:fashion-mnist --epochs 5 --out fashion\n"
-            "  flexlab train --model resnet20 --data images:flowers,resize=64x64,channels=3 --out flowers\n",
+            "  flexlab train --model resnet20 --data images:flowers,resize=64x64,channels=3 --out flowers\n"
+            "  flexlab train --resume fashion\n",
             out);
 }

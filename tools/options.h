@@ -1,4 +1,4 @@
-/* options.h - what `flexlab compare` and `flexlab train` can be asked for. */
+/* options.h - what the commands of flexlab can be asked for. */
 #ifndef FLEXLAB_OPTIONS_H
 #define FLEXLAB_OPTIONS_H
 
@@ -7,22 +7,25 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum command { COMMAND_COMPARE = 1, COMMAND_TRAIN = 2, COMMAND_REPORT = 4 };
+enum command { COMMAND_COMPARE = 1, COMMAND_TRAIN = 2, COMMAND_REPORT = 4, COMMAND_EVAL = 8 };
 
 enum { SWITCH_UNSET = -1 };
 enum { MOST_EPOCHS = 100000, MOST_SEEDS = 1000 };
 
-/* As given; the resolved values of what depends on other options are in struct experiment. */
+/* As given; the resolved values of what depends on other options are in struct experiment. out and device are NULL
+ * where they are not given, and --resume or the formats may say. */
 struct settings {
-    const char *model, *data, *formats, *schedule, *predictor, *master, *out, *trace_tensors, *device;
-    int64_t epochs, batch, seeds, seed_base, train_limit, test_limit, max_steps, average_last, threads, trace_every;
+    const char *model, *data, *formats, *schedule, *predictor, *master, *out, *trace_tensors, *device, *resume,
+        *checkpoint, *split;
+    int64_t epochs, batch, seeds, seed_base, train_limit, test_limit, max_steps, average_last, threads, trace_every,
+        checkpoint_every;
     double rate, warmup, momentum, weight_decay; /* momentum, weight decay below zero: by the optimiser */
     const char *optimiser, *decay;
     double beta1, beta2, epsilon, clip_value, clip_norm; /* 0: by the optimiser; none */
     int nesterov, narrow_state;
     char optimiser_text[200]; /* name and what was asked of it besides: "adamw beta1=0.95 clip-norm=1" */
     int augment;              /* SWITCH_UNSET: by the data */
-    int no_trace, step_loss, allow_divergence, force, quiet, help;
+    int no_trace, no_checkpoint, step_loss, allow_divergence, force, quiet, help;
     char **folders; /* arguments without dashes: of `report` */
     int folder_count;
 };
@@ -41,6 +44,11 @@ struct series {
 /* Reads argv[1] ... into settings, which then points into argv; a STATUS_ code, the message is printed. With
  * settings->help only that is set. */
 int options_parse(struct settings *settings, enum command command, int argc, char **argv);
+/* The options of `train` that a training which goes on takes from the one before, as words separated by spaces, each
+ * with %XX for what is no plain character; to be freed. options_kept_words gives them back as argv, argv[0] "train";
+ * *words is freed with free, and holds argv and its text. NULL where they are no such words. */
+char *options_kept(int argc, char **argv);
+char **options_kept_words(const char *kept, int *argc);
 /* The formats as series, to be freed with series_free. */
 int options_series(const struct settings *settings, struct series **series, int *count);
 void series_free(struct series *series, int count);

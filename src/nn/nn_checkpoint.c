@@ -42,7 +42,7 @@ struct entries {
     size_t bytes;
 };
 
-/* Of a tensor that traces know, of a node's state, of an activation in evaluation. */
+/* Of a tensor that traces know, of a node's state, of an activation in evaluation, of the optimiser's numbers. */
 static char *name_of(const nn_graph *g, const tensor *t, int serial, bool *is_gradient) {
     for (int i = 0; i < g->info_count; i++)
         if (g->infos[i].t == t) {
@@ -56,7 +56,7 @@ static char *name_of(const nn_graph *g, const tensor *t, int serial, bool *is_gr
     for (int i = 0; i < g->value_count; i++)
         if (g->values[i].evaluate == t)
             return fl_format_name("%s.evaluation", g->values[i].name);
-    return fl_format_name("state.%d", serial);
+    return t == g->optimiser.numbers ? fl_format_name("optimiser.step") : fl_format_name("state.%d", serial);
 }
 
 static tensor_status add_entry(tensor *t, bool elements, void *context) {

@@ -346,6 +346,9 @@ tensor_status fl_training_resume(struct run *run) {
     struct fl_safetensors s;
     FL_TRY(fl_checkpoint_open(&s, run->config->resume));
     tensor_status status = check_settings(&s, run);
+    if (!status && !fl_safetensors_find(&s, whole_key))
+        status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is missing: a network alone, no training goes on from it",
+                         s.path, whole_key);
     if (!status)
         status = fl_checkpoint_load(run->g, &s);
     if (!status)

@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""Trainings of the flexlab program that are killed at random moments and go on: results and networks are, byte for byte,
+those of a training that was not. Signals, `flexlab eval`, what is refused, and writes that fail.
+
+    test_cli_resume.py PATH-OF-FLEXLAB PATH-OF-INJECT-LIBRARY|- [long] [SEED]"""
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+import safetensors_witness as witness
+from cli_harness import PROGRAM, check, expect_error, read_csv, run, succeed, summary, without_time
+
+LIBRARY = sys.argv[2] if sys.argv[2] == "-" else os.path.abspath(sys.argv[2])
+LONG = "long" in sys.argv[3:]
+SEED = next((int(a) for a in sys.argv[3:] if a.isdigit()), int(time.time()))
+rng = random.Random(SEED)
+VARIANTS = ["fp32", "fp16", "bf16", "flex16+5", "flex16+5-sr", "flex16+5-paper", "dfp16"]
+QUIET = {"PATH": "/nonexistent", "OMP_WAIT_POLICY": "passive"}  # no gnuplot: the results alone
+
+
+def small_images(place):
+    folder = os.path.join(place, "images")
+    os.mkdir(folder)
+    source = random.Random(1)
+    for name, count in (("train", 200), ("t10k", 60)):
+        labels = bytes(source.randrange(10) for _ in range(count))
+        pixels = b"".join(bytes(min(255, source.randrange(120) + 12 * label * (i % 3)) for i in range(36)) for label in labels)
+        with open(os.path.join(folder, name + "-images-idx3-ubyte"), "wb") as file:
+            file.write(struct.pack(">4I", 0x803, count, 6, 6) + pixels)
+        with open(os.path.join(folder, name + "-labels-idx1-ubyte"), "wb") as file:
+            file.write(struct.pack(">2I", 0x801, count) + labels)
+    return "idx:" + folder
+
+
+def read(*path):
+    with open(os.path.join(*path), "rb") as file:
+        return file.read()
+
+
+def lines(folder):
+    """All of metrics.jsonl but times and the first line, which names machine and command."""
+    return [without_time(json.loads(line)) for line in read(folder, "metrics.jsonl").splitlines()[1:]]
+
+
+def same_results(a, b, *what):
+    check(sorted(os.listdir(a)) == sorted(os.listdir(b)), *what, "other files", sorted(os.listdir(a)), sorted(os.listdir(b)))
+    for name in os.listdir(a):
+        if name.startswith("trace-") or name.endswith(".safetensors"):
+            check(read(a, name) == read(b, name), *what, name, "differs")
+    check(lines(a) == lines(b), *what, "metrics.jsonl differs")
+    one, two = ([without_time(row) for row in read_csv(folder, "summary.csv")] for folder in (a, b))
+    check(one == two, *what, "summary.csv differs", one, two)
+
+
+def killed_after(seconds, *arguments):
+    """The exit status; None where it was killed."""
+    child = subprocess.Popen([PROGRAM, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **QUIET})
+    try:
+        _, stderr = child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        return None, ""
+    return child.returncode, stderr.decode(errors="replace")
+
+
+def kill_until_done(out, options, longest, *what):
+    """Starts, kills and goes on until the training is over; how often it was killed, and how often it went on."""
+    kills, gone_on = 0, 0
+    resume = os.path.join(out, "flexlab.resume", "resume.safetensors")
+    for attempt in range(400):
+        if os.path.exists(resume):
+            gone_on += 1
+            arguments = ["train", "--resume", out, "--quiet", "--threads", "1", "--allow-divergence", "--checkpoint-every",
+                         str(rng.randrange(1, 9))]
+        else:
+            arguments = ["train", *options, "--out", out, "--force"]
+        status, stderr = killed_after(rng.uniform(0.005, 0.7 * longest) + 0.0005 * attempt, *arguments)
+        if status is not None:
+            check(status == 0, *what, arguments, status, stderr)
+            return kills, gone_on
+        kills += 1
+        if os.path.exists(resume):
+            tensors, notes = witness.read(resume)  # whole, whenever it was killed
+            check(notes["flexlab.crc32"] == witness.checksum(resume), *what, "a torn checkpoint")
+            check(int(notes["network.steps"]) == witness.values(tensors["training.position"])[4], *what, "steps")
+    check(False, *what, "is never done")
+    return kills, gone_on
+
+
+def test_kills(place, data):
+    total, all_gone_on = 0, 0
+    for variant in VARIANTS:
+        options = ["--model", "mlp2", "--data", data, "--batch", "8", "--epochs", "24", "--threads", "1", "--format", variant, "--quiet",
+                   "--checkpoint-every", "5", "--lr", "0.02", "--trace-every", "7", "--average-last", "9", "--allow-divergence",
+                   *(["--step-loss"] if variant in ("bf16", "dfp16") else [])]
+        whole = os.path.join(place, "whole " + variant)
+        began = time.time()
+        done = run("train", *options, "--out", whole, env=QUIET)
+        took = time.time() - began
+        check(done.returncode == 0, done.shown, done.stderr)
+        check({"last.safetensors", "best.safetensors"} <= set(os.listdir(whole)) and "flexlab.resume" not in os.listdir(whole),
+              variant, sorted(os.listdir(whole)))
+        for i in range(30 if LONG else 3):
+            what = (f"seed {SEED}: {variant} {i}",)
+            pieces = os.path.join(place, f"pieces {variant} {i}")
+            kills, gone_on = kill_until_done(pieces, options, took, *what)
+            total += kills
+            all_gone_on += gone_on
+            same_results(whole, pieces, *what, f"killed {kills} times, went on {gone_on} times:")
+            shutil.rmtree(pieces)
+        # The networks hold what Python reads, and the same settings.
+        tensors, notes = witness.read(os.path.join(whole, "last.safetensors"))
+        check(notes["network.variant"] == variant and notes["training.model"] == "mlp2" and notes["network.steps"] == "600", variant, notes)
+        check(not any(name.startswith("training.") for name in tensors), variant, "the last network holds more than a network")
+    check(total >= 2 * len(VARIANTS) and all_gone_on >= len(VARIANTS), "killed", total, "times, went on", all_gone_on, "times alone")
+    print(f"killed {total} times, went on {all_gone_on} times", flush=True)
+
+
+def run_line(folder):
+    return next(line for line in lines(folder) if line["type"] == "run")
+
+
+def test_eval(place, data):
+    for variant in ("flex16+5", "fp16"):
+        out = os.path.join(place, "whole " + variant)
+        epochs = [line for line in lines(out) if line["type"] == "epoch"]
+        best = max(epochs, key=lambda e: (e["test_accuracy"], -e["test_loss"]))
+        for name, want in (("last", epochs[-1]), ("best", best)):
+            done = succeed("eval", "--checkpoint", os.path.join(out, name + ".safetensors"), "--data", data)
+            words = done.stdout.split()
+            found = [float(words[words.index(w) + 1]) for w in ("loss", "accuracy")]
+            check(found == [float(f"{want['test_loss']:.9g}"), float(f"{want['test_accuracy']:.9g}")], variant, name, done.stdout, want)
+    network = os.path.join(place, "whole fp16", "best.safetensors")
+    part = succeed("eval", "--checkpoint", network, "--data", data, "--test-limit", "7", "--split", "train", "--threads", "2")
+    check("on 7 images" in part.stdout, part.stdout)
+    broken = os.path.join(place, "broken.safetensors")
+    with open(broken, "wb") as file:
+        file.write(read(network)[:-9])
+    expect_error(["eval", "--data", data], 2, "--checkpoint FILE")
+    expect_error(["eval", "--checkpoint", broken, "--data", data], 1, broken, "expected within 0 to")
+    expect_error(["eval", "--checkpoint", "/nowhere", "--data", data], 1, "/nowhere", "No such file")
+    expect_error(["eval", "--checkpoint", network, "--data", "synthetic:train=10,test=10"], 1, "images of 32x32x3, the network takes 6x6x1")
+    expect_error(["eval", "--checkpoint", network, "--data", "sinthetic"], 2, "sinthetic")
+    expect_error(["eval", "--checkpoint", network, "--data", data, "--test-limit", "61"], 2, "--test-limit 61", "60 images")
+    expect_error(["eval", "--checkpoint", network, "--data", data, "--split", "tset"], 2, "'tset'", "test, train")
+    expect_error(["eval", "--checkpoint", network, "--epochs", "2"], 2, "--epochs")
+    expect_error(["eval", "--checkpoint", os.path.join(place, "images", "train-images-idx3-ubyte")], 1, "safetensors: ", "a header of")
+
+
+def test_refusals(place, data):
+    out = os.path.join(place, "refused")
+    expect_error(["train", "--resume", place], 1, place, "no training is under way there")
+    expect_error(["train", "--resume", "/nowhere/file"], 1, "/nowhere/file", "No such file")
+    expect_error(["train", "--resume", os.path.join(place, "whole fp32", "metrics.jsonl")], 1, "safetensors: ", "metrics.jsonl")
+    expect_error(["train", "--resume", place, "--lr", "0.1"], 2, "--lr: not with --resume")
+    expect_error(["train", "--resume", place, "--no-checkpoint"], 2, "--no-checkpoint: not with --resume")
+    expect_error(["train", "--checkpoint-every", "3", "--seeds", "2", "--out", out], 2, "--checkpoint-every: not with --seeds")
+    expect_error(["train", "--checkpoint-every", "0", "--out", out], 2, "--checkpoint-every '0'")
+    expect_error(["compare", "--resume", place], 2, "'--resume'")
+    # The network of a training that is over is none to go on with.
+    last = os.path.join(place, "whole fp32", "last.safetensors")
+    done = run("train", "--resume", last, "--quiet", "--out", out)
+    check(done.returncode == 1 and last in done.stderr and "a network alone, no training goes on from it" in done.stderr, done.stderr)
+    check(not os.path.exists(os.path.join(out, "metrics.jsonl")), "a refused training left results")
+    quick = ["train", "--model", "mlp2", "--data", data, "--batch", "8", "--epochs", "1", "--max-steps", "3", "--threads", "1", "--quiet"]
+    bare = os.path.join(place, "bare")
+    succeed(*quick, "--no-checkpoint", "--out", bare, env=QUIET)
+    check(not any(n.endswith(".safetensors") or n == "flexlab.resume" for n in os.listdir(bare)), "--no-checkpoint:", os.listdir(bare))
+    seeds = os.path.join(place, "seeds")
+    succeed(*quick, "--seeds", "2", "--out", seeds, env=QUIET)
+    check(not any(n.endswith(".safetensors") or n == "flexlab.resume" for n in os.listdir(seeds)), "--seeds:", os.listdir(seeds))
+
+
+def start_long(out, data, *more):
+    return subprocess.Popen([PROGRAM, "train", "--model", "mlp2", "--data", data, "--batch", "8", "--epochs", "90000", "--threads", "1", "--out", out,
+                             "--average-last", "20", "--lr", "0.001", "--no-trace", *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env={**os.environ, **QUIET})
+
+
+def test_signals(place, data):
+    for name, status in (("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)):
+        out = os.path.join(place, name)
+        child = start_long(out, data)
+        for line in child.stderr:
+            if "epoch 2/" in line:
+                break
+        child.send_signal(getattr(signal, name))
+        _, stderr = child.communicate(timeout=60)
+        check(child.returncode == status and "goes on from there" in stderr, name, child.returncode, stderr)
+        resume = os.path.join(out, "flexlab.resume", "resume.safetensors")
+        _, notes = witness.read(resume)
+        stopped = run_line(out)
+        check(notes["flexlab.crc32"] == witness.checksum(resume) and int(notes["network.steps"]) == stopped["steps"] and not stopped["complete"],
+              name, notes["network.steps"], stopped["steps"])
+        succeed("eval", "--checkpoint", resume, "--data", data)
+        # Nobody writes over it unasked; who asks begins anew.
+        expect_error(["train", "--data", data, "--out", out], 1, "already holds results")
+        for file in os.listdir(out):
+            if os.path.isfile(os.path.join(out, file)):
+                os.remove(os.path.join(out, file))
+        for command in ("train", "compare"):
+            expect_error([command, "--data", data, "--out", out], 1, "holds the checkpoint of a training that is not over", "--resume")
+        check(witness.read(resume)[1] == notes, name, "the checkpoint has changed")
+        # It goes on, elsewhere if asked to, and a second signal ends it at once: the checkpoint stays whole.
+        other = os.path.join(place, name + " elsewhere")
+        child = subprocess.Popen([PROGRAM, "train", "--resume", resume, "--out", other, "--checkpoint-every", "1"], stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True, env={**os.environ, **QUIET})
+        there = os.path.join(other, "flexlab.resume", "resume.safetensors")
+        until = time.time() + 60
+        while not os.path.exists(there) and time.time() < until:
+            time.sleep(0.01)
+        child.send_signal(signal.SIGKILL)
+        child.communicate(timeout=60)
+        check(int(witness.read(there)[1]["network.steps"]) > stopped["steps"], name, "did not go on elsewhere")
+        check(os.path.exists(os.path.join(other, "flexlab.resume", "best.safetensors")), name, "the best did not come along")
+    quick = ["train", "--model", "mlp2", "--data", data, "--batch", "8", "--epochs", "1", "--max-steps", "3", "--threads", "1", "--quiet"]
+    succeed(*quick, "--out", out, "--force", env=QUIET)
+    check("flexlab.resume" not in os.listdir(out), "--force left", os.listdir(out))
+
+
+def test_faults(place, data):
+    """The n-th write, fsync, rename, ... of a training fails: it says so, or all is well; it goes on to the same results."""
+    if LIBRARY == "-":
+        print("the library that makes calls fail is not there: no faults")
+        return
+    options = ["train", "--model", "mlp2", "--data", data, "--batch", "50", "--epochs", "2", "--threads", "1", "--format", "flex16+5", "--quiet",
+               "--checkpoint-every", "2", "--allow-divergence"]
+    whole = os.path.join(place, "undisturbed")
+    succeed(*options, "--out", whole, env=QUIET)
+    inject = {**QUIET, "LD_PRELOAD": LIBRARY, "FAULT_PROGRAM": os.path.basename(PROGRAM)}
+    out, count_file = os.path.join(place, "faults"), os.path.join(place, "count")
+    for kind, errors in (("write", (28, 4, 0)), ("fsync", (5,)), ("rename", (5,)), ("open", (24,)), ("close", (5,)), ("mkdir", (28,)),
+                         ("unlink", (5,)), ("memory", (12,))):
+        succeed(*options, "--out", out, env={**inject, "FAULT_KIND": kind, "FAULT_AT": "0", "FAULT_COUNT": count_file})
+        shutil.rmtree(out)
+        calls = int(read(count_file))
+        wanted = calls if LONG and kind != "memory" else 300 if LONG else 7
+        for n in sorted({1 + round(i * (calls - 1) / max(1, wanted - 1)) for i in range(wanted)}):
+            number = errors[n % len(errors)]
+            what = (f"FAULT_KIND={kind} FAULT_AT={n} FAULT_ERROR={number}",)
+            done = run(*options, "--out", out, env={**inject, "FAULT_KIND": kind, "FAULT_AT": str(n), "FAULT_ERROR": str(number)})
+            check(done.returncode in (0, 1), *what, done.returncode, done.stderr)
+            check(done.returncode == 0 or len(done.stderr) > 12, *what, "says nothing")
+            resume = os.path.join(out, "flexlab.resume", "resume.safetensors")
+            again = None
+            if os.path.exists(resume):
+                check(witness.read(resume)[1]["flexlab.crc32"] == witness.checksum(resume), *what, "a torn checkpoint")
+                again = run("train", "--resume", out, "--quiet", "--allow-divergence", "--threads", "1", env=QUIET)
+            elif done.returncode:
+                again = run(*options, "--out", out, "--force", env=QUIET)
+            check(not again or again.returncode == 0, *what, "the next one:", again and again.stderr)
+            for left in (".flexlab-lock", "flexlab.incomplete"):
+                path = os.path.join(out, left)
+                if os.path.isdir(path):
+                    shutil.rmtree(path)
+                elif os.path.exists(path):
+                    os.remove(path)
+            same_results(whole, out, *what)
+            shutil.rmtree(out)
+
+
+def main():
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=base) as place:
+        data = small_images(place)
+        test_kills(place, data)
+        test_eval(place, data)
+        test_refusals(place, data)
+        test_signals(place, data)
+        test_faults(place, data)
+    print("seed", SEED)
+    return summary()
+
+
+sys.exit(main())

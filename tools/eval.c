@@ -1,0 +1,151 @@
+/* eval.c - the command `eval`: loss and accuracy of a network that `train` has written. */
+#include "commands.h"
+#include "failure.h"
+#include "options.h"
+#include "text.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHANNELS = 4, NOTE_ROOM = 200 };
+
+/* What the file says of the images that its network takes. */
+struct images {
+    char model[NOTE_ROOM], format[NOTE_ROOM];
+    int64_t height, width, channels, classes, batch, steps;
+    double mean[CHANNELS], deviation[CHANNELS];
+};
+
+static int read_whole(const char *path, const char *key, int64_t high, int64_t *value) {
+    char text[NOTE_ROOM];
+    if (nn_checkpoint_note(path, key, text, sizeof text))
+        return text_failed("%s", tensor_error());
+    if (text_whole(text, 0, high, value))
+        return STATUS_OK;
+    return text_failed("%s: '%s' is '%s', expected a whole number", path, key, text);
+}
+
+/* One number a channel, separated by spaces. */
+static int read_reals(const char *path, const char *key, int64_t channels, double values[CHANNELS]) {
+    char text[NOTE_ROOM], *rest = text;
+    if (nn_checkpoint_note(path, key, text, sizeof text))
+        return text_failed("%s", tensor_error());
+    int64_t count = 0;
+    bool good = true;
+    for (char *word; good && (word = strsep(&rest, " ")); count++)
+        good = count < channels && text_real(word, 0, 1, &values[count]);
+    return good && count == channels
+               ? STATUS_OK
+               : text_failed("%s: '%s': expected %lld numbers from 0 to 1", path, key, (long long)channels);
+}
+
+static int read_images(struct images *is, const char *path) {
+    if (nn_checkpoint_note(path, "training.model", is->model, sizeof is->model) ||
+        nn_checkpoint_note(path, "network.variant", is->format, sizeof is->format))
+        return text_failed("%s", tensor_error());
+    const struct {
+        const char *key;
+        int64_t high, *value;
+    } wholes[] = {{"training.height", 4096, &is->height},         {"training.width", 4096, &is->width},
+                  {"training.channels", CHANNELS, &is->channels}, {"training.classes", 65536, &is->classes},
+                  {"network.batch", 65536, &is->batch},           {"network.steps", INT64_MAX, &is->steps}};
+    int status = STATUS_OK;
+    for (size_t i = 0; i < sizeof wholes / sizeof *wholes && status == STATUS_OK; i++)
+        status = read_whole(path, wholes[i].key, wholes[i].high, wholes[i].value);
+    if (status == STATUS_OK)
+        status = read_reals(path, "training.mean", is->channels, is->mean);
+    return status == STATUS_OK ? read_reals(path, "training.deviation", is->channels, is->deviation) : status;
+}
+
+static int open_network(nn_graph **g, const struct settings *s, const struct images *is) {
+    *g = nn_checkpoint_graph(s->checkpoint, s->device);
+    const nn_node logits =
+        *g ? nn_model(*g, is->model, (int)is->height, (int)is->width, (int)is->channels, (int)is->classes) : -1;
+    if (!*g || nn_compile(*g, logits) || nn_checkpoint_load(*g, s->checkpoint))
+        return text_failed("%s", tensor_error());
+    return STATUS_OK;
+}
+
+static int open_data(data_set **set, const struct settings *s, const struct images *is) {
+    failure_forget();
+    *set = data_open(s->data, strcmp(s->split, "train") ? DATA_TEST : DATA_TRAIN);
+    if (!*set)
+        return failure_is_usage() ? text_usage("--data '%s': %s", s->data, tensor_error())
+                                  : text_failed("--data '%s': %s", s->data, tensor_error());
+    if (s->test_limit > data_count(*set))
+        return text_usage("--test-limit %lld: there are %lld images", (long long)s->test_limit,
+                          (long long)data_count(*set));
+    if (s->test_limit && data_limit(*set, s->test_limit))
+        return text_failed("%s", tensor_error());
+    if (data_height(*set) != is->height || data_width(*set) != is->width || data_channels(*set) != is->channels)
+        return text_failed("--data '%s': images of %dx%dx%d, the network takes %lldx%lldx%lld", s->data,
+                           data_height(*set), data_width(*set), data_channels(*set), (long long)is->height,
+                           (long long)is->width, (long long)is->channels);
+    return STATUS_OK;
+}
+
+/* As nn_train does it, so that the numbers are the same bits. */
+static tensor_status evaluate(nn_graph *g, data_loader *loader, int32_t *predicted, double *loss, int64_t *correct,
+                              int64_t *done) {
+    tensor_status status = data_loader_start(loader, 0);
+    data_batch batch;
+    *loss = 0;
+    *correct = *done = 0;
+    while (!status && !(status = data_loader_next(loader, &batch)) && batch.count) {
+        double mean;
+        status = nn_evaluate(g, batch.images, batch.labels, batch.count, &mean, predicted);
+        for (int i = 0; i < batch.count && !status; i++)
+            *correct += predicted[i] == batch.labels[i];
+        *loss += status ? 0 : mean * batch.count;
+        *done += batch.count;
+    }
+    return status;
+}
+
+static int evaluate_all(const struct settings *s, const struct images *is, nn_graph *g, const data_set *set) {
+    const data_loader_config how = {.batch = (int)is->batch, .mean = is->mean, .deviation = is->deviation};
+    data_loader *loader = data_loader_new(set, &how);
+    int32_t *predicted = text_alloc((size_t)is->batch, sizeof *predicted);
+    double loss = 0;
+    int64_t correct = 0, done = 0;
+    int status = STATUS_OK;
+    if (!loader || evaluate(g, loader, predicted, &loss, &correct, &done))
+        status = text_failed("%s", tensor_error());
+    if (status == STATUS_OK) {
+        char *shown = text_shown(s->checkpoint);
+        printf("%s: %s in %s after %lld steps, on %lld images\n", shown, is->model, is->format, (long long)is->steps,
+               (long long)done);
+        printf("loss      %.9g\naccuracy  %.9g\n", loss / (double)done, (double)correct / (double)done);
+        free(shown);
+    }
+    free(predicted);
+    data_loader_free(loader);
+    return status;
+}
+
+int command_eval(int argc, char **argv) {
+    struct settings settings;
+    struct images images;
+    nn_graph *g = NULL;
+    data_set *set = NULL;
+    failure_watch();
+    int status = options_parse(&settings, COMMAND_EVAL, argc, argv);
+    if (status == STATUS_OK && settings.help) {
+        options_help(COMMAND_EVAL, stdout);
+        return STATUS_OK;
+    }
+    if (status == STATUS_OK && !settings.checkpoint)
+        status = text_usage("expected --checkpoint FILE; see --help");
+    if (status == STATUS_OK && settings.threads && tensor_set_threads((int)settings.threads))
+        status = text_usage("--threads: %s", tensor_error());
+    if (status == STATUS_OK)
+        status = read_images(&images, settings.checkpoint);
+    if (status == STATUS_OK)
+        status = open_data(&set, &settings, &images);
+    if (status == STATUS_OK)
+        status = open_network(&g, &settings, &images);
+    if (status == STATUS_OK)
+        status = evaluate_all(&settings, &images, g, set);
+    nn_graph_free(g);
+    data_free(set);
+    return status;
+}
