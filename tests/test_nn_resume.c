@@ -98,6 +98,16 @@ static nn_train_config config_of(const char *variant, const char *folder) {
         .checkpoint = own[1]};
 }
 
+static void use(nn_train_config *config, const char *optimiser) {
+    if (!optimiser)
+        return;
+    config->network.optimiser = optimiser;
+    config->network.momentum = 0;
+    config->network.weight_decay = strcmp(optimiser, "adamw") ? 0 : 0.01f;
+    config->network.clip_norm = 5;
+    config->rate = 0.003;
+}
+
 static void make_folder(const char *folder) {
     CHECK(!mkdir(path_of(folder, ""), 0700), "%s: %s", folder, strerror(errno));
 }
@@ -127,7 +137,7 @@ static void same_result(const char *what, const nn_train_result *a, const nn_tra
 }
 
 struct shape {
-    const char *variant, *device;
+    const char *variant, *device, *optimiser; /* NULL: gradient descent */
     int64_t every, max_steps;
     bool no_test, after_epochs;
 };
@@ -140,13 +150,14 @@ static void compare(const data_set *train, const data_set *test, const struct sh
     const bool floats =
         strstr(shape->variant, "fp") == shape->variant || strstr(shape->variant, "bf") == shape->variant;
     char what[200];
-    snprintf(what, sizeof what, "seed %llu: %s on %s, every %lld, at most %lld%s", (unsigned long long)seed,
-             shape->variant, shape->device, (long long)shape->every, (long long)shape->max_steps,
-             shape->no_test ? ", no test" : "");
+    snprintf(what, sizeof what, "seed %llu: %s, %s on %s, every %lld, at most %lld%s", (unsigned long long)seed,
+             shape->variant, shape->optimiser ? shape->optimiser : "sgd", shape->device, (long long)shape->every,
+             (long long)shape->max_steps, shape->no_test ? ", no test" : "");
     make_folder("whole");
     make_folder("pieces");
     nn_train_config config = config_of(shape->variant, "whole");
     config.max_steps = shape->max_steps;
+    use(&config, shape->optimiser);
     const nn_train_events events = {on_step, on_epoch, &whole, keep, resume};
     CHECK(!nn_train(&expected, &config, train, tested, &events), "%s: %s", what, tensor_error());
     const int all = shape->max_steps ? (int)shape->max_steps : STEPS;
@@ -154,6 +165,7 @@ static void compare(const data_set *train, const data_set *test, const struct sh
 
     config = config_of(shape->variant, "pieces");
     config.max_steps = shape->max_steps;
+    use(&config, shape->optimiser);
     config.network.device = shape->device;
     config.checkpoint_every = shape->every;
     config.report_every = strcmp(shape->device, "cpu") ? 1 : 0;
@@ -381,10 +393,16 @@ int main(int argc, char **argv) {
     static const char *const variants[] = {"fp32",        "fp16",           "bf16", "flex16+5",
                                            "flex16+5-sr", "flex16+5-paper", "dfp16"};
     for (int i = 0; i < 7; i++) {
-        compare(train, test, &(struct shape){variants[i], "cpu", i % 3 * 2, 0, false, false});
-        compare(train, test,
-                &(struct shape){variants[i], toy_is_there && i % 2 ? "toy" : "cpu", 0, 13, i % 4 == 3, i % 2 == 0});
+        compare(train, test, &(struct shape){variants[i], "cpu", NULL, i % 3 * 2, 0, false, false});
+        compare(
+            train, test,
+            &(struct shape){variants[i], toy_is_there && i % 2 ? "toy" : "cpu", NULL, 0, 13, i % 4 == 3, i % 2 == 0});
     }
+    for (int i = 0; nn_optimiser_list(i); i++)
+        if (strcmp(nn_optimiser_list(i), "sgd") != 0)
+            compare(train, test,
+                    &(struct shape){variants[(3 + i) % 7], toy_is_there && i % 3 == 1 ? "toy" : "cpu",
+                                    nn_optimiser_list(i), 3, 0, false, false});
     refusals(train, test);
     best(train, test);
     data_free(train);
