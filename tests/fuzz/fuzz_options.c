@@ -1,4 +1,5 @@
-/* fuzz_options.c - the command line of `flexlab compare` and `flexlab train`: any words.
+/* fuzz_options.c - the command line of `flexlab compare` and `flexlab train`: any words, and what `train` keeps of them
+ * for a training that goes on.
  *
  * Input: a byte (bit 0: the command), then the words, each ended by a line feed. What is accepted must lie within the
  * limits of the help text; what is refused must be told. */
@@ -53,7 +54,9 @@ static void check_settings(const struct settings *s) {
     MUST(ONE_OF(s->master, "default", "none"), "--master %s was accepted", s->master);
     MUST(!s->predictor || ONE_OF(s->predictor, "paper", "ngraph", "current", "fixed"), "--predictor %s was accepted",
          s->predictor);
-    MUST(s->model[0] && s->data[0] && s->out[0] && s->formats[0], "an empty text was accepted");
+    MUST(s->model[0] && s->data[0] && s->formats[0], "an empty text was accepted");
+    MUST(s->out ? s->out[0] != 0 : s->resume && s->resume[0], "there is no folder for the results");
+    whole("checkpoint-every", s->checkpoint_every, 0, 1, INT_MAX);
     MUST(s->augment == SWITCH_UNSET || s->augment == 0 || s->augment == 1, "augment is %d", s->augment);
 }
 
@@ -88,6 +91,50 @@ static void check_model(const struct settings *s) {
     MUST(rate > 0 && rate <= 1, "%s: default rate %g", s->model, rate);
 }
 
+static bool same_text(const char *a, const char *b) {
+    return a && b ? !strcmp(a, b) : a == b;
+}
+
+/* What a training that goes on is told are the options of the one before. */
+static void check_kept(const struct settings *s, int count, char **words) {
+    struct settings again;
+    int kept_count;
+    char *kept = options_kept(count, words), **kept_words = options_kept_words(kept, &kept_count);
+    for (const char *p = kept; *p; p++)
+        MUST(*p >= ' ' && *p < 0x7f, "0x%02x among the kept options", (unsigned char)*p);
+    messages_begin();
+    const int status = kept_words ? options_parse(&again, COMMAND_TRAIN, kept_count, kept_words) : STATUS_FAILED;
+    messages_end();
+    MUST(status == STATUS_OK && !again.help && !again.resume && !again.force, "'%s' is refused: %s", kept, messages);
+    MUST(again.epochs == s->epochs && again.batch == s->batch && again.seeds == s->seeds &&
+             again.seed_base == s->seed_base && again.train_limit == s->train_limit &&
+             again.test_limit == s->test_limit && again.max_steps == s->max_steps &&
+             again.average_last == s->average_last && again.trace_every == s->trace_every && again.rate == s->rate &&
+             again.warmup == s->warmup && again.momentum == s->momentum && again.weight_decay == s->weight_decay &&
+             again.augment == s->augment && again.step_loss == s->step_loss && again.no_trace == s->no_trace,
+         "'%s' says something else", kept);
+    MUST(same_text(again.model, s->model) && same_text(again.data, s->data) && same_text(again.formats, s->formats) &&
+             same_text(again.schedule, s->schedule) && same_text(again.master, s->master) &&
+             same_text(again.predictor, s->predictor) && same_text(again.device, s->device) &&
+             same_text(again.optimiser_text, s->optimiser_text) && same_text(again.trace_tensors, s->trace_tensors),
+         "'%s' says something else", kept);
+    free(kept_words);
+    free(kept);
+}
+
+/* Any text in the place of kept options. */
+static void check_foreign(struct input in) {
+    struct settings again;
+    int count;
+    char *text = take_text(&in, '\0'), **words = options_kept_words(text, &count);
+    messages_begin();
+    if (words)
+        (void)options_parse(&again, COMMAND_TRAIN, count, words);
+    messages_end();
+    free(words);
+    free(text);
+}
+
 /* Whatever came before, a good command line is read as what it says. */
 static void check_good(enum command command) {
     char *words[] = {"flexlab", "--batch=7", "--quiet", NULL};
@@ -101,6 +148,7 @@ static void check_good(enum command command) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct input in = input_of(data, size);
     const enum command command = take_byte(&in) & 1 ? COMMAND_TRAIN : COMMAND_COMPARE;
+    check_foreign(in);
     char *words[WORDS + 2] = {strdup("flexlab")}, *given[WORDS + 1];
     int count = 1;
     while (count <= WORDS && input_left(&in))
@@ -114,6 +162,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     MUST(status == STATUS_OK || status == STATUS_USAGE, "status %d", status);
     if (status == STATUS_OK && !settings.help) {
         check_settings(&settings);
+        if (command == COMMAND_TRAIN)
+            check_kept(&settings, count, words);
         check_series(&settings);
         check_model(&settings);
     }
