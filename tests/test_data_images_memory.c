@@ -67,7 +67,8 @@ static void check_largest(const char *what, bool good, unsigned long most) {
     char specification[PATH_MAX];
     snprintf(specification, sizeof specification, "images:%s", folder);
     tensor_set_allocator(failing_allocate, counting_release);
-    allocator_fail_at = allocator_held = 0;
+    allocator_fail_at = 0;
+    allocator_held = 0;
     allocator_largest = 0;
     data_set *set = data_open(specification, DATA_TRAIN);
     CHECK(good == (set != NULL), "%s: %s", what, tensor_error());

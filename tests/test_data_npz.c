@@ -21,7 +21,7 @@ static size_t make_npy(uint8_t *file, const char *type, const char *order, const
 
 static void put(uint8_t **at, uint64_t value, int bytes) {
     for (int i = 0; i < bytes; i++)
-        *(*at)++ = (uint8_t)(value >> 8 * i);
+        *(*at)++ = i < 8 ? (uint8_t)(value >> 8 * i) : 0;
 }
 
 struct member {
@@ -103,7 +103,8 @@ static void check_largest(bool good, unsigned long most) {
     char specification[PATH_MAX];
     snprintf(specification, sizeof specification, "npz:%s/a.npz", folder);
     tensor_set_allocator(failing_allocate, counting_release);
-    allocator_fail_at = allocator_held = 0;
+    allocator_fail_at = 0;
+    allocator_held = 0;
     allocator_largest = 0;
     data_set *set = data_open(specification, DATA_TRAIN);
     CHECK(good == (set != NULL) && (good || tensor_error_status() == TENSOR_E_DATA), "%s", tensor_error());

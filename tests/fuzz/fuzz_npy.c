@@ -36,7 +36,7 @@ struct archive {
 
 static void put(uint8_t *out, size_t *at, uint64_t value, int count) {
     for (int i = 0; i < count; i++)
-        out[(*at)++] = (uint8_t)(value >> 8 * i);
+        out[(*at)++] = i < 8 ? (uint8_t)(value >> 8 * i) : 0;
 }
 
 static void add_member(struct archive *a, const char *name, struct bytes member, bool deflated) {
