@@ -37,6 +37,7 @@
 #define chunk_need FL_NAME(chunk_need)
 #define chunk_range FL_NAME(chunk_range)
 #define chunk_total FL_NAME(chunk_total)
+#define clip_block FL_NAME(clip_block)
 #define combine FL_NAME(combine)
 #define combine_range FL_NAME(combine_range)
 #define count_unusual FL_NAME(count_unusual)
