@@ -60,10 +60,15 @@ static nn_node build(nn_graph *g, const char *model) {
     return nn_model(g, model, 8, 8, 3, CLASSES);
 }
 
+static nn_config optimiser = {.momentum = 0.9f, .weight_decay = 1e-4f}; /* and all else of it */
+
 static void try(const char *variant, const char *model, int batch, int threads, const char *backend, int steps) {
     CHECK(!tensor_set_threads(threads) && !tensor_set_backend(backend), "%s", tensor_error());
-    nn_graph *g = nn_graph_new(
-        &(nn_config){.variant = variant, .batch = batch, .seed = 1, .momentum = 0.9f, .weight_decay = 1e-4f});
+    nn_config config = optimiser;
+    config.variant = variant;
+    config.batch = batch;
+    config.seed = 1;
+    nn_graph *g = nn_graph_new(&config);
     CHECK(g && !nn_compile(g, build(g, model)), "%s", tensor_error());
     double loss;
     int correct;
@@ -107,6 +112,13 @@ int main(void) {
                             : m && b ? 3
                                      : 20);
                     }
+    for (int v = 0; nn_variant_list(v); v++)
+        for (int o = 0; nn_optimiser_list(o); o++) {
+            optimiser = (nn_config){.optimiser = nn_optimiser_list(o), .weight_decay = 0.01f, .clip_norm = 0.1f};
+            optimiser.clip_value = o % 2 ? 0.01f : 0;
+            try(nn_variant_list(v)->name, "all layers", 1, 2, NULL, 4);
+            try(nn_variant_list(v)->name, "all layers", 1, 1, "ref", 4);
+        }
     printf("%s\n", COUNTS_ALL ? "all of the process" : "the library's allocator alone");
     return check_summary();
 }

@@ -289,6 +289,29 @@ static void same_descent(const char *variant) {
     nn_graph_free(other);
 }
 
+/* Each tensor of a step is shown once, when it has been written. */
+static int shown[128];
+
+static void watch(const nn_tensor_info *info, void *context) {
+    const nn_graph *g = context;
+    tensor_stats stats;
+    for (int i = 0; i < nn_tensor_count(g); i++)
+        if (nn_tensor_at(g, i).t == info->t)
+            shown[i]++;
+    CHECK(!tensor_statistics(info->t, &stats, NULL) && stats.writes >= 1, "%s", info->name);
+}
+
+static void shows_all(const struct setting *s) {
+    const nn_config c = config_of(s, "flex16+5");
+    nn_graph *g = network(&c);
+    CHECK(nn_tensor_count(g) <= 128 && !nn_watch(g, watch, g), "%s", tensor_error());
+    memset(shown, 0, sizeof shown);
+    train(g, &c, 1);
+    for (int i = 0; i < nn_tensor_count(g); i++)
+        CHECK(shown[i] == 1, "%s: %s was shown %d times", s->name, nn_tensor_at(g, i).name, shown[i]);
+    nn_graph_free(g);
+}
+
 /* Moments and roots of 16 bits train as those of 32 do, about. */
 static void narrow(const char *variant) {
     nn_config c = {.variant = variant, .batch = BATCH, .seed = 5, .optimiser = "adamw", .weight_decay = 0.01f};
@@ -419,6 +442,8 @@ int main(void) {
         }
         same_descent(variants[v]);
     }
+    for (int i = 0; i < SETTINGS; i++)
+        shows_all(&settings[i]);
     narrow("flex16+5");
     narrow("dfp16");
     errors();
