@@ -38,11 +38,34 @@ static tensor *random_tensor(tensor_format f, int ndim, const int64_t *shape, ui
     return t;
 }
 
+/* As networks keep weights and the states of Adam: at twice the width, where elements are narrow. */
+static tensor *state_tensor(tensor_format f, int ndim, const int64_t *shape, uint64_t seed, const char *predictor) {
+    tensor *t = random_tensor(f, ndim, shape, seed);
+    if ((tensor_format_bytes(f) == 2 && tensor_keep_wide(t)) ||
+        (tensor_format_is_shared(f) && tensor_set_predictor(t, predictor))) {
+        fprintf(stderr, "bench_kernels: %s\n", tensor_error());
+        exit(1);
+    }
+    return t;
+}
+
+/* A row each for combine, root_mean, add_ratio. */
+static tensor *adam_factors(void) {
+    static const double rows[] = {0.9, 0.1, 0, 0, 0.999, 0.001, 1, 0, 1 - 1e-5, -1e-3, 2, 1e-8};
+    tensor *t = tensor_new(FMT_F64, TENSOR_SHAPE(3, 4));
+    if (!t || tensor_load_f64(t, rows, 12)) {
+        fprintf(stderr, "bench_kernels: %s\n", tensor_error());
+        exit(1);
+    }
+    return t;
+}
+
 /* Everything an operation may need, at the sizes of the widest layer of ResNet-20 at batch 128 (and a 1024^3 matmul).
  */
 struct operands {
     tensor *x, *x2, *y, *w, *a, *b, *c, *vector, *dgamma, *dbeta;
     double mean[16], variance[16];
+    tensor *weight, *moment, *root, *factors; /* of optimisers: with wide parts */
 };
 
 static void run_op(const char *op, struct operands *o) {
@@ -75,6 +98,16 @@ static void run_op(const char *op, struct operands *o) {
         tensor_scale(o->y, o->x, 0.7f);
     else if (!strcmp(op, "sgd_momentum"))
         tensor_sgd_momentum(o->y, o->x, o->x2, 0.9f, 1e-4f);
+    else if (!strcmp(op, "sgd_update"))
+        tensor_sgd_update(o->weight, o->x, 1e-3f);
+    else if (!strcmp(op, "combine"))
+        tensor_combine(o->moment, o->moment, o->x, NULL, o->factors, 0);
+    else if (!strcmp(op, "root_mean"))
+        tensor_root_mean(o->root, o->x, o->factors, 1);
+    else if (!strcmp(op, "add_ratio"))
+        tensor_add_ratio(o->weight, o->weight, o->moment, o->root, o->factors, 2);
+    else if (!strcmp(op, "clip"))
+        tensor_clip(o->y, o->x, 0.5f);
 }
 
 static const struct {
@@ -93,7 +126,12 @@ static const struct {
             {"add_relu", 131072.0 * 16},
             {"relu_grad", 131072.0 * 16},
             {"scale", 131072.0 * 16},
-            {"sgd_momentum", 131072.0 * 16}};
+            {"sgd_momentum", 131072.0 * 16},
+            {"sgd_update", 131072.0 * 16},
+            {"combine", 131072.0 * 16},
+            {"root_mean", 131072.0 * 16},
+            {"add_ratio", 131072.0 * 16},
+            {"clip", 131072.0 * 16}};
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -138,7 +176,11 @@ int main(int argc, char **argv) {
                              random_tensor(f, 1, c, 9),
                              random_tensor(f, 1, c, 10),
                              {0},
-                             {0}};
+                             {0},
+                             state_tensor(f, 4, image, 11, "paper"),
+                             state_tensor(f, 4, image, 12, "current"),
+                             state_tensor(f, 4, image, 13, "current"),
+                             adam_factors()};
         tensor_channel_moments(o.mean, o.variance, o.x);
         for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
             double below = 0;
@@ -163,7 +205,8 @@ int main(int argc, char **argv) {
                 below = rate;
             }
         }
-        tensor *all[] = {o.x, o.x2, o.y, o.w, o.a, o.b, o.c, o.vector, o.dgamma, o.dbeta};
+        tensor *all[] = {o.x,      o.x2,     o.y,     o.w,      o.a,      o.b,    o.c,
+                         o.vector, o.dgamma, o.dbeta, o.weight, o.moment, o.root, o.factors};
         for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
             tensor_free(all[i]);
     }

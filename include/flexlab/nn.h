@@ -132,14 +132,14 @@ FLEXLAB_API const char *nn_model_list(int i) FLEXLAB_SYMBOL(nn_model_list);
  * and initialises the weights. What a device lacks for a step is told here. */
 FLEXLAB_API tensor_status nn_compile(nn_graph *g, nn_node logits) FLEXLAB_SYMBOL(nn_compile);
 
-/* One step on config.batch images [N,H,W,C]: forward, backward, SGD with momentum; after the second it allocates
+/* One step on config.batch images [N,H,W,C]: forward, backward, update of the weights; after the second it allocates
  * nothing. loss and correct (how many predicted classes are the labels) may be NULL: then a device is not waited for.
  */
 FLEXLAB_API tensor_status nn_train_step(nn_graph *g, const float *images, const int32_t *labels, float rate,
                                         double *loss, int *correct) FLEXLAB_SYMBOL(nn_train_step);
 /* The same in its parts, each once and in this order: forward to the loss and the gradient of the logits; gradients of
- * the parameters (nn_tensor_at: role "weight gradient"), which a loop of one's own may look at or change; SGD with
- * momentum and weight decay. TENSOR_E_ARGUMENT out of order. Arguments are checked before anything is written; a part
+ * the parameters (nn_tensor_at: role "weight gradient"), which a loop of one's own may look at or change; update by the
+ * optimiser. TENSOR_E_ARGUMENT out of order. Arguments are checked before anything is written; a part
  * that fails for another reason (memory, a device) may have written some of its tensors, and nn_state_set with an
  * earlier state makes the network whole again. */
 FLEXLAB_API tensor_status nn_forward(nn_graph *g, const float *images, const int32_t *labels)
