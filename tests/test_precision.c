@@ -1,0 +1,340 @@
+/* docs/precision.md: ranges and epsilons of the formats, round trips, and the errors of every real function against
+ * MPFR, over all 65,536 inputs of each 16-bit format. Nothing in it is typed: it is computed here, and the test fails
+ * where the page says something else. test_precision [--write]     writes the page */
+#include "check.h"
+#ifndef FL_HAVE_MPFR
+int main(void) {
+    return check_skip("no MPFR was found when this was configured (libmpfr-dev)");
+}
+#else
+#include "functions_witness.h"
+
+enum { WORDS = 65536, BITS = 100, E_IN = 12, CHANGES = 1 << 16 };
+static char *page;
+static size_t page_bytes;
+static FILE *out;
+
+static double values_of[WORDS], results[WORDS];
+
+static const struct fl_format *format_of(tensor_format f) {
+    return fl_format_of(f);
+}
+
+static tensor *all_words(tensor_format f) {
+    tensor *t = tensor_new(f, TENSOR_SHAPE(WORDS));
+    uint16_t *data = tensor_data(t);
+    for (int i = 0; i < WORDS; i++)
+        data[i] = (uint16_t)i;
+    if (tensor_format_is_shared(f)) {
+        data[32768] = 0; /* -32768, which is never written */
+        CHECK(!tensor_declare_exponent(t, E_IN), "%s", tensor_error());
+    }
+    CHECK(!tensor_store_f64(t, values_of, WORDS), "%s", tensor_error());
+    return t;
+}
+
+/* Three digits; powers of two as such. */
+static const char *number(double x) {
+    static char text[8][32];
+    static int next;
+    char *t = text[next++ % 8];
+    int e;
+    if (x > 0 && frexp(x, &e) == 0.5 && (e > 12 || e < -2))
+        snprintf(t, sizeof text[0], "2^%d", e - 1);
+    else
+        snprintf(t, sizeof text[0], "%.3g", x);
+    return t;
+}
+
+/* --- ranges ------------------------------------------------------------------------------------------------------- */
+
+static void ranges(void) {
+    fprintf(out, "## Ranges\n"
+                 "| format | epsilon | unit roundoff | largest | smallest normal | smallest |\n"
+                 "| --- | --- | --- | --- | --- | --- |\n");
+    for (int k = 0; tensor_format_list(k); k++) {
+        const tensor_format f = tensor_format_list(k);
+        if (tensor_format_is_shared(f))
+            continue;
+        double epsilon = HUGE_VAL, largest = 0, least = HUGE_VAL, normal = HUGE_VAL;
+        if (f == FMT_FP32) {
+            epsilon = (double)(nextafterf(1, 2) - 1);
+            largest = (double)nextafterf(INFINITY, 0);
+            least = (double)nextafterf(0, 1);
+            normal = least / epsilon;
+        } else {
+            tensor_free(all_words(f));
+            for (int i = 0; i < WORDS; i++) {
+                const double x = values_of[i];
+                epsilon = x > 1 && x - 1 < epsilon ? x - 1 : epsilon;
+                largest = isfinite(x) && x > largest ? x : largest;
+                least = x > 0 && x < least ? x : least;
+            }
+            normal = least / epsilon; /* from there on elements have all their digits */
+        }
+        fprintf(out, "| `%s` | %s | %s | %.9g | %s | %s |\n", tensor_format_name(f), number(epsilon),
+                number(epsilon / 2), largest, number(normal), number(least));
+    }
+    fprintf(out, "\n| format | e | last place at e | largest at e |\n| --- | --- | --- | --- |\n");
+    for (int k = 0; tensor_format_list(k); k++) {
+        const struct fl_format *f = format_of(tensor_format_list(k));
+        if (f->arithmetic == FL_ARITHMETIC_SHARED)
+            for (int at = 0; at < 2; at++)
+                fprintf(out, "| `%s` | %d | %s | %.9g |\n", f->name, at ? f->e_max : f->e_min,
+                        number(ldexp(1, at ? -f->e_max : -f->e_min)), ldexp(f->top, at ? -f->e_max : -f->e_min));
+    }
+}
+
+/* --- round trips -------------------------------------------------------------------------------------------------- */
+
+struct errors {
+    double most, most_relative, sum, sum_relative;
+    int64_t n, relative;
+};
+
+static void note(struct errors *e, double error, double size, double normal) {
+    e->n++;
+    e->sum += error;
+    e->most = error > e->most ? error : e->most;
+    if (size >= normal) {
+        e->relative++;
+        e->sum_relative += error / size;
+        e->most_relative = error / size > e->most_relative ? error / size : e->most_relative;
+    }
+}
+
+static void print_errors(const struct errors *e) {
+    fprintf(out, "%s | %s | %s | %s", number(e->most), number(e->sum / (double)e->n), number(e->most_relative),
+            number(e->sum_relative / (double)(e->relative ? e->relative : 1)));
+}
+
+static double normal_of(const struct fl_format *f) {
+    const struct grid g = grid_of(f->id);
+    return f->arithmetic == FL_ARITHMETIC_SHARED ? 0 : ldexp(1, g.least + g.digits - 1);
+}
+
+/* Every so many-th binary32 that the format holds as a finite number, there and back. */
+static void round_trips(void) {
+    enum { STRIDE = 1021, N = (int)((((int64_t)1 << 32) + STRIDE - 1) / STRIDE) };
+    static float x[N], y[N];
+    fprintf(out,
+            "\n## From binary32 and back\n"
+            "Every %d-th word of binary32 that stays finite; shared exponents: %d numbers below 0.98765, evenly. "
+            "Relative\n"
+            "errors are of numbers that are normal in the format.\n\n"
+            "| format | numbers | max abs | mean abs | max rel | mean rel | became 0 |\n"
+            "| --- | --- | --- | --- | --- | --- | --- |\n",
+            STRIDE, CHANGES);
+    for (int k = 0; tensor_format_list(k); k++) {
+        const struct fl_format *f = format_of(tensor_format_list(k));
+        const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
+        int n = 0;
+        if (f->id == FMT_FP32)
+            continue;
+        if (shared)
+            for (; n < CHANGES; n++)
+                x[n] = ((float)n - CHANGES / 2 + 0.5f) / (CHANGES / 2) * 0.98765f;
+        else
+            for (int64_t word = 0; word < (int64_t)1 << 32; word += STRIDE) {
+                const uint32_t bits = (uint32_t)word;
+                memcpy(&x[n], &bits, sizeof bits);
+                n += isfinite(x[n]);
+            }
+        tensor *t = tensor_new(f->id, TENSOR_SHAPE(n));
+        CHECK(!tensor_load_f32(t, x, n) && !tensor_store_f32(t, y, n), "%s", tensor_error());
+        struct errors e = {0};
+        int64_t zeros = 0;
+        for (int i = 0; i < n; i++) {
+            const double size = fabs((double)x[i]);
+            if (!isfinite(y[i]))
+                continue;
+            zeros += y[i] == 0 && x[i] != 0;
+            note(&e, fabs((double)x[i] - (double)y[i]), size, shared ? 1 : normal_of(f));
+        }
+        fprintf(out, "| `%s` | %lld | ", f->name, (long long)e.n);
+        if (shared)
+            fprintf(out, "%s | %s | |", number(e.most), number(e.sum / (double)e.n));
+        else
+            print_errors(&e);
+        fprintf(out, " | %lld |\n", (long long)zeros);
+        tensor_free(t);
+    }
+}
+
+/* --- functions ---------------------------------------------------------------------------------------------------- */
+
+/* Of the functions in fp16, for the comparison. */
+static struct {
+    const char *name;
+    struct errors e;
+} halves[sizeof witnesses / sizeof witnesses[0]];
+static int half_count;
+
+static void function(const struct witness *w, tensor_format id) {
+    const struct fl_format *f = format_of(id);
+    const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
+    const float alpha = w->scalars == 2 ? -1
+                        : w->scalars    ? (strstr(w->name, "elu") == w->name ? 1 : 0.01f)
+                                        : 0,
+                beta = w->scalars == 2 ? 1 : 0;
+    tensor *x = all_words(id), *y = tensor_new(id, TENSOR_SHAPE(WORDS));
+    if (shared)
+        CHECK(!tensor_set_predictor(y, "current"), "%s", tensor_error());
+    CHECK(!witness_call(w, y, x, NULL, alpha, beta) && !tensor_store_f64(y, results, WORDS), "%s", tensor_error());
+    const double largest = shared ? ldexp(f->top, -tensor_exponent(y)) : HUGE_VAL;
+    struct errors e = {0};
+    mpfr_t r;
+    mpfr_init2(r, BITS);
+    for (int i = 0; i < WORDS; i++) {
+        if (!isfinite(values_of[i]) || !isfinite(results[i]) || fabs(results[i]) > largest)
+            continue;
+        witness_value(r, w, values_of[i], 0, (double)alpha, (double)beta);
+        mpfr_clear_flags();
+        if (!mpfr_number_p(r))
+            continue;
+        const double size = fabs(mpfr_get_d(r, MPFR_RNDN));
+        mpfr_sub_d(r, r, results[i], MPFR_RNDN);
+        if (shared && fabs(results[i]) == largest && fabs(mpfr_get_d(r, MPFR_RNDN)) > ldexp(1, -tensor_exponent(y)))
+            continue; /* saturated */
+        note(&e, fabs(mpfr_get_d(r, MPFR_RNDN)), size, shared ? ldexp(1, -tensor_exponent(y)) * 1024 : normal_of(f));
+    }
+    if (id == FMT_FP16) {
+        halves[half_count].name = w->name;
+        halves[half_count++].e = e;
+    }
+    fprintf(out, "| `%s` | ", w->name);
+    if (shared)
+        fprintf(out, "%d | ", tensor_exponent(y));
+    fprintf(out, "%lld | ", (long long)e.n);
+    print_errors(&e);
+    fprintf(out, " |\n");
+    /* half a last place, wherever that is */
+    const double bound = shared ? ldexp(0.5, -tensor_exponent(y)) : HUGE_VAL;
+    const double relative = shared ? 0x1p-11 : ldexp(1, -grid_of(id).digits);
+    CHECK(e.most <= bound, "%s.%s: an error of %a", f->name, w->name, e.most);
+    CHECK(e.most_relative <= relative, "%s.%s: a relative error of %a", f->name, w->name, e.most_relative);
+    mpfr_clear(r);
+    tensor_free(x);
+    tensor_free(y);
+}
+
+static void functions(tensor_format id, const char *which) {
+    const bool shared = tensor_format_is_shared(id);
+    fprintf(out,
+            "\n### %s\n%s\n\n| function | %sresults | max abs | mean abs | max rel | mean rel |\n| --- | %s--- | --- | "
+            "--- | --- | --- |\n",
+            tensor_format_name(id), which, shared ? "e of the result | " : "", shared ? "--- | " : "");
+    for (size_t i = 0; i < sizeof witnesses / sizeof witnesses[0]; i++)
+        if (witnesses[i].operands == 1)
+            function(&witnesses[i], id);
+}
+
+/* --- beside the figures of others --------------------------------------------------------------------------------- */
+
+static void least_and_most(double least, double most) {
+    fprintf(out, " %s to %s |", number(least), number(most));
+}
+
+/* The groups and figures of the guide; `square` and `relu` are no functions of this page. */
+static void comparison(void) {
+    static const struct {
+        const char *names, *figures;
+    } groups[] = {{"sin cos atan acosh asinh tanh acos asin atanh",
+                   "0.000244 to 0.003905 | 5.85e-05 to 0.001138 | 0.000486 to 0.000517 | 0.000115 to 0.000179"},
+                  {"log2 log10 log1p",
+                   "0.001953 to 0.0033905 | 0.0004 to 0.001258 | 0.000482 to 0.000487 | 0.000171 to 0.000175"},
+                  {"floor round ceil", "0 | 0 | 0 | 0"},
+                  {"sqrt rsqrt", "0.031227 to 0.062485 | 0.002071 to 0.004158 | 0.000488 | 0.000172 to 0.000179"},
+                  {"exp expm1 tan cosh sinh reciprocal tanhshrink",
+                   "1 to 16 | 0.000786 to 0.378427 | 0.000486 to 1 | 9.18e-05 to 0.082869"},
+                  {"logsigmoid sigmoid silu softsign",
+                   "0.000701 to 0.002665 | 6.55e-05 to 9.96e-05 | 0.000486 to 0.000945 | 0.000104 to 0.000203"}};
+    fprintf(out,
+            "\n### fp16 beside another library's figures\n"
+            "PaddlePaddle's guide to operators of low precision (docs/dev_guides/amp_precision/amp_op_dev_guide.md, "
+            "section 3.3) gives, for "
+            "functions that are\ncomputed in binary32 and rounded to fp16, the least and the largest error of each "
+            "group, against binary32. It does "
+            "not say over\nwhich inputs; here it is the table above. Its exponential group has `square` as well.\n\n"
+            "| functions | | max abs | mean abs | max rel | mean rel |\n| --- | --- | --- | --- | --- | --- |\n");
+    for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
+        double least[4] = {HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL}, most[4] = {0};
+        int members = 0;
+        char list[160], name[40];
+        snprintf(list, sizeof list, " %s ", groups[g].names);
+        for (int i = 0; i < half_count; i++) {
+            const struct errors *e = &halves[i].e;
+            const double four[4] = {e->most, e->sum / (double)e->n, e->most_relative,
+                                    e->sum_relative / (double)e->relative};
+            snprintf(name, sizeof name, " %s ", halves[i].name);
+            if (!strstr(list, name))
+                continue;
+            members++;
+            for (int k = 0; k < 4; k++) {
+                least[k] = four[k] < least[k] ? four[k] : least[k];
+                most[k] = four[k] > most[k] ? four[k] : most[k];
+            }
+        }
+        CHECK(members >= 2, "group %s has %d functions", groups[g].names, members);
+        fprintf(out, "| %s | theirs | %s |\n| | here |", groups[g].names, groups[g].figures);
+        for (int k = 0; k < 4; k++)
+            least_and_most(least[k], most[k]);
+        fprintf(out, "\n");
+    }
+    fprintf(
+        out,
+        "\nIts round trip of normal numbers (section 3.4) has a largest error of 16, relatively 0.00048: the row of fp16 above, but for what the steps leave out.\n");
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+static void make_page(void) {
+    out = open_memstream(&page, &page_bytes);
+    fprintf(out,
+            "# How precise the formats and their functions are\n\n"
+            "Written by `test_precision --write`, and held against the present code by that test. Errors are distances "
+            "from what MPFR\n"
+            "says; a function is rounded once (docs/semantics.md), so its error is at most half a last place.\n\n");
+    ranges();
+    round_trips();
+    fprintf(out, "\n## Real functions\n"
+                 "All 65,536 inputs, those aside whose result is no finite number or saturated. *rel*: of results that "
+                 "are normal in the\n"
+                 "format, with shared exponents of those from 1024 last places on. `elu` with alpha 1, `leaky_relu` "
+                 "0.01, `hardtanh` between -1 "
+                 "and 1.\n");
+    functions(FMT_FP16, "Unit roundoff 2^-11.");
+    functions(FMT_BF16, "Unit roundoff 2^-8.");
+    functions(FMT_FLEX16_5, "Inputs with e = 12 (-8 to 8), the exponent of the result by its exact maximum. dfp16 has "
+                            "the same numbers where its\n"
+                            "exponents are the same.");
+    comparison();
+    fclose(out);
+}
+
+int main(int argc, char **argv) {
+    const bool writes = argc > 1 && !strcmp(argv[1], "--write");
+    make_page();
+    FILE *f = fopen(PRECISION_PAGE, writes ? "wb" : "rb");
+    if (!f)
+        return fprintf(stderr, "test_precision: %s cannot be opened\n", PRECISION_PAGE), 1;
+    if (writes) {
+        CHECK(fwrite(page, 1, page_bytes, f) == page_bytes, "%s cannot be written", PRECISION_PAGE);
+        CHECK(!fclose(f), "%s cannot be written", PRECISION_PAGE);
+    } else {
+        char *stored = malloc(page_bytes + 2);
+        const size_t n = stored ? fread(stored, 1, page_bytes + 1, f) : 0;
+        size_t same = 0;
+        while (same < n && same < page_bytes && stored[same] == page[same])
+            same++;
+        CHECK(n == page_bytes && same == n,
+              "%s is stale (from byte %zu on: '%.60s'): build and run test_precision --write", PRECISION_PAGE, same,
+              page + same);
+        free(stored);
+        fclose(f);
+    }
+    free(page);
+    mpfr_free_cache();
+    return check_summary();
+}
+#endif
