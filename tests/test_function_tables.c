@@ -11,15 +11,16 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { N = FL_REAL_WORDS + 4099 };
+enum { FEW = FL_REAL_WORDS + 4099, MANY = (1 << 18) + 4099 };
+static int count = FEW; /* elements of a call */
 
 static uint64_t seed = 20260720;
 
 struct call {
     const struct fl_format *format;
     struct fl_args args;
-    uint16_t *x, *want;
-    struct fl_stats stats; /* of the definition */
+    uint16_t *x, *x2, *want; /* x2: of gradients, the input of the function */
+    struct fl_stats stats;   /* of the definition */
 };
 
 static bool has_one_operand(enum fl_op op) {
@@ -40,7 +41,7 @@ static tensor_status run(const struct call *c, fl_kernel kernel, uint16_t *y, bo
     args.stats = stats;
     args.out.data = y;
     if (in_place) {
-        memcpy(y, c->x, N * sizeof *y);
+        memcpy(y, c->x, (size_t)count * sizeof *y);
         args.in[0].data = y;
     }
     return kernel(&args);
@@ -62,10 +63,10 @@ static void compare(const struct call *c, const char *row, const char *how, cons
                     const struct fl_stats *s) {
     const char *op = fl_op_name(c->args.op);
     int64_t at = 0;
-    while (y && at < N && same_element(c, y[at], c->want[at]))
+    while (y && at < count && same_element(c, y[at], c->want[at]))
         at++;
-    CHECK(!y || at == N, "%s.%s.%s %s: x %04x: got %04x, expected %04x", c->format->name, op, row, how, c->x[at], y[at],
-          c->want[at]);
+    CHECK(!y || at == count, "%s.%s.%s %s: x %04x: got %04x, expected %04x", c->format->name, op, row, how, c->x[at],
+          y[at], c->want[at]);
     const struct fl_stats *w = &c->stats;
     CHECK(s->maximum == w->maximum, "%s.%s.%s %s: maximum %a, expected %a", c->format->name, op, row, how, s->maximum,
           w->maximum);
@@ -80,32 +81,41 @@ static void compare(const struct call *c, const char *row, const char *how, cons
 static void make_call(struct call *c, const struct fl_format *f, enum fl_op op, int e_in, int e_out,
                       tensor_rounding mode, int words) {
     *c = (struct call){.format = f};
-    c->x = fl_alloc(N * sizeof *c->x);
-    c->want = fl_alloc(N * sizeof *c->want);
-    for (int i = 0; i < N; i++)
+    c->x = fl_alloc((size_t)count * sizeof *c->x);
+    c->want = fl_alloc((size_t)count * sizeof *c->want);
+    for (int i = 0; i < count; i++)
         c->x[i] = (uint16_t)(words ? 0x2f00 + 977 * (int)(check_random(&seed) % (uint64_t)words) : i * 40503);
+    c->x2 = has_one_operand(op) ? NULL : fl_alloc((size_t)count * sizeof *c->x2);
+    for (int i = 0; c->x2 && i < count; i++) {
+        c->x2[i] = (uint16_t)(i * 25717 + 3);
+        c->x[i] =
+            (uint16_t)(check_random(&seed) % 5 ? check_random(&seed) >> 20 : 0); /* zeros are many in a gradient */
+    }
     c->args = (struct fl_args){.op = op, .format = f, .alpha = -0.25f, .beta = 2.5f, .rounding = {mode, 0, 0}};
-    c->args.in[0] = (struct fl_view){c->x, NULL, exponent_at(e_in), N};
-    c->args.out = (struct fl_view){c->want, NULL, exponent_at(e_out), N};
+    c->args.in[0] = (struct fl_view){c->x, NULL, exponent_at(e_in), count};
+    if (c->x2)
+        c->args.in[1] = (struct fl_view){c->x2, NULL, exponent_at(e_in), count};
+    c->args.out = (struct fl_view){c->want, NULL, exponent_at(e_out), count};
     CHECK(!run(c, fl_ref_kernel(op), c->want, false, &c->stats), "%s", tensor_error());
 }
 
 static void free_call(struct call *c) {
     fl_free(c->x);
+    fl_free(c->x2);
     fl_free(c->want);
 }
 
 static void check_rows(const struct fl_format *f, enum fl_op op, int e_in, int e_out, tensor_rounding mode, int words) {
     struct call c;
     make_call(&c, f, op, e_in, e_out, mode, words);
-    uint16_t *y = fl_alloc(N * sizeof *y);
+    uint16_t *y = fl_alloc((size_t)count * sizeof *y);
     for (int row = FL_PORTABLE; row < FL_BACKENDS; row++) {
         const fl_kernel kernel = fl_kernel_in(f, op, (enum fl_backend)row);
         const char *name = fl_backend_name((enum fl_backend)row);
         struct fl_stats stats;
         for (int threads = 1; kernel && threads <= 3; threads += 2) {
             CHECK(!tensor_set_threads(threads), "%s", tensor_error());
-            memset(y, 0x5a, N * sizeof *y);
+            memset(y, 0x5a, (size_t)count * sizeof *y);
             CHECK(!run(&c, kernel, y, false, &stats), "%s", tensor_error());
             compare(&c, name, threads == 1 ? "alone" : "with threads", y, &stats);
         }
@@ -128,12 +138,13 @@ static atomic_int wrong;
 
 static void *use(void *pointer) {
     uint64_t own = 77 + (uint64_t)(uintptr_t)pointer;
-    uint16_t *y = malloc(N * sizeof *y);
+    uint16_t *y = malloc((size_t)count * sizeof *y);
     for (int turn = 0; y && turn < TURNS; turn++) {
         const struct call *c = &calls[check_random(&own) % CALLS];
         struct fl_stats stats;
         if (run(c, fl_kernel_select(c->format, c->args.op, FL_AVX512BW, NULL), y, false, &stats) ||
-            memcmp(y, c->want, N * sizeof *y) || stats.flushed != c->stats.flushed || stats.maximum != c->stats.maximum)
+            memcmp(y, c->want, (size_t)count * sizeof *y) || stats.flushed != c->stats.flushed ||
+            stats.maximum != c->stats.maximum)
             atomic_fetch_add(&wrong, 1);
     }
     free(y);
@@ -173,6 +184,18 @@ int main(void) {
     check_rows(fl_format_of(FMT_FLEX16_5), FL_OP_LOGSIGMOID, 12, 0, TENSOR_ROUND_NEAREST, 0);
     check_rows(fl_format_of(FMT_DFP16), FL_OP_LOGSIGMOID, 17, 0, TENSOR_ROUND_NEAREST, 0);
     check_rows(fl_format_of(FMT_DFP16), FL_OP_SOFTPLUS, 18, -1, TENSOR_ROUND_NEAREST, 0);
+    /* gradients by their slopes */
+    for (int op = FL_OP_SIGMOID_GRAD; op <= FL_OP_COS_GRAD; op++) {
+        check_rows(fl_format_of(FMT_FP16), (enum fl_op)op, 0, 0, TENSOR_ROUND_NEAREST, 0);
+        if (op % 3 == 0)
+            check_rows(fl_format_of(FMT_BF16), (enum fl_op)op, 0, 0,
+                       op % 2 ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST, 0);
+    }
+    count = MANY;
+    check_rows(fl_format_of(FMT_FLEX16_5), FL_OP_GELU_GRAD, 12, 12, TENSOR_ROUND_NEAREST, 0);
+    check_rows(fl_format_of(FMT_DFP16), FL_OP_TANH_GRAD, 13, 15, TENSOR_ROUND_STOCHASTIC, 0);
+    check_rows(fl_format_of(FMT_DFP16), FL_OP_EXP_GRAD, 12, 2, TENSOR_ROUND_NEAREST, 0);
+    count = FEW;
     check_threads();
     return check_summary();
 }

@@ -11,7 +11,9 @@ enum {
     PART = 8 * BLOCK,    /* elements of a part, which is worth a thread */
     LOOKED_UP = 1 << 16, /* elements of a part of a lookup */
     WORTH_A_TABLE = 1 << 16,
-    WORTH_A_LOOK = 1 << 10 /* for a table that is there */
+    WORTH_A_LOOK = 1 << 10, /* for a table that is there */
+    WORTH_SLOPES = 1 << 16,
+    WORTH_SLOPES_OF_AN_EXPONENT = 1 << 18 /* which may be another at the next call */
 };
 
 struct job {
@@ -19,6 +21,8 @@ struct job {
     struct fl_map_functions functions;
     const struct fl_real_table *table;
     fl_real_lookup lookup;
+    const struct fl_real_slopes *slopes;
+    fl_real_multiply multiply;
     struct fl_stats stats[FL_MAX_THREADS]; /* by worker */
 };
 
@@ -67,6 +71,22 @@ static void observe(bool shared, int64_t n, const double *values, struct fl_stat
     stats->maximum = fl_coarse(stats->maximum);
 }
 
+/* The same of a gradient, by its slopes. */
+static void evaluate_by_slopes(const struct job *job, int64_t first, int64_t n, double *values) {
+    const struct fl_args *args = job->args;
+    const struct fl_pair *at = job->slopes->at;
+    const uint16_t *x = (const uint16_t *)args->in[1].data + first;
+    double dy[BLOCK];
+    args->format->decode(&args->in[0], first, n, dy);
+    job->multiply(at, x, dy, values, n);
+    for (int64_t i = 0; i < n; i++)
+        if (values[i] != values[i] && at[x[i]].h != at[x[i]].h) {
+            double special;
+            args->format->decode(&args->in[1], first + i, 1, &special);
+            values[i] = job->functions.odd(dy[i], special, 0, 0);
+        }
+}
+
 static void compute_part(void *context, int part, int worker) {
     struct job *job = context;
     const struct fl_args *args = job->args;
@@ -75,7 +95,10 @@ static void compute_part(void *context, int part, int worker) {
     for (int64_t i = (int64_t)part * PART; i < end; i += BLOCK) {
         const int64_t n = smaller(BLOCK, end - i);
         struct fl_stats stats = {0};
-        evaluate(job, i, n, values);
+        if (job->slopes)
+            evaluate_by_slopes(job, i, n, values);
+        else
+            evaluate(job, i, n, values);
         args->format->encode(&args->out, i, n, values, false, &args->rounding, &stats);
         observe(is_shared(args), n, values, &stats);
         fl_stats_merge(&job->stats[worker], &stats);
@@ -166,14 +189,20 @@ static void look_up_part(void *context, int part, int worker) {
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-static tensor_status run(const struct fl_args *args, fl_real_lookup lookup) {
+static bool worth_slopes(const struct fl_args *args) {
+    return args->out.count >= (is_shared(args) ? WORTH_SLOPES_OF_AN_EXPONENT : WORTH_SLOPES);
+}
+
+static tensor_status run(const struct fl_args *args, fl_real_lookup lookup, fl_real_multiply multiply) {
     const int workers = args->workers ? args->workers : fl_threads();
     const int64_t n = args->out.count;
     struct job job;
     job.args = args;
     job.functions = fl_map_functions_of(args->op);
     job.lookup = lookup;
+    job.multiply = multiply;
     job.table = fl_real_has_table(args) && n >= WORTH_A_LOOK ? fl_real_table_of(args, n >= WORTH_A_TABLE) : NULL;
+    job.slopes = fl_real_has_slopes(args) && n >= WORTH_A_LOOK ? fl_real_slopes_of(args, worth_slopes(args)) : NULL;
     memset(job.stats, 0, (size_t)workers * sizeof job.stats[0]);
     const int64_t part = job.table ? LOOKED_UP : PART;
     fl_parallel_within(workers, (int)((n + part - 1) / part), job.table ? look_up_part : compute_part, &job);
@@ -181,19 +210,21 @@ static tensor_status run(const struct fl_args *args, fl_real_lookup lookup) {
         fl_stats_merge(args->stats, &job.stats[worker]);
     if (job.table)
         fl_real_table_leave(job.table);
+    if (job.slopes)
+        fl_real_slopes_leave(job.slopes);
     return TENSOR_OK;
 }
 
 tensor_status fl_real_map_portable(const struct fl_args *args) {
-    return run(args, fl_real_lookup_portable);
+    return run(args, fl_real_lookup_portable, fl_real_multiply_portable);
 }
 #ifdef FL_HAVE_AVX2
 tensor_status fl_real_map_avx2(const struct fl_args *args) {
-    return run(args, fl_real_lookup_avx2);
+    return run(args, fl_real_lookup_avx2, fl_real_multiply_avx2);
 }
 #endif
 #ifdef FL_HAVE_AVX512
 tensor_status fl_real_map_avx512bw(const struct fl_args *args) {
-    return run(args, fl_real_lookup_avx512bw);
+    return run(args, fl_real_lookup_avx512bw, fl_real_multiply_avx512bw);
 }
 #endif

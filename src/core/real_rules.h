@@ -141,14 +141,15 @@ FL_BOTH_CALLED double fl_near_elu(double x, double alpha) {
 /* --- gradients: dy f'(x), exact and then rounded once ------------------------------------------------------------- */
 
 /* Where dy or x is no finite number, or one is zero: IEEE arithmetic on f'(x), at an infinite x its limit. f'(0) is a
- * double in all of them. */
+ * double in all of them, which doubles find exactly; of others only the sign counts. */
 FL_BOTH bool fl_slope_is_special(double dy, double x) {
     return dy - dy != 0 || FL_NO_NUMBER || dy == 0 || x == 0;
 }
 
-#define FL_REAL_SLOPE(name, slope, below, above)                                                                       \
+#define FL_REAL_SLOPE(CONSTANT, name, slope, below, above)                                                             \
     FL_BOTH double fl_special_##name(double dy, double x) {                                                            \
-        return dy * (FL_NO_NUMBER ? FL_OR_NAN(x < 0 ? (below) : (above)) : fl_pair_##slope(fl_pair_of(x)).h);          \
+        const double quick = FL_NO_NUMBER ? FL_OR_NAN(x < 0 ? (below) : (above)) : fl_quick_##slope(x);                \
+        return dy * (quick == quick || FL_NO_NUMBER ? quick : fl_pair_##slope(fl_pair_of(x)).h);                       \
     }                                                                                                                  \
     FL_BOTH_CALLED double fl_odd_##name(double dy, double x) {                                                         \
         if (fl_slope_is_special(dy, x))                                                                                \
@@ -169,17 +170,20 @@ FL_BOTH double fl_quick_sigmoid_mirrored(double x) {
     return fl_quick_sigmoid(-x);
 }
 
-FL_REAL_SLOPE(sigmoid_grad, sigmoid_slope, 0, 0)
-FL_REAL_SLOPE(logsigmoid_grad, sigmoid_mirrored, 1, 0)
-FL_REAL_SLOPE(silu_grad, silu_slope, -0.0, 1)
-FL_REAL_SLOPE(softsign_grad, softsign_slope, 0, 0)
-FL_REAL_SLOPE(tanh_grad, tanh_slope, 0, 0)
-FL_REAL_SLOPE(softplus_grad, sigmoid, 0, 1)
-FL_REAL_SLOPE(gelu_grad, gelu_slope, -0.0, 1)
-FL_REAL_SLOPE(gelu_tanh_grad, gelu_tanh_slope, -0.0, 1)
-FL_REAL_SLOPE(exp_grad, exp, 0, HUGE_VAL)
-FL_REAL_SLOPE(sin_grad, cos, NAN, NAN)
-FL_REAL_SLOPE(cos_grad, cos_slope, NAN, NAN)
+/* Constant and name of the operation, the slope, its limits. */
+#define FL_REAL_SLOPES(SLOPE)                                                                                          \
+    SLOPE(SIGMOID_GRAD, sigmoid_grad, sigmoid_slope, 0, 0)                                                             \
+    SLOPE(LOGSIGMOID_GRAD, logsigmoid_grad, sigmoid_mirrored, 1, 0)                                                    \
+    SLOPE(SILU_GRAD, silu_grad, silu_slope, -0.0, 1)                                                                   \
+    SLOPE(SOFTSIGN_GRAD, softsign_grad, softsign_slope, 0, 0)                                                          \
+    SLOPE(TANH_GRAD, tanh_grad, tanh_slope, 0, 0)                                                                      \
+    SLOPE(SOFTPLUS_GRAD, softplus_grad, sigmoid, 0, 1)                                                                 \
+    SLOPE(GELU_GRAD, gelu_grad, gelu_slope, -0.0, 1)                                                                   \
+    SLOPE(GELU_TANH_GRAD, gelu_tanh_grad, gelu_tanh_slope, -0.0, 1)                                                    \
+    SLOPE(EXP_GRAD, exp_grad, exp, 0, HUGE_VAL)                                                                        \
+    SLOPE(SIN_GRAD, sin_grad, cos, NAN, NAN)                                                                           \
+    SLOPE(COS_GRAD, cos_grad, cos_slope, NAN, NAN)
+FL_REAL_SLOPES(FL_REAL_SLOPE)
 
 FL_BOTH_CALLED double fl_odd_elu_grad(double dy, double x, double alpha) {
     if (!(x <= 0))

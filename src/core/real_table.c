@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { TABLES = 24, PART = 1024, DIGIT_BITS = 11, DIGITS = 4, HIDDEN_BITS = 21 };
+enum { TABLES = 24, SLOPES = 8, PART = 1024, DIGIT_BITS = 11, DIGITS = 4, HIDDEN_BITS = 21 };
 
 struct key {
     const struct fl_format *format;
@@ -17,13 +17,13 @@ struct key {
     bool truncate;
 };
 
-static struct kept {
+struct kept {
     struct key key; /* format NULL: empty */
     int users;
     uint64_t last_use;
-} kept[TABLES];
+};
 
-/* The one block: tables, and what is of use while one is made. */
+/* The one block for results: tables, and what is of use while one is made. */
 struct memory {
     struct fl_real_table tables[TABLES];
     uint64_t magnitude[FL_REAL_WORDS];
@@ -31,6 +31,9 @@ struct memory {
     uint8_t class[FL_REAL_WORDS];
 };
 static struct memory *memory;
+static struct fl_real_slopes *slopes; /* SLOPES of them */
+
+static struct kept kept_tables[TABLES], kept_slopes[SLOPES];
 static uint64_t uses;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -142,17 +145,23 @@ static bool same(const struct key *a, const struct key *b) {
            a->truncate == b->truncate;
 }
 
-/* The place of that key; else one to make it in, -1 where all are in use or there is no memory. */
-static int place_of(const struct key *key, bool *found) {
+/* The place of that key; else one to make it in, -1 where all are in use. */
+static int place_of(const struct kept *kept, int places, const struct key *key, bool *found) {
     int place = -1;
-    for (int i = 0; i < TABLES; i++) {
-        *found = memory && same(&kept[i].key, key);
+    for (int i = 0; i < places; i++) {
+        *found = same(&kept[i].key, key);
         if (*found)
             return i;
         if (!kept[i].users && (place < 0 || kept[i].last_use < kept[place].last_use))
             place = i;
     }
     return place;
+}
+
+static void take(struct kept *kept, const struct key *key) {
+    kept->key = *key;
+    kept->users++;
+    kept->last_use = ++uses;
 }
 
 const struct fl_real_table *fl_real_table_of(const struct fl_args *args, bool may_make) {
@@ -164,18 +173,16 @@ const struct fl_real_table *fl_real_table_of(const struct fl_args *args, bool ma
                             .e_out = fl_exponent(&args->out),
                             .truncate = args->rounding.mode == TENSOR_ROUND_TRUNCATE};
     const struct fl_real_table *table = NULL;
-    bool found;
+    bool found = false;
     pthread_once(&once, watch_forks);
     pthread_mutex_lock(&lock);
-    const int place = place_of(&key, &found);
+    const int place = place_of(kept_tables, TABLES, &key, &found);
     if (!memory && may_make)
         memory = fl_alloc(sizeof *memory);
     if (place >= 0 && memory && (found || may_make)) {
         if (!found)
             make(&memory->tables[place], args);
-        kept[place].key = key;
-        kept[place].users++;
-        kept[place].last_use = ++uses;
+        take(&kept_tables[place], &key);
         table = &memory->tables[place];
     }
     pthread_mutex_unlock(&lock);
@@ -184,6 +191,50 @@ const struct fl_real_table *fl_real_table_of(const struct fl_args *args, bool ma
 
 void fl_real_table_leave(const struct fl_real_table *table) {
     pthread_mutex_lock(&lock);
-    kept[table - memory->tables].users--;
+    kept_tables[table - memory->tables].users--;
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- slopes: they depend on x alone ------------------------------------------------------------------------------- */
+
+static void slopes_part(void *context, int part, int worker) {
+    (void)worker;
+    const struct fl_args *args = context;
+    struct fl_real_slopes *made = args->workspace;
+    uint16_t words[PART];
+    double values[PART];
+    const struct fl_view x = {.data = words, .e = args->in[1].e, .count = PART};
+    for (int i = 0; i < PART; i++)
+        words[i] = (uint16_t)(part * PART + i);
+    args->format->decode(&x, 0, PART, values);
+    for (int i = 0; i < PART; i++)
+        made->at[part * PART + i] = fl_real_slope(args->op, values[i]);
+}
+
+const struct fl_real_slopes *fl_real_slopes_of(const struct fl_args *args, bool may_make) {
+    const struct key key = {.format = args->format, .op = args->op, .e_in = fl_exponent(&args->in[1])};
+    const struct fl_real_slopes *made = NULL;
+    bool found = false;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&lock);
+    const int place = place_of(kept_slopes, SLOPES, &key, &found);
+    if (!slopes && may_make)
+        slopes = fl_alloc(SLOPES * sizeof *slopes);
+    if (place >= 0 && slopes && (found || may_make)) {
+        if (!found) {
+            struct fl_args job = *args;
+            job.workspace = &slopes[place];
+            fl_parallel(FL_REAL_WORDS / PART, slopes_part, &job);
+        }
+        take(&kept_slopes[place], &key);
+        made = &slopes[place];
+    }
+    pthread_mutex_unlock(&lock);
+    return made;
+}
+
+void fl_real_slopes_leave(const struct fl_real_slopes *made) {
+    pthread_mutex_lock(&lock);
+    kept_slopes[made - slopes].users--;
     pthread_mutex_unlock(&lock);
 }
