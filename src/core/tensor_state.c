@@ -138,14 +138,15 @@ static void put_stats(const tensor_stats *s, int64_t whole[6]) {
     memcpy(whole, numbers, sizeof numbers);
 }
 
-static tensor_stats stats_of(const int64_t whole[6], double maximum) {
-    return (tensor_stats){.maximum = maximum,
-                          .gamma = (int32_t)whole[0],
-                          .saturated = whole[1],
-                          .flushed = whole[2],
-                          .nonfinite = whole[3],
-                          .elements = whole[4],
-                          .writes = whole[5]};
+/* Member by member: what lies between them stays zero, so that states of equal tensors are equal bytes. */
+static void take_stats(tensor_stats *s, const int64_t whole[6], double maximum) {
+    s->maximum = maximum;
+    s->gamma = (int32_t)whole[0];
+    s->saturated = whole[1];
+    s->flushed = whole[2];
+    s->nonfinite = whole[3];
+    s->elements = whole[4];
+    s->writes = whole[5];
 }
 
 enum { EXPONENTS = 4, COUNTS = 12, LAST = 13, TOTAL = 19 }; /* where they begin or end in `whole` */
@@ -214,8 +215,8 @@ tensor_status fl_slot_from_numbers(void *bytes, const int64_t whole[FL_SLOT_WHOL
     a->clamped_high = (uint64_t)whole[10];
     a->zero_writes = (uint64_t)whole[11];
     slot.writes = (uint64_t)whole[12];
-    slot.last = stats_of(whole + LAST, real[AUTOFLEX_WINDOW + 1]);
-    slot.total = stats_of(whole + TOTAL, real[AUTOFLEX_WINDOW + 2]);
+    take_stats(&slot.last, whole + LAST, real[AUTOFLEX_WINDOW + 1]);
+    take_stats(&slot.total, whole + TOTAL, real[AUTOFLEX_WINDOW + 2]);
     memcpy(a->history, real, sizeof a->history);
     a->predicted = real[AUTOFLEX_WINDOW];
     memcpy(bytes, &slot, sizeof slot);
