@@ -118,6 +118,22 @@ def with_package(folder):
                 check(numpy.array_equal(t.ravel(), numpy.array(numbers)), what, name, "read by safetensors")
 
 
+def documented(folder):
+    """The lines of docs/checkpoints.md, on a file that they know."""
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs", "checkpoints.md")
+    with open(page, encoding="utf-8") as file:
+        code = file.read().split("```python\n")[1].split("```")[0]
+    try:
+        import numpy, safetensors  # noqa: F401
+    except ImportError:
+        return
+    for what in ("fp32", "dfp16"):
+        scope = {}
+        exec(code.replace("best.safetensors", os.path.join(folder, what + ".safetensors")), scope)
+        want = told(os.path.join(folder, what + ".txt"))["conv1.weight", "values"]
+        check(list(scope["w"].ravel()) == want, what, "by the lines of docs/checkpoints.md")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([os.path.abspath(sys.argv[1]), "write", folder], capture_output=True, text=True, timeout=300)
@@ -125,6 +141,7 @@ def main():
         for what in KINDS:
             check_file(what, folder)
         with_package(folder)
+        documented(folder)
     print(f"{checks} checks, {failures} failures")
     return 1 if failures or not checks else 0
 

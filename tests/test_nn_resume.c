@@ -381,7 +381,53 @@ static void best(const data_set *train, const data_set *test) {
     remove_folder("whole");
 }
 
+/* --- no memory -----------------------------------------------------------------------------------------------------
+ */
+
+static _Atomic long until_failure; /* 0: none fails; threads ask as well */
+
+static void *failing(unsigned long size, unsigned long alignment) {
+    void *block = NULL;
+    if ((until_failure > 0 && --until_failure == 0) || posix_memalign(&block, alignment, size))
+        return NULL;
+    return block;
+}
+
+/* A training that goes on and finds no memory at some request says so; its checkpoint is whole, and goes on. */
+static void no_memory(const data_set *train, const data_set *test) {
+    struct told told = {.stop_at = 7};
+    const nn_train_events events = {on_step, on_epoch, &told, keep, resume};
+    nn_train_result result;
+    make_folder("whole");
+    nn_train_config config = config_of("dfp16", "whole");
+    config.checkpoint_every = 2;
+    CHECK(!nn_train(&result, &config, train, test, &events) && result.stopped, "%s", tensor_error());
+    nn_train_result_clear(&result);
+    char from[400];
+    snprintf(from, sizeof from, "%s", path_of("whole", "resume.safetensors"));
+    config.resume = from;
+    int failures = 0;
+    bool met = true;
+    for (long n = 1; met; n += 1 + n / 6) {
+        memset(&told, 0, sizeof told);
+        until_failure = n;
+        const tensor_status status = nn_train(&result, &config, train, test, &events);
+        met = until_failure == 0;
+        until_failure = 0;
+        CHECK(met ? status == TENSOR_E_MEMORY || !status : !status, "request %ld: %d, %s", n, (int)status,
+              tensor_error());
+        failures += status != TENSOR_OK;
+        nn_train_result_clear(&result);
+        struct fl_safetensors s;
+        CHECK(!fl_safetensors_open(&s, from) && !fl_safetensors_verify(&s), "request %ld: %s", n, tensor_error());
+        fl_safetensors_close(&s);
+    }
+    CHECK(failures > 20, "%d failures", failures);
+    remove_folder("whole");
+}
+
 int main(int argc, char **argv) {
+    tensor_set_allocator(failing, free);
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
     snprintf(place, sizeof place, "/tmp/flexlab-resume-%ld", (long)getpid());
     if (mkdir(place, 0700))
@@ -405,6 +451,7 @@ int main(int argc, char **argv) {
                                     nn_optimiser_list(i), 3, 0, false, false});
     refusals(train, test);
     best(train, test);
+    no_memory(train, test);
     data_free(train);
     data_free(test);
     CHECK(!rmdir(place), "%s: %s", place, strerror(errno));
