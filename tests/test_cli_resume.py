@@ -156,6 +156,25 @@ def test_eval(place, data):
     expect_error(["eval", "--checkpoint", os.path.join(place, "images", "train-images-idx3-ubyte")], 1, "safetensors: ", "a header of")
 
 
+def test_boasting_files(place, data):
+    """Files that name a network which they are far too small for are refused at once."""
+    tensors, notes = witness.read(os.path.join(place, "whole fp16", "best.safetensors"))
+    path = os.path.join(place, "boasts.safetensors")
+    notes.pop("flexlab.crc32")
+    for changes, word in (({"training.model": "resnet99998"}, "has more weights than a file of"),
+                          ({"training.height": "4096", "training.width": "4096"}, "images of 6x6x1, the network takes 4096x4096x1"),
+                          ({"training.model": "resnet20"}, "has more weights than a file of"), ({"training.model": "nothing"}, "nothing"),
+                          ({"training.classes": "0"}, "classes"), ({"training.mean": "x"}, "'training.mean'"), ({"training.mean": "0.5 0.5"}, "'training.mean'"),
+                          ({"network.batch": "0"}, "'network.batch'"), ({"network.momentum": "nan"}, "'network.momentum'"),
+                          ({"network.variant": "fp17"}, "fp17"), ({"training.classes": "65537"}, "'training.classes'")):
+        with open(path, "wb") as file:
+            file.write(witness.write_bytes([(n, *t) for n, t in tensors.items()], {**notes, **changes}))
+        began = time.time()
+        done = run("eval", "--checkpoint", path, "--data", data)
+        check(done.returncode in (1, 2) and word in done.stderr and done.stderr.count("\n") == 1, changes, done.returncode, done.stderr)
+        check(time.time() - began < 20, changes, "takes", time.time() - began)
+
+
 def test_refusals(place, data):
     out = os.path.join(place, "refused")
     expect_error(["train", "--resume", place], 1, place, "no training is under way there")
@@ -274,6 +293,7 @@ def main():
         data = small_images(place)
         test_kills(place, data)
         test_eval(place, data)
+        test_boasting_files(place, data)
         test_refusals(place, data)
         test_signals(place, data)
         test_faults(place, data)

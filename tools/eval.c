@@ -3,8 +3,10 @@
 #include "failure.h"
 #include "options.h"
 #include "text.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { CHANNELS = 4, NOTE_ROOM = 200 };
 
@@ -56,13 +58,37 @@ static int read_images(struct images *is, const char *path) {
     return status == STATUS_OK ? read_reals(path, "training.deviation", is->channels, is->deviation) : status;
 }
 
-static int open_network(nn_graph **g, const struct settings *s, const struct images *is) {
-    *g = nn_checkpoint_graph(s->checkpoint, s->device);
-    const nn_node logits =
-        *g ? nn_model(*g, is->model, (int)is->height, (int)is->width, (int)is->channels, (int)is->classes) : -1;
-    if (!*g || nn_compile(*g, logits) || nn_checkpoint_load(*g, s->checkpoint))
-        return text_failed("%s", tensor_error());
+/* A file names its network, and might name one that it is far too small for: each layer has hundreds of bytes in it,
+ * and each weight one at least. */
+enum { LAYER_BYTES = 300 };
+
+static int check_size(const struct images *is, const nn_graph *g, const char *path) {
+    struct stat about;
+    if (stat(path, &about))
+        return text_failed("%s: %s", path, strerror(errno));
+    const bool residual = !strncmp(is->model, "resnet", 6);
+    const double layers = residual ? strtod(is->model + 6, NULL) : 0;
+    if (layers > (double)about.st_size / LAYER_BYTES || (g && nn_parameter_count(g) > about.st_size))
+        return text_failed("%s: '%s' on images of %lldx%lldx%lld has more weights than a file of %lld bytes", path,
+                           is->model, (long long)is->height, (long long)is->width, (long long)is->channels,
+                           (long long)about.st_size);
     return STATUS_OK;
+}
+
+static int open_network(nn_graph **g, const struct settings *s, const struct images *is) {
+    int status = check_size(is, NULL, s->checkpoint); /* before the layers are made */
+    if (status)
+        return status;
+    *g = nn_checkpoint_graph(s->checkpoint, s->device);
+    if (!*g)
+        return text_failed("%s", tensor_error());
+    const nn_node logits =
+        nn_model(*g, is->model, (int)is->height, (int)is->width, (int)is->channels, (int)is->classes);
+    if (logits >= 0)
+        status = check_size(is, *g, s->checkpoint);
+    if (status == STATUS_OK && (nn_compile(*g, logits) || nn_checkpoint_load(*g, s->checkpoint)))
+        status = text_failed("%s", tensor_error());
+    return status;
 }
 
 static int open_data(data_set **set, const struct settings *s, const struct images *is) {
