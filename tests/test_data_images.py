@@ -354,6 +354,14 @@ def refusals(place):
     for threads in (1, 2, 3, 7):
         done = sets.run(spec, "train", threads)
         check(b"007.png begins neither" in done.stderr, threads, done.stderr)
+    # One that takes its time to fail, and meanwhile another thread fails at once with a later image.
+    slow = png(1500, 1500, 2, 8, [], idat=zlib.compress(bytes(1500 * 4501), 1), end=False)
+    fresh(**{f"{i:03}.png": good if i < 10 and i not in (1, 5) else b"none" for i in range(0, 40)} | {"002.png": slow})
+    for name in ("000.png", "001.png"):
+        (folder / "train/a" / name).write_bytes(good)
+    for threads in (2, 3, 7) * 3:
+        done = sets.run(spec, "train", threads)
+        check(b"002.png is a corrupt PNG: it is truncated" in done.stderr, threads, done.stderr)
     # Layout.
     fresh()
     (folder / "train/a/readme.txt").write_bytes(b"")
