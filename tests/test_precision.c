@@ -281,9 +281,8 @@ static void comparison(void) {
             least_and_most(least[k], most[k]);
         fprintf(out, "\n");
     }
-    fprintf(
-        out,
-        "\nIts round trip of normal numbers (section 3.4) has a largest error of 16, relatively 0.00048: the row of fp16 above, but for what the steps leave out.\n");
+    fprintf(out, "\nIts round trip of normal numbers (section 3.4) has a largest error of 16, relatively 0.00048: the "
+                 "row of fp16 above, but for what the steps leave out.\n");
 }
 
 /* ------------------------------------------------------------------------------------------------------------------ */
