@@ -136,7 +136,7 @@ static int64_t number_stochastic(const struct number *a, int e, uint32_t draw) {
 }
 
 /* |x|, rounded to the nearest double. */
-static double number_double(const struct number *a) {
+static inline double number_double(const struct number *a) {
     int top = 32 * NUMBER_LIMBS - 1;
     while (top >= 0 && !number_bit(a, top))
         top--;

@@ -436,11 +436,23 @@ static void make_epilogue(struct call *call, enum style style, uint64_t *seed) {
     call->args.epilogue.relu = s->relu;
 }
 
-/* The rounding that a format offers besides nearest; nearest if there is none. */
+/* The first rounding that a format offered besides nearest, which golden.txt records; nearest if there is none. */
 static inline tensor_rounding other_rounding(const struct fl_format *f) {
     return f->arithmetic == FL_ARITHMETIC_SHARED ? TENSOR_ROUND_STOCHASTIC
            : f->truncates                        ? TENSOR_ROUND_TRUNCATE
                                                  : TENSOR_ROUND_NEAREST;
+}
+
+/* The roundings that a format offers, from i = 0 on; false past the last. */
+static inline bool rounding_at(const struct fl_format *f, int i, tensor_rounding *mode) {
+    tensor_rounding all[3] = {TENSOR_ROUND_NEAREST};
+    int count = 1;
+    if (f->draws)
+        all[count++] = TENSOR_ROUND_STOCHASTIC;
+    if (f->truncates)
+        all[count++] = TENSOR_ROUND_TRUNCATE;
+    *mode = all[i < count ? i : 0];
+    return i < count;
 }
 
 /* The call of shape `index` with operands of that style; false past the last shape. `probe`, a kernel of the operation,

@@ -178,9 +178,9 @@ static struct recipe draw_recipe(const struct fl_format *f) {
     r.style = chance(50) ? 7 : r.style;
     r.e = draw_exponent(f);
     r.predictor = chance(50) ? autoflex_name(autoflex_list(below(predictors))) : NULL;
-    r.rounding = chance(75)                              ? TENSOR_ROUND_NEAREST
-                 : f->arithmetic == FL_ARITHMETIC_SHARED ? TENSOR_ROUND_STOCHASTIC
-                                                         : TENSOR_ROUND_TRUNCATE;
+    r.rounding = chance(75)                    ? TENSOR_ROUND_NEAREST
+                 : f->truncates && r.style % 2 ? TENSOR_ROUND_TRUNCATE
+                                               : TENSOR_ROUND_STOCHASTIC;
     r.seed = draw();
     return r;
 }

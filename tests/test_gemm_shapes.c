@@ -376,14 +376,13 @@ static void run_case(const struct fl_format *f, struct problem x, enum data data
     }
     t.a = operand_new(f, a, shared ? 9 : 0, data, 0, number, &seed);
     t.b = operand_new(f, b, shared ? 11 : 0, data, 1, number, &seed);
-    const tensor_rounding modes[] = {TENSOR_ROUND_NEAREST, shared         ? TENSOR_ROUND_STOCHASTIC
-                                                           : f->truncates ? TENSOR_ROUND_TRUNCATE
-                                                                          : TENSOR_ROUND_NEAREST};
+    const tensor_rounding modes[] = {TENSOR_ROUND_NEAREST, f->truncates ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST,
+                                     f->draws ? TENSOR_ROUND_STOCHASTIC : TENSOR_ROUND_NEAREST};
     t.args = (struct fl_args){.op = x.op,
                               .format = f,
                               .in = {t.a.view, t.b.view},
                               .geo = x.geo,
-                              .rounding = {modes[number % 3 == 2], seed, (uint64_t)number}};
+                              .rounding = {modes[number % 3], seed, (uint64_t)number}};
     compute_want(&t);
     static const int threads[] = {2, 3, 7};
     for (int backend = FIRST_BACKEND; backend < FL_BACKENDS; backend++) {

@@ -167,15 +167,13 @@ int main(void) {
                     continue;
                 }
                 const long failures = check_failures;
-                const tensor_rounding other = other_rounding(f);
                 bool more = true;
                 for (int index = 0; more; index++)
                     for (int style = 0; style < STYLES && more; style++) {
-                        more = run_case(f, (enum fl_op)op, (enum fl_backend)backend, kernel, index, (enum style)style,
-                                        TENSOR_ROUND_NEAREST, seed);
-                        if (more && other != TENSOR_ROUND_NEAREST)
-                            run_case(f, (enum fl_op)op, (enum fl_backend)backend, kernel, index, (enum style)style,
-                                     other, seed + 1);
+                        tensor_rounding mode;
+                        for (int r = 0; more && rounding_at(f, r, &mode); r++)
+                            more = run_case(f, (enum fl_op)op, (enum fl_backend)backend, kernel, index,
+                                            (enum style)style, mode, seed + (uint64_t)(r > 0));
                     }
                 printf("%-40s %s\n", name, check_failures == failures ? "ok" : "FAILED");
             }

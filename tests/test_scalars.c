@@ -238,7 +238,7 @@ int main(void) {
             const tensor_format format = tensor_format_list(i);
             updates(device, format, false, TENSOR_ROUND_NEAREST);
             updates(device, format, true, TENSOR_ROUND_NEAREST);
-            if (tensor_format_is_shared(format))
+            if (tensor_format_bytes(format) == 2)
                 updates(device, format, false, TENSOR_ROUND_STOCHASTIC);
             losses(device, format);
             not_finite(device, format);

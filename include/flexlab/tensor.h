@@ -222,7 +222,8 @@ FLEXLAB_API const struct autoflex *tensor_autoflex(const tensor *t) FLEXLAB_SYMB
 
 typedef enum tensor_rounding {
     TENSOR_ROUND_NEAREST = 0,    /* nearest, ties to even */
-    TENSOR_ROUND_STOCHASTIC = 1, /* shared-exponent formats: floor(x + u), u uniform; keyed by (seed, write, element) */
+    TENSOR_ROUND_STOCHASTIC = 1, /* formats of 16 bits: floor(x + u) in units of the last place, u uniform; keyed by
+                                    (seed, write, element) */
     TENSOR_ROUND_TRUNCATE = 2    /* bf16: toward zero */
 } tensor_rounding;
 /* How results written into t are rounded. TENSOR_E_FORMAT where the format does not offer it. */

@@ -41,7 +41,10 @@ typedef uint16_t fl_element;
 #define FL_DECODE bf16_to_float
 #define FL_ENCODE bf16_from_float
 #define FL_ENCODE_TRUNCATED bf16_from_float_truncated
+#define FL_DIGITS 8
+#define FL_LEAST_NORMAL 0x1p-126
 enum {
+    FL_BEYOND = 0x7f800000,             /* 2^128 */
     FL_OVERFLOW = 0x7f7f8000,           /* half way from the largest number to 2^128 */
     FL_FLUSH = 0x00008000,              /* half of the smallest subnormal */
     FL_OVERFLOW_TRUNCATED = 0x7f800000, /* toward zero: Inf alone is stored as Inf ... */

@@ -13,6 +13,7 @@ const struct fl_format fl_format_bf16 = {
     .bytes = sizeof(fl_element),
     .wide_bytes = sizeof(float),
     .truncates = true,
+    .draws = true,
     .decode = decode,
     .encode = encode,
     .rows = {[FL_PORTABLE] = &fl_bf16_portable,

@@ -16,18 +16,13 @@ FL_BOTH double fl_sum_odd(double p, double q) {
     double s = p + q;
     double t = s - p;
     double error = (p - (s - t)) + (q - t); /* Knuth's two-sum: exact */
-    if (error != 0 && s - s == 0) {
-        uint64_t bits;
-        memcpy(&bits, &s, sizeof bits);
-        if (!(bits & 1)) {
-            /* the even neighbour was taken: step towards the exact sum; both neighbours of an even word are odd */
-            if ((error > 0) == (s > 0))
-                bits++;
-            else
-                bits--;
-            memcpy(&s, &bits, sizeof s);
-        }
-    }
+    uint64_t bits;
+    memcpy(&bits, &s, sizeof bits);
+    /* where the even neighbour was taken, step towards the exact sum: both neighbours of an even word are odd. Free of
+     * branches, so that loops over sums are vectorised. */
+    const uint64_t step = error != 0 && s - s == 0 ? ~bits & 1 : 0;
+    bits += (error > 0) == (s > 0) ? step : -step;
+    memcpy(&s, &bits, sizeof s);
     return s;
 }
 

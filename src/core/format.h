@@ -31,11 +31,12 @@ struct fl_format {
     int top;
     const char *predictor;
     bool truncates; /* offers TENSOR_ROUND_TRUNCATE */
+    bool draws;     /* offers TENSOR_ROUND_STOCHASTIC */
 
     /* The codec. decode: n elements from index `first` of the view, exactly, as doubles. encode: n doubles rounded once
      * by `rounding` into the view at its exponent; out.data NULL measures only. Both serve any alignment of first.
-     * stats accumulates. `op_result`: the doubles are exact results of an operation; float formats then round to
-     * binary32 first, as their kernels do. */
+     * stats accumulates. `op_result`: the doubles are results of an operation, exact or rounded to odd; float formats
+     * then round to binary32 first, as their kernels do, but to nearest and by truncation alone. */
     void (*decode)(const struct fl_view *in, int64_t first, int64_t n, double *values);
     void (*encode)(const struct fl_view *out, int64_t first, int64_t n, const double *values, bool op_result,
                    const struct fl_rounding *rounding, struct fl_stats *stats);

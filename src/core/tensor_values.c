@@ -391,8 +391,12 @@ tensor_status tensor_set_rounding(tensor *t, tensor_rounding rounding, uint64_t 
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_rounding: tensor is NULL");
     const bool offered = rounding == TENSOR_ROUND_NEAREST ||
-                         (rounding == TENSOR_ROUND_STOCHASTIC && t->format->arithmetic == FL_ARITHMETIC_SHARED) ||
+                         (rounding == TENSOR_ROUND_STOCHASTIC && t->format->draws) ||
                          (rounding == TENSOR_ROUND_TRUNCATE && t->format->truncates);
+    if (!offered && rounding == TENSOR_ROUND_STOCHASTIC)
+        return fl_fail(TENSOR_E_FORMAT,
+                       "tensor_set_rounding: %s does not offer stochastic rounding, expected a format of 16 bits",
+                       t->format->name);
     if (!offered)
         return fl_fail(TENSOR_E_FORMAT, "tensor_set_rounding: %s does not offer rounding %d", t->format->name,
                        (int)rounding);

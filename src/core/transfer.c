@@ -118,7 +118,8 @@ static void transfer_doubles(const struct job *job, int64_t first, int64_t n, st
     const struct fl_transfer *t = job->transfer;
     double block[FL_BLOCK];
     fl_source_fetch(&t->source, first, n, block);
-    if (t->op_result && job->to && t->format->arithmetic == FL_ARITHMETIC_FLOAT) {
+    if (t->op_result && job->to && t->format->arithmetic == FL_ARITHMETIC_FLOAT &&
+        t->rounding.mode != TENSOR_ROUND_STOCHASTIC) {
         float rounded[FL_BLOCK]; /* what the results of an operation are, before they are stored */
         for (int64_t i = 0; i < n; i++)
             rounded[i] = (float)block[i];

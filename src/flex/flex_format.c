@@ -58,7 +58,8 @@ static void encode(const struct fl_view *out, int64_t first, int64_t n, const do
 }
 
 #define FLEX_COMMON                                                                                                    \
-    .arithmetic = FL_ARITHMETIC_SHARED, .bytes = 2, .wide_bytes = 4, .top = TOP, .decode = decode, .encode = encode,   \
+    .arithmetic = FL_ARITHMETIC_SHARED, .bytes = 2, .wide_bytes = 4, .top = TOP, .draws = true, .decode = decode,      \
+    .encode = encode,                                                                                                  \
     .rows = {[FL_PORTABLE] = &fl_flex_portable,                                                                        \
              [FL_AVX2] = FL_ROW_AVX2(fl_flex_avx2),                                                                    \
              [FL_AVX512BW] = FL_ROW_AVX512(fl_flex_avx512bw),                                                          \

@@ -87,7 +87,10 @@ static inline void fp16_from_float_block(uint16_t *dst, int64_t n, const float *
 typedef uint16_t fl_element;
 #define FL_DECODE fp16_to_float
 #define FL_ENCODE fp16_from_float
+#define FL_DIGITS 11
+#define FL_LEAST_NORMAL 0x1p-14
 enum {
+    FL_BEYOND = 0x47800000,   /* 2^16 */
     FL_OVERFLOW = 0x477ff000, /* 65520, half way from 65504 to 2^16 */
     FL_FLUSH = 0x33000000     /* 2^-25, half of the smallest subnormal */
 };

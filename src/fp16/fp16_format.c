@@ -11,6 +11,7 @@ const struct fl_format fl_format_fp16 = {
     .arithmetic = FL_ARITHMETIC_FLOAT,
     .bytes = sizeof(fl_element),
     .wide_bytes = sizeof(float),
+    .draws = true,
     .decode = decode,
     .encode = encode,
     .rows = {[FL_PORTABLE] = &fl_fp16_portable,

@@ -222,7 +222,8 @@ static inline bool right_setting(const struct call *c) {
     case SET_PREDICTOR:
         return a && c->name && autoflex_find(c->name);
     case SET_ROUNDING:
-        return c->whole == TENSOR_ROUND_NEAREST || (c->whole == TENSOR_ROUND_STOCHASTIC && a) ||
+        return c->whole == TENSOR_ROUND_NEAREST ||
+               (c->whole == TENSOR_ROUND_STOCHASTIC && tensor_format_bytes(tensor_get_format(t)) == 2) ||
                (c->whole == TENSOR_ROUND_TRUNCATE && tensor_get_format(t) == FMT_BF16);
     default:
         return true;
