@@ -528,9 +528,9 @@ static void run_series(const struct row *row, const struct fl_format *f, uint64_
     output.predictor = shared && chance(75) ? predictors[draw() % 4] : NULL;
     output.seed = draw();
     if (chance(40))
-        output.rounding = shared              ? TENSOR_ROUND_STOCHASTIC
-                          : f->id == FMT_BF16 ? TENSOR_ROUND_TRUNCATE
-                                              : TENSOR_ROUND_NEAREST;
+        output.rounding = f->truncates && output.seed % 2 ? TENSOR_ROUND_TRUNCATE
+                          : f->draws                      ? TENSOR_ROUND_STOCHASTIC
+                                                          : TENSOR_ROUND_NEAREST;
     snprintf(c.settings, sizeof c.settings, "seed 0x%" PRIx64 " (style %d, %s, rounding %d%s)", seed, style,
              output.predictor ? output.predictor : "the format's predictor", (int)output.rounding,
              output.wide ? ", wide" : "");

@@ -8,6 +8,7 @@
 #include "core/exact_rules.h"
 #include "core/philox.h"
 #include "core/real_pair.h"
+#include "core/stochastic.h"
 #include "gpu/gpu_call.h"
 
 #ifdef FL_SHARED_EXPONENT
@@ -76,7 +77,7 @@ __device__ static inline void gpu_store(const struct gpu_now &now, int e, int64_
     gpu_store_mantissa(now, i, m, x < 0 || x > 0, stats);
 }
 #else
-/* A binary32 becomes element i. */
+/* A binary32 becomes element i, to nearest or truncated. */
 __device__ static inline void gpu_store_float(const struct gpu_now &now, int64_t i, float x, struct fl_stats *stats) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -100,11 +101,38 @@ __device__ static inline void gpu_store_float(const struct gpu_now &now, int64_t
         ((fl_element *)now.out)[i] = element;
 }
 
-/* A result of an operation, which is a binary32 first. */
+#ifdef FL_DIGITS
+/* x, exact, rounded to odd, or a binary32, becomes element i by a draw. */
+__device__ static inline void gpu_store_drawn(const struct gpu_now &now, int64_t i, double x, struct fl_stats *stats) {
+    const uint32_t draw = fl_philox_draw(now.rounding.key, now.rounding.write, i);
+    const float before = (float)x, rounded = (float)fl_round_by_draw(x, draw, FL_DIGITS, FL_LEAST_NORMAL);
+    uint32_t size, stored;
+    memcpy(&size, &before, sizeof size);
+    memcpy(&stored, &rounded, sizeof stored);
+    size &= 0x7fffffffu;
+    stored &= 0x7fffffffu;
+    const double magnitude = before < 0 ? -(double)before : (double)before;
+    if (magnitude > stats->maximum) /* not NaN */
+        stats->maximum = magnitude;
+    stats->nonfinite += stored >= FL_BEYOND;
+    stats->saturated += stored >= FL_BEYOND && size < 0x7f800000u;
+    stats->flushed += stored == 0 && size != 0;
+    if (now.out)
+        ((fl_element *)now.out)[i] = FL_ENCODE(rounded);
+}
+#endif
+
+/* A result of an operation, which is a binary32 first but where it is rounded stochastically. */
 __device__ static inline void gpu_store(const struct gpu_now &now, int e, int64_t i, double x, double near,
                                         struct fl_stats *stats) {
     (void)e;
     (void)near;
+#ifdef FL_DIGITS
+    if (now.rounding.mode == TENSOR_ROUND_STOCHASTIC) {
+        gpu_store_drawn(now, i, x, stats);
+        return;
+    }
+#endif
     gpu_store_float(now, i, (float)x, stats);
 }
 
