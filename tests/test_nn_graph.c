@@ -6,9 +6,9 @@
 #include <string.h>
 
 static void variants(void) {
-    static const char *const expected[] = {"fp32",        "fp16",           "bf16", "flex16+5",
-                                           "flex16+5-sr", "flex16+5-paper", "dfp16"};
-    for (int i = 0; i < 7; i++) {
+    static const char *const expected[] = {"fp32",     "fp16",        "fp16-sr",        "bf16", "bf16-sr",
+                                           "flex16+5", "flex16+5-sr", "flex16+5-paper", "dfp16"};
+    for (int i = 0; i < 9; i++) {
         const nn_variant *v = nn_variant_find(expected[i]);
         CHECK(v && !strcmp(v->name, expected[i]), "variant %s", expected[i]);
         CHECK(v && nn_variant_list(i) == v, "variant %d is %s", i, expected[i]);

@@ -9,6 +9,7 @@ enum { BATCH = 16, SIZE = 8, CHANNELS = 2, IMAGE = SIZE * SIZE * CHANNELS, CLASS
 enum { SEED = 5, STEPS = 4, WEIGHTS_LIMIT = 200000 };
 
 static const char *predictor; /* of the networks made; NULL: the variant's own */
+static bool no_master;        /* of the networks made */
 static float images[BATCHES * BATCH * IMAGE];
 static int32_t labels[BATCHES * BATCH];
 
@@ -29,6 +30,7 @@ static void make_set(void) {
 static nn_graph *make(const char *variant, const char *model) {
     nn_graph *g = nn_graph_new(&(nn_config){.variant = variant,
                                             .predictor = predictor,
+                                            .no_master = no_master,
                                             .batch = BATCH,
                                             .seed = SEED,
                                             .momentum = 0.9f,
@@ -164,20 +166,41 @@ static void short_batches(const char *variant) {
 /* With plain 16-bit weights, rounding to nearest stops them at a low rate; a wide copy and stochastic rounding do not.
  * Exponents stay fixed here: where one moves, rounding ties anew moves weights too. */
 static void low_rate(void) {
-    static const char *const variants[] = {"flex16+5", "flex16+5-paper", "flex16+5-sr"};
-    double moved[3];
-    predictor = "fixed";
-    for (int v = 0; v < 3; v++) {
+    enum {
+        WIDE,
+        PAPER,
+        STOCHASTIC,
+        FP16,
+        FP16_NEAREST,
+        FP16_STOCHASTIC,
+        BF16,
+        BF16_NEAREST,
+        BF16_STOCHASTIC,
+        VARIANTS
+    };
+    static const char *const variants[VARIANTS] = {"flex16+5", "flex16+5-paper", "flex16+5-sr", "fp16",   "fp16",
+                                                   "fp16-sr",  "bf16",           "bf16",        "bf16-sr"};
+    double moved[VARIANTS];
+    for (int v = 0; v < VARIANTS; v++) {
+        predictor = v <= STOCHASTIC ? "fixed" : NULL;
+        no_master = v == FP16_NEAREST || v == BF16_NEAREST;
         struct outcome a = {.weights = first_weights}, b = {.weights = other_weights};
         run(&a, variants[v], "mlp2", false, 0);
-        run(&b, variants[v], "mlp2", false, 1e-6f);
+        run(&b, variants[v], "mlp2", false, v <= STOCHASTIC ? 1e-6f : 1e-5f);
         moved[v] = 0;
         for (int64_t i = 0; i < IMAGE * 128; i++) /* the weight of fc1 */
             moved[v] += a.weights[i] != b.weights[i];
     }
-    CHECK(moved[0] > 0.5 * IMAGE * 128 && moved[2] > 0 && moved[1] == 0,
-          "weights that moved: wide %g, nearest %g, stochastic %g of %d", moved[0], moved[1], moved[2], IMAGE * 128);
     predictor = NULL;
+    no_master = false;
+    CHECK(moved[WIDE] > 0.5 * IMAGE * 128 && moved[STOCHASTIC] > 0 && moved[PAPER] == 0,
+          "weights that moved: wide %g, nearest %g, stochastic %g of %d", moved[WIDE], moved[PAPER], moved[STOCHASTIC],
+          IMAGE * 128);
+    /* of floats, small weights lie close and move at any rate: stochastically far more do */
+    for (int v = FP16; v <= BF16; v += BF16 - FP16)
+        CHECK(moved[v] > 0.5 * IMAGE * 128 && moved[v + 2] > 2 * moved[v + 1] && moved[v + 2] > 0.001 * IMAGE * 128,
+              "%s, weights that moved: master %g, nearest %g, stochastic %g of %d", variants[v], moved[v], moved[v + 1],
+              moved[v + 2], IMAGE * 128);
 }
 
 /* Variants of one format run the same kernels; the slow reference ones need to see it once. */

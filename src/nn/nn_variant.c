@@ -8,7 +8,9 @@
 static const nn_variant known[] = {
     {"fp32", FMT_FP32, NULL, false, false, "binary32 throughout, the baseline"},
     {"fp16", FMT_FP16, NULL, true, false, "binary16, fp32 master weights"},
+    {"fp16-sr", FMT_FP16, NULL, false, true, "fp16, 16-bit weights written by stochastic rounding"},
     {"bf16", FMT_BF16, NULL, true, false, "bfloat16, fp32 master weights"},
+    {"bf16-sr", FMT_BF16, NULL, false, true, "bf16, 16-bit weights written by stochastic rounding"},
     {"flex16+5", FMT_FLEX16_5, "paper", true, false, "16-bit integers under a shared 5-bit exponent, wide weights"},
     {"flex16+5-sr", FMT_FLEX16_5, "paper", false, true, "flex16+5, 16-bit weights written by stochastic rounding"},
     {"flex16+5-paper", FMT_FLEX16_5, "paper", false, false,
