@@ -1,4 +1,5 @@
-/* Stochastic rounding against rounding to nearest: time of each operation that writes mantissas, one row at a time.
+/* Stochastic rounding against rounding to nearest: time of each operation that writes elements of 16 bits,
+ * one row at a time.
  *
  *     bench_rounding [FILTER] [--threads N] [--rounds N]     FILTER: a part of the name, for example add or flex16+5
  *
@@ -36,7 +37,7 @@ static tensor *new_tensor(tensor_format f, int ndim, const int64_t *shape) {
     return t;
 }
 
-/* Nearly Gaussian: mantissas as training has them. */
+/* Nearly Gaussian: elements as training has them. */
 static tensor *random_tensor(tensor_format f, int ndim, const int64_t *shape, uint64_t seed) {
     tensor *t = new_tensor(f, ndim, shape);
     float *v = malloc((size_t)tensor_count(t) * sizeof *v);
@@ -230,5 +231,7 @@ int main(int argc, char **argv) {
     printf("threads %d\n%-62s %9s %9s %9s %8s\n", tensor_threads(), "", "elements", "nearest", "stochastic", "ratio");
     measure_all(FMT_FLEX16_5, filter, rounds);
     measure_all(FMT_DFP16, filter, rounds);
+    measure_all(FMT_FP16, filter, rounds);
+    measure_all(FMT_BF16, filter, rounds);
     return 0;
 }
