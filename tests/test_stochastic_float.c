@@ -5,6 +5,7 @@
  *     the upper neighbour, and those that lack the least bit for it;
  *   - operations with exact results on operands of all bit patterns, subnormal ones, such as cancel and such as
  *     overflow, for elements that fill no vector, with all statistics;
+ *   - products whose last bits decide together with those of the draw;
  *   - products and means, which are rounded to binary32 or double before;
  *   - the mean of many draws is the value;
  *   - tensors: a draw for each write, fp32 refused. */
@@ -175,7 +176,7 @@ static void check_codec(const struct layout *f, enum place place) {
 enum { MOST = 40000 };
 static uint16_t operands[3][MOST], results[MOST + 1];
 
-enum style { ANY_BITS, CANCELLING, SUBNORMAL, OVERFLOWING, MIDDLE, INPUTS };
+enum style { ANY_BITS, CANCELLING, SUBNORMAL, OVERFLOWING, MIDDLE, HARD, INPUTS };
 
 static uint16_t random_element(const struct layout *f, enum style style) {
     const uint64_t r = check_random(&seed);
@@ -200,6 +201,31 @@ static void fill(const struct layout *f, enum style style, int64_t n) {
 
 static struct number times(float a, double b) {
     return number_of_double((double)a * b); /* 24 and 11 bits: exact */
+}
+
+/* Operands of scale whose results, cut to the 24 digits of a binary32, and the draws add up to ones in all places below
+ * the format's last: what is further down decides. */
+static void make_hard(const struct layout *f, const struct fl_args *args, int64_t n) {
+    const int places = 23 - f->fraction;
+    const uint32_t ones = (1u << places) - 1;
+    for (int64_t i = 0; i < n && i < 300; i++) {
+        const uint32_t draw = witness_draw(args->rounding.key, args->rounding.write, i);
+        const uint16_t start = (uint16_t)check_random(&seed);
+        for (uint32_t k = 0; k < ALL; k++) {
+            const uint16_t h = (uint16_t)(start + k);
+            const double v = args->alpha * value_of(f, h);
+            int exponent;
+            const double digits = ldexp(frexp(fabs(v), &exponent), f->fraction + 1);
+            if (!isfinite(v) || exponent - 1 < least_exponent(f) || exponent - 1 > top_exponent(f))
+                continue;
+            const uint32_t below = (uint32_t)((digits - floor(digits)) * (ones + 1)),
+                           drawn = (v < 0 ? ~draw : draw) >> (32 - places);
+            if (((below + drawn) & ones) != ones)
+                continue;
+            operands[0][i] = h;
+            break;
+        }
+    }
 }
 
 /* Result i of an operation; values are finite. */
@@ -327,6 +353,8 @@ static void check_operation(const struct layout *f, enum fl_op op, enum style st
                            .rounding = random_rounding()};
     if (style == SUBNORMAL && check_random(&seed) % 2)
         args.alpha = ldexpf(args.alpha, -120); /* results far below the smallest number */
+    if (style == HARD && op == FL_OP_SCALE)
+        make_hard(f, &args, n);
     if (bias)
         args.geo = (struct fl_geometry){.m = n / channels, .n = channels};
     if (spread)
