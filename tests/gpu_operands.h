@@ -285,6 +285,110 @@ static void plan_cross_entropy(struct call *c) {
     c->alpha = (float)ldexp(1, between(0, 10));
 }
 
+/* y, x, gamma, beta */
+static void plan_row_norm(struct call *c) {
+    const int64_t rows = PICK(1, 6, 35), columns = PICK(1, 3, 16, 33, 65, 130);
+    OUT(c, rows, columns);
+    IN(c, rows, columns);
+    IN(c, columns);
+    if (chance(60))
+        IN(c, columns);
+    else
+        add_none(c);
+    c->epsilon = chance(70) ? 1e-5 : ldexp(1, between(-40, 4));
+}
+/* dx, dgamma, dbeta, dy, x, gamma */
+static void plan_row_norm_grad(struct call *c) {
+    const int64_t rows = PICK(1, 6, 35, 600), columns = rows > 100 ? PICK(1, 5) : PICK(1, 3, 16, 33, 65);
+    OUT(c, rows, columns);
+    OUT(c, columns);
+    if (chance(60))
+        OUT(c, columns);
+    else
+        add_none(c);
+    IN(c, rows, columns);
+    IN(c, rows, columns);
+    IN(c, columns);
+    c->epsilon = chance(70) ? 1e-5 : ldexp(1, between(-40, 4));
+}
+/* y, then n inputs of its shape; relu: a causal mask */
+static void plan_softmax_rows(struct call *c, int inputs) {
+    const int64_t rows = PICK(1, 3, 17, 40), columns = PICK(1, 3, 16, 33, 65, 130);
+    const int same = chance(30) ? between(1, inputs) : 0;
+    OUT(c, rows, columns);
+    for (int i = 1; i <= inputs; i++)
+        if (i == same)
+            add_same(c, 0);
+        else
+            IN(c, rows, columns);
+    c->alpha = (float)(chance(60) ? 1 : chance(20) ? 0 : unit());
+    c->relu = chance(50);
+}
+static void plan_softmax_1(struct call *c) {
+    plan_softmax_rows(c, 1);
+}
+static void plan_softmax_2(struct call *c) {
+    plan_softmax_rows(c, 2);
+}
+/* y or dtable, table or dy, indices */
+static void plan_indexed(struct call *c, bool gradient) {
+    static double indices[MOST];
+    const int64_t rows = PICK(1, 5, 40, 700), table = PICK(1, 3, 60),
+                  columns = rows > 100 ? PICK(1, 4) : PICK(1, 7, 33);
+    for (int64_t i = 0; i < rows; i++)
+        indices[i] = between(0, (int)table - 1);
+    OUT(c, gradient ? table : rows, columns);
+    IN(c, gradient ? rows : table, columns);
+    add_numbers(c, FMT_I32, rows, indices);
+}
+static void plan_embedding(struct call *c) {
+    plan_indexed(c, false);
+}
+static void plan_embedding_grad(struct call *c) {
+    plan_indexed(c, true);
+}
+/* stride: which order; or the dimension of a part, whose first index is in how.padding */
+static const int gpu_orders[][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}, {2, 0, 3, 1}};
+static void plan_permute(struct call *c) {
+    const int64_t shape[4] = {PICK(1, 3), PICK(1, 5), PICK(2, 7), PICK(1, 4, 33)};
+    c->stride = between(0, 4);
+    const int *order = gpu_orders[c->stride];
+    OUT(c, shape[order[0]], shape[order[1]], shape[order[2]], shape[order[3]]);
+    in(c, 4, shape);
+}
+static void plan_part(struct call *c, bool gradient) {
+    int64_t whole[3] = {PICK(1, 4), PICK(3, 17), PICK(1, 8, 33)}, part[3];
+    memcpy(part, whole, sizeof part);
+    c->stride = between(0, 2);
+    part[c->stride] = between(1, (int)whole[c->stride]);
+    c->how.padding = between(0, (int)(whole[c->stride] - part[c->stride]));
+    out(c, 3, gradient ? whole : part);
+    in(c, 3, gradient ? part : whole);
+}
+static void plan_slice(struct call *c) {
+    plan_part(c, false);
+}
+static void plan_slice_grad(struct call *c) {
+    plan_part(c, true);
+}
+static void plan_concat(struct call *c) {
+    int64_t part[3][3], whole[3] = {PICK(1, 4), PICK(3, 17), PICK(1, 8, 33)};
+    const int parts = between(2, 3);
+    c->stride = between(0, 2);
+    whole[c->stride] = 0;
+    for (int i = 0; i < parts; i++) {
+        memcpy(part[i], whole, sizeof whole);
+        part[i][c->stride] = PICK(1, 2, 9);
+    }
+    for (int i = 0; i < parts; i++)
+        whole[c->stride] += part[i][c->stride];
+    out(c, 3, whole);
+    for (int i = 0; i < parts; i++)
+        in(c, 3, part[i]);
+    if (parts == 2)
+        add_none(c);
+}
+
 /* v, g, w: w has a wide part now and then. */
 static void plan_sgd_momentum(struct call *c) {
     const int64_t n = PICK(1, 5, 64, 129, 1000);

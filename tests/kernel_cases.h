@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CANARY = 64, CHANNELS = 128 };
+enum { CANARY = 64, CHANNELS = 128, INDICES = 2048 };
 
 enum style { ORDINARY, EXTREME, TINY, SPARSE, SPECIAL, STYLES };
 
@@ -87,6 +87,7 @@ static void add_wide(const struct fl_format *f, struct block *b, uint64_t *seed)
 /* One call of an operation: geometry and the sizes of its operands. */
 struct shape {
     struct fl_geometry geo;
+    struct fl_strides strides; /* of a permutation */
     int64_t out, in[3];
     int64_t bias, residual; /* of an epilogue */
     bool relu;
@@ -114,6 +115,28 @@ static void size_epilogue(struct shape *s, int64_t columns) {
     s->bias *= columns;
     s->residual *= s->out;
     s->in_place = s->residual > 0;
+}
+
+/* The i-th permutation. */
+static bool permutation(int i, struct shape *s) {
+    static const int cases[][1 + 2 * TENSOR_MAX_DIMS] = {
+        /* ndim, sizes of x, order */
+        {1, 7, 0, 0, 0, 0, 0, 0},         {2, 33, 70, 0, 0, 0, 0, 1, 0},       {2, 130, 65, 0, 0, 0, 0, 0, 1},
+        {3, 5, 40, 17, 0, 0, 0, 2, 0, 1}, {4, 3, 20, 4, 33, 0, 0, 0, 2, 1, 3}, {6, 2, 3, 1, 5, 4, 7, 5, 3, 0, 2, 4, 1},
+    };
+    if (i >= (int)(sizeof cases / sizeof cases[0]))
+        return false;
+    const int ndim = cases[i][0], *sizes = cases[i] + 1, *order = sizes + TENSOR_MAX_DIMS;
+    int64_t stride[TENSOR_MAX_DIMS], count = 1;
+    for (int d = ndim - 1; d >= 0; count *= sizes[d--])
+        stride[d] = count;
+    s->strides.ndim = ndim;
+    for (int d = 0; d < ndim; d++) {
+        s->strides.shape[d] = sizes[order[d]];
+        s->strides.stride[d] = stride[order[d]];
+    }
+    s->out = s->in[0] = count;
+    return true;
 }
 
 /* The i-th shape for an operation; false past the last. */
@@ -265,6 +288,79 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
         s->in[1] = op == FL_OP_MAXPOOL2D_GRAD ? x : 0;
         return true;
     }
+    case FL_OP_LAYERNORM:
+    case FL_OP_RMSNORM:
+    case FL_OP_LAYERNORM_GRAD:
+    case FL_OP_RMSNORM_GRAD:
+    case FL_OP_LAYERNORM_GAMMA_GRAD:
+    case FL_OP_RMSNORM_GAMMA_GRAD: {
+        if (i >= 7)
+            return false;
+        const bool forward = op == FL_OP_LAYERNORM || op == FL_OP_RMSNORM;
+        g->m = rows[i][0];
+        g->n = rows[i][1];
+        s->out = s->in[0] = g->m * g->n;
+        s->in[1] = forward ? g->n : s->in[0];
+        if (op == FL_OP_LAYERNORM)
+            s->in[2] = i % 2 ? g->n : 0; /* with and without beta */
+        else if (op == FL_OP_LAYERNORM_GRAD || op == FL_OP_RMSNORM_GRAD)
+            s->in[2] = g->n;
+        else if (!forward)
+            s->out = g->n;
+        return true;
+    }
+    case FL_OP_SOFTMAX:
+    case FL_OP_SOFTMAX_GRAD:
+    case FL_OP_LOG_SOFTMAX:
+    case FL_OP_LOG_SOFTMAX_GRAD:
+        if (i >= 7)
+            return false;
+        g->m = rows[i][0];
+        g->n = rows[i][1];
+        if (op == FL_OP_SOFTMAX || op == FL_OP_SOFTMAX_GRAD)
+            g->k = i % 2 ? g->n + i - 3 : 0; /* with and without a mask; more rows than columns, or fewer */
+        s->out = s->in[0] = g->m * g->n;
+        s->in[1] = op == FL_OP_SOFTMAX || op == FL_OP_LOG_SOFTMAX ? 0 : s->in[0];
+        s->in_place = true;
+        return true;
+    case FL_OP_EMBEDDING:
+    case FL_OP_EMBEDDING_GRAD:
+        if (i >= 7)
+            return false;
+        g->m = rows[i][0];
+        g->n = rows[i][1];
+        g->k = (int64_t[]){1, 9, 200, 1, 3, 40, 700}[i]; /* 1: chains of many terms */
+        s->out = op == FL_OP_EMBEDDING ? g->m * g->n : g->k * g->n;
+        s->in[0] = op == FL_OP_EMBEDDING ? g->k * g->n : g->m * g->n;
+        return true;
+    case FL_OP_PERMUTE:
+        return permutation(i, s);
+    case FL_OP_SLICE:
+    case FL_OP_SLICE_GRAD: {
+        /* rows, columns of the whole, first and number of those of the part */
+        static const int slices[][4] = {
+            {1, 1, 0, 1}, {7, 5, 2, 3}, {40, 33, 32, 1}, {1, 5000, 1100, 2500}, {300, 16, 0, 16}};
+        if (i >= 5)
+            return false;
+        const int *v = slices[i];
+        const bool gradient = op == FL_OP_SLICE_GRAD;
+        *g = (struct fl_geometry){.m = v[0], .n = gradient ? v[1] : v[3], .c = gradient ? v[3] : v[1], .k = v[2]};
+        s->out = g->m * g->n;
+        s->in[0] = g->m * g->c;
+        return true;
+    }
+    case FL_OP_CONCAT: {
+        static const int widths[][4] = {{1, 1, 1, 0}, {9, 3, 1, 5}, {70, 17, 33, 0}, {2, 1500, 700, 900}};
+        if (i >= 4)
+            return false;
+        g->m = widths[i][0];
+        for (int j = 0; j < 3; j++) {
+            s->in[j] = g->m * widths[i][j + 1];
+            g->n += widths[i][j + 1];
+        }
+        s->out = g->m * g->n;
+        return true;
+    }
     case FL_OP_SGD_MOMENTUM:
     case FL_OP_SGD_UPDATE:
         if (i >= 6)
@@ -330,6 +426,7 @@ struct call {
     struct fl_coefficient first[CHANNELS], cross[CHANNELS], offset[CHANNELS];
     int32_t first_centre[CHANNELS], cross_centre[CHANNELS];
     double factors[FL_FACTORS];
+    int32_t indices[INDICES]; /* of embeddings */
 };
 
 static tensor_status run(const struct call *call, fl_kernel kernel, bool in_place, bool measure, struct result *r) {
@@ -483,6 +580,14 @@ static inline bool call_make(struct call *call, const struct fl_format *f, enum 
     call->args.geo = call->shape.geo;
     call->args.alpha = (float)(uniform(&seed) * 1.5 - 0.5);
     call->args.beta = 1e-4f;
+    call->args.strides = call->shape.strides;
+    call->args.numbers.real = index % 3 == 2 ? 0.5 : 1e-5; /* epsilon of normalisation */
+    if (op == FL_OP_EMBEDDING || op == FL_OP_EMBEDDING_GRAD) {
+        uint64_t own = seed0 + 77;
+        for (int64_t i = 0; i < call->shape.geo.m; i++)
+            call->indices[i] = (int32_t)(check_random(&own) % (uint64_t)call->shape.geo.k);
+        call->args.numbers.i[2] = call->indices;
+    }
     call->args.relu = op == FL_OP_CHANNEL_AFFINE && index % 2;
     call->args.rounding = (struct fl_rounding){mode, 0x1234567 + seed0, (uint64_t)index};
     if (op == FL_OP_CHANNEL_AFFINE || op == FL_OP_CHANNEL_AFFINE_GRAD)

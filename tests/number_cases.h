@@ -11,7 +11,7 @@ enum { NUMBER_CHANNELS = 70, NUMBER_ROWS = 45, NUMBERS = 24 * NUMBER_CHANNELS + 
 static inline bool is_number_op(enum fl_op op) {
     return op == FL_OP_CHANNEL_MOMENTS || op == FL_OP_RUNNING_STATISTICS || op == FL_OP_AFFINE_COEFFICIENTS ||
            op == FL_OP_AFFINE_GRAD_COEFFICIENTS || op == FL_OP_SOFTMAX_CROSS_ENTROPY || op == FL_OP_SUM_SQUARES ||
-           op == FL_OP_OPTIMISER_STEP || op == FL_OP_TRUST_RATE;
+           op == FL_OP_OPTIMISER_STEP || op == FL_OP_TRUST_RATE || op == FL_OP_CHECK_INDICES;
 }
 
 struct number_case {
@@ -106,8 +106,16 @@ static int number_run(const struct fl_format *f, enum fl_op op, fl_kernel kernel
         n.f[0][1] = index % 7 ? uniform(&seed) : 0;
     }
     int count = 0;
-    if (kernel(&n.args))
+    if (op == FL_OP_CHECK_INDICES) { /* what it says is the result */
+        n.args.numbers.i[2] = n.labels;
+        n.args.geo.k = c;
+        if (index % 2)
+            n.labels[index % m] = index % 4 == 1 ? (int32_t)c : -1;
+        values[count++] = kernel(&n.args);
+        CHECK(values[0] == (index % 2 ? TENSOR_E_ARGUMENT : TENSOR_OK), "check_indices case %d: %g", index, values[0]);
+    } else if (kernel(&n.args)) {
         return -1;
+    }
     const int64_t numbers = op == FL_OP_SOFTMAX_CROSS_ENTROPY ? (index % 5 ? m * c : 0)
                             : op == FL_OP_OPTIMISER_STEP      ? FL_FACTORS * TENSOR_STEP_ROWS
                             : op == FL_OP_SUM_SQUARES         ? 1

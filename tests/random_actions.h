@@ -530,6 +530,163 @@ RUN(softmax_cross_entropy)
 }
 /* clang-format on */
 
+/* --- rows, embedding, copies -------------------------------------------------------------------------------------- */
+
+static int draw_rows(struct call *c, int64_t shape[4]) {
+    const int rank = draw_shape(shape);
+    c->format = sizes.format;
+    c->epsilon = chance(60) ? 1e-5 : chance(3) ? 0 : ldexp(1, between(-60, 4));
+    c->alpha = draw_scalar();
+    c->relu = chance(40); /* a causal mask */
+    return rank;
+}
+
+/* y, x, gamma, beta (now and then left out) */
+static bool plan_row_norm(struct call *c) {
+    int64_t shape[4];
+    const int rank = draw_rows(c, shape);
+    want(c, rank, shape);
+    want(c, rank, shape);
+    WANT(c, shape[rank - 1]);
+    if (chance(60))
+        WANT(c, shape[rank - 1]);
+    else
+        want_none(c);
+    return true;
+}
+/* dx, dgamma, dbeta (now and then left out), dy, x, gamma */
+static bool plan_row_norm_grad(struct call *c) {
+    int64_t shape[4];
+    const int rank = draw_rows(c, shape);
+    want(c, rank, shape);
+    WANT(c, shape[rank - 1]);
+    if (chance(60))
+        WANT(c, shape[rank - 1]);
+    else
+        want_none(c);
+    want(c, rank, shape);
+    want(c, rank, shape);
+    WANT(c, shape[rank - 1]);
+    return true;
+}
+static bool plan_rows(struct call *c, int operands) {
+    int64_t shape[4];
+    const int rank = draw_rows(c, shape);
+    for (int i = 0; i < operands; i++)
+        want(c, rank, shape);
+    return true;
+}
+static bool plan_softmax_rows(struct call *c) {
+    return plan_rows(c, 2);
+}
+static bool plan_softmax_rows_grad(struct call *c) {
+    return plan_rows(c, 3);
+}
+
+/* Rows of a table, indices, rows; the indices are labels. */
+static bool plan_embedding(struct call *c, bool gradient) {
+    const int64_t table = chance(50) ? sizes.k : sizes.inner, rows = chance(50) ? sizes.rows : sizes.n * sizes.h;
+    if (rows > RESULTS)
+        return false;
+    c->format = sizes.format;
+    c->numbers_count = (int)rows;
+    for (int64_t i = 0; i < rows; i++)
+        c->labels[i] = chance(99) || rows > 50 ? below((int)table) : (int32_t)table;
+    WANT(c, gradient ? table : rows, sizes.c);
+    WANT(c, gradient ? rows : table, sizes.c);
+    return true;
+}
+static bool plan_embedding_rows(struct call *c) {
+    return plan_embedding(c, false);
+}
+static bool plan_embedding_grad(struct call *c) {
+    return plan_embedding(c, true);
+}
+static tensor *indices_of(const struct call *c) {
+    tensor *indices = tensor_new(FMT_I32, TENSOR_SHAPE(c->numbers_count));
+    return indices && !tensor_load_i32(indices, c->labels, c->numbers_count) ? indices : NULL;
+}
+
+/* number: which order of the dimensions. */
+static const int orders[][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}, {2, 0, 3, 1}, {0, 0, 1, 2}};
+static bool plan_permute(struct call *c) {
+    const int64_t shape[4] = {sizes.n, sizes.h, sizes.w, sizes.c};
+    c->format = sizes.format;
+    c->number = chance(3) ? 5 : below(5);
+    int64_t turned[4];
+    for (int d = 0; d < 4; d++)
+        turned[d] = shape[orders[c->number][d]];
+    want(c, 4, turned);
+    want(c, 4, shape);
+    return true;
+}
+/* number: the dimension; numbers_count: the first index. */
+static bool plan_part(struct call *c, bool gradient) {
+    const int64_t shape[4] = {sizes.n, sizes.h, sizes.w, sizes.c};
+    int64_t part[4];
+    memcpy(part, shape, sizeof part);
+    c->format = sizes.format;
+    c->number = below(4);
+    part[c->number] = between(1, (int)shape[c->number]);
+    c->numbers_count = below((int)(shape[c->number] - part[c->number] + (chance(3) ? 2 : 1)));
+    want(c, 4, gradient ? shape : part);
+    want(c, 4, gradient ? part : shape);
+    return true;
+}
+static bool plan_slice(struct call *c) {
+    return plan_part(c, false);
+}
+static bool plan_slice_grad(struct call *c) {
+    return plan_part(c, true);
+}
+static bool plan_concat(struct call *c) {
+    int64_t shape[4] = {sizes.n, sizes.h, sizes.w, sizes.c};
+    int64_t part[3][4];
+    const int parts = between(2, 3);
+    c->format = sizes.format;
+    c->number = below(4);
+    shape[c->number] = 0;
+    for (int i = 0; i < parts; i++) {
+        memcpy(part[i], shape, sizeof part[i]);
+        part[i][c->number] = between(1, 5);
+    }
+    for (int i = 0; i < parts; i++)
+        shape[c->number] += part[i][c->number];
+    want(c, 4, shape);
+    for (int i = 0; i < parts; i++)
+        want(c, 4, part[i]);
+    if (parts == 2)
+        want_none(c);
+    return true;
+}
+
+/* clang-format off */
+RUN(layernorm) return tensor_layernorm(t[0], t[1], t[2], t[3], c->epsilon); }
+RUN(layernorm_grad) return tensor_layernorm_grad(t[0], t[1], t[2], t[3], t[4], t[5], c->epsilon); }
+RUN(rmsnorm) return tensor_rmsnorm(t[0], t[1], t[2], c->epsilon); }
+RUN(rmsnorm_grad) return tensor_rmsnorm_grad(t[0], t[1], t[3], t[4], t[5], c->epsilon); }
+RUN(softmax) return tensor_softmax(t[0], t[1], c->alpha, c->relu); }
+RUN(softmax_grad) return tensor_softmax_grad(t[0], t[1], t[2], c->alpha, c->relu); }
+RUN(log_softmax) return tensor_log_softmax(t[0], t[1], c->alpha); }
+RUN(log_softmax_grad) return tensor_log_softmax_grad(t[0], t[1], t[2], c->alpha); }
+RUN(embedding)
+    tensor *indices = indices_of(c);
+    const tensor_status status = tensor_embedding(t[0], t[1], indices);
+    tensor_free(indices);
+    return status;
+}
+RUN(embedding_grad)
+    tensor *indices = indices_of(c);
+    const tensor_status status = tensor_embedding_grad(t[0], t[1], indices);
+    tensor_free(indices);
+    return status;
+}
+RUN(permute) return tensor_permute(t[0], t[1], orders[c->number]); }
+RUN(slice) return tensor_slice(t[0], t[1], c->number, c->numbers_count); }
+RUN(slice_grad) return tensor_slice_grad(t[0], t[1], c->number, c->numbers_count); }
+RUN(concat) return tensor_concat(t[0], t[1], t[2], t[3], c->number); }
+/* clang-format on */
+
 /* --- values, exponents, settings ---------------------------------------------------------------------------------- */
 
 static bool plan_load(struct call *c) {
@@ -686,6 +843,20 @@ static const struct action actions[] = {
     ACTION(batchnorm_add, 15, plan_batchnorm_add),
     ACTION(batchnorm_grad, 15, plan_batchnorm_grad),
     ACTION(softmax_cross_entropy, 15, plan_softmax),
+    ACTION(layernorm, 15, plan_row_norm),
+    ACTION(layernorm_grad, 15, plan_row_norm_grad),
+    ACTION(rmsnorm, 10, plan_row_norm),
+    ACTION(rmsnorm_grad, 10, plan_row_norm_grad),
+    ACTION(softmax, 12, plan_softmax_rows),
+    ACTION(softmax_grad, 12, plan_softmax_rows_grad),
+    ACTION(log_softmax, 8, plan_softmax_rows),
+    ACTION(log_softmax_grad, 8, plan_softmax_rows_grad),
+    ACTION(embedding, 10, plan_embedding_rows),
+    ACTION(embedding_grad, 10, plan_embedding_grad),
+    ACTION(permute, 10, plan_permute),
+    ACTION(slice, 8, plan_slice),
+    ACTION(slice_grad, 8, plan_slice_grad),
+    ACTION(concat, 8, plan_concat),
     ACTION(sum, 5, plan_1),
     ACTION(max_abs, 5, plan_1),
     FINE_ACTION(load_f32, 8, plan_load),
@@ -721,10 +892,15 @@ static const struct action *draw_action(void) {
 }
 
 /* Operations that other calls are made of. */
-static const char *const part_of[][2] = {
-    {"channel_sums", "channel_moments"},  {"channel_grad_sums", "batchnorm_grad"},
-    {"channel_affine", "batchnorm"},      {"channel_affine_grad", "batchnorm_grad"},
-    {"affine_coefficients", "batchnorm"}, {"affine_grad_coefficients", "batchnorm_grad"}};
+static const char *const part_of[][2] = {{"channel_sums", "channel_moments"},
+                                         {"channel_grad_sums", "batchnorm_grad"},
+                                         {"channel_affine", "batchnorm"},
+                                         {"channel_affine_grad", "batchnorm_grad"},
+                                         {"affine_coefficients", "batchnorm"},
+                                         {"affine_grad_coefficients", "batchnorm_grad"},
+                                         {"layernorm_gamma_grad", "layernorm_grad"},
+                                         {"rmsnorm_gamma_grad", "rmsnorm_grad"},
+                                         {"check_indices", "embedding"}};
 
 /* Every operation of the library was called, and worked more than once. */
 static void check_coverage(void) {

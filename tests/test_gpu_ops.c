@@ -357,6 +357,22 @@ RUN(cross_entropy) {
     return t[6] ? tensor_cross_entropy_by(t[0], t[1], t[2], t[3], t[4], t[5], t[6])
                 : tensor_cross_entropy(t[0], t[1], t[2], t[3], t[4], t[5], c->alpha);
 }
+/* clang-format off */
+PLAIN_RUN(layernorm, t[0], t[1], t[2], t[3], c->epsilon)
+PLAIN_RUN(layernorm_grad, t[0], t[1], t[2], t[3], t[4], t[5], c->epsilon)
+PLAIN_RUN(rmsnorm, t[0], t[1], t[2], c->epsilon)
+PLAIN_RUN(rmsnorm_grad, t[0], t[1], t[3], t[4], t[5], c->epsilon)
+PLAIN_RUN(softmax, t[0], t[1], c->alpha, c->relu)
+PLAIN_RUN(softmax_grad, t[0], t[1], t[2], c->alpha, c->relu)
+PLAIN_RUN(log_softmax, t[0], t[1], c->alpha)
+PLAIN_RUN(log_softmax_grad, t[0], t[1], t[2], c->alpha)
+PLAIN_RUN(embedding, t[0], t[1], t[2])
+PLAIN_RUN(embedding_grad, t[0], t[1], t[2])
+PLAIN_RUN(permute, t[0], t[1], gpu_orders[c->stride])
+PLAIN_RUN(slice, t[0], t[1], c->stride, c->how.padding)
+PLAIN_RUN(slice_grad, t[0], t[1], c->stride, c->how.padding)
+PLAIN_RUN(concat, t[0], t[1], t[2], t[3], c->stride)
+/* clang-format on */
 RUN(sgd_update) {
     return t[2] ? tensor_sgd_update_by(t[0], t[1], t[2]) : tensor_sgd_update(t[0], t[1], c->alpha);
 }
@@ -428,6 +444,20 @@ static const struct row {
     ROW(normalise, plan_normalise, "channel_affine affine_coefficients"),
     ROW(normalise_grad, plan_normalise_grad, "channel_grad_sums channel_affine_grad affine_grad_coefficients"),
     ROW(cross_entropy, plan_cross_entropy, "softmax_cross_entropy"),
+    ROW(layernorm, plan_row_norm, ""),
+    ROW(layernorm_grad, plan_row_norm_grad, "layernorm_gamma_grad"),
+    ROW(rmsnorm, plan_row_norm, ""),
+    ROW(rmsnorm_grad, plan_row_norm_grad, "rmsnorm_gamma_grad"),
+    ROW(softmax, plan_softmax_1, ""),
+    ROW(softmax_grad, plan_softmax_2, ""),
+    ROW(log_softmax, plan_softmax_1, ""),
+    ROW(log_softmax_grad, plan_softmax_2, ""),
+    ROW(embedding, plan_embedding, "check_indices"),
+    ROW(embedding_grad, plan_embedding_grad, ""),
+    ROW(permute, plan_permute, ""),
+    ROW(slice, plan_slice, ""),
+    ROW(slice_grad, plan_slice_grad, ""),
+    ROW(concat, plan_concat, ""),
     ROW(sgd_momentum, plan_sgd_momentum, ""),
     ROW(sgd_update, plan_sgd_update, ""),
     ROW(combine, plan_combine, ""),
@@ -672,6 +702,12 @@ static void late_failures(const struct fl_format *f) {
         else
             add_none(&c);
         fails_late(which ? "gradient scale" : "label", &c, run_cross_entropy);
+    }
+    for (int which = 0; which < 2; which++) {
+        OUT(&c, which ? 4 : 3, 5);
+        IN(&c, which ? 3 : 4, 5);
+        add_numbers(&c, FMT_I32, 3, (double[]){1, which ? 4 : -1, 7});
+        fails_late("index", &c, which ? run_embedding_grad : run_embedding);
     }
     for (int wide = 0; wide < 2; wide++) {
         output.wide = wide;

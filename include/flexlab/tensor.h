@@ -422,6 +422,77 @@ FLEXLAB_API tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tens
                                                 const double *mean, const double *variance, double epsilon)
     FLEXLAB_SYMBOL(tensor_batchnorm_grad);
 
+/* --- normalisation of rows: over the last dimension --------------------------------------------------------------- */
+
+/* Layer normalisation (Ba et al. 2016): y = gamma (x - mean) / sqrt(variance + epsilon) + beta, mean and population
+ * variance those of the n elements of a row, the last dimension; gamma and beta are [n], beta NULL: none. epsilon is a
+ * finite number above 0. y is another tensor than the others. Shared-exponent formats: exact sums of mantissas, one
+ * square root a row in double, coefficients of 31 bits with exponents of their own, one exact sum and one rounding an
+ * element. Float formats: in double, rounded to binary32 and then to the format. The same bits everywhere. */
+FLEXLAB_API tensor_status tensor_layernorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta,
+                                           double epsilon) FLEXLAB_SYMBOL(tensor_layernorm);
+/* Its gradients, from x as stored: nothing else is kept from forward to backward. dgamma and dbeta are sums over all
+ * rows, exact in shared-exponent formats; dbeta NULL: not wanted. What is written is three tensors, none of them an
+ * input. */
+FLEXLAB_API tensor_status tensor_layernorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy,
+                                                const tensor *x, const tensor *gamma, double epsilon)
+    FLEXLAB_SYMBOL(tensor_layernorm_grad);
+/* Normalisation by the root mean square (Zhang and Sennrich 2019): y = gamma x / sqrt(mean of x^2 + epsilon), and its
+ * gradients; otherwise as above. */
+FLEXLAB_API tensor_status tensor_rmsnorm(tensor *y, const tensor *x, const tensor *gamma, double epsilon)
+    FLEXLAB_SYMBOL(tensor_rmsnorm);
+FLEXLAB_API tensor_status tensor_rmsnorm_grad(tensor *dx, tensor *dgamma, const tensor *dy, const tensor *x,
+                                              const tensor *gamma, double epsilon) FLEXLAB_SYMBOL(tensor_rmsnorm_grad);
+
+/* --- softmax of rows ---------------------------------------------------------------------------------------------- */
+
+/* y = exp(scale x) / sum of exp(scale x) over the last dimension, fewer than 2^31 elements. causal: the last two
+ * dimensions are [q, n], and row i of q has the elements 0 ... i + n - q alone; the others are no elements: they are
+ * not read, and y is 0 there (a row without elements is all 0). Computed in double by a fixed sequence of IEEE
+ * operations and rounded once. In place allowed. A shared-exponent y takes its exponent as any write does; to have it
+ * fixed at 14, as probabilities may: tensor_set_predictor(y, "fixed") and tensor_set_exponent(y, 14). */
+FLEXLAB_API tensor_status tensor_softmax(tensor *y, const tensor *x, float scale, bool causal)
+    FLEXLAB_SYMBOL(tensor_softmax);
+/* dx = scale y (dy - sum of y dy), from y as stored. Shared-exponent formats: exact, rounded once. Float formats: in
+ * double. What is masked is 0. */
+FLEXLAB_API tensor_status tensor_softmax_grad(tensor *dx, const tensor *dy, const tensor *y, float scale, bool causal)
+    FLEXLAB_SYMBOL(tensor_softmax_grad);
+/* y = scale x - log of sum of exp(scale x), and dx = scale (dy - exp(y) sum of dy); in double, rounded once. */
+FLEXLAB_API tensor_status tensor_log_softmax(tensor *y, const tensor *x, float scale)
+    FLEXLAB_SYMBOL(tensor_log_softmax);
+FLEXLAB_API tensor_status tensor_log_softmax_grad(tensor *dx, const tensor *dy, const tensor *y, float scale)
+    FLEXLAB_SYMBOL(tensor_log_softmax_grad);
+
+/* --- embedding ---------------------------------------------------------------------------------------------------- */
+
+/* Row i of y, [..., n], is row indices[i] of table, [rows, n]; indices: i32, one for each row of y, on the device of
+ * the others. The values are those of the table, stored as the results of any write. An index out of range is
+ * TENSOR_E_ARGUMENT, at once on the host and from the next wait elsewhere; nothing is written. */
+FLEXLAB_API tensor_status tensor_embedding(tensor *y, const tensor *table, const tensor *indices)
+    FLEXLAB_SYMBOL(tensor_embedding);
+/* Row r of dtable is the sum of the rows of dy whose index is r; 0 where there is none. Shared-exponent formats: exact
+ * integer sums, one rounding, one exponent for the table. Float formats: binary32 chains of 512 rows of dy, in the
+ * order of their positions, added in order in double. */
+FLEXLAB_API tensor_status tensor_embedding_grad(tensor *dtable, const tensor *dy, const tensor *indices)
+    FLEXLAB_SYMBOL(tensor_embedding_grad);
+
+/* --- other orders of elements ------------------------------------------------------------------------------------- */
+
+/* Values are copied exactly, and stored as the results of any write: in shared-exponent formats at the exponent of y,
+ * rounded where it is coarser. y is another tensor than its inputs. */
+
+/* Dimension d of y is dimension order[d] of x: a transpose is {1, 0}. order has each dimension of x once. The gradient
+ * is the permutation back. */
+FLEXLAB_API tensor_status tensor_permute(tensor *y, const tensor *x, const int *order) FLEXLAB_SYMBOL(tensor_permute);
+/* The indices first, first + 1, ... of dimension dim of x, as many as y has. Its gradient: dy there, 0 elsewhere. */
+FLEXLAB_API tensor_status tensor_slice(tensor *y, const tensor *x, int dim, int64_t first) FLEXLAB_SYMBOL(tensor_slice);
+FLEXLAB_API tensor_status tensor_slice_grad(tensor *dx, const tensor *dy, int dim, int64_t first)
+    FLEXLAB_SYMBOL(tensor_slice_grad);
+/* a, b and c (NULL: two parts) one after the other along dimension dim, each with its own exponent, in one write. The
+ * gradient of each part is a slice. */
+FLEXLAB_API tensor_status tensor_concat(tensor *y, const tensor *a, const tensor *b, const tensor *c, int dim)
+    FLEXLAB_SYMBOL(tensor_concat);
+
 /* --- softmax with cross-entropy ----------------------------------------------------------------------------------- */
 
 /* x [N, classes], labels N entries in 0 ... classes-1. loss: mean over N of -log softmax(x)[label]. dx (NULL: not

@@ -100,6 +100,12 @@ struct fl_scalar {
     int factor_count;
 };
 
+/* The output of a permutation: its shape, and how far apart neighbours of a dimension lie in the input. */
+struct fl_strides {
+    int32_t ndim, unused;
+    int64_t shape[TENSOR_MAX_DIMS], stride[TENSOR_MAX_DIMS];
+};
+
 struct fl_format;
 struct fl_args {
     enum fl_op op;
@@ -136,9 +142,21 @@ struct fl_args {
      *   optimiser_step         f[0] the numbers of a step <- themselves, f[1] k sums of squares (NULL: none), alpha the
      *                                      rate
      *   trust_rate             out one binary32 <- f[0] two sums of squares, alpha the rate
+     *   layernorm, rmsnorm     y <- x, gamma, beta (data NULL: none), rows m of n, real epsilon
+     *   *norm_grad             dx <- dy, x, gamma
+     *   *norm_gamma_grad       dgamma <- dy, x
+     *   softmax, log_softmax   y <- x, rows m of n, alpha scale; k: rows of a causal matrix, 0: no mask
+     *   *softmax_grad          dx <- dy, y
+     *   check_indices          nothing <- i[2]: m indices, each to be 0 ... k - 1
+     *   embedding              y <- table [k, n], i[2]: m indices
+     *   embedding_grad         dtable <- dy [m, n], i[2]
+     *   permute                y <- x, strides
+     *   slice, slice_grad      y <- x (geometry: copy_rules.h)
+     *   concat                 y <- a, b, c (data NULL: fewer), m rows of n
      * .wide is set in w, in the first operand of combine, root_mean and add_ratio, in m and r of add_ratio, and in the
      * out of an operation whose first operand is its output: v, g, q and x count as stored. */
     struct fl_geometry geo;
+    struct fl_strides strides;
     float alpha, beta; /* alpha of *_SCALAR maps; momentum, weight decay; rate */
     struct fl_scalar scalar;
     bool relu; /* CHANNEL_AFFINE */

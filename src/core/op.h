@@ -13,7 +13,7 @@ enum fl_op {
 #define FL_MAP2_SCALARS(id, CONSTANT, name, expr) FL_OP_##CONSTANT = id,
 #define FL_OP(id, CONSTANT, name) FL_OP_##CONSTANT = id,
 #include "flexlab/ops.def"
-    FL_OP_LIMIT = 256 /* ids are below this */
+    FL_OP_LIMIT = 512 /* ids are below this */
 };
 
 #endif

@@ -14,10 +14,14 @@ struct ref_work {
     double *value; /* results: exact, or rounded to odd where 53 bits do not hold them */
     double *near;  /* the same rounded to nearest: where the true maximum is taken from */
     int64_t count; /* results */
+    void *rest;    /* what fl_ref_begin_with was asked for besides */
 };
 
 /* Decodes the operands of args that have data, into the workspace. */
 tensor_status fl_ref_begin(struct ref_work *w, const struct fl_args *args);
+/* The same with `more` bytes of workspace, 64-byte aligned; the workspace without those. */
+tensor_status fl_ref_begin_with(struct ref_work *w, const struct fl_args *args, size_t more);
+size_t fl_ref_bytes(const struct fl_args *args);
 /* Encodes the results, if the operation has any, and fills the statistics. */
 void fl_ref_end(const struct ref_work *w);
 
@@ -46,6 +50,21 @@ tensor_status fl_ref_affine(const struct fl_args *args);
 tensor_status fl_ref_sgd(const struct fl_args *args);
 tensor_status fl_ref_root_mean(const struct fl_args *args);
 tensor_status fl_ref_add_ratio(const struct fl_args *args);
+
+/* row_norm.c */
+tensor_status fl_ref_row_norm(const struct fl_args *args);
+tensor_status fl_ref_row_norm_grad(const struct fl_args *args);
+tensor_status fl_ref_row_norm_gamma(const struct fl_args *args);
+size_t fl_ref_row_norm_gamma_need(const struct fl_args *args);
+/* softmax_map.c */
+tensor_status fl_ref_softmax_map(const struct fl_args *args);
+tensor_status fl_ref_softmax_map_grad(const struct fl_args *args);
+/* embedding.c; check_indices serves as every row's kernel. */
+tensor_status fl_check_indices(const struct fl_args *args);
+tensor_status fl_ref_embedding(const struct fl_args *args);
+tensor_status fl_ref_embedding_grad(const struct fl_args *args);
+/* copies.c */
+tensor_status fl_ref_copy(const struct fl_args *args);
 
 /* channel_numbers.c: numbers of channels, a fixed sequence of double operations; they serve as every row's kernels. */
 tensor_status fl_channel_moments(const struct fl_args *args);

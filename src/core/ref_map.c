@@ -15,18 +15,23 @@ static int64_t results_of(const struct fl_args *args) {
                : args->out.count;
 }
 
-static size_t need(const struct fl_args *args) {
+size_t fl_ref_bytes(const struct fl_args *args) {
     int64_t doubles = 2 * results_of(args);
     for (int i = 0; i < 3; i++)
         doubles += args->in[i].count;
-    return (size_t)doubles * sizeof(double);
+    return fl_line_bytes((size_t)doubles * sizeof(double));
 }
 
 tensor_status fl_ref_begin(struct ref_work *w, const struct fl_args *args) {
+    return fl_ref_begin_with(w, args, 0);
+}
+
+tensor_status fl_ref_begin_with(struct ref_work *w, const struct fl_args *args, size_t more) {
     *w = (struct ref_work){.args = args, .count = results_of(args)};
-    double *memory = fl_workspace(args, need(args));
+    double *memory = fl_workspace(args, fl_ref_bytes(args) + more);
     if (!memory)
         return TENSOR_E_MEMORY;
+    w->rest = (char *)memory + fl_ref_bytes(args);
     for (int i = 0; i < 3; i++) {
         if (!args->in[i].data)
             continue;
@@ -162,6 +167,23 @@ static const fl_kernel table[FL_OP_LIMIT] = {
     [FL_OP_SUM_SQUARES] = fl_sum_squares,
     [FL_OP_OPTIMISER_STEP] = fl_optimiser_numbers,
     [FL_OP_TRUST_RATE] = fl_trust_number,
+    [FL_OP_LAYERNORM] = fl_ref_row_norm,
+    [FL_OP_LAYERNORM_GRAD] = fl_ref_row_norm_grad,
+    [FL_OP_LAYERNORM_GAMMA_GRAD] = fl_ref_row_norm_gamma,
+    [FL_OP_RMSNORM] = fl_ref_row_norm,
+    [FL_OP_RMSNORM_GRAD] = fl_ref_row_norm_grad,
+    [FL_OP_RMSNORM_GAMMA_GRAD] = fl_ref_row_norm_gamma,
+    [FL_OP_SOFTMAX] = fl_ref_softmax_map,
+    [FL_OP_SOFTMAX_GRAD] = fl_ref_softmax_map_grad,
+    [FL_OP_LOG_SOFTMAX] = fl_ref_softmax_map,
+    [FL_OP_LOG_SOFTMAX_GRAD] = fl_ref_softmax_map_grad,
+    [FL_OP_CHECK_INDICES] = fl_check_indices,
+    [FL_OP_EMBEDDING] = fl_ref_embedding,
+    [FL_OP_EMBEDDING_GRAD] = fl_ref_embedding_grad,
+    [FL_OP_PERMUTE] = fl_ref_copy,
+    [FL_OP_SLICE] = fl_ref_copy,
+    [FL_OP_SLICE_GRAD] = fl_ref_copy,
+    [FL_OP_CONCAT] = fl_ref_copy,
 };
 
 fl_kernel fl_ref_kernel(enum fl_op op) {
@@ -176,12 +198,16 @@ fl_need fl_ref_need(enum fl_op op) {
     case FL_OP_AFFINE_GRAD_COEFFICIENTS:
     case FL_OP_OPTIMISER_STEP:
     case FL_OP_TRUST_RATE:
+    case FL_OP_CHECK_INDICES:
         return NULL;
     case FL_OP_SUM_SQUARES:
         return fl_sum_squares_need;
     case FL_OP_SOFTMAX_CROSS_ENTROPY:
         return fl_softmax_need;
+    case FL_OP_LAYERNORM_GAMMA_GRAD:
+    case FL_OP_RMSNORM_GAMMA_GRAD:
+        return fl_ref_row_norm_gamma_need;
     default:
-        return fl_ref_kernel(op) ? need : NULL;
+        return fl_ref_kernel(op) ? fl_ref_bytes : NULL;
     }
 }

@@ -160,7 +160,9 @@ fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum f
 
 fl_need fl_need_of(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
     const struct fl_kernels *row = format->rows[backend];
-    return backend == FL_REF || !row || !row->op[op] ? fl_ref_need(op) : row->need[op];
+    if (backend == FL_REF)
+        return fl_ref_need(op);
+    return row && row->op[op] ? row->need[op] : fl_any_format_need(op, backend);
 }
 
 fl_kernel fl_kernel_in(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {

@@ -1,5 +1,6 @@
 /* softmax.c - softmax with cross-entropy, in double by a fixed sequence, for every format. Rows go to one of the
  * implementations of that sequence that the instruction sets have. */
+#include "core/any_format.h"
 #include "core/elementary.h"
 #include "core/fail.h"
 #include "core/memory.h"
@@ -135,10 +136,10 @@ static tensor_status softmax_avx512bw(const struct fl_args *args) {
     return softmax(args, ROWS_AVX512);
 }
 
-fl_kernel fl_any_format_kernel(enum fl_op op, enum fl_backend backend) {
+fl_kernel fl_softmax_kernel(enum fl_backend backend) {
     static const fl_kernel kernels[FL_BACKENDS] = {
         [FL_PORTABLE] = softmax_portable, [FL_AVX2] = softmax_avx2, [FL_AVX512BW] = softmax_avx512bw};
-    return op == FL_OP_SOFTMAX_CROSS_ENTROPY && fl_softmax_rows_of(backend) ? kernels[backend] : NULL;
+    return fl_softmax_rows_of(backend) ? kernels[backend] : NULL;
 }
 
 /* --- the operation ------------------------------------------------------------------------------------------------ */

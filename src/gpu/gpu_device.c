@@ -57,8 +57,8 @@ static tensor_status found(const struct fl_gpu_failure *f) {
                        "must lead to finite numbers",
                        f->what, (long long)f->at, f->value[0], f->value[1], f->value[2], f->value[3]);
     case FL_GPU_INDEX:
-        return fl_fail(TENSOR_E_ARGUMENT, "gather_images: index %lld is %.0f, expected 0 to %lld", (long long)f->at,
-                       f->value[0], (long long)f->limit - 1);
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: index %lld is %.0f, expected 0 to %lld",
+                       f->what ? f->what : "gather_images", (long long)f->at, f->value[0], (long long)f->limit - 1);
     default:
         return fl_fail(TENSOR_E_ARGUMENT, "%s: label %lld is %.0f, expected 0 to %lld", f->what, (long long)f->at,
                        f->value[0], (long long)f->limit - 1);

@@ -21,6 +21,7 @@ __global__ void end_check_indices(const struct fl_gather g, struct gpu_control *
     control->failure.at = control->found;
     control->failure.value[0] = g.indices[control->found];
     control->failure.limit = g.set_count;
+    control->failure.what = NULL;
     control->failure.finding = FL_GPU_INDEX;
 }
 

@@ -33,7 +33,7 @@ enum fl_gpu_finding {
     FL_GPU_LOAD,    /* number `at` of a load is `value`, which the format does not hold */
     FL_GPU_CHANNEL, /* the coefficients of channel `at` are not finite: values[4] */
     FL_GPU_LABEL,   /* label `at` is `value`, of `limit` classes */
-    FL_GPU_INDEX    /* index `at` is `value`, of `limit` images */
+    FL_GPU_INDEX    /* index `at` is `value`, of `limit` rows, or of images where `what` is NULL */
 };
 struct fl_gpu_failure {
     int32_t finding;

@@ -1,0 +1,49 @@
+/* any_format.c - which kernels serve every format, by operation and backend. */
+#include "core/any_format.h"
+#include "core/format.h"
+#include "core/softmax.h"
+
+/* Of the row `portable`: threads, and what compilers make of plain C. */
+static const struct fl_any_format *portable_of(enum fl_op op) {
+    switch ((int)op) {
+    case FL_OP_LAYERNORM:
+    case FL_OP_RMSNORM:
+        return &fl_row_norm_any;
+    case FL_OP_LAYERNORM_GRAD:
+    case FL_OP_RMSNORM_GRAD:
+        return &fl_row_norm_grad_any;
+    case FL_OP_LAYERNORM_GAMMA_GRAD:
+    case FL_OP_RMSNORM_GAMMA_GRAD:
+        return &fl_row_norm_gamma_any;
+    case FL_OP_EMBEDDING:
+        return &fl_embedding_any;
+    case FL_OP_EMBEDDING_GRAD:
+        return &fl_embedding_grad_any;
+    case FL_OP_PERMUTE:
+    case FL_OP_SLICE:
+    case FL_OP_SLICE_GRAD:
+    case FL_OP_CONCAT:
+        return &fl_copy_any;
+    default:
+        return NULL;
+    }
+}
+
+static struct fl_any_format find(enum fl_op op, enum fl_backend backend) {
+    if (backend >= FL_BACKENDS)
+        return (struct fl_any_format){NULL, NULL};
+    if (op == FL_OP_SOFTMAX_CROSS_ENTROPY)
+        return (struct fl_any_format){fl_softmax_kernel(backend), fl_softmax_need};
+    if (op == FL_OP_SOFTMAX || op == FL_OP_SOFTMAX_GRAD || op == FL_OP_LOG_SOFTMAX || op == FL_OP_LOG_SOFTMAX_GRAD)
+        return fl_softmax_map_any(backend);
+    const struct fl_any_format *found = backend == FL_PORTABLE ? portable_of(op) : NULL;
+    return found ? *found : (struct fl_any_format){NULL, NULL};
+}
+
+fl_kernel fl_any_format_kernel(enum fl_op op, enum fl_backend backend) {
+    return find(op, backend).kernel;
+}
+
+fl_need fl_any_format_need(enum fl_op op, enum fl_backend backend) {
+    return find(op, backend).need;
+}

@@ -1,0 +1,23 @@
+/* any_format.h - kernels that serve every format through its codec: what a row of kernels runs where the format has
+ * none of its own. */
+#ifndef FL_ANY_FORMAT_H
+#define FL_ANY_FORMAT_H
+
+#include "core/kernel.h"
+
+struct fl_any_format {
+    fl_kernel kernel;
+    fl_need need;
+};
+
+/* softmax.c: rows of the instruction sets. */
+fl_kernel fl_softmax_kernel(enum fl_backend backend);
+
+/* row_norm.c; rows in threads. */
+extern const struct fl_any_format fl_row_norm_any, fl_row_norm_grad_any, fl_row_norm_gamma_any;
+/* softmax_map.c: rows of the instruction sets. */
+struct fl_any_format fl_softmax_map_any(enum fl_backend backend);
+/* embedding.c, copies.c */
+extern const struct fl_any_format fl_embedding_any, fl_embedding_grad_any, fl_copy_any;
+
+#endif
