@@ -285,6 +285,28 @@ static void plan_cross_entropy(struct call *c) {
     c->alpha = (float)ldexp(1, between(0, 10));
 }
 
+static void plan_batched(struct call *c, bool a_turned, bool b_turned) {
+    const int64_t batch = PICK(1, 2, 9), m = PICK(1, 2, 7, 16), n = PICK(1, 3, 8, 17), k = PICK(1, 2, 16, 31);
+    OUT(c, batch, 2, m, n);
+    if (a_turned)
+        IN(c, batch, 2, k, m);
+    else
+        IN(c, batch, 2, m, k);
+    if (b_turned)
+        IN(c, batch, 2, n, k);
+    else
+        IN(c, batch, 2, k, n);
+}
+static void plan_batched_nn(struct call *c) {
+    plan_batched(c, false, false);
+}
+static void plan_batched_nt(struct call *c) {
+    plan_batched(c, false, true);
+}
+static void plan_batched_tn(struct call *c) {
+    plan_batched(c, true, false);
+}
+
 /* y, x, gamma, beta */
 static void plan_row_norm(struct call *c) {
     const int64_t rows = PICK(1, 6, 35), columns = PICK(1, 3, 16, 33, 65, 130);

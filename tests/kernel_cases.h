@@ -227,6 +227,20 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
         s->in[1] = g->k * g->n;
         size_epilogue(s, g->n);
         return true;
+    case FL_OP_MATMUL_BATCHED:
+    case FL_OP_MATMUL_BATCHED_NT:
+    case FL_OP_MATMUL_BATCHED_TN: {
+        /* few matrices, and so many that threads take them whole */
+        static const int64_t batches[][4] = {{1, 1, 1, 1},   {3, 5, 7, 9},     {2, 33, 17, 515},
+                                             {37, 4, 16, 6}, {30, 17, 13, 64}, {65, 16, 32, 8}};
+        if (i >= 6)
+            return false;
+        *g = (struct fl_geometry){.batch = batches[i][0], .m = batches[i][1], .n = batches[i][2], .k = batches[i][3]};
+        s->out = g->batch * g->m * g->n;
+        s->in[0] = g->batch * g->m * g->k;
+        s->in[1] = g->batch * g->k * g->n;
+        return true;
+    }
     case FL_OP_CONV2D:
     case FL_OP_CONV2D_INPUT_GRAD:
     case FL_OP_CONV2D_WEIGHT_GRAD:

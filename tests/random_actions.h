@@ -660,7 +660,30 @@ static bool plan_concat(struct call *c) {
     return true;
 }
 
+static bool plan_batched(struct call *c, bool ta, bool tb) {
+    const int64_t m = sizes.h, n = sizes.w, k = sizes.c;
+    c->format = sizes.format;
+    if (sizes.n * sizes.k * m * n * k > sizes.work)
+        return false;
+    WANT(c, sizes.n, sizes.k, m, n);
+    WANT(c, sizes.n, sizes.k, ta ? k : m, ta ? m : k);
+    WANT(c, sizes.n, sizes.k, tb ? n : k, tb ? k : n);
+    return true;
+}
+static bool plan_batched_nn(struct call *c) {
+    return plan_batched(c, false, false);
+}
+static bool plan_batched_nt(struct call *c) {
+    return plan_batched(c, false, true);
+}
+static bool plan_batched_tn(struct call *c) {
+    return plan_batched(c, true, false);
+}
+
 /* clang-format off */
+RUN(matmul_batched) return tensor_matmul_batched(t[0], t[1], t[2]); }
+RUN(matmul_batched_nt) return tensor_matmul_batched_nt(t[0], t[1], t[2]); }
+RUN(matmul_batched_tn) return tensor_matmul_batched_tn(t[0], t[1], t[2]); }
 RUN(layernorm) return tensor_layernorm(t[0], t[1], t[2], t[3], c->epsilon); }
 RUN(layernorm_grad) return tensor_layernorm_grad(t[0], t[1], t[2], t[3], t[4], t[5], c->epsilon); }
 RUN(rmsnorm) return tensor_rmsnorm(t[0], t[1], t[2], c->epsilon); }
@@ -843,6 +866,9 @@ static const struct action actions[] = {
     ACTION(batchnorm_add, 15, plan_batchnorm_add),
     ACTION(batchnorm_grad, 15, plan_batchnorm_grad),
     ACTION(softmax_cross_entropy, 15, plan_softmax),
+    ACTION(matmul_batched, 10, plan_batched_nn),
+    ACTION(matmul_batched_nt, 10, plan_batched_nt),
+    ACTION(matmul_batched_tn, 10, plan_batched_tn),
     ACTION(layernorm, 15, plan_row_norm),
     ACTION(layernorm_grad, 15, plan_row_norm_grad),
     ACTION(rmsnorm, 10, plan_row_norm),

@@ -358,6 +358,9 @@ RUN(cross_entropy) {
                 : tensor_cross_entropy(t[0], t[1], t[2], t[3], t[4], t[5], c->alpha);
 }
 /* clang-format off */
+PLAIN_RUN(matmul_batched, t[0], t[1], t[2])
+PLAIN_RUN(matmul_batched_nt, t[0], t[1], t[2])
+PLAIN_RUN(matmul_batched_tn, t[0], t[1], t[2])
 PLAIN_RUN(layernorm, t[0], t[1], t[2], t[3], c->epsilon)
 PLAIN_RUN(layernorm_grad, t[0], t[1], t[2], t[3], t[4], t[5], c->epsilon)
 PLAIN_RUN(rmsnorm, t[0], t[1], t[2], c->epsilon)
@@ -444,6 +447,9 @@ static const struct row {
     ROW(normalise, plan_normalise, "channel_affine affine_coefficients"),
     ROW(normalise_grad, plan_normalise_grad, "channel_grad_sums channel_affine_grad affine_grad_coefficients"),
     ROW(cross_entropy, plan_cross_entropy, "softmax_cross_entropy"),
+    ROW(matmul_batched, plan_batched_nn, ""),
+    ROW(matmul_batched_nt, plan_batched_nt, ""),
+    ROW(matmul_batched_tn, plan_batched_tn, ""),
     ROW(layernorm, plan_row_norm, ""),
     ROW(layernorm_grad, plan_row_norm_grad, "layernorm_gamma_grad"),
     ROW(rmsnorm, plan_row_norm, ""),

@@ -310,6 +310,16 @@ FLEXLAB_API tensor_status tensor_matmul_nt(tensor *y, const tensor *a, const ten
 FLEXLAB_API tensor_status tensor_matmul_tn(tensor *y, const tensor *a, const tensor *b)
     FLEXLAB_SYMBOL(tensor_matmul_tn);
 
+/* Matmuls of matrices side by side, in one write: y[..., M, N] = a[..., M, K] b[..., K, N], the leading dimensions of
+ * all three the same; nt: b is [..., N, K], tn: a is [..., K, M]. Exactness is that of tensor_matmul; one exponent for
+ * all of y. The gradients are such matmuls too. */
+FLEXLAB_API tensor_status tensor_matmul_batched(tensor *y, const tensor *a, const tensor *b)
+    FLEXLAB_SYMBOL(tensor_matmul_batched);
+FLEXLAB_API tensor_status tensor_matmul_batched_nt(tensor *y, const tensor *a, const tensor *b)
+    FLEXLAB_SYMBOL(tensor_matmul_batched_nt);
+FLEXLAB_API tensor_status tensor_matmul_batched_tn(tensor *y, const tensor *a, const tensor *b)
+    FLEXLAB_SYMBOL(tensor_matmul_batched_tn);
+
 /* The largest stride, padding and dilation; the largest window of a pooling and stride of a shortcut. */
 enum { TENSOR_WINDOW_STEP_LIMIT = 255, TENSOR_WINDOW_LIMIT = 1 << 20 };
 

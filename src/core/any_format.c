@@ -29,21 +29,23 @@ static const struct fl_any_format *portable_of(enum fl_op op) {
     }
 }
 
-static struct fl_any_format find(enum fl_op op, enum fl_backend backend) {
+static struct fl_any_format find(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
     if (backend >= FL_BACKENDS)
         return (struct fl_any_format){NULL, NULL};
     if (op == FL_OP_SOFTMAX_CROSS_ENTROPY)
         return (struct fl_any_format){fl_softmax_kernel(backend), fl_softmax_need};
     if (op == FL_OP_SOFTMAX || op == FL_OP_SOFTMAX_GRAD || op == FL_OP_LOG_SOFTMAX || op == FL_OP_LOG_SOFTMAX_GRAD)
         return fl_softmax_map_any(backend);
+    if (op == FL_OP_MATMUL_BATCHED || op == FL_OP_MATMUL_BATCHED_NT || op == FL_OP_MATMUL_BATCHED_TN)
+        return fl_batched_any(format, op, backend);
     const struct fl_any_format *found = backend == FL_PORTABLE ? portable_of(op) : NULL;
     return found ? *found : (struct fl_any_format){NULL, NULL};
 }
 
-fl_kernel fl_any_format_kernel(enum fl_op op, enum fl_backend backend) {
-    return find(op, backend).kernel;
+fl_kernel fl_any_format_kernel(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
+    return find(format, op, backend).kernel;
 }
 
-fl_need fl_any_format_need(enum fl_op op, enum fl_backend backend) {
-    return find(op, backend).need;
+fl_need fl_any_format_need(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
+    return find(format, op, backend).need;
 }

@@ -84,8 +84,8 @@ fl_kernel fl_ref_kernel(enum fl_op op);
 fl_need fl_ref_need(enum fl_op op);
 /* Kernels that serve every format through its codec and have rows of their own (any_format.c), and their need; NULL:
  * none there. */
-fl_kernel fl_any_format_kernel(enum fl_op op, enum fl_backend backend);
-fl_need fl_any_format_need(enum fl_op op, enum fl_backend backend);
+fl_kernel fl_any_format_kernel(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
+fl_need fl_any_format_need(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
 /* The kernel of class exact that runs under a cap (the best row at or below it that this machine supports), and its
  * backend. */
 fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);

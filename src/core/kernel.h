@@ -30,6 +30,7 @@ struct fl_rounding {
     tensor_rounding mode;
     uint64_t key;   /* stochastic: Philox key (seed) ... */
     uint64_t write; /* ... and counter (number of this write); the element's index is the rest */
+    int64_t first;  /* index of the first element of the output that the kernel sees: of a part of a tensor */
 };
 
 /* Shapes of operations that are more than element by element; unused members are zero. */
@@ -115,7 +116,7 @@ struct fl_args {
     /* Operands by operation (out <- in[0], in[1], in[2]):
      *   maps                   y <- a or x, b
      *   bias, bias_relu        y <- x, b
-     *   matmul*                y <- a, b
+     *   matmul*                y <- a, b       matmul_batched*: batch of them
      *   conv2d                 y <- x, w        input_grad  dx <- dy, w        weight_grad  dw <- dy, x
      *   maxpool2d              y <- x           grad        dx <- dy, x
      *   avgpool, shortcut      y <- x           grad        dx <- dy

@@ -88,14 +88,17 @@ tensor_status fl_ref_matmul(const struct fl_args *args) {
     tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    const int64_t m = args->geo.m, n = args->geo.n, k = args->geo.k;
-    for (int64_t i = 0; i < m; i++)
+    const int64_t batch = args->geo.batch ? args->geo.batch : 1, m = args->geo.m, n = args->geo.n, k = args->geo.k;
+    const bool tn = args->op == FL_OP_MATMUL_TN || args->op == FL_OP_MATMUL_BATCHED_TN,
+               nt = args->op == FL_OP_MATMUL_NT || args->op == FL_OP_MATMUL_BATCHED_NT;
+    for (int64_t row = 0; row < batch * m; row++)
         for (int64_t j = 0; j < n; j++) {
+            const int64_t i = row % m;
+            const double *a = w.in[0] + row / m * m * k, *b = w.in[1] + row / m * k * n;
             struct dot d = {.exact = fl_ref_shared(args)};
             for (int64_t l = 0; l < k; l++)
-                dot_add(&d, w.in[0][args->op == FL_OP_MATMUL_TN ? l * m + i : i * k + l],
-                        w.in[1][args->op == FL_OP_MATMUL_NT ? j * k + l : l * n + j]);
-            w.value[i * n + j] = dot_value(&d);
+                dot_add(&d, a[tn ? l * m + i : i * k + l], b[nt ? j * k + l : l * n + j]);
+            w.value[row * n + j] = dot_value(&d);
         }
     return end_sums(&w);
 }

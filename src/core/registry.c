@@ -146,7 +146,8 @@ fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum f
         cap = machine();
     for (int backend = cap; backend > FL_REF; backend--) {
         const struct fl_kernels *row = format->rows[backend];
-        const fl_kernel kernel = row && row->op[op] ? row->op[op] : fl_any_format_kernel(op, (enum fl_backend)backend);
+        const fl_kernel kernel =
+            row && row->op[op] ? row->op[op] : fl_any_format_kernel(format, op, (enum fl_backend)backend);
         if (kernel && may_run((enum fl_backend)backend)) {
             if (chosen)
                 *chosen = (enum fl_backend)backend;
@@ -162,7 +163,7 @@ fl_need fl_need_of(const struct fl_format *format, enum fl_op op, enum fl_backen
     const struct fl_kernels *row = format->rows[backend];
     if (backend == FL_REF)
         return fl_ref_need(op);
-    return row && row->op[op] ? row->need[op] : fl_any_format_need(op, backend);
+    return row && row->op[op] ? row->need[op] : fl_any_format_need(format, op, backend);
 }
 
 fl_kernel fl_kernel_in(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {

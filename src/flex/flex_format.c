@@ -41,7 +41,7 @@ static void encode(const struct fl_view *out, int64_t first, int64_t n, const do
         if (x != x)
             stats->nonfinite++;
         else if (stochastic && isfinite(x))
-            m = round_stochastic(x, e, fl_philox_draw(rounding->key, rounding->write, first + i));
+            m = round_stochastic(x, e, fl_philox_draw(rounding->key, rounding->write, rounding->first + first + i));
         else
             m = round_nearest(x * unit);
         stats->maximum = fabs(x) > stats->maximum ? fabs(x) : stats->maximum;
