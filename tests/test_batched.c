@@ -65,7 +65,8 @@ static void check_case(tensor_format f, int way, const int64_t *size, int style,
     make(&a, f, 4, way == 2 ? (int64_t[]){outer, inner, k, m} : (int64_t[]){outer, inner, m, k}, style);
     make(&b, f, 4, way == 1 ? (int64_t[]){outer, inner, n, k} : (int64_t[]){outer, inner, k, n}, style);
     static double first[MOST];
-    for (int threads = 1; threads <= 3; threads++) {
+    for (int threads = 1; threads <= 4; threads++) { /* the last: the reference kernel */
+        CHECK(!tensor_set_backend(threads == 4 ? "ref" : NULL), "%s", tensor_error());
         y.t = tensor_new(f, 4, (int64_t[]){outer, inner, m, n});
         CHECK(!tensor_set_threads(threads), "%s", tensor_error());
         if (stochastic)
@@ -79,7 +80,8 @@ static void check_case(tensor_format f, int way, const int64_t *size, int style,
             else if (!stochastic)
                 check_exact(what, way, outer * inner, m, n, k);
         }
-        CHECK(!memcmp(first, y.v, (size_t)y.n * sizeof *first), "%s: %d threads differ", what, threads);
+        CHECK(!memcmp(first, y.v, (size_t)y.n * sizeof *first), "%s: %d threads, or the reference, differ", what,
+              threads);
         tensor_free(y.t);
     }
     tensor_free(a.t);
@@ -113,6 +115,7 @@ int main(void) {
                 for (int style = 0; style < STYLES; style++)
                     check_case(all_formats[f], way, sizes[s], style, style == 4 && f >= 3);
     tensor_set_threads(0);
+    tensor_set_backend(NULL);
     check_errors();
     return check_summary();
 }
