@@ -5,7 +5,7 @@
  *     the upper neighbour, and those that lack the least bit for it;
  *   - operations with exact results on operands of all bit patterns, subnormal ones, such as cancel and such as
  *     overflow, for elements that fill no vector, with all statistics;
- *   - products whose last bits decide together with those of the draw;
+ *   - sums and products whose last bits decide together with those of the draw;
  *   - products and means, which are rounded to binary32 or double before;
  *   - the mean of many draws is the value;
  *   - tensors: a draw for each write, fp32 refused. */
@@ -203,13 +203,29 @@ static struct number times(float a, double b) {
     return number_of_double((double)a * b); /* 24 and 11 bits: exact */
 }
 
-/* Operands of scale whose results, cut to the 24 digits of a binary32, and the draws add up to ones in all places below
- * the format's last: what is further down decides. */
+/* Operands whose results, cut to the 24 digits of a binary32, and the draws add up to ones, or nearly, in all places
+ * below the format's last: what is further down decides. One such element in 256, at the largest draw of these: where
+ * kernels find a doubt, they compute all of a run in another way. */
 static void make_hard(const struct layout *f, const struct fl_args *args, int64_t n) {
     const int places = 23 - f->fraction;
     const uint32_t ones = (1u << places) - 1;
-    for (int64_t i = 0; i < n && i < 300; i++) {
+    for (int64_t run = 0; run + 256 <= n; run += 256) {
+        int64_t i = run;
+        for (int64_t k = run; k < run + 256; k++)
+            if (witness_draw(args->rounding.key, args->rounding.write, k) >
+                witness_draw(args->rounding.key, args->rounding.write, i))
+                i = k;
         const uint32_t draw = witness_draw(args->rounding.key, args->rounding.write, i);
+        if (args->op != FL_OP_SCALE) { /* a sum: what the draw lacks of one step of a, cut to an element */
+            const int field = f->bias + 9;
+            operands[0][i] = (uint16_t)((operands[0][i] & 0x8000) | field << f->fraction | (operands[0][i] & 0x3f) | 1);
+            int exponent;
+            const double rest = frexp(ldexp(0x1p32 - draw, 9 - f->fraction - 32), &exponent),
+                         digits = floor(ldexp(rest, f->fraction + 1));
+            operands[1][i] = (uint16_t)((exponent - 2 + f->bias) * (1 << f->fraction) + (int)digits);
+            operands[1][i] ^= args->op == FL_OP_SUB ? 0x8000 : 0;
+            continue;
+        }
         const uint16_t start = (uint16_t)check_random(&seed);
         for (uint32_t k = 0; k < ALL; k++) {
             const uint16_t h = (uint16_t)(start + k);
@@ -353,7 +369,7 @@ static void check_operation(const struct layout *f, enum fl_op op, enum style st
                            .rounding = random_rounding()};
     if (style == SUBNORMAL && check_random(&seed) % 2)
         args.alpha = ldexpf(args.alpha, -120); /* results far below the smallest number */
-    if (style == HARD && op == FL_OP_SCALE)
+    if (style == HARD && (op == FL_OP_SCALE || op == FL_OP_ADD || op == FL_OP_SUB || op == FL_OP_ADD_RELU))
         make_hard(f, &args, n);
     if (bias)
         args.geo = (struct fl_geometry){.m = n / channels, .n = channels};
@@ -542,6 +558,10 @@ int main(int argc, char **argv) {
                     check_operation(f, ops[o], (enum style)style, counts[c]);
         check_operation(f, FL_OP_ADD, MIDDLE, MOST - 1); /* several parts for the threads */
         check_operation(f, FL_OP_SGD_UPDATE, ANY_BITS, MOST - 1);
+        check_operation(f, FL_OP_SCALE, HARD, MOST - 1);
+        check_operation(f, FL_OP_ADD, HARD, MOST - 1);
+        check_operation(f, FL_OP_SUB, HARD, MOST - 1);
+        check_operation(f, FL_OP_ADD_RELU, HARD, MOST - 1);
         for (int style = 0; style < INPUTS; style++) {
             check_products(f, (enum style)style);
             if (style == SUBNORMAL || style == MIDDLE)
