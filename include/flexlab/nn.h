@@ -29,7 +29,8 @@ extern "C" {
 /* --- variants: a format and how its weights are written ----------------------------------------------------------- */
 
 /* fp32; fp16, bf16 (fp32 master weights); flex16+5, dfp16 (wide weights: int32 mantissa, int16 view); fp16-sr,
- * bf16-sr, flex16+5-sr (weights of 16 bits alone, stochastic rounding of the weight write); flex16+5-paper (int16, nearest everywhere). */
+ * bf16-sr, flex16+5-sr (weights of 16 bits alone, stochastic rounding of the weight write); flex16+5-paper (int16,
+ * nearest everywhere). */
 typedef struct nn_variant {
     const char *name;
     tensor_format format;
