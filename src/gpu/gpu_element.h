@@ -167,7 +167,12 @@ __device__ static inline void gpu_store_real(const struct gpu_now &now, int e, i
     one.nonfinite += x == x && !fl_is_finite(x);
 #else
     (void)e;
-    gpu_store_number(now, i, x, &one);
+#ifdef FL_DIGITS
+    if (now.rounding.mode == TENSOR_ROUND_STOCHASTIC)
+        gpu_store_drawn(now, i, x, &one);
+    else
+#endif
+        gpu_store_number(now, i, x, &one);
     one.maximum = near == near ? (near < 0 ? -near : near) : 0;
 #endif
     fl_stats_merge(stats, &one);
