@@ -95,10 +95,34 @@ static void check_pair(const struct pair *p) {
     tensor_free(y);
 }
 
+/* Quotients in the middle between two elements become the even one: dy = o^2 a / 8 and x = o - 1 make a / 8, which is a
+ * half of an odd number of steps of 1 / 4. */
+static void check_ties(tensor_format format) {
+    for (int o = 3; o <= 57; o += 2)
+        for (int a = 1; o * o * a <= 32767 && a <= 33; a += 2) {
+            const float dy = (float)(o * o * a) / 8, x = (float)(o - 1), want = rintf((float)a / 2) / 4;
+            float got = -1;
+            tensor *tdy = tensor_new(format, TENSOR_SHAPE(1)), *tx = tensor_new(format, TENSOR_SHAPE(1)),
+                   *y = tensor_new(format, TENSOR_SHAPE(1));
+            CHECK(!tensor_set_predictor(tdy, "fixed") && !tensor_set_predictor(tx, "fixed") &&
+                      !tensor_set_predictor(y, "fixed") && !tensor_set_exponent(tdy, 3) &&
+                      !tensor_set_exponent(tx, 4) && !tensor_set_exponent(y, 2) && !tensor_load_f32(tdy, &dy, 1) &&
+                      !tensor_load_f32(tx, &x, 1) && !tensor_softsign_grad(y, tdy, tx) && !tensor_store_f32(y, &got, 1),
+                  "%s", tensor_error());
+            CHECK(got == want, "softsign_grad: dy %g, x %g: got %g, expected %g", (double)dy, (double)x, (double)got,
+                  (double)want);
+            tensor_free(tdy);
+            tensor_free(tx);
+            tensor_free(y);
+        }
+}
+
 int main(void) {
     printf("seed %llu\n", (unsigned long long)seed);
     for (int i = 0; i < PAIRS; i++)
         check_pair(&pairs[i]);
+    check_ties(FMT_FLEX16_5);
+    check_ties(FMT_DFP16);
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         bool found = false;
         for (int i = 0; i < PAIRS; i++)

@@ -1,6 +1,7 @@
 /* What real_rules.h promises of its arithmetic, against MPFR: pairs of doubles err by less than 2^-95 of a function,
  * doubles by less than 2^-40 or say so by NaN, fl_odd_ is the function rounded to odd at 53 bits and fl_near_ at 32.
- * Arguments of 24 bits over the whole range, and near the places where functions are near one, zero or a pole. */
+ * Arguments of 24 bits over the whole range, and near the places where functions are near one, zero or a pole.
+ * Gradients that are quotients: rounded to odd likewise, so that those without a remainder are exact. */
 #include "check.h"
 #ifndef FL_HAVE_MPFR
 int main(void) {
@@ -57,7 +58,6 @@ static const struct row {
     FUNCTION(atanh, -1, 1),
     SLOPE_AT(tanh_slope, tanh_grad, NAN),
     SLOPE_AT(sigmoid_slope, sigmoid_grad, NAN),
-    SLOPE_AT(softsign_slope, softsign_grad, NAN),
     SLOPE_AT(cos_slope, cos_grad, NAN),
     SLOPE_AT(silu_slope, silu_grad, -1.278464542761074),
     SLOPE_AT(gelu_slope, gelu_grad, -0.7517916243860497),
@@ -141,6 +141,87 @@ static void check(const struct row *row, double x) {
     mpfr_clears(r, error, half, mx, (mpfr_ptr)NULL);
 }
 
+/* --- gradients that are quotients --------------------------------------------------------------------------------- */
+
+static void divide_softsign(mpfr_t r, const mpfr_t dy, const mpfr_t x) {
+    mpfr_abs(r, x, MPFR_RNDN);
+    mpfr_add_ui(r, r, 1, MPFR_RNDN);
+    mpfr_sqr(r, r, MPFR_RNDN);
+    mpfr_div(r, dy, r, MPFR_RNDN);
+}
+static void divide_log(mpfr_t r, const mpfr_t dy, const mpfr_t x) {
+    mpfr_div(r, dy, x, MPFR_RNDN);
+}
+static void divide_sqrt(mpfr_t r, const mpfr_t dy, const mpfr_t x) {
+    mpfr_sqrt(r, x, MPFR_RNDN);
+    mpfr_mul_ui(r, r, 2, MPFR_RNDN);
+    mpfr_div(r, dy, r, MPFR_RNDN);
+}
+static void divide_reciprocal(mpfr_t r, const mpfr_t dy, const mpfr_t x) {
+    mpfr_sqr(r, x, MPFR_RNDN);
+    mpfr_div(r, dy, r, MPFR_RNDN);
+    mpfr_neg(r, r, MPFR_RNDN);
+}
+
+static const struct quotient {
+    const char *name;
+    double (*odd)(double dy, double x), (*near)(double dy, double x);
+    void (*divide)(mpfr_t r, const mpfr_t dy, const mpfr_t x);
+    int power; /* of the number in x that divides dy */
+} quotients[] = {
+    {"softsign_grad", fl_odd_softsign_grad, fl_near_softsign_grad, divide_softsign, 2},
+    {"log_grad", fl_odd_log_grad, fl_near_log_grad, divide_log, 1},
+    {"sqrt_grad", fl_odd_sqrt_grad, fl_near_sqrt_grad, divide_sqrt, 1},
+    {"reciprocal_grad", fl_odd_reciprocal_grad, fl_near_reciprocal_grad, divide_reciprocal, 2},
+};
+
+/* The x whose divisor is o 2^place, or its square. */
+static double divisor(const struct quotient *q, double o, int place) {
+    if (q->divide == divide_softsign)
+        return ldexp(o, place & 7) - 1;
+    return q->divide == divide_sqrt ? ldexp(o * o, 2 * place) : ldexp(o, place);
+}
+
+/* Any numbers of 24 bits, or dy a multiple of the divisor. */
+static void draw_quotient(const struct quotient *q, double *dy, double *x) {
+    const int places = (int)(check_random(&seed) % 200) - 100;
+    if (check_random(&seed) % 2) {
+        *dy = ldexp((float)((double)(check_random(&seed) >> 11) * 0x1p-52 - 1), places);
+        *x = ldexp((float)((double)(check_random(&seed) >> 11) * 0x1p-53), (int)(check_random(&seed) % 272) - 128);
+    } else {
+        const uint64_t o = 2 * (check_random(&seed) >> (53 + check_random(&seed) % 10)) + 1,
+                       multiple = q->power == 2 ? o * o : o;
+        *dy = ldexp((double)(multiple * (1 + check_random(&seed) % (0xffffff / multiple))), places);
+        *x = divisor(q, (double)o, (int)(check_random(&seed) % 60) - 30);
+    }
+    if (check_random(&seed) % 2)
+        *dy = -*dy;
+    if (q->divide != divide_sqrt && q->divide != divide_log && check_random(&seed) % 2)
+        *x = -*x;
+}
+
+static void check_quotients(const struct quotient *q) {
+    int exact = 0;
+    mpfr_t r, mdy, mx;
+    mpfr_init2(r, BITS);
+    mpfr_inits2(53, mdy, mx, (mpfr_ptr)NULL);
+    for (int turn = 0; turn < 20 * TURNS; turn++) {
+        double dy, x;
+        draw_quotient(q, &dy, &x);
+        if (x == 0 || dy == 0)
+            continue;
+        mpfr_set_d(mdy, dy, MPFR_RNDN);
+        mpfr_set_d(mx, x, MPFR_RNDN);
+        q->divide(r, mdy, mx);
+        exact += mpfr_min_prec(r) <= 24;
+        CHECK(is_odd(q->odd(dy, x), r, 53), "%s(%a, %a): %a is not it rounded to odd", q->name, dy, x, q->odd(dy, x));
+        CHECK(is_odd(q->near(dy, x), r, 32), "%s(%a, %a): %a is not it rounded to odd at 32 bits", q->name, dy, x,
+              q->near(dy, x));
+    }
+    mpfr_clears(r, mdy, mx, (mpfr_ptr)NULL);
+    CHECK(exact > 5 * TURNS, "%s: only %d exact quotients", q->name, exact);
+}
+
 int main(void) {
     printf("seed %llu\n", (unsigned long long)seed);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -150,6 +231,9 @@ int main(void) {
                 check(&rows[i], x);
         }
     }
+    for (size_t i = 0; i < sizeof quotients / sizeof quotients[0]; i++)
+        check_quotients(&quotients[i]);
+    CHECK(fl_odd_softsign_grad(169, 12) == 1, "169 / 13^2: %a", fl_odd_softsign_grad(169, 12));
     printf("largest relative errors: pairs %a, doubles %a\n", worst_pair, worst_quick);
     mpfr_free_cache();
     return check_summary();

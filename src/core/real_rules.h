@@ -175,7 +175,6 @@ FL_BOTH double fl_quick_sigmoid_mirrored(double x) {
     SLOPE(SIGMOID_GRAD, sigmoid_grad, sigmoid_slope, 0, 0)                                                             \
     SLOPE(LOGSIGMOID_GRAD, logsigmoid_grad, sigmoid_mirrored, 1, 0)                                                    \
     SLOPE(SILU_GRAD, silu_grad, silu_slope, -0.0, 1)                                                                   \
-    SLOPE(SOFTSIGN_GRAD, softsign_grad, softsign_slope, 0, 0)                                                          \
     SLOPE(TANH_GRAD, tanh_grad, tanh_slope, 0, 0)                                                                      \
     SLOPE(SOFTPLUS_GRAD, softplus_grad, sigmoid, 0, 1)                                                                 \
     SLOPE(GELU_GRAD, gelu_grad, gelu_slope, -0.0, 1)                                                                   \
@@ -201,7 +200,8 @@ FL_BOTH_CALLED double fl_near_elu_grad(double dy, double x, double alpha) {
     return fl_coarse(fl_odd_elu_grad(dy, x, alpha));
 }
 
-/* dy / x, dy / (2 sqrt x), -dy / x^2. Poles and what lies outside of the domain are IEEE's. */
+/* dy / x, dy / (2 sqrt x), -dy / x^2, dy / (1 + |x|)^2, which may be exact: one division, as a product with a quotient
+ * that was rounded would not be. Poles and what lies outside of the domain are IEEE's. */
 #define FL_REAL_QUOTIENT(name, special, value, exact)                                                                  \
     FL_BOTH_CALLED double fl_odd_##name(double dy, double x) {                                                         \
         if (fl_slope_is_special(dy, x) || (special))                                                                   \
@@ -215,6 +215,22 @@ FL_REAL_QUOTIENT(log_grad, x == 0, dy / x, fl_pair_div(fl_pair_of(dy), fl_pair_o
 FL_REAL_QUOTIENT(sqrt_grad, !(x > 0), dy / (2 * sqrt(x)),
                  fl_pair_div(fl_pair_of(dy * 0.5), fl_pair_sqrt(fl_pair_of(x))))
 FL_REAL_QUOTIENT(reciprocal_grad, x == 0, -dy / (x * x), fl_pair_div(fl_pair_of(-dy), fl_pair_product(x, x)))
+
+FL_BOTH double fl_softsign_special(double dy, double x) { /* the slope is 1 at 0, above 0 at all other numbers */
+    return dy * (FL_NO_NUMBER ? FL_OR_NAN(0) : 1);
+}
+FL_BOTH_CALLED double fl_odd_softsign_grad(double dy, double x) {
+    if (fl_slope_is_special(dy, x))
+        return fl_softsign_special(dy, x);
+    const struct fl_pair d = fl_pair_sum(1, fabs(x));
+    return fl_pair_odd(fl_pair_div(fl_pair_of(dy), fl_pair_mul(d, d)));
+}
+FL_BOTH_CALLED double fl_near_softsign_grad(double dy, double x) {
+    if (fl_slope_is_special(dy, x))
+        return fl_coarse(fl_softsign_special(dy, x));
+    const double d = 1 + fabs(x), quick = dy / (d * d);
+    return fl_coarse(fl_coarse_is_known(quick) ? quick : fl_odd_softsign_grad(dy, x));
+}
 
 #undef FL_NO_NUMBER
 #undef FL_OR_NAN
