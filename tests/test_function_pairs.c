@@ -70,7 +70,7 @@ static double argument(const struct row *row) {
         1, -1, 0.35, 0.34, 0.3, 0.2, 0.17, 1.4, 8.74, 12.36, 1.5707963267948966, 3.141592653589793, 0.785};
     const uint64_t draw = check_random(&seed);
     const float share = (float)((double)(draw >> 11) * 0x1p-52 - 1);
-    const int e = (int)(check_random(&seed) % 200) - 100;
+    const int e = (int)(check_random(&seed) % 273) - 128; /* 2^-128 to 2^143, where dfp16 ends */
     const double place = places[draw % (sizeof places / sizeof places[0])];
     switch (check_random(&seed) % 6) {
     case 0:
