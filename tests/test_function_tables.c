@@ -1,6 +1,6 @@
 /* Real functions of 16-bit elements by their tables: every row of kernels against the definition, all 65,536 elements
  * and some again, results and statistics, in place and measured; more tables than are kept, and threads that use them
- * at once. */
+ * at once; and a child that is made while all are in use. */
 #include "check.h"
 #include "core/format.h"
 #include "core/memory.h"
@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { FEW = FL_REAL_WORDS + 4099, MANY = (1 << 18) + 4099 };
 static int count = FEW; /* elements of a call */
@@ -166,6 +168,57 @@ static void check_threads(void) {
         free_call(&calls[i]);
 }
 
+/* --- a child ------------------------------------------------------------------------------------------------------ */
+
+/* The next table, and the next slopes, that nobody has asked for; false where every place is in use. */
+static bool take_table(int *next, const struct fl_real_table **table) {
+    const struct fl_args args = {.op = FL_OP_SOFTPLUS,
+                                 .format = fl_format_of(FMT_DFP16),
+                                 .in = {{NULL, NULL, exponent_at((*next)++), 0}},
+                                 .out = {NULL, NULL, exponent_at(14), 0}};
+    *table = fl_real_table_of(&args, true);
+    return *table;
+}
+
+static bool take_slopes(int *next, const struct fl_real_slopes **made) {
+    const struct fl_args args = {.op = FL_OP_SIGMOID_GRAD,
+                                 .format = fl_format_of(FMT_DFP16),
+                                 .in = {{NULL, NULL, exponent_at(14), 0}, {NULL, NULL, exponent_at((*next)++), 0}},
+                                 .out = {NULL, NULL, exponent_at(14), 0}};
+    *made = fl_real_slopes_of(&args, true);
+    return *made;
+}
+
+/* Who used them in the parent is no thread of the child, and will not leave them there. */
+static void check_child(void) {
+    enum { MOST = 64 };
+    const struct fl_real_table *tables[MOST];
+    const struct fl_real_slopes *made[MOST];
+    int next_table = 0, next_slopes = 0, held_tables = 0, held_slopes = 0, status = -1;
+    CHECK(!tensor_set_threads(1), "%s", tensor_error());
+    while (held_tables < MOST && take_table(&next_table, &tables[held_tables]))
+        held_tables++;
+    while (held_slopes < MOST && take_slopes(&next_slopes, &made[held_slopes]))
+        held_slopes++;
+    CHECK(held_tables > 1 && held_tables < MOST && held_slopes > 1 && held_slopes < MOST, "places: %d and %d",
+          held_tables, held_slopes);
+    fflush(stdout);
+    const pid_t child = fork();
+    if (!child) {
+        const struct fl_real_table *table;
+        const struct fl_real_slopes *more;
+        _exit((take_table(&next_table, &table) ? 0 : 1) + (take_slopes(&next_slopes, &more) ? 0 : 2));
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0,
+          "the child found places of the parent in use: status %d", status);
+    CHECK(!take_table(&next_table, &tables[MOST - 1]) && !take_slopes(&next_slopes, &made[MOST - 1]),
+          "places of the parent became free");
+    while (held_tables)
+        fl_real_table_leave(tables[--held_tables]);
+    while (held_slopes)
+        fl_real_slopes_leave(made[--held_slopes]);
+}
+
 int main(void) {
     printf("seed %llu\n", (unsigned long long)seed);
     for (int op = 1; op < FL_OP_LIMIT; op++) {
@@ -197,5 +250,6 @@ int main(void) {
     check_rows(fl_format_of(FMT_DFP16), FL_OP_EXP_GRAD, 12, 2, TENSOR_ROUND_NEAREST, 0);
     count = FEW;
     check_threads();
+    check_child();
     return check_summary();
 }

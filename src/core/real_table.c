@@ -39,7 +39,8 @@ static uint64_t uses;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* A child gets a lock that nobody holds, and what it guards in one piece. */
+/* A child gets a lock that nobody holds, what it guards in one piece, and tables that nobody uses: those threads stayed
+ * with the parent, and will not leave them in the child. */
 static void before_fork(void) {
     pthread_mutex_lock(&lock);
 }
@@ -48,8 +49,16 @@ static void after_fork(void) {
     pthread_mutex_unlock(&lock);
 }
 
+static void begin_child(void) {
+    for (int i = 0; i < TABLES; i++)
+        kept_tables[i].users = 0;
+    for (int i = 0; i < SLOPES; i++)
+        kept_slopes[i].users = 0;
+    pthread_mutex_unlock(&lock);
+}
+
 static void watch_forks(void) {
-    (void)pthread_atfork(before_fork, after_fork, after_fork);
+    (void)pthread_atfork(before_fork, after_fork, begin_child);
 }
 
 /* --- making one --------------------------------------------------------------------------------------------------- */
