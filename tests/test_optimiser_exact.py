@@ -221,8 +221,9 @@ def ratio():
     m = Tensor(format, values(format, N, draw.choice(STYLES)), wide=draw.random() < 0.7)
     n = [draw.choice([1.0, 1 - 1e-5, 0.9]), -draw.uniform(0, 1) * 2.0 ** draw.randint(-20, 2), draw.uniform(1, 30), draw.choice([1e-8, 1e-6, 1e-3])]
     results = []
+    least = 2.0 ** -(r.e() + 16) if format in (4, 5) else 0.0  # one step of the wide part
     for x, y, z in zip(w.full(), m.full(), r.full()):
-        kept = n[0] * x
+        kept, z = n[0] * x, max(z, least)
         results.append(Fraction(kept if n[1] * y == 0 else kept + n[1] * y / (n[2] * z + n[3])))
     by = factors(n)
     do("tensor_add_ratio", w.t, w.t, m.t, r.t, by.t, 0)
@@ -230,17 +231,35 @@ def ratio():
 
 
 def by_zero():
-    """Without an epsilon a quotient by zero saturates where there is an exponent, and is infinite where there is none."""
+    """Without an epsilon: a root of zero counts as one wide step where there is an exponent; a divisor that is zero all the
+    same saturates there, and is infinite in the other formats."""
     for name, format in FORMATS.items():
         w, m = Tensor(format, [1.0] * 4, wide=True, predictor=b"fixed"), Tensor(format, [1.0, -1.0, 0.0, 0.5], wide=True)
         r, by = Tensor(format, [0.0, 0.0, 0.0, 1.0], wide=True), factors([1.0, -0.5, 1.0, 0.0])
         do("tensor_add_ratio", w.t, w.t, m.t, r.t, by.t, 0)
         if format in (4, 5):
             e, top = w.e(), 0x7FFF7FFF
-            want = [-top / 2.0 ** (e + 16), top / 2.0 ** (e + 16), 1.0, 0.75]
+            most = [-top / 2.0 ** (e + 16), top / 2.0 ** (e + 16), 1.0]
         else:
-            want = [-math.inf, math.inf, 1.0, 0.75]
-        check(w.full() == want, f"{name}: quotients by zero are {w.full()}, expected {want}")
+            most = [-math.inf, math.inf, 1.0]
+        check(w.full() == most + [0.75], f"{name}: quotients by zero are {w.full()}, expected {most + [0.75]}")
+        w.load([1.0] * 4)
+        by = factors([1.0, -0.5, 0.0, 0.0])  # r does not count
+        do("tensor_add_ratio", w.t, w.t, m.t, r.t, by.t, 0)
+        check(w.full() == most + most[:1], f"{name}: quotients by nothing are {w.full()}, expected {most + most[:1]}")
+
+
+def below_a_step():
+    """A root far below one wide step divides as that step, so that what it divides does not grow by 1 / epsilon."""
+    for name, format in FORMATS.items():
+        w, m = Tensor(format, [1.0] * 3, wide=True, predictor=b"fixed"), Tensor(format, [2.0 ** -12, 2.0 ** -27, 1.0], wide=True)
+        r, by = Tensor(format, [2.0 ** -44, 2.0 ** -50, 1.0], wide=True, predictor=b"current"), factors([1.0, -0.001, 1.0, 2.0 ** -40])
+        step = 2.0 ** -(r.e() + 16) if format in (4, 5) else 0.0
+        if format in (4, 5):
+            check(r.full()[:2] == [0.0, 0.0], f"{name}: roots {r.full()}, expected to be below a step")
+        results = [Fraction(x - 0.001 * y / (max(z, step) + 2.0 ** -40)) for x, y, z in zip(w.full(), m.full(), r.full())]
+        do("tensor_add_ratio", w.t, w.t, m.t, r.t, by.t, 0)
+        expect(f"{name} ratio below a step", w, results, False)
 
 
 def narrow():
@@ -362,6 +381,7 @@ for _ in range(60):
 for _ in range(12):
     squares()
 by_zero()
+below_a_step()
 narrow()
 trust()
 print(f"{checks} checks, {failures} failures")

@@ -66,10 +66,12 @@ static double root_mean(const struct ref_work *w, int64_t i) {
     return fl_root_mean(number_at(w, 0, i), number_at(w, 1, i), w->args->numbers.f[0]);
 }
 
+/* r counts as at least one step of what holds it. */
 static double add_ratio(const struct ref_work *w, int64_t i) {
+    const struct fl_view *root = &w->args->in[2];
     double r = number_at(w, 2, i);
-    if (fl_ref_shared(w->args) && !w->args->in[2].wide)
-        r = fmax(r, ldexp(1, -fl_exponent(&w->args->in[2])));
+    if (fl_ref_shared(w->args))
+        r = fmax(r, ldexp(1, -fl_exponent(root) - (root->wide ? 16 : 0)));
     return fl_add_ratio(number_at(w, 0, i), number_at(w, 1, i), r, w->args->numbers.f[0]);
 }
 
