@@ -291,6 +291,19 @@ def narrow():
         expect(f"{name} narrow ratio", w, results)
 
 
+def moment_of_16_bits():
+    """A moment rounded to nearest in 16 bits stops decaying below 1 / (2 (1 - beta)) of its steps; a wide one goes on."""
+    for format in (4, 5):
+        last = []
+        for wide in (False, True):
+            m, g = Tensor(format, [1.0, 100 * 2.0 ** -14], wide=wide, predictor=b"fixed"), Tensor(format, [1.0, 0.0])
+            by, step = factors([0.9, 0.1]), 2.0 ** -m.e()
+            for _ in range(200):
+                do("tensor_combine", m.t, m.t, g.t, None, by.t, 0)
+            last.append(m.full()[1] / step)
+        check(last[0] == 4 and 0 <= last[1] < 5 / 65536, f"moments of {last} steps, expected 4 and next to none")
+
+
 def clip():
     name, format, _, _ = settings()
     x = Tensor(format, values(format, N, draw.choice(STYLES)))
@@ -383,6 +396,7 @@ for _ in range(12):
 by_zero()
 below_a_step()
 narrow()
+moment_of_16_bits()
 trust()
 print(f"{checks} checks, {failures} failures")
 sys.exit(failures != 0)

@@ -571,7 +571,9 @@ FLEXLAB_API tensor_status tensor_sgd_update_by(tensor *w, const tensor *v, const
  * has its wide part written, of which the elements are the rounding. */
 
 /* y = a p + b q + c w with a, b, c the first three numbers of the row as binary32: one exact result, rounded once. p
- * and w count as their wide parts, q as stored. w may be NULL: nothing is added. y may be p or q. */
+ * and w count as their wide parts, q as stored. w may be NULL: nothing is added. y may be p or q. Rounded to nearest in
+ * 16 bits, y = a y + 0 with 0 < a < 1 stops below 1 / (2 (1 - a)) steps; a moment wants a wide part, or stochastic
+ * rounding. A factor of 0 times Inf is NaN, as in IEEE 754. */
 FLEXLAB_API tensor_status tensor_combine(tensor *y, const tensor *p, const tensor *q, const tensor *w,
                                          const tensor *factors, int row) FLEXLAB_SYMBOL(tensor_combine);
 /* r = sqrt(a r^2 + b (c g)^2), in double: x = c g, then a (r r) + b (x x), then the root (0 of a sum below zero), each
