@@ -517,7 +517,9 @@ static void plan_optimiser_step(struct call *c) {
 }
 /* to, rate, sums */
 static void plan_trust_rate(struct call *c) {
-    double rate = 0.1 + 0.1 * unit(), sums[2] = {chance(20) ? 0 : fabs(unit()), chance(20) ? 0 : fabs(unit())};
+    const double ends[] = {0, 1e-300, 1e300, HUGE_VAL, NAN};
+    double rate = 0.1 + 0.1 * unit(),
+           sums[2] = {chance(40) ? ends[between(0, 4)] : fabs(unit()), chance(40) ? ends[between(0, 4)] : fabs(unit())};
     add_numbers(c, FMT_F32, 1, NULL);
     add_numbers(c, FMT_F32, 1, &rate);
     add_numbers(c, FMT_F64, 2, sums);

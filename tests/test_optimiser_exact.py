@@ -378,11 +378,13 @@ def steps():
 
 
 def trust():
-    for a, b in ((4.0, 9.0), (0.0, 1.0), (1.0, 0.0), (0.3, 0.7)):
+    inf, nan = math.inf, math.nan
+    ends = [(1.0, 1e-90), (inf, 1.0), (inf, inf), (nan, 1.0), (1.0, nan), (nan, nan), (inf, nan), (1e308, 1e-308)]  # the rate itself
+    for a, b in [(4.0, 9.0), (0.0, 1.0), (1.0, 0.0), (0.3, 0.7), (1.0, 1e-76), (1e-90, 1.0), (1.0, inf)] + ends:
         to, rate, sums = Tensor(F32, [0.0]), Tensor(F32, [0.5]), Tensor(F64, [a, b])
         do("tensor_trust_rate", to.t, rate.t, sums.t)
-        want = single(0.5 * (math.sqrt(a) / math.sqrt(b))) if a and b else 0.5
-        check(to.stored() == [want], f"trust rate {to.stored()}, expected {want}")
+        want = single(0.5 * (math.sqrt(a) / math.sqrt(b))) if a and b and (a, b) not in ends else 0.5
+        check(to.stored() == [want], f"trust rate of {a}, {b}: {to.stored()}, expected {want}")
 
 
 for _ in range(60):

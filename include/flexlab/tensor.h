@@ -638,8 +638,9 @@ static inline tensor_status tensor_optimiser_begin(tensor *numbers, const tensor
  * gradients, which are added in order. */
 FLEXLAB_API tensor_status tensor_optimiser_step(tensor *numbers, const tensor *rate, const tensor *sums)
     FLEXLAB_SYMBOL(tensor_optimiser_step);
-/* to, f32 [1], becomes rate * sqrt(sums[0] / sums[1]) by roots and quotient in double; rate where either sum is zero.
- * LAMB: sums (f64 [2]) are the squares of a weight and of its direction. */
+/* to, f32 [1], becomes rate * sqrt(sums[0] / sums[1]) by roots and quotient in double; rate where either sum is zero
+ * or NaN, or the result is not finite as binary32. LAMB: sums (f64 [2]) are the squares of a weight and of its
+ * direction. */
 FLEXLAB_API tensor_status tensor_trust_rate(tensor *to, const tensor *rate, const tensor *sums)
     FLEXLAB_SYMBOL(tensor_trust_rate);
 

@@ -128,10 +128,12 @@ FL_BOTH void fl_optimiser_step(double *n, double rate, const double *sums, int64
     }
 }
 
-/* The rate of one parameter by the norms of its weight and of its direction (You et al. 2020). */
+/* The rate of one parameter by the norms of its weight and of its direction (You et al. 2020); the rate itself where
+ * their quotient makes no number of binary32, which nothing could be multiplied with. */
 FL_BOTH float fl_trust_rate(double rate, const double *sums) {
     const double weight = sqrt(sums[0]), direction = sqrt(sums[1]);
-    return (float)(weight > 0 && direction > 0 ? rate * (weight / direction) : rate);
+    const float trusted = (float)(weight > 0 && direction > 0 ? rate * (weight / direction) : rate);
+    return fl_is_factor(trusted) ? trusted : (float)rate;
 }
 
 /* --- sums of squares ---------------------------------------------------------------------------------------------- */
