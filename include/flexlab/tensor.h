@@ -230,15 +230,16 @@ typedef enum tensor_rounding {
 FLEXLAB_API tensor_status tensor_set_rounding(tensor *t, tensor_rounding rounding, uint64_t seed)
     FLEXLAB_SYMBOL(tensor_set_rounding);
 
-/* Gives t a wide part that sgd_update works on, the elements being its rounding: an int32 mantissa at exponent e + 16
- * for shared-exponent formats, binary32 for fp16 and bf16. No effect on fp32, or a second time. Filled from t's present
+/* Gives t a wide part that updates work on, the elements being its rounding: an int32 mantissa at exponent e + 16 for
+ * shared-exponent formats, binary32 for fp16 and bf16. No effect on fp32, or a second time. Filled from t's present
  * values. The two never disagree:
- *  - tensor_sgd_update, loads and tensor_convert round once at the width of the wide part, and the elements are the
- *    rounding of the wide part (to nearest; bf16 under TENSOR_ROUND_TRUNCATE: toward zero);
+ *  - tensor_sgd_update, tensor_combine, tensor_root_mean and tensor_add_ratio in place (the output is the first
+ *    operand), loads and tensor_convert round once at the width of the wide part, and the elements are the rounding of
+ *    the wide part (to nearest; bf16 under TENSOR_ROUND_TRUNCATE: toward zero);
  *  - whatever else writes t (every other operation, in place and through views too, an exponent set or declared,
  *    elements written by hand) writes the elements, and the wide part becomes exactly their value.
- * What reads t reads the elements, but for w of tensor_sgd_update and tensor_sgd_momentum, tensor_copy and
- * tensor_store_wide_f64. */
+ * What reads t reads the elements, but for w of tensor_sgd_update and tensor_sgd_momentum, p and w of tensor_combine, r
+ * of tensor_root_mean, w, m and r of tensor_add_ratio, tensor_copy and tensor_store_wide_f64. */
 FLEXLAB_API tensor_status tensor_keep_wide(tensor *t) FLEXLAB_SYMBOL(tensor_keep_wide);
 /* The wide part as doubles (t's own values where there is none). */
 FLEXLAB_API tensor_status tensor_store_wide_f64(const tensor *t, double *values, int64_t count)
