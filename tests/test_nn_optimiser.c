@@ -331,6 +331,38 @@ static void narrow(const char *variant) {
     CHECK(memcmp(&loss[0][1], &loss[1][1], sizeof loss[0][1]), "narrow states change nothing");
 }
 
+/* An infinite gradient stays one in the direction that is made of it: no factor of zero meets it. */
+static void infinite_gradient(const char *optimiser, const char *decay) {
+    nn_config c = {
+        .variant = "fp32", .batch = BATCH, .seed = 5, .optimiser = optimiser, .weight_decay = 0.01f, .decay = decay};
+    nn_graph *g = network(&c);
+    int directions = 0;
+    new_batch(0);
+    CHECK(!nn_forward(g, images, labels) && !nn_backward(g), "%s", tensor_error());
+    for (int i = 0; i < nn_tensor_count(g); i++) {
+        const nn_tensor_info info = nn_tensor_at(g, i);
+        double x[MOST];
+        if (strcmp(info.role, "weight") || !strstr(info.name, "fc"))
+            continue;
+        tensor *gradient = nn_tensor_at(g, i + 1).t;
+        CHECK(!tensor_store_f64(gradient, x, tensor_count(gradient)), "%s", tensor_error());
+        x[1] = -INFINITY;
+        CHECK(!tensor_load_f64(gradient, x, tensor_count(gradient)), "%s", tensor_error());
+    }
+    CHECK(!nn_update(g, 0.01f), "%s", tensor_error());
+    for (int i = 0; i < nn_tensor_count(g); i++) {
+        const nn_tensor_info info = nn_tensor_at(g, i);
+        double x[MOST];
+        if (strcmp(info.role, "direction") || !strstr(info.name, "fc"))
+            continue;
+        CHECK(!tensor_store_f64(info.t, x, tensor_count(info.t)) && x[1] == -(double)INFINITY,
+              "%s: %s is %g, expected -inf", optimiser, info.name, x[1]);
+        directions++;
+    }
+    CHECK(directions == 4, "%d directions", directions);
+    nn_graph_free(g);
+}
+
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
 
 static void refused(nn_config c, const char *words) {
@@ -446,6 +478,9 @@ int main(void) {
         shows_all(&settings[i]);
     narrow("flex16+5");
     narrow("dfp16");
+    infinite_gradient("adam", "all");
+    infinite_gradient("rmsprop", "weights");
+    infinite_gradient("adagrad", "all");
     errors();
     operation_errors();
     return check_summary();

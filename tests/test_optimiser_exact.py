@@ -365,7 +365,7 @@ def steps():
             check(row(DIRECTION) == [mu, s, wd, 0] and row(DIRECTION_UNDECAYED) == [mu, s, 0, 0], f"directions {row(7)} {row(8)}")
             continue
         coupled = kind in (ADAM, RMSPROP, ADAGRAD) and wd != 0
-        check(row(DIRECTION) == [s, 0, wd, 0] and row(DIRECTION_UNDECAYED) == [s, 0, 0, 0], f"directions {row(7)} {row(8)}")
+        check(row(DIRECTION) == [wd, s, 0, 0] and row(DIRECTION_UNDECAYED) == [0, s, 0, 0], f"directions {row(7)} {row(8)}")
         s = 1.0 if coupled else s
         check(row(MOMENT) == [b1, (1 - b1) * s, 0, 0], f"moment {row(MOMENT)}")
         check(row(ROOT) == ([1, 1, s, 0] if kind == ADAGRAD else [b2, 1 - b2, s, 0]), f"root {row(ROOT)}")

@@ -102,8 +102,8 @@ FL_BOTH void fl_optimiser_step(double *n, double rate, const double *sums, int64
         fl_step_row(n, TENSOR_STEP_DIRECTION_UNDECAYED, momentum, clip, 0, 0);
         return;
     }
-    fl_step_row(n, TENSOR_STEP_DIRECTION, clip, 0, decay, 0);
-    fl_step_row(n, TENSOR_STEP_DIRECTION_UNDECAYED, clip, 0, 0, 0);
+    fl_step_row(n, TENSOR_STEP_DIRECTION, decay, clip, 0, 0);
+    fl_step_row(n, TENSOR_STEP_DIRECTION_UNDECAYED, 0, clip, 0, 0);
     fl_step_row(n, TENSOR_STEP_MOMENT, beta1, (1 - beta1) * taken, 0, 0);
     if (kind == TENSOR_OPTIMISER_ADAGRAD)
         fl_step_row(n, TENSOR_STEP_ROOT, 1, 1, taken, 0);

@@ -249,7 +249,7 @@ static tensor_status descend_by_root(const nn_graph *g, const struct fl_paramete
     tensor *gradient = gradient_of(o, p);
     const bool decaying = o->decays_all || !strcmp(p->suffix, "weight");
     if (prepares(o)) {
-        FL_TRY(tensor_combine(p->d, gradient, gradient, p->w, o->numbers,
+        FL_TRY(tensor_combine(p->d, p->w, gradient, NULL, o->numbers,
                               decaying ? TENSOR_STEP_DIRECTION : TENSOR_STEP_DIRECTION_UNDECAYED));
         gradient = p->d;
     }
