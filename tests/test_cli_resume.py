@@ -246,6 +246,51 @@ def test_signals(place, data):
     check("flexlab.resume" not in os.listdir(out), "--force left", os.listdir(out))
 
 
+def stopped_training(out, data, *more):
+    """A training that was stopped after some epochs; the folder holds its checkpoint."""
+    child = start_long(out, data, *more)
+    for line in child.stderr:
+        if "epoch 2/" in line:
+            break
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=60)
+    return os.path.join(out, "flexlab.resume", "resume.safetensors")
+
+
+def go_on_a_little(arguments, resume, cwd=None):
+    """Goes on until a new checkpoint is there and is stopped; what it said."""
+    before = os.stat(resume).st_ino if os.path.exists(resume) else None
+    child = subprocess.Popen([PROGRAM, "train", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
+                             env={**os.environ, **QUIET})
+    until = time.time() + 30
+    while child.poll() is None and time.time() < until and (not os.path.exists(resume) or os.stat(resume).st_ino == before):
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    _, stderr = child.communicate(timeout=60)
+    check(child.returncode == 130, arguments, "status", child.returncode, stderr)
+    return stderr
+
+
+def steps_in(resume):
+    return int(witness.read(resume)[1]["network.steps"]) if os.path.exists(resume) else -1
+
+
+def test_same_folder(place, data):
+    """--resume and --out name one folder, by any path and with --force: its checkpoint is gone on with, not removed."""
+    out = os.path.join(place, "flexlab-results")
+    resume = stopped_training(out, data)
+    link = os.path.join(place, "a link")
+    os.symlink(out, link)
+    for arguments in (["--resume", out, "--out", out, "--force"], ["--resume", resume, "--out", out, "--force"], ["--resume", resume, "--force"],
+                      ["--resume", resume], ["--resume", link, "--out", out, "--force"], ["--resume", out, "--out", link + "/.", "--force"]):
+        before = steps_in(resume)
+        check(before > 0, arguments, "no checkpoint")
+        go_on_a_little(arguments, resume, cwd=place)
+        check(steps_in(resume) > before, arguments, "the checkpoint is gone, or was not gone on with:", before, steps_in(resume))
+    os.remove(link)
+    shutil.rmtree(out)
+
+
 def test_faults(place, data):
     """The n-th write, fsync, rename, ... of a training fails: it says so, or all is well; it goes on to the same results."""
     if LIBRARY == "-":
@@ -296,6 +341,7 @@ def main():
         test_boasting_files(place, data)
         test_refusals(place, data)
         test_signals(place, data)
+        test_same_folder(place, data)
         test_faults(place, data)
     print("seed", SEED)
     return summary()

@@ -396,12 +396,21 @@ static int word_count(char **words) {
     return count;
 }
 
+/* Whether the folder of results is the one that the file belongs to, by whatever paths they are given: its checkpoint
+ * is to be gone on with then, and is not in the way. */
+static bool belongs_to(const char *file, const char *folder) {
+    struct stat one, two;
+    char *own = folder_resume_file(folder);
+    const bool same = !stat(file, &one) && !stat(own, &two) && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+    free(own);
+    return same;
+}
+
 /* A folder stands for the checkpoint in it, and its results for those of the training. */
 static int find_resume(struct settings *settings, char **file, char ***words, bool *again) {
     struct stat about;
     if (!stat(settings->resume, &about) && S_ISDIR(about.st_mode)) {
         *file = folder_resume_file(settings->resume);
-        *again = !settings->out;
         if (!settings->out)
             settings->out = settings->resume;
         if (access(*file, F_OK))
@@ -412,6 +421,7 @@ static int find_resume(struct settings *settings, char **file, char ***words, bo
         if (!settings->out)
             settings->out = "flexlab-results";
     }
+    *again = belongs_to(*file, settings->out);
     return take_up(settings, *file, words);
 }
 
