@@ -253,6 +253,41 @@ static void change(const char *from, const char *to, const char *name, int at, i
     free(bytes);
 }
 
+/* The same set with two images in each other's places, or their labels alone: counts and moments stay as they are. */
+static data_set *exchanged(const data_set *set, bool labels_alone) {
+    const int64_t count = data_count(set);
+    const size_t size = (size_t)data_height(set) * (size_t)data_width(set) * (size_t)data_channels(set);
+    uint8_t *pixels = malloc((size_t)count * size);
+    int32_t *labels = malloc((size_t)count * sizeof *labels);
+    int64_t second = 1;
+    while (data_label(set, second) == data_label(set, 0))
+        second++;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t other = i == 0 ? second : i == second ? 0 : i;
+        memcpy(pixels + (size_t)i * size, data_image(set, labels_alone ? i : other), size);
+        labels[i] = data_label(set, labels_alone ? other : i);
+    }
+    data_set *made =
+        data_new(pixels, labels, count, data_height(set), data_width(set), data_channels(set), data_classes(set));
+    CHECK(made, "%s", tensor_error());
+    free(pixels);
+    free(labels);
+    return made;
+}
+
+static void other_data(const nn_train_config *config, const data_set *train, const data_set *test) {
+    for (int labels = 0; labels < 2; labels++) {
+        data_set *other = exchanged(train, labels), *other_test = exchanged(test, labels);
+        refused(config, other, test, NULL, TENSOR_E_DATA, "this training has");
+        CHECK(strstr(tensor_error(), "'training.data'") && strstr(tensor_error(), " images or their labels"), "%s",
+              tensor_error());
+        refused(config, train, other_test, NULL, TENSOR_E_DATA, "'training.test_data'");
+        CHECK(strstr(tensor_error(), "test images or their labels"), "%s", tensor_error());
+        data_free(other);
+        data_free(other_test);
+    }
+}
+
 static int refuse_bytes(void *context, const void *bytes, size_t count) {
     (void)context, (void)bytes;
     return count > 0;
@@ -293,6 +328,7 @@ static void refusals(const data_set *train, const data_set *test) {
     data_set *other = data_open("synthetic:train=44,test=19,seed=3", DATA_TRAIN);
     refused(&good, other, test, NULL, TENSOR_E_DATA, "'training.mean'");
     data_free(other);
+    other_data(&good, train, test);
     events.resume = refuse_bytes;
     refused(&good, train, test, &events, TENSOR_E_DATA, "is not what the program keeps");
     bad = good, bad.resume = "/nowhere/file";

@@ -39,8 +39,52 @@ tensor_status fl_training_check_folder(const struct run *run) {
                : TENSOR_OK;
 }
 
+/* --- data ----------------------------------------------------------------------------------------------------------
+ */
+
+/* A hash that no change of one word leaves alike: each step is one to one in what was before and in the word. */
+static uint64_t mix(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 32;
+}
+
+/* Of bytes as little-endian words, the last filled up with zeros. */
+static uint64_t mix_bytes(uint64_t hash, const uint8_t *bytes, size_t size) {
+    uint64_t word;
+    for (; size >= sizeof word; bytes += sizeof word, size -= sizeof word) {
+        memcpy(&word, bytes, sizeof word);
+        hash = mix(hash, word);
+    }
+    word = 0;
+    if (size)
+        memcpy(&word, bytes, size);
+    return mix(hash, word);
+}
+
+/* Of pixels, then labels; 0 for no set. */
+static uint64_t hash_of(const data_set *set) {
+    const int64_t count = set ? data_count(set) : 0;
+    uint64_t hash = 0;
+    if (count)
+        hash =
+            mix_bytes(hash, data_image(set, 0),
+                      (size_t)count * (size_t)data_height(set) * (size_t)data_width(set) * (size_t)data_channels(set));
+    for (int64_t i = 0; i < count; i++)
+        hash = mix(hash, (uint64_t)data_label(set, i));
+    return hash;
+}
+
+void fl_training_know_data(struct run *run) {
+    if (!run->config->checkpoint && !run->config->resume)
+        return;
+    run->train_hash = hash_of(run->train_set);
+    run->test_hash = hash_of(run->test_set);
+}
+
 /* --- settings ------------------------------------------------------------------------------------------------------
  */
+
+static const char data_key[] = "training.data", test_data_key[] = "training.test_data";
 
 enum { SETTINGS = 20, SETTING_ROOM = 160 };
 
@@ -97,6 +141,19 @@ static void list_settings(struct settings *s, const struct run *run) {
     ADD(s, "training.classes", "%d", data_classes(train));
     add_reals(s, "training.mean", run->mean, data_channels(train));
     add_reals(s, "training.deviation", run->deviation, data_channels(train));
+    ADD(s, data_key, "%016llx", (unsigned long long)run->train_hash);
+    ADD(s, test_data_key, "%016llx", (unsigned long long)run->test_hash);
+}
+
+static tensor_status refuse_setting(const struct fl_safetensors *s, const nn_note *own, const char *found) {
+    const bool tested = !strcmp(own->key, test_data_key);
+    if (tested || !strcmp(own->key, data_key))
+        return fl_fail(TENSOR_E_DATA,
+                       "checkpoint: %s: '%s' is '%.120s', this training has '%s': %simages or their labels, or their "
+                       "order, are others than those that it was begun with",
+                       s->path, own->key, found, own->value, tested ? "test " : "");
+    return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.120s', this training has '%s'", s->path, own->key, found,
+                   own->value);
 }
 
 static tensor_status check_settings(const struct fl_safetensors *s, const struct run *run) {
@@ -108,8 +165,7 @@ static tensor_status check_settings(const struct fl_safetensors *s, const struct
             return fl_fail(TENSOR_E_DATA, "checkpoint: %s: its metadata have no '%s': no training goes on from it",
                            s->path, own.list[i].key);
         if (strcmp(found, own.list[i].value) != 0)
-            return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.120s', this training has '%s'", s->path,
-                           own.list[i].key, found, own.list[i].value);
+            return refuse_setting(s, &own.list[i], found);
     }
     return TENSOR_OK;
 }

@@ -141,6 +141,7 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     FL_TRY(check_sets(train, test));
     FL_TRY(build_network(run, train)); /* checks the batch before the loaders use it */
     FL_TRY(open_loaders(run, train, test));
+    fl_training_know_data(run);
     FL_TRY(fl_trace_open(&run->trace, config->trace_path, config->trace_every));
     const bool host = run->g->device == tensor_device_list(0);
     FL_TRY(nn_note_every(run->g, config->report_every ? (int)config->report_every : host ? 1 : 16));

@@ -25,6 +25,7 @@ struct run {
     nn_train_result *result;
     nn_graph *g;
     const data_set *train_set, *test_set;
+    uint64_t train_hash, test_hash;    /* of their pixels and labels; known where there are checkpoints */
     data_loader *train, *test;         /* test NULL: no evaluation */
     nn_data *train_there, *test_there; /* the sets where the network lives; NULL: batches are brought there */
     struct fl_trace *trace;
@@ -40,6 +41,8 @@ struct run {
 /* nn_resume.c; all but fl_training_resume do nothing without config->checkpoint */
 /* Before the first step: the folder can be written. */
 tensor_status fl_training_check_folder(const struct run *run);
+/* Looks through the data, so that a checkpoint goes with no other. */
+void fl_training_know_data(struct run *run);
 /* resume.safetensors: from there the training goes on. */
 tensor_status fl_training_keep(struct run *run, const struct fl_progress *at);
 /* best.safetensors, where the evaluation just made is the best. */
