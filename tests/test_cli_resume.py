@@ -275,6 +275,84 @@ def steps_in(resume):
     return int(witness.read(resume)[1]["network.steps"]) if os.path.exists(resume) else -1
 
 
+def hash_of(folder, name):
+    """What docs/checkpoints.md says of training.data, of files in the IDX format."""
+    pixels, labels = read(folder, name + "-images-idx3-ubyte")[16:], read(folder, name + "-labels-idx1-ubyte")[8:]
+    words = [int.from_bytes(pixels[i:i + 8], "little") for i in range(0, len(pixels) - 7, 8)]
+    words.append(int.from_bytes(pixels[len(words) * 8:], "little"))
+    hashed = 0
+    for word in words + list(labels):
+        hashed = (hashed ^ word) * 0x9E3779B97F4A7C15 % 2**64
+        hashed ^= hashed >> 32
+    return f"{hashed:016x}"
+
+
+def test_other_data(place, data):
+    """A training does not go on with images that have changed since, however little."""
+    folder = data[len("idx:"):]
+    out = os.path.join(place, "other data")
+    resume = stopped_training(out, data)
+    notes = witness.read(resume)[1]
+    for key, name in (("training.data", "train"), ("training.test_data", "t10k")):
+        check(notes[key] == hash_of(folder, name), key, notes[key], hash_of(folder, name))
+        for file, begin, size in ((name + "-images-idx3-ubyte", 16, 36), (name + "-labels-idx1-ubyte", 8, 1)):
+            path, whole = os.path.join(folder, file), read(folder, file)
+            one = begin + 3 * size
+            two = next(i for i in range(one + size, len(whole), size) if whole[i:i + size] != whole[one:one + size])
+            changed = bytearray(whole)
+            changed[one:one + size], changed[two:two + size] = whole[two:two + size], whole[one:one + size]
+            with open(path, "wb") as f:
+                f.write(changed)
+            expected = "test images or their labels" if name == "t10k" else ": images or their labels"
+            done = run("train", "--resume", out, "--quiet", timeout=60)
+            check(done.returncode == 1 and f"'{key}'" in done.stderr and expected in done.stderr, file, done.returncode, done.stderr)
+            with open(path, "wb") as f:
+                f.write(whole)
+    check(witness.read(resume)[1] == notes, "the checkpoint has changed")
+    go_on_a_little(["--resume", out], resume)
+    shutil.rmtree(out)
+
+
+def test_options_stay(place, data):
+    """--checkpoint-every, --allow-divergence and --device stay as they were given, and are replaced where given anew."""
+    out = os.path.join(place, "options stay")
+    resume = stopped_training(out, data, "--checkpoint-every", "7", "--allow-divergence", "--device", "cpu")
+
+    def kept():
+        return witness.read(resume)[1]["flexlab.arguments"].split()
+    for arguments, every in (([], "7"), (["--checkpoint-every=9"], "9"), ([], "9"), (["--checkpoint-every", "11", "--checkpoint-e", "5"], "5")):
+        go_on_a_little(["--resume", out, *arguments], resume)
+        wanted = sorted(["--allow-divergence", "--device=cpu", "--checkpoint-every=" + every])
+        found = sorted(w for w in kept() if w.startswith(("--allow", "--device", "--checkpoint")))
+        check(found == wanted, arguments, "keeps", found, "wants", wanted)
+    shutil.rmtree(out)
+    # A checkpoint where it was asked for: with an epoch of 12 steps none is on a multiple of 7 but by the option.
+    child = start_long(out, data, "--checkpoint-every", "7", "--batch", "16")
+    until = time.time() + 30
+    while not os.path.exists(resume) and time.time() < until:
+        time.sleep(0.01)
+    child.kill()
+    child.communicate()
+    child = subprocess.Popen([PROGRAM, "train", "--resume", out, "--quiet"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    before, found, until = steps_in(resume), set(), time.time() + 30
+    while len(found) < 5 and time.time() < until:
+        found |= {steps_in(resume)} - {before}
+    child.kill()
+    child.communicate()
+    check(found and all(steps % 7 == 0 for steps in found), "checkpoints of steps", sorted(found))
+    shutil.rmtree(out)
+    # A training that diverges is a failure unless it was begun with --allow-divergence, and it stays none.
+    diverges = ["train", "--model", "mlp2", "--data", data, "--batch", "8", "--epochs", "3", "--threads", "1", "--quiet", "--format", "fp16",
+                "--lr", "1000", "--allow-divergence", "--checkpoint-every", "5"]
+    if LIBRARY != "-":
+        inject = {**QUIET, "LD_PRELOAD": LIBRARY, "FAULT_PROGRAM": os.path.basename(PROGRAM), "FAULT_KIND": "rename", "FAULT_AT": "4", "FAULT_ERROR": "28"}
+        done = run(*diverges, "--out", out, env=inject)
+        check(done.returncode == 1 and os.path.exists(resume), "the fourth checkpoint is written all the same", done.stderr)
+        done = run("train", "--resume", out, "--quiet", env=QUIET)
+        check(done.returncode == 0 and "diverged" not in done.stderr, done.returncode, done.stderr)
+        shutil.rmtree(out)
+
+
 def test_same_folder(place, data):
     """--resume and --out name one folder, by any path and with --force: its checkpoint is gone on with, not removed."""
     out = os.path.join(place, "flexlab-results")
@@ -342,6 +420,8 @@ def main():
         test_refusals(place, data)
         test_signals(place, data)
         test_same_folder(place, data)
+        test_options_stay(place, data)
+        test_other_data(place, data)
         test_faults(place, data)
     print("seed", SEED)
     return summary()

@@ -382,18 +382,24 @@ static int take_up(struct settings *settings, const char *file, char ***words) {
     before.threads = settings->threads;
     before.force = settings->force;
     before.quiet = settings->quiet;
-    before.checkpoint_every = settings->checkpoint_every;
-    before.allow_divergence = settings->allow_divergence;
+    before.checkpoint_every = settings->checkpoint_every ? settings->checkpoint_every : before.checkpoint_every;
+    before.allow_divergence = settings->allow_divergence || before.allow_divergence;
     before.resume = settings->resume;
     *settings = before;
     return STATUS_OK;
 }
 
-static int word_count(char **words) {
+/* What the checkpoints of a training that goes on keep: the options that it was begun with, and what is given anew. */
+static char *kept_again(char **words, int argc, char **argv) {
     int count = 0;
     while (words[count])
         count++;
-    return count;
+    char **all = text_alloc((size_t)(count + argc) + 1, sizeof *all);
+    memcpy(all, words, (size_t)count * sizeof *all);
+    memcpy(all + count, argv + 1, (size_t)(argc - 1) * sizeof *all);
+    char *kept = options_kept(count + argc - 1, all);
+    free(all);
+    return kept;
 }
 
 /* Whether the folder of results is the one that the file belongs to, by whatever paths they are given: its checkpoint
@@ -444,7 +450,7 @@ static int run_command(enum command command, int argc, char **argv) {
         status = prepare(&x);
     if (status == STATUS_OK) {
         if (command == COMMAND_TRAIN && x.run_count == 1 && !settings.no_checkpoint)
-            x.kept = words ? options_kept(word_count(words), words) : options_kept(argc, argv);
+            x.kept = words ? kept_again(words, argc, argv) : options_kept(argc, argv);
         struct folder folder;
         x.origins = text_alloc(1, sizeof *x.origins);
         x.origins[x.origin_count++] = origin_here(argv[0], join_command(argc, argv));

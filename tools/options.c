@@ -13,6 +13,8 @@ enum kind { KIND_TEXT, KIND_NAME, KIND_WHOLE, KIND_REAL, KIND_SWITCH };
 enum { BOTH = COMMAND_COMPARE | COMMAND_TRAIN, ALL = BOTH | COMMAND_REPORT };
 /* An option of `train` that may stand beside --resume: it is no property of the training. */
 enum { GOING_ON = 1 << 8 };
+/* ... which stays as it was where it is not given anew. */
+enum { KEPT = 1 << 9 };
 
 const char *options_model_name(int i) {
     return nn_model_list(i);
@@ -125,12 +127,12 @@ static const struct option_row {
      .help = "exponent predictor of all shared-exponent formats (their own)"},
     {"max-steps", "N", BOTH, KIND_WHOLE, FIELD(max_steps), 1, INT_MAX,
      .help = "stop each run after N steps; the schedule still spans all epochs"},
-    {"device", "NAME", BOTH | GOING_ON, KIND_TEXT, FIELD(device),
+    {"device", "NAME", BOTH | GOING_ON | KEPT, KIND_TEXT, FIELD(device),
      .help = "where all formats train that name no device: cpu, cuda, cuda:1, ...\n(cpu); results do not depend on it"},
     {"threads", "T", BOTH | GOING_ON, KIND_WHOLE, FIELD(threads), 1, 256,
      .help = "threads (all); results do not depend on it"},
 
-    {"checkpoint-every", "N", COMMAND_TRAIN | GOING_ON, KIND_WHOLE, FIELD(checkpoint_every), 1, INT_MAX,
+    {"checkpoint-every", "N", COMMAND_TRAIN | GOING_ON | KEPT, KIND_WHOLE, FIELD(checkpoint_every), 1, INT_MAX,
      .section = "Checkpoints",
      .help =
          "steps between checkpoints, which a training that was stopped or\nkilled goes on from (one after each epoch)"},
@@ -161,7 +163,7 @@ static const struct option_row {
     {"no-trace", NULL, BOTH, KIND_SWITCH, FIELD(no_trace), .value = 1, .help = "write no exponent traces"},
     {"no-trace", NULL, COMMAND_REPORT, KIND_SWITCH, FIELD(no_trace), .value = 1,
      .help = "read no exponent traces and leave out their figure"},
-    {"allow-divergence", NULL, BOTH | GOING_ON, KIND_SWITCH, FIELD(allow_divergence), .value = 1,
+    {"allow-divergence", NULL, BOTH | GOING_ON | KEPT, KIND_SWITCH, FIELD(allow_divergence), .value = 1,
      .help = "a run that diverges is no failure (it is named all the same)"},
     {"quiet", NULL, BOTH | GOING_ON, KIND_SWITCH, FIELD(quiet), .value = 1,
      .help = "no progress, only the table at the end"},
@@ -369,16 +371,38 @@ static char *add_kept(char *kept, const char *word) {
     return longer;
 }
 
+/* One option of a command line. */
+struct given {
+    const struct option_row *row;
+    const char *value;
+};
+
+/* Behind the others, and of several of one name only the last. */
+static int add_given(struct given list[ROWS], int count, const struct option_row *row, const char *value) {
+    int kept = 0;
+    for (int i = 0; i < count; i++)
+        if (list[i].row != row)
+            list[kept++] = list[i];
+    list[kept++] = (struct given){row, value};
+    return kept;
+}
+
 char *options_kept(int argc, char **argv) {
     struct option known[ROWS + 1];
+    struct given list[ROWS];
+    int count = 0;
     list_known(COMMAND_TRAIN, known);
     char *kept = text_format("%s", "");
     optind = 0;
     for (int found; (found = getopt_long(argc, argv, ":h", known, NULL)) != -1;) {
         const struct option_row *row = found >= 256 && found < 256 + ROWS ? &rows[found - 256] : NULL;
-        if (!row || (row->commands & GOING_ON && strcmp(row->name, "device") != 0))
-            continue;
-        char *word = text_format("--%s%s%s", row->name, row->placeholder ? "=" : "", row->placeholder ? optarg : "");
+        if (row && (!(row->commands & GOING_ON) || row->commands & KEPT))
+            count = add_given(list, count, row, optarg);
+    }
+    for (int i = 0; i < count; i++) {
+        const struct option_row *row = list[i].row;
+        char *word =
+            text_format("--%s%s%s", row->name, row->placeholder ? "=" : "", row->placeholder ? list[i].value : "");
         kept = add_kept(kept, word);
         free(word);
     }

@@ -44,7 +44,7 @@ struct series {
 /* Reads argv[1] ... into settings, which then points into argv; a STATUS_ code, the message is printed. With
  * settings->help only that is set. */
 int options_parse(struct settings *settings, enum command command, int argc, char **argv);
-/* The options of `train` that a training which goes on takes from the one before, as words separated by spaces, each
+/* The options of `train` that a training which goes on takes from the one before, each once, as words separated by spaces, each
  * with %XX for what is no plain character; to be freed. options_kept_words gives them back as argv, argv[0] "train";
  * *words is freed with free, and holds argv and its text. NULL where they are no such words. */
 char *options_kept(int argc, char **argv);
