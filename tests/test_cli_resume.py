@@ -6,6 +6,7 @@ those of a training that was not. Signals, `flexlab eval`, what is refused, and 
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import struct
@@ -353,6 +354,41 @@ def test_options_stay(place, data):
         shutil.rmtree(out)
 
 
+def test_disk_full(place, data):
+    """The disk is full from some write on: it is said how to go on if there is a checkpoint, and no file is named that is not there."""
+    if LIBRARY == "-":
+        return
+    options = ["train", "--model", "mlp2", "--data", data, "--batch", "10", "--epochs", "4", "--threads", "1", "--format", "flex16+5", "--quiet",
+               "--checkpoint-every", "3", "--allow-divergence"]
+    inject = {**QUIET, "LD_PRELOAD": LIBRARY, "FAULT_PROGRAM": os.path.basename(PROGRAM), "FAULT_KIND": "write", "FAULT_ERROR": "28"}
+    out, count_file = os.path.join(place, "disk full"), os.path.join(place, "count")
+    succeed(*options, "--out", out, env={**inject, "FAULT_AT": "0", "FAULT_COUNT": count_file})
+    whole = os.path.join(place, "disk not full")
+    os.rename(out, whole)
+    calls, told = int(read(count_file)), 0
+    for n in sorted({1 + i * (calls - 1) // 14 for i in range(15)} | {calls - 1, calls - 2, calls - 3}):
+        for lasting in "01":
+            what = f"write {n} of {calls}, lasting {lasting}:"
+            done = run(*options, "--out", out, env={**inject, "FAULT_AT": str(n), "FAULT_LASTING": lasting})
+            check(done.returncode == 1, what, done.returncode, done.stderr)
+            for line in done.stdout.splitlines():
+                if line.startswith("Written to "):
+                    for name in line[len(f"Written to {out}: "):].split(", "):
+                        files = [f for f in os.listdir(out) if f == name or (name == "traces" and f.startswith("trace-"))]
+                        check(files, what, name, "is named and is not there:", os.listdir(out))
+            is_there = os.path.exists(os.path.join(out, "flexlab.resume", "resume.safetensors"))
+            failed = "cannot write" in done.stderr and "flexlab.resume" in done.stderr
+            if failed:  # the training itself has failed
+                check(is_there == ("goes on from there" in done.stderr), what, "a checkpoint:", is_there, done.stderr)
+            if failed and is_there:
+                told += 1
+                check(f"'flexlab train --resume {shlex.quote(out)}' goes on from there" in done.stderr, what, done.stderr)
+                succeed("train", "--resume", out, "--quiet", env=QUIET)
+                same_results(whole, out, what)
+            shutil.rmtree(out)
+    check(told > 5, "only", told, "trainings failed with a checkpoint")
+
+
 def test_same_folder(place, data):
     """--resume and --out name one folder, by any path and with --force: its checkpoint is gone on with, not removed."""
     out = os.path.join(place, "flexlab-results")
@@ -420,6 +456,7 @@ def main():
         test_refusals(place, data)
         test_signals(place, data)
         test_same_folder(place, data)
+        test_disk_full(place, data)
         test_options_stay(place, data)
         test_other_data(place, data)
         test_faults(place, data)

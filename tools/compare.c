@@ -19,6 +19,30 @@ static const char arguments_key[] = "flexlab.arguments";
 
 enum { LONGEST_WINDOW = 50, LEAST_WINDOWS = 40, TRACE_ROWS = 500 };
 
+/* --- words ----------------------------------------------------------------------------------------------------------
+ */
+
+/* A word as a shell reads it back. What is no text, or a control character, stands as \ooo in $'...'. */
+static char *quote_word(const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,.:/@%";
+    bool simple = word[0] && strspn(word, plain) == strlen(word), printable = true;
+    char *shown = text_shown(word), *quoted = text_alloc(4 * strlen(word) + 4, 1), *out = quoted;
+    printable = !strcmp(shown, word);
+    free(shown);
+    out = stpcpy(out, simple ? "" : printable ? "'" : "$'");
+    for (const char *p = word; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (printable && c == '\'')
+            out = stpcpy(out, "'\\''");
+        else if (!printable && (c < 0x20 || c >= 0x7F || c == '\'' || c == '\\'))
+            out += sprintf(out, "\\%03o", c);
+        else
+            *out++ = *p;
+    }
+    strcpy(out, simple ? "" : "'");
+    return quoted;
+}
+
 /* --- one run ---------------------------------------------------------------------------------------------------- */
 
 /* What the callbacks of a run in progress share. */
@@ -28,6 +52,7 @@ struct running {
     struct output_lines *metrics;
     struct progress *progress;
     struct kept kept;
+    bool began; /* a step was reported */
     int status; /* of writing metrics */
 };
 
@@ -37,6 +62,7 @@ static int on_step(void *context, const nn_step_report *report) {
     progress_step(r->progress, report);
     run_observe(run, report);
     struct kept *k = &r->kept;
+    r->began = true;
     if (r->experiment->settings->step_loss) {
         r->status = r->status ? r->status : metrics_step(r->metrics, r->experiment, run, report);
         kept_step(k, report->loss, report->rate);
@@ -78,20 +104,32 @@ static void make_room(const struct experiment *x, struct run *run) {
     run->epochs = text_alloc((size_t)((x->steps - 1) / x->steps_per_epoch + 1), sizeof *run->epochs);
 }
 
+/* Where there is a checkpoint, be it an earlier one. */
+static void tell_resume(const struct experiment *x, const struct folder *folder) {
+    char *file = folder_resume_file(folder->path);
+    if (x->kept && !access(file, F_OK)) {
+        char *place = quote_word(folder->path);
+        text_note("'flexlab train --resume %s' goes on from there", place);
+        free(place);
+    }
+    free(file);
+}
+
 /* After nn_train said that it was stopped: by a signal, or because metrics.jsonl cannot be written. */
-static int keep_stopped(struct running *r) {
+static int keep_stopped(struct running *r, const struct folder *folder) {
     struct experiment *x = r->experiment;
     struct run *run = r->run;
     int status = r->status;
     progress_clear(r->progress);
     run->stopped = true;
-    if (status)
+    if (status) {
+        tell_resume(x, folder);
         return status;
+    }
     text_note("stopped by %s during %s seed %llu, after step %lld of %lld", signals_name(signals_received()),
               x->series[run->series].label, (unsigned long long)run->seed, (long long)run->result.steps,
               (long long)x->steps);
-    if (x->kept)
-        text_note("'flexlab train --resume %s' goes on from there", x->settings->out);
+    tell_resume(x, folder);
     return metrics_run(r->metrics, x, run);
 }
 
@@ -132,11 +170,14 @@ static int train_one(struct experiment *x, struct run *run, struct folder *folde
     free(trace);
     if (failed) {
         progress_clear(progress);
-        return text_failed("%s seed %llu: %s", series->label, (unsigned long long)run->seed, tensor_error());
+        text_failed("%s seed %llu: %s", series->label, (unsigned long long)run->seed, tensor_error());
+        if (running.began)
+            tell_resume(x, folder);
+        return STATUS_FAILED;
     }
     folder_rescue(folder); /* before its lines are written, which takes memory */
     if (run->result.stopped)
-        return keep_stopped(&running);
+        return keep_stopped(&running, folder);
     run->finished = true;
     progress_run_done(progress, x, run);
     if (x->kept && folder_take_networks(folder))
@@ -209,27 +250,6 @@ static void plan_runs(struct experiment *x) {
     experiment_make_runs(x);
 }
 
-/* A word as a shell reads it back. What is no text, or a control character, stands as \ooo in $'...'. */
-static char *quote_word(const char *word) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,.:/@%";
-    bool simple = word[0] && strspn(word, plain) == strlen(word), printable = true;
-    char *shown = text_shown(word), *quoted = text_alloc(4 * strlen(word) + 4, 1), *out = quoted;
-    printable = !strcmp(shown, word);
-    free(shown);
-    out = stpcpy(out, simple ? "" : printable ? "'" : "$'");
-    for (const char *p = word; *p; p++) {
-        unsigned char c = (unsigned char)*p;
-        if (printable && c == '\'')
-            out = stpcpy(out, "'\\''");
-        else if (!printable && (c < 0x20 || c >= 0x7F || c == '\'' || c == '\\'))
-            out += sprintf(out, "\\%03o", c);
-        else
-            *out++ = *p;
-    }
-    strcpy(out, simple ? "" : "'");
-    return quoted;
-}
-
 /* The command as it could be typed again. */
 static char *join_command(int argc, char **argv) {
     char *line = text_format("flexlab");
@@ -296,11 +316,42 @@ static int judge_divergence(const struct experiment *x) {
     return text_failed("%d of %d runs diverged; with --allow-divergence that is no failure", diverged, x->run_count);
 }
 
-static bool has_traces(const struct experiment *x) {
+static bool has_traces(const struct experiment *x, const char *place) {
     bool any = false;
-    for (int i = 0; i < x->run_count; i++)
-        any = any || (x->series[x->runs[i].series].shared && (x->runs[i].finished || x->runs[i].stopped));
-    return any && x->trace_every;
+    for (int i = 0; i < x->run_count && !any && x->trace_every; i++)
+        if (x->series[x->runs[i].series].shared) {
+            char *name = experiment_trace_name(x, &x->runs[i]), *path = text_format("%s/%s", place, name);
+            any = !access(path, F_OK);
+            free(name);
+            free(path);
+        }
+    return any;
+}
+
+static void add_name(char **list, const char *name) {
+    char *longer = text_format("%s%s%s", *list, **list && *name ? ", " : "", name);
+    free(*list);
+    *list = longer;
+}
+
+/* What the folder has of what was to be written: after a failure some is missing. */
+static void print_written(const struct experiment *x, const char *place, const char *drawn) {
+    static const char *const names[] = {
+        "report.html", "", "summary.csv", "metrics.jsonl", "trace-*.csv", "best.safetensors", "last.safetensors"};
+    char *list = text_format("%s", "");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = text_format("%s/%s", place, names[i]);
+        if (!*names[i])
+            add_name(&list, drawn + strspn(drawn, ", "));
+        else if (*names[i] == 't' ? has_traces(x, place) : !access(path, F_OK))
+            add_name(&list, *names[i] == 't' ? "traces" : names[i]);
+        free(path);
+    }
+    char *shown = text_shown(place);
+    if (*list)
+        printf("\nWritten to %s: %s\n", shown, list);
+    free(shown);
+    free(list);
 }
 
 /* Everything that there is takes its place, also after a failure: each file is complete or absent. */
@@ -315,12 +366,8 @@ static int publish(struct experiment *x, struct folder *folder, struct output_li
     int published = folder_publish(folder, complete);
     if (published == STATUS_OK && complete && x->kept)
         published = folder_remove_resume(folder);
-    if (published == STATUS_OK) {
-        char *place = text_shown(folder->replaces && !complete ? folder->set_apart : folder->path);
-        printf("\nWritten to %s: report.html%s, summary.csv, metrics.jsonl%s%s\n", place, drawn,
-               has_traces(x) ? ", traces" : "", x->kept && complete ? ", best.safetensors, last.safetensors" : "");
-        free(place);
-    }
+    if (published == STATUS_OK)
+        print_written(x, folder->replaces && !complete ? folder->set_apart : folder->path, drawn);
     return worse(worse(status, published), judge_divergence(x));
 }
 
