@@ -354,6 +354,68 @@ static void failed_writes(void) {
     free(part);
 }
 
+/* What stands in the place of the part is removed: a link's target keeps its contents, a FIFO is not waited for. */
+static void links(void) {
+    struct fl_safetensors_out o = {0};
+    struct fl_safetensors s;
+    struct stat about;
+    char *path = strdup(path_of("kept")), *part = strdup(path_of("kept.part")), *other = strdup(path_of("other"));
+    char found[9] = "";
+    int file = open(other, O_WRONLY | O_CREAT, 0600);
+    CHECK(file >= 0 && write(file, "precious", 8) == 8 && !close(file), "%s", strerror(errno));
+    for (int kind = 0; kind < 4; kind++) {
+        const int failed = kind == 0   ? symlink(other, part)
+                           : kind == 1 ? link(other, part)
+                           : kind == 2 ? mkfifo(part, 0600)
+                                       : symlink("nowhere", part);
+        CHECK(!failed, "%d: %s", kind, strerror(errno));
+        alarm(60); /* a FIFO without a reader */
+        CHECK(!fl_safetensors_add_note(&o, "which", "new") && !fl_safetensors_write(&o, path), "%d: %s", kind,
+              tensor_error());
+        alarm(0);
+        fl_safetensors_end(&o);
+        file = open(other, O_RDONLY);
+        CHECK(file >= 0 && read(file, found, sizeof found) == 8 && !memcmp(found, "precious", 8), "%d: '%.8s'", kind,
+              found);
+        close(file);
+        CHECK(!lstat(path, &about) && S_ISREG(about.st_mode) && about.st_nlink == 1, "%d: no file of its own", kind);
+        CHECK(access(path_of("nowhere"), F_OK), "%d: made through a link", kind);
+        CHECK(!fl_safetensors_open(&s, path), "%d: %s", kind, tensor_error());
+        fl_safetensors_close(&s);
+        unlink(part);
+    }
+    unlink(other);
+    free(path);
+    free(part);
+    free(other);
+}
+
+/* A folder that may be written and not read cannot be synchronised: refused before the file is replaced. */
+static void closed_folder(void) {
+    struct fl_safetensors_out o = {0};
+    struct fl_safetensors s;
+    char closed[300], path[320], part[330];
+    snprintf(closed, sizeof closed, "%s-closed", folder);
+    snprintf(path, sizeof path, "%s/file", closed);
+    snprintf(part, sizeof part, "%s.part", path);
+    const uid_t user = geteuid();
+    CHECK(!mkdir(closed, 0700), "%s", strerror(errno));
+    CHECK(!fl_safetensors_add_note(&o, "which", "first") && !fl_safetensors_write(&o, path), "%s", tensor_error());
+    fl_safetensors_end(&o);
+    CHECK(!chmod(closed, 0333) && (user || (!chown(closed, 65534, (gid_t)-1) && !seteuid(65534))), "%s",
+          strerror(errno)); /* nothing is closed to root */
+    CHECK(!fl_safetensors_add_note(&o, "which", "second") && fl_safetensors_write(&o, path) == TENSOR_E_IO &&
+              strstr(tensor_error(), "to synchronise it: Permission denied"),
+          "%s", tensor_error());
+    fl_safetensors_end(&o);
+    CHECK(user || !seteuid(user), "%s", strerror(errno));
+    CHECK(!chmod(closed, 0700) && access(part, F_OK), "the part stays");
+    CHECK(!fl_safetensors_open(&s, path) && !strcmp(fl_safetensors_note(&s, "which"), "first"),
+          "replaced all the same");
+    fl_safetensors_close(&s);
+    CHECK(!unlink(path) && !rmdir(closed), "%s", strerror(errno));
+}
+
 /* Every byte of elements and notes counts. */
 static void checksum(void) {
     struct fl_safetensors_out o = {0};
@@ -407,6 +469,8 @@ int main(int argc, char **argv) {
     shortened();
     refusals();
     failed_writes();
+    links();
+    closed_folder();
     checksum();
     static const char *const names[] = {"header", "zero", "length", "short", "shortened", "kept", "sum"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

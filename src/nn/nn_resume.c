@@ -34,7 +34,7 @@ tensor_status fl_training_check_folder(const struct run *run) {
         return fl_fail(TENSOR_E_IO, "train: the folder of checkpoints %s: %s", folder, strerror(errno));
     if (!S_ISDIR(about.st_mode))
         return fl_fail(TENSOR_E_IO, "train: %s is a file, expected a folder for checkpoints", folder);
-    return access(folder, W_OK | X_OK)
+    return access(folder, R_OK | W_OK | X_OK)
                ? fl_fail(TENSOR_E_IO, "train: the folder of checkpoints %s: %s", folder, strerror(errno))
                : TENSOR_OK;
 }

@@ -275,28 +275,29 @@ static bool write_contents(int file, const struct text *header, const struct fl_
     return good && synchronised(file);
 }
 
-/* The name itself reaches the disk. */
-static tensor_status sync_folder(const char *path) {
-    char *folder = fl_strdup(path);
-    if (!folder)
+/* Where the file's name will be. Opened before anything is written: a folder that may not be read cannot be
+ * synchronised, and that is to be known before the file of that name is replaced. */
+static tensor_status open_folder(const char *path, int *folder) {
+    char *name = fl_strdup(path);
+    if (!name)
         return fl_fail(TENSOR_E_MEMORY, "safetensors: no memory for a path");
-    char *slash = strrchr(folder, '/');
+    char *slash = strrchr(name, '/');
     if (slash)
-        slash[slash == folder] = 0;
-    const char *name = slash ? folder : ".";
-    const int file = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        slash[slash == name] = 0;
+    *folder = open(slash ? name : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     tensor_status status = TENSOR_OK;
-    if (file < 0 || !synchronised(file))
-        status = fl_fail(TENSOR_E_IO, "safetensors: cannot synchronise the folder %s: %s", name, strerror(errno));
-    if (file >= 0)
-        close(file);
-    fl_free(folder);
+    if (*folder < 0)
+        status = fl_fail(TENSOR_E_IO, "safetensors: cannot open the folder of %s, to synchronise it: %s", path,
+                         strerror(errno));
+    fl_free(name);
     return status;
 }
 
-static tensor_status write_file(const struct fl_safetensors_out *o, const struct text *header, const char *part,
-                                const char *path) {
-    const int file = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+/* What stands in the place of the part, left by a process that died or put there as a link or a FIFO, is removed and
+ * not written through. */
+static tensor_status write_part(const struct fl_safetensors_out *o, const struct text *header, const char *part) {
+    unlink(part);
+    const int file = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (file < 0)
         return fl_fail(TENSOR_E_IO, "safetensors: cannot make %s: %s", part, strerror(errno));
     bool good = write_contents(file, header, o);
@@ -305,15 +306,27 @@ static tensor_status write_file(const struct fl_safetensors_out *o, const struct
         reason = errno;
         good = false;
     }
-    tensor_status status =
-        good ? TENSOR_OK : fl_fail(TENSOR_E_IO, "safetensors: cannot write %s: %s", part, strerror(reason));
-    if (good && rename(part, path))
-        status = fl_fail(TENSOR_E_IO, "safetensors: cannot rename %s to %s: %s", part, path, strerror(errno));
-    if (status) {
-        unlink(part);
+    if (good)
+        return TENSOR_OK;
+    unlink(part);
+    return fl_fail(TENSOR_E_IO, "safetensors: cannot write %s: %s", part, strerror(reason));
+}
+
+static tensor_status write_file(const struct fl_safetensors_out *o, const struct text *header, const char *part,
+                                const char *path) {
+    int folder = -1;
+    tensor_status status = open_folder(path, &folder);
+    if (status)
         return status;
+    status = write_part(o, header, part);
+    if (!status && rename(part, path)) {
+        status = fl_fail(TENSOR_E_IO, "safetensors: cannot rename %s to %s: %s", part, path, strerror(errno));
+        unlink(part);
+    } else if (!status && !synchronised(folder)) { /* the name itself reaches the disk */
+        status = fl_fail(TENSOR_E_IO, "safetensors: cannot synchronise the folder of %s: %s", path, strerror(errno));
     }
-    return sync_folder(path);
+    close(folder);
+    return status;
 }
 
 tensor_status fl_safetensors_write(struct fl_safetensors_out *o, const char *path) {
