@@ -389,6 +389,29 @@ def test_disk_full(place, data):
     check(told > 5, "only", told, "trainings failed with a checkpoint")
 
 
+def test_new_folders(place, data):
+    """Folders that are made reach the disk before a checkpoint in them counts."""
+    if LIBRARY == "-":
+        return
+    quick = ["train", "--model", "mlp2", "--data", data, "--batch", "50", "--max-steps", "2", "--threads", "1", "--quiet"]
+    inject = {**QUIET, "LD_PRELOAD": LIBRARY, "FAULT_PROGRAM": os.path.basename(PROGRAM), "FAULT_KIND": "fsync", "FAULT_ERROR": "5"}
+    base, count_file = os.path.join(place, "new folders"), os.path.join(place, "count")
+    out = os.path.join(base, "a", "b")
+    os.makedirs(out)
+    succeed(*quick, "--out", out, env={**inject, "FAULT_AT": "0", "FAULT_COUNT": count_file})
+    there = int(read(count_file))
+    shutil.rmtree(base)
+    os.mkdir(base)
+    succeed(*quick, "--out", out, env={**inject, "FAULT_AT": "0", "FAULT_COUNT": count_file})
+    check(int(read(count_file)) == there + 2, "two folders made, synchronised", int(read(count_file)) - there)
+    for made, at, folder in ((base, 1, base), (base, 2, os.path.join(base, "a")), (out, 1, out)):  # out: all but flexlab.resume
+        shutil.rmtree(base)
+        os.makedirs(made)
+        done = run(*quick, "--out", out, env={**inject, "FAULT_AT": str(at)})
+        check(done.returncode == 1 and f"cannot synchronise {folder}: " in done.stderr, at, folder, done.returncode, done.stderr)
+    shutil.rmtree(base)
+
+
 def test_same_folder(place, data):
     """--resume and --out name one folder, by any path and with --force: its checkpoint is gone on with, not removed."""
     out = os.path.join(place, "flexlab-results")
@@ -456,6 +479,7 @@ def main():
         test_refusals(place, data)
         test_signals(place, data)
         test_same_folder(place, data)
+        test_new_folders(place, data)
         test_disk_full(place, data)
         test_options_stay(place, data)
         test_other_data(place, data)

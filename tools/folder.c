@@ -218,6 +218,20 @@ static bool exists(const char *path) {
 /* --- opening -------------------------------------------------------------------------------------------------------
  */
 
+/* The name of a folder that was just made reaches the disk. A parent that may be written and not read cannot be asked.
+ */
+static bool sync_parent(const char *directory) {
+    char *parent = text_format("%s", directory), *slash = strrchr(parent, '/');
+    if (slash)
+        slash[slash == parent] = 0;
+    const char *name = slash ? parent : ".";
+    const bool good = access(name, R_OK) || output_sync_folder(name) == STATUS_OK;
+    const int reason = errno;
+    free(parent);
+    errno = reason;
+    return good;
+}
+
 static bool make_with_parents(const char *directory) {
     char *path = text_format("%s", directory);
     bool good = true;
@@ -226,7 +240,7 @@ static bool make_with_parents(const char *directory) {
             continue;
         char kept = *p;
         *p = 0;
-        good = !mkdir(path, 0777) || errno == EEXIST;
+        good = !mkdir(path, 0777) ? sync_parent(path) : errno == EEXIST;
         *p = kept;
         if (!kept)
             break;
@@ -365,9 +379,10 @@ char *folder_resume_file(const char *path) {
 int folder_make_resume(const struct folder *f, bool again) {
     if (!again && folder_remove_resume(f)) /* what another training left there */
         return STATUS_FAILED;
-    if (!mkdir(f->resume, 0777) || errno == EEXIST)
-        return STATUS_OK;
-    return text_failed("--out '%s': cannot make %s: %s", f->path, f->resume, strerror(errno));
+    if (!mkdir(f->resume, 0777))
+        return output_sync_folder(f->path); /* a checkpoint in it is none where the folder is not found again */
+    return errno == EEXIST ? STATUS_OK
+                           : text_failed("--out '%s': cannot make %s: %s", f->path, f->resume, strerror(errno));
 }
 
 /* By a second name, so that the checkpoint is whole until the results are in their places; a file system that knows
