@@ -1,7 +1,7 @@
 /* inject_faults.c - a library for LD_PRELOAD that makes the n-th call of one kind fail (test_cli_faults.py).
  *
  *   FAULT_PROGRAM  the program whose calls count, by its short name; in any other process nothing happens
- *   FAULT_KIND     memory, write, open, close, fsync, rename, mkdir, unlink, spawn or print
+ *   FAULT_KIND     memory, write, open, close, fsync, rename, link, mkdir, unlink, spawn or print
  *   FAULT_AT       n, from 1; 0: none fails
  *   FAULT_ERROR    errno of the failure; 0: a short write
  *   FAULT_LASTING  1: every call from the n-th on fails
@@ -25,10 +25,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum kind { NONE, MEMORY, WRITE, OPEN, CLOSE, FSYNC, RENAME, MKDIR, UNLINK, SPAWN, PRINT, KINDS };
+enum kind { NONE, MEMORY, WRITE, OPEN, CLOSE, FSYNC, RENAME, LINK, MKDIR, UNLINK, SPAWN, PRINT, KINDS };
 
-static const char *const kind_names[] = {"",       "memory", "write",  "open",  "close", "fsync",
-                                         "rename", "mkdir",  "unlink", "spawn", "print"};
+static const char *const kind_names[] = {"",       "memory", "write", "open",   "close", "fsync",
+                                         "rename", "link",   "mkdir", "unlink", "spawn", "print"};
 
 static enum kind chosen; /* NONE until main begins */
 static long calls, fail_at;
@@ -180,6 +180,10 @@ int fsync(int descriptor) {
 
 int rename(const char *from, const char *to) {
     return fails(RENAME) ? -1 : REAL(rename)(from, to);
+}
+
+int link(const char *from, const char *to) {
+    return fails(LINK) ? -1 : REAL(link)(from, to);
 }
 
 int mkdir(const char *path, mode_t mode) {

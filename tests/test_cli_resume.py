@@ -191,6 +191,7 @@ def test_refusals(place, data):
     done = run("train", "--resume", last, "--quiet", "--out", out)
     check(done.returncode == 1 and last in done.stderr and "a network alone, no training goes on from it" in done.stderr, done.stderr)
     check(not os.path.exists(os.path.join(out, "metrics.jsonl")), "a refused training left results")
+    check("flexlab.resume" not in os.listdir(out), "a refused training left", os.listdir(out))
     quick = ["train", "--model", "mlp2", "--data", data, "--batch", "8", "--epochs", "1", "--max-steps", "3", "--threads", "1", "--quiet"]
     bare = os.path.join(place, "bare")
     succeed(*quick, "--no-checkpoint", "--out", bare, env=QUIET)
@@ -412,6 +413,89 @@ def test_new_folders(place, data):
     shutil.rmtree(base)
 
 
+def failed_training(out, data, *more, cwd=None, at=7):
+    """A training of 4 epochs of 20 steps whose seventh file cannot be renamed, so that it has failed and can be gone on with."""
+    options = ["train", "--model", "mlp2", "--data", data, "--batch", "10", "--epochs", "4", "--threads", "1", "--format", "flex16+5", "--quiet",
+               "--checkpoint-every", "8", "--allow-divergence", *more]
+    inject = {**QUIET, "LD_PRELOAD": LIBRARY, "FAULT_PROGRAM": os.path.basename(PROGRAM), "FAULT_KIND": "rename", "FAULT_AT": str(at), "FAULT_ERROR": "28"}
+    done = run(*options, "--out", out, env=inject, cwd=cwd)
+    resume = os.path.join(out, "flexlab.resume", "resume.safetensors")
+    check(done.returncode == 1 and os.path.exists(resume), "a checkpoint", done.returncode, done.stderr)
+    return options, resume
+
+
+def test_command_line(place, data):
+    """What metrics.jsonl says of a training that went on can be typed, and gives the same."""
+    if LIBRARY == "-":
+        return
+    out, typed = os.path.join(place, "went on"), os.path.join(place, "it's typed")
+    failed_training(out, data, "--lr", "0.02", "--average-last", "9")
+    succeed("train", "--resume", out, "--quiet", "--checkpoint-every", "5", "--threads", "2", env=QUIET)
+    words = shlex.split(json.loads(read(out, "metrics.jsonl").splitlines()[0])["command_line"])
+    check(words[:2] == ["flexlab", "train"] and not any(w.startswith("--resume") for w in words), words)
+    check({"--out=" + out, "--lr=0.02", "--checkpoint-every=5", "--threads=2", "--data=" + data} <= set(words), words)
+    succeed(*["--out=" + typed if w.startswith("--out=") else w for w in words[1:]], env=QUIET)
+    same_results(out, typed, "as typed again")
+    shutil.rmtree(out)
+    shutil.rmtree(typed)
+
+
+def test_relative_data(place, data):
+    if LIBRARY == "-":
+        return
+    out, elsewhere = os.path.join(place, "relative"), os.path.join(place, "elsewhere")
+    os.mkdir(elsewhere)
+    failed_training(out, "idx:" + os.path.relpath(data[len("idx:"):], place), cwd=place)
+    done = run("train", "--resume", out, "--quiet", env=QUIET, cwd=elsewhere)
+    check(done.returncode == 1 and "relative to the folder in which the training was begun" in done.stderr, done.stderr)
+    succeed("train", "--resume", out, "--quiet", env=QUIET, cwd=place)
+    shutil.rmtree(out)
+
+
+def test_lost_best(place, data):
+    """Where the best network is not beside the checkpoint it is said so; where files have one name alone, a copy is made."""
+    if LIBRARY == "-":
+        return
+    out, other = os.path.join(place, "lost"), os.path.join(place, "lost elsewhere")
+    _, resume = failed_training(out, data)
+    check(steps_in(resume) > 20 and os.path.exists(os.path.join(out, "flexlab.resume", "best.safetensors")), "no epoch is over")
+    alone = os.path.join(place, "alone.safetensors")
+    shutil.copy(resume, alone)
+    done = succeed("train", "--resume", alone, "--quiet", "--out", other, env=QUIET)
+    check(f"there is no {os.path.join(place, 'best.safetensors')}: " in done.stderr, done.stderr)
+    shutil.rmtree(other)
+    # gnuplot is called when the networks are among the results and these not yet in their places.
+    tools = os.path.join(place, "tools")
+    os.mkdir(tools)
+    with open(os.path.join(tools, "gnuplot"), "w") as file:
+        file.write(f"#!/bin/sh\n/bin/ls '{os.path.join(out, 'flexlab.resume')}' > '{tools}/seen'\nexit 1\n")
+    os.chmod(os.path.join(tools, "gnuplot"), 0o755)
+    done = run("train", "--resume", out, "--quiet", env={"PATH": tools, "LD_PRELOAD": LIBRARY, "FAULT_PROGRAM": os.path.basename(PROGRAM),
+                                                          "FAULT_KIND": "link", "FAULT_AT": "1", "FAULT_ERROR": "1", "FAULT_LASTING": "1"})
+    check("there is no" not in done.stderr, done.stderr)
+    seen = read(tools, "seen").decode().split()
+    check({"best.safetensors", "last.safetensors", "resume.safetensors"} <= set(seen), "the checkpoint is not whole:", seen)
+    apart = os.listdir(os.path.join(out, "flexlab.incomplete"))  # for want of figures
+    check({"best.safetensors", "last.safetensors"} <= set(apart), apart, done.stderr)
+    shutil.rmtree(out)
+
+
+def test_metrics_fail(place, data):
+    """Where the lines before the checkpoint cannot be written again, the checkpoint is not blamed, and stays."""
+    if LIBRARY == "-":
+        return
+    out, blamed = os.path.join(place, "metrics fail"), 0
+    _, resume = failed_training(out, data)
+    for n in range(2, 9):
+        done = run("train", "--resume", out, "--quiet", env={**QUIET, "LD_PRELOAD": LIBRARY, "FAULT_PROGRAM": os.path.basename(PROGRAM),
+                                                             "FAULT_KIND": "write", "FAULT_AT": str(n), "FAULT_ERROR": "28"})
+        check(done.returncode == 1 and "is not what the program keeps" not in done.stderr, n, done.returncode, done.stderr)
+        check(os.path.exists(resume) and "goes on from there" in done.stderr, n, done.stderr)
+        blamed += "metrics.jsonl.part: No space" in done.stderr
+    check(blamed > 3, "only", blamed, "times metrics.jsonl")
+    shutil.rmtree(out)
+
+
 def test_same_folder(place, data):
     """--resume and --out name one folder, by any path and with --force: its checkpoint is gone on with, not removed."""
     out = os.path.join(place, "flexlab-results")
@@ -479,6 +563,10 @@ def main():
         test_refusals(place, data)
         test_signals(place, data)
         test_same_folder(place, data)
+        test_command_line(place, data)
+        test_relative_data(place, data)
+        test_lost_best(place, data)
+        test_metrics_fail(place, data)
         test_new_folders(place, data)
         test_disk_full(place, data)
         test_options_stay(place, data)

@@ -51,6 +51,7 @@ struct running {
     struct run *run;
     struct output_lines *metrics;
     struct progress *progress;
+    const struct folder *folder;
     struct kept kept;
     bool began; /* a step was reported */
     int status; /* of writing metrics */
@@ -93,9 +94,29 @@ static const void *on_keep(void *context, size_t *bytes) {
     return kept_bytes(&r->kept, r->run, bytes);
 }
 
+/* The library goes on without, and takes the best of the evaluations to come. */
+static void tell_no_best(const struct running *r) {
+    const char *from = r->experiment->resume, *slash = strrchr(from, '/');
+    char *beside = text_format("%.*sbest.safetensors", slash ? (int)(slash - from) + 1 : 0, from),
+         *here = text_format("%s/best.safetensors", r->folder->resume);
+    if (access(beside, F_OK) && access(here, F_OK)) {
+        progress_clear(r->progress);
+        text_note("there is no %s: best.safetensors will be the best of the evaluations to come alone", beside);
+    }
+    free(beside);
+    free(here);
+}
+
 static int on_resume(void *context, const void *bytes, size_t count) {
     struct running *r = context;
-    return kept_resume(&r->kept, r->experiment, r->run, r->metrics, bytes, count);
+    const bool refused = !kept_take(&r->kept, r->experiment, r->run, bytes, count);
+    if (refused)
+        return refused;
+    if (r->run->epoch_count)
+        tell_no_best(r);
+    r->status =
+        kept_write(&r->kept, r->experiment, r->run, r->metrics); /* a failure ends the training at its next step */
+    return 0;
 }
 
 /* Room for all windows and epochs before the first step, so that none is lost for want of it. */
@@ -116,20 +137,20 @@ static void tell_resume(const struct experiment *x, const struct folder *folder)
 }
 
 /* After nn_train said that it was stopped: by a signal, or because metrics.jsonl cannot be written. */
-static int keep_stopped(struct running *r, const struct folder *folder) {
+static int keep_stopped(struct running *r) {
     struct experiment *x = r->experiment;
     struct run *run = r->run;
     int status = r->status;
     progress_clear(r->progress);
     run->stopped = true;
     if (status) {
-        tell_resume(x, folder);
+        tell_resume(x, r->folder);
         return status;
     }
     text_note("stopped by %s during %s seed %llu, after step %lld of %lld", signals_name(signals_received()),
               x->series[run->series].label, (unsigned long long)run->seed, (long long)run->result.steps,
               (long long)x->steps);
-    tell_resume(x, folder);
+    tell_resume(x, r->folder);
     return metrics_run(r->metrics, x, run);
 }
 
@@ -161,7 +182,7 @@ static int train_one(struct experiment *x, struct run *run, struct folder *folde
                                     .resume = x->resume,
                                     .notes = &(const nn_note){arguments_key, x->kept},
                                     .note_count = x->kept ? 1 : 0};
-    struct running running = {.experiment = x, .run = run, .metrics = metrics, .progress = progress};
+    struct running running = {.experiment = x, .run = run, .metrics = metrics, .progress = progress, .folder = folder};
     const nn_train_events events = {on_step, on_epoch, &running, on_keep, on_resume};
     make_room(x, run);
     progress_run(progress, (int)(run - x->runs) + 1, series->label, run->seed);
@@ -177,7 +198,7 @@ static int train_one(struct experiment *x, struct run *run, struct folder *folde
     }
     folder_rescue(folder); /* before its lines are written, which takes memory */
     if (run->result.stopped)
-        return keep_stopped(&running, folder);
+        return keep_stopped(&running);
     run->finished = true;
     progress_run_done(progress, x, run);
     if (x->kept && folder_take_networks(folder))
@@ -192,6 +213,14 @@ static const char *data_kind(int i) {
     return i < (int)(sizeof kinds / sizeof *kinds) ? kinds[i] : NULL;
 }
 
+/* A training that goes on has its data from the options kept, where a path may be relative. */
+static const char *seen_from(const struct settings *s) {
+    const char *path = strchr(s->data, ':');
+    return s->resume && path && path[1] != '/' && tensor_error_status() == TENSOR_E_IO
+               ? "; the path is relative to the folder in which the training was begun: go on with it there"
+               : "";
+}
+
 static int open_split(const struct settings *s, data_split split, int64_t limit, data_set **set) {
     failure_forget();
     *set = data_open(s->data, split);
@@ -199,7 +228,7 @@ static int open_split(const struct settings *s, data_split split, int64_t limit,
         char *kind = text_format("%.*s", (int)strcspn(s->data, ":"), s->data);
         int status = failure_is_usage()
                          ? text_usage("--data '%s': %s%s", s->data, tensor_error(), text_did_you_mean(kind, data_kind))
-                         : text_failed("--data '%s': %s", s->data, tensor_error());
+                         : text_failed("--data '%s': %s%s", s->data, tensor_error(), seen_from(s));
         free(kind);
         return status;
     }
@@ -259,6 +288,28 @@ static char *join_command(int argc, char **argv) {
         free(line);
         line = longer;
     }
+    return line;
+}
+
+/* The same for a training that goes on: with --resume it would find nothing to go on from, so it is told by the options
+ * that it was begun with. */
+static char *join_again(const struct experiment *x) {
+    const struct settings *s = x->settings;
+    int count;
+    char **kept = options_kept_words(x->kept, &count);
+    char *out = text_format("--out=%s", s->out), *threads = text_format("--threads=%lld", (long long)s->threads);
+    char **words = text_alloc((size_t)count + 4, sizeof *words);
+    memcpy(words, kept, (size_t)count * sizeof *words);
+    words[count++] = out;
+    if (s->threads)
+        words[count++] = threads;
+    if (s->quiet)
+        words[count++] = "--quiet";
+    char *line = join_command(count, words);
+    free(words);
+    free(threads);
+    free(out);
+    free(kept);
     return line;
 }
 
@@ -378,7 +429,8 @@ static bool anything_trained(const struct experiment *x) {
     return false;
 }
 
-static int run_all(struct experiment *x, struct folder *folder) {
+/* `again`: the folder's own checkpoint is gone on with. */
+static int run_all(struct experiment *x, struct folder *folder, bool again) {
     struct output_lines metrics;
     struct progress progress;
     signals_catch();
@@ -396,7 +448,7 @@ static int run_all(struct experiment *x, struct folder *folder) {
     if (anything_trained(x))
         status = publish(x, folder, &metrics, status);
     else {
-        if (x->kept && !x->resume)
+        if (x->kept && !again) /* with what is in it of another folder */
             (void)folder_remove_resume(folder);
         output_lines_discard(&metrics);
         text_note("no step was trained, so nothing is kept in %s", x->settings->out);
@@ -500,7 +552,7 @@ static int run_command(enum command command, int argc, char **argv) {
             x.kept = words ? kept_again(words, argc, argv) : options_kept(argc, argv);
         struct folder folder;
         x.origins = text_alloc(1, sizeof *x.origins);
-        x.origins[x.origin_count++] = origin_here(argv[0], join_command(argc, argv));
+        x.origins[x.origin_count++] = origin_here(argv[0], words ? join_again(&x) : join_command(argc, argv));
         x.origins[0].trace_every = x.trace_every;
         status = again ? folder_open_again(&folder, settings.out, planned_trace, &x)
                        : folder_open(&folder, settings.out, settings.force, planned_trace, &x);
@@ -508,7 +560,7 @@ static int run_command(enum command command, int argc, char **argv) {
         if (status == STATUS_OK && x.kept)
             status = folder_make_resume(&folder, again);
         if (status == STATUS_OK)
-            status = run_all(&x, &folder);
+            status = run_all(&x, &folder, again);
         folder_close(&folder);
     }
     experiment_clear(&x);

@@ -385,14 +385,31 @@ int folder_make_resume(const struct folder *f, bool again) {
                            : text_failed("--out '%s': cannot make %s: %s", f->path, f->resume, strerror(errno));
 }
 
-/* By a second name, so that the checkpoint is whole until the results are in their places; a file system that knows
- * none moves the file. */
+/* Into f->made. */
+static int copy_network(const struct folder *f, const char *from, const char *name) {
+    struct stat about;
+    FILE *file = fopen(from, "re");
+    const bool known = file && !fstat(fileno(file), &about);
+    char *bytes = known ? text_alloc((size_t)about.st_size + 1, 1) : NULL;
+    int status = STATUS_OK;
+    if (!known || fread(bytes, 1, (size_t)about.st_size, file) != (size_t)about.st_size)
+        status = text_failed("cannot read %s: %s", from, strerror(errno));
+    else
+        status = output_write(f->made, name, bytes, (size_t)about.st_size);
+    free(bytes);
+    if (file)
+        fclose(file);
+    return status;
+}
+
+/* By a second name, or on a file system that knows none by a copy: the checkpoint is whole until the results are in
+ * their places. */
 int folder_take_networks(const struct folder *f) {
     int status = STATUS_OK;
     for (int i = 0; i < 2; i++) {
         char *from = path_of(f->resume, network_names[i]), *to = path_of(f->made, network_names[i]);
-        if (exists(from) && link(from, to) && rename(from, to))
-            status = text_failed("cannot move %s to %s: %s", from, to, strerror(errno));
+        if (exists(from) && link(from, to) && copy_network(f, from, network_names[i]))
+            status = STATUS_FAILED;
         free(from);
         free(to);
     }

@@ -100,8 +100,7 @@ static bool take_epochs(const struct experiment *x, struct run *run, const doubl
 }
 
 /* The lines in the order in which they were written: of each step its own, that of its window, that of its epoch. */
-static int write_lines(const struct kept *k, const struct experiment *x, const struct run *run,
-                       struct output_lines *metrics) {
+int kept_write(const struct kept *k, const struct experiment *x, const struct run *run, struct output_lines *metrics) {
     int window = 0, epoch = 0, status = STATUS_OK;
     for (int64_t step = 1; step <= x->steps && status == STATUS_OK; step++) {
         if (step <= k->step_count) {
@@ -119,8 +118,7 @@ static int write_lines(const struct kept *k, const struct experiment *x, const s
     return status;
 }
 
-int kept_resume(struct kept *k, const struct experiment *x, struct run *run, struct output_lines *metrics,
-                const void *bytes, size_t size) {
+bool kept_take(struct kept *k, const struct experiment *x, struct run *run, const void *bytes, size_t size) {
     const size_t count = size / sizeof(double);
     double *numbers = text_alloc(count + 1, sizeof *numbers);
     memcpy(numbers, bytes, count * sizeof *numbers);
@@ -139,7 +137,7 @@ int kept_resume(struct kept *k, const struct experiment *x, struct run *run, str
             kept_step(k, from[STEP * i], from[STEP * i + 1]);
     }
     free(numbers);
-    return good ? write_lines(k, x, run, metrics) : STATUS_FAILED;
+    return good;
 }
 
 void kept_clear(struct kept *k) {

@@ -16,12 +16,12 @@ struct kept {
 };
 
 void kept_step(struct kept *k, double loss, double rate);
-/* To be read again by kept_resume; stay until the next call. */
+/* To be read again by kept_take; stay until the next call. */
 const void *kept_bytes(struct kept *k, const struct run *run, size_t *bytes);
-/* Fills run and k, and writes the lines of metrics.jsonl that there were. The run has room for all windows and epochs.
- * A STATUS_ code: bytes that are none of ours are a failure. */
-int kept_resume(struct kept *k, const struct experiment *x, struct run *run, struct output_lines *metrics,
-                const void *bytes, size_t count);
+/* Fills run and k; false where the bytes are none of ours. The run has room for all windows and epochs. */
+bool kept_take(struct kept *k, const struct experiment *x, struct run *run, const void *bytes, size_t count);
+/* Writes the lines of metrics.jsonl that there were; a STATUS_ code. */
+int kept_write(const struct kept *k, const struct experiment *x, const struct run *run, struct output_lines *metrics);
 void kept_clear(struct kept *k);
 
 #endif
