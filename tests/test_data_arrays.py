@@ -319,6 +319,10 @@ def refused_archives(folder):
     attempt(pair(local_name=b"x_train.npx").end(), "another name in its local header")
     attempt(pair(local_name=b"x_train.np").end(), "another local header")
     attempt(pair(squeezed=b"\xff" * 50).end(), "is corrupt")
+    for before in (b"#", b"#!/bin/sh\n", b"PK\3\4", bytes(70000)):  # places in the directory count them
+        archive = Archive()
+        archive.body = before
+        attempt(archive.add("x_train.npy", x).add("y_train.npy", y).end(), f"first member begins at byte {len(before)}, expected 0")
     attempt(pair(squeezed=zlib.compress(x)[2:10]).end(), "deflated bytes end too early")
     z = zlib.compressobj(9, zlib.DEFLATED, -15)
     whole = z.compress(x) + z.flush()

@@ -192,6 +192,7 @@ static tensor_status read_directory(struct fl_data_zip *zip) {
             return fl_fail(TENSOR_E_DATA, "%s: %s: entry %lld of its directory is none", zip->kind, zip->path,
                            (long long)i);
         at = e.next;
+        zip->first = i && zip->first < e.local ? zip->first : e.local;
     }
     return at == zip->directory_bytes ? TENSOR_OK : broken(zip, "its directory goes on after the last member");
 }
@@ -261,6 +262,9 @@ tensor_status fl_data_zip_member(const struct fl_data_zip *zip, const char *memb
         return fl_fail(TENSOR_E_DATA, "%s: %s: %s is compressed by method %d, expected 0 (stored) or 8 (deflated)",
                        zip->kind, zip->path, member, e.method);
     tensor_status status = find_bytes(zip, member, &e, &s->offset);
+    if (!status && zip->first)
+        status = fl_fail(TENSOR_E_DATA, "%s: %s: its first member begins at byte %llu, expected 0", zip->kind,
+                         zip->path, (unsigned long long)zip->first);
     if (status)
         return status;
     uint64_t most = e.compressed;

@@ -10,6 +10,7 @@ struct fl_data_zip {
     int64_t bytes;
     uint8_t *directory; /* the central one */
     int64_t directory_at, directory_bytes, members;
+    uint64_t first; /* where the directory says that the first member begins */
 };
 
 /* Opens the archive and looks through its whole directory. `kind` and `path` are kept. After a failure there is nothing
