@@ -150,7 +150,20 @@ def test_eval(place, data):
     expect_error(["eval", "--checkpoint", broken, "--data", data], 1, broken, "expected within 0 to")
     expect_error(["eval", "--checkpoint", "/nowhere", "--data", data], 1, "/nowhere", "No such file")
     expect_error(["eval", "--checkpoint", network, "--data", "synthetic:train=10,test=10"], 1, "images of 32x32x3, the network takes 6x6x1")
-    expect_error(["eval", "--checkpoint", network, "--data", "sinthetic"], 2, "sinthetic")
+    expect_error(["eval", "--checkpoint", network, "--data", "sinthetic"], 2, "sinthetic", "did you mean 'synthetic'?")
+    text = os.path.join(place, "text.txt")
+    with open(text, "w") as file:
+        file.write("a text " * 100)
+    expect_error(["eval", "--checkpoint", network, "--data", "text:" + text], 2, "a text, expected images")
+    arrays = [os.path.join(place, name) for name in ("more.npy", "labels.npy")]
+    labels = bytes(12 if i == 17 else i % 10 for i in range(20))
+    for path, shape, content in zip(arrays, ("(20, 6, 6)", "(20,)"), (bytes(range(20)) * 36, labels)):
+        head = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+        with open(path, "wb") as file:
+            file.write(b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + content)
+    more = "npy:" + ",".join(arrays * 2)
+    expect_error(["eval", "--checkpoint", network, "--data", more], 1, more, "image 17 has label 12", network, "has 10 classes")
+    check("see 'flexlab info'" in succeed("eval", "--help").stdout, "eval --help")
     expect_error(["eval", "--checkpoint", network, "--data", data, "--test-limit", "61"], 2, "--test-limit 61", "60 images")
     expect_error(["eval", "--checkpoint", network, "--data", data, "--split", "tset"], 2, "'tset'", "test, train")
     expect_error(["eval", "--checkpoint", network, "--epochs", "2"], 2, "--epochs")

@@ -208,11 +208,6 @@ static int train_one(struct experiment *x, struct run *run, struct folder *folde
 
 /* --- before the runs ---------------------------------------------------------------------------------------------- */
 
-static const char *data_kind(int i) {
-    static const char *const kinds[] = {"synthetic", "cifar10", "cifar100", "idx", "npy", "npz", "images"};
-    return i < (int)(sizeof kinds / sizeof *kinds) ? kinds[i] : NULL;
-}
-
 /* A training that goes on has its data from the options kept, where a path may be relative. */
 static const char *seen_from(const struct settings *s) {
     const char *path = strchr(s->data, ':');
@@ -226,9 +221,9 @@ static int open_split(const struct settings *s, data_split split, int64_t limit,
     *set = data_open(s->data, split);
     if (!*set) {
         char *kind = text_format("%.*s", (int)strcspn(s->data, ":"), s->data);
-        int status = failure_is_usage()
-                         ? text_usage("--data '%s': %s%s", s->data, tensor_error(), text_did_you_mean(kind, data_kind))
-                         : text_failed("--data '%s': %s%s", s->data, tensor_error(), seen_from(s));
+        int status = failure_is_usage() ? text_usage("--data '%s': %s%s", s->data, tensor_error(),
+                                                     text_did_you_mean(kind, options_data_kind))
+                                        : text_failed("--data '%s': %s%s", s->data, tensor_error(), seen_from(s));
         free(kind);
         return status;
     }

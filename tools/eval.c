@@ -91,12 +91,29 @@ static int open_network(nn_graph **g, const struct settings *s, const struct ima
     return status;
 }
 
+/* Images may lack classes that the network knows, but have no other. */
+static int check_labels(const data_set *set, const struct settings *s, const struct images *is) {
+    for (int64_t i = 0; data_classes(set) > is->classes && i < data_count(set); i++)
+        if (data_label(set, i) >= is->classes)
+            return text_failed("--data '%s': image %lld has label %d, the network of %s has %lld classes", s->data,
+                               (long long)i, data_label(set, i), s->checkpoint, (long long)is->classes);
+    return STATUS_OK;
+}
+
 static int open_data(data_set **set, const struct settings *s, const struct images *is) {
     failure_forget();
     *set = data_open(s->data, strcmp(s->split, "train") ? DATA_TEST : DATA_TRAIN);
-    if (!*set)
-        return failure_is_usage() ? text_usage("--data '%s': %s", s->data, tensor_error())
-                                  : text_failed("--data '%s': %s", s->data, tensor_error());
+    if (!*set) {
+        char *kind = text_format("%.*s", (int)strcspn(s->data, ":"), s->data);
+        int status = failure_is_usage() ? text_usage("--data '%s': %s%s", s->data, tensor_error(),
+                                                     text_did_you_mean(kind, options_data_kind))
+                                        : text_failed("--data '%s': %s", s->data, tensor_error());
+        free(kind);
+        return status;
+    }
+    if (data_is_text(*set))
+        return text_usage("--data '%s': a text, expected images: the networks of this program classify images",
+                          s->data);
     if (s->test_limit > data_count(*set))
         return text_usage("--test-limit %lld: there are %lld images", (long long)s->test_limit,
                           (long long)data_count(*set));
@@ -106,7 +123,7 @@ static int open_data(data_set **set, const struct settings *s, const struct imag
         return text_failed("--data '%s': images of %dx%dx%d, the network takes %lldx%lldx%lld", s->data,
                            data_height(*set), data_width(*set), data_channels(*set), (long long)is->height,
                            (long long)is->width, (long long)is->channels);
-    return STATUS_OK;
+    return check_labels(*set, s, is);
 }
 
 /* As nn_train does it, so that the numbers are the same bits. */

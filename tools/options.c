@@ -29,6 +29,11 @@ const char *options_predictor_name(int i) {
     return autoflex_name(autoflex_list(i));
 }
 
+const char *options_data_kind(int i) {
+    static const char *const kinds[] = {"synthetic", "cifar10", "cifar100", "idx", "npy", "npz", "images"};
+    return i < (int)(sizeof kinds / sizeof *kinds) ? kinds[i] : NULL;
+}
+
 static const char *schedule_name(int i) {
     static const char *const names[] = {"linear", "cosine", "step", "constant"};
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
@@ -172,7 +177,7 @@ static const struct option_row {
     {"checkpoint", "FILE", COMMAND_EVAL, KIND_TEXT, FIELD(checkpoint), .section = "What is evaluated",
      .help = "a network that 'flexlab train' has written: best.safetensors,\nlast.safetensors, resume.safetensors"},
     {"data", "SPEC", COMMAND_EVAL, KIND_TEXT, FIELD(data),
-     .help = "synthetic[:train=N][,test=N][,seed=S], cifar10:DIR or idx:DIR\n(synthetic)"},
+     .help = "images of any kind that 'flexlab train' takes, see 'flexlab info'\n(synthetic)"},
     {"split", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(split), .names = split_name,
      .help = "test or train: which images of it (test)"},
     {"test-limit", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,

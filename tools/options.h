@@ -64,5 +64,7 @@ int options_check_model(const char *model);
 const char *options_model_name(int i);
 const char *options_variant_name(int i);
 const char *options_predictor_name(int i);
+/* What --data begins with. */
+const char *options_data_kind(int i);
 
 #endif
