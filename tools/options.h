@@ -44,9 +44,9 @@ struct series {
 /* Reads argv[1] ... into settings, which then points into argv; a STATUS_ code, the message is printed. With
  * settings->help only that is set. */
 int options_parse(struct settings *settings, enum command command, int argc, char **argv);
-/* The options of `train` that a training which goes on takes from the one before, each once, as words separated by spaces, each
- * with %XX for what is no plain character; to be freed. options_kept_words gives them back as argv, argv[0] "train";
- * *words is freed with free, and holds argv and its text. NULL where they are no such words. */
+/* The options of `train` that a training which goes on takes from the one before, each once, as words separated by
+ * spaces, each with %XX for what is no plain character; to be freed. options_kept_words gives them back as argv,
+ * argv[0] "train"; *words is freed with free, and holds argv and its text. NULL where they are no such words. */
 char *options_kept(int argc, char **argv);
 char **options_kept_words(const char *kept, int *argc);
 /* The formats as series, to be freed with series_free. */
