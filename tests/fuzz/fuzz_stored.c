@@ -63,7 +63,7 @@ static void take_series(struct input *in, struct experiment *x) {
     for (int i = 0; i < 8; i++)
         if (chosen >> i & 1 || (!chosen && !i))
             strcat(strcat(list, list[0] ? "," : ""), names[i]);
-    struct settings settings = {.formats = list, .master = "default"};
+    struct settings settings = {.batch = 1, .formats = list, .master = "default"};
     MUST(options_series(&settings, &x->series, &x->series_count) == STATUS_OK, "%s is refused", list);
 }
 
