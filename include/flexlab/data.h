@@ -51,6 +51,7 @@ FLEXLAB_API data_set *data_new_text(const char *text, int64_t bytes, data_unit u
 /* A text whose tokens the caller has made, 0 to vocabulary - 1; vocabulary is 2 to 65536. */
 FLEXLAB_API data_set *data_new_tokens(const int32_t *tokens, int64_t count, int vocabulary)
     FLEXLAB_SYMBOL(data_new_tokens);
+/* Whether it is a text, whose samples are tokens; otherwise images. */
 FLEXLAB_API bool data_is_text(const data_set *set) FLEXLAB_SYMBOL(data_is_text);
 /* The byte or code point of a token, and the token of a byte or code point; -1 where there is none. */
 FLEXLAB_API int32_t data_character(const data_set *set, int token) FLEXLAB_SYMBOL(data_character);

@@ -174,12 +174,12 @@ FLEXLAB_API tensor_status nn_predict(nn_graph *g, const float *images, int count
 FLEXLAB_API tensor_status nn_evaluate(nn_graph *g, const float *images, const int32_t *labels, int count, double *loss,
                                       int32_t *predicted) FLEXLAB_SYMBOL(nn_evaluate);
 
+typedef struct nn_data nn_data;
 /* A data set as bytes where the network lives: a step then takes the numbers of its images instead of the images, and
  * augmentation is computed there, with the bytes of a data loader (tensor_augmentation). For this compiled graph alone;
  * free it before the graph and the set. NULL on failure: TENSOR_E_MEMORY where the device has no room, TENSOR_E_SHAPE
  * or TENSOR_E_ARGUMENT for images or labels that are not the network's, TENSOR_E_DEVICE for a fault. nn_train does this
  * with its sets on a device other than the host; a set for which there is no room is brought batch by batch instead. */
-typedef struct nn_data nn_data;
 FLEXLAB_API nn_data *nn_data_new(nn_graph *g, const data_set *set) FLEXLAB_SYMBOL(nn_data_new);
 /* NULL is allowed. */
 FLEXLAB_API void nn_data_free(nn_data *data) FLEXLAB_SYMBOL(nn_data_free);

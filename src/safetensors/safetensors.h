@@ -82,6 +82,8 @@ tensor_status fl_safetensors_verify(const struct fl_safetensors *s);
 /* Checks `bytes` of header in s->header against s->data_bytes and lists its tensors and notes; for fl_safetensors_open
  * (safetensors_header.c). What it allocated stays in s. */
 tensor_status fl_safetensors_parse(struct fl_safetensors *s, size_t bytes);
+/* Room for one more element of an array of `count` (safetensors_header.c). The array stays on failure. */
+tensor_status fl_safetensors_grow(void **array, int count, int *capacity, size_t size);
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 

@@ -258,8 +258,7 @@ static tensor_status read_tensor(struct reader *r, struct fl_stored_tensor *t) {
 /* --- the whole header ----------------------------------------------------------------------------------------------
  */
 
-/* Room for one more element of an array. */
-static tensor_status grow(void **array, int count, int *capacity, size_t size) {
+tensor_status fl_safetensors_grow(void **array, int count, int *capacity, size_t size) {
     if (count < *capacity)
         return TENSOR_OK;
     const int room = *capacity ? 2 * *capacity : 16;
@@ -284,7 +283,7 @@ static tensor_status read_notes(struct reader *r) {
         TRY(read_string(r, &note.key));
         TRY(need(r, ':'));
         TRY(read_string(r, &note.value));
-        TRY(grow((void **)&s->notes, s->note_count, &r->note_capacity, sizeof *s->notes));
+        TRY(fl_safetensors_grow((void **)&s->notes, s->note_count, &r->note_capacity, sizeof *s->notes));
         s->notes[s->note_count++] = note;
     } while (take(r, ','));
     return need(r, '}');
@@ -305,7 +304,7 @@ static tensor_status read_entry(struct reader *r) {
     }
     struct fl_stored_tensor t = {.name = name};
     TRY(read_tensor(r, &t));
-    TRY(grow((void **)&s->tensors, s->count, &r->capacity, sizeof *s->tensors));
+    TRY(fl_safetensors_grow((void **)&s->tensors, s->count, &r->capacity, sizeof *s->tensors));
     s->tensors[s->count++] = t;
     return TENSOR_OK;
 }

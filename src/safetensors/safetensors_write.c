@@ -26,21 +26,6 @@ struct fl_stored_part {
 /* --- collecting ----------------------------------------------------------------------------------------------------
  */
 
-static tensor_status grow(void **array, int count, int *capacity, size_t size) {
-    if (count < *capacity)
-        return TENSOR_OK;
-    const int room = *capacity ? 2 * *capacity : 64;
-    void *larger = fl_alloc((size_t)room * size);
-    if (!larger)
-        return fl_fail(TENSOR_E_MEMORY, "safetensors: no memory for %d entries of a header", room);
-    if (count)
-        memcpy(larger, *array, (size_t)count * size);
-    fl_free(*array);
-    *array = larger;
-    *capacity = room;
-    return TENSOR_OK;
-}
-
 static tensor_status check_text(const char *what, const char *text) {
     const size_t size = strlen(text);
     for (size_t i = 0, length; i < size; i += length)
@@ -58,7 +43,7 @@ tensor_status fl_safetensors_add(struct fl_safetensors_out *o, const char *name,
         status = fl_fail(TENSOR_E_ARGUMENT, "safetensors: tensor '%.80s' of %d dimensions, expected 0 to %d", name,
                          ndim, FL_SAFETENSORS_DIMS);
     if (!status)
-        status = grow((void **)&o->parts, o->count, &o->capacity, sizeof *o->parts);
+        status = fl_safetensors_grow((void **)&o->parts, o->count, &o->capacity, sizeof *o->parts);
     if (status)
         return status;
     struct fl_stored_part part = {.type = type, .ndim = ndim, .bytes = bytes, .serial = o->count};
@@ -79,7 +64,7 @@ tensor_status fl_safetensors_add_note(struct fl_safetensors_out *o, const char *
     if (!status)
         status = check_text("the value", value);
     if (!status)
-        status = grow((void **)&o->notes, o->note_count, &o->note_capacity, sizeof *o->notes);
+        status = fl_safetensors_grow((void **)&o->notes, o->note_count, &o->note_capacity, sizeof *o->notes);
     if (status)
         return status;
     const struct fl_stored_note note = {fl_strdup(key), fl_strdup(value)};
