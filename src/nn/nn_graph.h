@@ -26,7 +26,7 @@
             return try_status;                                                                                         \
     } while (0)
 
-enum { FL_NODE_DIMS = 4, FL_NAME_LIMIT = 100 };
+enum { FL_NODE_DIMS = TENSOR_MAX_DIMS, FL_NAME_LIMIT = 100 };
 
 struct fl_shape {
     int ndim;
