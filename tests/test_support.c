@@ -1,0 +1,199 @@
+/* docs/support.md: which operation runs in which format on which backend, what it promises, what its gradient is; then
+ * networks. The rows of kernels are asked, and a device that runs the kernels of a GPU; nothing is typed but what no
+ * table can say (promises below), and an operation that is missing there is a failure. The test fails where the page
+ * says something else. test_support [--write]     writes the page */
+#include "check.h"
+#include "core/any_format.h"
+#include "core/format.h"
+#include "core/queue.h"
+#include "flexlab/nn.h"
+#include <string.h>
+
+/* Of operations that are no maps. */
+enum promise {
+    EXACT = 1, /* integers: the exact rational result rounded once; floats: binary32 in a fixed order */
+    REAL,      /* the real number rounded once, in every format */
+    DOUBLE,    /* integers: double, in a fixed sequence, of exact sums; rounded once. floats: in double */
+    COPY,      /* values as they are, stored as results */
+    NUMBERS    /* numbers beside the formats: means, indices, factors; double in a fixed sequence */
+};
+static const char *const promise_names[] = {
+    [EXACT] = "exact", [REAL] = "real", [DOUBLE] = "double", [COPY] = "copy", [NUMBERS] = "numbers"};
+
+struct known {
+    enum promise promise;
+    const char *gradient; /* what computes it; NULL: nothing in training needs one */
+};
+
+static const struct known known[FL_OP_LIMIT] = {
+#include "support_promises.inc"
+};
+
+/* --- the page ----------------------------------------------------------------------------------------------------- */
+
+static FILE *out;
+
+static const char *const letters[FL_ROWS] = {
+    [FL_REF] = "r",    [FL_PORTABLE] = "p",   [FL_AVX2] = "2",         [FL_AVX512BW] = "b",
+    [FL_AVX512] = "v", [FL_AVX512_AMX] = "t", [FL_AVX512_FAST] = "fv", [FL_AVX512_AMX_FAST] = "ft"};
+
+static bool has_kernel(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
+    if (backend == FL_REF)
+        return fl_ref_kernel(op) != NULL;
+    const struct fl_kernels *row = format->rows[backend];
+    return (row && row->op[op]) || fl_any_format_kernel(format, op, backend);
+}
+
+static bool on_device(tensor_device *device, const struct fl_format *format, enum fl_op op) {
+    struct fl_choice choice;
+    return device->find(device, format, op, &choice);
+}
+
+/* "r p 2 b": the rows with a kernel; with a "g" those that a GPU has. */
+static void print_cell(tensor_device *device, const struct fl_format *format, enum fl_op op) {
+    fprintf(out, " |");
+    for (int backend = 0; backend < FL_ROWS; backend++)
+        if (has_kernel(format, op, (enum fl_backend)backend))
+            fprintf(out, " %s", letters[backend]);
+    CHECK(fl_ref_kernel(op), "%s.%s has no reference kernel", format->name, fl_op_name(op));
+    if (on_device(device, format, op))
+        fprintf(out, " g");
+    else
+        CHECK(known[op].promise == NUMBERS, "%s.%s: a GPU has no kernel", format->name, fl_op_name(op));
+}
+
+static bool is_map(enum fl_op op) {
+    switch ((int)op) {
+#define FL_MAP1(id, CONSTANT, name, expr) case id:
+#define FL_MAP1_SCALAR FL_MAP1
+#define FL_MAP2 FL_MAP1
+#define FL_MAP2_SCALAR FL_MAP1
+#define FL_MAP3 FL_MAP1
+#define FL_MAP1_SCALARS FL_MAP1
+#define FL_MAP2_SCALARS FL_MAP1
+#include "flexlab/ops.def"
+        return true;
+    default:
+        return false;
+    }
+}
+
+static struct known facts_of(enum fl_op op) {
+    struct known k = known[op];
+    if (!k.promise && is_map(op))
+        k.promise = fl_op_is_real(op) ? REAL : EXACT;
+    static char own[80];
+    snprintf(own, sizeof own, "%s_grad", fl_op_name(op));
+    if (!k.gradient && fl_op_named(own))
+        k.gradient = own;
+    return k;
+}
+
+static void print_operation(tensor_device *device, enum fl_op op) {
+    const struct known k = facts_of(op);
+    CHECK(k.promise, "%s (%d): no line in support_promises.inc says what it promises", fl_op_name(op), (int)op);
+    fprintf(out, "| `%s`", fl_op_name(op));
+    for (int i = 0; fl_format_at(i); i++)
+        print_cell(device, fl_format_at(i), op);
+    fprintf(out, " | %s | %s |\n", k.promise ? promise_names[k.promise] : "?", k.gradient ? k.gradient : "");
+}
+
+static void print_head(void) {
+    fprintf(
+        out,
+        "# What runs where\n\n"
+        "Written by `test_support --write`, and held against the present code by that test.\n\n"
+        "## Operations\n"
+        "A cell lists the backends that have a kernel of their own; each of the others runs the one before it.\n"
+        "`r` the reference, `p` portable C, `2` AVX2, `b` AVX-512 (bw), `v` AVX-512 VNNI, `t` matrix tiles (AMX),\n"
+        "`fv`, `ft` class fast on AVX512_BF16 and on tiles, `g` a GPU. All but class fast give the same bits.\n\n"
+        "Promises (docs/semantics.md has them in full):\n"
+        "- *exact*: shared exponents: the exact result, a rational number, rounded once. Float formats: binary32 in "
+        "a fixed order, rounded once when stored.\n"
+        "- *real*: the real number rounded once, in every format.\n"
+        "- *double*: exact sums, then double precision in a fixed sequence, rounded once; float formats in double.\n"
+        "- *copy*: the values themselves, stored as any result.\n"
+        "- *numbers*: numbers beside the formats (means, indices, factors), double in a fixed sequence.\n\n"
+        "Gradients: the operation that computes one, or those that it is made of.\n\n"
+        "| operation");
+    for (int i = 0; fl_format_at(i); i++)
+        fprintf(out, " | %s", fl_format_at(i)->name);
+    fprintf(out, " | promise | gradient |\n| ---");
+    for (int i = 0; fl_format_at(i); i++)
+        fprintf(out, " | ---");
+    fprintf(out, " | --- | --- |\n");
+}
+
+static void print_names(const char *what, const char *(*list)(int)) {
+    fprintf(out, "- %s:", what);
+    for (int i = 0; list(i); i++)
+        fprintf(out, "%s `%s`", i ? "," : "", list(i));
+    fprintf(out, "\n");
+}
+
+static const char *variant_name(int i) {
+    const nn_variant *v = nn_variant_list(i);
+    return v ? v->name : NULL;
+}
+
+static char *make_page(tensor_device *device, size_t *bytes) {
+    char *page = NULL;
+    out = open_memstream(&page, bytes);
+    if (!out)
+        return NULL;
+    print_head();
+    for (int op = 1; op < FL_OP_LIMIT; op++)
+        if (fl_op_name((enum fl_op)op))
+            print_operation(device, (enum fl_op)op);
+    fprintf(out,
+            "\n## Networks\nEach model trains in each variant with each optimiser, on the processor and on a GPU.\n");
+    print_names("models", nn_model_list);
+    print_names("variants", variant_name);
+    print_names("optimisers", nn_optimiser_list);
+    fclose(out);
+    return page;
+}
+
+/* --- against the file --------------------------------------------------------------------------------------------- */
+
+static void write_page(const char *page, size_t bytes) {
+    FILE *f = fopen(SUPPORT_PAGE, "wb");
+    CHECK(f && fwrite(page, 1, bytes, f) == bytes, "%s cannot be written", SUPPORT_PAGE);
+    CHECK(f && !fclose(f), "%s cannot be written", SUPPORT_PAGE);
+}
+
+static void compare_page(const char *page, size_t bytes) {
+    FILE *f = fopen(SUPPORT_PAGE, "rb");
+    char *stored = malloc(bytes + 1);
+    const size_t n = f && stored ? fread(stored, 1, bytes + 1, f) : 0;
+    size_t same = 0;
+    while (same < n && same < bytes && stored[same] == page[same])
+        same++;
+    CHECK(n == bytes && same == n, "%s is stale (from byte %zu on: '%.60s'): build and run test_support --write",
+          SUPPORT_PAGE, same, page + same);
+    free(stored);
+    if (f)
+        fclose(f);
+}
+
+int main(int argc, char **argv) {
+    tensor_device *device = tensor_device_find("cuda");
+    if (!device)
+        return check_skip("neither a GPU nor the stand-in for one; it says which operations have kernels there");
+    for (int backend = 0; backend < FL_ROWS; backend++) {
+        bool has = backend == FL_REF;
+        for (int i = 0; fl_format_at(i); i++)
+            has = has || fl_format_at(i)->rows[backend];
+        if (!has)
+            return check_skip("this compiler does not have every instruction set");
+    }
+    size_t bytes = 0;
+    char *page = make_page(device, &bytes);
+    CHECK(page, "no memory for the page");
+    if (page && argc > 1 && !strcmp(argv[1], "--write"))
+        write_page(page, bytes);
+    else if (page)
+        compare_page(page, bytes);
+    free(page);
+    return check_summary();
+}
