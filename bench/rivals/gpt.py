@@ -1,0 +1,63 @@
+"""A small causal transformer (Radford et al. 2019) in PyTorch, the network of nn_model "gpt": learned positions,
+normalisation before each part, GELU by erf, a normalisation at the end."""
+
+import contextlib
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+LAYERS, WIDTH, HEADS, CONTEXT, WORDS = 6, 192, 6, 128, 256
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        n, t, _ = x.shape
+        q, k, v = self.qkv(x).view(n, t, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(y.transpose(1, 2).reshape(n, t, WIDTH))
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.attention, self.norm2 = nn.LayerNorm(WIDTH), Attention(), nn.LayerNorm(WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Gpt(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(WORDS, WIDTH), nn.Parameter(torch.zeros(CONTEXT, WIDTH))
+        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WORDS)
+
+    def forward(self, x):
+        return self.head(self.norm(self.blocks(self.words(x) + self.places)))
+
+
+def batch(size):
+    torch.manual_seed(1)
+    text = torch.randint(WORDS, (size, CONTEXT + 1))
+    return text[:, :-1].contiguous(), text[:, 1:].contiguous()
+
+
+def training_step(model, optimiser, words, targets, precision=contextlib.nullcontext):
+    """precision: makes the context of the forward pass and the loss, such as torch.autocast."""
+
+    def step():
+        optimiser.zero_grad(set_to_none=True)
+        with precision():
+            loss = F.cross_entropy(model(words).view(-1, WORDS), targets.view(-1))
+        loss.backward()
+        optimiser.step()
+
+    return step
