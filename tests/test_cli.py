@@ -82,6 +82,7 @@ def test_usage(place):
                                "epsilon": ("0", "-1e-8", "2"), "clip-value": ("0", "-1"), "clip-norm": ("0", "inf", "x")}.items():
             for value in values:
                 expect_error([command, f"--{option}={value}"], 2, f"--{option} '{value}'", "number from")
+        expect_error([command, "--schedule", "cosine:2"], 2, "'cosine:2'", "cosine:END with a number from 0 to 1")
         expect_error([command, "--schedule", "linaer"], 2, "'linaer'", "linear, cosine, step, constant", "did you mean 'linear'?")
         expect_error([command, "--master", "some"], 2, "'some'", "default, none")
         expect_error([command, "--optimizer", "adamm"], 2, "'adamm'", "sgd, adam, adamw, rmsprop, adagrad, lamb", "did you mean 'adam'?")

@@ -94,6 +94,16 @@ static void schedules(void) {
                 CHECK(fabs(got - want) <= want * 0x1p-24 + rate * 1e-15, "%s step %d warmup %d: %g, want %g", names[s],
                       (int)i, (int)warmup, (double)got, want);
             }
+    for (int64_t i = 0; i < 200; i++) { /* from the peak to a tenth of it */
+        const double linear = 1 - (double)i / 200, half = (1 + cos(pi * (double)i / 200)) / 2;
+        CHECK(fabs(fl_schedule_rate("linear:0.1", 3, i, 200, 0) - 3 * (0.1 + 0.9 * linear)) < 3e-7, "step %d", (int)i);
+        CHECK(fabs(fl_schedule_rate("cosine:0.1", 3, i, 200, 0) - 3 * (0.1 + 0.9 * half)) < 3e-7, "step %d", (int)i);
+    }
+    CHECK(fl_schedule_known("cosine:0") && fl_schedule_known("linear:1"), "%s", tensor_error());
+    static const char *const wrong[] = {
+        "cosine:", "cosine:-0.1", "cosine:1.5", "cosine:nan", "cosine:0.1x", "step:0.1", "constant:0.5", ":0.1", ""};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        CHECK(!fl_schedule_known(wrong[i]) && strstr(tensor_error(), "cosine:END"), "'%s'", wrong[i]);
     CHECK(fl_schedule_known("linear") && !fl_schedule_known("cosin") && !fl_schedule_known(NULL), "names");
     CHECK(strstr(tensor_error(), "cosine"), "%s", tensor_error());
 }

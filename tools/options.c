@@ -35,7 +35,7 @@ const char *options_data_kind(int i) {
 }
 
 static const char *schedule_name(int i) {
-    static const char *const names[] = {"linear", "cosine", "step", "constant"};
+    static const char *const names[] = {"linear", "cosine", "step", "constant", "linear:END", "cosine:END"};
     return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
 }
 
@@ -61,7 +61,7 @@ static const struct option_row {
     enum kind kind;
     size_t offset;
     double low, high;            /* KIND_WHOLE, KIND_REAL: inclusive */
-    const char *(*names)(int i); /* KIND_NAME */
+    const char *(*names)(int i); /* KIND_NAME; "NAME:END" is NAME, a colon and a number from low to high */
     int value;                   /* KIND_SWITCH */
     const char *section;
     const char *help;
@@ -97,8 +97,9 @@ static const struct option_row {
     {"seed-base", "K", BOTH, KIND_WHOLE, FIELD(seed_base), 0, 1e15, .help = "the first seed (1)"},
     {"lr", "RATE", BOTH, KIND_REAL, FIELD(rate), 1e-30, 1000,
      .help = "peak learning rate (sgd 0.1, on mlp2 0.01; adagrad, lamb 0.01;\nothers 0.001)"},
-    {"schedule", "NAME", BOTH, KIND_NAME, FIELD(schedule), .names = schedule_name,
-     .help = "linear (to zero; default), cosine, step (x 0.1 at 1/2 and 3/4),\nconstant"},
+    {"schedule", "NAME", BOTH, KIND_NAME, FIELD(schedule), 0, 1, .names = schedule_name,
+     .help = "linear (to zero; default), cosine, step (x 0.1 at 1/2 and 3/4),\nconstant; linear:END, cosine:END end at "
+             "that share of the peak"},
     {"warmup", "EPOCHS", BOTH, KIND_REAL, FIELD(warmup), 0, MOST_EPOCHS,
      .help = "linear warm-up from zero, may be a fraction (0)"},
     {"optimizer", "NAME", BOTH, KIND_NAME, FIELD(optimiser), .names = nn_optimiser_list,
@@ -217,11 +218,20 @@ static int store(struct settings *settings, const struct option_row *row, const 
         *(const char **)field = text;
         return STATUS_OK;
     case KIND_NAME:
-        for (int i = 0; row->names(i); i++)
-            if (!strcmp(row->names(i), text)) {
-                *(const char **)field = row->names(i);
-                return STATUS_OK;
+        for (int i = 0; row->names(i); i++) {
+            const char *name = row->names(i);
+            const size_t words = strcspn(name, ":");
+            double number;
+            if (name[words] && !strncmp(name, text, words + 1)) {
+                if (!text_real(text + words + 1, row->low, row->high, &number))
+                    return text_usage("--%s '%s': expected %s with a number from %g to %g", row->name, text, name,
+                                      row->low, row->high);
+            } else if (strcmp(name, text) != 0) {
+                continue;
             }
+            *(const char **)field = text;
+            return STATUS_OK;
+        }
         return refuse_name(text_format("--%s '%s'", row->name, text), text, row->names);
     case KIND_WHOLE:
         if (text_whole(text, (int64_t)row->low, (int64_t)row->high, field))

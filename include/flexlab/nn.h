@@ -267,7 +267,8 @@ typedef struct nn_train_config {
     const char *model; /* see nn_model; NULL: build makes the network */
     int epochs;
     double rate;          /* peak learning rate */
-    const char *schedule; /* "linear" (to zero), "cosine", "step" (x 0.1 at 1/2 and 3/4), "constant" */
+    const char *schedule; /* "linear" (to zero), "cosine", "step" (x 0.1 at 1/2 and 3/4), "constant"; "linear:0.1",
+                           * "cosine:0.1": to that share of the peak */
     double warmup_epochs; /* linear from 0 */
     bool augment;
     int64_t max_steps;      /* stop after so many steps; 0: no limit (the schedule still spans all epochs) */

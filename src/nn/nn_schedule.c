@@ -2,6 +2,7 @@
  * binary32, so every machine and every format trains with the same numbers. */
 #include "nn/nn_graph.h"
 #include "core/fail.h"
+#include "core/text.h"
 #include <string.h>
 
 static double linear(double progress) {
@@ -29,24 +30,43 @@ static double steps_down(double progress) {
 static const struct schedule {
     const char *name;
     double (*factor)(double progress);
-} schedules[] = {{"linear", linear}, {"cosine", cosine}, {"step", steps_down}, {"constant", constant}};
+    bool has_end; /* may be told where to end: "cosine:0.1" */
+} schedules[] = {
+    {"linear", linear, true}, {"cosine", cosine, true}, {"step", steps_down, false}, {"constant", constant, false}};
 
-static const struct schedule *find(const char *name) {
-    for (size_t i = 0; name && i < sizeof schedules / sizeof schedules[0]; i++)
-        if (!strcmp(schedules[i].name, name))
-            return &schedules[i];
+/* The schedule of that name, and the share of the peak that it ends at; NULL for none. */
+static const struct schedule *find(const char *name, double *end) {
+    const size_t length = name ? strcspn(name, ":") : 0;
+    *end = 0;
+    for (size_t i = 0; name && i < sizeof schedules / sizeof schedules[0]; i++) {
+        const struct schedule *s = &schedules[i];
+        if (strlen(s->name) != length || strncmp(s->name, name, length) != 0)
+            continue;
+        if (!name[length])
+            return s;
+        char *rest;
+        *end = fl_to_real(name + length + 1, &rest);
+        return s->has_end && rest > name + length + 1 && !*rest && *end >= 0 && *end <= 1 ? s : NULL;
+    }
     return NULL;
 }
 
 bool fl_schedule_known(const char *name) {
-    if (find(name))
+    double end;
+    if (find(name, &end))
         return true;
-    fl_fail(TENSOR_E_ARGUMENT, "schedule '%s': expected one of linear, cosine, step, constant", name ? name : "(null)");
+    fl_fail(TENSOR_E_ARGUMENT,
+            "schedule '%s': expected one of linear, cosine, step, constant, or linear:END, cosine:END with END the "
+            "share of the peak rate, 0 to 1, that it ends at",
+            name ? name : "(null)");
     return false;
 }
 
 float fl_schedule_rate(const char *name, double rate, int64_t step, int64_t steps, int64_t warmup) {
     if (step < warmup)
         return (float)(rate * (double)(step + 1) / (double)warmup);
-    return (float)(rate * find(name)->factor((double)(step - warmup) / (double)(steps - warmup)));
+    double end;
+    const struct schedule *s = find(name, &end);
+    const double factor = s->factor((double)(step - warmup) / (double)(steps - warmup));
+    return (float)(rate * (end > 0 ? end + (1 - end) * factor : factor));
 }
