@@ -209,7 +209,8 @@ static void matmul_panel_sums(const struct matmul *t, const struct packed_panels
         fl_gemm_pair_sums(t->c->family, &pair, &a->bounds[of_a], &b->bounds[of_b], block > 0, &out, &for_check,
                           w->accumulators);
         of_panel.next.from += of_panel.bytes;
-        of_bytes.next.from += of_bytes.bytes;
+        if (check)
+            of_bytes.next.from += of_bytes.bytes;
     }
 }
 
