@@ -9,6 +9,8 @@
  *     if (nn_compile(g, x)) ...
  *     nn_train_step(g, images, labels, 0.1f, &loss, &correct);
  *
+ * Networks that read text begin with nn_tokens and nn_embedding: sequences [batch, length, width].
+ *
  * Building never fails in place: a bad call returns node -1, further calls on it return -1, and nn_compile returns the
  * first failure. One graph belongs to one thread at a time. Images are [N, H, W, C], the weights of a linear layer
  * [in, out], and its inputs in the order H, W, C where it flattens an image. Structs grow as tensor.h says: set them to
@@ -53,7 +55,7 @@ typedef struct nn_config {
     const char *variant;   /* see nn_variant */
     const char *predictor; /* NULL: the variant's; else "paper", "ngraph", "current", "fixed" */
     bool no_master;        /* leave out the wide copy of the weights ("--master none") */
-    int batch;             /* images a step */
+    int batch;             /* images, or sequences, a step */
     uint64_t seed;         /* initial weights, stochastic rounding; the same for every variant */
     float momentum;        /* used by nn_train_step as given (0: none); of sgd and rmsprop alone */
     float weight_decay;
@@ -91,6 +93,13 @@ FLEXLAB_API void nn_graph_free(nn_graph *g) FLEXLAB_SYMBOL(nn_graph_free);
  * format. */
 /* Images [batch, height, width, channels]; a graph has one input, and it comes first. */
 FLEXLAB_API nn_node nn_input(nn_graph *g, int height, int width, int channels) FLEXLAB_SYMBOL(nn_input);
+/* The other input: sequences [batch, length] of tokens, int32 numbers from 0 to vocabulary - 1. nn_embedding alone
+ * reads them. A step of such a network takes tokens instead of images (nn_train_step_tokens and its parts). */
+FLEXLAB_API nn_node nn_tokens(nn_graph *g, int length, int vocabulary) FLEXLAB_SYMBOL(nn_tokens);
+/* [batch, length] tokens to [batch, length, width]: the row of a table [vocabulary, width] for each, tensor_embedding.
+ * The table starts normal with that standard deviation, which is finite and above 0. */
+FLEXLAB_API nn_node nn_embedding(nn_graph *g, const char *name, nn_node tokens, int width, double deviation)
+    FLEXLAB_SYMBOL(nn_embedding);
 /* filters of kernel x kernel pixels, no bias: tensor_conv2d. */
 FLEXLAB_API nn_node nn_conv2d(nn_graph *g, const char *name, nn_node x, int filters, int kernel, int stride,
                               int padding) FLEXLAB_SYMBOL(nn_conv2d);
@@ -103,7 +112,8 @@ FLEXLAB_API nn_node nn_batchnorm(nn_graph *g, const char *name, nn_node x, bool 
 /* relu(batchnorm(x) + residual): one operation, rounded once */
 FLEXLAB_API nn_node nn_batchnorm_add_relu(nn_graph *g, const char *name, nn_node x, nn_node residual)
     FLEXLAB_SYMBOL(nn_batchnorm_add_relu);
-/* x w + b with w [in, out]. An image is flattened first: input (h W + w) C + c is channel c of pixel (h, w). */
+/* x w + b with w [in, out]. An image is flattened first: input (h W + w) C + c is channel c of pixel (h, w). Of a
+ * sequence [batch, length, in] each position is a row; products and bias are one operation then, rounded once. */
 FLEXLAB_API nn_node nn_linear(nn_graph *g, const char *name, nn_node x, int outputs) FLEXLAB_SYMBOL(nn_linear);
 /* max(0, nn_linear). */
 FLEXLAB_API nn_node nn_linear_relu(nn_graph *g, const char *name, nn_node x, int outputs)
@@ -129,9 +139,14 @@ FLEXLAB_API nn_node nn_model(nn_graph *g, const char *model, int height, int wid
 /* NULL past the last. */
 FLEXLAB_API const char *nn_model_list(int i) FLEXLAB_SYMBOL(nn_model_list);
 
-/* Ends building: plans all memory once (one arena: activations, gradients, workspace of the operations, by lifetime)
- * and initialises the weights. What a device lacks for a step is told here. */
+/* Ends building: the logits are [batch, classes], or [batch, length, classes], of which each position has a label and
+ * a loss of its own (nn_label_count of them a step; the loss is their mean). Plans all memory once (one arena:
+ * activations, gradients, workspace of the operations, by lifetime) and initialises the weights. What a device lacks
+ * for a step is told here. */
 FLEXLAB_API tensor_status nn_compile(nn_graph *g, nn_node logits) FLEXLAB_SYMBOL(nn_compile);
+/* Labels of a step: one for each row of the logits, in the order of rows; a multiple of config.batch. 0 before
+ * nn_compile. */
+FLEXLAB_API int64_t nn_label_count(const nn_graph *g) FLEXLAB_SYMBOL(nn_label_count);
 
 /* One step on config.batch images [N,H,W,C]: forward, backward, update of the weights; after the second it allocates
  * nothing. loss and correct (how many predicted classes are the labels) may be NULL: then a device is not waited for.
@@ -154,6 +169,17 @@ FLEXLAB_API tensor_status nn_update(nn_graph *g, float rate) FLEXLAB_SYMBOL(nn_u
 FLEXLAB_API tensor_status nn_set_pixel_values(nn_graph *g, const float *values) FLEXLAB_SYMBOL(nn_set_pixel_values);
 FLEXLAB_API tensor_status nn_forward_pixels(nn_graph *g, const uint8_t *images, const int32_t *labels)
     FLEXLAB_SYMBOL(nn_forward_pixels);
+/* nn_train_step, nn_forward, nn_evaluate and nn_predict of a network whose input is tokens [batch, length]; count are
+ * sequences then, and labels, predicted classes and rows of logits as many as those of count sequences. A token or
+ * label out of range is TENSOR_E_ARGUMENT, at once and on every device, and so is a network whose input is images. */
+FLEXLAB_API tensor_status nn_train_step_tokens(nn_graph *g, const int32_t *tokens, const int32_t *labels, float rate,
+                                               double *loss, int *correct) FLEXLAB_SYMBOL(nn_train_step_tokens);
+FLEXLAB_API tensor_status nn_forward_tokens(nn_graph *g, const int32_t *tokens, const int32_t *labels)
+    FLEXLAB_SYMBOL(nn_forward_tokens);
+FLEXLAB_API tensor_status nn_evaluate_tokens(nn_graph *g, const int32_t *tokens, const int32_t *labels, int count,
+                                             double *loss, int32_t *predicted) FLEXLAB_SYMBOL(nn_evaluate_tokens);
+FLEXLAB_API tensor_status nn_predict_tokens(nn_graph *g, const int32_t *tokens, int count, double *logits)
+    FLEXLAB_SYMBOL(nn_predict_tokens);
 /* Mean loss and right predictions of the last forward pass; either may be NULL. Waits for a device. */
 FLEXLAB_API tensor_status nn_loss(const nn_graph *g, double *loss, int *correct) FLEXLAB_SYMBOL(nn_loss);
 /* The same of step after step without waiting for a device. nn_note_loss, after a forward pass, notes its loss and

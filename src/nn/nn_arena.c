@@ -68,7 +68,7 @@ tensor_status fl_list_positions(nn_graph *g) {
         g->positions[p].begins = g->positions[p].ends = -1;
     for (int i = g->value_count - 1; i >= 0; i--) {
         struct fl_value *v = &g->values[i];
-        if (v->base != i)
+        if (!fl_is_stored(g, i))
             continue;
         v->next_to_begin = g->positions[v->first].begins;
         g->positions[v->first].begins = i;
@@ -83,7 +83,7 @@ static int list_values(const nn_graph *g, struct fl_block *blocks) {
     int count = 0;
     for (int i = 0; i < g->value_count; i++) {
         const struct fl_value *v = &g->values[i];
-        if (v->base == i)
+        if (fl_is_stored(g, i))
             blocks[count++] = (struct fl_block){.bytes = v->bytes, .first = v->first, .last = v->last};
     }
     return count;
@@ -112,9 +112,9 @@ static void take_places(nn_graph *g, const struct fl_block *blocks) {
     char *const arena = g->arena;
     for (int i = 0; i < g->value_count; i++) {
         struct fl_value *v = &g->values[i];
-        v->offset = v->base == i ? (blocks++)->offset : g->values[v->base].offset;
-        if (v->base != i)
+        if (!fl_is_stored(g, i))
             continue;
+        v->offset = (blocks++)->offset;
         fl_tensor_place(v->t, arena + v->offset);
         if (v->evaluate)
             fl_tensor_place(v->evaluate, arena + v->offset);

@@ -1,6 +1,6 @@
 /* nn_compile.c - from the plan to tensors: parameters with initial weights, values, the list for traces; then the
  * memory of all that comes and goes. */
-#include "nn/nn_graph.h"
+#include "nn/nn_sequence.h"
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/tensor_state.h"
@@ -25,9 +25,13 @@ static tensor_status check_graph(nn_graph *g, nn_node logits) {
     if (logits < 0 || logits >= g->handle_count)
         return fl_fail(TENSOR_E_ARGUMENT, "logits: node %d, expected 0 ... %d", logits, g->handle_count - 1);
     const struct fl_output *last = fl_output_of(g, logits);
-    if (last->shape.ndim != 2 || last->shape.dim[1] < 2)
+    if (last->tokens || last->shape.ndim != 2 || last->shape.dim[1] < 2)
         return fl_fail(TENSOR_E_SHAPE, "logits: '%s' is not a matrix of at least 2 columns (classes)", last->name);
+    if (last->shape.dim[0] % g->batch || last->shape.dim[0] > INT32_MAX)
+        return fl_fail(TENSOR_E_SHAPE, "logits: '%s' has %lld rows, expected a multiple of the batch, %d, below 2^31",
+                       last->name, (long long)last->shape.dim[0], g->batch);
     g->classes = (int)last->shape.dim[1];
+    g->rows = last->shape.dim[0];
     g->logits = logits;
     for (int i = 0; i < g->count; i++) {
         struct fl_node *node = &g->nodes[i];
@@ -91,6 +95,10 @@ static tensor_status make_parameter(nn_graph *g, const struct fl_node *node, str
     return status;
 }
 
+static tensor *new_view(tensor *t, const struct fl_shape *shape) {
+    return tensor_new_view(t, shape->ndim, shape->dim);
+}
+
 static tensor_status new_numbers(const nn_graph *g, tensor **t, tensor_format format, int64_t count) {
     *t = tensor_new_in(g->device, format, TENSOR_SHAPE(count));
     return *t ? TENSOR_OK : tensor_error_status();
@@ -126,6 +134,12 @@ static tensor_status make_node(nn_graph *g, struct fl_node *node) {
         FL_TRY(make_state(g, &node->state[k]));
     for (int k = 0; k < node->parameters; k++)
         FL_TRY(make_parameter(g, node, &node->parameter[k]));
+    for (int k = 0; k < node->parameters && node->layer->vectors; k++) {
+        struct fl_parameter *p = &node->parameter[k];
+        const struct fl_shape vector = {1, {fl_shape_count(&p->shape)}};
+        if (!(p->w_vector = new_view(p->w, &vector)) || !(p->g_vector = new_view(p->g, &vector)))
+            return tensor_error_status();
+    }
     return TENSOR_OK;
 }
 
@@ -139,6 +153,11 @@ static tensor *new_value_tensor(const nn_graph *g, const struct fl_value *v, ten
 /* *at: addresses of tensors that have no memory yet, each apart from the others. */
 static tensor_status make_value(nn_graph *g, int i, size_t *at) {
     struct fl_value *v = &g->values[i];
+    if (v->tokens) {
+        v->t = v->evaluate = g->tokens;
+        v->info = -1;
+        return TENSOR_OK;
+    }
     const struct fl_value *base = v->base == i ? NULL : &g->values[v->base];
     bool activation = !strcmp(v->role, "activation");
     v->t = new_value_tensor(g, v, base ? base->t : NULL, *at);
@@ -158,15 +177,22 @@ static tensor_status make_value(nn_graph *g, int i, size_t *at) {
     return list_tensor(g, fl_format_name("%s", v->name), v->role, v->t);
 }
 
+/* What a step is given: tokens; images as floats, where those of the caller do not serve. */
+static tensor_status make_input(nn_graph *g, const struct fl_output *input) {
+    tensor **t = input->tokens ? &g->tokens : &g->pixels;
+    if (!input->tokens && g->device == tensor_device_list(0))
+        return TENSOR_OK;
+    *t = tensor_new_in(g->device, input->tokens ? FMT_I32 : FMT_F32, input->shape.ndim, input->shape.dim);
+    return *t ? TENSOR_OK : tensor_error_status();
+}
+
 static tensor_status make_numbers_of_step(nn_graph *g) {
-    const struct fl_shape *input = &fl_output_of(g, 0)->shape;
-    if (g->device != tensor_device_list(0) && !(g->pixels = tensor_new_in(g->device, FMT_F32, input->ndim, input->dim)))
-        return tensor_error_status();
-    FL_TRY(new_numbers(g, &g->labels, FMT_I32, g->batch));
+    FL_TRY(make_input(g, fl_output_of(g, 0)));
+    FL_TRY(new_numbers(g, &g->labels, FMT_I32, g->rows));
     FL_TRY(new_numbers(g, &g->rate, FMT_F32, 1));
     FL_TRY(fl_optimiser_numbers_of_step(g));
     FL_TRY(new_numbers(g, &g->loss, FMT_F64, 1));
-    FL_TRY(new_numbers(g, &g->predicted, FMT_I32, g->batch));
+    FL_TRY(new_numbers(g, &g->predicted, FMT_I32, g->rows));
     return new_numbers(g, &g->correct, FMT_I32, 1);
 }
 
@@ -179,6 +205,29 @@ static tensor_status make_values(nn_graph *g) {
 
 static tensor *tensor_of(const nn_graph *g, int value) {
     return value < 0 ? NULL : g->values[value].t;
+}
+
+/* Where a kind sees its tensors in another shape, views of them take their places. */
+static tensor_status see_otherwise(struct fl_node *node) {
+    const int count = 3 * (node->inputs + node->outputs);
+    if (!node->layer->seen)
+        return TENSOR_OK;
+    node->views = fl_alloc_zero((size_t)count * sizeof *node->views);
+    if (!node->views)
+        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
+    for (int i = 0; i < count; i++) {
+        tensor *t = node->tensors[i];
+        if (!t)
+            continue;
+        struct fl_shape shape = {.ndim = tensor_ndim(t)};
+        for (int d = 0; d < shape.ndim; d++)
+            shape.dim[d] = tensor_dim(t, d);
+        node->layer->seen(node, &shape);
+        if (!(node->views[i] = new_view(t, &shape)))
+            return tensor_error_status();
+        node->tensors[i] = node->views[i];
+    }
+    return TENSOR_OK;
 }
 
 /* The tensors of a node's passes, in one array: those of training, x, dx, y, dy, then x and y of evaluation. */
@@ -201,12 +250,24 @@ static tensor_status wire_passes(const nn_graph *g, struct fl_node *node) {
         evaluate_y[k] = g->values[node->output[k].y].evaluate;
     }
     node->tensors = x;
+    FL_TRY(see_otherwise(node));
     node->train = (struct fl_pass){.x = x, .dx = dx, .y = y, .dy = dy, .training = true};
     node->evaluate = (struct fl_pass){.x = evaluate_x, .y = evaluate_y};
     return TENSOR_OK;
 }
 
+/* Logits of sequences, [batch, length, classes], count as a matrix. */
+static nn_node as_matrix(nn_graph *g, nn_node logits) {
+    const bool there = !g->compiled && logits >= 0 && logits < g->handle_count;
+    if (!there || fl_output_of(g, logits)->shape.ndim != 3 || fl_output_of(g, logits)->tokens)
+        return logits;
+    return fl_add_rows(g, fl_output_of(g, logits)->name, logits);
+}
+
 static tensor_status compile(nn_graph *g, nn_node logits) {
+    logits = as_matrix(g, logits);
+    if (g->status)
+        return g->status;
     FL_TRY(check_graph(g, logits));
     FL_TRY(fl_plan(g));
     for (int i = 0; i < g->count; i++) {

@@ -17,6 +17,9 @@ static tensor_status check_set(const nn_graph *g, const data_set *set) {
         return fl_fail(TENSOR_E_SHAPE, "nn_data: images of %dx%dx%d, the network takes %lldx%lldx%lld",
                        data_height(set), data_width(set), data_channels(set), (long long)dim[1], (long long)dim[2],
                        (long long)dim[3]);
+    if (data_is_text(set) || g->rows != g->batch)
+        return fl_fail(TENSOR_E_SHAPE, "nn_data: %s, expected a set of images and one row of logits for each",
+                       data_is_text(set) ? "the set is a text" : "the network has several rows of logits an image");
     if (count > INT32_MAX)
         return fl_fail(TENSOR_E_SHAPE, "nn_data: %lld images, expected fewer than 2^31", (long long)count);
     for (int64_t i = 0; i < count; i++)
@@ -52,7 +55,7 @@ static tensor_status bring(nn_graph *g, nn_data *data) {
 }
 
 nn_data *nn_data_new(nn_graph *g, const data_set *set) {
-    if (fl_check_ready(g))
+    if (fl_check_images(g))
         return NULL;
     if (!set) {
         fl_fail(TENSOR_E_ARGUMENT, "nn_data: the set is NULL");

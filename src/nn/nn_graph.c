@@ -113,8 +113,10 @@ void nn_graph_free(nn_graph *g) {
     for (int i = 0; i < g->count; i++)
         fl_node_clear(&g->nodes[i]);
     for (int i = g->value_count - 1; i >= 0; i--) { /* views go before their bases */
-        tensor_free(g->values[i].t);
-        tensor_free(g->values[i].evaluate);
+        if (!g->values[i].tokens) {
+            tensor_free(g->values[i].t);
+            tensor_free(g->values[i].evaluate);
+        }
         fl_free(g->values[i].name);
     }
     for (int i = 0; i < g->info_count; i++)
@@ -125,6 +127,7 @@ void nn_graph_free(nn_graph *g) {
     fl_free(g->positions);
     fl_free(g->infos);
     fl_optimiser_clear(&g->optimiser);
+    tensor_free(g->tokens);
     tensor_free(g->pixels);
     tensor_free(g->bytes);
     tensor_free(g->byte_values);
@@ -169,7 +172,7 @@ int64_t nn_weight_bytes(const nn_graph *g) {
 int64_t nn_activation_bytes(const nn_graph *g) {
     int64_t bytes = 0;
     for (int i = 0; g && g->compiled && i < g->value_count; i++)
-        if (g->values[i].evaluate && g->values[i].base == i)
+        if (g->values[i].evaluate && fl_is_stored(g, i))
             bytes += (int64_t)tensor_bytes(g->values[i].t);
     return bytes;
 }

@@ -42,6 +42,7 @@ struct fl_parameter {
     enum fl_init init;
     double scale; /* normal: standard deviation; uniform: half the width */
     tensor *w, *g;
+    tensor *w_vector, *g_vector; /* the same in one dimension; NULL unless the layer asks for them */
     /* Of the optimiser, NULL: it has none. Velocity or moment; root of the mean square; the gradient as it counts, or
      * the direction that the weight takes. */
     tensor *v, *r, *d;
@@ -55,6 +56,7 @@ struct fl_options {
     int outputs; /* filters or outputs */
     int window, stride, padding, dilation, groups;
     enum fl_init init; /* of a matmul's weight */
+    double deviation;  /* of initial weights that are normal, where the caller says; 0: as the kind has it */
 };
 
 /* A tensor of a node that is no parameter: what one visit leaves for another. */
@@ -97,8 +99,13 @@ struct fl_layer {
     /* Outputs that end in relu: backward reads the output, to know where that was zero. Where the gradient of the
      * output is a sum, the addition looks there instead (add_relu_grad), and backward finds dy gated. */
     int relu;
-    int views;      /* outputs that are the input of the same number in another shape; its gradient is SAME */
-    bool always_dx; /* backward writes dx even where nothing before it learns */
+    int views;         /* outputs that are the input of the same number in another shape; its gradient is SAME */
+    bool reads_tokens; /* its first input is tokens, which no other kind takes */
+    bool always_dx;    /* backward writes dx even where nothing before it learns */
+    /* The shape in which its passes see a tensor of that shape, with as many elements; NULL: as it is. Of parameters
+     * they see fl_parameter.w and g, and those as vectors where vectors is set. */
+    void (*seen)(const struct fl_node *node, struct fl_shape *shape);
+    bool vectors;
     /* Of each input (of FL_ANY_INPUTS: one for all), while the output that SAME names is not gated, and when it is.
      * NULL: OWN. */
     const enum fl_input_gradient *gradient, *when_gated;
@@ -121,7 +128,8 @@ struct fl_output {
     char *name;
     struct fl_shape shape;
     int y, dy;
-    bool gated; /* dy is a sum, and zero already where y is */
+    bool gated;  /* dy is a sum, and zero already where y is */
+    bool tokens; /* int32 numbers that a step is given (graph.tokens): no activation, and without a gradient */
 };
 
 struct fl_node {
@@ -139,6 +147,7 @@ struct fl_node {
     bool learns;   /* it or something before it has parameters, and a gradient reaches it */
     struct fl_pass train, evaluate;
     tensor **tensors; /* what these two point to */
+    tensor **views;   /* those among them that are in another shape; as many, NULL where not */
 };
 
 /* What an nn_node names. */
@@ -151,7 +160,8 @@ struct fl_value {
     char *name; /* NULL for views */
     const char *role;
     struct fl_shape shape;
-    int base; /* the value whose memory this one shows; itself unless a view */
+    int base;    /* the value whose memory this one shows; itself unless a view */
+    bool tokens; /* it has none in the arena: graph.tokens */
     int first, last;
     size_t bytes, offset;
     int info;          /* its place in nn_tensor_at, -1 for views */
@@ -192,6 +202,7 @@ struct nn_graph {
     uint64_t seed;
     struct fl_optimiser optimiser;
     int classes;
+    int64_t rows; /* of the logits, a multiple of batch: each has a label and a loss */
 
     struct fl_node *nodes;
     int count, node_capacity;
@@ -210,6 +221,7 @@ struct nn_graph {
     /* Numbers of a step, on the device: images as floats (on the host the caller's serve), labels, learning rate, loss,
      * predicted classes, how many are right. */
     tensor *pixels, *labels, *rate, *loss, *predicted, *correct;
+    tensor *tokens;              /* i32 [batch, length], where the input is such; NULL where it is images */
     tensor *bytes, *byte_values; /* images as bytes, and what those mean; NULL until nn_set_pixel_values */
     tensor *indices;             /* of the batch in a set that lies here; NULL until nn_data_new */
     int32_t *index_buffer;       /* on the host; NULL until first used */
@@ -239,6 +251,15 @@ static inline struct fl_node *fl_node_of(const nn_graph *g, nn_node x) {
 }
 static inline struct fl_output *fl_output_of(const nn_graph *g, nn_node x) {
     return &fl_node_of(g, x)->output[g->handles[x].output];
+}
+
+/* Whether value i has memory of its own in the arena: views and tokens have none. */
+static inline bool fl_is_stored(const nn_graph *g, int i) {
+    return g->values[i].base == i && !g->values[i].tokens;
+}
+/* Labels and predictions of one image or sequence. */
+static inline int64_t fl_labels_each(const nn_graph *g) {
+    return g->rows / g->batch;
 }
 
 /* nn_node.c */
@@ -276,7 +297,7 @@ struct fl_block {
 tensor_status fl_pack(struct fl_block *blocks, int count, size_t *total);
 
 /* nn_passes.c: positions of a step one after the other. Before the graph is compiled they are a dry run of it. */
-/* images NULL: those of g->bytes. training false: evaluation. */
+/* images NULL: those of g->bytes, or the tokens of g->tokens. training false: evaluation. */
 tensor_status fl_forward(nn_graph *g, const float *images, bool training);
 /* The same in training, then loss, predictions and the gradient of the logits. */
 tensor_status fl_forward_to_loss(nn_graph *g, const float *images);
@@ -292,14 +313,15 @@ void fl_end_calls(const nn_graph *g, int position);
 tensor_status fl_measure_step(nn_graph *g);
 
 /* nn_step.c */
-/* The graph is compiled and nothing has failed. */
+/* The graph is compiled and nothing has failed; and its input is images. */
 tensor_status fl_check_ready(const nn_graph *g);
+tensor_status fl_check_images(const nn_graph *g);
 /* The memory of the step is about to be used for something else: a forward pass is lost. Gradients of parameters have
  * memory of their own. */
 void fl_lose_values(nn_graph *g);
 /* The forward pass with images from g->bytes and labels from g->labels. */
 tensor_status fl_forward_bytes(nn_graph *g);
-/* Loss and predictions of the first `count` images of an evaluation. */
+/* Loss and predictions of the first `count` images or sequences of an evaluation. */
 tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, double *loss, int32_t *predicted);
 /* `status` of a read. What a device found in a call that fails its reads is taken with it, so that the next step begins
  * anew; losses that were noted since cannot be told from those of steps that were left out, and are dropped. */

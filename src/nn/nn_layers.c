@@ -1,6 +1,6 @@
 /* nn_layers.c - the nodes that every network has: input, matmul, bias, relu, sums; the public functions that add them.
  *
- * Images have theirs in nn_images.c. Each of these files has one table of rows at its end.
+ * Images have theirs in nn_images.c, sequences in nn_sequence.c. Each of these files has one table of rows at its end.
  *
  * To add a layer: write its shape rule, forward and backward in terms of tensor.h, give them a row, and a public
  * function that calls fl_add_node with the row. The shape rule adds as many outputs, parameters and states as the node
@@ -13,6 +13,7 @@
  * and leaves that part out, as if it were zero. One of them at least is there: where no gradient reaches a node,
  * backward is not called, and nn_compile refuses the network if the node has parameters. */
 #include "nn/nn_layer.h"
+#include "nn/nn_sequence.h"
 #include "core/fail.h"
 #include <math.h>
 #include <stdio.h>
@@ -128,6 +129,8 @@ nn_node nn_input(nn_graph *g, int height, int width, int channels) {
  * one writer. */
 static nn_node add_linear(nn_graph *g, const char *name, nn_node x, int outputs, bool relu) {
     char inner[FL_NAME_LIMIT + 16];
+    if (g && x >= 0 && x < g->handle_count && fl_output_of(g, x)->shape.ndim == 3)
+        return fl_add_sequence_linear(g, name, x, outputs, relu);
     struct fl_options how = {.outputs = outputs, .init = relu ? FL_INIT_NORMAL : FL_INIT_UNIFORM};
     if (name && strlen(name) <= FL_NAME_LIMIT) {
         if (g && x >= 0 && x < g->handle_count && fl_output_of(g, x)->shape.ndim == 4) {

@@ -72,6 +72,8 @@ static tensor_status add_input(struct fl_node *node, nn_node x) {
 
 void fl_node_clear(struct fl_node *node) {
     for (int k = 0; k < node->parameters; k++) {
+        tensor_free(node->parameter[k].w_vector);
+        tensor_free(node->parameter[k].g_vector);
         tensor_free(node->parameter[k].w);
         tensor_free(node->parameter[k].g);
         tensor_free(node->parameter[k].v);
@@ -86,6 +88,9 @@ void fl_node_clear(struct fl_node *node) {
     fl_free(node->output);
     fl_free(node->parameter);
     fl_free(node->state);
+    for (int i = 0; node->views && i < 3 * (node->inputs + node->outputs); i++)
+        tensor_free(node->views[i]);
+    fl_free(node->views);
     fl_free(node->tensors);
     fl_free(node->name);
     fl_free(node->owner);
@@ -100,6 +105,20 @@ static tensor_status check_unused(const nn_graph *g, const char *name) {
     for (int i = 0; i < g->count; i++)
         if (!strcmp(g->nodes[i].name, name))
             return fl_fail(TENSOR_E_ARGUMENT, "%s: the name is used twice", name);
+    return TENSOR_OK;
+}
+
+/* Tokens are numbers of something: no arithmetic takes them. */
+static tensor_status check_tokens(const nn_graph *g, const struct fl_layer *layer, const char *owner,
+                                  const nn_node *inputs, int input_count) {
+    for (int i = 0; i < input_count; i++) {
+        const struct fl_output *x = fl_output_of(g, inputs[i]);
+        const bool wanted = layer->reads_tokens && !i;
+        if (x->tokens != wanted)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: %s takes %s, its input '%s' is %s", owner, layer->kind,
+                           wanted ? "tokens (nn_tokens)" : "numbers (nn_embedding makes them of tokens)", x->name,
+                           x->tokens ? "tokens" : "none");
+    }
     return TENSOR_OK;
 }
 
@@ -119,7 +138,7 @@ static tensor_status check_node(const nn_graph *g, const struct fl_layer *layer,
         if (inputs[i] < 0 || inputs[i] >= g->handle_count)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: input node %d, expected 0 ... %d", owner, inputs[i],
                            g->handle_count - 1);
-    return TENSOR_OK;
+    return check_tokens(g, layer, owner, inputs, input_count);
 }
 
 static tensor_status apply_shape_rule(const nn_graph *g, struct fl_node *node) {

@@ -44,7 +44,7 @@ static void end_position(const nn_graph *g, int position) {
 
 void fl_hide_values(nn_graph *g) {
     for (int i = 0; i < g->value_count; i++)
-        if (g->values[i].base == i)
+        if (fl_is_stored(g, i))
             fl_tensor_hide(g->values[i].t, true);
 }
 
@@ -84,8 +84,8 @@ static tensor_status load_images(const nn_graph *g, tensor *x, const float *imag
 
 static tensor_status forward_node(const nn_graph *g, struct fl_node *node, const float *images, bool training) {
     const struct fl_pass *pass = training ? &node->train : &node->evaluate;
-    if (!node->inputs)
-        return load_images(g, pass->y[0], images);
+    if (!node->inputs) /* tokens are there already */
+        return node->output[0].tokens ? TENSOR_OK : load_images(g, pass->y[0], images);
     return node->layer->forward ? node->layer->forward(node, pass) : TENSOR_OK;
 }
 

@@ -45,6 +45,7 @@ static tensor_status plan_forward(nn_graph *g) {
                                   view ? fl_output_of(g, node->input[k].x)->y : -1, i);
             if (output->y < 0)
                 return TENSOR_E_MEMORY;
+            g->values[output->y].tokens = output->tokens;
         }
     }
     return TENSOR_OK;

@@ -43,7 +43,7 @@ static tensor_status visit_all(const nn_graph *g, visit_fn visit, void *context)
     if (g->optimiser.numbers)
         FL_TRY(visit(g->optimiser.numbers, true, context));
     for (int i = 0; i < g->value_count; i++) {
-        if (g->values[i].base != i)
+        if (!fl_is_stored(g, i))
             continue;
         FL_TRY(visit(g->values[i].t, false, context));
         if (g->values[i].evaluate)

@@ -15,10 +15,16 @@ tensor_status fl_check_ready(const nn_graph *g) {
     return TENSOR_OK;
 }
 
+tensor_status fl_check_images(const nn_graph *g) {
+    FL_TRY(fl_check_ready(g));
+    return g->tokens ? fl_fail(TENSOR_E_ARGUMENT, "network: images, but its input is tokens (nn_forward_tokens)")
+                     : TENSOR_OK;
+}
+
 static tensor_status check_batch(const nn_graph *g, const float *images, const int32_t *labels) {
     if (!g || !images || !labels)
         return fl_fail(TENSOR_E_ARGUMENT, "network: graph, images or labels are NULL");
-    return fl_check_ready(g);
+    return fl_check_images(g);
 }
 
 void fl_lose_values(nn_graph *g) {
@@ -38,14 +44,14 @@ tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) {
 
 /* A device would find it when everything after it is queued. */
 static tensor_status check_labels(const nn_graph *g, const int32_t *labels) {
-    for (int i = 0; i < g->batch; i++)
+    for (int64_t i = 0; i < g->rows; i++)
         if (labels[i] < 0 || labels[i] >= g->classes)
-            return fl_fail(TENSOR_E_ARGUMENT, "network: label %d is %d, expected 0 to %d", i, labels[i],
+            return fl_fail(TENSOR_E_ARGUMENT, "network: label %lld is %d, expected 0 to %d", (long long)i, labels[i],
                            g->classes - 1);
     return TENSOR_OK;
 }
 
-/* images NULL: those of g->bytes. The labels lie in g->labels. */
+/* images NULL: those of g->bytes, or the tokens of g->tokens. The labels lie in g->labels. */
 static tensor_status forward_to_loss(nn_graph *g, const float *images) {
     fl_lose_values(g);
     g->phase = FL_PHASE_IDLE;
@@ -62,12 +68,12 @@ tensor_status fl_forward_bytes(nn_graph *g) {
 tensor_status nn_forward(nn_graph *g, const float *images, const int32_t *labels) {
     FL_TRY(check_batch(g, images, labels));
     FL_TRY(check_labels(g, labels));
-    FL_TRY(tensor_load_i32(g->labels, labels, g->batch));
+    FL_TRY(tensor_load_i32(g->labels, labels, g->rows));
     return forward_to_loss(g, images);
 }
 
 tensor_status nn_set_pixel_values(nn_graph *g, const float *values) {
-    FL_TRY(fl_check_ready(g));
+    FL_TRY(fl_check_images(g));
     if (!values)
         return fl_fail(TENSOR_E_ARGUMENT, "pixel values: values is NULL");
     const struct fl_shape *shape = &fl_output_of(g, 0)->shape;
@@ -84,7 +90,7 @@ tensor_status nn_set_pixel_values(nn_graph *g, const float *values) {
 }
 
 tensor_status nn_forward_pixels(nn_graph *g, const uint8_t *images, const int32_t *labels) {
-    FL_TRY(fl_check_ready(g));
+    FL_TRY(fl_check_images(g));
     if (!images || !labels)
         return fl_fail(TENSOR_E_ARGUMENT, "network: images or labels are NULL");
     if (!g->byte_values)
@@ -92,8 +98,37 @@ tensor_status nn_forward_pixels(nn_graph *g, const uint8_t *images, const int32_
                        "network: images as bytes, but nn_set_pixel_values has not said what they mean");
     FL_TRY(check_labels(g, labels));
     FL_TRY(tensor_load_u8(g->bytes, images, tensor_count(g->bytes)));
-    FL_TRY(tensor_load_i32(g->labels, labels, g->batch));
+    FL_TRY(tensor_load_i32(g->labels, labels, g->rows));
     return fl_forward_bytes(g);
+}
+
+/* --- forward of tokens -------------------------------------------------------------------------------------------- */
+
+static tensor_status check_tokens(const nn_graph *g, const char *what, const int32_t *tokens, int64_t sequences) {
+    FL_TRY(fl_check_ready(g));
+    if (!g->tokens)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: tokens, but its input is images (nn_forward)", what);
+    if (sequences < 1 || sequences > g->batch)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %lld sequences, expected 1 ... %d", what, (long long)sequences,
+                       g->batch);
+    const int vocabulary = g->nodes[0].how.outputs;
+    const int64_t count = sequences * (tensor_count(g->tokens) / g->batch);
+    for (int64_t i = 0; i < count; i++)
+        if (tokens[i] < 0 || tokens[i] >= vocabulary)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: token %lld is %d, expected 0 to %d", what, (long long)i, tokens[i],
+                           vocabulary - 1);
+    return TENSOR_OK;
+}
+
+tensor_status nn_forward_tokens(nn_graph *g, const int32_t *tokens, const int32_t *labels) {
+    if (!g || !tokens || !labels)
+        return fl_fail(TENSOR_E_ARGUMENT, "network: graph, tokens or labels are NULL");
+    FL_TRY(check_tokens(g, "network", tokens, g->batch));
+    FL_TRY(check_labels(g, labels));
+    fl_lose_values(g);
+    FL_TRY(tensor_load_i32(g->tokens, tokens, tensor_count(g->tokens)));
+    FL_TRY(tensor_load_i32(g->labels, labels, g->rows));
+    return forward_to_loss(g, NULL);
 }
 
 /* --- backward, update, loss --------------------------------------------------------------------------------------- */
@@ -108,10 +143,15 @@ tensor_status nn_backward(nn_graph *g) {
     return TENSOR_OK;
 }
 
+static tensor_status check_rate(float rate) {
+    return rate >= 0 && isfinite(rate)
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_ARGUMENT, "learning rate: %g, expected 0 or more", (double)rate);
+}
+
 tensor_status nn_update(nn_graph *g, float rate) {
     FL_TRY(fl_check_ready(g));
-    if (!(rate >= 0 && isfinite(rate)))
-        return fl_fail(TENSOR_E_ARGUMENT, "learning rate: %g, expected 0 or more", (double)rate);
+    FL_TRY(check_rate(rate));
     if (g->phase != FL_PHASE_BACKWARD)
         return fl_fail(TENSOR_E_ARGUMENT, "update: no backward pass before it whose gradients were not used yet");
     g->phase = FL_PHASE_IDLE;
@@ -142,30 +182,43 @@ tensor_status nn_loss(const nn_graph *g, double *loss, int *correct) {
     return TENSOR_OK;
 }
 
-tensor_status nn_train_step(nn_graph *g, const float *images, const int32_t *labels, float rate, double *loss,
-                            int *correct) {
-    FL_TRY(check_batch(g, images, labels));
-    if (!(rate >= 0 && isfinite(rate)))
-        return fl_fail(TENSOR_E_ARGUMENT, "learning rate: %g, expected 0 or more", (double)rate);
-    FL_TRY(nn_forward(g, images, labels));
+/* What follows a forward pass. */
+static tensor_status end_step(nn_graph *g, float rate, double *loss, int *correct) {
     FL_TRY(nn_backward(g));
     FL_TRY(nn_update(g, rate));
     return loss || correct ? nn_loss(g, loss, correct) : TENSOR_OK;
 }
 
+tensor_status nn_train_step(nn_graph *g, const float *images, const int32_t *labels, float rate, double *loss,
+                            int *correct) {
+    FL_TRY(check_batch(g, images, labels));
+    FL_TRY(check_rate(rate));
+    FL_TRY(nn_forward(g, images, labels));
+    return end_step(g, rate, loss, correct);
+}
+
+tensor_status nn_train_step_tokens(nn_graph *g, const int32_t *tokens, const int32_t *labels, float rate, double *loss,
+                                   int *correct) {
+    FL_TRY(check_rate(rate));
+    FL_TRY(nn_forward_tokens(g, tokens, labels));
+    return end_step(g, rate, loss, correct);
+}
+
 /* --- evaluation --------------------------------------------------------------------------------------------------- */
 
-/* A batch filled up with repetitions of its first image: the graph has one size. */
-static float *fill_batch(const nn_graph *g, const float *images, int count) {
-    size_t image = (size_t)fl_shape_count(&fl_output_of(g, 0)->shape) / (size_t)g->batch;
-    float *full = fl_alloc((size_t)g->batch * image * sizeof *full);
+/* A batch filled up with repetitions of its first image or sequence: the graph has one size. Both are made of four
+ * bytes each. */
+static void *fill_batch(const nn_graph *g, const void *samples, int count) {
+    const size_t sample = (size_t)fl_shape_count(&fl_output_of(g, 0)->shape) / (size_t)g->batch * sizeof(float);
+    char *full = fl_alloc((size_t)g->batch * sample);
     if (!full)
         return NULL;
-    memcpy(full, images, (size_t)count * image * sizeof *full);
+    memcpy(full, samples, (size_t)count * sample);
     for (int i = count; i < g->batch; i++)
-        memcpy(full + (size_t)i * image, images, image * sizeof *full);
+        memcpy(full + (size_t)i * sample, samples, sample);
     return full;
 }
+_Static_assert(sizeof(float) == sizeof(int32_t), "images and tokens are filled up alike");
 
 static tensor_status evaluation_pass(nn_graph *g, const char *what, const float *images, int count) {
     if (count < 1 || count > g->batch)
@@ -179,13 +232,24 @@ static tensor_status evaluation_pass(nn_graph *g, const char *what, const float 
     return status;
 }
 
+static tensor_status evaluation_pass_tokens(nn_graph *g, const char *what, const int32_t *tokens, int count) {
+    int32_t *full = NULL;
+    FL_TRY(check_tokens(g, what, tokens, count));
+    if (count < g->batch && !(full = fill_batch(g, tokens, count)))
+        return fl_fail(TENSOR_E_MEMORY, "%s: no memory for a batch of %d sequences", what, g->batch);
+    fl_lose_values(g);
+    tensor_status status = tensor_load_i32(g->tokens, full ? full : tokens, tensor_count(g->tokens));
+    fl_free(full);
+    return status ? status : fl_forward(g, NULL, false);
+}
+
 /* The logits of evaluation on the host: where they lie, or a copy. */
 static tensor_status see_logits(const nn_graph *g, tensor **logits, tensor **copy) {
     *logits = g->values[fl_output_of(g, g->logits)->y].evaluate;
     *copy = NULL;
     if (g->device == tensor_device_list(0))
         return TENSOR_OK;
-    *copy = tensor_new(g->variant->format, TENSOR_SHAPE(g->batch, g->classes));
+    *copy = tensor_new(g->variant->format, TENSOR_SHAPE(g->rows, g->classes));
     if (!*copy)
         return tensor_error_status();
     const tensor_status status = tensor_copy(*copy, *logits);
@@ -194,7 +258,7 @@ static tensor_status see_logits(const nn_graph *g, tensor **logits, tensor **cop
 }
 
 /* Loss and predictions of the first rows alone. */
-static tensor_status evaluate_rows(const nn_graph *g, tensor *all, const int32_t *labels, int count, double *loss,
+static tensor_status evaluate_rows(const nn_graph *g, tensor *all, const int32_t *labels, int64_t count, double *loss,
                                    int32_t *predicted) {
     tensor *rows =
         tensor_new_on(g->variant->format, TENSOR_SHAPE(count, g->classes), tensor_data(all), tensor_bytes(all));
@@ -215,7 +279,7 @@ tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, 
     tensor_status status = see_logits(g, &logits, &copy);
     if (!status) { /* some rows and no gradient take no more than all of them with it, for which memory is planned */
         fl_begin_calls(g, g->count);
-        status = evaluate_rows(g, logits, labels, count, &mean_loss, predicted);
+        status = evaluate_rows(g, logits, labels, count * fl_labels_each(g), &mean_loss, predicted);
         fl_end_calls(g, g->count);
     }
     tensor_free(copy);
@@ -231,18 +295,48 @@ tensor_status nn_evaluate(nn_graph *g, const float *images, const int32_t *label
     return fl_evaluate_logits(g, labels, count, loss, predicted);
 }
 
-tensor_status nn_predict(nn_graph *g, const float *images, int count, double *logits) {
-    if (!g || !images || !logits)
-        return fl_fail(TENSOR_E_ARGUMENT, "predict: %s is NULL", !g ? "the graph" : !images ? "images" : "logits");
-    FL_TRY(fl_check_ready(g));
-    FL_TRY(evaluation_pass(g, "predict", images, count));
-    const int64_t numbers = (int64_t)g->batch * g->classes;
+tensor_status nn_evaluate_tokens(nn_graph *g, const int32_t *tokens, const int32_t *labels, int count, double *loss,
+                                 int32_t *predicted) {
+    if (!g || !tokens || !labels)
+        return fl_fail(TENSOR_E_ARGUMENT, "evaluate: graph, tokens or labels are NULL");
+    FL_TRY(evaluation_pass_tokens(g, "evaluate", tokens, count));
+    return fl_evaluate_logits(g, labels, count, loss, predicted);
+}
+
+/* Those of the first `count` samples of an evaluation. */
+static tensor_status store_logits(const nn_graph *g, int count, double *logits) {
+    const int64_t numbers = g->rows * g->classes;
     double *all = fl_alloc((size_t)numbers * sizeof *all);
     if (!all)
         return fl_fail(TENSOR_E_MEMORY, "predict: no memory for %lld logits", (long long)numbers);
     tensor_status status = tensor_store_f64(g->values[fl_output_of(g, g->logits)->y].evaluate, all, numbers);
     if (!status)
-        memcpy(logits, all, (size_t)count * (size_t)g->classes * sizeof *logits);
+        memcpy(logits, all, (size_t)(count * fl_labels_each(g)) * (size_t)g->classes * sizeof *logits);
     fl_free(all);
     return status;
+}
+
+static tensor_status check_predict(const nn_graph *g, const void *samples, const char *kind, const double *logits) {
+    return g && samples && logits ? TENSOR_OK
+                                  : fl_fail(TENSOR_E_ARGUMENT, "predict: %s is NULL",
+                                            !g         ? "the graph"
+                                            : !samples ? kind
+                                                       : "logits");
+}
+
+tensor_status nn_predict(nn_graph *g, const float *images, int count, double *logits) {
+    FL_TRY(check_predict(g, images, "images", logits));
+    FL_TRY(fl_check_images(g));
+    FL_TRY(evaluation_pass(g, "predict", images, count));
+    return store_logits(g, count, logits);
+}
+
+tensor_status nn_predict_tokens(nn_graph *g, const int32_t *tokens, int count, double *logits) {
+    FL_TRY(check_predict(g, tokens, "tokens", logits));
+    FL_TRY(evaluation_pass_tokens(g, "predict", tokens, count));
+    return store_logits(g, count, logits);
+}
+
+int64_t nn_label_count(const nn_graph *g) {
+    return g && g->compiled ? g->rows : 0;
 }

@@ -1,0 +1,126 @@
+/* nn_sequence.c - the nodes of sequences, [batch, length, width]: tokens, embedding, linear layers; nn_layers.c says
+ * how a node is made. */
+#include "nn/nn_sequence.h"
+#include "core/fail.h"
+#include "nn/nn_layer.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- shape rules -------------------------------------------------------------------------------------------------- */
+
+/* Length is `window`, vocabulary `outputs`. */
+static tensor_status tokens_shape(struct fl_node *node, const struct fl_shape *x) {
+    (void)x;
+    FL_TRY(fl_add_output(node, NULL, (struct fl_shape){2, {node->batch, node->how.window}}));
+    node->output[0].tokens = true;
+    return TENSOR_OK;
+}
+
+/* The vocabulary is `window`. */
+static tensor_status embedding_shape(struct fl_node *node, const struct fl_shape *x) {
+    FL_TRY(fl_need_outputs(node));
+    const int64_t rows = node->how.window, width = node->how.outputs;
+    FL_TRY(fl_add_learned(node, "weight", FL_INIT_NORMAL, node->how.deviation, (struct fl_shape){2, {rows, width}}));
+    return fl_add_output(node, NULL, (struct fl_shape){3, {x->dim[0], x->dim[1], width}});
+}
+
+static tensor_status rows_shape(struct fl_node *node, const struct fl_shape *x) {
+    const int64_t width = x->dim[x->ndim - 1];
+    return fl_add_output(node, NULL, (struct fl_shape){2, {fl_shape_count(x) / width, width}});
+}
+
+static tensor_status linear_shape(struct fl_node *node, const struct fl_shape *x) {
+    FL_TRY(fl_need_outputs(node));
+    const int last = x->ndim - 1;
+    const int64_t k = x->dim[last], n = node->how.outputs;
+    const bool normal = node->how.init == FL_INIT_NORMAL;
+    const double scale = node->how.deviation > 0 ? node->how.deviation : sqrt((normal ? 2.0 : 1.0) / (double)k);
+    struct fl_shape y = *x;
+    y.dim[last] = n;
+    FL_TRY(fl_add_learned(node, "weight", node->how.init, scale, (struct fl_shape){2, {k, n}}));
+    FL_TRY(fl_add_learned(node, "bias", FL_INIT_ZERO, 0, (struct fl_shape){1, {n}}));
+    return fl_add_output(node, NULL, y);
+}
+
+/* All dimensions but the last as one. */
+static void seen_as_rows(const struct fl_node *node, struct fl_shape *shape) {
+    (void)node;
+    const int64_t width = shape->dim[shape->ndim - 1];
+    *shape = (struct fl_shape){2, {fl_shape_count(shape) / width, width}};
+}
+
+/* --- forward and backward ----------------------------------------------------------------------------------------- */
+
+static tensor_status embedding_forward(struct fl_node *node, const struct fl_pass *pass) {
+    return tensor_embedding(pass->y[0], node->parameter[0].w, pass->x[0]);
+}
+
+static tensor_status embedding_backward(struct fl_node *node, const struct fl_pass *pass) {
+    return tensor_embedding_grad(node->parameter[0].g, pass->dy[0], pass->x[0]);
+}
+
+static tensor_status linear_forward(struct fl_node *node, const struct fl_pass *pass) {
+    return tensor_matmul_fused(pass->y[0], pass->x[0], node->parameter[0].w,
+                               (tensor_epilogue){.bias = node->parameter[1].w});
+}
+
+static tensor_status linear_backward(struct fl_node *node, const struct fl_pass *pass) {
+    FL_TRY(tensor_matmul_tn(node->parameter[0].g, pass->x[0], pass->dy[0]));
+    FL_TRY(tensor_sum_rows(node->parameter[1].g, pass->dy[0]));
+    return pass->dx[0] ? tensor_matmul_nt(pass->dx[0], pass->dy[0], node->parameter[0].w) : TENSOR_OK;
+}
+
+/* --- the table ---------------------------------------------------------------------------------------------------- */
+
+enum kind { TOKENS, EMBEDDING, ROWS, LINEAR };
+
+static const struct fl_layer layers[] = {
+    [TOKENS] = {"tokens", 0, .shape = tokens_shape},
+    [EMBEDDING] = {"embedding", 1, .saves_x = 1, .reads_tokens = true, .shape = embedding_shape,
+                   .forward = embedding_forward, .backward = embedding_backward},
+    [ROWS] = {"rows", 1, .views = 1, .gradient = GRADIENTS(SAME), .shape = rows_shape},
+    [LINEAR] = {"linear", 1, .saves_x = 1, .seen = seen_as_rows, .shape = linear_shape, .forward = linear_forward,
+                .backward = linear_backward},
+};
+
+/* --- public functions, and those of other files ------------------------------------------------------------------- */
+
+static nn_node add(nn_graph *g, enum kind kind, const char *name, nn_node x, struct fl_options how) {
+    return fl_add_node(g, &layers[kind], name, name, &x, layers[kind].inputs, &how);
+}
+
+nn_node nn_tokens(nn_graph *g, int length, int vocabulary) {
+    if (length < 1 || vocabulary < 1)
+        return fl_build_failed(g, fl_fail(TENSOR_E_SHAPE, "tokens: length %d, vocabulary %d, expected at least 1 each",
+                                          length, vocabulary));
+    if (g && !g->status && g->count)
+        return fl_build_failed(g, fl_fail(TENSOR_E_ARGUMENT, "tokens: a graph has one input, and it comes first"));
+    return add(g, TOKENS, "tokens", -1, (struct fl_options){.window = length, .outputs = vocabulary});
+}
+
+nn_node nn_embedding(nn_graph *g, const char *name, nn_node tokens, int width, double deviation) {
+    if (!(deviation > 0 && isfinite(deviation)))
+        return fl_build_failed(g,
+                               fl_fail(TENSOR_E_ARGUMENT, "embedding: deviation %g, expected more than 0", deviation));
+    struct fl_options how = {.outputs = width, .deviation = deviation};
+    if (g && tokens >= 0 && tokens < g->handle_count && fl_output_of(g, tokens)->tokens)
+        how.window = fl_node_of(g, tokens)->how.outputs;
+    return add(g, EMBEDDING, name, tokens, how);
+}
+
+nn_node fl_add_rows(nn_graph *g, const char *name, nn_node x) {
+    char inner[FL_NAME_LIMIT + 16];
+    snprintf(inner, sizeof inner, "%.*s.rows", FL_NAME_LIMIT, name);
+    return fl_add_node(g, &layers[ROWS], inner, name, &x, 1, &(struct fl_options){0});
+}
+
+nn_node fl_add_sequence_linear(nn_graph *g, const char *name, nn_node x, int outputs, bool relu) {
+    char inner[FL_NAME_LIMIT + 16];
+    const struct fl_options how = {.outputs = outputs, .init = relu ? FL_INIT_NORMAL : FL_INIT_UNIFORM};
+    if (!relu || !name || strlen(name) > FL_NAME_LIMIT)
+        return add(g, LINEAR, name, x, how);
+    snprintf(inner, sizeof inner, "%s.sum", name);
+    x = fl_add_node(g, &layers[LINEAR], inner, name, &x, 1, &how);
+    return nn_relu(g, name, x);
+}
