@@ -285,6 +285,59 @@ static void plan_cross_entropy(struct call *c) {
     c->alpha = (float)ldexp(1, between(0, 10));
 }
 
+/* loss, dx, predicted, correct, x, labels, targets, what classes count, scale; stride: how the loss is asked for */
+static void plan_loss(struct call *c, bool by_label, int most) {
+    static double labels[MOST], targets[MOST];
+    const int64_t rows = PICK(1, 3, 17, 64, 300), classes = rows == 300 ? PICK(1, 40) : PICK(1, 2, 10, 33, 100);
+    const bool smooth = chance(50);
+    for (int64_t i = 0; i < rows; i++)
+        labels[i] = chance(25) ? -7 : between(0, most ? most - 1 : (int)classes - 1);
+    for (int64_t i = 0; i < rows * classes; i++)
+        targets[i] = chance(20) ? 0 : unit();
+    c->stride = between(0, 15);
+    c->epsilon = smooth ? 0.1 : 0.75;
+    add_numbers(c, FMT_F64, 1, NULL);
+    if (chance(80))
+        OUT(c, rows, classes);
+    else
+        add_none(c);
+    add_numbers(c, FMT_I32, rows, NULL);
+    add_numbers(c, FMT_I32, 1, NULL);
+    IN(c, rows, classes);
+    if (by_label)
+        add_numbers(c, FMT_I32, rows, labels);
+    else
+        add_none(c);
+    if (by_label)
+        add_none(c);
+    else if (chance(40))
+        IN(c, rows, classes);
+    else
+        add_numbers(c, chance(50) ? FMT_F64 : FMT_F32, rows * classes, targets);
+    add_numbers(c, FMT_F64, classes, targets);
+    if (chance(40))
+        add_numbers(c, FMT_F64, 1, (double[]){ldexp(unit(), between(-2, 12))});
+    else
+        add_none(c);
+    c->alpha = (float)ldexp(1, between(0, 10));
+}
+static void plan_loss_of_labels(struct call *c) {
+    plan_loss(c, true, 0);
+}
+static void plan_loss_of_targets(struct call *c) {
+    plan_loss(c, false, 0);
+}
+static void plan_loss_of_critic(struct call *c) {
+    plan_loss(c, true, 2);
+}
+
+/* w */
+static void plan_clip_weight(struct call *c) {
+    output.wide = chance(60);
+    OUT(c, PICK(1, 5, 64, 129, 1000));
+    c->alpha = (float)(chance(20) ? 0 : fabs(unit()));
+}
+
 static void plan_batched(struct call *c, bool a_turned, bool b_turned) {
     const int64_t batch = PICK(1, 2, 9), m = PICK(1, 2, 7, 16), n = PICK(1, 3, 8, 17), k = PICK(1, 2, 16, 31);
     OUT(c, batch, 2, m, n);

@@ -384,6 +384,13 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
         s->in_place = true;
         s->wide = i % 2;
         return true;
+    case FL_OP_CLIP_WEIGHT:
+        if (i >= 12)
+            return false;
+        s->out = s->in[0] = counts[i % 6];
+        s->in_place = true;
+        s->wide = (i + i / 6) % 2;
+        return true;
     case FL_OP_COMBINE:
     case FL_OP_ROOT_MEAN:
     case FL_OP_ADD_RATIO:
@@ -404,6 +411,7 @@ static inline bool counts_wide(enum fl_op op, int i, int index) {
     switch ((int)op) {
     case FL_OP_SGD_UPDATE:
     case FL_OP_ROOT_MEAN:
+    case FL_OP_CLIP_WEIGHT:
         return i == 0;
     case FL_OP_SGD_MOMENTUM:
         return i == 2;
@@ -418,7 +426,8 @@ static inline bool counts_wide(enum fl_op op, int i, int index) {
 
 /* Whether it writes the wide part of its output where operand 0 has one. */
 static inline bool writes_wide(enum fl_op op) {
-    return op == FL_OP_SGD_UPDATE || op == FL_OP_COMBINE || op == FL_OP_ROOT_MEAN || op == FL_OP_ADD_RATIO;
+    return op == FL_OP_SGD_UPDATE || op == FL_OP_COMBINE || op == FL_OP_ROOT_MEAN || op == FL_OP_ADD_RATIO ||
+           op == FL_OP_CLIP_WEIGHT;
 }
 
 struct result {
@@ -593,6 +602,8 @@ static inline bool call_make(struct call *call, const struct fl_format *f, enum 
     call->args.format = f;
     call->args.geo = call->shape.geo;
     call->args.alpha = (float)(uniform(&seed) * 1.5 - 0.5);
+    if (op == FL_OP_CLIP_WEIGHT) /* a limit: 0, a little, about half of the values, all of them */
+        call->args.alpha = index % 7 == 6 ? 0 : fabsf(call->args.alpha) * (shared ? ldexpf(32767, -exponents[0]) : 1);
     call->args.beta = 1e-4f;
     call->args.strides = call->shape.strides;
     call->args.numbers.real = index % 3 == 2 ? 0.5 : 1e-5; /* epsilon of normalisation */

@@ -3,6 +3,7 @@
 #ifndef FL_NUMBER_CASES_H
 #define FL_NUMBER_CASES_H
 
+#include "core/loss_rules.h"
 #include "core/optimiser_rules.h"
 #include "kernel_cases.h"
 
@@ -11,13 +12,19 @@ enum { NUMBER_CHANNELS = 70, NUMBER_ROWS = 45, NUMBERS = 24 * NUMBER_CHANNELS + 
 static inline bool is_number_op(enum fl_op op) {
     return op == FL_OP_CHANNEL_MOMENTS || op == FL_OP_RUNNING_STATISTICS || op == FL_OP_AFFINE_COEFFICIENTS ||
            op == FL_OP_AFFINE_GRAD_COEFFICIENTS || op == FL_OP_SOFTMAX_CROSS_ENTROPY || op == FL_OP_SUM_SQUARES ||
-           op == FL_OP_OPTIMISER_STEP || op == FL_OP_TRUST_RATE || op == FL_OP_CHECK_INDICES;
+           op == FL_OP_OPTIMISER_STEP || op == FL_OP_TRUST_RATE || op == FL_OP_CHECK_INDICES ||
+           (op >= FL_OP_CROSS_ENTROPY_WITH && op <= FL_OP_WASSERSTEIN);
+}
+
+static inline bool is_loss(enum fl_op op) {
+    return op == FL_OP_SOFTMAX_CROSS_ENTROPY || (op >= FL_OP_CROSS_ENTROPY_WITH && op <= FL_OP_WASSERSTEIN);
 }
 
 struct number_case {
     double f[4][NUMBER_ROWS * NUMBER_CHANNELS];
     int64_t isum[2][NUMBER_CHANNELS];
     double fsum[2][NUMBER_CHANNELS];
+    float targets[NUMBER_ROWS * NUMBER_CHANNELS];
     float a[NUMBER_CHANNELS], b[NUMBER_CHANNELS], d[NUMBER_CHANNELS];
     struct fl_coefficient first[NUMBER_CHANNELS], cross[NUMBER_CHANNELS], offset[NUMBER_CHANNELS];
     int32_t first_centre[NUMBER_CHANNELS], cross_centre[NUMBER_CHANNELS];
@@ -45,6 +52,36 @@ static void make_step(struct fl_args *args, double (*f)[NUMBER_ROWS * NUMBER_CHA
     args->geo.k = index % 7 ? 4 : 0;
     if (!args->geo.k)
         args->numbers.f[1] = NULL;
+}
+
+/* Options and targets of a loss: those of the format, doubles or floats, each with and without the rest. */
+static void make_loss(struct number_case *n, enum fl_op op, int index, uint64_t *seed) {
+    const int64_t count = n->args.in[0].count, rows = n->args.geo.m;
+    const bool labels = op == FL_OP_CROSS_ENTROPY_WITH || op == FL_OP_WASSERSTEIN,
+               entropy = op <= FL_OP_CROSS_ENTROPY_TARGETS;
+    for (int64_t i = 0; i < count; i++) {
+        n->targets[i] = (float)uniform(seed);
+        n->f[2][i] = index % 4 == 2 && i % 3 == 0 ? 0 : uniform(seed);
+    }
+    for (int64_t i = 0; i < NUMBER_CHANNELS; i++)
+        n->f[3][i] = i % 7 == 6 ? 0 : uniform(seed);
+    for (int64_t i = 0; i < rows && labels; i++) {
+        n->labels[i] = op == FL_OP_WASSERSTEIN ? n->labels[i] & 1 : n->labels[i];
+        if (index % 3 == 1 && (index == 7 || i % 4 == 1)) /* some, once all */
+            n->labels[i] = -100;
+    }
+    n->args.geo.k = labels && index % 3 == 1 ? -100 : FL_NO_LABEL;
+    n->args.alpha = op == FL_OP_HUBER ? 0.25f : entropy && index % 2 ? 0.1f : 0;
+    n->args.in[1] = !labels && index % 3 == 0 ? n->other.view : (struct fl_view){0};
+    n->args.vectors[0] = (struct fl_view){.data = !labels && index % 3 == 1 ? n->targets : NULL, .count = count};
+    n->args.vectors[0].count = n->args.vectors[0].data ? count : 0;
+    n->args.vectors[1] = (struct fl_view){0};
+    n->args.numbers = (struct fl_numbers){
+        .f = {index % 5 ? n->f[0] : NULL, n->f[1], !labels && index % 3 == 2 ? n->f[2] : NULL,
+              entropy && index % 4 == 3 ? n->f[3] : NULL},
+        .i = {entropy ? n->predicted : NULL, labels && entropy ? &n->correct : NULL, labels ? n->labels : NULL},
+        .real = 1.5,
+        .what = "test"};
 }
 
 /* Of case `index` on `kernel` into values; how many there are, 0 past the last case, -1 where the kernel failed. */
@@ -97,6 +134,8 @@ static int number_run(const struct fl_format *f, enum fl_op op, fl_kernel kernel
                                              .real = 1.5,
                                              .what = "test"};
     }
+    if (is_loss(op) && op != FL_OP_SOFTMAX_CROSS_ENTROPY)
+        make_loss(&n, op, index, &seed);
     if (op == FL_OP_OPTIMISER_STEP) {
         make_step(&n.args, n.f, index, &seed);
     } else if (op == FL_OP_TRUST_RATE) {
@@ -116,10 +155,10 @@ static int number_run(const struct fl_format *f, enum fl_op op, fl_kernel kernel
     } else if (kernel(&n.args)) {
         return -1;
     }
-    const int64_t numbers = op == FL_OP_SOFTMAX_CROSS_ENTROPY ? (index % 5 ? m * c : 0)
-                            : op == FL_OP_OPTIMISER_STEP      ? FL_FACTORS * TENSOR_STEP_ROWS
-                            : op == FL_OP_SUM_SQUARES         ? 1
-                                                              : c;
+    const int64_t numbers = is_loss(op)                  ? (index % 5 ? m * c : 0)
+                            : op == FL_OP_OPTIMISER_STEP ? FL_FACTORS * TENSOR_STEP_ROWS
+                            : op == FL_OP_SUM_SQUARES    ? 1
+                                                         : c;
     for (int i = 0; i < 4; i++)
         for (int64_t k = 0; k < (i ? c : numbers); k++)
             values[count++] = n.f[i][k];

@@ -197,6 +197,8 @@ const tensor_status status = tensor_add_ratio(t[0], t[1], t[2], t[3], factors, c
 tensor_free(factors);
 return status;
 }
+RUN(clip_weight) return tensor_clip_weight(t[0], fabsf(c->alpha));
+}
 RUN(sum_squares)
 tensor *sums = tensor_new(FMT_F64, TENSOR_SHAPE(2));
 double values[2];
@@ -530,6 +532,98 @@ RUN(softmax_cross_entropy)
 }
 /* clang-format on */
 
+/* --- losses: dx (now and then left out), x, targets of the format; labels ------------------------------------------
+ */
+
+/* number: how the loss is asked for. */
+static bool plan_loss(struct call *c) {
+    if (!plan_softmax(c))
+        return false;
+    const int64_t rows = c->operand[1].shape[0], classes = c->operand[1].shape[1];
+    if (classes > RESULTS)
+        return false;
+    c->number = below(16);
+    c->beta = chance(4) ? draw_scalar() : (float)(0.5 + unit() / 2);
+    for (int64_t i = 0; i < rows; i++)
+        if (chance(15))
+            c->labels[i] = -1;
+    for (int64_t i = 0; i < classes; i++)
+        c->numbers[i] = chance(10) ? 0 : unit();
+    WANT(c, rows, classes);
+    return true;
+}
+
+struct loss_numbers {
+    tensor *loss, *labels, *predicted, *correct, *weights, *scale;
+    tensor_loss_options how;
+};
+static struct loss_numbers loss_numbers_of(const struct call *c) {
+    const int64_t rows = c->operand[1].shape[0], classes = c->operand[1].shape[1];
+    struct loss_numbers n = {tensor_new(FMT_F64, TENSOR_SHAPE(1)),
+                             tensor_new(FMT_I32, TENSOR_SHAPE(rows)),
+                             tensor_new(FMT_I32, TENSOR_SHAPE(rows)),
+                             tensor_new(FMT_I32, TENSOR_SHAPE(1)),
+                             tensor_new(FMT_F64, TENSOR_SHAPE(classes)),
+                             tensor_new(FMT_F64, TENSOR_SHAPE(1)),
+                             {0}};
+    CHECK(!tensor_load_i32(n.labels, c->labels, rows) && !tensor_load_f64(n.weights, c->numbers, classes) &&
+              !tensor_load_f64(n.scale, (double[]){c->alpha}, 1),
+          "%s", tensor_error());
+    n.how.gradient_scale = c->number & 1 ? n.scale : NULL;
+    return n;
+}
+static tensor_status keep_loss(struct loss_numbers *n, tensor_status status, struct outcome *o) {
+    double loss = 0;
+    int32_t right = 0, predicted[RESULTS];
+    const int64_t rows = tensor_count(n->predicted);
+    CHECK(!tensor_store_f64(n->loss, &loss, 1) && !tensor_store_i32(n->correct, &right, 1) &&
+              !tensor_store_i32(n->predicted, predicted, rows),
+          "%s", tensor_error());
+    keep(o, &loss, 1);
+    keep(o, &(double){right}, 1);
+    for (int64_t i = 0; !status && i < rows; i++)
+        keep(o, &(double){predicted[i]}, 1);
+    tensor *const all[] = {n->loss, n->labels, n->predicted, n->correct, n->weights, n->scale};
+    for (int i = 0; i < 6; i++)
+        tensor_free(all[i]);
+    return status;
+}
+
+/* clang-format off */
+RUN(cross_entropy_with)
+    struct loss_numbers n = loss_numbers_of(c);
+    n.how.ignores = c->number & 2;
+    n.how.ignored_label = -1;
+    n.how.label_smoothing = c->number & 4 ? c->beta : 0;
+    n.how.class_weights = c->number & 8 ? n.weights : NULL;
+    return keep_loss(&n, tensor_cross_entropy_with(n.loss, t[0], n.predicted, n.correct, t[1], n.labels, c->alpha, n.how),
+                     o);
+}
+RUN(cross_entropy_targets)
+    struct loss_numbers n = loss_numbers_of(c);
+    n.how.label_smoothing = c->number & 4 ? c->beta : 0;
+    n.how.class_weights = c->number & 8 ? n.weights : NULL;
+    return keep_loss(&n, tensor_cross_entropy_targets(n.loss, t[0], n.predicted, t[1], t[2], c->alpha, n.how), o);
+}
+RUN(squared_error)
+    struct loss_numbers n = loss_numbers_of(c);
+    return keep_loss(&n, tensor_squared_error(n.loss, t[0], t[1], t[2], c->alpha, n.how), o);
+}
+RUN(huber)
+    struct loss_numbers n = loss_numbers_of(c);
+    return keep_loss(&n, tensor_huber(n.loss, t[0], t[1], t[2], c->beta, c->alpha, n.how), o);
+}
+RUN(wasserstein)
+    struct loss_numbers n = loss_numbers_of(c);
+    int32_t *labels = tensor_data(n.labels);
+    for (int64_t i = 0; i < tensor_count(n.labels); i++)
+        labels[i] = labels[i] < 0 ? -1 : labels[i] & (c->number & 4 ? 3 : 1);
+    n.how.ignores = c->number & 2;
+    n.how.ignored_label = -1;
+    return keep_loss(&n, tensor_wasserstein(n.loss, t[0], t[1], n.labels, c->alpha, n.how), o);
+}
+/* clang-format on */
+
 /* --- rows, embedding, copies -------------------------------------------------------------------------------------- */
 
 static int draw_rows(struct call *c, int64_t shape[4]) {
@@ -842,6 +936,7 @@ static const struct action actions[] = {
     FINE_ACTION(combine_in_place, 15, plan_factors_4),
     FINE_ACTION(root_mean, 20, plan_factors_2),
     FINE_ACTION(add_ratio, 20, plan_factors_4),
+    FINE_ACTION(clip_weight, 15, plan_1),
     ACTION(sum_squares, 8, plan_1),
     ACTION(bias, 10, plan_bias),
     ACTION(bias_relu, 10, plan_bias),
@@ -866,6 +961,11 @@ static const struct action actions[] = {
     ACTION(batchnorm_add, 15, plan_batchnorm_add),
     ACTION(batchnorm_grad, 15, plan_batchnorm_grad),
     ACTION(softmax_cross_entropy, 15, plan_softmax),
+    ACTION(cross_entropy_with, 15, plan_loss),
+    ACTION(cross_entropy_targets, 12, plan_loss),
+    ACTION(squared_error, 8, plan_loss),
+    ACTION(huber, 8, plan_loss),
+    ACTION(wasserstein, 8, plan_loss),
     ACTION(matmul_batched, 10, plan_batched_nn),
     ACTION(matmul_batched_nt, 10, plan_batched_nt),
     ACTION(matmul_batched_tn, 10, plan_batched_tn),

@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { OPERANDS = 8, MOST = 1 << 15, WRITES = 4 };
+enum { OPERANDS = 9, MOST = 1 << 15, WRITES = 4 };
 enum { HOST, DEVICE };
 
 static tensor_device *gpu;
@@ -357,6 +357,51 @@ RUN(cross_entropy) {
     return t[6] ? tensor_cross_entropy_by(t[0], t[1], t[2], t[3], t[4], t[5], t[6])
                 : tensor_cross_entropy(t[0], t[1], t[2], t[3], t[4], t[5], c->alpha);
 }
+
+/* Options of a loss; numbers as targets have the shape of x. */
+static tensor_loss_options options_of(const struct call *c, tensor *const *t) {
+    return (tensor_loss_options){.gradient_scale = t[8],
+                                 .ignores = t[5] != NULL,
+                                 .ignored_label = -7,
+                                 .label_smoothing = c->stride & 1 ? (float)c->epsilon : 0,
+                                 .class_weights = c->stride & 2 ? t[7] : NULL};
+}
+static tensor *targets_of(tensor *const *t) {
+    tensor *view = tensor_new_view(t[6], TENSOR_SHAPE(tensor_dim(t[4], 0), tensor_dim(t[4], 1)));
+    CHECK(view, "%s", tensor_error());
+    return view;
+}
+RUN(cross_entropy_with) {
+    return tensor_cross_entropy_with(t[0], t[1], t[2], t[3], t[4], t[5], c->alpha, options_of(c, t));
+}
+RUN(cross_entropy_targets) {
+    tensor *targets = targets_of(t);
+    const tensor_status status =
+        tensor_cross_entropy_targets(t[0], t[1], t[2], t[4], targets, c->alpha, options_of(c, t));
+    tensor_free(targets);
+    return status;
+}
+RUN(squared_error) {
+    tensor *targets = targets_of(t);
+    const tensor_status status =
+        tensor_squared_error(t[0], t[1], t[4], targets, c->alpha, (tensor_loss_options){.gradient_scale = t[8]});
+    tensor_free(targets);
+    return status;
+}
+RUN(huber) {
+    tensor *targets = targets_of(t);
+    const tensor_status status = tensor_huber(t[0], t[1], t[4], targets, (float)c->epsilon, c->alpha,
+                                              (tensor_loss_options){.gradient_scale = t[8]});
+    tensor_free(targets);
+    return status;
+}
+RUN(wasserstein) {
+    return tensor_wasserstein(t[0], t[1], t[4], t[5], c->alpha,
+                              (tensor_loss_options){.gradient_scale = t[8], .ignores = true, .ignored_label = -7});
+}
+RUN(clip_weight) {
+    return tensor_clip_weight(t[0], c->alpha);
+}
 /* clang-format off */
 PLAIN_RUN(matmul_batched, t[0], t[1], t[2])
 PLAIN_RUN(matmul_batched_nt, t[0], t[1], t[2])
@@ -447,6 +492,12 @@ static const struct row {
     ROW(normalise, plan_normalise, "channel_affine affine_coefficients"),
     ROW(normalise_grad, plan_normalise_grad, "channel_grad_sums channel_affine_grad affine_grad_coefficients"),
     ROW(cross_entropy, plan_cross_entropy, "softmax_cross_entropy"),
+    ROW(cross_entropy_with, plan_loss_of_labels, ""),
+    ROW(cross_entropy_targets, plan_loss_of_targets, ""),
+    ROW(squared_error, plan_loss_of_targets, ""),
+    ROW(huber, plan_loss_of_targets, ""),
+    ROW(wasserstein, plan_loss_of_critic, ""),
+    ROW(clip_weight, plan_clip_weight, ""),
     ROW(matmul_batched, plan_batched_nn, ""),
     ROW(matmul_batched_nt, plan_batched_nt, ""),
     ROW(matmul_batched_tn, plan_batched_tn, ""),
@@ -708,6 +759,17 @@ static void late_failures(const struct fl_format *f) {
         else
             add_none(&c);
         fails_late(which ? "gradient scale" : "label", &c, run_cross_entropy);
+    }
+    for (int which = 0; which < 2; which++) { /* the first is ignored */
+        add_numbers(&c, FMT_F64, 1, NULL);
+        OUT(&c, 3, 5);
+        add_numbers(&c, FMT_I32, 3, NULL);
+        add_numbers(&c, FMT_I32, 1, NULL);
+        IN(&c, 3, 5);
+        add_numbers(&c, FMT_I32, 3, (double[]){-7, which ? 2 : 5, 9});
+        for (int i = 0; i < 3; i++)
+            add_none(&c);
+        fails_late("label of a loss", &c, which ? run_wasserstein : run_cross_entropy_with);
     }
     for (int which = 0; which < 2; which++) {
         OUT(&c, which ? 4 : 3, 5);

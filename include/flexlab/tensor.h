@@ -543,6 +543,82 @@ FLEXLAB_API tensor_status tensor_cross_entropy_by(tensor *loss, tensor *dx, tens
                                                   const tensor *x, const tensor *labels, const tensor *gradient_scale)
     FLEXLAB_SYMBOL(tensor_cross_entropy_by);
 
+/* --- losses --------------------------------------------------------------------------------------------------------
+ */
+
+/* Losses over x, in double by a fixed sequence (docs/losses.md), the same bits on every backend. loss: f64 [1]. dx
+ * (NULL: not wanted): the gradient of gradient_scale times the loss, of x's format and shape, rounded once; dx may be
+ * x. labels: i32, one a row, x's first dimension. targets: of x's shape, in its format or as numbers of f64 or f32. All
+ * on one device. Errors: TENSOR_E_ARGUMENT for NULL, a scale that is not finite, an option that the loss has not, or is
+ * out of range; TENSOR_E_SHAPE and TENSOR_E_FORMAT where a tensor is not as described. A label out of range and a scale
+ * in a tensor that is not finite show when the operation runs: TENSOR_E_ARGUMENT, dx as it was, at once on the host and
+ * from the next wait elsewhere. */
+typedef struct tensor_loss_options {
+    const tensor *gradient_scale; /* f64 [1], read when the operation runs, in place of the number; NULL: the number */
+    /* Of cross-entropy, all zero: none. class_weights, f64 [classes]: what a class counts, and a row by its label. */
+    const tensor *class_weights;
+    float
+        label_smoothing; /* 0 to 1 (Szegedy et al. 2016, section 7): this part of a target goes to all classes alike */
+    int32_t ignored_label; /* rows of this label count nothing, where ignores is set; any number */
+    bool ignores;
+    unsigned char unused[7]; /* no padding at the end, which nobody would set */
+} tensor_loss_options;
+
+FLEXLAB_API tensor_status tensor_cross_entropy_with_sized(tensor *loss, tensor *dx, tensor *predicted, tensor *correct,
+                                                          const tensor *x, const tensor *labels, double gradient_scale,
+                                                          const tensor_loss_options *how, size_t how_size)
+    FLEXLAB_SYMBOL(tensor_cross_entropy_with_sized);
+/* tensor_cross_entropy with options, its bits where none is set. x [N, classes]. With s the smoothing, K classes, w
+ * their weights, a row has the shares q[c] = w[c] ((1 - s) [c is the label] + s / K) and the loss - sum of q[c]
+ * log softmax(x)[c], in which a class without a share takes no part; the mean divides by the sum of w[label] of the
+ * rows that count. Where that is 0, as of a batch whose labels are all ignored, loss and gradient are 0. predicted has
+ * every row; correct counts none that is ignored. */
+static inline tensor_status tensor_cross_entropy_with(tensor *loss, tensor *dx, tensor *predicted, tensor *correct,
+                                                      const tensor *x, const tensor *labels, double gradient_scale,
+                                                      tensor_loss_options how) {
+    return tensor_cross_entropy_with_sized(loss, dx, predicted, correct, x, labels, gradient_scale, &how, sizeof how);
+}
+FLEXLAB_API tensor_status tensor_cross_entropy_targets_sized(tensor *loss, tensor *dx, tensor *predicted,
+                                                             const tensor *x, const tensor *targets,
+                                                             double gradient_scale, const tensor_loss_options *how,
+                                                             size_t how_size)
+    FLEXLAB_SYMBOL(tensor_cross_entropy_targets_sized);
+/* The same with targets [N, classes] for the shares: q[c] = w[c] ((1 - s) targets[c] + s / K), any numbers; the mean
+ * divides by N. No label is ignored. */
+static inline tensor_status tensor_cross_entropy_targets(tensor *loss, tensor *dx, tensor *predicted, const tensor *x,
+                                                         const tensor *targets, double gradient_scale,
+                                                         tensor_loss_options how) {
+    return tensor_cross_entropy_targets_sized(loss, dx, predicted, x, targets, gradient_scale, &how, sizeof how);
+}
+FLEXLAB_API tensor_status tensor_squared_error_sized(tensor *loss, tensor *dx, const tensor *x, const tensor *targets,
+                                                     double gradient_scale, const tensor_loss_options *how,
+                                                     size_t how_size) FLEXLAB_SYMBOL(tensor_squared_error_sized);
+/* The mean over all elements of (x - target)^2. */
+static inline tensor_status tensor_squared_error(tensor *loss, tensor *dx, const tensor *x, const tensor *targets,
+                                                 double gradient_scale, tensor_loss_options how) {
+    return tensor_squared_error_sized(loss, dx, x, targets, gradient_scale, &how, sizeof how);
+}
+FLEXLAB_API tensor_status tensor_huber_sized(tensor *loss, tensor *dx, const tensor *x, const tensor *targets,
+                                             float delta, double gradient_scale, const tensor_loss_options *how,
+                                             size_t how_size) FLEXLAB_SYMBOL(tensor_huber_sized);
+/* The mean over all elements, d = x - target, of d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2) (Huber 1964).
+ * delta above 0. */
+static inline tensor_status tensor_huber(tensor *loss, tensor *dx, const tensor *x, const tensor *targets, float delta,
+                                         double gradient_scale, tensor_loss_options how) {
+    return tensor_huber_sized(loss, dx, x, targets, delta, gradient_scale, &how, sizeof how);
+}
+FLEXLAB_API tensor_status tensor_wasserstein_sized(tensor *loss, tensor *dx, const tensor *x, const tensor *labels,
+                                                   double gradient_scale, const tensor_loss_options *how,
+                                                   size_t how_size) FLEXLAB_SYMBOL(tensor_wasserstein_sized);
+/* A critic's loss (Arjovsky et al. 2017, equation 3): the mean of x over the elements of rows of label 0, generated,
+ * less that over rows of label 1, real; rows may be ignored. Its negative estimates the distance. A mean over no rows
+ * is 0: with generated rows labelled 1 and no others, it is the loss of their generator. Shared-exponent formats: exact
+ * sums, each rounded once to double. */
+static inline tensor_status tensor_wasserstein(tensor *loss, tensor *dx, const tensor *x, const tensor *labels,
+                                               double gradient_scale, tensor_loss_options how) {
+    return tensor_wasserstein_sized(loss, dx, x, labels, gradient_scale, &how, sizeof how);
+}
+
 /* --- stochastic gradient descent with momentum -------------------------------------------------------------------- */
 
 /* v = momentum * v + g + weight_decay * w, one exact result rounded once. v and g count as stored, w as its wide part
@@ -594,6 +670,11 @@ FLEXLAB_API tensor_status tensor_add_ratio(tensor *y, const tensor *w, const ten
  * mod 8 make, ((0 + 1) + (2 + 3)) + ((4 + 5) + (6 + 7)); chunks are added in order. */
 FLEXLAB_API tensor_status tensor_sum_squares(tensor *sums, int64_t index, const tensor *x)
     FLEXLAB_SYMBOL(tensor_sum_squares);
+
+/* Each element of w becomes the nearest number of at most `limit` in size, rounded once: its wide part, where there is
+ * one, of which the elements are then the rounding. What is inside stays what it is, down to the last place of the wide
+ * part; tensor_clip of w into itself would leave the wide part no more than the elements. limit 0 or more. */
+FLEXLAB_API tensor_status tensor_clip_weight(tensor *w, float limit) FLEXLAB_SYMBOL(tensor_clip_weight);
 
 typedef enum tensor_optimiser_kind {
     TENSOR_OPTIMISER_SGD = 0,

@@ -34,6 +34,8 @@ static struct fl_any_format find(const struct fl_format *format, enum fl_op op, 
         return (struct fl_any_format){NULL, NULL};
     if (op == FL_OP_SOFTMAX_CROSS_ENTROPY)
         return (struct fl_any_format){fl_softmax_kernel(backend), fl_softmax_need};
+    if (op == FL_OP_CROSS_ENTROPY_WITH || op == FL_OP_CROSS_ENTROPY_TARGETS)
+        return fl_entropy_any(backend);
     if (op == FL_OP_SOFTMAX || op == FL_OP_SOFTMAX_GRAD || op == FL_OP_LOG_SOFTMAX || op == FL_OP_LOG_SOFTMAX_GRAD)
         return fl_softmax_map_any(backend);
     if (op == FL_OP_MATMUL_BATCHED || op == FL_OP_MATMUL_BATCHED_NT || op == FL_OP_MATMUL_BATCHED_TN)

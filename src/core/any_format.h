@@ -17,6 +17,8 @@ fl_kernel fl_softmax_kernel(enum fl_backend backend);
 extern const struct fl_any_format fl_row_norm_any, fl_row_norm_grad_any, fl_row_norm_gamma_any;
 /* softmax_map.c: rows of the instruction sets. */
 struct fl_any_format fl_softmax_map_any(enum fl_backend backend);
+/* loss_entropy.c: likewise. */
+struct fl_any_format fl_entropy_any(enum fl_backend backend);
 /* batched.c: of the rows that have the matmul of one matrix. */
 struct fl_any_format fl_batched_any(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
 /* embedding.c, copies.c */

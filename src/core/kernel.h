@@ -136,6 +136,14 @@ struct fl_args {
      *                                      momentum
      *   softmax_cross_entropy  f[0] gradient of x (NULL: not wanted), f[1] loss, i[0] predicted, i[1] how many are
      *                                      right (NULL: not wanted) <- x, i[2] labels, real gradient scale
+     *   cross_entropy_with, cross_entropy_targets
+     *                          f[0] gradient of x (NULL: not wanted), f[1] loss, i[0] predicted, i[1] how many are
+     *                                      right (NULL: not wanted) <- x, i[2] labels or targets (doubles f[2], floats
+     *                                      vectors[0], else in[1]), f[3] what classes count (NULL: 1), real gradient
+     *                                      scale, alpha smoothing, k the label that counts nothing (FL_NO_LABEL: none)
+     *   squared_error, huber   f[0], f[1] <- x, targets, real gradient scale, alpha delta
+     *   wasserstein            f[0], f[1] <- x, i[2] labels, real gradient scale, k as above; rows m of n
+     *   clip_weight            w <- w, alpha limit
      *   combine                y <- p, q, w (data NULL: none), f[0] three factors
      *   root_mean              r <- r, g, f[0] three factors
      *   add_ratio              y <- w, m, r, f[0] four factors
@@ -154,7 +162,7 @@ struct fl_args {
      *   permute                y <- x, strides
      *   slice, slice_grad      y <- x (geometry: copy_rules.h)
      *   concat                 y <- a, b, c (data NULL: fewer), m rows of n
-     * .wide is set in w, in the first operand of combine, root_mean and add_ratio, in m and r of add_ratio, and in the
+     * .wide is set in w, in the first operand of clip_weight, combine, root_mean and add_ratio, in m and r of add_ratio, and in the
      * out of an operation whose first operand is its output: v, g, q and x count as stored. */
     struct fl_geometry geo;
     struct fl_strides strides;

@@ -128,6 +128,15 @@ tensor_status tensor_add_ratio(tensor *y, const tensor *w, const tensor *m, cons
     return fl_write(y, &args);
 }
 
+tensor_status tensor_clip_weight(tensor *w, float limit) {
+    static const char name[] = "clip_weight";
+    TRY(check_operands(name, (const struct operand[]){{"w", w}}, 1, 0));
+    if (!(limit >= 0 && isfinite(limit)))
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: limit %g, expected 0 or more", name, (double)limit);
+    struct fl_args args = {.op = FL_OP_CLIP_WEIGHT, .in = {fl_wide_view_of(w)}, .alpha = limit};
+    return fl_write(w, &args);
+}
+
 /* --- numbers ------------------------------------------------------------------------------------------------------ */
 
 tensor_status tensor_sum_squares(tensor *sums, int64_t index, const tensor *x) {

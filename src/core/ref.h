@@ -50,6 +50,7 @@ tensor_status fl_ref_affine(const struct fl_args *args);
 tensor_status fl_ref_sgd(const struct fl_args *args);
 tensor_status fl_ref_root_mean(const struct fl_args *args);
 tensor_status fl_ref_add_ratio(const struct fl_args *args);
+tensor_status fl_ref_clip_weight(const struct fl_args *args);
 
 /* row_norm.c */
 tensor_status fl_ref_row_norm(const struct fl_args *args);

@@ -1,6 +1,7 @@
 /* ref_map.c - reference kernels: the table, the elementwise operations from ops.def, bias. */
 #include "core/exact.h"
 #include "core/fail.h"
+#include "core/losses.h"
 #include "core/memory.h"
 #include "core/real_rules.h"
 #include "core/ref.h"
@@ -161,6 +162,12 @@ static const fl_kernel table[FL_OP_LIMIT] = {
     [FL_OP_AFFINE_COEFFICIENTS] = fl_affine_coefficients,
     [FL_OP_AFFINE_GRAD_COEFFICIENTS] = fl_affine_grad_coefficients,
     [FL_OP_SOFTMAX_CROSS_ENTROPY] = fl_softmax_ref,
+    [FL_OP_CROSS_ENTROPY_WITH] = fl_entropy_ref,
+    [FL_OP_CROSS_ENTROPY_TARGETS] = fl_entropy_ref,
+    [FL_OP_SQUARED_ERROR] = fl_error_losses,
+    [FL_OP_HUBER] = fl_error_losses,
+    [FL_OP_WASSERSTEIN] = fl_critic_losses,
+    [FL_OP_CLIP_WEIGHT] = fl_ref_clip_weight,
     [FL_OP_COMBINE] = fl_ref_sgd,
     [FL_OP_ROOT_MEAN] = fl_ref_root_mean,
     [FL_OP_ADD_RATIO] = fl_ref_add_ratio,
@@ -202,11 +209,18 @@ fl_need fl_ref_need(enum fl_op op) {
     case FL_OP_OPTIMISER_STEP:
     case FL_OP_TRUST_RATE:
     case FL_OP_CHECK_INDICES:
+    case FL_OP_WASSERSTEIN:
         return NULL;
     case FL_OP_SUM_SQUARES:
         return fl_sum_squares_need;
     case FL_OP_SOFTMAX_CROSS_ENTROPY:
         return fl_softmax_need;
+    case FL_OP_CROSS_ENTROPY_WITH:
+    case FL_OP_CROSS_ENTROPY_TARGETS:
+        return fl_entropy_need;
+    case FL_OP_SQUARED_ERROR:
+    case FL_OP_HUBER:
+        return fl_error_losses_need;
     case FL_OP_LAYERNORM_GAMMA_GRAD:
     case FL_OP_RMSNORM_GAMMA_GRAD:
         return fl_ref_row_norm_gamma_need;

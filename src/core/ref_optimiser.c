@@ -75,6 +75,16 @@ static double add_ratio(const struct ref_work *w, int64_t i) {
     return fl_add_ratio(number_at(w, 0, i), number_at(w, 1, i), r, w->args->numbers.f[0]);
 }
 
+/* NaN stays. */
+static double clip_weight(const struct ref_work *w, int64_t i) {
+    const double x = number_at(w, 0, i), most = w->args->alpha;
+    return x > most ? most : x < -most ? -most : x;
+}
+
+tensor_status fl_ref_clip_weight(const struct fl_args *args) {
+    return run(args, clip_weight);
+}
+
 tensor_status fl_ref_root_mean(const struct fl_args *args) {
     return run(args, root_mean);
 }

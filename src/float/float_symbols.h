@@ -38,6 +38,8 @@
 #define chunk_range FL_NAME(chunk_range)
 #define chunk_total FL_NAME(chunk_total)
 #define clip_block FL_NAME(clip_block)
+#define clip_range FL_NAME(clip_range)
+#define clip_weight FL_NAME(clip_weight)
 #define combine FL_NAME(combine)
 #define combine_range FL_NAME(combine_range)
 #define count_drawn FL_NAME(count_drawn)

@@ -52,6 +52,8 @@ enum kind {
     SET_ROUNDING,
     KEEP_WIDE,
     RESET_STATISTICS,
+    LOSS,        /* dx, x, targets: one of losses.c */
+    CLIP_WEIGHT, /* w */
     KINDS
 };
 
@@ -173,6 +175,8 @@ static inline const char *call_name(const struct call *c) {
         [SET_ROUNDING] = "set_rounding",
         [KEEP_WIDE] = "keep_wide",
         [RESET_STATISTICS] = "reset_statistics",
+        [LOSS] = "loss",
+        [CLIP_WEIGHT] = "clip_weight",
     };
     return c->kind == MAP ? maps[c->map].name : names[c->kind];
 }
@@ -258,7 +262,7 @@ static inline void take_scalars(struct input *in, struct call *c) {
     c->count = tensor_count(c->t[0]);
     if (wrong && wrong != c->count)
         c->count = wrong;
-    if (c->kind == LOAD_F32 || c->kind == LOAD_F64 || (c->kind >= BATCHNORM && c->kind <= SOFTMAX)) {
+    if (c->kind == LOAD_F32 || c->kind == LOAD_F64 || c->kind == LOSS || (c->kind >= BATCHNORM && c->kind <= SOFTMAX)) {
         const int64_t first = tensor_count(c->t[0]), second = tensor_count(c->t[1]),
                       n = first > second ? first : second;
         make_values(in, host_mean, n);
@@ -422,9 +426,10 @@ static inline int fitting_shapes(struct input *in, struct call *c, struct want w
             want[5].ndim = 0;
         return 7;
     case SOFTMAX:
+    case LOSS:
         if (take_byte(in) & 1)
             want[0].ndim = 0;
-        return 2;
+        return c->kind == LOSS ? 3 : 2;
     case MAP:
         return 1 + maps[c->map].inputs;
     case SGD_MOMENTUM:
@@ -447,6 +452,39 @@ static inline tensor_status perform_map(const struct call *c) {
            : m->two         ? m->two(t[0], t[1], t[2])
            : m->two_scalar  ? m->two_scalar(t[0], t[1], t[2], c->alpha)
                             : m->three(t[0], t[1], t[2], t[3]);
+}
+
+/* Which loss, and with what: bits of `whole`. */
+static inline tensor_status perform_loss(const struct call *c, struct results *r) {
+    tensor *const *t = c->t;
+    const int64_t rows = tensor_dim(t[1], 0), classes = tensor_dim(t[1], 1);
+    tensor *loss = tensor_new(FMT_F64, TENSOR_SHAPE(1)), *labels = tensor_new(FMT_I32, TENSOR_SHAPE(rows)),
+           *weights = tensor_new(FMT_F64, TENSOR_SHAPE(classes > 0 ? classes : 1));
+    tensor_loss_options how = {.ignores = c->whole & 8, .ignored_label = host_labels[0]};
+    const bool there = loss && labels && weights && !tensor_load_i32(labels, host_labels, rows) &&
+                       !tensor_load_f64(weights, host_mean, tensor_count(weights));
+    const int which = there ? c->whole & 7 : -1;
+    tensor_status status = tensor_error_status();
+    if (which <= 1) {
+        how.label_smoothing = c->alpha;
+        how.class_weights = c->whole & 16 ? weights : NULL;
+    }
+    if (which == 0 || which == 5)
+        status = tensor_cross_entropy_with(loss, t[0], NULL, NULL, t[1], labels, c->real, how);
+    else if (which == 1 || which == 6)
+        status = tensor_cross_entropy_targets(loss, t[0], NULL, t[1], t[2], c->real, how);
+    else if (which == 2)
+        status = tensor_squared_error(loss, t[0], t[1], t[2], c->real, how);
+    else if (which == 3 || which == 7)
+        status = tensor_huber(loss, t[0], t[1], t[2], c->beta, c->real, how);
+    else if (which == 4)
+        status = tensor_wasserstein(loss, t[0], t[1], labels, c->real, how);
+    if (!status)
+        status = tensor_store_f64(loss, &r->number, 1);
+    tensor_free(loss);
+    tensor_free(labels);
+    tensor_free(weights);
+    return status;
 }
 
 static inline tensor_status perform(const struct call *c, struct results *r) {
@@ -535,6 +573,10 @@ static inline tensor_status perform(const struct call *c, struct results *r) {
         return tensor_set_rounding(t[0], (tensor_rounding)c->whole, (uint64_t)c->count);
     case KEEP_WIDE:
         return tensor_keep_wide(t[0]);
+    case LOSS:
+        return perform_loss(c, r);
+    case CLIP_WEIGHT:
+        return tensor_clip_weight(t[0], c->alpha);
     case RESET_STATISTICS:
         tensor_reset_statistics(t[0]);
         return TENSOR_OK;

@@ -177,6 +177,36 @@ static inline bool right_softmax(const struct call *c) {
     return true;
 }
 
+/* Labels below `limit`, but for those that are ignored. */
+static inline bool right_labels(const struct call *c, int64_t limit) {
+    for (int64_t i = 0; i < tensor_dim(c->t[1], 0); i++)
+        if ((host_labels[i] < 0 || host_labels[i] >= limit) && !(c->whole & 8 && host_labels[i] == host_labels[0]))
+            return false;
+    return true;
+}
+
+static inline bool right_targets(const struct call *c) {
+    return c->t[2] && !(c->whole & 8) && tensor_get_format(c->t[2]) == tensor_get_format(c->t[1]) &&
+           same_shape(c->t[2], c->t[1]);
+}
+
+/* As perform_loss reads it. */
+static inline bool right_loss(const struct call *c) {
+    const tensor *dx = c->t[0], *x = c->t[1];
+    const int which = c->whole & 7;
+    if (!x || !isfinite(c->real) || (dx && (tensor_get_format(dx) != tensor_get_format(x) || !same_shape(dx, x))))
+        return false;
+    if (which <= 1 && !(c->alpha >= 0 && c->alpha <= 1))
+        return false;
+    if (which == 4)
+        return right_labels(c, 2);
+    if (which == 0 || which == 5)
+        return tensor_ndim(x) == 2 && right_labels(c, tensor_dim(x, 1));
+    if (which == 1 || which == 6)
+        return tensor_ndim(x) == 2 && right_targets(c);
+    return right_targets(c) && (which == 2 || (c->beta > 0 && isfinite(c->beta)));
+}
+
 static inline bool right_sgd(const struct call *c) {
     const int n = c->kind == SGD_MOMENTUM ? 3 : 2;
     if (!operands(c, n) || !apart(c, n) || !isfinite(c->alpha) || (n == 3 && !isfinite(c->beta)))
@@ -282,6 +312,10 @@ static inline bool is_right(const struct call *c) {
         return right_batchnorm_grad(c);
     case SOFTMAX:
         return right_softmax(c);
+    case LOSS:
+        return right_loss(c);
+    case CLIP_WEIGHT:
+        return c->t[0] && c->alpha >= 0 && isfinite(c->alpha);
     case SGD_MOMENTUM:
     case SGD_UPDATE:
         return right_sgd(c);
