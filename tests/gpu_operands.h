@@ -464,6 +464,95 @@ static void plan_concat(struct call *c) {
         add_none(c);
 }
 
+/* Average pooling: relu says whether padding counts. */
+static void plan_average(struct call *c, bool adaptive, bool gradient) {
+    const int64_t n = PICK(1, 3), h = PICK(2, 5, 8), w = PICK(2, 7, 9), channels = PICK(1, 3, 16, 33);
+    int64_t p = PICK(1, 2, 3, 9), q = PICK(1, 3, 4);
+    if (!adaptive) {
+        const int window = between(1, 5);
+        c->how = (tensor_window){.window = window, .stride = between(1, 3), .padding = between(0, window - 1)};
+        if (h + 2 * c->how.padding < window || w + 2 * c->how.padding < window)
+            c->how.window = 1, c->how.padding = 0;
+        c->relu = chance(50);
+        p = (h + 2 * c->how.padding - c->how.window) / c->how.stride + 1;
+        q = (w + 2 * c->how.padding - c->how.window) / c->how.stride + 1;
+    }
+    OUT(c, n, gradient ? h : p, gradient ? w : q, channels);
+    IN(c, n, gradient ? p : h, gradient ? q : w, channels);
+}
+static void plan_avgpool2d(struct call *c) {
+    plan_average(c, false, false);
+}
+static void plan_avgpool2d_grad(struct call *c) {
+    plan_average(c, false, true);
+}
+static void plan_adaptive(struct call *c) {
+    plan_average(c, true, false);
+}
+static void plan_adaptive_grad(struct call *c) {
+    plan_average(c, true, true);
+}
+/* Local response normalisation; stride: its size. */
+static void plan_lrn_of(struct call *c, int inputs) {
+    const int64_t rows = PICK(1, 6, 35), channels = PICK(1, 3, 16, 33, 65);
+    OUT(c, rows, channels);
+    for (int i = 0; i < inputs; i++)
+        IN(c, rows, channels);
+    c->stride = PICK(1, 2, 5, 9, 200);
+    c->alpha = (float)(chance(20) ? 1e-4 : fabs(unit()));
+    c->epsilon = PICK(1, 2, 3, 3, 4, 7) * 0.25; /* beta */
+}
+static void plan_lrn(struct call *c) {
+    plan_lrn_of(c, 1);
+}
+static void plan_lrn_grad(struct call *c) {
+    plan_lrn_of(c, 2);
+}
+/* Group normalisation; stride: of groups. */
+static int64_t draw_groups(struct call *c) {
+    static const int cases[][2] = {{1, 1}, {6, 3}, {16, 1}, {16, 16}, {33, 3}, {12, 4}};
+    const int *drawn = cases[between(0, 5)];
+    c->stride = drawn[1];
+    c->epsilon = chance(70) ? 1e-5 : ldexp(1, between(-40, 4));
+    return drawn[0];
+}
+static void plan_group_norm(struct call *c) {
+    const int64_t n = PICK(1, 3), h = PICK(1, 4, 9), w = PICK(1, 5), channels = draw_groups(c);
+    OUT(c, n, h, w, channels);
+    IN(c, n, h, w, channels);
+    IN(c, channels);
+    if (chance(60))
+        IN(c, channels);
+    else
+        add_none(c);
+}
+static void plan_group_norm_grad(struct call *c) {
+    const int64_t n = PICK(1, 3), h = PICK(1, 4, 9), w = PICK(1, 5, 70), channels = w > 9 ? 2 : draw_groups(c);
+    if (w > 9)
+        c->stride = between(1, 2), c->epsilon = 1e-5;
+    OUT(c, n, h, w, channels);
+    OUT(c, channels);
+    if (chance(60))
+        OUT(c, channels);
+    else
+        add_none(c);
+    IN(c, n, h, w, channels);
+    IN(c, n, h, w, channels);
+    IN(c, channels);
+}
+/* y, x, step; stride: the key */
+static void plan_dropout(struct call *c) {
+    const int64_t rows = PICK(1, 3, 33), columns = PICK(1, 5, 64, 129);
+    OUT(c, rows, columns);
+    if (chance(30))
+        add_same(c, 0);
+    else
+        IN(c, rows, columns);
+    add_numbers(c, FMT_F64, 1, (double[]){chance(20) ? -unit() : between(0, 100000)});
+    c->stride = between(0, 1000000);
+    c->alpha = (float)(chance(20) ? 0 : chance(20) ? 0.99 : fabs(unit()) * 0.9);
+}
+
 /* v, g, w: w has a wide part now and then. */
 static void plan_sgd_momentum(struct call *c) {
     const int64_t n = PICK(1, 5, 64, 129, 1000);

@@ -7,6 +7,7 @@
 #include "core/format.h"
 #include "exponents.h"
 #include "core/memory.h"
+#include "core/pool_rules.h"
 #include <math.h>
 #include <string.h>
 
@@ -136,6 +137,61 @@ static bool permutation(int i, struct shape *s) {
         s->strides.stride[d] = stride[order[d]];
     }
     s->out = s->in[0] = count;
+    return true;
+}
+
+/* Average pooling by windows, or adaptive. */
+static bool average_of(enum fl_op op, int i, struct shape *s) {
+    const bool adaptive = op == FL_OP_AVGPOOL_ADAPTIVE || op == FL_OP_AVGPOOL_ADAPTIVE_GRAD;
+    const bool gradient = op == FL_OP_AVGPOOL2D_GRAD || op == FL_OP_AVGPOOL_ADAPTIVE_GRAD;
+    static const int windows[][8] = {
+        /* batch h w c window stride padding padding-counts */
+        {1, 4, 4, 1, 2, 2, 0, 0},  {2, 9, 7, 16, 3, 2, 1, 1},    {2, 9, 7, 17, 3, 2, 1, 0},  {1, 8, 5, 5, 5, 1, 4, 0},
+        {3, 8, 8, 33, 2, 3, 1, 0}, {1, 30, 26, 2, 25, 3, 12, 1}, {1, 19, 20, 3, 14, 2, 6, 0}};
+    static const int parts[][6] = {/* batch h w c p q */
+                                   {1, 5, 5, 1, 1, 1},   {2, 7, 9, 16, 3, 2}, {2, 3, 4, 17, 5, 7},
+                                   {1, 31, 29, 4, 7, 7}, {3, 8, 8, 33, 4, 8}, {1, 25, 40, 2, 1, 3}};
+    if (i >= (adaptive ? 6 : 7))
+        return false;
+    const int *v = adaptive ? parts[i] : windows[i];
+    struct fl_geometry *g = &s->geo;
+    *g = (struct fl_geometry){.batch = v[0], .h = v[1], .w = v[2], .c = v[3], .filters = v[3], .p = v[4], .q = v[5]};
+    if (!adaptive) {
+        g->r = g->s = v[4];
+        g->stride = v[5];
+        g->padding = v[6];
+        g->k = v[7];
+        g->p = (g->h + 2 * g->padding - g->r) / g->stride + 1;
+        g->q = (g->w + 2 * g->padding - g->s) / g->stride + 1;
+    }
+    const struct fl_pool_side down = fl_pool_down(g), across = fl_pool_across(g);
+    g->m = gradient ? fl_pool_common(&down) : 0;
+    g->n = gradient ? fl_pool_common(&across) : 0;
+    const int64_t x = g->batch * g->h * g->w * g->c, y = g->batch * g->p * g->q * g->c;
+    s->out = gradient ? x : y;
+    s->in[0] = gradient ? y : x;
+    return true;
+}
+
+/* Group normalisation: batch, pixels, channels, groups. */
+static bool groups_of(enum fl_op op, int i, struct shape *s) {
+    static const int cases[][4] = {{1, 1, 1, 1},    {2, 5, 6, 3},   {3, 49, 16, 16}, {1, 600, 10, 2},
+                                   {5, 130, 24, 4}, {2, 17, 33, 1}, {40, 2, 64, 32}};
+    if (i >= 7)
+        return false;
+    struct fl_geometry *g = &s->geo;
+    *g = (struct fl_geometry){.batch = cases[i][0], .m = cases[i][1], .n = cases[i][2], .groups = cases[i][3]};
+    s->out = s->in[0] = g->batch * g->m * g->n;
+    if (op == FL_OP_GROUPNORM) {
+        s->in[1] = g->n;
+        s->in[2] = i % 2 ? g->n : 0; /* with and without beta */
+        return true;
+    }
+    s->in[1] = s->in[0];
+    if (op == FL_OP_GROUPNORM_GRAD)
+        s->in[2] = g->n;
+    else
+        s->out = g->n;
     return true;
 }
 
@@ -375,6 +431,32 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
         s->out = g->m * g->n;
         return true;
     }
+    case FL_OP_AVGPOOL2D:
+    case FL_OP_AVGPOOL2D_GRAD:
+    case FL_OP_AVGPOOL_ADAPTIVE:
+    case FL_OP_AVGPOOL_ADAPTIVE_GRAD:
+        return average_of(op, i, s);
+    case FL_OP_GROUPNORM:
+    case FL_OP_GROUPNORM_GRAD:
+    case FL_OP_GROUPNORM_GAMMA_GRAD:
+        return groups_of(op, i, s);
+    case FL_OP_LRN:
+    case FL_OP_LRN_GRAD:
+        if (i >= 7)
+            return false;
+        g->m = rows[i][0];
+        g->n = rows[i][1];
+        g->k = (int64_t[]){1, 5, 5, 4, 9, 100, 3}[i]; /* more channels than there are, too */
+        s->out = s->in[0] = g->m * g->n;
+        s->in[1] = op == FL_OP_LRN_GRAD ? s->in[0] : 0;
+        return true;
+    case FL_OP_DROPOUT:
+        if (i >= 6)
+            return false;
+        g->k = 0x123456789abcdef * (i + 1); /* the key */
+        s->out = s->in[0] = counts[i];
+        s->in_place = true;
+        return true;
     case FL_OP_SGD_MOMENTUM:
     case FL_OP_SGD_UPDATE:
         if (i >= 6)
@@ -607,6 +689,15 @@ static inline bool call_make(struct call *call, const struct fl_format *f, enum 
     call->args.beta = 1e-4f;
     call->args.strides = call->shape.strides;
     call->args.numbers.real = index % 3 == 2 ? 0.5 : 1e-5; /* epsilon of normalisation */
+    if (op == FL_OP_LRN || op == FL_OP_LRN_GRAD) {
+        call->args.alpha = fabsf(call->args.alpha);
+        call->args.beta = (float[]){0.75f, 0.5f, 1, 0.6f, 2}[index % 5];
+        call->args.numbers.real = index % 3 == 2 ? 0.5 : 2;
+    }
+    if (op == FL_OP_DROPOUT) {
+        call->args.beta = (float[]){0.5f, 0.25f, 0, 0.1f, 0.9f}[index % 5];
+        call->args.numbers.real = index * 1000.0; /* the step */
+    }
     if (op == FL_OP_EMBEDDING || op == FL_OP_EMBEDDING_GRAD) {
         uint64_t own = seed0 + 77;
         for (int64_t i = 0; i < call->shape.geo.m; i++)

@@ -804,6 +804,91 @@ RUN(slice_grad) return tensor_slice_grad(t[0], t[1], c->number, c->numbers_count
 RUN(concat) return tensor_concat(t[0], t[1], t[2], t[3], c->number); }
 /* clang-format on */
 
+/* --- average pooling, normalisation of images, dropout ------------------------------------------------------------ */
+
+/* Images, and those of the windows of how. */
+static bool plan_average(struct call *c, bool adaptive, bool gradient) {
+    c->format = sizes.format;
+    c->how = sizes.how[below(2)];
+    c->how.dilation = c->how.groups = 0;
+    c->how.window = chance(80) ? c->how.window : between(1, 9);
+    c->relu = chance(50); /* padding counts */
+    const int64_t p = adaptive ? sizes.filter_h : positions(sizes.h, c->how.window, c->how),
+                  q = adaptive ? sizes.filter_w : positions(sizes.w, c->how.window, c->how);
+    if ((p < 1 || q < 1) && !chance(3))
+        return false;
+    const int64_t x[4] = {sizes.n, sizes.h, sizes.w, sizes.c},
+                  y[4] = {sizes.n, p < 1 ? 1 : p, q < 1 ? 1 : q, sizes.c};
+    want(c, 4, gradient ? x : y);
+    want(c, 4, gradient ? y : x);
+    return true;
+}
+static bool plan_avgpool2d(struct call *c) {
+    return plan_average(c, false, false);
+}
+static bool plan_avgpool2d_grad(struct call *c) {
+    return plan_average(c, false, true);
+}
+static bool plan_adaptive(struct call *c) {
+    return plan_average(c, true, false);
+}
+static bool plan_adaptive_grad(struct call *c) {
+    return plan_average(c, true, true);
+}
+
+static bool plan_lrn_of(struct call *c, int operands) {
+    plan_rows(c, operands);
+    c->number = chance(97) ? between(1, 9) : -1;
+    c->alpha = chance(95) ? fabsf((float)unit()) : draw_scalar();
+    c->beta = chance(50) ? 0.75f : chance(95) ? (float)between(1, 16) * 0.25f : 0;
+    return true;
+}
+static bool plan_lrn(struct call *c) {
+    return plan_lrn_of(c, 2);
+}
+static bool plan_lrn_grad(struct call *c) {
+    return plan_lrn_of(c, 3);
+}
+
+/* As rows, of which there are images; number: of groups. */
+static bool plan_group_norm(struct call *c) {
+    plan_row_norm(c);
+    const int64_t channels = c->operand[2].shape[0];
+    c->number = chance(40) ? 1 : chance(50) ? (int)channels : channels % 2 && chance(90) ? 1 : 2;
+    return true;
+}
+static bool plan_group_norm_grad(struct call *c) {
+    plan_row_norm_grad(c);
+    const int64_t channels = c->operand[1].shape[0];
+    c->number = chance(40) ? 1 : chance(50) ? (int)channels : channels % 2 && chance(90) ? 1 : 2;
+    return true;
+}
+
+static bool plan_dropout(struct call *c) {
+    plan_2(c);
+    c->beta = chance(95) ? (float)fabs(unit()) : draw_scalar();
+    c->number = below(1000);
+    return true;
+}
+
+/* clang-format off */
+RUN(avgpool2d) return tensor_avgpool2d(t[0], t[1], c->how, c->relu); }
+RUN(avgpool2d_grad) return tensor_avgpool2d_grad(t[0], t[1], c->how, c->relu); }
+RUN(avgpool_adaptive) return tensor_avgpool_adaptive(t[0], t[1]); }
+RUN(avgpool_adaptive_grad) return tensor_avgpool_adaptive_grad(t[0], t[1]); }
+RUN(lrn) return tensor_lrn(t[0], t[1], c->number, c->alpha, c->beta, 1 + c->alpha); }
+RUN(lrn_grad) return tensor_lrn_grad(t[0], t[1], t[2], c->number, c->alpha, c->beta, 1 + c->alpha); }
+RUN(groupnorm) return tensor_groupnorm(t[0], t[1], t[2], t[3], c->number, c->epsilon); }
+RUN(groupnorm_grad) return tensor_groupnorm_grad(t[0], t[1], t[2], t[3], t[4], t[5], c->number, c->epsilon); }
+RUN(dropout)
+    tensor *step = tensor_new(FMT_F64, TENSOR_SHAPE(1));
+    CHECK(step && !tensor_load_f64(step, &(double){c->number}, 1), "%s", tensor_error());
+    const tensor_status status = tensor_dropout(t[0], t[1], c->beta, (uint64_t)c->number * 77, step);
+    tensor_free(step);
+    return status;
+}
+/* clang-format on */
+
 /* --- values, exponents, settings ---------------------------------------------------------------------------------- */
 
 static bool plan_load(struct call *c) {
@@ -983,6 +1068,15 @@ static const struct action actions[] = {
     ACTION(slice, 8, plan_slice),
     ACTION(slice_grad, 8, plan_slice_grad),
     ACTION(concat, 8, plan_concat),
+    ACTION(avgpool2d, 10, plan_avgpool2d),
+    ACTION(avgpool2d_grad, 10, plan_avgpool2d_grad),
+    ACTION(avgpool_adaptive, 8, plan_adaptive),
+    ACTION(avgpool_adaptive_grad, 8, plan_adaptive_grad),
+    ACTION(lrn, 8, plan_lrn),
+    ACTION(lrn_grad, 8, plan_lrn_grad),
+    ACTION(groupnorm, 10, plan_group_norm),
+    ACTION(groupnorm_grad, 10, plan_group_norm_grad),
+    ACTION(dropout, 10, plan_dropout),
     ACTION(sum, 5, plan_1),
     ACTION(max_abs, 5, plan_1),
     FINE_ACTION(load_f32, 8, plan_load),
@@ -1026,6 +1120,7 @@ static const char *const part_of[][2] = {{"channel_sums", "channel_moments"},
                                          {"affine_grad_coefficients", "batchnorm_grad"},
                                          {"layernorm_gamma_grad", "layernorm_grad"},
                                          {"rmsnorm_gamma_grad", "rmsnorm_grad"},
+                                         {"groupnorm_gamma_grad", "groupnorm_grad"},
                                          {"check_indices", "embedding"}};
 
 /* Every operation of the library was called, and worked more than once. */

@@ -420,6 +420,15 @@ PLAIN_RUN(permute, t[0], t[1], gpu_orders[c->stride])
 PLAIN_RUN(slice, t[0], t[1], c->stride, c->how.padding)
 PLAIN_RUN(slice_grad, t[0], t[1], c->stride, c->how.padding)
 PLAIN_RUN(concat, t[0], t[1], t[2], t[3], c->stride)
+PLAIN_RUN(avgpool2d, t[0], t[1], c->how, c->relu)
+PLAIN_RUN(avgpool2d_grad, t[0], t[1], c->how, c->relu)
+PLAIN_RUN(avgpool_adaptive, t[0], t[1])
+PLAIN_RUN(avgpool_adaptive_grad, t[0], t[1])
+PLAIN_RUN(lrn, t[0], t[1], c->stride, c->alpha, (float)c->epsilon, 2)
+PLAIN_RUN(lrn_grad, t[0], t[1], t[2], c->stride, c->alpha, (float)c->epsilon, 2)
+PLAIN_RUN(groupnorm, t[0], t[1], t[2], t[3], c->stride, c->epsilon)
+PLAIN_RUN(groupnorm_grad, t[0], t[1], t[2], t[3], t[4], t[5], c->stride, c->epsilon)
+PLAIN_RUN(dropout, t[0], t[1], c->alpha, (uint64_t)c->stride << 20, t[2])
 /* clang-format on */
 RUN(sgd_update) {
     return t[2] ? tensor_sgd_update_by(t[0], t[1], t[2]) : tensor_sgd_update(t[0], t[1], c->alpha);
@@ -515,6 +524,15 @@ static const struct row {
     ROW(slice, plan_slice, ""),
     ROW(slice_grad, plan_slice_grad, ""),
     ROW(concat, plan_concat, ""),
+    ROW(avgpool2d, plan_avgpool2d, ""),
+    ROW(avgpool2d_grad, plan_avgpool2d_grad, ""),
+    ROW(avgpool_adaptive, plan_adaptive, ""),
+    ROW(avgpool_adaptive_grad, plan_adaptive_grad, ""),
+    ROW(lrn, plan_lrn, ""),
+    ROW(lrn_grad, plan_lrn_grad, ""),
+    ROW(groupnorm, plan_group_norm, ""),
+    ROW(groupnorm_grad, plan_group_norm_grad, "groupnorm_gamma_grad"),
+    ROW(dropout, plan_dropout, ""),
     ROW(sgd_momentum, plan_sgd_momentum, ""),
     ROW(sgd_update, plan_sgd_update, ""),
     ROW(combine, plan_combine, ""),

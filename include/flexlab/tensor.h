@@ -391,6 +391,24 @@ FLEXLAB_API tensor_status tensor_maxpool2d_grad(tensor *dx, const tensor *dy, co
 FLEXLAB_API tensor_status tensor_avgpool_global(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_avgpool_global);
 FLEXLAB_API tensor_status tensor_avgpool_global_grad(tensor *dx, const tensor *dy)
     FLEXLAB_SYMBOL(tensor_avgpool_global_grad);
+/* The mean of each window x window pixels, channel by channel, as many windows as max pooling has; padding is less than
+ * the window. Padding counts, as zeros (every mean divides by window^2: PyTorch's count_include_pad), or does not (it
+ * divides by the pixels of the image in the window: TensorFlow's SAME): padding_counts says which. Shared-exponent
+ * formats: the exact sum divided by the count, rounded once. Float formats: binary32 chains of 512 pixels, row by row,
+ * added and divided in double. */
+FLEXLAB_API tensor_status tensor_avgpool2d(tensor *y, const tensor *x, tensor_window how, bool padding_counts)
+    FLEXLAB_SYMBOL(tensor_avgpool2d);
+/* dx of a pixel: the sum over the windows that hold it of dy by what their means divide by. Shared-exponent formats:
+ * the exact fraction, rounded once; TENSOR_E_ARGUMENT where the counts of all windows, which differ where padding does
+ * not count, have no common multiple up to 2^48 (windows up to 18 pixels wide always have one). Float formats: in
+ * double, window by window, row by row. */
+FLEXLAB_API tensor_status tensor_avgpool2d_grad(tensor *dx, const tensor *dy, tensor_window how, bool padding_counts)
+    FLEXLAB_SYMBOL(tensor_avgpool2d_grad);
+/* Means of as many windows as y [N,P,Q,C] has: window p of P is lines floor(p H / P) to ceil((p + 1) H / P) - 1 of x
+ * [N,H,W,C], columns likewise. Sides of at most 2^20. Exactness and errors are those of tensor_avgpool2d. */
+FLEXLAB_API tensor_status tensor_avgpool_adaptive(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_avgpool_adaptive);
+FLEXLAB_API tensor_status tensor_avgpool_adaptive_grad(tensor *dx, const tensor *dy)
+    FLEXLAB_SYMBOL(tensor_avgpool_adaptive_grad);
 /* Option-A shortcut (He et al. 2015): y[n,p,q,k] = x[n, p*stride, q*stride, k - pad], pad = (K - C) / 2, zero outside.
  * y is [N, ceil(H/stride), ceil(W/stride), K], K >= C. stride 1 to 2^20. */
 FLEXLAB_API tensor_status tensor_shortcut_a(tensor *y, const tensor *x, int stride) FLEXLAB_SYMBOL(tensor_shortcut_a);
@@ -454,6 +472,39 @@ FLEXLAB_API tensor_status tensor_rmsnorm(tensor *y, const tensor *x, const tenso
     FLEXLAB_SYMBOL(tensor_rmsnorm);
 FLEXLAB_API tensor_status tensor_rmsnorm_grad(tensor *dx, tensor *dgamma, const tensor *dy, const tensor *x,
                                               const tensor *gamma, double epsilon) FLEXLAB_SYMBOL(tensor_rmsnorm_grad);
+
+/* --- normalisation of images: across channels, and in groups of them ---------------------------------------------- */
+
+/* Local response normalisation (Krizhevsky et al. 2012, section 3.3): y = x / (k + alpha / size * S)^beta, S the sum of
+ * the squares of the channels (the last dimension) c - size / 2 ... c + (size - 1) / 2, as far as there are any. The
+ * paper's alpha is the alpha / size of here, which PyTorch and Caffe have too. size 1 to 2^20, alpha finite and 0 or
+ * more, beta above 0 and at most 4, k finite and above 0. y is not x. Shared-exponent formats: S exact; all formats:
+ * the power and the quotient in double by a fixed sequence (beta 0.75 and 0.5 by square roots, others by own exp and
+ * log), rounded once. */
+FLEXLAB_API tensor_status tensor_lrn(tensor *y, const tensor *x, int size, float alpha, float beta, float k)
+    FLEXLAB_SYMBOL(tensor_lrn);
+/* Its gradient dx from dy and the forward input x, in double, rounded once. */
+FLEXLAB_API tensor_status tensor_lrn_grad(tensor *dx, const tensor *dy, const tensor *x, int size, float alpha,
+                                          float beta, float k) FLEXLAB_SYMBOL(tensor_lrn_grad);
+/* Group normalisation (Wu and He 2018): as tensor_layernorm, over the channels of a group and all pixels of an image
+ * together. x [N,...,C], gamma and beta (NULL: none) [C]; groups divides C: 1 normalises whole images, C is instance
+ * normalisation. Fewer than 2^31 elements of a group and image. Exactness is that of tensor_layernorm; the elements of
+ * a group count pixel by pixel. */
+FLEXLAB_API tensor_status tensor_groupnorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta,
+                                           int groups, double epsilon) FLEXLAB_SYMBOL(tensor_groupnorm);
+FLEXLAB_API tensor_status tensor_groupnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy,
+                                                const tensor *x, const tensor *gamma, int groups, double epsilon)
+    FLEXLAB_SYMBOL(tensor_groupnorm_grad);
+
+/* --- dropout ------------------------------------------------------------------------------------------------------ */
+
+/* Dropout (Srivastava et al. 2014): element i of y is 0, or x times 1 / (1 - p) (rounded to binary32), an exact product
+ * rounded once. It is kept where its draw, 32 bits of Philox 4x32-10 with key = key, counter = (the bits of the double
+ * in step, i / 4), word = i mod 4, is at least p 2^32 (cut): by nothing else, so that the same call on dy is the
+ * gradient, and no mask is stored. 0 <= p < 1. step: f64 [1] on the device of x, read when the operation runs; one that
+ * is not finite shows only then: TENSOR_E_ARGUMENT, nothing written. In place allowed. */
+FLEXLAB_API tensor_status tensor_dropout(tensor *y, const tensor *x, float p, uint64_t key, const tensor *step)
+    FLEXLAB_SYMBOL(tensor_dropout);
 
 /* --- softmax of rows ---------------------------------------------------------------------------------------------- */
 

@@ -24,6 +24,21 @@ static const struct fl_any_format *portable_of(enum fl_op op) {
     case FL_OP_SLICE_GRAD:
     case FL_OP_CONCAT:
         return &fl_copy_any;
+    case FL_OP_AVGPOOL2D:
+    case FL_OP_AVGPOOL2D_GRAD:
+    case FL_OP_AVGPOOL_ADAPTIVE:
+    case FL_OP_AVGPOOL_ADAPTIVE_GRAD:
+        return &fl_avgpool_any;
+    case FL_OP_LRN:
+    case FL_OP_LRN_GRAD:
+        return &fl_lrn_any;
+    case FL_OP_GROUPNORM:
+    case FL_OP_GROUPNORM_GRAD:
+        return &fl_group_norm_any;
+    case FL_OP_GROUPNORM_GAMMA_GRAD:
+        return &fl_group_norm_gamma_any;
+    case FL_OP_DROPOUT:
+        return &fl_dropout_any;
     default:
         return NULL;
     }

@@ -23,5 +23,8 @@ struct fl_any_format fl_entropy_any(enum fl_backend backend);
 struct fl_any_format fl_batched_any(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
 /* embedding.c, copies.c */
 extern const struct fl_any_format fl_embedding_any, fl_embedding_grad_any, fl_copy_any;
+/* avgpool.c, lrn.c, dropout.c; group_norm.c: images in threads */
+extern const struct fl_any_format fl_avgpool_any, fl_lrn_any, fl_dropout_any;
+extern const struct fl_any_format fl_group_norm_any, fl_group_norm_gamma_any;
 
 #endif

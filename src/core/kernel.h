@@ -162,8 +162,16 @@ struct fl_args {
      *   permute                y <- x, strides
      *   slice, slice_grad      y <- x (geometry: copy_rules.h)
      *   concat                 y <- a, b, c (data NULL: fewer), m rows of n
-     * .wide is set in w, in the first operand of clip_weight, combine, root_mean and add_ratio, in m and r of add_ratio, and in the
-     * out of an operation whose first operand is its output: v, g, q and x count as stored. */
+     *   avgpool2d, _adaptive   y <- x           grad        dx <- dy     (geometry: pool_rules.h; k: padding counts; of
+     *                                              the gradient m, n: what all windows of a direction divide)
+     *   lrn                    y <- x           grad        dx <- dy, x  m pixels of n channels, k: size, alpha, beta,
+     *                                              real k
+     *   groupnorm              y <- x, gamma, beta (data NULL: none)     batch images of m pixels of n channels in
+     *                                              groups, real epsilon
+     *   groupnorm_grad         dx <- dy, x, gamma                        groupnorm_gamma_grad  dgamma <- dy, x
+     *   dropout                y <- x           alpha: of what is kept, beta p, k the key, real the step
+     * .wide is set in w, in the first operand of clip_weight, combine, root_mean and add_ratio, in m and r of add_ratio,
+     * and in the out of an operation whose first operand is its output: v, g, q and x count as stored. */
     struct fl_geometry geo;
     struct fl_strides strides;
     float alpha, beta; /* alpha of *_SCALAR maps; momentum, weight decay; rate */

@@ -66,6 +66,14 @@ tensor_status fl_ref_embedding(const struct fl_args *args);
 tensor_status fl_ref_embedding_grad(const struct fl_args *args);
 /* copies.c */
 tensor_status fl_ref_copy(const struct fl_args *args);
+/* avgpool.c, lrn.c, group_norm.c, dropout.c */
+tensor_status fl_ref_avgpool_window(const struct fl_args *args);
+tensor_status fl_ref_lrn(const struct fl_args *args);
+tensor_status fl_ref_group_norm(const struct fl_args *args);
+size_t fl_ref_group_norm_need(const struct fl_args *args);
+tensor_status fl_ref_group_norm_gamma(const struct fl_args *args);
+size_t fl_ref_group_norm_gamma_need(const struct fl_args *args);
+tensor_status fl_ref_dropout(const struct fl_args *args);
 
 /* channel_numbers.c: numbers of channels, a fixed sequence of double operations; they serve as every row's kernels. */
 tensor_status fl_channel_moments(const struct fl_args *args);

@@ -194,6 +194,16 @@ static const fl_kernel table[FL_OP_LIMIT] = {
     [FL_OP_SLICE] = fl_ref_copy,
     [FL_OP_SLICE_GRAD] = fl_ref_copy,
     [FL_OP_CONCAT] = fl_ref_copy,
+    [FL_OP_AVGPOOL2D] = fl_ref_avgpool_window,
+    [FL_OP_AVGPOOL2D_GRAD] = fl_ref_avgpool_window,
+    [FL_OP_AVGPOOL_ADAPTIVE] = fl_ref_avgpool_window,
+    [FL_OP_AVGPOOL_ADAPTIVE_GRAD] = fl_ref_avgpool_window,
+    [FL_OP_LRN] = fl_ref_lrn,
+    [FL_OP_LRN_GRAD] = fl_ref_lrn,
+    [FL_OP_GROUPNORM] = fl_ref_group_norm,
+    [FL_OP_GROUPNORM_GRAD] = fl_ref_group_norm,
+    [FL_OP_GROUPNORM_GAMMA_GRAD] = fl_ref_group_norm_gamma,
+    [FL_OP_DROPOUT] = fl_ref_dropout,
 };
 
 fl_kernel fl_ref_kernel(enum fl_op op) {
@@ -224,6 +234,11 @@ fl_need fl_ref_need(enum fl_op op) {
     case FL_OP_LAYERNORM_GAMMA_GRAD:
     case FL_OP_RMSNORM_GAMMA_GRAD:
         return fl_ref_row_norm_gamma_need;
+    case FL_OP_GROUPNORM:
+    case FL_OP_GROUPNORM_GRAD:
+        return fl_ref_group_norm_need;
+    case FL_OP_GROUPNORM_GAMMA_GRAD:
+        return fl_ref_group_norm_gamma_need;
     default:
         return fl_ref_kernel(op) ? fl_ref_bytes : NULL;
     }

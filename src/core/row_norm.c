@@ -5,79 +5,10 @@
 #include "core/check_operands.h"
 #include "core/any_format.h"
 #include "core/memory.h"
-#include "core/row_norm_rules.h"
-#include "core/rows.h"
+#include "core/row_norm_sums.h"
 
 static bool is_mean_square(const struct fl_args *args) {
     return args->op == FL_OP_RMSNORM || args->op == FL_OP_RMSNORM_GRAD || args->op == FL_OP_RMSNORM_GAMMA_GRAD;
-}
-
-/* --- the definition: sums of a row -------------------------------------------------------------------------------- */
-
-/* Of n mantissas; dy and gamma NULL: those of x alone. */
-static struct fl_row_sums exact_sums(int64_t n, const double *x, const double *dy, const double *gamma) {
-    struct fl_row_sums s = {0};
-    for (int64_t first = 0; first < n; first += FL_ROW_BLOCK) {
-        const int64_t end = first + FL_ROW_BLOCK < n ? first + FL_ROW_BLOCK : n;
-        int64_t sum = 0, squares = 0, g_sum = 0, products = 0;
-        for (int64_t i = first; i < end; i++) {
-            const int64_t m = (int64_t)x[i];
-            sum += m;
-            squares += m * m;
-        }
-        for (int64_t i = first; dy && i < end; i++) {
-            const int64_t g = (int64_t)dy[i] * (int64_t)gamma[i];
-            g_sum += g;
-            products += g * (int64_t)x[i];
-        }
-        s.x += sum;
-        s.xx += squares;
-        s.g += g_sum;
-        s.gx += products;
-    }
-    return s;
-}
-
-/* The sum of n numbers of a float format, in FL_ROW_CHAINS chains. */
-#define CHAINS(n, term)                                                                                                \
-    double chain[FL_ROW_CHAINS] = {0}, total = 0;                                                                      \
-    int64_t i = 0;                                                                                                     \
-    for (; i + FL_ROW_CHAINS <= (n); i += FL_ROW_CHAINS)                                                               \
-        for (int j = 0; j < FL_ROW_CHAINS; j++)                                                                        \
-            chain[j] += (term);                                                                                        \
-    for (int j = 0; i + j < (n); j++)                                                                                  \
-        chain[j] += (term);                                                                                            \
-    for (int j = 0; j < FL_ROW_CHAINS; j++)                                                                            \
-        total += chain[j];                                                                                             \
-    return total;
-
-static double sum_of(int64_t n, const double *x) {
-    CHAINS(n, x[i + j])
-}
-static double sum_of_squares(int64_t n, const double *x, double mean) {
-    CHAINS(n, (x[i + j] - mean) * (x[i + j] - mean))
-}
-static double sum_of_products(int64_t n, const double *a, const double *b) {
-    CHAINS(n, a[i + j] * b[i + j])
-}
-static double sum_of_normal_products(int64_t n, const double *a, const double *b, const double *x,
-                                     const struct fl_row_numbers *r) {
-    CHAINS(n, a[i + j] * b[i + j] * fl_row_normal(r, x[i + j]))
-}
-
-static struct fl_row_numbers float_numbers(int64_t n, const double *x, bool mean_square, double epsilon) {
-    const double count = (double)n;
-    struct fl_row_numbers r = {0};
-    r.mean = mean_square ? 0 : sum_of(n, x) / count;
-    r.inverse = 1 / sqrt(sum_of_squares(n, x, r.mean) / count + epsilon);
-    return r;
-}
-
-static void add_gradient_numbers(struct fl_row_numbers *r, int64_t n, const double *x, const double *dy,
-                                 const double *gamma, bool mean_square) {
-    const double count = (double)n;
-    r->mean_g = mean_square ? 0 : sum_of_products(n, dy, gamma) / count;
-    r->slope = sum_of_normal_products(n, dy, gamma, x, r) / count;
 }
 
 /* --- the definition: as kernels ----------------------------------------------------------------------------------- */
@@ -109,14 +40,14 @@ tensor_status fl_ref_row_norm(const struct fl_args *args) {
     for (int64_t row = 0; row < args->geo.m; row++) {
         const double *x = w.in[0] + row * n;
         if (fl_ref_shared(args)) {
-            const struct fl_row_sums s = exact_sums(n, x, NULL, NULL);
+            const struct fl_row_sums s = fl_row_sums_of(n, x, NULL, NULL);
             const struct fl_row_terms t = fl_row_forward(&s, n, mean_square, e, args->numbers.real);
             for (int64_t c = 0; c < n; c++)
                 keep(&w, row * n + c,
                      fl_row_value(&t, (int64_t)x[c], (int64_t)w.in[1][c], eg, w.in[2] ? (int64_t)w.in[2][c] : 0, eb));
             continue;
         }
-        const struct fl_row_numbers r = float_numbers(n, x, mean_square, args->numbers.real);
+        const struct fl_row_numbers r = fl_row_numbers_of(n, x, mean_square, args->numbers.real);
         for (int64_t c = 0; c < n; c++)
             w.value[row * n + c] = fl_row_float_value(&r, x[c], w.in[1][c], w.in[2] ? w.in[2][c] : 0);
     }
@@ -137,14 +68,14 @@ tensor_status fl_ref_row_norm_grad(const struct fl_args *args) {
     for (int64_t row = 0; row < args->geo.m; row++) {
         const double *dy = w.in[0] + row * n, *x = w.in[1] + row * n, *gamma = w.in[2];
         if (fl_ref_shared(args)) {
-            const struct fl_row_sums s = exact_sums(n, x, dy, gamma);
+            const struct fl_row_sums s = fl_row_sums_of(n, x, dy, gamma);
             const struct fl_row_terms t = fl_row_backward(&s, n, mean_square, e, e_g, args->numbers.real);
             for (int64_t c = 0; c < n; c++)
                 keep(&w, row * n + c, fl_row_gradient(&t, (int64_t)(dy[c] * gamma[c]), (int64_t)x[c]));
             continue;
         }
-        struct fl_row_numbers r = float_numbers(n, x, mean_square, args->numbers.real);
-        add_gradient_numbers(&r, n, x, dy, gamma, mean_square);
+        struct fl_row_numbers r = fl_row_numbers_of(n, x, mean_square, args->numbers.real);
+        fl_row_add_gradient(&r, n, x, dy, gamma, mean_square);
         for (int64_t c = 0; c < n; c++)
             w.value[row * n + c] = fl_row_float_gradient(&r, dy[c] * gamma[c], x[c]);
     }
@@ -210,10 +141,10 @@ tensor_status fl_ref_row_norm_gamma(const struct fl_args *args) {
     for (int64_t row = 0; row < m; row++) {
         const double *x = w.in[1] + row * n;
         if (fl_ref_shared(args)) {
-            const struct fl_row_sums s = exact_sums(n, x, NULL, NULL);
+            const struct fl_row_sums s = fl_row_sums_of(n, x, NULL, NULL);
             weights[row] = fl_row_weight_of(&s, n, is_mean_square(args), fl_exponent(&args->in[1]), args->numbers.real);
         } else {
-            numbers[row] = float_numbers(n, x, is_mean_square(args), args->numbers.real);
+            numbers[row] = fl_row_numbers_of(n, x, is_mean_square(args), args->numbers.real);
         }
     }
     const int finest = fl_ref_shared(args) ? finest_of(weights, m) : 0;
@@ -224,26 +155,6 @@ tensor_status fl_ref_row_norm_gamma(const struct fl_args *args) {
 }
 
 /* --- rows in threads ---------------------------------------------------------------------------------------------- */
-
-/* Where three terms of constant exponents are added in 128 bits: how far each goes up, and the exponent of the sum. */
-struct aligned {
-    int up[3], e;
-    bool fits;
-};
-
-/* bits: |term| < 2^that; exponents of terms that are always 0 do not count. */
-static struct aligned align(const int *exponents, const int *bits) {
-    struct aligned a = {.fits = true, .e = INT32_MIN};
-    for (int i = 0; i < 3; i++)
-        if (bits[i] && exponents[i] > a.e)
-            a.e = exponents[i];
-    for (int i = 0; i < 3; i++) {
-        const int64_t up = (int64_t)a.e - exponents[i];
-        a.fits = a.fits && (!bits[i] || up + bits[i] <= 124);
-        a.up[i] = bits[i] && a.fits ? (int)up : 0;
-    }
-    return a;
-}
 
 /* gamma and beta, decoded once. */
 struct vectors {
@@ -256,28 +167,12 @@ static void forward_shared(const struct fl_rows *rows, int64_t row, const double
     const struct vectors *v = rows->plan;
     const int64_t n = args->geo.n;
     const int eg = fl_exponent(&args->in[1]), eb = fl_exponent(&args->in[2]);
-    const struct fl_row_sums s = exact_sums(n, x, NULL, NULL);
+    const struct fl_row_sums s = fl_row_sums_of(n, x, NULL, NULL);
     const struct fl_row_terms t =
         fl_row_forward(&s, n, is_mean_square(args), fl_exponent(&args->in[0]), args->numbers.real);
-    const struct aligned a = align((int[]){t.f.e + eg, t.g.e + eg, eb}, (int[]){62, t.g.m ? 47 : 0, v->beta ? 16 : 0});
+    const struct fl_aligned a = fl_align_forward(&t, eg, v->beta != NULL, eb);
     struct fl_row_out out = {.value = value};
-    if (a.fits && fl_rows_has_unit(a.e)) {
-        const double unit = fl_power_of_two(-a.e);
-        const fl_int128 f = (fl_int128)1 << a.up[0], of_g = (fl_int128)1 << a.up[1], b = (fl_int128)1 << a.up[2];
-        const int64_t g = t.g.m;
-        for (int64_t c = 0; c < n; c++) {
-            const int64_t gamma = (int64_t)v->gamma[c];
-            fl_int128 sum = (gamma * t.f.m * ((int64_t)x[c] - t.centre)) * f + (g * gamma) * of_g;
-            if (v->beta)
-                sum += (int64_t)v->beta[c] * b;
-            fl_rows_keep_aligned(&out, c, sum, unit);
-        }
-    } else {
-        for (int64_t c = 0; c < n; c++)
-            fl_rows_keep_wide(
-                &out, c,
-                fl_row_value(&t, (int64_t)x[c], (int64_t)v->gamma[c], eg, v->beta ? (int64_t)v->beta[c] : 0, eb));
-    }
+    fl_row_map_forward(&a, &t, eg, eb, n, x, v->gamma, v->beta, &out);
     fl_rows_store_sums(args, row * n, n, &out, a.e, stats);
 }
 
@@ -291,7 +186,7 @@ static void forward_row(const struct fl_rows *rows, int64_t row, double *own, st
         forward_shared(rows, row, x, value, stats);
         return;
     }
-    const struct fl_row_numbers r = float_numbers(n, x, is_mean_square(args), args->numbers.real);
+    const struct fl_row_numbers r = fl_row_numbers_of(n, x, is_mean_square(args), args->numbers.real);
     if (v->beta)
         for (int64_t c = 0; c < n; c++)
             value[c] = fl_row_float_value(&r, x[c], v->gamma[c], v->beta[c]);
@@ -306,24 +201,13 @@ static void backward_shared(const struct fl_rows *rows, int64_t row, const doubl
     const struct fl_args *args = rows->args;
     const struct vectors *v = rows->plan;
     const int64_t n = args->geo.n;
-    const struct fl_row_sums s = exact_sums(n, x, dy, v->gamma);
+    const struct fl_row_sums s = fl_row_sums_of(n, x, dy, v->gamma);
     const struct fl_row_terms t =
         fl_row_backward(&s, n, is_mean_square(args), fl_exponent(&args->in[1]),
                         fl_exponent(&args->in[0]) + fl_exponent(&args->in[2]), args->numbers.real);
-    const struct aligned a = align((int[]){t.f.e, t.g.e, t.h.e}, (int[]){62, t.g.m ? 48 : 0, t.h.m ? 31 : 0});
+    const struct fl_aligned a = fl_align_backward(&t);
     struct fl_row_out out = {.value = value};
-    if (a.fits && fl_rows_has_unit(a.e)) {
-        const double unit = fl_power_of_two(-a.e);
-        const fl_int128 f = (fl_int128)1 << a.up[0], g = (fl_int128)1 << a.up[1],
-                        h = (fl_int128)t.h.m * ((fl_int128)1 << a.up[2]);
-        for (int64_t c = 0; c < n; c++) {
-            const int64_t of_g = (int64_t)(dy[c] * v->gamma[c]) - t.g_centre, of_x = (int64_t)x[c] - t.centre;
-            fl_rows_keep_aligned(&out, c, (t.f.m * of_g) * f + (t.g.m * of_x) * g + h, unit);
-        }
-    } else {
-        for (int64_t c = 0; c < n; c++)
-            fl_rows_keep_wide(&out, c, fl_row_gradient(&t, (int64_t)(dy[c] * v->gamma[c]), (int64_t)x[c]));
-    }
+    fl_row_map_backward(&a, &t, n, dy, x, v->gamma, &out);
     fl_rows_store_sums(args, row * n, n, &out, a.e, stats);
 }
 
@@ -338,8 +222,8 @@ static void backward_row(const struct fl_rows *rows, int64_t row, double *own, s
         backward_shared(rows, row, dy, x, value, stats);
         return;
     }
-    struct fl_row_numbers r = float_numbers(n, x, is_mean_square(args), args->numbers.real);
-    add_gradient_numbers(&r, n, x, dy, v->gamma, is_mean_square(args));
+    struct fl_row_numbers r = fl_row_numbers_of(n, x, is_mean_square(args), args->numbers.real);
+    fl_row_add_gradient(&r, n, x, dy, v->gamma, is_mean_square(args));
     for (int64_t c = 0; c < n; c++)
         value[c] = fl_row_float_gradient(&r, dy[c] * v->gamma[c], x[c]);
     fl_rows_store(args, row * n, n, value, 0, stats);
@@ -441,10 +325,10 @@ static void numbers_row(const struct fl_rows *rows, int64_t row, double *own, st
     const int64_t n = args->geo.n;
     fl_rows_fetch(args, 1, row * n, n, own);
     if (fl_ref_shared(args)) {
-        const struct fl_row_sums s = exact_sums(n, own, NULL, NULL);
+        const struct fl_row_sums s = fl_row_sums_of(n, own, NULL, NULL);
         p->weights[row] = fl_row_weight_of(&s, n, is_mean_square(args), fl_exponent(&args->in[1]), args->numbers.real);
     } else {
-        p->numbers[row] = float_numbers(n, own, is_mean_square(args), args->numbers.real);
+        p->numbers[row] = fl_row_numbers_of(n, own, is_mean_square(args), args->numbers.real);
     }
 }
 
