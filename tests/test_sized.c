@@ -17,8 +17,9 @@ _Static_assert(sizeof(nn_tensor_info) == 3 * sizeof(void *), "nn_tensor_info is 
 ENDS_WITH(tensor_epilogue, unused);
 ENDS_WITH(nn_config, unused);
 ENDS_WITH(tensor_optimiser, unused);
-ENDS_WITH(nn_train_config, note_count);
+ENDS_WITH(nn_train_config, context);
 ENDS_WITH(nn_train_events, resume);
+ENDS_WITH(nn_transformer, activation);
 ENDS_WITH(data_loader_config, streams);
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(sizeof(struct autoflex) == 200, "struct autoflex is frozen");
@@ -32,6 +33,7 @@ AT(nn_train_config, model, 88); /* behind the network, whose size is given besid
 AT(nn_train_config, trace_path, 152);
 AT(nn_train_config, report_every, 176);
 AT(nn_train_config, note_count, 216);
+AT(nn_transformer, activation, 16);
 AT(tensor_optimiser, momentum, 24);
 AT(nn_train_events, context, 16);
 AT(nn_train_result, predicted_count, 152);

@@ -120,6 +120,8 @@ FLEXLAB_API nn_node nn_linear_relu(nn_graph *g, const char *name, nn_node x, int
     FLEXLAB_SYMBOL(nn_linear_relu);
 /* max(0, x), element by element. */
 FLEXLAB_API nn_node nn_relu(nn_graph *g, const char *name, nn_node x) FLEXLAB_SYMBOL(nn_relu);
+/* a + b, rounded once; of one shape. */
+FLEXLAB_API nn_node nn_add(nn_graph *g, const char *name, nn_node a, nn_node b) FLEXLAB_SYMBOL(nn_add);
 /* max(0, a + b), rounded once; a and b have one shape. */
 FLEXLAB_API nn_node nn_add_relu(nn_graph *g, const char *name, nn_node a, nn_node b) FLEXLAB_SYMBOL(nn_add_relu);
 /* The largest of each window x window pixels, channel by channel; no padding: tensor_maxpool2d. */
@@ -131,6 +133,43 @@ FLEXLAB_API nn_node nn_avgpool_global(nn_graph *g, const char *name, nn_node x) 
 FLEXLAB_API nn_node nn_shortcut_a(nn_graph *g, const char *name, nn_node x, int filters, int stride)
     FLEXLAB_SYMBOL(nn_shortcut_a);
 
+/* Of sequences [batch, length, width], and of whatever else has rows: tensor_layernorm (NAME.gamma, NAME.beta) and
+ * tensor_rmsnorm (NAME.gamma) with epsilon 1e-5. */
+FLEXLAB_API nn_node nn_layernorm(nn_graph *g, const char *name, nn_node x) FLEXLAB_SYMBOL(nn_layernorm);
+FLEXLAB_API nn_node nn_rmsnorm(nn_graph *g, const char *name, nn_node x) FLEXLAB_SYMBOL(nn_rmsnorm);
+/* A real function of each element, by the name of its operation: "gelu", "gelu_tanh", "silu", "tanh", "sigmoid", ...
+ * nn_activation_list has them all, NULL past the last. */
+FLEXLAB_API nn_node nn_activation(nn_graph *g, const char *name, nn_node x, const char *function)
+    FLEXLAB_SYMBOL(nn_activation);
+FLEXLAB_API const char *nn_activation_list(int i) FLEXLAB_SYMBOL(nn_activation_list);
+/* Adds a learned row to each position, the same in every sequence: x + NAME.weight, [length, width], which starts
+ * normal with that standard deviation. */
+FLEXLAB_API nn_node nn_positions(nn_graph *g, const char *name, nn_node x, double deviation)
+    FLEXLAB_SYMBOL(nn_positions);
+/* Attention of a sequence to itself (Vaswani et al. 2017): each of the heads, width / heads wide, mixes the values of
+ * the positions by softmax(q k / sqrt(width / heads)); causal: of those up to each one alone. Layers NAME.query,
+ * NAME.key, NAME.value and, of the mixtures, NAME.projection, [width, width] with biases; weights start normal with
+ * deviation 0.02. heads divides the width. */
+FLEXLAB_API nn_node nn_attention(nn_graph *g, const char *name, nn_node x, int heads, bool causal)
+    FLEXLAB_SYMBOL(nn_attention);
+typedef struct nn_transformer {
+    int heads;    /* a divisor of the width */
+    int hidden;   /* width between the two layers of the perceptron; 0: four times that of x */
+    int layers;   /* of the network: what leads back to the sum starts smaller by sqrt(2 layers); 0: does not */
+    bool causal;  /* attention goes backwards alone */
+    bool rmsnorm; /* instead of layer normalisation */
+    unsigned char unused[2]; /* no padding, which nobody would set */
+    const char *activation;  /* see nn_activation; NULL: "gelu_tanh" */
+} nn_transformer;
+FLEXLAB_API nn_node nn_transformer_block_sized(nn_graph *g, const char *name, nn_node x, const nn_transformer *how,
+                                               size_t how_size) FLEXLAB_SYMBOL(nn_transformer_block_sized);
+/* A block of a transformer, normalised before each part (Radford et al. 2019): x + attention(norm1(x)), then plus
+ * contract(activation(expand(norm2 of it))). A sum is one operation with the layer that leads to it, rounded once.
+ * Layers are called NAME.norm1, NAME.attention.query, ..., NAME.expand, NAME.contract. */
+static inline nn_node nn_transformer_block(nn_graph *g, const char *name, nn_node x, nn_transformer how) {
+    return nn_transformer_block_sized(g, name, x, &how, sizeof how);
+}
+
 /* Models: "mlp2" (two-layer perceptron of Koster et al., Fig. 3), "cnn6" (six-layer VGG-like), "resnet20", and
  * "resnetD" for D = 6n + 2 (8, 14, 20, 32, 44, 56, 110, ...; He et al. 2015, option A). Builds the whole network and
  * returns its logits; -1 for an unknown name, with the known ones in tensor_error(). */
@@ -138,6 +177,14 @@ FLEXLAB_API nn_node nn_model(nn_graph *g, const char *model, int height, int wid
     FLEXLAB_SYMBOL(nn_model);
 /* NULL past the last. */
 FLEXLAB_API const char *nn_model_list(int i) FLEXLAB_SYMBOL(nn_model_list);
+/* The same for models that read text: tokens [batch, length] of a vocabulary, to logits of the token that follows each.
+ * "gptLxW": a transformer after GPT-2, L blocks (1 to 48) of width W (a multiple of 32 up to 2048), heads 32 wide;
+ * "gpt" is gpt6x192, 2.8 million parameters with a vocabulary of 256 and a length of 128. */
+FLEXLAB_API nn_node nn_model_text(nn_graph *g, const char *model, int length, int vocabulary)
+    FLEXLAB_SYMBOL(nn_model_text);
+FLEXLAB_API const char *nn_text_model_list(int i) FLEXLAB_SYMBOL(nn_text_model_list);
+/* Whether nn_model_text, and not nn_model, takes a name; false for NULL. */
+FLEXLAB_API bool nn_model_reads_text(const char *model) FLEXLAB_SYMBOL(nn_model_reads_text);
 
 /* Ends building: the logits are [batch, classes], or [batch, length, classes], of which each position has a label and
  * a loss of its own (nn_label_count of them a step; the loss is their mean). Plans all memory once (one arena:
@@ -285,12 +332,14 @@ FLEXLAB_API tensor_status nn_checkpoint_note(const char *path, const char *key, 
 
 /* --- training loop ------------------------------------------------------------------------------------------------ */
 
-/* Builds a network of one's own for images of that size: nn_input and layers on g; returns the logits. */
+/* Builds a network of one's own for images of that size: nn_input and layers on g; returns the logits. For a text:
+ * nn_tokens(g, height, classes) and layers, height being the length of sequences and classes the vocabulary; width and
+ * channels are 0. */
 typedef nn_node (*nn_build_fn)(nn_graph *g, int height, int width, int channels, int classes, void *context);
 
 typedef struct nn_train_config {
     nn_config network;
-    const char *model; /* see nn_model; NULL: build makes the network */
+    const char *model; /* see nn_model and, for texts, nn_model_text; NULL: build makes the network */
     int epochs;
     double rate;          /* peak learning rate */
     const char *schedule; /* "linear" (to zero), "cosine", "step" (x 0.1 at 1/2 and 3/4), "constant"; "linear:0.1",
@@ -310,7 +359,8 @@ typedef struct nn_train_config {
     /* Checkpoints go to this folder, which must be there (NULL: none): resume.safetensors holds all that a training
      * needs to go on; it is written every checkpoint_every steps (0: after each epoch), when a callback stops the
      * training, and at the end. best.safetensors is the network alone, after the evaluation with the highest accuracy
-     * so far (of equal ones that with the lowest loss); last.safetensors the network alone after the last step. */
+     * so far (of equal ones, and of a text, that with the lowest loss); last.safetensors the network alone after the
+     * last step. */
     const char *checkpoint;
     int64_t checkpoint_every;
     /* A resume.safetensors to go on from (NULL: from the beginning), by a training of the same settings on the same
@@ -319,6 +369,7 @@ typedef struct nn_train_config {
     const char *resume;
     const nn_note *notes; /* go into each of these files */
     int64_t note_count;
+    int64_t context; /* of a text: tokens of a sequence; 0: 128. Of images: 0 */
 } nn_train_config;
 
 typedef struct nn_epoch_report {
@@ -335,7 +386,7 @@ typedef struct nn_step_report {
     int epoch;
     double loss, rate;
     double seconds; /* training time since the start */
-    int64_t images; /* trained on since the start */
+    int64_t images; /* trained on since the start; of a text: sequences */
 } nn_step_report;
 
 /* Callbacks may be NULL. A non-zero return stops the training after this step or epoch: nn_train returns TENSOR_OK with
@@ -373,8 +424,10 @@ FLEXLAB_API tensor_status nn_train_sized(nn_train_result *result, size_t result_
                                          size_t config_size, size_t network_size, const data_set *train,
                                          const data_set *test, const nn_train_events *events, size_t events_size)
     FLEXLAB_SYMBOL(nn_train_sized);
-/* Trains a new network. test and events may be NULL. On failure result is cleared. Batches, augmentation and initial
- * weights depend on network.seed alone: two variants with one seed are a pair. */
+/* Trains a new network. test and events may be NULL. On failure result is cleared. Of a text, which both sets are
+ * then, a sample is a sequence of `context` tokens, its labels are the tokens that follow each, and losses, accuracies
+ * and predictions are of those; `augment` draws where the sequences of an epoch begin (data_loader_config). Batches,
+ * augmentation and initial weights depend on network.seed alone: two variants with one seed are a pair. */
 static inline tensor_status nn_train(nn_train_result *result, const nn_train_config *config, const data_set *train,
                                      const data_set *test, const nn_train_events *events) {
     return nn_train_sized(result, sizeof *result, config, sizeof *config, sizeof config->network, train, test, events,

@@ -25,6 +25,7 @@ tensor_status fl_pair_shape(struct fl_node *node, const struct fl_shape *x);
 
 /* Checks of inputs and options. */
 tensor_status fl_need_image(const struct fl_node *node, const struct fl_shape *x);
+tensor_status fl_need_sequence(const struct fl_node *node, const struct fl_shape *x);
 tensor_status fl_need_pair(const struct fl_node *node, const struct fl_shape *x);
 tensor_status fl_need_outputs(const struct fl_node *node);
 tensor_status fl_need_between(const struct fl_node *node, const char *what, int value, int least, int most);

@@ -140,7 +140,7 @@ static tensor_status backward_node(const nn_graph *g, struct fl_node *node) {
     for (int k = 0; k < node->inputs; k++) {
         const struct fl_input *input = &node->input[k];
         if (input->sum >= 0)
-            FL_TRY(add_gradients(g->values[input->sum].t, g->values[input->addend].t, node->train.dx[k],
+            FL_TRY(add_gradients(g->values[input->sum].t, g->values[input->addend].t, g->values[input->dx].t,
                                  input->gate >= 0 ? g->values[input->gate].t : NULL));
     }
     return TENSOR_OK;

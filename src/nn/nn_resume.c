@@ -61,11 +61,14 @@ static uint64_t mix_bytes(uint64_t hash, const uint8_t *bytes, size_t size) {
     return mix(hash, word);
 }
 
-/* Of pixels, then labels; 0 for no set. */
+/* Of pixels, then labels; of a text, of tokens and what they mean; 0 for no set. */
 static uint64_t hash_of(const data_set *set) {
     const int64_t count = set ? data_count(set) : 0;
+    const bool text = set && data_is_text(set);
     uint64_t hash = 0;
-    if (count)
+    for (int token = 0; text && token < data_classes(set); token++)
+        hash = mix(hash, (uint64_t)data_character(set, token));
+    if (count && !text)
         hash =
             mix_bytes(hash, data_image(set, 0),
                       (size_t)count * (size_t)data_height(set) * (size_t)data_width(set) * (size_t)data_channels(set));
@@ -86,7 +89,7 @@ void fl_training_know_data(struct run *run) {
 
 static const char data_key[] = "training.data", test_data_key[] = "training.test_data";
 
-enum { SETTINGS = 20, SETTING_ROOM = 160 };
+enum { SETTINGS = 21, SETTING_ROOM = 160 };
 
 struct settings {
     nn_note list[SETTINGS];
@@ -114,6 +117,7 @@ static size_t format(char *text, size_t room, const char *how, ...) {
 static void add_reals(struct settings *s, const char *key, const double *values, int count) {
     char *text = s->text[s->count];
     size_t used = 0;
+    text[0] = 0;
     for (int i = 0; i < count; i++)
         used += format(text + used, SETTING_ROOM - used, "%s%.17g", i ? " " : "", values[i]);
     s->list[s->count++] = (nn_note){key, text};
@@ -143,6 +147,8 @@ static void list_settings(struct settings *s, const struct run *run) {
     add_reals(s, "training.deviation", run->deviation, data_channels(train));
     ADD(s, data_key, "%016llx", (unsigned long long)run->train_hash);
     ADD(s, test_data_key, "%016llx", (unsigned long long)run->test_hash);
+    if (run->context)
+        ADD(s, "training.context", "%d", run->context);
 }
 
 static tensor_status refuse_setting(const struct fl_safetensors *s, const nn_note *own, const char *found) {
@@ -230,16 +236,23 @@ tensor_status fl_training_keep(struct run *run, const struct fl_progress *at) {
     return status;
 }
 
-/* Whether the first is better: NaN is worse than any loss. */
+/* NaN is more than any loss. */
+static bool is_smaller(double loss, double than) {
+    return loss < than || (isnan(than) && !isnan(loss));
+}
+
+/* Whether the first is better. */
 static bool is_better(double accuracy, double loss, const struct fl_best *than) {
     if (!than->epoch || accuracy != than->accuracy)
         return !than->epoch || accuracy > than->accuracy;
-    return loss < than->loss || (isnan(than->loss) && !isnan(loss));
+    return is_smaller(loss, than->loss);
 }
 
 tensor_status fl_training_keep_best(struct run *run, int epoch) {
     const nn_train_result *r = run->result;
-    if (!run->config->checkpoint || !run->test || !is_better(r->test_accuracy, r->test_loss, &run->best))
+    const bool better = run->context && run->best.epoch ? is_smaller(r->test_loss, run->best.loss)
+                                                        : is_better(r->test_accuracy, r->test_loss, &run->best);
+    if (!run->config->checkpoint || !run->test || !better)
         return TENSOR_OK;
     run->best = (struct fl_best){epoch, r->test_accuracy, r->test_loss};
     return write_file(run, best_name, NULL, 0);
@@ -256,9 +269,9 @@ static tensor_status set_position(struct run *run, const struct fl_safetensors *
                                   const double *real) {
     nn_train_result *r = run->result;
     const int64_t epoch = whole[0], batch = whole[1], done = whole[2], steps = whole[4];
-    const int64_t tested = run->test_set ? data_count(run->test_set) : 0;
+    const int64_t tested = run->test_labels;
     const bool good = epoch >= 1 && epoch <= run->config->epochs + 1 && batch >= 0 && batch <= run->epoch_steps &&
-                      done >> 1 == 0 && whole[3] >= 0 && whole[3] <= batch * run->config->network.batch && steps >= 0 &&
+                      done >> 1 == 0 && whole[3] >= 0 && whole[3] <= batch * run->g->rows && steps >= 0 &&
                       (uint64_t)steps == nn_steps(run->g) && steps <= run->last_step &&
                       (done ? steps == run->last_step : steps == (epoch - 1) * run->epoch_steps + batch) &&
                       whole[5] == steps * run->config->network.batch && whole[6] >= 0 && whole[6] <= epoch &&
@@ -266,7 +279,7 @@ static tensor_status set_position(struct run *run, const struct fl_safetensors *
     if (!good)
         return fl_fail(TENSOR_E_DATA,
                        "checkpoint: %s: epoch %lld, batch %lld, step %lld (the network: %llu), %lld images, %lld "
-                       "predictions: no place in a training of %d epochs of %lld steps with %lld test images",
+                       "predictions: no place in a training of %d epochs of %lld steps with %lld test labels",
                        s->path, (long long)epoch, (long long)batch, (long long)steps,
                        (unsigned long long)nn_steps(run->g), (long long)whole[5], (long long)whole[7],
                        run->config->epochs, (long long)run->epoch_steps, (long long)tested);

@@ -42,6 +42,12 @@ tensor_status fl_need_image(const struct fl_node *node, const struct fl_shape *x
                                   node->layer->kind, fl_shape_in_words(x).text);
 }
 
+tensor_status fl_need_sequence(const struct fl_node *node, const struct fl_shape *x) {
+    return x->ndim == 3 ? TENSOR_OK
+                        : fl_fail(TENSOR_E_SHAPE, "%s: %s wants sequences [batch, length, width], its input is %s",
+                                  node->owner, node->layer->kind, fl_shape_in_words(x).text);
+}
+
 tensor_status fl_need_pair(const struct fl_node *node, const struct fl_shape *x) {
     if (x[0].ndim != x[1].ndim || memcmp(x[0].dim, x[1].dim, sizeof x[0].dim[0] * (size_t)x[0].ndim))
         return fl_fail(TENSOR_E_SHAPE, "%s: inputs of different shape: %s and %s", node->owner,

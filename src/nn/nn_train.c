@@ -21,14 +21,30 @@ static tensor_status check_classes(const data_set *train, const data_set *test) 
     const int classes = data_classes(train);
     for (int64_t i = 0; data_classes(test) > classes && i < data_count(test); i++)
         if (data_label(test, i) >= classes)
-            return fl_fail(TENSOR_E_DATA, "train: test image %lld has label %d, training knows 0 to %d", (long long)i,
-                           data_label(test, i), classes - 1);
+            return fl_fail(TENSOR_E_DATA, "train: test %s %lld %s %d, training knows 0 to %d",
+                           data_is_text(test) ? "token" : "image", (long long)i,
+                           data_is_text(test) ? "is" : "has label", data_label(test, i), classes - 1);
     return TENSOR_OK;
 }
 
-static tensor_status check_sets(const data_set *train, const data_set *test) {
-    if (data_is_text(train) || data_is_text(test))
-        return fl_fail(TENSOR_E_ARGUMENT, "train: a set is a text, expected sets of images");
+enum { DEFAULT_CONTEXT = 128 };
+
+/* What a sequence is, where the sets are texts. */
+static tensor_status take_context(struct run *run, const data_set *train, const data_set *test) {
+    const int64_t context = run->config->context;
+    const bool text = data_is_text(train);
+    if (test && data_is_text(test) != text)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: one set is a text, the other has images");
+    if (context < 0 || context > INT_MAX || (context && !text))
+        return fl_fail(TENSOR_E_ARGUMENT, "train: context %lld, expected %s", (long long)context,
+                       text ? "1 to 2147483647, or 0" : "0 of images");
+    run->context = !text ? 0 : context ? (int)context : DEFAULT_CONTEXT;
+    run->test_labels = !test ? 0 : text ? (data_count(test) - 1) / run->context * run->context : data_count(test);
+    return TENSOR_OK;
+}
+
+static tensor_status check_sets(struct run *run, const data_set *train, const data_set *test) {
+    FL_TRY(take_context(run, train, test));
     if (data_channels(train) > 4)
         return fl_fail(TENSOR_E_SHAPE, "train: %d channels, expected at most 4", data_channels(train));
     if (!test)
@@ -76,7 +92,7 @@ static tensor_status set_pixel_values(struct run *run, const data_set *train) {
 
 /* The sets go to where the network lives, once; where they have no room there, batch by batch. */
 static tensor_status bring_sets(struct run *run, const data_set *train, const data_set *test) {
-    if (run->g->device == tensor_device_list(0))
+    if (run->g->device == tensor_device_list(0) || run->context)
         return TENSOR_OK;
     run->train_there = nn_data_new(run->g, train);
     if (run->train_there && test)
@@ -85,7 +101,23 @@ static tensor_status bring_sets(struct run *run, const data_set *train, const da
     return all || tensor_error_status() == TENSOR_E_MEMORY ? TENSOR_OK : tensor_error_status();
 }
 
+/* A batch of tokens is small: it is brought to wherever the network lives. */
+static tensor_status open_text_loaders(struct run *run, const data_set *train, const data_set *test) {
+    data_loader_config how = {.batch = run->config->network.batch,
+                              .seed = run->config->network.seed,
+                              .shuffle = true,
+                              .augment = run->config->augment,
+                              .drop_last = true,
+                              .context = run->context};
+    if (!(run->train = data_loader_new(train, &how)))
+        return tensor_error_status();
+    how.shuffle = how.augment = how.drop_last = false;
+    return !test || (run->test = data_loader_new(test, &how)) ? TENSOR_OK : tensor_error_status();
+}
+
 static tensor_status open_loaders(struct run *run, const data_set *train, const data_set *test) {
+    if (run->context)
+        return open_text_loaders(run, train, test);
     data_loader_config how = {.batch = run->config->network.batch,
                               .seed = run->config->network.seed,
                               .shuffle = true,
@@ -109,22 +141,54 @@ static tensor_status open_loaders(struct run *run, const data_set *train, const 
     return TENSOR_OK;
 }
 
-static tensor_status build_network(struct run *run, const data_set *train) {
-    run->g = nn_graph_new(&run->config->network);
-    if (!run->g)
-        return tensor_error_status();
+/* The layers: of images, or of a text, whose length counts as height. */
+static nn_node add_layers(struct run *run, const data_set *train) {
     const nn_train_config *config = run->config;
+    const int height = run->context ? run->context : data_height(train), classes = data_classes(train);
+    if (!config->model && config->build)
+        return config->build(run->g, height, data_width(train), data_channels(train), classes, config->build_context);
+    return run->context ? nn_model_text(run->g, config->model, height, classes)
+                        : nn_model(run->g, config->model, height, data_width(train), data_channels(train), classes);
+}
+
+/* Against a network of the caller's own. */
+static tensor_status check_text_network(const struct run *run, const data_set *train) {
+    const nn_graph *g = run->g;
+    const struct fl_node *input = &g->nodes[0];
+    if (!g->tokens || input->how.window != run->context || input->how.outputs < data_classes(train))
+        return fl_fail(TENSOR_E_SHAPE,
+                       "train: the network does not take sequences of %d tokens of a vocabulary of %d (nn_tokens)",
+                       run->context, data_classes(train));
+    return g->rows == (int64_t)g->batch * run->context
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_SHAPE,
+                         "train: the network has %lld rows of logits a step, expected one for each of "
+                         "%d x %d tokens",
+                         (long long)g->rows, g->batch, run->context);
+}
+
+static tensor_status check_image_network(const struct run *run, const data_set *train) {
     const int height = data_height(train), width = data_width(train), channels = data_channels(train);
-    const nn_node logits =
-        config->model || !config->build
-            ? nn_model(run->g, config->model, height, width, channels, data_classes(train))
-            : config->build(run->g, height, width, channels, data_classes(train), config->build_context);
-    FL_TRY(nn_compile(run->g, logits));
+    FL_TRY(fl_check_images(run->g));
     const struct fl_shape *input = &fl_output_of(run->g, 0)->shape;
+    if (run->g->rows != run->g->batch)
+        return fl_fail(TENSOR_E_SHAPE,
+                       "train: the network has %lld rows of logits a step, expected one for each of %d "
+                       "images",
+                       (long long)run->g->rows, run->g->batch);
     if (input->dim[1] != height || input->dim[2] != width || input->dim[3] != channels)
         return fl_fail(TENSOR_E_SHAPE, "train: the network takes images of %lldx%lldx%lld, the data has %dx%dx%d",
                        (long long)input->dim[1], (long long)input->dim[2], (long long)input->dim[3], height, width,
                        channels);
+    return TENSOR_OK;
+}
+
+static tensor_status build_network(struct run *run, const data_set *train) {
+    run->g = nn_graph_new(&run->config->network);
+    if (!run->g)
+        return tensor_error_status();
+    FL_TRY(nn_compile(run->g, add_layers(run, train)));
+    FL_TRY(run->context ? check_text_network(run, train) : check_image_network(run, train));
     return run->g->classes >= data_classes(train)
                ? TENSOR_OK
                : fl_fail(TENSOR_E_SHAPE, "train: the network has %d classes, the data %d", run->g->classes,
@@ -138,7 +202,7 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     run->at.epoch = 1;
     FL_TRY(check_config(config));
     FL_TRY(fl_training_check_folder(run));
-    FL_TRY(check_sets(train, test));
+    FL_TRY(check_sets(run, train, test));
     FL_TRY(build_network(run, train)); /* checks the batch before the loaders use it */
     FL_TRY(open_loaders(run, train, test));
     fl_training_know_data(run);
@@ -156,8 +220,8 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     if (!run->recent)
         return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld losses", (long long)run->recent_size);
     run->result->test_loss = run->result->test_accuracy = NAN;
-    if (test && !(run->result->predicted = fl_alloc_zero((size_t)data_count(test) * sizeof(int32_t))))
-        return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld predictions", (long long)data_count(test));
+    if (test && !(run->result->predicted = fl_alloc_zero((size_t)run->test_labels * sizeof(int32_t))))
+        return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld predictions", (long long)run->test_labels);
     return config->resume ? fl_training_resume(run) : TENSOR_OK;
 }
 
@@ -187,14 +251,18 @@ static tensor_status evaluate(struct run *run) {
         if (!batch.count)
             break;
         int32_t *predicted = result->predicted + done;
-        if (run->test_there)
+        const int64_t labels = batch.count * fl_labels_each(run->g);
+        const int32_t *expected = run->context ? batch.targets : batch.labels;
+        if (run->context)
+            FL_TRY(nn_evaluate_tokens(run->g, batch.tokens, batch.targets, batch.count, &loss, predicted));
+        else if (run->test_there)
             FL_TRY(nn_evaluate_data(run->g, run->test_there, batch.indices, batch.count, &loss, predicted));
         else
             FL_TRY(nn_evaluate(run->g, batch.images, batch.labels, batch.count, &loss, predicted));
-        for (int i = 0; i < batch.count; i++)
-            correct += predicted[i] == batch.labels[i];
-        loss_sum += loss * batch.count;
-        done += batch.count;
+        for (int64_t i = 0; i < labels; i++)
+            correct += predicted[i] == expected[i];
+        loss_sum += loss * (double)labels;
+        done += labels;
     }
     result->predicted_count = done;
     result->test_loss = loss_sum / (double)done;
@@ -203,6 +271,8 @@ static tensor_status evaluate(struct run *run) {
 }
 
 static tensor_status forward(struct run *run, const data_batch *batch, int epoch) {
+    if (run->context)
+        return nn_forward_tokens(run->g, batch->tokens, batch->targets);
     if (!run->train_there)
         return nn_forward_pixels(run->g, batch->pixels, batch->labels);
     const tensor_augmentation how = {run->config->network.seed, (uint64_t)epoch - 1};
@@ -311,7 +381,7 @@ static tensor_status train_epoch(struct run *run) {
     result->train_loss = report.train_loss;
     if (result->stopped)
         return fl_training_keep(run, &run->at);
-    report.train_accuracy = (double)correct / (double)(steps * run->config->network.batch);
+    report.train_accuracy = (double)correct / (double)(steps * run->g->rows);
     FL_TRY(evaluate(run));
     FL_TRY(fl_training_keep_best(run, report.epoch));
     report.test_loss = result->test_loss;

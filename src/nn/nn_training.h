@@ -29,7 +29,9 @@ struct run {
     data_loader *train, *test;         /* test NULL: no evaluation */
     nn_data *train_there, *test_there; /* the sets where the network lives; NULL: batches are brought there */
     struct fl_trace *trace;
-    double mean[4], deviation[4]; /* of the training set, for both splits */
+    double mean[4], deviation[4]; /* of the training set, for both splits; of images */
+    int context;                  /* tokens of a sequence; 0: images */
+    int64_t test_labels;          /* of an evaluation; 0 without a test set */
     int64_t epoch_steps, all_steps, warmup_steps, last_step;
     int64_t begun;  /* steps; result->steps are those whose loss is known */
     double *recent; /* ring of the last losses */
