@@ -75,7 +75,7 @@ def errors(place):
                                  (f"npy:{place}/train-images.npy,{place}/train-labels.npy", 2, "no files of the test split"), ("npy:a", 2, "1 paths"),
                                  (f"npz:{place}/train-images.npy", 1, "no zip archive"), (f"cifar100:{place}", 1, "train.bin"), ("cifar100:a,labels=some", 2, "labels=coarse"),
                                  (f"images:{place}", 1, "cannot open the folder", "expected DIR/train/CLASS/IMAGE"), (f"images:{place}/folder,size=3x3", 2, "option 'size=3x3'"),
-                                 (f"text:{place}/both.npz", 2, "a text, expected images")):
+                                 (f"text:{place}/both.npz", 2, "a text, but the model cnn6 reads images")):
         expect_error(["train", "--data", data, *out], status, data, *words)
 
 

@@ -167,7 +167,7 @@ def test_eval(place, data):
     text = os.path.join(place, "text.txt")
     with open(text, "w") as file:
         file.write("a text " * 100)
-    expect_error(["eval", "--checkpoint", network, "--data", "text:" + text], 2, "a text, expected images")
+    expect_error(["eval", "--checkpoint", network, "--data", "text:" + text], 2, "a text, but mlp2")
     arrays = [os.path.join(place, name) for name in ("more.npy", "labels.npy")]
     labels = bytes(12 if i == 17 else i % 10 for i in range(20))
     for path, shape, content in zip(arrays, ("(20, 6, 6)", "(20,)"), (bytes(range(20)) * 36, labels)):

@@ -175,6 +175,7 @@ static int train_one(struct experiment *x, struct run *run, struct folder *folde
                                     .augment = x->augment,
                                     .max_steps = s->max_steps,
                                     .average_last = (int)s->average_last,
+                                    .context = x->data.context,
                                     .trace_path = trace,
                                     .trace_every = x->trace_every,
                                     .checkpoint = x->kept ? folder->resume : NULL,
@@ -227,15 +228,46 @@ static int open_split(const struct settings *s, data_split split, int64_t limit,
         free(kind);
         return status;
     }
-    if (data_is_text(*set))
-        return text_usage("--data '%s': a text, expected images: the networks of this program classify images",
-                          s->data);
+    if (data_is_text(*set) != nn_model_reads_text(s->model))
+        return text_usage("--data '%s': %s, but the model %s reads %s", s->data,
+                          data_is_text(*set) ? "a text" : "images", s->model,
+                          data_is_text(*set) ? "images; --model gpt reads texts" : "texts (text:FILE)");
+    if (s->context && !data_is_text(*set))
+        return text_usage("--context %lld: of texts alone", (long long)s->context);
     if (limit > data_count(*set))
-        return text_usage("--%s-limit %lld: the set has %lld images", split == DATA_TRAIN ? "train" : "test",
-                          (long long)limit, (long long)data_count(*set));
+        return text_usage("--%s-limit %lld: the set has %lld %s", split == DATA_TRAIN ? "train" : "test",
+                          (long long)limit, (long long)data_count(*set), data_is_text(*set) ? "tokens" : "images");
     if (limit && data_limit(*set, limit))
         return text_failed("%s", tensor_error());
     return STATUS_OK;
+}
+
+enum { DEFAULT_CONTEXT = 128 };
+
+static bool is_augmented(const struct settings *s) {
+    const bool usual =
+        !strncmp(s->data, "cifar10:", 8) || !strncmp(s->data, "cifar100:", 9) || !strncmp(s->data, "text:", 5);
+    return s->augment == SWITCH_UNSET ? usual : s->augment;
+}
+
+/* Sequences of an epoch, as a loader counts them, behind whatever offset. */
+static int64_t window_count(const struct experiment *x) {
+    const int64_t left = data_count(x->train) - (x->augment ? x->data.context : 1);
+    return left < 0 ? 0 : left / x->data.context;
+}
+
+static int check_windows(struct experiment *x) {
+    const struct settings *s = x->settings;
+    x->data.context = s->context ? (int)s->context : DEFAULT_CONTEXT;
+    x->augment = is_augmented(s);
+    if (window_count(x) < s->batch)
+        return text_usage("--batch %lld: %lld tokens of training are %lld sequences of --context %d",
+                          (long long)s->batch, (long long)data_count(x->train), (long long)window_count(x),
+                          x->data.context);
+    return data_count(x->test) > x->data.context
+               ? STATUS_OK
+               : text_usage("--context %d: the test text has %lld tokens, expected more", x->data.context,
+                            (long long)data_count(x->test));
 }
 
 static int open_data(struct experiment *x) {
@@ -243,23 +275,23 @@ static int open_data(struct experiment *x) {
     int status = open_split(s, DATA_TRAIN, s->train_limit, &x->train);
     if (status == STATUS_OK)
         status = open_split(s, DATA_TEST, s->test_limit, &x->test);
-    if (status == STATUS_OK && data_count(x->train) < s->batch)
-        status = text_usage("--batch %lld: the training set has %lld images", (long long)s->batch,
-                            (long long)data_count(x->train));
-    return status;
-}
-
-static bool is_cifar(const char *data) {
-    return !strncmp(data, "cifar10:", 8) || !strncmp(data, "cifar100:", 9);
+    if (status != STATUS_OK)
+        return status;
+    if (data_is_text(x->train))
+        return check_windows(x);
+    return data_count(x->train) >= s->batch ? STATUS_OK
+                                            : text_usage("--batch %lld: the training set has %lld images",
+                                                         (long long)s->batch, (long long)data_count(x->train));
 }
 
 static void plan_runs(struct experiment *x) {
     const struct settings *s = x->settings;
     x->data = (struct dimensions){data_count(x->train), data_count(x->test),     data_height(x->train),
-                                  data_width(x->train), data_channels(x->train), data_classes(x->train)};
+                                  data_width(x->train), data_channels(x->train), data_classes(x->train),
+                                  x->data.context};
     x->rate = s->rate > 0 ? s->rate : options_rate(s);
-    x->augment = s->augment == SWITCH_UNSET ? is_cifar(s->data) : s->augment;
-    x->steps_per_epoch = data_count(x->train) / s->batch;
+    x->augment = is_augmented(s);
+    x->steps_per_epoch = (x->data.context ? window_count(x) : data_count(x->train)) / s->batch;
     x->steps = x->steps_per_epoch * s->epochs;
     if (s->max_steps && s->max_steps < x->steps)
         x->steps = s->max_steps;
@@ -432,7 +464,7 @@ static int run_all(struct experiment *x, struct folder *folder, bool again) {
     int status = metrics_open(&metrics, x), finished = 0;
     if (status)
         return status;
-    progress_begin(&progress, x->settings, x->run_count);
+    progress_begin(&progress, x);
     for (int i = 0; i < x->run_count && status == STATUS_OK && !signals_received(); i++) {
         status = train_one(x, &x->runs[i], folder, &metrics, &progress);
         finished += x->runs[i].finished;

@@ -4,16 +4,18 @@
 #include "options.h"
 #include "text.h"
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 enum { CHANNELS = 4, NOTE_ROOM = 200 };
 
-/* What the file says of the images that its network takes. */
+/* What the file says of the images, or the text, that its network takes. */
 struct images {
-    char model[NOTE_ROOM], format[NOTE_ROOM];
-    int64_t height, width, channels, classes, batch, steps;
+    char model[NOTE_ROOM], format[NOTE_ROOM], vocabulary[NOTE_ROOM];
+    bool text;
+    int64_t height, width, channels, classes, batch, steps, context;
     double mean[CHANNELS], deviation[CHANNELS];
 };
 
@@ -40,6 +42,13 @@ static int read_reals(const char *path, const char *key, int64_t channels, doubl
                : text_failed("%s: '%s': expected %lld numbers from 0 to 1", path, key, (long long)channels);
 }
 
+static int read_text(struct images *is, const char *path) {
+    if (nn_checkpoint_note(path, "training.vocabulary", is->vocabulary, sizeof is->vocabulary))
+        return text_failed("%s", tensor_error());
+    int status = read_whole(path, "training.context", 65536, &is->context);
+    return status == STATUS_OK && !is->context ? text_failed("%s: 'training.context' is 0", path) : status;
+}
+
 static int read_images(struct images *is, const char *path) {
     if (nn_checkpoint_note(path, "training.model", is->model, sizeof is->model) ||
         nn_checkpoint_note(path, "network.variant", is->format, sizeof is->format))
@@ -53,6 +62,9 @@ static int read_images(struct images *is, const char *path) {
     int status = STATUS_OK;
     for (size_t i = 0; i < sizeof wholes / sizeof *wholes && status == STATUS_OK; i++)
         status = read_whole(path, wholes[i].key, wholes[i].high, wholes[i].value);
+    is->text = nn_model_reads_text(is->model);
+    if (status == STATUS_OK && is->text)
+        return read_text(is, path);
     if (status == STATUS_OK)
         status = read_reals(path, "training.mean", is->channels, is->mean);
     return status == STATUS_OK ? read_reals(path, "training.deviation", is->channels, is->deviation) : status;
@@ -69,9 +81,14 @@ static int check_size(const struct images *is, const nn_graph *g, const char *pa
     const bool residual = !strncmp(is->model, "resnet", 6);
     const double layers = residual ? strtod(is->model + 6, NULL) : 0;
     if (layers > (double)about.st_size / LAYER_BYTES || (g && nn_parameter_count(g) > about.st_size))
-        return text_failed("%s: '%s' on images of %lldx%lldx%lld has more weights than a file of %lld bytes", path,
-                           is->model, (long long)is->height, (long long)is->width, (long long)is->channels,
-                           (long long)about.st_size);
+        return is->text
+                   ? text_failed("%s: '%s' on %lld tokens of a vocabulary of %lld has more weights than a file of %lld "
+                                 "bytes",
+                                 path, is->model, (long long)is->context, (long long)is->classes,
+                                 (long long)about.st_size)
+                   : text_failed("%s: '%s' on images of %lldx%lldx%lld has more weights than a file of %lld bytes",
+                                 path, is->model, (long long)is->height, (long long)is->width, (long long)is->channels,
+                                 (long long)about.st_size);
     return STATUS_OK;
 }
 
@@ -83,12 +100,37 @@ static int open_network(nn_graph **g, const struct settings *s, const struct ima
     if (!*g)
         return text_failed("%s", tensor_error());
     const nn_node logits =
-        nn_model(*g, is->model, (int)is->height, (int)is->width, (int)is->channels, (int)is->classes);
+        is->text ? nn_model_text(*g, is->model, (int)is->context, (int)is->classes)
+                 : nn_model(*g, is->model, (int)is->height, (int)is->width, (int)is->channels, (int)is->classes);
     if (logits >= 0)
         status = check_size(is, *g, s->checkpoint);
     if (status == STATUS_OK && (nn_compile(*g, logits) || nn_checkpoint_load(*g, s->checkpoint)))
         status = text_failed("%s", tensor_error());
     return status;
+}
+
+/* As checkpoints have it (docs/checkpoints.md): FNV-1a over the numbers of the characters, a line each. */
+static uint64_t vocabulary_of(const data_set *set) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    char line[16];
+    for (int token = 0; token < data_classes(set); token++) {
+        snprintf(line, sizeof line, "%d\n", (int)data_character(set, token));
+        for (const char *p = line; *p; p++)
+            hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+static int check_text(const data_set *set, const struct settings *s, const struct images *is) {
+    char own[24];
+    snprintf(own, sizeof own, "%016llx", (unsigned long long)vocabulary_of(set));
+    if (strcmp(own, is->vocabulary) != 0 || data_classes(set) != is->classes)
+        return text_failed("--data '%s': the tokens of this text, %d of them, are not those of the network, %lld: "
+                           "characters are numbered as they occur",
+                           s->data, data_classes(set), (long long)is->classes);
+    return data_count(set) > is->context ? STATUS_OK
+                                         : text_usage("--data '%s': %lld tokens, expected more than a sequence of %lld",
+                                                      s->data, (long long)data_count(set), (long long)is->context);
 }
 
 /* Images may lack classes that the network knows, but have no other. */
@@ -111,14 +153,16 @@ static int open_data(data_set **set, const struct settings *s, const struct imag
         free(kind);
         return status;
     }
-    if (data_is_text(*set))
-        return text_usage("--data '%s': a text, expected images: the networks of this program classify images",
-                          s->data);
+    if (data_is_text(*set) != is->text)
+        return text_usage("--data '%s': %s, but %s, the model of %s, reads %s", s->data, is->text ? "images" : "a text",
+                          is->model, s->checkpoint, is->text ? "texts (text:FILE)" : "images");
     if (s->test_limit > data_count(*set))
-        return text_usage("--test-limit %lld: there are %lld images", (long long)s->test_limit,
-                          (long long)data_count(*set));
+        return text_usage("--test-limit %lld: there are %lld %s", (long long)s->test_limit, (long long)data_count(*set),
+                          is->text ? "tokens" : "images");
     if (s->test_limit && data_limit(*set, s->test_limit))
         return text_failed("%s", tensor_error());
+    if (is->text)
+        return check_text(*set, s, is);
     if (data_height(*set) != is->height || data_width(*set) != is->width || data_channels(*set) != is->channels)
         return text_failed("--data '%s': images of %dx%dx%d, the network takes %lldx%lldx%lld", s->data,
                            data_height(*set), data_width(*set), data_channels(*set), (long long)is->height,
@@ -126,40 +170,53 @@ static int open_data(data_set **set, const struct settings *s, const struct imag
     return check_labels(*set, s, is);
 }
 
-/* As nn_train does it, so that the numbers are the same bits. */
-static tensor_status evaluate(nn_graph *g, data_loader *loader, int32_t *predicted, double *loss, int64_t *correct,
-                              int64_t *done) {
+/* Samples of a batch, of each of which there are `each` labels. As nn_train does it, so that the numbers are the same
+ * bits. */
+static tensor_status evaluate(nn_graph *g, data_loader *loader, int64_t each, int32_t *predicted, double *loss,
+                              int64_t *correct, int64_t *done) {
     tensor_status status = data_loader_start(loader, 0);
     data_batch batch;
     *loss = 0;
     *correct = *done = 0;
     while (!status && !(status = data_loader_next(loader, &batch)) && batch.count) {
         double mean;
-        status = nn_evaluate(g, batch.images, batch.labels, batch.count, &mean, predicted);
-        for (int i = 0; i < batch.count && !status; i++)
-            *correct += predicted[i] == batch.labels[i];
-        *loss += status ? 0 : mean * batch.count;
-        *done += batch.count;
+        const int64_t labels = batch.count * each;
+        const int32_t *expected = batch.tokens ? batch.targets : batch.labels;
+        status = batch.tokens ? nn_evaluate_tokens(g, batch.tokens, batch.targets, batch.count, &mean, predicted)
+                              : nn_evaluate(g, batch.images, batch.labels, batch.count, &mean, predicted);
+        for (int64_t i = 0; i < labels && !status; i++)
+            *correct += predicted[i] == expected[i];
+        *loss += status ? 0 : mean * (double)labels;
+        *done += labels;
     }
     return status;
 }
 
+static void print_result(const struct settings *s, const struct images *is, double loss, int64_t correct,
+                         int64_t done) {
+    char *shown = text_shown(s->checkpoint);
+    printf("%s: %s in %s after %lld steps, on %lld %s\n", shown, is->model, is->format, (long long)is->steps,
+           (long long)done, is->text ? "tokens" : "images");
+    printf("loss      %.9g\naccuracy  %.9g\n", loss, (double)correct / (double)done);
+    if (is->text)
+        printf("bits      %.9g\nperplexity %.9g\n", loss / log(2), exp(loss));
+    free(shown);
+}
+
 static int evaluate_all(const struct settings *s, const struct images *is, nn_graph *g, const data_set *set) {
-    const data_loader_config how = {.batch = (int)is->batch, .mean = is->mean, .deviation = is->deviation};
+    const data_loader_config how = {.batch = (int)is->batch,
+                                    .mean = is->text ? NULL : is->mean,
+                                    .deviation = is->text ? NULL : is->deviation,
+                                    .context = (int)is->context};
     data_loader *loader = data_loader_new(set, &how);
-    int32_t *predicted = text_alloc((size_t)is->batch, sizeof *predicted);
+    int32_t *predicted = text_alloc((size_t)nn_label_count(g), sizeof *predicted);
     double loss = 0;
     int64_t correct = 0, done = 0;
     int status = STATUS_OK;
-    if (!loader || evaluate(g, loader, predicted, &loss, &correct, &done))
+    if (!loader || evaluate(g, loader, nn_label_count(g) / is->batch, predicted, &loss, &correct, &done))
         status = text_failed("%s", tensor_error());
-    if (status == STATUS_OK) {
-        char *shown = text_shown(s->checkpoint);
-        printf("%s: %s in %s after %lld steps, on %lld images\n", shown, is->model, is->format, (long long)is->steps,
-               (long long)done);
-        printf("loss      %.9g\naccuracy  %.9g\n", loss / (double)done, (double)correct / (double)done);
-        free(shown);
-    }
+    if (status == STATUS_OK)
+        print_result(s, is, loss / (double)done, correct, done);
     free(predicted);
     data_loader_free(loader);
     return status;
@@ -167,7 +224,7 @@ static int evaluate_all(const struct settings *s, const struct images *is, nn_gr
 
 int command_eval(int argc, char **argv) {
     struct settings settings;
-    struct images images;
+    struct images images = {0};
     nn_graph *g = NULL;
     data_set *set = NULL;
     failure_watch();

@@ -19,6 +19,19 @@ void experiment_make_runs(struct experiment *x) {
             .series = i % x->series_count, .seed = x->seeds[i / x->series_count], .planned = true, .agreement = NAN};
 }
 
+int64_t experiment_labels(const struct experiment *x) {
+    const int context = x->data.context;
+    return context ? (x->data.test - 1) / context * context : x->data.test;
+}
+
+const char *experiment_token(const struct experiment *x) {
+    return !x->data.context ? NULL : strstr(x->settings->data, "unit=characters") ? "character" : "byte";
+}
+
+int64_t experiment_step_samples(const struct experiment *x) {
+    return x->settings->batch * (x->data.context ? x->data.context : 1);
+}
+
 void run_clear(struct run *run) {
     nn_train_result_clear(&run->result);
     free(run->windows);

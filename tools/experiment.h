@@ -32,10 +32,11 @@ struct run {
     double agreement;       /* share of the test set predicted as by fp32 of the same seed; NAN without one */
 };
 
-/* The images, as far as tables and figures tell of them. */
+/* The images, or the text, as far as tables and figures tell of them. */
 struct dimensions {
     int64_t train, test;
     int height, width, channels, classes;
+    int context; /* tokens of a sequence; 0: images */
 };
 
 struct experiment {
@@ -64,6 +65,13 @@ struct experiment {
 static inline struct run *experiment_run(const struct experiment *x, int seed_index, int series) {
     return &x->runs[seed_index * x->series_count + series];
 }
+
+/* Predictions of an evaluation: one for each image, or token that a window has as target. */
+int64_t experiment_labels(const struct experiment *x);
+/* What a bit of loss is told of: "byte" or "character"; NULL: images. */
+const char *experiment_token(const struct experiment *x);
+/* Images, or tokens, of a step. */
+int64_t experiment_step_samples(const struct experiment *x);
 
 /* Finds the baseline and makes the runs of x->series and x->seeds, all of them planned, without results. */
 void experiment_make_runs(struct experiment *x);

@@ -109,11 +109,13 @@ static void print_predictors(void) {
     table_free(t);
 }
 
-/* Built for 32x32 colour images and 10 classes. */
+/* Built for 32x32 colour images and 10 classes, or for 128 bytes. */
 static char *parameters_of(const char *model) {
     nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1, .seed = 1});
-    nn_node logits = g ? nn_model(g, model, 32, 32, 3, 10) : -1;
-    char *text = logits >= 0 && !nn_compile(g, logits) ? text_count(nn_parameter_count(g)) : text_format("-");
+    nn_node logits = !g                           ? -1
+                     : nn_model_reads_text(model) ? nn_model_text(g, model, 128, 256)
+                                                  : nn_model(g, model, 32, 32, 3, 10);
+    char *text = logits >= 0 ? text_count(nn_parameter_count(g)) : text_format("-");
     nn_graph_free(g);
     return text;
 }
@@ -123,12 +125,14 @@ static void print_models(void) {
     table_cell(t, "name");
     table_cell(t, "parameters");
     table_cell(t, "default --lr");
-    for (int i = 0; nn_model_list(i); i++) {
-        table_cell(t, "%s", nn_model_list(i));
-        table_take(t, parameters_of(nn_model_list(i)));
-        table_cell(t, "%g", options_default_rate(nn_model_list(i)));
+    for (int i = 0; options_model_name(i); i++) {
+        const char *model = options_model_name(i);
+        table_cell(t, "%s", model);
+        table_take(t, parameters_of(model));
+        table_cell(t, "%g", options_default_rate(model));
     }
-    puts("\nModels (parameters for 32x32x3 images and 10 classes; resnetD exists for every D = 6n + 2)");
+    puts("\nModels (parameters for 32x32x3 images and 10 classes, of gpt for texts as bytes; resnetD exists for every\n"
+         "D = 6n + 2, gptLxW for 1 to 48 layers L and every width W that is a multiple of 32)");
     table_print(t, stdout, 2, 0);
     table_free(t);
 }
@@ -144,7 +148,9 @@ static void print_data(void) {
          "  npz:FILE[,TEST_FILE][,classes=N]  the same in an archive: x_train, y_train, x_test, y_test or "
          "train_images, ...\n"
          "  images:DIR[,resize=HEIGHTxWIDTH][,channels=1|2|3|4]  PNG and JPEG files DIR/train/CLASS/..., "
-         "DIR/test/CLASS/...");
+         "DIR/test/CLASS/...\n"
+         "  text:FILE[,TEST_FILE][,unit=bytes|characters][,test=PERCENT]  a text, for models that read one; without "
+         "TEST_FILE its\n               last 10 percent are the test split");
 }
 
 static void print_device(struct table *t, tensor_device *device) {

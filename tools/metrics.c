@@ -72,6 +72,7 @@ static void add_data(cJSON *line, const struct experiment *x) {
     add_whole(data, "width", x->data.width);
     add_whole(data, "channels", x->data.channels);
     add_whole(data, "classes", x->data.classes);
+    add_whole(data, "context", x->data.context);
 }
 
 static void add_formats(cJSON *line, const struct experiment *x) {

@@ -17,7 +17,10 @@ enum { GOING_ON = 1 << 8 };
 enum { KEPT = 1 << 9 };
 
 const char *options_model_name(int i) {
-    return nn_model_list(i);
+    int images = 0;
+    while (nn_model_list(images))
+        images++;
+    return i < images ? nn_model_list(i) : nn_text_model_list(i - images);
 }
 
 const char *options_variant_name(int i) {
@@ -30,7 +33,7 @@ const char *options_predictor_name(int i) {
 }
 
 const char *options_data_kind(int i) {
-    static const char *const kinds[] = {"synthetic", "cifar10", "cifar100", "idx", "npy", "npz", "images"};
+    static const char *const kinds[] = {"synthetic", "cifar10", "cifar100", "idx", "npy", "npz", "images", "text"};
     return i < (int)(sizeof kinds / sizeof *kinds) ? kinds[i] : NULL;
 }
 
@@ -68,13 +71,15 @@ static const struct option_row {
 } rows[] = {
 #define FIELD(name) offsetof(struct settings, name)
     {"model", "NAME", BOTH, KIND_TEXT, FIELD(model), .section = "What is trained",
-     .help = "mlp2, cnn6, resnet20, or resnetD with D = 6n + 2 (cnn6)"},
+     .help = "mlp2, cnn6, resnet20, or resnetD with D = 6n + 2 (cnn6); of texts gpt,\nor gptLxW with L layers of width "
+             "W"},
     {"data", "SPEC", BOTH, KIND_TEXT, FIELD(data),
      .help =
          "synthetic[:train=N][,test=N][,seed=S] (generated images, nothing to\nfetch; the default), cifar10:DIR, "
          "cifar100:DIR[,labels=fine|coarse],\nidx:DIR, npy:IMAGES,LABELS,TEST_IMAGES,TEST_LABELS, "
          "npz:FILE[,TEST_FILE],\nor images:DIR[,resize=HxW][,channels=N] with PNG and JPEG files\nDIR/train/CLASS/... "
-         "and DIR/test/CLASS/...; see 'flexlab info'"},
+         "and DIR/test/CLASS/...; text:FILE[,TEST_FILE]\n[,unit=bytes|characters][,test=PERCENT]; see 'flexlab info'"},
+    {"context", "N", BOTH, KIND_WHOLE, FIELD(context), 1, 65536, .help = "tokens of a sequence, of texts alone (128)"},
     {"formats", "LIST", COMMAND_COMPARE, KIND_TEXT, FIELD(formats),
      .help = "comma-separated variants, see 'flexlab info'\n(fp32,fp16,bf16,flex16+5,dfp16). Suffixes: ':nomaster' "
              "leaves out\n"
@@ -85,12 +90,13 @@ static const struct option_row {
      .help = "the variant, see 'flexlab info' (flex16+5); suffixes ':nomaster',\n':PREDICTOR' and '@DEVICE' as for "
              "compare"},
     {"train-limit", "N", BOTH, KIND_WHOLE, FIELD(train_limit), 1, INT_MAX,
-     .help = "use only the first N training images"},
-    {"test-limit", "N", BOTH, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX, .help = "use only the first N test images"},
+     .help = "use only the first N training images, or tokens"},
+    {"test-limit", "N", BOTH, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,
+     .help = "use only the first N test images, or tokens"},
 
     {"epochs", "N", BOTH, KIND_WHOLE, FIELD(epochs), 1, MOST_EPOCHS, .section = "How it is trained",
      .help = "passes over the training set (10)"},
-    {"batch", "B", BOTH, KIND_WHOLE, FIELD(batch), 1, 65536, .help = "images a step (128)"},
+    {"batch", "B", BOTH, KIND_WHOLE, FIELD(batch), 1, 65536, .help = "images a step (128), or sequences (32)"},
     {"seeds", "S", BOTH, KIND_WHOLE, FIELD(seeds), 1, MOST_SEEDS,
      .help = "runs of each format, with seeds 1 ... S (1); runs with one seed\nshare initial weights, batches and "
              "augmentation"},
@@ -103,7 +109,7 @@ static const struct option_row {
     {"warmup", "EPOCHS", BOTH, KIND_REAL, FIELD(warmup), 0, MOST_EPOCHS,
      .help = "linear warm-up from zero, may be a fraction (0)"},
     {"optimizer", "NAME", BOTH, KIND_NAME, FIELD(optimiser), .names = nn_optimiser_list,
-     .help = "sgd (default), adam, adamw, rmsprop, adagrad, lamb"},
+     .help = "sgd (default; on texts adamw), adam, adamw, rmsprop, adagrad, lamb"},
     {"momentum", "M", BOTH, KIND_REAL, FIELD(momentum), 0, 0.999999, .help = "momentum of sgd (0.9) and rmsprop (0)"},
     {"nesterov", NULL, BOTH, KIND_SWITCH, FIELD(nesterov), .value = 1, .help = "sgd with Nesterov's momentum"},
     {"beta1", "B", BOTH, KIND_REAL, FIELD(beta1), 1e-9, 0.9999999,
@@ -124,7 +130,8 @@ static const struct option_row {
     {"narrow-state", NULL, BOTH, KIND_SWITCH, FIELD(narrow_state), .value = 1,
      .help = "16-bit optimiser state by stochastic rounding; shared exponents"},
     {"augment", NULL, BOTH, KIND_SWITCH, FIELD(augment), .value = 1,
-     .help = "random crops and flips, the same for every format\n(default for cifar10 and cifar100)"},
+     .help = "random crops and flips, of texts where the sequences of an epoch\nbegin; the same for every format "
+             "(default for cifar10, cifar100, text)"},
     {"no-augment", NULL, BOTH, KIND_SWITCH, FIELD(augment), .value = 0,
      .help = "images as they are (default for all other data)"},
     {"master", "KIND", BOTH, KIND_NAME, FIELD(master), .names = master_name,
@@ -178,9 +185,9 @@ static const struct option_row {
     {"checkpoint", "FILE", COMMAND_EVAL, KIND_TEXT, FIELD(checkpoint), .section = "What is evaluated",
      .help = "a network that 'flexlab train' has written: best.safetensors,\nlast.safetensors, resume.safetensors"},
     {"data", "SPEC", COMMAND_EVAL, KIND_TEXT, FIELD(data),
-     .help = "images of any kind that 'flexlab train' takes, see 'flexlab info'\n(synthetic)"},
+     .help = "data of any kind that 'flexlab train' takes, see 'flexlab info'\n(synthetic)"},
     {"split", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(split), .names = split_name,
-     .help = "test or train: which images of it (test)"},
+     .help = "test or train: which part of it (test)"},
     {"test-limit", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,
      .help = "use only the first N of them"},
     {"device", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},
@@ -268,6 +275,13 @@ static int refuse(const char *word) {
     return status;
 }
 
+/* What is not given follows from what the model reads. */
+static void resolve_model(struct settings *s) {
+    const bool text = nn_model_reads_text(s->model);
+    s->optimiser = s->optimiser ? s->optimiser : text ? "adamw" : "sgd";
+    s->batch = s->batch ? s->batch : text ? 32 : 128;
+}
+
 /* Numbers that follow from the optimiser, and how all of it is told. */
 static void resolve_optimiser(struct settings *s) {
     const bool descent = !strcmp(s->optimiser, "sgd"),
@@ -314,11 +328,9 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
                                   .formats = command == COMMAND_TRAIN ? "flex16+5" : "fp32,fp16,bf16,flex16+5,dfp16",
                                   .split = "test",
                                   .epochs = 10,
-                                  .batch = 128,
                                   .seeds = 1,
                                   .seed_base = 1,
                                   .average_last = 100,
-                                  .optimiser = "sgd",
                                   .momentum = UNSET,
                                   .weight_decay = UNSET,
                                   .augment = SWITCH_UNSET};
@@ -346,6 +358,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
         if (settings->help)
             return STATUS_OK;
     }
+    resolve_model(settings);
     resolve_optimiser(settings);
     settings->folders = argv + optind; /* getopt_long has moved them to the end */
     settings->folder_count = argc - optind;
@@ -583,12 +596,14 @@ void series_free(struct series *series, int count) {
 
 /* Without normalisation the perceptron diverges at the rate that suits the others. */
 double options_default_rate(const char *model) {
+    if (nn_model_reads_text(model)) /* by adamw */
+        return 0.001;
     return !strcmp(model, "mlp2") ? 0.01 : 0.1;
 }
 
 double options_rate(const struct settings *s) {
     if (!strcmp(s->optimiser, "sgd"))
-        return options_default_rate(s->model);
+        return nn_model_reads_text(s->model) ? 0.1 : options_default_rate(s->model);
     return !strcmp(s->optimiser, "adagrad") || !strcmp(s->optimiser, "lamb") ? 0.01 : 0.001;
 }
 
@@ -598,7 +613,7 @@ int options_check_model(const char *model) {
     if (!g)
         return text_failed("%s", tensor_error());
     int status = STATUS_OK;
-    if (nn_model(g, model, 32, 32, 3, 10) < 0)
+    if ((nn_model_reads_text(model) ? nn_model_text(g, model, 8, 10) : nn_model(g, model, 32, 32, 3, 10)) < 0)
         status = failure_is_usage()
                      ? text_usage("--model: %s%s", tensor_error(), text_did_you_mean(model, options_model_name))
                      : text_failed("--model '%s': %s", model, tensor_error());
@@ -621,7 +636,7 @@ static const char *const report_help[] = {
 static const char *const eval_help[] = {
     "Usage: flexlab eval --checkpoint FILE [OPTION]...\n\n"
     "Mean loss and accuracy of a trained network on images, normalised as those that it was\n"
-    "trained on.\n",
+    "trained on, or on a text; then also bits of a token and perplexity.\n",
     "\nPrints loss and accuracy, a line each. Exit status: 0 success, 1 failure,\n"
     "2 wrong usage.\n"
     "\nExample\n"
@@ -708,6 +723,7 @@ void options_help(enum command command, FILE *out) {
             "  flexlab train --device cuda --model resnet20 --data cifar10:cifar-10-batches-bin --out r20-gpu\n"
             "  flexlab train --format bf16 --model cnn6 --data idx:fashion-mnist --epochs 5 --out fashion\n"
             "  flexlab train --model resnet20 --data images:flowers,resize=64x64,channels=3 --out flowers\n"
+            "  flexlab train --model gpt --data text:book.txt --epochs 3 --out book\n"
             "  flexlab train --resume fashion\n",
             out);
 }

@@ -18,7 +18,7 @@ struct settings {
     const char *model, *data, *formats, *schedule, *predictor, *master, *out, *trace_tensors, *device, *resume,
         *checkpoint, *split;
     int64_t epochs, batch, seeds, seed_base, train_limit, test_limit, max_steps, average_last, threads, trace_every,
-        checkpoint_every;
+        checkpoint_every, context;               /* context 0: of images; of a text it is resolved */
     double rate, warmup, momentum, weight_decay; /* momentum, weight decay below zero: by the optimiser */
     const char *optimiser, *decay;
     double beta1, beta2, epsilon, clip_value, clip_norm; /* 0: by the optimiser; none */
@@ -53,7 +53,8 @@ char **options_kept_words(const char *kept, int *argc);
 int options_series(const struct settings *settings, struct series **series, int *count);
 void series_free(struct series *series, int count);
 void options_help(enum command command, FILE *out);
-/* The peak learning rate of a model by gradient descent, and of a model by any optimiser, when --lr is not given. */
+/* The peak learning rate of a model by its default optimiser, and by the one that was chosen, when --lr is not given.
+ */
 double options_default_rate(const char *model);
 double options_rate(const struct settings *settings);
 /* The network of a series, without its seed. */
@@ -61,7 +62,7 @@ nn_config options_network(const struct settings *settings, const struct series *
 /* Refuses an unknown model before any data is read. */
 int options_check_model(const char *model);
 
-const char *options_model_name(int i);
+const char *options_model_name(int i); /* those that read text come last */
 const char *options_variant_name(int i);
 const char *options_predictor_name(int i);
 /* What --data begins with. */

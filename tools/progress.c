@@ -16,9 +16,20 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-void progress_begin(struct progress *p, const struct settings *settings, int runs) {
-    *p = (struct progress){
-        .quiet = settings->quiet, .terminal = isatty(STDERR_FILENO), .runs = runs, .epochs = (int)settings->epochs};
+void progress_begin(struct progress *p, const struct experiment *x) {
+    *p = (struct progress){.quiet = x->settings->quiet,
+                           .terminal = isatty(STDERR_FILENO),
+                           .runs = x->run_count,
+                           .epochs = (int)x->settings->epochs,
+                           .context = x->data.context};
+}
+
+/* "1234 img/s" of images or sequences in so many seconds; to be freed. */
+static char *speed_text(const struct progress *p, int64_t images, double seconds) {
+    char *number = number_text((double)images * (p->context ? p->context : 1) / seconds, 0),
+         *text = text_format("%s %s", number, p->context ? "tokens/s" : "img/s");
+    free(number);
+    return text;
 }
 
 void progress_run(struct progress *p, int run, const char *label, uint64_t seed) {
@@ -76,14 +87,13 @@ void progress_step(struct progress *p, const nn_step_report *r) {
     double spent = t - p->run_start, whole = spent / (double)r->step * (double)r->steps;
     /* Later runs are taken to last as long as those so far. */
     double all = (p->finished_seconds + whole) / p->run * p->runs - p->finished_seconds - spent;
-    char *left = text_duration(whole - spent), *left_all = text_duration(all), *loss = number_text(r->loss, 4),
-         *speed = number_text((double)r->images / r->seconds, 0);
+    char *left = text_duration(whole - spent), *left_all = text_duration(all), *loss = number_text(r->loss, 4);
     char *const parts[] = {heading(p),
                            text_format("step %lld/%lld", (long long)r->step, (long long)r->steps),
                            text_format("loss %s", loss),
                            text_format("%s left", left),
                            text_format("epoch %d/%d", r->epoch, p->epochs),
-                           text_format("%s img/s", speed),
+                           speed_text(p, r->images, r->seconds),
                            text_format("all runs %s left", left_all)};
     char *line = join_fitting(parts, (int)(sizeof parts / sizeof *parts) - (p->runs == 1), 0, terminal_columns() - 1);
     if (p->runs == 1)
@@ -94,7 +104,6 @@ void progress_step(struct progress *p, const nn_step_report *r) {
     free(left);
     free(left_all);
     free(loss);
-    free(speed);
     free(line);
 }
 
@@ -121,10 +130,9 @@ void progress_run_done(struct progress *p, const struct experiment *x, const str
     p->finished_seconds += spent;
     if (p->quiet)
         return;
-    char *time = text_duration(spent), *loss = number_text(r->last_loss, 4),
-         *speed = number_text((double)r->images / r->seconds, 0);
+    char *time = text_duration(spent), *loss = number_text(r->last_loss, 4);
     char *const parts[] = {heading(p), text_format("done: test accuracy %.2f %%", 100 * r->test_accuracy),
-                           text_format("loss %s", loss), text_format("%s img/s", speed), text_format("%s", time)};
+                           text_format("loss %s", loss), speed_text(p, r->images, r->seconds), text_format("%s", time)};
     say(p, parts, sizeof parts / sizeof *parts, 2);
     if (run_diverged(x, run)) {
         char *const alarm[] = {heading(p), text_format("DIVERGED"), run_divergence_text(x, run)};
@@ -132,5 +140,4 @@ void progress_run_done(struct progress *p, const struct experiment *x, const str
     }
     free(time);
     free(loss);
-    free(speed);
 }

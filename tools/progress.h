@@ -8,12 +8,13 @@
 struct progress {
     bool quiet, terminal, drawn;
     int run, runs, epochs; /* run: from 1 */
+    int context;           /* tokens of a sequence; 0: images */
     const char *label;
     uint64_t seed;
     double run_start, last_draw, finished_seconds; /* wall clock; of all runs before this one */
 };
 
-void progress_begin(struct progress *p, const struct settings *settings, int runs);
+void progress_begin(struct progress *p, const struct experiment *x);
 void progress_run(struct progress *p, int run, const char *label, uint64_t seed);
 void progress_step(struct progress *p, const nn_step_report *report);
 void progress_epoch(struct progress *p, const nn_epoch_report *report);

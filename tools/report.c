@@ -62,9 +62,10 @@ static void write_head(FILE *out, const struct experiment *x) {
     html_text(out, title);
     fprintf(out, " – flexlab</title>\n<style>\n%s</style></head>\n<body><main>\n<h1>", style);
     html_text(out, title);
-    fprintf(out, "</h1>\n<p class=\"soft\">%d format%s × %d seed%s, %lld steps of %lld images each, flexlab %s</p>\n",
+    fprintf(out, "</h1>\n<p class=\"soft\">%d format%s × %d seed%s, %lld steps of %lld %s each, flexlab %s</p>\n",
             x->series_count, x->series_count > 1 ? "s" : "", x->seed_count, x->seed_count > 1 ? "s" : "",
-            (long long)x->steps, (long long)s->batch, x->origins[0].version);
+            (long long)x->steps, (long long)experiment_step_samples(x), x->data.context ? "tokens" : "images",
+            x->origins[0].version);
     if (x->stopped)
         fprintf(out,
                 "<p class=\"warn\">Incomplete: %d of %d planned runs were finished. A format marked as stopped shows "
@@ -116,11 +117,12 @@ static void write_results(FILE *out, const struct experiment *x) {
     fprintf(out,
             "<p class=\"soft\">Train loss: mean of the last epoch; last loss: mean of the last %lld steps; − fp32: "
             "last loss "
-            "minus that of fp32, seed by seed; agree: test images given the same class as by fp32 of the same seed; "
+            "minus that of fp32, seed by seed; agree: test %s as by fp32 of the same seed; "
             "weights "
             "with their wide copies; activations of one training step; saturated and flushed to zero: elements over "
             "all writes%s. %s</p>\n</div>\n",
             (long long)(x->settings->average_last < x->steps ? x->settings->average_last : x->steps),
+            x->data.context ? "tokens predicted alike" : "images given the same class",
             x->seed_count > 1 ? " and seeds; ± is the standard deviation over seeds" : "", speed);
     free(speed);
     table_free(t);
@@ -254,8 +256,10 @@ static void write_configuration(FILE *out, const struct experiment *x) {
     fputs("<h2>Configuration</h2>\n<div class=\"card\"><dl>\n", out);
     fact(out, "Model", text_format("%s, %s parameters", s->model, parameters));
     fact(out, "Data",
-         text_format("%s: %s training and %s test images, %d×%d×%d, %d classes", s->data, train, test, x->data.height,
-                     x->data.width, x->data.channels, x->data.classes));
+         x->data.context ? text_format("%s: %s training and %s test tokens of a vocabulary of %d, sequences of %d",
+                                       s->data, train, test, x->data.classes, x->data.context)
+                         : text_format("%s: %s training and %s test images, %d×%d×%d, %d classes", s->data, train, test,
+                                       x->data.height, x->data.width, x->data.channels, x->data.classes));
     fact(out, "Formats", format_list(x));
     fact(out, "Seeds", seed_list(x));
     fact(out, "Length",
@@ -268,7 +272,10 @@ static void write_configuration(FILE *out, const struct experiment *x) {
     fact(out, "Optimiser", text_format("%s", s->optimiser_text));
     fact(out, "Momentum", text_format("%g", s->momentum));
     fact(out, "Weight decay", text_format("%g", s->weight_decay));
-    fact(out, "Augmentation", text_format("%s", x->augment ? "random crop and flip" : "none"));
+    fact(out, "Augmentation",
+         text_format("%s", !x->augment       ? "none"
+                           : x->data.context ? "random offset of the sequences"
+                                             : "random crop and flip"));
     for (int i = 0; i < x->origin_count; i++)
         write_origin(out, x, &x->origins[i]);
     fprintf(out, "</dl></div>\n<h2>Command%s</h2>\n<div class=\"card\"><pre>", x->origin_count > 1 ? "s" : "");

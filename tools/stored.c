@@ -204,13 +204,18 @@ static void read_seeds(struct reader *r, const cJSON *line) {
 
 static void read_data(struct reader *r, const cJSON *line) {
     const cJSON *data = field(r, line, "data");
+    const int context = data && cJSON_GetObjectItemCaseSensitive(data, "context") /* older results have none */
+                            ? (int)read_whole(r, data, "context", 0, INT_MAX)
+                            : 0;
+    const bool text = context > 0;
     r->stored->settings.data = read_text(r, data, "specification");
     r->stored->x.data = (struct dimensions){.train = read_whole(r, data, "train", 1, INT64_MAX),
                                             .test = read_whole(r, data, "test", 1, INT64_MAX),
-                                            .height = (int)read_whole(r, data, "height", 1, INT_MAX),
-                                            .width = (int)read_whole(r, data, "width", 1, INT_MAX),
-                                            .channels = (int)read_whole(r, data, "channels", 1, INT_MAX),
-                                            .classes = (int)read_whole(r, data, "classes", 1, INT_MAX)};
+                                            .height = (int)read_whole(r, data, "height", !text, INT_MAX),
+                                            .width = (int)read_whole(r, data, "width", !text, INT_MAX),
+                                            .channels = (int)read_whole(r, data, "channels", !text, INT_MAX),
+                                            .classes = (int)read_whole(r, data, "classes", 1, INT_MAX),
+                                            .context = context};
 }
 
 static void read_settings(struct reader *r, const cJSON *line) {
@@ -362,9 +367,10 @@ static void read_predictions(struct reader *r, const cJSON *line, struct run *ru
         refuse(r, text_format("this run has a line of predictions before"));
         return;
     }
-    if (cJSON_GetArraySize(list) != r->stored->x.data.test) {
-        refuse(r, text_format("%d predictions, expected one for each of %lld test images", cJSON_GetArraySize(list),
-                              (long long)r->stored->x.data.test));
+    const int64_t labels = experiment_labels(&r->stored->x);
+    if (cJSON_GetArraySize(list) != labels) {
+        refuse(r, text_format("%d predictions, expected one for each of %lld test %s", cJSON_GetArraySize(list),
+                              (long long)labels, r->stored->x.data.context ? "tokens" : "images"));
         return;
     }
     run->stored = text_alloc((size_t)cJSON_GetArraySize(list), sizeof *run->stored);

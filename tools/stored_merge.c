@@ -37,6 +37,7 @@ static int check_same_training(const struct stored *a, const struct stored *b) {
                    {"image width", x->data.width, y->data.width},
                    {"number of channels", x->data.channels, y->data.channels},
                    {"number of classes", x->data.classes, y->data.classes},
+                   {"context", x->data.context, y->data.context},
                    {"epochs", (double)s->epochs, (double)t->epochs},
                    {"batch", (double)s->batch, (double)t->batch},
                    {"steps", (double)x->steps, (double)y->steps},

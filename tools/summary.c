@@ -174,12 +174,27 @@ static void label_cell(struct table *t, const struct experiment *x, int series, 
     free(label);
 }
 
+/* Of texts the loss of the test text too, in bits: those of a byte or a character. */
+static struct table *new_table(const struct experiment *x) {
+    static const char *const first[] = {"format", "train loss", "last loss", "loss − fp32"},
+                             *const rest[] = {"test acc. %", "agree %",     NULL,        "× fp32",
+                                              "weights",     "activations", "saturated", "flushed"};
+    const char *token = experiment_token(x);
+    struct table *t = table_new(token ? "lrrrrrrrrrrrrr" : "lrrrrrrrrrrr");
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+        table_cell(t, "%s", first[i]);
+    if (token) {
+        table_cell(t, "test loss");
+        table_cell(t, "bits/%s", token);
+    }
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
+        table_cell(t, "%s", rest[i] ? rest[i] : token ? "tokens/s" : "img/s");
+    return t;
+}
+
 struct table *summary_table(const struct experiment *x) {
-    static const char *const heads[] = {"format", "train loss", "last loss", "loss − fp32", "test acc. %", "agree %",
-                                        "img/s",  "× fp32",     "weights",   "activations", "saturated",   "flushed"};
-    struct table *t = table_new("lrrrrrrrrrrr");
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        table_cell(t, "%s", heads[i]);
+    const int each = x->data.context ? x->data.context : 1;
+    struct table *t = new_table(x);
     for (int i = 0; i < x->series_count; i++) {
         static const struct spread none = {NAN, NAN, 0};
         struct summary s = summary_of(x, i);
@@ -188,9 +203,13 @@ struct table *summary_table(const struct experiment *x) {
         spread_cell(t, s.train_loss, 1, 5, false);
         spread_cell(t, s.last_loss, 1, 5, false);
         spread_cell(t, is_baseline ? none : s.loss_difference, 1, 5, true);
+        if (x->data.context) {
+            spread_cell(t, s.test_loss, 1, 5, false);
+            spread_cell(t, s.test_loss, 1 / log(2), 4, false);
+        }
         spread_cell(t, s.accuracy, 100, 2, false);
         spread_cell(t, is_baseline ? none : s.agreement, 100, 2, false);
-        ratio_cell(t, s.images_per_second, s.images_per_second < 100 ? 1 : 0);
+        ratio_cell(t, each * s.images_per_second, each * s.images_per_second < 100 ? 1 : 0);
         ratio_cell(t, s.speed_ratio, 2);
         table_take(t, shown ? text_bytes((double)s.weight_bytes) : text_format("-"));
         table_take(t, shown ? text_bytes((double)s.activation_bytes) : text_format("-"));
@@ -280,8 +299,9 @@ void summary_print(const struct experiment *x) {
     struct table *t = summary_table(x);
     char *model = text_shown(x->settings->model), *data = text_shown(x->settings->data);
     char *note,
-        *heading = text_format("%s on %s: %lld steps of %lld images, %d of %d runs", model, data, (long long)x->steps,
-                               (long long)x->settings->batch, experiment_finished(x), experiment_planned(x));
+        *heading = text_format("%s on %s: %lld steps of %lld %s, %d of %d runs", model, data, (long long)x->steps,
+                               (long long)experiment_step_samples(x), x->data.context ? "tokens" : "images",
+                               experiment_finished(x), experiment_planned(x));
     putchar('\n');
     paragraph_print(heading, stdout, width);
     putchar('\n');

@@ -61,19 +61,29 @@ static uint64_t mix_bytes(uint64_t hash, const uint8_t *bytes, size_t size) {
     return mix(hash, word);
 }
 
-/* Of pixels, then labels; of a text, of tokens and what they mean; 0 for no set. */
+/* Of pixels, then labels; of a text, of its tokens; 0 for no set. */
 static uint64_t hash_of(const data_set *set) {
     const int64_t count = set ? data_count(set) : 0;
     const bool text = set && data_is_text(set);
     uint64_t hash = 0;
-    for (int token = 0; text && token < data_classes(set); token++)
-        hash = mix(hash, (uint64_t)data_character(set, token));
     if (count && !text)
         hash =
             mix_bytes(hash, data_image(set, 0),
                       (size_t)count * (size_t)data_height(set) * (size_t)data_width(set) * (size_t)data_channels(set));
     for (int64_t i = 0; i < count; i++)
         hash = mix(hash, (uint64_t)data_label(set, i));
+    return hash;
+}
+
+/* FNV-1a over the code points or bytes that the tokens are, as decimal numbers with a line feed behind each. */
+static uint64_t vocabulary_of(const data_set *set) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    char text[16];
+    for (int token = 0; token < data_classes(set); token++) {
+        snprintf(text, sizeof text, "%d\n", (int)data_character(set, token));
+        for (const char *p = text; *p; p++)
+            hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
+    }
     return hash;
 }
 
@@ -89,7 +99,7 @@ void fl_training_know_data(struct run *run) {
 
 static const char data_key[] = "training.data", test_data_key[] = "training.test_data";
 
-enum { SETTINGS = 21, SETTING_ROOM = 160 };
+enum { SETTINGS = 22, SETTING_ROOM = 160 };
 
 struct settings {
     nn_note list[SETTINGS];
@@ -147,17 +157,21 @@ static void list_settings(struct settings *s, const struct run *run) {
     add_reals(s, "training.deviation", run->deviation, data_channels(train));
     ADD(s, data_key, "%016llx", (unsigned long long)run->train_hash);
     ADD(s, test_data_key, "%016llx", (unsigned long long)run->test_hash);
-    if (run->context)
-        ADD(s, "training.context", "%d", run->context);
+    if (!run->context)
+        return;
+    ADD(s, "training.context", "%d", run->context);
+    ADD(s, "training.vocabulary", "%016llx", (unsigned long long)vocabulary_of(train));
 }
 
-static tensor_status refuse_setting(const struct fl_safetensors *s, const nn_note *own, const char *found) {
+static tensor_status refuse_setting(const struct fl_safetensors *s, const struct run *run, const nn_note *own,
+                                    const char *found) {
     const bool tested = !strcmp(own->key, test_data_key);
     if (tested || !strcmp(own->key, data_key))
         return fl_fail(TENSOR_E_DATA,
-                       "checkpoint: %s: '%s' is '%.120s', this training has '%s': %simages or their labels, or their "
-                       "order, are others than those that it was begun with",
-                       s->path, own->key, found, own->value, tested ? "test " : "");
+                       "checkpoint: %s: '%s' is '%.120s', this training has '%s': %s%s others than those that it was "
+                       "begun with",
+                       s->path, own->key, found, own->value, tested ? "test " : "",
+                       run->context ? "tokens are" : "images or their labels, or their order, are");
     return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.120s', this training has '%s'", s->path, own->key, found,
                    own->value);
 }
@@ -171,7 +185,7 @@ static tensor_status check_settings(const struct fl_safetensors *s, const struct
             return fl_fail(TENSOR_E_DATA, "checkpoint: %s: its metadata have no '%s': no training goes on from it",
                            s->path, own.list[i].key);
         if (strcmp(found, own.list[i].value) != 0)
-            return refuse_setting(s, &own.list[i], found);
+            return refuse_setting(s, run, &own.list[i], found);
     }
     return TENSOR_OK;
 }
