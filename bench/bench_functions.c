@@ -1,6 +1,6 @@
-/* Real functions beside memcpy: <format>.<function>.<backend>, milliseconds, and how much of the speed of a memcpy of
- * as many bytes that is, fastest of repeated runs in turn. 16-bit formats look results up in tables, which are there by
- * then.
+/* Real functions and gradients beside memcpy: <format>.<function>.<backend>, milliseconds, nanoseconds an element, and
+ * how much of the speed of a memcpy of as many bytes that is, fastest of repeated runs in turn. 16-bit formats look
+ * results and slopes up in tables, which are there by then, where there are enough elements for one.
  *
  *     bench_functions [FILTER] [--threads N] [--elements N]      default: one thread, 2^25 elements */
 #define _GNU_SOURCE
@@ -44,18 +44,38 @@ static tensor *operand(tensor_format f, int64_t n, uint64_t seed) {
 static tensor_status elu(tensor *y, const tensor *x) {
     return tensor_elu(y, x, 1);
 }
-static tensor_status gelu_grad(tensor *y, const tensor *x) {
-    return tensor_gelu_grad(y, x, x);
-}
-static tensor_status silu_grad(tensor *y, const tensor *x) {
-    return tensor_silu_grad(y, x, x);
+static tensor_status elu_grad(tensor *dx, const tensor *dy, const tensor *x) {
+    return tensor_elu_grad(dx, dy, x, 1);
 }
 
-static const struct {
+static const struct row {
     const char *name;
-    tensor_status (*run)(tensor *, const tensor *);
-} rows[] = {{"sigmoid", tensor_sigmoid}, {"tanh", tensor_tanh}, {"gelu", tensor_gelu},    {"elu", elu},
-            {"exp", tensor_exp},         {"sin", tensor_sin},   {"gelu_grad", gelu_grad}, {"silu_grad", silu_grad}};
+    tensor_status (*function)(tensor *, const tensor *);
+    tensor_status (*gradient)(tensor *, const tensor *, const tensor *);
+} rows[] = {{"sigmoid", tensor_sigmoid, NULL},
+            {"tanh", tensor_tanh, NULL},
+            {"silu", tensor_silu, NULL},
+            {"gelu", tensor_gelu, NULL},
+            {"gelu_tanh", tensor_gelu_tanh, NULL},
+            {"softplus", tensor_softplus, NULL},
+            {"elu", elu, NULL},
+            {"exp", tensor_exp, NULL},
+            {"sin", tensor_sin, NULL},
+            {"sigmoid_grad", NULL, tensor_sigmoid_grad},
+            {"tanh_grad", NULL, tensor_tanh_grad},
+            {"silu_grad", NULL, tensor_silu_grad},
+            {"gelu_grad", NULL, tensor_gelu_grad},
+            {"gelu_tanh_grad", NULL, tensor_gelu_tanh_grad},
+            {"softplus_grad", NULL, tensor_softplus_grad},
+            {"softsign_grad", NULL, tensor_softsign_grad},
+            {"elu_grad", NULL, elu_grad},
+            {"exp_grad", NULL, tensor_exp_grad},
+            {"log_grad", NULL, tensor_log_grad},
+            {"sin_grad", NULL, tensor_sin_grad}};
+
+static tensor_status run(const struct row *row, tensor *y, const tensor *dy, const tensor *x) {
+    return row->function ? row->function(y, x) : row->gradient(y, dy, x);
+}
 
 int main(int argc, char **argv) {
     static const char *const backends[] = {"portable", "avx2", "avx512bw"};
@@ -76,11 +96,12 @@ int main(int argc, char **argv) {
     }
     if (tensor_set_threads(threads) || n < 1)
         return fprintf(stderr, "bench_functions: %s\n", n < 1 ? "elements: expected at least 1" : tensor_error()), 2;
-    printf("threads %d, %lld elements; ms, ratio to memcpy of one thread\n", tensor_threads(), (long long)n);
+    printf("threads %d, %lld elements; ms, ns an element, ratio to memcpy of one thread\n", tensor_threads(),
+           (long long)n);
     for (int k = 0; tensor_format_list(k); k++) {
         const tensor_format f = tensor_format_list(k);
         const size_t bytes = (size_t)n * tensor_format_bytes(f);
-        tensor *x = operand(f, n, 1), *y = need(tensor_new(f, TENSOR_SHAPE(n)));
+        tensor *x = operand(f, n, 1), *dy = operand(f, n, 2), *y = need(tensor_new(f, TENSOR_SHAPE(n)));
         char *copy = need(malloc(bytes));
         memset(copy, 1, bytes);
         for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
@@ -93,7 +114,7 @@ int main(int argc, char **argv) {
                     continue;
                 double best = 1e9, best_copy = 1e9;
                 double first = now();
-                if (rows[r].run(y, x) || rows[r].run(y, x)) /* exponent and table */
+                if (run(&rows[r], y, dy, x) || run(&rows[r], y, dy, x)) /* exponent and table */
                     return fprintf(stderr, "bench_functions: %s\n", tensor_error()), 1;
                 first = now() - first;
                 for (int i = 0; i < (first > 2 ? 1 : 9); i++) {
@@ -102,16 +123,17 @@ int main(int argc, char **argv) {
                     seconds = now() - start;
                     best_copy = seconds < best_copy ? seconds : best_copy;
                     start = now();
-                    rows[r].run(y, x);
+                    run(&rows[r], y, dy, x);
                     seconds = now() - start;
                     best = seconds < best ? seconds : best;
                 }
-                printf("%-32s %9.2f   %.3fx\n", name, best * 1e3, best_copy / best);
+                printf("%-32s %9.2f %8.3f   %.3fx\n", name, best * 1e3, best * 1e9 / (double)n, best_copy / best);
                 fflush(stdout);
             }
         }
         free(copy);
         tensor_free(x);
+        tensor_free(dy);
         tensor_free(y);
     }
     return 0;

@@ -176,7 +176,7 @@ static bool take_table(int *next, const struct fl_real_table **table) {
                                  .format = fl_format_of(FMT_DFP16),
                                  .in = {{NULL, NULL, exponent_at((*next)++), 0}},
                                  .out = {NULL, NULL, exponent_at(14), 0}};
-    *table = fl_real_table_of(&args, true);
+    *table = fl_real_table_of(&args, &fl_real_lanes_portable, true);
     return *table;
 }
 
@@ -185,7 +185,7 @@ static bool take_slopes(int *next, const struct fl_real_slopes **made) {
                                  .format = fl_format_of(FMT_DFP16),
                                  .in = {{NULL, NULL, exponent_at(14), 0}, {NULL, NULL, exponent_at((*next)++), 0}},
                                  .out = {NULL, NULL, exponent_at(14), 0}};
-    *made = fl_real_slopes_of(&args, true);
+    *made = fl_real_slopes_of(&args, &fl_real_lanes_portable, true);
     return *made;
 }
 

@@ -1,4 +1,4 @@
-/* real_lookup_avx2.c - results of real functions and slopes of gradients from tables, 16 elements at a time by gathers
+/* real_lookup_avx2.c - results of real functions from tables, 16 elements at a time by gathers
  * of 8. */
 #include "core/real_map.h"
 #include <immintrin.h>
@@ -42,8 +42,4 @@ void fl_real_lookup_avx2(const int32_t *entries, const uint16_t *x, uint16_t *y,
             found->above[k] += above[k][lane];
     }
     fl_real_lookup_portable(entries, x + i, y ? y + i : NULL, n - i, limits, found);
-}
-
-void fl_real_multiply_avx2(const struct fl_pair *at, const uint16_t *x, const double *dy, double *values, int64_t n) {
-    fl_real_multiply_any(at, x, dy, values, n);
 }

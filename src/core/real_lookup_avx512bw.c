@@ -1,4 +1,4 @@
-/* real_lookup_avx512bw.c - results of real functions and slopes of gradients from tables, by gathers of 16. */
+/* real_lookup_avx512bw.c - results of real functions from tables, by gathers of 16. */
 #include "core/real_map.h"
 #include <immintrin.h>
 
@@ -25,9 +25,4 @@ void fl_real_lookup_avx512bw(const int32_t *entries, const uint16_t *x, uint16_t
     found->most = _mm512_reduce_max_epi32(most);
     found->above[0] += _mm512_reduce_add_epi32(above_first);
     found->above[1] += _mm512_reduce_add_epi32(above_second);
-}
-
-void fl_real_multiply_avx512bw(const struct fl_pair *at, const uint16_t *x, const double *dy, double *values,
-                               int64_t n) {
-    fl_real_multiply_any(at, x, dy, values, n);
 }

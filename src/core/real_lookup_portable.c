@@ -1,4 +1,4 @@
-/* real_lookup_portable.c - results of real functions and slopes of gradients from tables. */
+/* real_lookup_portable.c - results of real functions from tables. */
 #include "core/real_map.h"
 
 void fl_real_lookup_portable(const int32_t *entries, const uint16_t *x, uint16_t *y, int64_t n, const int32_t limits[2],
@@ -18,9 +18,4 @@ void fl_real_lookup_portable(const int32_t *entries, const uint16_t *x, uint16_t
     found->most = most;
     found->above[0] += first;
     found->above[1] += second;
-}
-
-void fl_real_multiply_portable(const struct fl_pair *at, const uint16_t *x, const double *dy, double *values,
-                               int64_t n) {
-    fl_real_multiply_any(at, x, dy, values, n);
 }

@@ -1,5 +1,5 @@
-/* real_map.c - kernels of the real rows of ops.def: element by element through the codec, or by a table where the
- * elements have 16 bits and there are enough of them to make one. */
+/* real_map.c - kernels of the real rows of ops.def: by a table where the elements have 16 bits and there are enough of
+ * them to make one, else in vectors of doubles, whose errors leave few roundings open, else element by element. */
 #include "core/real_map.h"
 #include "core/parallel.h"
 #include "core/real_pair.h"
@@ -13,16 +13,23 @@ enum {
     WORTH_A_TABLE = 1 << 16,
     WORTH_A_LOOK = 1 << 10, /* for a table that is there */
     WORTH_SLOPES = 1 << 16,
-    WORTH_SLOPES_OF_AN_EXPONENT = 1 << 18 /* which may be another at the next call */
+    WORTH_PAIRS = 1 << 18 /* for slopes of an exponent that have no vectors: it may be another at the next call */
+};
+
+/* What an instruction set has for them. */
+struct way {
+    enum fl_backend backend;
+    fl_real_lookup lookup;
+    const struct fl_real_lanes *lanes;
 };
 
 struct job {
     const struct fl_args *args;
     struct fl_map_functions functions;
     const struct fl_real_table *table;
-    fl_real_lookup lookup;
     const struct fl_real_slopes *slopes;
-    fl_real_multiply multiply;
+    const struct way *way;
+    const struct fl_kernels *row;          /* of the format: its conversions */
     struct fl_stats stats[FL_MAX_THREADS]; /* by worker */
 };
 
@@ -32,10 +39,6 @@ static int64_t smaller(int64_t a, int64_t b) {
 
 static bool is_shared(const struct fl_args *args) {
     return args->format->arithmetic == FL_ARITHMETIC_SHARED;
-}
-
-double fl_real_near(const struct fl_args *args, double x) {
-    return fl_map_functions_of(args->op).near(x, 0, (double)args->beta, (double)args->alpha);
 }
 
 bool fl_real_has_table(const struct fl_args *args) {
@@ -71,22 +74,6 @@ static void observe(bool shared, int64_t n, const double *values, struct fl_stat
     stats->maximum = fl_coarse(stats->maximum);
 }
 
-/* The same of a gradient, by its slopes. */
-static void evaluate_by_slopes(const struct job *job, int64_t first, int64_t n, double *values) {
-    const struct fl_args *args = job->args;
-    const struct fl_pair *at = job->slopes->at;
-    const uint16_t *x = (const uint16_t *)args->in[1].data + first;
-    double dy[BLOCK];
-    args->format->decode(&args->in[0], first, n, dy);
-    job->multiply(at, x, dy, values, n);
-    for (int64_t i = 0; i < n; i++)
-        if (values[i] != values[i] && at[x[i]].h != at[x[i]].h) {
-            double special;
-            args->format->decode(&args->in[1], first + i, 1, &special);
-            values[i] = job->functions.odd(dy[i], special, 0, 0);
-        }
-}
-
 static void compute_part(void *context, int part, int worker) {
     struct job *job = context;
     const struct fl_args *args = job->args;
@@ -95,13 +82,174 @@ static void compute_part(void *context, int part, int worker) {
     for (int64_t i = (int64_t)part * PART; i < end; i += BLOCK) {
         const int64_t n = smaller(BLOCK, end - i);
         struct fl_stats stats = {0};
-        if (job->slopes)
-            evaluate_by_slopes(job, i, n, values);
-        else
-            evaluate(job, i, n, values);
+        evaluate(job, i, n, values);
         args->format->encode(&args->out, i, n, values, false, &args->rounding, &stats);
         observe(is_shared(args), n, values, &stats);
         fl_stats_merge(&job->stats[worker], &stats);
+    }
+}
+
+/* --- in vectors --------------------------------------------------------------------------------------------------- */
+
+/* At these exponents mantissas, and halves of a unit, are normal numbers of binary32. */
+bool fl_real_floats_hold(const struct fl_args *args) {
+    enum { LEAST = -110, MOST = 112 };
+    const struct fl_view *views[] = {&args->out, &args->in[0], &args->in[1]};
+    bool hold = true;
+    for (int i = 0; i < 3; i++)
+        hold &= !views[i]->e || (*views[i]->e >= LEAST && *views[i]->e <= MOST);
+    return hold;
+}
+
+/* The number of one element, before rounding. */
+static double near_of(const struct job *job, int64_t i) {
+    const struct fl_args *args = job->args;
+    double a, b = 0;
+    args->format->decode(&args->in[0], i, 1, &a);
+    if (args->in[1].data)
+        args->format->decode(&args->in[1], i, 1, &b);
+    return job->functions.near(a, b, (double)args->beta, (double)args->alpha);
+}
+
+/* x rounded to odd at binary32: the even one of its two neighbours is never taken. */
+static float odd_float(double x) {
+    float f = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    if (x == x && (double)f != x && !(bits & 1u)) {
+        bits += fabs((double)f) < fabs(x) ? 1u : -1u;
+        memcpy(&f, &bits, sizeof f);
+    }
+    return f;
+}
+
+/* The elements whose rounding is open, one by one. They take no part in what is asked of the block from then on. */
+static void settle(const struct job *job, int64_t first, int open, struct fl_real_block *block,
+                   struct fl_stats *stats) {
+    const bool shared = is_shared(job->args), narrow = job->args->format->bytes == 2;
+    for (int k = 0; k < open; k++) {
+        const int i = block->open[k];
+        const double near = near_of(job, first + i), size = fabs(near);
+        block->y[i] = narrow ? odd_float(near) : (float)near;
+        if (!narrow) {
+            stats->flushed += near != 0 && block->y[i] == 0;
+            stats->saturated += isfinite(near) && isinf(block->y[i]);
+        }
+        if (shared && isinf(size))
+            stats->nonfinite++;
+        else if (fl_coarse(size) > stats->maximum)
+            stats->maximum = fl_coarse(size);
+        block->v[i] = block->e[i] = 0;
+    }
+}
+
+static bool same_operands(const struct fl_args *args, int64_t i, int64_t j) {
+    const size_t bytes = (size_t)args->format->bytes;
+    bool same = true;
+    for (int k = 0; k < 2; k++) {
+        const char *data = args->in[k].data;
+        same &= !data || !memcmp(data + (size_t)i * bytes, data + (size_t)j * bytes, bytes);
+    }
+    return same;
+}
+
+/* The maximum of the others: those that may be larger than it are known at 32 bits, or are computed. Equal operands,
+ * of which there may be many, are computed once. */
+static void find_maximum(const struct job *job, int64_t first, int64_t n, const struct fl_real_block *block,
+                         struct fl_stats *stats) {
+    int64_t last = -1;
+    if (!(fl_coarse(block->top) > stats->maximum))
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        const double size = fabs(block->v[i]), low = size - block->e[i], high = size + block->e[i];
+        if (!(fl_coarse(high) > stats->maximum))
+            continue;
+        double most = fl_coarse(high);
+        if (block->e[i] != 0 && (fl_coarse(low) != most || size < 0x1p-150 || size > 0x1p800)) {
+            if (last >= 0 && same_operands(job->args, last, first + i))
+                continue;
+            last = first + i;
+            most = fl_coarse(fabs(near_of(job, last)));
+        }
+        stats->maximum = most > stats->maximum ? most : stats->maximum;
+    }
+}
+
+/* To 24 bits for the format's own rounding; binary32 is rounded, what is counted as well. */
+static void write_block(const struct job *job, int64_t first, int64_t n, struct fl_real_block *block,
+                        struct fl_stats *stats) {
+    const struct fl_args *args = job->args;
+    const struct fl_real_lanes *lanes = job->way->lanes;
+    const bool narrow = args->format->bytes == 2;
+    struct fl_stats written = {0};
+    const int open = narrow ? lanes->to_odd((int)n, block) : lanes->to_nearest((int)n, block);
+    settle(job, first, open, block, stats);
+    find_maximum(job, first, n, block, stats);
+    if (!narrow) {
+        stats->flushed += block->flushed;
+        stats->saturated += block->saturated;
+    }
+    if (args->out.data || !narrow)
+        job->row->from_floats(&args->out, first, n, block->y, &args->rounding, &written);
+    stats->gamma = written.gamma > stats->gamma ? written.gamma : stats->gamma;
+    stats->flushed += written.flushed;
+    stats->saturated += written.saturated;
+    stats->nonfinite += written.nonfinite;
+}
+
+static void load_floats(const struct job *job, int operand, int64_t first, int64_t n, float *x) {
+    job->row->to_floats(&job->args->in[operand], first, n, x, false);
+    for (; n < FL_REAL_BLOCK; n++)
+        x[n] = 0;
+}
+
+static void vector_part(void *context, int part, int worker) {
+    struct job *job = context;
+    const struct fl_args *args = job->args;
+    const struct fl_real_lanes *lanes = job->way->lanes;
+    const bool gradient = args->in[1].data != NULL;
+    struct fl_real_block block;
+    const int64_t end = smaller(args->out.count, (part + (int64_t)1) * PART);
+    for (int64_t i = (int64_t)part * PART; i < end; i += FL_REAL_BLOCK) {
+        const int64_t n = smaller(FL_REAL_BLOCK, end - i);
+        if (gradient)
+            load_floats(job, 0, i, n, block.a);
+        if (job->slopes) {
+            const uint16_t *x = (const uint16_t *)args->in[1].data + i;
+            lanes->look_up(job->slopes->at, FL_REAL_SLOPE_ERROR, x, (int)n, &block);
+        } else {
+            load_floats(job, gradient, i, n, block.b);
+            lanes->evaluate(args->op, (double)args->alpha, (double)args->beta, (int)n, &block);
+            if (gradient)
+                lanes->multiply((int)n, args->op == FL_OP_HARDTANH_GRAD, &block);
+        }
+        write_block(job, i, n, &block, &job->stats[worker]);
+    }
+}
+
+/* Whether they have this function. */
+static bool vectors_have(const struct fl_args *args, const struct way *way) {
+    struct fl_real_block none;
+    return args->rounding.mode != TENSOR_ROUND_STOCHASTIC && fl_real_floats_hold(args) &&
+           way->lanes->evaluate(args->op, 0, 0, 0, &none);
+}
+
+void fl_real_near(const struct fl_args *args, const struct fl_real_lanes *lanes, int n, const double *x, double *near) {
+    const struct fl_map_functions functions = fl_map_functions_of(args->op);
+    const double alpha = (double)args->alpha, beta = (double)args->beta;
+    struct fl_real_block block;
+    for (int first = 0; first < n; first += FL_REAL_BLOCK) {
+        const int length = (int)smaller(n - first, FL_REAL_BLOCK);
+        memset(block.b, 0, sizeof block.b);
+        for (int i = 0; i < length; i++)
+            block.b[i] = (float)x[first + i];
+        const bool vectors = fl_real_floats_hold(args) && lanes->evaluate(args->op, alpha, beta, length, &block);
+        for (int i = 0; i < length; i++) {
+            const double v = block.v[i], e = vectors ? block.e[i] : 0, size = fabs(v);
+            const bool known = vectors && size - size == 0 &&
+                               (e == 0 || (size > 0x1p-500 && size < 0x1p800 && fl_coarse(v - e) == fl_coarse(v + e)));
+            near[first + i] = known ? fl_coarse(v) : functions.near(x[first + i], 0, beta, alpha);
+        }
     }
 }
 
@@ -138,7 +286,7 @@ static double size_of(const struct job *job, int32_t entry) {
     uint16_t word = job->table->example[(entry >> 16) + 32768];
     const struct fl_view one = {.data = &word, .e = job->args->in[0].e, .count = 1};
     job->args->format->decode(&one, 0, 1, &x);
-    const double size = fabs(fl_real_near(job->args, x));
+    const double size = fabs(job->functions.near(x, 0, (double)job->args->beta, (double)job->args->alpha));
     return size == size ? size : 0;
 }
 
@@ -161,7 +309,7 @@ static void look_up_part(void *context, int part, int worker) {
         const uint16_t *x = (const uint16_t *)args->in[0].data + i;
         uint16_t *y = args->out.data ? (uint16_t *)args->out.data + i : NULL, copy[PART];
         struct fl_real_found found = {INT32_MAX, INT32_MIN, {0, 0}};
-        job->lookup(job->table->entries, x, x == y ? copy : y, n, limits, &found);
+        job->way->lookup(job->table->entries, x, x == y ? copy : y, n, limits, &found);
         const int64_t nonzero = ranks->nonzero > 0 ? found.above[0] : n, kept = ranks->kept > 0 ? found.above[1] : n;
         stats.flushed += nonzero - kept;
         int32_t most = found.most;
@@ -189,23 +337,30 @@ static void look_up_part(void *context, int part, int worker) {
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-static bool worth_slopes(const struct fl_args *args) {
-    return args->out.count >= (is_shared(args) ? WORTH_SLOPES_OF_AN_EXPONENT : WORTH_SLOPES);
+static const struct fl_real_slopes *slopes_of(const struct fl_args *args, const struct way *way, bool vectors) {
+    const int64_t n = args->out.count;
+    const bool stochastic = args->rounding.mode == TENSOR_ROUND_STOCHASTIC;
+    if (!fl_real_has_slopes(args) || n < WORTH_A_LOOK || stochastic || !fl_real_floats_hold(args))
+        return NULL;
+    return fl_real_slopes_of(args, way->lanes, n >= (is_shared(args) && !vectors ? WORTH_PAIRS : WORTH_SLOPES));
 }
 
-static tensor_status run(const struct fl_args *args, fl_real_lookup lookup, fl_real_multiply multiply) {
+static tensor_status run(const struct fl_args *args, const struct way *way) {
     const int workers = args->workers ? args->workers : fl_threads();
     const int64_t n = args->out.count;
     struct job job;
     job.args = args;
     job.functions = fl_map_functions_of(args->op);
-    job.lookup = lookup;
-    job.multiply = multiply;
-    job.table = fl_real_has_table(args) && n >= WORTH_A_LOOK ? fl_real_table_of(args, n >= WORTH_A_TABLE) : NULL;
-    job.slopes = fl_real_has_slopes(args) && n >= WORTH_A_LOOK ? fl_real_slopes_of(args, worth_slopes(args)) : NULL;
+    job.way = way;
+    job.row = args->format->rows[way->backend];
+    job.table =
+        fl_real_has_table(args) && n >= WORTH_A_LOOK ? fl_real_table_of(args, way->lanes, n >= WORTH_A_TABLE) : NULL;
+    const bool vectors = vectors_have(args, way);
+    job.slopes = slopes_of(args, way, vectors);
     memset(job.stats, 0, (size_t)workers * sizeof job.stats[0]);
     const int64_t part = job.table ? LOOKED_UP : PART;
-    fl_parallel_within(workers, (int)((n + part - 1) / part), job.table ? look_up_part : compute_part, &job);
+    const fl_part work = job.table ? look_up_part : vectors || job.slopes ? vector_part : compute_part;
+    fl_parallel_within(workers, (int)((n + part - 1) / part), work, &job);
     for (int worker = 0; worker < workers; worker++)
         fl_stats_merge(args->stats, &job.stats[worker]);
     if (job.table)
@@ -215,16 +370,26 @@ static tensor_status run(const struct fl_args *args, fl_real_lookup lookup, fl_r
     return TENSOR_OK;
 }
 
-tensor_status fl_real_map_portable(const struct fl_args *args) {
-    return run(args, fl_real_lookup_portable, fl_real_multiply_portable);
-}
+static const struct way ways[FL_BACKENDS] = {
+    [FL_PORTABLE] = {FL_PORTABLE, fl_real_lookup_portable, &fl_real_lanes_portable},
 #ifdef FL_HAVE_AVX2
-tensor_status fl_real_map_avx2(const struct fl_args *args) {
-    return run(args, fl_real_lookup_avx2, fl_real_multiply_avx2);
-}
+    [FL_AVX2] = {FL_AVX2, fl_real_lookup_avx2, &fl_real_lanes_avx2},
 #endif
 #ifdef FL_HAVE_AVX512
-tensor_status fl_real_map_avx512bw(const struct fl_args *args) {
-    return run(args, fl_real_lookup_avx512bw, fl_real_multiply_avx512bw);
-}
+    [FL_AVX512BW] = {FL_AVX512BW, fl_real_lookup_avx512bw, &fl_real_lanes_avx512bw},
 #endif
+};
+
+const struct fl_real_lanes *fl_real_lanes_of(enum fl_backend backend) {
+    return ways[backend].lanes;
+}
+
+tensor_status fl_real_map_portable(const struct fl_args *args) {
+    return run(args, &ways[FL_PORTABLE]);
+}
+tensor_status fl_real_map_avx2(const struct fl_args *args) {
+    return run(args, &ways[FL_AVX2]);
+}
+tensor_status fl_real_map_avx512bw(const struct fl_args *args) {
+    return run(args, &ways[FL_AVX512BW]);
+}

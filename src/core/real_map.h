@@ -8,7 +8,7 @@
 #define FL_REAL_MAP_H
 
 #include "core/format.h"
-#include "core/real_pair.h"
+#include "core/real_lanes.h"
 
 enum { FL_REAL_WORDS = 65536 };
 
@@ -29,31 +29,24 @@ struct fl_real_table {
 
 /* The table of a call's operation, format, scalars, exponents and rounding: made where make is set and there is memory
  * for it. NULL: none. It stays as it is until fl_real_table_leave. Any thread. */
-const struct fl_real_table *fl_real_table_of(const struct fl_args *args, bool make);
+const struct fl_real_table *fl_real_table_of(const struct fl_args *args, const struct fl_real_lanes *lanes, bool make);
 void fl_real_table_leave(const struct fl_real_table *table);
 
 /* Slopes of a gradient at each of the 65,536 elements of x, to multiply dy by; NaN where x is special (real_rules.h).
- */
+ * The last bit is set where a slope is off by FL_REAL_SLOPE_ERROR of itself, or less; the others are exact. */
 struct fl_real_slopes {
-    struct fl_pair at[FL_REAL_WORDS];
+    double at[FL_REAL_WORDS];
 };
+#define FL_REAL_SLOPE_ERROR 0x1p-41
 /* As the tables above. */
-const struct fl_real_slopes *fl_real_slopes_of(const struct fl_args *args, bool make);
+const struct fl_real_slopes *fl_real_slopes_of(const struct fl_args *args, const struct fl_real_lanes *lanes,
+                                               bool make);
 void fl_real_slopes_leave(const struct fl_real_slopes *slopes);
-/* Whether the operation is a product with a slope of its second operand, of two bytes. */
+/* Whether the operation is a product with a slope of its second operand, of two bytes, that is worth a table. */
 bool fl_real_has_slopes(const struct fl_args *args);
-/* The slope of that operation at x, NaN where x is special. */
-struct fl_pair fl_real_slope(enum fl_op op, double x);
-
-/* values[i] = dy[i] at[x[i]], exact or rounded to odd; where that is zero or no finite number, dy[i] at[x[i]].h. values
- * may be dy. */
-typedef void (*fl_real_multiply)(const struct fl_pair *at, const uint16_t *x, const double *dy, double *values,
-                                 int64_t n);
-void fl_real_multiply_portable(const struct fl_pair *at, const uint16_t *x, const double *dy, double *values,
-                               int64_t n);
-void fl_real_multiply_avx2(const struct fl_pair *at, const uint16_t *x, const double *dy, double *values, int64_t n);
-void fl_real_multiply_avx512bw(const struct fl_pair *at, const uint16_t *x, const double *dy, double *values,
-                               int64_t n);
+/* Slopes of that operation at n elements x, in such doubles. */
+void fl_real_slope_entries(const struct fl_args *args, const struct fl_real_lanes *lanes, int n, const double *x,
+                           double *slopes);
 
 /* What a stretch of elements gave: entries, and how many were above each of two. */
 struct fl_real_found {
@@ -76,20 +69,13 @@ tensor_status fl_real_map_portable(const struct fl_args *args);
 tensor_status fl_real_map_avx2(const struct fl_args *args);
 tensor_status fl_real_map_avx512bw(const struct fl_args *args);
 
+/* The vectors of that row; NULL where the compiler has none. */
+const struct fl_real_lanes *fl_real_lanes_of(enum fl_backend backend);
 /* One operand, results not at random, two bytes each. */
 bool fl_real_has_table(const struct fl_args *args);
-/* The number before rounding that decides every rounding but the stochastic one, of one element. */
-double fl_real_near(const struct fl_args *args, double x);
-
-/* The text of fl_real_multiply, compiled for an instruction set. */
-static inline void fl_real_multiply_any(const struct fl_pair *at, const uint16_t *x, const double *dy, double *values,
-                                        int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        const struct fl_pair slope = at[x[i]];
-        const double d = dy[i], plain = d * slope.h;
-        const double odd = fl_pair_odd(fl_pair_mul(slope, fl_pair_of(d)));
-        values[i] = plain - plain != 0 || plain == 0 ? plain : odd;
-    }
-}
+/* The numbers before rounding that decide every rounding but the stochastic one, of n elements. */
+void fl_real_near(const struct fl_args *args, const struct fl_real_lanes *lanes, int n, const double *x, double *near);
+/* Whether binary32 has room for all numbers of these exponents, and for halves of their units. */
+bool fl_real_floats_hold(const struct fl_args *args);
 
 #endif

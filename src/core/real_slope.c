@@ -1,4 +1,4 @@
-/* real_slope.c - slopes of the gradients that are products with one. */
+/* real_slope.c - slopes of the gradients that are products with one, as the tables have them (real_map.h). */
 #include "core/real_map.h"
 #include "core/real_rules.h"
 
@@ -15,10 +15,10 @@ bool fl_real_has_slopes(const struct fl_args *args) {
     }
 }
 
-struct fl_pair fl_real_slope(enum fl_op op, double x) {
-    const struct fl_pair special = fl_pair_new(NAN, NAN);
-    if (x - x != 0 || x == 0)
-        return special;
+static struct fl_pair pair_of(enum fl_op op, double x) {
+    const struct fl_pair none = fl_pair_new(NAN, NAN);
+    if (x - x != 0)
+        return none;
     switch ((int)op) {
 #define SLOPE(CONSTANT, name, slope, below, above)                                                                     \
     case FL_OP_##CONSTANT:                                                                                             \
@@ -26,6 +26,55 @@ struct fl_pair fl_real_slope(enum fl_op op, double x) {
         FL_REAL_SLOPES(SLOPE)
 #undef SLOPE
     default:
-        return special;
+        return none;
+    }
+}
+
+/* To 15 bits. */
+static double short_of(double x) {
+    const uint64_t half = (uint64_t)1 << 37;
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + half) & ~(2 * half - 1);
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* With the last bit set where it is not exact. */
+static double marked(double slope, bool exact) {
+    uint64_t bits;
+    memcpy(&bits, &slope, sizeof bits);
+    bits |= !exact;
+    memcpy(&slope, &bits, sizeof slope);
+    return slope;
+}
+
+/* What is nearer to a number r of 15 bits than 2^-36 of it is put that far away, on its side: 16 bits of dy times r
+ * have 31, and between that and their product with the slope there is no number of 32 bits. Doubles near r would not
+ * tell the side. */
+static double entry_of(struct fl_pair slope) {
+    const double r = short_of(slope.h), distance = (slope.h - r) + slope.l, aside = fabs(r) * 0x1p-36;
+    if (distance == 0 || !(fabs(distance) < aside))
+        return fl_pair_odd(slope);
+    return marked(distance > 0 ? r + aside : r - aside, false);
+}
+
+void fl_real_slope_entries(const struct fl_args *args, const struct fl_real_lanes *lanes, int n, const double *x,
+                           double *slopes) {
+    struct fl_real_block block;
+    for (int first = 0; first < n; first += FL_REAL_BLOCK) {
+        const int length = n - first < FL_REAL_BLOCK ? n - first : FL_REAL_BLOCK;
+        memset(block.b, 0, sizeof block.b);
+        for (int i = 0; i < length; i++)
+            block.b[i] = (float)x[first + i];
+        const bool vectors =
+            fl_real_floats_hold(args) && lanes->evaluate(args->op, (double)args->alpha, 0, length, &block);
+        for (int i = 0; i < length; i++) {
+            const double size = fabs(block.v[i]);
+            if (vectors && block.e[i] <= size * (FL_REAL_SLOPE_ERROR / 2))
+                slopes[first + i] = marked(block.v[i], block.e[i] == 0);
+            else
+                slopes[first + i] = entry_of(pair_of(args->op, x[first + i]));
+        }
     }
 }

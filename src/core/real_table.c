@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { TABLES = 24, SLOPES = 8, PART = 1024, DIGIT_BITS = 11, DIGITS = 4, HIDDEN_BITS = 21 };
+enum { TABLES = 24, SLOPES = 16, PART = 1024, DIGIT_BITS = 11, DIGITS = 4, HIDDEN_BITS = 21 };
 
 struct key {
     const struct fl_format *format;
@@ -65,11 +65,18 @@ static void watch_forks(void) {
 
 enum { IS_NAN, IS_ZERO, IS_FLUSHED, IS_KEPT, IS_SATURATED, IS_INFINITE };
 
+struct making {
+    const struct fl_args *args;
+    const struct fl_real_lanes *lanes;
+    struct fl_real_table *table;
+    struct fl_real_slopes *slopes;
+};
+
 /* Results, magnitudes and classes of a part of the elements: each is a write of its own, by the codec. */
 static void evaluate_part(void *context, int part, int worker) {
     (void)worker;
-    const struct fl_args *args = context;
-    struct fl_real_table *table = args->workspace;
+    const struct making *making = context;
+    const struct fl_args *args = making->args;
     const struct fl_format *f = args->format;
     uint16_t words[PART], results[PART];
     double values[PART];
@@ -79,9 +86,10 @@ static void evaluate_part(void *context, int part, int worker) {
     const struct fl_view in = {.data = words, .e = args->in[0].e, .count = PART},
                          out = {.data = results, .e = args->out.e, .count = PART};
     f->decode(&in, 0, PART, values);
+    fl_real_near(args, making->lanes, PART, values, values);
     for (int i = 0; i < PART; i++) {
         struct fl_stats stats = {0};
-        const double near = fl_real_near(args, values[i]), size = fabs(near);
+        const double near = values[i], size = fabs(near);
         uint64_t bits;
         f->encode(&out, i, 1, &near, false, &args->rounding, &stats);
         memcpy(&bits, &size, sizeof bits);
@@ -92,7 +100,7 @@ static void evaluate_part(void *context, int part, int worker) {
                                    : stats.flushed   ? IS_FLUSHED
                                    : stats.saturated ? IS_SATURATED
                                                      : IS_KEPT;
-        table->entries[first + i] = results[i];
+        making->table->entries[first + i] = results[i];
     }
 }
 
@@ -139,10 +147,9 @@ static void rank(struct fl_real_table *table) {
         *begins[class] = FL_REAL_WORDS;
 }
 
-static void make(struct fl_real_table *table, const struct fl_args *args) {
-    struct fl_args job = *args;
-    job.workspace = table;
-    fl_parallel(FL_REAL_WORDS / PART, evaluate_part, &job);
+static void make(struct fl_real_table *table, const struct fl_args *args, const struct fl_real_lanes *lanes) {
+    struct making making = {.args = args, .lanes = lanes, .table = table};
+    fl_parallel(FL_REAL_WORDS / PART, evaluate_part, &making);
     rank(table);
 }
 
@@ -173,7 +180,8 @@ static void take(struct kept *kept, const struct key *key) {
     kept->last_use = ++uses;
 }
 
-const struct fl_real_table *fl_real_table_of(const struct fl_args *args, bool may_make) {
+const struct fl_real_table *fl_real_table_of(const struct fl_args *args, const struct fl_real_lanes *lanes,
+                                             bool may_make) {
     const struct key key = {.format = args->format,
                             .op = args->op,
                             .alpha = args->alpha,
@@ -190,7 +198,7 @@ const struct fl_real_table *fl_real_table_of(const struct fl_args *args, bool ma
         memory = fl_alloc(sizeof *memory);
     if (place >= 0 && memory && (found || may_make)) {
         if (!found)
-            make(&memory->tables[place], args);
+            make(&memory->tables[place], args, lanes);
         take(&kept_tables[place], &key);
         table = &memory->tables[place];
     }
@@ -208,19 +216,19 @@ void fl_real_table_leave(const struct fl_real_table *table) {
 
 static void slopes_part(void *context, int part, int worker) {
     (void)worker;
-    const struct fl_args *args = context;
-    struct fl_real_slopes *made = args->workspace;
+    const struct making *making = context;
+    const struct fl_args *args = making->args;
     uint16_t words[PART];
     double values[PART];
     const struct fl_view x = {.data = words, .e = args->in[1].e, .count = PART};
     for (int i = 0; i < PART; i++)
         words[i] = (uint16_t)(part * PART + i);
     args->format->decode(&x, 0, PART, values);
-    for (int i = 0; i < PART; i++)
-        made->at[part * PART + i] = fl_real_slope(args->op, values[i]);
+    fl_real_slope_entries(args, making->lanes, PART, values, making->slopes->at + part * PART);
 }
 
-const struct fl_real_slopes *fl_real_slopes_of(const struct fl_args *args, bool may_make) {
+const struct fl_real_slopes *fl_real_slopes_of(const struct fl_args *args, const struct fl_real_lanes *lanes,
+                                               bool may_make) {
     const struct key key = {.format = args->format, .op = args->op, .e_in = fl_exponent(&args->in[1])};
     const struct fl_real_slopes *made = NULL;
     bool found = false;
@@ -231,9 +239,8 @@ const struct fl_real_slopes *fl_real_slopes_of(const struct fl_args *args, bool 
         slopes = fl_alloc(SLOPES * sizeof *slopes);
     if (place >= 0 && slopes && (found || may_make)) {
         if (!found) {
-            struct fl_args job = *args;
-            job.workspace = &slopes[place];
-            fl_parallel(FL_REAL_WORDS / PART, slopes_part, &job);
+            struct making making = {.args = args, .lanes = lanes, .slopes = &slopes[place]};
+            fl_parallel(FL_REAL_WORDS / PART, slopes_part, &making);
         }
         take(&kept_slopes[place], &key);
         made = &slopes[place];

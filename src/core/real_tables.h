@@ -118,6 +118,20 @@ FL_BOTH const double *fl_real_table(int which, int i) {
     return which == FL_REAL_FACTORIALS ? factorials[i] : which == FL_REAL_ODD ? odd[i] : gauss[i];
 }
 
+/* Coefficients of P of real_lanes.inc, which says how far P(u) / (a + 5) is from Mills' ratio. Of the polynomial that
+ * interpolates (a + 5) times the ratio at the 21 Chebyshev points of u. */
+enum { FL_REAL_MILLS = 21 };
+FL_BOTH const double *fl_real_mills(void) {
+    static const double mills[] = {0x1.28bed93cc6c02p+1,   -0x1.d19df542cd92ap+0,  0x1.2b6bff45ebfd6p+0,
+                                   -0x1.3938bc003e025p-1,  0x1.040b79b2b443fp-2,   -0x1.435e838f16d14p-4,
+                                   0x1.fe9c5cf87c8abp-7,   -0x1.f2e4acd2c42adp-12, -0x1.8ed0248e5ba02p-11,
+                                   0x1.76a16c115308fp-13,  0x1.6e535661c3b41p-16,  -0x1.fe08d749c01bep-17,
+                                   -0x1.060f0d8e6a0e3p-22, 0x1.41a13b89489f5p-20,  -0x1.579eee84828e8p-26,
+                                   -0x1.b088139021157p-24, 0x1.35bcf63241dc4p-32,  0x1.273ed0787361dp-27,
+                                   0x1.a1cdebe4a4267p-32,  -0x1.2a20d1ed38b3cp-31, -0x1.d47a48cb0822ap-35};
+    return mills;
+}
+
 /* 2 / pi: 64 bits from the i-th times 64 behind the point on; zeros in front of it. */
 FL_BOTH uint64_t fl_two_over_pi(int i) {
     static const uint64_t words[] = {0xa2f9836e4e441529u, 0xfc2757d1f534ddc0u, 0xdb6295993c439041u, 0xfe5163abdebbc561u,
