@@ -17,7 +17,12 @@ static nn_node all_layers(nn_graph *g, int classes) {
     y = nn_batchnorm(g, "bn3", y, false);
     x = nn_add_relu(g, "add", x, y);
     y = nn_relu(g, "relu", x);
-    x = nn_avgpool_global(g, "pool", y);
+    x = nn_avgpool2d(g, "pool2", y, (tensor_window){.window = 2, .stride = 1, .padding = 1}, false);
+    x = nn_groupnorm(g, "gn", x, 2, 0);
+    x = nn_add(g, "sum", x, nn_lrn(g, "lrn", x, 3, 1, 0.75f, 1));
+    x = nn_bias(g, "bias", nn_avgpool_adaptive(g, "pool3", x, 2, 1), true);
+    x = nn_dropout(g, "dropout", x, 0.25f);
+    x = nn_avgpool_global(g, "pool", x);
     x = nn_linear_relu(g, "fc1", x, 5);
     return nn_linear(g, "fc2", x, classes);
 }

@@ -4,7 +4,8 @@
  * Then nn_train as a whole, from sets that lie on the device: the same losses in the same order, the same trace to the
  * byte, the same result, and the host waits as often as its reports say.
  *
- *     test_gpu_train [SIZE [STEPS [FORMAT|all [MODEL]]]]        images of SIZE x SIZE pixels, 8; resnet8
+ *     test_gpu_train [SIZE [STEPS [FORMAT|all [MODEL]]]]        images of SIZE x SIZE pixels, 8; resnet8, then layers
+ *                                                               that are not in it
  *
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. */
 #define _GNU_SOURCE
@@ -30,6 +31,20 @@ static void find_counts(void) {
     CHECK(count || !path || !strstr(path, "stand_in"), "%s counts nothing", path);
 }
 
+/* Means of windows, normalisation across and in groups of channels, and dropout, which draws anew in each step though
+ * its calls are recorded. */
+static nn_node layers(nn_graph *g) {
+    nn_node x = nn_conv2d_bias(g, "conv1", nn_input(g, size, size, CHANNELS), 6,
+                               (tensor_window){.window = 3, .stride = 1, .padding = 1}, true);
+    x = nn_lrn(g, "lrn", x, 3, 0.5f, 0.75f, 1);
+    x = nn_avgpool2d(g, "pool1", x, (tensor_window){.window = 3, .stride = 2, .padding = 1}, false);
+    x = nn_dropout(g, "drop1", x, 0.25f);
+    x = nn_groupnorm(g, "gn", nn_conv2d(g, "conv2", x, 8, 3, 1, 1), 2, 0);
+    x = nn_avgpool_adaptive(g, "pool2", x, 3, 2);
+    x = nn_dropout(g, "drop2", nn_linear_relu(g, "fc1", x, 16), 0.5f);
+    return nn_linear(g, "fc2", x, CLASSES);
+}
+
 static nn_graph *network(const char *variant, const char *device) {
     nn_config how = optimiser;
     how.variant = variant;
@@ -38,7 +53,7 @@ static nn_graph *network(const char *variant, const char *device) {
     how.device = device;
     nn_graph *g = nn_graph_new(&how);
     CHECK(g, "%s", tensor_error());
-    const nn_node logits = nn_model(g, model, size, size, CHANNELS, CLASSES);
+    const nn_node logits = !strcmp(model, "layers") ? layers(g) : nn_model(g, model, size, size, CHANNELS, CLASSES);
     CHECK(!nn_compile(g, logits), "%s", tensor_error());
     float values[CHANNELS * 256];
     for (int i = 0; i < CHANNELS * 256; i++)
@@ -372,6 +387,11 @@ int main(int argc, char **argv) {
             train(variants[i]);
             loop(variants[i], i % 2 == 1, i == 3 ? 7 : 0, i != 1);
         }
+    model = "layers";
+    for (int i = 0; i < 5 && argc < 5; i++)
+        if (argc < 4 || !strcmp(argv[3], "all") || !strcmp(argv[3], variants[i]))
+            train(variants[i]);
+    model = argc > 4 ? argv[4] : "resnet8";
     waits_of_reports(false);
     waits_of_reports(true);
     stops();

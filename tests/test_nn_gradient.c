@@ -132,6 +132,58 @@ static nn_node batchnorm_add(nn_graph *g, nn_node x) {
     nn_node c = nn_batchnorm_add_relu(g, "bn3", nn_conv2d(g, "conv3", b, CHANNELS, 3, 1, 1), b);
     return nn_linear(g, "fc", c, CLASSES);
 }
+static nn_node means(nn_graph *g, nn_node x) {
+    x = nn_avgpool2d(g, "pool0", x, (tensor_window){.window = 3, .stride = 1, .padding = 1}, false);
+    x = nn_conv2d_bias(g, "conv1", x, 3, (tensor_window){.window = 3, .stride = 1, .padding = 1}, false);
+    x = nn_avgpool2d(g, "pool1", x, (tensor_window){.window = 3, .stride = 2, .padding = 2}, false);
+    x = nn_conv2d_bias(g, "conv2", x, 4, (tensor_window){.window = 2, .stride = 1, .padding = 1}, true);
+    x = nn_avgpool2d(g, "pool2", x, (tensor_window){.window = 2, .stride = 2, .padding = 1}, true);
+    x = nn_avgpool_adaptive(g, "pool3", x, 2, 5); /* fewer lines, more columns */
+    return nn_linear(g, "fc", x, CLASSES);
+}
+static nn_node lrn(nn_graph *g, nn_node x) {
+    x = nn_conv2d(g, "conv1", x, 7, 3, 1, 0);
+    x = nn_lrn(g, "norm1", x, 5, 2, 0.75f, 1);
+    x = nn_conv2d(g, "conv2", x, 4, 3, 1, 1);
+    x = nn_lrn(g, "norm2", x, 4, 1, 0.6f, 0.5f);
+    return nn_linear(g, "fc", x, CLASSES);
+}
+static nn_node groupnorm(nn_graph *g, nn_node x) {
+    x = nn_groupnorm(g, "norm0", x, 1, 0.1); /* straight on the input */
+    x = nn_conv2d(g, "conv1", x, 6, 3, 1, 1);
+    x = nn_groupnorm(g, "norm1", x, 3, 0);
+    x = nn_conv2d(g, "conv2", x, 4, 3, 2, 1);
+    x = nn_groupnorm(g, "norm2", x, 4, 0.5); /* instances */
+    return nn_linear(g, "fc", x, CLASSES);
+}
+static nn_node settings(nn_graph *g, nn_node x) {
+    const nn_batchnorm_settings slow = {.epsilon = 0.5, .momentum = 0.01}, relu = {.epsilon = 2, .relu = true};
+    nn_node a = nn_batchnorm_with(g, "bn1", nn_conv2d(g, "conv1", x, CHANNELS, 3, 1, 1), &slow);
+    a = nn_batchnorm_with(g, "bn2", nn_conv2d(g, "conv2", a, CHANNELS, 3, 1, 1), &relu);
+    a = nn_batchnorm_add_relu_with(g, "bn3", nn_conv2d(g, "conv3", a, CHANNELS, 3, 1, 1), x, &slow);
+    return nn_linear(g, "fc", a, CLASSES);
+}
+static nn_node sums(nn_graph *g, nn_node x) {
+    nn_node a = nn_conv2d(g, "conv1", x, 3, 3, 1, 1);
+    nn_node b = nn_bias(g, "bias", nn_add(g, "sum1", a, nn_relu(g, "relu", a)), false);
+    nn_node c = nn_bias(g, "bias_relu", nn_add(g, "sum2", b, a), true);
+    return nn_linear(g, "fc", nn_add(g, "twice", c, c), CLASSES);
+}
+static nn_node bottleneck(nn_graph *g, nn_node x) {
+    return nn_linear(g, "fc", nn_bottleneck(g, "a", x, 2, 1), CLASSES);
+}
+static nn_node same_bottleneck(nn_graph *g, nn_node x) {
+    x = nn_conv2d(g, "conv", x, 8, 3, 2, 1);
+    return nn_linear(g, "fc", nn_bottleneck(g, "a", x, 2, 1), CLASSES); /* the identity */
+}
+static nn_node separable(nn_graph *g, nn_node x) {
+    return nn_linear(g, "fc", nn_depthwise_separable(g, "a", x, 3, 2), CLASSES);
+}
+static nn_node shortcut_b(nn_graph *g, nn_node x) {
+    x = nn_conv2d(g, "conv", x, 3, 3, 1, 1);
+    x = nn_add(g, "sum", nn_shortcut_b(g, "short", x, 4, 2), nn_conv2d(g, "conv2", x, 4, 3, 2, 1));
+    return nn_linear(g, "fc", x, CLASSES);
+}
 /* Layers with relu whose output is used twice. */
 static nn_node gated_images(nn_graph *g, nn_node x) {
     x = nn_relu(g, "relu", nn_conv2d(g, "conv", x, 3, 3, 1, 1));
@@ -260,6 +312,15 @@ static const struct {
                 {"input_twice", input_twice},
                 {"residual", residual},
                 {"batchnorm_add", batchnorm_add},
+                {"means", means},
+                {"lrn", lrn},
+                {"groupnorm", groupnorm},
+                {"settings", settings},
+                {"sums", sums},
+                {"bottleneck", bottleneck},
+                {"same_bottleneck", same_bottleneck},
+                {"separable", separable},
+                {"shortcut_b", shortcut_b},
                 {"gated_images", gated_images},
                 {"gated_batchnorm", gated_batchnorm},
                 {"gated_linear", gated_linear},

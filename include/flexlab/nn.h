@@ -106,12 +106,37 @@ FLEXLAB_API nn_node nn_conv2d(nn_graph *g, const char *name, nn_node x, int filt
 /* The same with dilation and groups; how.window is the side of the filters. Fan-out counts the filters of a group. */
 FLEXLAB_API nn_node nn_conv2d_window(nn_graph *g, const char *name, nn_node x, int filters, tensor_window how)
     FLEXLAB_SYMBOL(nn_conv2d_window);
+/* The same with a bias for each filter, which is added to the stored sums, then max(0, .) if relu. */
+FLEXLAB_API nn_node nn_conv2d_bias(nn_graph *g, const char *name, nn_node x, int filters, tensor_window how, bool relu)
+    FLEXLAB_SYMBOL(nn_conv2d_bias);
+/* x[..., c] + bias[c], then max(0, .) if relu. */
+FLEXLAB_API nn_node nn_bias(nn_graph *g, const char *name, nn_node x, bool relu) FLEXLAB_SYMBOL(nn_bias);
 /* By the statistics of the batch in training, by running ones (momentum 0.1) in evaluation; epsilon 1e-5; relu after it
  * if asked for. */
 FLEXLAB_API nn_node nn_batchnorm(nn_graph *g, const char *name, nn_node x, bool relu) FLEXLAB_SYMBOL(nn_batchnorm);
 /* relu(batchnorm(x) + residual): one operation, rounded once */
 FLEXLAB_API nn_node nn_batchnorm_add_relu(nn_graph *g, const char *name, nn_node x, nn_node residual)
     FLEXLAB_SYMBOL(nn_batchnorm_add_relu);
+/* Settings of batch normalisation; all zero: as above. */
+typedef struct nn_batchnorm_settings {
+    double epsilon;          /* 0: 1e-5; else a finite number above 0 */
+    double momentum;         /* of running statistics, the share of the new batch: above 0, at most 1; 0: 0.1 */
+    bool relu;               /* after it; of nn_batchnorm_add_relu_with always */
+    unsigned char unused[7]; /* no padding at the end, which nobody would set */
+} nn_batchnorm_settings;
+FLEXLAB_API nn_node nn_batchnorm_with_sized(nn_graph *g, const char *name, nn_node x, const nn_batchnorm_settings *how,
+                                            size_t how_size) FLEXLAB_SYMBOL(nn_batchnorm_with_sized);
+FLEXLAB_API nn_node nn_batchnorm_add_relu_with_sized(nn_graph *g, const char *name, nn_node x, nn_node residual,
+                                                     const nn_batchnorm_settings *how, size_t how_size)
+    FLEXLAB_SYMBOL(nn_batchnorm_add_relu_with_sized);
+/* nn_batchnorm and nn_batchnorm_add_relu with settings of their own (NULL: none). */
+static inline nn_node nn_batchnorm_with(nn_graph *g, const char *name, nn_node x, const nn_batchnorm_settings *how) {
+    return nn_batchnorm_with_sized(g, name, x, how, sizeof *how);
+}
+static inline nn_node nn_batchnorm_add_relu_with(nn_graph *g, const char *name, nn_node x, nn_node residual,
+                                                 const nn_batchnorm_settings *how) {
+    return nn_batchnorm_add_relu_with_sized(g, name, x, residual, how, sizeof *how);
+}
 /* x w + b with w [in, out]. An image is flattened first: input (h W + w) C + c is channel c of pixel (h, w). Of a
  * sequence [batch, length, in] each position is a row; products and bias are one operation then, rounded once. */
 FLEXLAB_API nn_node nn_linear(nn_graph *g, const char *name, nn_node x, int outputs) FLEXLAB_SYMBOL(nn_linear);
@@ -124,14 +149,48 @@ FLEXLAB_API nn_node nn_relu(nn_graph *g, const char *name, nn_node x) FLEXLAB_SY
 FLEXLAB_API nn_node nn_add(nn_graph *g, const char *name, nn_node a, nn_node b) FLEXLAB_SYMBOL(nn_add);
 /* max(0, a + b), rounded once; a and b have one shape. */
 FLEXLAB_API nn_node nn_add_relu(nn_graph *g, const char *name, nn_node a, nn_node b) FLEXLAB_SYMBOL(nn_add_relu);
+/* a + b, rounded once; a and b have one shape. */
+FLEXLAB_API nn_node nn_add(nn_graph *g, const char *name, nn_node a, nn_node b) FLEXLAB_SYMBOL(nn_add);
 /* The largest of each window x window pixels, channel by channel; no padding: tensor_maxpool2d. */
 FLEXLAB_API nn_node nn_maxpool2d(nn_graph *g, const char *name, nn_node x, int window, int stride)
     FLEXLAB_SYMBOL(nn_maxpool2d);
 /* [N, H, W, C] to [N, C]: the mean of all pixels. */
 FLEXLAB_API nn_node nn_avgpool_global(nn_graph *g, const char *name, nn_node x) FLEXLAB_SYMBOL(nn_avgpool_global);
+/* The mean of each window of pixels, channel by channel; padding counts as zeros or not at all: tensor_avgpool2d. */
+FLEXLAB_API nn_node nn_avgpool2d(nn_graph *g, const char *name, nn_node x, tensor_window how, bool padding_counts)
+    FLEXLAB_SYMBOL(nn_avgpool2d);
+/* Means of height x width windows that cover the image, whatever its size: tensor_avgpool_adaptive. */
+FLEXLAB_API nn_node nn_avgpool_adaptive(nn_graph *g, const char *name, nn_node x, int height, int width)
+    FLEXLAB_SYMBOL(nn_avgpool_adaptive);
+/* Local response normalisation across channels: tensor_lrn, with its limits. */
+FLEXLAB_API nn_node nn_lrn(nn_graph *g, const char *name, nn_node x, int size, float alpha, float beta, float k)
+    FLEXLAB_SYMBOL(nn_lrn);
+/* Group normalisation with a gamma and a beta for each channel: tensor_groupnorm; groups = channels is instance
+ * normalisation. epsilon 0: 1e-5. The same in training and evaluation. */
+FLEXLAB_API nn_node nn_groupnorm(nn_graph *g, const char *name, nn_node x, int groups, double epsilon)
+    FLEXLAB_SYMBOL(nn_groupnorm);
+/* Dropout: in training each element is 0 with probability p, 0 <= p < 1, else it is x / (1 - p): tensor_dropout; drawn
+ * by (config.seed, name, updates so far, element), so that the draws of a step depend neither on the format nor on the
+ * device, and a step that is run again has the same. In evaluation it is x. */
+FLEXLAB_API nn_node nn_dropout(nn_graph *g, const char *name, nn_node x, float p) FLEXLAB_SYMBOL(nn_dropout);
 /* Every stride-th pixel, zeros in the added channels: tensor_shortcut_a. */
 FLEXLAB_API nn_node nn_shortcut_a(nn_graph *g, const char *name, nn_node x, int filters, int stride)
     FLEXLAB_SYMBOL(nn_shortcut_a);
+
+/* Blocks: several layers, called NAME.conv, NAME.bn, ...; names of at most 84 characters.
+ * The shortcut of type B (He et al. 2015, section 4.1): filters of 1x1 at every stride-th pixel, batch normalisation.
+ */
+FLEXLAB_API nn_node nn_shortcut_b(nn_graph *g, const char *name, nn_node x, int filters, int stride)
+    FLEXLAB_SYMBOL(nn_shortcut_b);
+/* The bottleneck (He et al. 2015, Fig. 5): 1x1 to width channels, 3x3 with the stride, 1x1 to 4 width, each with batch
+ * normalisation, relu after the first two and after the sum with x, or, where the shapes of x and of the result differ,
+ * with its shortcut of type B. */
+FLEXLAB_API nn_node nn_bottleneck(nn_graph *g, const char *name, nn_node x, int width, int stride)
+    FLEXLAB_SYMBOL(nn_bottleneck);
+/* A depthwise separable convolution (Howard et al. 2017, Fig. 3): 3x3 with the stride on each channel by itself, then
+ * 1x1 to filters channels, each with batch normalisation and relu. */
+FLEXLAB_API nn_node nn_depthwise_separable(nn_graph *g, const char *name, nn_node x, int filters, int stride)
+    FLEXLAB_SYMBOL(nn_depthwise_separable);
 
 /* Of sequences [batch, length, width], and of whatever else has rows: tensor_layernorm (NAME.gamma, NAME.beta) and
  * tensor_rmsnorm (NAME.gamma) with epsilon 1e-5. */
@@ -171,8 +230,11 @@ static inline nn_node nn_transformer_block(nn_graph *g, const char *name, nn_nod
 }
 
 /* Models: "mlp2" (two-layer perceptron of Koster et al., Fig. 3), "cnn6" (six-layer VGG-like), "resnet20", and
- * "resnetD" for D = 6n + 2 (8, 14, 20, 32, 44, 56, 110, ...; He et al. 2015, option A). Builds the whole network and
- * returns its logits; -1 for an unknown name, with the known ones in tensor_error(). */
+ * "resnetD" for D = 6n + 2 (8, 14, 20, 32, 44, 56, 110, ...; He et al. 2015, option A); "resnetD-b" with option B,
+ * "resnetD-bottleneck" for D = 9n + 2, "wrnD-K" for D = 6n + 4 (wide residual networks, Zagoruyko and Komodakis 2016),
+ * "lenet", "alexnet", "vgg11", "vgg16", "mobilenet": docs/models.md has sources, sizes and what was changed. Builds
+ * the whole network and returns its logits; -1 for an unknown name, with the known ones in tensor_error(), and for
+ * images too small for the model. */
 FLEXLAB_API nn_node nn_model(nn_graph *g, const char *model, int height, int width, int channels, int classes)
     FLEXLAB_SYMBOL(nn_model);
 /* NULL past the last. */

@@ -186,10 +186,19 @@ static tensor_status make_input(nn_graph *g, const struct fl_output *input) {
     return *t ? TENSOR_OK : tensor_error_status();
 }
 
+static bool draws(const nn_graph *g) {
+    for (int i = 0; i < g->count; i++)
+        if (g->nodes[i].layer->draws)
+            return true;
+    return false;
+}
+
 static tensor_status make_numbers_of_step(nn_graph *g) {
     FL_TRY(make_input(g, fl_output_of(g, 0)));
     FL_TRY(new_numbers(g, &g->labels, FMT_I32, g->rows));
     FL_TRY(new_numbers(g, &g->rate, FMT_F32, 1));
+    if (draws(g))
+        FL_TRY(new_numbers(g, &g->step, FMT_F64, 1));
     FL_TRY(fl_optimiser_numbers_of_step(g));
     FL_TRY(new_numbers(g, &g->loss, FMT_F64, 1));
     FL_TRY(new_numbers(g, &g->predicted, FMT_I32, g->rows));
@@ -251,7 +260,7 @@ static tensor_status wire_passes(const nn_graph *g, struct fl_node *node) {
     }
     node->tensors = x;
     FL_TRY(see_otherwise(node));
-    node->train = (struct fl_pass){.x = x, .dx = dx, .y = y, .dy = dy, .training = true};
+    node->train = (struct fl_pass){.x = x, .dx = dx, .y = y, .dy = dy, .training = true, .step = g->step};
     node->evaluate = (struct fl_pass){.x = evaluate_x, .y = evaluate_y};
     return TENSOR_OK;
 }

@@ -136,6 +136,7 @@ void nn_graph_free(nn_graph *g) {
     fl_losses_free(g);
     tensor_free(g->labels);
     tensor_free(g->rate);
+    tensor_free(g->step);
     tensor_free(g->loss);
     tensor_free(g->predicted);
     tensor_free(g->correct);

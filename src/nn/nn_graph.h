@@ -55,8 +55,10 @@ struct fl_parameter {
 struct fl_options {
     int outputs; /* filters or outputs */
     int window, stride, padding, dilation, groups;
-    enum fl_init init; /* of a matmul's weight */
-    double deviation;  /* of initial weights that are normal, where the caller says; 0: as the kind has it */
+    enum fl_init init;   /* of a matmul's weight */
+    double deviation;    /* of initial weights that are normal, where the caller says; 0: as the kind has it */
+    bool padding_counts; /* average pooling */
+    double real[3]; /* epsilon and momentum of a normalisation; alpha, beta and k of LRN; the probability of dropout */
 };
 
 /* A tensor of a node that is no parameter: what one visit leaves for another. */
@@ -75,6 +77,7 @@ struct fl_pass {
     tensor *const *dy; /* NULL where the output has no gradient: nobody uses it */
     tensor *const *dx; /* NULL where no gradient is wanted, or none is there to be given on */
     bool training;
+    const tensor *step; /* f64 [1], updates so far, in training: of layers that draw */
 };
 
 /* Where the gradient of an input comes from. */
@@ -102,6 +105,7 @@ struct fl_layer {
     int views;         /* outputs that are the input of the same number in another shape; its gradient is SAME */
     bool reads_tokens; /* its first input is tokens, which no other kind takes */
     bool always_dx;    /* backward writes dx even where nothing before it learns */
+    bool draws;        /* its passes draw random numbers, by node->seed, its name and pass->step */
     /* The shape in which its passes see a tensor of that shape, with as many elements; NULL: as it is. Of parameters
      * they see fl_parameter.w and g, and those as vectors where vectors is set. */
     void (*seen)(const struct fl_node *node, struct fl_shape *shape);
@@ -138,6 +142,7 @@ struct fl_node {
     char *owner; /* the layer's name, as given by the caller: in messages, and before the names of parameters */
     struct fl_options how;
     int64_t batch;
+    uint64_t seed; /* of the graph */
     struct fl_input *input;
     struct fl_output *output;
     struct fl_parameter *parameter;
@@ -222,6 +227,7 @@ struct nn_graph {
      * predicted classes, how many are right. */
     tensor *pixels, *labels, *rate, *loss, *predicted, *correct;
     tensor *tokens;              /* i32 [batch, length], where the input is such; NULL where it is images */
+    tensor *step;                /* f64 [1], updates so far; NULL where no layer draws */
     tensor *bytes, *byte_values; /* images as bytes, and what those mean; NULL until nn_set_pixel_values */
     tensor *indices;             /* of the batch in a set that lies here; NULL until nn_data_new */
     int32_t *index_buffer;       /* on the host; NULL until first used */

@@ -2,8 +2,11 @@
  * is made. */
 #include "nn/nn_layer.h"
 #include "core/fail.h"
+#include "core/sized.h"
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #define BATCHNORM_EPSILON 1e-5
 #define BATCHNORM_MOMENTUM 0.1
@@ -70,7 +73,22 @@ static const tensor *moments(const struct fl_node *node, enum moments which) {
     return node->state[which].t;
 }
 
+/* What the caller asked for, or what there is without. */
+static double epsilon_of(const struct fl_node *node) {
+    return node->how.real[0] > 0 ? node->how.real[0] : BATCHNORM_EPSILON;
+}
+static double momentum_of(const struct fl_node *node) {
+    return node->how.real[1] > 0 ? node->how.real[1] : BATCHNORM_MOMENTUM;
+}
+
 static tensor_status batchnorm_shape(struct fl_node *node, const struct fl_shape *x) {
+    const double epsilon = node->how.real[0], momentum = node->how.real[1];
+    if (!(epsilon >= 0 && isfinite(epsilon)))
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: epsilon is %g, expected a finite number above 0 (0 means %g)",
+                       node->owner, epsilon, BATCHNORM_EPSILON);
+    if (!(momentum >= 0 && momentum <= 1))
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: momentum is %g, expected above 0 and at most 1 (0 means %g)",
+                       node->owner, momentum, BATCHNORM_MOMENTUM);
     int64_t c = x->dim[x->ndim - 1];
     if (c > INT_MAX)
         return fl_fail(TENSOR_E_SHAPE, "%s: %lld channels, expected at most %d", node->owner, (long long)c, INT_MAX);
@@ -135,7 +153,7 @@ static tensor_status apply_normalisation(const struct fl_node *node, const struc
     const tensor *variance = moments(node, pass->training ? BATCH_VARIANCE : RUNNING_VARIANCE);
     const tensor *residual = node->inputs > 1 ? pass->x[1] : NULL;
     return tensor_normalise(pass->y[0], pass->x[0], residual, node->parameter[0].w, node->parameter[1].w, mean,
-                            variance, BATCHNORM_EPSILON, relu);
+                            variance, epsilon_of(node), relu);
 }
 
 static tensor_status normalise(struct fl_node *node, const struct fl_pass *pass, bool relu) {
@@ -145,7 +163,7 @@ static tensor_status normalise(struct fl_node *node, const struct fl_pass *pass,
     FL_TRY(tensor_moments(state[BATCH_MEAN].t, state[BATCH_VARIANCE].t, pass->x[0]));
     FL_TRY(apply_normalisation(node, pass, relu));
     return tensor_running_statistics(state[RUNNING_MEAN].t, state[RUNNING_VARIANCE].t, state[BATCH_MEAN].t,
-                                     state[BATCH_VARIANCE].t, pass->x[0], BATCHNORM_MOMENTUM);
+                                     state[BATCH_VARIANCE].t, pass->x[0], momentum_of(node));
 }
 
 static tensor_status batchnorm_forward(struct fl_node *node, const struct fl_pass *pass) {
@@ -160,7 +178,7 @@ static tensor_status normalise_backward(struct fl_node *node, const struct fl_pa
                                         const tensor *mask) {
     return tensor_normalise_grad(pass->dx[0], node->parameter[0].g, node->parameter[1].g, dy, pass->x[0], mask,
                                  node->parameter[0].w, moments(node, BATCH_MEAN), moments(node, BATCH_VARIANCE),
-                                 BATCHNORM_EPSILON);
+                                 epsilon_of(node));
 }
 
 static tensor_status batchnorm_backward(struct fl_node *node, const struct fl_pass *pass) {
@@ -247,6 +265,21 @@ nn_node nn_conv2d_window(nn_graph *g, const char *name, nn_node x, int filters, 
                                    .groups = how.groups});
 }
 
+nn_node nn_conv2d_bias(nn_graph *g, const char *name, nn_node x, int filters, tensor_window how, bool relu) {
+    char inner[FL_NAME_LIMIT + 16];
+    if (name && strlen(name) <= FL_NAME_LIMIT) {
+        snprintf(inner, sizeof inner, "%s.product", name);
+        x = fl_add_node(g, &layers[CONV2D], inner, name, &x, 1,
+                        &(struct fl_options){.outputs = filters,
+                                             .window = how.window,
+                                             .stride = how.stride,
+                                             .padding = how.padding,
+                                             .dilation = how.dilation,
+                                             .groups = how.groups});
+    }
+    return nn_bias(g, name, x, relu);
+}
+
 nn_node nn_batchnorm(nn_graph *g, const char *name, nn_node x, bool relu) {
     return add(g, relu ? BATCHNORM_RELU : BATCHNORM, name, x, (struct fl_options){0});
 }
@@ -254,6 +287,33 @@ nn_node nn_batchnorm(nn_graph *g, const char *name, nn_node x, bool relu) {
 nn_node nn_batchnorm_add_relu(nn_graph *g, const char *name, nn_node x, nn_node residual) {
     return fl_add_node(g, &layers[BATCHNORM_ADD_RELU], name, name, (nn_node[]){x, residual}, 2,
                        &(struct fl_options){0});
+}
+
+/* The caller's settings as options of the node; NULL: none. */
+static tensor_status take_settings(const nn_batchnorm_settings *given, size_t size, nn_batchnorm_settings *settings) {
+    *settings = (nn_batchnorm_settings){0};
+    return given ? fl_take_sized(settings, sizeof *settings, given, size, "batchnorm: nn_batchnorm_settings")
+                 : TENSOR_OK;
+}
+
+nn_node nn_batchnorm_with_sized(nn_graph *g, const char *name, nn_node x, const nn_batchnorm_settings *how,
+                                size_t how_size) {
+    nn_batchnorm_settings ours;
+    const tensor_status status = take_settings(how, how_size, &ours);
+    if (status)
+        return fl_build_failed(g, status);
+    return add(g, ours.relu ? BATCHNORM_RELU : BATCHNORM, name, x,
+               (struct fl_options){.real = {ours.epsilon, ours.momentum}});
+}
+
+nn_node nn_batchnorm_add_relu_with_sized(nn_graph *g, const char *name, nn_node x, nn_node residual,
+                                         const nn_batchnorm_settings *how, size_t how_size) {
+    nn_batchnorm_settings ours;
+    const tensor_status status = take_settings(how, how_size, &ours);
+    if (status)
+        return fl_build_failed(g, status);
+    return fl_add_node(g, &layers[BATCHNORM_ADD_RELU], name, name, (nn_node[]){x, residual}, 2,
+                       &(struct fl_options){.real = {ours.epsilon, ours.momentum}});
 }
 
 nn_node nn_maxpool2d(nn_graph *g, const char *name, nn_node x, int window, int stride) {

@@ -90,9 +90,14 @@ static tensor_status relu_backward(struct fl_node *node, const struct fl_pass *p
     return tensor_relu_grad(dx, pass->dy[0], pass->y[0]);
 }
 
+static tensor_status add_forward(struct fl_node *node, const struct fl_pass *pass) {
+    (void)node;
+    return tensor_add(pass->y[0], pass->x[0], pass->x[1]);
+}
+
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
-enum kind { INPUT, FLATTEN, MATMUL, BIAS, BIAS_RELU, RELU, ADD_RELU };
+enum kind { INPUT, FLATTEN, MATMUL, BIAS, BIAS_RELU, RELU, ADD_RELU, ADD };
 
 static const struct fl_layer layers[] = {
     /* the options of an input are height (window), width (stride) and channels (outputs); the step loads it */
@@ -108,6 +113,7 @@ static const struct fl_layer layers[] = {
               .backward = relu_backward},
     [ADD_RELU] = {"add_relu", 2, .relu = 1, .gradient = GRADIENTS(SHARED, SHARED), .when_gated = GRADIENTS(SAME, SAME),
                   .shape = fl_pair_shape, .forward = add_relu_forward, .backward = relu_backward},
+    [ADD] = {"add", 2, .gradient = GRADIENTS(SAME, SAME), .shape = fl_pair_shape, .forward = add_forward},
 };
 
 /* --- public functions --------------------------------------------------------------------------------------------- */
@@ -157,4 +163,12 @@ nn_node nn_relu(nn_graph *g, const char *name, nn_node x) {
 
 nn_node nn_add_relu(nn_graph *g, const char *name, nn_node a, nn_node b) {
     return fl_add_node(g, &layers[ADD_RELU], name, name, (nn_node[]){a, b}, 2, &(struct fl_options){0});
+}
+
+nn_node nn_add(nn_graph *g, const char *name, nn_node a, nn_node b) {
+    return fl_add_node(g, &layers[ADD], name, name, (nn_node[]){a, b}, 2, &(struct fl_options){0});
+}
+
+nn_node nn_bias(nn_graph *g, const char *name, nn_node x, bool relu) {
+    return add(g, relu ? BIAS_RELU : BIAS, name, x, (struct fl_options){0});
 }

@@ -191,7 +191,7 @@ nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name,
         return fl_build_failed(g, status);
 
     struct fl_node *node = &g->nodes[g->count];
-    *node = (struct fl_node){.layer = layer, .how = *how, .batch = g->batch, .first = g->handle_count};
+    *node = (struct fl_node){.layer = layer, .how = *how, .batch = g->batch, .seed = g->seed, .first = g->handle_count};
     status = make_node(g, node, name, owner, inputs, input_count);
     if (status) {
         fl_node_clear(node);

@@ -121,7 +121,14 @@ static tensor_status forward_and_loss(nn_graph *g) {
     return loss(g);
 }
 
+/* What draws in this step finds its number where the recorded calls look for it. */
+static tensor_status load_step(const nn_graph *g) {
+    const double step = (double)g->steps;
+    return g->step ? tensor_load_f64(g->step, &step, 1) : TENSOR_OK;
+}
+
 tensor_status fl_forward_to_loss(nn_graph *g, const float *images) {
+    FL_TRY(load_step(g));
     if (!images)
         return by_recording(g, &g->forward, 0, g->count, forward_and_loss);
     FL_TRY(fl_forward(g, images, true));

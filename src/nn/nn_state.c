@@ -80,6 +80,11 @@ static uint64_t mix_node(uint64_t hash, const struct fl_node *node) {
                                how->groups,  node->layer->relu, node->inputs, node->outputs, node->states};
     hash = mix(hash, node->layer->kind, strlen(node->layer->kind) + 1);
     hash = mix(hash, numbers, sizeof numbers);
+    /* settings that a layer was not given leave the hash that it always had */
+    if (how->padding_counts || how->real[0] != 0 || how->real[1] != 0 || how->real[2] != 0) {
+        const double settings[] = {how->real[0] + 0.0, how->real[1] + 0.0, how->real[2] + 0.0, how->padding_counts};
+        hash = mix(hash, settings, sizeof settings);
+    }
     for (int k = 0; k < node->inputs; k++)
         hash = mix(hash, &node->input[k].x, sizeof node->input[k].x);
     for (int k = 0; k < node->outputs; k++)
