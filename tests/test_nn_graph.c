@@ -171,7 +171,7 @@ static void building_errors(void) {
     REFUSED(TENSOR_E_ARGUMENT, "2 filters", nn_shortcut_a(g, "s", x, 2, 1));
     REFUSED(TENSOR_E_SHAPE, "different shape", nn_add_relu(g, "add", x, nn_conv2d(g, "c", x, 3, 3, 2, 1)));
     REFUSED(TENSOR_E_SHAPE, "2^40", nn_linear(g, "huge", nn_linear(g, "big", x, 2000000000), 2000000000));
-    REFUSED(TENSOR_E_ARGUMENT, "resnet20", nn_model(g, "lenet", 8, 8, 3, 10));
+    REFUSED(TENSOR_E_ARGUMENT, "resnet20", nn_model(g, "densenet", 8, 8, 3, 10));
     REFUSED(TENSOR_E_ARGUMENT, "6n + 2", nn_model(g, "resnet21", 8, 8, 3, 10));
     REFUSED(TENSOR_E_ARGUMENT, "6n + 2", nn_model(g, "resnet2", 8, 8, 3, 10));
     REFUSED(TENSOR_E_ARGUMENT, "resnet20x", nn_model(g, "resnet20x", 8, 8, 3, 10));

@@ -71,8 +71,9 @@ static const struct option_row {
 } rows[] = {
 #define FIELD(name) offsetof(struct settings, name)
     {"model", "NAME", BOTH, KIND_TEXT, FIELD(model), .section = "What is trained",
-     .help = "mlp2, cnn6, resnet20, or resnetD with D = 6n + 2 (cnn6); of texts gpt,\nor gptLxW with L layers of width "
-             "W"},
+     .help =
+         "mlp2, cnn6, resnet20 or resnetD with D = 6n + 2, vgg11, mobilenet, ...; of texts\ngpt, gptLxW with L layers "
+         "of width W (flexlab info lists them; cnn6)"},
     {"data", "SPEC", BOTH, KIND_TEXT, FIELD(data),
      .help =
          "synthetic[:train=N][,test=N][,seed=S] (generated images, nothing to\nfetch; the default), cifar10:DIR, "
@@ -598,7 +599,8 @@ void series_free(struct series *series, int count) {
 double options_default_rate(const char *model) {
     if (nn_model_reads_text(model)) /* by adamw */
         return 0.001;
-    return !strcmp(model, "mlp2") ? 0.01 : 0.1;
+    /* without batch normalisation */
+    return !strcmp(model, "mlp2") || !strcmp(model, "lenet") || !strcmp(model, "alexnet") ? 0.01 : 0.1;
 }
 
 double options_rate(const struct settings *s) {

@@ -1,5 +1,5 @@
 /* nn_models.c - whole networks by name, for images of any size that they fit. */
-#include "nn/nn_graph.h"
+#include "nn/nn_models_images.h"
 #include "core/fail.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,17 +69,32 @@ static nn_node resnet(nn_graph *g, nn_node x, int classes, int depth) {
 
 /* --- models by name ----------------------------------------------------------------------------------------------- */
 
-/* depth: the number in the name of a residual network. */
+/* number: what stands in the name of a family's member; side: the least height and width of images, 0: the layers tell
+ * what does not fit. */
 struct model {
     const char *name;
-    nn_node (*build)(nn_graph *g, nn_node x, int classes, int depth);
-    int depth;
+    nn_node (*build)(nn_graph *g, nn_node x, int classes, int number);
+    int number, side;
 };
 
 static const struct model models[] = {
-    {"mlp2", mlp2, 0},        {"cnn6", cnn6, 0},        {"resnet8", resnet, 8},
-    {"resnet14", resnet, 14}, {"resnet20", resnet, 20}, {"resnet32", resnet, 32},
-    {"resnet44", resnet, 44}, {"resnet56", resnet, 56}, {"resnet110", resnet, 110},
+    {"mlp2", mlp2, 0, 0},
+    {"cnn6", cnn6, 0, 0},
+    {"resnet8", resnet, 8, 0},
+    {"resnet14", resnet, 14, 0},
+    {"resnet20", resnet, 20, 0},
+    {"resnet32", resnet, 32, 0},
+    {"resnet44", resnet, 44, 0},
+    {"resnet56", resnet, 56, 0},
+    {"resnet110", resnet, 110, 0},
+    {"lenet", fl_lenet, 0, FL_LENET_SIDE},
+    {"alexnet", fl_alexnet, 0, FL_ALEXNET_SIDE},
+    {"vgg11", fl_vgg, 11, FL_VGG_SIDE},
+    {"vgg16", fl_vgg, 16, FL_VGG_SIDE},
+    {"resnet20-b", fl_resnet_b, 20, 0},
+    {"resnet29-bottleneck", fl_resnet_bottleneck, 29, 0},
+    {"wrn16-4", fl_wide_resnet, 16 + 4 * FL_WRN_WIDTH, 0},
+    {"mobilenet", fl_mobilenet, 0, 0},
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 
@@ -87,11 +102,55 @@ const char *nn_model_list(int i) {
     return i >= 0 && i < MODELS ? models[i].name : NULL;
 }
 
-/* D of "resnetD"; -1 for any other name. */
-static int resnet_depth(const char *name) {
-    if (strncmp(name, "resnet", 6) || !name[6] || strspn(name + 6, "0123456789") != strlen(name + 6))
-        return -1;
-    return strlen(name + 6) <= 4 ? (int)strtol(name + 6, NULL, 10) : 0;
+/* Families by name: PREFIX, a depth, SUFFIX. */
+static const struct family {
+    const char *prefix, *suffix;
+    nn_node (*build)(nn_graph *g, nn_node x, int classes, int number);
+    int each, more; /* the depth is each n + more, n at least 1 */
+    const char *depths;
+    bool wide; /* behind the suffix follows a width */
+} families[] = {
+    {"resnet", "", resnet, 6, 2, "6n + 2: 8, 14, 20, ...", false},
+    {"resnet", "-b", fl_resnet_b, 6, 2, "6n + 2: 8, 14, 20, ...", false},
+    {"resnet", "-bottleneck", fl_resnet_bottleneck, 9, 2, "9n + 2: 11, 20, 29, ...", false},
+    {"wrn", "-", fl_wide_resnet, 6, 4, "6n + 4: 10, 16, 22, ...", true},
+};
+enum { FAMILIES = sizeof families / sizeof families[0], NUMBER_LIMIT = 1000 };
+
+/* A number of digits at *text, which moves behind it; -1: there is none, 0 and above: at most 9999. */
+static int take_number(const char **text) {
+    const size_t digits = strspn(*text, "0123456789");
+    const int value = digits == 0 ? -1 : digits > 4 ? 9999 : (int)strtol(*text, NULL, 10);
+    *text += digits;
+    return value;
+}
+
+/* Whether the name is one of that family: then its depth and width. */
+static bool in_family(const struct family *family, const char *name, int *depth, int *width) {
+    const size_t prefix = strlen(family->prefix), suffix = strlen(family->suffix);
+    *width = 1;
+    if (strncmp(name, family->prefix, prefix) != 0)
+        return false;
+    name += prefix;
+    *depth = take_number(&name);
+    if (*depth < 0 || strncmp(name, family->suffix, suffix) != 0)
+        return false;
+    name += suffix;
+    if (family->wide)
+        *width = take_number(&name);
+    return *width >= 0 && !*name;
+}
+
+static tensor_status unknown_model(const char *name) {
+    char known[400] = "";
+    size_t used = 0;
+    for (int i = 0; i < MODELS && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", models[i].name);
+    return fl_fail(
+        TENSOR_E_ARGUMENT,
+        "model '%s': expected one of %s, or resnetD and resnetD-b with D = 6n + 2, resnetD-bottleneck with D "
+        "= 9n + 2, wrnD-K with D = 6n + 4",
+        name ? name : "(null)", known);
 }
 
 static tensor_status find_model(const char *name, struct model *model) {
@@ -100,28 +159,32 @@ static tensor_status find_model(const char *name, struct model *model) {
             *model = models[i];
             return TENSOR_OK;
         }
-    const int depth = name ? resnet_depth(name) : -1;
-    if (depth < 0) {
-        char known[400] = "";
-        size_t used = 0;
-        for (int i = 0; i < MODELS && used < sizeof known; i++)
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", models[i].name);
-        return fl_fail(TENSOR_E_ARGUMENT, "model '%s': expected one of %s, or resnetD with D = 6n + 2",
-                       name ? name : "(null)", known);
+    for (int i = 0; name && i < FAMILIES; i++) {
+        const struct family *family = &families[i];
+        int depth, width;
+        if (!in_family(family, name, &depth, &width))
+            continue;
+        if (depth < family->each + family->more || (depth - family->more) % family->each)
+            return fl_fail(TENSOR_E_ARGUMENT, "model '%s': the depth must be %s", name, family->depths);
+        if (family->wide && (depth >= NUMBER_LIMIT || width < 1 || width >= NUMBER_LIMIT))
+            return fl_fail(TENSOR_E_ARGUMENT, "model '%s': depth and width must be below %d, the width at least 1",
+                           name, NUMBER_LIMIT);
+        *model = (struct model){name, family->build, family->wide ? depth + width * FL_WRN_WIDTH : depth, 0};
+        return TENSOR_OK;
     }
-    if (depth < 8 || (depth - 2) % 6)
-        return fl_fail(TENSOR_E_ARGUMENT, "model '%s': the depth must be 6n + 2: 8, 14, 20, ...", name);
-    *model = (struct model){name, resnet, depth};
-    return TENSOR_OK;
+    return unknown_model(name);
 }
 
 nn_node nn_model(nn_graph *g, const char *name, int height, int width, int channels, int classes) {
-    struct model model;
+    struct model model = {0};
     tensor_status status = find_model(name, &model);
     if (status)
         return fl_build_failed(g, status);
     if (classes < 2)
         return fl_build_failed(
             g, fl_fail(TENSOR_E_ARGUMENT, "model '%s': %d classes, expected at least 2", name, classes));
-    return model.build(g, nn_input(g, height, width, channels), classes, model.depth);
+    if (height < model.side || width < model.side)
+        return fl_build_failed(g, fl_fail(TENSOR_E_SHAPE, "model '%s': images of %dx%d, expected at least %dx%d", name,
+                                          height, width, model.side, model.side));
+    return model.build(g, nn_input(g, height, width, channels), classes, model.number);
 }
