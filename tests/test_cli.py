@@ -79,7 +79,7 @@ def test_usage(place):
         for option, values in {"lr": ("0", "-0.1", "inf", "nan", "0x1", "1e999", "fast", ""),
                                "momentum": ("1", "-0.1", "0.9.9"), "weight-decay": ("2", "-1e-4"),
                                "warmup": ("-1", "one"), "beta1": ("1", "0", "nan"), "beta2": ("-0.1", "2"),
-                               "epsilon": ("0", "-1e-8", "2"), "clip-value": ("0", "-1"), "clip-norm": ("0", "inf", "x")}.items():
+                               "epsilon": ("0", "-1e-8", "2"), "clip-value": ("0", "-1"), "clip-norm": ("0", "inf", "x"), "label-smoothing": ("-0.1", "1.1", "nan")}.items():
             for value in values:
                 expect_error([command, f"--{option}={value}"], 2, f"--{option} '{value}'", "number from")
         expect_error([command, "--schedule", "cosine:2"], 2, "'cosine:2'", "cosine:END with a number from 0 to 1")

@@ -130,6 +130,8 @@ static const struct option_row {
      .help = "all gradients together are scaled down to the norm C (as they are)"},
     {"narrow-state", NULL, BOTH, KIND_SWITCH, FIELD(narrow_state), .value = 1,
      .help = "16-bit optimiser state by stochastic rounding; shared exponents"},
+    {"label-smoothing", "S", BOTH, KIND_REAL, FIELD(label_smoothing), 0, 1,
+     .help = "this part of a label counts for all classes alike (0)"},
     {"augment", NULL, BOTH, KIND_SWITCH, FIELD(augment), .value = 1,
      .help = "random crops and flips, of texts where the sequences of an epoch\nbegin; the same for every format "
              "(default for cifar10, cifar100, text)"},
@@ -294,11 +296,8 @@ static void resolve_optimiser(struct settings *s) {
     const struct {
         const char *name;
         double value;
-    } numbers[] = {{"beta1", s->beta1},
-                   {"beta2", s->beta2},
-                   {"epsilon", s->epsilon},
-                   {"clip-value", s->clip_value},
-                   {"clip-norm", s->clip_norm}};
+    } numbers[] = {{"beta1", s->beta1},           {"beta2", s->beta2},         {"epsilon", s->epsilon},
+                   {"clip-value", s->clip_value}, {"clip-norm", s->clip_norm}, {"label-smoothing", s->label_smoothing}};
     char *text = s->optimiser_text;
     const size_t room = sizeof s->optimiser_text;
     snprintf(text, room, "%s%s%s", s->optimiser, s->nesterov ? " nesterov" : "",
@@ -541,6 +540,7 @@ nn_config options_network(const struct settings *s, const struct series *series)
                        .clip_value = (float)s->clip_value,
                        .clip_norm = (float)s->clip_norm,
                        .nesterov = s->nesterov,
+                       .label_smoothing = (float)s->label_smoothing,
                        .narrow_state = s->narrow_state};
 }
 
@@ -595,11 +595,10 @@ void series_free(struct series *series, int count) {
     free(series);
 }
 
-/* Without normalisation the perceptron diverges at the rate that suits the others. */
+/* Without batch normalisation networks diverge at the rate that suits the others. */
 double options_default_rate(const char *model) {
     if (nn_model_reads_text(model)) /* by adamw */
         return 0.001;
-    /* without batch normalisation */
     return !strcmp(model, "mlp2") || !strcmp(model, "lenet") || !strcmp(model, "alexnet") ? 0.01 : 0.1;
 }
 

@@ -21,7 +21,7 @@ struct settings {
         checkpoint_every, context;               /* context 0: of images; of a text it is resolved */
     double rate, warmup, momentum, weight_decay; /* momentum, weight decay below zero: by the optimiser */
     const char *optimiser, *decay;
-    double beta1, beta2, epsilon, clip_value, clip_norm; /* 0: by the optimiser; none */
+    double beta1, beta2, epsilon, clip_value, clip_norm, label_smoothing; /* 0: by the optimiser; none */
     int nesterov, narrow_state;
     char optimiser_text[200]; /* name and what was asked of it besides: "adamw beta1=0.95 clip-norm=1" */
     int augment;              /* SWITCH_UNSET: by the data */

@@ -70,8 +70,21 @@ typedef struct nn_config {
     float clip_norm;       /* all gradients together count as at most this long; 0: as they are */
     bool nesterov;         /* sgd with momentum: the weight follows where the velocity leads to */
     bool narrow_state;     /* moments and roots of 16 bits, by stochastic rounding (variants with a shared exponent) */
-    unsigned char unused[2]; /* no padding at the end, which nobody would set */
+    unsigned char unused[2]; /* no padding before what follows, which nobody would set */
+    /* What the network is trained for: docs/losses.md. All zero: cross-entropy of one label a row, as above. */
+    const char *loss;      /* one of nn_loss_list; NULL: "cross_entropy" */
+    float label_smoothing; /* of cross_entropy in training, 0 to 1; evaluation measures without it */
+    float huber_delta;     /* of huber; 0: 1 */
+    int32_t ignored_label; /* where ignores is set, rows of this label count nothing: cross_entropy, wasserstein */
+    bool ignores;
+    bool input_gradient; /* backward goes on to the images: nn_input_gradient */
+    unsigned char unused_too[2];
 } nn_config;
+
+/* "cross_entropy"; "squared_error" and "huber", whose targets are numbers (nn_forward_targets); "wasserstein", a critic
+ * of rows with label 1, real, and 0, generated; "none", a network whose gradient comes from elsewhere
+ * (nn_forward_images, nn_backward_from). NULL past the last. */
+FLEXLAB_API const char *nn_loss_list(int i) FLEXLAB_SYMBOL(nn_loss_list);
 
 /* "sgd", "adam", "adamw", "rmsprop", "adagrad", "lamb"; NULL past the last. */
 FLEXLAB_API const char *nn_optimiser_list(int i) FLEXLAB_SYMBOL(nn_optimiser_list);
@@ -289,6 +302,27 @@ FLEXLAB_API tensor_status nn_evaluate_tokens(nn_graph *g, const int32_t *tokens,
                                              double *loss, int32_t *predicted) FLEXLAB_SYMBOL(nn_evaluate_tokens);
 FLEXLAB_API tensor_status nn_predict_tokens(nn_graph *g, const int32_t *tokens, int count, double *logits)
     FLEXLAB_SYMBOL(nn_predict_tokens);
+/* nn_train_step, nn_forward and nn_evaluate of a network whose loss is squared_error or huber: targets are as many
+ * numbers as the output has elements, of `count` images in evaluation. correct of nn_loss is 0. */
+FLEXLAB_API tensor_status nn_train_step_targets(nn_graph *g, const float *images, const float *targets, float rate,
+                                                double *loss) FLEXLAB_SYMBOL(nn_train_step_targets);
+FLEXLAB_API tensor_status nn_forward_targets(nn_graph *g, const float *images, const float *targets)
+    FLEXLAB_SYMBOL(nn_forward_targets);
+FLEXLAB_API tensor_status nn_evaluate_targets(nn_graph *g, const float *images, const float *targets, int count,
+                                              double *loss) FLEXLAB_SYMBOL(nn_evaluate_targets);
+
+/* Networks in a chain, such as a generator before its critic. A network of loss "none" has a forward pass alone, and
+ * backward begins with a gradient of its output that the caller gives: in the network's format and the output's shape,
+ * taken bit for bit with its exponent, on the network's device or the host; then nn_update as ever. */
+FLEXLAB_API tensor_status nn_forward_images(nn_graph *g, const float *images) FLEXLAB_SYMBOL(nn_forward_images);
+FLEXLAB_API tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) FLEXLAB_SYMBOL(nn_backward_from);
+/* The output of the last forward pass of such a network, until backward; of any network the gradient of the images
+ * after backward, where the network was made with input_gradient, until the next forward pass or evaluation. To be read
+ * alone. NULL where it is not there, with tensor_error() set. */
+FLEXLAB_API const tensor *nn_output(const nn_graph *g) FLEXLAB_SYMBOL(nn_output);
+FLEXLAB_API const tensor *nn_input_gradient(const nn_graph *g) FLEXLAB_SYMBOL(nn_input_gradient);
+/* Holds every weight within +-limit (tensor_clip_weight): parameters called NAME.weight, not biases, gammas, betas. */
+FLEXLAB_API tensor_status nn_clip_weights(nn_graph *g, float limit) FLEXLAB_SYMBOL(nn_clip_weights);
 /* Mean loss and right predictions of the last forward pass; either may be NULL. Waits for a device. */
 FLEXLAB_API tensor_status nn_loss(const nn_graph *g, double *loss, int *correct) FLEXLAB_SYMBOL(nn_loss);
 /* The same of step after step without waiting for a device. nn_note_loss, after a forward pass, notes its loss and

@@ -155,6 +155,19 @@ static float real_of(const struct fl_optimiser *o, int i) {
                                  o->clip_value, o->how.clip_norm})[i];
 }
 
+/* Of what it is trained for, what is not as it was before there was a choice: older files have none of it. */
+static tensor_status put_objective(struct fl_safetensors_out *o, const struct fl_objective *how) {
+    if (how->kind != FL_LOSS_CROSS_ENTROPY)
+        FL_TRY(note(o, "network.loss", "%s", nn_loss_list((int)how->kind)));
+    if (how->smoothing > 0)
+        FL_TRY(note(o, "network.label_smoothing", "%.9g", (double)how->smoothing));
+    if (how->kind == FL_LOSS_HUBER)
+        FL_TRY(note(o, "network.huber_delta", "%.9g", (double)how->delta));
+    if (how->ignores)
+        FL_TRY(note(o, "network.ignored_label", "%d", how->ignored));
+    return how->input_gradient ? note(o, "network.input_gradient", "1") : TENSOR_OK;
+}
+
 /* What a network must have in common with the file that it is loaded from, as text. */
 static tensor_status put_settings(struct fl_safetensors_out *o, const nn_graph *g) {
     FL_TRY(note(o, "network.variant", "%s", g->variant->name));
@@ -170,7 +183,7 @@ static tensor_status put_settings(struct fl_safetensors_out *o, const nn_graph *
     FL_TRY(note(o, "network.narrow_state", "%d", p->narrow));
     for (int i = 0; i < REALS; i++)
         FL_TRY(note(o, reals[i].key, "%.9g", (double)real_of(p, i)));
-    return TENSOR_OK;
+    return put_objective(o, &g->objective);
 }
 
 static tensor_status put_tensor(struct fl_safetensors_out *o, const char *name, enum fl_stored_type type,
@@ -536,6 +549,21 @@ static tensor_status read_seed(const struct fl_safetensors *s, uint64_t *seed) {
 }
 
 /* Strings of the config point into s. */
+static tensor_status read_objective(const struct fl_safetensors *s, nn_config *config) {
+    int64_t ignored = 0;
+    config->loss = fl_safetensors_note(s, "network.loss");
+    if (fl_safetensors_note(s, "network.label_smoothing"))
+        FL_TRY(read_real(s, "network.label_smoothing", &config->label_smoothing));
+    if (fl_safetensors_note(s, "network.huber_delta"))
+        FL_TRY(read_real(s, "network.huber_delta", &config->huber_delta));
+    config->ignores = fl_safetensors_note(s, "network.ignored_label") != NULL;
+    if (config->ignores)
+        FL_TRY(fl_checkpoint_whole(s, "network.ignored_label", INT32_MIN, INT32_MAX, &ignored));
+    config->ignored_label = (int32_t)ignored;
+    config->input_gradient = fl_safetensors_note(s, "network.input_gradient") != NULL;
+    return TENSOR_OK;
+}
+
 static tensor_status read_config(const struct fl_safetensors *s, nn_config *config) {
     const char *master, *nesterov, *narrow;
     int64_t batch;
@@ -556,7 +584,7 @@ static tensor_status read_config(const struct fl_safetensors *s, nn_config *conf
         config->predictor = NULL;
     config->no_master = !strcmp(master, "none");
     config->batch = (int)batch;
-    return TENSOR_OK;
+    return read_objective(s, config);
 }
 
 nn_graph *nn_checkpoint_graph(const char *path, const char *device) {

@@ -25,19 +25,13 @@ static tensor_status check_graph(nn_graph *g, nn_node logits) {
     if (logits < 0 || logits >= g->handle_count)
         return fl_fail(TENSOR_E_ARGUMENT, "logits: node %d, expected 0 ... %d", logits, g->handle_count - 1);
     const struct fl_output *last = fl_output_of(g, logits);
-    if (last->tokens || last->shape.ndim != 2 || last->shape.dim[1] < 2)
-        return fl_fail(TENSOR_E_SHAPE, "logits: '%s' is not a matrix of at least 2 columns (classes)", last->name);
-    if (last->shape.dim[0] % g->batch || last->shape.dim[0] > INT32_MAX)
-        return fl_fail(TENSOR_E_SHAPE, "logits: '%s' has %lld rows, expected a multiple of the batch, %d, below 2^31",
-                       last->name, (long long)last->shape.dim[0], g->batch);
-    g->classes = (int)last->shape.dim[1];
-    g->rows = last->shape.dim[0];
+    FL_TRY(fl_objective_output(g, last));
     g->logits = logits;
     for (int i = 0; i < g->count; i++) {
         struct fl_node *node = &g->nodes[i];
         if (i != g->handles[logits].node && !is_used(g, i))
             return fl_fail(TENSOR_E_ARGUMENT, "'%s' does not lead to the logits '%s'", node->name, last->name);
-        node->learns = node->parameters > 0;
+        node->learns = node->parameters > 0 || (i == 0 && g->objective.input_gradient);
         for (int k = 0; k < node->inputs; k++)
             node->learns = node->learns || fl_node_of(g, node->input[k].x)->learns;
     }
@@ -200,6 +194,7 @@ static tensor_status make_numbers_of_step(nn_graph *g) {
     if (draws(g))
         FL_TRY(new_numbers(g, &g->step, FMT_F64, 1));
     FL_TRY(fl_optimiser_numbers_of_step(g));
+    FL_TRY(fl_objective_numbers(g, fl_output_of(g, g->logits)));
     FL_TRY(new_numbers(g, &g->loss, FMT_F64, 1));
     FL_TRY(new_numbers(g, &g->predicted, FMT_I32, g->rows));
     return new_numbers(g, &g->correct, FMT_I32, 1);
@@ -268,7 +263,8 @@ static tensor_status wire_passes(const nn_graph *g, struct fl_node *node) {
 /* Logits of sequences, [batch, length, classes], count as a matrix. */
 static nn_node as_matrix(nn_graph *g, nn_node logits) {
     const bool there = !g->compiled && logits >= 0 && logits < g->handle_count;
-    if (!there || fl_output_of(g, logits)->shape.ndim != 3 || fl_output_of(g, logits)->tokens)
+    if (!there || g->objective.kind != FL_LOSS_CROSS_ENTROPY || fl_output_of(g, logits)->shape.ndim != 3 ||
+        fl_output_of(g, logits)->tokens)
         return logits;
     return fl_add_rows(g, fl_output_of(g, logits)->name, logits);
 }

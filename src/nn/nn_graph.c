@@ -56,7 +56,7 @@ static tensor_status check_config(const nn_config *config, const nn_variant *var
         return fl_fail(TENSOR_E_ARGUMENT, "momentum: %g, expected 0 or more and below 1", (double)config->momentum);
     if (!(config->weight_decay >= 0 && isfinite(config->weight_decay)))
         return fl_fail(TENSOR_E_ARGUMENT, "weight decay: %g, expected 0 or more", (double)config->weight_decay);
-    if (fl_optimiser_check(config, variant))
+    if (fl_optimiser_check(config, variant) || fl_objective_check(config))
         return TENSOR_E_ARGUMENT;
     if (!config->predictor)
         return TENSOR_OK;
@@ -99,6 +99,7 @@ nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
     g->batch = config->batch;
     g->seed = config->seed;
     fl_optimiser_take(g, config);
+    fl_objective_take(g, config);
     return g;
 }
 
@@ -127,6 +128,7 @@ void nn_graph_free(nn_graph *g) {
     fl_free(g->positions);
     fl_free(g->infos);
     fl_optimiser_clear(&g->optimiser);
+    tensor_free(g->objective.targets);
     tensor_free(g->tokens);
     tensor_free(g->pixels);
     tensor_free(g->bytes);

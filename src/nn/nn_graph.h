@@ -195,6 +195,17 @@ struct fl_optimiser {
     tensor *norms, *trust; /* of a weight and its direction, and the rate that follows */
 };
 
+/* What it is trained for: nn_objective.c. */
+enum fl_loss_kind { FL_LOSS_CROSS_ENTROPY, FL_LOSS_SQUARED_ERROR, FL_LOSS_HUBER, FL_LOSS_WASSERSTEIN, FL_LOSS_NONE };
+struct fl_objective {
+    enum fl_loss_kind kind;
+    float smoothing, delta;
+    int32_t ignored;
+    bool ignores;
+    bool input_gradient, has_input_gradient; /* wanted; of the last backward pass, still there */
+    tensor *targets;                         /* f32, of the output's shape; NULL: none */
+};
+
 /* What a graph has done of the step: nn_forward, nn_backward, nn_update, in this order. */
 enum fl_phase { FL_PHASE_IDLE, FL_PHASE_FORWARD, FL_PHASE_BACKWARD };
 
@@ -206,6 +217,7 @@ struct nn_graph {
     int batch;
     uint64_t seed;
     struct fl_optimiser optimiser;
+    struct fl_objective objective;
     int classes;
     int64_t rows; /* of the logits, a multiple of batch: each has a label and a loss */
 
@@ -308,6 +320,8 @@ tensor_status fl_forward(nn_graph *g, const float *images, bool training);
 /* The same in training, then loss, predictions and the gradient of the logits. */
 tensor_status fl_forward_to_loss(nn_graph *g, const float *images);
 tensor_status fl_backward(nn_graph *g);
+/* The given gradient becomes that of the output, in the place of a loss. */
+tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient);
 tensor_status fl_update(nn_graph *g, float rate);
 /* All values of training are hidden: their memory is about to be used for something else. */
 void fl_hide_values(nn_graph *g);
@@ -327,6 +341,12 @@ tensor_status fl_check_images(const nn_graph *g);
 void fl_lose_values(nn_graph *g);
 /* The forward pass with images from g->bytes and labels from g->labels. */
 tensor_status fl_forward_bytes(nn_graph *g);
+/* With images on the host, labels or targets where they belong. */
+tensor_status fl_forward_step(nn_graph *g, const float *images);
+tensor_status fl_evaluation_pass(nn_graph *g, const char *what, const float *images, int count);
+/* The first `count` rows of what an evaluation gave, a matrix on the host; copy: what it may lie on. Both are to be
+ * freed, also on failure. */
+tensor_status fl_evaluated_rows(const nn_graph *g, int64_t count, tensor **rows, tensor **copy);
 /* Loss and predictions of the first `count` images or sequences of an evaluation. */
 tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, double *loss, int32_t *predicted);
 /* `status` of a read. What a device found in a call that fails its reads is taken with it, so that the next step begins
@@ -355,6 +375,21 @@ void fl_optimiser_clear(struct fl_optimiser *o);
 /* What comes before the first parameter of an update, and one parameter. */
 tensor_status fl_optimiser_begin(nn_graph *g);
 tensor_status fl_optimise(const nn_graph *g, const struct fl_parameter *p);
+
+/* nn_objective.c */
+tensor_status fl_objective_check(const nn_config *config);
+/* After that check. */
+void fl_objective_take(nn_graph *g, const nn_config *config);
+/* Rows and classes of the output, which must suit the loss. */
+tensor_status fl_objective_output(nn_graph *g, const struct fl_output *last);
+tensor_status fl_objective_numbers(nn_graph *g, const struct fl_output *last);
+/* Labels of a step that a loss takes; TENSOR_E_ARGUMENT names the first that it does not. */
+tensor_status fl_objective_labels(const nn_graph *g, const int32_t *labels);
+/* The loss and the gradient of the output. */
+tensor_status fl_objective_run(const nn_graph *g, tensor *dx, const tensor *x);
+/* Mean loss of an evaluation's rows on the host, and their predicted classes. */
+tensor_status fl_objective_evaluate(const nn_graph *g, tensor *rows, const int32_t *labels, double *loss,
+                                    int32_t *predicted);
 
 /* nn_init.c */
 /* The key of the random numbers of one named thing under a seed. */

@@ -104,12 +104,18 @@ tensor_status fl_forward(nn_graph *g, const float *images, bool training) {
     return TENSOR_OK;
 }
 
+/* Without a loss the position waits for a gradient that is given, fl_begin_gradient. */
 static tensor_status loss(nn_graph *g) {
+    if (g->objective.kind == FL_LOSS_NONE) {
+        if (is_dry_run(g))
+            pass_over(g, g->count, g->count);
+        return TENSOR_OK;
+    }
     const struct fl_output *logits = fl_output_of(g, g->logits);
     tensor *x = g->values[logits->y].t, *dx = g->values[logits->dy].t;
     begin_position(g, g->count);
     fl_begin_calls(g, g->count);
-    tensor_status status = tensor_cross_entropy(g->loss, dx, g->predicted, g->correct, x, g->labels, 1.0);
+    tensor_status status = fl_objective_run(g, dx, x);
     fl_end_calls(g, g->count);
     if (!status)
         end_position(g, g->count);
@@ -133,6 +139,14 @@ tensor_status fl_forward_to_loss(nn_graph *g, const float *images) {
         return by_recording(g, &g->forward, 0, g->count, forward_and_loss);
     FL_TRY(fl_forward(g, images, true));
     return loss(g);
+}
+
+tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient) {
+    tensor *dx = g->values[fl_output_of(g, g->logits)->dy].t;
+    begin_position(g, g->count);
+    FL_TRY(tensor_copy(dx, gradient));
+    end_position(g, g->count);
+    return TENSOR_OK;
 }
 
 /* --- backward ----------------------------------------------------------------------------------------------------- */

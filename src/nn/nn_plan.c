@@ -193,6 +193,10 @@ static tensor_status plan_backward(nn_graph *g, struct use *uses) {
     for (int i = n - 1; i >= 0; i--)
         if (g->nodes[i].learns)
             FL_TRY(plan_node(g, &g->nodes[i], uses, 2 * n - i));
+    if (g->objective.input_gradient && fl_output_of(g, 0)->dy < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "input_gradient: no gradient reaches the input");
+    if (g->objective.input_gradient) /* to be read after the step */
+        use(g, fl_output_of(g, 0)->dy, 2 * n + 1);
     return TENSOR_OK;
 }
 

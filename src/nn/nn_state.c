@@ -109,6 +109,16 @@ static uint64_t mix_optimiser(uint64_t hash, const struct fl_optimiser *o) {
     return o->plain && !(o->clip_value > 0) && o->decays_all ? hash : mix(hash, &how, sizeof how);
 }
 
+/* Likewise for cross-entropy as it always was. */
+static uint64_t mix_objective(uint64_t hash, const struct fl_objective *o) {
+    const struct {
+        float smoothing, delta;
+        int32_t kind, ignored, ignores, input_gradient;
+    } how = {o->smoothing, o->delta, (int32_t)o->kind, o->ignored, o->ignores, o->input_gradient};
+    const bool plain = o->kind == FL_LOSS_CROSS_ENTROPY && !(o->smoothing > 0) && !o->ignores && !o->input_gradient;
+    return plain ? hash : mix(hash, &how, sizeof how);
+}
+
 /* Names and shapes of everything, and how the network is trained. */
 uint64_t fl_state_layout(const nn_graph *g) {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -129,7 +139,7 @@ uint64_t fl_state_layout(const nn_graph *g) {
         float momentum, weight_decay;
         int32_t batch, wide;
     } how = {g->seed, g->optimiser.how.momentum, g->optimiser.how.weight_decay, g->batch, g->wide};
-    return mix_optimiser(mix(hash, &how, sizeof how), &g->optimiser);
+    return mix_objective(mix_optimiser(mix(hash, &how, sizeof how), &g->optimiser), &g->objective);
 }
 
 static struct head head_of(const nn_graph *g) {

@@ -28,6 +28,7 @@ static tensor_status check_batch(const nn_graph *g, const float *images, const i
 }
 
 void fl_lose_values(nn_graph *g) {
+    g->objective.has_input_gradient = false;
     fl_hide_values(g);
     if (g->phase == FL_PHASE_FORWARD)
         g->phase = FL_PHASE_IDLE;
@@ -42,34 +43,26 @@ tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) {
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-/* A device would find it when everything after it is queued. */
-static tensor_status check_labels(const nn_graph *g, const int32_t *labels) {
-    for (int64_t i = 0; i < g->rows; i++)
-        if (labels[i] < 0 || labels[i] >= g->classes)
-            return fl_fail(TENSOR_E_ARGUMENT, "network: label %lld is %d, expected 0 to %d", (long long)i, labels[i],
-                           g->classes - 1);
-    return TENSOR_OK;
-}
-
 /* images NULL: those of g->bytes, or the tokens of g->tokens. The labels lie in g->labels. */
-static tensor_status forward_to_loss(nn_graph *g, const float *images) {
+tensor_status fl_forward_step(nn_graph *g, const float *images) {
     fl_lose_values(g);
     g->phase = FL_PHASE_IDLE;
     FL_TRY(fl_forward_to_loss(g, images));
     g->phase = FL_PHASE_FORWARD;
-    g->has_loss = true;
+    g->has_loss = g->objective.kind != FL_LOSS_NONE;
     return TENSOR_OK;
 }
 
 tensor_status fl_forward_bytes(nn_graph *g) {
-    return forward_to_loss(g, NULL);
+    FL_TRY(fl_objective_labels(g, NULL));
+    return fl_forward_step(g, NULL);
 }
 
 tensor_status nn_forward(nn_graph *g, const float *images, const int32_t *labels) {
     FL_TRY(check_batch(g, images, labels));
-    FL_TRY(check_labels(g, labels));
+    FL_TRY(fl_objective_labels(g, labels)); /* a device would find it when all after it is queued */
     FL_TRY(tensor_load_i32(g->labels, labels, g->rows));
-    return forward_to_loss(g, images);
+    return fl_forward_step(g, images);
 }
 
 tensor_status nn_set_pixel_values(nn_graph *g, const float *values) {
@@ -96,7 +89,7 @@ tensor_status nn_forward_pixels(nn_graph *g, const uint8_t *images, const int32_
     if (!g->byte_values)
         return fl_fail(TENSOR_E_ARGUMENT,
                        "network: images as bytes, but nn_set_pixel_values has not said what they mean");
-    FL_TRY(check_labels(g, labels));
+    FL_TRY(fl_objective_labels(g, labels));
     FL_TRY(tensor_load_u8(g->bytes, images, tensor_count(g->bytes)));
     FL_TRY(tensor_load_i32(g->labels, labels, g->rows));
     return fl_forward_bytes(g);
@@ -124,22 +117,26 @@ tensor_status nn_forward_tokens(nn_graph *g, const int32_t *tokens, const int32_
     if (!g || !tokens || !labels)
         return fl_fail(TENSOR_E_ARGUMENT, "network: graph, tokens or labels are NULL");
     FL_TRY(check_tokens(g, "network", tokens, g->batch));
-    FL_TRY(check_labels(g, labels));
+    FL_TRY(fl_objective_labels(g, labels));
     fl_lose_values(g);
     FL_TRY(tensor_load_i32(g->tokens, tokens, tensor_count(g->tokens)));
     FL_TRY(tensor_load_i32(g->labels, labels, g->rows));
-    return forward_to_loss(g, NULL);
+    return fl_forward_step(g, NULL);
 }
 
 /* --- backward, update, loss --------------------------------------------------------------------------------------- */
 
 tensor_status nn_backward(nn_graph *g) {
     FL_TRY(fl_check_ready(g));
+    if (g->objective.kind == FL_LOSS_NONE)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "backward: the network has no loss, its gradient is given (nn_backward_from)");
     if (g->phase != FL_PHASE_FORWARD)
         return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations are still there");
     g->phase = FL_PHASE_IDLE;
     FL_TRY(fl_backward(g));
     g->phase = FL_PHASE_BACKWARD;
+    g->objective.has_input_gradient = g->objective.input_gradient;
     return TENSOR_OK;
 }
 
@@ -220,7 +217,7 @@ static void *fill_batch(const nn_graph *g, const void *samples, int count) {
 }
 _Static_assert(sizeof(float) == sizeof(int32_t), "images and tokens are filled up alike");
 
-static tensor_status evaluation_pass(nn_graph *g, const char *what, const float *images, int count) {
+tensor_status fl_evaluation_pass(nn_graph *g, const char *what, const float *images, int count) {
     if (count < 1 || count > g->batch)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %d images, expected 1 ... %d", what, count, g->batch);
     float *full = NULL;
@@ -249,7 +246,8 @@ static tensor_status see_logits(const nn_graph *g, tensor **logits, tensor **cop
     *copy = NULL;
     if (g->device == tensor_device_list(0))
         return TENSOR_OK;
-    *copy = tensor_new(g->variant->format, TENSOR_SHAPE(g->rows, g->classes));
+    const struct fl_shape *shape = &fl_output_of(g, g->logits)->shape;
+    *copy = tensor_new(g->variant->format, shape->ndim, shape->dim);
     if (!*copy)
         return tensor_error_status();
     const tensor_status status = tensor_copy(*copy, *logits);
@@ -257,31 +255,27 @@ static tensor_status see_logits(const nn_graph *g, tensor **logits, tensor **cop
     return status;
 }
 
-/* Loss and predictions of the first rows alone. */
-static tensor_status evaluate_rows(const nn_graph *g, tensor *all, const int32_t *labels, int64_t count, double *loss,
-                                   int32_t *predicted) {
-    tensor *rows =
-        tensor_new_on(g->variant->format, TENSOR_SHAPE(count, g->classes), tensor_data(all), tensor_bytes(all));
-    if (!rows)
+tensor_status fl_evaluated_rows(const nn_graph *g, int64_t count, tensor **rows, tensor **copy) {
+    tensor *all;
+    *rows = NULL;
+    FL_TRY(see_logits(g, &all, copy));
+    *rows = tensor_new_on(g->variant->format, TENSOR_SHAPE(count, g->classes), tensor_data(all), tensor_bytes(all));
+    if (!*rows)
         return tensor_error_status();
-    tensor_status status = TENSOR_OK;
-    if (tensor_format_is_shared(g->variant->format))
-        status = tensor_declare_exponent(rows, tensor_exponent(all));
-    if (!status)
-        status = tensor_softmax_cross_entropy(loss, NULL, predicted, rows, labels, 1.0);
-    tensor_free(rows);
-    return status;
+    return tensor_format_is_shared(g->variant->format) ? tensor_declare_exponent(*rows, tensor_exponent(all))
+                                                       : TENSOR_OK;
 }
 
 tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, double *loss, int32_t *predicted) {
     double mean_loss;
-    tensor *logits, *copy;
-    tensor_status status = see_logits(g, &logits, &copy);
+    tensor *rows, *copy;
+    tensor_status status = fl_evaluated_rows(g, count * fl_labels_each(g), &rows, &copy);
     if (!status) { /* some rows and no gradient take no more than all of them with it, for which memory is planned */
         fl_begin_calls(g, g->count);
-        status = evaluate_rows(g, logits, labels, count * fl_labels_each(g), &mean_loss, predicted);
+        status = fl_objective_evaluate(g, rows, labels, &mean_loss, predicted);
         fl_end_calls(g, g->count);
     }
+    tensor_free(rows);
     tensor_free(copy);
     if (!status && loss)
         *loss = mean_loss;
@@ -291,7 +285,7 @@ tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, 
 tensor_status nn_evaluate(nn_graph *g, const float *images, const int32_t *labels, int count, double *loss,
                           int32_t *predicted) {
     FL_TRY(check_batch(g, images, labels));
-    FL_TRY(evaluation_pass(g, "evaluate", images, count));
+    FL_TRY(fl_evaluation_pass(g, "evaluate", images, count));
     return fl_evaluate_logits(g, labels, count, loss, predicted);
 }
 
@@ -327,7 +321,7 @@ static tensor_status check_predict(const nn_graph *g, const void *samples, const
 tensor_status nn_predict(nn_graph *g, const float *images, int count, double *logits) {
     FL_TRY(check_predict(g, images, "images", logits));
     FL_TRY(fl_check_images(g));
-    FL_TRY(evaluation_pass(g, "predict", images, count));
+    FL_TRY(fl_evaluation_pass(g, "predict", images, count));
     return store_logits(g, count, logits);
 }
 
