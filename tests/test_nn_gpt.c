@@ -175,7 +175,7 @@ static void against_formulas(const char *model, int layers, int width) {
               expected[i]);
     }
     CHECK(largest > 0.5, "logits of at most %g show nothing", largest);
-    double loss, other;
+    double loss = NAN, other = NAN;
     CHECK(!nn_forward_tokens(g, tokens, labels) && !nn_loss(g, &loss, NULL) &&
               !nn_evaluate_tokens(g, tokens, labels, BATCH, &other, NULL),
           "%s", tensor_error());
@@ -236,7 +236,7 @@ static void gradients_of(const char *variant, double bound) {
                       !tensor_load_f64(find(exact, nn_tensor_at(g, i).name), values, tensor_count(w)),
                   "%s", tensor_error());
         }
-    double loss, other;
+    double loss = NAN, other = NAN;
     CHECK(!nn_train_step_tokens(g, tokens, labels, 0, &loss, NULL) &&
               !nn_train_step_tokens(exact, tokens, labels, 0, &other, NULL),
           "%s", tensor_error());

@@ -244,7 +244,7 @@ static nn_node maps(nn_graph *g, nn_node x) {
     x = nn_conv2d(g, "conv", x, 4, 3, 1, 0);
     nn_node y = nn_rmsnorm(g, "norm1", x);
     y = nn_activation(g, "gelu", y, "gelu");
-    x = nn_layernorm(g, "norm2", nn_add(g, "add", y, x));
+    x = nn_layernorm(g, "norm2", nn_add(g, "add", nn_add(g, "twice", y, y), x));
     return nn_linear(g, "fc", x, CLASSES);
 }
 

@@ -109,7 +109,7 @@ static double recount(const char *folder, const data_set *test, const int32_t *p
     int right = 0;
     for (int w = 0; w < WINDOWS; w++) {
         int32_t tokens[CONTEXT], targets[CONTEXT], classes[CONTEXT];
-        double loss;
+        double loss = NAN;
         for (int t = 0; t < CONTEXT; t++) {
             tokens[t] = data_label(test, w * CONTEXT + t);
             targets[t] = data_label(test, w * CONTEXT + t + 1);

@@ -107,8 +107,8 @@ static void against_formulas(const char *variant, double bound) {
     nn_graph *g = network(variant, "cpu");
     struct expected e;
     for (int step = 0; step < STEPS; step++) {
-        double loss;
-        int correct;
+        double loss = NAN;
+        int correct = -1;
         draw_batch();
         expect(&e, g, ROWS);
         CHECK(!nn_forward_tokens(g, tokens, labels) && !nn_loss(g, &loss, &correct), "%s", tensor_error());
@@ -128,7 +128,7 @@ static void parts_of_batches(void) {
     draw_batch();
     for (int count = 1; count <= BATCH; count++) {
         int32_t predicted[ROWS];
-        double loss, logits[ROWS * VOCABULARY];
+        double loss = NAN, logits[ROWS * VOCABULARY];
         memset(predicted, 77, sizeof predicted);
         expect(&e, g, count * LENGTH);
         CHECK(!nn_evaluate_tokens(g, tokens, labels, count, &loss, predicted), "%s", tensor_error());
@@ -175,7 +175,7 @@ static void goes_on(const char *variant, const char *device) {
         CHECK(!memcmp(&first, &second, sizeof first), "%s step %d on %s: loss %.17g, %.17g on cpu", variant, i, device,
               second, first);
         int32_t here[ROWS], there[ROWS];
-        double loss, other;
+        double loss = NAN, other = NAN;
         CHECK(!nn_evaluate_tokens(a, tokens, labels, 2, &loss, here) &&
                   !nn_evaluate_tokens(b, tokens, labels, 2, &other, there),
               "%s", tensor_error());
@@ -204,7 +204,7 @@ static void bad_steps(const char *device) {
     static float images[ROWS];
     static uint8_t pixels[ROWS];
     nn_graph *g = network("flex16+5", device);
-    double loss;
+    double loss = NAN;
     draw_batch();
     REFUSED(nn_forward(g, images, labels), TENSOR_E_ARGUMENT, "its input is tokens");
     REFUSED(nn_train_step(g, images, labels, 0, NULL, NULL), TENSOR_E_ARGUMENT, "its input is tokens");
