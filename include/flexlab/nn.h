@@ -158,8 +158,6 @@ FLEXLAB_API nn_node nn_linear_relu(nn_graph *g, const char *name, nn_node x, int
     FLEXLAB_SYMBOL(nn_linear_relu);
 /* max(0, x), element by element. */
 FLEXLAB_API nn_node nn_relu(nn_graph *g, const char *name, nn_node x) FLEXLAB_SYMBOL(nn_relu);
-/* a + b, rounded once; of one shape. */
-FLEXLAB_API nn_node nn_add(nn_graph *g, const char *name, nn_node a, nn_node b) FLEXLAB_SYMBOL(nn_add);
 /* max(0, a + b), rounded once; a and b have one shape. */
 FLEXLAB_API nn_node nn_add_relu(nn_graph *g, const char *name, nn_node a, nn_node b) FLEXLAB_SYMBOL(nn_add_relu);
 /* a + b, rounded once; a and b have one shape. */

@@ -1,5 +1,5 @@
-/* nn_maps.c - the nodes that keep the shape of their input, whatever it is: normalisation of rows, real functions,
- * sums; nn_layers.c says how a node is made. */
+/* nn_maps.c - the nodes that keep the shape of their input, whatever it is: normalisation of rows, real functions;
+ * nn_layers.c says how a node is made. */
 #include "core/fail.h"
 #include "nn/nn_layer.h"
 #include <limits.h>
@@ -38,13 +38,6 @@ static tensor_status rmsnorm_backward(struct fl_node *node, const struct fl_pass
     return tensor_rmsnorm_grad(pass->dx[0], p[0].g, pass->dy[0], pass->x[0], p[0].w, norm_epsilon);
 }
 
-/* --- sums --------------------------------------------------------------------------------------------------------- */
-
-static tensor_status add_forward(struct fl_node *node, const struct fl_pass *pass) {
-    (void)node;
-    return tensor_add(pass->y[0], pass->x[0], pass->x[1]);
-}
-
 /* --- real functions ----------------------------------------------------------------------------------------------- */
 
 /* Those of tensor.h that have a gradient and no scalars. */
@@ -77,14 +70,13 @@ FUNCTIONS(PASSES)
 
 /* --- the tables --------------------------------------------------------------------------------------------------- */
 
-enum kind { LAYERNORM, RMSNORM, ADD };
+enum kind { LAYERNORM, RMSNORM };
 
 static const struct fl_layer layers[] = {
     [LAYERNORM] = {"layernorm", 1, .saves_x = 1, .always_dx = true, .shape = layernorm_shape,
                    .forward = layernorm_forward, .backward = layernorm_backward},
     [RMSNORM] = {"rmsnorm", 1, .saves_x = 1, .always_dx = true, .shape = rmsnorm_shape, .forward = rmsnorm_forward,
                  .backward = rmsnorm_backward},
-    [ADD] = {"add", 2, .gradient = GRADIENTS(SAME, SAME), .shape = fl_pair_shape, .forward = add_forward},
 };
 
 #define ROW(name)                                                                                                      \
@@ -104,10 +96,6 @@ nn_node nn_layernorm(nn_graph *g, const char *name, nn_node x) {
 
 nn_node nn_rmsnorm(nn_graph *g, const char *name, nn_node x) {
     return add(g, &layers[RMSNORM], name, x);
-}
-
-nn_node nn_add(nn_graph *g, const char *name, nn_node a, nn_node b) {
-    return fl_add_node(g, &layers[ADD], name, name, (nn_node[]){a, b}, 2, &(struct fl_options){0});
 }
 
 const char *nn_activation_list(int i) {
