@@ -33,7 +33,9 @@ const struct fl_real_table *fl_real_table_of(const struct fl_args *args, const s
 void fl_real_table_leave(const struct fl_real_table *table);
 
 /* Slopes of a gradient at each of the 65,536 elements of x, to multiply dy by; NaN where x is special (real_rules.h).
- * The last bit is set where a slope is off by FL_REAL_SLOPE_ERROR of itself, or less; the others are exact. */
+ * The last bit is set where a slope is off by FL_REAL_SLOPE_ERROR of itself, or less; the others are exact. Of those
+ * below 2^-280 only the sign counts, and that they are no smaller than the true ones: times dy, below 2^128, they are 0
+ * in every format, and no maximum is taken from them. */
 struct fl_real_slopes {
     double at[FL_REAL_WORDS];
 };

@@ -71,7 +71,8 @@ void fl_real_slope_entries(const struct fl_args *args, const struct fl_real_lane
             fl_real_floats_hold(args) && lanes->evaluate(args->op, (double)args->alpha, 0, length, &block);
         for (int i = 0; i < length; i++) {
             const double size = fabs(block.v[i]);
-            if (vectors && block.e[i] <= size * (FL_REAL_SLOPE_ERROR / 2))
+            const bool precise = block.e[i] <= size * (FL_REAL_SLOPE_ERROR / 2);
+            if (vectors && (precise || size + block.e[i] < 0x1p-280))
                 slopes[first + i] = marked(block.v[i], block.e[i] == 0);
             else
                 slopes[first + i] = entry_of(pair_of(args->op, x[first + i]));
