@@ -173,6 +173,104 @@ static void plan_maxpool2d(struct call *c) {
 static void plan_maxpool2d_grad(struct call *c) {
     plan_pool(c, true);
 }
+/* Windows whose directions and sides differ. */
+static int64_t places_around(const tensor_window2d *how, int way, int64_t size, int64_t window) {
+    const int64_t room = size + how->padding[2 * way] + how->padding[2 * way + 1] -
+                         (window - 1) * (how->dilation[way] ? how->dilation[way] : 1) - 1;
+    return room < 0 ? 0 : room / how->stride[way] + 1;
+}
+static void draw_around(struct call *c, int groups) {
+    tensor_window2d *how = &c->around;
+    *how = (tensor_window2d){.groups = groups};
+    const bool dilated = chance(50);
+    for (int way = 0; way < 2; way++) {
+        how->stride[way] = PICK(1, 1, 2, 3);
+        how->dilation[way] = dilated ? PICK(1, 2, 3) : 0;
+    }
+    for (int side = 0; side < 4; side++)
+        how->padding[side] = PICK(0, 0, 1, 2, 5);
+}
+static struct image draw_image_around(struct call *c) {
+    struct image i;
+    do {
+        i = draw_image(c);
+        draw_around(c, c->how.groups);
+        i.s = PICK(1, 2, 3, 4);
+        i.p = places_around(&c->around, 0, i.h, i.r);
+        i.q = places_around(&c->around, 1, i.w, i.s);
+    } while (i.p < 1 || i.q < 1 || i.n * i.p * i.q * i.k > MOST || i.n * i.p * i.q * i.k * i.r * i.s * i.cg > 300000);
+    return i;
+}
+static void plan_conv2d_with(struct call *c) {
+    const struct image i = draw_image_around(c);
+    OUT(c, i.n, i.p, i.q, i.k);
+    IN(c, i.n, i.h, i.w, i.c);
+    IN(c, i.k, i.r, i.s, i.cg);
+    add_epilogue(c, 4, (const int64_t[]){i.n, i.p, i.q, i.k});
+}
+static void plan_conv2d_input_grad_with(struct call *c) {
+    const struct image i = draw_image_around(c);
+    OUT(c, i.n, i.h, i.w, i.c);
+    IN(c, i.n, i.p, i.q, i.k);
+    IN(c, i.k, i.r, i.s, i.cg);
+}
+static void plan_conv2d_weight_grad_with(struct call *c) {
+    const struct image i = draw_image_around(c);
+    OUT(c, i.k, i.r, i.s, i.cg);
+    IN(c, i.n, i.p, i.q, i.k);
+    IN(c, i.n, i.h, i.w, i.c);
+}
+/* The pixels of the image that more than the result needs, to the right and below, are what output_padding says. */
+static void plan_conv_transpose2d(struct call *c) {
+    struct image i;
+    int64_t rest[2];
+    do {
+        i = draw_image_around(c);
+        const tensor_window2d *how = &c->around;
+        for (int way = 0; way < 2; way++) {
+            const int64_t needed = ((way ? i.q : i.p) - 1) * how->stride[way] +
+                                   ((way ? i.s : i.r) - 1) * (how->dilation[way] ? how->dilation[way] : 1) + 1 -
+                                   how->padding[2 * way] - how->padding[2 * way + 1];
+            rest[way] = (way ? i.w : i.h) - needed;
+        }
+    } while (rest[0] < 0 || rest[1] < 0);
+    c->around.output_padding[0] = (int)rest[0];
+    c->around.output_padding[1] = (int)rest[1];
+    OUT(c, i.n, i.h, i.w, i.c);
+    IN(c, i.n, i.p, i.q, i.k);
+    IN(c, i.k, i.r, i.s, i.cg);
+    add_epilogue(c, 4, (const int64_t[]){i.n, i.h, i.w, i.c});
+}
+static void plan_pool_around(struct call *c, bool gradient) {
+    const int64_t n = PICK(1, 3), channels = PICK(1, 3, 16, 33), h = PICK(4, 5, 8), w = PICK(4, 7, 9);
+    int64_t p, q;
+    do {
+        draw_around(c, 0);
+        for (int way = 0; way < 2; way++) {
+            tensor_window2d *how = &c->around;
+            how->window[way] = between(1, 3);
+            const int most = (how->window[way] - 1) * (how->dilation[way] ? how->dilation[way] : 1);
+            for (int side = 2 * way; side < 2 * way + 2; side++)
+                how->padding[side] = how->padding[side] > most ? most : how->padding[side];
+        }
+        p = places_around(&c->around, 0, h, c->around.window[0]);
+        q = places_around(&c->around, 1, w, c->around.window[1]);
+    } while (p < 1 || q < 1);
+    if (gradient) {
+        OUT(c, n, h, w, channels);
+        IN(c, n, p, q, channels);
+        IN(c, n, h, w, channels);
+    } else {
+        OUT(c, n, p, q, channels);
+        IN(c, n, h, w, channels);
+    }
+}
+static void plan_maxpool2d_with(struct call *c) {
+    plan_pool_around(c, false);
+}
+static void plan_maxpool2d_grad_with(struct call *c) {
+    plan_pool_around(c, true);
+}
 static void plan_avgpool(struct call *c, bool gradient) {
     const int64_t n = PICK(1, 4), h = PICK(1, 3, 8), w = PICK(1, 5, 7), channels = PICK(1, 10, 33);
     if (gradient) {

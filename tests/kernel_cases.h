@@ -94,6 +94,7 @@ struct shape {
     bool relu;
     bool in_place; /* allowed with in[0], or with the residual if there is one */
     bool wide;
+    bool asymmetric; /* windows whose directions or sides differ: their hashes have lines of their own in golden.txt */
 };
 
 /* The i-th of `count` shapes with epilogues: all shapes without one, then all of them again, each with another. */
@@ -116,6 +117,53 @@ static void size_epilogue(struct shape *s, int64_t columns) {
     s->bias *= columns;
     s->residual *= s->out;
     s->in_place = s->residual > 0;
+}
+
+/* The i-th convolution or pooling whose directions and sides differ; some with an epilogue. */
+static bool asymmetric_windows(enum fl_op op, int i, struct shape *s) {
+    /* batch h w c filters r s, stride and dilation down and across, padding top bottom left right, groups */
+    static const int convolutions[][16] = {
+        {1, 5, 6, 1, 1, 3, 2, 1, 2, 1, 1, 1, 0, 0, 1, 1},     {2, 9, 8, 3, 5, 2, 3, 2, 1, 1, 2, 0, 1, 2, 2, 1},
+        {1, 1, 40, 16, 17, 1, 3, 1, 1, 1, 4, 0, 0, 8, 0, 1},  {2, 12, 1, 6, 8, 5, 1, 3, 1, 2, 1, 3, 4, 0, 0, 2},
+        {1, 7, 9, 12, 12, 3, 5, 1, 3, 2, 1, 2, 0, 1, 4, 12},  {3, 6, 7, 17, 33, 1, 1, 1, 1, 1, 1, 0, 1, 0, 0, 1},
+        {1, 10, 11, 64, 32, 3, 3, 1, 2, 1, 1, 1, 1, 0, 1, 1}, {2, 9, 9, 8, 24, 4, 2, 2, 3, 1, 3, 9, 0, 0, 7, 4}};
+    /* batch h w c window, stride and dilation down and across, padding top bottom left right */
+    static const int pools[][14] = {{1, 5, 6, 1, 2, 3, 1, 2, 1, 1, 1, 0, 0, 2},
+                                    {2, 9, 12, 17, 3, 2, 2, 1, 2, 4, 0, 3, 4, 1},
+                                    {2, 1, 30, 33, 1, 4, 1, 3, 1, 3, 0, 0, 9, 0}};
+    struct fl_geometry *g = &s->geo;
+    const bool pool = op == FL_OP_MAXPOOL2D || op == FL_OP_MAXPOOL2D_GRAD;
+    if (i >= (int)(pool ? sizeof pools / sizeof pools[0] : sizeof convolutions / sizeof convolutions[0]))
+        return false;
+    const int *v = pool ? pools[i] : convolutions[i], *filter = v + (pool ? 4 : 5), *steps = filter + 2,
+              *padding = steps + 4;
+    *g = (struct fl_geometry){.batch = v[0],
+                              .h = v[1],
+                              .w = v[2],
+                              .c = v[3],
+                              .filters = pool ? v[3] : v[4],
+                              .r = filter[0],
+                              .s = filter[1],
+                              .stride = {steps[0], steps[1]},
+                              .padding = {padding[0], padding[2]},
+                              .dilation = {steps[2], steps[3]},
+                              .groups = pool ? 0 : v[15]};
+    g->p = (g->h + padding[0] + padding[1] - g->dilation[0] * (g->r - 1) - 1) / g->stride[0] + 1;
+    g->q = (g->w + padding[2] + padding[3] - g->dilation[1] * (g->s - 1) - 1) / g->stride[1] + 1;
+    const int64_t x = g->batch * g->h * g->w * g->c, y = g->batch * g->p * g->q * g->filters,
+                  w = pool ? 0 : g->filters * g->r * g->s * (g->c / g->groups);
+    const bool forward = op == FL_OP_CONV2D || op == FL_OP_MAXPOOL2D, weights = op == FL_OP_CONV2D_WEIGHT_GRAD;
+    s->asymmetric = true;
+    s->out = forward ? y : weights ? w : x;
+    s->in[0] = forward ? x : y;
+    s->in[1] = op == FL_OP_MAXPOOL2D ? 0 : pool || weights ? x : w;
+    if (!pool && !weights && i % 2) { /* a transposed convolution has one too */
+        s->bias = 1;
+        s->residual = i % 4 == 1;
+        s->relu = i % 3 == 0;
+        size_epilogue(s, forward ? g->filters : g->c);
+    }
+    return true;
 }
 
 /* The i-th permutation. */
@@ -158,11 +206,11 @@ static bool average_of(enum fl_op op, int i, struct shape *s) {
     *g = (struct fl_geometry){.batch = v[0], .h = v[1], .w = v[2], .c = v[3], .filters = v[3], .p = v[4], .q = v[5]};
     if (!adaptive) {
         g->r = g->s = v[4];
-        g->stride = v[5];
-        g->padding = v[6];
+        g->stride[0] = g->stride[1] = v[5];
+        g->padding[0] = g->padding[1] = v[6];
         g->k = v[7];
-        g->p = (g->h + 2 * g->padding - g->r) / g->stride + 1;
-        g->q = (g->w + 2 * g->padding - g->s) / g->stride + 1;
+        g->p = (g->h + 2 * v[6] - g->r) / v[5] + 1;
+        g->q = (g->w + 2 * v[6] - g->s) / v[5] + 1;
     }
     const struct fl_pool_side down = fl_pool_down(g), across = fl_pool_across(g);
     g->m = gradient ? fl_pool_common(&down) : 0;
@@ -303,9 +351,10 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
     case FL_OP_SHORTCUT_A:
     case FL_OP_SHORTCUT_A_GRAD: {
         const bool shortcut = op == FL_OP_SHORTCUT_A || op == FL_OP_SHORTCUT_A_GRAD;
-        i = with_epilogue(op, i, (int)(sizeof images / sizeof images[0]), s);
-        if (i >= (shortcut ? 6 : (int)(sizeof images / sizeof images[0])))
-            return false;
+        const int count = shortcut ? 6 : (int)(sizeof images / sizeof images[0]), fused = op == FL_OP_CONV2D ? 2 : 1;
+        if (i >= fused * count)
+            return !shortcut && asymmetric_windows(op, i - fused * count, s);
+        i = with_epilogue(op, i, count, s);
         const int *v = images[i];
         *g = (struct fl_geometry){.batch = v[0],
                                   .h = v[1],
@@ -314,18 +363,20 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
                                   .filters = v[4],
                                   .r = v[5],
                                   .s = v[5],
-                                  .stride = v[6],
-                                  .padding = v[7],
-                                  .dilation = v[8],
+                                  .stride = {v[6], v[6]},
+                                  .padding = {v[7], v[7]},
+                                  .dilation = {v[8], v[8]},
                                   .groups = v[9]};
         if (shortcut) {
             g->filters = g->c + i;
-            g->p = (g->h + g->stride - 1) / g->stride;
-            g->q = (g->w + g->stride - 1) / g->stride;
-            g->r = g->s = g->padding = g->dilation = g->groups = 0;
+            g->p = (g->h + v[6] - 1) / v[6];
+            g->q = (g->w + v[6] - 1) / v[6];
+            g->r = g->s = g->groups = 0;
+            for (int way = 0; way < 2; way++)
+                g->padding[way] = g->dilation[way] = 0;
         } else {
-            g->p = (g->h + 2 * g->padding - g->dilation * (g->r - 1) - 1) / g->stride + 1;
-            g->q = (g->w + 2 * g->padding - g->dilation * (g->s - 1) - 1) / g->stride + 1;
+            g->p = (g->h + 2 * v[7] - v[8] * (g->r - 1) - 1) / v[6] + 1;
+            g->q = (g->w + 2 * v[7] - v[8] * (g->s - 1) - 1) / v[6] + 1;
         }
         int64_t x = g->batch * g->h * g->w * g->c, y = g->batch * g->p * g->q * g->filters,
                 w = shortcut ? 0 : g->filters * g->r * g->s * (g->c / g->groups);
@@ -339,17 +390,20 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
     case FL_OP_MAXPOOL2D_GRAD:
     case FL_OP_AVGPOOL_GLOBAL:
     case FL_OP_AVGPOOL_GLOBAL_GRAD: {
-        if (i >= 3)
-            return false;
-        const int *v = pools[i];
         const bool average = op == FL_OP_AVGPOOL_GLOBAL || op == FL_OP_AVGPOOL_GLOBAL_GRAD;
+        if (i >= 3)
+            return !average && asymmetric_windows(op, i - 3, s);
+        const int *v = pools[i];
         *g = (struct fl_geometry){.batch = v[0], .h = v[1], .w = v[2], .c = v[3], .filters = v[3], .p = 1, .q = 1};
         if (!average) {
             g->r = g->s = v[4];
-            g->stride = v[5];
-            g->padding = i == 1;
-            g->p = (g->h + 2 * g->padding - g->r) / g->stride + 1;
-            g->q = (g->w + 2 * g->padding - g->s) / g->stride + 1;
+            for (int way = 0; way < 2; way++) {
+                g->stride[way] = v[5];
+                g->padding[way] = i == 1;
+                g->dilation[way] = 1;
+            }
+            g->p = (g->h + 2 * g->padding[0] - g->r) / v[5] + 1;
+            g->q = (g->w + 2 * g->padding[1] - g->s) / v[5] + 1;
         }
         int64_t x = g->batch * g->h * g->w * g->c, y = g->batch * g->p * g->q * g->c;
         const bool gradient = op == FL_OP_MAXPOOL2D_GRAD || op == FL_OP_AVGPOOL_GLOBAL_GRAD;

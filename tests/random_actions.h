@@ -13,6 +13,7 @@ static struct {
     int64_t rows, columns, inner; /* matrices */
     int64_t length;
     tensor_window how[2];
+    tensor_window2d around[2];
     int64_t filter_h, filter_w;
     int64_t work; /* most products of a call */
 } sizes;
@@ -22,6 +23,20 @@ static int64_t draw_size(int64_t most) {
     static const int liked[] = {1, 2, 3, 4, 5, 7, 8, 13, 15, 16, 17, 31, 32, 33, 64, 65, 127, 130, 257, 515};
     const int64_t x = chance(60) ? liked[below(20)] : 1 + (int64_t)(draw() % (uint64_t)most);
     return x <= most ? x : 1 + x % most;
+}
+
+/* Steps and padding of a window, each direction and side for itself. */
+static tensor_window2d draw_around(int groups) {
+    tensor_window2d how = {.groups = groups};
+    const bool dilated = chance(50);
+    for (int way = 0; way < 2; way++) {
+        how.window[way] = between(1, 4);
+        how.stride[way] = between(1, chance(80) ? 2 : 4);
+        how.dilation[way] = dilated ? between(1, 3) : 0;
+    }
+    for (int side = 0; side < 4; side++)
+        how.padding[side] = below(chance(90) ? 3 : 8);
+    return how;
 }
 
 static void draw_episode(void) {
@@ -58,6 +73,8 @@ static void draw_episode(void) {
                                        .groups = chance(60)   ? below(2)
                                                  : chance(50) ? (int)sizes.c
                                                               : between(2, 4)};
+    for (int j = 0; j < 2; j++)
+        sizes.around[j] = draw_around(sizes.how[j].groups);
     sizes.filter_h = between(1, 3);
     sizes.filter_w = chance(80) ? sizes.filter_h : between(1, 5);
 }
@@ -364,6 +381,130 @@ static bool plan_maxpool2d_grad(struct call *c) {
     return plan_pool(c, true);
 }
 
+/* --- windows of any shape ----------------------------------------------------------------------------------------- */
+
+static int64_t places_around(const tensor_window2d *how, int way, int64_t size, int64_t window) {
+    const int64_t dilation = how->dilation[way] ? how->dilation[way] : 1;
+    const int64_t room = size + how->padding[2 * way] + how->padding[2 * way + 1] - (window - 1) * dilation - 1;
+    return room < 0 ? 0 : room / how->stride[way] + 1;
+}
+
+/* The pixels that a transposed convolution makes of `size`. */
+static int64_t spread_around(const tensor_window2d *how, int way, int64_t size, int64_t window) {
+    const int64_t dilation = how->dilation[way] ? how->dilation[way] : 1;
+    return (size - 1) * how->stride[way] + (window - 1) * dilation + 1 + how->output_padding[way] -
+           how->padding[2 * way] - how->padding[2 * way + 1];
+}
+
+/* An operand; sequences have no height. */
+static void want_around(struct call *c, bool sequences, const int64_t *s) {
+    if (sequences)
+        WANT(c, s[0], s[2], s[3]);
+    else
+        want(c, 4, s);
+}
+
+/* A convolution, of which the image (1), the filters (2) or the result (0) is written. */
+static bool plan_around(struct call *c, bool sequences, bool transposed, int out, bool fused) {
+    c->format = sizes.format;
+    c->around = sizes.around[below(2)];
+    tensor_window2d *how = &c->around;
+    how->window[0] = how->window[1] = 0;
+    if (transposed)
+        for (int way = 0; way < 2; way++)
+            how->output_padding[way] = chance(5) ? below(4) : below(how->stride[way]);
+    const int64_t groups = how->groups ? how->groups : 1, channels = sizes.c,
+                  filters = (sizes.k + groups - 1) / groups * groups, r = sequences ? 1 : sizes.filter_h,
+                  s = sizes.filter_w, h = sequences ? 1 : sizes.h;
+    if (sequences) {
+        how->padding[0] = how->padding[1] = how->output_padding[0] = 0;
+        how->stride[0] = how->dilation[0] = 1;
+        how->dilation[1] = how->dilation[1] ? how->dilation[1] : 1;
+    }
+    if (channels % groups && !chance(3)) /* an error */
+        return false;
+    const int64_t depth = channels / groups ? channels / groups : 1;
+    int64_t p = transposed ? h : places_around(how, 0, h, r),
+            q = transposed ? sizes.w : places_around(how, 1, sizes.w, s);
+    int64_t down = transposed ? spread_around(how, 0, h, r) : h,
+            across = transposed ? spread_around(how, 1, sizes.w, s) : sizes.w;
+    if ((p < 1 || q < 1 || down < 1 || across < 1) && !chance(3))
+        return false;
+    p = p < 1 ? 1 : p;
+    q = q < 1 ? 1 : q;
+    down = down < 1 ? 1 : down;
+    across = across < 1 ? 1 : across;
+    const int64_t x[4] = {sizes.n, down, across, transposed ? depth * groups : channels}, w[4] = {filters, r, s, depth},
+                  y[4] = {sizes.n, p, q, filters};
+    const bool image_out = transposed ? out == 0 : out == 1, result_out = transposed ? out == 1 : out == 0;
+    want_around(c, sequences, image_out ? x : result_out ? y : w);
+    want_around(c, sequences, out == 2 ? (transposed ? x : y) : image_out ? y : x);
+    want_around(c, sequences, out == 2 ? (transposed ? y : x) : w);
+    if ((count_of(4, y) > count_of(4, x) ? count_of(4, y) : count_of(4, x)) * r * s * depth > sizes.work)
+        return false;
+    return !fused || plan_epilogue(c, c->operand[0].shape[c->operand[0].ndim - 1]);
+}
+#define PLAN_AROUND(name, sequences, transposed, out, fused)                                                           \
+    static bool plan_##name(struct call *c) {                                                                          \
+        return plan_around(c, sequences, transposed, out, fused);                                                      \
+    }
+PLAN_AROUND(conv2d_with, false, false, 0, true)
+PLAN_AROUND(conv2d_input_grad_with, false, false, 1, false)
+PLAN_AROUND(conv2d_weight_grad_with, false, false, 2, false)
+PLAN_AROUND(conv_transpose2d, false, true, 0, true)
+PLAN_AROUND(conv_transpose2d_input_grad, false, true, 1, false)
+PLAN_AROUND(conv_transpose2d_weight_grad, false, true, 2, false)
+PLAN_AROUND(conv1d, true, false, 0, true)
+PLAN_AROUND(conv1d_input_grad, true, false, 1, false)
+PLAN_AROUND(conv1d_weight_grad, true, false, 2, false)
+PLAN_AROUND(conv_transpose1d, true, true, 0, true)
+
+static bool plan_pool_around(struct call *c, bool sequences, bool gradient) {
+    c->format = sizes.format;
+    c->around = sizes.around[below(2)];
+    tensor_window2d *how = &c->around;
+    how->groups = 0;
+    if (sequences) {
+        how->window[0] = how->stride[0] = how->dilation[0] = 1;
+        how->padding[0] = how->padding[1] = 0;
+        how->dilation[1] = how->dilation[1] ? how->dilation[1] : 1;
+    }
+    for (int side = 0; side < 4; side++) {
+        const int dilation = how->dilation[side / 2] ? how->dilation[side / 2] : 1,
+                  most = (how->window[side / 2] - 1) * dilation;
+        how->padding[side] = how->padding[side] > most && !chance(5) ? most : how->padding[side];
+    }
+    const int64_t h = sequences ? 1 : sizes.h, p = places_around(how, 0, h, how->window[0]),
+                  q = places_around(how, 1, sizes.w, how->window[1]);
+    if (p < 1 || q < 1)
+        return false;
+    const int64_t x[4] = {sizes.n, h, sizes.w, sizes.c}, y[4] = {sizes.n, p, q, sizes.c};
+    want_around(c, sequences, gradient ? x : y);
+    want_around(c, sequences, gradient ? y : x);
+    if (gradient)
+        want_around(c, sequences, x);
+    return true;
+}
+static bool plan_maxpool2d_with(struct call *c) {
+    return plan_pool_around(c, false, false);
+}
+static bool plan_maxpool2d_grad_with(struct call *c) {
+    return plan_pool_around(c, false, true);
+}
+static bool plan_maxpool1d_grad(struct call *c) {
+    return plan_pool_around(c, true, true);
+}
+
+static tensor_window1d line_of(const struct call *c) {
+    const tensor_window2d *how = &c->around;
+    return (tensor_window1d){.window = how->window[1],
+                             .stride = how->stride[1],
+                             .padding = {how->padding[2], how->padding[3]},
+                             .dilation = how->dilation[1],
+                             .groups = how->groups,
+                             .output_padding = how->output_padding[1]};
+}
+
 static bool plan_avgpool(struct call *c) {
     c->format = sizes.format;
     WANT(c, sizes.n, sizes.c);
@@ -387,6 +528,19 @@ RUN(conv2d_input_grad) return tensor_conv2d_input_grad(t[0], t[1], t[2], c->how)
 RUN(conv2d_weight_grad) return tensor_conv2d_weight_grad(t[0], t[1], t[2], c->how); }
 RUN(maxpool2d) return tensor_maxpool2d(t[0], t[1], c->how); }
 RUN(maxpool2d_grad) return tensor_maxpool2d_grad(t[0], t[1], t[2], c->how); }
+RUN(conv2d_with) return tensor_conv2d_with(t[0], t[1], t[2], c->around, epilogue_of(c, t)); }
+RUN(conv2d_input_grad_with) return tensor_conv2d_input_grad_with(t[0], t[1], t[2], c->around); }
+RUN(conv2d_weight_grad_with) return tensor_conv2d_weight_grad_with(t[0], t[1], t[2], c->around); }
+RUN(conv_transpose2d) return tensor_conv_transpose2d(t[0], t[1], t[2], c->around, epilogue_of(c, t)); }
+RUN(conv_transpose2d_input_grad) return tensor_conv_transpose2d_input_grad(t[0], t[1], t[2], c->around); }
+RUN(conv_transpose2d_weight_grad) return tensor_conv_transpose2d_weight_grad(t[0], t[1], t[2], c->around); }
+RUN(conv1d) return tensor_conv1d(t[0], t[1], t[2], line_of(c), epilogue_of(c, t)); }
+RUN(conv1d_input_grad) return tensor_conv1d_input_grad(t[0], t[1], t[2], line_of(c)); }
+RUN(conv1d_weight_grad) return tensor_conv1d_weight_grad(t[0], t[1], t[2], line_of(c)); }
+RUN(conv_transpose1d) return tensor_conv_transpose1d(t[0], t[1], t[2], line_of(c), epilogue_of(c, t)); }
+RUN(maxpool2d_with) return tensor_maxpool2d_with(t[0], t[1], c->around); }
+RUN(maxpool2d_grad_with) return tensor_maxpool2d_grad_with(t[0], t[1], t[2], c->around); }
+RUN(maxpool1d_grad) return tensor_maxpool1d_grad(t[0], t[1], t[2], line_of(c)); }
 RUN(avgpool_global) return tensor_avgpool_global(t[0], t[1]); }
 RUN(avgpool_global_grad) return tensor_avgpool_global_grad(t[1], t[0]); }
 RUN(shortcut_a) return tensor_shortcut_a(t[0], t[1], c->number); }
@@ -1037,6 +1191,19 @@ static const struct action actions[] = {
     ACTION(conv2d_weight_grad, 15, plan_weight_grad),
     ACTION(maxpool2d, 10, plan_maxpool2d),
     ACTION(maxpool2d_grad, 10, plan_maxpool2d_grad),
+    ACTION(conv2d_with, 12, plan_conv2d_with),
+    ACTION(conv2d_input_grad_with, 10, plan_conv2d_input_grad_with),
+    ACTION(conv2d_weight_grad_with, 10, plan_conv2d_weight_grad_with),
+    ACTION(conv_transpose2d, 10, plan_conv_transpose2d),
+    ACTION(conv_transpose2d_input_grad, 5, plan_conv_transpose2d_input_grad),
+    ACTION(conv_transpose2d_weight_grad, 5, plan_conv_transpose2d_weight_grad),
+    ACTION(conv1d, 5, plan_conv1d),
+    ACTION(conv1d_input_grad, 5, plan_conv1d_input_grad),
+    ACTION(conv1d_weight_grad, 5, plan_conv1d_weight_grad),
+    ACTION(conv_transpose1d, 5, plan_conv_transpose1d),
+    ACTION(maxpool2d_with, 8, plan_maxpool2d_with),
+    ACTION(maxpool2d_grad_with, 8, plan_maxpool2d_grad_with),
+    ACTION(maxpool1d_grad, 5, plan_maxpool1d_grad),
     ACTION(avgpool_global, 8, plan_avgpool),
     ACTION(avgpool_global_grad, 8, plan_avgpool),
     ACTION(shortcut_a, 8, plan_shortcut),

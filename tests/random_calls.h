@@ -248,6 +248,7 @@ struct call {
     int number; /* an exponent, a stride, a choice */
     bool relu;
     tensor_window how;
+    tensor_window2d around; /* a window of any shape */
     double epsilon;
     int numbers_count;
     double numbers[2 * RESULTS]; /* mean and variance, or values to load */
@@ -364,6 +365,11 @@ static void describe(const struct call *c, char *line) {
            "%s alpha %a beta %a number %d relu %d epsilon %g, window %d stride %d padding %d dilation %d groups %d",
            c->action->name, (double)c->alpha, (double)c->beta, c->number, c->relu, c->epsilon, c->how.window,
            c->how.stride, c->how.padding, c->how.dilation, c->how.groups);
+    const tensor_window2d *around = &c->around;
+    append(line, ", around %d %d stride %d %d padding %d %d %d %d dilation %d %d groups %d more %d %d",
+           around->window[0], around->window[1], around->stride[0], around->stride[1], around->padding[0],
+           around->padding[1], around->padding[2], around->padding[3], around->dilation[0], around->dilation[1],
+           around->groups, around->output_padding[0], around->output_padding[1]);
     for (int i = 0; i < c->operands; i++) {
         if (c->operand[i].slot < 0) {
             append(line, "\n        -");

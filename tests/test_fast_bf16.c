@@ -6,6 +6,7 @@
 #include "core/format.h"
 #include "core/tensor_object.h"
 #include "flexlab/tensor.h"
+#include "window_cases.h"
 #include <float.h>
 #include <math.h>
 #include <pthread.h>
@@ -230,22 +231,16 @@ static void check_infinities(void) {
 enum way { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, WAYS };
 static const char *const ways[WAYS] = {"conv2d", "conv2d_input_grad", "conv2d_weight_grad"};
 
-struct shape {
-    int64_t n, h, w, c, k, r, s;
-    int stride, padding, dilation, groups;
-};
-
-static int64_t places(int64_t size, int64_t filter, const struct shape *x) {
-    return (size + 2 * x->padding - (filter - 1) * x->dilation - 1) / x->stride + 1;
-}
-
 /* a, b to y by the public functions: exact, in any format. */
-static void convolve(enum way way, tensor *y, const tensor *a, const tensor *b, const struct shape *x) {
-    const tensor_window how = {
-        .stride = x->stride, .padding = x->padding, .dilation = x->dilation, .groups = x->groups};
-    CHECK(!(way == FORWARD          ? tensor_conv2d(y, a, b, how)
-            : way == INPUT_GRADIENT ? tensor_conv2d_input_grad(y, a, b, how)
-                                    : tensor_conv2d_weight_grad(y, a, b, how)),
+static void convolve(enum way way, tensor *y, const tensor *a, const tensor *b, const struct fl_geometry *x,
+                     const int after[2]) {
+    const tensor_window2d how = {.stride = {x->stride[0], x->stride[1]},
+                                 .padding = {x->padding[0], after[0], x->padding[1], after[1]},
+                                 .dilation = {x->dilation[0], x->dilation[1]},
+                                 .groups = x->groups};
+    CHECK(!(way == FORWARD          ? tensor_conv2d_with(y, a, b, how, (tensor_epilogue){0})
+            : way == INPUT_GRADIENT ? tensor_conv2d_input_grad_with(y, a, b, how)
+                                    : tensor_conv2d_weight_grad_with(y, a, b, how)),
           "%s", tensor_error());
 }
 
@@ -260,9 +255,10 @@ static tensor *magnitudes_of(const tensor *t) {
     return of;
 }
 
-static void check_convolution(enum way way, enum data data, const struct shape *x, bool infinite) {
-    const int64_t image[4] = {x->n, x->h, x->w, x->c}, filter[4] = {x->k, x->r, x->s, x->c / x->groups},
-                  out[4] = {x->n, places(x->h, x->r, x), places(x->w, x->s, x), x->k};
+static void check_convolution(enum way way, enum data data, const struct fl_geometry *x, const int after[2],
+                              bool infinite) {
+    const int64_t image[4] = {x->batch, x->h, x->w, x->c}, filter[4] = {x->filters, x->r, x->s, x->c / x->groups},
+                  out[4] = {x->batch, x->p, x->q, x->filters};
     const int64_t *a_shape = way == FORWARD ? image : out, *b_shape = way == WEIGHT_GRADIENT ? image : filter,
                   *y_shape = way == FORWARD          ? out
                              : way == INPUT_GRADIENT ? image
@@ -280,16 +276,17 @@ static void check_convolution(enum way way, enum data data, const struct shape *
         wa[check_random(&seed) % (uint64_t)tensor_count(a)] = 0x7f80;
         /* where a strided gradient reaches no pixel, class exact multiplies filters by zero, class fast leaves it out
          */
-        if (way != INPUT_GRADIENT || x->stride == 1) {
+        if (way != INPUT_GRADIENT || (x->stride[0] == 1 && x->stride[1] == 1)) {
             const uint64_t count = (uint64_t)tensor_count(b), line = (uint64_t)(x->w * x->c);
             /* of an image in its last line, where padding begins */
             wb[way == WEIGHT_GRADIENT ? count - 1 - check_random(&seed) % line : check_random(&seed) % count] = 0x7f80;
         }
     }
     tensor *ma = magnitudes_of(a), *mb = magnitudes_of(b);
-    convolve(way, exact, a, b, x);
-    convolve(way, magnitude, ma, mb, x);
-    const double k = way == WEIGHT_GRADIENT ? (double)(out[0] * out[1] * out[2]) : (double)(x->r * x->s * x->c * x->k);
+    convolve(way, exact, a, b, x, after);
+    convolve(way, magnitude, ma, mb, x, after);
+    const double k =
+        way == WEIGHT_GRADIENT ? (double)(out[0] * out[1] * out[2]) : (double)(x->r * x->s * x->c * x->filters);
     const float *m = tensor_const_data(magnitude);
     const uint16_t *want = tensor_const_data(exact), *got = tensor_const_data(y);
     for (int t = 0; t < THREAD_COUNTS; t++) {
@@ -300,19 +297,7 @@ static void check_convolution(enum way way, enum data data, const struct shape *
                                      .format = fl_format_of(FMT_BF16),
                                      .in = {fl_view_of(a), fl_view_of(b)},
                                      .out = fl_view_of(y),
-                                     .geo = {.batch = x->n,
-                                             .h = x->h,
-                                             .w = x->w,
-                                             .c = x->c,
-                                             .p = out[1],
-                                             .q = out[2],
-                                             .filters = x->k,
-                                             .r = x->r,
-                                             .s = x->s,
-                                             .stride = x->stride,
-                                             .padding = x->padding,
-                                             .dilation = x->dilation,
-                                             .groups = x->groups},
+                                     .geo = *x,
                                      .stats = &stats};
         CHECK(!fl_kernel_in(args.format, args.op, row)(&args), "%s", tensor_error());
         int64_t wrong = 0, other = 0;
@@ -326,12 +311,9 @@ static void check_convolution(enum way way, enum data data, const struct shape *
             other += got[i] != want[i];
         }
         CHECK(!wrong && (data != INTEGERS || infinite || !other),
-              "%s %s %lldx%lldx%lldx%lld to %lld, %lldx%lld stride %d padding %d dilation %d groups %d data %d threads "
-              "%d "
-              "infinite %d: %lld beyond the bound, %lld not the exact bits",
-              fl_backend_name(row), ways[way], (long long)x->n, (long long)x->h, (long long)x->w, (long long)x->c,
-              (long long)x->k, (long long)x->r, (long long)x->s, x->stride, x->padding, x->dilation, x->groups,
-              (int)data, thread_counts[t], infinite, (long long)wrong, (long long)other);
+              "%s %s %s data %d threads %d infinite %d: %lld beyond the bound, %lld not the exact bits",
+              fl_backend_name(row), ways[way], windows_text(x), (int)data, thread_counts[t], infinite, (long long)wrong,
+              (long long)other);
     }
     tensor_set_threads(0);
     tensor *const all[] = {a, b, y, exact, magnitude, ma, mb};
@@ -340,19 +322,44 @@ static void check_convolution(enum way way, enum data data, const struct shape *
 }
 
 static void check_convolutions(void) {
-    static const struct shape shapes[] = {{2, 8, 8, 16, 16, 3, 3, 1, 1, 1, 1},  {3, 7, 7, 5, 9, 3, 3, 2, 1, 1, 1},
-                                          {1, 9, 11, 32, 40, 3, 3, 1, 1, 1, 1}, {2, 16, 16, 32, 32, 3, 3, 1, 1, 1, 1},
-                                          {1, 13, 10, 3, 17, 5, 3, 2, 2, 2, 1}, {4, 6, 5, 64, 33, 1, 1, 1, 0, 1, 1},
-                                          {2, 9, 9, 24, 12, 3, 3, 1, 2, 2, 3},  {1, 20, 33, 7, 4, 2, 7, 3, 0, 1, 1},
-                                          {5, 4, 4, 48, 20, 1, 1, 2, 0, 1, 1},  {2, 5, 6, 8, 8, 3, 3, 1, 1, 1, 8},
-                                          {1, 1, 50, 3, 2, 1, 9, 1, 4, 3, 1},   {1, 40, 24, 16, 16, 3, 3, 1, 1, 1, 1},
-                                          {1, 37, 37, 64, 64, 3, 3, 1, 1, 1, 1}};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    /* batch h w c filters r s stride padding dilation groups */
+    static const int shapes[][11] = {{2, 8, 8, 16, 16, 3, 3, 1, 1, 1, 1},  {3, 7, 7, 5, 9, 3, 3, 2, 1, 1, 1},
+                                     {1, 9, 11, 32, 40, 3, 3, 1, 1, 1, 1}, {2, 16, 16, 32, 32, 3, 3, 1, 1, 1, 1},
+                                     {1, 13, 10, 3, 17, 5, 3, 2, 2, 2, 1}, {4, 6, 5, 64, 33, 1, 1, 1, 0, 1, 1},
+                                     {2, 9, 9, 24, 12, 3, 3, 1, 2, 2, 3},  {1, 20, 33, 7, 4, 2, 7, 3, 0, 1, 1},
+                                     {5, 4, 4, 48, 20, 1, 1, 2, 0, 1, 1},  {2, 5, 6, 8, 8, 3, 3, 1, 1, 1, 8},
+                                     {1, 1, 50, 3, 2, 1, 9, 1, 4, 3, 1},   {1, 40, 24, 16, 16, 3, 3, 1, 1, 1, 1},
+                                     {1, 37, 37, 64, 64, 3, 3, 1, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const int *v = shapes[i], after[2] = {v[8], v[8]};
+        struct fl_geometry g = {.batch = v[0],
+                                .h = v[1],
+                                .w = v[2],
+                                .c = v[3],
+                                .filters = v[4],
+                                .r = v[5],
+                                .s = v[6],
+                                .stride = {v[7], v[7]},
+                                .padding = {v[8], v[8]},
+                                .dilation = {v[9], v[9]},
+                                .groups = v[10]};
+        g.p = window_count(g.h, v[8], v[8], g.r, v[7], v[9]);
+        g.q = window_count(g.w, v[8], v[8], g.s, v[7], v[9]);
         for (int way = 0; way < WAYS; way++) {
-            check_convolution((enum way)way, INTEGERS, &shapes[i], false);
-            check_convolution((enum way)way, NORMAL, &shapes[i], false);
-            check_convolution((enum way)way, INTEGERS, &shapes[i], true);
+            check_convolution((enum way)way, INTEGERS, &g, after, false);
+            check_convolution((enum way)way, NORMAL, &g, after, false);
+            check_convolution((enum way)way, INTEGERS, &g, after, true);
         }
+    }
+    uint64_t seed = 20170711;
+    for (int i = 0; i < 60; i++) {
+        int after[2];
+        const struct fl_geometry g = draw_windows(&seed, i % 4 ? 20 : 70, after);
+        for (int way = 0; way < WAYS; way++) {
+            check_convolution((enum way)way, INTEGERS, &g, after, false);
+            check_convolution((enum way)way, NORMAL, &g, after, false);
+        }
+    }
 }
 
 static void *class_of_new_thread(void *got) {

@@ -1,6 +1,7 @@
 /* test_flex_image.c - pooling and shortcuts of the shared-exponent formats equal the exact result rounded once, on
  * every kernel row. */
 #include "flex_harness.h"
+#include "window_cases.h"
 
 static int64_t input_at(const struct fl_geometry *g, int64_t n, int64_t y, int64_t x, int64_t c) {
     return ((n * g->h + y) * g->w + x) * g->c + c;
@@ -12,7 +13,8 @@ static int64_t first_largest(const struct fl_view *x, const struct fl_geometry *
     int64_t best = -1;
     for (int64_t r = 0; r < g->r; r++)
         for (int64_t s = 0; s < g->s; s++) {
-            const int64_t y = p * g->stride + r - g->padding, z = q * g->stride + s - g->padding;
+            const int64_t y = p * g->stride[0] + r * g->dilation[0] - g->padding[0],
+                          z = q * g->stride[1] + s * g->dilation[1] - g->padding[1];
             if (y < 0 || y >= g->h || z < 0 || z >= g->w)
                 continue;
             const int64_t i = input_at(g, n, y, z, c);
@@ -61,15 +63,15 @@ static struct number exact_shortcut(const struct fl_args *args, int64_t i) {
     const int64_t n = i / g->filters / g->q / g->p, c = k - (g->filters - g->c) / 2;
     if (c < 0 || c >= g->c)
         return (struct number){0};
-    return value_of(&args->in[0], input_at(g, n, p * g->stride, q * g->stride, c));
+    return value_of(&args->in[0], input_at(g, n, p * g->stride[0], q * g->stride[1], c));
 }
 
 static struct number exact_shortcut_grad(const struct fl_args *args, int64_t i) {
     const struct fl_geometry *g = &args->geo;
     const int64_t c = i % g->c, x = i / g->c % g->w, y = i / g->c / g->w % g->h, n = i / g->c / g->w / g->h;
-    if (y % g->stride || x % g->stride)
+    if (y % g->stride[0] || x % g->stride[1])
         return (struct number){0};
-    const int64_t pixel = (n * g->p + y / g->stride) * g->q + x / g->stride;
+    const int64_t pixel = (n * g->p + y / g->stride[0]) * g->q + x / g->stride[1];
     return value_of(&args->in[0], pixel * g->filters + (g->filters - g->c) / 2 + c);
 }
 
@@ -99,15 +101,8 @@ static void check_case(const struct fl_format *format, enum fl_op op, const stru
 }
 
 static void check_maxpool(const struct fl_format *format) {
-    struct fl_geometry g = random_image(random_channels());
-    g.r = g.s = random_below(4) + 1;
-    g.padding = (int)random_below(g.r);
-    g.stride = random_between(1, 3);
-    if (g.h + 2 * g.padding < g.r || g.w + 2 * g.padding < g.s)
-        return;
-    g.p = (g.h + 2 * g.padding - g.r) / g.stride + 1;
-    g.q = (g.w + 2 * g.padding - g.s) / g.stride + 1;
-    g.filters = g.c;
+    int after[2];
+    const struct fl_geometry g = draw_pool(&seed, random_channels(), after);
     const int64_t x = g.batch * g.h * g.w * g.c, y = g.batch * g.p * g.q * g.c;
     check_case(format, FL_OP_MAXPOOL2D, &g, x, y, exact_maxpool);
     check_case(format, FL_OP_MAXPOOL2D_GRAD, &g, y, x, exact_maxpool_grad);
@@ -123,10 +118,10 @@ static void check_mean(const struct fl_format *format, struct fl_geometry g) {
 
 static void check_shortcut(const struct fl_format *format) {
     struct fl_geometry g = random_image(random_channels());
-    g.stride = random_between(1, 3);
+    g.stride[0] = g.stride[1] = random_between(1, 3);
     g.filters = g.c + random_below(2) * random_below(40);
-    g.p = (g.h + g.stride - 1) / g.stride;
-    g.q = (g.w + g.stride - 1) / g.stride;
+    g.p = (g.h + g.stride[0] - 1) / g.stride[0];
+    g.q = (g.w + g.stride[1] - 1) / g.stride[1];
     const int64_t x = g.batch * g.h * g.w * g.c, y = g.batch * g.p * g.q * g.filters;
     check_case(format, FL_OP_SHORTCUT_A, &g, x, y, exact_shortcut);
     check_case(format, FL_OP_SHORTCUT_A_GRAD, &g, y, x, exact_shortcut_grad);

@@ -30,8 +30,8 @@ static struct number exact_conv2d(const struct fl_args *args, int64_t i) {
     int64_t sum = 0;
     for (int64_t r = 0; r < g->r; r++)
         for (int64_t s = 0; s < g->s; s++) {
-            const int64_t y = p * g->stride + r * g->dilation - g->padding,
-                          x = q * g->stride + s * g->dilation - g->padding;
+            const int64_t y = p * g->stride[0] + r * g->dilation[0] - g->padding[0],
+                          x = q * g->stride[1] + s * g->dilation[1] - g->padding[1];
             for (int64_t c = 0; y >= 0 && y < g->h && x >= 0 && x < g->w && c < depth; c++)
                 sum += (int64_t)mantissa_of(&args->in[0], ((image * g->h + y) * g->w + x) * g->c + channel + c) *
                        mantissa_of(&args->in[1], ((filter * g->r + r) * g->s + s) * depth + c);
@@ -96,12 +96,12 @@ static void check_conv2d(const struct fl_format *format) {
                             .filters = s[1],
                             .r = s[2],
                             .s = s[2],
-                            .stride = s[3],
-                            .padding = s[4],
-                            .dilation = s[5],
+                            .stride = {s[3], s[3]},
+                            .padding = {s[4], s[4]},
+                            .dilation = {s[5], s[5]},
                             .groups = s[6]};
-    g.p = (g.h + 2 * g.padding - g.dilation * (g.r - 1) - 1) / g.stride + 1;
-    g.q = (g.w + 2 * g.padding - g.dilation * (g.s - 1) - 1) / g.stride + 1;
+    g.p = (g.h + 2 * g.padding[0] - g.dilation[0] * (g.r - 1) - 1) / g.stride[0] + 1;
+    g.q = (g.w + 2 * g.padding[1] - g.dilation[1] * (g.s - 1) - 1) / g.stride[1] + 1;
     const struct fl_args args = {.op = FL_OP_CONV2D, .geo = g, .out = {.count = g.batch * g.p * g.q * g.filters}};
     check_fused(format, args, g.filters, g.batch * g.h * g.w * g.c, g.filters * g.r * g.s * (g.c / g.groups),
                 exact_conv2d);

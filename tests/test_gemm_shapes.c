@@ -11,6 +11,7 @@
 #include "core/parallel.h"
 #include "flexlab/tensor.h"
 #include "philox_witness.h"
+#include "window_cases.h"
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
@@ -136,23 +137,9 @@ static struct problem matmul_problem(enum fl_op op, const int *size) {
     return (struct problem){op, {.m = size[0], .n = size[1], .k = size[2]}, size[0], size[1], size[2]};
 }
 
-/* v: batch h w c filters r s stride padding dilation groups (0: 1) */
-static struct problem conv_problem(enum fl_op op, const int *v) {
-    struct problem x = {.op = op,
-                        .geo = {.batch = v[0],
-                                .h = v[1],
-                                .w = v[2],
-                                .c = v[3],
-                                .filters = v[4],
-                                .r = v[5],
-                                .s = v[6],
-                                .stride = v[7],
-                                .padding = v[8],
-                                .dilation = v[9] ? v[9] : 1,
-                                .groups = v[10] ? v[10] : 1}};
-    struct fl_geometry *g = &x.geo;
-    g->p = (g->h + 2 * g->padding - g->dilation * (g->r - 1) - 1) / g->stride + 1;
-    g->q = (g->w + 2 * g->padding - g->dilation * (g->s - 1) - 1) / g->stride + 1;
+static struct problem windows_problem(enum fl_op op, struct fl_geometry geo) {
+    struct problem x = {.op = op, .geo = geo};
+    const struct fl_geometry *g = &x.geo;
     const int64_t patch = g->r * g->s, depth = g->c / g->groups;
     x.m = op == FL_OP_CONV2D              ? g->batch * g->p * g->q
           : op == FL_OP_CONV2D_INPUT_GRAD ? g->batch * g->h * g->w
@@ -162,6 +149,24 @@ static struct problem conv_problem(enum fl_op op, const int *v) {
           : op == FL_OP_CONV2D_INPUT_GRAD ? patch * (g->filters / g->groups)
                                           : g->batch * g->p * g->q;
     return x;
+}
+
+/* v: batch h w c filters r s stride padding dilation groups (0: 1) */
+static struct problem conv_problem(enum fl_op op, const int *v) {
+    struct fl_geometry g = {.batch = v[0],
+                            .h = v[1],
+                            .w = v[2],
+                            .c = v[3],
+                            .filters = v[4],
+                            .r = v[5],
+                            .s = v[6],
+                            .stride = {v[7], v[7]},
+                            .padding = {v[8], v[8]},
+                            .dilation = {v[9] ? v[9] : 1, v[9] ? v[9] : 1},
+                            .groups = v[10] ? v[10] : 1};
+    g.p = window_count(g.h, v[8], v[8], g.r, g.stride[0], g.dilation[0]);
+    g.q = window_count(g.w, v[8], v[8], g.s, g.stride[1], g.dilation[1]);
+    return windows_problem(op, g);
 }
 
 static int64_t image_index(int64_t h, int64_t w, int64_t c, int64_t n, int64_t y, int64_t x, int64_t channel) {
@@ -175,25 +180,28 @@ static void term_at(const struct problem *x, int64_t i, int64_t j, int64_t k, in
     switch (x->op) {
     case FL_OP_CONV2D: {
         const int64_t c = j / own * depth + k % depth, s = k / depth % g->s, r = k / depth / g->s;
-        *a = image_index(g->h, g->w, g->c, i / g->q / g->p, i / g->q % g->p * g->stride + r * g->dilation - g->padding,
-                         i % g->q * g->stride + s * g->dilation - g->padding, c);
+        *a = image_index(g->h, g->w, g->c, i / g->q / g->p,
+                         i / g->q % g->p * g->stride[0] + r * g->dilation[0] - g->padding[0],
+                         i % g->q * g->stride[1] + s * g->dilation[1] - g->padding[1], c);
         *b = j * x->k + k;
         break;
     }
     case FL_OP_CONV2D_INPUT_GRAD: {
         const int64_t filter = j / depth * own + k % own, s = k / own % g->s, r = k / own / g->s;
-        const int64_t y = i / g->w % g->h + g->padding - r * g->dilation, z = i % g->w + g->padding - s * g->dilation;
-        *a = y < 0 || z < 0 || y % g->stride || z % g->stride
+        const int64_t y = i / g->w % g->h + g->padding[0] - r * g->dilation[0],
+                      z = i % g->w + g->padding[1] - s * g->dilation[1];
+        *a = y < 0 || z < 0 || y % g->stride[0] || z % g->stride[1]
                  ? -1
-                 : image_index(g->p, g->q, g->filters, i / g->w / g->h, y / g->stride, z / g->stride, filter);
+                 : image_index(g->p, g->q, g->filters, i / g->w / g->h, y / g->stride[0], z / g->stride[1], filter);
         *b = ((filter * g->r + r) * g->s + s) * depth + j % depth;
         break;
     }
     case FL_OP_CONV2D_WEIGHT_GRAD: {
         const int64_t c = i / own * depth + j % depth, s = j / depth % g->s, r = j / depth / g->s;
         *a = k * g->filters + i;
-        *b = image_index(g->h, g->w, g->c, k / g->q / g->p, k / g->q % g->p * g->stride + r * g->dilation - g->padding,
-                         k % g->q * g->stride + s * g->dilation - g->padding, c);
+        *b = image_index(g->h, g->w, g->c, k / g->q / g->p,
+                         k / g->q % g->p * g->stride[0] + r * g->dilation[0] - g->padding[0],
+                         k % g->q * g->stride[1] + s * g->dilation[1] - g->padding[1], c);
         break;
     }
     default:
@@ -257,7 +265,7 @@ struct test_case {
     struct fl_args args;
     unsigned char *want;
     struct fl_stats want_stats;
-    char label[192];
+    char label[288];
 };
 
 static void compute_want(struct test_case *t) {
@@ -358,10 +366,7 @@ static void run_case(const struct fl_format *f, struct problem x, enum data data
         return;
     const size_t used = strlen(t.label);
     if (is_conv(x.op))
-        snprintf(t.label + used, sizeof t.label - used,
-                 " %lldx%lldx%lldx%lld filters %lldx%lldx%lld stride %d padding %d dilation %d groups %d %s seed %llu",
-                 (long long)g->batch, (long long)g->h, (long long)g->w, (long long)g->c, (long long)g->filters,
-                 (long long)g->r, (long long)g->s, g->stride, g->padding, g->dilation, g->groups, data_names[data],
+        snprintf(t.label + used, sizeof t.label - used, " %s %s seed %llu", windows_text(g), data_names[data],
                  (unsigned long long)seed);
     else
         snprintf(t.label + used, sizeof t.label - used, " %lldx%lldx%lld %s seed %llu", (long long)x.m, (long long)x.n,
@@ -514,6 +519,15 @@ static int test_conv(int number) {
         for (int op = 0; op < 3; op++)
             run_formats(conv_problem(convs[op], shapes[i]), number++);
     return number;
+}
+
+/* Each direction and side for itself. */
+static void test_windows(int number) {
+    uint64_t seed = seed0 ^ 0x77696e;
+    int after[2];
+    for (int i = 0; i < 130; i++)
+        for (int op = 0; op < 3; op++)
+            run_formats(windows_problem(convs[op], draw_windows(&seed, i % 10 ? 9 : 70, after)), number++);
 }
 
 /* --- long sums of many results ----------------------------------------------------------------------------------- */
@@ -678,7 +692,7 @@ int main(void) {
     seed0 = text ? strtoull(text, NULL, 0) : seed0;
     printf("seed %llu\n", (unsigned long long)seed0);
     const int number = test_matmul(0);
-    test_conv(number);
+    test_windows(test_conv(number));
     if (!filter) {
         test_waves();
         test_freivalds();

@@ -55,27 +55,31 @@ static void mix_result(uint64_t *hash, const struct call *call, const struct res
 enum { RUNS = 4 };
 static int threads[RUNS] = {1, 2, 3, 7}, runs = RUNS;
 
-/* One hash a number of threads. */
-static void hash_all(const struct fl_format *f, enum fl_op op, fl_kernel kernel, int n, uint64_t *hash) {
+/* One hash a number of threads; of asymmetric windows, which not every operation has, another. Whether there were any.
+ */
+static bool hash_all(const struct fl_format *f, enum fl_op op, fl_kernel kernel, int n, uint64_t *hash,
+                     uint64_t *asymmetric) {
     static struct call call;
     const tensor_rounding roundings[] = {TENSOR_ROUND_NEAREST, other_rounding(f)};
-    bool more = true;
+    bool more = true, found = false;
     for (int index = 0; more; index++)
         for (int style = 0; style < STYLES && more; style++)
             for (int r = 0; r < 2 && (r == 0 || roundings[1] != roundings[0]) && more; r++) {
                 more = call_make(&call, f, op, index, (enum style)style, roundings[r], seed + (uint64_t)r, kernel);
                 if (!more)
                     break;
+                found |= call.shape.asymmetric;
                 for (int t = 0; t < n; t++) {
                     struct result result;
                     tensor_set_threads(threads[t]);
                     tensor_status status = run(&call, kernel, false, false, &result);
                     CHECK(!status, "%s.%s failed: %s", f->name, fl_op_name(op), tensor_error());
-                    mix_result(&hash[t], &call, &result);
+                    mix_result(call.shape.asymmetric ? &asymmetric[t] : &hash[t], &call, &result);
                     result_free(&result);
                 }
                 call_free(&call);
             }
+    return found;
 }
 
 /* The same of an operation whose results are numbers. */
@@ -150,12 +154,19 @@ int main(int argc, char **argv) {
                 continue;
             fl_kernel kernel = fl_kernel_select(f, (enum fl_op)op, cap, &chosen);
             const int n = chosen == FL_REF ? 1 : runs; /* reference kernels know no threads */
-            uint64_t hash[RUNS] = {0};
-            (is_number_op((enum fl_op)op) ? hash_numbers : hash_all)(f, (enum fl_op)op, kernel, n, hash);
-            if (file)
-                fprintf(file, "%-32s %016llx\n", name, (unsigned long long)hash[0]);
-            for (int t = 0; t < n && !file; t++)
-                compare(name, fl_backend_name(chosen), threads[t], hash[t]);
+            uint64_t hash[2][RUNS] = {{0}};
+            bool asymmetric = false;
+            if (is_number_op((enum fl_op)op))
+                hash_numbers(f, (enum fl_op)op, kernel, n, hash[0]);
+            else
+                asymmetric = hash_all(f, (enum fl_op)op, kernel, n, hash[0], hash[1]);
+            for (int kind = 0; kind < 1 + asymmetric; kind++) {
+                snprintf(name, sizeof name, "%s.%s%s", f->name, fl_op_name((enum fl_op)op), kind ? "/asymmetric" : "");
+                if (file)
+                    fprintf(file, "%-32s %016llx\n", name, (unsigned long long)hash[kind][0]);
+                for (int t = 0; t < n && !file; t++)
+                    compare(name, fl_backend_name(chosen), threads[t], hash[kind][t]);
+            }
         }
     }
     for (int i = 0; i < lines && !filter; i++)

@@ -56,6 +56,7 @@ struct call {
     bool relu;
     int stride;
     tensor_window how;
+    tensor_window2d around;
 };
 
 /* Element styles: what the formats hold, with the ends of their range, and special values of float formats. */
@@ -317,6 +318,10 @@ PLAIN_RUN(conv2d_input_grad, t[0], t[1], t[2], c->how)
 PLAIN_RUN(conv2d_weight_grad, t[0], t[1], t[2], c->how)
 PLAIN_RUN(maxpool2d, t[0], t[1], c->how)
 PLAIN_RUN(maxpool2d_grad, t[0], t[1], t[2], c->how)
+PLAIN_RUN(conv2d_input_grad_with, t[0], t[1], t[2], c->around)
+PLAIN_RUN(conv2d_weight_grad_with, t[0], t[1], t[2], c->around)
+PLAIN_RUN(maxpool2d_with, t[0], t[1], c->around)
+PLAIN_RUN(maxpool2d_grad_with, t[0], t[1], t[2], c->around)
 PLAIN_RUN(avgpool_global, t[0], t[1])
 PLAIN_RUN(avgpool_global_grad, t[0], t[1])
 PLAIN_RUN(shortcut_a, t[0], t[1], c->stride)
@@ -340,6 +345,12 @@ RUN(matmul_nt_fused) {
 }
 RUN(conv2d_fused) {
     return tensor_conv2d_fused(t[0], t[1], t[2], c->how, epilogue_of(c, t));
+}
+RUN(conv2d_with) {
+    return tensor_conv2d_with(t[0], t[1], t[2], c->around, epilogue_of(c, t));
+}
+RUN(conv_transpose2d) {
+    return tensor_conv_transpose2d(t[0], t[1], t[2], c->around, epilogue_of(c, t));
 }
 RUN(normalise_grad) {
     const int64_t channels = tensor_count(t[6]);
@@ -492,6 +503,12 @@ static const struct row {
     ROW(conv2d_weight_grad, plan_conv2d_weight_grad, ""),
     ROW(maxpool2d, plan_maxpool2d, ""),
     ROW(maxpool2d_grad, plan_maxpool2d_grad, ""),
+    ROW(conv2d_with, plan_conv2d_with, ""),
+    ROW(conv2d_input_grad_with, plan_conv2d_input_grad_with, ""),
+    ROW(conv2d_weight_grad_with, plan_conv2d_weight_grad_with, ""),
+    ROW(conv_transpose2d, plan_conv_transpose2d, ""),
+    ROW(maxpool2d_with, plan_maxpool2d_with, ""),
+    ROW(maxpool2d_grad_with, plan_maxpool2d_grad_with, ""),
     ROW(avgpool_global, plan_avgpool_global, ""),
     ROW(avgpool_global_grad, plan_avgpool_global_grad, ""),
     ROW(shortcut_a, plan_shortcut_a, ""),

@@ -3,6 +3,7 @@
  */
 #include "flexlab/tensor.h"
 #include "kernel_cases.h"
+#include "window_cases.h"
 
 static const int channels[] = {1, 2, 3, 5, 8, 15, 16, 31, 33, 67, 1029};
 static const struct {
@@ -19,15 +20,16 @@ static struct fl_geometry geometry_of(enum fl_op op, int w, int c) {
                             .filters = c,
                             .r = windows[w].window,
                             .s = windows[w].window,
-                            .stride = windows[w].stride,
-                            .padding = windows[w].padding};
+                            .stride = {windows[w].stride, windows[w].stride},
+                            .padding = {windows[w].padding, windows[w].padding},
+                            .dilation = {1, 1}};
     if (op == FL_OP_SHORTCUT_A || op == FL_OP_SHORTCUT_A_GRAD) {
         g.filters += w;
         g.r = g.s = 1;
-        g.padding = 0;
+        g.padding[0] = g.padding[1] = 0;
     }
-    g.p = (g.h + 2 * g.padding - g.r) / g.stride + 1;
-    g.q = (g.w + 2 * g.padding - g.s) / g.stride + 1;
+    g.p = (g.h + 2 * g.padding[0] - g.r) / g.stride[0] + 1;
+    g.q = (g.w + 2 * g.padding[1] - g.s) / g.stride[1] + 1;
     return g;
 }
 
@@ -64,9 +66,8 @@ static void check_case(const struct fl_format *f, enum fl_op op, struct fl_geome
                     wrong = i;
             }
             CHECK(wrong < 0 && !memcmp(&r.stats, &expected.stats, sizeof r.stats),
-                  "%s.%s.%s: %dx%d, %d channels, window %d, stride %d, padding %d: element %lld or statistics", f->name,
-                  fl_op_name(op), fl_backend_name(chosen), (int)g.h, (int)g.w, (int)g.c, (int)g.r, g.stride, g.padding,
-                  (long long)wrong);
+                  "%s.%s.%s: %s: element %lld or statistics", f->name, fl_op_name(op), fl_backend_name(chosen),
+                  windows_text(&g), (long long)wrong);
             for (int i = 0; i < CANARY; i++)
                 CHECK(r.out.memory[r.out.bytes + (size_t)i] == 0xa5, "%s.%s writes beyond its end", f->name,
                       fl_op_name(op));
@@ -87,11 +88,35 @@ int main(void) {
                     for (size_t s = 0; s < sizeof styles / sizeof styles[0]; s++)
                         if (channels[c] < 1000 || s == 0)
                             check_case(f, ops[op], geometry_of(ops[op], (int)w, channels[c]), styles[s]);
-        const struct fl_geometry large = {
-            .batch = 1, .h = 300, .w = 301, .c = 1, .filters = 1, .r = 260, .s = 260, .stride = 41, .p = 1, .q = 2};
+        for (int j = 0; j < 60; j++) {
+            int after[2];
+            const struct fl_geometry g = draw_pool(&seed, channels[j % 10], after);
+            check_case(f, FL_OP_MAXPOOL2D, g, styles[j % 3]);
+            check_case(f, FL_OP_MAXPOOL2D_GRAD, g, styles[j % 3]);
+        }
+        const struct fl_geometry large = {.batch = 1,
+                                          .h = 300,
+                                          .w = 301,
+                                          .c = 1,
+                                          .filters = 1,
+                                          .r = 260,
+                                          .s = 260,
+                                          .stride = {41, 41},
+                                          .dilation = {1, 1},
+                                          .p = 1,
+                                          .q = 2};
         /* 32,761 places, almost as many as fit 16 bits */
-        const struct fl_geometry fitting = {
-            .batch = 1, .h = 190, .w = 191, .c = 3, .filters = 3, .r = 181, .s = 181, .stride = 9, .p = 2, .q = 2};
+        const struct fl_geometry fitting = {.batch = 1,
+                                            .h = 190,
+                                            .w = 191,
+                                            .c = 3,
+                                            .filters = 3,
+                                            .r = 181,
+                                            .s = 181,
+                                            .stride = {9, 9},
+                                            .dilation = {1, 1},
+                                            .p = 2,
+                                            .q = 2};
         const struct fl_geometry sizes[] = {large, fitting};
         for (int size = 0; size < 2; size++) {
             check_case(f, FL_OP_MAXPOOL2D, sizes[size], SPARSE);

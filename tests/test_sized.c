@@ -22,6 +22,8 @@ ENDS_WITH(nn_train_config, context);
 ENDS_WITH(nn_train_events, resume);
 ENDS_WITH(nn_transformer, activation);
 ENDS_WITH(data_loader_config, streams);
+ENDS_WITH(tensor_window2d, output_padding);
+ENDS_WITH(tensor_window1d, output_padding);
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(sizeof(struct autoflex) == 200, "struct autoflex is frozen");
 AT(tensor_epilogue, relu, 16);
@@ -39,6 +41,8 @@ AT(nn_train_config, report_every, 200);
 AT(nn_train_config, note_count, 240);
 AT(nn_transformer, activation, 16);
 AT(tensor_optimiser, momentum, 24);
+AT(tensor_window2d, output_padding, 44);
+AT(tensor_window1d, output_padding, 24);
 AT(nn_train_events, context, 16);
 AT(nn_train_result, predicted_count, 152);
 AT(nn_variant, summary, 32);

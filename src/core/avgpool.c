@@ -318,8 +318,8 @@ static tensor_status window_geometry(const char *name, struct operand x, struct 
                        how.window, (long long)g->h, (long long)g->w, how.padding);
     TRY(check_shape_is(name, y, 4, (int64_t[]){g->batch, down / how.stride + 1, across / how.stride + 1, g->c}));
     g->r = g->s = how.window;
-    g->stride = how.stride;
-    g->padding = how.padding;
+    g->stride[0] = g->stride[1] = how.stride;
+    g->padding[0] = g->padding[1] = how.padding;
     g->k = padding_counts;
     return TENSOR_OK;
 }

@@ -1,5 +1,6 @@
 /* ops.c - the public operations: every check, then the kernel through fl_write or fl_run. */
 #include "core/check_operands.h"
+#include "core/epilogue.h"
 #include "core/memory.h"
 #include "core/queue.h"
 #include "core/sized.h"
@@ -64,24 +65,6 @@ tensor_status tensor_bias_relu(tensor *y, const tensor *x, const tensor *b) {
     return bias(FL_OP_BIAS_RELU, "bias_relu", y, x, b);
 }
 
-/* Checks what joins the sums of y, whose shape is right, and notes it in args. */
-static tensor_status join(const char *name, const tensor *y, const tensor_epilogue *with, struct fl_args *args) {
-    const struct operand oy = {"y", y}, bias = {"bias", with->bias}, residual = {"residual", with->residual};
-    if (bias.t) {
-        TRY(check_operands(name, OPERANDS(oy, bias)));
-        TRY(check_shape_is(name, bias, 1, (int64_t[]){last_dim(y)}));
-        TRY(check_distinct(name, OPERANDS(oy, bias)));
-        args->epilogue.bias = fl_view_of(bias.t);
-    }
-    if (residual.t) {
-        TRY(check_operands(name, OPERANDS(oy, residual)));
-        TRY(check_same_shapes(name, OPERANDS(oy, residual)));
-        args->epilogue.residual = fl_view_of(residual.t);
-    }
-    args->epilogue.relu = with->relu;
-    return TENSOR_OK;
-}
-
 static const tensor_epilogue nothing;
 
 static tensor_status matmul(enum fl_op op, const char *name, tensor *y, const tensor *a, const tensor *b, bool ta,
@@ -97,7 +80,7 @@ static tensor_status matmul(enum fl_op op, const char *name, tensor *y, const te
     TRY(check_shape_is(name, (struct operand){"y", y}, 2, (int64_t[]){m, n}));
     TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
     struct fl_args args = {.op = op, .in = {fl_view_of(a), fl_view_of(b)}, .geo = {.m = m, .n = n, .k = k}};
-    TRY(join(name, y, &with, &args));
+    TRY(fl_join_epilogue(name, y, &with, &args));
     return fl_write(y, &args);
 }
 
@@ -111,126 +94,20 @@ tensor_status tensor_matmul_tn(tensor *y, const tensor *a, const tensor *b) {
     return matmul(FL_OP_MATMUL_TN, "matmul_tn", y, a, b, true, false, nothing);
 }
 
-/* The caller's epilogue; NULL: none. */
-static tensor_status take_epilogue(tensor_epilogue *ours, const tensor_epilogue *with, size_t size, const char *what) {
-    *ours = nothing;
-    return with ? fl_take_sized(ours, sizeof *ours, with, size, what) : TENSOR_OK;
-}
-
 tensor_status tensor_matmul_fused_sized(tensor *y, const tensor *a, const tensor *b, const tensor_epilogue *with,
                                         size_t with_size) {
     tensor_epilogue ours;
-    TRY(take_epilogue(&ours, with, with_size, "matmul_fused: tensor_epilogue"));
+    TRY(fl_take_epilogue(&ours, with, with_size, "matmul_fused: tensor_epilogue"));
     return matmul(FL_OP_MATMUL, "matmul_fused", y, a, b, false, false, ours);
 }
 tensor_status tensor_matmul_nt_fused_sized(tensor *y, const tensor *a, const tensor *b, const tensor_epilogue *with,
                                            size_t with_size) {
     tensor_epilogue ours;
-    TRY(take_epilogue(&ours, with, with_size, "matmul_nt_fused: tensor_epilogue"));
+    TRY(fl_take_epilogue(&ours, with, with_size, "matmul_nt_fused: tensor_epilogue"));
     return matmul(FL_OP_MATMUL_NT, "matmul_nt_fused", y, a, b, false, true, ours);
 }
 
-/* --- convolution -------------------------------------------------------------------------------------------------- */
-
-static tensor_status check_window(const char *name, tensor_window how) {
-    const int most = TENSOR_WINDOW_STEP_LIMIT;
-    if (how.stride < 1 || how.stride > most)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: stride %d, expected 1 to %d", name, how.stride, most);
-    if (how.padding < 0 || how.padding > most)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: padding %d, expected 0 to %d", name, how.padding, most);
-    if (how.dilation < 0 || how.dilation > most)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: dilation %d, expected 1 to %d (0 means 1)", name, how.dilation, most);
-    if (how.groups < 0)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %d groups, expected at least 1 (0 means 1)", name, how.groups);
-    return TENSOR_OK;
-}
-
-/* Places of a window of `size` on `length` elements padded on both sides; 0 if it does not fit. */
-static int64_t positions(int64_t length, int64_t size, tensor_window how) {
-    int64_t room = length + 2 * (int64_t)how.padding - size;
-    return room < 0 ? 0 : room / how.stride + 1;
-}
-
-/* Channels and filters fall into groups, and a filter has the channels of its group. */
-static tensor_status check_groups(const char *name, struct operand x, struct operand w, int groups) {
-    const int64_t channels = x.t->shape[3], filters = w.t->shape[0], depth = w.t->shape[3];
-    char tx[TENSOR_TEXT], tw[TENSOR_TEXT];
-    if (channels % groups || filters % groups)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is %s, %s is %s: %d groups do not divide %lld %s", name, x.name,
-                       fl_shape_text(x.t, tx), w.name, fl_shape_text(w.t, tw), groups,
-                       (long long)(channels % groups ? channels : filters), channels % groups ? "channels" : "filters");
-    if (depth != channels / groups)
-        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, %s is %s: channels %lld and %lld differ%s", name, x.name,
-                       fl_shape_text(x.t, tx), w.name, fl_shape_text(w.t, tw), (long long)(channels / groups),
-                       (long long)depth, groups > 1 ? " (of a group)" : "");
-    return TENSOR_OK;
-}
-
-/* x [N,H,W,C], w [K,R,S,C/groups], y [N,P,Q,K], each under the name it has in the call. out: which of them is written.
- */
-static tensor_status conv(enum fl_op op, const char *name, struct operand x, struct operand w, struct operand y,
-                          tensor_window how, struct operand out, const tensor *in0, const tensor *in1,
-                          tensor_epilogue with) {
-    TRY(check_operands(name, OPERANDS(out, {x.name, x.t}, {w.name, w.t}, {y.name, y.t})));
-    TRY(check_window(name, how));
-    TRY(check_ndim(name, x, 4, "[N,H,W,C]"));
-    TRY(check_ndim(name, w, 4, "[K,R,S,C]"));
-    const int dilation = how.dilation ? how.dilation : 1, groups = how.groups ? how.groups : 1;
-    TRY(check_groups(name, x, w, groups));
-    const int64_t *xs = x.t->shape, *ws = w.t->shape;
-    const int64_t down = (ws[1] - 1) * dilation + 1, across = (ws[2] - 1) * dilation + 1;
-    const int64_t p = positions(xs[1], down, how), q = positions(xs[2], across, how);
-    if (p < 1 || q < 1)
-        return fl_fail(TENSOR_E_SHAPE,
-                       "%s: a %lldx%lld filter with dilation %d covers %lldx%lld pixels and does not fit a %lldx%lld "
-                       "image with padding %d",
-                       name, (long long)ws[1], (long long)ws[2], dilation, (long long)down, (long long)across,
-                       (long long)xs[1], (long long)xs[2], how.padding);
-    TRY(check_shape_is(name, y, 4, (int64_t[]){xs[0], p, q, ws[0]}));
-    for (int i = 0; i < 2; i++)
-        if ((i ? in1 : in0)->storage == out.t->storage)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is also an input, the output must be another tensor", name,
-                           out.name);
-    struct fl_args args = {.op = op,
-                           .in = {fl_view_of(in0), fl_view_of(in1)},
-                           .geo = {.batch = xs[0],
-                                   .h = xs[1],
-                                   .w = xs[2],
-                                   .c = xs[3],
-                                   .p = p,
-                                   .q = q,
-                                   .filters = ws[0],
-                                   .r = ws[1],
-                                   .s = ws[2],
-                                   .stride = how.stride,
-                                   .padding = how.padding,
-                                   .dilation = dilation,
-                                   .groups = groups}};
-    TRY(join(name, out.t, &with, &args));
-    return fl_write((tensor *)out.t, &args);
-}
-
-tensor_status tensor_conv2d(tensor *y, const tensor *x, const tensor *w, tensor_window how) {
-    struct operand ox = {"x", x}, ow = {"w", w}, oy = {"y", y};
-    return conv(FL_OP_CONV2D, "conv2d", ox, ow, oy, how, oy, x, w, nothing);
-}
-tensor_status tensor_conv2d_fused_sized(tensor *y, const tensor *x, const tensor *w, tensor_window how,
-                                        const tensor_epilogue *with, size_t with_size) {
-    struct operand ox = {"x", x}, ow = {"w", w}, oy = {"y", y};
-    tensor_epilogue ours;
-    TRY(take_epilogue(&ours, with, with_size, "conv2d_fused: tensor_epilogue"));
-    return conv(FL_OP_CONV2D, "conv2d_fused", ox, ow, oy, how, oy, x, w, ours);
-}
-tensor_status tensor_conv2d_input_grad(tensor *dx, const tensor *dy, const tensor *w, tensor_window how) {
-    struct operand ox = {"dx", dx}, ow = {"w", w}, oy = {"dy", dy};
-    return conv(FL_OP_CONV2D_INPUT_GRAD, "conv2d_input_grad", ox, ow, oy, how, ox, dy, w, nothing);
-}
-tensor_status tensor_conv2d_weight_grad(tensor *dw, const tensor *dy, const tensor *x, tensor_window how) {
-    struct operand ox = {"x", x}, ow = {"dw", dw}, oy = {"dy", dy};
-    return conv(FL_OP_CONV2D_WEIGHT_GRAD, "conv2d_weight_grad", ox, ow, oy, how, ow, dy, x, nothing);
-}
-
-/* --- pooling and shortcuts ---------------------------------------------------------------------------------------- */
+/* --- means and shortcuts ---------------------------------------------------------------------------------------- */
 
 static tensor_status image_geometry(const char *name, struct operand x, struct operand y, struct fl_geometry *geo) {
     TRY(check_ndim(name, x, 4, "[N,H,W,C]"));
@@ -244,51 +121,6 @@ static tensor_status image_geometry(const char *name, struct operand x, struct o
     geo->q = ys[2];
     geo->filters = ys[3];
     return TENSOR_OK;
-}
-
-static tensor_status maxpool_geometry(const char *name, struct operand x, struct operand y, tensor_window how,
-                                      struct fl_geometry *geo) {
-    TRY(check_window(name, how));
-    if (how.window < 1 || how.window > TENSOR_WINDOW_LIMIT)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: window %d, expected 1 to %d", name, how.window, TENSOR_WINDOW_LIMIT);
-    if (how.dilation > 1 || how.groups > 1)
-        return fl_fail(TENSOR_E_ARGUMENT,
-                       "%s: dilation %d and %d groups, expected 1 and 1: they belong to convolutions", name,
-                       how.dilation, how.groups);
-    if (how.padding >= how.window)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: padding %d, expected less than the window %d", name, how.padding,
-                       how.window);
-    TRY(image_geometry(name, x, y, geo));
-    int64_t p = positions(geo->h, how.window, how), q = positions(geo->w, how.window, how);
-    if (p < 1 || q < 1)
-        return fl_fail(TENSOR_E_SHAPE, "%s: a window of %d does not fit a %lldx%lld image with padding %d", name,
-                       how.window, (long long)geo->h, (long long)geo->w, how.padding);
-    TRY(check_shape_is(name, y, 4, (int64_t[]){geo->batch, p, q, geo->c}));
-    geo->r = geo->s = how.window;
-    geo->stride = how.stride;
-    geo->padding = how.padding;
-    return TENSOR_OK;
-}
-
-tensor_status tensor_maxpool2d(tensor *y, const tensor *x, tensor_window how) {
-    struct fl_args args = {.op = FL_OP_MAXPOOL2D};
-    TRY(check_operands("maxpool2d", OPERANDS({"y", y}, {"x", x})));
-    TRY(check_distinct("maxpool2d", OPERANDS({"y", y}, {"x", x})));
-    TRY(maxpool_geometry("maxpool2d", (struct operand){"x", x}, (struct operand){"y", y}, how, &args.geo));
-    args.in[0] = fl_view_of(x);
-    return fl_write(y, &args);
-}
-
-tensor_status tensor_maxpool2d_grad(tensor *dx, const tensor *dy, const tensor *x, tensor_window how) {
-    static const char name[] = "maxpool2d_grad";
-    struct fl_args args = {.op = FL_OP_MAXPOOL2D_GRAD};
-    TRY(check_operands(name, OPERANDS({"dx", dx}, {"dy", dy}, {"x", x})));
-    TRY(check_distinct(name, OPERANDS({"dx", dx}, {"dy", dy}, {"x", x})));
-    TRY(check_same_shapes(name, OPERANDS({"dx", dx}, {"x", x})));
-    TRY(maxpool_geometry(name, (struct operand){"x", x}, (struct operand){"dy", dy}, how, &args.geo));
-    args.in[0] = fl_view_of(dy);
-    args.in[1] = fl_view_of(x);
-    return fl_write(dx, &args);
 }
 
 static tensor_status avgpool(enum fl_op op, const char *name, struct operand small, struct operand image, tensor *out,
@@ -326,7 +158,7 @@ static tensor_status shortcut(enum fl_op op, const char *name, struct operand x,
     if (g->filters < g->c)
         return fl_fail(TENSOR_E_SHAPE, "%s: %s has %lld channels, expected at least the %lld of %s", name, y.name,
                        (long long)g->filters, (long long)g->c, x.name);
-    g->stride = stride;
+    g->stride[0] = g->stride[1] = stride;
     args.in[0] = fl_view_of(in);
     return fl_write(out, &args);
 }

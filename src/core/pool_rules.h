@@ -26,11 +26,11 @@ struct fl_span {
 };
 
 FL_BOTH struct fl_pool_side fl_pool_down(const struct fl_geometry *g) {
-    const struct fl_pool_side side = {g->h, g->p, g->r, g->stride, g->padding, g->k != 0, g->m};
+    const struct fl_pool_side side = {g->h, g->p, g->r, g->stride[0], g->padding[0], g->k != 0, g->m};
     return side;
 }
 FL_BOTH struct fl_pool_side fl_pool_across(const struct fl_geometry *g) {
-    const struct fl_pool_side side = {g->w, g->q, g->s, g->stride, g->padding, g->k != 0, g->n};
+    const struct fl_pool_side side = {g->w, g->q, g->s, g->stride[1], g->padding[1], g->k != 0, g->n};
     return side;
 }
 

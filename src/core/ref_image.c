@@ -8,7 +8,8 @@ static int64_t largest_in_window(const double *x, const struct fl_geometry *g, i
     int64_t best = -1;
     for (int64_t r = 0; r < g->r; r++)
         for (int64_t s = 0; s < g->s; s++) {
-            int64_t y = p * g->stride + r - g->padding, z = q * g->stride + s - g->padding;
+            const int64_t y = p * g->stride[0] + r * g->dilation[0] - g->padding[0],
+                          z = q * g->stride[1] + s * g->dilation[1] - g->padding[1];
             if (y < 0 || y >= g->h || z < 0 || z >= g->w)
                 continue;
             int64_t i = ((n * g->h + y) * g->w + z) * g->c + c;
@@ -98,7 +99,7 @@ tensor_status fl_ref_shortcut(const struct fl_args *args) {
         for (int64_t p = 0; p < g->p; p++)
             for (int64_t q = 0; q < g->q; q++)
                 for (int64_t c = 0; c < g->c; c++) {
-                    int64_t x = ((n * g->h + p * g->stride) * g->w + q * g->stride) * g->c + c;
+                    int64_t x = ((n * g->h + p * g->stride[0]) * g->w + q * g->stride[1]) * g->c + c;
                     int64_t y = ((n * g->p + p) * g->q + q) * g->filters + pad + c;
                     if (gradient)
                         w.value[x] = w.in[0][y];

@@ -111,9 +111,16 @@ static double image_at(const double *image, int64_t h, int64_t w, int64_t c, int
 /* dy at the output position that an input pixel reaches through a filter position, from the places y, x that the two
  * have on the padded image; 0 where the stride skips it. */
 static double output_at(const double *dy, const struct fl_geometry *g, int64_t n, int64_t y, int64_t x, int64_t k) {
-    if (y < 0 || x < 0 || y % g->stride || x % g->stride)
+    if (y < 0 || x < 0 || y % g->stride[0] || x % g->stride[1])
         return 0;
-    return image_at(dy, g->p, g->q, g->filters, n, y / g->stride, x / g->stride, k);
+    return image_at(dy, g->p, g->q, g->filters, n, y / g->stride[0], x / g->stride[1], k);
+}
+
+/* What output position (p, q) sees of x through filter position (r, s). */
+static double input_at(const double *x, const struct fl_geometry *g, int64_t n, int64_t p, int64_t q, int64_t r,
+                       int64_t s, int64_t c) {
+    return image_at(x, g->h, g->w, g->c, n, p * g->stride[0] + r * g->dilation[0] - g->padding[0],
+                    q * g->stride[1] + s * g->dilation[1] - g->padding[1], c);
 }
 
 static void forward(struct ref_work *w, const struct fl_geometry *g, bool exact) {
@@ -128,10 +135,7 @@ static void forward(struct ref_work *w, const struct fl_geometry *g, bool exact)
                     for (int64_t r = 0; r < g->r; r++)
                         for (int64_t s = 0; s < g->s; s++)
                             for (int64_t c = 0; c < depth; c++)
-                                dot_add(&d,
-                                        image_at(
-                                            w->in[0], g->h, g->w, g->c, n, p * g->stride + r * g->dilation - g->padding,
-                                            q * g->stride + s * g->dilation - g->padding, k / per_group * depth + c),
+                                dot_add(&d, input_at(w->in[0], g, n, p, q, r, s, k / per_group * depth + c),
                                         filter[(r * g->s + s) * depth + c]);
                     w->value[out++] = dot_value(&d);
                 }
@@ -150,8 +154,8 @@ static void input_gradient(struct ref_work *w, const struct fl_geometry *g, bool
                         for (int64_t s = 0; s < g->s; s++)
                             for (int64_t k = first; k < first + per_group; k++)
                                 dot_add(&d,
-                                        output_at(w->in[0], g, n, y + g->padding - r * g->dilation,
-                                                  x + g->padding - s * g->dilation, k),
+                                        output_at(w->in[0], g, n, y + g->padding[0] - r * g->dilation[0],
+                                                  x + g->padding[1] - s * g->dilation[1], k),
                                         w->in[1][((k * g->r + r) * g->s + s) * depth + c % depth]);
                     w->value[out++] = dot_value(&d);
                 }
@@ -169,9 +173,7 @@ static void weight_gradient(struct ref_work *w, const struct fl_geometry *g, boo
                         for (int64_t p = 0; p < g->p; p++)
                             for (int64_t q = 0; q < g->q; q++)
                                 dot_add(&d, w->in[0][((n * g->p + p) * g->q + q) * g->filters + k],
-                                        image_at(
-                                            w->in[1], g->h, g->w, g->c, n, p * g->stride + r * g->dilation - g->padding,
-                                            q * g->stride + s * g->dilation - g->padding, k / per_group * depth + c));
+                                        input_at(w->in[1], g, n, p, q, r, s, k / per_group * depth + c));
                     w->value[out++] = dot_value(&d);
                 }
 }

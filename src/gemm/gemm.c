@@ -44,7 +44,12 @@ void fl_gemm_end(const struct gemm_call *c) {
 
 /* --- operations as convolutions ----------------------------------------------------------------------------------- */
 
-struct fl_geometry fl_gemm_as_convolution(const struct fl_args *args) {
+bool fl_gemm_is_one_line(const struct fl_geometry *g) {
+    return g->r == 1 && g->s == 1 && g->stride[0] == 1 && g->stride[1] == 1 && g->p == g->h && g->q == g->w &&
+           !g->padding[0] && !g->padding[1];
+}
+
+static struct fl_geometry geometry_of(const struct fl_args *args, bool flat) {
     struct fl_geometry g = args->geo;
     const bool tn = args->op == FL_OP_MATMUL_TN, gradient = args->op == FL_OP_MATMUL;
     if (tn || gradient || args->op == FL_OP_MATMUL_NT)
@@ -59,15 +64,31 @@ struct fl_geometry fl_gemm_as_convolution(const struct fl_args *args) {
                                                        : g.n,
                                  .r = 1,
                                  .s = 1,
-                                 .stride = 1,
-                                 .dilation = 1};
+                                 .stride = {1, 1},
+                                 .dilation = {1, 1}};
     if (!g.groups)
         g.groups = 1;
-    if (g.r == 1 && g.s == 1 && g.stride == 1 && g.padding == 0) { /* pixels know no neighbours: one long line */
+    if (flat && fl_gemm_is_one_line(&g)) {
         g.w = g.q = g.batch * g.p * g.q;
         g.batch = g.h = g.p = 1;
     }
     return g;
+}
+
+struct gemm_convolution fl_gemm_convolution(const struct fl_args *args, bool flat) {
+    const struct fl_geometry g = geometry_of(args, flat);
+    const bool gradient = args->op == FL_OP_CONV2D_INPUT_GRAD || args->op == FL_OP_MATMUL;
+    const int64_t depth = g.c / g.groups, filters = g.filters / g.groups;
+    return (struct gemm_convolution){
+        .batch = g.batch,
+        .groups = g.groups,
+        .y = {gradient ? g.p : g.h, gradient ? g.h : g.p, g.r, g.stride[0], g.padding[0], g.dilation[0]},
+        .x = {gradient ? g.q : g.w, gradient ? g.w : g.q, g.s, g.stride[1], g.padding[1], g.dilation[1]},
+        .depth = gradient ? filters : depth,
+        .filters = gradient ? depth : filters,
+        .in_pixel = gradient ? g.filters : g.c,
+        .out_pixel = gradient ? g.c : g.filters,
+        .gradient = gradient};
 }
 
 /* --- the driver --------------------------------------------------------------------------------------------------- */
@@ -85,22 +106,12 @@ static tensor_status call(const struct gemm_family *family, const struct fl_args
     const bool matrices = args->op == FL_OP_MATMUL || args->op == FL_OP_MATMUL_NT || args->op == FL_OP_MATMUL_TN;
     if (matrices && (g->k <= GEMM_LIMBS_K || !(family->kernels->tile || family->matrix)))
         return fl_gemm_takes_unpacked(&c) ? fl_gemm_unpacked(&c, needs_only) : fl_gemm_matmul(&c, needs_only);
+    const bool weights = args->op == FL_OP_CONV2D_WEIGHT_GRAD || args->op == FL_OP_MATMUL_TN;
     if (gemm_is_depthwise(args))
         return fl_gemm_depthwise(&c, needs_only);
     if (family->matrix)
-        return args->op == FL_OP_CONV2D_WEIGHT_GRAD || args->op == FL_OP_MATMUL_TN
-                   ? fl_gemm_matrix_weight_gradient(&c, needs_only)
-                   : fl_gemm_matrix_forward(&c, needs_only);
-    switch (args->op) {
-    case FL_OP_CONV2D:
-    case FL_OP_MATMUL_NT: /* filters [n][1][1][k] */
-        return fl_gemm_forward(&c, needs_only);
-    case FL_OP_CONV2D_INPUT_GRAD:
-    case FL_OP_MATMUL: /* filters [k][1][1][n], as an input gradient has them */
-        return fl_gemm_input_gradient(&c, needs_only);
-    default: /* conv2d_weight_grad, matmul_tn */
-        return fl_gemm_weight_gradient(&c, needs_only);
-    }
+        return weights ? fl_gemm_matrix_weight_gradient(&c, needs_only) : fl_gemm_matrix_forward(&c, needs_only);
+    return weights ? fl_gemm_weight_gradient(&c, needs_only) : fl_gemm_forward(&c, needs_only);
 }
 
 static int workers_of(const struct fl_args *args) {

@@ -247,18 +247,42 @@ struct gemm_packing {
     void (*hole)(gemm_packed *hole, const gemm_packed *rows, int64_t width, int64_t steps);
 };
 
+/* --- convolution -------------------------------------------------------------------------------------------------- */
+
+/* One direction of a convolution, down (y) or across (x). */
+struct gemm_side {
+    int64_t in, out;         /* pixels of the image that is read, and of the other */
+    int64_t positions;       /* of the filter */
+    int64_t stride, padding; /* padding: before the first pixel of x; what follows the last is out of all images too */
+    int64_t dilation;
+};
+
+/* Pixels from the first to the last that a filter sees. */
+static inline int64_t gemm_reach(const struct gemm_side *side) {
+    return (side->positions - 1) * side->dilation + 1;
+}
+
+/* What is computed from an image by patches, for each of `groups` groups alike: a convolution; its input gradient,
+ * which reads dy and is of the size of x; or, from x and dy, which is of the size of the result, its weight gradient.
+ */
+struct gemm_convolution {
+    int64_t batch, groups;
+    struct gemm_side y, x;
+    int64_t depth;               /* channels of a group in the image that is read */
+    int64_t filters;             /* those of the other image; in an input gradient the channels of x */
+    int64_t in_pixel, out_pixel; /* elements from pixel to pixel of both: channels of all groups */
+    bool gradient;               /* of the input */
+};
+
 /* --- depthwise ---------------------------------------------------------------------------------------------------- */
 
 /* A convolution of groups of few channels. Its columns are the results of a pixel, or the filters of a weight gradient:
  * all groups side by side. */
 struct gemm_depthwise {
     const struct fl_args *args;
-    const void *image; /* what is gathered */
-    int64_t batch, in_h, in_w, in_pixel;
-    int64_t out_h, out_w, columns;
-    int64_t outputs, terms; /* of a group: columns, and channels of the image */
-    int64_t r, s, stride, padding, dilation;
-    bool gradient; /* of the input */
+    const void *image;         /* what is gathered */
+    struct gemm_convolution v; /* of a group: v.filters columns, each of v.depth terms */
+    int64_t columns;
 
     void *weights;   /* [r][s][term][column] */
     int64_t *source; /* of each column: the first channel of its group in the image */

@@ -29,16 +29,16 @@ static void depthwise_line(void *context, int part, int worker) {
     const int sum_bytes = t->c->stores->sum_bytes;
     struct gemm_arena arena = gemm_worker_arena(t->c, worker);
     char *sums = gemm_take(&arena, t->piece * d->columns, (size_t)sum_bytes);
-    for (int64_t x0 = 0; x0 < d->out_w; x0 += t->piece) {
-        const int64_t pixels = gemm_min(t->piece, d->out_w - x0);
+    for (int64_t x0 = 0; x0 < d->v.x.out; x0 += t->piece) {
+        const int64_t pixels = gemm_min(t->piece, d->v.x.out - x0);
         for (int64_t x = 0; x < pixels; x++)
             for (int64_t first = 0; first < d->columns; first += GEMM_DEPTHWISE_BLOCK)
-                t->kernels->pixel(d, part / d->out_h, part % d->out_h, x0 + x, first,
+                t->kernels->pixel(d, part / d->v.y.out, part % d->v.y.out, x0 + x, first,
                                   gemm_min(GEMM_DEPTHWISE_BLOCK, d->columns - first),
                                   sums + (x * d->columns + first) * sum_bytes);
         const struct gemm_sums stored = t->c->family->ordered ? (struct gemm_sums){.low = (int32_t *)(void *)sums}
                                                               : (struct gemm_sums){.wide = (int64_t *)(void *)sums};
-        t->c->stores->sums(t->c->args, (part * d->out_w + x0) * d->columns, pixels * d->columns, &stored,
+        t->c->stores->sums(t->c->args, (part * d->v.x.out + x0) * d->columns, pixels * d->columns, &stored,
                            gemm_worker_stats(t->c, worker));
     }
 }
@@ -48,9 +48,9 @@ static void depthwise_weights(void *context, int part, int worker) {
     (void)worker;
     const struct depthwise *t = context;
     const struct gemm_depthwise *d = &t->d;
-    const int64_t weights = d->r * d->s * d->terms, weight = part % weights, term = weight % d->terms,
-                  first = part / weights * GEMM_DEPTHWISE_BLOCK;
-    t->kernels->weights(d, weight / d->terms / d->s, weight / d->terms % d->s, term, first,
+    const int64_t weights = d->v.y.positions * d->v.x.positions * d->v.depth, weight = part % weights,
+                  term = weight % d->v.depth, first = part / weights * GEMM_DEPTHWISE_BLOCK;
+    t->kernels->weights(d, weight / d->v.depth / d->v.x.positions, weight / d->v.depth % d->v.x.positions, term, first,
                         gemm_min(GEMM_DEPTHWISE_BLOCK, d->columns - first),
                         (char *)t->sums + (first * weights + weight) * t->c->stores->sum_bytes, weights);
 }
@@ -72,51 +72,36 @@ static struct gemm_workspace lay_out(struct depthwise *t, char *block) {
     t->sums = gemm_take(&arena, t->weights ? t->results : 0, sum_bytes);
     t->d.source = gemm_take(&arena, d->columns, sizeof *d->source);
     gemm_take(&worker, t->weights ? 0 : t->piece * d->columns, sum_bytes);
-    return fl_gemm_needs(t->c, &arena, &worker, t->weights ? t->stores : d->batch * d->out_h);
+    return fl_gemm_needs(t->c, &arena, &worker, t->weights ? t->stores : d->v.batch * d->v.y.out);
 }
 
 static void compute(struct depthwise *t) {
     const struct gemm_depthwise *d = &t->d;
-    const int64_t positions = d->r * d->s;
+    const int64_t positions = d->v.y.positions * d->v.x.positions;
     for (int64_t j = 0; j < d->columns; j++)
-        d->source[j] = j / d->outputs * d->terms;
+        d->source[j] = j / d->v.filters * d->v.depth;
     if (t->weights) {
         const int64_t blocks = gemm_parts(d->columns, GEMM_DEPTHWISE_BLOCK);
-        fl_parallel((int)(blocks * positions * d->terms), depthwise_weights, t);
+        fl_parallel((int)(blocks * positions * d->v.depth), depthwise_weights, t);
         fl_parallel_within(t->c->workers, (int)t->stores, depthwise_store, t);
     } else {
         fl_parallel((int)positions, depthwise_pack, t);
-        fl_parallel_within(t->c->workers, (int)(d->batch * d->out_h), depthwise_line, t);
+        fl_parallel_within(t->c->workers, (int)(d->v.batch * d->v.y.out), depthwise_line, t);
     }
 }
 
 tensor_status fl_gemm_depthwise(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    const struct fl_geometry *g = &c->args->geo;
-    const bool back = c->args->op == FL_OP_CONV2D_INPUT_GRAD, weights = c->args->op == FL_OP_CONV2D_WEIGHT_GRAD;
-    const int64_t channels = g->c / g->groups, filters = g->filters / g->groups;
-    struct depthwise t = {.d = {.args = c->args,
-                                .image = c->args->in[weights].data,
-                                .batch = g->batch,
-                                .in_h = back ? g->p : g->h,
-                                .in_w = back ? g->q : g->w,
-                                .in_pixel = back ? g->filters : g->c,
-                                .out_h = back ? g->h : g->p,
-                                .out_w = back ? g->w : g->q,
-                                .columns = back ? g->c : g->filters,
-                                .outputs = back ? channels : filters,
-                                .terms = back ? filters : channels,
-                                .r = g->r,
-                                .s = g->s,
-                                .stride = g->stride,
-                                .padding = g->padding,
-                                .dilation = g->dilation,
-                                .gradient = back},
-                          .c = c,
-                          .kernels = c->family->depthwise,
-                          .weights = weights};
-    t.results = t.d.r * t.d.s * t.d.terms * t.d.columns;
+    const bool weights = c->args->op == FL_OP_CONV2D_WEIGHT_GRAD;
+    struct depthwise t = {
+        .d = {.args = c->args, .image = c->args->in[weights].data, .v = fl_gemm_convolution(c->args, false)},
+        .c = c,
+        .kernels = c->family->depthwise,
+        .weights = weights};
+    struct gemm_depthwise *d = &t.d;
+    d->columns = d->v.groups * d->v.filters;
+    t.results = d->v.y.positions * d->v.x.positions * d->v.depth * d->columns;
     t.stores = gemm_parts(t.results, GEMM_STORE_BLOCK);
-    t.piece = gemm_min(t.d.out_w, gemm_max(1, GEMM_SUM_BYTES / (t.d.columns * c->stores->sum_bytes)));
+    t.piece = gemm_min(d->v.x.out, gemm_max(1, GEMM_SUM_BYTES / (d->columns * c->stores->sum_bytes)));
     char *block;
     const tensor_status status = fl_gemm_begin(c, lay_out(&t, NULL), needs_only, &block);
     if (!block)

@@ -99,10 +99,13 @@ tensor_status fl_gemm_begin(struct gemm_call *c, struct gemm_workspace needs, st
 /* Merges what the workers' stores collected. */
 void fl_gemm_end(const struct gemm_call *c);
 
+/* Whether pixels know no neighbours: all images are as good as one line. */
+bool fl_gemm_is_one_line(const struct fl_geometry *g);
+
 /* What a convolution driver computes: matmuls are images of one line with filters of one pixel, matmul_nt forward,
- * matmul an input gradient (of filters [k][1][1][n]), matmul_tn a weight gradient; and images whose pixels know no
- * neighbours are one line. groups is at least 1. */
-struct fl_geometry fl_gemm_as_convolution(const struct fl_args *args);
+ * matmul an input gradient (of filters [k][1][1][n]), matmul_tn a weight gradient. flat: images that are as good as one
+ * line become one. */
+struct gemm_convolution fl_gemm_convolution(const struct fl_args *args, bool flat);
 
 /* --- the drivers: each computes a call, or says what workspace it would need -------------------------------------- */
 
@@ -111,7 +114,6 @@ tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_o
 bool fl_gemm_takes_unpacked(const struct gemm_call *c);
 tensor_status fl_gemm_unpacked(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_only);
-tensor_status fl_gemm_input_gradient(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only);
 tensor_status fl_gemm_depthwise(struct gemm_call *c, struct gemm_workspace *needs_only);
 /* Whether matrix tiles are the faster way; `bytes` of an element in a plane. */

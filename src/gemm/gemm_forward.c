@@ -32,13 +32,9 @@ struct piece {
 
 struct forward {
     struct gemm_call *c;
-    const void *image, *filter;
-    int64_t batch, in_h, in_w, depth; /* A */
-    int64_t out_h, out_w, n;
-    int64_t r, s, stride, padding, dilation;
-    int64_t image_pixel, out_pixel; /* elements from pixel to pixel of the image and of the result: of all groups */
-    int64_t out_first;              /* first channel of the result */
-    bool gradient;
+    struct gemm_convolution v;  /* A is the image; a group's filters are the columns */
+    const void *image, *filter; /* of the group */
+    int64_t out_first;          /* first channel of the result */
 
     int64_t depth_steps, pixel;         /* packed elements with data, and from pixel to pixel */
     int64_t pieces, steps, panel_steps; /* panel_steps: with the holes */
@@ -58,8 +54,13 @@ struct forward {
 
 /* --- the filters -------------------------------------------------------------------------------------------------- */
 
-static int64_t phases_of(const struct forward *t) {
-    return t->gradient ? t->stride : 1;
+/* In one direction. */
+static int64_t phases_of(const struct forward *t, const struct gemm_side *side) {
+    return t->v.gradient ? side->stride : 1;
+}
+
+static bool has_phases(const struct forward *t) {
+    return phases_of(t, &t->v.y) * phases_of(t, &t->v.x) > 1;
 }
 
 static bool is_ordered(const struct forward *t) {
@@ -70,14 +71,14 @@ static bool is_ordered(const struct forward *t) {
  * as they lie in memory, phase by phase, so that neighbours become one segment. */
 static void list_pieces(struct forward *t, struct piece *piece) {
     const bool ordered = is_ordered(t);
-    const int64_t phases = ordered ? 1 : gemm_min(phases_of(t), t->s);
+    const int64_t phases = ordered ? 1 : gemm_min(phases_of(t, &t->v.x), t->v.x.positions);
     int64_t k = 0, b = 0;
     t->pieces = 0;
-    for (int64_t r = 0; r < t->r; r++)
+    for (int64_t r = 0; r < t->v.y.positions; r++)
         for (int64_t phase = 0; phase < phases; phase++) {
-            const int64_t count = gemm_parts(t->s - phase, phases);
+            const int64_t count = gemm_parts(t->v.x.positions - phase, phases);
             for (int64_t i = 0; i < count; i++) {
-                const int64_t s = phase + phases * (!ordered && t->gradient ? count - 1 - i : i);
+                const int64_t s = phase + phases * (!ordered && t->v.gradient ? count - 1 - i : i);
                 for (int64_t first = 0, steps; first < t->depth_steps; first += steps, k += steps, b += steps) {
                     steps = t->depth_steps - first;
                     if (ordered)
@@ -90,26 +91,26 @@ static void list_pieces(struct forward *t, struct piece *piece) {
             }
         }
     t->steps = b;
-    t->panel_steps = b + (ordered && phases_of(t) > 1 ? t->pieces : 0);
+    t->panel_steps = b + (ordered && has_phases(t) ? t->pieces : 0);
 }
 
 static void forward_pack_filters(void *context, int panel, int worker) {
     (void)worker;
     const struct forward *t = context;
     const struct gemm_packing *packing = t->c->packing;
-    const int64_t first = panel * t->width, columns = gemm_min(t->width, t->n - first);
+    const int64_t first = panel * t->width, columns = gemm_min(t->width, t->v.filters - first);
     gemm_packed *packed = t->packed + panel * t->panel_steps * t->width;
-    const int64_t row = t->r * t->s * (t->gradient ? t->n : t->depth);
+    const int64_t row = t->v.y.positions * t->v.x.positions * (t->v.gradient ? t->v.filters : t->v.depth);
     for (int64_t i = 0; i < t->pieces; i++) {
         const struct piece *p = &t->piece[i];
-        const int64_t k = p->first * packing->per_step, depth = gemm_min(p->steps * packing->per_step, t->depth - k),
-                      position = p->r * t->s + p->s;
+        const int64_t k = p->first * packing->per_step, depth = gemm_min(p->steps * packing->per_step, t->v.depth - k),
+                      position = p->r * t->v.x.positions + p->s;
         gemm_packed *to = packed + p->b * t->width;
-        if (t->gradient)
-            packing->block(to, t->width, gemm_element(t->c, t->filter, k * row + position * t->n + first), row, 1,
-                           depth, columns);
+        if (t->v.gradient)
+            packing->block(to, t->width, gemm_element(t->c, t->filter, k * row + position * t->v.filters + first), row,
+                           1, depth, columns);
         else
-            packing->block(to, t->width, gemm_element(t->c, t->filter, first * row + position * t->depth + k), 1, row,
+            packing->block(to, t->width, gemm_element(t->c, t->filter, first * row + position * t->v.depth + k), 1, row,
                            depth, columns);
         if (t->panel_steps > t->steps)
             packing->hole(packed + p->hole * t->width, to, t->width, p->steps);
@@ -129,39 +130,41 @@ struct rect {
     int64_t band_y0, band_y1;
 };
 
+/* The input pixels that output pixels [first, end) of a direction see; some may lie outside of the image. */
+static void seen_by(const struct forward *t, const struct gemm_side *side, int64_t first, int64_t end, int64_t *from,
+                    int64_t *to) {
+    const int64_t far = gemm_reach(side) - 1;
+    if (t->v.gradient) {
+        *from = (first + side->padding) / side->stride - far / side->stride;
+        *to = (end - 1 + side->padding) / side->stride + 1;
+    } else {
+        *from = first * side->stride - side->padding;
+        *to = (end - 1) * side->stride - side->padding + far + 1;
+    }
+}
+
 static struct rect rect_of(const struct forward *t, int64_t unit) {
     struct rect q = {.x0 = unit % t->rects_x * t->rect_w, .y0 = unit / t->rects_x % t->rects_y * t->rect_h};
     q.image = unit / (t->rects_x * t->rects_y);
-    q.y1 = gemm_min(q.y0 + t->rect_h, t->out_h);
-    q.x1 = gemm_min(q.x0 + t->rect_w, t->out_w);
-    const int64_t down = (t->r - 1) * t->dilation, across = (t->s - 1) * t->dilation;
-    if (t->gradient) {
-        q.in_y0 = (q.y0 + t->padding) / t->stride - down / t->stride;
-        q.in_y1 = (q.y1 - 1 + t->padding) / t->stride + 1;
-        q.in_x0 = (q.x0 + t->padding) / t->stride - across / t->stride;
-        q.in_x1 = (q.x1 - 1 + t->padding) / t->stride + 1;
-    } else {
-        q.in_y0 = q.y0 * t->stride - t->padding;
-        q.in_y1 = (q.y1 - 1) * t->stride - t->padding + down + 1;
-        q.in_x0 = q.x0 * t->stride - t->padding;
-        q.in_x1 = (q.x1 - 1) * t->stride - t->padding + across + 1;
-    }
+    q.y1 = gemm_min(q.y0 + t->rect_h, t->v.y.out);
+    q.x1 = gemm_min(q.x0 + t->rect_w, t->v.x.out);
+    seen_by(t, &t->v.y, q.y0, q.y1, &q.in_y0, &q.in_y1);
+    seen_by(t, &t->v.x, q.x0, q.x1, &q.in_x0, &q.in_x1);
     q.line = (q.in_x1 - q.in_x0) * t->pixel;
     return q;
 }
 
-/* Input pixels between the first and the last that `count` neighbouring output pixels may see in one direction through
- * `positions` filter positions. */
-static int64_t pixels_seen(const struct forward *t, int64_t count, int64_t positions) {
-    const int64_t reach = (positions - 1) * t->dilation;
-    return t->gradient ? (count - 1) / t->stride + 2 + reach / t->stride : (count - 1) * t->stride + reach + 1;
+/* Input pixels between the first and the last that `count` neighbouring output pixels may see in one direction. */
+static int64_t pixels_seen(const struct forward *t, const struct gemm_side *side, int64_t count) {
+    const int64_t far = gemm_reach(side) - 1;
+    return t->v.gradient ? (count - 1) / side->stride + 2 + far / side->stride : (count - 1) * side->stride + far + 1;
 }
 
 /* Packed elements that a rectangle's copy may need, with what tiles read beyond their last row. */
 static int64_t rect_size(const struct forward *t) {
-    const int64_t down = t->lines_apart ? t->rect_h * t->r : pixels_seen(t, t->rect_h, t->r),
-                  across = pixels_seen(t, t->rect_w, t->s);
-    return (down * across + GEMM_ROWS_MAX * (t->gradient ? 1 : t->stride)) * t->pixel;
+    const int64_t down = t->lines_apart ? t->rect_h * t->v.y.positions : pixels_seen(t, &t->v.y, t->rect_h),
+                  across = pixels_seen(t, &t->v.x, t->rect_w);
+    return (down * across + GEMM_ROWS_MAX * (t->v.gradient ? 1 : t->v.x.stride)) * t->pixel;
 }
 
 static void pack_zeros(gemm_packed *to, int64_t count) {
@@ -174,29 +177,31 @@ static void pack_line(const struct forward *t, gemm_packed *to, const void *row,
         pack_zeros(to, (x1 - x0) * t->pixel);
         return;
     }
-    const int64_t from = gemm_min(gemm_max(x0, 0), x1), end = gemm_max(gemm_min(x1, t->in_w), from);
+    const int64_t from = gemm_min(gemm_max(x0, 0), x1), end = gemm_max(gemm_min(x1, t->v.x.in), from);
     pack_zeros(to, (from - x0) * t->pixel);
     to += (from - x0) * t->pixel;
-    t->c->packing->pixels(to, t->pixel, gemm_element(t->c, row, from * t->image_pixel), t->image_pixel, end - from,
-                          t->depth);
+    t->c->packing->pixels(to, t->pixel, gemm_element(t->c, row, from * t->v.in_pixel), t->v.in_pixel, end - from,
+                          t->v.depth);
     to += (end - from) * t->pixel;
     pack_zeros(to, (x1 - end) * t->pixel);
 }
 
 /* The input row that output row y sees through filter row r; where there is none, one of padding. */
 static int64_t row_under(const struct forward *t, int64_t y, int64_t r) {
-    if (!t->gradient)
-        return y * t->stride - t->padding + r * t->dilation;
-    const int64_t at = y + t->padding - r * t->dilation;
-    return at >= 0 && at % t->stride == 0 ? at / t->stride : -1;
+    const struct gemm_side *down = &t->v.y;
+    if (!t->v.gradient)
+        return y * down->stride - down->padding + r * down->dilation;
+    const int64_t at = y + down->padding - r * down->dilation;
+    return at >= 0 && at % down->stride == 0 ? at / down->stride : -1;
 }
 
 static void pack_rect(const struct forward *t, struct rect *q, gemm_packed *to) {
-    const void *image = gemm_element(t->c, t->image, q->image * t->in_h * t->in_w * t->image_pixel);
-    const int64_t lines = t->lines_apart ? (q->y1 - q->y0) * t->r : q->in_y1 - q->in_y0;
+    const void *image = gemm_element(t->c, t->image, q->image * t->v.y.in * t->v.x.in * t->v.in_pixel);
+    const int64_t lines = t->lines_apart ? (q->y1 - q->y0) * t->v.y.positions : q->in_y1 - q->in_y0;
     for (int64_t i = 0; i < lines; i++) {
-        const int64_t y = t->lines_apart ? row_under(t, q->y0 + i / t->r, i % t->r) : q->in_y0 + i;
-        const void *row = y >= 0 && y < t->in_h ? gemm_element(t->c, image, y * t->in_w * t->image_pixel) : NULL;
+        const int64_t y =
+            t->lines_apart ? row_under(t, q->y0 + i / t->v.y.positions, i % t->v.y.positions) : q->in_y0 + i;
+        const void *row = y >= 0 && y < t->v.y.in ? gemm_element(t->c, image, y * t->v.x.in * t->v.in_pixel) : NULL;
         pack_line(t, to + i * q->line, row, q->in_x0, q->in_x1);
     }
     if (t->c->packing->bound_neighbours)
@@ -208,7 +213,7 @@ static void pack_rect(const struct forward *t, struct rect *q, gemm_packed *to) 
 /* The segments of all pixels of a phase. */
 static void list_segments(const struct forward *t, const struct rect *q, int64_t phase_y, int64_t phase_x,
                           struct gemm_segments *list) {
-    const int64_t phases = phases_of(t);
+    const int64_t phases_y = phases_of(t, &t->v.y), phases_x = phases_of(t, &t->v.x);
     const bool ordered = is_ordered(t);
     const struct gemm_proof proof = {t->proof, 0, q->squares}; /* any window of the copy, wherever it begins */
     fl_gemm_segments_clear(list, ordered, 1, t->width);
@@ -216,12 +221,12 @@ static void list_segments(const struct forward *t, const struct rect *q, int64_t
         const struct piece *p = &t->piece[i];
         if (ordered && p->chain_begins)
             fl_gemm_segments_new_block(list);
-        const int64_t y = p->r * t->dilation, x = p->s * t->dilation;
-        if (y % phases == phase_y && x % phases == phase_x) {
-            const int64_t down = t->lines_apart ? p->r
-                                 : t->gradient  ? -(y / phases)
-                                                : y,
-                          across = t->gradient ? -(x / phases) : x;
+        const int64_t y = p->r * t->v.y.dilation, x = p->s * t->v.x.dilation;
+        if (y % phases_y == phase_y && x % phases_x == phase_x) {
+            const int64_t down = t->lines_apart  ? p->r
+                                 : t->v.gradient ? -(y / phases_y)
+                                                 : y,
+                          across = t->v.gradient ? -(x / phases_x) : x;
             fl_gemm_segments_add(list, down * q->line + across * t->pixel + p->first, p->b * t->width, p->b, p->steps,
                                  proof);
         } else if (ordered) {
@@ -231,15 +236,19 @@ static void list_segments(const struct forward *t, const struct rect *q, int64_t
     fl_gemm_segments_end(list);
 }
 
+/* Where in the image an output pixel looks through filter position 0, in one direction. */
+static int64_t place_of(const struct forward *t, const struct gemm_side *side, int64_t at) {
+    return t->v.gradient ? (at + side->padding) / side->stride : at * side->stride - side->padding;
+}
+
 /* The pixels of one phase in one output row, times one panel, one block of k. out: the band's sums. */
 static void row_tiles(const struct forward *t, const struct rect *q, const gemm_packed *a, int64_t y, int64_t x0,
                       struct gemm_tile *tile, int vectors, int64_t columns, const struct gemm_sums *out,
                       int64_t first) {
-    const int64_t phases = phases_of(t), count = gemm_parts(q->x1 - x0, phases);
+    const int64_t phases = phases_of(t, &t->v.x), count = gemm_parts(q->x1 - x0, phases);
     const int rows = gemm_tile_rows(t->c->kernels, vectors, count);
-    const int64_t in_y = t->gradient ? (y + t->padding) / t->stride : y * t->stride - t->padding,
-                  in_x = t->gradient ? (x0 + t->padding) / t->stride : x0 * t->stride - t->padding;
-    const int64_t line = t->lines_apart ? (y - q->y0) * t->r : in_y - q->in_y0;
+    const int64_t in_y = place_of(t, &t->v.y, y), in_x = place_of(t, &t->v.x, x0);
+    const int64_t line = t->lines_apart ? (y - q->y0) * t->v.y.positions : in_y - q->in_y0;
     tile->a = a + line * q->line + (in_x - q->in_x0) * t->pixel;
     tile->out = gemm_sums_at(out, (y - q->band_y0) * (q->x1 - q->x0) + x0 - q->x0, first);
     tile->out.stride = phases * out->stride;
@@ -254,13 +263,13 @@ static void row_tiles(const struct forward *t, const struct rect *q, const gemm_
 static void phase_tiles(const struct forward *t, const struct rect *q, const gemm_packed *a,
                         const struct gemm_segments *list, int64_t y0, int64_t x0, int64_t group,
                         const struct gemm_sums *out) {
-    const int64_t phases = phases_of(t), first = group * t->panels_per_group,
+    const int64_t phases = phases_of(t, &t->v.y), first = group * t->panels_per_group,
                   end = gemm_min(first + t->panels_per_group, t->panels);
     for (int64_t panel = first; panel < end; panel++) {
-        const int64_t columns = gemm_min(t->width, t->n - panel * t->width);
+        const int64_t columns = gemm_min(t->width, t->v.filters - panel * t->width);
         const int vectors = (int)gemm_parts(columns, t->c->kernels->lanes);
         struct gemm_tile tile = {.b = t->packed + panel * t->panel_steps * t->width,
-                                 .a_row = (t->gradient ? 1 : t->stride) * t->pixel,
+                                 .a_row = (t->v.gradient ? 1 : t->v.x.stride) * t->pixel,
                                  .a_step = 1,
                                  .b_step = t->width};
         for (int64_t block = 0; block < list->blocks; block++) {
@@ -275,8 +284,8 @@ static void phase_tiles(const struct forward *t, const struct rect *q, const gem
 /* Zeroes the sums of a phase that no filter position meets. */
 static void phase_zeros(const struct forward *t, const struct rect *q, int64_t y0, int64_t x0,
                         const struct gemm_sums *out) {
-    for (int64_t y = y0; y < q->band_y1; y += t->stride)
-        for (int64_t x = x0; x < q->x1; x += t->stride) {
+    for (int64_t y = y0; y < q->band_y1; y += t->v.y.stride)
+        for (int64_t x = x0; x < q->x1; x += t->v.x.stride) {
             const struct gemm_sums to = gemm_sums_at(out, (y - q->band_y0) * (q->x1 - q->x0) + x - q->x0, 0);
             if (to.wide)
                 memset(to.wide, 0, (size_t)to.stride * sizeof *to.wide);
@@ -296,17 +305,18 @@ static void store_sums(const struct forward *t, int64_t first, int64_t n, const 
 static void store_band(const struct forward *t, const struct rect *q, int64_t group, const struct gemm_sums *sums,
                        void *stats) {
     const int64_t first = group * t->panels_per_group * t->width, wide = q->x1 - q->x0, high = q->band_y1 - q->band_y0;
-    const int64_t origin = ((q->image * t->out_h + q->band_y0) * t->out_w + q->x0) * t->out_pixel + t->out_first;
+    const int64_t origin = ((q->image * t->v.y.out + q->band_y0) * t->v.x.out + q->x0) * t->v.out_pixel + t->out_first;
     const int64_t columns = sums->stride;
-    if (columns < t->out_pixel) {
+    if (columns < t->v.out_pixel) {
         for (int64_t y = 0; y < high; y++)
             for (int64_t x = 0; x < wide; x++)
-                store_sums(t, origin + (y * t->out_w + x) * t->out_pixel + first, columns, sums, y * wide + x, stats);
-    } else if (wide < t->out_w) {
+                store_sums(t, origin + (y * t->v.x.out + x) * t->v.out_pixel + first, columns, sums, y * wide + x,
+                           stats);
+    } else if (wide < t->v.x.out) {
         for (int64_t y = 0; y < high; y++)
-            store_sums(t, origin + y * t->out_w * t->n, wide * t->n, sums, y * wide, stats);
+            store_sums(t, origin + y * t->v.x.out * t->v.filters, wide * t->v.filters, sums, y * wide, stats);
     } else {
-        store_sums(t, origin, high * wide * t->n, sums, 0, stats);
+        store_sums(t, origin, high * wide * t->v.filters, sums, 0, stats);
     }
 }
 
@@ -319,7 +329,7 @@ struct forward_worker {
 
 static struct forward_worker lay_out_worker(const struct forward *t, struct gemm_arena *arena) {
     struct forward_worker w = {.sums = {.low = NULL}};
-    const int64_t columns = gemm_min(t->n, t->panels_per_group * t->width);
+    const int64_t columns = gemm_min(t->v.filters, t->panels_per_group * t->width);
     const int64_t segments = is_ordered(t) ? t->pieces : t->steps, sums = t->band_h * t->rect_w * columns;
     w.a = gemm_take(arena, rect_size(t), GEMM_PACKED);
     if (!is_ordered(t) && t->steps * t->c->packing->per_step > GEMM_LIMBS_K) {
@@ -337,11 +347,11 @@ static struct forward_worker lay_out_worker(const struct forward *t, struct gemm
 /* The sums of a band; list: the segments of its only phase are not listed yet. */
 static void band_tiles(const struct forward *t, const struct rect *q, int64_t group, bool list,
                        struct forward_worker *w) {
-    const int64_t phases = phases_of(t);
-    for (int64_t y = q->band_y0; y < gemm_min(q->band_y0 + phases, q->band_y1); y++)
-        for (int64_t x = q->x0; x < gemm_min(q->x0 + phases, q->x1); x++) {
-            if (list || phases > 1)
-                list_segments(t, q, (y + t->padding) % phases, (x + t->padding) % phases, &w->list);
+    const int64_t phases_y = phases_of(t, &t->v.y), phases_x = phases_of(t, &t->v.x);
+    for (int64_t y = q->band_y0; y < gemm_min(q->band_y0 + phases_y, q->band_y1); y++)
+        for (int64_t x = q->x0; x < gemm_min(q->x0 + phases_x, q->x1); x++) {
+            if (list || phases_y * phases_x > 1)
+                list_segments(t, q, (y + t->v.y.padding) % phases_y, (x + t->v.x.padding) % phases_x, &w->list);
             if (w->list.blocks)
                 phase_tiles(t, q, w->a, &w->list, y, x, group, &w->sums);
             else
@@ -359,7 +369,7 @@ static void forward_part(void *context, int part, int worker) {
     bool listed = false;
     pack_rect(t, &q, w.a);
     for (int64_t group = first; group < end; group++) {
-        w.sums.stride = gemm_min(t->n - group * t->panels_per_group * t->width, t->panels_per_group * t->width);
+        w.sums.stride = gemm_min(t->v.filters - group * t->panels_per_group * t->width, t->panels_per_group * t->width);
         for (q.band_y0 = q.y0; q.band_y0 < q.y1; q.band_y0 = q.band_y1) {
             q.band_y1 = gemm_min(q.band_y0 + t->band_h, q.y1);
             band_tiles(t, &q, group, !listed, &w);
@@ -373,34 +383,34 @@ static void forward_part(void *context, int part, int worker) {
 
 static void forward_plan(struct forward *t) {
     const struct gemm_kernels *k = t->c->kernels;
-    t->depth_steps = gemm_parts(t->depth, t->c->packing->per_step);
+    t->depth_steps = gemm_parts(t->v.depth, t->c->packing->per_step);
     t->pixel = t->depth_steps;
     if (t->pixel >= 256 && t->pixel % 128 == 0)
         t->pixel += FL_ALIGNMENT / GEMM_PACKED; /* tile rows in different sets of the cache */
-    t->vectors = (int)gemm_parts(t->n, k->lanes);
+    t->vectors = (int)gemm_parts(t->v.filters, k->lanes);
     if (t->vectors > k->vectors)
         t->vectors = 2;
     t->width = (int64_t)t->vectors * k->lanes;
-    t->panels = gemm_parts(t->n, t->width);
-    t->panels_per_group = t->n <= 2 * GROUP_COLUMNS ? t->panels : GROUP_COLUMNS / t->width;
+    t->panels = gemm_parts(t->v.filters, t->width);
+    t->panels_per_group = t->v.filters <= 2 * GROUP_COLUMNS ? t->panels : GROUP_COLUMNS / t->width;
     t->groups = gemm_parts(t->panels, t->panels_per_group);
     list_pieces(t, NULL);
     t->windows = gemm_parts(t->steps, GEMM_WINDOW);
 
-    const int64_t columns = gemm_min(t->n, t->panels_per_group * t->width);
+    const int64_t columns = gemm_min(t->v.filters, t->panels_per_group * t->width);
     int64_t pixels = GEMM_SUM_BYTES / (columns * t->c->stores->sum_bytes);
     if (t->steps * t->panels * t->width * GEMM_PACKED > L2_B)
         pixels = gemm_max(pixels, gemm_min(192, L2_A / (t->pixel * GEMM_PACKED)));
     pixels = gemm_round_up(gemm_max(pixels, 1), k->rows[t->vectors]);
-    t->rect_w = gemm_min(pixels, t->out_w);
-    t->rect_h = gemm_min(gemm_max(pixels / t->rect_w, 1), t->out_h);
-    t->rects_x = gemm_parts(t->out_w, t->rect_w);
-    t->rects_y = gemm_parts(t->out_h, t->rect_h);
+    t->rect_w = gemm_min(pixels, t->v.x.out);
+    t->rect_h = gemm_min(gemm_max(pixels / t->rect_w, 1), t->v.y.out);
+    t->rects_x = gemm_parts(t->v.x.out, t->rect_w);
+    t->rects_y = gemm_parts(t->v.y.out, t->rect_h);
     t->band_h = t->rect_h;
-    if (t->panels == 1 && phases_of(t) == 1 && t->steps * t->width * GEMM_PACKED <= L1_B)
-        t->band_h = gemm_min(t->rect_h, gemm_max(1, BAND_SUMS / (t->rect_w * t->n)));
-    t->lines_apart = t->dilation > 1 && t->rect_h * t->r < pixels_seen(t, t->rect_h, t->r);
-    const int64_t units = t->batch * t->rects_y * t->rects_x;
+    if (t->panels == 1 && !has_phases(t) && t->steps * t->width * GEMM_PACKED <= L1_B)
+        t->band_h = gemm_min(t->rect_h, gemm_max(1, BAND_SUMS / (t->rect_w * t->v.filters)));
+    t->lines_apart = t->v.y.dilation > 1 && t->rect_h * t->v.y.positions < pixels_seen(t, &t->v.y, t->rect_h);
+    const int64_t units = t->v.batch * t->rects_y * t->rects_x;
     t->group_per_part = units < GEMM_PARTS_FEW;
     t->parts = t->group_per_part ? units * t->groups : units;
 }
@@ -422,26 +432,10 @@ static void compute(struct forward *t) {
     fl_parallel_within(t->c->workers, (int)t->parts, forward_part, t);
 }
 
-/* A is the image by patches: x, or in an input gradient dy, where images in and out change places and the filters are
- * read the other way. t describes one group. */
-static tensor_status patches(struct gemm_call *c, bool gradient, struct gemm_workspace *needs_only) {
-    const struct fl_geometry g = fl_gemm_as_convolution(c->args);
-    struct forward t = {.c = c,
-                        .batch = g.batch,
-                        .in_h = gradient ? g.p : g.h,
-                        .in_w = gradient ? g.q : g.w,
-                        .depth = (gradient ? g.filters : g.c) / g.groups,
-                        .out_h = gradient ? g.h : g.p,
-                        .out_w = gradient ? g.w : g.q,
-                        .n = (gradient ? g.c : g.filters) / g.groups,
-                        .r = g.r,
-                        .s = g.s,
-                        .stride = g.stride,
-                        .padding = g.padding,
-                        .dilation = g.dilation,
-                        .image_pixel = gradient ? g.filters : g.c,
-                        .out_pixel = gradient ? g.c : g.filters,
-                        .gradient = gradient};
+/* conv2d and matmul_nt; conv2d_input_grad and matmul. A is the image by patches: x, or in an input gradient dy, where
+ * images in and out change places and the filters are read the other way. t describes one group. */
+tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_only) {
+    struct forward t = {.c = c, .v = fl_gemm_convolution(c->args, true)};
     forward_plan(&t);
     char *block;
     const tensor_status status = fl_gemm_begin(c, lay_out(&t, NULL), needs_only, &block);
@@ -449,22 +443,13 @@ static tensor_status patches(struct gemm_call *c, bool gradient, struct gemm_wor
         return status;
     lay_out(&t, block);
     list_pieces(&t, t.piece);
-    for (int i = 0; i < g.groups; i++) {
-        t.image = gemm_element(c, c->args->in[0].data, i * t.depth);
-        t.filter = gemm_element(c, c->args->in[1].data, i * t.n * t.r * t.s * t.depth);
-        t.out_first = i * t.n;
+    for (int64_t i = 0; i < t.v.groups; i++) {
+        t.image = gemm_element(c, c->args->in[0].data, i * t.v.depth);
+        t.filter =
+            gemm_element(c, c->args->in[1].data, i * t.v.filters * t.v.y.positions * t.v.x.positions * t.v.depth);
+        t.out_first = i * t.v.filters;
         compute(&t);
     }
     fl_gemm_end(c);
     return TENSOR_OK;
-}
-
-/* conv2d, or matmul_nt. */
-tensor_status fl_gemm_forward(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    return patches(c, false, needs_only);
-}
-
-/* conv2d_input_grad, or matmul. */
-tensor_status fl_gemm_input_gradient(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    return patches(c, true, needs_only);
 }

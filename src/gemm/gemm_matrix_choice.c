@@ -14,6 +14,8 @@
  * Windows of few bytes, because a line holds 64: below a tenth of that tiles take three to fourteen times as long; 3x3
  * on 3 channels, 9 bytes, 2.0 and 1.6 ms.
  *
+ * Steps beyond those that symmetric windows may have, because every line between two that are seen has its place.
+ *
  * Few pixels: filters are packed for the call, which with fewer than four tiles of pixels is most of it. */
 #include "gemm/gemm_driver.h"
 
@@ -30,16 +32,21 @@ enum {
 static bool suits_weight_gradient(const struct fl_geometry *g, int64_t channels) {
     if (channels < FEW_CHANNELS && g->r * g->s > MOST_TAPS)
         return false;
-    if (g->r == 1 && g->s == 1 && g->stride == 1 && g->padding == 0)
-        return true; /* all images are one line */
+    if (fl_gemm_is_one_line(g))
+        return true;
     const int64_t packed = gemm_round_up(g->p * gemm_round_up(g->q, 4), TILE_PIXELS);
     return g->p * g->q * TILE_PIXELS >= FEWEST_IN_TILE * packed;
+}
+
+static bool steps_far(const struct fl_geometry *g) {
+    const int most = TENSOR_WINDOW_STEP_LIMIT;
+    return g->stride[0] > most || g->stride[1] > most || g->dilation[0] > most || g->dilation[1] > most;
 }
 
 /* bytes: of an element in a plane. */
 static bool suits_windows(const struct fl_geometry *g, bool gradient, int64_t depth, int64_t bytes) {
     const int64_t pixels = g->batch * (gradient ? g->h * g->w : g->p * g->q);
-    const bool together = g->dilation == 1 && !(gradient && g->stride > 1);
+    const bool together = g->dilation[1] == 1 && !(gradient && g->stride[1] > 1);
     const int64_t window = (together ? g->s : 1) * depth * bytes;
     return pixels >= FEWEST_PIXELS && 10 * window >= FEWEST_BYTES_TENTHS;
 }
@@ -47,6 +54,8 @@ static bool suits_windows(const struct fl_geometry *g, bool gradient, int64_t de
 bool fl_gemm_suits_matrix(const struct fl_args *args, int64_t bytes) {
     const struct fl_geometry *g = &args->geo;
     const int64_t groups = g->groups ? g->groups : 1;
+    if (steps_far(g))
+        return false;
     switch (args->op) {
     case FL_OP_CONV2D:
         return suits_windows(g, false, g->c / groups, bytes);

@@ -27,6 +27,15 @@ struct phase {
     int64_t first; /* of its offsets, and of its tiles in the filters of 16 columns */
 };
 
+/* The grid in one direction. */
+struct direction {
+    int64_t pixels;
+    int64_t step;     /* image pixels from grid pixel to grid pixel */
+    int64_t origin;   /* of the window of its first pixel in the image */
+    int64_t out_step; /* output pixels from grid pixel to grid pixel */
+    int64_t reach;    /* pixels of a window from its first to behind its last */
+};
+
 /* A step: filter line r by line `line` of the windows, in phase `phase` of columns. */
 struct tap {
     int64_t r, line, phase;
@@ -35,19 +44,11 @@ struct tap {
 struct forward {
     struct gemm_call *c;
     const struct gemm_matrix_kernels *k;
-    const void *image, *filter;
-    int64_t batch, in_h, in_w, depth;
-    int64_t out_h, out_w, n;
-    int64_t r, s, stride, padding, dilation;
-    int64_t image_pixel, out_pixel; /* elements from pixel to pixel of the image and of the result: of all groups */
-    int64_t out_first;              /* first channel of the result */
-    bool gradient;
+    struct gemm_convolution v;
+    const void *image, *filter; /* of the group */
+    int64_t out_first;          /* first channel of the result */
 
-    int64_t grid_h, grid_w;
-    int64_t step;                     /* image pixels from grid pixel to grid pixel */
-    int64_t origin_y, origin_x;       /* of the window of grid pixel (0, 0) in the image */
-    int64_t out_step;                 /* output pixels likewise */
-    int64_t reach_y, reach_x;         /* pixels of a window from its first to behind its last */
+    struct direction y, x;
     int64_t positions, position_step; /* of a window in a line: the pixels that a filter sees */
     int64_t lines;                    /* of 64 bytes, in each plane, of a window in a line */
     bool apart;                       /* a position has lines of its own, position_lines of them */
@@ -77,7 +78,7 @@ static int64_t pair_bytes(const struct forward *t) {
 }
 
 static int64_t column_tiles(const struct forward *t) {
-    return gemm_parts(t->n, GEMM_MATRIX);
+    return gemm_parts(t->v.filters, GEMM_MATRIX);
 }
 
 /* Grid lines after which the places of their windows come again. */
@@ -88,23 +89,25 @@ static int64_t turns(const struct forward *t) {
 /* --- geometry ----------------------------------------------------------------------------------------------------- */
 
 /* The filter line or column i is seen in phase i * dilation % phases, and that many whole steps from the first. */
-static int64_t phase_of(const struct forward *t, int64_t i) {
-    return t->gradient ? i * t->dilation % t->stride : 0;
+static int64_t phase_of(const struct forward *t, const struct gemm_side *side, int64_t i) {
+    return t->v.gradient ? i * side->dilation % side->stride : 0;
 }
 
-/* Windows begin at their first pixel; a gradient sees them from the last to the first. In image lines of one line
- * phase, or image pixels. */
-static int64_t place_of(const struct forward *t, int64_t i, int64_t reach) {
-    return t->gradient ? reach - 1 - i * t->dilation / t->stride : i * t->dilation;
+/* The image line of a window that filter line r sees. Windows begin at their first line; a gradient sees them from the
+ * last to the first, of one phase. */
+static int64_t line_of(const struct forward *t, int64_t r) {
+    const struct gemm_side *down = &t->v.y;
+    return t->v.gradient ? t->y.reach - 1 - r * down->dilation / down->stride : r * down->dilation;
 }
 
 /* The column of the filter that shows at a position of the window, in a phase; -1: none. */
 static int64_t column_at(const struct forward *t, int64_t position, int64_t phase) {
-    if (!t->gradient)
+    if (!t->v.gradient)
         return position;
-    const int64_t back = t->reach_x - 1 - position * t->position_step; /* whole strides back from the last pixel */
-    const int64_t at = back * t->stride + phase;
-    return at % t->dilation == 0 && at / t->dilation < t->s ? at / t->dilation : -1;
+    const struct gemm_side *across = &t->v.x;
+    const int64_t back = t->x.reach - 1 - position * t->position_step; /* whole strides back from the last pixel */
+    const int64_t at = back * across->stride + phase;
+    return at % across->dilation == 0 && at / across->dilation < t->v.x.positions ? at / across->dilation : -1;
 }
 
 /* Whether line g of a window shows something to some filter column of a phase. */
@@ -117,27 +120,27 @@ static bool is_met(const struct forward *t, int64_t g, int64_t phase) {
 }
 
 /* Where the first output of a phase lies in one direction, for the first pixel of the grid; may be before the image. */
-static int64_t first_output(const struct forward *t, int64_t phase) {
-    return t->gradient ? phase - t->padding % t->stride : 0;
+static int64_t first_output(const struct forward *t, const struct gemm_side *side, int64_t phase) {
+    return t->v.gradient ? phase - side->padding % side->stride : 0;
 }
 
-/* Whether a phase has outputs in a direction of `out` pixels and `grid` pixels of the grid. */
-static bool has_outputs(const struct forward *t, int64_t phase, int64_t out, int64_t grid) {
-    const int64_t first = first_output(t, phase);
-    return first >= 0 ? first < out : grid > 1 && first + t->out_step < out;
+/* Whether a phase has outputs in a direction. */
+static bool has_outputs(const struct forward *t, const struct gemm_side *side, const struct direction *grid,
+                        int64_t phase) {
+    const int64_t first = first_output(t, side, phase);
+    return first >= 0 ? first < side->out : grid->pixels > 1 && first + grid->out_step < side->out;
 }
 
 static void list_phase(struct forward *t, int64_t py, int64_t px) {
     const int64_t first = t->steps;
-    for (int64_t r = 0; r < t->r; r++) {
-        const int64_t place = place_of(t, r, t->reach_y), line_phase = place % t->line_phases,
-                      row = place / t->line_phases;
-        for (int64_t g = 0; phase_of(t, r) == py && g < t->lines; g++) {
+    for (int64_t r = 0; r < t->v.y.positions; r++) {
+        const int64_t place = line_of(t, r), line_phase = place % t->line_phases, row = place / t->line_phases;
+        for (int64_t g = 0; phase_of(t, &t->v.y, r) == py && g < t->lines; g++) {
             if (!is_met(t, g, px))
                 continue;
             for (int64_t turn = 0; t->offset && turn < turns(t); turn++) {
                 const int64_t line =
-                    (t->shared ? 0 : g * t->line_phases + line_phase) * t->rows + (row + turn) % t->rows;
+                    ((t->shared ? 0 : g * t->line_phases) + line_phase) * t->rows + (row + turn) % t->rows;
                 t->offset[turn * t->all_steps + t->steps] = (line * t->pitch + g * t->shared) * GEMM_MATRIX_LINE;
             }
             if (t->tap)
@@ -146,18 +149,18 @@ static void list_phase(struct forward *t, int64_t py, int64_t px) {
         }
     }
     if (t->phase)
-        t->phase[t->phases] = (struct phase){first_output(t, py), first_output(t, px), t->steps - first, first};
+        t->phase[t->phases] =
+            (struct phase){first_output(t, &t->v.y, py), first_output(t, &t->v.x, px), t->steps - first, first};
     t->phases++;
     t->phase_steps = gemm_max(t->phase_steps, t->steps - first);
 }
 
 /* Lists the phases that have outputs, and their steps; without memory, counts them. */
 static void list_steps(struct forward *t) {
-    const int64_t phases = t->gradient ? t->stride : 1;
     t->phases = t->steps = t->phase_steps = 0;
-    for (int64_t py = 0; py < phases; py++)
-        for (int64_t px = 0; px < phases && has_outputs(t, py, t->out_h, t->grid_h); px++)
-            if (has_outputs(t, px, t->out_w, t->grid_w))
+    for (int64_t py = 0; py < t->y.out_step; py++)
+        for (int64_t px = 0; px < t->x.out_step && has_outputs(t, &t->v.y, &t->y, py); px++)
+            if (has_outputs(t, &t->v.x, &t->x, px))
                 list_phase(t, py, px);
 }
 
@@ -166,40 +169,43 @@ static void list_steps(struct forward *t) {
 /* Element i of line g of a window: its position, and its place among the depth; false beyond them. */
 static bool element_of(const struct forward *t, int64_t g, int64_t i, int64_t *position, int64_t *k) {
     const int64_t at = (t->apart ? g % t->position_lines : g) * t->k->elements + i;
-    *position = t->apart ? g / t->position_lines : at / t->depth;
-    *k = t->apart ? at : at % t->depth;
-    return *position < t->positions && *k < t->depth;
+    *position = t->apart ? g / t->position_lines : at / t->v.depth;
+    *k = t->apart ? at : at % t->v.depth;
+    return *position < t->positions && *k < t->v.depth;
 }
 
 static void pack_gradient_tile(const struct forward *t, const struct tap *tap, int64_t column, uint8_t *to) {
     const void *row[GEMM_MATRIX_LINE];
-    const int64_t filter = t->r * t->s * t->n;
+    const int64_t filter = t->v.y.positions * t->v.x.positions * t->v.filters;
     for (int64_t i = 0; i < t->k->elements; i++) {
         int64_t position, k;
         const bool there = element_of(t, tap->line, i, &position, &k);
         const int64_t s = there ? column_at(t, position, tap->phase) : -1;
-        row[i] = s < 0 ? NULL : gemm_element(t->c, t->filter, k * filter + (tap->r * t->s + s) * t->n + column);
+        row[i] =
+            s < 0 ? NULL
+                  : gemm_element(t->c, t->filter, k * filter + (tap->r * t->v.x.positions + s) * t->v.filters + column);
     }
-    t->k->ranks(row, gemm_min(GEMM_MATRIX, t->n - column), true, to);
+    t->k->ranks(row, gemm_min(GEMM_MATRIX, t->v.filters - column), true, to);
 }
 
 static void pack_filters(void *context, int part, int worker) {
     (void)worker;
     const struct forward *t = context;
-    const int64_t column = (int64_t)part * GEMM_MATRIX, columns = gemm_min(GEMM_MATRIX, t->n - column),
-                  window = t->s * t->depth;
+    const int64_t column = (int64_t)part * GEMM_MATRIX, columns = gemm_min(GEMM_MATRIX, t->v.filters - column),
+                  window = t->v.x.positions * t->v.depth;
     uint8_t *to = t->filters + part * t->steps * pair_bytes(t);
     for (int64_t i = 0; i < t->steps; i++, to += pair_bytes(t)) {
         const struct tap *tap = &t->tap[i];
-        if (t->gradient) {
+        if (t->v.gradient) {
             pack_gradient_tile(t, tap, column, to);
             continue;
         }
         int64_t position, k;
         element_of(t, tap->line, 0, &position, &k);
-        const int64_t count = t->apart ? t->depth - k : window - position * t->depth - k;
-        t->k->lines(gemm_element(t->c, t->filter, (column * t->r + tap->r) * window + position * t->depth + k),
-                    t->r * window, columns, gemm_min(t->k->elements, count), true, to);
+        const int64_t count = t->apart ? t->v.depth - k : window - position * t->v.depth - k;
+        t->k->lines(
+            gemm_element(t->c, t->filter, (column * t->v.y.positions + tap->r) * window + position * t->v.depth + k),
+            t->v.y.positions * window, columns, gemm_min(t->k->elements, count), true, to);
     }
 }
 
@@ -219,51 +225,53 @@ struct forward_worker {
 
 /* Pixels of an image line that the windows of a band see. */
 static int64_t pixels_seen(const struct forward *t, int64_t grid_pixels) {
-    return (grid_pixels - 1) * t->step + t->reach_x;
+    return (grid_pixels - 1) * t->x.step + t->x.reach;
 }
 
 /* Image line `line` of a band, counted from the first that it sees, as bytes, unless it is padding. */
 static void split_line(const struct forward *t, const struct band *q, int64_t line, struct forward_worker *w) {
-    const int64_t y = q->y0 * t->step + t->origin_y + line;
-    if (y < 0 || y >= t->in_h)
+    const int64_t y = q->y0 * t->y.step + t->y.origin + line;
+    if (y < 0 || y >= t->v.y.in)
         return;
-    const int64_t x0 = q->x0 * t->step + t->origin_x, count = pixels_seen(t, q->x1 - q->x0);
-    const int64_t from = gemm_min(gemm_max(-x0, 0), count), end = gemm_max(gemm_min(t->in_w - x0, count), from);
-    const int64_t bytes = GEMM_MATRIX_LINE / t->k->elements * t->depth; /* of a pixel, in each plane */
+    const int64_t x0 = q->x0 * t->x.step + t->x.origin, count = pixels_seen(t, q->x1 - q->x0);
+    const int64_t from = gemm_min(gemm_max(-x0, 0), count), end = gemm_max(gemm_min(t->v.x.in - x0, count), from);
+    const int64_t bytes = GEMM_MATRIX_LINE / t->k->elements * t->v.depth; /* of a pixel, in each plane */
     uint8_t *to = w->bytes + (line & 1) * t->k->planes * t->split_plane;
     for (int p = 0; p < t->k->planes; p++) {
         memset(to + p * t->split_plane, 0, (size_t)(from * bytes));
         memset(to + p * t->split_plane + end * bytes, 0, (size_t)((count - end) * bytes));
     }
-    const void *row = gemm_element(t->c, t->image, ((q->image * t->in_h + y) * t->in_w + x0 + from) * t->image_pixel);
-    if (t->image_pixel == t->depth)
-        t->k->split(row, (end - from) * t->depth, to + from * bytes, t->split_plane);
+    const void *row =
+        gemm_element(t->c, t->image, ((q->image * t->v.y.in + y) * t->v.x.in + x0 + from) * t->v.in_pixel);
+    if (t->v.in_pixel == t->v.depth)
+        t->k->split(row, (end - from) * t->v.depth, to + from * bytes, t->split_plane);
     else
         for (int64_t x = from; x < end; x++)
-            t->k->split(gemm_element(t->c, row, (x - from) * t->image_pixel), t->depth, to + x * bytes, t->split_plane);
+            t->k->split(gemm_element(t->c, row, (x - from) * t->v.in_pixel), t->v.depth, to + x * bytes,
+                        t->split_plane);
 }
 
 /* The windows of a band in image line `line`. */
 static void copy_windows(const struct forward *t, const struct band *q, int64_t line, struct forward_worker *w,
                          uint8_t *windows) {
-    const int64_t y = q->y0 * t->step + t->origin_y + line, count = q->x1 - q->x0;
-    const int64_t bytes = GEMM_MATRIX_LINE / t->k->elements * t->depth;
+    const int64_t y = q->y0 * t->y.step + t->y.origin + line, count = q->x1 - q->x0;
+    const int64_t bytes = GEMM_MATRIX_LINE / t->k->elements * t->v.depth;
     const uint8_t *from = w->bytes + (line & 1) * t->k->planes * t->split_plane;
     const int64_t place = line / t->line_phases, row_at = t->in_turn ? place % t->rows : place;
     uint8_t *to = windows + (line % t->line_phases * t->rows + row_at) * t->pitch * GEMM_MATRIX_LINE;
     const int64_t groups = t->shared ? 1 : t->lines, group = t->line_phases * t->rows * t->pitch * GEMM_MATRIX_LINE,
                   pitch = t->shared ? count + (t->lines - 1) * t->shared : count;
-    if (y < 0 || y >= t->in_h) {
+    if (y < 0 || y >= t->v.y.in) {
         for (int p = 0; p < t->k->planes; p++)
             for (int64_t g = 0; g < groups; g++)
                 memset(to + p * t->plane + g * group, 0, (size_t)(t->pitch * GEMM_MATRIX_LINE));
         return;
     }
     if (t->at_once) {
-        const void *row = gemm_element(t->c, t->image, (q->image * t->in_h + y) * t->in_w * t->image_pixel);
+        const void *row = gemm_element(t->c, t->image, (q->image * t->v.y.in + y) * t->v.x.in * t->v.in_pixel);
         for (int64_t g = 0; g < groups; g++) {
-            const int64_t first = g * (t->apart ? t->position_step : t->k->elements / t->depth);
-            t->k->windows(row, t->depth, q->x0 + t->origin_x + first, t->in_w, pitch, to + g * group, t->plane);
+            const int64_t first = g * (t->apart ? t->position_step : t->k->elements / t->v.depth);
+            t->k->windows(row, t->v.depth, q->x0 + t->x.origin + first, t->v.x.in, pitch, to + g * group, t->plane);
         }
         return;
     }
@@ -271,15 +279,15 @@ static void copy_windows(const struct forward *t, const struct band *q, int64_t 
         const int64_t position = t->apart ? g / t->position_lines : 0,
                       first = (t->apart ? g % t->position_lines : g) * GEMM_MATRIX_LINE,
                       all = t->apart ? bytes : t->positions * bytes;
-        t->k->copy(from + position * t->position_step * bytes + first, t->split_plane, t->step * bytes, pitch,
+        t->k->copy(from + position * t->position_step * bytes + first, t->split_plane, t->x.step * bytes, pitch,
                    gemm_min(GEMM_MATRIX_LINE, all - first), to + g * group, t->plane);
     }
 }
 
 /* Whether some filter line sees it: with a stride larger than the filter some lines are passed over. */
 static bool is_seen(const struct forward *t, int64_t line) {
-    for (int64_t r = 0; r < t->r; r++)
-        if (place_of(t, r, t->reach_y) % t->line_phases == line % t->line_phases)
+    for (int64_t r = 0; r < t->v.y.positions; r++)
+        if (line_of(t, r) % t->line_phases == line % t->line_phases)
             return true;
     return false;
 }
@@ -304,23 +312,23 @@ static void make_windows(const struct forward *t, const struct band *q, int64_t 
 /* Where the results of 16 pixels of the grid go, from channel `first` on; -1: nowhere. */
 static void elements_of(const struct forward *t, const struct band *q, const struct phase *phase, int64_t y, int64_t x,
                         int64_t first, int64_t *element) {
-    int64_t out_y = y * t->out_step + phase->y, out_x = x * t->out_step + phase->x;
-    const int64_t pixel = (q->image * t->out_h + out_y) * t->out_w + out_x, step = t->out_step * t->out_pixel;
-    if (x + GEMM_MATRIX <= q->x1 && out_y >= 0 && out_y < t->out_h && out_x >= 0 &&
-        out_x + (GEMM_MATRIX - 1) * t->out_step < t->out_w) { /* neighbours */
+    int64_t out_y = y * t->y.out_step + phase->y, out_x = x * t->x.out_step + phase->x;
+    const int64_t pixel = (q->image * t->v.y.out + out_y) * t->v.x.out + out_x, step = t->x.out_step * t->v.out_pixel;
+    if (x + GEMM_MATRIX <= q->x1 && out_y >= 0 && out_y < t->v.y.out && out_x >= 0 &&
+        out_x + (GEMM_MATRIX - 1) * t->x.out_step < t->v.x.out) { /* neighbours */
         for (int i = 0; i < GEMM_MATRIX; i++)
-            element[i] = pixel * t->out_pixel + first + i * step;
+            element[i] = pixel * t->v.out_pixel + first + i * step;
         return;
     }
     for (int i = 0; i < GEMM_MATRIX; i++) {
-        const bool there = y < q->y1 && out_y >= 0 && out_y < t->out_h && out_x >= 0 && out_x < t->out_w;
-        element[i] = there ? ((q->image * t->out_h + out_y) * t->out_w + out_x) * t->out_pixel + first : -1;
-        out_x += t->out_step;
+        const bool there = y < q->y1 && out_y >= 0 && out_y < t->v.y.out && out_x >= 0 && out_x < t->v.x.out;
+        element[i] = there ? ((q->image * t->v.y.out + out_y) * t->v.x.out + out_x) * t->v.out_pixel + first : -1;
+        out_x += t->x.out_step;
         if (++x == q->x1) {
             x = q->x0;
-            out_x = x * t->out_step + phase->x;
+            out_x = x * t->x.out_step + phase->x;
             y++;
-            out_y += t->out_step;
+            out_y += t->y.out_step;
         }
     }
 }
@@ -362,7 +370,7 @@ static void store_kept(const struct forward *t, const struct gemm_sums *kept, co
         next = i + 1;
         if (element[i] < 0)
             continue;
-        while (columns == t->out_pixel && next < GEMM_MATRIX && element[next] == element[next - 1] + columns)
+        while (columns == t->v.out_pixel && next < GEMM_MATRIX && element[next] == element[next - 1] + columns)
             next++;
         const struct gemm_sums row = gemm_sums_at(kept, i, 0);
         t->c->stores->sums(t->c->args, element[i], (next - i) * columns, &row, stats);
@@ -380,9 +388,9 @@ static void tile_by_columns(const struct forward *t, const struct band *q, const
         int64_t element[GEMM_MATRIX];
         elements_of(t, q, phase, y, x, t->out_first + first * GEMM_MATRIX, element);
         struct gemm_sums kept = w->kept;
-        kept.stride = gemm_min(t->n, end * GEMM_MATRIX) - first * GEMM_MATRIX;
+        kept.stride = gemm_min(t->v.filters, end * GEMM_MATRIX) - first * GEMM_MATRIX;
         for (int64_t j = first; j < end; j++) {
-            const int64_t columns = gemm_min(GEMM_MATRIX, t->n - j * GEMM_MATRIX);
+            const int64_t columns = gemm_min(GEMM_MATRIX, t->v.filters - j * GEMM_MATRIX);
             const uint8_t *filters = t->filters + (j * t->steps + phase->first) * pair_bytes(t);
             int32_t *sums = w->sums + (wait->tile.sums == w->sums ? t->k->sum_words : 0);
             if (!t->direct) {
@@ -404,7 +412,7 @@ static void tile_by_columns(const struct forward *t, const struct band *q, const
 
 static struct forward_worker lay_out_worker(const struct forward *t, struct gemm_arena *arena) {
     struct forward_worker w = {.kept = {.low = NULL}};
-    const int64_t kept = GEMM_MATRIX * gemm_min(t->n, t->columns * GEMM_MATRIX);
+    const int64_t kept = GEMM_MATRIX * gemm_min(t->v.filters, t->columns * GEMM_MATRIX);
     w.windows = gemm_take(arena, t->images * t->k->planes * t->plane, 1);
     w.bytes = gemm_take(arena, 2 * t->k->planes * t->split_plane, 1);
     w.sums = gemm_take(arena, 2 * t->k->sum_words, sizeof *w.sums);
@@ -421,7 +429,7 @@ static struct forward_worker lay_out_worker(const struct forward *t, struct gemm
 static struct band band_of(const struct forward *t, int64_t part, int64_t image) {
     struct band q = {.x0 = part % t->bands_x * t->band_w, .y0 = part / t->bands_x % t->bands_y * t->band_h};
     q.image = part / (t->bands_x * t->bands_y) * t->images + image;
-    q.y1 = gemm_min(q.y0 + t->band_h, t->grid_h);
+    q.y1 = gemm_min(q.y0 + t->band_h, t->y.pixels);
     q.x1 = q.x0 + t->band_w; /* what lies beyond the grid has no output */
     return q;
 }
@@ -433,7 +441,7 @@ static void band_tiles(const struct forward *t, const struct band *q, uint8_t *w
     int64_t made = first ? t->rows * t->line_phases : 0; /* with the first filters */
     for (int64_t pixel = 0; pixel < pixels; pixel += GEMM_MATRIX) {
         const int64_t y = pixel / width, x = pixel % width, last = gemm_min(pixel + GEMM_MATRIX, pixels) - 1;
-        make_windows(t, q, &made, last / width * t->step + t->reach_y, w, windows);
+        make_windows(t, q, &made, last / width * t->y.step + t->y.reach, w, windows);
         tile_by_columns(t, q, windows + ((t->in_turn ? 0 : y * t->pitch) + x) * GEMM_MATRIX_LINE,
                         t->offset + (t->in_turn ? y % t->rows * t->all_steps : 0), q->y0 + y, q->x0 + x, first, end, w,
                         wait, stats);
@@ -450,7 +458,7 @@ static void forward_part(void *context, int part, int worker) {
     for (int64_t first = 0; first < column_tiles(t); first += t->columns)
         for (int64_t image = 0; image < t->images; image++) {
             const struct band q = band_of(t, part, image);
-            if (q.image < t->batch)
+            if (q.image < t->v.batch)
                 band_tiles(t, &q, w.windows + image * t->k->planes * t->plane, first,
                            gemm_min(first + t->columns, column_tiles(t)), &w, &wait, stats);
         }
@@ -461,12 +469,16 @@ static void forward_part(void *context, int part, int worker) {
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
 
 /* What a filter sees in one direction, and the grid. */
-static void plan_direction(const struct forward *t, int64_t out, int64_t positions, int64_t *grid, int64_t *reach,
-                           int64_t *origin) {
-    const int64_t far = (positions - 1) * t->dilation;
-    *reach = (t->gradient ? far / t->stride : far) + 1;
-    *grid = t->gradient ? (t->padding + out - 1) / t->stride - t->padding / t->stride + 1 : out;
-    *origin = t->gradient ? t->padding / t->stride - (*reach - 1) : -t->padding;
+static struct direction plan_direction(const struct forward *t, const struct gemm_side *side) {
+    const int64_t far = gemm_reach(side) - 1, stride = side->stride, padding = side->padding;
+    if (!t->v.gradient)
+        return (struct direction){
+            .pixels = side->out, .step = stride, .origin = -padding, .out_step = 1, .reach = far + 1};
+    return (struct direction){.pixels = (padding + side->out - 1) / stride - padding / stride + 1,
+                              .step = 1,
+                              .origin = padding / stride - far / stride,
+                              .out_step = stride,
+                              .reach = far / stride + 1};
 }
 
 /* Bytes of the windows of a band, in all planes. */
@@ -474,68 +486,67 @@ static int64_t plan_windows(struct forward *t, int64_t band_h, int64_t band_w) {
     t->band_h = band_h;
     t->band_w = band_w;
     const bool whole =
-        !t->c->family->ordered || t->positions * t->depth % t->k->elements == 0; /* lines of one window */
-    t->shared = t->lines > 1 && t->step == 1 && !t->apart && whole && t->k->elements % t->depth == 0 &&
+        !t->c->family->ordered || t->positions * t->v.depth % t->k->elements == 0; /* lines of one window */
+    t->shared = t->lines > 1 && t->x.step == 1 && !t->apart && whole && t->k->elements % t->v.depth == 0 &&
                         band_w % GEMM_MATRIX == 0
-                    ? t->k->elements / t->depth
+                    ? t->k->elements / t->v.depth
                     : 0;
     t->pitch = band_w + (t->shared ? (t->lines - 1) * t->shared : 0);
     /* A tile lies in one grid line then, and all filters are met in one pass: a second would find its windows
      * overwritten. */
     t->in_turn = band_w % GEMM_MATRIX == 0 && column_tiles(t) * t->steps * pair_bytes(t) <= FILTER_BYTES;
-    t->rows = gemm_parts(t->in_turn ? t->reach_y : (band_h - 1) * t->step + t->reach_y, t->line_phases);
+    t->rows = gemm_parts(t->in_turn ? t->y.reach : (band_h - 1) * t->y.step + t->y.reach, t->line_phases);
     t->plane = ((t->shared ? 1 : t->lines) * t->line_phases * t->rows * t->pitch + GEMM_MATRIX) * GEMM_MATRIX_LINE;
     return t->plane * t->k->planes;
 }
 
 static void plan_bands(struct forward *t) {
-    int64_t w = t->grid_w, h = t->grid_h;
+    int64_t w = t->x.pixels, h = t->y.pixels;
     while (w > GEMM_MATRIX && plan_windows(t, 1, w) > LINES_BYTES)
         w = gemm_round_up(gemm_parts(w, 2), GEMM_MATRIX);
     while (h > 1 && plan_windows(t, h, w) > LINES_BYTES)
         h = gemm_parts(h, 2);
-    while (t->batch * gemm_parts(t->grid_h, h) * gemm_parts(t->grid_w, w) < GEMM_PARTS_FEW && h * w > 2 * BAND_PIXELS) {
+    while (t->v.batch * gemm_parts(t->y.pixels, h) * gemm_parts(t->x.pixels, w) < GEMM_PARTS_FEW &&
+           h * w > 2 * BAND_PIXELS) {
         if (h > 1)
             h = gemm_parts(h, 2);
         else
             w = gemm_round_up(gemm_parts(w, 2), GEMM_MATRIX);
     }
     const int64_t bytes = plan_windows(t, h, w);
-    t->bands_y = gemm_parts(t->grid_h, h);
-    t->bands_x = gemm_parts(t->grid_w, w);
+    t->bands_y = gemm_parts(t->y.pixels, h);
+    t->bands_x = gemm_parts(t->x.pixels, w);
     t->images = 1;
     t->columns = column_tiles(t);
     if (t->columns * t->steps * pair_bytes(t) > FILTER_BYTES) {
         t->columns = gemm_max(FILTER_BYTES / gemm_max(t->steps * pair_bytes(t), 1), 1);
         if (t->bands_y * t->bands_x == 1) /* small images: filters serve several before the next are fetched */
-            t->images = gemm_max(gemm_min(LINES_BYTES / bytes, t->batch / GEMM_PARTS_FEW), 1);
+            t->images = gemm_max(gemm_min(LINES_BYTES / bytes, t->v.batch / GEMM_PARTS_FEW), 1);
     }
     t->far = t->columns * t->steps * pair_bytes(t) > NEAR_BYTES;
-    t->parts = gemm_parts(t->batch, t->images) * t->bands_y * t->bands_x;
+    t->parts = gemm_parts(t->v.batch, t->images) * t->bands_y * t->bands_x;
 }
 
 static void forward_plan(struct forward *t) {
-    t->step = t->gradient ? 1 : t->stride;
-    t->line_phases = t->gradient ? 1 : t->stride;
-    t->out_step = t->gradient ? t->stride : 1;
-    plan_direction(t, t->out_h, t->r, &t->grid_h, &t->reach_y, &t->origin_y);
-    plan_direction(t, t->out_w, t->s, &t->grid_w, &t->reach_x, &t->origin_x);
-    t->position_step = t->gradient && t->stride > 1 ? 1 : t->dilation;
-    t->positions = (t->reach_x - 1) / t->position_step + 1;
+    t->y = plan_direction(t, &t->v.y);
+    t->x = plan_direction(t, &t->v.x);
+    t->line_phases = t->y.step;
+    t->position_step = t->x.out_step > 1 ? 1 : t->v.x.dilation;
+    t->positions = (t->x.reach - 1) / t->position_step + 1;
     /* Phases of a gradient meet some positions each. In a line with others, those that they do not meet are multiplied
      * by zero: what that is worth in time, floats cannot have, for it may be NaN. */
-    const bool phases = t->gradient && t->stride > 1 && (t->c->family->ordered || t->depth % t->k->elements == 0);
+    const bool phases = t->x.out_step > 1 && (t->c->family->ordered || t->v.depth % t->k->elements == 0);
     t->apart = t->positions > 1 && (t->position_step > 1 || phases);
-    t->position_lines = gemm_parts(t->depth, t->k->elements);
-    t->lines = t->apart ? t->positions * t->position_lines : gemm_parts(t->positions * t->depth, t->k->elements);
+    t->position_lines = gemm_parts(t->v.depth, t->k->elements);
+    t->lines = t->apart ? t->positions * t->position_lines : gemm_parts(t->positions * t->v.depth, t->k->elements);
     list_steps(t);
     t->all_steps = t->steps;
     plan_bands(t);
-    t->at_once =
-        t->k->windows && t->step == 1 && t->image_pixel == t->depth && t->k->windows(NULL, t->depth, 0, 0, 0, NULL, 0);
+    t->at_once = t->k->windows && t->x.step == 1 && t->v.in_pixel == t->v.depth &&
+                 t->k->windows(NULL, t->v.depth, 0, 0, 0, NULL, 0);
     t->split_plane = t->at_once
                          ? 0
-                         : gemm_round_up((pixels_seen(t, t->pitch) * t->depth) * (GEMM_MATRIX_LINE / t->k->elements) +
+                         : gemm_round_up((pixels_seen(t, t->pitch) * t->v.depth) * (GEMM_MATRIX_LINE / t->k->elements) +
                                              (t->lines + 1) * GEMM_MATRIX_LINE,
                                          GEMM_MATRIX_LINE);
 }
@@ -559,25 +570,7 @@ static struct gemm_workspace lay_out(struct forward *t, char *block) {
 /* conv2d and matmul_nt; conv2d_input_grad and matmul, where images in and out change places and the filters are read
  * the other way. t describes one group. */
 tensor_status fl_gemm_matrix_forward(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    const struct fl_geometry g = fl_gemm_as_convolution(c->args);
-    const bool gradient = c->args->op == FL_OP_CONV2D_INPUT_GRAD || c->args->op == FL_OP_MATMUL;
-    struct forward t = {.c = c,
-                        .k = c->family->matrix,
-                        .batch = g.batch,
-                        .in_h = gradient ? g.p : g.h,
-                        .in_w = gradient ? g.q : g.w,
-                        .depth = (gradient ? g.filters : g.c) / g.groups,
-                        .out_h = gradient ? g.h : g.p,
-                        .out_w = gradient ? g.w : g.q,
-                        .n = (gradient ? g.c : g.filters) / g.groups,
-                        .r = g.r,
-                        .s = g.s,
-                        .stride = g.stride,
-                        .padding = g.padding,
-                        .dilation = g.dilation,
-                        .image_pixel = gradient ? g.filters : g.c,
-                        .out_pixel = gradient ? g.c : g.filters,
-                        .gradient = gradient};
+    struct forward t = {.c = c, .k = c->family->matrix, .v = fl_gemm_convolution(c->args, true)};
     forward_plan(&t);
     char *block;
     const tensor_status status = fl_gemm_begin(c, lay_out(&t, NULL), needs_only, &block);
@@ -586,10 +579,11 @@ tensor_status fl_gemm_matrix_forward(struct gemm_call *c, struct gemm_workspace 
     lay_out(&t, block);
     list_steps(&t);
     t.direct = stores_directly(&t);
-    for (int i = 0; i < g.groups; i++) {
-        t.image = gemm_element(c, c->args->in[0].data, i * t.depth);
-        t.filter = gemm_element(c, c->args->in[1].data, i * t.n * t.r * t.s * t.depth);
-        t.out_first = i * t.n;
+    for (int64_t i = 0; i < t.v.groups; i++) {
+        t.image = gemm_element(c, c->args->in[0].data, i * t.v.depth);
+        t.filter =
+            gemm_element(c, c->args->in[1].data, i * t.v.filters * t.v.y.positions * t.v.x.positions * t.v.depth);
+        t.out_first = i * t.v.filters;
         fl_parallel((int)column_tiles(&t), pack_filters, &t);
         fl_parallel_within(c->workers, (int)t.parts, forward_part, &t);
     }

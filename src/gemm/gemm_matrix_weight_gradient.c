@@ -26,12 +26,10 @@ enum {
 struct gradient {
     struct gemm_call *c;
     const struct gemm_matrix_kernels *k;
-    const void *dy, *image;
-    int64_t batch, in_h, in_w, channels;
-    int64_t out_h, out_w, m, n; /* m filters, n columns of the result */
-    int64_t r, s, stride, padding, dilation;
-    int64_t image_pixel, dy_pixel; /* elements from pixel to pixel: of all groups */
-    int64_t out_first;             /* first element of the result */
+    struct gemm_convolution v;
+    const void *dy, *image; /* of the group */
+    int64_t n;              /* columns of the result */
+    int64_t out_first;      /* first element of the result */
 
     int64_t band_h, band_w, bands_y, bands_x; /* output pixels that are packed together */
     int64_t positions;                        /* packed pixels of a line */
@@ -63,7 +61,7 @@ static struct gemm_sums whole_sums(const struct gradient *t, void *sums, int64_t
 }
 
 static int64_t image_bytes(const struct gradient *t) {
-    return t->s * t->c_block * t->copy;
+    return t->v.x.positions * t->c_block * t->copy;
 }
 
 /* What a worker needs of its own. */
@@ -81,7 +79,8 @@ static struct gradient_worker lay_out_worker(const struct gradient *t, struct ge
     w.x = gemm_take(arena, t->k->planes * t->plane, 1);
     w.pixels = gemm_take(arena, t->blocks * pair_bytes(t), 1);
     w.offset = gemm_take(arena, t->images * t->blocks, sizeof *w.offset);
-    w.sums = gemm_take(arena, t->m_block * t->c_block * t->r * t->s * t->k->sum_words, sizeof *w.sums);
+    w.sums = gemm_take(arena, t->m_block * t->c_block * t->v.y.positions * t->v.x.positions * t->k->sum_words,
+                       sizeof *w.sums);
     return w;
 }
 
@@ -96,9 +95,9 @@ struct chunk {
 static struct chunk chunk_of(const struct gradient *t, int64_t i) {
     struct chunk q = {.x0 = i % t->bands_x * t->band_w, .y0 = i / t->bands_x % t->bands_y * t->band_h};
     q.image = i / (t->bands_x * t->bands_y) * t->images;
-    q.images = gemm_min(t->images, t->batch - q.image);
-    q.y1 = gemm_min(q.y0 + t->band_h, t->out_h);
-    q.x1 = gemm_min(q.x0 + t->band_w, t->out_w);
+    q.images = gemm_min(t->images, t->v.batch - q.image);
+    q.y1 = gemm_min(q.y0 + t->band_h, t->v.y.out);
+    q.x1 = gemm_min(q.x0 + t->band_w, t->v.x.out);
     q.blocks = gemm_parts((q.y1 - q.y0) * t->positions, t->k->elements);
     return q;
 }
@@ -108,12 +107,12 @@ static void pack_dy(const struct gradient *t, const struct chunk *q, int64_t ima
                     uint8_t *to) {
     const int64_t plane = t->blocks * GEMM_MATRIX_PLANE, used = (q->y1 - q->y0) * t->line;
     for (int64_t y = q->y0; y < q->y1; y++) {
-        const int64_t at = ((image * t->out_h + y) * t->out_w + q->x0) * t->dy_pixel + filter;
+        const int64_t at = ((image * t->v.y.out + y) * t->v.x.out + q->x0) * t->v.out_pixel + filter;
         const struct gemm_matrix_pixels line = {.row = gemm_element(t->c, t->dy, at),
                                                 .width = q->x1 - q->x0,
-                                                .pixel = t->dy_pixel,
+                                                .pixel = t->v.out_pixel,
                                                 .step = 1,
-                                                .channels = gemm_min(GEMM_MATRIX, t->m - filter),
+                                                .channels = gemm_min(GEMM_MATRIX, t->v.filters - filter),
                                                 .positions = t->positions,
                                                 .valid = q->x1 - q->x0};
         t->k->pixels(&line, pixels + (y - q->y0) * t->line, plane);
@@ -126,8 +125,8 @@ static void pack_dy(const struct gradient *t, const struct chunk *q, int64_t ima
 
 /* Whether some filter line sees image lines of that phase. */
 static bool is_seen(const struct gradient *t, int64_t phase) {
-    for (int64_t r = 0; r < t->r; r++)
-        if (r * t->dilation % t->stride == phase)
+    for (int64_t r = 0; r < t->v.y.positions; r++)
+        if (r * t->v.y.dilation % t->v.y.stride == phase)
             return true;
     return false;
 }
@@ -135,20 +134,20 @@ static bool is_seen(const struct gradient *t, int64_t phase) {
 /* What 16 channels of one image show in filter column s. */
 static void pack_x(const struct gradient *t, const struct chunk *q, int64_t image, int64_t channel, int64_t s,
                    uint8_t *to) {
-    struct gemm_matrix_pixels line = {.width = t->in_w,
-                                      .pixel = t->image_pixel,
-                                      .first = q->x0 * t->stride + s * t->dilation - t->padding,
-                                      .step = t->stride,
-                                      .channels = gemm_min(GEMM_MATRIX, t->channels - channel),
+    struct gemm_matrix_pixels line = {.width = t->v.x.in,
+                                      .pixel = t->v.in_pixel,
+                                      .first = q->x0 * t->v.x.stride + s * t->v.x.dilation - t->v.x.padding,
+                                      .step = t->v.x.stride,
+                                      .channels = gemm_min(GEMM_MATRIX, t->v.depth - channel),
                                       .positions = t->positions,
                                       .valid = q->x1 - q->x0};
     for (int64_t phase = 0; phase < t->phases; phase++) {
         if (!is_seen(t, phase))
             continue;
         for (int64_t row = 0; row < t->rows; row++) {
-            const int64_t y = (q->y0 + row) * t->stride + phase - t->padding;
-            line.row = y >= 0 && y < t->in_h
-                           ? gemm_element(t->c, t->image, (image * t->in_h + y) * t->in_w * t->image_pixel + channel)
+            const int64_t y = (q->y0 + row) * t->v.y.stride + phase - t->v.y.padding;
+            line.row = y >= 0 && y < t->v.y.in
+                           ? gemm_element(t->c, t->image, (image * t->v.y.in + y) * t->v.x.in * t->v.in_pixel + channel)
                            : NULL;
             t->k->pixels(&line, to + (phase * t->rows + row) * t->line, t->plane);
         }
@@ -162,7 +161,7 @@ static void pack_chunk(const struct gradient *t, const struct chunk *q, int64_t 
         for (int64_t m = 0; m < m_tiles; m++)
             pack_dy(t, q, q->image + i, (m_tile + m) * GEMM_MATRIX, w->pixels,
                     w->dy + (m * steps + i * q->blocks) * pair_bytes(t));
-        for (int64_t s = 0; s < t->s; s++)
+        for (int64_t s = 0; s < t->v.x.positions; s++)
             for (int64_t c = 0; c < c_tiles; c++)
                 pack_x(t, q, q->image + i, (c_tile + c) * GEMM_MATRIX, s,
                        w->x + i * image_bytes(t) + (s * t->c_block + c) * t->copy);
@@ -179,7 +178,7 @@ struct block {
 
 static int32_t *tile_sums(const struct gradient *t, const struct gradient_worker *w, int64_t m, int64_t c, int64_t r,
                           int64_t s) {
-    return w->sums + (((m * t->c_block + c) * t->r + r) * t->s + s) * t->k->sum_words;
+    return w->sums + (((m * t->c_block + c) * t->v.y.positions + r) * t->v.x.positions + s) * t->k->sum_words;
 }
 
 static void multiply_chunk(const struct gradient *t, const struct chunk *q, const struct block *b, bool add,
@@ -187,9 +186,9 @@ static void multiply_chunk(const struct gradient *t, const struct chunk *q, cons
     const int64_t steps = q->images * q->blocks;
     for (int64_t m = 0; m < b->m_tiles; m++)
         for (int64_t c = 0; c < b->c_tiles; c++)
-            for (int64_t s = 0; s < t->s; s++)
-                for (int64_t r = 0; r < t->r; r++) {
-                    const int64_t down = r * t->dilation, row = down % t->stride * t->rows + down / t->stride;
+            for (int64_t s = 0; s < t->v.x.positions; s++)
+                for (int64_t r = 0; r < t->v.y.positions; r++) {
+                    const int64_t down = r * t->v.y.dilation, row = down % t->phases * t->rows + down / t->phases;
                     t->k->pixel_sums(w->dy + m * steps * pair_bytes(t),
                                      w->x + (s * t->c_block + c) * t->copy + row * t->line, t->plane, w->offset, steps,
                                      add, tile_sums(t, w, m, c, r, s));
@@ -201,13 +200,14 @@ static void finish_block(const struct gradient *t, const struct block *b, char *
                          const struct gradient_worker *w) {
     for (int64_t m = 0; m < b->m_tiles; m++)
         for (int64_t c = 0; c < b->c_tiles; c++)
-            for (int64_t r = 0; r < t->r; r++)
-                for (int64_t s = 0; s < t->s; s++) {
+            for (int64_t r = 0; r < t->v.y.positions; r++)
+                for (int64_t s = 0; s < t->v.x.positions; s++) {
                     const int64_t row = (b->m_tile + m) * GEMM_MATRIX, channel = (b->c_tile + c) * GEMM_MATRIX;
-                    const struct gemm_sums to =
-                        whole_sums(t, sum_at(t, slice, row * t->n + (r * t->s + s) * t->channels + channel), t->n);
-                    t->k->finish(tile_sums(t, w, m, c, r, s), NULL, GEMM_MATRIX, gemm_min(GEMM_MATRIX, t->m - row),
-                                 gemm_min(GEMM_MATRIX, t->channels - channel), 0, add, &to);
+                    const struct gemm_sums to = whole_sums(
+                        t, sum_at(t, slice, row * t->n + (r * t->v.x.positions + s) * t->v.depth + channel), t->n);
+                    t->k->finish(tile_sums(t, w, m, c, r, s), NULL, GEMM_MATRIX,
+                                 gemm_min(GEMM_MATRIX, t->v.filters - row), gemm_min(GEMM_MATRIX, t->v.depth - channel),
+                                 0, add, &to);
                 }
 }
 
@@ -217,8 +217,8 @@ static void gradient_part(void *context, int part, int worker) {
     const struct gradient_worker w = lay_out_worker(t, &arena);
     const int64_t blocks = t->m_blocks * t->c_blocks, number = part % blocks, slice = part / blocks;
     struct block b = {.m_tile = number / t->c_blocks * t->m_block, .c_tile = number % t->c_blocks * t->c_block};
-    b.m_tiles = gemm_min(t->m_block, gemm_parts(t->m, GEMM_MATRIX) - b.m_tile);
-    b.c_tiles = gemm_min(t->c_block, gemm_parts(t->channels, GEMM_MATRIX) - b.c_tile);
+    b.m_tiles = gemm_min(t->m_block, gemm_parts(t->v.filters, GEMM_MATRIX) - b.m_tile);
+    b.c_tiles = gemm_min(t->c_block, gemm_parts(t->v.depth, GEMM_MATRIX) - b.c_tile);
     const int64_t first = slice * t->chunks_per_slice, end = gemm_min(first + t->chunks_per_slice, t->chunks),
                   chunk_k = t->images * t->blocks * t->k->elements;
     int64_t kept = 0; /* products in the sums of tiles */
@@ -230,7 +230,7 @@ static void gradient_part(void *context, int part, int worker) {
         multiply_chunk(t, &q, &b, kept > 0, &w);
         kept += chunk_k;
         if (i + 1 == end || (t->k->k_most && kept + chunk_k > t->k->k_most)) {
-            finish_block(t, &b, sum_at(t, t->sums, slice * t->m * t->n), finished, &w);
+            finish_block(t, &b, sum_at(t, t->sums, slice * t->v.filters * t->n), finished, &w);
             finished = true;
             kept = 0;
         }
@@ -241,7 +241,7 @@ static void gradient_part(void *context, int part, int worker) {
 /* Adds the slices, and stores. */
 static void store_part(void *context, int part, int worker) {
     const struct gradient *t = context;
-    const int64_t results = t->m * t->n, first = (int64_t)part * GEMM_STORE_BLOCK,
+    const int64_t results = t->v.filters * t->n, first = (int64_t)part * GEMM_STORE_BLOCK,
                   n = gemm_min(GEMM_STORE_BLOCK, results - first);
     for (int64_t slice = 1; slice < t->slices; slice++)
         t->c->kernels->add(sum_at(t, t->sums, first), sum_at(t, t->sums, slice * results + first), n);
@@ -256,20 +256,21 @@ static int64_t plan_band(struct gradient *t, int64_t band_h, int64_t band_w) {
     t->band_h = band_h;
     t->band_w = band_w;
     t->positions = gemm_round_up(band_w, t->k->quad);
-    while (t->c->family->ordered && (band_h * t->positions % t->k->elements ||
-                                     t->out_h % band_h * t->positions % t->k->elements)) /* tiles end with the band: */
-        t->positions += t->k->quad; /* zero times what follows may be NaN */
+    while (t->c->family->ordered &&
+           (band_h * t->positions % t->k->elements ||
+            t->v.y.out % band_h * t->positions % t->k->elements)) /* tiles end with the band: */
+        t->positions += t->k->quad;                               /* zero times what follows may be NaN */
     t->line = t->positions / t->k->quad * GEMM_MATRIX_LINE;
     t->blocks = gemm_parts(band_h * t->positions, t->k->elements);
-    t->phases = t->stride;
-    t->rows = band_h + (t->r - 1) * t->dilation / t->stride;
+    t->phases = t->v.y.stride;
+    t->rows = band_h + (gemm_reach(&t->v.y) - 1) / t->phases;
     t->copy = t->phases * t->rows * t->line;
     return t->k->planes * image_bytes(t) + t->m_block * t->blocks * pair_bytes(t);
 }
 
 static void plan_blocks(struct gradient *t) {
-    const int64_t m_tiles = gemm_parts(t->m, GEMM_MATRIX), c_tiles = gemm_parts(t->channels, GEMM_MATRIX),
-                  tile = t->r * t->s * t->k->sum_words * (int64_t)sizeof(int32_t);
+    const int64_t m_tiles = gemm_parts(t->v.filters, GEMM_MATRIX), c_tiles = gemm_parts(t->v.depth, GEMM_MATRIX),
+                  tile = t->v.y.positions * t->v.x.positions * t->k->sum_words * (int64_t)sizeof(int32_t);
     t->m_block = gemm_min(m_tiles, BLOCK_TILES);
     t->c_block = gemm_min(c_tiles, BLOCK_TILES);
     while (t->m_block * t->c_block > 1 && t->m_block * t->c_block * tile > SUM_BYTES)
@@ -283,69 +284,53 @@ static void plan_blocks(struct gradient *t) {
 
 static void gradient_plan(struct gradient *t) {
     const int64_t busy = t->c->family->ordered ? ORDERED_PARTS : (int64_t)PARTS_PER_WORKER * t->c->workers;
-    t->n = t->r * t->s * t->channels;
+    t->n = t->v.y.positions * t->v.x.positions * t->v.depth;
     plan_blocks(t);
-    int64_t h = t->out_h, w = t->out_w;
+    int64_t h = t->v.y.out, w = t->v.x.out;
     const int64_t most = t->k->k_most ? t->k->k_most : INT64_MAX;
     while (h > 1 && (plan_band(t, h, w) > CHUNK_BYTES || t->blocks * t->k->elements > most))
         h = gemm_parts(h, 2);
     while (w > t->k->elements && (plan_band(t, h, w) > CHUNK_BYTES || t->blocks * t->k->elements > most))
         w = gemm_round_up(gemm_parts(w, 2), t->k->elements);
     const int64_t bytes = plan_band(t, h, w);
-    t->bands_y = gemm_parts(t->out_h, h);
-    t->bands_x = gemm_parts(t->out_w, w);
+    t->bands_y = gemm_parts(t->v.y.out, h);
+    t->bands_x = gemm_parts(t->v.x.out, w);
     t->images = 1;
     if (t->bands_y * t->bands_x == 1)
         t->images = gemm_max(gemm_min(gemm_min(CHUNK_BYTES / bytes, CHUNK_PIXELS / (t->blocks * t->k->elements)),
-                                      t->batch / gemm_min(t->batch, busy)),
+                                      t->v.batch / gemm_min(t->v.batch, busy)),
                              1);
     t->plane = t->images * image_bytes(t) + GEMM_MATRIX_PLANE; /* tiles at the end read beyond the last line */
-    t->chunks = gemm_parts(t->batch, t->images) * t->bands_y * t->bands_x;
+    t->chunks = gemm_parts(t->v.batch, t->images) * t->bands_y * t->bands_x;
 
     const int64_t blocks = t->m_blocks * t->c_blocks,
-                  affordable = gemm_max(SLICE_BYTES / (t->m * t->n * t->c->stores->sum_bytes), 1);
+                  affordable = gemm_max(SLICE_BYTES / (t->v.filters * t->n * t->c->stores->sum_bytes), 1);
     t->slices = gemm_min(gemm_min(t->chunks, affordable), gemm_parts(busy, blocks));
     t->chunks_per_slice = gemm_parts(t->chunks, t->slices);
     t->slices = gemm_parts(t->chunks, t->chunks_per_slice);
-    t->store_parts = gemm_parts(t->m * t->n, GEMM_STORE_BLOCK);
+    t->store_parts = gemm_parts(t->v.filters * t->n, GEMM_STORE_BLOCK);
 }
 
 static struct gemm_workspace lay_out(struct gradient *t, char *block) {
     struct gemm_arena arena = {block, 0}, worker = gemm_worker_arena(t->c, 0);
-    t->sums = gemm_take(&arena, t->slices * t->m * t->n, (size_t)t->c->stores->sum_bytes);
+    t->sums = gemm_take(&arena, t->slices * t->v.filters * t->n, (size_t)t->c->stores->sum_bytes);
     lay_out_worker(t, &worker);
     return fl_gemm_needs(t->c, &arena, &worker, gemm_max(t->slices * t->m_blocks * t->c_blocks, t->store_parts));
 }
 
 /* conv2d_weight_grad; matmul_tn: out[m][n] of k pixels. t describes one group. */
 tensor_status fl_gemm_matrix_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    const struct fl_geometry g = fl_gemm_as_convolution(c->args);
-    struct gradient t = {.c = c,
-                         .k = c->family->matrix,
-                         .batch = g.batch,
-                         .in_h = g.h,
-                         .in_w = g.w,
-                         .channels = g.c / g.groups,
-                         .out_h = g.p,
-                         .out_w = g.q,
-                         .m = g.filters / g.groups,
-                         .r = g.r,
-                         .s = g.s,
-                         .stride = g.stride,
-                         .padding = g.padding,
-                         .dilation = g.dilation,
-                         .image_pixel = g.c,
-                         .dy_pixel = g.filters};
+    struct gradient t = {.c = c, .k = c->family->matrix, .v = fl_gemm_convolution(c->args, true)};
     gradient_plan(&t);
     char *block;
     const tensor_status status = fl_gemm_begin(c, lay_out(&t, NULL), needs_only, &block);
     if (!block)
         return status;
     lay_out(&t, block);
-    for (int i = 0; i < g.groups; i++) {
-        t.dy = gemm_element(c, c->args->in[0].data, i * t.m);
-        t.image = gemm_element(c, c->args->in[1].data, i * t.channels);
-        t.out_first = i * t.m * t.n;
+    for (int64_t i = 0; i < t.v.groups; i++) {
+        t.dy = gemm_element(c, c->args->in[0].data, i * t.v.filters);
+        t.image = gemm_element(c, c->args->in[1].data, i * t.v.depth);
+        t.out_first = i * t.v.filters * t.n;
         fl_parallel_within(c->workers, (int)(t.slices * t.m_blocks * t.c_blocks), gradient_part, &t);
         fl_parallel_within(c->workers, (int)t.store_parts, store_part, &t);
     }

@@ -29,12 +29,9 @@ enum {
 
 struct gradient {
     struct gemm_call *c;
-    const void *dy, *image;
-    int64_t batch, in_h, in_w, channels;
-    int64_t out_h, out_w, m; /* m filters */
-    int64_t r, s, stride, padding, dilation;
-    int64_t image_pixel, dy_pixel; /* elements from pixel to pixel: of all groups */
-    int64_t out_first;             /* first element of the result */
+    struct gemm_convolution v;
+    const void *dy, *image; /* of the group */
+    int64_t out_first;      /* first element of the result */
 
     int64_t k, n;          /* n columns */
     int64_t chunk, chunks; /* pixels of a chunk: FL_K_CHUNK of ordered sums */
@@ -88,12 +85,12 @@ static struct gemm_sums whole_sums(const struct gradient *t, void *sums, int64_t
 }
 
 static int64_t spans_most(const struct gradient *t) {
-    return gemm_min(t->chunk, t->chunk / t->out_w + 2);
+    return gemm_min(t->chunk, t->chunk / t->v.x.out + 2);
 }
 
 /* Image pixels under `count` output pixels of a line. */
 static int64_t pixels_under(const struct gradient *t, int64_t count) {
-    return (count - 1) * t->stride + (t->s - 1) * t->dilation + 1;
+    return (count - 1) * t->v.x.stride + gemm_reach(&t->v.x);
 }
 
 static struct gradient_worker lay_out_worker(const struct gradient *t, struct gemm_arena *arena) {
@@ -115,21 +112,21 @@ static struct gradient_worker lay_out_worker(const struct gradient *t, struct ge
 /* Cuts pixels [first, end) into spans and places them. Lines that fit into a chunk are packed whole, so that the spans
  * of an image share what they both see; longer ones just as far as the span sees. */
 static void list_spans(const struct gradient *t, int64_t first, int64_t end, struct gradient_worker *w) {
-    const bool whole = t->out_w == t->span_most;
+    const bool whole = t->v.x.out == t->span_most;
     w->spans = w->steps = 0;
     for (int64_t pixel = first, line = 0; pixel < end;) {
         struct span *span = &w->span[w->spans++];
-        span->image = pixel / t->out_w / t->out_h;
-        span->y = pixel / t->out_w % t->out_h;
-        span->x0 = pixel % t->out_w;
-        span->x1 = gemm_min(t->out_w, span->x0 + end - pixel);
+        span->image = pixel / t->v.x.out / t->v.y.out;
+        span->y = pixel / t->v.x.out % t->v.y.out;
+        span->x0 = pixel % t->v.x.out;
+        span->x1 = gemm_min(t->v.x.out, span->x0 + end - pixel);
         span->packed_x0 = whole ? 0 : span->x0;
-        span->packed_x1 = whole ? t->out_w : span->x1;
+        span->packed_x1 = whole ? t->v.x.out : span->x1;
         span->step = w->steps;
         span->line = line;
         w->steps += gemm_parts(span->x1 - span->x0, t->c->packing->per_step);
         pixel += span->x1 - span->x0;
-        line += span->y + 1 < t->out_h ? t->line_step : t->lines; /* images share no lines */
+        line += span->y + 1 < t->v.y.out ? t->line_step : t->lines; /* images share no lines */
     }
 }
 
@@ -137,9 +134,9 @@ static void pack_dy(const struct gradient *t, int64_t row, int64_t rows, struct 
     const struct gemm_packing *packing = t->c->packing;
     for (int64_t i = 0; i < w->spans; i++) {
         const struct span *span = &w->span[i];
-        const int64_t pixel = (span->image * t->out_h + span->y) * t->out_w + span->x0;
-        packing->block(w->a + span->step * rows, rows, gemm_element(t->c, t->dy, pixel * t->dy_pixel + row),
-                       t->dy_pixel, 1, span->x1 - span->x0, rows);
+        const int64_t pixel = (span->image * t->v.y.out + span->y) * t->v.x.out + span->x0;
+        packing->block(w->a + span->step * rows, rows, gemm_element(t->c, t->dy, pixel * t->v.out_pixel + row),
+                       t->v.out_pixel, 1, span->x1 - span->x0, rows);
     }
     if (packing->bound_windows)
         packing->bound_windows(w->a, rows, w->steps, w->windows);
@@ -148,17 +145,17 @@ static void pack_dy(const struct gradient *t, int64_t row, int64_t rows, struct 
 /* The packed line of that number under a span. */
 static void pack_image_line(const struct gradient *t, const struct span *span, int64_t line, int64_t channel,
                             int64_t channels, struct gradient_worker *w) {
-    const int64_t in_y = span->y * t->stride - t->padding + line * (t->dilation / t->filter_step);
-    const int64_t pixel = (span->image * t->in_h + in_y) * t->in_w * t->image_pixel + channel;
+    const int64_t in_y = span->y * t->v.y.stride - t->v.y.padding + line * (t->v.y.dilation / t->filter_step);
+    const int64_t pixel = (span->image * t->v.y.in + in_y) * t->v.x.in * t->v.in_pixel + channel;
     const struct gemm_image_line from = {.row =
-                                             in_y >= 0 && in_y < t->in_h ? gemm_element(t->c, t->image, pixel) : NULL,
-                                         .row_pixels = t->in_w,
-                                         .pixel = t->image_pixel,
+                                             in_y >= 0 && in_y < t->v.y.in ? gemm_element(t->c, t->image, pixel) : NULL,
+                                         .row_pixels = t->v.x.in,
+                                         .pixel = t->v.in_pixel,
                                          .channels = channels,
-                                         .x = span->packed_x0 * t->stride - t->padding,
+                                         .x = span->packed_x0 * t->v.x.stride - t->v.x.padding,
                                          .count = pixels_under(t, span->packed_x1 - span->packed_x0),
                                          .position_step = t->position_step,
-                                         .partner = t->stride};
+                                         .partner = t->v.x.stride};
     w->squares[span->line + line] =
         t->c->packing->image_line(&from, w->zero, w->b + (span->line + line) * t->positions * channels);
 }
@@ -179,12 +176,12 @@ static void pack_image(const struct gradient *t, int64_t channel, int64_t channe
 static void list_segments(const struct gradient *t, int64_t rows, int64_t channels, struct gradient_worker *w) {
     const int per_step = t->c->packing->per_step;
     const bool ordered = is_ordered(t);
-    fl_gemm_segments_clear(&w->list, ordered, rows, per_step * t->stride / t->position_step * channels);
+    fl_gemm_segments_clear(&w->list, ordered, rows, per_step * t->v.x.stride / t->position_step * channels);
     for (int64_t i = 0; i < w->spans; i++) {
         const struct span *span = &w->span[i];
-        const int64_t position = (span->x0 - span->packed_x0) * t->stride / t->position_step;
+        const int64_t position = (span->x0 - span->packed_x0) * t->v.x.stride / t->position_step;
         float squares = 0; /* of all that meets the span: tiles see one of these lines each */
-        for (int64_t r = 0; r < t->r && !ordered; r++)
+        for (int64_t r = 0; r < t->v.y.positions && !ordered; r++)
             squares = fmaxf(squares, w->squares[span->line + r * t->filter_step]);
         const struct gemm_proof proof = {w->windows, squares, 0};
         fl_gemm_segments_add(&w->list, span->step * rows, (span->line * t->positions + position) * channels, span->step,
@@ -220,20 +217,20 @@ static void column_tiles(const struct gradient *t, const struct gradient_worker 
 /* One chunk times one block of rows into sums [m][n]. */
 static void add_chunk(const struct gradient *t, int64_t chunk, int64_t row, struct gradient_worker *w, void *sums,
                       bool add) {
-    const int64_t first = chunk * t->chunk, rows = gemm_min(t->rows_block, t->m - row);
+    const int64_t first = chunk * t->chunk, rows = gemm_min(t->rows_block, t->v.filters - row);
     list_spans(t, first, gemm_min(first + t->chunk, t->k), w);
     pack_dy(t, row, rows, w);
-    for (int64_t channel = 0; channel < t->channels; channel += t->channels_block) {
-        const int64_t channels = gemm_min(t->channels_block, t->channels - channel);
+    for (int64_t channel = 0; channel < t->v.depth; channel += t->channels_block) {
+        const int64_t channels = gemm_min(t->channels_block, t->v.depth - channel);
         /* with all channels packed, the positions s are neighbours in the result too */
-        const int64_t together = channels == t->channels && t->dilation == 1 ? t->s : 1;
+        const int64_t together = channels == t->v.depth && t->v.x.dilation == 1 ? t->v.x.positions : 1;
         pack_image(t, channel, channels, w);
         list_segments(t, rows, channels, w);
-        for (int64_t r = 0; r < t->r; r++)
-            for (int64_t s = 0; s < t->s; s += together)
-                column_tiles(t, w, rows, w->b + (r * t->filter_step * t->positions + s * t->dilation) * channels,
-                             together * channels, sum_at(t, sums, row * t->n + (r * t->s + s) * t->channels + channel),
-                             add);
+        for (int64_t r = 0; r < t->v.y.positions; r++)
+            for (int64_t s = 0; s < t->v.x.positions; s += together)
+                column_tiles(t, w, rows, w->b + (r * t->filter_step * t->positions + s * t->v.x.dilation) * channels,
+                             together * channels,
+                             sum_at(t, sums, row * t->n + (r * t->v.x.positions + s) * t->v.depth + channel), add);
     }
 }
 
@@ -245,13 +242,13 @@ static void gradient_part(void *context, int part, int worker) {
     const int64_t first = (t->wave * t->slices + slice) * t->chunks_per_slice,
                   end = gemm_min(first + t->chunks_per_slice, t->chunks);
     for (int64_t chunk = first; chunk < end; chunk++)
-        add_chunk(t, chunk, row, &w, sum_at(t, t->sums, slice * t->m * t->n), chunk > first);
+        add_chunk(t, chunk, row, &w, sum_at(t, t->sums, slice * t->v.filters * t->n), chunk > first);
 }
 
 /* Adds the slices of a wave to the total in order; after the last wave the total is stored. */
 static void gradient_add_part(void *context, int part, int worker) {
     const struct gradient *t = context;
-    const int64_t results = t->m * t->n, first = (int64_t)part * GEMM_STORE_BLOCK,
+    const int64_t results = t->v.filters * t->n, first = (int64_t)part * GEMM_STORE_BLOCK,
                   n = gemm_min(GEMM_STORE_BLOCK, results - first),
                   slices = gemm_min(t->slices, gemm_parts(t->chunks, t->chunks_per_slice) - t->wave * t->slices);
     void *total = sum_at(t, t->sums, t->slices * results + first);
@@ -272,16 +269,16 @@ static void gradient_add_part(void *context, int part, int worker) {
 /* Output lines share all lines that lie between those that they see; each has its own where that makes fewer (wide
  * dilations) or lines are longer than a chunk. */
 static void plan_lines(struct gradient *t) {
-    const int64_t spans = spans_most(t), reach = (t->r - 1) * t->dilation + 1, step = gemm_min(t->stride, reach),
-                  images = gemm_min(spans, gemm_parts(t->chunk, t->out_h * t->out_w) + 1);
-    t->filter_step = t->dilation;
+    const int64_t spans = spans_most(t), reach = gemm_reach(&t->v.y), step = gemm_min(t->v.y.stride, reach),
+                  images = gemm_min(spans, gemm_parts(t->chunk, t->v.y.out * t->v.x.out) + 1);
+    t->filter_step = t->v.y.dilation;
     t->line_step = step;
     t->lines = reach;
     t->lines_most = spans * step + images * (reach - step);
-    if (t->span_most < t->out_w || t->lines_most > spans * t->r) {
+    if (t->span_most < t->v.x.out || t->lines_most > spans * t->v.y.positions) {
         t->filter_step = 1;
-        t->line_step = t->lines = t->r;
-        t->lines_most = spans * t->r;
+        t->line_step = t->lines = t->v.y.positions;
+        t->lines_most = spans * t->v.y.positions;
     }
 }
 
@@ -289,7 +286,7 @@ static void plan_lines(struct gradient *t) {
  * order, depends on the number of workers. */
 static bool plan_chunk(struct gradient *t) {
     t->chunks = gemm_parts(t->k, t->chunk);
-    t->span_most = gemm_min(t->out_w, t->chunk);
+    t->span_most = gemm_min(t->v.x.out, t->chunk);
     plan_lines(t);
     t->positions = gemm_parts(pixels_under(t, t->span_most), t->position_step);
     const int64_t packed =
@@ -299,17 +296,18 @@ static bool plan_chunk(struct gradient *t) {
 }
 
 static void gradient_plan(struct gradient *t) {
-    t->k = t->batch * t->out_h * t->out_w;
-    t->n = t->r * t->s * t->channels;
-    t->row_blocks = gemm_parts(t->m, ROWS_BLOCK);
-    t->rows_block = gemm_parts(t->m, t->row_blocks);
-    t->channels_block = t->channels <= CHANNELS_BLOCK * 3 / 2 ? t->channels : CHANNELS_BLOCK;
-    t->position_step = t->s == 1 && t->batch * t->out_h == 1 ? t->c->packing->per_step * t->stride : 1;
+    t->k = t->v.batch * t->v.y.out * t->v.x.out;
+    t->n = t->v.y.positions * t->v.x.positions * t->v.depth;
+    t->row_blocks = gemm_parts(t->v.filters, ROWS_BLOCK);
+    t->rows_block = gemm_parts(t->v.filters, t->row_blocks);
+    t->channels_block = t->v.depth <= CHANNELS_BLOCK * 3 / 2 ? t->v.depth : CHANNELS_BLOCK;
+    t->position_step =
+        t->v.x.positions == 1 && t->v.batch * t->v.y.out == 1 ? t->c->packing->per_step * t->v.x.stride : 1;
     for (t->chunk = is_ordered(t) ? FL_K_CHUNK : CHUNK_LONGEST; !plan_chunk(t); t->chunk /= 2)
         ;
-    t->store_parts = gemm_parts(t->m * t->n, GEMM_STORE_BLOCK);
+    t->store_parts = gemm_parts(t->v.filters * t->n, GEMM_STORE_BLOCK);
 
-    const int64_t affordable = gemm_max(SLICES_LEAST, SLICE_BYTES / (t->m * t->n * t->c->stores->sum_bytes));
+    const int64_t affordable = gemm_max(SLICES_LEAST, SLICE_BYTES / (t->v.filters * t->n * t->c->stores->sum_bytes));
     if (t->row_blocks >= GEMM_PARTS_FEW)
         t->slices = 1;
     else
@@ -320,7 +318,7 @@ static void gradient_plan(struct gradient *t) {
 
 static struct gemm_workspace lay_out(struct gradient *t, char *block) {
     struct gemm_arena arena = {block, 0}, worker = gemm_worker_arena(t->c, 0);
-    t->sums = gemm_take(&arena, (t->slices + 1) * t->m * t->n, (size_t)t->c->stores->sum_bytes);
+    t->sums = gemm_take(&arena, (t->slices + 1) * t->v.filters * t->n, (size_t)t->c->stores->sum_bytes);
     lay_out_worker(t, &worker);
     return fl_gemm_needs(t->c, &arena, &worker, gemm_max(t->slices * t->row_blocks, t->store_parts));
 }
@@ -337,32 +335,17 @@ static void compute(struct gradient *t) {
 
 /* conv2d_weight_grad; matmul_tn: out[m][n] of k pixels. t describes one group. */
 tensor_status fl_gemm_weight_gradient(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    const struct fl_geometry g = fl_gemm_as_convolution(c->args);
-    struct gradient t = {.c = c,
-                         .batch = g.batch,
-                         .in_h = g.h,
-                         .in_w = g.w,
-                         .channels = g.c / g.groups,
-                         .out_h = g.p,
-                         .out_w = g.q,
-                         .m = g.filters / g.groups,
-                         .r = g.r,
-                         .s = g.s,
-                         .stride = g.stride,
-                         .padding = g.padding,
-                         .dilation = g.dilation,
-                         .image_pixel = g.c,
-                         .dy_pixel = g.filters};
+    struct gradient t = {.c = c, .v = fl_gemm_convolution(c->args, true)};
     gradient_plan(&t);
     char *block;
     const tensor_status status = fl_gemm_begin(c, lay_out(&t, NULL), needs_only, &block);
     if (!block)
         return status;
     lay_out(&t, block);
-    for (int i = 0; i < g.groups; i++) {
-        t.dy = gemm_element(c, c->args->in[0].data, i * t.m);
-        t.image = gemm_element(c, c->args->in[1].data, i * t.channels);
-        t.out_first = i * t.m * t.n;
+    for (int64_t i = 0; i < t.v.groups; i++) {
+        t.dy = gemm_element(c, c->args->in[0].data, i * t.v.filters);
+        t.image = gemm_element(c, c->args->in[1].data, i * t.v.depth);
+        t.out_first = i * t.v.filters * t.n;
         compute(&t);
     }
     fl_gemm_end(c);
