@@ -45,6 +45,46 @@ static nn_node dilated_and_grouped(nn_graph *g, nn_node x) {
     x = nn_conv2d_window(g, "depthwise", x, 9, (tensor_window){.window = 2, .stride = 1, .groups = 9});
     return nn_linear(g, "fc", x, CLASSES);
 }
+static nn_node asymmetric(nn_graph *g, nn_node x) {
+    x = nn_conv2d_with(
+        g, "conv", x, 4,
+        (tensor_window2d){.window = {2, 3}, .stride = {1, 2}, .padding = {2, 0, 1, 3}, .dilation = {2, 1}, .groups = 2},
+        true);
+    x = nn_maxpool2d_with(
+        g, "pool", x,
+        (tensor_window2d){.window = {3, 2}, .stride = {2, 1}, .padding = {0, 1, 1, 0}, .dilation = {1, 2}});
+    x = nn_conv_transpose2d(
+        g, "up", x, 6,
+        (tensor_window2d){
+            .window = {2, 3}, .stride = {2, 3}, .padding = {1, 0, 0, 2}, .groups = 2, .output_padding = {1, 0}},
+        true);
+    return nn_linear(g, "fc", x, CLASSES);
+}
+
+/* An image as a sequence of its pixels, and a sequence as an image of one line. */
+static tensor_status line_shape(struct fl_node *node, const struct fl_shape *x) {
+    return fl_add_output(node, NULL, (struct fl_shape){3, {x->dim[0], x->dim[1] * x->dim[2], x->dim[3]}});
+}
+static tensor_status image_shape(struct fl_node *node, const struct fl_shape *x) {
+    return fl_add_output(node, NULL, (struct fl_shape){4, {x->dim[0], 1, x->dim[1], x->dim[2]}});
+}
+static const enum fl_input_gradient same[] = {FL_GRADIENT_SAME};
+static const struct fl_layer line_row = {"line", 1, .views = 1, .gradient = same, .shape = line_shape},
+                             image_row = {"image", 1, .views = 1, .gradient = same, .shape = image_shape};
+
+static nn_node sequences(nn_graph *g, nn_node x) {
+    const struct fl_options none = {0};
+    x = fl_add_node(g, &line_row, "line", "line", &x, 1, &none);
+    x = nn_conv1d(g, "causal", x, 4, (tensor_window1d){.window = 3, .stride = 1, .padding = {4, 0}, .dilation = 2},
+                  true);
+    x = nn_conv1d(g, "strided", x, 6, (tensor_window1d){.window = 4, .stride = 3, .padding = {1, 2}, .groups = 2},
+                  false);
+    x = nn_conv_transpose1d(g, "up", x, 4,
+                            (tensor_window1d){.window = 3, .stride = 2, .padding = {1, 0}, .output_padding = 1}, true);
+    x = nn_maxpool1d(g, "pool", x, (tensor_window1d){.window = 3, .stride = 2, .padding = {1, 1}});
+    x = fl_add_node(g, &image_row, "image", "image", &x, 1, &none);
+    return nn_linear(g, "fc", x, CLASSES);
+}
 static nn_node batchnorm(nn_graph *g, nn_node x) {
     x = nn_batchnorm(g, "bn0", x, false); /* straight on the input */
     x = nn_conv2d(g, "conv1", x, 3, 2, 2, 1);
@@ -301,6 +341,8 @@ static const struct {
     const char *flat; /* names of parameters on which it depends by rounding alone */
 } networks[] = {{"conv", conv_then_linear},
                 {"dilated_and_grouped", dilated_and_grouped},
+                {"asymmetric", asymmetric},
+                {"sequences", sequences},
                 {"batchnorm", batchnorm},
                 {"linear_relu", linear_relu},
                 {"relu", relu},

@@ -118,6 +118,21 @@ static void shapes(void) {
           (long long)weight->dim[0], (long long)weight->dim[1], (long long)weight->dim[3]);
     CHECK(fabs(g->nodes[grouped].parameter[0].scale - sqrt(2.0 / 18)) < 1e-15, "grouped scale %g",
           g->nodes[grouped].parameter[0].scale);
+    nn_node around = nn_conv2d_with(
+        g, "around", x, 8, (tensor_window2d){.window = {2, 5}, .stride = {1, 2}, .padding = {0, 1, 2, 1}, .groups = 1},
+        true);
+    shape_is(g, around, 4, 4, 9, 3, 8);
+    CHECK(g->nodes[around].parameters == 2 && g->nodes[around].parameter[0].scale == sqrt(2.0 / (8 * 2 * 5)),
+          "scale of asymmetric filters %g", g->nodes[around].parameter[0].scale);
+    nn_node up = nn_conv_transpose2d(
+        g, "up", around, 6,
+        (tensor_window2d){.window = {3, 2}, .stride = {2, 3}, .output_padding = {1, 0}, .groups = 2}, false);
+    shape_is(g, up, 4, 4, 20, 8, 6);
+    CHECK(g->nodes[up].parameters == 1 && g->nodes[up].parameter[0].scale == sqrt(2.0 / (3 * 3 * 2)),
+          "scale of transposed filters %g", g->nodes[up].parameter[0].scale);
+    shape_is(
+        g, nn_maxpool2d_with(g, "pool2", up, (tensor_window2d){.window = {3, 1}, .stride = {4, 5}, .dilation = {2, 1}}),
+        4, 4, 4, 2, 6);
     shape_is(g, nn_shortcut_a(g, "shortcut", x, 6, 2), 4, 4, 5, 4, 6);
     shape_is(g, nn_maxpool2d(g, "maxpool", c, 2, 2), 4, 4, 2, 2, 6);
     nn_node p = nn_avgpool_global(g, "avgpool", c);
@@ -155,6 +170,41 @@ static void building_errors(void) {
     REFUSED(TENSOR_E_ARGUMENT, "c: window 0", nn_conv2d(g, "c", x, 4, 0, 1, 1));
     REFUSED(TENSOR_E_ARGUMENT, "stride 0", nn_conv2d(g, "c", x, 4, 3, 0, 1));
     REFUSED(TENSOR_E_ARGUMENT, "padding -1", nn_conv2d(g, "c", x, 4, 3, 1, -1));
+    const tensor_window2d low = {.window = {1, 3}, .stride = {1, 2}, .padding = {0, 0, 1, 0}};
+    REFUSED(TENSOR_E_SHAPE, "c: a window of 3 with dilation 9 does not fit a side of 8 with padding 1 and 2",
+            nn_conv2d_with(
+                g, "c", x, 4,
+                (tensor_window2d){.window = {1, 3}, .stride = {1, 1}, .padding = {0, 0, 1, 2}, .dilation = {1, 9}},
+                false));
+    REFUSED(TENSOR_E_ARGUMENT, "c: stride 0", nn_conv2d_with(g, "c", x, 4, (tensor_window2d){.window = {3, 3}}, true));
+    REFUSED(TENSOR_E_ARGUMENT, "c: window 0, expected 1",
+            nn_conv2d_with(g, "c", x, 4, (tensor_window2d){.stride = {1, 1}}, true));
+    REFUSED(TENSOR_E_ARGUMENT, "c: padding 4096, expected 0 to 4095",
+            nn_conv2d_with(g, "c", x, 4, (tensor_window2d){.window = {3, 3}, .stride = {1, 1}, .padding = {0, 4096}},
+                           true));
+    REFUSED(TENSOR_E_ARGUMENT, "c: output padding 1, expected 0 to 0",
+            nn_conv2d_with(g, "c", x, 4,
+                           (tensor_window2d){.window = {3, 3}, .stride = {2, 2}, .output_padding = {0, 1}}, true));
+    REFUSED(TENSOR_E_ARGUMENT, "c: 0 outputs", nn_conv2d_with(g, "c", x, 0, low, true));
+    REFUSED(
+        TENSOR_E_ARGUMENT, "c: 2 groups, expected a divisor of 3 channels and 4 filters",
+        nn_conv_transpose2d(g, "c", x, 4, (tensor_window2d){.window = {2, 2}, .stride = {1, 1}, .groups = 2}, true));
+    REFUSED(TENSOR_E_ARGUMENT, "c: output padding 2, expected 0 to 1",
+            nn_conv_transpose2d(g, "c", x, 4,
+                                (tensor_window2d){.window = {2, 2}, .stride = {2, 2}, .output_padding = {2, 0}}, true));
+    REFUSED(TENSOR_E_SHAPE, "c: padding 8 and 1 leaves nothing of 9 pixels",
+            nn_conv_transpose2d(g, "c", x, 4, (tensor_window2d){.window = {2, 2}, .stride = {1, 1}, .padding = {8, 1}},
+                                true));
+    REFUSED(TENSOR_E_SHAPE, "c: conv1d wants sequences [N, L, C], its input is 4x8x8x3",
+            nn_conv1d(g, "c", x, 4, (tensor_window1d){.window = 3, .stride = 1}, true));
+    REFUSED(
+        TENSOR_E_ARGUMENT, "p: padding 2, expected 0 to 1",
+        nn_maxpool2d_with(g, "p", x, (tensor_window2d){.window = {2, 2}, .stride = {1, 1}, .padding = {1, 1, 2, 0}}));
+    REFUSED(TENSOR_E_ARGUMENT, "p: 3 groups, expected 1",
+            nn_maxpool2d_with(g, "p", x, (tensor_window2d){.window = {2, 2}, .stride = {1, 1}, .groups = 3}));
+    REFUSED(TENSOR_E_ARGUMENT, "graph: tensor_window2d is NULL", nn_conv2d_with_sized(g, "c", x, 4, NULL, 48, true));
+    REFUSED(TENSOR_E_ARGUMENT, "tensor_window1d of 0 bytes",
+            nn_conv1d_sized(g, "c", x, 4, &(tensor_window1d){0}, 0, true));
     REFUSED(TENSOR_E_SHAPE, "a window of 3 with dilation 5 does not fit a side of 8 with padding 1",
             nn_conv2d_window(g, "c", x, 4, (tensor_window){.window = 3, .stride = 1, .padding = 1, .dilation = 5}));
     REFUSED(TENSOR_E_ARGUMENT, "dilation -2",

@@ -124,6 +124,49 @@ FLEXLAB_API nn_node nn_conv2d_bias(nn_graph *g, const char *name, nn_node x, int
     FLEXLAB_SYMBOL(nn_conv2d_bias);
 /* x[..., c] + bias[c], then max(0, .) if relu. */
 FLEXLAB_API nn_node nn_bias(nn_graph *g, const char *name, nn_node x, bool relu) FLEXLAB_SYMBOL(nn_bias);
+/* Filters of how.window pixels, each direction and side for itself, with a bias in the same rounding if asked for:
+ * tensor_conv2d_with. Weights as above, fan-out: filters of a group times positions of a window; biases 0. */
+FLEXLAB_API nn_node nn_conv2d_with_sized(nn_graph *g, const char *name, nn_node x, int filters,
+                                         const tensor_window2d *how, size_t how_size, bool bias)
+    FLEXLAB_SYMBOL(nn_conv2d_with_sized);
+static inline nn_node nn_conv2d_with(nn_graph *g, const char *name, nn_node x, int filters, tensor_window2d how,
+                                     bool bias) {
+    return nn_conv2d_with_sized(g, name, x, filters, &how, sizeof how, bias);
+}
+/* tensor_conv_transpose2d, to so many channels; NAME.weight is [channels of x, R, S, channels / groups]. Normal with
+ * variance 2 / (channels / groups * R * S): the numbers that one pixel of x goes to, which is the fan-out here too. */
+FLEXLAB_API nn_node nn_conv_transpose2d_sized(nn_graph *g, const char *name, nn_node x, int channels,
+                                              const tensor_window2d *how, size_t how_size, bool bias)
+    FLEXLAB_SYMBOL(nn_conv_transpose2d_sized);
+static inline nn_node nn_conv_transpose2d(nn_graph *g, const char *name, nn_node x, int channels, tensor_window2d how,
+                                          bool bias) {
+    return nn_conv_transpose2d_sized(g, name, x, channels, &how, sizeof how, bias);
+}
+/* tensor_maxpool2d_with. */
+FLEXLAB_API nn_node nn_maxpool2d_with_sized(nn_graph *g, const char *name, nn_node x, const tensor_window2d *how,
+                                            size_t how_size) FLEXLAB_SYMBOL(nn_maxpool2d_with_sized);
+static inline nn_node nn_maxpool2d_with(nn_graph *g, const char *name, nn_node x, tensor_window2d how) {
+    return nn_maxpool2d_with_sized(g, name, x, &how, sizeof how);
+}
+/* The same on sequences [batch, length, channels]: tensor_conv1d (causal with padding {(window - 1) dilation, 0}),
+ * tensor_conv_transpose1d, tensor_maxpool1d; fan-out with a window of one line. */
+FLEXLAB_API nn_node nn_conv1d_sized(nn_graph *g, const char *name, nn_node x, int filters, const tensor_window1d *how,
+                                    size_t how_size, bool bias) FLEXLAB_SYMBOL(nn_conv1d_sized);
+static inline nn_node nn_conv1d(nn_graph *g, const char *name, nn_node x, int filters, tensor_window1d how, bool bias) {
+    return nn_conv1d_sized(g, name, x, filters, &how, sizeof how, bias);
+}
+FLEXLAB_API nn_node nn_conv_transpose1d_sized(nn_graph *g, const char *name, nn_node x, int channels,
+                                              const tensor_window1d *how, size_t how_size, bool bias)
+    FLEXLAB_SYMBOL(nn_conv_transpose1d_sized);
+static inline nn_node nn_conv_transpose1d(nn_graph *g, const char *name, nn_node x, int channels, tensor_window1d how,
+                                          bool bias) {
+    return nn_conv_transpose1d_sized(g, name, x, channels, &how, sizeof how, bias);
+}
+FLEXLAB_API nn_node nn_maxpool1d_sized(nn_graph *g, const char *name, nn_node x, const tensor_window1d *how,
+                                       size_t how_size) FLEXLAB_SYMBOL(nn_maxpool1d_sized);
+static inline nn_node nn_maxpool1d(nn_graph *g, const char *name, nn_node x, tensor_window1d how) {
+    return nn_maxpool1d_sized(g, name, x, &how, sizeof how);
+}
 /* By the statistics of the batch in training, by running ones (momentum 0.1) in evaluation; epsilon 1e-5; relu after it
  * if asked for. */
 FLEXLAB_API nn_node nn_batchnorm(nn_graph *g, const char *name, nn_node x, bool relu) FLEXLAB_SYMBOL(nn_batchnorm);

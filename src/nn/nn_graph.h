@@ -59,6 +59,8 @@ struct fl_options {
     double deviation;    /* of initial weights that are normal, where the caller says; 0: as the kind has it */
     bool padding_counts; /* average pooling */
     double real[3]; /* epsilon and momentum of a normalisation; alpha, beta and k of LRN; the probability of dropout */
+    tensor_window2d around; /* of nn_convolutions.c */
+    bool bias;
 };
 
 /* A tensor of a node that is no parameter: what one visit leaves for another. */

@@ -85,6 +85,8 @@ static uint64_t mix_node(uint64_t hash, const struct fl_node *node) {
         const double settings[] = {how->real[0] + 0.0, how->real[1] + 0.0, how->real[2] + 0.0, how->padding_counts};
         hash = mix(hash, settings, sizeof settings);
     }
+    if (how->around.stride[1]) /* other nodes have the layout that they always had */
+        hash = mix(hash, &how->around, sizeof how->around);
     for (int k = 0; k < node->inputs; k++)
         hash = mix(hash, &node->input[k].x, sizeof node->input[k].x);
     for (int k = 0; k < node->outputs; k++)
