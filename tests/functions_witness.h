@@ -239,6 +239,10 @@ WITNESS(hardtanh) {
         mpfr_set_d(r, beta, R);
 }
 
+WITNESS(clamp) {
+    mp_hardtanh(r, x, alpha, beta);
+}
+
 /* --- slopes ------------------------------------------------------------------------------------------------------- */
 
 WITNESS(leaky_relu_grad) {
@@ -247,6 +251,9 @@ WITNESS(leaky_relu_grad) {
 }
 WITNESS(hardtanh_grad) {
     mpfr_set_d(r, mpfr_cmp_d(x, alpha) > 0 && mpfr_cmp_d(x, beta) < 0 ? 1 : 0, R);
+}
+WITNESS(clamp_grad) {
+    mpfr_set_d(r, mpfr_cmp_d(x, alpha) >= 0 && mpfr_cmp_d(x, beta) <= 0 ? 1 : 0, R);
 }
 WITNESS(elu_grad) {
     (void)beta;
@@ -428,9 +435,9 @@ static inline void witness_value(mpfr_t r, const struct witness *w, double a, do
     if (w->operands == 2) {
         if (mpfr_zero_p(r) && (mpfr_underflow_p() || mpfr_overflow_p())) /* beyond MPFR's exponents */
             mpfr_set_si_2exp(r, mpfr_signbit(r) ? -1 : 1, -4000, R);
-        /* elu_grad and hardtanh_grad choose; a NaN of x is in their slope or is not */
-        const bool chosen = !strcmp(w->name, "leaky_relu_grad") || !strcmp(w->name, "hardtanh_grad");
-        const bool zero = chosen && mpfr_zero_p(r) && strstr(w->name, "hardtanh");
+        /* these choose; a NaN of x is in their slope or is not */
+        const bool between = !strcmp(w->name, "hardtanh_grad") || !strcmp(w->name, "clamp_grad"),
+                   chosen = between || !strcmp(w->name, "leaky_relu_grad"), zero = between && mpfr_zero_p(r);
         if (zero)
             mpfr_set_zero(r, 1);
         else

@@ -651,6 +651,69 @@ static void plan_dropout(struct call *c) {
     c->alpha = (float)(chance(20) ? 0 : chance(20) ? 0.99 : fabs(unit()) * 0.9);
 }
 
+/* stride: the dimensions summed over. y, x; of a gradient dx, dy, x */
+static void plan_axes(struct call *c, bool gradient) {
+    int64_t shape[4] = {PICK(1, 3), PICK(1, 5, 17), PICK(2, 7, 9), PICK(1, 4, 33)};
+    int64_t left[4];
+    int n = 0;
+    c->stride = between(0, 15);
+    if (chance(30)) { /* several chunks of a chain */
+        shape[0] = 1;
+        shape[1] = 110;
+    }
+    for (int d = 0; d < 4; d++)
+        if (!(c->stride >> d & 1))
+            left[n++] = shape[d];
+    if (!n)
+        left[n++] = 1;
+    if (gradient)
+        out(c, 4, shape);
+    else
+        out(c, n, left);
+    if (gradient)
+        in(c, n, left);
+    in(c, 4, shape);
+}
+static void plan_reduce(struct call *c) {
+    plan_axes(c, false);
+}
+static void plan_reduce_grad(struct call *c) {
+    plan_axes(c, true);
+}
+/* stride: the axis */
+static void plan_argmax(struct call *c) {
+    int64_t shape[3] = {PICK(1, 3), PICK(2, 40, 600), PICK(1, 7, 11)}, left = 1;
+    c->stride = between(0, 2);
+    for (int d = 0; d < 3; d++)
+        left *= d == c->stride ? 1 : shape[d];
+    add_numbers(c, FMT_I32, left, NULL);
+    in(c, 3, shape);
+}
+static void plan_repeated(struct call *c, int which) {
+    const int64_t shape[4] = {PICK(1, 3), PICK(1, 5, 17), PICK(2, 7, 9), PICK(1, 4, 33)};
+    int64_t part[3][4];
+    for (int i = 0; i < 3; i++)
+        for (int d = 0; d < 4; d++)
+            part[i][d] = i != which && chance(40) ? 1 : shape[d];
+    out(c, 4, part[0]);
+    in(c, 4, part[1]);
+    const int skipped = part[2][0] == 1 ? between(0, 1) : 0;
+    in(c, 4 - skipped, part[2] + skipped);
+}
+static void plan_broadcast(struct call *c) {
+    plan_repeated(c, 0);
+}
+static void plan_broadcast_grad(struct call *c) {
+    plan_repeated(c, 1);
+}
+
+static void plan_where_grad(struct call *c) {
+    const int64_t rows = PICK(1, 3, 40), columns = PICK(1, 7, 33, 64);
+    c->stride = between(0, 1);
+    OUT(c, rows, columns);
+    IN(c, rows, columns);
+}
+
 /* v, g, w: w has a wide part now and then. */
 static void plan_sgd_momentum(struct call *c) {
     const int64_t n = PICK(1, 5, 64, 129, 1000);

@@ -8,10 +8,11 @@
 #include "exponents.h"
 #include "core/memory.h"
 #include "core/pool_rules.h"
+#include "core/walk.h"
 #include <math.h>
 #include <string.h>
 
-enum { CANARY = 64, CHANNELS = 128, INDICES = 2048 };
+enum { CANARY = 64, CHANNELS = 128, INDICES = 2048, MARKS = 5000 };
 
 enum style { ORDINARY, EXTREME, TINY, SPARSE, SPECIAL, STYLES };
 
@@ -89,6 +90,8 @@ static void add_wide(const struct fl_format *f, struct block *b, uint64_t *seed)
 struct shape {
     struct fl_geometry geo;
     struct fl_strides strides; /* of a permutation */
+    struct fl_walk walk, groups;
+    int64_t marks; /* of where */
     int64_t out, in[3];
     int64_t bias, residual; /* of an epilogue */
     bool relu;
@@ -240,6 +243,92 @@ static bool groups_of(enum fl_op op, int i, struct shape *s) {
         s->in[2] = g->n;
     else
         s->out = g->n;
+    return true;
+}
+
+/* Strides of an operand whose dimensions in `ones` have one element; how many elements it has. */
+static int64_t strides_without(int ndim, const int64_t *shape, unsigned ones, int64_t *stride) {
+    int64_t at = 1;
+    for (int d = ndim - 1; d >= 0; d--) {
+        stride[d] = ones >> d & 1 ? 0 : at;
+        at *= ones >> d & 1 ? 1 : shape[d];
+    }
+    return at;
+}
+
+/* The i-th reduction, gradient of one, or operation of broadcast operands. */
+static bool axes_case(enum fl_op op, int i, struct shape *s) {
+    static const struct {
+        int ndim, size[TENSOR_MAX_DIMS];
+        unsigned axes, other; /* summed over, or where the first operand is repeated; where the second one is */
+    } cases[] = {{1, {1}, 1, 0},
+                 {2, {7, 5}, 2, 1},
+                 {2, {5, 7}, 1, 3},
+                 {3, {3, 40, 17}, 2, 4},
+                 {3, {2, 5, 515}, 4, 2},
+                 {4, {2, 9, 7, 33}, 6, 9},
+                 {2, {1030, 3}, 1, 2},
+                 {1, {4097}, 1, 0},
+                 {6, {2, 3, 1, 5, 4, 7}, 0x15, 0x2a},
+                 {5, {3, 2, 5, 4, 6}, 0x1b, 0x04},
+                 {2, {33, 130}, 0, 0},
+                 {2, {2, 1500}, 3, 2}};
+    if (i >= (int)(sizeof cases / sizeof cases[0]))
+        return false;
+    const int ndim = cases[i].ndim;
+    struct fl_walk_shape whole = {.ndim = ndim}, groups;
+    for (int d = 0; d < ndim; d++)
+        whole.shape[d] = cases[i].size[d];
+    const unsigned axes = cases[i].axes;
+    groups = whole;
+    groups.inner = axes;
+    const int64_t all = strides_without(ndim, whole.shape, 0, groups.stride[0]),
+                  some = strides_without(ndim, whole.shape, axes, whole.stride[0]);
+    s->geo.k = all / some;
+    switch ((int)op) {
+    case FL_OP_BROADCAST_ADD:
+    case FL_OP_BROADCAST_MUL:
+    case FL_OP_WHERE:
+        s->out = all;
+        s->in[0] = some;
+        s->in[1] = strides_without(ndim, whole.shape, cases[i].other, whole.stride[1]);
+        if (op == FL_OP_WHERE)
+            s->marks = strides_without(ndim, whole.shape, i % 2 ? axes & cases[i].other : axes, whole.stride[2]);
+        break;
+    case FL_OP_WHERE_GRAD:
+        s->out = s->in[0] = strides_without(ndim, whole.shape, 0, whole.stride[0]);
+        s->marks = strides_without(ndim, whole.shape, axes, whole.stride[2]);
+        s->geo.k = i % 2;
+        break;
+    case FL_OP_BROADCAST_MUL_GRAD:
+        s->out = some;
+        s->in[0] = all;
+        s->in[1] = strides_without(ndim, whole.shape, cases[i].other, groups.stride[1]);
+        break;
+    case FL_OP_REDUCE_SUM_GRAD:
+    case FL_OP_REDUCE_MEAN_GRAD:
+    case FL_OP_REDUCE_L1_GRAD:
+    case FL_OP_REDUCE_MAX_GRAD:
+    case FL_OP_REDUCE_MIN_GRAD:
+    case FL_OP_REDUCE_L2_GRAD: {
+        s->out = all;
+        s->in[0] = some;
+        if (op != FL_OP_REDUCE_SUM_GRAD && op != FL_OP_REDUCE_MEAN_GRAD)
+            s->in[1] = strides_without(ndim, whole.shape, 0, whole.stride[1]);
+        int64_t at = 1;
+        for (int d = ndim - 1; d >= 0; d--)
+            if (axes >> d & 1) {
+                whole.stride[2][d] = at;
+                at *= whole.shape[d];
+            }
+        break;
+    }
+    default:
+        s->out = some;
+        s->in[0] = all;
+    }
+    s->walk = fl_walk_of(&whole);
+    s->groups = fl_walk_of(&groups);
     return true;
 }
 
@@ -511,6 +600,24 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
         s->out = s->in[0] = counts[i];
         s->in_place = true;
         return true;
+    case FL_OP_REDUCE_SUM:
+    case FL_OP_REDUCE_MEAN:
+    case FL_OP_REDUCE_MAX:
+    case FL_OP_REDUCE_MIN:
+    case FL_OP_REDUCE_L1:
+    case FL_OP_REDUCE_L2:
+    case FL_OP_REDUCE_SUM_GRAD:
+    case FL_OP_REDUCE_MEAN_GRAD:
+    case FL_OP_REDUCE_MAX_GRAD:
+    case FL_OP_REDUCE_MIN_GRAD:
+    case FL_OP_REDUCE_L1_GRAD:
+    case FL_OP_REDUCE_L2_GRAD:
+    case FL_OP_BROADCAST_ADD:
+    case FL_OP_BROADCAST_MUL:
+    case FL_OP_BROADCAST_MUL_GRAD:
+    case FL_OP_WHERE:
+    case FL_OP_WHERE_GRAD:
+        return axes_case(op, i, s);
     case FL_OP_SGD_MOMENTUM:
     case FL_OP_SGD_UPDATE:
         if (i >= 6)
@@ -586,6 +693,7 @@ struct call {
     int32_t first_centre[CHANNELS], cross_centre[CHANNELS];
     double factors[FL_FACTORS];
     int32_t indices[INDICES]; /* of embeddings */
+    uint8_t marks[MARKS];     /* of where */
 };
 
 static tensor_status run(const struct call *call, fl_kernel kernel, bool in_place, bool measure, struct result *r) {
@@ -742,6 +850,14 @@ static inline bool call_make(struct call *call, const struct fl_format *f, enum 
         call->args.alpha = index % 7 == 6 ? 0 : fabsf(call->args.alpha) * (shared ? ldexpf(32767, -exponents[0]) : 1);
     call->args.beta = 1e-4f;
     call->args.strides = call->shape.strides;
+    call->args.walk = call->shape.walk;
+    call->args.groups = call->shape.groups;
+    if (call->shape.marks) {
+        uint64_t own = seed0 + 78;
+        for (int64_t i = 0; i < call->shape.marks; i++)
+            call->marks[i] = check_random(&own) & 1 ? (uint8_t)(1 + i % 255) : 0;
+        call->args.numbers.u8 = call->marks;
+    }
     call->args.numbers.real = index % 3 == 2 ? 0.5 : 1e-5; /* epsilon of normalisation */
     if (op == FL_OP_LRN || op == FL_OP_LRN_GRAD) {
         call->args.alpha = fabsf(call->args.alpha);

@@ -13,7 +13,7 @@ static inline bool is_number_op(enum fl_op op) {
     return op == FL_OP_CHANNEL_MOMENTS || op == FL_OP_RUNNING_STATISTICS || op == FL_OP_AFFINE_COEFFICIENTS ||
            op == FL_OP_AFFINE_GRAD_COEFFICIENTS || op == FL_OP_SOFTMAX_CROSS_ENTROPY || op == FL_OP_SUM_SQUARES ||
            op == FL_OP_OPTIMISER_STEP || op == FL_OP_TRUST_RATE || op == FL_OP_CHECK_INDICES ||
-           (op >= FL_OP_CROSS_ENTROPY_WITH && op <= FL_OP_WASSERSTEIN);
+           op == FL_OP_ARGMAX || (op >= FL_OP_CROSS_ENTROPY_WITH && op <= FL_OP_WASSERSTEIN);
 }
 
 static inline bool is_loss(enum fl_op op) {
@@ -143,6 +143,12 @@ static int number_run(const struct fl_format *f, enum fl_op op, fl_kernel kernel
         n.args.out.data = n.a;
         n.f[0][0] = index % 5 ? uniform(&seed) * 9 : 0;
         n.f[0][1] = index % 7 ? uniform(&seed) : 0;
+    }
+    if (op == FL_OP_ARGMAX) { /* of rows, or of columns: what is left fits the predicted classes */
+        const bool columns = c <= NUMBER_ROWS && index % 2;
+        const struct fl_walk_shape s = {.ndim = 2, .shape = {m, c}, .stride = {{c, 1}}, .inner = columns ? 1 : 2};
+        n.args.groups = fl_walk_of(&s);
+        n.args.numbers.i[0] = n.predicted;
     }
     int count = 0;
     if (op == FL_OP_CHECK_INDICES) { /* what it says is the result */

@@ -1043,6 +1043,150 @@ RUN(dropout)
 }
 /* clang-format on */
 
+/* --- over any dimensions ------------------------------------------------------------------------------------------ */
+
+/* The shape of something with a set of dimensions, which number has; what is left of it without them, or with 1 there.
+ */
+static int draw_axes(struct call *c, int64_t shape[4], int64_t left[4], int *left_rank) {
+    const int rank = draw_shape(shape);
+    c->format = sizes.format;
+    c->number = chance(3) ? 1 << 7 : (int)(draw() % (1u << rank));
+    const bool keep = chance(50);
+    int n = 0;
+    for (int d = 0; d < rank; d++)
+        if (!(c->number >> d & 1))
+            left[n++] = shape[d];
+        else if (keep)
+            left[n++] = 1;
+    if (!n)
+        left[n++] = 1;
+    *left_rank = n;
+    return rank;
+}
+static bool plan_reduce(struct call *c) {
+    int64_t shape[4], left[4];
+    int left_rank;
+    const int rank = draw_axes(c, shape, left, &left_rank);
+    want(c, left_rank, left);
+    want(c, rank, shape);
+    return true;
+}
+static bool plan_reduce_grad(struct call *c) {
+    int64_t shape[4], left[4];
+    int left_rank;
+    const int rank = draw_axes(c, shape, left, &left_rank);
+    want(c, rank, shape);
+    want(c, left_rank, left);
+    want(c, rank, shape);
+    return true;
+}
+/* number: the axis */
+static bool plan_argmax(struct call *c) {
+    int64_t shape[4];
+    const int rank = draw_shape(shape);
+    c->format = sizes.format;
+    c->number = chance(3) ? rank : below(rank);
+    want(c, rank, shape);
+    return true;
+}
+/* y, a, b: a and b with 1 in place of some dimensions, or fewer of them. */
+static void want_repeated(struct call *c, int rank, const int64_t *shape) {
+    int64_t part[4];
+    memcpy(part, shape, sizeof part);
+    for (int d = 0; d < rank; d++)
+        part[d] = chance(30) ? 1 : chance(1) ? part[d] + 1 : part[d];
+    const int skipped = chance(30) ? below(rank) : 0;
+    want(c, rank - skipped, part + skipped);
+}
+static bool plan_broadcast(struct call *c) {
+    int64_t shape[4];
+    const int rank = draw_shape(shape);
+    c->format = sizes.format;
+    want(c, rank, shape);
+    want_repeated(c, rank, shape);
+    want_repeated(c, rank, shape);
+    return true;
+}
+static bool plan_broadcast_grad(struct call *c) {
+    int64_t shape[4];
+    const int rank = draw_shape(shape);
+    c->format = sizes.format;
+    want_repeated(c, rank, shape);
+    want(c, rank, shape);
+    want_repeated(c, rank, shape);
+    return true;
+}
+/* The marks are of the shape of the last dimension. */
+static bool plan_where(struct call *c) {
+    const bool fine = plan_broadcast(c);
+    c->number = below(1 << 30);
+    c->relu = chance(50);
+    return fine;
+}
+static bool plan_where_grad(struct call *c) {
+    const bool fine = plan_same(c, 2);
+    c->number = below(1 << 30);
+    c->relu = chance(50);
+    return fine;
+}
+static tensor *mask_of(const struct call *c, const tensor *y) {
+    static uint8_t marks[1 << 19];
+    const int64_t n = tensor_dim(y, tensor_ndim(y) - 1);
+    tensor *mask = tensor_new(FMT_U8, TENSOR_SHAPE(n));
+    for (int64_t i = 0; i < n && i < (int64_t)sizeof marks; i++)
+        marks[i] = (uint8_t)(c->number >> i % 30 & 1);
+    CHECK(mask && !tensor_load_u8(mask, marks, n), "%s", tensor_error());
+    return mask;
+}
+
+/* clang-format off */
+RUN(reduce_sum) return tensor_reduce_sum(t[0], t[1], (unsigned)c->number); }
+RUN(reduce_mean) return tensor_reduce_mean(t[0], t[1], (unsigned)c->number); }
+RUN(reduce_max) return tensor_reduce_max(t[0], t[1], (unsigned)c->number); }
+RUN(reduce_min) return tensor_reduce_min(t[0], t[1], (unsigned)c->number); }
+RUN(reduce_l1) return tensor_reduce_l1(t[0], t[1], (unsigned)c->number); }
+RUN(reduce_l2) return tensor_reduce_l2(t[0], t[1], (unsigned)c->number); }
+RUN(reduce_sum_grad) return tensor_reduce_sum_grad(t[0], t[1], (unsigned)c->number); }
+RUN(reduce_mean_grad) return tensor_reduce_mean_grad(t[0], t[1], (unsigned)c->number); }
+RUN(reduce_max_grad) return tensor_reduce_max_grad(t[0], t[1], t[2], (unsigned)c->number); }
+RUN(reduce_min_grad) return tensor_reduce_min_grad(t[0], t[1], t[2], (unsigned)c->number); }
+RUN(reduce_l1_grad) return tensor_reduce_l1_grad(t[0], t[1], t[2], (unsigned)c->number); }
+RUN(reduce_l2_grad) return tensor_reduce_l2_grad(t[0], t[1], t[2], (unsigned)c->number); }
+RUN(broadcast_add) return tensor_broadcast_add(t[0], t[1], t[2]); }
+RUN(broadcast_mul) return tensor_broadcast_mul(t[0], t[1], t[2]); }
+RUN(broadcast_add_grad) return tensor_broadcast_add_grad(t[0], t[1]); }
+RUN(broadcast_mul_grad) return tensor_broadcast_mul_grad(t[0], t[1], t[2]); }
+RUN(argmax)
+    static int32_t where[1 << 19];
+    int64_t shape[TENSOR_MAX_DIMS] = {1};
+    int rank = 0;
+    for (int d = 0; d < tensor_ndim(t[0]); d++)
+        if (d != c->number)
+            shape[rank++] = tensor_dim(t[0], d);
+    tensor *index = tensor_new(FMT_I32, rank ? rank : 1, shape);
+    const int64_t n = tensor_count(index);
+    tensor_status status = tensor_argmax(index, t[0], c->number);
+    if (!status && n <= 1 << 19)
+        status = tensor_store_i32(index, where, n);
+    for (int64_t i = 0; !status && i < n && i < RESULTS / 4; i++)
+        keep(o, &(double){where[i]}, 1);
+    tensor_free(index);
+    return status;
+}
+RUN(where)
+    tensor *mask = mask_of(c, t[0]);
+    const tensor_status status = tensor_where(t[0], mask, t[1], t[2]);
+    tensor_free(mask);
+    return status;
+}
+RUN(where_grad)
+    tensor *mask = mask_of(c, t[0]);
+    const tensor_status status = tensor_where_grad(t[0], t[1], mask, c->relu);
+    tensor_free(mask);
+    return status;
+}
+/* clang-format on */
+
 /* --- values, exponents, settings ---------------------------------------------------------------------------------- */
 
 static bool plan_load(struct call *c) {
@@ -1244,6 +1388,25 @@ static const struct action actions[] = {
     ACTION(groupnorm, 10, plan_group_norm),
     ACTION(groupnorm_grad, 10, plan_group_norm_grad),
     ACTION(dropout, 10, plan_dropout),
+    ACTION(reduce_sum, 5, plan_reduce),
+    ACTION(reduce_mean, 5, plan_reduce),
+    ACTION(reduce_max, 5, plan_reduce),
+    ACTION(reduce_min, 3, plan_reduce),
+    ACTION(reduce_l1, 3, plan_reduce),
+    ACTION(reduce_l2, 5, plan_reduce),
+    ACTION(reduce_sum_grad, 3, plan_reduce_grad),
+    ACTION(reduce_mean_grad, 3, plan_reduce_grad),
+    ACTION(reduce_max_grad, 4, plan_reduce_grad),
+    ACTION(reduce_min_grad, 4, plan_reduce_grad),
+    ACTION(reduce_l1_grad, 3, plan_reduce_grad),
+    ACTION(reduce_l2_grad, 4, plan_reduce_grad),
+    ACTION(argmax, 5, plan_argmax),
+    ACTION(broadcast_add, 5, plan_broadcast),
+    ACTION(broadcast_mul, 5, plan_broadcast),
+    ACTION(broadcast_add_grad, 3, plan_broadcast_grad),
+    ACTION(broadcast_mul_grad, 5, plan_broadcast_grad),
+    ACTION(where, 5, plan_where),
+    ACTION(where_grad, 5, plan_where_grad),
     ACTION(sum, 5, plan_1),
     ACTION(max_abs, 5, plan_1),
     FINE_ACTION(load_f32, 8, plan_load),

@@ -33,7 +33,7 @@ static void hold(struct held *h) {
 
 /* With values of a style: ordinary, a large mean, constant rows, extremes, mostly zeros. */
 enum { STYLES = 5 };
-static void make(struct held *h, tensor_format f, int ndim, const int64_t *shape, int style) {
+static inline void make(struct held *h, tensor_format f, int ndim, const int64_t *shape, int style) {
     static double values[MOST];
     h->t = tensor_new(f, ndim, shape);
     CHECK(h->t != NULL, "%s", tensor_error());

@@ -32,12 +32,19 @@ static tensor_status hardtanh(tensor *y, const tensor *x) {
 static tensor_status hardtanh_grad(tensor *dx, const tensor *dy, const tensor *x) {
     return tensor_hardtanh_grad(dx, dy, x, -1.5f, 2.5f);
 }
+static tensor_status clamp(tensor *y, const tensor *x) {
+    return tensor_clamp(y, x, -1.5f, 2.5f);
+}
+static tensor_status clamp_grad(tensor *dx, const tensor *dy, const tensor *x) {
+    return tensor_clamp_grad(dx, dy, x, -1.5f, 2.5f);
+}
 
 #define PAIR(name, from, to)                                                                                           \
     { #name "_grad", tensor_##name, tensor_##name##_grad, from, to }
 static const struct pair pairs[] = {{"leaky_relu_grad", leaky_relu, leaky_relu_grad, -4, 4},
                                     {"elu_grad", elu, elu_grad, -4, 4},
                                     {"hardtanh_grad", hardtanh, hardtanh_grad, -4, 4},
+                                    {"clamp_grad", clamp, clamp_grad, -4, 4},
                                     PAIR(sigmoid, -6, 6),
                                     PAIR(logsigmoid, -6, 6),
                                     PAIR(silu, -6, 6),
@@ -86,7 +93,7 @@ static void check_pair(const struct pair *p) {
         const double kinks[] = {0, -1.5, 2.5}; /* of f or f' */
         bool kink = false;
         for (int k = 0; k < 3; k++)
-            kink |= fabs((double)x[i] - kinks[k]) <= (double)h && (p - pairs < 3 || p->function == tensor_softsign);
+            kink |= fabs((double)x[i] - kinks[k]) <= (double)h && (p - pairs < 4 || p->function == tensor_softsign);
         CHECK(kink || fabs((double)dx[i] - want) <= bound, "%s: x %a, dy %a: got %a, by differences %a", p->name,
               (double)x[i], (double)dy[i], (double)dx[i], want);
     }

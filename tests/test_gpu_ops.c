@@ -440,7 +440,58 @@ PLAIN_RUN(lrn_grad, t[0], t[1], t[2], c->stride, c->alpha, (float)c->epsilon, 2)
 PLAIN_RUN(groupnorm, t[0], t[1], t[2], t[3], c->stride, c->epsilon)
 PLAIN_RUN(groupnorm_grad, t[0], t[1], t[2], t[3], t[4], t[5], c->stride, c->epsilon)
 PLAIN_RUN(dropout, t[0], t[1], c->alpha, (uint64_t)c->stride << 20, t[2])
+PLAIN_RUN(reduce_sum, t[0], t[1], (unsigned)c->stride)
+PLAIN_RUN(reduce_mean, t[0], t[1], (unsigned)c->stride)
+PLAIN_RUN(reduce_max, t[0], t[1], (unsigned)c->stride)
+PLAIN_RUN(reduce_min, t[0], t[1], (unsigned)c->stride)
+PLAIN_RUN(reduce_l1, t[0], t[1], (unsigned)c->stride)
+PLAIN_RUN(reduce_l2, t[0], t[1], (unsigned)c->stride)
+PLAIN_RUN(reduce_sum_grad, t[0], t[1], (unsigned)c->stride)
+PLAIN_RUN(reduce_mean_grad, t[0], t[1], (unsigned)c->stride)
+PLAIN_RUN(reduce_max_grad, t[0], t[1], t[2], (unsigned)c->stride)
+PLAIN_RUN(reduce_min_grad, t[0], t[1], t[2], (unsigned)c->stride)
+PLAIN_RUN(reduce_l1_grad, t[0], t[1], t[2], (unsigned)c->stride)
+PLAIN_RUN(reduce_l2_grad, t[0], t[1], t[2], (unsigned)c->stride)
+PLAIN_RUN(broadcast_add, t[0], t[1], t[2])
+PLAIN_RUN(broadcast_mul, t[0], t[1], t[2])
+PLAIN_RUN(broadcast_mul_grad, t[0], t[1], t[2])
 /* clang-format on */
+RUN(argmax) {
+    int64_t shape[2];
+    int n = 0;
+    for (int d = 0; d < 3; d++)
+        if (d != c->stride)
+            shape[n++] = tensor_dim(t[1], d);
+    tensor *index = tensor_new_view(t[0], 2, shape);
+    const tensor_status status = tensor_argmax(index, t[1], c->stride);
+    tensor_free(index);
+    return status;
+}
+/* Marks of the last dimension, on the device of y. */
+static tensor *marks_for(const tensor *y) {
+    uint8_t marks[64];
+    const int64_t n = tensor_dim(y, tensor_ndim(y) - 1);
+    for (int64_t i = 0; i < n; i++)
+        marks[i] = (uint8_t)(i * i % 3);
+    tensor *mask = tensor_new_in(tensor_get_device(y), FMT_U8, TENSOR_SHAPE(n));
+    CHECK(mask && !tensor_load_u8(mask, marks, n), "%s", tensor_error());
+    return mask;
+}
+RUN(where) {
+    (void)c;
+    tensor *mask = marks_for(t[0]);
+    tensor_status status = tensor_where(t[0], mask, t[1], t[2]);
+    status = status ? status : tensor_device_wait(tensor_get_device(t[0]));
+    tensor_free(mask);
+    return status;
+}
+RUN(where_grad) {
+    tensor *mask = marks_for(t[0]);
+    tensor_status status = tensor_where_grad(t[0], t[1], mask, c->stride & 1);
+    status = status ? status : tensor_device_wait(tensor_get_device(t[0]));
+    tensor_free(mask);
+    return status;
+}
 RUN(sgd_update) {
     return t[2] ? tensor_sgd_update_by(t[0], t[1], t[2]) : tensor_sgd_update(t[0], t[1], c->alpha);
 }
@@ -550,6 +601,24 @@ static const struct row {
     ROW(groupnorm, plan_group_norm, ""),
     ROW(groupnorm_grad, plan_group_norm_grad, "groupnorm_gamma_grad"),
     ROW(dropout, plan_dropout, ""),
+    ROW(reduce_sum, plan_reduce, ""),
+    ROW(reduce_mean, plan_reduce, ""),
+    ROW(reduce_max, plan_reduce, ""),
+    ROW(reduce_min, plan_reduce, ""),
+    ROW(reduce_l1, plan_reduce, ""),
+    ROW(reduce_l2, plan_reduce, ""),
+    ROW(reduce_sum_grad, plan_reduce_grad, ""),
+    ROW(reduce_mean_grad, plan_reduce_grad, ""),
+    ROW(reduce_max_grad, plan_reduce_grad, ""),
+    ROW(reduce_min_grad, plan_reduce_grad, ""),
+    ROW(reduce_l1_grad, plan_reduce_grad, ""),
+    ROW(reduce_l2_grad, plan_reduce_grad, ""),
+    ROW(argmax, plan_argmax, ""),
+    ROW(broadcast_add, plan_broadcast, ""),
+    ROW(broadcast_mul, plan_broadcast, ""),
+    ROW(broadcast_mul_grad, plan_broadcast_grad, ""),
+    ROW(where, plan_broadcast, ""),
+    ROW(where_grad, plan_where_grad, ""),
     ROW(sgd_momentum, plan_sgd_momentum, ""),
     ROW(sgd_update, plan_sgd_update, ""),
     ROW(combine, plan_combine, ""),
@@ -721,6 +790,20 @@ static void transfers(const struct fl_format *f) {
         CHECK(!tensor_store_f64(h, want, N) && !tensor_store_f64(d, got, N), "%s", tensor_error());
         for (int j = 0; j < N; j++)
             CHECK(same_double(want[j], got[j]), "%s: stored %d: %a, ref %a", f->name, j, got[j], want[j]);
+        for (int kind = 0; kind < 4; kind++) { /* numbers made there, and integers of the host */
+            int64_t whole[N];
+            for (int j = 0; j < N; j++)
+                whole[j] = (int64_t)draw() >> (kind + i % 60);
+            for (int where = 0; where < 2; where++) {
+                tensor *t = where == HOST ? h : d;
+                CHECK(!(kind == 0   ? tensor_fill(t, 0.1 * i)
+                        : kind == 1 ? tensor_fill_uniform(t, -1, 3, first_seed, (uint64_t)i)
+                        : kind == 2 ? tensor_fill_normal(t, 0.25, 2, first_seed, (uint64_t)i)
+                                    : tensor_load_array(t, whole, TENSOR_TYPE_I64, N)),
+                      "%s", tensor_error());
+            }
+            CHECK(same_tensor(h, d, line, sizeof line), "%s, filled (%d): %s", f->name, kind, line);
+        }
         for (int j = 0; tensor_format_list(j); j++) {
             tensor *to[2] = {tensor_new(tensor_format_list(j), TENSOR_SHAPE(N)),
                              tensor_new_in(gpu, tensor_format_list(j), TENSOR_SHAPE(N))};

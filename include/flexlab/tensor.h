@@ -130,6 +130,14 @@ FLEXLAB_API tensor_device *tensor_get_device(const tensor *t) FLEXLAB_SYMBOL(ten
 /* Another shape of the same elements: shares memory, exponent, history, statistics and wide part with base, which must
  * outlive it. The number of elements must agree. */
 FLEXLAB_API tensor *tensor_new_view(tensor *base, int ndim, const int64_t *shape) FLEXLAB_SYMBOL(tensor_new_view);
+/* Elements of base at strides: element (i, j, ...) is element offset + i stride[0] + j stride[1] + ... of base. A
+ * transposed matrix, a slice with steps, a mirrored or a repeated dimension (stride 0, or below 0), without a copy.
+ * Memory, exponent and statistics are those of base, which must outlive it. It may be read by the reductions over
+ * dimensions, tensor_argmax, tensor_broadcast_add and _mul with their gradients, tensor_where and its gradient, and
+ * tensor_contiguous; everything else refuses it, TENSOR_E_ARGUMENT, and nothing writes it. NULL where an element lies
+ * outside of base, or base is such a view itself. */
+FLEXLAB_API tensor *tensor_new_strided(tensor *base, int ndim, const int64_t *shape, const int64_t *stride,
+                                       int64_t offset) FLEXLAB_SYMBOL(tensor_new_strided);
 /* NULL is allowed. */
 FLEXLAB_API void tensor_free(tensor *t) FLEXLAB_SYMBOL(tensor_free);
 
@@ -159,6 +167,36 @@ FLEXLAB_API tensor_status tensor_load_u8(tensor *t, const uint8_t *values, int64
     FLEXLAB_SYMBOL(tensor_load_u8);
 FLEXLAB_API tensor_status tensor_store_i32(const tensor *t, int32_t *values, int64_t count)
     FLEXLAB_SYMBOL(tensor_store_i32);
+/* Types of the numbers in arrays of the host. */
+typedef enum tensor_type {
+    TENSOR_TYPE_BOOL = 1, /* bool: bytes of 0 and 1 */
+    TENSOR_TYPE_I8 = 2,
+    TENSOR_TYPE_U8 = 3,
+    TENSOR_TYPE_I16 = 4,
+    TENSOR_TYPE_U16 = 5,
+    TENSOR_TYPE_I32 = 6,
+    TENSOR_TYPE_U32 = 7,
+    TENSOR_TYPE_I64 = 8,
+    TENSOR_TYPE_U64 = 9,
+    TENSOR_TYPE_F16 = 10,  /* _Float16, or words of binary16 */
+    TENSOR_TYPE_BF16 = 11, /* words of bfloat16 */
+    TENSOR_TYPE_F32 = 12,
+    TENSOR_TYPE_F64 = 13
+} tensor_type;
+/* tensor_load_f64 of an array of any type, into a tensor of a format: each number, integers of 64 bits too, is rounded
+ * once. TENSOR_E_ARGUMENT for another type. */
+FLEXLAB_API tensor_status tensor_load_array(tensor *t, const void *values, tensor_type type, int64_t count)
+    FLEXLAB_SYMBOL(tensor_load_array);
+/* t = value, everywhere, and numbers of the counter-based generator: loads of numbers that are made where t lies, with
+ * a load's rounding and exponent. Element i depends on (key, counter, i) alone, so that all devices, formats and
+ * numbers of threads round the same real numbers: low + (high - low) u in double, u a multiple of 2^-53 below 1; mean +
+ * deviation z, z normal by Marsaglia's polar method in double. TENSOR_E_ARGUMENT where a bound is not finite, low is
+ * above high, or the deviation below 0; value may be what a load takes. */
+FLEXLAB_API tensor_status tensor_fill(tensor *t, double value) FLEXLAB_SYMBOL(tensor_fill);
+FLEXLAB_API tensor_status tensor_fill_uniform(tensor *t, double low, double high, uint64_t key, uint64_t counter)
+    FLEXLAB_SYMBOL(tensor_fill_uniform);
+FLEXLAB_API tensor_status tensor_fill_normal(tensor *t, double mean, double deviation, uint64_t key, uint64_t counter)
+    FLEXLAB_SYMBOL(tensor_fill_normal);
 /* A load of images kept as bytes, in one pass: element i of y, whose channel is c, takes values[c][pixels[i]] as
  * tensor_load_f32 would. pixels: u8, as many as y has elements; values: f32 [C, 256], what each byte means in each
  * channel, such as (byte / 255 - mean) / deviation. */
@@ -181,6 +219,13 @@ FLEXLAB_API tensor_status tensor_store_f32(const tensor *t, float *values, int64
     FLEXLAB_SYMBOL(tensor_store_f32);
 FLEXLAB_API tensor_status tensor_store_f64(const tensor *t, double *values, int64_t count)
     FLEXLAB_SYMBOL(tensor_store_f64);
+
+/* Stores into an array of any type, aligned as that type is. Floats of 16 bits: each value rounded once, to nearest
+ * even. bool: whether it is not 0. Integers: to the nearest, ties to even; one that the type does not hold, and NaN, is
+ * TENSOR_E_ARGUMENT with its position, and nothing is written. With saturated (not NULL) the type's least or largest
+ * number is stored instead, 0 for NaN, and *saturated is how many there were. */
+FLEXLAB_API tensor_status tensor_store_array(const tensor *t, void *values, tensor_type type, int64_t count,
+                                             int64_t *saturated) FLEXLAB_SYMBOL(tensor_store_array);
 
 /* y = x in y's format, rounded once. Shapes must agree. A shared-exponent y takes its exponent as a load does; fp32,
  * fp16 and bf16 sources with NaN or Inf are refused for it. From shared to shared the values are kept where they
@@ -582,6 +627,77 @@ FLEXLAB_API tensor_status tensor_all_finite(bool *yes, const tensor *x) FLEXLAB_
 FLEXLAB_API tensor_status tensor_isnan(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_isnan);
 FLEXLAB_API tensor_status tensor_isinf(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_isinf);
 
+/* --- reductions over any dimensions --------------------------------------------------------------------------------
+ */
+
+/* y is x summed (averaged, ...) over the dimensions in axes, bit d for dimension d. y has the other dimensions of x in
+ * their order, or all of them with 1 in place of those in axes; [1] where none is left. No axes: each element is a sum
+ * of one. y is another tensor than x, which may be a view with strides. Terms come in row-major order.
+ *  - Shared-exponent formats: exact sums of mantissas; the mean is the exact quotient, the L2 norm the real square root
+ *    of the exact sum of squares; each rounded once.
+ *  - Float formats: binary32 chains of 512 terms, added in order in double (of squares: chains of doubles); mean and
+ *    root in double, rounded to binary32 and then to the format. Over all but the last dimension, the bits of
+ *    tensor_sum_rows.
+ *  - max and min: the first largest (least) element; a NaN counts as larger (less) than anything. Sums with a NaN are
+ *    NaN. */
+FLEXLAB_API tensor_status tensor_reduce_sum(tensor *y, const tensor *x, unsigned axes)
+    FLEXLAB_SYMBOL(tensor_reduce_sum);
+FLEXLAB_API tensor_status tensor_reduce_mean(tensor *y, const tensor *x, unsigned axes)
+    FLEXLAB_SYMBOL(tensor_reduce_mean);
+FLEXLAB_API tensor_status tensor_reduce_max(tensor *y, const tensor *x, unsigned axes)
+    FLEXLAB_SYMBOL(tensor_reduce_max);
+FLEXLAB_API tensor_status tensor_reduce_min(tensor *y, const tensor *x, unsigned axes)
+    FLEXLAB_SYMBOL(tensor_reduce_min);
+FLEXLAB_API tensor_status tensor_reduce_l1(tensor *y, const tensor *x, unsigned axes) FLEXLAB_SYMBOL(tensor_reduce_l1);
+FLEXLAB_API tensor_status tensor_reduce_l2(tensor *y, const tensor *x, unsigned axes) FLEXLAB_SYMBOL(tensor_reduce_l2);
+/* Their gradients, dy of y's shape; x: the forward input. Of the sum: dy, at each of its terms. Of the mean: dy / n, an
+ * exact quotient in shared-exponent formats, in double in float formats. Of max and min: dy at the first largest
+ * (least), 0 elsewhere. Of the L1 norm: dy times the sign of x (0 where x is 0, NaN where x is NaN). Of the L2 norm:
+ * (dy x) / norm in double, the norm being the root in double of the sum of squares of x anew (exact in shared-exponent
+ * formats); 0 where the norm is 0. Each rounded once. */
+FLEXLAB_API tensor_status tensor_reduce_sum_grad(tensor *dx, const tensor *dy, unsigned axes)
+    FLEXLAB_SYMBOL(tensor_reduce_sum_grad);
+FLEXLAB_API tensor_status tensor_reduce_mean_grad(tensor *dx, const tensor *dy, unsigned axes)
+    FLEXLAB_SYMBOL(tensor_reduce_mean_grad);
+FLEXLAB_API tensor_status tensor_reduce_max_grad(tensor *dx, const tensor *dy, const tensor *x, unsigned axes)
+    FLEXLAB_SYMBOL(tensor_reduce_max_grad);
+FLEXLAB_API tensor_status tensor_reduce_min_grad(tensor *dx, const tensor *dy, const tensor *x, unsigned axes)
+    FLEXLAB_SYMBOL(tensor_reduce_min_grad);
+FLEXLAB_API tensor_status tensor_reduce_l1_grad(tensor *dx, const tensor *dy, const tensor *x, unsigned axes)
+    FLEXLAB_SYMBOL(tensor_reduce_l1_grad);
+FLEXLAB_API tensor_status tensor_reduce_l2_grad(tensor *dx, const tensor *dy, const tensor *x, unsigned axes)
+    FLEXLAB_SYMBOL(tensor_reduce_l2_grad);
+/* index (FMT_I32, the shape of a reduction over that axis): where along the axis, from 0 on, the first largest element
+ * of x is. A NaN counts as larger than anything. */
+FLEXLAB_API tensor_status tensor_argmax(tensor *index, const tensor *x, int axis) FLEXLAB_SYMBOL(tensor_argmax);
+
+/* --- operands of other shapes --------------------------------------------------------------------------------------
+ */
+
+/* y = a + b and y = a b, where a and b are repeated along dimensions: with the last dimensions aligned, each of their
+ * sizes is that of y or 1, and missing ones count as 1. One exact result, rounded once. y is another tensor than a and
+ * b, which may be views with strides. */
+FLEXLAB_API tensor_status tensor_broadcast_add(tensor *y, const tensor *a, const tensor *b)
+    FLEXLAB_SYMBOL(tensor_broadcast_add);
+FLEXLAB_API tensor_status tensor_broadcast_mul(tensor *y, const tensor *a, const tensor *b)
+    FLEXLAB_SYMBOL(tensor_broadcast_mul);
+/* The gradient of an operand, summed over the dimensions that it was repeated along: of the sum, dy; of the product, dy
+ * times the other operand. Shared-exponent formats: one exact sum, rounded once. Float formats: chains as in
+ * tensor_reduce_sum, of products by fused multiply-adds. */
+FLEXLAB_API tensor_status tensor_broadcast_add_grad(tensor *da, const tensor *dy)
+    FLEXLAB_SYMBOL(tensor_broadcast_add_grad);
+FLEXLAB_API tensor_status tensor_broadcast_mul_grad(tensor *da, const tensor *dy, const tensor *b)
+    FLEXLAB_SYMBOL(tensor_broadcast_mul_grad);
+
+/* y = a where mask (FMT_U8) is not 0, b where it is. mask, a and b are repeated as above. Values are copied exactly and
+ * stored as the results of any write. */
+FLEXLAB_API tensor_status tensor_where(tensor *y, const tensor *mask, const tensor *a, const tensor *b)
+    FLEXLAB_SYMBOL(tensor_where);
+/* da = dy where mask is not 0 (marked false: where it is 0), else 0: the gradient of a (of b), of dy's shape. That of a
+ * repeated operand is tensor_broadcast_add_grad of it. */
+FLEXLAB_API tensor_status tensor_where_grad(tensor *da, const tensor *dy, const tensor *mask, bool marked)
+    FLEXLAB_SYMBOL(tensor_where_grad);
+
 /* --- batch normalisation (Ioffe and Szegedy 2015) over all but the last dimension --------------------------------- */
 
 /* Mean and population variance of each channel: exact sums in shared-exponent formats, binary32 sums of 512 rows added
@@ -707,6 +823,9 @@ FLEXLAB_API tensor_status tensor_slice_grad(tensor *dx, const tensor *dy, int di
  * gradient of each part is a slice. */
 FLEXLAB_API tensor_status tensor_concat(tensor *y, const tensor *a, const tensor *b, const tensor *c, int dim)
     FLEXLAB_SYMBOL(tensor_concat);
+
+/* y = x, whose elements may lie at strides (tensor_new_strided), side by side. */
+FLEXLAB_API tensor_status tensor_contiguous(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_contiguous);
 
 /* --- softmax with cross-entropy ----------------------------------------------------------------------------------- */
 

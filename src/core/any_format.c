@@ -39,6 +39,28 @@ static const struct fl_any_format *portable_of(enum fl_op op) {
         return &fl_group_norm_gamma_any;
     case FL_OP_DROPOUT:
         return &fl_dropout_any;
+    case FL_OP_REDUCE_SUM:
+    case FL_OP_REDUCE_MEAN:
+    case FL_OP_REDUCE_MAX:
+    case FL_OP_REDUCE_MIN:
+    case FL_OP_REDUCE_L1:
+    case FL_OP_REDUCE_L2:
+    case FL_OP_BROADCAST_MUL_GRAD:
+        return &fl_reduce_any;
+    case FL_OP_REDUCE_MAX_GRAD:
+    case FL_OP_REDUCE_MIN_GRAD:
+    case FL_OP_REDUCE_L2_GRAD:
+        return &fl_reduce_grad_any;
+    case FL_OP_ARGMAX:
+        return &fl_argmax_any;
+    case FL_OP_REDUCE_SUM_GRAD:
+    case FL_OP_REDUCE_MEAN_GRAD:
+    case FL_OP_REDUCE_L1_GRAD:
+    case FL_OP_BROADCAST_ADD:
+    case FL_OP_BROADCAST_MUL:
+    case FL_OP_WHERE:
+    case FL_OP_WHERE_GRAD:
+        return &fl_broadcast_any;
     default:
         return NULL;
     }

@@ -26,5 +26,7 @@ extern const struct fl_any_format fl_embedding_any, fl_embedding_grad_any, fl_co
 /* avgpool.c, lrn.c, dropout.c; group_norm.c: images in threads */
 extern const struct fl_any_format fl_avgpool_any, fl_lrn_any, fl_dropout_any;
 extern const struct fl_any_format fl_group_norm_any, fl_group_norm_gamma_any;
+/* axes.c, broadcast.c */
+extern const struct fl_any_format fl_reduce_any, fl_reduce_grad_any, fl_argmax_any, fl_broadcast_any;
 
 #endif

@@ -12,7 +12,7 @@ struct fl_origin {
 };
 
 FL_BOTH struct fl_origin fl_permuted_from(const struct fl_strides *s, int64_t i) {
-    struct fl_origin from = {0, 0, 1};
+    struct fl_origin from = {0, s->offset, 1};
     const int last = s->ndim - 1;
     if (s->stride[last] == 1)
         from.run = s->shape[last] - i % s->shape[last];

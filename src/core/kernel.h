@@ -84,7 +84,8 @@ struct fl_numbers {
     double *f[4];
     int32_t *i[3];
     double real;
-    const char *what; /* the operation's name in messages */
+    const char *what;  /* the operation's name in messages */
+    const uint8_t *u8; /* marks of where */
 };
 
 enum { FL_FACTORS = 4 }; /* of a call, at most */
@@ -105,7 +106,16 @@ struct fl_scalar {
 /* The output of a permutation: its shape, and how far apart neighbours of a dimension lie in the input. */
 struct fl_strides {
     int32_t ndim, unused;
+    int64_t offset; /* the element of the input at index 0 of all dimensions */
     int64_t shape[TENSOR_MAX_DIMS], stride[TENSOR_MAX_DIMS];
+};
+
+/* Elements of up to three operands in the order of an output, and of what each of its elements is a sum of: the last
+ * `inner` dimensions, whose elements follow each other in row-major order. A stride of 0: one element for all. */
+struct fl_walk {
+    int32_t ndim, inner;
+    int64_t outer, terms; /* elements of the output; elements of each of its sums */
+    int64_t shape[TENSOR_MAX_DIMS], stride[3][TENSOR_MAX_DIMS], offset[3];
 };
 
 struct fl_format;
@@ -171,10 +181,19 @@ struct fl_args {
      *                                              groups, real epsilon
      *   groupnorm_grad         dx <- dy, x, gamma                        groupnorm_gamma_grad  dgamma <- dy, x
      *   dropout                y <- x           alpha: of what is kept, beta p, k the key, real the step
+     *   reduce_*               y <- x, groups; k: how many each sum has
+     *   reduce_*_grad          dx <- dy, x (not of sum and mean), walk over dx: of in[0], in[1], and in place of a
+     *                                      third operand the number of a term within its group; groups: as of reduce_*
+     *   argmax                 i[0] <- x, groups
+     *   broadcast_add, _mul    y <- a, b, walk
+     *   broadcast_mul_grad     da <- dy, b, groups
+     *   where                  y <- a, b, walk, whose third operand are the marks u8
+     *   where_grad             da <- dy, walk likewise; k: the mark that counts
      * .wide is set in w, in the first operand of clip_weight, combine, root_mean and add_ratio, in m and r of add_ratio,
      * and in the out of an operation whose first operand is its output: v, g, q and x count as stored. */
     struct fl_geometry geo;
     struct fl_strides strides;
+    struct fl_walk walk, groups;
     float alpha, beta; /* alpha of *_SCALAR maps; momentum, weight decay; rate */
     struct fl_scalar scalar;
     bool relu; /* CHANNEL_AFFINE */

@@ -117,6 +117,7 @@ FL_REAL_EXACT(leaky_relu, (double x, double alpha), x > 0 ? x : alpha * x)
 FL_REAL_EXACT(leaky_relu_grad, (double dy, double x, double alpha), x > 0 ? dy : alpha * dy)
 FL_REAL_EXACT(hardtanh, (double x, double low, double high), x<low ? low : x> high ? high : x)
 FL_REAL_EXACT(hardtanh_grad, (double dy, double x, double low, double high), x > low && x < high ? dy : 0)
+FL_REAL_EXACT(clamp_grad, (double dy, double x, double low, double high), x >= low && x <= high ? dy : 0)
 
 /* --- elu ---------------------------------------------------------------------------------------------------------- */
 

@@ -75,6 +75,14 @@ tensor_status fl_ref_group_norm_gamma(const struct fl_args *args);
 size_t fl_ref_group_norm_gamma_need(const struct fl_args *args);
 tensor_status fl_ref_dropout(const struct fl_args *args);
 
+/* axes.c */
+tensor_status fl_ref_reduce(const struct fl_args *args);
+tensor_status fl_ref_reduce_grad(const struct fl_args *args);
+size_t fl_ref_reduce_grad_need(const struct fl_args *args);
+tensor_status fl_ref_argmax(const struct fl_args *args);
+/* broadcast.c */
+tensor_status fl_ref_broadcast(const struct fl_args *args);
+
 /* channel_numbers.c: numbers of channels, a fixed sequence of double operations; they serve as every row's kernels. */
 tensor_status fl_channel_moments(const struct fl_args *args);
 tensor_status fl_running_statistics(const struct fl_args *args);

@@ -204,6 +204,24 @@ static const fl_kernel table[FL_OP_LIMIT] = {
     [FL_OP_GROUPNORM_GRAD] = fl_ref_group_norm,
     [FL_OP_GROUPNORM_GAMMA_GRAD] = fl_ref_group_norm_gamma,
     [FL_OP_DROPOUT] = fl_ref_dropout,
+    [FL_OP_REDUCE_SUM] = fl_ref_reduce,
+    [FL_OP_REDUCE_MEAN] = fl_ref_reduce,
+    [FL_OP_REDUCE_MAX] = fl_ref_reduce,
+    [FL_OP_REDUCE_MIN] = fl_ref_reduce,
+    [FL_OP_REDUCE_L1] = fl_ref_reduce,
+    [FL_OP_REDUCE_L2] = fl_ref_reduce,
+    [FL_OP_BROADCAST_MUL_GRAD] = fl_ref_reduce,
+    [FL_OP_REDUCE_MAX_GRAD] = fl_ref_reduce_grad,
+    [FL_OP_REDUCE_MIN_GRAD] = fl_ref_reduce_grad,
+    [FL_OP_REDUCE_L2_GRAD] = fl_ref_reduce_grad,
+    [FL_OP_ARGMAX] = fl_ref_argmax,
+    [FL_OP_REDUCE_SUM_GRAD] = fl_ref_broadcast,
+    [FL_OP_REDUCE_MEAN_GRAD] = fl_ref_broadcast,
+    [FL_OP_REDUCE_L1_GRAD] = fl_ref_broadcast,
+    [FL_OP_BROADCAST_ADD] = fl_ref_broadcast,
+    [FL_OP_BROADCAST_MUL] = fl_ref_broadcast,
+    [FL_OP_WHERE] = fl_ref_broadcast,
+    [FL_OP_WHERE_GRAD] = fl_ref_broadcast,
 };
 
 fl_kernel fl_ref_kernel(enum fl_op op) {
@@ -239,6 +257,10 @@ fl_need fl_ref_need(enum fl_op op) {
         return fl_ref_group_norm_need;
     case FL_OP_GROUPNORM_GAMMA_GRAD:
         return fl_ref_group_norm_gamma_need;
+    case FL_OP_REDUCE_MAX_GRAD:
+    case FL_OP_REDUCE_MIN_GRAD:
+    case FL_OP_REDUCE_L2_GRAD:
+        return fl_ref_reduce_grad_need;
     default:
         return fl_ref_kernel(op) ? fl_ref_bytes : NULL;
     }

@@ -170,7 +170,8 @@ tensor *tensor_new_view(tensor *base, int ndim, const int64_t *shape) {
         return NULL;
     }
     int64_t count;
-    if (check_shape("tensor_new_view", base->format, ndim, shape, &count))
+    if (fl_need_contiguous("tensor_new_view", base) ||
+        check_shape("tensor_new_view", base->format, ndim, shape, &count))
         return NULL;
     if (count != base->count) {
         char text[TENSOR_TEXT];
@@ -181,6 +182,50 @@ tensor *tensor_new_view(tensor *base, int ndim, const int64_t *shape) {
     tensor *t = make("tensor_new_view", base->format, ndim, shape, base->storage, count);
     if (t)
         t->is_view = true;
+    return t;
+}
+
+/* The least and the largest element of the base that a view meets, within it. Bounds are checked dimension by
+ * dimension, so that no sum overflows. */
+static tensor_status check_strides(const tensor *base, int ndim, const int64_t *shape, const int64_t *stride,
+                                   int64_t offset) {
+    static const char what[] = "tensor_new_strided";
+    int64_t least = offset, most = offset;
+    if (offset < 0 || offset >= base->count)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: offset is %lld, expected 0 to %lld", what, (long long)offset,
+                       (long long)base->count - 1);
+    for (int d = 0; d < ndim; d++) {
+        const int64_t steps = shape[d] - 1, reach = steps ? base->count / steps : 0;
+        if (steps && (stride[d] > reach || stride[d] < -reach))
+            least = -1;
+        else if (steps && stride[d] < 0)
+            least += steps * stride[d];
+        else if (steps)
+            most += steps * stride[d];
+        if (least < 0 || most >= base->count)
+            return fl_fail(TENSOR_E_ARGUMENT,
+                           "%s: %lld elements with stride %lld in dimension %d leave the base, which has %lld", what,
+                           (long long)shape[d], (long long)stride[d], d, (long long)base->count);
+    }
+    return TENSOR_OK;
+}
+
+tensor *tensor_new_strided(tensor *base, int ndim, const int64_t *shape, const int64_t *stride, int64_t offset) {
+    static const char what[] = "tensor_new_strided";
+    if (!base || !stride) {
+        fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", what, base ? "stride" : "base");
+        return NULL;
+    }
+    int64_t count;
+    if (fl_need_contiguous(what, base) || check_shape(what, base->format, ndim, shape, &count) ||
+        check_strides(base, ndim, shape, stride, offset))
+        return NULL;
+    tensor *t = make(what, base->format, ndim, shape, base->storage, count);
+    if (!t)
+        return NULL;
+    t->is_view = t->is_strided = true;
+    t->offset = offset;
+    memcpy(t->stride, stride, (size_t)ndim * sizeof stride[0]);
     return t;
 }
 

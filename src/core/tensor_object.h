@@ -28,7 +28,17 @@ struct tensor {
     int64_t count;
     struct fl_storage *storage;
     bool is_view;
+    bool is_strided; /* element (i, j, ...) is element offset + i stride[0] + j stride[1] + ... of the storage */
+    int64_t offset, stride[TENSOR_MAX_DIMS];
 };
+
+/* Of any tensor: how far apart neighbours of each dimension lie; the element at index 0 of all of them. */
+static inline int64_t fl_strides_of(const tensor *t, int64_t *stride) {
+    int64_t at = 1;
+    for (int d = t->ndim - 1; d >= 0; at *= t->shape[d--])
+        stride[d] = t->is_strided ? t->stride[d] : at;
+    return t->is_strided ? t->offset : 0;
+}
 
 /* The elements as they are stored. Where an operand counts as its wide part: fl_wide_view_of (wide.h). */
 static inline struct fl_view fl_stored_view(const struct fl_storage *s) {
@@ -70,7 +80,10 @@ void fl_written(const struct fl_storage *s, const struct fl_stats *stats, bool w
 /* The slot, to read on the host: waits for the queue of a device. NULL where that failed. */
 const struct fl_slot *fl_slot_of(const tensor *t);
 /* TENSOR_E_ARGUMENT for a tensor whose elements are gone. */
+tensor_status fl_need_present(const char *what, const tensor *t);
+/* That, and for a view with strides. */
 tensor_status fl_need_elements(const char *what, const tensor *t);
+tensor_status fl_need_contiguous(const char *what, const tensor *t);
 /* TENSOR_OK on the host; else TENSOR_E_UNSUPPORTED with the names. */
 tensor_status fl_need_host(const char *what, const tensor *t);
 /* Each of the first `outputs` tensors lies apart from all others; NULL: not there. Numbers must be other tensors too.

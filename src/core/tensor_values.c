@@ -1,15 +1,15 @@
 /* tensor_values.c - values in and out of tensors, conversion between formats, wide parts, exponents set by hand. */
 #include "core/fail.h"
 #include "core/memory.h"
-#include "core/queue.h"
 #include "core/recording.h"
+#include "core/values.h"
 #include "core/wide.h"
 #include <math.h>
 #include <string.h>
 
 /* --- loads -------------------------------------------------------------------------------------------------------- */
 
-static tensor_status submit_load(const char *what, tensor *t, const struct fl_source *source) {
+tensor_status fl_submit_load(const char *what, tensor *t, const struct fl_source *source) {
     struct fl_storage *s = t->storage;
     struct fl_call call = {.kind = FL_CALL_LOAD, .out = *s, .source = *source, .what = what};
     struct fl_queue *queue = fl_queue_of(s);
@@ -19,7 +19,7 @@ static tensor_status submit_load(const char *what, tensor *t, const struct fl_so
     return status;
 }
 
-static tensor_status check_count(const char *what, const tensor *t, const void *values, int64_t count) {
+tensor_status fl_check_load(const char *what, const tensor *t, const void *values, int64_t count) {
     if (!values)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: values is NULL", what);
     if (!t)
@@ -34,7 +34,7 @@ static tensor_status check_count(const char *what, const tensor *t, const void *
 }
 
 /* Host values of `bytes` each reach a device through memory of its own, and are there before this returns. */
-static tensor_status load_through(const char *what, tensor *t, const void *values, size_t bytes, bool doubles) {
+tensor_status fl_load_through(const char *what, tensor *t, const void *values, size_t bytes, bool doubles) {
     struct tensor_device *device = t->storage->device;
     struct fl_queue *queue = fl_queue_of(t->storage);
     void *there = device->allocate(device, (size_t)t->count * bytes);
@@ -43,7 +43,7 @@ static tensor_status load_through(const char *what, tensor *t, const void *value
     tensor_status status = fl_put(queue, there, values, (size_t)t->count * bytes);
     const struct fl_source source = {.d = doubles ? there : NULL, .f = doubles ? NULL : there};
     if (!status)
-        status = submit_load(what, t, &source);
+        status = fl_submit_load(what, t, &source);
     if (!status)
         status = fl_wait(queue);
     device->release(device, there);
@@ -59,33 +59,33 @@ static tensor_status load_numbers(const char *what, tensor *t, tensor_format for
 
 tensor_status tensor_load_f32(tensor *t, const float *values, int64_t count) {
     static const char what[] = "tensor_load_f32";
-    tensor_status status = check_count(what, t, values, count);
+    tensor_status status = fl_check_load(what, t, values, count);
     if (status)
         return status;
     if (t->format->arithmetic == FL_ARITHMETIC_NUMBERS)
         return load_numbers(what, t, FMT_F32, values);
-    return t->storage->device->host ? submit_load(what, t, &(struct fl_source){.f = values})
-                                    : load_through(what, t, values, sizeof *values, false);
+    return t->storage->device->host ? fl_submit_load(what, t, &(struct fl_source){.f = values})
+                                    : fl_load_through(what, t, values, sizeof *values, false);
 }
 
 tensor_status tensor_load_f64(tensor *t, const double *values, int64_t count) {
     static const char what[] = "tensor_load_f64";
-    tensor_status status = check_count(what, t, values, count);
+    tensor_status status = fl_check_load(what, t, values, count);
     if (status)
         return status;
     if (t->format->arithmetic == FL_ARITHMETIC_NUMBERS)
         return load_numbers(what, t, FMT_F64, values);
-    return t->storage->device->host ? submit_load(what, t, &(struct fl_source){.d = values})
-                                    : load_through(what, t, values, sizeof *values, true);
+    return t->storage->device->host ? fl_submit_load(what, t, &(struct fl_source){.d = values})
+                                    : fl_load_through(what, t, values, sizeof *values, true);
 }
 
 tensor_status tensor_load_i32(tensor *t, const int32_t *values, int64_t count) {
-    tensor_status status = check_count("tensor_load_i32", t, values, count);
+    tensor_status status = fl_check_load("tensor_load_i32", t, values, count);
     return status ? status : load_numbers("tensor_load_i32", t, FMT_I32, values);
 }
 
 tensor_status tensor_load_u8(tensor *t, const uint8_t *values, int64_t count) {
-    tensor_status status = check_count("tensor_load_u8", t, values, count);
+    tensor_status status = fl_check_load("tensor_load_u8", t, values, count);
     return status ? status : load_numbers("tensor_load_u8", t, FMT_U8, values);
 }
 
@@ -102,18 +102,20 @@ tensor_status tensor_load_pixels(tensor *y, const tensor *pixels, const tensor *
         return fl_fail(TENSOR_E_SHAPE, "%s: y is %s, values is %s %s, expected f32 %lldx256", what,
                        fl_shape_text(y, text), values->format->name, fl_shape_text(values, other), (long long)channels);
     tensor_status status = fl_need_arithmetic(what, "y", y);
+    for (int i = 0; i < 3 && !status; i++)
+        status = fl_need_contiguous(what, i == 0 ? y : i == 1 ? pixels : values);
     if (!status)
         status = fl_check_apart(what, "y", y, "pixels", pixels);
     if (!status)
         status = fl_check_apart(what, "y", y, "values", values);
     const struct fl_source source = {
         .pixels = pixels->storage->data, .values = values->storage->data, .channels = channels};
-    return status ? status : submit_load(what, y, &source);
+    return status ? status : fl_submit_load(what, y, &source);
 }
 
 /* --- stores ------------------------------------------------------------------------------------------------------- */
 
-static tensor_status check_store(const char *what, const tensor *t, const void *values, int64_t count) {
+tensor_status fl_check_store(const char *what, const tensor *t, const void *values, int64_t count) {
     if (!t || !values)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", what, t ? "values" : "tensor");
     if (count != t->count)
@@ -122,14 +124,8 @@ static tensor_status check_store(const char *what, const tensor *t, const void *
     return fl_need_elements(what, t);
 }
 
-/* The tensor as the host can read it: where it lies, or a copy that release_seen frees. */
-struct seen {
-    struct fl_view view;
-    void *copy;
-};
-
-static tensor_status see(struct seen *seen, const char *what, const tensor *t) {
-    *seen = (struct seen){fl_view_of(t), NULL};
+tensor_status fl_see(struct fl_seen *seen, const char *what, const tensor *t) {
+    *seen = (struct fl_seen){fl_view_of(t), NULL};
     if (t->storage->device->host)
         return TENSOR_OK;
     const struct fl_storage *s = t->storage;
@@ -144,17 +140,17 @@ static tensor_status see(struct seen *seen, const char *what, const tensor *t) {
     tensor_status status = fl_get(fl_queue_of(s), copy, s->data, bytes);
     if (!status && wide_bytes)
         status = fl_get(fl_queue_of(s), copy + fl_line_bytes(bytes), s->wide, wide_bytes);
-    *seen = (struct seen){{copy, wide_bytes ? copy + fl_line_bytes(bytes) : NULL, &slot->e, t->count}, copy};
+    *seen = (struct fl_seen){{copy, wide_bytes ? copy + fl_line_bytes(bytes) : NULL, &slot->e, t->count}, copy};
     if (status)
         fl_free(copy);
     return status;
 }
 
 tensor_status tensor_store_f64(const tensor *t, double *values, int64_t count) {
-    struct seen seen;
-    tensor_status status = check_store("tensor_store_f64", t, values, count);
+    struct fl_seen seen;
+    tensor_status status = fl_check_store("tensor_store_f64", t, values, count);
     if (!status)
-        status = see(&seen, "tensor_store_f64", t);
+        status = fl_see(&seen, "tensor_store_f64", t);
     if (status)
         return status;
     t->format->decode(&seen.view, 0, count, values);
@@ -163,10 +159,10 @@ tensor_status tensor_store_f64(const tensor *t, double *values, int64_t count) {
 }
 
 tensor_status tensor_store_f32(const tensor *t, float *values, int64_t count) {
-    struct seen seen;
-    tensor_status status = check_store("tensor_store_f32", t, values, count);
+    struct fl_seen seen;
+    tensor_status status = fl_check_store("tensor_store_f32", t, values, count);
     if (!status)
-        status = see(&seen, "tensor_store_f32", t);
+        status = fl_see(&seen, "tensor_store_f32", t);
     if (status)
         return status;
     fl_store_floats(&(struct fl_source){.format = t->format, .view = seen.view}, count, values);
@@ -175,21 +171,21 @@ tensor_status tensor_store_f32(const tensor *t, float *values, int64_t count) {
 }
 
 tensor_status tensor_store_i32(const tensor *t, int32_t *values, int64_t count) {
-    tensor_status status = check_store("tensor_store_i32", t, values, count);
+    tensor_status status = fl_check_store("tensor_store_i32", t, values, count);
     if (!status && t->format->id != FMT_I32)
         status = fl_fail(TENSOR_E_FORMAT, "tensor_store_i32: the tensor is %s, expected i32", t->format->name);
     return status ? status : fl_get(fl_queue_of(t->storage), values, t->storage->data, (size_t)count * sizeof *values);
 }
 
 tensor_status tensor_store_wide_f64(const tensor *t, double *values, int64_t count) {
-    tensor_status status = check_store("tensor_store_wide_f64", t, values, count);
+    tensor_status status = fl_check_store("tensor_store_wide_f64", t, values, count);
     if (status)
         return status;
     if (!t->storage->wide)
         return tensor_store_f64(t, values, count);
     fl_wide_settle(t->storage);
-    struct seen seen;
-    status = see(&seen, "tensor_store_wide_f64", t);
+    struct fl_seen seen;
+    status = fl_see(&seen, "tensor_store_wide_f64", t);
     if (status)
         return status;
     const void *wide = seen.copy ? seen.view.wide : t->storage->wide;
@@ -210,12 +206,16 @@ static tensor_status check_same_shape(const char *what, const tensor *y, const t
     if (y->ndim != x->ndim || memcmp(y->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0]))
         return fl_fail(TENSOR_E_SHAPE, "%s: y is %s, x is %s", what, fl_shape_text(y, ty), fl_shape_text(x, tx));
     tensor_status status = fl_need_elements(what, x);
+    if (!status)
+        status = fl_need_contiguous(what, y);
     return !status && y->storage->device == x->storage->device ? fl_check_apart(what, "y", y, "x", x) : status;
 }
 
 static tensor_status check_exponent(const char *what, const tensor *t, int e) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: tensor is NULL", what);
+    if (fl_need_contiguous(what, t))
+        return tensor_error_status();
     if (t->format->arithmetic != FL_ARITHMETIC_SHARED)
         return fl_fail(TENSOR_E_FORMAT, "%s: %s has no shared exponent", what, t->format->name);
     if (e < t->format->e_min || e > t->format->e_max)
@@ -234,7 +234,7 @@ tensor_status tensor_convert(tensor *y, const tensor *x) {
     if (status || y->storage == x->storage)
         return status;
     const struct fl_source floats = {.f = x->storage->data}, other = {.format = x->format, .view = fl_view_of(x)};
-    return submit_load(what, y, x->format->id == FMT_F32 ? &floats : &other);
+    return fl_submit_load(what, y, x->format->id == FMT_F32 ? &floats : &other);
 }
 
 tensor_status tensor_convert_at(tensor *y, const tensor *x, int e) {
@@ -318,6 +318,8 @@ tensor_status tensor_copy(tensor *y, const tensor *x) {
 tensor_status tensor_keep_wide(tensor *t) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_keep_wide: tensor is NULL");
+    if (fl_need_contiguous("tensor_keep_wide", t))
+        return tensor_error_status();
     struct fl_storage *s = t->storage;
     if (s->wide || !t->format->wide_bytes)
         return TENSOR_OK;
@@ -369,6 +371,8 @@ tensor_status tensor_set_exponent(tensor *t, int e) {
 tensor_status tensor_set_predictor(tensor *t, const char *name) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_predictor: tensor is NULL");
+    if (fl_need_contiguous("tensor_set_predictor", t))
+        return tensor_error_status();
     if (t->format->arithmetic != FL_ARITHMETIC_SHARED)
         return fl_fail(TENSOR_E_FORMAT, "tensor_set_predictor: %s has no shared exponent", t->format->name);
     const autoflex_predictor predictor = autoflex_find(name);
@@ -390,6 +394,8 @@ tensor_status tensor_set_predictor(tensor *t, const char *name) {
 tensor_status tensor_set_rounding(tensor *t, tensor_rounding rounding, uint64_t seed) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_rounding: tensor is NULL");
+    if (fl_need_contiguous("tensor_set_rounding", t))
+        return tensor_error_status();
     const bool offered = rounding == TENSOR_ROUND_NEAREST ||
                          (rounding == TENSOR_ROUND_STOCHASTIC && t->format->draws) ||
                          (rounding == TENSOR_ROUND_TRUNCATE && t->format->truncates);

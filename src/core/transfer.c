@@ -33,7 +33,10 @@ static void fetch_pixels(const struct fl_source *s, int64_t first, int64_t n, do
 }
 
 void fl_source_fetch(const struct fl_source *s, int64_t first, int64_t n, double *block) {
-    if (s->pixels)
+    if (s->fill.kind)
+        for (int64_t i = 0; i < n; i++)
+            block[i] = fl_fill_value(&s->fill, first + i);
+    else if (s->pixels)
         fetch_pixels(s, first, n, block);
     else if (s->f)
         for (int64_t i = 0; i < n; i++)

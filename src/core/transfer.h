@@ -2,11 +2,12 @@
 #ifndef FL_TRANSFER_H
 #define FL_TRANSFER_H
 
+#include "core/fill.h"
 #include "core/tensor_object.h"
 
 enum { FL_BLOCK = 1024 }; /* numbers of one step */
 
-/* Where numbers come from: one of the four. */
+/* Where numbers come from: one of the five. */
 struct fl_source {
     const float *f;
     const double *d;
@@ -15,6 +16,7 @@ struct fl_source {
     int64_t channels;
     const struct fl_format *format; /* a tensor of this format */
     struct fl_view view;
+    struct fl_fill fill; /* made as they are read */
 };
 
 void fl_source_fetch(const struct fl_source *source, int64_t first, int64_t n, double *block);

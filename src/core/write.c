@@ -5,14 +5,33 @@
 #include <string.h>
 
 tensor_status fl_need_host(const char *what, const tensor *t) {
-    return t->storage->device->host ? TENSOR_OK
-                                    : fl_fail(TENSOR_E_UNSUPPORTED,
-                                              "%s: the tensor lies on %s, which does not offer this; tensor_copy "
-                                              "brings a copy to the host",
-                                              what, t->storage->device->name);
+    return fl_need_contiguous(what, t) ? tensor_error_status()
+           : t->storage->device->host  ? TENSOR_OK
+                                       : fl_fail(TENSOR_E_UNSUPPORTED,
+                                                 "%s: the tensor lies on %s, which does not offer this; tensor_copy "
+                                                  "brings a copy to the host",
+                                                 what, t->storage->device->name);
+}
+
+tensor_status fl_need_contiguous(const char *what, const tensor *t) {
+    if (!t->is_strided)
+        return TENSOR_OK;
+    int64_t at = 1;
+    int d = t->ndim - 1;
+    for (; d > 0 && t->stride[d] == at; d--) /* the dimension that is not in line, or the first */
+        at *= t->shape[d];
+    return fl_fail(
+        TENSOR_E_ARGUMENT,
+        "%s: a view with strides, %lld in dimension %d, expected a tensor; tensor_contiguous makes one of it", what,
+        (long long)t->stride[d], d);
 }
 
 tensor_status fl_need_elements(const char *what, const tensor *t) {
+    const tensor_status status = fl_need_present(what, t);
+    return status ? status : fl_need_contiguous(what, t);
+}
+
+tensor_status fl_need_present(const char *what, const tensor *t) {
     return t->storage->hidden ? fl_fail(TENSOR_E_ARGUMENT,
                                         "%s: the elements are gone, others have had their memory since; nn_watch "
                                         "shows them while they are there",
@@ -49,6 +68,8 @@ tensor_status fl_check_numbers(const char *op, const char *name, const tensor *t
     if (t->format->id != format || t->count != count)
         return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s %s, expected %s with %lld elements", op, name, t->format->name,
                        fl_shape_text(t, text), tensor_format_name(format), (long long)count);
+    if (fl_need_contiguous(op, t))
+        return tensor_error_status();
     return fl_check_apart(op, name, t, "x", x);
 }
 

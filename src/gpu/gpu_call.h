@@ -6,6 +6,7 @@
 #ifndef FL_GPU_CALL_H
 #define FL_GPU_CALL_H
 
+#include "core/fill.h"
 #include "gpu/device.h"
 #include "gpu/gpu_plugin.h"
 
@@ -28,13 +29,15 @@ struct gpu_call {
     int32_t attempt; /* 0, 1 */
 };
 
-/* Where numbers come from, in the memory of the device: doubles, floats, or what bytes mean in each channel. */
+/* Where numbers come from, in the memory of the device: doubles, floats, what bytes mean in each channel; or they are
+ * made as they are read. */
 struct gpu_numbers {
     const double *d;
     const float *f;
     const uint8_t *pixels;
     const float *values;
     int64_t channels;
+    struct fl_fill fill;
 };
 
 /* Operations of the formats of a folder. */
@@ -62,7 +65,10 @@ const struct gpu_kernels *gpu_kernels_of(tensor_format format);
 
 /* Number i. */
 __device__ static inline double gpu_number(const struct gpu_numbers &n, int64_t i) {
-    return n.d ? n.d[i] : n.f ? n.f[i] : n.values[i % n.channels * 256 + n.pixels[i]];
+    return n.fill.kind ? fl_fill_value(&n.fill, i)
+           : n.d       ? n.d[i]
+           : n.f       ? n.f[i]
+                       : n.values[i % n.channels * 256 + n.pixels[i]];
 }
 
 /* What holds for this run of a kernel. */

@@ -218,7 +218,7 @@ static cudaError_t run(const struct fl_call *call, struct gpu_control *control, 
 static cudaError_t fetch(const struct fl_call *call, struct gpu_numbers *numbers, double **memory,
                          cudaStream_t stream) {
     const struct fl_source *s = &call->source;
-    const struct gpu_numbers there = {s->d, s->f, s->pixels, s->values, s->channels};
+    const struct gpu_numbers there = {s->d, s->f, s->pixels, s->values, s->channels, s->fill};
     *numbers = there;
     if (!s->format)
         return cudaSuccess;
