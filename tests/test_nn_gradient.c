@@ -112,6 +112,21 @@ static nn_node maxpool(nn_graph *g, nn_node x) {
     x = nn_maxpool2d(g, "pool1", x, 3, 2); /* windows overlap */
     return nn_linear(g, "fc", x, CLASSES);
 }
+/* Channels weighted by what their means say, scaled, shifted and clamped. */
+static nn_node broadcast(nn_graph *g, nn_node x) {
+    x = nn_channel_scale(g, "scale0", x); /* straight on the input */
+    x = nn_conv2d(g, "conv", x, 4, 3, 1, 1);
+    const nn_node mean = nn_reduce_mean(g, "mean", x, 6, true);
+    const nn_node gate = nn_conv2d(g, "gate", mean, 4, 1, 1, 0), shift = nn_conv2d(g, "shift", mean, 1, 1, 1, 0);
+    x = nn_broadcast_mul(g, "weighted", x, gate);
+    x = nn_channel_scale(g, "scale", x);
+    x = nn_broadcast_add(g, "shifted", x, shift);
+    x = nn_clamp(g, "clamp", x, -0.5f, 0.75f);
+    x = nn_broadcast_mul(g, "square", x, x);
+    x = nn_reduce_mean(g, "rows", x, 2, false); /* [N, W, C] */
+    x = nn_reduce_mean(g, "columns", x, 2, false);
+    return nn_linear(g, "fc", x, CLASSES);
+}
 static nn_node avgpool(nn_graph *g, nn_node x) {
     x = nn_conv2d(g, "conv", x, 5, 3, 2, 1);
     x = nn_avgpool_global(g, "pool", x);
@@ -348,6 +363,7 @@ static const struct {
                 {"relu", relu},
                 {"maxpool", maxpool},
                 {"avgpool", avgpool},
+                {"broadcast", broadcast},
                 {"shortcut", shortcut},
                 {"fan_out", fan_out},
                 {"linear_fan_out", linear_fan_out},

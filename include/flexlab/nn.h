@@ -227,6 +227,20 @@ FLEXLAB_API nn_node nn_groupnorm(nn_graph *g, const char *name, nn_node x, int g
  * by (config.seed, name, updates so far, element), so that the draws of a step depend neither on the format nor on the
  * device, and a step that is run again has the same. In evaluation it is x. */
 FLEXLAB_API nn_node nn_dropout(nn_graph *g, const char *name, nn_node x, float p) FLEXLAB_SYMBOL(nn_dropout);
+/* The mean over dimensions in axes, bit d for dimension d and not 0, the batch: [N, T, C] over bit 1 is [N, C]. keep:
+ * they stay, with 1 element, and the result can be repeated again. tensor_reduce_mean. */
+FLEXLAB_API nn_node nn_reduce_mean(nn_graph *g, const char *name, nn_node x, unsigned axes, bool keep)
+    FLEXLAB_SYMBOL(nn_reduce_mean);
+/* a + b and a b, b repeated along dimensions in which it has 1 element and a more; as many dimensions in both:
+ * tensor_broadcast_add, tensor_broadcast_mul. */
+FLEXLAB_API nn_node nn_broadcast_add(nn_graph *g, const char *name, nn_node a, nn_node b)
+    FLEXLAB_SYMBOL(nn_broadcast_add);
+FLEXLAB_API nn_node nn_broadcast_mul(nn_graph *g, const char *name, nn_node a, nn_node b)
+    FLEXLAB_SYMBOL(nn_broadcast_mul);
+/* x times a learned factor of each channel, the last dimension: NAME.gamma, 1 at first. */
+FLEXLAB_API nn_node nn_channel_scale(nn_graph *g, const char *name, nn_node x) FLEXLAB_SYMBOL(nn_channel_scale);
+/* x held between low and high: tensor_clamp. */
+FLEXLAB_API nn_node nn_clamp(nn_graph *g, const char *name, nn_node x, float low, float high) FLEXLAB_SYMBOL(nn_clamp);
 /* Every stride-th pixel, zeros in the added channels: tensor_shortcut_a. */
 FLEXLAB_API nn_node nn_shortcut_a(nn_graph *g, const char *name, nn_node x, int filters, int stride)
     FLEXLAB_SYMBOL(nn_shortcut_a);

@@ -61,6 +61,9 @@ struct fl_options {
     double real[3]; /* epsilon and momentum of a normalisation; alpha, beta and k of LRN; the probability of dropout */
     tensor_window2d around; /* of nn_convolutions.c */
     bool bias;
+    unsigned axes; /* that a mean is over, bit d for dimension d; keeps: they stay, with 1 element */
+    bool keeps;
+    float low, high; /* of a clamp */
 };
 
 /* A tensor of a node that is no parameter: what one visit leaves for another. */

@@ -87,6 +87,11 @@ static uint64_t mix_node(uint64_t hash, const struct fl_node *node) {
     }
     if (how->around.stride[1]) /* other nodes have the layout that they always had */
         hash = mix(hash, &how->around, sizeof how->around);
+    if (how->axes || how->low != 0 || how->high != 0) { /* of kinds that have them */
+        const int32_t axes[] = {(int32_t)how->axes, how->keeps};
+        const float bounds[] = {how->low, how->high};
+        hash = mix(mix(hash, axes, sizeof axes), bounds, sizeof bounds);
+    }
     for (int k = 0; k < node->inputs; k++)
         hash = mix(hash, &node->input[k].x, sizeof node->input[k].x);
     for (int k = 0; k < node->outputs; k++)
