@@ -211,6 +211,22 @@ static void check_refusals(void) {
     CHECK(!tensor_const_data(s) && strstr(tensor_error(), "strides"), "tensor_const_data: %s", tensor_error());
     CHECK(!tensor_new_view(s, 2, shape) && strstr(tensor_error(), "strides"), "tensor_new_view: %s", tensor_error());
     CHECK(!tensor_new_strided(s, 2, shape, stride, 0) && strstr(tensor_error(), "strides"), "%s", tensor_error());
+    /* a view of many elements of a small base takes no more room than that */
+    tensor *one = tensor_new(FMT_FP32, TENSOR_SHAPE(16)), *many[40];
+    const int64_t large[2] = {1 << 10, 1 << 10}, still[2] = {0, 0};
+    tensor *repeated = tensor_new_strided(one, 2, large, still, 3), *sum = tensor_new(FMT_FP32, TENSOR_SHAPE(1));
+    CHECK(!tensor_fill(one, 0.5) && !tensor_reduce_sum(sum, repeated, 3) && !tensor_store_f32(sum, floats, 1) &&
+              floats[0] == 1 << 19,
+          "a sum of one element: %g, %s", (double)floats[0], tensor_error());
+    for (int i = 0; i < 40; i++) { /* among neighbours in memory */
+        many[i] = tensor_new(FMT_FP32, TENSOR_SHAPE(1));
+        CHECK(!tensor_reduce_max(many[i], repeated, 3), "%s", tensor_error());
+    }
+    for (int i = 0; i < 40; i++)
+        tensor_free(many[i]);
+    tensor_free(sum);
+    tensor_free(repeated);
+    tensor_free(one);
     /* reading b through the view while b is written */
     CHECK(tensor_contiguous(b, s) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "same tensor"), "%s", tensor_error());
     tensor_free(s);

@@ -257,8 +257,8 @@ tensor_status fl_check_apart(const char *op, const char *a_name, const tensor *a
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s lies on %s, %s on %s; tensor_copy is the bridge", op, a_name,
                        a->storage->device->name, b_name, b->storage->device->name);
     const uintptr_t pa = (uintptr_t)a->storage->data, pb = (uintptr_t)b->storage->data;
-    if (pa >= pb + (uintptr_t)b->count * (uintptr_t)b->format->bytes ||
-        pb >= pa + (uintptr_t)a->count * (uintptr_t)a->format->bytes)
+    if (pa >= pb + (uintptr_t)b->storage->count * (uintptr_t)b->format->bytes ||
+        pb >= pa + (uintptr_t)a->storage->count * (uintptr_t)a->format->bytes)
         return TENSOR_OK;
     return fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are different tensors in overlapping memory", op, a_name, b_name);
 }

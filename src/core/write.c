@@ -96,7 +96,9 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
     struct fl_storage *s = out->storage;
     struct fl_queue *queue = fl_queue_of(s);
     struct fl_choice choice;
-    tensor_status status = choose(queue, out->format, args->op, &choice);
+    tensor_status status = fl_need_contiguous(fl_op_name(args->op), out);
+    if (!status)
+        status = choose(queue, out->format, args->op, &choice);
     if (status)
         return status;
     struct fl_call call = {
@@ -126,6 +128,9 @@ tensor_status fl_run(const tensor *on, struct fl_args *args) {
 }
 
 tensor_status fl_write_values(tensor *out, const double *values) {
+    const tensor_status status = fl_need_contiguous("write", out);
+    if (status)
+        return status;
     struct fl_call call = {.kind = FL_CALL_ROUND, .out = *out->storage, .source = {.d = values}};
     return fl_submit(fl_queue_of(out->storage), &call);
 }
