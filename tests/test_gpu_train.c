@@ -45,6 +45,24 @@ static nn_node layers(nn_graph *g) {
     return nn_linear(g, "fc2", x, CLASSES);
 }
 
+/* Windows whose directions and sides differ, up and down again. */
+static nn_node windows(nn_graph *g) {
+    nn_node x = nn_input(g, size, size, CHANNELS);
+    x = nn_conv2d_with(
+        g, "conv", x, 8,
+        (tensor_window2d){.window = {2, 3}, .stride = {1, 2}, .padding = {2, 0, 1, 3}, .dilation = {2, 1}}, true);
+    x = nn_batchnorm(g, "bn", x, true);
+    x = nn_maxpool2d_with(
+        g, "pool", x,
+        (tensor_window2d){.window = {3, 2}, .stride = {2, 1}, .padding = {0, 1, 1, 0}, .dilation = {1, 2}});
+    x = nn_conv_transpose2d(
+        g, "up", x, 8,
+        (tensor_window2d){
+            .window = {2, 3}, .stride = {2, 3}, .padding = {1, 0, 0, 2}, .groups = 2, .output_padding = {1, 0}},
+        true);
+    return nn_linear(g, "fc", x, CLASSES);
+}
+
 static nn_graph *network(const char *variant, const char *device) {
     nn_config how = optimiser;
     how.variant = variant;
@@ -53,7 +71,9 @@ static nn_graph *network(const char *variant, const char *device) {
     how.device = device;
     nn_graph *g = nn_graph_new(&how);
     CHECK(g, "%s", tensor_error());
-    const nn_node logits = !strcmp(model, "layers") ? layers(g) : nn_model(g, model, size, size, CHANNELS, CLASSES);
+    const nn_node logits = !strcmp(model, "layers")    ? layers(g)
+                           : !strcmp(model, "windows") ? windows(g)
+                                                       : nn_model(g, model, size, size, CHANNELS, CLASSES);
     CHECK(!nn_compile(g, logits), "%s", tensor_error());
     float values[CHANNELS * 256];
     for (int i = 0; i < CHANNELS * 256; i++)
@@ -387,10 +407,13 @@ int main(int argc, char **argv) {
             train(variants[i]);
             loop(variants[i], i % 2 == 1, i == 3 ? 7 : 0, i != 1);
         }
-    model = "layers";
-    for (int i = 0; i < 5 && argc < 5; i++)
-        if (argc < 4 || !strcmp(argv[3], "all") || !strcmp(argv[3], variants[i]))
-            train(variants[i]);
+    static const char *const own[] = {"layers", "windows"};
+    for (int k = 0; k < 2; k++) {
+        model = own[k];
+        for (int i = 0; i < 5 && argc < 5; i++)
+            if (argc < 4 || !strcmp(argv[3], "all") || !strcmp(argv[3], variants[i]))
+                train(variants[i]);
+    }
     model = argc > 4 ? argv[4] : "resnet8";
     waits_of_reports(false);
     waits_of_reports(true);

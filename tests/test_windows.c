@@ -346,6 +346,34 @@ static void run_round(int round, const char *row) {
     check_pool(&p, sequences && round % 2, f);
 }
 
+/* Windows that share lines of matrix tiles, while image lines fall into phases: whole lines of 16 pixels, channels that
+ * divide what a line holds, a stride down alone. */
+static void run_shared_lines(const char *row) {
+    for (int i = 0; i < 8; i++) {
+        struct problem p = {.g = {.batch = 2,
+                                  .h = 7,
+                                  .w = i & 1 ? 32 : 16,
+                                  .c = i & 2 ? 32 : 16,
+                                  .filters = 5,
+                                  .r = 3,
+                                  .s = i & 2 ? 3 : 5,
+                                  .stride = {i & 4 ? 3 : 2, 1},
+                                  .padding = {1, i & 2 ? 1 : 2},
+                                  .dilation = {1, 1},
+                                  .groups = 1},
+                            .after = {0, i & 2 ? 1 : 2}};
+        p.g.p = window_count(p.g.h, 1, 0, p.g.r, p.g.stride[0], 1);
+        p.g.q = p.g.w;
+        count_elements(&p);
+        snprintf(label, sizeof label, "shared lines %d %s %s", i, row, windows_text(&p.g));
+        int64_t *const v[3] = {draw_integers(p.x), draw_integers(p.w), draw_integers(p.y)};
+        for (int f = 0; f < FORMATS; f++)
+            check_convolution(&p, false, formats[f], v);
+        for (int k = 0; k < 3; k++)
+            free(v[k]);
+    }
+}
+
 /* --- checks and messages ------------------------------------------------------------------------------------------ */
 
 #define REFUSED(call, status, fragment)                                                                                \
@@ -485,6 +513,7 @@ int main(int argc, char **argv) {
             tensor_set_threads(round % 3 + 1);
             run_round(round, rows[row]);
         }
+        run_shared_lines(rows[row]);
     }
     tensor_set_backend(NULL);
     large_windows();

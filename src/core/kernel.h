@@ -38,8 +38,8 @@ struct fl_geometry {
     /* matmul: out [m,n], inner size k, by the operation's own transposition.
      * bias, sum_rows, channel_*: m rows of n channels. */
     int64_t m, n, k;
-    /* images: x or dx [batch, h, w, c]; y or dy [batch, p, q, filters]; filter [filters, r, s, c / groups]. Pooling: r x
-     * s is the window, filters = c. shortcut_a: filters >= c. avgpool: p = q = 1. */
+    /* images: x or dx [batch, h, w, c]; y or dy [batch, p, q, filters]; filter [filters, r, s, c / groups]. Pooling: r
+     * x s is the window, filters = c. shortcut_a: filters >= c. avgpool: p = q = 1. */
     int64_t batch, h, w, c, p, q, filters, r, s;
     /* Of windows, down and across. padding: above and to the left; what lies below and to the right follows from p and
      * q. dilation, and the groups of a convolution: at least 1. shortcut_a has a stride alone. */

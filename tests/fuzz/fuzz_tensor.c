@@ -183,6 +183,8 @@ static void take_operands(struct input *in, struct call *c) {
         for (int i = 0; i < OPERANDS; i++)
             c->t[i] = pool[take_byte(in) % (SLOTS + 1) % SLOTS].t;
         take_window(in, &c->how);
+        for (int i = 0; c->kind == AROUND && i < 13; i++)
+            *around_number(&c->around, i) = take_int(in);
     }
 }
 

@@ -54,6 +54,7 @@ enum kind {
     RESET_STATISTICS,
     LOSS,        /* dx, x, targets: one of losses.c */
     CLIP_WEIGHT, /* w */
+    AROUND,      /* out, a, b, bias, residual: one of windows.c, see around_calls */
     KINDS
 };
 
@@ -64,6 +65,8 @@ struct call {
     int map; /* row of maps */
     tensor *t[OPERANDS];
     tensor_window how;
+    tensor_window2d around; /* of AROUND, and which of its calls */
+    int which;
     float alpha, beta;
     double real;
     int whole;
@@ -177,6 +180,7 @@ static inline const char *call_name(const struct call *c) {
         [RESET_STATISTICS] = "reset_statistics",
         [LOSS] = "loss",
         [CLIP_WEIGHT] = "clip_weight",
+        [AROUND] = "windows of any shape",
     };
     return c->kind == MAP ? maps[c->map].name : names[c->kind];
 }
@@ -235,8 +239,17 @@ static inline void take_window(struct input *in, tensor_window *how) {
     how->groups = take_int(in);
 }
 
+static inline int *around_number(tensor_window2d *how, int i) {
+    return (int *[]){&how->window[0],        &how->window[1],   &how->stride[0],  &how->stride[1],
+                     &how->padding[0],       &how->padding[1],  &how->padding[2], &how->padding[3],
+                     &how->dilation[0],      &how->dilation[1], &how->groups,     &how->output_padding[0],
+                     &how->output_padding[1]}[i % 13];
+}
+
 static inline void take_call(struct input *in, struct call *c) {
     c->kind = (enum kind)take_below(in, KINDS);
+    if (c->kind == AROUND)
+        c->which = take_below(in, 16);
     c->map = c->kind == MAP ? take_below(in, MAPS) : 0;
 }
 
@@ -249,6 +262,8 @@ static inline void take_scalars(struct input *in, struct call *c) {
     if (twist >= 240)
         *(int *[]){&c->how.window, &c->how.stride, &c->how.padding, &c->how.dilation, &c->how.groups}[twist % 5] =
             take_int(in);
+    if (twist >= 232 && twist < 240 && c->kind == AROUND)
+        *around_number(&c->around, take_byte(in)) = take_int(in);
     c->alpha = take_float(in);
     c->beta = take_float(in);
     c->real = (double)take_float(in);
@@ -395,6 +410,77 @@ static inline int fitting_image(struct input *in, struct call *c, struct want wa
     }
 }
 
+/* AROUND: a convolution, its input and weight gradient; the same of a transposed one; max pooling and its gradient.
+ * From AROUND_LINES on of sequences. */
+enum { AROUND_TRANSPOSED = 3, AROUND_POOL = 6, AROUND_LINES = 8 };
+
+/* An operand; sequences have no height. */
+static inline struct want around_want(bool line, int64_t n, int64_t h, int64_t w, int64_t c) {
+    return line ? WANT(n, w, c) : WANT(n, h, w, c);
+}
+
+static inline int fitting_around(struct input *in, struct call *c, struct want want[OPERANDS]) {
+    static const int channels[] = {1, 2, 3, 4, 8, 16, 17, 18};
+    const bool line = c->which >= AROUND_LINES;
+    const int which = c->which % AROUND_LINES;
+    tensor_window2d *how = &c->around;
+    int64_t image[2], result[2], filter[2];
+    how->groups = take_below(in, 3);
+    for (int way = 0; way < 2; way++) {
+        const bool trivial = line && way == 0;
+        filter[way] = trivial ? 1 : 1 + take_below(in, 4);
+        how->stride[way] = trivial ? 1 : 1 + take_below(in, 3);
+        how->dilation[way] = trivial ? 1 : 1 + take_below(in, 3);
+        const int64_t reach = (filter[way] - 1) * how->dilation[way] + 1;
+        for (int side = 2 * way; side < 2 * way + 2; side++)
+            how->padding[side] = trivial ? 0 : take_below(in, which >= AROUND_POOL ? (int)reach : 5);
+        const int64_t size = trivial ? 1 : 1 + take_below(in, 7),
+                      around = how->padding[2 * way] + how->padding[2 * way + 1];
+        if (which >= AROUND_TRANSPOSED && which < AROUND_POOL) {
+            how->output_padding[way] = take_below(in, how->stride[way]);
+            result[way] = size;
+            image[way] = (size - 1) * how->stride[way] + reach + how->output_padding[way] - around;
+            image[way] = image[way] < 1 ? 1 : image[way];
+        } else {
+            image[way] = size + around < reach ? reach - around : size;
+            result[way] = (image[way] + around - reach) / how->stride[way] + 1;
+        }
+    }
+    int64_t n = 1 + take_below(in, 2), groups = how->groups ? how->groups : 1,
+            depth = channels[take_below(in, 8)] / groups + 1,
+            filters = which >= AROUND_POOL ? depth * groups : (channels[take_below(in, 8)] / groups + 1) * groups;
+    if (n * image[0] * image[1] * depth * groups > MOST_ELEMENTS ||
+        n * result[0] * result[1] * filters > MOST_ELEMENTS ||
+        filters * filter[0] * filter[1] * depth > MOST_ELEMENTS) {
+        n = groups = depth = filters = 1;
+        how->groups = 0;
+    }
+    const struct want x = around_want(line, n, image[0], image[1], depth * groups),
+                      y = around_want(line, n, result[0], result[1], filters),
+                      f = line ? WANT(filters, filter[1], depth) : WANT(filters, filter[0], filter[1], depth);
+    const uint8_t more = take_byte(in);
+    for (int way = 0; which >= AROUND_POOL && way < 2; way++)
+        how->window[way] = (int)filter[way];
+    if (which >= AROUND_POOL) {
+        how->groups = 0;
+        want[0] = which == AROUND_POOL ? y : x;
+        want[1] = which == AROUND_POOL ? x : y;
+        want[2] = x;
+        return which == AROUND_POOL ? 2 : 3;
+    }
+    const struct want outs[] = {y, x, f, x, y, f}, firsts[] = {x, y, y, y, x, x}, seconds[] = {f, f, x, f, f, y};
+    want[0] = outs[which];
+    want[1] = firsts[which];
+    want[2] = seconds[which];
+    if (which % AROUND_TRANSPOSED)
+        return 3;
+    if (more & 1)
+        want[3] = WANT(want[0].dim[want[0].ndim - 1]);
+    if (more & 2)
+        want[4] = want[0];
+    return 5;
+}
+
 /* Sets c->how and the shapes of all operands; how many there are. */
 static inline int fitting_shapes(struct input *in, struct call *c, struct want want[OPERANDS]) {
     static const int widths[] = {1, 2, 3, 7, 8, 10, 16, 17, 31, 33, 64, 65}, rows[] = {1, 2, 3, 4, 5, 9, 16, 33};
@@ -404,6 +490,8 @@ static inline int fitting_shapes(struct input *in, struct call *c, struct want w
         return fitting_convolution(in, c, want);
     if (c->kind >= MAXPOOL && c->kind <= SHORTCUT_GRAD)
         return fitting_image(in, c, want);
+    if (c->kind == AROUND)
+        return fitting_around(in, c, want);
     const int64_t width = widths[take_below(in, 12)], row = rows[take_below(in, 8)];
     const struct want all = WANT(row, width), channels = WANT(width);
     for (int i = 0; i < OPERANDS; i++)
@@ -485,6 +573,51 @@ static inline tensor_status perform_loss(const struct call *c, struct results *r
     tensor_free(labels);
     tensor_free(weights);
     return status;
+}
+
+static inline tensor_status perform_around(const struct call *c, tensor_epilogue with) {
+    tensor *const *t = c->t;
+    const tensor_window2d how = c->around;
+    const tensor_window1d line = {.window = how.window[1],
+                                  .stride = how.stride[1],
+                                  .padding = {how.padding[2], how.padding[3]},
+                                  .dilation = how.dilation[1],
+                                  .groups = how.groups,
+                                  .output_padding = how.output_padding[1]};
+    switch (c->which) {
+    case 0:
+        return tensor_conv2d_with(t[0], t[1], t[2], how, with);
+    case 1:
+        return tensor_conv2d_input_grad_with(t[0], t[1], t[2], how);
+    case 2:
+        return tensor_conv2d_weight_grad_with(t[0], t[1], t[2], how);
+    case AROUND_TRANSPOSED:
+        return tensor_conv_transpose2d(t[0], t[1], t[2], how, with);
+    case AROUND_TRANSPOSED + 1:
+        return tensor_conv_transpose2d_input_grad(t[0], t[1], t[2], how);
+    case AROUND_TRANSPOSED + 2:
+        return tensor_conv_transpose2d_weight_grad(t[0], t[1], t[2], how);
+    case AROUND_POOL:
+        return tensor_maxpool2d_with(t[0], t[1], how);
+    case AROUND_POOL + 1:
+        return tensor_maxpool2d_grad_with(t[0], t[1], t[2], how);
+    case AROUND_LINES:
+        return tensor_conv1d(t[0], t[1], t[2], line, with);
+    case AROUND_LINES + 1:
+        return tensor_conv1d_input_grad(t[0], t[1], t[2], line);
+    case AROUND_LINES + 2:
+        return tensor_conv1d_weight_grad(t[0], t[1], t[2], line);
+    case AROUND_LINES + AROUND_TRANSPOSED:
+        return tensor_conv_transpose1d(t[0], t[1], t[2], line, with);
+    case AROUND_LINES + AROUND_TRANSPOSED + 1:
+        return tensor_conv_transpose1d_input_grad(t[0], t[1], t[2], line);
+    case AROUND_LINES + AROUND_TRANSPOSED + 2:
+        return tensor_conv_transpose1d_weight_grad(t[0], t[1], t[2], line);
+    case AROUND_LINES + AROUND_POOL:
+        return tensor_maxpool1d(t[0], t[1], line);
+    default:
+        return tensor_maxpool1d_grad(t[0], t[1], t[2], line);
+    }
 }
 
 static inline tensor_status perform(const struct call *c, struct results *r) {
@@ -577,6 +710,8 @@ static inline tensor_status perform(const struct call *c, struct results *r) {
         return perform_loss(c, r);
     case CLIP_WEIGHT:
         return tensor_clip_weight(t[0], c->alpha);
+    case AROUND:
+        return perform_around(c, with);
     case RESET_STATISTICS:
         tensor_reset_statistics(t[0]);
         return TENSOR_OK;

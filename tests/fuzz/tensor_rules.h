@@ -240,6 +240,81 @@ static inline bool right_conversion(const struct call *c) {
     return a && c->whole >= a->e_min && c->whole <= a->e_max && !one_tensor(y, x) && !wide;
 }
 
+/* AROUND: the numbers first, then the image, the filters and the result, wherever they stand in the call. */
+static inline bool right_around(const struct call *c) {
+    const bool line = c->which >= AROUND_LINES;
+    const int which = c->which % AROUND_LINES, dims = line ? 3 : 4;
+    const bool pooling = which >= AROUND_POOL, transposed = !pooling && which >= AROUND_TRANSPOSED;
+    tensor_window2d how = c->around;
+    if (line) {
+        how.window[0] = how.window[1] != 0;
+        how.stride[0] = 1;
+        how.padding[0] = how.padding[1] = how.output_padding[0] = 0;
+        how.dilation[0] = how.dilation[1] != 0;
+    }
+    if (!how.dilation[0] && !how.dilation[1])
+        how.dilation[0] = how.dilation[1] = 1;
+    for (int i = 2; i < 10; i++) {
+        const int least = i < 4 || i > 7, v = *around_number(&how, i);
+        if (v < least || v > 4095)
+            return false;
+    }
+    const int n = which == AROUND_POOL ? 2 : 3;
+    if (how.groups < 0 || (pooling && how.groups > 1) || !operands(c, n) || !apart(c, n))
+        return false;
+    const int64_t groups = how.groups ? how.groups : 1;
+    const bool weights = !pooling && which % AROUND_TRANSPOSED == 2;
+    const tensor *image, *result, *filters = pooling ? NULL : weights ? c->t[0] : c->t[2];
+    if (pooling) {
+        image = which == AROUND_POOL ? c->t[1] : c->t[2];
+        result = which == AROUND_POOL ? c->t[0] : c->t[1];
+        if (which > AROUND_POOL && !same_shape(c->t[0], c->t[2]))
+            return false;
+    } else {
+        const tensor *const x = weights                     ? c->t[2]
+                                : which % AROUND_TRANSPOSED ? c->t[0]
+                                                            : c->t[1],
+                            *const y = which % AROUND_TRANSPOSED ? c->t[1] : c->t[0];
+        image = transposed ? y : x;
+        result = transposed ? x : y;
+        if (tensor_ndim(filters) != dims)
+            return false;
+    }
+    if (tensor_ndim(image) != dims || tensor_ndim(result) != dims || tensor_dim(image, 0) != tensor_dim(result, 0))
+        return false;
+    const int last = dims - 1;
+    if (pooling ? tensor_dim(image, last) != tensor_dim(result, last)
+                : tensor_dim(filters, 0) != tensor_dim(result, last) || tensor_dim(filters, 0) % groups ||
+                      tensor_dim(image, last) != tensor_dim(filters, last) * groups)
+        return false;
+    for (int way = line; way < 2; way++) {
+        const int at = line ? 1 : 1 + way;
+        const int64_t size = pooling ? how.window[way] : tensor_dim(filters, at);
+        if (pooling ? size < 1 || size > 1 << 20 : (how.window[0] || how.window[1]) && how.window[way] != size)
+            return false;
+        const int64_t reach = (size - 1) * how.dilation[way] + 1, before = how.padding[2 * way],
+                      after = how.padding[2 * way + 1], more = how.output_padding[way],
+                      room = tensor_dim(image, at) + before + after - reach, stride = how.stride[way];
+        if (more < 0 || (!transposed && more) || more >= stride || room < 0)
+            return false;
+        if (transposed ? room != (tensor_dim(result, at) - 1) * stride + more
+                       : room / stride + 1 != tensor_dim(result, at))
+            return false;
+        if (pooling && (before >= reach || after >= reach))
+            return false;
+        for (int64_t i = 0; pooling && i < tensor_dim(result, at); i++) {
+            bool sees = false;
+            for (int64_t k = 0; k < size && !sees; k++) {
+                const int64_t place = i * stride - before + k * how.dilation[way];
+                sees = place >= 0 && place < tensor_dim(image, at);
+            }
+            if (!sees)
+                return false;
+        }
+    }
+    return pooling || which % AROUND_TRANSPOSED || right_epilogue(c);
+}
+
 static inline bool right_setting(const struct call *c) {
     const tensor *t = c->t[0];
     if (!t)
@@ -314,6 +389,8 @@ static inline bool is_right(const struct call *c) {
         return right_softmax(c);
     case LOSS:
         return right_loss(c);
+    case AROUND:
+        return right_around(c);
     case CLIP_WEIGHT:
         return c->t[0] && c->alpha >= 0 && isfinite(c->alpha);
     case SGD_MOMENTUM:
