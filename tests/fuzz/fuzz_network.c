@@ -90,6 +90,49 @@ static int take_size(struct input *in, int usual) {
     return take_from(in, 1, usual);
 }
 
+static double take_real(struct input *in) {
+    static const double some[] = {0, 1e-5, 0.75, 0.5, 1, 2, -1, NAN, INFINITY, 1e300, 1e-300, 0.1};
+    return some[take_below(in, sizeof some / sizeof some[0])];
+}
+
+/* Those that came later. */
+static nn_node add_image_layer(struct input *in, nn_graph *g, const char *name, nn_node x, int kind, nn_node last) {
+    const tensor_window how = {.window = take_size(in, 3), .stride = take_size(in, 2), .padding = take_from(in, 0, 2)};
+    switch (kind % 12) {
+    case 0:
+        return nn_avgpool2d(g, name, x, how, take_byte(in) & 1);
+    case 1:
+        return nn_avgpool_adaptive(g, name, x, how.window, how.stride);
+    case 2: {
+        const float alpha = (float)take_real(in), beta = (float)take_real(in);
+        return nn_lrn(g, name, x, how.window, alpha, beta, (float)take_real(in));
+    }
+    case 3:
+        return nn_groupnorm(g, name, x, how.window, take_real(in));
+    case 4:
+        return nn_dropout(g, name, x, take_fraction(in));
+    case 5:
+        return nn_add(g, name, x, take_node(in, last));
+    case 6:
+        return nn_bias(g, name, x, take_byte(in) & 1);
+    case 7:
+        return nn_conv2d_bias(g, name, x, take_size(in, 6), how, take_byte(in) & 1);
+    case 8: {
+        nn_batchnorm_settings settings = {0};
+        settings.epsilon = take_real(in);
+        settings.momentum = take_real(in);
+        settings.relu = take_byte(in) & 1;
+        return nn_batchnorm_with(g, name, x, &settings);
+    }
+    case 9:
+        return nn_shortcut_b(g, name, x, how.window, how.stride);
+    case 10:
+        return nn_bottleneck(g, name, x, how.window, how.stride);
+    default:
+        return nn_depthwise_separable(g, name, x, how.window, how.stride);
+    }
+}
+
 static nn_node add_layer(struct input *in, nn_graph *g, nn_node last, int number) {
     static const char *const models[] = {"mlp2", "cnn6", "resnet8", "resnet9", "resnet", NULL, "", "resnet99999"};
     char text[32];
@@ -142,8 +185,10 @@ static nn_node add_layer(struct input *in, nn_graph *g, nn_node last, int number
         const int height = take_size(in, 8), width = take_size(in, 8), channels = take_size(in, 4);
         return nn_model(g, model, height, width, channels, take_size(in, 5));
     }
-    default:
-        return nn_linear(g, name, x, 2 + take_below(in, 5));
+    default: {
+        const uint8_t how = take_byte(in);
+        return how < 160 ? nn_linear(g, name, x, 2 + how % 5) : add_image_layer(in, g, name, x, how - 160, last);
+    }
     }
 }
 
