@@ -90,6 +90,34 @@ static void check_unlike(void) {
     }
 }
 
+/* An element whose draw is p 2^32 is kept, and dropped at the next larger p. */
+static void check_boundary(void) {
+    enum { N = 4096 };
+    static double v[N];
+    tensor *t = tensor_new(FMT_FP32, TENSOR_SHAPE(N)), *step = step_of(2);
+    uint64_t counter;
+    int found = 0;
+    memcpy(&counter, &(double){2}, sizeof counter);
+    for (int i = 0; i < N && found < 6; i++) {
+        const uint32_t draw = witness_draw(8, counter, i);
+        if (draw % 256) /* then p has 24 bits */
+            continue;
+        const float p = (float)draw * 0x1p-32f;
+        found++;
+        for (int more = 0; more < 2; more++) {
+            for (int k = 0; k < N; k++)
+                v[k] = 1;
+            CHECK(!tensor_load_f64(t, v, N) && !tensor_dropout(t, t, more ? nextafterf(p, 1) : p, 8, step) &&
+                      !tensor_store_f64(t, v, N),
+                  "%s", tensor_error());
+            CHECK((v[i] == 0) == more, "i=%d draw %u p %a: got %g", i, draw, (double)p, v[i]);
+        }
+    }
+    CHECK(found == 6, "%d draws of %d elements have 24 bits", found, N);
+    tensor_free(t);
+    tensor_free(step);
+}
+
 static void check_special(void) {
     tensor *t = tensor_new(FMT_FP32, TENSOR_SHAPE(64)), *step = step_of(0);
     double v[64];
@@ -143,6 +171,7 @@ int main(int argc, char **argv) {
     check_share(0.5f);
     check_share(0.1f);
     check_unlike();
+    check_boundary();
     check_special();
     check_errors();
     return check_summary();
