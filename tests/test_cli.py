@@ -37,7 +37,7 @@ def check_same(a, b, what):
 
 
 def test_help():
-    for arguments in (["--help"], ["help"], ["compare", "--help"], ["train", "--help"], ["train", "-h"], ["eval", "--help"], ["info", "--help"]):
+    for arguments in (["--help"], ["help"], ["compare", "--help"], ["train", "--help"], ["train", "-h"], ["eval", "--help"], ["wgan", "--help"], ["info", "--help"]):
         done = run(*arguments)
         check(done.returncode == 0 and done.stderr == "", done.shown, done.returncode, done.stderr)
         check("Usage: flexlab" in done.stdout and "Example" in done.stdout, done.shown, done.stdout[:200])
@@ -62,7 +62,7 @@ def test_info():
 
 def test_usage(place):
     out = ["--out", os.path.join(place, "usage")]
-    expect_error([], 2, "compare, train, eval, report or info")
+    expect_error([], 2, "compare, train, eval, wgan, report or info")
     expect_error(["comprae"], 2, "unknown command 'comprae'", "did you mean 'compare'?")
     expect_error(["--verison"], 2, "unknown option '--verison'")
     expect_error(["info", "now"], 2, "'now'")

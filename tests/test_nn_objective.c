@@ -241,12 +241,13 @@ static void refusals(void) {
     refused(nn_input_gradient(none) ? TENSOR_OK : TENSOR_E_ARGUMENT, "input gradient: no backward pass before it");
     refused(nn_input_gradient(plain) ? TENSOR_OK : TENSOR_E_ARGUMENT, "made without input_gradient");
     tensor *gradient = tensor_new(FMT_FP32, TENSOR_SHAPE(BATCH, CLASSES)),
-           *small = tensor_new(FMT_FP32, TENSOR_SHAPE(2));
+           *small = tensor_new(FMT_FP32, TENSOR_SHAPE(2)), *half = tensor_new(FMT_FP16, TENSOR_SHAPE(BATCH, CLASSES));
     refused(nn_backward_from(none, gradient), "backward: no forward pass before it");
     CHECK(!nn_forward_images(none, images), "%s", tensor_error());
     refused(nn_backward(none), "its gradient is given (nn_backward_from)");
     refused(nn_backward_from(none, NULL), "the gradient is NULL");
-    refused(nn_backward_from(none, small), "");
+    refused(nn_backward_from(none, small), "slice");
+    refused(nn_backward_from(none, half), "the gradient is fp16, expected fp32");
     CHECK(!nn_backward_from(none, gradient) && nn_input_gradient(none) && !nn_update(none, 0.1f) &&
               nn_input_gradient(none),
           "%s", tensor_error());
@@ -256,6 +257,7 @@ static void refusals(void) {
     refused(nn_clip_weights(none, -1), "limit -1");
     tensor_free(gradient);
     tensor_free(small);
+    tensor_free(half);
     nn_graph_free(plain);
     nn_graph_free(error);
     nn_graph_free(none);

@@ -17,6 +17,7 @@ _Static_assert(sizeof(nn_tensor_info) == 3 * sizeof(void *), "nn_tensor_info is 
 ENDS_WITH(tensor_epilogue, unused);
 ENDS_WITH(nn_config, unused_too);
 ENDS_WITH(tensor_loss_options, unused);
+ENDS_WITH(nn_wgan_config, clip);
 ENDS_WITH(tensor_optimiser, unused);
 ENDS_WITH(nn_train_config, context);
 ENDS_WITH(nn_train_events, resume);

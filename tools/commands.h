@@ -5,6 +5,7 @@
 int command_compare(int argc, char **argv);
 int command_train(int argc, char **argv);
 int command_eval(int argc, char **argv);
+int command_wgan(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_info(int argc, char **argv);
 

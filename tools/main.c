@@ -17,6 +17,7 @@ static const struct command_row {
     {"compare", command_compare, "train one network in several number formats, side by side"},
     {"train", command_train, "train one network in one number format"},
     {"eval", command_eval, "loss and accuracy of a trained network"},
+    {"wgan", command_wgan, "train a generator of images and its critic in one number format"},
     {"report", command_report, "draw table, figures and report again from stored results"},
     {"info", command_info, "formats, variants, predictors, models, and which kernels run here"},
 };
@@ -65,7 +66,7 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, which is reported */
     if (argc < 2)
-        return text_usage("expected a command: compare, train, eval, report or info; see flexlab --help");
+        return text_usage("expected a command: compare, train, eval, wgan, report or info; see flexlab --help");
     const char *name = argv[1];
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         help();
@@ -80,6 +81,6 @@ int main(int argc, char **argv) {
             text_set_command(name);
             return flushed(commands[i].run(argc - 1, argv + 1));
         }
-    return text_usage("unknown %s '%s', expected compare, train, eval, report or info%s",
+    return text_usage("unknown %s '%s', expected compare, train, eval, wgan, report or info%s",
                       name[0] == '-' ? "option" : "command", name, text_did_you_mean(name, command_name));
 }

@@ -195,7 +195,44 @@ static const struct option_row {
      .help = "use only the first N of them"},
     {"device", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},
     {"threads", "T", COMMAND_EVAL, KIND_WHOLE, FIELD(threads), 1, 256, .help = "threads (all)"},
-    {"help", NULL, ALL | COMMAND_EVAL | GOING_ON, KIND_SWITCH, FIELD(help), .value = 1, .help = "this text"},
+    {"data", "SPEC", COMMAND_WGAN, KIND_TEXT, FIELD(data), .section = "What is trained",
+     .help = "square images whose side is a multiple of 8, of any kind that\n'flexlab train' takes; their labels do "
+             "not count (synthetic)"},
+    {"format", "NAME", COMMAND_WGAN, KIND_TEXT, FIELD(formats),
+     .help = "the variant of both networks, with ':PREDICTOR' and '@DEVICE' as\nfor compare (flex16+5)"},
+    {"latent", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(latent), 1, 4096,
+     .help = "numbers that an image is generated from (64)"},
+    {"filters", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(filters), 1, 1024,
+     .help = "of the first layer of the critic; deeper ones have two and four\ntimes as many (32)"},
+    {"steps", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(gan_steps), 1, INT_MAX, .section = "How it is trained",
+     .help = "of the generator, from the first on (1000)"},
+    {"critic-steps", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(critic_steps), 1, 1000,
+     .help = "of the critic for each of the generator (5)"},
+    {"batch", "B", COMMAND_WGAN, KIND_WHOLE, FIELD(batch), 1, 65536,
+     .help = "real images, and as many generated ones, a step (64)"},
+    {"lr", "RATE", COMMAND_WGAN, KIND_REAL, FIELD(rate), 1e-30, 1000, .help = "learning rate of RMSProp (5e-5)"},
+    {"clip", "C", COMMAND_WGAN, KIND_REAL, FIELD(clip), 1e-30, 1000,
+     .help = "the critic's weights lie within +-C after each step (0.01)"},
+    {"seed", "K", COMMAND_WGAN, KIND_WHOLE, FIELD(seed_base), 0, 1e15,
+     .help = "of weights, latent numbers and order of the images (1)"},
+    {"device", "NAME", COMMAND_WGAN, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},
+    {"threads", "T", COMMAND_WGAN, KIND_WHOLE, FIELD(threads), 1, 256,
+     .help = "threads (all); results do not depend on it"},
+    {"resume", "PREFIX", COMMAND_WGAN, KIND_TEXT, FIELD(checkpoint),
+     .help = "go on from PREFIX.critic.safetensors and PREFIX.generator.safetensors,\nwith the same options: to the "
+             "same bits as in one go"},
+    {"out", "DIR", COMMAND_WGAN, KIND_TEXT, FIELD(out), .section = "What is written",
+     .help = "folder of metrics.jsonl, samples and networks (flexlab-results)"},
+    {"force", NULL, COMMAND_WGAN, KIND_SWITCH, FIELD(force), .value = 1, .help = "write to a folder that has results"},
+    {"samples", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(samples), 1, 65536,
+     .help = "images in a picture of samples, at most those of a batch (64)"},
+    {"sample-every", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(sample_every), 1, INT_MAX,
+     .help = "steps between pictures (one at the end)"},
+    {"checkpoint-every", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(checkpoint_every), 1, INT_MAX,
+     .help = "steps after which both networks are kept (at the end)"},
+    {"quiet", NULL, COMMAND_WGAN, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no progress"},
+    {"help", NULL, ALL | COMMAND_EVAL | COMMAND_WGAN | GOING_ON, KIND_SWITCH, FIELD(help), .value = 1,
+     .help = "this text"},
 #undef FIELD
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
@@ -321,19 +358,28 @@ static void list_known(enum command command, struct option known[ROWS + 1]) {
 
 int options_parse(struct settings *settings, enum command command, int argc, char **argv) {
     const char *not_going_on = NULL;
-    *settings = (struct settings){.model = "cnn6",
-                                  .data = "synthetic",
-                                  .schedule = "linear",
-                                  .master = "default",
-                                  .formats = command == COMMAND_TRAIN ? "flex16+5" : "fp32,fp16,bf16,flex16+5,dfp16",
-                                  .split = "test",
-                                  .epochs = 10,
-                                  .seeds = 1,
-                                  .seed_base = 1,
-                                  .average_last = 100,
-                                  .momentum = UNSET,
-                                  .weight_decay = UNSET,
-                                  .augment = SWITCH_UNSET};
+    *settings = (struct settings){
+        .model = "cnn6",
+        .data = "synthetic",
+        .schedule = "linear",
+        .master = "default",
+        .formats = command == COMMAND_TRAIN || command == COMMAND_WGAN ? "flex16+5" : "fp32,fp16,bf16,flex16+5,dfp16",
+        .split = "test",
+        .epochs = 10,
+        .batch = command == COMMAND_WGAN ? 64 : 0,
+        .gan_steps = 1000,
+        .latent = 64,
+        .filters = 32,
+        .critic_steps = 5,
+        .samples = 64,
+        .clip = 0.01,
+        .rate = command == COMMAND_WGAN ? 5e-5 : 0,
+        .seeds = 1,
+        .seed_base = 1,
+        .average_last = 100,
+        .momentum = UNSET,
+        .weight_decay = UNSET,
+        .augment = SWITCH_UNSET};
     struct option known[ROWS + 1];
     list_known(command, known);
     current_command = command;
@@ -643,6 +689,20 @@ static const char *const eval_help[] = {
     "\nExample\n"
     "  flexlab eval --checkpoint quick/best.safetensors --data synthetic:train=2000,test=500\n"};
 
+static const char *const wgan_help[] = {
+    "Usage: flexlab wgan [OPTION]...\n\n"
+    "Trains a generator of images and its critic in one number format (Wasserstein GAN with\n"
+    "weight clipping: docs/losses.md).\n",
+    "\nIn the folder of results\n"
+    "  metrics.jsonl         the settings, then a line a step of the generator: the critic's estimate\n"
+    "                        of the distance between real and generated images, the generator's loss\n"
+    "  samples-STEP.ppm      generated images, the same latent numbers each time (.pgm where grey)\n"
+    "  wgan-STEP.critic.safetensors, wgan-STEP.generator.safetensors\n"
+    "\nAfter Ctrl-C, SIGTERM or SIGHUP the step in progress is finished and samples and networks are\n"
+    "kept. Exit status: 0 success, 1 failure, 2 wrong usage, 130, 143, 129 after these signals.\n"
+    "\nExample\n"
+    "  flexlab wgan --data cifar10:cifar-10-batches-bin --format flex16+5 --steps 5000 --out cifar-gan\n"};
+
 void options_help(enum command command, FILE *out) {
     if (command == COMMAND_COMPARE)
         fputs("Usage: flexlab compare [OPTION]...\n\n"
@@ -653,6 +713,8 @@ void options_help(enum command command, FILE *out) {
         fputs(report_help[0], out);
     else if (command == COMMAND_EVAL)
         fputs(eval_help[0], out);
+    else if (command == COMMAND_WGAN)
+        fputs(wgan_help[0], out);
     else
         fputs("Usage: flexlab train [OPTION]...\n\n"
               "Trains one network in one number format. Writes what 'flexlab compare' writes, and the\n"
@@ -674,8 +736,8 @@ void options_help(enum command command, FILE *out) {
         }
         fputc('\n', out);
     }
-    if (command == COMMAND_REPORT || command == COMMAND_EVAL) {
-        fputs(command == COMMAND_REPORT ? report_help[1] : eval_help[1], out);
+    if (command == COMMAND_REPORT || command == COMMAND_EVAL || command == COMMAND_WGAN) {
+        fputs(command == COMMAND_REPORT ? report_help[1] : command == COMMAND_EVAL ? eval_help[1] : wgan_help[1], out);
         return;
     }
     fputs("\nIn the folder of results\n"

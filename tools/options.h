@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum command { COMMAND_COMPARE = 1, COMMAND_TRAIN = 2, COMMAND_REPORT = 4, COMMAND_EVAL = 8 };
+enum command { COMMAND_COMPARE = 1, COMMAND_TRAIN = 2, COMMAND_REPORT = 4, COMMAND_EVAL = 8, COMMAND_WGAN = 16 };
 
 enum { SWITCH_UNSET = -1 };
 enum { MOST_EPOCHS = 100000, MOST_SEEDS = 1000 };
@@ -23,6 +23,8 @@ struct settings {
     const char *optimiser, *decay;
     double beta1, beta2, epsilon, clip_value, clip_norm, label_smoothing; /* 0: by the optimiser; none */
     int nesterov, narrow_state;
+    int64_t gan_steps, latent, filters, critic_steps, samples, sample_every; /* of `wgan` */
+    double clip;
     char optimiser_text[200]; /* name and what was asked of it besides: "adamw beta1=0.95 clip-norm=1" */
     int augment;              /* SWITCH_UNSET: by the data */
     int no_trace, no_checkpoint, step_loss, allow_divergence, force, quiet, help;

@@ -367,8 +367,9 @@ FLEXLAB_API tensor_status nn_evaluate_targets(nn_graph *g, const float *images, 
                                               double *loss) FLEXLAB_SYMBOL(nn_evaluate_targets);
 
 /* Networks in a chain, such as a generator before its critic. A network of loss "none" has a forward pass alone, and
- * backward begins with a gradient of its output that the caller gives: in the network's format and the output's shape,
- * taken bit for bit with its exponent, on the network's device or the host; then nn_update as ever. */
+ * backward begins with a gradient of its output that the caller gives: in the network's format, on its device, of the
+ * output's shape, or with more rows, of which the first ones count. It is moved as tensor_slice does: exactly, and in
+ * shared-exponent formats at an exponent of its own. Then nn_update as ever. */
 FLEXLAB_API tensor_status nn_forward_images(nn_graph *g, const float *images) FLEXLAB_SYMBOL(nn_forward_images);
 FLEXLAB_API tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) FLEXLAB_SYMBOL(nn_backward_from);
 /* The output of the last forward pass of such a network, until backward; of any network the gradient of the images
@@ -590,6 +591,62 @@ FLEXLAB_API void nn_train_result_clear_sized(nn_train_result *result, size_t res
 static inline void nn_train_result_clear(nn_train_result *result) {
     nn_train_result_clear_sized(result, sizeof *result);
 }
+
+/* --- a generator and its critic ----------------------------------------------------------------------------------- */
+
+/* Wasserstein GAN with weight clipping (Arjovsky et al. 2017, algorithm 1), on networks after DCGAN (Radford et al.
+ * 2016): docs/losses.md. Images are square, their side a multiple of 8 up to 256. */
+typedef struct nn_wgan_config {
+    const char *variant;   /* of both networks: see nn_variant */
+    const char *predictor; /* see nn_config */
+    const char *device;
+    uint64_t seed; /* initial weights, latent numbers, order of the images */
+    int batch;     /* real images, and as many generated ones, a step */
+    int side, channels;
+    int latent;       /* numbers that an image is generated from; 0: 64 */
+    int filters;      /* of the widest images; deeper ones have two and four times as many; 0: 32 */
+    int critic_steps; /* for each of the generator; 0: 5 */
+    float rate;       /* 0: 5e-5 */
+    float clip;       /* the critic's weights lie within +-clip; 0: 0.01 */
+} nn_wgan_config;
+
+typedef struct nn_wgan nn_wgan;
+FLEXLAB_API nn_wgan *nn_wgan_new_sized(const nn_wgan_config *config, size_t config_size)
+    FLEXLAB_SYMBOL(nn_wgan_new_sized);
+/* NULL on failure. */
+static inline nn_wgan *nn_wgan_new(const nn_wgan_config *config) {
+    return nn_wgan_new_sized(config, sizeof *config);
+}
+/* NULL is allowed. */
+FLEXLAB_API void nn_wgan_free(nn_wgan *w) FLEXLAB_SYMBOL(nn_wgan_free);
+/* The two networks, for traces and statistics; they belong to w. nn_steps tells how far they are. */
+FLEXLAB_API nn_graph *nn_wgan_generator(const nn_wgan *w) FLEXLAB_SYMBOL(nn_wgan_generator);
+FLEXLAB_API nn_graph *nn_wgan_critic(const nn_wgan *w) FLEXLAB_SYMBOL(nn_wgan_critic);
+/* One step of the critic on `batch` real images [batch, side, side, channels] in -1 ... 1. estimate (NULL: not wanted):
+ * of the distance before the step, the mean score of the real images less that of the generated ones. */
+FLEXLAB_API tensor_status nn_wgan_train_critic(nn_wgan *w, const float *images, double *estimate)
+    FLEXLAB_SYMBOL(nn_wgan_train_critic);
+/* One step of the generator. loss (NULL: not wanted): the negative mean score of what it generated. */
+FLEXLAB_API tensor_status nn_wgan_train_generator(nn_wgan *w, double *loss) FLEXLAB_SYMBOL(nn_wgan_train_generator);
+
+typedef struct nn_wgan_report {
+    int64_t step;          /* of the generator, from 1 */
+    double estimate, loss; /* the mean over the critic's steps before it; the generator's */
+} nn_wgan_report;
+/* critic_steps and one of the generator, again and again, until the generator has made `steps` in all: from where w
+ * stands. report may be NULL; a non-zero return stops. Same config and data, same bits, in one go or with saves
+ * between. */
+FLEXLAB_API tensor_status nn_wgan_train(nn_wgan *w, const data_set *set, int64_t steps,
+                                        int (*report)(void *context, const nn_wgan_report *report), void *context)
+    FLEXLAB_SYMBOL(nn_wgan_train);
+/* count <= batch images [count, side, side, channels] in -1 ... 1, from the latent numbers of that seed. Does not
+ * disturb training. */
+FLEXLAB_API tensor_status nn_wgan_generate(nn_wgan *w, uint64_t seed, int count, float *images)
+    FLEXLAB_SYMBOL(nn_wgan_generate);
+/* Both networks in PREFIX.critic.safetensors and PREFIX.generator.safetensors (nn_checkpoint_save), and from there, of
+ * the same step: training goes on with the same bits. */
+FLEXLAB_API tensor_status nn_wgan_save(const nn_wgan *w, const char *prefix) FLEXLAB_SYMBOL(nn_wgan_save);
+FLEXLAB_API tensor_status nn_wgan_load(nn_wgan *w, const char *prefix) FLEXLAB_SYMBOL(nn_wgan_load);
 
 #ifdef __cplusplus
 }

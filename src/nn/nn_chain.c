@@ -84,6 +84,9 @@ tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) {
         return fl_fail(TENSOR_E_ARGUMENT, "backward: the gradient is NULL");
     if (g->phase != FL_PHASE_FORWARD)
         return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations are still there");
+    if (tensor_get_format(gradient) != g->variant->format)
+        return fl_fail(TENSOR_E_FORMAT, "backward: the gradient is %s, expected %s",
+                       tensor_format_name(tensor_get_format(gradient)), tensor_format_name(g->variant->format));
     FL_TRY(fl_begin_gradient(g, gradient));
     g->phase = FL_PHASE_IDLE;
     FL_TRY(fl_backward(g));

@@ -325,7 +325,7 @@ tensor_status fl_forward(nn_graph *g, const float *images, bool training);
 /* The same in training, then loss, predictions and the gradient of the logits. */
 tensor_status fl_forward_to_loss(nn_graph *g, const float *images);
 tensor_status fl_backward(nn_graph *g);
-/* The given gradient becomes that of the output, in the place of a loss. */
+/* The first rows of the given gradient become that of the output, in the place of a loss. */
 tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient);
 tensor_status fl_update(nn_graph *g, float rate);
 /* All values of training are hidden: their memory is about to be used for something else. */

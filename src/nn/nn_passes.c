@@ -144,7 +144,7 @@ tensor_status fl_forward_to_loss(nn_graph *g, const float *images) {
 tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient) {
     tensor *dx = g->values[fl_output_of(g, g->logits)->dy].t;
     begin_position(g, g->count);
-    FL_TRY(tensor_copy(dx, gradient));
+    FL_TRY(tensor_slice(dx, gradient, 0, 0)); /* a write as any other, whose history is dx's own */
     end_position(g, g->count);
     return TENSOR_OK;
 }

@@ -1,0 +1,310 @@
+/* A generator and its critic: the critic learns to tell two sets apart, the same bits whatever the threads and with a
+ * save in the middle, or on another device (the argument), weights within the limit, the layers of the two networks by
+ * finite differences, and errors. */
+#include "check.h"
+#include "flexlab/nn.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SIDE = 8, BATCH = 8, IMAGES = 40, PIXELS = SIDE * SIDE };
+static const char *const variants[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16"};
+
+static double uniform(uint64_t *seed) {
+    return (double)(check_random(seed) >> 11) * 0x1p-53;
+}
+
+/* Images bright on the left and dark on the right, a little of each its own. */
+static data_set *new_set(void) {
+    static uint8_t images[IMAGES * PIXELS];
+    static int32_t labels[IMAGES];
+    uint64_t seed = 3;
+    for (int i = 0; i < IMAGES * PIXELS; i++)
+        images[i] = (uint8_t)((i % SIDE < SIDE / 2 ? 200 : 30) + uniform(&seed) * 25);
+    for (int i = 0; i < IMAGES; i++)
+        labels[i] = i % 2;
+    data_set *set = data_new(images, labels, IMAGES, SIDE, SIDE, 1, 2);
+    CHECK(set, "%s", tensor_error());
+    return set;
+}
+
+static nn_wgan *new_pair(const char *variant, float rate) {
+    nn_wgan *w = nn_wgan_new(&(nn_wgan_config){.variant = variant,
+                                               .seed = 4,
+                                               .batch = BATCH,
+                                               .side = SIDE,
+                                               .channels = 1,
+                                               .latent = 6,
+                                               .filters = 4,
+                                               .rate = rate});
+    CHECK(w, "%s", tensor_error());
+    return w;
+}
+
+struct curve {
+    int steps;
+    double estimate[200], loss[200];
+};
+static int note(void *context, const nn_wgan_report *r) {
+    struct curve *c = context;
+    CHECK(r->step == c->steps + 1, "step %lld after %d", (long long)r->step, c->steps);
+    c->estimate[c->steps] = r->estimate;
+    c->loss[c->steps++] = r->loss;
+    return 0;
+}
+
+static void state_of(const nn_wgan *w, unsigned char **bytes, size_t *count) {
+    const size_t a = nn_state_bytes(nn_wgan_generator(w)), b = nn_state_bytes(nn_wgan_critic(w));
+    *count = a + b;
+    *bytes = malloc(a + b);
+    CHECK(*bytes && !nn_state_get(nn_wgan_generator(w), *bytes, a) && !nn_state_get(nn_wgan_critic(w), *bytes + a, b),
+          "%s", tensor_error());
+}
+
+/* Distance between the mean image of the set and that of what is generated: what training is to lessen. */
+static double distance(nn_wgan *w) {
+    float images[BATCH * PIXELS];
+    CHECK(!nn_wgan_generate(w, 77, BATCH, images), "%s", tensor_error());
+    double sum = 0;
+    for (int p = 0; p < PIXELS; p++) {
+        double mean = 0;
+        for (int i = 0; i < BATCH; i++)
+            mean += images[i * PIXELS + p] / BATCH;
+        CHECK(fabs(mean) <= 1, "pixel %d: %g", p, mean);
+        sum += fabs(mean - ((p % SIDE < SIDE / 2 ? 212.5 : 42.5) / 127.5 - 1)) / PIXELS;
+    }
+    return sum;
+}
+
+static void within(const nn_graph *g, double limit, const char *variant) {
+    for (int i = 0; i < nn_tensor_count(g); i++) {
+        double most = 0;
+        if (strcmp(nn_tensor_at(g, i).role, "weight"))
+            continue;
+        CHECK(!tensor_max_abs(&most, nn_tensor_at(g, i).t) && most <= limit * 1.005, "%s: %s is %g, the limit %g",
+              variant, nn_tensor_at(g, i).name, most, limit);
+    }
+}
+
+/* Estimates rise while the critic learns, and fall when the generator follows. */
+static void learns(const char *variant, const data_set *set) {
+    enum { STEPS = 60 };
+    static struct curve c;
+    nn_wgan *w = new_pair(variant, 1e-3f);
+    c.steps = 0;
+    const double before = distance(w);
+    CHECK(!nn_wgan_train(w, set, STEPS, note, &c) && c.steps == STEPS, "%s", tensor_error());
+    const double after = distance(w);
+    double peak = 0, last = 0;
+    for (int i = 0; i < STEPS; i++)
+        peak = fmax(peak, c.estimate[i]);
+    for (int i = STEPS - 5; i < STEPS; i++)
+        last += c.estimate[i] / 5;
+    printf("%s: estimate %g at first, %g at most, %g in the end; images off by %g, then %g\n", variant, c.estimate[0],
+           peak, last, before, after);
+    CHECK(peak > 2 * fabs(c.estimate[0]) && last < 0.7 * peak, "%s: estimates %g, at most %g, %g", variant,
+          c.estimate[0], peak, last);
+    CHECK(after < 0.6 * before, "%s: images off by %g, then %g", variant, before, after);
+    within(nn_wgan_critic(w), 0.01, variant);
+    nn_wgan_free(w);
+}
+
+/* One go; another number of threads; a save and a fresh pair in the middle. */
+static void same_bits(const char *variant, const data_set *set, const char *prefix) {
+    enum { STEPS = 6 };
+    static struct curve c[3];
+    unsigned char *states[3];
+    size_t bytes[3];
+    memset(c, 0, sizeof c);
+    for (int way = 0; way < 3; way++) {
+        nn_wgan *w = new_pair(variant, 1e-3f);
+        CHECK(!tensor_set_threads(way == 1 ? 3 : 1), "%s", tensor_error());
+        if (way == 2) {
+            CHECK(!nn_wgan_train(w, set, 2, note, &c[way]) && !nn_wgan_save(w, prefix), "%s", tensor_error());
+            nn_wgan_free(w);
+            w = new_pair(variant, 1e-3f);
+            CHECK(!nn_wgan_load(w, prefix), "%s", tensor_error());
+        }
+        CHECK(!nn_wgan_train(w, set, STEPS, note, &c[way]) && nn_steps(nn_wgan_critic(w)) == STEPS * 5, "%s",
+              tensor_error());
+        state_of(w, &states[way], &bytes[way]);
+        if (way)
+            CHECK(bytes[way] == bytes[0] && !memcmp(states[way], states[0], bytes[0]) &&
+                      !memcmp(&c[way], &c[0], sizeof c[0]),
+                  "%s: %s", variant, way == 1 ? "three threads differ from one" : "with a save it goes on otherwise");
+        nn_wgan_free(w);
+    }
+    for (int way = 0; way < 3; way++)
+        free(states[way]);
+    CHECK(!tensor_set_threads(0), "%s", tensor_error());
+}
+
+/* --- the layers: d score / d latent through both networks, by finite differences in fp32 ----------------------------
+ */
+
+/* The critic's loss is linear in its scores, and the chain ends in the generator's first weights: the change of the
+ * loss along a random direction of the last layer's weights against the sum of gradient times direction. */
+static double loss_with(nn_wgan *w, tensor *weight, const float *at, const float *latent, int64_t n, float *images) {
+    static float both[2 * BATCH * PIXELS];
+    int32_t labels[2 * BATCH];
+    double loss = 0;
+    CHECK(!tensor_load_f32(weight, at, n) && !nn_forward_images(nn_wgan_generator(w), latent) &&
+              !tensor_store_f32(nn_output(nn_wgan_generator(w)), images, BATCH * PIXELS),
+          "%s", tensor_error());
+    for (int i = 0; i < 2 * BATCH; i++)
+        labels[i] = i < BATCH ? 1 : -1;
+    memcpy(both, images, BATCH * PIXELS * sizeof *images);
+    memcpy(both + BATCH * PIXELS, images, BATCH * PIXELS * sizeof *images);
+    CHECK(!nn_forward(nn_wgan_critic(w), both, labels) && !nn_loss(nn_wgan_critic(w), &loss, NULL), "%s",
+          tensor_error());
+    return loss;
+}
+
+static void differences(void) {
+    nn_wgan *w = nn_wgan_new(&(nn_wgan_config){.variant = "fp32",
+                                               .seed = 4,
+                                               .batch = BATCH,
+                                               .side = SIDE,
+                                               .channels = 1,
+                                               .latent = 6,
+                                               .filters = 4,
+                                               .clip = 10});
+    nn_graph *g = nn_wgan_generator(w);
+    float latent[BATCH * 6], images[BATCH * PIXELS];
+    uint64_t seed = 21;
+    for (int i = 0; i < BATCH * 6; i++)
+        latent[i] = (float)(uniform(&seed) * 2 - 1);
+    for (int layer = 1; layer <= 4; layer++) {
+        char names[2][32];
+        tensor *weight = NULL, *gradient = NULL;
+        snprintf(names[0], sizeof names[0], "up%d.weight", layer);
+        snprintf(names[1], sizeof names[1], "up%d.weight.grad", layer);
+        for (int i = 0; i < nn_tensor_count(g); i++) {
+            weight = !strcmp(nn_tensor_at(g, i).name, names[0]) ? nn_tensor_at(g, i).t : weight;
+            gradient = !strcmp(nn_tensor_at(g, i).name, names[1]) ? nn_tensor_at(g, i).t : gradient;
+        }
+        CHECK(weight && gradient, "%s", names[0]);
+        const int64_t n = tensor_count(weight);
+        float *base = malloc((size_t)n * sizeof *base), *moved = malloc((size_t)n * sizeof *base);
+        double *slope = malloc((size_t)n * sizeof *slope), expected = 0, size = 0;
+        CHECK(base && moved && slope && !tensor_store_f32(weight, base, n), "%s", tensor_error());
+        loss_with(w, weight, base, latent, n, images);
+        CHECK(!nn_backward(nn_wgan_critic(w)), "%s", tensor_error());
+        CHECK(!nn_backward_from(g, nn_input_gradient(nn_wgan_critic(w))) && !tensor_store_f64(gradient, slope, n), "%s",
+              tensor_error());
+        double sides[2];
+        const double h = 1e-4;
+        for (int s = 0; s < 2; s++) {
+            uint64_t own = 99;
+            expected = size = 0;
+            for (int64_t i = 0; i < n; i++) {
+                const double direction = uniform(&own) - 0.5;
+                moved[i] = (float)(base[i] + (s ? h : -h) * direction);
+                expected += slope[i] * direction;
+                size += fabs(slope[i] * direction);
+            }
+            sides[s] = loss_with(w, weight, moved, latent, n, images);
+        }
+        const double found = (sides[1] - sides[0]) / (2 * h);
+        CHECK(fabs(found - expected) <= 0.02 * size, "%s: slope %g, by differences %g, of terms that sum to %g",
+              names[0], expected, found, size);
+        CHECK(!tensor_load_f32(weight, base, n), "%s", tensor_error());
+        free(base);
+        free(moved);
+        free(slope);
+    }
+    nn_wgan_free(w);
+}
+
+/* --- errors ------------------------------------------------------------------------------------------------------- */
+
+static void refused(tensor_status status, const char *words) {
+    CHECK(status && strstr(tensor_error(), words), "'%s', expected '%s'", status ? tensor_error() : "no error", words);
+}
+
+static void refusals(const data_set *set, const char *prefix) {
+    const nn_wgan_config good = {.variant = "fp32", .batch = 2, .side = 8, .channels = 1, .filters = 1, .latent = 2};
+    nn_wgan_config bad[6] = {good, good, good, good, good, good};
+    static const char *const words[6] = {
+        "side 12, expected a multiple of 8", "batch 0", "channels 5", "rate -1", "variant 'fp33'", "latent -1"};
+    bad[0].side = 12;
+    bad[1].batch = 0;
+    bad[2].channels = 5;
+    bad[3].rate = -1;
+    bad[4].variant = "fp33";
+    bad[5].latent = -1;
+    for (int i = 0; i < 6; i++)
+        refused(nn_wgan_new(&bad[i]) ? TENSOR_OK : TENSOR_E_ARGUMENT, words[i]);
+    refused(nn_wgan_new(NULL) ? TENSOR_OK : TENSOR_E_ARGUMENT, "config is NULL");
+    nn_wgan *w = nn_wgan_new(&good), *other = new_pair("fp32", 1e-3f);
+    float images[2 * PIXELS] = {0};
+    refused(nn_wgan_generate(w, 1, 3, images), "images 3, expected 1 to 2");
+    refused(nn_wgan_train_critic(w, NULL, NULL), "images is NULL");
+    refused(nn_wgan_train(w, NULL, 1, NULL, NULL), "the set is NULL");
+    refused(nn_wgan_load(w, "/nowhere/there"), "/nowhere/there.critic.safetensors");
+    CHECK(!nn_wgan_train(w, set, 1, NULL, NULL) && !nn_wgan_save(w, prefix), "%s", tensor_error());
+    refused(nn_wgan_load(other, prefix), "checkpoint");
+    /* files of two steps */
+    char path[300], kept[300];
+    snprintf(path, sizeof path, "%s.critic.safetensors", prefix);
+    snprintf(kept, sizeof kept, "%s.critic.kept", prefix);
+    CHECK(!rename(path, kept) && !nn_wgan_train(w, set, 2, NULL, NULL) && !nn_wgan_save(w, prefix) &&
+              !rename(kept, path),
+          "%s", tensor_error());
+    refused(nn_wgan_load(w, prefix), "is of step '5 1'");
+    nn_wgan_free(w);
+    nn_wgan_free(other);
+}
+
+/* The bits of the processor on another device: curves and images. */
+static int on_device(const char *device) {
+    data_set *set = new_set();
+    for (int i = 0; i < 5; i++) {
+        static struct curve c[2];
+        float images[2][2 * PIXELS];
+        memset(c, 0, sizeof c);
+        for (int there = 0; there < 2; there++) {
+            nn_wgan *w = nn_wgan_new(&(nn_wgan_config){.variant = variants[i],
+                                                       .device = there ? device : NULL,
+                                                       .seed = 6,
+                                                       .batch = 2,
+                                                       .side = SIDE,
+                                                       .channels = 1,
+                                                       .latent = 3,
+                                                       .filters = 2,
+                                                       .rate = 1e-3f,
+                                                       .critic_steps = 2});
+            CHECK(w && !nn_wgan_train(w, set, 2, note, &c[there]) && !nn_wgan_generate(w, 5, 2, images[there]), "%s",
+                  tensor_error());
+            nn_wgan_free(w);
+        }
+        CHECK(!memcmp(&c[0], &c[1], sizeof c[0]) && !memcmp(images[0], images[1], sizeof images[0]),
+              "%s: %s gives other bits", variants[i], device);
+    }
+    data_free(set);
+    return check_summary();
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1)
+        return on_device(argv[1]);
+    char folder[] = "/tmp/test_nn_wgan_XXXXXX", prefix[100], path[160];
+    CHECK(mkdtemp(folder), "no folder");
+    snprintf(prefix, sizeof prefix, "%s/pair", folder);
+    data_set *set = new_set();
+    for (int i = 0; i < 5; i++) {
+        learns(variants[i], set);
+        same_bits(variants[i], set, prefix);
+    }
+    differences();
+    refusals(set, prefix);
+    data_free(set);
+    static const char *const files[] = {"critic", "generator"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s.%s.safetensors", prefix, files[i]);
+        unlink(path);
+    }
+    rmdir(folder);
+    return check_summary();
+}
