@@ -3,27 +3,40 @@
 #include "core/format.h"
 #include "core/softmax.h"
 
-/* Of the row `portable`: threads, and what compilers make of plain C. */
-static const struct fl_any_format *portable_of(enum fl_op op) {
+/* Those of rows in threads, by backend. */
+static const struct fl_any_format *rows_of(enum fl_op op) {
     switch ((int)op) {
     case FL_OP_LAYERNORM:
     case FL_OP_RMSNORM:
-        return &fl_row_norm_any;
+        return fl_row_norm_any;
     case FL_OP_LAYERNORM_GRAD:
     case FL_OP_RMSNORM_GRAD:
-        return &fl_row_norm_grad_any;
+        return fl_row_norm_grad_any;
     case FL_OP_LAYERNORM_GAMMA_GRAD:
     case FL_OP_RMSNORM_GAMMA_GRAD:
-        return &fl_row_norm_gamma_any;
+        return fl_row_norm_gamma_any;
+    case FL_OP_SOFTMAX:
+    case FL_OP_SOFTMAX_GRAD:
+    case FL_OP_LOG_SOFTMAX:
+    case FL_OP_LOG_SOFTMAX_GRAD:
+        return fl_softmax_map_any;
     case FL_OP_EMBEDDING:
-        return &fl_embedding_any;
+        return fl_embedding_any;
     case FL_OP_EMBEDDING_GRAD:
-        return &fl_embedding_grad_any;
+        return fl_embedding_grad_any;
     case FL_OP_PERMUTE:
     case FL_OP_SLICE:
     case FL_OP_SLICE_GRAD:
     case FL_OP_CONCAT:
-        return &fl_copy_any;
+        return fl_copy_any;
+    default:
+        return NULL;
+    }
+}
+
+/* Of the row `portable`: threads, and what compilers make of plain C. */
+static const struct fl_any_format *portable_of(enum fl_op op) {
+    switch ((int)op) {
     case FL_OP_AVGPOOL2D:
     case FL_OP_AVGPOOL2D_GRAD:
     case FL_OP_AVGPOOL_ADAPTIVE:
@@ -73,10 +86,11 @@ static struct fl_any_format find(const struct fl_format *format, enum fl_op op, 
         return (struct fl_any_format){fl_softmax_kernel(backend), fl_softmax_need};
     if (op == FL_OP_CROSS_ENTROPY_WITH || op == FL_OP_CROSS_ENTROPY_TARGETS)
         return fl_entropy_any(backend);
-    if (op == FL_OP_SOFTMAX || op == FL_OP_SOFTMAX_GRAD || op == FL_OP_LOG_SOFTMAX || op == FL_OP_LOG_SOFTMAX_GRAD)
-        return fl_softmax_map_any(backend);
     if (op == FL_OP_MATMUL_BATCHED || op == FL_OP_MATMUL_BATCHED_NT || op == FL_OP_MATMUL_BATCHED_TN)
         return fl_batched_any(format, op, backend);
+    const struct fl_any_format *rows = rows_of(op);
+    if (rows)
+        return rows[backend];
     const struct fl_any_format *found = backend == FL_PORTABLE ? portable_of(op) : NULL;
     return found ? *found : (struct fl_any_format){NULL, NULL};
 }

@@ -1,11 +1,12 @@
 /* copies.c - permutations, slices and concatenations: reference kernel, kernel in threads for every format, the
- * operations. A result is an element of an operand, exactly, or zero, and is stored as any other result of a write. */
+ * operations. A result is an element of an operand, exactly, or zero, and is stored as any other result of a write:
+ * brought to its place as it is, then looked at, and rounded where the exponent is another. */
 #include "core/any_format.h"
 #include "core/check_operands.h"
 #include "core/copy_rules.h"
 #include "core/rows.h"
 
-enum { BLOCK = 1024 /* elements of the output that a thread copies at a time */ };
+enum { BLOCK = 4096 /* elements of the output that a thread copies at a time */ };
 
 tensor_status fl_ref_copy(const struct fl_args *args) {
     struct ref_work w;
@@ -22,50 +23,191 @@ tensor_status fl_ref_copy(const struct fl_args *args) {
 
 /* --- blocks in threads -------------------------------------------------------------------------------------------- */
 
-/* Elements that do not lie side by side: brought together as they are, then decoded at once. */
-static void decode_scattered(const struct fl_args *args, int64_t first, int64_t n, double *value) {
-    const struct fl_strides *s = &args->strides;
-    const int bytes = args->format->bytes, last = s->ndim - 1;
-    _Alignas(8) char together[BLOCK * 8];
-    const char *in = args->in[0].data;
-    for (int64_t i = 0; i < n;) {
-        int64_t at = fl_permuted_from(s, first + i).at;
-        int64_t left = s->shape[last] - (first + i) % s->shape[last]; /* of the last dimension */
-        for (left = left < n - i ? left : n - i; left > 0; left--, i++, at += s->stride[last])
-            memcpy(together + i * bytes, in + at * bytes, (size_t)bytes);
+/* A permutation without dimensions of one element, and with those that lie together in the input as one. */
+static struct fl_strides merged(const struct fl_strides *s) {
+    struct fl_strides m = {0};
+    for (int d = 0; d < s->ndim; d++) {
+        if (s->shape[d] == 1)
+            continue;
+        if (m.ndim && m.stride[m.ndim - 1] == s->shape[d] * s->stride[d]) {
+            m.shape[m.ndim - 1] *= s->shape[d];
+            m.stride[m.ndim - 1] = s->stride[d];
+        } else {
+            m.shape[m.ndim] = s->shape[d];
+            m.stride[m.ndim++] = s->stride[d];
+        }
     }
-    const struct fl_view view = {together, NULL, args->in[0].e, n};
-    args->format->decode(&view, 0, n, value);
+    if (!m.ndim) { /* one element */
+        m.shape[0] = m.stride[0] = 1;
+        m.ndim = 1;
+    }
+    return m;
 }
 
-static void decode_runs(const struct fl_args *args, int64_t first, int64_t n, double *value) {
+/* Where in the input an element of the output stands, and its indices. */
+struct place {
+    int64_t at, index[TENSOR_MAX_DIMS];
+};
+
+static struct place place_of(const struct fl_strides *s, int64_t i) {
+    struct place p = {0};
+    for (int d = s->ndim - 1; d >= 0; d--) {
+        p.index[d] = i % s->shape[d];
+        p.at += p.index[d] * s->stride[d];
+        i /= s->shape[d];
+    }
+    return p;
+}
+
+/* From the end of a row of dimension d to the beginning of the next one. */
+static void next_row(const struct fl_strides *s, struct place *p, int d) {
+    p->at -= p->index[d] * s->stride[d];
+    p->index[d] = 0;
+    for (d--; d >= 0; d--) {
+        p->at += s->stride[d];
+        if (++p->index[d] < s->shape[d])
+            return;
+        p->at -= s->shape[d] * s->stride[d];
+        p->index[d] = 0;
+    }
+}
+
+/* Rows of so many bytes, one after the other; their beginnings lie `stride` bytes apart. */
+static void copy_rows(char *to, const char *from, int64_t rows, size_t bytes, int64_t stride) {
+    switch (bytes) {
+    case 32:
+        for (int64_t i = 0; i < rows; i++)
+            memcpy(to + i * 32, from + i * stride, 32);
+        break;
+    case 64:
+        for (int64_t i = 0; i < rows; i++)
+            memcpy(to + i * 64, from + i * stride, 64);
+        break;
+    case 128:
+        for (int64_t i = 0; i < rows; i++)
+            memcpy(to + i * 128, from + i * stride, 128);
+        break;
+    default:
+        for (int64_t i = 0; i < rows; i++)
+            memcpy(to + i * (int64_t)bytes, from + i * stride, bytes);
+    }
+}
+
+/* Elements first ... first + n - 1 of a permutation whose last dimension stays. */
+static void permute_runs(const struct fl_strides *s, int bytes, const char *in, int64_t first, int64_t n, char *to) {
+    const int last = s->ndim - 1;
+    const int64_t run = s->shape[last];
+    struct place p = place_of(s, first);
+    for (int64_t i = 0; i < n;) {
+        const int64_t rest = run - p.index[last], part = rest < n - i ? rest : n - i;
+        int64_t rows = 1;
+        if (last && part == run) { /* whole runs, as many as the dimension before has left */
+            const int64_t of_dimension = s->shape[last - 1] - p.index[last - 1], of_block = (n - i) / run;
+            rows = of_dimension < of_block ? of_dimension : of_block;
+            copy_rows(to + i * bytes, in + p.at * bytes, rows, (size_t)(run * bytes), s->stride[last - 1] * bytes);
+            p.at += (rows - 1) * s->stride[last - 1];
+            p.index[last - 1] += rows - 1;
+        } else {
+            memcpy(to + i * bytes, in + p.at * bytes, (size_t)(part * bytes));
+        }
+        i += rows * part;
+        next_row(s, &p, last);
+    }
+}
+
+#define SCATTERED(type)                                                                                                \
+    static void scattered_##type(type *restrict to, const type *restrict in, int64_t n, int64_t stride) {              \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            to[i] = in[i * stride];                                                                                    \
+    }                                                                                                                  \
+    /* rows x columns of the output, `width` apart; neighbours in a column are neighbours in the input */              \
+    static void turned_##type(type *restrict to, const type *restrict in, int64_t rows, int64_t columns,               \
+                              int64_t width, int64_t stride) {                                                         \
+        for (int64_t c = 0; c < columns; c++)                                                                          \
+            for (int64_t r = 0; r < rows; r++)                                                                         \
+                to[r * width + c] = in[c * stride + r];                                                                \
+    }
+SCATTERED(uint16_t)
+SCATTERED(uint32_t)
+
+enum { TURNED = 16 /* columns of a tile, whose rows stay in the cache */ };
+
+/* The same of any permutation: by tiles where rows of the output are columns of the input. */
+static void permute_elements(const struct fl_strides *s, int bytes, const char *in, int64_t first, int64_t n,
+                             char *to) {
+    const int last = s->ndim - 1;
+    const int64_t run = s->shape[last], stride = s->stride[last];
+    struct place p = place_of(s, first);
+    for (int64_t i = 0; i < n;) {
+        const int64_t rest = run - p.index[last], part = rest < n - i ? rest : n - i;
+        int64_t rows = 1;
+        if (last && part == run && s->stride[last - 1] == 1) {
+            const int64_t of_dimension = s->shape[last - 1] - p.index[last - 1], of_block = (n - i) / run;
+            rows = of_dimension < of_block ? of_dimension : of_block;
+        }
+        for (int64_t c = 0; c < part && rows > 1; c += TURNED) {
+            const int64_t columns = part - c < TURNED ? part - c : TURNED, at = p.at + c * stride;
+            if (bytes == 4)
+                turned_uint32_t((uint32_t *)(void *)to + i + c, (const uint32_t *)(const void *)in + at, rows, columns,
+                                run, stride);
+            else
+                turned_uint16_t((uint16_t *)(void *)to + i + c, (const uint16_t *)(const void *)in + at, rows, columns,
+                                run, stride);
+        }
+        if (rows > 1) {
+            p.at += rows - 1;
+            p.index[last - 1] += rows - 1;
+        } else if (bytes == 4) {
+            scattered_uint32_t((uint32_t *)(void *)to + i, (const uint32_t *)(const void *)in + p.at, part, stride);
+        } else {
+            scattered_uint16_t((uint16_t *)(void *)to + i, (const uint16_t *)(const void *)in + p.at, part, stride);
+        }
+        i += rows * part;
+        next_row(s, &p, last);
+    }
+}
+
+/* Runs of operands and of zeros, each to its place, and looked at there. */
+static void place_runs(const struct fl_rows *rows, int64_t first, int64_t n, char *to, double *own,
+                       struct fl_stats *stats) {
+    const struct fl_args *args = rows->args;
+    const int bytes = args->format->bytes;
     for (int64_t i = 0; i < n;) {
         const struct fl_origin from = fl_copied_from(args, first + i);
         const int64_t run = from.run < n - i ? from.run : n - i;
-        if (from.operand < 0)
-            memset(value + i, 0, (size_t)run * sizeof *value);
-        else
-            args->format->decode(&args->in[from.operand], from.at, run, value + i);
+        if (from.operand < 0) {
+            memset(to + i * bytes, 0, (size_t)(run * bytes));
+        } else {
+            memcpy(to + i * bytes, (const char *)args->in[from.operand].data + from.at * bytes, (size_t)(run * bytes));
+            fl_rows_place(rows, from.operand, first + i, run, to + i * bytes, own, stats);
+        }
         i += run;
     }
 }
 
 static void copy_block(const struct fl_rows *rows, int64_t block, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
+    const struct fl_strides *s = rows->plan;
+    const int bytes = args->format->bytes;
     const int64_t first = block * BLOCK, left = args->out.count - first, n = left < BLOCK ? left : BLOCK;
-    const struct fl_strides *s = &args->strides;
-    if (args->op == FL_OP_PERMUTE && s->stride[s->ndim - 1] != 1)
-        decode_scattered(args, first, n, own);
+    char *to = args->out.data ? (char *)args->out.data + first * bytes : (char *)(own + BLOCK);
+    if (args->op != FL_OP_PERMUTE) {
+        place_runs(rows, first, n, to, own, stats);
+        return;
+    }
+    if (s->stride[s->ndim - 1] == 1)
+        permute_runs(s, bytes, args->in[0].data, first, n, to);
     else
-        decode_runs(args, first, n, own);
-    fl_rows_store(args, first, n, own, fl_rows_largest(own, n), stats);
+        permute_elements(s, bytes, args->in[0].data, first, n, to);
+    fl_rows_place(rows, 0, first, n, to, own, stats);
 }
 
+/* Each thread has a block of numbers, and one of elements. */
 static struct fl_rows blocks_of(const struct fl_args *args) {
     return (struct fl_rows){.args = args,
                             .rows = (args->out.count + BLOCK - 1) / BLOCK,
                             .width = BLOCK,
-                            .doubles = BLOCK,
+                            .doubles = BLOCK + BLOCK / 2,
                             .run = copy_block};
 }
 
@@ -74,16 +216,19 @@ static size_t need(const struct fl_args *args) {
     return fl_rows_need(&rows);
 }
 
-static tensor_status copy(const struct fl_args *args) {
+static tensor_status copy(const struct fl_args *args, const struct fl_row_vectors *vectors) {
     struct fl_rows rows = blocks_of(args);
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
+    const struct fl_strides strides = args->op == FL_OP_PERMUTE ? merged(&args->strides) : args->strides;
+    rows.plan = &strides;
+    rows.vectors = vectors;
     fl_rows_run(&rows, memory);
     return TENSOR_OK;
 }
 
-const struct fl_any_format fl_copy_any = {copy, need};
+FL_ROWS_KERNELS(fl_copy_any, copy, need)
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 

@@ -74,16 +74,23 @@ tensor_status fl_ref_embedding_grad(const struct fl_args *args) {
 
 /* --- rows in threads ---------------------------------------------------------------------------------------------- */
 
+enum { COPIED = 1024 /* elements of a row at a time */ };
+
 static void gather_row(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
-    const int64_t n = args->geo.n;
-    args->format->decode(&args->in[0], args->numbers.i[2][row] * n, n, own);
-    fl_rows_store(args, row * n, n, own, fl_rows_largest(own, n), stats);
+    const int64_t n = args->geo.n, bytes = args->format->bytes, from = args->numbers.i[2][row] * n;
+    for (int64_t c = 0; c < n; c += COPIED) {
+        const int64_t first = row * n + c, length = n - c < COPIED ? n - c : COPIED;
+        char *to = args->out.data ? (char *)args->out.data + first * bytes : (char *)(own + COPIED);
+        memcpy(to, (const char *)args->in[0].data + (from + c) * bytes, (size_t)(length * bytes));
+        fl_rows_place(rows, 0, first, length, to, own, stats);
+    }
 }
 
+/* Each thread has a block of numbers, and one of elements. */
 static struct fl_rows gathered_rows(const struct fl_args *args) {
     return (struct fl_rows){
-        .args = args, .rows = args->geo.m, .width = args->geo.n, .doubles = args->geo.n, .run = gather_row};
+        .args = args, .rows = args->geo.m, .width = args->geo.n, .doubles = COPIED + COPIED / 2, .run = gather_row};
 }
 
 static size_t gather_need(const struct fl_args *args) {
@@ -91,11 +98,12 @@ static size_t gather_need(const struct fl_args *args) {
     return fl_rows_need(&rows);
 }
 
-static tensor_status gather(const struct fl_args *args) {
+static tensor_status gather(const struct fl_args *args, const struct fl_row_vectors *vectors) {
     struct fl_rows rows = gathered_rows(args);
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
+    rows.vectors = vectors;
     fl_rows_run(&rows, memory);
     return TENSOR_OK;
 }
@@ -106,43 +114,64 @@ struct occurrences {
     int64_t *first, *position;
 };
 
+/* Float formats: chains of binary32, added in order in double. */
+static void add_chains(const struct fl_rows *rows, const int64_t *position, int64_t count, double *own) {
+    const int64_t n = rows->args->geo.n, room = fl_row_room(n);
+    double *value = own, *dy = own + room;
+    float *chain = (float *)(void *)(own + 2 * room);
+    memset(value, 0, (size_t)n * sizeof *value);
+    memset(chain, 0, (size_t)n * sizeof *chain);
+    for (int64_t i = 0; i < count; i++) {
+        fl_rows_read(rows, 0, position[i] * n, n, dy);
+        for (int64_t c = 0; c < n && i && i % FL_ROWS_CHUNK == 0; c++) {
+            value[c] += chain[c];
+            chain[c] = 0;
+        }
+        for (int64_t c = 0; c < n; c++)
+            chain[c] += (float)dy[c];
+    }
+    for (int64_t c = 0; c < n; c++)
+        value[c] += chain[c];
+}
+
+/* Integer formats: sums of mantissas at exponent e. */
+static void store_integers(const struct fl_rows *rows, int64_t row, const int64_t *sum, double *value, int e,
+                           struct fl_stats *stats) {
+    const int64_t n = rows->args->geo.n;
+    const double unit = fl_power_of_two(-e);
+    struct fl_row_out out = {.value = value};
+    uint64_t sizes = 0;
+    for (int64_t c = 0; c < n; c++)
+        sizes |= sum[c] < 0 ? -(uint64_t)sum[c] : (uint64_t)sum[c];
+    if (sizes >> 53 == 0) { /* exact as doubles */
+        for (int64_t c = 0; c < n; c++)
+            value[c] = (double)sum[c] * unit;
+        fl_rows_write(rows, row * n, n, value, NULL, stats);
+        return;
+    }
+    for (int64_t c = 0; c < n; c++)
+        fl_rows_keep_aligned(&out, c, sum[c], unit);
+    fl_rows_store_sums(rows->args, row * n, n, &out, e, stats);
+}
+
 static void scatter_row(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
     const struct occurrences *o = rows->plan;
     const int64_t n = args->geo.n, from = o->first[row], count = o->first[row + 1] - from;
-    const int e = fl_exponent(&args->in[0]);
-    double *dy = own, *value = own + n;
-    struct fl_row_out out = {.value = value};
-    const double unit = fl_power_of_two(-e);
-    const bool shared = fl_ref_shared(args);
-    if (!shared) {
-        float *chain = (float *)(void *)(own + 2 * n);
-        memset(value, 0, (size_t)n * sizeof *value);
-        memset(chain, 0, (size_t)n * sizeof *chain);
-        for (int64_t i = 0; i < count; i++) {
-            fl_rows_fetch(args, 0, o->position[from + i] * n, n, dy);
-            for (int64_t c = 0; c < n && i && i % FL_ROWS_CHUNK == 0; c++) {
-                value[c] += chain[c];
-                chain[c] = 0;
-            }
-            for (int64_t c = 0; c < n; c++)
-                chain[c] += (float)dy[c];
-        }
-        for (int64_t c = 0; c < n; c++)
-            value[c] += chain[c];
-        fl_rows_store(args, row * n, n, value, 0, stats);
+    if (!count) {
+        fl_rows_write_zeros(rows, row * n, n);
         return;
     }
-    int64_t *sum = (int64_t *)(void *)(own + 2 * n);
-    memset(sum, 0, (size_t)n * sizeof *sum);
-    for (int64_t i = 0; i < count; i++) {
-        fl_rows_fetch(args, 0, o->position[from + i] * n, n, dy);
-        for (int64_t c = 0; c < n; c++)
-            sum[c] += (int64_t)dy[c];
+    if (!fl_ref_shared(args)) {
+        add_chains(rows, o->position + from, count, own);
+        fl_rows_write(rows, row * n, n, own, NULL, stats);
+        return;
     }
-    for (int64_t c = 0; c < n; c++)
-        fl_rows_keep_aligned(&out, c, sum[c], unit);
-    fl_rows_store_sums(args, row * n, n, &out, e, stats);
+    int64_t *sum = (int64_t *)(void *)(own + fl_row_room(n));
+    memset(sum, 0, (size_t)n * sizeof *sum);
+    for (int64_t i = 0; i < count; i++)
+        rows->vectors->add_mantissas(sum, (const int16_t *)args->in[0].data + o->position[from + i] * n, n);
+    store_integers(rows, row, sum, own, fl_exponent(&args->in[0]), stats);
 }
 
 static struct fl_rows scattered_rows(const struct fl_args *args) {
@@ -150,7 +179,7 @@ static struct fl_rows scattered_rows(const struct fl_args *args) {
                             .rows = args->geo.k,
                             .width = 2 * args->geo.n,
                             .common = (size_t)(args->geo.k + 1 + args->geo.m) * sizeof(int64_t),
-                            .doubles = 3 * args->geo.n,
+                            .doubles = 3 * fl_row_room(args->geo.n),
                             .run = scatter_row};
 }
 
@@ -173,7 +202,7 @@ static void sort_positions(const struct fl_args *args, const struct occurrences 
     o->first[0] = 0;
 }
 
-static tensor_status scatter(const struct fl_args *args) {
+static tensor_status scatter(const struct fl_args *args, const struct fl_row_vectors *vectors) {
     struct fl_rows rows = scattered_rows(args);
     char *memory = fl_rows_begin(&rows);
     if (!memory)
@@ -181,12 +210,13 @@ static tensor_status scatter(const struct fl_args *args) {
     const struct occurrences o = {(int64_t *)(void *)memory, (int64_t *)(void *)memory + args->geo.k + 1};
     sort_positions(args, &o);
     rows.plan = &o;
+    rows.vectors = vectors;
     fl_rows_run(&rows, memory);
     return TENSOR_OK;
 }
 
-const struct fl_any_format fl_embedding_any = {gather, gather_need};
-const struct fl_any_format fl_embedding_grad_any = {scatter, scatter_need};
+FL_ROWS_KERNELS(fl_embedding_any, gather, gather_need)
+FL_ROWS_KERNELS(fl_embedding_grad_any, scatter, scatter_need)
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 

@@ -156,85 +156,152 @@ tensor_status fl_ref_row_norm_gamma(const struct fl_args *args) {
 
 /* --- rows in threads ---------------------------------------------------------------------------------------------- */
 
-/* gamma and beta, decoded once. */
+/* gamma and beta, read once. */
 struct vectors {
     const double *gamma, *beta;
 };
 
-static void forward_shared(const struct fl_rows *rows, int64_t row, const double *x, double *value,
-                           struct fl_stats *stats) {
-    const struct fl_args *args = rows->args;
-    const struct vectors *v = rows->plan;
-    const int64_t n = args->geo.n;
-    const int eg = fl_exponent(&args->in[1]), eb = fl_exponent(&args->in[2]);
-    const struct fl_row_sums s = fl_row_sums_of(n, x, NULL, NULL);
-    const struct fl_row_terms t =
-        fl_row_forward(&s, n, is_mean_square(args), fl_exponent(&args->in[0]), args->numbers.real);
-    const struct fl_aligned a = fl_align_forward(&t, eg, v->beta != NULL, eb);
+/* A coefficient in units of the last place, with a factor at exponent e beside it; *usual: doubles hold it well. */
+static double in_units(struct fl_coefficient k, int e, int e_out, bool *usual) {
+    const double unit = fl_row_unit(e_out - k.e - e);
+    *usual = *usual && (unit > 0 || !k.m);
+    return k.m * unit;
+}
+
+/* One row of results, integer formats. */
+struct forward_row {
+    const struct fl_args *args;
+    const struct vectors *v;
+    const double *x;
+    struct fl_row_terms t;
+    int eg, eb;
+};
+
+static struct fl_wide_sum forward_result(const void *of, int64_t c) {
+    const struct forward_row *r = of;
+    return fl_row_value(&r->t, (int64_t)r->x[c], (int64_t)r->v->gamma[c], r->eg,
+                        r->v->beta ? (int64_t)r->v->beta[c] : 0, r->eb);
+}
+
+static bool estimate_forward(const struct fl_rows *rows, int64_t row, const struct forward_row *r, double *value,
+                             struct fl_stats *stats) {
+    const int64_t n = r->args->geo.n;
+    const int e_out = fl_exponent(&r->args->out);
+    bool usual = fl_rows_take_estimates(rows);
+    const struct fl_row_line line = {.f = in_units(r->t.f, r->eg, e_out, &usual),
+                                     .g = in_units(r->t.g, r->eg, e_out, &usual),
+                                     .h = fl_row_unit(e_out - r->eb),
+                                     .centre = (double)r->t.centre};
+    const struct fl_row_estimates estimates = {value, value + fl_row_room(n)};
+    if (!usual)
+        return false;
+    rows->vectors->forward(n, r->x, r->v->gamma, r->v->beta, &line, &estimates);
+    return fl_rows_write_estimates(rows, row * n, n, &estimates, forward_result, r, stats);
+}
+
+static void forward_exactly(const struct fl_rows *rows, int64_t row, const struct forward_row *r, double *value,
+                            struct fl_stats *stats) {
+    const int64_t n = r->args->geo.n;
+    const struct fl_aligned a = fl_align_forward(&r->t, r->eg, r->v->beta, r->eb);
     struct fl_row_out out = {.value = value};
-    fl_row_map_forward(&a, &t, eg, eb, n, x, v->gamma, v->beta, &out);
-    fl_rows_store_sums(args, row * n, n, &out, a.e, stats);
+    fl_row_map_forward(&a, &r->t, r->eg, r->eb, n, r->x, r->v->gamma, r->v->beta, &out);
+    fl_rows_store_sums(rows->args, row * n, n, &out, a.e, stats);
 }
 
 static void forward_row(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
     const struct vectors *v = rows->plan;
     const int64_t n = args->geo.n;
-    double *x = own, *value = own + n;
-    fl_rows_fetch(args, 0, row * n, n, x);
+    double *x = own, *value = own + fl_row_room(n);
+    fl_rows_read(rows, 0, row * n, n, x);
     if (fl_ref_shared(args)) {
-        forward_shared(rows, row, x, value, stats);
+        struct fl_row_sums s;
+        rows->vectors->sums(n, x, NULL, NULL, &s);
+        const struct forward_row r = {
+            args,
+            v,
+            x,
+            fl_row_forward(&s, n, is_mean_square(args), fl_exponent(&args->in[0]), args->numbers.real),
+            fl_exponent(&args->in[1]),
+            fl_exponent(&args->in[2])};
+        if (!estimate_forward(rows, row, &r, value, stats))
+            forward_exactly(rows, row, &r, value, stats);
         return;
     }
-    const struct fl_row_numbers r = fl_row_numbers_of(n, x, is_mean_square(args), args->numbers.real);
-    if (v->beta)
-        for (int64_t c = 0; c < n; c++)
-            value[c] = fl_row_float_value(&r, x[c], v->gamma[c], v->beta[c]);
-    else
-        for (int64_t c = 0; c < n; c++)
-            value[c] = fl_row_float_value(&r, x[c], v->gamma[c], 0);
-    fl_rows_store(args, row * n, n, value, 0, stats);
+    const struct fl_row_numbers r = rows->vectors->numbers(n, x, NULL, NULL, is_mean_square(args), args->numbers.real);
+    rows->vectors->values(n, x, v->gamma, v->beta, &r, value);
+    fl_rows_write(rows, row * n, n, value, NULL, stats);
 }
 
-static void backward_shared(const struct fl_rows *rows, int64_t row, const double *dy, const double *x, double *value,
-                            struct fl_stats *stats) {
-    const struct fl_args *args = rows->args;
-    const struct vectors *v = rows->plan;
-    const int64_t n = args->geo.n;
-    const struct fl_row_sums s = fl_row_sums_of(n, x, dy, v->gamma);
-    const struct fl_row_terms t =
-        fl_row_backward(&s, n, is_mean_square(args), fl_exponent(&args->in[1]),
-                        fl_exponent(&args->in[0]) + fl_exponent(&args->in[2]), args->numbers.real);
-    const struct fl_aligned a = fl_align_backward(&t);
+/* One row of gradients, integer formats. */
+struct backward_row {
+    const struct vectors *v;
+    const double *dy, *x;
+    struct fl_row_terms t;
+};
+
+static struct fl_wide_sum backward_result(const void *of, int64_t c) {
+    const struct backward_row *r = of;
+    return fl_row_gradient(&r->t, (int64_t)(r->dy[c] * r->v->gamma[c]), (int64_t)r->x[c]);
+}
+
+static bool estimate_backward(const struct fl_rows *rows, int64_t row, const struct backward_row *r, double *value,
+                              struct fl_stats *stats) {
+    const int64_t n = rows->args->geo.n;
+    const int e_out = fl_exponent(&rows->args->out);
+    bool usual = fl_rows_take_estimates(rows);
+    const struct fl_row_line line = {.f = in_units(r->t.f, 0, e_out, &usual),
+                                     .g = in_units(r->t.g, 0, e_out, &usual),
+                                     .h = in_units(r->t.h, 0, e_out, &usual),
+                                     .centre = (double)r->t.centre,
+                                     .g_centre = (double)r->t.g_centre};
+    const struct fl_row_estimates estimates = {value, value + fl_row_room(n)};
+    if (!usual)
+        return false;
+    rows->vectors->backward(n, r->dy, r->x, r->v->gamma, &line, &estimates);
+    return fl_rows_write_estimates(rows, row * n, n, &estimates, backward_result, r, stats);
+}
+
+static void backward_exactly(const struct fl_rows *rows, int64_t row, const struct backward_row *r, double *value,
+                             struct fl_stats *stats) {
+    const int64_t n = rows->args->geo.n;
+    const struct fl_aligned a = fl_align_backward(&r->t);
     struct fl_row_out out = {.value = value};
-    fl_row_map_backward(&a, &t, n, dy, x, v->gamma, &out);
-    fl_rows_store_sums(args, row * n, n, &out, a.e, stats);
+    fl_row_map_backward(&a, &r->t, n, r->dy, r->x, r->v->gamma, &out);
+    fl_rows_store_sums(rows->args, row * n, n, &out, a.e, stats);
 }
 
 static void backward_row(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
     const struct vectors *v = rows->plan;
-    const int64_t n = args->geo.n;
-    double *dy = own, *x = own + n, *value = own + 2 * n;
-    fl_rows_fetch(args, 0, row * n, n, dy);
-    fl_rows_fetch(args, 1, row * n, n, x);
+    const int64_t n = args->geo.n, room = fl_row_room(n);
+    double *dy = own, *x = own + room, *value = own + 2 * room;
+    fl_rows_read(rows, 0, row * n, n, dy);
+    fl_rows_read(rows, 1, row * n, n, x);
     if (fl_ref_shared(args)) {
-        backward_shared(rows, row, dy, x, value, stats);
+        struct fl_row_sums s;
+        rows->vectors->sums(n, x, dy, v->gamma, &s);
+        const struct backward_row r = {v, dy, x,
+                                       fl_row_backward(&s, n, is_mean_square(args), fl_exponent(&args->in[1]),
+                                                       fl_exponent(&args->in[0]) + fl_exponent(&args->in[2]),
+                                                       args->numbers.real)};
+        if (!estimate_backward(rows, row, &r, value, stats))
+            backward_exactly(rows, row, &r, value, stats);
         return;
     }
-    struct fl_row_numbers r = fl_row_numbers_of(n, x, is_mean_square(args), args->numbers.real);
-    fl_row_add_gradient(&r, n, x, dy, v->gamma, is_mean_square(args));
-    for (int64_t c = 0; c < n; c++)
-        value[c] = fl_row_float_gradient(&r, dy[c] * v->gamma[c], x[c]);
-    fl_rows_store(args, row * n, n, value, 0, stats);
+    const struct fl_row_numbers r =
+        rows->vectors->numbers(n, x, dy, v->gamma, is_mean_square(args), args->numbers.real);
+    rows->vectors->gradients(n, dy, x, v->gamma, &r, value);
+    fl_rows_write(rows, row * n, n, value, NULL, stats);
 }
 
 static struct fl_rows forward_rows(const struct fl_args *args) {
+    const int64_t room = fl_row_room(args->geo.n);
     return (struct fl_rows){.args = args,
                             .rows = args->geo.m,
                             .width = args->geo.n,
-                            .common = (size_t)(2 * args->geo.n) * sizeof(double),
-                            .doubles = 2 * args->geo.n,
+                            .common = (size_t)(2 * room) * sizeof(double),
+                            .doubles = 3 * room,
                             .run = forward_row};
 }
 
@@ -243,27 +310,29 @@ static size_t forward_need(const struct fl_args *args) {
     return fl_rows_need(&rows);
 }
 
-static tensor_status forward(const struct fl_args *args) {
+static tensor_status forward(const struct fl_args *args, const struct fl_row_vectors *vectors) {
     struct fl_rows rows = forward_rows(args);
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
     const int64_t n = args->geo.n;
-    double *gamma = (double *)(void *)memory, *beta = args->in[2].data ? gamma + n : NULL;
-    fl_rows_fetch(args, 1, 0, n, gamma);
+    double *gamma = (double *)(void *)memory, *beta = args->in[2].data ? gamma + fl_row_room(n) : NULL;
+    rows.vectors = vectors;
+    fl_rows_read(&rows, 1, 0, n, gamma);
     if (beta)
-        fl_rows_fetch(args, 2, 0, n, beta);
+        fl_rows_read(&rows, 2, 0, n, beta);
     rows.plan = &(struct vectors){gamma, beta};
     fl_rows_run(&rows, memory);
     return TENSOR_OK;
 }
 
 static struct fl_rows backward_rows(const struct fl_args *args) {
+    const int64_t room = fl_row_room(args->geo.n);
     return (struct fl_rows){.args = args,
                             .rows = args->geo.m,
                             .width = 2 * args->geo.n,
-                            .common = (size_t)args->geo.n * sizeof(double),
-                            .doubles = 3 * args->geo.n,
+                            .common = (size_t)room * sizeof(double),
+                            .doubles = 4 * room,
                             .run = backward_row};
 }
 
@@ -272,26 +341,27 @@ static size_t backward_need(const struct fl_args *args) {
     return fl_rows_need(&rows);
 }
 
-static tensor_status backward(const struct fl_args *args) {
+static tensor_status backward(const struct fl_args *args, const struct fl_row_vectors *vectors) {
     struct fl_rows rows = backward_rows(args);
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
     double *gamma = (double *)(void *)memory;
-    fl_rows_fetch(args, 2, 0, args->geo.n, gamma);
+    rows.vectors = vectors;
+    fl_rows_read(&rows, 2, 0, args->geo.n, gamma);
     rows.plan = &(struct vectors){gamma, NULL};
     fl_rows_run(&rows, memory);
     return TENSOR_OK;
 }
 
 /* --- the gradient by gamma: numbers of the rows, then sums of chunks of rows, then of the chunks -------------------
- */
+ *
+ * Integer formats sum estimates, and the channels whose rounding these do not prove anew, exactly. */
 
 /* Arrays in the memory that all share; what a format does not use has no room. */
 struct gamma_plan {
-    fl_int128 *exact;              /* [chunks][n] */
-    double *sums;                  /* the same of float formats */
-    double *value;                 /* [n] */
+    double *sums, *sizes;          /* [chunks][room]; sizes: of integer formats, the sums of sizes */
+    double *value, *size;          /* [room] */
     struct fl_row_weight *weights; /* by row */
     struct fl_row_numbers *numbers;
     int finest;
@@ -303,19 +373,20 @@ static int64_t chunks_of(const struct fl_args *args) {
 
 /* Lays the arrays out from `memory` on; how many bytes they take. */
 static size_t lay_out(const struct fl_args *args, char *memory, struct gamma_plan *p) {
-    const size_t cells = (size_t)(chunks_of(args) * args->geo.n), m = (size_t)args->geo.m;
+    const size_t room = (size_t)fl_row_room(args->geo.n), cells = (size_t)chunks_of(args) * room * sizeof(double);
+    const size_t m = (size_t)args->geo.m, values = room * sizeof(double);
     const bool shared = fl_ref_shared(args);
-    const size_t sums = fl_line_bytes(cells * (shared ? sizeof *p->exact : sizeof *p->sums)),
-                 of_rows = fl_line_bytes(m * (shared ? sizeof *p->weights : sizeof *p->numbers)),
-                 values = fl_line_bytes((size_t)args->geo.n * sizeof *p->value);
+    const size_t of_rows = fl_line_bytes(m * (shared ? sizeof *p->weights : sizeof *p->numbers));
+    const size_t sizes = shared ? cells : 0;
     if (memory) {
-        p->exact = (fl_int128 *)(void *)memory;
         p->sums = (double *)(void *)memory;
-        p->weights = (struct fl_row_weight *)(void *)(memory + sums);
-        p->numbers = (struct fl_row_numbers *)(void *)(memory + sums);
-        p->value = (double *)(void *)(memory + sums + of_rows);
+        p->sizes = (double *)(void *)(memory + cells);
+        p->value = (double *)(void *)(memory + cells + sizes);
+        p->size = (double *)(void *)(memory + cells + sizes + values);
+        p->weights = (struct fl_row_weight *)(void *)(memory + cells + sizes + 2 * values);
+        p->numbers = (struct fl_row_numbers *)(void *)(memory + cells + sizes + 2 * values);
     }
-    return sums + of_rows + values;
+    return cells + sizes + 2 * values + of_rows;
 }
 
 static void numbers_row(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
@@ -323,76 +394,131 @@ static void numbers_row(const struct fl_rows *rows, int64_t row, double *own, st
     const struct fl_args *args = rows->args;
     const struct gamma_plan *p = rows->plan;
     const int64_t n = args->geo.n;
-    fl_rows_fetch(args, 1, row * n, n, own);
+    fl_rows_read(rows, 1, row * n, n, own);
     if (fl_ref_shared(args)) {
-        const struct fl_row_sums s = fl_row_sums_of(n, own, NULL, NULL);
+        struct fl_row_sums s;
+        rows->vectors->sums(n, own, NULL, NULL, &s);
         p->weights[row] = fl_row_weight_of(&s, n, is_mean_square(args), fl_exponent(&args->in[1]), args->numbers.real);
     } else {
-        p->numbers[row] = fl_row_numbers_of(n, own, is_mean_square(args), args->numbers.real);
+        p->numbers[row] = rows->vectors->numbers(n, own, NULL, NULL, is_mean_square(args), args->numbers.real);
     }
 }
 
-static void add_shares(const struct fl_args *args, const struct gamma_plan *p, int64_t row, const double *dy,
-                       const double *x, fl_int128 *sums) {
-    const struct fl_row_weight *w = &p->weights[row];
-    const int64_t n = args->geo.n;
-    if (!w->weight.m)
-        return;
-    if (n > FL_ROW_BLOCK) {
-        for (int64_t c = 0; c < n; c++)
-            sums[c] += fl_row_share(w, n, is_mean_square(args), p->finest, (int64_t)dy[c], (int64_t)x[c]);
-        return;
-    }
-    const fl_int128 weight = (fl_int128)w->weight.m * ((fl_int128)1 << (p->finest - w->weight.e));
-    const int64_t times = is_mean_square(args) ? 1 : n;
-    for (int64_t c = 0; c < n; c++)
-        sums[c] += (int64_t)dy[c] * (times * (int64_t)x[c] - w->sum) * weight;
+/* What a row adds, in units of the last place of the output. */
+static struct fl_row_share share_of(const struct fl_args *args, const struct fl_row_weight *w) {
+    const int e = fl_exponent(&args->out) - fl_exponent(&args->in[0]) - w->weight.e;
+    return (struct fl_row_share){.times = is_mean_square(args) ? 1 : (double)args->geo.n,
+                                 .sum = is_mean_square(args) ? 0 : (double)w->sum,
+                                 .weight = w->weight.m * fl_row_unit(e)};
 }
 
 static void chunk_row(const struct fl_rows *rows, int64_t chunk, double *own, struct fl_stats *stats) {
     (void)stats;
     const struct fl_args *args = rows->args;
     const struct gamma_plan *p = rows->plan;
-    const int64_t n = args->geo.n, first = chunk * FL_ROWS_CHUNK;
+    const int64_t n = args->geo.n, room = fl_row_room(n), first = chunk * FL_ROWS_CHUNK;
     const int64_t end = first + FL_ROWS_CHUNK < args->geo.m ? first + FL_ROWS_CHUNK : args->geo.m;
-    double *dy = own, *x = own + n;
-    for (int64_t c = 0; c < n; c++) {
-        if (fl_ref_shared(args))
-            p->exact[chunk * n + c] = 0;
-        else
-            p->sums[chunk * n + c] = 0;
-    }
+    const bool shared = fl_ref_shared(args);
+    double *dy = own, *x = own + room, *sums = p->sums + chunk * room;
+    double *sizes = shared ? p->sizes + chunk * room : NULL;
+    for (int64_t c = 0; c < room; c++)
+        sums[c] = 0;
+    for (int64_t c = 0; shared && c < room; c++)
+        sizes[c] = 0;
     for (int64_t row = first; row < end; row++) {
-        fl_rows_fetch(args, 0, row * n, n, dy);
-        fl_rows_fetch(args, 1, row * n, n, x);
-        if (fl_ref_shared(args)) {
-            add_shares(args, p, row, dy, x, p->exact + chunk * n);
+        if (shared && !p->weights[row].weight.m)
             continue;
+        fl_rows_read(rows, 0, row * n, n, dy);
+        fl_rows_read(rows, 1, row * n, n, x);
+        if (shared) {
+            const struct fl_row_share share = share_of(args, &p->weights[row]);
+            rows->vectors->shares(n, dy, x, &share, sums, sizes);
+        } else {
+            rows->vectors->float_shares(n, dy, x, &p->numbers[row], sums);
         }
-        const struct fl_row_numbers r = p->numbers[row];
-        for (int64_t c = 0; c < n; c++)
-            p->sums[chunk * n + c] += float_share(&r, dy[c], x[c]);
     }
 }
 
-static void add_chunks(const struct fl_args *args, const struct gamma_plan *p) {
-    const int64_t n = args->geo.n, chunks = chunks_of(args);
-    struct fl_row_out out = {.value = p->value};
-    for (int64_t c = 0; c < n; c++) {
-        struct fl_wide_sum sum = {0, p->finest + fl_exponent(&args->in[0])};
-        double total = 0;
-        for (int64_t chunk = 0; chunk < chunks; chunk++) {
-            if (fl_ref_shared(args))
-                sum.m += p->exact[chunk * n + c];
-            else
-                total += p->sums[chunk * n + c];
-        }
-        if (fl_ref_shared(args))
-            fl_rows_keep_wide(&out, c, sum);
-        else
-            p->value[c] = total;
+/* Exact sums of channels. */
+struct channels {
+    const struct fl_args *args;
+    const struct gamma_plan *plan;
+};
+
+enum { CHANNELS = 16 }; /* whose elements share lines of the cache */
+
+/* Of `count` channels from c on. */
+static void channel_sums(const struct channels *k, int64_t c, int64_t count, struct fl_wide_sum *sum) {
+    const struct fl_args *args = k->args;
+    const int64_t n = args->geo.n;
+    const struct fl_wide_sum none = {0, k->plan->finest + fl_exponent(&args->in[0])};
+    for (int64_t j = 0; j < count; j++)
+        sum[j] = none;
+    for (int64_t row = 0; row < args->geo.m; row++) {
+        const int16_t *dy = (const int16_t *)args->in[0].data + row * n + c;
+        const int16_t *x = (const int16_t *)args->in[1].data + row * n + c;
+        const struct fl_row_weight *w = &k->plan->weights[row];
+        for (int64_t j = 0; w->weight.m && j < count; j++)
+            sum[j].m += fl_row_share(w, n, is_mean_square(args), k->plan->finest, dy[j], x[j]);
     }
-    fl_rows_store(args, 0, n, p->value, out.largest, args->stats);
+}
+
+static struct fl_wide_sum channel_sum(const void *of, int64_t c) {
+    struct fl_wide_sum sum;
+    channel_sums(of, c, 1, &sum);
+    return sum;
+}
+
+/* Rows whose numbers doubles hold well: the sums of sizes then bound how far estimates are off. n: so that the sums of
+ * a row, and the differences from them, are exact. */
+static bool all_usual(const struct fl_rows *rows, const struct gamma_plan *p) {
+    const struct fl_args *args = rows->args;
+    bool usual = fl_rows_take_estimates(rows) && args->geo.n < (int64_t)1 << 30 && args->geo.m < (int64_t)1 << 40;
+    for (int64_t row = 0; usual && row < args->geo.m; row++)
+        usual = !p->weights[row].weight.m || share_of(args, &p->weights[row]).weight != 0;
+    return usual;
+}
+
+/* A share is a product of three factors, two of which are exact, and rounded twice: off by less than 2^-52 of it. Sums
+ * of FL_ROWS_CHUNK shares, and of the chunks, are off by 2^-53 of the sum of sizes for each addition. */
+static bool store_estimates(const struct fl_rows *rows, const struct gamma_plan *p) {
+    const struct fl_args *args = rows->args;
+    const int64_t n = args->geo.n, room = fl_row_room(n), chunks = chunks_of(args);
+    const double slack = (double)(FL_ROWS_CHUNK + chunks + 8) * 0.25;
+    if (!all_usual(rows, p))
+        return false;
+    for (int64_t c = 0; c < n; c++) {
+        double total = 0, size = 0;
+        for (int64_t chunk = 0; chunk < chunks; chunk++) {
+            total += p->sums[chunk * room + c];
+            size += p->sizes[chunk * room + c];
+        }
+        p->value[c] = total;
+        p->size[c] = size * slack;
+    }
+    const struct fl_row_estimates estimates = {p->value, p->size};
+    return fl_rows_write_estimates(rows, 0, n, &estimates, channel_sum, &(struct channels){args, p}, args->stats);
+}
+
+static void exact_channels(const struct fl_rows *rows, int64_t part, double *own, struct fl_stats *stats) {
+    struct fl_row_out out = {.value = own};
+    struct fl_wide_sum sum[CHANNELS];
+    const int64_t first = part * CHANNELS, left = rows->args->geo.n - first, count = left < CHANNELS ? left : CHANNELS;
+    channel_sums(&(struct channels){rows->args, rows->plan}, first, count, sum);
+    for (int64_t j = 0; j < count; j++)
+        fl_rows_keep_wide(&out, j, sum[j]);
+    fl_rows_store(rows->args, first, count, own, out.largest, stats);
+}
+
+static void add_chunks(const struct fl_rows *rows, const struct gamma_plan *p) {
+    const int64_t n = rows->args->geo.n, chunks = chunks_of(rows->args);
+    for (int64_t c = 0; c < n; c++) {
+        double total = 0;
+        for (int64_t chunk = 0; chunk < chunks; chunk++)
+            total += p->sums[chunk * fl_row_room(n) + c];
+        p->value[c] = total;
+    }
+    fl_rows_write(rows, 0, n, p->value, NULL, rows->args->stats);
 }
 
 static struct fl_rows gamma_rows(const struct fl_args *args, struct gamma_plan *p) {
@@ -401,7 +527,7 @@ static struct fl_rows gamma_rows(const struct fl_args *args, struct gamma_plan *
                             .rows = args->geo.m,
                             .width = args->geo.n,
                             .common = lay_out(args, NULL, p),
-                            .doubles = 2 * args->geo.n,
+                            .doubles = 2 * (fl_row_room(args->geo.n) + CHANNELS),
                             .run = numbers_row};
 }
 
@@ -411,26 +537,36 @@ static size_t gamma_need(const struct fl_args *args) {
     return fl_rows_need(&rows);
 }
 
-static tensor_status gamma_of_rows(const struct fl_args *args) {
+static tensor_status gamma_of_rows(const struct fl_args *args, const struct fl_row_vectors *vectors) {
     struct gamma_plan p = {0};
     struct fl_rows rows = gamma_rows(args, &p);
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
+    const bool shared = fl_ref_shared(args);
     lay_out(args, memory, &p);
+    rows.vectors = vectors;
     fl_rows_run(&rows, memory);
-    p.finest = fl_ref_shared(args) ? finest_of(p.weights, args->geo.m) : 0;
+    p.finest = shared ? finest_of(p.weights, args->geo.m) : 0;
     rows.rows = chunks_of(args);
     rows.width = FL_ROWS_CHUNK * args->geo.n;
     rows.run = chunk_row;
-    fl_rows_run(&rows, memory);
-    add_chunks(args, &p);
+    if (!shared || fl_rows_take_estimates(&rows))
+        fl_rows_run(&rows, memory);
+    if (!shared) {
+        add_chunks(&rows, &p);
+    } else if (!store_estimates(&rows, &p)) {
+        rows.rows = (args->geo.n + CHANNELS - 1) / CHANNELS;
+        rows.width = CHANNELS * args->geo.m;
+        rows.run = exact_channels;
+        fl_rows_run(&rows, memory);
+    }
     return TENSOR_OK;
 }
 
-const struct fl_any_format fl_row_norm_any = {forward, forward_need};
-const struct fl_any_format fl_row_norm_grad_any = {backward, backward_need};
-const struct fl_any_format fl_row_norm_gamma_any = {gamma_of_rows, gamma_need};
+FL_ROWS_KERNELS(fl_row_norm_any, forward, forward_need)
+FL_ROWS_KERNELS(fl_row_norm_grad_any, backward, backward_need)
+FL_ROWS_KERNELS(fl_row_norm_gamma_any, gamma_of_rows, gamma_need)
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 

@@ -1,10 +1,11 @@
-/* rows.h - kernels that serve every format through its codec and go row by row, in threads. A row of a backend may have
- * faster functions for their numbers; results do not depend on it (rows.c). */
+/* rows.h - kernels that serve every format and go row by row, in threads. With the vectors of an instruction set
+ * (row_vectors.h) rows are read and written by its functions, else through the codec; results do not depend on it. */
 #ifndef FL_ROWS_H
 #define FL_ROWS_H
 
 #include "core/exact_rules.h"
 #include "core/ref.h"
+#include "core/row_vectors.h"
 
 /* Work over rows 0 ... rows - 1. Any thread takes any row: run may write what belongs to the row, and adds to stats. */
 struct fl_rows {
@@ -15,6 +16,7 @@ struct fl_rows {
     int64_t doubles;     /* and numbers that each thread has of its own */
     int workers;         /* set by fl_rows_begin: memory is there for so many */
     void (*run)(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats);
+    const struct fl_row_vectors *vectors; /* NULL: codec */
 };
 
 /* The workspace, for the number of threads that the call may use. */
@@ -34,6 +36,76 @@ double fl_rows_largest(const double *value, int64_t n);
 
 /* Elements first ... first + n - 1 of an operand: integer formats their mantissas, else their values. */
 void fl_rows_fetch(const struct fl_args *args, int in, int64_t first, int64_t n, double *to);
+
+/* --- with vectors: arrays have room for fl_row_room(n) ------------------------------------------------------------ */
+
+/* fl_rows_fetch; the elements as values instead. Zeros follow, up to a whole vector. */
+void fl_rows_read(const struct fl_rows *rows, int in, int64_t first, int64_t n, double *to);
+void fl_rows_read_values(const struct fl_rows *rows, int in, int64_t first, int64_t n, double *to);
+
+/* fl_rows_store; largest NULL: the values are exact, and theirs. */
+void fl_rows_write(const struct fl_rows *rows, int64_t first, int64_t n, const double *value, const double *largest,
+                   struct fl_stats *stats);
+
+/* Whether the format has conversions of binary32 there, and the write of n results that are binary32 already, to
+ * nearest or truncated. */
+bool fl_rows_convert(const struct fl_rows *rows);
+void fl_rows_write_floats(const struct fl_rows *rows, int64_t first, int64_t n, const float *value,
+                          struct fl_stats *stats);
+
+/* Elements first ... first + n - 1 of the output become zero, exactly. */
+void fl_rows_write_zeros(const struct fl_rows *rows, int64_t first, int64_t n);
+
+/* The exact result number c of a row. */
+typedef struct fl_wide_sum (*fl_exact_result)(const void *of, int64_t c);
+
+/* Whether fl_rows_write_estimates may be tried: integer formats rounded to nearest. */
+bool fl_rows_take_estimates(const struct fl_rows *rows);
+/* Stores estimates of integer formats, in units of the last place of the output. False where they do not prove every
+ * rounding: then nothing counts, the elements are undefined, and the row is to be stored otherwise. */
+bool fl_rows_write_estimates(const struct fl_rows *rows, int64_t first, int64_t n, const struct fl_row_estimates *row,
+                             fl_exact_result exact, const void *of, struct fl_stats *stats);
+
+/* 2^n for the unit of an estimate, 0 beyond |n| <= 400, where doubles might not hold what is computed with it. */
+static inline double fl_row_unit(int n) {
+    return n >= -400 && n <= 400 ? fl_power_of_two(n) : 0;
+}
+
+/* Elements first ... first + n - 1 of the output from n elements of operand `in`, copied as they are to `raw`: where
+ * they are to lie, or, if nothing is stored, anywhere. own: room for n numbers. */
+void fl_rows_place(const struct fl_rows *rows, int in, int64_t first, int64_t n, void *raw, double *own,
+                   struct fl_stats *stats);
+
+/* Kernels of the instruction sets, each a call of `run` with its vectors. */
+#ifdef FL_HAVE_AVX2
+#define FL_ROWS_AVX2(run)                                                                                              \
+    static tensor_status run##_avx2(const struct fl_args *args) {                                                      \
+        return run(args, &fl_row_vectors_avx2);                                                                        \
+    }
+#define FL_ROWS_ROW_AVX2(run, need) [FL_AVX2] = {run##_avx2, need},
+#else
+#define FL_ROWS_AVX2(run)
+#define FL_ROWS_ROW_AVX2(run, need)
+#endif
+#ifdef FL_HAVE_AVX512
+#define FL_ROWS_AVX512BW(run)                                                                                          \
+    static tensor_status run##_avx512bw(const struct fl_args *args) {                                                  \
+        return run(args, &fl_row_vectors_avx512bw);                                                                    \
+    }
+#define FL_ROWS_ROW_AVX512BW(run, need) [FL_AVX512BW] = {run##_avx512bw, need},
+#else
+#define FL_ROWS_AVX512BW(run)
+#define FL_ROWS_ROW_AVX512BW(run, need)
+#endif
+/* Gives the array `table` of them by backend. */
+#define FL_ROWS_KERNELS(table, run, need)                                                                              \
+    static tensor_status run##_portable(const struct fl_args *args) {                                                  \
+        return run(args, &fl_row_vectors_portable);                                                                    \
+    }                                                                                                                  \
+    FL_ROWS_AVX2(run)                                                                                                  \
+    FL_ROWS_AVX512BW(run)                                                                                              \
+    const struct fl_any_format table[FL_BACKENDS] = {[FL_PORTABLE] = {run##_portable, need},                           \
+                                                     FL_ROWS_ROW_AVX2(run, need) FL_ROWS_ROW_AVX512BW(run, need)};
 
 /* --- exact sums of integer formats that become elements ----------------------------------------------------------- */
 

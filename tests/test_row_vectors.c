@@ -1,0 +1,397 @@
+/* Kernels of rows in vectors against the reference, on every backend: elements and statistics, over drawn shapes and
+ * operands that are hard to round: small integers (ties), equal rows, one huge element, both ends of the mantissas,
+ * outputs that saturate or flush; NaN and Inf in float formats. What estimates stand on is checked by itself: the proof
+ * of a rounding, and the powers against the C library's in long double. The seed is printed; an argument sets it. */
+#include "check.h"
+#include "core/elementary.h"
+#include "core/format.h"
+#include "core/memory.h"
+#include "core/row_vectors.h"
+#include "core/softmax.h"
+#include <math.h>
+#include <string.h>
+
+enum { CASES = 14, MOST = 24000 /* elements of an operand */ };
+
+static uint64_t draws;
+
+static int64_t between(int64_t low, int64_t high) {
+    return low + (int64_t)(check_random(&draws) % (uint64_t)(high - low + 1));
+}
+static double unit(void) {
+    return (double)(check_random(&draws) >> 11) * 0x1p-53;
+}
+
+/* --- operands ----------------------------------------------------------------------------------------------------- */
+
+enum style { FULL, NARROW, EQUAL, ONE_HUGE, ENDS, LEAST, SPARSE, SMALL, POWERS, STYLES };
+
+static int16_t mantissa(enum style style, int64_t i, int16_t one) {
+    switch (style) {
+    case FULL:
+        return (int16_t)between(-32767, 32767);
+    case NARROW:
+        return (int16_t)(12000 + between(-40, 40));
+    case EQUAL:
+        return one;
+    case ONE_HUGE:
+        return (int16_t)(i % 97 == 13 ? 32767 : between(-1, 1));
+    case ENDS:
+        return (int16_t)(between(0, 1) ? 32767 : -32767);
+    case LEAST:
+        return (int16_t)(between(0, 9) ? between(-32767, 32767) : -32768);
+    case SPARSE:
+        return (int16_t)(between(0, 5) ? 0 : between(-3000, 3000));
+    case SMALL:
+        return (int16_t)between(-3, 3);
+    default:
+        return (int16_t)((between(0, 1) ? 1 : -1) * (1 << between(0, 14)));
+    }
+}
+
+static double value(enum style style, int64_t i, int16_t one) {
+    static const double odd[] = {0, -0.0, 1e-42, -6e-8, 65504, 70000, 3.3e38, INFINITY, -INFINITY, NAN};
+    if (style == LEAST)
+        return between(0, 30) ? unit() - 0.5 : odd[between(0, 9)];
+    if (style == ENDS)
+        return odd[between(0, 5)];
+    return ldexp(mantissa(style, i, one), -12);
+}
+
+struct operand {
+    struct fl_view view;
+    int32_t e;
+};
+
+static void make(struct operand *o, const struct fl_format *f, int64_t count, enum style style, int e) {
+    const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
+    const int16_t one = (int16_t)between(-32767, 32767);
+    o->e = shared ? e : 0;
+    o->view = (struct fl_view){
+        .data = fl_alloc((size_t)count * (size_t)f->bytes), .e = shared ? &o->e : NULL, .count = count};
+    for (int64_t i = 0; i < count; i++) {
+        const double x = value(style, i, one);
+        struct fl_stats stats = {0};
+        if (shared)
+            ((int16_t *)o->view.data)[i] = mantissa(style, i, one);
+        else
+            f->encode(&o->view, i, 1, &x, false, &(struct fl_rounding){TENSOR_ROUND_NEAREST, 0, 0, 0}, &stats);
+    }
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
+struct call {
+    struct fl_args args;
+    int64_t in[3], out;
+    int32_t indices[MOST];
+};
+
+static void rows(struct call *c, int64_t *m, int64_t *n) {
+    static const int widths[] = {1,   2,   3,   7,   8,   9,   15,   17,   31,   33,   64,  65,
+                                 127, 128, 129, 192, 255, 257, 1000, 1025, 2048, 2049, 3001};
+    *n = widths[between(0, (int)(sizeof widths / sizeof widths[0]) - 1)];
+    *m = between(1, *n > 500 ? 5 : *n > 20 ? 40 : 1200);
+    c->args.geo.m = *m;
+    c->args.geo.n = *n;
+    c->in[0] = c->out = *m * *n;
+}
+
+static void permutation(struct call *c) {
+    struct fl_strides *s = &c->args.strides;
+    int64_t shape[TENSOR_MAX_DIMS], stride[TENSOR_MAX_DIMS], count = 1;
+    int order[TENSOR_MAX_DIMS];
+    s->ndim = (int)between(1, 5);
+    for (int d = 0; d < s->ndim; d++) {
+        const int64_t sizes[] = {1, 2, 3, 5, 16, 32, 33, 64, between(1, 300)};
+        shape[d] = sizes[between(0, 8)];
+        shape[d] = count * shape[d] > MOST ? 1 : shape[d];
+        count *= shape[d];
+        order[d] = d;
+    }
+    int64_t at = 1;
+    for (int d = s->ndim - 1; d >= 0; at *= shape[d--])
+        stride[d] = at;
+    for (int d = s->ndim - 1; d > 0 && between(0, 3); d--) {
+        const int other = (int)between(0, d), kept = order[d];
+        order[d] = order[other];
+        order[other] = kept;
+    }
+    for (int d = 0; d < s->ndim; d++) {
+        s->shape[d] = shape[order[d]];
+        s->stride[d] = stride[order[d]];
+    }
+    c->in[0] = c->out = count;
+}
+
+static void describe(struct call *c, enum fl_op op) {
+    int64_t m, n;
+    struct fl_geometry *g = &c->args.geo;
+    switch ((int)op) {
+    case FL_OP_LAYERNORM:
+    case FL_OP_RMSNORM:
+        rows(c, &m, &n);
+        c->in[1] = n;
+        c->in[2] = op == FL_OP_LAYERNORM && between(0, 2) ? n : 0;
+        return;
+    case FL_OP_LAYERNORM_GRAD:
+    case FL_OP_RMSNORM_GRAD:
+        rows(c, &m, &n);
+        c->in[1] = m * n;
+        c->in[2] = n;
+        return;
+    case FL_OP_LAYERNORM_GAMMA_GRAD:
+    case FL_OP_RMSNORM_GAMMA_GRAD:
+        rows(c, &m, &n);
+        c->in[1] = m * n;
+        c->out = n;
+        return;
+    case FL_OP_SOFTMAX:
+    case FL_OP_LOG_SOFTMAX:
+    case FL_OP_SOFTMAX_GRAD:
+    case FL_OP_LOG_SOFTMAX_GRAD:
+        rows(c, &m, &n);
+        if ((op == FL_OP_SOFTMAX || op == FL_OP_SOFTMAX_GRAD) && between(0, 1))
+            g->k = between(1, n + 5);
+        c->in[1] = op == FL_OP_SOFTMAX || op == FL_OP_LOG_SOFTMAX ? 0 : m * n;
+        return;
+    case FL_OP_EMBEDDING:
+    case FL_OP_EMBEDDING_GRAD:
+        rows(c, &m, &n);
+        g->k = between(1, 20000 / n < 60 ? 20000 / n : 60);
+        c->in[0] = op == FL_OP_EMBEDDING ? g->k * n : m * n;
+        c->out = op == FL_OP_EMBEDDING ? m * n : g->k * n;
+        for (int64_t i = 0; i < m; i++)
+            c->indices[i] = (int32_t)between(0, g->k - 1);
+        c->args.numbers.i[2] = c->indices;
+        return;
+    case FL_OP_PERMUTE:
+        permutation(c);
+        return;
+    case FL_OP_SLICE:
+    case FL_OP_SLICE_GRAD: {
+        const int64_t whole = between(1, 3000), part = between(1, whole);
+        g->m = between(1, MOST / whole);
+        g->k = between(0, whole - part);
+        g->n = op == FL_OP_SLICE ? part : whole;
+        g->c = op == FL_OP_SLICE ? whole : part;
+        c->in[0] = g->m * g->c;
+        c->out = g->m * g->n;
+        return;
+    }
+    default: /* concat */
+        g->m = between(1, 20);
+        for (int i = 0; i < 3; i++) {
+            const int64_t width = i == 2 && between(0, 1) ? 0 : between(1, 400);
+            c->in[i] = g->m * width;
+            g->n += width;
+        }
+        c->out = g->m * g->n;
+    }
+}
+
+static tensor_status run(struct fl_args *args, fl_kernel kernel, struct operand *out, struct fl_stats *stats,
+                         bool measure) {
+    *stats = (struct fl_stats){0};
+    args->stats = stats;
+    args->out = out->view;
+    if (measure)
+        args->out.data = NULL;
+    return kernel(args);
+}
+
+/* Any NaN is as good as another. */
+static bool same(const struct fl_format *f, const struct operand *a, const struct operand *b, int64_t *at) {
+    for (int64_t i = 0; i < a->view.count; i++) {
+        double x, y;
+        if (!memcmp((char *)a->view.data + i * f->bytes, (char *)b->view.data + i * f->bytes, (size_t)f->bytes))
+            continue;
+        f->decode(&a->view, i, 1, &x);
+        f->decode(&b->view, i, 1, &y);
+        *at = i;
+        if (x == x || y == y)
+            return false;
+    }
+    return true;
+}
+
+static bool same_stats(const struct fl_stats *a, const struct fl_stats *b) {
+    return a->maximum == b->maximum && a->gamma == b->gamma && a->saturated == b->saturated &&
+           a->flushed == b->flushed && a->nonfinite == b->nonfinite;
+}
+
+static int exponent_of(const struct fl_format *f, double maximum) {
+    if (f->arithmetic != FL_ARITHMETIC_SHARED)
+        return 0;
+    const int64_t moves[] = {0, 0, 0, 1, 2, -1, -3, -9, -14, -18, 40};
+    const int64_t e = (maximum > 0 ? 14 - ilogb(maximum) : 7) + moves[between(0, 10)];
+    return (int)(e < f->e_min ? f->e_min : e > f->e_max ? f->e_max : e);
+}
+
+static void check_case(const struct fl_format *f, enum fl_op op, int number) {
+    static struct call c;
+    struct operand in[3] = {0}, want = {0}, got = {0};
+    struct fl_stats stats, mine;
+    memset(&c, 0, sizeof c);
+    c.args.op = op;
+    c.args.format = f;
+    describe(&c, op);
+    static const double epsilons[] = {1e-5, 0.5, 1e-300, 1e30};
+    c.args.numbers.real = epsilons[between(0, 9) < 7 ? 0 : between(1, 3)];
+    static const float scales[] = {1, 0.125f, -0.7f, 0, 300, 1e-30f};
+    c.args.alpha = scales[between(0, 5)];
+    const int rounding = (int)between(0, 7);
+    c.args.rounding = (struct fl_rounding){rounding == 0 && f->draws       ? TENSOR_ROUND_STOCHASTIC
+                                           : rounding == 1 && f->truncates ? TENSOR_ROUND_TRUNCATE
+                                                                           : TENSOR_ROUND_NEAREST,
+                                           99, 7, 0};
+    const int e = (int)between(f->e_min, f->e_max);
+    for (int i = 0; i < 3; i++)
+        if (c.in[i]) {
+            const int64_t own = e + between(-5, 5);
+            make(&in[i], f, c.in[i], (enum style)between(0, STYLES - 1),
+                 (int)(own < f->e_min   ? f->e_min
+                       : own > f->e_max ? f->e_max
+                                        : own));
+            c.args.in[i] = in[i].view;
+        }
+    make(&want, f, c.out, FULL, 0);
+    make(&got, f, c.out, FULL, 0);
+    CHECK(!run(&c.args, fl_ref_kernel(op), &want, &stats, true), "%s.%s: reference", f->name, fl_op_name(op));
+    want.e = got.e = exponent_of(f, stats.maximum);
+    run(&c.args, fl_ref_kernel(op), &want, &stats, false);
+    for (int backend = FL_PORTABLE; backend <= FL_AVX512BW; backend++) {
+        enum fl_backend chosen;
+        const fl_kernel kernel = fl_kernel_select(f, op, (enum fl_backend)backend, &chosen);
+        if ((int)chosen != backend)
+            continue;
+        int64_t at = 0;
+        tensor_set_threads(1 + number % 3);
+        CHECK(!run(&c.args, kernel, &got, &mine, false), "%s.%s", f->name, fl_op_name(op));
+        CHECK(same(f, &want, &got, &at), "%s.%s.%s case %d [%lld,%lld] differs at %lld", f->name, fl_op_name(op),
+              fl_backend_name((enum fl_backend)backend), number, (long long)c.args.geo.m, (long long)c.args.geo.n,
+              (long long)at);
+        CHECK(same_stats(&stats, &mine),
+              "%s.%s.%s case %d [%lld,%lld]: maximum %a gamma %d saturated %lld flushed %lld nonfinite %lld, want %a "
+              "%d %lld %lld %lld",
+              f->name, fl_op_name(op), fl_backend_name((enum fl_backend)backend), number, (long long)c.args.geo.m,
+              (long long)c.args.geo.n, mine.maximum, mine.gamma, (long long)mine.saturated, (long long)mine.flushed,
+              (long long)mine.nonfinite, stats.maximum, stats.gamma, (long long)stats.saturated,
+              (long long)stats.flushed, (long long)stats.nonfinite);
+        CHECK(!run(&c.args, kernel, &got, &mine, true) && mine.maximum == stats.maximum,
+              "%s.%s.%s measures %a, want %a", f->name, fl_op_name(op), fl_backend_name((enum fl_backend)backend),
+              mine.maximum, stats.maximum);
+    }
+    for (int i = 0; i < 3; i++)
+        fl_free(in[i].view.data);
+    fl_free(want.view.data);
+    fl_free(got.view.data);
+}
+
+/* --- what estimates stand on -------------------------------------------------------------------------------------- */
+
+/* An estimate proves its rounding exactly where the interval around it has no tie and not the only zero. */
+static void check_proofs(const struct fl_row_vectors *v) {
+    for (int i = 0; i < 20000; i++) {
+        const int n = (int)between(1, 19), at = (int)between(0, n - 1);
+        double values[24], sizes[24];
+        int16_t m[24] = {0};
+        struct fl_row_rounded rounded;
+        for (int c = 0; c < n; c++) {
+            values[c] = (double)between(-40000, 40000) + 0.4 * (2 * unit() - 1);
+            sizes[c] = fabs(values[c]);
+        }
+        const double tie = (double)between(-32768, 32767) + 0.5, err = ldexp(1, (int)-between(3, 30));
+        const double off = err * (between(0, 1) ? 0.99 : 1.01) * (between(0, 1) ? 1 : -1);
+        const bool zero = between(0, 4) == 0;
+        values[at] = (zero ? 0 : tie) + off;
+        sizes[at] = err * 0x1p50;
+        const struct fl_row_estimates row = {values, sizes};
+        const bool proved = v->round(m, n, &row, &rounded), want = fabs(off) > err;
+        CHECK(proved == want, "%s at %a off %a of %a", zero ? "zero" : "tie", values[at], off, err);
+        for (int c = 0; c < n && proved; c++) {
+            const double nearest = nearbyint(values[c]);
+            CHECK(m[c] == fmax(-32767, fmin(32767, nearest)), "%a became %d", values[c], m[c]);
+        }
+    }
+    double tie[] = {2.5, 0, 0}, nothing[] = {0, 0, 0};
+    int16_t m[3];
+    struct fl_row_rounded rounded;
+    CHECK(!v->round(m, 3, &(struct fl_row_estimates){tie, nothing}, &rounded), "an exact tie");
+    CHECK(v->round(m, 2, &(struct fl_row_estimates){tie + 1, nothing}, &rounded) && !rounded.flushed, "exact zeros");
+}
+
+/* Powers and the defined exponential within the bounds that softmax relies on; logits down to -708. */
+static void check_powers(const struct fl_row_vectors *v) {
+    enum { N = 67 };
+    double x[N], y[N + FL_ROW_VECTOR], worst = 0, worst_defined = 0;
+    for (int i = 0; i < 3000; i++) {
+        const double reach = i % 3 == 0 ? 708 : i % 3 == 1 ? 20 : 0.7;
+        for (int c = 0; c < N; c++)
+            x[c] = -reach * unit();
+        double sum = v->powers(y, x, N);
+        long double total = 0;
+        for (int c = 0; c < N; c++) {
+            const long double e = expl((long double)x[c]);
+            worst = fmax(worst, (double)fabsl((y[c] - e) / e));
+            worst_defined = fmax(worst_defined, (double)fabsl((fl_exp(x[c]) - e) / e));
+            total += y[c];
+        }
+        CHECK(fabsl(sum - total) <= N * 0x1p-53L * total, "sum %a want %La", sum, total);
+    }
+    CHECK(worst < 16 * 0x1p-53 && worst_defined < 8 * 0x1p-53, "off by %g and %g, in 2^-53", worst * 0x1p53,
+          worst_defined * 0x1p53);
+    printf("powers are off by %.2f 2^-53 at most, the defined ones by %.2f\n", worst * 0x1p53, worst_defined * 0x1p53);
+    double odd[4] = {0, -1e300, -INFINITY, NAN}, of[FL_ROW_VECTOR];
+    CHECK(v->powers(of, odd, 4) != v->powers(of, odd, 4) && of[0] == 1 && of[1] < 0x1p-1020 && of[2] < 0x1p-1020 &&
+              of[3] != of[3],
+          "%a %a %a %a", of[0], of[1], of[2], of[3]);
+}
+
+/* Quotients are those of the division. */
+static void check_divide(const struct fl_row_vectors *v) {
+    double x[33], y[33];
+    for (int i = 0; i < 20000; i++) {
+        double by = ldexp(1 + unit(), (int)between(0, 12));
+        if (i % 10 == 0)
+            by = nextafter(ldexp(1, (int)between(1, 8)), i % 20 ? 0 : INFINITY);
+        for (int c = 0; c < 33; c++)
+            y[c] = x[c] = c % 11 == 3 ? 0 : ldexp(unit(), (int)-between(0, i % 50 ? 40 : 1100));
+        v->divide(y, 33, by);
+        for (int c = 0; c < 33; c++)
+            CHECK(y[c] == x[c] / by, "%a / %a gave %a", x[c], by, y[c]);
+    }
+}
+
+static void check_vectors(const struct fl_row_vectors *v) {
+    check_proofs(v);
+    check_powers(v);
+    check_divide(v);
+}
+
+static bool runs(enum fl_backend backend) {
+    enum fl_backend chosen;
+    fl_kernel_select(fl_format_of(FMT_FP32), FL_OP_LAYERNORM, backend, &chosen);
+    return chosen == backend;
+}
+
+int main(int argc, char **argv) {
+    static const enum fl_op ops[] = {FL_OP_LAYERNORM,         FL_OP_RMSNORM,          FL_OP_LAYERNORM_GRAD,
+                                     FL_OP_RMSNORM_GRAD,      FL_OP_SOFTMAX,          FL_OP_LOG_SOFTMAX,
+                                     FL_OP_SOFTMAX_GRAD,      FL_OP_LOG_SOFTMAX_GRAD, FL_OP_EMBEDDING,
+                                     FL_OP_EMBEDDING_GRAD,    FL_OP_PERMUTE,          FL_OP_SLICE,
+                                     FL_OP_SLICE_GRAD,        FL_OP_CONCAT,           FL_OP_LAYERNORM_GAMMA_GRAD,
+                                     FL_OP_RMSNORM_GAMMA_GRAD};
+    const uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 20160721;
+    const int cases = argc > 2 ? atoi(argv[2]) : CASES;
+    draws = seed;
+    printf("seed %llu\n", (unsigned long long)seed);
+    for (int backend = FL_PORTABLE; backend <= FL_AVX512BW; backend++)
+        if (runs((enum fl_backend)backend))
+            check_vectors(fl_row_vectors_of((enum fl_backend)backend));
+    for (int k = 0; fl_format_at(k); k++)
+        for (size_t o = 0; o < sizeof ops / sizeof ops[0]; o++)
+            for (int i = 0; i < cases; i++)
+                check_case(fl_format_at(k), ops[o], i);
+    return check_summary();
+}
