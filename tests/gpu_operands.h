@@ -544,6 +544,47 @@ static void plan_slice(struct call *c) {
 static void plan_slice_grad(struct call *c) {
     plan_part(c, true);
 }
+/* Cells of recurrent networks: operands of so many gates each, the first the result; 0: none. */
+static void plan_cell(struct call *c, const char *gates) {
+    const int64_t rows = PICK(1, 2, 7, 33), units = PICK(1, 3, 16, 31);
+    OUT(c, rows, units * (gates[0] - '0'));
+    for (gates++; *gates; gates++)
+        if (*gates > '0')
+            IN(c, rows, units * (*gates - '0'));
+        else
+            add_none(c);
+}
+static void plan_lstm_cell(struct call *c) {
+    plan_cell(c, "141");
+}
+static void plan_lstm_cell_grad(struct call *c) {
+    if (chance(40)) {
+        plan_cell(c, "114100");
+        return;
+    }
+    const int64_t rows = PICK(1, 2, 7, 33), units = PICK(1, 3, 16, 31);
+    OUT(c, rows, units);
+    IN(c, rows, units);
+    IN(c, rows, 4 * units);
+    IN(c, rows, units);
+    if (chance(50))
+        add_same(c, 0);
+    else
+        IN(c, rows, units);
+    IN(c, rows, 4 * units);
+}
+static void plan_lstm_gates_grad(struct call *c) {
+    plan_cell(c, "411411");
+}
+static void plan_gru_hidden(struct call *c) {
+    plan_cell(c, "1331");
+}
+static void plan_gru_grad(struct call *c) {
+    plan_cell(c, "31331");
+}
+static void plan_gru_state_grad(struct call *c) {
+    plan_cell(c, chance(40) ? "11330" : "11331");
+}
 static void plan_concat(struct call *c) {
     int64_t part[3][3], whole[3] = {PICK(1, 4), PICK(3, 17), PICK(1, 8, 33)};
     const int parts = between(2, 3);

@@ -332,6 +332,28 @@ static bool axes_case(enum fl_op op, int i, struct shape *s) {
     return true;
 }
 
+/* The i-th cell of a recurrent network: sequences and units. */
+static bool cell(enum fl_op op, int i, struct shape *s) {
+    static const int64_t cells[][2] = {{1, 1}, {3, 5}, {17, 33}, {40, 64}, {300, 7}};
+    static const struct {
+        int out, in[3], bias, residual; /* gates of each */
+    } gates[] = {{1, {4, 1, 0}, 0, 0}, {1, {4, 1, 0}, 0, 0}, {1, {1, 4, 1}, 4, 1}, {4, {1, 1, 4}, 1, 1},
+                 {1, {3, 3, 1}, 0, 0}, {3, {1, 3, 3}, 0, 1}, {3, {1, 3, 3}, 0, 1}, {1, {1, 3, 3}, 0, 1}};
+    const int which = op - FL_OP_LSTM_CELL;
+    if (i >= 5)
+        return false;
+    const int64_t m = s->geo.m = cells[i][0], n = s->geo.n = cells[i][1];
+    /* of a last step there is no step after it */
+    const bool last = i % 2 && (op == FL_OP_LSTM_CELL_GRAD || op == FL_OP_GRU_STATE_GRAD);
+    s->out = m * n * gates[which].out;
+    for (int k = 0; k < 3; k++)
+        s->in[k] = m * n * gates[which].in[k];
+    s->bias = last ? 0 : m * n * gates[which].bias;
+    s->residual = last ? 0 : m * n * gates[which].residual;
+    s->in_place = op == FL_OP_LSTM_CELL_GRAD && !last;
+    return true;
+}
+
 /* The i-th shape for an operation; false past the last. */
 static bool shape_of(enum fl_op op, int i, struct shape *s) {
     *s = (struct shape){0};
@@ -574,6 +596,15 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
         s->out = g->m * g->n;
         return true;
     }
+    case FL_OP_LSTM_CELL:
+    case FL_OP_LSTM_HIDDEN:
+    case FL_OP_LSTM_CELL_GRAD:
+    case FL_OP_LSTM_GATES_GRAD:
+    case FL_OP_GRU_HIDDEN:
+    case FL_OP_GRU_INPUT_GRAD:
+    case FL_OP_GRU_GATES_GRAD:
+    case FL_OP_GRU_STATE_GRAD:
+        return cell(op, i, s);
     case FL_OP_AVGPOOL2D:
     case FL_OP_AVGPOOL2D_GRAD:
     case FL_OP_AVGPOOL_ADAPTIVE:

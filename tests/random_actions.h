@@ -928,7 +928,55 @@ static bool plan_batched_tn(struct call *c) {
     return plan_batched(c, true, false);
 }
 
+/* Sequences and units: operands of so many gates each, the first the result. */
+static bool plan_cell(struct call *c, const char *gates) {
+    const int64_t rows = sizes.n * sizes.k, units = sizes.c;
+    c->format = sizes.format;
+    if (rows * units * 4 > RESULTS)
+        return false;
+    for (; *gates; gates++)
+        WANT(c, rows, units * (*gates - '0'));
+    return true;
+}
+static bool plan_lstm_cell(struct call *c) {
+    return plan_cell(c, "141");
+}
+static bool plan_lstm_cell_grad(struct call *c) {
+    if (chance(60))
+        return plan_cell(c, "114114");
+    if (!plan_cell(c, "1141"))
+        return false;
+    want_none(c);
+    want_none(c);
+    return true;
+}
+static bool plan_lstm_gates_grad(struct call *c) {
+    return plan_cell(c, "411411");
+}
+static bool plan_gru_hidden(struct call *c) {
+    return plan_cell(c, "1331");
+}
+static bool plan_gru_grad(struct call *c) {
+    return plan_cell(c, "31331");
+}
+static bool plan_gru_state_grad(struct call *c) {
+    if (chance(60))
+        return plan_cell(c, "11331");
+    if (!plan_cell(c, "1133"))
+        return false;
+    want_none(c);
+    return true;
+}
+
 /* clang-format off */
+RUN(lstm_cell) return tensor_lstm_cell(t[0], t[1], t[2]); }
+RUN(lstm_hidden) return tensor_lstm_hidden(t[0], t[1], t[2]); }
+RUN(lstm_cell_grad) return tensor_lstm_cell_grad(t[0], t[1], t[2], t[3], t[4], t[5]); }
+RUN(lstm_gates_grad) return tensor_lstm_gates_grad(t[0], t[1], t[2], t[3], t[4], t[5]); }
+RUN(gru_hidden) return tensor_gru_hidden(t[0], t[1], t[2], t[3]); }
+RUN(gru_input_grad) return tensor_gru_input_grad(t[0], t[1], t[2], t[3], t[4]); }
+RUN(gru_gates_grad) return tensor_gru_gates_grad(t[0], t[1], t[2], t[3], t[4]); }
+RUN(gru_state_grad) return tensor_gru_state_grad(t[0], t[1], t[2], t[3], t[4]); }
 RUN(matmul_batched) return tensor_matmul_batched(t[0], t[1], t[2]); }
 RUN(matmul_batched_nt) return tensor_matmul_batched_nt(t[0], t[1], t[2]); }
 RUN(matmul_batched_tn) return tensor_matmul_batched_tn(t[0], t[1], t[2]); }
@@ -1379,6 +1427,14 @@ static const struct action actions[] = {
     ACTION(slice, 8, plan_slice),
     ACTION(slice_grad, 8, plan_slice_grad),
     ACTION(concat, 8, plan_concat),
+    ACTION(lstm_cell, 8, plan_lstm_cell),
+    ACTION(lstm_hidden, 8, plan_lstm_cell),
+    ACTION(lstm_cell_grad, 8, plan_lstm_cell_grad),
+    ACTION(lstm_gates_grad, 8, plan_lstm_gates_grad),
+    ACTION(gru_hidden, 8, plan_gru_hidden),
+    ACTION(gru_input_grad, 8, plan_gru_grad),
+    ACTION(gru_gates_grad, 8, plan_gru_grad),
+    ACTION(gru_state_grad, 8, plan_gru_state_grad),
     ACTION(avgpool2d, 10, plan_avgpool2d),
     ACTION(avgpool2d_grad, 10, plan_avgpool2d_grad),
     ACTION(avgpool_adaptive, 8, plan_adaptive),

@@ -431,6 +431,14 @@ PLAIN_RUN(permute, t[0], t[1], gpu_orders[c->stride])
 PLAIN_RUN(slice, t[0], t[1], c->stride, c->how.padding)
 PLAIN_RUN(slice_grad, t[0], t[1], c->stride, c->how.padding)
 PLAIN_RUN(concat, t[0], t[1], t[2], t[3], c->stride)
+PLAIN_RUN(lstm_cell, t[0], t[1], t[2])
+PLAIN_RUN(lstm_hidden, t[0], t[1], t[2])
+PLAIN_RUN(lstm_cell_grad, t[0], t[1], t[2], t[3], t[4], t[5])
+PLAIN_RUN(lstm_gates_grad, t[0], t[1], t[2], t[3], t[4], t[5])
+PLAIN_RUN(gru_hidden, t[0], t[1], t[2], t[3])
+PLAIN_RUN(gru_input_grad, t[0], t[1], t[2], t[3], t[4])
+PLAIN_RUN(gru_gates_grad, t[0], t[1], t[2], t[3], t[4])
+PLAIN_RUN(gru_state_grad, t[0], t[1], t[2], t[3], t[4])
 PLAIN_RUN(avgpool2d, t[0], t[1], c->how, c->relu)
 PLAIN_RUN(avgpool2d_grad, t[0], t[1], c->how, c->relu)
 PLAIN_RUN(avgpool_adaptive, t[0], t[1])
@@ -592,6 +600,14 @@ static const struct row {
     ROW(slice, plan_slice, ""),
     ROW(slice_grad, plan_slice_grad, ""),
     ROW(concat, plan_concat, ""),
+    ROW(lstm_cell, plan_lstm_cell, ""),
+    ROW(lstm_hidden, plan_lstm_cell, ""),
+    ROW(lstm_cell_grad, plan_lstm_cell_grad, ""),
+    ROW(lstm_gates_grad, plan_lstm_gates_grad, ""),
+    ROW(gru_hidden, plan_gru_hidden, ""),
+    ROW(gru_input_grad, plan_gru_grad, ""),
+    ROW(gru_gates_grad, plan_gru_grad, ""),
+    ROW(gru_state_grad, plan_gru_state_grad, ""),
     ROW(avgpool2d, plan_avgpool2d, ""),
     ROW(avgpool2d_grad, plan_avgpool2d_grad, ""),
     ROW(avgpool_adaptive, plan_adaptive, ""),

@@ -161,6 +161,16 @@ static nn_node input_twice(nn_graph *g, nn_node x) {
     nn_node b = nn_batchnorm(g, "b", x, true);
     return nn_linear(g, "fc", nn_add_relu(g, "sum2", b, sum), CLASSES);
 }
+static nn_node lstm(nn_graph *g, nn_node x) { /* lines of the image, and an LSTM on one */
+    x = nn_lstm(g, "lstm1", x, 5);
+    x = nn_lstm(g, "lstm2", x, 3);
+    return nn_linear(g, "fc", nn_last_step(g, "last", x), CLASSES);
+}
+static nn_node gru(nn_graph *g, nn_node x) {
+    x = nn_gru(g, "gru1", nn_conv2d(g, "conv", x, 2, 3, 1, 1), 5);
+    x = nn_gru(g, "gru2", x, 4);
+    return nn_linear(g, "fc", nn_last_step(g, "last", x), CLASSES);
+}
 static nn_node residual(nn_graph *g, nn_node x) {
     for (int block = 0; block < 3; block++) {
         char name[16];
@@ -369,6 +379,8 @@ static const struct {
                 {"linear_fan_out", linear_fan_out},
                 {"input_twice", input_twice},
                 {"residual", residual},
+                {"lstm", lstm},
+                {"gru", gru},
                 {"batchnorm_add", batchnorm_add},
                 {"means", means},
                 {"lrn", lrn},

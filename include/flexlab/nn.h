@@ -113,6 +113,14 @@ FLEXLAB_API nn_node nn_tokens(nn_graph *g, int length, int vocabulary) FLEXLAB_S
  * The table starts normal with that standard deviation, which is finite and above 0. */
 FLEXLAB_API nn_node nn_embedding(nn_graph *g, const char *name, nn_node tokens, int width, double deviation)
     FLEXLAB_SYMBOL(nn_embedding);
+/* Sequences [batch, length, width] to [batch, length, units], the states of an LSTM or a GRU after each step:
+ * tensor_lstm, tensor_gru, from a state of zeros, in two nodes NAME.input (nn_linear) and NAME. An image is a sequence
+ * of its lines. Weights of the inputs start uniform within 1/sqrt(width), those of the states within 1/sqrt(units);
+ * biases zero, but 1 for the forget gate. docs/recurrent.md */
+FLEXLAB_API nn_node nn_lstm(nn_graph *g, const char *name, nn_node x, int units) FLEXLAB_SYMBOL(nn_lstm);
+FLEXLAB_API nn_node nn_gru(nn_graph *g, const char *name, nn_node x, int units) FLEXLAB_SYMBOL(nn_gru);
+/* The last step of a sequence, [batch, width]. */
+FLEXLAB_API nn_node nn_last_step(nn_graph *g, const char *name, nn_node x) FLEXLAB_SYMBOL(nn_last_step);
 /* filters of kernel x kernel pixels, no bias: tensor_conv2d. */
 FLEXLAB_API nn_node nn_conv2d(nn_graph *g, const char *name, nn_node x, int filters, int kernel, int stride,
                               int padding) FLEXLAB_SYMBOL(nn_conv2d);

@@ -86,6 +86,8 @@ static struct fl_any_format find(const struct fl_format *format, enum fl_op op, 
         return (struct fl_any_format){fl_softmax_kernel(backend), fl_softmax_need};
     if (op == FL_OP_CROSS_ENTROPY_WITH || op == FL_OP_CROSS_ENTROPY_TARGETS)
         return fl_entropy_any(backend);
+    if (op >= FL_OP_LSTM_CELL && op <= FL_OP_GRU_STATE_GRAD)
+        return fl_cells_any(backend);
     if (op == FL_OP_MATMUL_BATCHED || op == FL_OP_MATMUL_BATCHED_NT || op == FL_OP_MATMUL_BATCHED_TN)
         return fl_batched_any(format, op, backend);
     const struct fl_any_format *rows = rows_of(op);

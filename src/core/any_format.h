@@ -15,6 +15,8 @@ fl_kernel fl_softmax_kernel(enum fl_backend backend);
 
 /* loss_entropy.c: rows of the instruction sets. */
 struct fl_any_format fl_entropy_any(enum fl_backend backend);
+/* cells.c: likewise. */
+struct fl_any_format fl_cells_any(enum fl_backend backend);
 /* row_norm.c, softmax_map.c, embedding.c, copies.c: rows in threads, with the vectors of each backend. */
 extern const struct fl_any_format fl_row_norm_any[FL_BACKENDS], fl_row_norm_grad_any[FL_BACKENDS],
     fl_row_norm_gamma_any[FL_BACKENDS], fl_softmax_map_any[FL_BACKENDS], fl_embedding_any[FL_BACKENDS],

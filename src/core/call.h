@@ -4,6 +4,7 @@
 #define FL_CALL_H
 
 #include "core/gather.h"
+#include "core/sequence_rules.h"
 #include "core/transfer.h"
 
 enum fl_call_kind {
@@ -12,7 +13,16 @@ enum fl_call_kind {
     FL_CALL_LOAD,   /* `source` becomes the value of `out`, as a load sets exponents */
     FL_CALL_ROUND,  /* doubles that are exact results of an operation become the value of `out`, as a write */
     FL_CALL_FOLLOW, /* the wide part of `out` becomes exactly the value of its elements */
-    FL_CALL_GATHER  /* `gather`: a batch out of a set of images; no format takes part */
+    FL_CALL_GATHER, /* `gather`: a batch out of a set of images; no format takes part */
+    FL_CALL_OPEN,   /* `out` is about to be written part by part, */
+    FL_CALL_CLOSE   /* and all tensors of the sequence have been */
+};
+
+/* Of OPEN and CLOSE, and of a WRITE of a part. */
+struct fl_sequence_part {
+    struct fl_sequence_state *state; /* NULL: the write is no part of anything */
+    int tensor, attempt;
+    int64_t count; /* OPEN: elements of all parts of the tensor */
 };
 
 struct fl_call {
@@ -25,6 +35,7 @@ struct fl_call {
     struct fl_source source;
     const char *what; /* LOAD: the name in messages */
     struct fl_gather gather;
+    struct fl_sequence_part sequence;
 };
 
 #endif

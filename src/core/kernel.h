@@ -173,6 +173,13 @@ struct fl_args {
      *   permute                y <- x, strides
      *   slice, slice_grad      y <- x (geometry: copy_rules.h)
      *   concat                 y <- a, b, c (data NULL: fewer), m rows of n
+     *   lstm_*, gru_*          m rows of n units, a gate has n columns of a row (cells.c):
+     *   lstm_cell              c <- gates, c before          lstm_hidden  h <- gates, c
+     *   lstm_cell_grad         dc <- dh, gates, c, epilogue: bias gates after, residual dc after (data NULL: none)
+     *   lstm_gates_grad        dgates <- dh, dc, gates, epilogue: bias c before, residual c
+     *   gru_hidden             h <- gates of x, gates of h, h before
+     *   gru_input_grad, gru_gates_grad  gradient of gates <- dh, gates of x, gates of h, epilogue: residual h before
+     *   gru_state_grad         ds <- dh, gates of x, gates of h, epilogue: residual dy (data NULL: none)
      *   avgpool2d, _adaptive   y <- x           grad        dx <- dy     (geometry: pool_rules.h; k: padding counts; of
      *                                              the gradient m, n: what all windows of a direction divide)
      *   lrn                    y <- x           grad        dx <- dy, x  m pixels of n channels, k: size, alpha, beta,

@@ -66,6 +66,9 @@ tensor_status fl_ref_embedding(const struct fl_args *args);
 tensor_status fl_ref_embedding_grad(const struct fl_args *args);
 /* copies.c */
 tensor_status fl_ref_copy(const struct fl_args *args);
+/* cells.c */
+tensor_status fl_ref_cells(const struct fl_args *args);
+size_t fl_cells_need(const struct fl_args *args);
 /* avgpool.c, lrn.c, group_norm.c, dropout.c */
 tensor_status fl_ref_avgpool_window(const struct fl_args *args);
 tensor_status fl_ref_lrn(const struct fl_args *args);

@@ -194,6 +194,14 @@ static const fl_kernel table[FL_OP_LIMIT] = {
     [FL_OP_SLICE] = fl_ref_copy,
     [FL_OP_SLICE_GRAD] = fl_ref_copy,
     [FL_OP_CONCAT] = fl_ref_copy,
+    [FL_OP_LSTM_CELL] = fl_ref_cells,
+    [FL_OP_LSTM_HIDDEN] = fl_ref_cells,
+    [FL_OP_LSTM_CELL_GRAD] = fl_ref_cells,
+    [FL_OP_LSTM_GATES_GRAD] = fl_ref_cells,
+    [FL_OP_GRU_HIDDEN] = fl_ref_cells,
+    [FL_OP_GRU_INPUT_GRAD] = fl_ref_cells,
+    [FL_OP_GRU_GATES_GRAD] = fl_ref_cells,
+    [FL_OP_GRU_STATE_GRAD] = fl_ref_cells,
     [FL_OP_AVGPOOL2D] = fl_ref_avgpool_window,
     [FL_OP_AVGPOOL2D_GRAD] = fl_ref_avgpool_window,
     [FL_OP_AVGPOOL_ADAPTIVE] = fl_ref_avgpool_window,
@@ -229,6 +237,8 @@ fl_kernel fl_ref_kernel(enum fl_op op) {
 }
 
 fl_need fl_ref_need(enum fl_op op) {
+    if (op >= FL_OP_LSTM_CELL && op <= FL_OP_GRU_STATE_GRAD)
+        return fl_cells_need;
     switch ((int)op) {
     case FL_OP_CHANNEL_MOMENTS:
     case FL_OP_RUNNING_STATISTICS:

@@ -51,7 +51,22 @@ static tensor_status set_exponent(const struct fl_call *call, struct fl_args *ar
     return status;
 }
 
+/* Of a sequence: the exponent stands, and statistics are those of all parts. */
+static tensor_status run_part(const struct fl_call *call) {
+    struct fl_args args = call->args;
+    struct fl_stats stats;
+    if (call->sequence.state->settled)
+        return TENSOR_OK;
+    args.out = fl_output_view(&call->out);
+    tensor_status status = attempt(call, &args, false, &stats);
+    if (!status)
+        fl_stats_merge(&call->sequence.state->tensor[call->sequence.tensor].stats, &stats);
+    return status;
+}
+
 static tensor_status run_write(const struct fl_call *call) {
+    if (call->sequence.state)
+        return run_part(call);
     const struct fl_storage *out = &call->out;
     struct fl_args args = call->args;
     struct fl_stats stats;
@@ -69,6 +84,21 @@ static tensor_status run_write(const struct fl_call *call) {
     if (is_shared(out))
         autoflex_record(&out->slot->autoflex, stats.gamma, stats.maximum);
     fl_written(out, &stats, args.out.wide);
+    return TENSOR_OK;
+}
+
+/* --- OPEN, CLOSE -------------------------------------------------------------------------------------------------- */
+
+static tensor_status run_open(const struct fl_call *call) {
+    const struct fl_sequence_part *p = &call->sequence;
+    struct fl_slot *slot = call->out.slot;
+    fl_sequence_open(p->state, p->tensor, p->attempt, slot, p->count, is_shared(&call->out),
+                     is_shared(&call->out) && autoflex_needs_maximum(slot->autoflex.predictor));
+    return TENSOR_OK;
+}
+
+static tensor_status run_close(const struct fl_call *call) {
+    fl_sequence_close(call->sequence.state, call->sequence.attempt);
     return TENSOR_OK;
 }
 
@@ -190,7 +220,8 @@ static tensor_status read_scalar(struct fl_args *args) {
 static tensor_status run_kind(const struct fl_call *call) {
     static tensor_status (*const run[])(const struct fl_call *) = {
         [FL_CALL_RUN] = run_kernel,  [FL_CALL_WRITE] = run_write,   [FL_CALL_LOAD] = run_load,
-        [FL_CALL_ROUND] = run_round, [FL_CALL_FOLLOW] = run_follow, [FL_CALL_GATHER] = run_gather};
+        [FL_CALL_ROUND] = run_round, [FL_CALL_FOLLOW] = run_follow, [FL_CALL_GATHER] = run_gather,
+        [FL_CALL_OPEN] = run_open,   [FL_CALL_CLOSE] = run_close};
     return run[call->kind](call);
 }
 

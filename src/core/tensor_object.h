@@ -4,6 +4,8 @@
 
 #include "core/format.h"
 
+struct fl_sequence_state;
+
 /* What views share with their base: everything but the shape. */
 struct fl_storage {
     struct tensor_device *device;
@@ -19,6 +21,9 @@ struct fl_storage {
     bool owns_data;
     bool hidden;          /* other tensors have the elements' memory: fl_tensor_hide */
     struct fl_slot *seen; /* where the device is not the host: the slot as it was last looked at */
+    /* Of a part that is written as one of many (sequence.h); NULL: a write is whole. */
+    struct fl_sequence_state *sequence;
+    int part; /* number of the tensor in the sequence */
 };
 
 struct tensor {

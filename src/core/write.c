@@ -107,6 +107,7 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
     call.args.out = fl_output_view(s);
     if (args->in[0].wide == s->wide) /* an operation that reads the wide part of its output writes it */
         call.args.out.wide = args->in[0].wide;
+    call.sequence = (struct fl_sequence_part){.state = s->sequence, .tensor = s->part};
     /* The reference kernels decode everything first: twice would be dear. */
     call.measures_first =
         choice.backend == FL_REF || args->geo.r * args->geo.s > FL_WINDOW_PLACES || reads_its_output(s, args);

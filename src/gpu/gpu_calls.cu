@@ -101,6 +101,33 @@ __global__ void end_write(const struct gpu_call call, bool records) {
     fl_slot_written(call.slot, &control->stats, call.args.out.count);
 }
 
+// --- parts of a write: attempts are those of the whole sequence, and each kernel runs once ---------------------------
+
+__global__ void open_sequence(const struct gpu_call call, const struct fl_sequence_part part, bool shared) {
+    if (call.control->failure.finding)
+        return;
+    fl_sequence_open(part.state, part.tensor, part.attempt, call.slot, part.count, shared,
+                     shared && needs_maximum(&call.slot->autoflex));
+}
+
+__global__ void close_sequence(const struct gpu_control *control, const struct fl_sequence_part part) {
+    if (!control->failure.finding)
+        fl_sequence_close(part.state, part.attempt);
+}
+
+__global__ void begin_part(struct gpu_control *control, const struct fl_sequence_part part) {
+    if (control->failure.finding)
+        return;
+    clear(control);
+    control->measure = 0;
+    control->done = part.state->settled; // of a second attempt, as which the kernel runs
+}
+
+__global__ void end_part(const struct gpu_control *control, const struct fl_sequence_part part) {
+    if (!control->failure.finding && !part.state->settled)
+        fl_stats_merge(&part.state->tensor[part.tensor].stats, &control->stats);
+}
+
 // --- sources ---------------------------------------------------------------------------------------------------------
 
 __global__ void begin_look(struct gpu_control *control) {
@@ -192,6 +219,21 @@ static cudaError_t end(const struct gpu_call *c, const struct fl_call *call, boo
     return gpu_kernels_of(call->out.format->id)->follow(c->control, &view, call->out.wide, stream);
 }
 
+static cudaError_t write_part(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
+    struct gpu_call c = describe(call, control);
+    describe_output(&c, &call->out);
+    c.attempt = 1;
+    TRY(gpu_launch(begin_part, 1, 1, 0, stream, control, call->sequence));
+    TRY(gpu_kernels_of(call->out.format->id)->op[call->args.op](&c, stream));
+    return gpu_launch(end_part, 1, 1, 0, stream, control, call->sequence);
+}
+
+static cudaError_t open(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
+    struct gpu_call c = describe(call, control);
+    describe_output(&c, &call->out);
+    return gpu_launch(open_sequence, 1, 1, 0, stream, c, call->sequence, is_shared(call->out.format));
+}
+
 static cudaError_t write(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
     const gpu_operation run = gpu_kernels_of(call->out.format->id)->op[call->args.op];
     const bool shared = is_shared(call->out.format);
@@ -266,7 +308,11 @@ static cudaError_t load_or_round(const struct fl_call *call, struct gpu_control 
 cudaError_t gpu_submit(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
     switch (call->kind) {
     case FL_CALL_WRITE:
-        return write(call, control, stream);
+        return call->sequence.state ? write_part(call, control, stream) : write(call, control, stream);
+    case FL_CALL_OPEN:
+        return open(call, control, stream);
+    case FL_CALL_CLOSE:
+        return gpu_launch(close_sequence, 1, 1, 0, stream, control, call->sequence);
     case FL_CALL_RUN:
         return run(call, control, stream);
     case FL_CALL_FOLLOW: {

@@ -234,14 +234,15 @@ static tensor_status see_otherwise(struct fl_node *node) {
     return TENSOR_OK;
 }
 
-/* The tensors of a node's passes, in one array: those of training, x, dx, y, dy, then x and y of evaluation. */
+/* The tensors of a node's passes, in one array: those of training, x, dx, y, dy, then x and y of evaluation, and what
+ * backward writes for itself. */
 static tensor_status wire_passes(const nn_graph *g, struct fl_node *node) {
     const int inputs = node->inputs, outputs = node->outputs;
-    tensor **x = fl_alloc_zero(3 * (size_t)(inputs + outputs) * sizeof *x);
+    tensor **x = fl_alloc_zero((3 * (size_t)(inputs + outputs) + (size_t)node->works) * sizeof *x);
     if (!x)
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
     tensor **dx = x + inputs, **y = dx + inputs, **dy = y + outputs, **evaluate_x = dy + outputs,
-           **evaluate_y = evaluate_x + inputs;
+           **evaluate_y = evaluate_x + inputs, **work = evaluate_y + outputs;
     for (int k = 0; k < inputs; k++) {
         const struct fl_value *input = &g->values[fl_output_of(g, node->input[k].x)->y];
         x[k] = input->t;
@@ -253,9 +254,11 @@ static tensor_status wire_passes(const nn_graph *g, struct fl_node *node) {
         dy[k] = tensor_of(g, node->output[k].dy);
         evaluate_y[k] = g->values[node->output[k].y].evaluate;
     }
+    for (int k = 0; k < node->works; k++)
+        work[k] = tensor_of(g, node->work[k].value);
     node->tensors = x;
     FL_TRY(see_otherwise(node));
-    node->train = (struct fl_pass){.x = x, .dx = dx, .y = y, .dy = dy, .training = true, .step = g->step};
+    node->train = (struct fl_pass){.x = x, .dx = dx, .y = y, .dy = dy, .work = work, .training = true, .step = g->step};
     node->evaluate = (struct fl_pass){.x = evaluate_x, .y = evaluate_y};
     return TENSOR_OK;
 }

@@ -34,7 +34,8 @@ struct fl_shape {
 };
 int64_t fl_shape_count(const struct fl_shape *shape);
 
-enum fl_init { FL_INIT_ZERO, FL_INIT_ONE, FL_INIT_NORMAL, FL_INIT_UNIFORM };
+/* FORGET: of what enters the gates of an LSTM, zero but one for the forget gate, the second quarter. */
+enum fl_init { FL_INIT_ZERO, FL_INIT_ONE, FL_INIT_NORMAL, FL_INIT_UNIFORM, FL_INIT_FORGET };
 
 struct fl_parameter {
     const char *suffix; /* "weight", "bias", "gamma", "beta" */
@@ -76,11 +77,20 @@ struct fl_state {
     tensor *t;
 };
 
+/* A tensor of the network's format that backward of a node writes for itself: a value of the step as gradients are,
+ * with a history of its own. */
+struct fl_work {
+    const char *suffix;
+    struct fl_shape shape;
+    int value;
+};
+
 /* The tensors of one visit to a node, by number of input and output. */
 struct fl_pass {
     tensor *const *x, *const *y;
-    tensor *const *dy; /* NULL where the output has no gradient: nobody uses it */
-    tensor *const *dx; /* NULL where no gradient is wanted, or none is there to be given on */
+    tensor *const *dy;   /* NULL where the output has no gradient: nobody uses it */
+    tensor *const *dx;   /* NULL where no gradient is wanted, or none is there to be given on */
+    tensor *const *work; /* of backward alone */
     bool training;
     const tensor *step; /* f64 [1], updates so far, in training: of layers that draw */
 };
@@ -152,7 +162,8 @@ struct fl_node {
     struct fl_output *output;
     struct fl_parameter *parameter;
     struct fl_state *state;
-    int inputs, outputs, parameters, states;
+    struct fl_work *work;
+    int inputs, outputs, parameters, states, works;
     nn_node first; /* handle of its first output, which those of the others follow */
     bool learns;   /* it or something before it has parameters, and a gradient reaches it */
     struct fl_pass train, evaluate;
@@ -293,6 +304,7 @@ nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name,
 tensor_status fl_add_output(struct fl_node *node, const char *suffix, struct fl_shape shape);
 tensor_status fl_add_parameter(struct fl_node *node, struct fl_parameter parameter);
 tensor_status fl_add_state(struct fl_node *node, struct fl_state state);
+tensor_status fl_add_work(struct fl_node *node, const char *suffix, struct fl_shape shape);
 /* Frees all that a node holds. */
 void fl_node_clear(struct fl_node *node);
 /* Puts the layer's name in front of the message of a failure. */

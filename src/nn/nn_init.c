@@ -58,6 +58,9 @@ void fl_init_values(double *values, int64_t count, enum fl_init init, double sca
         case FL_INIT_ONE:
             values[i] = 1;
             break;
+        case FL_INIT_FORGET:
+            values[i] = i / (count / 4) == 1;
+            break;
         case FL_INIT_NORMAL:
             values[i] = scale * standard_normal(key, i);
             break;

@@ -65,6 +65,12 @@ tensor_status fl_add_state(struct fl_node *node, struct fl_state state) {
     return append((void **)&node->state, &node->states, &state, sizeof state);
 }
 
+tensor_status fl_add_work(struct fl_node *node, const char *suffix, struct fl_shape shape) {
+    FL_TRY(check_size(node, &shape));
+    const struct fl_work work = {.suffix = suffix, .shape = shape, .value = -1};
+    return append((void **)&node->work, &node->works, &work, sizeof work);
+}
+
 static tensor_status add_input(struct fl_node *node, nn_node x) {
     const struct fl_input input = {.x = x, .dx = -1, .sum = -1, .addend = -1, .gate = -1};
     return append((void **)&node->input, &node->inputs, &input, sizeof input);
@@ -88,6 +94,7 @@ void fl_node_clear(struct fl_node *node) {
     fl_free(node->output);
     fl_free(node->parameter);
     fl_free(node->state);
+    fl_free(node->work);
     for (int i = 0; node->views && i < 3 * (node->inputs + node->outputs); i++)
         tensor_free(node->views[i]);
     fl_free(node->views);

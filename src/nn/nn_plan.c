@@ -166,6 +166,13 @@ static tensor_status plan_node(nn_graph *g, struct fl_node *node, struct use *us
         if (k < layer->saves_y || (k < layer->relu && output->dy >= 0 && !output->gated))
             use(g, output->y, position);
     }
+    for (int k = 0; k < node->works; k++) {
+        struct fl_work *work = &node->work[k];
+        work->value =
+            new_value(g, fl_format_name("%s.%s", node->name, work->suffix), "gradient", &work->shape, -1, position);
+        if (work->value < 0)
+            return TENSOR_E_MEMORY;
+    }
     for (int k = 0; k < node->inputs; k++) {
         struct fl_input *input = &node->input[k];
         if (k < layer->saves_x)

@@ -1,0 +1,163 @@
+/* Networks with LSTM and GRU layers: they learn what only a memory can tell, in every variant; a state, a checkpoint
+ * and a device go on with the same bits; what is refused.
+ *
+ *     test_nn_recurrent [DEVICE]        the toy device; or DEVICE (cuda) */
+#define _GNU_SOURCE
+#include "check.h"
+#include "flexlab/nn.h"
+#include "toy_device.h"
+#include <math.h>
+#include <unistd.h>
+
+enum { BATCH = 8, LENGTH = 9, ROWS = BATCH * LENGTH, VOCABULARY = 4, DELAY = 2 };
+
+static uint64_t draws = 23;
+static int32_t tokens[ROWS], labels[ROWS];
+
+/* The label of a position is the token two positions before. */
+static void draw_batch(void) {
+    for (int i = 0; i < ROWS; i++)
+        tokens[i] = (int32_t)(check_random(&draws) % VOCABULARY);
+    for (int i = 0; i < ROWS; i++)
+        labels[i] = i % LENGTH < DELAY ? 0 : tokens[i - DELAY];
+}
+
+typedef nn_node (*layer)(nn_graph *g, const char *name, nn_node x, int units);
+
+static nn_graph *network(const char *variant, const char *device, layer first, layer second) {
+    nn_graph *g =
+        nn_graph_new(&(nn_config){.variant = variant, .batch = BATCH, .seed = 5, .momentum = 0.9f, .device = device});
+    nn_node x = first(g, "one", nn_embedding(g, "embedding", nn_tokens(g, LENGTH, VOCABULARY), 6, 1), 14);
+    if (second)
+        x = second(g, "two", x, 10);
+    CHECK(!nn_compile(g, nn_linear(g, "head", x, VOCABULARY)), "%s %s: %s", variant, device, tensor_error());
+    return g;
+}
+
+static double step(nn_graph *g, float rate) {
+    double loss = NAN;
+    draw_batch();
+    CHECK(!nn_train_step_tokens(g, tokens, labels, rate, &loss, NULL), "%s", tensor_error());
+    return loss;
+}
+
+static void learns(const char *variant, layer first, const char *name) {
+    nn_graph *g = network(variant, "cpu", first, NULL);
+    const double begin = step(g, 0.3f);
+    double loss = begin;
+    for (int i = 0; i < 250; i++)
+        loss = step(g, 0.3f);
+    int32_t predicted[ROWS];
+    double of_test;
+    int right = 0;
+    draw_batch();
+    CHECK(!nn_evaluate_tokens(g, tokens, labels, BATCH, &of_test, predicted), "%s", tensor_error());
+    for (int i = 0; i < ROWS; i++)
+        right += predicted[i] == labels[i];
+    CHECK(begin > 1.2 && loss < 0.2 && of_test < 0.25 && right >= ROWS * 9 / 10,
+          "%s %s: loss %.3f at first, %.3f then, %.3f in evaluation, %d of %d right", variant, name, begin, loss,
+          of_test, right, ROWS);
+    nn_graph_free(g);
+}
+
+/* Two graphs on the same batches, one of which is taken up where the other was. */
+static void goes_on(const char *variant, const char *device, layer first, layer second) {
+    char path[] = "/tmp/flexlab-recurrent-XXXXXX";
+    const int file = mkstemp(path);
+    CHECK(file >= 0, "no file");
+    nn_graph *a = network(variant, "cpu", first, second), *b = network(variant, device, first, second);
+    for (int i = 0; i < 3; i++)
+        step(a, 0.2f);
+    CHECK(!nn_checkpoint_save(a, path, NULL, 0) && !nn_checkpoint_load(b, path), "%s", tensor_error());
+    for (int i = 0; i < 5; i++) {
+        const uint64_t before = draws;
+        const double one = step(a, 0.2f);
+        draws = before;
+        const double other = step(b, 0.2f);
+        CHECK(!memcmp(&one, &other, sizeof one), "%s step %d on %s: loss %.17g, %.17g on cpu", variant, i, device,
+              other, one);
+        int32_t here[ROWS], there[ROWS];
+        double loss, loss_there;
+        CHECK(!nn_evaluate_tokens(a, tokens, labels, 3, &loss, here) &&
+                  !nn_evaluate_tokens(b, tokens, labels, 3, &loss_there, there),
+              "%s", tensor_error());
+        CHECK(!memcmp(&loss, &loss_there, sizeof loss) && !memcmp(here, there, 3 * LENGTH * sizeof *here),
+              "%s evaluation %d on %s: %.17g, %.17g on cpu", variant, i, device, loss_there, loss);
+    }
+    const size_t bytes = nn_state_bytes(a);
+    char *one = malloc(bytes), *other = malloc(bytes);
+    CHECK(bytes && nn_state_bytes(b) == bytes && !nn_state_get(a, one, bytes) && !nn_state_get(b, other, bytes), "%s",
+          tensor_error());
+    CHECK(!memcmp(one, other, bytes), "%s on %s: states differ", variant, device);
+    free(one);
+    free(other);
+    nn_graph_free(a);
+    nn_graph_free(b);
+    close(file);
+    unlink(path);
+}
+
+/* --- what is refused ---------------------------------------------------------------------------------------------- */
+
+static nn_node a_matrix(nn_graph *g) {
+    return nn_lstm(g, "l", nn_linear(g, "fc", nn_input(g, 4, 3, 1), 5), 4);
+}
+static nn_node no_units(nn_graph *g) {
+    return nn_gru(g, "l", nn_input(g, 4, 3, 1), 0);
+}
+static nn_node no_name(nn_graph *g) {
+    return nn_gru(g, "", nn_input(g, 4, 3, 1), 2);
+}
+static nn_node name_twice(nn_graph *g) {
+    return nn_gru(g, "l", nn_gru(g, "l", nn_input(g, 4, 3, 1), 2), 2);
+}
+static nn_node last_of_an_image(nn_graph *g) {
+    return nn_last_step(g, "last", nn_input(g, 4, 3, 1));
+}
+static nn_node bare_tokens(nn_graph *g) {
+    return nn_lstm(g, "l", nn_tokens(g, 4, 3), 4);
+}
+/* The cell is a handle between the gates and the sequence. */
+static nn_node the_cell(nn_graph *g) {
+    const nn_node x = nn_lstm(g, "l", nn_input(g, 4, 3, 1), 3);
+    nn_node y = nn_last_step(g, "last", x - 1);
+    return nn_linear(g, "fc", nn_add_relu(g, "sum", nn_last_step(g, "last2", x), y), 3);
+}
+
+static const struct {
+    nn_node (*build)(nn_graph *g);
+    const char *words;
+} bad[] = {{a_matrix, "expected a sequence [batch, length, width]"},
+           {no_units, "0 units, expected 1 to"},
+           {no_name, "its name '' is missing"},
+           {name_twice, "the name is used twice"},
+           {last_of_an_image, "expected a sequence"},
+           {bare_tokens, "its input 'tokens' is tokens"},
+           {the_cell, "'l.cell' is the layer's own"}};
+
+static void refuses(void) {
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        nn_graph *g = nn_graph_new(&(nn_config){.variant = "dfp16", .batch = 4, .seed = 1});
+        CHECK(nn_compile(g, bad[i].build(g)) && strstr(tensor_error(), bad[i].words), "%zu: %s", i, tensor_error());
+        nn_graph_free(g);
+    }
+    CHECK(nn_lstm(NULL, "l", 0, 2) == -1 && nn_gru(NULL, "l", 0, 2) == -1 && nn_last_step(NULL, "l", 0) == -1, "NULL");
+}
+
+int main(int argc, char **argv) {
+    static const char *const variants[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16", "flex16+5-sr"};
+    const char *device = argc > 1 ? argv[1] : "toy";
+    if (argc == 1 && !toy_begin((size_t)1 << 30))
+        return check_skip("no memory for the toy device");
+    CHECK(tensor_device_find(device), "%s", tensor_error());
+    for (int k = 0; k < 6 && argc == 1; k++) {
+        learns(variants[k], nn_lstm, "lstm");
+        learns(variants[k], nn_gru, "gru");
+    }
+    for (int k = 0; k < 6; k++) {
+        goes_on(variants[k], "cpu", nn_lstm, nn_gru);
+        goes_on(variants[k], device, nn_gru, nn_lstm);
+    }
+    refuses();
+    return check_summary();
+}
