@@ -144,6 +144,33 @@ static void refuses(void) {
     CHECK(nn_lstm(NULL, "l", 0, 2) == -1 && nn_gru(NULL, "l", 0, 2) == -1 && nn_last_step(NULL, "l", 0) == -1, "NULL");
 }
 
+/* The models on characters: how many parameters, and that a step of theirs lowers the loss of its batch. */
+static void models(void) {
+    static const struct {
+        const char *name;
+        int64_t parameters;
+    } known[] = {{"lstm-char", 349569}, {"gru-char", 268161}};
+    static int32_t text[2 * 12], next[2 * 12];
+    for (int i = 0; i < 24; i++) {
+        text[i] = i * 7 % 65;
+        next[i] = (i + 1) * 7 % 65;
+    }
+    for (int k = 0; k < 2; k++) {
+        nn_graph *g = nn_graph_new(&(nn_config){.variant = "flex16+5", .batch = 2, .seed = 1, .momentum = 0.9f});
+        double first, loss = NAN;
+        CHECK(nn_model_reads_text(known[k].name) && !nn_compile(g, nn_model_text(g, known[k].name, 12, 65)), "%s",
+              tensor_error());
+        CHECK(nn_parameter_count(g) == known[k].parameters, "%s: %lld parameters", known[k].name,
+              (long long)nn_parameter_count(g));
+        CHECK(!nn_train_step_tokens(g, text, next, 0.1f, &first, NULL), "%s", tensor_error());
+        for (int i = 0; i < 5; i++)
+            CHECK(!nn_train_step_tokens(g, text, next, 0.1f, &loss, NULL), "%s", tensor_error());
+        CHECK(fabs(first - log(65)) < 0.2 && loss < first - 0.05, "%s: loss %.4f, then %.4f", known[k].name, first,
+              loss);
+        nn_graph_free(g);
+    }
+}
+
 int main(int argc, char **argv) {
     static const char *const variants[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16", "flex16+5-sr"};
     const char *device = argc > 1 ? argv[1] : "toy";
@@ -159,5 +186,6 @@ int main(int argc, char **argv) {
         goes_on(variants[k], device, nn_gru, nn_lstm);
     }
     refuses();
+    models();
     return check_summary();
 }

@@ -5,11 +5,12 @@
 
 static const struct family {
     const char *names[3]; /* those that are listed */
-    const char *grammar;  /* of the others */
+    const char *grammar;  /* of the others; NULL: there are none */
     bool (*named)(const char *name);
     nn_node (*build)(nn_graph *g, const char *name, nn_node tokens, int vocabulary);
 } families[] = {
     {{"gpt", "gpt2x64"}, "gptLxW with L layers of width W", fl_gpt_named, fl_gpt},
+    {{"lstm-char", "gru-char"}, NULL, fl_recurrent_named, fl_recurrent},
 };
 enum {
     FAMILIES = sizeof families / sizeof families[0],
@@ -41,7 +42,8 @@ static tensor_status unknown(const char *name) {
     for (int i = 0; nn_text_model_list(i) && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", nn_text_model_list(i));
     for (int f = 0; f < FAMILIES && used < sizeof known; f++)
-        used += (size_t)snprintf(known + used, sizeof known - used, ", or %s", families[f].grammar);
+        if (families[f].grammar)
+            used += (size_t)snprintf(known + used, sizeof known - used, ", or %s", families[f].grammar);
     return fl_fail(TENSOR_E_ARGUMENT, "model '%s': expected one that reads text: %s", name ? name : "(null)", known);
 }
 

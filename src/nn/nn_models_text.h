@@ -8,5 +8,8 @@
  * logits. */
 bool fl_gpt_named(const char *name);
 nn_node fl_gpt(nn_graph *g, const char *name, nn_node tokens, int vocabulary);
+/* nn_models_recurrent.c: the same of theirs. */
+bool fl_recurrent_named(const char *name);
+nn_node fl_recurrent(nn_graph *g, const char *name, nn_node tokens, int vocabulary);
 
 #endif
