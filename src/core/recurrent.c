@@ -2,7 +2,7 @@
  *
  * A sequence keeps what enters the gates, and the states; its gradient computes the gates anew from those. Matmuls of a
  * step read the weights as they lie; what needs no step before it (the products of the inputs, the gradients of all
- * weights) is one matmul over all steps. docs/decisions/0025-tensors-over-time.md */
+ * weights) is one matmul over all steps. docs/decisions/0024-tensors-over-time.md */
 #include "core/check_operands.h"
 #include "core/cell_rules.h"
 #include "core/sequence.h"

@@ -2,7 +2,7 @@
  *
  * A layer is four nodes: the sequence with time first, the products of all inputs with their weights at once, the cells
  * step by step, and their states with the batch first again. What the cells keep for backward are outputs that nothing
- * else reads. docs/decisions/0025-tensors-over-time.md */
+ * else reads. docs/decisions/0024-tensors-over-time.md */
 #include "core/fail.h"
 #include "nn/nn_layer.h"
 #include "nn/nn_sequence.h"
