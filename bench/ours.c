@@ -5,6 +5,7 @@
  *     conv FORMAT N H W C K R STRIDE PADDING PASSES   of f forward, d input gradient, w weight gradient
  *     convert FROM TO COUNT                     tensor_convert, or tensor_convert_at for a shared exponent
  *     step FORMAT BATCH                         one training step of ResNet-20
+ *     transformer FORMAT BATCH                  one training step of gpt, 128 tokens a sequence, by AdamW
  *     peak ISA PRODUCTS                         chains of fused multiply-adds, so many products on each thread
  *     memcpy BYTES
  *
@@ -175,6 +176,33 @@ static const char *prepare_step(const char *variant, char **argv) {
     return nn_train_step(network, images, labels, 0.01f, &loss, &correct) ? failure() : NULL;
 }
 
+enum { LENGTH = 128, VOCABULARY = 256 };
+static int32_t *tokens;
+
+static void run_transformer(void) {
+    double loss;
+    int correct;
+    nn_train_step_tokens(network, tokens, labels, 1e-3f, &loss, &correct);
+}
+
+/* Tokens from a linear congruential generator; the label of each is the next. */
+static const char *prepare_transformer(const char *variant, char **argv) {
+    const int batch = atoi(argv[0]);
+    network = nn_graph_new(
+        &(nn_config){.variant = variant, .batch = batch, .seed = 1, .optimiser = "adamw", .weight_decay = 0.1f});
+    if (!network || nn_compile(network, nn_model_text(network, "gpt", LENGTH, VOCABULARY)))
+        return failure();
+    const int64_t count = (int64_t)batch * LENGTH;
+    tokens = worker_memory((size_t)(count + 1) * sizeof *tokens);
+    labels = tokens + 1;
+    uint32_t state = 1;
+    for (int64_t i = 0; i <= count; i++)
+        tokens[i] = (int32_t)((state = state * 1664525 + 1013904223) >> 24);
+    double loss;
+    int correct;
+    return nn_train_step_tokens(network, tokens, labels, 1e-3f, &loss, &correct) ? failure() : NULL;
+}
+
 static const char *report_memory(const char *what, const char *variant, int batch) {
     nn_graph *g = resnet20(variant, batch);
     if (!g)
@@ -241,6 +269,10 @@ static const char *prepare(int argc, char **argv) {
     if (!strcmp(work, "step") && argc == 3) {
         chosen = run_step;
         return prepare_step(name, argv + 2);
+    }
+    if (!strcmp(work, "transformer") && argc == 3) {
+        chosen = run_transformer;
+        return prepare_transformer(name, argv + 2);
     }
     if (argc < 2 || tensor_format_find(&format, name))
         return worker_skip("unknown work or format: %s %s", work, argc > 1 ? argv[1] : "");

@@ -10,6 +10,7 @@ from rivals import CORE_TYPES, Program
 
 PEAK_PRODUCTS = 2e9  # a thread
 STEP = "ResNet-20 training step, batch 128"
+TRANSFORMER = "gpt training step, batch 16"
 
 # The bars: the least ratio of a row, on processors without matrix tiles and on those with them (AMX, `amx_int8`).
 # None: no bar there. A row that is not named here has none. For rows of memory the number is the most instead.
@@ -51,6 +52,8 @@ BARS = [
     (STEP, "flex16+5", "qtorch, simulated", 10.0, 10.0),
     (STEP, "fp32", "best torch fp32", 1.20, 1.20),
     (STEP + ", class fast", "bf16", "best torch bf16 autocast", None, 1.30),
+    (TRANSFORMER, "flex16+5", "ours fp32", 1.30, 1.30),
+    (TRANSFORMER, "fp32", "best torch fp32", 0.90, 0.90),
     ("convert fp32 to fp16, 2^25 elements", "fp16", "memcpy", 0.85, 0.85),
     ("convert fp16 to fp32, 2^25 elements", "fp16", "memcpy", 0.85, 0.85),
     ("convert fp32 to bf16, 2^25 elements", "bf16", "memcpy", 0.85, 0.85),
@@ -365,9 +368,22 @@ class Works:
             group.row(STEP, "flex16+5", "qtorch, simulated", ours["flex16+5"], [qtorch])
         yield group
 
-    def _torch(self, group, work, precision):
+    def transformers(self, threads):
+        group = self._group("transformer", "transformer", threads)
+        work = "transformer 16"
+        ours = {f: group.add(f"ours {f}", self.ours, f"transformer {f} 16") for f in FORMATS}
+        settings = ("contiguous",) if self.quick else ("contiguous", "compiled")
+        fp32, autocast = self._torch(group, work, "fp32", settings), self._torch(group, work, "autocast", settings)
+        for format in FORMATS:
+            group.row(TRANSFORMER, format, "best torch fp32", ours[format], fp32)
+        group.row(TRANSFORMER, "flex16+5", "best torch bf16 autocast", ours["flex16+5"], autocast)
+        for format in FORMATS[:-1]:
+            group.row(TRANSFORMER, format, "ours fp32", ours[format], [ours["fp32"]])
+        yield group
+
+    def _torch(self, group, work, precision, settings=None):
         names = []
-        for setting in ("channels_last",) if self.quick else ("contiguous", "channels_last", "compiled"):
+        for setting in settings or (("channels_last",) if self.quick else ("contiguous", "channels_last", "compiled")):
             name = f"torch {setting}" if precision == "fp32" else f"torch {precision} {setting}"
             program = self.rivals.python(name, "torch_step.py", "torch", setting, precision)
             names.append(group.add(name, program, work))
@@ -388,6 +404,7 @@ class Works:
         yield from self.matmuls(threads)
         yield from self.convolutions(threads)
         yield from self.steps(threads)
+        yield from self.transformers(threads)
         yield from self.conversions(threads)
         yield from self.scaling(threads)
 

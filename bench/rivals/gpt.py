@@ -1,5 +1,6 @@
 """A small causal transformer (Radford et al. 2019) in PyTorch, the network of nn_model "gpt": learned positions,
-normalisation before each part, GELU by erf, a normalisation at the end."""
+normalisation before each part, GELU by tanh, a
+normalisation at the end."""
 
 import contextlib
 
@@ -30,7 +31,7 @@ class Block(nn.Module):
 
     def forward(self, x):
         x = x + self.attention(self.norm1(x))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
 
 
 class Gpt(nn.Module):
