@@ -147,9 +147,12 @@ static char *make_page(tensor_device *device, size_t *bytes) {
             print_operation(device, (enum fl_op)op);
     fprintf(out,
             "\n## Networks\nEach model trains in each variant with each optimiser, on the processor and on a GPU.\n");
-    print_names("models", nn_model_list);
+    print_names("models of images", nn_model_list);
+    print_names("models of texts", nn_text_model_list);
     print_names("variants", variant_name);
+    print_names("losses", nn_loss_list);
     print_names("optimisers", nn_optimiser_list);
+    print_names("real functions as layers", nn_activation_list);
     fclose(out);
     return page;
 }
