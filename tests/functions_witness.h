@@ -253,7 +253,8 @@ WITNESS(hardtanh_grad) {
     mpfr_set_d(r, mpfr_cmp_d(x, alpha) > 0 && mpfr_cmp_d(x, beta) < 0 ? 1 : 0, R);
 }
 WITNESS(clamp_grad) {
-    mpfr_set_d(r, mpfr_cmp_d(x, alpha) >= 0 && mpfr_cmp_d(x, beta) <= 0 ? 1 : 0, R);
+    /* a comparison with NaN gives 0 in MPFR: a NaN lies nowhere */
+    mpfr_set_d(r, !mpfr_nan_p(x) && mpfr_cmp_d(x, alpha) >= 0 && mpfr_cmp_d(x, beta) <= 0 ? 1 : 0, R);
 }
 WITNESS(elu_grad) {
     (void)beta;
