@@ -12,8 +12,8 @@ enum { NUMBER_CHANNELS = 70, NUMBER_ROWS = 45, NUMBERS = 24 * NUMBER_CHANNELS + 
 static inline bool is_number_op(enum fl_op op) {
     return op == FL_OP_CHANNEL_MOMENTS || op == FL_OP_RUNNING_STATISTICS || op == FL_OP_AFFINE_COEFFICIENTS ||
            op == FL_OP_AFFINE_GRAD_COEFFICIENTS || op == FL_OP_SOFTMAX_CROSS_ENTROPY || op == FL_OP_SUM_SQUARES ||
-           op == FL_OP_OPTIMISER_STEP || op == FL_OP_TRUST_RATE || op == FL_OP_CHECK_INDICES ||
-           op == FL_OP_ARGMAX || (op >= FL_OP_CROSS_ENTROPY_WITH && op <= FL_OP_WASSERSTEIN);
+           op == FL_OP_OPTIMISER_STEP || op == FL_OP_TRUST_RATE || op == FL_OP_CHECK_INDICES || op == FL_OP_ARGMAX ||
+           (op >= FL_OP_CROSS_ENTROPY_WITH && op <= FL_OP_WASSERSTEIN);
 }
 
 static inline bool is_loss(enum fl_op op) {

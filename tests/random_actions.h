@@ -1019,8 +1019,7 @@ static bool plan_average(struct call *c, bool adaptive, bool gradient) {
                   q = adaptive ? sizes.filter_w : positions(sizes.w, c->how.window, c->how);
     if ((p < 1 || q < 1) && !chance(3))
         return false;
-    const int64_t x[4] = {sizes.n, sizes.h, sizes.w, sizes.c},
-                  y[4] = {sizes.n, p < 1 ? 1 : p, q < 1 ? 1 : q, sizes.c};
+    const int64_t x[4] = {sizes.n, sizes.h, sizes.w, sizes.c}, y[4] = {sizes.n, p < 1 ? 1 : p, q < 1 ? 1 : q, sizes.c};
     want(c, 4, gradient ? x : y);
     want(c, 4, gradient ? y : x);
     return true;

@@ -196,8 +196,8 @@ struct fl_args {
      *   broadcast_mul_grad     da <- dy, b, groups
      *   where                  y <- a, b, walk, whose third operand are the marks u8
      *   where_grad             da <- dy, walk likewise; k: the mark that counts
-     * .wide is set in w, in the first operand of clip_weight, combine, root_mean and add_ratio, in m and r of add_ratio,
-     * and in the out of an operation whose first operand is its output: v, g, q and x count as stored. */
+     * .wide is set in w, in the first operand of clip_weight, combine, root_mean and add_ratio, in m and r of
+     * add_ratio, and in the out of an operation whose first operand is its output: v, g, q and x count as stored. */
     struct fl_geometry geo;
     struct fl_strides strides;
     struct fl_walk walk, groups;

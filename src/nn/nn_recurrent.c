@@ -122,8 +122,7 @@ static tensor_status lstm_backward(struct fl_node *node, const struct fl_pass *p
 }
 
 static tensor_status gru_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_gru(pass->y[0], pass->y[1], pass->x[0], node->parameter[0].w, node->parameter[1].w,
-                      node->state[0].t);
+    return tensor_gru(pass->y[0], pass->y[1], pass->x[0], node->parameter[0].w, node->parameter[1].w, node->state[0].t);
 }
 
 static tensor_status gru_backward(struct fl_node *node, const struct fl_pass *pass) {
