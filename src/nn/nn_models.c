@@ -1,71 +1,9 @@
-/* nn_models.c - whole networks by name, for images of any size that they fit. */
+/* nn_models.c - whole networks by name, for images of any size that they fit; nn_models_images.c has their layers. */
 #include "nn/nn_models_images.h"
 #include "core/fail.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { PREFIX_BYTES = 40, NAME_BYTES = 64 };
-
-/* Two-layer perceptron (Koster et al. 2017, Fig. 3). */
-static nn_node mlp2(nn_graph *g, nn_node x, int classes, int depth) {
-    (void)depth;
-    x = nn_linear_relu(g, "fc1", x, 128);
-    return nn_linear(g, "fc2", x, classes);
-}
-
-/* Convolution, batch normalisation, relu. The names end in `suffix`. */
-static nn_node conv_bn_relu(nn_graph *g, const char *prefix, int suffix, nn_node x, int filters, int stride) {
-    char name[NAME_BYTES];
-    snprintf(name, sizeof name, "%sconv%d", prefix, suffix);
-    x = nn_conv2d(g, name, x, filters, 3, stride, 1);
-    snprintf(name, sizeof name, "%sbn%d", prefix, suffix);
-    return nn_batchnorm(g, name, x, true);
-}
-
-/* Six weight layers after VGG-A (Simonyan and Zisserman 2014), with batch normalisation: 10.4 million multiply-adds for
- * an image of 32x32x3. */
-static nn_node cnn6(nn_graph *g, nn_node x, int classes, int depth) {
-    (void)depth;
-    x = conv_bn_relu(g, "", 1, x, 32, 1);
-    x = nn_maxpool2d(g, "pool1", x, 2, 2);
-    x = conv_bn_relu(g, "", 2, x, 32, 1);
-    x = conv_bn_relu(g, "", 3, x, 64, 1);
-    x = nn_maxpool2d(g, "pool2", x, 2, 2);
-    x = conv_bn_relu(g, "", 4, x, 64, 1);
-    x = nn_maxpool2d(g, "pool3", x, 2, 2);
-    x = nn_linear_relu(g, "fc1", x, 128);
-    return nn_linear(g, "fc2", x, classes);
-}
-
-/* Two 3x3 convolutions around an identity or option-A shortcut (He et al. 2015, section 4.2). */
-static nn_node residual_block(nn_graph *g, const char *prefix, nn_node x, int filters, int stride) {
-    char name[NAME_BYTES];
-    nn_node shortcut = x;
-    x = conv_bn_relu(g, prefix, 1, x, filters, stride);
-    snprintf(name, sizeof name, "%sconv2", prefix);
-    x = nn_conv2d(g, name, x, filters, 3, 1, 1);
-    if (stride > 1) {
-        snprintf(name, sizeof name, "%sshortcut", prefix);
-        shortcut = nn_shortcut_a(g, name, shortcut, filters, stride);
-    }
-    snprintf(name, sizeof name, "%sbn2", prefix);
-    return nn_batchnorm_add_relu(g, name, x, shortcut);
-}
-
-/* 6n + 2 layers: three stages of n blocks with 16, 32, 64 filters. */
-static nn_node resnet(nn_graph *g, nn_node x, int classes, int depth) {
-    const int n = (depth - 2) / 6;
-    char prefix[PREFIX_BYTES];
-    x = conv_bn_relu(g, "", 1, x, 16, 1);
-    for (int stage = 1; stage <= 3; stage++)
-        for (int block = 1; block <= n; block++) {
-            snprintf(prefix, sizeof prefix, "stage%d.block%d.", stage, block);
-            x = residual_block(g, prefix, x, 8 << stage, stage > 1 && block == 1 ? 2 : 1);
-        }
-    x = nn_avgpool_global(g, "pool", x);
-    return nn_linear(g, "fc", x, classes);
-}
 
 /* --- models by name ----------------------------------------------------------------------------------------------- */
 
@@ -78,15 +16,15 @@ struct model {
 };
 
 static const struct model models[] = {
-    {"mlp2", mlp2, 0, 0},
-    {"cnn6", cnn6, 0, 0},
-    {"resnet8", resnet, 8, 0},
-    {"resnet14", resnet, 14, 0},
-    {"resnet20", resnet, 20, 0},
-    {"resnet32", resnet, 32, 0},
-    {"resnet44", resnet, 44, 0},
-    {"resnet56", resnet, 56, 0},
-    {"resnet110", resnet, 110, 0},
+    {"mlp2", fl_mlp2, 0, 0},
+    {"cnn6", fl_cnn6, 0, 0},
+    {"resnet8", fl_resnet, 8, 0},
+    {"resnet14", fl_resnet, 14, 0},
+    {"resnet20", fl_resnet, 20, 0},
+    {"resnet32", fl_resnet, 32, 0},
+    {"resnet44", fl_resnet, 44, 0},
+    {"resnet56", fl_resnet, 56, 0},
+    {"resnet110", fl_resnet, 110, 0},
     {"lenet", fl_lenet, 0, FL_LENET_SIDE},
     {"alexnet", fl_alexnet, 0, FL_ALEXNET_SIDE},
     {"vgg11", fl_vgg, 11, FL_VGG_SIDE},
@@ -110,7 +48,7 @@ static const struct family {
     const char *depths;
     bool wide; /* behind the suffix follows a width */
 } families[] = {
-    {"resnet", "", resnet, 6, 2, "6n + 2: 8, 14, 20, ...", false},
+    {"resnet", "", fl_resnet, 6, 2, "6n + 2: 8, 14, 20, ...", false},
     {"resnet", "-b", fl_resnet_b, 6, 2, "6n + 2: 8, 14, 20, ...", false},
     {"resnet", "-bottleneck", fl_resnet_bottleneck, 9, 2, "9n + 2: 11, 20, 29, ...", false},
     {"wrn", "-", fl_wide_resnet, 6, 4, "6n + 4: 10, 16, 22, ...", true},

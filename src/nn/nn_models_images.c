@@ -1,5 +1,5 @@
-/* nn_models_images.c - models of the literature for images of about 32x32 pixels: docs/models.md says what each takes
- * from its source and what it changes. */
+/* nn_models_images.c - models for images of about 32x32 pixels: docs/models.md says what each takes from its source and
+ * what it changes. */
 #include "nn/nn_models_images.h"
 #include <stdio.h>
 
@@ -23,6 +23,30 @@ static nn_node conv_bn_relu(nn_graph *g, const char *prefix, const char *number,
     x = nn_conv2d(g, name, x, filters, 3, stride, 1);
     snprintf(name, sizeof name, "%sbn%s", prefix, number);
     return nn_batchnorm(g, name, x, true);
+}
+
+/* --- small networks ----------------------------------------------------------------------------------------------- */
+
+/* Two-layer perceptron (Koster et al. 2017, Fig. 3). */
+nn_node fl_mlp2(nn_graph *g, nn_node x, int classes, int number) {
+    (void)number;
+    x = nn_linear_relu(g, "fc1", x, 128);
+    return nn_linear(g, "fc2", x, classes);
+}
+
+/* Six weight layers after VGG-A (Simonyan and Zisserman 2014), with batch normalisation: 10.4 million multiply-adds for
+ * an image of 32x32x3. */
+nn_node fl_cnn6(nn_graph *g, nn_node x, int classes, int number) {
+    (void)number;
+    x = conv_bn_relu(g, "", "1", x, 32, 1);
+    x = nn_maxpool2d(g, "pool1", x, 2, 2);
+    x = conv_bn_relu(g, "", "2", x, 32, 1);
+    x = conv_bn_relu(g, "", "3", x, 64, 1);
+    x = nn_maxpool2d(g, "pool2", x, 2, 2);
+    x = conv_bn_relu(g, "", "4", x, 64, 1);
+    x = nn_maxpool2d(g, "pool3", x, 2, 2);
+    x = nn_linear_relu(g, "fc1", x, 128);
+    return nn_linear(g, "fc2", x, classes);
 }
 
 /* --- LeNet-5 (LeCun et al. 1998, section II.B) -------------------------------------------------------------------- */
@@ -91,14 +115,14 @@ nn_node fl_vgg(nn_graph *g, nn_node x, int classes, int depth) {
 
 /* --- residual networks (He et al. 2015) --------------------------------------------------------------------------- */
 
-/* Two 3x3 convolutions; where the shape changes, the shortcut is of type B. */
-static nn_node block_b(nn_graph *g, const char *prefix, nn_node x, int filters, int stride) {
+/* Two 3x3 convolutions around the shortcut, which is of type A or B where the shape changes. */
+static nn_node residual_block(nn_graph *g, const char *prefix, nn_node x, int filters, int stride, bool type_b) {
     struct names names = {.prefix = prefix};
     nn_node shortcut = x;
     x = conv_bn_relu(g, prefix, "1", x, filters, stride);
     x = nn_conv2d(g, name_of(&names, "conv2"), x, filters, 3, 1, 1);
     if (stride > 1)
-        shortcut = nn_shortcut_b(g, name_of(&names, "shortcut"), shortcut, filters, stride);
+        shortcut = (type_b ? nn_shortcut_b : nn_shortcut_a)(g, name_of(&names, "shortcut"), shortcut, filters, stride);
     return nn_batchnorm_add_relu(g, name_of(&names, "bn2"), x, shortcut);
 }
 
@@ -107,15 +131,24 @@ static nn_node end_of_resnet(nn_graph *g, nn_node x, int classes) {
     return nn_linear(g, "fc", x, classes);
 }
 
-nn_node fl_resnet_b(nn_graph *g, nn_node x, int classes, int depth) {
+/* 6n + 2 layers: three stages of n blocks with 16, 32, 64 filters. */
+static nn_node resnet(nn_graph *g, nn_node x, int classes, int depth, bool type_b) {
     char prefix[PREFIX_BYTES];
     x = conv_bn_relu(g, "", "1", x, 16, 1);
     for (int stage = 1; stage <= 3; stage++)
         for (int block = 1; block <= (depth - 2) / 6; block++) {
             snprintf(prefix, sizeof prefix, "stage%d.block%d.", stage, block);
-            x = block_b(g, prefix, x, 8 << stage, stage > 1 && block == 1 ? 2 : 1);
+            x = residual_block(g, prefix, x, 8 << stage, stage > 1 && block == 1 ? 2 : 1, type_b);
         }
     return end_of_resnet(g, x, classes);
+}
+
+nn_node fl_resnet(nn_graph *g, nn_node x, int classes, int depth) {
+    return resnet(g, x, classes, depth, false);
+}
+
+nn_node fl_resnet_b(nn_graph *g, nn_node x, int classes, int depth) {
+    return resnet(g, x, classes, depth, true);
 }
 
 /* Three stages of n bottlenecks whose 3x3 convolutions have 16, 32, 64 filters. */
