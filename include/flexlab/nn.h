@@ -114,8 +114,9 @@ FLEXLAB_API nn_node nn_tokens(nn_graph *g, int length, int vocabulary) FLEXLAB_S
 FLEXLAB_API nn_node nn_embedding(nn_graph *g, const char *name, nn_node tokens, int width, double deviation)
     FLEXLAB_SYMBOL(nn_embedding);
 /* Sequences [batch, length, width] to [batch, length, units], the states of an LSTM or a GRU after each step:
- * tensor_lstm, tensor_gru, from a state of zeros, in two nodes NAME.input (nn_linear) and NAME. An image is a sequence
- * of its lines. Weights of the inputs start uniform within 1/sqrt(width), those of the states within 1/sqrt(units);
+ * tensor_lstm, tensor_gru, from a state of zeros. Layers NAME.time and NAME.sequence have time or the batch first,
+ * NAME.input (nn_linear) and NAME stand between them; names of at most 84 characters. An image is a sequence of its
+ * lines. Weights of the inputs start uniform within 1/sqrt(width), those of the states within 1/sqrt(units);
  * biases zero, but 1 for the forget gate. docs/recurrent.md */
 FLEXLAB_API nn_node nn_lstm(nn_graph *g, const char *name, nn_node x, int units) FLEXLAB_SYMBOL(nn_lstm);
 FLEXLAB_API nn_node nn_gru(nn_graph *g, const char *name, nn_node x, int units) FLEXLAB_SYMBOL(nn_gru);

@@ -31,8 +31,7 @@ static tensor_status batch_first_shape(struct fl_node *node, const struct fl_sha
 }
 
 static tensor_status last_step_shape(struct fl_node *node, const struct fl_shape *x) {
-    if (x->ndim != 3)
-        return need_sequence(node, &(struct fl_shape){.ndim = 0});
+    FL_TRY(fl_need_sequence(node, x));
     return fl_add_matrix(node, x->dim[2]);
 }
 
