@@ -285,6 +285,25 @@ static void changed_files(void) {
     nn_graph_free(other);
 }
 
+/* A network of another loss is refused by name, whatever the version: older files have no notes of one. */
+static void other_losses(void) {
+    nn_config config = config_of("flex16+5");
+    config.label_smoothing = 0.25f;
+    nn_graph *smooth = nn_graph_new(&config), *plain = network("flex16+5", NULL);
+    CHECK(smooth && !nn_compile(smooth, all_layers(smooth, CLASSES)), "%s", tensor_error());
+    char good[320];
+    snprintf(good, sizeof good, "%s.good", path);
+    CHECK(!nn_checkpoint_save(smooth, good, NULL, 0), "%s", tensor_error());
+    write_changed(good, &(struct change){.key = "flexlab.version", .value = "99.0.0"});
+    unsigned char *before = state_of(plain);
+    refused(plain, before, TENSOR_E_DATA, "'network.label_smoothing' is '0.25', that of the network is the default");
+    CHECK(!nn_checkpoint_load(smooth, path), "%s", tensor_error());
+    free(before);
+    unlink(good);
+    nn_graph_free(smooth);
+    nn_graph_free(plain);
+}
+
 /* Any byte of the file, any end of it. */
 static void damaged_files(void) {
     nn_graph *g = network("dfp16", NULL), *other = network("dfp16", NULL);
@@ -523,6 +542,7 @@ int main(int argc, char **argv) {
         other_networks();
         other_settings();
         changed_files();
+        other_losses();
         damaged_files();
         wrong_calls();
         no_memory();

@@ -155,17 +155,24 @@ static float real_of(const struct fl_optimiser *o, int i) {
                                  o->clip_value, o->how.clip_norm})[i];
 }
 
+enum objective_key { LOSS, SMOOTHING, DELTA, IGNORED, INPUT_GRADIENT, OBJECTIVE_KEYS };
+static const char *const objective_keys[] = {[LOSS] = "network.loss",
+                                             [SMOOTHING] = "network.label_smoothing",
+                                             [DELTA] = "network.huber_delta",
+                                             [IGNORED] = "network.ignored_label",
+                                             [INPUT_GRADIENT] = "network.input_gradient"};
+
 /* Of what it is trained for, what is not as it was before there was a choice: older files have none of it. */
 static tensor_status put_objective(struct fl_safetensors_out *o, const struct fl_objective *how) {
     if (how->kind != FL_LOSS_CROSS_ENTROPY)
-        FL_TRY(note(o, "network.loss", "%s", nn_loss_list((int)how->kind)));
+        FL_TRY(note(o, objective_keys[LOSS], "%s", nn_loss_list((int)how->kind)));
     if (how->smoothing > 0)
-        FL_TRY(note(o, "network.label_smoothing", "%.9g", (double)how->smoothing));
+        FL_TRY(note(o, objective_keys[SMOOTHING], "%.9g", (double)how->smoothing));
     if (how->kind == FL_LOSS_HUBER)
-        FL_TRY(note(o, "network.huber_delta", "%.9g", (double)how->delta));
+        FL_TRY(note(o, objective_keys[DELTA], "%.9g", (double)how->delta));
     if (how->ignores)
-        FL_TRY(note(o, "network.ignored_label", "%d", how->ignored));
-    return how->input_gradient ? note(o, "network.input_gradient", "1") : TENSOR_OK;
+        FL_TRY(note(o, objective_keys[IGNORED], "%d", how->ignored));
+    return how->input_gradient ? note(o, objective_keys[INPUT_GRADIENT], "1") : TENSOR_OK;
 }
 
 /* What a network must have in common with the file that it is loaded from, as text. */
@@ -295,6 +302,14 @@ tensor_status fl_checkpoint_whole(const struct fl_safetensors *s, const char *ke
     return TENSOR_OK;
 }
 
+static bool has_note(const struct fl_safetensors_out *o, const char *key) {
+    for (int i = 0; i < o->note_count; i++)
+        if (!strcmp(o->notes[i].key, key))
+            return true;
+    return false;
+}
+
+/* Either way: what the file has of a loss, the network has too. */
 static tensor_status check_settings(const struct fl_safetensors *s, const nn_graph *g) {
     struct fl_safetensors_out own = {0};
     tensor_status status = put_settings(&own, g);
@@ -304,6 +319,12 @@ static tensor_status check_settings(const struct fl_safetensors *s, const nn_gra
         if (!status && strcmp(found, own.notes[i].value) != 0)
             status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.40s', that of the network is '%s'", s->path,
                              own.notes[i].key, found, own.notes[i].value);
+    }
+    for (int i = 0; i < OBJECTIVE_KEYS && !status; i++) {
+        const char *found = fl_safetensors_note(s, objective_keys[i]);
+        if (found && !has_note(&own, objective_keys[i]))
+            status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.40s', that of the network is the default",
+                             s->path, objective_keys[i], found);
     }
     fl_safetensors_end(&own);
     return status;
@@ -548,22 +569,22 @@ static tensor_status read_seed(const struct fl_safetensors *s, uint64_t *seed) {
                : TENSOR_OK;
 }
 
-/* Strings of the config point into s. */
 static tensor_status read_objective(const struct fl_safetensors *s, nn_config *config) {
     int64_t ignored = 0;
-    config->loss = fl_safetensors_note(s, "network.loss");
-    if (fl_safetensors_note(s, "network.label_smoothing"))
-        FL_TRY(read_real(s, "network.label_smoothing", &config->label_smoothing));
-    if (fl_safetensors_note(s, "network.huber_delta"))
-        FL_TRY(read_real(s, "network.huber_delta", &config->huber_delta));
-    config->ignores = fl_safetensors_note(s, "network.ignored_label") != NULL;
+    config->loss = fl_safetensors_note(s, objective_keys[LOSS]);
+    if (fl_safetensors_note(s, objective_keys[SMOOTHING]))
+        FL_TRY(read_real(s, objective_keys[SMOOTHING], &config->label_smoothing));
+    if (fl_safetensors_note(s, objective_keys[DELTA]))
+        FL_TRY(read_real(s, objective_keys[DELTA], &config->huber_delta));
+    config->ignores = fl_safetensors_note(s, objective_keys[IGNORED]) != NULL;
     if (config->ignores)
-        FL_TRY(fl_checkpoint_whole(s, "network.ignored_label", INT32_MIN, INT32_MAX, &ignored));
+        FL_TRY(fl_checkpoint_whole(s, objective_keys[IGNORED], INT32_MIN, INT32_MAX, &ignored));
     config->ignored_label = (int32_t)ignored;
-    config->input_gradient = fl_safetensors_note(s, "network.input_gradient") != NULL;
+    config->input_gradient = fl_safetensors_note(s, objective_keys[INPUT_GRADIENT]) != NULL;
     return TENSOR_OK;
 }
 
+/* Strings of the config point into s. */
 static tensor_status read_config(const struct fl_safetensors *s, nn_config *config) {
     const char *master, *nesterov, *narrow;
     int64_t batch;
