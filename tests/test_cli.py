@@ -92,7 +92,7 @@ def test_usage(place):
         expect_error([command, "--momentum", "0", "--nesterov", *out], 2, "nesterov: optimiser sgd with momentum 0")
         expect_error([command, "--predictor", "papper"], 2, "'papper'", "did you mean 'paper'?")
         expect_error([command, "--model", "resnet21", *out], 2, "resnet21", "6n + 2")
-        expect_error([command, "--model", "cnn7", *out], 2, "cnn7", "did you mean 'cnn6'?")
+        expect_error([command, "--model", "cnn7", *out], 2, "cnn7", "vgg16", "gru-char", "did you mean 'cnn6'?")
         expect_error([command, "--warmup", "3", "--epochs", "3"], 2, "--warmup 3", "3 epochs")
         expect_error([command, "--data", "sinthetic", *out], 2, "sinthetic", "did you mean 'synthetic'?")
         expect_error([command, "--data", "synthetic:train=0", *out], 2, "train=0")

@@ -136,7 +136,7 @@ static double multiply_adds(const nn_graph *g) {
     return sum;
 }
 
-/* "| `name` | parameters | multiply-adds |" of docs/models.md, with commas and millions. */
+/* "| `name` | parameters | multiply-adds |" of docs/models.md, with commas and millions; macs 0: not the last. */
 static void check_page(const char *name, int64_t parameters, double macs) {
     static char page[1 << 16];
     FILE *file = fopen(MODELS_PAGE, "r");
@@ -154,8 +154,26 @@ static void check_page(const char *name, int64_t parameters, double macs) {
             with_commas[at++] = ',';
         with_commas[at++] = digits[i];
     }
-    snprintf(row, sizeof row, "| `%s` | %s | %.1f |", name, with_commas, macs / 1e6);
+    const int length = snprintf(row, sizeof row, "| `%s` | %s |", name, with_commas);
+    if (macs > 0)
+        snprintf(row + length, sizeof row - (size_t)length, " %.1f |", macs / 1e6);
     CHECK(strstr(page, row), "docs/models.md has no row '%s'", row);
+}
+
+static void check_text_models(void) {
+    static const char *const names[] = {"gpt", "lstm-char", "gru-char"};
+    for (int i = 0; i < 3; i++) {
+        nn_graph *g = graph_of("fp32", 1);
+        CHECK(nn_model_text(g, names[i], 128, 256) >= 0, "%s", tensor_error());
+        check_page(names[i], nn_parameter_count(g), 0);
+        nn_graph_free(g);
+    }
+    nn_graph *g = graph_of("fp32", 1);
+    CHECK(nn_model(g, "nothing", 32, 32, 3, 10) < 0, "a model without a name that is known");
+    for (int i = 0; nn_text_model_list(i); i++)
+        CHECK(strstr(tensor_error(), nn_text_model_list(i)), "'%s' does not tell %s", tensor_error(),
+              nn_text_model_list(i));
+    nn_graph_free(g);
 }
 
 static void check_parameters(void) {
@@ -315,6 +333,7 @@ static void check_sizes(void) {
 int main(int argc, char **argv) {
     const bool all = argc > 1 && !strcmp(argv[1], "all");
     check_parameters();
+    check_text_models();
     check_sizes();
     check_steps(all);
     check_falling(all);

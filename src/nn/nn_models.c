@@ -79,16 +79,22 @@ static bool in_family(const struct family *family, const char *name, int *depth,
     return *width >= 0 && !*name;
 }
 
+/* Adds a list of names to a text, as far as there is room. */
+static void add_names(char *text, size_t room, const char *(*name)(int i)) {
+    size_t used = strlen(text);
+    for (int i = 0; name(i) && used < room; i++)
+        used += (size_t)snprintf(text + used, room - used, "%s%s", i ? ", " : "", name(i));
+}
+
 static tensor_status unknown_model(const char *name) {
-    char known[400] = "";
-    size_t used = 0;
-    for (int i = 0; i < MODELS && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", models[i].name);
+    char images[300] = "", texts[100] = "";
+    add_names(images, sizeof images, nn_model_list);
+    add_names(texts, sizeof texts, nn_text_model_list);
     return fl_fail(
         TENSOR_E_ARGUMENT,
         "model '%s': expected one of %s, or resnetD and resnetD-b with D = 6n + 2, resnetD-bottleneck with D "
-        "= 9n + 2, wrnD-K with D = 6n + 4",
-        name ? name : "(null)", known);
+        "= 9n + 2, wrnD-K with D = 6n + 4; models that read text: %s",
+        name ? name : "(null)", images, texts);
 }
 
 static tensor_status find_model(const char *name, struct model *model) {
