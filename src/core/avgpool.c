@@ -262,8 +262,8 @@ static int64_t greatest_divisor(int64_t a, int64_t b) {
 int64_t fl_pool_common(const struct fl_pool_side *side) {
     int64_t common = 1;
     for (int64_t i = 0; i < side->windows && common <= FL_POOL_DENOMINATOR_LIMIT; i++) {
-        const int64_t count = fl_pool_count(side, i);
-        common *= count / greatest_divisor(common, count);
+        const int64_t count = fl_pool_count(side, i), factor = count / greatest_divisor(common, count);
+        common = factor <= FL_POOL_DENOMINATOR_LIMIT / common ? common * factor : FL_POOL_DENOMINATOR_LIMIT + 1;
         if (side->padding_counts && side->window)
             break; /* all of them divide by the same */
     }

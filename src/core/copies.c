@@ -25,7 +25,7 @@ tensor_status fl_ref_copy(const struct fl_args *args) {
 
 /* A permutation without dimensions of one element, and with those that lie together in the input as one. */
 static struct fl_strides merged(const struct fl_strides *s) {
-    struct fl_strides m = {0};
+    struct fl_strides m = {.offset = s->offset};
     for (int d = 0; d < s->ndim; d++) {
         if (s->shape[d] == 1)
             continue;
@@ -50,7 +50,7 @@ struct place {
 };
 
 static struct place place_of(const struct fl_strides *s, int64_t i) {
-    struct place p = {0};
+    struct place p = {.at = s->offset};
     for (int d = s->ndim - 1; d >= 0; d--) {
         p.index[d] = i % s->shape[d];
         p.at += p.index[d] * s->stride[d];
