@@ -141,6 +141,59 @@ static void tensor_error_clear_for_test(void) {
     (void)tensor_load_f32(NULL, NULL, 0); /* another message */
 }
 
+/* Where several calls make an operation, the first of them must not have run: results stay. Vectors and numbers are
+ * views of one element or two, whose count would lead far behind them. */
+static void check_later_operands(tensor *a, tensor *b, tensor *s) {
+    const int64_t wide[2] = {2, 4}, four[2] = {4, 4}, still[2] = {0, 4};
+    tensor *channels = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(4)), *more = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(4)),
+           *others = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(4)), *loss = tensor_new(FMT_F64, TENSOR_SHAPE(1)),
+           *mean = tensor_new(FMT_F64, TENSOR_SHAPE(4)), *variance = tensor_new(FMT_F64, TENSOR_SHAPE(4)),
+           *labels = tensor_new(FMT_I32, TENSOR_SHAPE(4)), *rate = tensor_new(FMT_F32, TENSOR_SHAPE(1)),
+           *step = tensor_new(FMT_F64, TENSOR_SHAPE(TENSOR_STEP_ROWS, 4)), *f = tensor_new(FMT_F64, 2, wide);
+    tensor *base = tensor_new(FMT_FLEX16_5, 2, wide), *numbers = tensor_new(FMT_F64, 2, wide);
+    /* rows of 4 have stride 4 in dimension 1 as well, so that all refusals read alike */
+    tensor *factors = tensor_new_strided(numbers, 2, (int64_t[]){1 << 20, 2}, still, 0),
+           *vector = tensor_new_strided(base, 1, four, still, 0);
+    const tensor_loss_options plain = {0}, smooth = {.label_smoothing = 0.25f};
+    double seen = 0;
+    CHECK(factors && vector && !tensor_fill(a, 1) && !tensor_fill(b, 0.5) && !tensor_fill(channels, 1) &&
+              !tensor_fill(more, 1) && !tensor_load_i32(labels, (int32_t[4]){0, 1, 0, 1}, 4) &&
+              !tensor_load_f64(loss, &(double){-3}, 1) && !tensor_load_f64(mean, (double[4]){0}, 4) &&
+              !tensor_load_f64(variance, (double[4]){1, 1, 1, 1}, 4),
+          "%s", tensor_error());
+    REFUSES(tensor_cross_entropy(loss, s, NULL, NULL, a, labels, 1));
+    REFUSES(tensor_cross_entropy_with(loss, s, NULL, NULL, a, labels, 1, plain));
+    REFUSES(tensor_cross_entropy_with(loss, s, NULL, NULL, a, labels, 1, smooth));
+    REFUSES(tensor_cross_entropy_targets(loss, s, NULL, a, b, 1, plain));
+    REFUSES(tensor_squared_error(loss, s, a, b, 1, plain));
+    REFUSES(tensor_huber(loss, s, a, b, 1, 1, plain));
+    REFUSES(tensor_wasserstein(loss, s, a, labels, 1, plain));
+    CHECK(!tensor_store_f64(loss, &seen, 1) && seen == -3, "a refused operation wrote the loss %g", seen);
+    REFUSES(tensor_normalise(s, a, NULL, channels, more, mean, variance, 1e-5, false));
+    REFUSES(tensor_running_statistics(mean, variance, f, f, s, 0.5));
+    REFUSES(tensor_sum_squares(factors, 9, a));
+#define REFUSES_VIEW(call)                                                                                             \
+    do {                                                                                                               \
+        tensor_error_clear_for_test();                                                                                 \
+        CHECK((call) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "a view with strides"), #call ": %s",              \
+              tensor_error());                                                                                         \
+    } while (0)
+    REFUSES_VIEW(tensor_normalise(b, a, NULL, vector, more, mean, variance, 1e-5, false));
+    REFUSES_VIEW(tensor_normalise(b, a, NULL, channels, vector, mean, variance, 1e-5, false));
+    REFUSES_VIEW(tensor_normalise_grad(b, vector, more, a, a, NULL, channels, mean, variance, 1e-5));
+    REFUSES_VIEW(tensor_normalise_grad(b, more, vector, a, a, NULL, channels, mean, variance, 1e-5));
+    REFUSES_VIEW(tensor_normalise_grad(b, more, others, a, a, NULL, vector, mean, variance, 1e-5));
+    REFUSES_VIEW(tensor_optimiser_step(step, rate, factors));
+    tensor *rows = tensor_new_strided(numbers, 2, (int64_t[]){1 << 20, 4}, (int64_t[]){0, 1}, 0);
+    CHECK(rows, "%s", tensor_error());
+    REFUSES_VIEW(tensor_combine(b, b, a, NULL, rows, 9));
+    tensor_free(rows);
+    tensor *all[] = {channels, more, others, loss,    mean,   variance, labels,
+                     rate,     step, f,      factors, vector, base,     numbers};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        tensor_free(all[i]);
+}
+
 static void check_refusals(void) {
     const int64_t shape[2] = {4, 4}, stride[2] = {1, 4};
     tensor *a = tensor_new(FMT_FLEX16_5, 2, shape), *b = tensor_new(FMT_FLEX16_5, 2, shape),
@@ -211,6 +264,7 @@ static void check_refusals(void) {
     CHECK(!tensor_const_data(s) && strstr(tensor_error(), "strides"), "tensor_const_data: %s", tensor_error());
     CHECK(!tensor_new_view(s, 2, shape) && strstr(tensor_error(), "strides"), "tensor_new_view: %s", tensor_error());
     CHECK(!tensor_new_strided(s, 2, shape, stride, 0) && strstr(tensor_error(), "strides"), "%s", tensor_error());
+    check_later_operands(a, more, s);
     /* a view of many elements of a small base takes no more room than that */
     tensor *one = tensor_new(FMT_FP32, TENSOR_SHAPE(16)), *many[40];
     const int64_t large[2] = {1 << 10, 1 << 10}, still[2] = {0, 0};

@@ -43,7 +43,7 @@ static tensor_status check_images(const char *name, const char *which, const ten
     if (t->format->id != FMT_U8 || t->ndim != 4)
         return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s %s, expected u8 [N, H, W, C]", name, which, t->format->name,
                        fl_shape_text(t, text));
-    return TENSOR_OK;
+    return fl_need_elements(name, t);
 }
 
 static tensor_status check_alike(const char *name, const tensor *images, const tensor *set_images) {

@@ -26,6 +26,8 @@ static tensor_status check_x(const struct call *c) {
         return fl_fail(TENSOR_E_FORMAT, "%s: dx is %s, x is %s", c->name, dx->format->name, x->format->name);
     if (dx && (dx->ndim != x->ndim || memcmp(dx->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0])))
         return fl_fail(TENSOR_E_SHAPE, "%s: dx is %s, x is %s", c->name, fl_shape_text(dx, td), fl_shape_text(x, tx));
+    if (dx)
+        TRY(fl_need_elements(c->name, dx));
     TRY(fl_check_apart(c->name, "dx", dx, "x", x));
     if (!isfinite(c->gradient_scale))
         return fl_fail(TENSOR_E_ARGUMENT, "%s: gradient_scale is %g, expected a finite number", c->name,

@@ -89,6 +89,8 @@ static tensor_status check_batchnorm(const char *op, const tensor *out, const te
     tensor_status status = fl_need_arithmetic(op, "x", x);
     if (!status)
         status = fl_need_elements(op, x);
+    if (!status)
+        status = fl_need_elements(op, out);
     if (status)
         return status;
     if (out->format != x->format)
@@ -111,6 +113,9 @@ static tensor_status check_batchnorm(const char *op, const tensor *out, const te
                            fl_shape_text(x, tx), fl_shape_text(vectors[i], to), (long long)channels_of(x));
         if (vectors[i]->storage == out->storage || vectors[i]->storage == x->storage)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: a vector of the channels is also the output or x", op);
+        status = fl_need_elements(op, vectors[i]);
+        if (status)
+            return status;
     }
     return TENSOR_OK;
 }
@@ -256,6 +261,8 @@ static tensor_status check_numbers(const char *op, const tensor *x, const char *
     if (!x)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: x is NULL", op);
     tensor_status status = fl_need_arithmetic(op, "x", x);
+    if (!status)
+        status = fl_need_contiguous(op, x);
     for (int i = 0; i < n && !status; i++) {
         status = fl_check_numbers(op, names[i], numbers[i], FMT_F64, channels_of(x), x);
         all_names[i] = names[i];

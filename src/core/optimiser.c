@@ -60,6 +60,7 @@ static tensor_status find_row(const char *op, const tensor *factors, int row, co
                        fl_shape_text(factors, text), FL_FACTORS);
     if (row < 0 || row >= factors->shape[0])
         return fl_fail(TENSOR_E_ARGUMENT, "%s: row %d, expected 0 to %lld", op, row, (long long)factors->shape[0] - 1);
+    TRY(fl_need_elements(op, factors));
     if (x)
         TRY(fl_check_apart(op, "factors", factors, "the output", x));
     *first = (double *)factors->storage->data + (int64_t)FL_FACTORS * row;
@@ -147,6 +148,7 @@ tensor_status tensor_sum_squares(tensor *sums, int64_t index, const tensor *x) {
     TRY(fl_need_elements(name, x));
     if (sums->format->id != FMT_F64)
         return fl_fail(TENSOR_E_FORMAT, "%s: sums is %s, expected f64", name, sums->format->name);
+    TRY(fl_need_elements(name, sums));
     if (index < 0 || index >= sums->count)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: number %lld, expected 0 to %lld", name, (long long)index,
                        (long long)sums->count - 1);
@@ -229,6 +231,7 @@ tensor_status tensor_optimiser_step(tensor *numbers, const tensor *rate, const t
         if (sums->format->id != FMT_F64 || sums->storage == numbers->storage)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: sums is %s, expected another tensor of f64", name,
                            sums == numbers ? "the tensor of the numbers" : sums->format->name);
+        TRY(fl_need_elements(name, sums));
         TRY(fl_check_apart(name, "sums", sums, "numbers", numbers));
         args.numbers.f[1] = sums->storage->data;
         args.geo.k = sums->count;

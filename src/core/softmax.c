@@ -155,6 +155,8 @@ static tensor_status check(const char *name, const tensor *dx, const tensor *x, 
     tensor_status status = fl_need_arithmetic(name, "x", x);
     if (!status)
         status = fl_need_elements(name, x);
+    if (!status && dx)
+        status = fl_need_elements(name, dx);
     if (!status)
         status = fl_check_apart(name, "dx", dx, "x", x);
     if (!status && !isfinite(gradient_scale))
