@@ -570,6 +570,31 @@ static void refusals(void) {
     free_net(&n);
 }
 
+/* What a sequence writes may have a wide part, which is then exactly the value of the elements. */
+static void wide_parts(void) {
+    tensor *t[] = {over_time(STEPS, 1, NULL),
+                   over_time(STEPS, 1, NULL),
+                   over_time(STEPS, 4, NULL),
+                   over_time(STEPS, 4, NULL),
+                   new_tensor(TENSOR_SHAPE(UNITS, 4 * UNITS), NULL),
+                   one_step(1, NULL),
+                   one_step(1, NULL)};
+    static double elements[MOST], wide[MOST];
+    for (int i = 0; i < 7; i++)
+        load_random(t[i], 1);
+    for (int i = 0; i < 3; i++)
+        CHECK(!tensor_keep_wide(t[i]), "%s", tensor_error());
+    CHECK(!tensor_lstm(t[0], t[1], t[2], t[3], t[4], t[5], t[6]), "%s", tensor_error());
+    for (int i = 0; i < 3; i++) {
+        const int64_t n = tensor_count(t[i]);
+        CHECK(!tensor_store_f64(t[i], elements, n) && !tensor_store_wide_f64(t[i], wide, n) &&
+                  !memcmp(elements, wide, (size_t)n * sizeof *wide),
+              "%s: the wide part of result %d is not its elements", tensor_format_name(format), i);
+    }
+    for (int i = 0; i < 7; i++)
+        tensor_free(t[i]);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         tensor_format format;
@@ -597,6 +622,11 @@ int main(int argc, char **argv) {
         for (int gates = 3; gates <= 4; gates++)
             gradients(gates, formats[i].bound);
         refusals();
+    }
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        format = formats[i].format;
+        shared = tensor_format_is_shared(format);
+        wide_parts();
     }
     CHECK(searched > 200 && roomy <= searched / 15 && unsettled <= 1, "%d writes: %d with room to spare, %d unsettled",
           searched, roomy, unsettled);

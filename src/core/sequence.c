@@ -24,6 +24,17 @@ static tensor_status close_all(const struct fl_sequence *s, int attempt) {
     return fl_submit(s->queue, &call);
 }
 
+/* The parts wrote elements alone. */
+static tensor_status follow_all(const struct fl_sequence *s) {
+    for (int k = 0; k < s->tensors; k++) {
+        struct fl_call call = {.kind = FL_CALL_FOLLOW, .out = *s->written[k].t->storage};
+        const tensor_status status = call.out.wide ? fl_submit(s->queue, &call) : TENSOR_OK;
+        if (status)
+            return status;
+    }
+    return TENSOR_OK;
+}
+
 tensor_status fl_sequence_run(struct fl_sequence *s, const char *name,
                               tensor_status (*parts)(const struct fl_sequence *s, void *context), void *context) {
     for (int k = 0; k < s->tensors; k++)
@@ -39,10 +50,12 @@ tensor_status fl_sequence_run(struct fl_sequence *s, const char *name,
             status = parts(s, context);
         if (!status)
             status = close_all(s, attempt);
-        if (status || s->queue->measuring || (s->queue->device->host && s->state->settled))
+        if (status)
             return status;
+        if (s->queue->measuring || (s->queue->device->host && s->state->settled))
+            break;
     }
-    return TENSOR_OK;
+    return follow_all(s);
 }
 
 static tensor *make_part(struct fl_part *part, const tensor *base, int64_t first, int ndim, const int64_t *shape) {
