@@ -90,7 +90,7 @@ struct call {
 static void rows(struct call *c, int64_t *m, int64_t *n) {
     static const int widths[] = {1,   2,   3,   7,   8,   9,   15,   17,   31,   33,   64,  65,
                                  127, 128, 129, 192, 255, 257, 1000, 1025, 2048, 2049, 3001};
-    *n = widths[between(0, (int)(sizeof widths / sizeof widths[0]) - 1)];
+    *n = between(0, 3) ? widths[between(0, (int)(sizeof widths / sizeof widths[0]) - 1)] : between(1, 4500);
     *m = between(1, *n > 500 ? 5 : *n > 20 ? 40 : 1200);
     c->args.geo.m = *m;
     c->args.geo.n = *n;
@@ -224,7 +224,8 @@ static int exponent_of(const struct fl_format *f, double maximum) {
     if (f->arithmetic != FL_ARITHMETIC_SHARED)
         return 0;
     const int64_t moves[] = {0, 0, 0, 1, 2, -1, -3, -9, -14, -18, 40};
-    const int64_t e = (maximum > 0 ? 14 - ilogb(maximum) : 7) + moves[between(0, 10)];
+    const int64_t e =
+        between(0, 9) ? (maximum > 0 ? 14 - ilogb(maximum) : 7) + moves[between(0, 10)] : between(f->e_min, f->e_max);
     return (int)(e < f->e_min ? f->e_min : e > f->e_max ? f->e_max : e);
 }
 
@@ -237,7 +238,8 @@ static void check_case(const struct fl_format *f, enum fl_op op, int number) {
     c.args.format = f;
     describe(&c, op);
     static const double epsilons[] = {1e-5, 0.5, 1e-300, 1e30};
-    c.args.numbers.real = epsilons[between(0, 9) < 7 ? 0 : between(1, 3)];
+    c.args.numbers.real = between(0, 3) ? epsilons[between(0, 9) < 7 ? 0 : between(1, 3)]
+                                        : ldexp(1 + unit() * (double)between(0, 1), (int)between(-1000, 990));
     static const float scales[] = {1, 0.125f, -0.7f, 0, 300, 1e-30f};
     c.args.alpha = scales[between(0, 5)];
     const int rounding = (int)between(0, 7);
@@ -246,9 +248,10 @@ static void check_case(const struct fl_format *f, enum fl_op op, int number) {
                                                                            : TENSOR_ROUND_NEAREST,
                                            99, 7, 0};
     const int e = (int)between(f->e_min, f->e_max);
+    const bool apart = between(0, 3) == 0;
     for (int i = 0; i < 3; i++)
         if (c.in[i]) {
-            const int64_t own = e + between(-5, 5);
+            const int64_t own = apart ? between(f->e_min, f->e_max) : e + between(-5, 5);
             make(&in[i], f, c.in[i], (enum style)between(0, STYLES - 1),
                  (int)(own < f->e_min   ? f->e_min
                        : own > f->e_max ? f->e_max
