@@ -144,6 +144,40 @@ static void refuses(void) {
     CHECK(nn_lstm(NULL, "l", 0, 2) == -1 && nn_gru(NULL, "l", 0, 2) == -1 && nn_last_step(NULL, "l", 0) == -1, "NULL");
 }
 
+static const tensor *parameter(const nn_graph *g, const char *name) {
+    for (int i = 0; i < nn_tensor_count(g); i++)
+        if (!strcmp(nn_tensor_at(g, i).name, name))
+            return nn_tensor_at(g, i).t;
+    return NULL;
+}
+
+/* Weights of the states are weights: where biases do not decay they do, and they are clipped. */
+static void weights(void) {
+    static const char *const decays[] = {"all", "weights"};
+    const int32_t classes[2] = {0, 1};
+    float images[2 * 4 * 3];
+    nn_graph *g[2];
+    const tensor *w[2], *bias[2];
+    double most;
+    for (int i = 0; i < 24; i++)
+        images[i] = (float)(i % 7) / 4 - 0.5f;
+    for (int k = 0; k < 2; k++) {
+        g[k] = nn_graph_new(&(nn_config){
+            .variant = "fp32", .batch = 2, .seed = 1, .optimiser = "adamw", .weight_decay = 0.5f, .decay = decays[k]});
+        nn_node x = nn_lstm(g[k], "l", nn_input(g[k], 4, 3, 1), 5);
+        x = nn_linear(g[k], "fc", nn_last_step(g[k], "last", x), 3);
+        CHECK(!nn_compile(g[k], x) && !nn_train_step(g[k], images, classes, 0.1f, NULL, NULL), "%s", tensor_error());
+        w[k] = parameter(g[k], "l.recurrent");
+        bias[k] = parameter(g[k], "l.input.bias");
+        CHECK(w[k] && bias[k], "no parameter");
+    }
+    CHECK(!memcmp(tensor_const_data(w[0]), tensor_const_data(w[1]), tensor_bytes(w[0])), "l.recurrent does not decay");
+    CHECK(memcmp(tensor_const_data(bias[0]), tensor_const_data(bias[1]), tensor_bytes(bias[0])), "a bias decays");
+    CHECK(!nn_clip_weights(g[0], 0.01f) && !tensor_max_abs(&most, w[0]) && most <= 0.0101, "%g after clipping", most);
+    nn_graph_free(g[0]);
+    nn_graph_free(g[1]);
+}
+
 /* The models on characters: how many parameters, and that a step of theirs lowers the loss of its batch. */
 static void models(void) {
     static const struct {
@@ -186,6 +220,7 @@ int main(int argc, char **argv) {
         goes_on(variants[k], device, nn_gru, nn_lstm);
     }
     refuses();
+    weights();
     models();
     return check_summary();
 }

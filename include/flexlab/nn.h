@@ -388,7 +388,8 @@ FLEXLAB_API tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) 
  * alone. NULL where it is not there, with tensor_error() set. */
 FLEXLAB_API const tensor *nn_output(const nn_graph *g) FLEXLAB_SYMBOL(nn_output);
 FLEXLAB_API const tensor *nn_input_gradient(const nn_graph *g) FLEXLAB_SYMBOL(nn_input_gradient);
-/* Holds every weight within +-limit (tensor_clip_weight): parameters called NAME.weight, not biases, gammas, betas. */
+/* Holds every weight within +-limit (tensor_clip_weight), those of states (NAME.recurrent) too; not biases, gammas,
+ * betas. */
 FLEXLAB_API tensor_status nn_clip_weights(nn_graph *g, float limit) FLEXLAB_SYMBOL(nn_clip_weights);
 /* Mean loss and right predictions of the last forward pass; either may be NULL. Waits for a device. */
 FLEXLAB_API tensor_status nn_loss(const nn_graph *g, double *loss, int *correct) FLEXLAB_SYMBOL(nn_loss);

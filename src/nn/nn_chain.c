@@ -123,7 +123,7 @@ tensor_status nn_clip_weights(nn_graph *g, float limit) {
         return fl_fail(TENSOR_E_ARGUMENT, "clip: limit %g, expected 0 or more", (double)limit);
     for (int i = 0; i < g->count; i++)
         for (int k = 0; k < g->nodes[i].parameters; k++)
-            if (!strcmp(g->nodes[i].parameter[k].suffix, "weight"))
+            if (fl_is_weight(&g->nodes[i].parameter[k]))
                 FL_TRY(tensor_clip_weight(g->nodes[i].parameter[k].w, limit));
     return TENSOR_OK;
 }

@@ -17,6 +17,7 @@
 #include "core/recording.h"
 #include "flexlab/nn.h"
 #include <stddef.h>
+#include <string.h>
 
 /* Passes a failure on. */
 #define FL_TRY(call)                                                                                                   \
@@ -38,7 +39,7 @@ int64_t fl_shape_count(const struct fl_shape *shape);
 enum fl_init { FL_INIT_ZERO, FL_INIT_ONE, FL_INIT_NORMAL, FL_INIT_UNIFORM, FL_INIT_FORGET };
 
 struct fl_parameter {
-    const char *suffix; /* "weight", "bias", "gamma", "beta" */
+    const char *suffix; /* "weight", "recurrent"; "bias", "gamma", "beta" */
     struct fl_shape shape;
     enum fl_init init;
     double scale; /* normal: standard deviation; uniform: half the width */
@@ -51,6 +52,11 @@ struct fl_parameter {
     int info;   /* the place of w in nn_tensor_at; g and those of the optimiser follow */
     int infos;  /* how many there are */
 };
+
+/* Neither a bias nor a factor or shift of a normalisation: what decays, and what is clipped. */
+static inline bool fl_is_weight(const struct fl_parameter *p) {
+    return strcmp(p->suffix, "bias") != 0 && strcmp(p->suffix, "gamma") != 0 && strcmp(p->suffix, "beta") != 0;
+}
 
 /* What the caller asked of a layer; each kind reads its own. */
 struct fl_options {
@@ -243,7 +249,7 @@ struct nn_graph {
     int handle_count, handle_capacity;
     nn_node logits;
     tensor_status status; /* of the first call that failed while building */
-    char message[400];
+    char message[512];
     bool compiled;
 
     struct fl_value *values;

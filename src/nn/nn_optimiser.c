@@ -111,7 +111,7 @@ void fl_optimiser_take(nn_graph *g, const nn_config *c) {
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
 
 static bool decays(const struct fl_optimiser *o, const struct fl_parameter *p) {
-    return o->how.weight_decay > 0 && (o->decays_all || !strcmp(p->suffix, "weight"));
+    return o->how.weight_decay > 0 && (o->decays_all || fl_is_weight(p));
 }
 
 /* Whether the gradient goes into a tensor of its own before anything takes it: w and its scale come to it there. */
@@ -247,7 +247,7 @@ static tensor_status descend_by_root(const nn_graph *g, const struct fl_paramete
     const struct fl_optimiser *o = &g->optimiser;
     const struct kind *k = kind_of(g);
     tensor *gradient = gradient_of(o, p);
-    const bool decaying = o->decays_all || !strcmp(p->suffix, "weight");
+    const bool decaying = o->decays_all || fl_is_weight(p);
     if (prepares(o)) {
         FL_TRY(tensor_combine(p->d, p->w, gradient, NULL, o->numbers,
                               decaying ? TENSOR_STEP_DIRECTION : TENSOR_STEP_DIRECTION_UNDECAYED));
