@@ -2,8 +2,8 @@
  *
  * A graph is a list of nodes in creation order, which is a topological order. A node is a few operations of tensor.h
  * with their gradient, with any number of inputs, outputs, parameters and states; layers of the public header become
- * one to three nodes (nn_linear: flatten, matmul, bias). What a kind of node does is one row of the table in
- * nn_layers.c. An nn_node of the public header is a handle: the number of one output of one node.
+ * one or several nodes (nn_linear: flatten, matmul, bias). What a kind of node does is one row of a table: nn_layers.c
+ * says where these are. An nn_node of the public header is a handle: the number of one output of one node.
  *
  * One training step visits positions 0 ... 2n: forward of node i at i, the loss at n, backward of node i at 2n - i.
  * nn_plan.c names every value of the step (outputs, gradients, sums of gradients), each written exactly once a step: a

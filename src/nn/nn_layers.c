@@ -1,6 +1,8 @@
 /* nn_layers.c - the nodes that every network has: input, matmul, bias, relu, sums; the public functions that add them.
  *
- * Images have theirs in nn_images.c, sequences in nn_sequence.c. Each of these files has one table of rows at its end.
+ * Images have theirs in nn_images.c, nn_image_norms.c and nn_convolutions.c, sequences in nn_sequence.c, nn_attention.c
+ * and nn_recurrent.c, tensors of any shape in nn_maps.c and nn_elementwise.c. Each of these files has one table of
+ * rows.
  *
  * To add a layer: write its shape rule, forward and backward in terms of tensor.h, give them a row, and a public
  * function that calls fl_add_node with the row. The shape rule adds as many outputs, parameters and states as the node
