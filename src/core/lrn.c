@@ -71,7 +71,7 @@ static void sums_around(const double *number, int64_t n, int64_t below, int64_t 
 }
 
 /* Sums of squares of mantissas, below 2^30 each, are exact in doubles up to 2^23 of them. */
-enum { EXACT_SQUARES = 1 << 23 };
+_Static_assert(TENSOR_WINDOW_LIMIT <= 1 << 23, "sums of squares are exact in doubles");
 
 /* base[c] and power[c] of a pixel; square: room for n. */
 static void powers_of(const struct fl_args *args, const struct fl_lrn *how, const double *x, double *square,
@@ -143,20 +143,14 @@ static struct fl_rows pixels_of(const struct fl_args *args, const struct fl_lrn 
                             .run = gradient ? backward_pixel : forward_pixel};
 }
 
-static bool fits_doubles(const struct fl_args *args) {
-    return args->geo.k <= EXACT_SQUARES || args->geo.n <= EXACT_SQUARES;
-}
-
 static size_t need(const struct fl_args *args) {
     const struct fl_rows rows = pixels_of(args, NULL);
-    return fits_doubles(args) ? fl_rows_need(&rows) : fl_ref_bytes(args);
+    return fl_rows_need(&rows);
 }
 
 static tensor_status lrn_pixels(const struct fl_args *args) {
     const struct fl_lrn how = how_of(args);
     struct fl_rows rows = pixels_of(args, &how);
-    if (!fits_doubles(args))
-        return fl_ref_lrn(args);
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
