@@ -188,6 +188,16 @@ static void check_later_operands(tensor *a, tensor *b, tensor *s) {
     CHECK(rows, "%s", tensor_error());
     REFUSES_VIEW(tensor_combine(b, b, a, NULL, rows, 9));
     tensor_free(rows);
+    tensor *pixels = tensor_new(FMT_U8, TENSOR_SHAPE(4, 1, 1, 1)),
+           *turned = tensor_new_strided(pixels, 4, (int64_t[]){4, 1, 1, 1}, (int64_t[]){-1, 0, 0, 0}, 3),
+           *picked = tensor_new(FMT_U8, TENSOR_SHAPE(4, 1, 1, 1)), *classes = tensor_new(FMT_I32, TENSOR_SHAPE(4));
+    CHECK(turned && picked && classes, "%s", tensor_error());
+    REFUSES_VIEW(tensor_gather_images(picked, classes, turned, labels, labels, NULL));
+    REFUSES_VIEW(tensor_gather_images(turned, classes, picked, labels, labels, NULL));
+    tensor_free(turned);
+    tensor_free(pixels);
+    tensor_free(picked);
+    tensor_free(classes);
     tensor *all[] = {channels, more, others, loss,    mean,   variance, labels,
                      rate,     step, f,      factors, vector, base,     numbers};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
