@@ -9,6 +9,7 @@
  *
  *     test_windows [SEED [ROUNDS]] */
 #include "flexlab/tensor.h"
+#include "core/format.h"
 #include "window_cases.h"
 #include <math.h>
 #include <stdlib.h>
@@ -500,6 +501,38 @@ static void large_windows(void) {
     }
 }
 
+/* Where a filter has one place, a stride takes no memory. */
+static void strides_of_one_window(void) {
+    static const enum fl_op ops[] = {FL_OP_CONV2D, FL_OP_CONV2D_WEIGHT_GRAD};
+    for (int i = 0; i < 2; i++)
+        for (int backend = FL_PORTABLE; backend <= FL_AVX512_AMX; backend++) {
+            enum fl_backend chosen;
+            const struct fl_format *f = fl_format_of(FMT_FLEX16_5);
+            struct fl_args args = {.op = ops[i],
+                                   .format = f,
+                                   .workers = 2,
+                                   .geo = {.batch = 1,
+                                           .h = 1,
+                                           .w = 2,
+                                           .c = 2048,
+                                           .p = 1,
+                                           .q = 1,
+                                           .filters = 64,
+                                           .r = 1,
+                                           .s = 2,
+                                           .stride = {1, 1},
+                                           .dilation = {1, 1},
+                                           .groups = 1}};
+            fl_kernel_select(f, ops[i], (enum fl_backend)backend, &chosen);
+            const fl_need need = fl_need_of(f, ops[i], chosen);
+            const size_t near = need(&args);
+            args.geo.stride[0] = args.geo.stride[1] = TENSOR_WINDOW2D_STEP_LIMIT;
+            const size_t far = need(&args);
+            CHECK(far < near + (1 << 20), "%s: %zu bytes, with the largest stride %zu", fl_backend_name(chosen), near,
+                  far);
+        }
+}
+
 int main(int argc, char **argv) {
     const int rounds = argc > 2 ? atoi(argv[2]) : 250;
     seed = argc > 1 ? strtoull(argv[1], NULL, 0) : seed;
@@ -518,6 +551,7 @@ int main(int argc, char **argv) {
     }
     tensor_set_backend(NULL);
     large_windows();
+    strides_of_one_window();
     messages_of_images();
     messages_of_sequences();
     return check_summary();

@@ -75,20 +75,27 @@ static struct fl_geometry geometry_of(const struct fl_args *args, bool flat) {
     return g;
 }
 
+/* One window alone is never stepped from: image copies need no room for steps. An input gradient steps over its own
+ * pixels all the same. */
+static int64_t stride_of(int stride, int64_t windows, bool gradient) {
+    return windows == 1 && !gradient ? 1 : stride;
+}
+
 struct gemm_convolution fl_gemm_convolution(const struct fl_args *args, bool flat) {
     const struct fl_geometry g = geometry_of(args, flat);
     const bool gradient = args->op == FL_OP_CONV2D_INPUT_GRAD || args->op == FL_OP_MATMUL;
     const int64_t depth = g.c / g.groups, filters = g.filters / g.groups;
-    return (struct gemm_convolution){
-        .batch = g.batch,
-        .groups = g.groups,
-        .y = {gradient ? g.p : g.h, gradient ? g.h : g.p, g.r, g.stride[0], g.padding[0], g.dilation[0]},
-        .x = {gradient ? g.q : g.w, gradient ? g.w : g.q, g.s, g.stride[1], g.padding[1], g.dilation[1]},
-        .depth = gradient ? filters : depth,
-        .filters = gradient ? depth : filters,
-        .in_pixel = gradient ? g.filters : g.c,
-        .out_pixel = gradient ? g.c : g.filters,
-        .gradient = gradient};
+    return (struct gemm_convolution){.batch = g.batch,
+                                     .groups = g.groups,
+                                     .y = {gradient ? g.p : g.h, gradient ? g.h : g.p, g.r,
+                                           stride_of(g.stride[0], g.p, gradient), g.padding[0], g.dilation[0]},
+                                     .x = {gradient ? g.q : g.w, gradient ? g.w : g.q, g.s,
+                                           stride_of(g.stride[1], g.q, gradient), g.padding[1], g.dilation[1]},
+                                     .depth = gradient ? filters : depth,
+                                     .filters = gradient ? depth : filters,
+                                     .in_pixel = gradient ? g.filters : g.c,
+                                     .out_pixel = gradient ? g.c : g.filters,
+                                     .gradient = gradient};
 }
 
 /* --- the driver --------------------------------------------------------------------------------------------------- */
