@@ -91,6 +91,9 @@ static struct fl_any_format find(const struct fl_format *format, enum fl_op op, 
     if (op == FL_OP_MATMUL_BATCHED || op == FL_OP_MATMUL_BATCHED_NT || op == FL_OP_MATMUL_BATCHED_TN)
         return fl_batched_any(format, op, backend);
     const struct fl_any_format *rows = rows_of(op);
+    if (rows && format->arithmetic == FL_ARITHMETIC_SHARED &&
+        format->bytes != 2) /* their vectors know mantissas of int16 */
+        return (struct fl_any_format){NULL, NULL};
     if (rows)
         return rows[backend];
     const struct fl_any_format *found = backend == FL_PORTABLE ? portable_of(op) : NULL;

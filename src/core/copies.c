@@ -127,8 +127,20 @@ static void permute_runs(const struct fl_strides *s, int bytes, const char *in, 
             for (int64_t r = 0; r < rows; r++)                                                                         \
                 to[r * width + c] = in[c * stride + r];                                                                \
     }
+SCATTERED(uint8_t)
 SCATTERED(uint16_t)
 SCATTERED(uint32_t)
+
+/* Either of them, for elements of that size. */
+#define BY_SIZE(bytes, what, to, i, in, at, ...)                                                                       \
+    do {                                                                                                               \
+        if ((bytes) == 4)                                                                                              \
+            what##_uint32_t((uint32_t *)(void *)(to) + (i), (const uint32_t *)(const void *)(in) + (at), __VA_ARGS__); \
+        else if ((bytes) == 2)                                                                                         \
+            what##_uint16_t((uint16_t *)(void *)(to) + (i), (const uint16_t *)(const void *)(in) + (at), __VA_ARGS__); \
+        else                                                                                                           \
+            what##_uint8_t((uint8_t *)(void *)(to) + (i), (const uint8_t *)(const void *)(in) + (at), __VA_ARGS__);    \
+    } while (0)
 
 enum { TURNED = 16 /* columns of a tile, whose rows stay in the cache */ };
 
@@ -147,20 +159,13 @@ static void permute_elements(const struct fl_strides *s, int bytes, const char *
         }
         for (int64_t c = 0; c < part && rows > 1; c += TURNED) {
             const int64_t columns = part - c < TURNED ? part - c : TURNED, at = p.at + c * stride;
-            if (bytes == 4)
-                turned_uint32_t((uint32_t *)(void *)to + i + c, (const uint32_t *)(const void *)in + at, rows, columns,
-                                run, stride);
-            else
-                turned_uint16_t((uint16_t *)(void *)to + i + c, (const uint16_t *)(const void *)in + at, rows, columns,
-                                run, stride);
+            BY_SIZE(bytes, turned, to, i + c, in, at, rows, columns, run, stride);
         }
         if (rows > 1) {
             p.at += rows - 1;
             p.index[last - 1] += rows - 1;
-        } else if (bytes == 4) {
-            scattered_uint32_t((uint32_t *)(void *)to + i, (const uint32_t *)(const void *)in + p.at, part, stride);
         } else {
-            scattered_uint16_t((uint16_t *)(void *)to + i, (const uint16_t *)(const void *)in + p.at, part, stride);
+            BY_SIZE(bytes, scattered, to, i, in, p.at, part, stride);
         }
         i += rows * part;
         next_row(s, &p, last);

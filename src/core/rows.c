@@ -250,6 +250,8 @@ static void place_decoded(const struct fl_rows *rows, int in, int64_t first, int
 /* Whether there is no NaN and no Inf among them, which are to be quieted and counted; else nothing else is. */
 static bool place_floats(const struct fl_rows *rows, int64_t n, const void *raw, struct fl_stats *stats) {
     const struct fl_format *f = rows->args->format;
+    if (f->bytes != 2 && f->bytes != 4)
+        return false;
     uint32_t word = f->bytes == 4 ? rows->vectors->largest_word32(raw, n) : rows->vectors->largest_word16(raw, n);
     uint16_t half = (uint16_t)word;
     const struct fl_view view = {.data = f->bytes == 4 ? (void *)&word : (void *)&half, .count = 1};
