@@ -145,8 +145,7 @@ static char *make_page(tensor_device *device, size_t *bytes) {
     for (int op = 1; op < FL_OP_LIMIT; op++)
         if (fl_op_name((enum fl_op)op))
             print_operation(device, (enum fl_op)op);
-    fprintf(out,
-            "\n## Networks\nEach model trains in each variant with each optimiser, on the processor and on a GPU.\n");
+    fprintf(out, "\n## Networks\nModels, variants, losses and optimisers are chosen independently of each other.\n");
     print_names("models of images", nn_model_list);
     print_names("models of texts", nn_text_model_list);
     print_names("variants", variant_name);

@@ -274,9 +274,10 @@ FLEXLAB_API nn_node nn_depthwise_separable(nn_graph *g, const char *name, nn_nod
 FLEXLAB_API nn_node nn_layernorm(nn_graph *g, const char *name, nn_node x) FLEXLAB_SYMBOL(nn_layernorm);
 FLEXLAB_API nn_node nn_rmsnorm(nn_graph *g, const char *name, nn_node x) FLEXLAB_SYMBOL(nn_rmsnorm);
 /* A real function of each element, by the name of its operation: "gelu", "gelu_tanh", "silu", "tanh", "sigmoid", ...
- * nn_activation_list has them all, NULL past the last. */
+ * nn_activation_list has them all. */
 FLEXLAB_API nn_node nn_activation(nn_graph *g, const char *name, nn_node x, const char *function)
     FLEXLAB_SYMBOL(nn_activation);
+/* The name of the i-th such function; NULL past the last. */
 FLEXLAB_API const char *nn_activation_list(int i) FLEXLAB_SYMBOL(nn_activation_list);
 /* Adds a learned row to each position, the same in every sequence: x + NAME.weight, [length, width], which starts
  * normal with that standard deviation. */
@@ -323,6 +324,7 @@ FLEXLAB_API const char *nn_model_list(int i) FLEXLAB_SYMBOL(nn_model_list);
  * million parameters with a vocabulary of 65. */
 FLEXLAB_API nn_node nn_model_text(nn_graph *g, const char *model, int length, int vocabulary)
     FLEXLAB_SYMBOL(nn_model_text);
+/* The name of the i-th of them; NULL past the last. */
 FLEXLAB_API const char *nn_text_model_list(int i) FLEXLAB_SYMBOL(nn_text_model_list);
 /* Whether nn_model_text, and not nn_model, takes a name; false for NULL. */
 FLEXLAB_API bool nn_model_reads_text(const char *model) FLEXLAB_SYMBOL(nn_model_reads_text);

@@ -648,6 +648,7 @@ FLEXLAB_API tensor_status tensor_reduce_max(tensor *y, const tensor *x, unsigned
     FLEXLAB_SYMBOL(tensor_reduce_max);
 FLEXLAB_API tensor_status tensor_reduce_min(tensor *y, const tensor *x, unsigned axes)
     FLEXLAB_SYMBOL(tensor_reduce_min);
+/* The sum of |x|, and the square root of the sum of squares. */
 FLEXLAB_API tensor_status tensor_reduce_l1(tensor *y, const tensor *x, unsigned axes) FLEXLAB_SYMBOL(tensor_reduce_l1);
 FLEXLAB_API tensor_status tensor_reduce_l2(tensor *y, const tensor *x, unsigned axes) FLEXLAB_SYMBOL(tensor_reduce_l2);
 /* Their gradients, dy of y's shape; x: the forward input. Of the sum: dy, at each of its terms. Of the mean: dy / n, an
