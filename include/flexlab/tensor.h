@@ -1064,7 +1064,8 @@ FLEXLAB_API tensor_status tensor_sum_squares(tensor *sums, int64_t index, const 
 
 /* Each element of w becomes the nearest number of at most `limit` in size, rounded once: its wide part, where there is
  * one, of which the elements are then the rounding. What is inside stays what it is, down to the last place of the wide
- * part; tensor_clip of w into itself would leave the wide part no more than the elements. limit 0 or more. */
+ * part at the exponent of this write; tensor_clip of w into itself would leave the wide part no more than the elements.
+ * limit 0 or more. */
 FLEXLAB_API tensor_status tensor_clip_weight(tensor *w, float limit) FLEXLAB_SYMBOL(tensor_clip_weight);
 
 typedef enum tensor_optimiser_kind {
