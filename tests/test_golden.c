@@ -2,6 +2,8 @@
  * <format>.<op> of the table, on the inputs of kernel_cases.h, against the one recorded in golden.txt. Runs what
  * dispatch picks (FLEXLAB_ISA), with 1, 2, 3 and 7 threads. Knows no format and no operation by name.
  *     test_golden [--threads N]    FLEXLAB_TEST_FILTER=substring selects
+ *     test_golden --every K        prints the hashes of every K-th case of each operation, with 2 threads: for another
+ *                                  machine, or an emulated one that all cases would keep too long
  *     test_golden --write          records what the reference kernels compute */
 #include "flexlab/tensor.h"
 #include "number_cases.h"
@@ -54,6 +56,12 @@ static void mix_result(uint64_t *hash, const struct call *call, const struct res
 
 enum { RUNS = 4 };
 static int threads[RUNS] = {1, 2, 3, 7}, runs = RUNS;
+static int every = 1;
+
+/* Which of its cases an operation begins with differs, so that --every looks at all kinds of cases. */
+static bool is_due(enum fl_op op, int number) {
+    return (number + (int)op) % every == 0;
+}
 
 /* One hash a number of threads; of asymmetric windows, which not every operation has, another. Whether there were any.
  */
@@ -62,12 +70,14 @@ static bool hash_all(const struct fl_format *f, enum fl_op op, fl_kernel kernel,
     static struct call call;
     const tensor_rounding roundings[] = {TENSOR_ROUND_NEAREST, other_rounding(f)};
     bool more = true, found = false;
+    int number = 0;
     for (int index = 0; more; index++)
         for (int style = 0; style < STYLES && more; style++)
             for (int r = 0; r < 2 && (r == 0 || roundings[1] != roundings[0]) && more; r++) {
-                more = call_make(&call, f, op, index, (enum style)style, roundings[r], seed + (uint64_t)r, kernel);
-                if (!more)
-                    break;
+                more = shape_of(op, index, &call.shape);
+                if (!more || !is_due(op, number++))
+                    continue;
+                call_make(&call, f, op, index, (enum style)style, roundings[r], seed + (uint64_t)r, kernel);
                 found |= call.shape.asymmetric;
                 for (int t = 0; t < n; t++) {
                     struct result result;
@@ -89,7 +99,7 @@ static void hash_numbers(const struct fl_format *f, enum fl_op op, fl_kernel ker
         tensor_set_threads(threads[t]);
         for (int index = 0, count; (count = number_run(f, op, kernel, index, seed, values)) != 0; index++) {
             CHECK(count > 0, "%s.%s failed: %s", f->name, fl_op_name(op), tensor_error());
-            for (int i = 0; i < count; i++)
+            for (int i = 0; i < count && is_due(op, index); i++)
                 mix_double(&hash[t], values[i]);
         }
     }
@@ -135,6 +145,14 @@ int main(int argc, char **argv) {
         threads[0] = atoi(argv[2]);
         runs = 1;
     }
+    const bool print = argc == 3 && !strcmp(argv[1], "--every");
+    if (print) {
+        every = atoi(argv[2]);
+        if (every < 1)
+            return fprintf(stderr, "--every %s: expected a number from 1\n", argv[2]), 2;
+        threads[0] = 2;
+        runs = 1;
+    }
     if (write)
         tensor_set_backend("ref");
     enum fl_backend cap, chosen;
@@ -164,12 +182,14 @@ int main(int argc, char **argv) {
                 snprintf(name, sizeof name, "%s.%s%s", f->name, fl_op_name((enum fl_op)op), kind ? "/asymmetric" : "");
                 if (file)
                     fprintf(file, "%-32s %016llx\n", name, (unsigned long long)hash[kind][0]);
-                for (int t = 0; t < n && !file; t++)
+                if (print)
+                    printf("%-32s %016llx\n", name, (unsigned long long)hash[kind][0]);
+                for (int t = 0; t < n && !file && !print; t++)
                     compare(name, fl_backend_name(chosen), threads[t], hash[kind][t]);
             }
         }
     }
-    for (int i = 0; i < lines && !filter; i++)
+    for (int i = 0; i < lines && !filter && !print; i++)
         CHECK(record[i].used, "%s is in golden.txt and not in the table", record[i].name);
     if (file)
         CHECK(!fclose(file), "cannot write " GOLDEN_FILE);

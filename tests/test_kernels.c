@@ -87,37 +87,54 @@ static void compare(const struct call *call, const char *label, const struct res
         CHECK(same_wide(call, want, got), "%s wide copies differ", label);
 }
 
-static bool run_case(const struct fl_format *f, enum fl_op op, enum fl_backend backend, fl_kernel kernel, int index,
-                     enum style style, tensor_rounding mode, uint64_t seed0) {
-    static struct call call;
-    if (!call_make(&call, f, op, index, style, mode, seed0, fl_ref_kernel(op)))
-        return false;
-    char label[256];
-    struct result want;
-    tensor_status status = run(&call, fl_ref_kernel(op), false, false, &want);
-    CHECK(!status, "%s.%s.ref failed", f->name, fl_op_name(op));
+/* A kernel of the operation in hand. */
+struct row {
+    enum fl_backend backend;
+    fl_kernel kernel;
+    char name[96];
+    long failures;
+};
+
+static void run_row(struct call *call, struct row *row, const struct result *want, const char *which) {
     static const int threads[] = {1, 2, 3, 7};
+    const long before = check_failures;
     for (int t = 0; t < 6; t++) {
         const bool in_place = t == 4, measure = t == 5;
-        if (in_place && !call.shape.in_place)
+        if (in_place && !call->shape.in_place)
             continue;
-        if (measure && (!call.shape.out))
+        if (measure && (!call->shape.out))
             continue;
         tensor_set_threads(t < 4 ? threads[t] : 2);
-        snprintf(label, sizeof label, "%s.%s.%s case %d %s rounding %d %s seed %llu:", f->name, fl_op_name(op),
-                 fl_backend_name(backend), index, style_names[style], (int)mode,
+        char label[256];
+        snprintf(label, sizeof label, "%s %s %s:", row->name, which,
                  in_place  ? "in place"
                  : measure ? "measure"
                  : t == 0  ? "1 thread"
                  : t == 1  ? "2 threads"
-                           : "more threads",
-                 (unsigned long long)seed0);
+                           : "more threads");
         struct result got;
-        status = run(&call, kernel, in_place, measure, &got);
+        tensor_status status = run(call, row->kernel, in_place, measure, &got);
         CHECK(!status, "%s status %d", label, (int)status);
-        compare(&call, label, &want, &got, measure);
+        compare(call, label, want, &got, measure);
         result_free(&got);
     }
+    row->failures += check_failures - before;
+}
+
+/* One case on the reference kernel, then on each row. */
+static bool run_case(const struct fl_format *f, enum fl_op op, struct row *rows, int count, int index, enum style style,
+                     tensor_rounding mode, uint64_t seed0) {
+    static struct call call;
+    if (!call_make(&call, f, op, index, style, mode, seed0, fl_ref_kernel(op)))
+        return false;
+    char which[128];
+    snprintf(which, sizeof which, "case %d %s rounding %d seed %llu", index, style_names[style], (int)mode,
+             (unsigned long long)seed0);
+    struct result want;
+    tensor_status status = run(&call, fl_ref_kernel(op), false, false, &want);
+    CHECK(!status, "%s.%s.ref failed", f->name, fl_op_name(op));
+    for (int i = 0; i < count; i++)
+        run_row(&call, &rows[i], &want, which);
     result_free(&want);
     call_free(&call);
     return true;
@@ -138,6 +155,21 @@ static void compare_numbers(const struct fl_format *f, enum fl_op op, enum fl_ba
         }
 }
 
+/* The kernels that rows of their own have here, those of the rows below them left out; how many. */
+static int rows_of(const struct fl_format *f, enum fl_op op, const char *filter, struct row *rows) {
+    int count = 0;
+    for (int backend = FL_PORTABLE; backend < FL_BACKENDS; backend++) {
+        enum fl_backend chosen;
+        struct row *row = &rows[count];
+        *row = (struct row){.backend = (enum fl_backend)backend,
+                            .kernel = fl_kernel_select(f, op, (enum fl_backend)backend, &chosen)};
+        snprintf(row->name, sizeof row->name, "%s.%s.%s", f->name, fl_op_name(op),
+                 fl_backend_name((enum fl_backend)backend));
+        count += (int)chosen == backend && (!filter || strstr(row->name, filter));
+    }
+    return count;
+}
+
 int main(void) {
     const char *filter = getenv("FLEXLAB_TEST_FILTER");
     const char *text = getenv("FLEXLAB_TEST_SEED");
@@ -152,31 +184,23 @@ int main(void) {
             struct shape first;
             CHECK(is_number_op((enum fl_op)op) || shape_of((enum fl_op)op, 0, &first), "%s has no test inputs",
                   fl_op_name((enum fl_op)op));
-            for (int backend = FL_PORTABLE; backend < FL_BACKENDS; backend++) {
-                enum fl_backend chosen;
-                fl_kernel kernel = fl_kernel_select(f, (enum fl_op)op, (enum fl_backend)backend, &chosen);
-                if ((int)chosen != backend)
-                    continue; /* not on this machine, or served by the row below */
-                char name[96];
-                snprintf(name, sizeof name, "%s.%s.%s", f->name, fl_op_name((enum fl_op)op),
-                         fl_backend_name((enum fl_backend)backend));
-                if (filter && !strstr(name, filter))
-                    continue;
-                if (is_number_op((enum fl_op)op)) {
-                    compare_numbers(f, (enum fl_op)op, (enum fl_backend)backend, kernel);
-                    continue;
-                }
-                const long failures = check_failures;
-                bool more = true;
-                for (int index = 0; more; index++)
-                    for (int style = 0; style < STYLES && more; style++) {
-                        tensor_rounding mode;
-                        for (int r = 0; more && rounding_at(f, r, &mode); r++)
-                            more = run_case(f, (enum fl_op)op, (enum fl_backend)backend, kernel, index,
-                                            (enum style)style, mode, seed + (uint64_t)(r > 0));
-                    }
-                printf("%-40s %s\n", name, check_failures == failures ? "ok" : "FAILED");
+            struct row rows[FL_BACKENDS];
+            const int count = rows_of(f, (enum fl_op)op, filter, rows);
+            if (is_number_op((enum fl_op)op)) {
+                for (int k = 0; k < count; k++)
+                    compare_numbers(f, (enum fl_op)op, rows[k].backend, rows[k].kernel);
+                continue;
             }
+            bool more = count > 0;
+            for (int index = 0; more; index++)
+                for (int style = 0; style < STYLES && more; style++) {
+                    tensor_rounding mode;
+                    for (int r = 0; more && rounding_at(f, r, &mode); r++)
+                        more = run_case(f, (enum fl_op)op, rows, count, index, (enum style)style, mode,
+                                        seed + (uint64_t)(r > 0));
+                }
+            for (int k = 0; k < count; k++)
+                printf("%-40s %s\n", rows[k].name, rows[k].failures ? "FAILED" : "ok");
         }
     }
     return check_summary();
