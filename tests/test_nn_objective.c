@@ -235,7 +235,8 @@ static void refusals(void) {
     refused(nn_forward_targets(plain, images, images), "targets, but the loss is cross_entropy");
     refused(nn_forward_images(plain, images), "the loss is cross_entropy, expected none");
     refused(nn_forward(error, images, labels), "labels, but loss squared_error takes targets");
-    refused(nn_evaluate(error, images, labels, 1, NULL, NULL), "loss squared_error has no classes");
+    refused(nn_evaluate(error, images, labels, 1, NULL, NULL), "labels, but loss squared_error takes targets");
+    refused(nn_evaluate(plain, images, labels, BATCH, NULL, NULL), "label 5 is 5, expected 0 to 4");
     refused(nn_forward(none, images, labels), "labels, but loss none takes none");
     refused(nn_output(none) ? TENSOR_OK : TENSOR_E_ARGUMENT, "output: no forward pass before it");
     refused(nn_input_gradient(none) ? TENSOR_OK : TENSOR_E_ARGUMENT, "input gradient: no backward pass before it");

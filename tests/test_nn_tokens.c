@@ -228,6 +228,11 @@ static void bad_steps(const char *device) {
     tokens[ROWS - 1] = 0;
     labels[ROWS - 1] = VOCABULARY;
     REFUSED(nn_forward_tokens(g, tokens, labels), TENSOR_E_ARGUMENT, "label 20 is 11, expected 0 to 10");
+    labels[ROWS - 1] = 0; /* refused before anything is computed, an evaluation leaves the forward pass as it is */
+    CHECK(!nn_forward_tokens(g, tokens, labels), "%s", tensor_error());
+    labels[ROWS - 1] = VOCABULARY;
+    REFUSED(nn_evaluate_tokens(g, tokens, labels, BATCH, &loss, NULL), TENSOR_E_ARGUMENT, "label 20 is 11");
+    CHECK(!nn_backward(g) && !nn_evaluate_tokens(g, tokens, labels, BATCH - 1, &loss, NULL), "%s", tensor_error());
     nn_graph_free(g);
     g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 2, .seed = 1, .device = device});
     CHECK(!nn_compile(g, nn_linear(g, "fc", nn_input(g, 2, 2, 1), 3)) && nn_label_count(g) == 2, "%s", tensor_error());

@@ -406,8 +406,8 @@ void fl_objective_take(nn_graph *g, const nn_config *config);
 /* Rows and classes of the output, which must suit the loss. */
 tensor_status fl_objective_output(nn_graph *g, const struct fl_output *last);
 tensor_status fl_objective_numbers(nn_graph *g, const struct fl_output *last);
-/* Labels of a step that a loss takes; TENSOR_E_ARGUMENT names the first that it does not. */
-tensor_status fl_objective_labels(const nn_graph *g, const int32_t *labels);
+/* Labels, the first `count` of a step or an evaluation, that a loss takes; TENSOR_E_ARGUMENT names the first that it does not. */
+tensor_status fl_objective_labels(const nn_graph *g, const int32_t *labels, int64_t count);
 /* The loss and the gradient of the output. */
 tensor_status fl_objective_run(const nn_graph *g, tensor *dx, const tensor *x);
 /* Mean loss of an evaluation's rows on the host, and their predicted classes. */

@@ -88,13 +88,13 @@ tensor_status fl_objective_numbers(nn_graph *g, const struct fl_output *last) {
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
-tensor_status fl_objective_labels(const nn_graph *g, const int32_t *labels) {
+tensor_status fl_objective_labels(const nn_graph *g, const int32_t *labels, int64_t count) {
     const struct fl_objective *o = &g->objective;
     if (has_targets(g) || o->kind == FL_LOSS_NONE)
         return fl_fail(TENSOR_E_ARGUMENT, "network: labels, but loss %s takes %s", names[o->kind],
                        o->kind == FL_LOSS_NONE ? "none (nn_forward_images)" : "targets (nn_forward_targets)");
     const int limit = o->kind == FL_LOSS_WASSERSTEIN ? 2 : g->classes;
-    for (int64_t i = 0; labels && i < g->rows; i++)
+    for (int64_t i = 0; labels && i < count; i++)
         if ((labels[i] < 0 || labels[i] >= limit) && !(o->ignores && labels[i] == o->ignored))
             return fl_fail(TENSOR_E_ARGUMENT, "network: label %lld is %d, expected 0 to %d", (long long)i, labels[i],
                            limit - 1);

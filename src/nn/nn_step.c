@@ -54,13 +54,13 @@ tensor_status fl_forward_step(nn_graph *g, const float *images) {
 }
 
 tensor_status fl_forward_bytes(nn_graph *g) {
-    FL_TRY(fl_objective_labels(g, NULL));
+    FL_TRY(fl_objective_labels(g, NULL, 0));
     return fl_forward_step(g, NULL);
 }
 
 tensor_status nn_forward(nn_graph *g, const float *images, const int32_t *labels) {
     FL_TRY(check_batch(g, images, labels));
-    FL_TRY(fl_objective_labels(g, labels)); /* a device would find it when all after it is queued */
+    FL_TRY(fl_objective_labels(g, labels, g->rows)); /* a device would find it when all after it is queued */
     FL_TRY(tensor_load_i32(g->labels, labels, g->rows));
     return fl_forward_step(g, images);
 }
@@ -89,7 +89,7 @@ tensor_status nn_forward_pixels(nn_graph *g, const uint8_t *images, const int32_
     if (!g->byte_values)
         return fl_fail(TENSOR_E_ARGUMENT,
                        "network: images as bytes, but nn_set_pixel_values has not said what they mean");
-    FL_TRY(fl_objective_labels(g, labels));
+    FL_TRY(fl_objective_labels(g, labels, g->rows));
     FL_TRY(tensor_load_u8(g->bytes, images, tensor_count(g->bytes)));
     FL_TRY(tensor_load_i32(g->labels, labels, g->rows));
     return fl_forward_bytes(g);
@@ -117,7 +117,7 @@ tensor_status nn_forward_tokens(nn_graph *g, const int32_t *tokens, const int32_
     if (!g || !tokens || !labels)
         return fl_fail(TENSOR_E_ARGUMENT, "network: graph, tokens or labels are NULL");
     FL_TRY(check_tokens(g, "network", tokens, g->batch));
-    FL_TRY(fl_objective_labels(g, labels));
+    FL_TRY(fl_objective_labels(g, labels, g->rows));
     fl_lose_values(g);
     FL_TRY(tensor_load_i32(g->tokens, tokens, tensor_count(g->tokens)));
     FL_TRY(tensor_load_i32(g->labels, labels, g->rows));
@@ -217,9 +217,14 @@ static void *fill_batch(const nn_graph *g, const void *samples, int count) {
 }
 _Static_assert(sizeof(float) == sizeof(int32_t), "images and tokens are filled up alike");
 
+static tensor_status check_count(const nn_graph *g, const char *what, int count) {
+    return count >= 1 && count <= g->batch
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_ARGUMENT, "%s: %d images, expected 1 ... %d", what, count, g->batch);
+}
+
 tensor_status fl_evaluation_pass(nn_graph *g, const char *what, const float *images, int count) {
-    if (count < 1 || count > g->batch)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %d images, expected 1 ... %d", what, count, g->batch);
+    FL_TRY(check_count(g, what, count));
     float *full = NULL;
     if (count < g->batch && !(full = fill_batch(g, images, count)))
         return fl_fail(TENSOR_E_MEMORY, "%s: no memory for a batch of %d images", what, g->batch);
@@ -285,6 +290,8 @@ tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, 
 tensor_status nn_evaluate(nn_graph *g, const float *images, const int32_t *labels, int count, double *loss,
                           int32_t *predicted) {
     FL_TRY(check_batch(g, images, labels));
+    FL_TRY(check_count(g, "evaluate", count));
+    FL_TRY(fl_objective_labels(g, labels, count * fl_labels_each(g)));
     FL_TRY(fl_evaluation_pass(g, "evaluate", images, count));
     return fl_evaluate_logits(g, labels, count, loss, predicted);
 }
@@ -293,6 +300,8 @@ tensor_status nn_evaluate_tokens(nn_graph *g, const int32_t *tokens, const int32
                                  int32_t *predicted) {
     if (!g || !tokens || !labels)
         return fl_fail(TENSOR_E_ARGUMENT, "evaluate: graph, tokens or labels are NULL");
+    FL_TRY(check_tokens(g, "evaluate", tokens, count));
+    FL_TRY(fl_objective_labels(g, labels, count * fl_labels_each(g)));
     FL_TRY(evaluation_pass_tokens(g, "evaluate", tokens, count));
     return fl_evaluate_logits(g, labels, count, loss, predicted);
 }
