@@ -42,12 +42,14 @@ static void check_makers(void) {
     CHECK(data_character(set, 7) == -1 && data_character(set, -1) == -1 && data_token(set, 'b') == -1 &&
               data_token(set, -1) == -1 && data_token(set, 0x10FFFF) == -1 && data_label(set, 10) == -1,
           "there is more than there is");
+    CHECK(data_vocabulary(set) == 0xcfc14efc26be3b6du, "checkpoints of other versions would not know the vocabulary");
     double moment;
     CHECK(data_channel_moments(set, &moment, &moment) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "a text"), "%s",
           tensor_error());
     data_set *other = data_new_text("even", 4, DATA_CHARACTERS, set);
-    CHECK(other && data_classes(other) == 7 && data_label(other, 0) == 2 && data_label(other, 1) == 4, "%s",
-          tensor_error());
+    CHECK(other && data_classes(other) == 7 && data_vocabulary(other) == data_vocabulary(set) &&
+              data_label(other, 0) == 2 && data_label(other, 1) == 4,
+          "%s", tensor_error());
     data_free(other);
     refused(TENSOR_E_DATA, "byte 2: the character U+0062 is not in the vocabulary",
             data_new_text("nab", 3, DATA_CHARACTERS, set));

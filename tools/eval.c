@@ -109,21 +109,9 @@ static int open_network(nn_graph **g, const struct settings *s, const struct ima
     return status;
 }
 
-/* As checkpoints have it (docs/checkpoints.md): FNV-1a over the numbers of the characters, a line each. */
-static uint64_t vocabulary_of(const data_set *set) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    char line[16];
-    for (int token = 0; token < data_classes(set); token++) {
-        snprintf(line, sizeof line, "%d\n", (int)data_character(set, token));
-        for (const char *p = line; *p; p++)
-            hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
-    }
-    return hash;
-}
-
 static int check_text(const data_set *set, const struct settings *s, const struct images *is) {
     char own[24];
-    snprintf(own, sizeof own, "%016llx", (unsigned long long)vocabulary_of(set));
+    snprintf(own, sizeof own, "%016llx", (unsigned long long)data_vocabulary(set));
     if (strcmp(own, is->vocabulary) != 0 || data_classes(set) != is->classes)
         return text_failed("--data '%s': the tokens of this text, %d of them, are not those of the network, %lld: "
                            "characters are numbered as they occur",

@@ -56,6 +56,9 @@ FLEXLAB_API bool data_is_text(const data_set *set) FLEXLAB_SYMBOL(data_is_text);
 /* The byte or code point of a token, and the token of a byte or code point; -1 where there is none. */
 FLEXLAB_API int32_t data_character(const data_set *set, int token) FLEXLAB_SYMBOL(data_character);
 FLEXLAB_API int data_token(const data_set *set, int32_t character) FLEXLAB_SYMBOL(data_token);
+/* A hash of what all tokens of a text stand for, the same in every version: a network reads texts of one vocabulary. Of
+ * tokens without characters and of images, of their number alone. */
+FLEXLAB_API uint64_t data_vocabulary(const data_set *set) FLEXLAB_SYMBOL(data_vocabulary);
 
 /* NULL is allowed. No loader of the set may be alive. */
 FLEXLAB_API void data_free(data_set *set) FLEXLAB_SYMBOL(data_free);

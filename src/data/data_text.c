@@ -6,6 +6,7 @@
 #include "data/data_stream.h"
 #include "data/data_utf8.h"
 #include "data/data_words.h"
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -128,6 +129,18 @@ int32_t data_character(const data_set *set, int token) {
     if (!set->character)
         return token < BYTES ? token : -1;
     return token < set->distinct ? (int32_t)set->character[token] : -1;
+}
+
+/* FNV-1a over lines of decimal numbers. */
+uint64_t data_vocabulary(const data_set *set) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    char line[16];
+    for (int token = 0; token < data_classes(set); token++) {
+        snprintf(line, sizeof line, "%d\n", (int)data_character(set, token));
+        for (const char *p = line; *p; p++)
+            hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
+    }
+    return hash;
 }
 
 int data_token(const data_set *set, int32_t character) {

@@ -75,18 +75,6 @@ static uint64_t hash_of(const data_set *set) {
     return hash;
 }
 
-/* FNV-1a over the code points or bytes that the tokens are, as decimal numbers with a line feed behind each. */
-static uint64_t vocabulary_of(const data_set *set) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    char text[16];
-    for (int token = 0; token < data_classes(set); token++) {
-        snprintf(text, sizeof text, "%d\n", (int)data_character(set, token));
-        for (const char *p = text; *p; p++)
-            hash = (hash ^ (unsigned char)*p) * 0x100000001b3u;
-    }
-    return hash;
-}
-
 void fl_training_know_data(struct run *run) {
     if (!run->config->checkpoint && !run->config->resume)
         return;
@@ -160,7 +148,7 @@ static void list_settings(struct settings *s, const struct run *run) {
     if (!run->context)
         return;
     ADD(s, "training.context", "%d", run->context);
-    ADD(s, "training.vocabulary", "%016llx", (unsigned long long)vocabulary_of(train));
+    ADD(s, "training.vocabulary", "%016llx", (unsigned long long)data_vocabulary(train));
 }
 
 static tensor_status refuse_setting(const struct fl_safetensors *s, const struct run *run, const nn_note *own,
