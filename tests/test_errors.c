@@ -137,20 +137,21 @@ static void epilogues(tensor_format f) {
     tensor *a = tensor_new(f, TENSOR_SHAPE(4, 6)), *b = tensor_new(f, TENSOR_SHAPE(6, 7)),
            *bt = tensor_new(f, TENSOR_SHAPE(7, 6)), *y = tensor_new(f, TENSOR_SHAPE(4, 7)),
            *six = tensor_new(f, TENSOR_SHAPE(6)), *seven = tensor_new(f, TENSOR_SHAPE(7)),
-           *foreign = tensor_new(f == FMT_FP32 ? FMT_FP16 : FMT_FP32, TENSOR_SHAPE(7)),
-           *row = tensor_new(f, TENSOR_SHAPE(1, 7)), *view = tensor_new_view(row, TENSOR_SHAPE(7)),
-           *one = tensor_new(f, TENSOR_SHAPE(1, 6)), *x = tensor_new(f, TENSOR_SHAPE(2, 5, 5, 3)),
-           *w = tensor_new(f, TENSOR_SHAPE(7, 3, 3, 3)), *z = tensor_new(f, TENSOR_SHAPE(2, 3, 3, 7));
+           *foreign = tensor_new(FMT_F32, TENSOR_SHAPE(7)), *row = tensor_new(f, TENSOR_SHAPE(1, 7)),
+           *view = tensor_new_view(row, TENSOR_SHAPE(7)), *one = tensor_new(f, TENSOR_SHAPE(1, 6)),
+           *x = tensor_new(f, TENSOR_SHAPE(2, 5, 5, 3)), *w = tensor_new(f, TENSOR_SHAPE(7, 3, 3, 3)),
+           *z = tensor_new(f, TENSOR_SHAPE(2, 3, 3, 7));
     const tensor_window how = {.stride = 1};
     REFUSED(tensor_matmul_fused(y, a, b, ((tensor_epilogue){.bias = six})), TENSOR_E_SHAPE,
             "matmul_fused: bias is 6, expected 7");
     REFUSED(tensor_matmul_nt_fused(y, a, bt, ((tensor_epilogue){.bias = y})), TENSOR_E_SHAPE,
             "matmul_nt_fused: bias is 4x7, expected 7");
-    REFUSED(tensor_matmul_fused(y, a, b, ((tensor_epilogue){.bias = foreign})), TENSOR_E_FORMAT, "bias is");
+    REFUSED(tensor_matmul_fused(y, a, b, ((tensor_epilogue){.bias = foreign})), TENSOR_E_FORMAT,
+            "bias is f32: numbers");
     REFUSED(tensor_matmul_fused(y, a, b, ((tensor_epilogue){.residual = a})), TENSOR_E_SHAPE,
             "y is 4x7, residual is 4x6");
     REFUSED(tensor_matmul_fused(y, a, b, ((tensor_epilogue){.bias = seven, .residual = foreign})), TENSOR_E_FORMAT,
-            "residual is");
+            "residual is f32: numbers");
     REFUSED(tensor_matmul_fused(row, one, b, ((tensor_epilogue){.bias = view})), TENSOR_E_ARGUMENT,
             "y and bias are the same tensor");
     REFUSED(tensor_matmul_fused(y, a, bt, ((tensor_epilogue){.bias = seven})), TENSOR_E_SHAPE, "inner sizes 6 and 7");

@@ -11,7 +11,8 @@
  *  - Results come first. Shapes are row-major, last dimension contiguous. Images are [N, H, W, C], filters
  *    [K, R, S, C], weights of a linear layer [in, out] (y = x w). An image flattened by tensor_new_view is in the order
  *    H, W, C.
- *  - All tensors of one call share one format; tensor_convert is the bridge.
+ *  - All tensors of one call share one format; tensor_convert is the bridge. Matmul and convolution take several: see
+ *    tensor_matmul.
  *  - A failing call returns a status (status.h), sets tensor_error() and leaves outputs untouched.
  *  - Elementwise operations may run in place (y == x). Matmul, convolution, pooling and sums may not: their output must
  *    be another tensor than their inputs (a residual aside, see tensor_epilogue). Two tensors that tensor_new_on made
@@ -349,7 +350,14 @@ FLEXLAB_API tensor_status tensor_bias(tensor *y, const tensor *x, const tensor *
 FLEXLAB_API tensor_status tensor_bias_relu(tensor *y, const tensor *x, const tensor *b)
     FLEXLAB_SYMBOL(tensor_bias_relu);
 
-/* y[M,N] = a[M,K] b[K,N];  nt: b is [N,K], transposed;  tn: a is [K,M], transposed. */
+/* y[M,N] = a[M,K] b[K,N];  nt: b is [N,K], transposed;  tn: a is [K,M], transposed.
+ *
+ * Formats of matmul, of many matrices, and of the convolutions and their gradients below: both operands have a shared
+ * exponent, each one of its own, or both are floats, each of any format; y, a bias and a residual may be of any of the
+ * five. Sums are those of the operands: exact integers, or the binary32 chain of the operands' values, which a y in
+ * fp32 holds as it is; what joins them does so exactly, or in binary32; and the whole is rounded once to y
+ * (docs/semantics.md, Different formats). TENSOR_E_FORMAT for a shared exponent by a float: tensor_convert makes one of
+ * the other; TENSOR_E_UNSUPPORTED on a device other than the host. Class fast has no kernels for that. */
 FLEXLAB_API tensor_status tensor_matmul(tensor *y, const tensor *a, const tensor *b) FLEXLAB_SYMBOL(tensor_matmul);
 FLEXLAB_API tensor_status tensor_matmul_nt(tensor *y, const tensor *a, const tensor *b)
     FLEXLAB_SYMBOL(tensor_matmul_nt);

@@ -6,6 +6,7 @@
 #include "core/any_format.h"
 #include "core/check_operands.h"
 #include "core/memory.h"
+#include "core/mixed.h"
 #include "core/parallel.h"
 #include "core/rows.h"
 
@@ -41,7 +42,7 @@ static struct fl_args matrix_call(const struct fl_args *args, int64_t i, int wor
     one.op = matrix_op(args->op);
     one.geo = (struct fl_geometry){.m = g->m, .n = g->n, .k = g->k};
     for (int j = 0; j < 2; j++) {
-        one.in[j].data = at(args->in[j].data, i * sizes[j], args->format->bytes);
+        one.in[j].data = at(args->in[j].data, i * sizes[j], fl_operand_format(args, j)->bytes);
         one.in[j].count = sizes[j];
     }
     one.out.data = at(args->out.data, i * sizes[2], args->format->bytes);
@@ -119,12 +120,25 @@ static tensor_status run_one_by_one(const struct fl_args *args, fl_kernel kernel
     return status;
 }
 
-static tensor_status run_on(const struct fl_args *args, enum fl_backend backend) {
-    const struct fl_kernels *row = args->format->rows[backend];
+/* What a row computes one of the matrices by. */
+struct kernel_of_row {
+    fl_kernel kernel;
+    fl_need need;
+};
+
+static struct kernel_of_row kernel_of(const struct fl_args *args, enum fl_backend backend) {
+    const bool mixed = fl_is_mixed(args);
+    const struct fl_kernels *row = (mixed ? fl_product_format(args) : args->format)->rows[backend];
     const enum fl_op op = matrix_op(args->op);
+    return mixed ? (struct kernel_of_row){row->mixed, row->mixed_need}
+                 : (struct kernel_of_row){row->op[op], row->need[op]};
+}
+
+static tensor_status run_on(const struct fl_args *args, enum fl_backend backend) {
+    const struct kernel_of_row k = kernel_of(args, backend);
     const int workers = workers_of(args);
-    return takes_whole(args, workers) ? run_whole(args, row->op[op], row->need[op])
-                                      : run_one_by_one(args, row->op[op], row->need[op], workers);
+    return takes_whole(args, workers) ? run_whole(args, k.kernel, k.need)
+                                      : run_one_by_one(args, k.kernel, k.need, workers);
 }
 
 #define ROW(name, BACKEND)                                                                                             \
@@ -132,7 +146,7 @@ static tensor_status run_on(const struct fl_args *args, enum fl_backend backend)
         return run_on(args, BACKEND);                                                                                  \
     }                                                                                                                  \
     static size_t need_##name(const struct fl_args *args) {                                                            \
-        return need_of(args, args->format->rows[BACKEND]->need[matrix_op(args->op)]);                                  \
+        return need_of(args, kernel_of(args, BACKEND).need);                                                           \
     }
 ROW(portable, FL_PORTABLE)
 ROW(avx2, FL_AVX2)
@@ -156,7 +170,7 @@ struct fl_any_format fl_batched_any(const struct fl_format *format, enum fl_op o
 static tensor_status batched(enum fl_op op, const char *name, tensor *y, const tensor *a, const tensor *b, bool ta,
                              bool tb) {
     char text_a[TENSOR_TEXT], text_b[TENSOR_TEXT];
-    TRY(check_operands(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
+    TRY(check_mixed_operands(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
     const int last = a->ndim - 1;
     if (a->ndim < 2 || b->ndim != a->ndim ||
         (last > 1 && memcmp(a->shape, b->shape, (size_t)(last - 1) * sizeof a->shape[0])))
@@ -175,6 +189,7 @@ static tensor_status batched(enum fl_op op, const char *name, tensor *y, const t
     TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
     struct fl_args args = {
         .op = op, .in = {fl_view_of(a), fl_view_of(b)}, .geo = {.batch = a->count / (m * k), .m = m, .n = n, .k = k}};
+    TRY(fl_note_formats(name, y, (const tensor *const[]){a, b}, (const char *const[]){"a", "b"}, NULL, NULL, &args));
     return fl_write(y, &args);
 }
 

@@ -12,13 +12,13 @@ tensor_status fl_take_epilogue(tensor_epilogue *ours, const tensor_epilogue *wit
 tensor_status fl_join_epilogue(const char *name, const tensor *y, const tensor_epilogue *with, struct fl_args *args) {
     const struct operand oy = {"y", y}, bias = {"bias", with->bias}, residual = {"residual", with->residual};
     if (bias.t) {
-        TRY(check_operands(name, OPERANDS(oy, bias)));
+        TRY(check_mixed_operands(name, OPERANDS(oy, bias)));
         TRY(check_shape_is(name, bias, 1, (int64_t[]){last_dim(y)}));
         TRY(check_distinct(name, OPERANDS(oy, bias)));
         args->epilogue.bias = fl_view_of(bias.t);
     }
     if (residual.t) {
-        TRY(check_operands(name, OPERANDS(oy, residual)));
+        TRY(check_mixed_operands(name, OPERANDS(oy, residual)));
         TRY(check_same_shapes(name, OPERANDS(oy, residual)));
         args->epilogue.residual = fl_view_of(residual.t);
     }

@@ -119,9 +119,16 @@ struct fl_walk {
 };
 
 struct fl_format;
+
+/* Formats of the operands of a matmul or a convolution that are not all that of its result; all set, or all NULL. */
+struct fl_formats {
+    const struct fl_format *in[2], *bias, *residual; /* an addend that is not there: any */
+};
+
 struct fl_args {
     enum fl_op op;
     const struct fl_format *format; /* must be set: the reference kernels serve every format through its codec */
+    struct fl_formats formats;      /* mixed.h */
     struct fl_view out;
     struct fl_view in[3];
     /* Operands by operation (out <- in[0], in[1], in[2]):
@@ -250,6 +257,10 @@ struct fl_kernels {
     uint32_t (*to_floats)(const struct fl_view *in, int64_t first, int64_t n, float *x, bool stream);
     fl_kernel op[FL_OP_LIMIT];
     fl_need need[FL_OP_LIMIT]; /* NULL: no workspace */
+    /* Matmul of one matrix and convolution whose products are those of this row and whose result, or an addend, is of
+     * another format (mixed.h); NULL: the reference kernel computes them. */
+    fl_kernel mixed;
+    fl_need mixed_need;
 };
 
 #endif

@@ -1,6 +1,7 @@
 /* ops.c - the public operations: every check, then the kernel through fl_write or fl_run. */
 #include "core/check_operands.h"
 #include "core/epilogue.h"
+#include "core/mixed.h"
 #include "core/memory.h"
 #include "core/queue.h"
 #include "core/sized.h"
@@ -69,7 +70,7 @@ static const tensor_epilogue nothing;
 
 static tensor_status matmul(enum fl_op op, const char *name, tensor *y, const tensor *a, const tensor *b, bool ta,
                             bool tb, tensor_epilogue with) {
-    TRY(check_operands(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
+    TRY(check_mixed_operands(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
     TRY(check_ndim(name, (struct operand){"a", a}, 2, "a matrix"));
     TRY(check_ndim(name, (struct operand){"b", b}, 2, "a matrix"));
     int64_t m = a->shape[ta], k = a->shape[!ta], kb = b->shape[tb], n = b->shape[!tb];
@@ -81,6 +82,8 @@ static tensor_status matmul(enum fl_op op, const char *name, tensor *y, const te
     TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
     struct fl_args args = {.op = op, .in = {fl_view_of(a), fl_view_of(b)}, .geo = {.m = m, .n = n, .k = k}};
     TRY(fl_join_epilogue(name, y, &with, &args));
+    TRY(fl_note_formats(name, y, (const tensor *const[]){a, b}, (const char *const[]){"a", "b"}, with.bias,
+                        with.residual, &args));
     return fl_write(y, &args);
 }
 

@@ -6,7 +6,7 @@
 #ifndef FL_REF_H
 #define FL_REF_H
 
-#include "core/format.h"
+#include "core/mixed.h"
 
 struct ref_work {
     const struct fl_args *args;

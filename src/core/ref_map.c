@@ -38,7 +38,7 @@ tensor_status fl_ref_begin_with(struct ref_work *w, const struct fl_args *args, 
             continue;
         w->in[i] = memory;
         memory += args->in[i].count;
-        args->format->decode(&args->in[i], 0, args->in[i].count, w->in[i]);
+        fl_operand_format(args, i)->decode(&args->in[i], 0, args->in[i].count, w->in[i]);
     }
     if (w->count) {
         w->value = memory;
@@ -51,6 +51,10 @@ void fl_ref_end(const struct ref_work *w) {
     const struct fl_args *args = w->args;
     if (!w->count)
         return;
+    if (fl_is_mixed(args)) {
+        fl_encode_mixed(args, 0, w->count, w->value, w->near, args->stats);
+        return;
+    }
     struct fl_stats stats = {0};
     const bool real = fl_op_is_real(args->op), shared = fl_ref_shared(args);
     args->format->encode(&args->out, 0, w->count, w->value, !real, &args->rounding, &stats);

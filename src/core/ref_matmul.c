@@ -32,21 +32,33 @@ static inline double dot_value(const struct dot *d) {
 
 /* --- bias, residual and ReLU -------------------------------------------------------------------------------------- */
 
-static double element_of(const struct ref_work *w, const struct fl_view *view, int64_t i) {
+static double element_of(const struct fl_format *format, const struct fl_view *view, int64_t i) {
     double x = 0;
     if (view->data)
-        w->args->format->decode(view, i, 1, &x);
+        format->decode(view, i, 1, &x);
     return x;
+}
+
+/* A finite element. */
+static struct fl_term term_of(const struct fl_format *format, const struct fl_view *view, double x) {
+    if (format->arithmetic != FL_ARITHMETIC_SHARED)
+        return fl_term_of((float)x);
+    const int e = fl_exponent(view);
+    return (struct fl_term){(int64_t)ldexp(x, e), e};
 }
 
 static void exact_epilogue(struct ref_work *w, int64_t i, double bias, double residual) {
     const struct fl_args *args = w->args;
     const struct fl_epilogue *how = &args->epilogue;
     const int e = fl_exponent(&args->in[0]) + fl_exponent(&args->in[1]);
-    const struct fl_term terms[] = {
-        {(int64_t)ldexp(w->value[i], e), e},
-        {(int64_t)ldexp(bias, fl_exponent(&how->bias)), fl_exponent(&how->bias)},
-        {(int64_t)ldexp(residual, fl_exponent(&how->residual)), fl_exponent(&how->residual)}};
+    if (!isfinite(bias) || !isfinite(residual)) { /* floats that join exact sums */
+        const double x = w->value[i] + bias + residual;
+        w->value[i] = w->near[i] = !how->relu || x > 0 || x != x ? x : 0;
+        return;
+    }
+    const struct fl_term terms[] = {{(int64_t)ldexp(w->value[i], e), e},
+                                    term_of(fl_bias_format(args), &how->bias, bias),
+                                    term_of(fl_residual_format(args), &how->residual, residual)};
     struct fl_wide_sum sum = fl_sum_terms(terms, 3);
     if (how->relu && sum.m < 0)
         sum.m = 0;
@@ -72,9 +84,9 @@ static tensor_status end_sums(struct ref_work *w) {
         w->near[i] = w->value[i];
         if (plain)
             continue;
-        const double bias = how->bias.data ? element_of(w, &how->bias, i % how->bias.count) : 0,
-                     residual = element_of(w, &how->residual, i);
-        if (fl_ref_shared(w->args))
+        const double bias = how->bias.data ? element_of(fl_bias_format(w->args), &how->bias, i % how->bias.count) : 0,
+                     residual = element_of(fl_residual_format(w->args), &how->residual, i);
+        if (fl_sums_exactly(w->args))
             exact_epilogue(w, i, bias, residual);
         else
             float_epilogue(w, i, bias, residual);
@@ -95,7 +107,7 @@ tensor_status fl_ref_matmul(const struct fl_args *args) {
         for (int64_t j = 0; j < n; j++) {
             const int64_t i = row % m;
             const double *a = w.in[0] + row / m * m * k, *b = w.in[1] + row / m * k * n;
-            struct dot d = {.exact = fl_ref_shared(args)};
+            struct dot d = {.exact = fl_sums_exactly(args)};
             for (int64_t l = 0; l < k; l++)
                 dot_add(&d, a[tn ? l * m + i : i * k + l], b[nt ? j * k + l : l * n + j]);
             w.value[row * n + j] = dot_value(&d);
@@ -183,7 +195,7 @@ tensor_status fl_ref_conv(const struct fl_args *args) {
     tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    const bool exact = fl_ref_shared(args);
+    const bool exact = fl_sums_exactly(args);
     if (args->op == FL_OP_CONV2D)
         forward(&w, &args->geo, exact);
     else if (args->op == FL_OP_CONV2D_INPUT_GRAD)

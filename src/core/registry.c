@@ -2,6 +2,7 @@
  * FLEXLAB_VERBOSE. */
 #include "core/cpu.h"
 #include "core/fail.h"
+#include "core/mixed.h"
 #include "core/queue.h"
 #include "format_table.h"
 #include <stdarg.h>
@@ -294,6 +295,28 @@ tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, tensor_
         return fl_fail(TENSOR_E_ARGUMENT, "FLEXLAB_VERBOSE=%s is unknown: expected 0 or 1", getenv("FLEXLAB_VERBOSE"));
     if (told == VERBOSE_ON)
         tell(format, op, class, choice->backend);
+    return TENSOR_OK;
+}
+
+tensor_status fl_dispatch_mixed(const struct fl_args *args, struct fl_choice *choice) {
+    const struct fl_format *products = fl_product_format(args);
+    enum fl_backend cap = FL_REF;
+    const tensor_status status = fl_backend_cap(&cap);
+    if (status)
+        return status;
+    for (int backend = products ? (int)cap : FL_REF; backend > FL_REF; backend--) {
+        const struct fl_kernels *row = products->rows[backend];
+        if (!row || !row->mixed || !may_run((enum fl_backend)backend))
+            continue;
+        const bool matrices = args->op == FL_OP_MATMUL_BATCHED || args->op == FL_OP_MATMUL_BATCHED_NT ||
+                              args->op == FL_OP_MATMUL_BATCHED_TN;
+        *choice = matrices ? (struct fl_choice){fl_any_format_kernel(products, args->op, (enum fl_backend)backend),
+                                                fl_any_format_need(products, args->op, (enum fl_backend)backend),
+                                                (enum fl_backend)backend}
+                           : (struct fl_choice){row->mixed, row->mixed_need, (enum fl_backend)backend};
+        return TENSOR_OK;
+    }
+    *choice = (struct fl_choice){fl_ref_kernel(args->op), fl_ref_need(args->op), FL_REF};
     return TENSOR_OK;
 }
 

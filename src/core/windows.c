@@ -6,6 +6,7 @@
  */
 #include "core/check_operands.h"
 #include "core/epilogue.h"
+#include "core/mixed.h"
 #include "core/sized.h"
 #include <stdio.h>
 
@@ -225,10 +226,15 @@ static tensor_status check_image(const struct convolution *c) {
     return check_sizes_are(v, c->image, (struct sizes){y.n, h, x, w.c * v->how.groups});
 }
 
+/* What a caller knows operand i by. */
+static const char *name_of(const struct convolution *c, int i) {
+    return c->in[i] == c->image.t ? c->image.name : c->in[i] == c->filters.t ? c->filters.name : c->result.name;
+}
+
 static tensor_status convolve(const struct convolution *c, const tensor_epilogue *with) {
     const struct windows *v = c->v;
     const struct operand operands[] = {c->out, c->image, c->filters, c->result};
-    TRY(check_operands(v->name, operands, 4));
+    TRY(check_mixed_operands(v->name, operands, 4));
     TRY(check_layout(v, c->transposed ? c->result : c->image, false));
     TRY(check_layout(v, c->filters, true));
     TRY(check_layout(v, c->transposed ? c->image : c->result, false));
@@ -262,6 +268,8 @@ static tensor_status convolve(const struct convolution *c, const tensor_epilogue
                                    .groups = how->groups}};
     if (with)
         TRY(fl_join_epilogue(v->name, c->out.t, with, &args));
+    TRY(fl_note_formats(v->name, c->out.t, c->in, (const char *const[]){name_of(c, 0), name_of(c, 1)},
+                        with ? with->bias : NULL, with ? with->residual : NULL, &args));
     return fl_write((tensor *)c->out.t, &args);
 }
 

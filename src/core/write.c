@@ -1,5 +1,6 @@
 /* write.c - operations on their way to a queue: which kernel, on which device, writing what. */
 #include "core/fail.h"
+#include "core/mixed.h"
 #include "core/queue.h"
 #include "core/wide.h"
 #include <string.h>
@@ -85,6 +86,19 @@ static tensor_status choose(struct fl_queue *queue, const struct fl_format *form
                          fl_op_name(op), device->name);
 }
 
+/* The same of a call whose result is of that format. */
+static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *format, const struct fl_args *args,
+                                struct fl_choice *choice) {
+    if (!fl_is_mixed(args))
+        return choose(queue, format, args->op, choice);
+    if (queue->device->host)
+        return fl_dispatch_mixed(args, choice);
+    return fl_fail(TENSOR_E_UNSUPPORTED,
+                   "%s: %s by %s to %s: the device %s has no kernel for operands and result of different formats",
+                   fl_op_name(args->op), args->formats.in[0]->name, args->formats.in[1]->name, format->name,
+                   queue->device->name);
+}
+
 static bool reads_its_output(const struct fl_storage *out, const struct fl_args *args) {
     for (int i = 0; i < 3; i++)
         if (args->in[i].data == out->data)
@@ -98,7 +112,7 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
     struct fl_choice choice;
     tensor_status status = fl_need_contiguous(fl_op_name(args->op), out);
     if (!status)
-        status = choose(queue, out->format, args->op, &choice);
+        status = choose_for(queue, out->format, args, &choice);
     if (status)
         return status;
     struct fl_call call = {

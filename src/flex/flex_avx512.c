@@ -1,6 +1,7 @@
 /* flex_avx512.c - the kernels of the shared-exponent formats that gain by AVX-512 VNNI: matmul and convolution. */
 #include "flex/flex_rows.h"
 #include "gemm/gemm_int16.h"
+#include "gemm/gemm_mixed.h"
 
 static const struct gemm_family family = {.kernels = &fl_gemm_int16_avx512,
                                           .packing = &fl_gemm_int16_packing_avx512bw,
@@ -15,7 +16,17 @@ static size_t flex_gemm_need_avx512(const struct fl_args *args) {
     return fl_gemm_need(&family, args);
 }
 
-const struct fl_kernels fl_flex_avx512 = {.op =
+static tensor_status flex_mixed_avx512(const struct fl_args *args) {
+    return fl_gemm_mixed(&family, &fl_gemm_mixed_exact_avx512bw, args);
+}
+
+static size_t flex_mixed_need_avx512(const struct fl_args *args) {
+    return fl_gemm_mixed_need(&family, &fl_gemm_mixed_exact_avx512bw, args);
+}
+
+const struct fl_kernels fl_flex_avx512 = {.mixed = flex_mixed_avx512,
+                                          .mixed_need = flex_mixed_need_avx512,
+                                          .op =
                                               {
                                                   [FL_OP_MATMUL] = flex_gemm_avx512,
                                                   [FL_OP_MATMUL_NT] = flex_gemm_avx512,

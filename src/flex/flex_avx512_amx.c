@@ -5,6 +5,7 @@
 #include "gemm/gemm_driver.h"
 #include "gemm/gemm_epilogue.h"
 #include "gemm/gemm_int16.h"
+#include "gemm/gemm_mixed.h"
 #if defined(__AVX512BW__)
 #include <immintrin.h>
 #define BASE(name) name##_avx512bw
@@ -332,7 +333,18 @@ static size_t flex_gemm_need_avx512_amx(const struct fl_args *args) {
     return is_for_vectors(args) ? fl_flex_avx512.need[args->op](args) : fl_gemm_need(&family, args);
 }
 
-const struct fl_kernels fl_flex_avx512_amx = {.op =
+static tensor_status flex_mixed_avx512_amx(const struct fl_args *args) {
+    return is_for_vectors(args) ? fl_flex_avx512.mixed(args) : fl_gemm_mixed(&family, &BASE(fl_gemm_mixed_exact), args);
+}
+
+static size_t flex_mixed_need_avx512_amx(const struct fl_args *args) {
+    return is_for_vectors(args) ? fl_flex_avx512.mixed_need(args)
+                                : fl_gemm_mixed_need(&family, &BASE(fl_gemm_mixed_exact), args);
+}
+
+const struct fl_kernels fl_flex_avx512_amx = {.mixed = flex_mixed_avx512_amx,
+                                              .mixed_need = flex_mixed_need_avx512_amx,
+                                              .op =
                                                   {
                                                       [FL_OP_MATMUL] = flex_gemm_avx512_amx,
                                                       [FL_OP_MATMUL_NT] = flex_gemm_avx512_amx,

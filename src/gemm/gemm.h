@@ -220,8 +220,9 @@ struct gemm_image_line {
 
 /* How the elements of a format are packed. */
 struct gemm_packing {
-    int per_step; /* k in a packed element: 1 or 2 */
-    bool plain;   /* packed elements are the elements as they are */
+    int element_bytes; /* of the operands */
+    int per_step;      /* k in a packed element: 1 or 2 */
+    bool plain;        /* packed elements are the elements as they are */
 
     /* Packs steps first_step ... first_step + steps - 1 of `panels` panels from the first on; packed is the place of
      * the first panel's first step. */
@@ -367,7 +368,7 @@ struct gemm_matrix_tile {
 
 /* Sums to elements of the output, with what the epilogue adds, rounded once; `stats` collects what a worker stored. */
 struct gemm_stores {
-    int element_bytes; /* of the operands and of the output */
+    int element_bytes; /* of the output */
     int sum_bytes;     /* of a whole sum: int64, or binary32 */
     int stats_bytes;   /* zeros are the start */
     /* Elements first ... first + n - 1. */

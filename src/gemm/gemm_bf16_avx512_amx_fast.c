@@ -228,7 +228,8 @@ const struct gemm_kernels fl_gemm_bf16_avx512_amx_fast = {.lanes = AMX_ROWS,
                                                           .finish = GEMM_NAME(finish),
                                                           .add = GEMM_NAME(add)};
 
-const struct gemm_packing fl_gemm_bf16_packing_avx512_amx_fast = {.per_step = PAIR, .panels = GEMM_NAME(panels)};
+const struct gemm_packing fl_gemm_bf16_packing_avx512_amx_fast = {
+    .element_bytes = sizeof(uint16_t), .per_step = PAIR, .panels = GEMM_NAME(panels)};
 
 const struct gemm_matrix_kernels fl_gemm_bf16_matrix_avx512_amx_fast = {.elements = ELEMENTS,
                                                                         .planes = 1,

@@ -41,9 +41,9 @@ static inline int64_t gemm_round_up(int64_t count, int64_t unit) {
     return gemm_parts(count, unit) * unit;
 }
 
-/* Element i. */
+/* Element i of an operand. */
 static inline const void *gemm_element(const struct gemm_call *c, const void *data, int64_t i) {
-    return (const char *)data + i * c->stores->element_bytes;
+    return (const char *)data + i * c->packing->element_bytes;
 }
 
 /* Around what a part computes. */

@@ -464,7 +464,8 @@ const struct gemm_kernels fl_gemm_int16_avx512_amx = {.lanes = AMX_ROWS,
                                                       .finish = GEMM_NAME(finish),
                                                       .add = GEMM_NAME(add)};
 
-const struct gemm_packing fl_gemm_int16_packing_avx512_amx = {.per_step = 2, .panels = GEMM_NAME(panels)};
+const struct gemm_packing fl_gemm_int16_packing_avx512_amx = {
+    .element_bytes = sizeof(int16_t), .per_step = 2, .panels = GEMM_NAME(panels)};
 
 const struct gemm_matrix_kernels fl_gemm_int16_matrix_avx512_amx = {.elements = ELEMENTS,
                                                                     .planes = PLANES,

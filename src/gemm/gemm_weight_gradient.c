@@ -99,7 +99,7 @@ static struct gradient_worker lay_out_worker(const struct gradient *t, struct ge
     w.span = gemm_take(arena, spans, sizeof *w.span);
     w.a = gemm_take(arena, steps * t->rows_block + GEMM_ROWS_MAX, GEMM_PACKED);
     w.b = gemm_take(arena, t->lines_most * t->positions * t->channels_block + GEMM_COLUMNS_MAX, GEMM_PACKED);
-    w.zero = gemm_take(arena, exact * t->channels_block, (size_t)t->c->stores->element_bytes);
+    w.zero = gemm_take(arena, exact * t->channels_block, (size_t)t->c->packing->element_bytes);
     w.windows = gemm_take(arena, exact * (steps / GEMM_WINDOW + 1), sizeof *w.windows);
     w.squares = gemm_take(arena, t->lines_most, sizeof *w.squares);
     w.list.segment = gemm_take(arena, steps, sizeof *w.list.segment);
@@ -162,7 +162,7 @@ static void pack_image_line(const struct gradient *t, const struct span *span, i
 
 static void pack_image(const struct gradient *t, int64_t channel, int64_t channels, struct gradient_worker *w) {
     if (!is_ordered(t))
-        memset(w->zero, 0, (size_t)(channels * t->c->stores->element_bytes));
+        memset(w->zero, 0, (size_t)(channels * t->c->packing->element_bytes));
     for (int64_t i = 0; i < w->spans; i++) {
         const struct span *span = &w->span[i];
         const bool last = i + 1 == w->spans || w->span[i + 1].image != span->image;
