@@ -6,6 +6,7 @@
 #ifndef FL_ROW_VECTORS_H
 #define FL_ROW_VECTORS_H
 
+#include "core/describe.h"
 #include "core/kernel.h"
 #include "core/row_norm_rules.h"
 
@@ -58,6 +59,12 @@ struct fl_row_vectors {
     uint32_t (*largest_word32)(const uint32_t *x, int64_t n);
     /* Mantissas at an exponent `finer` above theirs, in place, to nearest; largest: of |them| before. */
     int32_t (*rescale)(int16_t *m, int64_t n, int finer, struct fl_stats *stats);
+
+    /* --- what elements look like (row_describe.inc): blocks of at most FL_DESCRIBED_BLOCK, added to what is there */
+    void (*describe_floats)(const float *x, int64_t n, double centre, struct fl_described_floats *d);
+    void (*describe_mantissas)(const int16_t *m, int64_t n, struct fl_described_mantissas *d);
+    /* Squares of y - x and of x, of the pairs that are finite. */
+    void (*add_errors)(const float *x, const float *y, int64_t n, double sum[2][FL_DESCRIBED_LANES]);
 
     /* --- normalisation of rows (row_norm_vectors.inc) */
     /* Exact sums of mantissas; dy and gamma NULL: those of x alone. */
