@@ -119,6 +119,22 @@ static int on_resume(void *context, const void *bytes, size_t count) {
     return 0;
 }
 
+/* Loud, and with what led to it. */
+static void on_nonfinite(void *context, const nn_nonfinite *first) {
+    struct running *r = context;
+    const struct run *run = r->run;
+    progress_clear(r->progress);
+    text_note("%s seed %llu, step %lld: the first NaN or Inf: %lld of %lld elements of %s (%s)",
+              r->experiment->series[run->series].label, (unsigned long long)run->seed, (long long)first->step,
+              (long long)first->nonfinite, (long long)first->elements, first->tensor, first->role);
+    for (int64_t i = 0; i < first->before_count; i++) {
+        const nn_seen_write *w = &first->before[i];
+        fprintf(stderr, "  %s step %lld %-28s %-15s largest %-11.4g saturated %lld flushed %lld\n",
+                i ? "      " : "before", (long long)w->step, w->tensor, w->role, w->maximum, (long long)w->saturated,
+                (long long)w->flushed);
+    }
+}
+
 /* Room for all windows and epochs before the first step, so that none is lost for want of it. */
 static void make_room(const struct experiment *x, struct run *run) {
     run->windows = text_alloc((size_t)(x->steps / x->window + 1), sizeof *run->windows);
@@ -164,6 +180,12 @@ static int train_one(struct experiment *x, struct run *run, struct folder *folde
         trace = text_format("%s/%s", x->folder, name);
         free(name);
     }
+    char *telemetry[2] = {NULL, NULL};
+    for (int i = 0; i < 2 && s->telemetry_every; i++) {
+        char *name = experiment_telemetry_name(x, run, i ? "csv" : "jsonl");
+        telemetry[i] = text_format("%s/%s", x->folder, name);
+        free(name);
+    }
     nn_config network = options_network(s, series);
     network.seed = run->seed;
     const nn_train_config config = {.network = network,
@@ -182,14 +204,26 @@ static int train_one(struct experiment *x, struct run *run, struct folder *folde
                                     .checkpoint_every = s->checkpoint_every,
                                     .resume = x->resume,
                                     .notes = &(const nn_note){arguments_key, x->kept},
-                                    .note_count = x->kept ? 1 : 0};
+                                    .note_count = x->kept ? 1 : 0,
+                                    .telemetry_every = s->telemetry_every,
+                                    .telemetry_path = telemetry[0],
+                                    .telemetry_csv = telemetry[1],
+                                    .telemetry_pattern = s->telemetry_pattern,
+                                    .telemetry_shadows = s->shadow};
     struct running running = {.experiment = x, .run = run, .metrics = metrics, .progress = progress, .folder = folder};
-    const nn_train_events events = {on_step, on_epoch, &running, on_keep, on_resume};
+    const nn_train_events events = {.step = on_step,
+                                    .epoch = on_epoch,
+                                    .context = &running,
+                                    .keep = on_keep,
+                                    .resume = on_resume,
+                                    .nonfinite = on_nonfinite};
     make_room(x, run);
     progress_run(progress, (int)(run - x->runs) + 1, series->label, run->seed);
     tensor_status failed = nn_train(&run->result, &config, x->train, x->test, &events);
     kept_clear(&running.kept);
     free(trace);
+    free(telemetry[0]);
+    free(telemetry[1]);
     if (failed) {
         progress_clear(progress);
         text_failed("%s seed %llu: %s", series->label, (unsigned long long)run->seed, tensor_error());
@@ -340,7 +374,7 @@ static char *join_again(const struct experiment *x) {
     return line;
 }
 
-/* For folder_open: the traces of all runs to come. */
+/* For folder_open: traces and telemetry of all runs to come. */
 static const char *planned_trace(void *context, int i) {
     static char *name;
     const struct experiment *x = context;
@@ -349,6 +383,9 @@ static const char *planned_trace(void *context, int i) {
     for (int r = 0; r < x->run_count && !name; r++)
         if (x->trace_every && x->series[x->runs[r].series].shared && i-- == 0)
             name = experiment_trace_name(x, &x->runs[r]);
+    for (int r = 0; r < 2 * x->run_count && !name && x->settings->telemetry_every; r++)
+        if (i-- == 0)
+            name = experiment_telemetry_name(x, &x->runs[r / 2], r % 2 ? "csv" : "jsonl");
     return name;
 }
 

@@ -75,6 +75,10 @@ char *experiment_trace_name(const struct experiment *x, const struct run *run) {
     return folder_trace_name(x->series[run->series].label, (unsigned long long)run->seed);
 }
 
+char *experiment_telemetry_name(const struct experiment *x, const struct run *run, const char *ending) {
+    return folder_telemetry_name(x->series[run->series].label, (unsigned long long)run->seed, ending);
+}
+
 char *experiment_trace_path(const struct experiment *x, const struct run *run) {
     const char *folder = x->origins[run->origin].folder;
     char *name = experiment_trace_name(x, run), *path = text_format("%s/%s", folder ? folder : x->folder, name);

@@ -22,7 +22,7 @@ static const char part_name[] = "flexlab.part", old_name[] = "flexlab.old", new_
                   checkpoint_name[] = "resume.safetensors";
 static const char *const network_names[] = {"best.safetensors", "last.safetensors"};
 
-/* All files of ours but the traces, whose names depend on the run. */
+/* All files of ours but traces and telemetry, whose names depend on the run. */
 static const char *const result_names[] = {"metrics.jsonl",        "summary.csv",      "report.html",
                                            "figure-loss.svg",      "figure-loss.png",  "figure-exponents.svg",
                                            "figure-exponents.png", "best.safetensors", "last.safetensors"};
@@ -82,15 +82,23 @@ static bool names_in(struct names *list, const char *directory) {
     return !reason;
 }
 
-char *folder_trace_name(const char *label, unsigned long long seed) {
-    char *name = text_format("trace-%s-seed%llu.csv", label, seed);
+static char *name_of_run(const char *kind, const char *label, unsigned long long seed, const char *ending) {
+    char *name = text_format("%s-%s-seed%llu.%s", kind, label, seed, ending);
     for (char *p = name; *p; p++)
         if (*p == ':' || *p == '/')
             *p = '_'; /* no name of a format holds one: two names stay two files */
     return name;
 }
 
-/* The traces that the run behind a metrics.jsonl wrote: its first line has the formats and the seeds. */
+char *folder_trace_name(const char *label, unsigned long long seed) {
+    return name_of_run("trace", label, seed, "csv");
+}
+
+char *folder_telemetry_name(const char *label, unsigned long long seed, const char *ending) {
+    return name_of_run("telemetry", label, seed, ending);
+}
+
+/* The traces and telemetry that the run behind a metrics.jsonl wrote: its first line has the formats and the seeds. */
 static void add_recorded_traces(struct names *list, const char *directory) {
     char *path = path_of(directory, "metrics.jsonl"), *line = NULL;
     size_t room = 0;
@@ -101,8 +109,11 @@ static void add_recorded_traces(struct names *list, const char *directory) {
         const char *label = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(format, "name"));
         cJSON_ArrayForEach(seed, cJSON_GetObjectItemCaseSensitive(config, "seeds")) {
             double number = cJSON_GetNumberValue(seed);
-            if (label && number >= 0 && number <= 1e16)
-                names_take(list, folder_trace_name(label, (unsigned long long)number));
+            if (!label || !(number >= 0 && number <= 1e16))
+                continue;
+            names_take(list, folder_trace_name(label, (unsigned long long)number));
+            names_take(list, folder_telemetry_name(label, (unsigned long long)number, "jsonl"));
+            names_take(list, folder_telemetry_name(label, (unsigned long long)number, "csv"));
         }
     }
     cJSON_Delete(config);
@@ -176,7 +187,8 @@ static bool is_ours(const char *name) {
     char *whole = text_format("%s", name);
     for (size_t length = strlen(whole); length > 5 && !strcmp(whole + length - 5, ".part"); length -= 5)
         whole[length - 5] = 0;
-    bool found = !fnmatch("trace-*-seed*.csv", whole, 0) || !strcmp(whole, checkpoint_name);
+    bool found = !fnmatch("trace-*-seed*.csv", whole, 0) || !fnmatch("telemetry-*-seed*.csv", whole, 0) ||
+                 !fnmatch("telemetry-*-seed*.jsonl", whole, 0) || !strcmp(whole, checkpoint_name);
     for (int i = 0; i < RESULT_NAMES; i++)
         found = found || !strcmp(whole, result_names[i]);
     free(whole);

@@ -17,7 +17,7 @@ struct folder {
     struct lock lock;
 };
 
-/* Names of the traces that a run writes; NULL past the last. */
+/* Names of the traces and files of telemetry that a run writes; NULL past the last. */
 typedef const char *(*folder_trace_fn)(void *context, int i);
 
 /* Makes the folder with its parents where missing, locks it, removes what a killed process left, and checks that it can
@@ -42,8 +42,9 @@ int folder_publish(struct folder *f, bool complete);
 /* From now on there is something to lose: if the program has to exit before folder_publish (out of memory), what was
  * made goes to f->set_apart as it is. f must live until folder_close. */
 void folder_rescue(struct folder *f);
-/* Name of a run's trace in the folder, to be freed. */
+/* Names of a run's trace and of a file of its telemetry ("jsonl", "csv") in the folder, to be freed. */
 char *folder_trace_name(const char *label, unsigned long long seed);
+char *folder_telemetry_name(const char *label, unsigned long long seed, const char *ending);
 /* Removes what was not published, releases the lock, frees. */
 void folder_close(struct folder *f);
 

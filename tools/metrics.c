@@ -139,6 +139,8 @@ int metrics_open(struct output_lines *o, const struct experiment *x) {
     add_whole(line, "window", x->window);
     add_whole(line, "trace_every", x->trace_every);
     add_text(line, "trace_tensors", s->trace_tensors);
+    add_text(line, "telemetry", s->telemetry);
+    add_text(line, "shadow", s->shadow);
     return write_line(o, line);
 }
 

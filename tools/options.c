@@ -3,6 +3,8 @@
 #include "failure.h"
 #include "flexlab/autoflex.h"
 #include "text.h"
+#include <ctype.h>
+#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stddef.h>
@@ -174,6 +176,12 @@ static const struct option_row {
     {"trace-tensors", "GLOBS", ALL, KIND_TEXT, FIELD(trace_tensors),
      .help =
          "tensors in the figure of exponents, comma-separated patterns such\nas 'conv1*,*.weight' (one of each role)"},
+    {"telemetry", "EVERY[:GLOBS]", BOTH, KIND_TEXT, FIELD(telemetry),
+     .help = "every EVERY steps all about the elements of every tensor, or of those\nwhose names match, such as "
+             "'10:conv1*,*.weight' (docs/telemetry.md)"},
+    {"shadow", "LIST", BOTH, KIND_TEXT, FIELD(shadow),
+     .help = "beside it what other formats would have done to the same values,\nsuch as fp16,flex16+5:ngraph; every "
+             "10 steps without --telemetry"},
     {"step-loss", NULL, BOTH, KIND_SWITCH, FIELD(step_loss), .value = 1,
      .help = "also write the loss of every step to metrics.jsonl"},
     {"no-trace", NULL, BOTH, KIND_SWITCH, FIELD(no_trace), .value = 1, .help = "write no exponent traces"},
@@ -346,6 +354,47 @@ static void resolve_optimiser(struct settings *s) {
         snprintf(text + strlen(text), room - strlen(text), " decay=%s", s->decay);
 }
 
+enum { TELEMETRY_EVERY = 10 };
+
+/* EVERY[:GLOBS]; shadows alone come with it. */
+static int resolve_telemetry(struct settings *s) {
+    char *end = NULL;
+    if (s->shadow)
+        s->telemetry_every = TELEMETRY_EVERY;
+    if (!s->telemetry)
+        return STATUS_OK;
+    errno = 0;
+    const long every = isdigit((unsigned char)*s->telemetry) ? strtol(s->telemetry, &end, 10) : 0;
+    if (every < 1 || every > INT_MAX || errno || (*end && *end != ':') || (*end && !end[1]))
+        return text_usage("--telemetry '%s': expected steps between rows, 1 to %d, then ':' and patterns of names or "
+                          "nothing, such as '10:conv1*,*.weight'",
+                          s->telemetry, INT_MAX);
+    s->telemetry_every = every;
+    s->telemetry_pattern = *end ? end + 1 : NULL;
+    return STATUS_OK;
+}
+
+/* What a shadow names must be known: else the first run would find out. */
+static int check_shadows(const struct settings *s) {
+    for (const char *at = s->shadow; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char *one = text_format("%.*s", (int)strcspn(at, ","), at), *colon = strchr(one, ':');
+        tensor_format format;
+        if (colon)
+            *colon = 0;
+        const int status =
+            tensor_format_find(&format, one) ? text_usage("--shadow '%s': %s", s->shadow, tensor_error())
+            : colon && (!tensor_format_is_shared(format) || !autoflex_find(colon + 1))
+                ? text_usage("--shadow '%s': '%s' %s", s->shadow, colon + 1,
+                             tensor_format_is_shared(format) ? "is no predictor of exponents"
+                                                             : "follows a format without a shared exponent")
+                : STATUS_OK;
+        free(one);
+        if (status)
+            return status;
+    }
+    return STATUS_OK;
+}
+
 /* The command's rows as getopt_long wants them, numbered from 256. */
 static void list_known(enum command command, struct option known[ROWS + 1]) {
     int count = 0;
@@ -424,7 +473,8 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
     if (settings->warmup >= (double)settings->epochs)
         return text_usage("--warmup %g: expected less than the %lld epochs of the training", settings->warmup,
                           (long long)settings->epochs);
-    return STATUS_OK;
+    const int status = resolve_telemetry(settings);
+    return status ? status : check_shadows(settings);
 }
 
 /* --- what a training that goes on is told again --------------------------------------------------------------------
@@ -747,6 +797,8 @@ void options_help(enum command command, FILE *out) {
           "                        machine, is the same for the same options\n"
           "  summary.csv           one line a format\n"
           "  trace-FORMAT-seedN.csv  exponent and maximum of every tensor over the steps\n"
+          "  telemetry-FORMAT-seedN.jsonl, .csv  with --telemetry: elements of every tensor over\n"
+          "                        the steps (docs/telemetry.md)\n"
           "  figure-*.svg, .png    loss and accuracy; exponents (drawn by gnuplot)\n"
           "  report.html           all of it on one page, readable without a network\n",
           out);

@@ -14,7 +14,8 @@
  * Building never fails in place: a bad call returns node -1, further calls on it return -1, and nn_compile returns the
  * first failure. One graph belongs to one thread at a time. Images are [N, H, W, C], the weights of a linear layer
  * [in, out], and its inputs in the order H, W, C where it flattens an image. Structs grow as tensor.h says: set them to
- * zero first; nn_variant, nn_step_report and nn_epoch_report are the library's own, seen by pointer. */
+ * zero first; nn_variant, nn_step_report, nn_epoch_report and the rows of telemetry are the
+ * library's own, seen by pointer. */
 #ifndef FLEXLAB_NN_H
 #define FLEXLAB_NN_H
 
@@ -496,6 +497,84 @@ FLEXLAB_API nn_graph *nn_checkpoint_graph(const char *path, const char *device) 
 FLEXLAB_API tensor_status nn_checkpoint_note(const char *path, const char *key, char *value, size_t size)
     FLEXLAB_SYMBOL(nn_checkpoint_note);
 
+/* --- telemetry ---------------------------------------------------------------------------------------------------- */
+
+/* What every tensor of a training step looks like on the way, in any format, and what other formats would have done to
+ * it: docs/telemetry.md says what each figure means. Structs of this section that the library gives are its own, seen
+ * by pointer until the next call with the same telemetry. */
+typedef struct nn_telemetry_shadow {
+    const char *name; /* as given: "fp16", "flex16+5:ngraph" */
+    int32_t e;
+    int32_t unused;
+    double error;               /* NAN: none */
+    int64_t saturated, flushed; /* of this step */
+    int64_t saturated_writes, e_moves;
+} nn_telemetry_shadow;
+typedef struct nn_telemetry_row {
+    int64_t step; /* from 1 */
+    const char *tensor, *role, *format;
+    const tensor_description *elements; /* of this step; NULL: not looked at */
+    double update_ratio;                /* NAN: no weight, or no such number */
+    int64_t update_moved;               /* -1: no weight */
+    /* Since the row before, this step included. */
+    int64_t steps, writes;
+    double maximum; /* largest |x| before rounding */
+    int64_t saturated, flushed, nonfinite, saturated_writes, clamped_low, clamped_high, e_moves;
+    int32_t e, e_least, e_largest; /* e: of this step */
+    int32_t shadow_count;
+    const nn_telemetry_shadow *shadows;
+} nn_telemetry_row;
+
+/* The first NaN or Inf, and the writes before it, the last one last. */
+enum { NN_NONFINITE_BEFORE = 20 };
+typedef struct nn_seen_write {
+    int64_t step;
+    const char *tensor, *role;
+    double maximum; /* before rounding */
+    int64_t saturated, flushed;
+    int64_t e;
+} nn_seen_write;
+typedef struct nn_nonfinite {
+    int64_t step;
+    const char *tensor, *role;
+    int64_t nonfinite, elements;
+    const nn_seen_write *before;
+    int64_t before_count;
+} nn_nonfinite;
+
+typedef struct nn_telemetry_config {
+    const char *path;    /* JSON Lines; NULL: none */
+    const char *csv;     /* the same rows as a table; NULL: none */
+    const char *pattern; /* of names: '*', '?', several with commas between; NULL: all tensors */
+    const char *shadows; /* formats, each with :PREDICTOR or its own, commas between; NULL: none */
+    int64_t every;       /* steps between rows; 0: 10 */
+    void (*row)(void *context, const nn_telemetry_row *row); /* every row; may be NULL */
+    void *context;
+    bool watched; /* the caller watches the network: its function calls nn_telemetry_watch with each tensor */
+    unsigned char unused[7];
+} nn_telemetry_config;
+typedef struct nn_telemetry nn_telemetry;
+FLEXLAB_API nn_telemetry *nn_telemetry_new_sized(nn_graph *g, const nn_telemetry_config *config, size_t config_size)
+    FLEXLAB_SYMBOL(nn_telemetry_new_sized);
+/* Of a compiled network, between two steps; takes its nn_watch, in steps with rows, unless `watched`. A device is
+ * waited for after every step. NULL on failure: a pattern that matches no tensor, an unknown format or predictor, a
+ * file that cannot be written. Files are PATH.part until nn_telemetry_finish. */
+static inline nn_telemetry *nn_telemetry_new(nn_graph *g, const nn_telemetry_config *config) {
+    return nn_telemetry_new_sized(g, config, sizeof *config);
+}
+/* An nn_watch_fn, context being the telemetry. */
+FLEXLAB_API void nn_telemetry_watch(const nn_tensor_info *info, void *telemetry) FLEXLAB_SYMBOL(nn_telemetry_watch);
+/* After every step: writes the rows of steps 1, 1 + every, 1 + 2 every, ... of the network (nn_steps). */
+FLEXLAB_API tensor_status nn_telemetry_step(nn_telemetry *t) FLEXLAB_SYMBOL(nn_telemetry_step);
+/* The next step has rows, whatever its number: before the last one. */
+FLEXLAB_API void nn_telemetry_want(nn_telemetry *t) FLEXLAB_SYMBOL(nn_telemetry_want);
+/* NULL: none so far. */
+FLEXLAB_API const nn_nonfinite *nn_telemetry_nonfinite(const nn_telemetry *t) FLEXLAB_SYMBOL(nn_telemetry_nonfinite);
+/* Rows of what came after the last ones, without figures of elements, and the end: the files get their names. */
+FLEXLAB_API tensor_status nn_telemetry_finish(nn_telemetry *t) FLEXLAB_SYMBOL(nn_telemetry_finish);
+/* Before the graph. Files that were not finished are removed. NULL is allowed. */
+FLEXLAB_API void nn_telemetry_free(nn_telemetry *t) FLEXLAB_SYMBOL(nn_telemetry_free);
+
 /* --- training loop ------------------------------------------------------------------------------------------------ */
 
 /* Builds a network of one's own for images of that size: nn_input and layers on g; returns the logits. For a text:
@@ -536,6 +615,11 @@ typedef struct nn_train_config {
     const nn_note *notes; /* go into each of these files */
     int64_t note_count;
     int64_t context; /* of a text: tokens of a sequence; 0: 128. Of images: 0 */
+    /* Telemetry (nn_telemetry_config): every tensor of the pattern each telemetry_every steps and at the last one. */
+    int64_t telemetry_every;    /* 0: none */
+    const char *telemetry_path; /* JSON Lines; NULL: no file */
+    const char *telemetry_csv;  /* NULL: no file */
+    const char *telemetry_pattern, *telemetry_shadows;
 } nn_train_config;
 
 typedef struct nn_epoch_report {
@@ -569,6 +653,9 @@ typedef struct nn_train_events {
     /* These bytes, before the first step of a training that goes on. Non-zero where they are none of the caller's: the
      * training fails with TENSOR_E_DATA. */
     int (*resume)(void *context, const void *bytes, size_t count);
+    /* Once, where there is telemetry: the first NaN or Inf in a tensor, after the step in which it was written. */
+    void (*nonfinite)(void *context, const nn_nonfinite *first);
+    void (*row)(void *context, const nn_telemetry_row *row); /* every row of the telemetry */
 } nn_train_events;
 
 typedef struct nn_train_result {

@@ -195,6 +195,24 @@ static tensor_status build_network(struct run *run, const data_set *train) {
                          data_classes(train));
 }
 
+static tensor_status begin_telemetry(struct run *run) {
+    const nn_train_config *c = run->config;
+    if (c->telemetry_every < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: telemetry every %lld steps, expected 0 (none) or more",
+                       (long long)c->telemetry_every);
+    if (!c->telemetry_every)
+        return TENSOR_OK;
+    run->telemetry =
+        nn_telemetry_new(run->g, &(nn_telemetry_config){.path = c->telemetry_path,
+                                                        .csv = c->telemetry_csv,
+                                                        .pattern = c->telemetry_pattern,
+                                                        .shadows = c->telemetry_shadows,
+                                                        .every = c->telemetry_every,
+                                                        .row = run->events ? run->events->row : NULL,
+                                                        .context = run->events ? run->events->context : NULL});
+    return run->telemetry ? TENSOR_OK : tensor_error_status();
+}
+
 static tensor_status begin(struct run *run, const data_set *train, const data_set *test) {
     const nn_train_config *config = run->config;
     run->train_set = train;
@@ -207,6 +225,7 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     FL_TRY(open_loaders(run, train, test));
     fl_training_know_data(run);
     FL_TRY(fl_trace_open(&run->trace, config->trace_path, config->trace_every));
+    FL_TRY(begin_telemetry(run));
     const bool host = run->g->device == tensor_device_list(0);
     FL_TRY(nn_note_every(run->g, config->report_every ? (int)config->report_every : host ? 1 : 16));
     run->epoch_steps = data_loader_batches(run->train);
@@ -227,6 +246,7 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
 
 static void end(struct run *run) {
     fl_trace_free(run->trace);
+    nn_telemetry_free(run->telemetry);
     nn_data_free(run->train_there);
     nn_data_free(run->test_there);
     data_loader_free(run->train);
@@ -283,15 +303,32 @@ static float rate_of(const struct run *run, int64_t step) {
     return fl_schedule_rate(run->config->schedule, run->config->rate, step, run->all_steps, run->warmup_steps);
 }
 
+/* After a step. */
+static tensor_status look(struct run *run) {
+    if (!run->telemetry)
+        return TENSOR_OK;
+    FL_TRY(nn_telemetry_step(run->telemetry));
+    const nn_nonfinite *first = nn_telemetry_nonfinite(run->telemetry);
+    if (!first || run->nonfinite_told)
+        return TENSOR_OK;
+    run->nonfinite_told = true;
+    if (run->events && run->events->nonfinite)
+        run->events->nonfinite(run->events->context, first);
+    return TENSOR_OK;
+}
+
 /* A step that the device has still to compute, mostly. */
 static tensor_status begin_step(struct run *run, int epoch) {
     data_batch batch;
+    if (run->begun + 1 == run->last_step)
+        nn_telemetry_want(run->telemetry);
     FL_TRY(data_loader_next(run->train, &batch));
     FL_TRY(forward(run, &batch, epoch));
     FL_TRY(nn_backward(run->g));
     FL_TRY(nn_update(run->g, rate_of(run, run->begun)));
     FL_TRY(nn_note_loss(run->g)); /* who waits for it waits for the whole step */
     run->begun++;
+    FL_TRY(look(run));
     return fl_trace_step(run->trace, run->g, run->begun);
 }
 
@@ -423,6 +460,7 @@ static tensor_status run_all(struct run *run, const data_set *train, const data_
     for (int64_t i = 0; i < recent; i++)
         run->result->last_loss += run->recent[i] / (double)recent;
     FL_TRY(add_totals(run->g, run->result));
+    FL_TRY(nn_telemetry_finish(run->telemetry));
     return fl_trace_finish(run->trace);
 }
 

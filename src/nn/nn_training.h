@@ -29,6 +29,8 @@ struct run {
     data_loader *train, *test;         /* test NULL: no evaluation */
     nn_data *train_there, *test_there; /* the sets where the network lives; NULL: batches are brought there */
     struct fl_trace *trace;
+    nn_telemetry *telemetry; /* NULL: none */
+    bool nonfinite_told;
     double mean[4], deviation[4]; /* of the training set, for both splits; of images */
     int context;                  /* tokens of a sequence; 0: images */
     int64_t test_labels;          /* of an evaluation; 0 without a test set */
