@@ -80,7 +80,16 @@ typedef struct nn_config {
     bool ignores;
     bool input_gradient; /* backward goes on to the images: nn_input_gradient */
     unsigned char unused_too[2];
+    /* Formats that differ by layer and role: docs/policies.md. NULL: the variant throughout. */
+    const char *policy;        /* a name of nn_policy_list, the path of a file, or a text that has a ';' or line feed */
+    const char *layer_formats; /* "fc*=bf16,conv1=fp32": layers as these variants have them, after the policy's rules */
 } nn_config;
+
+/* Policies by name: "O0" ... "O3" (fp16), "O1:bf16" ..., "flex16+5", "dfp16", ...; what each is, and its text, which a
+ * file may begin from. NULL past the last. */
+FLEXLAB_API const char *nn_policy_list(int i) FLEXLAB_SYMBOL(nn_policy_list);
+FLEXLAB_API const char *nn_policy_summary(int i) FLEXLAB_SYMBOL(nn_policy_summary);
+FLEXLAB_API const char *nn_policy_text(int i) FLEXLAB_SYMBOL(nn_policy_text);
 
 /* "cross_entropy"; "squared_error" and "huber", whose targets are numbers (nn_forward_targets); "wasserstein", a critic
  * of rows with label 1, real, and 0, generated; "none", a network whose gradient comes from elsewhere
@@ -458,6 +467,28 @@ FLEXLAB_API int64_t nn_weight_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_weight_
 FLEXLAB_API int64_t nn_activation_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_activation_bytes);
 FLEXLAB_API int64_t nn_arena_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_arena_bytes);
 FLEXLAB_API int64_t nn_workspace_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_workspace_bytes);
+
+/* --- formats by role ---------------------------------------------------------------------------------------------- */
+
+/* What a policy came to. Rows: the parts of each layer in order, then each part's parameters behind it. */
+typedef struct nn_role_row {
+    const char *name; /* "fc.product"; "fc.weight" */
+    const char *kind; /* "matmul"; "parameter" */
+} nn_role_row;
+/* 0 before all layers were added and where a rule of the policy does not fit them (TENSOR_E_ARGUMENT). */
+FLEXLAB_API int nn_role_rows(nn_graph *g) FLEXLAB_SYMBOL(nn_role_rows);
+/* Names NULL past the last; they stay until the next call of this thread. */
+FLEXLAB_API nn_role_row nn_role_row_at(const nn_graph *g, int i) FLEXLAB_SYMBOL(nn_role_row_at);
+/* "operands", "result", "activations", "gradients"; "weights", "weight-gradients", "state", "master", "rounding"; NULL
+ * past the last. */
+FLEXLAB_API const char *nn_role_list(int i) FLEXLAB_SYMBOL(nn_role_list);
+/* What row i has in that role, "fp16" or "flex16+5:paper"; NULL where it has no such role. It stays until the next call
+ * of this thread. */
+FLEXLAB_API const char *nn_role(const nn_graph *g, int i, const char *role) FLEXLAB_SYMBOL(nn_role);
+/* The whole policy in one line, which nn_config.policy takes; NULL where the variant stands throughout. */
+FLEXLAB_API const char *nn_graph_policy(const nn_graph *g) FLEXLAB_SYMBOL(nn_graph_policy);
+/* "none", "dynamic" or a number: the loss scale that the policy asks for; NULL where it says nothing. */
+FLEXLAB_API const char *nn_policy_loss_scale(const nn_graph *g) FLEXLAB_SYMBOL(nn_policy_loss_scale);
 
 /* --- the whole state ---------------------------------------------------------------------------------------------- */
 

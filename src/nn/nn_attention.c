@@ -69,8 +69,8 @@ static tensor_status scores_forward(struct fl_node *node, const struct fl_pass *
 static tensor_status scores_backward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
     if (pass->dx[0])
-        FL_TRY(tensor_matmul_batched(pass->dx[0], pass->dy[0], pass->x[1]));
-    return pass->dx[1] ? tensor_matmul_batched_tn(pass->dx[1], pass->dy[0], pass->x[0]) : TENSOR_OK;
+        FL_TRY(tensor_matmul_batched(pass->dx[0], pass->operand[0], pass->x[1]));
+    return pass->dx[1] ? tensor_matmul_batched_tn(pass->dx[1], pass->operand[0], pass->x[0]) : TENSOR_OK;
 }
 
 /* By 1 / sqrt(d), d being `outputs`; causal is `stride`. */
@@ -94,8 +94,8 @@ static tensor_status mixture_forward(struct fl_node *node, const struct fl_pass 
 static tensor_status mixture_backward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
     if (pass->dx[0])
-        FL_TRY(tensor_matmul_batched_nt(pass->dx[0], pass->dy[0], pass->x[1]));
-    return pass->dx[1] ? tensor_matmul_batched_tn(pass->dx[1], pass->x[0], pass->dy[0]) : TENSOR_OK;
+        FL_TRY(tensor_matmul_batched_nt(pass->dx[0], pass->operand[0], pass->x[1]));
+    return pass->dx[1] ? tensor_matmul_batched_tn(pass->dx[1], pass->x[0], pass->operand[0]) : TENSOR_OK;
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
@@ -105,11 +105,11 @@ enum kind { HEADS, SCORES, WEIGHTS, MIXTURE, MERGE };
 static const struct fl_layer layers[] = {
     [HEADS] = {"heads", 1, .seen = seen_with_heads, .shape = heads_shape, .forward = heads_forward,
                .backward = heads_backward},
-    [SCORES] = {"scores", 2, .saves_x = 2, .shape = scores_shape, .forward = scores_forward,
+    [SCORES] = {"scores", 2, .group = "product", .saves_x = 2, .shape = scores_shape, .forward = scores_forward,
                 .backward = scores_backward},
-    [WEIGHTS] = {"weights", 1, .saves_y = 1, .shape = fl_same_shape, .forward = weights_forward,
+    [WEIGHTS] = {"weights", 1, .group = "softmax", .saves_y = 1, .shape = fl_same_shape, .forward = weights_forward,
                  .backward = weights_backward},
-    [MIXTURE] = {"mixture", 2, .saves_x = 2, .shape = mixture_shape, .forward = mixture_forward,
+    [MIXTURE] = {"mixture", 2, .group = "product", .saves_x = 2, .shape = mixture_shape, .forward = mixture_forward,
                  .backward = mixture_backward},
     [MERGE] = {"merge", 1, .seen = seen_with_heads, .shape = merge_shape, .forward = heads_forward,
                .backward = heads_backward},

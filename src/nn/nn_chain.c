@@ -84,9 +84,10 @@ tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) {
         return fl_fail(TENSOR_E_ARGUMENT, "backward: the gradient is NULL");
     if (g->phase != FL_PHASE_FORWARD)
         return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations are still there");
-    if (tensor_get_format(gradient) != g->variant->format)
+    const tensor_format expected = g->values[fl_output_of(g, g->logits)->dy].type.format;
+    if (tensor_get_format(gradient) != expected)
         return fl_fail(TENSOR_E_FORMAT, "backward: the gradient is %s, expected %s",
-                       tensor_format_name(tensor_get_format(gradient)), tensor_format_name(g->variant->format));
+                       tensor_format_name(tensor_get_format(gradient)), tensor_format_name(expected));
     FL_TRY(fl_begin_gradient(g, gradient));
     g->phase = FL_PHASE_IDLE;
     FL_TRY(fl_backward(g));
@@ -123,7 +124,9 @@ tensor_status nn_clip_weights(nn_graph *g, float limit) {
         return fl_fail(TENSOR_E_ARGUMENT, "clip: limit %g, expected 0 or more", (double)limit);
     for (int i = 0; i < g->count; i++)
         for (int k = 0; k < g->nodes[i].parameters; k++)
-            if (fl_is_weight(&g->nodes[i].parameter[k]))
-                FL_TRY(tensor_clip_weight(g->nodes[i].parameter[k].w, limit));
+            if (fl_is_weight(&g->nodes[i].parameter[k])) {
+                FL_TRY(tensor_clip_weight(fl_updated(&g->nodes[i].parameter[k]), limit));
+                FL_TRY(fl_refresh_weight(&g->nodes[i].parameter[k]));
+            }
     return TENSOR_OK;
 }

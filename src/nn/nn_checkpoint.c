@@ -155,12 +155,11 @@ static float real_of(const struct fl_optimiser *o, int i) {
                                  o->clip_value, o->how.clip_norm})[i];
 }
 
-enum objective_key { LOSS, SMOOTHING, DELTA, IGNORED, INPUT_GRADIENT, OBJECTIVE_KEYS };
-static const char *const objective_keys[] = {[LOSS] = "network.loss",
-                                             [SMOOTHING] = "network.label_smoothing",
-                                             [DELTA] = "network.huber_delta",
-                                             [IGNORED] = "network.ignored_label",
-                                             [INPUT_GRADIENT] = "network.input_gradient"};
+/* What is in a file only where it is not as it was before there was a choice. */
+enum objective_key { LOSS, SMOOTHING, DELTA, IGNORED, INPUT_GRADIENT, POLICY, OBJECTIVE_KEYS };
+static const char *const objective_keys[] = {
+    [LOSS] = "network.loss",         [POLICY] = "network.policy",         [SMOOTHING] = "network.label_smoothing",
+    [DELTA] = "network.huber_delta", [IGNORED] = "network.ignored_label", [INPUT_GRADIENT] = "network.input_gradient"};
 
 /* Of what it is trained for, what is not as it was before there was a choice: older files have none of it. */
 static tensor_status put_objective(struct fl_safetensors_out *o, const struct fl_objective *how) {
@@ -179,7 +178,10 @@ static tensor_status put_objective(struct fl_safetensors_out *o, const struct fl
 static tensor_status put_settings(struct fl_safetensors_out *o, const nn_graph *g) {
     FL_TRY(note(o, "network.variant", "%s", g->variant->name));
     FL_TRY(note(o, "network.format", "%s", tensor_format_name(g->variant->format)));
-    FL_TRY(note(o, "network.predictor", "%s", g->predictor ? g->predictor : "none"));
+    const bool told = g->predictor && (g->asked || !g->policy); /* else each format of a policy has its own */
+    FL_TRY(note(o, "network.predictor", "%s", told ? g->predictor : "none"));
+    if (g->policy) /* longer than a note has room for */
+        FL_TRY(fl_safetensors_add_note(o, objective_keys[POLICY], nn_graph_policy(g)));
     FL_TRY(note(o, "network.master", "%s", g->wide || !g->variant->wide ? "default" : "none"));
     FL_TRY(note(o, "network.batch", "%d", g->batch));
     FL_TRY(note(o, "network.seed", "%llu", (unsigned long long)g->seed));
@@ -317,8 +319,8 @@ static tensor_status check_settings(const struct fl_safetensors *s, const nn_gra
         const char *found;
         status = need_note(s, own.notes[i].key, &found);
         if (!status && strcmp(found, own.notes[i].value) != 0)
-            status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.40s', that of the network is '%s'", s->path,
-                             own.notes[i].key, found, own.notes[i].value);
+            status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.100s', that of the network is '%.100s'",
+                             s->path, own.notes[i].key, found, own.notes[i].value);
     }
     for (int i = 0; i < OBJECTIVE_KEYS && !status; i++) {
         const char *found = fl_safetensors_note(s, objective_keys[i]);
@@ -572,6 +574,7 @@ static tensor_status read_seed(const struct fl_safetensors *s, uint64_t *seed) {
 static tensor_status read_objective(const struct fl_safetensors *s, nn_config *config) {
     int64_t ignored = 0;
     config->loss = fl_safetensors_note(s, objective_keys[LOSS]);
+    config->policy = fl_safetensors_note(s, objective_keys[POLICY]);
     if (fl_safetensors_note(s, objective_keys[SMOOTHING]))
         FL_TRY(read_real(s, objective_keys[SMOOTHING], &config->label_smoothing));
     if (fl_safetensors_note(s, objective_keys[DELTA]))

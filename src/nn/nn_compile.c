@@ -53,40 +53,13 @@ tensor_status fl_list_tensor(nn_graph *g, char *name, const char *role, tensor *
     return TENSOR_OK;
 }
 
-static tensor_status list_tensor(nn_graph *g, char *name, const char *role, tensor *t) {
-    return fl_list_tensor(g, name, role, t, TENSOR_OK);
-}
-
 static tensor_status set_predictor(tensor *t, const char *predictor) {
     return predictor && tensor_format_is_shared(tensor_get_format(t)) ? tensor_set_predictor(t, predictor) : TENSOR_OK;
 }
 
-static tensor_status new_parameter_tensor(const nn_graph *g, tensor **t, const struct fl_shape *shape) {
-    *t = tensor_new_in(g->device, g->variant->format, shape->ndim, shape->dim);
-    return *t ? set_predictor(*t, g->predictor) : tensor_error_status();
-}
-
-static tensor_status make_parameter(nn_graph *g, const struct fl_node *node, struct fl_parameter *p) {
-    p->info = g->info_count;
-    FL_TRY(new_parameter_tensor(g, &p->w, &p->shape));
-    FL_TRY(new_parameter_tensor(g, &p->g, &p->shape));
-    FL_TRY(list_tensor(g, fl_format_name("%s.%s", node->owner, p->suffix), "weight", p->w));
-    const char *name = g->infos[g->info_count - 1].name;
-    FL_TRY(list_tensor(g, fl_format_name("%s.grad", name), "weight gradient", p->g));
-    FL_TRY(fl_optimiser_parameter(g, p, name));
-    if (g->wide)
-        FL_TRY(tensor_keep_wide(p->w));
-    uint64_t key = fl_name_key(g->seed, name);
-    if (g->variant->stochastic_weights)
-        FL_TRY(tensor_set_rounding(p->w, TENSOR_ROUND_STOCHASTIC, key));
-    int64_t count = fl_shape_count(&p->shape);
-    double *values = fl_alloc((size_t)count * sizeof *values);
-    if (!values)
-        return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %lld initial values", name, (long long)count);
-    fl_init_values(values, count, p->init, p->scale, key);
-    tensor_status status = tensor_load_f64(p->w, values, count);
-    fl_free(values);
-    return status;
+tensor_status fl_new_tensor(const nn_graph *g, tensor **t, struct fl_type type, const struct fl_shape *shape) {
+    *t = tensor_new_in(g->device, type.format, shape->ndim, shape->dim);
+    return *t ? set_predictor(*t, type.predictor) : tensor_error_status();
 }
 
 static tensor *new_view(tensor *t, const struct fl_shape *shape) {
@@ -114,24 +87,21 @@ static tensor_status load_initial(struct fl_state *s) {
     return status;
 }
 
-static tensor_status make_state(const nn_graph *g, struct fl_state *s) {
-    s->t = tensor_new_in(g->device, s->format ? s->format : g->variant->format, s->shape.ndim, s->shape.dim);
-    if (!s->t)
-        return tensor_error_status();
-    if (!s->format)
-        FL_TRY(set_predictor(s->t, g->predictor));
+static tensor_status make_state(const nn_graph *g, const struct fl_node *node, struct fl_state *s) {
+    FL_TRY(fl_new_tensor(g, &s->t, s->format ? (struct fl_type){s->format, NULL} : node->as.y, &s->shape));
     return s->initial != 0 ? load_initial(s) : TENSOR_OK; /* a new tensor holds zeros */
 }
 
 static tensor_status make_node(nn_graph *g, struct fl_node *node) {
     for (int k = 0; k < node->states; k++)
-        FL_TRY(make_state(g, &node->state[k]));
+        FL_TRY(make_state(g, node, &node->state[k]));
     for (int k = 0; k < node->parameters; k++)
-        FL_TRY(make_parameter(g, node, &node->parameter[k]));
+        FL_TRY(fl_make_parameter(g, node, &node->parameter[k]));
     for (int k = 0; k < node->parameters && node->layer->vectors; k++) {
         struct fl_parameter *p = &node->parameter[k];
         const struct fl_shape vector = {1, {fl_shape_count(&p->shape)}};
-        if (!(p->w_vector = new_view(p->w, &vector)) || !(p->g_vector = new_view(p->g, &vector)))
+        if (!(p->w_vector = new_view(p->w_forward ? p->w_forward : p->w, &vector)) ||
+            !(p->g_vector = new_view(p->g, &vector)))
             return tensor_error_status();
     }
     return TENSOR_OK;
@@ -141,7 +111,7 @@ static tensor_status make_node(nn_graph *g, struct fl_node *node) {
 static tensor *new_value_tensor(const nn_graph *g, const struct fl_value *v, tensor *base, size_t at) {
     const struct fl_shape *shape = &v->shape;
     return base ? tensor_new_view(base, shape->ndim, shape->dim)
-                : tensor_new_at(g->device, g->variant->format, shape->ndim, shape->dim, fl_nowhere(at), v->bytes);
+                : tensor_new_at(g->device, v->type.format, shape->ndim, shape->dim, fl_nowhere(at), v->bytes);
 }
 
 /* *at: addresses of tensors that have no memory yet, each apart from the others. */
@@ -165,10 +135,10 @@ static tensor_status make_value(nn_graph *g, int i, size_t *at) {
         return TENSOR_OK;
     v->info = g->info_count;
     fl_tensor_hide(v->t, true); /* until a step writes it */
-    FL_TRY(set_predictor(v->t, g->predictor));
+    FL_TRY(set_predictor(v->t, v->type.predictor));
     if (activation)
         FL_TRY(set_predictor(v->evaluate, "current"));
-    return list_tensor(g, fl_format_name("%s", v->name), v->role, v->t);
+    return fl_list_tensor(g, fl_format_name("%s", v->name), v->role, v->t, TENSOR_OK);
 }
 
 /* What a step is given: tokens; images as floats, where those of the caller do not serve. */
@@ -213,7 +183,7 @@ static tensor *tensor_of(const nn_graph *g, int value) {
 
 /* Where a kind sees its tensors in another shape, views of them take their places. */
 static tensor_status see_otherwise(struct fl_node *node) {
-    const int count = 3 * (node->inputs + node->outputs);
+    const int count = fl_node_tensors(node);
     if (!node->layer->seen)
         return TENSOR_OK;
     node->views = fl_alloc_zero((size_t)count * sizeof *node->views);
@@ -234,32 +204,61 @@ static tensor_status see_otherwise(struct fl_node *node) {
     return TENSOR_OK;
 }
 
-/* The tensors of a node's passes, in one array: those of training, x, dx, y, dy, then x and y of evaluation, and what
- * backward writes for itself. */
+/* Of a value, or of the one that has its place in backward. */
+static tensor *tensor_or(const nn_graph *g, int other, int value) {
+    return tensor_of(g, other >= 0 ? other : value);
+}
+
+/* The tensors of a node's passes, in one array: those of training, x, dx, y, dy, then x and y of evaluation, x, y and
+ * dy as backward reads them, and what backward writes for itself; then the parameters. */
 static tensor_status wire_passes(const nn_graph *g, struct fl_node *node) {
     const int inputs = node->inputs, outputs = node->outputs;
-    tensor **x = fl_alloc_zero((3 * (size_t)(inputs + outputs) + (size_t)node->works) * sizeof *x);
+    tensor **x =
+        fl_alloc_zero(((size_t)fl_node_tensors(node) + (size_t)node->works + 3 * (size_t)node->parameters) * sizeof *x);
     if (!x)
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
     tensor **dx = x + inputs, **y = dx + inputs, **dy = y + outputs, **evaluate_x = dy + outputs,
-           **evaluate_y = evaluate_x + inputs, **work = evaluate_y + outputs;
+           **evaluate_y = evaluate_x + inputs, **back_x = evaluate_y + outputs, **back_y = back_x + inputs,
+           **operand = back_y + outputs, **work = operand + outputs, **w = work + node->works,
+           **back_w = w + node->parameters, **gradient = back_w + node->parameters;
     for (int k = 0; k < inputs; k++) {
-        const struct fl_value *input = &g->values[fl_output_of(g, node->input[k].x)->y];
-        x[k] = input->t;
-        dx[k] = tensor_of(g, node->input[k].dx);
-        evaluate_x[k] = input->evaluate;
+        const struct fl_input *input = &node->input[k];
+        const int value = fl_output_of(g, input->x)->y;
+        x[k] = g->values[value].t;
+        dx[k] = tensor_of(g, input->dx);
+        evaluate_x[k] = g->values[value].evaluate;
+        back_x[k] = tensor_or(g, input->saved, value);
     }
     for (int k = 0; k < outputs; k++) {
-        y[k] = tensor_of(g, node->output[k].y);
-        dy[k] = tensor_of(g, node->output[k].dy);
-        evaluate_y[k] = g->values[node->output[k].y].evaluate;
+        const struct fl_output *output = &node->output[k];
+        y[k] = tensor_of(g, output->y);
+        dy[k] = tensor_of(g, output->dy);
+        evaluate_y[k] = g->values[output->y].evaluate;
+        back_y[k] = tensor_or(g, output->saved, output->y);
+        operand[k] = tensor_or(g, output->operand, output->dy);
     }
     for (int k = 0; k < node->works; k++)
         work[k] = tensor_of(g, node->work[k].value);
+    for (int k = 0; k < node->parameters; k++) {
+        const struct fl_parameter *p = &node->parameter[k];
+        w[k] = p->w_vector ? p->w_vector : p->w_forward ? p->w_forward : p->w;
+        back_w[k] = p->w_backward ? p->w_backward : p->w;
+        gradient[k] = p->g_vector ? p->g_vector : p->g;
+    }
     node->tensors = x;
     FL_TRY(see_otherwise(node));
-    node->train = (struct fl_pass){.x = x, .dx = dx, .y = y, .dy = dy, .work = work, .training = true, .step = g->step};
-    node->evaluate = (struct fl_pass){.x = evaluate_x, .y = evaluate_y};
+    node->train = (struct fl_pass){.x = x, .y = y, .w = w, .training = true, .step = g->step};
+    node->back = (struct fl_pass){.x = back_x,
+                                  .y = back_y,
+                                  .dx = dx,
+                                  .dy = dy,
+                                  .operand = operand,
+                                  .work = work,
+                                  .w = back_w,
+                                  .g = gradient,
+                                  .training = true,
+                                  .step = g->step};
+    node->evaluate = (struct fl_pass){.x = evaluate_x, .y = evaluate_y, .w = w};
     return TENSOR_OK;
 }
 
@@ -276,6 +275,8 @@ static tensor_status compile(nn_graph *g, nn_node logits) {
     logits = as_matrix(g, logits);
     if (g->status)
         return g->status;
+    FL_TRY(fl_resolve_types(g));
+    FL_TRY(fl_insert_conversions(g, &logits));
     FL_TRY(check_graph(g, logits));
     FL_TRY(fl_plan(g));
     for (int i = 0; i < g->count; i++) {

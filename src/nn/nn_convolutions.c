@@ -120,8 +120,8 @@ static tensor_window1d line_of(const struct fl_node *node) {
 }
 
 static tensor_status convolution_forward(struct fl_node *node, const struct fl_pass *pass) {
-    tensor *const y = pass->y[0], *const x = pass->x[0], *const w = node->parameter[0].w;
-    const tensor_epilogue with = {.bias = node->how.bias ? node->parameter[1].w : NULL};
+    tensor *const y = pass->y[0], *const x = pass->x[0], *const w = pass->w[0];
+    const tensor_epilogue with = {.bias = node->how.bias ? pass->w[1] : NULL};
     switch (kind_of(node)) {
     case CONV2D:
         return tensor_conv2d_with(y, x, w, node->how.around, with);
@@ -161,10 +161,10 @@ static tensor_status input_gradient(const struct fl_node *node, tensor *dx, cons
 }
 
 static tensor_status convolution_backward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(weight_gradient(node, node->parameter[0].g, pass->dy[0], pass->x[0]));
+    FL_TRY(weight_gradient(node, pass->g[0], pass->operand[0], pass->x[0]));
     if (node->how.bias)
-        FL_TRY(tensor_sum_rows(node->parameter[1].g, pass->dy[0]));
-    return pass->dx[0] ? input_gradient(node, pass->dx[0], pass->dy[0], node->parameter[0].w) : TENSOR_OK;
+        FL_TRY(tensor_sum_rows(pass->g[1], pass->dy[0]));
+    return pass->dx[0] ? input_gradient(node, pass->dx[0], pass->operand[0], pass->w[0]) : TENSOR_OK;
 }
 
 static tensor_status pool_forward(struct fl_node *node, const struct fl_pass *pass) {
@@ -181,7 +181,7 @@ static tensor_status pool_backward(struct fl_node *node, const struct fl_pass *p
 
 #define CONVOLUTION(name)                                                                                              \
     {                                                                                                                  \
-        name, 1, .saves_x = 1, .shape = convolution_shape, .forward = convolution_forward,                             \
+        name, 1, .group = "product", .saves_x = 1, .shape = convolution_shape, .forward = convolution_forward,         \
                  .backward = convolution_backward                                                                      \
     }
 #define POOL(name)                                                                                                     \

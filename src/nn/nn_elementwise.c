@@ -82,12 +82,14 @@ static tensor_status mul_backward(struct fl_node *node, const struct fl_pass *pa
 }
 
 static tensor_status scale_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_broadcast_mul(pass->y[0], pass->x[0], node->parameter[0].w);
+    (void)node;
+    return tensor_broadcast_mul(pass->y[0], pass->x[0], pass->w[0]);
 }
 
 static tensor_status scale_backward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(tensor_broadcast_mul_grad(node->parameter[0].g, pass->dy[0], pass->x[0]));
-    return pass->dx[0] ? tensor_broadcast_mul(pass->dx[0], pass->dy[0], node->parameter[0].w) : TENSOR_OK;
+    (void)node;
+    FL_TRY(tensor_broadcast_mul_grad(pass->g[0], pass->dy[0], pass->x[0]));
+    return pass->dx[0] ? tensor_broadcast_mul(pass->dx[0], pass->dy[0], pass->w[0]) : TENSOR_OK;
 }
 
 static tensor_status clamp_forward(struct fl_node *node, const struct fl_pass *pass) {

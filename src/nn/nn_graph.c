@@ -1,5 +1,6 @@
 /* nn_graph.c - building a graph, its first failure, and what it says about itself. */
 #include "nn/nn_graph.h"
+#include "nn/nn_policy.h"
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/sized.h"
@@ -49,7 +50,7 @@ nn_node fl_build_failed(nn_graph *g, tensor_status status) {
 
 /* --- life --- */
 
-static tensor_status check_config(const nn_config *config, const nn_variant *variant) {
+static tensor_status check_config(const nn_config *config, const nn_variant *variant, const struct fl_policy *policy) {
     if (config->batch < 1)
         return fl_fail(TENSOR_E_ARGUMENT, "batch: %d, expected at least 1", config->batch);
     if (!(config->momentum >= 0 && config->momentum < 1))
@@ -60,7 +61,7 @@ static tensor_status check_config(const nn_config *config, const nn_variant *var
         return TENSOR_E_ARGUMENT;
     if (!config->predictor)
         return TENSOR_OK;
-    if (!tensor_format_is_shared(variant->format))
+    if (policy ? !fl_policy_shares(policy) : !tensor_format_is_shared(variant->format))
         return fl_fail(TENSOR_E_ARGUMENT, "predictor '%s': variant %s has no shared exponent", config->predictor,
                        variant->name);
     if (!autoflex_find(config->predictor)) {
@@ -82,16 +83,25 @@ nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
     nn_config ours, *config = &ours;
     if (fl_take_sized(config, sizeof *config, given, config_size, "graph: nn_config"))
         return NULL;
-    const nn_variant *variant = nn_variant_find(config->variant);
-    tensor_device *device = config->device ? tensor_device_find(config->device) : tensor_device_list(0);
-    if (!variant || !device || check_config(config, variant))
+    struct fl_policy *policy = NULL;
+    if ((config->policy || config->layer_formats) &&
+        fl_policy_new(&policy, config->policy, config->layer_formats, config->variant))
         return NULL;
+    const nn_variant *variant = policy ? policy->variant : nn_variant_find(config->variant);
+    tensor_device *device = config->device ? tensor_device_find(config->device) : tensor_device_list(0);
+    if (!variant || !device || check_config(config, variant, policy)) {
+        fl_policy_free(policy);
+        return NULL;
+    }
     nn_graph *g = fl_alloc_zero(sizeof *g);
     if (!g) {
+        fl_policy_free(policy);
         fl_fail(TENSOR_E_MEMORY, "graph: no memory");
         return NULL;
     }
     g->variant = variant;
+    g->policy = policy;
+    g->asked = config->predictor != NULL;
     g->device = device;
     /* the table's own string: the caller's may not live as long */
     g->predictor = config->predictor ? autoflex_name(autoflex_find(config->predictor)) : variant->predictor;
@@ -122,6 +132,7 @@ void nn_graph_free(nn_graph *g) {
     }
     for (int i = 0; i < g->info_count; i++)
         fl_free((void *)(uintptr_t)g->infos[i].name);
+    fl_policy_free(g->policy);
     fl_free(g->nodes);
     fl_free(g->handles);
     fl_free(g->values);
@@ -168,7 +179,7 @@ int64_t nn_weight_bytes(const nn_graph *g) {
     int64_t bytes = 0;
     for (int i = 0; g && g->compiled && i < g->count; i++)
         for (int k = 0; k < g->nodes[i].parameters; k++)
-            bytes += (int64_t)tensor_bytes(g->nodes[i].parameter[k].w);
+            bytes += fl_parameter_bytes(&g->nodes[i].parameter[k]);
     return bytes;
 }
 

@@ -27,6 +27,12 @@
             return try_status;                                                                                         \
     } while (0)
 
+/* What a value, or a parameter in one of its uses, is stored as. */
+struct fl_type {
+    tensor_format format;
+    const char *predictor; /* of shared exponents; NULL: the format's own */
+};
+
 enum { FL_NODE_DIMS = TENSOR_MAX_DIMS, FL_NAME_LIMIT = 100 };
 
 struct fl_shape {
@@ -38,13 +44,25 @@ int64_t fl_shape_count(const struct fl_shape *shape);
 /* FORGET: of what enters the gates of an LSTM, zero but one for the forget gate, the second quarter. */
 enum fl_init { FL_INIT_ZERO, FL_INIT_ONE, FL_INIT_NORMAL, FL_INIT_UNIFORM, FL_INIT_FORGET };
 
+/* Formats of a parameter. */
+struct fl_parameter_types {
+    struct fl_type w, g;              /* as stored; of the gradient as backward writes it */
+    struct fl_type forward, backward; /* as the passes read it */
+    struct fl_type kept, update;      /* of the gradient that is kept; of what the optimiser computes in */
+    bool wide, stochastic;            /* w has a wide part; its write is rounded so */
+};
+
 struct fl_parameter {
     const char *suffix; /* "weight", "recurrent"; "bias", "gamma", "beta" */
     struct fl_shape shape;
     enum fl_init init;
-    double scale; /* normal: standard deviation; uniform: half the width */
-    tensor *w, *g;
+    double scale;                /* normal: standard deviation; uniform: half the width */
+    tensor *w, *g;               /* the weight as it is stored, the gradient as backward writes it */
     tensor *w_vector, *g_vector; /* the same in one dimension; NULL unless the layer asks for them */
+    /* Where a policy wants them, else NULL (nn_parameter.c): the weight that the optimiser updates, of which w is the
+     * rounding; w as the passes read it; the gradient as it is kept, and as the optimiser takes it. */
+    tensor *master, *w_forward, *w_backward, *g_kept, *g_taken;
+    struct fl_parameter_types as;
     /* Of the optimiser, NULL: it has none. Velocity or moment; root of the mean square; the gradient as it counts, or
      * the direction that the weight takes. */
     tensor *v, *r, *d;
@@ -76,7 +94,7 @@ struct fl_options {
 /* A tensor of a node that is no parameter: what one visit leaves for another. */
 struct fl_state {
     const char *suffix;
-    tensor_format format; /* FMT_F64, FMT_F32, or FMT_NONE: that of the network */
+    tensor_format format; /* FMT_F64, FMT_F32, or FMT_NONE: that of the node */
     struct fl_shape shape;
     double initial; /* of every element */
     bool lasts;     /* a later step reads it: the state of the network contains it */
@@ -97,6 +115,9 @@ struct fl_pass {
     tensor *const *dy;   /* NULL where the output has no gradient: nobody uses it */
     tensor *const *dx;   /* NULL where no gradient is wanted, or none is there to be given on */
     tensor *const *work; /* of backward alone */
+    /* dy as an operand of products: in their format, where results have another; else dy. Of backward alone. */
+    tensor *const *operand;
+    tensor *const *w, *const *g; /* of the parameters; g of backward alone */
     bool training;
     const tensor *step; /* f64 [1], updates so far, in training: of layers that draw */
 };
@@ -117,13 +138,14 @@ struct fl_node;
 /* A kind of node. Counts say "that many, the first ones". */
 struct fl_layer {
     const char *kind;
-    int inputs;  /* FL_ANY_INPUTS: as many as the caller gives, one or more */
-    int saves_x; /* inputs that backward reads */
-    int saves_y; /* outputs that backward reads */
+    int inputs;        /* FL_ANY_INPUTS: as many as the caller gives, one or more */
+    const char *group; /* that policies know it by: "product", "norm", "recurrent", "softmax"; NULL: none */
+    int saves_x;       /* inputs that backward reads */
+    int saves_y;       /* outputs that backward reads */
     /* Outputs that end in relu: backward reads the output, to know where that was zero. Where the gradient of the
      * output is a sum, the addition looks there instead (add_relu_grad), and backward finds dy gated. */
     int relu;
-    int views;         /* outputs that are the input of the same number in another shape; its gradient is SAME */
+    int views;         /* outputs that are the input of the same number, in another shape mostly */
     bool reads_tokens; /* its first input is tokens, which no other kind takes */
     bool always_dx;    /* backward writes dx even where nothing before it learns */
     bool draws;        /* its passes draw random numbers, by node->seed, its name and pass->step */
@@ -145,6 +167,7 @@ struct fl_layer {
 struct fl_input {
     nn_node x;
     int dx;
+    int saved;       /* x in the format of backward, where that is another; -1: x itself */
     int sum, addend; /* after backward: sum = addend + dx, for outputs used before */
     int gate;        /* the sum counts where this value is above zero; -1: everywhere */
 };
@@ -153,12 +176,21 @@ struct fl_output {
     char *name;
     struct fl_shape shape;
     int y, dy;
-    bool gated;  /* dy is a sum, and zero already where y is */
-    bool tokens; /* int32 numbers that a step is given (graph.tokens): no activation, and without a gradient */
+    int saved, operand; /* y as backward reads it, dy as products do, where in another format; else -1 */
+    bool gated;         /* dy is a sum, and zero already where y is */
+    bool tokens;        /* int32 numbers that a step is given (graph.tokens): no activation, and without a gradient */
+};
+
+/* Formats of a node: of its inputs, but for a second one that is added to y; of its outputs; of their gradients; of
+ * those that it gives its inputs, which only a conversion has in another format. Backward computes in `back`: what it
+ * reads of the forward pass is of that, and operands of products. */
+struct fl_node_types {
+    struct fl_type x, y, dy, dx, back;
 };
 
 struct fl_node {
     const struct fl_layer *layer;
+    struct fl_node_types as;
     char *name;  /* of the node; its outputs have names that begin so */
     char *owner; /* the layer's name, as given by the caller: in messages, and before the names of parameters */
     struct fl_options how;
@@ -172,8 +204,8 @@ struct fl_node {
     int inputs, outputs, parameters, states, works;
     nn_node first; /* handle of its first output, which those of the others follow */
     bool learns;   /* it or something before it has parameters, and a gradient reaches it */
-    struct fl_pass train, evaluate;
-    tensor **tensors; /* what these two point to */
+    struct fl_pass train, back, evaluate;
+    tensor **tensors; /* what these point to */
     tensor **views;   /* those among them that are in another shape; as many, NULL where not */
 };
 
@@ -187,6 +219,7 @@ struct fl_value {
     char *name; /* NULL for views */
     const char *role;
     struct fl_shape shape;
+    struct fl_type type;
     int base;    /* the value whose memory this one shows; itself unless a view */
     bool tokens; /* it has none in the arena: graph.tokens */
     int first, last;
@@ -233,8 +266,11 @@ enum fl_phase { FL_PHASE_IDLE, FL_PHASE_FORWARD, FL_PHASE_BACKWARD };
 
 struct nn_graph {
     const nn_variant *variant;
+    struct fl_policy *policy; /* NULL: the variant throughout */
+    struct fl_type loss_as;   /* what the loss reads, and its gradient */
     tensor_device *device;
-    const char *predictor; /* NULL: the format's own */
+    const char *predictor; /* asked for, of all shared exponents, or the variant's; NULL: the format's own */
+    bool asked;            /* the predictor was */
     bool wide;
     int batch;
     uint64_t seed;
@@ -306,6 +342,9 @@ static inline int64_t fl_labels_each(const nn_graph *g) {
 /* Adds a node of that kind; the handle of its first output. name: of the node; owner: of the layer. */
 nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name, const char *owner,
                     const nn_node *inputs, int input_count, const struct fl_options *how);
+/* The same for a node that only a policy asks for, with one input: its name may be any. -1 on failure, which is not
+ * recorded. */
+nn_node fl_add_converter(nn_graph *g, const struct fl_layer *layer, const char *name, const char *owner, nn_node x);
 /* For shape rules. An output is called as the node, with a suffix NAME.SUFFIX. */
 tensor_status fl_add_output(struct fl_node *node, const char *suffix, struct fl_shape shape);
 tensor_status fl_add_parameter(struct fl_node *node, struct fl_parameter parameter);
@@ -315,6 +354,40 @@ tensor_status fl_add_work(struct fl_node *node, const char *suffix, struct fl_sh
 void fl_node_clear(struct fl_node *node);
 /* Puts the layer's name in front of the message of a failure. */
 tensor_status fl_node_failed(const struct fl_node *node, tensor_status status);
+
+/* How many tensors its passes have an array of (nn_compile.c). */
+static inline int fl_node_tensors(const struct fl_node *node) {
+    return 4 * node->inputs + 5 * node->outputs;
+}
+
+/* nn_types.c: which formats the parts of a network have. */
+/* Of every node and parameter, by the policy; after the last layer was added. */
+tensor_status fl_resolve_types(nn_graph *g);
+/* Nodes that convert, where a node reads another format than the one before it writes; the logits as the loss reads
+ * them. */
+tensor_status fl_insert_conversions(nn_graph *g, nn_node *logits);
+bool fl_is_conversion(const struct fl_node *node);
+static inline bool fl_same_format(struct fl_type a, struct fl_type b) {
+    return a.format == b.format;
+}
+
+/* nn_parameter.c */
+/* Makes the tensors of a parameter, with initial values. */
+tensor_status fl_make_parameter(nn_graph *g, const struct fl_node *node, struct fl_parameter *p);
+void fl_parameter_clear(struct fl_parameter *p);
+/* What the optimiser updates and the gradient that it takes. */
+static inline tensor *fl_updated(const struct fl_parameter *p) {
+    return p->master ? p->master : p->w;
+}
+static inline tensor *fl_taken_gradient(const struct fl_parameter *p) {
+    return p->g_taken ? p->g_taken : p->g_kept ? p->g_kept : p->g;
+}
+/* The gradient in the formats that come after the one that backward writes; the weight in those that follow from the
+ * one that was updated. */
+tensor_status fl_take_gradient(const struct fl_parameter *p);
+tensor_status fl_refresh_weight(const struct fl_parameter *p);
+/* Of the weight, with its wide part, master and copies. */
+int64_t fl_parameter_bytes(const struct fl_parameter *p);
 
 /* nn_plan.c: values and their lives. The logits are an output of the last node. */
 tensor_status fl_plan(nn_graph *g);
@@ -385,6 +458,8 @@ void fl_losses_drop(const nn_graph *g);
 /* nn_compile.c */
 /* Adds to what nn_tensor_at lists, unless status says that making the tensor failed. Takes the name over. */
 tensor_status fl_list_tensor(nn_graph *g, char *name, const char *role, tensor *t, tensor_status status);
+/* A new tensor of that type where the network lives. */
+tensor_status fl_new_tensor(const nn_graph *g, tensor **t, struct fl_type type, const struct fl_shape *shape);
 
 /* nn_optimiser.c */
 tensor_status fl_optimiser_check(const nn_config *config, const nn_variant *variant);

@@ -118,12 +118,11 @@ static tensor_status groupnorm_shape(struct fl_node *node, const struct fl_shape
 }
 
 static tensor_status groupnorm_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_groupnorm(pass->y[0], pass->x[0], node->parameter[0].w, node->parameter[1].w, node->how.groups,
-                            epsilon_of(node));
+    return tensor_groupnorm(pass->y[0], pass->x[0], pass->w[0], pass->w[1], node->how.groups, epsilon_of(node));
 }
 static tensor_status groupnorm_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_groupnorm_grad(pass->dx[0], node->parameter[0].g, node->parameter[1].g, pass->dy[0], pass->x[0],
-                                 node->parameter[0].w, node->how.groups, epsilon_of(node));
+    return tensor_groupnorm_grad(pass->dx[0], pass->g[0], pass->g[1], pass->dy[0], pass->x[0], pass->w[0],
+                                 node->how.groups, epsilon_of(node));
 }
 
 /* --- dropout ------------------------------------------------------------------------------------------------------ */
@@ -155,8 +154,9 @@ static const struct fl_layer layers[] = {
     [AVGPOOL2D] = {"avgpool2d", 1, .shape = avgpool_shape, .forward = avgpool_forward, .backward = avgpool_backward},
     [AVGPOOL_ADAPTIVE] = {"avgpool_adaptive", 1, .shape = adaptive_shape, .forward = adaptive_forward,
                           .backward = adaptive_backward},
-    [LRN] = {"lrn", 1, .saves_x = 1, .shape = lrn_shape, .forward = lrn_forward, .backward = lrn_backward},
-    [GROUPNORM] = {"groupnorm", 1, .saves_x = 1, .always_dx = true, .shape = groupnorm_shape,
+    [LRN] = {"lrn", 1, .group = "norm", .saves_x = 1, .shape = lrn_shape, .forward = lrn_forward,
+             .backward = lrn_backward},
+    [GROUPNORM] = {"groupnorm", 1, .group = "norm", .saves_x = 1, .always_dx = true, .shape = groupnorm_shape,
                    .forward = groupnorm_forward, .backward = groupnorm_backward},
     [DROPOUT] = {"dropout", 1, .draws = true, .shape = dropout_shape, .forward = dropout_forward,
                  .backward = dropout_backward},

@@ -138,22 +138,22 @@ static tensor_window window_of(const struct fl_node *node) {
 }
 
 static tensor_status conv_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_conv2d(pass->y[0], pass->x[0], node->parameter[0].w, window_of(node));
+    return tensor_conv2d(pass->y[0], pass->x[0], pass->w[0], window_of(node));
 }
 
 static tensor_status conv_backward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(tensor_conv2d_weight_grad(node->parameter[0].g, pass->dy[0], pass->x[0], window_of(node)));
+    FL_TRY(tensor_conv2d_weight_grad(pass->g[0], pass->operand[0], pass->x[0], window_of(node)));
     if (!pass->dx[0])
         return TENSOR_OK;
-    return tensor_conv2d_input_grad(pass->dx[0], pass->dy[0], node->parameter[0].w, window_of(node));
+    return tensor_conv2d_input_grad(pass->dx[0], pass->operand[0], pass->w[0], window_of(node));
 }
 
 static tensor_status apply_normalisation(const struct fl_node *node, const struct fl_pass *pass, bool relu) {
     const tensor *mean = moments(node, pass->training ? BATCH_MEAN : RUNNING_MEAN);
     const tensor *variance = moments(node, pass->training ? BATCH_VARIANCE : RUNNING_VARIANCE);
     const tensor *residual = node->inputs > 1 ? pass->x[1] : NULL;
-    return tensor_normalise(pass->y[0], pass->x[0], residual, node->parameter[0].w, node->parameter[1].w, mean,
-                            variance, epsilon_of(node), relu);
+    return tensor_normalise(pass->y[0], pass->x[0], residual, pass->w[0], pass->w[1], mean, variance, epsilon_of(node),
+                            relu);
 }
 
 static tensor_status normalise(struct fl_node *node, const struct fl_pass *pass, bool relu) {
@@ -176,9 +176,8 @@ static tensor_status batchnorm_relu_forward(struct fl_node *node, const struct f
 
 static tensor_status normalise_backward(struct fl_node *node, const struct fl_pass *pass, const tensor *dy,
                                         const tensor *mask) {
-    return tensor_normalise_grad(pass->dx[0], node->parameter[0].g, node->parameter[1].g, dy, pass->x[0], mask,
-                                 node->parameter[0].w, moments(node, BATCH_MEAN), moments(node, BATCH_VARIANCE),
-                                 epsilon_of(node));
+    return tensor_normalise_grad(pass->dx[0], pass->g[0], pass->g[1], dy, pass->x[0], mask, pass->w[0],
+                                 moments(node, BATCH_MEAN), moments(node, BATCH_VARIANCE), epsilon_of(node));
 }
 
 static tensor_status batchnorm_backward(struct fl_node *node, const struct fl_pass *pass) {
@@ -228,12 +227,14 @@ static tensor_status shortcut_backward(struct fl_node *node, const struct fl_pas
 enum kind { CONV2D, BATCHNORM, BATCHNORM_RELU, BATCHNORM_ADD_RELU, MAXPOOL2D, AVGPOOL_GLOBAL, SHORTCUT_A };
 
 static const struct fl_layer layers[] = {
-    [CONV2D] = {"conv2d", 1, .saves_x = 1, .shape = conv_shape, .forward = conv_forward, .backward = conv_backward},
-    [BATCHNORM] = {"batchnorm", 1, .saves_x = 1, .always_dx = true, .shape = batchnorm_shape,
+    [CONV2D] = {"conv2d", 1, .group = "product", .saves_x = 1, .shape = conv_shape, .forward = conv_forward,
+                .backward = conv_backward},
+    [BATCHNORM] = {"batchnorm", 1, .group = "norm", .saves_x = 1, .always_dx = true, .shape = batchnorm_shape,
                    .forward = batchnorm_forward, .backward = batchnorm_backward},
-    [BATCHNORM_RELU] = {"batchnorm", 1, .saves_x = 1, .relu = 1, .always_dx = true, .shape = batchnorm_shape,
-                        .forward = batchnorm_relu_forward, .backward = batchnorm_relu_backward},
-    [BATCHNORM_ADD_RELU] = {"batchnorm_add", 2, .saves_x = 1, .relu = 1, .always_dx = true,
+    [BATCHNORM_RELU] = {"batchnorm", 1, .group = "norm", .saves_x = 1, .relu = 1, .always_dx = true,
+                        .shape = batchnorm_shape, .forward = batchnorm_relu_forward,
+                        .backward = batchnorm_relu_backward},
+    [BATCHNORM_ADD_RELU] = {"batchnorm_add", 2, .group = "norm", .saves_x = 1, .relu = 1, .always_dx = true,
                             .when_gated = GRADIENTS(OWN, SAME), .shape = batchnorm_add_shape,
                             .forward = batchnorm_relu_forward, .backward = batchnorm_add_relu_backward},
     [MAXPOOL2D] = {"maxpool2d", 1, .saves_x = 1, .shape = maxpool_shape, .forward = maxpool_forward,

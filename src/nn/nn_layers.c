@@ -48,30 +48,35 @@ static tensor_status bias_shape(struct fl_node *node, const struct fl_shape *x) 
 /* --- forward and backward ----------------------------------------------------------------------------------------- */
 
 static tensor_status matmul_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_matmul(pass->y[0], pass->x[0], node->parameter[0].w);
+    (void)node;
+    return tensor_matmul(pass->y[0], pass->x[0], pass->w[0]);
 }
 
 static tensor_status matmul_backward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(tensor_matmul_tn(node->parameter[0].g, pass->x[0], pass->dy[0]));
-    return pass->dx[0] ? tensor_matmul_nt(pass->dx[0], pass->dy[0], node->parameter[0].w) : TENSOR_OK;
+    (void)node;
+    FL_TRY(tensor_matmul_tn(pass->g[0], pass->x[0], pass->operand[0]));
+    return pass->dx[0] ? tensor_matmul_nt(pass->dx[0], pass->operand[0], pass->w[0]) : TENSOR_OK;
 }
 
 static tensor_status bias_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_bias(pass->y[0], pass->x[0], node->parameter[0].w);
+    (void)node;
+    return tensor_bias(pass->y[0], pass->x[0], pass->w[0]);
 }
 
 static tensor_status bias_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_sum_rows(node->parameter[0].g, pass->dy[0]);
+    (void)node;
+    return tensor_sum_rows(pass->g[0], pass->dy[0]);
 }
 
 static tensor_status bias_relu_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_bias_relu(pass->y[0], pass->x[0], node->parameter[0].w);
+    (void)node;
+    return tensor_bias_relu(pass->y[0], pass->x[0], pass->w[0]);
 }
 
 static tensor_status bias_relu_backward(struct fl_node *node, const struct fl_pass *pass) {
     if (!fl_is_gated(node))
         FL_TRY(tensor_relu_grad(pass->dx[0], pass->dy[0], pass->y[0]));
-    return tensor_sum_rows(node->parameter[0].g, pass->dx[0]);
+    return tensor_sum_rows(pass->g[0], pass->dx[0]);
 }
 
 static tensor_status relu_forward(struct fl_node *node, const struct fl_pass *pass) {
@@ -105,7 +110,7 @@ static const struct fl_layer layers[] = {
     /* the options of an input are height (window), width (stride) and channels (outputs); the step loads it */
     [INPUT] = {"input", 0, .shape = input_shape},
     [FLATTEN] = {"flatten", 1, .views = 1, .gradient = GRADIENTS(SAME), .shape = flatten_shape},
-    [MATMUL] = {"matmul", 1, .saves_x = 1, .shape = matmul_shape, .forward = matmul_forward,
+    [MATMUL] = {"matmul", 1, .group = "product", .saves_x = 1, .shape = matmul_shape, .forward = matmul_forward,
                 .backward = matmul_backward},
     [BIAS] = {"bias", 1, .gradient = GRADIENTS(SAME), .shape = bias_shape, .forward = bias_forward,
               .backward = bias_backward},

@@ -21,21 +21,24 @@ static tensor_status layernorm_shape(struct fl_node *node, const struct fl_shape
 }
 
 static tensor_status layernorm_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_layernorm(pass->y[0], pass->x[0], node->parameter[0].w, node->parameter[1].w, norm_epsilon);
+    (void)node;
+    return tensor_layernorm(pass->y[0], pass->x[0], pass->w[0], pass->w[1], norm_epsilon);
 }
 
 static tensor_status layernorm_backward(struct fl_node *node, const struct fl_pass *pass) {
-    const struct fl_parameter *p = node->parameter;
-    return tensor_layernorm_grad(pass->dx[0], p[0].g, p[1].g, pass->dy[0], pass->x[0], p[0].w, norm_epsilon);
+    (void)node;
+    return tensor_layernorm_grad(pass->dx[0], pass->g[0], pass->g[1], pass->dy[0], pass->x[0], pass->w[0],
+                                 norm_epsilon);
 }
 
 static tensor_status rmsnorm_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_rmsnorm(pass->y[0], pass->x[0], node->parameter[0].w, norm_epsilon);
+    (void)node;
+    return tensor_rmsnorm(pass->y[0], pass->x[0], pass->w[0], norm_epsilon);
 }
 
 static tensor_status rmsnorm_backward(struct fl_node *node, const struct fl_pass *pass) {
-    const struct fl_parameter *p = node->parameter;
-    return tensor_rmsnorm_grad(pass->dx[0], p[0].g, pass->dy[0], pass->x[0], p[0].w, norm_epsilon);
+    (void)node;
+    return tensor_rmsnorm_grad(pass->dx[0], pass->g[0], pass->dy[0], pass->x[0], pass->w[0], norm_epsilon);
 }
 
 /* --- real functions ----------------------------------------------------------------------------------------------- */
@@ -73,10 +76,10 @@ FUNCTIONS(PASSES)
 enum kind { LAYERNORM, RMSNORM };
 
 static const struct fl_layer layers[] = {
-    [LAYERNORM] = {"layernorm", 1, .saves_x = 1, .always_dx = true, .shape = layernorm_shape,
+    [LAYERNORM] = {"layernorm", 1, .group = "norm", .saves_x = 1, .always_dx = true, .shape = layernorm_shape,
                    .forward = layernorm_forward, .backward = layernorm_backward},
-    [RMSNORM] = {"rmsnorm", 1, .saves_x = 1, .always_dx = true, .shape = rmsnorm_shape, .forward = rmsnorm_forward,
-                 .backward = rmsnorm_backward},
+    [RMSNORM] = {"rmsnorm", 1, .group = "norm", .saves_x = 1, .always_dx = true, .shape = rmsnorm_shape,
+                 .forward = rmsnorm_forward, .backward = rmsnorm_backward},
 };
 
 #define ROW(name)                                                                                                      \

@@ -37,7 +37,7 @@ static tensor_status check_size(const struct fl_node *node, const struct fl_shap
 
 tensor_status fl_add_output(struct fl_node *node, const char *suffix, struct fl_shape shape) {
     FL_TRY(check_size(node, &shape));
-    struct fl_output output = {.shape = shape, .y = -1, .dy = -1};
+    struct fl_output output = {.shape = shape, .y = -1, .dy = -1, .saved = -1, .operand = -1};
     output.name = suffix ? fl_format_name("%s.%s", node->name, suffix) : fl_strdup(node->name);
     if (!output.name)
         return fl_fail(TENSOR_E_MEMORY, "%s: no memory for the name", node->owner);
@@ -72,20 +72,13 @@ tensor_status fl_add_work(struct fl_node *node, const char *suffix, struct fl_sh
 }
 
 static tensor_status add_input(struct fl_node *node, nn_node x) {
-    const struct fl_input input = {.x = x, .dx = -1, .sum = -1, .addend = -1, .gate = -1};
+    const struct fl_input input = {.x = x, .dx = -1, .saved = -1, .sum = -1, .addend = -1, .gate = -1};
     return append((void **)&node->input, &node->inputs, &input, sizeof input);
 }
 
 void fl_node_clear(struct fl_node *node) {
-    for (int k = 0; k < node->parameters; k++) {
-        tensor_free(node->parameter[k].w_vector);
-        tensor_free(node->parameter[k].g_vector);
-        tensor_free(node->parameter[k].w);
-        tensor_free(node->parameter[k].g);
-        tensor_free(node->parameter[k].v);
-        tensor_free(node->parameter[k].r);
-        tensor_free(node->parameter[k].d);
-    }
+    for (int k = 0; k < node->parameters; k++)
+        fl_parameter_clear(&node->parameter[k]);
     for (int k = 0; k < node->states; k++)
         tensor_free(node->state[k].t);
     for (int k = 0; k < node->outputs; k++)
@@ -95,7 +88,7 @@ void fl_node_clear(struct fl_node *node) {
     fl_free(node->parameter);
     fl_free(node->state);
     fl_free(node->work);
-    for (int i = 0; node->views && i < 3 * (node->inputs + node->outputs); i++)
+    for (int i = 0; node->views && i < fl_node_tensors(node); i++)
         tensor_free(node->views[i]);
     fl_free(node->views);
     fl_free(node->tensors);
@@ -181,6 +174,25 @@ static tensor_status make_node(nn_graph *g, struct fl_node *node, const char *na
     return TENSOR_OK;
 }
 
+static void name_outputs(nn_graph *g, struct fl_node *node) {
+    for (int i = 0; i < node->outputs; i++)
+        g->handles[g->handle_count++] = (struct fl_handle){g->count, i};
+    g->count++;
+}
+
+nn_node fl_add_converter(nn_graph *g, const struct fl_layer *layer, const char *name, const char *owner, nn_node x) {
+    if (fl_grow((void **)&g->nodes, g->count, &g->node_capacity, sizeof *g->nodes))
+        return -1;
+    struct fl_node *node = &g->nodes[g->count];
+    *node = (struct fl_node){.layer = layer, .batch = g->batch, .seed = g->seed, .first = g->handle_count};
+    if (make_node(g, node, name, owner, &x, 1)) {
+        fl_node_clear(node);
+        return -1;
+    }
+    name_outputs(g, node);
+    return node->first;
+}
+
 nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name, const char *owner,
                     const nn_node *inputs, int input_count, const struct fl_options *how) {
     if (!g) {
@@ -204,8 +216,6 @@ nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name,
         fl_node_clear(node);
         return fl_build_failed(g, status);
     }
-    for (int i = 0; i < node->outputs; i++)
-        g->handles[g->handle_count++] = (struct fl_handle){g->count, i};
-    g->count++;
+    name_outputs(g, node);
     return node->first;
 }

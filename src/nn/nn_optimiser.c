@@ -126,10 +126,7 @@ static bool has_direction(const struct fl_optimiser *o) {
 }
 
 static tensor_status new_like(const nn_graph *g, const struct fl_parameter *p, const char *predictor, tensor **t) {
-    *t = tensor_new_in(g->device, g->variant->format, p->shape.ndim, p->shape.dim);
-    if (!*t)
-        return tensor_error_status();
-    return predictor && tensor_format_is_shared(g->variant->format) ? tensor_set_predictor(*t, predictor) : TENSOR_OK;
+    return fl_new_tensor(g, t, (struct fl_type){p->as.update.format, predictor}, &p->shape);
 }
 
 /* A moment or a root: at twice the width of the elements, or in 16 bits by stochastic rounding. */
@@ -137,7 +134,7 @@ static tensor_status new_state(const nn_graph *g, const struct fl_parameter *p, 
     FL_TRY(new_like(g, p, "current", t));
     if (g->optimiser.narrow)
         return tensor_set_rounding(*t, TENSOR_ROUND_STOCHASTIC, fl_name_key(g->seed, name));
-    return tensor_format_bytes(g->variant->format) == 2 ? tensor_keep_wide(*t) : TENSOR_OK;
+    return tensor_format_bytes(p->as.update.format) == 2 ? tensor_keep_wide(*t) : TENSOR_OK;
 }
 
 tensor_status fl_optimiser_parameter(nn_graph *g, struct fl_parameter *p, const char *name) {
@@ -147,7 +144,7 @@ tensor_status fl_optimiser_parameter(nn_graph *g, struct fl_parameter *p, const 
     char *moment_name = velocity || k->moment ? fl_format_name("%s.momentum", name) : NULL;
     tensor_status status = TENSOR_OK;
     if (k->kind == TENSOR_OPTIMISER_SGD)
-        status = new_like(g, p, g->predictor, &p->v);
+        status = new_like(g, p, p->as.update.predictor, &p->v);
     else if (moment_name)
         status = new_state(g, p, moment_name, &p->v);
     if (velocity || k->moment) /* takes the name over, on failure too */
@@ -162,7 +159,6 @@ tensor_status fl_optimiser_parameter(nn_graph *g, struct fl_parameter *p, const 
         FL_TRY(fl_list_tensor(g, fl_format_name("%s.direction", name), "direction", p->d, status));
     }
     p->number = g->optimiser.parameters++;
-    p->infos = g->info_count - p->info;
     return TENSOR_OK;
 }
 
@@ -197,12 +193,14 @@ void fl_optimiser_clear(struct fl_optimiser *o) {
 
 /* The gradient as it counts: its elements within the limit. */
 static tensor *gradient_of(const struct fl_optimiser *o, const struct fl_parameter *p) {
-    return o->clip_value > 0 ? p->d : p->g;
+    return o->clip_value > 0 ? p->d : fl_taken_gradient(p);
 }
 
-static tensor_status measure_gradient(const struct fl_optimiser *o, const struct fl_parameter *p) {
+static tensor_status measure_gradient(const nn_graph *g, const struct fl_parameter *p) {
+    const struct fl_optimiser *o = &g->optimiser;
+    FL_TRY(fl_take_gradient(p));
     if (o->clip_value > 0)
-        FL_TRY(tensor_clip(p->d, p->g, o->clip_value));
+        FL_TRY(tensor_clip(p->d, fl_taken_gradient(p), o->clip_value));
     return o->sums ? tensor_sum_squares(o->sums, p->number, gradient_of(o, p)) : TENSOR_OK;
 }
 
@@ -210,7 +208,7 @@ tensor_status fl_optimiser_begin(nn_graph *g) {
     const struct fl_optimiser *o = &g->optimiser;
     for (int i = 0; i < g->count; i++)
         for (int k = 0; k < g->nodes[i].parameters; k++) {
-            tensor_status status = measure_gradient(o, &g->nodes[i].parameter[k]);
+            tensor_status status = measure_gradient(g, &g->nodes[i].parameter[k]);
             if (status)
                 return fl_node_failed(&g->nodes[i], status);
         }
@@ -219,37 +217,38 @@ tensor_status fl_optimiser_begin(nn_graph *g) {
 
 static tensor_status descend(const nn_graph *g, const struct fl_parameter *p) {
     const struct fl_optimiser *o = &g->optimiser;
-    tensor *gradient = gradient_of(o, p);
+    tensor *gradient = gradient_of(o, p), *w = fl_updated(p);
     const int row = decays(o, p) ? TENSOR_STEP_DIRECTION : TENSOR_STEP_DIRECTION_UNDECAYED;
     if (o->plain)
-        FL_TRY(tensor_sgd_momentum(p->v, gradient, p->w, o->how.momentum, decays(o, p) ? o->how.weight_decay : 0));
+        FL_TRY(tensor_sgd_momentum(p->v, gradient, w, o->how.momentum, decays(o, p) ? o->how.weight_decay : 0));
     else
-        FL_TRY(tensor_combine(p->v, p->v, gradient, p->w, o->numbers, row));
+        FL_TRY(tensor_combine(p->v, p->v, gradient, w, o->numbers, row));
     if (o->nesterov) /* where the velocity leads to */
-        FL_TRY(tensor_combine(p->d, p->v, gradient, p->w, o->numbers, row));
-    return tensor_sgd_update_by(p->w, o->nesterov ? p->d : p->v, g->rate);
+        FL_TRY(tensor_combine(p->d, p->v, gradient, w, o->numbers, row));
+    return tensor_sgd_update_by(w, o->nesterov ? p->d : p->v, g->rate);
 }
 
 /* LAMB: the rate of a parameter that decays follows from the norms of its weight and its direction. */
 static tensor_status descend_by_trust(const nn_graph *g, const struct fl_parameter *p, int row) {
     const struct fl_optimiser *o = &g->optimiser;
-    FL_TRY(tensor_add_ratio(p->d, p->w, p->v, p->r, o->numbers, row));
+    tensor *w = fl_updated(p);
+    FL_TRY(tensor_add_ratio(p->d, w, p->v, p->r, o->numbers, row));
     if (row == TENSOR_STEP_WEIGHT_UNDECAYED)
-        return tensor_sgd_update_by(p->w, p->d, g->rate);
-    FL_TRY(tensor_sum_squares(o->norms, 0, p->w));
+        return tensor_sgd_update_by(w, p->d, g->rate);
+    FL_TRY(tensor_sum_squares(o->norms, 0, w));
     FL_TRY(tensor_sum_squares(o->norms, 1, p->d));
     FL_TRY(tensor_trust_rate(o->trust, g->rate, o->norms));
-    return tensor_sgd_update_by(p->w, p->d, o->trust);
+    return tensor_sgd_update_by(w, p->d, o->trust);
 }
 
 /* By the root of a mean square. */
 static tensor_status descend_by_root(const nn_graph *g, const struct fl_parameter *p) {
     const struct fl_optimiser *o = &g->optimiser;
     const struct kind *k = kind_of(g);
-    tensor *gradient = gradient_of(o, p);
+    tensor *gradient = gradient_of(o, p), *w = fl_updated(p);
     const bool decaying = o->decays_all || fl_is_weight(p);
     if (prepares(o)) {
-        FL_TRY(tensor_combine(p->d, p->w, gradient, NULL, o->numbers,
+        FL_TRY(tensor_combine(p->d, w, gradient, NULL, o->numbers,
                               decaying ? TENSOR_STEP_DIRECTION : TENSOR_STEP_DIRECTION_UNDECAYED));
         gradient = p->d;
     }
@@ -260,9 +259,9 @@ static tensor_status descend_by_root(const nn_graph *g, const struct fl_paramete
     if (k->kind == TENSOR_OPTIMISER_LAMB)
         return descend_by_trust(g, p, row);
     if (k->moment || !p->v)
-        return tensor_add_ratio(p->w, p->w, k->moment ? p->v : gradient, p->r, o->numbers, row);
+        return tensor_add_ratio(w, w, k->moment ? p->v : gradient, p->r, o->numbers, row);
     FL_TRY(tensor_add_ratio(p->v, p->v, gradient, p->r, o->numbers, row));
-    return tensor_sgd_update_by(p->w, p->v, g->rate);
+    return tensor_sgd_update_by(w, p->v, g->rate);
 }
 
 tensor_status fl_optimise(const nn_graph *g, const struct fl_parameter *p) {

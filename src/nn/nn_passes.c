@@ -155,9 +155,25 @@ static tensor_status add_gradients(tensor *sum, const tensor *a, const tensor *b
     return gate ? tensor_add_relu_grad(sum, a, b, gate) : tensor_add(sum, a, b);
 }
 
+static tensor_status convert_value(const nn_graph *g, int to, int from) {
+    return to < 0 ? TENSOR_OK : tensor_convert(g->values[to].t, g->values[from].t);
+}
+
+/* What backward reads, where its format is another. */
+static tensor_status convert_saved(const nn_graph *g, const struct fl_node *node) {
+    for (int k = 0; k < node->inputs; k++)
+        FL_TRY(convert_value(g, node->input[k].saved, fl_output_of(g, node->input[k].x)->y));
+    for (int k = 0; k < node->outputs; k++) {
+        FL_TRY(convert_value(g, node->output[k].saved, node->output[k].y));
+        FL_TRY(convert_value(g, node->output[k].operand, node->output[k].dy));
+    }
+    return TENSOR_OK;
+}
+
 static tensor_status backward_node(const nn_graph *g, struct fl_node *node) {
+    FL_TRY(convert_saved(g, node));
     if (node->layer->backward)
-        FL_TRY(node->layer->backward(node, &node->train));
+        FL_TRY(node->layer->backward(node, &node->back));
     for (int k = 0; k < node->inputs; k++) {
         const struct fl_input *input = &node->input[k];
         if (input->sum >= 0)
@@ -194,6 +210,8 @@ static tensor_status update_parameter(const nn_graph *g, const struct fl_paramet
     const int position = fl_positions(g) - 1;
     fl_begin_calls(g, position);
     tensor_status status = fl_optimise(g, p);
+    if (!status)
+        status = fl_refresh_weight(p);
     fl_end_calls(g, position);
     if (status)
         return status;

@@ -9,21 +9,22 @@
 
 /* A new value, written at `position`; base -1: with memory of its own. Its index, or -1 without memory. `name` is taken
  * over, also on failure; NULL without base means that there was no memory for it. */
-static int new_value(nn_graph *g, char *name, const char *role, const struct fl_shape *shape, int base, int position) {
+static int new_value(nn_graph *g, char *name, const char *role, const struct fl_shape *shape, struct fl_type type,
+                     int base, int position) {
     if ((base < 0 && !name) || fl_grow((void **)&g->values, g->value_count, &g->value_capacity, sizeof *g->values)) {
         fl_free(name);
         fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
         return -1;
     }
     int index = g->value_count++;
-    g->values[index] =
-        (struct fl_value){.name = name,
-                          .role = role,
-                          .shape = *shape,
-                          .bytes = (size_t)fl_shape_count(shape) * tensor_format_bytes(g->variant->format),
-                          .first = position,
-                          .last = position,
-                          .base = base < 0 ? index : g->values[base].base};
+    g->values[index] = (struct fl_value){.name = name,
+                                         .role = role,
+                                         .shape = *shape,
+                                         .type = base < 0 ? type : g->values[base].type,
+                                         .bytes = (size_t)fl_shape_count(shape) * tensor_format_bytes(type.format),
+                                         .first = position,
+                                         .last = position,
+                                         .base = base < 0 ? index : g->values[base].base};
     return index;
 }
 
@@ -42,7 +43,7 @@ static tensor_status plan_forward(nn_graph *g) {
             struct fl_output *output = &node->output[k];
             const bool view = k < node->layer->views;
             output->y = new_value(g, view ? NULL : fl_format_name("%s", output->name), "activation", &output->shape,
-                                  view ? fl_output_of(g, node->input[k].x)->y : -1, i);
+                                  node->as.y, view ? fl_output_of(g, node->input[k].x)->y : -1, i);
             if (output->y < 0)
                 return TENSOR_E_MEMORY;
             g->values[output->y].tokens = output->tokens;
@@ -118,7 +119,7 @@ static int input_gradient(nn_graph *g, struct fl_node *node, int k, bool only_us
     case FL_GRADIENT_SAME:
         if (g->values[dy].shape.ndim == x->shape.ndim)
             return dy;
-        return new_value(g, NULL, "gradient", &x->shape, dy, position);
+        return new_value(g, NULL, "gradient", &x->shape, node->as.dx, dy, position);
     case FL_GRADIENT_SHARED:
         for (int other = 0; other < k; other++)
             if (node->input[other].dx >= 0)
@@ -128,7 +129,7 @@ static int input_gradient(nn_graph *g, struct fl_node *node, int k, bool only_us
         break;
     }
     char *name = only_use ? fl_format_name("%s.grad", x->name) : fl_format_name("%s.grad.%s", x->name, node->name);
-    return new_value(g, name, "gradient", &x->shape, -1, position);
+    return new_value(g, name, "gradient", &x->shape, node->as.dx, -1, position);
 }
 
 /* Adds the gradient just written for an input of `node` to what later nodes left there. `more` of that output are still
@@ -141,12 +142,13 @@ static tensor_status add_gradient(nn_graph *g, const struct fl_node *node, struc
         return TENSOR_OK;
     }
     char *name = more ? fl_format_name("%s.grad.sum.%s", x->name, node->name) : fl_format_name("%s.grad", x->name);
-    int sum = new_value(g, name, "gradient", &x->shape, -1, position);
+    int sum = new_value(g, name, "gradient", &x->shape, node->as.dx, -1, position);
     if (sum < 0)
         return TENSOR_E_MEMORY;
     use(g, x->dy, position);
     use(g, input->dx, position);
-    if (!more && g->handles[input->x].output < fl_node_of(g, input->x)->layer->relu) {
+    const struct fl_node *source = fl_node_of(g, input->x);
+    if (!more && g->handles[input->x].output < source->layer->relu && fl_same_format(source->as.y, node->as.dx)) {
         use(g, x->y, position);
         input->gate = x->y;
         x->gated = true;
@@ -156,27 +158,49 @@ static tensor_status add_gradient(nn_graph *g, const struct fl_node *node, struc
     return TENSOR_OK;
 }
 
+static bool is_product(const struct fl_node *node) {
+    return node->layer->group && !strcmp(node->layer->group, "product");
+}
+
+/* What backward of a node reads of a value in another format becomes one of its own, written before it computes. */
+static tensor_status in_format_of_backward(nn_graph *g, const struct fl_node *node, int value, int *own, int position) {
+    const struct fl_value *v = &g->values[value];
+    if (v->tokens || fl_same_format(v->type, node->as.back))
+        return TENSOR_OK;
+    const char *name = v->name ? v->name : g->values[v->base].name;
+    const struct fl_shape shape = v->shape;
+    *own = new_value(g, fl_format_name("%s.%s.%s", name, node->name, tensor_format_name(node->as.back.format)),
+                     "gradient", &shape, node->as.back, -1, position);
+    return *own < 0 ? TENSOR_E_MEMORY : TENSOR_OK;
+}
+
 /* Backward of one node. */
 static tensor_status plan_node(nn_graph *g, struct fl_node *node, struct use *uses, int position) {
     const struct fl_layer *layer = node->layer;
     for (int k = 0; k < node->outputs; k++) {
-        const struct fl_output *output = &node->output[k];
+        struct fl_output *output = &node->output[k];
         if (output->dy >= 0)
             use(g, output->dy, position);
-        if (k < layer->saves_y || (k < layer->relu && output->dy >= 0 && !output->gated))
+        if (k < layer->saves_y || (k < layer->relu && output->dy >= 0 && !output->gated)) {
             use(g, output->y, position);
+            FL_TRY(in_format_of_backward(g, node, output->y, &output->saved, position));
+        }
+        if (output->dy >= 0 && is_product(node))
+            FL_TRY(in_format_of_backward(g, node, output->dy, &output->operand, position));
     }
     for (int k = 0; k < node->works; k++) {
         struct fl_work *work = &node->work[k];
-        work->value =
-            new_value(g, fl_format_name("%s.%s", node->name, work->suffix), "gradient", &work->shape, -1, position);
+        work->value = new_value(g, fl_format_name("%s.%s", node->name, work->suffix), "gradient", &work->shape,
+                                node->as.dy, -1, position);
         if (work->value < 0)
             return TENSOR_E_MEMORY;
     }
     for (int k = 0; k < node->inputs; k++) {
         struct fl_input *input = &node->input[k];
-        if (k < layer->saves_x)
+        if (k < layer->saves_x) {
             use(g, fl_output_of(g, input->x)->y, position);
+            FL_TRY(in_format_of_backward(g, node, fl_output_of(g, input->x)->y, &input->saved, position));
+        }
         if (!gives(g, node, k, uses))
             continue;
         struct use *x = &uses[input->x];
@@ -194,7 +218,8 @@ static tensor_status plan_backward(nn_graph *g, struct use *uses) {
     FL_TRY(find_uses(g, uses));
     struct fl_output *logits = fl_output_of(g, g->logits);
     use(g, logits->y, n);
-    logits->dy = new_value(g, fl_format_name("%s.grad", logits->name), "gradient", &logits->shape, -1, n);
+    logits->dy = new_value(g, fl_format_name("%s.grad", logits->name), "gradient", &logits->shape,
+                           fl_node_of(g, g->logits)->as.dy, -1, n);
     if (logits->dy < 0)
         return TENSOR_E_MEMORY;
     for (int i = n - 1; i >= 0; i--)

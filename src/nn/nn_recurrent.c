@@ -111,24 +111,23 @@ static tensor_status check_inner(const struct fl_node *node, const struct fl_pas
 
 static tensor_status lstm_forward(struct fl_node *node, const struct fl_pass *pass) {
     const tensor *zero = node->state[0].t;
-    return tensor_lstm(pass->y[0], pass->y[2], pass->y[1], pass->x[0], node->parameter[0].w, zero, zero);
+    return tensor_lstm(pass->y[0], pass->y[2], pass->y[1], pass->x[0], pass->w[0], zero, zero);
 }
 
 static tensor_status lstm_backward(struct fl_node *node, const struct fl_pass *pass) {
     FL_TRY(check_inner(node, pass));
-    return tensor_lstm_grad(pass->dx[0], node->parameter[0].g, pass->work[0], pass->work[1], pass->dy[0], pass->y[0],
-                            pass->y[2], pass->y[1], node->parameter[0].w, node->state[0].t);
+    return tensor_lstm_grad(pass->dx[0], pass->g[0], pass->work[0], pass->work[1], pass->dy[0], pass->y[0], pass->y[2],
+                            pass->y[1], pass->w[0], node->state[0].t);
 }
 
 static tensor_status gru_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_gru(pass->y[0], pass->y[1], pass->x[0], node->parameter[0].w, node->parameter[1].w, node->state[0].t);
+    return tensor_gru(pass->y[0], pass->y[1], pass->x[0], pass->w[0], pass->w[1], node->state[0].t);
 }
 
 static tensor_status gru_backward(struct fl_node *node, const struct fl_pass *pass) {
     FL_TRY(check_inner(node, pass));
-    return tensor_gru_grad(pass->dx[0], pass->work[2], node->parameter[0].g, node->parameter[1].g, pass->work[0],
-                           pass->work[1], pass->dy[0], pass->y[0], pass->y[1], pass->x[0], node->parameter[0].w,
-                           node->state[0].t);
+    return tensor_gru_grad(pass->dx[0], pass->work[2], pass->g[0], pass->g[1], pass->work[0], pass->work[1],
+                           pass->dy[0], pass->y[0], pass->y[1], pass->x[0], pass->w[0], node->state[0].t);
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
@@ -142,10 +141,10 @@ static const struct fl_layer layers[] = {
     [LAST_STEP] = {"last_step", 1, .seen = seen_as_steps, .shape = last_step_shape, .forward = last_step_forward,
                    .backward = last_step_backward},
     /* dx is written even where nothing before the layer learns: the products of the inputs do */
-    [LSTM] = {"lstm", 1, .saves_y = 3, .always_dx = true, .shape = lstm_shape, .forward = lstm_forward,
-              .backward = lstm_backward},
-    [GRU] = {"gru", 1, .saves_x = 1, .saves_y = 2, .always_dx = true, .shape = gru_shape, .forward = gru_forward,
-             .backward = gru_backward},
+    [LSTM] = {"lstm", 1, .group = "recurrent", .saves_y = 3, .always_dx = true, .shape = lstm_shape,
+              .forward = lstm_forward, .backward = lstm_backward},
+    [GRU] = {"gru", 1, .group = "recurrent", .saves_x = 1, .saves_y = 2, .always_dx = true, .shape = gru_shape,
+             .forward = gru_forward, .backward = gru_backward},
 };
 
 /* --- public functions --------------------------------------------------------------------------------------------- */

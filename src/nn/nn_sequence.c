@@ -73,38 +73,44 @@ static void seen_as_sequences(const struct fl_node *node, struct fl_shape *shape
 /* --- forward and backward ----------------------------------------------------------------------------------------- */
 
 static tensor_status embedding_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_embedding(pass->y[0], node->parameter[0].w, pass->x[0]);
+    (void)node;
+    return tensor_embedding(pass->y[0], pass->w[0], pass->x[0]);
 }
 
 static tensor_status embedding_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_embedding_grad(node->parameter[0].g, pass->dy[0], pass->x[0]);
+    (void)node;
+    return tensor_embedding_grad(pass->g[0], pass->dy[0], pass->x[0]);
 }
 
 static tensor_status positions_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_bias(pass->y[0], pass->x[0], node->parameter[0].w_vector);
+    (void)node;
+    return tensor_bias(pass->y[0], pass->x[0], pass->w[0]);
 }
 
 static tensor_status positions_backward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_sum_rows(node->parameter[0].g_vector, pass->dy[0]);
+    (void)node;
+    return tensor_sum_rows(pass->g[0], pass->dy[0]);
 }
 
 static tensor_status product_forward(struct fl_node *node, const struct fl_pass *pass) {
-    return tensor_matmul(pass->y[0], pass->x[0], node->parameter[0].w);
+    (void)node;
+    return tensor_matmul(pass->y[0], pass->x[0], pass->w[0]);
 }
 
 static tensor_status product_backward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(tensor_matmul_tn(node->parameter[0].g, pass->x[0], pass->dy[0]));
-    return pass->dx[0] ? tensor_matmul_nt(pass->dx[0], pass->dy[0], node->parameter[0].w) : TENSOR_OK;
+    (void)node;
+    FL_TRY(tensor_matmul_tn(pass->g[0], pass->x[0], pass->operand[0]));
+    return pass->dx[0] ? tensor_matmul_nt(pass->dx[0], pass->operand[0], pass->w[0]) : TENSOR_OK;
 }
 
 /* With or without something that is added, whose gradient is that of the sum. */
 static tensor_status linear_forward(struct fl_node *node, const struct fl_pass *pass) {
-    const tensor_epilogue with = {.bias = node->parameter[1].w, .residual = node->inputs > 1 ? pass->x[1] : NULL};
-    return tensor_matmul_fused(pass->y[0], pass->x[0], node->parameter[0].w, with);
+    const tensor_epilogue with = {.bias = pass->w[1], .residual = node->inputs > 1 ? pass->x[1] : NULL};
+    return tensor_matmul_fused(pass->y[0], pass->x[0], pass->w[0], with);
 }
 
 static tensor_status linear_backward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(tensor_sum_rows(node->parameter[1].g, pass->dy[0]));
+    FL_TRY(tensor_sum_rows(pass->g[1], pass->dy[0]));
     return product_backward(node, pass);
 }
 
@@ -119,12 +125,13 @@ static const struct fl_layer layers[] = {
     [ROWS] = {"rows", 1, .views = 1, .gradient = GRADIENTS(SAME), .shape = rows_shape},
     [POSITIONS] = {"positions", 1, .gradient = GRADIENTS(SAME), .seen = seen_as_sequences, .vectors = true,
                    .shape = positions_shape, .forward = positions_forward, .backward = positions_backward},
-    [PRODUCT] = {"product", 1, .saves_x = 1, .seen = seen_as_rows, .shape = product_shape, .forward = product_forward,
-                 .backward = product_backward},
-    [LINEAR] = {"linear", 1, .saves_x = 1, .seen = seen_as_rows, .shape = linear_shape, .forward = linear_forward,
-                .backward = linear_backward},
-    [LINEAR_ADD] = {"linear_add", 2, .saves_x = 1, .gradient = GRADIENTS(OWN, SAME), .seen = seen_as_rows,
-                    .shape = linear_add_shape, .forward = linear_forward, .backward = linear_backward},
+    [PRODUCT] = {"product", 1, .group = "product", .saves_x = 1, .seen = seen_as_rows, .shape = product_shape,
+                 .forward = product_forward, .backward = product_backward},
+    [LINEAR] = {"linear", 1, .group = "product", .saves_x = 1, .seen = seen_as_rows, .shape = linear_shape,
+                .forward = linear_forward, .backward = linear_backward},
+    [LINEAR_ADD] = {"linear_add", 2, .group = "product", .saves_x = 1, .gradient = GRADIENTS(OWN, SAME),
+                    .seen = seen_as_rows, .shape = linear_add_shape, .forward = linear_forward,
+                    .backward = linear_backward},
 };
 
 /* --- public functions, and those of other files ------------------------------------------------------------------- */

@@ -19,6 +19,19 @@ static const char magic[] = "flexlab network state 2"; /* what follows the head 
 
 typedef fl_visit_fn visit_fn;
 
+static tensor_status visit_some(tensor *t, bool elements, visit_fn visit, void *context) {
+    return t ? visit(t, elements, context) : TENSOR_OK;
+}
+
+/* What a policy adds. */
+static tensor_status visit_policy(const struct fl_parameter *p, visit_fn visit, void *context) {
+    FL_TRY(visit_some(p->master, true, visit, context));
+    FL_TRY(visit_some(p->w_forward, true, visit, context));
+    FL_TRY(visit_some(p->w_backward == p->w_forward ? NULL : p->w_backward, true, visit, context));
+    FL_TRY(visit_some(p->g_kept, false, visit, context));
+    return visit_some(p->g_taken, false, visit, context);
+}
+
 static tensor_status visit_node(const struct fl_node *node, visit_fn visit, void *context) {
     for (int k = 0; k < node->parameters; k++) {
         FL_TRY(visit(node->parameter[k].w, true, context));
@@ -27,6 +40,7 @@ static tensor_status visit_node(const struct fl_node *node, visit_fn visit, void
             FL_TRY(visit(node->parameter[k].v, true, context));
         if (node->parameter[k].r)
             FL_TRY(visit(node->parameter[k].r, true, context));
+        FL_TRY(visit_policy(&node->parameter[k], visit, context));
         if (node->parameter[k].d) /* written anew in each step, as values are */
             FL_TRY(visit(node->parameter[k].d, false, context));
     }
@@ -146,7 +160,9 @@ uint64_t fl_state_layout(const nn_graph *g) {
         float momentum, weight_decay;
         int32_t batch, wide;
     } how = {g->seed, g->optimiser.how.momentum, g->optimiser.how.weight_decay, g->batch, g->wide};
-    return mix_objective(mix_optimiser(mix(hash, &how, sizeof how), &g->optimiser), &g->objective);
+    hash = mix_objective(mix_optimiser(mix(hash, &how, sizeof how), &g->optimiser), &g->objective);
+    const char *policy = nn_graph_policy(g); /* a network of one variant has the layout that it always had */
+    return policy ? mix(hash, policy, strlen(policy)) : hash;
 }
 
 static struct head head_of(const nn_graph *g) {

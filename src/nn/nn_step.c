@@ -252,7 +252,7 @@ static tensor_status see_logits(const nn_graph *g, tensor **logits, tensor **cop
     if (g->device == tensor_device_list(0))
         return TENSOR_OK;
     const struct fl_shape *shape = &fl_output_of(g, g->logits)->shape;
-    *copy = tensor_new(g->variant->format, shape->ndim, shape->dim);
+    *copy = tensor_new(tensor_get_format(*logits), shape->ndim, shape->dim);
     if (!*copy)
         return tensor_error_status();
     const tensor_status status = tensor_copy(*copy, *logits);
@@ -264,11 +264,11 @@ tensor_status fl_evaluated_rows(const nn_graph *g, int64_t count, tensor **rows,
     tensor *all;
     *rows = NULL;
     FL_TRY(see_logits(g, &all, copy));
-    *rows = tensor_new_on(g->variant->format, TENSOR_SHAPE(count, g->classes), tensor_data(all), tensor_bytes(all));
+    const tensor_format format = tensor_get_format(all);
+    *rows = tensor_new_on(format, TENSOR_SHAPE(count, g->classes), tensor_data(all), tensor_bytes(all));
     if (!*rows)
         return tensor_error_status();
-    return tensor_format_is_shared(g->variant->format) ? tensor_declare_exponent(*rows, tensor_exponent(all))
-                                                       : TENSOR_OK;
+    return tensor_format_is_shared(format) ? tensor_declare_exponent(*rows, tensor_exponent(all)) : TENSOR_OK;
 }
 
 tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, double *loss, int32_t *predicted) {

@@ -1,0 +1,354 @@
+/* Policies: every preset on every kind of model; a policy that says what a variant has gives the variant's bits; what
+ * the resolved roles say; gradients beside those of fp32; state and checkpoint; what is refused, with its words. */
+#include "check.h"
+#include "flexlab/nn.h"
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- networks and their data -------------------------------------------------------------------------------------- */
+
+enum { BATCH = 8, SIDE = 8, CLASSES = 5, LENGTH = 12, VOCABULARY = 11, MOST = 1 << 18 };
+
+static float images[BATCH * SIDE * SIDE * 3];
+static int32_t labels[BATCH * LENGTH], tokens[BATCH * LENGTH];
+
+/* Learnable: the label is where an image is bright, and the token that follows. */
+static void new_batch(uint64_t step) {
+    uint64_t seed = step + 77;
+    for (int i = 0; i < BATCH; i++) {
+        labels[i] = (int32_t)(check_random(&seed) % CLASSES);
+        for (int k = 0; k < SIDE * SIDE * 3; k++)
+            images[i * SIDE * SIDE * 3 + k] = (float)(check_random(&seed) >> 40) * 0x1p-24f - 0.5f +
+                                              (k * CLASSES / (SIDE * SIDE * 3) == labels[i] ? 1.0f : 0.0f);
+    }
+}
+
+static void new_text(uint64_t step) {
+    uint64_t seed = step + 99;
+    for (int i = 0; i < BATCH; i++) {
+        int32_t token = (int32_t)(check_random(&seed) % VOCABULARY);
+        for (int k = 0; k < LENGTH; k++) {
+            tokens[i * LENGTH + k] = token;
+            token = (token * 3 + 1) % VOCABULARY;
+            labels[i * LENGTH + k] = token;
+        }
+    }
+}
+
+static nn_graph *built(const char *model, const nn_config *config, nn_node *logits) {
+    nn_graph *g = nn_graph_new(config);
+    if (!g)
+        return NULL;
+    *logits = nn_model_reads_text(model) ? nn_model_text(g, model, LENGTH, VOCABULARY)
+                                         : nn_model(g, model, SIDE, SIDE, 3, CLASSES);
+    return g;
+}
+
+static nn_graph *network(const char *model, const nn_config *config) {
+    nn_node logits;
+    nn_graph *g = built(model, config, &logits);
+    if (!g || nn_compile(g, logits)) {
+        CHECK(false, "%s with %s: %s", model, config->policy ? config->policy : config->variant, tensor_error());
+        nn_graph_free(g);
+        return NULL;
+    }
+    return g;
+}
+
+static double step(nn_graph *g, const char *model, float rate) {
+    double loss = NAN;
+    tensor_status status;
+    if (nn_model_reads_text(model)) {
+        new_text(nn_steps(g));
+        status = nn_train_step_tokens(g, tokens, labels, rate, &loss, NULL);
+    } else {
+        new_batch(nn_steps(g));
+        status = nn_train_step(g, images, labels, rate, &loss, NULL);
+    }
+    CHECK(!status, "%s: %s", model, tensor_error());
+    return loss;
+}
+
+static nn_config config_of(const char *policy) {
+    return (nn_config){.policy = policy, .batch = BATCH, .seed = 3, .momentum = 0.9f, .weight_decay = 1e-4f};
+}
+
+/* --- every preset, every kind of model ---------------------------------------------------------------------------- */
+
+static const char *const models[] = {"mlp2", "resnet8", "gpt1x32", "lstm-char", "gru-char", "mobilenet"};
+enum { MODELS = sizeof models / sizeof models[0] };
+
+static void test_presets(void) {
+    for (int p = 0; nn_policy_list(p); p++)
+        for (int m = 0; m < MODELS; m++) {
+            const nn_config config = config_of(nn_policy_list(p));
+            nn_graph *g = network(models[m], &config);
+            double first = 0, last = 0;
+            const int steps = m < 4 ? 24 : 2;
+            for (int i = 0; g && i < steps; i++) {
+                const double loss = step(g, models[m], m == 3 ? 0.2f : 0.02f);
+                if (i < 4)
+                    first += loss / 4;
+                if (i >= steps - 4)
+                    last += loss / 4;
+            }
+            CHECK(!g || (isfinite(last) && (steps < 8 || last < 0.97 * first)), "%s, %s: loss %g, then %g", models[m],
+                  nn_policy_list(p), first, last);
+            nn_graph_free(g);
+        }
+}
+
+/* --- a policy that is a variant ----------------------------------------------------------------------------------- */
+
+/* Every tensor of one network has the values of the tensor of that name of the other. */
+static void check_same(const nn_graph *a, const nn_graph *b, const char *what) {
+    static double va[MOST], vb[MOST];
+    CHECK(nn_tensor_count(a) == nn_tensor_count(b), "%s: %d tensors, %d", what, nn_tensor_count(a), nn_tensor_count(b));
+    for (int i = 0; i < nn_tensor_count(a); i++) {
+        const nn_tensor_info x = nn_tensor_at(a, i), y = nn_tensor_at(b, i);
+        const int64_t count = tensor_count(x.t);
+        CHECK(!strcmp(x.name, y.name), "%s: tensor %d is %s, %s", what, i, x.name, y.name);
+        if (strcmp(x.role, "weight") != 0 && strcmp(x.role, "momentum") != 0)
+            continue;
+        if (count > MOST || tensor_store_f64(x.t, va, count) || tensor_store_f64(y.t, vb, count)) {
+            CHECK(false, "%s: %s", what, tensor_error());
+            continue;
+        }
+        CHECK(!memcmp(va, vb, (size_t)count * sizeof *va), "%s: %s differs", what, x.name);
+    }
+}
+
+static void train_both(const char *model, const nn_config *a, const nn_config *b, const char *what) {
+    nn_graph *x = network(model, a), *y = network(model, b);
+    for (int i = 0; x && y && i < 6; i++) {
+        const double one = step(x, model, 0.05f), other = step(y, model, 0.05f);
+        CHECK(!memcmp(&one, &other, sizeof one), "%s, %s, step %d: loss %.17g, %.17g", model, what, i, one, other);
+    }
+    if (x && y)
+        check_same(x, y, what);
+    nn_graph_free(x);
+    nn_graph_free(y);
+}
+
+static void test_variants(void) {
+    char policy[100];
+    for (int m = 1; m < 4; m++)
+        for (int i = 0; nn_variant_list(i); i++) {
+            const char *name = nn_variant_list(i)->name;
+            nn_config variant = config_of(NULL), rules = config_of(policy);
+            variant.variant = name;
+            snprintf(policy, sizeof policy, "variant %s;", name);
+            train_both(models[m], &variant, &rules, policy);
+            /* by a rule, over another one */
+            snprintf(policy, sizeof policy, "variant %s; * format=%s", i % 2 ? "fp32" : "dfp16", name);
+            train_both(models[m], &variant, &rules, policy);
+            rules.policy = NULL;
+            rules.variant = "bf16-sr";
+            snprintf(policy, sizeof policy, "*=%s", name);
+            rules.layer_formats = policy;
+            train_both(models[m], &variant, &rules, policy);
+        }
+    nn_config without = {.variant = "fp16", .no_master = true, .batch = BATCH, .seed = 3, .momentum = 0.9f},
+              o3 = {.policy = "O3", .batch = BATCH, .seed = 3, .momentum = 0.9f};
+    train_both("resnet8", &without, &o3, "O3");
+}
+
+/* --- roles -------------------------------------------------------------------------------------------------------- */
+
+static const char *role_of(nn_graph *g, const char *name, const char *role) {
+    for (int i = 0; i < nn_role_rows(g); i++)
+        if (!strcmp(nn_role_row_at(g, i).name, name))
+            return nn_role(g, i, role);
+    return NULL;
+}
+
+static const struct expected {
+    const char *policy, *name, *role, *value;
+} expectations[] = {
+    {"O1", "conv1", "operands", "fp16"},
+    {"O1", "conv1", "result", "fp16"},
+    {"O1", "bn1", "activations", "fp32"},
+    {"O1", "bn1", "gradients", "fp32"},
+    {"O1", "conv1.weight", "weights", "fp32"},
+    {"O1", "conv1.weight", "master", "none"},
+    {"O1", "conv1.weight", "state", "fp32"},
+    {"O2", "conv1", "activations", "fp16"},
+    {"O2", "bn1", "activations", "fp32"},
+    {"O2", "bn1.gamma", "weights", "fp32"},
+    {"O2", "bn1.gamma", "master", "none"},
+    {"O2", "conv1.weight", "weights", "fp16"},
+    {"O2", "conv1.weight", "weight-gradients", "fp16"},
+    {"O2", "conv1.weight", "master", "fp32"},
+    {"O2", "conv1.weight", "state", "fp32"},
+    {"O3", "bn1", "activations", "fp16"},
+    {"O3", "conv1.weight", "master", "none"},
+    {"O3", "conv1.weight", "state", "fp16"},
+    {"O2:bf16", "conv1", "gradients", "bf16"},
+    {"flex16+5", "conv1.weight", "master", "wide"},
+    {"flex16+5", "conv1", "activations", "flex16+5:paper"},
+    {"flex16+5-sr", "conv1.weight", "rounding", "stochastic"},
+    {"flex16+5-paper", "conv1.weight", "rounding", "nearest"},
+    {"flex16+5-paper", "conv1.weight", "master", "none"},
+    {"dfp16", "conv1", "operands", "dfp16:current"},
+    {"dfp16", "fc", "activations", "fp32"},
+    {"dfp16", "conv1.weight", "weights", "fp32"},
+    {"dfp16", "bn1.gamma", "weights", "fp32"},
+    {"dfp16-all", "bn1", "activations", "dfp16:current"},
+    /* the last rule that matches wins, role by role */
+    {"variant fp32; * activations=fp16; conv1 activations=bf16; bn* gradients=bf16", "conv1", "activations", "bf16"},
+    {"variant fp32; * activations=fp16; conv1 activations=bf16; bn* gradients=bf16", "bn1", "activations", "fp16"},
+    {"variant fp32; * activations=fp16; conv1 activations=bf16; bn* gradients=bf16", "bn1", "gradients", "bf16"},
+    {"variant fp32; conv1 activations=bf16; * activations=fp16", "conv1", "activations", "fp16"},
+    {"preset O2; *.gamma weights=fp16 # a comment; with more\n@conv* master=none", "bn1.gamma", "weights", "fp16"},
+    {"preset O2; *.gamma weights=fp16 # a comment; with more\n@conv* master=none", "conv1.weight", "master", "none"},
+    {"preset O2; *.gamma weights=fp16 # a comment; with more\n@conv* master=none", "fc.weight", "master", "fp32"},
+    {"variant flex16+5; bn1 activations=flex16+5:ngraph", "bn1", "activations", "flex16+5:ngraph"},
+    {"variant fp32; @product operands=dfp16; conv1 operands=auto", "conv1", "operands", "fp32"},
+};
+
+static void test_roles(void) {
+    for (size_t i = 0; i < sizeof expectations / sizeof expectations[0]; i++) {
+        const struct expected *e = &expectations[i];
+        nn_node logits;
+        const nn_config config = config_of(e->policy);
+        nn_graph *g = built("resnet8", &config, &logits);
+        const char *value = g ? role_of(g, e->name, e->role) : tensor_error();
+        CHECK(value && !strcmp(value, e->value), "%s: %s of %s is %s, expected %s", e->policy, e->role, e->name,
+              value ? value : "none", e->value);
+        if (g) { /* its text is the same policy */
+            const nn_config again = config_of(nn_graph_policy(g));
+            nn_graph *h = built("resnet8", &again, &logits);
+            CHECK(h && !strcmp(nn_graph_policy(g), nn_graph_policy(h)), "%s reads back as %s", nn_graph_policy(g),
+                  h ? nn_graph_policy(h) : tensor_error());
+            nn_graph_free(h);
+        }
+        nn_graph_free(g);
+    }
+    const nn_config config = config_of("O1");
+    nn_node logits;
+    nn_graph *g = built("mlp2", &config, &logits);
+    CHECK(!strcmp(nn_policy_loss_scale(g), "dynamic"), "loss scale of O1");
+    nn_graph_free(g);
+}
+
+/* --- what is refused ---------------------------------------------------------------------------------------------- */
+
+static const struct refused {
+    const char *policy, *words[3];
+} refusals[] = {
+    {"O5", {"'O5'", "no preset", "O0, O1, O2"}},
+    {"no/such.policy", {"'no/such.policy'", "no file"}},
+    {"variant fp33;", {"line 1", "variant 'fp33'", "flex16+5"}},
+    {"preset O9;", {"preset 'O9'", "dfp16-all"}},
+    {"variant fp16;\n\nconv1 wieghts=fp32", {"line 3", "role 'wieghts'", "weights"}},
+    {"variant fp16;\nconv1 weights=fp12", {"line 2", "format 'fp12'", "bf16"}},
+    {"variant fp16;\nconv1 format=fp12", {"line 2", "format 'fp12'", "flex16+5-sr"}},
+    {"variant fp16;\nconv1 weights", {"line 2", "'weights'", "ROLE=VALUE"}},
+    {"variant fp16;\nconv1", {"line 2", "'conv1'", "ROLE=VALUE"}},
+    {"variant fp16;\nweights=fp32", {"line 2", "'weights=fp32'", "pattern"}},
+    {"variant fp16;\nconv1 weights=auto", {"line 2", "format 'auto'"}},
+    {"variant fp16;\nconv1 master=bf16", {"line 2", "master 'bf16'", "none, wide, fp32"}},
+    {"variant fp16;\nconv1 rounding=up", {"line 2", "rounding 'up'", "nearest, stochastic"}},
+    {"variant fp16;\nconv1 weights=bf16:paper", {"line 2", "'paper'", "no shared exponent"}},
+    {"variant fp16;\nconv1 weights=dfp16:papr", {"line 2", "predictor 'papr'", "ngraph"}},
+    {"conv1 weights=fp32; variant fp16", {"'variant fp16'", "before all rules"}},
+    {"variant fp16; loss-scale -3", {"loss-scale '-3'", "dynamic"}},
+    {"variant fp16; conf* weights=fp32", {"'conf*' matches no layer", "conv1, ", "@conv2d"}},
+    {"variant fp16; @lstm format=fp32", {"'@lstm' matches no layer", "@norm"}},
+    {"variant fp16; conv1.wight weights=fp32", {"'conv1.wight' matches no layer"}},
+    {"variant fp16; bn1 operands=fp32", {"'bn1'", "operands", "@product"}},
+    {"variant fp16; *.gamma activations=fp32", {"'*.gamma'", "activations"}},
+    {"variant fp16; * master=wide rounding=stochastic", {"rounding=stochastic", "master=none"}},
+    {"variant bf16; * state=fp32", {"state=fp32", "bf16"}},
+};
+
+static void test_refusals(void) {
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        const struct refused *r = &refusals[i];
+        const nn_config config = config_of(r->policy);
+        nn_node logits = -1;
+        nn_graph *g = built("resnet8", &config, &logits);
+        tensor_status status = g ? nn_compile(g, logits) : tensor_error_status();
+        CHECK(status == TENSOR_E_ARGUMENT || status == TENSOR_E_UNSUPPORTED, "%s: status %d", r->policy, status);
+        for (int k = 0; k < 3 && r->words[k]; k++)
+            CHECK(strstr(tensor_error(), r->words[k]), "%s: '%s' lacks '%s'", r->policy, tensor_error(), r->words[k]);
+        nn_graph_free(g);
+    }
+    nn_config config = config_of("O1");
+    config.variant = "bf16";
+    nn_graph *g = nn_graph_new(&config);
+    CHECK(!g && strstr(tensor_error(), "variant fp32") && strstr(tensor_error(), "bf16"), "%s", tensor_error());
+    config = config_of("O1");
+    config.predictor = "paper";
+    CHECK(!nn_graph_new(&config) && strstr(tensor_error(), "no shared exponent"), "%s", tensor_error());
+    config = config_of(NULL);
+    config.variant = "fp32";
+    config.layer_formats = "conv1=fp12";
+    CHECK(!nn_graph_new(&config) && strstr(tensor_error(), "'fp12'"), "%s", tensor_error());
+    config.layer_formats = "conv1";
+    CHECK(!nn_graph_new(&config) && strstr(tensor_error(), "PATTERN=FORMAT"), "%s", tensor_error());
+}
+
+/* --- state and checkpoints ---------------------------------------------------------------------------------------- */
+
+static void test_state(const char *policy, const char *model) {
+    static unsigned char one[1 << 22], other[1 << 22];
+    nn_config config = config_of(policy);
+    nn_graph *a = network(model, &config), *b = network(model, &config);
+    char path[] = "/tmp/flexlab_policy_XXXXXX";
+    const int file = mkstemp(path);
+    CHECK(file >= 0, "%s", path);
+    const size_t bytes = nn_state_bytes(a);
+    CHECK(bytes && bytes <= sizeof one && bytes == nn_state_bytes(b), "%zu bytes", bytes);
+    for (int i = 0; i < 3; i++)
+        step(a, model, 0.05f);
+    CHECK(!nn_checkpoint_save(a, path, NULL, 0), "%s", tensor_error());
+    CHECK(!nn_checkpoint_load(b, path), "%s", tensor_error());
+    nn_node logits = -1;
+    nn_graph *c = nn_checkpoint_graph(path, NULL); /* the file says the policy */
+    if (c) {
+        logits = nn_model_reads_text(model) ? nn_model_text(c, model, LENGTH, VOCABULARY)
+                                            : nn_model(c, model, SIDE, SIDE, 3, CLASSES);
+        CHECK(!nn_compile(c, logits) && !nn_checkpoint_load(c, path), "%s", tensor_error());
+        CHECK(!strcmp(nn_graph_policy(c), nn_graph_policy(a)), "%s", nn_graph_policy(c));
+    }
+    CHECK(c, "%s", tensor_error());
+    for (int i = 0; i < 3; i++) {
+        step(a, model, 0.05f);
+        step(b, model, 0.05f);
+    }
+    for (int i = 0; c && i < 3; i++)
+        step(c, model, 0.05f);
+    CHECK(!nn_state_get(a, one, bytes) && !nn_state_get(b, other, bytes), "%s", tensor_error());
+    CHECK(!memcmp(one, other, bytes), "%s, %s: another state after a checkpoint", policy, model);
+    CHECK(!c || (!nn_state_get(c, other, bytes) && !memcmp(one, other, bytes)), "%s, %s: a graph of the file", policy,
+          model);
+    CHECK(!nn_state_set(b, one, bytes), "%s", tensor_error());
+    /* other policies refuse it */
+    nn_config apart = config_of("variant fp32; * gradients=bf16");
+    nn_graph *d = network(model, &apart);
+    CHECK(nn_checkpoint_load(d, path) == TENSOR_E_DATA, "another policy");
+    apart = config_of(NULL);
+    apart.variant = "fp32";
+    nn_graph *e = network(model, &apart);
+    CHECK(nn_checkpoint_load(e, path) == TENSOR_E_DATA, "no policy");
+    nn_graph *const all[] = {a, b, c, d, e};
+    for (int i = 0; i < 5; i++)
+        nn_graph_free(all[i]);
+    close(file);
+    unlink(path);
+}
+
+int main(void) {
+    test_roles();
+    test_refusals();
+    test_variants();
+    test_state("O1", "resnet8");
+    test_state("O2", "gpt1x32");
+    test_state("dfp16", "resnet8");
+    test_state("variant flex16+5; @product operands=dfp16; bn* gradients=fp32; *.bias weights=bf16 master=none",
+               "resnet8");
+    test_presets();
+    return check_summary();
+}
