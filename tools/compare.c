@@ -6,6 +6,7 @@
 #include "folder.h"
 #include "kept.h"
 #include "metrics.h"
+#include "policy.h"
 #include "progress.h"
 #include "report.h"
 #include "signals.h"
@@ -404,6 +405,8 @@ static int prepare(struct experiment *x) {
         status = open_data(x);
     if (status == STATUS_OK)
         plan_runs(x);
+    if (status == STATUS_OK)
+        status = policy_resolve(x);
     return status;
 }
 
@@ -501,6 +504,8 @@ static int run_all(struct experiment *x, struct folder *folder, bool again) {
     int status = metrics_open(&metrics, x), finished = 0;
     if (status)
         return status;
+    if (!x->settings->quiet)
+        policy_print(x);
     progress_begin(&progress, x);
     for (int i = 0; i < x->run_count && status == STATUS_OK && !signals_received(); i++) {
         status = train_one(x, &x->runs[i], folder, &metrics, &progress);
@@ -525,6 +530,12 @@ static int run_all(struct experiment *x, struct folder *folder, bool again) {
 
 enum { MOST_ARGUMENTS = 1 << 16 }; /* bytes */
 
+/* The policy in the file, in the place of one that may have changed since; NULL: none. */
+static const char *read_policy(const char *file) {
+    static char policy[MOST_ARGUMENTS];
+    return nn_checkpoint_note(file, "network.policy", policy, sizeof policy) ? NULL : policy;
+}
+
 /* The options of the training that wrote the file, in *words, which settings then points into; those that may stand
  * beside --resume as given. */
 static int take_up(struct settings *settings, const char *file, char ***words) {
@@ -540,6 +551,7 @@ static int take_up(struct settings *settings, const char *file, char ***words) {
     free(arguments);
     if (status)
         return status;
+    before.resumed_policy = read_policy(file);
     before.out = settings->out;
     before.device = settings->device ? settings->device : before.device;
     before.threads = settings->threads;

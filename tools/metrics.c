@@ -75,6 +75,21 @@ static void add_data(cJSON *line, const struct experiment *x) {
     add_whole(data, "context", x->data.context);
 }
 
+/* Each part of a layer and each parameter with the format that it has in each role. */
+static void add_roles(cJSON *item, const struct series *s) {
+    cJSON *list = checked(cJSON_AddArrayToObject(item, "roles"));
+    for (int i = 0; i < s->role_count; i++) {
+        const struct role_row *row = &s->roles[i];
+        cJSON *one = checked(cJSON_CreateObject());
+        add_text(one, "name", row->name);
+        add_text(one, "kind", row->kind);
+        for (int r = 0; nn_role_list(r); r++)
+            if (row->role[r])
+                add_text(one, nn_role_list(r), row->role[r]);
+        cJSON_AddItemToArray(list, one);
+    }
+}
+
 static void add_formats(cJSON *line, const struct experiment *x) {
     cJSON *list = checked(cJSON_AddArrayToObject(line, "formats"));
     for (int i = 0; i < x->series_count; i++) {
@@ -89,6 +104,10 @@ static void add_formats(cJSON *line, const struct experiment *x) {
         add_flag(item, "stochastic_weights", s->variant->stochastic_weights);
         add_text(item, "matmul_backend", s->backend);
         add_text(item, "device", s->device);
+        if (s->policy) {
+            add_text(item, "policy", s->policy);
+            add_roles(item, s);
+        }
         cJSON_AddItemToArray(list, item);
     }
 }

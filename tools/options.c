@@ -88,10 +88,21 @@ static const struct option_row {
              "leaves out\n"
              "the wide copy of the weights, ':paper', ':ngraph', ... chooses\nthe exponent predictor; for example "
              "fp16:nomaster,flex16+5:ngraph.\n"
+             "policy:NAME and policy:FILE are policies: see --policy.\n"
              "'@DEVICE' at the end chooses where it trains: flex16+5@cuda,flex16+5@cpu"},
     {"format", "NAME", COMMAND_TRAIN, KIND_TEXT, FIELD(formats),
      .help = "the variant, see 'flexlab info' (flex16+5); suffixes ':nomaster',\n':PREDICTOR' and '@DEVICE' as for "
              "compare"},
+    {"policy", "LIST", COMMAND_COMPARE, KIND_TEXT, FIELD(policy),
+     .help = "policies to compare beside the formats, comma-separated: names\n(O0, O1, O2, O3, O1:bf16, dfp16, ...: "
+             "'flexlab info') and files,\nwhich say what format each layer has in each role (docs/policies.md)"},
+    {"policy", "NAME|FILE", COMMAND_TRAIN, KIND_TEXT, FIELD(policy),
+     .help =
+         "what format each layer has in each role: a name (O0, O1, O2, O3,\nO1:bf16, dfp16, ...: 'flexlab info') or "
+         "a file (docs/policies.md);\nwith --format, a file's rules begin from that variant"},
+    {"layer-format", "RULES", BOTH, KIND_TEXT, FIELD(layer_format),
+     .help = "layers in other variants, comma-separated PATTERN=VARIANT such as\n'fc*=bf16,@norm=fp32'; after the "
+             "rules of a policy, in each format"},
     {"train-limit", "N", BOTH, KIND_WHOLE, FIELD(train_limit), 1, INT_MAX,
      .help = "use only the first N training images, or tokens"},
     {"test-limit", "N", BOTH, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,
@@ -395,6 +406,13 @@ static int check_shadows(const struct settings *s) {
     return STATUS_OK;
 }
 
+/* A policy alone says all; beside it, --format is what its rules begin from. */
+static void resolve_formats(struct settings *s, enum command command) {
+    static const char usual[] = "fp32,fp16,bf16,flex16+5,dfp16";
+    if (!s->formats && !(command == COMMAND_TRAIN && s->policy))
+        s->formats = command == COMMAND_COMPARE ? usual : "flex16+5";
+}
+
 /* The command's rows as getopt_long wants them, numbered from 256. */
 static void list_known(enum command command, struct option known[ROWS + 1]) {
     int count = 0;
@@ -407,28 +425,26 @@ static void list_known(enum command command, struct option known[ROWS + 1]) {
 
 int options_parse(struct settings *settings, enum command command, int argc, char **argv) {
     const char *not_going_on = NULL;
-    *settings = (struct settings){
-        .model = "cnn6",
-        .data = "synthetic",
-        .schedule = "linear",
-        .master = "default",
-        .formats = command == COMMAND_TRAIN || command == COMMAND_WGAN ? "flex16+5" : "fp32,fp16,bf16,flex16+5,dfp16",
-        .split = "test",
-        .epochs = 10,
-        .batch = command == COMMAND_WGAN ? 64 : 0,
-        .gan_steps = 1000,
-        .latent = 64,
-        .filters = 32,
-        .critic_steps = 5,
-        .samples = 64,
-        .clip = 0.01,
-        .rate = command == COMMAND_WGAN ? 5e-5 : 0,
-        .seeds = 1,
-        .seed_base = 1,
-        .average_last = 100,
-        .momentum = UNSET,
-        .weight_decay = UNSET,
-        .augment = SWITCH_UNSET};
+    *settings = (struct settings){.model = "cnn6",
+                                  .data = "synthetic",
+                                  .schedule = "linear",
+                                  .master = "default",
+                                  .split = "test",
+                                  .epochs = 10,
+                                  .batch = command == COMMAND_WGAN ? 64 : 0,
+                                  .gan_steps = 1000,
+                                  .latent = 64,
+                                  .filters = 32,
+                                  .critic_steps = 5,
+                                  .samples = 64,
+                                  .clip = 0.01,
+                                  .rate = command == COMMAND_WGAN ? 5e-5 : 0,
+                                  .seeds = 1,
+                                  .seed_base = 1,
+                                  .average_last = 100,
+                                  .momentum = UNSET,
+                                  .weight_decay = UNSET,
+                                  .augment = SWITCH_UNSET};
     struct option known[ROWS + 1];
     list_known(command, known);
     current_command = command;
@@ -455,6 +471,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
     }
     resolve_model(settings);
     resolve_optimiser(settings);
+    resolve_formats(settings, command);
     settings->folders = argv + optind; /* getopt_long has moved them to the end */
     settings->folder_count = argc - optind;
     if (command == COMMAND_REPORT)
@@ -576,7 +593,60 @@ static int find_device(struct series *series, const char *option, const char *na
     return STATUS_OK;
 }
 
-/* One item of the list, "VARIANT[:nomaster][:PREDICTOR][@DEVICE]". */
+static void note_backend(struct series *series) {
+    const char *row = tensor_kernel_backend(series->variant->format, "matmul"),
+               *backend = strcmp(series->device, "cpu") != 0 ? series->device
+                          : row                              ? row
+                                                             : "-";
+    series->backend = text_format("%s", backend);
+}
+
+/* "policy:NAME", or "policy:" and the name of a file without its folders. */
+static char *policy_label(const char *policy) {
+    const char *slash = strrchr(policy, '/');
+    return text_format("policy:%s", strpbrk(policy, ";\n") ? "text" : slash && slash[1] ? slash + 1 : policy);
+}
+
+/* Reads the policy, of which only what it says is kept: the file may change while runs go on. variant NULL: its own. */
+static int take_policy(const struct settings *s, struct series *series, const char *policy, const char *variant) {
+    const nn_config config = {.variant = s->resumed_policy ? NULL : variant,
+                              .policy = s->resumed_policy ? s->resumed_policy : policy,
+                              .layer_formats = s->resumed_policy ? NULL : s->layer_format,
+                              .predictor = s->predictor,
+                              .no_master = !strcmp(s->master, "none"),
+                              .batch = 1};
+    failure_forget();
+    nn_graph *g = nn_graph_new(&config);
+    const char *option = policy ? "policy" : "layer-format";
+    if (!g)
+        return failure_is_usage() ? text_usage("--%s: %s", option, tensor_error())
+                                  : text_failed("--%s: %s", option, tensor_error());
+    series->policy = text_format("%s", nn_graph_policy(g));
+    nn_graph_free(g);
+    char *name = text_format("%.*s", (int)strcspn(series->policy, ";") - 8, series->policy + 8); /* "variant NAME;" */
+    series->variant = nn_variant_find(name);
+    free(name);
+    for (int i = 0; tensor_format_list(i); i++) {
+        const tensor_format format = tensor_format_list(i);
+        series->shared =
+            series->shared || (tensor_format_is_shared(format) && strstr(series->policy, tensor_format_name(format)));
+    }
+    return STATUS_OK;
+}
+
+static int parse_policy(const struct settings *settings, struct series *series, const char *policy) {
+    const char *base = policy == settings->policy ? settings->formats : NULL; /* of `train` */
+    const int status = take_policy(settings, series, policy, base);
+    if (status)
+        return status;
+    series->predictor = series->shared && settings->predictor ? settings->predictor : NULL;
+    series->no_master = !strcmp(settings->master, "none");
+    note_backend(series);
+    series->label = policy_label(policy);
+    return STATUS_OK;
+}
+
+/* One item of the list, "VARIANT[:nomaster][:PREDICTOR][@DEVICE]" or "policy:POLICY[@DEVICE]". */
 static int parse_series(const struct settings *settings, struct series *series, char *item) {
     const char *option = strchr(settings->formats, ',') ? "formats" : "format";
     char *at = strchr(item, '@');
@@ -586,6 +656,15 @@ static int parse_series(const struct settings *settings, struct series *series, 
     const int status = at ? find_device(series, option, at) : find_device(series, "device", elsewhere);
     if (status)
         return status;
+    if (!strncmp(item, "policy:", 7)) {
+        const int taken = parse_policy(settings, series, item + 7);
+        if (taken == STATUS_OK && at) {
+            char *label = text_format("%s@%s", series->label, series->device);
+            free(series->label);
+            series->label = label;
+        }
+        return taken;
+    }
     char *rest = item, *name = strsep(&rest, ":");
     series->variant = nn_variant_find(name);
     if (!series->variant)
@@ -610,19 +689,29 @@ static int parse_series(const struct settings *settings, struct series *series, 
                                suffix_name);
         }
     }
-    const char *row = tensor_kernel_backend(series->variant->format, "matmul"),
-               *backend = strcmp(series->device, "cpu") != 0 ? series->device
-                          : row                              ? row
-                                                             : "-";
-    series->backend = text_format("%s", backend);
+    const bool shared = series->shared;
+    if (settings->layer_format) {
+        const int taken = take_policy(settings, series, NULL, series->variant->name);
+        if (taken)
+            return taken;
+    }
+    series->shared = series->shared || shared;
+    note_backend(series);
     series->label = text_format("%s%s%s%s%s%s", name, series->no_master ? ":nomaster" : "", has_predictor ? ":" : "",
                                 has_predictor ? series->predictor : "", at ? "@" : "", at ? series->device : "");
     return STATUS_OK;
 }
 
+/* "flex16+5:ngraph" under --layer-format: asked for, of all its shared exponents. */
+static bool has_own_predictor(const struct series *series) {
+    return series->predictor && series->predictor != series->variant->predictor;
+}
+
 nn_config options_network(const struct settings *s, const struct series *series) {
     return (nn_config){.variant = series->variant->name,
-                       .predictor = series->predictor,
+                       .policy = series->policy,
+                       .predictor =
+                           series->policy && !s->predictor && !has_own_predictor(series) ? NULL : series->predictor,
                        .no_master = series->no_master,
                        .device = series->device,
                        .batch = (int)s->batch,
@@ -652,8 +741,31 @@ static int check_network(const struct settings *settings, const struct series *s
     return status;
 }
 
+/* The formats, then the policies. */
+static char *list_of_series(const struct settings *s) {
+    char *list = text_format("%s", s->formats ? s->formats : "policy"), *policies, *rest;
+    if (current_command != COMMAND_COMPARE || !s->policy)
+        return list;
+    policies = rest = text_format("%s", s->policy);
+    for (char *item; (item = strsep(&rest, ","));) {
+        char *longer = text_format("%s,policy:%s", list, item);
+        free(list);
+        list = longer;
+    }
+    free(policies);
+    return list;
+}
+
+/* The policy of `train`, where the device is that of all. */
+static int parse_alone(const struct settings *settings, struct series *series, const char *policy) {
+    const int status = find_device(series, "device", settings->device ? settings->device : "cpu");
+    if (status == STATUS_OK && settings->formats && strpbrk(settings->formats, ",:@"))
+        return text_usage("--format '%s': beside --policy expected a variant as it is", settings->formats);
+    return status == STATUS_OK ? parse_policy(settings, series, policy) : status;
+}
+
 int options_series(const struct settings *settings, struct series **series, int *count) {
-    char *copy = text_format("%s", settings->formats), *rest = copy;
+    char *copy = list_of_series(settings), *rest = copy;
     int status = STATUS_OK, shared = 0;
     *series = NULL;
     *count = 0;
@@ -661,7 +773,8 @@ int options_series(const struct settings *settings, struct series **series, int 
         *series = text_realloc(*series, (size_t)*count + 1, sizeof **series);
         struct series *s = &(*series)[*count];
         *s = (struct series){0};
-        status = parse_series(settings, s, item);
+        status = current_command == COMMAND_TRAIN && settings->policy ? parse_alone(settings, s, settings->policy)
+                                                                      : parse_series(settings, s, item);
         if (status == STATUS_OK)
             status = check_network(settings, s);
         for (int i = 0; status == STATUS_OK && i < *count; i++)
@@ -673,7 +786,7 @@ int options_series(const struct settings *settings, struct series **series, int 
     free(copy);
     if (status == STATUS_OK && settings->predictor && !shared)
         status = text_usage("--predictor '%s': none of the formats (%s) has a shared exponent", settings->predictor,
-                            settings->formats);
+                            settings->formats ? settings->formats : settings->policy);
     if (status != STATUS_OK) {
         series_free(*series, *count);
         *series = NULL;
@@ -687,6 +800,14 @@ void series_free(struct series *series, int count) {
         free(series[i].label);
         free(series[i].backend);
         free(series[i].device);
+        free(series[i].policy);
+        for (int r = 0; r < series[i].role_count; r++) {
+            free(series[i].roles[r].name);
+            free(series[i].roles[r].kind);
+            for (int k = 0; k < ROLE_LIMIT; k++)
+                free(series[i].roles[r].role[k]);
+        }
+        free(series[i].roles);
     }
     free(series);
 }
@@ -829,7 +950,8 @@ void options_help(enum command command, FILE *out) {
     if (command == COMMAND_COMPARE)
         fputs("  flexlab compare --model mlp2 --data synthetic:train=2000,test=500 --epochs 3 --out quick\n"
               "  flexlab compare --model resnet20 --data cifar10:cifar-10-batches-bin --epochs 20 --seeds 3 --out r20\n"
-              "  flexlab compare --formats fp32,fp16,fp16:nomaster,fp16-sr,flex16+5 --lr 5e-4 --out low-rate\n",
+              "  flexlab compare --formats fp32,fp16,fp16:nomaster,fp16-sr,flex16+5 --lr 5e-4 --out low-rate\n"
+              "  flexlab compare --formats fp32,flex16+5 --policy O1,O2:bf16,dfp16,my.policy --out levels\n",
               out);
     else
         fputs(
@@ -839,6 +961,7 @@ void options_help(enum command command, FILE *out) {
             "  flexlab train --format bf16 --model cnn6 --data idx:fashion-mnist --epochs 5 --out fashion\n"
             "  flexlab train --model resnet20 --data images:flowers,resize=64x64,channels=3 --out flowers\n"
             "  flexlab train --model gpt --data text:book.txt --epochs 3 --out book\n"
+            "  flexlab train --policy O2:bf16 --layer-format 'fc*=fp32' --out o2\n"
             "  flexlab train --resume fashion\n",
             out);
 }

@@ -21,6 +21,8 @@ struct settings {
         checkpoint_every, context;               /* context 0: of images; of a text it is resolved */
     double rate, warmup, momentum, weight_decay; /* momentum, weight decay below zero: by the optimiser */
     const char *optimiser, *decay;
+    const char *policy, *layer_format; /* NULL: not given */
+    const char *resumed_policy;        /* of the checkpoint that is gone on from, in the place of both; NULL: none */
     double beta1, beta2, epsilon, clip_value, clip_norm, label_smoothing; /* 0: by the optimiser; none */
     int nesterov, narrow_state;
     int64_t gan_steps, latent, filters, critic_steps, samples, sample_every; /* of `wgan` */
@@ -35,10 +37,19 @@ struct settings {
     int folder_count;
 };
 
-/* One format of the comparison: "fp16", "flex16+5:ngraph", "fp16:nomaster", "flex16+5@cuda". */
+/* A part of a layer, or a parameter, with what it has in each role of nn_role_list; NULL: it has no such role. */
+enum { ROLE_LIMIT = 16 };
+struct role_row {
+    char *name, *kind, *role[ROLE_LIMIT];
+};
+
+/* One format of the comparison: "fp16", "flex16+5:ngraph", "fp16:nomaster", "flex16+5@cuda", "policy:O2". */
 struct series {
     char *label;
-    const nn_variant *variant;
+    const nn_variant *variant; /* of a policy: the one that it begins from */
+    char *policy;              /* the whole of it, as nn_graph_policy tells it; NULL: the variant throughout */
+    struct role_row *roles;    /* what it came to (policy.h); NULL before */
+    int role_count;
     const char *predictor; /* NULL for float formats */
     char *backend;         /* the row of kernels that its matmul runs on; the device's name where that is not "cpu" */
     char *device;          /* where it trains */

@@ -138,7 +138,8 @@ static void check_label(struct reader *r, const struct series *s) {
          *with_predictor = text_format("%s:%s", plain, s->predictor ? s->predictor : "");
     char *label = text_format("%.*s", (int)strcspn(s->label, "@"), s->label);
     const char *device = s->label + strlen(label);
-    if ((strcmp(label, plain) != 0 && (!s->predictor || strcmp(label, with_predictor) != 0)) ||
+    const bool by_policy = s->policy && !strncmp(label, "policy:", 7) && label[7];
+    if ((strcmp(label, plain) != 0 && (!s->predictor || strcmp(label, with_predictor) != 0) && !by_policy) ||
         (*device && strcmp(device + 1, s->device) != 0))
         refuse(r, text_format("the name '%s' is not that of the variant '%s'", s->label, s->variant->name));
     free(label);
@@ -160,9 +161,11 @@ static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     s->shared = tensor_format_is_shared(s->variant->format);
     s->no_master = s->variant->wide && !read_flag(r, item, "wide_weights");
     s->predictor = predictor && autoflex_find(predictor) ? autoflex_name(autoflex_find(predictor)) : NULL;
-    if (s->shared != (s->predictor != NULL))
+    if (!cJSON_GetObjectItemCaseSensitive(item, "policy") && s->shared != (s->predictor != NULL))
         refuse(r, text_format("the predictor '%s' of '%s' is unknown to this flexlab", predictor ? predictor : "",
                               s->label));
+    if (cJSON_GetObjectItemCaseSensitive(item, "policy"))
+        s->policy = copy_text(r, item, "policy");
     check_label(r, s);
 }
 

@@ -84,6 +84,13 @@ static int check_same_format(const struct stored *a, const struct stored *b) {
             free(where);
             return differs;
         }
+        if (strcmp(s->policy ? s->policy : "", t->policy ? t->policy : "") != 0) {
+            char *policy = text_format("the policy of %s", s->label);
+            const int differs = differ(a, b, policy, text_format("'%s'", s->policy ? s->policy : "none"),
+                                       text_format("'%s'", t->policy ? t->policy : "none"));
+            free(policy);
+            return differs;
+        }
         char *what = text_format("the predictor of %s", s->label);
         int status = s->variant != t->variant || s->no_master != t->no_master || s->predictor != t->predictor
                          ? differ(a, b, what, text_format("'%s'", s->predictor ? s->predictor : "none"),

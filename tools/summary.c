@@ -275,11 +275,19 @@ static char *divergence_note(const struct experiment *x, int series, const struc
     return longer;
 }
 
+/* Also somewhere in a policy, whose words are formats: "operands=fp16". */
+static bool has_fp16(const struct series *s) {
+    const char *at = s->policy ? strstr(s->policy, "fp16") : NULL;
+    while (at && (at[-1] == 'd' || !strncmp(at, "fp16:", 5)))
+        at = strstr(at + 1, "fp16");
+    return at || !strcmp(tensor_format_name(s->variant->format), "fp16");
+}
+
 /* Training has no loss scaling yet, which the narrow exponent of fp16 wants (Micikevicius et al. 2018). */
 static char *scaling_note(const struct experiment *x) {
     bool found = false;
     for (int i = 0; i < x->series_count; i++)
-        found = found || !strcmp(tensor_format_name(x->series[i].variant->format), "fp16");
+        found = found || has_fp16(&x->series[i]);
     return found ? text_format("Note: fp16 trains without loss scaling; gradients below 3e-8 become zero, those below "
                                "6e-5 lose bits.")
                  : NULL;

@@ -193,6 +193,8 @@ static int open_pair(struct gan *g) {
     failure_forget();
     if (g->series->no_master)
         return text_usage("--format %s: expected a variant as it is, not :nomaster", s->formats);
+    if (g->series->policy)
+        return text_usage("--format %s: expected a variant, not a policy", s->formats);
     g->pair = nn_wgan_new(&(nn_wgan_config){.variant = g->series->variant->name,
                                             .predictor = g->series->shared ? g->series->predictor : NULL,
                                             .device = g->series->device,

@@ -384,10 +384,10 @@ static tensor_status read_layer_formats(struct fl_policy *policy, const char *gi
     }
 }
 
-/* The variant that the network is given is the one that rules begin from, unless they name one; it is the first word of
- * the text. */
+/* The variant that the network is given is the one that rules begin from, unless they name one; without either it is
+ * fp32. It is the first word of the text. */
 static tensor_status settle_variant(struct fl_policy *policy, const char *variant) {
-    if (!policy->variant && !(policy->variant = nn_variant_find(variant)))
+    if (!policy->variant && !(policy->variant = nn_variant_find(variant ? variant : "fp32")))
         return TENSOR_E_ARGUMENT;
     if (variant && strcmp(variant, policy->variant->name) != 0)
         return fl_fail(TENSOR_E_ARGUMENT, "policy '%.60s' begins from variant %s, the network is given variant %.40s",
