@@ -230,7 +230,9 @@ def main():
         succeed("compare", *TINY, "--formats", "fp32,fp16,flex16+5,flex16+5:ngraph,dfp16", "--seeds", "2", "--step-loss",
                 "--trace-every", "5", "--trace-tensors", "fc1*", "--out", tame)
         test_divergence(place, wild)
-        test_schema([tame, wild, os.path.join(place, "bf16")])
+        by_policy = os.path.join(place, "policy")
+        succeed("train", *TINY, "--policy", "O2", "--max-steps", "2", "--out", by_policy)
+        test_schema([tame, wild, os.path.join(place, "bf16"), by_policy])
         test_origin(tame)
         for where in (tame, wild):
             test_steps(where)

@@ -8,7 +8,7 @@
 
 /* --- networks and their data -------------------------------------------------------------------------------------- */
 
-enum { BATCH = 8, SIDE = 8, CLASSES = 5, LENGTH = 12, VOCABULARY = 11, MOST = 1 << 18 };
+enum { BATCH = 4, SIDE = 8, CLASSES = 5, LENGTH = 12, VOCABULARY = 11, MOST = 1 << 18 };
 
 static float images[BATCH * SIDE * SIDE * 3];
 static int32_t labels[BATCH * LENGTH], tokens[BATCH * LENGTH];
@@ -121,7 +121,7 @@ static void check_same(const nn_graph *a, const nn_graph *b, const char *what) {
 
 static void train_both(const char *model, const nn_config *a, const nn_config *b, const char *what) {
     nn_graph *x = network(model, a), *y = network(model, b);
-    for (int i = 0; x && y && i < 6; i++) {
+    for (int i = 0; x && y && i < 3; i++) {
         const double one = step(x, model, 0.05f), other = step(y, model, 0.05f);
         CHECK(!memcmp(&one, &other, sizeof one), "%s, %s, step %d: loss %.17g, %.17g", model, what, i, one, other);
     }
@@ -133,7 +133,7 @@ static void train_both(const char *model, const nn_config *a, const nn_config *b
 
 static void test_variants(void) {
     char policy[100];
-    for (int m = 1; m < 4; m++)
+    for (int m = 1; m < 3; m++)
         for (int i = 0; nn_variant_list(i); i++) {
             const char *name = nn_variant_list(i)->name;
             nn_config variant = config_of(NULL), rules = config_of(policy);

@@ -14,8 +14,9 @@
 _Static_assert(sizeof(tensor_window) == 20, "tensor_window is frozen");
 _Static_assert(sizeof(tensor_augmentation) == 16, "tensor_augmentation is frozen");
 _Static_assert(sizeof(nn_tensor_info) == 3 * sizeof(void *), "nn_tensor_info is frozen");
+_Static_assert(sizeof(nn_role_row) == 2 * sizeof(void *), "nn_role_row is frozen");
 ENDS_WITH(tensor_epilogue, unused);
-ENDS_WITH(nn_config, unused_too);
+ENDS_WITH(nn_config, layer_formats);
 ENDS_WITH(tensor_loss_options, unused);
 ENDS_WITH(nn_wgan_config, clip);
 ENDS_WITH(tensor_optimiser, unused);
@@ -35,11 +36,12 @@ AT(nn_config, optimiser, 48);
 AT(nn_config, unused, 86);
 AT(nn_config, loss, 88);
 AT(nn_config, ignores, 108);
+AT(nn_config, policy, 112);
 AT(tensor_loss_options, ignores, 24);
-AT(nn_train_config, model, 112); /* behind the network, whose size is given beside it */
-AT(nn_train_config, trace_path, 176);
-AT(nn_train_config, report_every, 200);
-AT(nn_train_config, note_count, 240);
+AT(nn_train_config, model, 128); /* behind the network, whose size is given beside it */
+AT(nn_train_config, trace_path, 192);
+AT(nn_train_config, report_every, 216);
+AT(nn_train_config, note_count, 256);
 AT(nn_transformer, activation, 16);
 AT(tensor_optimiser, momentum, 24);
 AT(tensor_window2d, output_padding, 44);

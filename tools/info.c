@@ -96,6 +96,19 @@ static void print_variants(void) {
     table_free(t);
 }
 
+static void print_policies(void) {
+    struct table *t = table_new("ll");
+    table_cell(t, "name");
+    table_cell(t, "formats by layer and role");
+    for (int i = 0; nn_policy_list(i); i++) {
+        table_cell(t, "%s", nn_policy_list(i));
+        table_cell(t, "%s", nn_policy_summary(i));
+    }
+    puts("\nPolicies (for --policy, which takes files too; docs/policies.md)");
+    table_print(t, stdout, 2, 0);
+    table_free(t);
+}
+
 static void print_predictors(void) {
     struct table *t = table_new("ll");
     table_cell(t, "name");
@@ -245,6 +258,7 @@ int command_info(int argc, char **argv) {
            cap && cap[0] ? "at most FLEXLAB_ISA=" : "all that the processor has", cap ? cap : "");
     print_formats();
     print_variants();
+    print_policies();
     print_predictors();
     print_models();
     print_data();

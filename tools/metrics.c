@@ -75,21 +75,6 @@ static void add_data(cJSON *line, const struct experiment *x) {
     add_whole(data, "context", x->data.context);
 }
 
-/* Each part of a layer and each parameter with the format that it has in each role. */
-static void add_roles(cJSON *item, const struct series *s) {
-    cJSON *list = checked(cJSON_AddArrayToObject(item, "roles"));
-    for (int i = 0; i < s->role_count; i++) {
-        const struct role_row *row = &s->roles[i];
-        cJSON *one = checked(cJSON_CreateObject());
-        add_text(one, "name", row->name);
-        add_text(one, "kind", row->kind);
-        for (int r = 0; nn_role_list(r); r++)
-            if (row->role[r])
-                add_text(one, nn_role_list(r), row->role[r]);
-        cJSON_AddItemToArray(list, one);
-    }
-}
-
 static void add_formats(cJSON *line, const struct experiment *x) {
     cJSON *list = checked(cJSON_AddArrayToObject(line, "formats"));
     for (int i = 0; i < x->series_count; i++) {
@@ -104,10 +89,7 @@ static void add_formats(cJSON *line, const struct experiment *x) {
         add_flag(item, "stochastic_weights", s->variant->stochastic_weights);
         add_text(item, "matmul_backend", s->backend);
         add_text(item, "device", s->device);
-        if (s->policy) {
-            add_text(item, "policy", s->policy);
-            add_roles(item, s);
-        }
+        add_text(item, "policy", s->policy);
         cJSON_AddItemToArray(list, item);
     }
 }
@@ -123,6 +105,22 @@ static void add_origin(cJSON *line, const struct origin *o) {
     add_text(line, "started", o->started);
     add_text(line, "command", o->command);
     add_text(line, "command_line", o->command_line);
+}
+
+/* A part of a layer, or a parameter, under a policy: its format in each role. */
+static int write_roles(struct output_lines *o, const struct series *s, const struct role_row *row) {
+    cJSON *line = object("roles");
+    add_text(line, "format", s->label);
+    add_text(line, "name", row->name);
+    add_text(line, "kind", row->kind);
+    for (int r = 0; r < ROLE_LIMIT && nn_role_list(r); r++) {
+        char *key = text_format("%s", nn_role_list(r));
+        for (char *p = key; *p; p++)
+            *p = *p == '-' ? '_' : *p;
+        add_text(line, key, row->role[r]);
+        free(key);
+    }
+    return write_line(o, line);
 }
 
 int metrics_open(struct output_lines *o, const struct experiment *x) {
@@ -160,7 +158,11 @@ int metrics_open(struct output_lines *o, const struct experiment *x) {
     add_text(line, "trace_tensors", s->trace_tensors);
     add_text(line, "telemetry", s->telemetry);
     add_text(line, "shadow", s->shadow);
-    return write_line(o, line);
+    status = write_line(o, line);
+    for (int i = 0; i < x->series_count && !status; i++)
+        for (int k = 0; k < x->series[i].role_count && !status; k++)
+            status = write_roles(o, &x->series[i], &x->series[i].roles[k]);
+    return status;
 }
 
 static cJSON *run_object(const char *type, const struct experiment *x, const struct run *run) {

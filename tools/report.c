@@ -216,8 +216,10 @@ static char *format_list(const struct experiment *x) {
                            : s->variant->wide               ? "wide copy of the weights"
                            : s->variant->stochastic_weights ? "stochastic weight write"
                                                             : "plain weights";
-        char *longer = text_format("%s%s%s (%s%s%s, matmul by %s)", list, i ? "; " : "", s->label, wide,
-                                   s->predictor ? ", predictor " : "", s->predictor ? s->predictor : "", s->backend);
+        char *longer =
+            s->policy ? text_format("%s%s%s (%s)", list, i ? "; " : "", s->label, s->policy)
+                      : text_format("%s%s%s (%s%s%s, matmul by %s)", list, i ? "; " : "", s->label, wide,
+                                    s->predictor ? ", predictor " : "", s->predictor ? s->predictor : "", s->backend);
         free(list);
         list = longer;
     }

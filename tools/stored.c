@@ -147,6 +147,14 @@ static void check_label(struct reader *r, const struct series *s) {
     free(with_predictor);
 }
 
+/* Whether a format of a policy may have a shared exponent, and its run a trace. */
+static bool names_shared(const char *policy) {
+    for (int i = 0; tensor_format_list(i); i++)
+        if (tensor_format_is_shared(tensor_format_list(i)) && strstr(policy, tensor_format_name(tensor_format_list(i))))
+            return true;
+    return false;
+}
+
 static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     const char *variant = read_text(r, item, "variant"), *predictor = read_text_or_null(r, item, "predictor");
     s->label = copy_text(r, item, "name");
@@ -161,11 +169,12 @@ static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     s->shared = tensor_format_is_shared(s->variant->format);
     s->no_master = s->variant->wide && !read_flag(r, item, "wide_weights");
     s->predictor = predictor && autoflex_find(predictor) ? autoflex_name(autoflex_find(predictor)) : NULL;
-    if (!cJSON_GetObjectItemCaseSensitive(item, "policy") && s->shared != (s->predictor != NULL))
+    const char *policy = cJSON_GetObjectItemCaseSensitive(item, "policy") ? read_text_or_null(r, item, "policy") : NULL;
+    s->policy = policy ? text_format("%s", policy) : NULL; /* results of before there were policies have none */
+    s->shared = s->shared || (policy && names_shared(policy));
+    if (!policy && s->shared != (s->predictor != NULL))
         refuse(r, text_format("the predictor '%s' of '%s' is unknown to this flexlab", predictor ? predictor : "",
                               s->label));
-    if (cJSON_GetObjectItemCaseSensitive(item, "policy"))
-        s->policy = copy_text(r, item, "policy");
     check_label(r, s);
 }
 
@@ -402,7 +411,7 @@ static void read_line(struct reader *r, const cJSON *line) {
         const char *type;
         void (*read)(struct reader *r, const cJSON *line, struct run *run);
     } kinds[] = {{"steps", read_window}, {"epoch", read_epoch}, {"run", read_run}, {"predictions", read_predictions},
-                 {"step", NULL},         {"format", NULL},      {"end", NULL}};
+                 {"step", NULL},         {"format", NULL},      {"roles", NULL},   {"end", NULL}};
     const char *type = read_text(r, line, "type");
     for (size_t i = 0; r->status == STATUS_OK && i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(kinds[i].type, type) != 0)
