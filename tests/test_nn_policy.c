@@ -191,6 +191,8 @@ static const struct expected {
     {"flex16+5-paper", "conv1.weight", "rounding", "nearest"},
     {"flex16+5-paper", "conv1.weight", "master", "none"},
     {"dfp16", "conv1", "operands", "dfp16:current"},
+    {"dfp16", "conv1", "result", "fp32"},
+    {"dfp16", "conv1.weight", "weight-gradients", "fp32"},
     {"dfp16", "fc", "activations", "fp32"},
     {"dfp16", "conv1.weight", "weights", "fp32"},
     {"dfp16", "bn1.gamma", "weights", "fp32"},

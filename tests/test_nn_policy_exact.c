@@ -345,28 +345,38 @@ static void o2(void) {
     updated("bn.beta", "bn.beta", "bn.beta.grad");
 }
 
-/* Integer products by exact maxima, all else fp32: Das et al. 2018. */
+/* Integer products by exact maxima, summed exactly and rounded once to fp32, all else fp32: Das et al. 2018. */
 static void dfp16(void) {
-    converted("fc1.flatten.dfp16", "input");
-    matmul("fc1.product", "fc1.flatten.dfp16", was("fc1.weight.dfp16"), INPUTS, HIDDEN);
-    converted("fc1.product.fp32", "fc1.product");
-    bias("fc1", "fc1.product.fp32", was("fc1.bias"), true);
+    converted("fc1.flatten.dfp16-fp32", "input");
+    matmul("fc1.product", "fc1.flatten.dfp16-fp32", was("fc1.weight.dfp16"), INPUTS, HIDDEN);
+    CHECK(of("fc1.product")->format == FMT_FP32, "results in fp32");
+    bias("fc1", "fc1.product", was("fc1.bias"), true);
     normalised("bn", "fc1");
-    converted("bn.dfp16", "bn");
-    matmul("fc2.product", "bn.dfp16", was("fc2.weight.dfp16"), HIDDEN, CLASSES);
-    converted("fc2.product.fp32", "fc2.product");
-    bias("fc2", "fc2.product.fp32", was("fc2.bias"), false);
+    converted("bn.dfp16-fp32", "bn");
+    matmul("fc2.product", "bn.dfp16-fp32", was("fc2.weight.dfp16"), HIDDEN, CLASSES);
+    bias("fc2", "fc2.product", was("fc2.bias"), false);
     loss_gradient("fc2.grad", "fc2");
-    converted("fc2.product.grad", "fc2.grad");
-    weight_gradient("fc2.weight.grad", "bn.dfp16", "fc2.product.grad", HIDDEN, CLASSES);
-    input_gradient("bn.dfp16.grad", "fc2.product.grad", was("fc2.weight.dfp16"), HIDDEN, CLASSES);
-    converted("bn.grad", "bn.dfp16.grad");
-    masked("fc1.product.fp32.grad", "fc1.grad", "fc1");
-    converted("fc1.product.grad", "fc1.product.fp32.grad");
-    weight_gradient("fc1.weight.grad", "fc1.flatten.dfp16", "fc1.product.grad", INPUTS, HIDDEN);
-    converted("fc1.weight.grad.fp32", "fc1.weight.grad");
-    updated("fc1.weight", "fc1.weight", "fc1.weight.grad.fp32");
+    converted("fc2.grad.fc2.product.dfp16", "fc2.grad");
+    weight_gradient("fc2.weight.grad", "bn.dfp16-fp32", "fc2.grad.fc2.product.dfp16", HIDDEN, CLASSES);
+    CHECK(of("fc2.weight.grad")->format == FMT_FP32, "weight gradients in fp32");
+    input_gradient("bn.dfp16-fp32.grad", "fc2.grad.fc2.product.dfp16", was("fc2.weight.dfp16"), HIDDEN, CLASSES);
+    normalised_gradient("fc1.grad", "bn.dfp16-fp32.grad", "fc1");
+    masked("fc1.product.grad", "fc1.grad", "fc1");
+    converted("fc1.product.grad.fc1.product.dfp16", "fc1.product.grad");
+    weight_gradient("fc1.weight.grad", "fc1.flatten.dfp16-fp32", "fc1.product.grad.fc1.product.dfp16", INPUTS, HIDDEN);
+    updated("fc1.weight", "fc1.weight", "fc1.weight.grad");
     converted("fc1.weight.dfp16", "fc1.weight");
+}
+
+/* bf16 operands, sums of binary32 that stay as they are. */
+static void wide_results(void) {
+    converted("fc1.flatten.bf16-fp32", "input");
+    matmul("fc1.product", "fc1.flatten.bf16-fp32", was("fc1.weight.bf16"), INPUTS, HIDDEN);
+    CHECK(of("fc1.product")->format == FMT_FP32, "results in fp32");
+    converted("fc2.grad.fc2.product.bf16", "fc2.grad");
+    weight_gradient("fc2.weight.grad", "bn.bf16-fp32", "fc2.grad.fc2.product.bf16", HIDDEN, CLASSES);
+    input_gradient("bn.bf16-fp32.grad", "fc2.grad.fc2.product.bf16", was("fc2.weight.bf16"), HIDDEN, CLASSES);
+    updated("fc2.weight", "fc2.weight", "fc2.weight.grad");
 }
 
 /* Gradients of another format than activations: backward reads what forward left in its own. */
@@ -394,6 +404,8 @@ int main(void) {
     train(o2);
     policy = "dfp16";
     train(dfp16);
+    policy = "variant fp32; @product operands=bf16 result=fp32";
+    train(wide_results);
     policy = "variant fp16; * gradients=bf16 master=none; *.weight weight-gradients=fp32";
     train(apart);
     return check_summary();

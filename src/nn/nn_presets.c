@@ -31,7 +31,7 @@ static const struct preset {
     {"flex16+5", "variant flex16+5\n", "16-bit integers throughout, wide weights"},
     {"flex16+5-sr", "variant flex16+5-sr\n", "flex16+5, stochastic rounding of the weight write"},
     {"flex16+5-paper", "variant flex16+5-paper\n", "flex16+5, rounded to nearest everywhere"},
-    {"dfp16", "variant fp32\nif-any @product operands=dfp16\n",
+    {"dfp16", "variant fp32\nif-any @product operands=dfp16 result=fp32\n",
      "dfp16 matmul and convolution by exact maxima, all else fp32 (Das et al. 2018)"},
     {"dfp16-all", "variant dfp16\n", "the variant dfp16: dfp16 throughout, wide weights"},
 };

@@ -2,8 +2,8 @@
  * which the last that matches wins; then the nodes that convert between a node and one after it that reads another
  * format.
  *
- * A node computes in one format forward, and in one backward. A product (group "product") may have operands of another
- * format than the rest of the network: then it is computed in that of its operands. docs/decisions/0025-policies.md */
+ * A node computes in one format forward, and in one backward. A product (group "product") may have operands of one and
+ * results of another: what it writes, forward and backward, is of that. docs/decisions/0025-policies.md */
 #include "core/fail.h"
 #include "core/memory.h"
 #include "nn/nn_layer.h"
@@ -78,6 +78,16 @@ static struct fl_type or_else(const nn_graph *g, const struct fl_choice *choice,
     return choice->type.format ? settled(g, choice->type) : other;
 }
 
+/* A product reads two forward, and two in each half of backward: values or weights, and gradients. */
+static tensor_status check_operands(const nn_graph *g, const struct fl_node *node) {
+    const struct fl_node_types *as = &node->as;
+    const bool mixed = !fl_same_format(as->x, as->y) || !fl_same_format(as->back, as->dy);
+    if (mixed && g->device != tensor_device_list(0))
+        return fl_fail(TENSOR_E_UNSUPPORTED, "%s: operands in %s and a result in %s, which only the device 'cpu' has",
+                       node->owner, tensor_format_name(as->x.format), tensor_format_name(as->y.format));
+    return TENSOR_OK;
+}
+
 static tensor_status resolve_node(nn_graph *g, struct fl_node *node) {
     struct fl_choice own[FL_ROLES];
     choose(g, node, NULL, own);
@@ -95,11 +105,9 @@ static tensor_status resolve_node(nn_graph *g, struct fl_node *node) {
         const struct fl_type operands = settled(g, own[FL_ROLE_OPERANDS].type);
         *as = (struct fl_node_types){operands, operands, operands, operands, operands};
     }
-    const struct fl_type result = or_else(g, &own[FL_ROLE_RESULT], as->y);
-    return fl_same_format(result, as->x)
-               ? TENSOR_OK
-               : fl_fail(TENSOR_E_UNSUPPORTED, "%s: a result in %s of operands in %s, expected one format", node->owner,
-                         tensor_format_name(result.format), tensor_format_name(as->x.format));
+    if (own[FL_ROLE_RESULT].type.format)
+        as->y = as->dy = as->dx = settled(g, own[FL_ROLE_RESULT].type);
+    return check_operands(g, node);
 }
 
 /* The bias of a product is added to its result. */
