@@ -47,7 +47,7 @@ def parse_png(data):
 
 
 class StrictPage(html.parser.HTMLParser):
-    """Tags must nest; the text is kept."""
+    """Tags must nest; the text is kept, but for scripts."""
     VOID = {"meta", "br", "img", "link", "hr", "input", "wbr", "path", "rect", "use", "circle"}
 
     def __init__(self):
@@ -69,7 +69,8 @@ class StrictPage(html.parser.HTMLParser):
             raise ValueError(f"</{tag}> closes nothing")
 
     def handle_data(self, data):
-        self.text.append(data)
+        if "script" not in self.open:
+            self.text.append(data)
 
 
 def parse_page(data):
@@ -313,7 +314,7 @@ def check_stopped(out, child, stdout, name, number):
     check("stopped after step" in stdout, *what, stdout)
     with open(os.path.join(out, "report.html"), encoding="utf-8") as file:
         page = file.read()
-    check("Incomplete: " in page and "stopped after step" in page and page.count("<svg") >= 1, *what, "report.html")
+    check("Incomplete: " in page and "stopped after step" in page and '"stopped":' in page, *what, "report.html")
     with open(os.path.join(out, "summary.csv")) as file:
         rows = list(csv.DictReader(file))
     check(any(int(r["stopped_step"]) > 0 and float(r["train_loss_mean"]) > 0 for r in rows), *what, rows)
@@ -349,7 +350,8 @@ def test_signals(place):
     stdout, stderr = child.communicate(timeout=120)
     check(child.returncode == 130 and "1 of 4 runs" in stdout, "one finished:", child.returncode, stdout)
     check({"figure-loss.svg", "figure-loss.png"} <= set(os.listdir(out)), "one finished:", sorted(os.listdir(out)), stderr)
-    check(parse(os.path.join(out, "report.html")).tags.count("svg") == 1, "one finished: no figure in the report")
+    with open(os.path.join(out, "report.html"), encoding="utf-8") as file:
+        check('"finished":1' in file.read(), "one finished: not in the figures of the report")
     # train, one format
     out = os.path.join(place, "train")
     child = subprocess.Popen([FLEXLAB, "train", *TINY[:-1], "2000", "--max-steps", "600", "--out", out],

@@ -127,13 +127,6 @@ def test_figures(place):
         with open(os.path.join(out, figure + ".svg")) as file:
             titles = re.findall("<title>([^<]*)", file.read())
         check(titles[0] == figure.replace("-", "_") and not any("using" in title or "plot" in title for title in titles), figure, titles)
-    with open(os.path.join(out, "report.html")) as file:
-        page = file.read()
-    named = re.findall(r"""\sid=["']([^"']*)""", page)
-    wanted = re.findall(r"""(?:href=["']#|url\(#)([^"')]*)""", page)
-    check(len(named) > 40 and len(set(named)) == len(named), "identifiers of the page that are there twice:",
-          sorted({name for name in named if named.count(name) > 1}))
-    check(len(wanted) > 10 and set(wanted) <= set(named), "references to nothing:", sorted(set(wanted) - set(named)))
     # A format keeps its colour whatever it is compared with.
     alone = os.path.join(place, "alone")
     succeed("train", *TINY, "--format", "flex16+5-paper", "--out", alone, "--quiet")
@@ -164,7 +157,7 @@ def test_tensors(place, out, kept):
     every = list(dict.fromkeys(r["tensor"] for r in read_csv(out, "trace-dfp16-seed1.csv") if r["tensor"].startswith("fc")))
     check(len(drawn) == 8 and sorted(drawn + named) == sorted(every),
           "drawn", drawn, "named", named, "of", every)
-    check("Left out: " in page and all(name in page for name in named), "report.html does not name", named)
+    check(all(f'["{name}",' in page for name in every), "report.html lacks a tensor of", every)
     before = content(out)
     done = succeed("report", out, "--trace-tensors", "nix*", status=1)
     check("no tensor of the trace matches" in done.stderr and content(out) == before, done.stderr)

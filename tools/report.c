@@ -1,38 +1,17 @@
-/* report.c - report.html: style, table, figures and configuration on one page. */
+/* report.c - report.html: tables, data of the figures, which tools/report/ draws, and configuration on one page. */
 #include "report.h"
 #include "number.h"
 #include "output.h"
+#include "report_assets.h"
+#include "report_curves.h"
+#include "report_paired.h"
+#include "report_telemetry.h"
+#include "report_tensors.h"
+#include "report_traces.h"
 #include "text.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char style[] =
-    ":root{--ink:#1b1f24;--soft:#59636e;--line:#d8dee4;--page:#f6f7f9;--card:#fff;--head:#eef1f4;--warn:#fff4d6}\n"
-    "@media "
-    "(prefers-color-scheme:dark){:root{--ink:#e6e9ec;--soft:#9aa4ae;--line:#39424c;--page:#14181d;--card:#1d232a;"
-    "--head:#262d35;--warn:#4a3c12}}\n"
-    "*{box-sizing:border-box}\n"
-    "body{margin:0;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,'Segoe UI',Roboto,'DejaVu "
-    "Sans',sans-serif}\n"
-    "main{max-width:1400px;margin:0 auto;padding:28px 20px 60px}\n"
-    "h1{font-size:26px;margin:0 0 4px;line-height:1.25}\n"
-    "h2{font-size:18px;margin:34px 0 10px}\n"
-    "p{margin:6px 0;max-width:78em}.soft{color:var(--soft)}small,.soft{font-size:13.5px}\n"
-    ".card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:14px 16px}\n"
-    ".warn{background:var(--warn);border-radius:8px;padding:10px 16px;margin:14px 0}\n"
-    ".wide{overflow-x:auto}\n"
-    "table{border-collapse:collapse;width:100%;font-size:13.5px;font-variant-numeric:tabular-nums}\n"
-    "th,td{padding:5px 8px;border-bottom:1px solid var(--line);text-align:left;white-space:nowrap}\n"
-    "th{background:var(--head);font-weight:600}td:first-child{font-weight:600}.r{text-align:right}\n"
-    "tr:last-child td{border-bottom:0}\n"
-    ".figure{background:#fff;border:1px solid var(--line);border-radius:8px;padding:8px}\n"
-    ".figure svg{display:block;width:100%;height:auto}\n"
-    "dl{display:grid;grid-template-columns:max-content 1fr;gap:3px 22px;margin:0;font-size:13.5px}\n"
-    "dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}\n"
-    "code,pre{font-family:ui-monospace,'DejaVu Sans Mono',Menlo,monospace;font-size:13px}\n"
-    "pre{margin:0;white-space:pre-wrap;overflow-wrap:anywhere}\n"
-    "@media print{body{background:#fff}.card,.figure{break-inside:avoid}}\n";
 
 /* A row of the configuration; `text` is freed. */
 static void fact(FILE *out, const char *name, char *text) {
@@ -46,21 +25,48 @@ static void fact(FILE *out, const char *name, char *text) {
 static void write_notes(FILE *out, const struct experiment *x) {
     char *note;
     for (int i = 0; (note = summary_note(x, i)); i++) {
-        fputs("<p class=\"warn\">", out);
+        const bool diverged = !strncmp(note, "DIVERGED", 8);
+        fputs(diverged ? "<p class=\"alarm\" role=\"alert\">" : "<p class=\"warn\">", out);
         html_text(out, note);
         fputs("</p>\n", out);
         free(note);
     }
 }
 
+/* 64 hexadecimal digits as the base64 that a policy names a script by. */
+static void write_digest(FILE *out, const char *hex) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (int i = 0; i < 33; i += 3) {
+        unsigned value = 0, bytes = 0;
+        for (int k = i; k < i + 3; k++) {
+            unsigned byte = 0;
+            if (k < 32 && sscanf(hex + 2 * (size_t)k, "%2x", &byte) == 1)
+                bytes++;
+            value = value << 8 | byte;
+        }
+        for (unsigned k = 0; k < 4; k++)
+            fputc(k <= bytes ? digits[value >> (18 - 6 * k) & 63] : '=', out);
+    }
+}
+
+/* The policy: nothing is fetched from anywhere, and no script runs but the one that this program brings. */
 static void write_head(FILE *out, const struct experiment *x) {
     const struct settings *s = x->settings;
+    const int diverged = experiment_diverged(x);
     char *title = text_format("%s on %s", s->model, s->data);
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
-          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<title>",
+          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+          "script-src 'sha256-",
           out);
+    write_digest(out, report_script_sha256);
+    fputs("'; base-uri 'none'; form-action 'none'\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+          "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
+          out);
+    if (diverged)
+        fprintf(out, "%d DIVERGED: ", diverged);
     html_text(out, title);
-    fprintf(out, " – flexlab</title>\n<style>\n%s</style></head>\n<body><main>\n<h1>", style);
+    fprintf(out, " – flexlab</title>\n<style>\n%s</style></head>\n<body><main>\n<h1>", (const char *)report_style);
     html_text(out, title);
     fprintf(out, "</h1>\n<p class=\"soft\">%d format%s × %d seed%s, %lld steps of %lld %s each, flexlab %s</p>\n",
             x->series_count, x->series_count > 1 ? "s" : "", x->seed_count, x->seed_count > 1 ? "s" : "",
@@ -112,7 +118,7 @@ static char *speed_note(const struct experiment *x) {
 static void write_results(FILE *out, const struct experiment *x) {
     struct table *t = summary_table(x);
     char *speed = speed_note(x);
-    fputs("<h2>Results</h2>\n<div class=\"card\">\n", out);
+    fputs("<h2>Results</h2>\n<div class=\"card\" id=\"results\">\n", out);
     table_print_html(t, out);
     fprintf(out,
             "<p class=\"soft\">Train loss: mean of the last epoch; last loss: mean of the last %lld steps; − fp32: "
@@ -128,41 +134,20 @@ static void write_results(FILE *out, const struct experiment *x) {
     table_free(t);
 }
 
-/* The picture with `prefix` before its identifiers and what refers to them: those of a page must differ, and gnuplot
- * gives every picture the same. Those of curves, to which nothing refers, it repeats within one: they get a number. */
-static void write_svg(FILE *out, const char *svg, const char *prefix) {
-    static const char *const before[] = {" id='", " id=\"", "href='#", "href=\"#", "url(#"};
-    static const char curve[] = "figure_";
-    bool in_tag = false;
-    int curves = 0;
-    while (*svg) {
-        size_t length = 1;
-        in_tag = in_tag ? *svg != '>' : *svg == '<';
-        for (size_t i = 0; in_tag && length == 1 && i < sizeof before / sizeof *before; i++)
-            if (!strncmp(svg, before[i], strlen(before[i])))
-                length = strlen(before[i]);
-        fwrite(svg, 1, length, out);
-        svg += length;
-        if (length > 1)
-            fputs(prefix, out);
-        if (length > 1 && !strncmp(svg, curve, sizeof curve - 1))
-            fprintf(out, "%d_", ++curves);
-    }
-}
-
-static void write_figure(FILE *out, const char *heading, const char *svg, const char *prefix, const char *description,
-                         const char *caption, const char *left_out) {
-    const char *start = svg ? strstr(svg, "<svg") : NULL;
-    if (!start)
+static void write_paired(FILE *out, const struct experiment *x) {
+    struct table *t = report_paired_table(x);
+    if (!t)
         return;
-    fprintf(out, "<h2>%s</h2>\n<div class=\"figure\" role=\"img\" aria-label=\"%s\">\n", heading, description);
-    write_svg(out, start, prefix);
-    fprintf(out, "</div>\n<p class=\"soft\">%s</p>\n", caption);
-    if (left_out) {
-        fputs("<p class=\"warn\">", out);
-        html_text(out, left_out);
-        fputs("</p>\n", out);
-    }
+    fputs("<h2>Differences to fp32, seed by seed</h2>\n<div class=\"card\"><div id=\"paired\"></div>\n", out);
+    table_print_html(t, out);
+    fputs(
+        "<p class=\"soft\">One seed gives every format the same initial weights, batches and augmentation; a pair is a "
+        "run and "
+        "that of fp32 with its seed. The interval and p, the probability of a mean as far from 0 if formats made no "
+        "difference, are Student's for normal differences, two-sided, not corrected for the number of lines; with few "
+        "seeds both say little.</p>\n</div>\n",
+        out);
+    table_free(t);
 }
 
 static void write_arithmetic(FILE *out, const struct experiment *x) {
@@ -191,7 +176,8 @@ static void write_runs(FILE *out, const struct experiment *x) {
             bool tested = r->predicted_count > 0;
             if (!run->finished && !run->stopped)
                 continue;
-            table_cell(t, run->stopped ? "%s (stopped)" : "%s", x->series[f].label);
+            table_cell(t, "%s%s%s", x->series[f].label, run->stopped ? " (stopped)" : "",
+                       run_diverged(x, run) ? " DIVERGED" : "");
             table_cell(t, "%llu", (unsigned long long)run->seed);
             table_take(t, number_text(r->train_loss, 6));
             table_take(t, number_text(r->last_loss, 6));
@@ -291,6 +277,34 @@ static void write_configuration(FILE *out, const struct experiment *x) {
     free(test);
 }
 
+/* --- figures -------------------------------------------------------------------------------------------------------
+ */
+
+/* Where tools/report/ puts the figures; without scripts a sentence says where others are. */
+static void write_figures(FILE *out, const struct figures *figures) {
+    fprintf(out,
+            "<noscript><p class=\"warn\">The figures of this page need JavaScript, which is switched off here. The "
+            "tables hold all "
+            "results%s.</p></noscript>\n<div id=\"figures\"></div>\n",
+            figures->loss ? "; figure-loss.svg and figure-exponents.svg lie beside this page" : "");
+}
+
+static int write_data(FILE *out, const struct experiment *x) {
+    struct report_tensors tensors = {0};
+    fputs("<script type=\"application/json\" id=\"data\">{\"schema\":1,\n", out);
+    report_curves(out, x);
+    fputs(",\n", out);
+    int status = report_traces(out, x, &tensors);
+    fputs(",\n", out);
+    if (status == STATUS_OK)
+        status = report_telemetry(out, x, &tensors);
+    fputs(",\n\"tensors\":", out);
+    report_tensors_print(out, &tensors);
+    fputs("}</script>\n", out);
+    report_tensors_clear(&tensors);
+    return status;
+}
+
 int report_write(const struct experiment *x, const struct figures *figures) {
     struct output o;
     int status = output_open(&o, x->folder, "report.html");
@@ -298,26 +312,16 @@ int report_write(const struct experiment *x, const struct figures *figures) {
         return status;
     write_head(o.file, x);
     write_results(o.file, x);
-    if (!figures->loss)
-        fputs("<p class=\"warn\">The figures are missing because gnuplot was not found or failed, on Debian: "
-              "<code>apt-get install gnuplot-nox</code>.</p>\n",
-              o.file);
-    write_figure(o.file, "Loss and accuracy", figures->loss, "loss_", "Training loss and test accuracy of every format",
-                 x->seed_count > 1 ? "Lines are means over the seeds, bands reach from the smallest to the largest."
-                                   : "One seed; differences between formats include chance.",
-                 NULL);
-    write_figure(
-        o.file, "Shared exponents", figures->exponents, "exponents_",
-        "Exponent and maximum of chosen tensors over the steps",
-        "After Köster et al. 2017, Fig. 3: the exponent is chosen before the result exists. The stepped line is the "
-        "largest value that it can hold, the dark line the largest element that came; the tinted space between is "
-        "headroom. One octave of headroom is one bit of precision not used. Where the trace has a row only every few "
-        "steps, each point is the largest of the steps since the point before, with the exponent that it was stored "
-        "with.",
-        figures->left_out);
+    write_figures(o.file, figures);
+    write_paired(o.file, x);
     write_arithmetic(o.file, x);
     write_runs(o.file, x);
     write_configuration(o.file, x);
-    fputs("</main></body></html>\n", o.file);
-    return output_commit(&o);
+    fputs("</main>\n", o.file);
+    status = write_data(o.file, x);
+    fprintf(o.file, "<script>%s</script>\n</body></html>\n", (const char *)report_script);
+    if (status == STATUS_OK)
+        return output_commit(&o);
+    output_discard(&o);
+    return status;
 }

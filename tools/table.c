@@ -142,7 +142,7 @@ void table_print_html(const struct table *t, FILE *out) {
         size_t c = i % t->columns;
         const char *tag = i < t->columns ? "th" : "td";
         if (c == 0)
-            fputs(i == 0 ? "<thead><tr>" : "<tr>", out);
+            fputs(i == 0 ? "<thead><tr>" : strstr(t->cells[i], "DIVERGED") ? "<tr class=\"diverged\">" : "<tr>", out);
         fprintf(out, "<%s%s>", tag, t->alignment[c] == 'r' ? " class=\"r\"" : "");
         html_text(out, t->cells[i]);
         fprintf(out, "</%s>", tag);

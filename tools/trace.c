@@ -20,12 +20,6 @@ struct reader {
     long number; /* of the line */
 };
 
-/* One row, split in place. */
-struct row {
-    const char *name, *role;
-    struct trace_point point;
-};
-
 static int reader_open(struct reader *r, const char *path) {
     *r = (struct reader){.file = fopen(path, "r"), .path = path, .number = 1};
     if (!r->file)
@@ -47,22 +41,36 @@ static int refuse(const struct reader *r, const char *what) {
     return text_failed("%s:%ld: %s", r->path, r->number, what);
 }
 
-static bool parse_row(char *const fields[FIELDS], struct row *row) {
+/* Split in place. */
+static bool parse_row(char *const fields[FIELDS], struct trace_row *row) {
     static const int whole[] = {STEP, E, GAMMA, SATURATED, FLUSHED, NONFINITE, LOW, HIGH, MAXIMUM_E};
     int64_t value[FIELDS] = {0};
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
         if (!text_whole(fields[whole[i]], whole[i] == E || whole[i] == MAXIMUM_E ? -1000 : 0, INT64_MAX,
                         &value[whole[i]]))
             return false;
-    char *end;
-    double maximum = strtod(fields[MAXIMUM], &end);
-    *row =
-        (struct row){fields[TENSOR], fields[ROLE], {value[STEP], (int)value[MAXIMUM_E], maximum, value[SATURATED] > 0}};
-    return end != fields[MAXIMUM] && !*end && fields[TENSOR][0];
+    char *end, *predicted_end;
+    double maximum = strtod(fields[MAXIMUM], &end), predicted = strtod(fields[PREDICTED], &predicted_end);
+    *row = (struct trace_row){.name = fields[TENSOR],
+                              .role = fields[ROLE],
+                              .step = value[STEP],
+                              .e = (int)value[E],
+                              .maximum_e = (int)value[MAXIMUM_E],
+                              .gamma = value[GAMMA],
+                              .saturated = value[SATURATED],
+                              .flushed = value[FLUSHED],
+                              .predicted = predicted,
+                              .maximum = maximum};
+    return end != fields[MAXIMUM] && !*end && predicted_end != fields[PREDICTED] && !*predicted_end &&
+           fields[TENSOR][0];
+}
+
+static struct trace_point point_of(const struct trace_row *row) {
+    return (struct trace_point){row->step, row->maximum_e, row->maximum, row->saturated > 0};
 }
 
 /* *status is STATUS_OK at the end of the file, too. */
-static bool reader_next(struct reader *r, struct row *row, int *status) {
+static bool reader_next(struct reader *r, struct trace_row *row, int *status) {
     char *fields[FIELDS], *rest;
     errno = 0;
     ssize_t length = getline(&r->line, &r->room, r->file);
@@ -83,6 +91,18 @@ static bool reader_next(struct reader *r, struct row *row, int *status) {
     if (*status == STATUS_OK && (rest || !parse_row(fields, row)))
         *status = refuse(r, "is not a row of an exponent trace");
     return *status == STATUS_OK;
+}
+
+int trace_rows(const char *path, void (*take)(void *context, const struct trace_row *row), void *context) {
+    struct reader reader;
+    struct trace_row row;
+    int status = reader_open(&reader, path);
+    if (status)
+        return status;
+    while (reader_next(&reader, &row, &status))
+        take(context, &row);
+    reader_close(&reader);
+    return status;
 }
 
 static void add_tensor(struct trace *trace, const char *name, const char *role) {
@@ -137,14 +157,13 @@ static void choose_roles(const struct trace *all, struct trace *chosen) {
 
 int trace_choose(const char *path, const char *patterns, int most, struct trace *trace) {
     struct reader reader;
-    struct row row;
+    struct trace_row row;
     struct trace all = {0};
     *trace = (struct trace){0};
     int status = reader_open(&reader, path);
     if (status)
         return status;
-    for (int64_t first = -1; reader_next(&reader, &row, &status) && (first < 0 || row.point.step == first);
-         first = row.point.step)
+    for (int64_t first = -1; reader_next(&reader, &row, &status) && (first < 0 || row.step == first); first = row.step)
         add_tensor(&all, row.name, row.role);
     reader_close(&reader);
     if (!patterns)
@@ -170,7 +189,7 @@ struct trace trace_like(const struct trace *other) {
 
 int trace_read(const char *path, int group, struct trace *trace) {
     struct reader reader;
-    struct row row;
+    struct trace_row row;
     int status = reader_open(&reader, path);
     if (status)
         return status;
@@ -181,13 +200,13 @@ int trace_read(const char *path, int group, struct trace *trace) {
             continue;
         if (seen[t - trace->tensors]++ % group == 0) {
             t->points = text_realloc(t->points, (size_t)t->count + 1, sizeof *t->points);
-            t->points[t->count++] = row.point;
+            t->points[t->count++] = point_of(&row);
             continue;
         }
         struct trace_point *kept = &t->points[t->count - 1];
-        bool saturated = kept->saturated || row.point.saturated;
-        if (row.point.maximum > kept->maximum)
-            *kept = row.point;
+        bool saturated = kept->saturated || row.saturated > 0;
+        if (row.maximum > kept->maximum)
+            *kept = point_of(&row);
         kept->saturated = saturated;
     }
     free(seen);

@@ -1,4 +1,4 @@
-/* trace.h - reading the exponent traces that training wrote, for the figure. */
+/* trace.h - reading the exponent traces that training wrote, for figure and page. */
 #ifndef FLEXLAB_TRACE_H
 #define FLEXLAB_TRACE_H
 
@@ -24,6 +24,18 @@ struct trace {
     char **left_out; /* names that match, beyond the most */
     int left_out_count;
 };
+
+/* One row as it stands in the file (docs/metrics.md). */
+struct trace_row {
+    const char *name, *role; /* until the next row is read */
+    int64_t step;
+    int e, maximum_e;
+    int64_t gamma, saturated, flushed;
+    double predicted, maximum;
+};
+
+/* Shows every row to `take`. STATUS_FAILED with a message when the file cannot be read. */
+int trace_rows(const char *path, void (*take)(void *context, const struct trace_row *row), void *context);
 
 /* The tensors of the first step in a trace, without points: those that match one of the comma-separated patterns, or
  * with NULL a few that show one of each role. At most `most`; the others are named in left_out. STATUS_FAILED with

@@ -1,0 +1,280 @@
+#!/usr/bin/env python3
+"""report.html in a headless Chromium, as a reader uses it: nothing is fetched, nothing complains, series are switched, a tensor is
+chosen, figures are zoomed and read, by pointer and by keys; at the widths of a desktop and a phone, light and dark.
+
+    test_cli_report_browser.py PATH-OF-FLEXLAB SOURCE [FOLDER-FOR-PICTURES]"""
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+
+from browser import Browser, find
+from cli_harness import TINY, check, read_csv, read_lines, succeed, summary
+from test_cli_report_page import EVIL, edit_config, telemetry_lines, write_telemetry
+
+MANY = ("fp32,fp16,bf16,flex16+5,flex16+5:ngraph,flex16+5:current,flex16+5:nomaster,flex16+5:nomaster:ngraph,flex16+5-sr,flex16+5-sr:ngraph,flex16+5-paper,"
+        "dfp16,dfp16:paper,dfp16:ngraph,dfp16:nomaster,fp16:nomaster,bf16:nomaster,flex16+5:nomaster:current,flex16+5-paper:ngraph,dfp16:nomaster:paper")
+FORMATS = "fp32,bf16,flex16+5,flex16+5:ngraph,dfp16"
+PLAIN = {"PATH": "/nonexistent"}  # no gnuplot: its figures are not looked at here
+
+# How many pixels of a canvas have the colour of a series, give or take rounding.
+PIXELS = """(function (where, name) {
+    const canvas = document.querySelector(where), ctx = canvas.getContext("2d"), probe = document.createElement("canvas").getContext("2d");
+    probe.fillStyle = seriesColour(data.series.findIndex(s => s.name === name));
+    probe.fillRect(0, 0, 1, 1);
+    const want = probe.getImageData(0, 0, 1, 1).data, have = ctx.getImageData(0, 0, canvas.width, canvas.height).data;
+    let found = 0;
+    for (let i = 0; i < have.length; i += 4)
+        found += have[i + 3] > 250 && [0, 1, 2].every(c => Math.abs(have[i + c] - want[c]) < 3);
+    return found;
+})(%s, %s)"""
+CURVE, TEST = "#figures .panels .panel:nth-child(1)", "#figures .panels .panel:nth-child(2)"
+
+
+def pixels(browser, where, name):
+    return browser.value(PIXELS % (json.dumps(where + " canvas"), json.dumps(name)))
+
+
+def text(browser, where):
+    return browser.value(f"document.querySelector({json.dumps(where)}).innerText")
+
+
+def click(browser, where):
+    browser.value(f"document.querySelector({json.dumps(where)}).click()")
+    browser.settle()
+
+
+def box(browser, where):
+    """Place in the window, scrolled to."""
+    found = browser.value(f"(function () {{ const e = document.querySelector({json.dumps(where)}); e.scrollIntoView({{block: 'center'}});"
+                          "const b = e.getBoundingClientRect(); return [b.left, b.top, b.width, b.height]; })()")
+    browser.settle()
+    return found
+
+
+def silent(browser, path, *what):
+    check(browser.errors == [], *what, "complaints:", browser.errors[:3])
+    check(browser.requests == ["file://" + path], *what, "asks for", browser.requests[:3])
+    browser.errors.clear()
+
+
+def number(shown):
+    return float(shown.replace("−", "-").replace(",", ""))
+
+
+def test_looks(browser, folder, pictures, widths=((1280, False), (390, True))):
+    path = os.path.join(folder, "report.html")
+    for width, phone in widths:
+        for dark in (False, True):
+            browser.window(width, 900, dark, phone)
+            browser.open(path)
+            what = os.path.basename(folder), width, "dark" if dark else "light"
+            silent(browser, path, *what)
+            check(browser.value("document.documentElement.scrollWidth") <= width, *what, "is wider than the window")
+            check(browser.value("[...document.querySelectorAll('#figures canvas')].every(c => c.width > 0 && c.height > 0)"), *what, "an empty canvas")
+            strokes = browser.value("data.series.map((s, i) => seriesColour(i))")
+            check(len(set(strokes)) == len(strokes) > 1, *what, "a colour is shared:", strokes)
+            names = browser.value("[...document.querySelectorAll('.bar .chip')].map(c => c.dataset.series)")
+            check(sorted(names) == sorted(browser.value("data.series.map(s => s.name)")), *what, "switches", names)
+            picture = os.path.join(pictures, "-".join(map(str, what)) + ".png")
+            browser.picture(picture)
+            check(os.path.getsize(picture) > 50_000, *what, "an empty picture of", os.path.getsize(picture), "bytes")
+
+
+def test_switches(browser, folder):
+    """A series that is switched off leaves every figure; one that is alone is alone."""
+    browser.window(1280, 900)
+    browser.open(os.path.join(folder, "report.html"))
+    names = FORMATS.split(",")
+    lanes = lambda: browser.value("[...document.querySelectorAll('.lanes:not(#histograms) .lane')].map(l => l.dataset.series)")
+    check(lanes() == ["flex16+5", "flex16+5:ngraph", "dfp16"], lanes())
+    for alone in names:  # where curves cross, a colour may be covered
+        for name in names:
+            if (browser.value(f"on[{names.index(name)}]")) != (name == alone):
+                click(browser, f'.chip[data-series="{name}"]')
+        counts = {name: pixels(browser, CURVE, name) for name in names}
+        check(counts[alone] > 50 and all(counts[n] < 5 for n in names if n != alone), alone, "alone:", counts)
+        check(pixels(browser, TEST, alone) > 10, alone, "has no accuracy")
+        shown = text(browser, CURVE + " .values")
+        check(alone in shown and not any(n in shown.split() for n in names if n != alone), alone, "values:", shown)
+        check(lanes() == ([alone] if alone[0] in "d" or "flex" in alone else []), alone, "lanes", lanes())
+    click(browser, ".bar .plain")
+    check(browser.value("on.every(Boolean)"), "'all' shows not all")
+    browser.value("document.querySelector('.chip').focus()")
+    browser.key(" ")
+    browser.value("document.activeElement.click()")
+    browser.settle()
+    check(browser.value("document.activeElement.classList.contains('chip')"), "the focus is lost at a switch")
+
+
+def test_values(browser, folder):
+    """The mean and deviation under the pointer are those of the files; zoom goes in and back; axes and bands change."""
+    browser.window(1280, 900)
+    browser.open(os.path.join(folder, "report.html"))
+    losses = {}
+    for line in read_lines(folder):
+        if line["type"] == "steps":
+            losses.setdefault((line["format"], line["step"]), []).append(line["loss"])
+    over = CURVE + " .u-over"
+
+    def at(share):
+        x, y, width, height = box(browser, over)
+        browser.mouse("mouseMoved", x + share * width, y + height / 2)
+        browser.settle()
+        return text(browser, CURVE + " .values")
+    for share, step in ((0.5, 6), (0.25, 3), (1, 12)):
+        shown = at(share - 0.001)
+        check(shown.startswith(f"step {step}\n"), share, shown)
+        for name in FORMATS.split(","):
+            mean, deviation = (number(w) for w in shown.split(f"\n{name} ")[1].split("\n")[0].split(" ± "))
+            want = losses[name, step]
+            check(abs(mean - statistics.fmean(want)) < 1e-4 and abs(deviation - statistics.stdev(want)) < 1e-4, name, step, mean, deviation, want)
+    x, y, width, height = box(browser, over)
+    browser.drag(x + 0.02 * width, y + 0.1 * height, x + 0.5 * width, y + 0.15 * height)
+    check(at(0.5).startswith("step 3\n"), "zoomed: the middle is", at(0.5)[:9])
+    click(browser, CURVE + ' [aria-label="Whole range"]')
+    check(at(0.5).startswith("step 6\n"), "not back:", at(0.5)[:9])
+    click(browser, CURVE + ' [aria-label="Zoom in"]')
+    check(not at(0.9).startswith("step 11\n"), "the button does not zoom")
+    browser.value(f"document.querySelector({json.dumps(CURVE + ' .chart')}).focus()")
+    browser.key("Escape")
+    browser.settle()
+    check(at(0.5).startswith("step 6\n"), "Escape:", at(0.5)[:9])
+    browser.key("ArrowRight")
+    browser.settle()
+    check(text(browser, CURVE + " .values").startswith("step 7\n"), "an arrow key:", text(browser, CURVE + " .values")[:9])
+    looks = set()
+    snapshot = lambda: browser.value(f"document.querySelector({json.dumps(CURVE + ' canvas')}).toDataURL()")
+    for button in ('[data-value="sd"]', '[data-value="range"]', '[data-value="seeds"]', '[data-value="log"]', CURVE + ' [data-value="difference"]'):
+        click(browser, button)
+        looks.add(snapshot())
+    check(len(looks) == 5, "of 5 settings of the curves there are", len(looks), "pictures")
+    shown = text(browser, CURVE + " .values")
+    check("fp32" not in shown and "+" in shown + "−", "differences:", shown)
+
+
+def test_tensors(browser, folder):
+    """Any tensor of the traces; its numbers are those of the file; the map of layers has the counts and chooses too."""
+    browser.window(1280, 900)
+    browser.open(os.path.join(folder, "report.html"))
+    rows = read_csv(folder, "trace-flex16+5-seed2.csv")
+    browser.value("(function () { const s = [...document.querySelectorAll('.picker select')].find(s => s.parentNode.innerText.startsWith('seed')); s.value = '1';"
+                  "s.dispatchEvent(new Event('change')); })()")
+    for tensor in dict.fromkeys(r["tensor"] for r in rows):
+        last = [r for r in rows if r["tensor"] == tensor][-1]
+        browser.value(f"(function () {{ const s = document.getElementById('tensor'); s.value = [...s.options].find(o => o.text === {json.dumps(tensor)}).value;"
+                      "s.dispatchEvent(new Event('change')); })()")
+        browser.settle()
+        lane = '.lanes:not(#histograms) [data-series="flex16+5"]'
+        shown = text(browser, lane)
+        if float(last["maximum"]) == 0:
+            continue
+        want = f"e {last['maximum_e']}, ", f"(γ {int(last['gamma']):,})", f"saturated {int(last['saturated']):,}, flushed {int(last['flushed']):,}"
+        check("step 12: " in shown and all(w in shown for w in want), tensor, shown, want)
+        check(pixels(browser, lane, "flex16+5") > 50, tensor, "draws no exponent")
+    browser.value("(function () { const s = document.querySelector('input[type=search]'); s.value = 'FC2 momentum bias'; s.dispatchEvent(new Event('input')); })()")
+    browser.settle()
+    check(browser.value("data.tensors[chosen.tensor][0]") == "fc2.bias.momentum", "found", browser.value("data.tensors[chosen.tensor][0]"))
+    # the map: the pointer on each cell of a row
+    flushed = {}
+    for r in rows:
+        flushed.setdefault(r["tensor"], {})[int(r["step"])] = int(r["flushed"])
+    names = browser.value("[...document.querySelectorAll('.names button')].map(b => b.title)")
+    want = [name for name, steps in flushed.items() if sum(steps.values())]
+    check([n.split(" (")[0] for n in names] == want, "rows of the map", names, want)
+    left_out = browser.value("document.querySelector('details').textContent")
+    check(all(name in left_out for name in flushed if name not in want), "not named as left out:", left_out)
+    x, y, width, height = box(browser, ".map canvas")
+    top, visible = browser.value("(function () { const m = document.querySelector('.map').getBoundingClientRect(); return [m.top, m.height]; })()")
+    for row, name in enumerate(want):
+        if not top < y + 15 * row + 7 < top + visible:
+            continue
+        for step in (1, 7, 12):
+            browser.mouse("mouseMoved", x + (step - 0.5) / 12 * width, y + 15 * row + 7)
+            shown = browser.value("document.querySelector('.legend + .readout').textContent")
+            check(shown.startswith(name + " (") and f": {flushed[name][step]:,} flushed in step {step}," in shown, name, step, shown)
+    click(browser, ".names button:nth-child(2)")
+    check(browser.value("data.tensors[chosen.tensor][0]") == want[1] and text(browser, "#tensor") != "", "a name of the map chooses", browser.value("chosen.tensor"))
+    click(browser, '[data-value="saturated"]')
+    check(browser.value("[...document.querySelectorAll('.names button')].length") == len({r["tensor"] for r in rows if int(r["saturated"])}), "rows of saturated")
+
+
+def test_histograms(browser, folder):
+    """Where there is telemetry; a format without it is named."""
+    browser.window(1280, 900)
+    browser.open(os.path.join(folder, "report.html"))
+    check("without --telemetry" in text(browser, "#figures"), "no word of telemetry that is not there")
+    with tempfile.TemporaryDirectory() as place:
+        out = os.path.join(place, "telemetry")
+        shutil.copytree(folder, out)
+        tensors = [("fc1.weight", "weight"), (EVIL, "activation"), ("zero", "gradient")]
+        for name in ("fp32", "flex16+5:ngraph"):
+            write_telemetry(out, name, telemetry_lines(12, tensors, name))
+        edit_config(out, model="mlp2")
+        succeed("report", out, "--out", os.path.join(place, "page"), "--quiet", env=PLAIN)
+        path = os.path.join(place, "page", "report.html")
+        browser.open(path)
+        silent(browser, path, "telemetry")
+        for number_of, (name, _) in enumerate(tensors):
+            browser.value(f"choose(data.tensors.findIndex(t => t[0] === {json.dumps(name)}))")
+            browser.settle()
+            shown = text(browser, '#histograms [data-series="fp32"]')
+            last = [line for line in telemetry_lines(12, tensors, "fp32") if line["type"] == "tensor" and line["tensor"] == name][-1]
+            check("step 12: " in shown and f"NaN or Inf {last['nonfinite']}, saturated {last['saturated']}, flushed {last['flushed']}" in shown, name, shown)
+            check(("no magnitude above zero" in shown) == (number_of == 2), name, shown)
+            check(browser.value("document.getElementById('same').textContent").startswith(name[:9]), "another tensor is named")
+        left = text(browser, "#figures")
+        check("Left out, without telemetry: bf16, flex16+5, dfp16." in left, "formats without telemetry are not named")
+        click(browser, '.chip[data-series="fp32"]')
+        check(browser.value("document.querySelectorAll('#histograms .lane').length") == 1, "a format switched off keeps its histogram")
+
+
+def test_policy(browser, folder):
+    """The page could not fetch if it wanted to; without scripts a sentence stands for the figures."""
+    path = os.path.join(folder, "report.html")
+    browser.open(path)
+    refused = browser.value("""new Promise(done => {
+        document.addEventListener("securitypolicyviolation", e => done(e.effectiveDirective));
+        const image = new Image();
+        image.src = "http://127.0.0.1:9/x.png";
+        setTimeout(() => done("nothing"), 2000);
+    })""")
+    check(refused == "img-src", "an image from elsewhere:", refused)
+    check(browser.value("fetch('http://127.0.0.1:9/').then(() => 'fetched', e => e.name)") == "TypeError", "fetch is not refused")
+    browser.errors.clear()
+    with open(path, encoding="utf-8") as file:
+        page = file.read()
+    check("<noscript>" in page and page.count("<table>") >= 3 and page.index("<table>") < page.index("<noscript>"), "without scripts there is no table")
+
+
+def main():
+    program = find()
+    if not program:
+        print("skipped: no browser here (Debian: apt-get install chromium; FLEXLAB_BROWSER names another)")
+        return 77
+    with tempfile.TemporaryDirectory() as place:
+        pictures = sys.argv[3] if len(sys.argv) > 3 else place
+        plain, many, wild = (os.path.join(place, name) for name in ("plain", "many", "wild"))
+        succeed("compare", *TINY, "--formats", FORMATS, "--seeds", "2", "--out", plain, "--quiet", env=PLAIN)
+        succeed("compare", *TINY, "--formats", MANY, "--out", many, "--quiet", env=PLAIN)
+        succeed("compare", *TINY, "--formats", FORMATS, "--lr", "1000", "--allow-divergence", "--no-trace", "--out", wild, "--quiet", env=PLAIN)
+        browser = Browser(program)
+        try:
+            test_looks(browser, plain, pictures)
+            test_looks(browser, many, pictures, ((390, True),))
+            test_looks(browser, wild, pictures, ((1280, False),))
+            test_switches(browser, plain)
+            test_values(browser, plain)
+            test_tensors(browser, plain)
+            test_histograms(browser, plain)
+            check(browser.errors == [], "complaints:", browser.errors[:3])
+            test_policy(browser, plain)
+        finally:
+            browser.close()
+    return summary()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

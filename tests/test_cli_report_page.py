@@ -1,0 +1,306 @@
+#!/usr/bin/env python3
+"""report.html without a browser: what it holds as data is what the files say, thinned out or not; it fetches nothing and runs
+no script but its own, whatever names are in it; its paired figures are Student's.
+
+    test_cli_report_page.py PATH-OF-FLEXLAB SOURCE"""
+import base64
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+import statistics
+import sys
+import tempfile
+
+from cli_harness import TINY, check, expect_error, has_gnuplot, read_csv, read_lines, succeed, summary
+
+FORMATS = "fp32,bf16,flex16+5,flex16+5:ngraph,dfp16"
+EVIL = "</script><script>alert(1)</script><!--\\\"'&amp;\u2028"
+
+
+def page_of(folder):
+    with open(os.path.join(folder, "report.html"), encoding="utf-8") as file:
+        return file.read()
+
+
+def data_of(folder):
+    found = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page_of(folder), re.S)
+    check(len(found) == 1, folder, "holds", len(found), "blocks of data")
+    return json.loads(found[0])
+
+
+def column(value, length):
+    return value if isinstance(value, list) else [value] * length
+
+
+def log2(text):
+    value = float(text)
+    return math.log2(value) if value > 0 else None
+
+
+def near(a, b):
+    return a == b or (a is not None and b is not None and abs(a - b) <= 1e-4 * max(1, abs(b)))
+
+
+def traces_of(folder):
+    """{(format, seed): {(tensor, role): [rows]}}"""
+    found = {}
+    for name in os.listdir(folder):
+        match = re.fullmatch(r"trace-(.*)-seed(\d+)\.csv", name)
+        for row in read_csv(folder, name) if match else []:
+            found.setdefault(match.groups(), {}).setdefault((row["tensor"], row["role"]), []).append(row)
+    return found
+
+
+def check_traces(folder, data, group):
+    """Every bucket against the rows that it stands for."""
+    traces, seen = traces_of(folder), 0
+    for run in data["traces"]["runs"]:
+        rows_of = traces[data["series"][run["series"]]["name"].replace(":", "_"), data["seeds"][run["seed"]]]
+        check(run["rows"] == group, "rows of a bucket", run["rows"], "want", group)
+        lanes = {tuple(data["tensors"][int(i)]): lane for i, lane in run["lanes"].items()}
+        check(lanes.keys() == rows_of.keys(), "tensors", lanes.keys() ^ rows_of.keys())
+        for tensor, rows in rows_of.items():
+            buckets = [rows[i:i + group] for i in range(0, len(rows), group)]
+            n, lane = len(buckets), lanes[tensor]
+            get = {name: column(values, n) for name, values in lane.items()}
+            for i, bucket in enumerate(buckets):
+                seen += 1
+                exponents = [int(r[k]) for r in bucket for k in ("e", "maximum_e")]
+                top = max(bucket, key=lambda r: float(r["maximum"]))
+                ok = (run["steps"][i] == int(bucket[-1]["step"]) and get["e"][i] == int(top["maximum_e"])
+                      and get.get("e_least", get["e"])[i] == min(exponents) and get.get("e_largest", get["e"])[i] == max(exponents)
+                      and near(get["max"][i], log2(top["maximum"])) and near(get["room"][i], log2(top["predicted_maximum"]))
+                      and near(get.get("max_least", get["max"])[i], log2(min(bucket, key=lambda r: float(r["maximum"]))["maximum"]))
+                      and get["gamma"][i] == max(int(r["gamma"]) for r in bucket)
+                      and all(get[k][i] == sum(int(r[k]) for r in bucket) for k in ("saturated", "flushed")))
+                check(ok, run["series"], tensor, "bucket", i, {k: v[i] for k, v in get.items()}, bucket)
+    return seen
+
+
+def edit_config(folder, **fields):
+    path = os.path.join(folder, "metrics.jsonl")
+    with open(path) as file:
+        lines = file.read().splitlines()
+    lines[0] = json.dumps({**json.loads(lines[0]), **fields})
+    with open(path, "w") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+def redraw(folder, out):
+    """The page alone, in a new folder: without gnuplot, whose figures are not looked at here."""
+    succeed("report", folder, "--out", out, "--quiet", env={"PATH": "/nonexistent"})
+    return out
+
+
+def test_data(place):
+    out = os.path.join(place, "plain")
+    succeed("compare", *TINY, "--formats", FORMATS, "--seeds", "2", "--out", out, "--quiet")
+    data, lines = data_of(out), read_lines(out)
+    names = FORMATS.split(",")
+    check([s["name"] for s in data["series"]] == names and sorted(data["order"]) == [0, 1, 2, 3, 4] and data["order"][0] == 0, data["series"], data["order"])
+    check(len({s["colour"] for s in data["series"]}) == len(names), "a colour is shared", data["series"])
+    check(data["seeds"] == ["1", "2"] and len(data["runs"]) == 10, data["seeds"], len(data["runs"]))
+    for run in data["runs"]:
+        about = names[run["series"]], int(data["seeds"][run["seed"]])
+        mine = [line for line in lines if (line.get("format"), line.get("seed")) == about]
+        losses = [line["loss"] for line in mine if line["type"] == "steps"]
+        epochs = [line for line in mine if line["type"] == "epoch"]
+        check(len(losses) == len(run["loss"]) == 12 and all(abs(a - b) < 1e-5 for a, b in zip(losses, run["loss"])), about, run["loss"], losses)
+        check(run["steps"] == list(range(1, 13)) and run["epoch_steps"] == [6, 12] and run["diverged"] is None, about, run)
+        check(all(abs(100 * e["test_accuracy"] - a) < 1e-3 and abs(e["test_loss"] - l) < 1e-5
+                  for e, a, l in zip(epochs, run["accuracy"], run["test_loss"])), about, epochs, run)
+        check(run["last_loss"] == next(line["last_loss"] for line in mine if line["type"] == "run"), about, run["last_loss"])
+    check(check_traces(out, data, 1) > 1000, "few buckets")
+    check(len(data["traces"]["runs"]) == 6 and not data["traces"]["first_seed_alone"], "not all seeds are there")
+    check(data["telemetry"] == {"first_seed_alone": False, "runs": []}, data["telemetry"])
+    return out
+
+
+def test_thinned(place, good):
+    """More rows than the page has room for, every element saturated is still there."""
+    out = os.path.join(place, "thin")
+    shutil.copytree(good, out)
+    edit_config(out, steps=1596, trace_every=1)
+    path = os.path.join(out, "trace-dfp16-seed1.csv")
+    with open(path) as file:
+        rows = file.read().splitlines()
+    spot = rows[len(rows) // 2].split(",")
+    spot[7] = "123456789"
+    rows[len(rows) // 2] = ",".join(spot)
+    with open(path, "w") as file:
+        file.write("\n".join(rows) + "\n")
+    data = data_of(redraw(out, out + " page"))
+    lanes = len(data["tensors"]) * 6
+    share = min(400, max(24, 60000 // lanes))
+    check_traces(out, data, -(-1597 // share))
+    total = sum(sum(column(lane["saturated"], 1)) for run in data["traces"]["runs"] for lane in run["lanes"].values())
+    check(total >= 123456789, "the saturated elements of one row are lost:", total)
+
+
+def test_safety(place, good):
+    """The policy names the script that is there and nothing else; names of all kinds stay text."""
+    out = os.path.join(place, EVIL.replace("/", "_"))
+    shutil.copytree(good, out)
+    for name in os.listdir(out):
+        if name.startswith("trace-"):
+            with open(os.path.join(out, name)) as file:
+                text = file.read()
+            with open(os.path.join(out, name), "w") as file:
+                file.write(text.replace(",fc1.weight,", f",{EVIL},"))
+    edit_config(out, data={**read_lines(good)[0]["data"], "specification": EVIL})
+    other = os.path.join(place, "</script>".replace("/", "_"))
+    redraw(out, other)
+    page, data = page_of(other), data_of(other)
+    check([EVIL, "weight"] in data["tensors"], data["tensors"][:9])
+    check("alert(1)</script>" not in page and "<!--" not in page, "a name is markup")
+    scripts = re.findall(r"<script([^>]*)>(.*?)</script>", page, re.S)
+    check([a for a, _ in scripts] == [' type="application/json" id="data"', ""], [a for a, _ in scripts])
+    digest = base64.b64encode(hashlib.sha256(scripts[1][1].encode()).digest()).decode()
+    policy = re.search(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)[1]
+    check(policy == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'", policy, digest)
+    check(page.index("Content-Security-Policy") < page.index("<script"), "the policy comes late")
+    check(not re.search(r"<(?:link|img|iframe|object|embed|base|form)\b|@import|url\(|\bon\w+=\"", page), "the page holds what can fetch")
+    fixed = len(page) - len(scripts[0][1])
+    check(fixed < 200_000, "the page without its data has", fixed, "characters")
+
+
+def t_two_sided(t, freedom):
+    """P(|T| >= |t|) by Simpson's rule over the density."""
+    norm = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
+    n, top = 4000, abs(t)
+    inner = sum((1 if k in (0, n) else 4 if k % 2 else 2) * norm * (1 + (top * k / n) ** 2 / freedom) ** (-(freedom + 1) / 2) for k in range(n + 1)) * top / n / 3
+    return 1 - 2 * inner
+
+
+def test_paired(place):
+    """For 2 to 6 seeds: mean, deviation and p of each line, from the stored results."""
+    whole = os.path.join(place, "seeds")
+    succeed("compare", *TINY, "--formats", "fp32,bf16,flex16+5", "--seeds", "6", "--no-trace", "--out", whole, "--quiet")
+    results = {(line["format"], line["seed"]): line for line in read_lines(whole) if line["type"] == "run"}
+    for count in (1, 2, 3, 4, 6):
+        part, out = (os.path.join(place, f"{kind} {count}") for kind in ("part", "seeds"))
+        os.mkdir(part)
+        with open(os.path.join(part, "metrics.jsonl"), "w") as file:
+            for line in read_lines(whole):
+                edit = {"config": {"seeds": list(range(1, count + 1))}, "end": {"finished_runs": 3 * count}}.get(line["type"], {})
+                if line.get("seed", 0) <= count:
+                    file.write(json.dumps({**line, **edit}) + "\n")
+        redraw(part, out)
+        section = page_of(out).split("Differences to fp32, seed by seed")[1].split("</table>")[0]
+        rows = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in section.split("<tr>")[2:]]
+        check([r[:2] for r in rows] == [[f, m] for f in ("bf16", "flex16+5") for m in ("last loss", "test loss", "test acc., points")], rows)
+        check(len(data_of(out)["critical"]) == count - 1, data_of(out)["critical"])
+        for name, measure, pairs, mean, sd, interval, p in rows:
+            key, unit = {"last loss": ("last_loss", 1), "test loss": ("test_loss", 1), "test acc., points": ("test_accuracy", 100)}[measure]
+            values = [unit * (results[name, s][key] - results["fp32", s][key]) for s in range(1, count + 1)]
+            want = statistics.fmean(values)
+            check(pairs == str(count) and abs(float(mean) - want) <= 0.006 * 10 ** -(0 if unit == 100 else 3) + 1e-3 * abs(want), name, measure, mean, want)
+            if count == 1 or statistics.stdev(values) == 0:
+                check(p == "-", name, measure, p)
+                continue
+            error = statistics.stdev(values) / math.sqrt(count)
+            check(abs(float(p.replace("&lt; ", "")) - t_two_sided(want / error, count - 1)) < 2e-4, name, measure, p, t_two_sided(want / error, count - 1))
+            half = error * data_of(out)["critical"][count - 2]
+            check(abs(t_two_sided(half / error, count - 1) - 0.05) < 1e-4, count, "the interval is not of 95 %")
+            low, high = map(float, interval.split(" … "))
+            check(abs(high - low - 2 * half) <= 0.02 * half + 0.02 * (unit == 100) + 2e-5, name, measure, interval, half)
+
+
+def telemetry_lines(steps, tensors, name, every=1):
+    """Rows as docs/telemetry.md has them, of made-up tensors, with counts that follow from step and tensor."""
+    yield {"type": "telemetry", "schema": 1, "variant": name, "predictor": None, "device": "cpu", "seed": 1, "every": every, "pattern": "*",
+           "tensors": len(tensors), "shadows": []}
+    for step in range(1, steps + 1):
+        for t, (tensor, role) in enumerate(tensors):
+            bins = [] if t == 2 else [1 + (step + k * (t + 1)) % 7 for k in range(5 + (step + t) % 4)]
+            nan, infinite, zeros = step % 3 if t == 1 else 0, t, 100 + step
+            yield {"type": "tensor", "step": step, "tensor": tensor, "role": role, "format": name, "e": 0, "elements": sum(bins) + zeros + infinite + nan,
+                   "zeros": zeros, "infinite": infinite, "nan": nan, "mean": 0.5, "deviation": 1, "smallest": 1e-3, "largest": 2, "l1": 3, "l2": 4,
+                   "first_bin": -20 + step % 5 if bins else 0, "bins": bins, "steps": 1, "writes": 1, "maximum": None, "maximum_state": "inf", "saturated": step * t,
+                   "flushed": 7 * step, "nonfinite": nan, "saturated_writes": 1, "clamped_low": 0, "clamped_high": 0, "e_moves": 0, "e_least": -step % 4,
+                   "e_largest": 4 + step % 3, "rounding": None, "update_ratio": None, "update_moved": None, "shadows": []}
+    yield {"type": "nonfinite", "step": 2, "tensor": tensors[0][0], "role": tensors[0][1], "nonfinite": 1, "elements": 3, "before": []}
+    yield {"type": "end", "steps": steps, "rows": steps * len(tensors)}
+
+
+def write_telemetry(folder, name, lines):
+    with open(os.path.join(folder, f"telemetry-{name.replace(':', '_')}-seed1.jsonl"), "w") as file:
+        file.writelines(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
+
+
+def digit(share):
+    """Half octaves of a share, as one digit of base 36: z is all, 0 none."""
+    level = 35 + round(2 * math.log2(share)) if share else 0
+    return "0123456789abcdefghijklmnopqrstuvwxyz"[max(1, min(35, level)) if share else 0]
+
+
+def test_telemetry(place, good):
+    """Histograms and counts of each bucket from the lines; counts of formats that have no trace."""
+    tensors = [("fc1.weight", "weight"), (EVIL, "activation"), ("zero", "gradient")]
+    for steps, planned, group in ((12, 12, 1), (12, 600, 4)):
+        out = os.path.join(place, f"telemetry {planned}")
+        shutil.copytree(good, out)
+        edit_config(out, steps=planned)
+        lines = {name: list(telemetry_lines(steps, tensors, name)) for name in ("fp32", "flex16+5:ngraph")}
+        for name in lines:
+            write_telemetry(out, name, lines[name])
+        data = data_of(redraw(out, out + " page"))
+        check([data["series"][run["series"]]["name"] for run in data["telemetry"]["runs"]] == ["fp32", "flex16+5:ngraph"], data["telemetry"]["runs"])
+        for run in data["telemetry"]["runs"]:
+            check(run["rows"] == group and run["steps"] == list(range(group, 13, group)), run["rows"], run["steps"], group)
+            for number, lane in run["lanes"].items():
+                mine = [line for line in lines["fp32"] if line["type"] == "tensor" and [line["tensor"], line["role"]] == data["tensors"][int(number)]]
+                check(len(mine) == 12, data["tensors"][int(number)])
+                for i in range(12 // group):
+                    part = mine[i * group:(i + 1) * group]
+                    bins, elements = {}, sum(line["elements"] for line in part)
+                    for line in part:
+                        for k, n in enumerate(line["bins"]):
+                            bins[line["first_bin"] + k] = bins.get(line["first_bin"] + k, 0) + n
+                    want = "".join(digit(bins.get(b, 0) / elements) for b in range(min(bins), max(bins) + 1)) if bins else ""
+                    get = {k: column(v, 12 // group)[i] for k, v in lane.items()}
+                    check(get["bins"] == want and get["first"] == (min(bins) if bins else 0), get, want)
+                    check(abs(get["zeros"] - sum(line["zeros"] for line in part) / elements) < 1e-4 and get["elements"] == mine[-1]["elements"], get, part)
+                    check(all(get[k] == sum(line[k] for line in part) for k in ("saturated", "flushed", "nonfinite")), get, part)
+                    check(get["e_least"] == min(line["e_least"] for line in part) and get["e_largest"] == max(line["e_largest"] for line in part), get)
+    lines = lines["fp32"]
+    for edit, words in ((lines[1:], ":1: a line 'telemetry' comes first"), ([{**lines[0], "schema": 2}], ":1: has another layout than 1"),
+                        ([lines[0], "{\"type\":\n"], ":2: is not a JSON object"), ([lines[0], {**lines[1], "bins": [1, "x"]}], ":2: 'bins' holds"),
+                        ([lines[0], {k: v for k, v in lines[1].items() if k != "flushed"}], ":2: is not a line 'tensor'"),
+                        ([lines[0], {**lines[1], "step": 0}], ":2: 'step' or"), ([lines[0], lines[0]], ":2: a line 'telemetry' comes first"),
+                        ([{**lines[0], "every": 0}], ":1: is not the first line")):
+        write_telemetry(out, "fp32", edit)
+        before = page_of(out)
+        expect_error(["report", out, "--quiet"], 1, os.path.join(out, "telemetry-fp32-seed1.jsonl") + words)
+        check(page_of(out) == before, "bad telemetry changed the page")
+
+
+def test_divergence(place):
+    """Loud at the head of the page, in its title, in tables, in the data, in the status."""
+    out = os.path.join(place, "wild")
+    succeed("compare", *TINY, "--formats", "fp32,flex16+5", "--lr", "1000", "--seeds", "2", "--out", out, "--quiet", status=1)
+    page, data = page_of(out), data_of(out)
+    check("<title>4 DIVERGED: " in page and page.count('<p class="alarm" role="alert">DIVERGED: ') == 2, page[page.index("<title"):][:200])
+    check(page.index('class="alarm"') < page.index("<h2>Results") and page.count('<tr class="diverged">') >= 4, page.count('<tr class="diverged">'))
+    check(all(run["diverged"] for run in data["runs"]) and all(s["diverged"] == 2 for s in data["series"]), data["series"])
+
+
+def main():
+    if not has_gnuplot():
+        print("skipped: no gnuplot here (Debian: apt-get install gnuplot-nox)")
+        return 77
+    with tempfile.TemporaryDirectory() as place:
+        good = test_data(place)
+        test_thinned(place, good)
+        test_safety(place, good)
+        test_telemetry(place, good)
+        test_divergence(place)
+        test_paired(place)
+    return summary()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

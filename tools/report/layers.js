@@ -1,0 +1,116 @@
+// layers.js - every tensor at once: a map of where and when elements saturate and are flushed.
+
+// Of traces, or for formats that have none, of telemetry.
+function countsOf(series) {
+    for (const source of ["traces", "telemetry"]) {
+        const run = runFor(source, series);
+        if (run) return {run, source};
+    }
+    return null;
+}
+
+const shortName = (name, room) => name.length <= room ? name : name.slice(0, Math.ceil(room / 2) - 1) + "…" + name.slice(name.length - Math.floor(room / 2));
+
+function layers() {
+    const able = data.order.filter(i => countsOf(i));
+    if (!able.length)
+        return section("Saturated and flushed, layer by layer", element("p", {}, "No counts of single tensors: there are neither traces nor telemetry."));
+    let what = "flushed", series = able.find(i => data.series[i].shared) ?? able[0], role = "", at = null;
+    const line = 15, canvas = element("canvas", {class: "heat"}), names = element("div", {class: "names", role: "group", "aria-label": "Tensors"});
+    const readout = element("p", {class: "readout"}), note = element("div", {class: "soft"}), scale = element("canvas", {class: "scale", role: "img"});
+    let rows = [], silent = [], steps = [], most = 1;
+    const collect = () => {
+        const {run} = countsOf(series);
+        steps = run.steps;
+        rows = [];
+        silent = [];
+        for (const [tensor, lane] of Object.entries(run.lanes)) {
+            if (role && data.tensors[tensor][1] !== role) continue;
+            const values = column(lane[what], steps.length), sum = values.reduce((a, b) => a + (b || 0), 0);
+            (sum ? rows : silent).push({tensor: +tensor, values, sum});
+        }
+        most = Math.max(1, ...rows.flatMap(r => r.values.map(v => v || 0)));
+    };
+    const tint = share => { // single hue, from the ground up: read without telling colours apart
+        const [hue, saturation] = what === "saturated" ? [8, 78] : [212, 70], light = dark.matches ? 24 + 56 * share : 90 - 62 * share;
+        return `hsl(${hue},${saturation}%,${light}%)`;
+    };
+    const level = v => Math.log1p(v) / Math.log1p(most);
+    const draw = () => {
+        const wide = canvas.clientWidth, tall = Math.max(1, rows.length * line), unit = devicePixelRatio, ctx = canvas.getContext("2d");
+        canvas.width = wide * unit;
+        canvas.height = tall * unit;
+        canvas.style.height = `${tall}px`;
+        ctx.scale(unit, unit);
+        const x = i => wide * i / steps.length;
+        rows.forEach((row, r) => row.values.forEach((v, i) => {
+            ctx.fillStyle = v ? tint(level(v)) : token("cell");
+            ctx.fillRect(x(i), r * line, Math.max(0.5, x(i + 1) - x(i) - (steps.length < wide / 6 ? 1 : 0)), line - 1);
+        }));
+        if (at) {
+            ctx.strokeStyle = token("ink");
+            ctx.lineWidth = 1.5;
+            ctx.strokeRect(x(at.i), at.r * line - 0.5, x(at.i + 1) - x(at.i), line);
+        }
+    };
+    const drawScale = () => {
+        const ctx = scale.getContext("2d"), unit = devicePixelRatio, wide = Math.max(1, scale.clientWidth);
+        scale.width = wide * unit;
+        scale.height = 30 * unit;
+        ctx.scale(unit, unit);
+        scale.setAttribute("aria-label", `Tint from 0 to ${count(most)} elements, logarithmic`);
+        for (let i = 0; i < wide; i++) { ctx.fillStyle = tint(i / wide); ctx.fillRect(i, 0, 1, 10); }
+        ctx.fillStyle = token("soft");
+        ctx.font = "12px system-ui,sans-serif";
+        const marks = [...new Set([1, ...[2, 4, 6, 8, 10].map(p => 10 ** p).filter(v => v < most / 20), most])];
+        marks.forEach((v, k) => {
+            ctx.textAlign = k === marks.length - 1 ? "right" : level(v) * wide < 12 ? "left" : "center";
+            ctx.fillText(v >= 1e4 && v !== most ? `10${superscript(Math.log10(v))}` : count(v), Math.min(wide, level(v) * wide), 25);
+        });
+    };
+    const tell = () => {
+        if (!at || !rows[at.r]) {
+            readout.textContent = rows.length ? "Point at a cell for its count; choose a name to see that tensor above." : "";
+            return;
+        }
+        const {run} = countsOf(series), from = at.i ? steps[at.i - 1] + 1 : 1, to = steps[at.i];
+        readout.replaceChildren(element("b", {}, tensorText(rows[at.r].tensor)), `: ${count(rows[at.r].values[at.i] || 0)} ${what} ${from < to ? `in steps ${count(from)} to ${count(to)}` : `in step ${count(to)}`}, ${count(rows[at.r].sum)} in all`,
+            run.seed === chosen.seed ? "" : ` (seed ${data.seeds[run.seed]})`);
+    };
+    const again = () => {
+        collect();
+        at = null;
+        names.replaceChildren(...rows.map(row => element("button", {type: "button", title: tensorText(row.tensor), "aria-pressed": String(row.tensor === chosen.tensor),
+            onclick: () => choose(row.tensor)}, shortName(data.tensors[row.tensor][0], innerWidth < 600 ? 17 : 34))));
+        canvas.setAttribute("role", "img");
+        canvas.setAttribute("aria-label", `Map of ${what} elements in ${data.series[series].name}: ${rows.length} tensors with any`);
+        const list = silent.map(r => data.tensors[r.tensor][0]);
+        note.replaceChildren(...(rows.length ? [] : [element("p", {}, `No element was ${what} in any of these tensors.`)]),
+            ...(list.length ? [element("details", {}, element("summary", {}, `Left out: ${list.length} tensor${list.length > 1 ? "s" : ""} with none ${what}`), list.join(", "))] : []));
+        draw();
+        drawScale();
+        tell();
+    };
+    const point = event => {
+        const box = canvas.getBoundingClientRect();
+        const r = Math.floor((event.clientY - box.top) / line), i = Math.floor((event.clientX - box.left) / box.width * steps.length);
+        at = rows[r] && i >= 0 && i < steps.length ? {r, i} : null;
+        draw();
+        tell();
+    };
+    canvas.addEventListener("pointermove", point);
+    canvas.addEventListener("pointerdown", point);
+    canvas.addEventListener("click", event => { point(event); if (at) choose(rows[at.r].tensor); });
+    const roles = [...new Set(data.tensors.map(([, r]) => r))];
+    const controls = element("div", {class: "controls"}, choice("What is counted", [["flushed", "flushed to zero"], ["saturated", "saturated"]], what, value => { what = value; again(); }),
+        picker("format", able.map(i => [i, data.series[i].name]), series, value => { series = +value; again(); }),
+        picker("tensors", [["", "all"], ...roles.map(r => [r, `${r}s`.replace(/ys$/, "ies")])], role, value => { role = value; again(); }));
+    choosers.push(again);
+    redraws.push(again);
+    const without = data.order.filter(i => !able.includes(i)).map(i => data.series[i].name);
+    again();
+    resized(canvas, () => { draw(); drawScale(); });
+    return section("Saturated and flushed, layer by layer", controls, element("div", {class: "map"}, names, canvas), element("div", {class: "legend"}, element("span", {}, "elements"), scale), readout, note,
+        element("p", {class: "soft"}, `Tensors in the order of the step, steps from left to right; every count of the files is in some cell. ` +
+            (without.length ? `Without such counts: ${without.join(", ")} (train with --telemetry to have them).` : "")));
+}

@@ -1,0 +1,67 @@
+// paired.js - differences to fp32 seed by seed, a row of dots for each format, with mean and interval from the table's test.
+
+const results = {last_loss: ["last loss", 5], last_test_loss: ["test loss", 5], last_accuracy: ["test accuracy, points", 3]};
+
+function pairs(series, name) {
+    return runsOf(series).filter(run => run.finished).map(run => {
+        const base = data.runs.find(r => r.series === data.baseline && r.seed === run.seed && r.finished);
+        return base && base[name] != null && run[name] != null ? run[name] - base[name] : null;
+    }).filter(v => v != null);
+}
+
+function pairedFigure(host) {
+    const space = "http://www.w3.org/2000/svg";
+    let name = "last_loss";
+    const figure = element("div", {class: "forest"});
+    const draw = () => {
+        const rows = drawn().filter(i => i !== data.baseline).map(i => ({i, values: pairs(i, name)}));
+        const seen = rows.filter(r => r.values.length), without = rows.filter(r => !r.values.length);
+        const width = Math.max(280, figure.clientWidth || 600), label = Math.min(170, 0.36 * width), line = 26, height = line * seen.length + 34;
+        const marks = seen.map(({values}) => {
+            const mean = values.reduce((a, b) => a + b, 0) / values.length;
+            const sd = values.length > 1 ? Math.sqrt(values.reduce((a, b) => a + (b - mean) ** 2, 0) / (values.length - 1)) : 0;
+            const half = values.length > 1 ? data.critical[values.length - 2] * sd / Math.sqrt(values.length) : 0;
+            return {mean, half};
+        });
+        // The dots decide the range: with two or three seeds intervals are many times as wide, and end in arrows.
+        const most = Math.max(...seen.flatMap(r => r.values.map(Math.abs)), 1e-9), reach = Math.min(2.5 * most, Math.max(most, ...marks.map(m => Math.abs(m.mean) + m.half))) * 1.08;
+        const x = v => label + (width - label - 14) * (Math.max(-reach, Math.min(reach, v)) / reach + 1) / 2;
+        const svg = document.createElementNS(space, "svg");
+        const put = (tag, attributes, text) => {
+            const made = document.createElementNS(space, tag);
+            for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+            if (text != null) made.textContent = text;
+            svg.append(made);
+            return made;
+        };
+        svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+        svg.setAttribute("role", "img");
+        svg.setAttribute("aria-label", `${results[name][0]} minus that of fp32, seed by seed; the figures are in the table`);
+        for (const v of [-reach / 1.08, 0, reach / 1.08]) {
+            put("line", {x1: x(v), x2: x(v), y1: 4, y2: height - 28, class: v ? "grid" : "zero"});
+            put("text", {x: x(v), y: height - 10, "text-anchor": v > 0 ? "end" : v < 0 ? "start" : "middle", class: "tick"}, v ? signed(v, results[name][1] - 1) : "0");
+        }
+        seen.forEach(({i, values}, row) => {
+            const y = 4 + line * (row + 0.5), {mean, half} = marks[row], colour = seriesColour(i);
+            const full = data.series[i].name, room = Math.floor((label - 12) / 7.2);
+            put("text", {x: label - 12, y: y + 4, "text-anchor": "end", class: "name"}, full.length > room ? full.slice(0, room - 1) + "…" : full).append(Object.assign(document.createElementNS(space, "title"), {textContent: full}));
+            if (half) {
+                put("line", {x1: x(mean - half), x2: x(mean + half), y1: y, y2: y, stroke: colour, "stroke-width": 2});
+                for (const side of [-1, 1]) {
+                    const end = x(mean + side * half), beyond = Math.abs(mean + side * half) > reach;
+                    put("path", {d: beyond ? `M${end - side * 6},${y - 4}L${end},${y}L${end - side * 6},${y + 4}` : `M${end},${y - 4}V${y + 4}`, stroke: colour, "stroke-width": 2, fill: "none"});
+                }
+            }
+            for (const v of values) put("circle", {cx: x(v), cy: y, r: 4, fill: "none", stroke: colour, "stroke-width": 1.5});
+            put("rect", {x: x(mean) - 4, y: y - 4, width: 8, height: 8, transform: `rotate(45 ${x(mean)} ${y})`, fill: colour}).append(
+                Object.assign(document.createElementNS(space, "title"), {textContent: `${full}: ${signed(mean, results[name][1])}`}));
+        });
+        figure.replaceChildren(...(seen.length ? [svg] : []), ...(without.length ? [element("p", {class: "soft"}, `Left out, without a finished pair of finite results: ${without.map(r => data.series[r.i].name).join(", ")}.`)] : []));
+    };
+    const tested = data.runs.some(run => run.last_test_loss != null);
+    host.append(element("div", {class: "controls"}, choice("Measure of the pairs", Object.entries(results).filter(([key]) => tested || key === "last_loss").map(([key, [text]]) => [key, text]), name,
+        value => { name = value; draw(); })), figure,
+        element("p", {class: "soft"}, "Rings: seeds; diamond: their mean; bar: its 95 % interval, with an arrow where it goes on."));
+    redraws.push(draw);
+    resized(host, draw);
+}
