@@ -16,7 +16,7 @@ function pairedFigure(host) {
     const draw = () => {
         const rows = drawn().filter(i => i !== data.baseline).map(i => ({i, values: pairs(i, name)}));
         const seen = rows.filter(r => r.values.length), without = rows.filter(r => !r.values.length);
-        const width = Math.max(280, figure.clientWidth || 600), label = Math.min(170, 0.36 * width), line = 26, height = line * seen.length + 34;
+        const width = Math.max(280, figure.clientWidth || 600), narrow = width < 520, label = narrow ? 14 : 210, line = narrow ? 40 : 26, height = line * seen.length + 34;
         const marks = seen.map(({values}) => {
             const mean = values.reduce((a, b) => a + b, 0) / values.length;
             const sd = values.length > 1 ? Math.sqrt(values.reduce((a, b) => a + (b - mean) ** 2, 0) / (values.length - 1)) : 0;
@@ -42,9 +42,9 @@ function pairedFigure(host) {
             put("text", {x: x(v), y: height - 10, "text-anchor": v > 0 ? "end" : v < 0 ? "start" : "middle", class: "tick"}, v ? signed(v, results[name][1] - 1) : "0");
         }
         seen.forEach(({i, values}, row) => {
-            const y = 4 + line * (row + 0.5), {mean, half} = marks[row], colour = seriesColour(i);
-            const full = data.series[i].name, room = Math.floor((label - 12) / 7.2);
-            put("text", {x: label - 12, y: y + 4, "text-anchor": "end", class: "name"}, full.length > room ? full.slice(0, room - 1) + "…" : full).append(Object.assign(document.createElementNS(space, "title"), {textContent: full}));
+            const y = 4 + line * (row + (narrow ? 0.7 : 0.5)), {mean, half} = marks[row], colour = seriesColour(i);
+            const full = data.series[i].name;
+            put("text", narrow ? {x: 0, y: y - 11, class: "name"} : {x: label - 12, y: y + 4, "text-anchor": "end", class: "name"}, full);
             if (half) {
                 put("line", {x1: x(mean - half), x2: x(mean + half), y1: y, y2: y, stroke: colour, "stroke-width": 2});
                 for (const side of [-1, 1]) {
