@@ -258,12 +258,10 @@ static void clear(struct telemetry *t) {
 /* --- which runs, and how finely ------------------------------------------------------------------------------------
  */
 
-/* Beside the run's trace, by the same rule of names; to be freed. */
 static char *path_of(const struct experiment *x, const struct run *run) {
-    char *name = experiment_trace_name(x, run), *dot = strrchr(name, '.');
-    const char *folder = x->origins[run->origin].folder, *rest = strchr(name, '-');
-    *dot = 0;
-    char *path = text_format("%s/telemetry%s.jsonl", folder ? folder : x->folder, rest);
+    const char *folder = x->origins[run->origin].folder;
+    char *name = experiment_telemetry_name(x, run, "jsonl"),
+         *path = text_format("%s/%s", folder ? folder : x->folder, name);
     free(name);
     return path;
 }
