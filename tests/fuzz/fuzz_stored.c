@@ -506,9 +506,14 @@ static void show(struct experiment *x, bool with_figures) {
     stdout = kept;
     MUST(size > 0, "nothing is shown");
     free(text);
+    const struct settings *settings = x->settings;
+    struct settings shown = *settings;
+    shown.no_trace = true; /* there are none: fuzz_trace has their reader */
+    x->settings = &shown;
     messages_begin();
     int failed = summary_write_csv(x) || report_write(x, &figures);
     messages_end();
+    x->settings = settings;
     MUST(!failed, "nothing can be shown: %s", messages);
     if (!with_figures)
         return;
