@@ -15,7 +15,7 @@ static double uniform(void) {
     return (double)(check_random(&seed) >> 11) * 0x1p-53;
 }
 
-enum { BITS, VALUES, CONSTANT, ZEROS, TINY, ONE_LARGE, NONE_FINITE, KINDS };
+enum { BITS, VALUES, SPREAD, CONSTANT, ZEROS, TINY, ONE_LARGE, NONE_FINITE, KINDS };
 
 /* Elements as words, so that everything that a format can hold occurs. */
 static tensor *make(tensor_format format, int64_t n, int kind) {
@@ -28,8 +28,10 @@ static tensor *make(tensor_format format, int64_t n, int kind) {
     for (int64_t i = 0; i < n; i++)
         value[i] = kind == CONSTANT ? 0.1
                    : kind == ZEROS  ? 0
-                   : kind == TINY   ? (uniform() - 0.5) * (shared ? 0x1p-28 : 0x1p-140)
-                                    : ldexp(uniform() - 0.5, (int)(check_random(&seed) % 12)) + 100;
+                   : kind == SPREAD
+                       ? (check_random(&seed) & 1 ? ldexp(uniform() - 0.5, -(int)(check_random(&seed) % 60)) : 0)
+                   : kind == TINY ? (uniform() - 0.5) * (shared ? 0x1p-28 : 0x1p-140)
+                                  : ldexp(uniform() - 0.5, (int)(check_random(&seed) % 12)) + 100;
     if (kind == ONE_LARGE)
         value[check_random(&seed) % (uint64_t)n] = -3e4;
     CHECK(!tensor_load_f64(x, value, n), "%s", tensor_error());
@@ -136,7 +138,8 @@ static void check_description(const tensor *x, const tensor_description *d, cons
           d->rounding, rounding(x, &r));
 }
 
-static const char *const kinds[KINDS] = {"bits", "values", "constant", "zeros", "tiny", "one large", "none finite"};
+static const char *const kinds[KINDS] = {"bits",  "values", "spread",    "constant",
+                                         "zeros", "tiny",   "one large", "none finite"};
 
 /* Every row of kernels and number of threads, bit for bit. */
 static void describe(tensor_format format, int64_t n, int kind) {
@@ -270,6 +273,7 @@ int main(void) {
             measure_all(formats[f], 1 + (int64_t)(check_random(&seed) % 3000), kind);
         measure_all(formats[f], 40003, VALUES);
     }
+    describe(FMT_FLEX16_5, 64 * 131072 + 70001, SPREAD); /* parts that counters of 16 bits do not hold */
     ends();
     refused();
     return check_summary();

@@ -114,6 +114,43 @@ static void add_count(atomic_llong *to, int64_t count) {
         atomic_fetch_add(to, count);
 }
 
+/* How many words had a bit, of groups of FL_DESCRIBED_GROUP and of what the carries hold. */
+static int64_t bit_of(uint32_t groups, const uint32_t *carry, int b) {
+    int64_t sum = (int64_t)groups * FL_DESCRIBED_GROUP;
+    for (int k = 0; k < FL_DESCRIBED_CARRIES; k++)
+        sum += (int64_t)(carry[k] >> b & 1) << k;
+    return sum;
+}
+
+static void add_float_bits(struct description *d, const struct fl_described_floats *seen) {
+    int64_t counted = 0;
+    for (int b = 0; b < 32 && seen->by_bits; b++) {
+        int64_t sum = 0;
+        for (int l = 0; l < 16; l++) {
+            const uint32_t carry[] = {seen->carry[0][l], seen->carry[1][l], seen->carry[2][l], seen->carry[3][l]};
+            sum += bit_of(seen->bit[b][l], carry, b);
+        }
+        add_count(&d->bins[SUBNORMALS + seen->base - b - 1], sum);
+        counted += sum;
+    }
+    add_count(&d->zeros, seen->by_bits - counted);
+}
+
+/* Adds up to at_least[b], how many |m| >= 2^b; the bits begin anew. */
+static void take_mantissa_bits(struct fl_described_mantissas *seen, int64_t at_least[17]) {
+    for (int b = 0; b < 16; b++) {
+        for (int l = 0; l < 32; l++) {
+            const uint32_t carry[] = {seen->carry[0][l], seen->carry[1][l], seen->carry[2][l], seen->carry[3][l]};
+            at_least[b] += bit_of(seen->bit[b][l], carry, b);
+        }
+        for (int level = b + 1; level <= 16; level++)
+            at_least[b] += seen->level[level];
+    }
+    memset(seen->carry, 0, sizeof seen->carry);
+    memset(seen->bit, 0, sizeof seen->bit);
+    memset(seen->level, 0, sizeof seen->level);
+}
+
 static void describe_floats(struct description *d, int part) {
     struct fl_described_floats seen = {.least = UINT32_MAX};
     float block[BLOCK];
@@ -134,6 +171,7 @@ static void describe_floats(struct description *d, int part) {
         else
             add_count(&d->bins[SUBNORMALS + e - 1], count);
     }
+    add_float_bits(d, &seen);
     for (int bit = 0; bit < SUBNORMALS; bit++) {
         add_count(&d->bins[bit], seen.subnormal[bit]);
         below += seen.subnormal[bit];
@@ -148,17 +186,24 @@ static void describe_floats(struct description *d, int part) {
 static void describe_mantissas(struct description *d, int part) {
     struct fl_described_mantissas seen = {.least = UINT16_MAX};
     int16_t block[BLOCK];
+    int64_t at_least[17] = {0};
     const int64_t first = part * d->x.per_part, end = end_of(&d->x, part);
-    for (int64_t i = first; i < end; i += BLOCK) {
-        const int64_t n = end - i < BLOCK ? end - i : BLOCK;
+    const int64_t piece = d->x.format->bytes == 2 ? FL_DESCRIBED_PIECE : BLOCK;
+    for (int64_t i = first, since = 0; i < end; i += piece, since += piece) {
+        const int64_t n = end - i < piece ? end - i : piece;
+        if (since + n > FL_DESCRIBED_MOST) {
+            take_mantissa_bits(&seen, at_least);
+            since = 0;
+        }
         d->x.vectors->describe_mantissas(mantissas_of(&d->x, i, n, block), n, &seen);
     }
+    take_mantissa_bits(&seen, at_least);
     d->whole[part].sum = seen.sum;
     d->whole[part].sizes = seen.sizes;
     d->whole[part].squares = seen.squares;
     for (int bit = 0; bit < 16; bit++)
-        add_count(&d->bins[bit], seen.at_least[bit] - (bit < 15 ? seen.at_least[bit + 1] : 0));
-    add_count(&d->zeros, end - first - seen.at_least[0]);
+        add_count(&d->bins[bit], at_least[bit] - at_least[bit + 1]);
+    add_count(&d->zeros, end - first - at_least[0]);
     note_most(&d->most, seen.most);
     note_least(&d->least, seen.least);
 }

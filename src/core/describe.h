@@ -1,18 +1,30 @@
-/* describe.h - what kernels of rows tell of a part of a tensor's elements: counts and sums, block by block. */
+/* describe.h - what kernels of rows tell of a part of a tensor's elements: counts and sums, block by block.
+ *
+ * Histograms are counts of bits: each element is a word with a bit for its bin (mantissas: for its bin and all below),
+ * and words are added bit by bit, 16 vectors at a time, by carries (Mula, Kurz and Lemire 2018, "Faster population
+ * counts using AVX2 instructions"). What the carries hold is counted at the end: fl_described_bits. */
 #ifndef FL_DESCRIBE_H
 #define FL_DESCRIBE_H
 
 #include <stdint.h>
 
 enum {
-    FL_DESCRIBED_BLOCK = 1024, /* elements of a block, at most; all but the last have so many */
-    FL_DESCRIBED_LANES = 8     /* number i of a block is added to sum i mod 8 */
+    FL_DESCRIBED_BLOCK = 1024,    /* binary32 numbers of a block, at most; all but the last have so many */
+    FL_DESCRIBED_LANES = 8,       /* number i of a block is added to sum i mod 8 */
+    FL_DESCRIBED_MOST = 1 << 17,  /* mantissas of one description: counters have 16 bits */
+    FL_DESCRIBED_PIECE = 1 << 15, /* ... of one call */
+    FL_DESCRIBED_CARRIES = 4,     /* ones, twos, fours, eights */
+    FL_DESCRIBED_GROUP = 16       /* vectors that are added at a time */
 };
 
 /* Of binary32. Begin with zeros and least = UINT32_MAX. */
 struct fl_described_floats {
+    _Alignas(64) uint32_t carry[FL_DESCRIBED_CARRIES][16];
+    _Alignas(64) uint32_t bit[32][16]; /* groups with it; bit b: exponents of base - b */
     double sum[4][FL_DESCRIBED_LANES]; /* of the finite x: x - centre, (x - centre)^2, |x|, x^2 */
-    uint32_t count[8][256];            /* by the eight bits of the exponent; added, the tables are the histogram */
+    int64_t by_bits;                   /* numbers in carry and bit; those of them without a bit are zeros */
+    int32_t base;                      /* 0: none yet */
+    uint32_t count[8][256];            /* of all others, by the eight bits of the exponent; the tables are added */
     int64_t subnormal[23];             /* by the leading bit */
     int64_t nan;
     uint32_t most, least; /* words of the largest finite |x|; of the smallest but zero, less one */
@@ -20,9 +32,11 @@ struct fl_described_floats {
 
 /* Of mantissas. Begin with zeros and least = UINT16_MAX. */
 struct fl_described_mantissas {
+    _Alignas(64) uint16_t carry[FL_DESCRIBED_CARRIES][32];
+    _Alignas(64) uint16_t bit[16][32]; /* groups of |m| at least 2^b */
     int64_t sum;
-    uint64_t sizes, squares; /* sums of |m| and m^2: for less than 2^33 elements */
-    int64_t at_least[16];    /* how many |m| >= 2^bit */
+    uint64_t sizes, squares; /* sums of |m| and m^2 */
+    int64_t level[17];       /* of what fills no group, by how many bits |m| has */
     uint16_t most, least;    /* |m|: the largest; the smallest but zero, less one */
 };
 

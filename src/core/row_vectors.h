@@ -60,7 +60,8 @@ struct fl_row_vectors {
     /* Mantissas at an exponent `finer` above theirs, in place, to nearest; largest: of |them| before. */
     int32_t (*rescale)(int16_t *m, int64_t n, int finer, struct fl_stats *stats);
 
-    /* --- what elements look like (row_describe.inc): blocks of at most FL_DESCRIBED_BLOCK, added to what is there */
+    /* --- what elements look like (row_describe.inc): blocks of at most FL_DESCRIBED_BLOCK numbers, or
+     * FL_DESCRIBED_PIECE mantissas, added to what is there */
     void (*describe_floats)(const float *x, int64_t n, double centre, struct fl_described_floats *d);
     void (*describe_mantissas)(const int16_t *m, int64_t n, struct fl_described_mantissas *d);
     /* Squares of y - x and of x, of the pairs that are finite. */
