@@ -80,10 +80,12 @@ static int resume(void *context, const void *bytes, size_t count) {
 }
 
 static nn_train_config config_of(const char *variant, const char *folder) {
-    static char text[2][2][400]; /* of the two folders */
+    static char text[2][4][400]; /* of the two folders */
     char(*own)[400] = text[!strcmp(folder, "whole")];
     snprintf(own[0], sizeof own[0], "%s", path_of(folder, "trace.csv"));
     snprintf(own[1], sizeof own[1], "%s", path_of(folder, ""));
+    snprintf(own[2], sizeof own[2], "%s", path_of(folder, "telemetry.jsonl"));
+    snprintf(own[3], sizeof own[3], "%s", path_of(folder, "telemetry.csv"));
     return (nn_train_config){
         .network = {.variant = variant, .batch = BATCH, .seed = 5, .momentum = 0.9f, .weight_decay = 1e-3f},
         .epochs = EPOCHS,
@@ -95,7 +97,12 @@ static nn_train_config config_of(const char *variant, const char *folder) {
         .trace_every = 3,
         .trace_path = own[0],
         .build = build,
-        .checkpoint = own[1]};
+        .checkpoint = own[1],
+        .telemetry_every = 4,
+        .telemetry_path = own[2],
+        .telemetry_csv = own[3],
+        .telemetry_pattern = "conv*,fc.weight*",
+        .telemetry_shadows = "fp16,flex16+5:ngraph"};
 }
 
 static void use(nn_train_config *config, const char *optimiser) {
@@ -113,8 +120,9 @@ static void make_folder(const char *folder) {
 }
 
 static void remove_folder(const char *folder) {
-    static const char *const names[] = {"trace.csv", "resume.safetensors", "best.safetensors", "last.safetensors"};
-    for (int i = 0; i < 4; i++)
+    static const char *const names[] = {"trace.csv",          "telemetry.jsonl",  "telemetry.csv",
+                                        "resume.safetensors", "best.safetensors", "last.safetensors"};
+    for (int i = 0; i < 6; i++)
         unlink(path_of(folder, names[i]));
     CHECK(!rmdir(path_of(folder, "")), "%s: %s", folder, strerror(errno));
 }
@@ -123,6 +131,10 @@ static bool same_file(const char *a, const char *b, const char *name) {
     char command[900];
     snprintf(command, sizeof command, "cmp '%s' '%s'", path_of(a, name), path_of(b, name));
     return !system(command);
+}
+
+static bool same_telemetry(void) {
+    return same_file("whole", "pieces", "telemetry.jsonl") && same_file("whole", "pieces", "telemetry.csv");
 }
 
 static void same_result(const char *what, const nn_train_result *a, const nn_train_result *b) {
@@ -195,6 +207,7 @@ static void compare(const data_set *train, const data_set *test, const struct sh
                          : same_file("whole", "pieces", "best.safetensors"),
           "%s: another best network", what);
     CHECK(floats || same_file("whole", "pieces", "trace.csv"), "%s: another trace", what);
+    CHECK(same_telemetry(), "%s: other telemetry", what);
     nn_train_result_clear(&expected);
     nn_train_result_clear(&got);
     /* From the end there is nothing to train, and the results are there again. */
@@ -206,7 +219,8 @@ static void compare(const data_set *train, const data_set *test, const struct sh
     CHECK(!nn_train(&got, &config, train, tested, &again_events) && got.steps == all, "%s: %s", what, tensor_error());
     again.stop_at = whole.stop_at;
     again.stop_after_epoch = whole.stop_after_epoch;
-    CHECK(!memcmp(&whole, &again, sizeof whole) && (floats || same_file("whole", "pieces", "trace.csv")),
+    CHECK(!memcmp(&whole, &again, sizeof whole) && (floats || same_file("whole", "pieces", "trace.csv")) &&
+              same_telemetry(),
           "%s: from the end", what);
     nn_train_result_clear(&got);
     remove_folder("whole");
@@ -311,13 +325,17 @@ static void refusals(const data_set *train, const data_set *test) {
     good.trace_path = trace;
     bad = good, bad.epochs = 5;
     refused(&bad, train, test, NULL, TENSOR_E_DATA, "'training.epochs' is '4', this training has '5'");
+    bad = good, bad.telemetry_every = 5;
+    refused(&bad, train, test, NULL, TENSOR_E_DATA, "'training.telemetry'");
+    bad = good, bad.telemetry_shadows = NULL;
+    refused(&bad, train, test, NULL, TENSOR_E_DATA, "'training.telemetry'");
     bad = good, bad.rate = 0.06;
     refused(&bad, train, test, NULL, TENSOR_E_DATA, "'training.rate' is '0.050000000000000003', this training has");
     bad = good, bad.schedule = "linear";
     refused(&bad, train, test, NULL, TENSOR_E_DATA, "'training.schedule' is 'cosine', this training has 'linear'");
     bad = good, bad.augment = false;
     refused(&bad, train, test, NULL, TENSOR_E_DATA, "'training.augment' is '1', this training has '0'");
-    bad = good, bad.model = "mlp2", bad.build = NULL;
+    bad = good, bad.model = "mlp2", bad.build = NULL, bad.telemetry_pattern = "fc*";
     refused(&bad, train, test, NULL, TENSOR_E_DATA, "'training.model'");
     bad = good, bad.network.seed = 6;
     refused(&bad, train, test, NULL, TENSOR_E_DATA, "'network.seed' is '5'");
@@ -368,7 +386,14 @@ static void refusals(const data_set *train, const data_set *test) {
                  {"training.trace.counts", 0, -1, 0, "is no trace of"},
                  {"training.trace.counts", 3, 32768, 0, "is no trace of"},
                  {"training.trace.maxima", 0, 0, -1, "is no trace of"},
-                 {"training.trace.maxima", 0, 0, NAN, "is no trace of"}};
+                 {"training.trace.maxima", 0, 0, NAN, "is no trace of"},
+                 {"training.telemetry", 0, 'x', 0, "telemetry: what was kept"},
+                 {"training.telemetry", -1, 0, 0, "'training.telemetry' is missing"},
+                 {"training.telemetry.table", 2, 'x', 0, "telemetry: what was kept"},
+                 {"training.telemetry.counts", 0, 8, 0, "telemetry: what was kept"},
+                 {"training.telemetry.counts", 5, 4000, 0, "telemetry: what was kept"},
+                 {"training.telemetry.counts", 6, 0, 0, "telemetry: what was kept"},
+                 {"training.telemetry.maxima", 0, 0, NAN, "telemetry: what was kept"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         change(from, changed, cases[i].tensor, cases[i].at, cases[i].whole, cases[i].real);
         bad = good, bad.resume = changed;

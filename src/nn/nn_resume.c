@@ -1,6 +1,7 @@
 /* nn_resume.c - checkpoints of a training: settings and data that it must share with the one that goes on, its place in
  * the data, sums of the epoch, losses of the last steps, predictions, trace, what the caller keeps. */
 #include "nn/nn_checkpoint.h"
+#include "nn/nn_telemetry.h"
 #include "nn/nn_training.h"
 #include "core/fail.h"
 #include "core/memory.h"
@@ -87,7 +88,7 @@ void fl_training_know_data(struct run *run) {
 
 static const char data_key[] = "training.data", test_data_key[] = "training.test_data";
 
-enum { SETTINGS = 22, SETTING_ROOM = 160 };
+enum { SETTINGS = 23, SETTING_ROOM = 160 };
 
 struct settings {
     nn_note list[SETTINGS];
@@ -145,6 +146,10 @@ static void list_settings(struct settings *s, const struct run *run) {
     add_reals(s, "training.deviation", run->deviation, data_channels(train));
     ADD(s, data_key, "%016llx", (unsigned long long)run->train_hash);
     ADD(s, test_data_key, "%016llx", (unsigned long long)run->test_hash);
+    if (run->telemetry)
+        ADD(s, "training.telemetry", "%lld %016llx", (long long)c->telemetry_every,
+            (unsigned long long)fl_name_key(fl_name_key(0, c->telemetry_pattern ? c->telemetry_pattern : "*"),
+                                            c->telemetry_shadows ? c->telemetry_shadows : ""));
     if (!run->context)
         return;
     ADD(s, "training.context", "%d", run->context);
@@ -203,7 +208,10 @@ static tensor_status write_file(const struct run *run, const char *name, const s
 static const char losses_key[] = FL_TRAINING "losses", whole_key[] = FL_TRAINING "position",
                   real_key[] = FL_TRAINING "sums", predicted_key[] = FL_TRAINING "predicted",
                   trace_key[] = FL_TRAINING "trace", trace_whole_key[] = FL_TRAINING "trace.counts",
-                  trace_real_key[] = FL_TRAINING "trace.maxima", caller_key[] = FL_TRAINING "caller";
+                  trace_real_key[] = FL_TRAINING "trace.maxima", caller_key[] = FL_TRAINING "caller",
+                  telemetry_key[] = FL_TRAINING "telemetry", telemetry_csv_key[] = FL_TRAINING "telemetry.table",
+                  telemetry_whole_key[] = FL_TRAINING "telemetry.counts",
+                  telemetry_real_key[] = FL_TRAINING "telemetry.maxima";
 
 enum { WHOLE = 8, REAL = 8 };
 
@@ -217,12 +225,13 @@ tensor_status fl_training_keep(struct run *run, const struct fl_progress *at) {
     const double real[REAL] = {at->loss_sum,     at->seconds,        r->train_loss,  r->test_loss,
                                r->test_accuracy, run->best.accuracy, run->best.loss, r->seconds};
     struct fl_trace_kept trace = {0};
+    struct fl_telemetry_kept telemetry = {0};
     size_t bytes = 0;
     const void *caller = events && events->keep ? events->keep(events->context, &bytes) : NULL;
-    struct fl_extra extras[8] = {{whole_key, FL_STORED_I64, WHOLE, whole},
-                                 {real_key, FL_STORED_F64, REAL, real},
-                                 {losses_key, FL_STORED_F64, run->recent_size, run->recent},
-                                 {predicted_key, FL_STORED_I32, r->predicted_count, r->predicted}};
+    struct fl_extra extras[12] = {{whole_key, FL_STORED_I64, WHOLE, whole},
+                                  {real_key, FL_STORED_F64, REAL, real},
+                                  {losses_key, FL_STORED_F64, run->recent_size, run->recent},
+                                  {predicted_key, FL_STORED_I32, r->predicted_count, r->predicted}};
     int count = 4;
     if (caller)
         extras[count++] = (struct fl_extra){caller_key, FL_STORED_U8, (int64_t)bytes, caller};
@@ -232,8 +241,17 @@ tensor_status fl_training_keep(struct run *run, const struct fl_progress *at) {
         extras[count++] = (struct fl_extra){trace_whole_key, FL_STORED_I64, trace.whole_count, trace.whole};
         extras[count++] = (struct fl_extra){trace_real_key, FL_STORED_F64, trace.real_count, trace.real};
     }
+    if (!status && run->telemetry)
+        status = fl_telemetry_keep(run->telemetry, &telemetry);
+    if (run->telemetry) {
+        extras[count++] = (struct fl_extra){telemetry_key, FL_STORED_U8, telemetry.json_bytes, telemetry.json};
+        extras[count++] = (struct fl_extra){telemetry_csv_key, FL_STORED_U8, telemetry.csv_bytes, telemetry.csv};
+        extras[count++] = (struct fl_extra){telemetry_whole_key, FL_STORED_I64, telemetry.whole_count, telemetry.whole};
+        extras[count++] = (struct fl_extra){telemetry_real_key, FL_STORED_F64, telemetry.real_count, telemetry.real};
+    }
     if (!status)
         status = write_file(run, resume_name, extras, count);
+    fl_telemetry_kept_clear(&telemetry);
     fl_trace_kept_clear(&trace);
     return status;
 }
@@ -348,6 +366,28 @@ static tensor_status read_trace(struct run *run, const struct fl_safetensors *s)
     return status;
 }
 
+static tensor_status read_telemetry(struct run *run, const struct fl_safetensors *s) {
+    struct fl_telemetry_kept kept = {0};
+    void *json = NULL, *csv = NULL, *whole = NULL, *real = NULL;
+    if (!run->telemetry)
+        return TENSOR_OK;
+    tensor_status status = fl_checkpoint_extra(s, telemetry_key, FL_STORED_U8, -1, &json, &kept.json_bytes);
+    if (!status)
+        status = fl_checkpoint_extra(s, telemetry_csv_key, FL_STORED_U8, -1, &csv, &kept.csv_bytes);
+    if (!status)
+        status = fl_checkpoint_extra(s, telemetry_whole_key, FL_STORED_I64, -1, &whole, &kept.whole_count);
+    if (!status)
+        status = fl_checkpoint_extra(s, telemetry_real_key, FL_STORED_F64, -1, &real, &kept.real_count);
+    kept.json = json;
+    kept.csv = csv;
+    kept.whole = whole;
+    kept.real = real;
+    if (!status)
+        status = fl_telemetry_resume(run->telemetry, &kept);
+    fl_telemetry_kept_clear(&kept);
+    return status;
+}
+
 static tensor_status give_caller(const struct run *run, const struct fl_safetensors *s) {
     const nn_train_events *events = run->events;
     void *bytes;
@@ -428,6 +468,8 @@ tensor_status fl_training_resume(struct run *run) {
         status = read_lists(run, &s);
     if (!status)
         status = read_trace(run, &s);
+    if (!status)
+        status = read_telemetry(run, &s);
     if (!status)
         status = give_caller(run, &s);
     fl_safetensors_close(&s);

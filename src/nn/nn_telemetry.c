@@ -112,6 +112,7 @@ static tensor_status begin_totals(nn_telemetry *t) {
             continue;
         seen->low = a->clamped_low;
         seen->high = a->clamped_high;
+        seen->settled = a->initialised;
         seen->row.e = tensor_exponent(info.t);
     }
     return TENSOR_OK;
@@ -122,7 +123,7 @@ static bool has_rows(const nn_telemetry *t, int64_t step) {
 }
 
 /* The first step that is watched shows the order of writes as well. */
-static tensor_status watch_next(nn_telemetry *t) {
+tensor_status fl_telemetry_watch_next(nn_telemetry *t) {
     t->describing = has_rows(t, t->step + 1);
     const bool look = t->describing || !t->ordered;
     return t->watched ? TENSOR_OK : nn_watch(t->g, look ? nn_telemetry_watch : NULL, look ? t : NULL);
@@ -137,7 +138,7 @@ static tensor_status begin(nn_telemetry *t, const nn_telemetry_config *config) {
     FL_TRY(begin_tensors(t));
     FL_TRY(begin_totals(t));
     FL_TRY(fl_telemetry_open(t, config->path, config->csv));
-    return watch_next(t);
+    return fl_telemetry_watch_next(t);
 }
 
 nn_telemetry *nn_telemetry_new_sized(nn_graph *g, const nn_telemetry_config *config, size_t config_size) {
@@ -243,7 +244,6 @@ void nn_telemetry_watch(const nn_tensor_info *info, void *telemetry) {
 static void look_at_write(nn_telemetry *t, struct fl_seen_tensor *seen, const struct fl_slot *slot) {
     nn_telemetry_row *row = &seen->row;
     const tensor_stats *last = &slot->last;
-    const bool first = seen->last[0].step == 0 && seen->writes == 0;
     if (slot->total.writes == seen->writes)
         return;
     seen->writes = slot->total.writes;
@@ -253,7 +253,8 @@ static void look_at_write(nn_telemetry *t, struct fl_seen_tensor *seen, const st
                                            .maximum = last->maximum,
                                            .saturated = last->saturated,
                                            .flushed = last->flushed};
-    row->e_moves += !first && slot->e != row->e;
+    row->e_moves += seen->settled && slot->e != row->e;
+    seen->settled = slot->autoflex.initialised;
     row->e = slot->e;
     row->e_least = row->writes && row->e_least < slot->e ? row->e_least : slot->e;
     row->e_largest = row->writes && row->e_largest > slot->e ? row->e_largest : slot->e;
@@ -394,14 +395,14 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
     if (rows)
         FL_TRY(end_rows(t));
     FL_TRY(find_nonfinite(t));
-    return watch_next(t);
+    return fl_telemetry_watch_next(t);
 }
 
 void nn_telemetry_want(nn_telemetry *t) {
     if (!t)
         return;
     t->wanted = true;
-    (void)watch_next(t); /* of a compiled graph it does not fail */
+    (void)fl_telemetry_watch_next(t); /* of a compiled graph it does not fail */
 }
 
 const nn_nonfinite *nn_telemetry_nonfinite(const nn_telemetry *t) {

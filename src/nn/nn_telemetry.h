@@ -34,13 +34,13 @@ struct fl_seen_write {
 
 /* One tensor of nn_tensor_at. */
 struct fl_seen_tensor {
-    bool chosen, loaded; /* loaded: not written by an operation, but loaded each step */
-    bool ordered;
-    nn_telemetry_row row; /* of this step and since the row before */
-    tensor_stats before;  /* totals at the last row */
-    uint64_t low, high;   /* clamped until the last row */
-    int64_t writes;       /* until the last look */
-    int64_t shadowed;     /* until the shadows last looked */
+    bool chosen, loaded;   /* loaded: not written by an operation, but loaded each step */
+    bool ordered, settled; /* settled: its exponent is one that a write or load chose */
+    nn_telemetry_row row;  /* of this step and since the row before */
+    tensor_stats before;   /* totals at the last row */
+    uint64_t low, high;    /* clamped until the last row */
+    int64_t writes;        /* until the last look */
+    int64_t shadowed;      /* until the shadows last looked */
     struct fl_seen_write last[2];
     double *weight;                   /* before the update; NULL: no weight */
     struct fl_shadow_state *shadows;  /* NULL: not chosen */
@@ -71,6 +71,9 @@ struct nn_telemetry {
     bool nonfinite_known; /* in an earlier part of the training */
     struct fl_telemetry_file *json, *csv;
 };
+
+/* nn_telemetry.c: watches the next step, where it has rows. */
+tensor_status fl_telemetry_watch_next(nn_telemetry *t);
 
 /* nn_telemetry_rows.c: files, NULL: none */
 tensor_status fl_telemetry_open(nn_telemetry *t, const char *json, const char *csv);

@@ -223,8 +223,6 @@ static void json_heading(const nn_telemetry *t, FILE *f) {
     json_text(f, "variant", t->g->variant->name);
     fputc(',', f);
     json_text(f, "predictor", predictor);
-    fputc(',', f);
-    json_text(f, "device", tensor_device_name(t->g->device));
     fl_print(f, ",\"seed\":%llu,\"every\":%lld,", (unsigned long long)t->g->seed, (long long)t->every);
     json_text(f, "pattern", t->pattern);
     fl_print(f, ",\"tensors\":%d,\"shadows\":[", t->chosen);

@@ -1,0 +1,515 @@
+/* Telemetry of a training against what the test sees itself: counts of all rows add up to the tensors' totals whatever
+ * the interval, rows against values stored by another watcher, how far weights move, the first number that is not
+ * finite and the writes before it, shadows against a real training in their format, what is refused. With an argument:
+ * on that device, against the processor's rows. */
+#define _GNU_SOURCE
+#include "check.h"
+#include "flexlab/nn.h"
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    BATCH = 8,
+    SIDE = 8,
+    CHANNELS = 3,
+    CLASSES = 4,
+    STEPS = 23,
+    MOST = 64,
+    NUMBERS = BATCH * SIDE * SIDE * CHANNELS
+};
+
+static nn_graph *network(const char *variant, const char *predictor, const char *device) {
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = variant,
+                                            .predictor = predictor,
+                                            .batch = BATCH,
+                                            .seed = 5,
+                                            .momentum = 0.9f,
+                                            .weight_decay = 1e-4f,
+                                            .device = device});
+    nn_node x = nn_input(g, SIDE, SIDE, CHANNELS);
+    x = nn_conv2d(g, "conv", x, 6, 3, 1, 1);
+    x = nn_batchnorm(g, "bn", x, true);
+    x = nn_conv2d(g, "last", x, 5, 3, 2, 1);
+    x = nn_avgpool_global(g, "pool", x);
+    x = nn_linear(g, "fc", x, CLASSES);
+    CHECK(!nn_compile(g, x), "%s", tensor_error());
+    return g;
+}
+
+/* Sizes that leap by powers of two from step to step: exponents lag behind, elements saturate and vanish. */
+static void make_batch(int step, int wild, float *images, int32_t *labels) {
+    uint64_t state = (uint64_t)step * 77 + 1;
+    const float scale = ldexpf(1, wild ? (int)(check_random(&state) % (unsigned)wild) - wild / 2 : 0);
+    for (int i = 0; i < NUMBERS; i++)
+        images[i] = scale * (float)((double)(int64_t)check_random(&state) / 9223372036854775808.0);
+    for (int i = 0; i < BATCH; i++)
+        labels[i] = (int32_t)(check_random(&state) % CLASSES);
+}
+
+static void train_step(nn_graph *g, int step, int wild) {
+    static float images[NUMBERS];
+    int32_t labels[BATCH];
+    make_batch(step, wild, images, labels);
+    CHECK(!nn_train_step(g, images, labels, 0.01f, NULL, NULL), "step %d: %s", step, tensor_error());
+}
+
+/* --- sums of rows ------------------------------------------------------------------------------------------------- */
+
+struct sum {
+    char name[80];
+    int64_t saturated, flushed, nonfinite, low, high, writes, steps, rows, step;
+    double maximum;
+};
+struct sums {
+    struct sum sum[MOST];
+    int count;
+    int every;
+};
+
+static struct sum *find(struct sums *sums, const char *name) {
+    for (int i = 0; i < sums->count; i++)
+        if (!strcmp(sums->sum[i].name, name))
+            return &sums->sum[i];
+    CHECK(sums->count < MOST, "more than %d tensors", MOST);
+    struct sum *s = &sums->sum[sums->count++];
+    memset(s, 0, sizeof *s);
+    strcpy(s->name, name);
+    return s;
+}
+
+static void add_row(void *context, const nn_telemetry_row *row) {
+    struct sums *sums = context;
+    struct sum *s = find(sums, row->tensor);
+    const int64_t wanted = 1 + s->rows * sums->every;
+    CHECK(row->step == (wanted < STEPS ? wanted : STEPS), "%s every %d: a row at step %lld", row->tensor, sums->every,
+          (long long)row->step);
+    CHECK(row->steps == row->step - s->step && row->writes == row->steps, "%s: %lld writes in %lld steps", row->tensor,
+          (long long)row->writes, (long long)row->steps);
+    CHECK(row->elements && row->elements->elements > 0, "%s: nothing was looked at", row->tensor);
+    CHECK((row->saturated > 0) == (row->saturated_writes > 0) && row->saturated_writes <= row->writes,
+          "%s: %lld saturated in %lld writes", row->tensor, (long long)row->saturated,
+          (long long)row->saturated_writes);
+    CHECK(row->e_least <= row->e && row->e <= row->e_largest && (row->e_least == row->e_largest || row->e_moves),
+          "%s: e %d in %d ... %d, %lld moves", row->tensor, row->e, row->e_least, row->e_largest,
+          (long long)row->e_moves);
+    s->saturated += row->saturated;
+    s->flushed += row->flushed;
+    s->nonfinite += row->nonfinite;
+    s->low += row->clamped_low;
+    s->high += row->clamped_high;
+    s->writes += row->writes;
+    s->maximum = row->maximum > s->maximum ? row->maximum : s->maximum;
+    s->step = row->step;
+    s->rows++;
+}
+
+static void adds_up(const char *variant, int every, int64_t *events) {
+    static struct sums sums;
+    nn_graph *g = network(variant, NULL, NULL);
+    sums = (struct sums){.every = every};
+    tensor_stats first[MOST];
+    const int count = nn_tensor_count(g);
+    for (int i = 0; i < count; i++)
+        CHECK(!tensor_statistics(nn_tensor_at(g, i).t, NULL, &first[i]), "%s", tensor_error());
+    nn_telemetry *t = nn_telemetry_new(g, &(nn_telemetry_config){.every = every, .row = add_row, .context = &sums});
+    CHECK(t, "%s", tensor_error());
+    for (int step = 1; step <= STEPS; step++) {
+        if (step == STEPS)
+            nn_telemetry_want(t);
+        train_step(g, step, 40);
+        CHECK(!nn_telemetry_step(t), "%s step %d: %s", variant, step, tensor_error());
+    }
+    CHECK(!nn_telemetry_finish(t), "%s", tensor_error());
+    CHECK(sums.count == count, "%s: %d tensors in rows, %d in the network", variant, sums.count, count);
+    for (int i = 0; i < count; i++) {
+        const nn_tensor_info info = nn_tensor_at(g, i);
+        const struct autoflex *a = tensor_autoflex(info.t);
+        const struct sum *s = find(&sums, info.name);
+        tensor_stats total;
+        CHECK(!tensor_statistics(info.t, NULL, &total), "%s", tensor_error());
+        CHECK(s->saturated == total.saturated - first[i].saturated && s->flushed == total.flushed - first[i].flushed &&
+                  s->nonfinite == total.nonfinite - first[i].nonfinite && s->writes == STEPS &&
+                  (first[i].writes || s->maximum == total.maximum),
+              "%s every %d %s: saturated %lld/%lld, flushed %lld/%lld, nonfinite %lld/%lld, maximum %g/%g", variant,
+              every, info.name, (long long)s->saturated, (long long)total.saturated, (long long)s->flushed,
+              (long long)total.flushed, (long long)s->nonfinite, (long long)total.nonfinite, s->maximum, total.maximum);
+        CHECK(!a || (s->low == (int64_t)a->clamped_low && s->high == (int64_t)a->clamped_high), "%s: clamped",
+              info.name);
+        events[0] += s->saturated;
+        events[1] += s->flushed;
+    }
+    nn_telemetry_free(t);
+    nn_graph_free(g);
+}
+
+/* --- what another watcher sees ------------------------------------------------------------------------------------ */
+
+struct seen {
+    nn_telemetry *t;
+    nn_graph *g;
+    int64_t step;
+    int rows, weights;
+    struct {
+        char name[80];
+        int64_t zeros, nonfinite, above[3]; /* more than 2^-8, 1, 2^8 */
+        double l1, before[600], after[600];
+        bool weight;
+    } of[MOST];
+    char order[4 * MOST][80];  /* names of writes since the first step */
+    int64_t writes, first_bad; /* number of the first write that is not finite; -1: none */
+};
+
+static void watch(const nn_tensor_info *info, void *context) {
+    struct seen *s = context;
+    const int64_t count = tensor_count(info->t);
+    tensor_stats last;
+    double *value = malloc((size_t)count * sizeof *value);
+    int i = 0;
+    while (i < MOST && s->of[i].name[0] && strcmp(s->of[i].name, info->name) != 0)
+        i++;
+    strcpy(s->of[i].name, info->name);
+    CHECK(!tensor_store_f64(info->t, value, count) && !tensor_statistics(info->t, &last, NULL), "%s", tensor_error());
+    s->of[i].zeros = s->of[i].nonfinite = 0;
+    memset(s->of[i].above, 0, sizeof s->of[i].above);
+    s->of[i].l1 = 0;
+    for (int64_t j = 0; j < count; j++) {
+        s->of[i].zeros += value[j] == 0;
+        s->of[i].nonfinite += !isfinite(value[j]);
+        for (int k = 0; k < 3 && isfinite(value[j]); k++)
+            s->of[i].above[k] += fabs(value[j]) >= ldexp(1, 8 * k - 8);
+        s->of[i].l1 += isfinite(value[j]) ? fabs(value[j]) : 0;
+    }
+    s->of[i].weight = !strcmp(info->role, "weight");
+    if (s->of[i].weight)
+        CHECK(count <= 600 && !tensor_store_wide_f64(info->t, s->of[i].after, count), "%s", tensor_error());
+    CHECK(last.nonfinite == s->of[i].nonfinite, "%s: statistics say %lld, there are %lld", info->name,
+          (long long)last.nonfinite, (long long)s->of[i].nonfinite);
+    if (s->writes < 4 * MOST)
+        strcpy(s->order[s->writes], info->name);
+    if (s->of[i].nonfinite && s->first_bad < 0)
+        s->first_bad = s->writes;
+    s->writes++;
+    free(value);
+    nn_telemetry_watch(info, s->t);
+}
+
+static void compare_row(void *context, const nn_telemetry_row *row) {
+    struct seen *s = context;
+    int i = 0;
+    while (i < MOST - 1 && strcmp(s->of[i].name, row->tensor) != 0)
+        i++;
+    const tensor_description *d = row->elements;
+    int64_t above[3] = {0};
+    s->rows++;
+    CHECK(row->step == s->step && d, "%s: a row of step %lld at %lld", row->tensor, (long long)row->step,
+          (long long)s->step);
+    for (int bin = 0; d && bin < TENSOR_BINS; bin++)
+        for (int k = 0; k < 3; k++)
+            above[k] += bin + TENSOR_FIRST_BIN >= 8 * k - 8 ? d->bins[bin] : 0;
+    CHECK(d && d->zeros == s->of[i].zeros && d->infinite + d->nan == s->of[i].nonfinite &&
+              !memcmp(above, s->of[i].above, sizeof above) && fabs(d->l1 - s->of[i].l1) <= 1e-12 * d->l1,
+          "%s step %lld: another tensor", row->tensor, (long long)row->step);
+    if (!s->of[i].weight) {
+        CHECK(isnan(row->update_ratio) && row->update_moved == -1, "%s moves", row->tensor);
+        return;
+    }
+    double step = 0, size = 0;
+    int64_t moved = 0;
+    for (int64_t j = 0; j < d->elements; j++) {
+        step += (s->of[i].after[j] - s->of[i].before[j]) * (s->of[i].after[j] - s->of[i].before[j]);
+        size += s->of[i].before[j] * s->of[i].before[j];
+        moved += s->of[i].after[j] != s->of[i].before[j];
+    }
+    const double ratio = sqrt(step / size);
+    s->weights++;
+    CHECK(row->update_moved == moved, "%s: %lld moved, %lld expected", row->tensor, (long long)row->update_moved,
+          (long long)moved);
+    CHECK(isfinite(ratio) ? fabs(row->update_ratio - ratio) <= 1e-12 * ratio : isnan(row->update_ratio),
+          "%s: ratio %.17g, expected %.17g", row->tensor, row->update_ratio, ratio);
+}
+
+static void weights_before(struct seen *s) {
+    for (int i = 0; i < nn_tensor_count(s->g); i++) {
+        const nn_tensor_info info = nn_tensor_at(s->g, i);
+        int at = 0;
+        while (at < MOST - 1 && s->of[at].name[0] && strcmp(s->of[at].name, info.name) != 0)
+            at++;
+        if (!strcmp(info.role, "weight") && strcpy(s->of[at].name, info.name))
+            CHECK(!tensor_store_wide_f64(info.t, s->of[at].before, tensor_count(info.t)), "%s", tensor_error());
+    }
+}
+
+/* bad: the step whose images no 16-bit float holds; 0: none. */
+static void seen_by_another(const char *variant, int bad) {
+    static struct seen s;
+    s = (struct seen){.g = network(variant, NULL, NULL), .first_bad = -1};
+    s.t = nn_telemetry_new(s.g, &(nn_telemetry_config){.every = 1, .row = compare_row, .context = &s, .watched = true});
+    CHECK(s.t && !nn_watch(s.g, watch, &s), "%s", tensor_error());
+    const int count = nn_tensor_count(s.g);
+    for (s.step = 1; s.step <= 4; s.step++) {
+        static float images[NUMBERS];
+        int32_t labels[BATCH];
+        make_batch((int)s.step, 6, images, labels);
+        for (int i = 0; i < NUMBERS && s.step == bad; i++)
+            images[i] = images[i] > 0 ? 6e4f : -6e4f; /* which fit, but not their sums */
+        weights_before(&s);
+        CHECK(!nn_train_step(s.g, images, labels, 0.01f, NULL, NULL) && !nn_telemetry_step(s.t), "%s", tensor_error());
+    }
+    CHECK(s.rows == 4 * count && s.weights >= 16, "%d rows of %d tensors, %d of weights", s.rows, count, s.weights);
+    const nn_nonfinite *n = nn_telemetry_nonfinite(s.t);
+    CHECK(!n == (s.first_bad < 0) && (!bad || n), "%s: first bad write %lld", variant, (long long)s.first_bad);
+    if (n) {
+        const int64_t at = s.first_bad, before = at < NN_NONFINITE_BEFORE ? at : NN_NONFINITE_BEFORE;
+        CHECK(!strcmp(n->tensor, s.order[at]) && n->step == at / count + 1 && n->step == bad && n->nonfinite > 0,
+              "%s: %s step %lld, expected %s step %lld", variant, n->tensor, (long long)n->step, s.order[at],
+              (long long)at / count + 1);
+        CHECK(n->before_count == before, "%lld writes before, expected %lld", (long long)n->before_count,
+              (long long)before);
+        for (int64_t i = 0; i < before && n->before_count == before; i++) {
+            const int64_t write = at - before + i;
+            CHECK(!strcmp(n->before[i].tensor, s.order[write]) && n->before[i].step == write / count + 1,
+                  "%lld before: %s of step %lld, expected %s of %lld", (long long)(before - i), n->before[i].tensor,
+                  (long long)n->before[i].step, s.order[write], (long long)write / count + 1);
+        }
+    }
+    nn_telemetry_free(s.t);
+    nn_graph_free(s.g);
+}
+
+/* --- shadows ------------------------------------------------------------------------------------------------------ */
+
+struct twins {
+    int rows, moves;
+    int64_t saturated_writes;
+    char name[80];
+};
+
+/* A shadow of the network's own format and predictor is what the network does. */
+static void compare_twin(void *context, const nn_telemetry_row *row) {
+    struct twins *w = context;
+    const nn_telemetry_shadow *s = row->shadows;
+    CHECK(row->shadow_count == 1 && !strcmp(s->name, w->name), "shadow %s", s->name);
+    CHECK(s->e == row->e && s->saturated_writes == row->saturated_writes && s->e_moves == row->e_moves &&
+              s->saturated == 0 && s->flushed == 0 && (s->error == 0 || isnan(s->error)),
+          "%s step %lld %s: e %d/%d, saturated writes %lld/%lld, moves %lld/%lld, error %g", w->name,
+          (long long)row->step, row->tensor, s->e, row->e, (long long)s->saturated_writes,
+          (long long)row->saturated_writes, (long long)s->e_moves, (long long)row->e_moves, s->error);
+    w->rows++;
+    w->moves += (int)s->e_moves;
+    w->saturated_writes += s->saturated_writes;
+}
+
+static void twin(const char *variant, const char *predictor, int every) {
+    struct twins w = {0};
+    snprintf(w.name, sizeof w.name, "%s:%s", variant, predictor);
+    nn_graph *g = network(variant, predictor, NULL);
+    nn_telemetry *t = nn_telemetry_new(
+        g, &(nn_telemetry_config){.every = every, .row = compare_twin, .context = &w, .shadows = w.name});
+    CHECK(t, "%s", tensor_error());
+    for (int step = 1; step <= STEPS; step++) {
+        train_step(g, step, 30);
+        CHECK(!nn_telemetry_step(t), "%s", tensor_error());
+    }
+    CHECK(w.rows == ((STEPS - 1) / every + 1) * nn_tensor_count(g) && w.moves > 20, "%s: %d rows, %d moves", w.name,
+          w.rows, w.moves);
+    CHECK(w.saturated_writes > 0 || strcmp(predictor, "current") == 0, "%s: nothing saturated", w.name);
+    nn_telemetry_free(t);
+    nn_graph_free(g);
+}
+
+/* Shadows do to the values what a conversion does. */
+struct converted {
+    nn_graph *g;
+    nn_telemetry *t;
+    struct {
+        char name[80];
+        tensor *copy;
+    } of[MOST];
+    int rows;
+};
+
+static void keep_copy(const nn_tensor_info *info, void *context) {
+    struct converted *c = context;
+    for (int i = 0; i < nn_tensor_count(c->g); i++)
+        if (nn_tensor_at(c->g, i).t == info->t) {
+            const int64_t count = tensor_count(info->t);
+            tensor_free(c->of[i].copy);
+            strcpy(c->of[i].name, info->name);
+            /* as binary32, which holds the values of every format here */
+            double *value = malloc((size_t)count * sizeof *value);
+            c->of[i].copy = tensor_new(FMT_FP32, TENSOR_SHAPE(count));
+            CHECK(c->of[i].copy && !tensor_store_f64(info->t, value, count) &&
+                      !tensor_load_f64(c->of[i].copy, value, count),
+                  "%s", tensor_error());
+            free(value);
+        }
+    nn_telemetry_watch(info, c->t);
+}
+
+static void compare_shadows(void *context, const nn_telemetry_row *row) {
+    static const tensor_format format[] = {FMT_FP16, FMT_BF16, FMT_FLEX16_5, FMT_DFP16};
+    struct converted *c = context;
+    int at = 0;
+    while (at < MOST - 1 && strcmp(c->of[at].name, row->tensor) != 0)
+        at++;
+    const tensor *x = c->of[at].copy;
+    const int64_t n = tensor_count(x);
+    double *before = malloc((size_t)n * sizeof *before), *after = malloc((size_t)n * sizeof *after);
+    for (int k = 0; k < row->shadow_count; k++) {
+        const nn_telemetry_shadow *s = &row->shadows[k];
+        tensor *y = tensor_new(format[k], TENSOR_SHAPE(n));
+        tensor_stats last;
+        const bool shared = tensor_format_is_shared(format[k]);
+        CHECK(!(shared ? tensor_convert_at(y, x, s->e) : tensor_convert(y, x)) && !tensor_statistics(y, &last, NULL) &&
+                  !tensor_store_f64(x, before, n) && !tensor_store_f64(y, after, n),
+              "%s", tensor_error());
+        double error = 0, size = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const bool both = isfinite(before[i]) && isfinite(after[i]);
+            error += both ? (after[i] - before[i]) * (after[i] - before[i]) : 0;
+            size += both ? before[i] * before[i] : 0;
+        }
+        CHECK(s->saturated == last.saturated && s->flushed == last.flushed &&
+                  (size > 0 ? fabs(s->error - sqrt(error / size)) <= 1e-12 * s->error : isnan(s->error)),
+              "%s in %s: saturated %lld/%lld, flushed %lld/%lld, error %.17g/%.17g", row->tensor, s->name,
+              (long long)s->saturated, (long long)last.saturated, (long long)s->flushed, (long long)last.flushed,
+              s->error, sqrt(error / size));
+        c->rows++;
+        tensor_free(y);
+    }
+    free(before);
+    free(after);
+}
+
+static void shadows(const char *variant) {
+    static struct converted c;
+    memset(&c, 0, sizeof c);
+    c.g = network(variant, NULL, NULL);
+    c.t = nn_telemetry_new(c.g, &(nn_telemetry_config){.every = 3,
+                                                       .row = compare_shadows,
+                                                       .context = &c,
+                                                       .watched = true,
+                                                       .pattern = "conv*,fc*,in?ut",
+                                                       .shadows = "fp16,bf16,flex16+5:ngraph,dfp16"});
+    CHECK(c.t && !nn_watch(c.g, keep_copy, &c), "%s", tensor_error());
+    for (int step = 1; step <= 10; step++) {
+        train_step(c.g, step, 40);
+        CHECK(!nn_telemetry_step(c.t), "%s", tensor_error());
+    }
+    CHECK(c.rows >= 4 * 4 * 10, "%s: %d rows", variant, c.rows);
+    for (int i = 0; i < MOST; i++)
+        tensor_free(c.of[i].copy);
+    nn_telemetry_free(c.t);
+    nn_graph_free(c.g);
+}
+
+/* --- files, refusals, devices ------------------------------------------------------------------------------------- */
+
+static char *read_file(const char *path, long *size) {
+    FILE *file = fopen(path, "r");
+    CHECK(file, "no file %s", path);
+    if (!file || fseek(file, 0, SEEK_END))
+        return calloc(1, 1);
+    *size = ftell(file);
+    rewind(file);
+    char *text = calloc((size_t)*size + 1, 1);
+    CHECK(fread(text, 1, (size_t)*size, file) == (size_t)*size, "%s", path);
+    fclose(file);
+    return text;
+}
+
+/* The rows of a training as text. */
+static char *rows_of(const char *variant, const char *device, int threads, const char *row, long *size) {
+    char path[] = "/tmp/flexlab_telemetry_XXXXXX";
+    close(mkstemp(path));
+    tensor_set_threads(threads);
+    CHECK(!row || !tensor_set_backend(row), "%s", tensor_error());
+    nn_graph *g = network(variant, NULL, device);
+    nn_telemetry *t =
+        nn_telemetry_new(g, &(nn_telemetry_config){.every = 2, .path = path, .shadows = "fp16,dfp16,flex16+5"});
+    CHECK(t, "%s", tensor_error());
+    for (int step = 1; step <= 4; step++) {
+        train_step(g, step, 10);
+        CHECK(!nn_telemetry_step(t), "%s", tensor_error());
+    }
+    CHECK(!nn_telemetry_finish(t), "%s", tensor_error());
+    nn_telemetry_free(t);
+    nn_graph_free(g);
+    char *text = read_file(path, size);
+    unlink(path);
+    return text;
+}
+
+static void same_rows(const char *variant, const char *device) {
+    long size[2] = {0};
+    char *first = rows_of(variant, NULL, 1, NULL, &size[0]);
+    char *other = rows_of(variant, device, 3, device ? NULL : "portable", &size[1]);
+    if (!device)
+        CHECK(!tensor_set_backend("avx512_amx"), "%s", tensor_error());
+    CHECK(size[0] > 1000 && size[0] == size[1] && !strcmp(first, other), "%s on %s: other rows", variant,
+          device ? device : "cpu");
+    free(first);
+    free(other);
+}
+
+static void refused(void) {
+    char path[] = "/tmp/flexlab_telemetry_XXXXXX", part[64];
+    close(mkstemp(path));
+    unlink(path);
+    snprintf(part, sizeof part, "%s.part", path);
+    nn_graph *g = network("fp32", NULL, NULL);
+    const struct {
+        nn_telemetry_config config;
+        const char *says;
+    } wrong[] = {{{.pattern = "nothing*"}, "nothing*"},
+                 {{.pattern = ""}, "''"},
+                 {{.every = -1}, "-1"},
+                 {{.shadows = "fp16,fp17"}, "fp17"},
+                 {{.shadows = "fp16:ngraph"}, "fp16"},
+                 {{.shadows = "flex16+5:what"}, "what"},
+                 {{.shadows = "fp16,fp16"}, "twice"},
+                 {{.shadows = ""}, "''"},
+                 {{.csv = "/no/such/folder/at/all"}, "/no/such"}};
+    for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        nn_telemetry_config config = wrong[i].config;
+        config.path = path;
+        CHECK(!nn_telemetry_new(g, &config) && strstr(tensor_error(), wrong[i].says), "case %u: %s", i, tensor_error());
+        CHECK(access(path, F_OK) && access(part, F_OK), "case %u leaves a file", i);
+    }
+    CHECK(!nn_telemetry_new(NULL, &(nn_telemetry_config){0}) && !nn_telemetry_new(g, NULL), "NULL");
+    nn_telemetry *t = nn_telemetry_new(g, &(nn_telemetry_config){.path = path});
+    CHECK(t && !access(part, F_OK), "%s", tensor_error());
+    nn_telemetry_free(t); /* not finished */
+    CHECK(access(path, F_OK) && access(part, F_OK), "a file is left");
+    nn_graph_free(g);
+}
+
+int main(int argc, char **argv) {
+    static const char *const variants[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16"};
+    int64_t events[2] = {0};
+    const char *device = argc > 1 ? argv[1] : NULL;
+    for (int i = 0; i < 5 && device; i++)
+        same_rows(variants[i], device);
+    if (device)
+        return check_summary();
+    for (int i = 0; i < 5; i++) {
+        for (int every = 1; every <= 100; every *= 10)
+            adds_up(variants[i], every, events);
+        seen_by_another(variants[i], i == 1 ? 3 : 0);
+        shadows(variants[i]);
+        same_rows(variants[i], NULL);
+    }
+    CHECK(events[0] > 1000 && events[1] > 1000, "%lld saturated, %lld flushed in all", (long long)events[0],
+          (long long)events[1]);
+    seen_by_another("fp16", 1); /* writes before it: fewer than 20 */
+    for (int every = 1; every <= 4; every += 3) {
+        twin("flex16+5", "paper", every);
+        twin("flex16+5", "ngraph", every);
+        twin("dfp16", "current", every);
+        twin("dfp16", "paper", every);
+    }
+    refused();
+    return check_summary();
+}
