@@ -112,8 +112,11 @@ static void tensors(tensor_format format) {
         CHECK(!tensor_set_predictor(t, "ngraph") && tensor_autoflex(t)->predictor == AUTOFLEX_NGRAPH, "%s",
               tensor_error());
     }
-    tensor *all[] = {h, t, u, want, copy};
-    for (int i = 0; i < 5; i++)
+    tensor *other = tensor_new_in(&toy_device, format == FMT_FP32 ? FMT_BF16 : FMT_FP32, TENSOR_SHAPE(8, 8));
+    refused(tensor_matmul_nt(other, t, t), TENSOR_E_UNSUPPORTED,
+            "the device toy has no kernel for operands and result of different formats");
+    tensor *all[] = {h, t, u, want, copy, other};
+    for (int i = 0; i < 6; i++)
         tensor_free(all[i]);
 }
 

@@ -334,12 +334,13 @@ static size_t flex_gemm_need_avx512_amx(const struct fl_args *args) {
 }
 
 static tensor_status flex_mixed_avx512_amx(const struct fl_args *args) {
-    return is_for_vectors(args) ? fl_flex_avx512.mixed(args) : fl_gemm_mixed(&family, &BASE(fl_gemm_mixed_exact), args);
+    const struct gemm_stores any = fl_gemm_mixed_exact_avx512_amx();
+    return is_for_vectors(args) ? fl_flex_avx512.mixed(args) : fl_gemm_mixed(&family, &any, args);
 }
 
 static size_t flex_mixed_need_avx512_amx(const struct fl_args *args) {
-    return is_for_vectors(args) ? fl_flex_avx512.mixed_need(args)
-                                : fl_gemm_mixed_need(&family, &BASE(fl_gemm_mixed_exact), args);
+    const struct gemm_stores any = fl_gemm_mixed_exact_avx512_amx();
+    return is_for_vectors(args) ? fl_flex_avx512.mixed_need(args) : fl_gemm_mixed_need(&family, &any, args);
 }
 
 const struct fl_kernels fl_flex_avx512_amx = {.mixed = flex_mixed_avx512_amx,

@@ -10,6 +10,9 @@
 extern const struct gemm_stores fl_gemm_mixed_exact_portable, fl_gemm_mixed_exact_avx2, fl_gemm_mixed_exact_avx512bw;
 extern const struct gemm_stores fl_gemm_mixed_float_portable, fl_gemm_mixed_float_avx2, fl_gemm_mixed_float_avx512bw;
 
+/* From matrix tiles too. */
+struct gemm_stores fl_gemm_mixed_exact_avx512_amx(void);
+
 /* As fl_gemm. Operands of different float formats become binary32 before they are multiplied. */
 tensor_status fl_gemm_mixed(const struct gemm_family *family, const struct gemm_stores *stores,
                             const struct fl_args *args);
