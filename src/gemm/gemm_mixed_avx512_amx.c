@@ -9,12 +9,12 @@
 
 enum { MIDDLE = GEMM_MATRIX * GEMM_MATRIX, LOW = 2 * MIDDLE }; /* planes of a tile: high 2^16 + middle 2^8 + low */
 
-static int sum_exponent(const struct fl_args *args) {
+static inline int sum_exponent(const struct fl_args *args) {
     return fl_exponent(&args->in[0]) + fl_exponent(&args->in[1]);
 }
 
 /* To nearest binary32, at exponents where no sum, of less than 2^47, overflows or becomes zero. */
-static bool takes_matrix(const struct fl_args *args) {
+static bool mixed_takes_matrix_avx512_amx(const struct fl_args *args) {
     const struct fl_epilogue *e = &args->epilogue;
     const int exponent = sum_exponent(args);
     return args->out.data && args->format->id == FMT_FP32 && exponent >= -80 && exponent <= 149 && !e->residual.data &&
@@ -45,7 +45,8 @@ static inline __m512d sum_odd(__m512d p, __m512d q, __m512d *near) {
 
 /* The bias of the columns of a tile that begins at an element; false where one is not finite, or
  * so large that a result may overflow. */
-static bool tile_bias(const struct fl_args *args, const struct gemm_matrix_tile *tile, int64_t element, float *bias) {
+static inline bool tile_bias(const struct fl_args *args, const struct gemm_matrix_tile *tile, int64_t element,
+                             float *bias) {
     const struct fl_view *view = &args->epilogue.bias;
     const float *from = (const float *)view->data + element % view->count;
     bool small = true;
@@ -57,8 +58,8 @@ static bool tile_bias(const struct fl_args *args, const struct gemm_matrix_tile 
 }
 
 /* Rows one after the other by the stores of vectors. */
-static void store_apart(const struct fl_args *args, const struct gemm_matrix_tile *tile, int from, int to,
-                        void *stats) {
+static void mixed_store_apart_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile, int from,
+                                         int to, void *stats) {
     int32_t low[GEMM_MATRIX], high[GEMM_MATRIX];
     const struct gemm_sums limbs = {.low = low, .high = high, .stride = GEMM_MATRIX};
     for (int i = from; i < to; i++) {
@@ -70,8 +71,8 @@ static void store_apart(const struct fl_args *args, const struct gemm_matrix_til
     }
 }
 
-static void store_matrix(const struct fl_args *args, const struct gemm_matrix_tile *tile, int from, int to,
-                         void *stats) {
+static void mixed_matrix_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile, int from, int to,
+                                    void *stats) {
     struct fl_stats *collected = stats;
     const __mmask16 wanted = (__mmask16)(tile->columns >= GEMM_MATRIX ? 0xffff : (1u << tile->columns) - 1);
     const __m512d unit = _mm512_castsi512_pd(_mm512_set1_epi64((int64_t)(1023 - sum_exponent(args)) << 52)),
@@ -87,7 +88,7 @@ static void store_matrix(const struct fl_args *args, const struct gemm_matrix_ti
             _Alignas(64) float bias[GEMM_MATRIX] = {0};
             column = element % args->epilogue.bias.count;
             if (!tile_bias(args, tile, element, bias)) {
-                store_apart(args, tile, i, to, stats);
+                mixed_store_apart_avx512_amx(args, tile, i, to, stats);
                 break;
             }
             b0 = _mm512_cvtps_pd(_mm256_load_ps(bias));
@@ -118,8 +119,8 @@ static void store_matrix(const struct fl_args *args, const struct gemm_matrix_ti
 
 struct gemm_stores fl_gemm_mixed_exact_avx512_amx(void) {
     struct gemm_stores stores = fl_gemm_mixed_exact_avx512bw;
-    stores.takes_matrix = takes_matrix;
-    stores.matrix = store_matrix;
+    stores.takes_matrix = mixed_takes_matrix_avx512_amx;
+    stores.matrix = mixed_matrix_avx512_amx;
     return stores;
 }
 #else
