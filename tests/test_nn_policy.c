@@ -234,6 +234,78 @@ static void test_roles(void) {
     nn_graph_free(g);
 }
 
+/* --- gradients beside those of fp32, and what becomes of NaN --------------------------------------------------------
+ */
+
+/* Of all weights together, the distance to those of fp32 in parts of their length, after one pass. */
+static double distance(const char *policy, const char *model) {
+    static double own[MOST], plain[MOST];
+    const nn_config config = config_of(policy), fp32 = config_of("O0");
+    nn_graph *a = network(model, &config), *b = network(model, &fp32);
+    double apart = 0, length = 0;
+    if (a && b) {
+        step(a, model, 0);
+        step(b, model, 0);
+    }
+    for (int i = 0; a && b && i < nn_tensor_count(b); i++) {
+        const nn_tensor_info info = nn_tensor_at(b, i);
+        if (strcmp(info.role, "weight gradient") != 0)
+            continue;
+        int k = 0;
+        while (k < nn_tensor_count(a) && strcmp(nn_tensor_at(a, k).name, info.name) != 0)
+            k++;
+        const int64_t count = tensor_count(info.t);
+        CHECK(k < nn_tensor_count(a) && count <= MOST && !tensor_store_f64(info.t, plain, count) &&
+                  !tensor_store_f64(nn_tensor_at(a, k).t, own, count),
+              "%s: %s", policy, info.name);
+        for (int64_t j = 0; j < count; j++) {
+            apart += (own[j] - plain[j]) * (own[j] - plain[j]);
+            length += plain[j] * plain[j];
+        }
+    }
+    nn_graph_free(a);
+    nn_graph_free(b);
+    return sqrt(apart / length);
+}
+
+/* In units of the format with the fewest digits. Where relus are many, a rounding may turn one on or off, which is no
+ * small error: residual networks may be further away. */
+static void test_gradients(void) {
+    static const double limits[] = {6, 128, 6};
+    static const struct {
+        const char *policy;
+        double unit;
+    } cases[] = {
+        {"O1", 0x1p-11},
+        {"O2", 0x1p-11},
+        {"O1:bf16", 0x1p-8},
+        {"O2:bf16", 0x1p-8},
+        {"dfp16", 0x1p-12},
+        {"variant flex16+5; if-any @norm format=fp32; if-any conv1 format=dfp16; if-any fc* format=fp16", 0x1p-11},
+        {"variant fp32; * gradients=flex16+5; *.weight weights=fp16 master=fp32; @product result=fp32", 0x1p-11},
+        {"variant fp16; * gradients=fp32", 0x1p-11}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int m = 0; m < 3; m++) {
+            const double d = distance(cases[i].policy, models[m]) / cases[i].unit;
+            CHECK(d > 0 && d < limits[m], "%s, %s: gradients %g units from those of fp32, expected at most %g",
+                  models[m], cases[i].policy, d, limits[m]);
+        }
+}
+
+/* A training that diverges goes on to the step that tells, also where integers follow floats. */
+static void test_divergence(void) {
+    static const char *const policies[] = {"dfp16", "O1", "variant fp32; fc2 operands=flex16+5 result=fp32"};
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        const nn_config config = config_of(policies[i]);
+        nn_graph *g = network("mlp2", &config);
+        double loss = 0;
+        for (int k = 0; g && k < 12 && isfinite(loss); k++)
+            loss = step(g, "mlp2", 1e20f);
+        CHECK(!isfinite(loss), "%s: loss %g", policies[i], loss);
+        nn_graph_free(g);
+    }
+}
+
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
 
 static const struct refused {
@@ -351,6 +423,8 @@ int main(void) {
     test_state("dfp16", "resnet8");
     test_state("variant flex16+5; @product operands=dfp16; bn* gradients=fp32; *.bias weights=bf16 master=none",
                "resnet8");
+    test_gradients();
+    test_divergence();
     test_presets();
     return check_summary();
 }

@@ -124,7 +124,7 @@ static tensor_status run_round(const struct fl_call *call) {
                                       .format = out->format,
                                       .out = fl_output_view(out),
                                       .rounding = rounding_of(out),
-                                      .op_result = true,
+                                      .op_result = !is_shared(out), /* which mantissas do not ask */
                                       .count = out->count};
     fl_transfer(&write, &result);
     if (is_shared(out))

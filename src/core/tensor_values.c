@@ -2,6 +2,7 @@
 #include "core/fail.h"
 #include "core/memory.h"
 #include "core/recording.h"
+#include "core/tensor_state.h"
 #include "core/values.h"
 #include "core/wide.h"
 #include <math.h>
@@ -235,6 +236,22 @@ tensor_status tensor_convert(tensor *y, const tensor *x) {
         return status;
     const struct fl_source floats = {.f = x->storage->data}, other = {.format = x->format, .view = fl_view_of(x)};
     return fl_submit_load(what, y, x->format->id == FMT_F32 ? &floats : &other);
+}
+
+tensor_status fl_tensor_rewrite(tensor *y, const tensor *x) {
+    static const char what[] = "conversion";
+    if (!tensor_format_is_shared(tensor_get_format(y)))
+        return tensor_convert(y, x);
+    tensor_status status = check_same_shape(what, y, x);
+    if (!status)
+        status = fl_check_apart(what, "y", y, "x", x);
+    if (status)
+        return status;
+    struct fl_call call = {.kind = FL_CALL_ROUND,
+                           .out = *y->storage,
+                           .source = {.format = x->format, .view = fl_view_of(x)},
+                           .what = what};
+    return fl_submit(fl_queue_of(y->storage), &call);
 }
 
 tensor_status tensor_convert_at(tensor *y, const tensor *x, int e) {

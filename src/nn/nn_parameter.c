@@ -8,6 +8,7 @@
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/tensor_state.h"
 
 static tensor_status add(nn_graph *g, const struct fl_parameter *p, char *name, const char *role, struct fl_type type,
                          tensor **t) {
@@ -85,7 +86,7 @@ int64_t fl_parameter_bytes(const struct fl_parameter *p) {
 }
 
 static tensor_status convert(tensor *y, const tensor *x) {
-    return y ? tensor_convert(y, x) : TENSOR_OK;
+    return y ? fl_tensor_rewrite(y, x) : TENSOR_OK;
 }
 
 tensor_status fl_take_gradient(const struct fl_parameter *p) {
@@ -95,7 +96,7 @@ tensor_status fl_take_gradient(const struct fl_parameter *p) {
 
 tensor_status fl_refresh_weight(const struct fl_parameter *p) {
     if (p->master)
-        FL_TRY(tensor_convert(p->w, p->master));
+        FL_TRY(fl_tensor_rewrite(p->w, p->master));
     FL_TRY(convert(p->w_forward, p->w));
     return p->w_backward == p->w_forward ? TENSOR_OK : convert(p->w_backward, p->w);
 }

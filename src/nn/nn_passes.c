@@ -156,7 +156,7 @@ static tensor_status add_gradients(tensor *sum, const tensor *a, const tensor *b
 }
 
 static tensor_status convert_value(const nn_graph *g, int to, int from) {
-    return to < 0 ? TENSOR_OK : tensor_convert(g->values[to].t, g->values[from].t);
+    return to < 0 ? TENSOR_OK : fl_tensor_rewrite(g->values[to].t, g->values[from].t);
 }
 
 /* What backward reads, where its format is another. */

@@ -6,6 +6,7 @@
  * results of another: what it writes, forward and backward, is of that. docs/decisions/0025-policies.md */
 #include "core/fail.h"
 #include "core/memory.h"
+#include "core/tensor_state.h"
 #include "nn/nn_layer.h"
 #include "nn/nn_policy.h"
 #include <fnmatch.h>
@@ -170,6 +171,13 @@ static size_t add_name(char *text, size_t size, size_t used, const char *prefix,
     return used + (size_t)snprintf(text + used, size - used, "%s%s%s", used ? ", " : "", prefix, name);
 }
 
+static bool is_kind(const nn_graph *g, const char *name) {
+    for (int i = 0; i < g->count; i++)
+        if (!strcmp(g->nodes[i].layer->kind, name))
+            return true;
+    return false;
+}
+
 /* Layers in order, then groups and kinds, each once, as far as there is room. */
 static void list_patterns(const nn_graph *g, char *layers, size_t layer_size, char *kinds, size_t kind_size) {
     static const char *const groups[] = {"product", "norm", "recurrent", "softmax"};
@@ -188,7 +196,7 @@ static void list_patterns(const nn_graph *g, char *layers, size_t layer_size, ch
     }
     for (size_t k = 0; k < sizeof groups / sizeof groups[0]; k++)
         for (int i = 0; i < g->count; i++)
-            if (is_group(&g->nodes[i], groups[k])) {
+            if (is_group(&g->nodes[i], groups[k]) && !is_kind(g, groups[k])) {
                 kinds_used = add_name(kinds, kind_size, kinds_used, "@", groups[k]);
                 break;
             }
@@ -232,12 +240,12 @@ tensor_status fl_resolve_types(nn_graph *g) {
 
 static tensor_status convert_forward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
-    return tensor_convert(pass->y[0], pass->x[0]);
+    return fl_tensor_rewrite(pass->y[0], pass->x[0]);
 }
 
 static tensor_status convert_backward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
-    return pass->dx[0] ? tensor_convert(pass->dx[0], pass->dy[0]) : TENSOR_OK;
+    return pass->dx[0] ? fl_tensor_rewrite(pass->dx[0], pass->dy[0]) : TENSOR_OK;
 }
 
 /* Both ways; where the gradient has one format on both sides; where the value has. */
