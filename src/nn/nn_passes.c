@@ -59,7 +59,7 @@ static void pass_over(const nn_graph *g, int first, int last) {
 /* A part of the step, call by call or as the device recorded it. Who watches sees every value when it is there. */
 static tensor_status by_recording(nn_graph *g, struct fl_recording *r, int first, int last,
                                   tensor_status (*part)(nn_graph *g)) {
-    if (g->watch || is_dry_run(g))
+    if (g->watch || g->policy || is_dry_run(g)) /* conversions take memory of the device, which a recording has not */
         return part(g);
     enum fl_record what;
     FL_TRY(fl_recording_begin(g->device, r, &what));

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Policies on the command line: what is printed and kept of them, a file that changes while a training waits to go on, what
+is refused. usage: test_cli_policy.py PATH-OF-FLEXLAB SOURCE"""
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+from cli_harness import TINY, check, expect_error, read_lines, run, succeed, summary, without_time
+
+MODEL = [*TINY[:-2], "--epochs", "2"]
+
+
+def roles(place, label):
+    return {line["name"]: line for line in read_lines(place) if line["type"] == "roles" and line["format"] == label}
+
+
+def compares(folder):
+    mine = folder / "mine.policy"
+    mine.write_text("# a comment\npreset O1:bf16\nfc2 format=fp32   # the last layer\n*.weight weights=bf16 master=wide\n")
+    out = folder / "compared"
+    done = succeed("compare", *MODEL, "--formats", "fp32,flex16+5", "--policy", f"O2,dfp16,{mine}", "--out", str(out))
+    config = read_lines(out)[0]
+    names = ["fp32", "flex16+5", "policy:O2", "policy:dfp16", "policy:mine.policy"]
+    check([f["name"] for f in config["formats"]] == names, config["formats"])
+    check([f["policy"] is None for f in config["formats"]] == [True, True, False, False, False], config["formats"])
+    check(config["formats"][4]["policy"].startswith("variant fp32; if-any @product operands=bf16;"), config["formats"][4])
+    check(not roles(out, "fp32"), "roles of a variant")
+    own = roles(out, "policy:mine.policy")
+    check(own["fc1.product"]["operands"] == "bf16" and own["fc2.product"]["operands"] == "fp32", own)
+    check(own["fc1.weight"]["weights"] == "bf16" and own["fc1.weight"]["master"] == "wide", own["fc1.weight"])
+    check(own["fc1.bias"]["weights"] == "fp32" and own["fc1.bias"]["operands"] is None, own["fc1.bias"])
+    das = roles(out, "policy:dfp16")
+    check(das["fc1.product"]["operands"] == "dfp16:current" and das["fc1.product"]["result"] == "fp32", das)
+    check("policy:O2: variant fp16; * master=fp32;" in done.stdout, done.stdout)
+    check("operands=dfp16:current result=fp32" in done.stdout and "fc1.product" in done.stdout, done.stdout)
+    losses = {line["format"]: line["last_loss"] for line in read_lines(out) if line["type"] == "run"}
+    check(all(abs(losses[name] - losses["fp32"]) < 0.05 * losses["fp32"] for name in names), losses)
+    again = succeed("report", str(out))
+    check("policy:mine.policy" in again.stdout, again.stdout)
+    # a preset that is a variant has its numbers
+    pair = folder / "pair"
+    succeed("compare", *MODEL, "--formats", "dfp16,policy:dfp16-all", "--quiet", "--out", str(pair))
+    runs = [without_time(line, "format") for line in read_lines(pair) if line["type"] == "run"]
+    check(len(runs) == 2 and runs[0] == runs[1], runs)
+
+
+def goes_on(folder):
+    """The policy of a training that goes on is that of its checkpoint."""
+    rules, whole, parts = folder / "rules", folder / "whole", folder / "parts"
+    rules.write_text("preset O2\nfc1 gradients=bf16\n")
+    arguments = ["train", *MODEL, "--policy", str(rules), "--layer-format", "fc2=flex16+5", "--quiet"]
+    succeed(*arguments, "--out", str(whole))
+    succeed(*arguments, "--max-steps", "3", "--out", str(parts))  # the way to a checkpoint in the middle
+    last = json.dumps([without_time(line) for line in read_lines(whole) if line["type"] == "run"])
+    # interrupted: a checkpoint of every step, and a file that cannot be written ends it
+    script = ["train", *MODEL, "--policy", str(rules), "--layer-format", "fc2=flex16+5", "--quiet", "--checkpoint-every", "1", "--out", str(folder / "cut")]
+    import signal
+    import subprocess
+    import time
+    from cli_harness import PROGRAM
+    process = subprocess.Popen([PROGRAM, *script, "--epochs", "400"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    kept = folder / "cut" / "flexlab.resume" / "resume.safetensors"
+    for _ in range(600):
+        if kept.exists() or process.poll() is not None:
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    process.wait(60)
+    check(process.returncode == 130 and kept.exists(), "interrupted:", process.returncode)
+    rules.write_text("preset O3\n")  # as if it had never been the other
+    done = run("train", "--resume", str(folder / "cut"), "--quiet", timeout=200)
+    check(done.returncode in (0, 1), done.stderr)
+    config = read_lines(folder / "cut")[0]
+    check("fc1 gradients=bf16; fc2 format=flex16+5;" in config["formats"][0]["policy"], config["formats"])
+    long = folder / "long"
+    rules.write_text("preset O2\nfc1 gradients=bf16\n")
+    succeed(*script[:-1], str(long), "--epochs", "400", status=done.returncode)
+    one, other = (json.dumps([without_time(line) for line in read_lines(p) if line["type"] in ("run", "epoch")]) for p in (folder / "cut", long))
+    check(one == other, "a training that went on has other numbers")
+    check((folder / "cut" / "last.safetensors").read_bytes()[-4096:] == (long / "last.safetensors").read_bytes()[-4096:], "networks differ")
+    check(last, "no run")
+
+
+def refuses(folder):
+    rules = folder / "bad"
+    rules.write_text("variant fp16\n\nfc1 wieghts=fp32\n")
+    out = ["--out", str(folder / "none")]
+    expect_error(["train", *MODEL, "--policy", str(rules), *out], 2, "bad, line 3", "'wieghts'", "weights")
+    rules.write_text("conv* format=fp16\n")
+    expect_error(["train", *MODEL, "--policy", str(rules), *out], 2, "'conv*' matches no layer", "fc1, fc2", "@matmul")
+    expect_error(["train", *MODEL, "--policy", "O7", *out], 2, "'O7'", "O0, O1")
+    expect_error(["train", *MODEL, "--policy", "O1", "--format", "bf16", *out], 2, "'O1'", "variant fp32", "bf16")
+    expect_error(["train", *MODEL, "--layer-format", "fc1", *out], 2, "PATTERN=FORMAT")
+    expect_error(["train", *MODEL, "--layer-format", "fc1=fp12", *out], 2, "'fp12'")
+    expect_error(["compare", *MODEL, "--formats", "fp32,policy:O1", "--policy", "O1", *out], 2, "'policy:O1' is listed twice")
+    expect_error(["wgan", "--format", "policy:O1", *out], 2, "not a policy")
+    check(not os.path.exists(folder / "none" / "metrics.jsonl"), "a refused training left results")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as place:
+        folder = pathlib.Path(place)
+        compares(folder)
+        refuses(folder)
+        goes_on(folder)
+    return summary()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
