@@ -101,6 +101,7 @@ class Browser:
 
     def window(self, width, height, dark=False, phone=False):
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2 if phone else 1, mobile=phone)
+        self._call("Emulation.setTouchEmulationEnabled", enabled=phone)
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
 
     def scripts(self, allowed):
@@ -134,6 +135,14 @@ class Browser:
         for part in (0.3, 0.6, 1):
             self.mouse("mouseMoved", x + part * (x2 - x), y + part * (y2 - y), button="left", buttons=1)
         self.mouse("mouseReleased", x2, y2, button="left", clickCount=1)
+        self.settle()
+
+    def touch(self, *positions):
+        """Fingers put down at the first list of (x, y), moved to the others, lifted."""
+        for kind, points in zip(["touchStart"] + ["touchMove"] * (len(positions) - 1), positions):
+            self._call("Input.dispatchTouchEvent", type=kind, touchPoints=[{"x": x, "y": y, "id": i} for i, (x, y) in enumerate(points)])
+            self.settle()
+        self._call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
         self.settle()
 
     def key(self, key):

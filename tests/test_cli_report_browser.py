@@ -155,6 +155,21 @@ def test_values(browser, folder):
     check("fp32" not in shown and "+" in shown + "−", "differences:", shown)
 
 
+def test_fingers(browser, folder):
+    """One finger reads values, two zoom."""
+    browser.window(390, 844, phone=True)
+    browser.open(os.path.join(folder, "report.html"))
+    x, y, width, height = box(browser, CURVE + " .u-over")
+    shown = lambda: text(browser, CURVE + " .values").split("\n")[0]
+    browser.touch([(x + 0.2 * width, y + 50)], [(x + 0.24 * width, y + 50)], [(x + 0.25 * width, y + 50)])
+    check(shown() == "step 3", "one finger at a quarter:", shown())
+    browser.touch([(x + 0.45 * width, y + 50), (x + 0.55 * width, y + 50)], [(x + 0.3 * width, y + 50), (x + 0.7 * width, y + 50)],
+                  [(x, y + 50), (x + width - 1, y + 50)])
+    browser.touch([(x + 0.2 * width, y + 50)], [(x + 0.08 * width, y + 50)], [(x + 0.02 * width, y + 50)])
+    check(shown() in ("step 5", "step 6"), "after two fingers the left edge is", shown())
+    browser.window(1280, 900)
+
+
 def test_tensors(browser, folder):
     """Any tensor of the traces; its numbers are those of the file; the map of layers has the counts and chooses too."""
     browser.window(1280, 900)
@@ -267,6 +282,7 @@ def main():
             test_looks(browser, wild, pictures, ((1280, False),))
             test_switches(browser, plain)
             test_values(browser, plain)
+            test_fingers(browser, plain)
             test_tensors(browser, plain)
             test_histograms(browser, plain)
             check(browser.errors == [], "complaints:", browser.errors[:3])

@@ -64,7 +64,7 @@ static char share_digit(double count, double elements) {
     if (!(count > 0))
         return '0';
     const double level = 35 + round(2 * log2(count / elements));
-    const int digit = level < 1 ? 1 : level > 35 ? 35 : (int)level;
+    const int digit = !(level >= 1) ? 1 : level > 35 ? 35 : (int)level;
     return (char)(digit < 10 ? '0' + digit : 'a' + digit - 10);
 }
 

@@ -14,9 +14,9 @@
 enum { ROOM = 60000, LEAST = 24, MOST = 400, COARSE = 100, CHOSEN = 8 };
 
 struct bucket {
-    int e, least_e, largest_e; /* of the largest element, and of all rows */
-    double least, largest, predicted;
-    int64_t gamma, saturated, flushed;
+    int e, least_e, largest_e;                            /* of the largest element, and of all rows */
+    double least, largest, predicted, saturated, flushed; /* exact below 2^53 */
+    int64_t gamma;
 };
 
 struct lane {
@@ -65,15 +65,12 @@ static void take_row(void *context, const struct trace_row *row) {
     struct lane *lane = lane_at(all, all->last);
     if (lane->rows++ % all->group == 0) {
         lane->buckets = text_realloc(lane->buckets, (size_t)lane->count + 1, sizeof *lane->buckets);
-        lane->buckets[lane->count++] = (struct bucket){row->maximum_e,
-                                                       row->maximum_e,
-                                                       row->maximum_e,
-                                                       row->maximum,
-                                                       row->maximum,
-                                                       row->predicted,
-                                                       row->gamma,
-                                                       0,
-                                                       0};
+        lane->buckets[lane->count++] = (struct bucket){.e = row->maximum_e,
+                                                       .least_e = row->maximum_e,
+                                                       .largest_e = row->maximum_e,
+                                                       .least = row->maximum,
+                                                       .largest = row->maximum,
+                                                       .predicted = row->predicted};
     }
     struct bucket *b = &lane->buckets[lane->count - 1];
     note_step(all, lane->count - 1, row->step);
@@ -87,8 +84,8 @@ static void take_row(void *context, const struct trace_row *row) {
     if (row->maximum < b->least)
         b->least = row->maximum;
     b->gamma = row->gamma > b->gamma ? row->gamma : b->gamma;
-    b->saturated += row->saturated;
-    b->flushed += row->flushed;
+    b->saturated += (double)row->saturated;
+    b->flushed += (double)row->flushed;
 }
 
 /* --- printing ------------------------------------------------------------------------------------------------------
@@ -106,8 +103,8 @@ static double value_of(const struct bucket *b, int column) {
                              magnitude(b->least),
                              magnitude(b->predicted),
                              (double)b->gamma,
-                             (double)b->saturated,
-                             (double)b->flushed};
+                             b->saturated,
+                             b->flushed};
     return values[column];
 }
 
