@@ -246,6 +246,25 @@ def test_histograms(browser, folder):
         check(browser.value("document.querySelectorAll('#histograms .lane').length") == 1, "a format switched off keeps its histogram")
 
 
+def test_one_format(browser, place):
+    """A training without a shared exponent, and so without traces: its telemetry has tensors to choose."""
+    out = os.path.join(place, "one")
+    succeed("train", *TINY, "--format", "bf16", "--telemetry", "1", "--out", out, "--quiet", env=PLAIN)
+    browser.window(1280, 900)
+    browser.open(os.path.join(out, "report.html"))
+    silent(browser, os.path.join(out, "report.html"), "one format")
+    check("No format of this comparison has a shared exponent." in text(browser, "#figures"), "no word of exponents that are not there")
+    for tensor in ("fc1.weight", "fc2.weight.grad"):
+        browser.value(f"(function () {{ const s = document.getElementById('tensor'); s.value = [...s.options].find(o => o.text === {json.dumps(tensor)}).value;"
+                      "s.dispatchEvent(new Event('change')); })()")
+        browser.settle()
+        with open(os.path.join(out, "telemetry-bf16-seed1.jsonl")) as file:
+            last = [line for line in map(json.loads, file) if line.get("tensor") == tensor and line["type"] == "tensor"][-1]
+        shown = text(browser, "#histograms")
+        want = f"zeros {100 * last['zeros'] / last['elements']:.3f} %", f"flushed {last['flushed']:,}"
+        check("step 12: " in shown and all(w in shown for w in want), tensor, shown, want)
+
+
 def test_policy(browser, folder):
     """The page could not fetch if it wanted to; without scripts a sentence stands for the figures."""
     path = os.path.join(folder, "report.html")
@@ -285,6 +304,7 @@ def main():
             test_fingers(browser, plain)
             test_tensors(browser, plain)
             test_histograms(browser, plain)
+            test_one_format(browser, place)
             check(browser.errors == [], "complaints:", browser.errors[:3])
             test_policy(browser, plain)
         finally:

@@ -160,5 +160,5 @@ function curves() {
     const point = data.steps_a_point > 1 ? `Each point of a training loss is the mean of ${data.steps_a_point} steps. ` : "";
     return section("Loss and accuracy", controls, element("div", {class: "panels"}, left.panel, ...(right ? [right.panel] : [])),
         element("p", {class: "soft"}, point + "Drag over a figure to zoom, on a touch screen with two fingers; a double click shows all again. Values are those under the pointer, or of the last point. ",
-                several ? "" : "One seed: differences between formats include chance."));
+                several || data.series.length < 2 ? "" : "One seed: differences between formats include chance."));
 }

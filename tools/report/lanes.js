@@ -1,13 +1,12 @@
 // lanes.js - the exponents of one tensor, a panel for each format, and the choice of the tensor for all that shows one.
 
-const chosen = {tensor: data.traces.chosen ? data.traces.chosen[0] : 0, seed: 0};
+const chosen = {tensor: (data.traces.chosen || [])[0] ?? Math.max(0, data.tensors.findIndex(([, role]) => role === "weight")), seed: 0};
 const choosers = [];
 function choose(tensor) {
     chosen.tensor = +tensor;
     choosers.forEach(draw => draw());
 }
 const tensorText = i => `${data.tensors[i][0]} (${data.tensors[i][1]})`;
-const sourceRuns = source => data[source].runs.filter(run => on[run.series]);
 const sourceSeeds = () => [...new Set([...data.traces.runs, ...data.telemetry.runs].map(run => run.seed))].sort((a, b) => a - b);
 
 // A run of the seed, else the first that the format has: folders may hold different seeds.
