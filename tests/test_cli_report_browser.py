@@ -38,7 +38,7 @@ def pixels(browser, where, name):
 
 
 def text(browser, where):
-    return browser.value(f"document.querySelector({json.dumps(where)}).innerText")
+    return browser.value(f"document.querySelector({json.dumps(where)}).innerText").replace("\u00a0", " ")
 
 
 def click(browser, where):

@@ -131,8 +131,8 @@ function curvePanel(choices, first) {
                 const s = plotted.spreads.get(i)[at], text = measure.paired ? signed : short;
                 const seeds = curve.band === "seeds" && [...plotted.points.get(i)].map(([, p]) => p.get(plotted.steps[at]));
                 return element("span", {}, sample(i), data.series[i].name + " ", element("b", {}, seeds ? seeds.map(v => v == null ? "–" : text(v, measure.digits)).join(", ")
-                    : s.mean == null ? "–" : text(s.mean, measure.digits) + (s.seeds > 1 && curve.band === "sd" ? ` ± ${short(s.sd, measure.digits)}`
-                    : s.seeds > 1 ? ` [${short(s.low, measure.digits)}, ${short(s.high, measure.digits)}]` : "")));
+                    : s.mean == null ? "–" : text(s.mean, measure.digits) + (s.seeds > 1 && curve.band === "sd" ? `\u00a0±\u00a0${short(s.sd, measure.digits)}`
+                    : s.seeds > 1 ? `\u00a0[${short(s.low, measure.digits)},\u00a0${short(s.high, measure.digits)}]` : "")));
             }));
             note.textContent = (capped ? `The axis ends at ${measure.paired ? "±" : ""}${short(cut, 3)}, five times the loss of guessing; there is more beyond. ` : "") +
                 (measure.loss && plotted.shown.some(i => data.series[i].diverged) ? "A cross marks the last finite loss of a run that diverged." : "");

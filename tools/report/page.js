@@ -33,7 +33,8 @@ function short(value, digits = 5) {
     if (value === "inf" || Math.abs(value) === Infinity) return "Inf";
     const size = Math.abs(value);
     if (size && (size < 1e-4 || size >= 1e6)) return value.toExponential(2).replace("-", "−");
-    return value.toFixed(size >= 100 ? Math.max(0, digits - 3) : size >= 10 ? digits - 2 : digits - 1).replace("-", "−");
+    const decimals = size >= 100 ? Math.max(0, digits - 3) : size >= 10 ? digits - 2 : digits - 1;
+    return value.toFixed(size ? Math.max(decimals, 2 - Math.floor(Math.log10(size))) : decimals).replace("-", "−"); // three digits that count, at least
 }
 
 const signed = (value, digits) => (value >= 0 ? "+" : "") + short(value, digits);
