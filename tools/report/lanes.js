@@ -6,7 +6,7 @@ function choose(tensor) {
     chosen.tensor = +tensor;
     choosers.forEach(draw => draw());
 }
-const tensorText = i => `${data.tensors[i][0]} (${data.tensors[i][1]})`;
+const tensorText = i => data.tensors[i] ? `${data.tensors[i][0]} (${data.tensors[i][1]})` : "no tensor";
 const sourceSeeds = () => [...new Set([...data.traces.runs, ...data.telemetry.runs].map(run => run.seed))].sort((a, b) => a - b);
 
 // A run of the seed, else the first that the format has: folders may hold different seeds.
