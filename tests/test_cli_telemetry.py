@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Telemetry as a user gets it: --telemetry and --shadow, docs/telemetry.md against the files, the table against the JSON
+lines, counts against those of the run, the first NaN or Inf told aloud, what belongs to flexlab in the folder, bad
+options, TensorBoard event files where their packages are installed.
+
+    test_cli_telemetry.py PATH-OF-FLEXLAB SOURCE"""
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+from cli_harness import TINY, check, expect_error, read_lines, succeed, summary
+
+SOURCE = sys.argv[2]
+SHADOWS = "fp16,flex16+5:ngraph"
+
+
+def documented():
+    """{kind of line: {field: type}}"""
+    kinds, name = {}, None
+    with open(os.path.join(SOURCE, "docs", "telemetry.md")) as file:
+        for line in file:
+            heading = re.match(r"### (\w+)\n", line)
+            row = re.match(r"\| (`.+?`) \| (\S+) \| [^|]+ \| ", line)
+            if heading:
+                name = heading[1]
+            elif row:
+                for field in re.findall(r"`([^`]+)`", row[1]):
+                    kinds.setdefault(name, {})[field] = row[2]
+    return kinds
+
+
+def is_type(value, kind):
+    if value is None:
+        return kind.endswith("?")
+    return {"string": isinstance(value, str), "boolean": isinstance(value, bool), "object": isinstance(value, dict),
+            "integer": isinstance(value, int) and not isinstance(value, bool),
+            "number": isinstance(value, (int, float)) and not isinstance(value, bool)}[kind.rstrip("?")]
+
+
+def check_object(value, kind, wanted, prefix=""):
+    own = {f[len(prefix):] for f in wanted if f.startswith(prefix) and "." not in f[len(prefix):]}
+    check({k + ("[]" if isinstance(v, list) else "") for k, v in value.items()} == own, kind, prefix, set(value), "want", own)
+    for key, inner in value.items():
+        if isinstance(inner, list):
+            for element in inner:
+                check(is_type(element, wanted[prefix + key + "[]"]), kind, key, element)
+                if isinstance(element, dict):
+                    check_object(element, kind, wanted, f"{prefix}{key}[].")
+        else:
+            check(is_type(inner, wanted.get(prefix + key, "?")), kind, key, repr(inner), wanted.get(prefix + key))
+
+
+def lines_of(place, name):
+    with open(os.path.join(place, name)) as file:
+        return [json.loads(line, parse_constant=lambda word: sys.exit(f"{name}: {word} is no JSON")) for line in file]
+
+
+def check_rows(name, lines, table):
+    rows = [line for line in lines if line["type"] == "tensor"]
+    check(len(rows) == len(table) == lines[-1]["rows"], name, len(rows), len(table))
+    for row, columns in zip(rows, table):
+        check(sum(row["bins"]) + row["zeros"] + row["infinite"] + row["nan"] == row["elements"], name, row["tensor"], "histogram")
+        check(not row["bins"] or (row["bins"][0] and row["bins"][-1]), name, row["tensor"], "empty bins at an end")
+        check((row["maximum"] is None) == (row["maximum_state"] != "finite"), name, row["tensor"], row["maximum_state"])
+        fields = {k: v for k, v in row.items() if k not in ("type", "maximum_state", "shadows", "bins")}
+        for shadow in row["shadows"]:
+            fields.update({f"{shadow['name']}.{k}": v for k, v in shadow.items() if k != "name"})
+        for key, value in fields.items():
+            text = {True: "true", False: "false"}[value] if isinstance(value, bool) else "" if value is None else str(value)
+            same = columns[key] == text if not isinstance(value, float) else float(columns[key]) == value
+            check(same or (key == "maximum" and columns[key] == "inf"), name, row["tensor"], key, columns[key], value)
+        check(columns["bins"].split() == [str(b) for b in row["bins"]], name, row["tensor"], "bins")
+
+
+def test_files(place):
+    kinds, seen = documented(), set()
+    formats = ["fp32", "fp16", "flex16+5", "fp16:nomaster"]
+    done = succeed("compare", *TINY, "--formats", ",".join(formats), "--lr", "1000", "--allow-divergence", "--telemetry", "5",
+                   "--shadow", SHADOWS, "--out", place)
+    metrics = read_lines(place)
+    check(metrics[0]["telemetry"] == "5" and metrics[0]["shadow"] == SHADOWS, metrics[0])
+    for label in formats:
+        name = f"telemetry-{label.replace(':', '_')}-seed1"
+        lines = lines_of(place, name + ".jsonl")
+        for line in lines:
+            check_object(line, line["type"], kinds[line["type"]])
+            seen.add(line["type"])
+        with open(os.path.join(place, name + ".csv"), newline="") as file:
+            check_rows(name, lines, list(csv.DictReader(file)))
+        rows = [line for line in lines if line["type"] == "tensor"]
+        check(sorted({row["step"] for row in rows}) == [1, 6, 11, 12], name, sorted({row["step"] for row in rows}))
+        run = next(line for line in metrics if line["type"] == "run" and line["format"] == label)
+        for count in ("saturated", "flushed", "nonfinite"):
+            check(sum(row[count] for row in rows) == run[count], name, count, sum(row[count] for row in rows), run[count])
+        bad = [line for line in lines if line["type"] == "nonfinite"]
+        check(bool(bad) == (run["nonfinite"] > 0) and len(bad) <= 1, name, "nonfinite lines", len(bad))
+        if bad:
+            told = f"{label} seed 1, step {bad[0]['step']}: the first NaN or Inf: {bad[0]['nonfinite']} of"
+            check(told in done.stderr and f"{bad[0]['tensor']} ({bad[0]['role']})" in done.stderr, "not told:", told, done.stderr)
+            check(len(bad[0]["before"]) == 20 or bad[0]["step"] == 1, name, len(bad[0]["before"]))
+    check(seen == set(kinds), "kinds of lines", seen ^ set(kinds))
+    check("--telemetry" in succeed("train", "--help").stdout, "help")
+
+
+def test_pattern(place):
+    succeed("train", *TINY, "--format", "dfp16", "--telemetry", "7:fc1.weight,*.grad", "--out", place, "--force")
+    names = {line.get("tensor") for line in lines_of(place, "telemetry-dfp16-seed1.jsonl")} - {None}
+    check("fc1.weight" in names and all(n == "fc1.weight" or n.endswith(".grad") for n in names), names)
+    left = [n for n in os.listdir(place) if n.startswith("telemetry-")]
+    check(sorted(left) == ["telemetry-dfp16-seed1.csv", "telemetry-dfp16-seed1.jsonl"], "--force leaves", left)
+    succeed("train", *TINY, "--format", "dfp16", "--out", place, "--force")
+    check(not [n for n in os.listdir(place) if n.startswith("telemetry-")], "old telemetry is left")
+
+
+def test_wrong(place):
+    base = ["train", *TINY, "--out", os.path.join(place, "none")]
+    for text in ("0", "-1", "x", "5:", "5x", "99999999999"):
+        expect_error([*base, "--telemetry", text], 2, f"--telemetry '{text}'", "10:conv1*")
+    for text, part in (("fp17", "fp17"), ("fp16:ngraph", "ngraph"), ("dfp16:what", "what"), ("", "''")):
+        expect_error([*base, "--shadow", text], 2, f"--shadow '{text}'", part)
+    done = succeed(*base, "--quiet", "--telemetry", "5:nothing*", status=1)
+    check("'nothing*' matches none" in done.stderr, done.stderr)
+
+
+def test_tensorboard(place):
+    script = os.path.join(SOURCE, "tools", "telemetry_to_tensorboard.py")
+    out = os.path.join(place, "tensorboard")
+    done = subprocess.run([sys.executable, script, "--out", out, place], capture_output=True, text=True)
+    try:
+        import tensorboardX  # noqa: F401
+    except ImportError:
+        check(done.returncode == 1 and "pip install tensorboardX" in done.stderr, done.stderr)
+        return
+    check(done.returncode == 0 and len(os.listdir(out)) == 4, done.stdout, done.stderr)
+    for folder in os.listdir(out):
+        check(any(n.startswith("events.out.tfevents") for n in os.listdir(os.path.join(out, folder))), folder, "is empty")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as temporary:
+        place = os.path.join(temporary, "results")
+        test_files(place)
+        test_tensorboard(place)
+        test_pattern(place)
+        test_wrong(temporary)
+    return summary()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
