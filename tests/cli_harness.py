@@ -10,7 +10,8 @@ import sys
 
 PROGRAM = os.path.abspath(sys.argv[1])
 TINY = ["--model", "mlp2", "--data", "synthetic:train=96,test=40", "--batch", "16", "--epochs", "2"]
-TIME_FIELDS = {"seconds", "images_per_second", "speed_ratio", "started", "command_line"}
+TIME_FIELDS = {"seconds", "images_per_second", "speed_ratio", "started", "command_line", "step_seconds", "step_seconds_low",
+               "step_seconds_high", "wall_seconds", "timed"}
 _counts = {"checks": 0, "failures": 0}
 
 

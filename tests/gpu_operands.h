@@ -834,13 +834,17 @@ static void plan_sum_squares(struct call *c) {
     add_numbers(c, FMT_F64, 3, (double[]){1, 2, 3});
     IN(c, PICK(1, 7, 129, 4095, 4096, 4097, 9000));
 }
-/* numbers, rate, sums */
+/* numbers, rate, sums, scale of the loss */
 static void plan_optimiser_step(struct call *c) {
     double rate = 0.1 + 0.1 * unit(), sums[3] = {fabs(unit()), fabs(unit()), chance(20) ? 0 : 1};
     add_numbers(c, FMT_F64, FL_FACTORS * TENSOR_STEP_ROWS, NULL);
     add_numbers(c, FMT_F32, 1, &rate);
     if (chance(60))
         add_numbers(c, FMT_F64, 3, sums);
+    else
+        add_none(c);
+    if (chance(50))
+        add_numbers(c, FMT_F64, 1, &(double){ldexp(1, between(-10, 30))});
     else
         add_none(c);
     const tensor_optimiser how = {.kind = (tensor_optimiser_kind)between(0, TENSOR_OPTIMISER_LAMB),

@@ -52,6 +52,7 @@ static void make_step(struct fl_args *args, double (*f)[NUMBER_ROWS * NUMBER_CHA
     args->geo.k = index % 7 ? 4 : 0;
     if (!args->geo.k)
         args->numbers.f[1] = NULL;
+    args->numbers.f[2] = NULL; /* no scale: what the hashes are of */
 }
 
 /* Options and targets of a loss: those of the format, doubles or floats, each with and without the rest. */

@@ -25,7 +25,7 @@ def comparable(directory):
                 content[name] = file.read()
     with open(os.path.join(directory, "summary.csv")) as file:
         rows = list(csv.DictReader(file))
-    content["summary.csv"] = [{k: v for k, v in r.items() if k not in ("images_per_second", "speed_ratio")} for r in rows]
+    content["summary.csv"] = [without_time(row) for row in rows]
     return content
 
 

@@ -196,9 +196,11 @@ def test_divergence(place, wild):
     done = succeed("compare", *TINY, "--out", os.path.join(place, "calm"))
     check("DIVERGED" not in done.stdout + done.stderr, done.stdout)
     check(not any(line.get("diverged") for line in read_lines(os.path.join(place, "calm"))), "a calm run is called diverged")
-    check("fp16 trains without loss scaling" in done.stdout, done.stdout)
-    with open(os.path.join(place, "calm", "report.html")) as file:
-        check("fp16 trains without loss scaling" in file.read(), "report.html says nothing of loss scaling")
+    check("loss scaling" not in done.stdout, "fp16 is scaled by default:", done.stdout)
+    done = succeed("compare", *TINY, "--formats", "fp16,fp16:noscale", "--out", os.path.join(place, "noscale"))
+    check("fp16:noscale trains without loss scaling" in done.stdout, done.stdout)
+    with open(os.path.join(place, "noscale", "report.html")) as file:
+        check("fp16:noscale trains without loss scaling" in file.read(), "report.html says nothing of loss scaling")
     done = succeed("train", *TINY, "--format", "bf16", "--out", os.path.join(place, "bf16"))
     check("loss scaling" not in done.stdout, done.stdout)
 

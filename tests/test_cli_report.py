@@ -11,7 +11,7 @@ import sys
 import tempfile
 import xml.etree.ElementTree as xml
 
-from cli_harness import TINY, check, expect_error, has_gnuplot, read_csv, run, succeed, summary
+from cli_harness import TINY, check, expect_error, has_gnuplot, read_csv, run, succeed, summary, without_time
 
 FORMATS = "fp32,fp16,flex16+5,flex16+5:ngraph,dfp16"
 DRAWN = ["report.html", "figure-loss.svg", "figure-loss.png", "figure-exponents.svg", "figure-exponents.png"]
@@ -166,7 +166,7 @@ def test_tensors(place, out, kept):
 
 
 def timeless(row):
-    return {k: v for k, v in row.items() if k not in ("images_per_second", "speed_ratio", "planned_runs")}
+    return without_time(row, "planned_runs")
 
 
 def test_merge(place, whole):

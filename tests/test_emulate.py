@@ -49,7 +49,7 @@ def training(out, start):
     for field in ("processor", "instruction_set", "started", "command_line"):
         del lines[0][field]
     for line in lines:
-        for field in ("seconds", "images_per_second"):
+        for field in ("seconds", "images_per_second", "step_seconds", "step_seconds_low", "step_seconds_high", "wall_seconds"):
             line.pop(field, None)
         for entry in line.get("formats", []):
             del entry["matmul_backend"]

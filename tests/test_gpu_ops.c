@@ -330,7 +330,6 @@ PLAIN_RUN(moments, t[0], t[1], t[2])
 PLAIN_RUN(running_statistics, t[0], t[1], t[2], t[3], t[4], 0.1)
 PLAIN_RUN(normalise, t[0], t[1], t[2], t[3], t[4], t[5], t[6], c->epsilon, c->relu)
 PLAIN_RUN(sum_squares, t[0], 1, t[1])
-PLAIN_RUN(optimiser_step, t[0], t[1], t[2])
 PLAIN_RUN(trust_rate, t[0], t[1], t[2])
 PLAIN_RUN(sgd_momentum, t[0], t[1], t[2], c->alpha, (float)c->epsilon)
 /* clang-format on */
@@ -499,6 +498,9 @@ RUN(where_grad) {
     status = status ? status : tensor_device_wait(tensor_get_device(t[0]));
     tensor_free(mask);
     return status;
+}
+RUN(optimiser_step) {
+    return t[3] ? tensor_optimiser_step_scaled(t[0], t[1], t[2], t[3]) : tensor_optimiser_step(t[0], t[1], t[2]);
 }
 RUN(sgd_update) {
     return t[2] ? tensor_sgd_update_by(t[0], t[1], t[2]) : tensor_sgd_update(t[0], t[1], c->alpha);

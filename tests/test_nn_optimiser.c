@@ -66,6 +66,20 @@ static const struct setting {
     {"adagrad", {.optimiser = "adagrad", .weight_decay = 1e-3f, .decay = "weights"}},
     {"lamb", {.optimiser = "lamb", .weight_decay = 1e-2f, .clip_norm = 0.2f}},
     {"lamb, clipped by value", {.optimiser = "lamb", .clip_value = 0.01f}},
+    {"sgd, scaled", {.momentum = 0.9f, .weight_decay = 1e-3f, .loss_scale = "1024"}},
+    {"sgd, all of it, scaled",
+     {.momentum = 0.5f,
+      .weight_decay = 1e-2f,
+      .nesterov = true,
+      .decay = "weights",
+      .clip_value = 0.02f,
+      .clip_norm = 0.05f,
+      .loss_scale = "2^8"}},
+    {"adam, decay, scaled", {.optimiser = "adam", .weight_decay = 1e-2f, .clip_norm = 0.1f, .loss_scale = "1024"}},
+    {"rmsprop, momentum and decay, scaled",
+     {.optimiser = "rmsprop", .momentum = 0.9f, .weight_decay = 1e-2f, .loss_scale = "0.25"}},
+    {"lamb, clipped by both, scaled",
+     {.optimiser = "lamb", .clip_value = 0.01f, .clip_norm = 0.2f, .loss_scale = "dynamic:init=1024,window=1000"}},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
@@ -118,12 +132,18 @@ static double norm_of(const double *x, int64_t n) {
     return sqrt(sum);
 }
 
-/* The gradients of this step, clipped. */
+static double scale_of(const nn_config *c) {
+    return !c->loss_scale ? 1 : !strcmp(c->loss_scale, "2^8") ? 256 : !strcmp(c->loss_scale, "0.25") ? 0.25 : 1024;
+}
+
+/* The gradients of this step, those of the loss itself, clipped. */
 static void take_gradients(const nn_config *c) {
     double squares = 0;
     for (int k = 0; k < count; k++) {
         struct plain *p = &parameters[k];
         CHECK(!tensor_store_f64(p->gradient, p->g, p->n), "%s", tensor_error());
+        for (int64_t i = 0; i < p->n; i++)
+            p->g[i] /= scale_of(c);
         for (int64_t i = 0; i < p->n && c->clip_value > 0; i++)
             p->g[i] = fmin(fmax(p->g[i], -(double)c->clip_value), c->clip_value);
         squares += norm_of(p->g, p->n) * norm_of(p->g, p->n);

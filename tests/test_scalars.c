@@ -153,6 +153,24 @@ static void networks(const char *variant, const char *device) {
 
 /* --- refusals ----------------------------------------------------------------------------------------------------- */
 
+/* A limit from a tensor clips as the number does; what is loaded later does not count. */
+static void clips(tensor_device *device, tensor_format format) {
+    tensor *x = matrix(device, format), *y[2] = {matrix(device, format), matrix(device, format)},
+           *limit = number(device, FMT_F32);
+    fill(x);
+    for (int step = 0; step < STEPS; step++) {
+        const float most = 0.3f * (float)(step % 4);
+        CHECK(!tensor_clip(y[0], x, most) && !tensor_load_f32(limit, &most, 1) && !tensor_clip_by(y[1], x, limit), "%s",
+              tensor_error());
+    }
+    CHECK(!tensor_load_f32(limit, &(float){1000}, 1), "%s", tensor_error());
+    same("clip_by", y[0], y[1]);
+    tensor_free(x);
+    tensor_free(y[0]);
+    tensor_free(y[1]);
+    tensor_free(limit);
+}
+
 static void refused(tensor_status got, tensor_status want, const char *part) {
     CHECK(got == want && strstr(tensor_error(), part), "status %d '%s', want %d '%s'", (int)got, tensor_error(),
           (int)want, part);
@@ -180,6 +198,11 @@ static void wrong_operands(tensor_device *device, tensor_device *other) {
             "loss and gradient_scale are the same tensor");
     refused(tensor_cross_entropy_by(loss, v, NULL, NULL, w, labels, there_f64), TENSOR_E_ARGUMENT,
             "tensor_copy is the bridge");
+    refused(tensor_clip_by(w, v, NULL), TENSOR_E_ARGUMENT, "clip_by: limit is NULL");
+    refused(tensor_clip_by(NULL, v, f32), TENSOR_E_ARGUMENT, "clip_by: y is NULL");
+    refused(tensor_clip_by(w, fp32, f32), TENSOR_E_FORMAT, "clip_by");
+    refused(tensor_clip_by(w, v, f64), TENSOR_E_SHAPE, "limit is f64 1, expected f32 with 1 elements");
+    refused(tensor_clip_by(w, v, there), TENSOR_E_ARGUMENT, "tensor_copy is the bridge");
     tensor *all[] = {w, v, f64, two, fp32, f32, there, there_f64, loss, labels};
     for (int i = 0; i < 10; i++)
         tensor_free(all[i]);
@@ -236,6 +259,7 @@ int main(void) {
         tensor_device *device = tensor_device_list(d);
         for (int i = 0; tensor_format_list(i); i++) {
             const tensor_format format = tensor_format_list(i);
+            clips(device, format);
             updates(device, format, false, TENSOR_ROUND_NEAREST);
             updates(device, format, true, TENSOR_ROUND_NEAREST);
             if (tensor_format_bytes(format) == 2)

@@ -16,12 +16,13 @@ _Static_assert(sizeof(tensor_augmentation) == 16, "tensor_augmentation is frozen
 _Static_assert(sizeof(nn_tensor_info) == 3 * sizeof(void *), "nn_tensor_info is frozen");
 _Static_assert(sizeof(nn_role_row) == 2 * sizeof(void *), "nn_role_row is frozen");
 ENDS_WITH(tensor_epilogue, unused);
-ENDS_WITH(nn_config, layer_formats);
+ENDS_WITH(nn_config, loss_scale);
 ENDS_WITH(tensor_loss_options, unused);
-ENDS_WITH(nn_wgan_config, clip);
+ENDS_WITH(nn_wgan_config, loss_scale);
+ENDS_WITH(nn_loss_scale, longest);
 ENDS_WITH(tensor_optimiser, unused);
 ENDS_WITH(nn_train_config, telemetry_shadows);
-ENDS_WITH(nn_train_events, row);
+ENDS_WITH(nn_train_events, starved);
 ENDS_WITH(nn_telemetry_config, unused);
 ENDS_WITH(nn_transformer, activation);
 ENDS_WITH(data_loader_config, streams);
@@ -38,13 +39,15 @@ AT(nn_config, unused, 86);
 AT(nn_config, loss, 88);
 AT(nn_config, ignores, 108);
 AT(nn_config, policy, 112);
+AT(nn_config, loss_scale, 128);
 AT(tensor_loss_options, ignores, 24);
-AT(nn_train_config, model, 128); /* behind the network, whose size is given beside it */
-AT(nn_train_config, trace_path, 192);
-AT(nn_train_config, report_every, 216);
-AT(nn_train_config, note_count, 256);
-AT(nn_train_config, context, 264);
-AT(nn_train_config, telemetry_every, 272);
+/* behind the network, whose size is given beside it */
+AT(nn_train_config, model, sizeof(nn_config));
+AT(nn_train_config, trace_path, sizeof(nn_config) + 64);
+AT(nn_train_config, report_every, sizeof(nn_config) + 88);
+AT(nn_train_config, note_count, sizeof(nn_config) + 128);
+AT(nn_train_config, context, sizeof(nn_config) + 136);
+AT(nn_train_config, telemetry_every, sizeof(nn_config) + 144);
 AT(nn_telemetry_config, watched, 56);
 AT(tensor_description, rounding, 80);
 AT(tensor_description, bins, 88);

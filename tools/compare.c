@@ -1,246 +1,22 @@
-/* compare.c - the commands `compare` and `train`: every format with every seed, then table and files. */
+/* compare.c - the commands `compare` and `train`: every format with every seed (turns.c), then table and files. */
 #include "commands.h"
 #include "experiment.h"
 #include "failure.h"
 #include "figure.h"
 #include "folder.h"
-#include "kept.h"
 #include "metrics.h"
 #include "policy.h"
 #include "progress.h"
 #include "report.h"
 #include "signals.h"
 #include "text.h"
+#include "turns.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char arguments_key[] = "flexlab.arguments";
-
 enum { LONGEST_WINDOW = 50, LEAST_WINDOWS = 40, TRACE_ROWS = 500 };
-
-/* --- words ----------------------------------------------------------------------------------------------------------
- */
-
-/* A word as a shell reads it back. What is no text, or a control character, stands as \ooo in $'...'. */
-static char *quote_word(const char *word) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,.:/@%";
-    bool simple = word[0] && strspn(word, plain) == strlen(word), printable = true;
-    char *shown = text_shown(word), *quoted = text_alloc(4 * strlen(word) + 4, 1), *out = quoted;
-    printable = !strcmp(shown, word);
-    free(shown);
-    out = stpcpy(out, simple ? "" : printable ? "'" : "$'");
-    for (const char *p = word; *p; p++) {
-        unsigned char c = (unsigned char)*p;
-        if (printable && c == '\'')
-            out = stpcpy(out, "'\\''");
-        else if (!printable && (c < 0x20 || c >= 0x7F || c == '\'' || c == '\\'))
-            out += sprintf(out, "\\%03o", c);
-        else
-            *out++ = *p;
-    }
-    strcpy(out, simple ? "" : "'");
-    return quoted;
-}
-
-/* --- one run ---------------------------------------------------------------------------------------------------- */
-
-/* What the callbacks of a run in progress share. */
-struct running {
-    struct experiment *experiment;
-    struct run *run;
-    struct output_lines *metrics;
-    struct progress *progress;
-    const struct folder *folder;
-    struct kept kept;
-    bool began; /* a step was reported */
-    int status; /* of writing metrics */
-};
-
-static int on_step(void *context, const nn_step_report *report) {
-    struct running *r = context;
-    struct run *run = r->run;
-    progress_step(r->progress, report);
-    run_observe(run, report);
-    struct kept *k = &r->kept;
-    r->began = true;
-    if (r->experiment->settings->step_loss) {
-        r->status = r->status ? r->status : metrics_step(r->metrics, r->experiment, run, report);
-        kept_step(k, report->loss, report->rate);
-    }
-    k->window_sum += report->loss;
-    k->window_count++;
-    if (k->window_count == r->experiment->window || report->step == report->steps) {
-        struct window *window = &run->windows[run->window_count++];
-        *window = (struct window){report->step, k->window_count, k->window_sum / k->window_count, report->rate};
-        k->window_sum = 0;
-        k->window_count = 0;
-        r->status = r->status ? r->status : metrics_window(r->metrics, r->experiment, run, window);
-    }
-    return signals_received() || r->status;
-}
-
-static int on_epoch(void *context, const nn_epoch_report *report) {
-    struct running *r = context;
-    struct run *run = r->run;
-    progress_epoch(r->progress, report);
-    run->epochs[run->epoch_count++] = *report;
-    r->status = r->status ? r->status : metrics_epoch(r->metrics, r->experiment, run, report);
-    return signals_received() || r->status;
-}
-
-static const void *on_keep(void *context, size_t *bytes) {
-    struct running *r = context;
-    return kept_bytes(&r->kept, r->run, bytes);
-}
-
-/* The library goes on without, and takes the best of the evaluations to come. */
-static void tell_no_best(const struct running *r) {
-    const char *from = r->experiment->resume, *slash = strrchr(from, '/');
-    char *beside = text_format("%.*sbest.safetensors", slash ? (int)(slash - from) + 1 : 0, from),
-         *here = text_format("%s/best.safetensors", r->folder->resume);
-    if (access(beside, F_OK) && access(here, F_OK)) {
-        progress_clear(r->progress);
-        text_note("there is no %s: best.safetensors will be the best of the evaluations to come alone", beside);
-    }
-    free(beside);
-    free(here);
-}
-
-static int on_resume(void *context, const void *bytes, size_t count) {
-    struct running *r = context;
-    const bool refused = !kept_take(&r->kept, r->experiment, r->run, bytes, count);
-    if (refused)
-        return refused;
-    if (r->run->epoch_count)
-        tell_no_best(r);
-    r->status =
-        kept_write(&r->kept, r->experiment, r->run, r->metrics); /* a failure ends the training at its next step */
-    return 0;
-}
-
-/* Loud, and with what led to it. */
-static void on_nonfinite(void *context, const nn_nonfinite *first) {
-    struct running *r = context;
-    const struct run *run = r->run;
-    progress_clear(r->progress);
-    text_note("%s seed %llu, step %lld: the first NaN or Inf: %lld of %lld elements of %s (%s)",
-              r->experiment->series[run->series].label, (unsigned long long)run->seed, (long long)first->step,
-              (long long)first->nonfinite, (long long)first->elements, first->tensor, first->role);
-    for (int64_t i = 0; i < first->before_count; i++) {
-        const nn_seen_write *w = &first->before[i];
-        fprintf(stderr, "  %s step %lld %-28s %-15s largest %-11.4g saturated %lld flushed %lld\n",
-                i ? "      " : "before", (long long)w->step, w->tensor, w->role, w->maximum, (long long)w->saturated,
-                (long long)w->flushed);
-    }
-}
-
-/* Room for all windows and epochs before the first step, so that none is lost for want of it. */
-static void make_room(const struct experiment *x, struct run *run) {
-    run->windows = text_alloc((size_t)(x->steps / x->window + 1), sizeof *run->windows);
-    run->epochs = text_alloc((size_t)((x->steps - 1) / x->steps_per_epoch + 1), sizeof *run->epochs);
-}
-
-/* Where there is a checkpoint, be it an earlier one. */
-static void tell_resume(const struct experiment *x, const struct folder *folder) {
-    char *file = folder_resume_file(folder->path);
-    if (x->kept && !access(file, F_OK)) {
-        char *place = quote_word(folder->path);
-        text_note("'flexlab train --resume %s' goes on from there", place);
-        free(place);
-    }
-    free(file);
-}
-
-/* After nn_train said that it was stopped: by a signal, or because metrics.jsonl cannot be written. */
-static int keep_stopped(struct running *r) {
-    struct experiment *x = r->experiment;
-    struct run *run = r->run;
-    int status = r->status;
-    progress_clear(r->progress);
-    run->stopped = true;
-    if (status) {
-        tell_resume(x, r->folder);
-        return status;
-    }
-    text_note("stopped by %s during %s seed %llu, after step %lld of %lld", signals_name(signals_received()),
-              x->series[run->series].label, (unsigned long long)run->seed, (long long)run->result.steps,
-              (long long)x->steps);
-    tell_resume(x, r->folder);
-    return metrics_run(r->metrics, x, run);
-}
-
-static int train_one(struct experiment *x, struct run *run, struct folder *folder, struct output_lines *metrics,
-                     struct progress *progress) {
-    const struct settings *s = x->settings;
-    const struct series *series = &x->series[run->series];
-    char *trace = NULL;
-    if (series->shared && x->trace_every) {
-        char *name = experiment_trace_name(x, run);
-        trace = text_format("%s/%s", x->folder, name);
-        free(name);
-    }
-    char *telemetry[2] = {NULL, NULL};
-    for (int i = 0; i < 2 && s->telemetry_every; i++) {
-        char *name = experiment_telemetry_name(x, run, i ? "csv" : "jsonl");
-        telemetry[i] = text_format("%s/%s", x->folder, name);
-        free(name);
-    }
-    nn_config network = options_network(s, series);
-    network.seed = run->seed;
-    const nn_train_config config = {.network = network,
-                                    .model = s->model,
-                                    .epochs = (int)s->epochs,
-                                    .rate = x->rate,
-                                    .schedule = s->schedule,
-                                    .warmup_epochs = s->warmup,
-                                    .augment = x->augment,
-                                    .max_steps = s->max_steps,
-                                    .average_last = (int)s->average_last,
-                                    .context = x->data.context,
-                                    .trace_path = trace,
-                                    .trace_every = x->trace_every,
-                                    .checkpoint = x->kept ? folder->resume : NULL,
-                                    .checkpoint_every = s->checkpoint_every,
-                                    .resume = x->resume,
-                                    .notes = &(const nn_note){arguments_key, x->kept},
-                                    .note_count = x->kept ? 1 : 0,
-                                    .telemetry_every = s->telemetry_every,
-                                    .telemetry_path = telemetry[0],
-                                    .telemetry_csv = telemetry[1],
-                                    .telemetry_pattern = s->telemetry_pattern,
-                                    .telemetry_shadows = s->shadow};
-    struct running running = {.experiment = x, .run = run, .metrics = metrics, .progress = progress, .folder = folder};
-    const nn_train_events events = {.step = on_step,
-                                    .epoch = on_epoch,
-                                    .context = &running,
-                                    .keep = on_keep,
-                                    .resume = on_resume,
-                                    .nonfinite = on_nonfinite};
-    make_room(x, run);
-    progress_run(progress, (int)(run - x->runs) + 1, series->label, run->seed);
-    tensor_status failed = nn_train(&run->result, &config, x->train, x->test, &events);
-    kept_clear(&running.kept);
-    free(trace);
-    free(telemetry[0]);
-    free(telemetry[1]);
-    if (failed) {
-        progress_clear(progress);
-        text_failed("%s seed %llu: %s", series->label, (unsigned long long)run->seed, tensor_error());
-        if (running.began)
-            tell_resume(x, folder);
-        return STATUS_FAILED;
-    }
-    folder_rescue(folder); /* before its lines are written, which takes memory */
-    if (run->result.stopped)
-        return keep_stopped(&running);
-    run->finished = true;
-    progress_run_done(progress, x, run);
-    if (x->kept && folder_take_networks(folder))
-        running.status = STATUS_FAILED;
-    return running.status ? running.status : metrics_run(metrics, x, run);
-}
 
 /* --- before the runs ---------------------------------------------------------------------------------------------- */
 
@@ -345,7 +121,7 @@ static void plan_runs(struct experiment *x) {
 static char *join_command(int argc, char **argv) {
     char *line = text_format("flexlab");
     for (int i = 0; i < argc; i++) {
-        char *word = quote_word(argv[i]), *longer = text_format("%s %s", line, word);
+        char *word = text_quoted(argv[i]), *longer = text_format("%s %s", line, word);
         free(word);
         free(line);
         line = longer;
@@ -501,19 +277,15 @@ static int run_all(struct experiment *x, struct folder *folder, bool again) {
     struct output_lines metrics;
     struct progress progress;
     signals_catch();
-    int status = metrics_open(&metrics, x), finished = 0;
+    int status = metrics_open(&metrics, x);
     if (status)
         return status;
     if (!x->settings->quiet)
         policy_print(x);
     progress_begin(&progress, x);
-    for (int i = 0; i < x->run_count && status == STATUS_OK && !signals_received(); i++) {
-        status = train_one(x, &x->runs[i], folder, &metrics, &progress);
-        finished += x->runs[i].finished;
-        if (anything_trained(x))
-            folder_rescue(folder);
-    }
-    x->stopped = finished < x->run_count;
+    for (int i = 0; i < x->seed_count && status == STATUS_OK && !signals_received(); i++)
+        status = turns_train(x, i, folder, &metrics, &progress);
+    x->stopped = experiment_finished(x) < x->run_count;
     if (anything_trained(x))
         status = publish(x, folder, &metrics, status);
     else {
@@ -542,12 +314,12 @@ static int take_up(struct settings *settings, const char *file, char ***words) {
     struct settings before;
     char *arguments = text_alloc(MOST_ARGUMENTS, 1);
     int count, status = STATUS_OK;
-    if (nn_checkpoint_note(file, arguments_key, arguments, MOST_ARGUMENTS))
+    if (nn_checkpoint_note(file, turns_arguments_key, arguments, MOST_ARGUMENTS))
         status = text_failed("--resume '%s': %s", settings->resume, tensor_error());
     else if (!(*words = options_kept_words(arguments, &count)) ||
              options_parse(&before, COMMAND_TRAIN, count, *words) || before.help || before.resume)
-        status =
-            text_failed("--resume '%s': %s: '%s' are no options of a training", settings->resume, file, arguments_key);
+        status = text_failed("--resume '%s': %s: '%s' are no options of a training", settings->resume, file,
+                             turns_arguments_key);
     free(arguments);
     if (status)
         return status;

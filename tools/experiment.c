@@ -15,8 +15,11 @@ void experiment_make_runs(struct experiment *x) {
     x->run_count = x->series_count * x->seed_count;
     x->runs = text_alloc((size_t)x->run_count, sizeof *x->runs);
     for (int i = 0; i < x->run_count; i++)
-        x->runs[i] = (struct run){
-            .series = i % x->series_count, .seed = x->seeds[i / x->series_count], .planned = true, .agreement = NAN};
+        x->runs[i] = (struct run){.series = i % x->series_count,
+                                  .seed = x->seeds[i / x->series_count],
+                                  .planned = true,
+                                  .agreement = NAN,
+                                  .timing = {NAN, NAN, NAN, 0, 0}};
 }
 
 int64_t experiment_labels(const struct experiment *x) {
@@ -36,6 +39,7 @@ void run_clear(struct run *run) {
     nn_train_result_clear(&run->result);
     free(run->windows);
     free(run->epochs);
+    free(run->scales);
     free(run->stored);
     *run = (struct run){0};
 }
@@ -107,6 +111,14 @@ void experiment_clear(struct experiment *x) {
 
 static const double divergence_factor = 1.5;
 
+void run_scaled(struct run *run, int64_t step, double scale) {
+    if (run->scale_count == run->scale_room) {
+        run->scale_room = run->scale_room ? 2 * run->scale_room : 16;
+        run->scales = text_realloc(run->scales, (size_t)run->scale_room, sizeof *run->scales);
+    }
+    run->scales[run->scale_count++] = (struct scale_change){step, scale};
+}
+
 void run_observe(struct run *run, const nn_step_report *report) {
     if (report->step == 1)
         run->first_loss = report->loss;
@@ -122,7 +134,8 @@ static bool test_is_nonfinite(const struct run *run) {
 
 bool run_diverged(const struct experiment *x, const struct run *run) {
     return (run->finished || run->stopped) &&
-           (run->nonfinite_step || test_is_nonfinite(run) || !isfinite(run->result.last_loss) ||
+           (run->nonfinite_step || test_is_nonfinite(run) || run->result.skipped_at_end >= NN_STARVED ||
+            !isfinite(run->result.last_loss) ||
             run->result.last_loss > divergence_factor * fmax(run->first_loss, log(x->data.classes)));
 }
 
@@ -134,6 +147,7 @@ int experiment_diverged(const struct experiment *x) {
 }
 
 char *run_divergence_text(const struct experiment *x, const struct run *run) {
+    const bool starved = run->result.skipped_at_end >= NN_STARVED;
     bool late = !run->nonfinite_step && !test_is_nonfinite(run);
     char *loss = number_text(run->nonfinite_step ? run->nonfinite_loss
                              : late              ? run->result.last_loss
@@ -142,6 +156,9 @@ char *run_divergence_text(const struct experiment *x, const struct run *run) {
          *first = number_text(run->first_loss, 2), *chance = number_text(log(x->data.classes), 2), *text;
     if (run->nonfinite_step)
         text = text_format("loss %s from step %lld", loss, (long long)run->nonfinite_step);
+    else if (starved)
+        text = text_format("its last %lld steps made no update, for their gradients overflowed down to loss scale %g",
+                           (long long)run->result.skipped_at_end, run->result.loss_scale);
     else if (late)
         text = text_format("loss %s at the end, %s at the start, %s by guessing", loss, first, chance);
     else

@@ -13,6 +13,19 @@ struct window {
     double loss, rate;
 };
 
+/* The steps from this one on were trained with this loss scale. */
+struct scale_change {
+    int64_t step;
+    double scale;
+};
+
+/* How long the steps of a run took, s: what a tenth, half and nine tenths of them did not exceed. */
+struct timing {
+    double low, median, high; /* NAN where count is 0 */
+    int64_t count; /* steps, or parts of the run where a step cannot be told from the next; without warm-up */
+    double wall;   /* of the whole run, evaluation and all */
+};
+
 struct run {
     int series; /* index of its format */
     int origin; /* index of where its numbers come from */
@@ -25,6 +38,9 @@ struct run {
     struct window *windows;
     nn_epoch_report *epochs;
     int window_count, epoch_count;
+    struct scale_change *scales; /* of a scaled loss: the first step, then each change */
+    int64_t scale_count, scale_room;
+    struct timing timing;
     double first_loss;      /* of step 1, with the initial weights */
     int64_t nonfinite_step; /* the first step with a loss of NaN or Inf, 0 without */
     double nonfinite_loss;  /* that loss; 0 without */
@@ -95,10 +111,13 @@ void experiment_clear(struct experiment *x);
 /* --- divergence ----------------------------------------------------------------------------------------------------
  */
 
+/* Notes a loss scale from a step on. */
+void run_scaled(struct run *run, int64_t step, double scale);
 /* Notes what divergence is judged by; at every step. */
 void run_observe(struct run *run, const nn_step_report *report);
 /* A run that is over has diverged when the loss of any step or of the test set is NaN or Inf, or when its last loss is
- * more than 1.5 times the larger of its first loss and the loss of guessing, log(classes). */
+ * more than 1.5 times the larger of its first loss and the loss of guessing, log(classes); or when it ended with
+ * NN_STARVED steps in a row that made no update. */
 bool run_diverged(const struct experiment *x, const struct run *run);
 int experiment_diverged(const struct experiment *x);
 /* "loss NaN from step 17"; to be freed. */
@@ -120,7 +139,9 @@ struct summary {
     struct spread train_loss, last_loss, loss_difference, test_loss, accuracy, agreement;
     double images_per_second, speed_ratio; /* all images / all seconds; NAN where unknown */
     int64_t parameters, weight_bytes, activation_bytes, arena_bytes;
-    int64_t saturated, flushed, nonfinite, elements, clamped_low, clamped_high; /* sums over the runs */
+    int64_t saturated, flushed, nonfinite, elements, clamped_low, clamped_high, skipped; /* sums over the runs */
+    int64_t skipped_in_a_row;                                                            /* the most of a run */
+    struct timing timing; /* means over the runs; wall and count: sums */
 };
 
 /* Fills in every run's agreement with the baseline. */

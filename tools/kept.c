@@ -16,9 +16,10 @@ enum head {
     WINDOWS,
     EPOCHS,
     STEPS,
+    SCALES,
     HEAD
 };
-enum { WINDOW = 4, EPOCH = 7, STEP = 2, LAYOUT_NUMBER = 1 };
+enum { WINDOW = 4, EPOCH = 7, STEP = 2, SCALE = 2, LAYOUT_NUMBER = 2 };
 
 void kept_step(struct kept *k, double loss, double rate) {
     if (k->step_count == k->step_room) {
@@ -31,11 +32,11 @@ void kept_step(struct kept *k, double loss, double rate) {
 }
 
 const void *kept_bytes(struct kept *k, const struct run *run, size_t *bytes) {
-    const size_t count =
-        HEAD + WINDOW * (size_t)run->window_count + EPOCH * (size_t)run->epoch_count + STEP * (size_t)k->step_count;
+    const size_t count = HEAD + WINDOW * (size_t)run->window_count + EPOCH * (size_t)run->epoch_count +
+                         STEP * (size_t)k->step_count + SCALE * (size_t)run->scale_count;
     const double head[HEAD] = {
-        LAYOUT_NUMBER,       k->window_sum,     k->window_count,  run->first_loss,      (double)run->nonfinite_step,
-        run->nonfinite_loss, run->window_count, run->epoch_count, (double)k->step_count};
+        LAYOUT_NUMBER,       k->window_sum,     k->window_count,  run->first_loss,       (double)run->nonfinite_step,
+        run->nonfinite_loss, run->window_count, run->epoch_count, (double)k->step_count, (double)run->scale_count};
     free(k->bytes);
     double *to = k->bytes = text_alloc(count, sizeof *to);
     memcpy(to, head, sizeof head);
@@ -53,6 +54,9 @@ const void *kept_bytes(struct kept *k, const struct run *run, size_t *bytes) {
     }
     if (k->step_count)
         memcpy(to, k->steps, STEP * (size_t)k->step_count * sizeof *to);
+    to += STEP * k->step_count;
+    for (int64_t i = 0; i < run->scale_count; i++, to += SCALE)
+        memcpy(to, (const double[SCALE]){(double)run->scales[i].step, run->scales[i].scale}, SCALE * sizeof *to);
     *bytes = count * sizeof *to;
     return k->bytes;
 }
@@ -67,7 +71,9 @@ static bool is_head(const struct experiment *x, const double *head, size_t count
     return count >= HEAD && head[LAYOUT] == LAYOUT_NUMBER && is_whole(head[WINDOW_COUNT], 0, x->window - 1) &&
            is_whole(head[NONFINITE_STEP], 0, steps) && is_whole(head[WINDOWS], 0, windows) &&
            is_whole(head[EPOCHS], 0, epochs) && is_whole(head[STEPS], 0, x->settings->step_loss ? steps : 0) &&
-           (double)count == HEAD + WINDOW * head[WINDOWS] + EPOCH * head[EPOCHS] + STEP * head[STEPS];
+           is_whole(head[SCALES], 0, steps) &&
+           (double)count ==
+               HEAD + WINDOW * head[WINDOWS] + EPOCH * head[EPOCHS] + STEP * head[STEPS] + SCALE * head[SCALES];
 }
 
 /* Steps rise, up to those of the experiment. */
@@ -99,10 +105,26 @@ static bool take_epochs(const struct experiment *x, struct run *run, const doubl
     return true;
 }
 
-/* The lines in the order in which they were written: of each step its own, that of its window, that of its epoch. */
+static bool take_scales(const struct experiment *x, struct run *run, const double *from, int64_t count) {
+    for (int64_t i = 0; i < count; i++, from += SCALE) {
+        const double before = i ? (double)run->scales[i - 1].step : 0;
+        if (!is_whole(from[0], before + 1, (double)x->steps) || !(from[1] > 0 && isfinite(from[1])))
+            return false;
+        run_scaled(run, (int64_t)from[0], from[1]);
+    }
+    return true;
+}
+
+/* The lines in the order in which they were written: of each step a change of the scale, its own, that of its window,
+ * that of its epoch. */
 int kept_write(const struct kept *k, const struct experiment *x, const struct run *run, struct output_lines *metrics) {
     int window = 0, epoch = 0, status = STATUS_OK;
+    int64_t scale = 0;
     for (int64_t step = 1; step <= x->steps && status == STATUS_OK; step++) {
+        if (scale < run->scale_count && run->scales[scale].step == step)
+            status = metrics_scale(metrics, x, run, &run->scales[scale++]);
+        if (status != STATUS_OK)
+            break;
         if (step <= k->step_count) {
             const nn_step_report report = {.step = step,
                                            .steps = x->steps,
@@ -135,6 +157,7 @@ bool kept_take(struct kept *k, const struct experiment *x, struct run *run, cons
         from += WINDOW * windows + EPOCH * epochs;
         for (int64_t i = 0; good && i < (int64_t)numbers[STEPS]; i++)
             kept_step(k, from[STEP * i], from[STEP * i + 1]);
+        good = good && take_scales(x, run, from + STEP * (int64_t)numbers[STEPS], (int64_t)numbers[SCALES]);
     }
     free(numbers);
     return good;

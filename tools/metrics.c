@@ -90,6 +90,7 @@ static void add_formats(cJSON *line, const struct experiment *x) {
         add_text(item, "matmul_backend", s->backend);
         add_text(item, "device", s->device);
         add_text(item, "policy", s->policy);
+        add_text(item, "loss_scale", s->loss_scale);
         cJSON_AddItemToArray(list, item);
     }
 }
@@ -181,6 +182,14 @@ int metrics_step(struct output_lines *o, const struct experiment *x, const struc
     return write_line(o, line);
 }
 
+int metrics_scale(struct output_lines *o, const struct experiment *x, const struct run *run,
+                  const struct scale_change *change) {
+    cJSON *line = run_object("scale", x, run);
+    add_whole(line, "step", change->step);
+    add_real(line, "scale", change->scale);
+    return write_line(o, line);
+}
+
 int metrics_window(struct output_lines *o, const struct experiment *x, const struct run *run,
                    const struct window *window) {
     cJSON *line = run_object("steps", x, run);
@@ -213,6 +222,14 @@ static int write_predictions(struct output_lines *o, const struct experiment *x,
     return write_line(o, line);
 }
 
+static void add_timing(cJSON *line, const struct timing *t) {
+    add_real(line, "step_seconds", t->median);
+    add_real(line, "step_seconds_low", t->low);
+    add_real(line, "step_seconds_high", t->high);
+    add_whole(line, "timed", t->count);
+    add_real(line, "wall_seconds", t->wall);
+}
+
 int metrics_run(struct output_lines *o, const struct experiment *x, const struct run *run) {
     const nn_train_result *r = &run->result;
     bool tested = r->predicted_count > 0;
@@ -238,8 +255,13 @@ int metrics_run(struct output_lines *o, const struct experiment *x, const struct
     add_whole(line, "elements", r->elements);
     add_whole(line, "clamped_low", r->clamped_low);
     add_whole(line, "clamped_high", r->clamped_high);
+    add_real(line, "loss_scale", r->loss_scale);
+    add_whole(line, "skipped", r->skipped);
+    add_whole(line, "skipped_in_a_row", r->skipped_in_a_row);
+    add_whole(line, "skipped_at_end", r->skipped_at_end);
     add_real(line, "seconds", r->seconds);
     add_real(line, "images_per_second", (double)r->images / r->seconds);
+    add_timing(line, &run->timing);
     int status = write_line(o, line);
     return status || !tested ? status : write_predictions(o, x, run);
 }
@@ -266,6 +288,8 @@ int metrics_close(struct output_lines *o, const struct experiment *x) {
         add_spread(line, "test_accuracy", s.accuracy);
         add_spread(line, "agreement", s.agreement);
         add_real(line, "images_per_second", s.images_per_second);
+        add_timing(line, &s.timing);
+        add_whole(line, "skipped", s.skipped);
         finished += s.runs;
         status = write_line(o, line);
     }

@@ -11,6 +11,9 @@ enum { METRICS_SCHEMA = 1 };
 /* All but metrics_close return a STATUS_ code of writing the line; lines reach the file at once. */
 int metrics_open(struct output_lines *o, const struct experiment *x);
 int metrics_step(struct output_lines *o, const struct experiment *x, const struct run *run, const nn_step_report *step);
+/* A change of the loss scale. */
+int metrics_scale(struct output_lines *o, const struct experiment *x, const struct run *run,
+                  const struct scale_change *change);
 int metrics_window(struct output_lines *o, const struct experiment *x, const struct run *run,
                    const struct window *window);
 int metrics_epoch(struct output_lines *o, const struct experiment *x, const struct run *run,

@@ -84,15 +84,17 @@ static const struct option_row {
          "and DIR/test/CLASS/...; text:FILE[,TEST_FILE]\n[,unit=bytes|characters][,test=PERCENT]; see 'flexlab info'"},
     {"context", "N", BOTH, KIND_WHOLE, FIELD(context), 1, 65536, .help = "tokens of a sequence, of texts alone (128)"},
     {"formats", "LIST", COMMAND_COMPARE, KIND_TEXT, FIELD(formats),
-     .help = "comma-separated variants, see 'flexlab info'\n(fp32,fp16,bf16,flex16+5,dfp16). Suffixes: ':nomaster' "
-             "leaves out\n"
-             "the wide copy of the weights, ':paper', ':ngraph', ... chooses\nthe exponent predictor; for example "
-             "fp16:nomaster,flex16+5:ngraph.\n"
-             "policy:NAME and policy:FILE are policies: see --policy.\n"
-             "'@DEVICE' at the end chooses where it trains: flex16+5@cuda,flex16+5@cpu"},
+     .help =
+         "comma-separated variants, see 'flexlab info'\n(fp32,fp16,bf16,flex16+5,dfp16). Suffixes: ':nomaster' "
+         "leaves out\n"
+         "the wide copy of the weights, ':noscale' the loss scaling, ':paper',\n':ngraph', ... chooses the exponent "
+         "predictor; for example\nfp16,fp16:noscale,fp16:nomaster,flex16+5:ngraph.\n"
+         "policy:NAME and policy:FILE are policies: see --policy.\n"
+         "'@DEVICE' at the end chooses where it trains: flex16+5@cuda,flex16+5@cpu"},
     {"format", "NAME", COMMAND_TRAIN, KIND_TEXT, FIELD(formats),
-     .help = "the variant, see 'flexlab info' (flex16+5); suffixes ':nomaster',\n':PREDICTOR' and '@DEVICE' as for "
-             "compare"},
+     .help =
+         "the variant, see 'flexlab info' (flex16+5); suffixes ':nomaster',\n':noscale', ':PREDICTOR' and '@DEVICE' as "
+         "for compare"},
     {"policy", "LIST", COMMAND_COMPARE, KIND_TEXT, FIELD(policy),
      .help = "policies to compare beside the formats, comma-separated: names\n(O0, O1, O2, O3, O1:bf16, dfp16, ...: "
              "'flexlab info') and files,\nwhich say what format each layer has in each role (docs/policies.md)"},
@@ -141,6 +143,11 @@ static const struct option_row {
      .help = "each element of a gradient counts as at most C (as it is)"},
     {"clip-norm", "C", BOTH, KIND_REAL, FIELD(clip_norm), 1e-30, 1e30,
      .help = "all gradients together are scaled down to the norm C (as they are)"},
+    {"loss-scale", "SCALE", BOTH, KIND_TEXT, FIELD(loss_scale),
+     .help =
+         "none; dynamic, which halves and skips the step where gradients overflow\nand doubles after a window of "
+         "good steps; a power of two such as 1024;\ndynamic:init=65536,window=2000,factor=2,min=0.03125,max=16777216 "
+         "with\nany of these (fp16: dynamic, other formats: none)"},
     {"narrow-state", NULL, BOTH, KIND_SWITCH, FIELD(narrow_state), .value = 1,
      .help = "16-bit optimiser state by stochastic rounding; shared exponents"},
     {"label-smoothing", "S", BOTH, KIND_REAL, FIELD(label_smoothing), 0, 1,
@@ -579,7 +586,25 @@ char **options_kept_words(const char *kept, int *argc) {
 }
 
 static const char *suffix_name(int i) {
-    return i ? options_predictor_name(i - 1) : "nomaster";
+    return i > 1 ? options_predictor_name(i - 2) : i ? "noscale" : "nomaster";
+}
+
+/* fp16 as it is practised (Micikevicius et al. 2018); formats that hold the exponents of gradients need nothing. */
+static const char *default_loss_scale(const struct series *series) {
+    return !strcmp(tensor_format_name(series->variant->format), "fp16") ? "dynamic" : "none";
+}
+
+static int choose_loss_scale(const struct settings *settings, struct series *series) {
+    enum { ROOM = 256 };
+    const char *given = series->no_scale       ? "none"
+                        : settings->loss_scale ? settings->loss_scale
+                        : series->loss_scale   ? series->loss_scale
+                                               : default_loss_scale(series);
+    char *text = text_alloc(ROOM, 1);
+    const tensor_status bad = nn_loss_scale_text(given, text, ROOM);
+    free(series->loss_scale);
+    series->loss_scale = text;
+    return bad ? text_usage("--loss-scale: %s", tensor_error()) : STATUS_OK;
 }
 
 /* Where a format trains, by the name in the list or the setting. */
@@ -622,6 +647,9 @@ static int take_policy(const struct settings *s, struct series *series, const ch
         return failure_is_usage() ? text_usage("--%s: %s", option, tensor_error())
                                   : text_failed("--%s: %s", option, tensor_error());
     series->policy = text_format("%s", nn_graph_policy(g));
+    const char *scale = nn_policy_loss_scale(g);
+    if (scale || policy)
+        series->loss_scale = text_format("%s", scale ? scale : "none"); /* what --loss-scale may change */
     nn_graph_free(g);
     char *name = text_format("%.*s", (int)strcspn(series->policy, ";") - 8, series->policy + 8); /* "variant NAME;" */
     series->variant = nn_variant_find(name);
@@ -643,10 +671,10 @@ static int parse_policy(const struct settings *settings, struct series *series, 
     series->no_master = !strcmp(settings->master, "none");
     note_backend(series);
     series->label = policy_label(policy);
-    return STATUS_OK;
+    return choose_loss_scale(settings, series);
 }
 
-/* One item of the list, "VARIANT[:nomaster][:PREDICTOR][@DEVICE]" or "policy:POLICY[@DEVICE]". */
+/* One item of the list, "VARIANT[:nomaster][:noscale][:PREDICTOR][@DEVICE]" or "policy:POLICY[@DEVICE]". */
 static int parse_series(const struct settings *settings, struct series *series, char *item) {
     const char *option = strchr(settings->formats, ',') ? "formats" : "format";
     char *at = strchr(item, '@');
@@ -679,6 +707,10 @@ static int parse_series(const struct settings *settings, struct series *series, 
                 return text_usage("--%s: '%s:nomaster': %s keeps no wide copy of its weights anyway", option, name,
                                   name);
             series->no_master = true;
+        } else if (!strcmp(suffix, "noscale")) {
+            if (!settings->loss_scale && !strcmp(default_loss_scale(series), "none"))
+                return text_usage("--%s: '%s:noscale': the loss of %s is not scaled anyway", option, name, name);
+            series->no_scale = true;
         } else if (autoflex_find(suffix)) {
             if (!series->shared)
                 return text_usage("--%s: '%s:%s': %s has no shared exponent to predict", option, name, suffix, name);
@@ -697,9 +729,10 @@ static int parse_series(const struct settings *settings, struct series *series, 
     }
     series->shared = series->shared || shared;
     note_backend(series);
-    series->label = text_format("%s%s%s%s%s%s", name, series->no_master ? ":nomaster" : "", has_predictor ? ":" : "",
+    series->label = text_format("%s%s%s%s%s%s%s", name, series->no_master ? ":nomaster" : "",
+                                series->no_scale ? ":noscale" : "", has_predictor ? ":" : "",
                                 has_predictor ? series->predictor : "", at ? "@" : "", at ? series->device : "");
-    return STATUS_OK;
+    return choose_loss_scale(settings, series);
 }
 
 /* "flex16+5:ngraph" under --layer-format: asked for, of all its shared exponents. */
@@ -726,7 +759,8 @@ nn_config options_network(const struct settings *s, const struct series *series)
                        .clip_norm = (float)s->clip_norm,
                        .nesterov = s->nesterov,
                        .label_smoothing = (float)s->label_smoothing,
-                       .narrow_state = s->narrow_state};
+                       .narrow_state = s->narrow_state,
+                       .loss_scale = series->loss_scale};
 }
 
 /* What options do not suit each other, or the format, the library knows. */
@@ -808,6 +842,7 @@ void series_free(struct series *series, int count) {
                 free(series[i].roles[r].role[k]);
         }
         free(series[i].roles);
+        free(series[i].loss_scale);
     }
     free(series);
 }
@@ -942,13 +977,15 @@ void options_help(enum command command, FILE *out) {
               out);
     fputs("\nA run has diverged when the loss of any step or of the test set is NaN or Inf, or when its\n"
           "last loss is more than 1.5 times the larger of its first loss and log(classes), the loss\n"
-          "of guessing. Table, report and metrics.jsonl name it; the exit status is 1.\n"
+          "of guessing, or when its last 20 steps or more made no update because their gradients overflowed\n"
+          "at every loss scale. Table, report and metrics.jsonl name it; the exit status is 1.\n"
           "\nExit status: 0 success, 1 failure or divergence, 2 wrong usage, 130 after Ctrl-C, 143 after\n"
           "SIGTERM, 129 after SIGHUP.\n"
           "\nExamples\n",
           out);
     if (command == COMMAND_COMPARE)
-        fputs("  flexlab compare --model mlp2 --data synthetic:train=2000,test=500 --epochs 3 --out quick\n"
+        fputs("  flexlab compare --formats fp32,fp16,fp16:noscale --model cnn6 --out scaled\n"
+              "  flexlab compare --model mlp2 --data synthetic:train=2000,test=500 --epochs 3 --out quick\n"
               "  flexlab compare --model resnet20 --data cifar10:cifar-10-batches-bin --epochs 20 --seeds 3 --out r20\n"
               "  flexlab compare --formats fp32,fp16,fp16:nomaster,fp16-sr,flex16+5 --lr 5e-4 --out low-rate\n"
               "  flexlab compare --formats fp32,flex16+5 --policy O1,O2:bf16,dfp16,my.policy --out levels\n",

@@ -23,6 +23,7 @@ struct settings {
     const char *optimiser, *decay;
     const char *policy, *layer_format; /* NULL: not given */
     const char *resumed_policy;        /* of the checkpoint that is gone on from, in the place of both; NULL: none */
+    const char *loss_scale;            /* NULL: by the format */
     double beta1, beta2, epsilon, clip_value, clip_norm, label_smoothing; /* 0: by the optimiser; none */
     int nesterov, narrow_state;
     int64_t gan_steps, latent, filters, critic_steps, samples, sample_every; /* of `wgan` */
@@ -43,7 +44,8 @@ struct role_row {
     char *name, *kind, *role[ROLE_LIMIT];
 };
 
-/* One format of the comparison: "fp16", "flex16+5:ngraph", "fp16:nomaster", "flex16+5@cuda", "policy:O2". */
+/* One format of the comparison: "fp16", "flex16+5:ngraph", "fp16:nomaster", "fp16:noscale", "flex16+5@cuda",
+ * "policy:O2". */
 struct series {
     char *label;
     const nn_variant *variant; /* of a policy: the one that it begins from */
@@ -53,6 +55,8 @@ struct series {
     const char *predictor; /* NULL for float formats */
     char *backend;         /* the row of kernels that its matmul runs on; the device's name where that is not "cpu" */
     char *device;          /* where it trains */
+    char *loss_scale;      /* as nn_config has it, in full */
+    bool no_scale;         /* ":noscale" */
     bool no_master;
     bool shared;
 };

@@ -132,17 +132,43 @@ int output_lines_open(struct output_lines *o, const char *directory, const char 
     return status;
 }
 
-int output_lines_add(struct output_lines *o, const char *line) {
-    size_t size = strlen(line) + 1;
-    char *whole = text_format("%s\n", line);
+static void hold(struct output_lines *o, const char *bytes, size_t size) {
+    const size_t used = (size_t)o->size;
+    if (o->room - used < size) {
+        o->room = 2 * (o->room + size);
+        o->text = text_realloc(o->text, o->room, 1);
+    }
+    memcpy(o->text + used, bytes, size);
+    o->size += (long long)size;
+}
+
+static int add_bytes(struct output_lines *o, const char *whole, size_t size) {
     int status = STATUS_OK;
-    if (write_all(o->descriptor, whole, size))
+    if (o->held)
+        hold(o, whole, size);
+    else if (write_all(o->descriptor, whole, size))
         o->size += (long long)size;
     else {
         status = text_failed("cannot write %s: %s", o->part, strerror(errno));
         o->torn = ftruncate(o->descriptor, o->size) || lseek(o->descriptor, o->size, SEEK_SET) < 0;
     }
+    return status;
+}
+
+int output_lines_add(struct output_lines *o, const char *line) {
+    char *whole = text_format("%s\n", line);
+    const int status = add_bytes(o, whole, strlen(whole));
     free(whole);
+    return status;
+}
+
+void output_lines_hold(struct output_lines *o) {
+    *o = (struct output_lines){.descriptor = -1, .held = true};
+}
+
+int output_lines_release(struct output_lines *o, struct output_lines *to) {
+    const int status = o->size ? add_bytes(to, o->text, (size_t)o->size) : STATUS_OK;
+    output_lines_discard(o);
     return status;
 }
 
@@ -167,5 +193,6 @@ void output_lines_discard(struct output_lines *o) {
         unlink(o->part);
     free(o->part);
     free(o->path);
+    free(o->text);
     *o = (struct output_lines){.descriptor = -1};
 }

@@ -27,12 +27,19 @@ struct output_lines {
     char *path, *part;
     long long size; /* of the lines that are complete */
     int descriptor;
-    bool torn; /* ends in a piece of a line that could not be cut off */
+    bool torn;  /* ends in a piece of a line that could not be cut off */
+    bool held;  /* in memory, until they are released */
+    char *text; /* of those that are held, `size` bytes */
+    size_t room;
 };
 
 int output_lines_open(struct output_lines *o, const char *directory, const char *name);
 /* Appends `line` and a line feed. After a failure the file ends with the last complete line. */
 int output_lines_add(struct output_lines *o, const char *line);
+/* Lines that are held back, and go to `to` at once when it is their turn; what is added to `o` after that must go there
+ * too. */
+void output_lines_hold(struct output_lines *o);
+int output_lines_release(struct output_lines *o, struct output_lines *to);
 /* Gives the file its name, with the complete lines that it has. Frees o. */
 int output_lines_commit(struct output_lines *o);
 void output_lines_discard(struct output_lines *o);

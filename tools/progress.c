@@ -21,7 +21,9 @@ void progress_begin(struct progress *p, const struct experiment *x) {
                            .terminal = isatty(STDERR_FILENO),
                            .runs = x->run_count,
                            .epochs = (int)x->settings->epochs,
-                           .context = x->data.context};
+                           .context = x->data.context,
+                           .begin = now(),
+                           .steps = x->steps * x->run_count};
 }
 
 /* "1234 img/s" of images or sequences in so many seconds; to be freed. */
@@ -32,11 +34,11 @@ static char *speed_text(const struct progress *p, int64_t images, double seconds
     return text;
 }
 
-void progress_run(struct progress *p, int run, const char *label, uint64_t seed) {
+void progress_run(struct progress *p, int run, const char *label, uint64_t seed, double spent) {
     p->run = run;
     p->label = label;
     p->seed = seed;
-    p->run_start = now();
+    p->run_start = now() - spent;
     p->last_draw = 0;
 }
 
@@ -81,12 +83,13 @@ static void say(struct progress *p, char *const *parts, int count, int essential
 
 void progress_step(struct progress *p, const nn_step_report *r) {
     double t = now();
+    p->done++;
     if (p->quiet || !p->terminal || t - p->last_draw < redraw_seconds)
         return;
     p->last_draw = t;
     double spent = t - p->run_start, whole = spent / (double)r->step * (double)r->steps;
-    /* Later runs are taken to last as long as those so far. */
-    double all = (p->finished_seconds + whole) / p->run * p->runs - p->finished_seconds - spent;
+    /* Later steps are taken to last as long as those so far, of whatever run. */
+    double all = (t - p->begin) * ((double)p->steps / (double)p->done - 1);
     char *left = text_duration(whole - spent), *left_all = text_duration(all), *loss = number_text(r->loss, 4);
     char *const parts[] = {heading(p),
                            text_format("step %lld/%lld", (long long)r->step, (long long)r->steps),
@@ -127,7 +130,6 @@ void progress_epoch(struct progress *p, const nn_epoch_report *r) {
 void progress_run_done(struct progress *p, const struct experiment *x, const struct run *run) {
     const nn_train_result *r = &run->result;
     double spent = now() - p->run_start;
-    p->finished_seconds += spent;
     if (p->quiet)
         return;
     char *time = text_duration(spent), *loss = number_text(r->last_loss, 4);

@@ -11,11 +11,13 @@ struct progress {
     int context;           /* tokens of a sequence; 0: images */
     const char *label;
     uint64_t seed;
-    double run_start, last_draw, finished_seconds; /* wall clock; of all runs before this one */
+    double begin, run_start, last_draw; /* wall clock; run_start: now less what the run has taken so far */
+    int64_t steps, done;                /* of all runs */
 };
 
 void progress_begin(struct progress *p, const struct experiment *x);
-void progress_run(struct progress *p, int run, const char *label, uint64_t seed);
+/* It is the turn of that run, which has taken `spent` seconds so far. */
+void progress_run(struct progress *p, int run, const char *label, uint64_t seed, double spent);
 void progress_step(struct progress *p, const nn_step_report *report);
 void progress_epoch(struct progress *p, const nn_epoch_report *report);
 void progress_run_done(struct progress *p, const struct experiment *x, const struct run *run);

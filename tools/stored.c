@@ -134,7 +134,8 @@ static void read_origin(struct reader *r, const cJSON *line, const char *folder)
 
 /* As options.c makes it: names of traces and lines of summary.csv are made of it as it is. */
 static void check_label(struct reader *r, const struct series *s) {
-    char *plain = text_format("%s%s", s->variant->name, s->no_master ? ":nomaster" : ""),
+    char *plain =
+             text_format("%s%s%s", s->variant->name, s->no_master ? ":nomaster" : "", s->no_scale ? ":noscale" : ""),
          *with_predictor = text_format("%s:%s", plain, s->predictor ? s->predictor : "");
     char *label = text_format("%.*s", (int)strcspn(s->label, "@"), s->label);
     const char *device = s->label + strlen(label);
@@ -175,6 +176,13 @@ static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     if (!policy && s->shared != (s->predictor != NULL))
         refuse(r, text_format("the predictor '%s' of '%s' is unknown to this flexlab", predictor ? predictor : "",
                               s->label));
+    const char *scale =
+        cJSON_GetObjectItemCaseSensitive(item, "loss_scale") ? read_text(r, item, "loss_scale") : "none";
+    char full[256] = "";
+    s->loss_scale = text_format("%s", scale); /* older results have none */
+    s->no_scale = !strcmp(scale, "none") && strstr(s->label, ":noscale");
+    if (nn_loss_scale_text(scale, full, sizeof full) || strcmp(full, scale) != 0)
+        refuse(r, text_format("the loss scale '%s' of '%s' is none of this flexlab", scale, s->label));
     check_label(r, s);
 }
 
@@ -334,6 +342,25 @@ static bool is_tested(const struct run *run) {
     return !isnan(run->result.test_accuracy);
 }
 
+static void read_scaling_and_timing(struct reader *r, const cJSON *line, struct run *run) {
+    nn_train_result *result = &run->result;
+    result->loss_scale = read_number(r, line, "loss_scale");
+    result->skipped = read_whole(r, line, "skipped", 0, INT64_MAX);
+    result->skipped_in_a_row = read_whole(r, line, "skipped_in_a_row", 0, result->skipped);
+    result->skipped_at_end = read_whole(r, line, "skipped_at_end", 0, result->skipped_in_a_row);
+    run->timing = (struct timing){.low = read_real(r, line, "step_seconds_low"),
+                                  .median = read_real(r, line, "step_seconds"),
+                                  .high = read_real(r, line, "step_seconds_high"),
+                                  .count = read_whole(r, line, "timed", 0, INT64_MAX),
+                                  .wall = read_number(r, line, "wall_seconds")};
+}
+
+static void read_scale(struct reader *r, const cJSON *line, struct run *run) {
+    const int64_t before = run->scale_count ? run->scales[run->scale_count - 1].step : 0;
+    const int64_t step = read_whole(r, line, "step", before + 1, INT64_MAX);
+    run_scaled(run, step, read_number(r, line, "scale"));
+}
+
 static void read_run(struct reader *r, const cJSON *line, struct run *run) {
     run->finished = read_flag(r, line, "complete");
     run->stopped = !run->finished;
@@ -364,6 +391,9 @@ static void read_run(struct reader *r, const cJSON *line, struct run *run) {
                   {"clamped_high", &result->clamped_high}};
     for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++)
         *wholes[i].value = read_whole(r, line, wholes[i].key, 0, INT64_MAX);
+    result->loss_scale = 1;
+    if (cJSON_GetObjectItemCaseSensitive(line, "step_seconds")) /* older results have none of these */
+        read_scaling_and_timing(r, line, run);
     if (!strcmp(read_text(r, line, "test_loss_state"), "none") == is_tested(run))
         refuse(r, text_format("the fields 'test_loss' and 'test_accuracy' do not agree"));
 }
@@ -411,7 +441,8 @@ static void read_line(struct reader *r, const cJSON *line) {
         const char *type;
         void (*read)(struct reader *r, const cJSON *line, struct run *run);
     } kinds[] = {{"steps", read_window}, {"epoch", read_epoch}, {"run", read_run}, {"predictions", read_predictions},
-                 {"step", NULL},         {"format", NULL},      {"roles", NULL},   {"end", NULL}};
+                 {"scale", read_scale},  {"step", NULL},        {"format", NULL},  {"roles", NULL},
+                 {"end", NULL}};
     const char *type = read_text(r, line, "type");
     for (size_t i = 0; r->status == STATUS_OK && i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(kinds[i].type, type) != 0)

@@ -91,6 +91,13 @@ static int check_same_format(const struct stored *a, const struct stored *b) {
             free(policy);
             return differs;
         }
+        if (strcmp(s->loss_scale, t->loss_scale) != 0) {
+            char *scale = text_format("the loss scale of %s", s->label);
+            const int differs =
+                differ(a, b, scale, text_format("'%s'", s->loss_scale), text_format("'%s'", t->loss_scale));
+            free(scale);
+            return differs;
+        }
         char *what = text_format("the predictor of %s", s->label);
         int status = s->variant != t->variant || s->no_master != t->no_master || s->predictor != t->predictor
                          ? differ(a, b, what, text_format("'%s'", s->predictor ? s->predictor : "none"),
@@ -152,6 +159,7 @@ static void take_series(struct experiment *into, struct experiment *from) {
             s->label = text_format("%s", from->series[i].label);
             s->backend = text_format("%s", from->series[i].backend);
             s->device = text_format("%s", from->series[i].device);
+            s->loss_scale = text_format("%s", from->series[i].loss_scale);
         }
 }
 

@@ -105,6 +105,29 @@ static double speed_of(const struct experiment *x, int series) {
     return seconds > 0 ? images / seconds : NAN;
 }
 
+/* Medians and spreads of runs, which differ in their seeds alone: the means. */
+static struct timing timing_of(const struct experiment *x, int series) {
+    struct timing t = {0, 0, 0, 0, 0};
+    int runs = 0;
+    for (int i = series; i < x->run_count; i += x->series_count) {
+        const struct timing *r = &x->runs[i].timing;
+        if (!x->runs[i].shown)
+            continue;
+        t.wall += r->wall;
+        if (!r->count)
+            continue;
+        t.low += r->low;
+        t.median += r->median;
+        t.high += r->high;
+        t.count += r->count;
+        runs++;
+    }
+    t.low = runs ? t.low / runs : NAN;
+    t.median = runs ? t.median / runs : NAN;
+    t.high = runs ? t.high / runs : NAN;
+    return t;
+}
+
 struct summary summary_of(const struct experiment *x, int series) {
     struct summary s = {.train_loss = over_seeds(x, series, train_loss),
                         .last_loss = over_seeds(x, series, last_loss),
@@ -113,9 +136,14 @@ struct summary summary_of(const struct experiment *x, int series) {
                         .accuracy = over_seeds(x, series, test_accuracy),
                         .agreement = over_seeds(x, series, agreement),
                         .images_per_second = speed_of(x, series),
-                        .speed_ratio = NAN};
-    if (x->baseline >= 0)
-        s.speed_ratio = s.images_per_second / speed_of(x, x->baseline);
+                        .speed_ratio = NAN,
+                        .timing = timing_of(x, series)};
+    if (x->baseline >= 0) {
+        const double base = timing_of(x, x->baseline).median;
+        s.speed_ratio = base / s.timing.median;
+        if (isnan(s.speed_ratio)) /* too few steps, or results of before steps were timed */
+            s.speed_ratio = s.images_per_second / speed_of(x, x->baseline);
+    }
     for (int i = series; i < x->run_count; i += x->series_count) {
         const nn_train_result *r = &x->runs[i].result;
         s.planned += x->runs[i].planned;
@@ -135,6 +163,9 @@ struct summary summary_of(const struct experiment *x, int series) {
         s.elements += r->elements;
         s.clamped_low += r->clamped_low;
         s.clamped_high += r->clamped_high;
+        s.skipped += r->skipped;
+        if (r->skipped_in_a_row > s.skipped_in_a_row)
+            s.skipped_in_a_row = r->skipped_in_a_row;
     }
     return s;
 }
@@ -160,6 +191,21 @@ static void ratio_cell(struct table *t, double value, int digits) {
     table_take(t, isnan(value) ? text_format("-") : number_text(value, digits));
 }
 
+/* "12.3 (11.9–14.0)": milliseconds. */
+static void timing_cell(struct table *t, const struct timing *s) {
+    if (!s->count) {
+        table_cell(t, "-");
+        return;
+    }
+    const int digits = s->median < 0.01 ? 3 : s->median < 0.1 ? 2 : s->median < 1 ? 1 : 0;
+    char *median = number_text(1000 * s->median, digits), *low = number_text(1000 * s->low, digits),
+         *high = number_text(1000 * s->high, digits);
+    table_cell(t, "%s (%s–%s)", median, low, high);
+    free(median);
+    free(low);
+    free(high);
+}
+
 /* The format, with what its numbers must not be read without. */
 static void label_cell(struct table *t, const struct experiment *x, int series, const struct summary *s) {
     char *label = s->stopped_step
@@ -177,10 +223,10 @@ static void label_cell(struct table *t, const struct experiment *x, int series, 
 /* Of texts the loss of the test text too, in bits: those of a byte or a character. */
 static struct table *new_table(const struct experiment *x) {
     static const char *const first[] = {"format", "train loss", "last loss", "loss − fp32"},
-                             *const rest[] = {"test acc. %", "agree %",     NULL,        "× fp32",
-                                              "weights",     "activations", "saturated", "flushed"};
+                             *const rest[] = {"test acc. %", "agree %",     NULL,        "ms/step", "wall s", "× fp32",
+                                              "weights",     "activations", "saturated", "flushed", "skipped"};
     const char *token = experiment_token(x);
-    struct table *t = table_new(token ? "lrrrrrrrrrrrrr" : "lrrrrrrrrrrr");
+    struct table *t = table_new(token ? "lrrrrrrrrrrrrrrrr" : "lrrrrrrrrrrrrrr");
     for (size_t i = 0; i < sizeof first / sizeof *first; i++)
         table_cell(t, "%s", first[i]);
     if (token) {
@@ -190,6 +236,10 @@ static struct table *new_table(const struct experiment *x) {
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++)
         table_cell(t, "%s", rest[i] ? rest[i] : token ? "tokens/s" : "img/s");
     return t;
+}
+
+static bool is_dynamic(const struct series *s) {
+    return !strncmp(s->loss_scale, "dynamic", 7);
 }
 
 struct table *summary_table(const struct experiment *x) {
@@ -210,11 +260,14 @@ struct table *summary_table(const struct experiment *x) {
         spread_cell(t, s.accuracy, 100, 2, false);
         spread_cell(t, is_baseline ? none : s.agreement, 100, 2, false);
         ratio_cell(t, each * s.images_per_second, each * s.images_per_second < 100 ? 1 : 0);
+        timing_cell(t, &s.timing);
+        ratio_cell(t, s.timing.wall > 0 ? s.timing.wall : NAN, 1);
         ratio_cell(t, s.speed_ratio, 2);
         table_take(t, shown ? text_bytes((double)s.weight_bytes) : text_format("-"));
         table_take(t, shown ? text_bytes((double)s.activation_bytes) : text_format("-"));
         table_take(t, shown ? text_count(s.saturated) : text_format("-"));
         table_take(t, shown ? text_count(s.flushed) : text_format("-"));
+        table_take(t, shown && is_dynamic(&x->series[i]) ? text_count(s.skipped) : text_format("-"));
     }
     return t;
 }
@@ -283,14 +336,20 @@ static bool has_fp16(const struct series *s) {
     return at || !strcmp(tensor_format_name(s->variant->format), "fp16");
 }
 
-/* Training has no loss scaling yet, which the narrow exponent of fp16 wants (Micikevicius et al. 2018). */
+/* Gradients of fp16 want it (Micikevicius et al. 2018). */
 static char *scaling_note(const struct experiment *x) {
-    bool found = false;
     for (int i = 0; i < x->series_count; i++)
-        found = found || has_fp16(&x->series[i]);
-    return found ? text_format("Note: fp16 trains without loss scaling; gradients below 3e-8 become zero, those below "
-                               "6e-5 lose bits.")
-                 : NULL;
+        if (has_fp16(&x->series[i]) && !strcmp(x->series[i].loss_scale, "none"))
+            return text_format("Note: %s trains without loss scaling; gradients below 3e-8 become zero, those below "
+                               "6e-5 lose bits.",
+                               x->series[i].label);
+    return NULL;
+}
+
+static char *starved_note(const struct experiment *x, int series, const struct summary *s) {
+    return text_format("WARNING: %s: %lld steps in a row made no update, for their gradients overflowed at loss scale "
+                       "after loss scale.",
+                       x->series[series].label, (long long)s->skipped_in_a_row);
 }
 
 char *summary_note(const struct experiment *x, int i) {
@@ -298,6 +357,8 @@ char *summary_note(const struct experiment *x, int i) {
         struct summary s = summary_of(x, series);
         if (s.diverged && i-- == 0)
             return divergence_note(x, series, &s);
+        if (s.skipped_in_a_row >= NN_STARVED && i-- == 0)
+            return starved_note(x, series, &s);
     }
     return i == 0 ? scaling_note(x) : NULL;
 }
@@ -360,7 +421,8 @@ int summary_write_csv(const struct experiment *x) {
     fputs("format,runs,diverged,train_loss_mean,train_loss_sd,last_loss_mean,last_loss_sd,last_loss_minus_fp32_mean,"
           "last_loss_minus_fp32_sd,test_loss_mean,test_loss_sd,test_accuracy_mean,test_accuracy_sd,agreement_mean,"
           "agreement_sd,images_per_second,speed_ratio,parameters,weight_bytes,activation_bytes,arena_bytes,saturated,"
-          "flushed,nonfinite,elements,clamped_low,clamped_high,planned_runs,stopped_step\n",
+          "flushed,nonfinite,elements,clamped_low,clamped_high,planned_runs,stopped_step,"
+          "step_seconds,step_seconds_low,step_seconds_high,wall_seconds,skipped,skipped_in_a_row\n",
           o.file);
     for (int i = 0; i < x->series_count; i++) {
         struct summary s = summary_of(x, i);
@@ -376,7 +438,10 @@ int summary_write_csv(const struct experiment *x) {
                                   s.clamped_low, s.clamped_high, s.planned,          s.stopped_step};
         for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
             fprintf(o.file, ",%lld", (long long)counts[k]);
-        fputc('\n', o.file);
+        const double times[] = {s.timing.median, s.timing.low, s.timing.high, s.timing.wall};
+        for (size_t k = 0; k < sizeof times / sizeof *times; k++)
+            csv_ratio(o.file, times[k]);
+        fprintf(o.file, ",%lld,%lld\n", (long long)s.skipped, (long long)s.skipped_in_a_row);
     }
     return output_commit(&o);
 }

@@ -254,3 +254,24 @@ int text_width(const char *text) {
         width += ((unsigned char)*text & 0xC0) != 0x80;
     return width;
 }
+
+/* A word as a shell reads it back. What is no text, or a control character, stands as \ooo in $'...'. */
+char *text_quoted(const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,.:/@%";
+    bool simple = word[0] && strspn(word, plain) == strlen(word), printable = true;
+    char *shown = text_shown(word), *quoted = text_alloc(4 * strlen(word) + 4, 1), *out = quoted;
+    printable = !strcmp(shown, word);
+    free(shown);
+    out = stpcpy(out, simple ? "" : printable ? "'" : "$'");
+    for (const char *p = word; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (printable && c == '\'')
+            out = stpcpy(out, "'\\''");
+        else if (!printable && (c < 0x20 || c >= 0x7F || c == '\'' || c == '\\'))
+            out += sprintf(out, "\\%03o", c);
+        else
+            *out++ = *p;
+    }
+    strcpy(out, simple ? "" : "'");
+    return quoted;
+}

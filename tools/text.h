@@ -27,6 +27,9 @@ char *text_valid(const char *text);
 /* For one line of a terminal: control characters as \n, \t, \x1b, bytes of no character as \xff. To be freed. */
 char *text_shown(const char *text);
 
+/* A word as a shell reads it back. What is no text, or a control character, stands as \ooo in $'...'. To be freed. */
+char *text_quoted(const char *word);
+
 /* The whole of `text` as a number within the limits, else false. No blanks, no sign "+", no hexadecimal. */
 bool text_whole(const char *text, int64_t low, int64_t high, int64_t *value);
 bool text_real(const char *text, double low, double high, double *value);

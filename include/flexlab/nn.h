@@ -83,7 +83,16 @@ typedef struct nn_config {
     /* Formats that differ by layer and role: docs/policies.md. NULL: the variant throughout. */
     const char *policy;        /* a name of nn_policy_list, the path of a file, or a text that has a ';' or line feed */
     const char *layer_formats; /* "fc*=bf16,conv1=fp32": layers as these variants have them, after the policy's rules */
+    /* What the gradient of the loss is multiplied with before it is rounded, and taken out of in the update:
+     * docs/loss-scaling.md. "none" (NULL); a power of two such as "1024" or "2^10"; "dynamic", which moves with
+     * overflows, or "dynamic:init=65536,window=2000,factor=2,min=0.03125,max=16777216" with any of these. */
+    const char *loss_scale;
 } nn_config;
+
+/* The same in its full form, what was left out filled in; NULL is "none". TENSOR_E_ARGUMENT for what nn_config would be
+ * refused with, and where it takes more than size - 1 bytes (200 suffice). */
+FLEXLAB_API tensor_status nn_loss_scale_text(const char *loss_scale, char *text, size_t size)
+    FLEXLAB_SYMBOL(nn_loss_scale_text);
 
 /* Policies by name: "O0" ... "O3" (fp16), "O1:bf16" ..., "flex16+5", "dfp16", ...; what each is, and its text, which a
  * file may begin from. NULL past the last. */
@@ -392,7 +401,8 @@ FLEXLAB_API tensor_status nn_evaluate_targets(nn_graph *g, const float *images, 
 /* Networks in a chain, such as a generator before its critic. A network of loss "none" has a forward pass alone, and
  * backward begins with a gradient of its output that the caller gives: in the network's format, on its device, of the
  * output's shape, or with more rows, of which the first ones count. It is moved as tensor_slice does: exactly, and in
- * shared-exponent formats at an exponent of its own. Then nn_update as ever. */
+ * shared-exponent formats at an exponent of its own. Then nn_update as ever. Where the network's loss is scaled, the
+ * gradient is that of the scaled loss (nn_loss_scale_get). */
 FLEXLAB_API tensor_status nn_forward_images(nn_graph *g, const float *images) FLEXLAB_SYMBOL(nn_forward_images);
 FLEXLAB_API tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) FLEXLAB_SYMBOL(nn_backward_from);
 /* The output of the last forward pass of such a network, until backward; of any network the gradient of the images
@@ -490,6 +500,22 @@ FLEXLAB_API const char *nn_graph_policy(const nn_graph *g) FLEXLAB_SYMBOL(nn_gra
 /* "none", "dynamic" or a number: the loss scale that the policy asks for; NULL where it says nothing. */
 FLEXLAB_API const char *nn_policy_loss_scale(const nn_graph *g) FLEXLAB_SYMBOL(nn_policy_loss_scale);
 
+/* Where the scaling of a network's loss stands. */
+typedef struct nn_loss_scale {
+    double scale;     /* of the next step; 1 without scaling */
+    int64_t good;     /* dynamic: steps since the scale rose or a step was skipped */
+    int64_t skipped;  /* steps so far that made no update */
+    int64_t in_a_row; /* the last steps that made none */
+    int64_t longest;  /* the most in a row so far */
+} nn_loss_scale;
+/* So many skipped steps in a row are told of (nn_train_events.starved): the network does not move. */
+enum { NN_STARVED = 20 };
+FLEXLAB_API tensor_status nn_loss_scale_sized(const nn_graph *g, nn_loss_scale *now, size_t size)
+    FLEXLAB_SYMBOL(nn_loss_scale_sized);
+static inline tensor_status nn_loss_scale_get(const nn_graph *g, nn_loss_scale *now) {
+    return nn_loss_scale_sized(g, now, sizeof *now);
+}
+
 /* --- the whole state ---------------------------------------------------------------------------------------------- */
 
 /* All that the next step depends on: weights with their wide parts, momentum, running statistics, every tensor's
@@ -501,7 +527,7 @@ FLEXLAB_API size_t nn_state_bytes(const nn_graph *g) FLEXLAB_SYMBOL(nn_state_byt
  * nothing has changed. */
 FLEXLAB_API tensor_status nn_state_get(const nn_graph *g, void *state, size_t bytes) FLEXLAB_SYMBOL(nn_state_get);
 FLEXLAB_API tensor_status nn_state_set(nn_graph *g, const void *state, size_t bytes) FLEXLAB_SYMBOL(nn_state_set);
-/* Updates so far. */
+/* Steps so far: calls of nn_update, those that a dynamic loss scale made no update in included. */
 FLEXLAB_API uint64_t nn_steps(const nn_graph *g) FLEXLAB_SYMBOL(nn_steps);
 
 /* --- checkpoints -------------------------------------------------------------------------------------------------- */
@@ -666,8 +692,10 @@ typedef struct nn_step_report {
     int64_t step, steps; /* done so far, of all */
     int epoch;
     double loss, rate;
-    double seconds; /* training time since the start */
-    int64_t images; /* trained on since the start; of a text: sequences */
+    double seconds;           /* training time since the start */
+    int64_t images;           /* trained on since the start; of a text: sequences */
+    double loss_scale;        /* that its loss was multiplied with; 1 without scaling */
+    int64_t skipped_in_a_row; /* steps without an update, up to this one; 0: it made its own */
 } nn_step_report;
 
 /* Callbacks may be NULL. A non-zero return stops the training after this step or epoch: nn_train returns TENSOR_OK with
@@ -687,6 +715,8 @@ typedef struct nn_train_events {
     /* Once, where there is telemetry: the first NaN or Inf in a tensor, after the step in which it was written. */
     void (*nonfinite)(void *context, const nn_nonfinite *first);
     void (*row)(void *context, const nn_telemetry_row *row); /* every row of the telemetry */
+    /* NN_STARVED steps in a row made no update: once for each such row, before the report of the last of them. */
+    void (*starved)(void *context, const nn_step_report *report);
 } nn_train_events;
 
 typedef struct nn_train_result {
@@ -701,6 +731,8 @@ typedef struct nn_train_result {
     int64_t clamped_low, clamped_high;               /* exponents stopped at an end of their range */
     int32_t *predicted;      /* test set, in order; the caller frees with nn_train_result_clear */
     int64_t predicted_count; /* 0 without any evaluation */
+    double loss_scale;       /* at the end; 1 without scaling */
+    int64_t skipped, skipped_in_a_row, skipped_at_end; /* steps without an update: all, the most in a row, the last */
 } nn_train_result;
 
 /* network_size: that of config->network alone, which is a part of config_size. */
@@ -717,6 +749,32 @@ static inline tensor_status nn_train(nn_train_result *result, const nn_train_con
     return nn_train_sized(result, sizeof *result, config, sizeof *config, sizeof config->network, train, test, events,
                           sizeof *events);
 }
+/* The same in parts, so that several trainings take turns. Until a trainer is freed, the sets and what config and
+ * events point to must be there. NULL on failure. */
+typedef struct nn_trainer nn_trainer;
+FLEXLAB_API nn_trainer *nn_trainer_new_sized(const nn_train_config *config, size_t config_size, size_t network_size,
+                                             const data_set *train, const data_set *test, const nn_train_events *events,
+                                             size_t events_size) FLEXLAB_SYMBOL(nn_trainer_new_sized);
+static inline nn_trainer *nn_trainer_new(const nn_train_config *config, const data_set *train, const data_set *test,
+                                         const nn_train_events *events) {
+    return nn_trainer_new_sized(config, sizeof *config, sizeof config->network, train, test, events, sizeof *events);
+}
+/* At most so many steps, all of them reported when it returns, with the evaluation and the checkpoint that are due
+ * after each. *over (NULL: not wanted): the last step was made, or a callback stopped it; more steps change nothing
+ * then. Whatever the parts, the bits are those of nn_train. After a failure a trainer can be freed alone. */
+FLEXLAB_API tensor_status nn_trainer_advance(nn_trainer *t, int64_t steps, bool *over)
+    FLEXLAB_SYMBOL(nn_trainer_advance);
+/* Its network, to look at between two parts. */
+FLEXLAB_API const nn_graph *nn_trainer_network(const nn_trainer *t) FLEXLAB_SYMBOL(nn_trainer_network);
+FLEXLAB_API tensor_status nn_trainer_finish_sized(nn_trainer *t, nn_train_result *result, size_t result_size)
+    FLEXLAB_SYMBOL(nn_trainer_finish_sized);
+/* What nn_train ends with: last checkpoint, totals, trace. Before the last step the training is stopped as by a
+ * callback. On failure result is cleared. */
+static inline tensor_status nn_trainer_finish(nn_trainer *t, nn_train_result *result) {
+    return nn_trainer_finish_sized(t, result, sizeof *result);
+}
+/* One that has not finished is abandoned: of its trace nothing is left, its checkpoints stay. NULL is allowed. */
+FLEXLAB_API void nn_trainer_free(nn_trainer *t) FLEXLAB_SYMBOL(nn_trainer_free);
 FLEXLAB_API void nn_train_result_clear_sized(nn_train_result *result, size_t result_size)
     FLEXLAB_SYMBOL(nn_train_result_clear_sized);
 /* Frees what nn_train put into result, and sets it to zero. NULL is allowed. */
@@ -735,11 +793,12 @@ typedef struct nn_wgan_config {
     uint64_t seed; /* initial weights, latent numbers, order of the images */
     int batch;     /* real images, and as many generated ones, a step */
     int side, channels;
-    int latent;       /* numbers that an image is generated from; 0: 64 */
-    int filters;      /* of the widest images; deeper ones have two and four times as many; 0: 32 */
-    int critic_steps; /* for each of the generator; 0: 5 */
-    float rate;       /* 0: 5e-5 */
-    float clip;       /* the critic's weights lie within +-clip; 0: 0.01 */
+    int latent;             /* numbers that an image is generated from; 0: 64 */
+    int filters;            /* of the widest images; deeper ones have two and four times as many; 0: 32 */
+    int critic_steps;       /* for each of the generator; 0: 5 */
+    float rate;             /* 0: 5e-5 */
+    float clip;             /* the critic's weights lie within +-clip; 0: 0.01 */
+    const char *loss_scale; /* of each network's loss, with a scaler each: see nn_config */
 } nn_wgan_config;
 
 typedef struct nn_wgan nn_wgan;

@@ -1110,6 +1110,9 @@ FLEXLAB_API tensor_status tensor_add_ratio(tensor *y, const tensor *w, const ten
 FLEXLAB_API tensor_status tensor_sum_squares(tensor *sums, int64_t index, const tensor *x)
     FLEXLAB_SYMBOL(tensor_sum_squares);
 
+/* tensor_clip with the limit in a tensor, f32 [1], as tensor_sgd_update_by has its rate. */
+FLEXLAB_API tensor_status tensor_clip_by(tensor *y, const tensor *x, const tensor *limit)
+    FLEXLAB_SYMBOL(tensor_clip_by);
 /* Each element of w becomes the nearest number of at most `limit` in size, rounded once: its wide part, where there is
  * one, of which the elements are then the rounding. What is inside stays what it is, down to the last place of the wide
  * part at the exponent of this write; tensor_clip of w into itself would leave the wide part no more than the elements.
@@ -1160,6 +1163,14 @@ static inline tensor_status tensor_optimiser_begin(tensor *numbers, const tensor
  * gradients, which are added in order. */
 FLEXLAB_API tensor_status tensor_optimiser_step(tensor *numbers, const tensor *rate, const tensor *sums)
     FLEXLAB_SYMBOL(tensor_optimiser_step);
+/* The same for gradients of a loss times a scale, and sums of their squares: the factors take it out again. scale: f64
+ * [1], a power of two, which leaves every rounding where it was. d of an optimiser whose decay is in the gradient stays
+ * scaled, as the gradient is. SGD has three rows more, by which a velocity counts as its wide part
+ * (docs/optimisers.md).
+ */
+FLEXLAB_API tensor_status tensor_optimiser_step_scaled(tensor *numbers, const tensor *rate, const tensor *sums,
+                                                       const tensor *scale)
+    FLEXLAB_SYMBOL(tensor_optimiser_step_scaled);
 /* to, f32 [1], becomes rate * sqrt(sums[0] / sums[1]) by roots and quotient in double; rate where either sum is zero
  * or NaN, or the result is not finite as binary32. LAMB: sums (f64 [2]) are the squares of a weight and of its
  * direction. */

@@ -166,8 +166,8 @@ struct fl_args {
      *   root_mean              r <- r, g, f[0] three factors
      *   add_ratio              y <- w, m, r, f[0] four factors
      *   sum_squares            f[0] the sum <- x
-     *   optimiser_step         f[0] the numbers of a step <- themselves, f[1] k sums of squares (NULL: none), alpha the
-     *                                      rate
+     *   optimiser_step         f[0] the numbers of a step <- themselves, f[1] k sums of squares (NULL: none), f[2] the
+     *                                      scale of the loss (NULL: 1), alpha the rate
      *   trust_rate             out one binary32 <- f[0] two sums of squares, alpha the rate
      *   layernorm, rmsnorm     y <- x, gamma, beta (data NULL: none), rows m of n, real epsilon
      *   *norm_grad             dx <- dy, x, gamma

@@ -47,6 +47,17 @@ static tensor_status map(enum fl_op op, const char *name, tensor *y, const char 
         MAP(CONSTANT, name, "a", 2, alpha, beta, a, b)
 #include "flexlab/ops.def"
 
+tensor_status tensor_clip_by(tensor *y, const tensor *x, const tensor *limit) {
+    static const char name[] = "clip_by";
+    TRY(check_operands(name, OPERANDS({"y", y}, {"x", x})));
+    TRY(check_same_shapes(name, OPERANDS({"y", y}, {"x", x})));
+    TRY(fl_check_apart(name, "limit", limit, "y", y));
+    TRY(fl_check_numbers(name, "limit", limit, FMT_F32, 1, y));
+    struct fl_args args = {
+        .op = FL_OP_CLIP, .in = {fl_view_of(x)}, .scalar = {.alpha = limit->storage->data, .what = "clip_by: limit"}};
+    return fl_write(y, &args);
+}
+
 /* --- bias, matmul ------------------------------------------------------------------------------------------------- */
 
 static tensor_status bias(enum fl_op op, const char *name, tensor *y, const tensor *x, const tensor *b) {

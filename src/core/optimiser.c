@@ -217,8 +217,8 @@ tensor_status tensor_optimiser_begin_sized(tensor *numbers, const tensor_optimis
     return tensor_load_f64(numbers, n, FL_FACTORS * TENSOR_STEP_ROWS);
 }
 
-tensor_status tensor_optimiser_step(tensor *numbers, const tensor *rate, const tensor *sums) {
-    static const char name[] = "optimiser_step";
+static tensor_status optimiser_step(const char *name, tensor *numbers, const tensor *rate, const tensor *sums,
+                                    const tensor *scale) {
     double *first = NULL;
     TRY(find_numbers(name, numbers, &first));
     TRY(fl_check_apart(name, "rate", rate, "numbers", numbers));
@@ -236,7 +236,23 @@ tensor_status tensor_optimiser_step(tensor *numbers, const tensor *rate, const t
         args.numbers.f[1] = sums->storage->data;
         args.geo.k = sums->count;
     }
+    if (scale) {
+        TRY(fl_check_apart(name, "scale", scale, "numbers", numbers));
+        TRY(fl_check_numbers(name, "scale", scale, FMT_F64, 1, numbers));
+        args.numbers.f[2] = scale->storage->data;
+    }
     return run_numbers(numbers, &args);
+}
+
+tensor_status tensor_optimiser_step(tensor *numbers, const tensor *rate, const tensor *sums) {
+    return optimiser_step("optimiser_step", numbers, rate, sums, NULL);
+}
+
+tensor_status tensor_optimiser_step_scaled(tensor *numbers, const tensor *rate, const tensor *sums,
+                                           const tensor *scale) {
+    static const char name[] = "optimiser_step_scaled";
+    return scale ? optimiser_step(name, numbers, rate, sums, scale)
+                 : fl_fail(TENSOR_E_ARGUMENT, "%s: scale is NULL", name);
 }
 
 tensor_status tensor_trust_rate(tensor *to, const tensor *rate, const tensor *sums) {

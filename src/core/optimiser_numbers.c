@@ -65,7 +65,7 @@ tensor_status fl_sum_squares(const struct fl_args *args) {
 }
 
 tensor_status fl_optimiser_numbers(const struct fl_args *args) {
-    fl_optimiser_step(args->numbers.f[0], args->alpha, args->numbers.f[1], args->geo.k);
+    fl_optimiser_step(args->numbers.f[0], args->alpha, args->numbers.f[1], args->geo.k, args->numbers.f[2]);
     return TENSOR_OK;
 }
 

@@ -55,14 +55,15 @@ enum fl_step_number {
     FL_STEP_RATE /* of the last step */
 };
 
-/* Sums of squares added in their order; 1 where nothing is to be clipped. */
-FL_BOTH double fl_clip_factor(double clip_norm, const double *sums, int64_t count) {
+/* Sums of squares added in their order, of gradients that are to be multiplied with unscale; 1 where nothing is to be
+ * clipped. */
+FL_BOTH double fl_clip_factor(double clip_norm, const double *sums, int64_t count, double unscale) {
     double sum = 0;
     if (!(clip_norm > 0) || !sums)
         return 1;
     for (int64_t i = 0; i < count; i++)
         sum += sums[i];
-    const double norm = sqrt(sum);
+    const double norm = sqrt(sum) * unscale;
     return norm <= clip_norm ? 1 : clip_norm / norm;
 }
 
@@ -85,10 +86,13 @@ FL_BOTH bool fl_step_prepares(int kind, double decay) {
            (kind == TENSOR_OPTIMISER_ADAM || kind == TENSOR_OPTIMISER_RMSPROP || kind == TENSOR_OPTIMISER_ADAGRAD);
 }
 
-FL_BOTH void fl_optimiser_step(double *n, double rate, const double *sums, int64_t count) {
+/* scale: that of the loss which the gradients and the sums of their squares are of; NULL: 1. A power of two, so that
+ * nothing here is rounded that is not rounded without it. */
+FL_BOTH void fl_optimiser_step(double *n, double rate, const double *sums, int64_t count, const double *scale) {
     const int kind = (int)n[FL_STEP_KIND];
     const double beta1 = n[FL_STEP_BETA_1], beta2 = n[FL_STEP_BETA_2], decay = n[FL_STEP_DECAY];
-    const double momentum = n[FL_STEP_MOMENTUM], clip = fl_clip_factor(n[FL_STEP_CLIP_NORM], sums, count);
+    const double scaled = scale ? *scale : 1, unscale = 1 / scaled;
+    const double momentum = n[FL_STEP_MOMENTUM], clip = fl_clip_factor(n[FL_STEP_CLIP_NORM], sums, count, unscale);
     const double power1 = n[FL_STEP_POWER_1] * beta1, power2 = n[FL_STEP_POWER_2] * beta2;
     n[FL_STEP_COUNT] += 1;
     n[FL_STEP_POWER_1] = power1;
@@ -96,13 +100,18 @@ FL_BOTH void fl_optimiser_step(double *n, double rate, const double *sums, int64
     n[FL_STEP_CLIP] = clip;
     n[FL_STEP_RATE] = rate;
     const bool prepares = fl_step_prepares(kind, decay);
-    const double taken = prepares ? 1 : clip; /* of what the operations after it read */
+    const double taken = (prepares ? 1 : clip) * unscale; /* of what the operations after it read */
     if (kind == TENSOR_OPTIMISER_SGD) {
-        fl_step_row(n, TENSOR_STEP_DIRECTION, momentum, clip, decay, 0);
-        fl_step_row(n, TENSOR_STEP_DIRECTION_UNDECAYED, momentum, clip, 0, 0);
+        fl_step_row(n, TENSOR_STEP_DIRECTION, momentum, taken, decay, 0);
+        fl_step_row(n, TENSOR_STEP_DIRECTION_UNDECAYED, momentum, taken, 0, 0);
+        if (scale) { /* for a velocity, and Nesterov's direction, that count as their wide parts */
+            fl_step_row(n, TENSOR_STEP_WEIGHT, 1, 0, -rate, 0);
+            fl_step_row(n, TENSOR_STEP_MOMENT, 0, taken, momentum, 0);
+            fl_step_row(n, TENSOR_STEP_ROOT, 1, 0, decay, 0);
+        }
         return;
     }
-    fl_step_row(n, TENSOR_STEP_DIRECTION, decay, clip, 0, 0);
+    fl_step_row(n, TENSOR_STEP_DIRECTION, decay * scaled, clip, 0, 0); /* as large as the gradient is scaled */
     fl_step_row(n, TENSOR_STEP_DIRECTION_UNDECAYED, 0, clip, 0, 0);
     fl_step_row(n, TENSOR_STEP_MOMENT, beta1, (1 - beta1) * taken, 0, 0);
     if (kind == TENSOR_OPTIMISER_ADAGRAD)

@@ -48,7 +48,7 @@ __global__ void step_numbers(const struct gpu_call call) {
     if (call.args.op == FL_OP_TRUST_RATE)
         *(float *)call.args.out.data = fl_trust_rate(now.alpha, n.f[0]);
     else
-        fl_optimiser_step(n.f[0], now.alpha, n.f[1], call.args.geo.k);
+        fl_optimiser_step(n.f[0], now.alpha, n.f[1], call.args.geo.k, n.f[2]);
 }
 
 cudaError_t gpu_step_numbers(const struct gpu_call *call, cudaStream_t stream) {

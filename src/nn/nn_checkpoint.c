@@ -156,10 +156,11 @@ static float real_of(const struct fl_optimiser *o, int i) {
 }
 
 /* What is in a file only where it is not as it was before there was a choice. */
-enum objective_key { LOSS, SMOOTHING, DELTA, IGNORED, INPUT_GRADIENT, POLICY, OBJECTIVE_KEYS };
+enum objective_key { LOSS, SMOOTHING, DELTA, IGNORED, INPUT_GRADIENT, POLICY, SCALE, OBJECTIVE_KEYS };
 static const char *const objective_keys[] = {
     [LOSS] = "network.loss",         [POLICY] = "network.policy",         [SMOOTHING] = "network.label_smoothing",
-    [DELTA] = "network.huber_delta", [IGNORED] = "network.ignored_label", [INPUT_GRADIENT] = "network.input_gradient"};
+    [DELTA] = "network.huber_delta", [IGNORED] = "network.ignored_label", [INPUT_GRADIENT] = "network.input_gradient",
+    [SCALE] = "network.loss_scale"};
 
 /* Of what it is trained for, what is not as it was before there was a choice: older files have none of it. */
 static tensor_status put_objective(struct fl_safetensors_out *o, const struct fl_objective *how) {
@@ -172,6 +173,23 @@ static tensor_status put_objective(struct fl_safetensors_out *o, const struct fl
     if (how->ignores)
         FL_TRY(note(o, objective_keys[IGNORED], "%d", how->ignored));
     return how->input_gradient ? note(o, objective_keys[INPUT_GRADIENT], "1") : TENSOR_OK;
+}
+
+static tensor_status put_scaling(struct fl_safetensors_out *o, const nn_graph *g) {
+    char text[FL_SCALE_TEXT];
+    fl_loss_scale_text(g, text);
+    return g->scaling.kind == FL_SCALE_NONE ? TENSOR_OK : note(o, objective_keys[SCALE], "%s", text);
+}
+
+/* Where a dynamic scale is: the numbers of nn_loss_scale. */
+static const char scaling_key[] = "network.loss_scale.state";
+
+static tensor_status put_scaling_state(struct fl_safetensors_out *o, const nn_graph *g) {
+    const nn_loss_scale *now = &g->scaling.now;
+    return g->scaling.kind != FL_SCALE_DYNAMIC
+               ? TENSOR_OK
+               : note(o, scaling_key, "%.17g %lld %lld %lld %lld", now->scale, (long long)now->good,
+                      (long long)now->skipped, (long long)now->in_a_row, (long long)now->longest);
 }
 
 /* What a network must have in common with the file that it is loaded from, as text. */
@@ -192,7 +210,8 @@ static tensor_status put_settings(struct fl_safetensors_out *o, const nn_graph *
     FL_TRY(note(o, "network.narrow_state", "%d", p->narrow));
     for (int i = 0; i < REALS; i++)
         FL_TRY(note(o, reals[i].key, "%.9g", (double)real_of(p, i)));
-    return put_objective(o, &g->objective);
+    FL_TRY(put_objective(o, &g->objective));
+    return put_scaling(o, g);
 }
 
 static tensor_status put_tensor(struct fl_safetensors_out *o, const char *name, enum fl_stored_type type,
@@ -243,6 +262,7 @@ static tensor_status put_all(struct fl_safetensors_out *o, struct entries *e) {
     FL_TRY(note(o, "network.steps", "%llu", (unsigned long long)e->g->steps));
     FL_TRY(note(o, "network.layout", "%016llx", (unsigned long long)fl_state_layout(e->g)));
     FL_TRY(put_settings(o, e->g));
+    FL_TRY(put_scaling_state(o, e->g));
     for (int i = 0; i < e->count; i++)
         FL_TRY(put_entry(o, e, i));
     return TENSOR_OK;
@@ -427,6 +447,30 @@ static tensor_status read_entry(const struct fl_safetensors *s, struct entries *
     return fl_state_check(entry->t, entry->whole, state);
 }
 
+/* One after the other, with a blank between them. */
+static tensor_status read_scaling(const struct fl_safetensors *s, const nn_graph *g, nn_loss_scale *now) {
+    const char *text;
+    char *rest, told[300];
+    *now = g->scaling.now;
+    if (g->scaling.kind != FL_SCALE_DYNAMIC)
+        return TENSOR_OK;
+    FL_TRY(need_note(s, scaling_key, &text));
+    now->scale = fl_to_real(text, &rest);
+    int64_t *const whole[] = {&now->good, &now->skipped, &now->in_a_row, &now->longest};
+    bool good = rest != text;
+    for (size_t i = 0; i < sizeof whole / sizeof *whole && good; i++) {
+        good = rest[0] == ' ' && rest[1] >= '0' && rest[1] <= '9';
+        *whole[i] = good ? strtoll(rest + 1, &rest, 10) : 0;
+    }
+    if (!good || *rest)
+        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.80s', expected five numbers", s->path, scaling_key,
+                       text);
+    const tensor_status status = fl_loss_scale_check_state(g, now);
+    snprintf(told, sizeof told, "%s", tensor_error());
+    return status ? fl_fail(status, "checkpoint: %s: '%s': %s", s->path, scaling_key, told + strlen("state: "))
+                  : TENSOR_OK;
+}
+
 /* Puts file and tensor in front of a message that names neither. */
 static tensor_status entry_failed(const struct fl_safetensors *s, const struct entry *entry, tensor_status status) {
     char told[300];
@@ -460,7 +504,9 @@ tensor_status fl_checkpoint_load(nn_graph *g, const struct fl_safetensors *s) {
     struct entries e;
     int used = 0;
     int64_t steps;
+    nn_loss_scale scaling;
     FL_TRY(check_settings(s, g));
+    FL_TRY(read_scaling(s, g, &scaling));
     FL_TRY(fl_checkpoint_whole(s, "network.steps", 0, INT64_C(1) << 62, &steps));
     tensor_status status = begin(&e, g);
     for (int i = 0; i < e.count && !status; i++)
@@ -470,7 +516,7 @@ tensor_status fl_checkpoint_load(nn_graph *g, const struct fl_safetensors *s) {
     if (!status)
         status = check_layout(s, g);
     if (!status)
-        status = fl_put_state(g, e.states, (uint64_t)steps);
+        status = fl_put_state(g, e.states, (uint64_t)steps, &scaling);
     end(&e);
     return status;
 }
@@ -584,6 +630,7 @@ static tensor_status read_objective(const struct fl_safetensors *s, nn_config *c
         FL_TRY(fl_checkpoint_whole(s, objective_keys[IGNORED], INT32_MIN, INT32_MAX, &ignored));
     config->ignored_label = (int32_t)ignored;
     config->input_gradient = fl_safetensors_note(s, objective_keys[INPUT_GRADIENT]) != NULL;
+    config->loss_scale = fl_safetensors_note(s, objective_keys[SCALE]);
     return TENSOR_OK;
 }
 

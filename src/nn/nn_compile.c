@@ -164,6 +164,7 @@ static tensor_status make_numbers_of_step(nn_graph *g) {
     if (draws(g))
         FL_TRY(new_numbers(g, &g->step, FMT_F64, 1));
     FL_TRY(fl_optimiser_numbers_of_step(g));
+    FL_TRY(fl_loss_scale_numbers(g));
     FL_TRY(fl_objective_numbers(g, fl_output_of(g, g->logits)));
     FL_TRY(new_numbers(g, &g->loss, FMT_F64, 1));
     FL_TRY(new_numbers(g, &g->predicted, FMT_I32, g->rows));

@@ -57,7 +57,7 @@ static tensor_status check_config(const nn_config *config, const nn_variant *var
         return fl_fail(TENSOR_E_ARGUMENT, "momentum: %g, expected 0 or more and below 1", (double)config->momentum);
     if (!(config->weight_decay >= 0 && isfinite(config->weight_decay)))
         return fl_fail(TENSOR_E_ARGUMENT, "weight decay: %g, expected 0 or more", (double)config->weight_decay);
-    if (fl_optimiser_check(config, variant) || fl_objective_check(config))
+    if (fl_optimiser_check(config, variant) || fl_objective_check(config) || fl_loss_scale_check(config))
         return TENSOR_E_ARGUMENT;
     if (!config->predictor)
         return TENSOR_OK;
@@ -87,6 +87,8 @@ nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
     if ((config->policy || config->layer_formats) &&
         fl_policy_new(&policy, config->policy, config->layer_formats, config->variant))
         return NULL;
+    if (policy && policy->loss_scale[0] && !config->loss_scale)
+        config->loss_scale = policy->loss_scale;
     const nn_variant *variant = policy ? policy->variant : nn_variant_find(config->variant);
     tensor_device *device = config->device ? tensor_device_find(config->device) : tensor_device_list(0);
     if (!variant || !device || check_config(config, variant, policy)) {
@@ -108,6 +110,7 @@ nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
     g->wide = variant->wide && !config->no_master;
     g->batch = config->batch;
     g->seed = config->seed;
+    fl_loss_scale_take(g, config);
     fl_optimiser_take(g, config);
     fl_objective_take(g, config);
     return g;
@@ -139,6 +142,7 @@ void nn_graph_free(nn_graph *g) {
     fl_free(g->positions);
     fl_free(g->infos);
     fl_optimiser_clear(&g->optimiser);
+    fl_loss_scale_clear(g);
     tensor_free(g->objective.targets);
     tensor_free(g->tokens);
     tensor_free(g->pixels);

@@ -244,6 +244,7 @@ struct fl_optimiser {
     float clip_value;
     bool plain; /* descent by numbers that never change: no tensor holds them */
     bool nesterov, narrow, decays_all;
+    bool wide_velocity; /* of descent: at twice the width, where 16 bits would lose what scaling saved */
     int parameters;
     tensor *numbers;       /* of a step: tensor_optimiser_step */
     tensor *sums;          /* squares of each gradient, to clip by their norm */
@@ -261,6 +262,21 @@ struct fl_objective {
     tensor *targets;                         /* f32, of the output's shape; NULL: none */
 };
 
+/* What its loss is multiplied with: nn_loss_scale.c. */
+enum fl_scale_kind { FL_SCALE_NONE, FL_SCALE_STATIC, FL_SCALE_DYNAMIC };
+enum { FL_SCALE_TEXT = 200 };
+struct fl_slot_copies;
+struct fl_loss_scale {
+    enum fl_scale_kind kind;
+    double initial, factor, least, most; /* powers of two */
+    int64_t window;
+    nn_loss_scale now;
+    double used;                  /* of the last step */
+    tensor *scale;                /* f64 [1], on the device; NULL: none */
+    tensor *limit;                /* f32 [1]: what an element of a scaled gradient counts as at most; NULL: no limit */
+    struct fl_slot_copies *slots; /* of the gradients of a step on a device; NULL until the first */
+};
+
 /* What a graph has done of the step: nn_forward, nn_backward, nn_update, in this order. */
 enum fl_phase { FL_PHASE_IDLE, FL_PHASE_FORWARD, FL_PHASE_BACKWARD };
 
@@ -276,6 +292,7 @@ struct nn_graph {
     uint64_t seed;
     struct fl_optimiser optimiser;
     struct fl_objective objective;
+    struct fl_loss_scale scaling;
     int classes;
     int64_t rows; /* of the logits, a multiple of batch: each has a label and a loss */
 
@@ -481,13 +498,32 @@ void fl_objective_take(nn_graph *g, const nn_config *config);
 /* Rows and classes of the output, which must suit the loss. */
 tensor_status fl_objective_output(nn_graph *g, const struct fl_output *last);
 tensor_status fl_objective_numbers(nn_graph *g, const struct fl_output *last);
-/* Labels, the first `count` of a step or an evaluation, that a loss takes; TENSOR_E_ARGUMENT names the first that it does not. */
+/* Labels, the first `count` of a step or an evaluation, that a loss takes; TENSOR_E_ARGUMENT names the first that it
+ * does not. */
 tensor_status fl_objective_labels(const nn_graph *g, const int32_t *labels, int64_t count);
 /* The loss and the gradient of the output. */
 tensor_status fl_objective_run(const nn_graph *g, tensor *dx, const tensor *x);
 /* Mean loss of an evaluation's rows on the host, and their predicted classes. */
 tensor_status fl_objective_evaluate(const nn_graph *g, tensor *rows, const int32_t *labels, double *loss,
                                     int32_t *predicted);
+
+/* nn_loss_scale.c */
+tensor_status fl_loss_scale_check(const nn_config *config);
+/* After that check. */
+void fl_loss_scale_take(nn_graph *g, const nn_config *config);
+/* As nn_config has it, in full. */
+void fl_loss_scale_text(const nn_graph *g, char text[FL_SCALE_TEXT]);
+tensor_status fl_loss_scale_numbers(nn_graph *g);
+void fl_loss_scale_clear(nn_graph *g);
+/* The next loss of `to` is scaled as that of `from` is, until it lends itself its own again. */
+tensor_status fl_loss_scale_lend(const nn_graph *to, const nn_graph *from);
+/* Whether the gradients of a backward pass make no update. Waits for a device, with a dynamic scale alone. */
+tensor_status fl_loss_scale_judge(nn_graph *g, bool *skip);
+/* After the update, or where there was none: what the next step is scaled with. */
+tensor_status fl_loss_scale_step(nn_graph *g, bool skipped);
+/* Of a dynamic scale, what the state of a network contains besides tensors. */
+tensor_status fl_loss_scale_check_state(const nn_graph *g, const nn_loss_scale *now);
+tensor_status fl_loss_scale_put(nn_graph *g, const nn_loss_scale *now);
 
 /* nn_init.c */
 /* The key of the random numbers of one named thing under a seed. */
@@ -508,7 +544,7 @@ tensor_status fl_visit_state(const nn_graph *g, fl_visit_fn visit, void *context
 /* A hash of the names and shapes of everything, and of how the network is trained. */
 uint64_t fl_state_layout(const nn_graph *g);
 /* The states of all tensors in that order, checked, become those of the network. */
-tensor_status fl_put_state(nn_graph *g, const char *states, uint64_t steps);
+tensor_status fl_put_state(nn_graph *g, const char *states, uint64_t steps, const nn_loss_scale *scaling);
 
 /* nn_trace.c: exponents, extremes and counts of every shared-exponent tensor, as CSV (docs/metrics.md). */
 struct fl_trace;

@@ -105,7 +105,9 @@ void fl_optimiser_take(nn_graph *g, const nn_config *c) {
     o->nesterov = c->nesterov;
     o->narrow = c->narrow_state;
     o->decays_all = c->decay ? !strcmp(c->decay, "all") : k->decays_all;
-    o->plain = k->kind == TENSOR_OPTIMISER_SGD && !c->nesterov && !(c->clip_norm > 0);
+    const bool scaled = g->scaling.kind != FL_SCALE_NONE;
+    o->plain = k->kind == TENSOR_OPTIMISER_SGD && !c->nesterov && !(c->clip_norm > 0) && !scaled;
+    o->wide_velocity = k->kind == TENSOR_OPTIMISER_SGD && scaled;
 }
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
@@ -123,6 +125,16 @@ static bool prepares(const struct fl_optimiser *o) {
 
 static bool has_direction(const struct fl_optimiser *o) {
     return o->clip_value > 0 || o->nesterov || prepares(o) || o->how.kind == TENSOR_OPTIMISER_LAMB;
+}
+
+/* Whether the velocity is wide: gradients as large as they are without scaling do not all have a place in fp16. */
+static bool widens(const struct fl_optimiser *o, const struct fl_parameter *p) {
+    return o->wide_velocity && p->as.update.format == FMT_FP16;
+}
+
+/* Whether d is Nesterov's direction at twice the width, which is written in parts and cannot hold the gradient too. */
+static bool keeps_direction(const struct fl_optimiser *o, const struct fl_parameter *p) {
+    return widens(o, p) && o->nesterov;
 }
 
 static tensor_status new_like(const nn_graph *g, const struct fl_parameter *p, const char *predictor, tensor **t) {
@@ -143,9 +155,11 @@ tensor_status fl_optimiser_parameter(nn_graph *g, struct fl_parameter *p, const 
     const bool velocity = k->kind == TENSOR_OPTIMISER_SGD || (k->velocity && o->how.momentum > 0);
     char *moment_name = velocity || k->moment ? fl_format_name("%s.momentum", name) : NULL;
     tensor_status status = TENSOR_OK;
-    if (k->kind == TENSOR_OPTIMISER_SGD)
+    if (k->kind == TENSOR_OPTIMISER_SGD) {
         status = new_like(g, p, p->as.update.predictor, &p->v);
-    else if (moment_name)
+        if (!status && widens(o, p))
+            status = tensor_keep_wide(p->v);
+    } else if (moment_name)
         status = new_state(g, p, moment_name, &p->v);
     if (velocity || k->moment) /* takes the name over, on failure too */
         FL_TRY(fl_list_tensor(g, moment_name, "momentum", p->v, status));
@@ -156,6 +170,8 @@ tensor_status fl_optimiser_parameter(nn_graph *g, struct fl_parameter *p, const 
     }
     if (has_direction(o)) {
         status = new_like(g, p, "current", &p->d);
+        if (!status && keeps_direction(o, p))
+            status = tensor_keep_wide(p->d);
         FL_TRY(fl_list_tensor(g, fl_format_name("%s.direction", name), "direction", p->d, status));
     }
     p->number = g->optimiser.parameters++;
@@ -193,13 +209,15 @@ void fl_optimiser_clear(struct fl_optimiser *o) {
 
 /* The gradient as it counts: its elements within the limit. */
 static tensor *gradient_of(const struct fl_optimiser *o, const struct fl_parameter *p) {
-    return o->clip_value > 0 ? p->d : fl_taken_gradient(p);
+    return o->clip_value > 0 && !keeps_direction(o, p) ? p->d : fl_taken_gradient(p);
 }
 
 static tensor_status measure_gradient(const nn_graph *g, const struct fl_parameter *p) {
     const struct fl_optimiser *o = &g->optimiser;
     FL_TRY(fl_take_gradient(p));
-    if (o->clip_value > 0)
+    if (g->scaling.limit)
+        FL_TRY(tensor_clip_by(gradient_of(o, p), fl_taken_gradient(p), g->scaling.limit));
+    else if (o->clip_value > 0)
         FL_TRY(tensor_clip(p->d, fl_taken_gradient(p), o->clip_value));
     return o->sums ? tensor_sum_squares(o->sums, p->number, gradient_of(o, p)) : TENSOR_OK;
 }
@@ -212,7 +230,22 @@ tensor_status fl_optimiser_begin(nn_graph *g) {
             if (status)
                 return fl_node_failed(&g->nodes[i], status);
         }
-    return o->plain ? TENSOR_OK : tensor_optimiser_step(o->numbers, g->rate, o->sums);
+    if (o->plain)
+        return TENSOR_OK;
+    return g->scaling.scale ? tensor_optimiser_step_scaled(o->numbers, g->rate, o->sums, g->scaling.scale)
+                            : tensor_optimiser_step(o->numbers, g->rate, o->sums);
+}
+
+/* By the wide part of the velocity, or of where it leads to: what is written in place has one, and the third operand
+ * counts as its own. The gradient, which is finite, stands by with a factor of 0. */
+static tensor_status descend_widely(const nn_graph *g, const struct fl_parameter *p) {
+    const struct fl_optimiser *o = &g->optimiser;
+    tensor *gradient = fl_taken_gradient(p), *w = fl_updated(p);
+    if (o->nesterov)
+        FL_TRY(tensor_combine(p->d, p->d, gradient, p->v, o->numbers, TENSOR_STEP_MOMENT));
+    if (o->nesterov && decays(o, p))
+        FL_TRY(tensor_combine(p->d, p->d, gradient, w, o->numbers, TENSOR_STEP_ROOT));
+    return tensor_combine(w, w, gradient, o->nesterov ? p->d : p->v, o->numbers, TENSOR_STEP_WEIGHT);
 }
 
 static tensor_status descend(const nn_graph *g, const struct fl_parameter *p) {
@@ -223,6 +256,8 @@ static tensor_status descend(const nn_graph *g, const struct fl_parameter *p) {
         FL_TRY(tensor_sgd_momentum(p->v, gradient, w, o->how.momentum, decays(o, p) ? o->how.weight_decay : 0));
     else
         FL_TRY(tensor_combine(p->v, p->v, gradient, w, o->numbers, row));
+    if (widens(o, p))
+        return descend_widely(g, p);
     if (o->nesterov) /* where the velocity leads to */
         FL_TRY(tensor_combine(p->d, p->v, gradient, w, o->numbers, row));
     return tensor_sgd_update_by(w, o->nesterov ? p->d : p->v, g->rate);

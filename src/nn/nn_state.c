@@ -140,6 +140,14 @@ static uint64_t mix_objective(uint64_t hash, const struct fl_objective *o) {
     return plain ? hash : mix(hash, &how, sizeof how);
 }
 
+static uint64_t mix_scaling(uint64_t hash, const nn_graph *g) {
+    char text[FL_SCALE_TEXT];
+    if (g->scaling.kind == FL_SCALE_NONE) /* as it was before there was any */
+        return hash;
+    fl_loss_scale_text(g, text);
+    return mix(hash, text, strlen(text));
+}
+
 /* Names and shapes of everything, and how the network is trained. */
 uint64_t fl_state_layout(const nn_graph *g) {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -162,7 +170,7 @@ uint64_t fl_state_layout(const nn_graph *g) {
     } how = {g->seed, g->optimiser.how.momentum, g->optimiser.how.weight_decay, g->batch, g->wide};
     hash = mix_objective(mix_optimiser(mix(hash, &how, sizeof how), &g->optimiser), &g->objective);
     const char *policy = nn_graph_policy(g); /* a network of one variant has the layout that it always had */
-    return policy ? mix(hash, policy, strlen(policy)) : hash;
+    return mix_scaling(policy ? mix(hash, policy, strlen(policy)) : hash, g);
 }
 
 static struct head head_of(const nn_graph *g) {
@@ -193,8 +201,13 @@ static tensor_status check_head(const nn_graph *g, const struct head *given) {
 
 /* --- public ------------------------------------------------------------------------------------------------------- */
 
+/* What stands between the head and the tensors: where a dynamic loss scale is. */
+static size_t scaling_bytes(const nn_graph *g) {
+    return g->scaling.kind == FL_SCALE_DYNAMIC ? sizeof g->scaling.now : 0;
+}
+
 size_t nn_state_bytes(const nn_graph *g) {
-    size_t bytes = sizeof(struct head);
+    size_t bytes = sizeof(struct head) + (g ? scaling_bytes(g) : 0);
     if (!g || !g->compiled || visit_all(g, add_bytes, &bytes))
         return 0;
     return bytes;
@@ -240,11 +253,14 @@ tensor_status nn_state_get(const nn_graph *g, void *state, size_t bytes) {
     const struct head head = head_of(g);
     memcpy(state, &head, sizeof head);
     char *at = (char *)state + sizeof head;
+    memcpy(at, &g->scaling.now, scaling_bytes(g));
+    at += scaling_bytes(g);
     return visit_all(g, get, &at);
 }
 
-tensor_status fl_put_state(nn_graph *g, const char *at, uint64_t steps) {
+tensor_status fl_put_state(nn_graph *g, const char *at, uint64_t steps, const nn_loss_scale *scaling) {
     FL_TRY(visit_all(g, set, &at));
+    FL_TRY(fl_loss_scale_put(g, scaling));
     g->steps = steps;
     g->phase = FL_PHASE_IDLE;
     g->has_loss = false;
@@ -256,7 +272,10 @@ tensor_status nn_state_set(nn_graph *g, const void *state, size_t bytes) {
     struct head head;
     memcpy(&head, state, sizeof head);
     FL_TRY(check_head(g, &head));
-    const char *at = (const char *)state + sizeof head;
+    nn_loss_scale scaling = g->scaling.now;
+    memcpy(&scaling, (const char *)state + sizeof head, scaling_bytes(g));
+    FL_TRY(fl_loss_scale_check_state(g, &scaling));
+    const char *tensors = (const char *)state + sizeof head + scaling_bytes(g), *at = tensors;
     FL_TRY(visit_all(g, check, &at));
-    return fl_put_state(g, (const char *)state + sizeof head, head.steps);
+    return fl_put_state(g, tensors, head.steps, &scaling);
 }

@@ -152,9 +152,12 @@ tensor_status nn_update(nn_graph *g, float rate) {
     if (g->phase != FL_PHASE_BACKWARD)
         return fl_fail(TENSOR_E_ARGUMENT, "update: no backward pass before it whose gradients were not used yet");
     g->phase = FL_PHASE_IDLE;
-    FL_TRY(fl_update(g, rate));
+    bool skip;
+    FL_TRY(fl_loss_scale_judge(g, &skip));
+    if (!skip)
+        FL_TRY(fl_update(g, rate));
     g->steps++;
-    return TENSOR_OK;
+    return fl_loss_scale_step(g, skip);
 }
 
 tensor_status fl_taken(const nn_graph *g, tensor_status status) {

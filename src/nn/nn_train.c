@@ -236,7 +236,10 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     if (run->recent_size > run->last_step)
         run->recent_size = run->last_step;
     run->recent = fl_alloc_zero((size_t)run->recent_size * sizeof *run->recent);
-    if (!run->recent)
+    run->scaled_size =
+        2 * (config->report_every ? config->report_every : 16) + 2; /* so many are on their way at most */
+    run->scaled = fl_alloc_zero((size_t)run->scaled_size * sizeof *run->scaled);
+    if (!run->recent || !run->scaled)
         return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld losses", (long long)run->recent_size);
     run->result->test_loss = run->result->test_accuracy = NAN;
     if (test && !(run->result->predicted = fl_alloc_zero((size_t)run->test_labels * sizeof(int32_t))))
@@ -253,6 +256,7 @@ static void end(struct run *run) {
     data_loader_free(run->test);
     nn_graph_free(run->g);
     fl_free(run->recent);
+    fl_free(run->scaled);
 }
 
 /* --- epochs ------------------------------------------------------------------------------------------------------- */
@@ -328,6 +332,8 @@ static tensor_status begin_step(struct run *run, int epoch) {
     FL_TRY(nn_update(run->g, rate_of(run, run->begun)));
     FL_TRY(nn_note_loss(run->g)); /* who waits for it waits for the whole step */
     run->begun++;
+    run->scaled[run->begun % run->scaled_size] =
+        (struct fl_scaled_step){run->g->scaling.used, run->g->scaling.now.in_a_row};
     FL_TRY(look(run));
     return fl_trace_step(run->trace, run->g, run->begun);
 }
@@ -335,6 +341,7 @@ static tensor_status begin_step(struct run *run, int epoch) {
 /* A step whose loss is known. */
 static void report_step(struct run *run, nn_epoch_report *report, double loss) {
     nn_train_result *result = run->result;
+    const nn_train_events *events = run->events;
     const float rate = rate_of(run, result->steps);
     run->recent[result->steps % run->recent_size] = loss;
     result->steps++;
@@ -346,13 +353,17 @@ static void report_step(struct run *run, nn_epoch_report *report, double loss) {
                                  .loss = loss,
                                  .rate = rate,
                                  .seconds = result->seconds,
-                                 .images = result->images};
-    if (run->events && run->events->step && run->events->step(run->events->context, &step))
+                                 .images = result->images,
+                                 .loss_scale = run->scaled[result->steps % run->scaled_size].scale,
+                                 .skipped_in_a_row = run->scaled[result->steps % run->scaled_size].in_a_row};
+    if (events && events->starved && step.skipped_in_a_row == NN_STARVED)
+        events->starved(events->context, &step);
+    if (events && events->step && events->step(events->context, &step))
         result->stopped = true;
 }
 
 /* Reports the steps whose losses have arrived; wait: all that have begun. */
-static tensor_status report_steps(struct run *run, nn_epoch_report *report, bool wait, int64_t *correct) {
+static tensor_status report_steps(struct run *run, bool wait) {
     for (;;) {
         const double start = now();
         double loss;
@@ -361,73 +372,101 @@ static tensor_status report_steps(struct run *run, nn_epoch_report *report, bool
         FL_TRY(nn_noted_loss(run->g, wait, &loss, &right, &there));
         const double seconds = now() - start;
         run->result->seconds += seconds;
-        report->seconds += seconds;
+        run->report.seconds += seconds;
         if (!there)
             return TENSOR_OK;
-        *correct += right;
-        report_step(run, report, loss);
+        run->correct += right;
+        report_step(run, &run->report, loss);
     }
 }
 
-static tensor_status train_step(struct run *run, nn_epoch_report *report, int64_t *correct) {
+static tensor_status train_step(struct run *run) {
     const double start = now();
-    FL_TRY(begin_step(run, report->epoch));
+    FL_TRY(begin_step(run, run->report.epoch));
     const double seconds = now() - start;
     run->result->seconds += seconds;
-    report->seconds += seconds;
-    return report_steps(run, report, false, correct);
+    run->report.seconds += seconds;
+    return report_steps(run, false);
 }
 
 /* Where the epoch is, all steps that have begun being reported. */
-static struct fl_progress progress_in(const struct run *run, const nn_epoch_report *report, int64_t correct) {
+static struct fl_progress progress_in(const struct run *run) {
+    const nn_epoch_report *report = &run->report;
     return (struct fl_progress){.epoch = report->epoch,
                                 .batch = run->result->steps - (report->epoch - 1) * run->epoch_steps,
                                 .loss_sum = report->train_loss,
                                 .seconds = report->seconds,
-                                .correct = correct};
+                                .correct = run->correct};
 }
 
-static tensor_status keep_on_the_way(struct run *run, nn_epoch_report *report, int64_t *correct) {
+static tensor_status keep_on_the_way(struct run *run) {
     const int64_t every = run->config->checkpoint_every;
     if (!run->config->checkpoint || !every || run->begun % every || run->begun == run->last_step)
         return TENSOR_OK;
-    FL_TRY(report_steps(run, report, true, correct));
+    FL_TRY(report_steps(run, true));
     if (run->result->stopped)
         return TENSOR_OK; /* which is kept as it is */
-    const struct fl_progress at = progress_in(run, report, *correct);
+    const struct fl_progress at = progress_in(run);
     return fl_training_keep(run, &at);
 }
 
-/* From run->at to the end of the epoch, or to where it is stopped. */
-static tensor_status train_epoch(struct run *run) {
-    nn_train_result *result = run->result;
+/* From run->at. */
+static tensor_status begin_epoch(struct run *run) {
     const struct fl_progress from = run->at;
-    const int64_t first = (from.epoch - 1) * run->epoch_steps;
-    nn_epoch_report report = {.epoch = from.epoch, .train_loss = from.loss_sum, .seconds = from.seconds};
-    int64_t correct = from.correct;
+    run->report = (nn_epoch_report){.epoch = from.epoch, .train_loss = from.loss_sum, .seconds = from.seconds};
+    run->correct = from.correct;
+    run->batch = from.batch;
     FL_TRY(data_loader_seek(run->train, from.epoch - 1, from.batch));
-    for (int64_t i = from.batch; i < run->epoch_steps && run->begun < run->last_step && !result->stopped; i++) {
-        FL_TRY(train_step(run, &report, &correct));
-        FL_TRY(keep_on_the_way(run, &report, &correct));
-    }
-    FL_TRY(report_steps(run, &report, true, &correct));
-    run->at = progress_in(run, &report, correct);
-    const int64_t steps = result->steps - first;
-    report.step = result->steps;
-    report.train_loss /= (double)steps;
-    result->train_loss = report.train_loss;
+    run->in_epoch = true;
+    return TENSOR_OK;
+}
+
+static bool is_epoch_over(const struct run *run) {
+    return run->batch == run->epoch_steps || run->begun == run->last_step || run->result->stopped;
+}
+
+/* At its end, or where it was stopped. */
+static tensor_status end_epoch(struct run *run) {
+    nn_train_result *result = run->result;
+    nn_epoch_report *report = &run->report;
+    FL_TRY(report_steps(run, true));
+    run->in_epoch = false;
+    run->at = progress_in(run);
+    const int64_t steps = run->at.batch;
+    report->step = result->steps;
+    report->train_loss /= (double)steps;
+    result->train_loss = report->train_loss;
     if (result->stopped)
         return fl_training_keep(run, &run->at);
-    report.train_accuracy = (double)correct / (double)(steps * run->g->rows);
+    report->train_accuracy = (double)run->correct / (double)(steps * run->g->rows);
     FL_TRY(evaluate(run));
-    FL_TRY(fl_training_keep_best(run, report.epoch));
-    report.test_loss = result->test_loss;
-    report.test_accuracy = result->test_accuracy;
-    bool stop = run->events && run->events->epoch && run->events->epoch(run->events->context, &report);
+    FL_TRY(fl_training_keep_best(run, report->epoch));
+    report->test_loss = result->test_loss;
+    report->test_accuracy = result->test_accuracy;
+    bool stop = run->events && run->events->epoch && run->events->epoch(run->events->context, report);
     result->stopped = stop && result->steps < run->last_step;
-    run->at = (struct fl_progress){.epoch = report.epoch + 1, .done = result->steps == run->last_step};
+    run->at = (struct fl_progress){.epoch = report->epoch + 1, .done = result->steps == run->last_step};
     return !run->config->checkpoint_every || run->at.done || result->stopped ? fl_training_keep(run, &run->at)
                                                                              : TENSOR_OK;
+}
+
+static bool is_over(const struct run *run) {
+    return run->at.done || run->result->stopped;
+}
+
+static tensor_status advance(struct run *run, int64_t steps) {
+    while (steps > 0 && !is_over(run)) {
+        if (!run->in_epoch)
+            FL_TRY(begin_epoch(run));
+        for (; steps > 0 && !is_epoch_over(run); steps--) {
+            FL_TRY(train_step(run));
+            run->batch++;
+            FL_TRY(keep_on_the_way(run));
+        }
+        if (is_epoch_over(run))
+            FL_TRY(end_epoch(run));
+    }
+    return run->in_epoch ? report_steps(run, true) : TENSOR_OK;
 }
 
 static tensor_status add_totals(const nn_graph *g, nn_train_result *result) {
@@ -450,17 +489,28 @@ static tensor_status add_totals(const nn_graph *g, nn_train_result *result) {
     return TENSOR_OK;
 }
 
-static tensor_status run_all(struct run *run, const data_set *train, const data_set *test) {
-    FL_TRY(begin(run, train, test));
-    while (!run->at.done && !run->result->stopped)
-        FL_TRY(train_epoch(run));
+/* Before the last step: as it is. */
+static tensor_status stop(struct run *run) {
+    run->result->stopped = true;
+    return run->in_epoch ? end_epoch(run) : fl_training_keep(run, &run->at);
+}
+
+static tensor_status finish(struct run *run) {
+    nn_train_result *result = run->result;
+    if (!is_over(run))
+        FL_TRY(stop(run));
     if (run->at.done)
         FL_TRY(fl_training_keep_last(run));
-    int64_t recent = run->result->steps < run->recent_size ? run->result->steps : run->recent_size;
+    int64_t recent = result->steps < run->recent_size ? result->steps : run->recent_size;
     for (int64_t i = 0; i < recent; i++)
-        run->result->last_loss += run->recent[i] / (double)recent;
-    FL_TRY(add_totals(run->g, run->result));
+        result->last_loss += run->recent[i] / (double)recent;
+    FL_TRY(add_totals(run->g, result));
     FL_TRY(nn_telemetry_finish(run->telemetry));
+    const nn_loss_scale *scaling = &run->g->scaling.now;
+    result->loss_scale = scaling->scale;
+    result->skipped = scaling->skipped;
+    result->skipped_in_a_row = scaling->longest;
+    result->skipped_at_end = scaling->in_a_row;
     return fl_trace_finish(run->trace);
 }
 
@@ -480,28 +530,109 @@ static tensor_status take_config(nn_train_config *ours, const nn_train_config *g
 
 static const size_t smallest_result = offsetof(nn_train_result, predicted_count) + sizeof(int64_t);
 
+/* --- a training in parts ------------------------------------------------------------------------------------------ */
+
+struct nn_trainer {
+    struct run run;
+    nn_train_config config;
+    nn_train_events events;
+    nn_train_result result;
+    tensor_status failed; /* of a call before: what remains is to be freed */
+    bool finished;
+};
+
+static tensor_status begin_trainer(nn_trainer *t, const nn_train_config *config, size_t config_size,
+                                   size_t network_size, const data_set *train, const data_set *test,
+                                   const nn_train_events *events, size_t events_size) {
+    FL_TRY(take_config(&t->config, config, config_size, network_size));
+    if (events)
+        FL_TRY(fl_take_sized(&t->events, sizeof t->events, events, events_size, "train: nn_train_events"));
+    t->run = (struct run){.config = &t->config, .events = events ? &t->events : NULL, .result = &t->result};
+    return begin(&t->run, train, test);
+}
+
+nn_trainer *nn_trainer_new_sized(const nn_train_config *config, size_t config_size, size_t network_size,
+                                 const data_set *train, const data_set *test, const nn_train_events *events,
+                                 size_t events_size) {
+    nn_trainer *t = config && train ? fl_alloc_zero(sizeof *t) : NULL;
+    if (!config || !train)
+        fl_fail(TENSOR_E_ARGUMENT, "train: config or training set is NULL");
+    else if (!t)
+        fl_fail(TENSOR_E_MEMORY, "train: no memory");
+    else if (!begin_trainer(t, config, config_size, network_size, train, test, events, events_size))
+        return t;
+    nn_trainer_free(t);
+    return NULL;
+}
+
+void nn_trainer_free(nn_trainer *t) {
+    if (!t)
+        return;
+    end(&t->run);
+    nn_train_result_clear(&t->result);
+    fl_free(t);
+}
+
+static tensor_status check_trainer(const nn_trainer *t) {
+    if (!t)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: the trainer is NULL");
+    if (t->failed)
+        return fl_fail(t->failed, "train: the trainer failed before; it can be freed alone");
+    return t->finished ? fl_fail(TENSOR_E_ARGUMENT, "train: the trainer has finished") : TENSOR_OK;
+}
+
+tensor_status nn_trainer_advance(nn_trainer *t, int64_t steps, bool *over) {
+    FL_TRY(check_trainer(t));
+    if (steps < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: %lld steps, expected 0 or more", (long long)steps);
+    t->failed = advance(&t->run, steps);
+    if (!t->failed && over)
+        *over = is_over(&t->run);
+    return t->failed;
+}
+
+const nn_graph *nn_trainer_network(const nn_trainer *t) {
+    return t ? t->run.g : NULL;
+}
+
+static tensor_status check_result(size_t result_size) {
+    FL_TRY(fl_check_sized(result_size, "train: nn_train_result"));
+    return result_size < smallest_result /* predictions that nobody could free */
+               ? fl_fail(TENSOR_E_ARGUMENT, "train: nn_train_result of %zu bytes, expected at least %zu", result_size,
+                         smallest_result)
+               : TENSOR_OK;
+}
+
+tensor_status nn_trainer_finish_sized(nn_trainer *t, nn_train_result *result, size_t result_size) {
+    static const nn_train_result nothing;
+    if (!result)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: the result is NULL");
+    FL_TRY(check_result(result_size));
+    fl_give_sized(result, result_size, &nothing, sizeof nothing);
+    FL_TRY(check_trainer(t));
+    if ((t->failed = finish(&t->run)))
+        return t->failed;
+    fl_give_sized(result, result_size, &t->result, sizeof t->result);
+    t->result = nothing; /* the caller frees its predictions */
+    t->finished = true;
+    return TENSOR_OK;
+}
+
 tensor_status nn_train_sized(nn_train_result *result, size_t result_size, const nn_train_config *config,
                              size_t config_size, size_t network_size, const data_set *train, const data_set *test,
                              const nn_train_events *events, size_t events_size) {
+    static const nn_train_result nothing;
     if (!result || !config || !train)
         return fl_fail(TENSOR_E_ARGUMENT, "train: result, config or training set is NULL");
-    nn_train_config our_config;
-    nn_train_events our_events;
-    nn_train_result our_result = {0};
-    FL_TRY(fl_check_sized(result_size, "train: nn_train_result"));
-    if (result_size < smallest_result) /* predictions that nobody could free */
-        return fl_fail(TENSOR_E_ARGUMENT, "train: nn_train_result of %zu bytes, expected at least %zu", result_size,
-                       smallest_result);
-    fl_give_sized(result, result_size, &our_result, sizeof our_result);
-    FL_TRY(take_config(&our_config, config, config_size, network_size));
-    if (events)
-        FL_TRY(fl_take_sized(&our_events, sizeof our_events, events, events_size, "train: nn_train_events"));
-    struct run run = {.config = &our_config, .events = events ? &our_events : NULL, .result = &our_result};
-    tensor_status status = run_all(&run, train, test);
-    end(&run);
-    if (status)
-        nn_train_result_clear(&our_result);
-    fl_give_sized(result, result_size, &our_result, sizeof our_result);
+    FL_TRY(check_result(result_size));
+    fl_give_sized(result, result_size, &nothing, sizeof nothing);
+    nn_trainer *t = nn_trainer_new_sized(config, config_size, network_size, train, test, events, events_size);
+    if (!t)
+        return tensor_error_status();
+    tensor_status status = nn_trainer_advance(t, INT64_MAX, NULL);
+    if (!status)
+        status = nn_trainer_finish_sized(t, result, result_size);
+    nn_trainer_free(t);
     return status;
 }
 

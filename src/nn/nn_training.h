@@ -40,6 +40,20 @@ struct run {
     int64_t recent_size;
     struct fl_progress at; /* where the next epoch begins */
     struct fl_best best;
+    /* The epoch under way. */
+    bool in_epoch;
+    int64_t batch; /* the next one */
+    nn_epoch_report report;
+    int64_t correct;
+    /* Of steps that have begun, by their number: what is reported with their losses. */
+    struct fl_scaled_step *scaled;
+    int64_t scaled_size;
+};
+
+/* How a step's loss was scaled. */
+struct fl_scaled_step {
+    double scale;
+    int64_t in_a_row; /* skipped steps, up to this one */
 };
 
 /* nn_resume.c; all but fl_training_resume do nothing without config->checkpoint */

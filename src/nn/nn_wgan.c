@@ -57,6 +57,7 @@ static nn_graph *new_graph(const nn_wgan_config *how, bool critic) {
                                      .batch = critic ? 2 * how->batch : how->batch,
                                      .seed = how->seed,
                                      .optimiser = "rmsprop",
+                                     .loss_scale = how->loss_scale,
                                      .loss = critic ? "wasserstein" : "none",
                                      .ignores = critic,
                                      .ignored_label = critic ? NOT_COUNTED : 0,
@@ -173,7 +174,10 @@ tensor_status nn_wgan_train_generator(nn_wgan *w, double *loss) {
     FL_TRY(generate(w, "generator", nn_steps(w->generator)));
     memcpy(w->both + w->pixels, w->both, (size_t)w->pixels * sizeof *w->both);
     set_labels(w, 1, NOT_COUNTED);
-    FL_TRY(nn_forward(w->critic, w->both, w->labels));
+    FL_TRY(fl_loss_scale_lend(w->critic, w->generator)); /* the loss is the generator's */
+    const tensor_status status = nn_forward(w->critic, w->both, w->labels);
+    FL_TRY(fl_loss_scale_lend(w->critic, w->critic));
+    FL_TRY(status);
     FL_TRY(nn_backward(w->critic));
     if (loss)
         FL_TRY(nn_loss(w->critic, loss, NULL));

@@ -1,0 +1,493 @@
+/* Loss scaling: the scaler against a model of the published rule on scripted overflows, whose steps must leave the
+ * weights alone; the bits of a training without it where nothing underflows; gradients that fp16 loses; the sequence
+ * goes on from a state and from a checkpoint; what is refused, with its words.
+ *
+ *     test_nn_loss_scale [DEVICE]        where the scripts run: cpu */
+#include "check.h"
+#include "flexlab/nn.h"
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *device;
+
+/* --- a network whose gradients are scripted ----------------------------------------------------------------------- */
+
+enum { BATCH = 2, WIDTH = 3, OUTPUTS = 2 };
+
+static nn_graph *chained(const char *variant, const char *scale, const char *optimiser) {
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = variant,
+                                            .batch = BATCH,
+                                            .seed = 3,
+                                            .momentum = optimiser ? 0 : 0.5f,
+                                            .optimiser = optimiser,
+                                            .loss = "none",
+                                            .device = device,
+                                            .loss_scale = scale});
+    CHECK(g, "%s: %s", scale, tensor_error());
+    CHECK(!nn_compile(g, nn_linear(g, "fc", nn_input(g, 1, 1, WIDTH), OUTPUTS)), "%s", tensor_error());
+    return g;
+}
+
+/* One step whose output has that gradient in one place, 0.25 elsewhere. */
+static void step(nn_graph *g, int place, float value) {
+    static const float images[BATCH * WIDTH] = {1, -0.5f, 2, 0.25f, 1, -1};
+    float numbers[BATCH * OUTPUTS];
+    for (int i = 0; i < BATCH * OUTPUTS; i++)
+        numbers[i] = i == place ? value : 0.25f;
+    tensor *here = tensor_new(tensor_get_format(nn_tensor_at(g, 0).t), TENSOR_SHAPE(BATCH, OUTPUTS)), *there = here;
+    CHECK(!tensor_load_f32(here, numbers, BATCH * OUTPUTS), "%s", tensor_error());
+    if (device)
+        there = tensor_new_in(tensor_device_find(device), tensor_get_format(here), TENSOR_SHAPE(BATCH, OUTPUTS));
+    CHECK(there && (!device || !tensor_copy(there, here)), "%s", tensor_error());
+    CHECK(!nn_forward_images(g, images) && !nn_backward_from(g, there) && !nn_update(g, 0.125f), "%s", tensor_error());
+    if (device)
+        tensor_free(there);
+    tensor_free(here);
+}
+
+static void weights_of(const nn_graph *g, double *values) {
+    int at = 0;
+    for (int i = 0; i < nn_tensor_count(g); i++) {
+        const nn_tensor_info info = nn_tensor_at(g, i);
+        if (!strcmp(info.role, "weight") || !strcmp(info.role, "momentum") || !strcmp(info.role, "root")) {
+            CHECK(!tensor_store_wide_f64(info.t, values + at, tensor_count(info.t)), "%s", tensor_error());
+            at += (int)tensor_count(info.t);
+        }
+    }
+    CHECK(at >= 16 && at <= 32, "%d numbers", at);
+}
+
+/* --- the published rule, on exponents of two ---------------------------------------------------------------------- */
+
+struct model {
+    int power, least, most, factor;
+    long window, since, skipped, row, longest;
+};
+
+static void model_step(struct model *m, bool overflow) {
+    if (overflow) {
+        m->since = 0;
+        m->power -= m->factor;
+        if (m->power < m->least)
+            m->power = m->least;
+        m->skipped += 1;
+        m->row += 1;
+        if (m->row > m->longest)
+            m->longest = m->row;
+    } else {
+        m->row = 0;
+        m->since += 1;
+        if (m->since == m->window) {
+            m->since = 0;
+            m->power += m->factor;
+            if (m->power > m->most)
+                m->power = m->most;
+        }
+    }
+}
+
+static void agree(const nn_graph *g, const struct model *m, const char *scale, int at) {
+    nn_loss_scale now;
+    CHECK(!nn_loss_scale_get(g, &now), "%s", tensor_error());
+    CHECK(now.scale == ldexp(1, m->power) && now.good == m->since && now.skipped == m->skipped &&
+              now.in_a_row == m->row && now.longest == m->longest,
+          "%s, step %d: scale %g, %d good, %d skipped, %d in a row, %d at most; the rule: 2^%d %ld %ld %ld %ld", scale,
+          at, now.scale, (int)now.good, (int)now.skipped, (int)now.in_a_row, (int)now.longest, m->power, m->since,
+          m->skipped, m->row, m->longest);
+}
+
+static const struct script {
+    const char *scale, *variant, *optimiser;
+    struct model model;
+    int steps, bad; /* of a hundred steps; above 100: the first of so many are all bad */
+} scripts[] = {
+    {"dynamic", "fp16", NULL, {16, -5, 24, 1, 2000, 0, 0, 0, 0}, 60, 30},
+    {"dynamic:init=2^24", "fp16", NULL, {24, -5, 24, 1, 2000, 0, 0, 0, 0}, 60, 135},
+    {"dynamic:window=1", "fp16", "adam", {16, -5, 24, 1, 1, 0, 0, 0, 0}, 40, 20},
+    {"dynamic:init=1,window=3,factor=4,min=0.25,max=1024", "fp16", NULL, {0, -2, 10, 2, 3, 0, 0, 0, 0}, 300, 12},
+    {"dynamic:window=7,init=2^4,max=2^5,min=2^3", "bf16", "adamw", {4, 3, 5, 1, 7, 0, 0, 0, 0}, 300, 7},
+    {"dynamic:min=1,max=1,window=2", "fp32", NULL, {0, 0, 0, 1, 2, 0, 0, 0, 0}, 40, 40},
+    {"dynamic:factor=1024,window=5,min=2^-20", "fp32", "rmsprop", {16, -20, 24, 10, 5, 0, 0, 0, 0}, 200, 25},
+};
+
+static bool is_bad(const struct script *s, int at, uint64_t *random) {
+    const int draw = (int)(check_random(random) % 100);
+    return s->bad > 100 ? at < s->bad - 100 : draw < s->bad;
+}
+
+/* A bad step has one Inf or NaN among its gradients, anywhere; its numbers are those of before, to the bit. */
+static void follow(const struct script *s) {
+    nn_graph *g = chained(s->variant, s->scale, s->optimiser);
+    struct model m = s->model;
+    uint64_t random = 17;
+    long bad = 0;
+    for (int i = 0; i < s->steps; i++) {
+        double before[32] = {0}, after[32] = {0};
+        const bool overflow = is_bad(s, i, &random);
+        const float value = i % 3 == 0 ? INFINITY : i % 3 == 1 ? -INFINITY : NAN;
+        weights_of(g, before);
+        step(g, i % (BATCH * OUTPUTS), overflow ? value : 0.5f);
+        weights_of(g, after);
+        model_step(&m, overflow);
+        bad += overflow;
+        agree(g, &m, s->scale, i);
+        CHECK(!memcmp(before, after, sizeof before) == overflow, "%s, step %d: the weights %s", s->scale, i,
+              overflow ? "moved" : "stayed");
+        for (int k = 0; k < 32; k++)
+            CHECK(isfinite(after[k]), "%s, step %d: %g", s->scale, i, after[k]);
+    }
+    CHECK(nn_steps(g) == (uint64_t)s->steps && bad > 0, "%d steps, %ld bad", (int)nn_steps(g), bad);
+    nn_graph_free(g);
+}
+
+/* A gradient that is finite in binary32 and not in fp16: the overflow of practice. The update takes the scale out. */
+static void overflows_by_scale(void) {
+    nn_graph *g = chained("fp16", "dynamic:init=2^20", NULL);
+    nn_loss_scale now;
+    double before[32] = {0}, after[32] = {0};
+    weights_of(g, before);
+    for (int i = 0; i < 10; i++) {
+        CHECK(!nn_loss_scale_get(g, &now), "%s", tensor_error());
+        step(g, 0, (float)now.scale * 0.5f); /* as a loss with the gradient 0.5 has it */
+        weights_of(g, after);
+        const bool fits = now.scale * 0.5 * 2 < 65520;
+        CHECK(!memcmp(before, after, sizeof before) == !fits, "scale %g", now.scale);
+        if (fits)
+            break;
+    }
+    CHECK(now.scale == 32768, "scale %g", now.scale);
+    nn_graph_free(g);
+}
+
+/* Shared exponents know no Inf: what no exponent holds is the overflow. */
+static void saturates(void) {
+    nn_graph *g = chained("flex16+5", "dynamic:init=2^4,window=1", NULL);
+    nn_loss_scale now;
+    step(g, 0, 30000);
+    CHECK(!nn_loss_scale_get(g, &now) && now.scale == 8 && now.skipped == 1, "scale %g", now.scale);
+    step(g, 0, 0.5f);
+    for (int i = 0; i < 3; i++) /* the exponent follows, nothing is out of its reach */
+        step(g, 0, 0.5f);
+    CHECK(!nn_loss_scale_get(g, &now) && now.scale > 8 && now.skipped == 1, "scale %g, %d skipped", now.scale,
+          (int)now.skipped);
+    nn_graph_free(g);
+}
+
+/* --- the bits of a training without scaling ----------------------------------------------------------------------- */
+
+enum { IMAGES = 6, SIDE = 6, CLASSES = 4, STEPS = 12 };
+
+static nn_graph *classifier(nn_config config, const char *scale) {
+    config.batch = IMAGES;
+    config.seed = 5;
+    config.loss_scale = scale;
+    nn_graph *g = nn_graph_new(&config);
+    CHECK(g, "%s", tensor_error());
+    nn_node x = nn_conv2d(g, "conv", nn_input(g, SIDE, SIDE, 3), 8, 3, 1, 1);
+    x = nn_avgpool_global(g, "pool", nn_batchnorm(g, "norm", x, true));
+    CHECK(!nn_compile(g, nn_linear(g, "fc2", nn_linear_relu(g, "fc1", x, 16), CLASSES)), "%s", tensor_error());
+    return g;
+}
+
+static void batch(int at, float *images, int32_t *labels) {
+    uint64_t seed = (uint64_t)at + 9;
+    for (int i = 0; i < IMAGES * SIDE * SIDE * 3; i++)
+        images[i] = (float)(check_random(&seed) >> 40) * 0x1p-23f - 1;
+    for (int i = 0; i < IMAGES; i++)
+        labels[i] = (int32_t)(check_random(&seed) % CLASSES);
+}
+
+static double train(nn_graph *g, int from, int steps, float rate) {
+    float images[IMAGES * SIDE * SIDE * 3];
+    int32_t labels[IMAGES];
+    double loss = NAN;
+    for (int i = from; i < from + steps; i++) {
+        batch(i, images, labels);
+        CHECK(!nn_train_step(g, images, labels, rate, &loss, NULL), "%s", tensor_error());
+    }
+    return loss;
+}
+
+static void same_weights(const nn_graph *a, const nn_graph *b, const char *what) {
+    for (int i = 0; i < nn_tensor_count(a); i++) {
+        const nn_tensor_info x = nn_tensor_at(a, i), y = nn_tensor_at(b, i);
+        double left[400], right[400];
+        if (strcmp(x.role, "weight") && strcmp(x.role, "momentum") && strcmp(x.role, "root"))
+            continue;
+        CHECK(tensor_count(x.t) <= 400 && !strcmp(x.name, y.name) &&
+                  !tensor_store_wide_f64(x.t, left, tensor_count(x.t)) &&
+                  !tensor_store_wide_f64(y.t, right, tensor_count(y.t)),
+              "%s", tensor_error());
+        CHECK(!memcmp(left, right, (size_t)tensor_count(x.t) * sizeof *left), "%s: %s differs", what, x.name);
+    }
+}
+
+/* A power of two moves exponents alone: where the format has room for them, every optimiser gives the bits that it
+ * gives without. (fp16 keeps its velocity wide when it is scaled, and dfp16 has room for any exponent here.) */
+static void same_bits(void) {
+    static const nn_config optimisers[] = {
+        {.momentum = 0.9f, .weight_decay = 1e-3f},
+        {.momentum = 0.9f, .weight_decay = 1e-3f, .nesterov = true, .clip_norm = 0.05f, .clip_value = 0.02f},
+        {.optimiser = "adam", .weight_decay = 1e-2f, .clip_norm = 0.1f},
+        {.optimiser = "adamw", .weight_decay = 1e-1f, .clip_value = 0.02f},
+        {.optimiser = "rmsprop", .momentum = 0.9f, .weight_decay = 1e-2f},
+        {.optimiser = "adagrad"},
+        {.optimiser = "lamb", .weight_decay = 1e-2f, .clip_norm = 0.2f}};
+    static const char *const variants[] = {"fp32", "bf16", "dfp16"};
+    static const char *const scales[] = {"1024", "2^-6", "dynamic:init=2^12,window=2,max=2^14"};
+    for (size_t o = 0; o < sizeof optimisers / sizeof *optimisers; o++)
+        for (size_t v = 0; v < 3; v++) {
+            if (device && (o % 4 != 1 || !v)) /* a stand-in takes its time; the optimisers have tests there */
+                continue;
+            nn_config config = optimisers[o];
+            config.variant = variants[v];
+            config.device = device;
+            nn_graph *plain = classifier(config, NULL);
+            const double loss = train(plain, 0, STEPS, 0.02f);
+            for (size_t s = 0; s < 3; s++) {
+                /* an exponent is predicted from the largest of the last writes, which a scale that moves changes */
+                if (v == 2 && s == 2)
+                    continue;
+                nn_graph *scaled = classifier(config, scales[s]);
+                char what[100];
+                snprintf(what, sizeof what, "%s, optimiser %zu, scale %s", variants[v], o, scales[s]);
+                CHECK(train(scaled, 0, STEPS, 0.02f) == loss, "%s: the losses differ", what);
+                same_weights(plain, scaled, what);
+                nn_graph_free(scaled);
+            }
+            nn_graph_free(plain);
+        }
+}
+
+/* --- gradients that fp16 loses ------------------------------------------------------------------------------------ */
+
+/* Targets so small that the gradient of the squared error, divided by the batch, is below 2^-25 everywhere. Without
+ * scaling no weight moves; with it the loss falls as in fp32 (Micikevicius et al. 2018, section 3.2). */
+static double fit(const char *variant, const char *scale, double *first, bool *moved) {
+    enum { N = 64, IN = 4, OUT = 64 };
+    nn_graph *g = nn_graph_new(&(nn_config){
+        .variant = variant, .batch = N, .seed = 1, .loss = "squared_error", .device = device, .loss_scale = scale});
+    nn_node x = nn_linear_relu(g, "fc1", nn_input(g, 1, 1, IN), 32);
+    CHECK(!nn_compile(g, nn_linear(g, "fc2", x, OUT)), "%s", tensor_error());
+    float images[N * IN], targets[N * OUT];
+    double loss = NAN, start[OUT], end[OUT];
+    uint64_t seed = 4;
+    for (int i = 0; i < N * IN; i++)
+        images[i] = ((float)(check_random(&seed) >> 40) * 0x1p-23f - 1) * 0x1p-17f;
+    for (int i = 0; i < N * OUT; i++)
+        targets[i] = (float)(1 + i % OUT % 3) * 0x1p-17f;
+    tensor *w = NULL;
+    for (int i = 0; i < nn_tensor_count(g); i++)
+        if (!strcmp(nn_tensor_at(g, i).name, "fc2.bias"))
+            w = nn_tensor_at(g, i).t;
+    CHECK(w && !tensor_store_wide_f64(w, start, OUT), "%s", tensor_error());
+    for (int i = 0; i < 100; i++) {
+        CHECK(!nn_forward_targets(g, images, targets) && !nn_backward(g) && !nn_update(g, 4.0f), "%s", tensor_error());
+        CHECK(!nn_loss(g, &loss, NULL), "%s", tensor_error());
+        *first = i ? *first : loss;
+    }
+    CHECK(!tensor_store_wide_f64(w, end, OUT), "%s", tensor_error());
+    *moved = memcmp(start, end, sizeof start) != 0;
+    nn_graph_free(g);
+    return loss;
+}
+
+static void rescues(void) {
+    double first, single, plain, fixed, dynamic;
+    bool moved;
+    single = fit("fp32", NULL, &first, &moved);
+    CHECK(moved && single < 0.5 * first, "fp32: loss %g, then %g", first, single);
+    plain = fit("fp16", NULL, &first, &moved);
+    CHECK(!moved && plain == first, "fp16 without scaling: loss %g, then %g", first, plain);
+    fixed = fit("fp16", "2^20", &first, &moved);
+    CHECK(moved && fabs(fixed - single) < 0.02 * first, "fp16 by 2^20: loss %g, then %g, fp32 %g", first, fixed,
+          single);
+    dynamic = fit("fp16", "dynamic", &first, &moved);
+    CHECK(moved && fabs(dynamic - single) < 0.05 * first, "fp16 dynamic: loss %g, then %g", first, dynamic);
+    printf("squared error of tiny numbers: first %.3g; fp32 %.3g, fp16 %.3g, by 2^20 %.3g, dynamic %.3g\n", first,
+           single, plain, fixed, dynamic);
+}
+
+/* --- going on ----------------------------------------------------------------------------------------------------- */
+
+static const char going[] = "dynamic:init=2^9,window=4,factor=2,min=1";
+
+static void play(nn_graph *g, int from, int steps) {
+    for (int i = from; i < from + steps; i++)
+        step(g, i % 4, i % 5 == 2 || i % 11 == 7 ? INFINITY : 0.5f);
+}
+
+static void *state_of(const nn_graph *g, size_t *bytes) {
+    *bytes = nn_state_bytes(g);
+    void *state = malloc(*bytes ? *bytes : 1);
+    CHECK(*bytes && !nn_state_get(g, state, *bytes), "%s", tensor_error());
+    return state;
+}
+
+static void goes_on(void) {
+    nn_graph *whole = chained("fp16", going, "adam"), *half = chained("fp16", going, "adam"),
+             *other = chained("fp16", going, "adam");
+    size_t bytes, more;
+    char path[100];
+    snprintf(path, sizeof path, "loss-scale-%ld.safetensors", (long)getpid());
+    play(whole, 0, 37);
+    play(half, 0, 18);
+    void *middle = state_of(half, &bytes), *want = state_of(whole, &bytes);
+    CHECK(!nn_checkpoint_save(half, path, NULL, 0), "%s", tensor_error());
+    CHECK(!nn_state_set(other, middle, bytes), "%s", tensor_error());
+    play(other, 18, 19);
+    void *got = state_of(other, &more);
+    CHECK(more == bytes && !memcmp(want, got, bytes), "from a state: another one");
+    nn_graph *read = nn_checkpoint_graph(path, device);
+    CHECK(read && !nn_compile(read, nn_linear(read, "fc", nn_input(read, 1, 1, WIDTH), OUTPUTS)) &&
+              !nn_checkpoint_load(read, path),
+          "%s", tensor_error());
+    play(read, 18, 19);
+    void *again = state_of(read, &more);
+    CHECK(more == bytes && !memcmp(want, again, bytes), "from a checkpoint: another one");
+    /* none of a network without scaling, or with another */
+    static const char *const others[] = {NULL, "512", "dynamic:init=2^9,window=5,factor=2,min=1"};
+    for (int i = 0; i < 3; i++) {
+        nn_graph *stranger = chained("fp16", others[i], "adam");
+        CHECK(nn_checkpoint_load(stranger, path) == TENSOR_E_DATA && strstr(tensor_error(), "'network.loss_scale' is"),
+              "%s: %s", others[i], tensor_error());
+        CHECK(nn_state_set(stranger, middle, bytes), "%s: a state of another scaler was taken", others[i]);
+        nn_graph_free(stranger);
+    }
+    /* numbers that no scaler has stand in front of the tensors: refused, and nothing changes */
+    nn_loss_scale now, bad[6];
+    size_t at = 0;
+    CHECK(!nn_loss_scale_get(half, &now), "%s", tensor_error());
+    while (at + sizeof now < bytes && memcmp((char *)middle + at, &now, sizeof now) != 0)
+        at++;
+    CHECK(at + sizeof now < bytes, "the scaler is not in the state");
+    for (int i = 0; i < 6; i++)
+        bad[i] = now;
+    bad[0].scale = 3;
+    bad[1].scale = 0.5;
+    bad[2].good = 4;
+    bad[3].skipped = now.longest - 1;
+    bad[4].in_a_row = now.longest + 1;
+    bad[5].scale = NAN;
+    for (int i = 0; i < 6; i++) {
+        memcpy((char *)middle + at, &bad[i], sizeof now);
+        CHECK(nn_state_set(half, middle, bytes) == TENSOR_E_DATA && strstr(tensor_error(), "a loss scale of"), "%d: %s",
+              i, tensor_error());
+    }
+    nn_loss_scale still;
+    CHECK(!nn_loss_scale_get(half, &still) && !memcmp(&still, &now, sizeof now), "a refused state changed the scaler");
+    remove(path);
+    free(middle);
+    free(want);
+    free(got);
+    free(again);
+    nn_graph_free(whole);
+    nn_graph_free(half);
+    nn_graph_free(other);
+    nn_graph_free(read);
+}
+
+/* Each of two networks has a scaler of its own, and the generator's step scales by the generator's. */
+static void pairs(void) {
+    nn_wgan_config how = {.variant = "fp32", .device = device, .seed = 2, .batch = 3, .side = 8, .channels = 1};
+    how.latent = 4;
+    how.filters = 2;
+    nn_wgan *plain = nn_wgan_new(&how);
+    how.loss_scale = "dynamic:init=2^10,window=2";
+    nn_wgan *scaled = nn_wgan_new(&how);
+    CHECK(plain && scaled, "%s", tensor_error());
+    float images[3 * 64];
+    uint64_t seed = 8;
+    for (int i = 0; i < 3 * 64; i++)
+        images[i] = (float)(check_random(&seed) >> 40) * 0x1p-23f - 1;
+    for (int i = 0; i < 6; i++) {
+        nn_wgan *const both[] = {plain, scaled};
+        for (int k = 0; k < 2; k++)
+            CHECK(!nn_wgan_train_critic(both[k], images, NULL) && (i % 3 || !nn_wgan_train_generator(both[k], NULL)),
+                  "%s", tensor_error());
+    }
+    nn_loss_scale critic, generator;
+    CHECK(!nn_loss_scale_get(nn_wgan_critic(scaled), &critic) &&
+              !nn_loss_scale_get(nn_wgan_generator(scaled), &generator),
+          "%s", tensor_error());
+    CHECK(critic.scale == 8192 && generator.scale == 2048, "scales %g and %g", critic.scale, generator.scale);
+    float want[64], got[64];
+    CHECK(!nn_wgan_generate(plain, 1, 1, want) && !nn_wgan_generate(scaled, 1, 1, got), "%s", tensor_error());
+    CHECK(!memcmp(want, got, sizeof want), "a power of two changed what is generated in fp32");
+    nn_wgan_free(plain);
+    nn_wgan_free(scaled);
+}
+
+/* --- what is refused ---------------------------------------------------------------------------------------------- */
+
+static void refuses(void) {
+    static const struct {
+        const char *scale, *words;
+    } bad[] = {{"", "loss scale '': expected none, dynamic"},
+               {"3", "'3': no such number, expected a power of two from"},
+               {"0", "no such number"},
+               {"-2", "no such number"},
+               {"inf", "no such number"},
+               {"nan", "no such number"},
+               {"2^61", "no such number"},
+               {"2^0.5", "no such number"},
+               {"3^2", "expected none"},
+               {"2^", "expected none"},
+               {"1024x", "expected none"},
+               {"None", "expected none"},
+               {"dynamic:", "expected none"},
+               {"dynamical", "expected none"},
+               {"dynamic:init", "'init' is not understood"},
+               {"dynamic:init=", "'' is not understood"},
+               {"dynamic:init=4;window=2", "is not understood"},
+               {"dynamic:init=4,", "is not understood"},
+               {"dynamic:scale=4", "'scale=4' is not understood"},
+               {"dynamic:init=5", "init, expected a power of two from 0.03125 to 1.67772e+07"},
+               {"dynamic:init=2^25", "init, expected"},
+               {"dynamic:window=0", "window 0, expected 1 to"},
+               {"dynamic:window=1.5", "window 1.5"},
+               {"dynamic:factor=1", "factor, expected a power of two from 2"},
+               {"dynamic:factor=3", "factor"},
+               {"dynamic:min=8,max=4", "max, expected a power of two from 8"},
+               {"dynamic:min=0", "min, expected"}};
+    char text[200];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp16", .batch = 1, .loss_scale = bad[i].scale});
+        CHECK(!g && tensor_error_status() == TENSOR_E_ARGUMENT && strstr(tensor_error(), bad[i].words), "'%s': %s",
+              bad[i].scale, tensor_error());
+        nn_graph_free(g);
+        CHECK(nn_loss_scale_text(bad[i].scale, text, sizeof text) == TENSOR_E_ARGUMENT, "'%s'", bad[i].scale);
+    }
+    static const char *const full[][2] = {
+        {NULL, "none"},
+        {"none", "none"},
+        {"2^-5", "0.03125"},
+        {"65536", "65536"},
+        {"dynamic", "dynamic:init=65536,window=2000,factor=2,min=0.03125,max=16777216"},
+        {"dynamic:max=2^10", "dynamic:init=1024,window=2000,factor=2,min=0.03125,max=1024"},
+        {"dynamic:min=2,window=10,init=4,factor=2^3", "dynamic:init=4,window=10,factor=8,min=2,max=16777216"}};
+    for (size_t i = 0; i < sizeof full / sizeof *full; i++)
+        CHECK(!nn_loss_scale_text(full[i][0], text, sizeof text) && !strcmp(text, full[i][1]), "%s: %s", full[i][1],
+              text);
+    CHECK(nn_loss_scale_text("dynamic", text, 20) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "room for 19"), "%s",
+          tensor_error());
+}
+
+int main(int argc, char **argv) {
+    device = argc > 1 ? argv[1] : NULL;
+    if (device && !tensor_device_find(device))
+        return check_skip(tensor_error());
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++)
+        follow(&scripts[i]);
+    overflows_by_scale();
+    saturates();
+    same_bits();
+    if (!device)
+        rescues();
+    goes_on();
+    pairs();
+    refuses();
+    return check_summary();
+}
