@@ -181,7 +181,7 @@ def start(out, *options, formats="fp32,flex16+5", ignore=()):
     def prepare():
         for number in ignore:
             signal.signal(number, signal.SIG_IGN)
-    return subprocess.Popen([FLEXLAB, "compare", *TINY[:-1], "2000", "--formats", formats, "--max-steps", "600", "--out",
+    return subprocess.Popen([FLEXLAB, "compare", *TINY[:-1], "2000", "--formats", formats, "--max-steps", "600", "--one-by-one", "--out",
                              out, *options], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                             preexec_fn=prepare if ignore else None)
 

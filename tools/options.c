@@ -168,6 +168,10 @@ static const struct option_row {
     {"threads", "T", BOTH | GOING_ON, KIND_WHOLE, FIELD(threads), 1, 256,
      .help = "threads (all); results do not depend on it"},
 
+    {"one-by-one", NULL, COMMAND_COMPARE, KIND_SWITCH, FIELD(one_by_one), .value = 1,
+     .help = "train one format after the other, instead of all formats of a seed in\nturns of half a second: less "
+             "memory, and times of steps that compare less"},
+
     {"checkpoint-every", "N", COMMAND_TRAIN | GOING_ON | KEPT, KIND_WHOLE, FIELD(checkpoint_every), 1, INT_MAX,
      .section = "Checkpoints",
      .help =

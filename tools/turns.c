@@ -395,6 +395,8 @@ static int begin_runs(struct running *all, int count) {
         bool later = false;
         if (all[i].begun || all[i].over)
             continue;
+        if (all[i].experiment->settings->one_by_one && others_run(all, count, &all[i]))
+            return STATUS_OK;
         const int status = begin_run(&all[i], others_run(all, count, &all[i]), &later);
         if (status || later)
             return status;
