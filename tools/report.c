@@ -106,10 +106,7 @@ static char *speed_note(const struct experiment *x) {
     char *threads = low == high ? text_format("%d thread%s", low, low > 1 ? "s" : "")
                                 : text_format("%d to %d threads", low, high),
          *note = text_format(
-             "Speed is that of training alone on %s%s%s; ms/step: the median step and what 10 %% and 90 %% of them did "
-             "not "
-             "exceed, formats taking turns; wall: all of the runs; skipped: steps whose gradients overflowed.%s",
-             threads, same_processor ? "" : " of different processors",
+             "Speed is that of training alone on %s%s%s.%s", threads, same_processor ? "" : " of different processors",
              traced == x->origin_count ? ", writing the exponent traces included"
              : traced                  ? ", in some folders writing the exponent traces included"
                                        : "",
@@ -129,7 +126,9 @@ static void write_results(FILE *out, const struct experiment *x) {
             "minus that of fp32, seed by seed; agree: test %s as by fp32 of the same seed; "
             "weights "
             "with their wide copies; activations of one training step; saturated and flushed to zero: elements over "
-            "all writes%s. %s</p>\n</div>\n",
+            "all writes%s; skipped: steps whose gradients overflowed; ms/step: the median step (10 to 90 %% of them); "
+            "wall: "
+            "all of the runs. %s</p>\n</div>\n",
             (long long)(x->settings->average_last < x->steps ? x->settings->average_last : x->steps),
             x->data.context ? "tokens predicted alike" : "images given the same class",
             x->seed_count > 1 ? " and seeds; ± is the standard deviation over seeds" : "", speed);
