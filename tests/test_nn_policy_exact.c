@@ -251,8 +251,12 @@ static void normalised_gradient(const char *to, const char *from, const char *in
  */
 
 static nn_graph *network(void) {
-    nn_graph *g = nn_graph_new(
-        &(nn_config){.policy = policy, .batch = BATCH, .seed = 11, .momentum = momentum, .weight_decay = decay});
+    nn_graph *g = nn_graph_new(&(nn_config){.policy = policy,
+                                            .batch = BATCH,
+                                            .seed = 11,
+                                            .momentum = momentum,
+                                            .weight_decay = decay,
+                                            .loss_scale = "none"});
     CHECK(g, "%s: %s", policy, tensor_error());
     nn_node x = nn_linear_relu(g, "fc1", nn_input(g, 1, 1, INPUTS), HIDDEN);
     x = nn_linear(g, "fc2", nn_batchnorm(g, "bn", x, false), CLASSES);

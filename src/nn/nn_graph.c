@@ -87,7 +87,7 @@ nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
     if ((config->policy || config->layer_formats) &&
         fl_policy_new(&policy, config->policy, config->layer_formats, config->variant))
         return NULL;
-    if (policy && policy->loss_scale[0] && !config->loss_scale)
+    if (policy && policy->loss_scale[0] && !config->loss_scale) /* unless the caller says otherwise */
         config->loss_scale = policy->loss_scale;
     const nn_variant *variant = policy ? policy->variant : nn_variant_find(config->variant);
     tensor_device *device = config->device ? tensor_device_find(config->device) : tensor_device_list(0);
