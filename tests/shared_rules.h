@@ -134,13 +134,15 @@ FL_BOTH void shared_terms(struct shared_case *c) {
 
 /* The life of an exponent: a load, writes as run.c makes them. */
 FL_BOTH void shared_autoflex(struct shared_case *c) {
-    const int predictors[4] = {AUTOFLEX_PAPER, AUTOFLEX_NGRAPH, AUTOFLEX_CURRENT, AUTOFLEX_FIXED};
+    const int predictors[8] = {AUTOFLEX_PAPER,     AUTOFLEX_NGRAPH, AUTOFLEX_CURRENT,     AUTOFLEX_FIXED,
+                               AUTOFLEX_PER_CLASS, AUTOFLEX_AMAX,   AUTOFLEX_AMAX_RECENT, AUTOFLEX_REPEAT};
     const bool flex = shared_bits(c) % 2;
     const int level = (int)shared_from(c, -160, 160);
     struct fl_slot slot;
     memset(&slot, 0, sizeof slot);
     struct autoflex *a = &slot.autoflex;
-    a->predictor = predictors[shared_bits(c) % 4];
+    a->predictor = (int16_t)predictors[shared_bits(c) % 8];
+    a->role = (int16_t)(shared_bits(c) % 6);
     a->e_min = flex ? 0 : -128;
     a->e_max = flex ? 31 : 127;
     a->e = fl_autoflex_start(a);
@@ -160,6 +162,7 @@ FL_BOTH void shared_autoflex(struct shared_case *c) {
             fl_autoflex_adjust(a);
         else
             fl_autoflex_initialise(a, part.maximum);
+        shared_keep(c, fl_autoflex_repeat(a, part.maximum));
         part.gamma = fl_gamma_at(part.maximum, a->e);
         fl_stats_merge(&stats, &part);
         fl_autoflex_record(a, stats.gamma, stats.maximum);

@@ -722,7 +722,7 @@ static bool run_once(const struct row *row, struct call *c, int write, struct ta
 
 /* A series of writes on fresh tensors. */
 static void run_series(const struct row *row, const struct fl_format *f, uint64_t seed, struct tally *tally) {
-    static const char *const predictors[] = {"paper", "ngraph", "current", "fixed"};
+    static const char *const predictors[] = {"paper", "ngraph", "current", "fixed", "repeat", "amax"};
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
     draws = seed;
     struct call c = {.format = f};
@@ -734,7 +734,7 @@ static void run_series(const struct row *row, const struct fl_format *f, uint64_
     output = plain;
     output.style = chance(60) ? style : 0;
     output.wide = chance(35);
-    output.predictor = shared && chance(75) ? predictors[draw() % 4] : NULL;
+    output.predictor = shared && chance(75) ? predictors[draw() % 6] : NULL;
     output.seed = draw();
     if (chance(40))
         output.rounding = f->truncates && output.seed % 2 ? TENSOR_ROUND_TRUNCATE

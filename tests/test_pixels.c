@@ -107,12 +107,12 @@ static void compare(long number, const char *backend, const struct loaded *want,
 /* most: pixels times channels. */
 static void one_case(long number, int64_t most) {
     static const tensor_format formats[] = {FMT_FLEX16_5, FMT_DFP16, FMT_FP16, FMT_BF16, FMT_FP32};
-    static const char *const predictors[] = {NULL, "paper", "ngraph", "current", "fixed"};
+    static const char *const predictors[] = {NULL, "paper", "ngraph", "current", "fixed", "repeat"};
     static const char *const backends[] = {"portable", "avx2", "avx512", NULL};
     seed = (uint64_t)number * 0x9e3779b97f4a7c15u;
     const tensor_format format = formats[from_to(0, 4)];
     const bool shared = format == FMT_FLEX16_5 || format == FMT_DFP16;
-    const char *predictor = shared ? predictors[from_to(0, 4)] : NULL;
+    const char *predictor = shared ? predictors[from_to(0, 5)] : NULL;
     const bool truncates = format == FMT_BF16 && from_to(0, 1), wide = from_to(0, 15) == 0;
     const int64_t channels = from_to(1, MOST_CHANNELS);
     const int64_t pixels = most ? most / channels : from_to(0, 3) ? from_to(256, 3000) : from_to(1, MOST / channels);

@@ -239,16 +239,11 @@ static void least_and_most(double least, double most) {
 static void comparison(void) {
     static const struct {
         const char *names, *figures;
-    } groups[] = {{"sin cos atan acosh asinh tanh acos asin atanh",
-                   "0.000244 to 0.003905 | 5.85e-05 to 0.001138 | 0.000486 to 0.000517 | 0.000115 to 0.000179"},
-                  {"log2 log10 log1p",
-                   "0.001953 to 0.0033905 | 0.0004 to 0.001258 | 0.000482 to 0.000487 | 0.000171 to 0.000175"},
-                  {"floor round ceil", "0 | 0 | 0 | 0"},
-                  {"sqrt rsqrt", "0.031227 to 0.062485 | 0.002071 to 0.004158 | 0.000488 | 0.000172 to 0.000179"},
-                  {"exp expm1 tan cosh sinh reciprocal tanhshrink",
-                   "1 to 16 | 0.000786 to 0.378427 | 0.000486 to 1 | 9.18e-05 to 0.082869"},
-                  {"logsigmoid sigmoid silu softsign",
-                   "0.000701 to 0.002665 | 6.55e-05 to 9.96e-05 | 0.000486 to 0.000945 | 0.000104 to 0.000203"}};
+    } groups[] = {
+#define GUIDE_GROUP(names, figures) {names, figures},
+#include "../tools/guide_figures.inc"
+#undef GUIDE_GROUP
+    };
     fprintf(out,
             "\n### fp16 beside another library's figures\n"
             "PaddlePaddle's guide to operators of low precision (docs/dev_guides/amp_precision/amp_op_dev_guide.md, "

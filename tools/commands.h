@@ -7,6 +7,8 @@ int command_train(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_wgan(int argc, char **argv);
 int command_report(int argc, char **argv);
+int command_replay(int argc, char **argv);
+int command_facts(int argc, char **argv);
 int command_info(int argc, char **argv);
 
 #endif

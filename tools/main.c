@@ -1,6 +1,7 @@
 /* main.c - flexlab COMMAND [OPTION]... */
 #include "commands.h"
 #include "flexlab/version.h"
+#include "plugins.h"
 #include "text.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +20,8 @@ static const struct command_row {
     {"eval", command_eval, "loss and accuracy of a trained network"},
     {"wgan", command_wgan, "train a generator of images and its critic in one number format"},
     {"report", command_report, "draw table, figures and report again from stored results"},
+    {"replay", command_replay, "run exponent predictors again over the recorded maxima of trace files"},
+    {"facts", command_facts, "what the literature says of number formats, computed again"},
     {"info", command_info, "formats, variants, predictors, models, and which kernels run here"},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
@@ -39,6 +42,7 @@ static void help(void) {
          "Environment\n"
          "  FLEXLAB_ISA      ref, portable, avx2, avx512bw, avx512 or avx512_amx: the fastest kernels that may run\n"
          "  FLEXLAB_VERBOSE  1: name on stderr each kernel that runs, and why not a faster one\n"
+         "  FLEXLAB_PREDICTORS  shared libraries, separated by ':', that add exponent predictors (docs/autoflex.md)\n"
          "  FLEXLAB_GNUPLOT_SECONDS  how long gnuplot may take for a picture (60)\n"
          "  OMP_NUM_THREADS  threads where --threads is not given");
 }
@@ -66,7 +70,7 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, which is reported */
     if (argc < 2)
-        return text_usage("expected a command: compare, train, eval, wgan, report or info; see flexlab --help");
+        return text_usage("expected a command: compare, train, eval, wgan, report, replay, facts or info; see flexlab --help");
     const char *name = argv[1];
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         help();
@@ -79,8 +83,11 @@ int main(int argc, char **argv) {
     for (int i = 0; i < COMMANDS; i++)
         if (!strcmp(name, commands[i].name)) {
             text_set_command(name);
+            const int status = plugins_load();
+            if (status != STATUS_OK)
+                return status;
             return flushed(commands[i].run(argc - 1, argv + 1));
         }
-    return text_usage("unknown %s '%s', expected compare, train, eval, wgan, report or info%s",
+    return text_usage("unknown %s '%s', expected compare, train, eval, wgan, report, replay, facts or info%s",
                       name[0] == '-' ? "option" : "command", name, text_did_you_mean(name, command_name));
 }

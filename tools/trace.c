@@ -62,7 +62,7 @@ static bool parse_row(char *const fields[FIELDS], struct trace_row *row) {
                               .predicted = predicted,
                               .maximum = maximum};
     return end != fields[MAXIMUM] && !*end && predicted_end != fields[PREDICTED] && !*predicted_end &&
-           fields[TENSOR][0];
+           maximum >= 0 && value[GAMMA] <= INT16_MAX && fields[TENSOR][0];
 }
 
 static struct trace_point point_of(const struct trace_row *row) {

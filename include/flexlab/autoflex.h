@@ -28,20 +28,41 @@ enum { AUTOFLEX_BITS = 16, AUTOFLEX_TOP = 32767, AUTOFLEX_WINDOW = 16, AUTOFLEX_
 typedef int32_t autoflex_predictor;
 enum {
     AUTOFLEX_NONE = 0,
-    AUTOFLEX_PAPER = 1,   /* Koster et al. 2017, algorithm 2 */
-    AUTOFLEX_NGRAPH = 2,  /* the behaviour of its authors' graph compiler */
-    AUTOFLEX_CURRENT = 3, /* the exact maximum of the very result (DFP-16: Das et al. 2018) */
-    AUTOFLEX_FIXED = 4,   /* never moves by itself */
-    AUTOFLEX_ADDED = 64   /* the first that a program adds */
+    AUTOFLEX_PAPER = 1,       /* Koster et al. 2017, algorithm 2 */
+    AUTOFLEX_NGRAPH = 2,      /* the behaviour of its authors' graph compiler */
+    AUTOFLEX_CURRENT = 3,     /* the exact maximum of the very result (DFP-16: Das et al. 2018) */
+    AUTOFLEX_FIXED = 4,       /* never moves by itself */
+    AUTOFLEX_PER_CLASS = 5,   /* the window's maximum times a factor of the tensor's role */
+    AUTOFLEX_AMAX = 6,        /* the maximum of some 1,000 writes: delayed scaling */
+    AUTOFLEX_AMAX_RECENT = 7, /* that of the last write */
+    AUTOFLEX_REPEAT = 8,      /* little room by the history; what does not fit is computed again */
+    AUTOFLEX_ADDED = 64       /* the first that a program adds */
 };
+
+/* What a tensor is in a training, for predictors that ask: 0 where nobody has said it. Stable, as predictors are. */
+typedef int32_t autoflex_role;
+enum {
+    AUTOFLEX_ROLE_NONE = 0,
+    AUTOFLEX_ROLE_WEIGHT = 1,
+    AUTOFLEX_ROLE_ACTIVATION = 2,
+    AUTOFLEX_ROLE_GRADIENT = 3, /* of an activation */
+    AUTOFLEX_ROLE_WEIGHT_GRADIENT = 4,
+    AUTOFLEX_ROLE_MOMENTUM = 5, /* and other means of gradients */
+    AUTOFLEX_ROLE_LAST = 5
+};
+
+/* "amax" keeps the maxima of 16 blocks of as many writes. */
+enum { AUTOFLEX_BLOCK = 64 };
 
 /* The state of one tensor. Plain data of one layout in C and CUDA: copy it to save it, it is part of a checkpoint. */
 struct autoflex {
-    autoflex_predictor predictor;
+    int16_t predictor;               /* an autoflex_predictor */
+    int16_t role;                    /* an autoflex_role */
     int32_t e;                       /* the shared exponent in force */
     int32_t e_min, e_max;            /* the format's range of e */
     int32_t initialised;             /* 1: a non-zero write or load has settled e */
-    int32_t written;                 /* 1: written since e was last set, so that the next write adjusts */
+    int16_t written;                 /* 1: written since e was last set, so that the next write adjusts */
+    int16_t block;                   /* "amax": writes in the newest block */
     int32_t count, next;             /* entries in the history; where the next one goes */
     double history[AUTOFLEX_WINDOW]; /* phi of the last writes */
     double predicted;                /* the maximum that the last adjust made room for; 0 before the first */
@@ -51,7 +72,8 @@ struct autoflex {
     uint64_t zero_writes;            /* writes whose true maximum was 0: they record nothing */
 };
 
-/* Looks up "paper", "ngraph", "current", "fixed" or an added one; AUTOFLEX_NONE for any other name. */
+/* Looks up "paper", "ngraph", "current", "fixed", "per-class", "amax", "amax-recent", "repeat" or an added one;
+ * AUTOFLEX_NONE for any other name. */
 FLEXLAB_API autoflex_predictor autoflex_find(const char *name) FLEXLAB_SYMBOL(autoflex_find);
 /* The i-th predictor, AUTOFLEX_NONE past the last: for lists in help texts and tests. */
 FLEXLAB_API autoflex_predictor autoflex_list(int i) FLEXLAB_SYMBOL(autoflex_list);
@@ -67,6 +89,15 @@ FLEXLAB_API const char *autoflex_summary(autoflex_predictor predictor) FLEXLAB_S
 typedef double (*autoflex_predict_fn)(const struct autoflex *a, void *context);
 FLEXLAB_API autoflex_predictor autoflex_add(const char *name, autoflex_predict_fn predict, void *context)
     FLEXLAB_SYMBOL(autoflex_add);
+
+/* Predictors for a program that is compiled already, `flexlab` for one: a shared library that defines a function of
+ * this type by the name flexlab_predictors, which calls add as autoflex_add (docs/autoflex.md). */
+typedef autoflex_predictor (*autoflex_add_fn)(const char *name, autoflex_predict_fn predict, void *context);
+typedef void (*autoflex_plugin_fn)(autoflex_add_fn add);
+
+/* AUTOFLEX_ROLE_WEIGHT ... for "weight", "activation", "gradient", "weight gradient", "momentum" (and "root" and
+ * "direction", which are kinds of it); AUTOFLEX_ROLE_NONE for any other name. */
+FLEXLAB_API autoflex_role autoflex_find_role(const char *name) FLEXLAB_SYMBOL(autoflex_find_role);
 
 /* True for a predictor that takes the exponent from the very result it is for ("current"): the caller measures the
  * maximum first and calls autoflex_fit. */
@@ -92,6 +123,11 @@ FLEXLAB_API int autoflex_initialise(struct autoflex *a, double maximum) FLEXLAB_
 
 /* "current": the largest e in range for which round(maximum * 2^e) <= 32767. A maximum of 0 leaves e. Returns e. */
 FLEXLAB_API int autoflex_fit(struct autoflex *a, double maximum) FLEXLAB_SYMBOL(autoflex_fit);
+
+/* "repeat", after a write at a->e: whether the write is to be made again, since its exact maximum does not fit; a->e is
+ * then the largest exponent at which it does. False for every other predictor. Before autoflex_record, which is for the
+ * write that stays. */
+FLEXLAB_API bool autoflex_repeat(struct autoflex *a, double maximum) FLEXLAB_SYMBOL(autoflex_repeat);
 
 /* After a write: gamma (0 ... 32767) and the true maximum before rounding and saturation. A true maximum of 0 records
  * nothing. gamma 0 with a maximum above 0 records the maximum itself. */

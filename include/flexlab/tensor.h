@@ -259,9 +259,13 @@ FLEXLAB_API tensor_status tensor_declare_exponent(tensor *t, int e) FLEXLAB_SYMB
 
 /* --- how a tensor is written -------------------------------------------------------------------------------------- */
 
-/* Chooses the exponent predictor ("paper", "ngraph", "current", "fixed"); resets the history, keeps e. Defaults: paper
- * for flex16+5, current for dfp16. TENSOR_E_FORMAT for formats without a shared exponent. */
+/* Chooses the exponent predictor (autoflex_find: "paper", "ngraph", "current", "repeat", ...); resets the history,
+ * keeps e. Defaults: paper for flex16+5, current for dfp16. TENSOR_E_FORMAT for formats without a shared exponent. */
 FLEXLAB_API tensor_status tensor_set_predictor(tensor *t, const char *name) FLEXLAB_SYMBOL(tensor_set_predictor);
+/* What t is in a training, for predictors that ask ("per-class"): AUTOFLEX_ROLE_WEIGHT, ...; networks say it of their
+ * tensors. Changes no exponent. TENSOR_E_ARGUMENT for a number that is no role, TENSOR_E_FORMAT for formats without a
+ * shared exponent. */
+FLEXLAB_API tensor_status tensor_set_role(tensor *t, autoflex_role role) FLEXLAB_SYMBOL(tensor_set_role);
 /* The exponent state, to read; NULL for formats without one. Of a tensor on a device: as it is now, until the next call
  * with the tensor; NULL too where the device failed. */
 FLEXLAB_API const struct autoflex *tensor_autoflex(const tensor *t) FLEXLAB_SYMBOL(tensor_autoflex);

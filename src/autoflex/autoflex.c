@@ -3,7 +3,7 @@
 
 void autoflex_reset(struct autoflex *a, autoflex_predictor predictor, int e_min, int e_max) {
     memset(a, 0, sizeof *a);
-    a->predictor = predictor;
+    a->predictor = (int16_t)predictor;
     a->e_min = e_min;
     a->e_max = e_max;
     a->e = fl_autoflex_start(a);
@@ -23,6 +23,9 @@ int autoflex_initialise(struct autoflex *a, double maximum) {
 }
 int autoflex_fit(struct autoflex *a, double maximum) {
     return fl_autoflex_fit(a, maximum);
+}
+bool autoflex_repeat(struct autoflex *a, double maximum) {
+    return fl_autoflex_repeat(a, maximum);
 }
 void autoflex_record(struct autoflex *a, int gamma, double maximum) {
     fl_autoflex_record(a, gamma, maximum);

@@ -7,6 +7,11 @@
  *   ngraph: the behaviour of its authors' public graph compiler.
  * Both look at the last 16 maxima: mu and sigma are their mean and population standard deviation, 2^-e the old scale.
  *   current: the exact maximum of the very result.   fixed: never moves by itself.
+ *   per-class: the window's maximum times a factor that the tensor's role tells.
+ *   amax, amax-recent: delayed scaling as it is practised with 8-bit floats: the largest of some 1,000 exact maxima, or
+ *           the last one, and no more room than that. 16 entries hold the maxima of 16 blocks of 64 writes.
+ *   repeat: 1.125 times the second largest of the last 16 maxima, so that one outlier changes nothing; a result that
+ *           does not fit is computed again at its exact maximum.
  * Predictors that a program adds (autoflex_add) are functions of the host: fl_autoflex_foreign finds them. */
 #ifndef FL_AUTOFLEX_RULES_H
 #define FL_AUTOFLEX_RULES_H
@@ -76,6 +81,14 @@ FL_BOTH bool fl_predicts(int predictor) { /* from the history */
     return predictor != AUTOFLEX_CURRENT && predictor != AUTOFLEX_FIXED;
 }
 
+FL_BOTH bool fl_repeats(int predictor) { /* what does not fit */
+    return predictor == AUTOFLEX_REPEAT;
+}
+
+FL_BOTH bool fl_is_amax(int predictor) { /* keeps exact maxima, of writes that saturated too */
+    return predictor == AUTOFLEX_AMAX || predictor == AUTOFLEX_AMAX_RECENT;
+}
+
 FL_BOTH double fl_history_maximum(const struct autoflex *a) {
     double largest = 0;
     for (int i = 0; i < a->count; i++)
@@ -98,9 +111,51 @@ FL_BOTH double fl_history_deviation(const struct autoflex *a) {
     return sqrt(squares / a->count);
 }
 
+/* The second largest; of one entry that. */
+FL_BOTH double fl_history_second(const struct autoflex *a) {
+    double largest = 0, second = 0;
+    for (int i = 0; i < a->count; i++) {
+        const double phi = a->history[i];
+        if (phi > largest) {
+            second = largest;
+            largest = phi;
+        } else if (phi > second) {
+            second = phi;
+        }
+    }
+    return a->count > 1 ? second : largest;
+}
+
+/* Gradients of weights jump most, weights hardly. */
+FL_BOTH double fl_role_factor(int role) {
+    switch (role) {
+    case AUTOFLEX_ROLE_WEIGHT:
+        return 1.0625;
+    case AUTOFLEX_ROLE_ACTIVATION:
+        return 1.25;
+    case AUTOFLEX_ROLE_GRADIENT:
+    case AUTOFLEX_ROLE_MOMENTUM:
+        return 1.5;
+    default:
+        return 2.0;
+    }
+}
+
 /* The maximum to make room for, given a history that is not empty; 0: e stays. */
 FL_BOTH double fl_predict(const struct autoflex *a) {
-    if (a->predictor != AUTOFLEX_PAPER && a->predictor != AUTOFLEX_NGRAPH) {
+    switch (a->predictor) {
+    case AUTOFLEX_PAPER:
+    case AUTOFLEX_NGRAPH:
+        break;
+    case AUTOFLEX_PER_CLASS:
+        return fl_role_factor(a->role) * fl_history_maximum(a);
+    case AUTOFLEX_AMAX:
+        return fl_history_maximum(a);
+    case AUTOFLEX_AMAX_RECENT:
+        return a->history[(a->next + AUTOFLEX_WINDOW - 1) % AUTOFLEX_WINDOW];
+    case AUTOFLEX_REPEAT:
+        return 1.125 * fl_history_second(a);
+    default:
 #ifdef __CUDA_ARCH__
         return 0; /* tensor_set_predictor and tensor_copy refuse such a tensor on a device */
 #else
@@ -214,13 +269,45 @@ FL_BOTH int fl_autoflex_fit(struct autoflex *a, double maximum) {
     return a->e;
 }
 
+FL_BOTH bool fl_autoflex_fits(const struct autoflex *a, double maximum) {
+    const double m = fl_scale2(maximum, a->e);
+    return m < AUTOFLEX_TOP + 0.5; /* 32767.5 is a tie that goes to 32768 */
+}
+
+FL_BOTH bool fl_autoflex_repeat(struct autoflex *a, double maximum) {
+    if (!fl_repeats(a->predictor) || !(maximum > 0) || fl_autoflex_fits(a, maximum))
+        return false;
+    const int tried = a->e;
+    return fl_autoflex_fit(a, maximum) != tried;
+}
+
+/* Into the newest block, until that has its writes. */
+FL_BOTH void fl_autoflex_push_block(struct autoflex *a, double maximum) {
+    const int newest = (a->next + AUTOFLEX_WINDOW - 1) % AUTOFLEX_WINDOW;
+    if (a->count == 0 || a->block >= AUTOFLEX_BLOCK) {
+        a->block = 0;
+        fl_autoflex_push(a, maximum);
+    } else if (maximum > a->history[newest]) {
+        a->history[newest] = maximum;
+    }
+    a->block++;
+    a->written = true;
+}
+
 FL_BOTH void fl_autoflex_record(struct autoflex *a, int gamma, double maximum) {
     if (!(maximum > 0)) {
         a->zero_writes++;
         return;
     }
-    if (gamma >= AUTOFLEX_TOP) {
-        a->overflows++;
+    const bool full = gamma >= AUTOFLEX_TOP;
+    a->overflows += full;
+    if (fl_is_amax(a->predictor)) {
+        const double largest = fl_is_finite(maximum) ? maximum : fl_power_of_two(1023);
+        if (a->predictor == AUTOFLEX_AMAX)
+            fl_autoflex_push_block(a, largest);
+        else
+            fl_autoflex_push(a, largest);
+    } else if (full && !(fl_repeats(a->predictor) && fl_autoflex_fits(a, maximum))) {
         a->count = a->next = 0;
         fl_autoflex_push(a, fl_scale2(2.0 * gamma, -a->e));
     } else if (gamma > 0) {
@@ -232,6 +319,7 @@ FL_BOTH void fl_autoflex_record(struct autoflex *a, int gamma, double maximum) {
 
 FL_BOTH void fl_autoflex_load(struct autoflex *a, double maximum) {
     a->count = a->next = 0;
+    a->block = 0;
     a->written = false;
     a->e = fl_autoflex_load_exponent(a, maximum);
     if (!(maximum > 0)) {

@@ -3,7 +3,7 @@
 #include "autoflex/autoflex_rules.h"
 #include <pthread.h>
 
-enum { BUILT_IN = 4, ADDED_LIMIT = 64, NAME_LIMIT = 31 };
+enum { BUILT_IN = 8, ADDED_LIMIT = 64, NAME_LIMIT = 31 };
 
 static const struct {
     const char *name, *summary;
@@ -12,6 +12,10 @@ static const struct {
     {"ngraph", "the window's maximum + 3 sigma + 100 steps (as in the authors' graph compiler)"},
     {"current", "the exact maximum of this very result (DFP-16: Das et al. 2018)"},
     {"fixed", "never moves by itself"},
+    {"per-class", "the window's maximum times 1.0625 to 2, by the tensor's role"},
+    {"amax", "the maximum of the last 1,000 writes (delayed scaling)"},
+    {"amax-recent", "the maximum of the last write (delayed scaling)"},
+    {"repeat", "1.125 times the window's second largest maximum; what does not fit is computed again"},
 };
 
 /* Rows are complete before their number is published, and stay for ever. */
@@ -77,6 +81,20 @@ const char *autoflex_name(autoflex_predictor predictor) {
 const char *autoflex_summary(autoflex_predictor predictor) {
     const int row = predictor - AUTOFLEX_PAPER;
     return row >= 0 && row < BUILT_IN ? built_in[row].summary : added_row(predictor) ? "added by the program" : NULL;
+}
+
+autoflex_role autoflex_find_role(const char *name) {
+    static const struct {
+        const char *name;
+        autoflex_role role;
+    } roles[] = {{"weight", AUTOFLEX_ROLE_WEIGHT},     {"activation", AUTOFLEX_ROLE_ACTIVATION},
+                 {"gradient", AUTOFLEX_ROLE_GRADIENT}, {"weight gradient", AUTOFLEX_ROLE_WEIGHT_GRADIENT},
+                 {"momentum", AUTOFLEX_ROLE_MOMENTUM}, {"root", AUTOFLEX_ROLE_MOMENTUM},
+                 {"direction", AUTOFLEX_ROLE_MOMENTUM}};
+    for (size_t i = 0; name && i < sizeof roles / sizeof *roles; i++)
+        if (!strcmp(name, roles[i].name))
+            return roles[i].role;
+    return AUTOFLEX_ROLE_NONE;
 }
 
 bool autoflex_needs_maximum(autoflex_predictor predictor) {

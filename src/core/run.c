@@ -1,4 +1,5 @@
 /* run.c - how a processor runs a call: the exponent before, the kernel, statistics and history after. */
+#include "autoflex/autoflex_rules.h"
 #include "core/fail.h"
 #include "core/optimiser_rules.h"
 #include "core/queue.h"
@@ -30,6 +31,16 @@ static tensor_status attempt(const struct fl_call *call, struct fl_args *args, b
     return call->kernel(args);
 }
 
+/* "repeat": the run at the exponent of the history is the write, unless its maximum does not fit, or operands are
+ * overwritten. */
+static tensor_status try_exponent(const struct fl_call *call, struct fl_args *args, struct fl_stats *stats,
+                                  bool *done) {
+    const tensor_status status = attempt(call, args, call->measures_first, stats);
+    if (!status)
+        *done = !autoflex_repeat(&call->out.slot->autoflex, stats->maximum) && !call->measures_first;
+    return status;
+}
+
 /* Sets the exponent by the history, or by the exact maximum: then one run measures it and one writes. "current" mostly
  * finds the exponent of the last write right again, and the first run is the only one, unless operands are overwritten
  * or the kernel is not to run twice. *done: stats are those of the write. */
@@ -39,7 +50,7 @@ static tensor_status set_exponent(const struct fl_call *call, struct fl_args *ar
     const bool fits = autoflex_needs_maximum(a->predictor);
     if (!fits && a->initialised) {
         autoflex_adjust(a);
-        return TENSOR_OK;
+        return fl_repeats(a->predictor) ? try_exponent(call, args, stats, done) : TENSOR_OK;
     }
     const bool measure = !fits || call->measures_first;
     const int tried = a->e;
@@ -110,15 +121,17 @@ static tensor_status run_round(const struct fl_call *call) {
     struct fl_transfer_result result;
     if (is_shared(out)) {
         const bool fits = autoflex_needs_maximum(a->predictor);
-        if (fits || !a->initialised) {
+        const bool looks = fits || !a->initialised || fl_repeats(a->predictor);
+        if (looks)
             fl_transfer(&(struct fl_transfer){.source = call->source, .count = out->count}, &result);
-            if (fits)
-                autoflex_fit(a, result.maximum);
-            else
-                autoflex_initialise(a, result.maximum);
-        } else {
+        if (fits)
+            autoflex_fit(a, result.maximum);
+        else if (!a->initialised)
+            autoflex_initialise(a, result.maximum);
+        else
             autoflex_adjust(a);
-        }
+        if (looks)
+            autoflex_repeat(a, result.maximum);
     }
     const struct fl_transfer write = {.source = call->source,
                                       .format = out->format,

@@ -60,7 +60,9 @@ FL_BOTH void fl_sequence_open(struct fl_sequence_state *s, int k, int attempt, s
  * more room than its maximum needs stays, and another leaves twice what it needs. */
 FL_BOTH bool fl_sequence_fits(struct fl_sequence_tensor *t, int attempt) {
     struct autoflex *a = &t->slot->autoflex;
-    if (!t->searches || !(t->stats.maximum > 0))
+    if (!t->searches) /* the history's exponent stays, unless its predictor has what does not fit computed again */
+        return !t->shared || !fl_autoflex_repeat(a, t->stats.maximum);
+    if (!(t->stats.maximum > 0))
         return true;
     *a = t->before;
     const int asked = t->fits ? fl_autoflex_fit(a, t->stats.maximum) : fl_autoflex_initialise(a, t->stats.maximum);

@@ -38,7 +38,7 @@ static bool possible(const struct autoflex *a, int e_min, int e_max) {
     bool good = a->e >= e_min && a->e <= e_max && a->e_min == e_min && a->e_max == e_max && a->count >= 0 &&
                 a->count <= AUTOFLEX_WINDOW && a->next >= 0 && a->next < AUTOFLEX_WINDOW &&
                 (a->next == a->count || a->count == AUTOFLEX_WINDOW) && a->initialised >> 1 == 0 &&
-                a->written >> 1 == 0 && a->predicted >= 0;
+                a->written >> 1 == 0 && a->block >= 0 && a->block <= AUTOFLEX_BLOCK && a->predicted >= 0;
     for (int i = 0; i < a->count && good; i++)
         good = a->history[i] > 0;
     return good;
@@ -115,6 +115,7 @@ tensor_status fl_state_set(tensor *t, bool elements, const void *bytes) {
     if (!own)
         return tensor_error_status();
     slot.autoflex.predictor = own->autoflex.predictor; /* its number may be another in another process */
+    slot.autoflex.role = own->autoflex.role;
     at += sizeof slot;
     tensor_status status = fl_put(queue, s->slot, &slot, sizeof slot);
     if (!status && elements)
@@ -160,7 +161,7 @@ void fl_slot_to_numbers(const void *bytes, int64_t whole[FL_SLOT_WHOLE], double 
                             a->e_min,
                             a->e_max,
                             a->initialised,
-                            a->written,
+                            a->written + 2 * a->block,
                             a->count,
                             a->next,
                             (int64_t)a->overflows,
@@ -207,7 +208,8 @@ tensor_status fl_slot_from_numbers(void *bytes, const int64_t whole[FL_SLOT_WHOL
     a->e_min = (int32_t)whole[2];
     a->e_max = (int32_t)whole[3];
     a->initialised = (int32_t)whole[4];
-    a->written = (int32_t)whole[5];
+    a->written = (int16_t)(whole[5] % 2);
+    a->block = (int16_t)(whole[5] / 2);
     a->count = (int32_t)whole[6];
     a->next = (int32_t)whole[7];
     a->overflows = (uint64_t)whole[8];

@@ -405,7 +405,21 @@ tensor_status tensor_set_predictor(tensor *t, const char *name) {
     struct autoflex fresh;
     autoflex_reset(&fresh, predictor, t->format->e_min, t->format->e_max);
     fresh.e = slot->e;
+    fresh.role = slot->autoflex.role;
     return fl_put(fl_queue_of(t->storage), &t->storage->slot->autoflex, &fresh, sizeof fresh);
+}
+
+tensor_status tensor_set_role(tensor *t, autoflex_role role) {
+    if (!t)
+        return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_role: tensor is NULL");
+    if (role < AUTOFLEX_ROLE_NONE || role > AUTOFLEX_ROLE_LAST)
+        return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_role: role %d, expected 0 to %d", (int)role, AUTOFLEX_ROLE_LAST);
+    if (fl_need_contiguous("tensor_set_role", t))
+        return tensor_error_status();
+    if (t->format->arithmetic != FL_ARITHMETIC_SHARED)
+        return fl_fail(TENSOR_E_FORMAT, "tensor_set_role: %s has no shared exponent", t->format->name);
+    const int16_t number = (int16_t)role;
+    return fl_put(fl_queue_of(t->storage), &t->storage->slot->autoflex.role, &number, sizeof number);
 }
 
 tensor_status tensor_set_rounding(tensor *t, tensor_rounding rounding, uint64_t seed) {

@@ -18,6 +18,7 @@ struct gpu_control {
     int32_t done;    /* a second attempt is not needed */
     int32_t fits;    /* the exponent is that of the exact maximum */
     int32_t tried;   /* the exponent of the first attempt */
+    int32_t repeats; /* ... is that of the history, unless what it gives does not fit */
 };
 
 struct gpu_call {

@@ -66,10 +66,13 @@ __global__ void begin_write(const struct gpu_call call, bool shared, bool measur
     control->fits = shared && needs_maximum(a);
     control->measure = 0;
     control->done = 0;
+    control->repeats = 0;
     if (!shared)
         return;
     if (!control->fits && a->initialised) {
         fl_autoflex_adjust(a);
+        control->repeats = fl_repeats(a->predictor);
+        control->measure = control->repeats && measures_first;
         return;
     }
     control->measure = !control->fits || measures_first;
@@ -84,6 +87,8 @@ __global__ void between_attempts(const struct gpu_call call) {
     struct autoflex *a = &call.slot->autoflex;
     if (control->fits)
         control->done = fl_autoflex_fit(a, control->stats.maximum) == control->tried && !control->measure;
+    else if (control->repeats)
+        control->done = !fl_autoflex_repeat(a, control->stats.maximum) && !control->measure;
     else if (control->measure)
         fl_autoflex_initialise(a, control->stats.maximum);
     else
@@ -175,6 +180,8 @@ __global__ void end_look(const struct gpu_call call, const struct gpu_numbers nu
         fl_autoflex_initialise(a, control->stats.maximum);
     else
         fl_autoflex_adjust(a);
+    if (!load)
+        fl_autoflex_repeat(a, control->stats.maximum);
     clear(control);
 }
 

@@ -41,6 +41,8 @@ static tensor_status check_graph(nn_graph *g, nn_node logits) {
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
 
 tensor_status fl_list_tensor(nn_graph *g, char *name, const char *role, tensor *t, tensor_status status) {
+    if (!status && t && tensor_format_is_shared(tensor_get_format(t)))
+        status = tensor_set_role(t, autoflex_find_role(role));
     if (status) {
         fl_free(name);
         return status;

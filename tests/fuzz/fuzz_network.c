@@ -39,7 +39,7 @@ static float take_fraction(struct input *in) {
 }
 
 static nn_graph *new_graph(struct input *in) {
-    static const char *const predictors[] = {NULL, NULL, NULL, "paper", "ngraph", "current", "fixed", "none"};
+    static const char *const predictors[] = {NULL, NULL, NULL, "paper", "ngraph", "repeat", "amax", "none"};
     const int i = take_below(in, 16);
     const nn_variant *variant = nn_variant_list(i % 12);
     nn_config config = {.variant = variant ? variant->name : i == 15 ? "fp8" : i == 14 ? NULL : "fp32"};

@@ -255,7 +255,7 @@ static inline void take_call(struct input *in, struct call *c) {
 
 /* What is not a tensor, and sometimes one tensor in the place of two. */
 static inline void take_scalars(struct input *in, struct call *c) {
-    static const char *const predictors[] = {"paper", "ngraph", "current", "fixed", "", "papers", NULL};
+    static const char *const predictors[] = {"paper", "ngraph", "current", "fixed", "repeat", "", "papers", NULL};
     const uint8_t alias = take_byte(in), twist = take_byte(in);
     if (alias >= 192)
         c->t[alias & 3] = c->t[(alias >> 2 & 15) % OPERANDS];
@@ -272,7 +272,7 @@ static inline void take_scalars(struct input *in, struct call *c) {
                                                                                                : take_int(in);
     if (c->kind == SHORTCUT || c->kind == SHORTCUT_GRAD)
         c->whole = c->how.stride;
-    c->name = predictors[take_below(in, 7)];
+    c->name = predictors[take_below(in, 8)];
     const int64_t wrong = take_byte(in) >= 240 ? take_whole(in) : 0;
     c->count = tensor_count(c->t[0]);
     if (wrong && wrong != c->count)

@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""flexlab replay: against the rules written once more, on traces of real trainings and of numbers made here; what is
+wrong in a trace is named by file and line. Predictors of a library of the user's own.
+usage: test_cli_replay.py FLEXLAB PLUGIN"""
+import csv
+import math
+import os
+import random
+import sys
+import tempfile
+
+from cli_harness import check, expect_error, succeed, summary
+
+PLUGIN = os.path.abspath(sys.argv[2])
+TOP = 32767
+HEADING = "step,tensor,role,e,gamma,predicted_maximum,maximum,saturated,flushed,nonfinite,clamped_low,clamped_high,maximum_e"
+ROLE = {"weight": 1.0625, "activation": 1.25, "gradient": 1.5, "momentum": 1.5, "weight gradient": 2}
+
+
+def floor_log2(x):
+    return math.frexp(x)[1] - 1
+
+
+def ceil_log2(x):
+    m, e = math.frexp(x)
+    return e - 1 if m == 0.5 else e
+
+
+class Witness:
+    """One tensor under one predictor, from docs/autoflex.md."""
+
+    def __init__(self, name, role):
+        self.name, self.role, self.e, self.phi, self.all = name, role, 8, [], []
+        self.kept = self.writes = self.saturated = self.changes = self.repeated = 0
+        self.unused = 0.0
+
+    def start(self, maximum):
+        if self.role == "weight":
+            return self.fit(maximum)
+        e = 8
+        while True:  # repeat the operation until it is settled
+            gamma = min(TOP, round(math.ldexp(maximum, e)))
+            if gamma >= TOP and e > 0:
+                e = max(0, e - 7)
+            elif gamma < 1 << 14 and gamma < TOP:
+                to = e + 14 - ceil_log2(max(gamma, 1))
+                if to == e or (e == 31 and to > 31):
+                    return e
+                e = min(to, 31)
+                if gamma > 32:
+                    return e
+            else:
+                return e
+
+    def room(self):
+        h = self.phi[-16:]
+        mean = math.fsum(h) / len(h)
+        wide = max(h) + 3 * math.sqrt(math.fsum((x - mean) ** 2 for x in h) / len(h)) + 100 * math.ldexp(1, -self.e)
+        if self.name == "paper":
+            return 2 * wide
+        if self.name == "ngraph":
+            return wide
+        if self.name == "per-class":
+            return ROLE[self.role] * max(h)
+        if self.name == "amax":
+            return max(self.all[max(0, ((len(self.all) - 1) // 64 - 15) * 64):])
+        if self.name == "amax-recent":
+            return self.all[-1]
+        return 1.125 * (sorted(h)[-2] if len(h) > 1 else h[0])
+
+    def fit(self, maximum):
+        e = 14 - floor_log2(maximum)
+        return max(0, min(31, e - (round(math.ldexp(maximum, e)) > TOP)))
+
+    def write(self, maximum):
+        before = self.e
+        if self.name == "current":
+            self.e = self.fit(maximum)
+            self.repeated += self.writes > 0 and self.e != before
+        elif not self.all:
+            self.e = max(0, min(31, self.start(maximum)))
+        else:
+            room = self.room()
+            self.e = max(0, min(31, 15 - ceil_log2(room) if self.name == "paper" else 14 - floor_log2(room)))
+            if self.name == "repeat" and round(math.ldexp(maximum, self.e)) > TOP and self.fit(maximum) < self.e:
+                self.e = self.fit(maximum)
+                self.repeated += 1
+        m = round(math.ldexp(maximum, self.e))
+        gamma = min(m, TOP)
+        full = gamma == TOP and not (self.name == "repeat" and m <= TOP)
+        if full and not self.name.startswith("amax"):
+            self.phi = []
+        self.phi.append(math.ldexp(2 * TOP if full else gamma, -self.e) if gamma else maximum)
+        self.all.append(maximum)
+        self.changes += self.writes > 0 and self.e != before
+        self.writes += 1
+        self.saturated += m > TOP
+        self.kept += gamma > 0
+        self.unused += 15 - math.log2(gamma) if gamma else 0
+
+
+PREDICTORS = ["paper", "ngraph", "per-class", "amax", "amax-recent", "current", "repeat"]
+
+
+def write_trace(path, rows):
+    with open(path, "w") as file:
+        file.write(HEADING + "\n")
+        for step, name, role, maximum in rows:
+            file.write(f"{step},{name},{role},200,1,0,{maximum!r},0,0,0,0,0,200\n")  # an exponent that no replay has
+
+
+def by_witness(path):
+    """Tensor by tensor, predictor by predictor; the input is loaded and belongs to no predictor."""
+    lives = {}
+    with open(path) as file:
+        for row in csv.DictReader(file):
+            maximum = float(row["maximum"])
+            for p in PREDICTORS:
+                life = lives.setdefault((row["tensor"], p), Witness(p, row["role"]))
+                if maximum > 0 and row["tensor"] != "input":
+                    life.write(maximum)
+    return lives
+
+
+def compare(path, exact):
+    out = os.path.join(os.path.dirname(path), "replayed.csv")
+    succeed("replay", path, "--csv", out)
+    lives = by_witness(path)
+    with open(out) as file:
+        rows = list(csv.DictReader(file))
+    check(len(rows) == len(lives), len(rows), "lines, expected", len(lives))
+    for row in rows:
+        w = lives[row["tensor"], row["predictor"]]
+        mean = w.unused / w.kept if w.kept else 0
+        got = [int(row[k]) for k in ("writes", "saturated", "changes", "repeated")]
+        want = [w.writes, w.saturated, w.changes, w.repeated]
+        # a recorded gamma may differ from that of the nine digits of its maximum: rarely another exponent
+        near = all(abs(a - b) <= (0 if exact else 2) for a, b in zip(got, want))
+        check(near and abs(float(row["unused_bits"]) - mean) < (1e-6 if exact else 0.02), path, row, want, mean)
+    return rows
+
+
+def made_traces(place):
+    draw = random.Random(4)
+    rows, sizes = [], {}
+    for step in range(1, 1300):
+        for i, role in enumerate(ROLE):
+            sizes[i] = sizes.get(i, 0.0) + draw.gauss(0, 0.2 + 0.2 * i) - 0.02 * sizes.get(i, 0.0)
+            jump = 2.0 ** draw.randint(1, 9) if draw.random() < 0.01 else 1.0
+            rows.append((step, f"t{i}", role, 0.0 if draw.random() < 0.02 else jump * 2 ** sizes[i]))
+    path = os.path.join(place, "trace-flex16+5-seed1.csv")
+    write_trace(path, rows)
+    compare(path, exact=True)
+
+
+def recorded(place):
+    out = os.path.join(place, "run")
+    succeed("train", "--model", "cnn6", "--data", "synthetic:train=480,test=20", "--batch", "8", "--epochs", "1", "--threads", "1", "--quiet",
+            "--no-checkpoint", "--trace-every", "1", "--out", out, env={"FLEXLAB_GNUPLOT_SECONDS": "0"})
+    path = os.path.join(out, "trace-flex16+5-seed1.csv")
+    rows = compare(path, exact=False)
+    # the predictor of the training chooses the exponents of the training; weights began with a load that no row shows
+    for row in rows:
+        if row["predictor"] == "paper" and row["role"] != "weight" and row["tensor"] != "input":
+            check(row["as_recorded"] == row["writes"], "not as recorded:", row)
+    total = {p: [sum(float(r[k]) for r in rows if r["predictor"] == p) for k in ("writes", "saturated", "repeated")] for p in PREDICTORS}
+    check(total["repeat"][1] == 0 < total["repeat"][2] < total["current"][2], total)
+    shown = succeed("replay", path, "--predictors", "paper,repeat", "--by", "trace").stdout
+    check(shown.count("\n") == 3 and "apart" not in shown, shown)
+    shown = succeed("replay", path, "--predictors", "paper", "--tensors", "*.weight,fc*", "--by", "tensor").stdout
+    check("fc" in shown and "relu" not in shown, shown)
+    shown = succeed("replay", path, "--predictors", "paper,repeat", "--outliers", "100").stdout.splitlines()
+    recovery = [float(next(w for w in line.split() if w.endswith(",") and w[:-1].replace(".", "").isdigit())[:-1]) for line in shown[1:3]]
+    check(recovery[1] == 1 <= recovery[0], "recovery after outliers", recovery)
+    # several steps a row: said so
+    succeed("train", "--model", "mlp2", "--data", "synthetic:train=64,test=20", "--batch", "8", "--epochs", "1", "--threads", "1", "--quiet",
+            "--no-checkpoint", "--trace-every", "3", "--out", out, "--force", env={"FLEXLAB_GNUPLOT_SECONDS": "0"})
+    check("3 steps apart" in succeed("replay", path).stdout, "rows that lie apart")
+    return path
+
+
+def bad_input(place, good):
+    path = os.path.join(place, "trace-flex16+5-seed9.csv")
+    row = "1,fc.weight,weight,14,20000,1,1.2,0,0,0,0,0,14"
+
+    def refused(text, *parts):
+        with open(path, "w") as file:
+            file.write(text)
+        out = os.path.join(place, "none.csv")
+        expect_error(["replay", path, "--csv", out], 1, path, *parts)
+        check(not os.path.exists(out) and not os.path.exists(out + ".part"), "a table of a bad trace")
+
+    refused("step,tensor\n", ":1:", "heading")
+    refused(HEADING + "\n", "no rows")
+    refused(f"{HEADING}\n{row}\n{row[:-3]}\n", ":3:", "too few fields")
+    refused(f"{HEADING}\n{row},7\n", ":2:", "not a row")
+    refused(f"{HEADING}\n{row}", ":2:", "cut off")
+    for word in ("-1.2", "nan", "1.2x", ""):
+        refused(f"{HEADING}\n" + row.replace("1.2", word) + "\n", ":2:", "not a row")
+    refused(f"{HEADING}\n" + row.replace("20000", "32768") + "\n", ":2:", "not a row")
+    refused(f"{HEADING}\n{row}\n{row}\n", "step 1 to 1", "fc.weight")
+    expect_error(["replay", "/nowhere.csv"], 1, "/nowhere.csv", "No such file")
+    expect_error(["replay"], 2, "trace files")
+    expect_error(["replay", good, "--predictors", "paper,papper"], 2, "'papper'", "did you mean 'paper'?")
+    expect_error(["replay", good, "--predictors", "paper,paper"], 2, "'paper' is named twice")
+    expect_error(["replay", good, "--by", "rule"], 2, "'rule'", "role, trace or tensor")
+    expect_error(["replay", good, "--outliers", "3"], 2, "'3'", "from 8")
+    expect_error(["replay", good, "--warm-up", "-1"], 2, "'-1'")
+    expect_error(["replay", good, "--format", "fp16"], 2, "'fp16'", "shared exponent")
+    expect_error(["replay", good, "--tensors", "nothing*"], 1, "'nothing*'")
+    expect_error(["replay", good, "--fast"], 2, "--fast")
+    expect_error(["replay", good, "--csv"], 2, "--csv")
+    expect_error(["replay", good, "--csv", "/nowhere/x.csv"], 1, "/nowhere")
+    fp16 = os.path.join(place, "trace-fp16-seed1.csv")
+    with open(fp16, "w") as file:
+        file.write(f"{HEADING}\n{row}\n")
+    expect_error(["replay", fp16], 1, fp16, "no shared exponent")
+    check("Usage: flexlab replay" in succeed("replay", "--help").stdout, "replay --help")
+
+
+def plugins(place, trace):
+    with_plugin = {"FLEXLAB_PREDICTORS": PLUGIN}
+    check("trend" in succeed("info", env=with_plugin).stdout, "info does not list an added predictor")
+    shown = succeed("replay", trace, "--predictors", "paper,trend", env=with_plugin).stdout
+    check("trend" in shown, shown)
+    out = os.path.join(place, "trend")
+    quick = ["--model", "mlp2", "--data", "synthetic:train=96,test=20", "--batch", "16", "--epochs", "2", "--threads", "1", "--quiet", "--no-checkpoint", "--trace-every", "1"]
+    succeed("train", *quick, "--predictor", "trend", "--out", out, env={**with_plugin, "FLEXLAB_GNUPLOT_SECONDS": "0"})
+    table = os.path.join(place, "trend.csv")
+    succeed("replay", os.path.join(out, "trace-flex16+5-seed1.csv"), "--predictors", "trend", "--csv", table, env=with_plugin)
+    with open(table) as file:
+        for row in csv.DictReader(file):
+            if row["role"] != "weight" and row["tensor"] != "input":
+                check(row["as_recorded"] == row["writes"], "trained and replayed otherwise:", row)
+    expect_error(["replay", trace, "--predictors", "trend"], 2, "'trend'")
+    expect_error(["info"], 1, "/nowhere.so", env={"FLEXLAB_PREDICTORS": "/nowhere.so"})
+    done = succeed("info", status=1, env={"FLEXLAB_PREDICTORS": PLUGIN + ":" + PLUGIN})
+    check("'trend' cannot be added" in done.stderr, done.stderr)
+
+
+with tempfile.TemporaryDirectory() as directory:
+    made_traces(directory)
+    trace = recorded(directory)
+    bad_input(directory, trace)
+    plugins(directory, trace)
+sys.exit(summary())
