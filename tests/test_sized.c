@@ -30,6 +30,10 @@ ENDS_WITH(tensor_window2d, output_padding);
 ENDS_WITH(tensor_window1d, output_padding);
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(sizeof(struct autoflex) == 200, "struct autoflex is frozen");
+_Static_assert(offsetof(struct autoflex, role) == 2 && offsetof(struct autoflex, e) == 4 &&
+                   offsetof(struct autoflex, written) == 20 && offsetof(struct autoflex, block) == 22 &&
+                   offsetof(struct autoflex, count) == 24 && offsetof(struct autoflex, history) == 32,
+               "and so is each of its fields");
 AT(tensor_epilogue, relu, 16);
 AT(tensor_stats, writes, 48);
 AT(nn_config, weight_decay, 36);

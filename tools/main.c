@@ -70,7 +70,8 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, which is reported */
     if (argc < 2)
-        return text_usage("expected a command: compare, train, eval, wgan, report, replay, facts or info; see flexlab --help");
+        return text_usage(
+            "expected a command: compare, train, eval, wgan, report, replay, facts or info; see flexlab --help");
     const char *name = argv[1];
     if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         help();
