@@ -60,12 +60,14 @@ static nn_node build(nn_graph *g, const char *model) {
     return nn_model_reads_text(model) ? nn_model_text(g, model, LENGTH, CLASSES) : nn_model(g, model, 8, 8, 3, CLASSES);
 }
 
+static bool by_policy;                                                  /* the name is a policy's, not a variant's */
 static nn_config optimiser = {.momentum = 0.9f, .weight_decay = 1e-4f}; /* and all else of it */
 
 static void try(const char *variant, const char *model, int batch, int threads, const char *backend, int steps) {
     CHECK(!tensor_set_threads(threads) && !tensor_set_backend(backend), "%s", tensor_error());
     nn_config config = optimiser;
-    config.variant = variant;
+    config.variant = by_policy ? NULL : variant;
+    config.policy = by_policy ? variant : NULL;
     config.batch = batch;
     config.seed = 1;
     nn_graph *g = nn_graph_new(&config);
@@ -119,6 +121,11 @@ int main(void) {
             try(nn_variant_list(v)->name, "gpt2x32", b ? 33 : 1, 2, NULL, 4);
             try(nn_variant_list(v)->name, "gpt1x32", b ? 33 : 1, 1, b ? NULL : "ref", 4);
         }
+    by_policy = true;
+    for (int p = 0; nn_policy_list(p); p++)
+        for (int m = 0; m < 2; m++)
+            try(nn_policy_list(p), m ? "gpt1x32" : "all layers", 8, 1 + m, NULL, 4);
+    by_policy = false;
     for (int v = 0; nn_variant_list(v); v++)
         for (int o = 0; nn_optimiser_list(o); o++) {
             optimiser = (nn_config){.optimiser = nn_optimiser_list(o), .weight_decay = 0.01f, .clip_norm = 0.1f};
