@@ -61,8 +61,8 @@ static bool parse_row(char *const fields[FIELDS], struct trace_row *row) {
                               .flushed = value[FLUSHED],
                               .predicted = predicted,
                               .maximum = maximum};
-    return end != fields[MAXIMUM] && !*end && predicted_end != fields[PREDICTED] && !*predicted_end &&
-           maximum >= 0 && value[GAMMA] <= INT16_MAX && fields[TENSOR][0];
+    return end != fields[MAXIMUM] && !*end && predicted_end != fields[PREDICTED] && !*predicted_end && maximum >= 0 &&
+           value[GAMMA] <= INT16_MAX && fields[TENSOR][0];
 }
 
 static struct trace_point point_of(const struct trace_row *row) {

@@ -25,8 +25,8 @@ void fl_slot_to_numbers(const void *slot, int64_t whole[FL_SLOT_WHOLE], double r
 /* TENSOR_E_DATA where a number is none that a slot can have; fl_state_check then looks at the slot with its tensor. */
 tensor_status fl_slot_from_numbers(void *slot, const int64_t whole[FL_SLOT_WHOLE], const double real[FL_SLOT_REAL]);
 
-/* y = x in y's format, as an operation writes it: a shared exponent follows its predictor and its history, NaN becomes 0
- * and Inf the largest mantissa, and both count. Else as tensor_convert. */
+/* y = x in y's format, as an operation writes it: a shared exponent follows its predictor and its history, NaN becomes
+ * 0 and Inf the largest mantissa, and both count. Else as tensor_convert. */
 tensor_status fl_tensor_rewrite(tensor *y, const tensor *x);
 
 /* Gives a tensor on memory of its caller other memory: as large and as aligned as that before, and on the device. Views
