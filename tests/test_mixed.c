@@ -121,6 +121,53 @@ static void check_all(int rounds) {
                         check_product(all_formats[i], all_formats[j], all_formats[k], round > 0);
 }
 
+/* Exact sums on a tie of two neighbours of the result, and addends far below the last place of a double, which decide.
+ */
+static void check_ties(void) {
+    enum { M = 20, N = 37, K = 70 };
+    const tensor_format formats[] = {FMT_FP32, FMT_FP16, FMT_BF16};
+    const int16_t root[] = {4096, 45, 16}, rest[] = {1, 24, 1}; /* root^2 + rest is 2^24, 2^11, 2^8, and 1 */
+    const struct problem p = {.batch = 1, .m = M, .n = N, .k = K};
+    const struct rounding how = {TENSOR_ROUND_NEAREST, 0, 0};
+    struct result results[M * N];
+    for (int f = 0; f < 3; f++) {
+        tensor *a = tensor_new(FMT_DFP16, TENSOR_SHAPE(M, K)), *b = tensor_new(FMT_FLEX16_5, TENSOR_SHAPE(K, N)),
+               *bias = tensor_new(FMT_FP32, TENSOR_SHAPE(N)), *residual = tensor_new(FMT_FP32, TENSOR_SHAPE(M, N));
+        int16_t *ma = tensor_data(a), *mb = tensor_data(b);
+        float *x = tensor_data(bias), *r = tensor_data(residual);
+        for (int i = 0; i < M; i++) {
+            ma[i * K] = (int16_t)(random_between(0, 1) ? root[f] : -root[f]);
+            ma[i * K + K - 1] = (int16_t)(ma[i * K] < 0 ? -rest[f] : rest[f]);
+        }
+        for (int j = 0; j < N; j++) {
+            mb[j] = root[f];
+            mb[(K - 1) * N + j] = 1;
+            x[j] = (float)random_between(-1, 1) * 0x1p-60f;
+        }
+        for (int i = 0; i < M * N; i++)
+            r[i] = (float)random_between(-1, 1) * 0x1p-61f;
+        for (int joined = 0; joined < 4; joined++) {
+            const struct addends with = {joined & 1 ? bias : NULL, joined & 2 ? residual : NULL, false};
+            sums_of(&p, a, b, &with, results);
+            for (int isa = 0; isa < 6; isa++) {
+                char what[100];
+                snprintf(what, sizeof what, "ties to %s, addends %d, %s", tensor_format_name(formats[f]), joined,
+                         backends[isa]);
+                tensor_set_backend(backends[isa]);
+                tensor *y = tensor_new(formats[f], TENSOR_SHAPE(M, N));
+                CHECK(!multiply(&p, y, a, b, &with), "%s: %s", what, tensor_error());
+                check_write(what, y, results, NULL, &how);
+                tensor_free(y);
+            }
+        }
+        tensor_free(a);
+        tensor_free(b);
+        tensor_free(bias);
+        tensor_free(residual);
+    }
+    tensor_set_backend(NULL);
+}
+
 #ifndef FL_AMX_EMULATED /* tiles in plain C would take minutes */
 /* Sums of 2^53 and more, which no double holds: beside a tie of two neighbours of the result. */
 static void check_long_sums(void) {
@@ -183,6 +230,7 @@ static void check_refusals(void) {
 int main(int argc, char **argv) {
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20180207;
     check_refusals();
+    check_ties();
 #ifdef FL_AMX_EMULATED
     check_all(1);
 #else
