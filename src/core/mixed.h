@@ -42,7 +42,8 @@ tensor_status fl_note_formats(const char *op, const tensor *y, const tensor *con
 void fl_encode_mixed(const struct fl_args *args, int64_t first, int64_t n, const double *value, const double *near,
                      struct fl_stats *stats);
 
-/* The kernel of a mixed call under the cap in force. */
-tensor_status fl_dispatch_mixed(const struct fl_args *args, struct fl_choice *choice);
+/* The kernel of a mixed call under the cap in force; where it `runs`, and not only its workspace is asked for,
+ * FLEXLAB_VERBOSE=1 names it the first time. args->format must be set. */
+tensor_status fl_dispatch_mixed(const struct fl_args *args, bool runs, struct fl_choice *choice);
 
 #endif

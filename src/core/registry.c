@@ -298,7 +298,23 @@ tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, tensor_
     return TENSOR_OK;
 }
 
-tensor_status fl_dispatch_mixed(const struct fl_args *args, struct fl_choice *choice) {
+/* Likewise of a call of different formats, in no class. */
+static void tell_mixed(const struct fl_args *args, enum fl_backend chosen) {
+    enum { ROWS = sizeof format_table / sizeof format_table[0] };
+    static unsigned char told[ROWS][ROWS][ROWS][FL_OP_LIMIT / 8];
+    const struct fl_format *all[] = {args->formats.in[0], args->formats.in[1], args->format};
+    int row[3] = {0, 0, 0};
+    for (int i = 0; i < 3; i++)
+        while (format_table[row[i]] && format_table[row[i]] != all[i])
+            row[i]++;
+    const unsigned char bit = (unsigned char)(1u << args->op % 8);
+    if (__atomic_fetch_or(&told[row[0]][row[1]][row[2]][args->op / 8], bit, __ATOMIC_RELAXED) & bit)
+        return;
+    fprintf(stderr, "flexlab: %s by %s to %s.%s.%s\n", all[0]->name, all[1]->name, all[2]->name, fl_op_name(args->op),
+            backends[chosen].name);
+}
+
+static tensor_status select_mixed(const struct fl_args *args, struct fl_choice *choice) {
     const struct fl_format *products = fl_product_format(args);
     enum fl_backend cap = FL_REF;
     const tensor_status status = fl_backend_cap(&cap);
@@ -318,6 +334,13 @@ tensor_status fl_dispatch_mixed(const struct fl_args *args, struct fl_choice *ch
     }
     *choice = (struct fl_choice){fl_ref_kernel(args->op), fl_ref_need(args->op), FL_REF};
     return TENSOR_OK;
+}
+
+tensor_status fl_dispatch_mixed(const struct fl_args *args, bool runs, struct fl_choice *choice) {
+    const tensor_status status = select_mixed(args, choice);
+    if (!status && runs && fl_verbose())
+        tell_mixed(args, choice->backend);
+    return status;
 }
 
 const char *tensor_kernel_backend(tensor_format format, const char *op) {

@@ -91,8 +91,11 @@ static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *
                                 struct fl_choice *choice) {
     if (!fl_is_mixed(args))
         return choose(queue, format, args->op, choice);
-    if (queue->device->host)
-        return fl_dispatch_mixed(args, choice);
+    if (queue->device->host) {
+        struct fl_args known = *args;
+        known.format = format;
+        return fl_dispatch_mixed(&known, !queue->measuring, choice);
+    }
     return fl_fail(TENSOR_E_UNSUPPORTED,
                    "%s: %s by %s to %s: the device %s has no kernel for operands and result of different formats",
                    fl_op_name(args->op), args->formats.in[0]->name, args->formats.in[1]->name, format->name,
