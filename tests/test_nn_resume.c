@@ -390,7 +390,7 @@ static void refusals(const data_set *train, const data_set *test) {
                  {"training.telemetry", 0, 'x', 0, "telemetry: what was kept"},
                  {"training.telemetry", -1, 0, 0, "'training.telemetry' is missing"},
                  {"training.telemetry.table", 2, 'x', 0, "telemetry: what was kept"},
-                 {"training.telemetry.counts", 0, 8, 0, "telemetry: what was kept"},
+                 {"training.telemetry.counts", 0, 6, 0, "telemetry: what was kept"},
                  {"training.telemetry.counts", 5, 4000, 0, "telemetry: what was kept"},
                  {"training.telemetry.counts", 6, 0, 0, "telemetry: what was kept"},
                  {"training.telemetry.maxima", 0, 0, NAN, "telemetry: what was kept"}};

@@ -2,7 +2,6 @@
  * the interval, rows against values stored by another watcher, how far weights move, the first number that is not
  * finite and the writes before it, shadows against a real training in their format, what is refused. With an argument:
  * on that device, against the processor's rows. */
-#define _GNU_SOURCE
 #include "check.h"
 #include "flexlab/nn.h"
 #include <math.h>

@@ -190,10 +190,12 @@ tensor_status tensor_store_wide_f64(const tensor *t, double *values, int64_t cou
     if (status)
         return status;
     const void *wide = seen.copy ? seen.view.wide : t->storage->wide;
-    const int e = fl_exponent(&seen.view) + 16;
-    for (int64_t i = 0; i < count; i++)
-        values[i] = t->format->arithmetic == FL_ARITHMETIC_SHARED ? ldexp(((const int32_t *)wide)[i], -e)
-                                                                  : ((const float *)wide)[i];
+    const double unit = fl_power_of_two(-fl_exponent(&seen.view) - 16); /* far from the ends of double */
+    const bool shared = t->format->arithmetic == FL_ARITHMETIC_SHARED;
+    for (int64_t i = 0; i < count && shared; i++)
+        values[i] = ((const int32_t *)wide)[i] * unit;
+    for (int64_t i = 0; i < count && !shared; i++)
+        values[i] = ((const float *)wide)[i];
     fl_free(seen.copy);
     return TENSOR_OK;
 }

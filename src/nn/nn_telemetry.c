@@ -383,7 +383,7 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
     if (t->status)
         return fl_fail(t->status, "%s", t->message);
     const struct fl_slot *slot;
-    t->step = (int64_t)nn_steps(t->g);
+    t->step++; /* also of a step whose update was left out */
     t->steps++;
     FL_TRY(take_slots(t));
     for (int i = 0; i < t->count; i++) {

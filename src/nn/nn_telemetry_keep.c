@@ -211,7 +211,7 @@ static bool take_numbers(nn_telemetry *t, const struct fl_telemetry_kept *kept) 
 }
 
 tensor_status fl_telemetry_resume(nn_telemetry *t, const struct fl_telemetry_kept *kept) {
-    if (!is_possible(t, kept) || !take_numbers(t, kept) || (uint64_t)t->step != nn_steps(t->g))
+    if (!is_possible(t, kept) || !take_numbers(t, kept) || (uint64_t)t->step < nn_steps(t->g))
         return fl_fail(
             TENSOR_E_DATA,
             "telemetry: what was kept of it, %lld bytes and %lld numbers, is none of this network's %d tensors",
