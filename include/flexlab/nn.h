@@ -54,7 +54,7 @@ typedef int nn_node; /* names the output of a layer; -1: none, a call has failed
 
 typedef struct nn_config {
     const char *variant;   /* see nn_variant */
-    const char *predictor; /* NULL: the variant's; else "paper", "ngraph", "current", "fixed" */
+    const char *predictor; /* NULL: the variant's; else a name of autoflex_list: "paper", "repeat", ... */
     bool no_master;        /* leave out the wide copy of the weights ("--master none") */
     int batch;             /* images, or sequences, a step */
     uint64_t seed;         /* initial weights, stochastic rounding; the same for every variant */
