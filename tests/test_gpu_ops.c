@@ -500,6 +500,7 @@ RUN(where_grad) {
     return status;
 }
 RUN(optimiser_step) {
+    (void)c;
     return t[3] ? tensor_optimiser_step_scaled(t[0], t[1], t[2], t[3]) : tensor_optimiser_step(t[0], t[1], t[2]);
 }
 RUN(sgd_update) {
