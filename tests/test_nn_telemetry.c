@@ -19,8 +19,10 @@ enum {
     NUMBERS = BATCH * SIDE * SIDE * CHANNELS
 };
 
-static nn_graph *network(const char *variant, const char *predictor, const char *device) {
+static nn_graph *scaled_network(const char *variant, const char *predictor, const char *device,
+                                const char *loss_scale) {
     nn_graph *g = nn_graph_new(&(nn_config){.variant = variant,
+                                            .loss_scale = loss_scale,
                                             .predictor = predictor,
                                             .batch = BATCH,
                                             .seed = 5,
@@ -35,6 +37,9 @@ static nn_graph *network(const char *variant, const char *predictor, const char 
     x = nn_linear(g, "fc", x, CLASSES);
     CHECK(!nn_compile(g, x), "%s", tensor_error());
     return g;
+}
+static nn_graph *network(const char *variant, const char *predictor, const char *device) {
+    return scaled_network(variant, predictor, device, NULL);
 }
 
 /* Sizes that leap by powers of two from step to step: exponents lag behind, elements saturate and vanish. */
@@ -277,6 +282,38 @@ static void seen_by_another(const char *variant, int bad) {
     nn_graph_free(s.g);
 }
 
+/* Overflows by which a loss scale is found are not told of; that the network does not move is. */
+static void left_out(void) {
+    static float images[NUMBERS];
+    int32_t labels[BATCH];
+    nn_graph *g = scaled_network("fp16", NULL, NULL, "dynamic:init=16777216,window=2000");
+    nn_telemetry *t = nn_telemetry_new(g, &(nn_telemetry_config){.every = 1});
+    nn_loss_scale now;
+    int64_t skipped = 0, row = 0;
+    CHECK(t, "%s", tensor_error());
+    for (int step = 1; step <= 30; step++) {
+        make_batch(step, 6, images, labels);
+        CHECK(!nn_train_step(g, images, labels, 0.01f, NULL, NULL) && !nn_telemetry_step(t) &&
+                  !nn_loss_scale_get(g, &now),
+              "%s", tensor_error());
+        skipped = now.skipped;
+        CHECK(!nn_telemetry_nonfinite(t), "step %d of a scale that is sought is told of", step);
+    }
+    CHECK(skipped > 0 && skipped < NN_STARVED && !now.in_a_row, "%lld steps were left out", (long long)skipped);
+    for (row = 1; row <= NN_STARVED; row++) {
+        make_batch(1, 6, images, labels);
+        for (int i = 0; i < NUMBERS; i++)
+            images[i] = images[i] > 0 ? 6e4f : -6e4f;
+        CHECK(!nn_telemetry_nonfinite(t), "told of after %lld steps", (long long)row - 1);
+        CHECK(!nn_train_step(g, images, labels, 0.01f, NULL, NULL) && !nn_telemetry_step(t), "%s", tensor_error());
+    }
+    const nn_nonfinite *n = nn_telemetry_nonfinite(t);
+    CHECK(n && n->step == 30 + NN_STARVED && n->nonfinite > 0 && n->before_count == NN_NONFINITE_BEFORE,
+          "%d steps in a row without an update are not told of", NN_STARVED);
+    nn_telemetry_free(t);
+    nn_graph_free(g);
+}
+
 /* --- shadows ------------------------------------------------------------------------------------------------------ */
 
 struct twins {
@@ -509,6 +546,7 @@ int main(int argc, char **argv) {
         twin("dfp16", "current", every);
         twin("dfp16", "paper", every);
     }
+    left_out();
     refused();
     return check_summary();
 }

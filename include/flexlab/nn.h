@@ -582,7 +582,8 @@ typedef struct nn_telemetry_row {
     const nn_telemetry_shadow *shadows;
 } nn_telemetry_row;
 
-/* The first NaN or Inf, and the writes before it, the last one last. */
+/* The first NaN or Inf, and the writes before it, the last one last. Steps that a dynamic loss scale left out do not
+ * count, unless NN_STARVED of them came in a row. */
 enum { NN_NONFINITE_BEFORE = 20 };
 typedef struct nn_seen_write {
     int64_t step;

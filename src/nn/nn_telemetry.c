@@ -294,9 +294,15 @@ static void fill_before(nn_telemetry *t, int end) {
     found->before_count = count;
 }
 
+/* Whether loss scaling left this step out, which is how it finds its scale; of too many in a row it is no longer. */
+static bool is_search(const nn_telemetry *t) {
+    nn_loss_scale now;
+    return !nn_loss_scale_get(t->g, &now) && now.in_a_row > 0 && now.in_a_row < NN_STARVED;
+}
+
 /* The first, in the order of writes, whose write of this step has something that is not finite. */
 static tensor_status find_nonfinite(nn_telemetry *t) {
-    if (t->nonfinite_known || t->nonfinite.step)
+    if (t->nonfinite_known || t->nonfinite.step || is_search(t))
         return TENSOR_OK;
     for (int at = 0; at < t->ordered; at++) {
         const int i = t->order[at];
