@@ -1,6 +1,7 @@
 /* Policies: every preset on every kind of model; a policy that says what a variant has gives the variant's bits; what
  * the resolved roles say; gradients beside those of fp32; state and checkpoint; what is refused, with its words. */
 #include "check.h"
+#include "flexlab/autoflex.h"
 #include "flexlab/nn.h"
 #include <math.h>
 #include <string.h>
@@ -234,13 +235,47 @@ static void test_roles(void) {
     nn_graph_free(g);
 }
 
+/* Of every parameter the tensors are in the format, and under the predictor, that the roles say. */
+static void check_told(const char *policy, const char *optimiser) {
+    static const struct {
+        const char *suffix, *role;
+    } told[] = {{"", "weights"}, {".momentum", "state"}, {".root", "state"}};
+    nn_config config = config_of(policy);
+    config.optimiser = optimiser;
+    config.momentum = strcmp(optimiser, "sgd") != 0 ? 0 : 0.9f;
+    nn_graph *g = network("resnet8", &config);
+    int seen = 0;
+    for (int i = 0; g && i < nn_tensor_count(g); i++)
+        for (int k = 0; k < 3; k++) {
+            const nn_tensor_info info = nn_tensor_at(g, i);
+            const size_t end = strlen(told[k].suffix), length = strlen(info.name);
+            char name[100];
+            snprintf(name, sizeof name, "%.*s", (int)(length > end ? length - end : 0), info.name);
+            const char *role = end < length && !strcmp(info.name + length - end, told[k].suffix)
+                                   ? role_of(g, name, told[k].role)
+                                   : NULL;
+            if (!role)
+                continue;
+            const tensor_format format = tensor_get_format(info.t);
+            const bool shared = tensor_format_is_shared(format);
+            char is[100];
+            snprintf(is, sizeof is, "%s%s%s", tensor_format_name(format), shared ? ":" : "",
+                     shared ? autoflex_name(tensor_autoflex(info.t)->predictor) : "");
+            CHECK(!strcmp(is, role), "%s, %s: %s is %s, told %s", policy, optimiser, info.name, is, role);
+            seen++;
+        }
+    CHECK(seen > 20, "%s: %d tensors", policy, seen);
+    nn_graph_free(g);
+}
+
 /* --- gradients beside those of fp32, and what becomes of NaN --------------------------------------------------------
  */
 
 /* Of all weights together, the distance to those of fp32 in parts of their length, after one pass. */
 static double distance(const char *policy, const char *model) {
     static double own[MOST], plain[MOST];
-    const nn_config config = config_of(policy), fp32 = config_of("O0");
+    nn_config config = config_of(policy), fp32 = config_of("O0");
+    config.loss_scale = "none"; /* else gradients are larger by it */
     nn_graph *a = network(model, &config), *b = network(model, &fp32);
     double apart = 0, length = 0;
     if (a && b) {
@@ -335,6 +370,7 @@ static const struct refused {
     {"variant fp16; *.gamma activations=fp32", {"'*.gamma'", "activations"}},
     {"variant fp16; * master=wide rounding=stochastic", {"rounding=stochastic", "master=none"}},
     {"variant bf16; * state=fp32", {"state=fp32", "bf16"}},
+    {"variant fp16; @loss gradients=fp32", {"'@loss'", "gradients"}},
 };
 
 static void test_refusals(void) {
@@ -414,8 +450,64 @@ static void test_state(const char *policy, const char *model) {
     unlink(path);
 }
 
+/* A policy's loss scale that the caller took away stays away in a graph that the file tells of. */
+static void test_without_scale(void) {
+    char path[] = "/tmp/flexlab_policy_XXXXXX";
+    const int file = mkstemp(path);
+    nn_config config = config_of("O2");
+    config.loss_scale = "none";
+    nn_graph *a = network("mlp2", &config);
+    CHECK(file >= 0 && a && !nn_checkpoint_save(a, path, NULL, 0), "%s", tensor_error());
+    nn_graph *b = nn_checkpoint_graph(path, NULL);
+    CHECK(b && !nn_compile(b, nn_model(b, "mlp2", SIDE, SIDE, 3, CLASSES)) && !nn_checkpoint_load(b, path), "%s",
+          tensor_error());
+    nn_graph_free(a);
+    nn_graph_free(b);
+    close(file);
+    unlink(path);
+}
+
+/* A node that reads one value twice: its tensors have names of their own, and a checkpoint. */
+static void test_read_twice(void) {
+    static const char *const policies[] = {"variant fp32;", "variant fp32; square gradients=bf16"};
+    for (int i = 0; i < 2; i++) {
+        char path[] = "/tmp/flexlab_policy_XXXXXX";
+        const int file = mkstemp(path);
+        const nn_config config = config_of(policies[i]);
+        nn_graph *g = nn_graph_new(&config);
+        nn_node x = nn_linear_relu(g, "fc1", nn_input(g, SIDE, SIDE, 3), 7);
+        x = nn_linear(g, "fc2", nn_broadcast_mul(g, "square", x, x), CLASSES);
+        CHECK(!nn_compile(g, x), "%s", tensor_error());
+        step(g, "mlp2", 0.01f);
+        for (int k = 0; k < nn_tensor_count(g); k++)
+            for (int j = 0; j < k; j++)
+                CHECK(strcmp(nn_tensor_at(g, k).name, nn_tensor_at(g, j).name) != 0, "%s: two tensors are %s",
+                      policies[i], nn_tensor_at(g, k).name);
+        CHECK(file >= 0 && !nn_checkpoint_save(g, path, NULL, 0) && !nn_checkpoint_load(g, path), "%s: %s", policies[i],
+              tensor_error());
+        nn_graph_free(g);
+        close(file);
+        unlink(path);
+    }
+}
+
+/* What a product adds has no copy in the format of its operands: nothing would read it. */
+static void test_bias_copies(void) {
+    const nn_config config = config_of("dfp16");
+    nn_graph *g = network("gpt1x32", &config);
+    for (int i = 0; g && i < nn_tensor_count(g); i++)
+        CHECK(!strstr(nn_tensor_at(g, i).name, ".bias.dfp16"), "%s", nn_tensor_at(g, i).name);
+    nn_graph_free(g);
+}
+
 int main(void) {
     test_roles();
+    check_told("variant flex16+5; bn* format=fp16; fc* weights=flex16+5:ngraph", "sgd");
+    check_told("variant flex16+5; bn* format=fp16; fc* weights=dfp16", "adam");
+    check_told("O2", "adamw");
+    test_without_scale();
+    test_read_twice();
+    test_bias_copies();
     test_refusals();
     test_variants();
     test_state("O1", "resnet8");

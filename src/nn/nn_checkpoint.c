@@ -631,6 +631,8 @@ static tensor_status read_objective(const struct fl_safetensors *s, nn_config *c
     config->ignored_label = (int32_t)ignored;
     config->input_gradient = fl_safetensors_note(s, objective_keys[INPUT_GRADIENT]) != NULL;
     config->loss_scale = fl_safetensors_note(s, objective_keys[SCALE]);
+    if (!config->loss_scale) /* also where the policy asks for one, which the caller took away */
+        config->loss_scale = "none";
     return TENSOR_OK;
 }
 

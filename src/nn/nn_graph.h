@@ -479,6 +479,9 @@ tensor_status fl_list_tensor(nn_graph *g, char *name, const char *role, tensor *
 tensor_status fl_new_tensor(const nn_graph *g, tensor **t, struct fl_type type, const struct fl_shape *shape);
 
 /* nn_optimiser.c */
+/* What it keeps of a parameter: a velocity has the predictor of the weight, moments and roots follow their exact
+ * maximum. */
+struct fl_type fl_optimiser_type(const nn_graph *g, const struct fl_parameter_types *as);
 tensor_status fl_optimiser_check(const nn_config *config, const nn_variant *variant);
 /* After that check. */
 void fl_optimiser_take(nn_graph *g, const nn_config *config);

@@ -137,13 +137,18 @@ static bool keeps_direction(const struct fl_optimiser *o, const struct fl_parame
     return widens(o, p) && o->nesterov;
 }
 
+struct fl_type fl_optimiser_type(const nn_graph *g, const struct fl_parameter_types *as) {
+    const bool velocity = kind_of(g)->kind == TENSOR_OPTIMISER_SGD;
+    return (struct fl_type){as->update.format, velocity ? as->update.predictor : "current"};
+}
+
 static tensor_status new_like(const nn_graph *g, const struct fl_parameter *p, const char *predictor, tensor **t) {
     return fl_new_tensor(g, t, (struct fl_type){p->as.update.format, predictor}, &p->shape);
 }
 
 /* A moment or a root: at twice the width of the elements, or in 16 bits by stochastic rounding. */
 static tensor_status new_state(const nn_graph *g, const struct fl_parameter *p, const char *name, tensor **t) {
-    FL_TRY(new_like(g, p, "current", t));
+    FL_TRY(new_like(g, p, fl_optimiser_type(g, &p->as).predictor, t));
     if (g->optimiser.narrow)
         return tensor_set_rounding(*t, TENSOR_ROUND_STOCHASTIC, fl_name_key(g->seed, name));
     return tensor_format_bytes(p->as.update.format) == 2 ? tensor_keep_wide(*t) : TENSOR_OK;
@@ -156,7 +161,7 @@ tensor_status fl_optimiser_parameter(nn_graph *g, struct fl_parameter *p, const 
     char *moment_name = velocity || k->moment ? fl_format_name("%s.momentum", name) : NULL;
     tensor_status status = TENSOR_OK;
     if (k->kind == TENSOR_OPTIMISER_SGD) {
-        status = new_like(g, p, p->as.update.predictor, &p->v);
+        status = new_like(g, p, fl_optimiser_type(g, &p->as).predictor, &p->v);
         if (!status && widens(o, p))
             status = tensor_keep_wide(p->v);
     } else if (moment_name)

@@ -6,6 +6,7 @@
 #include "nn/nn_graph.h"
 #include "core/fail.h"
 #include "core/memory.h"
+#include <stdio.h>
 
 /* A new value, written at `position`; base -1: with memory of its own. Its index, or -1 without memory. `name` is taken
  * over, also on failure; NULL without base means that there was no memory for it. */
@@ -111,6 +112,20 @@ static tensor_status find_uses(nn_graph *g, struct use *uses) {
 
 /* --- backward: values --------------------------------------------------------------------------------------------- */
 
+/* ".2" behind a name, where input k is the second of the node that reads that value; mostly nothing. */
+struct repeat {
+    char text[16];
+};
+static struct repeat repeat_of(const struct fl_node *node, int k) {
+    struct repeat r = {""};
+    int nth = 1;
+    for (int i = 0; i < k; i++)
+        nth += node->input[i].x == node->input[k].x;
+    if (nth > 1)
+        snprintf(r.text, sizeof r.text, ".%d", nth);
+    return r;
+}
+
 /* The gradient that backward of `node` gives to its input k, to be named after that input. */
 static int input_gradient(nn_graph *g, struct fl_node *node, int k, bool only_use, int position) {
     const struct fl_output *x = fl_output_of(g, node->input[k].x);
@@ -128,7 +143,8 @@ static int input_gradient(nn_graph *g, struct fl_node *node, int k, bool only_us
     case FL_GRADIENT_OWN:
         break;
     }
-    char *name = only_use ? fl_format_name("%s.grad", x->name) : fl_format_name("%s.grad.%s", x->name, node->name);
+    char *name = only_use ? fl_format_name("%s.grad", x->name)
+                          : fl_format_name("%s.grad.%s%s", x->name, node->name, repeat_of(node, k).text);
     return new_value(g, name, "gradient", &x->shape, node->as.dx, -1, position);
 }
 
@@ -141,7 +157,9 @@ static tensor_status add_gradient(nn_graph *g, const struct fl_node *node, struc
         x->dy = input->dx;
         return TENSOR_OK;
     }
-    char *name = more ? fl_format_name("%s.grad.sum.%s", x->name, node->name) : fl_format_name("%s.grad", x->name);
+    const int k = (int)(input - node->input);
+    char *name = more ? fl_format_name("%s.grad.sum.%s%s", x->name, node->name, repeat_of(node, k).text)
+                      : fl_format_name("%s.grad", x->name);
     int sum = new_value(g, name, "gradient", &x->shape, node->as.dx, -1, position);
     if (sum < 0)
         return TENSOR_E_MEMORY;
@@ -163,13 +181,14 @@ static bool is_product(const struct fl_node *node) {
 }
 
 /* What backward of a node reads of a value in another format becomes one of its own, written before it computes. */
-static tensor_status in_format_of_backward(nn_graph *g, const struct fl_node *node, int value, int *own, int position) {
+static tensor_status in_format_of_backward(nn_graph *g, const struct fl_node *node, int value, const char *again,
+                                           int *own, int position) {
     const struct fl_value *v = &g->values[value];
     if (v->tokens || fl_same_format(v->type, node->as.back))
         return TENSOR_OK;
     const char *name = v->name ? v->name : g->values[v->base].name;
     const struct fl_shape shape = v->shape;
-    *own = new_value(g, fl_format_name("%s.%s.%s", name, node->name, tensor_format_name(node->as.back.format)),
+    *own = new_value(g, fl_format_name("%s.%s.%s%s", name, node->name, tensor_format_name(node->as.back.format), again),
                      "gradient", &shape, node->as.back, -1, position);
     return *own < 0 ? TENSOR_E_MEMORY : TENSOR_OK;
 }
@@ -183,10 +202,10 @@ static tensor_status plan_node(nn_graph *g, struct fl_node *node, struct use *us
             use(g, output->dy, position);
         if (k < layer->saves_y || (k < layer->relu && output->dy >= 0 && !output->gated)) {
             use(g, output->y, position);
-            FL_TRY(in_format_of_backward(g, node, output->y, &output->saved, position));
+            FL_TRY(in_format_of_backward(g, node, output->y, "", &output->saved, position));
         }
         if (output->dy >= 0 && is_product(node))
-            FL_TRY(in_format_of_backward(g, node, output->dy, &output->operand, position));
+            FL_TRY(in_format_of_backward(g, node, output->dy, "", &output->operand, position));
     }
     for (int k = 0; k < node->works; k++) {
         struct fl_work *work = &node->work[k];
@@ -199,7 +218,8 @@ static tensor_status plan_node(nn_graph *g, struct fl_node *node, struct use *us
         struct fl_input *input = &node->input[k];
         if (k < layer->saves_x) {
             use(g, fl_output_of(g, input->x)->y, position);
-            FL_TRY(in_format_of_backward(g, node, fl_output_of(g, input->x)->y, &input->saved, position));
+            FL_TRY(in_format_of_backward(g, node, fl_output_of(g, input->x)->y, repeat_of(node, k).text, &input->saved,
+                                         position));
         }
         if (!gives(g, node, k, uses))
             continue;

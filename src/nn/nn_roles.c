@@ -66,7 +66,7 @@ static const char *type_text(struct fl_type type) {
     return text;
 }
 
-static const char *of_parameter(const struct fl_parameter_types *as, enum fl_role role) {
+static const char *of_parameter(const nn_graph *g, const struct fl_parameter_types *as, enum fl_role role) {
     const bool own = fl_same_format(as->w, as->update);
     switch (role) {
     case FL_ROLE_WEIGHTS:
@@ -74,7 +74,7 @@ static const char *of_parameter(const struct fl_parameter_types *as, enum fl_rol
     case FL_ROLE_WEIGHT_GRADIENTS:
         return type_text(as->kept);
     case FL_ROLE_STATE:
-        return type_text(as->update);
+        return type_text(fl_optimiser_type(g, as));
     case FL_ROLE_MASTER:
         return fl_master_name(!own ? FL_MASTER_FP32 : as->wide ? FL_MASTER_WIDE : FL_MASTER_NONE);
     case FL_ROLE_ROUNDING:
@@ -105,6 +105,6 @@ const char *nn_role(const nn_graph *g, int i, const char *role) {
     const struct fl_node *node = find(g, i, &p);
     for (int r = 0; node && role && r < FL_ROLES; r++)
         if (!strcmp(fl_role_name(r), role))
-            return p ? of_parameter(&p->as, (enum fl_role)r) : of_node(node, (enum fl_role)r);
+            return p ? of_parameter(g, &p->as, (enum fl_role)r) : of_node(node, (enum fl_role)r);
     return NULL;
 }

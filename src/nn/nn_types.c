@@ -125,10 +125,11 @@ static tensor_status resolve_parameter(nn_graph *g, const struct fl_node *node, 
     const bool narrow = tensor_format_bytes(w.format) == 2;
     const int master = own[FL_ROLE_MASTER].word;
     const bool stochastic = own[FL_ROLE_ROUNDING].word == TENSOR_ROUND_STOCHASTIC;
+    const bool added = is_group(node, "product") && !is_operand(node, p); /* a bias, which backward does not read */
     *as = (struct fl_parameter_types){.w = w,
                                       .g = node->as.dy,
                                       .forward = is_operand(node, p) ? node->as.x : node->as.y,
-                                      .backward = node->as.back,
+                                      .backward = added ? node->as.y : node->as.back,
                                       .update = master == FL_MASTER_FP32 ? fp32 : w,
                                       .wide = g->policy ? narrow && master == FL_MASTER_WIDE : master == FL_MASTER_WIDE,
                                       .stochastic = g->policy ? narrow && stochastic : stochastic};
@@ -154,7 +155,7 @@ static void resolve_loss(nn_graph *g) {
         if (strcmp(rule->pattern, "@loss") != 0)
             continue;
         rule->matched = true;
-        rule->used |= LAYER_ROLES;
+        rule->used |= 1u << FL_ROLE_ACTIVATIONS;
         if (rule->choice[FL_ROLE_ACTIVATIONS].given)
             g->loss_as = settled(g, rule->choice[FL_ROLE_ACTIVATIONS].type);
     }
