@@ -126,6 +126,12 @@ struct errors {
     double absolute, relative, subnormal; /* the last in units of 2^-24 */
 };
 
+/* A difference that is no number is no small one. */
+static double error_of(float x, float y) {
+    const double error = fabs((double)x - (double)y);
+    return isnan(error) ? HUGE_VAL : error;
+}
+
 static bool measure_round_trip(struct errors *e) {
     enum { STRIDE = 1021, BLOCK = 4096 };
     static float x[BLOCK], y[BLOCK];
@@ -140,7 +146,7 @@ static bool measure_round_trip(struct errors *e) {
         }
         good = !tensor_load_f32(t, x, BLOCK) && !tensor_store_f32(t, y, BLOCK);
         for (int i = 0; i < BLOCK; i++) {
-            const double size = fabs((double)x[i]), error = fabs((double)x[i] - (double)y[i]);
+            const double size = fabs((double)x[i]), error = error_of(x[i], y[i]);
             e->absolute = fmax(e->absolute, error);
             if (size >= 0x1p-14)
                 e->relative = fmax(e->relative, error / size);
