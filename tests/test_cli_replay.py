@@ -198,6 +198,7 @@ def bad_input(place, good):
     for word in ("-1.2", "nan", "1.2x", ""):
         refused(f"{HEADING}\n" + row.replace("1.2", word) + "\n", ":2:", "not a row")
     refused(f"{HEADING}\n" + row.replace("20000", "32768") + "\n", ":2:", "not a row")
+    refused(f"{HEADING}\n" + row.replace(",14,", ",4294967310,") + "\n", ":2:", "not a row")  # 14 in 32 bits
     refused(f"{HEADING}\n{row}\n{row}\n", "step 1 to 1", "fc.weight")
     expect_error(["replay", "/nowhere.csv"], 1, "/nowhere.csv", "No such file")
     expect_error(["replay"], 2, "trace files")

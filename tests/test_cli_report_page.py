@@ -150,7 +150,7 @@ def test_safety(place, good):
                 text = file.read()
             with open(os.path.join(out, name), "w") as file:
                 file.write(text.replace(",fc1.weight,", f",{EVIL},"))
-    edit_config(out, data={**read_lines(good)[0]["data"], "specification": EVIL})
+    edit_config(out, data={**read_lines(good)[0]["data"], "specification": EVIL}, version=EVIL)
     other = os.path.join(place, "</script>".replace("/", "_"))
     redraw(out, other)
     page, data = page_of(other), data_of(other)
@@ -267,6 +267,9 @@ def test_telemetry(place, good):
                     check(all(get[k] == sum(line[k] for line in part) for k in ("saturated", "flushed", "nonfinite")), get, part)
                     check(get["e_least"] == min(line["e_least"] for line in part) and get["e_largest"] == max(line["e_largest"] for line in part), get)
     lines = lines["fp32"]
+    write_telemetry(out, "fp32", [lines[0], json.dumps({**lines[1], "elements": "many"}).replace('"many"', "1e999") + "\n"])  # a number to no page
+    check(data_of(redraw(out, out + " infinite"))["telemetry"]["runs"][0]["lanes"]["0"]["elements"] is None, "elements that are infinite")
+    write_telemetry(out, "fp32", lines)
     for edit, words in ((lines[1:], ":1: a line 'telemetry' comes first"), ([{**lines[0], "schema": 2}], ":1: has another layout than 1"),
                         ([lines[0], "{\"type\":\n"], ":2: is not a JSON object"), ([lines[0], {**lines[1], "bins": [1, "x"]}], ":2: 'bins' holds"),
                         ([lines[0], {k: v for k, v in lines[1].items() if k != "flushed"}], ":2: is not a line 'tensor'"),

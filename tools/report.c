@@ -68,10 +68,11 @@ static void write_head(FILE *out, const struct experiment *x) {
     html_text(out, title);
     fprintf(out, " – flexlab</title>\n<style>\n%s</style></head>\n<body><main>\n<h1>", (const char *)report_style);
     html_text(out, title);
-    fprintf(out, "</h1>\n<p class=\"soft\">%d format%s × %d seed%s, %lld steps of %lld %s each, flexlab %s</p>\n",
+    fprintf(out, "</h1>\n<p class=\"soft\">%d format%s × %d seed%s, %lld steps of %lld %s each, flexlab ",
             x->series_count, x->series_count > 1 ? "s" : "", x->seed_count, x->seed_count > 1 ? "s" : "",
-            (long long)x->steps, (long long)experiment_step_samples(x), x->data.context ? "tokens" : "images",
-            x->origins[0].version);
+            (long long)x->steps, (long long)experiment_step_samples(x), x->data.context ? "tokens" : "images");
+    html_text(out, x->origins[0].version);
+    fputs("</p>\n", out);
     if (x->stopped)
         fprintf(out,
                 "<p class=\"warn\">Incomplete: %d of %d planned runs were finished. A format marked as stopped shows "

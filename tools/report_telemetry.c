@@ -215,7 +215,9 @@ static int take_header(struct telemetry *t, const cJSON *line, const char *type)
 
 static void print_lane(FILE *out, const struct lane *l, double elements) {
     double *values = text_alloc((size_t)l->points, sizeof *values);
-    fprintf(out, "\"elements\":%.16g,\"bins\":[%s]", elements, l->texts);
+    fputs("\"elements\":", out);
+    page_number(out, elements, 16);
+    fprintf(out, ",\"bins\":[%s]", l->texts);
     for (int c = 0; c < POINT; c++) {
         for (int i = 0; i < l->points; i++)
             values[i] = l->columns[(size_t)i * POINT + (size_t)c];

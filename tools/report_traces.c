@@ -223,7 +223,8 @@ static int print_chosen(FILE *out, const struct experiment *x, const char *path,
 }
 
 int report_traces(FILE *out, const struct experiment *x, struct report_tensors *tensors) {
-    int traced = 0, formats = 0, status = STATUS_OK, tensor_count = 1;
+    int64_t traced = 0, formats = 0, tensor_count = 1;
+    int status = STATUS_OK;
     char *path = NULL;
     for (int i = 0; i < x->run_count; i++)
         if (is_traced(x, &x->runs[i])) {
@@ -240,8 +241,8 @@ int report_traces(FILE *out, const struct experiment *x, struct report_tensors *
     }
     const bool first_alone =
         traced > formats && ROOM / (tensor_count * traced) < COARSE && ROOM / (tensor_count * traced) < most_rows(x);
-    const int lanes = tensor_count * (first_alone ? formats : traced > 0 ? traced : 1), share = ROOM / lanes;
-    const int buckets = share < LEAST ? LEAST : share > MOST ? MOST : share;
+    const int64_t share = ROOM / (tensor_count * (first_alone ? formats : traced > 0 ? traced : 1));
+    const int buckets = share < LEAST ? LEAST : share > MOST ? MOST : (int)share;
     fprintf(out, "\"traces\":{\"first_seed_alone\":%s,\"runs\":[", first_alone ? "true" : "false");
     if (status == STATUS_OK)
         status = print_runs(out, x, tensors, buckets, first_alone);

@@ -45,10 +45,11 @@ static int refuse(const struct reader *r, const char *what) {
 static bool parse_row(char *const fields[FIELDS], struct trace_row *row) {
     static const int whole[] = {STEP, E, GAMMA, SATURATED, FLUSHED, NONFINITE, LOW, HIGH, MAXIMUM_E};
     int64_t value[FIELDS] = {0};
-    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
-        if (!text_whole(fields[whole[i]], whole[i] == E || whole[i] == MAXIMUM_E ? -1000 : 0, INT64_MAX,
-                        &value[whole[i]]))
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        const bool exponent = whole[i] == E || whole[i] == MAXIMUM_E;
+        if (!text_whole(fields[whole[i]], exponent ? -1000 : 0, exponent ? 1000 : INT64_MAX, &value[whole[i]]))
             return false;
+    }
     char *end, *predicted_end;
     double maximum = strtod(fields[MAXIMUM], &end), predicted = strtod(fields[PREDICTED], &predicted_end);
     *row = (struct trace_row){.name = fields[TENSOR],

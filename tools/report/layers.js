@@ -29,7 +29,7 @@ function layers() {
             const values = column(lane[what], steps.length), sum = values.reduce((a, b) => a + (b || 0), 0);
             (sum ? rows : silent).push({tensor: +tensor, values, sum});
         }
-        most = Math.max(1, ...rows.flatMap(r => r.values.map(v => v || 0)));
+        most = rows.reduce((high, r) => r.values.reduce((a, v) => Math.max(a, v || 0), high), 1);
     };
     const tint = share => { // single hue, from the ground up: read without telling colours apart
         const [hue, saturation] = what === "saturated" ? [8, 78] : [212, 70], light = dark.matches ? 24 + 56 * share : 90 - 62 * share;
