@@ -167,7 +167,8 @@ static void help(void) {
          "  repeated    writes computed again: 'repeat' where a result did not fit, 'current' where the exponent\n"
          "              of the last write was not the right one; in-place updates are measured first instead\n"
          "  recovery    writes from an outlier (8 times the largest of the 16 before it) to the first that\n"
-         "              keeps 11 bits of its largest element without saturating: mean, longest\n"
+         "              keeps 11 bits of its largest element without saturating: mean, longest; after how\n"
+         "              many that did not come before the next outlier, or the end\n"
          "  as recorded writes at the exponent that the training had\n\nExample\n"
          "  flexlab train --model resnet8 --trace-every 1 --max-steps 500 --out run\n"
          "  flexlab replay run/trace-flex16+5-seed1.csv --predictors paper,repeat");
@@ -363,10 +364,13 @@ static void print_line(struct table *t, const struct group *g, const char *predi
     table_cell(t, "%.1f", 1000 * share(c->changes, c->writes));
     table_cell(t, "%.2f", 100 * share(c->repeated, c->writes));
     table_cell(t, "%lld", (long long)c->outliers);
+    char *never = c->recovered < c->outliers ? text_format("; %lld not", (long long)(c->outliers - c->recovered))
+                                             : text_format("%s", "");
     if (c->recovered)
-        table_cell(t, "%.1f, %lld", (double)c->recovery / (double)c->recovered, (long long)c->slowest);
+        table_cell(t, "%.1f, %lld%s", (double)c->recovery / (double)c->recovered, (long long)c->slowest, never);
     else
-        table_cell(t, "-");
+        table_cell(t, "-%s", never);
+    free(never);
     table_cell(t, "%.1f", 100 * share(c->same, c->writes));
 }
 
