@@ -466,7 +466,10 @@ static tensor_status advance(struct run *run, int64_t steps) {
         if (is_epoch_over(run))
             FL_TRY(end_epoch(run));
     }
-    return run->in_epoch ? report_steps(run, true) : TENSOR_OK;
+    if (!run->in_epoch)
+        return TENSOR_OK;
+    FL_TRY(report_steps(run, true));
+    return run->result->stopped ? end_epoch(run) : TENSOR_OK; /* kept as it is */
 }
 
 static tensor_status add_totals(const nn_graph *g, nn_train_result *result) {
