@@ -420,6 +420,35 @@ static void pairs(void) {
     nn_wgan_free(scaled);
 }
 
+/* Under a policy operands in fp16 overflow, and a gradient with a shared exponent, which holds neither Inf nor NaN, has
+ * the products. second: of the second image; of another sign than the first every sum of products is a NaN. */
+static void mixes(float second) {
+    const float images[BATCH * WIDTH] = {1, -0.5f, 2, second, -second, second};
+    nn_graph *g = nn_graph_new(&(nn_config){.policy = "variant fp16; @product result=dfp16",
+                                            .batch = BATCH,
+                                            .seed = 3,
+                                            .loss = "none",
+                                            .loss_scale = "dynamic:init=1024"});
+    CHECK(g && !nn_compile(g, nn_conv2d(g, "conv", nn_input(g, 1, 1, WIDTH), OUTPUTS, 1, 1, 0)), "%s", tensor_error());
+    tensor *dy = tensor_new(FMT_DFP16, TENSOR_SHAPE(BATCH, 1, 1, OUTPUTS)), *w = NULL;
+    for (int i = 0; i < nn_tensor_count(g); i++)
+        w = !strcmp(nn_tensor_at(g, i).name, "conv.weight") ? nn_tensor_at(g, i).t : w;
+    double before[WIDTH * OUTPUTS], after[WIDTH * OUTPUTS];
+    for (int i = 0; i < 3; i++) {
+        const float value = i == 1 ? 1e6f : 0.25f, numbers[BATCH * OUTPUTS] = {value, 0.5f, value, 0.5f};
+        nn_loss_scale now = {0};
+        CHECK(!tensor_store_f64(w, before, WIDTH * OUTPUTS) && !tensor_load_f32(dy, numbers, BATCH * OUTPUTS) &&
+                  !nn_forward_images(g, images) && !nn_backward_from(g, dy) && !nn_update(g, 0.125f) &&
+                  !tensor_store_f64(w, after, WIDTH * OUTPUTS) && !nn_loss_scale_get(g, &now),
+              "%s", tensor_error());
+        CHECK(now.scale == (i ? 512 : 1024) && now.in_a_row == (i == 1), "%g: scale %g after step %d", (double)second,
+              now.scale, i);
+        CHECK((i == 1) == !memcmp(before, after, sizeof before), "%g: step %d", (double)second, i);
+    }
+    tensor_free(dy);
+    nn_graph_free(g);
+}
+
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
 
 static void refuses(void) {
@@ -446,6 +475,8 @@ static void refuses(void) {
                {"dynamic:scale=4", "'scale=4' is not understood"},
                {"dynamic:init=5", "init, expected a power of two from 0.03125 to 1.67772e+07"},
                {"dynamic:init=2^25", "init, expected"},
+               {"dynamic:init=0", "init, expected"},
+               {"dynamic:init=2^0.5", "init, expected"},
                {"dynamic:window=0", "window 0, expected 1 to"},
                {"dynamic:window=1.5", "window 1.5"},
                {"dynamic:factor=1", "factor, expected a power of two from 2"},
@@ -484,8 +515,11 @@ int main(int argc, char **argv) {
     overflows_by_scale();
     saturates();
     same_bits();
-    if (!device)
+    if (!device) {
         rescues();
+        mixes(1);
+        mixes(-1);
+    }
     goes_on();
     pairs();
     refuses();

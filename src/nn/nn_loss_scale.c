@@ -58,15 +58,15 @@ static bool take_setting(const char **at, const char *name, double *value, bool 
 }
 
 static tensor_status read_dynamic(struct fl_loss_scale *s, const char *text, const char *at) {
-    double window = USUAL_WINDOW, initial = 0;
-    bool good = true;
+    double window = USUAL_WINDOW, initial = usual_initial;
+    bool good = true, begins = false; /* begins: init is given */
     s->factor = USUAL_FACTOR;
     s->least = usual_least;
     s->most = usual_most;
     while (*at && good)
-        good = (take_setting(&at, "init", &initial, &good) || take_setting(&at, "window", &window, &good) ||
-                take_setting(&at, "factor", &s->factor, &good) || take_setting(&at, "min", &s->least, &good) ||
-                take_setting(&at, "max", &s->most, &good)) &&
+        good = ((take_setting(&at, "init", &initial, &good) && (begins = true)) ||
+                take_setting(&at, "window", &window, &good) || take_setting(&at, "factor", &s->factor, &good) ||
+                take_setting(&at, "min", &s->least, &good) || take_setting(&at, "max", &s->most, &good)) &&
                good;
     if (!good)
         return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': '%.40s' is not understood, %s", text, at, expected);
@@ -79,8 +79,8 @@ static tensor_status read_dynamic(struct fl_loss_scale *s, const char *text, con
         return refuse(text, "min", least_scale, most_scale);
     if (!is_power_of_two(s->most) || s->most < s->least || s->most > most_scale)
         return refuse(text, "max", s->least, most_scale);
-    if (initial == 0)
-        initial = fmin(fmax(usual_initial, s->least), s->most);
+    if (!begins)
+        initial = fmin(fmax(initial, s->least), s->most);
     if (!is_power_of_two(initial) || initial < s->least || initial > s->most)
         return refuse(text, "init", s->least, s->most);
     s->now.scale = s->initial = initial;
@@ -188,9 +188,10 @@ tensor_status fl_loss_scale_lend(const nn_graph *to, const nn_graph *from) {
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
-/* An Inf or NaN was stored; or, under a shared exponent, what no exponent of the format holds was saturated. */
+/* There was an Inf or NaN, be it that a shared exponent holds neither; or what no exponent of its format holds was
+ * saturated. */
 static bool overflowed(const struct fl_slot *slot, bool shared) {
-    return shared ? slot->last.saturated > 0 && slot->e == slot->autoflex.e_min : slot->last.nonfinite > 0;
+    return slot->last.nonfinite > 0 || (shared && slot->last.saturated > 0 && slot->e == slot->autoflex.e_min);
 }
 
 static tensor_status look(const nn_graph *g, const struct fl_slot_copies *slots, bool *found) {
