@@ -102,7 +102,7 @@ static nn_train_config config_of(const char *variant, const char *folder) {
         .telemetry_path = own[2],
         .telemetry_csv = own[3],
         .telemetry_pattern = "conv*,fc.weight*",
-        .telemetry_shadows = "fp16,flex16+5:ngraph"};
+        .telemetry_shadows = "fp16,flex16+5:ngraph,dfp16:amax"};
 }
 
 static void use(nn_train_config *config, const char *optimiser) {

@@ -122,10 +122,10 @@ static bool has_rows(const nn_telemetry *t, int64_t step) {
     return t->wanted || (step - 1) % t->every == 0;
 }
 
-/* The first step that is watched shows the order of writes as well. */
+/* Steps that are watched show the order of writes as well, the first that makes its update the whole of it. */
 tensor_status fl_telemetry_watch_next(nn_telemetry *t) {
     t->describing = has_rows(t, t->step + 1);
-    const bool look = t->describing || !t->ordered;
+    const bool look = t->describing || !t->all_ordered;
     return t->watched ? TENSOR_OK : nn_watch(t->g, look ? nn_telemetry_watch : NULL, look ? t : NULL);
 }
 
@@ -345,6 +345,9 @@ static tensor_status end_row(nn_telemetry *t, struct fl_seen_tensor *seen, const
     row->clamped_low = (int64_t)(slot->autoflex.clamped_low - seen->low);
     row->clamped_high = (int64_t)(slot->autoflex.clamped_high - seen->high);
     for (int i = 0; i < t->shadow_count; i++) {
+        if (!row->elements)
+            seen->shadow_rows[i] = (nn_telemetry_shadow){
+                .name = t->shadows[i].name, .e = t->shadows[i].shared ? seen->shadows[i].a.e : 0, .error = NAN};
         seen->shadow_rows[i].saturated_writes = seen->shadows[i].saturated_writes;
         seen->shadow_rows[i].e_moves = seen->shadows[i].e_moves;
         seen->shadows[i].saturated_writes = seen->shadows[i].e_moves = 0;
@@ -362,7 +365,7 @@ static tensor_status end_row(nn_telemetry *t, struct fl_seen_tensor *seen, const
     return TENSOR_OK;
 }
 
-/* In the order of writes, then what was never seen written. */
+/* In the order of writes; what no step has written yet has none. */
 static tensor_status end_rows(nn_telemetry *t) {
     const struct fl_slot *slot;
     for (int at = 0; at < t->ordered; at++) {
@@ -396,6 +399,7 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
         FL_TRY(slot_of(t, i, &slot));
         look_at_write(t, &t->tensors[i], slot);
     }
+    t->all_ordered = t->all_ordered || !t->g->scaling.now.in_a_row;
     const bool rows = t->describing;
     t->wanted = t->wanted && !rows;
     if (rows)

@@ -59,6 +59,7 @@ struct nn_telemetry {
     struct fl_seen_tensor *tensors; /* as nn_tensor_at has them */
     int count, chosen;
     int *order, ordered; /* of writes: numbers of tensors */
+    bool all_ordered;    /* a step that made its update was watched */
     double *scratch;     /* as many as the largest weight has elements */
     bool wanted;         /* the next step has rows */
     bool describing;     /* the step under way has rows */

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { HEAD = 5, WHOLE = 22, REAL = 3, SHADOW_WHOLE = 11, SHADOW_REAL = AUTOFLEX_WINDOW + 1 };
+enum { HEAD = 5, WHOLE = 22, REAL = 3, SHADOW_WHOLE = 12, SHADOW_REAL = AUTOFLEX_WINDOW + 1 };
 
 static int64_t whole_count(const nn_telemetry *t) {
     return HEAD + (int64_t)t->count + (int64_t)WHOLE * t->count + (int64_t)SHADOW_WHOLE * t->shadow_count * t->chosen;
@@ -28,7 +28,8 @@ static void keep_shadow(const struct fl_shadow_state *s, int64_t **whole, double
                                            (int64_t)a->clamped_high,
                                            (int64_t)a->zero_writes,
                                            s->saturated_writes,
-                                           s->e_moves};
+                                           s->e_moves,
+                                           a->block};
     memcpy(*whole, numbers, sizeof numbers);
     memcpy(*real, a->history, sizeof a->history);
     (*real)[AUTOFLEX_WINDOW] = a->predicted;
@@ -134,7 +135,7 @@ static bool take_shadow(struct fl_shadow_state *s, const int64_t **whole, const 
     const int64_t *n = *whole;
     struct autoflex *a = &s->a;
     if (n[0] < a->e_min || n[0] > a->e_max || n[1] >> 1 || n[2] >> 1 || n[3] < 0 || n[3] > AUTOFLEX_WINDOW ||
-        n[4] < 0 || n[4] >= AUTOFLEX_WINDOW)
+        n[4] < 0 || n[4] >= AUTOFLEX_WINDOW || n[11] < 0 || n[11] > AUTOFLEX_BLOCK)
         return false;
     a->e = (int32_t)n[0];
     a->initialised = (int32_t)n[1];
@@ -147,6 +148,7 @@ static bool take_shadow(struct fl_shadow_state *s, const int64_t **whole, const 
     a->zero_writes = (uint64_t)n[8];
     s->saturated_writes = n[9];
     s->e_moves = n[10];
+    a->block = (int16_t)n[11];
     memcpy(a->history, *real, sizeof a->history);
     a->predicted = (*real)[AUTOFLEX_WINDOW];
     *whole += SHADOW_WHOLE;

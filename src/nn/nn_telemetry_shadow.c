@@ -111,6 +111,7 @@ static void write(struct autoflex *a, double maximum) {
         autoflex_adjust(a);
     else
         autoflex_initialise(a, maximum);
+    (void)autoflex_repeat(a, maximum);
     const double m = mantissa(maximum, a->e);
     autoflex_record(a, m < AUTOFLEX_TOP ? (int)m : AUTOFLEX_TOP, maximum);
 }
@@ -124,6 +125,7 @@ tensor_status fl_shadows_begin(nn_telemetry *t, struct fl_seen_tensor *seen, con
     for (int i = 0; i < t->shadow_count; i++) {
         struct fl_shadow_state *s = &seen->shadows[i];
         s->a = t->shadows[i].first;
+        s->a.role = (int16_t)autoflex_find_role(role);
         seen->shadow_rows[i] = (nn_telemetry_shadow){.name = t->shadows[i].name, .error = NAN};
         if (t->shadows[i].shared && d.largest > 0)
             load(&s->a, d.largest);
