@@ -47,6 +47,8 @@ def compares(folder):
     succeed("compare", *MODEL, "--formats", "dfp16,policy:dfp16-all", "--quiet", "--out", str(pair))
     runs = [without_time(line, "format") for line in read_lines(pair) if line["type"] == "run"]
     check(len(runs) == 2 and runs[0] == runs[1], runs)
+    both = succeed("report", str(pair), str(out), "--out", str(folder / "both"))
+    check("policy:dfp16-all" in both.stdout and "policy:mine.policy" in both.stdout, both.stdout)
 
 
 def goes_on(folder):

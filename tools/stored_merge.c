@@ -159,6 +159,7 @@ static void take_series(struct experiment *into, struct experiment *from) {
             s->label = text_format("%s", from->series[i].label);
             s->backend = text_format("%s", from->series[i].backend);
             s->device = text_format("%s", from->series[i].device);
+            s->policy = from->series[i].policy ? text_format("%s", from->series[i].policy) : NULL;
             s->loss_scale = text_format("%s", from->series[i].loss_scale);
         }
 }
