@@ -2,7 +2,8 @@
  *
  * Histograms are counts of bits: each element is a word with a bit for its bin (mantissas: for its bin and all below),
  * and words are added bit by bit, 16 vectors at a time, by carries (Klarqvist, Mula and Lemire 2021, "Efficient
- * computation of positional population counts using SIMD instructions"). What the carries hold is counted at the end. */
+ * computation of positional population counts using SIMD instructions"). What the carries hold is counted at the end.
+ */
 #ifndef FL_DESCRIBE_H
 #define FL_DESCRIBE_H
 
