@@ -175,7 +175,7 @@ static void check_other_names(void) {
           "conv1d of several formats");
     tensor *back = tensor_new(FMT_BF16, 4, (int64_t[]){2, 1, length, 3}),
            *gradient = tensor_new(FMT_BF16, 4, (int64_t[]){2, 1, length, 3});
-    CHECK(!tensor_conv_transpose2d(back, same, filters, flat, (tensor_epilogue){.relu = false}) == false,
+    CHECK(tensor_conv_transpose2d(back, same, filters, flat, (tensor_epilogue){.relu = false}) != TENSOR_OK,
           "fp32 by flex16+5 has a product");
     CHECK(strstr(tensor_error(), "x is fp32, w is flex16+5"), "%s", tensor_error());
     tensor *floats = random_tensor(FMT_FP16, 4, (int64_t[]){4, 1, 3, 3}, FILL_USUAL);
