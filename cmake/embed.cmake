@@ -26,5 +26,5 @@ endif()
 file(SHA256 ${joined} sha256)
 file(REMOVE ${joined})
 file(WRITE ${OUTPUT}
-     "#include \"report_assets.h\"\nconst unsigned char ${NAME}[] = {\n${array}0};\nconst size_t ${NAME}_size = ${size};\n"
+     "#include \"report/report_assets.h\"\nconst unsigned char ${NAME}[] = {\n${array}0};\nconst size_t ${NAME}_size = ${size};\n"
      "const char ${NAME}_sha256[] = \"${sha256}\";\n")

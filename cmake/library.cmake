@@ -1,4 +1,4 @@
-# libflexlab, static and shared, from every .c file under src/.
+# libflexlab, static and shared, from every .c file under src/: of its folders, and of their rooms.
 find_package(Threads REQUIRED)
 if(FLEXLAB_OPENMP)
     find_package(OpenMP COMPONENTS C)
@@ -12,7 +12,7 @@ if(NOT ZLIB_FOUND)
     message(FATAL_ERROR "zlib not found (gzipped data files). apt-get install zlib1g-dev")
 endif()
 
-file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*.c)
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*.c ${PROJECT_SOURCE_DIR}/src/*/*/*.c)
 set(all_sources ${sources})
 list(FILTER sources EXCLUDE REGEX "_(avx2|avx512|avx512bw|avx512_fast|avx512_amx|avx512_amx_fast)\\.c$")
 set(definitions "")
@@ -105,4 +105,4 @@ foreach(target flexlab_static flexlab_shared)
 endforeach()
 set_target_properties(flexlab_static PROPERTIES EXPORT_NAME static)
 set_target_properties(flexlab_shared PROPERTIES EXPORT_NAME flexlab)
-target_link_options(flexlab_shared PRIVATE -Wl,-z,nodelete) # its threads outlive dlclose (src/core/parallel.c)
+target_link_options(flexlab_shared PRIVATE -Wl,-z,nodelete) # its threads outlive dlclose (src/core/base/parallel.c)

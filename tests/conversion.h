@@ -6,8 +6,8 @@
 #define FL_CONVERSION_H
 
 #include "check.h"
-#include "core/format.h"
-#include "core/memory.h"
+#include "core/table/format.h"
+#include "core/base/memory.h"
 #include <math.h>
 #include <string.h>
 

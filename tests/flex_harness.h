@@ -4,7 +4,7 @@
 #define FL_FLEX_HARNESS_H
 
 #include "check.h"
-#include "core/format.h"
+#include "core/table/format.h"
 #include "exponents.h"
 #include "exact_number.h"
 #include "philox_witness.h"

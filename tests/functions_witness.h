@@ -3,8 +3,8 @@
 #ifndef FL_FUNCTIONS_WITNESS_H
 #define FL_FUNCTIONS_WITNESS_H
 
-#include "core/format.h"
-#include "core/memory.h"
+#include "core/table/format.h"
+#include "core/base/memory.h"
 #include <math.h>
 #include <mpfr.h>
 #include <string.h>

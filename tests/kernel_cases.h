@@ -4,11 +4,11 @@
 #define FL_KERNEL_CASES_H
 
 #include "check.h"
-#include "core/format.h"
+#include "core/table/format.h"
 #include "exponents.h"
-#include "core/memory.h"
-#include "core/pool_rules.h"
-#include "core/walk.h"
+#include "core/base/memory.h"
+#include "core/images/pool_rules.h"
+#include "core/axes/walk.h"
 #include <math.h>
 #include <string.h>
 

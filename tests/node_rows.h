@@ -1,9 +1,9 @@
 /* node_rows.h - kinds of nodes for tests: several inputs, outputs, parameters and a state in one row, any number of
- * inputs, several views. Include after nn/nn_graph.h. */
+ * inputs, several views. Include after nn/graph/nn_graph.h. */
 #ifndef FL_NODE_ROWS_H
 #define FL_NODE_ROWS_H
 
-#include "nn/nn_graph.h"
+#include "nn/graph/nn_graph.h"
 
 /* --- mixer: hot = relu(a v + u + b), sum = a w + c ---------------------------------------------------------------- */
 

@@ -3,8 +3,8 @@
 #ifndef FL_NUMBER_CASES_H
 #define FL_NUMBER_CASES_H
 
-#include "core/loss_rules.h"
-#include "core/optimiser_rules.h"
+#include "core/losses/loss_rules.h"
+#include "core/optimiser/optimiser_rules.h"
 #include "kernel_cases.h"
 
 enum { NUMBER_CHANNELS = 70, NUMBER_ROWS = 45, NUMBERS = 24 * NUMBER_CHANNELS + 2 * NUMBER_ROWS * NUMBER_CHANNELS };

@@ -10,7 +10,7 @@
 
 #include "same_state.h"
 #include "check.h"
-#include "core/tensor_object.h"
+#include "core/tensor/tensor_object.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>

@@ -3,9 +3,9 @@
 #ifndef SHARED_RULES_H
 #define SHARED_RULES_H
 
-#include "core/channel_rules.h"
-#include "core/exact_rules.h"
-#include "core/slot.h"
+#include "core/norms/channel_rules.h"
+#include "core/arithmetic/exact_rules.h"
+#include "core/tensor/slot.h"
 #include "flex/flex_convert_plan.h"
 #include "flex/flex_map_plan.h"
 #include "flex/flex_mean_plan.h"

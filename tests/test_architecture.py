@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What docs/architecture.md and the decisions name exists: files by their name, functions and types in the sources.
+"""What docs/architecture.md and the decisions name exists: files by their name, functions and types in the sources. The page
+names every folder of src/, and the rooms of each folder that has some.
 usage: test_architecture.py SOURCE_DIR"""
 import pathlib
 import re
@@ -14,6 +15,15 @@ words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", text))
 failures, seen = [], 0
 
 page = source / "docs/architecture.md"
+for folder in (source / "src").iterdir():
+    if not re.search(rf"(?<![\w-]){folder.name}/", page.read_text()):
+        failures.append(f"{page.name} does not say what {folder.relative_to(source)}/ is")
+for house in ("src/core", "src/nn", "tools"):
+    listed = re.search(rf"^{house}/.*\n((?: .*\n)*)", page.read_text(), re.M)
+    rooms = set(re.findall(r"^    (\w+)/", listed[1] if listed else "", re.M))
+    for name in sorted(rooms ^ {p.name for p in (source / house).iterdir() if p.is_dir()}):
+        failures.append(f"{page.name} says what {house}/{name}/ is, which is not there" if name in rooms else
+                        f"{page.name} does not say what {house}/{name}/ is")
 prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
 for code in re.findall(r"`([^`]+)`", prose):
     for file in re.findall(r"[\w*./-]+\.(?:c|h|inc|py|txt|def|md)\b", code):

@@ -6,7 +6,7 @@
  * edge, within what coefficients of 31 bits can move it. Channels are of all kinds: ordinary ones, of a mean far above
  * the deviation, hardly varying, constant, with sizes of gamma, beta and epsilon far apart. */
 #include "check.h"
-#include "core/exact.h"
+#include "core/arithmetic/exact.h"
 #include "flexlab/tensor.h"
 #include <inttypes.h>
 #include <math.h>

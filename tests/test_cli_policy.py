@@ -76,6 +76,45 @@ def goes_on(folder):
     check(one == other, "a training that went on has another network")
 
 
+def scales(folder):
+    """A policy that begins from fp16 has the loss scale of fp16, unless it or ':noscale' says otherwise."""
+    short = [*MODEL[:-2], "--epochs", "1", "--max-steps", "3", "--quiet"]
+    rules, said, wide = folder / "half", folder / "said", folder / "wide"
+    rules.write_text("fc2 gradients=bf16\n")
+    said.write_text("variant fp16\nloss-scale none\nfc2 gradients=bf16\n")
+    wide.write_text("variant bf16\nfc2 operands=fp16\n")
+    own = folder / "own"
+    own.write_text("variant fp16-sr\nfc2 gradients=bf16\n")
+    dynamic = "dynamic:init=65536,window=2000,factor=2,min=0.03125,max=16777216"
+
+    def trained(*arguments):
+        out = folder / "scaled"
+        succeed(*arguments, *short, "--force", "--out", str(out))
+        lines = read_lines(out)
+        weights = [without_time(line, "format") for line in lines if line["type"] == "run"]
+        return {f["name"]: f["loss_scale"] for f in lines[0]["formats"]}, weights
+
+    found, with_default = trained("train", "--format", "fp16", "--policy", str(rules))
+    check(found == {"policy:half": dynamic}, found)
+    found, same = trained("train", "--format", "fp16", "--policy", str(rules), "--loss-scale", "dynamic")
+    check(found == {"policy:half": dynamic} and same == with_default, found)
+    for arguments in (["--format", "fp16:noscale", "--policy", str(rules)], ["--format", "fp16", "--policy", f"{rules}:noscale"]):
+        found, without = trained("train", *arguments)
+        check(found == {"policy:half:noscale": "none"} and without != with_default, arguments, found)
+    found, _ = trained("train", "--format", "bf16", "--policy", str(rules))
+    check(found == {"policy:half": "none"}, found)
+    found, _ = trained("train", "--policy", "variant fp16; fc2 gradients=bf16")
+    check(found == {"policy:text": dynamic}, found)
+    found, _ = trained("compare", "--formats", "fp16", "--policy", f"{own},{own}:noscale,{said},{wide},O2,O2:noscale,O3,O3:bf16")
+    check(found == {"fp16": dynamic, "policy:own": dynamic, "policy:own:noscale": "none", "policy:said": "none", "policy:wide": "none",
+                    "policy:O2": dynamic, "policy:O2:noscale": "none", "policy:O3": "none", "policy:O3:bf16": "none"}, found)
+    check("policy:own:noscale" in succeed("report", str(folder / "scaled")).stdout, "a report of a policy without scale")
+    out = ["--out", str(folder / "none")]
+    expect_error(["train", *short, "--policy", f"{said}:noscale", *out], 2, "said:noscale", "not scaled anyway")
+    expect_error(["train", *short, "--policy", "O3:noscale", *out], 2, "O3:noscale", "not scaled anyway")
+    expect_error(["train", *short, "--format", "fp16:nomaster", "--policy", str(rules), *out], 2, "'fp16:nomaster'", "':noscale'")
+
+
 def stored(path):
     """Names and bytes of the tensors of a safetensors file."""
     data = path.read_bytes()
@@ -106,6 +145,7 @@ def main():
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place)
         compares(folder)
+        scales(folder)
         refuses(folder)
         goes_on(folder)
     return summary()

@@ -219,6 +219,36 @@ def bad_input(place, good):
     check("Usage: flexlab replay" in succeed("replay", "--help").stdout, "replay --help")
 
 
+def names(place):
+    """Tensors whose names are words of the table, or need quotes; a trace of a folder with a comma."""
+    folder = os.path.join(place, 'a, "b"')
+    os.mkdir(folder)
+    path = os.path.join(folder, "trace-flex16+5-seed1.csv")
+    named = ["all", 'we"ird', '"quoted"', "fc.weight"]
+    write_trace(path, [(step, name, "all" if i % 2 else "weight", 1.0 + i) for step in range(1, 11) for i, name in enumerate(named)])
+    out = os.path.join(place, "named.csv")
+    for by, expected in (("tensor", {"all": [4, 1], 'we"ird': [1], '"quoted"': [1], "fc.weight": [1]}), ("role", {"all": [4, 2], "weight": [2]})):
+        lines = succeed("replay", path, "--predictors", "paper", "--by", by, "--csv", out).stdout.splitlines()[1:]
+        found = {}
+        for line in lines:
+            words = line.split()
+            check(words[0] == "paper" and int(words[3]) == 10 * int(words[2]), by, line)
+            found.setdefault(words[1], []).append(int(words[2]))
+        check(found == expected, by, found)
+    with open(out, newline="") as file:
+        rows = list(csv.DictReader(file, strict=True))
+    check([row["tensor"] for row in rows] == named and all(row["trace"] == path and row["writes"] == "10" and None not in row for row in rows), rows)
+    with open(path, "rb") as file:
+        before = file.read()
+    linked, other = os.path.join(place, "linked.csv"), os.path.join(place, "trace-flex16+5-seed2.csv")
+    os.symlink(path, linked)
+    write_trace(other, [(1, "fc.weight", "weight", 1.0)])
+    for table in (path, os.path.join(folder, "..", os.path.basename(folder), os.path.basename(path)), linked):
+        expect_error(["replay", other, path, "--csv", table], 2, "--csv", f"the trace {path}")
+    with open(path, "rb") as file:
+        check(file.read() == before and os.path.islink(linked), "a trace was written over")
+
+
 def plugins(place, trace):
     with_plugin = {"FLEXLAB_PREDICTORS": PLUGIN}
     check("trend" in succeed("info", env=with_plugin).stdout, "info does not list an added predictor")
@@ -243,5 +273,6 @@ with tempfile.TemporaryDirectory() as directory:
     made_traces(directory)
     trace = recorded(directory)
     bad_input(directory, trace)
+    names(directory)
     plugins(directory, trace)
 sys.exit(summary())

@@ -4,6 +4,7 @@ chosen, figures are zoomed and read, by pointer and by keys; at the widths of a 
 
     test_cli_report_browser.py PATH-OF-FLEXLAB SOURCE [FOLDER-FOR-PICTURES]"""
 import json
+import math
 import os
 import shutil
 import statistics
@@ -246,6 +247,135 @@ def test_histograms(browser, folder):
         check(browser.value("document.querySelectorAll('#histograms .lane').length") == 1, "a format switched off keeps its histogram")
 
 
+def telemetry_of(folder, name):
+    with open(os.path.join(folder, name)) as file:
+        return [json.loads(line) for line in file]
+
+
+def shown_line(browser, panel, name):
+    """What stands under the pointer of a line of a panel; None without such a line."""
+    return browser.value(f"(function () {{ const p = document.querySelector({json.dumps(panel)}), s = p && [...p.querySelectorAll('.values [data-line]')].find(s => s.dataset.line === {json.dumps(name)});"
+                         "return s ? s.querySelector('b').textContent : null; })()")
+
+
+def close(shown, want):
+    """Two decimals of a power of ten, or 0, or a share in percent."""
+    if want is None:
+        return shown == "–"
+    value = number(shown.replace(" %", "")) / (100 if "%" in shown else 1) if shown else math.nan
+    return abs(value - want) <= 6e-3 * abs(want)
+
+
+def line_pixels(browser, panel, colour):
+    """Pixels of a panel in a colour, given as an expression."""
+    return browser.value(PIXELS.replace("seriesColour(data.series.findIndex(s => s.name === name))", colour) % (json.dumps(panel + " canvas"), '""'))
+
+
+def test_shadows(browser, folder, place, pictures):
+    """What other formats would have done and how far weights move: the figures of the files under the pointer, every line in a colour of its own and switched by
+    itself; formats and shadows that have none are named. Of two folders in one report, each with shadows of its own."""
+    one, two = (os.path.join(place, name) for name in ("shadowed", "other seed"))
+    succeed("compare", *TINY, "--formats", "fp32,bf16,flex16+5", "--seeds", "2", "--telemetry", "3", "--shadow", "fp16,flex16+5:ngraph,dfp16", "--out", one, "--quiet", env=PLAIN)
+    succeed("compare", *TINY, "--formats", "fp32,flex16+5", "--seed-base", "7", "--telemetry", "3", "--shadow", "dfp16,bf16", "--out", two, "--quiet", env=PLAIN)
+    merged = os.path.join(place, "merged")
+    succeed("report", one, two, "--out", merged, "--quiet", env=PLAIN)
+    path = os.path.join(merged, "report.html")
+    for width, phone in ((1280, False), (390, True)):
+        browser.window(width, 900, phone=phone)
+        browser.open(path)
+        silent(browser, path, "shadows", width)
+        check(browser.value("document.documentElement.scrollWidth") <= width, "shadows are wider than", width)
+        browser.picture(os.path.join(pictures, f"shadows-{width}.png"))
+    browser.window(1280, 900)
+    browser.open(path)
+    for darkness in (False, True):
+        browser.window(1280, 900, darkness)
+        colours = browser.value("[...data.series.map((_, i) => seriesColour(i)), ...data.telemetry.shadows.map((_, i) => shadowColour(i)), ...[...Array(200).keys()].map(parameterColour)]")
+        check(len(set(colours)) == len(colours), "a colour is shared", len(colours), len(set(colours)))
+    browser.window(1280, 900)
+    seeds = browser.value("data.seeds")
+    check(seeds == ["1", "2", "7"], "seeds", seeds)
+    shadow_names = browser.value("data.telemetry.shadows.map(s => s.name)")
+    check(sorted(shadow_names) == ["bf16", "dfp16", "flex16+5:ngraph", "fp16"], shadow_names)
+    for source, seed in ((one, "2"), (two, "7")):
+        browser.value("(function () { const s = [...document.querySelectorAll('.picker select')].find(s => s.parentNode.innerText.startsWith('seed'));"
+                      f"s.value = String(data.seeds.indexOf('{seed}')); s.dispatchEvent(new Event('change')); }})()")
+        for name in ("fp32", "flex16+5"):
+            rows = [line for line in telemetry_of(source, f"telemetry-{name}-seed{seed}.jsonl") if line["type"] == "tensor"]
+            for tensor in ("fc1.weight", "fc2.weight.grad"):
+                browser.value(f"choose(data.tensors.findIndex(t => t[0] === {json.dumps(tensor)}))")
+                last = [line for line in rows if line["tensor"] == tensor][-1]
+                panel = f'#shadows [data-series="{name}"]'
+                for key, measure in enumerate(("error", "saturated", "flushed")):
+                    click(browser, f'[aria-label="What of the shadow formats"] button:nth-child({key + 1})')
+                    shares = measure != "error"
+                    own = last[measure] / (last["writes"] * last["elements"]) if shares else last["rounding"] * math.sqrt(last["elements"]) / last["l2"]
+                    shown = shown_line(browser, panel, name)
+                    check(close(shown, own), name, seed, tensor, measure, shown, own)
+                    for shadow in last["shadows"]:
+                        shown, want = shown_line(browser, panel, "as " + shadow["name"]), shadow[measure] / last["elements"] if shares else shadow[measure]
+                        check(close(shown, want), name, seed, tensor, measure, shadow["name"], shown, want)
+                    check(text(browser, panel + " .values").startswith("step 12\n"), text(browser, panel + " .values"))
+                    absent = set(shadow_names) - {shadow["name"] for shadow in last["shadows"]}
+                    note = text(browser, "#shadows + p")
+                    check(f"Not measured in {name}: " in note and all(a in note.split(f"Not measured in {name}: ")[1].split(".")[0] for a in absent), "left out", absent, note)
+            for weight in [line for line in rows if line["step"] == 12 and line["role"] == "weight"]:
+                shown = shown_line(browser, f'#updates [data-panel="{name}"]', weight["tensor"])
+                check(shown is None if not weight["tensor"].endswith("weight") else close(shown, weight["update_ratio"]), name, seed, weight["tensor"], shown, weight["update_ratio"])
+    # bf16 has no seed 7: it is shown with another, and that is said
+    check("Not of the chosen seed: bf16 with seed 1." in text(browser, "#shadows + p") and "bf16 with seed 1." in text(browser, "#updates + p"), text(browser, "#shadows + p"))
+    # a line that is alone is alone; switched off it is named
+    click(browser, '[aria-label="What of the shadow formats"] button:nth-child(1)')
+    browser.value("choose(data.tensors.findIndex(t => t[0] === 'fc1.weight'))")
+    panel, chip = '#shadows [data-series="fp32"]', lambda name: f'[aria-label="Shadow formats shown"] [data-line="{name}"]'
+    index = shadow_names.index("dfp16")
+    for name in ["the format itself", *shadow_names]:
+        if name != "dfp16":
+            click(browser, chip(name))
+    check(line_pixels(browser, panel, f"shadowColour({index})") > 50 and line_pixels(browser, panel, "seriesColour(0)") < 5, "dfp16 alone")
+    check("Switched off: the format itself, " in text(browser, "#shadows + p") and text(browser, panel + " .values").count("\n") <= 2, text(browser, "#shadows + p"))
+    click(browser, '[aria-label="Shadow formats shown"] .plain')
+    check(line_pixels(browser, panel, "seriesColour(0)") > 50, "'all' shows not all")
+    # the pointer reads other steps than the last
+    x, y, width, height = box(browser, panel + " .u-over")
+    browser.mouse("mouseMoved", x + 4 / 12 * width, y + height / 2)
+    browser.settle()
+    check(text(browser, panel + " .values").startswith("step 4\n"), text(browser, panel + " .values")[:9])
+    # parameters: left out ones are named, each is switched; by parameter the lines are formats
+    out = browser.value("document.querySelector('#updates ~ .soft details').textContent")
+    check("Left out: 2 parameters switched off" in out and "fc1.bias" in out and "fc2.bias" in out, out)
+    click(browser, '[aria-label="Parameters shown"] [data-line="fc2.bias"]')
+    last = [line for line in telemetry_of(two, "telemetry-fp32-seed7.jsonl") if line.get("tensor") == "fc2.bias" and line["type"] == "tensor"][-1]
+    check(close(shown_line(browser, '#updates [data-panel="fp32"]', "fc2.bias"), last["update_ratio"]), "fc2.bias switched on")
+    click(browser, '[aria-label="A panel for each"] [data-value="parameter"]')
+    check(browser.value("[...document.querySelectorAll('#updates [data-panel]')].map(p => p.dataset.panel)") == ["fc1.weight", "fc2.weight", "fc2.bias"], "panels of parameters")
+    check(close(shown_line(browser, '#updates [data-panel="fc2.bias"]', "fp32"), last["update_ratio"]), "fp32 in the panel of fc2.bias")
+    check(pixels(browser, '#updates [data-panel="fc1.weight"]', "bf16") > 20, "bf16 draws no update")
+    click(browser, '.chip[data-series="bf16"]')
+    check(pixels(browser, '#updates [data-panel="fc1.weight"]', "bf16") < 5 and browser.value("document.querySelector('#shadows [data-series=bf16]')") is None, "bf16 switched off stays")
+    # zeros stand at the foot of the axis, gaps are gaps, what has no value at all is named: made-up rows
+    out = os.path.join(place, "made up")
+    shutil.copytree(folder, out)
+    tensors = [("fc1.weight", "weight"), ("a", "activation"), ("zero", "gradient")]
+    write_telemetry(out, "fp32", telemetry_lines(12, tensors, "fp32"))
+    edit_config(out, model="mlp2")
+    succeed("report", out, "--out", os.path.join(place, "made-up-page"), "--quiet", env=PLAIN)
+    browser.open(os.path.join(place, "made-up-page", "report.html"))
+    silent(browser, os.path.join(place, "made-up-page", "report.html"), "made up")
+    axis = browser.value("(function () { const a = logAxis([[null, 0, 1e-3, 5e-3, 'inf', Infinity]]); return [a.place(0), a.place(1e-3), a.place(null), a.ticks(null, [a.place(0), 1e-3])]; })()")
+    check(0 < axis[0] <= 1e-4 and axis[1:] == [1e-3, None, ["0", "10⁻³"]], "zero on a logarithmic axis", axis)
+    x, y, width, height = box(browser, '#updates [data-panel="fp32"] .u-over')
+    for step, want in ((1, 0), (4, 3e-3), (7, None), (12, 5e-3)):
+        browser.mouse("mouseMoved", x + (step - 0.01) / 12 * width, y + 5)
+        browser.settle()
+        shown = shown_line(browser, '#updates [data-panel="fp32"]', "fc1.weight")
+        check(close(shown, want), "update of step", step, shown, want)
+    browser.value("choose(data.tensors.findIndex(t => t[0] === 'zero'))")
+    browser.settle()
+    check("Without a value: fp32, as fp16, as dfp16." in text(browser, '#shadows [data-series="fp32"]'), text(browser, '#shadows [data-series="fp32"]'))
+    check("Left out, without telemetry: bf16, flex16+5, flex16+5:ngraph, dfp16." in text(browser, "#shadows + p"), text(browser, "#shadows + p"))
+
+
 def test_one_format(browser, place):
     """A training without a shared exponent, and so without traces: its telemetry has tensors to choose."""
     out = os.path.join(place, "one")
@@ -304,6 +434,7 @@ def main():
             test_fingers(browser, plain)
             test_tensors(browser, plain)
             test_histograms(browser, plain)
+            test_shadows(browser, plain, place, pictures)
             test_one_format(browser, place)
             check(browser.errors == [], "complaints:", browser.errors[:3])
             test_policy(browser, plain)

@@ -115,7 +115,7 @@ def test_data(place):
         check(run["last_loss"] == next(line["last_loss"] for line in mine if line["type"] == "run"), about, run["last_loss"])
     check(check_traces(out, data, 1) > 1000, "few buckets")
     check(len(data["traces"]["runs"]) == 6 and not data["traces"]["first_seed_alone"], "not all seeds are there")
-    check(data["telemetry"] == {"first_seed_alone": False, "runs": []}, data["telemetry"])
+    check(data["telemetry"] == {"first_seed_alone": False, "shadows": [], "runs": []}, data["telemetry"])
     return out
 
 
@@ -209,10 +209,14 @@ def test_paired(place):
             check(abs(high - low - 2 * half) <= 0.02 * half + 0.02 * (unit == 100) + 2e-5, name, measure, interval, half)
 
 
+SHADOWS = {"fp32": ["fp16", "dfp16"], "flex16+5:ngraph": ["dfp16", "bf16:nomaster", "fp16"]}  # fp16 and dfp16 by different numbers
+
+
 def telemetry_lines(steps, tensors, name, every=1):
     """Rows as docs/telemetry.md has them, of made-up tensors, with counts that follow from step and tensor."""
+    shadows = SHADOWS.get(name, [])
     yield {"type": "telemetry", "schema": 1, "variant": name, "predictor": None, "device": "cpu", "seed": 1, "every": every, "pattern": "*",
-           "tensors": len(tensors), "shadows": []}
+           "tensors": len(tensors), "shadows": shadows}
     for step in range(1, steps + 1):
         for t, (tensor, role) in enumerate(tensors):
             bins = [] if t == 2 else [1 + (step + k * (t + 1)) % 7 for k in range(5 + (step + t) % 4)]
@@ -221,7 +225,9 @@ def telemetry_lines(steps, tensors, name, every=1):
                    "zeros": zeros, "infinite": infinite, "nan": nan, "mean": 0.5, "deviation": 1, "smallest": 1e-3, "largest": 2, "l1": 3, "l2": 4,
                    "first_bin": -20 + step % 5 if bins else 0, "bins": bins, "steps": 1, "writes": 1, "maximum": None, "maximum_state": "inf", "saturated": step * t,
                    "flushed": 7 * step, "nonfinite": nan, "saturated_writes": 1, "clamped_low": 0, "clamped_high": 0, "e_moves": 0, "e_least": -step % 4,
-                   "e_largest": 4 + step % 3, "rounding": None, "update_ratio": None, "update_moved": None, "shadows": []}
+                   "e_largest": 4 + step % 3, "rounding": None if t == 2 else 1e-5 * (1 + step % 5), "update_ratio": (step - 1) % 6 * 1e-3 if role == "weight" and step != 7 else None,
+                   "update_moved": None, "shadows": [{"name": shadow, "e": k, "error": None if t == 2 or step == 5 else 1e-3 * (k + 1) * (1 + step % 4), "saturated": step * k,
+                                                      "flushed": t + step % (k + 2), "saturated_writes": 0, "e_moves": 0} for k, shadow in enumerate(shadows)]}
     yield {"type": "nonfinite", "step": 2, "tensor": tensors[0][0], "role": tensors[0][1], "nonfinite": 1, "elements": 3, "before": []}
     yield {"type": "end", "steps": steps, "rows": steps * len(tensors)}
 
@@ -237,8 +243,13 @@ def digit(share):
     return "0123456789abcdefghijklmnopqrstuvwxyz"[max(1, min(35, level)) if share else 0]
 
 
+def close(a, b):
+    """Of four digits."""
+    return a == b or (a is not None and b is not None and abs(a - b) <= 6e-4 * abs(b))
+
+
 def test_telemetry(place, good):
-    """Histograms and counts of each bucket from the lines; counts of formats that have no trace."""
+    """Histograms, errors, updates and counts of each bucket from the lines; counts of formats that have no trace."""
     tensors = [("fc1.weight", "weight"), (EVIL, "activation"), ("zero", "gradient")]
     for steps, planned, group in ((12, 12, 1), (12, 600, 4)):
         out = os.path.join(place, f"telemetry {planned}")
@@ -249,10 +260,16 @@ def test_telemetry(place, good):
             write_telemetry(out, name, lines[name])
         data = data_of(redraw(out, out + " page"))
         check([data["series"][run["series"]]["name"] for run in data["telemetry"]["runs"]] == ["fp32", "flex16+5:ngraph"], data["telemetry"]["runs"])
+        names = [shadow["name"] for shadow in data["telemetry"]["shadows"]]
+        check(names == ["fp16", "dfp16", "bf16:nomaster"], "shadow formats", names)
+        colours = [s["colour"] for s in data["series"] + data["telemetry"]["shadows"]]
+        check(len(set(colours)) == len(colours), "a colour is shared", colours)
         for run in data["telemetry"]["runs"]:
+            label = data["series"][run["series"]]["name"]
+            check([names[i] for i in run["shadows"]] == SHADOWS[label], label, run["shadows"])
             check(run["rows"] == group and run["steps"] == list(range(group, 13, group)), run["rows"], run["steps"], group)
             for number, lane in run["lanes"].items():
-                mine = [line for line in lines["fp32"] if line["type"] == "tensor" and [line["tensor"], line["role"]] == data["tensors"][int(number)]]
+                mine = [line for line in lines[label] if line["type"] == "tensor" and [line["tensor"], line["role"]] == data["tensors"][int(number)]]
                 check(len(mine) == 12, data["tensors"][int(number)])
                 for i in range(12 // group):
                     part = mine[i * group:(i + 1) * group]
@@ -261,10 +278,19 @@ def test_telemetry(place, good):
                         for k, n in enumerate(line["bins"]):
                             bins[line["first_bin"] + k] = bins.get(line["first_bin"] + k, 0) + n
                     want = "".join(digit(bins.get(b, 0) / elements) for b in range(min(bins), max(bins) + 1)) if bins else ""
-                    get = {k: column(v, 12 // group)[i] for k, v in lane.items()}
+                    get = {k: column(v, 12 // group)[i] for k, v in lane.items() if k != "shadows"}
                     check(get["bins"] == want and get["first"] == (min(bins) if bins else 0), get, want)
                     check(abs(get["zeros"] - sum(line["zeros"] for line in part) / elements) < 1e-4 and get["elements"] == mine[-1]["elements"], get, part)
                     check(all(get[k] == sum(line[k] for line in part) for k in ("saturated", "flushed", "nonfinite")), get, part)
+                    check(get["writes"] == group and get["looked"] == elements, get, part)
+                    costs = [line["rounding"] * math.sqrt(line["elements"]) / line["l2"] for line in part if line["rounding"] is not None]
+                    check(close(get["rounding"], max(costs, default=None)), get["rounding"], costs)
+                    moves = [line["update_ratio"] for line in part if line["update_ratio"] is not None]
+                    check(close(get["update"], statistics.fmean(moves) if moves else None), get["update"], moves)
+                    for k, shadow in enumerate(lane["shadows"]):
+                        got, rows = {name: column(v, 12 // group)[i] for name, v in shadow.items()}, [line["shadows"][k] for line in part]
+                        check(close(got["error"], max((r["error"] for r in rows if r["error"] is not None), default=None)), got, rows)
+                        check(all(got[c] == sum(r[c] for r in rows) for c in ("saturated", "flushed")), got, rows)
                     check(get["e_least"] == min(line["e_least"] for line in part) and get["e_largest"] == max(line["e_largest"] for line in part), get)
     lines = lines["fp32"]
     write_telemetry(out, "fp32", [lines[0], json.dumps({**lines[1], "elements": "many"}).replace('"many"', "1e999") + "\n"])  # a number to no page
@@ -274,7 +300,12 @@ def test_telemetry(place, good):
                         ([lines[0], "{\"type\":\n"], ":2: is not a JSON object"), ([lines[0], {**lines[1], "bins": [1, "x"]}], ":2: 'bins' holds"),
                         ([lines[0], {k: v for k, v in lines[1].items() if k != "flushed"}], ":2: is not a line 'tensor'"),
                         ([lines[0], {**lines[1], "step": 0}], ":2: 'step' or"), ([lines[0], lines[0]], ":2: a line 'telemetry' comes first"),
-                        ([{**lines[0], "every": 0}], ":1: is not the first line")):
+                        ([{**lines[0], "every": 0}], ":1: is not the first line"), ([{k: v for k, v in lines[0].items() if k != "shadows"}], ":1: is not the first line"),
+                        ([{**lines[0], "shadows": ["fp16", "fp16"]}], ":1: 'shadows' holds what is no name, or one twice"),
+                        ([{**lines[0], "shadows": [16]}], ":1: 'shadows' holds"), ([lines[0], {**lines[1], "shadows": []}], ":2: 'shadows' are not those of the first line"),
+                        ([lines[0], {**lines[1], "shadows": lines[1]["shadows"][::-1]}], ":2: 'shadows' are not those"),
+                        ([lines[0], {**lines[1], "shadows": [{**x, "error": "0"} for x in lines[1]["shadows"]]}], ":2: a field of 'shadows'"),
+                        ([lines[0], {**lines[1], "update_ratio": "0"}], ":2: is not a line 'tensor'"), ([lines[0], {**lines[1], "rounding": True}], ":2: is not a line 'tensor'")):
         write_telemetry(out, "fp32", edit)
         before = page_of(out)
         expect_error(["report", out, "--quiet"], 1, os.path.join(out, "telemetry-fp32-seed1.jsonl") + words)

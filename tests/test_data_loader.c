@@ -1,5 +1,5 @@
 /* Batches: which images, in which order, with which values; restarts, ends, failures. */
-#include "core/philox.h"
+#include "core/arithmetic/philox.h"
 #include "data_files.h"
 #include "flexlab/tensor.h"
 #include <math.h>

@@ -1,8 +1,8 @@
 /* FLEXLAB_ISA and FLEXLAB_VERBOSE, each setting in a process of its own: what runs, what is said on standard error and
  * how often, which values are refused. */
 #include "check.h"
-#include "core/cpu.h"
-#include "core/format.h"
+#include "core/base/cpu.h"
+#include "core/table/format.h"
 #include "flexlab/tensor.h"
 #include <pthread.h>
 #include <string.h>

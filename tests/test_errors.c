@@ -1,8 +1,8 @@
 /* Bad input: every call says what was wrong with the values in it, changes nothing, and survives a failing allocator.
  */
 #include "check.h"
-#include "core/memory.h"
-#include "core/tensor_object.h"
+#include "core/base/memory.h"
+#include "core/tensor/tensor_object.h"
 #include "flexlab/flexlab.h"
 #include <limits.h>
 #include <math.h>

@@ -3,8 +3,8 @@
  * bound; where no order of summation rounds, they have the bits of class exact; neither depends on threads. Under a
  * cap, and for operations without such a kernel, class fast is class exact. */
 #include "check.h"
-#include "core/format.h"
-#include "core/tensor_object.h"
+#include "core/table/format.h"
+#include "core/tensor/tensor_object.h"
 #include "flexlab/tensor.h"
 #include "window_cases.h"
 #include <float.h>

@@ -2,7 +2,7 @@
  * that a far smaller third term decides, cancellations, exponents far apart. Every row against the reference, whose sum
  * is an exact integer. */
 #include "check.h"
-#include "core/format.h"
+#include "core/table/format.h"
 #include "flexlab/tensor.h"
 #include <math.h>
 #include <string.h>

@@ -8,9 +8,9 @@ int main(void) {
     return check_skip("no MPFR was found when this was configured (libmpfr-dev)");
 }
 #else
-#include "core/real_map.h"
-#include "core/real_pair.h"
-#include "core/real_tables.h"
+#include "core/real/real_map.h"
+#include "core/real/real_pair.h"
+#include "core/real/real_tables.h"
 #include "functions_witness.h"
 
 enum { BITS = 1500, ROUNDS = 1, MANY_ROUNDS = 200 };

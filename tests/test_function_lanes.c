@@ -3,9 +3,9 @@
  * underflow, NaN, infinities, zeros and subnormals among x and dy; in place and measured. `long` (any argument) makes
  * millions. */
 #include "check.h"
-#include "core/format.h"
-#include "core/memory.h"
-#include "core/real_lanes.h"
+#include "core/table/format.h"
+#include "core/base/memory.h"
+#include "core/real/real_lanes.h"
 #include "exponents.h"
 #include <math.h>
 #include <string.h>

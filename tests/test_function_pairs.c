@@ -8,7 +8,7 @@ int main(void) {
     return check_skip("no MPFR was found when this was configured (libmpfr-dev)");
 }
 #else
-#include "core/real_rules.h"
+#include "core/real/real_rules.h"
 #include "functions_witness.h"
 
 enum { TURNS = 600, BITS = 1500 };

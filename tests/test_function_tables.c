@@ -2,9 +2,9 @@
  * and some again, results and statistics, in place and measured; more tables than are kept, and threads that use them
  * at once; and a child that is made while all are in use. */
 #include "check.h"
-#include "core/format.h"
-#include "core/memory.h"
-#include "core/real_map.h"
+#include "core/table/format.h"
+#include "core/base/memory.h"
+#include "core/real/real_map.h"
 #include "exponents.h"
 #include <math.h>
 #include <pthread.h>

@@ -8,7 +8,7 @@ int main(void) {
     return check_skip("no MPFR was found when this was configured (libmpfr-dev)");
 }
 #else
-#include "core/real_tables.h"
+#include "core/real/real_tables.h"
 #include "functions_witness.h"
 
 static uint64_t seed = 20260719;

@@ -3,7 +3,7 @@
  * for the proof that lets int16 products stay in 32-bit lanes; every row of the table that this machine runs; 1, 2, 3,
  * 7 threads. */
 #include "check.h"
-#include "core/format.h"
+#include "core/table/format.h"
 #include "flexlab/tensor.h"
 #include <math.h>
 #include <string.h>

@@ -5,10 +5,10 @@
  * Shared-exponent formats: exact integers, one rounding of this file's own. A failure line names
  * <format>.<op>.<backend>, sizes, data and seed; FLEXLAB_TEST_FILTER=substring selects, FLEXLAB_TEST_SEED replays. */
 #include "check.h"
-#include "core/format.h"
+#include "core/table/format.h"
 #include "exponents.h"
-#include "core/memory.h"
-#include "core/parallel.h"
+#include "core/base/memory.h"
+#include "core/base/parallel.h"
 #include "flexlab/tensor.h"
 #include "philox_witness.h"
 #include "window_cases.h"

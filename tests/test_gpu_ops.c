@@ -8,8 +8,8 @@
  * failure. */
 #define _GNU_SOURCE
 #include "check.h"
-#include "core/queue.h"
-#include "core/tensor_object.h"
+#include "core/queue/queue.h"
+#include "core/tensor/tensor_object.h"
 #include "same_state.h"
 #include <dlfcn.h>
 #include <inttypes.h>

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The house rules that a listing can show: includes go one way, instruction-set flags stay in kernel files.
+"""The house rules that a listing can show: includes go one way, between folders and between the rooms of a large one;
+instruction-set flags stay in kernel files.
 usage: test_layers.py SOURCE_DIR BUILD_DIR"""
 import json
 import pathlib
@@ -21,12 +22,38 @@ ALLOWED = {
     "data": {"data", "core"},
 }
 EVERYWHERE = {"autoflex/both.h"}  # what a processor and a device compile alike says so by it
-SERVICES = {"call_memory.h", "fail.h", "memory.h", "philox.h", "parallel.h", "recording.h", "fetch.h", "gather.h", "slot_copies.h", "elementary.h", "sized.h", "tensor_state.h", "text.h"}  # what nn, data and safetensors may use of core
+SERVICES = {  # what nn, data and safetensors may use of core
+    "base/fail.h", "base/memory.h", "base/parallel.h", "base/sized.h", "base/text.h", "arithmetic/elementary.h", "arithmetic/philox.h",
+    "tensor/gather.h", "tensor/slot_copies.h", "tensor/tensor_state.h", "queue/call_memory.h", "queue/fetch.h", "queue/recording.h", "queue/sampled.h"}
+# The rooms of a folder by floors: nobody includes what stands above (docs/decisions/0027-rooms.md). Stairs are the few who do, and
+# what for; largest: files in a room.
+HOUSES = {
+    "src/core": {
+        "prefix": "core/", "largest": 35,
+        "floors": [{"base", "arithmetic"}, {"table", "tensor", "queue"},
+                   {"reference", "real", "operations", "rows", "axes", "norms", "losses", "images", "recurrent", "optimiser"}],
+        "stairs": {
+            ("base/memory.c", "table/format.h"),  # the workspace of a call, whose failure names the operation
+            ("base/parallel.c", "table/format.h"),  # FLEXLAB_VERBOSE
+            ("arithmetic/draws.inc", "table/kernel.h"),  # struct fl_rounding
+            ("table/any_format.c", "losses/softmax.h"),  # the list of kernels that serve every format
+            ("queue/run.c", "optimiser/optimiser_rules.h")}},  # which factors a call may have
+    "src/nn": {
+        "prefix": "nn/", "largest": 20,
+        "floors": [{"graph"}, {"layers", "policies", "step"}, {"models", "telemetry", "checkpoints"}, {"training"}],
+        "stairs": {
+            ("graph/nn_graph.c", "policies/nn_policy.h"),  # a graph is begun with a policy
+            ("graph/nn_compile.c", "layers/nn_sequence.h")}},  # the logits of a sequence count as a matrix
+    "tools": {
+        "prefix": "", "largest": 20, "stairs": set(),
+        "floors": [{"base"}, {"options"}, {"results"}, {"runs", "figures", "report"}, {"commands", "facts", "replay"}],
+        "page": "page"},  # what a browser reads
+}
 folders = {p.name for p in (source / "src").iterdir() if p.is_dir()}
 formats = {p.parent.name for p in source.glob("src/*/format.def")}
 for folder in sorted(folders):
     allowed = ALLOWED.get(folder, {folder, "core", "float", "gemm"})
-    for path in sorted((source / "src" / folder).iterdir()):
+    for path in sorted((source / "src" / folder).rglob("*")):
         if path.suffix not in {".c", ".h", ".inc", ".cu"}:
             continue
         for include in re.findall(r'#\s*include\s+"([^"]+)"', path.read_text()):
@@ -40,10 +67,41 @@ for folder in sorted(folders):
             elif parts[0] in folders and len(parts) > 1 and include not in EVERYWHERE:
                 if parts[0] not in allowed:
                     failures.append(f"{where}: {folder} may include {', '.join(sorted(allowed))}")
-                if folder in {"nn", "data", "safetensors"} and parts[0] == "core" and parts[1] not in SERVICES:
+                if folder in {"nn", "data", "safetensors"} and parts[0] == "core" and "/".join(parts[1:]) not in SERVICES:
                     failures.append(f"{where}: {folder} works on the public headers")
+for house, rule in HOUSES.items():
+    floor = {room: number for number, rooms in enumerate(rule["floors"]) for room in rooms}
+    used, found = set(), set()
+    for path in sorted((source / house).iterdir()):
+        if path.is_file():
+            if path.suffix in {".c", ".h", ".inc"} or house != "tools":  # scripts lie beside the rooms
+                failures.append(f"{path.relative_to(source)} lies in no room")
+        elif path.name == rule.get("page"):
+            if sources := [p.name for p in path.rglob("*") if p.suffix in {".c", ".h", ".inc"}]:
+                failures.append(f"{path.relative_to(source)} has {', '.join(sources)}, expected scripts and styles alone")
+        elif path.name not in floor:
+            failures.append(f"{path.relative_to(source)} is no room: {', '.join(sorted(floor))}")
+        else:
+            found.add(path.name)
+    failures += [f"{house}/{room} is not there" for room in sorted(set(floor) - found)]
+    for room in sorted(found):
+        files = sorted((source / house / room).iterdir())
+        if len(files) > rule["largest"]:
+            failures.append(f"{house}/{room} has {len(files)} files, expected at most {rule['largest']}")
+        for path in files:
+            name = f"{room}/{path.name}"
+            if path.is_dir():
+                failures.append(f"{house}/{name} is a folder within a room")
+                continue
+            for include in re.findall(rf'#\s*include\s+"{rule["prefix"]}(\w+/[^"]+)"', path.read_text()):
+                other = include.split("/")[0]
+                if (name, include) in rule["stairs"]:
+                    used.add((name, include))
+                elif floor.get(other, 0) > floor[room]:
+                    failures.append(f"{house}/{name} includes {rule['prefix']}{include}: {other} stands above {room}")
+    failures += [f"{house}/{name} no longer includes {include}: take it out of its stairs" for name, include in sorted(rule["stairs"] - used)]
 for folder in ("tools", "examples"):
-    for path in sorted((source / folder).glob("*.[ch]")):
+    for path in sorted((source / folder).rglob("*.[ch]")):
         for include in re.findall(r'#\s*include\s+"([^"]+)"', path.read_text()):
             if include.split("/")[0] in folders:
                 failures.append(f"{path.relative_to(source)} includes {include}: only public headers")

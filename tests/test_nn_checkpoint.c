@@ -4,7 +4,7 @@
  *   write FOLDER   trains a network of each variant, saves it, and writes what the library says of its values. */
 #define _GNU_SOURCE
 #include "check.h"
-#include "core/memory.h"
+#include "core/base/memory.h"
 #include "layer_network.h"
 #include "safetensors/safetensors.h"
 #include "toy_device.h"

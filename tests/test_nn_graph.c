@@ -1,7 +1,7 @@
 /* Variants, models and what building a graph refuses. */
 #include "check.h"
 #include "flexlab/nn.h"
-#include "nn/nn_graph.h"
+#include "nn/graph/nn_graph.h"
 #include <math.h>
 #include <string.h>
 
@@ -36,10 +36,13 @@ static const struct {
     int size, channels, classes;
     int64_t parameters;
 } models[] = {
-    {"mlp2", 32, 3, 10, 394634},     {"mlp2", 28, 1, 10, 101770},      {"cnn6", 32, 3, 10, 198250},
-    {"resnet8", 32, 3, 10, 75290},   {"resnet14", 32, 3, 10, 172506},  {"resnet20", 32, 3, 10, 269722},
-    {"resnet32", 32, 3, 10, 464154}, {"resnet56", 32, 3, 10, 853018},  {"resnet110", 32, 3, 10, 1727962},
-    {"resnet20", 28, 1, 10, 269434}, {"resnet20", 32, 3, 100, 275572}, {"cnn6", 28, 1, 10, 140330},
+    {"mlp2", 32, 3, 10, 394634},       {"mlp2", 28, 1, 10, 101770},
+    {"cnn6", 32, 3, 10, 198250},       {"resnet8", 32, 3, 10, 75290},
+    {"resnet14", 32, 3, 10, 172506},   {"resnet20", 32, 3, 10, 269722},
+    {"resnet32", 32, 3, 10, 464154},   {"resnet56", 32, 3, 10, 853018},
+    {"resnet110", 32, 3, 10, 1727962}, {"mlp3x20", 8, 3, 4, 192 * 20 + 20 + 20 * 20 + 20 + 20 * 4 + 4},
+    {"mlp1x7", 8, 3, 4, 192 * 4 + 4},  {"resnet20", 28, 1, 10, 269434},
+    {"resnet20", 32, 3, 100, 275572},  {"cnn6", 28, 1, 10, 140330},
 };
 
 static void build(const char *variant, int m) {

@@ -2,7 +2,7 @@
  * in what is computed and in the state; shapes and errors of layers and blocks. */
 #include "check.h"
 #include "flexlab/nn.h"
-#include "nn/nn_graph.h"
+#include "nn/graph/nn_graph.h"
 #include "philox_witness.h"
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Initial weights and learning rates: fixed numbers (the same on every machine), and their distributions. */
 #include "check.h"
 #include "flexlab/nn.h"
-#include "nn/nn_graph.h"
+#include "nn/graph/nn_graph.h"
 #include <math.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * where it is given, with a message, or the layer works at the first step. Meant to run under UBSan as well: no
  * arithmetic on them may overflow, and nothing large is allocated on their word. */
 #include "check.h"
-#include "core/memory.h"
+#include "core/base/memory.h"
 #include "flexlab/nn.h"
 #include <limits.h>
 #include <stdlib.h>

@@ -449,6 +449,53 @@ static void mixes(float second) {
     nn_graph_free(g);
 }
 
+/* hides: the gradient of the weight tells nothing of it. A gradient of an activation that overflows in fp16 where no
+ * parameter is, and on its way to the only one becomes a shared exponent, whose elements are all finite: the script
+ * says which steps make no update. */
+static void converts(const char *policy, bool hides) {
+    static const float images[BATCH * WIDTH] = {1, 0.5f, 2, 0.25f, 1, 1};
+    static const float script[] = {256, INFINITY, 1000, NAN, -INFINITY, 512};
+    nn_graph *g = nn_graph_new(&(nn_config){
+        .policy = policy, .batch = BATCH, .seed = 3, .loss = "none", .loss_scale = "dynamic:init=1024,factor=4"});
+    CHECK(g, "%s: %s", policy, tensor_error());
+    const nn_node conv = nn_conv2d(g, "conv", nn_input(g, 1, 1, WIDTH), OUTPUTS, 1, 1, 0);
+    CHECK(!nn_compile(g, nn_relu(g, "last", conv)), "%s: %s", policy, tensor_error());
+    tensor *dy = tensor_new(FMT_FP16, TENSOR_SHAPE(BATCH, 1, 1, OUTPUTS)), *w = NULL, *dw = NULL;
+    for (int i = 0; i < nn_tensor_count(g); i++) {
+        w = !strcmp(nn_tensor_at(g, i).name, "conv.weight") ? nn_tensor_at(g, i).t : w;
+        dw = !strcmp(nn_tensor_at(g, i).name, "conv.weight.grad") ? nn_tensor_at(g, i).t : dw;
+    }
+    double before[WIDTH * OUTPUTS], after[WIDTH * OUTPUTS], gradient[WIDTH * OUTPUTS], scale = 1024;
+    int64_t skipped = 0;
+    for (size_t i = 0; i < sizeof script / sizeof *script; i++) {
+        const bool overflow = !isfinite(script[i]);
+        /* weights, in each format, that leave the rectifier open, whatever the updates were */
+        const float numbers[BATCH * OUTPUTS] = {script[i], script[i], script[i], script[i]},
+                                    open[] = {1, 1, 1, 1, 1, 1};
+        nn_loss_scale now = {0};
+        for (int k = 0; k < nn_tensor_count(g); k++)
+            CHECK(strcmp(nn_tensor_at(g, k).role, "weight") != 0 ||
+                      !tensor_load_f32(nn_tensor_at(g, k).t, open, WIDTH * OUTPUTS),
+                  "%s: %s", policy, tensor_error());
+        CHECK(!tensor_store_f64(w, before, WIDTH * OUTPUTS) && !tensor_load_f32(dy, numbers, BATCH * OUTPUTS) &&
+                  !nn_forward_images(g, images) && !nn_backward_from(g, dy) &&
+                  !tensor_store_f64(dw, gradient, WIDTH * OUTPUTS) && !nn_update(g, 0.125f) &&
+                  !tensor_store_f64(w, after, WIDTH * OUTPUTS) && !nn_loss_scale_get(g, &now),
+              "%s: %s", policy, tensor_error());
+        tensor_stats stats, all;
+        CHECK(!tensor_statistics(dw, &stats, &all), "%s", tensor_error());
+        CHECK(!overflow || hides == (isfinite(gradient[0]) && !stats.nonfinite),
+              "%s: %g in the gradient of the weight after %g", policy, gradient[0], (double)script[i]);
+        scale /= overflow ? 4 : 1;
+        skipped += overflow;
+        CHECK(now.scale == scale && now.skipped == skipped, "%s: %g: scale %g, %lld skipped, expected %g and %lld",
+              policy, (double)script[i], now.scale, (long long)now.skipped, scale, (long long)skipped);
+        CHECK(overflow == !memcmp(before, after, sizeof before), "%s: weights after %g", policy, (double)script[i]);
+    }
+    tensor_free(dy);
+    nn_graph_free(g);
+}
+
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
 
 static void refuses(void) {
@@ -519,6 +566,11 @@ int main(int argc, char **argv) {
         rescues();
         mixes(1);
         mixes(-1);
+        converts("variant fp16; if-any nothing format=fp32", false);
+        converts("variant fp16; conv format=dfp16", true);
+        converts("variant fp16; conv format=flex16+5", true);
+        converts("variant fp16; conv gradients=dfp16", true);
+        converts("variant fp16; conv operands=dfp16 result=fp16", true);
     }
     goes_on();
     pairs();

@@ -3,7 +3,7 @@
  * them with the argument "all"); losses that fall; what is refused. test_nn_models [all] */
 #include "check.h"
 #include "flexlab/nn.h"
-#include "nn/nn_graph.h"
+#include "nn/graph/nn_graph.h"
 #include <math.h>
 #include <string.h>
 
@@ -261,15 +261,22 @@ static void check_steps(bool all) {
                 turn++;
 }
 
-/* A few steps on one batch. */
+/* A few steps on one batch: the mean of the last tenth of the losses, for those of a network with dropout jump about.
+ */
 static void falls(const char *variant, const char *name, int side, int steps, float rate) {
-    double first = NAN, last = NAN;
+    const int last = steps - steps / 10;
+    double first = NAN, loss = NAN, sum = 0;
     nn_graph *g = graph_of(variant, 8);
     CHECK(!nn_compile(g, nn_model(g, name, side, side, 3, 4)), "%s %s: %s", variant, name, tensor_error());
     new_batch(9, 8, (int64_t)side * side * 3);
-    for (int i = 0; i < steps; i++)
-        CHECK(!nn_train_step(g, images, labels, rate, i ? &last : &first, NULL), "%s", tensor_error());
-    CHECK(last < 0.6 * first, "%s %s: loss %g, after %d steps %g", variant, name, first, steps, last);
+    for (int i = 0; i < steps; i++) {
+        CHECK(!nn_train_step(g, images, labels, rate, &loss, NULL), "%s", tensor_error());
+        first = i ? first : loss;
+        sum += i >= last ? loss : 0;
+    }
+    const double mean = sum / (steps - last);
+    CHECK(mean < 0.6 * first, "%s %s: loss %g, mean of the last %d of %d steps %g", variant, name, first, steps - last,
+          steps, mean);
     nn_graph_free(g);
 }
 
@@ -285,7 +292,8 @@ static void check_falling(bool all) {
         return;
     falls("flex16+5", "vgg11", 32, 12, 0.02f);
     falls("flex16+5", "mobilenet", 16, 20, 0.05f);
-    falls("flex16+5", "alexnet", 32, 60, 0.01f);
+    for (int v = 0; v < 5; v++) /* with dropout: fp32 falls no faster */
+        falls(variants[v], "alexnet", 32, 150, 0.003f);
 }
 
 /* --- sizes and errors --------------------------------------------------------------------------------------------- */
@@ -324,6 +332,9 @@ static void check_sizes(void) {
     refused(TENSOR_E_ARGUMENT, "the width at least 1", "wrn16-0", 32, 32);
     refused(TENSOR_E_ARGUMENT, "below 1000", "wrn16-1000", 32, 32);
     refused(TENSOR_E_ARGUMENT, "below 1000", "wrn1000-4", 32, 32);
+    refused(TENSOR_E_ARGUMENT, "at least 1", "mlp0x8", 32, 32);
+    refused(TENSOR_E_ARGUMENT, "the width at least 1", "mlp2x0", 32, 32);
+    refused(TENSOR_E_ARGUMENT, "expected one of mlp2", "mlp3", 32, 32);
     refused(TENSOR_E_ARGUMENT, "expected one of mlp2", "wrn16", 32, 32);
     refused(TENSOR_E_ARGUMENT, "expected one of mlp2", "wrn16-4x", 32, 32);
     refused(TENSOR_E_ARGUMENT, "expected one of mlp2", "resnet20-c", 32, 32);

@@ -1,9 +1,9 @@
 /* Nodes with several inputs, outputs, parameters and a state: handles and names, the state of the network, evaluation,
  * who watches, traces, another device, memory that runs out, and what is refused. Their gradients: test_nn_gradient. */
 #include "flexlab/nn.h"
-#include "core/memory.h"
-#include "core/tensor_state.h"
-#include "nn/nn_graph.h"
+#include "core/base/memory.h"
+#include "core/tensor/tensor_state.h"
+#include "nn/graph/nn_graph.h"
 #include "node_rows.h"
 #include "toy_device.h"
 #include <math.h>

@@ -1,10 +1,10 @@
 /* The memory plan: values alive at one time and the memory of the calls of that time never overlap, a plan is never
  * worse than the sum, and close to the lower bound (the largest number of bytes alive at one position). */
 #include "check.h"
-#include "core/memory.h"
-#include "core/tensor_object.h"
+#include "core/base/memory.h"
+#include "core/tensor/tensor_object.h"
 #include "flexlab/nn.h"
-#include "nn/nn_graph.h"
+#include "nn/graph/nn_graph.h"
 #include "node_rows.h"
 #include <string.h>
 

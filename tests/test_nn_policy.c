@@ -208,6 +208,13 @@ static const struct expected {
     {"preset O2; *.gamma weights=fp16 # a comment; with more\n@conv* master=none", "fc.weight", "master", "fp32"},
     {"variant flex16+5; bn1 activations=flex16+5:ngraph", "bn1", "activations", "flex16+5:ngraph"},
     {"variant fp32; @product operands=dfp16; conv1 operands=auto", "conv1", "operands", "fp32"},
+    /* activations of a product count where it has no operands; a rule that other layers heed may match it too */
+    {"preset O1; conv1 operands=auto activations=bf16", "conv1", "activations", "bf16"},
+    {"preset O1; conv1 activations=bf16; conv1 operands=auto", "conv1", "operands", "bf16"},
+    {"preset O1; conv1 activations=bf16; conv1 format=fp32", "conv1", "activations", "fp32"},
+    {"preset O1; * activations=bf16 gradients=bf16", "bn1", "activations", "bf16"},
+    {"preset O1; * activations=bf16 gradients=bf16", "conv1", "operands", "fp16"},
+    {"variant flex16+5; * state=flex16+5", "conv1.weight", "state", "flex16+5:paper"},
 };
 
 static void test_roles(void) {
@@ -371,6 +378,13 @@ static const struct refused {
     {"variant fp16; * master=wide rounding=stochastic", {"rounding=stochastic", "master=none"}},
     {"variant bf16; * state=fp32", {"state=fp32", "bf16"}},
     {"variant fp16; @loss gradients=fp32", {"'@loss'", "gradients"}},
+    {"variant fp16;\n* state=fp16:paper", {"line 2", "predictor 'paper'", "expected state=fp16 alone"}},
+    {"variant flex16+5;\n* state=flex16+5:ngraph", {"line 2", "predictor 'ngraph'", "that of its weight"}},
+    {"preset O1\nconv1 activations=bf16", {"line 2: activations of 'conv1' would be ignored", "operands (preset O1)"}},
+    {"preset O1\nif-any @conv2d gradients=bf16", {"line 2: gradients of '@conv2d' would be ignored", "preset O1"}},
+    {"variant fp32\nconv1 gradients=bf16\nconv1 operands=fp16", {"line 2: gradients of 'conv1'", "line 3"}},
+    {"variant fp32\nconv1 operands=fp16 activations=bf16", {"line 2: activations of 'conv1'", "line 2)"}},
+    {"variant fp32\n* operands=fp16\n@product activations=bf16", {"line 3: activations of '@product'", "line 2)"}},
 };
 
 static void test_refusals(void) {

@@ -2,7 +2,7 @@
  * to the totals, and the largest maximum and gamma are those of the totals. */
 #include "check.h"
 #include "flexlab/nn.h"
-#include "nn/nn_graph.h"
+#include "nn/graph/nn_graph.h"
 #include <math.h>
 #include <string.h>
 #include <unistd.h>

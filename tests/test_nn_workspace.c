@@ -4,11 +4,11 @@
  * threads, other kernels) the results are the same. */
 #include "check.h"
 #include "layer_network.h"
-#include "core/call_memory.h"
-#include "core/fail.h"
-#include "core/queue.h"
+#include "core/queue/call_memory.h"
+#include "core/base/fail.h"
+#include "core/queue/queue.h"
 #include "flexlab/nn.h"
-#include "nn/nn_graph.h"
+#include "nn/graph/nn_graph.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

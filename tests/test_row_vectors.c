@@ -3,11 +3,11 @@
  * outputs that saturate or flush; NaN and Inf in float formats. What estimates stand on is checked by itself: the proof
  * of a rounding, and the powers against the C library's in long double. The seed is printed; an argument sets it. */
 #include "check.h"
-#include "core/elementary.h"
-#include "core/format.h"
-#include "core/memory.h"
-#include "core/row_vectors.h"
-#include "core/softmax.h"
+#include "core/arithmetic/elementary.h"
+#include "core/table/format.h"
+#include "core/base/memory.h"
+#include "core/rows/row_vectors.h"
+#include "core/losses/softmax.h"
 #include <math.h>
 #include <string.h>
 

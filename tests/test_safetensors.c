@@ -3,7 +3,7 @@
  * itself:   dump FILE   prints tensors and notes;   copy FROM TO   writes what it read. */
 #define _GNU_SOURCE
 #include "check.h"
-#include "core/memory.h"
+#include "core/base/memory.h"
 #include "safetensors/safetensors.h"
 #include <errno.h>
 #include <fcntl.h>

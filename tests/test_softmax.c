@@ -1,8 +1,8 @@
 /* Softmax with cross-entropy: the same bits from every instruction set and number of threads, and those of the recorded
  * hashes; NaN, Inf, and logits so far apart that exponentials are subnormal or zero. */
 #include "check.h"
-#include "core/format.h"
-#include "core/softmax.h"
+#include "core/table/format.h"
+#include "core/losses/softmax.h"
 #include "flexlab/tensor.h"
 #include <math.h>
 #include <string.h>

@@ -5,11 +5,11 @@
  *     way, for elements that fill no vector, and for writes of several parts, with 1, 2, 3 and 7 threads;
  *   - a sum that a draw takes to exactly one integer is rounded to it, and one less to the integer below;
  *   - the mean of many draws is the value. */
-#include "core/memory.h"
-#include "core/philox.h"
+#include "core/base/memory.h"
+#include "core/arithmetic/philox.h"
 #include "flex_harness.h"
 
-#include "core/draws.inc" /* compiled for the processor that the tests are compiled for */
+#include "core/arithmetic/draws.inc" /* compiled for the processor that the tests are compiled for */
 
 /* --- the generator --- */
 

@@ -10,7 +10,7 @@
  *   - the mean of many draws is the value;
  *   - tensors: a draw for each write, fp32 refused. */
 #include "check.h"
-#include "core/format.h"
+#include "core/table/format.h"
 #include "exact_number.h"
 #include "flexlab/tensor.h"
 #include "philox_witness.h"

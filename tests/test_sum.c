@@ -1,7 +1,7 @@
 /* tensor_sum: the value that docs/semantics.md defines, in all shapes, every format and row of kernels, and in little
  * working memory whatever the shape. The witness decodes the elements and follows the definition one by one. */
 #include "check.h"
-#include "core/tensor_object.h"
+#include "core/tensor/tensor_object.h"
 #include "flexlab/tensor.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Templates (src/*/*.inc): each says at its head what it expects and what it gives, and has what it says it gives. Symbols
+"""Templates (src/**/*.inc): each says at its head what it expects and what it gives, and has what it says it gives. Symbols
 of what is compiled for each instruction set end with it, so that profilers and debuggers can tell them apart.
 usage: test_templates.py SOURCE_DIR BUILD_DIR"""
 import pathlib
@@ -11,7 +11,7 @@ source, build = map(pathlib.Path, sys.argv[1:3])
 failures = []
 WORD = r"[A-Za-z_]\w*(?:\(\w+\))?"  # a name, or one pasted by a macro: NAME(largest)
 
-templates = sorted(source.glob("src/*/*.inc"))
+templates = sorted(source.glob("src/**/*.inc"))
 for path in templates:
     where = path.relative_to(source)
     text = path.read_text()
@@ -31,7 +31,7 @@ for path in templates:
 # Local symbols of the objects of an instruction set. A function that is inline may remain where nothing is optimised.
 ENDING = r"_(portable|avx2|avx512bw|avx512|avx512_fast|avx512_amx|avx512_amx_fast)"
 inline, pasted = set(), set()
-for path in [*templates, *source.glob("src/*/*.h")]:
+for path in [*templates, *source.glob("src/**/*.h")]:
     text = re.sub(r"__attribute__\(\(.*?\)\)", "", path.read_text()).replace("FL_BOTH ", "static inline ")
     inline |= set(re.findall(r"\bstatic inline\b[\w\s*]*?(\w+)\((?!\w+\)\()", text))
     pasted |= set(re.findall(r"\bstatic inline\b[\w\s*()]*?NAME\((\w+)\)\(", text))

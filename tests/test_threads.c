@@ -1,7 +1,7 @@
 /* Threads of the process: numbers of them that make no sense, a system that refuses them, children of a fork, and
  * settings that change while other threads compute. What is computed stays the same throughout. */
 #include "check.h"
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 #include "flexlab/flexlab.h"
 #include <errno.h>
 #include <pthread.h>

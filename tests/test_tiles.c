@@ -3,8 +3,8 @@
  * children and signals that interrupt products change no bit. */
 #define _GNU_SOURCE
 #include "check.h"
-#include "core/cpu.h"
-#include "core/format.h"
+#include "core/base/cpu.h"
+#include "core/table/format.h"
 #include "flexlab/tensor.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* Conversions through binary32 (a row's from_floats and to_floats) give what the codec's doubles give: elements and
  * statistics, for every row, exponent and odd number; and tensors convert alike however large they are. */
 #include "check.h"
-#include "core/format.h"
-#include "core/memory.h"
+#include "core/table/format.h"
+#include "core/base/memory.h"
 #include "flexlab/tensor.h"
 #include <inttypes.h>
 #include <math.h>

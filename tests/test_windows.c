@@ -9,7 +9,7 @@
  *
  *     test_windows [SEED [ROUNDS]] */
 #include "flexlab/tensor.h"
-#include "core/format.h"
+#include "core/table/format.h"
 #include "window_cases.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* Every kernel keeps to the workspace that its need says: given that much, it touches nothing behind it and asks no one
  * for more, whatever the number of workers, and its results are those of a kernel that helps itself. */
 #include "check.h"
-#include "core/format.h"
-#include "core/parallel.h"
+#include "core/table/format.h"
+#include "core/base/parallel.h"
 #include "kernel_cases.h"
 #include <pthread.h>
 #include <stdatomic.h>

@@ -5,8 +5,8 @@
 #define FL_TOY_DEVICE_H
 
 #include "check.h"
-#include "core/fail.h"
-#include "core/queue.h"
+#include "core/base/fail.h"
+#include "core/queue/queue.h"
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>

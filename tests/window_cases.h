@@ -3,7 +3,7 @@
 #define FL_WINDOW_CASES_H
 
 #include "check.h"
-#include "core/kernel.h"
+#include "core/table/kernel.h"
 
 /* least ... most */
 static inline int64_t window_between(uint64_t *state, int64_t least, int64_t most) {

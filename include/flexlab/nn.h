@@ -329,7 +329,8 @@ static inline nn_node nn_transformer_block(nn_graph *g, const char *name, nn_nod
 /* Models: "mlp2" (two-layer perceptron of Koster et al., Fig. 3), "cnn6" (six-layer VGG-like), "resnet20", and
  * "resnetD" for D = 6n + 2 (8, 14, 20, 32, 44, 56, 110, ...; He et al. 2015, option A); "resnetD-b" with option B,
  * "resnetD-bottleneck" for D = 9n + 2, "wrnD-K" for D = 6n + 4 (wide residual networks, Zagoruyko and Komodakis 2016),
- * "lenet", "alexnet", "vgg11", "vgg16", "mobilenet": docs/models.md has sources, sizes and what was changed. Builds
+ * "mlpLxW" (L linear layers, hidden ones of W units with relu, weights uniform within 1/sqrt(inputs)), "lenet",
+ * "alexnet", "vgg11", "vgg16", "mobilenet": docs/models.md has sources, sizes and what was changed. Builds
  * the whole network and returns its logits; -1 for an unknown name, with the known ones in tensor_error(), and for
  * images too small for the model. */
 FLEXLAB_API nn_node nn_model(nn_graph *g, const char *model, int height, int width, int channels, int classes)
@@ -554,6 +555,16 @@ FLEXLAB_API nn_graph *nn_checkpoint_graph(const char *path, const char *device) 
 FLEXLAB_API tensor_status nn_checkpoint_note(const char *path, const char *key, char *value, size_t size)
     FLEXLAB_SYMBOL(nn_checkpoint_note);
 
+/* Tensors of a safetensors file of any origin: a checkpoint, or weights that another program has written. `dim` has
+ * room for 8; *ndim is -1 where the file has no tensor of that name, and 0 for a single number. TENSOR_E_ARGUMENT where
+ * an argument is NULL; where the file cannot be read or is no safetensors file, what nn_checkpoint_load says of it. */
+FLEXLAB_API tensor_status nn_checkpoint_shape(const char *path, const char *name, int *ndim, int64_t dim[8])
+    FLEXLAB_SYMBOL(nn_checkpoint_shape);
+/* Its elements, row-major, of type F32 or F64, exactly. Besides these errors TENSOR_E_DATA where there is no such
+ * tensor, where its type is another, and where it has not `count` elements. */
+FLEXLAB_API tensor_status nn_checkpoint_values(const char *path, const char *name, double *values, int64_t count)
+    FLEXLAB_SYMBOL(nn_checkpoint_values);
+
 /* --- telemetry ---------------------------------------------------------------------------------------------------- */
 
 /* What every tensor of a training step looks like on the way, in any format, and what other formats would have done to
@@ -580,6 +591,11 @@ typedef struct nn_telemetry_row {
     int32_t e, e_least, e_largest; /* e: of this step */
     int32_t shadow_count;
     const nn_telemetry_shadow *shadows;
+    /* Elements of this step's write that were computed again without rounding (docs/telemetry.md), 0: none; how many of
+     * them are not finite in place of a finite result; of the others, root mean square of (stored - exact) and of
+     * exact, NAN without any. */
+    int64_t sampled, sampled_infinite;
+    double sampled_error, sampled_size;
 } nn_telemetry_row;
 
 /* The first NaN or Inf, and the writes before it, the last one last. Steps that a dynamic loss scale left out do not

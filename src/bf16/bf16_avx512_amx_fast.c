@@ -1,7 +1,7 @@
 /* bf16_avx512_amx_fast.c - the kernels of bf16 in class fast on matrix tiles (AMX): matmul and convolution (decision
  * 10). Operands stay bf16 as they are packed; sums are stored as those of the exact rows are. */
 #include "bf16/bf16_codec.h"
-#include "core/format.h"
+#include "core/table/format.h"
 #include "gemm/gemm_driver.h"
 #include "gemm/gemm_epilogue.h"
 #include "gemm/gemm_float.h"

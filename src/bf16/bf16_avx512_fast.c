@@ -1,6 +1,6 @@
 /* bf16_avx512_fast.c - the kernels of bf16 in class fast: matmul by the dot instruction (decision 10). Operands stay
  * bf16 as they are packed; sums are stored as those of the exact rows are. */
-#include "core/format.h"
+#include "core/table/format.h"
 #include "gemm/gemm_float.h"
 #include "gemm/gemm_int16.h"
 

@@ -1,7 +1,7 @@
 /* data_arrays.c - images and labels in arrays of NumPy: two files for each split, or members of an archive (.npz). */
-#include "core/fail.h"
-#include "core/memory.h"
-#include "core/parallel.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/base/parallel.h"
 #include "data/data_inflate.h"
 #include "data/data_internal.h"
 #include "data/data_npy.h"

@@ -1,8 +1,8 @@
 /* data_cifar.c - CIFAR-10 and CIFAR-100, binary versions (Krizhevsky 2009): files of records, each a label byte, or the
  * coarse and the fine label, and then 1024 red, 1024 green and 1024 blue bytes, row-major. */
-#include "core/fail.h"
-#include "core/memory.h"
-#include "core/parallel.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/base/parallel.h"
 #include "data/data_internal.h"
 #include "data/data_words.h"
 #include <errno.h>

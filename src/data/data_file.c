@@ -1,8 +1,8 @@
 /* data_file.c - opening a file of a data set. Only regular files are read: a FIFO would wait for a writer for ever, a
  * device may deliver without end, and the size that every reader checks first means something for regular files
  * alone. /dev/stdin is what stands behind it. */
-#include "core/fail.h"
-#include "core/text.h"
+#include "core/base/fail.h"
+#include "core/base/text.h"
 #include "data/data_internal.h"
 #include "data/data_problem.h"
 #include <errno.h>

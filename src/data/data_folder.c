@@ -1,7 +1,7 @@
 /* data_folder.c - listing DIR/SPLIT/CLASS/IMAGE. */
 #include "data/data_folder.h"
-#include "core/fail.h"
-#include "core/memory.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
 #include "data/data_internal.h"
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* data_idx.c - the IDX files of MNIST and its successors (LeCun et al. 1998), plain or gzipped: big-endian header of a
  * magic number and the sizes, then bytes. */
-#include "core/fail.h"
-#include "core/memory.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
 #include "data/data_internal.h"
 #include <errno.h>
 #include <stdbool.h>

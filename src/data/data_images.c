@@ -1,9 +1,9 @@
 /* data_images.c - folders of PNG and JPEG files, decoded on all threads. Each file is read once. What the set will be
  * is known from the first image, or from the options; memory for it grows with the images that came out right, so that
  * no small files make the library ask for much. */
-#include "core/fail.h"
-#include "core/memory.h"
-#include "core/parallel.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/base/parallel.h"
 #include "data/data_folder.h"
 #include "data/data_internal.h"
 #include "data/data_picture.h"

@@ -1,7 +1,7 @@
 /* data_inflate.c - deflated members of zip archives (RFC 1951), by zlib on memory of the library's allocator. */
 #include "data/data_inflate.h"
-#include "core/fail.h"
-#include "core/memory.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
 #include <limits.h>
 #include <zlib.h>
 

@@ -3,12 +3,12 @@
  * A ring of three buffers: one is in the caller's hands, two are filled or being filled. The worker writes a buffer
  * outside the lock; `made` and `taken`, guarded by the lock, say whose a buffer is: batch i lies in buffer i % 3 and
  * may be made while i < taken + 2. A new epoch first waits until the worker has put its buffer down. */
-#include "core/fail.h"
-#include "core/gather.h"
-#include "core/memory.h"
-#include "core/parallel.h"
-#include "core/philox.h"
-#include "core/sized.h"
+#include "core/base/fail.h"
+#include "core/tensor/gather.h"
+#include "core/base/memory.h"
+#include "core/base/parallel.h"
+#include "core/arithmetic/philox.h"
+#include "core/base/sized.h"
 #include "data/data_internal.h"
 #include <math.h>
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /* data_npy.c - the header of an array file: the magic number, the version, and a Python dictionary of three entries as
  * text. It is read strictly: quoted keys, each once; numbers without sign, suffix or leading zeros; nothing else. */
 #include "data/data_npy.h"
-#include "core/fail.h"
-#include "core/memory.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
 #include <string.h>
 
 enum { PREFIX = 8, LONGEST_HEADER = 65535, LONGEST_TYPE = 32 };

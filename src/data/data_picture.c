@@ -1,6 +1,6 @@
 /* data_picture.c - which decoder a file goes to, what both ask of a picture, and its way to the form of a set. */
 #include "data/data_picture.h"
-#include "core/memory.h"
+#include "core/base/memory.h"
 #include "data/data_internal.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* data_png.c - PNG (ISO/IEC 15948) by libpng: any kind of image, to 8 bits a sample: palettes to colours, fewer bits
  * scaled up, 16 bits scaled down and rounded, transparency to alpha. Values are as they are stored: no gamma, no
  * profile. Without libpng: a failure that says so. */
-#include "core/memory.h"
+#include "core/base/memory.h"
 #include "data/data_picture.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* data_set.c - a set in memory: opening by specification, access, channel moments. */
-#include "core/fail.h"
-#include "core/memory.h"
-#include "core/parallel.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/base/parallel.h"
 #include "data/data_internal.h"
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* data_stream.c - reading a file or a member of an archive in order. */
 #include "data/data_stream.h"
-#include "core/fail.h"
-#include "core/memory.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
 #include "data/data_inflate.h"
 #include <errno.h>
 #include <string.h>

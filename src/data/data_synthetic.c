@@ -10,9 +10,9 @@
  * 754 says, no library function, and draws keyed by (seed, split, image). So the bytes are the same on every machine
  * and for any number of threads, image i does not depend on how many follow it, and any ten images 10k ... 10k+9 hold
  * each class once. */
-#include "core/fail.h"
-#include "core/parallel.h"
-#include "core/philox.h"
+#include "core/base/fail.h"
+#include "core/base/parallel.h"
+#include "core/arithmetic/philox.h"
 #include "data/data_internal.h"
 #include <errno.h>
 #include <math.h>

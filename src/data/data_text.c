@@ -1,7 +1,7 @@
 /* data_text.c - sets of text: a sequence of tokens, which are bytes, characters, or what the caller says. They lie
  * where a set of images has its labels; there are no pixels. */
-#include "core/fail.h"
-#include "core/memory.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
 #include "data/data_internal.h"
 #include "data/data_stream.h"
 #include "data/data_utf8.h"

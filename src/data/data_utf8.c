@@ -1,9 +1,9 @@
 /* data_utf8.c - UTF-8 in parts: each begins at a byte that continues no character, so that a valid text is cut between
  * characters, and in an invalid one the first wrong byte of all parts is the first of the text. */
 #include "data/data_utf8.h"
-#include "core/fail.h"
-#include "core/memory.h"
-#include "core/parallel.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/base/parallel.h"
 #include "data/data_internal.h"
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* data_words.c - what follows the colon of a specification: paths and options, with commas between them. A path that
  * holds a comma has no specification; a link to it has. A word of the form name=value, the name in lower case, is an
  * option. */
-#include "core/fail.h"
-#include "core/memory.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
 #include "data/data_words.h"
 #include <stdbool.h>
 #include <string.h>

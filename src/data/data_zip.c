@@ -2,8 +2,8 @@
  * in local headers may be missing (data descriptors) or in an extra field. A member is opened only where method, name
  * and place in both agree, and sizes are possible; its checksum is looked at when it was read (data_stream.c). */
 #include "data/data_zip.h"
-#include "core/fail.h"
-#include "core/memory.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
 #include "data/data_inflate.h"
 #include "data/data_internal.h"
 #include <string.h>

@@ -9,8 +9,8 @@
 #ifndef FL_FLEX_AFFINE_PLAN_H
 #define FL_FLEX_AFFINE_PLAN_H
 
-#include "core/exact.h"
-#include "core/kernel.h"
+#include "core/arithmetic/exact.h"
+#include "core/table/kernel.h"
 #include <limits.h>
 #include <stdbool.h>
 

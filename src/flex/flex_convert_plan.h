@@ -3,7 +3,7 @@
 #ifndef FL_FLEX_CONVERT_PLAN_H
 #define FL_FLEX_CONVERT_PLAN_H
 
-#include "core/exact.h"
+#include "core/arithmetic/exact.h"
 #include <stdbool.h>
 
 FL_BOTH float flex_float_power(int n) { /* 2^n, -126 ... 127 */

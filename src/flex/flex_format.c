@@ -1,7 +1,7 @@
 /* flex_format.c - flex16+5 and dfp16: 16-bit mantissas under one exponent, value = mantissa * 2^-e. The two differ in
  * the range of e and in how it is chosen (Koster et al. 2017; Das et al. 2018). */
-#include "core/exact.h"
-#include "core/philox.h"
+#include "core/arithmetic/exact.h"
+#include "core/arithmetic/philox.h"
 #include "flex/flex_rows.h"
 #include <math.h>
 

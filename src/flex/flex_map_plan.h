@@ -6,7 +6,7 @@
 #ifndef FL_FLEX_MAP_PLAN_H
 #define FL_FLEX_MAP_PLAN_H
 
-#include "core/op.h"
+#include "core/table/op.h"
 #include "flex/flex_affine_plan.h"
 
 struct flex_linear {

@@ -3,7 +3,7 @@
 #ifndef FL_FLEX_MEAN_PLAN_H
 #define FL_FLEX_MEAN_PLAN_H
 
-#include "core/exact.h"
+#include "core/arithmetic/exact.h"
 
 struct flex_mean_plan {
     int64_t divisor;

@@ -2,7 +2,7 @@
 #ifndef FL_FLEX_ROWS_H
 #define FL_FLEX_ROWS_H
 
-#include "core/format.h"
+#include "core/table/format.h"
 #include "gemm/gemm.h"
 
 extern const struct fl_kernels fl_flex_portable, fl_flex_avx2, fl_flex_avx512bw, fl_flex_avx512, fl_flex_avx512_amx;

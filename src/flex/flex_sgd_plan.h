@@ -11,7 +11,7 @@
 #ifndef FL_FLEX_SGD_PLAN_H
 #define FL_FLEX_SGD_PLAN_H
 
-#include "core/exact.h"
+#include "core/arithmetic/exact.h"
 #include <stdbool.h>
 
 enum { FLEX_SGD_TERMS = 3 };

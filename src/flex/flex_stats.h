@@ -2,7 +2,7 @@
 #ifndef FL_FLEX_STATS_H
 #define FL_FLEX_STATS_H
 
-#include "core/kernel.h"
+#include "core/table/kernel.h"
 #include <math.h>
 
 enum { FLEX_TOP = 32767 };

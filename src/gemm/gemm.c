@@ -1,8 +1,8 @@
 /* gemm.c - which driver computes an operation, and the workspace of a call. */
 #include "gemm/gemm.h"
-#include "core/fail.h"
-#include "core/format.h"
-#include "core/parallel.h"
+#include "core/base/fail.h"
+#include "core/table/format.h"
+#include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #ifndef FL_GEMM_H
 #define FL_GEMM_H
 
-#include "core/kernel.h"
+#include "core/table/kernel.h"
 #include <stddef.h>
 
 typedef uint32_t gemm_packed; /* what it holds is known to the kernels alone */

@@ -3,7 +3,7 @@
  *
  * Each result adds its products in the order of the definition, one term after the other, so nothing has to be proved.
  */
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 
 struct depthwise {

@@ -2,7 +2,7 @@
 #ifndef FL_GEMM_DRIVER_H
 #define FL_GEMM_DRIVER_H
 
-#include "core/memory.h"
+#include "core/base/memory.h"
 #include "gemm/gemm.h"
 
 enum {

@@ -3,7 +3,7 @@
 #ifndef FL_GEMM_EPILOGUE_H
 #define FL_GEMM_EPILOGUE_H
 
-#include "core/memory.h"
+#include "core/base/memory.h"
 #include "gemm/gemm.h"
 #include "gemm/gemm_epilogue_plan.h"
 

@@ -3,7 +3,7 @@
 #ifndef FL_GEMM_EPILOGUE_PLAN_H
 #define FL_GEMM_EPILOGUE_PLAN_H
 
-#include "core/exact.h"
+#include "core/arithmetic/exact.h"
 #include <stdbool.h>
 
 /* Sums, bias and residual times 2^up are integers times 2^-exponent, the finest of their exponents. */

@@ -10,7 +10,7 @@
  * An input gradient with a stride falls apart by the position of a pixel within the stride (its phase): only the filter
  * positions of the same phase meet a value, all others meet holes. Exact sums leave the holes out. In ordered sums a
  * hole takes part as one term (struct gemm_packing). */
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 #include <math.h>
 #include <string.h>

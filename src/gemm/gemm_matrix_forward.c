@@ -9,7 +9,7 @@
  * itself where its pixels are 16, 32 or 64 bytes of a plane, else from its bytes, which were split one image line
  * ahead: what was just written in pieces cannot be read in other pieces at once. Where tiles lie in one grid line, only
  * as many image lines are kept as a filter sees, each in the place of one that no tile reads any more. */
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 #include <string.h>
 

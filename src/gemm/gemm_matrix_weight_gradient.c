@@ -9,7 +9,7 @@
  *
  * The pixels are cut into slices for the threads: exact sums into as many as keep those busy, ordered ones always into
  * the same. The sums of slices are added in order. */
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 #include <string.h>
 

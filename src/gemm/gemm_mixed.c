@@ -1,8 +1,8 @@
 /* gemm_mixed.c - calls whose formats differ: the family of the products with the stores of any format. Operands of
  * different float formats become binary32 first, which is exact. */
 #include "gemm/gemm_mixed.h"
-#include "core/memory.h"
-#include "core/parallel.h"
+#include "core/base/memory.h"
+#include "core/base/parallel.h"
 
 enum { CONVERTED_PART = 32768 }; /* elements */
 

@@ -1,9 +1,9 @@
 /* gemm_mixed.h - matmul and convolution whose result, or an operand, is of another format than the row that multiplies
- * (core/mixed.h): the products are those of the row, sums are stored by stores that know any format. */
+ * (core/table/mixed.h): the products are those of the row, sums are stored by stores that know any format. */
 #ifndef FL_GEMM_MIXED_H
 #define FL_GEMM_MIXED_H
 
-#include "core/mixed.h"
+#include "core/table/mixed.h"
 #include "gemm/gemm.h"
 
 /* From exact sums and from binary32 sums to any format; element_bytes is set for each call. */

@@ -2,7 +2,7 @@
  * products. All else goes through the stores of vectors. */
 #include "gemm/gemm_mixed.h"
 #if defined(__AVX512BW__)
-#include "core/exact.h"
+#include "core/arithmetic/exact.h"
 #include "gemm/gemm_epilogue.h"
 #include "gemm/gemm_int16.h"
 #include <immintrin.h>

@@ -1,7 +1,7 @@
 /* gemm_unpacked.c - small matmuls of fp32, whose elements are packed elements as they are: micro-kernels read both
  * operands where they lie, since packing would take as long as the products. Chains and blocks of k are those of
  * gemm_matmul.c, so the bits are too. */
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 
 enum {

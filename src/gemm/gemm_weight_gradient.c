@@ -11,7 +11,7 @@
  *
  * Long sums with few results are cut along k over the threads. Sums are then kept by slice (ordered sums: a slice is a
  * chunk) and added in order. */
-#include "core/parallel.h"
+#include "core/base/parallel.h"
 #include "gemm/gemm_driver.h"
 #include <math.h>
 #include <string.h>

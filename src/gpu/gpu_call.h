@@ -6,7 +6,7 @@
 #ifndef FL_GPU_CALL_H
 #define FL_GPU_CALL_H
 
-#include "core/fill.h"
+#include "core/tensor/fill.h"
 #include "gpu/device.h"
 #include "gpu/gpu_plugin.h"
 

@@ -1,8 +1,8 @@
 /* gpu_device.c - GPUs as devices of the library (queue.h): cuda:0, cuda:1, ..., opened when they are first asked for.
  */
-#include "core/fail.h"
-#include "core/memory.h"
-#include "core/queue.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/queue/queue.h"
 #include "gpu/gpu_load.h"
 #include <math.h>
 #include <pthread.h>

@@ -5,10 +5,10 @@
 #ifndef FL_GPU_ELEMENT_H
 #define FL_GPU_ELEMENT_H
 
-#include "core/exact_rules.h"
-#include "core/philox.h"
-#include "core/real_pair.h"
-#include "core/stochastic.h"
+#include "core/arithmetic/exact_rules.h"
+#include "core/arithmetic/philox.h"
+#include "core/real/real_pair.h"
+#include "core/arithmetic/stochastic.h"
 #include "gpu/gpu_call.h"
 
 #ifdef FL_SHARED_EXPONENT

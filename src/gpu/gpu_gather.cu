@@ -1,4 +1,5 @@
-// gpu_gather.cu - batches out of a set of images on the device, by the rule of core/gather.h. A thread takes a pixel.
+// gpu_gather.cu - batches out of a set of images on the device, by the rule of core/tensor/gather.h. A thread takes a
+// pixel.
 #include "gpu/gpu_calls.h"
 
 __global__ void begin_gather(struct gpu_control *control) {

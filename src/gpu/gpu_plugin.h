@@ -7,7 +7,7 @@
 #ifndef FL_GPU_PLUGIN_H
 #define FL_GPU_PLUGIN_H
 
-#include "core/call.h"
+#include "core/queue/call.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,7 +1,7 @@
 /* safetensors_header.c - the header of a safetensors file: a reader of the little JSON that it is made of (RFC 8259),
  * which knows what stands where, so that nothing nests deeper than the format does. */
-#include "core/fail.h"
-#include "core/memory.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
 #include "safetensors/safetensors.h"
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* safetensors_read.c - opening a safetensors file and reading its elements. */
-#include "core/fail.h"
-#include "core/memory.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
 #include "safetensors/safetensors.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* safetensors_write.c - composing the header of a safetensors file, and writing the file so that its name never stands
  * for a half of it. Tensors lie in the file by size of their elements, the largest first, so that each is aligned. */
-#include "core/fail.h"
-#include "core/memory.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
 #include "safetensors/safetensors.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -4,8 +4,9 @@
  * Input: a byte (bit 0: the command), then the words, each ended by a line feed. What is accepted must lie within the
  * limits of the help text; what is refused must be told. */
 #include "messages.h"
-#include "options.h"
-#include "text.h"
+#include "options/options.h"
+#include "options/series.h"
+#include "base/text.h"
 #include <math.h>
 
 enum { WORDS = 64 };
@@ -63,9 +64,9 @@ static void check_series(const struct settings *s) {
     struct series *series;
     int count;
     messages_begin();
-    const int status = options_series(s, &series, &count);
+    const int status = series_read(s, &series, &count);
     messages_end();
-    must_say("options_series", status != STATUS_OK);
+    must_say("series_read", status != STATUS_OK);
     MUST(status == STATUS_OK ? series && count > 0 : !series && !count, "%d series after status %d", count, status);
     for (int i = 0; i < count; i++) {
         MUST(series[i].variant && series[i].label &&

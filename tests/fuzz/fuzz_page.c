@@ -5,10 +5,10 @@
  * thinned. */
 #define _GNU_SOURCE
 #include "messages.h"
-#include "report_telemetry.h"
-#include "report_traces.h"
+#include "report/report_telemetry.h"
+#include "report/report_traces.h"
 #include "scratch.h"
-#include "text.h"
+#include "base/text.h"
 #include <cJSON.h>
 #include <math.h>
 

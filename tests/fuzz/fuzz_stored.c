@@ -5,13 +5,13 @@
  * scripts of the figures are composed, too). What was written reads as what it was; what is accepted lies within the
  * limits of docs/metrics.md, can be written again and read as the same, joined with itself, and shown. */
 #define _GNU_SOURCE
-#include "figure.h"
+#include "figures/figure.h"
 #include "messages.h"
-#include "metrics.h"
-#include "report.h"
+#include "results/metrics.h"
+#include "report/report.h"
 #include "scratch.h"
-#include "stored.h"
-#include "text.h"
+#include "results/stored.h"
+#include "base/text.h"
 #include <cJSON.h>
 #include <math.h>
 
@@ -64,7 +64,7 @@ static void take_series(struct input *in, struct experiment *x) {
         if (chosen >> i & 1 || (!chosen && !i))
             strcat(strcat(list, list[0] ? "," : ""), names[i]);
     struct settings settings = {.batch = 1, .formats = list, .master = "default"};
-    MUST(options_series(&settings, &x->series, &x->series_count) == STATUS_OK, "%s is refused", list);
+    MUST(series_read(&settings, &x->series, &x->series_count) == STATUS_OK, "%s is refused", list);
 }
 
 static void take_windows(struct input *in, struct run *run) {

@@ -6,8 +6,8 @@
 #define _GNU_SOURCE
 #include "messages.h"
 #include "scratch.h"
-#include "text.h"
-#include "trace.h"
+#include "base/text.h"
+#include "results/trace.h"
 #include <math.h>
 
 enum { TENSORS = 6, ROWS = 400 };

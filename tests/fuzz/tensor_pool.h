@@ -3,7 +3,7 @@
 #ifndef FL_FUZZ_TENSOR_POOL_H
 #define FL_FUZZ_TENSOR_POOL_H
 
-#include "core/tensor_object.h"
+#include "core/tensor/tensor_object.h"
 #include "fuzz.h"
 
 enum { SLOTS = 8, MOST_ELEMENTS = 4096, NO_BASE = -1 };

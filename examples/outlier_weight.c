@@ -1,0 +1,103 @@
+/* outlier_weight.c - one large weight and the small ones beside it. Trains the two-layer perceptron after one weight of
+ * its first layer was made FACTOR times as large as the largest, and prints, as a line of numbers, how many updates of
+ * that layer were meant (of elements whose velocity is not 0) and made, and the mean loss of the last 50 steps. Under a
+ * shared exponent the large weight takes bits from all others; in floating point it does not.
+ * usage: outlier_weight [VARIANT[:nomaster] [FACTOR [DATA [SEED [STEPS [RATE]]]]]]; the experiment is
+ * docs/experiments/update-stall.md. */
+#include "flexlab/flexlab.h"
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCH = 32, LAST = 50 };
+
+/* The telemetry's rows, momentum before its weight. */
+struct updates {
+    long long meant, made, velocities;
+};
+
+static void count_updates(void *context, const nn_telemetry_row *r) {
+    struct updates *u = context;
+    if (r->step == 1 || !r->elements)
+        return; /* the first update also rounds what was loaded */
+    if (!strcmp(r->role, "momentum"))
+        u->velocities = r->elements->elements - r->elements->zeros;
+    else if (r->update_moved >= 0)
+        u->meant += u->velocities, u->made += r->update_moved;
+}
+
+static tensor *find(const nn_graph *g, const char *name) {
+    for (int i = 0; i < nn_tensor_count(g); i++)
+        if (!strcmp(nn_tensor_at(g, i).name, name))
+            return nn_tensor_at(g, i).t;
+    return NULL;
+}
+
+/* Loads the weights again, the first of them `factor` times as large as the largest. */
+static tensor_status plant(tensor *w, double factor) {
+    const int64_t count = tensor_count(w);
+    float *values = malloc((size_t)count * sizeof *values), largest = 0;
+    tensor_status bad = values ? tensor_store_f32(w, values, count) : TENSOR_E_MEMORY;
+    for (int64_t i = 0; !bad && i < count; i++)
+        largest = fmaxf(largest, fabsf(values[i]));
+    if (!bad && factor > 0) {
+        values[0] = (float)factor * largest;
+        bad = tensor_load_f32(w, values, count);
+    }
+    free(values);
+    return bad;
+}
+
+int main(int argc, char **argv) {
+    char variant[32];
+    snprintf(variant, sizeof variant, "%s", argc > 1 ? argv[1] : "dfp16:nomaster");
+    const double factor = argc > 2 ? atof(argv[2]) : 64, rate = argc > 6 ? atof(argv[6]) : 0x1p-10;
+    const char *data = argc > 3 ? argv[3] : "synthetic:train=512,test=1,seed=1";
+    const uint64_t seed = argc > 4 ? strtoull(argv[4], NULL, 10) : 1;
+    const int steps = argc > 5 ? atoi(argv[5]) : 101;
+    char *suffix = strstr(variant, ":nomaster");
+    if (suffix)
+        *suffix = 0;
+    struct updates u = {0};
+    double mean[4], deviation[4], last = 0;
+    bool fp16 = !strcmp(variant, "fp16") || !strcmp(variant, "fp16-sr");
+    data_set *set = data_open(data, DATA_TRAIN);
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = variant,
+                                            .no_master = suffix,
+                                            .batch = BATCH,
+                                            .seed = seed,
+                                            .momentum = 0.9f,
+                                            .loss_scale = fp16 ? "1024" : NULL});
+    if (!set || !g || steps < LAST ||
+        nn_compile(g, nn_model(g, "mlp2", data_height(set), data_width(set), data_channels(set), data_classes(set))) ||
+        data_channel_moments(set, mean, deviation) || plant(find(g, "fc1.weight"), factor))
+        return fprintf(stderr, "outlier_weight: %s\n", steps < LAST ? "STEPS must be at least 50" : tensor_error()), 1;
+    nn_telemetry *telemetry = nn_telemetry_new(
+        g, &(nn_telemetry_config){
+               .pattern = "fc1.weight,fc1.weight.momentum", .every = LAST, .row = count_updates, .context = &u});
+    data_loader *loader = data_loader_new(
+        set,
+        &(data_loader_config){
+            .batch = BATCH, .seed = seed, .shuffle = true, .drop_last = true, .mean = mean, .deviation = deviation});
+    bool failed = !telemetry || !loader;
+    for (int step = 1, epoch = 0; step <= steps && !failed; epoch++) {
+        data_batch batch = {0};
+        failed = data_loader_start(loader, epoch);
+        while (step <= steps && !failed && !(failed = data_loader_next(loader, &batch)) && batch.count) {
+            double loss = 0;
+            failed =
+                nn_train_step(g, batch.images, batch.labels, (float)rate, &loss, NULL) || nn_telemetry_step(telemetry);
+            last += step > steps - LAST ? loss / LAST : 0;
+            step++;
+        }
+    }
+    if (failed)
+        fprintf(stderr, "outlier_weight: %s\n", tensor_error());
+    else
+        printf("%s,%g,%llu,%lld,%lld,%.6f\n", argc > 1 ? argv[1] : "dfp16:nomaster", factor, (unsigned long long)seed,
+               u.meant, u.made, last);
+    nn_telemetry_free(telemetry), data_loader_free(loader), data_free(set), nn_graph_free(g);
+    return failed;
+}

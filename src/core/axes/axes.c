@@ -1,0 +1,483 @@
+/* axes.c - sums, means, extremes and norms over any dimensions, and the position of the largest element: reference
+ * kernels, kernels in threads for every format. What the results mean is in axes_rules.h. */
+#include "core/table/any_format.h"
+#include "core/axes/axes.h"
+#include "core/rows/rows.h"
+#include <string.h>
+
+enum { BLOCK = 256 /* outputs that a thread folds side by side */ };
+
+static int64_t mantissa_of(double x, int e) {
+    return (int64_t)ldexp(x, e);
+}
+
+/* --- the definition ----------------------------------------------------------------------------------------------- */
+
+struct fold {
+    fl_int128 exact;
+    double total, best;
+    int64_t at; /* the term that is best */
+};
+
+/* Output `out` of a walk: x as decoded, z the second factor of products or NULL. */
+static struct fold fold_one(const struct fl_args *args, const double *x, const double *z, int64_t out) {
+    const struct fl_walk *g = &args->groups;
+    const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
+    const int in = fl_axes_folded(args->op), e = fl_exponent(&args->in[in]), ez = fl_exponent(&args->in[1]);
+    struct fold f = {0};
+    double chain = 0;
+    for (int64_t t = 0; t < g->terms; t++) {
+        const int64_t i = out * g->terms + t;
+        const double a = x[fl_walk_at(g, 0, i)], b = z ? z[fl_walk_at(g, 1, i)] : 0;
+        if (t && t % FL_ROWS_CHUNK == 0) {
+            f.total += chain;
+            chain = 0;
+        }
+        if (fl_fold_picks(kind)) {
+            if (t == 0 || fl_fold_better(kind, a, f.best)) {
+                f.best = a;
+                f.at = t;
+            }
+        } else if (fl_ref_shared(args)) {
+            f.exact += fl_fold_exact_term(kind, mantissa_of(a, e), mantissa_of(b, ez));
+        } else {
+            chain = fl_fold_chain(kind, chain, a, b);
+        }
+    }
+    f.total += chain;
+    return f;
+}
+
+static struct fl_axes_value value_of(const struct fl_args *args, const struct fold *f) {
+    if (fl_fold_picks(fl_fold_kind_of(args->op)))
+        return fl_axes_plain(f->best);
+    if (fl_ref_shared(args))
+        return fl_axes_exact(args->op, f->exact, fl_exponent(&args->in[0]), fl_exponent(&args->in[1]),
+                             args->groups.terms);
+    return fl_axes_plain(fl_axes_float(args->op, f->total, args->groups.terms));
+}
+
+/* y <- x; da <- dy, b */
+tensor_status fl_ref_reduce(const struct fl_args *args) {
+    struct ref_work w;
+    const tensor_status status = fl_ref_begin(&w, args);
+    if (status)
+        return status;
+    for (int64_t i = 0; i < w.count; i++) {
+        const struct fold f = fold_one(args, w.in[0], w.in[1], i);
+        const struct fl_axes_value value = value_of(args, &f);
+        w.value[i] = value.odd;
+        w.near[i] = value.near;
+    }
+    fl_ref_end(&w);
+    return TENSOR_OK;
+}
+
+/* Numbers <- x */
+tensor_status fl_ref_argmax(const struct fl_args *args) {
+    struct ref_work w;
+    const tensor_status status = fl_ref_begin(&w, args);
+    if (status)
+        return status;
+    for (int64_t i = 0; i < args->groups.outer; i++)
+        args->numbers.i[0][i] = (int32_t)fold_one(args, w.in[0], NULL, i).at;
+    return TENSOR_OK;
+}
+
+/* dx <- dy, x: what each group hands to its elements, its norm or the term that is its largest, then the elements. */
+tensor_status fl_ref_reduce_grad(const struct fl_args *args) {
+    struct ref_work w;
+    const bool norms = args->op == FL_OP_REDUCE_L2_GRAD;
+    const tensor_status status = fl_ref_begin_with(&w, args, (size_t)args->groups.outer * sizeof(double));
+    if (status)
+        return status;
+    double *of_group = w.rest;
+    for (int64_t i = 0; i < args->groups.outer; i++) {
+        const struct fold f = fold_one(args, w.in[1], NULL, i);
+        of_group[i] = norms ? fl_axes_norm(f.exact, f.total, fl_ref_shared(args)) : (double)f.at;
+    }
+    const double unit = fl_ref_shared(args) ? ldexp(1, fl_exponent(&args->in[1])) : 1; /* of x, to mantissas */
+    for (int64_t i = 0; i < w.count; i++) {
+        const int64_t group = fl_walk_at(&args->walk, 0, i), term = fl_walk_at(&args->walk, 2, i);
+        const double dy = w.in[0][group], x = w.in[1][fl_walk_at(&args->walk, 1, i)];
+        w.value[i] = w.near[i] = norms                             ? fl_axes_l2_slope(dy, x * unit, of_group[group])
+                                 : of_group[group] == (double)term ? dy
+                                                                   : 0;
+    }
+    fl_ref_end(&w);
+    return TENSOR_OK;
+}
+
+size_t fl_ref_reduce_grad_need(const struct fl_args *args) {
+    return fl_ref_bytes(args) + (size_t)args->groups.outer * sizeof(double);
+}
+
+/* --- blocks of outputs in threads --------------------------------------------------------------------------------- */
+
+/* Of BLOCK outputs: chains of floats and exact sums of a chunk, what the chunks add up to. */
+struct block {
+    double x[BLOCK], z[BLOCK], chain[BLOCK], total[BLOCK];
+    double value[BLOCK];
+    int64_t part[BLOCK], at[BLOCK];
+    fl_int128 exact[BLOCK];
+};
+
+/* Outputs that lie side by side in the last dimension of a walk that is kept. */
+static int64_t line_of(const struct fl_walk *g) {
+    const int kept = g->ndim - g->inner;
+    return kept ? g->shape[kept - 1] : 1;
+}
+
+/* A term of n outputs: n elements of an operand from element `at` on, `stride` apart. */
+static void fetch(const struct fl_args *args, int in, int64_t at, int64_t stride, int64_t n, double *to) {
+    fl_axes_decode(args, in, at, stride, n, to);
+    if (!fl_ref_shared(args))
+        return;
+    const double unit = fl_power_of_two(fl_exponent(&args->in[in]));
+    for (int64_t i = 0; i < n; i++)
+        to[i] *= unit;
+}
+
+static void end_chunk_of(struct block *b, int64_t i) {
+    b->total[i] += b->chain[i];
+    b->chain[i] = 0;
+    b->exact[i] += b->part[i];
+    b->part[i] = 0;
+}
+
+static void end_chunk(struct block *b, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        end_chunk_of(b, i);
+}
+
+static void pick(struct block *b, enum fl_fold_kind kind, int64_t term, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (term == 0 || fl_fold_better(kind, b->x[i], b->value[i])) {
+            b->value[i] = b->x[i];
+            b->at[i] = term;
+        }
+}
+
+static void add_exact(struct block *b, enum fl_fold_kind kind, int64_t n) {
+    if (kind == FL_FOLD_SUM)
+        for (int64_t i = 0; i < n; i++)
+            b->part[i] += (int64_t)b->x[i];
+    else if (kind == FL_FOLD_SIZES)
+        for (int64_t i = 0; i < n; i++)
+            b->part[i] += (int64_t)fabs(b->x[i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            b->part[i] += (int64_t)(b->x[i] * b->z[i]);
+}
+
+static void add_floats(struct block *b, enum fl_fold_kind kind, int64_t n) {
+    if (kind == FL_FOLD_SUM)
+        for (int64_t i = 0; i < n; i++)
+            b->chain[i] = fl_fold_chain(FL_FOLD_SUM, b->chain[i], b->x[i], 0);
+    else if (kind == FL_FOLD_SIZES)
+        for (int64_t i = 0; i < n; i++)
+            b->chain[i] = fl_fold_chain(FL_FOLD_SIZES, b->chain[i], b->x[i], 0);
+    else if (kind == FL_FOLD_SQUARES)
+        for (int64_t i = 0; i < n; i++)
+            b->chain[i] = fl_fold_chain(FL_FOLD_SQUARES, b->chain[i], b->x[i], 0);
+    else
+        for (int64_t i = 0; i < n; i++)
+            b->chain[i] = fl_fold_chain(FL_FOLD_PRODUCTS, b->chain[i], b->x[i], b->z[i]);
+}
+
+/* The x and z of n outputs join what is kept of them. */
+static void add_term(const struct fl_args *args, struct block *b, int64_t term, int64_t n) {
+    const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
+    if (fl_fold_picks(kind)) {
+        pick(b, kind, term, n);
+        return;
+    }
+    if (term && term % FL_ROWS_CHUNK == 0)
+        end_chunk(b, n);
+    if (!fl_ref_shared(args)) {
+        add_floats(b, kind, n);
+        return;
+    }
+    if (kind == FL_FOLD_SQUARES)
+        memcpy(b->z, b->x, (size_t)n * sizeof *b->x);
+    add_exact(b, kind, n);
+}
+
+/* Where the terms of an output lie: stepping on costs no division. */
+struct steps {
+    const struct fl_walk *g;
+    int64_t at[2], index[TENSOR_MAX_DIMS];
+};
+
+static struct steps steps_from(const struct fl_walk *g, int64_t out) {
+    struct steps s = {.g = g};
+    for (int k = 0; k < 2; k++)
+        s.at[k] = fl_walk_at(g, k, out * g->terms);
+    return s;
+}
+
+static void step(struct steps *s) {
+    const struct fl_walk *g = s->g;
+    for (int d = g->ndim - 1; d >= g->ndim - g->inner; d--) {
+        for (int k = 0; k < 2; k++)
+            s->at[k] += g->stride[k][d];
+        if (++s->index[d] < g->shape[d])
+            return;
+        for (int k = 0; k < 2; k++)
+            s->at[k] -= g->shape[d] * g->stride[k][d];
+        s->index[d] = 0;
+    }
+}
+
+/* n outputs from `first` on, all in one line: term by term. */
+static void fold_side_by_side(const struct fl_args *args, struct block *b, int64_t first, int64_t n) {
+    const struct fl_walk *g = &args->groups;
+    const int kept = g->ndim - g->inner, in = fl_axes_folded(args->op);
+    const bool products = fl_fold_kind_of(args->op) == FL_FOLD_PRODUCTS;
+    const int64_t across[2] = {kept ? g->stride[0][kept - 1] : 1, kept ? g->stride[1][kept - 1] : 1};
+    struct steps s = steps_from(g, first);
+    for (int64_t t = 0; t < g->terms; t++, step(&s)) {
+        fetch(args, in, s.at[0], across[0], n, b->x);
+        if (products)
+            fetch(args, 1, s.at[1], across[1], n, b->z);
+        add_term(args, b, t, n);
+    }
+}
+
+/* n terms of one output, all of one chunk, join output `to`; z: of products. */
+static void add_run(const struct fl_args *args, struct block *b, int64_t to, const double *x, const double *z,
+                    int64_t n) {
+    const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
+    if (fl_ref_shared(args)) {
+        int64_t part = 0;
+        for (int64_t j = 0; j < n; j++)
+            part += fl_fold_exact_term(kind, (int64_t)x[j], (int64_t)z[j]);
+        b->part[to] += part;
+        return;
+    }
+    double chain = b->chain[to];
+    for (int64_t j = 0; j < n; j++)
+        chain = fl_fold_chain(kind, chain, x[j], z[j]);
+    b->chain[to] = chain;
+}
+
+static void pick_run(const struct fl_args *args, struct block *b, int64_t to, const double *x, int64_t term,
+                     int64_t n) {
+    const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
+    for (int64_t j = 0; j < n; j++)
+        if (term + j == 0 || fl_fold_better(kind, x[j], b->value[to])) {
+            b->value[to] = x[j];
+            b->at[to] = term + j;
+        }
+}
+
+/* One output whose terms lie in lines: up to BLOCK of them are brought at once. */
+static void fold_along(const struct fl_args *args, struct block *b, int64_t out, int64_t to) {
+    const struct fl_walk *g = &args->groups;
+    const int last = g->ndim - 1, in = fl_axes_folded(args->op);
+    const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
+    for (int64_t t = 0, n; t < g->terms; t += n) {
+        const int64_t i = out * g->terms + t, left = g->shape[last] - t % g->shape[last];
+        n = left < BLOCK ? left : BLOCK;
+        n = n < FL_ROWS_CHUNK - t % FL_ROWS_CHUNK ? n : FL_ROWS_CHUNK - t % FL_ROWS_CHUNK;
+        if (t && t % FL_ROWS_CHUNK == 0)
+            end_chunk_of(b, to);
+        fetch(args, in, fl_walk_at(g, 0, i), g->stride[0][last], n, b->x);
+        if (kind == FL_FOLD_PRODUCTS)
+            fetch(args, 1, fl_walk_at(g, 1, i), g->stride[1][last], n, b->z);
+        if (fl_fold_picks(kind))
+            pick_run(args, b, to, b->x, t, n);
+        else
+            add_run(args, b, to, b->x, b->z, n);
+    }
+}
+
+static void fold_block(const struct fl_args *args, struct block *b, int64_t first, int64_t n) {
+    const struct fl_walk *g = &args->groups;
+    const int kept = g->ndim - g->inner;
+    memset(b, 0, sizeof *b);
+    if (g->inner && g->stride[0][g->ndim - 1] == 1 && !(kept && g->stride[0][kept - 1] == 1))
+        for (int64_t i = 0; i < n; i++)
+            fold_along(args, b, first + i, i);
+    else
+        fold_side_by_side(args, b, first, n);
+    end_chunk(b, n);
+}
+
+/* Block `row` of all: its outputs. */
+static int64_t outputs_of(const struct fl_walk *g, int64_t row, int64_t *first) {
+    const int64_t line = line_of(g), blocks = (line + BLOCK - 1) / BLOCK, begin = row % blocks * BLOCK;
+    *first = row / blocks * line + begin;
+    return line - begin < BLOCK ? line - begin : BLOCK;
+}
+
+static struct fl_rows blocks_of(const struct fl_args *args,
+                                void (*run)(const struct fl_rows *, int64_t, double *, struct fl_stats *)) {
+    const struct fl_walk *g = &args->groups;
+    const int64_t line = line_of(g), width = line < BLOCK ? line : BLOCK;
+    return (struct fl_rows){.args = args,
+                            .rows = g->outer / line * ((line + BLOCK - 1) / BLOCK),
+                            .width = width * (g->terms < 4096 ? g->terms : 4096),
+                            .doubles = (int64_t)(sizeof(struct block) / sizeof(double)),
+                            .run = run};
+}
+
+static void finish_exact(const struct fl_args *args, struct block *b, int64_t first, int64_t n,
+                         struct fl_stats *stats) {
+    const int e = fl_exponent(&args->in[0]), ez = fl_exponent(&args->in[1]);
+    const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
+    const int of_sums = fl_fold_exponent(kind, e, ez);
+    struct fl_row_out out = {.value = b->value};
+    if (args->op == FL_OP_REDUCE_MEAN || args->op == FL_OP_REDUCE_L2) {
+        for (int64_t i = 0; i < n; i++) {
+            const struct fl_axes_value v = fl_axes_exact(args->op, b->exact[i], e, ez, args->groups.terms);
+            out.value[i] = v.odd;
+            out.largest = v.near > out.largest ? v.near : out.largest;
+        }
+    } else {
+        const double unit = fl_power_of_two(-of_sums);
+        for (int64_t i = 0; i < n; i++)
+            fl_rows_keep_aligned(&out, i, b->exact[i], unit);
+    }
+    fl_rows_store_sums(args, first, n, &out, of_sums, stats);
+}
+
+static void reduce_block(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
+    const struct fl_args *args = rows->args;
+    struct block *b = (struct block *)(void *)own;
+    int64_t first;
+    const int64_t n = outputs_of(&args->groups, row, &first);
+    fold_block(args, b, first, n);
+    if (fl_fold_picks(fl_fold_kind_of(args->op))) {
+        const double unit = fl_ref_shared(args) ? fl_power_of_two(-fl_exponent(&args->in[0])) : 1;
+        for (int64_t i = 0; i < n; i++)
+            b->value[i] *= unit;
+        fl_rows_store(args, first, n, b->value, fl_rows_largest(b->value, n), stats);
+    } else if (fl_ref_shared(args)) {
+        finish_exact(args, b, first, n, stats);
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            b->value[i] = fl_axes_float(args->op, b->total[i], args->groups.terms);
+        fl_rows_store(args, first, n, b->value, 0, stats);
+    }
+}
+
+static size_t reduce_need(const struct fl_args *args) {
+    const struct fl_rows rows = blocks_of(args, reduce_block);
+    return fl_rows_need(&rows);
+}
+
+static tensor_status run_blocks(const struct fl_args *args,
+                                void (*run)(const struct fl_rows *, int64_t, double *, struct fl_stats *)) {
+    struct fl_rows rows = blocks_of(args, run);
+    char *memory = fl_rows_begin(&rows);
+    if (!memory)
+        return TENSOR_E_MEMORY;
+    fl_rows_run(&rows, memory);
+    return TENSOR_OK;
+}
+
+static tensor_status reduce(const struct fl_args *args) {
+    return run_blocks(args, reduce_block);
+}
+
+static void argmax_block(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
+    struct block *b = (struct block *)(void *)own;
+    int64_t first;
+    const int64_t n = outputs_of(&rows->args->groups, row, &first);
+    (void)stats;
+    fold_block(rows->args, b, first, n);
+    for (int64_t i = 0; i < n; i++)
+        rows->args->numbers.i[0][first + i] = (int32_t)b->at[i];
+}
+
+static tensor_status argmax(const struct fl_args *args) {
+    return run_blocks(args, argmax_block);
+}
+
+const struct fl_any_format fl_reduce_any = {reduce, reduce_need}, fl_argmax_any = {argmax, reduce_need};
+
+/* --- gradients that ask each group first -------------------------------------------------------------------------- */
+
+enum { ELEMENTS = 1024 /* of dx that a thread writes at a time */ };
+
+static void ask_block(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
+    const struct fl_args *args = rows->args;
+    struct block *b = (struct block *)(void *)own;
+    double *of_group = (double *)(uintptr_t)rows->plan;
+    int64_t first;
+    const int64_t n = outputs_of(&args->groups, row, &first);
+    (void)stats;
+    fold_block(args, b, first, n);
+    for (int64_t i = 0; i < n; i++)
+        of_group[first + i] = args->op == FL_OP_REDUCE_L2_GRAD
+                                  ? fl_axes_norm(b->exact[i], b->total[i], fl_ref_shared(args))
+                                  : (double)b->at[i];
+}
+
+/* Elements first ... first + n - 1 of dx, all in one line of the walk, into value. */
+static void slopes_of_line(const struct fl_args *args, const double *of_group, int64_t first, int64_t n,
+                           double *value) {
+    const struct fl_walk *w = &args->walk;
+    const int last = w->ndim - 1;
+    const int64_t step[3] = {last < 0 ? 0 : w->stride[0][last], last < 0 ? 0 : w->stride[1][last],
+                             last < 0 ? 0 : w->stride[2][last]};
+    int64_t group = fl_walk_at(w, 0, first);
+    fl_axes_decode(args, 0, group, step[0], n, value);
+    if (args->op == FL_OP_REDUCE_L2_GRAD) {
+        double x[ELEMENTS];
+        fetch(args, 1, fl_walk_at(w, 1, first), step[1], n, x);
+        for (int64_t i = 0; i < n; i++, group += step[0])
+            value[i] = fl_axes_l2_slope(value[i], x[i], of_group[group]);
+        return;
+    }
+    int64_t term = fl_walk_at(w, 2, first);
+    for (int64_t i = 0; i < n; i++, group += step[0], term += step[2])
+        value[i] = of_group[group] == (double)term ? value[i] : 0;
+}
+
+static void slopes_block(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
+    const struct fl_args *args = rows->args;
+    const int64_t first = row * ELEMENTS, left = args->out.count - first, n = left < ELEMENTS ? left : ELEMENTS;
+    for (int64_t i = 0, run; i < n; i += run) {
+        run = fl_walk_run(&args->walk, first + i, n - i);
+        slopes_of_line(args, rows->plan, first + i, run, own + i);
+    }
+    fl_rows_store(args, first, n, own, fl_rows_largest(own, n), stats);
+}
+
+static struct fl_rows ask_rows(const struct fl_args *args) {
+    struct fl_rows rows = blocks_of(args, ask_block);
+    rows.common = (size_t)args->groups.outer * sizeof(double);
+    return rows;
+}
+
+static struct fl_rows slopes_rows(const struct fl_args *args) {
+    return (struct fl_rows){.args = args,
+                            .rows = (args->out.count + ELEMENTS - 1) / ELEMENTS,
+                            .width = ELEMENTS,
+                            .common = (size_t)args->groups.outer * sizeof(double),
+                            .doubles = ELEMENTS,
+                            .run = slopes_block};
+}
+
+/* The one memory holds what the groups say, and serves both passes. */
+static size_t reduce_grad_need(const struct fl_args *args) {
+    const struct fl_rows ask = ask_rows(args), slopes = slopes_rows(args);
+    const size_t a = fl_rows_need(&ask), b = fl_rows_need(&slopes);
+    return a > b ? a : b;
+}
+
+static tensor_status reduce_grad(const struct fl_args *args) {
+    struct fl_rows ask = ask_rows(args), slopes = slopes_rows(args);
+    char *memory = fl_rows_need(&ask) > fl_rows_need(&slopes) ? fl_rows_begin(&ask) : fl_rows_begin(&slopes);
+    if (!memory)
+        return TENSOR_E_MEMORY;
+    ask.workers = slopes.workers = ask.workers ? ask.workers : slopes.workers;
+    ask.plan = slopes.plan = memory;
+    fl_rows_run(&ask, memory);
+    fl_rows_run(&slopes, memory);
+    return TENSOR_OK;
+}
+
+const struct fl_any_format fl_reduce_grad_any = {reduce_grad, reduce_grad_need};

@@ -1,0 +1,25 @@
+/* axes.h - what kernels over broadcast dimensions and dimensions summed over share. */
+#ifndef FL_AXES_H
+#define FL_AXES_H
+
+#include "core/axes/axes_rules.h"
+#include "core/reference/ref.h"
+#include "core/axes/walk.h"
+
+/* Which operand the groups of an operation fold. */
+static inline int fl_axes_folded(enum fl_op op) {
+    return op == FL_OP_REDUCE_MAX_GRAD || op == FL_OP_REDUCE_MIN_GRAD || op == FL_OP_REDUCE_L2_GRAD;
+}
+
+/* How many of n elements from i on lie in one line of the walk: in its last dimension. */
+static inline int64_t fl_walk_run(const struct fl_walk *w, int64_t i, int64_t n) {
+    if (!w->ndim)
+        return n < 1 ? n : 1;
+    const int64_t size = w->shape[w->ndim - 1], left = size - i % size;
+    return left < n ? left : n;
+}
+
+/* n elements of an operand from element `at` on, `stride` apart, as doubles. */
+void fl_axes_decode(const struct fl_args *args, int in, int64_t at, int64_t stride, int64_t n, double *to);
+
+#endif

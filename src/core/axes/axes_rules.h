@@ -1,0 +1,202 @@
+/* axes_rules.h - sums, means, norms and extremes over dimensions, their gradients, and what broadcast operations make
+ * of two elements. The text that a processor and a device run alike.
+ *
+ * Of an output the terms come in row-major order of the dimensions summed over, in chunks of FL_ROWS_CHUNK. Integer
+ * formats: exact sums of mantissas. Float formats: a chain of binary32 a chunk (of squares a chain of doubles), chunks
+ * added in order in double. */
+#ifndef FL_AXES_RULES_H
+#define FL_AXES_RULES_H
+
+#include "core/arithmetic/exact_rules.h"
+#include "core/table/kernel.h"
+
+/* Where element i of the walk lies in an operand; elements of one sum follow each other. */
+FL_BOTH int64_t fl_walk_at(const struct fl_walk *w, int operand, int64_t i) {
+    int64_t at = w->offset[operand];
+    for (int d = w->ndim - 1; d >= 0; d--) {
+        at += i % w->shape[d] * w->stride[operand][d];
+        i /= w->shape[d];
+    }
+    return at;
+}
+
+/* What is kept of each term. */
+enum fl_fold_kind { FL_FOLD_SUM, FL_FOLD_SIZES, FL_FOLD_SQUARES, FL_FOLD_PRODUCTS, FL_FOLD_LARGEST, FL_FOLD_LEAST };
+
+FL_BOTH enum fl_fold_kind fl_fold_kind_of(enum fl_op op) {
+    switch ((int)op) {
+    case FL_OP_REDUCE_L1:
+        return FL_FOLD_SIZES;
+    case FL_OP_REDUCE_L2:
+    case FL_OP_REDUCE_L2_GRAD:
+        return FL_FOLD_SQUARES;
+    case FL_OP_BROADCAST_MUL_GRAD:
+        return FL_FOLD_PRODUCTS;
+    case FL_OP_REDUCE_MAX:
+    case FL_OP_REDUCE_MAX_GRAD:
+    case FL_OP_ARGMAX:
+        return FL_FOLD_LARGEST;
+    case FL_OP_REDUCE_MIN:
+    case FL_OP_REDUCE_MIN_GRAD:
+        return FL_FOLD_LEAST;
+    default:
+        return FL_FOLD_SUM;
+    }
+}
+
+FL_BOTH bool fl_fold_picks(enum fl_fold_kind kind) {
+    return kind == FL_FOLD_LARGEST || kind == FL_FOLD_LEAST;
+}
+
+/* Whether x takes the place of what was best so far: the first largest (least) stays. A NaN counts as larger (less)
+ * than anything. */
+FL_BOTH bool fl_fold_better(enum fl_fold_kind kind, double x, double best) {
+    return (kind == FL_FOLD_LARGEST ? x > best : x < best) || (x != x && best == best);
+}
+
+/* A term of an exact sum; x, z: mantissas. */
+FL_BOTH int64_t fl_fold_exact_term(enum fl_fold_kind kind, int64_t x, int64_t z) {
+    switch (kind) {
+    case FL_FOLD_SIZES:
+        return x < 0 ? -x : x;
+    case FL_FOLD_SQUARES:
+        return x * x;
+    case FL_FOLD_PRODUCTS:
+        return x * z;
+    default:
+        return x;
+    }
+}
+
+/* The exponent of such a sum. */
+FL_BOTH int fl_fold_exponent(enum fl_fold_kind kind, int e, int ez) {
+    return kind == FL_FOLD_SQUARES ? 2 * e : kind == FL_FOLD_PRODUCTS ? e + ez : e;
+}
+
+/* The next value of a chain of float formats. */
+FL_BOTH double fl_fold_chain(enum fl_fold_kind kind, double chain, double x, double z) {
+    switch (kind) {
+    case FL_FOLD_SIZES:
+        return (double)((float)chain + (float)(x < 0 ? -x : x));
+    case FL_FOLD_SQUARES:
+        return chain + x * x;
+    case FL_FOLD_PRODUCTS:
+        return (double)fmaf((float)x, (float)z, (float)chain);
+    default:
+        return (double)((float)chain + (float)x);
+    }
+}
+
+/* sum / count at exponent e, |sum| < 2^62 and 0 < count < 2^41: at least 65 bits, the last one set where something
+ * follows. Divisions of 64 bits alone. */
+FL_BOTH struct fl_wide_sum fl_quotient(int64_t sum, int64_t count, int e) {
+    struct fl_wide_sum q = {0, 0};
+    if (!sum)
+        return q;
+    const uint64_t size = sum < 0 ? -(uint64_t)sum : (uint64_t)sum, divisor = (uint64_t)count;
+    const int up = __builtin_clzll(size) - 1;
+    const uint64_t high = size << up;
+    uint64_t rest = high % divisor;
+    q.m = (fl_int128)(high / divisor);
+    for (int i = 0; i < 2; i++) {
+        rest <<= 22;
+        q.m = q.m * ((fl_int128)1 << 22) + (fl_int128)(rest / divisor);
+        rest %= divisor;
+    }
+    q.m = 2 * q.m + (rest != 0);
+    q.m = sum < 0 ? -q.m : q.m;
+    q.e = e + up + 45;
+    return q;
+}
+
+/* The square root of s at exponent 2 e, s < 2^126: 64 bits, the last one set where something follows. */
+FL_BOTH struct fl_wide_sum fl_root(fl_uint128 s, int e) {
+    struct fl_wide_sum result = {0, 0};
+    if (!s)
+        return result;
+    const int up = (126 - fl_bits_of_128(s)) / 2;
+    fl_uint128 rest = s << (2 * up), root = 0; /* digit by digit: root^2 + what is left of rest is s 4^up */
+    for (fl_uint128 bit = (fl_uint128)1 << 124; bit; bit >>= 2) {
+        if (rest >= root + bit) {
+            rest -= root + bit;
+            root = (root >> 1) + bit;
+        } else {
+            root >>= 1;
+        }
+    }
+    result.m = (fl_int128)(2 * root + (rest != 0));
+    result.e = e + up + 1;
+    return result;
+}
+
+/* What an output is: exact or rounded to odd, and the same rounded to nearest. */
+struct fl_axes_value {
+    double odd, near;
+};
+
+FL_BOTH struct fl_axes_value fl_axes_plain(double x) {
+    const struct fl_axes_value value = {x, x};
+    return value;
+}
+
+FL_BOTH struct fl_axes_value fl_axes_wide(struct fl_wide_sum sum) {
+    const struct fl_axes_value value = {fl_terms_odd(sum), fl_terms_abs(sum)};
+    return value;
+}
+
+/* An output whose terms were folded. sum: in integer formats, at the exponent of fl_fold_exponent. */
+FL_BOTH struct fl_axes_value fl_axes_exact(enum fl_op op, fl_int128 sum, int e, int ez, int64_t count) {
+    if (op == FL_OP_REDUCE_MEAN)
+        return fl_axes_wide(fl_quotient((int64_t)sum, count, e));
+    if (op == FL_OP_REDUCE_L2)
+        return fl_axes_wide(fl_root((fl_uint128)sum, e));
+    const struct fl_wide_sum all = {sum, fl_fold_exponent(fl_fold_kind_of(op), e, ez)};
+    return fl_axes_wide(all);
+}
+
+FL_BOTH double fl_axes_float(enum fl_op op, double total, int64_t count) {
+    return op == FL_OP_REDUCE_MEAN ? total / (double)count : op == FL_OP_REDUCE_L2 ? sqrt(total) : total;
+}
+
+/* The norm that an element of reduce_l2_grad is divided by: in integer formats that of the mantissas. */
+FL_BOTH double fl_axes_norm(fl_int128 exact, double total, bool shared) {
+    return sqrt(shared ? fl_double_of_128(exact) : total);
+}
+
+/* dy x / norm, in double. */
+FL_BOTH double fl_axes_l2_slope(double dy, double x, double norm) {
+    return norm == 0 ? 0 : dy * x / norm;
+}
+
+/* dy times the sign of x. */
+FL_BOTH double fl_axes_l1_slope(double dy, double x) {
+    return x > 0 ? dy : x < 0 ? -dy : x == 0 ? 0 : x;
+}
+
+/* Element i of an operation over two elements that a walk brings together. mark: of where; e: the exponent of a;
+ * count: k of the geometry. */
+FL_BOTH struct fl_axes_value fl_axes_element(enum fl_op op, double a, double b, bool mark, int64_t count, int e,
+                                             bool shared) {
+    struct fl_axes_value value = {a, a};
+    switch ((int)op) {
+    case FL_OP_BROADCAST_ADD:
+        value.odd = fl_sum_odd(a, b);
+        value.near = a + b;
+        return value;
+    case FL_OP_BROADCAST_MUL:
+        return fl_axes_plain(a * b);
+    case FL_OP_REDUCE_MEAN_GRAD:
+        return shared ? fl_axes_wide(fl_quotient((int64_t)fl_scale2(a, e), count, e))
+                      : fl_axes_plain(a / (double)count);
+    case FL_OP_REDUCE_L1_GRAD:
+        return fl_axes_plain(fl_axes_l1_slope(a, b));
+    case FL_OP_WHERE:
+        return mark ? value : fl_axes_plain(b);
+    case FL_OP_WHERE_GRAD:
+        return mark == (count != 0) ? value : fl_axes_plain(0);
+    default: /* reduce_sum_grad */
+        return value;
+    }
+}
+
+#endif

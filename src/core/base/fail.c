@@ -1,0 +1,110 @@
+/* fail.c - the failure message of each thread, and the hook. */
+#include "core/base/fail.h"
+#include "core/base/text.h"
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char message[512];
+static _Thread_local tensor_status last;
+
+/* Hook and context are one setting, changed and read together; without a hook nothing is locked. */
+static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic tensor_error_hook hook;
+static void *hook_context;
+
+/* A child gets hook and context as they belong together, and a lock that nobody holds. */
+static void before_fork(void) {
+    pthread_mutex_lock(&hook_lock);
+}
+
+static void after_fork(void) {
+    pthread_mutex_unlock(&hook_lock);
+}
+
+static void watch_forks(void) {
+    (void)pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static void call_hook(tensor_status status) {
+    if (!hook)
+        return;
+    pthread_mutex_lock(&hook_lock);
+    const tensor_error_hook call = hook;
+    void *const context = hook_context;
+    pthread_mutex_unlock(&hook_lock);
+    if (call)
+        call(status, message, context);
+}
+
+/* Copies text into the message in one line of printable bytes: values of the caller may hold any. Bytes of UTF-8 stay.
+ */
+static void keep_message(const char *text) {
+    size_t used = 0;
+    for (; *text; text++) {
+        const unsigned char byte = (unsigned char)*text;
+        char escape[5] = {*text};
+        if (byte < ' ' || byte == 0x7f)
+            snprintf(escape, sizeof escape, "\\x%02X", byte);
+        const size_t length = strlen(escape);
+        if (used + length >= sizeof message)
+            break;
+        memcpy(message + used, escape, length);
+        used += length;
+    }
+    message[used] = 0;
+}
+
+tensor_status fl_fail(tensor_status status, const char *format, ...) {
+    char text[sizeof message]; /* the arguments may point into the old message */
+    va_list arguments;
+    va_start(arguments, format);
+    fl_format(text, sizeof text, format, arguments);
+    va_end(arguments);
+    keep_message(text);
+    last = status;
+    call_hook(status);
+    return status;
+}
+
+const char *tensor_error(void) {
+    return message;
+}
+
+tensor_status tensor_error_status(void) {
+    return last;
+}
+
+void tensor_set_error_hook(tensor_error_hook new_hook, void *context) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&hook_lock);
+    hook = new_hook;
+    hook_context = context;
+    pthread_mutex_unlock(&hook_lock);
+}
+
+const char *tensor_status_name(tensor_status status) {
+    switch (status) {
+    case TENSOR_OK:
+        return "ok";
+    case TENSOR_E_ARGUMENT:
+        return "argument";
+    case TENSOR_E_SHAPE:
+        return "shape";
+    case TENSOR_E_FORMAT:
+        return "format";
+    case TENSOR_E_MEMORY:
+        return "memory";
+    case TENSOR_E_UNSUPPORTED:
+        return "unsupported";
+    case TENSOR_E_DEVICE:
+        return "device";
+    case TENSOR_E_IO:
+        return "io";
+    case TENSOR_E_DATA:
+        return "data";
+    }
+    return "unknown status";
+}

@@ -1,0 +1,260 @@
+/* parallel.c - threads: helpers that wait for the next team, made when a team first wants them, living as long as the
+ * process, not bound to processors (docs/decisions/0007-dispatch.md). They are the library's own in every build: an
+ * OpenMP runtime ends the process where the system refuses a thread, and hangs in the child of a fork. OpenMP, where it
+ * is built in, says how many threads there should be and whether the caller is in a parallel region of its own. The
+ * shared library stays loaded (nodelete, cmake/library.cmake): its threads outlive a dlclose. */
+#define _GNU_SOURCE /* sched_getaffinity */
+#include "core/base/parallel.h"
+#include "core/base/fail.h"
+#include "core/table/format.h"
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef FL_OPENMP
+#include <omp.h>
+#endif
+
+enum {
+    NOTICE = 160,
+    SPIN = 2000 /* looks of a thread that waits, before it sleeps: some 50 to 100 us */
+};
+
+struct team {
+    fl_part work;
+    void *context;
+    int parts;
+    atomic_int next;
+};
+
+static _Thread_local int inside;
+
+/* Helpers wait for the next team; those up to `called` take part in it. Threads that wait look at `number` and
+ * `working` for a while before they take the lock and sleep. */
+struct pool {
+    pthread_mutex_t owner; /* held by the caller whose team runs */
+    pthread_mutex_t lock;  /* of all below */
+    pthread_cond_t begin, end;
+    struct team *team;
+    atomic_uint_fast64_t number; /* of the team: counts up */
+    atomic_int working;
+    int helpers, called;
+};
+#define NEW_POOL                                                                                                       \
+    {                                                                                                                  \
+        .owner = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER, .begin = PTHREAD_COND_INITIALIZER,      \
+        .end = PTHREAD_COND_INITIALIZER                                                                                \
+    }
+static struct pool pool = NEW_POOL;
+
+static atomic_int wanted;                /* by tensor_set_threads; 0: the default */
+static atomic_int most = FL_MAX_THREADS; /* that the system gave, once it refused one */
+static int spin;                         /* looks before a thread sleeps */
+static int processors, environment;      /* that this process may use; threads of OMP_NUM_THREADS, 0: none */
+static char environment_text[32];        /* OMP_NUM_THREADS where it is no number of threads, else "" */
+static bool fork_is_seen;                /* else a child would wait for helpers that it does not have */
+static pthread_once_t begun = PTHREAD_ONCE_INIT;
+
+/* --- how many --- */
+
+/* 1 to FL_MAX_THREADS; 0 for anything else. A list, one number for each level of nesting, counts by its first. */
+static int threads_of(const char *text) {
+    char *end;
+    const long n = strtol(text, &end, 10);
+    return end != text && (*end == 0 || *end == ',' || *end == ' ') && n >= 1 && n <= FL_MAX_THREADS ? (int)n : 0;
+}
+
+static int count_processors(void) {
+    cpu_set_t set;
+    const long n = sched_getaffinity(0, sizeof set, &set) ? sysconf(_SC_NPROCESSORS_ONLN) : CPU_COUNT(&set);
+    return n < 1 ? 1 : n > FL_MAX_THREADS ? FL_MAX_THREADS : (int)n;
+}
+
+static void forked(void);
+
+/* Why OMP_NUM_THREADS does not count. */
+static void say_environment(char *text, size_t size) {
+    snprintf(text, size, "OMP_NUM_THREADS=%s is no number from 1 to %d: %d threads, one a processor", environment_text,
+             FL_MAX_THREADS, processors);
+}
+
+/* One line on stderr under FLEXLAB_VERBOSE=1. */
+static void tell(const char *text) {
+    if (fl_verbose())
+        fprintf(stderr, "flexlab: %s\n", text);
+}
+
+static void begin(void) {
+    const char *text = getenv("OMP_NUM_THREADS"), *policy = getenv("OMP_WAIT_POLICY");
+    processors = count_processors();
+    environment = text ? threads_of(text) : 0;
+    spin = policy && (*policy == 'p' || *policy == 'P') ? 0 : SPIN;
+    fork_is_seen = !pthread_atfork(NULL, NULL, forked);
+    if (text && *text && !environment) {
+        char notice[NOTICE];
+        snprintf(environment_text, sizeof environment_text, "%s", text);
+        say_environment(notice, sizeof notice);
+        tell(notice);
+    }
+}
+
+static int threads_by_default(void) {
+    if (environment_text[0])
+        return processors;
+#ifdef FL_OPENMP
+    const int n = omp_get_max_threads(); /* the program may have changed it */
+    return n < 1 ? 1 : n > FL_MAX_THREADS ? FL_MAX_THREADS : n;
+#else
+    return environment ? environment : processors;
+#endif
+}
+
+static int threads_asked_for(void) {
+    pthread_once(&begun, begin);
+    const int n = atomic_load_explicit(&wanted, memory_order_relaxed);
+    return n ? n : threads_by_default();
+}
+
+int fl_threads(void) {
+    const int n = threads_asked_for(), given = atomic_load_explicit(&most, memory_order_relaxed);
+    return n < given ? n : given;
+}
+
+int tensor_threads(void) {
+    return fl_threads();
+}
+
+tensor_status tensor_set_threads(int threads) {
+    if (threads < 0 || threads > FL_MAX_THREADS)
+        return fl_fail(TENSOR_E_ARGUMENT, "set_threads: %d threads, expected 0 (default) to %d", threads,
+                       FL_MAX_THREADS);
+    pthread_once(&begun, begin);
+    atomic_store(&wanted, threads);
+    atomic_store(&most, FL_MAX_THREADS); /* perhaps the system gives more now */
+    return TENSOR_OK;
+}
+
+const char *tensor_threads_notice(void) {
+    static _Thread_local char text[NOTICE];
+    const int asked = threads_asked_for(), given = atomic_load(&most);
+    text[0] = 0;
+    if (given < asked)
+        snprintf(text, sizeof text, "the system refused threads: %d of %d run", given, asked);
+    else if (environment_text[0] && !atomic_load(&wanted))
+        say_environment(text, sizeof text);
+    return text;
+}
+
+/* --- teams --- */
+
+static void run_parts(struct team *team, int worker) {
+    inside = 1;
+    for (int part; (part = atomic_fetch_add(&team->next, 1)) < team->parts;)
+        team->work(team->context, part, worker);
+    inside = 0;
+}
+
+static inline void look_again(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static void *help(void *pointer) {
+    const int me = (int)(intptr_t)pointer;
+    uint64_t seen = 0;
+    for (;;) {
+        for (int i = 0; i < spin && atomic_load_explicit(&pool.number, memory_order_relaxed) == seen; i++)
+            look_again();
+        pthread_mutex_lock(&pool.lock);
+        while (pool.number == seen || me >= pool.called) {
+            seen = pool.number;
+            pthread_cond_wait(&pool.begin, &pool.lock);
+        }
+        seen = pool.number;
+        struct team *team = pool.team;
+        pthread_mutex_unlock(&pool.lock);
+        run_parts(team, me + 1);
+        pthread_mutex_lock(&pool.lock);
+        if (--pool.working == 0)
+            pthread_cond_signal(&pool.end);
+        pthread_mutex_unlock(&pool.lock);
+    }
+    return NULL;
+}
+
+/* Until there are `count`, or no more are to be had: fewer threads than asked for change only the time. The system is
+ * not asked again in vain, until tensor_set_threads is called. */
+static void hire(int count) {
+    pthread_attr_t detached;
+    if (pthread_attr_init(&detached))
+        return;
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    pthread_t thread;
+    while (pool.helpers < count && !pthread_create(&thread, &detached, help, (void *)(intptr_t)pool.helpers))
+        pool.helpers++;
+    pthread_attr_destroy(&detached);
+    if (pool.helpers < count) {
+        atomic_store(&most, pool.helpers + 1);
+        if (fl_verbose())
+            tell(tensor_threads_notice());
+    }
+}
+
+static bool alone(int threads) {
+#ifdef FL_OPENMP
+    if (omp_in_parallel())
+        return true;
+#endif
+    return threads <= 1 || inside || !fork_is_seen ||
+           pthread_mutex_trylock(&pool.owner); /* another caller has the helpers */
+}
+
+void fl_parallel_within(int workers, int parts, fl_part work, void *context) {
+    const int threads = workers < parts ? workers : parts;
+    if (alone(threads)) {
+        for (int part = 0; part < parts; part++)
+            work(context, part, 0);
+        return;
+    }
+    struct team team = {work, context, parts, 0};
+    pthread_mutex_lock(&pool.lock);
+    hire(threads - 1);
+    pool.team = &team;
+    pool.called = pool.helpers < threads - 1 ? pool.helpers : threads - 1;
+    pool.working = pool.called;
+    pool.number++;
+    pthread_cond_broadcast(&pool.begin);
+    pthread_mutex_unlock(&pool.lock);
+    run_parts(&team, 0);
+    for (int i = 0; i < spin && atomic_load_explicit(&pool.working, memory_order_relaxed); i++)
+        look_again();
+    pthread_mutex_lock(&pool.lock);
+    while (pool.working)
+        pthread_cond_wait(&pool.end, &pool.lock);
+    pthread_mutex_unlock(&pool.lock);
+    pthread_mutex_unlock(&pool.owner);
+}
+
+void fl_parallel(int parts, fl_part work, void *context) {
+    fl_parallel_within(fl_threads(), parts, work, context);
+}
+
+/* --- the child of a fork: it has the thread that forked, and none of the helpers --- */
+
+static atomic_int forks;
+
+static void forked(void) {
+    pool = (struct pool)NEW_POOL;
+    atomic_fetch_add(&forks, 1);
+}
+
+int fl_fork_number(void) {
+    pthread_once(&begun, begin);
+    return atomic_load(&forks);
+}

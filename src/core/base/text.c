@@ -1,0 +1,49 @@
+/* text.c - printf and strtod that know no locale. A program may have called setlocale, on any thread and at any time;
+ * uselocale belongs to the calling thread and goes before. */
+#define _GNU_SOURCE /* uselocale */
+#include "core/base/text.h"
+#include <locale.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+static locale_t plain; /* made once, never freed: threads may be using it when the process ends */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_plain(void) {
+    plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+/* The locale to go back to. Where there is no memory for "C", the thread keeps its own. */
+static locale_t enter(void) {
+    pthread_once(&once, make_plain);
+    return plain ? uselocale(plain) : (locale_t)0;
+}
+
+static void leave(locale_t before) {
+    if (before)
+        uselocale(before);
+}
+
+int fl_format(char *text, size_t size, const char *format, va_list arguments) {
+    const locale_t before = enter();
+    const int n = vsnprintf(text, size, format, arguments);
+    leave(before);
+    return n;
+}
+
+double fl_to_real(const char *text, char **end) {
+    const locale_t before = enter();
+    const double value = strtod(text, end);
+    leave(before);
+    return value;
+}
+
+int fl_print(FILE *file, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const locale_t before = enter();
+    const int n = vfprintf(file, format, arguments);
+    leave(before);
+    va_end(arguments);
+    return n;
+}

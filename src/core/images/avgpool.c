@@ -1,0 +1,377 @@
+/* avgpool.c - average pooling by windows of one size and by as many windows as the output has places, and the
+ * gradients: reference kernels, kernels of image lines in threads for every format, the operations. */
+#include "core/table/any_format.h"
+#include "core/operations/check_operands.h"
+#include "core/images/pool_rules.h"
+#include "core/rows/rows.h"
+
+static bool is_gradient(enum fl_op op) {
+    return op == FL_OP_AVGPOOL2D_GRAD || op == FL_OP_AVGPOOL_ADAPTIVE_GRAD;
+}
+
+/* --- the definition ----------------------------------------------------------------------------------------------- */
+
+static void keep(const struct ref_work *w, int64_t i, struct fl_wide_sum sum) {
+    w->value[i] = fl_wide_odd(sum);
+    w->near[i] = fl_wide_abs(sum);
+}
+
+static int64_t mantissa(double x, double unit) {
+    return (int64_t)(x * unit);
+}
+
+/* Output i, of window p, q. */
+static void mean_of_window(const struct ref_work *w, int64_t i, int64_t n, int64_t p, int64_t q, int64_t c) {
+    const struct fl_geometry *g = &w->args->geo;
+    const struct fl_pool_side down = fl_pool_down(g), across = fl_pool_across(g);
+    const struct fl_span y = fl_pool_inside(&down, p), z = fl_pool_inside(&across, q);
+    const int64_t count = fl_pool_count(&down, p) * fl_pool_count(&across, q);
+    const int e = fl_exponent(&w->args->in[0]);
+    const double unit = fl_scale2(1, e);
+    fl_int128 sum = 0;
+    double total = 0;
+    float chain = 0;
+    int64_t taken = 0;
+    for (int64_t a = y.from; a < y.to; a++)
+        for (int64_t b = z.from; b < z.to; b++, taken++) {
+            const double x = w->in[0][((n * g->h + a) * g->w + b) * g->c + c];
+            if (fl_ref_shared(w->args)) {
+                sum += mantissa(x, unit);
+                continue;
+            }
+            if (taken && taken % FL_ROWS_CHUNK == 0) {
+                total += chain;
+                chain = 0;
+            }
+            chain += (float)x;
+        }
+    if (fl_ref_shared(w->args))
+        keep(w, i, fl_pool_mean(sum, count, e));
+    else
+        w->value[i] = (total + chain) / (double)count;
+}
+
+/* Element i of the gradient, of pixel a, b. */
+static void share_of_pixel(const struct ref_work *w, int64_t i, int64_t n, int64_t a, int64_t b, int64_t c) {
+    const struct fl_geometry *g = &w->args->geo;
+    const struct fl_pool_side down = fl_pool_down(g), across = fl_pool_across(g);
+    const struct fl_span p = fl_pool_windows(&down, a), q = fl_pool_windows(&across, b);
+    const int e = fl_exponent(&w->args->in[0]);
+    const double unit = fl_scale2(1, e);
+    fl_int128 sum = 0;
+    double total = 0;
+    for (int64_t j = p.from; j < p.to; j++)
+        for (int64_t k = q.from; k < q.to; k++) {
+            const double dy = w->in[0][((n * g->p + j) * g->q + k) * g->c + c];
+            const int64_t high = fl_pool_count(&down, j), wide = fl_pool_count(&across, k);
+            if (fl_ref_shared(w->args))
+                sum += (fl_int128)mantissa(dy, unit) * (down.common / high * (across.common / wide));
+            else
+                total += dy / (double)(high * wide);
+        }
+    if (fl_ref_shared(w->args))
+        keep(w, i, fl_pool_mean(sum, down.common * across.common, e));
+    else
+        w->value[i] = total;
+}
+
+tensor_status fl_ref_avgpool_window(const struct fl_args *args) {
+    struct ref_work w;
+    const tensor_status status = fl_ref_begin(&w, args);
+    if (status)
+        return status;
+    const struct fl_geometry *g = &args->geo;
+    const bool gradient = is_gradient(args->op);
+    const int64_t lines = gradient ? g->h : g->p, columns = gradient ? g->w : g->q;
+    int64_t i = 0;
+    for (int64_t n = 0; n < g->batch; n++)
+        for (int64_t line = 0; line < lines; line++)
+            for (int64_t column = 0; column < columns; column++)
+                for (int64_t c = 0; c < g->c; c++, i++) {
+                    if (gradient)
+                        share_of_pixel(&w, i, n, line, column, c);
+                    else
+                        mean_of_window(&w, i, n, line, column, c);
+                }
+    fl_ref_end(&w);
+    return TENSOR_OK;
+}
+
+/* --- lines of images in threads ----------------------------------------------------------------------------------- */
+
+/* sum / count rounded to odd, and *near to nearest; both integers, |sum| and count below 2^53. The remainder of a
+ * quotient that was rounded to nearest is a double. */
+static inline double odd_quotient(double sum, double count, double *near) {
+    const double q = sum / count, rest = fma(-q, count, sum);
+    uint64_t bits;
+    memcpy(&bits, &q, sizeof bits);
+    const uint64_t step = rest != 0 ? ~bits & 1 : 0;
+    bits += (rest > 0) == (q > 0) ? step : -step;
+    *near = q;
+    double odd;
+    memcpy(&odd, &bits, sizeof odd);
+    return odd;
+}
+
+/* `value`, integers, become sums / count at exponent e; the largest of them. */
+static double divide(double *value, int64_t n, double count, int e) {
+    const double unit = fl_scale2(1, -e);
+    double largest = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double near;
+        value[i] = odd_quotient(value[i], count, &near) * unit;
+        largest = fabs(near) > largest ? fabs(near) : largest;
+    }
+    return largest * unit;
+}
+
+/* What float formats add up in chains of FL_ROWS_CHUNK. */
+static void add_to_chain(double *total, double *chain, const double *x, int64_t channels, int64_t taken) {
+    if (taken && taken % FL_ROWS_CHUNK == 0)
+        for (int64_t c = 0; c < channels; c++) {
+            total[c] += chain[c];
+            chain[c] = 0;
+        }
+    for (int64_t c = 0; c < channels; c++)
+        chain[c] = (float)chain[c] + (float)x[c];
+}
+
+/* The means of a line of windows. own: a line of x, sums, chains. */
+static void forward_line(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
+    const struct fl_args *args = rows->args;
+    const struct fl_geometry *g = &args->geo;
+    const struct fl_pool_side down = fl_pool_down(g), across = fl_pool_across(g);
+    const int64_t p = row % g->p, line = g->w * g->c, outputs = g->q * g->c;
+    const bool shared = fl_ref_shared(args);
+    const struct fl_span y = fl_pool_inside(&down, p);
+    double *x = own, *total = x + line, *chain = total + outputs, largest = 0;
+    memset(total, 0, (size_t)(2 * outputs) * sizeof *total);
+    for (int64_t a = y.from; a < y.to; a++) {
+        fl_rows_fetch(args, 0, (row / g->p * g->h + a) * line, line, x);
+        for (int64_t q = 0; q < g->q; q++) {
+            const struct fl_span z = fl_pool_inside(&across, q);
+            int64_t taken = (a - y.from) * (z.to - z.from);
+            for (int64_t b = z.from; b < z.to; b++, taken++) {
+                const double *pixel = x + b * g->c;
+                double *sum = total + q * g->c;
+                if (!shared)
+                    add_to_chain(sum, chain + q * g->c, pixel, g->c, taken);
+                for (int64_t c = 0; shared && c < g->c; c++)
+                    sum[c] += pixel[c];
+            }
+        }
+    }
+    for (int64_t q = 0; q < g->q; q++) {
+        const double count = (double)(fl_pool_count(&down, p) * fl_pool_count(&across, q));
+        double *sum = total + q * g->c;
+        if (shared) {
+            const double most = divide(sum, g->c, count, fl_exponent(&args->in[0]));
+            largest = most > largest ? most : largest;
+        }
+        for (int64_t c = 0; !shared && c < g->c; c++)
+            sum[c] = (sum[c] + chain[q * g->c + c]) / count;
+    }
+    fl_rows_store(args, row * outputs, outputs, total, largest, stats);
+}
+
+/* The gradient of a line of pixels. own: a line of dy, sums. */
+static void backward_line(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
+    const struct fl_args *args = rows->args;
+    const struct fl_geometry *g = &args->geo;
+    const struct fl_pool_side down = fl_pool_down(g), across = fl_pool_across(g);
+    const int64_t line = g->w * g->c, outputs = g->q * g->c;
+    const bool shared = fl_ref_shared(args);
+    const struct fl_span p = fl_pool_windows(&down, row % g->h);
+    double *dy = own, *sum = own + outputs, largest = 0;
+    memset(sum, 0, (size_t)line * sizeof *sum);
+    for (int64_t j = p.from; j < p.to; j++) {
+        const int64_t high = fl_pool_count(&down, j);
+        fl_rows_fetch(args, 0, (row / g->h * g->p + j) * outputs, outputs, dy);
+        for (int64_t b = 0; b < g->w; b++) {
+            const struct fl_span q = fl_pool_windows(&across, b);
+            double *pixel = sum + b * g->c;
+            for (int64_t k = q.from; k < q.to; k++) {
+                const int64_t wide = fl_pool_count(&across, k);
+                const double *window = dy + k * g->c,
+                             weight = shared ? (double)(down.common / high * (across.common / wide)) : 0,
+                             count = (double)(high * wide);
+                for (int64_t c = 0; c < g->c; c++)
+                    pixel[c] += shared ? window[c] * weight : window[c] / count;
+            }
+        }
+    }
+    if (shared)
+        largest = divide(sum, line, (double)(down.common * across.common), fl_exponent(&args->in[0]));
+    fl_rows_store(args, row * line, line, sum, largest, stats);
+}
+
+/* How many windows hold a position, at most. */
+static double most_windows(const struct fl_pool_side *side) {
+    return side->window ? (double)((side->window - 1) / side->stride + 1) : (double)(side->windows / side->length + 2);
+}
+
+/* Whether every sum of mantissas, of a gradient times its weights, is an integer below 2^53. */
+static bool fits_doubles(const struct fl_args *args) {
+    const struct fl_pool_side down = fl_pool_down(&args->geo), across = fl_pool_across(&args->geo);
+    if (!fl_ref_shared(args))
+        return true;
+    if (!is_gradient(args->op))
+        return (double)down.length * (double)across.length < 0x1p37;
+    return (double)(down.common * across.common) * most_windows(&down) * most_windows(&across) < 0x1p37;
+}
+
+static struct fl_rows lines_of(const struct fl_args *args) {
+    const struct fl_geometry *g = &args->geo;
+    const bool gradient = is_gradient(args->op);
+    return (struct fl_rows){.args = args,
+                            .rows = g->batch * (gradient ? g->h : g->p),
+                            .width = gradient ? g->w * g->c : g->q * g->c,
+                            .doubles = (gradient ? g->w + g->q : g->w + 2 * g->q) * g->c,
+                            .run = gradient ? backward_line : forward_line};
+}
+
+static size_t need(const struct fl_args *args) {
+    const struct fl_rows rows = lines_of(args);
+    return fits_doubles(args) ? fl_rows_need(&rows) : fl_ref_bytes(args);
+}
+
+static tensor_status avgpool_lines(const struct fl_args *args) {
+    struct fl_rows rows = lines_of(args);
+    if (!fits_doubles(args))
+        return fl_ref_avgpool_window(args);
+    char *memory = fl_rows_begin(&rows);
+    if (!memory)
+        return TENSOR_E_MEMORY;
+    fl_rows_run(&rows, memory);
+    return TENSOR_OK;
+}
+
+const struct fl_any_format fl_avgpool_any = {avgpool_lines, need};
+
+/* --- the operations ----------------------------------------------------------------------------------------------- */
+
+static int64_t greatest_divisor(int64_t a, int64_t b) {
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+int64_t fl_pool_common(const struct fl_pool_side *side) {
+    int64_t common = 1;
+    for (int64_t i = 0; i < side->windows && common <= FL_POOL_DENOMINATOR_LIMIT; i++) {
+        const int64_t count = fl_pool_count(side, i), factor = count / greatest_divisor(common, count);
+        common = factor <= FL_POOL_DENOMINATOR_LIMIT / common ? common * factor : FL_POOL_DENOMINATOR_LIMIT + 1;
+        if (side->padding_counts && side->window)
+            break; /* all of them divide by the same */
+    }
+    return common;
+}
+
+static tensor_status set_common(const char *name, struct fl_geometry *g) {
+    const struct fl_pool_side down = fl_pool_down(g), across = fl_pool_across(g);
+    g->m = fl_pool_common(&down);
+    g->n = fl_pool_common(&across);
+    return (double)g->m * (double)g->n <= (double)FL_POOL_DENOMINATOR_LIMIT
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_ARGUMENT,
+                         "%s: windows of %lldx%lld pixels divide by counts with a common multiple above 2^48, expected "
+                         "at most that",
+                         name, (long long)g->h, (long long)g->w);
+}
+
+/* Images both, of one batch and as many channels. */
+static tensor_status image_geometry(const char *name, struct operand x, struct operand y, struct fl_geometry *g) {
+    char tx[TENSOR_TEXT], ty[TENSOR_TEXT];
+    TRY(check_ndim(name, x, 4, "[N,H,W,C]"));
+    TRY(check_ndim(name, y, 4, "[N,P,Q,C]"));
+    const int64_t *xs = x.t->shape, *ys = y.t->shape;
+    if (xs[0] != ys[0] || xs[3] != ys[3])
+        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, %s is %s, expected as many images and channels", name, x.name,
+                       fl_shape_text(x.t, tx), y.name, fl_shape_text(y.t, ty));
+    *g = (struct fl_geometry){
+        .batch = xs[0], .h = xs[1], .w = xs[2], .c = xs[3], .p = ys[1], .q = ys[2], .filters = xs[3]};
+    return TENSOR_OK;
+}
+
+static tensor_status window_geometry(const char *name, struct operand x, struct operand y, tensor_window how,
+                                     bool padding_counts, struct fl_geometry *g) {
+    if (how.window < 1 || how.window > TENSOR_WINDOW_LIMIT)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: window %d, expected 1 to %d", name, how.window, TENSOR_WINDOW_LIMIT);
+    if (how.stride < 1 || how.stride > TENSOR_WINDOW_STEP_LIMIT)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: stride %d, expected 1 to %d", name, how.stride,
+                       TENSOR_WINDOW_STEP_LIMIT);
+    if (how.padding < 0 || how.padding > TENSOR_WINDOW_STEP_LIMIT || how.padding >= how.window)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: padding %d, expected 0 to %d and less than the window %d", name,
+                       how.padding, TENSOR_WINDOW_STEP_LIMIT, how.window);
+    if (how.dilation < 0 || how.dilation > 1 || how.groups < 0 || how.groups > 1)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "%s: dilation %d and %d groups, expected 1 and 1: they belong to convolutions", name,
+                       how.dilation, how.groups);
+    TRY(image_geometry(name, x, y, g));
+    const int64_t down = g->h + 2 * (int64_t)how.padding - how.window,
+                  across = g->w + 2 * (int64_t)how.padding - how.window;
+    if (down < 0 || across < 0)
+        return fl_fail(TENSOR_E_SHAPE, "%s: a window of %d does not fit a %lldx%lld image with padding %d", name,
+                       how.window, (long long)g->h, (long long)g->w, how.padding);
+    TRY(check_shape_is(name, y, 4, (int64_t[]){g->batch, down / how.stride + 1, across / how.stride + 1, g->c}));
+    g->r = g->s = how.window;
+    g->stride[0] = g->stride[1] = how.stride;
+    g->padding[0] = g->padding[1] = how.padding;
+    g->k = padding_counts;
+    return TENSOR_OK;
+}
+
+tensor_status tensor_avgpool2d(tensor *y, const tensor *x, tensor_window how, bool padding_counts) {
+    static const char name[] = "avgpool2d";
+    struct fl_args args = {.op = FL_OP_AVGPOOL2D};
+    TRY(check_operands(name, OPERANDS({"y", y}, {"x", x})));
+    TRY(check_distinct(name, OPERANDS({"y", y}, {"x", x})));
+    TRY(window_geometry(name, (struct operand){"x", x}, (struct operand){"y", y}, how, padding_counts, &args.geo));
+    args.in[0] = fl_view_of(x);
+    return fl_write(y, &args);
+}
+
+tensor_status tensor_avgpool2d_grad(tensor *dx, const tensor *dy, tensor_window how, bool padding_counts) {
+    static const char name[] = "avgpool2d_grad";
+    struct fl_args args = {.op = FL_OP_AVGPOOL2D_GRAD};
+    TRY(check_operands(name, OPERANDS({"dx", dx}, {"dy", dy})));
+    TRY(check_distinct(name, OPERANDS({"dx", dx}, {"dy", dy})));
+    TRY(window_geometry(name, (struct operand){"dx", dx}, (struct operand){"dy", dy}, how, padding_counts, &args.geo));
+    TRY(set_common(name, &args.geo));
+    args.in[0] = fl_view_of(dy);
+    return fl_write(dx, &args);
+}
+
+static tensor_status adaptive_geometry(const char *name, struct operand x, struct operand y, struct fl_geometry *g) {
+    TRY(image_geometry(name, x, y, g));
+    const int64_t sides[] = {g->h, g->w, g->p, g->q};
+    for (int i = 0; i < 4; i++)
+        if (sides[i] > TENSOR_WINDOW_LIMIT)
+            return fl_fail(TENSOR_E_SHAPE, "%s: a side of %lld pixels, expected at most %d", name, (long long)sides[i],
+                           TENSOR_WINDOW_LIMIT);
+    return TENSOR_OK;
+}
+
+tensor_status tensor_avgpool_adaptive(tensor *y, const tensor *x) {
+    static const char name[] = "avgpool_adaptive";
+    struct fl_args args = {.op = FL_OP_AVGPOOL_ADAPTIVE};
+    TRY(check_operands(name, OPERANDS({"y", y}, {"x", x})));
+    TRY(check_distinct(name, OPERANDS({"y", y}, {"x", x})));
+    TRY(adaptive_geometry(name, (struct operand){"x", x}, (struct operand){"y", y}, &args.geo));
+    args.in[0] = fl_view_of(x);
+    return fl_write(y, &args);
+}
+
+tensor_status tensor_avgpool_adaptive_grad(tensor *dx, const tensor *dy) {
+    static const char name[] = "avgpool_adaptive_grad";
+    struct fl_args args = {.op = FL_OP_AVGPOOL_ADAPTIVE_GRAD};
+    TRY(check_operands(name, OPERANDS({"dx", dx}, {"dy", dy})));
+    TRY(check_distinct(name, OPERANDS({"dx", dx}, {"dy", dy})));
+    TRY(adaptive_geometry(name, (struct operand){"dx", dx}, (struct operand){"dy", dy}, &args.geo));
+    TRY(set_common(name, &args.geo));
+    args.in[0] = fl_view_of(dy);
+    return fl_write(dx, &args);
+}

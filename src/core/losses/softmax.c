@@ -1,0 +1,236 @@
+/* softmax.c - softmax with cross-entropy, in double by a fixed sequence, for every format. Rows go to one of the
+ * implementations of that sequence that the instruction sets have. */
+#include "core/table/any_format.h"
+#include "core/arithmetic/elementary.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/base/parallel.h"
+#include "core/queue/queue.h"
+#include "core/losses/softmax.h"
+#include <math.h>
+#include <string.h>
+
+enum {
+    PART = 4096,   /* elements, about, of the rows of a part */
+    LEAST_ROWS = 8 /* whose sums run side by side */
+};
+
+/* The definition: what every other implementation does too. */
+static void plain_rows(const struct fl_softmax *s, int64_t first, int64_t end) {
+    for (int64_t i = first; i < end; i++) {
+        double *row = s->z + i * s->classes, sum = 0;
+        int64_t largest = 0;
+        for (int64_t c = 1; c < s->classes; c++)
+            if (row[c] > row[largest])
+                largest = c;
+        const double top = row[largest], chosen = row[s->labels[i]] - top;
+        for (int64_t c = 0; c < s->classes; c++)
+            sum += row[c] = fl_exp(row[c] - top);
+        s->loss[i] = fl_log(sum) - chosen;
+        for (int64_t c = 0; c < s->classes; c++)
+            row[c] = (row[c] / sum - (c == s->labels[i])) * s->weight;
+        s->largest[i] = (int32_t)largest;
+    }
+}
+
+/* --- as kernels --------------------------------------------------------------------------------------------------- */
+
+struct job {
+    struct fl_softmax softmax;
+    const struct fl_args *args;
+    int64_t rows, rows_per_part;
+    fl_softmax_rows run;
+};
+
+static void run_part(void *context, int part, int worker) {
+    (void)worker;
+    const struct job *job = context;
+    const int64_t first = part * job->rows_per_part, classes = job->softmax.classes;
+    const int64_t end = first + job->rows_per_part < job->rows ? first + job->rows_per_part : job->rows;
+    job->args->format->decode(&job->args->in[0], first * classes, (end - first) * classes,
+                              job->softmax.z + first * classes);
+    job->run(&job->softmax, first, end);
+}
+
+/* Logits that become gradients, losses of rows, largest classes. */
+size_t fl_softmax_need(const struct fl_args *args) {
+    return (size_t)(args->in[0].count + 2 * args->geo.m) * sizeof(double);
+}
+
+static tensor_status check_labels(const struct fl_args *args) {
+    const int32_t *labels = args->numbers.i[2];
+    for (int64_t i = 0; i < args->geo.m; i++)
+        if (labels[i] < 0 || labels[i] >= args->geo.n)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: label %lld is %d, expected 0 to %lld", args->numbers.what,
+                           (long long)i, labels[i], (long long)args->geo.n - 1);
+    return TENSOR_OK;
+}
+
+/* Sums in the order of the rows. */
+static void finish(const struct job *job) {
+    const struct fl_numbers *n = &job->args->numbers;
+    double total = 0;
+    int32_t right = 0;
+    for (int64_t i = 0; i < job->rows; i++) {
+        total += job->softmax.loss[i];
+        right += job->softmax.largest[i] == job->softmax.labels[i];
+    }
+    *n->f[1] = total / (double)job->rows;
+    if (n->i[0])
+        memcpy(n->i[0], job->softmax.largest, (size_t)job->rows * sizeof *n->i[0]);
+    if (n->i[1])
+        *n->i[1] = right;
+}
+
+static tensor_status softmax(const struct fl_args *args, fl_softmax_rows run) {
+    const int64_t rows = args->geo.m, classes = args->geo.n;
+    double *memory = fl_workspace(args, fl_softmax_need(args));
+    if (!memory)
+        return TENSOR_E_MEMORY;
+    tensor_status status = check_labels(args);
+    if (status)
+        return status;
+    double *const logits = args->numbers.f[0] ? args->numbers.f[0] : memory;
+    struct job job = {.softmax = {.z = logits,
+                                  .labels = args->numbers.i[2],
+                                  .classes = classes,
+                                  .weight = args->numbers.real / (double)rows,
+                                  .gradient = args->numbers.f[0] != NULL,
+                                  .loss = memory + args->in[0].count,
+                                  .largest = (int32_t *)(memory + args->in[0].count + rows)},
+                      .args = args,
+                      .rows = rows,
+                      .rows_per_part = PART / classes > LEAST_ROWS ? PART / classes : LEAST_ROWS,
+                      .run = run};
+    fl_parallel((int)((rows + job.rows_per_part - 1) / job.rows_per_part), run_part, &job);
+    finish(&job);
+    return TENSOR_OK;
+}
+
+#ifdef FL_HAVE_AVX2
+#define ROWS_AVX2 fl_softmax_avx2
+#else
+#define ROWS_AVX2 NULL
+#endif
+#ifdef FL_HAVE_AVX512
+#define ROWS_AVX512 fl_softmax_avx512bw
+#else
+#define ROWS_AVX512 NULL
+#endif
+
+fl_softmax_rows fl_softmax_rows_of(enum fl_backend backend) {
+    static const fl_softmax_rows rows[FL_BACKENDS] = {plain_rows, fl_softmax_portable, ROWS_AVX2, ROWS_AVX512, NULL};
+    return rows[backend];
+}
+
+tensor_status fl_softmax_ref(const struct fl_args *args) {
+    return softmax(args, plain_rows);
+}
+static tensor_status softmax_portable(const struct fl_args *args) {
+    return softmax(args, fl_softmax_portable);
+}
+static tensor_status softmax_avx2(const struct fl_args *args) {
+    return softmax(args, ROWS_AVX2);
+}
+static tensor_status softmax_avx512bw(const struct fl_args *args) {
+    return softmax(args, ROWS_AVX512);
+}
+
+fl_kernel fl_softmax_kernel(enum fl_backend backend) {
+    static const fl_kernel kernels[FL_BACKENDS] = {
+        [FL_PORTABLE] = softmax_portable, [FL_AVX2] = softmax_avx2, [FL_AVX512BW] = softmax_avx512bw};
+    return fl_softmax_rows_of(backend) ? kernels[backend] : NULL;
+}
+
+/* --- the operation ------------------------------------------------------------------------------------------------ */
+
+static tensor_status check(const char *name, const tensor *dx, const tensor *x, double gradient_scale) {
+    char tx[TENSOR_TEXT], td[TENSOR_TEXT];
+    if (x->ndim != 2)
+        return fl_fail(TENSOR_E_SHAPE, "%s: x is %s, expected [N, classes]", name, fl_shape_text(x, tx));
+    if (dx && dx->format != x->format)
+        return fl_fail(TENSOR_E_FORMAT, "%s: dx is %s, x is %s", name, dx->format->name, x->format->name);
+    if (dx && (dx->ndim != 2 || dx->shape[0] != x->shape[0] || dx->shape[1] != x->shape[1]))
+        return fl_fail(TENSOR_E_SHAPE, "%s: dx is %s, x is %s", name, fl_shape_text(dx, td), fl_shape_text(x, tx));
+    tensor_status status = fl_need_arithmetic(name, "x", x);
+    if (!status)
+        status = fl_need_elements(name, x);
+    if (!status && dx)
+        status = fl_need_elements(name, dx);
+    if (!status)
+        status = fl_check_apart(name, "dx", dx, "x", x);
+    if (!status && !isfinite(gradient_scale))
+        status = fl_fail(TENSOR_E_ARGUMENT, "%s: gradient_scale is %g, expected a finite number", name, gradient_scale);
+    return status;
+}
+
+/* A scale that stands in a tensor counts instead of gradient_scale. */
+static tensor_status run(const char *name, double *loss, tensor *dx, int32_t *predicted, int32_t *correct,
+                         const tensor *x, const int32_t *labels, double gradient_scale, struct fl_scalar scalar) {
+    double *z = NULL;
+    if (dx && !(z = fl_temporary(fl_queue_of(x->storage), (size_t)x->count * sizeof *z)))
+        return TENSOR_E_MEMORY;
+    struct fl_args args = {.op = FL_OP_SOFTMAX_CROSS_ENTROPY,
+                           .in = {fl_view_of(x)},
+                           .geo = {.m = x->shape[0], .n = x->shape[1]},
+                           .numbers = {.f = {z, loss},
+                                       .i = {predicted, correct, (int32_t *)(uintptr_t)labels},
+                                       .real = gradient_scale,
+                                       .what = name},
+                           .scalar = scalar};
+    tensor_status status = fl_run(x, &args);
+    return !status && dx ? fl_write_values(dx, z) : status;
+}
+
+tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx, int32_t *predicted, const tensor *x,
+                                           const int32_t *labels, double gradient_scale) {
+    static const char name[] = "softmax_cross_entropy";
+    if (!loss || !x || !labels)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", name, !loss ? "loss" : !x ? "x" : "labels");
+    tensor_status status = check(name, dx, x, gradient_scale);
+    if (!status)
+        status = fl_need_host(name, x);
+    return status ? status : run(name, loss, dx, predicted, NULL, x, labels, gradient_scale, (struct fl_scalar){0});
+}
+
+/* scale NULL: gradient_scale counts. */
+static tensor_status cross_entropy(const char *name, tensor *loss, tensor *dx, tensor *predicted, tensor *correct,
+                                   const tensor *x, const tensor *labels, double gradient_scale, const tensor *scale) {
+    tensor_status status = check(name, dx, x, gradient_scale);
+    const int64_t rows = x->shape[0];
+    if (!status)
+        status = fl_check_numbers(name, "loss", loss, FMT_F64, 1, x);
+    if (!status && predicted)
+        status = fl_check_numbers(name, "predicted", predicted, FMT_I32, rows, x);
+    if (!status && correct)
+        status = fl_check_numbers(name, "correct", correct, FMT_I32, 1, x);
+    if (!status)
+        status = fl_check_numbers(name, "labels", labels, FMT_I32, rows, x);
+    if (!status)
+        status = fl_check_all_apart(
+            name, (const char *[]){"loss", "predicted", "correct", "dx", "labels", "x", "gradient_scale"},
+            (const tensor *[]){loss, predicted, correct, dx, labels, x, scale}, 4, 7);
+    struct fl_scalar scalar = {0};
+    if (scale)
+        scalar = (struct fl_scalar){.real = scale->storage->data, .what = "cross_entropy_by: gradient_scale"};
+    return status ? status
+                  : run(name, loss->storage->data, dx, predicted ? predicted->storage->data : NULL,
+                        correct ? correct->storage->data : NULL, x, labels->storage->data, gradient_scale, scalar);
+}
+
+tensor_status tensor_cross_entropy(tensor *loss, tensor *dx, tensor *predicted, tensor *correct, const tensor *x,
+                                   const tensor *labels, double gradient_scale) {
+    static const char name[] = "cross_entropy";
+    if (!x)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: x is NULL", name);
+    return cross_entropy(name, loss, dx, predicted, correct, x, labels, gradient_scale, NULL);
+}
+
+tensor_status tensor_cross_entropy_by(tensor *loss, tensor *dx, tensor *predicted, tensor *correct, const tensor *x,
+                                      const tensor *labels, const tensor *gradient_scale) {
+    static const char name[] = "cross_entropy_by";
+    if (!x)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: x is NULL", name);
+    tensor_status status = fl_check_numbers(name, "gradient_scale", gradient_scale, FMT_F64, 1, x);
+    return status ? status : cross_entropy(name, loss, dx, predicted, correct, x, labels, 0, gradient_scale);
+}

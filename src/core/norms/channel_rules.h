@@ -1,0 +1,86 @@
+/* channel_rules.h - the numbers of one channel of batch normalisation: a fixed sequence of double operations, the same
+ * text for a processor and a device. Plain C without libm but for the square root. */
+#ifndef FL_CHANNEL_RULES_H
+#define FL_CHANNEL_RULES_H
+
+#include "autoflex/autoflex_rules.h"
+#include "core/arithmetic/coefficient.h"
+#include "core/arithmetic/exact_rules.h"
+
+/* Mean and population variance of `rows` elements from their exact sums of mantissas, at exponent e. */
+FL_BOTH void fl_exact_moments(int64_t rows, int64_t sum, int64_t squares, int e, double *mean, double *variance) {
+    const double n = (double)rows;
+    const fl_int128 s1 = sum, s2 = squares;
+    *mean = fl_scale2((double)sum / n, -e);
+    *variance = fl_scale2(fl_double_of_128(rows * s2 - s1 * s1) / (n * n), -2 * e);
+}
+
+/* The same from sums in double. */
+FL_BOTH void fl_float_moments(int64_t rows, double sum, double squares, double *mean, double *variance) {
+    const double n = (double)rows;
+    *mean = sum / n;
+    const double v = squares / n - *mean * *mean;
+    *variance = v < 0 ? 0 : v; /* NaN stays */
+}
+
+/* One channel of out = scale (a - mean) + cross (b - cross_mean) + offset, in real units. */
+struct fl_affine_channel {
+    double scale, mean, cross, cross_mean, offset;
+};
+
+/* gamma (x - mean) / sqrt(variance + epsilon) + beta (+ a residual). */
+FL_BOTH struct fl_affine_channel fl_normalising(double gamma, double beta, double mean, double variance, double epsilon,
+                                                bool residual) {
+    const struct fl_affine_channel c = {gamma * (1 / sqrt(variance + epsilon)), mean, residual ? 1.0 : 0.0, 0, beta};
+    return c;
+}
+
+/* Its gradient by x, from s1 = sum dy and s2 = sum dy x over `rows`; *dot is the gradient by gamma, s1 that by beta. */
+FL_BOTH struct fl_affine_channel fl_normalising_gradient(double gamma, double mean, double variance, double epsilon,
+                                                         double s1, double s2, int64_t rows, double *dot) {
+    const double inverse = 1 / sqrt(variance + epsilon), n = (double)rows, scale = gamma * inverse;
+    *dot = (s2 - mean * s1) * inverse; /* sum of dy times the normalised x */
+    const struct fl_affine_channel c = {scale, s1 / n, -scale * inverse * *dot / n, mean, 0};
+    return c;
+}
+
+/* --- as kernels take it: integer formats -------------------------------------------------------------------------- */
+
+/* The integer mantissa next to `mean`, within +-32767; *rest is what remains of the mean, in real units. */
+FL_BOTH int32_t fl_centre_of(double mean, int e, double *rest) {
+    const double mantissas = fl_scale2(mean, e), top = 32767;
+    double nearest = fl_nearest_integer(mantissas);
+    nearest = nearest > top ? top : nearest < -top ? -top : nearest;
+    *rest = fl_scale2(mantissas - nearest, -e);
+    return (int32_t)nearest;
+}
+
+FL_BOTH struct fl_coefficient fl_on_mantissas(double multiplier, int e) {
+    struct fl_coefficient k = fl_coefficient_of(multiplier);
+    k.e += e;
+    return k;
+}
+
+struct fl_integer_channel {
+    struct fl_coefficient first, cross, offset;
+    int32_t first_centre, cross_centre;
+};
+
+/* False where a number is not finite. */
+FL_BOTH bool fl_integer_channel_of(const struct fl_affine_channel *c, int e_first, int e_cross,
+                                   struct fl_integer_channel *k) {
+    double rest, cross_rest;
+    if (!fl_is_finite(c->mean) || !fl_is_finite(c->cross_mean) || !fl_is_finite(c->scale) || !fl_is_finite(c->cross))
+        return false;
+    k->first_centre = fl_centre_of(c->mean, e_first, &rest);
+    k->cross_centre = fl_centre_of(c->cross_mean, e_cross, &cross_rest);
+    const double constant = c->offset - c->scale * rest - c->cross * cross_rest;
+    if (!fl_is_finite(constant))
+        return false;
+    k->first = fl_on_mantissas(c->scale, e_first);
+    k->cross = fl_on_mantissas(c->cross, e_cross);
+    k->offset = fl_coefficient_of(constant);
+    return true;
+}
+
+#endif

@@ -1,0 +1,204 @@
+/* batched.c - matmuls of matrices side by side, in one write: kernels that run the matrix kernel of a format's row for
+ * each matrix, and the operations.
+ *
+ * Many matrices go to the threads as wholes; few are computed one after the other, each by all threads. Matrices do not
+ * depend on each other, so the results are the same. */
+#include "core/table/any_format.h"
+#include "core/operations/check_operands.h"
+#include "core/base/memory.h"
+#include "core/table/mixed.h"
+#include "core/base/parallel.h"
+#include "core/rows/rows.h"
+
+static enum fl_op matrix_op(enum fl_op op) {
+    switch ((int)op) {
+    case FL_OP_MATMUL_BATCHED:
+        return FL_OP_MATMUL;
+    case FL_OP_MATMUL_BATCHED_NT:
+        return FL_OP_MATMUL_NT;
+    default:
+        return FL_OP_MATMUL_TN;
+    }
+}
+
+static int workers_of(const struct fl_args *args) {
+    return args->workers ? args->workers : fl_threads();
+}
+
+/* Each thread takes whole matrices: there are enough of them that none waits long. */
+static bool takes_whole(const struct fl_args *args, int workers) {
+    return args->geo.batch >= 4 * workers;
+}
+
+static void *at(void *data, int64_t element, int bytes) {
+    return data ? (char *)data + element * bytes : NULL;
+}
+
+/* The call of matrix i. */
+static struct fl_args matrix_call(const struct fl_args *args, int64_t i, int workers) {
+    const struct fl_geometry *g = &args->geo;
+    const int64_t sizes[] = {g->m * g->k, g->k * g->n, g->m * g->n};
+    struct fl_args one = *args;
+    one.op = matrix_op(args->op);
+    one.geo = (struct fl_geometry){.m = g->m, .n = g->n, .k = g->k};
+    for (int j = 0; j < 2; j++) {
+        one.in[j].data = at(args->in[j].data, i * sizes[j], fl_operand_format(args, j)->bytes);
+        one.in[j].count = sizes[j];
+    }
+    one.out.data = at(args->out.data, i * sizes[2], args->format->bytes);
+    one.out.count = sizes[2];
+    one.rounding.first = args->rounding.first + i * sizes[2];
+    one.workers = workers;
+    one.workspace = NULL;
+    one.workspace_bytes = 0;
+    return one;
+}
+
+struct kernel_of_matrix {
+    fl_kernel kernel;
+    size_t bytes; /* of its workspace */
+    tensor_status *status;
+};
+
+static void run_matrix(const struct fl_rows *rows, int64_t i, double *own, struct fl_stats *stats) {
+    const struct kernel_of_matrix *k = rows->plan;
+    struct fl_args one = matrix_call(rows->args, i, 1);
+    one.workspace = own;
+    one.workspace_bytes = k->bytes;
+    one.stats = stats;
+    const tensor_status status = k->kernel(&one); /* it has its workspace: nothing else can fail */
+    if (status)
+        __atomic_store_n(k->status, status, __ATOMIC_RELAXED);
+}
+
+static size_t matrix_need(const struct fl_args *args, fl_need need, int workers) {
+    const struct fl_args one = matrix_call(args, 0, workers);
+    return fl_line_bytes(need ? need(&one) : 0);
+}
+
+static struct fl_rows whole_matrices(const struct fl_args *args, fl_need need) {
+    const struct fl_geometry *g = &args->geo;
+    return (struct fl_rows){.args = args,
+                            .rows = g->batch,
+                            .width = g->m * g->n * (g->k / 16 + 1),
+                            .doubles = (int64_t)(matrix_need(args, need, 1) / sizeof(double)),
+                            .run = run_matrix};
+}
+
+static size_t need_of(const struct fl_args *args, fl_need need) {
+    const int workers = workers_of(args);
+    if (!takes_whole(args, workers))
+        return matrix_need(args, need, workers);
+    const struct fl_rows rows = whole_matrices(args, need);
+    return fl_rows_need(&rows);
+}
+
+static tensor_status run_whole(const struct fl_args *args, fl_kernel kernel, fl_need need) {
+    struct fl_rows rows = whole_matrices(args, need);
+    tensor_status status = TENSOR_OK;
+    const struct kernel_of_matrix plan = {kernel, (size_t)rows.doubles * sizeof(double), &status};
+    char *memory = fl_rows_begin(&rows);
+    if (!memory)
+        return TENSOR_E_MEMORY;
+    rows.plan = &plan;
+    fl_rows_run(&rows, memory);
+    return status;
+}
+
+static tensor_status run_one_by_one(const struct fl_args *args, fl_kernel kernel, fl_need need, int workers) {
+    const size_t bytes = matrix_need(args, need, workers);
+    void *memory = bytes ? fl_workspace(args, bytes) : NULL;
+    if (bytes && !memory)
+        return TENSOR_E_MEMORY;
+    tensor_status status = TENSOR_OK;
+    for (int64_t i = 0; i < args->geo.batch && !status; i++) {
+        struct fl_args one = matrix_call(args, i, workers);
+        one.workspace = memory;
+        one.workspace_bytes = bytes;
+        status = kernel(&one);
+    }
+    return status;
+}
+
+/* What a row computes one of the matrices by. */
+struct kernel_of_row {
+    fl_kernel kernel;
+    fl_need need;
+};
+
+static struct kernel_of_row kernel_of(const struct fl_args *args, enum fl_backend backend) {
+    const bool mixed = fl_is_mixed(args);
+    const struct fl_kernels *row = (mixed ? fl_product_format(args) : args->format)->rows[backend];
+    const enum fl_op op = matrix_op(args->op);
+    return mixed ? (struct kernel_of_row){row->mixed, row->mixed_need}
+                 : (struct kernel_of_row){row->op[op], row->need[op]};
+}
+
+static tensor_status run_on(const struct fl_args *args, enum fl_backend backend) {
+    const struct kernel_of_row k = kernel_of(args, backend);
+    const int workers = workers_of(args);
+    return takes_whole(args, workers) ? run_whole(args, k.kernel, k.need)
+                                      : run_one_by_one(args, k.kernel, k.need, workers);
+}
+
+#define ROW(name, BACKEND)                                                                                             \
+    static tensor_status run_##name(const struct fl_args *args) {                                                      \
+        return run_on(args, BACKEND);                                                                                  \
+    }                                                                                                                  \
+    static size_t need_##name(const struct fl_args *args) {                                                            \
+        return need_of(args, kernel_of(args, BACKEND).need);                                                           \
+    }
+ROW(portable, FL_PORTABLE)
+ROW(avx2, FL_AVX2)
+ROW(avx512bw, FL_AVX512BW)
+ROW(avx512, FL_AVX512)
+ROW(avx512_amx, FL_AVX512_AMX)
+
+struct fl_any_format fl_batched_any(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
+    static const struct fl_any_format kernels[FL_BACKENDS] = {[FL_PORTABLE] = {run_portable, need_portable},
+                                                              [FL_AVX2] = {run_avx2, need_avx2},
+                                                              [FL_AVX512BW] = {run_avx512bw, need_avx512bw},
+                                                              [FL_AVX512] = {run_avx512, need_avx512},
+                                                              [FL_AVX512_AMX] = {run_avx512_amx, need_avx512_amx}};
+    const struct fl_kernels *row = format->rows[backend];
+    return row && row->op[matrix_op(op)] ? kernels[backend] : (struct fl_any_format){NULL, NULL};
+}
+
+/* --- the operations ----------------------------------------------------------------------------------------------- */
+
+/* ta, tb: which of a and b is transposed in its last two dimensions. */
+static tensor_status batched(enum fl_op op, const char *name, tensor *y, const tensor *a, const tensor *b, bool ta,
+                             bool tb) {
+    char text_a[TENSOR_TEXT], text_b[TENSOR_TEXT];
+    TRY(check_mixed_operands(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
+    const int last = a->ndim - 1;
+    if (a->ndim < 2 || b->ndim != a->ndim ||
+        (last > 1 && memcmp(a->shape, b->shape, (size_t)(last - 1) * sizeof a->shape[0])))
+        return fl_fail(TENSOR_E_SHAPE, "%s: a is %s, b is %s, expected matrices with the same leading dimensions", name,
+                       fl_shape_text(a, text_a), fl_shape_text(b, text_b));
+    const int64_t *sa = a->shape + last - 1, *sb = b->shape + last - 1;
+    const int64_t m = sa[ta], k = sa[!ta], n = sb[!tb];
+    if (k != sb[tb])
+        return fl_fail(TENSOR_E_SHAPE, "%s: a is %s, b is %s: inner sizes %lld and %lld differ", name,
+                       fl_shape_text(a, text_a), fl_shape_text(b, text_b), (long long)k, (long long)sb[tb]);
+    int64_t shape[TENSOR_MAX_DIMS];
+    memcpy(shape, a->shape, sizeof shape);
+    shape[last - 1] = m;
+    shape[last] = n;
+    TRY(check_shape_is(name, (struct operand){"y", y}, a->ndim, shape));
+    TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
+    struct fl_args args = {
+        .op = op, .in = {fl_view_of(a), fl_view_of(b)}, .geo = {.batch = a->count / (m * k), .m = m, .n = n, .k = k}};
+    TRY(fl_note_formats(name, y, (const tensor *const[]){a, b}, (const char *const[]){"a", "b"}, NULL, NULL, &args));
+    return fl_write(y, &args);
+}
+
+tensor_status tensor_matmul_batched(tensor *y, const tensor *a, const tensor *b) {
+    return batched(FL_OP_MATMUL_BATCHED, "matmul_batched", y, a, b, false, false);
+}
+tensor_status tensor_matmul_batched_nt(tensor *y, const tensor *a, const tensor *b) {
+    return batched(FL_OP_MATMUL_BATCHED_NT, "matmul_batched_nt", y, a, b, false, true);
+}
+tensor_status tensor_matmul_batched_tn(tensor *y, const tensor *a, const tensor *b) {
+    return batched(FL_OP_MATMUL_BATCHED_TN, "matmul_batched_tn", y, a, b, true, false);
+}

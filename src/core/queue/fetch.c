@@ -1,0 +1,56 @@
+/* fetch.c - bytes on their way to the host. */
+#include "core/queue/fetch.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/queue/queue.h"
+#include <string.h>
+
+/* For devices that make no copies of the kind: as much memory as the first use asks for. */
+static tensor_status take_now(struct fl_queue *queue, struct fl_fetch *f, const void *from, size_t bytes) {
+    if (!f->copy && !(f->copy = fl_alloc(bytes)))
+        return fl_fail(TENSOR_E_MEMORY, "fetch: no memory for %zu bytes", bytes);
+    return fl_get(queue, f->copy, from, bytes);
+}
+
+tensor_status fl_fetch_begin(tensor_device *device, struct fl_fetch *f, const void *from, size_t bytes) {
+    struct fl_queue *queue = fl_device_queue(device);
+    if (f->under_way || (f->room && bytes > f->room))
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       f->under_way ? "fetch: %zu bytes while others are under way"
+                                    : "fetch: %zu bytes, more than at first",
+                       bytes);
+    const tensor_status status =
+        device->fetch ? device->fetch(queue, &f->on_way, from, bytes) : take_now(queue, f, from, bytes);
+    if (status)
+        return status;
+    f->room = f->room ? f->room : bytes;
+    f->bytes = bytes;
+    f->under_way = true;
+    return TENSOR_OK;
+}
+
+tensor_status fl_fetch_end(tensor_device *device, struct fl_fetch *f, void *to) {
+    if (!f->under_way)
+        return fl_fail(TENSOR_E_ARGUMENT, "fetch: nothing is under way");
+    f->under_way = false;
+    if (device->fetch)
+        return device->fetched(fl_device_queue(device), f->on_way, to);
+    memcpy(to, f->copy, f->bytes);
+    return TENSOR_OK;
+}
+
+void fl_fetch_drop(struct fl_fetch *f) {
+    f->under_way = false;
+}
+
+tensor_status fl_fetch_note(const tensor *t, void *to) {
+    const struct fl_storage *s = t->storage;
+    return fl_copy(fl_queue_of(s), to, s->data, (size_t)t->count * (size_t)t->format->bytes);
+}
+
+void fl_fetch_clear(tensor_device *device, struct fl_fetch *f) {
+    if (f->on_way)
+        device->give_up_fetch(fl_device_queue(device), f->on_way);
+    fl_free(f->copy);
+    *f = (struct fl_fetch){0};
+}

@@ -1,0 +1,98 @@
+/* queue.h - devices, queues and calls: how an operation gets from its checks to a kernel.
+ *
+ * An operation checks its operands, describes what is to be done as a struct fl_call, and submits it to the queue of
+ * the device that its tensors lie on. A call holds addresses (elements, exponents, slots) and nothing that a kernel
+ * has yet to compute, so that a queue may run it later, on another thread or another machine. The queue of the host
+ * runs it at once. fl_call_run is how a processor runs a call; a device of another kind has its own way. */
+#ifndef FL_QUEUE_H
+#define FL_QUEUE_H
+
+#include "core/queue/call.h"
+#include "core/queue/call_memory.h"
+
+struct fl_queue;
+
+struct tensor_device {
+    const char *name;
+    bool host; /* its memory is the program's, and its queue runs calls at once */
+    /* Memory of the device, 64-byte aligned, holding zeros; NULL on failure. A release waits for the calls before. */
+    void *(*allocate)(struct tensor_device *device, size_t bytes);
+    void (*release)(struct tensor_device *device, void *memory);
+    /* What room there is, for messages: "A of B bytes are free", or why nobody knows. NULL: nothing is said. */
+    void (*room)(struct tensor_device *device, char *text, size_t bytes);
+    /* In the order of submission. submit: the call is copied. put: the bytes are copied before it returns. get: waits,
+     * and copies to the host. copy: both on the device. wait: until all is done. Once a call has failed, what follows
+     * it in the queue is left out until somebody waits: wait returns the status and message of that call, once; get
+     * fails with it and leaves it to wait. The host leaves them NULL. */
+    tensor_status (*submit)(struct fl_queue *queue, const struct fl_call *call);
+    tensor_status (*put)(struct fl_queue *queue, void *to, const void *from, size_t bytes);
+    tensor_status (*get)(struct fl_queue *queue, void *to, const void *from, size_t bytes);
+    tensor_status (*copy)(struct fl_queue *queue, void *to, const void *from, size_t bytes);
+    tensor_status (*wait)(struct fl_queue *queue);
+    /* A get in two parts, the second of which waits for that copy alone and not for what was submitted after it; what
+     * had failed before it fails it as a get. *fetch NULL: it is made, with room for so many bytes, and serves again
+     * after fetched. NULL: the device has no such copies (fetch.h). */
+    tensor_status (*fetch)(struct fl_queue *queue, void **fetch, const void *from, size_t bytes);
+    tensor_status (*fetched)(struct fl_queue *queue, void *fetch, void *to);
+    void (*give_up_fetch)(struct fl_queue *queue, void *fetch);
+    /* What runs an operation of a format there; false: the device lacks it. The host's is fl_dispatch. */
+    bool (*find)(struct tensor_device *device, const struct fl_format *format, enum fl_op op, struct fl_choice *choice);
+    /* What it is, in one line; NULL: its name says it. */
+    tensor_status (*describe)(struct tensor_device *device, char *text, size_t bytes);
+    /* NULL: it records nothing. Between record and recorded, what is submitted and copied within the device does not
+     * run but becomes a recording (and nothing else may be asked of the queue); replay queues all of it at once.
+     * recording NULL: what was recorded is given up. */
+    tensor_status (*record)(struct fl_queue *queue);
+    tensor_status (*recorded)(struct fl_queue *queue, void **recording);
+    tensor_status (*replay)(struct fl_queue *queue, void *recording);
+    void (*forget)(struct tensor_device *device, void *recording);
+    struct fl_queue *queue; /* of all threads; NULL for the host, where each thread has its own */
+    struct fl_slot_array *slots;
+};
+
+extern struct tensor_device fl_host;
+/* Says that there is no memory: "WHAT: no memory for N bytes on DEVICE, A of B bytes are free". */
+tensor_status fl_no_memory(struct tensor_device *device, const char *what, size_t bytes);
+/* Adds a device to those that tensor_device_list lists: for the rest of the process, once, by one thread at a time
+ * while others may look. False where there is no room for another. */
+bool fl_device_add(struct tensor_device *device);
+/* A device that is opened when it is asked for by name, and then among the others; NULL: why says what stands in its
+ * way, nothing where the name is none of those (src/gpu). */
+struct tensor_device *fl_gpu_find(const char *name, char *why, size_t bytes);
+
+/* A queue belongs to one thread of the host at a time: calls of one operation follow each other, and what passes
+ * between them lies in memory of the queue. */
+struct fl_queue {
+    struct tensor_device *device;
+    tensor_class class; /* of results: tensor_set_class */
+    /* Memory of calls (call_memory.h): what was lent to them, and what the queue of a device other than the host has
+     * of its own. */
+    struct fl_call_block lent[FL_CALL_MEMORIES], own[FL_CALL_MEMORIES];
+    bool measuring; /* a dry run */
+    size_t measured[FL_CALL_MEMORIES];
+};
+
+/* The queue that calls on this storage go to. */
+struct fl_queue *fl_queue_of(const struct fl_storage *storage);
+/* Of a device; of the host, this thread's. */
+struct fl_queue *fl_device_queue(struct tensor_device *device);
+/* This thread's queue of the host. */
+struct fl_queue *fl_host_queue(void);
+
+/* Runs a call on this thread's processor, with args.workspace set. */
+tensor_status fl_call_run(const struct fl_call *call);
+
+/* Gives the call its workspace and the queue the call. */
+tensor_status fl_submit(struct fl_queue *queue, struct fl_call *call);
+/* The first half of that: `bytes` of workspace. */
+tensor_status fl_place_workspace(struct fl_queue *queue, struct fl_args *args, size_t bytes);
+/* `bytes` of device memory that hold what passes between the calls of one operation, until the next call of this
+ * function; NULL on failure, with the message set. */
+void *fl_temporary(struct fl_queue *queue, size_t bytes);
+/* Queues bytes from the host, to the host (waits), within the device. */
+tensor_status fl_put(struct fl_queue *queue, void *to, const void *from, size_t bytes);
+tensor_status fl_get(struct fl_queue *queue, void *to, const void *from, size_t bytes);
+tensor_status fl_copy(struct fl_queue *queue, void *to, const void *from, size_t bytes);
+tensor_status fl_wait(struct fl_queue *queue);
+
+#endif

@@ -1,0 +1,250 @@
+/* run.c - how a processor runs a call: the exponent before, the kernel, statistics and history after. */
+#include "autoflex/autoflex_rules.h"
+#include "core/base/fail.h"
+#include "core/optimiser/optimiser_rules.h"
+#include "core/queue/queue.h"
+#include "core/queue/sampled.h"
+#include "core/tensor/wide.h"
+#include <math.h>
+
+void fl_written(const struct fl_storage *s, const struct fl_stats *stats, bool with_wide_part) {
+    fl_slot_written(s->slot, stats, s->count);
+    if (!with_wide_part)
+        fl_wide_follow(s);
+}
+
+static bool is_shared(const struct fl_storage *s) {
+    return s->format->arithmetic == FL_ARITHMETIC_SHARED;
+}
+
+static struct fl_rounding rounding_of(const struct fl_storage *s) {
+    return (struct fl_rounding){s->rounding, s->seed, s->slot->writes};
+}
+
+/* --- WRITE -------------------------------------------------------------------------------------------------------- */
+
+/* Runs once at the exponent that the rules have set. */
+static tensor_status attempt(const struct fl_call *call, struct fl_args *args, bool measure, struct fl_stats *stats) {
+    *stats = (struct fl_stats){0};
+    args->stats = stats;
+    args->rounding = rounding_of(&call->out);
+    args->out.data = measure ? NULL : call->out.data;
+    return call->kernel(args);
+}
+
+/* "repeat": the run at the exponent of the history is the write, unless its maximum does not fit, or operands are
+ * overwritten. */
+static tensor_status try_exponent(const struct fl_call *call, struct fl_args *args, struct fl_stats *stats,
+                                  bool *done) {
+    const tensor_status status = attempt(call, args, call->measures_first, stats);
+    if (!status)
+        *done = !autoflex_repeat(&call->out.slot->autoflex, stats->maximum) && !call->measures_first;
+    return status;
+}
+
+/* Sets the exponent by the history, or by the exact maximum: then one run measures it and one writes. "current" mostly
+ * finds the exponent of the last write right again, and the first run is the only one, unless operands are overwritten
+ * or the kernel is not to run twice. *done: stats are those of the write. */
+static tensor_status set_exponent(const struct fl_call *call, struct fl_args *args, struct fl_stats *stats,
+                                  bool *done) {
+    struct autoflex *a = &call->out.slot->autoflex;
+    const bool fits = autoflex_needs_maximum(a->predictor);
+    if (!fits && a->initialised) {
+        autoflex_adjust(a);
+        return fl_repeats(a->predictor) ? try_exponent(call, args, stats, done) : TENSOR_OK;
+    }
+    const bool measure = !fits || call->measures_first;
+    const int tried = a->e;
+    tensor_status status = attempt(call, args, measure, stats);
+    if (!status && fits)
+        *done = autoflex_fit(a, stats->maximum) == tried && !measure;
+    else if (!status)
+        autoflex_initialise(a, stats->maximum);
+    return status;
+}
+
+/* Of a sequence: the exponent stands, and statistics are those of all parts. */
+static tensor_status run_part(const struct fl_call *call) {
+    struct fl_args args = call->args;
+    struct fl_stats stats;
+    if (call->sequence.state->settled)
+        return TENSOR_OK;
+    args.out = fl_output_view(&call->out);
+    tensor_status status = attempt(call, &args, false, &stats);
+    if (!status)
+        fl_stats_merge(&call->sequence.state->tensor[call->sequence.tensor].stats, &stats);
+    return status;
+}
+
+static tensor_status run_write(const struct fl_call *call) {
+    if (call->sequence.state)
+        return run_part(call);
+    const struct fl_storage *out = &call->out;
+    struct fl_args args = call->args;
+    struct fl_stats stats;
+    const struct autoflex before = out->slot->autoflex;
+    bool done = false;
+    args.out = fl_output_view(out);
+    args.out.wide = call->args.out.wide;
+    tensor_status status = is_shared(out) ? set_exponent(call, &args, &stats, &done) : TENSOR_OK;
+    if (!status && !done)
+        status = attempt(call, &args, false, &stats);
+    if (status) {
+        out->slot->autoflex = before;
+        return status;
+    }
+    if (is_shared(out))
+        autoflex_record(&out->slot->autoflex, stats.gamma, stats.maximum);
+    fl_written(out, &stats, args.out.wide);
+    fl_sample_call(call);
+    return TENSOR_OK;
+}
+
+/* --- OPEN, CLOSE -------------------------------------------------------------------------------------------------- */
+
+static tensor_status run_open(const struct fl_call *call) {
+    const struct fl_sequence_part *p = &call->sequence;
+    struct fl_slot *slot = call->out.slot;
+    fl_sequence_open(p->state, p->tensor, p->attempt, slot, p->count, is_shared(&call->out),
+                     is_shared(&call->out) && autoflex_needs_maximum(slot->autoflex.predictor));
+    return TENSOR_OK;
+}
+
+static tensor_status run_close(const struct fl_call *call) {
+    fl_sequence_close(call->sequence.state, call->sequence.attempt);
+    return TENSOR_OK;
+}
+
+/* --- ROUND -------------------------------------------------------------------------------------------------------- */
+
+static tensor_status run_round(const struct fl_call *call) {
+    const struct fl_storage *out = &call->out;
+    struct autoflex *a = &out->slot->autoflex;
+    struct fl_transfer_result result;
+    if (is_shared(out)) {
+        const bool fits = autoflex_needs_maximum(a->predictor);
+        const bool looks = fits || !a->initialised || fl_repeats(a->predictor);
+        if (looks)
+            fl_transfer(&(struct fl_transfer){.source = call->source, .count = out->count}, &result);
+        if (fits)
+            autoflex_fit(a, result.maximum);
+        else if (!a->initialised)
+            autoflex_initialise(a, result.maximum);
+        else
+            autoflex_adjust(a);
+        if (looks)
+            autoflex_repeat(a, result.maximum);
+    }
+    const struct fl_transfer write = {.source = call->source,
+                                      .format = out->format,
+                                      .out = fl_output_view(out),
+                                      .rounding = rounding_of(out),
+                                      .op_result = !is_shared(out), /* which mantissas do not ask */
+                                      .count = out->count};
+    fl_transfer(&write, &result);
+    if (is_shared(out))
+        autoflex_record(a, result.stats.gamma, result.stats.maximum);
+    fl_written(out, &result.stats, false);
+    return TENSOR_OK;
+}
+
+/* --- LOAD --------------------------------------------------------------------------------------------------------- */
+
+static double source_value(const struct fl_source *s, int64_t i) {
+    double v;
+    fl_source_fetch(s, i, 1, &v);
+    return v != v ? fabs(v) : v; /* the sign of a NaN says nothing */
+}
+
+static tensor_status run_load(const struct fl_call *call) {
+    const struct fl_storage *out = &call->out;
+    struct autoflex *a = &out->slot->autoflex;
+    struct fl_transfer_result seen;
+    if (is_shared(out)) {
+        fl_transfer(&(struct fl_transfer){.source = call->source, .count = out->count}, &seen);
+        if (seen.nonfinite >= 0)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: value %lld is %g, %s holds finite numbers only", call->what,
+                           (long long)seen.nonfinite, source_value(&call->source, seen.nonfinite), out->format->name);
+        if (autoflex_needs_maximum(a->predictor))
+            autoflex_fit(a, seen.maximum);
+        else
+            autoflex_load(a, seen.maximum);
+    }
+    if (out->wide) {
+        struct fl_stats stats = {0};
+        fl_wide_load(out, &call->source, &stats);
+        fl_written(out, &stats, true);
+        return TENSOR_OK;
+    }
+    const struct fl_transfer copy = {.source = call->source,
+                                     .format = out->format,
+                                     .out = fl_output_view(out),
+                                     .count = out->count,
+                                     .rounding = {fl_view_rounding(out), 0, 0}};
+    fl_transfer(&copy, &seen);
+    fl_written(out, &seen.stats, false);
+    return TENSOR_OK;
+}
+
+/* --- RUN ---------------------------------------------------------------------------------------------------------- */
+
+static tensor_status run_kernel(const struct fl_call *call) {
+    struct fl_stats ignored = {0};
+    struct fl_args args = call->args;
+    if (!args.stats)
+        args.stats = &ignored;
+    return call->kernel(&args);
+}
+
+static tensor_status run_follow(const struct fl_call *call) {
+    fl_wide_follow(&call->out);
+    return TENSOR_OK;
+}
+
+static tensor_status run_gather(const struct fl_call *call) {
+    return fl_gather_run(&call->gather);
+}
+
+/* --- numbers that stand in tensors -------------------------------------------------------------------------------- */
+
+static tensor_status check_factors(const struct fl_args *args) {
+    const struct fl_scalar *s = &args->scalar;
+    if (!s->factors || args->format->arithmetic != FL_ARITHMETIC_SHARED)
+        return TENSOR_OK;
+    for (int i = 0; i < s->factor_count; i++) {
+        const float value = (float)s->factors[i];
+        if (!fl_is_factor(s->factors[i]))
+            return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", s->what,
+                           value != value ? NAN : (double)value);
+    }
+    return TENSOR_OK;
+}
+
+static tensor_status read_scalar(struct fl_args *args) {
+    const struct fl_scalar *s = &args->scalar;
+    const double value = s->alpha ? *s->alpha : *s->real;
+    if (!isfinite(value))
+        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", s->what, value != value ? NAN : value);
+    if (s->alpha)
+        args->alpha = *s->alpha;
+    else
+        args->numbers.real = value;
+    return TENSOR_OK;
+}
+
+static tensor_status run_kind(const struct fl_call *call) {
+    static tensor_status (*const run[])(const struct fl_call *) = {
+        [FL_CALL_RUN] = run_kernel,  [FL_CALL_WRITE] = run_write,   [FL_CALL_LOAD] = run_load,
+        [FL_CALL_ROUND] = run_round, [FL_CALL_FOLLOW] = run_follow, [FL_CALL_GATHER] = run_gather,
+        [FL_CALL_OPEN] = run_open,   [FL_CALL_CLOSE] = run_close};
+    return run[call->kind](call);
+}
+
+tensor_status fl_call_run(const struct fl_call *call) {
+    const tensor_status factors = check_factors(&call->args);
+    if (factors || (!call->args.scalar.alpha && !call->args.scalar.real))
+        return factors ? factors : run_kind(call);
+    struct fl_call known = *call;
+    tensor_status status = read_scalar(&known.args);
+    return status ? status : run_kind(&known);
+}

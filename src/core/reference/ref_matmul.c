@@ -1,0 +1,206 @@
+/* ref_matmul.c - reference kernels: matmul and convolution as sums of products in their defined order. */
+#include "core/arithmetic/exact.h"
+#include "core/reference/ref.h"
+#include <math.h>
+
+/* A running sum of products. Shared-exponent formats: products of 16-bit mantissas under one exponent, whose sum is
+ * exact in double below 2^23 terms. Float formats: fused multiply-add chains of FL_K_CHUNK terms, chunks added in
+ * order. */
+struct dot {
+    bool exact;
+    double sum;
+    float chain, total;
+    int64_t terms;
+};
+
+static inline void dot_add(struct dot *d, double a, double b) {
+    if (d->exact) {
+        d->sum += a * b;
+        return;
+    }
+    if (d->terms && d->terms % FL_K_CHUNK == 0) {
+        d->total = d->terms == FL_K_CHUNK ? d->chain : d->total + d->chain;
+        d->chain = 0;
+    }
+    d->chain = fmaf((float)a, (float)b, d->chain);
+    d->terms++;
+}
+
+static inline double dot_value(const struct dot *d) {
+    return d->exact ? d->sum : d->terms > FL_K_CHUNK ? d->total + d->chain : d->chain;
+}
+
+/* --- bias, residual and ReLU -------------------------------------------------------------------------------------- */
+
+static double element_of(const struct fl_format *format, const struct fl_view *view, int64_t i) {
+    double x = 0;
+    if (view->data)
+        format->decode(view, i, 1, &x);
+    return x;
+}
+
+/* A finite element. */
+static struct fl_term term_of(const struct fl_format *format, const struct fl_view *view, double x) {
+    if (format->arithmetic != FL_ARITHMETIC_SHARED)
+        return fl_term_of((float)x);
+    const int e = fl_exponent(view);
+    return (struct fl_term){(int64_t)ldexp(x, e), e};
+}
+
+static void exact_epilogue(struct ref_work *w, int64_t i, double bias, double residual) {
+    const struct fl_args *args = w->args;
+    const struct fl_epilogue *how = &args->epilogue;
+    const int e = fl_exponent(&args->in[0]) + fl_exponent(&args->in[1]);
+    if (!isfinite(bias) || !isfinite(residual)) { /* floats that join exact sums */
+        const double x = w->value[i] + bias + residual;
+        w->value[i] = w->near[i] = !how->relu || x > 0 || x != x ? x : 0;
+        return;
+    }
+    const struct fl_term terms[] = {{(int64_t)ldexp(w->value[i], e), e},
+                                    term_of(fl_bias_format(args), &how->bias, bias),
+                                    term_of(fl_residual_format(args), &how->residual, residual)};
+    struct fl_wide_sum sum = fl_sum_terms(terms, 3);
+    if (how->relu && sum.m < 0)
+        sum.m = 0;
+    w->value[i] = fl_wide_odd(sum);
+    w->near[i] = fl_wide_abs(sum);
+}
+
+static void float_epilogue(struct ref_work *w, int64_t i, double bias, double residual) {
+    const struct fl_epilogue *how = &w->args->epilogue;
+    float x = (float)w->value[i];
+    if (how->bias.data)
+        x += (float)bias;
+    if (how->residual.data)
+        x += (float)residual;
+    w->value[i] = w->near[i] = !how->relu || x > 0 || x != x ? x : 0.0f;
+}
+
+/* From the sums of products, in value, to the results. */
+static tensor_status end_sums(struct ref_work *w) {
+    const struct fl_epilogue *how = &w->args->epilogue;
+    const bool plain = !how->bias.data && !how->residual.data && !how->relu;
+    for (int64_t i = 0; i < w->count; i++) {
+        w->near[i] = w->value[i];
+        if (plain)
+            continue;
+        const double bias = how->bias.data ? element_of(fl_bias_format(w->args), &how->bias, i % how->bias.count) : 0,
+                     residual = element_of(fl_residual_format(w->args), &how->residual, i);
+        if (fl_sums_exactly(w->args))
+            exact_epilogue(w, i, bias, residual);
+        else
+            float_epilogue(w, i, bias, residual);
+    }
+    fl_ref_end(w);
+    return TENSOR_OK;
+}
+
+tensor_status fl_ref_matmul(const struct fl_args *args) {
+    struct ref_work w;
+    tensor_status status = fl_ref_begin(&w, args);
+    if (status)
+        return status;
+    const int64_t batch = args->geo.batch ? args->geo.batch : 1, m = args->geo.m, n = args->geo.n, k = args->geo.k;
+    const bool tn = args->op == FL_OP_MATMUL_TN || args->op == FL_OP_MATMUL_BATCHED_TN,
+               nt = args->op == FL_OP_MATMUL_NT || args->op == FL_OP_MATMUL_BATCHED_NT;
+    for (int64_t row = 0; row < batch * m; row++)
+        for (int64_t j = 0; j < n; j++) {
+            const int64_t i = row % m;
+            const double *a = w.in[0] + row / m * m * k, *b = w.in[1] + row / m * k * n;
+            struct dot d = {.exact = fl_sums_exactly(args)};
+            for (int64_t l = 0; l < k; l++)
+                dot_add(&d, a[tn ? l * m + i : i * k + l], b[nt ? j * k + l : l * n + j]);
+            w.value[row * n + j] = dot_value(&d);
+        }
+    return end_sums(&w);
+}
+
+static double image_at(const double *image, int64_t h, int64_t w, int64_t c, int64_t n, int64_t y, int64_t x,
+                       int64_t k) {
+    return y < 0 || y >= h || x < 0 || x >= w ? 0 : image[((n * h + y) * w + x) * c + k];
+}
+
+/* dy at the output position that an input pixel reaches through a filter position, from the places y, x that the two
+ * have on the padded image; 0 where the stride skips it. */
+static double output_at(const double *dy, const struct fl_geometry *g, int64_t n, int64_t y, int64_t x, int64_t k) {
+    if (y < 0 || x < 0 || y % g->stride[0] || x % g->stride[1])
+        return 0;
+    return image_at(dy, g->p, g->q, g->filters, n, y / g->stride[0], x / g->stride[1], k);
+}
+
+/* What output position (p, q) sees of x through filter position (r, s). */
+static double input_at(const double *x, const struct fl_geometry *g, int64_t n, int64_t p, int64_t q, int64_t r,
+                       int64_t s, int64_t c) {
+    return image_at(x, g->h, g->w, g->c, n, p * g->stride[0] + r * g->dilation[0] - g->padding[0],
+                    q * g->stride[1] + s * g->dilation[1] - g->padding[1], c);
+}
+
+static void forward(struct ref_work *w, const struct fl_geometry *g, bool exact) {
+    const int64_t depth = g->c / g->groups, per_group = g->filters / g->groups;
+    int64_t out = 0;
+    for (int64_t n = 0; n < g->batch; n++)
+        for (int64_t p = 0; p < g->p; p++)
+            for (int64_t q = 0; q < g->q; q++)
+                for (int64_t k = 0; k < g->filters; k++) {
+                    struct dot d = {.exact = exact};
+                    const double *filter = w->in[1] + k * g->r * g->s * depth;
+                    for (int64_t r = 0; r < g->r; r++)
+                        for (int64_t s = 0; s < g->s; s++)
+                            for (int64_t c = 0; c < depth; c++)
+                                dot_add(&d, input_at(w->in[0], g, n, p, q, r, s, k / per_group * depth + c),
+                                        filter[(r * g->s + s) * depth + c]);
+                    w->value[out++] = dot_value(&d);
+                }
+}
+
+static void input_gradient(struct ref_work *w, const struct fl_geometry *g, bool exact) {
+    const int64_t depth = g->c / g->groups, per_group = g->filters / g->groups;
+    int64_t out = 0;
+    for (int64_t n = 0; n < g->batch; n++)
+        for (int64_t y = 0; y < g->h; y++)
+            for (int64_t x = 0; x < g->w; x++)
+                for (int64_t c = 0; c < g->c; c++) {
+                    struct dot d = {.exact = exact};
+                    const int64_t first = c / depth * per_group;
+                    for (int64_t r = 0; r < g->r; r++)
+                        for (int64_t s = 0; s < g->s; s++)
+                            for (int64_t k = first; k < first + per_group; k++)
+                                dot_add(&d,
+                                        output_at(w->in[0], g, n, y + g->padding[0] - r * g->dilation[0],
+                                                  x + g->padding[1] - s * g->dilation[1], k),
+                                        w->in[1][((k * g->r + r) * g->s + s) * depth + c % depth]);
+                    w->value[out++] = dot_value(&d);
+                }
+}
+
+static void weight_gradient(struct ref_work *w, const struct fl_geometry *g, bool exact) {
+    const int64_t depth = g->c / g->groups, per_group = g->filters / g->groups;
+    int64_t out = 0;
+    for (int64_t k = 0; k < g->filters; k++)
+        for (int64_t r = 0; r < g->r; r++)
+            for (int64_t s = 0; s < g->s; s++)
+                for (int64_t c = 0; c < depth; c++) {
+                    struct dot d = {.exact = exact};
+                    for (int64_t n = 0; n < g->batch; n++)
+                        for (int64_t p = 0; p < g->p; p++)
+                            for (int64_t q = 0; q < g->q; q++)
+                                dot_add(&d, w->in[0][((n * g->p + p) * g->q + q) * g->filters + k],
+                                        input_at(w->in[1], g, n, p, q, r, s, k / per_group * depth + c));
+                    w->value[out++] = dot_value(&d);
+                }
+}
+
+tensor_status fl_ref_conv(const struct fl_args *args) {
+    struct ref_work w;
+    tensor_status status = fl_ref_begin(&w, args);
+    if (status)
+        return status;
+    const bool exact = fl_sums_exactly(args);
+    if (args->op == FL_OP_CONV2D)
+        forward(&w, &args->geo, exact);
+    else if (args->op == FL_OP_CONV2D_INPUT_GRAD)
+        input_gradient(&w, &args->geo, exact);
+    else
+        weight_gradient(&w, &args->geo, exact);
+    return end_sums(&w);
+}

@@ -1,4 +1,0 @@
-/* row_vectors_avx2.c - kernels of rows, compiled for AVX2 and FMA. */
-#define ROW_ISA avx2
-#define ROW_BACKEND FL_AVX2
-#include "core/row_vectors.inc"

@@ -1,4 +1,0 @@
-/* row_vectors_portable.c - kernels of rows, in plain C. */
-#define ROW_ISA portable
-#define ROW_BACKEND FL_PORTABLE
-#include "core/row_vectors.inc"

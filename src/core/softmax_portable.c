@@ -1,4 +1,0 @@
-/* softmax_portable.c - rows of softmax with cross-entropy, in plain C. */
-#define SOFTMAX_ROWS fl_softmax_portable
-#define EXPONENTIALS fl_exponentials_portable
-#include "core/softmax_rows.inc"

@@ -1,0 +1,122 @@
+/* format.h - what a format is: its identity, its codec, its rows of kernels.
+ *
+ * A format folder has a format.def with one line a format,
+ *     FL_FORMAT(id, FMT_CONSTANT, symbol, "command-line name")
+ * and defines `const struct fl_format fl_format_<symbol>`. The build collects the folders; nothing else names them.
+ * Files ending in _avx2.c, _avx512bw.c, _avx512.c, _avx512_amx.c, _avx512_fast.c, _avx512_amx_fast.c are compiled with
+ * those instructions (and only where the compiler targets x86); they are named in the format through FL_ROW_AVX2,
+ * FL_ROW_AVX512 (both of AVX-512), FL_ROW_AVX512_AMX, FL_ROW_AVX512_FAST and FL_ROW_AVX512_AMX_FAST. */
+#ifndef FL_FORMAT_H
+#define FL_FORMAT_H
+
+#include "core/table/kernel.h"
+
+/* How results are accumulated and rounded; the reference kernels follow it. */
+enum fl_arithmetic {
+    FL_ARITHMETIC_FLOAT,  /* values binary32 or narrower; binary32 accumulation; result rounded to binary32, then stored
+                           */
+    FL_ARITHMETIC_SHARED, /* integer mantissas under one exponent; exact accumulation; one rounding at the exponent */
+    FL_ARITHMETIC_NUMBERS /* numbers beside the formats: loss, means, labels; loaded, stored, copied, no operands */
+};
+
+struct fl_format {
+    tensor_format id;
+    const char *name;
+    const char *summary;
+    enum fl_arithmetic arithmetic;
+    int bytes;      /* of one element */
+    int wide_bytes; /* of one element of a wide part, for elements of 16 bits; 0: the format has none */
+    /* shared-exponent formats: the range of e, the largest mantissa, the default predictor */
+    int e_min, e_max;
+    int top;
+    const char *predictor;
+    bool truncates; /* offers TENSOR_ROUND_TRUNCATE */
+    bool draws;     /* offers TENSOR_ROUND_STOCHASTIC */
+
+    /* The codec. decode: n elements from index `first` of the view, exactly, as doubles. encode: n doubles rounded once
+     * by `rounding` into the view at its exponent; out.data NULL measures only. Both serve any alignment of first.
+     * stats accumulates. `op_result`: the doubles are results of an operation, exact or rounded to odd; float formats
+     * then round to binary32 first, as their kernels do, but to nearest and by truncation alone. */
+    void (*decode)(const struct fl_view *in, int64_t first, int64_t n, double *values);
+    void (*encode)(const struct fl_view *out, int64_t first, int64_t n, const double *values, bool op_result,
+                   const struct fl_rounding *rounding, struct fl_stats *stats);
+
+    /* Kernels by backend. rows[FL_REF] is NULL: the reference kernels (core/reference/ref_*.c) serve every format
+     * through its codec. */
+    const struct fl_kernels *rows[FL_ROWS];
+};
+
+#ifdef FL_HAVE_AVX2
+#define FL_ROW_AVX2(row) &row
+#else
+#define FL_ROW_AVX2(row) 0
+#endif
+#ifdef FL_HAVE_AVX512
+#define FL_ROW_AVX512(row) &row
+#else
+#define FL_ROW_AVX512(row) 0
+#endif
+#ifdef FL_HAVE_AVX512_AMX
+#define FL_ROW_AVX512_AMX(row) &row
+#else
+#define FL_ROW_AVX512_AMX(row) 0
+#endif
+#ifdef FL_HAVE_AVX512_AMX_FAST
+#define FL_ROW_AVX512_AMX_FAST(row) &row
+#else
+#define FL_ROW_AVX512_AMX_FAST(row) 0
+#endif
+#ifdef FL_HAVE_AVX512_FAST
+#define FL_ROW_AVX512_FAST(row) &row
+#else
+#define FL_ROW_AVX512_FAST(row) 0
+#endif
+
+/* The format of that id or name, the i-th format in id order; NULL if there is none. */
+const struct fl_format *fl_format_of(tensor_format id);
+const struct fl_format *fl_format_named(const char *name);
+const struct fl_format *fl_format_at(int i);
+/* f64, f32, i32 or u8; fl_format_of finds them too, by name and in lists they are not. */
+const struct fl_format *fl_numbers_of(tensor_format id);
+
+/* The reference kernel of an operation; NULL for an operation without one. */
+fl_kernel fl_ref_kernel(enum fl_op op);
+fl_need fl_ref_need(enum fl_op op);
+/* Kernels that serve every format through its codec and have rows of their own (any_format.c), and their need; NULL:
+ * none there. */
+fl_kernel fl_any_format_kernel(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
+fl_need fl_any_format_need(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
+/* The kernel of class exact that runs under a cap (the best row at or below it that this machine supports), and its
+ * backend. */
+fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);
+/* The need of the kernel that backend has for it; NULL: it takes no workspace. */
+fl_need fl_need_of(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
+/* The kernel of class fast that runs instead under a cap, and its backend: the fastest on this processor. NULL where
+ * there is none. */
+fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen);
+/* A row's own kernel, whatever would be chosen; NULL where it has none, or this machine cannot run it. */
+fl_kernel fl_kernel_in(const struct fl_format *format, enum fl_op op, enum fl_backend backend);
+
+/* The kernel of the host that runs now, in that class and under the cap in force; under FLEXLAB_VERBOSE=1 it is named
+ * when it runs first in that class. */
+struct fl_choice {
+    fl_kernel kernel;
+    fl_need need; /* NULL: no workspace */
+    enum fl_backend backend;
+};
+tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, tensor_class exactness,
+                          struct fl_choice *choice);
+/* The same choice for a dry run: nothing is to run yet, and no line says that it did. */
+tensor_status fl_select(const struct fl_format *format, enum fl_op op, tensor_class exactness,
+                        struct fl_choice *choice);
+/* The cap in force: the best backend of this machine, FLEXLAB_ISA, tensor_set_backend. */
+tensor_status fl_backend_cap(enum fl_backend *cap);
+/* Whether FLEXLAB_VERBOSE=1. */
+bool fl_verbose(void);
+const char *fl_backend_name(enum fl_backend backend);
+const char *fl_op_name(enum fl_op op);
+/* Whether it is a row FL_REAL... of ops.def: its result is a real number that is rounded once in every format. */
+bool fl_op_is_real(enum fl_op op);
+enum fl_op fl_op_named(const char *name);
+
+#endif

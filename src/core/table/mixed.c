@@ -1,0 +1,73 @@
+/* mixed.c - operands and results of different formats: which products a call has, and how its results are rounded. */
+#include "core/table/mixed.h"
+#include "core/base/fail.h"
+#include "core/queue/queue.h"
+#include <math.h>
+
+static bool is_shared(const struct fl_format *f) {
+    return f->arithmetic == FL_ARITHMETIC_SHARED;
+}
+
+/* Whether what one is computed by serves the other: flex16+5 and dfp16 differ in how exponents are chosen alone. */
+static bool same_kernels(const struct fl_format *f, const struct fl_format *g) {
+    for (int i = 0; i < FL_ROWS; i++)
+        if (f->rows[i] != g->rows[i])
+            return false;
+    return f->decode == g->decode && f->encode == g->encode && f->bytes == g->bytes;
+}
+
+const struct fl_format *fl_product_format(const struct fl_args *args) {
+    const struct fl_format *a = fl_operand_format(args, 0), *b = fl_operand_format(args, 1);
+    if (a == b || same_kernels(a, b))
+        return a;
+    return is_shared(a) ? NULL : fl_format_of(FMT_FP32);
+}
+
+tensor_status fl_note_formats(const char *op, const tensor *y, const tensor *const operands[2],
+                              const char *const names[2], const tensor *bias, const tensor *residual,
+                              struct fl_args *args) {
+    const struct fl_format *a = operands[0]->format, *b = operands[1]->format;
+    if (is_shared(a) != is_shared(b))
+        return fl_fail(
+            TENSOR_E_FORMAT,
+            "%s: %s is %s, %s is %s: a shared exponent and a float have no product; tensor_convert makes one "
+            "of the other",
+            op, names[0], a->name, names[1], b->name);
+    const tensor *all[] = {operands[0], operands[1], bias, residual};
+    bool alike = true;
+    for (int i = 0; i < 4; i++)
+        alike &=
+            !all[i] || all[i]->format == y->format || (is_shared(y->format) && same_kernels(all[i]->format, y->format));
+    if (!alike)
+        args->formats =
+            (struct fl_formats){{a, b}, bias ? bias->format : y->format, residual ? residual->format : y->format};
+    return TENSOR_OK;
+}
+
+void fl_encode_mixed(const struct fl_args *args, int64_t first, int64_t n, const double *value, const double *near,
+                     struct fl_stats *stats) {
+    struct fl_stats mine = {0};
+    const bool shared = is_shared(args->format), exact = fl_sums_exactly(args);
+    args->format->encode(&args->out, first, n, value, !exact && !shared, &args->rounding, &mine);
+    if (exact || shared) { /* the maximum is that of the result itself; shared exponents have no infinity */
+        mine.maximum = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const bool infinite = shared && isinf(near[i]);
+            mine.nonfinite += infinite;
+            if (!infinite && fabs(near[i]) > mine.maximum)
+                mine.maximum = fabs(near[i]);
+        }
+    }
+    if (exact && !shared && args->rounding.mode == TENSOR_ROUND_STOCHASTIC && args->out.data) {
+        /* the codec counts what binary32 holds of the results: what became of those beyond it is seen in the elements
+         */
+        mine.saturated = mine.flushed = 0;
+        for (int64_t i = 0; i < n; i++) {
+            double stored;
+            args->format->decode(&args->out, first + i, 1, &stored);
+            mine.saturated += isfinite(value[i]) && isinf(stored) != 0;
+            mine.flushed += value[i] != 0 && stored == 0;
+        }
+    }
+    fl_stats_merge(stats, &mine);
+}

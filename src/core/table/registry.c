@@ -1,0 +1,354 @@
+/* registry.c - the table format x op x backend: lookup, what caps it, the class of results, which kernel runs, and
+ * FLEXLAB_VERBOSE. */
+#include "core/base/cpu.h"
+#include "core/base/fail.h"
+#include "core/table/mixed.h"
+#include "core/queue/queue.h"
+#include "format_table.h"
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct fl_format *fl_format_at(int i) {
+    const int n = (int)(sizeof format_table / sizeof format_table[0]) - 1;
+    return i >= 0 && i < n ? format_table[i] : NULL;
+}
+
+const struct fl_format *fl_format_of(tensor_format id) {
+    for (int i = 0; format_table[i]; i++)
+        if (format_table[i]->id == id)
+            return format_table[i];
+    return fl_numbers_of(id);
+}
+
+const struct fl_format *fl_format_named(const char *name) {
+    for (int i = 0; name && format_table[i]; i++)
+        if (!strcmp(format_table[i]->name, name))
+            return format_table[i];
+    return NULL;
+}
+
+#define BACKEND_NAMES "ref, portable, avx2, avx512bw, avx512 or avx512_amx"
+enum {
+    NEEDS_AVX2 = FL_CPU_AVX2 | FL_CPU_FMA | FL_CPU_F16C,
+    NEEDS_AVX512BW = NEEDS_AVX2 | FL_CPU_AVX512F | FL_CPU_AVX512BW | FL_CPU_AVX512VL | FL_CPU_AVX512DQ,
+    NEEDS_AVX512 = NEEDS_AVX512BW | FL_CPU_AVX512_VNNI,
+#if defined(FL_AMX_EMULATED) && !defined(FL_AMX_VECTORS) /* tests: all in plain C */
+    NEEDS_AVX512_AMX = 0,
+    NEEDS_AVX512_AMX_FAST = 0
+#elif defined(FL_AMX_EMULATED) /* tests: tiles in plain C */
+    NEEDS_AVX512_AMX = NEEDS_AVX512 | FL_CPU_AVX512_VBMI,
+    NEEDS_AVX512_AMX_FAST = NEEDS_AVX512_AMX
+#else
+    NEEDS_AVX512_AMX = NEEDS_AVX512 | FL_CPU_AVX512_VBMI | FL_CPU_AMX_TILE | FL_CPU_AMX_INT8,
+    NEEDS_AVX512_AMX_FAST = NEEDS_AVX512 | FL_CPU_AVX512_VBMI | FL_CPU_AMX_TILE | FL_CPU_AMX_BF16
+#endif
+};
+/* Each needs what the one before it needs, but tiles that are emulated. */
+static const struct {
+    const char *name;
+    unsigned needs;
+} backends[FL_ROWS] = {[FL_REF] = {"ref", 0},
+                       [FL_PORTABLE] = {"portable", 0},
+                       [FL_AVX2] = {"avx2", NEEDS_AVX2},
+                       [FL_AVX512BW] = {"avx512bw", NEEDS_AVX512BW},
+                       [FL_AVX512] = {"avx512", NEEDS_AVX512},
+                       [FL_AVX512_AMX] = {"avx512_amx", NEEDS_AVX512_AMX},
+                       [FL_AVX512_FAST] = {"avx512_fast", NEEDS_AVX512 | FL_CPU_AVX512_BF16},
+                       [FL_AVX512_AMX_FAST] = {"avx512_amx_fast", NEEDS_AVX512_AMX_FAST}};
+
+const char *fl_backend_name(enum fl_backend backend) {
+    return backend >= 0 && backend < FL_ROWS ? backends[backend].name : NULL;
+}
+
+static int backend_named(const char *name) {
+    for (int i = 0; i < FL_BACKENDS; i++)
+        if (!strcmp(name, backends[i].name))
+            return i;
+    return -1;
+}
+
+static enum fl_backend machine(void) {
+    int best = FL_BACKENDS - 1;
+    while (!fl_cpu_has(backends[best].needs))
+        best--;
+    return (enum fl_backend)best;
+}
+
+/* --- the cap ------------------------------------------------------------------------------------------------------ */
+
+static atomic_int requested = -1; /* by tensor_set_backend */
+
+tensor_status tensor_set_backend(const char *name) {
+    if (!name) {
+        requested = -1;
+        return TENSOR_OK;
+    }
+    int backend = backend_named(name);
+    if (backend < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "unknown backend '%s': expected " BACKEND_NAMES, name);
+    requested = backend;
+    return TENSOR_OK;
+}
+
+/* FLEXLAB_ISA as a backend; FL_BACKENDS: not set; -1: unknown. Read once. */
+static int environment_cap(void) {
+    static int known = -2;
+    int limit = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (limit == -2) {
+        const char *name = getenv("FLEXLAB_ISA");
+        limit = name && *name ? backend_named(name) : FL_BACKENDS;
+        __atomic_store_n(&known, limit, __ATOMIC_RELAXED);
+    }
+    return limit;
+}
+
+tensor_status fl_backend_cap(enum fl_backend *cap) {
+    const int limit = environment_cap();
+    if (limit == -1)
+        return fl_fail(TENSOR_E_ARGUMENT, "FLEXLAB_ISA=%s is unknown: expected " BACKEND_NAMES, getenv("FLEXLAB_ISA"));
+    enum fl_backend best = machine();
+    const int request = requested;
+    if (limit < (int)best)
+        best = (enum fl_backend)limit;
+    if (request >= 0 && request < (int)best)
+        best = (enum fl_backend)request;
+    *cap = best;
+    return TENSOR_OK;
+}
+
+/* --- the class of results ----------------------------------------------------------------------------------------- */
+
+tensor_status tensor_set_class(tensor_class class) {
+    if (class != TENSOR_EXACT && class != TENSOR_FAST)
+        return fl_fail(TENSOR_E_ARGUMENT, "set_class: %d, expected TENSOR_EXACT (%d) or TENSOR_FAST (%d)", (int)class,
+                       TENSOR_EXACT, TENSOR_FAST);
+    fl_host_queue()->class = class;
+    return TENSOR_OK;
+}
+
+tensor_class tensor_get_class(void) {
+    return fl_host_queue()->class;
+}
+
+/* --- the kernel that runs ----------------------------------------------------------------------------------------- */
+
+/* Below the cap; what the system has to permit is asked for here, when there is something to run. */
+static bool may_run(enum fl_backend backend) {
+    const bool tiles = backend == FL_AVX512_AMX || backend == FL_AVX512_AMX_FAST;
+    return fl_cpu_has(backends[backend].needs) && !(tiles && fl_cpu_tiles_refused());
+}
+
+fl_kernel fl_kernel_select(const struct fl_format *format, enum fl_op op, enum fl_backend cap,
+                           enum fl_backend *chosen) {
+    if (cap > machine())
+        cap = machine();
+    for (int backend = cap; backend > FL_REF; backend--) {
+        const struct fl_kernels *row = format->rows[backend];
+        const fl_kernel kernel =
+            row && row->op[op] ? row->op[op] : fl_any_format_kernel(format, op, (enum fl_backend)backend);
+        if (kernel && may_run((enum fl_backend)backend)) {
+            if (chosen)
+                *chosen = (enum fl_backend)backend;
+            return kernel;
+        }
+    }
+    if (chosen)
+        *chosen = FL_REF;
+    return fl_ref_kernel(op);
+}
+
+fl_need fl_need_of(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
+    const struct fl_kernels *row = format->rows[backend];
+    if (backend == FL_REF)
+        return fl_ref_need(op);
+    return row && row->op[op] ? row->need[op] : fl_any_format_need(format, op, backend);
+}
+
+fl_kernel fl_kernel_in(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
+    const struct fl_kernels *row = format->rows[backend];
+    return row && row->op[op] && may_run(backend) ? row->op[op] : NULL;
+}
+
+/* What a cap must reach for a row of class fast. */
+static enum fl_backend level_of(enum fl_backend backend) {
+    return backend == FL_AVX512_AMX_FAST ? FL_AVX512_AMX : FL_AVX512;
+}
+
+fl_kernel fl_kernel_fast(const struct fl_format *format, enum fl_op op, enum fl_backend cap, enum fl_backend *chosen) {
+    for (int backend = FL_ROWS - 1; backend >= FL_BACKENDS; backend--) {
+        const struct fl_kernels *row = format->rows[backend];
+        const bool slow = backend == FL_AVX512_FAST && fl_cpu_dot_is_slow();
+        if (!row || !row->op[op] || slow || cap < level_of((enum fl_backend)backend) ||
+            !may_run((enum fl_backend)backend))
+            continue;
+        if (chosen)
+            *chosen = (enum fl_backend)backend;
+        return row->op[op];
+    }
+    return NULL;
+}
+
+static fl_kernel select_by_class(const struct fl_format *format, enum fl_op op, tensor_class class, enum fl_backend cap,
+                                 enum fl_backend *chosen) {
+    const fl_kernel fast = class == TENSOR_FAST ? fl_kernel_fast(format, op, cap, chosen) : NULL;
+    return fast ? fast : fl_kernel_select(format, op, cap, chosen);
+}
+
+/* --- FLEXLAB_VERBOSE ---------------------------------------------------------------------------------------------- */
+
+enum verbose { VERBOSE_UNREAD, VERBOSE_OFF, VERBOSE_ON, VERBOSE_WRONG };
+static int verbose;
+
+static int read_verbose(void) {
+    const char *text = getenv("FLEXLAB_VERBOSE");
+    const int value = !text || !*text || !strcmp(text, "0") ? VERBOSE_OFF
+                      : !strcmp(text, "1")                  ? VERBOSE_ON
+                                                            : VERBOSE_WRONG;
+    __atomic_store_n(&verbose, value, __ATOMIC_RELAXED);
+    return value;
+}
+
+bool fl_verbose(void) {
+    const int told = __atomic_load_n(&verbose, __ATOMIC_RELAXED);
+    return (told == VERBOSE_UNREAD ? read_verbose() : told) == VERBOSE_ON;
+}
+
+struct line {
+    char text[1024];
+    size_t length;
+};
+
+__attribute__((format(printf, 2, 3))) static void append(struct line *line, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    const int n = vsnprintf(line->text + line->length, sizeof line->text - line->length, format, list);
+    va_end(list);
+    line->length += n > 0 ? (size_t)n : 0;
+    if (line->length > sizeof line->text - 1)
+        line->length = sizeof line->text - 1;
+}
+
+/* Why `backend` does not run what a slower one runs. */
+static void append_reason(struct line *line, const struct fl_format *format, enum fl_op op, int backend) {
+    const int level = backend < FL_BACKENDS ? backend : (int)level_of((enum fl_backend)backend); /* of a cap */
+    const struct fl_kernels *row = format->rows[backend];
+    const unsigned lacking = backends[backend].needs & ~fl_cpu_features();
+    if (lacking) {
+        append(line, "this machine lacks");
+        for (int i = 0; i < FL_CPU_FEATURES; i++)
+            if (lacking >> i & 1)
+                append(line, " %s", fl_cpu_feature_name(i));
+    } else if (environment_cap() < level) {
+        append(line, "capped by FLEXLAB_ISA=%s", fl_backend_name((enum fl_backend)environment_cap()));
+    } else if (requested >= 0 && requested < level) {
+        append(line, "capped by tensor_set_backend");
+    } else if (!row || !row->op[op]) {
+        append(line, "it has no kernel of its own for this operation");
+    } else if (level == FL_AVX512_AMX) { /* asked already, when the kernel was chosen */
+        append(line, "%s", fl_cpu_tiles_refused());
+    } else {
+        append(line, "the exact kernel is faster on this processor");
+    }
+}
+
+/* One line on stderr the first time that an operation of a format runs in a class, on whichever thread. */
+static void tell(const struct fl_format *format, enum fl_op op, tensor_class class, enum fl_backend chosen) {
+    static unsigned char told[sizeof format_table / sizeof format_table[0]][FL_OP_LIMIT][2];
+    const int top = class == TENSOR_FAST ? FL_ROWS - 1 : FL_BACKENDS - 1;
+    int row = 0;
+    while (format_table[row] && format_table[row] != format)
+        row++;
+    if (__atomic_exchange_n(&told[row][op][class == TENSOR_FAST], 1, __ATOMIC_RELAXED))
+        return;
+    struct line line = {.length = 0};
+    append(&line, "flexlab: %s.%s.%s", format->name, fl_op_name(op), backends[chosen].name);
+    for (int backend = top; backend > (int)chosen; backend--) {
+        append(&line, "%s %s not used: ", backend == top ? ":" : ";", backends[backend].name);
+        append_reason(&line, format, op, backend);
+    }
+    fprintf(stderr, "%s\n", line.text);
+}
+
+tensor_status fl_select(const struct fl_format *format, enum fl_op op, tensor_class class, struct fl_choice *choice) {
+    enum fl_backend cap = FL_REF;
+    tensor_status status = fl_backend_cap(&cap);
+    if (status)
+        return status;
+    choice->kernel = select_by_class(format, op, class, cap, &choice->backend);
+    choice->need = fl_need_of(format, op, choice->backend);
+    return TENSOR_OK;
+}
+
+tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, tensor_class class, struct fl_choice *choice) {
+    tensor_status status = fl_select(format, op, class, choice);
+    if (status)
+        return status;
+    int told = __atomic_load_n(&verbose, __ATOMIC_RELAXED);
+    if (told == VERBOSE_OFF)
+        return TENSOR_OK;
+    if (told == VERBOSE_UNREAD)
+        told = read_verbose();
+    if (told == VERBOSE_WRONG)
+        return fl_fail(TENSOR_E_ARGUMENT, "FLEXLAB_VERBOSE=%s is unknown: expected 0 or 1", getenv("FLEXLAB_VERBOSE"));
+    if (told == VERBOSE_ON)
+        tell(format, op, class, choice->backend);
+    return TENSOR_OK;
+}
+
+/* Likewise of a call of different formats, in no class. */
+static void tell_mixed(const struct fl_args *args, enum fl_backend chosen) {
+    enum { ROWS = sizeof format_table / sizeof format_table[0] };
+    static unsigned char told[ROWS][ROWS][ROWS][FL_OP_LIMIT / 8];
+    const struct fl_format *all[] = {args->formats.in[0], args->formats.in[1], args->format};
+    int row[3] = {0, 0, 0};
+    for (int i = 0; i < 3; i++)
+        while (format_table[row[i]] && format_table[row[i]] != all[i])
+            row[i]++;
+    const unsigned char bit = (unsigned char)(1u << args->op % 8);
+    if (__atomic_fetch_or(&told[row[0]][row[1]][row[2]][args->op / 8], bit, __ATOMIC_RELAXED) & bit)
+        return;
+    fprintf(stderr, "flexlab: %s by %s to %s.%s.%s\n", all[0]->name, all[1]->name, all[2]->name, fl_op_name(args->op),
+            backends[chosen].name);
+}
+
+static tensor_status select_mixed(const struct fl_args *args, struct fl_choice *choice) {
+    const struct fl_format *products = fl_product_format(args);
+    enum fl_backend cap = FL_REF;
+    const tensor_status status = fl_backend_cap(&cap);
+    if (status)
+        return status;
+    for (int backend = products ? (int)cap : FL_REF; backend > FL_REF; backend--) {
+        const struct fl_kernels *row = products->rows[backend];
+        if (!row || !row->mixed || !may_run((enum fl_backend)backend))
+            continue;
+        const bool matrices = args->op == FL_OP_MATMUL_BATCHED || args->op == FL_OP_MATMUL_BATCHED_NT ||
+                              args->op == FL_OP_MATMUL_BATCHED_TN;
+        *choice = matrices ? (struct fl_choice){fl_any_format_kernel(products, args->op, (enum fl_backend)backend),
+                                                fl_any_format_need(products, args->op, (enum fl_backend)backend),
+                                                (enum fl_backend)backend}
+                           : (struct fl_choice){row->mixed, row->mixed_need, (enum fl_backend)backend};
+        return TENSOR_OK;
+    }
+    *choice = (struct fl_choice){fl_ref_kernel(args->op), fl_ref_need(args->op), FL_REF};
+    return TENSOR_OK;
+}
+
+tensor_status fl_dispatch_mixed(const struct fl_args *args, bool runs, struct fl_choice *choice) {
+    const tensor_status status = select_mixed(args, choice);
+    if (!status && runs && fl_verbose())
+        tell_mixed(args, choice->backend);
+    return status;
+}
+
+const char *tensor_kernel_backend(tensor_format format, const char *op) {
+    const struct fl_format *f = fl_format_of(format);
+    enum fl_op number = fl_op_named(op);
+    enum fl_backend cap, chosen;
+    if (!f || f->arithmetic == FL_ARITHMETIC_NUMBERS || number == FL_OP_NONE || fl_backend_cap(&cap) ||
+        !select_by_class(f, number, tensor_get_class(), cap, &chosen))
+        return NULL;
+    return backends[chosen].name;
+}

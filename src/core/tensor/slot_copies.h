@@ -1,0 +1,19 @@
+/* slot_copies.h - all slots of a device as they were at one moment of its queue, brought to the host while it goes on.
+ */
+#ifndef FL_SLOT_COPIES_H
+#define FL_SLOT_COPIES_H
+
+#include "core/tensor/slot.h"
+
+struct fl_slot_copies; /* reused from moment to moment */
+
+/* Marks the moment. *copies NULL: made. */
+tensor_status fl_slot_copies_begin(tensor_device *device, struct fl_slot_copies **copies);
+/* Waits until they are here. */
+tensor_status fl_slot_copies_end(tensor_device *device, struct fl_slot_copies *copies);
+/* The slot of a tensor then; copies NULL: now, of a tensor on the host. NULL: it had none. */
+const struct fl_slot *fl_slot_then(const struct fl_slot_copies *copies, const tensor *t);
+/* NULL is allowed. */
+void fl_slot_copies_free(tensor_device *device, struct fl_slot_copies *copies);
+
+#endif

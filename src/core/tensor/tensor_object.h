@@ -1,0 +1,104 @@
+/* tensor_object.h - what a tensor is inside. */
+#ifndef FL_TENSOR_OBJECT_H
+#define FL_TENSOR_OBJECT_H
+
+#include "core/table/format.h"
+
+struct fl_sequence_state;
+
+/* What views share with their base: everything but the shape. */
+struct fl_storage {
+    struct tensor_device *device;
+    const struct fl_format *format;
+    int64_t count;
+    void *data;
+    void *wide;           /* NULL: none */
+    struct fl_slot *slot; /* exponent, statistics, number of writes */
+    tensor_rounding rounding;
+    tensor_rounding view_rounding; /* how the elements were last rounded from the wide part */
+    uint64_t seed;
+    bool by_hand; /* the elements' memory is in the caller's hands: settle before the wide part counts */
+    bool owns_data;
+    bool hidden;          /* other tensors have the elements' memory: fl_tensor_hide */
+    struct fl_slot *seen; /* where the device is not the host: the slot as it was last looked at */
+    /* Of a part that is written as one of many (sequence.h); NULL: a write is whole. */
+    struct fl_sequence_state *sequence;
+    int part; /* number of the tensor in the sequence */
+};
+
+struct tensor {
+    const struct fl_format *format;
+    int ndim;
+    int64_t shape[TENSOR_MAX_DIMS];
+    int64_t count;
+    struct fl_storage *storage;
+    bool is_view;
+    bool is_strided; /* element (i, j, ...) is element offset + i stride[0] + j stride[1] + ... of the storage */
+    int64_t offset, stride[TENSOR_MAX_DIMS];
+};
+
+/* Of any tensor: how far apart neighbours of each dimension lie; the element at index 0 of all of them. */
+static inline int64_t fl_strides_of(const tensor *t, int64_t *stride) {
+    int64_t at = 1;
+    for (int d = t->ndim - 1; d >= 0; at *= t->shape[d--])
+        stride[d] = t->is_strided ? t->stride[d] : at;
+    return t->is_strided ? t->offset : 0;
+}
+
+/* The elements as they are stored. Where an operand counts as its wide part: fl_wide_view_of (wide.h). */
+static inline struct fl_view fl_stored_view(const struct fl_storage *s) {
+    return (struct fl_view){s->data, NULL, &s->slot->e, s->count};
+}
+static inline struct fl_view fl_view_of(const tensor *t) {
+    return fl_stored_view(t->storage);
+}
+
+/* The elements as an operation is to write them, at the exponent that the rules have set. */
+static inline struct fl_view fl_output_view(const struct fl_storage *s) {
+    return (struct fl_view){s->data, NULL, &s->slot->autoflex.e, s->count};
+}
+
+/* How elements are rounded from their wide part. */
+static inline tensor_rounding fl_view_rounding(const struct fl_storage *s) {
+    return s->rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST;
+}
+
+/* TENSOR_E_ARGUMENT where a and b are different tensors in overlapping memory; either may be NULL. */
+tensor_status fl_check_apart(const char *op, const char *a_name, const tensor *a, const char *b_name, const tensor *b);
+
+/* "64x128" into text, which has room for TENSOR_TEXT characters. */
+enum { TENSOR_TEXT = 24 * TENSOR_MAX_DIMS };
+const char *fl_shape_text(const tensor *t, char *text);
+
+/* Submits op with its output exponent chosen by autoflex, statistics and history kept: the one way a tensor is written
+ * by an operation. args holds everything but .out, .rounding and .stats. */
+tensor_status fl_write(tensor *out, struct fl_args *args);
+/* Submits a kernel whose results are numbers; the operand in[0] says where. */
+tensor_status fl_run(const tensor *on, struct fl_args *args);
+/* Submits the rounding of `out`'s count of doubles, exact results of an operation. */
+tensor_status fl_write_values(tensor *out, const double *values);
+
+/* Every write ends here: statistics and totals are kept, and a wide part that was not written with the elements becomes
+ * exactly their value. */
+void fl_written(const struct fl_storage *s, const struct fl_stats *stats, bool with_wide_part);
+
+/* The slot, to read on the host: waits for the queue of a device. NULL where that failed. */
+const struct fl_slot *fl_slot_of(const tensor *t);
+/* TENSOR_E_ARGUMENT for a tensor whose elements are gone. */
+tensor_status fl_need_present(const char *what, const tensor *t);
+/* That, and for a view with strides. */
+tensor_status fl_need_elements(const char *what, const tensor *t);
+tensor_status fl_need_contiguous(const char *what, const tensor *t);
+/* TENSOR_OK on the host; else TENSOR_E_UNSUPPORTED with the names. */
+tensor_status fl_need_host(const char *what, const tensor *t);
+/* Each of the first `outputs` tensors lies apart from all others; NULL: not there. Numbers must be other tensors too.
+ */
+tensor_status fl_check_all_apart(const char *op, const char *const *names, const tensor *const *tensors, int outputs,
+                                 int n);
+/* t has `count` numbers of that kind and lies on x's device. */
+tensor_status fl_check_numbers(const char *op, const char *name, const tensor *t, tensor_format format, int64_t count,
+                               const tensor *x);
+/* TENSOR_E_FORMAT where the tensor holds numbers that no arithmetic takes. */
+tensor_status fl_need_arithmetic(const char *what, const char *name, const tensor *t);
+
+#endif

@@ -1,0 +1,234 @@
+/* tensor_state.c - the state of a tensor as bytes: slot, elements, wide part, one after the other. */
+#include "core/tensor/tensor_state.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/queue/queue.h"
+#include "core/tensor/wide.h"
+#include <math.h>
+#include <string.h>
+
+static size_t element_bytes(const tensor *t) {
+    return (size_t)t->count * (size_t)t->format->bytes;
+}
+
+static size_t wide_bytes(const tensor *t) {
+    return t->storage->wide ? (size_t)t->count * (size_t)t->format->wide_bytes : 0;
+}
+
+size_t fl_state_bytes(const tensor *t, bool elements) {
+    return sizeof(struct fl_slot) + (elements ? element_bytes(t) + wide_bytes(t) : 0);
+}
+
+tensor_status fl_state_get(const tensor *t, bool elements, void *bytes) {
+    const struct fl_storage *s = t->storage;
+    struct fl_queue *queue = fl_queue_of(s);
+    char *at = bytes;
+    if (elements)
+        fl_wide_settle(s);
+    tensor_status status = fl_get(queue, at, s->slot, sizeof *s->slot);
+    at += sizeof *s->slot;
+    if (!status && elements)
+        status = fl_get(queue, at, s->data, element_bytes(t));
+    if (!status && elements && s->wide)
+        status = fl_get(queue, at + element_bytes(t), s->wide, wide_bytes(t));
+    return status;
+}
+
+static bool possible(const struct autoflex *a, int e_min, int e_max) {
+    bool good = a->e >= e_min && a->e <= e_max && a->e_min == e_min && a->e_max == e_max && a->count >= 0 &&
+                a->count <= AUTOFLEX_WINDOW && a->next >= 0 && a->next < AUTOFLEX_WINDOW &&
+                (a->next == a->count || a->count == AUTOFLEX_WINDOW) && a->initialised >> 1 == 0 &&
+                a->written >> 1 == 0 && a->block >= 0 && a->block <= AUTOFLEX_BLOCK && a->predicted >= 0;
+    for (int i = 0; i < a->count && good; i++)
+        good = a->history[i] > 0;
+    return good;
+}
+
+/* The elements are the rounding of the wide part: mantissas. */
+static bool mantissas_agree(const int16_t *m, const int32_t *wide, int64_t count) {
+    for (int64_t i = 0; i < count; i++) {
+        if (wide[i] > FL_WIDE_LIMIT || wide[i] < -FL_WIDE_LIMIT)
+            return false;
+        if ((wide[i] + 0x7fff + ((wide[i] >> 16) & 1)) >> 16 != m[i])
+            return false;
+    }
+    return true;
+}
+
+/* The same of floats; any NaN is as good as another. */
+static bool words_agree(const tensor *t, const unsigned char *elements, const float *wide) {
+    const struct fl_rounding rounding = {fl_view_rounding(t->storage), 0, 0};
+    struct fl_stats ignored = {0};
+    for (int64_t i = 0; i < t->count; i++) {
+        uint16_t rounded, stored;
+        const double value = wide[i];
+        t->format->encode(&(struct fl_view){.data = &rounded, .count = 1}, 0, 1, &value, false, &rounding, &ignored);
+        memcpy(&stored, elements + 2 * i, sizeof stored);
+        double back;
+        t->format->decode(&(struct fl_view){.data = &stored, .count = 1}, 0, 1, &back);
+        if (rounded != stored && !(back != back && value != value))
+            return false;
+    }
+    return true;
+}
+
+static tensor_status check_wide(const tensor *t, const unsigned char *elements) {
+    const size_t bytes = wide_bytes(t);
+    void *wide = fl_alloc(bytes + element_bytes(t)); /* as they are aligned in a tensor */
+    if (!wide)
+        return fl_fail(TENSOR_E_MEMORY, "state: no memory to check %zu bytes", bytes);
+    unsigned char *copy = (unsigned char *)wide + bytes;
+    memcpy(wide, elements + element_bytes(t), bytes);
+    memcpy(copy, elements, element_bytes(t));
+    const bool good = t->format->arithmetic == FL_ARITHMETIC_SHARED
+                          ? mantissas_agree((const int16_t *)copy, wide, t->count)
+                          : words_agree(t, copy, wide);
+    fl_free(wide);
+    return good ? TENSOR_OK
+                : fl_fail(TENSOR_E_DATA, "state: elements of a %s tensor are not the rounding of their wide part",
+                          t->format->name);
+}
+
+tensor_status fl_state_check(const tensor *t, bool elements, const void *bytes) {
+    struct fl_slot slot;
+    memcpy(&slot, bytes, sizeof slot);
+    const bool shared = t->format->arithmetic == FL_ARITHMETIC_SHARED;
+    const bool good = shared ? possible(&slot.autoflex, t->format->e_min, t->format->e_max) && slot.e == slot.autoflex.e
+                             : slot.e == 0 && slot.autoflex.e == 0 && slot.autoflex.count == 0;
+    if (!good)
+        return fl_fail(
+            TENSOR_E_DATA,
+            "state: exponent %d (before the write %d) of %d to %d, %d entries of history, next %d, predicted "
+            "%g: no state of a %s tensor",
+            slot.autoflex.e, slot.e, slot.autoflex.e_min, slot.autoflex.e_max, slot.autoflex.count, slot.autoflex.next,
+            slot.autoflex.predicted, t->format->name);
+    return elements && t->storage->wide ? check_wide(t, (const unsigned char *)bytes + sizeof slot) : TENSOR_OK;
+}
+
+tensor_status fl_state_set(tensor *t, bool elements, const void *bytes) {
+    struct fl_storage *s = t->storage;
+    struct fl_queue *queue = fl_queue_of(s);
+    const char *at = bytes;
+    struct fl_slot slot;
+    memcpy(&slot, at, sizeof slot);
+    const struct fl_slot *own = fl_slot_of(t);
+    if (!own)
+        return tensor_error_status();
+    slot.autoflex.predictor = own->autoflex.predictor; /* its number may be another in another process */
+    slot.autoflex.role = own->autoflex.role;
+    at += sizeof slot;
+    tensor_status status = fl_put(queue, s->slot, &slot, sizeof slot);
+    if (!status && elements)
+        status = fl_put(queue, s->data, at, element_bytes(t));
+    if (!status && elements && s->wide)
+        status = fl_put(queue, s->wide, at + element_bytes(t), wide_bytes(t));
+    if (!status && elements && s->wide)
+        s->view_rounding = fl_view_rounding(s);
+    return status;
+}
+
+/* --- as numbers -----------------------------------------------------------------------------------------------------
+ */
+
+struct fl_state_sizes fl_state_sizes(const tensor *t) {
+    return (struct fl_state_sizes){sizeof(struct fl_slot), element_bytes(t), wide_bytes(t)};
+}
+
+static void put_stats(const tensor_stats *s, int64_t whole[6]) {
+    const int64_t numbers[] = {s->gamma, s->saturated, s->flushed, s->nonfinite, s->elements, s->writes};
+    memcpy(whole, numbers, sizeof numbers);
+}
+
+/* Member by member: what lies between them stays zero, so that states of equal tensors are equal bytes. */
+static void take_stats(tensor_stats *s, const int64_t whole[6], double maximum) {
+    s->maximum = maximum;
+    s->gamma = (int32_t)whole[0];
+    s->saturated = whole[1];
+    s->flushed = whole[2];
+    s->nonfinite = whole[3];
+    s->elements = whole[4];
+    s->writes = whole[5];
+}
+
+enum { EXPONENTS = 4, COUNTS = 12, LAST = 13, TOTAL = 19 }; /* where they begin or end in `whole` */
+
+void fl_slot_to_numbers(const void *bytes, int64_t whole[FL_SLOT_WHOLE], double real[FL_SLOT_REAL]) {
+    struct fl_slot slot;
+    memcpy(&slot, bytes, sizeof slot);
+    const struct autoflex *a = &slot.autoflex;
+    const int64_t head[] = {slot.e,
+                            a->e,
+                            a->e_min,
+                            a->e_max,
+                            a->initialised,
+                            a->written + 2 * a->block,
+                            a->count,
+                            a->next,
+                            (int64_t)a->overflows,
+                            (int64_t)a->clamped_low,
+                            (int64_t)a->clamped_high,
+                            (int64_t)a->zero_writes,
+                            (int64_t)slot.writes};
+    _Static_assert(sizeof head / sizeof head[0] == LAST && TOTAL == LAST + 6 && FL_SLOT_WHOLE == TOTAL + 6,
+                   "its parts");
+    memcpy(whole, head, sizeof head);
+    put_stats(&slot.last, whole + LAST);
+    put_stats(&slot.total, whole + TOTAL);
+    memcpy(real, a->history, sizeof a->history);
+    real[AUTOFLEX_WINDOW] = a->predicted;
+    real[AUTOFLEX_WINDOW + 1] = slot.last.maximum;
+    real[AUTOFLEX_WINDOW + 2] = slot.total.maximum;
+}
+
+/* What counts writes and elements may grow further without an overflow. */
+static tensor_status check_numbers(const int64_t whole[FL_SLOT_WHOLE], const double real[FL_SLOT_REAL]) {
+    for (int i = 0; i < FL_SLOT_WHOLE; i++) {
+        const bool small = i < COUNTS - 4 || i == LAST || i == TOTAL;
+        const int64_t low = i < EXPONENTS ? INT16_MIN : 0, high = small ? INT16_MAX : INT64_C(1) << 62;
+        if (whole[i] < low || whole[i] > high)
+            return fl_fail(TENSOR_E_DATA, "state: number %d is %lld, expected %lld to %lld", i, (long long)whole[i],
+                           (long long)low, (long long)high);
+    }
+    for (int i = 0; i < FL_SLOT_REAL; i++)
+        if (!(real[i] >= 0) || (i < AUTOFLEX_WINDOW && isinf(real[i])))
+            return fl_fail(TENSOR_E_DATA, "state: number %d of its history is %g, expected 0 or more%s", i, real[i],
+                           i < AUTOFLEX_WINDOW ? " and finite" : "");
+    return TENSOR_OK;
+}
+
+tensor_status fl_slot_from_numbers(void *bytes, const int64_t whole[FL_SLOT_WHOLE], const double real[FL_SLOT_REAL]) {
+    const tensor_status status = check_numbers(whole, real);
+    if (status)
+        return status;
+    struct fl_slot slot;
+    memset(&slot, 0, sizeof slot);
+    struct autoflex *a = &slot.autoflex;
+    slot.e = (int32_t)whole[0];
+    a->e = (int32_t)whole[1];
+    a->e_min = (int32_t)whole[2];
+    a->e_max = (int32_t)whole[3];
+    a->initialised = (int32_t)whole[4];
+    a->written = (int16_t)(whole[5] % 2);
+    a->block = (int16_t)(whole[5] / 2);
+    a->count = (int32_t)whole[6];
+    a->next = (int32_t)whole[7];
+    a->overflows = (uint64_t)whole[8];
+    a->clamped_low = (uint64_t)whole[9];
+    a->clamped_high = (uint64_t)whole[10];
+    a->zero_writes = (uint64_t)whole[11];
+    slot.writes = (uint64_t)whole[12];
+    take_stats(&slot.last, whole + LAST, real[AUTOFLEX_WINDOW + 1]);
+    take_stats(&slot.total, whole + TOTAL, real[AUTOFLEX_WINDOW + 2]);
+    memcpy(a->history, real, sizeof a->history);
+    a->predicted = real[AUTOFLEX_WINDOW];
+    memcpy(bytes, &slot, sizeof slot);
+    return TENSOR_OK;
+}
+
+void fl_tensor_place(tensor *t, void *memory) {
+    t->storage->data = memory;
+}
+
+void fl_tensor_hide(tensor *t, bool hidden) {
+    t->storage->hidden = hidden;
+}

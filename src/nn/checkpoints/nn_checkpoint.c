@@ -1,0 +1,677 @@
+/* nn_checkpoint.c - the state of a network as a safetensors file, and back. What is in it and under which names:
+ * docs/checkpoints.md. The state goes through the bytes of nn_state.c, so that both hold the same. */
+#include "nn/checkpoints/nn_checkpoint.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/tensor/tensor_state.h"
+#include "core/base/text.h"
+#include "flexlab/version.h"
+#include <float.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char layout_key[] = "flexlab.checkpoint", layout[] = "1";
+
+/* --- the tensors of the state, with their names --------------------------------------------------------------------
+ */
+
+struct entry {
+    char *name;
+    tensor *t;
+    bool whole;    /* its state has elements */
+    bool elements; /* the file has them too */
+    size_t at;     /* of its state in the bytes of all */
+    struct fl_state_sizes size;
+};
+
+/* Numbers of one slot, as the file has them. */
+struct numbers {
+    int64_t whole[FL_SLOT_WHOLE];
+    double real[FL_SLOT_REAL];
+};
+
+struct entries {
+    const nn_graph *g;
+    struct entry *list;
+    struct numbers *numbers;
+    int count, capacity;
+    char *states;
+    size_t bytes;
+};
+
+/* Of a tensor that traces know, of a node's state, of an activation in evaluation, of the optimiser's numbers. */
+static char *name_of(const nn_graph *g, const tensor *t, int serial, bool *is_gradient) {
+    for (int i = 0; i < g->info_count; i++)
+        if (g->infos[i].t == t) {
+            *is_gradient = !strcmp(g->infos[i].role, "weight gradient");
+            return fl_format_name("%s", g->infos[i].name);
+        }
+    for (int i = 0; i < g->count; i++)
+        for (int k = 0; k < g->nodes[i].states; k++)
+            if (g->nodes[i].state[k].t == t)
+                return fl_format_name("%s.%s", g->nodes[i].owner, g->nodes[i].state[k].suffix);
+    for (int i = 0; i < g->value_count; i++)
+        if (g->values[i].evaluate == t)
+            return fl_format_name("%s.evaluation", g->values[i].name);
+    return t == g->optimiser.numbers ? fl_format_name("optimiser.step") : fl_format_name("state.%d", serial);
+}
+
+static tensor_status add_entry(tensor *t, bool elements, void *context) {
+    struct entries *e = context;
+    FL_TRY(fl_grow((void **)&e->list, e->count, &e->capacity, sizeof *e->list));
+    bool is_gradient = false;
+    struct entry entry = {.t = t, .whole = elements, .at = e->bytes, .size = fl_state_sizes(t)};
+    entry.name = name_of(e->g, t, e->count, &is_gradient);
+    if (!entry.name)
+        return fl_fail(TENSOR_E_MEMORY, "checkpoint: no memory for the names of tensors");
+    entry.elements = elements && !is_gradient; /* those of a gradient last until the next step alone */
+    e->bytes += fl_state_bytes(t, elements);
+    e->list[e->count++] = entry;
+    return TENSOR_OK;
+}
+
+static tensor_status begin(struct entries *e, const nn_graph *g) {
+    *e = (struct entries){.g = g};
+    FL_TRY(fl_visit_state(g, add_entry, e));
+    e->states = fl_alloc_zero(e->bytes);
+    e->numbers = fl_alloc_zero((size_t)e->count * sizeof *e->numbers);
+    return e->states && e->numbers ? TENSOR_OK
+                                   : fl_fail(TENSOR_E_MEMORY, "checkpoint: no memory for %zu bytes", e->bytes);
+}
+
+static void end(struct entries *e) {
+    for (int i = 0; i < e->count; i++)
+        fl_free(e->list[i].name);
+    fl_free(e->list);
+    fl_free(e->numbers);
+    fl_free(e->states);
+}
+
+/* The type that the elements have in a file. */
+static enum fl_stored_type type_of(tensor_format format) {
+    const size_t bytes = tensor_format_bytes(format);
+    switch (format) {
+    case FMT_FP32:
+    case FMT_F32:
+        return FL_STORED_F32;
+    case FMT_F64:
+        return FL_STORED_F64;
+    case FMT_FP16:
+        return FL_STORED_F16;
+    case FMT_BF16:
+        return FL_STORED_BF16;
+    case FMT_I32:
+        return FL_STORED_I32;
+    default:
+        if (tensor_format_is_shared(format))
+            return FL_STORED_I16;
+        return bytes == 1 ? FL_STORED_U8 : bytes == 2 ? FL_STORED_U16 : FL_STORED_U32; /* an added format's own words */
+    }
+}
+
+static enum fl_stored_type wide_type_of(const tensor *t) {
+    return tensor_format_is_shared(tensor_get_format(t)) ? FL_STORED_I32 : FL_STORED_F32;
+}
+
+/* NAME and a suffix; false without room, which names that a graph accepts leave. */
+enum { NAME_ROOM = 2 * FL_NAME_LIMIT + 100 };
+
+static const char *suffixed(char text[NAME_ROOM], const char *name, const char *suffix) {
+    snprintf(text, NAME_ROOM, "%s%s", name, suffix);
+    return text;
+}
+
+/* --- writing -------------------------------------------------------------------------------------------------------
+ */
+
+static tensor_status note(struct fl_safetensors_out *o, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static tensor_status note(struct fl_safetensors_out *o, const char *key, const char *format, ...) {
+    char value[200];
+    va_list arguments;
+    va_start(arguments, format);
+    fl_format(value, sizeof value, format, arguments);
+    va_end(arguments);
+    return fl_safetensors_add_note(o, key, value);
+}
+
+/* Numbers of the optimiser, and where nn_config has them. */
+static const struct {
+    const char *key;
+    size_t config;
+} reals[] = {
+    {"network.momentum", offsetof(nn_config, momentum)},  {"network.weight_decay", offsetof(nn_config, weight_decay)},
+    {"network.beta1", offsetof(nn_config, beta1)},        {"network.beta2", offsetof(nn_config, beta2)},
+    {"network.epsilon", offsetof(nn_config, epsilon)},    {"network.clip_value", offsetof(nn_config, clip_value)},
+    {"network.clip_norm", offsetof(nn_config, clip_norm)}};
+enum { REALS = sizeof reals / sizeof reals[0] };
+
+static float real_of(const struct fl_optimiser *o, int i) {
+    return ((const float[REALS]){o->how.momentum, o->how.weight_decay, o->how.beta1, o->how.beta2, o->how.epsilon,
+                                 o->clip_value, o->how.clip_norm})[i];
+}
+
+/* What is in a file only where it is not as it was before there was a choice. */
+enum objective_key { LOSS, SMOOTHING, DELTA, IGNORED, INPUT_GRADIENT, POLICY, SCALE, OBJECTIVE_KEYS };
+static const char *const objective_keys[] = {
+    [LOSS] = "network.loss",         [POLICY] = "network.policy",         [SMOOTHING] = "network.label_smoothing",
+    [DELTA] = "network.huber_delta", [IGNORED] = "network.ignored_label", [INPUT_GRADIENT] = "network.input_gradient",
+    [SCALE] = "network.loss_scale"};
+
+/* Of what it is trained for, what is not as it was before there was a choice: older files have none of it. */
+static tensor_status put_objective(struct fl_safetensors_out *o, const struct fl_objective *how) {
+    if (how->kind != FL_LOSS_CROSS_ENTROPY)
+        FL_TRY(note(o, objective_keys[LOSS], "%s", nn_loss_list((int)how->kind)));
+    if (how->smoothing > 0)
+        FL_TRY(note(o, objective_keys[SMOOTHING], "%.9g", (double)how->smoothing));
+    if (how->kind == FL_LOSS_HUBER)
+        FL_TRY(note(o, objective_keys[DELTA], "%.9g", (double)how->delta));
+    if (how->ignores)
+        FL_TRY(note(o, objective_keys[IGNORED], "%d", how->ignored));
+    return how->input_gradient ? note(o, objective_keys[INPUT_GRADIENT], "1") : TENSOR_OK;
+}
+
+static tensor_status put_scaling(struct fl_safetensors_out *o, const nn_graph *g) {
+    char text[FL_SCALE_TEXT];
+    fl_loss_scale_text(g, text);
+    return g->scaling.kind == FL_SCALE_NONE ? TENSOR_OK : note(o, objective_keys[SCALE], "%s", text);
+}
+
+/* Where a dynamic scale is: the numbers of nn_loss_scale. */
+static const char scaling_key[] = "network.loss_scale.state";
+
+static tensor_status put_scaling_state(struct fl_safetensors_out *o, const nn_graph *g) {
+    const nn_loss_scale *now = &g->scaling.now;
+    return g->scaling.kind != FL_SCALE_DYNAMIC
+               ? TENSOR_OK
+               : note(o, scaling_key, "%.17g %lld %lld %lld %lld", now->scale, (long long)now->good,
+                      (long long)now->skipped, (long long)now->in_a_row, (long long)now->longest);
+}
+
+/* What a network must have in common with the file that it is loaded from, as text. */
+static tensor_status put_settings(struct fl_safetensors_out *o, const nn_graph *g) {
+    FL_TRY(note(o, "network.variant", "%s", g->variant->name));
+    FL_TRY(note(o, "network.format", "%s", tensor_format_name(g->variant->format)));
+    const bool told = g->predictor && (g->asked || !g->policy); /* else each format of a policy has its own */
+    FL_TRY(note(o, "network.predictor", "%s", told ? g->predictor : "none"));
+    if (g->policy) /* longer than a note has room for */
+        FL_TRY(fl_safetensors_add_note(o, objective_keys[POLICY], nn_graph_policy(g)));
+    FL_TRY(note(o, "network.master", "%s", g->wide || !g->variant->wide ? "default" : "none"));
+    FL_TRY(note(o, "network.batch", "%d", g->batch));
+    FL_TRY(note(o, "network.seed", "%llu", (unsigned long long)g->seed));
+    const struct fl_optimiser *p = &g->optimiser;
+    FL_TRY(note(o, "network.optimiser", "%s", nn_optimiser_list((int)p->how.kind)));
+    FL_TRY(note(o, "network.decay", "%s", p->decays_all ? "all" : "weights"));
+    FL_TRY(note(o, "network.nesterov", "%d", p->nesterov));
+    FL_TRY(note(o, "network.narrow_state", "%d", p->narrow));
+    for (int i = 0; i < REALS; i++)
+        FL_TRY(note(o, reals[i].key, "%.9g", (double)real_of(p, i)));
+    FL_TRY(put_objective(o, &g->objective));
+    return put_scaling(o, g);
+}
+
+static tensor_status put_tensor(struct fl_safetensors_out *o, const char *name, enum fl_stored_type type,
+                                const tensor *t, const char *bytes) {
+    int64_t dim[TENSOR_MAX_DIMS];
+    for (int d = 0; d < tensor_ndim(t); d++)
+        dim[d] = tensor_dim(t, d);
+    return fl_safetensors_add(o, name, type, tensor_ndim(t), dim, bytes);
+}
+
+/* What NAME.slot and NAME.history hold, and of shared exponents NAME.exponent among the notes. */
+static tensor_status put_entry(struct fl_safetensors_out *o, struct entries *e, int i) {
+    const struct entry *entry = &e->list[i];
+    struct numbers *n = &e->numbers[i];
+    const char *state = e->states + entry->at;
+    const bool shared = tensor_format_is_shared(tensor_get_format(entry->t));
+    const int64_t whole = FL_SLOT_WHOLE, real = FL_SLOT_REAL;
+    char name[NAME_ROOM];
+    fl_slot_to_numbers(state, n->whole, n->real);
+    FL_TRY(fl_safetensors_add(o, suffixed(name, entry->name, ".slot"), FL_STORED_I64, 1, &whole, n->whole));
+    FL_TRY(fl_safetensors_add(o, suffixed(name, entry->name, ".history"), FL_STORED_F64, 1, &real, n->real));
+    if (!entry->elements)
+        return TENSOR_OK;
+    const char *elements = state + entry->size.slot, *wide = elements + entry->size.elements;
+    const int exponent = (int)n->whole[0];
+    FL_TRY(put_tensor(o, entry->name, type_of(tensor_get_format(entry->t)), entry->t, elements));
+    if (shared)
+        FL_TRY(note(o, suffixed(name, entry->name, ".exponent"), "%d", exponent));
+    if (entry->size.wide)
+        FL_TRY(put_tensor(o, suffixed(name, entry->name, ".wide"), wide_type_of(entry->t), entry->t, wide));
+    if (entry->size.wide && shared)
+        FL_TRY(note(o, suffixed(name, entry->name, ".wide.exponent"), "%d", exponent + 16));
+    return TENSOR_OK;
+}
+
+static tensor_status get_state(tensor *t, bool elements, void *context) {
+    char **at = context;
+    FL_TRY(fl_state_get(t, elements, *at));
+    *at += fl_state_bytes(t, elements);
+    return TENSOR_OK;
+}
+
+static tensor_status put_all(struct fl_safetensors_out *o, struct entries *e) {
+    char *at = e->states;
+    FL_TRY(fl_visit_state(e->g, get_state, &at));
+    FL_TRY(note(o, layout_key, "%s", layout));
+    FL_TRY(note(o, "flexlab.version", "%s", FLEXLAB_VERSION_STRING));
+    FL_TRY(note(o, "network.steps", "%llu", (unsigned long long)e->g->steps));
+    FL_TRY(note(o, "network.layout", "%016llx", (unsigned long long)fl_state_layout(e->g)));
+    FL_TRY(put_settings(o, e->g));
+    FL_TRY(put_scaling_state(o, e->g));
+    for (int i = 0; i < e->count; i++)
+        FL_TRY(put_entry(o, e, i));
+    return TENSOR_OK;
+}
+
+tensor_status fl_checkpoint_write(const nn_graph *g, const char *path, const nn_note *notes, int note_count,
+                                  const struct fl_extra *extras, int extra_count) {
+    struct fl_safetensors_out o = {0};
+    struct entries e;
+    tensor_status status = begin(&e, g);
+    if (!status)
+        status = put_all(&o, &e);
+    for (int i = 0; i < note_count && !status; i++)
+        status = fl_safetensors_add_note(&o, notes[i].key, notes[i].value);
+    for (int i = 0; i < extra_count && !status; i++)
+        status = fl_safetensors_add(&o, extras[i].name, extras[i].type, 1, &extras[i].count, extras[i].values);
+    if (!status)
+        status = fl_safetensors_write(&o, path);
+    fl_safetensors_end(&o);
+    end(&e);
+    return status;
+}
+
+/* --- reading -------------------------------------------------------------------------------------------------------
+ */
+
+tensor_status fl_checkpoint_open(struct fl_safetensors *s, const char *path) {
+    FL_TRY(fl_safetensors_open(s, path));
+    const char *told = fl_safetensors_note(s, layout_key);
+    tensor_status status = TENSOR_OK;
+    if (!told)
+        status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: no checkpoint of flexlab: its metadata have no '%s'", path,
+                         layout_key);
+    else if (strcmp(told, layout) != 0)
+        status =
+            fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.40s', expected '%s'", path, layout_key, told, layout);
+    if (!status)
+        status = fl_safetensors_verify(s);
+    if (status)
+        fl_safetensors_close(s);
+    return status;
+}
+
+static tensor_status need_note(const struct fl_safetensors *s, const char *key, const char **value) {
+    *value = fl_safetensors_note(s, key);
+    return *value ? TENSOR_OK : fl_fail(TENSOR_E_DATA, "checkpoint: %s: its metadata have no '%.80s'", s->path, key);
+}
+
+tensor_status fl_checkpoint_whole(const struct fl_safetensors *s, const char *key, int64_t low, int64_t high,
+                                  int64_t *value) {
+    const char *text;
+    char again[32];
+    FL_TRY(need_note(s, key, &text));
+    *value = strtoll(text, NULL, 10);
+    snprintf(again, sizeof again, "%lld", (long long)*value);
+    if (strcmp(again, text) != 0 || *value < low || *value > high)
+        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%.80s' is '%.40s', expected a whole number from %lld to %lld",
+                       s->path, key, text, (long long)low, (long long)high);
+    return TENSOR_OK;
+}
+
+static bool has_note(const struct fl_safetensors_out *o, const char *key) {
+    for (int i = 0; i < o->note_count; i++)
+        if (!strcmp(o->notes[i].key, key))
+            return true;
+    return false;
+}
+
+/* Either way: what the file has of a loss, the network has too. */
+static tensor_status check_settings(const struct fl_safetensors *s, const nn_graph *g) {
+    struct fl_safetensors_out own = {0};
+    tensor_status status = put_settings(&own, g);
+    for (int i = 0; i < own.note_count && !status; i++) {
+        const char *found;
+        status = need_note(s, own.notes[i].key, &found);
+        if (!status && strcmp(found, own.notes[i].value) != 0)
+            status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.100s', that of the network is '%.100s'",
+                             s->path, own.notes[i].key, found, own.notes[i].value);
+    }
+    for (int i = 0; i < OBJECTIVE_KEYS && !status; i++) {
+        const char *found = fl_safetensors_note(s, objective_keys[i]);
+        if (found && !has_note(&own, objective_keys[i]))
+            status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.40s', that of the network is the default",
+                             s->path, objective_keys[i], found);
+    }
+    fl_safetensors_end(&own);
+    return status;
+}
+
+/* What tensors do not show, such as the stride of a convolution. Another version may compute it otherwise. */
+static tensor_status check_layout(const struct fl_safetensors *s, const nn_graph *g) {
+    const char *version, *found;
+    char own[20];
+    FL_TRY(need_note(s, "flexlab.version", &version));
+    FL_TRY(need_note(s, "network.layout", &found));
+    snprintf(own, sizeof own, "%016llx", (unsigned long long)fl_state_layout(g));
+    if (strcmp(version, FLEXLAB_VERSION_STRING) != 0 || !strcmp(found, own))
+        return TENSOR_OK;
+    return fl_fail(TENSOR_E_DATA,
+                   "checkpoint: %s: of a network with other layers or settings ('network.layout' is "
+                   "'%.40s', expected '%s')",
+                   s->path, found, own);
+}
+
+/* "I16 [3, 4]" */
+static const char *shape_text(char text[200], enum fl_stored_type type, int ndim, const int64_t *dim) {
+    size_t used = (size_t)snprintf(text, 200, "%s [", fl_stored_type_name(type));
+    for (int d = 0; d < ndim && used < 170; d++)
+        used += (size_t)snprintf(text + used, 200 - used, "%s%lld", d ? ", " : "", (long long)dim[d]);
+    snprintf(text + used, 200 - used, "]");
+    return text;
+}
+
+/* A tensor of that name, type and shape. */
+static tensor_status read_tensor(const struct fl_safetensors *s, const char *name, enum fl_stored_type type, int ndim,
+                                 const int64_t *dim, void *to) {
+    const struct fl_stored_tensor *t = fl_safetensors_find(s, name);
+    char found[200], expected[200];
+    shape_text(expected, type, ndim, dim);
+    if (!t)
+        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: tensor '%.150s' is missing, expected %s", s->path, name,
+                       expected);
+    if (t->type != type || t->ndim != ndim || (ndim && memcmp(t->dim, dim, (size_t)ndim * sizeof *dim) != 0))
+        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: tensor '%.150s' is %s, expected %s", s->path, name,
+                       shape_text(found, t->type, t->ndim, t->dim), expected);
+    return fl_safetensors_read(s, t, to);
+}
+
+static tensor_status read_elements(const struct fl_safetensors *s, const struct entry *entry, const char *name,
+                                   enum fl_stored_type type, char *to) {
+    int64_t dim[TENSOR_MAX_DIMS];
+    for (int d = 0; d < tensor_ndim(entry->t); d++)
+        dim[d] = tensor_dim(entry->t, d);
+    return read_tensor(s, name, type, tensor_ndim(entry->t), dim, to);
+}
+
+/* The exponent that other programs read is the one that the slot has. */
+static tensor_status check_exponent(const struct fl_safetensors *s, const char *key, int64_t expected) {
+    int64_t found;
+    FL_TRY(fl_checkpoint_whole(s, key, INT16_MIN, INT16_MAX, &found));
+    return found == expected ? TENSOR_OK
+                             : fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%.150s' is %lld, the slot has %lld", s->path,
+                                       key, (long long)found, (long long)expected);
+}
+
+static tensor_status check_mantissas(const struct fl_safetensors *s, const struct entry *entry, const char *elements) {
+    for (int64_t i = 0; i < tensor_count(entry->t); i++) {
+        int16_t m;
+        memcpy(&m, elements + 2 * i, sizeof m);
+        if (m == INT16_MIN)
+            return fl_fail(TENSOR_E_DATA,
+                           "checkpoint: %s: element %lld of '%.150s' is -32768, expected -32767 to 32767", s->path,
+                           (long long)i, entry->name);
+    }
+    return TENSOR_OK;
+}
+
+/* Fills the entry's part of the states; *used counts the tensors of the file that it took. */
+static tensor_status read_entry(const struct fl_safetensors *s, struct entries *e, int i, int *used) {
+    const struct entry *entry = &e->list[i];
+    struct numbers *n = &e->numbers[i];
+    char *state = e->states + entry->at, name[NAME_ROOM];
+    const int64_t whole = FL_SLOT_WHOLE, real = FL_SLOT_REAL;
+    const bool shared = tensor_format_is_shared(tensor_get_format(entry->t));
+    FL_TRY(read_tensor(s, suffixed(name, entry->name, ".slot"), FL_STORED_I64, 1, &whole, n->whole));
+    FL_TRY(read_tensor(s, suffixed(name, entry->name, ".history"), FL_STORED_F64, 1, &real, n->real));
+    FL_TRY(fl_slot_from_numbers(state, n->whole, n->real));
+    *used += 2;
+    if (entry->elements) {
+        char *elements = state + entry->size.slot, *wide = elements + entry->size.elements;
+        FL_TRY(read_elements(s, entry, entry->name, type_of(tensor_get_format(entry->t)), elements));
+        if (shared)
+            FL_TRY(check_exponent(s, suffixed(name, entry->name, ".exponent"), n->whole[0]));
+        if (shared)
+            FL_TRY(check_mantissas(s, entry, elements));
+        if (entry->size.wide)
+            FL_TRY(read_elements(s, entry, suffixed(name, entry->name, ".wide"), wide_type_of(entry->t), wide));
+        if (entry->size.wide && shared)
+            FL_TRY(check_exponent(s, suffixed(name, entry->name, ".wide.exponent"), n->whole[0] + 16));
+        *used += entry->size.wide ? 2 : 1;
+    }
+    return fl_state_check(entry->t, entry->whole, state);
+}
+
+/* One after the other, with a blank between them. */
+static tensor_status read_scaling(const struct fl_safetensors *s, const nn_graph *g, nn_loss_scale *now) {
+    const char *text;
+    char *rest, told[300];
+    *now = g->scaling.now;
+    if (g->scaling.kind != FL_SCALE_DYNAMIC)
+        return TENSOR_OK;
+    FL_TRY(need_note(s, scaling_key, &text));
+    now->scale = fl_to_real(text, &rest);
+    int64_t *const whole[] = {&now->good, &now->skipped, &now->in_a_row, &now->longest};
+    bool good = rest != text;
+    for (size_t i = 0; i < sizeof whole / sizeof *whole && good; i++) {
+        good = rest[0] == ' ' && rest[1] >= '0' && rest[1] <= '9';
+        *whole[i] = good ? strtoll(rest + 1, &rest, 10) : 0;
+    }
+    if (!good || *rest)
+        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.80s', expected five numbers", s->path, scaling_key,
+                       text);
+    const tensor_status status = fl_loss_scale_check_state(g, now);
+    snprintf(told, sizeof told, "%s", tensor_error());
+    return status ? fl_fail(status, "checkpoint: %s: '%s': %s", s->path, scaling_key, told + strlen("state: "))
+                  : TENSOR_OK;
+}
+
+/* Puts file and tensor in front of a message that names neither. */
+static tensor_status entry_failed(const struct fl_safetensors *s, const struct entry *entry, tensor_status status) {
+    char told[300];
+    snprintf(told, sizeof told, "%s", tensor_error());
+    if (!status || strncmp(told, "state: ", 7) != 0)
+        return status;
+    return fl_fail(status, "checkpoint: %s: tensor '%.150s': %s", s->path, entry->name, told + 7);
+}
+
+/* A file with more than the network has is that of another one. */
+static tensor_status check_rest(const struct fl_safetensors *s, const struct entries *e, int used) {
+    char name[NAME_ROOM];
+    int rest = s->count - used;
+    for (int i = 0; i < s->count; i++)
+        rest -= !strncmp(s->tensors[i].name, FL_TRAINING, strlen(FL_TRAINING));
+    for (int i = 0; i < s->count && rest > 0; i++) {
+        bool known = !strncmp(s->tensors[i].name, FL_TRAINING, strlen(FL_TRAINING));
+        for (int k = 0; k < e->count && !known; k++) {
+            static const char *const suffixes[] = {"", ".slot", ".history", ".wide"};
+            for (int j = 0; j < 4 && !known; j++)
+                known = !strcmp(s->tensors[i].name, suffixed(name, e->list[k].name, suffixes[j]));
+        }
+        if (!known)
+            return fl_fail(TENSOR_E_DATA, "checkpoint: %s: tensor '%.150s' is none of the network", s->path,
+                           s->tensors[i].name);
+    }
+    return TENSOR_OK;
+}
+
+tensor_status fl_checkpoint_load(nn_graph *g, const struct fl_safetensors *s) {
+    struct entries e;
+    int used = 0;
+    int64_t steps;
+    nn_loss_scale scaling;
+    FL_TRY(check_settings(s, g));
+    FL_TRY(read_scaling(s, g, &scaling));
+    FL_TRY(fl_checkpoint_whole(s, "network.steps", 0, INT64_C(1) << 62, &steps));
+    tensor_status status = begin(&e, g);
+    for (int i = 0; i < e.count && !status; i++)
+        status = entry_failed(s, &e.list[i], read_entry(s, &e, i, &used));
+    if (!status)
+        status = check_rest(s, &e, used);
+    if (!status)
+        status = check_layout(s, g);
+    if (!status)
+        status = fl_put_state(g, e.states, (uint64_t)steps, &scaling);
+    end(&e);
+    return status;
+}
+
+tensor_status fl_checkpoint_extra(const struct fl_safetensors *s, const char *name, enum fl_stored_type type,
+                                  int64_t expected, void **values, int64_t *count) {
+    const struct fl_stored_tensor *t = fl_safetensors_find(s, name);
+    char found[200];
+    *values = NULL;
+    *count = 0;
+    if (!t)
+        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%.80s' is missing", s->path, name);
+    if (t->type != type || t->ndim != 1 || (expected >= 0 && t->dim[0] != expected))
+        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%.80s' is %s, expected %s [%s%lld]", s->path, name,
+                       shape_text(found, t->type, t->ndim, t->dim), fl_stored_type_name(type),
+                       expected < 0 ? "any number, not " : "", (long long)expected);
+    *values = fl_alloc((size_t)(t->end - t->begin) + 1);
+    if (!*values)
+        return fl_fail(TENSOR_E_MEMORY, "checkpoint: no memory for %lld bytes", (long long)(t->end - t->begin));
+    *count = t->dim[0];
+    ((char *)*values)[t->end - t->begin] = 0;
+    const tensor_status status = fl_safetensors_read(s, t, *values);
+    if (status) {
+        fl_free(*values);
+        *values = NULL;
+    }
+    return status;
+}
+
+/* --- public --------------------------------------------------------------------------------------------------------
+ */
+
+static tensor_status check_call(const nn_graph *g, const char *path) {
+    if (!g || !path)
+        return fl_fail(TENSOR_E_ARGUMENT, "checkpoint: %s is NULL", g ? "the path" : "the graph");
+    return g->compiled ? TENSOR_OK : fl_fail(TENSOR_E_ARGUMENT, "checkpoint: the graph is not compiled");
+}
+
+tensor_status nn_checkpoint_save(const nn_graph *g, const char *path, const nn_note *notes, int count) {
+    FL_TRY(check_call(g, path));
+    if (count < 0 || (count && !notes))
+        return fl_fail(TENSOR_E_ARGUMENT, "checkpoint: %d notes%s", count, notes ? "" : " at NULL");
+    for (int i = 0; i < count; i++)
+        if (!notes[i].key || !notes[i].value)
+            return fl_fail(TENSOR_E_ARGUMENT, "checkpoint: %s of note %d is NULL", notes[i].key ? "value" : "key", i);
+    return fl_checkpoint_write(g, path, notes, count, NULL, 0);
+}
+
+tensor_status nn_checkpoint_load(nn_graph *g, const char *path) {
+    struct fl_safetensors s;
+    FL_TRY(check_call(g, path));
+    FL_TRY(fl_checkpoint_open(&s, path));
+    const tensor_status status = fl_checkpoint_load(g, &s);
+    fl_safetensors_close(&s);
+    return status;
+}
+
+tensor_status nn_checkpoint_note(const char *path, const char *key, char *value, size_t size) {
+    struct fl_safetensors s;
+    const char *found;
+    if (!path || !key || !value)
+        return fl_fail(TENSOR_E_ARGUMENT, "checkpoint: %s is NULL",
+                       !path  ? "the path"
+                       : !key ? "the key"
+                              : "the value");
+    FL_TRY(fl_safetensors_open(&s, path));
+    tensor_status status = need_note(&s, key, &found);
+    if (!status && strlen(found) >= size)
+        status = fl_fail(TENSOR_E_ARGUMENT, "checkpoint: %s: '%.80s' has %zu bytes, there is room for %zu", path, key,
+                         strlen(found), size ? size - 1 : 0);
+    if (!status)
+        strcpy(value, found);
+    fl_safetensors_close(&s);
+    return status;
+}
+
+static tensor_status read_real(const struct fl_safetensors *s, const char *key, float *value) {
+    const char *text;
+    char *rest;
+    FL_TRY(need_note(s, key, &text));
+    const double number = fl_to_real(text, &rest);
+    *value = (float)number;
+    return *text && !*rest && number >= 0 && number <= FLT_MAX
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.40s', expected a number from 0", s->path, key,
+                         text);
+}
+
+static tensor_status read_seed(const struct fl_safetensors *s, uint64_t *seed) {
+    const char *text;
+    char again[32];
+    FL_TRY(need_note(s, "network.seed", &text));
+    *seed = strtoull(text, NULL, 10);
+    snprintf(again, sizeof again, "%llu", (unsigned long long)*seed);
+    return strcmp(again, text)
+               ? fl_fail(TENSOR_E_DATA, "checkpoint: %s: 'network.seed' is '%.40s', expected a whole number", s->path,
+                         text)
+               : TENSOR_OK;
+}
+
+static tensor_status read_objective(const struct fl_safetensors *s, nn_config *config) {
+    int64_t ignored = 0;
+    config->loss = fl_safetensors_note(s, objective_keys[LOSS]);
+    config->policy = fl_safetensors_note(s, objective_keys[POLICY]);
+    if (fl_safetensors_note(s, objective_keys[SMOOTHING]))
+        FL_TRY(read_real(s, objective_keys[SMOOTHING], &config->label_smoothing));
+    if (fl_safetensors_note(s, objective_keys[DELTA]))
+        FL_TRY(read_real(s, objective_keys[DELTA], &config->huber_delta));
+    config->ignores = fl_safetensors_note(s, objective_keys[IGNORED]) != NULL;
+    if (config->ignores)
+        FL_TRY(fl_checkpoint_whole(s, objective_keys[IGNORED], INT32_MIN, INT32_MAX, &ignored));
+    config->ignored_label = (int32_t)ignored;
+    config->input_gradient = fl_safetensors_note(s, objective_keys[INPUT_GRADIENT]) != NULL;
+    config->loss_scale = fl_safetensors_note(s, objective_keys[SCALE]);
+    if (!config->loss_scale) /* also where the policy asks for one, which the caller took away */
+        config->loss_scale = "none";
+    return TENSOR_OK;
+}
+
+/* Strings of the config point into s. */
+static tensor_status read_config(const struct fl_safetensors *s, nn_config *config) {
+    const char *master, *nesterov, *narrow;
+    int64_t batch;
+    FL_TRY(need_note(s, "network.variant", &config->variant));
+    FL_TRY(need_note(s, "network.predictor", &config->predictor));
+    FL_TRY(need_note(s, "network.master", &master));
+    FL_TRY(fl_checkpoint_whole(s, "network.batch", 1, INT32_MAX, &batch));
+    FL_TRY(read_seed(s, &config->seed));
+    for (int i = 0; i < REALS; i++)
+        FL_TRY(read_real(s, reals[i].key, (float *)(void *)((char *)config + reals[i].config)));
+    FL_TRY(need_note(s, "network.optimiser", &config->optimiser));
+    FL_TRY(need_note(s, "network.decay", &config->decay));
+    FL_TRY(need_note(s, "network.nesterov", &nesterov));
+    FL_TRY(need_note(s, "network.narrow_state", &narrow));
+    config->nesterov = !strcmp(nesterov, "1");
+    config->narrow_state = !strcmp(narrow, "1");
+    if (!strcmp(config->predictor, "none"))
+        config->predictor = NULL;
+    config->no_master = !strcmp(master, "none");
+    config->batch = (int)batch;
+    return read_objective(s, config);
+}
+
+nn_graph *nn_checkpoint_graph(const char *path, const char *device) {
+    struct fl_safetensors s;
+    nn_config config = {.device = device};
+    nn_graph *g = NULL;
+    if (!path) {
+        fl_fail(TENSOR_E_ARGUMENT, "checkpoint: the path is NULL");
+        return NULL;
+    }
+    if (fl_checkpoint_open(&s, path))
+        return NULL;
+    if (!read_config(&s, &config))
+        g = nn_graph_new(&config);
+    fl_safetensors_close(&s);
+    return g;
+}

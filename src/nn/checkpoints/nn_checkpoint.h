@@ -1,0 +1,32 @@
+/* nn_checkpoint.h - a checkpoint with what a training keeps in it beside the network. */
+#ifndef FL_NN_CHECKPOINT_H
+#define FL_NN_CHECKPOINT_H
+
+#include "nn/graph/nn_graph.h"
+#include "safetensors/safetensors.h"
+
+/* Names of what does not belong to the network begin so. */
+#define FL_TRAINING "training."
+
+/* A list of numbers or bytes under a name of its own. */
+struct fl_extra {
+    const char *name;
+    enum fl_stored_type type;
+    int64_t count;
+    const void *values;
+};
+
+tensor_status fl_checkpoint_write(const nn_graph *g, const char *path, const nn_note *notes, int note_count,
+                                  const struct fl_extra *extras, int extra_count);
+/* Opens and checks what does not depend on a network. Close with fl_safetensors_close. */
+tensor_status fl_checkpoint_open(struct fl_safetensors *s, const char *path);
+tensor_status fl_checkpoint_load(nn_graph *g, const struct fl_safetensors *s);
+/* TENSOR_E_DATA, naming the key, where there is no such note or it is no such number. */
+tensor_status fl_checkpoint_whole(const struct fl_safetensors *s, const char *key, int64_t low, int64_t high,
+                                  int64_t *value);
+/* The elements of an extra of that type, to be freed with fl_free; *count is their number, which must be `expected`
+ * unless that is -1. */
+tensor_status fl_checkpoint_extra(const struct fl_safetensors *s, const char *name, enum fl_stored_type type,
+                                  int64_t expected, void **values, int64_t *count);
+
+#endif

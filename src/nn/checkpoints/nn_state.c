@@ -1,0 +1,281 @@
+/* nn_state.c - the state of a network as bytes: a head that tells whose it is, then its tensors one after the other. */
+#include "nn/graph/nn_graph.h"
+#include "core/base/fail.h"
+#include "core/tensor/tensor_state.h"
+#include "flexlab/version.h"
+#include <stdio.h>
+#include <string.h>
+
+struct head {
+    char magic[24];
+    char version[16];
+    char variant[32];
+    uint64_t bytes, layout, steps;
+};
+
+static const char magic[] = "flexlab network state 2"; /* what follows the head is laid out the second way */
+
+/* --- every tensor of the state, in one order ---------------------------------------------------------------------- */
+
+typedef fl_visit_fn visit_fn;
+
+static tensor_status visit_some(tensor *t, bool elements, visit_fn visit, void *context) {
+    return t ? visit(t, elements, context) : TENSOR_OK;
+}
+
+/* What a policy adds. */
+static tensor_status visit_policy(const struct fl_parameter *p, visit_fn visit, void *context) {
+    FL_TRY(visit_some(p->master, true, visit, context));
+    FL_TRY(visit_some(p->w_forward, true, visit, context));
+    FL_TRY(visit_some(p->w_backward == p->w_forward ? NULL : p->w_backward, true, visit, context));
+    FL_TRY(visit_some(p->g_kept, false, visit, context));
+    return visit_some(p->g_taken, false, visit, context);
+}
+
+static tensor_status visit_node(const struct fl_node *node, visit_fn visit, void *context) {
+    for (int k = 0; k < node->parameters; k++) {
+        FL_TRY(visit(node->parameter[k].w, true, context));
+        FL_TRY(visit(node->parameter[k].g, true, context));
+        if (node->parameter[k].v)
+            FL_TRY(visit(node->parameter[k].v, true, context));
+        if (node->parameter[k].r)
+            FL_TRY(visit(node->parameter[k].r, true, context));
+        FL_TRY(visit_policy(&node->parameter[k], visit, context));
+        if (node->parameter[k].d) /* written anew in each step, as values are */
+            FL_TRY(visit(node->parameter[k].d, false, context));
+    }
+    for (int k = 0; k < node->states; k++)
+        if (node->state[k].lasts)
+            FL_TRY(visit(node->state[k].t, true, context));
+    return TENSOR_OK;
+}
+
+/* Values are written anew in each step: what lasts is their exponents. */
+static tensor_status visit_all(const nn_graph *g, visit_fn visit, void *context) {
+    for (int i = 0; i < g->count; i++)
+        FL_TRY(visit_node(&g->nodes[i], visit, context));
+    if (g->optimiser.numbers)
+        FL_TRY(visit(g->optimiser.numbers, true, context));
+    for (int i = 0; i < g->value_count; i++) {
+        if (!fl_is_stored(g, i))
+            continue;
+        FL_TRY(visit(g->values[i].t, false, context));
+        if (g->values[i].evaluate)
+            FL_TRY(visit(g->values[i].evaluate, false, context));
+    }
+    return TENSOR_OK;
+}
+
+tensor_status fl_visit_state(const nn_graph *g, fl_visit_fn visit, void *context) {
+    return visit_all(g, visit, context);
+}
+
+/* --- head --------------------------------------------------------------------------------------------------------- */
+
+static tensor_status add_bytes(tensor *t, bool elements, void *context) {
+    *(size_t *)context += fl_state_bytes(t, elements);
+    return TENSOR_OK;
+}
+
+static uint64_t mix(uint64_t hash, const void *bytes, size_t n) { /* FNV-1a */
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static uint64_t mix_shape(uint64_t hash, const struct fl_shape *shape) {
+    return mix(hash, shape->dim, (size_t)shape->ndim * sizeof shape->dim[0]);
+}
+
+/* Kind, options, inputs, outputs and states of a node; its parameters are in the list of tensors. */
+static uint64_t mix_node(uint64_t hash, const struct fl_node *node) {
+    const struct fl_options *how = &node->how;
+    const int32_t numbers[] = {how->outputs, how->window,       how->stride,  how->padding,  how->dilation,
+                               how->groups,  node->layer->relu, node->inputs, node->outputs, node->states};
+    hash = mix(hash, node->layer->kind, strlen(node->layer->kind) + 1);
+    hash = mix(hash, numbers, sizeof numbers);
+    /* settings that a layer was not given leave the hash that it always had */
+    if (how->padding_counts || how->real[0] != 0 || how->real[1] != 0 || how->real[2] != 0) {
+        const double settings[] = {how->real[0] + 0.0, how->real[1] + 0.0, how->real[2] + 0.0, how->padding_counts};
+        hash = mix(hash, settings, sizeof settings);
+    }
+    if (how->around.stride[1]) /* other nodes have the layout that they always had */
+        hash = mix(hash, &how->around, sizeof how->around);
+    if (how->axes || how->low != 0 || how->high != 0) { /* of kinds that have them */
+        const int32_t axes[] = {(int32_t)how->axes, how->keeps};
+        const float bounds[] = {how->low, how->high};
+        hash = mix(mix(hash, axes, sizeof axes), bounds, sizeof bounds);
+    }
+    for (int k = 0; k < node->inputs; k++)
+        hash = mix(hash, &node->input[k].x, sizeof node->input[k].x);
+    for (int k = 0; k < node->outputs; k++)
+        hash = mix_shape(hash, &node->output[k].shape);
+    for (int k = 0; k < node->states; k++) {
+        const struct fl_state *s = &node->state[k];
+        const int32_t kind[] = {(int32_t)s->format, s->lasts};
+        hash = mix(hash, s->suffix, strlen(s->suffix) + 1);
+        hash = mix(hash, kind, sizeof kind);
+        hash = mix_shape(hash, &s->shape);
+    }
+    return hash;
+}
+
+/* Descent as it always was has the layout that it always had. */
+static uint64_t mix_optimiser(uint64_t hash, const struct fl_optimiser *o) {
+    const struct {
+        float beta1, beta2, epsilon, clip_value, clip_norm;
+        int32_t kind, nesterov, narrow, decays_all;
+    } how = {o->how.beta1,         o->how.beta2, o->how.epsilon, o->clip_value, o->how.clip_norm,
+             (int32_t)o->how.kind, o->nesterov,  o->narrow,      o->decays_all};
+    return o->plain && !(o->clip_value > 0) && o->decays_all ? hash : mix(hash, &how, sizeof how);
+}
+
+/* Likewise for cross-entropy as it always was. */
+static uint64_t mix_objective(uint64_t hash, const struct fl_objective *o) {
+    const struct {
+        float smoothing, delta;
+        int32_t kind, ignored, ignores, input_gradient;
+    } how = {o->smoothing, o->delta, (int32_t)o->kind, o->ignored, o->ignores, o->input_gradient};
+    const bool plain = o->kind == FL_LOSS_CROSS_ENTROPY && !(o->smoothing > 0) && !o->ignores && !o->input_gradient;
+    return plain ? hash : mix(hash, &how, sizeof how);
+}
+
+static uint64_t mix_scaling(uint64_t hash, const nn_graph *g) {
+    char text[FL_SCALE_TEXT];
+    if (g->scaling.kind == FL_SCALE_NONE) /* as it was before there was any */
+        return hash;
+    fl_loss_scale_text(g, text);
+    return mix(hash, text, strlen(text));
+}
+
+/* Names and shapes of everything, and how the network is trained. */
+uint64_t fl_state_layout(const nn_graph *g) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; i < g->info_count; i++) {
+        const nn_tensor_info *info = &g->infos[i];
+        hash = mix(hash, info->name, strlen(info->name) + 1);
+        for (int d = 0; d < tensor_ndim(info->t); d++) {
+            const int64_t size = tensor_dim(info->t, d);
+            hash = mix(hash, &size, sizeof size);
+        }
+    }
+    for (int i = 0; i < g->count; i++)
+        hash = mix_node(hash, &g->nodes[i]);
+    const char *predictor = g->predictor ? g->predictor : "";
+    hash = mix(hash, predictor, strlen(predictor) + 1);
+    const struct {
+        uint64_t seed;
+        float momentum, weight_decay;
+        int32_t batch, wide;
+    } how = {g->seed, g->optimiser.how.momentum, g->optimiser.how.weight_decay, g->batch, g->wide};
+    hash = mix_objective(mix_optimiser(mix(hash, &how, sizeof how), &g->optimiser), &g->objective);
+    const char *policy = nn_graph_policy(g); /* a network of one variant has the layout that it always had */
+    return mix_scaling(policy ? mix(hash, policy, strlen(policy)) : hash, g);
+}
+
+static struct head head_of(const nn_graph *g) {
+    struct head head;
+    memset(&head, 0, sizeof head);
+    memcpy(head.magic, magic, sizeof magic);
+    snprintf(head.version, sizeof head.version, "%s", FLEXLAB_VERSION_STRING);
+    snprintf(head.variant, sizeof head.variant, "%s", g->variant->name);
+    head.bytes = nn_state_bytes(g);
+    head.layout = fl_state_layout(g);
+    head.steps = g->steps;
+    return head;
+}
+
+static tensor_status check_head(const nn_graph *g, const struct head *given) {
+    const struct head own = head_of(g);
+    if (memcmp(given->magic, own.magic, sizeof own.magic) != 0)
+        return fl_fail(TENSOR_E_DATA, "state: it does not begin as the state of a network does");
+    if (memcmp(given->version, own.version, sizeof own.version) != 0)
+        return fl_fail(TENSOR_E_DATA, "state: made by version %.15s, this is %s", given->version, own.version);
+    if (memcmp(given->variant, own.variant, sizeof own.variant) != 0)
+        return fl_fail(TENSOR_E_DATA, "state: of a network in %.31s, this one is in %s", given->variant, own.variant);
+    if (given->layout != own.layout || given->bytes != own.bytes)
+        return fl_fail(TENSOR_E_DATA, "state: of a network with other layers or settings (%llu bytes, here %llu)",
+                       (unsigned long long)given->bytes, (unsigned long long)own.bytes);
+    return TENSOR_OK;
+}
+
+/* --- public ------------------------------------------------------------------------------------------------------- */
+
+/* What stands between the head and the tensors: where a dynamic loss scale is. */
+static size_t scaling_bytes(const nn_graph *g) {
+    return g->scaling.kind == FL_SCALE_DYNAMIC ? sizeof g->scaling.now : 0;
+}
+
+size_t nn_state_bytes(const nn_graph *g) {
+    size_t bytes = sizeof(struct head) + (g ? scaling_bytes(g) : 0);
+    if (!g || !g->compiled || visit_all(g, add_bytes, &bytes))
+        return 0;
+    return bytes;
+}
+
+uint64_t nn_steps(const nn_graph *g) {
+    return g ? g->steps : 0;
+}
+
+static tensor_status get(tensor *t, bool elements, void *context) {
+    char **at = context;
+    FL_TRY(fl_state_get(t, elements, *at));
+    *at += fl_state_bytes(t, elements);
+    return TENSOR_OK;
+}
+
+static tensor_status check(tensor *t, bool elements, void *context) {
+    const char **at = context;
+    FL_TRY(fl_state_check(t, elements, *at));
+    *at += fl_state_bytes(t, elements);
+    return TENSOR_OK;
+}
+
+static tensor_status set(tensor *t, bool elements, void *context) {
+    const char **at = context;
+    FL_TRY(fl_state_set(t, elements, *at));
+    *at += fl_state_bytes(t, elements);
+    return TENSOR_OK;
+}
+
+static tensor_status check_call(const nn_graph *g, const void *state, size_t bytes) {
+    if (!g || !state)
+        return fl_fail(TENSOR_E_ARGUMENT, "state: %s is NULL", g ? "the memory" : "the graph");
+    if (!g->compiled)
+        return fl_fail(TENSOR_E_ARGUMENT, "state: the graph is not compiled");
+    return bytes == nn_state_bytes(g)
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_ARGUMENT, "state: %zu bytes, expected %zu", bytes, nn_state_bytes(g));
+}
+
+tensor_status nn_state_get(const nn_graph *g, void *state, size_t bytes) {
+    FL_TRY(check_call(g, state, bytes));
+    const struct head head = head_of(g);
+    memcpy(state, &head, sizeof head);
+    char *at = (char *)state + sizeof head;
+    memcpy(at, &g->scaling.now, scaling_bytes(g));
+    at += scaling_bytes(g);
+    return visit_all(g, get, &at);
+}
+
+tensor_status fl_put_state(nn_graph *g, const char *at, uint64_t steps, const nn_loss_scale *scaling) {
+    FL_TRY(visit_all(g, set, &at));
+    FL_TRY(fl_loss_scale_put(g, scaling));
+    g->steps = steps;
+    g->phase = FL_PHASE_IDLE;
+    g->has_loss = false;
+    return TENSOR_OK;
+}
+
+tensor_status nn_state_set(nn_graph *g, const void *state, size_t bytes) {
+    FL_TRY(check_call(g, state, bytes));
+    struct head head;
+    memcpy(&head, state, sizeof head);
+    FL_TRY(check_head(g, &head));
+    nn_loss_scale scaling = g->scaling.now;
+    memcpy(&scaling, (const char *)state + sizeof head, scaling_bytes(g));
+    FL_TRY(fl_loss_scale_check_state(g, &scaling));
+    const char *tensors = (const char *)state + sizeof head + scaling_bytes(g), *at = tensors;
+    FL_TRY(visit_all(g, check, &at));
+    return fl_put_state(g, tensors, head.steps, &scaling);
+}

@@ -1,0 +1,313 @@
+/* nn_compile.c - from the plan to tensors: parameters with initial weights, values, the list for traces; then the
+ * memory of all that comes and goes. */
+#include "nn/layers/nn_sequence.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/tensor/tensor_state.h"
+#include <string.h>
+
+/* --- what may be compiled ----------------------------------------------------------------------------------------- */
+
+/* Whether a later node has an output of node i as input. */
+static bool is_used(const nn_graph *g, int i) {
+    for (int k = i + 1; k < g->count; k++)
+        for (int j = 0; j < g->nodes[k].inputs; j++)
+            if (g->handles[g->nodes[k].input[j].x].node == i)
+                return true;
+    return false;
+}
+
+/* Every node leads to the logits, which makes theirs the last one; marks those that have parameters at or before them.
+ */
+static tensor_status check_graph(nn_graph *g, nn_node logits) {
+    if (g->compiled)
+        return fl_fail(TENSOR_E_ARGUMENT, "graph: it is compiled already");
+    if (logits < 0 || logits >= g->handle_count)
+        return fl_fail(TENSOR_E_ARGUMENT, "logits: node %d, expected 0 ... %d", logits, g->handle_count - 1);
+    const struct fl_output *last = fl_output_of(g, logits);
+    FL_TRY(fl_objective_output(g, last));
+    g->logits = logits;
+    for (int i = 0; i < g->count; i++) {
+        struct fl_node *node = &g->nodes[i];
+        if (i != g->handles[logits].node && !is_used(g, i))
+            return fl_fail(TENSOR_E_ARGUMENT, "'%s' does not lead to the logits '%s'", node->name, last->name);
+        node->learns = node->parameters > 0 || (i == 0 && g->objective.input_gradient);
+        for (int k = 0; k < node->inputs; k++)
+            node->learns = node->learns || fl_node_of(g, node->input[k].x)->learns;
+    }
+    return fl_node_of(g, logits)->learns ? TENSOR_OK : fl_fail(TENSOR_E_ARGUMENT, "graph: no layer has parameters");
+}
+
+/* --- tensors ------------------------------------------------------------------------------------------------------ */
+
+tensor_status fl_list_tensor(nn_graph *g, char *name, const char *role, tensor *t, tensor_status status) {
+    if (!status && t && tensor_format_is_shared(tensor_get_format(t)))
+        status = tensor_set_role(t, autoflex_find_role(role));
+    if (status) {
+        fl_free(name);
+        return status;
+    }
+    if (!name || fl_grow((void **)&g->infos, g->info_count, &g->info_capacity, sizeof *g->infos)) {
+        fl_free(name);
+        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for the list of tensors");
+    }
+    g->infos[g->info_count++] = (nn_tensor_info){name, role, t};
+    return TENSOR_OK;
+}
+
+static tensor_status set_predictor(tensor *t, const char *predictor) {
+    return predictor && tensor_format_is_shared(tensor_get_format(t)) ? tensor_set_predictor(t, predictor) : TENSOR_OK;
+}
+
+tensor_status fl_new_tensor(const nn_graph *g, tensor **t, struct fl_type type, const struct fl_shape *shape) {
+    *t = tensor_new_in(g->device, type.format, shape->ndim, shape->dim);
+    return *t ? set_predictor(*t, type.predictor) : tensor_error_status();
+}
+
+static tensor *new_view(tensor *t, const struct fl_shape *shape) {
+    return tensor_new_view(t, shape->ndim, shape->dim);
+}
+
+static tensor_status new_numbers(const nn_graph *g, tensor **t, tensor_format format, int64_t count) {
+    *t = tensor_new_in(g->device, format, TENSOR_SHAPE(count));
+    return *t ? TENSOR_OK : tensor_error_status();
+}
+
+static tensor_status load_initial(struct fl_state *s) {
+    const int64_t count = fl_shape_count(&s->shape);
+    const bool floats = s->format == FMT_F32;
+    void *values = fl_alloc((size_t)count * (floats ? sizeof(float) : sizeof(double)));
+    if (!values)
+        return fl_fail(TENSOR_E_MEMORY, "%s: no memory for %lld initial values", s->suffix, (long long)count);
+    for (int64_t i = 0; i < count; i++)
+        if (floats)
+            ((float *)values)[i] = (float)s->initial;
+        else
+            ((double *)values)[i] = s->initial;
+    tensor_status status = floats ? tensor_load_f32(s->t, values, count) : tensor_load_f64(s->t, values, count);
+    fl_free(values);
+    return status;
+}
+
+static tensor_status make_state(const nn_graph *g, const struct fl_node *node, struct fl_state *s) {
+    FL_TRY(fl_new_tensor(g, &s->t, s->format ? (struct fl_type){s->format, NULL} : node->as.y, &s->shape));
+    return s->initial != 0 ? load_initial(s) : TENSOR_OK; /* a new tensor holds zeros */
+}
+
+static tensor_status make_node(nn_graph *g, struct fl_node *node) {
+    for (int k = 0; k < node->states; k++)
+        FL_TRY(make_state(g, node, &node->state[k]));
+    for (int k = 0; k < node->parameters; k++)
+        FL_TRY(fl_make_parameter(g, node, &node->parameter[k]));
+    for (int k = 0; k < node->parameters && node->layer->vectors; k++) {
+        struct fl_parameter *p = &node->parameter[k];
+        const struct fl_shape vector = {1, {fl_shape_count(&p->shape)}};
+        if (!(p->w_vector = new_view(p->w_forward ? p->w_forward : p->w, &vector)) ||
+            !(p->g_vector = new_view(p->g, &vector)))
+            return tensor_error_status();
+    }
+    return TENSOR_OK;
+}
+
+/* A view has one exponent and one memory with its base, in training and in evaluation. */
+static tensor *new_value_tensor(const nn_graph *g, const struct fl_value *v, tensor *base, size_t at) {
+    const struct fl_shape *shape = &v->shape;
+    return base ? tensor_new_view(base, shape->ndim, shape->dim)
+                : tensor_new_at(g->device, v->type.format, shape->ndim, shape->dim, fl_nowhere(at), v->bytes);
+}
+
+/* *at: addresses of tensors that have no memory yet, each apart from the others. */
+static tensor_status make_value(nn_graph *g, int i, size_t *at) {
+    struct fl_value *v = &g->values[i];
+    if (v->tokens) {
+        v->t = v->evaluate = g->tokens;
+        v->info = -1;
+        return TENSOR_OK;
+    }
+    const struct fl_value *base = v->base == i ? NULL : &g->values[v->base];
+    bool activation = !strcmp(v->role, "activation");
+    v->t = new_value_tensor(g, v, base ? base->t : NULL, *at);
+    if (activation)
+        v->evaluate = new_value_tensor(g, v, base ? base->evaluate : NULL, *at);
+    *at += base ? 0 : fl_line_bytes(v->bytes);
+    if (!v->t || (activation && !v->evaluate))
+        return tensor_error_status();
+    v->info = -1;
+    if (base)
+        return TENSOR_OK;
+    v->info = g->info_count;
+    fl_tensor_hide(v->t, true); /* until a step writes it */
+    FL_TRY(set_predictor(v->t, v->type.predictor));
+    if (activation)
+        FL_TRY(set_predictor(v->evaluate, "current"));
+    return fl_list_tensor(g, fl_format_name("%s", v->name), v->role, v->t, TENSOR_OK);
+}
+
+/* What a step is given: tokens; images as floats, where those of the caller do not serve. */
+static tensor_status make_input(nn_graph *g, const struct fl_output *input) {
+    tensor **t = input->tokens ? &g->tokens : &g->pixels;
+    if (!input->tokens && g->device == tensor_device_list(0))
+        return TENSOR_OK;
+    *t = tensor_new_in(g->device, input->tokens ? FMT_I32 : FMT_F32, input->shape.ndim, input->shape.dim);
+    return *t ? TENSOR_OK : tensor_error_status();
+}
+
+static bool draws(const nn_graph *g) {
+    for (int i = 0; i < g->count; i++)
+        if (g->nodes[i].layer->draws)
+            return true;
+    return false;
+}
+
+static tensor_status make_numbers_of_step(nn_graph *g) {
+    FL_TRY(make_input(g, fl_output_of(g, 0)));
+    FL_TRY(new_numbers(g, &g->labels, FMT_I32, g->rows));
+    FL_TRY(new_numbers(g, &g->rate, FMT_F32, 1));
+    if (draws(g))
+        FL_TRY(new_numbers(g, &g->step, FMT_F64, 1));
+    FL_TRY(fl_optimiser_numbers_of_step(g));
+    FL_TRY(fl_loss_scale_numbers(g));
+    FL_TRY(fl_objective_numbers(g, fl_output_of(g, g->logits)));
+    FL_TRY(new_numbers(g, &g->loss, FMT_F64, 1));
+    FL_TRY(new_numbers(g, &g->predicted, FMT_I32, g->rows));
+    return new_numbers(g, &g->correct, FMT_I32, 1);
+}
+
+static tensor_status make_values(nn_graph *g) {
+    size_t at = 0;
+    for (int i = 0; i < g->value_count; i++)
+        FL_TRY(make_value(g, i, &at));
+    return TENSOR_OK;
+}
+
+static tensor *tensor_of(const nn_graph *g, int value) {
+    return value < 0 ? NULL : g->values[value].t;
+}
+
+/* Where a kind sees its tensors in another shape, views of them take their places. */
+static tensor_status see_otherwise(struct fl_node *node) {
+    const int count = fl_node_tensors(node);
+    if (!node->layer->seen)
+        return TENSOR_OK;
+    node->views = fl_alloc_zero((size_t)count * sizeof *node->views);
+    if (!node->views)
+        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
+    for (int i = 0; i < count; i++) {
+        tensor *t = node->tensors[i];
+        if (!t)
+            continue;
+        struct fl_shape shape = {.ndim = tensor_ndim(t)};
+        for (int d = 0; d < shape.ndim; d++)
+            shape.dim[d] = tensor_dim(t, d);
+        node->layer->seen(node, &shape);
+        if (!(node->views[i] = new_view(t, &shape)))
+            return tensor_error_status();
+        node->tensors[i] = node->views[i];
+    }
+    return TENSOR_OK;
+}
+
+/* Of a value, or of the one that has its place in backward. */
+static tensor *tensor_or(const nn_graph *g, int other, int value) {
+    return tensor_of(g, other >= 0 ? other : value);
+}
+
+/* The tensors of a node's passes, in one array: those of training, x, dx, y, dy, then x and y of evaluation, x, y and
+ * dy as backward reads them, and what backward writes for itself; then the parameters. */
+static tensor_status wire_passes(const nn_graph *g, struct fl_node *node) {
+    const int inputs = node->inputs, outputs = node->outputs;
+    tensor **x =
+        fl_alloc_zero(((size_t)fl_node_tensors(node) + (size_t)node->works + 3 * (size_t)node->parameters) * sizeof *x);
+    if (!x)
+        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
+    tensor **dx = x + inputs, **y = dx + inputs, **dy = y + outputs, **evaluate_x = dy + outputs,
+           **evaluate_y = evaluate_x + inputs, **back_x = evaluate_y + outputs, **back_y = back_x + inputs,
+           **operand = back_y + outputs, **work = operand + outputs, **w = work + node->works,
+           **back_w = w + node->parameters, **gradient = back_w + node->parameters;
+    for (int k = 0; k < inputs; k++) {
+        const struct fl_input *input = &node->input[k];
+        const int value = fl_output_of(g, input->x)->y;
+        x[k] = g->values[value].t;
+        dx[k] = tensor_of(g, input->dx);
+        evaluate_x[k] = g->values[value].evaluate;
+        back_x[k] = tensor_or(g, input->saved, value);
+    }
+    for (int k = 0; k < outputs; k++) {
+        const struct fl_output *output = &node->output[k];
+        y[k] = tensor_of(g, output->y);
+        dy[k] = tensor_of(g, output->dy);
+        evaluate_y[k] = g->values[output->y].evaluate;
+        back_y[k] = tensor_or(g, output->saved, output->y);
+        operand[k] = tensor_or(g, output->operand, output->dy);
+    }
+    for (int k = 0; k < node->works; k++)
+        work[k] = tensor_of(g, node->work[k].value);
+    for (int k = 0; k < node->parameters; k++) {
+        const struct fl_parameter *p = &node->parameter[k];
+        w[k] = p->w_vector ? p->w_vector : p->w_forward ? p->w_forward : p->w;
+        back_w[k] = p->w_backward ? p->w_backward : p->w;
+        gradient[k] = p->g_vector ? p->g_vector : p->g;
+    }
+    node->tensors = x;
+    FL_TRY(see_otherwise(node));
+    node->train = (struct fl_pass){.x = x, .y = y, .w = w, .training = true, .step = g->step};
+    node->back = (struct fl_pass){.x = back_x,
+                                  .y = back_y,
+                                  .dx = dx,
+                                  .dy = dy,
+                                  .operand = operand,
+                                  .work = work,
+                                  .w = back_w,
+                                  .g = gradient,
+                                  .training = true,
+                                  .step = g->step};
+    node->evaluate = (struct fl_pass){.x = evaluate_x, .y = evaluate_y, .w = w};
+    return TENSOR_OK;
+}
+
+/* Logits of sequences, [batch, length, classes], count as a matrix. */
+static nn_node as_matrix(nn_graph *g, nn_node logits) {
+    const bool there = !g->compiled && logits >= 0 && logits < g->handle_count;
+    if (!there || g->objective.kind != FL_LOSS_CROSS_ENTROPY || fl_output_of(g, logits)->shape.ndim != 3 ||
+        fl_output_of(g, logits)->tokens)
+        return logits;
+    return fl_add_rows(g, fl_output_of(g, logits)->name, logits);
+}
+
+static tensor_status compile(nn_graph *g, nn_node logits) {
+    logits = as_matrix(g, logits);
+    if (g->status)
+        return g->status;
+    FL_TRY(fl_resolve_types(g));
+    FL_TRY(fl_insert_conversions(g, &logits));
+    FL_TRY(check_graph(g, logits));
+    FL_TRY(fl_plan(g));
+    for (int i = 0; i < g->count; i++) {
+        tensor_status status = make_node(g, &g->nodes[i]);
+        if (status)
+            return fl_node_failed(&g->nodes[i], status);
+    }
+    FL_TRY(make_numbers_of_step(g));
+    FL_TRY(make_values(g));
+    FL_TRY(fl_list_positions(g));
+    for (int i = 0; i < g->count; i++)
+        FL_TRY(wire_passes(g, &g->nodes[i]));
+    FL_TRY(fl_measure_step(g));
+    FL_TRY(fl_make_arena(g));
+    for (int i = 0; i < g->info_count; i++) /* counters tell of training, not of the initial load */
+        tensor_reset_statistics(g->infos[i].t);
+    g->compiled = true;
+    return TENSOR_OK;
+}
+
+tensor_status nn_compile(nn_graph *g, nn_node logits) {
+    if (!g)
+        return fl_fail(TENSOR_E_ARGUMENT, "compile: the graph is NULL");
+    if (g->status)
+        return fl_fail(g->status, "%s", g->message);
+    bool was_compiled = g->compiled;
+    tensor_status status = compile(g, logits);
+    if (status && !was_compiled)
+        fl_build_failed(g, status); /* half built: it can only be freed */
+    return status;
+}

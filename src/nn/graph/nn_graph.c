@@ -1,0 +1,204 @@
+/* nn_graph.c - building a graph, its first failure, and what it says about itself. */
+#include "nn/graph/nn_graph.h"
+#include "nn/policies/nn_policy.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/base/sized.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int64_t fl_shape_count(const struct fl_shape *shape) {
+    int64_t count = 1;
+    for (int i = 0; i < shape->ndim; i++)
+        count *= shape->dim[i];
+    return count;
+}
+
+tensor_status fl_grow(void **array, int count, int *capacity, size_t size) {
+    if (count < *capacity)
+        return TENSOR_OK;
+    int wanted = *capacity ? 2 * *capacity : 32;
+    void *bigger = fl_alloc_zero((size_t)wanted * size);
+    if (!bigger)
+        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for %d entries", wanted);
+    if (count)
+        memcpy(bigger, *array, (size_t)count * size);
+    fl_free(*array);
+    *array = bigger;
+    *capacity = wanted;
+    return TENSOR_OK;
+}
+
+char *fl_format_name(const char *format, ...) {
+    char text[3 * FL_NAME_LIMIT]; /* at most two names and a suffix */
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return fl_strdup(text);
+}
+
+nn_node fl_build_failed(nn_graph *g, tensor_status status) {
+    if (g && !g->status) {
+        g->status = status;
+        snprintf(g->message, sizeof g->message, "%s", tensor_error());
+    }
+    return -1;
+}
+
+/* --- life --- */
+
+static tensor_status check_config(const nn_config *config, const nn_variant *variant, const struct fl_policy *policy) {
+    if (config->batch < 1)
+        return fl_fail(TENSOR_E_ARGUMENT, "batch: %d, expected at least 1", config->batch);
+    if (!(config->momentum >= 0 && config->momentum < 1))
+        return fl_fail(TENSOR_E_ARGUMENT, "momentum: %g, expected 0 or more and below 1", (double)config->momentum);
+    if (!(config->weight_decay >= 0 && isfinite(config->weight_decay)))
+        return fl_fail(TENSOR_E_ARGUMENT, "weight decay: %g, expected 0 or more", (double)config->weight_decay);
+    if (fl_optimiser_check(config, variant) || fl_objective_check(config) || fl_loss_scale_check(config))
+        return TENSOR_E_ARGUMENT;
+    if (!config->predictor)
+        return TENSOR_OK;
+    if (policy ? !fl_policy_shares(policy) : !tensor_format_is_shared(variant->format))
+        return fl_fail(TENSOR_E_ARGUMENT, "predictor '%s': variant %s has no shared exponent", config->predictor,
+                       variant->name);
+    if (!autoflex_find(config->predictor)) {
+        char names[200] = "";
+        size_t used = 0;
+        autoflex_predictor p;
+        for (int i = 0; (p = autoflex_list(i)) && used < sizeof names; i++)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", autoflex_name(p));
+        return fl_fail(TENSOR_E_ARGUMENT, "predictor '%s': expected one of %s", config->predictor, names);
+    }
+    return TENSOR_OK;
+}
+
+nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
+    if (!given) {
+        fl_fail(TENSOR_E_ARGUMENT, "graph: config is NULL");
+        return NULL;
+    }
+    nn_config ours, *config = &ours;
+    if (fl_take_sized(config, sizeof *config, given, config_size, "graph: nn_config"))
+        return NULL;
+    struct fl_policy *policy = NULL;
+    if ((config->policy || config->layer_formats) &&
+        fl_policy_new(&policy, config->policy, config->layer_formats, config->variant))
+        return NULL;
+    if (policy && policy->loss_scale[0] && !config->loss_scale) /* unless the caller says otherwise */
+        config->loss_scale = policy->loss_scale;
+    const nn_variant *variant = policy ? policy->variant : nn_variant_find(config->variant);
+    tensor_device *device = config->device ? tensor_device_find(config->device) : tensor_device_list(0);
+    if (!variant || !device || check_config(config, variant, policy)) {
+        fl_policy_free(policy);
+        return NULL;
+    }
+    nn_graph *g = fl_alloc_zero(sizeof *g);
+    if (!g) {
+        fl_policy_free(policy);
+        fl_fail(TENSOR_E_MEMORY, "graph: no memory");
+        return NULL;
+    }
+    g->variant = variant;
+    g->policy = policy;
+    g->asked = config->predictor != NULL;
+    g->device = device;
+    /* the table's own string: the caller's may not live as long */
+    g->predictor = config->predictor ? autoflex_name(autoflex_find(config->predictor)) : variant->predictor;
+    g->wide = variant->wide && !config->no_master;
+    g->batch = config->batch;
+    g->seed = config->seed;
+    fl_loss_scale_take(g, config);
+    fl_optimiser_take(g, config);
+    fl_objective_take(g, config);
+    return g;
+}
+
+void nn_graph_free(nn_graph *g) {
+    if (!g)
+        return;
+    if (g->device)
+        (void)tensor_device_wait(g->device); /* what its calls found is nobody else's */
+    fl_recording_forget(g->device, &g->forward);
+    fl_recording_forget(g->device, &g->backward);
+    fl_recording_forget(g->device, &g->update);
+    for (int i = 0; i < g->count; i++)
+        fl_node_clear(&g->nodes[i]);
+    for (int i = g->value_count - 1; i >= 0; i--) { /* views go before their bases */
+        if (!g->values[i].tokens) {
+            tensor_free(g->values[i].t);
+            tensor_free(g->values[i].evaluate);
+        }
+        fl_free(g->values[i].name);
+    }
+    for (int i = 0; i < g->info_count; i++)
+        fl_free((void *)(uintptr_t)g->infos[i].name);
+    fl_policy_free(g->policy);
+    fl_free(g->nodes);
+    fl_free(g->handles);
+    fl_free(g->values);
+    fl_free(g->positions);
+    fl_free(g->infos);
+    fl_optimiser_clear(&g->optimiser);
+    fl_loss_scale_clear(g);
+    tensor_free(g->objective.targets);
+    tensor_free(g->tokens);
+    tensor_free(g->pixels);
+    tensor_free(g->bytes);
+    tensor_free(g->byte_values);
+    tensor_free(g->indices);
+    fl_free(g->index_buffer);
+    fl_losses_free(g);
+    tensor_free(g->labels);
+    tensor_free(g->rate);
+    tensor_free(g->step);
+    tensor_free(g->loss);
+    tensor_free(g->predicted);
+    tensor_free(g->correct);
+    tensor_device_release(g->device, g->arena);
+    fl_free(g);
+}
+
+/* --- what it says --- */
+
+int nn_tensor_count(const nn_graph *g) {
+    return g && g->compiled ? g->info_count : 0;
+}
+
+nn_tensor_info nn_tensor_at(const nn_graph *g, int i) {
+    return i >= 0 && i < nn_tensor_count(g) ? g->infos[i] : (nn_tensor_info){NULL, NULL, NULL};
+}
+
+int64_t nn_parameter_count(const nn_graph *g) {
+    int64_t count = 0;
+    for (int i = 0; g && i < g->count; i++)
+        for (int k = 0; k < g->nodes[i].parameters; k++)
+            count += fl_shape_count(&g->nodes[i].parameter[k].shape);
+    return count;
+}
+
+int64_t nn_weight_bytes(const nn_graph *g) {
+    int64_t bytes = 0;
+    for (int i = 0; g && g->compiled && i < g->count; i++)
+        for (int k = 0; k < g->nodes[i].parameters; k++)
+            bytes += fl_parameter_bytes(&g->nodes[i].parameter[k]);
+    return bytes;
+}
+
+int64_t nn_activation_bytes(const nn_graph *g) {
+    int64_t bytes = 0;
+    for (int i = 0; g && g->compiled && i < g->value_count; i++)
+        if (g->values[i].evaluate && fl_is_stored(g, i))
+            bytes += (int64_t)tensor_bytes(g->values[i].t);
+    return bytes;
+}
+
+int64_t nn_arena_bytes(const nn_graph *g) {
+    return g && g->compiled ? (int64_t)g->value_bytes : 0;
+}
+
+int64_t nn_workspace_bytes(const nn_graph *g) {
+    return g && g->compiled && g->arena_bytes > g->value_bytes ? (int64_t)(g->arena_bytes - g->value_bytes) : 0;
+}

@@ -1,0 +1,578 @@
+/* nn_graph.h - the graph behind nn_graph, which all files of src/nn share.
+ *
+ * A graph is a list of nodes in creation order, which is a topological order. A node is a few operations of tensor.h
+ * with their gradient, with any number of inputs, outputs, parameters and states; layers of the public header become
+ * one or several nodes (nn_linear: flatten, matmul, bias). What a kind of node does is one row of a table: nn_layers.c
+ * says where these are. An nn_node of the public header is a handle: the number of one output of one node.
+ *
+ * One training step visits positions 0 ... 2n: forward of node i at i, the loss at n, backward of node i at 2n - i.
+ * nn_plan.c names every value of the step (outputs, gradients, sums of gradients), each written exactly once a step: a
+ * shared exponent is then predicted from the history of one quantity. nn_compile.c turns values into tensors, which
+ * have no memory yet; a dry run of the step (nn_passes.c) on them tells what memory the calls of each position take,
+ * and nn_arena.c places values and memory of calls in one arena. The update follows at position 2n + 1. */
+#ifndef FL_NN_GRAPH_H
+#define FL_NN_GRAPH_H
+
+#include "core/queue/call_memory.h"
+#include "core/queue/recording.h"
+#include "flexlab/nn.h"
+#include <stddef.h>
+#include <string.h>
+
+/* Passes a failure on. */
+#define FL_TRY(call)                                                                                                   \
+    do {                                                                                                               \
+        tensor_status try_status = (call);                                                                             \
+        if (try_status)                                                                                                \
+            return try_status;                                                                                         \
+    } while (0)
+
+/* What a value, or a parameter in one of its uses, is stored as. */
+struct fl_type {
+    tensor_format format;
+    const char *predictor; /* of shared exponents; NULL: the format's own */
+};
+
+enum { FL_NODE_DIMS = TENSOR_MAX_DIMS, FL_NAME_LIMIT = 100 };
+
+struct fl_shape {
+    int ndim;
+    int64_t dim[FL_NODE_DIMS];
+};
+int64_t fl_shape_count(const struct fl_shape *shape);
+
+/* FORGET: of what enters the gates of an LSTM, zero but one for the forget gate, the second quarter. */
+enum fl_init { FL_INIT_ZERO, FL_INIT_ONE, FL_INIT_NORMAL, FL_INIT_UNIFORM, FL_INIT_FORGET };
+
+/* Formats of a parameter. */
+struct fl_parameter_types {
+    struct fl_type w, g;              /* as stored; of the gradient as backward writes it */
+    struct fl_type forward, backward; /* as the passes read it */
+    struct fl_type kept, update;      /* of the gradient that is kept; of what the optimiser computes in */
+    bool wide, stochastic;            /* w has a wide part; its write is rounded so */
+};
+
+struct fl_parameter {
+    const char *suffix; /* "weight", "recurrent"; "bias", "gamma", "beta" */
+    struct fl_shape shape;
+    enum fl_init init;
+    double scale;                /* normal: standard deviation; uniform: half the width */
+    tensor *w, *g;               /* the weight as it is stored, the gradient as backward writes it */
+    tensor *w_vector, *g_vector; /* the same in one dimension; NULL unless the layer asks for them */
+    /* Where a policy wants them, else NULL (nn_parameter.c): the weight that the optimiser updates, of which w is the
+     * rounding; w as the passes read it; the gradient as it is kept, and as the optimiser takes it. */
+    tensor *master, *w_forward, *w_backward, *g_kept, *g_taken;
+    struct fl_parameter_types as;
+    /* Of the optimiser, NULL: it has none. Velocity or moment; root of the mean square; the gradient as it counts, or
+     * the direction that the weight takes. */
+    tensor *v, *r, *d;
+    int number; /* of all parameters */
+    int info;   /* the place of w in nn_tensor_at; g and those of the optimiser follow */
+    int infos;  /* how many there are */
+};
+
+/* Neither a bias nor a factor or shift of a normalisation: what decays, and what is clipped. */
+static inline bool fl_is_weight(const struct fl_parameter *p) {
+    return strcmp(p->suffix, "bias") != 0 && strcmp(p->suffix, "gamma") != 0 && strcmp(p->suffix, "beta") != 0;
+}
+
+/* What the caller asked of a layer; each kind reads its own. */
+struct fl_options {
+    int outputs; /* filters or outputs */
+    int window, stride, padding, dilation, groups;
+    enum fl_init init;   /* of a matmul's weight */
+    double deviation;    /* of initial weights that are normal, where the caller says; 0: as the kind has it */
+    bool padding_counts; /* average pooling */
+    double real[3]; /* epsilon and momentum of a normalisation; alpha, beta and k of LRN; the probability of dropout */
+    tensor_window2d around; /* of nn_convolutions.c */
+    bool bias;
+    unsigned axes; /* that a mean is over, bit d for dimension d; keeps: they stay, with 1 element */
+    bool keeps;
+    float low, high; /* of a clamp */
+};
+
+/* A tensor of a node that is no parameter: what one visit leaves for another. */
+struct fl_state {
+    const char *suffix;
+    tensor_format format; /* FMT_F64, FMT_F32, or FMT_NONE: that of the node */
+    struct fl_shape shape;
+    double initial; /* of every element */
+    bool lasts;     /* a later step reads it: the state of the network contains it */
+    tensor *t;
+};
+
+/* A tensor of the network's format that backward of a node writes for itself: a value of the step as gradients are,
+ * with a history of its own. */
+struct fl_work {
+    const char *suffix;
+    struct fl_shape shape;
+    int value;
+};
+
+/* The tensors of one visit to a node, by number of input and output. */
+struct fl_pass {
+    tensor *const *x, *const *y;
+    tensor *const *dy;   /* NULL where the output has no gradient: nobody uses it */
+    tensor *const *dx;   /* NULL where no gradient is wanted, or none is there to be given on */
+    tensor *const *work; /* of backward alone */
+    /* dy as an operand of products: in their format, where results have another; else dy. Of backward alone. */
+    tensor *const *operand;
+    tensor *const *w, *const *g; /* of the parameters; g of backward alone */
+    bool training;
+    const tensor *step; /* f64 [1], updates so far, in training: of layers that draw */
+};
+
+/* Where the gradient of an input comes from. */
+enum fl_input_gradient {
+    FL_GRADIENT_OWN,    /* backward writes it */
+    FL_GRADIENT_SHARED, /* that of the first input that has one, or as OWN */
+    /* It is the gradient of the output of the same number, or of the last one, in the shape of the input; where that
+     * output has none, the input gets none. */
+    FL_GRADIENT_SAME
+};
+
+enum { FL_ANY_INPUTS = -1 };
+
+struct fl_node;
+
+/* A kind of node. Counts say "that many, the first ones". */
+struct fl_layer {
+    const char *kind;
+    int inputs;        /* FL_ANY_INPUTS: as many as the caller gives, one or more */
+    const char *group; /* that policies know it by: "product", "norm", "recurrent", "softmax"; NULL: none */
+    int saves_x;       /* inputs that backward reads */
+    int saves_y;       /* outputs that backward reads */
+    /* Outputs that end in relu: backward reads the output, to know where that was zero. Where the gradient of the
+     * output is a sum, the addition looks there instead (add_relu_grad), and backward finds dy gated. */
+    int relu;
+    int views;         /* outputs that are the input of the same number, in another shape mostly */
+    bool reads_tokens; /* its first input is tokens, which no other kind takes */
+    bool always_dx;    /* backward writes dx even where nothing before it learns */
+    bool draws;        /* its passes draw random numbers, by node->seed, its name and pass->step */
+    /* The shape in which its passes see a tensor of that shape, with as many elements; NULL: as it is. Of parameters
+     * they see fl_parameter.w and g, and those as vectors where vectors is set. */
+    void (*seen)(const struct fl_node *node, struct fl_shape *shape);
+    bool vectors;
+    /* Of each input (of FL_ANY_INPUTS: one for all), while the output that SAME names is not gated, and when it is.
+     * NULL: OWN. */
+    const enum fl_input_gradient *gradient, *when_gated;
+    /* Checks the options against the input shapes; adds outputs, parameters and states. */
+    tensor_status (*shape)(struct fl_node *node, const struct fl_shape *x);
+    tensor_status (*forward)(struct fl_node *node, const struct fl_pass *pass); /* NULL: nothing to compute */
+    /* NULL: likewise. Called where one output at least has a gradient. */
+    tensor_status (*backward)(struct fl_node *node, const struct fl_pass *pass);
+};
+
+/* Values of the step are indices into graph.values, -1: none. */
+struct fl_input {
+    nn_node x;
+    int dx;
+    int saved;       /* x in the format of backward, where that is another; -1: x itself */
+    int sum, addend; /* after backward: sum = addend + dx, for outputs used before */
+    int gate;        /* the sum counts where this value is above zero; -1: everywhere */
+};
+
+struct fl_output {
+    char *name;
+    struct fl_shape shape;
+    int y, dy;
+    int saved, operand; /* y as backward reads it, dy as products do, where in another format; else -1 */
+    bool gated;         /* dy is a sum, and zero already where y is */
+    bool tokens;        /* int32 numbers that a step is given (graph.tokens): no activation, and without a gradient */
+};
+
+/* Formats of a node: of its inputs, but for a second one that is added to y; of its outputs; of their gradients; of
+ * those that it gives its inputs, which only a conversion has in another format. Backward computes in `back`: what it
+ * reads of the forward pass is of that, and operands of products. */
+struct fl_node_types {
+    struct fl_type x, y, dy, dx, back;
+};
+
+struct fl_node {
+    const struct fl_layer *layer;
+    struct fl_node_types as;
+    char *name;  /* of the node; its outputs have names that begin so */
+    char *owner; /* the layer's name, as given by the caller: in messages, and before the names of parameters */
+    struct fl_options how;
+    int64_t batch;
+    uint64_t seed; /* of the graph */
+    struct fl_input *input;
+    struct fl_output *output;
+    struct fl_parameter *parameter;
+    struct fl_state *state;
+    struct fl_work *work;
+    int inputs, outputs, parameters, states, works;
+    nn_node first; /* handle of its first output, which those of the others follow */
+    bool learns;   /* it or something before it has parameters, and a gradient reaches it */
+    struct fl_pass train, back, evaluate;
+    tensor **tensors; /* what these point to */
+    tensor **views;   /* those among them that are in another shape; as many, NULL where not */
+};
+
+/* What an nn_node names. */
+struct fl_handle {
+    int node, output;
+};
+
+/* One value of the training step. */
+struct fl_value {
+    char *name; /* NULL for views */
+    const char *role;
+    struct fl_shape shape;
+    struct fl_type type;
+    int base;    /* the value whose memory this one shows; itself unless a view */
+    bool tokens; /* it has none in the arena: graph.tokens */
+    int first, last;
+    size_t bytes, offset;
+    int info;          /* its place in nn_tensor_at, -1 for views */
+    int next_to_begin; /* the next value with memory of its own that is written at the same position, -1: none */
+    int next_to_end;   /* ... that is used for the last time there */
+    tensor *t;
+    tensor *evaluate; /* the same memory as a tensor of evaluation; activations only */
+};
+
+/* One position of the step. */
+struct fl_position {
+    int begins, ends;              /* the first value that is written, used for the last time there; -1: none */
+    size_t need[FL_CALL_MEMORIES]; /* bytes that its calls take beside their tensors, evaluation included */
+    struct fl_call_block calls[FL_CALL_MEMORIES]; /* those bytes in the arena */
+};
+
+/* How weights are written: nn_optimiser.c. */
+struct fl_optimiser {
+    tensor_optimiser how;
+    float clip_value;
+    bool plain; /* descent by numbers that never change: no tensor holds them */
+    bool nesterov, narrow, decays_all;
+    bool wide_velocity; /* of descent: at twice the width, where 16 bits would lose what scaling saved */
+    int parameters;
+    tensor *numbers;       /* of a step: tensor_optimiser_step */
+    tensor *sums;          /* squares of each gradient, to clip by their norm */
+    tensor *norms, *trust; /* of a weight and its direction, and the rate that follows */
+};
+
+/* What it is trained for: nn_objective.c. */
+enum fl_loss_kind { FL_LOSS_CROSS_ENTROPY, FL_LOSS_SQUARED_ERROR, FL_LOSS_HUBER, FL_LOSS_WASSERSTEIN, FL_LOSS_NONE };
+struct fl_objective {
+    enum fl_loss_kind kind;
+    float smoothing, delta;
+    int32_t ignored;
+    bool ignores;
+    bool input_gradient, has_input_gradient; /* wanted; of the last backward pass, still there */
+    tensor *targets;                         /* f32, of the output's shape; NULL: none */
+};
+
+/* What its loss is multiplied with: nn_loss_scale.c. */
+enum fl_scale_kind { FL_SCALE_NONE, FL_SCALE_STATIC, FL_SCALE_DYNAMIC };
+enum { FL_SCALE_TEXT = 200 };
+struct fl_slot_copies;
+struct fl_loss_scale {
+    enum fl_scale_kind kind;
+    double initial, factor, least, most; /* powers of two */
+    int64_t window;
+    nn_loss_scale now;
+    double used;                  /* of the last step */
+    tensor *scale;                /* f64 [1], on the device; NULL: none */
+    tensor *limit;                /* f32 [1]: what an element of a scaled gradient counts as at most; NULL: no limit */
+    struct fl_slot_copies *slots; /* of the gradients of a step on a device; NULL until the first */
+};
+
+/* What a graph has done of the step: nn_forward, nn_backward, nn_update, in this order. */
+enum fl_phase { FL_PHASE_IDLE, FL_PHASE_FORWARD, FL_PHASE_BACKWARD };
+
+struct nn_graph {
+    const nn_variant *variant;
+    struct fl_policy *policy; /* NULL: the variant throughout */
+    struct fl_type loss_as;   /* what the loss reads, and its gradient */
+    tensor_device *device;
+    const char *predictor; /* asked for, of all shared exponents, or the variant's; NULL: the format's own */
+    bool asked;            /* the predictor was */
+    bool wide;
+    int batch;
+    uint64_t seed;
+    struct fl_optimiser optimiser;
+    struct fl_objective objective;
+    struct fl_loss_scale scaling;
+    int classes;
+    int64_t rows; /* of the logits, a multiple of batch: each has a label and a loss */
+
+    struct fl_node *nodes;
+    int count, node_capacity;
+    struct fl_handle *handles; /* by nn_node */
+    int handle_count, handle_capacity;
+    nn_node logits;
+    tensor_status status; /* of the first call that failed while building */
+    char message[512];
+    bool compiled;
+
+    struct fl_value *values;
+    int value_count, value_capacity;
+    struct fl_position *positions; /* 2 count + 2 */
+    void *arena;
+    size_t arena_bytes, value_bytes; /* all of it; what values alone would take */
+    /* Numbers of a step, on the device: images as floats (on the host the caller's serve), labels, learning rate, loss,
+     * predicted classes, how many are right. */
+    tensor *pixels, *labels, *rate, *loss, *predicted, *correct;
+    tensor *tokens;              /* i32 [batch, length], where the input is such; NULL where it is images */
+    tensor *step;                /* f64 [1], updates so far; NULL where no layer draws */
+    tensor *bytes, *byte_values; /* images as bytes, and what those mean; NULL until nn_set_pixel_values */
+    tensor *indices;             /* of the batch in a set that lies here; NULL until nn_data_new */
+    int32_t *index_buffer;       /* on the host; NULL until first used */
+    struct fl_losses *losses;    /* NULL until the first is noted */
+    enum fl_phase phase;
+    bool has_loss;  /* of a forward pass of this network */
+    uint64_t steps; /* updates so far */
+    nn_watch_fn watch;
+    void *watch_context;
+    struct fl_sampling *sampling;                  /* of writes of the step; NULL: none */
+    int sampling_turn;                             /* of the positions whose number leaves that rest */
+    struct fl_recording forward, backward, update; /* of a step on a device that records */
+
+    /* What nn_tensor_at lists. Owns the names; tensors belong to parameters and values. */
+    nn_tensor_info *infos;
+    int info_count, info_capacity;
+};
+
+/* nn_graph.c */
+/* Room for one more element of an array that grows; TENSOR_E_MEMORY on failure, the array stays. */
+tensor_status fl_grow(void **array, int count, int *capacity, size_t size);
+/* printf into a new string; NULL without memory. */
+char *fl_format_name(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Records a failure of building, with tensor_error() set; returns -1. */
+nn_node fl_build_failed(nn_graph *g, tensor_status status);
+/* What a handle names. */
+static inline struct fl_node *fl_node_of(const nn_graph *g, nn_node x) {
+    return &g->nodes[g->handles[x].node];
+}
+static inline struct fl_output *fl_output_of(const nn_graph *g, nn_node x) {
+    return &fl_node_of(g, x)->output[g->handles[x].output];
+}
+
+/* Whether value i has memory of its own in the arena: views and tokens have none. */
+static inline bool fl_is_stored(const nn_graph *g, int i) {
+    return g->values[i].base == i && !g->values[i].tokens;
+}
+/* Labels and predictions of one image or sequence. */
+static inline int64_t fl_labels_each(const nn_graph *g) {
+    return g->rows / g->batch;
+}
+
+/* nn_node.c */
+/* Adds a node of that kind; the handle of its first output. name: of the node; owner: of the layer. */
+nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name, const char *owner,
+                    const nn_node *inputs, int input_count, const struct fl_options *how);
+/* The same for a node that only a policy asks for, with one input: its name may be any. -1 on failure, which is not
+ * recorded. */
+nn_node fl_add_converter(nn_graph *g, const struct fl_layer *layer, const char *name, const char *owner, nn_node x);
+/* For shape rules. An output is called as the node, with a suffix NAME.SUFFIX. */
+tensor_status fl_add_output(struct fl_node *node, const char *suffix, struct fl_shape shape);
+tensor_status fl_add_parameter(struct fl_node *node, struct fl_parameter parameter);
+tensor_status fl_add_state(struct fl_node *node, struct fl_state state);
+tensor_status fl_add_work(struct fl_node *node, const char *suffix, struct fl_shape shape);
+/* Frees all that a node holds. */
+void fl_node_clear(struct fl_node *node);
+/* Puts the layer's name in front of the message of a failure. */
+tensor_status fl_node_failed(const struct fl_node *node, tensor_status status);
+
+/* How many tensors its passes have an array of (nn_compile.c). */
+static inline int fl_node_tensors(const struct fl_node *node) {
+    return 4 * node->inputs + 5 * node->outputs;
+}
+
+/* nn_types.c: which formats the parts of a network have. */
+/* Of every node and parameter, by the policy; after the last layer was added. */
+tensor_status fl_resolve_types(nn_graph *g);
+/* Nodes that convert, where a node reads another format than the one before it writes; the logits as the loss reads
+ * them. */
+tensor_status fl_insert_conversions(nn_graph *g, nn_node *logits);
+bool fl_is_conversion(const struct fl_node *node);
+static inline bool fl_same_format(struct fl_type a, struct fl_type b) {
+    return a.format == b.format;
+}
+
+/* nn_parameter.c */
+/* Makes the tensors of a parameter, with initial values. */
+tensor_status fl_make_parameter(nn_graph *g, const struct fl_node *node, struct fl_parameter *p);
+void fl_parameter_clear(struct fl_parameter *p);
+/* What the optimiser updates and the gradient that it takes. */
+static inline tensor *fl_updated(const struct fl_parameter *p) {
+    return p->master ? p->master : p->w;
+}
+static inline tensor *fl_taken_gradient(const struct fl_parameter *p) {
+    return p->g_taken ? p->g_taken : p->g_kept ? p->g_kept : p->g;
+}
+/* The gradient in the formats that come after the one that backward writes; the weight in those that follow from the
+ * one that was updated. */
+tensor_status fl_take_gradient(const struct fl_parameter *p);
+tensor_status fl_refresh_weight(const struct fl_parameter *p);
+/* Of the weight, with its wide part, master and copies. */
+int64_t fl_parameter_bytes(const struct fl_parameter *p);
+
+/* nn_plan.c: values and their lives. The logits are an output of the last node. */
+tensor_status fl_plan(nn_graph *g);
+
+/* nn_arena.c */
+/* How many positions a step has. */
+static inline int fl_positions(const nn_graph *g) {
+    return 2 * g->count + 2;
+}
+/* Lists which values begin and end at each position. */
+tensor_status fl_list_positions(nn_graph *g);
+/* Plans and allocates the arena, and gives values and calls their memory in it. */
+tensor_status fl_make_arena(nn_graph *g);
+/* A block of memory that is in use from position first to last, both included. */
+struct fl_block {
+    size_t bytes;
+    int first, last;
+    size_t offset; /* result, a multiple of FL_ALIGNMENT */
+};
+/* Places blocks so that no two in use at one position overlap; *total is the size of the arena. */
+tensor_status fl_pack(struct fl_block *blocks, int count, size_t *total);
+
+/* nn_passes.c: positions of a step one after the other. Before the graph is compiled they are a dry run of it. */
+/* images NULL: those of g->bytes, or the tokens of g->tokens. training false: evaluation. */
+tensor_status fl_forward(nn_graph *g, const float *images, bool training);
+/* The same in training, then loss, predictions and the gradient of the logits. */
+tensor_status fl_forward_to_loss(nn_graph *g, const float *images);
+tensor_status fl_backward(nn_graph *g);
+/* The first rows of the given gradient become that of the output, in the place of a loss. */
+tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient);
+tensor_status fl_update(nn_graph *g, float rate);
+/* All values of training are hidden: their memory is about to be used for something else. */
+void fl_hide_values(nn_graph *g);
+/* Around the calls of a position: they take the memory planned for it, and from the end on no longer do. Every begin
+ * has its end, on failure too. */
+void fl_begin_calls(const nn_graph *g, int position);
+void fl_end_calls(const nn_graph *g, int position);
+/* Asks by a dry run what memory each position takes. */
+tensor_status fl_measure_step(nn_graph *g);
+
+/* nn_step.c */
+/* The graph is compiled and nothing has failed; and its input is images. */
+tensor_status fl_check_ready(const nn_graph *g);
+tensor_status fl_check_images(const nn_graph *g);
+/* The memory of the step is about to be used for something else: a forward pass is lost. Gradients of parameters have
+ * memory of their own. */
+void fl_lose_values(nn_graph *g);
+/* The forward pass with images from g->bytes and labels from g->labels. */
+tensor_status fl_forward_bytes(nn_graph *g);
+/* With images on the host, labels or targets where they belong. */
+tensor_status fl_forward_step(nn_graph *g, const float *images);
+tensor_status fl_evaluation_pass(nn_graph *g, const char *what, const float *images, int count);
+/* The first `count` rows of what an evaluation gave, a matrix on the host; copy: what it may lie on. Both are to be
+ * freed, also on failure. */
+tensor_status fl_evaluated_rows(const nn_graph *g, int64_t count, tensor **rows, tensor **copy);
+/* Loss and predictions of the first `count` images or sequences of an evaluation. */
+tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, double *loss, int32_t *predicted);
+/* `status` of a read. What a device found in a call that fails its reads is taken with it, so that the next step begins
+ * anew; losses that were noted since cannot be told from those of steps that were left out, and are dropped. */
+tensor_status fl_taken(const nn_graph *g, tensor_status status);
+
+/* nn_losses.c */
+enum { FL_MOST_NOTED = 4096 };
+void fl_losses_free(nn_graph *g);
+/* Those that have not arrived. */
+void fl_losses_drop(const nn_graph *g);
+
+/* nn_compile.c */
+/* Adds to what nn_tensor_at lists, unless status says that making the tensor failed. Takes the name over. */
+tensor_status fl_list_tensor(nn_graph *g, char *name, const char *role, tensor *t, tensor_status status);
+/* A new tensor of that type where the network lives. */
+tensor_status fl_new_tensor(const nn_graph *g, tensor **t, struct fl_type type, const struct fl_shape *shape);
+
+/* nn_optimiser.c */
+/* What it keeps of a parameter: a velocity has the predictor of the weight, moments and roots follow their exact
+ * maximum. */
+struct fl_type fl_optimiser_type(const nn_graph *g, const struct fl_parameter_types *as);
+tensor_status fl_optimiser_check(const nn_config *config, const nn_variant *variant);
+/* After that check. */
+void fl_optimiser_take(nn_graph *g, const nn_config *config);
+/* The tensors that the optimiser keeps of a parameter, listed after its gradient; name: of the weight. Then those of
+ * the whole network. */
+tensor_status fl_optimiser_parameter(nn_graph *g, struct fl_parameter *p, const char *name);
+tensor_status fl_optimiser_numbers_of_step(nn_graph *g);
+void fl_optimiser_clear(struct fl_optimiser *o);
+/* What comes before the first parameter of an update, and one parameter. */
+tensor_status fl_optimiser_begin(nn_graph *g);
+tensor_status fl_optimise(const nn_graph *g, const struct fl_parameter *p);
+
+/* nn_objective.c */
+tensor_status fl_objective_check(const nn_config *config);
+/* After that check. */
+void fl_objective_take(nn_graph *g, const nn_config *config);
+/* Rows and classes of the output, which must suit the loss. */
+tensor_status fl_objective_output(nn_graph *g, const struct fl_output *last);
+tensor_status fl_objective_numbers(nn_graph *g, const struct fl_output *last);
+/* Labels, the first `count` of a step or an evaluation, that a loss takes; TENSOR_E_ARGUMENT names the first that it
+ * does not. */
+tensor_status fl_objective_labels(const nn_graph *g, const int32_t *labels, int64_t count);
+/* The loss and the gradient of the output. */
+tensor_status fl_objective_run(const nn_graph *g, tensor *dx, const tensor *x);
+/* Mean loss of an evaluation's rows on the host, and their predicted classes. */
+tensor_status fl_objective_evaluate(const nn_graph *g, tensor *rows, const int32_t *labels, double *loss,
+                                    int32_t *predicted);
+
+/* nn_loss_scale.c */
+tensor_status fl_loss_scale_check(const nn_config *config);
+/* After that check. */
+void fl_loss_scale_take(nn_graph *g, const nn_config *config);
+/* As nn_config has it, in full. */
+void fl_loss_scale_text(const nn_graph *g, char text[FL_SCALE_TEXT]);
+tensor_status fl_loss_scale_numbers(nn_graph *g);
+void fl_loss_scale_clear(nn_graph *g);
+/* The next loss of `to` is scaled as that of `from` is, until it lends itself its own again. */
+tensor_status fl_loss_scale_lend(const nn_graph *to, const nn_graph *from);
+/* Whether the gradients of a backward pass make no update. Waits for a device, with a dynamic scale alone. */
+tensor_status fl_loss_scale_judge(nn_graph *g, bool *skip);
+/* After the update, or where there was none: what the next step is scaled with. */
+tensor_status fl_loss_scale_step(nn_graph *g, bool skipped);
+/* Of a dynamic scale, what the state of a network contains besides tensors. */
+tensor_status fl_loss_scale_check_state(const nn_graph *g, const nn_loss_scale *now);
+tensor_status fl_loss_scale_put(nn_graph *g, const nn_loss_scale *now);
+
+/* nn_init.c */
+/* The key of the random numbers of one named thing under a seed. */
+uint64_t fl_name_key(uint64_t seed, const char *name);
+/* Fills values of a parameter: the same numbers for the same seed and name, whatever the format. */
+void fl_init_values(double *values, int64_t count, enum fl_init init, double scale, uint64_t key);
+
+/* nn_schedule.c */
+/* False for an unknown name, with tensor_error() set. */
+bool fl_schedule_known(const char *name);
+/* The rate of step `step` (from 0) of `steps`, after `warmup` steps of linear increase. */
+float fl_schedule_rate(const char *name, double rate, int64_t step, int64_t steps, int64_t warmup);
+
+/* nn_state.c */
+/* Every tensor of the state in one order; elements: with its elements and wide part, else its slot alone. */
+typedef tensor_status (*fl_visit_fn)(tensor *t, bool elements, void *context);
+tensor_status fl_visit_state(const nn_graph *g, fl_visit_fn visit, void *context);
+/* A hash of the names and shapes of everything, and of how the network is trained. */
+uint64_t fl_state_layout(const nn_graph *g);
+/* The states of all tensors in that order, checked, become those of the network. */
+tensor_status fl_put_state(nn_graph *g, const char *states, uint64_t steps, const nn_loss_scale *scaling);
+
+/* nn_trace.c: exponents, extremes and counts of every shared-exponent tensor, as CSV (docs/metrics.md). */
+struct fl_trace;
+/* NULL path: *trace is NULL, on which the functions below do nothing. */
+tensor_status fl_trace_open(struct fl_trace **trace, const char *path, int every);
+/* After every training step, from 1; always the same graph. Rows at steps 1, 1 + every, 1 + 2 every, ... */
+tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t step);
+/* What a checkpoint keeps of a trace, to be freed with fl_trace_kept_clear: the file so far, and the intervals since
+ * the last rows as plain numbers, FL_TRACE_WHOLE and one a tensor, after the last step and the last with rows. */
+enum { FL_TRACE_WHOLE = 8 };
+struct fl_trace_kept {
+    char *text;
+    int64_t *whole;
+    double *real;
+    int64_t bytes, whole_count, real_count;
+};
+tensor_status fl_trace_keep(struct fl_trace *trace, const nn_graph *g, struct fl_trace_kept *kept);
+void fl_trace_kept_clear(struct fl_trace_kept *kept);
+/* A trace just opened goes on from there. TENSOR_E_DATA for numbers that no trace of this graph has. */
+tensor_status fl_trace_resume(struct fl_trace *trace, const nn_graph *g, const struct fl_trace_kept *kept);
+/* Rows of the steps since the last row, then gives the file its final name. The graph must still exist. */
+tensor_status fl_trace_finish(struct fl_trace *trace);
+/* Frees; removes what was not finished. */
+void fl_trace_free(struct fl_trace *trace);
+
+#endif

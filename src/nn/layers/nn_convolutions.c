@@ -1,0 +1,262 @@
+/* nn_convolutions.c - the nodes of convolutions and poolings whose windows need not be symmetric, of transposed
+ * convolutions, and of both along one direction; nn_layers.c says how a node is made. */
+#include "core/base/fail.h"
+#include "core/base/sized.h"
+#include "nn/layers/nn_layer.h"
+#include <math.h>
+
+/* What differs from kind to kind: how many directions, and which way. Options have windows of two directions; of one,
+ * the second counts. */
+enum kind { CONV2D, CONV_TRANSPOSE2D, CONV1D, CONV_TRANSPOSE1D, MAXPOOL2D, MAXPOOL1D };
+static const struct fl_layer layers[];
+
+static enum kind kind_of(const struct fl_node *node) {
+    return (enum kind)(node->layer - layers);
+}
+
+static bool is_line(const struct fl_node *node) {
+    const enum kind kind = kind_of(node);
+    return kind == CONV1D || kind == CONV_TRANSPOSE1D || kind == MAXPOOL1D;
+}
+
+static bool is_transposed(const struct fl_node *node) {
+    return kind_of(node) == CONV_TRANSPOSE2D || kind_of(node) == CONV_TRANSPOSE1D;
+}
+
+/* --- shape rules -------------------------------------------------------------------------------------------------- */
+
+static int dilation_of(const tensor_window2d *how, int way) {
+    return how->dilation[0] || how->dilation[1] ? how->dilation[way] : 1;
+}
+
+/* What the operations of tensor.h would refuse at the first step, in one direction. */
+static tensor_status check_direction(const struct fl_node *node, int way) {
+    const tensor_window2d *how = &node->how.around;
+    FL_TRY(fl_need_between(node, "window", how->window[way], 1, TENSOR_WINDOW_LIMIT));
+    FL_TRY(fl_need_between(node, "stride", how->stride[way], 1, TENSOR_WINDOW2D_STEP_LIMIT));
+    for (int side = 2 * way; side < 2 * way + 2; side++)
+        FL_TRY(fl_need_between(node, "padding", how->padding[side], 0, TENSOR_WINDOW2D_STEP_LIMIT));
+    FL_TRY(fl_need_between(node, "dilation", dilation_of(how, way), 1, TENSOR_WINDOW2D_STEP_LIMIT));
+    return fl_need_between(node, "output padding", how->output_padding[way], 0,
+                           is_transposed(node) ? how->stride[way] - 1 : 0);
+}
+
+/* Places of the windows along a side of that size; of a transposed convolution the pixels that it makes. */
+static tensor_status places(const struct fl_node *node, int way, int64_t size, int64_t *count) {
+    const tensor_window2d *how = &node->how.around;
+    FL_TRY(check_direction(node, way));
+    const int64_t reach = (how->window[way] - 1) * (int64_t)dilation_of(how, way) + 1, stride = how->stride[way];
+    const int *padding = how->padding + 2 * way;
+    if (is_transposed(node)) {
+        *count = (size - 1) * stride + reach + how->output_padding[way] - padding[0] - padding[1];
+        return *count > 0 ? TENSOR_OK
+                          : fl_fail(TENSOR_E_SHAPE, "%s: padding %d and %d leaves nothing of %lld pixels", node->owner,
+                                    padding[0], padding[1], (long long)(*count + padding[0] + padding[1]));
+    }
+    const int64_t room = size + padding[0] + padding[1] - reach;
+    if (room < 0)
+        return fl_fail(TENSOR_E_SHAPE,
+                       "%s: a window of %d with dilation %d does not fit a side of %lld with padding %d and %d",
+                       node->owner, how->window[way], dilation_of(how, way), (long long)size, padding[0], padding[1]);
+    *count = room / stride + 1;
+    return TENSOR_OK;
+}
+
+/* Adds the output of so many channels. */
+static tensor_status add_places(struct fl_node *node, const struct fl_shape *x, int64_t channels) {
+    const bool line = is_line(node);
+    int64_t size[2] = {1, 1};
+    if (x->ndim != (line ? 3 : 4))
+        return fl_fail(TENSOR_E_SHAPE, "%s: %s wants %s, its input is %s", node->owner, node->layer->kind,
+                       line ? "sequences [N, L, C]" : "images [N, H, W, C]", fl_shape_in_words(x).text);
+    for (int way = line; way < 2; way++)
+        FL_TRY(places(node, way, x->dim[line ? 1 : 1 + way], &size[way]));
+    return line ? fl_add_output(node, NULL, (struct fl_shape){3, {x->dim[0], size[1], channels}})
+                : fl_add_image(node, size[0], size[1], channels);
+}
+
+/* Fan-out, the mode of He et al. (2015) that keeps gradients: to how many outputs an input goes. Of a transposed
+ * convolution it is those of the filters that one input meets. */
+static tensor_status convolution_shape(struct fl_node *node, const struct fl_shape *x) {
+    const tensor_window2d *how = &node->how.around;
+    const int groups = how->groups ? how->groups : 1;
+    const int64_t inputs = x->dim[x->ndim - 1], outputs = node->how.outputs, r = how->window[0], s = how->window[1];
+    FL_TRY(fl_need_outputs(node));
+    FL_TRY(add_places(node, x, outputs));
+    if (groups < 1 || inputs % groups || outputs % groups)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %d groups, expected a divisor of %lld channels and %lld filters",
+                       node->owner, groups, (long long)inputs, (long long)outputs);
+    const int64_t k = is_transposed(node) ? inputs : outputs, c = (is_transposed(node) ? outputs : inputs) / groups;
+    const struct fl_shape filters =
+        is_line(node) ? (struct fl_shape){3, {k, s, c}} : (struct fl_shape){4, {k, r, s, c}};
+    const double fan_out = (double)(outputs / groups) * (double)(is_line(node) ? 1 : r) * (double)s;
+    FL_TRY(fl_add_learned(node, "weight", FL_INIT_NORMAL, sqrt(2 / fan_out), filters));
+    return node->how.bias ? fl_add_learned(node, "bias", FL_INIT_ZERO, 0, (struct fl_shape){1, {outputs}}) : TENSOR_OK;
+}
+
+static tensor_status pool_shape(struct fl_node *node, const struct fl_shape *x) {
+    const tensor_window2d *how = &node->how.around;
+    FL_TRY(add_places(node, x, x->dim[x->ndim - 1]));
+    for (int way = is_line(node); way < 2; way++) {
+        const int most = (how->window[way] - 1) * dilation_of(how, way);
+        for (int side = 2 * way; side < 2 * way + 2; side++)
+            FL_TRY(fl_need_between(node, "padding", how->padding[side], 0, most));
+    }
+    return how->groups > 1 ? fl_fail(TENSOR_E_ARGUMENT, "%s: %d groups, expected 1: they belong to convolutions",
+                                     node->owner, how->groups)
+                           : TENSOR_OK;
+}
+
+/* --- forward and backward ----------------------------------------------------------------------------------------- */
+
+static tensor_window1d line_of(const struct fl_node *node) {
+    const tensor_window2d *how = &node->how.around;
+    return (tensor_window1d){.window = how->window[1],
+                             .stride = how->stride[1],
+                             .padding = {how->padding[2], how->padding[3]},
+                             .dilation = how->dilation[1],
+                             .groups = how->groups,
+                             .output_padding = how->output_padding[1]};
+}
+
+static tensor_status convolution_forward(struct fl_node *node, const struct fl_pass *pass) {
+    tensor *const y = pass->y[0], *const x = pass->x[0], *const w = pass->w[0];
+    const tensor_epilogue with = {.bias = node->how.bias ? pass->w[1] : NULL};
+    switch (kind_of(node)) {
+    case CONV2D:
+        return tensor_conv2d_with(y, x, w, node->how.around, with);
+    case CONV_TRANSPOSE2D:
+        return tensor_conv_transpose2d(y, x, w, node->how.around, with);
+    case CONV1D:
+        return tensor_conv1d(y, x, w, line_of(node), with);
+    default:
+        return tensor_conv_transpose1d(y, x, w, line_of(node), with);
+    }
+}
+
+static tensor_status weight_gradient(const struct fl_node *node, tensor *dw, const tensor *dy, const tensor *x) {
+    switch (kind_of(node)) {
+    case CONV2D:
+        return tensor_conv2d_weight_grad_with(dw, dy, x, node->how.around);
+    case CONV_TRANSPOSE2D:
+        return tensor_conv_transpose2d_weight_grad(dw, dy, x, node->how.around);
+    case CONV1D:
+        return tensor_conv1d_weight_grad(dw, dy, x, line_of(node));
+    default:
+        return tensor_conv_transpose1d_weight_grad(dw, dy, x, line_of(node));
+    }
+}
+
+static tensor_status input_gradient(const struct fl_node *node, tensor *dx, const tensor *dy, const tensor *w) {
+    switch (kind_of(node)) {
+    case CONV2D:
+        return tensor_conv2d_input_grad_with(dx, dy, w, node->how.around);
+    case CONV_TRANSPOSE2D:
+        return tensor_conv_transpose2d_input_grad(dx, dy, w, node->how.around);
+    case CONV1D:
+        return tensor_conv1d_input_grad(dx, dy, w, line_of(node));
+    default:
+        return tensor_conv_transpose1d_input_grad(dx, dy, w, line_of(node));
+    }
+}
+
+static tensor_status convolution_backward(struct fl_node *node, const struct fl_pass *pass) {
+    FL_TRY(weight_gradient(node, pass->g[0], pass->operand[0], pass->x[0]));
+    if (node->how.bias)
+        FL_TRY(tensor_sum_rows(pass->g[1], pass->dy[0]));
+    return pass->dx[0] ? input_gradient(node, pass->dx[0], pass->operand[0], pass->w[0]) : TENSOR_OK;
+}
+
+static tensor_status pool_forward(struct fl_node *node, const struct fl_pass *pass) {
+    return is_line(node) ? tensor_maxpool1d(pass->y[0], pass->x[0], line_of(node))
+                         : tensor_maxpool2d_with(pass->y[0], pass->x[0], node->how.around);
+}
+
+static tensor_status pool_backward(struct fl_node *node, const struct fl_pass *pass) {
+    return is_line(node) ? tensor_maxpool1d_grad(pass->dx[0], pass->dy[0], pass->x[0], line_of(node))
+                         : tensor_maxpool2d_grad_with(pass->dx[0], pass->dy[0], pass->x[0], node->how.around);
+}
+
+/* --- the table ---------------------------------------------------------------------------------------------------- */
+
+#define CONVOLUTION(name)                                                                                              \
+    {                                                                                                                  \
+        name, 1, .group = "product", .saves_x = 1, .shape = convolution_shape, .forward = convolution_forward,         \
+                 .backward = convolution_backward                                                                      \
+    }
+#define POOL(name)                                                                                                     \
+    { name, 1, .saves_x = 1, .shape = pool_shape, .forward = pool_forward, .backward = pool_backward }
+
+static const struct fl_layer layers[] = {
+    [CONV2D] = CONVOLUTION("conv2d"), [CONV_TRANSPOSE2D] = CONVOLUTION("conv_transpose2d"),
+    [CONV1D] = CONVOLUTION("conv1d"), [CONV_TRANSPOSE1D] = CONVOLUTION("conv_transpose1d"),
+    [MAXPOOL2D] = POOL("maxpool2d"),  [MAXPOOL1D] = POOL("maxpool1d"),
+};
+
+/* --- public functions --------------------------------------------------------------------------------------------- */
+
+static nn_node add(nn_graph *g, enum kind kind, const char *name, nn_node x, int outputs, tensor_window2d how,
+                   bool bias) {
+    return fl_add_node(g, &layers[kind], name, name, &x, 1,
+                       &(struct fl_options){.outputs = outputs, .around = how, .bias = bias});
+}
+
+/* The caller's windows; a failure of building where they cannot be taken. */
+static bool take(nn_graph *g, const char *what, void *ours, size_t size, const void *how, size_t how_size) {
+    const tensor_status status =
+        how ? fl_take_sized(ours, size, how, how_size, what) : fl_fail(TENSOR_E_ARGUMENT, "%s is NULL", what);
+    if (status)
+        fl_build_failed(g, status);
+    return !status;
+}
+
+static nn_node add_2d(nn_graph *g, enum kind kind, const char *name, nn_node x, int outputs, const tensor_window2d *how,
+                      size_t how_size, bool bias) {
+    tensor_window2d ours;
+    if (!take(g, "graph: tensor_window2d", &ours, sizeof ours, how, how_size))
+        return -1;
+    return add(g, kind, name, x, outputs, ours, bias);
+}
+
+static nn_node add_1d(nn_graph *g, enum kind kind, const char *name, nn_node x, int outputs, const tensor_window1d *how,
+                      size_t how_size, bool bias) {
+    tensor_window1d ours;
+    if (!take(g, "graph: tensor_window1d", &ours, sizeof ours, how, how_size))
+        return -1;
+    return add(g, kind, name, x, outputs,
+               (tensor_window2d){.window = {1, ours.window},
+                                 .stride = {1, ours.stride},
+                                 .padding = {0, 0, ours.padding[0], ours.padding[1]},
+                                 .dilation = {ours.dilation ? 1 : 0, ours.dilation},
+                                 .groups = ours.groups,
+                                 .output_padding = {0, ours.output_padding}},
+               bias);
+}
+
+nn_node nn_conv2d_with_sized(nn_graph *g, const char *name, nn_node x, int filters, const tensor_window2d *how,
+                             size_t how_size, bool bias) {
+    return add_2d(g, CONV2D, name, x, filters, how, how_size, bias);
+}
+
+nn_node nn_conv_transpose2d_sized(nn_graph *g, const char *name, nn_node x, int channels, const tensor_window2d *how,
+                                  size_t how_size, bool bias) {
+    return add_2d(g, CONV_TRANSPOSE2D, name, x, channels, how, how_size, bias);
+}
+
+nn_node nn_maxpool2d_with_sized(nn_graph *g, const char *name, nn_node x, const tensor_window2d *how, size_t how_size) {
+    return add_2d(g, MAXPOOL2D, name, x, 0, how, how_size, false);
+}
+
+nn_node nn_conv1d_sized(nn_graph *g, const char *name, nn_node x, int filters, const tensor_window1d *how,
+                        size_t how_size, bool bias) {
+    return add_1d(g, CONV1D, name, x, filters, how, how_size, bias);
+}
+
+nn_node nn_conv_transpose1d_sized(nn_graph *g, const char *name, nn_node x, int channels, const tensor_window1d *how,
+                                  size_t how_size, bool bias) {
+    return add_1d(g, CONV_TRANSPOSE1D, name, x, channels, how, how_size, bias);
+}
+
+nn_node nn_maxpool1d_sized(nn_graph *g, const char *name, nn_node x, const tensor_window1d *how, size_t how_size) {
+    return add_1d(g, MAXPOOL1D, name, x, 0, how, how_size, false);
+}

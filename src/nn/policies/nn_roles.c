@@ -1,0 +1,110 @@
+/* nn_roles.c - what a network says of the formats of its parts. */
+#include "core/base/fail.h"
+#include "nn/policies/nn_policy.h"
+#include <stdio.h>
+#include <string.h>
+
+const char *nn_graph_policy(const nn_graph *g) {
+    return g && g->policy ? g->policy->text : NULL;
+}
+
+const char *nn_policy_loss_scale(const nn_graph *g) {
+    return g && g->policy && g->policy->loss_scale[0] ? g->policy->loss_scale : NULL;
+}
+
+const char *nn_role_list(int i) {
+    return fl_role_name(i);
+}
+
+/* Neither the nodes that convert, nor those that only give a value another shape. */
+static bool is_told(const struct fl_node *node) {
+    return !fl_is_conversion(node) && !node->layer->views && !node->output[0].tokens;
+}
+
+int nn_role_rows(nn_graph *g) {
+    int rows = 0;
+    if (!g || g->status || !g->count || (!g->compiled && fl_resolve_types(g)))
+        return 0;
+    for (int i = 0; i < g->count; i++)
+        rows += (is_told(&g->nodes[i]) ? 1 : 0) + g->nodes[i].parameters;
+    return rows;
+}
+
+/* The node of a row, and its parameter, or NULL. */
+static const struct fl_node *find(const nn_graph *g, int row, const struct fl_parameter **p) {
+    *p = NULL;
+    for (int i = 0; g && row >= 0 && i < g->count; i++) {
+        const struct fl_node *node = &g->nodes[i];
+        if (is_told(node) && row-- == 0)
+            return node;
+        if (row < node->parameters) {
+            *p = &node->parameter[row];
+            return node;
+        }
+        row -= node->parameters;
+    }
+    return NULL;
+}
+
+nn_role_row nn_role_row_at(const nn_graph *g, int i) {
+    static _Thread_local char name[3 * FL_NAME_LIMIT];
+    const struct fl_parameter *p;
+    const struct fl_node *node = find(g, i, &p);
+    if (!node)
+        return (nn_role_row){NULL, NULL};
+    if (!p)
+        return (nn_role_row){node->name, node->layer->kind};
+    snprintf(name, sizeof name, "%s.%s", node->owner, p->suffix);
+    return (nn_role_row){name, "parameter"};
+}
+
+static const char *type_text(struct fl_type type) {
+    static _Thread_local char text[80];
+    const bool shared = tensor_format_is_shared(type.format) && type.predictor;
+    snprintf(text, sizeof text, "%s%s%s", tensor_format_name(type.format), shared ? ":" : "",
+             shared ? type.predictor : "");
+    return text;
+}
+
+static const char *of_parameter(const nn_graph *g, const struct fl_parameter_types *as, enum fl_role role) {
+    const bool own = fl_same_format(as->w, as->update);
+    switch (role) {
+    case FL_ROLE_WEIGHTS:
+        return type_text(as->w);
+    case FL_ROLE_WEIGHT_GRADIENTS:
+        return type_text(as->kept);
+    case FL_ROLE_STATE:
+        return type_text(fl_optimiser_type(g, as));
+    case FL_ROLE_MASTER:
+        return fl_master_name(!own ? FL_MASTER_FP32 : as->wide ? FL_MASTER_WIDE : FL_MASTER_NONE);
+    case FL_ROLE_ROUNDING:
+        return as->stochastic ? "stochastic" : "nearest";
+    default:
+        return NULL;
+    }
+}
+
+static const char *of_node(const struct fl_node *node, enum fl_role role) {
+    const bool product = node->layer->group && !strcmp(node->layer->group, "product");
+    switch (role) {
+    case FL_ROLE_OPERANDS:
+        return product ? type_text(node->as.x) : NULL;
+    case FL_ROLE_RESULT:
+        return product ? type_text(node->as.y) : NULL;
+    case FL_ROLE_ACTIVATIONS:
+        return type_text(node->as.y);
+    case FL_ROLE_GRADIENTS:
+        return type_text(node->as.dy);
+    default:
+        return NULL;
+    }
+}
+
+const char *nn_role(const nn_graph *g, int i, const char *role) {
+    const struct fl_parameter *p;
+    const struct fl_node *node = find(g, i, &p);
+    for (int r = 0; node && role && r < FL_ROLES; r++)
+        if (!strcmp(fl_role_name(r), role))
+            return p ? of_parameter(g, &p->as, (enum fl_role)r) : of_node(node, (enum fl_role)r);
+    return NULL;
+}

@@ -1,0 +1,389 @@
+/* nn_types.c - which format each part of a network has: that of the variant, or what the rules of a policy say, of
+ * which the last that matches wins; then the nodes that convert between a node and one after it that reads another
+ * format.
+ *
+ * A node computes in one format forward, and in one backward. A product (group "product") may have operands of one and
+ * results of another: what it writes, forward and backward, is of that. docs/decisions/0025-policies.md */
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/tensor/tensor_state.h"
+#include "nn/layers/nn_layer.h"
+#include "nn/policies/nn_policy.h"
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- which rules match -------------------------------------------------------------------------------------------- */
+
+enum {
+    LAYER_ROLES = 1u << FL_ROLE_ACTIVATIONS | 1u << FL_ROLE_GRADIENTS,
+    PRODUCT_ROLES = 1u << FL_ROLE_OPERANDS | 1u << FL_ROLE_RESULT,
+    PARAMETER_ROLES = 1u << FL_ROLE_WEIGHTS | 1u << FL_ROLE_WEIGHT_GRADIENTS | 1u << FL_ROLE_STATE |
+                      1u << FL_ROLE_MASTER | 1u << FL_ROLE_ROUNDING
+};
+
+static bool is_group(const struct fl_node *node, const char *group) {
+    return node->layer->group && !strcmp(node->layer->group, group);
+}
+
+/* "@norm", "@conv*": groups and kinds; else names of layers, and of the nodes that a layer is made of. */
+static bool matches_node(const char *pattern, const struct fl_node *node) {
+    if (*pattern == '@')
+        return !fnmatch(pattern + 1, node->layer->kind, 0) || is_group(node, pattern + 1);
+    return !fnmatch(pattern, node->owner, 0) || !fnmatch(pattern, node->name, 0);
+}
+
+static bool matches_parameter(const char *pattern, const struct fl_node *node, const struct fl_parameter *p) {
+    char name[3 * FL_NAME_LIMIT];
+    snprintf(name, sizeof name, "%s.%s", node->owner, p->suffix);
+    return *pattern != '@' && !fnmatch(pattern, name, 0);
+}
+
+static void take(struct fl_choice own[FL_ROLES], struct fl_rule *rule, unsigned roles) {
+    for (int i = 0; i < FL_ROLES; i++)
+        if (roles >> i & 1 && rule->choice[i].given)
+            own[i] = rule->choice[i];
+    rule->matched = true;
+}
+
+/* A product that is given operands has them in the place of activations and gradients: what rules say of those is not
+ * used. */
+static void note_used(nn_graph *g, const struct fl_node *node, const struct fl_choice own[FL_ROLES]) {
+    const bool product = is_group(node, "product"), given = product && own[FL_ROLE_OPERANDS].type.format;
+    const struct fl_rule *giver = NULL;
+    for (int i = 0; g->policy && i < g->policy->count; i++)
+        if (given && g->policy->rules[i].choice[FL_ROLE_OPERANDS].given &&
+            matches_node(g->policy->rules[i].pattern, node))
+            giver = &g->policy->rules[i];
+    for (int i = 0; g->policy && i < g->policy->count; i++) {
+        struct fl_rule *rule = &g->policy->rules[i];
+        if (!matches_node(rule->pattern, node))
+            continue;
+        rule->used |= given ? PRODUCT_ROLES : product ? LAYER_ROLES | PRODUCT_ROLES : LAYER_ROLES;
+        rule->operands = given ? giver : rule->operands;
+    }
+}
+
+/* What the variant says, then the rules one after the other. p NULL: of the node itself. */
+static void choose(nn_graph *g, const struct fl_node *node, const struct fl_parameter *p,
+                   struct fl_choice own[FL_ROLES]) {
+    fl_variant_choices(g->variant, own);
+    if (!g->wide)
+        own[FL_ROLE_MASTER].word = FL_MASTER_NONE;
+    for (int i = 0; g->policy && i < g->policy->count; i++) {
+        struct fl_rule *rule = &g->policy->rules[i];
+        if (p && (matches_node(rule->pattern, node) || matches_parameter(rule->pattern, node, p))) {
+            take(own, rule, PARAMETER_ROLES);
+            rule->used |= PARAMETER_ROLES;
+        } else if (!p && matches_node(rule->pattern, node))
+            take(own, rule, is_group(node, "product") ? LAYER_ROLES | PRODUCT_ROLES : LAYER_ROLES);
+    }
+    if (!p)
+        note_used(g, node, own);
+}
+
+/* --- types -------------------------------------------------------------------------------------------------------- */
+
+/* With the predictor that it will have. */
+static struct fl_type settled(const nn_graph *g, struct fl_type type) {
+    if (!tensor_format_is_shared(type.format))
+        type.predictor = NULL;
+    else if (g->asked)
+        type.predictor = g->predictor;
+    else if (!type.predictor)
+        type.predictor = fl_usual_predictor(type.format);
+    return type;
+}
+
+static struct fl_type or_else(const nn_graph *g, const struct fl_choice *choice, struct fl_type other) {
+    return choice->type.format ? settled(g, choice->type) : other;
+}
+
+/* A product reads two forward, and two in each half of backward: values or weights, and gradients. */
+static tensor_status check_operands(const nn_graph *g, const struct fl_node *node) {
+    const struct fl_node_types *as = &node->as;
+    const bool mixed = !fl_same_format(as->x, as->y) || !fl_same_format(as->back, as->dy);
+    if (mixed && g->device != tensor_device_list(0))
+        return fl_fail(TENSOR_E_UNSUPPORTED, "%s: operands in %s and a result in %s, which only the device 'cpu' has",
+                       node->owner, tensor_format_name(as->x.format), tensor_format_name(as->y.format));
+    return TENSOR_OK;
+}
+
+static tensor_status resolve_node(nn_graph *g, struct fl_node *node) {
+    struct fl_choice own[FL_ROLES];
+    choose(g, node, NULL, own);
+    const struct fl_type activations = settled(g, own[FL_ROLE_ACTIVATIONS].type),
+                         gradients = settled(g, own[FL_ROLE_GRADIENTS].type);
+    struct fl_node_types *as = &node->as;
+    *as = (struct fl_node_types){activations, activations, gradients, gradients, gradients};
+    if (is_group(node, "recurrent") && !fl_same_format(activations, gradients))
+        return fl_fail(TENSOR_E_FORMAT, "%s: activations in %s and gradients in %s, expected one format of a %s",
+                       node->owner, tensor_format_name(activations.format), tensor_format_name(gradients.format),
+                       node->layer->kind);
+    if (!is_group(node, "product"))
+        return TENSOR_OK;
+    if (own[FL_ROLE_OPERANDS].type.format) {
+        const struct fl_type operands = settled(g, own[FL_ROLE_OPERANDS].type);
+        *as = (struct fl_node_types){operands, operands, operands, operands, operands};
+    }
+    if (own[FL_ROLE_RESULT].type.format)
+        as->y = as->dy = as->dx = settled(g, own[FL_ROLE_RESULT].type);
+    return check_operands(g, node);
+}
+
+/* The bias of a product is added to its result. */
+static bool is_operand(const struct fl_node *node, const struct fl_parameter *p) {
+    return is_group(node, "product") && strcmp(p->suffix, "bias") != 0;
+}
+
+static tensor_status resolve_parameter(nn_graph *g, const struct fl_node *node, struct fl_parameter *p) {
+    static const struct fl_type fp32 = {FMT_FP32, NULL};
+    struct fl_choice own[FL_ROLES];
+    choose(g, node, p, own);
+    struct fl_parameter_types *as = &p->as;
+    const struct fl_type w = settled(g, own[FL_ROLE_WEIGHTS].type);
+    const bool narrow = tensor_format_bytes(w.format) == 2;
+    const int master = own[FL_ROLE_MASTER].word;
+    const bool stochastic = own[FL_ROLE_ROUNDING].word == TENSOR_ROUND_STOCHASTIC;
+    const bool added = is_group(node, "product") && !is_operand(node, p); /* a bias, which backward does not read */
+    *as = (struct fl_parameter_types){.w = w,
+                                      .g = node->as.dy,
+                                      .forward = is_operand(node, p) ? node->as.x : node->as.y,
+                                      .backward = added ? node->as.y : node->as.back,
+                                      .update = master == FL_MASTER_FP32 ? fp32 : w,
+                                      .wide = g->policy ? narrow && master == FL_MASTER_WIDE : master == FL_MASTER_WIDE,
+                                      .stochastic = g->policy ? narrow && stochastic : stochastic};
+    as->kept = or_else(g, &own[FL_ROLE_WEIGHT_GRADIENTS], as->g);
+    if (as->stochastic && g->policy && master != FL_MASTER_NONE)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s.%s: rounding=stochastic with master=%s, expected master=none",
+                       node->owner, p->suffix, fl_master_name(master));
+    const struct fl_type state = or_else(g, &own[FL_ROLE_STATE], as->update);
+    if (!fl_same_format(state, as->update))
+        return fl_fail(TENSOR_E_UNSUPPORTED,
+                       "%s.%s: state=%s, but the optimiser computes in %s, the format of %s; expected the same",
+                       node->owner, p->suffix, tensor_format_name(state.format), tensor_format_name(as->update.format),
+                       master == FL_MASTER_FP32 ? "its master weight" : "the weight");
+    return TENSOR_OK;
+}
+
+/* The loss reads what the last layer writes, unless a rule "@loss" says otherwise, or its gradient has another format:
+ * the loss has one. */
+static void resolve_loss(nn_graph *g) {
+    g->loss_as = (struct fl_type){FMT_NONE, NULL};
+    for (int i = 0; g->policy && i < g->policy->count; i++) {
+        struct fl_rule *rule = &g->policy->rules[i];
+        if (strcmp(rule->pattern, "@loss") != 0)
+            continue;
+        rule->matched = true;
+        rule->used |= 1u << FL_ROLE_ACTIVATIONS;
+        if (rule->choice[FL_ROLE_ACTIVATIONS].given)
+            g->loss_as = settled(g, rule->choice[FL_ROLE_ACTIVATIONS].type);
+    }
+}
+
+/* --- rules that had no effect ------------------------------------------------------------------------------------- */
+
+static size_t add_name(char *text, size_t size, size_t used, const char *prefix, const char *name) {
+    if (used + 12 >= size) /* what there is more of */
+        return used;
+    const size_t more = strlen(prefix) + strlen(name) + 2;
+    if (used + more + 8 >= size)
+        return used + (size_t)snprintf(text + used, size - used, ", ...") + size;
+    return used + (size_t)snprintf(text + used, size - used, "%s%s%s", used ? ", " : "", prefix, name);
+}
+
+static bool is_kind(const nn_graph *g, const char *name) {
+    for (int i = 0; i < g->count; i++)
+        if (!strcmp(g->nodes[i].layer->kind, name))
+            return true;
+    return false;
+}
+
+/* Layers in order, then groups and kinds, each once, as far as there is room. */
+static void list_patterns(const nn_graph *g, char *layers, size_t layer_size, char *kinds, size_t kind_size) {
+    static const char *const groups[] = {"product", "norm", "recurrent", "softmax"};
+    size_t used = 0, kinds_used = 0;
+    *layers = *kinds = 0;
+    for (int i = 0; i < g->count; i++) {
+        bool first = true, first_kind = true;
+        for (int k = 0; k < i; k++) {
+            first = first && strcmp(g->nodes[k].owner, g->nodes[i].owner) != 0;
+            first_kind = first_kind && strcmp(g->nodes[k].layer->kind, g->nodes[i].layer->kind) != 0;
+        }
+        if (first)
+            used = add_name(layers, layer_size, used, "", g->nodes[i].owner);
+        if (first_kind)
+            kinds_used = add_name(kinds, kind_size, kinds_used, "@", g->nodes[i].layer->kind);
+    }
+    for (size_t k = 0; k < sizeof groups / sizeof groups[0]; k++)
+        for (int i = 0; i < g->count; i++)
+            if (is_group(&g->nodes[i], groups[k]) && !is_kind(g, groups[k])) {
+                kinds_used = add_name(kinds, kind_size, kinds_used, "@", groups[k]);
+                break;
+            }
+    add_name(kinds, kind_size, kinds_used, "@", "loss");
+}
+
+static tensor_status check_rule(const nn_graph *g, const struct fl_rule *rule) {
+    char layers[200], kinds[160];
+    const unsigned unread = rule->operands ? rule->explicit_roles & ~rule->used & LAYER_ROLES : 0;
+    if (unread)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "%s: %s of '%.40s' would be ignored: what it matches are products with operands (%s), which "
+                       "they compute with forward and backward; expected operands or result, or operands=auto",
+                       rule->where,
+                       fl_role_name(unread & 1u << FL_ROLE_ACTIVATIONS ? FL_ROLE_ACTIVATIONS : FL_ROLE_GRADIENTS),
+                       rule->pattern, rule->operands->where);
+    if (rule->if_any)
+        return TENSOR_OK;
+    list_patterns(g, layers, sizeof layers, kinds, sizeof kinds);
+    if (!rule->matched)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: '%.40s' matches no layer and no parameter; layers: %s; kinds: %s",
+                       rule->where, rule->pattern, layers, kinds);
+    const unsigned without = rule->explicit_roles & ~rule->used;
+    for (int i = 0; i < FL_ROLES; i++)
+        if (without >> i & 1)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: nothing that '%.60s' matches has %s%s", rule->where, rule->pattern,
+                           fl_role_name(i), 1u << i & PRODUCT_ROLES ? ", which products (@product) alone have" : "");
+    return TENSOR_OK;
+}
+
+tensor_status fl_resolve_types(nn_graph *g) {
+    for (int i = 0; g->policy && i < g->policy->count; i++) {
+        g->policy->rules[i].matched = false;
+        g->policy->rules[i].used = 0;
+        g->policy->rules[i].operands = NULL;
+    }
+    for (int i = 0; i < g->count; i++) {
+        struct fl_node *node = &g->nodes[i];
+        FL_TRY(resolve_node(g, node));
+        for (int k = 0; k < node->parameters; k++)
+            FL_TRY(resolve_parameter(g, node, &node->parameter[k]));
+    }
+    resolve_loss(g);
+    for (int i = 0; g->policy && i < g->policy->count; i++)
+        FL_TRY(check_rule(g, &g->policy->rules[i]));
+    return TENSOR_OK;
+}
+
+/* --- conversions -------------------------------------------------------------------------------------------------- */
+
+static tensor_status convert_forward(struct fl_node *node, const struct fl_pass *pass) {
+    (void)node;
+    return fl_tensor_rewrite(pass->y[0], pass->x[0]);
+}
+
+static tensor_status convert_backward(struct fl_node *node, const struct fl_pass *pass) {
+    (void)node;
+    return pass->dx[0] ? fl_tensor_rewrite(pass->dx[0], pass->dy[0]) : TENSOR_OK;
+}
+
+/* Both ways; where the gradient has one format on both sides; where the value has. */
+enum kind { BOTH, FORWARD, BACKWARD };
+
+static const struct fl_layer layers[] = {
+    [BOTH] = {"convert", 1, .shape = fl_same_shape, .forward = convert_forward, .backward = convert_backward},
+    [FORWARD] = {"convert", 1, .gradient = GRADIENTS(SAME), .shape = fl_same_shape, .forward = convert_forward},
+    [BACKWARD] = {"convert_gradient", 1, .views = 1, .shape = fl_same_shape, .backward = convert_backward},
+};
+
+bool fl_is_conversion(const struct fl_node *node) {
+    return node->layer >= layers && node->layer < layers + sizeof layers / sizeof layers[0];
+}
+
+/* What input k of a node is read as, and the format of the gradient that it is given. The residual of a product is
+ * added to its result. */
+static struct fl_node_types reads(const struct fl_node *node, int k) {
+    const bool added = k == 1 && !strcmp(node->layer->kind, "linear_add");
+    return (struct fl_node_types){.x = added ? node->as.y : node->as.x, .dy = node->as.dx};
+}
+
+/* A conversion of x made before; -1: none. */
+static nn_node made(const nn_graph *g, nn_node x, struct fl_node_types to) {
+    for (int i = 0; i < g->count; i++) {
+        const struct fl_node *node = &g->nodes[i];
+        if (fl_is_conversion(node) && node->input[0].x == x && fl_same_format(node->as.y, to.x) &&
+            fl_same_format(node->as.dy, to.dy))
+            return node->first;
+    }
+    return -1;
+}
+
+/* A new one at the end of the nodes. NAME.FORMAT, or NAME.FORMAT-FORMAT of the gradient where that is another. */
+static nn_node make(nn_graph *g, nn_node x, struct fl_node_types to) {
+    const struct fl_node *source = fl_node_of(g, x);
+    const struct fl_node_types from = source->as;
+    const bool forward = !fl_same_format(from.y, to.x), backward = !fl_same_format(from.dy, to.dy),
+               apart = !fl_same_format(to.x, to.dy);
+    char *name = fl_format_name("%s.%s%s%s", fl_output_of(g, x)->name, tensor_format_name(to.x.format),
+                                apart ? "-" : "", apart ? tensor_format_name(to.dy.format) : "");
+    char *owner = fl_strdup(source->owner);
+    nn_node y = -1;
+    if (name && owner)
+        y = fl_add_converter(g, &layers[forward && backward ? BOTH : forward ? FORWARD : BACKWARD], name, owner, x);
+    else
+        fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");
+    fl_free(name);
+    fl_free(owner);
+    if (y >= 0)
+        fl_node_of(g, y)->as =
+            (struct fl_node_types){.x = from.y, .y = to.x, .dy = to.dy, .dx = from.dy, .back = to.dy};
+    return y;
+}
+
+/* x as something reads it: x itself, or a conversion. */
+static tensor_status converted(nn_graph *g, nn_node *x, struct fl_node_types to) {
+    const struct fl_node *source = fl_node_of(g, *x);
+    if (fl_output_of(g, *x)->tokens || (fl_same_format(source->as.y, to.x) && fl_same_format(source->as.dy, to.dy)))
+        return TENSOR_OK;
+    const nn_node before = made(g, *x, to);
+    *x = before >= 0 ? before : make(g, *x, to);
+    return *x >= 0 ? TENSOR_OK : tensor_error_status();
+}
+
+static bool need_conversions(const nn_graph *g) {
+    if (!g->policy)
+        return false;
+    const struct fl_node_types *first = &g->nodes[0].as;
+    bool differ = g->loss_as.format && g->loss_as.format != first->y.format;
+    for (int i = 0; i < g->count; i++) {
+        const struct fl_node_types *as = &g->nodes[i].as;
+        differ = differ || !fl_same_format(as->x, first->x) || !fl_same_format(as->y, first->x) ||
+                 !fl_same_format(as->dy, first->x) || !fl_same_format(as->back, first->x);
+    }
+    return differ;
+}
+
+/* The nodes again, each behind the conversions that it is the first to read. */
+tensor_status fl_insert_conversions(nn_graph *g, nn_node *logits) {
+    if (!need_conversions(g) || *logits < 0 || *logits >= g->handle_count || g->compiled)
+        return TENSOR_OK;
+    const int count = g->count;
+    struct fl_node *const old = g->nodes;
+    g->nodes = NULL;
+    g->count = g->node_capacity = 0;
+    tensor_status status = TENSOR_OK;
+    int done = 0;
+    for (; done < count && !status; done++) {
+        for (int k = 0; k < old[done].inputs && !status; k++)
+            status = converted(g, &old[done].input[k].x, reads(&old[done], k));
+        if (!status)
+            status = fl_grow((void **)&g->nodes, g->count, &g->node_capacity, sizeof *g->nodes);
+        if (status)
+            break;
+        for (int k = 0; k < old[done].outputs; k++)
+            g->handles[old[done].first + k].node = g->count;
+        g->nodes[g->count++] = old[done];
+    }
+    if (!status) {
+        const struct fl_node *last = fl_node_of(g, *logits);
+        const struct fl_type loss = g->loss_as.format ? g->loss_as : last->as.dy;
+        status = converted(g, logits, (struct fl_node_types){.x = loss, .dy = loss});
+    }
+    if (status) { /* the nodes that are still the old array's are nobody else's */
+        for (int i = done; i < count; i++)
+            fl_node_clear(&old[i]);
+    }
+    fl_free(old);
+    return status;
+}

@@ -1,0 +1,59 @@
+/* nn_variant.c - the variants by name: a format and how its weights are written. */
+#include "core/base/fail.h"
+#include "flexlab/nn.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static const nn_variant known[] = {
+    {"fp32", FMT_FP32, NULL, false, false, "binary32 throughout, the baseline"},
+    {"fp16", FMT_FP16, NULL, true, false, "binary16, fp32 master weights"},
+    {"fp16-sr", FMT_FP16, NULL, false, true, "fp16, 16-bit weights written by stochastic rounding"},
+    {"bf16", FMT_BF16, NULL, true, false, "bfloat16, fp32 master weights"},
+    {"bf16-sr", FMT_BF16, NULL, false, true, "bf16, 16-bit weights written by stochastic rounding"},
+    {"flex16+5", FMT_FLEX16_5, "paper", true, false, "16-bit integers under a shared 5-bit exponent, wide weights"},
+    {"flex16+5-sr", FMT_FLEX16_5, "paper", false, true, "flex16+5, 16-bit weights written by stochastic rounding"},
+    {"flex16+5-paper", FMT_FLEX16_5, "paper", false, false,
+     "flex16+5, rounded to nearest everywhere: weights stop moving at low learning rates"},
+    {"dfp16", FMT_DFP16, "current", true, false,
+     "16-bit integers under an exponent taken from the result, wide weights"},
+};
+enum { KNOWN = sizeof known / sizeof known[0], ADDED_LIMIT = 64 };
+
+/* Formats beyond the known ones are their own variant. */
+static nn_variant added[ADDED_LIMIT];
+static int added_count;
+static pthread_once_t added_once = PTHREAD_ONCE_INIT;
+
+static void find_added(void) {
+    tensor_format format;
+    for (int i = 0; (format = tensor_format_list(i)) && added_count < ADDED_LIMIT; i++) {
+        bool has = false;
+        for (int k = 0; k < KNOWN; k++)
+            has = has || known[k].format == format;
+        if (!has)
+            added[added_count++] =
+                (nn_variant){tensor_format_name(format), format, NULL, true, false, "an added format, wide weights"};
+    }
+}
+
+const nn_variant *nn_variant_list(int i) {
+    pthread_once(&added_once, find_added);
+    if (i < 0 || i >= KNOWN + added_count)
+        return NULL;
+    return i < KNOWN ? &known[i] : &added[i - KNOWN];
+}
+
+const nn_variant *nn_variant_find(const char *name) {
+    char names[300] = "";
+    size_t used = 0;
+    const nn_variant *v;
+    for (int i = 0; (v = nn_variant_list(i)); i++) {
+        if (name && !strcmp(v->name, name))
+            return v;
+        if (used < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", v->name);
+    }
+    fl_fail(TENSOR_E_ARGUMENT, "variant '%s': expected one of %s", name ? name : "(null)", names);
+    return NULL;
+}

@@ -1,0 +1,319 @@
+/* nn_loss_scale.c - loss scaling (Micikevicius et al. 2018): what may be asked for, where the scale stands, and which
+ * steps make no update. docs/loss-scaling.md. */
+#include "nn/graph/nn_graph.h"
+#include "core/base/fail.h"
+#include "core/base/sized.h"
+#include "core/tensor/slot_copies.h"
+#include "core/base/text.h"
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- what may be asked for ---------------------------------------------------------------------------------------- */
+
+static const double least_scale = 0x1p-60, most_scale = 0x1p60;
+static const double usual_initial = 65536, usual_least = 0.03125, usual_most = 16777216;
+enum { USUAL_WINDOW = 2000, USUAL_FACTOR = 2, MOST_FACTOR = 1 << 20 };
+
+static const char expected[] = "expected none, dynamic, dynamic:NAME=NUMBER,... with init, window, factor, min, max, "
+                               "or a power of two";
+
+static tensor_status refuse(const char *text, const char *why, double low, double high) {
+    return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': %s, expected a power of two from %g to %g", text, why, low,
+                   high);
+}
+
+static bool is_power_of_two(double x) {
+    int exponent;
+    return x > 0 && isfinite(x) && frexp(x, &exponent) == 0.5;
+}
+
+/* "65536", "0.03125", "2^16"; *rest: what follows. */
+static double read_number(const char *text, char **rest) {
+    const double value = fl_to_real(text, rest);
+    char *end;
+    if (*rest == text || **rest != '^' || value != 2)
+        return value;
+    const double power = fl_to_real(*rest + 1, &end);
+    if (end == *rest + 1)
+        return value; /* the rest is not understood */
+    *rest = end;
+    return power >= -1000 && power <= 1000 && power == floor(power) ? ldexp(1, (int)power) : NAN;
+}
+
+/* The number of a setting NAME=NUMBER, where NAME is `name`; up to a comma or the end. */
+static bool take_setting(const char **at, const char *name, double *value, bool *good) {
+    const size_t length = strlen(name);
+    char *rest;
+    if (strncmp(*at, name, length) != 0 || (*at)[length] != '=')
+        return false;
+    *value = read_number(*at + length + 1, &rest);
+    *good = rest != *at + length + 1 && (!*rest || (*rest == ',' && rest[1]));
+    *at = *rest == ',' ? rest + 1 : rest;
+    return true;
+}
+
+static tensor_status read_dynamic(struct fl_loss_scale *s, const char *text, const char *at) {
+    double window = USUAL_WINDOW, initial = usual_initial;
+    bool good = true, begins = false; /* begins: init is given */
+    s->factor = USUAL_FACTOR;
+    s->least = usual_least;
+    s->most = usual_most;
+    while (*at && good)
+        good = ((take_setting(&at, "init", &initial, &good) && (begins = true)) ||
+                take_setting(&at, "window", &window, &good) || take_setting(&at, "factor", &s->factor, &good) ||
+                take_setting(&at, "min", &s->least, &good) || take_setting(&at, "max", &s->most, &good)) &&
+               good;
+    if (!good)
+        return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': '%.40s' is not understood, %s", text, at, expected);
+    if (!(window >= 1 && window <= INT32_MAX && window == floor(window)))
+        return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': window %g, expected 1 to %d", text, window, INT32_MAX);
+    s->window = (int64_t)window;
+    if (!is_power_of_two(s->factor) || s->factor < 2 || s->factor > MOST_FACTOR)
+        return refuse(text, "factor", 2, MOST_FACTOR);
+    if (!is_power_of_two(s->least) || s->least < least_scale || s->least > most_scale)
+        return refuse(text, "min", least_scale, most_scale);
+    if (!is_power_of_two(s->most) || s->most < s->least || s->most > most_scale)
+        return refuse(text, "max", s->least, most_scale);
+    if (!begins)
+        initial = fmin(fmax(initial, s->least), s->most);
+    if (!is_power_of_two(initial) || initial < s->least || initial > s->most)
+        return refuse(text, "init", s->least, s->most);
+    s->now.scale = s->initial = initial;
+    return TENSOR_OK;
+}
+
+static tensor_status parse(struct fl_loss_scale *s, const char *text) {
+    char *rest;
+    *s = (struct fl_loss_scale){.now = {.scale = 1}};
+    if (!text || !strcmp(text, "none"))
+        return TENSOR_OK;
+    if (!strcmp(text, "dynamic") || !strncmp(text, "dynamic:", 8)) {
+        s->kind = FL_SCALE_DYNAMIC;
+        return text[7] && !text[8] ? fl_fail(TENSOR_E_ARGUMENT, "loss scale '%s': %s", text, expected)
+                                   : read_dynamic(s, text, text + (text[7] ? 8 : 7));
+    }
+    const double scale = read_number(text, &rest);
+    if (rest == text || *rest)
+        return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': %s", text, expected);
+    if (!is_power_of_two(scale) || scale < least_scale || scale > most_scale)
+        return refuse(text, "no such number", least_scale, most_scale);
+    s->kind = FL_SCALE_STATIC;
+    s->now.scale = s->initial = scale;
+    return TENSOR_OK;
+}
+
+tensor_status fl_loss_scale_check(const nn_config *config) {
+    struct fl_loss_scale unused;
+    return parse(&unused, config->loss_scale);
+}
+
+void fl_loss_scale_take(nn_graph *g, const nn_config *config) {
+    (void)parse(&g->scaling, config->loss_scale);
+}
+
+static void format(char *text, size_t room, const char *how, ...) __attribute__((format(printf, 3, 4)));
+
+static void format(char *text, size_t room, const char *how, ...) {
+    va_list arguments;
+    va_start(arguments, how);
+    fl_format(text, room, how, arguments);
+    va_end(arguments);
+}
+
+static void describe(const struct fl_loss_scale *s, char *text, size_t room) {
+    if (s->kind == FL_SCALE_NONE)
+        format(text, room, "none");
+    else if (s->kind == FL_SCALE_STATIC)
+        format(text, room, "%.17g", s->initial);
+    else
+        format(text, room, "dynamic:init=%.17g,window=%lld,factor=%.17g,min=%.17g,max=%.17g", s->initial,
+               (long long)s->window, s->factor, s->least, s->most);
+}
+
+void fl_loss_scale_text(const nn_graph *g, char text[FL_SCALE_TEXT]) {
+    describe(&g->scaling, text, FL_SCALE_TEXT);
+}
+
+tensor_status nn_loss_scale_text(const char *loss_scale, char *text, size_t size) {
+    struct fl_loss_scale s;
+    char whole[FL_SCALE_TEXT];
+    FL_TRY(parse(&s, loss_scale));
+    describe(&s, whole, sizeof whole);
+    if (!text || strlen(whole) >= size)
+        return fl_fail(TENSOR_E_ARGUMENT, "loss scale: '%s' has %zu bytes, there is room for %zu", whole, strlen(whole),
+                       text && size ? size - 1 : 0);
+    strcpy(text, whole);
+    return TENSOR_OK;
+}
+
+/* --- numbers where the network lives ------------------------------------------------------------------------------ */
+
+/* What operations read: the scale, and the limit of each element of a gradient as large as that is scaled. */
+static tensor_status load_numbers(const nn_graph *g, double scale) {
+    const struct fl_loss_scale *s = &g->scaling;
+    const double most = g->optimiser.clip_value * scale;
+    const float limit = most > FLT_MAX ? FLT_MAX : (float)most;
+    FL_TRY(tensor_load_f64(s->scale, &scale, 1));
+    return s->limit ? tensor_load_f32(s->limit, &limit, 1) : TENSOR_OK;
+}
+
+tensor_status fl_loss_scale_numbers(nn_graph *g) {
+    struct fl_loss_scale *s = &g->scaling;
+    if (s->kind == FL_SCALE_NONE)
+        return TENSOR_OK;
+    s->scale = tensor_new_in(g->device, FMT_F64, TENSOR_SHAPE(1));
+    if (g->optimiser.clip_value > 0)
+        s->limit = tensor_new_in(g->device, FMT_F32, TENSOR_SHAPE(1));
+    if (!s->scale || (g->optimiser.clip_value > 0 && !s->limit))
+        return tensor_error_status();
+    return load_numbers(g, s->now.scale);
+}
+
+void fl_loss_scale_clear(nn_graph *g) {
+    struct fl_loss_scale *s = &g->scaling;
+    tensor_free(s->scale);
+    tensor_free(s->limit);
+    if (s->slots)
+        fl_slot_copies_free(g->device, s->slots);
+}
+
+tensor_status fl_loss_scale_lend(const nn_graph *to, const nn_graph *from) {
+    return to->scaling.scale ? load_numbers(to, from->scaling.now.scale) : TENSOR_OK;
+}
+
+/* --- a step ------------------------------------------------------------------------------------------------------- */
+
+/* There was an Inf or NaN, be it that a shared exponent holds neither: a conversion counts an Inf as saturated there,
+ * and has it as its maximum. */
+static bool was_nonfinite(const struct fl_slot *slot) {
+    return slot->last.nonfinite > 0 || isinf(slot->last.maximum);
+}
+
+/* The same, or what no exponent of its format holds was saturated. */
+static bool overflowed(const struct fl_slot *slot, bool shared) {
+    return was_nonfinite(slot) || (shared && slot->last.saturated > 0 && slot->e == slot->autoflex.e_min);
+}
+
+static tensor_status find_slot(const struct fl_slot_copies *slots, const tensor *t, const struct fl_slot **slot) {
+    *slot = fl_slot_then(slots, t);
+    return *slot ? TENSOR_OK : fl_fail(TENSOR_E_DEVICE, "loss scale: a gradient has no slot among those of its device");
+}
+
+/* Of an activation: an Inf or NaN that a shared exponent takes ends there as the largest number that it holds, and no
+ * gradient of a parameter behind it tells of it. index -1: there is none. */
+static tensor_status look_at_value(const nn_graph *g, const struct fl_slot_copies *slots, int index, bool *found) {
+    const struct fl_slot *slot;
+    if (index < 0 || !tensor_format_is_shared(g->values[index].type.format))
+        return TENSOR_OK;
+    FL_TRY(find_slot(slots, g->values[g->values[index].base].t, &slot));
+    *found = *found || was_nonfinite(slot);
+    return TENSOR_OK;
+}
+
+/* Every gradient of the step that a node was given or gives. */
+static tensor_status look_at_values(const nn_graph *g, const struct fl_slot_copies *slots, const struct fl_node *node,
+                                    bool *found) {
+    for (int k = 0; k < node->outputs; k++) {
+        FL_TRY(look_at_value(g, slots, node->output[k].dy, found));
+        FL_TRY(look_at_value(g, slots, node->output[k].operand, found));
+    }
+    for (int k = 0; k < node->inputs; k++) {
+        FL_TRY(look_at_value(g, slots, node->input[k].dx, found));
+        FL_TRY(look_at_value(g, slots, node->input[k].sum, found));
+    }
+    return TENSOR_OK;
+}
+
+/* Only under a policy there are gradients of activations in several formats. */
+static tensor_status look(const nn_graph *g, const struct fl_slot_copies *slots, bool *found) {
+    for (int i = 0; i < g->count; i++) {
+        const struct fl_node *node = &g->nodes[i];
+        for (int k = 0; k < node->parameters; k++) {
+            const tensor *gradient = node->parameter[k].g;
+            const struct fl_slot *slot;
+            FL_TRY(find_slot(slots, gradient, &slot));
+            *found = *found || overflowed(slot, tensor_format_is_shared(tensor_get_format(gradient)));
+        }
+        if (g->policy && node->learns)
+            FL_TRY(look_at_values(g, slots, node, found));
+    }
+    return TENSOR_OK;
+}
+
+tensor_status fl_loss_scale_judge(nn_graph *g, bool *skip) {
+    struct fl_loss_scale *s = &g->scaling;
+    *skip = false;
+    if (s->kind != FL_SCALE_DYNAMIC)
+        return TENSOR_OK;
+    if (g->device == tensor_device_list(0))
+        return look(g, NULL, skip);
+    FL_TRY(fl_taken(g, fl_slot_copies_begin(g->device, &s->slots)));
+    FL_TRY(fl_taken(g, fl_slot_copies_end(g->device, s->slots)));
+    return look(g, s->slots, skip);
+}
+
+/* The published rule: down at once, up after a window of good steps. */
+static void advance(struct fl_loss_scale *s, bool skipped) {
+    nn_loss_scale *now = &s->now;
+    if (skipped) {
+        now->scale = fmax(now->scale / s->factor, s->least);
+        now->good = 0;
+        now->skipped++;
+        now->in_a_row++;
+        now->longest = now->in_a_row > now->longest ? now->in_a_row : now->longest;
+        return;
+    }
+    now->in_a_row = 0;
+    if (++now->good < s->window)
+        return;
+    now->good = 0;
+    now->scale = fmin(now->scale * s->factor, s->most);
+}
+
+tensor_status fl_loss_scale_step(nn_graph *g, bool skipped) {
+    struct fl_loss_scale *s = &g->scaling;
+    const double before = s->now.scale;
+    s->used = before;
+    if (s->kind != FL_SCALE_DYNAMIC)
+        return TENSOR_OK;
+    advance(s, skipped);
+    return s->now.scale != before ? load_numbers(g, s->now.scale) : TENSOR_OK;
+}
+
+tensor_status nn_loss_scale_sized(const nn_graph *g, nn_loss_scale *now, size_t size) {
+    FL_TRY(fl_check_ready(g));
+    if (!now)
+        return fl_fail(TENSOR_E_ARGUMENT, "loss scale: where it is to go is NULL");
+    FL_TRY(fl_check_sized(size, "loss scale: nn_loss_scale"));
+    fl_give_sized(now, size, &g->scaling.now, sizeof g->scaling.now);
+    return TENSOR_OK;
+}
+
+/* --- in the state of the network ---------------------------------------------------------------------------------- */
+
+tensor_status fl_loss_scale_check_state(const nn_graph *g, const nn_loss_scale *now) {
+    const struct fl_loss_scale *s = &g->scaling;
+    const bool good = is_power_of_two(now->scale) && now->scale >= s->least && now->scale <= s->most &&
+                      now->good >= 0 && now->good < s->window && now->skipped >= now->longest &&
+                      now->longest >= now->in_a_row && now->in_a_row >= 0 && !(now->good && now->in_a_row);
+    return good || s->kind != FL_SCALE_DYNAMIC
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_DATA,
+                         "state: a loss scale of %g after %" PRId64 " good steps, %" PRId64 " skipped, %" PRId64
+                         " in a row, at most %" PRId64 ": none that a scaler from %g to %g with a window of %" PRId64
+                         " has",
+                         now->scale, now->good, now->skipped, now->in_a_row, now->longest, s->least, s->most,
+                         s->window);
+}
+
+tensor_status fl_loss_scale_put(nn_graph *g, const nn_loss_scale *now) {
+    if (g->scaling.kind != FL_SCALE_DYNAMIC)
+        return TENSOR_OK;
+    g->scaling.now = *now;
+    return load_numbers(g, now->scale);
+}

@@ -1,0 +1,185 @@
+/* nn_losses.c - losses and counts of steps, noted where the network lives and brought to the host in groups, while it
+ * goes on. A group is on its way until the next one is complete: the host waits for nothing that is not `every` steps
+ * old. */
+#include "nn/graph/nn_graph.h"
+#include "core/base/fail.h"
+#include "core/queue/fetch.h"
+#include "core/base/memory.h"
+#include <string.h>
+
+struct fl_losses {
+    int every;
+    char *halves; /* on the device: two groups, each a double and then an int32 for each step */
+    char *group;  /* one of them, here */
+    struct fl_fetch fetch;
+    int half, noted; /* which group is being noted, and how far */
+    int on_way;      /* steps of the group on its way */
+    double *loss;    /* what arrived, in order: `count` from `first` on, room for `capacity` */
+    int32_t *right;
+    int first, count, capacity;
+};
+
+static size_t group_bytes(const struct fl_losses *l) {
+    return (size_t)l->every * (sizeof(double) + sizeof(int32_t));
+}
+
+static void free_losses(const nn_graph *g, struct fl_losses *l) {
+    if (!l)
+        return;
+    fl_fetch_clear(g->device, &l->fetch);
+    tensor_device_release(g->device, l->halves);
+    fl_free(l->group);
+    fl_free(l->loss);
+    fl_free(l->right);
+    fl_free(l);
+}
+
+void fl_losses_free(nn_graph *g) {
+    free_losses(g, g->losses);
+    g->losses = NULL;
+}
+
+void fl_losses_drop(const nn_graph *g) {
+    struct fl_losses *l = g->losses;
+    if (!l)
+        return;
+    fl_fetch_drop(&l->fetch);
+    l->on_way = l->noted = 0;
+}
+
+/* With all memory that later steps take: a wait, but none after it. */
+static tensor_status prepare(const nn_graph *g, struct fl_losses *l) {
+    l->capacity = 2 * l->every;
+    l->group = fl_alloc(group_bytes(l));
+    l->loss = fl_alloc((size_t)l->capacity * sizeof *l->loss);
+    l->right = fl_alloc((size_t)l->capacity * sizeof *l->right);
+    if (!l->group || !l->loss || !l->right)
+        return fl_fail(TENSOR_E_MEMORY, "losses: no memory for %d", l->every);
+    if (!(l->halves = tensor_device_allocate(g->device, 2 * group_bytes(l))))
+        return tensor_error_status();
+    FL_TRY(fl_fetch_begin(g->device, &l->fetch, l->halves, group_bytes(l)));
+    return fl_fetch_end(g->device, &l->fetch, l->group);
+}
+
+tensor_status nn_note_every(nn_graph *g, int every) {
+    FL_TRY(fl_check_ready(g));
+    if (every < 1 || every > FL_MOST_NOTED)
+        return fl_fail(TENSOR_E_ARGUMENT, "losses: every %d steps, expected 1 to %d", every, FL_MOST_NOTED);
+    const struct fl_losses *old = g->losses;
+    if (old && old->noted + old->on_way + old->count)
+        return fl_fail(TENSOR_E_ARGUMENT, "losses: %d were noted and not asked for yet",
+                       old->noted + old->on_way + old->count);
+    struct fl_losses *l = fl_alloc_zero(sizeof *l);
+    if (!l)
+        return fl_fail(TENSOR_E_MEMORY, "losses: no memory for %d", every);
+    l->every = every;
+    const tensor_status status = prepare(g, l);
+    if (status) {
+        free_losses(g, l);
+        return status;
+    }
+    free_losses(g, g->losses);
+    g->losses = l;
+    return TENSOR_OK;
+}
+
+/* --- groups ------------------------------------------------------------------------------------------------------- */
+
+/* Room for `more` at the end; what is there moves to the beginning. */
+static tensor_status make_room(struct fl_losses *l, int more) {
+    if (l->first) {
+        memmove(l->loss, l->loss + l->first, (size_t)l->count * sizeof *l->loss);
+        memmove(l->right, l->right + l->first, (size_t)l->count * sizeof *l->right);
+        l->first = 0;
+    }
+    if (l->count + more <= l->capacity)
+        return TENSOR_OK;
+    const int capacity = 2 * (l->count + more);
+    double *loss = fl_alloc((size_t)capacity * sizeof *loss);
+    int32_t *right = loss ? fl_alloc((size_t)capacity * sizeof *right) : NULL;
+    if (!right) {
+        fl_free(loss);
+        return fl_fail(TENSOR_E_MEMORY, "losses: no memory for %d", capacity);
+    }
+    if (l->count) {
+        memcpy(loss, l->loss, (size_t)l->count * sizeof *loss);
+        memcpy(right, l->right, (size_t)l->count * sizeof *right);
+    }
+    fl_free(l->loss);
+    fl_free(l->right);
+    l->loss = loss;
+    l->right = right;
+    l->capacity = capacity;
+    return TENSOR_OK;
+}
+
+/* The group on its way, if there is one, arrives. */
+static tensor_status receive(nn_graph *g) {
+    struct fl_losses *l = g->losses;
+    const int arrived = l->on_way;
+    if (!arrived)
+        return TENSOR_OK;
+    FL_TRY(make_room(l, arrived));
+    const tensor_status status = fl_fetch_end(g->device, &l->fetch, l->group);
+    l->on_way = 0;
+    FL_TRY(fl_taken(g, status));
+    memcpy(l->loss + l->count, l->group, (size_t)arrived * sizeof *l->loss);
+    memcpy(l->right + l->count, l->group + (size_t)l->every * sizeof *l->loss, (size_t)arrived * sizeof *l->right);
+    l->count += arrived;
+    return TENSOR_OK;
+}
+
+/* What has been noted starts on its way, and the other half is noted from now on. */
+static tensor_status send(nn_graph *g) {
+    struct fl_losses *l = g->losses;
+    FL_TRY(receive(g));
+    if (!l->noted)
+        return TENSOR_OK;
+    FL_TRY(fl_taken(
+        g, fl_fetch_begin(g->device, &l->fetch, l->halves + (size_t)l->half * group_bytes(l), group_bytes(l))));
+    l->on_way = l->noted;
+    l->noted = 0;
+    l->half = !l->half;
+    return TENSOR_OK;
+}
+
+/* --- steps -------------------------------------------------------------------------------------------------------- */
+
+tensor_status nn_note_loss(nn_graph *g) {
+    FL_TRY(fl_check_ready(g));
+    if (!g->has_loss)
+        return fl_fail(TENSOR_E_ARGUMENT, "losses: no forward pass before it");
+    if (!g->losses)
+        FL_TRY(nn_note_every(g, 1));
+    struct fl_losses *l = g->losses;
+    if (l->noted == l->every) /* it was complete when there was no memory to receive the one before */
+        FL_TRY(send(g));
+    char *group = l->halves + (size_t)l->half * group_bytes(l);
+    FL_TRY(fl_fetch_note(g->loss, group + (size_t)l->noted * sizeof(double)));
+    FL_TRY(fl_fetch_note(g->correct, group + (size_t)l->every * sizeof(double) + (size_t)l->noted * sizeof(int32_t)));
+    l->noted++;
+    return l->noted == l->every ? send(g) : TENSOR_OK;
+}
+
+tensor_status nn_noted_loss(nn_graph *g, bool wait, double *loss, int *correct, bool *there) {
+    FL_TRY(fl_check_ready(g));
+    if (!loss || !correct || !there)
+        return fl_fail(TENSOR_E_ARGUMENT, "losses: loss, correct or there is NULL");
+    struct fl_losses *l = g->losses;
+    *there = false;
+    const bool host = g->device == tensor_device_list(0); /* where nothing is worth waiting for */
+    if (l && !l->count && (wait || host))
+        FL_TRY(receive(g));
+    if (l && !l->count && wait) {
+        FL_TRY(send(g));
+        FL_TRY(receive(g));
+    }
+    if (!l || !l->count)
+        return TENSOR_OK;
+    *loss = l->loss[l->first];
+    *correct = l->right[l->first];
+    l->first++;
+    l->count--;
+    *there = true;
+    return TENSOR_OK;
+}

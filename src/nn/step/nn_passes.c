@@ -1,0 +1,263 @@
+/* nn_passes.c - the positions of a training step one after the other, and the forward positions of evaluation. What a
+ * step computes stays on the graph's device.
+ *
+ * Before the calls of a position the values that it writes get their memory, and the calls theirs; after it those who
+ * watch see what was written, and what was used for the last time is hidden. While a graph is compiled the same walk
+ * over tensors without memory is a dry run, and asks what the calls take. */
+#include "nn/graph/nn_graph.h"
+#include "core/queue/sampled.h"
+#include "core/tensor/tensor_state.h"
+
+/* --- around a position -------------------------------------------------------------------------------------------- */
+
+static bool is_dry_run(const nn_graph *g) {
+    return !g->compiled;
+}
+
+void fl_begin_calls(const nn_graph *g, int position) {
+    if (!is_dry_run(g))
+        fl_lend(g->device, g->positions[position].calls);
+    fl_sample_writes(position % FL_SAMPLED_TURNS == g->sampling_turn && !is_dry_run(g) ? g->sampling : NULL);
+}
+
+void fl_end_calls(const nn_graph *g, int position) {
+    fl_sample_writes(NULL);
+    if (is_dry_run(g))
+        fl_measured(g->device, g->positions[position].need);
+    else
+        fl_lend(g->device, NULL);
+}
+
+static void show(const nn_graph *g, int info) {
+    if (g->watch && info >= 0)
+        g->watch(&g->infos[info], g->watch_context);
+}
+
+static void begin_position(const nn_graph *g, int position) {
+    for (int i = g->positions[position].begins; i >= 0; i = g->values[i].next_to_begin)
+        fl_tensor_hide(g->values[i].t, false);
+}
+
+static void end_position(const nn_graph *g, int position) {
+    for (int i = g->positions[position].begins; i >= 0; i = g->values[i].next_to_begin)
+        show(g, g->values[i].info);
+    for (int i = g->positions[position].ends; i >= 0; i = g->values[i].next_to_end)
+        fl_tensor_hide(g->values[i].t, true);
+}
+
+void fl_hide_values(nn_graph *g) {
+    for (int i = 0; i < g->value_count; i++)
+        if (fl_is_stored(g, i))
+            fl_tensor_hide(g->values[i].t, true);
+}
+
+/* The positions of a part that a device replays: what is seen and what is hidden changes as if they were run. */
+static void pass_over(const nn_graph *g, int first, int last) {
+    for (int position = first; position <= last; position++) {
+        begin_position(g, position);
+        end_position(g, position);
+    }
+}
+
+/* A part of the step, call by call or as the device recorded it. Who watches sees every value when it is there. */
+static tensor_status by_recording(nn_graph *g, struct fl_recording *r, int first, int last,
+                                  tensor_status (*part)(nn_graph *g)) {
+    if (g->watch || g->policy || is_dry_run(g)) /* conversions take memory of the device, which a recording has not */
+        return part(g);
+    enum fl_record what;
+    FL_TRY(fl_recording_begin(g->device, r, &what));
+    if (what == FL_RECORD_REPLAY)
+        pass_over(g, first, last);
+    return fl_recording_end(g->device, r, what, what == FL_RECORD_REPLAY ? TENSOR_OK : part(g));
+}
+
+/* --- forward ------------------------------------------------------------------------------------------------------ */
+
+/* A load takes no memory, so that a dry run need not ask. */
+static tensor_status load_images(const nn_graph *g, tensor *x, const float *images) {
+    if (is_dry_run(g))
+        return TENSOR_OK;
+    if (!images)
+        return tensor_load_pixels(x, g->bytes, g->byte_values);
+    if (!g->pixels)
+        return tensor_load_f32(x, images, tensor_count(x));
+    FL_TRY(tensor_load_f32(g->pixels, images, tensor_count(x)));
+    return tensor_convert(x, g->pixels);
+}
+
+static tensor_status forward_node(const nn_graph *g, struct fl_node *node, const float *images, bool training) {
+    const struct fl_pass *pass = training ? &node->train : &node->evaluate;
+    if (!node->inputs) /* tokens are there already */
+        return node->output[0].tokens ? TENSOR_OK : load_images(g, pass->y[0], images);
+    return node->layer->forward ? node->layer->forward(node, pass) : TENSOR_OK;
+}
+
+tensor_status fl_forward(nn_graph *g, const float *images, bool training) {
+    for (int i = 0; i < g->count; i++) {
+        if (training)
+            begin_position(g, i);
+        fl_begin_calls(g, i);
+        tensor_status status = forward_node(g, &g->nodes[i], images, training);
+        fl_end_calls(g, i);
+        if (status)
+            return fl_node_failed(&g->nodes[i], status);
+        if (training)
+            end_position(g, i);
+    }
+    return TENSOR_OK;
+}
+
+/* Without a loss the position waits for a gradient that is given, fl_begin_gradient. */
+static tensor_status loss(nn_graph *g) {
+    if (g->objective.kind == FL_LOSS_NONE) {
+        if (is_dry_run(g))
+            pass_over(g, g->count, g->count);
+        return TENSOR_OK;
+    }
+    const struct fl_output *logits = fl_output_of(g, g->logits);
+    tensor *x = g->values[logits->y].t, *dx = g->values[logits->dy].t;
+    begin_position(g, g->count);
+    fl_begin_calls(g, g->count);
+    tensor_status status = fl_objective_run(g, dx, x);
+    fl_end_calls(g, g->count);
+    if (!status)
+        end_position(g, g->count);
+    return status;
+}
+
+static tensor_status forward_and_loss(nn_graph *g) {
+    FL_TRY(fl_forward(g, NULL, true));
+    return loss(g);
+}
+
+/* What draws in this step finds its number where the recorded calls look for it. */
+static tensor_status load_step(const nn_graph *g) {
+    const double step = (double)g->steps;
+    return g->step ? tensor_load_f64(g->step, &step, 1) : TENSOR_OK;
+}
+
+tensor_status fl_forward_to_loss(nn_graph *g, const float *images) {
+    FL_TRY(load_step(g));
+    if (!images)
+        return by_recording(g, &g->forward, 0, g->count, forward_and_loss);
+    FL_TRY(fl_forward(g, images, true));
+    return loss(g);
+}
+
+tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient) {
+    tensor *dx = g->values[fl_output_of(g, g->logits)->dy].t;
+    begin_position(g, g->count);
+    FL_TRY(tensor_slice(dx, gradient, 0, 0)); /* a write as any other, whose history is dx's own */
+    end_position(g, g->count);
+    return TENSOR_OK;
+}
+
+/* --- backward ----------------------------------------------------------------------------------------------------- */
+
+static tensor_status add_gradients(tensor *sum, const tensor *a, const tensor *b, const tensor *gate) {
+    return gate ? tensor_add_relu_grad(sum, a, b, gate) : tensor_add(sum, a, b);
+}
+
+static tensor_status convert_value(const nn_graph *g, int to, int from) {
+    return to < 0 ? TENSOR_OK : fl_tensor_rewrite(g->values[to].t, g->values[from].t);
+}
+
+/* What backward reads, where its format is another. */
+static tensor_status convert_saved(const nn_graph *g, const struct fl_node *node) {
+    for (int k = 0; k < node->inputs; k++)
+        FL_TRY(convert_value(g, node->input[k].saved, fl_output_of(g, node->input[k].x)->y));
+    for (int k = 0; k < node->outputs; k++) {
+        FL_TRY(convert_value(g, node->output[k].saved, node->output[k].y));
+        FL_TRY(convert_value(g, node->output[k].operand, node->output[k].dy));
+    }
+    return TENSOR_OK;
+}
+
+static tensor_status backward_node(const nn_graph *g, struct fl_node *node) {
+    FL_TRY(convert_saved(g, node));
+    if (node->layer->backward)
+        FL_TRY(node->layer->backward(node, &node->back));
+    for (int k = 0; k < node->inputs; k++) {
+        const struct fl_input *input = &node->input[k];
+        if (input->sum >= 0)
+            FL_TRY(add_gradients(g->values[input->sum].t, g->values[input->addend].t, g->values[input->dx].t,
+                                 input->gate >= 0 ? g->values[input->gate].t : NULL));
+    }
+    return TENSOR_OK;
+}
+
+static tensor_status backward(nn_graph *g) {
+    for (int i = g->count - 1; i >= 0; i--) {
+        struct fl_node *node = &g->nodes[i];
+        const int position = 2 * g->count - i;
+        begin_position(g, position);
+        fl_begin_calls(g, position);
+        tensor_status status = node->learns ? backward_node(g, node) : TENSOR_OK;
+        fl_end_calls(g, position);
+        if (status)
+            return fl_node_failed(node, status);
+        for (int k = 0; k < node->parameters; k++)
+            show(g, node->parameter[k].info + 1);
+        end_position(g, position);
+    }
+    return TENSOR_OK;
+}
+
+tensor_status fl_backward(nn_graph *g) {
+    return by_recording(g, &g->backward, g->count + 1, 2 * g->count, backward);
+}
+
+/* --- update ------------------------------------------------------------------------------------------------------- */
+
+static tensor_status update_parameter(const nn_graph *g, const struct fl_parameter *p) {
+    const int position = fl_positions(g) - 1;
+    fl_begin_calls(g, position);
+    tensor_status status = fl_optimise(g, p);
+    if (!status)
+        status = fl_refresh_weight(p);
+    fl_end_calls(g, position);
+    if (status)
+        return status;
+    for (int i = 2; i < p->infos; i++)
+        show(g, p->info + i);
+    show(g, p->info);
+    return TENSOR_OK;
+}
+
+static tensor_status update(nn_graph *g) {
+    const int position = fl_positions(g) - 1;
+    fl_begin_calls(g, position);
+    tensor_status begun = fl_optimiser_begin(g);
+    fl_end_calls(g, position);
+    if (begun)
+        return begun;
+    for (int i = 0; i < g->count; i++)
+        for (int k = 0; k < g->nodes[i].parameters; k++) {
+            tensor_status status = update_parameter(g, &g->nodes[i].parameter[k]);
+            if (status)
+                return fl_node_failed(&g->nodes[i], status);
+        }
+    return TENSOR_OK;
+}
+
+tensor_status fl_update(nn_graph *g, float rate) {
+    FL_TRY(tensor_load_f32(g->rate, &rate, 1));
+    return by_recording(g, &g->update, 0, -1, update);
+}
+
+/* --- dry run ------------------------------------------------------------------------------------------------------ */
+
+static tensor_status dry_run(nn_graph *g) {
+    FL_TRY(forward_and_loss(g));
+    FL_TRY(backward(g));
+    FL_TRY(fl_update(g, 0));
+    return fl_forward(g, NULL, false);
+}
+
+tensor_status fl_measure_step(nn_graph *g) {
+    fl_measure_begin(g->device);
+    tensor_status status = dry_run(g);
+    fl_measure_end(g->device);
+    fl_hide_values(g);
+    return status;
+}

@@ -1,0 +1,468 @@
+/* nn_telemetry.c - every tensor of a training step, looked at: its elements right after they were written, in steps
+ * with rows; what its writes say of themselves after every step, so that nothing between two rows is missed; and the
+ * first NaN or Inf. */
+#include "nn/telemetry/nn_telemetry.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/base/sized.h"
+#include <math.h>
+#include <string.h>
+
+enum { DEFAULT_EVERY = 10 };
+
+static const char weight_role[] = "weight", gradient_role[] = "weight gradient";
+
+/* --- names -------------------------------------------------------------------------------------------------------- */
+
+/* '*': any characters, '?': one. */
+static bool matches(const char *pattern, size_t length, const char *name) {
+    size_t p = 0, n = 0, star = SIZE_MAX, from = 0;
+    while (name[n]) {
+        if (p < length && pattern[p] == '*') {
+            star = p++;
+            from = n;
+        } else if (p < length && (pattern[p] == '?' || pattern[p] == name[n])) {
+            p++;
+            n++;
+        } else if (star != SIZE_MAX) {
+            p = star + 1;
+            n = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (p < length && pattern[p] == '*')
+        p++;
+    return p == length;
+}
+
+static bool is_chosen(const char *patterns, const char *name) {
+    while (patterns) {
+        const char *comma = strchr(patterns, ',');
+        if (matches(patterns, comma ? (size_t)(comma - patterns) : strlen(patterns), name))
+            return true;
+        patterns = comma ? comma + 1 : NULL;
+    }
+    return false;
+}
+
+/* --- beginning ---------------------------------------------------------------------------------------------------- */
+
+/* What is written by a load. */
+static int input_of(const nn_graph *g) {
+    const struct fl_output *first = fl_output_of(g, 0);
+    return first->tokens ? -1 : g->values[first->y].info;
+}
+
+static tensor_status begin_chosen(nn_telemetry *t, struct fl_seen_tensor *seen, const nn_tensor_info *info) {
+    seen->chosen = true;
+    t->chosen++;
+    if (!strcmp(info->role, weight_role))
+        seen->weight = fl_alloc((size_t)tensor_count(info->t) * sizeof *seen->weight);
+    seen->shadows = fl_alloc_zero((size_t)(t->shadow_count + 1) * sizeof *seen->shadows);
+    seen->shadow_rows = fl_alloc_zero((size_t)(t->shadow_count + 1) * sizeof *seen->shadow_rows);
+    tensor_description *elements = fl_alloc_zero(sizeof *elements);
+    seen->row = (nn_telemetry_row){.tensor = info->name,
+                                   .role = info->role,
+                                   .format = tensor_format_name(tensor_get_format(info->t)),
+                                   .elements = elements,
+                                   .update_ratio = NAN,
+                                   .update_moved = -1,
+                                   .sampled_error = NAN,
+                                   .sampled_size = NAN,
+                                   .shadow_count = t->shadow_count,
+                                   .shadows = seen->shadow_rows};
+    if ((!strcmp(info->role, weight_role) && !seen->weight) || !seen->shadows || !seen->shadow_rows || !elements)
+        return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for %s", info->name);
+    return fl_shadows_begin(t, seen, info->t, info->role);
+}
+
+static tensor_status begin_tensors(nn_telemetry *t) {
+    int64_t largest = 1;
+    t->count = nn_tensor_count(t->g);
+    t->tensors = fl_alloc_zero((size_t)t->count * sizeof *t->tensors);
+    t->order = fl_alloc_zero((size_t)t->count * sizeof *t->order);
+    if (!t->tensors || !t->order)
+        return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for %d tensors", t->count);
+    for (int i = 0; i < t->count; i++) {
+        const nn_tensor_info info = nn_tensor_at(t->g, i);
+        struct fl_seen_tensor *seen = &t->tensors[i];
+        seen->loaded = i == input_of(t->g);
+        if (!is_chosen(t->pattern, info.name))
+            continue;
+        FL_TRY(begin_chosen(t, seen, &info));
+        if (seen->weight && tensor_count(info.t) > largest)
+            largest = tensor_count(info.t);
+    }
+    if (!t->chosen)
+        return fl_fail(TENSOR_E_ARGUMENT, "telemetry: '%s' matches none of the %d tensors (%s, %s, ...)", t->pattern,
+                       t->count, nn_tensor_at(t->g, 0).name, nn_tensor_at(t->g, t->count > 1).name);
+    t->scratch = fl_alloc((size_t)largest * sizeof *t->scratch);
+    return t->scratch ? TENSOR_OK
+                      : fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for %lld doubles", (long long)largest);
+}
+
+/* Totals so far are none of this telemetry's. */
+static tensor_status begin_totals(nn_telemetry *t) {
+    for (int i = 0; i < t->count; i++) {
+        const nn_tensor_info info = nn_tensor_at(t->g, i);
+        struct fl_seen_tensor *seen = &t->tensors[i];
+        FL_TRY(tensor_statistics(info.t, NULL, &seen->before));
+        seen->writes = seen->shadowed = seen->before.writes;
+        const struct autoflex *a = tensor_autoflex(info.t);
+        if (!a)
+            continue;
+        seen->low = a->clamped_low;
+        seen->high = a->clamped_high;
+        seen->settled = a->initialised;
+        seen->row.e = tensor_exponent(info.t);
+    }
+    return TENSOR_OK;
+}
+
+static bool has_rows(const nn_telemetry *t, int64_t step) {
+    return t->wanted || (step - 1) % t->every == 0;
+}
+
+/* Steps that are watched show the order of writes as well, the first that makes its update the whole of it. */
+tensor_status fl_telemetry_watch_next(nn_telemetry *t) {
+    t->describing = has_rows(t, t->step + 1);
+    const bool look = t->describing || !t->all_ordered;
+    t->g->sampling = t->describing ? &t->sampling : NULL;
+    t->sampling.number = (uint64_t)t->step;
+    t->g->sampling_turn = (int)(t->step / t->every % FL_SAMPLED_TURNS);
+    return t->watched ? TENSOR_OK : nn_watch(t->g, look ? nn_telemetry_watch : NULL, look ? t : NULL);
+}
+
+static tensor_status begin(nn_telemetry *t, const nn_telemetry_config *config) {
+    t->pattern = fl_format_name("%s", config->pattern ? config->pattern : "*");
+    t->shadow_list = fl_format_name("%s", config->shadows ? config->shadows : "");
+    if (!t->pattern || !t->shadow_list)
+        return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for the pattern");
+    FL_TRY(fl_shadows_parse(t, config->shadows));
+    FL_TRY(begin_tensors(t));
+    FL_TRY(begin_totals(t));
+    FL_TRY(fl_telemetry_open(t, config->path, config->csv));
+    return fl_telemetry_watch_next(t);
+}
+
+nn_telemetry *nn_telemetry_new_sized(nn_graph *g, const nn_telemetry_config *config, size_t config_size) {
+    nn_telemetry_config ours;
+    if (!config) {
+        (void)fl_fail(TENSOR_E_ARGUMENT, "telemetry: the config is NULL");
+        return NULL;
+    }
+    if (fl_check_ready(g) || fl_take_sized(&ours, sizeof ours, config, config_size, "telemetry: nn_telemetry_config"))
+        return NULL;
+    if (ours.every < 0) {
+        (void)fl_fail(TENSOR_E_ARGUMENT, "telemetry: every %lld steps, expected at least 1, or 0 for %d",
+                      (long long)ours.every, DEFAULT_EVERY);
+        return NULL;
+    }
+    nn_telemetry *t = fl_alloc_zero(sizeof *t);
+    if (!t) {
+        (void)fl_fail(TENSOR_E_MEMORY, "telemetry: no memory");
+        return NULL;
+    }
+    t->g = g;
+    t->watched = ours.watched;
+    t->every = ours.every ? ours.every : DEFAULT_EVERY;
+    t->row = ours.row;
+    t->context = ours.context;
+    t->step = t->row_step = (int64_t)nn_steps(g);
+    if (!begin(t, &ours))
+        return t;
+    nn_telemetry_free(t);
+    return NULL;
+}
+
+/* --- while a step runs -------------------------------------------------------------------------------------------- */
+
+static int number_of(const nn_telemetry *t, const nn_tensor_info *info) {
+    for (int i = 0; i < t->count; i++)
+        if (t->g->infos[i].t == info->t)
+            return i;
+    return -1;
+}
+
+/* The maxima of a write, before its elements are measured at the exponents that follow. */
+static tensor_status see_write(nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *x) {
+    tensor_stats last, total;
+    if (!t->shadow_count)
+        return TENSOR_OK;
+    FL_TRY(tensor_statistics(x, &last, &total));
+    if (total.writes != seen->shadowed)
+        fl_shadows_see(t, seen, last.maximum);
+    seen->shadowed = total.writes;
+    return TENSOR_OK;
+}
+
+/* How far the update moved a weight, whose values before it are in seen->weight. */
+static tensor_status compare_weight(nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *w) {
+    const int64_t count = tensor_count(w);
+    double step = 0, size = 0;
+    int64_t moved = 0;
+    FL_TRY(tensor_store_wide_f64(w, t->scratch, count));
+    for (int64_t i = 0; i < count; i++) {
+        const double before = seen->weight[i], d = t->scratch[i] - before;
+        step += d * d;
+        size += before * before;
+        moved += d != 0;
+    }
+    const double ratio = sqrt(step) / sqrt(size);
+    seen->row.update_ratio = isfinite(ratio) ? ratio : NAN;
+    seen->row.update_moved = moved;
+    return TENSOR_OK;
+}
+
+static void set_sampled(nn_telemetry_row *row, struct fl_sampled s) {
+    row->sampled = s.elements;
+    row->sampled_infinite = s.infinite;
+    row->sampled_error = s.error;
+    row->sampled_size = s.size;
+}
+
+static tensor_status look_at_elements(nn_telemetry *t, int i, const nn_tensor_info *info) {
+    struct fl_seen_tensor *seen = &t->tensors[i];
+    /* A weight follows its gradient in the update: now it is as it was. */
+    if (!strcmp(info->role, gradient_role) && i && t->tensors[i - 1].weight)
+        FL_TRY(tensor_store_wide_f64(t->g->infos[i - 1].t, t->tensors[i - 1].weight, tensor_count(info->t)));
+    if (!seen->chosen)
+        return TENSOR_OK;
+    FL_TRY(tensor_describe((tensor_description *)(uintptr_t)seen->row.elements, info->t));
+    FL_TRY(see_write(t, seen, info->t));
+    FL_TRY(fl_shadows_measure(t, seen, info->t));
+    seen->row.step = t->step + 1;
+    set_sampled(&seen->row, fl_sampled_of(&t->sampling, info->t));
+    return seen->weight ? compare_weight(t, seen, info->t) : TENSOR_OK;
+}
+
+void nn_telemetry_watch(const nn_tensor_info *info, void *telemetry) {
+    nn_telemetry *t = telemetry;
+    const int i = info && t ? number_of(t, info) : -1;
+    if (i < 0 || t->status)
+        return;
+    if (!t->tensors[i].ordered)
+        t->order[t->ordered++] = i;
+    t->tensors[i].ordered = true;
+    if (t->describing)
+        t->status = look_at_elements(t, i, info);
+    if (t->status)
+        strncpy(t->message, tensor_error(), sizeof t->message - 1);
+}
+
+/* --- after a step ------------------------------------------------------------------------------------------------- */
+
+/* A training step writes a tensor once, so that its last write is all that the step adds. */
+static void look_at_write(nn_telemetry *t, struct fl_seen_tensor *seen, const struct fl_slot *slot) {
+    nn_telemetry_row *row = &seen->row;
+    const tensor_stats *last = &slot->last;
+    if (slot->total.writes == seen->writes)
+        return;
+    seen->writes = slot->total.writes;
+    seen->last[1] = seen->last[0];
+    seen->last[0] = (struct fl_seen_write){.step = t->step,
+                                           .e = slot->e,
+                                           .maximum = last->maximum,
+                                           .saturated = last->saturated,
+                                           .flushed = last->flushed};
+    row->e_moves += seen->settled && slot->e != row->e;
+    seen->settled = slot->autoflex.initialised;
+    row->e = slot->e;
+    row->e_least = row->writes && row->e_least < slot->e ? row->e_least : slot->e;
+    row->e_largest = row->writes && row->e_largest > slot->e ? row->e_largest : slot->e;
+    row->maximum = last->maximum > row->maximum ? last->maximum : row->maximum;
+    row->saturated_writes += last->saturated > 0;
+    row->writes++;
+    if (seen->chosen && seen->shadowed != seen->writes && t->shadow_count)
+        fl_shadows_see(t, seen, last->maximum);
+    seen->shadowed = seen->writes;
+}
+
+static void fill_before(nn_telemetry *t, int end) {
+    nn_nonfinite *found = &t->nonfinite;
+    int64_t count = 0;
+    for (int back = 1; back <= t->ordered && count < NN_NONFINITE_BEFORE; back++) {
+        const int at = end - back, i = t->order[at < 0 ? at + t->ordered : at];
+        const struct fl_seen_tensor *seen = &t->tensors[i];
+        const struct fl_seen_write *w = &seen->last[0];
+        const bool later = at < 0 && w->step == t->step; /* what followed in this step: the write of the one before */
+        w = later ? &seen->last[1] : w;
+        if (!w->step)
+            continue;
+        t->before[count++] = (nn_seen_write){.step = w->step,
+                                             .tensor = t->g->infos[i].name,
+                                             .role = t->g->infos[i].role,
+                                             .maximum = w->maximum,
+                                             .saturated = w->saturated,
+                                             .flushed = w->flushed,
+                                             .e = w->e};
+    }
+    for (int64_t i = 0; i < count / 2; i++) {
+        const nn_seen_write w = t->before[i];
+        t->before[i] = t->before[count - 1 - i];
+        t->before[count - 1 - i] = w;
+    }
+    found->before = t->before;
+    found->before_count = count;
+}
+
+/* Whether loss scaling left this step out, which is how it finds its scale; of too many in a row it is no longer. */
+static bool is_search(const nn_telemetry *t) {
+    nn_loss_scale now;
+    return !nn_loss_scale_get(t->g, &now) && now.in_a_row > 0 && now.in_a_row < NN_STARVED;
+}
+
+/* The first, in the order of writes, whose write of this step has something that is not finite. */
+static tensor_status find_nonfinite(nn_telemetry *t) {
+    if (t->nonfinite_known || t->nonfinite.step || is_search(t))
+        return TENSOR_OK;
+    for (int at = 0; at < t->ordered; at++) {
+        const int i = t->order[at];
+        const struct fl_slot *slot = fl_slot_then(t->slots, t->g->infos[i].t);
+        if (t->tensors[i].last[0].step != t->step || !slot || !slot->last.nonfinite)
+            continue;
+        t->nonfinite = (nn_nonfinite){.step = t->step,
+                                      .tensor = t->g->infos[i].name,
+                                      .role = t->g->infos[i].role,
+                                      .nonfinite = slot->last.nonfinite,
+                                      .elements = slot->last.elements};
+        fill_before(t, at);
+        return fl_telemetry_write_nonfinite(t);
+    }
+    return TENSOR_OK;
+}
+
+static tensor_status slot_of(const nn_telemetry *t, int i, const struct fl_slot **slot) {
+    *slot = fl_slot_then(t->slots, t->g->infos[i].t);
+    return *slot ? TENSOR_OK
+                 : fl_fail(TENSOR_E_DEVICE, "telemetry: %s has no slot among those of its device", t->g->infos[i].name);
+}
+
+static tensor_status end_row(nn_telemetry *t, struct fl_seen_tensor *seen, const struct fl_slot *slot) {
+    nn_telemetry_row *row = &seen->row;
+    const tensor_description *elements = row->elements;
+    tensor_stats *before = &seen->before;
+    if (slot->total.writes < before->writes) /* the statistics were set back */
+        *before = (tensor_stats){0};
+    if (row->step != t->step) { /* this write was not looked at */
+        row->elements = NULL;
+        row->update_ratio = NAN;
+        row->update_moved = -1;
+        set_sampled(row, (struct fl_sampled){0, 0, NAN, NAN});
+    }
+    row->step = t->step;
+    row->steps = t->step - t->row_step;
+    row->saturated = slot->total.saturated - before->saturated;
+    row->flushed = slot->total.flushed - before->flushed;
+    row->nonfinite = slot->total.nonfinite - before->nonfinite;
+    row->clamped_low = (int64_t)(slot->autoflex.clamped_low - seen->low);
+    row->clamped_high = (int64_t)(slot->autoflex.clamped_high - seen->high);
+    for (int i = 0; i < t->shadow_count; i++) {
+        if (!row->elements)
+            seen->shadow_rows[i] = (nn_telemetry_shadow){
+                .name = t->shadows[i].name, .e = t->shadows[i].shared ? seen->shadows[i].a.e : 0, .error = NAN};
+        seen->shadow_rows[i].saturated_writes = seen->shadows[i].saturated_writes;
+        seen->shadow_rows[i].e_moves = seen->shadows[i].e_moves;
+        seen->shadows[i].saturated_writes = seen->shadows[i].e_moves = 0;
+    }
+    if (t->row)
+        t->row(t->context, row);
+    FL_TRY(fl_telemetry_write_row(t, row));
+    t->rows++;
+    row->elements = elements;
+    row->writes = row->saturated_writes = row->e_moves = 0;
+    row->maximum = 0;
+    *before = slot->total;
+    seen->low = slot->autoflex.clamped_low;
+    seen->high = slot->autoflex.clamped_high;
+    return TENSOR_OK;
+}
+
+/* In the order of writes; what no step has written yet has none. */
+static tensor_status end_rows(nn_telemetry *t) {
+    const struct fl_slot *slot;
+    for (int at = 0; at < t->ordered; at++) {
+        const int i = t->order[at];
+        if (!t->tensors[i].chosen)
+            continue;
+        FL_TRY(slot_of(t, i, &slot));
+        FL_TRY(end_row(t, &t->tensors[i], slot));
+    }
+    t->row_step = t->step;
+    return TENSOR_OK;
+}
+
+static tensor_status take_slots(nn_telemetry *t) {
+    if (t->g->device == tensor_device_list(0))
+        return TENSOR_OK;
+    FL_TRY(fl_taken(t->g, fl_slot_copies_begin(t->g->device, &t->slots)));
+    return fl_taken(t->g, fl_slot_copies_end(t->g->device, t->slots));
+}
+
+tensor_status nn_telemetry_step(nn_telemetry *t) {
+    if (!t)
+        return fl_fail(TENSOR_E_ARGUMENT, "telemetry: it is NULL");
+    if (t->status)
+        return fl_fail(t->status, "%s", t->message);
+    const struct fl_slot *slot;
+    t->step++; /* also of a step whose update was left out */
+    t->steps++;
+    FL_TRY(take_slots(t));
+    for (int i = 0; i < t->count; i++) {
+        FL_TRY(slot_of(t, i, &slot));
+        look_at_write(t, &t->tensors[i], slot);
+    }
+    t->all_ordered = t->all_ordered || !t->g->scaling.now.in_a_row;
+    const bool rows = t->describing;
+    t->wanted = t->wanted && !rows;
+    if (rows)
+        FL_TRY(end_rows(t));
+    FL_TRY(find_nonfinite(t));
+    return fl_telemetry_watch_next(t);
+}
+
+void nn_telemetry_want(nn_telemetry *t) {
+    if (!t)
+        return;
+    t->wanted = true;
+    (void)fl_telemetry_watch_next(t); /* of a compiled graph it does not fail */
+}
+
+const nn_nonfinite *nn_telemetry_nonfinite(const nn_telemetry *t) {
+    return t && t->nonfinite.step ? &t->nonfinite : NULL;
+}
+
+tensor_status nn_telemetry_finish(nn_telemetry *t) {
+    if (!t)
+        return TENSOR_OK;
+    if (t->status)
+        return fl_fail(t->status, "%s", t->message);
+    if (t->step != t->row_step)
+        FL_TRY(end_rows(t));
+    return fl_telemetry_close(t);
+}
+
+void nn_telemetry_free(nn_telemetry *t) {
+    if (!t)
+        return;
+    t->g->sampling = NULL;
+    if (!t->watched)
+        (void)nn_watch(t->g, NULL, NULL);
+    for (int i = 0; t->tensors && i < t->count; i++) {
+        fl_free((void *)(uintptr_t)t->tensors[i].row.elements);
+        fl_free(t->tensors[i].weight);
+        fl_free(t->tensors[i].shadows);
+        fl_free(t->tensors[i].shadow_rows);
+    }
+    if (t->slots)
+        fl_slot_copies_free(t->g->device, t->slots);
+    fl_telemetry_drop(t);
+    fl_shadows_clear(t);
+    fl_free(t->tensors);
+    fl_free(t->order);
+    fl_free(t->scratch);
+    fl_free(t->pattern);
+    fl_free(t->shadow_list);
+    fl_free(t);
+}

@@ -1,0 +1,115 @@
+/* nn_telemetry.h - telemetry inside: what is known of each tensor of a step, its shadows, the rows in files. */
+#ifndef FL_NN_TELEMETRY_H
+#define FL_NN_TELEMETRY_H
+
+#include "nn/graph/nn_graph.h"
+#include "core/queue/sampled.h"
+#include "core/tensor/slot_copies.h"
+#include <stdio.h>
+
+enum { FL_MOST_SHADOWS = 16 };
+
+/* A format that shadows the network's. */
+struct fl_shadow {
+    char *name; /* as given */
+    tensor_format format;
+    bool shared;
+    float beyond;          /* the least number that does not fit; of a shared exponent 0 */
+    struct autoflex first; /* of a new tensor of that format and predictor */
+};
+
+/* One tensor in the place of one shadow. */
+struct fl_shadow_state {
+    struct autoflex a;
+    int64_t saturated_writes, e_moves; /* since the last row */
+};
+
+/* A write, for those who ask what was before. */
+struct fl_seen_write {
+    int64_t step; /* 0: none yet */
+    int32_t e;
+    int32_t unused;
+    double maximum;
+    int64_t saturated, flushed;
+};
+
+/* One tensor of nn_tensor_at. */
+struct fl_seen_tensor {
+    bool chosen, loaded;   /* loaded: not written by an operation, but loaded each step */
+    bool ordered, settled; /* settled: its exponent is one that a write or load chose */
+    nn_telemetry_row row;  /* of this step and since the row before */
+    tensor_stats before;   /* totals at the last row */
+    uint64_t low, high;    /* clamped until the last row */
+    int64_t writes;        /* until the last look */
+    int64_t shadowed;      /* until the shadows last looked */
+    struct fl_seen_write last[2];
+    double *weight;                   /* before the update; NULL: no weight */
+    struct fl_shadow_state *shadows;  /* NULL: not chosen */
+    nn_telemetry_shadow *shadow_rows; /* as many */
+};
+
+struct nn_telemetry {
+    nn_graph *g;
+    bool watched; /* the caller watches */
+    int64_t every;
+    char *pattern, *shadow_list;
+    void (*row)(void *context, const nn_telemetry_row *row);
+    void *context;
+    struct fl_shadow shadows[FL_MOST_SHADOWS];
+    int shadow_count;
+    struct fl_seen_tensor *tensors; /* as nn_tensor_at has them */
+    int count, chosen;
+    int *order, ordered; /* of writes: numbers of tensors */
+    bool all_ordered;    /* a step that made its update was watched */
+    double *scratch;     /* as many as the largest weight has elements */
+    bool wanted;         /* the next step has rows */
+    bool describing;     /* the step under way has rows */
+    int64_t step, row_step, steps, rows;
+    struct fl_sampling sampling;  /* of the writes of steps with rows */
+    struct fl_slot_copies *slots; /* of a device */
+    tensor_status status;         /* of what failed while watching */
+    char message[512];
+    nn_nonfinite nonfinite; /* step 0: none so far */
+    nn_seen_write before[NN_NONFINITE_BEFORE];
+    bool nonfinite_known; /* in an earlier part of the training */
+    struct fl_telemetry_file *json, *csv;
+};
+
+/* nn_telemetry.c: watches the next step, where it has rows. */
+tensor_status fl_telemetry_watch_next(nn_telemetry *t);
+
+/* nn_telemetry_rows.c: files, NULL: none */
+tensor_status fl_telemetry_open(nn_telemetry *t, const char *json, const char *csv);
+tensor_status fl_telemetry_write_row(nn_telemetry *t, const nn_telemetry_row *row);
+tensor_status fl_telemetry_write_nonfinite(nn_telemetry *t);
+/* The last line; the files get their names. */
+tensor_status fl_telemetry_close(nn_telemetry *t);
+/* Removes what was not closed. */
+void fl_telemetry_drop(nn_telemetry *t);
+/* The text of a file so far, to be freed with fl_free, and the other way round. */
+tensor_status fl_telemetry_text(struct fl_telemetry_file *file, char **text, int64_t *bytes);
+tensor_status fl_telemetry_set_text(struct fl_telemetry_file *file, const char *text, int64_t bytes);
+
+/* nn_telemetry_shadow.c */
+tensor_status fl_shadows_parse(nn_telemetry *t, const char *list);
+void fl_shadows_clear(nn_telemetry *t);
+/* Before the first step that is looked at. */
+tensor_status fl_shadows_begin(nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *x, const char *role);
+/* A write whose largest magnitude before rounding is known. */
+void fl_shadows_see(const nn_telemetry *t, struct fl_seen_tensor *seen, double maximum);
+/* The elements of that write. */
+tensor_status fl_shadows_measure(const nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *x);
+
+/* nn_telemetry_keep.c: in a checkpoint of a training */
+struct fl_telemetry_kept {
+    char *json, *csv;
+    int64_t *whole;
+    double *real;
+    int64_t json_bytes, csv_bytes, whole_count, real_count;
+};
+tensor_status fl_telemetry_keep(nn_telemetry *t, struct fl_telemetry_kept *kept);
+void fl_telemetry_kept_clear(struct fl_telemetry_kept *kept);
+/* Telemetry just made goes on from there. TENSOR_E_DATA for numbers that none of this network has. */
+tensor_status fl_telemetry_resume(nn_telemetry *t, const struct fl_telemetry_kept *kept);
+
+#endif

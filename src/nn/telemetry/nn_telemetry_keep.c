@@ -1,0 +1,229 @@
+/* nn_telemetry_keep.c - telemetry in a checkpoint of a training: its files so far, and what is known since the last
+ * rows as plain numbers: of all, the order of writes, each tensor, each tensor's shadows. */
+#include "nn/telemetry/nn_telemetry.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include <math.h>
+#include <string.h>
+
+enum { HEAD = 5, WHOLE = 22, REAL = 3, SHADOW_WHOLE = 12, SHADOW_REAL = AUTOFLEX_WINDOW + 1 };
+
+static int64_t whole_count(const nn_telemetry *t) {
+    return HEAD + (int64_t)t->count + (int64_t)WHOLE * t->count + (int64_t)SHADOW_WHOLE * t->shadow_count * t->chosen;
+}
+
+static int64_t real_count(const nn_telemetry *t) {
+    return (int64_t)REAL * t->count + (int64_t)SHADOW_REAL * t->shadow_count * t->chosen;
+}
+
+static void keep_shadow(const struct fl_shadow_state *s, int64_t **whole, double **real) {
+    const struct autoflex *a = &s->a;
+    const int64_t numbers[SHADOW_WHOLE] = {a->e,
+                                           a->initialised,
+                                           a->written,
+                                           a->count,
+                                           a->next,
+                                           (int64_t)a->overflows,
+                                           (int64_t)a->clamped_low,
+                                           (int64_t)a->clamped_high,
+                                           (int64_t)a->zero_writes,
+                                           s->saturated_writes,
+                                           s->e_moves,
+                                           a->block};
+    memcpy(*whole, numbers, sizeof numbers);
+    memcpy(*real, a->history, sizeof a->history);
+    (*real)[AUTOFLEX_WINDOW] = a->predicted;
+    *whole += SHADOW_WHOLE;
+    *real += SHADOW_REAL;
+}
+
+static void keep_tensor(const nn_telemetry *t, const struct fl_seen_tensor *seen, int64_t **whole, double **real) {
+    const nn_telemetry_row *row = &seen->row;
+    const struct fl_seen_write *w = seen->last;
+    const int64_t numbers[WHOLE] = {seen->writes,
+                                    seen->shadowed,
+                                    (int64_t)seen->low,
+                                    (int64_t)seen->high,
+                                    seen->before.saturated,
+                                    seen->before.flushed,
+                                    seen->before.nonfinite,
+                                    seen->before.writes,
+                                    row->e,
+                                    row->e_least,
+                                    row->e_largest,
+                                    row->writes,
+                                    row->saturated_writes,
+                                    row->e_moves,
+                                    w[0].step,
+                                    w[0].e,
+                                    w[0].saturated,
+                                    w[0].flushed,
+                                    w[1].step,
+                                    w[1].e,
+                                    w[1].saturated,
+                                    w[1].flushed};
+    const double reals[REAL] = {row->maximum, w[0].maximum, w[1].maximum};
+    memcpy(*whole, numbers, sizeof numbers);
+    memcpy(*real, reals, sizeof reals);
+    *whole += WHOLE;
+    *real += REAL;
+    for (int i = 0; seen->chosen && i < t->shadow_count; i++)
+        keep_shadow(&seen->shadows[i], whole, real);
+}
+
+tensor_status fl_telemetry_keep(nn_telemetry *t, struct fl_telemetry_kept *kept) {
+    *kept = (struct fl_telemetry_kept){.whole_count = whole_count(t), .real_count = real_count(t)};
+    kept->whole = fl_alloc((size_t)kept->whole_count * sizeof *kept->whole);
+    kept->real = fl_alloc((size_t)kept->real_count * sizeof *kept->real);
+    if (!kept->whole || !kept->real)
+        return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for the numbers of %d tensors", t->count);
+    int64_t *whole = kept->whole;
+    double *real = kept->real;
+    const int64_t head[HEAD] = {t->step, t->row_step, t->steps, t->rows, t->nonfinite_known || t->nonfinite.step};
+    memcpy(whole, head, sizeof head);
+    whole += HEAD;
+    for (int i = 0; i < t->count; i++)
+        *whole++ = i < t->ordered ? t->order[i] : -1;
+    for (int i = 0; i < t->count; i++)
+        keep_tensor(t, &t->tensors[i], &whole, &real);
+    FL_TRY(fl_telemetry_text(t->json, &kept->json, &kept->json_bytes));
+    return fl_telemetry_text(t->csv, &kept->csv, &kept->csv_bytes);
+}
+
+void fl_telemetry_kept_clear(struct fl_telemetry_kept *kept) {
+    fl_free(kept->json);
+    fl_free(kept->csv);
+    fl_free(kept->whole);
+    fl_free(kept->real);
+    *kept = (struct fl_telemetry_kept){0};
+}
+
+/* --- back --------------------------------------------------------------------------------------------------------- */
+
+/* All numbers are within what such numbers can be: nothing below goes out of an array or overflows. */
+static bool is_possible(const nn_telemetry *t, const struct fl_telemetry_kept *kept) {
+    static const char begin[] = "{\"type\":\"telemetry\"", table[] = "step,tensor,";
+    const int64_t limit = INT64_C(1) << 62;
+    bool good = kept->whole_count == whole_count(t) && kept->real_count == real_count(t);
+    if (t->json)
+        good = good && kept->json_bytes > (int64_t)sizeof begin && !memcmp(kept->json, begin, sizeof begin - 1) &&
+               kept->json[kept->json_bytes - 1] == '\n';
+    if (t->csv)
+        good = good && kept->csv_bytes > (int64_t)sizeof table && !memcmp(kept->csv, table, sizeof table - 1) &&
+               kept->csv[kept->csv_bytes - 1] == '\n';
+    for (int64_t i = 0; good && i < kept->whole_count; i++)
+        good = kept->whole[i] >= INT16_MIN && kept->whole[i] <= limit;
+    for (int64_t i = 0; good && i < kept->real_count; i++)
+        good = kept->real[i] >= 0;
+    return good;
+}
+
+static bool take_order(nn_telemetry *t, const int64_t *order) {
+    for (int i = 0; i < t->count; i++)
+        t->tensors[i].ordered = false;
+    t->ordered = 0;
+    for (int i = 0; i < t->count && order[i] >= 0; i++) {
+        if (order[i] >= t->count || t->tensors[order[i]].ordered)
+            return false;
+        t->tensors[order[i]].ordered = true;
+        t->order[t->ordered++] = (int)order[i];
+    }
+    return true;
+}
+
+static bool take_shadow(struct fl_shadow_state *s, const int64_t **whole, const double **real) {
+    const int64_t *n = *whole;
+    struct autoflex *a = &s->a;
+    if (n[0] < a->e_min || n[0] > a->e_max || n[1] >> 1 || n[2] >> 1 || n[3] < 0 || n[3] > AUTOFLEX_WINDOW ||
+        n[4] < 0 || n[4] >= AUTOFLEX_WINDOW || n[11] < 0 || n[11] > AUTOFLEX_BLOCK)
+        return false;
+    a->e = (int32_t)n[0];
+    a->initialised = (int32_t)n[1];
+    a->written = (int32_t)n[2];
+    a->count = (int32_t)n[3];
+    a->next = (int32_t)n[4];
+    a->overflows = (uint64_t)n[5];
+    a->clamped_low = (uint64_t)n[6];
+    a->clamped_high = (uint64_t)n[7];
+    a->zero_writes = (uint64_t)n[8];
+    s->saturated_writes = n[9];
+    s->e_moves = n[10];
+    a->block = (int16_t)n[11];
+    memcpy(a->history, *real, sizeof a->history);
+    a->predicted = (*real)[AUTOFLEX_WINDOW];
+    *whole += SHADOW_WHOLE;
+    *real += SHADOW_REAL;
+    return true;
+}
+
+static bool take_tensor(const nn_telemetry *t, struct fl_seen_tensor *seen, const int64_t **whole,
+                        const double **real) {
+    const int64_t *n = *whole;
+    const double *r = *real;
+    nn_telemetry_row *row = &seen->row;
+    for (int i = 0; i < WHOLE; i++) {
+        const bool exponent = (i >= 8 && i <= 10) || i == 15 || i == 19;
+        if (n[i] < (exponent ? INT16_MIN : 0) || (exponent && n[i] > INT16_MAX))
+            return false;
+    }
+    seen->writes = n[0];
+    seen->shadowed = n[1];
+    seen->low = (uint64_t)n[2];
+    seen->high = (uint64_t)n[3];
+    seen->before = (tensor_stats){.saturated = n[4], .flushed = n[5], .nonfinite = n[6], .writes = n[7]};
+    row->e = (int32_t)n[8];
+    row->e_least = (int32_t)n[9];
+    row->e_largest = (int32_t)n[10];
+    row->writes = n[11];
+    row->saturated_writes = n[12];
+    row->e_moves = n[13];
+    row->maximum = r[0];
+    for (int i = 0; i < 2; i++)
+        seen->last[i] = (struct fl_seen_write){.step = n[14 + 4 * i],
+                                               .e = (int32_t)n[15 + 4 * i],
+                                               .maximum = r[1 + i],
+                                               .saturated = n[16 + 4 * i],
+                                               .flushed = n[17 + 4 * i]};
+    *whole += WHOLE;
+    *real += REAL;
+    for (int i = 0; seen->chosen && i < t->shadow_count; i++)
+        if (!take_shadow(&seen->shadows[i], whole, real))
+            return false;
+    return true;
+}
+
+static bool take_numbers(nn_telemetry *t, const struct fl_telemetry_kept *kept) {
+    const int64_t *whole = kept->whole;
+    const double *real = kept->real;
+    if (whole[0] < 0 || whole[1] < 0 || whole[1] > whole[0] || whole[2] < 0 || whole[3] < 0 || whole[4] >> 1)
+        return false;
+    t->step = whole[0];
+    t->row_step = whole[1];
+    t->steps = whole[2];
+    t->rows = whole[3];
+    t->nonfinite_known = whole[4];
+    whole += HEAD;
+    if (!take_order(t, whole))
+        return false;
+    whole += t->count;
+    for (int i = 0; i < t->count; i++)
+        if (!take_tensor(t, &t->tensors[i], &whole, &real))
+            return false;
+    return true;
+}
+
+tensor_status fl_telemetry_resume(nn_telemetry *t, const struct fl_telemetry_kept *kept) {
+    if (!is_possible(t, kept) || !take_numbers(t, kept) || (uint64_t)t->step < nn_steps(t->g))
+        return fl_fail(
+            TENSOR_E_DATA,
+            "telemetry: what was kept of it, %lld bytes and %lld numbers, is none of this network's %d tensors",
+            (long long)(kept->json_bytes + kept->csv_bytes), (long long)(kept->whole_count + kept->real_count),
+            t->count);
+    for (int i = 0; i < t->count; i++) {
+        const struct autoflex *a = tensor_autoflex(t->g->infos[i].t);
+        t->tensors[i].settled = a && a->initialised;
+    }
+    FL_TRY(fl_telemetry_set_text(t->json, kept->json, kept->json_bytes));
+    FL_TRY(fl_telemetry_set_text(t->csv, kept->csv, kept->csv_bytes));
+    return fl_telemetry_watch_next(t);
+}

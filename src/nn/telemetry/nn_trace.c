@@ -1,0 +1,314 @@
+/* nn_trace.c - exponents, extremes and counts of every shared-exponent tensor as CSV, a row each `every` steps. Counts
+ * and maxima of the steps between two rows are in the later one, so that the counts of all rows add up to those of the
+ * run. Of a network on a device the slots of a step are looked at some steps later, when their copies have arrived. The
+ * file gets its name when it is complete; until then it is PATH.part. */
+#include "nn/graph/nn_graph.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/tensor/slot_copies.h"
+#include "core/base/text.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* One tensor since its last row. */
+struct interval {
+    double maximum;
+    int maximum_e; /* the exponent that the write with that maximum had */
+    int gamma;
+    tensor_stats before; /* totals at the last row */
+    uint64_t low, high;  /* clamped until the last row */
+    int64_t writes;      /* until the last step */
+};
+
+enum { STEPS_ON_WAY = 4 };
+
+/* The slots at the end of a step. */
+struct moment {
+    int64_t step;
+    struct fl_slot_copies *slots; /* NULL: the network lives on the host */
+};
+
+struct fl_trace {
+    FILE *file;
+    char *path, *part;
+    int every;
+    bool finished;
+    const nn_graph *graph; /* of the last step */
+    struct interval *intervals;
+    int64_t step, row_step;             /* the last step that was looked at, and the last with rows */
+    struct moment on_way[STEPS_ON_WAY]; /* a ring */
+    int first, count;
+};
+
+static const char heading[] = "step,tensor,role,e,gamma,predicted_maximum,maximum,saturated,flushed,nonfinite,"
+                              "clamped_low,clamped_high,maximum_e\n";
+
+static tensor_status io_failed(const char *what, const char *path) {
+    return fl_fail(errno == ENOMEM ? TENSOR_E_MEMORY : TENSOR_E_IO, "trace: cannot %s %s: %s", what, path,
+                   strerror(errno));
+}
+
+tensor_status fl_trace_open(struct fl_trace **trace, const char *path, int every) {
+    *trace = NULL;
+    if (!path)
+        return TENSOR_OK;
+    if (every < 1)
+        return fl_fail(TENSOR_E_ARGUMENT, "trace: every %d steps, expected at least 1", every);
+    struct fl_trace *t = fl_alloc_zero(sizeof *t);
+    if (!t)
+        return fl_fail(TENSOR_E_MEMORY, "trace: no memory");
+    t->every = every;
+    t->path = fl_strdup(path);
+    t->part = fl_alloc(strlen(path) + sizeof ".part");
+    if (!t->path || !t->part) {
+        fl_trace_free(t);
+        return fl_fail(TENSOR_E_MEMORY, "trace: no memory for the path");
+    }
+    strcpy(t->part, path);
+    strcat(t->part, ".part");
+    t->file = fopen(t->part, "w+"); /* fl_trace_keep reads it */
+    if (!t->file || fputs(heading, t->file) < 0) {
+        tensor_status status = io_failed("write", t->part);
+        fl_trace_free(t);
+        return status;
+    }
+    *trace = t;
+    return TENSOR_OK;
+}
+
+static tensor_status begin(struct fl_trace *trace, const nn_graph *g) {
+    trace->graph = g;
+    if (!trace->intervals)
+        trace->intervals = fl_alloc_zero((size_t)nn_tensor_count(g) * sizeof *trace->intervals);
+    return trace->intervals ? TENSOR_OK
+                            : fl_fail(TENSOR_E_MEMORY, "trace: no memory for %d tensors", nn_tensor_count(g));
+}
+
+/* A training step writes a tensor once, so that its last write is all that the step adds. */
+static void observe(struct interval *since, const struct fl_slot *slot) {
+    if (slot->total.writes == since->writes)
+        return;
+    since->writes = slot->total.writes;
+    if (slot->last.gamma > since->gamma)
+        since->gamma = slot->last.gamma;
+    if (slot->last.maximum >= since->maximum) {
+        since->maximum = slot->last.maximum;
+        since->maximum_e = slot->e;
+    }
+}
+
+static tensor_status write_row(struct fl_trace *trace, const nn_tensor_info *info, struct interval *since,
+                               const struct fl_slot *slot) {
+    const struct autoflex *a = &slot->autoflex;
+    const tensor_stats *before = &since->before, *total = &slot->total;
+    if (fl_print(trace->file, "%lld,%s,%s,%d,%d,%.9g,%.9g,%lld,%lld,%lld,%llu,%llu,%d\n", (long long)trace->step,
+                 info->name, info->role, slot->e, since->gamma, a->predicted, since->maximum,
+                 (long long)(total->saturated - before->saturated), (long long)(total->flushed - before->flushed),
+                 (long long)(total->nonfinite - before->nonfinite), (unsigned long long)(a->clamped_low - since->low),
+                 (unsigned long long)(a->clamped_high - since->high), since->maximum_e) < 0)
+        return io_failed("write", trace->part);
+    *since = (struct interval){.maximum_e = since->maximum_e,
+                               .before = *total,
+                               .low = a->clamped_low,
+                               .high = a->clamped_high,
+                               .writes = total->writes};
+    return TENSOR_OK;
+}
+
+static bool is_traced(const nn_graph *g, int i) {
+    return tensor_format_is_shared(tensor_get_format(nn_tensor_at(g, i).t));
+}
+
+/* Notes a step; `rows`: and writes those of the steps since the last. */
+static tensor_status look(struct fl_trace *trace, const struct fl_slot_copies *slots, bool rows) {
+    for (int i = 0; i < nn_tensor_count(trace->graph); i++) {
+        const nn_tensor_info info = nn_tensor_at(trace->graph, i);
+        if (!is_traced(trace->graph, i))
+            continue;
+        const struct fl_slot *slot = fl_slot_then(slots, info.t);
+        if (!slot)
+            return fl_fail(TENSOR_E_DEVICE, "trace: %s has no slot among those of its device", info.name);
+        observe(&trace->intervals[i], slot);
+        if (rows)
+            FL_TRY(write_row(trace, &info, &trace->intervals[i], slot));
+    }
+    if (rows)
+        trace->row_step = trace->step;
+    return TENSOR_OK;
+}
+
+/* The oldest step on its way is looked at; `last`: there will be none after it, and it has rows. */
+static tensor_status arrive(struct fl_trace *trace, bool last) {
+    struct moment *m = &trace->on_way[trace->first];
+    trace->first = (trace->first + 1) % STEPS_ON_WAY;
+    trace->count--;
+    trace->step = m->step;
+    if (m->slots)
+        FL_TRY(fl_taken(trace->graph, fl_slot_copies_end(trace->graph->device, m->slots)));
+    return look(trace, m->slots, last || (m->step - 1) % trace->every == 0);
+}
+
+/* Memory for the copies of all steps on their way: later steps take none. */
+static tensor_status make_copies(struct fl_trace *trace) {
+    for (int i = 0; i < STEPS_ON_WAY; i++) {
+        struct moment *m = &trace->on_way[i];
+        FL_TRY(fl_taken(trace->graph, fl_slot_copies_begin(trace->graph->device, &m->slots)));
+        FL_TRY(fl_taken(trace->graph, fl_slot_copies_end(trace->graph->device, m->slots)));
+    }
+    return TENSOR_OK;
+}
+
+tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t step) {
+    if (!trace)
+        return TENSOR_OK;
+    FL_TRY(begin(trace, g));
+    const bool host = g->device == tensor_device_list(0);
+    if (trace->count == STEPS_ON_WAY)
+        FL_TRY(arrive(trace, false));
+    struct moment *m = &trace->on_way[(trace->first + trace->count) % STEPS_ON_WAY];
+    m->step = step;
+    trace->count++;
+    if (host)
+        return arrive(trace, false);
+    if (!trace->on_way[0].slots)
+        FL_TRY(make_copies(trace));
+    return fl_taken(g, fl_slot_copies_begin(g->device, &m->slots));
+}
+
+/* --- in a checkpoint -----------------------------------------------------------------------------------------------
+ */
+
+static tensor_status read_back(struct fl_trace *trace, struct fl_trace_kept *kept) {
+    const long size = fflush(trace->file) ? -1 : ftell(trace->file);
+    if (size < 0)
+        return io_failed("write", trace->part);
+    kept->text = fl_alloc((size_t)size);
+    if (!kept->text)
+        return fl_fail(TENSOR_E_MEMORY, "trace: no memory for %ld bytes", size);
+    kept->bytes = size;
+    rewind(trace->file);
+    const bool good = fread(kept->text, 1, (size_t)size, trace->file) == (size_t)size;
+    return good && !fseek(trace->file, size, SEEK_SET) ? TENSOR_OK : io_failed("read", trace->part);
+}
+
+tensor_status fl_trace_keep(struct fl_trace *trace, const nn_graph *g, struct fl_trace_kept *kept) {
+    *kept = (struct fl_trace_kept){0};
+    FL_TRY(begin(trace, g));
+    while (trace->count)
+        FL_TRY(arrive(trace, false));
+    const int tensors = nn_tensor_count(g);
+    kept->whole_count = 2 + (int64_t)FL_TRACE_WHOLE * tensors;
+    kept->real_count = tensors;
+    kept->whole = fl_alloc((size_t)kept->whole_count * sizeof *kept->whole);
+    kept->real = fl_alloc((size_t)tensors * sizeof *kept->real);
+    if (!kept->whole || !kept->real)
+        return fl_fail(TENSOR_E_MEMORY, "trace: no memory for the numbers of %d tensors", tensors);
+    kept->whole[0] = trace->step;
+    kept->whole[1] = trace->row_step;
+    for (int i = 0; i < tensors; i++) {
+        const struct interval *since = &trace->intervals[i];
+        const int64_t numbers[FL_TRACE_WHOLE] = {since->maximum_e,      since->gamma,           (int64_t)since->low,
+                                                 (int64_t)since->high,  since->writes,          since->before.saturated,
+                                                 since->before.flushed, since->before.nonfinite};
+        memcpy(kept->whole + 2 + FL_TRACE_WHOLE * i, numbers, sizeof numbers);
+        kept->real[i] = since->maximum;
+    }
+    return read_back(trace, kept);
+}
+
+void fl_trace_kept_clear(struct fl_trace_kept *kept) {
+    fl_free(kept->text);
+    fl_free(kept->whole);
+    fl_free(kept->real);
+    *kept = (struct fl_trace_kept){0};
+}
+
+static bool is_possible(const struct fl_trace_kept *kept, int tensors) {
+    const int64_t limit = INT64_C(1) << 62;
+    const size_t head = sizeof heading - 1;
+    bool good = kept->whole_count == 2 + (int64_t)FL_TRACE_WHOLE * tensors && kept->real_count == tensors &&
+                kept->bytes >= (int64_t)head && !memcmp(kept->text, heading, head) &&
+                kept->text[kept->bytes - 1] == '\n';
+    for (int64_t i = 0; good && i < kept->whole_count; i++) {
+        const bool exponent = i >= 2 && (i - 2) % FL_TRACE_WHOLE == 0, gamma = i >= 2 && (i - 2) % FL_TRACE_WHOLE == 1;
+        good =
+            kept->whole[i] >= (exponent ? INT16_MIN : 0) && kept->whole[i] <= (exponent || gamma ? INT16_MAX : limit);
+    }
+    for (int i = 0; good && i < tensors; i++)
+        good = kept->real[i] >= 0;
+    return good;
+}
+
+tensor_status fl_trace_resume(struct fl_trace *trace, const nn_graph *g, const struct fl_trace_kept *kept) {
+    FL_TRY(begin(trace, g));
+    if (!is_possible(kept, nn_tensor_count(g)))
+        return fl_fail(TENSOR_E_DATA,
+                       "trace: what was kept of it, %lld bytes and %lld numbers, is no trace of %d tensors",
+                       (long long)kept->bytes, (long long)(kept->whole_count + kept->real_count), nn_tensor_count(g));
+    trace->step = kept->whole[0];
+    trace->row_step = kept->whole[1];
+    for (int i = 0; i < nn_tensor_count(g); i++) {
+        const int64_t *numbers = kept->whole + 2 + FL_TRACE_WHOLE * i;
+        trace->intervals[i] =
+            (struct interval){.maximum = kept->real[i],
+                              .maximum_e = (int)numbers[0],
+                              .gamma = (int)numbers[1],
+                              .low = (uint64_t)numbers[2],
+                              .high = (uint64_t)numbers[3],
+                              .writes = numbers[4],
+                              .before = {.saturated = numbers[5], .flushed = numbers[6], .nonfinite = numbers[7]}};
+    }
+    rewind(trace->file);
+    return fwrite(kept->text, 1, (size_t)kept->bytes, trace->file) == (size_t)kept->bytes
+               ? TENSOR_OK
+               : io_failed("write", trace->part);
+}
+
+/* Rows of the last step, from the slots as they are now. */
+static tensor_status look_now(struct fl_trace *trace) {
+    tensor_device *device = trace->graph->device;
+    struct moment *m = &trace->on_way[trace->first];
+    if (device == tensor_device_list(0))
+        return look(trace, NULL, true);
+    FL_TRY(fl_taken(trace->graph, fl_slot_copies_begin(device, &m->slots)));
+    FL_TRY(fl_taken(trace->graph, fl_slot_copies_end(device, m->slots)));
+    return look(trace, m->slots, true);
+}
+
+tensor_status fl_trace_finish(struct fl_trace *trace) {
+    if (!trace)
+        return TENSOR_OK;
+    while (trace->count)
+        FL_TRY(arrive(trace, trace->count == 1));
+    if (trace->step != trace->row_step) /* the last step was looked at without rows: nothing has written since */
+        FL_TRY(look_now(trace));
+    FILE *file = trace->file;
+    bool failed = ferror(file) != 0;
+    trace->file = NULL;
+    const bool closed = fclose(file) == 0;
+    if (closed && failed)
+        errno = EIO; /* that of the write is gone */
+    if (!closed || failed)
+        return io_failed("write", trace->part);
+    if (rename(trace->part, trace->path))
+        return io_failed("rename the finished trace to", trace->path);
+    trace->finished = true;
+    return TENSOR_OK;
+}
+
+void fl_trace_free(struct fl_trace *trace) {
+    if (!trace)
+        return;
+    if (trace->file)
+        fclose(trace->file);
+    if (trace->part && !trace->finished)
+        remove(trace->part);
+    for (int i = 0; i < STEPS_ON_WAY; i++)
+        if (trace->on_way[i].slots)
+            fl_slot_copies_free(trace->graph->device, trace->on_way[i].slots);
+    fl_free(trace->intervals);
+    fl_free(trace->path);
+    fl_free(trace->part);
+    fl_free(trace);
+}

@@ -1,0 +1,647 @@
+/* nn_train.c - the training loop: batches, schedule, evaluation after each epoch, totals. */
+#include "nn/training/nn_training.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/base/sized.h"
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* --- beginning ---------------------------------------------------------------------------------------------------- */
+
+/* A test set may lack the last classes, but has none that training does not know. */
+static tensor_status check_classes(const data_set *train, const data_set *test) {
+    const int classes = data_classes(train);
+    for (int64_t i = 0; data_classes(test) > classes && i < data_count(test); i++)
+        if (data_label(test, i) >= classes)
+            return fl_fail(TENSOR_E_DATA, "train: test %s %lld %s %d, training knows 0 to %d",
+                           data_is_text(test) ? "token" : "image", (long long)i,
+                           data_is_text(test) ? "is" : "has label", data_label(test, i), classes - 1);
+    return TENSOR_OK;
+}
+
+enum { DEFAULT_CONTEXT = 128 };
+
+/* What a sequence is, where the sets are texts. */
+static tensor_status take_context(struct run *run, const data_set *train, const data_set *test) {
+    const int64_t context = run->config->context;
+    const bool text = data_is_text(train);
+    if (test && data_is_text(test) != text)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: one set is a text, the other has images");
+    if (context < 0 || context > INT_MAX || (context && !text))
+        return fl_fail(TENSOR_E_ARGUMENT, "train: context %lld, expected %s", (long long)context,
+                       text ? "1 to 2147483647, or 0" : "0 of images");
+    run->context = !text ? 0 : context ? (int)context : DEFAULT_CONTEXT;
+    run->test_labels = !test ? 0 : text ? (data_count(test) - 1) / run->context * run->context : data_count(test);
+    return TENSOR_OK;
+}
+
+static tensor_status check_sets(struct run *run, const data_set *train, const data_set *test) {
+    FL_TRY(take_context(run, train, test));
+    if (data_channels(train) > 4)
+        return fl_fail(TENSOR_E_SHAPE, "train: %d channels, expected at most 4", data_channels(train));
+    if (!test)
+        return TENSOR_OK;
+    if (data_height(train) != data_height(test) || data_width(train) != data_width(test) ||
+        data_channels(train) != data_channels(test))
+        return fl_fail(TENSOR_E_SHAPE, "train: images %dx%dx%d, test images %dx%dx%d", data_height(train),
+                       data_width(train), data_channels(train), data_height(test), data_width(test),
+                       data_channels(test));
+    return check_classes(train, test);
+}
+
+static tensor_status check_config(const nn_train_config *config) {
+    if (config->epochs < 1)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: %d epochs, expected at least 1", config->epochs);
+    if (!(config->rate >= 0 && config->rate <= 1e6))
+        return fl_fail(TENSOR_E_ARGUMENT, "train: learning rate %g, expected 0 ... 1e6", config->rate);
+    if (!(config->warmup_epochs >= 0 && config->warmup_epochs < config->epochs))
+        return fl_fail(TENSOR_E_ARGUMENT, "train: %g warm-up epochs, expected 0 or more and fewer than %d",
+                       config->warmup_epochs, config->epochs);
+    if (config->max_steps < 0 || config->average_last < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: max_steps %lld, average_last %d, expected 0 or more",
+                       (long long)config->max_steps, config->average_last);
+    if (config->report_every < 0 || config->report_every > FL_MOST_NOTED)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: report_every %lld, expected 0 to %d", (long long)config->report_every,
+                       FL_MOST_NOTED);
+    if (config->checkpoint_every < 0 || config->note_count < 0 || config->note_count > INT_MAX ||
+        (config->note_count && !config->notes))
+        return fl_fail(TENSOR_E_ARGUMENT, "train: checkpoint_every %lld, note_count %lld%s, expected 0 or more",
+                       (long long)config->checkpoint_every, (long long)config->note_count,
+                       config->notes ? "" : " at NULL");
+    return fl_schedule_known(config->schedule) ? TENSOR_OK : TENSOR_E_ARGUMENT;
+}
+
+/* Of bytes in training; a channel that is constant has deviation 0. */
+static tensor_status set_pixel_values(struct run *run, const data_set *train) {
+    float values[4 * 256];
+    for (int c = 0; c < data_channels(train); c++)
+        if (!(run->deviation[c] > 0))
+            return fl_fail(TENSOR_E_ARGUMENT,
+                           "train: deviation of channel %d is 0, expected more: all its pixels are the same", c);
+    data_pixel_values(values, data_channels(train), run->mean, run->deviation);
+    return nn_set_pixel_values(run->g, values);
+}
+
+/* The sets go to where the network lives, once; where they have no room there, batch by batch. */
+static tensor_status bring_sets(struct run *run, const data_set *train, const data_set *test) {
+    if (run->g->device == tensor_device_list(0) || run->context)
+        return TENSOR_OK;
+    run->train_there = nn_data_new(run->g, train);
+    if (run->train_there && test)
+        run->test_there = nn_data_new(run->g, test);
+    const bool all = run->train_there && (run->test_there || !test);
+    return all || tensor_error_status() == TENSOR_E_MEMORY ? TENSOR_OK : tensor_error_status();
+}
+
+/* A batch of tokens is small: it is brought to wherever the network lives. */
+static tensor_status open_text_loaders(struct run *run, const data_set *train, const data_set *test) {
+    data_loader_config how = {.batch = run->config->network.batch,
+                              .seed = run->config->network.seed,
+                              .shuffle = true,
+                              .augment = run->config->augment,
+                              .drop_last = true,
+                              .context = run->context};
+    if (!(run->train = data_loader_new(train, &how)))
+        return tensor_error_status();
+    how.shuffle = how.augment = how.drop_last = false;
+    return !test || (run->test = data_loader_new(test, &how)) ? TENSOR_OK : tensor_error_status();
+}
+
+static tensor_status open_loaders(struct run *run, const data_set *train, const data_set *test) {
+    if (run->context)
+        return open_text_loaders(run, train, test);
+    data_loader_config how = {.batch = run->config->network.batch,
+                              .seed = run->config->network.seed,
+                              .shuffle = true,
+                              .augment = run->config->augment,
+                              .drop_last = true};
+    FL_TRY(data_channel_moments(train, run->mean, run->deviation));
+    FL_TRY(set_pixel_values(run, train));
+    if (data_count(train) < how.batch)
+        return fl_fail(TENSOR_E_SHAPE, "train: batches of %d, but only %lld images", how.batch,
+                       (long long)data_count(train));
+    FL_TRY(bring_sets(run, train, test));
+    how.indices_only = run->train_there != NULL;
+    if (!(run->train = data_loader_new(train, &how)))
+        return tensor_error_status();
+    how.shuffle = how.augment = how.drop_last = false;
+    how.indices_only = run->test_there != NULL;
+    how.mean = how.indices_only ? NULL : run->mean;
+    how.deviation = how.indices_only ? NULL : run->deviation;
+    if (test && !(run->test = data_loader_new(test, &how)))
+        return tensor_error_status();
+    return TENSOR_OK;
+}
+
+/* The layers: of images, or of a text, whose length counts as height. */
+static nn_node add_layers(struct run *run, const data_set *train) {
+    const nn_train_config *config = run->config;
+    const int height = run->context ? run->context : data_height(train), classes = data_classes(train);
+    if (!config->model && config->build)
+        return config->build(run->g, height, data_width(train), data_channels(train), classes, config->build_context);
+    return run->context ? nn_model_text(run->g, config->model, height, classes)
+                        : nn_model(run->g, config->model, height, data_width(train), data_channels(train), classes);
+}
+
+/* Against a network of the caller's own. */
+static tensor_status check_text_network(const struct run *run, const data_set *train) {
+    const nn_graph *g = run->g;
+    const struct fl_node *input = &g->nodes[0];
+    if (!g->tokens || input->how.window != run->context || input->how.outputs < data_classes(train))
+        return fl_fail(TENSOR_E_SHAPE,
+                       "train: the network does not take sequences of %d tokens of a vocabulary of %d (nn_tokens)",
+                       run->context, data_classes(train));
+    return g->rows == (int64_t)g->batch * run->context
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_SHAPE,
+                         "train: the network has %lld rows of logits a step, expected one for each of "
+                         "%d x %d tokens",
+                         (long long)g->rows, g->batch, run->context);
+}
+
+static tensor_status check_image_network(const struct run *run, const data_set *train) {
+    const int height = data_height(train), width = data_width(train), channels = data_channels(train);
+    FL_TRY(fl_check_images(run->g));
+    const struct fl_shape *input = &fl_output_of(run->g, 0)->shape;
+    if (run->g->rows != run->g->batch)
+        return fl_fail(TENSOR_E_SHAPE,
+                       "train: the network has %lld rows of logits a step, expected one for each of %d "
+                       "images",
+                       (long long)run->g->rows, run->g->batch);
+    if (input->dim[1] != height || input->dim[2] != width || input->dim[3] != channels)
+        return fl_fail(TENSOR_E_SHAPE, "train: the network takes images of %lldx%lldx%lld, the data has %dx%dx%d",
+                       (long long)input->dim[1], (long long)input->dim[2], (long long)input->dim[3], height, width,
+                       channels);
+    return TENSOR_OK;
+}
+
+static tensor_status build_network(struct run *run, const data_set *train) {
+    run->g = nn_graph_new(&run->config->network);
+    if (!run->g)
+        return tensor_error_status();
+    FL_TRY(nn_compile(run->g, add_layers(run, train)));
+    FL_TRY(run->context ? check_text_network(run, train) : check_image_network(run, train));
+    return run->g->classes >= data_classes(train)
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_SHAPE, "train: the network has %d classes, the data %d", run->g->classes,
+                         data_classes(train));
+}
+
+static tensor_status begin_telemetry(struct run *run) {
+    const nn_train_config *c = run->config;
+    if (c->telemetry_every < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: telemetry every %lld steps, expected 0 (none) or more",
+                       (long long)c->telemetry_every);
+    if (!c->telemetry_every)
+        return TENSOR_OK;
+    run->telemetry =
+        nn_telemetry_new(run->g, &(nn_telemetry_config){.path = c->telemetry_path,
+                                                        .csv = c->telemetry_csv,
+                                                        .pattern = c->telemetry_pattern,
+                                                        .shadows = c->telemetry_shadows,
+                                                        .every = c->telemetry_every,
+                                                        .row = run->events ? run->events->row : NULL,
+                                                        .context = run->events ? run->events->context : NULL});
+    return run->telemetry ? TENSOR_OK : tensor_error_status();
+}
+
+static tensor_status begin(struct run *run, const data_set *train, const data_set *test) {
+    const nn_train_config *config = run->config;
+    run->train_set = train;
+    run->test_set = test;
+    run->at.epoch = 1;
+    FL_TRY(check_config(config));
+    FL_TRY(fl_training_check_folder(run));
+    FL_TRY(check_sets(run, train, test));
+    FL_TRY(build_network(run, train)); /* checks the batch before the loaders use it */
+    FL_TRY(open_loaders(run, train, test));
+    fl_training_know_data(run);
+    FL_TRY(fl_trace_open(&run->trace, config->trace_path, config->trace_every));
+    FL_TRY(begin_telemetry(run));
+    const bool host = run->g->device == tensor_device_list(0);
+    FL_TRY(nn_note_every(run->g, config->report_every ? (int)config->report_every : host ? 1 : 16));
+    run->epoch_steps = data_loader_batches(run->train);
+    run->all_steps = run->epoch_steps * config->epochs;
+    run->last_step = config->max_steps && config->max_steps < run->all_steps ? config->max_steps : run->all_steps;
+    run->warmup_steps = (int64_t)(config->warmup_epochs * (double)run->epoch_steps + 0.5);
+    run->recent_size = config->average_last > 0 ? config->average_last : 1;
+    if (run->recent_size > run->last_step)
+        run->recent_size = run->last_step;
+    run->recent = fl_alloc_zero((size_t)run->recent_size * sizeof *run->recent);
+    run->scaled_size =
+        2 * (config->report_every ? config->report_every : 16) + 2; /* so many are on their way at most */
+    run->scaled = fl_alloc_zero((size_t)run->scaled_size * sizeof *run->scaled);
+    if (!run->recent || !run->scaled)
+        return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld losses", (long long)run->recent_size);
+    run->result->test_loss = run->result->test_accuracy = NAN;
+    if (test && !(run->result->predicted = fl_alloc_zero((size_t)run->test_labels * sizeof(int32_t))))
+        return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld predictions", (long long)run->test_labels);
+    return config->resume ? fl_training_resume(run) : TENSOR_OK;
+}
+
+static void end(struct run *run) {
+    fl_trace_free(run->trace);
+    nn_telemetry_free(run->telemetry);
+    nn_data_free(run->train_there);
+    nn_data_free(run->test_there);
+    data_loader_free(run->train);
+    data_loader_free(run->test);
+    nn_graph_free(run->g);
+    fl_free(run->recent);
+    fl_free(run->scaled);
+}
+
+/* --- epochs ------------------------------------------------------------------------------------------------------- */
+
+static tensor_status evaluate(struct run *run) {
+    nn_train_result *result = run->result;
+    if (!run->test)
+        return TENSOR_OK;
+    double loss_sum = 0;
+    int64_t done = 0, correct = 0;
+    FL_TRY(data_loader_start(run->test, 0));
+    for (;;) {
+        data_batch batch;
+        double loss;
+        FL_TRY(data_loader_next(run->test, &batch));
+        if (!batch.count)
+            break;
+        int32_t *predicted = result->predicted + done;
+        const int64_t labels = batch.count * fl_labels_each(run->g);
+        const int32_t *expected = run->context ? batch.targets : batch.labels;
+        if (run->context)
+            FL_TRY(nn_evaluate_tokens(run->g, batch.tokens, batch.targets, batch.count, &loss, predicted));
+        else if (run->test_there)
+            FL_TRY(nn_evaluate_data(run->g, run->test_there, batch.indices, batch.count, &loss, predicted));
+        else
+            FL_TRY(nn_evaluate(run->g, batch.images, batch.labels, batch.count, &loss, predicted));
+        for (int64_t i = 0; i < labels; i++)
+            correct += predicted[i] == expected[i];
+        loss_sum += loss * (double)labels;
+        done += labels;
+    }
+    result->predicted_count = done;
+    result->test_loss = loss_sum / (double)done;
+    result->test_accuracy = (double)correct / (double)done;
+    return TENSOR_OK;
+}
+
+static tensor_status forward(struct run *run, const data_batch *batch, int epoch) {
+    if (run->context)
+        return nn_forward_tokens(run->g, batch->tokens, batch->targets);
+    if (!run->train_there)
+        return nn_forward_pixels(run->g, batch->pixels, batch->labels);
+    const tensor_augmentation how = {run->config->network.seed, (uint64_t)epoch - 1};
+    return nn_forward_data(run->g, run->train_there, batch->indices, run->config->augment ? &how : NULL);
+}
+
+static float rate_of(const struct run *run, int64_t step) {
+    return fl_schedule_rate(run->config->schedule, run->config->rate, step, run->all_steps, run->warmup_steps);
+}
+
+/* After a step. */
+static tensor_status look(struct run *run) {
+    if (!run->telemetry)
+        return TENSOR_OK;
+    FL_TRY(nn_telemetry_step(run->telemetry));
+    const nn_nonfinite *first = nn_telemetry_nonfinite(run->telemetry);
+    if (!first || run->nonfinite_told)
+        return TENSOR_OK;
+    run->nonfinite_told = true;
+    if (run->events && run->events->nonfinite)
+        run->events->nonfinite(run->events->context, first);
+    return TENSOR_OK;
+}
+
+/* A step that the device has still to compute, mostly. */
+static tensor_status begin_step(struct run *run, int epoch) {
+    data_batch batch;
+    if (run->begun + 1 == run->last_step)
+        nn_telemetry_want(run->telemetry);
+    FL_TRY(data_loader_next(run->train, &batch));
+    FL_TRY(forward(run, &batch, epoch));
+    FL_TRY(nn_backward(run->g));
+    FL_TRY(nn_update(run->g, rate_of(run, run->begun)));
+    FL_TRY(nn_note_loss(run->g)); /* who waits for it waits for the whole step */
+    run->begun++;
+    run->scaled[run->begun % run->scaled_size] =
+        (struct fl_scaled_step){run->g->scaling.used, run->g->scaling.now.in_a_row};
+    FL_TRY(look(run));
+    return fl_trace_step(run->trace, run->g, run->begun);
+}
+
+/* A step whose loss is known. */
+static void report_step(struct run *run, nn_epoch_report *report, double loss) {
+    nn_train_result *result = run->result;
+    const nn_train_events *events = run->events;
+    const float rate = rate_of(run, result->steps);
+    run->recent[result->steps % run->recent_size] = loss;
+    result->steps++;
+    result->images += run->config->network.batch;
+    report->train_loss += loss;
+    const nn_step_report step = {.step = result->steps,
+                                 .steps = run->last_step,
+                                 .epoch = report->epoch,
+                                 .loss = loss,
+                                 .rate = rate,
+                                 .seconds = result->seconds,
+                                 .images = result->images,
+                                 .loss_scale = run->scaled[result->steps % run->scaled_size].scale,
+                                 .skipped_in_a_row = run->scaled[result->steps % run->scaled_size].in_a_row};
+    if (events && events->starved && step.skipped_in_a_row == NN_STARVED)
+        events->starved(events->context, &step);
+    if (events && events->step && events->step(events->context, &step))
+        result->stopped = true;
+}
+
+/* Reports the steps whose losses have arrived; wait: all that have begun. */
+static tensor_status report_steps(struct run *run, bool wait) {
+    for (;;) {
+        const double start = now();
+        double loss;
+        int right;
+        bool there;
+        FL_TRY(nn_noted_loss(run->g, wait, &loss, &right, &there));
+        const double seconds = now() - start;
+        run->result->seconds += seconds;
+        run->report.seconds += seconds;
+        if (!there)
+            return TENSOR_OK;
+        run->correct += right;
+        report_step(run, &run->report, loss);
+    }
+}
+
+static tensor_status train_step(struct run *run) {
+    const double start = now();
+    FL_TRY(begin_step(run, run->report.epoch));
+    const double seconds = now() - start;
+    run->result->seconds += seconds;
+    run->report.seconds += seconds;
+    return report_steps(run, false);
+}
+
+/* Where the epoch is, all steps that have begun being reported. */
+static struct fl_progress progress_in(const struct run *run) {
+    const nn_epoch_report *report = &run->report;
+    return (struct fl_progress){.epoch = report->epoch,
+                                .batch = run->result->steps - (report->epoch - 1) * run->epoch_steps,
+                                .loss_sum = report->train_loss,
+                                .seconds = report->seconds,
+                                .correct = run->correct};
+}
+
+static tensor_status keep_on_the_way(struct run *run) {
+    const int64_t every = run->config->checkpoint_every;
+    if (!run->config->checkpoint || !every || run->begun % every || run->begun == run->last_step)
+        return TENSOR_OK;
+    FL_TRY(report_steps(run, true));
+    if (run->result->stopped)
+        return TENSOR_OK; /* which is kept as it is */
+    const struct fl_progress at = progress_in(run);
+    return fl_training_keep(run, &at);
+}
+
+/* From run->at. */
+static tensor_status begin_epoch(struct run *run) {
+    const struct fl_progress from = run->at;
+    run->report = (nn_epoch_report){.epoch = from.epoch, .train_loss = from.loss_sum, .seconds = from.seconds};
+    run->correct = from.correct;
+    run->batch = from.batch;
+    FL_TRY(data_loader_seek(run->train, from.epoch - 1, from.batch));
+    run->in_epoch = true;
+    return TENSOR_OK;
+}
+
+static bool is_epoch_over(const struct run *run) {
+    return run->batch == run->epoch_steps || run->begun == run->last_step || run->result->stopped;
+}
+
+/* At its end, or where it was stopped. */
+static tensor_status end_epoch(struct run *run) {
+    nn_train_result *result = run->result;
+    nn_epoch_report *report = &run->report;
+    FL_TRY(report_steps(run, true));
+    run->in_epoch = false;
+    run->at = progress_in(run);
+    const int64_t steps = run->at.batch;
+    report->step = result->steps;
+    report->train_loss /= (double)steps;
+    result->train_loss = report->train_loss;
+    if (result->stopped)
+        return fl_training_keep(run, &run->at);
+    report->train_accuracy = (double)run->correct / (double)(steps * run->g->rows);
+    FL_TRY(evaluate(run));
+    FL_TRY(fl_training_keep_best(run, report->epoch));
+    report->test_loss = result->test_loss;
+    report->test_accuracy = result->test_accuracy;
+    bool stop = run->events && run->events->epoch && run->events->epoch(run->events->context, report);
+    result->stopped = stop && result->steps < run->last_step;
+    run->at = (struct fl_progress){.epoch = report->epoch + 1, .done = result->steps == run->last_step};
+    return !run->config->checkpoint_every || run->at.done || result->stopped ? fl_training_keep(run, &run->at)
+                                                                             : TENSOR_OK;
+}
+
+static bool is_over(const struct run *run) {
+    return run->at.done || run->result->stopped;
+}
+
+static tensor_status advance(struct run *run, int64_t steps) {
+    while (steps > 0 && !is_over(run)) {
+        if (!run->in_epoch)
+            FL_TRY(begin_epoch(run));
+        for (; steps > 0 && !is_epoch_over(run); steps--) {
+            FL_TRY(train_step(run));
+            run->batch++;
+            FL_TRY(keep_on_the_way(run));
+        }
+        if (is_epoch_over(run))
+            FL_TRY(end_epoch(run));
+    }
+    if (!run->in_epoch)
+        return TENSOR_OK;
+    FL_TRY(report_steps(run, true));
+    return run->result->stopped ? end_epoch(run) : TENSOR_OK; /* kept as it is */
+}
+
+static tensor_status add_totals(const nn_graph *g, nn_train_result *result) {
+    for (int i = 0; i < nn_tensor_count(g); i++) {
+        tensor_stats total;
+        tensor *t = nn_tensor_at(g, i).t;
+        FL_TRY(tensor_statistics(t, NULL, &total));
+        result->saturated += total.saturated;
+        result->flushed += total.flushed;
+        result->nonfinite += total.nonfinite;
+        result->elements += total.elements;
+        const struct autoflex *a = tensor_autoflex(t);
+        result->clamped_low += a ? (int64_t)a->clamped_low : 0;
+        result->clamped_high += a ? (int64_t)a->clamped_high : 0;
+    }
+    result->parameters = nn_parameter_count(g);
+    result->weight_bytes = nn_weight_bytes(g);
+    result->activation_bytes = nn_activation_bytes(g);
+    result->arena_bytes = nn_arena_bytes(g);
+    return TENSOR_OK;
+}
+
+/* Before the last step: as it is. */
+static tensor_status stop(struct run *run) {
+    run->result->stopped = true;
+    return run->in_epoch ? end_epoch(run) : fl_training_keep(run, &run->at);
+}
+
+static tensor_status finish(struct run *run) {
+    nn_train_result *result = run->result;
+    if (!is_over(run))
+        FL_TRY(stop(run));
+    if (run->at.done)
+        FL_TRY(fl_training_keep_last(run));
+    int64_t recent = result->steps < run->recent_size ? result->steps : run->recent_size;
+    for (int64_t i = 0; i < recent; i++)
+        result->last_loss += run->recent[i] / (double)recent;
+    FL_TRY(add_totals(run->g, result));
+    FL_TRY(nn_telemetry_finish(run->telemetry));
+    const nn_loss_scale *scaling = &run->g->scaling.now;
+    result->loss_scale = scaling->scale;
+    result->skipped = scaling->skipped;
+    result->skipped_in_a_row = scaling->longest;
+    result->skipped_at_end = scaling->in_a_row;
+    return fl_trace_finish(run->trace);
+}
+
+/* The network comes first in the caller's struct, as long as the caller knows it, and the rest follows without a gap.
+ */
+static tensor_status take_config(nn_train_config *ours, const nn_train_config *given, size_t size,
+                                 size_t network_size) {
+    const size_t rest = offsetof(nn_train_config, model);
+    _Static_assert(offsetof(nn_train_config, model) == sizeof(nn_config), "no gap after the network");
+    FL_TRY(fl_take_sized(&ours->network, sizeof ours->network, given, network_size, "train: nn_config"));
+    if (size <= network_size)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: nn_train_config of %zu bytes with a network of %zu", size,
+                       network_size);
+    return fl_take_sized((char *)ours + rest, sizeof *ours - rest, (const char *)given + network_size,
+                         size - network_size, "train: nn_train_config without its network");
+}
+
+static const size_t smallest_result = offsetof(nn_train_result, predicted_count) + sizeof(int64_t);
+
+/* --- a training in parts ------------------------------------------------------------------------------------------ */
+
+struct nn_trainer {
+    struct run run;
+    nn_train_config config;
+    nn_train_events events;
+    nn_train_result result;
+    tensor_status failed; /* of a call before: what remains is to be freed */
+    bool finished;
+};
+
+static tensor_status begin_trainer(nn_trainer *t, const nn_train_config *config, size_t config_size,
+                                   size_t network_size, const data_set *train, const data_set *test,
+                                   const nn_train_events *events, size_t events_size) {
+    FL_TRY(take_config(&t->config, config, config_size, network_size));
+    if (events)
+        FL_TRY(fl_take_sized(&t->events, sizeof t->events, events, events_size, "train: nn_train_events"));
+    t->run = (struct run){.config = &t->config, .events = events ? &t->events : NULL, .result = &t->result};
+    return begin(&t->run, train, test);
+}
+
+nn_trainer *nn_trainer_new_sized(const nn_train_config *config, size_t config_size, size_t network_size,
+                                 const data_set *train, const data_set *test, const nn_train_events *events,
+                                 size_t events_size) {
+    nn_trainer *t = config && train ? fl_alloc_zero(sizeof *t) : NULL;
+    if (!config || !train)
+        fl_fail(TENSOR_E_ARGUMENT, "train: config or training set is NULL");
+    else if (!t)
+        fl_fail(TENSOR_E_MEMORY, "train: no memory");
+    else if (!begin_trainer(t, config, config_size, network_size, train, test, events, events_size))
+        return t;
+    nn_trainer_free(t);
+    return NULL;
+}
+
+void nn_trainer_free(nn_trainer *t) {
+    if (!t)
+        return;
+    end(&t->run);
+    nn_train_result_clear(&t->result);
+    fl_free(t);
+}
+
+static tensor_status check_trainer(const nn_trainer *t) {
+    if (!t)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: the trainer is NULL");
+    if (t->failed)
+        return fl_fail(t->failed, "train: the trainer failed before; it can be freed alone");
+    return t->finished ? fl_fail(TENSOR_E_ARGUMENT, "train: the trainer has finished") : TENSOR_OK;
+}
+
+tensor_status nn_trainer_advance(nn_trainer *t, int64_t steps, bool *over) {
+    FL_TRY(check_trainer(t));
+    if (steps < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: %lld steps, expected 0 or more", (long long)steps);
+    t->failed = advance(&t->run, steps);
+    if (!t->failed && over)
+        *over = is_over(&t->run);
+    return t->failed;
+}
+
+const nn_graph *nn_trainer_network(const nn_trainer *t) {
+    return t ? t->run.g : NULL;
+}
+
+static tensor_status check_result(size_t result_size) {
+    FL_TRY(fl_check_sized(result_size, "train: nn_train_result"));
+    return result_size < smallest_result /* predictions that nobody could free */
+               ? fl_fail(TENSOR_E_ARGUMENT, "train: nn_train_result of %zu bytes, expected at least %zu", result_size,
+                         smallest_result)
+               : TENSOR_OK;
+}
+
+tensor_status nn_trainer_finish_sized(nn_trainer *t, nn_train_result *result, size_t result_size) {
+    static const nn_train_result nothing;
+    if (!result)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: the result is NULL");
+    FL_TRY(check_result(result_size));
+    fl_give_sized(result, result_size, &nothing, sizeof nothing);
+    FL_TRY(check_trainer(t));
+    if ((t->failed = finish(&t->run)))
+        return t->failed;
+    fl_give_sized(result, result_size, &t->result, sizeof t->result);
+    t->result = nothing; /* the caller frees its predictions */
+    t->finished = true;
+    return TENSOR_OK;
+}
+
+tensor_status nn_train_sized(nn_train_result *result, size_t result_size, const nn_train_config *config,
+                             size_t config_size, size_t network_size, const data_set *train, const data_set *test,
+                             const nn_train_events *events, size_t events_size) {
+    static const nn_train_result nothing;
+    if (!result || !config || !train)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: result, config or training set is NULL");
+    FL_TRY(check_result(result_size));
+    fl_give_sized(result, result_size, &nothing, sizeof nothing);
+    nn_trainer *t = nn_trainer_new_sized(config, config_size, network_size, train, test, events, events_size);
+    if (!t)
+        return tensor_error_status();
+    tensor_status status = nn_trainer_advance(t, INT64_MAX, NULL);
+    if (!status)
+        status = nn_trainer_finish_sized(t, result, result_size);
+    nn_trainer_free(t);
+    return status;
+}
+
+void nn_train_result_clear_sized(nn_train_result *result, size_t result_size) {
+    if (!result || result_size < smallest_result)
+        return;
+    fl_free(result->predicted);
+    memset(result, 0, result_size);
+}

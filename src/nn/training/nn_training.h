@@ -1,0 +1,73 @@
+/* nn_training.h - a training under way: what the loop (nn_train.c) and its checkpoints (nn_resume.c) share. */
+#ifndef FL_NN_TRAINING_H
+#define FL_NN_TRAINING_H
+
+#include "nn/graph/nn_graph.h"
+
+/* Between two steps, all of which are reported. */
+struct fl_progress {
+    int epoch;     /* from 1 */
+    int64_t batch; /* of the epoch, the next one */
+    /* Of the epoch's steps so far. */
+    double loss_sum, seconds;
+    int64_t correct;
+    bool done; /* after the last evaluation: nothing remains to be trained */
+};
+
+struct fl_best {
+    int epoch; /* 0: none yet */
+    double accuracy, loss;
+};
+
+struct run {
+    const nn_train_config *config;
+    const nn_train_events *events;
+    nn_train_result *result;
+    nn_graph *g;
+    const data_set *train_set, *test_set;
+    uint64_t train_hash, test_hash;    /* of their pixels and labels; known where there are checkpoints */
+    data_loader *train, *test;         /* test NULL: no evaluation */
+    nn_data *train_there, *test_there; /* the sets where the network lives; NULL: batches are brought there */
+    struct fl_trace *trace;
+    nn_telemetry *telemetry; /* NULL: none */
+    bool nonfinite_told;
+    double mean[4], deviation[4]; /* of the training set, for both splits; of images */
+    int context;                  /* tokens of a sequence; 0: images */
+    int64_t test_labels;          /* of an evaluation; 0 without a test set */
+    int64_t epoch_steps, all_steps, warmup_steps, last_step;
+    int64_t begun;  /* steps; result->steps are those whose loss is known */
+    double *recent; /* ring of the last losses */
+    int64_t recent_size;
+    struct fl_progress at; /* where the next epoch begins */
+    struct fl_best best;
+    /* The epoch under way. */
+    bool in_epoch;
+    int64_t batch; /* the next one */
+    nn_epoch_report report;
+    int64_t correct;
+    /* Of steps that have begun, by their number: what is reported with their losses. */
+    struct fl_scaled_step *scaled;
+    int64_t scaled_size;
+};
+
+/* How a step's loss was scaled. */
+struct fl_scaled_step {
+    double scale;
+    int64_t in_a_row; /* skipped steps, up to this one */
+};
+
+/* nn_resume.c; all but fl_training_resume do nothing without config->checkpoint */
+/* Before the first step: the folder can be written. */
+tensor_status fl_training_check_folder(const struct run *run);
+/* Looks through the data, so that a checkpoint goes with no other. */
+void fl_training_know_data(struct run *run);
+/* resume.safetensors: from there the training goes on. */
+tensor_status fl_training_keep(struct run *run, const struct fl_progress *at);
+/* best.safetensors, where the evaluation just made is the best. */
+tensor_status fl_training_keep_best(struct run *run, int epoch);
+/* last.safetensors */
+tensor_status fl_training_keep_last(const struct run *run);
+/* Goes on from config->resume, in a run that has begun. */
+tensor_status fl_training_resume(struct run *run);
+
+#endif

@@ -1,0 +1,333 @@
+/* nn_wgan.c - a generator and its critic in turns.
+ *
+ * The critic's batch is twice the generator's: generated images, then real ones. In a step of the generator the second
+ * half counts nothing. What a step draws depends on the number of steps before it alone, so that the state of the two
+ * networks is all there is. */
+#include "nn/models/nn_models_wgan.h"
+#include "core/base/fail.h"
+#include "core/base/memory.h"
+#include "core/base/sized.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_SIDE = 256, NOT_COUNTED = -1 };
+
+struct nn_wgan {
+    nn_wgan_config how;
+    nn_graph *generator, *critic;
+    int64_t pixels;       /* of `batch` images */
+    float *latent, *both; /* what images are generated from; generated images, then real ones */
+    double *numbers;      /* latent numbers, or images, in double */
+    int32_t *labels;      /* of both halves */
+};
+
+/* --- life --------------------------------------------------------------------------------------------------------- */
+
+static tensor_status check_between(const char *what, int value, int least, int most) {
+    return value >= least && value <= most
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_ARGUMENT, "wgan: %s %d, expected %d to %d", what, value, least, most);
+}
+
+static tensor_status check_config(nn_wgan_config *how) {
+    how->latent = how->latent ? how->latent : 64;
+    how->filters = how->filters ? how->filters : 32;
+    how->critic_steps = how->critic_steps ? how->critic_steps : 5;
+    how->rate = how->rate != 0 ? how->rate : 5e-5f;
+    how->clip = how->clip != 0 ? how->clip : 0.01f;
+    FL_TRY(check_between("batch", how->batch, 1, 1 << 20));
+    FL_TRY(check_between("side", how->side, 8, MOST_SIDE));
+    if (how->side % 8)
+        return fl_fail(TENSOR_E_ARGUMENT, "wgan: side %d, expected a multiple of 8", how->side);
+    FL_TRY(check_between("channels", how->channels, 1, 4));
+    FL_TRY(check_between("latent", how->latent, 1, 4096));
+    FL_TRY(check_between("filters", how->filters, 1, 1024));
+    FL_TRY(check_between("critic_steps", how->critic_steps, 1, 1000));
+    if (!(how->rate > 0 && isfinite(how->rate)) || !(how->clip > 0 && isfinite(how->clip)))
+        return fl_fail(TENSOR_E_ARGUMENT, "wgan: rate %g, clip %g, expected more than 0", (double)how->rate,
+                       (double)how->clip);
+    return TENSOR_OK;
+}
+
+static nn_graph *new_graph(const nn_wgan_config *how, bool critic) {
+    return nn_graph_new(&(nn_config){.variant = how->variant,
+                                     .predictor = how->predictor,
+                                     .device = how->device,
+                                     .batch = critic ? 2 * how->batch : how->batch,
+                                     .seed = how->seed,
+                                     .optimiser = "rmsprop",
+                                     .loss_scale = how->loss_scale,
+                                     .loss = critic ? "wasserstein" : "none",
+                                     .ignores = critic,
+                                     .ignored_label = critic ? NOT_COUNTED : 0,
+                                     .input_gradient = critic});
+}
+
+static tensor_status build(nn_wgan *w) {
+    const nn_wgan_config *how = &w->how;
+    if (!(w->generator = new_graph(how, false)) || !(w->critic = new_graph(how, true)))
+        return tensor_error_status();
+    FL_TRY(
+        nn_compile(w->generator, fl_wgan_generator(w->generator, how->side, how->channels, how->latent, how->filters)));
+    FL_TRY(nn_compile(w->critic, fl_wgan_critic(w->critic, how->side, how->channels, how->filters)));
+    FL_TRY(nn_clip_weights(w->critic, how->clip));
+    w->pixels = (int64_t)how->batch * how->side * how->side * how->channels;
+    const int64_t latent = (int64_t)how->batch * how->latent, most = latent > w->pixels ? latent : w->pixels;
+    w->latent = fl_alloc((size_t)latent * sizeof *w->latent);
+    w->both = fl_alloc(2 * (size_t)w->pixels * sizeof *w->both);
+    w->numbers = fl_alloc((size_t)most * sizeof *w->numbers);
+    w->labels = fl_alloc(2 * (size_t)how->batch * sizeof *w->labels);
+    return w->latent && w->both && w->numbers && w->labels
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_MEMORY, "wgan: no memory for batches of %d images", how->batch);
+}
+
+nn_wgan *nn_wgan_new_sized(const nn_wgan_config *given, size_t config_size) {
+    nn_wgan_config how;
+    if (!given) {
+        fl_fail(TENSOR_E_ARGUMENT, "wgan: config is NULL");
+        return NULL;
+    }
+    if (fl_take_sized(&how, sizeof how, given, config_size, "wgan: nn_wgan_config") || check_config(&how))
+        return NULL;
+    nn_wgan *w = fl_alloc_zero(sizeof *w);
+    if (!w) {
+        fl_fail(TENSOR_E_MEMORY, "wgan: no memory");
+        return NULL;
+    }
+    w->how = how;
+    if (!build(w))
+        return w;
+    nn_wgan_free(w);
+    return NULL;
+}
+
+void nn_wgan_free(nn_wgan *w) {
+    if (!w)
+        return;
+    nn_graph_free(w->generator);
+    nn_graph_free(w->critic);
+    fl_free(w->latent);
+    fl_free(w->both);
+    fl_free(w->numbers);
+    fl_free(w->labels);
+    fl_free(w);
+}
+
+nn_graph *nn_wgan_generator(const nn_wgan *w) {
+    return w ? w->generator : NULL;
+}
+nn_graph *nn_wgan_critic(const nn_wgan *w) {
+    return w ? w->critic : NULL;
+}
+
+/* --- steps -------------------------------------------------------------------------------------------------------- */
+
+/* Standard normal numbers of a seed and a purpose. */
+static void draw_latent(nn_wgan *w, uint64_t seed, const char *what, uint64_t number) {
+    const int64_t count = (int64_t)w->how.batch * w->how.latent;
+    char name[64];
+    snprintf(name, sizeof name, "latent.%s.%llu", what, (unsigned long long)number);
+    fl_init_values(w->numbers, count, FL_INIT_NORMAL, 1, fl_name_key(seed, name));
+    for (int64_t i = 0; i < count; i++)
+        w->latent[i] = (float)w->numbers[i];
+}
+
+/* A training pass of the generator; its images are the first half of both. */
+static tensor_status generate(nn_wgan *w, const char *what, uint64_t number) {
+    draw_latent(w, w->how.seed, what, number);
+    FL_TRY(nn_forward_images(w->generator, w->latent));
+    const tensor *images = nn_output(w->generator);
+    return images ? tensor_store_f32(images, w->both, w->pixels) : tensor_error_status();
+}
+
+static void set_labels(nn_wgan *w, int32_t generated, int32_t real) {
+    for (int i = 0; i < w->how.batch; i++) {
+        w->labels[i] = generated;
+        w->labels[w->how.batch + i] = real;
+    }
+}
+
+tensor_status nn_wgan_train_critic(nn_wgan *w, const float *images, double *estimate) {
+    double loss;
+    if (!w || !images)
+        return fl_fail(TENSOR_E_ARGUMENT, "wgan: %s is NULL", w ? "images" : "the pair of networks");
+    FL_TRY(generate(w, "critic", nn_steps(w->critic)));
+    memcpy(w->both + w->pixels, images, (size_t)w->pixels * sizeof *images);
+    set_labels(w, 0, 1);
+    FL_TRY(nn_forward(w->critic, w->both, w->labels));
+    FL_TRY(nn_backward(w->critic));
+    FL_TRY(nn_update(w->critic, w->how.rate));
+    FL_TRY(nn_clip_weights(w->critic, w->how.clip));
+    if (!estimate)
+        return TENSOR_OK;
+    FL_TRY(nn_loss(w->critic, &loss, NULL));
+    *estimate = -loss;
+    return TENSOR_OK;
+}
+
+/* The generated images stand in the other half as well, so that exponents see nothing else. */
+tensor_status nn_wgan_train_generator(nn_wgan *w, double *loss) {
+    if (!w)
+        return fl_fail(TENSOR_E_ARGUMENT, "wgan: the pair of networks is NULL");
+    FL_TRY(generate(w, "generator", nn_steps(w->generator)));
+    memcpy(w->both + w->pixels, w->both, (size_t)w->pixels * sizeof *w->both);
+    set_labels(w, 1, NOT_COUNTED);
+    FL_TRY(fl_loss_scale_lend(w->critic, w->generator)); /* the loss is the generator's */
+    const tensor_status status = nn_forward(w->critic, w->both, w->labels);
+    FL_TRY(fl_loss_scale_lend(w->critic, w->critic));
+    FL_TRY(status);
+    FL_TRY(nn_backward(w->critic));
+    if (loss)
+        FL_TRY(nn_loss(w->critic, loss, NULL));
+    const tensor *gradient = nn_input_gradient(w->critic);
+    if (!gradient)
+        return tensor_error_status();
+    FL_TRY(nn_backward_from(w->generator, gradient)); /* its first half, of the generated images */
+    return nn_update(w->generator, w->how.rate);
+}
+
+tensor_status nn_wgan_generate(nn_wgan *w, uint64_t seed, int count, float *images) {
+    if (!w || !images)
+        return fl_fail(TENSOR_E_ARGUMENT, "wgan: %s is NULL", w ? "images" : "the pair of networks");
+    FL_TRY(check_between("images", count, 1, w->how.batch));
+    draw_latent(w, seed, "sample", 0);
+    FL_TRY(nn_predict(w->generator, w->latent, count, w->numbers));
+    for (int64_t i = 0; i < w->pixels / w->how.batch * count; i++)
+        images[i] = (float)w->numbers[i];
+    return TENSOR_OK;
+}
+
+/* --- training ----------------------------------------------------------------------------------------------------- */
+
+static tensor_status open_images(const nn_wgan *w, const data_set *set, data_loader **loader) {
+    static const double mean[4] = {0.5, 0.5, 0.5, 0.5}; /* and deviation: bytes become -1 ... 1 */
+    const nn_wgan_config *how = &w->how;
+    if (!set || data_is_text(set))
+        return fl_fail(TENSOR_E_ARGUMENT, "wgan: the set is %s, expected images", set ? "a text" : "NULL");
+    if (data_height(set) != how->side || data_width(set) != how->side || data_channels(set) != how->channels)
+        return fl_fail(TENSOR_E_SHAPE, "wgan: images of %dx%dx%d, expected %dx%dx%d", data_height(set), data_width(set),
+                       data_channels(set), how->side, how->side, how->channels);
+    if (data_count(set) < how->batch)
+        return fl_fail(TENSOR_E_SHAPE, "wgan: batches of %d, but only %lld images", how->batch,
+                       (long long)data_count(set));
+    *loader = data_loader_new(set, &(data_loader_config){.batch = how->batch,
+                                                         .seed = how->seed,
+                                                         .shuffle = true,
+                                                         .drop_last = true,
+                                                         .mean = mean,
+                                                         .deviation = mean});
+    return *loader ? TENSOR_OK : tensor_error_status();
+}
+
+/* The critic's steps before one of the generator; *estimate: their mean. */
+static tensor_status train_critic(nn_wgan *w, data_loader *loader, double *estimate) {
+    const uint64_t batches = (uint64_t)data_loader_batches(loader);
+    *estimate = 0;
+    for (int i = 0; i < w->how.critic_steps; i++) {
+        data_batch batch;
+        double one;
+        const uint64_t step = nn_steps(w->critic);
+        if (step % batches == 0 && step / batches > INT32_MAX)
+            return fl_fail(TENSOR_E_ARGUMENT, "wgan: more than 2^31 passes over the set");
+        if (step % batches == 0)
+            FL_TRY(data_loader_start(loader, (int)(step / batches)));
+        FL_TRY(data_loader_next(loader, &batch));
+        FL_TRY(nn_wgan_train_critic(w, batch.images, &one));
+        *estimate += one / w->how.critic_steps;
+    }
+    return TENSOR_OK;
+}
+
+static tensor_status train(nn_wgan *w, data_loader *loader, int64_t steps,
+                           int (*report)(void *context, const nn_wgan_report *report), void *context) {
+    const uint64_t batches = (uint64_t)data_loader_batches(loader), at = nn_steps(w->critic);
+    FL_TRY(data_loader_seek(loader, (int)(at / batches % INT32_MAX), (int64_t)(at % batches)));
+    while (nn_steps(w->generator) < (uint64_t)steps) {
+        nn_wgan_report r = {.step = (int64_t)nn_steps(w->generator) + 1};
+        FL_TRY(train_critic(w, loader, &r.estimate));
+        FL_TRY(nn_wgan_train_generator(w, &r.loss));
+        if (report && report(context, &r))
+            break;
+    }
+    return TENSOR_OK;
+}
+
+tensor_status nn_wgan_train(nn_wgan *w, const data_set *set, int64_t steps,
+                            int (*report)(void *context, const nn_wgan_report *report), void *context) {
+    data_loader *loader = NULL;
+    if (!w || steps < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "wgan: %s", w ? "steps below 0" : "the pair of networks is NULL");
+    FL_TRY(open_images(w, set, &loader));
+    const tensor_status status = train(w, loader, steps, report, context);
+    data_loader_free(loader);
+    return status;
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+static const char place_key[] = "wgan.steps"; /* of the critic, of the generator */
+
+static tensor_status path_of(const char *prefix, const char *network, char **path) {
+    if (!prefix)
+        return fl_fail(TENSOR_E_ARGUMENT, "wgan: the prefix of its files is NULL");
+    const size_t room = strlen(prefix) + strlen(network) + sizeof ".safetensors" + 1;
+    if (!(*path = fl_alloc(room)))
+        return fl_fail(TENSOR_E_MEMORY, "wgan: no memory for a path");
+    snprintf(*path, room, "%s.%s.safetensors", prefix, network);
+    return TENSOR_OK;
+}
+
+static tensor_status save_network(const nn_graph *g, const char *prefix, const char *network, const char *place) {
+    char *path;
+    FL_TRY(path_of(prefix, network, &path));
+    const tensor_status status = nn_checkpoint_save(g, path, &(nn_note){place_key, place}, 1);
+    fl_free(path);
+    return status;
+}
+
+tensor_status nn_wgan_save(const nn_wgan *w, const char *prefix) {
+    char place[64];
+    if (!w)
+        return fl_fail(TENSOR_E_ARGUMENT, "wgan: the pair of networks is NULL");
+    snprintf(place, sizeof place, "%llu %llu", (unsigned long long)nn_steps(w->critic),
+             (unsigned long long)nn_steps(w->generator));
+    FL_TRY(save_network(w->critic, prefix, "critic", place));
+    return save_network(w->generator, prefix, "generator", place);
+}
+
+/* Both of one step, or nothing has changed: the second of two good files may still be of another network. */
+static tensor_status load_both(nn_wgan *w, const char *critic, const char *generator) {
+    char places[2][64];
+    FL_TRY(nn_checkpoint_note(critic, place_key, places[0], sizeof places[0]));
+    FL_TRY(nn_checkpoint_note(generator, place_key, places[1], sizeof places[1]));
+    if (strcmp(places[0], places[1]) != 0)
+        return fl_fail(TENSOR_E_DATA, "wgan: %s is of step '%s', %s of '%s'", critic, places[0], generator, places[1]);
+    const size_t bytes = nn_state_bytes(w->critic);
+    void *before = fl_alloc(bytes);
+    tensor_status status = before ? nn_state_get(w->critic, before, bytes)
+                                  : fl_fail(TENSOR_E_MEMORY, "wgan: no memory for %zu bytes", bytes);
+    if (!status && !(status = nn_checkpoint_load(w->critic, critic)) &&
+        (status = nn_checkpoint_load(w->generator, generator))) {
+        char why[400];
+        snprintf(why, sizeof why, "%s", tensor_error());
+        if (!nn_state_set(w->critic, before, bytes))
+            status = fl_fail(status, "%s", why);
+    }
+    fl_free(before);
+    return status;
+}
+
+tensor_status nn_wgan_load(nn_wgan *w, const char *prefix) {
+    char *critic = NULL, *generator = NULL;
+    if (!w)
+        return fl_fail(TENSOR_E_ARGUMENT, "wgan: the pair of networks is NULL");
+    FL_TRY(path_of(prefix, "critic", &critic));
+    tensor_status status = path_of(prefix, "generator", &generator);
+    if (!status)
+        status = load_both(w, critic, generator);
+    fl_free(critic);
+    fl_free(generator);
+    return status;
+}

@@ -1,0 +1,69 @@
+/* Single tensors of a safetensors file that this library has not written: shapes and elements beside those that went
+ * in, and each error by its status and the name it says. */
+#define _GNU_SOURCE
+#include "check.h"
+#include "flexlab/nn.h"
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static char path[100];
+static const float floats[6] = {0, -0.1f, 0x1p-149f, 3.4e38f, 1, -2};
+static const double doubles[2] = {0.1, -0x1p-1074};
+
+static void write_file(void) {
+    static const char head[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
+                               "\"d\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[24,40]},"
+                               "\"one\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[40,44]},"
+                               "\"i\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[44,48]}}";
+    static const int32_t integer = 7;
+    const uint64_t length = sizeof head - 1;
+    FILE *f = fopen(path, "wb");
+    CHECK(f, "%s", path);
+    fwrite(&length, 8, 1, f);
+    fwrite(head, 1, sizeof head - 1, f);
+    fwrite(floats, 1, sizeof floats, f);
+    fwrite(doubles, 1, sizeof doubles, f);
+    fwrite(&floats[1], 1, sizeof floats[1], f);
+    fwrite(&integer, 1, sizeof integer, f);
+    CHECK(!fclose(f), "%s", path);
+}
+
+static void refused(tensor_status status, tensor_status expected, const char *word) {
+    CHECK(status == expected && strstr(tensor_error(), word), "%d, expected %d with '%s': %s", (int)status,
+          (int)expected, word, tensor_error());
+}
+
+int main(void) {
+    int ndim = 9;
+    int64_t dim[8] = {0};
+    double x[6];
+    snprintf(path, sizeof path, "/tmp/flexlab-values-%ld.safetensors", (long)getpid());
+    write_file();
+    CHECK(!nn_checkpoint_shape(path, "w", &ndim, dim) && ndim == 2 && dim[0] == 2 && dim[1] == 3, "w: %d", ndim);
+    CHECK(!nn_checkpoint_shape(path, "i", &ndim, dim) && ndim == 1 && dim[0] == 1, "i: %d", ndim);
+    CHECK(!nn_checkpoint_shape(path, "one", &ndim, dim) && ndim == 0, "one: %d", ndim);
+    CHECK(!nn_checkpoint_shape(path, "W", &ndim, dim) && ndim == -1, "W: %d", ndim);
+
+    CHECK(!nn_checkpoint_values(path, "w", x, 6), "%s", tensor_error());
+    for (int i = 0; i < 6; i++)
+        CHECK(x[i] == (double)floats[i], "w[%d]: %a", i, x[i]);
+    CHECK(!nn_checkpoint_values(path, "d", x, 2) && x[0] == doubles[0] && x[1] == doubles[1], "%a %a", x[0], x[1]);
+    CHECK(!nn_checkpoint_values(path, "one", x, 1) && x[0] == (double)floats[1], "%a", x[0]);
+
+    refused(nn_checkpoint_values(path, "W", x, 6), TENSOR_E_DATA, "'W'");
+    refused(nn_checkpoint_values(path, "w", x, 5), TENSOR_E_DATA, "6 elements, expected 5");
+    refused(nn_checkpoint_values(path, "i", x, 1), TENSOR_E_DATA, "I32");
+    refused(nn_checkpoint_shape(NULL, "w", &ndim, dim), TENSOR_E_ARGUMENT, "path");
+    refused(nn_checkpoint_shape(path, NULL, &ndim, dim), TENSOR_E_ARGUMENT, "name");
+    refused(nn_checkpoint_shape(path, "w", NULL, dim), TENSOR_E_ARGUMENT, "answer");
+    refused(nn_checkpoint_shape(path, "w", &ndim, NULL), TENSOR_E_ARGUMENT, "answer");
+    refused(nn_checkpoint_values(NULL, "w", x, 6), TENSOR_E_ARGUMENT, "path");
+    refused(nn_checkpoint_values(path, NULL, x, 6), TENSOR_E_ARGUMENT, "name");
+    refused(nn_checkpoint_values(path, "w", NULL, 6), TENSOR_E_ARGUMENT, "answer");
+    CHECK(!unlink(path), "%s", path);
+    CHECK(nn_checkpoint_shape(path, "w", &ndim, dim) && strstr(tensor_error(), path), "%s", tensor_error());
+    CHECK(nn_checkpoint_values(path, "w", x, 6) && strstr(tensor_error(), path), "%s", tensor_error());
+    return check_summary();
+}

@@ -1,0 +1,67 @@
+/* lock.c - a POSIX record lock on an empty file: the kernel drops it when its process dies and knows who holds it, so
+ * there is no stale lock and no number to trust in a file. */
+#include "base/lock.h"
+#include "base/text.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int refuse(const struct lock *l, const char *directory, const char *option) {
+    struct flock holder = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (!fcntl(l->descriptor, F_GETLK, &holder) && holder.l_type != F_UNLCK && holder.l_pid > 0)
+        return text_failed("%s'%s': flexlab process %ld is writing there; wait for it%s", option, directory,
+                           (long)holder.l_pid, *option ? " or give another folder" : "");
+    return text_failed("%s'%s': another flexlab process is writing there; wait for it%s", option, directory,
+                       *option ? " or give another folder" : "");
+}
+
+/* The holder before us removes its file: what we have locked may have no name any more. */
+static bool has_its_name(const struct lock *l) {
+    struct stat opened, named;
+    return !fstat(l->descriptor, &opened) && !stat(l->path, &named) && opened.st_dev == named.st_dev &&
+           opened.st_ino == named.st_ino;
+}
+
+static void forget(struct lock *l) {
+    if (l->descriptor >= 0)
+        close(l->descriptor);
+    free(l->path);
+    *l = (struct lock){.descriptor = -1};
+}
+
+int lock_take(struct lock *l, const char *directory, const char *option) {
+    *l = (struct lock){text_format("%s/.flexlab-lock", directory), -1};
+    for (;;) {
+        struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        int status;
+        l->descriptor = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (l->descriptor < 0)
+            status = text_failed("%s'%s': cannot make %s: %s", option, directory, l->path, strerror(errno));
+        else if (!fcntl(l->descriptor, F_SETLK, &all)) {
+            if (has_its_name(l))
+                return STATUS_OK;
+            close(l->descriptor);
+            continue;
+        } else if (errno == EACCES || errno == EAGAIN) {
+            status = refuse(l, directory, option);
+        } else {
+            text_note("%s'%s': cannot be locked (%s), so nothing keeps a second flexlab out of it", option, directory,
+                      strerror(errno));
+            unlink(l->path);
+            status = STATUS_OK;
+        }
+        forget(l);
+        return status;
+    }
+}
+
+void lock_release(struct lock *l) {
+    struct stat found;
+    if (l->descriptor >= 0 && !fstat(l->descriptor, &found) && S_ISREG(found.st_mode) && !found.st_size)
+        unlink(l->path); /* while the lock is held: who opened it meanwhile finds that it has no name */
+    forget(l);
+}

@@ -1,0 +1,285 @@
+/* text.c - messages, numbers and names as people read and write them. */
+#include "base/text.h"
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *command_name;
+
+/* --- characters ----------------------------------------------------------------------------------------------------
+ */
+
+size_t text_character(const char *text) {
+    static const struct {
+        unsigned char first, first_end, second, second_end; /* of a character's bytes; the others are 80 ... BF */
+        size_t bytes;
+    } forms[] = {{0x01, 0x7F, 0, 0, 1},       {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3},
+                 {0xE1, 0xEC, 0x80, 0xBF, 3}, {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3},
+                 {0xF0, 0xF0, 0x90, 0xBF, 4}, {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4}};
+    const unsigned char *p = (const unsigned char *)text;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        if (p[0] < forms[i].first || p[0] > forms[i].first_end)
+            continue;
+        if (forms[i].bytes > 1 && (p[1] < forms[i].second || p[1] > forms[i].second_end))
+            return 0;
+        for (size_t k = 2; k < forms[i].bytes; k++)
+            if ((p[k] & 0xC0) != 0x80)
+                return 0;
+        return forms[i].bytes;
+    }
+    return 0;
+}
+
+char *text_valid(const char *text) {
+    static const char replacement[] = "\xEF\xBF\xBD";
+    char *valid = text_alloc(3 * strlen(text) + 1, 1), *out = valid;
+    while (*text) {
+        size_t bytes = text_character(text);
+        memcpy(out, bytes ? text : replacement, bytes ? bytes : 3);
+        out += bytes ? bytes : 3;
+        text += bytes ? bytes : 1;
+    }
+    return valid;
+}
+
+static char *shown_or_null(const char *text) {
+    char *shown = calloc(4 * strlen(text) + 1, 1), *out = shown;
+    while (shown && *text) {
+        size_t bytes = text_character(text);
+        unsigned char c = (unsigned char)*text;
+        bool control = c < 0x20 || c == 0x7F || (c == 0xC2 && bytes == 2 && (unsigned char)text[1] < 0xA0);
+        if (bytes && !control) {
+            memcpy(out, text, bytes);
+            out += bytes;
+        } else if (c == '\n' || c == '\t' || c == '\r') {
+            *out++ = '\\';
+            *out++ = c == '\n' ? 'n' : c == '\t' ? 't' : 'r';
+        } else {
+            bytes = 1; /* the second byte of a C1 control follows as one of no character */
+            out += sprintf(out, "\\x%02x", c);
+        }
+        text += bytes ? bytes : 1;
+    }
+    return shown;
+}
+
+/* --- messages ------------------------------------------------------------------------------------------------------
+ */
+
+void text_set_command(const char *command) {
+    command_name = command;
+}
+
+/* Names in a message may hold anything; it stays one line. Without memory it is printed as it is. */
+static void message(const char *format, va_list arguments) {
+    va_list again;
+    char *raw = NULL, *shown = NULL;
+    va_copy(again, arguments);
+    if (vasprintf(&raw, format, arguments) < 0)
+        raw = NULL;
+    if (raw)
+        shown = shown_or_null(raw);
+    fflush(stdout);
+    fprintf(stderr, "flexlab%s%s: ", command_name ? " " : "", command_name ? command_name : "");
+    if (shown)
+        fputs(shown, stderr);
+    else
+        vfprintf(stderr, format, again);
+    fputc('\n', stderr);
+    va_end(again);
+    free(raw);
+    free(shown);
+}
+
+int text_failed(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    message(format, arguments);
+    va_end(arguments);
+    return STATUS_FAILED;
+}
+
+int text_usage(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    message(format, arguments);
+    va_end(arguments);
+    return STATUS_USAGE;
+}
+
+void text_note(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    message(format, arguments);
+    va_end(arguments);
+}
+
+static void *checked(void *block) {
+    if (!block)
+        exit(text_failed("out of memory"));
+    return block;
+}
+
+char *text_shown(const char *text) {
+    return checked(shown_or_null(text));
+}
+
+void *text_alloc(size_t count, size_t size) {
+    return checked(calloc(count ? count : 1, size));
+}
+
+void *text_realloc(void *block, size_t count, size_t size) {
+    return checked(reallocarray(block, count ? count : 1, size));
+}
+
+char *text_format(const char *format, ...) {
+    char *text;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    return checked(length < 0 ? NULL : text);
+}
+
+bool text_whole(const char *text, int64_t low, int64_t high, int64_t *value) {
+    size_t sign = text[0] == '-';
+    if (!text[sign] || strspn(text + sign, "0123456789") != strlen(text + sign))
+        return false;
+    errno = 0;
+    long long number = strtoll(text, NULL, 10);
+    if (errno || number < low || number > high)
+        return false;
+    *value = number;
+    return true;
+}
+
+bool text_real(const char *text, double low, double high, double *value) {
+    if (!text[0] || strspn(text, "0123456789.eE+-") != strlen(text) || text[0] == '+')
+        return false;
+    char *end;
+    double number = strtod(text, &end);
+    if (*end || end == text || !(number >= low && number <= high))
+        return false;
+    *value = number;
+    return true;
+}
+
+/* Insertions, deletions, substitutions (Levenshtein) between names of at most 63 bytes. */
+static int distance(const char *a, const char *b) {
+    enum { LONGEST = 63 };
+    int previous[LONGEST + 1], current[LONGEST + 1];
+    size_t la = strlen(a), lb = strlen(b);
+    if (la > LONGEST || lb > LONGEST)
+        return LONGEST;
+    for (size_t j = 0; j <= lb; j++)
+        previous[j] = (int)j;
+    for (size_t i = 1; i <= la; i++) {
+        current[0] = (int)i;
+        for (size_t j = 1; j <= lb; j++) {
+            int best = previous[j - 1] + (a[i - 1] != b[j - 1]);
+            if (previous[j] + 1 < best)
+                best = previous[j] + 1;
+            if (current[j - 1] + 1 < best)
+                best = current[j - 1] + 1;
+            current[j] = best;
+        }
+        memcpy(previous, current, (lb + 1) * sizeof *current);
+    }
+    return previous[lb];
+}
+
+const char *text_did_you_mean(const char *name, const char *(*known)(int i)) {
+    static char text[96];
+    const char *candidate, *nearest = NULL;
+    int least = 0;
+    for (int i = 0; (candidate = known(i)); i++) {
+        int d = distance(name, candidate);
+        if (!nearest || d < least) {
+            nearest = candidate;
+            least = d;
+        }
+    }
+    text[0] = 0;
+    if (nearest && least > 0 && least <= ((int)strlen(nearest) + 1) / 3 && least < (int)strlen(name))
+        snprintf(text, sizeof text, "; did you mean '%s'?", nearest);
+    return text;
+}
+
+char *text_names(const char *(*known)(int i)) {
+    char *names = text_format("%s", known(0) ? known(0) : "");
+    for (int i = 1; names[0] && known(i); i++) {
+        char *longer = text_format("%s, %s", names, known(i));
+        free(names);
+        names = longer;
+    }
+    return names;
+}
+
+int text_refuse_name(char *what, const char *name, const char *(*known)(int i)) {
+    char *names = text_names(known);
+    int status = text_usage("%s: expected one of %s%s", what, names, text_did_you_mean(name, known));
+    free(names);
+    free(what);
+    return status;
+}
+
+char *text_bytes(double bytes) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int unit = 0;
+    while (bytes >= 1024 && unit < 4) {
+        bytes /= 1024;
+        unit++;
+    }
+    return text_format(unit && bytes < 100 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+}
+
+char *text_count(int64_t count) {
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%lld", (long long)count), from = digits[0] == '-';
+    char *text = text_alloc(2 * sizeof digits, 1), *p = text;
+    for (int i = 0; i < length; i++) {
+        if (i > from && (length - i) % 3 == 0)
+            *p++ = ',';
+        *p++ = digits[i];
+    }
+    return text;
+}
+
+char *text_duration(double seconds) {
+    if (!(seconds >= 0 && seconds < 1e9))
+        return text_format("-");
+    long s = lround(seconds);
+    return s < 3600 ? text_format("%ld:%02ld", s / 60, s % 60)
+                    : text_format("%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+}
+
+int text_width(const char *text) {
+    int width = 0;
+    for (; *text; text++)
+        width += ((unsigned char)*text & 0xC0) != 0x80;
+    return width;
+}
+
+/* A word as a shell reads it back. What is no text, or a control character, stands as \ooo in $'...'. */
+char *text_quoted(const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,.:/@%";
+    bool simple = word[0] && strspn(word, plain) == strlen(word), printable = true;
+    char *shown = text_shown(word), *quoted = text_alloc(4 * strlen(word) + 4, 1), *out = quoted;
+    printable = !strcmp(shown, word);
+    free(shown);
+    out = stpcpy(out, simple ? "" : printable ? "'" : "$'");
+    for (const char *p = word; *p; p++) {
+        unsigned char c = (unsigned char)*p;
+        if (printable && c == '\'')
+            out = stpcpy(out, "'\\''");
+        else if (!printable && (c < 0x20 || c >= 0x7F || c == '\'' || c == '\\'))
+            out += sprintf(out, "\\%03o", c);
+        else
+            *out++ = *p;
+    }
+    strcpy(out, simple ? "" : "'");
+    return quoted;
+}

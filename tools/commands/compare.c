@@ -1,0 +1,425 @@
+/* compare.c - the commands `compare` and `train`: every format with every seed (turns.c), then table and files. */
+#include "commands/commands.h"
+#include "results/experiment.h"
+#include "base/failure.h"
+#include "figures/figure.h"
+#include "results/folder.h"
+#include "results/metrics.h"
+#include "runs/policy.h"
+#include "runs/progress.h"
+#include "report/report.h"
+#include "base/signals.h"
+#include "base/text.h"
+#include "runs/turns.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LONGEST_WINDOW = 50, LEAST_WINDOWS = 40, TRACE_ROWS = 500 };
+
+/* --- before the runs ---------------------------------------------------------------------------------------------- */
+
+/* A training that goes on has its data from the options kept, where a path may be relative. */
+static const char *seen_from(const struct settings *s) {
+    const char *path = strchr(s->data, ':');
+    return s->resume && path && path[1] != '/' && tensor_error_status() == TENSOR_E_IO
+               ? "; the path is relative to the folder in which the training was begun: go on with it there"
+               : "";
+}
+
+static int open_split(const struct settings *s, data_split split, int64_t limit, data_set **set) {
+    failure_forget();
+    *set = data_open(s->data, split);
+    if (!*set) {
+        char *kind = text_format("%.*s", (int)strcspn(s->data, ":"), s->data);
+        int status = failure_is_usage() ? text_usage("--data '%s': %s%s", s->data, tensor_error(),
+                                                     text_did_you_mean(kind, options_data_kind))
+                                        : text_failed("--data '%s': %s%s", s->data, tensor_error(), seen_from(s));
+        free(kind);
+        return status;
+    }
+    if (data_is_text(*set) != nn_model_reads_text(s->model))
+        return text_usage("--data '%s': %s, but the model %s reads %s", s->data,
+                          data_is_text(*set) ? "a text" : "images", s->model,
+                          data_is_text(*set) ? "images; --model gpt reads texts" : "texts (text:FILE)");
+    if (s->context && !data_is_text(*set))
+        return text_usage("--context %lld: of texts alone", (long long)s->context);
+    if (limit > data_count(*set))
+        return text_usage("--%s-limit %lld: the set has %lld %s", split == DATA_TRAIN ? "train" : "test",
+                          (long long)limit, (long long)data_count(*set), data_is_text(*set) ? "tokens" : "images");
+    if (limit && data_limit(*set, limit))
+        return text_failed("%s", tensor_error());
+    return STATUS_OK;
+}
+
+enum { DEFAULT_CONTEXT = 128 };
+
+static bool is_augmented(const struct settings *s) {
+    const bool usual =
+        !strncmp(s->data, "cifar10:", 8) || !strncmp(s->data, "cifar100:", 9) || !strncmp(s->data, "text:", 5);
+    return s->augment == SWITCH_UNSET ? usual : s->augment;
+}
+
+/* Sequences of an epoch, as a loader counts them, behind whatever offset. */
+static int64_t window_count(const struct experiment *x) {
+    const int64_t left = data_count(x->train) - (x->augment ? x->data.context : 1);
+    return left < 0 ? 0 : left / x->data.context;
+}
+
+static int check_windows(struct experiment *x) {
+    const struct settings *s = x->settings;
+    x->data.context = s->context ? (int)s->context : DEFAULT_CONTEXT;
+    x->augment = is_augmented(s);
+    if (window_count(x) < s->batch)
+        return text_usage("--batch %lld: %lld tokens of training are %lld sequences of --context %d",
+                          (long long)s->batch, (long long)data_count(x->train), (long long)window_count(x),
+                          x->data.context);
+    return data_count(x->test) > x->data.context
+               ? STATUS_OK
+               : text_usage("--context %d: the test text has %lld tokens, expected more", x->data.context,
+                            (long long)data_count(x->test));
+}
+
+static int open_data(struct experiment *x) {
+    const struct settings *s = x->settings;
+    int status = open_split(s, DATA_TRAIN, s->train_limit, &x->train);
+    if (status == STATUS_OK)
+        status = open_split(s, DATA_TEST, s->test_limit, &x->test);
+    if (status != STATUS_OK)
+        return status;
+    if (data_is_text(x->train))
+        return check_windows(x);
+    return data_count(x->train) >= s->batch ? STATUS_OK
+                                            : text_usage("--batch %lld: the training set has %lld images",
+                                                         (long long)s->batch, (long long)data_count(x->train));
+}
+
+static void plan_runs(struct experiment *x) {
+    const struct settings *s = x->settings;
+    x->data = (struct dimensions){data_count(x->train), data_count(x->test),     data_height(x->train),
+                                  data_width(x->train), data_channels(x->train), data_classes(x->train),
+                                  x->data.context};
+    x->rate = s->rate > 0 ? s->rate : options_rate(s);
+    x->augment = is_augmented(s);
+    x->steps_per_epoch = (x->data.context ? window_count(x) : data_count(x->train)) / s->batch;
+    x->steps = x->steps_per_epoch * s->epochs;
+    if (s->max_steps && s->max_steps < x->steps)
+        x->steps = s->max_steps;
+    int64_t window = x->steps / LEAST_WINDOWS;
+    x->window = window > LONGEST_WINDOW ? LONGEST_WINDOW : window > 1 ? (int)window : 1;
+    if (!s->no_trace)
+        x->trace_every = s->trace_every ? (int)s->trace_every : (int)((x->steps + TRACE_ROWS - 1) / TRACE_ROWS);
+    x->seed_count = (int)s->seeds;
+    x->seeds = text_alloc((size_t)x->seed_count, sizeof *x->seeds);
+    for (int i = 0; i < x->seed_count; i++)
+        x->seeds[i] = (uint64_t)(s->seed_base + i);
+    experiment_make_runs(x);
+}
+
+/* The command as it could be typed again. */
+static char *join_command(int argc, char **argv) {
+    char *line = text_format("flexlab");
+    for (int i = 0; i < argc; i++) {
+        char *word = text_quoted(argv[i]), *longer = text_format("%s %s", line, word);
+        free(word);
+        free(line);
+        line = longer;
+    }
+    return line;
+}
+
+/* The same for a training that goes on: with --resume it would find nothing to go on from, so it is told by the options
+ * that it was begun with. */
+static char *join_again(const struct experiment *x) {
+    const struct settings *s = x->settings;
+    int count;
+    char **kept = options_kept_words(x->kept, &count);
+    char *out = text_format("--out=%s", s->out), *threads = text_format("--threads=%lld", (long long)s->threads);
+    char **words = text_alloc((size_t)count + 4, sizeof *words);
+    memcpy(words, kept, (size_t)count * sizeof *words);
+    words[count++] = out;
+    if (s->threads)
+        words[count++] = threads;
+    if (s->quiet)
+        words[count++] = "--quiet";
+    char *line = join_command(count, words);
+    free(words);
+    free(threads);
+    free(out);
+    free(kept);
+    return line;
+}
+
+/* For folder_open: traces and telemetry of all runs to come. */
+static const char *planned_trace(void *context, int i) {
+    static char *name;
+    const struct experiment *x = context;
+    free(name);
+    name = NULL;
+    for (int r = 0; r < x->run_count && !name; r++)
+        if (x->trace_every && x->series[x->runs[r].series].shared && i-- == 0)
+            name = experiment_trace_name(x, &x->runs[r]);
+    for (int r = 0; r < 2 * x->run_count && !name && x->settings->telemetry_every; r++)
+        if (i-- == 0)
+            name = experiment_telemetry_name(x, &x->runs[r / 2], r % 2 ? "csv" : "jsonl");
+    return name;
+}
+
+static int prepare(struct experiment *x) {
+    const struct settings *s = x->settings;
+    int status = options_check_model(s->model);
+    if (status == STATUS_OK && !tensor_kernel_backend(tensor_format_list(0), "add"))
+        status = text_usage("%s", tensor_error());
+    if (status == STATUS_OK)
+        status = series_read(s, &x->series, &x->series_count);
+    if (status == STATUS_OK && x->command == COMMAND_TRAIN && x->series_count > 1)
+        status = text_usage("--format '%s': expected one format; 'flexlab compare' takes a list", s->formats);
+    if (status == STATUS_OK && s->threads && tensor_set_threads((int)s->threads))
+        status = text_usage("--threads: %s", tensor_error());
+    if (status == STATUS_OK)
+        status = open_data(x);
+    if (status == STATUS_OK)
+        plan_runs(x);
+    if (status == STATUS_OK)
+        status = policy_resolve(x);
+    return status;
+}
+
+/* --- after the runs ----------------------------------------------------------------------------------------------- */
+
+static int worse(int a, int b) {
+    return a > b ? a : b;
+}
+
+/* Names in *drawn what figures there are. */
+static int write_results(const struct experiment *x, const char **drawn) {
+    struct figures figures;
+    int status = summary_write_csv(x);
+    status = worse(status, figures_draw(x, &figures));
+    status = worse(status, report_write(x, &figures));
+    *drawn = figures_named(&figures);
+    figures_clear(&figures);
+    return status;
+}
+
+static int judge_divergence(const struct experiment *x) {
+    int diverged = experiment_diverged(x);
+    if (!diverged || x->settings->allow_divergence)
+        return STATUS_OK;
+    return text_failed("%d of %d runs diverged; with --allow-divergence that is no failure", diverged, x->run_count);
+}
+
+static bool has_traces(const struct experiment *x, const char *place) {
+    bool any = false;
+    for (int i = 0; i < x->run_count && !any && x->trace_every; i++)
+        if (x->series[x->runs[i].series].shared) {
+            char *name = experiment_trace_name(x, &x->runs[i]), *path = text_format("%s/%s", place, name);
+            any = !access(path, F_OK);
+            free(name);
+            free(path);
+        }
+    return any;
+}
+
+static void add_name(char **list, const char *name) {
+    char *longer = text_format("%s%s%s", *list, **list && *name ? ", " : "", name);
+    free(*list);
+    *list = longer;
+}
+
+/* What the folder has of what was to be written: after a failure some is missing. */
+static void print_written(const struct experiment *x, const char *place, const char *drawn) {
+    static const char *const names[] = {
+        "report.html", "", "summary.csv", "metrics.jsonl", "trace-*.csv", "best.safetensors", "last.safetensors"};
+    char *list = text_format("%s", "");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = text_format("%s/%s", place, names[i]);
+        if (!*names[i])
+            add_name(&list, drawn + strspn(drawn, ", "));
+        else if (*names[i] == 't' ? has_traces(x, place) : !access(path, F_OK))
+            add_name(&list, *names[i] == 't' ? "traces" : names[i]);
+        free(path);
+    }
+    char *shown = text_shown(place);
+    if (*list)
+        printf("\nWritten to %s: %s\n", shown, list);
+    free(shown);
+    free(list);
+}
+
+/* Everything that there is takes its place, also after a failure: each file is complete or absent. */
+static int publish(struct experiment *x, struct folder *folder, struct output_lines *metrics, int status) {
+    const char *drawn;
+    experiment_choose_shown(x);
+    summary_agreement(x);
+    status = worse(status, metrics_close(metrics, x));
+    status = worse(status, write_results(x, &drawn));
+    summary_print(x);
+    bool complete = status == STATUS_OK && !x->stopped;
+    int published = folder_publish(folder, complete);
+    if (published == STATUS_OK && complete && x->kept)
+        published = folder_remove_resume(folder);
+    if (published == STATUS_OK)
+        print_written(x, folder->replaces && !complete ? folder->set_apart : folder->path, drawn);
+    return worse(worse(status, published), judge_divergence(x));
+}
+
+static bool anything_trained(const struct experiment *x) {
+    for (int i = 0; i < x->run_count; i++)
+        if (x->runs[i].finished || x->runs[i].stopped || x->runs[i].window_count)
+            return true;
+    return false;
+}
+
+/* `again`: the folder's own checkpoint is gone on with. */
+static int run_all(struct experiment *x, struct folder *folder, bool again) {
+    struct output_lines metrics;
+    struct progress progress;
+    signals_catch();
+    int status = metrics_open(&metrics, x);
+    if (status)
+        return status;
+    if (!x->settings->quiet)
+        policy_print(x);
+    progress_begin(&progress, x);
+    for (int i = 0; i < x->seed_count && status == STATUS_OK && !signals_received(); i++)
+        status = turns_train(x, i, folder, &metrics, &progress);
+    x->stopped = experiment_finished(x) < x->run_count;
+    if (anything_trained(x))
+        status = publish(x, folder, &metrics, status);
+    else {
+        if (x->kept && !again) /* with what is in it of another folder */
+            (void)folder_remove_resume(folder);
+        output_lines_discard(&metrics);
+        text_note("no step was trained, so nothing is kept in %s", x->settings->out);
+    }
+    return signals_received() ? 128 + signals_received() : status;
+}
+
+/* --- going on ------------------------------------------------------------------------------------------------------
+ */
+
+enum { MOST_ARGUMENTS = 1 << 16 }; /* bytes */
+
+/* The policy in the file, in the place of one that may have changed since; NULL: none. */
+static const char *read_policy(const char *file) {
+    static char policy[MOST_ARGUMENTS];
+    return nn_checkpoint_note(file, "network.policy", policy, sizeof policy) ? NULL : policy;
+}
+
+/* The options of the training that wrote the file, in *words, which settings then points into; those that may stand
+ * beside --resume as given. */
+static int take_up(struct settings *settings, const char *file, char ***words) {
+    struct settings before;
+    char *arguments = text_alloc(MOST_ARGUMENTS, 1);
+    int count, status = STATUS_OK;
+    if (nn_checkpoint_note(file, turns_arguments_key, arguments, MOST_ARGUMENTS))
+        status = text_failed("--resume '%s': %s", settings->resume, tensor_error());
+    else if (!(*words = options_kept_words(arguments, &count)) ||
+             options_parse(&before, COMMAND_TRAIN, count, *words) || before.help || before.resume)
+        status = text_failed("--resume '%s': %s: '%s' are no options of a training", settings->resume, file,
+                             turns_arguments_key);
+    free(arguments);
+    if (status)
+        return status;
+    before.resumed_policy = read_policy(file);
+    before.out = settings->out;
+    before.device = settings->device ? settings->device : before.device;
+    before.threads = settings->threads;
+    before.force = settings->force;
+    before.quiet = settings->quiet;
+    before.checkpoint_every = settings->checkpoint_every ? settings->checkpoint_every : before.checkpoint_every;
+    before.allow_divergence = settings->allow_divergence || before.allow_divergence;
+    before.resume = settings->resume;
+    *settings = before;
+    return STATUS_OK;
+}
+
+/* What the checkpoints of a training that goes on keep: the options that it was begun with, and what is given anew. */
+static char *kept_again(char **words, int argc, char **argv) {
+    int count = 0;
+    while (words[count])
+        count++;
+    char **all = text_alloc((size_t)(count + argc) + 1, sizeof *all);
+    memcpy(all, words, (size_t)count * sizeof *all);
+    memcpy(all + count, argv + 1, (size_t)(argc - 1) * sizeof *all);
+    char *kept = options_kept(count + argc - 1, all);
+    free(all);
+    return kept;
+}
+
+/* Whether the folder of results is the one that the file belongs to, by whatever paths they are given: its checkpoint
+ * is to be gone on with then, and is not in the way. */
+static bool belongs_to(const char *file, const char *folder) {
+    struct stat one, two;
+    char *own = folder_resume_file(folder);
+    const bool same = !stat(file, &one) && !stat(own, &two) && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+    free(own);
+    return same;
+}
+
+/* A folder stands for the checkpoint in it, and its results for those of the training. */
+static int find_resume(struct settings *settings, char **file, char ***words, bool *again) {
+    struct stat about;
+    if (!stat(settings->resume, &about) && S_ISDIR(about.st_mode)) {
+        *file = folder_resume_file(settings->resume);
+        if (!settings->out)
+            settings->out = settings->resume;
+        if (access(*file, F_OK))
+            return text_failed("--resume '%s': no training is under way there: there is no %s", settings->resume,
+                               *file);
+    } else {
+        *file = text_format("%s", settings->resume);
+        if (!settings->out)
+            settings->out = "flexlab-results";
+    }
+    *again = belongs_to(*file, settings->out);
+    return take_up(settings, *file, words);
+}
+
+static int run_command(enum command command, int argc, char **argv) {
+    struct settings settings;
+    failure_watch();
+    int status = options_parse(&settings, command, argc, argv);
+    if (status)
+        return status;
+    if (settings.help) {
+        options_help(command, stdout);
+        return STATUS_OK;
+    }
+    struct experiment x = {.settings = &settings, .command = command};
+    char **words = NULL;
+    bool again = false;
+    if (settings.resume)
+        status = find_resume(&settings, &x.resume, &words, &again);
+    if (status == STATUS_OK)
+        status = prepare(&x);
+    if (status == STATUS_OK) {
+        if (command == COMMAND_TRAIN && x.run_count == 1 && !settings.no_checkpoint)
+            x.kept = words ? kept_again(words, argc, argv) : options_kept(argc, argv);
+        struct folder folder;
+        x.origins = text_alloc(1, sizeof *x.origins);
+        x.origins[x.origin_count++] = origin_here(argv[0], words ? join_again(&x) : join_command(argc, argv));
+        x.origins[0].trace_every = x.trace_every;
+        status = again ? folder_open_again(&folder, settings.out, planned_trace, &x)
+                       : folder_open(&folder, settings.out, settings.force, planned_trace, &x);
+        x.folder = folder.made;
+        if (status == STATUS_OK && x.kept)
+            status = folder_make_resume(&folder, again);
+        if (status == STATUS_OK)
+            status = run_all(&x, &folder, again);
+        folder_close(&folder);
+    }
+    experiment_clear(&x);
+    free(words);
+    return status;
+}
+
+int command_compare(int argc, char **argv) {
+    return run_command(COMMAND_COMPARE, argc, argv);
+}
+
+int command_train(int argc, char **argv) {
+    return run_command(COMMAND_TRAIN, argc, argv);
+}

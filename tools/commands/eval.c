@@ -1,0 +1,241 @@
+/* eval.c - the command `eval`: loss and accuracy of a network that `train` has written. */
+#include "commands/commands.h"
+#include "base/failure.h"
+#include "flexlab/data.h"
+#include "flexlab/nn.h"
+#include "options/options.h"
+#include "base/text.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { CHANNELS = 4, NOTE_ROOM = 200 };
+
+/* What the file says of the images, or the text, that its network takes. */
+struct images {
+    char model[NOTE_ROOM], format[NOTE_ROOM], vocabulary[NOTE_ROOM];
+    bool text;
+    int64_t height, width, channels, classes, batch, steps, context;
+    double mean[CHANNELS], deviation[CHANNELS];
+};
+
+static int read_whole(const char *path, const char *key, int64_t high, int64_t *value) {
+    char text[NOTE_ROOM];
+    if (nn_checkpoint_note(path, key, text, sizeof text))
+        return text_failed("%s", tensor_error());
+    if (text_whole(text, 0, high, value))
+        return STATUS_OK;
+    return text_failed("%s: '%s' is '%s', expected a whole number", path, key, text);
+}
+
+/* One number a channel, separated by spaces. */
+static int read_reals(const char *path, const char *key, int64_t channels, double values[CHANNELS]) {
+    char text[NOTE_ROOM], *rest = text;
+    if (nn_checkpoint_note(path, key, text, sizeof text))
+        return text_failed("%s", tensor_error());
+    int64_t count = 0;
+    bool good = true;
+    for (char *word; good && (word = strsep(&rest, " ")); count++)
+        good = count < channels && text_real(word, 0, 1, &values[count]);
+    return good && count == channels
+               ? STATUS_OK
+               : text_failed("%s: '%s': expected %lld numbers from 0 to 1", path, key, (long long)channels);
+}
+
+static int read_text(struct images *is, const char *path) {
+    if (nn_checkpoint_note(path, "training.vocabulary", is->vocabulary, sizeof is->vocabulary))
+        return text_failed("%s", tensor_error());
+    int status = read_whole(path, "training.context", 65536, &is->context);
+    return status == STATUS_OK && !is->context ? text_failed("%s: 'training.context' is 0", path) : status;
+}
+
+static int read_images(struct images *is, const char *path) {
+    if (nn_checkpoint_note(path, "training.model", is->model, sizeof is->model) ||
+        nn_checkpoint_note(path, "network.variant", is->format, sizeof is->format))
+        return text_failed("%s", tensor_error());
+    const struct {
+        const char *key;
+        int64_t high, *value;
+    } wholes[] = {{"training.height", 4096, &is->height},         {"training.width", 4096, &is->width},
+                  {"training.channels", CHANNELS, &is->channels}, {"training.classes", 65536, &is->classes},
+                  {"network.batch", 65536, &is->batch},           {"network.steps", INT64_MAX, &is->steps}};
+    int status = STATUS_OK;
+    for (size_t i = 0; i < sizeof wholes / sizeof *wholes && status == STATUS_OK; i++)
+        status = read_whole(path, wholes[i].key, wholes[i].high, wholes[i].value);
+    is->text = nn_model_reads_text(is->model);
+    if (status == STATUS_OK && is->text)
+        return read_text(is, path);
+    if (status == STATUS_OK)
+        status = read_reals(path, "training.mean", is->channels, is->mean);
+    return status == STATUS_OK ? read_reals(path, "training.deviation", is->channels, is->deviation) : status;
+}
+
+/* A file names its network, and might name one that it is far too small for: each layer has hundreds of bytes in it,
+ * and each weight one at least. */
+enum { LAYER_BYTES = 300 };
+
+static int check_size(const struct images *is, const nn_graph *g, const char *path) {
+    struct stat about;
+    if (stat(path, &about))
+        return text_failed("%s: %s", path, strerror(errno));
+    const bool residual = !strncmp(is->model, "resnet", 6);
+    const double layers = residual ? strtod(is->model + 6, NULL) : 0;
+    if (layers > (double)about.st_size / LAYER_BYTES || (g && nn_parameter_count(g) > about.st_size))
+        return is->text
+                   ? text_failed("%s: '%s' on %lld tokens of a vocabulary of %lld has more weights than a file of %lld "
+                                 "bytes",
+                                 path, is->model, (long long)is->context, (long long)is->classes,
+                                 (long long)about.st_size)
+                   : text_failed("%s: '%s' on images of %lldx%lldx%lld has more weights than a file of %lld bytes",
+                                 path, is->model, (long long)is->height, (long long)is->width, (long long)is->channels,
+                                 (long long)about.st_size);
+    return STATUS_OK;
+}
+
+static int open_network(nn_graph **g, const struct settings *s, const struct images *is) {
+    int status = check_size(is, NULL, s->checkpoint); /* before the layers are made */
+    if (status)
+        return status;
+    *g = nn_checkpoint_graph(s->checkpoint, s->device);
+    if (!*g)
+        return text_failed("%s", tensor_error());
+    const nn_node logits =
+        is->text ? nn_model_text(*g, is->model, (int)is->context, (int)is->classes)
+                 : nn_model(*g, is->model, (int)is->height, (int)is->width, (int)is->channels, (int)is->classes);
+    if (logits >= 0)
+        status = check_size(is, *g, s->checkpoint);
+    if (status == STATUS_OK && (nn_compile(*g, logits) || nn_checkpoint_load(*g, s->checkpoint)))
+        status = text_failed("%s", tensor_error());
+    return status;
+}
+
+static int check_text(const data_set *set, const struct settings *s, const struct images *is) {
+    char own[24];
+    snprintf(own, sizeof own, "%016llx", (unsigned long long)data_vocabulary(set));
+    if (strcmp(own, is->vocabulary) != 0 || data_classes(set) != is->classes)
+        return text_failed("--data '%s': the tokens of this text, %d of them, are not those of the network, %lld: "
+                           "characters are numbered as they occur",
+                           s->data, data_classes(set), (long long)is->classes);
+    return data_count(set) > is->context ? STATUS_OK
+                                         : text_usage("--data '%s': %lld tokens, expected more than a sequence of %lld",
+                                                      s->data, (long long)data_count(set), (long long)is->context);
+}
+
+/* Images may lack classes that the network knows, but have no other. */
+static int check_labels(const data_set *set, const struct settings *s, const struct images *is) {
+    for (int64_t i = 0; data_classes(set) > is->classes && i < data_count(set); i++)
+        if (data_label(set, i) >= is->classes)
+            return text_failed("--data '%s': image %lld has label %d, the network of %s has %lld classes", s->data,
+                               (long long)i, data_label(set, i), s->checkpoint, (long long)is->classes);
+    return STATUS_OK;
+}
+
+static int open_data(data_set **set, const struct settings *s, const struct images *is) {
+    failure_forget();
+    *set = data_open(s->data, strcmp(s->split, "train") ? DATA_TEST : DATA_TRAIN);
+    if (!*set) {
+        char *kind = text_format("%.*s", (int)strcspn(s->data, ":"), s->data);
+        int status = failure_is_usage() ? text_usage("--data '%s': %s%s", s->data, tensor_error(),
+                                                     text_did_you_mean(kind, options_data_kind))
+                                        : text_failed("--data '%s': %s", s->data, tensor_error());
+        free(kind);
+        return status;
+    }
+    if (data_is_text(*set) != is->text)
+        return text_usage("--data '%s': %s, but %s, the model of %s, reads %s", s->data, is->text ? "images" : "a text",
+                          is->model, s->checkpoint, is->text ? "texts (text:FILE)" : "images");
+    if (s->test_limit > data_count(*set))
+        return text_usage("--test-limit %lld: there are %lld %s", (long long)s->test_limit, (long long)data_count(*set),
+                          is->text ? "tokens" : "images");
+    if (s->test_limit && data_limit(*set, s->test_limit))
+        return text_failed("%s", tensor_error());
+    if (is->text)
+        return check_text(*set, s, is);
+    if (data_height(*set) != is->height || data_width(*set) != is->width || data_channels(*set) != is->channels)
+        return text_failed("--data '%s': images of %dx%dx%d, the network takes %lldx%lldx%lld", s->data,
+                           data_height(*set), data_width(*set), data_channels(*set), (long long)is->height,
+                           (long long)is->width, (long long)is->channels);
+    return check_labels(*set, s, is);
+}
+
+/* Samples of a batch, of each of which there are `each` labels. As nn_train does it, so that the numbers are the same
+ * bits. */
+static tensor_status evaluate(nn_graph *g, data_loader *loader, int64_t each, int32_t *predicted, double *loss,
+                              int64_t *correct, int64_t *done) {
+    tensor_status status = data_loader_start(loader, 0);
+    data_batch batch;
+    *loss = 0;
+    *correct = *done = 0;
+    while (!status && !(status = data_loader_next(loader, &batch)) && batch.count) {
+        double mean;
+        const int64_t labels = batch.count * each;
+        const int32_t *expected = batch.tokens ? batch.targets : batch.labels;
+        status = batch.tokens ? nn_evaluate_tokens(g, batch.tokens, batch.targets, batch.count, &mean, predicted)
+                              : nn_evaluate(g, batch.images, batch.labels, batch.count, &mean, predicted);
+        for (int64_t i = 0; i < labels && !status; i++)
+            *correct += predicted[i] == expected[i];
+        *loss += status ? 0 : mean * (double)labels;
+        *done += labels;
+    }
+    return status;
+}
+
+static void print_result(const struct settings *s, const struct images *is, double loss, int64_t correct,
+                         int64_t done) {
+    char *shown = text_shown(s->checkpoint);
+    printf("%s: %s in %s after %lld steps, on %lld %s\n", shown, is->model, is->format, (long long)is->steps,
+           (long long)done, is->text ? "tokens" : "images");
+    printf("loss      %.9g\naccuracy  %.9g\n", loss, (double)correct / (double)done);
+    if (is->text)
+        printf("bits      %.9g\nperplexity %.9g\n", loss / log(2), exp(loss));
+    free(shown);
+}
+
+static int evaluate_all(const struct settings *s, const struct images *is, nn_graph *g, const data_set *set) {
+    const data_loader_config how = {.batch = (int)is->batch,
+                                    .mean = is->text ? NULL : is->mean,
+                                    .deviation = is->text ? NULL : is->deviation,
+                                    .context = (int)is->context};
+    data_loader *loader = data_loader_new(set, &how);
+    int32_t *predicted = text_alloc((size_t)nn_label_count(g), sizeof *predicted);
+    double loss = 0;
+    int64_t correct = 0, done = 0;
+    int status = STATUS_OK;
+    if (!loader || evaluate(g, loader, nn_label_count(g) / is->batch, predicted, &loss, &correct, &done))
+        status = text_failed("%s", tensor_error());
+    if (status == STATUS_OK)
+        print_result(s, is, loss / (double)done, correct, done);
+    free(predicted);
+    data_loader_free(loader);
+    return status;
+}
+
+int command_eval(int argc, char **argv) {
+    struct settings settings;
+    struct images images = {0};
+    nn_graph *g = NULL;
+    data_set *set = NULL;
+    failure_watch();
+    int status = options_parse(&settings, COMMAND_EVAL, argc, argv);
+    if (status == STATUS_OK && settings.help) {
+        options_help(COMMAND_EVAL, stdout);
+        return STATUS_OK;
+    }
+    if (status == STATUS_OK && !settings.checkpoint)
+        status = text_usage("expected --checkpoint FILE; see --help");
+    if (status == STATUS_OK && settings.threads && tensor_set_threads((int)settings.threads))
+        status = text_usage("--threads: %s", tensor_error());
+    if (status == STATUS_OK)
+        status = read_images(&images, settings.checkpoint);
+    if (status == STATUS_OK)
+        status = open_data(&set, &settings, &images);
+    if (status == STATUS_OK)
+        status = open_network(&g, &settings, &images);
+    if (status == STATUS_OK)
+        status = evaluate_all(&settings, &images, g, set);
+    nn_graph_free(g);
+    data_free(set);
+    return status;
+}

@@ -1,0 +1,94 @@
+/* main.c - flexlab COMMAND [OPTION]... */
+#include "commands/commands.h"
+#include "flexlab/version.h"
+#include "commands/plugins.h"
+#include "base/text.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct command_row {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    {"compare", command_compare, "train one network in several number formats, side by side"},
+    {"train", command_train, "train one network in one number format"},
+    {"eval", command_eval, "loss and accuracy of a trained network"},
+    {"wgan", command_wgan, "train a generator of images and its critic in one number format"},
+    {"report", command_report, "draw table, figures and report again from stored results"},
+    {"replay", command_replay, "run exponent predictors again over the recorded maxima of trace files"},
+    {"facts", command_facts, "what the literature says of number formats, computed again"},
+    {"info", command_info, "formats, variants, predictors, models, and which kernels run here"},
+};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static const char *command_name(int i) {
+    return i < COMMANDS ? commands[i].name : NULL;
+}
+
+static void help(void) {
+    puts("Usage: flexlab COMMAND [OPTION]...\n\n"
+         "Neural networks trained in 16-bit number formats with real arithmetic.\n\nCommands");
+    for (int i = 0; i < COMMANDS; i++)
+        printf("  %-10s%s\n", commands[i].name, commands[i].summary);
+    puts("\n'flexlab COMMAND --help' describes the options of a command; 'flexlab --version' prints the version.\n\n"
+         "Example\n"
+         "  flexlab compare --model mlp2 --data synthetic:train=2000,test=500 --epochs 3 --out quick\n"
+         "  then open quick/report.html\n\n"
+         "Environment\n"
+         "  FLEXLAB_ISA      ref, portable, avx2, avx512bw, avx512 or avx512_amx: the fastest kernels that may run\n"
+         "  FLEXLAB_VERBOSE  1: name on stderr each kernel that runs, and why not a faster one\n"
+         "  FLEXLAB_PREDICTORS  shared libraries, separated by ':', that add exponent predictors (docs/autoflex.md)\n"
+         "  FLEXLAB_GNUPLOT_SECONDS  how long gnuplot may take for a picture (60)\n"
+         "  OMP_NUM_THREADS  threads where --threads is not given");
+}
+
+/* Output that does not reach its file or pipe is a failure. */
+static int flushed(int status) {
+    if ((fflush(stdout) || ferror(stdout)) && status == STATUS_OK)
+        return text_failed("cannot write to standard output");
+    return status;
+}
+
+/* A standard stream that is closed leaves its number to the first file that is opened, and what is said there would go
+ * into that file. /dev/null takes the number, opened the wrong way round, so that using it fails as on a closed one. */
+static bool standard_streams_taken(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            return false;
+    return true;
+}
+
+int main(int argc, char **argv) {
+    if (!standard_streams_taken())
+        return STATUS_FAILED; /* and nowhere to say so */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error of the write, which is reported */
+    if (argc < 2)
+        return text_usage(
+            "expected a command: compare, train, eval, wgan, report, replay, facts or info; see flexlab --help");
+    const char *name = argv[1];
+    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
+        help();
+        return flushed(STATUS_OK);
+    }
+    if (!strcmp(name, "--version")) {
+        printf("flexlab %s\n", flexlab_version());
+        return flushed(STATUS_OK);
+    }
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(name, commands[i].name)) {
+            text_set_command(name);
+            const int status = plugins_load();
+            if (status != STATUS_OK)
+                return status;
+            return flushed(commands[i].run(argc - 1, argv + 1));
+        }
+    return text_usage("unknown %s '%s', expected compare, train, eval, wgan, report, replay, facts or info%s",
+                      name[0] == '-' ? "option" : "command", name, text_did_you_mean(name, command_name));
+}

@@ -1,0 +1,47 @@
+/* plugins.c - exponent predictors that a user compiled: each library of FLEXLAB_PREDICTORS has a function
+ * flexlab_predictors (autoflex_plugin_fn), which adds them by name. The libraries stay loaded. */
+#include "commands/plugins.h"
+#include "flexlab/autoflex.h"
+#include "base/text.h"
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool refused; /* autoflex_add said no */
+
+static autoflex_predictor add(const char *name, autoflex_predict_fn predict, void *context) {
+    const autoflex_predictor given = autoflex_add(name, predict, context);
+    if (!given) {
+        text_note("FLEXLAB_PREDICTORS: predictor '%s' cannot be added: its name is taken, missing or longer than 31 "
+                  "characters, it has no function, or there are 64 already",
+                  name ? name : "");
+        refused = true;
+    }
+    return given;
+}
+
+static int load(const char *path) {
+    /* a name without a folder would be looked for among the system's libraries */
+    char *place = text_format("%s%s", strchr(path, '/') ? "" : "./", path);
+    void *library = dlopen(place, RTLD_NOW | RTLD_LOCAL);
+    free(place);
+    if (!library)
+        return text_failed("FLEXLAB_PREDICTORS: %s", dlerror());
+    autoflex_plugin_fn begin;
+    *(void **)&begin = dlsym(library, "flexlab_predictors");
+    if (!begin)
+        return text_failed("FLEXLAB_PREDICTORS: %s has no function flexlab_predictors", path);
+    begin(add);
+    return refused ? STATUS_FAILED : STATUS_OK;
+}
+
+int plugins_load(void) {
+    const char *paths = getenv("FLEXLAB_PREDICTORS");
+    char *copy = text_format("%s", paths ? paths : ""), *rest = copy, *path;
+    int status = STATUS_OK;
+    while (status == STATUS_OK && (path = strsep(&rest, ":")))
+        if (*path)
+            status = load(path);
+    free(copy);
+    return status;
+}

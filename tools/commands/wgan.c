@@ -1,0 +1,266 @@
+/* wgan.c - the command `wgan`: a generator of images and its critic, trained in one format. Curves, samples and both
+ * networks go to a folder. */
+#include "commands/commands.h"
+#include "base/failure.h"
+#include "base/lock.h"
+#include "options/options.h"
+#include "base/output.h"
+#include "options/series.h"
+#include "base/signals.h"
+#include "base/text.h"
+#include <cJSON.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { GAP = 2 }; /* pixels between samples */
+
+struct gan {
+    struct settings s;
+    struct series *series;
+    int series_count;
+    data_set *set;
+    nn_wgan *pair;
+    struct lock lock;
+    struct output_lines metrics;
+    char *kept; /* prefix of the networks kept last, by this run */
+    int status;
+    bool open;
+};
+
+/* --- pictures ----------------------------------------------------------------------------------------------------- */
+
+static unsigned char byte_of(float x) {
+    return (unsigned char)fmin(255, fmax(0, floor(((double)x + 1) * 127.5 + 0.5)));
+}
+
+/* A grid in the formats of Netpbm: P5 grey, P6 colours. */
+static int write_grid(const char *folder, const char *name, const float *images, int count, int side, int channels) {
+    const int columns = (int)ceil(sqrt((double)count)), rows = (count + columns - 1) / columns;
+    const int width = columns * (side + GAP) - GAP, height = rows * (side + GAP) - GAP, colours = channels >= 3 ? 3 : 1;
+    struct output o;
+    int status = output_open(&o, folder, name);
+    if (status)
+        return status;
+    fprintf(o.file, "P%d\n%d %d\n255\n", colours == 3 ? 6 : 5, width, height);
+    for (int y = 0; y < height; y++)
+        for (int x = 0; x < width; x++) {
+            const int i = y / (side + GAP) * columns + x / (side + GAP), h = y % (side + GAP), w = x % (side + GAP);
+            for (int c = 0; c < colours; c++)
+                putc(i < count && h < side && w < side ? byte_of(images[((i * side + h) * side + w) * channels + c])
+                                                       : 0,
+                     o.file);
+        }
+    return output_commit(&o);
+}
+
+static int write_samples(const struct gan *g, int64_t step) {
+    const struct settings *s = &g->s;
+    const int side = data_height(g->set), channels = data_channels(g->set);
+    const int count = (int)(s->samples < s->batch ? s->samples : s->batch);
+    float *images = text_alloc((size_t)count * (size_t)(side * side * channels), sizeof *images);
+    char *name = text_format("samples-%06lld.%s", (long long)step, channels >= 3 ? "ppm" : "pgm");
+    int status = nn_wgan_generate(g->pair, (uint64_t)s->seed_base, count, images)
+                     ? text_failed("%s", tensor_error())
+                     : write_grid(s->out, name, images, count, side, channels);
+    free(images);
+    free(name);
+    return status;
+}
+
+/* --- lines of metrics.jsonl --------------------------------------------------------------------------------------- */
+
+static int add_line(struct gan *g, cJSON *line) {
+    char *text = line ? cJSON_PrintUnformatted(line) : NULL;
+    const int status = text ? output_lines_add(&g->metrics, text) : text_failed("no memory for a line of metrics");
+    cJSON_free(text);
+    cJSON_Delete(line);
+    return status;
+}
+
+static int add_config(struct gan *g) {
+    const struct settings *s = &g->s;
+    cJSON *line = cJSON_CreateObject();
+    char *data = text_valid(s->data);
+    cJSON_AddStringToObject(line, "type", "wgan");
+    cJSON_AddStringToObject(line, "data", data);
+    cJSON_AddStringToObject(line, "format", g->series->label);
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"batch", (double)s->batch},
+                   {"seed", (double)s->seed_base},
+                   {"latent", (double)s->latent},
+                   {"filters", (double)s->filters},
+                   {"critic_steps", (double)s->critic_steps},
+                   {"rate", s->rate},
+                   {"clip", s->clip},
+                   {"steps", (double)s->gan_steps},
+                   {"from_step", (double)nn_steps(nn_wgan_generator(g->pair))},
+                   {"generator_parameters", (double)nn_parameter_count(nn_wgan_generator(g->pair))},
+                   {"critic_parameters", (double)nn_parameter_count(nn_wgan_critic(g->pair))}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        cJSON_AddNumberToObject(line, numbers[i].name, numbers[i].value);
+    free(data);
+    return add_line(g, line);
+}
+
+static int add_step(struct gan *g, const nn_wgan_report *r) {
+    cJSON *line = cJSON_CreateObject();
+    cJSON_AddStringToObject(line, "type", "step");
+    cJSON_AddNumberToObject(line, "step", (double)r->step);
+    cJSON_AddNumberToObject(line, "estimate", r->estimate); /* null where it is no number */
+    cJSON_AddNumberToObject(line, "generator_loss", r->loss);
+    return add_line(g, line);
+}
+
+/* --- training ----------------------------------------------------------------------------------------------------- */
+
+static int remove_pair(const char *prefix) {
+    static const char *const networks[] = {"critic", "generator"};
+    for (int i = 0; i < 2; i++) {
+        char *path = text_format("%s.%s.safetensors", prefix, networks[i]);
+        unlink(path);
+        free(path);
+    }
+    return STATUS_OK;
+}
+
+/* Under a name of its own, so that a pair is never of two steps; then those of this run before it go. */
+static int keep_networks(struct gan *g) {
+    char *prefix = text_format("%s/wgan-%06lld", g->s.out, (long long)nn_steps(nn_wgan_generator(g->pair)));
+    if (nn_wgan_save(g->pair, prefix)) {
+        free(prefix);
+        return text_failed("%s", tensor_error());
+    }
+    if (g->kept && strcmp(g->kept, prefix) != 0)
+        remove_pair(g->kept);
+    free(g->kept);
+    g->kept = prefix;
+    return STATUS_OK;
+}
+
+static int on_step(void *context, const nn_wgan_report *r) {
+    struct gan *g = context;
+    const struct settings *s = &g->s;
+    g->status = add_step(g, r);
+    if (!s->quiet && (r->step % 10 == 0 || r->step == s->gan_steps))
+        printf("step %lld of %lld  distance %.6g  generator %.6g\n", (long long)r->step, (long long)s->gan_steps,
+               r->estimate, r->loss);
+    if (g->status == STATUS_OK && s->sample_every && r->step % s->sample_every == 0 && r->step < s->gan_steps)
+        g->status = write_samples(g, r->step);
+    if (g->status == STATUS_OK && s->checkpoint_every && r->step % s->checkpoint_every == 0)
+        g->status = keep_networks(g);
+    return g->status != STATUS_OK || signals_received();
+}
+
+static int train(struct gan *g) {
+    signals_catch();
+    if (nn_wgan_train(g->pair, g->set, g->s.gan_steps, on_step, g))
+        return text_failed("%s", tensor_error());
+    if (g->status == STATUS_OK)
+        g->status = write_samples(g, (int64_t)nn_steps(nn_wgan_generator(g->pair)));
+    if (g->status == STATUS_OK)
+        g->status = keep_networks(g);
+    if (g->status == STATUS_OK)
+        g->status = output_lines_commit(&g->metrics);
+    g->open = g->open && g->status != STATUS_OK;
+    if (g->status == STATUS_OK && !g->s.quiet)
+        printf("networks: %s.*.safetensors; flexlab wgan --resume %s goes on\n", g->kept, g->kept);
+    return g->status == STATUS_OK && signals_received() ? 128 + signals_received() : g->status;
+}
+
+/* --- beginning ---------------------------------------------------------------------------------------------------- */
+
+static int open_set(struct gan *g) {
+    failure_forget();
+    g->set = data_open(g->s.data, DATA_TRAIN);
+    if (!g->set)
+        return failure_is_usage() ? text_usage("--data '%s': %s", g->s.data, tensor_error())
+                                  : text_failed("--data '%s': %s", g->s.data, tensor_error());
+    if (data_is_text(g->set))
+        return text_usage("--data '%s': a text, expected images", g->s.data);
+    if (data_height(g->set) != data_width(g->set))
+        return text_usage("--data '%s': images of %dx%d, expected square ones", g->s.data, data_height(g->set),
+                          data_width(g->set));
+    return STATUS_OK;
+}
+
+static int open_pair(struct gan *g) {
+    const struct settings *s = &g->s;
+    failure_forget();
+    if (g->series->no_master)
+        return text_usage("--format %s: expected a variant as it is, not :nomaster", s->formats);
+    if (g->series->policy)
+        return text_usage("--format %s: expected a variant, not a policy", s->formats);
+    g->pair = nn_wgan_new(&(nn_wgan_config){.variant = g->series->variant->name,
+                                            .predictor = g->series->shared ? g->series->predictor : NULL,
+                                            .device = g->series->device,
+                                            .seed = (uint64_t)s->seed_base,
+                                            .batch = (int)s->batch,
+                                            .side = data_height(g->set),
+                                            .channels = data_channels(g->set),
+                                            .latent = (int)s->latent,
+                                            .filters = (int)s->filters,
+                                            .critic_steps = (int)s->critic_steps,
+                                            .rate = (float)s->rate,
+                                            .clip = (float)s->clip});
+    if (!g->pair)
+        return failure_is_usage() ? text_usage("%s", tensor_error()) : text_failed("%s", tensor_error());
+    return s->checkpoint && nn_wgan_load(g->pair, s->checkpoint) ? text_failed("%s", tensor_error()) : STATUS_OK;
+}
+
+static int open_folder(struct gan *g) {
+    if (mkdir(g->s.out, 0777) && errno != EEXIST)
+        return text_failed("--out %s: %s", g->s.out, strerror(errno));
+    int status = lock_take(&g->lock, g->s.out, "--out ");
+    char *path = text_format("%s/metrics.jsonl", g->s.out);
+    if (status == STATUS_OK && !g->s.force && !access(path, F_OK))
+        status = text_failed("--out %s: there are results already; --force replaces them", g->s.out);
+    free(path);
+    if (status == STATUS_OK)
+        status = output_lines_open(&g->metrics, g->s.out, "metrics.jsonl");
+    g->open = status == STATUS_OK;
+    return status;
+}
+
+static int run(struct gan *g) {
+    const struct settings *s = &g->s;
+    if (s->threads && tensor_set_threads((int)s->threads))
+        return text_usage("--threads: %s", tensor_error());
+    int status = series_read(s, &g->series, &g->series_count);
+    if (status == STATUS_OK && g->series_count != 1)
+        status = text_usage("--format %s: expected one format", s->formats);
+    if (status == STATUS_OK)
+        status = open_set(g);
+    if (status == STATUS_OK)
+        status = open_pair(g);
+    if (status == STATUS_OK)
+        status = open_folder(g);
+    if (status == STATUS_OK)
+        status = add_config(g);
+    return status == STATUS_OK ? train(g) : status;
+}
+
+int command_wgan(int argc, char **argv) {
+    struct gan g = {.lock = {.descriptor = -1}};
+    failure_watch();
+    int status = options_parse(&g.s, COMMAND_WGAN, argc, argv);
+    if (status == STATUS_OK && g.s.help) {
+        options_help(COMMAND_WGAN, stdout);
+        return STATUS_OK;
+    }
+    if (status == STATUS_OK)
+        status = run(&g);
+    if (g.open)
+        output_lines_discard(&g.metrics);
+    lock_release(&g.lock);
+    nn_wgan_free(g.pair);
+    data_free(g.set);
+    series_free(g.series, g.series_count);
+    free(g.kept);
+    return status;
+}

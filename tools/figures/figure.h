@@ -1,0 +1,21 @@
+/* figure.h - the figures, drawn by gnuplot where it is installed. */
+#ifndef FLEXLAB_FIGURE_H
+#define FLEXLAB_FIGURE_H
+
+#include "results/experiment.h"
+
+/* SVG text for the report, NULL for a figure that was not drawn. */
+struct figures {
+    char *loss, *exponents;
+    char *left_out;       /* a sentence on what has no place in the figure of exponents, NULL without */
+    bool nothing_matches; /* --trace-tensors chooses none; told */
+};
+
+/* Writes figure-loss and figure-exponents as .svg and .png into the folder of results. Without gnuplot says what to
+ * install and draws nothing, which is no failure. A STATUS_ code. */
+int figures_draw(const struct experiment *x, struct figures *figures);
+/* ", figures" or what of them was drawn, for the list of what was written. */
+const char *figures_named(const struct figures *figures);
+void figures_clear(struct figures *figures);
+
+#endif

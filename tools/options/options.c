@@ -1,0 +1,149 @@
+/* options.c - the command line: its words, each checked by its row of the table, as settings. */
+#include "options/options.h"
+#include "options/options_resolve.h"
+#include "options/options_table.h"
+#include "base/text.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { UNSET = -1 }; /* of a number that is 0 or more */
+
+static int current_command; /* of option_name */
+
+static const char *option_name(int i) {
+    const struct option_row *row;
+    for (int r = 0; (row = options_row(r)); r++)
+        if (row->commands & current_command && i-- == 0)
+            return row->name;
+    return NULL;
+}
+
+static int store(struct settings *settings, const struct option_row *row, const char *text) {
+    void *field = (char *)settings + row->offset;
+    switch (row->kind) {
+    case KIND_TEXT:
+        if (!text[0])
+            return text_usage("--%s '': expected %s", row->name, row->placeholder);
+        *(const char **)field = text;
+        return STATUS_OK;
+    case KIND_NAME:
+        for (int i = 0; row->names(i); i++) {
+            const char *name = row->names(i);
+            const size_t words = strcspn(name, ":");
+            double number;
+            if (name[words] && !strncmp(name, text, words + 1)) {
+                if (!text_real(text + words + 1, row->low, row->high, &number))
+                    return text_usage("--%s '%s': expected %s with a number from %g to %g", row->name, text, name,
+                                      row->low, row->high);
+            } else if (strcmp(name, text) != 0) {
+                continue;
+            }
+            *(const char **)field = text;
+            return STATUS_OK;
+        }
+        return text_refuse_name(text_format("--%s '%s'", row->name, text), text, row->names);
+    case KIND_WHOLE:
+        if (text_whole(text, (int64_t)row->low, (int64_t)row->high, field))
+            return STATUS_OK;
+        return text_usage("--%s '%s': expected a whole number from %.0f to %.0f", row->name, text, row->low, row->high);
+    case KIND_REAL:
+        if (text_real(text, row->low, row->high, field))
+            return STATUS_OK;
+        return text_usage("--%s '%s': expected a number from %.10g to %.10g", row->name, text, row->low, row->high);
+    case KIND_SWITCH:
+        *(int *)field = row->value;
+        return STATUS_OK;
+    }
+    return STATUS_USAGE;
+}
+
+/* The word that getopt_long refused, without its value. */
+static int refuse(const char *word) {
+    size_t dashes = strspn(word, "-");
+    char *name = text_format("%.*s", (int)strcspn(word + dashes, "="), word + dashes);
+    const char *hint = text_did_you_mean(name, option_name);
+    int ambiguous = 0;
+    for (int i = 0; dashes == 2 && name[0] && option_name(i); i++)
+        ambiguous += !strncmp(name, option_name(i), strlen(name));
+    int status;
+    if (ambiguous > 1)
+        status = text_usage("option '--%s' is ambiguous; see --help", name);
+    else if (ambiguous == 1)
+        status = text_usage("option '%s' takes no value", word);
+    else
+        status =
+            text_usage("unknown option '%.*s%s'%s%s", (int)dashes, word, name, hint, hint[0] ? "" : "; see --help");
+    free(name);
+    return status;
+}
+
+int options_parse(struct settings *settings, enum command command, int argc, char **argv) {
+    const char *not_going_on = NULL;
+    *settings = (struct settings){.command = command,
+                                  .model = "cnn6",
+                                  .data = "synthetic",
+                                  .schedule = "linear",
+                                  .master = "default",
+                                  .split = "test",
+                                  .epochs = 10,
+                                  .batch = command == COMMAND_WGAN ? 64 : 0,
+                                  .gan_steps = 1000,
+                                  .latent = 64,
+                                  .filters = 32,
+                                  .critic_steps = 5,
+                                  .samples = 64,
+                                  .clip = 0.01,
+                                  .rate = command == COMMAND_WGAN ? 5e-5 : 0,
+                                  .seeds = 1,
+                                  .seed_base = 1,
+                                  .average_last = 100,
+                                  .momentum = UNSET,
+                                  .weight_decay = UNSET,
+                                  .augment = SWITCH_UNSET};
+    const struct option *known = options_known(command);
+    current_command = command;
+    opterr = 0;
+    optind = 0; /* anew: with 1, getopt_long goes on within the last word of an earlier call */
+    for (int found; (found = getopt_long(argc, argv, ":h", known, NULL)) != -1;) {
+        const char *word = argv[optind - 1];
+        if (found == 'h')
+            settings->help = 1;
+        else if (found == ':')
+            return text_usage("option '%s' needs a value", word);
+        else if (found == '?')
+            return refuse(word);
+        else {
+            const struct option_row *row = options_row(found - OPTION_FOUND);
+            int status = store(settings, row, optarg);
+            if (status)
+                return status;
+            if (!(row->commands & GOING_ON))
+                not_going_on = row->name;
+        }
+        if (settings->help)
+            return STATUS_OK;
+    }
+    options_resolve_model(settings);
+    options_resolve_optimiser(settings);
+    options_resolve_formats(settings);
+    settings->folders = argv + optind; /* getopt_long has moved them to the end */
+    settings->folder_count = argc - optind;
+    if (command == COMMAND_REPORT)
+        return STATUS_OK;
+    if (optind < argc)
+        return text_usage("unexpected argument '%s'; options begin with --, see --help", argv[optind]);
+    if (!settings->out && !settings->resume)
+        settings->out = "flexlab-results"; /* else where the training that goes on has its results */
+    if (settings->resume && not_going_on)
+        return text_usage("--%s: not with --resume, which goes on with the options that the training was begun with",
+                          not_going_on);
+    if (settings->resume && settings->no_checkpoint)
+        return text_usage("--no-checkpoint: not with --resume");
+    if (settings->checkpoint_every && (settings->no_checkpoint || settings->seeds > 1))
+        return text_usage("--checkpoint-every: not with %s", settings->no_checkpoint ? "--no-checkpoint" : "--seeds");
+    if (settings->warmup >= (double)settings->epochs)
+        return text_usage("--warmup %g: expected less than the %lld epochs of the training", settings->warmup,
+                          (long long)settings->epochs);
+    const int status = options_resolve_telemetry(settings);
+    return status ? status : options_check_shadows(settings);
+}

@@ -1,0 +1,64 @@
+/* options.h - what the commands of flexlab can be asked for. */
+#ifndef FLEXLAB_OPTIONS_H
+#define FLEXLAB_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum command { COMMAND_COMPARE = 1, COMMAND_TRAIN = 2, COMMAND_REPORT = 4, COMMAND_EVAL = 8, COMMAND_WGAN = 16 };
+
+enum { SWITCH_UNSET = -1 };
+enum { MOST_EPOCHS = 100000, MOST_SEEDS = 1000 };
+
+/* As given; the resolved values of what depends on other options are in struct experiment. out and device are NULL
+ * where they are not given, and --resume or the formats may say. */
+struct settings {
+    enum command command; /* of options_parse */
+    const char *model, *data, *formats, *schedule, *predictor, *master, *out, *trace_tensors, *device, *resume,
+        *checkpoint, *split;
+    int64_t epochs, batch, seeds, seed_base, train_limit, test_limit, max_steps, average_last, threads, trace_every,
+        checkpoint_every, context;               /* context 0: of images; of a text it is resolved */
+    double rate, warmup, momentum, weight_decay; /* momentum, weight decay below zero: by the optimiser */
+    const char *optimiser, *decay;
+    const char *policy, *layer_format; /* NULL: not given */
+    const char *resumed_policy;        /* of the checkpoint that is gone on from, in the place of both; NULL: none */
+    const char *loss_scale;            /* NULL: by the format */
+    double beta1, beta2, epsilon, clip_value, clip_norm, label_smoothing; /* 0: by the optimiser; none */
+    int nesterov, narrow_state;
+    int64_t gan_steps, latent, filters, critic_steps, samples, sample_every; /* of `wgan` */
+    double clip;
+    char optimiser_text[200]; /* name and what was asked of it besides: "adamw beta1=0.95 clip-norm=1" */
+    int augment;              /* SWITCH_UNSET: by the data */
+    int one_by_one;           /* no turns */
+    int no_trace, no_checkpoint, step_loss, allow_divergence, force, quiet, help;
+    const char *telemetry, *shadow; /* as given */
+    int64_t telemetry_every;        /* of telemetry; 0: none */
+    const char *telemetry_pattern;
+    char **folders; /* arguments without dashes: of `report` */
+    int folder_count;
+};
+
+/* Reads argv[1] ... into settings, which then points into argv; a STATUS_ code, the message is printed. With
+ * settings->help only that is set. */
+int options_parse(struct settings *settings, enum command command, int argc, char **argv);
+/* The options of `train` that a training which goes on takes from the one before, each once, as words separated by
+ * spaces, each with %XX for what is no plain character; to be freed. options_kept_words gives them back as argv,
+ * argv[0] "train"; *words is freed with free, and holds argv and its text. NULL where they are no such words. */
+char *options_kept(int argc, char **argv);
+char **options_kept_words(const char *kept, int *argc);
+void options_help(enum command command, FILE *out);
+/* The peak learning rate of a model by its default optimiser, and by the one that was chosen, when --lr is not given.
+ */
+double options_default_rate(const char *model);
+double options_rate(const struct settings *settings);
+/* Refuses an unknown model before any data is read. */
+int options_check_model(const char *model);
+
+const char *options_model_name(int i); /* those that read text come last */
+const char *options_variant_name(int i);
+const char *options_predictor_name(int i);
+/* What --data begins with. */
+const char *options_data_kind(int i);
+
+#endif

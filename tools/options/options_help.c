@@ -1,0 +1,131 @@
+/* options_help.c - the help text of a command: what it does, its rows of the table, what it leaves behind. */
+#include "options/options_table.h"
+
+static const char *const report_help[] = {
+    "Usage: flexlab report [OPTION]... DIR...\n\n"
+    "Draws table, figures and report.html again from what 'flexlab compare' or 'flexlab train'\n"
+    "has stored in DIR, without training. Several folders become one report: they must hold\n"
+    "the same training, with any formats and seeds.\n",
+    "\nWithout --out, report.html and the figures in DIR are replaced; with nothing else chosen they\n"
+    "are the same, byte for byte. With --out, summary.csv is written beside them.\n"
+    "\nExit status: 0 success, 1 failure, 2 wrong usage.\n"
+    "\nExamples\n"
+    "  flexlab report quick --trace-tensors 'conv1*,*.weight'\n"
+    "  flexlab report monday tuesday --out both\n"};
+
+static const char *const eval_help[] = {
+    "Usage: flexlab eval --checkpoint FILE [OPTION]...\n\n"
+    "Mean loss and accuracy of a trained network on images, normalised as those that it was\n"
+    "trained on, or on a text; then also bits of a token and perplexity.\n",
+    "\nPrints loss and accuracy, a line each. Exit status: 0 success, 1 failure,\n"
+    "2 wrong usage.\n"
+    "\nExample\n"
+    "  flexlab eval --checkpoint quick/best.safetensors --data synthetic:train=2000,test=500\n"};
+
+static const char *const wgan_help[] = {
+    "Usage: flexlab wgan [OPTION]...\n\n"
+    "Trains a generator of images and its critic in one number format (Wasserstein GAN with\n"
+    "weight clipping: docs/losses.md).\n",
+    "\nIn the folder of results\n"
+    "  metrics.jsonl         the settings, then a line a step of the generator: the critic's estimate\n"
+    "                        of the distance between real and generated images, the generator's loss\n"
+    "  samples-STEP.ppm      generated images, the same latent numbers each time (.pgm where grey)\n"
+    "  wgan-STEP.critic.safetensors, wgan-STEP.generator.safetensors\n"
+    "\nAfter Ctrl-C, SIGTERM or SIGHUP the step in progress is finished and samples and networks are\n"
+    "kept. Exit status: 0 success, 1 failure, 2 wrong usage, 130, 143, 129 after these signals.\n"
+    "\nExample\n"
+    "  flexlab wgan --data cifar10:cifar-10-batches-bin --format flex16+5 --steps 5000 --out cifar-gan\n"};
+
+void options_help(enum command command, FILE *out) {
+    if (command == COMMAND_COMPARE)
+        fputs("Usage: flexlab compare [OPTION]...\n\n"
+              "Trains one network in several number formats, side by side, from the same initial\n"
+              "weights on the same batches, and reports losses, accuracies, speed and memory.\n",
+              out);
+    else if (command == COMMAND_REPORT)
+        fputs(report_help[0], out);
+    else if (command == COMMAND_EVAL)
+        fputs(eval_help[0], out);
+    else if (command == COMMAND_WGAN)
+        fputs(wgan_help[0], out);
+    else
+        fputs("Usage: flexlab train [OPTION]...\n\n"
+              "Trains one network in one number format. Writes what 'flexlab compare' writes, and the\n"
+              "trained network (--seeds 1).\n",
+              out);
+    const struct option_row *row;
+    for (int r = 0; (row = options_row(r)); r++) {
+        if (!(row->commands & (int)command))
+            continue;
+        if (row->section)
+            fprintf(out, "\n%s\n", row->section);
+        int used = fprintf(out, "  --%s%s%s", row->name, row->placeholder ? " " : "",
+                           row->placeholder ? row->placeholder : "");
+        fprintf(out, "%*s", 24 > used ? 24 - used : 1, "");
+        for (const char *p = row->help; *p; p++) {
+            fputc(*p, out);
+            if (*p == '\n')
+                fprintf(out, "%*s", 24, "");
+        }
+        fputc('\n', out);
+    }
+    if (command == COMMAND_REPORT || command == COMMAND_EVAL || command == COMMAND_WGAN) {
+        fputs(command == COMMAND_REPORT ? report_help[1] : command == COMMAND_EVAL ? eval_help[1] : wgan_help[1], out);
+        return;
+    }
+    fputs("\nIn the folder of results\n"
+          "  metrics.jsonl         the configuration, then losses, epochs and runs, one JSON object\n"
+          "                        a line (docs/metrics.md); everything but seconds,\n"
+          "                        images_per_second and the first line, which names the\n"
+          "                        machine, is the same for the same options\n"
+          "  summary.csv           one line a format\n"
+          "  trace-FORMAT-seedN.csv  exponent and maximum of every tensor over the steps\n"
+          "  telemetry-FORMAT-seedN.jsonl, .csv  with --telemetry: elements of every tensor over\n"
+          "                        the steps (docs/telemetry.md)\n"
+          "  figure-*.svg, .png    loss and accuracy; exponents (drawn by gnuplot)\n"
+          "  report.html           all of it on one page, readable without a network\n",
+          out);
+    if (command == COMMAND_TRAIN)
+        fputs("  best.safetensors, last.safetensors  the network after its best evaluation and after its last\n"
+              "                        step, for 'flexlab eval' and other programs (docs/checkpoints.md)\n",
+              out);
+    fputs("Everything is made in the folder flexlab.part inside it and takes its place, complete and on\n"
+          "the disk, when the runs are over; with --force earlier results stay until then. One flexlab\n"
+          "at a time writes in a folder.\n"
+          "\nAfter Ctrl-C, SIGTERM or SIGHUP the step in progress is finished and what there is is kept and\n"
+          "marked as incomplete: in the table, summary.csv, report.html and the last line of metrics.jsonl.\n"
+          "Incomplete results replace no earlier ones (--force): they go to the folder flexlab.incomplete\n"
+          "inside DIR. A second signal ends the program at once; results so far are lost then.\n",
+          out);
+    if (command == COMMAND_TRAIN)
+        fputs("\nUntil a training is over its checkpoints are in DIR/flexlab.resume. 'flexlab train --resume DIR'\n"
+              "goes on from there, after a signal, kill -9 or a power cut: results and networks are those of a\n"
+              "training that was never interrupted.\n",
+              out);
+    fputs("\nA run has diverged when the loss of any step or of the test set is NaN or Inf, or when its\n"
+          "last loss is more than 1.5 times the larger of its first loss and log(classes), the loss\n"
+          "of guessing, or when its last 20 steps or more made no update because their gradients overflowed\n"
+          "at every loss scale. Table, report and metrics.jsonl name it; the exit status is 1.\n"
+          "\nExit status: 0 success, 1 failure or divergence, 2 wrong usage, 130 after Ctrl-C, 143 after\n"
+          "SIGTERM, 129 after SIGHUP.\n"
+          "\nExamples\n",
+          out);
+    if (command == COMMAND_COMPARE)
+        fputs("  flexlab compare --formats fp32,fp16,fp16:noscale --model cnn6 --out scaled\n"
+              "  flexlab compare --model mlp2 --data synthetic:train=2000,test=500 --epochs 3 --out quick\n"
+              "  flexlab compare --model resnet20 --data cifar10:cifar-10-batches-bin --epochs 20 --seeds 3 --out r20\n"
+              "  flexlab compare --formats fp32,fp16,fp16:nomaster,fp16-sr,flex16+5 --lr 5e-4 --out low-rate\n"
+              "  flexlab compare --formats fp32,flex16+5 --policy O1,O2:bf16,dfp16,my.policy --out levels\n",
+              out);
+    else
+        fputs(
+            "  flexlab train --model mlp2 --data synthetic:train=2000,test=500 --epochs 3 --out quick\n"
+            "  flexlab train --format flex16+5:ngraph --model resnet20 --data cifar10:cifar-10-batches-bin --out r20\n"
+            "  flexlab train --device cuda --model resnet20 --data cifar10:cifar-10-batches-bin --out r20-gpu\n"
+            "  flexlab train --format bf16 --model cnn6 --data idx:fashion-mnist --epochs 5 --out fashion\n"
+            "  flexlab train --model resnet20 --data images:flowers,resize=64x64,channels=3 --out flowers\n"
+            "  flexlab train --model gpt --data text:book.txt --epochs 3 --out book\n"
+            "  flexlab train --policy O2:bf16 --layer-format 'fc*=fp32' --out o2\n"
+            "  flexlab train --resume fashion\n",
+            out);
+}

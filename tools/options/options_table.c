@@ -1,0 +1,266 @@
+/* options_table.c - the options of the commands: one table for parsing, limits and help, and the names that it knows.
+ */
+#include "options/options_table.h"
+#include "flexlab/autoflex.h"
+#include "flexlab/nn.h"
+#include <limits.h>
+#include <string.h>
+
+enum { BOTH = COMMAND_COMPARE | COMMAND_TRAIN, ALL = BOTH | COMMAND_REPORT };
+
+const char *options_model_name(int i) {
+    int images = 0;
+    while (nn_model_list(images))
+        images++;
+    return i < images ? nn_model_list(i) : nn_text_model_list(i - images);
+}
+
+const char *options_variant_name(int i) {
+    const nn_variant *variant = nn_variant_list(i);
+    return variant ? variant->name : NULL;
+}
+
+const char *options_predictor_name(int i) {
+    return autoflex_name(autoflex_list(i));
+}
+
+const char *options_data_kind(int i) {
+    static const char *const kinds[] = {"synthetic", "cifar10", "cifar100", "idx", "npy", "npz", "images", "text"};
+    return i < (int)(sizeof kinds / sizeof *kinds) ? kinds[i] : NULL;
+}
+
+static const char *schedule_name(int i) {
+    static const char *const names[] = {"linear", "cosine", "step", "constant", "linear:END", "cosine:END"};
+    return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
+}
+
+static const char *split_name(int i) {
+    static const char *const names[] = {"test", "train"};
+    return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
+}
+
+static const char *master_name(int i) {
+    static const char *const names[] = {"default", "none"};
+    return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
+}
+
+static const char *decay_name(int i) {
+    static const char *const names[] = {"all", "weights"};
+    return i < (int)(sizeof names / sizeof *names) ? names[i] : NULL;
+}
+
+static const struct option_row rows[] = {
+#define FIELD(name) offsetof(struct settings, name)
+    {"model", "NAME", BOTH, KIND_TEXT, FIELD(model), .section = "What is trained",
+     .help =
+         "mlp2, cnn6, resnet20 or resnetD with D = 6n + 2, vgg11, mobilenet, ...; of texts\ngpt, gptLxW with L layers "
+         "of width W (flexlab info lists them; cnn6)"},
+    {"data", "SPEC", BOTH, KIND_TEXT, FIELD(data),
+     .help =
+         "synthetic[:train=N][,test=N][,seed=S] (generated images, nothing to\nfetch; the default), cifar10:DIR, "
+         "cifar100:DIR[,labels=fine|coarse],\nidx:DIR, npy:IMAGES,LABELS,TEST_IMAGES,TEST_LABELS, "
+         "npz:FILE[,TEST_FILE],\nor images:DIR[,resize=HxW][,channels=N] with PNG and JPEG files\nDIR/train/CLASS/... "
+         "and DIR/test/CLASS/...; text:FILE[,TEST_FILE]\n[,unit=bytes|characters][,test=PERCENT]; see 'flexlab info'"},
+    {"context", "N", BOTH, KIND_WHOLE, FIELD(context), 1, 65536, .help = "tokens of a sequence, of texts alone (128)"},
+    {"formats", "LIST", COMMAND_COMPARE, KIND_TEXT, FIELD(formats),
+     .help =
+         "comma-separated variants, see 'flexlab info'\n(fp32,fp16,bf16,flex16+5,dfp16). Suffixes: ':nomaster' "
+         "leaves out\n"
+         "the wide copy of the weights, ':noscale' the loss scaling, ':paper',\n':ngraph', ... chooses the exponent "
+         "predictor; for example\nfp16,fp16:noscale,fp16:nomaster,flex16+5:ngraph.\n"
+         "policy:NAME and policy:FILE are policies: see --policy.\n"
+         "'@DEVICE' at the end chooses where it trains: flex16+5@cuda,flex16+5@cpu"},
+    {"format", "NAME", COMMAND_TRAIN, KIND_TEXT, FIELD(formats),
+     .help =
+         "the variant, see 'flexlab info' (flex16+5); suffixes ':nomaster',\n':noscale', ':PREDICTOR' and '@DEVICE' as "
+         "for compare"},
+    {"policy", "LIST", COMMAND_COMPARE, KIND_TEXT, FIELD(policy),
+     .help = "policies to compare beside the formats, comma-separated: names\n(O0, O1, O2, O3, O1:bf16, dfp16, ...: "
+             "'flexlab info') and files,\nwhich say what format each layer has in each role "
+             "(docs/policies.md);\n':noscale' behind one leaves out "
+             "its loss scaling"},
+    {"policy", "NAME|FILE", COMMAND_TRAIN, KIND_TEXT, FIELD(policy),
+     .help =
+         "what format each layer has in each role: a name (O0, O1, O2, O3,\nO1:bf16, dfp16, ...: 'flexlab info') or "
+         "a file (docs/policies.md);\nwith --format, a file's rules begin from that variant; ':noscale' behind it\n"
+         "leaves out the loss scaling that it asks for, or that fp16 has"},
+    {"layer-format", "RULES", BOTH, KIND_TEXT, FIELD(layer_format),
+     .help = "layers in other variants, comma-separated PATTERN=VARIANT such as\n'fc*=bf16,@norm=fp32'; after the "
+             "rules of a policy, in each format"},
+    {"train-limit", "N", BOTH, KIND_WHOLE, FIELD(train_limit), 1, INT_MAX,
+     .help = "use only the first N training images, or tokens"},
+    {"test-limit", "N", BOTH, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,
+     .help = "use only the first N test images, or tokens"},
+
+    {"epochs", "N", BOTH, KIND_WHOLE, FIELD(epochs), 1, MOST_EPOCHS, .section = "How it is trained",
+     .help = "passes over the training set (10)"},
+    {"batch", "B", BOTH, KIND_WHOLE, FIELD(batch), 1, 65536, .help = "images a step (128), or sequences (32)"},
+    {"seeds", "S", BOTH, KIND_WHOLE, FIELD(seeds), 1, MOST_SEEDS,
+     .help = "runs of each format, with seeds 1 ... S (1); runs with one seed\nshare initial weights, batches and "
+             "augmentation"},
+    {"seed-base", "K", BOTH, KIND_WHOLE, FIELD(seed_base), 0, 1e15, .help = "the first seed (1)"},
+    {"lr", "RATE", BOTH, KIND_REAL, FIELD(rate), 1e-30, 1000,
+     .help = "peak learning rate (sgd 0.1, on mlp2 0.01; adagrad, lamb 0.01;\nothers 0.001)"},
+    {"schedule", "NAME", BOTH, KIND_NAME, FIELD(schedule), 0, 1, .names = schedule_name,
+     .help = "linear (to zero; default), cosine, step (x 0.1 at 1/2 and 3/4),\nconstant; linear:END, cosine:END end at "
+             "that share of the peak"},
+    {"warmup", "EPOCHS", BOTH, KIND_REAL, FIELD(warmup), 0, MOST_EPOCHS,
+     .help = "linear warm-up from zero, may be a fraction (0)"},
+    {"optimizer", "NAME", BOTH, KIND_NAME, FIELD(optimiser), .names = nn_optimiser_list,
+     .help = "sgd (default; on texts adamw), adam, adamw, rmsprop, adagrad, lamb"},
+    {"momentum", "M", BOTH, KIND_REAL, FIELD(momentum), 0, 0.999999, .help = "momentum of sgd (0.9) and rmsprop (0)"},
+    {"nesterov", NULL, BOTH, KIND_SWITCH, FIELD(nesterov), .value = 1, .help = "sgd with Nesterov's momentum"},
+    {"beta1", "B", BOTH, KIND_REAL, FIELD(beta1), 1e-9, 0.9999999,
+     .help = "decay of the mean gradient: adam, adamw, lamb (0.9)"},
+    {"beta2", "B", BOTH, KIND_REAL, FIELD(beta2), 1e-9, 0.9999999,
+     .help = "decay of the mean square: adam, adamw, lamb (0.999), rmsprop (0.99)"},
+    {"epsilon", "E", BOTH, KIND_REAL, FIELD(epsilon), 1e-30, 1,
+     .help = "added to the root of the mean square (1e-8; lamb 1e-6, adagrad 1e-10)"},
+    {"weight-decay", "W", BOTH, KIND_REAL, FIELD(weight_decay), 0, 1,
+     .help = "of sgd an L2 penalty (1e-4), of adamw and lamb apart from the\ngradient (0.01), of the others an L2 "
+             "penalty (0)"},
+    {"decay", "WHAT", BOTH, KIND_NAME, FIELD(decay), .names = decay_name,
+     .help = "what decays: all, or weights without biases and normalisations\n(adamw, lamb: weights; others: all)"},
+    {"clip-value", "C", BOTH, KIND_REAL, FIELD(clip_value), 1e-30, 1e30,
+     .help = "each element of a gradient counts as at most C (as it is)"},
+    {"clip-norm", "C", BOTH, KIND_REAL, FIELD(clip_norm), 1e-30, 1e30,
+     .help = "all gradients together are scaled down to the norm C (as they are)"},
+    {"loss-scale", "SCALE", BOTH, KIND_TEXT, FIELD(loss_scale),
+     .help =
+         "none; dynamic, which halves and skips the step where gradients overflow\nand doubles after a window of "
+         "good steps; a power of two such as 1024;\ndynamic:init=65536,window=2000,factor=2,min=0.03125,max=16777216 "
+         "with\nany of these (fp16: dynamic, other formats: none; a policy: what it says,\nelse as the variant that it "
+         "begins from)"},
+    {"narrow-state", NULL, BOTH, KIND_SWITCH, FIELD(narrow_state), .value = 1,
+     .help = "16-bit optimiser state by stochastic rounding; shared exponents"},
+    {"label-smoothing", "S", BOTH, KIND_REAL, FIELD(label_smoothing), 0, 1,
+     .help = "this part of a label counts for all classes alike (0)"},
+    {"augment", NULL, BOTH, KIND_SWITCH, FIELD(augment), .value = 1,
+     .help = "random crops and flips, of texts where the sequences of an epoch\nbegin; the same for every format "
+             "(default for cifar10, cifar100, text)"},
+    {"no-augment", NULL, BOTH, KIND_SWITCH, FIELD(augment), .value = 0,
+     .help = "images as they are (default for all other data)"},
+    {"master", "KIND", BOTH, KIND_NAME, FIELD(master), .names = master_name,
+     .help = "default: as the variant says; none: no format keeps a wide copy\nof its weights (':nomaster' on each)"},
+    {"predictor", "NAME", BOTH, KIND_NAME, FIELD(predictor), .names = options_predictor_name,
+     .help = "exponent predictor of all shared-exponent formats (their own)"},
+    {"max-steps", "N", BOTH, KIND_WHOLE, FIELD(max_steps), 1, INT_MAX,
+     .help = "stop each run after N steps; the schedule still spans all epochs"},
+    {"device", "NAME", BOTH | GOING_ON | KEPT, KIND_TEXT, FIELD(device),
+     .help = "where all formats train that name no device: cpu, cuda, cuda:1, ...\n(cpu); results do not depend on it"},
+    {"threads", "T", BOTH | GOING_ON, KIND_WHOLE, FIELD(threads), 1, 256,
+     .help = "threads (all); results do not depend on it"},
+
+    {"one-by-one", NULL, COMMAND_COMPARE, KIND_SWITCH, FIELD(one_by_one), .value = 1,
+     .help = "train one format after the other, instead of all formats of a seed in\nturns of half a second: less "
+             "memory, and times of steps that compare less"},
+
+    {"checkpoint-every", "N", COMMAND_TRAIN | GOING_ON | KEPT, KIND_WHOLE, FIELD(checkpoint_every), 1, INT_MAX,
+     .section = "Checkpoints",
+     .help =
+         "steps between checkpoints, which a training that was stopped or\nkilled goes on from (one after each epoch)"},
+    {"no-checkpoint", NULL, COMMAND_TRAIN | GOING_ON, KIND_SWITCH, FIELD(no_checkpoint), .value = 1,
+     .help = "keep no checkpoints, and no networks with the results"},
+    {"resume", "PATH", COMMAND_TRAIN | GOING_ON, KIND_TEXT, FIELD(resume),
+     .help = "go on with the training whose results go to the folder PATH, or from\nthe file PATH "
+             "(resume.safetensors), with the "
+             "options that it was\nbegun with; --out (PATH), --device, --threads, --force, "
+             "--quiet,\n--checkpoint-every and "
+             "--allow-divergence may be given anew"},
+
+    {"out", "DIR", BOTH | GOING_ON, KIND_TEXT, FIELD(out), .section = "What is written",
+     .help = "folder of the results, made if missing (flexlab-results)"},
+    {"out", "DIR", COMMAND_REPORT, KIND_TEXT, FIELD(out), .section = "What is written",
+     .help = "folder of the report, made if missing (in place)"},
+    {"force", NULL, ALL | GOING_ON, KIND_SWITCH, FIELD(force), .value = 1,
+     .help = "replace results that are already there"},
+    {"average-last", "N", BOTH, KIND_WHOLE, FIELD(average_last), 1, INT_MAX,
+     .help = "steps averaged for the last loss (100)"},
+    {"trace-every", "K", BOTH, KIND_WHOLE, FIELD(trace_every), 1, INT_MAX,
+     .help = "steps between rows of the exponent traces\n(so that a run has about 500)"},
+    {"trace-tensors", "GLOBS", ALL, KIND_TEXT, FIELD(trace_tensors),
+     .help =
+         "tensors in the figure of exponents, comma-separated patterns such\nas 'conv1*,*.weight' (one of each role)"},
+    {"telemetry", "EVERY[:GLOBS]", BOTH, KIND_TEXT, FIELD(telemetry),
+     .help = "every EVERY steps all about the elements of every tensor, or of those\nwhose names match, such as "
+             "'10:conv1*,*.weight' (docs/telemetry.md)"},
+    {"shadow", "LIST", BOTH, KIND_TEXT, FIELD(shadow),
+     .help = "beside it what other formats would have done to the same values,\nsuch as fp16,flex16+5:ngraph; every "
+             "10 steps without --telemetry"},
+    {"step-loss", NULL, BOTH, KIND_SWITCH, FIELD(step_loss), .value = 1,
+     .help = "also write the loss of every step to metrics.jsonl"},
+    {"no-trace", NULL, BOTH, KIND_SWITCH, FIELD(no_trace), .value = 1, .help = "write no exponent traces"},
+    {"no-trace", NULL, COMMAND_REPORT, KIND_SWITCH, FIELD(no_trace), .value = 1,
+     .help = "read no exponent traces and leave out their figure"},
+    {"allow-divergence", NULL, BOTH | GOING_ON | KEPT, KIND_SWITCH, FIELD(allow_divergence), .value = 1,
+     .help = "a run that diverges is no failure (it is named all the same)"},
+    {"quiet", NULL, BOTH | GOING_ON, KIND_SWITCH, FIELD(quiet), .value = 1,
+     .help = "no progress, only the table at the end"},
+    {"quiet", NULL, COMMAND_REPORT, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no table"},
+
+    {"checkpoint", "FILE", COMMAND_EVAL, KIND_TEXT, FIELD(checkpoint), .section = "What is evaluated",
+     .help = "a network that 'flexlab train' has written: best.safetensors,\nlast.safetensors, resume.safetensors"},
+    {"data", "SPEC", COMMAND_EVAL, KIND_TEXT, FIELD(data),
+     .help = "data of any kind that 'flexlab train' takes, see 'flexlab info'\n(synthetic)"},
+    {"split", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(split), .names = split_name,
+     .help = "test or train: which part of it (test)"},
+    {"test-limit", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,
+     .help = "use only the first N of them"},
+    {"device", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},
+    {"threads", "T", COMMAND_EVAL, KIND_WHOLE, FIELD(threads), 1, 256, .help = "threads (all)"},
+    {"data", "SPEC", COMMAND_WGAN, KIND_TEXT, FIELD(data), .section = "What is trained",
+     .help = "square images whose side is a multiple of 8, of any kind that\n'flexlab train' takes; their labels do "
+             "not count (synthetic)"},
+    {"format", "NAME", COMMAND_WGAN, KIND_TEXT, FIELD(formats),
+     .help = "the variant of both networks, with ':PREDICTOR' and '@DEVICE' as\nfor compare (flex16+5)"},
+    {"latent", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(latent), 1, 4096,
+     .help = "numbers that an image is generated from (64)"},
+    {"filters", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(filters), 1, 1024,
+     .help = "of the first layer of the critic; deeper ones have two and four\ntimes as many (32)"},
+    {"steps", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(gan_steps), 1, INT_MAX, .section = "How it is trained",
+     .help = "of the generator, from the first on (1000)"},
+    {"critic-steps", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(critic_steps), 1, 1000,
+     .help = "of the critic for each of the generator (5)"},
+    {"batch", "B", COMMAND_WGAN, KIND_WHOLE, FIELD(batch), 1, 65536,
+     .help = "real images, and as many generated ones, a step (64)"},
+    {"lr", "RATE", COMMAND_WGAN, KIND_REAL, FIELD(rate), 1e-30, 1000, .help = "learning rate of RMSProp (5e-5)"},
+    {"clip", "C", COMMAND_WGAN, KIND_REAL, FIELD(clip), 1e-30, 1000,
+     .help = "the critic's weights lie within +-C after each step (0.01)"},
+    {"seed", "K", COMMAND_WGAN, KIND_WHOLE, FIELD(seed_base), 0, 1e15,
+     .help = "of weights, latent numbers and order of the images (1)"},
+    {"device", "NAME", COMMAND_WGAN, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},
+    {"threads", "T", COMMAND_WGAN, KIND_WHOLE, FIELD(threads), 1, 256,
+     .help = "threads (all); results do not depend on it"},
+    {"resume", "PREFIX", COMMAND_WGAN, KIND_TEXT, FIELD(checkpoint),
+     .help = "go on from PREFIX.critic.safetensors and PREFIX.generator.safetensors,\nwith the same options: to the "
+             "same bits as in one go"},
+    {"out", "DIR", COMMAND_WGAN, KIND_TEXT, FIELD(out), .section = "What is written",
+     .help = "folder of metrics.jsonl, samples and networks (flexlab-results)"},
+    {"force", NULL, COMMAND_WGAN, KIND_SWITCH, FIELD(force), .value = 1, .help = "write to a folder that has results"},
+    {"samples", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(samples), 1, 65536,
+     .help = "images in a picture of samples, at most those of a batch (64)"},
+    {"sample-every", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(sample_every), 1, INT_MAX,
+     .help = "steps between pictures (one at the end)"},
+    {"checkpoint-every", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(checkpoint_every), 1, INT_MAX,
+     .help = "steps after which both networks are kept (at the end)"},
+    {"quiet", NULL, COMMAND_WGAN, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no progress"},
+    {"help", NULL, ALL | COMMAND_EVAL | COMMAND_WGAN | GOING_ON, KIND_SWITCH, FIELD(help), .value = 1,
+     .help = "this text"},
+#undef FIELD
+};
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+const struct option_row *options_row(int i) {
+    return i >= 0 && i < ROWS ? &rows[i] : NULL;
+}
+
+const struct option *options_known(enum command command) {
+    static struct option known[ROWS + 1];
+    int count = 0;
+    memset(known, 0, sizeof known);
+    for (int r = 0; r < ROWS; r++)
+        if (rows[r].commands & (int)command)
+            known[count++] = (struct option){rows[r].name, rows[r].placeholder ? required_argument : no_argument, NULL,
+                                             OPTION_FOUND + r};
+    return known;
+}

@@ -1,0 +1,301 @@
+/* series.c - the formats and policies that a command trains, as the options name them. */
+#include "options/series.h"
+#include "base/failure.h"
+#include "flexlab/autoflex.h"
+#include "base/text.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const char *suffix_name(int i) {
+    return i > 1 ? options_predictor_name(i - 2) : i ? "noscale" : "nomaster";
+}
+
+/* fp16 as it is practised (Micikevicius et al. 2018), also where the rules of a policy begin from it; formats that hold
+ * the exponents of gradients need nothing. */
+static const char *default_loss_scale(const struct series *series) {
+    return !strcmp(tensor_format_name(series->variant->format), "fp16") ? "dynamic" : "none";
+}
+
+static int choose_loss_scale(const struct settings *settings, struct series *series) {
+    enum { ROOM = 256 };
+    const char *given = series->no_scale       ? "none"
+                        : settings->loss_scale ? settings->loss_scale
+                        : series->loss_scale   ? series->loss_scale
+                                               : default_loss_scale(series);
+    char *text = text_alloc(ROOM, 1);
+    const tensor_status bad = nn_loss_scale_text(given, text, ROOM);
+    free(series->loss_scale);
+    series->loss_scale = text;
+    return bad ? text_usage("--loss-scale: %s", tensor_error()) : STATUS_OK;
+}
+
+/* Where a format trains, by the name in the list or the setting. */
+static int find_device(struct series *series, const char *option, const char *name) {
+    failure_forget();
+    const tensor_device *device = tensor_device_find(name);
+    if (!device)
+        return failure_is_usage() ? text_usage("--%s: %s", option, tensor_error())
+                                  : text_failed("--%s: %s", option, tensor_error());
+    series->device = text_format("%s", tensor_device_name(device));
+    return STATUS_OK;
+}
+
+static void note_backend(struct series *series) {
+    const char *row = tensor_kernel_backend(series->variant->format, "matmul"),
+               *backend = strcmp(series->device, "cpu") != 0 ? series->device
+                          : row                              ? row
+                                                             : "-";
+    series->backend = text_format("%s", backend);
+}
+
+/* "policy:NAME", or "policy:" and the name of a file without its folders. */
+static char *policy_label(const char *policy, bool no_scale) {
+    const char *slash = strrchr(policy, '/');
+    return text_format("policy:%s%s",
+                       strpbrk(policy, ";\n") ? "text"
+                       : slash && slash[1]    ? slash + 1
+                                              : policy,
+                       no_scale ? ":noscale" : "");
+}
+
+/* Cuts ":noscale" off the end of a name. */
+static bool take_no_scale(char *name) {
+    static const char suffix[] = ":noscale";
+    const size_t length = strlen(name), end = sizeof suffix - 1;
+    const bool has = length > end && !strcmp(name + length - end, suffix);
+    if (has)
+        name[length - end] = 0;
+    return has;
+}
+
+/* Reads the policy, of which only what it says is kept: the file may change while runs go on. variant NULL: its own. */
+static int take_policy(const struct settings *s, struct series *series, const char *policy, const char *variant) {
+    const nn_config config = {.variant = s->resumed_policy ? NULL : variant,
+                              .policy = s->resumed_policy ? s->resumed_policy : policy,
+                              .layer_formats = s->resumed_policy ? NULL : s->layer_format,
+                              .predictor = s->predictor,
+                              .no_master = !strcmp(s->master, "none"),
+                              .batch = 1};
+    failure_forget();
+    nn_graph *g = nn_graph_new(&config);
+    const char *option = policy ? "policy" : "layer-format";
+    if (!g)
+        return failure_is_usage() ? text_usage("--%s: %s", option, tensor_error())
+                                  : text_failed("--%s: %s", option, tensor_error());
+    series->policy = text_format("%s", nn_graph_policy(g));
+    const char *scale = nn_policy_loss_scale(g);
+    if (scale)
+        series->loss_scale = text_format("%s", scale); /* what --loss-scale may change */
+    nn_graph_free(g);
+    char *name = text_format("%.*s", (int)strcspn(series->policy, ";") - 8, series->policy + 8); /* "variant NAME;" */
+    series->variant = nn_variant_find(name);
+    free(name);
+    for (int i = 0; tensor_format_list(i); i++) {
+        const tensor_format format = tensor_format_list(i);
+        series->shared =
+            series->shared || (tensor_format_is_shared(format) && strstr(series->policy, tensor_format_name(format)));
+    }
+    return STATUS_OK;
+}
+
+/* A name or file may end in ":noscale", and so may the variant that --format gives it, base; a text has a line of its
+ * own for that. */
+static int parse_policy(const struct settings *settings, struct series *series, const char *given) {
+    char *policy = text_format("%s", given);
+    char *base = given == settings->policy && settings->formats ? text_format("%s", settings->formats) : NULL;
+    series->no_scale = !strpbrk(policy, ";\n") && take_no_scale(policy);
+    if (base)
+        series->no_scale |= take_no_scale(base);
+    int status = take_policy(settings, series, policy, base);
+    if (status == STATUS_OK && series->no_scale && !settings->loss_scale &&
+        !strcmp(series->loss_scale ? series->loss_scale : default_loss_scale(series), "none"))
+        status = text_usage("--policy: '%s:noscale': the loss of this policy is not scaled anyway", policy);
+    if (status == STATUS_OK) {
+        series->predictor = series->shared && settings->predictor ? settings->predictor : NULL;
+        series->no_master = !strcmp(settings->master, "none");
+        note_backend(series);
+        series->label = policy_label(policy, series->no_scale);
+        status = choose_loss_scale(settings, series);
+    }
+    free(policy);
+    free(base);
+    return status;
+}
+
+/* One item of the list, "VARIANT[:nomaster][:noscale][:PREDICTOR][@DEVICE]" or "policy:POLICY[:noscale][@DEVICE]". */
+static int parse_series(const struct settings *settings, struct series *series, char *item) {
+    const char *option = strchr(settings->formats, ',') ? "formats" : "format";
+    char *at = strchr(item, '@');
+    if (at)
+        *at++ = 0;
+    const char *elsewhere = settings->device ? settings->device : "cpu";
+    const int status = at ? find_device(series, option, at) : find_device(series, "device", elsewhere);
+    if (status)
+        return status;
+    if (!strncmp(item, "policy:", 7)) {
+        const int taken = parse_policy(settings, series, item + 7);
+        if (taken == STATUS_OK && at) {
+            char *label = text_format("%s@%s", series->label, series->device);
+            free(series->label);
+            series->label = label;
+        }
+        return taken;
+    }
+    char *rest = item, *name = strsep(&rest, ":");
+    series->variant = nn_variant_find(name);
+    if (!series->variant)
+        return text_refuse_name(text_format("--%s: unknown format '%s'", option, name), name, options_variant_name);
+    series->shared = tensor_format_is_shared(series->variant->format);
+    series->predictor = series->shared && settings->predictor ? settings->predictor : series->variant->predictor;
+    series->no_master = series->variant->wide && !strcmp(settings->master, "none");
+    bool has_predictor = false;
+    for (char *suffix; (suffix = strsep(&rest, ":"));) {
+        if (!strcmp(suffix, "nomaster")) {
+            if (!series->variant->wide)
+                return text_usage("--%s: '%s:nomaster': %s keeps no wide copy of its weights anyway", option, name,
+                                  name);
+            series->no_master = true;
+        } else if (!strcmp(suffix, "noscale")) {
+            if (!settings->loss_scale && !strcmp(default_loss_scale(series), "none"))
+                return text_usage("--%s: '%s:noscale': the loss of %s is not scaled anyway", option, name, name);
+            series->no_scale = true;
+        } else if (autoflex_find(suffix)) {
+            if (!series->shared)
+                return text_usage("--%s: '%s:%s': %s has no shared exponent to predict", option, name, suffix, name);
+            series->predictor = autoflex_name(autoflex_find(suffix));
+            has_predictor = true;
+        } else {
+            return text_refuse_name(text_format("--%s: unknown suffix '%s' of '%s'", option, suffix, name), suffix,
+                                    suffix_name);
+        }
+    }
+    const bool shared = series->shared;
+    if (settings->layer_format) {
+        const int taken = take_policy(settings, series, NULL, series->variant->name);
+        if (taken)
+            return taken;
+    }
+    series->shared = series->shared || shared;
+    note_backend(series);
+    series->label = text_format("%s%s%s%s%s%s%s", name, series->no_master ? ":nomaster" : "",
+                                series->no_scale ? ":noscale" : "", has_predictor ? ":" : "",
+                                has_predictor ? series->predictor : "", at ? "@" : "", at ? series->device : "");
+    return choose_loss_scale(settings, series);
+}
+
+/* "flex16+5:ngraph" under --layer-format: asked for, of all its shared exponents. */
+static bool has_own_predictor(const struct series *series) {
+    return series->predictor && series->predictor != series->variant->predictor;
+}
+
+nn_config series_network(const struct settings *s, const struct series *series) {
+    return (nn_config){.variant = series->variant->name,
+                       .policy = series->policy,
+                       .predictor =
+                           series->policy && !s->predictor && !has_own_predictor(series) ? NULL : series->predictor,
+                       .no_master = series->no_master,
+                       .device = series->device,
+                       .batch = (int)s->batch,
+                       .momentum = (float)s->momentum,
+                       .weight_decay = (float)s->weight_decay,
+                       .optimiser = s->optimiser,
+                       .decay = s->decay,
+                       .beta1 = (float)s->beta1,
+                       .beta2 = (float)s->beta2,
+                       .epsilon = (float)s->epsilon,
+                       .clip_value = (float)s->clip_value,
+                       .clip_norm = (float)s->clip_norm,
+                       .nesterov = s->nesterov,
+                       .label_smoothing = (float)s->label_smoothing,
+                       .narrow_state = s->narrow_state,
+                       .loss_scale = series->loss_scale};
+}
+
+/* What options do not suit each other, or the format, the library knows. */
+static int check_network(const struct settings *settings, const struct series *series) {
+    failure_forget();
+    const nn_config config = series_network(settings, series);
+    nn_graph *g = nn_graph_new(&config);
+    const int status = g                    ? STATUS_OK
+                       : failure_is_usage() ? text_usage("%s: %s", series->label, tensor_error())
+                                            : text_failed("%s: %s", series->label, tensor_error());
+    nn_graph_free(g);
+    return status;
+}
+
+/* The formats, then the policies. */
+static char *list_of_series(const struct settings *s) {
+    char *list = text_format("%s", s->formats ? s->formats : "policy"), *policies, *rest;
+    if (s->command != COMMAND_COMPARE || !s->policy)
+        return list;
+    policies = rest = text_format("%s", s->policy);
+    for (char *item; (item = strsep(&rest, ","));) {
+        char *longer = text_format("%s,policy:%s", list, item);
+        free(list);
+        list = longer;
+    }
+    free(policies);
+    return list;
+}
+
+/* The policy of `train`, where the device is that of all. */
+static int parse_alone(const struct settings *settings, struct series *series, const char *policy) {
+    const int status = find_device(series, "device", settings->device ? settings->device : "cpu");
+    char *base = text_format("%s", settings->formats ? settings->formats : "");
+    take_no_scale(base);
+    const bool bare = !strpbrk(base, ",:@");
+    free(base);
+    if (status == STATUS_OK && !bare)
+        return text_usage("--format '%s': beside --policy expected a variant as it is, or with ':noscale'",
+                          settings->formats);
+    return status == STATUS_OK ? parse_policy(settings, series, policy) : status;
+}
+
+int series_read(const struct settings *settings, struct series **series, int *count) {
+    char *copy = list_of_series(settings), *rest = copy;
+    int status = STATUS_OK, shared = 0;
+    *series = NULL;
+    *count = 0;
+    for (char *item; status == STATUS_OK && (item = strsep(&rest, ","));) {
+        *series = text_realloc(*series, (size_t)*count + 1, sizeof **series);
+        struct series *s = &(*series)[*count];
+        *s = (struct series){0};
+        status = settings->command == COMMAND_TRAIN && settings->policy ? parse_alone(settings, s, settings->policy)
+                                                                        : parse_series(settings, s, item);
+        if (status == STATUS_OK)
+            status = check_network(settings, s);
+        for (int i = 0; status == STATUS_OK && i < *count; i++)
+            if (!strcmp((*series)[i].label, s->label))
+                status = text_usage("--formats: '%s' is listed twice", s->label);
+        shared += s->shared;
+        ++*count;
+    }
+    free(copy);
+    if (status == STATUS_OK && settings->predictor && !shared)
+        status = text_usage("--predictor '%s': none of the formats (%s) has a shared exponent", settings->predictor,
+                            settings->formats ? settings->formats : settings->policy);
+    if (status != STATUS_OK) {
+        series_free(*series, *count);
+        *series = NULL;
+        *count = 0;
+    }
+    return status;
+}
+
+void series_free(struct series *series, int count) {
+    for (int i = 0; i < count; i++) {
+        free(series[i].label);
+        free(series[i].backend);
+        free(series[i].device);
+        free(series[i].policy);
+        for (int r = 0; r < series[i].role_count; r++) {
+            free(series[i].roles[r].name);
+            free(series[i].roles[r].kind);
+            for (int k = 0; k < ROLE_LIMIT; k++)
+                free(series[i].roles[r].role[k]);
+        }
+        free(series[i].roles);
+        free(series[i].loss_scale);
+    }
+    free(series);
+}

@@ -1,0 +1,37 @@
+/* series.h - a format, or a policy, that a command trains: one of the series of its tables and figures. */
+#ifndef FLEXLAB_SERIES_H
+#define FLEXLAB_SERIES_H
+
+#include "flexlab/nn.h"
+#include "options/options.h"
+
+/* A part of a layer, or a parameter, with what it has in each role of nn_role_list; NULL: it has no such role. */
+enum { ROLE_LIMIT = 16 };
+struct role_row {
+    char *name, *kind, *role[ROLE_LIMIT];
+};
+
+/* One format of the comparison: "fp16", "flex16+5:ngraph", "fp16:nomaster", "fp16:noscale", "flex16+5@cuda",
+ * "policy:O2". */
+struct series {
+    char *label;
+    const nn_variant *variant; /* of a policy: the one that it begins from */
+    char *policy;              /* the whole of it, as nn_graph_policy tells it; NULL: the variant throughout */
+    struct role_row *roles;    /* what it came to (policy.h); NULL before */
+    int role_count;
+    const char *predictor; /* NULL for float formats */
+    char *backend;         /* the row of kernels that its matmul runs on; the device's name where that is not "cpu" */
+    char *device;          /* where it trains */
+    char *loss_scale;      /* as nn_config has it, in full */
+    bool no_scale;         /* ":noscale" */
+    bool no_master;
+    bool shared;
+};
+
+/* The formats and policies of the settings, to be freed with series_free; a STATUS_ code, the message is printed. */
+int series_read(const struct settings *settings, struct series **series, int *count);
+void series_free(struct series *series, int count);
+/* The network of a series, without its seed. */
+nn_config series_network(const struct settings *settings, const struct series *series);
+
+#endif

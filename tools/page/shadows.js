@@ -1,0 +1,65 @@
+// shadows.js - what other formats would have done to the tensor chosen, beside what its own did: error, saturated, flushed, a panel for each format.
+
+const shadowMeasures = {
+    error: {text: "error", own: lane => lane.rounding, shadow: s => s.error, say: sayRatio},
+    saturated: {text: "saturated", own: lane => share(lane.saturated, lane.writes.map(w => w * lane.elements)), shadow: (s, lane) => share(s.saturated, lane.looked), say: percent},
+    flushed: {text: "flushed to zero", own: lane => share(lane.flushed, lane.writes.map(w => w * lane.elements)), shadow: (s, lane) => share(s.flushed, lane.looked), say: percent},
+};
+function share(counts, of) { return counts.map((n, i) => of[i] > 0 ? n / of[i] : null); }
+function percent(v) { return v == null ? "–" : v === 0 ? "0" : `${short(100 * v, 4)} %`; }
+
+const shadowColour = i => shownColour(data.telemetry.shadows[i].colour);
+const shadowLook = i => ({colour: shadowColour(i), dash: lineDash(i + 2), width: 2});
+const ownName = "the format itself";
+
+function shadowColumns(run) {
+    const lane = run && run.lanes[chosen.tensor];
+    if (!lane) return null;
+    const n = run.steps.length, get = (from, name) => column(from[name], n);
+    return {steps: run.steps, elements: lane.elements, rounding: get(lane, "rounding"), saturated: get(lane, "saturated"), flushed: get(lane, "flushed"), writes: get(lane, "writes"), looked: get(lane, "looked"),
+            shadows: lane.shadows.map((s, k) => ({shadow: run.shadows[k], error: get(s, "error"), saturated: get(s, "saturated"), flushed: get(s, "flushed")}))};
+}
+
+function shadowLines(series, lane, measure, shown) {
+    return [...(shown.has(-1) ? [{name: data.series[series].name, colour: seriesColour(series), dash: [], width: 3, steps: lane.steps, values: measure.own(lane), text: measure.say}] : []),
+            ...lane.shadows.filter(s => shown.has(s.shadow)).map(s => ({name: `as ${data.telemetry.shadows[s.shadow].name}`, ...shadowLook(s.shadow), steps: lane.steps, values: measure.shadow(s, lane), text: measure.say}))];
+}
+
+function shadowFormats() {
+    const name = "What other formats would have done";
+    if (!data.telemetry.runs.length)
+        return section(name, element("p", {}, "No shadow formats: these runs were trained without --telemetry."));
+    let measure = shadowMeasures.error;
+    const some = data.telemetry.shadows.length > 0, shown = new Set([-1, ...data.telemetry.shadows.keys()]);
+    const grid = element("div", {class: "panels lanes", id: "shadows"}), note = element("p", {class: "soft"}), same = element("b");
+    const draw = () => {
+        same.textContent = tensorText(chosen.tensor);
+        const seen = drawn().filter(i => runFor("telemetry", i)), lanes = new Map(seen.map(i => [i, shadowColumns(runFor("telemetry", i))]));
+        const lines = new Map(seen.filter(i => lanes.get(i)).map(i => [i, shadowLines(i, lanes.get(i), measure, shown)]));
+        const axis = logAxis([...lines.values()].flat().map(line => line.values));
+        grid.replaceChildren(...seen.map(i => {
+            const title = [sample(i), data.series[i].name], label = `${measure.text} of ${tensorText(chosen.tensor)} in ${data.series[i].name} and its shadow formats`;
+            const panel = lines.has(i) ? linesPanel({title, label, lines: lines.get(i), axis, group: "shadows"})
+                                       : element("div", {class: "panel"}, element("h3", {}, ...title), element("p", {class: "empty"}, "Its telemetry has no such tensor."));
+            panel.dataset.series = data.series[i].name;
+            return panel;
+        }));
+        const names = list => list.map(i => data.series[i].name).join(", "), without = drawn().filter(i => !seen.includes(i)), bare = seen.filter(i => !runFor("telemetry", i).shadows.length);
+        const other = seen.filter(i => runFor("telemetry", i).seed !== chosen.seed).map(i => `${data.series[i].name} with seed ${data.seeds[runFor("telemetry", i).seed]}`);
+        const fewer = seen.filter(i => !bare.includes(i)).map(i => [i, [...data.telemetry.shadows.keys()].filter(k => !runFor("telemetry", i).shadows.includes(k))]).filter(([, list]) => list.length);
+        const off = [...(shown.has(-1) ? [] : [ownName]), ...data.telemetry.shadows.filter((_, k) => !shown.has(k)).map(s => s.name)];
+        note.textContent = [without.length ? `Left out, without telemetry: ${names(without)}.` : "", bare.length ? `Trained without --shadow: ${names(bare)}.` : "",
+                            ...fewer.map(([i, list]) => `Not measured in ${data.series[i].name}: ${list.map(k => data.telemetry.shadows[k].name).join(", ")}.`),
+                            other.length ? `Not of the chosen seed: ${other.join(", ")}.` : "", off.length ? `Switched off: ${off.join(", ")}.` : ""].filter(Boolean).join(" ");
+    };
+    choosers.push(draw);
+    redraws.push(draw);
+    const rows = Math.max(...data.telemetry.runs.map(run => run.rows));
+    const controls = [element("div", {class: "controls"}, choice("What of the shadow formats", Object.entries(shadowMeasures).map(([key, m]) => [key, m.text]), "error", key => { measure = shadowMeasures[key]; draw(); }), element("span", {}, "of ", same)),
+                      ...(some ? [lineSwitches("Shadow formats shown", [{key: -1, name: ownName, look: () => ({colour: token("ink"), dash: [], width: 3})}, ...data.telemetry.shadows.map((s, i) => ({key: i, name: s.name, look: () => shadowLook(i)}))], shown, draw)] : [])];
+    draw();
+    return section(name, ...controls, grid, note, element("p", {class: "soft"},
+        "A shadow is a format with an exponent of its own that the same values are converted to; it does not feed back into the training. Error: root mean square of what is lost, as part of the values' own; of the format itself " +
+        "that which rounding to nearest costs at the least. Saturated, flushed: share of the elements; of the format itself over all its writes since the row before, of a shadow at the step of the row. " +
+        (rows > 1 ? `Up to ${rows} rows of telemetry are one point: the largest error, and the sums of saturated and flushed.` : "")));
+}

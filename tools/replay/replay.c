@@ -1,0 +1,93 @@
+/* replay.c - one tensor under one predictor, write by write, in the order of docs/semantics.md. */
+#include "replay/replay.h"
+#include <math.h>
+#include <string.h>
+
+/* A write that keeps so much of its largest element has as many bits as fp16 has. */
+enum { KEEPS_11_BITS = 1 << 10 };
+
+void replay_add(struct replay_counts *to, const struct replay_counts *counts) {
+    to->writes += counts->writes;
+    to->saturated += counts->saturated;
+    to->late += counts->late;
+    to->changes += counts->changes;
+    to->repeated += counts->repeated;
+    to->same += counts->same;
+    to->kept += counts->kept;
+    to->unused += counts->unused;
+    to->outliers += counts->outliers;
+    to->recovered += counts->recovered;
+    to->recovery += counts->recovery;
+    to->slowest = counts->slowest > to->slowest ? counts->slowest : to->slowest;
+}
+
+void replay_begin(struct replay_life *life, autoflex_predictor predictor, const char *role,
+                  const struct replay_options *how) {
+    memset(life, 0, sizeof *life);
+    autoflex_reset(&life->a, predictor, how->e_min, how->e_max);
+    life->a.role = (int16_t)autoflex_find_role(role);
+}
+
+/* What comes before the kernel; where it would have run twice, that is counted. */
+static void choose_exponent(struct replay_life *life, const struct trace_row *row, double maximum) {
+    struct autoflex *a = &life->a;
+    const int before = a->e;
+    if (autoflex_needs_maximum(a->predictor)) {
+        life->counts.repeated += autoflex_fit(a, maximum) != before && life->counts.writes;
+    } else if (a->initialised) {
+        autoflex_adjust(a);
+        life->counts.repeated += autoflex_repeat(a, maximum);
+    } else if (!strcmp(row->role, "weight")) {
+        autoflex_fit(a, maximum); /* initial weights are loaded, which no row shows: e of the first that is known */
+    } else {
+        autoflex_initialise(a, maximum);
+    }
+}
+
+static void note_outlier(struct replay_life *life, bool outlier, bool keeps) {
+    struct replay_counts *c = &life->counts;
+    if (life->waiting && keeps) {
+        c->recovered++;
+        c->recovery += life->waiting;
+        c->slowest = life->waiting > c->slowest ? life->waiting : c->slowest;
+        life->waiting = 0;
+    } else if (life->waiting) {
+        life->waiting++;
+    }
+    if (!outlier)
+        return;
+    c->outliers++;
+    life->waiting = 1;
+}
+
+void replay_write(struct replay_life *life, const struct trace_row *row, double factor, bool outlier,
+                  const struct replay_options *how) {
+    struct autoflex *a = &life->a;
+    struct replay_counts *c = &life->counts;
+    const double maximum = row->maximum * factor;
+    if (!strcmp(row->name, "input")) /* loaded anew for each step: no predictor is asked */
+        return;
+    if (!(maximum > 0)) { /* nothing but zeros, or no write */
+        if (a->initialised)
+            autoflex_adjust(a);
+        autoflex_record(a, 0, 0);
+        return;
+    }
+    choose_exponent(life, row, maximum);
+    const bool recorded = a->e == row->e && a->e == row->maximum_e && factor == 1;
+    const double m = nearbyint(ldexp(maximum, a->e));
+    const bool saturated = recorded ? row->saturated > 0 : m > AUTOFLEX_TOP;
+    const int gamma = recorded ? (int)row->gamma : m > AUTOFLEX_TOP ? AUTOFLEX_TOP : (int)m;
+    autoflex_record(a, gamma, maximum);
+    note_outlier(life, outlier, gamma >= KEEPS_11_BITS && !saturated);
+    c->changes += a->e != life->e && c->writes;
+    life->e = a->e;
+    c->writes++;
+    c->saturated += saturated;
+    c->late += saturated && row->step > how->warm_up;
+    c->same += a->e == row->e;
+    if (gamma > 0) {
+        c->kept++;
+        c->unused += AUTOFLEX_BITS - 1 - log2(gamma);
+    }
+}

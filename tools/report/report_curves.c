@@ -1,0 +1,125 @@
+/* report_curves.c - formats, seeds and curves of the runs as data of the page. */
+#include "report/report_curves.h"
+#include "figures/figure_style.h"
+#include "report/page_json.h"
+#include "results/student.h"
+#include "base/text.h"
+#include <math.h>
+#include <stdlib.h>
+
+enum { MOST_POINTS = 1000, DIGITS = 7 };
+
+/* Windows that make one point of a curve. */
+static int windows_a_point(const struct experiment *x) {
+    int most = 0;
+    for (int i = 0; i < x->run_count; i++)
+        most = x->runs[i].window_count > most ? x->runs[i].window_count : most;
+    return (most + MOST_POINTS - 1) / MOST_POINTS;
+}
+
+static void print_series(FILE *out, const struct experiment *x) {
+    fputs("\"series\":[", out);
+    for (int i = 0; i < x->series_count; i++) {
+        struct summary s = summary_of(x, i);
+        fputs(i ? ",\n{\"name\":" : "\n{\"name\":", out);
+        page_text(out, x->series[i].label);
+        fprintf(out, ",\"colour\":\"%s\",\"shared\":%s,\"finished\":%d,\"diverged\":%d,\"stopped\":%lld}",
+                figure_colour(x, i).text, x->series[i].shared ? "true" : "false", s.runs, s.diverged,
+                (long long)s.stopped_step);
+    }
+    fprintf(out, "],\n\"baseline\":%d,\"order\":[", x->baseline);
+    for (int n = 0; n < x->series_count; n++)
+        fprintf(out, "%s%d", n ? "," : "", figure_drawn_at(x, n));
+    fputs("]", out);
+}
+
+/* Steps and losses of the points, each the mean of all steps of its windows: NaN or infinite where one is. */
+static void print_losses(FILE *out, const struct run *run, int group) {
+    const int count = (run->window_count + group - 1) / group;
+    double *steps = text_alloc((size_t)count + 1, 2 * sizeof *steps), *losses = steps + count + 1;
+    for (int p = 0; p < count; p++) {
+        double sum = 0;
+        int64_t seen = 0, last = 0;
+        for (int w = p * group; w < run->window_count && w < (p + 1) * group; w++) {
+            sum += run->windows[w].loss * run->windows[w].count;
+            seen += run->windows[w].count;
+            last = run->windows[w].step;
+        }
+        losses[p] = sum / (double)seen;
+        steps[p] = (double)last - 0.5 * (double)(seen - 1);
+    }
+    fputs(",\"steps\":[", out);
+    for (int p = 0; p < count; p++) {
+        fputs(p ? "," : "", out);
+        page_number(out, steps[p], 10);
+    }
+    fputs("],\"loss\":[", out);
+    for (int p = 0; p < count; p++) {
+        fputs(p ? "," : "", out);
+        page_number(out, losses[p], DIGITS);
+    }
+    fputs("]", out);
+    free(steps);
+}
+
+static void print_epochs(FILE *out, const struct run *run) {
+    fputs(",\"epoch_steps\":[", out);
+    for (int e = 0; e < run->epoch_count; e++)
+        fprintf(out, "%s%lld", e ? "," : "", (long long)run->epochs[e].step);
+    fputs("],\"test_loss\":[", out);
+    for (int e = 0; e < run->epoch_count; e++) {
+        fputs(e ? "," : "", out);
+        page_number(out, run->epochs[e].test_loss, DIGITS);
+    }
+    fputs("],\"accuracy\":[", out);
+    for (int e = 0; e < run->epoch_count; e++) {
+        fputs(e ? "," : "", out);
+        page_number(out, 100 * run->epochs[e].test_accuracy, 6);
+    }
+    fputs("]", out);
+}
+
+/* What stands in the table of pairs: last loss, loss and accuracy of the test set. */
+static void print_results(FILE *out, const struct run *run) {
+    const bool tested = run->result.predicted_count > 0;
+    fputs(",\"last_loss\":", out);
+    page_number(out, run->result.last_loss, 17);
+    fputs(",\"last_test_loss\":", out);
+    page_number(out, tested ? run->result.test_loss : NAN, 17);
+    fputs(",\"last_accuracy\":", out);
+    page_number(out, tested ? 100 * run->result.test_accuracy : NAN, 17);
+}
+
+void report_curves(FILE *out, const struct experiment *x) {
+    const int group = windows_a_point(x) > 1 ? windows_a_point(x) : 1;
+    bool first = true;
+    fprintf(out, "\"total_steps\":%lld,\"steps_a_point\":%lld,\"guess\":%.9g,\n", (long long)x->steps,
+            (long long)x->window * group, log(x->data.classes));
+    print_series(out, x);
+    fputs(",\n\"critical\":[", out); /* for the interval of a mean of 2, 3, ... pairs */
+    for (int s = 1; s < x->seed_count; s++)
+        fprintf(out, "%s%.6g", s > 1 ? "," : "", student_critical(0.05, s));
+    fputs("],\n\"seeds\":[", out);
+    for (int s = 0; s < x->seed_count; s++)
+        fprintf(out, "%s\"%llu\"", s ? "," : "", (unsigned long long)x->seeds[s]);
+    fputs("],\n\"runs\":[", out);
+    for (int i = 0; i < x->run_count; i++) {
+        const struct run *run = &x->runs[i];
+        if (!run->shown)
+            continue;
+        fprintf(out, "%s\n{\"series\":%d,\"seed\":%d,\"finished\":%s,\"diverged\":", first ? "" : ",", run->series,
+                i / x->series_count, run->finished ? "true" : "false");
+        first = false;
+        char *divergence = run_diverged(x, run) ? run_divergence_text(x, run) : NULL;
+        if (divergence)
+            page_text(out, divergence);
+        else
+            fputs("null", out);
+        free(divergence);
+        print_losses(out, run, group);
+        print_epochs(out, run);
+        print_results(out, run);
+        fputs("}", out);
+    }
+    fputs("]", out);
+}

@@ -1,0 +1,51 @@
+/* folder.h - the folder of results. New results are made in a folder of their own inside it and take their places all
+ * together when the run is over: until then, and where anything fails, earlier results stay as they are. */
+#ifndef FLEXLAB_FOLDER_H
+#define FLEXLAB_FOLDER_H
+
+#include "base/lock.h"
+#include <stdbool.h>
+
+struct folder {
+    char *path; /* --out */
+    char *made; /* where the new results are made, PATH/flexlab.part */
+    char
+        *set_apart; /* where an incomplete run leaves its results if PATH holds earlier ones, PATH/flexlab.incomplete */
+    char *resume;   /* where a training keeps its checkpoints until it is over, PATH/flexlab.resume */
+    bool replaces;  /* there are earlier results, to be replaced by complete ones */
+    bool keeps_made; /* publishing failed: what was made stays for the user to save */
+    struct lock lock;
+};
+
+/* Names of the traces and files of telemetry that a run writes; NULL past the last. */
+typedef const char *(*folder_trace_fn)(void *context, int i);
+
+/* Makes the folder with its parents where missing, locks it, removes what a killed process left, and checks that it can
+ * be written and holds neither results nor the checkpoint of a training that is not over, or with `force` that they can
+ * be replaced. `trace` names the traces to come. A STATUS_ code, the message is printed; folder_close is needed in any
+ * case. */
+int folder_open(struct folder *f, const char *path, bool force, folder_trace_fn trace, void *context);
+/* The same for a training that goes on from the checkpoint in this folder: its results so far are to be replaced. */
+int folder_open_again(struct folder *f, const char *path, folder_trace_fn trace, void *context);
+/* The checkpoint of a training that goes on in that folder; to be freed. */
+char *folder_resume_file(const char *path);
+/* Makes f->resume where missing; `again`: with what is in it, else empty. */
+int folder_make_resume(const struct folder *f, bool again);
+/* The networks in f->resume become results to be published. */
+int folder_take_networks(const struct folder *f);
+/* After the results are published: nothing is to be gone on with. */
+int folder_remove_resume(const struct folder *f);
+/* Puts what was made in its place: earlier results are removed and the new files take their names. Results that are not
+ * complete replace no earlier ones: they go to f->set_apart. On failure the earlier results are as they were, and a
+ * message says where the new ones are. */
+int folder_publish(struct folder *f, bool complete);
+/* From now on there is something to lose: if the program has to exit before folder_publish (out of memory), what was
+ * made goes to f->set_apart as it is. f must live until folder_close. */
+void folder_rescue(struct folder *f);
+/* Names of a run's trace and of a file of its telemetry ("jsonl", "csv") in the folder, to be freed. */
+char *folder_trace_name(const char *label, unsigned long long seed);
+char *folder_telemetry_name(const char *label, unsigned long long seed, const char *ending);
+/* Removes what was not published, releases the lock, frees. */
+void folder_close(struct folder *f);
+
+#endif

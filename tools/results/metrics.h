@@ -1,0 +1,26 @@
+/* metrics.h - metrics.jsonl: one JSON object a line, the configuration first. */
+#ifndef FLEXLAB_METRICS_H
+#define FLEXLAB_METRICS_H
+
+#include "results/experiment.h"
+#include "base/output.h"
+
+/* Of the file's layout, docs/metrics.md. To be raised where a reader of the layout before would go wrong. */
+enum { METRICS_SCHEMA = 1 };
+
+/* All but metrics_close return a STATUS_ code of writing the line; lines reach the file at once. */
+int metrics_open(struct output_lines *o, const struct experiment *x);
+int metrics_step(struct output_lines *o, const struct experiment *x, const struct run *run, const nn_step_report *step);
+/* A change of the loss scale. */
+int metrics_scale(struct output_lines *o, const struct experiment *x, const struct run *run,
+                  const struct scale_change *change);
+int metrics_window(struct output_lines *o, const struct experiment *x, const struct run *run,
+                   const struct window *window);
+int metrics_epoch(struct output_lines *o, const struct experiment *x, const struct run *run,
+                  const nn_epoch_report *epoch);
+/* A run that is over and its predictions of the test set. */
+int metrics_run(struct output_lines *o, const struct experiment *x, const struct run *run);
+/* One line a format, then the end line; gives the file its name, also when these lines cannot be written. */
+int metrics_close(struct output_lines *o, const struct experiment *x);
+
+#endif

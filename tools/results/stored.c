@@ -1,0 +1,542 @@
+/* stored.c - reading metrics.jsonl (docs/metrics.md). */
+#include "results/stored.h"
+#include "results/metrics.h"
+#include "base/text.h"
+#include <cJSON.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Where reading is. After the first failure, which is told, everything reads as empty. */
+struct reader {
+    struct stored *stored;
+    char *path;
+    long number; /* of the line */
+    int status;
+    bool ended; /* the end line was read */
+};
+
+static void refuse(struct reader *r, char *what) {
+    if (r->status == STATUS_OK)
+        r->status = text_failed("%s:%ld: %s", r->path, r->number, what);
+    free(what);
+}
+
+/* --- fields --------------------------------------------------------------------------------------------------------
+ */
+
+static const cJSON *field(struct reader *r, const cJSON *object, const char *key) {
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    if (!item)
+        refuse(r, text_format("the field '%s' is missing", key));
+    return item;
+}
+
+/* A number that is missing reads as NAN. */
+static double read_real(struct reader *r, const cJSON *object, const char *key) {
+    const cJSON *item = field(r, object, key);
+    if (!item || cJSON_IsNull(item))
+        return NAN;
+    if (!cJSON_IsNumber(item))
+        refuse(r, text_format("the field '%s' is not a number", key));
+    else if (!isfinite(item->valuedouble)) /* 1e999; one that was infinite is stored as null */
+        refuse(r, text_format("the field '%s' is larger than any number of binary64", key));
+    return item->valuedouble;
+}
+
+static double read_number(struct reader *r, const cJSON *object, const char *key) {
+    double value = read_real(r, object, key);
+    if (isnan(value))
+        refuse(r, text_format("the field '%s' is null, expected a number", key));
+    return value;
+}
+
+/* KEY with KEY_state. */
+static double read_state(struct reader *r, const cJSON *object, const char *key) {
+    char *name = text_format("%s_state", key);
+    double value = read_real(r, object, key);
+    const char *state = cJSON_GetStringValue(field(r, object, name));
+    if (!state || (isnan(value) ? !strcmp(state, "finite") : strcmp(state, "finite") != 0))
+        refuse(r, text_format("the fields '%s' and '%s' do not agree", key, name));
+    else if (!strcmp(state, "inf") || !strcmp(state, "-inf"))
+        value = state[0] == '-' ? -INFINITY : INFINITY;
+    else if (isnan(value) && strcmp(state, "nan") != 0 && strcmp(state, "none") != 0)
+        refuse(r, text_format("the field '%s' is '%s', expected finite, nan, inf, -inf or none", name, state));
+    free(name);
+    return value;
+}
+
+static int64_t read_whole(struct reader *r, const cJSON *object, const char *key, int64_t low, int64_t high) {
+    double value = read_number(r, object, key);
+    if (r->status == STATUS_OK &&
+        (value != floor(value) || value < (double)low || value > (double)high || fabs(value) > 0x1p53))
+        refuse(r, text_format("the field '%s' is %.17g, expected a whole number from %lld to %lld", key, value,
+                              (long long)low, (long long)high));
+    return r->status == STATUS_OK ? (int64_t)value : low;
+}
+
+static const char *read_text_or_null(struct reader *r, const cJSON *object, const char *key) {
+    const cJSON *item = field(r, object, key);
+    if (item && !cJSON_IsString(item) && !cJSON_IsNull(item))
+        refuse(r, text_format("the field '%s' is not a text", key));
+    return cJSON_GetStringValue(item);
+}
+
+static const char *read_text(struct reader *r, const cJSON *object, const char *key) {
+    const char *text = read_text_or_null(r, object, key);
+    if (!text)
+        refuse(r, text_format("the field '%s' is null, expected a text", key));
+    return text ? text : "";
+}
+
+static bool read_flag(struct reader *r, const cJSON *object, const char *key) {
+    const cJSON *item = field(r, object, key);
+    if (item && !cJSON_IsBool(item))
+        refuse(r, text_format("the field '%s' is neither true nor false", key));
+    return cJSON_IsTrue(item);
+}
+
+static const cJSON *read_list(struct reader *r, const cJSON *object, const char *key) {
+    const cJSON *item = field(r, object, key);
+    if (item && (!cJSON_IsArray(item) || !item->child))
+        refuse(r, text_format("the field '%s' is not a list of anything", key));
+    return item;
+}
+
+static char *copy_text(struct reader *r, const cJSON *object, const char *key) {
+    return text_format("%s", read_text(r, object, key));
+}
+
+/* --- the first line ------------------------------------------------------------------------------------------------
+ */
+
+static void read_origin(struct reader *r, const cJSON *line, const char *folder) {
+    struct experiment *x = &r->stored->x;
+    const char *cap = read_text_or_null(r, line, "instruction_cap");
+    x->origins = text_alloc(1, sizeof *x->origins);
+    x->origin_count = 1;
+    x->origins[0] = (struct origin){.folder = text_format("%s", folder),
+                                    .command = copy_text(r, line, "command"),
+                                    .command_line = copy_text(r, line, "command_line"),
+                                    .version = copy_text(r, line, "version"),
+                                    .revision = copy_text(r, line, "revision"),
+                                    .compiler = copy_text(r, line, "compiler"),
+                                    .processor = copy_text(r, line, "processor"),
+                                    .instruction_set = copy_text(r, line, "instruction_set"),
+                                    .instruction_cap = cap ? text_format("%s", cap) : NULL,
+                                    .started = copy_text(r, line, "started"),
+                                    .threads = (int)read_whole(r, line, "threads", 1, INT_MAX),
+                                    .trace_every = (int)read_whole(r, line, "trace_every", 0, INT_MAX)};
+}
+
+/* As series.c makes it: names of traces and lines of summary.csv are made of it as it is. */
+static void check_label(struct reader *r, const struct series *s) {
+    char *plain =
+             text_format("%s%s%s", s->variant->name, s->no_master ? ":nomaster" : "", s->no_scale ? ":noscale" : ""),
+         *with_predictor = text_format("%s:%s", plain, s->predictor ? s->predictor : "");
+    char *label = text_format("%.*s", (int)strcspn(s->label, "@"), s->label);
+    const char *device = s->label + strlen(label);
+    const bool by_policy = s->policy && !strncmp(label, "policy:", 7) && label[7];
+    if ((strcmp(label, plain) != 0 && (!s->predictor || strcmp(label, with_predictor) != 0) && !by_policy) ||
+        (*device && strcmp(device + 1, s->device) != 0))
+        refuse(r, text_format("the name '%s' is not that of the variant '%s'", s->label, s->variant->name));
+    free(label);
+    free(plain);
+    free(with_predictor);
+}
+
+/* Whether a format of a policy may have a shared exponent, and its run a trace. */
+static bool names_shared(const char *policy) {
+    for (int i = 0; tensor_format_list(i); i++)
+        if (tensor_format_is_shared(tensor_format_list(i)) && strstr(policy, tensor_format_name(tensor_format_list(i))))
+            return true;
+    return false;
+}
+
+static void read_series(struct reader *r, const cJSON *item, struct series *s) {
+    const char *variant = read_text(r, item, "variant"), *predictor = read_text_or_null(r, item, "predictor");
+    s->label = copy_text(r, item, "name");
+    s->backend = copy_text(r, item, "matmul_backend");
+    const char *device = cJSON_GetObjectItemCaseSensitive(item, "device") ? read_text(r, item, "device") : "cpu";
+    s->device = text_format("%s", device); /* results of before there were devices have none */
+    s->variant = nn_variant_find(variant);
+    if (!s->variant) {
+        refuse(r, text_format("the variant '%s' is unknown to this flexlab", variant));
+        return;
+    }
+    s->shared = tensor_format_is_shared(s->variant->format);
+    s->no_master = s->variant->wide && !read_flag(r, item, "wide_weights");
+    s->predictor = predictor && autoflex_find(predictor) ? autoflex_name(autoflex_find(predictor)) : NULL;
+    const char *policy = cJSON_GetObjectItemCaseSensitive(item, "policy") ? read_text_or_null(r, item, "policy") : NULL;
+    s->policy = policy ? text_format("%s", policy) : NULL; /* results of before there were policies have none */
+    s->shared = s->shared || (policy && names_shared(policy));
+    if (!policy && s->shared != (s->predictor != NULL))
+        refuse(r, text_format("the predictor '%s' of '%s' is unknown to this flexlab", predictor ? predictor : "",
+                              s->label));
+    const char *scale =
+        cJSON_GetObjectItemCaseSensitive(item, "loss_scale") ? read_text(r, item, "loss_scale") : "none";
+    char full[256] = "";
+    s->loss_scale = text_format("%s", scale); /* older results have none */
+    s->no_scale = !strcmp(scale, "none") && strstr(s->label, ":noscale");
+    if (nn_loss_scale_text(scale, full, sizeof full) || strcmp(full, scale) != 0)
+        refuse(r, text_format("the loss scale '%s' of '%s' is none of this flexlab", scale, s->label));
+    check_label(r, s);
+}
+
+static void read_formats(struct reader *r, const cJSON *line) {
+    struct experiment *x = &r->stored->x;
+    const cJSON *item, *list = read_list(r, line, "formats");
+    x->series = text_alloc((size_t)cJSON_GetArraySize(list), sizeof *x->series);
+    cJSON_ArrayForEach(item, list) {
+        if (r->status != STATUS_OK)
+            return;
+        struct series *s = &x->series[x->series_count++];
+        read_series(r, item, s);
+        for (int i = 0; i < x->series_count - 1; i++)
+            if (!strcmp(x->series[i].label, s->label))
+                refuse(r, text_format("the format '%s' is there twice", s->label));
+    }
+}
+
+static void read_seeds(struct reader *r, const cJSON *line) {
+    struct experiment *x = &r->stored->x;
+    const cJSON *item, *list = read_list(r, line, "seeds");
+    if (cJSON_GetArraySize(list) > MOST_SEEDS) {
+        refuse(r, text_format("there are %d seeds, expected at most %d", cJSON_GetArraySize(list), MOST_SEEDS));
+        return;
+    }
+    x->seeds = text_alloc((size_t)cJSON_GetArraySize(list), sizeof *x->seeds);
+    cJSON_ArrayForEach(item, list) {
+        double seed = cJSON_IsNumber(item) ? item->valuedouble : -1;
+        if (!(seed >= 0 && seed <= 0x1p53 && seed == floor(seed))) {
+            refuse(r, text_format("the field 'seeds' holds what is no seed"));
+            return;
+        }
+        x->seeds[x->seed_count++] = (uint64_t)seed;
+        for (int i = 0; i < x->seed_count - 1; i++)
+            if (x->seeds[i] == (uint64_t)seed)
+                refuse(r, text_format("the seed %.0f is there twice", seed));
+    }
+}
+
+static void read_data(struct reader *r, const cJSON *line) {
+    const cJSON *data = field(r, line, "data");
+    const int context = data && cJSON_GetObjectItemCaseSensitive(data, "context") /* older results have none */
+                            ? (int)read_whole(r, data, "context", 0, INT_MAX)
+                            : 0;
+    const bool text = context > 0;
+    r->stored->settings.data = read_text(r, data, "specification");
+    r->stored->x.data = (struct dimensions){.train = read_whole(r, data, "train", 1, INT64_MAX),
+                                            .test = read_whole(r, data, "test", 1, INT64_MAX),
+                                            .height = (int)read_whole(r, data, "height", !text, INT_MAX),
+                                            .width = (int)read_whole(r, data, "width", !text, INT_MAX),
+                                            .channels = (int)read_whole(r, data, "channels", !text, INT_MAX),
+                                            .classes = (int)read_whole(r, data, "classes", 1, INT_MAX),
+                                            .context = context};
+}
+
+static void read_settings(struct reader *r, const cJSON *line) {
+    struct settings *s = &r->stored->settings;
+    struct experiment *x = &r->stored->x;
+    s->model = read_text(r, line, "model");
+    s->epochs = read_whole(r, line, "epochs", 1, MOST_EPOCHS);
+    s->batch = read_whole(r, line, "batch", 1, INT_MAX);
+    s->max_steps = read_whole(r, line, "max_steps", 0, INT64_MAX);
+    s->schedule = read_text(r, line, "schedule");
+    s->warmup = read_number(r, line, "warmup_epochs");
+    snprintf(s->optimiser_text, sizeof s->optimiser_text, "%s",
+             cJSON_GetObjectItemCaseSensitive(line, "optimizer") ? read_text(r, line, "optimizer") : "sgd");
+    s->momentum = read_number(r, line, "momentum");
+    s->weight_decay = read_number(r, line, "weight_decay");
+    s->average_last = read_whole(r, line, "average_last", 1, INT64_MAX);
+    s->trace_tensors = read_text_or_null(r, line, "trace_tensors");
+    x->rate = read_number(r, line, "rate");
+    x->augment = read_flag(r, line, "augment");
+    x->steps_per_epoch = read_whole(r, line, "steps_per_epoch", 1, INT64_MAX);
+    x->steps = read_whole(r, line, "steps", 1, INT64_MAX);
+    x->window = (int)read_whole(r, line, "window", 1, INT_MAX);
+    x->trace_every = (int)read_whole(r, line, "trace_every", 0, INT_MAX);
+}
+
+static void read_config(struct reader *r, const cJSON *line, const char *folder) {
+    struct experiment *x = &r->stored->x;
+    const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(line, "type"));
+    if (!type || strcmp(type, "config") != 0 || !cJSON_GetObjectItemCaseSensitive(line, "formats")) {
+        refuse(r, text_format("is not the first line of a metrics.jsonl of flexlab"));
+        return;
+    }
+    int64_t schema = read_whole(r, line, "schema", 0, INT_MAX);
+    if (schema != METRICS_SCHEMA)
+        refuse(r, text_format("is in layout %lld, this flexlab reads layout %d", (long long)schema, METRICS_SCHEMA));
+    read_origin(r, line, folder);
+    read_formats(r, line);
+    read_seeds(r, line);
+    read_data(r, line);
+    read_settings(r, line);
+    if (r->status == STATUS_OK)
+        experiment_make_runs(x);
+}
+
+/* --- lines of runs -------------------------------------------------------------------------------------------------
+ */
+
+static struct run *find_run(struct reader *r, const cJSON *line) {
+    struct experiment *x = &r->stored->x;
+    const char *label = read_text(r, line, "format");
+    int64_t seed = read_whole(r, line, "seed", 0, INT64_MAX);
+    for (int i = 0; i < x->run_count; i++)
+        if (x->runs[i].seed == (uint64_t)seed && !strcmp(x->series[x->runs[i].series].label, label))
+            return &x->runs[i];
+    refuse(r, text_format("the run '%s' seed %lld is not among those of the first line", label, (long long)seed));
+    return NULL;
+}
+
+static bool is_over(const struct run *run) {
+    return run->finished || run->stopped;
+}
+
+/* Figures pair the windows of two runs by their number: none may be missing. */
+static void read_window(struct reader *r, const cJSON *line, struct run *run) {
+    const struct window window = {.step = read_whole(r, line, "step", 1, INT64_MAX),
+                                  .count = (int)read_whole(r, line, "count", 1, INT_MAX),
+                                  .loss = read_state(r, line, "loss"),
+                                  .rate = read_number(r, line, "rate")};
+    int64_t before = run->window_count ? run->windows[run->window_count - 1].step : 0;
+    if (window.step != before + window.count)
+        refuse(r, text_format("step %lld, the last of %d, does not follow step %lld: a line is missing",
+                              (long long)window.step, window.count, (long long)before));
+    run->windows = text_realloc(run->windows, (size_t)run->window_count + 1, sizeof *run->windows);
+    run->windows[run->window_count++] = window;
+}
+
+static void read_epoch(struct reader *r, const cJSON *line, struct run *run) {
+    const nn_epoch_report epoch = {.epoch = (int)read_whole(r, line, "epoch", 1, MOST_EPOCHS),
+                                   .step = read_whole(r, line, "step", 1, INT64_MAX),
+                                   .train_loss = read_state(r, line, "train_loss"),
+                                   .train_accuracy = read_number(r, line, "train_accuracy"),
+                                   .test_loss = read_state(r, line, "test_loss"),
+                                   .test_accuracy = read_number(r, line, "test_accuracy"),
+                                   .seconds = read_number(r, line, "seconds")};
+    if (epoch.epoch != run->epoch_count + 1)
+        refuse(r, text_format("epoch %d does not follow epoch %d: a line is missing", epoch.epoch, run->epoch_count));
+    run->epochs = text_realloc(run->epochs, (size_t)run->epoch_count + 1, sizeof *run->epochs);
+    run->epochs[run->epoch_count++] = epoch;
+}
+
+/* The loss of the first step whose loss is not finite; 0 without one. */
+static double read_nonfinite(struct reader *r, const cJSON *line, int64_t step) {
+    const char *state = read_text(r, line, "nonfinite_loss_state");
+    double loss = !strcmp(state, "nan")    ? NAN
+                  : !strcmp(state, "inf")  ? INFINITY
+                  : !strcmp(state, "-inf") ? -INFINITY
+                                           : 0;
+    if (step ? loss == 0 : strcmp(state, "none") != 0)
+        refuse(r, text_format("the fields 'nonfinite_step' and 'nonfinite_loss_state' do not agree"));
+    return loss;
+}
+
+static bool is_tested(const struct run *run) {
+    return !isnan(run->result.test_accuracy);
+}
+
+static void read_scaling_and_timing(struct reader *r, const cJSON *line, struct run *run) {
+    nn_train_result *result = &run->result;
+    result->loss_scale = read_number(r, line, "loss_scale");
+    result->skipped = read_whole(r, line, "skipped", 0, INT64_MAX);
+    result->skipped_in_a_row = read_whole(r, line, "skipped_in_a_row", 0, result->skipped);
+    result->skipped_at_end = read_whole(r, line, "skipped_at_end", 0, result->skipped_in_a_row);
+    run->timing = (struct timing){.low = read_real(r, line, "step_seconds_low"),
+                                  .median = read_real(r, line, "step_seconds"),
+                                  .high = read_real(r, line, "step_seconds_high"),
+                                  .count = read_whole(r, line, "timed", 0, INT64_MAX),
+                                  .wall = read_number(r, line, "wall_seconds")};
+}
+
+static void read_scale(struct reader *r, const cJSON *line, struct run *run) {
+    const int64_t before = run->scale_count ? run->scales[run->scale_count - 1].step : 0;
+    const int64_t step = read_whole(r, line, "step", before + 1, INT64_MAX);
+    run_scaled(run, step, read_number(r, line, "scale"));
+}
+
+static void read_run(struct reader *r, const cJSON *line, struct run *run) {
+    run->finished = read_flag(r, line, "complete");
+    run->stopped = !run->finished;
+    run->first_loss = read_state(r, line, "first_loss");
+    run->nonfinite_step = read_whole(r, line, "nonfinite_step", 0, INT64_MAX);
+    run->nonfinite_loss = read_nonfinite(r, line, run->nonfinite_step);
+    run->result = (nn_train_result){.stopped = run->stopped,
+                                    .train_loss = read_state(r, line, "train_loss"),
+                                    .last_loss = read_state(r, line, "last_loss"),
+                                    .test_loss = read_state(r, line, "test_loss"),
+                                    .test_accuracy = read_real(r, line, "test_accuracy"),
+                                    .seconds = read_number(r, line, "seconds")};
+    nn_train_result *result = &run->result;
+    const struct {
+        const char *key;
+        int64_t *value;
+    } wholes[] = {{"images", &result->images},
+                  {"steps", &result->steps},
+                  {"parameters", &result->parameters},
+                  {"weight_bytes", &result->weight_bytes},
+                  {"activation_bytes", &result->activation_bytes},
+                  {"arena_bytes", &result->arena_bytes},
+                  {"saturated", &result->saturated},
+                  {"flushed", &result->flushed},
+                  {"nonfinite", &result->nonfinite},
+                  {"elements", &result->elements},
+                  {"clamped_low", &result->clamped_low},
+                  {"clamped_high", &result->clamped_high}};
+    for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++)
+        *wholes[i].value = read_whole(r, line, wholes[i].key, 0, INT64_MAX);
+    result->loss_scale = 1;
+    if (cJSON_GetObjectItemCaseSensitive(line, "step_seconds")) /* older results have none of these */
+        read_scaling_and_timing(r, line, run);
+    if (!strcmp(read_text(r, line, "test_loss_state"), "none") == is_tested(run))
+        refuse(r, text_format("the fields 'test_loss' and 'test_accuracy' do not agree"));
+}
+
+static void read_predictions(struct reader *r, const cJSON *line, struct run *run) {
+    const cJSON *item, *list = read_list(r, line, "classes");
+    int classes = r->stored->x.data.classes;
+    if (!is_over(run) || !is_tested(run)) {
+        refuse(r, text_format("predictions of a run that no line before says was tested"));
+        return;
+    }
+    if (run->stored) {
+        refuse(r, text_format("this run has a line of predictions before"));
+        return;
+    }
+    const int64_t labels = experiment_labels(&r->stored->x);
+    if (cJSON_GetArraySize(list) != labels) {
+        refuse(r, text_format("%d predictions, expected one for each of %lld test %s", cJSON_GetArraySize(list),
+                              (long long)labels, r->stored->x.data.context ? "tokens" : "images"));
+        return;
+    }
+    run->stored = text_alloc((size_t)cJSON_GetArraySize(list), sizeof *run->stored);
+    cJSON_ArrayForEach(item, list) {
+        double class = cJSON_IsNumber(item) ? item->valuedouble : -1;
+        if (!(class >= 0 && class < classes && class == floor(class))) {
+            refuse(r, text_format("the field 'classes' holds what is none of %d classes", classes));
+            return;
+        }
+        run->stored[run->result.predicted_count++] = (int32_t) class;
+    }
+}
+
+static void read_end(struct reader *r, const cJSON *line) {
+    int64_t finished = read_whole(r, line, "finished_runs", 0, INT_MAX);
+    int found = experiment_finished(&r->stored->x);
+    if (finished != found)
+        refuse(r, text_format("the field 'finished_runs' is %lld, but the lines before hold %d finished runs",
+                              (long long)finished, found));
+    r->ended = true;
+}
+
+/* Figures over the seeds are computed anew, losses of single steps are not drawn: their lines are passed over. */
+static void read_line(struct reader *r, const cJSON *line) {
+    static const struct {
+        const char *type;
+        void (*read)(struct reader *r, const cJSON *line, struct run *run);
+    } kinds[] = {{"steps", read_window}, {"epoch", read_epoch}, {"run", read_run}, {"predictions", read_predictions},
+                 {"scale", read_scale},  {"step", NULL},        {"format", NULL},  {"roles", NULL},
+                 {"end", NULL}};
+    const char *type = read_text(r, line, "type");
+    for (size_t i = 0; r->status == STATUS_OK && i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(kinds[i].type, type) != 0)
+            continue;
+        struct run *run = kinds[i].read ? find_run(r, line) : NULL;
+        if (run && is_over(run) && kinds[i].read != read_predictions)
+            refuse(r, text_format("this run has a line of its own before: it is over"));
+        else if (run)
+            kinds[i].read(r, line, run);
+        if (!strcmp(type, "end"))
+            read_end(r, line);
+        return;
+    }
+    refuse(r, text_format("a line of type '%s' is unknown to this flexlab", type));
+}
+
+/* --- the file ------------------------------------------------------------------------------------------------------
+ */
+
+static void read_text_line(struct reader *r, const char *text, const char *folder) {
+    cJSON *line = cJSON_ParseWithOpts(text, NULL, true);
+    if (!cJSON_IsObject(line))
+        refuse(r, text_format("is not a JSON object"));
+    else if (r->ended)
+        refuse(r, text_format("a line after the end line"));
+    else if (r->number == 1)
+        read_config(r, line, folder);
+    else
+        read_line(r, line);
+    if (r->number == 1)
+        r->stored->config = line;
+    else
+        cJSON_Delete(line);
+}
+
+static int cannot_open(const char *path, const char *folder) {
+    int reason = errno;
+    char *part = text_format("%s/flexlab.part", folder), *old = text_format("%s/flexlab.old", folder),
+         *new = text_format("%s/flexlab.new", folder),
+         *apart = text_format("%s/flexlab.incomplete/metrics.jsonl", folder);
+    const char *hint = !access(part, F_OK) ? "; a training is writing there or was killed"
+                       : !access(new, F_OK) || !access(old, F_OK)
+                           ? "; results took their places when flexlab was killed: the next 'flexlab compare' or "
+                             "'flexlab train' with this --out puts them right"
+                       : !access(apart, R_OK) ? "; there are incomplete results in its folder flexlab.incomplete"
+                       : reason == ENOENT     ? "; expected a folder that 'flexlab compare' or 'flexlab train' wrote"
+                                              : "";
+    int status = text_failed("cannot read %s: %s%s", path, strerror(reason), hint);
+    free(part);
+    free(old);
+    free(new);
+    free(apart);
+    return status;
+}
+
+static void read_lines(struct reader *r, FILE *file, const char *folder) {
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t length;
+    errno = 0;
+    while (r->status == STATUS_OK && (length = getline(&line, &room, file)) >= 0) {
+        r->number++;
+        if (line[length - 1] != '\n')
+            refuse(r, text_format("is cut off"));
+        else if (strlen(line) != (size_t)length)
+            refuse(r, text_format("holds a byte of zero"));
+        else
+            read_text_line(r, line, folder);
+    }
+    if (r->status == STATUS_OK && ferror(file))
+        r->status = text_failed("cannot read %s: %s", r->path, strerror(errno));
+    if (r->status == STATUS_OK && !r->ended)
+        r->status = text_failed("%s: is not complete: there is no end line after line %ld", r->path, r->number);
+    free(line);
+}
+
+int stored_read(struct stored *stored, const char *folder) {
+    *stored = (struct stored){0};
+    struct reader r = {.stored = stored, .path = text_format("%s/metrics.jsonl", folder)};
+    FILE *file = fopen(r.path, "re");
+    if (file) {
+        read_lines(&r, file, folder);
+        fclose(file);
+    } else {
+        r.status = cannot_open(r.path, folder);
+    }
+    stored->x.settings = &stored->settings;
+    stored->x.stopped = experiment_finished(&stored->x) < stored->x.run_count;
+    free(r.path);
+    return r.status;
+}
+
+void stored_clear(struct stored *stored) {
+    experiment_clear(&stored->x);
+    cJSON_Delete(stored->config);
+    *stored = (struct stored){0};
+}

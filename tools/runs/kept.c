@@ -1,0 +1,170 @@
+/* kept.c - a run so far as a list of doubles: a head, then windows, epochs, steps. Whole numbers are exact in them. */
+#include "runs/kept.h"
+#include "results/metrics.h"
+#include "base/text.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum head {
+    LAYOUT,
+    WINDOW_SUM,
+    WINDOW_COUNT,
+    FIRST_LOSS,
+    NONFINITE_STEP,
+    NONFINITE_LOSS,
+    WINDOWS,
+    EPOCHS,
+    STEPS,
+    SCALES,
+    HEAD
+};
+enum { WINDOW = 4, EPOCH = 7, STEP = 2, SCALE = 2, LAYOUT_NUMBER = 2 };
+
+void kept_step(struct kept *k, double loss, double rate) {
+    if (k->step_count == k->step_room) {
+        k->step_room = k->step_room ? 2 * k->step_room : 256;
+        k->steps = text_realloc(k->steps, (size_t)k->step_room, STEP * sizeof *k->steps);
+    }
+    k->steps[STEP * k->step_count] = loss;
+    k->steps[STEP * k->step_count + 1] = rate;
+    k->step_count++;
+}
+
+const void *kept_bytes(struct kept *k, const struct run *run, size_t *bytes) {
+    const size_t count = HEAD + WINDOW * (size_t)run->window_count + EPOCH * (size_t)run->epoch_count +
+                         STEP * (size_t)k->step_count + SCALE * (size_t)run->scale_count;
+    const double head[HEAD] = {
+        LAYOUT_NUMBER,       k->window_sum,     k->window_count,  run->first_loss,       (double)run->nonfinite_step,
+        run->nonfinite_loss, run->window_count, run->epoch_count, (double)k->step_count, (double)run->scale_count};
+    free(k->bytes);
+    double *to = k->bytes = text_alloc(count, sizeof *to);
+    memcpy(to, head, sizeof head);
+    to += HEAD;
+    for (int i = 0; i < run->window_count; i++, to += WINDOW) {
+        const struct window *w = &run->windows[i];
+        memcpy(to, (const double[WINDOW]){(double)w->step, w->count, w->loss, w->rate}, WINDOW * sizeof *to);
+    }
+    for (int i = 0; i < run->epoch_count; i++, to += EPOCH) {
+        const nn_epoch_report *e = &run->epochs[i];
+        memcpy(to,
+               (const double[EPOCH]){e->epoch, (double)e->step, e->train_loss, e->train_accuracy, e->test_loss,
+                                     e->test_accuracy, e->seconds},
+               EPOCH * sizeof *to);
+    }
+    if (k->step_count)
+        memcpy(to, k->steps, STEP * (size_t)k->step_count * sizeof *to);
+    to += STEP * k->step_count;
+    for (int64_t i = 0; i < run->scale_count; i++, to += SCALE)
+        memcpy(to, (const double[SCALE]){(double)run->scales[i].step, run->scales[i].scale}, SCALE * sizeof *to);
+    *bytes = count * sizeof *to;
+    return k->bytes;
+}
+
+static bool is_whole(double value, double low, double high) {
+    return value >= low && value <= high && value == floor(value);
+}
+
+static bool is_head(const struct experiment *x, const double *head, size_t count) {
+    const double windows = (double)(x->steps / x->window + 1),
+                 epochs = (double)((x->steps - 1) / x->steps_per_epoch + 1), steps = (double)x->steps;
+    return count >= HEAD && head[LAYOUT] == LAYOUT_NUMBER && is_whole(head[WINDOW_COUNT], 0, x->window - 1) &&
+           is_whole(head[NONFINITE_STEP], 0, steps) && is_whole(head[WINDOWS], 0, windows) &&
+           is_whole(head[EPOCHS], 0, epochs) && is_whole(head[STEPS], 0, x->settings->step_loss ? steps : 0) &&
+           is_whole(head[SCALES], 0, steps) &&
+           (double)count ==
+               HEAD + WINDOW * head[WINDOWS] + EPOCH * head[EPOCHS] + STEP * head[STEPS] + SCALE * head[SCALES];
+}
+
+/* Steps rise, up to those of the experiment. */
+static bool take_windows(const struct experiment *x, struct run *run, const double *from, int count) {
+    int64_t before = 0;
+    for (int i = 0; i < count; i++, from += WINDOW) {
+        if (!is_whole(from[0], (double)before + 1, (double)x->steps) || !is_whole(from[1], 1, x->window))
+            return false;
+        run->windows[run->window_count++] = (struct window){(int64_t)from[0], (int)from[1], from[2], from[3]};
+        before = (int64_t)from[0];
+    }
+    return true;
+}
+
+static bool take_epochs(const struct experiment *x, struct run *run, const double *from, int count) {
+    int64_t before = 0;
+    for (int i = 0; i < count; i++, from += EPOCH) {
+        if (from[0] != i + 1 || !is_whole(from[1], (double)before + 1, (double)x->steps))
+            return false;
+        before = (int64_t)from[1];
+        run->epochs[run->epoch_count++] = (nn_epoch_report){.epoch = i + 1,
+                                                            .step = before,
+                                                            .train_loss = from[2],
+                                                            .train_accuracy = from[3],
+                                                            .test_loss = from[4],
+                                                            .test_accuracy = from[5],
+                                                            .seconds = from[6]};
+    }
+    return true;
+}
+
+static bool take_scales(const struct experiment *x, struct run *run, const double *from, int64_t count) {
+    for (int64_t i = 0; i < count; i++, from += SCALE) {
+        const double before = i ? (double)run->scales[i - 1].step : 0;
+        if (!is_whole(from[0], before + 1, (double)x->steps) || !(from[1] > 0 && isfinite(from[1])))
+            return false;
+        run_scaled(run, (int64_t)from[0], from[1]);
+    }
+    return true;
+}
+
+/* The lines in the order in which they were written: of each step a change of the scale, its own, that of its window,
+ * that of its epoch. */
+int kept_write(const struct kept *k, const struct experiment *x, const struct run *run, struct output_lines *metrics) {
+    int window = 0, epoch = 0, status = STATUS_OK;
+    int64_t scale = 0;
+    for (int64_t step = 1; step <= x->steps && status == STATUS_OK; step++) {
+        if (scale < run->scale_count && run->scales[scale].step == step)
+            status = metrics_scale(metrics, x, run, &run->scales[scale++]);
+        if (status != STATUS_OK)
+            break;
+        if (step <= k->step_count) {
+            const nn_step_report report = {.step = step,
+                                           .steps = x->steps,
+                                           .loss = k->steps[STEP * (step - 1)],
+                                           .rate = k->steps[STEP * step - 1]};
+            status = metrics_step(metrics, x, run, &report);
+        }
+        if (status == STATUS_OK && window < run->window_count && run->windows[window].step == step)
+            status = metrics_window(metrics, x, run, &run->windows[window++]);
+        if (status == STATUS_OK && epoch < run->epoch_count && run->epochs[epoch].step == step)
+            status = metrics_epoch(metrics, x, run, &run->epochs[epoch++]);
+    }
+    return status;
+}
+
+bool kept_take(struct kept *k, const struct experiment *x, struct run *run, const void *bytes, size_t size) {
+    const size_t count = size / sizeof(double);
+    double *numbers = text_alloc(count + 1, sizeof *numbers);
+    memcpy(numbers, bytes, count * sizeof *numbers);
+    const double *from = numbers + HEAD;
+    bool good = size % sizeof(double) == 0 && is_head(x, numbers, count);
+    if (good) {
+        const int windows = (int)numbers[WINDOWS], epochs = (int)numbers[EPOCHS];
+        k->window_sum = numbers[WINDOW_SUM];
+        k->window_count = (int)numbers[WINDOW_COUNT];
+        run->first_loss = numbers[FIRST_LOSS];
+        run->nonfinite_step = (int64_t)numbers[NONFINITE_STEP];
+        run->nonfinite_loss = numbers[NONFINITE_LOSS];
+        good = take_windows(x, run, from, windows) && take_epochs(x, run, from + WINDOW * windows, epochs);
+        from += WINDOW * windows + EPOCH * epochs;
+        for (int64_t i = 0; good && i < (int64_t)numbers[STEPS]; i++)
+            kept_step(k, from[STEP * i], from[STEP * i + 1]);
+        good = good && take_scales(x, run, from + STEP * (int64_t)numbers[STEPS], (int64_t)numbers[SCALES]);
+    }
+    free(numbers);
+    return good;
+}
+
+void kept_clear(struct kept *k) {
+    free(k->steps);
+    free(k->bytes);
+    *k = (struct kept){0};
+}

@@ -1,0 +1,27 @@
+/* kept.h - what the program keeps of a run in a checkpoint: all that metrics.jsonl, tables and figures tell of its
+ * steps. */
+#ifndef FLEXLAB_KEPT_H
+#define FLEXLAB_KEPT_H
+
+#include "results/experiment.h"
+#include "base/output.h"
+
+/* The window under way, and with --step-loss the loss and rate of every step so far. */
+struct kept {
+    double window_sum;
+    int window_count;
+    double *steps; /* two numbers each */
+    int64_t step_count, step_room;
+    void *bytes; /* of the last kept_bytes */
+};
+
+void kept_step(struct kept *k, double loss, double rate);
+/* To be read again by kept_take; stay until the next call. */
+const void *kept_bytes(struct kept *k, const struct run *run, size_t *bytes);
+/* Fills run and k; false where the bytes are none of ours. The run has room for all windows and epochs. */
+bool kept_take(struct kept *k, const struct experiment *x, struct run *run, const void *bytes, size_t count);
+/* Writes the lines of metrics.jsonl that there were; a STATUS_ code. */
+int kept_write(const struct kept *k, const struct experiment *x, const struct run *run, struct output_lines *metrics);
+void kept_clear(struct kept *k);
+
+#endif

@@ -1,0 +1,135 @@
+/* policy.c - policies resolved for the network that is trained, before it is. */
+#include "runs/policy.h"
+#include "base/failure.h"
+#include "base/text.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* --- resolving ---------------------------------------------------------------------------------------------------- */
+
+static char *copy(const char *text) {
+    return text ? text_format("%s", text) : NULL;
+}
+
+static void take_rows(struct series *s, nn_graph *g) {
+    s->role_count = nn_role_rows(g);
+    s->roles = text_alloc((size_t)s->role_count, sizeof *s->roles);
+    for (int i = 0; i < s->role_count; i++) {
+        struct role_row *row = &s->roles[i];
+        const nn_role_row seen = nn_role_row_at(g, i);
+        row->name = copy(seen.name);
+        row->kind = copy(seen.kind);
+        for (int r = 0; r < ROLE_LIMIT && nn_role_list(r); r++)
+            row->role[r] = copy(nn_role(g, i, nn_role_list(r)));
+    }
+}
+
+static int resolve(const struct experiment *x, struct series *s) {
+    const struct dimensions *d = &x->data;
+    const char *model = x->settings->model;
+    nn_config config = series_network(x->settings, s);
+    config.batch = 1;
+    failure_forget();
+    nn_graph *g = nn_graph_new(&config);
+    if (g) {
+        if (d->context)
+            nn_model_text(g, model, d->context, d->classes);
+        else
+            nn_model(g, model, d->height, d->width, d->channels, d->classes);
+        take_rows(s, g);
+    }
+    const int status = g && s->role_count   ? STATUS_OK
+                       : failure_is_usage() ? text_usage("%s: %s", s->label, tensor_error())
+                                            : text_failed("%s: %s", s->label, tensor_error());
+    nn_graph_free(g);
+    return status;
+}
+
+int policy_resolve(struct experiment *x) {
+    int status = STATUS_OK;
+    for (int i = 0; i < x->series_count && status == STATUS_OK; i++)
+        if (x->series[i].policy)
+            status = resolve(x, &x->series[i]);
+    return status;
+}
+
+/* --- telling ------------------------------------------------------------------------------------------------------ */
+
+static bool is_parameter(const struct role_row *row) {
+    return !strcmp(row->kind, "parameter");
+}
+
+static bool same_roles(const struct role_row *a, const struct role_row *b) {
+    bool same = is_parameter(a) == is_parameter(b);
+    for (int r = 0; r < ROLE_LIMIT && same; r++)
+        same = !a->role[r] == !b->role[r] && (!a->role[r] || !strcmp(a->role[r], b->role[r]));
+    return same;
+}
+
+/* Those of the rows that have the roles of this one. */
+static char *names_like(const struct series *s, int first) {
+    char *names = text_format("%s", "");
+    for (int i = first; i < s->role_count; i++)
+        if (same_roles(&s->roles[i], &s->roles[first])) {
+            char *longer = text_format("%s%s%s", names, *names ? ", " : "", s->roles[i].name);
+            free(names);
+            names = longer;
+        }
+    return names;
+}
+
+static bool is_first(const struct series *s, int i) {
+    for (int k = 0; k < i; k++)
+        if (same_roles(&s->roles[k], &s->roles[i]))
+            return false;
+    return true;
+}
+
+/* Names with commas between, in lines of at most `width` columns that begin with blanks. */
+static void print_names(const char *names, int width) {
+    static const int indent = 6;
+    for (int used = 0; *names; names += strspn(names, " ")) {
+        const int length = (int)strcspn(names, " ");
+        if (used && used + 1 + length > width) {
+            putchar('\n');
+            used = 0;
+        }
+        used += printf("%*s%.*s", used ? 1 : indent, "", length, names);
+        names += length;
+    }
+    putchar('\n');
+}
+
+/* Layers, or parameters, that have the same formats under one line. */
+static void print_group(const struct series *s, bool parameters) {
+    const int width = output_columns() > 20 ? output_columns() : 100;
+    for (int i = 0; i < s->role_count; i++) {
+        const struct role_row *row = &s->roles[i];
+        if (is_parameter(row) != parameters || !is_first(s, i))
+            continue;
+        printf("  ");
+        for (int r = 0; r < ROLE_LIMIT && nn_role_list(r); r++)
+            if (row->role[r])
+                printf(" %s=%s", nn_role_list(r), row->role[r]);
+        putchar('\n');
+        char *names = names_like(s, i), *shown = text_shown(names);
+        print_names(shown, width);
+        free(shown);
+        free(names);
+    }
+}
+
+void policy_print(const struct experiment *x) {
+    for (int i = 0; i < x->series_count; i++) {
+        const struct series *s = &x->series[i];
+        if (!s->role_count)
+            continue;
+        char *policy = text_shown(s->policy);
+        printf("%s: %s\n", s->label, policy);
+        free(policy);
+        print_group(s, false);
+        print_group(s, true);
+        putchar('\n');
+    }
+    fflush(stdout);
+}

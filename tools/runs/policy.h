@@ -1,0 +1,12 @@
+/* policy.h - what the policies of a comparison come to in its network. */
+#ifndef FLEXLAB_POLICY_H
+#define FLEXLAB_POLICY_H
+
+#include "results/experiment.h"
+
+/* Fills in the roles of every series that has a policy; a STATUS_ code: a rule that fits no layer is wrong usage. */
+int policy_resolve(struct experiment *x);
+/* The policies and the formats of all layers, on standard output. */
+void policy_print(const struct experiment *x);
+
+#endif

@@ -1,0 +1,483 @@
+/* turns.c - the runs of one seed. Formats take turns in slices of about half a second, so that what else the machine
+ * does, and its clock, meet all of them alike; bits do not depend on the turns. Lines of metrics.jsonl are those of one
+ * run after the other all the same: a run whose turn has not come in that order holds its lines back. */
+#include "runs/turns.h"
+#include "runs/kept.h"
+#include "results/metrics.h"
+#include "base/signals.h"
+#include "base/text.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+const char turns_arguments_key[] = "flexlab.arguments";
+
+static const double slice_seconds = 0.5;
+/* Steps of a run that are not timed: memory is touched and tables are made for the first time. At most a tenth. */
+enum { WARM_UP = 10, MOST_SLICE = 1000 };
+
+/* A run in progress: what its callbacks share. */
+struct running {
+    struct experiment *experiment;
+    struct run *run;
+    struct output_lines *metrics; /* the file, or the lines held back */
+    struct output_lines held;
+    struct progress *progress;
+    struct folder *folder;
+    struct kept kept;
+    nn_note note;               /* the options, in checkpoints */
+    char *trace, *telemetry[2]; /* jsonl, csv */
+    nn_trainer *trainer;        /* NULL: not begun, or over */
+    bool begun, began;          /* there was a trainer; a step was reported */
+    bool over;                  /* nothing remains to be done */
+    int status;                 /* of writing metrics */
+    double last_scale;          /* 0 before the first step */
+    /* Time: of the last report, of steps that are timed, of the run so far. */
+    double seconds, wall, *times;
+    int64_t steps, step_of_slice, time_count, time_room, slice;
+};
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* --- how long steps take ------------------------------------------------------------------------------------------ */
+
+static bool is_host(const struct running *r) {
+    return !strcmp(r->experiment->series[r->run->series].device, "cpu");
+}
+
+static int64_t warm_up(const struct experiment *x) {
+    return x->steps / 10 < WARM_UP ? x->steps / 10 : WARM_UP;
+}
+
+static void note_time(struct running *r, double seconds) {
+    if (r->time_count == r->time_room) {
+        r->time_room = r->time_room ? 2 * r->time_room : 256;
+        r->times = text_realloc(r->times, (size_t)r->time_room, sizeof *r->times);
+    }
+    r->times[r->time_count++] = seconds;
+}
+
+/* On the host every step by itself. */
+static void time_step(struct running *r, const nn_step_report *report) {
+    const double seconds = report->seconds - r->seconds;
+    const bool next = report->step == r->steps + 1;
+    r->steps = report->step;
+    r->seconds = report->seconds;
+    if (is_host(r) && next && report->step > warm_up(r->experiment))
+        note_time(r, seconds);
+}
+
+/* On a device, whose steps overlap, the mean of a slice; it is over when the slice is. */
+static void time_slice(struct running *r, int64_t first, double from) {
+    const int64_t steps = r->steps - first;
+    const bool continues = first > 0 || !r->experiment->resume; /* else the seconds before it count too */
+    if (!is_host(r) && steps > 0 && continues && first >= warm_up(r->experiment))
+        note_time(r, (r->seconds - from) / (double)steps);
+    if (steps > 0) {
+        const double each = (r->seconds - from) / (double)steps;
+        const double next = each > 0 ? slice_seconds / each : MOST_SLICE;
+        r->slice = next < 1 ? 1 : next > MOST_SLICE ? MOST_SLICE : (int64_t)next;
+    }
+}
+
+static int by_size(const void *a, const void *b) {
+    const double one = *(const double *)a, two = *(const double *)b;
+    return one < two ? -1 : one > two;
+}
+
+/* The number that a share of the sorted ones does not exceed; between two of them, in proportion. */
+static double quantile(const double *sorted, int64_t count, double share) {
+    const double place = share * (double)(count - 1);
+    const int64_t below = (int64_t)place, above = below + 1 < count ? below + 1 : below;
+    return sorted[below] + (place - (double)below) * (sorted[above] - sorted[below]);
+}
+
+static void sum_up_times(struct running *r) {
+    struct timing *t = &r->run->timing;
+    *t = (struct timing){NAN, NAN, NAN, r->time_count, r->wall};
+    if (!r->time_count)
+        return;
+    qsort(r->times, (size_t)r->time_count, sizeof *r->times, by_size);
+    t->low = quantile(r->times, r->time_count, 0.1);
+    t->median = quantile(r->times, r->time_count, 0.5);
+    t->high = quantile(r->times, r->time_count, 0.9);
+}
+
+/* --- callbacks ---------------------------------------------------------------------------------------------------- */
+
+static void see_scale(struct running *r, const nn_step_report *report) {
+    if (!strcmp(r->experiment->series[r->run->series].loss_scale, "none") || report->loss_scale == r->last_scale)
+        return;
+    r->last_scale = report->loss_scale;
+    run_scaled(r->run, report->step, report->loss_scale);
+    r->status = r->status ? r->status
+                          : metrics_scale(r->metrics, r->experiment, r->run, &r->run->scales[r->run->scale_count - 1]);
+}
+
+static int on_step(void *context, const nn_step_report *report) {
+    struct running *r = context;
+    struct run *run = r->run;
+    progress_step(r->progress, report);
+    run_observe(run, report);
+    time_step(r, report);
+    struct kept *k = &r->kept;
+    r->began = true;
+    see_scale(r, report);
+    if (r->experiment->settings->step_loss) {
+        r->status = r->status ? r->status : metrics_step(r->metrics, r->experiment, run, report);
+        kept_step(k, report->loss, report->rate);
+    }
+    k->window_sum += report->loss;
+    k->window_count++;
+    if (k->window_count == r->experiment->window || report->step == report->steps) {
+        struct window *window = &run->windows[run->window_count++];
+        *window = (struct window){report->step, k->window_count, k->window_sum / k->window_count, report->rate};
+        k->window_sum = 0;
+        k->window_count = 0;
+        r->status = r->status ? r->status : metrics_window(r->metrics, r->experiment, run, window);
+    }
+    return signals_received() || r->status;
+}
+
+static int on_epoch(void *context, const nn_epoch_report *report) {
+    struct running *r = context;
+    struct run *run = r->run;
+    progress_epoch(r->progress, report);
+    run->epochs[run->epoch_count++] = *report;
+    r->status = r->status ? r->status : metrics_epoch(r->metrics, r->experiment, run, report);
+    return signals_received() || r->status;
+}
+
+static void on_starved(void *context, const nn_step_report *report) {
+    struct running *r = context;
+    progress_clear(r->progress);
+    text_note("%s seed %llu: WARNING: %lld steps in a row made no update, up to step %lld: the gradients overflow at "
+              "loss scale %g and above",
+              r->experiment->series[r->run->series].label, (unsigned long long)r->run->seed,
+              (long long)report->skipped_in_a_row, (long long)report->step, report->loss_scale);
+}
+
+/* Loud, and with what led to it. */
+static void on_nonfinite(void *context, const nn_nonfinite *first) {
+    struct running *r = context;
+    const struct run *run = r->run;
+    progress_clear(r->progress);
+    text_note("%s seed %llu, step %lld: the first NaN or Inf: %lld of %lld elements of %s (%s)",
+              r->experiment->series[run->series].label, (unsigned long long)run->seed, (long long)first->step,
+              (long long)first->nonfinite, (long long)first->elements, first->tensor, first->role);
+    for (int64_t i = 0; i < first->before_count; i++) {
+        const nn_seen_write *w = &first->before[i];
+        fprintf(stderr, "  %s step %lld %-28s %-15s largest %-11.4g saturated %lld flushed %lld\n",
+                i ? "      " : "before", (long long)w->step, w->tensor, w->role, w->maximum, (long long)w->saturated,
+                (long long)w->flushed);
+    }
+}
+
+static const void *on_keep(void *context, size_t *bytes) {
+    struct running *r = context;
+    return kept_bytes(&r->kept, r->run, bytes);
+}
+
+/* The library goes on without, and takes the best of the evaluations to come. */
+static void tell_no_best(const struct running *r) {
+    const char *from = r->experiment->resume, *slash = strrchr(from, '/');
+    char *beside = text_format("%.*sbest.safetensors", slash ? (int)(slash - from) + 1 : 0, from),
+         *here = text_format("%s/best.safetensors", r->folder->resume);
+    if (access(beside, F_OK) && access(here, F_OK)) {
+        progress_clear(r->progress);
+        text_note("there is no %s: best.safetensors will be the best of the evaluations to come alone", beside);
+    }
+    free(beside);
+    free(here);
+}
+
+static int on_resume(void *context, const void *bytes, size_t count) {
+    struct running *r = context;
+    struct run *run = r->run;
+    const bool refused = !kept_take(&r->kept, r->experiment, run, bytes, count);
+    if (refused)
+        return refused;
+    if (run->scale_count)
+        r->last_scale = run->scales[run->scale_count - 1].scale;
+    if (run->epoch_count)
+        tell_no_best(r);
+    r->status = kept_write(&r->kept, r->experiment, run, r->metrics); /* a failure ends the training at its next step */
+    return 0;
+}
+
+/* --- one run ------------------------------------------------------------------------------------------------------ */
+
+/* Room for all windows and epochs before the first step, so that none is lost for want of it. */
+static void make_room(const struct experiment *x, struct run *run) {
+    run->windows = text_alloc((size_t)(x->steps / x->window + 1), sizeof *run->windows);
+    run->epochs = text_alloc((size_t)((x->steps - 1) / x->steps_per_epoch + 1), sizeof *run->epochs);
+}
+
+/* Where there is a checkpoint, be it an earlier one. */
+static void tell_resume(const struct experiment *x, const struct folder *folder) {
+    char *file = folder_resume_file(folder->path);
+    if (x->kept && !access(file, F_OK)) {
+        char *place = text_quoted(folder->path);
+        text_note("'flexlab train --resume %s' goes on from there", place);
+        free(place);
+    }
+    free(file);
+}
+
+static bool anything_trained(const struct experiment *x) {
+    for (int i = 0; i < x->run_count; i++)
+        if (x->runs[i].finished || x->runs[i].stopped || x->runs[i].window_count)
+            return true;
+    return false;
+}
+
+static int tell_failure(struct running *r) {
+    const struct experiment *x = r->experiment;
+    progress_clear(r->progress);
+    text_failed("%s seed %llu: %s", x->series[r->run->series].label, (unsigned long long)r->run->seed, tensor_error());
+    if (r->began)
+        tell_resume(x, r->folder);
+    r->over = true;
+    return STATUS_FAILED;
+}
+
+static char *trace_of(const struct experiment *x, const struct run *run) {
+    if (!x->series[run->series].shared || !x->trace_every)
+        return NULL;
+    char *name = experiment_trace_name(x, run), *path = text_format("%s/%s", x->folder, name);
+    free(name);
+    return path;
+}
+
+static void name_telemetry(struct running *r) {
+    const struct experiment *x = r->experiment;
+    for (int i = 0; i < 2 && x->settings->telemetry_every && !r->telemetry[i]; i++) {
+        char *name = experiment_telemetry_name(x, r->run, i ? "csv" : "jsonl");
+        r->telemetry[i] = text_format("%s/%s", x->folder, name);
+        free(name);
+    }
+}
+
+/* The run of the progress line and of the estimates in it. */
+static void show(struct running *r) {
+    const struct experiment *x = r->experiment;
+    progress_run(r->progress, (int)(r->run - x->runs) + 1, x->series[r->run->series].label, r->run->seed, r->wall);
+}
+
+/* *later: there is no memory for it beside the others that are in progress; it begins when one of them is over. */
+static int begin_run(struct running *r, bool others, bool *later) {
+    struct experiment *x = r->experiment;
+    const struct settings *s = x->settings;
+    nn_config network = series_network(s, &x->series[r->run->series]);
+    network.seed = r->run->seed;
+    if (!r->trace)
+        r->trace = trace_of(x, r->run);
+    name_telemetry(r);
+    if (!r->run->windows)
+        make_room(x, r->run);
+    const nn_train_config config = {.network = network,
+                                    .model = s->model,
+                                    .epochs = (int)s->epochs,
+                                    .rate = x->rate,
+                                    .schedule = s->schedule,
+                                    .warmup_epochs = s->warmup,
+                                    .augment = x->augment,
+                                    .max_steps = s->max_steps,
+                                    .average_last = (int)s->average_last,
+                                    .context = x->data.context,
+                                    .trace_path = r->trace,
+                                    .trace_every = x->trace_every,
+                                    .checkpoint = x->kept ? r->folder->resume : NULL,
+                                    .checkpoint_every = s->checkpoint_every,
+                                    .resume = x->resume,
+                                    .notes = &r->note,
+                                    .note_count = x->kept ? 1 : 0,
+                                    .telemetry_every = s->telemetry_every,
+                                    .telemetry_path = r->telemetry[0],
+                                    .telemetry_csv = r->telemetry[1],
+                                    .telemetry_pattern = s->telemetry_pattern,
+                                    .telemetry_shadows = s->shadow};
+    const nn_train_events events = {.step = on_step,
+                                    .epoch = on_epoch,
+                                    .context = r,
+                                    .keep = on_keep,
+                                    .resume = on_resume,
+                                    .nonfinite = on_nonfinite,
+                                    .starved = on_starved};
+    const double start = now();
+    show(r);
+    r->trainer = nn_trainer_new(&config, x->train, x->test, &events);
+    r->wall += now() - start;
+    *later = !r->trainer && others && tensor_error_status() == TENSOR_E_MEMORY;
+    r->begun = r->trainer != NULL;
+    r->slice = 2;
+    return r->trainer || *later ? STATUS_OK : tell_failure(r);
+}
+
+/* After a training that was stopped: by a signal, because metrics.jsonl cannot be written, or as another run failed. */
+static int keep_stopped(struct running *r) {
+    struct experiment *x = r->experiment;
+    struct run *run = r->run;
+    progress_clear(r->progress);
+    run->stopped = true;
+    if (r->status) {
+        tell_resume(x, r->folder);
+        return r->status;
+    }
+    const char *label = x->series[run->series].label;
+    if (signals_received())
+        text_note("stopped by %s during %s seed %llu, after step %lld of %lld", signals_name(signals_received()), label,
+                  (unsigned long long)run->seed, (long long)run->result.steps, (long long)x->steps);
+    else
+        text_note("%s seed %llu is stopped too, after step %lld of %lld", label, (unsigned long long)run->seed,
+                  (long long)run->result.steps, (long long)x->steps);
+    tell_resume(x, r->folder);
+    return metrics_run(r->metrics, x, run);
+}
+
+/* Whether it was trained to its end or not. */
+static int finish_run(struct running *r) {
+    struct experiment *x = r->experiment;
+    struct run *run = r->run;
+    const double start = now();
+    const tensor_status failed = nn_trainer_finish(r->trainer, &run->result);
+    nn_trainer_free(r->trainer);
+    r->trainer = NULL;
+    r->over = true;
+    r->wall += now() - start;
+    sum_up_times(r);
+    show(r);
+    if (failed)
+        return tell_failure(r);
+    folder_rescue(r->folder); /* before its lines are written, which takes memory */
+    if (run->result.stopped)
+        return keep_stopped(r);
+    run->finished = true;
+    progress_run_done(r->progress, x, run);
+    if (x->kept && folder_take_networks(r->folder))
+        r->status = STATUS_FAILED;
+    return r->status ? r->status : metrics_run(r->metrics, x, run);
+}
+
+static int take_turn(struct running *r) {
+    const double start = now(), seconds = r->seconds;
+    const int64_t first = r->steps;
+    bool over = false;
+    show(r);
+    if (nn_trainer_advance(r->trainer, r->slice, &over)) {
+        nn_trainer_free(r->trainer);
+        r->trainer = NULL;
+        return tell_failure(r);
+    }
+    r->wall += now() - start;
+    time_slice(r, first, seconds);
+    return over ? finish_run(r) : STATUS_OK;
+}
+
+/* --- all runs of a seed ------------------------------------------------------------------------------------------- */
+
+static bool others_run(const struct running *all, int count, const struct running *except) {
+    for (int i = 0; i < count; i++)
+        if (&all[i] != except && all[i].trainer)
+            return true;
+    return false;
+}
+
+/* Begins what has not begun, as far as there is memory, the first of them at any rate. */
+static int begin_runs(struct running *all, int count) {
+    for (int i = 0; i < count; i++) {
+        bool later = false;
+        if (all[i].begun || all[i].over)
+            continue;
+        if (all[i].experiment->settings->one_by_one && others_run(all, count, &all[i]))
+            return STATUS_OK;
+        const int status = begin_run(&all[i], others_run(all, count, &all[i]), &later);
+        if (status || later)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+/* The lines of runs whose turn in the file has come. */
+static int release_lines(struct running *all, int count, struct output_lines *metrics) {
+    for (int i = 0; i < count; i++) {
+        if (all[i].metrics != metrics) {
+            all[i].metrics = metrics;
+            const int status = output_lines_release(&all[i].held, metrics);
+            if (status)
+                return status;
+        }
+        if (!all[i].over)
+            return STATUS_OK;
+    }
+    return STATUS_OK;
+}
+
+static int train_all(struct running *all, int count, struct output_lines *metrics) {
+    int status = begin_runs(all, count), left = count;
+    while (status == STATUS_OK && left && !signals_received()) {
+        left = 0;
+        for (int i = 0; i < count && status == STATUS_OK && !signals_received(); i++) {
+            if (all[i].trainer)
+                status = take_turn(&all[i]);
+            if (status == STATUS_OK && all[i].over)
+                status = release_lines(all, count, metrics);
+            if (status == STATUS_OK && all[i].over)
+                status = begin_runs(all, count);
+            left += !all[i].over;
+        }
+    }
+    return status;
+}
+
+/* After a signal or a failure: what has begun is kept as far as it is. */
+static int stop_all(struct running *all, int count, struct output_lines *metrics, int status) {
+    for (int i = 0; i < count; i++) {
+        struct running *r = &all[i];
+        if (r->trainer && r->began) {
+            const int stopped = finish_run(r);
+            status = status ? status : stopped;
+        }
+        nn_trainer_free(r->trainer);
+        r->trainer = NULL;
+        r->over = true;
+    }
+    const int released = release_lines(all, count, metrics);
+    return status ? status : released;
+}
+
+int turns_train(struct experiment *x, int seed, struct folder *folder, struct output_lines *metrics,
+                struct progress *progress) {
+    const int count = x->series_count;
+    struct running *all = text_alloc((size_t)count, sizeof *all);
+    for (int i = 0; i < count; i++) {
+        struct running *r = &all[i];
+        *r = (struct running){.experiment = x,
+                              .run = experiment_run(x, seed, i),
+                              .metrics = i ? &r->held : metrics,
+                              .note = {turns_arguments_key, x->kept},
+                              .progress = progress,
+                              .folder = folder};
+        output_lines_hold(&r->held);
+    }
+    int status = train_all(all, count, metrics);
+    status = stop_all(all, count, metrics, status);
+    if (anything_trained(x))
+        folder_rescue(folder);
+    for (int i = 0; i < count; i++) {
+        kept_clear(&all[i].kept);
+        output_lines_discard(&all[i].held);
+        free(all[i].trace);
+        free(all[i].telemetry[0]);
+        free(all[i].telemetry[1]);
+        free(all[i].times);
+    }
+    free(all);
+    return status;
+}
