@@ -169,18 +169,19 @@ static void check_ties(void) {
 }
 
 #ifndef FL_AMX_EMULATED /* tiles in plain C would take minutes */
-/* Sums of 2^53 and more, which no double holds: beside a tie of two neighbours of the result. */
+/* Sums of 2^53 and more, which no double holds: beside a tie of two neighbours of the result, in the operands' own
+ * format too. */
 static void check_long_sums(void) {
     enum { K = 3 << 22, TOP = 32767, SQUARE = TOP * TOP };
-    const tensor_format formats[] = {FMT_FP32, FMT_FP16, FMT_BF16};
+    const tensor_format formats[] = {FMT_FP32, FMT_FP16, FMT_BF16, FMT_DFP16};
     tensor *a = tensor_new(FMT_DFP16, TENSOR_SHAPE(1, K)), *b = tensor_new(FMT_DFP16, TENSOR_SHAPE(K, 1));
     int16_t *ma = tensor_data(a), *mb = tensor_data(b);
     tensor_declare_exponent(a, 20);
     tensor_declare_exponent(b, 26);
     const struct rounding how = {TENSOR_ROUND_NEAREST, 0, 0};
-    for (int f = 0; f < 3; f++)
-        for (int step = f == 1 ? 1 : -1; step <= (f < 2 ? 1 : -1); step += 2) {
-            const int cut = 54 - kind_of(formats[f]).digits; /* of a sum of 54 bits */
+    for (int f = 0; f < 4; f++)
+        for (int step = f % 2 ? 1 : -1; step <= (f != 2 ? 1 : -1); step += 2) {
+            const int cut = 54 - (is_shared(formats[f]) ? 15 : kind_of(formats[f]).digits); /* of a sum of 54 bits */
             const int64_t odd = ((int64_t)(K - 8) * SQUARE >> cut) - 1 - random_between(0, 1),
                           sum = (odd << cut) + ((int64_t)1 << (cut - 1)) + step, rest = sum % SQUARE;
             for (int64_t i = 0; i < K; i++) {
@@ -191,14 +192,15 @@ static void check_long_sums(void) {
             ma[K - 1] = (int16_t)(rest % TOP);
             mb[K - 1] = 1;
             const struct result result = {.x = number_of(sum, 46)};
-            for (int isa = 1; isa < 6; isa++) {
+            for (int isa = 0; isa < 6; isa++) {
                 char what[100];
                 snprintf(what, sizeof what, "a sum of 2^54 to %s, %d from a tie, %s", tensor_format_name(formats[f]),
                          step, backends[isa]);
                 tensor_set_backend(backends[isa]);
                 tensor *y = tensor_new(formats[f], TENSOR_SHAPE(1, 1));
+                const struct autoflex before = is_shared(formats[f]) ? *tensor_autoflex(y) : (struct autoflex){0};
                 CHECK(sum >= (int64_t)1 << 53 && !tensor_matmul(y, a, b), "%s: %s", what, tensor_error());
-                check_write(what, y, &result, NULL, &how);
+                check_write(what, y, &result, &before, &how);
                 tensor_free(y);
             }
         }

@@ -3,19 +3,21 @@
 #include "core/reference/ref.h"
 #include <math.h>
 
-/* A running sum of products. Shared-exponent formats: products of 16-bit mantissas under one exponent, whose sum is
- * exact in double below 2^23 terms. Float formats: fused multiply-add chains of FL_K_CHUNK terms, chunks added in
- * order. */
+/* A running sum of products. Shared-exponent formats: products of 16-bit mantissas under one exponent, an exact sum of
+ * two doubles: what one of them cannot hold beyond 2^23 terms is in the other. Float formats: fused multiply-add chains
+ * of FL_K_CHUNK terms, chunks added in order. */
 struct dot {
     bool exact;
-    double sum;
+    double sum, rest;
     float chain, total;
     int64_t terms;
 };
 
 static inline void dot_add(struct dot *d, double a, double b) {
-    if (d->exact) {
-        d->sum += a * b;
+    if (d->exact) { /* the error of a sum is a double (Knuth, TAOCP 2, 4.2.2) */
+        const double product = a * b, sum = d->sum + product, of_product = sum - d->sum;
+        d->rest += (d->sum - (sum - of_product)) + (product - of_product);
+        d->sum = sum;
         return;
     }
     if (d->terms && d->terms % FL_K_CHUNK == 0) {
@@ -26,8 +28,10 @@ static inline void dot_add(struct dot *d, double a, double b) {
     d->terms++;
 }
 
-static inline double dot_value(const struct dot *d) {
-    return d->exact ? d->sum : d->terms > FL_K_CHUNK ? d->total + d->chain : d->chain;
+/* Result i is the sum; of an exact one `near` keeps what value cannot hold, until end_sums. */
+static inline void dot_end(const struct dot *d, struct ref_work *w, int64_t i) {
+    w->value[i] = d->exact ? d->sum : d->terms > FL_K_CHUNK ? d->total + d->chain : d->chain;
+    w->near[i] = d->exact ? d->rest : 0;
 }
 
 /* --- bias, residual and ReLU -------------------------------------------------------------------------------------- */
@@ -51,12 +55,13 @@ static void exact_epilogue(struct ref_work *w, int64_t i, double bias, double re
     const struct fl_args *args = w->args;
     const struct fl_epilogue *how = &args->epilogue;
     const int e = fl_exponent(&args->in[0]) + fl_exponent(&args->in[1]);
+    const int64_t whole = (int64_t)ldexp(w->value[i], e) + (int64_t)ldexp(w->near[i], e);
     if (!isfinite(bias) || !isfinite(residual)) { /* floats that join exact sums */
         const double x = w->value[i] + bias + residual;
         w->value[i] = w->near[i] = !how->relu || x > 0 || x != x ? x : 0;
         return;
     }
-    const struct fl_term terms[] = {{(int64_t)ldexp(w->value[i], e), e},
+    const struct fl_term terms[] = {{whole, e},
                                     term_of(fl_bias_format(args), &how->bias, bias),
                                     term_of(fl_residual_format(args), &how->residual, residual)};
     struct fl_wide_sum sum = fl_sum_terms(terms, 3);
@@ -81,9 +86,10 @@ static tensor_status end_sums(struct ref_work *w) {
     const struct fl_epilogue *how = &w->args->epilogue;
     const bool plain = !how->bias.data && !how->residual.data && !how->relu;
     for (int64_t i = 0; i < w->count; i++) {
-        w->near[i] = w->value[i];
-        if (plain)
+        if (plain && w->near[i] == 0) {
+            w->near[i] = w->value[i];
             continue;
+        }
         const double bias = how->bias.data ? element_of(fl_bias_format(w->args), &how->bias, i % how->bias.count) : 0,
                      residual = element_of(fl_residual_format(w->args), &how->residual, i);
         if (fl_sums_exactly(w->args))
@@ -110,7 +116,7 @@ tensor_status fl_ref_matmul(const struct fl_args *args) {
             struct dot d = {.exact = fl_sums_exactly(args)};
             for (int64_t l = 0; l < k; l++)
                 dot_add(&d, a[tn ? l * m + i : i * k + l], b[nt ? j * k + l : l * n + j]);
-            w.value[row * n + j] = dot_value(&d);
+            dot_end(&d, &w, row * n + j);
         }
     return end_sums(&w);
 }
@@ -149,7 +155,7 @@ static void forward(struct ref_work *w, const struct fl_geometry *g, bool exact)
                             for (int64_t c = 0; c < depth; c++)
                                 dot_add(&d, input_at(w->in[0], g, n, p, q, r, s, k / per_group * depth + c),
                                         filter[(r * g->s + s) * depth + c]);
-                    w->value[out++] = dot_value(&d);
+                    dot_end(&d, w, out++);
                 }
 }
 
@@ -169,7 +175,7 @@ static void input_gradient(struct ref_work *w, const struct fl_geometry *g, bool
                                         output_at(w->in[0], g, n, y + g->padding[0] - r * g->dilation[0],
                                                   x + g->padding[1] - s * g->dilation[1], k),
                                         w->in[1][((k * g->r + r) * g->s + s) * depth + c % depth]);
-                    w->value[out++] = dot_value(&d);
+                    dot_end(&d, w, out++);
                 }
 }
 
@@ -186,7 +192,7 @@ static void weight_gradient(struct ref_work *w, const struct fl_geometry *g, boo
                             for (int64_t q = 0; q < g->q; q++)
                                 dot_add(&d, w->in[0][((n * g->p + p) * g->q + q) * g->filters + k],
                                         input_at(w->in[1], g, n, p, q, r, s, k / per_group * depth + c));
-                    w->value[out++] = dot_value(&d);
+                    dot_end(&d, w, out++);
                 }
 }
 
