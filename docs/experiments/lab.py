@@ -5,8 +5,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def run(flexlab, arguments, out):
-    """flexlab compare into a fresh folder `out`; ends the script where it fails."""
+    """flexlab compare into folder `out`, in place of an interrupted one; ends the script where it fails."""
     command = [flexlab, 'compare'] + arguments + ['--threads', '1', '--quiet', '--out', out]
+    if os.path.isfile(os.path.join(out, 'metrics.jsonl')) and not complete(out):
+        command.insert(2, '--force')
     print(' '.join(['flexlab'] + command[1:-2]), file=sys.stderr, flush=True)
     done = subprocess.run(command, stdout=subprocess.DEVNULL)
     if done.returncode:
@@ -25,6 +27,14 @@ def results(folder):
              'last_loss': r['last_loss'], 'test_loss': r['test_loss'], 'test_accuracy': r['test_accuracy'],
              'saturated': r['saturated'], 'flushed': r['flushed'], 'elements': r['elements'], 'skipped': r['skipped']}
             for r in lines(folder, 'run') if r['complete']]
+
+
+def complete(folder):
+    """All trainings of that compare came to their end; a folder that is not there, or was interrupted, is to be made anew."""
+    if not os.path.isfile(os.path.join(folder, 'metrics.jsonl')):
+        return False
+    ends = lines(folder, 'end')
+    return bool(ends) and ends[-1]['complete']
 
 
 def table(folder, kind, name, seed):
@@ -86,8 +96,9 @@ def signed(x, digits):
 
 
 def spread(x, digits, sign=False):
+    """Mean and deviation; a single number stands alone."""
     m = signed(mean(x), digits) if sign else f'{mean(x):.{digits}f}'
-    return f'{m} ± {deviation(x):.{digits}f}'
+    return f'{m} ± {deviation(x):.{digits}f}' if len(x) > 1 else m
 
 
 def markdown(heads, rows):

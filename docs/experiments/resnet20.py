@@ -3,7 +3,7 @@
 
 resnet20.py FLEXLAB DATA FOLDER   trains what FOLDER lacks, one format and seed after the other, goes on with what was
                                   interrupted, and collects (hours: it may be stopped and started again)
-resnet20.py FOLDER                collects what FOLDER has into data/resnet20-*.csv
+resnet20.py FOLDER                adds what FOLDER has to data/resnet20-*.csv, in place of what stood there
 resnet20.py                       prints the tables of the page from these files and draws its figure
 """
 import os, subprocess, sys
@@ -19,16 +19,12 @@ def place(folder, name, seed):
     return os.path.join(folder, f'{name.replace(":", "_")}.{seed}')
 
 
-def done(out):
-    return os.path.isfile(os.path.join(out, 'metrics.jsonl')) and bool(lab.results(out))
-
-
 def train(flexlab, data, folder):
     os.makedirs(folder, exist_ok=True)
     for seed in SEEDS:
         for name in FORMATS:
             out = place(folder, name, seed)
-            if done(out):
+            if lab.complete(out):
                 continue
             how = ['--policy', name[7:]] if name.startswith('policy:') else ['--format', name]
             if os.path.isdir(os.path.join(out, 'flexlab.resume')):
@@ -40,26 +36,31 @@ def train(flexlab, data, folder):
             if subprocess.run(command + ['--quiet', '--allow-divergence'], stdout=subprocess.DEVNULL).returncode:
                 sys.exit(f'{out}: flexlab failed')
     out = os.path.join(folder, 'paired')
-    if not done(out):
+    if not lab.complete(out):
         lab.run(flexlab, ['--model', 'resnet8', '--data', data, '--train-limit', '25000', '--formats', ','.join(PAIRED), '--epochs',
                           '3', '--batch', '128', '--lr', '5e-4', '--seeds', '3'], out)
 
 
 def collect(folder):
+    """What FOLDER has takes the place of what the files had; other trainings stay (bits are the same on every machine)."""
     runs, epochs = [], []
+    kept = {name: lab.read(name) if os.path.isfile(os.path.join(lab.HERE, 'data', name)) else []
+            for name in ('resnet20-runs.csv', 'resnet20-epochs.csv')}
     for name in FORMATS:
         for seed in SEEDS:
             out = place(folder, name, seed)
-            if not done(out):
-                continue
-            runs += lab.results(out)
-            epochs += [{'format': e['format'], 'seed': e['seed'], 'epoch': e['epoch'], 'train_loss': e['train_loss'],
-                        'test_loss': e['test_loss'], 'test_accuracy': e['test_accuracy']} for e in lab.lines(out, 'epoch')]
+            if lab.complete(out):
+                runs += lab.results(out)
+                epochs += [{'format': e['format'], 'seed': e['seed'], 'epoch': e['epoch'], 'train_loss': e['train_loss'],
+                            'test_loss': e['test_loss'], 'test_accuracy': e['test_accuracy']} for e in lab.lines(out, 'epoch')]
+            else:
+                for rows, file in ((runs, 'resnet20-runs.csv'), (epochs, 'resnet20-epochs.csv')):
+                    rows += [r for r in kept[file] if (r['format'], r['seed']) == (name, str(seed))]
     if not runs:
         sys.exit(f'{folder}: no finished training')
     lab.write('resnet20-runs.csv', runs)
     lab.write('resnet20-epochs.csv', epochs)
-    if done(os.path.join(folder, 'paired')):
+    if lab.complete(os.path.join(folder, 'paired')):
         lab.write('resnet20-paired.csv', lab.results(os.path.join(folder, 'paired')))
 
 
@@ -107,7 +108,8 @@ def figure():
         text += f'$f{i} << EOD\n'
         for epoch in range(1, EPOCHS + 1):
             at = [100 * float(r['test_accuracy']) for r in rows if r['format'] == name and int(r['epoch']) == epoch]
-            text += f'{epoch} {lab.mean(at):.4f}\n'
+            if at:  # a training that diverged has fewer
+                text += f'{epoch} {lab.mean(at):.4f}\n'
         text += 'EOD\n'
         plots.append(f'$f{i} with linespoints lc rgb "{colours[FORMATS.index(name)]}" pt {4 + i} ps 0.6 lw 1.5 title "{name}"')
     lab.plot(text + 'set terminal svg size 760,420 font "sans,12" background "#ffffff"\nset border 3\nset tics nomirror\n'

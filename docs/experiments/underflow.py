@@ -25,22 +25,22 @@ MODEL = {depth: ['--model', f'mlp{depth}x128'] + HOW for depth in DEPTHS}
 def train(flexlab, data, folder):
     os.makedirs(folder, exist_ok=True)
     out = os.path.join(folder, f'mlp{LONG}x128')
-    if not os.path.isfile(os.path.join(out, 'metrics.jsonl')):
+    if not lab.complete(out):
         plain, policies = [[n for n in FORMATS if n.startswith('policy:') == p] for p in (False, True)]
         lab.run(flexlab, MODEL[LONG] + ['--data', data, '--formats', ','.join(plain), '--policy', ','.join(n[7:] for n in policies), '--seeds',
                                   str(SEEDS), '--average-last', '50', '--allow-divergence'], out)
     out = os.path.join(folder, 'layers')
-    if not os.path.isfile(os.path.join(out, 'metrics.jsonl')):
+    if not lab.complete(out):
         lab.run(flexlab, MODEL[DEPTH] + ['--data', data, '--formats', ','.join(WATCHED), '--seeds', str(SEEDS), '--max-steps', str(STEPS[-1]), '--telemetry',
                                   '50:fc*.grad,fc?,fc??', '--shadow', ','.join(SHADOWS)], out)
     short = ['--data', data, '--test-limit', '2000', '--seeds', str(SEEDS), '--max-steps', str(DEPTH_STEPS), '--average-last', '50',
              '--no-trace', '--allow-divergence']
     for depth in DEPTHS:
         out = os.path.join(folder, f'depth{depth}')
-        if not os.path.isfile(os.path.join(out, 'metrics.jsonl')):
+        if not lab.complete(out):
             lab.run(flexlab, MODEL[depth] + short + ['--formats', ','.join(DEEP)], out)
     out = os.path.join(folder, f'scale{DEPTHS[-1]}')
-    if not os.path.isfile(os.path.join(out, 'metrics.jsonl')):
+    if not lab.complete(out):
         lab.run(flexlab, MODEL[DEPTHS[-1]] + short + ['--formats', 'fp32,fp16', '--loss-scale', 'dynamic:init=16777216'], out)
 
 
