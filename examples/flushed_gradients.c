@@ -4,6 +4,7 @@
  * are those that the formats' own predictors choose beside the training. usage: flushed_gradients [DATA [SEED [STEPS
  * [EVERY [DOSE]]]]], EVERY at least 2 (the step before is kept as well), DOSE for gradients 2^-DOSE as large;
  * docs/experiments/flushed.md is the experiment. */
+#include "arguments.h"
 #include "flexlab/flexlab.h"
 #include <math.h>
 #include <stdint.h>
@@ -122,20 +123,17 @@ static void describe(struct layer *l, int format, int step, uint64_t seed) {
 
 int main(int argc, char **argv) {
     const char *data = argc > 1 ? argv[1] : "synthetic:train=512,test=1,seed=1";
-    const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-    const int steps = argc > 3 ? atoi(argv[3]) : 11, every = argc > 4 ? atoi(argv[4]) : 5;
-    dose = argc > 5 ? atoi(argv[5]) : 0;
+    const uint64_t seed = (uint64_t)whole_argument(argc, argv, 2, "SEED", 0, 0x1p53, 1);
+    const int steps = (int)whole_argument(argc, argv, 3, "STEPS", 1, 1e9, 11),
+              every = (int)whole_argument(argc, argv, 4, "EVERY", 2, 1e9, 5);
+    dose = (int)whole_argument(argc, argv, 5, "DOSE", 0, 60, 0);
     double mean[4], deviation[4];
     data_set *set = data_open(data, DATA_TRAIN);
     nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = BATCH, .seed = seed, .momentum = 0.9f});
-    if (!set || !g || every < 2 || dose < 0 || dose > 60 ||
+    if (!set || !g ||
         nn_compile(g, nn_model(g, "cnn6", data_height(set), data_width(set), data_channels(set), data_classes(set))) ||
         data_channel_moments(set, mean, deviation))
-        return fprintf(stderr, "flushed_gradients: %s\n",
-                       every < 2               ? "EVERY must be at least 2"
-                       : dose < 0 || dose > 60 ? "DOSE must be 0 to 60"
-                                               : tensor_error()),
-               1;
+        return fprintf(stderr, "flushed_gradients: %s\n", tensor_error()), 1;
     telemetry = nn_telemetry_new(
         g, &(nn_telemetry_config){
                .pattern = "conv?.grad", .shadows = "flex16+5,dfp16", .every = every, .row = row, .watched = true});

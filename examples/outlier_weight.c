@@ -4,6 +4,7 @@
  * shared exponent the large weight takes bits from all others; in floating point it does not.
  * usage: outlier_weight [VARIANT[:nomaster] [FACTOR [DATA [SEED [STEPS [RATE]]]]]]; the experiment is
  * docs/experiments/update-stall.md. */
+#include "arguments.h"
 #include "flexlab/flexlab.h"
 #include <math.h>
 #include <stdint.h>
@@ -53,10 +54,11 @@ static tensor_status plant(tensor *w, double factor) {
 int main(int argc, char **argv) {
     char variant[32];
     snprintf(variant, sizeof variant, "%s", argc > 1 ? argv[1] : "dfp16:nomaster");
-    const double factor = argc > 2 ? atof(argv[2]) : 64, rate = argc > 6 ? atof(argv[6]) : 0x1p-10;
+    const double factor = real_argument(argc, argv, 2, "FACTOR", 0, 1e6, 64),
+                 rate = real_argument(argc, argv, 6, "RATE", 0, 100, 0x1p-10);
     const char *data = argc > 3 ? argv[3] : "synthetic:train=512,test=1,seed=1";
-    const uint64_t seed = argc > 4 ? strtoull(argv[4], NULL, 10) : 1;
-    const int steps = argc > 5 ? atoi(argv[5]) : 101;
+    const uint64_t seed = (uint64_t)whole_argument(argc, argv, 4, "SEED", 0, 0x1p53, 1);
+    const int steps = (int)whole_argument(argc, argv, 5, "STEPS", LAST, 1e9, 101);
     char *suffix = strstr(variant, ":nomaster");
     if (suffix)
         *suffix = 0;
@@ -70,10 +72,10 @@ int main(int argc, char **argv) {
                                             .seed = seed,
                                             .momentum = 0.9f,
                                             .loss_scale = fp16 ? "1024" : NULL});
-    if (!set || !g || steps < LAST ||
+    if (!set || !g ||
         nn_compile(g, nn_model(g, "mlp2", data_height(set), data_width(set), data_channels(set), data_classes(set))) ||
         data_channel_moments(set, mean, deviation) || plant(find(g, "fc1.weight"), factor))
-        return fprintf(stderr, "outlier_weight: %s\n", steps < LAST ? "STEPS must be at least 50" : tensor_error()), 1;
+        return fprintf(stderr, "outlier_weight: %s\n", tensor_error()), 1;
     nn_telemetry *telemetry = nn_telemetry_new(
         g, &(nn_telemetry_config){
                .pattern = "fc1.weight,fc1.weight.momentum", .every = LAST, .row = count_updates, .context = &u});

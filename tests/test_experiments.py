@@ -67,9 +67,12 @@ if len(made) == 6:
     check(made["fp32", 0] > 0.999 and made["dfp16", 256] > 0.99, made)
     check(made["dfp16:nomaster", 0] > 0.5 and made["dfp16:nomaster", 256] == 0, made)
     check(abs(made["fp16:nomaster", 256] - made["fp16:nomaster", 0]) < 0.02 < made["fp16:nomaster", 0] < 0.95, made)
-for bad in (("nonsense",), ("fp32", 0, "nonsense:"), ("fp32", 0, "synthetic:train=64,test=1", 1, 49)):
+small = "synthetic:train=64,test=1"
+for bad, told in ((("nonsense",), "nonsense"), (("fp32", 0, "nonsense:"), "nonsense"), (("fp32", "4x"), "FACTOR '4x'"),
+                  (("fp32", 0, small, 1, 49), "STEPS '49'"), (("fp32", 0, small, "1.5"), "SEED '1.5'"),
+                  (("fp32", 0, small, 1, 50, "nan"), "RATE 'nan'")):
     done = program("outlier_weight", *bad)
-    check(done.returncode == 1 and "outlier_weight: " in done.stderr and not done.stdout, bad, done)
+    check(done.returncode == 1 and "outlier_weight: " in done.stderr and told in done.stderr and not done.stdout, bad, done)
 
 # What is flushed: the program compares its counts with telemetry's itself. Here: that its parts fit together.
 done = program("flushed_gradients")
@@ -81,8 +84,9 @@ for row in rows:
     check(0 < float(row["norm2_flushed"]) < flushed / nonzero, row)  # they are the smallest
     check(0 < float(row["update_of_flushed"]) < 0.5 and 0 < float(row["update_of_rounding"]) < 0.5, row)
     check(int(row["step"]) == 1 or 0.2 < float(row["other_batch"]) < 5, row)
-for bad in (("nonsense:",), ("synthetic:train=64,test=1", 1, 10, 0), ("synthetic:train=64,test=1", 1, 10, 1)):
+for bad, told in ((("nonsense:",), "nonsense"), ((small, 1, 10, 0), "EVERY '0'"), ((small, 1, 10, 1), "EVERY '1'"),
+                  ((small, 1, 0), "STEPS '0'"), ((small, -1), "SEED '-1'"), ((small, 1, 10, 5, 61), "DOSE '61'")):
     done = program("flushed_gradients", *bad)
-    check(done.returncode == 1 and "flushed_gradients: " in done.stderr and not done.stdout, bad, done)
+    check(done.returncode == 1 and "flushed_gradients: " in done.stderr and told in done.stderr and not done.stdout, bad, done)
 
 sys.exit(failures > 0)
