@@ -54,6 +54,7 @@ function histogramPanel(series, low, high) {
                 ctx.setLineDash(top ? [] : [3, 3]);
                 ctx.beginPath();
                 for (let i = 0; i < n; i++) {
+                    if (e[i] == null) continue; // no row
                     const v = Math.max(low, Math.min(high, top - e[i]));
                     ctx.lineTo(x(i), y(v));
                     ctx.lineTo(x(i + 1), y(v));
@@ -78,7 +79,9 @@ function histogramPanel(series, low, high) {
         if (pointed) ctx.strokeRect(x(at), head, x(at + 1) - x(at), tall - head - foot);
         ctx.globalAlpha = 1;
         const text = lane.bins[at], share = bin == null ? null : shareOf(text[bin - lane.first[at]] || "0");
-        readout.replaceChildren(`step ${count(lane.steps[at])}${run.rows > 1 ? " and before" : ""}: `,
+        const when = `step ${count(lane.steps[at])}${run.rows > 1 ? " and before" : ""}: `;
+        if (lane.first[at] == null) return readout.replaceChildren(when, "no row of this tensor"); // a weight before its first update
+        readout.replaceChildren(when,
             text ? `magnitudes from ${octave(lane.first[at])} to ${octave(lane.first[at] + text.length)}` : "no magnitude above zero",
             bin == null ? "" : `; about ${short(100 * share, 3)} % in ${octave(bin)} … ${octave(bin + 1)}`,
             `; zeros ${short(100 * lane.zeros[at], 4)} %, NaN or Inf `, element("b", {class: lane.nonfinite[at] ? "bad" : ""}, count(lane.nonfinite[at])),

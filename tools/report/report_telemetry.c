@@ -1,6 +1,7 @@
-/* report_telemetry.c - histograms, counts, shadow formats and updates of telemetry as data of the page. Rows that
- * follow each other become one where there are more than the page has room for: their histograms and counts are added
- * up, the largest error stays, and update-to-weight ratios become their mean. */
+/* report_telemetry.c - histograms, counts, shadow formats and updates of telemetry as data of the page. Steps with rows
+ * that follow each other become one point where there are more than the page has room for: histograms and counts are
+ * added up, the largest error stays, and update-to-weight ratios become their mean. All tensors have the points of the
+ * file; one without a row in any of a point's steps, such as a weight before its first update, has nulls there. */
 #include "report/report_telemetry.h"
 #include "figures/figure_style.h"
 #include "report/page_json.h"
@@ -37,10 +38,10 @@ struct lane {
     double rounding; /* the largest, as part of the values; NAN so far */
     double updates;  /* sum of update-to-weight ratios */
     double (*shadows)[SHADOW_POINT];
-    int update_count, rows, points;
-    bool any;
-    char *texts;     /* of the histograms, separated by commas */
-    double *columns; /* POINT and SHADOW_POINT of each shadow, of each point */
+    int update_count, points; /* complete ones */
+    bool any;                 /* there are rows of the point that follows */
+    char *texts;              /* of the histograms, separated by commas */
+    double *columns;          /* POINT and SHADOW_POINT of each shadow, of each point */
 };
 
 /* Shadow formats of all runs, each name once. */
@@ -56,7 +57,9 @@ struct telemetry {
     double *elements; /* of the tensor itself, by its number */
     int64_t *steps;
     struct names shadows; /* of this file */
-    int lane_count, step_count, group, last;
+    int lane_count, group, last;
+    int step_count, rows; /* points so far, the last of them open; different steps so far */
+    int every, planned;   /* what the first line says: steps between rows, tensors */
     long line;
 };
 
@@ -105,6 +108,25 @@ static void complete_shadows(const struct telemetry *t, struct lane *l, double *
         }
 }
 
+/* Room for the numbers of a point more, whose histogram is the text. */
+static double *add_point(const struct telemetry *t, struct lane *l, const char *text) {
+    char *longer = l->texts ? text_format("%s,\"%s\"", l->texts, text) : text_format("\"%s\"", text);
+    free(l->texts);
+    l->texts = longer;
+    const size_t size = (size_t)point_size(t);
+    l->columns = text_realloc(l->columns, (size_t)(l->points + 1) * size, sizeof *l->columns);
+    return l->columns + (size_t)l->points++ * size;
+}
+
+/* Points without rows, up to that number. */
+static void pad(const struct telemetry *t, struct lane *l, int points) {
+    while (l->points < points) {
+        double *point = add_point(t, l, "");
+        for (int i = 0; i < point_size(t); i++)
+            point[i] = NAN;
+    }
+}
+
 static void complete(const struct telemetry *t, struct lane *l) {
     if (!l->any)
         return;
@@ -117,12 +139,7 @@ static void complete(const struct telemetry *t, struct lane *l) {
     for (int i = low; i < high; i++)
         text[i - low] = share_digit(l->bins[i], l->elements);
     text[high - low] = 0;
-    char *longer = l->texts ? text_format("%s,\"%s\"", l->texts, text) : text_format("\"%s\"", text);
-    free(l->texts);
-    l->texts = longer;
-    const size_t size = (size_t)point_size(t);
-    l->columns = text_realloc(l->columns, (size_t)(l->points + 1) * size, sizeof *l->columns);
-    double *point = l->columns + (size_t)l->points++ * size;
+    double *point = add_point(t, l, text);
     point[FIRST] = high > low ? LOWEST + low : 0;
     point[ZEROS] = l->elements > 0 ? l->zeros / l->elements : 0;
     point[NONFINITE] = l->nonfinite;
@@ -139,6 +156,20 @@ static void complete(const struct telemetry *t, struct lane *l) {
     l->elements = l->zeros = l->nonfinite = l->saturated = l->flushed = l->writes = l->updates = 0;
     l->update_count = 0;
     l->any = false;
+}
+
+/* The step of the next line: it is of the last point or opens another. */
+static void take_step(struct telemetry *t, int64_t step) {
+    if (t->step_count && t->steps[t->step_count - 1] == step)
+        return;
+    if (t->rows++ % t->group == 0) {
+        for (int i = 0; i < t->lane_count; i++)
+            if (t->lanes[i])
+                complete(t, t->lanes[i]);
+        t->steps = text_realloc(t->steps, (size_t)t->step_count + 1, sizeof *t->steps);
+        t->step_count++;
+    }
+    t->steps[t->step_count - 1] = step;
 }
 
 /* --- reading -------------------------------------------------------------------------------------------------------
@@ -199,25 +230,21 @@ static int take_tensor(struct telemetry *t, const cJSON *line) {
         return refuse(t, "is not a line 'tensor' of telemetry: a field is missing or of another type");
     if (!(step >= 1 && step < 9e15 && fabs(first) < 1e6))
         return refuse(t, "'step' or 'first_bin' is out of its range");
+    if (t->step_count && (int64_t)step < t->steps[t->step_count - 1])
+        return refuse(t, "'step' is below that of the line before");
+    take_step(t, (int64_t)step);
     t->last = report_tensor_number(t->tensors, label->valuestring, role->valuestring, t->last + 1);
     struct lane *l = lane_at(t, t->last);
     if (elements > 0) /* none in a row without a description */
         t->elements[t->last] = elements;
-    const bool opens = l->rows++ % t->group == 0;
+    const bool opens = !l->any;
     if (opens) {
-        complete(t, l);
+        pad(t, l, t->step_count - 1);
         l->least_e = least_e;
         l->largest_e = largest_e;
         l->rounding = NAN;
         l->any = true;
     }
-    if (l->points >= t->step_count) {
-        t->steps = text_realloc(t->steps, (size_t)l->points + 1, sizeof *t->steps);
-        while (t->step_count <= l->points)
-            t->steps[t->step_count++] = (int64_t)step;
-    }
-    if ((int64_t)step > t->steps[l->points])
-        t->steps[l->points] = (int64_t)step;
     int place = (int)first - LOWEST;
     cJSON_ArrayForEach(bin, bins) {
         if (!cJSON_IsNumber(bin) || !(bin->valuedouble >= 0))
@@ -307,7 +334,7 @@ static int take_line(struct telemetry *t, const cJSON *line, const char *type) {
                                         : STATUS_OK;
 }
 
-/* How many rows a tensor has, for the whole training, times how many tensors: into t->step_count and t->lane_count. */
+/* What tells how many rows there are. */
 static int take_header(struct telemetry *t, const cJSON *line, const char *type) {
     double schema, every, tensors;
     (void)type;
@@ -316,8 +343,8 @@ static int take_header(struct telemetry *t, const cJSON *line, const char *type)
         return refuse(t, "is not the first line of telemetry");
     if (schema != 1)
         return refuse(t, "has another layout than 1, which this program reads");
-    t->step_count = (int)every;
-    t->lane_count = (int)tensors;
+    t->every = (int)every;
+    t->planned = (int)tensors;
     return take_shadow_names(t, line);
 }
 
@@ -365,6 +392,7 @@ static void print_run(FILE *out, const struct experiment *x, const struct run *r
     for (int i = 0; i < t->lane_count; i++)
         if (t->lanes[i]) {
             complete(t, t->lanes[i]);
+            pad(t, t->lanes[i], t->step_count);
             fprintf(out, "%s\n\"%d\":{", first ? "" : ",", i);
             print_lane(out, t, t->lanes[i], t->elements[i]);
             fputc('}', out);
@@ -423,7 +451,7 @@ static int plan_runs(const struct experiment *x, struct plan *plans, struct name
         bool found;
         status = read_lines(&t, true, take_header, &found);
         if (found && status == STATUS_OK)
-            plans[i] = (struct plan){t.step_count, t.lane_count};
+            plans[i] = (struct plan){t.every, t.planned};
         for (int k = 0; k < t.shadows.count; k++)
             (void)place_of(shadows, t.shadows.texts[k]);
         clear_names(&t.shadows);
