@@ -207,6 +207,40 @@ static void chained(const char *variant) {
 
 /* --- what is refused, and what is kept ---------------------------------------------------------------------------- */
 
+/* A network with a policy takes a gradient of any format: numbers that both hold are those of one in its own. */
+static void given(const char *variant, const char *format) {
+    enum { ROWS = BATCH + 2 };
+    static double found[2][BATCH * CLASSES], weights[2][16 * CLASSES];
+    float images[PIXELS], numbers[ROWS * CLASSES];
+    char policy[60];
+    uint64_t seed = 9;
+    draw_images(images, PIXELS, &seed);
+    for (int i = 0; i < ROWS * CLASSES; i++)
+        numbers[i] = (float)((int)(uniform(&seed) * 128) - 64) / 8;
+    snprintf(policy, sizeof policy, "variant %s;", variant);
+    for (int own = 0; own < 2; own++) {
+        nn_graph *g = new_graph((nn_config){.policy = policy, .loss = "none"}, CLASSES);
+        tensor_format id = 0;
+        CHECK(!tensor_format_find(&id, own ? variant : format), "%s", tensor_error());
+        tensor *gradient = tensor_new(id, TENSOR_SHAPE(ROWS, CLASSES));
+        CHECK(tensor_load_f32(gradient, numbers, ROWS * CLASSES) == TENSOR_OK && !nn_watch(g, keep_output, NULL), "%s",
+              tensor_error());
+        for (int i = 0; i < 3; i++) /* the third in memory that is there */
+            CHECK(!nn_forward_images(g, images) && !nn_backward_from(g, gradient), "%s", tensor_error());
+        memcpy(found[own], shown[1], sizeof found[own]);
+        for (int i = 0; i < nn_tensor_count(g); i++)
+            if (!strcmp(nn_tensor_at(g, i).name, "out.weight.grad"))
+                CHECK(!tensor_store_f64(nn_tensor_at(g, i).t, weights[own], 16 * CLASSES), "%s", tensor_error());
+        tensor_free(gradient);
+        nn_graph_free(g);
+    }
+    for (int i = 0; i < BATCH * CLASSES; i++)
+        CHECK(found[0][i] == (double)numbers[i], "%s given to %s: %g, expected %g", format, variant, found[0][i],
+              (double)numbers[i]);
+    CHECK(!memcmp(found[0], found[1], sizeof found[0]) && !memcmp(weights[0], weights[1], sizeof weights[0]),
+          "%s given to %s: other bits than in its own format", format, variant);
+}
+
 static void refused(tensor_status status, const char *words) {
     CHECK(status && strstr(tensor_error(), words), "'%s', expected '%s'", status ? tensor_error() : "no error", words);
 }
@@ -255,6 +289,17 @@ static void refusals(void) {
     CHECK(!nn_forward_images(none, images), "%s", tensor_error());
     refused(nn_input_gradient(none) ? TENSOR_OK : TENSOR_E_ARGUMENT, "input gradient: no backward pass before it");
     refused(nn_loss(none, NULL, NULL), "loss: no forward pass before it");
+    /* with a policy too it is to be numbers, of the output's shape */
+    nn_graph *any = new_graph((nn_config){.policy = "variant fp32;", .loss = "none"}, CLASSES);
+    tensor *whole = tensor_new(FMT_I32, TENSOR_SHAPE(BATCH, CLASSES)),
+           *wide = tensor_new(FMT_FP16, TENSOR_SHAPE(BATCH, CLASSES + 1));
+    CHECK(!nn_forward_images(any, images), "%s", tensor_error());
+    refused(nn_backward_from(any, whole), "slice");
+    refused(nn_backward_from(any, wide), "slice");
+    CHECK(!nn_backward_from(any, half), "%s", tensor_error());
+    tensor_free(whole);
+    tensor_free(wide);
+    nn_graph_free(any);
     refused(nn_clip_weights(none, -1), "limit -1");
     tensor_free(gradient);
     tensor_free(small);
@@ -295,6 +340,8 @@ int main(void) {
         errors(variants[i], false);
         errors(variants[i], true);
         chained(variants[i]);
+        for (int k = 0; k < 5; k++)
+            given(variants[i], variants[k]);
     }
     refusals();
     kept();

@@ -1,6 +1,6 @@
 /* A generator and its critic: the critic learns to tell two sets apart, the same bits whatever the threads and with a
  * save in the middle, or on another device (the argument), weights within the limit, the layers of the two networks by
- * finite differences, and errors. */
+ * finite differences, policies that both have, and errors. */
 #include "check.h"
 #include "flexlab/nn.h"
 #include <math.h>
@@ -29,15 +29,20 @@ static data_set *new_set(void) {
     return set;
 }
 
+/* A variant, or the text of a policy; one with a dynamic loss scale has scalers that move soon. */
 static nn_wgan *new_pair(const char *variant, float rate) {
-    nn_wgan *w = nn_wgan_new(&(nn_wgan_config){.variant = variant,
-                                               .seed = 4,
-                                               .batch = BATCH,
-                                               .side = SIDE,
-                                               .channels = 1,
-                                               .latent = 6,
-                                               .filters = 4,
-                                               .rate = rate});
+    const bool policy = strchr(variant, ';');
+    nn_wgan *w = nn_wgan_new(&(nn_wgan_config){
+        .variant = policy ? NULL : variant,
+        .policy = policy ? variant : NULL,
+        .loss_scale = policy && strstr(variant, "loss-scale dynamic") ? "dynamic:init=2^20,window=3" : NULL,
+        .seed = 4,
+        .batch = BATCH,
+        .side = SIDE,
+        .channels = 1,
+        .latent = 6,
+        .filters = 4,
+        .rate = rate});
     CHECK(w, "%s", tensor_error());
     return w;
 }
@@ -140,6 +145,52 @@ static void same_bits(const char *variant, const data_set *set, const char *pref
     CHECK(!tensor_set_threads(0), "%s", tensor_error());
 }
 
+/* --- policies ----------------------------------------------------------------------------------------------------- */
+
+static const char mixed[] = "variant flex16+5; up1 format=bf16; image format=fp16; down* format=dfp16; "
+                            "score format=fp16; loss-scale dynamic;";
+static const char *const policies[] = {"preset O1;", "preset O2;", "preset dfp16;",
+                                       "variant bf16; up* format=fp32; down* gradients=fp16;", mixed};
+
+/* A policy that says what a variant has gives its bits. */
+static void policy_of_variant(const char *variant, const data_set *set) {
+    static struct curve c[2];
+    char policy[60];
+    memset(c, 0, sizeof c);
+    snprintf(policy, sizeof policy, "variant %s; score format=%s;", variant, variant);
+    for (int i = 0; i < 2; i++) {
+        nn_wgan *w = new_pair(i ? policy : variant, 1e-3f);
+        CHECK(!nn_wgan_train(w, set, 4, note, &c[i]), "%s", tensor_error());
+        nn_wgan_free(w);
+    }
+    CHECK(!memcmp(&c[0], &c[1], sizeof c[0]), "%s: as a policy it gives other bits", variant);
+}
+
+/* What a rule gives that matches in one of the two, and nothing else. */
+static void one_of_both(void) {
+    nn_wgan *w = new_pair("variant fp32; up2 weights=bf16; down2 weights=fp16; bn* format=dfp16;", 1e-3f);
+    const nn_graph *const both[] = {nn_wgan_generator(w), nn_wgan_critic(w)};
+    int found = 0;
+    for (int n = 0; n < 2; n++)
+        for (int i = 0; i < nn_tensor_count(both[n]); i++) {
+            const nn_tensor_info info = nn_tensor_at(both[n], i);
+            const char *format = tensor_format_name(tensor_get_format(info.t)),
+                       *expected = !strcmp(info.name, "up2.weight")     ? "bf16"
+                                   : !strcmp(info.name, "down2.weight") ? "fp16"
+                                   : !strncmp(info.name, "bn", 2)       ? "dfp16"
+                                   : strchr(info.name, '.') == NULL     ? "fp32"
+                                   : !strcmp(info.name, "up1.weight")   ? "fp32"
+                                   : !strcmp(info.name, "score.weight") ? "fp32"
+                                                                        : NULL;
+            if (!strcmp(info.role, "weight") && expected) {
+                CHECK(!strcmp(format, expected), "%s is %s, expected %s", info.name, format, expected);
+                found++;
+            }
+        }
+    CHECK(found == 10, "%d parameters", found); /* four weights, gammas and betas of three normalisations */
+    nn_wgan_free(w);
+}
+
 /* --- the layers: d score / d latent through both networks, by finite differences in fp32 ----------------------------
  */
 
@@ -237,6 +288,22 @@ static void refusals(const data_set *set, const char *prefix) {
     for (int i = 0; i < 6; i++)
         refused(nn_wgan_new(&bad[i]) ? TENSOR_OK : TENSOR_E_ARGUMENT, words[i]);
     refused(nn_wgan_new(NULL) ? TENSOR_OK : TENSOR_E_ARGUMENT, "config is NULL");
+    static const char *const rules[][2] = {
+        {"variant fp32; down1 format=bf16; conv1 format=fp16", "'conv1' matches no layer and no parameter; layers: "
+                                                               "input, up1, bn1, up2, bn2, up3, bn3, up4, image, "
+                                                               "down1, leaky1, down2, leaky2, down3, leaky3, score"},
+        {"variant fp32; bn1 operands=bf16;", "nothing that 'bn1' matches has operands"},
+        {"variant fp32; up1 operands=fp16 gradients=bf16;", "gradients of 'up1' would be ignored"},
+        {"variant fp16; loss-scale 3;", "loss scale '3'"}};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        nn_wgan_config how = good;
+        how.variant = NULL;
+        how.policy = rules[i][0];
+        refused(nn_wgan_new(&how) ? TENSOR_OK : TENSOR_E_ARGUMENT, rules[i][1]);
+    }
+    nn_wgan_config layers = good;
+    layers.layer_formats = "up1=bf16,dwon1=bf16";
+    refused(nn_wgan_new(&layers) ? TENSOR_OK : TENSOR_E_ARGUMENT, "'dwon1' matches no layer");
     nn_wgan *w = nn_wgan_new(&good), *other = new_pair("fp32", 1e-3f);
     float images[2 * PIXELS] = {0};
     refused(nn_wgan_generate(w, 1, 3, images), "images 3, expected 1 to 2");
@@ -297,6 +364,12 @@ int main(int argc, char **argv) {
         learns(variants[i], set);
         same_bits(variants[i], set, prefix);
     }
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++)
+        same_bits(policies[i], set, prefix);
+    learns("preset O2;", set);
+    for (int i = 0; i < 5; i++)
+        policy_of_variant(variants[i], set);
+    one_of_both();
     differences();
     refusals(set, prefix);
     data_free(set);

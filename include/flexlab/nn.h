@@ -402,8 +402,9 @@ FLEXLAB_API tensor_status nn_evaluate_targets(nn_graph *g, const float *images, 
 /* Networks in a chain, such as a generator before its critic. A network of loss "none" has a forward pass alone, and
  * backward begins with a gradient of its output that the caller gives: in the network's format, on its device, of the
  * output's shape, or with more rows, of which the first ones count. It is moved as tensor_slice does: exactly, and in
- * shared-exponent formats at an exponent of its own. Then nn_update as ever. Where the network's loss is scaled, the
- * gradient is that of the scaled loss (nn_loss_scale_get). */
+ * shared-exponent formats at an exponent of its own. A network with a policy takes it in any number format, and rounds
+ * it to its own. Then nn_update as ever. Where the network's loss is scaled, the gradient is that of the scaled loss
+ * (nn_loss_scale_get). */
 FLEXLAB_API tensor_status nn_forward_images(nn_graph *g, const float *images) FLEXLAB_SYMBOL(nn_forward_images);
 FLEXLAB_API tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) FLEXLAB_SYMBOL(nn_backward_from);
 /* The output of the last forward pass of such a network, until backward; of any network the gradient of the images
@@ -817,6 +818,9 @@ typedef struct nn_wgan_config {
     float rate;             /* 0: 5e-5 */
     float clip;             /* the critic's weights lie within +-clip; 0: 0.01 */
     const char *loss_scale; /* of each network's loss, with a scaler each: see nn_config */
+    /* See nn_config. Of both networks: each rule is to match in one of them. Where a policy says more than a variant,
+     * variant may be NULL. */
+    const char *policy, *layer_formats;
 } nn_wgan_config;
 
 typedef struct nn_wgan nn_wgan;

@@ -260,6 +260,7 @@ struct fl_objective {
     bool ignores;
     bool input_gradient, has_input_gradient; /* wanted; of the last backward pass, still there */
     tensor *targets;                         /* f32, of the output's shape; NULL: none */
+    tensor *given; /* the rows that count of a gradient of another format (nn_backward_from); NULL: none came so far */
 };
 
 /* What its loss is multiplied with: nn_loss_scale.c. */
@@ -273,6 +274,7 @@ struct fl_loss_scale {
     nn_loss_scale now;
     double used;                  /* of the last step */
     tensor *scale;                /* f64 [1], on the device; NULL: none */
+    const tensor *lent;           /* that of another network, which its loss is scaled with meanwhile; NULL: its own */
     tensor *limit;                /* f32 [1]: what an element of a scaled gradient counts as at most; NULL: no limit */
     struct fl_slot_copies *slots; /* of the gradients of a step on a device; NULL until the first */
 };
@@ -283,6 +285,7 @@ enum fl_phase { FL_PHASE_IDLE, FL_PHASE_FORWARD, FL_PHASE_BACKWARD };
 struct nn_graph {
     const nn_variant *variant;
     struct fl_policy *policy; /* NULL: the variant throughout */
+    bool shares_policy;       /* with another network, in which its rules may match: fl_resolve_pair has seen to it */
     struct fl_type loss_as;   /* what the loss reads, and its gradient */
     tensor_device *device;
     const char *predictor; /* asked for, of all shared exponents, or the variant's; NULL: the format's own */
@@ -382,6 +385,8 @@ static inline int fl_node_tensors(const struct fl_node *node) {
 /* nn_types.c: which formats the parts of a network have. */
 /* Of every node and parameter, by the policy; after the last layer was added. */
 tensor_status fl_resolve_types(nn_graph *g);
+/* Before either is compiled: the two have one policy between them, each of whose rules is to match in one of them. */
+tensor_status fl_resolve_pair(nn_graph *a, nn_graph *b);
 /* Nodes that convert, where a node reads another format than the one before it writes; the logits as the loss reads
  * them. */
 tensor_status fl_insert_conversions(nn_graph *g, nn_node *logits);
@@ -435,7 +440,7 @@ tensor_status fl_forward(nn_graph *g, const float *images, bool training);
 /* The same in training, then loss, predictions and the gradient of the logits. */
 tensor_status fl_forward_to_loss(nn_graph *g, const float *images);
 tensor_status fl_backward(nn_graph *g);
-/* The first rows of the given gradient become that of the output, in the place of a loss. */
+/* The first rows of the given gradient, in whatever format, become that of the output, in the place of a loss. */
 tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient);
 tensor_status fl_update(nn_graph *g, float rate);
 /* All values of training are hidden: their memory is about to be used for something else. */
@@ -458,6 +463,8 @@ void fl_lose_values(nn_graph *g);
 tensor_status fl_forward_bytes(nn_graph *g);
 /* With images on the host, labels or targets where they belong. */
 tensor_status fl_forward_step(nn_graph *g, const float *images);
+/* nn_update of a network whose gradients came through the backward pass of `next`: what overflowed there counts too. */
+tensor_status fl_update_through(nn_graph *g, float rate, const nn_graph *next);
 tensor_status fl_evaluation_pass(nn_graph *g, const char *what, const float *images, int count);
 /* The first `count` rows of what an evaluation gave, a matrix on the host; copy: what it may lie on. Both are to be
  * freed, also on failure. */
@@ -520,10 +527,14 @@ void fl_loss_scale_take(nn_graph *g, const nn_config *config);
 void fl_loss_scale_text(const nn_graph *g, char text[FL_SCALE_TEXT]);
 tensor_status fl_loss_scale_numbers(nn_graph *g);
 void fl_loss_scale_clear(nn_graph *g);
-/* The next loss of `to` is scaled as that of `from` is, until it lends itself its own again. */
-tensor_status fl_loss_scale_lend(const nn_graph *to, const nn_graph *from);
-/* Whether the gradients of a backward pass make no update. Waits for a device, with a dynamic scale alone. */
-tensor_status fl_loss_scale_judge(nn_graph *g, bool *skip);
+/* Forward passes of `to` scale its loss with the scale of `from`, a network on the same device, until it is given back
+ * (from NULL). Nothing is copied, so that neither fails and the scale of `to` itself stays what it is. */
+void fl_loss_scale_lend(nn_graph *to, const nn_graph *from);
+/* What the gradient of the loss is multiplied with in this step; NULL: nothing. */
+const tensor *fl_loss_scale_of(const nn_graph *g);
+/* Whether the gradients of a backward pass make no update; next: the network behind g, through whose backward pass they
+ * came, or NULL. Waits for a device, with a dynamic scale alone. */
+tensor_status fl_loss_scale_judge(nn_graph *g, const nn_graph *next, bool *skip);
 /* After the update, or where there was none: what the next step is scaled with. */
 tensor_status fl_loss_scale_step(nn_graph *g, bool skipped);
 /* Of a dynamic scale, what the state of a network contains besides tensors. */

@@ -183,49 +183,49 @@ static void resolve_loss(nn_graph *g) {
 
 /* --- rules that had no effect ------------------------------------------------------------------------------------- */
 
-static size_t add_name(char *text, size_t size, size_t used, const char *prefix, const char *name) {
-    if (used + 12 >= size) /* what there is more of */
-        return used;
-    const size_t more = strlen(prefix) + strlen(name) + 2;
-    if (used + more + 8 >= size)
-        return used + (size_t)snprintf(text + used, size - used, ", ...") + size;
-    return used + (size_t)snprintf(text + used, size - used, "%s%s%s", used ? ", " : "", prefix, name);
-}
+/* "a, b, @c", each name once, as far as there is room. */
+struct patterns {
+    char text[200];
+    size_t used; /* above its size: there was no room for all */
+};
 
-static bool is_kind(const nn_graph *g, const char *name) {
-    for (int i = 0; i < g->count; i++)
-        if (!strcmp(g->nodes[i].layer->kind, name))
+static bool is_listed(const struct patterns *p, const char *prefix, const char *name) {
+    const size_t before = strlen(prefix), length = strlen(name);
+    for (const char *at = p->text; *at; at += strcspn(at, ","), at += strspn(at, ", "))
+        if (strcspn(at, ",") == before + length && !strncmp(at, prefix, before) && !strncmp(at + before, name, length))
             return true;
     return false;
 }
 
-/* Layers in order, then groups and kinds, each once, as far as there is room. */
-static void list_patterns(const nn_graph *g, char *layers, size_t layer_size, char *kinds, size_t kind_size) {
-    static const char *const groups[] = {"product", "norm", "recurrent", "softmax"};
-    size_t used = 0, kinds_used = 0;
-    *layers = *kinds = 0;
-    for (int i = 0; i < g->count; i++) {
-        bool first = true, first_kind = true;
-        for (int k = 0; k < i; k++) {
-            first = first && strcmp(g->nodes[k].owner, g->nodes[i].owner) != 0;
-            first_kind = first_kind && strcmp(g->nodes[k].layer->kind, g->nodes[i].layer->kind) != 0;
-        }
-        if (first)
-            used = add_name(layers, layer_size, used, "", g->nodes[i].owner);
-        if (first_kind)
-            kinds_used = add_name(kinds, kind_size, kinds_used, "@", g->nodes[i].layer->kind);
-    }
-    for (size_t k = 0; k < sizeof groups / sizeof groups[0]; k++)
-        for (int i = 0; i < g->count; i++)
-            if (is_group(&g->nodes[i], groups[k]) && !is_kind(g, groups[k])) {
-                kinds_used = add_name(kinds, kind_size, kinds_used, "@", groups[k]);
-                break;
-            }
-    add_name(kinds, kind_size, kinds_used, "@", "loss");
+static void add_name(struct patterns *p, const char *prefix, const char *name) {
+    const size_t size = sizeof p->text, more = strlen(prefix) + strlen(name) + 2;
+    if (p->used + 12 >= size || is_listed(p, prefix, name))
+        return;
+    if (p->used + more + 8 >= size)
+        p->used += (size_t)snprintf(p->text + p->used, size - p->used, ", ...") + size;
+    else
+        p->used += (size_t)snprintf(p->text + p->used, size - p->used, "%s%s%s", p->used ? ", " : "", prefix, name);
 }
 
-static tensor_status check_rule(const nn_graph *g, const struct fl_rule *rule) {
-    char layers[200], kinds[160];
+/* Layers in order; kinds in order, then groups. */
+static void list_patterns(nn_graph *const graphs[], int count, struct patterns *layers, struct patterns *kinds) {
+    static const char *const groups[] = {"product", "norm", "recurrent", "softmax"};
+    *layers = *kinds = (struct patterns){.used = 0};
+    for (int n = 0; n < count; n++)
+        for (int i = 0; i < graphs[n]->count; i++) {
+            add_name(layers, "", graphs[n]->nodes[i].owner);
+            add_name(kinds, "@", graphs[n]->nodes[i].layer->kind);
+        }
+    for (size_t k = 0; k < sizeof groups / sizeof groups[0]; k++)
+        for (int n = 0; n < count; n++)
+            for (int i = 0; i < graphs[n]->count; i++)
+                if (is_group(&graphs[n]->nodes[i], groups[k]))
+                    add_name(kinds, "@", groups[k]);
+    add_name(kinds, "@", "loss");
+}
+
+static tensor_status check_rule(nn_graph *const graphs[], int count, const struct fl_rule *rule) {
+    struct patterns layers, kinds;
     const unsigned unread = rule->operands ? rule->explicit_roles & ~rule->used & LAYER_ROLES : 0;
     if (unread)
         return fl_fail(TENSOR_E_ARGUMENT,
@@ -236,10 +236,10 @@ static tensor_status check_rule(const nn_graph *g, const struct fl_rule *rule) {
                        rule->pattern, rule->operands->where);
     if (rule->if_any)
         return TENSOR_OK;
-    list_patterns(g, layers, sizeof layers, kinds, sizeof kinds);
+    list_patterns(graphs, count, &layers, &kinds);
     if (!rule->matched)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: '%.40s' matches no layer and no parameter; layers: %s; kinds: %s",
-                       rule->where, rule->pattern, layers, kinds);
+                       rule->where, rule->pattern, layers.text, kinds.text);
     const unsigned without = rule->explicit_roles & ~rule->used;
     for (int i = 0; i < FL_ROLES; i++)
         if (without >> i & 1)
@@ -248,7 +248,25 @@ static tensor_status check_rule(const nn_graph *g, const struct fl_rule *rule) {
     return TENSOR_OK;
 }
 
-tensor_status fl_resolve_types(nn_graph *g) {
+/* Of networks that have one policy between them. */
+static tensor_status check_rules(nn_graph *const graphs[], int count) {
+    const struct fl_policy *policy = graphs[0]->policy;
+    for (int i = 0; policy && i < policy->count; i++) {
+        struct fl_rule rule = policy->rules[i];
+        for (int n = 1; n < count; n++) {
+            const struct fl_rule *other = &graphs[n]->policy->rules[i];
+            rule.matched = rule.matched || other->matched;
+            rule.used |= other->used;
+            rule.operands = rule.operands ? rule.operands : other->operands;
+        }
+        FL_TRY(check_rule(graphs, count, &rule));
+    }
+    return TENSOR_OK;
+}
+
+/* --- a network ---------------------------------------------------------------------------------------------------- */
+
+static tensor_status resolve(nn_graph *g) {
     for (int i = 0; g->policy && i < g->policy->count; i++) {
         g->policy->rules[i].matched = false;
         g->policy->rules[i].used = 0;
@@ -261,9 +279,23 @@ tensor_status fl_resolve_types(nn_graph *g) {
             FL_TRY(resolve_parameter(g, node, &node->parameter[k]));
     }
     resolve_loss(g);
-    for (int i = 0; g->policy && i < g->policy->count; i++)
-        FL_TRY(check_rule(g, &g->policy->rules[i]));
     return TENSOR_OK;
+}
+
+tensor_status fl_resolve_types(nn_graph *g) {
+    FL_TRY(resolve(g));
+    return g->shares_policy ? TENSOR_OK : check_rules(&g, 1);
+}
+
+tensor_status fl_resolve_pair(nn_graph *a, nn_graph *b) {
+    nn_graph *const both[] = {a, b};
+    for (int i = 0; i < 2; i++) {
+        if (both[i]->status) /* a layer was refused */
+            return fl_fail(both[i]->status, "%s", both[i]->message);
+        FL_TRY(resolve(both[i]));
+        both[i]->shares_policy = true;
+    }
+    return check_rules(both, 2);
 }
 
 /* --- conversions -------------------------------------------------------------------------------------------------- */

@@ -84,10 +84,10 @@ tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) {
         return fl_fail(TENSOR_E_ARGUMENT, "backward: the gradient is NULL");
     if (g->phase != FL_PHASE_FORWARD)
         return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations are still there");
-    const tensor_format expected = g->values[fl_output_of(g, g->logits)->dy].type.format;
-    if (tensor_get_format(gradient) != expected)
+    const tensor_format own = g->values[fl_output_of(g, g->logits)->dy].type.format;
+    if (tensor_get_format(gradient) != own && !g->policy) /* else the one before or behind may have another */
         return fl_fail(TENSOR_E_FORMAT, "backward: the gradient is %s, expected %s",
-                       tensor_format_name(tensor_get_format(gradient)), tensor_format_name(expected));
+                       tensor_format_name(tensor_get_format(gradient)), tensor_format_name(own));
     FL_TRY(fl_begin_gradient(g, gradient));
     g->phase = FL_PHASE_IDLE;
     FL_TRY(fl_backward(g));

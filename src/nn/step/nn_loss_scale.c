@@ -182,8 +182,12 @@ void fl_loss_scale_clear(nn_graph *g) {
         fl_slot_copies_free(g->device, s->slots);
 }
 
-tensor_status fl_loss_scale_lend(const nn_graph *to, const nn_graph *from) {
-    return to->scaling.scale ? load_numbers(to, from->scaling.now.scale) : TENSOR_OK;
+void fl_loss_scale_lend(nn_graph *to, const nn_graph *from) {
+    to->scaling.lent = from ? from->scaling.scale : NULL;
+}
+
+const tensor *fl_loss_scale_of(const nn_graph *g) {
+    return g->scaling.lent ? g->scaling.lent : g->scaling.scale;
 }
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
@@ -204,14 +208,15 @@ static tensor_status find_slot(const struct fl_slot_copies *slots, const tensor 
     return *slot ? TENSOR_OK : fl_fail(TENSOR_E_DEVICE, "loss scale: a gradient has no slot among those of its device");
 }
 
-/* Of an activation: an Inf or NaN that a shared exponent takes ends there as the largest number that it holds, and no
- * gradient of a parameter behind it tells of it. index -1: there is none. */
+/* Of an activation: what a shared exponent takes ends there as the largest number that it holds, be it an Inf or NaN or
+ * what no exponent holds, and no gradient of a parameter behind it need tell of it. In float formats an Inf goes on to
+ * one. index -1: there is none. */
 static tensor_status look_at_value(const nn_graph *g, const struct fl_slot_copies *slots, int index, bool *found) {
     const struct fl_slot *slot;
     if (index < 0 || !tensor_format_is_shared(g->values[index].type.format))
         return TENSOR_OK;
     FL_TRY(find_slot(slots, g->values[g->values[index].base].t, &slot));
-    *found = *found || was_nonfinite(slot);
+    *found = *found || overflowed(slot, true);
     return TENSOR_OK;
 }
 
@@ -229,32 +234,41 @@ static tensor_status look_at_values(const nn_graph *g, const struct fl_slot_copi
     return TENSOR_OK;
 }
 
-/* Only under a policy there are gradients of activations in several formats. */
-static tensor_status look(const nn_graph *g, const struct fl_slot_copies *slots, bool *found) {
-    for (int i = 0; i < g->count; i++) {
-        const struct fl_node *node = &g->nodes[i];
-        for (int k = 0; k < node->parameters; k++) {
-            const tensor *gradient = node->parameter[k].g;
+static tensor_status look_at_parameters(const nn_graph *g, const struct fl_slot_copies *slots, bool *found) {
+    for (int i = 0; i < g->count; i++)
+        for (int k = 0; k < g->nodes[i].parameters; k++) {
+            const tensor *gradient = g->nodes[i].parameter[k].g;
             const struct fl_slot *slot;
             FL_TRY(find_slot(slots, gradient, &slot));
             *found = *found || overflowed(slot, tensor_format_is_shared(tensor_get_format(gradient)));
         }
-        if (g->policy && node->learns)
-            FL_TRY(look_at_values(g, slots, node, found));
-    }
     return TENSOR_OK;
 }
 
-tensor_status fl_loss_scale_judge(nn_graph *g, bool *skip) {
+static tensor_status look_at_activations(const nn_graph *g, const struct fl_slot_copies *slots, bool *found) {
+    for (int i = 0; i < g->count; i++)
+        if (g->nodes[i].learns)
+            FL_TRY(look_at_values(g, slots, &g->nodes[i], found));
+    return TENSOR_OK;
+}
+
+/* Of the network behind it the gradients that lead to its own count, those of parameters go nowhere. */
+static tensor_status look(const nn_graph *g, const nn_graph *next, const struct fl_slot_copies *slots, bool *found) {
+    FL_TRY(look_at_parameters(g, slots, found));
+    FL_TRY(look_at_activations(g, slots, found));
+    return next ? look_at_activations(next, slots, found) : TENSOR_OK;
+}
+
+tensor_status fl_loss_scale_judge(nn_graph *g, const nn_graph *next, bool *skip) {
     struct fl_loss_scale *s = &g->scaling;
     *skip = false;
     if (s->kind != FL_SCALE_DYNAMIC)
         return TENSOR_OK;
     if (g->device == tensor_device_list(0))
-        return look(g, NULL, skip);
+        return look(g, next, NULL, skip);
     FL_TRY(fl_taken(g, fl_slot_copies_begin(g->device, &s->slots)));
     FL_TRY(fl_taken(g, fl_slot_copies_end(g->device, s->slots)));
-    return look(g, s->slots, skip);
+    return look(g, next, s->slots, skip);
 }
 
 /* The published rule: down at once, up after a window of good steps. */

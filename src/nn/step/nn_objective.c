@@ -103,10 +103,9 @@ tensor_status fl_objective_labels(const nn_graph *g, const int32_t *labels, int6
 
 tensor_status fl_objective_run(const nn_graph *g, tensor *dx, const tensor *x) {
     const struct fl_objective *o = &g->objective;
-    const tensor_loss_options how = {.ignores = o->ignores,
-                                     .ignored_label = o->ignored,
-                                     .label_smoothing = o->smoothing,
-                                     .gradient_scale = g->scaling.scale};
+    const tensor *scale = fl_loss_scale_of(g);
+    const tensor_loss_options how = {
+        .ignores = o->ignores, .ignored_label = o->ignored, .label_smoothing = o->smoothing, .gradient_scale = scale};
     switch (o->kind) {
     case FL_LOSS_SQUARED_ERROR:
         return tensor_squared_error(g->loss, dx, x, o->targets, 1.0, how);
@@ -121,8 +120,8 @@ tensor_status fl_objective_run(const nn_graph *g, tensor *dx, const tensor *x) {
     }
     if (o->ignores || o->smoothing > 0)
         return tensor_cross_entropy_with(g->loss, dx, g->predicted, g->correct, x, g->labels, 1.0, how);
-    if (g->scaling.scale)
-        return tensor_cross_entropy_by(g->loss, dx, g->predicted, g->correct, x, g->labels, g->scaling.scale);
+    if (scale)
+        return tensor_cross_entropy_by(g->loss, dx, g->predicted, g->correct, x, g->labels, scale);
     return tensor_cross_entropy(g->loss, dx, g->predicted, g->correct, x, g->labels, 1.0);
 }
 

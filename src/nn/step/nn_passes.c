@@ -144,10 +144,31 @@ tensor_status fl_forward_to_loss(nn_graph *g, const float *images) {
     return loss(g);
 }
 
+/* The rows that count, as they were given, are no part of the state: their exponent follows them alone. */
+static tensor_status keep_given(nn_graph *g, const struct fl_shape *shape, const tensor *gradient) {
+    struct fl_objective *o = &g->objective;
+    const struct fl_type type = {tensor_get_format(gradient), "current"};
+    if (o->given && tensor_get_format(o->given) != type.format) {
+        tensor_free(o->given);
+        o->given = NULL;
+    }
+    if (!o->given)
+        FL_TRY(fl_new_tensor(g, &o->given, type, shape));
+    return tensor_slice(o->given, gradient, 0, 0);
+}
+
+/* A write of dx as any other, whose history is dx's own. */
+static tensor_status write_gradient(nn_graph *g, int value, const tensor *gradient) {
+    tensor *dx = g->values[value].t;
+    if (tensor_get_format(gradient) == tensor_get_format(dx))
+        return tensor_slice(dx, gradient, 0, 0);
+    FL_TRY(keep_given(g, &g->values[value].shape, gradient));
+    return fl_tensor_rewrite(dx, g->objective.given);
+}
+
 tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient) {
-    tensor *dx = g->values[fl_output_of(g, g->logits)->dy].t;
     begin_position(g, g->count);
-    FL_TRY(tensor_slice(dx, gradient, 0, 0)); /* a write as any other, whose history is dx's own */
+    FL_TRY(write_gradient(g, fl_output_of(g, g->logits)->dy, gradient));
     end_position(g, g->count);
     return TENSOR_OK;
 }

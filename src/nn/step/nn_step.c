@@ -146,18 +146,22 @@ static tensor_status check_rate(float rate) {
                : fl_fail(TENSOR_E_ARGUMENT, "learning rate: %g, expected 0 or more", (double)rate);
 }
 
-tensor_status nn_update(nn_graph *g, float rate) {
+tensor_status fl_update_through(nn_graph *g, float rate, const nn_graph *next) {
     FL_TRY(fl_check_ready(g));
     FL_TRY(check_rate(rate));
     if (g->phase != FL_PHASE_BACKWARD)
         return fl_fail(TENSOR_E_ARGUMENT, "update: no backward pass before it whose gradients were not used yet");
     g->phase = FL_PHASE_IDLE;
     bool skip;
-    FL_TRY(fl_loss_scale_judge(g, &skip));
+    FL_TRY(fl_loss_scale_judge(g, next, &skip));
     if (!skip)
         FL_TRY(fl_update(g, rate));
     g->steps++;
     return fl_loss_scale_step(g, skip);
+}
+
+tensor_status nn_update(nn_graph *g, float rate) {
+    return fl_update_through(g, rate, NULL);
 }
 
 tensor_status fl_taken(const nn_graph *g, tensor_status status) {

@@ -52,6 +52,8 @@ static tensor_status check_config(nn_wgan_config *how) {
 
 static nn_graph *new_graph(const nn_wgan_config *how, bool critic) {
     return nn_graph_new(&(nn_config){.variant = how->variant,
+                                     .policy = how->policy,
+                                     .layer_formats = how->layer_formats,
                                      .predictor = how->predictor,
                                      .device = how->device,
                                      .batch = critic ? 2 * how->batch : how->batch,
@@ -64,13 +66,27 @@ static nn_graph *new_graph(const nn_wgan_config *how, bool critic) {
                                      .input_gradient = critic});
 }
 
+/* The critic has the policy as the generator has read it: a file may change. */
+static tensor_status new_graphs(nn_wgan *w) {
+    nn_wgan_config how = w->how;
+    if (!(w->generator = new_graph(&how, false)))
+        return tensor_error_status();
+    if (nn_graph_policy(w->generator)) {
+        how.policy = nn_graph_policy(w->generator);
+        how.variant = how.layer_formats = NULL;
+    }
+    w->critic = new_graph(&how, true);
+    return w->critic ? TENSOR_OK : tensor_error_status();
+}
+
 static tensor_status build(nn_wgan *w) {
     const nn_wgan_config *how = &w->how;
-    if (!(w->generator = new_graph(how, false)) || !(w->critic = new_graph(how, true)))
-        return tensor_error_status();
-    FL_TRY(
-        nn_compile(w->generator, fl_wgan_generator(w->generator, how->side, how->channels, how->latent, how->filters)));
-    FL_TRY(nn_compile(w->critic, fl_wgan_critic(w->critic, how->side, how->channels, how->filters)));
+    FL_TRY(new_graphs(w));
+    const nn_node image = fl_wgan_generator(w->generator, how->side, how->channels, how->latent, how->filters),
+                  score = fl_wgan_critic(w->critic, how->side, how->channels, how->filters);
+    FL_TRY(fl_resolve_pair(w->generator, w->critic));
+    FL_TRY(nn_compile(w->generator, image));
+    FL_TRY(nn_compile(w->critic, score));
     FL_TRY(nn_clip_weights(w->critic, how->clip));
     w->pixels = (int64_t)how->batch * how->side * how->side * how->channels;
     const int64_t latent = (int64_t)how->batch * how->latent, most = latent > w->pixels ? latent : w->pixels;
@@ -159,7 +175,8 @@ tensor_status nn_wgan_train_critic(nn_wgan *w, const float *images, double *esti
     FL_TRY(nn_forward(w->critic, w->both, w->labels));
     FL_TRY(nn_backward(w->critic));
     FL_TRY(nn_update(w->critic, w->how.rate));
-    FL_TRY(nn_clip_weights(w->critic, w->how.clip));
+    if (!w->critic->scaling.now.in_a_row) /* else the step was left out, and no weight is written */
+        FL_TRY(nn_clip_weights(w->critic, w->how.clip));
     if (!estimate)
         return TENSOR_OK;
     FL_TRY(nn_loss(w->critic, &loss, NULL));
@@ -167,16 +184,17 @@ tensor_status nn_wgan_train_critic(nn_wgan *w, const float *images, double *esti
     return TENSOR_OK;
 }
 
-/* The generated images stand in the other half as well, so that exponents see nothing else. */
+/* The generated images stand in the other half as well, so that exponents see nothing else. The loss is the
+ * generator's, and so is its scale all the way back through the critic. */
 tensor_status nn_wgan_train_generator(nn_wgan *w, double *loss) {
     if (!w)
         return fl_fail(TENSOR_E_ARGUMENT, "wgan: the pair of networks is NULL");
     FL_TRY(generate(w, "generator", nn_steps(w->generator)));
     memcpy(w->both + w->pixels, w->both, (size_t)w->pixels * sizeof *w->both);
     set_labels(w, 1, NOT_COUNTED);
-    FL_TRY(fl_loss_scale_lend(w->critic, w->generator)); /* the loss is the generator's */
+    fl_loss_scale_lend(w->critic, w->generator);
     const tensor_status status = nn_forward(w->critic, w->both, w->labels);
-    FL_TRY(fl_loss_scale_lend(w->critic, w->critic));
+    fl_loss_scale_lend(w->critic, NULL);
     FL_TRY(status);
     FL_TRY(nn_backward(w->critic));
     if (loss)
@@ -185,7 +203,7 @@ tensor_status nn_wgan_train_generator(nn_wgan *w, double *loss) {
     if (!gradient)
         return tensor_error_status();
     FL_TRY(nn_backward_from(w->generator, gradient)); /* its first half, of the generated images */
-    return nn_update(w->generator, w->how.rate);
+    return fl_update_through(w->generator, w->how.rate, w->critic);
 }
 
 tensor_status nn_wgan_generate(nn_wgan *w, uint64_t seed, int count, float *images) {
