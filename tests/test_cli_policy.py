@@ -137,7 +137,6 @@ def refuses(folder):
     expect_error(["train", *MODEL, "--layer-format", "fc1", *out], 2, "PATTERN=FORMAT")
     expect_error(["train", *MODEL, "--layer-format", "fc1=fp12", *out], 2, "'fp12'")
     expect_error(["compare", *MODEL, "--formats", "fp32,policy:O1", "--policy", "O1", *out], 2, "'policy:O1' is listed twice")
-    expect_error(["wgan", "--format", "policy:O1", *out], 2, "not a policy")
     check(not os.path.exists(folder / "none" / "metrics.jsonl"), "a refused training left results")
 
 

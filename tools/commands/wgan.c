@@ -1,11 +1,12 @@
-/* wgan.c - the command `wgan`: a generator of images and its critic, trained in one format. Curves, samples and both
- * networks go to a folder. */
+/* wgan.c - the command `wgan`: a generator of images and its critic, trained in one format or under one policy, with a
+ * loss scale each. Curves, samples and both networks go to a folder. */
 #include "commands/commands.h"
 #include "base/failure.h"
 #include "base/lock.h"
 #include "options/options.h"
 #include "base/output.h"
-#include "options/series.h"
+#include "results/metrics.h"
+#include "runs/policy.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include <cJSON.h>
@@ -17,6 +18,8 @@
 #include <unistd.h>
 
 enum { GAP = 2 }; /* pixels between samples */
+enum { CRITIC, GENERATOR, NETWORKS };
+static const char *const network_names[NETWORKS] = {"critic", "generator"};
 
 struct gan {
     struct settings s;
@@ -24,6 +27,9 @@ struct gan {
     int series_count;
     data_set *set;
     nn_wgan *pair;
+    struct series *parts; /* the rows of each network under the policy; NULL: there is none */
+    nn_loss_scale scale[NETWORKS];
+    bool starved[NETWORKS]; /* said of the row of skipped steps that it is in */
     struct lock lock;
     struct output_lines metrics;
     char *kept; /* prefix of the networks kept last, by this run */
@@ -71,6 +77,48 @@ static int write_samples(const struct gan *g, int64_t step) {
     return status;
 }
 
+/* --- loss scales -------------------------------------------------------------------------------------------------- */
+
+static const nn_graph *network(const struct gan *g, int i) {
+    return i == CRITIC ? nn_wgan_critic(g->pair) : nn_wgan_generator(g->pair);
+}
+
+static bool is_scaled(const struct gan *g) {
+    return strcmp(g->series->loss_scale, "none") != 0;
+}
+
+/* Where they stand; loud where a network does not move. */
+static int read_scales(struct gan *g, int64_t step) {
+    for (int i = 0; i < NETWORKS; i++) {
+        nn_loss_scale *now = &g->scale[i];
+        if (nn_loss_scale_get(network(g, i), now))
+            return text_failed("%s", tensor_error());
+        if (now->in_a_row >= NN_STARVED && !g->starved[i])
+            text_note("WARNING: the last %lld steps of the %s made no update, up to step %lld: its gradients overflow "
+                      "down to loss scale %g",
+                      (long long)now->in_a_row, network_names[i], (long long)step, now->scale);
+        g->starved[i] = now->in_a_row >= NN_STARVED;
+    }
+    return STATUS_OK;
+}
+
+static void print_scales(const struct gan *g) {
+    for (int i = 0; i < NETWORKS; i++)
+        printf("%s%s %g after %lld steps, %lld of them without an update", i ? "; " : "loss scale: ", network_names[i],
+               g->scale[i].scale, (long long)nn_steps(network(g, i)), (long long)g->scale[i].skipped);
+    putchar('\n');
+}
+
+/* Of a training that is over, all of it kept. */
+static int check_scales(const struct gan *g) {
+    for (int i = 0; i < NETWORKS; i++)
+        if (g->scale[i].in_a_row >= NN_STARVED)
+            return text_failed("diverged: the last %lld steps of the %s made no update, for its gradients overflowed "
+                               "down to loss scale %g",
+                               (long long)g->scale[i].in_a_row, network_names[i], g->scale[i].scale);
+    return STATUS_OK;
+}
+
 /* --- lines of metrics.jsonl --------------------------------------------------------------------------------------- */
 
 static int add_line(struct gan *g, cJSON *line) {
@@ -81,13 +129,22 @@ static int add_line(struct gan *g, cJSON *line) {
     return status;
 }
 
+/* JSON is UTF-8. NULL: nothing is added. */
+static void add_text(cJSON *line, const char *key, const char *text) {
+    char *valid = text ? text_valid(text) : NULL;
+    if (valid)
+        cJSON_AddStringToObject(line, key, valid);
+    free(valid);
+}
+
 static int add_config(struct gan *g) {
     const struct settings *s = &g->s;
     cJSON *line = cJSON_CreateObject();
-    char *data = text_valid(s->data);
-    cJSON_AddStringToObject(line, "type", "wgan");
-    cJSON_AddStringToObject(line, "data", data);
-    cJSON_AddStringToObject(line, "format", g->series->label);
+    add_text(line, "type", "wgan");
+    add_text(line, "data", s->data);
+    add_text(line, "format", g->series->label);
+    add_text(line, "loss_scale", g->series->loss_scale);
+    add_text(line, "policy", g->series->policy);
     const struct {
         const char *name;
         double value;
@@ -104,7 +161,6 @@ static int add_config(struct gan *g) {
                    {"critic_parameters", (double)nn_parameter_count(nn_wgan_critic(g->pair))}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         cJSON_AddNumberToObject(line, numbers[i].name, numbers[i].value);
-    free(data);
     return add_line(g, line);
 }
 
@@ -114,15 +170,33 @@ static int add_step(struct gan *g, const nn_wgan_report *r) {
     cJSON_AddNumberToObject(line, "step", (double)r->step);
     cJSON_AddNumberToObject(line, "estimate", r->estimate); /* null where it is no number */
     cJSON_AddNumberToObject(line, "generator_loss", r->loss);
+    for (int i = 0; i < NETWORKS && is_scaled(g); i++) {
+        const struct {
+            const char *what;
+            double value;
+        } numbers[] = {{"scale", g->scale[i].scale}, {"skipped", (double)g->scale[i].skipped}};
+        for (int k = 0; k < 2; k++) {
+            char *key = text_format("%s_%s", network_names[i], numbers[k].what);
+            cJSON_AddNumberToObject(line, key, numbers[k].value);
+            free(key);
+        }
+    }
     return add_line(g, line);
+}
+
+static int add_roles(struct gan *g) {
+    int status = STATUS_OK;
+    for (int i = 0; i < NETWORKS && g->parts; i++)
+        for (int k = 0; k < g->parts[i].role_count && status == STATUS_OK; k++)
+            status = metrics_roles(&g->metrics, g->series, network_names[i], &g->parts[i].roles[k]);
+    return status;
 }
 
 /* --- training ----------------------------------------------------------------------------------------------------- */
 
 static int remove_pair(const char *prefix) {
-    static const char *const networks[] = {"critic", "generator"};
-    for (int i = 0; i < 2; i++) {
-        char *path = text_format("%s.%s.safetensors", prefix, networks[i]);
+    for (int i = 0; i < NETWORKS; i++) {
+        char *path = text_format("%s.%s.safetensors", prefix, network_names[i]);
         unlink(path);
         free(path);
     }
@@ -146,7 +220,9 @@ static int keep_networks(struct gan *g) {
 static int on_step(void *context, const nn_wgan_report *r) {
     struct gan *g = context;
     const struct settings *s = &g->s;
-    g->status = add_step(g, r);
+    g->status = read_scales(g, r->step);
+    if (g->status == STATUS_OK)
+        g->status = add_step(g, r);
     if (!s->quiet && (r->step % 10 == 0 || r->step == s->gan_steps))
         printf("step %lld of %lld  distance %.6g  generator %.6g\n", (long long)r->step, (long long)s->gan_steps,
                r->estimate, r->loss);
@@ -168,8 +244,12 @@ static int train(struct gan *g) {
     if (g->status == STATUS_OK)
         g->status = output_lines_commit(&g->metrics);
     g->open = g->open && g->status != STATUS_OK;
+    if (g->status == STATUS_OK && !g->s.quiet && is_scaled(g))
+        print_scales(g);
     if (g->status == STATUS_OK && !g->s.quiet)
         printf("networks: %s.*.safetensors; flexlab wgan --resume %s goes on\n", g->kept, g->kept);
+    if (g->status == STATUS_OK)
+        g->status = check_scales(g);
     return g->status == STATUS_OK && signals_received() ? 128 + signals_received() : g->status;
 }
 
@@ -194,11 +274,12 @@ static int open_pair(struct gan *g) {
     failure_forget();
     if (g->series->no_master)
         return text_usage("--format %s: expected a variant as it is, not :nomaster", s->formats);
-    if (g->series->policy)
-        return text_usage("--format %s: expected a variant, not a policy", s->formats);
-    g->pair = nn_wgan_new(&(nn_wgan_config){.variant = g->series->variant->name,
-                                            .predictor = g->series->shared ? g->series->predictor : NULL,
-                                            .device = g->series->device,
+    const nn_config network = series_network(s, g->series);
+    g->pair = nn_wgan_new(&(nn_wgan_config){.variant = network.variant,
+                                            .policy = network.policy,
+                                            .predictor = network.predictor,
+                                            .device = network.device,
+                                            .loss_scale = network.loss_scale,
                                             .seed = (uint64_t)s->seed_base,
                                             .batch = (int)s->batch,
                                             .side = data_height(g->set),
@@ -209,8 +290,31 @@ static int open_pair(struct gan *g) {
                                             .rate = (float)s->rate,
                                             .clip = (float)s->clip});
     if (!g->pair)
-        return failure_is_usage() ? text_usage("%s", tensor_error()) : text_failed("%s", tensor_error());
-    return s->checkpoint && nn_wgan_load(g->pair, s->checkpoint) ? text_failed("%s", tensor_error()) : STATUS_OK;
+        return failure_is_usage() ? text_usage("%s: %s", g->series->label, tensor_error())
+                                  : text_failed("%s: %s", g->series->label, tensor_error());
+    if (s->checkpoint && nn_wgan_load(g->pair, s->checkpoint))
+        return text_failed("%s", tensor_error());
+    return read_scales(g, (int64_t)nn_steps(nn_wgan_generator(g->pair)));
+}
+
+static void take_policy(struct gan *g) {
+    if (!g->series->policy)
+        return;
+    g->parts = text_alloc(NETWORKS, sizeof *g->parts);
+    policy_take_rows(&g->parts[CRITIC], nn_wgan_critic(g->pair));
+    policy_take_rows(&g->parts[GENERATOR], nn_wgan_generator(g->pair));
+}
+
+static void print_beginning(const struct gan *g) {
+    if (g->parts)
+        policy_print_text(g->series);
+    for (int i = 0; i < NETWORKS && g->parts; i++) {
+        printf("%s\n", network_names[i]);
+        policy_print_rows(&g->parts[i]);
+    }
+    if (is_scaled(g))
+        printf("loss scale: %s; the critic has a scaler of its own, and so has the generator\n", g->series->loss_scale);
+    fflush(stdout);
 }
 
 static int open_folder(struct gan *g) {
@@ -242,6 +346,12 @@ static int run(struct gan *g) {
         status = open_folder(g);
     if (status == STATUS_OK)
         status = add_config(g);
+    if (status == STATUS_OK)
+        take_policy(g);
+    if (status == STATUS_OK)
+        status = add_roles(g);
+    if (status == STATUS_OK && !s->quiet)
+        print_beginning(g);
     return status == STATUS_OK ? train(g) : status;
 }
 
@@ -261,6 +371,7 @@ int command_wgan(int argc, char **argv) {
     nn_wgan_free(g.pair);
     data_free(g.set);
     series_free(g.series, g.series_count);
+    series_free(g.parts, g.parts ? NETWORKS : 0);
     free(g.kept);
     return status;
 }

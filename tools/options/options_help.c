@@ -24,17 +24,22 @@ static const char *const eval_help[] = {
 
 static const char *const wgan_help[] = {
     "Usage: flexlab wgan [OPTION]...\n\n"
-    "Trains a generator of images and its critic in one number format (Wasserstein GAN with\n"
-    "weight clipping: docs/losses.md).\n",
+    "Trains a generator of images and its critic in one number format, or under one policy\n"
+    "(Wasserstein GAN with weight clipping: docs/losses.md).\n",
     "\nIn the folder of results\n"
     "  metrics.jsonl         the settings, then a line a step of the generator: the critic's estimate\n"
-    "                        of the distance between real and generated images, the generator's loss\n"
+    "                        of the distance between real and generated images, the generator's loss,\n"
+    "                        loss scales and skipped steps of both networks; under a policy the\n"
+    "                        formats of their layers\n"
     "  samples-STEP.ppm      generated images, the same latent numbers each time (.pgm where grey)\n"
     "  wgan-STEP.critic.safetensors, wgan-STEP.generator.safetensors\n"
     "\nAfter Ctrl-C, SIGTERM or SIGHUP the step in progress is finished and samples and networks are\n"
-    "kept. Exit status: 0 success, 1 failure, 2 wrong usage, 130, 143, 129 after these signals.\n"
+    "kept. Exit status: 0 success, 1 failure, or the last 20 steps or more of a network made no update\n"
+    "because its gradients overflowed at every loss scale, 2 wrong usage, 130, 143, 129 after these\n"
+    "signals.\n"
     "\nExample\n"
-    "  flexlab wgan --data cifar10:cifar-10-batches-bin --format flex16+5 --steps 5000 --out cifar-gan\n"};
+    "  flexlab wgan --data cifar10:cifar-10-batches-bin --format flex16+5 --steps 5000 --out cifar-gan\n"
+    "  flexlab wgan --policy O2 --layer-format 'score=fp32' --loss-scale dynamic:init=4096 --out mixed\n"};
 
 void options_help(enum command command, FILE *out) {
     if (command == COMMAND_COMPARE)

@@ -85,7 +85,7 @@ int options_check_shadows(const struct settings *s) {
 /* A policy alone says all; beside it, --format is what its rules begin from. */
 void options_resolve_formats(struct settings *s) {
     static const char usual[] = "fp32,fp16,bf16,flex16+5,dfp16";
-    if (!s->formats && !(s->command == COMMAND_TRAIN && s->policy))
+    if (!s->formats && (s->command == COMMAND_COMPARE || !s->policy))
         s->formats = s->command == COMMAND_COMPARE ? usual : "flex16+5";
 }
 

@@ -212,7 +212,14 @@ static const struct option_row rows[] = {
      .help = "square images whose side is a multiple of 8, of any kind that\n'flexlab train' takes; their labels do "
              "not count (synthetic)"},
     {"format", "NAME", COMMAND_WGAN, KIND_TEXT, FIELD(formats),
-     .help = "the variant of both networks, with ':PREDICTOR' and '@DEVICE' as\nfor compare (flex16+5)"},
+     .help = "the variant of both networks, with ':noscale', ':PREDICTOR' and\n'@DEVICE' as for compare (flex16+5)"},
+    {"policy", "NAME|FILE", COMMAND_WGAN, KIND_TEXT, FIELD(policy),
+     .help = "what format each layer of both networks has in each role, as for\ntrain (docs/policies.md); a rule is to "
+             "match in one of them, whose\nlayers are up1 ... up4, bn1 ... bn3, image and down1 ... down3,\nleaky1 ... "
+             "leaky3, score"},
+    {"layer-format", "RULES", COMMAND_WGAN, KIND_TEXT, FIELD(layer_format),
+     .help = "layers in other variants, comma-separated PATTERN=VARIANT such as\n'up*=bf16,score=fp32'; after the "
+             "rules of a policy"},
     {"latent", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(latent), 1, 4096,
      .help = "numbers that an image is generated from (64)"},
     {"filters", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(filters), 1, 1024,
@@ -226,6 +233,10 @@ static const struct option_row rows[] = {
     {"lr", "RATE", COMMAND_WGAN, KIND_REAL, FIELD(rate), 1e-30, 1000, .help = "learning rate of RMSProp (5e-5)"},
     {"clip", "C", COMMAND_WGAN, KIND_REAL, FIELD(clip), 1e-30, 1000,
      .help = "the critic's weights lie within +-C after each step (0.01)"},
+    {"loss-scale", "SCALE", COMMAND_WGAN, KIND_TEXT, FIELD(loss_scale),
+     .help = "of the critic's loss and of the generator's, with a scaler each:\nnone, a power of two, dynamic, "
+             "dynamic:NAME=NUMBER,... as for train\n(fp16: dynamic, other formats: none; a policy: what it says, else "
+             "as the\nvariant that it begins from)"},
     {"seed", "K", COMMAND_WGAN, KIND_WHOLE, FIELD(seed_base), 0, 1e15,
      .help = "of weights, latent numbers and order of the images (1)"},
     {"device", "NAME", COMMAND_WGAN, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},

@@ -238,7 +238,7 @@ static char *list_of_series(const struct settings *s) {
     return list;
 }
 
-/* The policy of `train`, where the device is that of all. */
+/* The policy of `train` and `wgan`, where the device is that of all. */
 static int parse_alone(const struct settings *settings, struct series *series, const char *policy) {
     const int status = find_device(series, "device", settings->device ? settings->device : "cpu");
     char *base = text_format("%s", settings->formats ? settings->formats : "");
@@ -260,8 +260,8 @@ int series_read(const struct settings *settings, struct series **series, int *co
         *series = text_realloc(*series, (size_t)*count + 1, sizeof **series);
         struct series *s = &(*series)[*count];
         *s = (struct series){0};
-        status = settings->command == COMMAND_TRAIN && settings->policy ? parse_alone(settings, s, settings->policy)
-                                                                        : parse_series(settings, s, item);
+        status = settings->command != COMMAND_COMPARE && settings->policy ? parse_alone(settings, s, settings->policy)
+                                                                          : parse_series(settings, s, item);
         if (status == STATUS_OK)
             status = check_network(settings, s);
         for (int i = 0; status == STATUS_OK && i < *count; i++)

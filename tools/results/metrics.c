@@ -108,10 +108,11 @@ static void add_origin(cJSON *line, const struct origin *o) {
     add_text(line, "command_line", o->command_line);
 }
 
-/* A part of a layer, or a parameter, under a policy: its format in each role. */
-static int write_roles(struct output_lines *o, const struct series *s, const struct role_row *row) {
+int metrics_roles(struct output_lines *o, const struct series *s, const char *network, const struct role_row *row) {
     cJSON *line = object("roles");
     add_text(line, "format", s->label);
+    if (network)
+        add_text(line, "network", network);
     add_text(line, "name", row->name);
     add_text(line, "kind", row->kind);
     for (int r = 0; r < ROLE_LIMIT && nn_role_list(r); r++) {
@@ -162,7 +163,7 @@ int metrics_open(struct output_lines *o, const struct experiment *x) {
     status = write_line(o, line);
     for (int i = 0; i < x->series_count && !status; i++)
         for (int k = 0; k < x->series[i].role_count && !status; k++)
-            status = write_roles(o, &x->series[i], &x->series[i].roles[k]);
+            status = metrics_roles(o, &x->series[i], NULL, &x->series[i].roles[k]);
     return status;
 }
 

@@ -10,6 +10,8 @@ enum { METRICS_SCHEMA = 1 };
 
 /* All but metrics_close return a STATUS_ code of writing the line; lines reach the file at once. */
 int metrics_open(struct output_lines *o, const struct experiment *x);
+/* A part of a layer, or a parameter, under the policy of a series; network: which of several, or NULL. */
+int metrics_roles(struct output_lines *o, const struct series *s, const char *network, const struct role_row *row);
 int metrics_step(struct output_lines *o, const struct experiment *x, const struct run *run, const nn_step_report *step);
 /* A change of the loss scale. */
 int metrics_scale(struct output_lines *o, const struct experiment *x, const struct run *run,

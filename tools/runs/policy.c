@@ -11,7 +11,7 @@ static char *copy(const char *text) {
     return text ? text_format("%s", text) : NULL;
 }
 
-static void take_rows(struct series *s, nn_graph *g) {
+void policy_take_rows(struct series *s, nn_graph *g) {
     s->role_count = nn_role_rows(g);
     s->roles = text_alloc((size_t)s->role_count, sizeof *s->roles);
     for (int i = 0; i < s->role_count; i++) {
@@ -36,7 +36,7 @@ static int resolve(const struct experiment *x, struct series *s) {
             nn_model_text(g, model, d->context, d->classes);
         else
             nn_model(g, model, d->height, d->width, d->channels, d->classes);
-        take_rows(s, g);
+        policy_take_rows(s, g);
     }
     const int status = g && s->role_count   ? STATUS_OK
                        : failure_is_usage() ? text_usage("%s: %s", s->label, tensor_error())
@@ -119,16 +119,24 @@ static void print_group(const struct series *s, bool parameters) {
     }
 }
 
+void policy_print_rows(const struct series *s) {
+    print_group(s, false);
+    print_group(s, true);
+}
+
+void policy_print_text(const struct series *s) {
+    char *policy = text_shown(s->policy);
+    printf("%s: %s\n", s->label, policy);
+    free(policy);
+}
+
 void policy_print(const struct experiment *x) {
     for (int i = 0; i < x->series_count; i++) {
         const struct series *s = &x->series[i];
         if (!s->role_count)
             continue;
-        char *policy = text_shown(s->policy);
-        printf("%s: %s\n", s->label, policy);
-        free(policy);
-        print_group(s, false);
-        print_group(s, true);
+        policy_print_text(s);
+        policy_print_rows(s);
         putchar('\n');
     }
     fflush(stdout);

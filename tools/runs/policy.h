@@ -4,6 +4,13 @@
 
 #include "results/experiment.h"
 
+/* What the policy of g came to, as the rows of s. */
+void policy_take_rows(struct series *s, nn_graph *g);
+/* "LABEL: POLICY" on standard output. */
+void policy_print_text(const struct series *s);
+/* Rows of layers, then of parameters, on standard output: those that have the same formats together. */
+void policy_print_rows(const struct series *s);
+
 /* Fills in the roles of every series that has a policy; a STATUS_ code: a rule that fits no layer is wrong usage. */
 int policy_resolve(struct experiment *x);
 /* The policies and the formats of all layers, on standard output. */
