@@ -15,20 +15,22 @@ enum {
     CHANNELS = 3,
     CLASSES = 4,
     STEPS = 23,
-    MOST = 64,
+    MOST = 128,
     NUMBERS = BATCH * SIDE * SIDE * CHANNELS
 };
 
-static nn_graph *scaled_network(const char *variant, const char *predictor, const char *device,
-                                const char *loss_scale) {
-    nn_graph *g = nn_graph_new(&(nn_config){.variant = variant,
-                                            .loss_scale = loss_scale,
-                                            .predictor = predictor,
+/* The settings that are given, on the tests' network. */
+static nn_graph *network_of(nn_config given) {
+    nn_graph *g = nn_graph_new(&(nn_config){.variant = given.variant,
+                                            .policy = given.policy,
+                                            .loss_scale = given.loss_scale,
+                                            .predictor = given.predictor,
                                             .batch = BATCH,
                                             .seed = 5,
                                             .momentum = 0.9f,
                                             .weight_decay = 1e-4f,
-                                            .device = device});
+                                            .device = given.device});
+    CHECK(g, "%s", tensor_error());
     nn_node x = nn_input(g, SIDE, SIDE, CHANNELS);
     x = nn_conv2d(g, "conv", x, 6, 3, 1, 1);
     x = nn_batchnorm(g, "bn", x, true);
@@ -39,7 +41,7 @@ static nn_graph *scaled_network(const char *variant, const char *predictor, cons
     return g;
 }
 static nn_graph *network(const char *variant, const char *predictor, const char *device) {
-    return scaled_network(variant, predictor, device, NULL);
+    return network_of((nn_config){.variant = variant, .predictor = predictor, .device = device});
 }
 
 /* Sizes that leap by powers of two from step to step: exponents lag behind, elements saturate and vanish. */
@@ -245,10 +247,11 @@ static void weights_before(struct seen *s) {
     }
 }
 
-/* bad: the step whose images no 16-bit float holds; 0: none. */
-static void seen_by_another(const char *variant, int bad) {
+/* bad: the step whose images no 16-bit float holds; 0: none. How many weights were compared. */
+static int seen_by_another(nn_config config, int bad) {
     static struct seen s;
-    s = (struct seen){.g = network(variant, NULL, NULL), .first_bad = -1};
+    const char *variant = config.policy ? config.policy : config.variant;
+    s = (struct seen){.g = network_of(config), .first_bad = -1};
     s.t = nn_telemetry_new(s.g, &(nn_telemetry_config){.every = 1, .row = compare_row, .context = &s, .watched = true});
     CHECK(s.t && !nn_watch(s.g, watch, &s), "%s", tensor_error());
     const int count = nn_tensor_count(s.g);
@@ -280,13 +283,14 @@ static void seen_by_another(const char *variant, int bad) {
     }
     nn_telemetry_free(s.t);
     nn_graph_free(s.g);
+    return s.weights;
 }
 
 /* Overflows by which a loss scale is found are not told of; that the network does not move is. */
 static void left_out(void) {
     static float images[NUMBERS];
     int32_t labels[BATCH];
-    nn_graph *g = scaled_network("fp16", NULL, NULL, "dynamic:init=16777216,window=2000");
+    nn_graph *g = network_of((nn_config){.variant = "fp16", .loss_scale = "dynamic:init=16777216,window=2000"});
     nn_telemetry *t = nn_telemetry_new(g, &(nn_telemetry_config){.every = 1});
     nn_loss_scale now;
     int64_t skipped = 0, row = 0;
@@ -608,13 +612,17 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 5; i++) {
         for (int every = 1; every <= 100; every *= 10)
             adds_up(variants[i], every, events);
-        seen_by_another(variants[i], i == 1 ? 3 : 0);
+        seen_by_another((nn_config){.variant = variants[i]}, i == 1 ? 3 : 0);
         shadows(variants[i]);
         same_rows(variants[i], NULL);
     }
     CHECK(events[0] > 1000 && events[1] > 1000, "%lld saturated, %lld flushed in all", (long long)events[0],
           (long long)events[1]);
-    seen_by_another("fp16", 1); /* writes before it: fewer than 20 */
+    seen_by_another((nn_config){.variant = "fp16"}, 1); /* writes before it: fewer than 20 */
+    /* Six parameters in four steps, masters and copies in other formats beside some of them. */
+    const int masters = seen_by_another((nn_config){.policy = "O2:bf16", .loss_scale = "none"}, 0),
+              copies = seen_by_another((nn_config){.policy = "dfp16"}, 0);
+    CHECK(masters > 24 && copies > 24, "%d weights with masters, %d with copies", masters, copies);
     for (int every = 1; every <= 4; every += 3) {
         twin("flex16+5", "paper", every);
         twin("flex16+5", "ngraph", every);

@@ -10,7 +10,7 @@
 
 enum { DEFAULT_EVERY = 10 };
 
-static const char weight_role[] = "weight", gradient_role[] = "weight gradient";
+static const char weight_role[] = "weight";
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
@@ -102,6 +102,16 @@ static tensor_status begin_tensors(nn_telemetry *t) {
                       : fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for %lld doubles", (long long)largest);
 }
 
+/* The tensors of a parameter follow each other: the weight, its gradient, those of the optimiser, masters and copies.
+ */
+static void begin_parameters(nn_telemetry *t) {
+    for (int i = 0; i < t->g->count; i++)
+        for (int k = 0; k < t->g->nodes[i].parameters; k++) {
+            const struct fl_parameter *p = &t->g->nodes[i].parameter[k];
+            t->tensors[p->info].tensors = p->infos;
+        }
+}
+
 /* Totals so far are none of this telemetry's. */
 static tensor_status begin_totals(nn_telemetry *t) {
     for (int i = 0; i < t->count; i++) {
@@ -141,6 +151,7 @@ static tensor_status begin(nn_telemetry *t, const nn_telemetry_config *config) {
         return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for the pattern");
     FL_TRY(fl_shadows_parse(t, config->shadows));
     FL_TRY(begin_tensors(t));
+    begin_parameters(t);
     FL_TRY(begin_totals(t));
     FL_TRY(fl_telemetry_open(t, config->path, config->csv));
     return fl_telemetry_watch_next(t);
@@ -197,6 +208,20 @@ static tensor_status see_write(nn_telemetry *t, struct fl_seen_tensor *seen, con
     return TENSOR_OK;
 }
 
+/* Backward has written the gradient of tensor i, and no update has followed: the weight, its master and its copies in
+ * other formats are as they were. */
+static tensor_status keep_weights(nn_telemetry *t, int i) {
+    for (int k = 0; k < t->tensors[i].tensors; k++) {
+        struct fl_seen_tensor *seen = &t->tensors[i + k];
+        const tensor *w = t->g->infos[i + k].t;
+        if (!seen->weight)
+            continue;
+        FL_TRY(tensor_store_wide_f64(w, seen->weight, tensor_count(w)));
+        seen->weight_step = t->step + 1;
+    }
+    return TENSOR_OK;
+}
+
 /* How far the update moved a weight, whose values before it are in seen->weight. */
 static tensor_status compare_weight(nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *w) {
     const int64_t count = tensor_count(w);
@@ -224,9 +249,8 @@ static void set_sampled(nn_telemetry_row *row, struct fl_sampled s) {
 
 static tensor_status look_at_elements(nn_telemetry *t, int i, const nn_tensor_info *info) {
     struct fl_seen_tensor *seen = &t->tensors[i];
-    /* A weight follows its gradient in the update: now it is as it was. */
-    if (!strcmp(info->role, gradient_role) && i && t->tensors[i - 1].weight)
-        FL_TRY(tensor_store_wide_f64(t->g->infos[i - 1].t, t->tensors[i - 1].weight, tensor_count(info->t)));
+    if (i && t->tensors[i - 1].tensors)
+        FL_TRY(keep_weights(t, i - 1));
     if (!seen->chosen)
         return TENSOR_OK;
     FL_TRY(tensor_describe((tensor_description *)(uintptr_t)seen->row.elements, info->t));
@@ -234,7 +258,11 @@ static tensor_status look_at_elements(nn_telemetry *t, int i, const nn_tensor_in
     FL_TRY(fl_shadows_measure(t, seen, info->t));
     seen->row.step = t->step + 1;
     set_sampled(&seen->row, fl_sampled_of(&t->sampling, info->t));
-    return seen->weight ? compare_weight(t, seen, info->t) : TENSOR_OK;
+    if (seen->weight_step == t->step + 1)
+        return compare_weight(t, seen, info->t);
+    seen->row.update_ratio = NAN;
+    seen->row.update_moved = -1;
+    return TENSOR_OK;
 }
 
 void nn_telemetry_watch(const nn_tensor_info *info, void *telemetry) {

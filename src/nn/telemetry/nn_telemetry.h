@@ -43,7 +43,9 @@ struct fl_seen_tensor {
     int64_t writes;        /* until the last look */
     int64_t shadowed;      /* until the shadows last looked */
     struct fl_seen_write last[2];
-    double *weight;                   /* before the update; NULL: no weight */
+    double *weight;                   /* before the update; NULL: no weight, or not chosen */
+    int64_t weight_step;              /* of that update; 0: none yet */
+    int tensors;                      /* of the parameter whose weight this is, as many follow it; 0: no parameter's */
     struct fl_shadow_state *shadows;  /* NULL: not chosen */
     nn_telemetry_shadow *shadow_rows; /* as many */
 };
