@@ -601,6 +601,54 @@ static void refused(void) {
     nn_graph_free(g);
 }
 
+/* --- others beside it --------------------------------------------------------------------------------------------- */
+
+struct counted {
+    int rows, described;
+    int64_t sampled;
+};
+
+static void count_row(void *context, const nn_telemetry_row *row) {
+    struct counted *c = context;
+    c->rows++;
+    c->described += row->elements != NULL;
+    c->sampled += row->sampled;
+}
+
+static void count_write(const nn_tensor_info *info, void *context) {
+    (void)info;
+    ++*(int *)context;
+}
+
+/* A telemetry that cannot begin changes nothing: neither one that runs nor the caller's own watching. */
+static void fails_beside(void) {
+    struct counted of[2] = {{0}};
+    for (int i = 0; i < 2; i++) {
+        nn_graph *g = network("fp32", NULL, NULL);
+        nn_telemetry *t = nn_telemetry_new(g, &(nn_telemetry_config){.every = 1, .row = count_row, .context = &of[i]});
+        CHECK(t, "%s", tensor_error());
+        for (int step = 1; step <= 16; step++) {
+            if (i)
+                CHECK(!nn_telemetry_new(g, &(nn_telemetry_config){.pattern = "nothing"}), "it matches");
+            train_step(g, step, 0);
+            CHECK(!nn_telemetry_step(t), "%s", tensor_error());
+        }
+        nn_telemetry_free(t);
+        nn_graph_free(g);
+    }
+    CHECK(of[0].described > 100 && of[0].sampled > 100 && !memcmp(&of[0], &of[1], sizeof of[0]),
+          "%d rows, %d described, %lld sampled, beside one that fails %d, %d, %lld", of[0].rows, of[0].described,
+          (long long)of[0].sampled, of[1].rows, of[1].described, (long long)of[1].sampled);
+    nn_graph *g = network("fp32", NULL, NULL);
+    int writes = 0;
+    CHECK(!nn_watch(g, count_write, &writes) && !nn_telemetry_new(g, &(nn_telemetry_config){.pattern = "nothing"}),
+          "it matches");
+    train_step(g, 1, 0);
+    CHECK(writes == nn_tensor_count(g), "%d of %d writes are seen after a telemetry that failed", writes,
+          nn_tensor_count(g));
+    nn_graph_free(g);
+}
+
 int main(int argc, char **argv) {
     static const char *const variants[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16"};
     int64_t events[2] = {0};
@@ -636,5 +684,6 @@ int main(int argc, char **argv) {
     left_out();
     skips();
     refused();
+    fails_beside();
     return check_summary();
 }

@@ -154,6 +154,7 @@ static tensor_status begin(nn_telemetry *t, const nn_telemetry_config *config) {
     begin_parameters(t);
     FL_TRY(begin_totals(t));
     FL_TRY(fl_telemetry_open(t, config->path, config->csv));
+    t->begun = true; /* nothing of the network was touched before */
     return fl_telemetry_watch_next(t);
 }
 
@@ -474,9 +475,11 @@ tensor_status nn_telemetry_finish(nn_telemetry *t) {
 void nn_telemetry_free(nn_telemetry *t) {
     if (!t)
         return;
-    t->g->sampling = NULL;
-    if (!t->watched)
-        (void)nn_watch(t->g, NULL, NULL);
+    if (t->begun) {
+        t->g->sampling = NULL;
+        if (!t->watched)
+            (void)nn_watch(t->g, NULL, NULL);
+    }
     for (int i = 0; t->tensors && i < t->count; i++) {
         fl_free((void *)(uintptr_t)t->tensors[i].row.elements);
         fl_free(t->tensors[i].weight);

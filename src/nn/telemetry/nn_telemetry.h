@@ -53,6 +53,7 @@ struct fl_seen_tensor {
 struct nn_telemetry {
     nn_graph *g;
     bool watched; /* the caller watches */
+    bool begun;   /* the network knows of it */
     int64_t every;
     char *pattern, *shadow_list;
     void (*row)(void *context, const nn_telemetry_row *row);
