@@ -601,8 +601,6 @@ static void refused(void) {
     nn_graph_free(g);
 }
 
-/* --- others beside it --------------------------------------------------------------------------------------------- */
-
 struct counted {
     int rows, described;
     int64_t sampled;
@@ -614,6 +612,41 @@ static void count_row(void *context, const nn_telemetry_row *row) {
     c->described += row->elements != NULL;
     c->sampled += row->sampled;
 }
+
+/* What is finished stays as it is, whatever the network goes on to do. */
+static void ends(void) {
+    char path[] = "/tmp/flexlab_telemetry_XXXXXX";
+    struct counted counted = {0};
+    long size[2];
+    close(mkstemp(path));
+    nn_graph *g = network("fp32", NULL, NULL);
+    nn_telemetry *t =
+        nn_telemetry_new(g, &(nn_telemetry_config){.every = 1, .path = path, .row = count_row, .context = &counted});
+    CHECK(t, "%s", tensor_error());
+    for (int step = 1; step <= 3; step++) {
+        train_step(g, step, 0);
+        CHECK(!nn_telemetry_step(t), "%s", tensor_error());
+    }
+    CHECK(!nn_telemetry_finish(t), "%s", tensor_error());
+    char *first = read_file(path, &size[0]);
+    const int rows = counted.rows;
+    nn_telemetry_want(t);
+    train_step(g, 4, 0);
+    CHECK(nn_telemetry_step(t) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "finished") &&
+              strstr(tensor_error(), "step 4"),
+          "a step after the end: %s", tensor_error());
+    CHECK(!nn_telemetry_finish(t) && counted.rows == rows && rows == 3 * nn_tensor_count(g), "%d rows, then %d", rows,
+          counted.rows);
+    char *then = read_file(path, &size[1]);
+    CHECK(size[0] == size[1] && !strcmp(first, then), "the file has changed");
+    free(first);
+    free(then);
+    nn_telemetry_free(t);
+    nn_graph_free(g);
+    unlink(path);
+}
+
+/* --- others beside it --------------------------------------------------------------------------------------------- */
 
 static void count_write(const nn_tensor_info *info, void *context) {
     (void)info;
@@ -684,6 +717,7 @@ int main(int argc, char **argv) {
     left_out();
     skips();
     refused();
+    ends();
     fails_beside();
     return check_summary();
 }

@@ -640,7 +640,7 @@ static inline nn_telemetry *nn_telemetry_new(nn_graph *g, const nn_telemetry_con
 /* An nn_watch_fn, context being the telemetry. */
 FLEXLAB_API void nn_telemetry_watch(const nn_tensor_info *info, void *telemetry) FLEXLAB_SYMBOL(nn_telemetry_watch);
 /* After every step, also one whose update was left out: writes the rows of steps 1, 1 + every, 1 + 2 every, ...,
- * counted on from nn_steps where the telemetry began. */
+ * counted on from nn_steps where the telemetry began. TENSOR_E_ARGUMENT after nn_telemetry_finish. */
 FLEXLAB_API tensor_status nn_telemetry_step(nn_telemetry *t) FLEXLAB_SYMBOL(nn_telemetry_step);
 /* The next step has rows, whatever its number: before the last one. */
 FLEXLAB_API void nn_telemetry_want(nn_telemetry *t) FLEXLAB_SYMBOL(nn_telemetry_want);

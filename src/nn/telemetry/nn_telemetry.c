@@ -131,13 +131,13 @@ static tensor_status begin_totals(nn_telemetry *t) {
 }
 
 static bool has_rows(const nn_telemetry *t, int64_t step) {
-    return t->wanted || (step - 1) % t->every == 0;
+    return !t->finished && (t->wanted || (step - 1) % t->every == 0);
 }
 
 /* Steps that are watched show the order of writes as well, the first that makes its update the whole of it. */
 tensor_status fl_telemetry_watch_next(nn_telemetry *t) {
     t->describing = has_rows(t, t->step + 1);
-    const bool look = t->describing || !t->all_ordered;
+    const bool look = t->describing || (!t->all_ordered && !t->finished);
     t->g->sampling = t->describing ? &t->sampling : NULL;
     t->sampling.number = (uint64_t)t->step;
     t->g->sampling_turn = (int)(t->step / t->every % FL_SAMPLED_TURNS);
@@ -432,6 +432,9 @@ static tensor_status take_slots(nn_telemetry *t) {
 tensor_status nn_telemetry_step(nn_telemetry *t) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "telemetry: it is NULL");
+    if (t->finished)
+        return fl_fail(TENSOR_E_ARGUMENT, "telemetry: it is finished, step %lld comes after its end",
+                       (long long)t->step + 1);
     if (t->status)
         return fl_fail(t->status, "%s", t->message);
     const struct fl_slot *slot;
@@ -467,8 +470,12 @@ tensor_status nn_telemetry_finish(nn_telemetry *t) {
         return TENSOR_OK;
     if (t->status)
         return fl_fail(t->status, "%s", t->message);
+    if (t->finished)
+        return TENSOR_OK;
     if (t->step != t->row_step)
         FL_TRY(end_rows(t));
+    t->finished = true;
+    FL_TRY(fl_telemetry_watch_next(t)); /* it looks at no more steps */
     return fl_telemetry_close(t);
 }
 

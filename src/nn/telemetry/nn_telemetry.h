@@ -54,6 +54,7 @@ struct nn_telemetry {
     nn_graph *g;
     bool watched; /* the caller watches */
     bool begun;   /* the network knows of it */
+    bool finished;
     int64_t every;
     char *pattern, *shadow_list;
     void (*row)(void *context, const nn_telemetry_row *row);
