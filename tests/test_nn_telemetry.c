@@ -682,6 +682,71 @@ static void fails_beside(void) {
     nn_graph_free(g);
 }
 
+static nn_telemetry *both[2];
+
+static void watch_for_both(const nn_tensor_info *info, void *context) {
+    (void)context;
+    nn_telemetry_watch(info, both[0]);
+    nn_telemetry_watch(info, both[1]);
+}
+
+/* Rows of one are the same with another beside it, whose steps with rows are others; whichever is freed first. */
+static void two_at_once(void) {
+    enum { ROWS = 34 };
+    struct counted alone[2] = {{0}}, beside[2] = {{0}};
+    static const int every[] = {1, 3};
+    for (int run = 0; run < 4; run++) {
+        nn_graph *g = network("fp32", NULL, NULL);
+        both[0] = both[1] = NULL;
+        for (int i = 0; i < 2; i++)
+            if (run >= 2 || i == run) {
+                struct counted *to = run < 2 ? &alone[i] : &beside[i];
+                *to = (struct counted){0};
+                both[i] = nn_telemetry_new(
+                    g, &(nn_telemetry_config){.every = every[i], .row = count_row, .context = to, .watched = true});
+                CHECK(both[i], "%s", tensor_error());
+            }
+        CHECK(!nn_watch(g, watch_for_both, NULL), "%s", tensor_error());
+        for (int step = 1; step <= ROWS; step++) {
+            train_step(g, step, 0);
+            for (int i = 0; i < 2; i++)
+                if (both[i] && (run < 3 || i || step < ROWS / 2)) /* the last run has one of them for half the steps */
+                    CHECK(!nn_telemetry_step(both[i]), "%s", tensor_error());
+            if (run == 3 && step == ROWS / 2) {
+                nn_telemetry_free(both[0]);
+                both[0] = NULL;
+            }
+        }
+        for (int i = 0; i < 2; i++)
+            CHECK(run < 2 || (run == 3 && !i) ||
+                      (alone[i].sampled > 100 && alone[i].rows == alone[i].described &&
+                       !memcmp(&alone[i], &beside[i], sizeof alone[i])),
+                  "every %d: %d rows with %lld sampled, beside another %d with %lld", every[i], alone[i].rows,
+                  (long long)alone[i].sampled, beside[i].rows, (long long)beside[i].sampled);
+        nn_telemetry_free(both[0]);
+        nn_telemetry_free(both[1]);
+        nn_graph_free(g);
+    }
+}
+
+/* What takes nn_watch has no other beside it. */
+static void one_at_once(void) {
+    nn_graph *g = network("fp32", NULL, NULL);
+    for (int first = 0; first < 2; first++)
+        for (int second = 0; second < 2; second++) {
+            nn_telemetry *a = nn_telemetry_new(g, &(nn_telemetry_config){.watched = first}),
+                         *b = nn_telemetry_new(g, &(nn_telemetry_config){.watched = second});
+            CHECK(a && (first && second ? b != NULL : !b && strstr(tensor_error(), "nn_watch")),
+                  "watched %d and %d: %s", first, second, b ? "both there" : tensor_error());
+            nn_telemetry_free(a);
+            nn_telemetry_free(b);
+        }
+    nn_telemetry *t = nn_telemetry_new(g, &(nn_telemetry_config){0});
+    CHECK(t, "after all are freed: %s", tensor_error());
+    nn_telemetry_free(t);
+    nn_graph_free(g);
+}
+
 int main(int argc, char **argv) {
     static const char *const variants[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16"};
     int64_t events[2] = {0};
@@ -719,5 +784,7 @@ int main(int argc, char **argv) {
     refused();
     ends();
     fails_beside();
+    two_at_once();
+    one_at_once();
     return check_summary();
 }

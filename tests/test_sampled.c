@@ -82,7 +82,7 @@ static int64_t infinities, saturated, compared;
 
 static void ended(const char *what, tensor *y, const struct sums *s, struct fl_sampling *sampling) {
     tensor_stats last;
-    fl_sample_writes(NULL);
+    fl_sample_writes(NULL, 0);
     const struct fl_sampled have = fl_sampled_of(sampling, y);
     check_write(what, y, s, sampling->number++, &have);
     CHECK(!tensor_statistics(y, &last, NULL), "%s", tensor_error());
@@ -120,7 +120,7 @@ static void matmuls(tensor_format in, tensor_format out, double scale, int64_t m
                     for (int64_t j = 0; j < n; j++)
                         s.x[(t * m + i) * n + j] += (long double)va.x[t * m * k + (tn ? l * m + i : i * k + l)] *
                                                     vb.x[t * k * n + (nt ? j * k + l : l * n + j)];
-        fl_sample_writes(&sampling);
+        fl_sample_writes(&sampling, 0);
         CHECK(!(kind < 3 ? one : many)[kind % 3](y, a, b), "%s", tensor_error());
         ended(less ? "matmul" : "batched", y, &s, &sampling);
         tensor_free(a);
@@ -144,16 +144,16 @@ static void epilogues(tensor_format format, double scale) {
         for (int64_t i = 0; i < M * N * K; i++)
             s.x[i / K] += (long double)va.x[i / K / N * K + i % K] * vb.x[i % K * N + i / K % N];
         join(&s, with & 1 ? &vbias : NULL, with & 2 ? &vresidual : NULL, with & 4);
-        fl_sample_writes(&sampling);
+        fl_sample_writes(&sampling, 0);
         tensor_epilogue how = {with & 1 ? bias : NULL, with & 2 ? residual : NULL, with & 4, {0}};
         CHECK(!tensor_matmul_fused(y, a, b, how), "%s", tensor_error());
         ended("fused", y, &s, &sampling);
         /* A residual that the write takes away cannot be asked again. */
-        fl_sample_writes(&sampling);
+        fl_sample_writes(&sampling, 0);
         how.residual = y;
         CHECK(!tensor_matmul_fused(y, a, b, how) && !fl_sampled_of(&sampling, y).elements, "in place: %s",
               tensor_error());
-        fl_sample_writes(NULL);
+        fl_sample_writes(NULL, 0);
         CHECK(!tensor_matmul(y, a, b) && !fl_sampled_of(&sampling, y).elements, "nobody asked");
         tensor_free(a);
         tensor_free(b);
@@ -199,13 +199,13 @@ static void convolutions(tensor_format format, double scale, tensor_window2d how
                                 dw.x[iw] += (long double)vdy.x[iy] * vx.x[ix];
                             }
     tensor *out = tensor_new(format, 4, sy), *in = tensor_new(format, 4, sx), *filters = tensor_new(format, 4, sw);
-    fl_sample_writes(&sampling);
+    fl_sample_writes(&sampling, 0);
     CHECK(!tensor_conv2d_with(out, x, w, how, (tensor_epilogue){0}), "%s", tensor_error());
     ended("conv2d", out, &y, &sampling);
-    fl_sample_writes(&sampling);
+    fl_sample_writes(&sampling, 0);
     CHECK(!tensor_conv2d_input_grad_with(in, g, w, how), "%s", tensor_error());
     ended("input gradient", in, &dx, &sampling);
-    fl_sample_writes(&sampling);
+    fl_sample_writes(&sampling, 0);
     CHECK(!tensor_conv2d_weight_grad_with(filters, g, x, how), "%s", tensor_error());
     ended("weight gradient", filters, &dw, &sampling);
     tensor *const all[] = {x, w, g, out, in, filters};
@@ -228,7 +228,7 @@ static void extremes(void) {
         s = (struct sums){.count = 64, .products = 5};
         for (int64_t i = 0; i < 320; i++)
             s.x[i / 5] += (long double)va.x[i / 40 * 5 + i % 5] * vb.x[i % 5 * 8 + i / 5 % 8];
-        fl_sample_writes(&sampling);
+        fl_sample_writes(&sampling, 0);
         CHECK(!tensor_matmul(y, a, b), "%s", tensor_error());
         const struct fl_sampled have = fl_sampled_of(&sampling, y);
         CHECK(have.error > 0.5 * have.size, "e %d: error %g of %g", e, have.error, have.size);

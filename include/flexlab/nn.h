@@ -631,9 +631,10 @@ typedef struct nn_telemetry_config {
 typedef struct nn_telemetry nn_telemetry;
 FLEXLAB_API nn_telemetry *nn_telemetry_new_sized(nn_graph *g, const nn_telemetry_config *config, size_t config_size)
     FLEXLAB_SYMBOL(nn_telemetry_new_sized);
-/* Of a compiled network, between two steps; takes its nn_watch, in steps with rows, unless `watched`. A device is
- * waited for after every step. NULL on failure: a pattern that matches no tensor, an unknown format or predictor, a
- * file that cannot be written. Files are PATH.part until nn_telemetry_finish. */
+/* Of a compiled network, between two steps; takes its nn_watch, in steps with rows, unless `watched`. There may be
+ * several of one network where all of them are `watched`. A device is waited for after every step. NULL on failure: a
+ * pattern that matches no tensor, an unknown format or predictor, a file that cannot be written, another telemetry of
+ * the network where not both are `watched`; the network is then as it was. Files are PATH.part until nn_telemetry_finish. */
 static inline nn_telemetry *nn_telemetry_new(nn_graph *g, const nn_telemetry_config *config) {
     return nn_telemetry_new_sized(g, config, sizeof *config);
 }

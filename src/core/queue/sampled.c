@@ -9,10 +9,12 @@
 #include <math.h>
 #include <string.h>
 
-static _Thread_local struct fl_sampling *sampling;
+static _Thread_local struct fl_sampling *asking;
+static _Thread_local int turn;
 
-void fl_sample_writes(struct fl_sampling *to) {
-    sampling = to;
+void fl_sample_writes(struct fl_sampling *to, int whose) {
+    asking = to;
+    turn = whose;
 }
 
 struct fl_sampled fl_sampled_of(const struct fl_sampling *s, const tensor *t) {
@@ -220,12 +222,10 @@ static int64_t drawn(int64_t n, int64_t all, int64_t count, uint64_t number) {
     return first + (int64_t)(fl_philox_draw(0, number, n) % (uint64_t)room);
 }
 
-void fl_sample_call(const struct fl_call *call) {
+static void sample(struct fl_sampling *sampling, const struct fl_call *call) {
     const struct fl_args *args = &call->args;
     const struct fl_storage *out = &call->out;
     int64_t products = 0;
-    if (!sampling)
-        return;
     for (int i = 0; i < FL_SAMPLED_KEPT; i++) /* what was known of an earlier write of that slot */
         if (sampling->kept[i].slot == out->slot)
             sampling->kept[i].slot = NULL;
@@ -265,4 +265,10 @@ void fl_sample_call(const struct fl_call *call) {
     sampling->kept[at].slot = out->slot;
     sampling->kept[at].writes = out->slot->total.writes;
     sampling->kept[at].of = of;
+}
+
+void fl_sample_call(const struct fl_call *call) {
+    for (struct fl_sampling *s = asking; s; s = s->beside)
+        if (s->turn == turn)
+            sample(s, call);
 }

@@ -18,9 +18,11 @@ struct fl_sampled {
     double error, size;
 };
 
-/* The last writes that were sampled. */
+/* The last writes that were sampled, for one who asks. */
 enum { FL_SAMPLED_KEPT = 64 };
 struct fl_sampling {
+    struct fl_sampling *beside; /* another who asks of the same writes; NULL: no more */
+    int turn;                   /* writes of this turn are sampled; -1: none */
     uint64_t number; /* elements are drawn from it: a step's, which is the same in a training that was resumed */
     struct {
         const void *slot; /* of the tensor written; NULL: none yet */
@@ -30,8 +32,9 @@ struct fl_sampling {
     int next;
 };
 
-/* Writes of this thread on the host are sampled into it from now on; NULL: no more. */
-void fl_sample_writes(struct fl_sampling *sampling);
+/* Writes of this thread on the host belong to that turn from now on, for the first who asks and those beside it; NULL:
+ * nobody. */
+void fl_sample_writes(struct fl_sampling *first, int turn);
 /* Of the tensor's last write; no elements where it was not sampled. */
 struct fl_sampled fl_sampled_of(const struct fl_sampling *sampling, const tensor *t);
 

@@ -327,8 +327,8 @@ struct nn_graph {
     uint64_t steps; /* updates so far */
     nn_watch_fn watch;
     void *watch_context;
-    struct fl_sampling *sampling;                  /* of writes of the step; NULL: none */
-    int sampling_turn;                             /* of the positions whose number leaves that rest */
+    struct fl_sampling *sampling;                  /* the first that asks of writes of the step; NULL: none */
+    const struct nn_telemetry *watching;           /* that took nn_watch, and has no other beside it; NULL: none */
     struct fl_recording forward, backward, update; /* of a step on a device that records */
 
     /* What nn_tensor_at lists. Owns the names; tensors belong to parameters and values. */

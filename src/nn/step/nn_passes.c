@@ -17,11 +17,11 @@ static bool is_dry_run(const nn_graph *g) {
 void fl_begin_calls(const nn_graph *g, int position) {
     if (!is_dry_run(g))
         fl_lend(g->device, g->positions[position].calls);
-    fl_sample_writes(position % FL_SAMPLED_TURNS == g->sampling_turn && !is_dry_run(g) ? g->sampling : NULL);
+    fl_sample_writes(is_dry_run(g) ? NULL : g->sampling, position % FL_SAMPLED_TURNS);
 }
 
 void fl_end_calls(const nn_graph *g, int position) {
-    fl_sample_writes(NULL);
+    fl_sample_writes(NULL, 0);
     if (is_dry_run(g))
         fl_measured(g->device, g->positions[position].need);
     else

@@ -138,13 +138,45 @@ static bool has_rows(const nn_telemetry *t, int64_t step) {
 tensor_status fl_telemetry_watch_next(nn_telemetry *t) {
     t->describing = has_rows(t, t->step + 1);
     const bool look = t->describing || (!t->all_ordered && !t->finished);
-    t->g->sampling = t->describing ? &t->sampling : NULL;
     t->sampling.number = (uint64_t)t->step;
-    t->g->sampling_turn = (int)(t->step / t->every % FL_SAMPLED_TURNS);
+    t->sampling.turn = t->describing ? (int)(t->step / t->every % FL_SAMPLED_TURNS) : -1;
     return t->watched ? TENSOR_OK : nn_watch(t->g, look ? nn_telemetry_watch : NULL, look ? t : NULL);
 }
 
+/* Several of one network share the caller's watching: one that takes nn_watch would take it from another. */
+static tensor_status check_others(const nn_telemetry *t) {
+    const nn_graph *g = t->g;
+    return !g->watching && (t->watched || !g->sampling)
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_ARGUMENT,
+                         "telemetry: the network has another one, and %s takes nn_watch; expected `watched` of both, "
+                         "and one nn_watch_fn that calls nn_telemetry_watch for each",
+                         g->watching ? "that" : "this one");
+}
+
+static void attach(nn_telemetry *t) {
+    t->begun = true;
+    t->sampling.beside = t->g->sampling;
+    t->g->sampling = &t->sampling;
+    if (!t->watched)
+        t->g->watching = t;
+}
+
+static void detach(nn_telemetry *t) {
+    struct fl_sampling **at = &t->g->sampling;
+    if (!t->begun)
+        return;
+    while (*at != &t->sampling)
+        at = &(*at)->beside;
+    *at = t->sampling.beside;
+    if (t->watched)
+        return;
+    t->g->watching = NULL;
+    (void)nn_watch(t->g, NULL, NULL);
+}
+
 static tensor_status begin(nn_telemetry *t, const nn_telemetry_config *config) {
+    FL_TRY(check_others(t));
     t->pattern = fl_format_name("%s", config->pattern ? config->pattern : "*");
     t->shadow_list = fl_format_name("%s", config->shadows ? config->shadows : "");
     if (!t->pattern || !t->shadow_list)
@@ -154,7 +186,7 @@ static tensor_status begin(nn_telemetry *t, const nn_telemetry_config *config) {
     begin_parameters(t);
     FL_TRY(begin_totals(t));
     FL_TRY(fl_telemetry_open(t, config->path, config->csv));
-    t->begun = true; /* nothing of the network was touched before */
+    attach(t); /* nothing of the network was touched before */
     return fl_telemetry_watch_next(t);
 }
 
@@ -482,11 +514,7 @@ tensor_status nn_telemetry_finish(nn_telemetry *t) {
 void nn_telemetry_free(nn_telemetry *t) {
     if (!t)
         return;
-    if (t->begun) {
-        t->g->sampling = NULL;
-        if (!t->watched)
-            (void)nn_watch(t->g, NULL, NULL);
-    }
+    detach(t);
     for (int i = 0; t->tensors && i < t->count; i++) {
         fl_free((void *)(uintptr_t)t->tensors[i].row.elements);
         fl_free(t->tensors[i].weight);
