@@ -747,6 +747,31 @@ static void one_at_once(void) {
     nn_graph_free(g);
 }
 
+/* A state that is set back makes tensors count the same writes again: what was measured of the first ones is not told
+ * of the second, of which others are measured. */
+static void set_back(void) {
+    struct counted of[2] = {{0}};
+    for (int back = 0; back < 2; back++) {
+        nn_graph *g = network("fp32", NULL, NULL);
+        const size_t bytes = nn_state_bytes(g);
+        void *state = malloc(bytes);
+        nn_telemetry *t =
+            nn_telemetry_new(g, &(nn_telemetry_config){.every = 1, .row = count_row, .context = &of[back]});
+        CHECK(t && !nn_state_get(g, state, bytes), "%s", tensor_error());
+        for (int step = 1; step <= 24; step++) {
+            train_step(g, step, 0);
+            CHECK(!nn_telemetry_step(t), "%s", tensor_error());
+            if (back && step % 8 == 0)
+                CHECK(!nn_state_set(g, state, bytes), "%s", tensor_error());
+        }
+        nn_telemetry_free(t);
+        nn_graph_free(g);
+        free(state);
+    }
+    CHECK(of[0].sampled > 100 && of[0].sampled == of[1].sampled, "%lld elements, %lld where the state was set back",
+          (long long)of[0].sampled, (long long)of[1].sampled);
+}
+
 int main(int argc, char **argv) {
     static const char *const variants[] = {"fp32", "fp16", "bf16", "flex16+5", "dfp16"};
     int64_t events[2] = {0};
@@ -786,5 +811,6 @@ int main(int argc, char **argv) {
     fails_beside();
     two_at_once();
     one_at_once();
+    set_back();
     return check_summary();
 }

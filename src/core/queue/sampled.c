@@ -20,7 +20,8 @@ void fl_sample_writes(struct fl_sampling *to, int whose) {
 struct fl_sampled fl_sampled_of(const struct fl_sampling *s, const tensor *t) {
     const struct fl_slot *slot = t->storage->slot;
     for (int i = 0; i < FL_SAMPLED_KEPT; i++)
-        if (t->storage->device->host && s->kept[i].slot == slot && s->kept[i].writes == slot->total.writes)
+        if (t->storage->device->host && s->kept[i].slot == slot && s->kept[i].writes == slot->total.writes &&
+            s->kept[i].number == s->number)
             return s->kept[i].of;
     return (struct fl_sampled){0, 0, NAN, NAN};
 }
@@ -264,6 +265,7 @@ static void sample(struct fl_sampling *sampling, const struct fl_call *call) {
     sampling->next %= FL_SAMPLED_KEPT;
     sampling->kept[at].slot = out->slot;
     sampling->kept[at].writes = out->slot->total.writes;
+    sampling->kept[at].number = sampling->number;
     sampling->kept[at].of = of;
 }
 

@@ -27,6 +27,7 @@ struct fl_sampling {
     struct {
         const void *slot; /* of the tensor written; NULL: none yet */
         int64_t writes;   /* the tensor's, this one included */
+        uint64_t number;  /* that it was drawn from */
         struct fl_sampled of;
     } kept[FL_SAMPLED_KEPT];
     int next;
@@ -35,7 +36,8 @@ struct fl_sampling {
 /* Writes of this thread on the host belong to that turn from now on, for the first who asks and those beside it; NULL:
  * nobody. */
 void fl_sample_writes(struct fl_sampling *first, int turn);
-/* Of the tensor's last write; no elements where it was not sampled. */
+/* Of the tensor's last write; no elements where it was not sampled with the number that `sampling` has. (A tensor whose
+ * state was set back counts the same writes again.) */
 struct fl_sampled fl_sampled_of(const struct fl_sampling *sampling, const tensor *t);
 
 struct fl_call;
