@@ -31,6 +31,7 @@ static nn_node build(nn_graph *g, int height, int width, int channels, int class
     nn_node x = nn_input(g, height, width, channels);
     x = nn_conv2d(g, "conv", x, 4, 3, 4, 1);
     x = nn_batchnorm(g, "bn", x, true);
+    x = nn_conv2d(g, "conv2", x, 4, 3, 1, 1);
     x = nn_avgpool_global(g, "pool", x);
     return nn_linear(g, "fc", x, classes);
 }
@@ -98,10 +99,10 @@ static nn_train_config config_of(const char *variant, const char *folder) {
         .trace_path = own[0],
         .build = build,
         .checkpoint = own[1],
-        .telemetry_every = 4,
+        .telemetry_every = 2, /* the turn of conv2, node 3, comes at step 7: after the first part */
         .telemetry_path = own[2],
         .telemetry_csv = own[3],
-        .telemetry_pattern = "conv*,fc.weight*",
+        .telemetry_pattern = "conv*,fc*,*.grad",
         .telemetry_shadows = "fp16,flex16+5:ngraph,dfp16:amax"};
 }
 
@@ -146,11 +147,30 @@ static bool same_rows(const char *without_measured, const char *name) {
 }
 
 static bool same_telemetry(const char *device) {
-    if (device)
+    if (strcmp(device, "cpu") != 0)
         return same_rows("sed -E 's/\"sampled[a-z_]*\":[^,}]*,//g'", "telemetry.jsonl") &&
                same_rows("cut -d, -f1-17,22-", "telemetry.csv");
     return same_file("whole", "pieces", "telemetry.jsonl") && same_file("whole", "pieces", "telemetry.csv");
 }
+
+/* The step of the last row in which some elements, drawn from many, were computed again; 0: in none. */
+static int64_t last_sampled(const char *path) {
+    static char line[20000];
+    int64_t step = 0;
+    FILE *file = fopen(path, "r");
+    CHECK(file, "no file %s", path);
+    while (file && fgets(line, sizeof line, file)) {
+        const char *found = strstr(line, "\"sampled\":"), *at = strstr(line, "\"step\":");
+        if (found && at && atoll(found + strlen("\"sampled\":")) == 256)
+            step = atoll(at + strlen("\"step\":"));
+    }
+    if (file)
+        fclose(file);
+    return step;
+}
+
+/* Trainings whose parts after the first measured errors, so that the comparison cannot pass without. */
+static int measured_later;
 
 static void same_result(const char *what, const nn_train_result *a, const nn_train_result *b) {
     nn_train_result x = *a, y = *b;
@@ -198,11 +218,13 @@ static void compare(const data_set *train, const data_set *test, const struct sh
     config.report_every = strcmp(shape->device, "cpu") ? 1 : 0;
     const nn_train_events part_events = {on_step, on_epoch, &pieces, keep, resume};
     int parts = 0;
+    int64_t first_part = STEPS;
     for (int done = 0;; parts++) {
         pieces.stop_at = done + 1 + (int)(check_random(&seed) % (all / 3));
         pieces.stop_after_epoch = shape->after_epochs;
         CHECK(!nn_train(&got, &config, train, tested, &part_events), "%s: %s", what, tensor_error());
         done = (int)got.steps;
+        first_part = done < first_part ? done : first_part;
         if (!got.stopped || parts > STEPS)
             break;
         CHECK(access(path_of("pieces", "last.safetensors"), F_OK), "%s: stopped, and there is a last network", what);
@@ -223,6 +245,7 @@ static void compare(const data_set *train, const data_set *test, const struct sh
           "%s: another best network", what);
     CHECK(floats || same_file("whole", "pieces", "trace.csv"), "%s: another trace", what);
     CHECK(same_telemetry(shape->device), "%s: other telemetry", what);
+    measured_later += last_sampled(path_of("pieces", "telemetry.jsonl")) > first_part;
     nn_train_result_clear(&expected);
     nn_train_result_clear(&got);
     /* From the end there is nothing to train, and the results are there again. */
@@ -525,6 +548,7 @@ int main(int argc, char **argv) {
             compare(train, test,
                     &(struct shape){variants[(3 + i) % 7], toy_is_there && i % 3 == 1 ? "toy" : "cpu",
                                     nn_optimiser_list(i), 3, 0, false, false});
+    CHECK(measured_later >= 7, "%d trainings measured errors after they went on", measured_later);
     refusals(train, test);
     best(train, test);
     no_memory(train, test);
