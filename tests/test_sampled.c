@@ -1,7 +1,8 @@
 /* The measured error of writes (core/queue/sampled.h) against sums of the test's own: every product of a matmul or
  * convolution goes where it belongs, in 64 or more bits; which elements count is drawn by Philox from its definition.
  * All formats and mixtures of them, operands with and without saturation, Inf and NaN, all three matmuls and
- * directions of convolutions, epilogues, every row of kernels and number of threads; then a network. */
+ * directions of convolutions, transposed ones and those of sequences, epilogues, every row of kernels and number of
+ * threads; then a network. */
 #include "check.h"
 #include "core/queue/sampled.h"
 #include "flexlab/nn.h"
@@ -35,14 +36,12 @@ static tensor *made(tensor_format format, int ndim, const int64_t *shape, double
 }
 
 /* What an error of the elements drawn is, against `s`. */
-static void check_write(const char *what, const tensor *y, const struct sums *s, uint64_t number,
-                        const struct fl_sampled *have) {
-    static struct values stored;
+static void check_values(const char *what, const char *format, const struct values *stored, const struct sums *s,
+                         uint64_t number, const struct fl_sampled *have) {
     const int64_t most = 16384 / s->products > 256 ? 256
                          : 16384 / s->products < 1 ? 1
                                                    : 16384 / s->products,
                   elements = s->count < most ? s->count : most;
-    CHECK(tensor_count(y) == s->count && !tensor_store_f64(y, stored.x, s->count), "%s: %s", what, tensor_error());
     long double error = 0, size = 0;
     int64_t finite = 0, infinite = 0;
     for (int64_t n = 0; n < elements; n++) {
@@ -50,23 +49,29 @@ static void check_write(const char *what, const tensor *y, const struct sums *s,
         const int64_t i = first + (int64_t)(witness_draw(0, number, n) % (uint64_t)(end - first));
         if (!isfinite(s->x[i]))
             continue;
-        if (!isfinite(stored.x[i])) {
+        if (!isfinite(stored->x[i])) {
             infinite++;
             continue;
         }
-        error += (stored.x[i] - s->x[i]) * (stored.x[i] - s->x[i]);
+        error += (stored->x[i] - s->x[i]) * (stored->x[i] - s->x[i]);
         size += s->x[i] * s->x[i];
         finite++;
     }
     const double want = finite ? (double)sqrtl(error / finite) : NAN,
                  wide = finite ? (double)sqrtl(size / finite) : NAN;
     CHECK(have->elements == elements && have->infinite == infinite,
-          "%s %s: %lld elements, %lld Inf, expected %lld, %lld", what, tensor_format_name(tensor_get_format(y)),
-          (long long)have->elements, (long long)have->infinite, (long long)elements, (long long)infinite);
+          "%s %s: %lld elements, %lld Inf, expected %lld, %lld", what, format, (long long)have->elements,
+          (long long)have->infinite, (long long)elements, (long long)infinite);
     CHECK(finite ? fabs(have->error - want) <= 1e-9 * want + 1e-17 * wide && fabs(have->size - wide) <= 1e-12 * wide
                  : isnan(have->error) && isnan(have->size),
-          "%s %s: error %.17g of %.17g, expected %.17g of %.17g", what, tensor_format_name(tensor_get_format(y)),
-          have->error, have->size, want, wide);
+          "%s %s: error %.17g of %.17g, expected %.17g of %.17g", what, format, have->error, have->size, want, wide);
+}
+
+static void check_write(const char *what, const tensor *y, const struct sums *s, uint64_t number,
+                        const struct fl_sampled *have) {
+    static struct values stored;
+    CHECK(tensor_count(y) == s->count && !tensor_store_f64(y, stored.x, s->count), "%s: %s", what, tensor_error());
+    check_values(what, tensor_format_name(tensor_get_format(y)), &stored, s, number, have);
 }
 
 /* Bias, residual, ReLU of the sums. */
@@ -166,51 +171,116 @@ static void epilogues(tensor_format format, double scale) {
 /* --- convolution: each product of a pass belongs to an element of y, of dx and of dw -------------------------------
  */
 
-static void convolutions(tensor_format format, double scale, tensor_window2d how, int64_t groups) {
+struct convolution {
+    tensor_format a, b, y; /* images and gradients; filters and what joins the sums; results */
+    double scale;
+    tensor_window2d how;
+    bool flat; /* sequences */
+};
+
+static tensor_status convolve(int kind, const struct convolution *c, tensor *y, const tensor *a, const tensor *b,
+                              tensor_epilogue with) {
+    tensor_window2d h = c->how;
+    h.output_padding[0] *= kind >= 3; /* of transposed ones alone */
+    h.output_padding[1] *= kind >= 3;
+    const tensor_window1d flat = {.stride = h.stride[1],
+                                  .padding = {h.padding[2], h.padding[3]},
+                                  .dilation = h.dilation[1],
+                                  .groups = h.groups,
+                                  .output_padding = h.output_padding[1]};
+    switch (kind + 6 * c->flat) {
+    case 0:
+        return tensor_conv2d_with(y, a, b, h, with);
+    case 1:
+        return tensor_conv2d_input_grad_with(y, a, b, h);
+    case 2:
+        return tensor_conv2d_weight_grad_with(y, a, b, h);
+    case 3:
+        return tensor_conv_transpose2d_input_grad(y, a, b, h);
+    case 4:
+        return tensor_conv_transpose2d(y, a, b, h, with);
+    case 5:
+        return tensor_conv_transpose2d_weight_grad(y, b, a, h);
+    case 6:
+        return tensor_conv1d(y, a, b, flat, with);
+    case 7:
+        return tensor_conv1d_input_grad(y, a, b, flat);
+    case 8:
+        return tensor_conv1d_weight_grad(y, a, b, flat);
+    case 9:
+        return tensor_conv_transpose1d_input_grad(y, a, b, flat);
+    case 10:
+        return tensor_conv_transpose1d(y, a, b, flat, with);
+    default:
+        return tensor_conv_transpose1d_weight_grad(y, b, a, flat);
+    }
+}
+
+/* Bits of `with`: bias, residual, ReLU. */
+static void convolutions(struct convolution c, int with) {
+    static const char *const names[] = {"convolution",     "input gradient",
+                                        "weight gradient", "transposed, input gradient",
+                                        "transposed",      "transposed, weight gradient"};
     static struct fl_sampling sampling;
-    static struct values vx, vw, vdy;
-    static struct sums y, dx, dw;
-    const int64_t N = 3, H = 7, W = 6, C = 4, F = 6, R = 3, S = 2, depth = C / groups;
-    const int64_t P = (H + how.padding[0] + how.padding[1] - how.dilation[0] * (R - 1) - 1) / how.stride[0] + 1,
-                  Q = (W + how.padding[2] + how.padding[3] - how.dilation[1] * (S - 1) - 1) / how.stride[1] + 1;
-    const int64_t sx[] = {N, H, W, C}, sw[] = {F, R, S, depth}, sy[] = {N, P, Q, F};
-    how.groups = (int)groups;
-    tensor *x = made(format, 4, sx, scale, &vx), *w = made(format, 4, sw, scale, &vw),
-           *g = made(format, 4, sy, scale, &vdy);
+    static struct values vx, vw, vdy, vbias, vresidual;
+    static struct sums y, dx, dw, joined;
+    tensor_window2d *how = &c.how;
+    const int64_t groups = how->groups, N = 3, H = c.flat ? 1 : 7, W = 6, C = 4, F = 6, R = c.flat ? 1 : 3, S = 2,
+                  depth = C / groups;
+    const int64_t tall = H + how->padding[0] + how->padding[1] - how->dilation[0] * (R - 1) - 1,
+                  wide = W + how->padding[2] + how->padding[3] - how->dilation[1] * (S - 1) - 1;
+    const int64_t P = tall / how->stride[0] + 1, Q = wide / how->stride[1] + 1;
+    how->output_padding[0] = (int)(tall % how->stride[0]);
+    how->output_padding[1] = (int)(wide % how->stride[1]);
+    const int64_t sx[2][4] = {{N, H, W, C}, {N, W, C}}, sw[2][4] = {{F, R, S, depth}, {F, S, depth}},
+                  sy[2][4] = {{N, P, Q, F}, {N, Q, F}};
+    const int n = 4 - c.flat;
+    tensor *x = made(c.a, n, sx[c.flat], c.scale, &vx), *w = made(c.b, n, sw[c.flat], c.scale, &vw),
+           *g = made(c.a, n, sy[c.flat], c.scale, &vdy);
     y = (struct sums){.count = N * P * Q * F, .products = R * S * depth};
     dx = (struct sums){.count = N * H * W * C, .products = R * S * (F / groups)};
     dw = (struct sums){.count = F * R * S * depth, .products = N * P * Q};
-    for (int64_t n = 0; n < N; n++)
+    for (int64_t i = 0; i < N; i++)
         for (int64_t p = 0; p < P; p++)
             for (int64_t q = 0; q < Q; q++)
                 for (int64_t f = 0; f < F; f++)
                     for (int64_t r = 0; r < R; r++)
                         for (int64_t s = 0; s < S; s++)
-                            for (int64_t c = 0; c < depth; c++) {
-                                const int64_t line = p * how.stride[0] + r * how.dilation[0] - how.padding[0],
-                                              column = q * how.stride[1] + s * how.dilation[1] - how.padding[2];
+                            for (int64_t d = 0; d < depth; d++) {
+                                const int64_t line = p * how->stride[0] + r * how->dilation[0] - how->padding[0],
+                                              column = q * how->stride[1] + s * how->dilation[1] - how->padding[2];
                                 if (line < 0 || line >= H || column < 0 || column >= W)
                                     continue;
-                                const int64_t iy = ((n * P + p) * Q + q) * F + f,
-                                              iw = ((f * R + r) * S + s) * depth + c,
-                                              ix = ((n * H + line) * W + column) * C + f / (F / groups) * depth + c;
+                                const int64_t iy = ((i * P + p) * Q + q) * F + f,
+                                              iw = ((f * R + r) * S + s) * depth + d,
+                                              ix = ((i * H + line) * W + column) * C + f / (F / groups) * depth + d;
                                 y.x[iy] += (long double)vx.x[ix] * vw.x[iw];
                                 dx.x[ix] += (long double)vdy.x[iy] * vw.x[iw];
                                 dw.x[iw] += (long double)vdy.x[iy] * vx.x[ix];
                             }
-    tensor *out = tensor_new(format, 4, sy), *in = tensor_new(format, 4, sx), *filters = tensor_new(format, 4, sw);
-    fl_sample_writes(&sampling, 0);
-    CHECK(!tensor_conv2d_with(out, x, w, how, (tensor_epilogue){0}), "%s", tensor_error());
-    ended("conv2d", out, &y, &sampling);
-    fl_sample_writes(&sampling, 0);
-    CHECK(!tensor_conv2d_input_grad_with(in, g, w, how), "%s", tensor_error());
-    ended("input gradient", in, &dx, &sampling);
-    fl_sample_writes(&sampling, 0);
-    CHECK(!tensor_conv2d_weight_grad_with(filters, g, x, how), "%s", tensor_error());
-    ended("weight gradient", filters, &dw, &sampling);
-    tensor *const all[] = {x, w, g, out, in, filters};
-    for (int i = 0; i < 6; i++)
-        tensor_free(all[i]);
+    for (int kind = 0; kind < 6; kind++) {
+        const int result = kind == 0 || kind == 3 ? 0 : kind == 1 || kind == 4 ? 1 : 2; /* y, dx, dw */
+        const bool fused = kind == 0 || kind == 4;
+        const int64_t(*const shapes[])[4] = {sy, sx, sw}, channels = result ? C : F;
+        const int64_t *shape = shapes[result][c.flat];
+        tensor *to = tensor_new(c.y, n, shape),
+               *bias = made(c.b, 1, (const int64_t[]){channels}, c.scale * c.scale, &vbias),
+               *residual = made(c.a, n, shape, c.scale * c.scale, &vresidual);
+        const tensor_epilogue join_it = {with & 1 ? bias : NULL, with & 2 ? residual : NULL, with & 4, {0}};
+        joined = result == 0 ? y : result == 1 ? dx : dw;
+        if (fused)
+            join(&joined, with & 1 ? &vbias : NULL, with & 2 ? &vresidual : NULL, with & 4);
+        fl_sample_writes(&sampling, 0);
+        CHECK(!convolve(kind, &c, to, result ? g : x, result == 2 ? x : w, fused ? join_it : (tensor_epilogue){0}),
+              "%s: %s", names[kind], tensor_error());
+        ended(names[kind], to, &joined, &sampling);
+        tensor_free(to);
+        tensor_free(bias);
+        tensor_free(residual);
+    }
+    tensor_free(x);
+    tensor_free(w);
+    tensor_free(g);
 }
 
 /* --- what cannot be told ------------------------------------------------------------------------------------------ */
@@ -246,18 +316,43 @@ static const char *const measured[] = {"conv", "fc.product", "fc.weight.grad", "
 enum { MEASURED = sizeof measured / sizeof measured[0], TURNS = 16 };
 struct net {
     nn_telemetry *t;
+    const nn_graph *g;
     int64_t steps[MEASURED][2]; /* at which each was sampled */
     int times[MEASURED], others;
-    struct values pooled, gradient;
+    struct values pooled, gradient, images, filters, conv;
+    struct sums sums; /* of conv */
 };
+
+/* A write of the network, whose operands are as they were then. */
+static void keep_values(struct values *to, const tensor *t) {
+    to->count = tensor_count(t);
+    CHECK(to->count <= MOST && !tensor_store_f64(t, to->x, to->count), "%s", tensor_error());
+}
+
+/* 5 filters of 3 x 3 x 3 on images of 8 x 8 x 3 with a zero around them. */
+static void sum_conv(struct net *n) {
+    n->sums = (struct sums){.count = 8 * 8 * 8 * 5, .products = 27};
+    for (int64_t i = 0; i < n->sums.count * 27; i++) {
+        const int64_t at = i / 27, f = at % 5, image = at / 5 / 64, p = at / 5 / 8 % 8, q = at / 5 % 8;
+        const int64_t r = i % 27 / 9, s = i % 9 / 3, c = i % 3, line = p + r - 1, column = q + s - 1;
+        if (line >= 0 && line < 8 && column >= 0 && column < 8)
+            n->sums.x[at] += (long double)n->images.x[((image * 8 + line) * 8 + column) * 3 + c] *
+                             n->filters.x[((f * 3 + r) * 3 + s) * 3 + c];
+    }
+}
 
 static void keep(const nn_tensor_info *info, void *context) {
     struct net *n = context;
-    struct values *to = !strcmp(info->name, "pool") ? &n->pooled : !strcmp(info->name, "fc.grad") ? &n->gradient : NULL;
-    if (to) {
-        to->count = tensor_count(info->t);
-        CHECK(!tensor_store_f64(info->t, to->x, to->count), "%s", tensor_error());
-    }
+    struct values *to = !strcmp(info->name, "pool")      ? &n->pooled
+                        : !strcmp(info->name, "fc.grad") ? &n->gradient
+                        : !strcmp(info->name, "input")   ? &n->images
+                        : !strcmp(info->name, "conv")    ? &n->conv
+                                                         : NULL;
+    if (to)
+        keep_values(to, info->t);
+    for (int i = 0; to == &n->conv && i < nn_tensor_count(n->g); i++)
+        if (!strcmp(nn_tensor_at(n->g, i).name, "conv.weight"))
+            keep_values(&n->filters, nn_tensor_at(n->g, i).t);
     nn_telemetry_watch(info, n->t);
 }
 
@@ -276,6 +371,11 @@ static void see_row(void *context, const nn_telemetry_row *row) {
     if (n->times[i] < 2)
         n->steps[i][n->times[i]] = row->step;
     n->times[i]++;
+    if (!strcmp(row->tensor, "conv")) { /* drawn with the number of steps before this one */
+        sum_conv(n);
+        check_values("conv", row->format, &n->conv, &n->sums, (uint64_t)row->step - 1,
+                     &(struct fl_sampled){row->sampled, row->sampled_infinite, row->sampled_error, row->sampled_size});
+    }
     if (strcmp(row->tensor, "fc.weight.grad") != 0)
         return;
     /* [outputs, inputs] or its transpose: errors of the elements are the same set where all are looked at. */
@@ -300,6 +400,7 @@ static void network(const char *variant) {
     x = nn_avgpool_global(g, "pool", x);
     x = nn_linear(g, "fc", x, 4);
     CHECK(!nn_compile(g, x), "%s", tensor_error());
+    n.g = g;
     n.t = nn_telemetry_new(g, &(nn_telemetry_config){.every = 3, .row = see_row, .context = &n, .watched = true});
     CHECK(n.t && !nn_watch(g, keep, &n), "%s", tensor_error());
     for (int step = 0; step < 3 * 2 * TURNS; step++) {
@@ -323,6 +424,12 @@ int main(void) {
     static const tensor_format formats[] = {FMT_FP32, FMT_FP16, FMT_BF16, FMT_FLEX16_5, FMT_DFP16};
     static const char *const rows[] = {"avx512_amx", "portable", "ref"}, *const variants[] = {"fp32", "bf16",
                                                                                               "flex16+5"};
+    static const tensor_window2d windows[] = {
+        {.stride = {1, 1}, .padding = {1, 1, 1, 0}, .dilation = {1, 1}, .groups = 1},
+        {.stride = {2, 3}, .padding = {2, 0, 1, 2}, .dilation = {2, 1}, .groups = 2},
+        {.stride = {1, 1}, .padding = {0, 0, 2, 0}, .dilation = {1, 2}, .groups = 1},
+        {.stride = {1, 3}, .padding = {0, 0, 1, 1}, .dilation = {1, 1}, .groups = 2}};
+    int turn = 0;
     for (int run = 0; run < 3; run++) {
         CHECK(!tensor_set_backend(rows[run]), "%s", tensor_error());
         tensor_set_threads(run + 1);
@@ -332,10 +439,14 @@ int main(void) {
                 matmuls(formats[f], formats[f], scale, 33, 41, 13);
                 matmuls(formats[f], formats[f], scale, 2, 3, 700);
                 epilogues(formats[f], scale);
-                convolutions(formats[f], scale,
-                             (tensor_window2d){.stride = {1, 1}, .padding = {1, 1, 1, 0}, .dilation = {1, 1}}, 1);
-                convolutions(formats[f], scale,
-                             (tensor_window2d){.stride = {2, 3}, .padding = {2, 0, 1, 2}, .dilation = {2, 1}}, 2);
+                for (int to = 0; to < 5; to++)
+                    for (int window = 0; window < 4; window++) { /* shared exponents go with each other, floats too */
+                        static const int beside[] = {1, 2, 0, 4, 3};
+                        const int other = (window + to) % 2 ? beside[f] : f;
+                        convolutions((struct convolution){formats[f], formats[other], formats[to], scale,
+                                                          windows[window], window >= 2},
+                                     turn++ % 8);
+                    }
                 for (int to = 0; to < 5; to++)
                     matmuls(formats[f], formats[to], scale, 6, 9, 30);
             }

@@ -212,7 +212,7 @@ static struct pair exact(const struct fl_args *args, sum_fn *sums, int64_t i) {
         add(&sum, decoded(&(struct operand){.format = fl_bias_format(args), .view = &how->bias}, i % how->bias.count));
     if (how->residual.data)
         add(&sum, decoded(&(struct operand){.format = fl_residual_format(args), .view = &how->residual}, i));
-    if (how->relu && sum.high + sum.low < 0)
+    if (how->relu && (sum.high == -INFINITY || sum.high + sum.low < 0)) /* the low part of an infinity is NaN */
         sum = (struct pair){0, 0, 0};
     return sum;
 }
