@@ -322,6 +322,25 @@ def test_shadows(browser, folder, place, pictures):
             for weight in [line for line in rows if line["step"] == 12 and line["role"] == "weight"]:
                 shown = shown_line(browser, f'#updates [data-panel="{name}"]', weight["tensor"])
                 check(shown is None if not weight["tensor"].endswith("weight") else close(shown, weight["update_ratio"]), name, seed, weight["tensor"], shown, weight["update_ratio"])
+    # what writes did lose, of a row that measured it, beside the expected error; under another measure, and of weights, there is none
+    measured = [line for line in telemetry_of(two, "telemetry-flex16+5-seed7.jsonl") if line["type"] == "tensor" and line["sampled_error"]]
+    check(measured, "no row has a measured error")
+    panel, name = '#shadows [data-series="flex16+5"]', "flex16+5 measured"
+    click(browser, '[aria-label="What of the shadow formats"] button:nth-child(1)')
+    for line in measured:
+        browser.value(f"choose(data.tensors.findIndex(t => t[0] === {json.dumps(line['tensor'])}))")
+        browser.settle()
+        x, y, width, height = box(browser, panel + " .u-over")
+        browser.mouse("mouseMoved", x + (line["step"] - 0.01) / 12 * width, y + height / 2)
+        browser.settle()
+        want = line["sampled_error"] * math.sqrt(line["elements"]) / line["l2"]
+        check(close(shown_line(browser, panel, name), want), line["tensor"], line["step"], shown_line(browser, panel, name), want)
+    click(browser, '[aria-label="What of the shadow formats"] button:nth-child(2)')
+    check(shown_line(browser, panel, name) is None and shown_line(browser, panel, "flex16+5") is not None, "a measured share of saturated elements")
+    click(browser, '[aria-label="What of the shadow formats"] button:nth-child(1)')
+    check(shown_line(browser, panel, name) is not None, "the measured error is gone")
+    browser.value("choose(data.tensors.findIndex(t => t[0] === 'fc1.weight'))")
+    check(shown_line(browser, panel, name) is None and name not in text(browser, panel), "a measured error of a weight", text(browser, panel))
     # bf16 has no seed 7: it is shown with another, and that is said
     check("Not of the chosen seed: bf16 with seed 1." in text(browser, "#shadows + p") and "bf16 with seed 1." in text(browser, "#updates + p"), text(browser, "#shadows + p"))
     # a line that is alone is alone; switched off it is named
@@ -329,11 +348,11 @@ def test_shadows(browser, folder, place, pictures):
     browser.value("choose(data.tensors.findIndex(t => t[0] === 'fc1.weight'))")
     panel, chip = '#shadows [data-series="fp32"]', lambda name: f'[aria-label="Shadow formats shown"] [data-line="{name}"]'
     index = shadow_names.index("dfp16")
-    for name in ["the format itself", *shadow_names]:
+    for name in ["the format itself", "measured", *shadow_names]:
         if name != "dfp16":
             click(browser, chip(name))
     check(line_pixels(browser, panel, f"shadowColour({index})") > 50 and line_pixels(browser, panel, "seriesColour(0)") < 5, "dfp16 alone")
-    check("Switched off: the format itself, " in text(browser, "#shadows + p") and text(browser, panel + " .values").count("\n") <= 2, text(browser, "#shadows + p"))
+    check("Switched off: the format itself, measured, " in text(browser, "#shadows + p") and text(browser, panel + " .values").count("\n") <= 2, text(browser, "#shadows + p"))
     click(browser, '[aria-label="Shadow formats shown"] .plain')
     check(line_pixels(browser, panel, "seriesColour(0)") > 50, "'all' shows not all")
     # the pointer reads other steps than the last
@@ -365,11 +384,23 @@ def test_shadows(browser, folder, place, pictures):
     axis = browser.value("(function () { const a = logAxis([[null, 0, 1e-3, 5e-3, 'inf', Infinity]]); return [a.place(0), a.place(1e-3), a.place(null), a.ticks(null, [a.place(0), 1e-3])]; })()")
     check(0 < axis[0] <= 1e-4 and axis[1:] == [1e-3, None, ["0", "10⁻³"]], "zero on a logarithmic axis", axis)
     x, y, width, height = box(browser, '#updates [data-panel="fp32"] .u-over')
-    for step, want in ((1, 0), (4, 3e-3), (7, None), (12, 5e-3)):
+    for step, want in ((1, None), (5, 5e-3), (6, 0), (7, None), (12, 0)):
         browser.mouse("mouseMoved", x + (step - 0.01) / 12 * width, y + 5)
         browser.settle()
         shown = shown_line(browser, '#updates [data-panel="fp32"]', "fc1.weight")
         check(close(shown, want), "update of step", step, shown, want)
+    browser.value("choose(data.tensors.findIndex(t => t[0] === 'a'))")
+    browser.settle()
+    rows = {line["step"]: line for line in telemetry_lines(12, tensors, "fp32") if line["type"] == "tensor" and line["tensor"] == "a"}
+    x, y, width, height = box(browser, '#shadows [data-series="fp32"] .u-over')
+    for step in (1, 5, 8, 9):
+        browser.mouse("mouseMoved", x + (step - 0.01) / 12 * width, y + height / 2)
+        browser.settle()
+        line, shown = rows[step], shown_line(browser, '#shadows [data-series="fp32"]', "fp32 measured")
+        check(close(shown, line["sampled_error"] and line["sampled_error"] * math.sqrt(line["elements"]) / line["l2"]), "measured at step", step, shown)
+    click(browser, '[aria-label="Shadow formats shown"] [data-line="measured"]')
+    check(shown_line(browser, '#shadows [data-series="fp32"]', "fp32 measured") is None, "measured, switched off, stays")
+    click(browser, '[aria-label="Shadow formats shown"] [data-line="measured"]')
     browser.value("choose(data.tensors.findIndex(t => t[0] === 'zero'))")
     browser.settle()
     check("Without a value: fp32, as fp16, as dfp16." in text(browser, '#shadows [data-series="fp32"]'), text(browser, '#shadows [data-series="fp32"]'))

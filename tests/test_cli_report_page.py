@@ -215,6 +215,14 @@ SHADOWS = {"fp32": ["fp16", "dfp16"], "flex16+5:ngraph": ["dfp16", "bf16:nomaste
 UNWRITTEN = (1, 2, 3, 4, 7)  # steps after which a weight has no row
 
 
+def sampled_of(step, t):
+    """Of the second tensor, at every fourth step; once all of what was measured became Inf."""
+    if t != 1 or step % 4 != 1:
+        return {"sampled": 0, "sampled_infinite": 0, "sampled_error": None, "sampled_size": None}
+    return {"sampled": 3 + step, "sampled_infinite": 3 + step if step == 5 else step // 9, "sampled_error": None if step == 5 else 1e-5 * (2 + step % 5),
+            "sampled_size": None if step == 5 else 0.25}
+
+
 def telemetry_lines(steps, tensors, name, every=1):
     """Rows as docs/telemetry.md has them, of made-up tensors, with counts that follow from step and tensor."""
     shadows = SHADOWS.get(name, [])
@@ -230,8 +238,8 @@ def telemetry_lines(steps, tensors, name, every=1):
                    "zeros": zeros, "infinite": infinite, "nan": nan, "mean": 0.5, "deviation": 1, "smallest": 1e-3, "largest": 2, "l1": 3, "l2": 4,
                    "first_bin": -20 + step % 5 if bins else 0, "bins": bins, "steps": 1, "writes": 1, "maximum": None, "maximum_state": "inf", "saturated": step * t,
                    "flushed": 7 * step, "nonfinite": nan, "saturated_writes": 1, "clamped_low": 0, "clamped_high": 0, "e_moves": 0, "e_least": -step % 4,
-                   "e_largest": 4 + step % 3, "rounding": None if t == 2 else 1e-5 * (1 + step % 5), "update_ratio": (step - 1) % 6 * 1e-3 if role == "weight" and step != 7 else None,
-                   "update_moved": None, "shadows": [{"name": shadow, "e": k, "error": None if t == 2 or step == 5 else 1e-3 * (k + 1) * (1 + step % 4), "saturated": step * k,
+                   "e_largest": 4 + step % 3, "rounding": None if t == 2 else 1e-5 * (1 + step % 5), "update_ratio": step % 6 * 1e-3 if role == "weight" and step != 7 else None,
+                   "update_moved": None, **(sampled_of(step, t) if name != "flex16+5:ngraph" else {}), "shadows": [{"name": shadow, "e": k, "error": None if t == 2 or step == 5 else 1e-3 * (k + 1) * (1 + step % 4), "saturated": step * k,
                                                       "flushed": t + step % (k + 2), "saturated_writes": 0, "e_moves": 0} for k, shadow in enumerate(shadows)]}
     yield {"type": "nonfinite", "step": 2, "tensor": tensors[0][0], "role": tensors[0][1], "nonfinite": 1, "elements": 3, "before": []}
     yield {"type": "end", "steps": steps, "rows": steps * len(tensors)}
@@ -269,6 +277,7 @@ def test_telemetry(place, good):
         check(names == ["fp16", "dfp16", "bf16:nomaster"], "shadow formats", names)
         colours = [s["colour"] for s in data["series"] + data["telemetry"]["shadows"]]
         check(len(set(colours)) == len(colours), "a colour is shared", colours)
+        measured = 0
         for run in data["telemetry"]["runs"]:
             label = data["series"][run["series"]]["name"]
             check([names[i] for i in run["shadows"]] == SHADOWS[label], label, run["shadows"])
@@ -295,6 +304,11 @@ def test_telemetry(place, good):
                     check(get["writes"] == len(part) and get["looked"] == elements, get, part)
                     costs = [line["rounding"] * math.sqrt(line["elements"]) / line["l2"] for line in part if line["rounding"] is not None]
                     check(close(get["rounding"], max(costs, default=None)), get["rounding"], costs)
+                    samples = [(line["sampled"] - line["sampled_infinite"], line["sampled_error"] * math.sqrt(line["elements"]) / line["l2"])
+                               for line in part if line.get("sampled_error") is not None]
+                    want = math.sqrt(sum(n * x * x for n, x in samples) / sum(n for n, _ in samples)) if samples else None
+                    check(close(get["sampled"], want), label, "measured", get["sampled"], want)
+                    measured += want is not None
                     moves = [line["update_ratio"] for line in part if line["update_ratio"] is not None]
                     check(close(get["update"], statistics.fmean(moves) if moves else None), get["update"], moves)
                     for k, shadow in enumerate(lane["shadows"]):
@@ -302,6 +316,7 @@ def test_telemetry(place, good):
                         check(close(got["error"], max((r["error"] for r in rows if r["error"] is not None), default=None)), got, rows)
                         check(all(got[c] == sum(r[c] for r in rows) for c in ("saturated", "flushed")), got, rows)
                     check(get["e_least"] == min(line["e_least"] for line in part) and get["e_largest"] == max(line["e_largest"] for line in part), get)
+        check(measured == 2, "rows with a measured error", measured)
     lines = lines["fp32"]
     write_telemetry(out, "fp32", [lines[0], json.dumps({**lines[1], "elements": "many"}).replace('"many"', "1e999") + "\n"])  # a number to no page
     check([lane["elements"] for lane in data_of(redraw(out, out + " infinite"))["telemetry"]["runs"][0]["lanes"].values()] == [None], "elements that are infinite")
@@ -316,7 +331,9 @@ def test_telemetry(place, good):
                         ([{**lines[0], "shadows": [16]}], ":1: 'shadows' holds"), ([lines[0], {**lines[1], "shadows": []}], ":2: 'shadows' are not those of the first line"),
                         ([lines[0], {**lines[1], "shadows": lines[1]["shadows"][::-1]}], ":2: 'shadows' are not those"),
                         ([lines[0], {**lines[1], "shadows": [{**x, "error": "0"} for x in lines[1]["shadows"]]}], ":2: a field of 'shadows'"),
-                        ([lines[0], {**lines[1], "update_ratio": "0"}], ":2: is not a line 'tensor'"), ([lines[0], {**lines[1], "rounding": True}], ":2: is not a line 'tensor'")):
+                        ([lines[0], {**lines[1], "update_ratio": "0"}], ":2: is not a line 'tensor'"), ([lines[0], {**lines[1], "rounding": True}], ":2: is not a line 'tensor'"),
+                        ([lines[0], {**lines[1], "sampled_error": "0"}], ":2: 'sampled', 'sampled_infinite' or 'sampled_error'"),
+                        ([lines[0], {k: v for k, v in lines[1].items() if k != "sampled_infinite"}], ":2: 'sampled', 'sampled_infinite' or")):
         write_telemetry(out, "fp32", edit)
         before = page_of(out)
         expect_error(["report", out, "--quiet"], 1, os.path.join(out, "telemetry-fp32-seed1.jsonl") + words)

@@ -5,8 +5,11 @@ options, TensorBoard event files where their packages are installed.
 
     test_cli_telemetry.py PATH-OF-FLEXLAB SOURCE"""
 import csv
+import importlib.util
 import json
+import math
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -128,6 +131,54 @@ def test_wrong(place):
     check("'nothing*' matches none" in done.stderr, done.stderr)
 
 
+class Scalars:
+    """A writer that keeps what it is given: {(name, step): value}."""
+
+    def __init__(self, _):
+        self.found = Scalars.last = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def add_scalar(self, name, value, step):
+        check((name, step) not in self.found and math.isfinite(value), name, step, value)
+        self.found[name, step] = value
+
+    def add_histogram_raw(self, name, **_):
+        pass
+
+    def add_text(self, name, *_):
+        pass
+
+
+def test_scalars(place):
+    """What TensorBoard is given of measured errors: those of the rows that have one, of the names in the documentation."""
+    spec = importlib.util.spec_from_file_location("to_tensorboard", os.path.join(SOURCE, "tools", "telemetry_to_tensorboard.py"))
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    for name in sorted(n for n in os.listdir(place) if re.fullmatch("telemetry-.*[.]jsonl", n)):
+        want = {}
+        for row in (line for line in lines_of(place, name) if line["type"] == "tensor"):
+            values = {k: row[k] for k in ("sampled_error", "sampled_size", "sampled_infinite")}
+            if row["sampled_size"]:
+                values["sampled_relative"] = row["sampled_error"] / row["sampled_size"]
+            want |= {(f"{k}/{row['tensor']}", row["step"]): v for k, v in values.items() if row["sampled"] and v is not None}
+        script.convert(pathlib.Path(place, name), "nowhere", Scalars)
+        got = {key: value for key, value in Scalars.last.items() if key[0].startswith("sampled")}
+        check(want and got == want, name, "measured errors", got.items() ^ want.items())
+        check(any(key[0].startswith("deviation/") for key in Scalars.last), name, "no other scalars")
+    earlier = os.path.join(place, "earlier.jsonl")  # a file without such fields
+    with open(earlier, "w") as file:
+        for line in lines_of(place, "telemetry-fp32-seed1.jsonl"):
+            file.write(json.dumps({k: v for k, v in line.items() if not k.startswith("sampled")}) + "\n")
+    script.convert(pathlib.Path(earlier), "nowhere", Scalars)
+    check(Scalars.last and not any(key[0].startswith("sampled") for key in Scalars.last), "measured errors of an earlier file")
+    os.remove(earlier)
+
+
 def test_tensorboard(place):
     script = os.path.join(SOURCE, "tools", "telemetry_to_tensorboard.py")
     out = os.path.join(place, "tensorboard")
@@ -146,6 +197,7 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         place = os.path.join(temporary, "results")
         test_files(place)
+        test_scalars(place)
         test_tensorboard(place)
         test_pattern(place)
         test_wrong(temporary)

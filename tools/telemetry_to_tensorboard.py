@@ -4,7 +4,8 @@
 usage: telemetry_to_tensorboard.py [--out DIR] PATH...
 
 PATH: a folder of results, or a telemetry-FORMAT-seedN.jsonl. Each file becomes a run DIR/NAME (default DIR: tensorboard
-beside the first file). Scalars are called FIGURE/TENSOR, histograms of the magnitudes log2/TENSOR. Files that are not
+beside the first file). Scalars are called FIGURE/TENSOR (a measured error has points
+where there is one alone), histograms of the magnitudes log2/TENSOR. Files that are not
 complete yet are read up to their last whole line."""
 import argparse
 import json
@@ -16,6 +17,7 @@ SCALARS = (
     "mean deviation smallest largest l2 maximum saturated flushed nonfinite saturated_writes e e_moves rounding "
     "update_ratio update_moved"
 ).split()
+SAMPLED = "sampled_error sampled_size sampled_infinite".split()
 SHADOWS = "e error saturated flushed saturated_writes".split()
 
 
@@ -50,6 +52,16 @@ def share(row):
         yield "zeros_share", row["zeros"] / row["elements"]
 
 
+def measured(row):
+    """The measured error of a write, where there is one: other operations, and files of earlier versions, have none."""
+    if not row.get("sampled"):
+        return
+    for name in SAMPLED:
+        yield name, row[name]
+    if row["sampled_size"]:
+        yield "sampled_relative", row["sampled_error"] / row["sampled_size"]
+
+
 def add_histogram(writer, row):
     """Bins of log2 |x|, each at its lower end and 1 wide."""
     counts, first = row["bins"], row["first_bin"]
@@ -71,7 +83,7 @@ def add_histogram(writer, row):
 
 def add_row(writer, row):
     step = row["step"]
-    figures = [(name, row[name]) for name in SCALARS] + list(share(row))
+    figures = [(name, row[name]) for name in SCALARS] + list(share(row)) + list(measured(row))
     for shadow in row["shadows"]:
         figures += [(f"shadow {shadow['name']} {name}", shadow[name]) for name in SHADOWS]
     for name, value in figures:

@@ -40,7 +40,7 @@ function logAxis(lists) {
 // A value of such an axis under the pointer.
 const sayRatio = v => v == null ? "–" : v === 0 ? "0" : v.toExponential(2).replace("-", "−");
 
-// lines: {name, colour, dash, width, steps, values, text}; text(value) is what stands under the pointer. The first line lies below the others.
+// lines: {name, colour, dash, width, steps, values, text, points}; text(value) is what stands under the pointer; points: marks each value. The first line lies below the others.
 // Lines without any value are named.
 function linesPanel({title, label, lines, axis, group}) {
     const panel = element("div", {class: "panel lines"}), readout = element("div", {class: "values", "aria-live": "off"}), note = element("p", {class: "soft"});
@@ -53,7 +53,7 @@ function linesPanel({title, label, lines, axis, group}) {
             // A step that a line has no row of is undefined, and the line goes on; a row without a value is null, and it ends.
             data: [steps, ...at.map(values => steps.map(step => values.has(step) ? axis.place(values.get(step)) : undefined))],
             limits: [Math.min(0, steps[0] - 1), Math.max(data.total_steps, steps[steps.length - 1])], label: `${label}; arrow keys read values`, empty: "Nothing to draw.",
-            series: [{}, ...seen.map(line => ({scale: "y", stroke: line.colour, width: line.width, dash: line.dash, label: line.name, ...(steps.length <= 30 ? {points: {show: true, size: 5}} : {})}))],
+            series: [{}, ...seen.map(line => ({scale: "y", stroke: line.colour, width: line.width, dash: line.dash, label: line.name, ...(line.points ? {points: {show: true, size: 9, fill: line.colour}} : steps.length <= 30 ? {points: {show: true, size: 5}} : {})}))],
             scales: {y: {range: axis.range, distr: 3, log: 10}},
             axes: [stepAxis(), axisLook({scale: "y", size: 54, splits: axis.splits, filter: (_, ticks) => ticks, values: axis.ticks})],
         }),

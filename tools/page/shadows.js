@@ -1,4 +1,4 @@
-// shadows.js - what other formats would have done to the tensor chosen, beside what its own did: error, saturated, flushed, a panel for each format.
+// shadows.js - what other formats would have done to the tensor chosen, beside what its own did: error, expected and measured, saturated, flushed, a panel for each format.
 
 const shadowMeasures = {
     error: {text: "error", own: lane => lane.rounding, shadow: s => s.error, say: sayRatio},
@@ -10,18 +10,25 @@ function percent(v) { return v == null ? "–" : v === 0 ? "0" : `${short(100 * 
 
 const shadowColour = i => shownColour(data.telemetry.shadows[i].colour);
 const shadowLook = i => ({colour: shadowColour(i), dash: lineDash(i + 2), width: 2});
-const ownName = "the format itself";
+const ownName = "the format itself", measuredName = "measured", measuredLook = colour => ({colour, dash: [1, 4], width: 2, points: true});
 
 function shadowColumns(run) {
     const lane = run && run.lanes[chosen.tensor];
     if (!lane) return null;
     const n = run.steps.length, get = (from, name) => column(from[name], n);
-    return {steps: run.steps, elements: lane.elements, rounding: get(lane, "rounding"), saturated: get(lane, "saturated"), flushed: get(lane, "flushed"), writes: get(lane, "writes"), looked: get(lane, "looked"),
+    return {steps: run.steps, elements: lane.elements, rounding: get(lane, "rounding"), sampled: get(lane, "sampled"), saturated: get(lane, "saturated"), flushed: get(lane, "flushed"), writes: get(lane, "writes"), looked: get(lane, "looked"),
             shadows: lane.shadows.map((s, k) => ({shadow: run.shadows[k], error: get(s, "error"), saturated: get(s, "saturated"), flushed: get(s, "flushed")}))};
+}
+
+// What writes did lose, at the rows that measured it; no line of a tensor that has none.
+function measuredLines(series, lane) {
+    const there = lane.sampled.map((v, i) => v == null ? -1 : i).filter(i => i >= 0);
+    return there.length ? [{name: `${data.series[series].name} ${measuredName}`, ...measuredLook(seriesColour(series)), steps: there.map(i => lane.steps[i]), values: there.map(i => lane.sampled[i]), text: sayRatio}] : [];
 }
 
 function shadowLines(series, lane, measure, shown) {
     return [...(shown.has(-1) ? [{name: data.series[series].name, colour: seriesColour(series), dash: [], width: 3, steps: lane.steps, values: measure.own(lane), text: measure.say}] : []),
+            ...(shown.has(-2) && measure === shadowMeasures.error ? measuredLines(series, lane) : []),
             ...lane.shadows.filter(s => shown.has(s.shadow)).map(s => ({name: `as ${data.telemetry.shadows[s.shadow].name}`, ...shadowLook(s.shadow), steps: lane.steps, values: measure.shadow(s, lane), text: measure.say}))];
 }
 
@@ -30,7 +37,8 @@ function shadowFormats() {
     if (!data.telemetry.runs.length)
         return section(name, element("p", {}, "No shadow formats: these runs were trained without --telemetry."));
     let measure = shadowMeasures.error;
-    const some = data.telemetry.shadows.length > 0, shown = new Set([-1, ...data.telemetry.shadows.keys()]);
+    const some = data.telemetry.shadows.length > 0, shown = new Set([-1, -2, ...data.telemetry.shadows.keys()]);
+    const has = v => Array.isArray(v) ? v.some(x => x != null) : v != null, measured = data.telemetry.runs.some(run => Object.values(run.lanes).some(lane => has(lane.sampled)));
     const grid = element("div", {class: "panels lanes", id: "shadows"}), note = element("p", {class: "soft"}), same = element("b");
     const draw = () => {
         same.textContent = tensorText(chosen.tensor);
@@ -47,7 +55,7 @@ function shadowFormats() {
         const names = list => list.map(i => data.series[i].name).join(", "), without = drawn().filter(i => !seen.includes(i)), bare = seen.filter(i => !runFor("telemetry", i).shadows.length);
         const other = seen.filter(i => runFor("telemetry", i).seed !== chosen.seed).map(i => `${data.series[i].name} with seed ${data.seeds[runFor("telemetry", i).seed]}`);
         const fewer = seen.filter(i => !bare.includes(i)).map(i => [i, [...data.telemetry.shadows.keys()].filter(k => !runFor("telemetry", i).shadows.includes(k))]).filter(([, list]) => list.length);
-        const off = [...(shown.has(-1) ? [] : [ownName]), ...data.telemetry.shadows.filter((_, k) => !shown.has(k)).map(s => s.name)];
+        const off = [...(shown.has(-1) ? [] : [ownName]), ...(shown.has(-2) || !measured ? [] : [measuredName]), ...data.telemetry.shadows.filter((_, k) => !shown.has(k)).map(s => s.name)];
         note.textContent = [without.length ? `Left out, without telemetry: ${names(without)}.` : "", bare.length ? `Trained without --shadow: ${names(bare)}.` : "",
                             ...fewer.map(([i, list]) => `Not measured in ${data.series[i].name}: ${list.map(k => data.telemetry.shadows[k].name).join(", ")}.`),
                             other.length ? `Not of the chosen seed: ${other.join(", ")}.` : "", off.length ? `Switched off: ${off.join(", ")}.` : ""].filter(Boolean).join(" ");
@@ -56,10 +64,10 @@ function shadowFormats() {
     redraws.push(draw);
     const rows = Math.max(...data.telemetry.runs.map(run => run.rows));
     const controls = [element("div", {class: "controls"}, choice("What of the shadow formats", Object.entries(shadowMeasures).map(([key, m]) => [key, m.text]), "error", key => { measure = shadowMeasures[key]; draw(); }), element("span", {}, "of ", same)),
-                      ...(some ? [lineSwitches("Shadow formats shown", [{key: -1, name: ownName, look: () => ({colour: token("ink"), dash: [], width: 3})}, ...data.telemetry.shadows.map((s, i) => ({key: i, name: s.name, look: () => shadowLook(i)}))], shown, draw)] : [])];
+                      ...(some ? [lineSwitches("Shadow formats shown", [{key: -1, name: ownName, look: () => ({colour: token("ink"), dash: [], width: 3})}, ...(measured ? [{key: -2, name: measuredName, look: () => measuredLook(token("ink"))}] : []), ...data.telemetry.shadows.map((s, i) => ({key: i, name: s.name, look: () => shadowLook(i)}))], shown, draw)] : [])];
     draw();
     return section(name, ...controls, grid, note, element("p", {class: "soft"},
         "A shadow is a format with an exponent of its own that the same values are converted to; it does not feed back into the training. Error: root mean square of what is lost, as part of the values' own; of the format itself " +
-        "that which rounding to nearest costs at the least. Saturated, flushed: share of the elements; of the format itself over all its writes since the row before, of a shadow at the step of the row. " +
-        (rows > 1 ? `Up to ${rows} rows of telemetry are one point: the largest error, and the sums of saturated and flushed.` : "")));
+        "that which rounding to nearest costs at the least. " + (measured ? "Measured: what writes of matmuls and convolutions did lose, of some elements computed again without rounding, at every sixteenth row. " : "") + "Saturated, flushed: share of the elements; of the format itself over all its writes since the row before, of a shadow at the step of the row. " +
+        (rows > 1 ? `Up to ${rows} rows of telemetry are one point: the largest error, the measured one of all its elements together, and the sums of saturated and flushed.` : "")));
 }

@@ -1,7 +1,8 @@
 /* report_telemetry.c - histograms, counts, shadow formats and updates of telemetry as data of the page. Steps with rows
  * that follow each other become one point where there are more than the page has room for: histograms and counts are
- * added up, the largest error stays, and update-to-weight ratios become their mean. All tensors have the points of the
- * file; one without a row in any of a point's steps, such as a weight before its first update, has nulls there. */
+ * added up, the largest error stays, measured errors are joined, and update-to-weight ratios become their mean. All
+ * tensors have the points of the file; one without a row in any of a point's steps, such as a weight before its first
+ * update, has nulls there. */
 #include "report/report_telemetry.h"
 #include "figures/figure_style.h"
 #include "report/page_json.h"
@@ -21,7 +22,21 @@ enum { ROOM = 40000, LEAST = 16, MOST = 200, COARSE = 48, SHADOWS_A_ROW = 3 };
 enum { LOWEST = -256, BINS = 512 };
 
 /* Columns of a point, then those of each shadow. */
-enum { FIRST, ZEROS, NONFINITE, SATURATED, FLUSHED, LEAST_E, LARGEST_E, WRITES, LOOKED, ROUNDING, UPDATE, POINT };
+enum {
+    FIRST,
+    ZEROS,
+    NONFINITE,
+    SATURATED,
+    FLUSHED,
+    LEAST_E,
+    LARGEST_E,
+    WRITES,
+    LOOKED,
+    ROUNDING,
+    SAMPLED,
+    UPDATE,
+    POINT
+};
 enum { SHADOW_ERROR, SHADOW_SATURATED, SHADOW_FLUSHED, SHADOW_POINT };
 struct column {
     const char *name;
@@ -29,13 +44,15 @@ struct column {
 };
 static const struct column columns[POINT] = {{"first", 6},    {"zeros", 4},    {"nonfinite", 16}, {"saturated", 16},
                                              {"flushed", 16}, {"e_least", 6},  {"e_largest", 6},  {"writes", 16},
-                                             {"looked", 16},  {"rounding", 4}, {"update", 4}},
+                                             {"looked", 16},  {"rounding", 4}, {"sampled", 4},    {"update", 4}},
                            shadow_columns[SHADOW_POINT] = {{"error", 4}, {"saturated", 16}, {"flushed", 16}};
 
 /* What is being added up of one tensor, and the columns of what is complete. */
 struct lane {
     double bins[BINS], elements, zeros, nonfinite, saturated, flushed, least_e, largest_e, writes;
     double rounding; /* the largest, as part of the values; NAN so far */
+    double errors;   /* sum of squares of measured errors, as parts of the values */
+    double sampled;  /* of so many elements */
     double updates;  /* sum of update-to-weight ratios */
     double (*shadows)[SHADOW_POINT];
     int update_count, points; /* complete ones */
@@ -150,10 +167,12 @@ static void complete(const struct telemetry *t, struct lane *l) {
     point[WRITES] = l->writes;
     point[LOOKED] = l->elements;
     point[ROUNDING] = l->rounding;
+    point[SAMPLED] = l->sampled > 0 ? sqrt(l->errors / l->sampled) : NAN;
     point[UPDATE] = l->update_count ? l->updates / l->update_count : NAN;
     complete_shadows(t, l, point + POINT);
     memset(l->bins, 0, sizeof l->bins);
-    l->elements = l->zeros = l->nonfinite = l->saturated = l->flushed = l->writes = l->updates = 0;
+    l->elements = l->zeros = l->nonfinite = l->saturated = l->flushed = l->writes = l->updates = l->errors =
+        l->sampled = 0;
     l->update_count = 0;
     l->any = false;
 }
@@ -191,6 +210,23 @@ static bool number_or_null(const cJSON *line, const char *name, double *value) {
     if (!there)
         *value = NAN;
     return there || cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(line, name));
+}
+
+/* The measured error of a row (docs/telemetry.md), whose elements have a root mean square of `size`: one weight for
+ * each element. Where nothing was measured there is nothing to add; files of earlier versions have no such fields. */
+static bool take_sampled(struct lane *l, const cJSON *line, double size) {
+    double sampled, infinite, error;
+    if (!cJSON_HasObjectItem(line, "sampled") && !cJSON_HasObjectItem(line, "sampled_error"))
+        return true;
+    if (!number(line, "sampled", &sampled) || !number(line, "sampled_infinite", &infinite) ||
+        !number_or_null(line, "sampled_error", &error))
+        return false;
+    const double finite = sampled - infinite, part = error / size;
+    if (finite > 0 && size > 0 && !isnan(part)) {
+        l->errors += finite * part * part;
+        l->sampled += finite;
+    }
+    return true;
 }
 
 static int take_shadows(const struct telemetry *t, struct lane *l, const cJSON *line, bool first) {
@@ -261,6 +297,8 @@ static int take_tensor(struct telemetry *t, const cJSON *line) {
     l->largest_e = fmax(l->largest_e, largest_e);
     l->writes += writes;
     l->rounding = worse(l->rounding, l2 > 0 ? rounding * sqrt(elements) / l2 : NAN);
+    if (!take_sampled(l, line, l2 > 0 ? l2 / sqrt(elements) : NAN))
+        return refuse(t, "'sampled', 'sampled_infinite' or 'sampled_error' is missing or of another type");
     if (!isnan(update)) {
         l->updates += update;
         l->update_count++;
