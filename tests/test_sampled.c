@@ -6,6 +6,7 @@
 #include "check.h"
 #include "core/queue/sampled.h"
 #include "flexlab/nn.h"
+#include "nn/telemetry/nn_telemetry.h"
 #include "philox_witness.h"
 #include <math.h>
 #include <string.h>
@@ -410,6 +411,9 @@ static void network(const char *variant) {
             images[i] = (float)((double)(int64_t)check_random(&state) / 9223372036854775808.0);
         for (int i = 0; i < 8; i++)
             labels[i] = (int32_t)(check_random(&state) % 4);
+        const int next = n.t->sampling.next; /* an evaluation is no step, and is not measured */
+        CHECK(!nn_evaluate(g, images, labels, 8, NULL, NULL) && n.t->sampling.next == next, "step %d: %s", step + 1,
+              tensor_error());
         CHECK(!nn_train_step(g, images, labels, 0.01f, NULL, NULL) && !nn_telemetry_step(n.t), "%s", tensor_error());
     }
     for (int i = 0; i < MEASURED; i++) /* twice in as many rows as there are two rounds of turns */

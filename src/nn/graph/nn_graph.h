@@ -445,9 +445,9 @@ tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient);
 tensor_status fl_update(nn_graph *g, float rate);
 /* All values of training are hidden: their memory is about to be used for something else. */
 void fl_hide_values(nn_graph *g);
-/* Around the calls of a position: they take the memory planned for it, and from the end on no longer do. Every begin
- * has its end, on failure too. */
-void fl_begin_calls(const nn_graph *g, int position);
+/* Around the calls of a position: they take the memory planned for it, and from the end on no longer do; those of a
+ * training step are sampled. Every begin has its end, on failure too. */
+void fl_begin_calls(const nn_graph *g, int position, bool training);
 void fl_end_calls(const nn_graph *g, int position);
 /* Asks by a dry run what memory each position takes. */
 tensor_status fl_measure_step(nn_graph *g);

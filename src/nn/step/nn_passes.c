@@ -14,10 +14,10 @@ static bool is_dry_run(const nn_graph *g) {
     return !g->compiled;
 }
 
-void fl_begin_calls(const nn_graph *g, int position) {
+void fl_begin_calls(const nn_graph *g, int position, bool training) {
     if (!is_dry_run(g))
         fl_lend(g->device, g->positions[position].calls);
-    fl_sample_writes(is_dry_run(g) ? NULL : g->sampling, position % FL_SAMPLED_TURNS);
+    fl_sample_writes(training && !is_dry_run(g) ? g->sampling : NULL, position % FL_SAMPLED_TURNS);
 }
 
 void fl_end_calls(const nn_graph *g, int position) {
@@ -96,7 +96,7 @@ tensor_status fl_forward(nn_graph *g, const float *images, bool training) {
     for (int i = 0; i < g->count; i++) {
         if (training)
             begin_position(g, i);
-        fl_begin_calls(g, i);
+        fl_begin_calls(g, i, training);
         tensor_status status = forward_node(g, &g->nodes[i], images, training);
         fl_end_calls(g, i);
         if (status)
@@ -117,7 +117,7 @@ static tensor_status loss(nn_graph *g) {
     const struct fl_output *logits = fl_output_of(g, g->logits);
     tensor *x = g->values[logits->y].t, *dx = g->values[logits->dy].t;
     begin_position(g, g->count);
-    fl_begin_calls(g, g->count);
+    fl_begin_calls(g, g->count, true);
     tensor_status status = fl_objective_run(g, dx, x);
     fl_end_calls(g, g->count);
     if (!status)
@@ -212,7 +212,7 @@ static tensor_status backward(nn_graph *g) {
         struct fl_node *node = &g->nodes[i];
         const int position = 2 * g->count - i;
         begin_position(g, position);
-        fl_begin_calls(g, position);
+        fl_begin_calls(g, position, true);
         tensor_status status = node->learns ? backward_node(g, node) : TENSOR_OK;
         fl_end_calls(g, position);
         if (status)
@@ -232,7 +232,7 @@ tensor_status fl_backward(nn_graph *g) {
 
 static tensor_status update_parameter(const nn_graph *g, const struct fl_parameter *p) {
     const int position = fl_positions(g) - 1;
-    fl_begin_calls(g, position);
+    fl_begin_calls(g, position, true);
     tensor_status status = fl_optimise(g, p);
     if (!status)
         status = fl_refresh_weight(p);
@@ -247,7 +247,7 @@ static tensor_status update_parameter(const nn_graph *g, const struct fl_paramet
 
 static tensor_status update(nn_graph *g) {
     const int position = fl_positions(g) - 1;
-    fl_begin_calls(g, position);
+    fl_begin_calls(g, position, true);
     tensor_status begun = fl_optimiser_begin(g);
     fl_end_calls(g, position);
     if (begun)

@@ -283,7 +283,7 @@ tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, 
     tensor *rows, *copy;
     tensor_status status = fl_evaluated_rows(g, count * fl_labels_each(g), &rows, &copy);
     if (!status) { /* some rows and no gradient take no more than all of them with it, for which memory is planned */
-        fl_begin_calls(g, g->count);
+        fl_begin_calls(g, g->count, false);
         status = fl_objective_evaluate(g, rows, labels, &mean_loss, predicted);
         fl_end_calls(g, g->count);
     }
