@@ -379,12 +379,18 @@ static void add_skipping(void *context, const nn_telemetry_row *row) {
               "%s in %s: error %g of an earlier step", row->tensor, row->shadows[i].name, row->shadows[i].error);
 }
 
-static void skips(void) {
-    static struct skipping k;
-    nn_graph *g = nn_graph_new(&(nn_config){
-        .variant = "fp16", .batch = BATCH, .seed = 5, .momentum = 0.9f, .loss_scale = "dynamic:init=2^24"});
+/* Without a normalisation, which would hide how large the images are. */
+static nn_graph *plain_network(nn_config config) {
+    nn_graph *g = nn_graph_new(&config);
     nn_node x = nn_conv2d(g, "conv", nn_input(g, SIDE, SIDE, CHANNELS), 6, 3, 1, 1);
     CHECK(!nn_compile(g, nn_linear(g, "fc", nn_avgpool_global(g, "pool", x), CLASSES)), "%s", tensor_error());
+    return g;
+}
+
+static void skips(void) {
+    static struct skipping k;
+    nn_graph *g = plain_network(
+        (nn_config){.variant = "fp16", .batch = BATCH, .seed = 5, .momentum = 0.9f, .loss_scale = "dynamic:init=2^24"});
     const int count = nn_tensor_count(g);
     tensor_stats first[MOST], total;
     for (int i = 0; i < count; i++)
@@ -407,6 +413,43 @@ static void skips(void) {
         CHECK(find(&k.sums, info.name)->writes == total.writes - first[i].writes, "%s: %lld writes in rows, not %lld",
               info.name, (long long)find(&k.sums, info.name)->writes, (long long)(total.writes - first[i].writes));
     }
+    nn_telemetry_free(t);
+    nn_graph_free(g);
+}
+
+/* A tensor that nothing wrote since the row before has one exponent, whatever it had before. */
+struct resting {
+    int moved, rested; /* rows */
+};
+
+static void see_resting(void *context, const nn_telemetry_row *row) {
+    struct resting *r = context;
+    r->moved += row->e_least < row->e_largest;
+    if (row->writes)
+        return;
+    r->rested++;
+    CHECK(row->e_least == row->e && row->e_largest == row->e && !row->e_moves && row->maximum == 0,
+          "%s step %lld: e %d, %d to %d without a write", row->tensor, (long long)row->step, row->e, row->e_least,
+          row->e_largest);
+}
+
+static void rests(void) {
+    static float images[NUMBERS];
+    int32_t labels[BATCH];
+    struct resting resting = {0};
+    nn_graph *g = plain_network(
+        (nn_config){.variant = "flex16+5", .batch = BATCH, .seed = 5, .momentum = 0.9f, .loss_scale = "dynamic"});
+    nn_telemetry *t = nn_telemetry_new(
+        g, &(nn_telemetry_config){.every = 4, .pattern = "*.momentum", .row = see_resting, .context = &resting});
+    CHECK(t, "%s", tensor_error());
+    for (int step = 1; step <= 17; step++) {
+        make_batch(step, 0, images, labels);
+        for (int i = 0; i < NUMBERS && step > 4; i++)
+            images[i] *= 1e25f; /* gradients beyond any exponent: steps without an update */
+        CHECK(!nn_train_step(g, images, labels, 0.01f, NULL, NULL) && !nn_telemetry_step(t), "%s", tensor_error());
+    }
+    CHECK(resting.moved > 0 && resting.rested > 0, "exponents moved in %d rows, %d rows have no write", resting.moved,
+          resting.rested);
     nn_telemetry_free(t);
     nn_graph_free(g);
 }
@@ -601,6 +644,7 @@ static void refused(void) {
                  {{.shadows = "flex16+5:what"}, "what"},
                  {{.shadows = "fp16,fp16"}, "twice"},
                  {{.shadows = ""}, "''"},
+                 {{.csv = path}, path},
                  {{.csv = "/no/such/folder/at/all"}, "/no/such"}};
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         nn_telemetry_config config = wrong[i].config;
@@ -659,6 +703,35 @@ static void ends(void) {
     nn_telemetry_free(t);
     nn_graph_free(g);
     unlink(path);
+}
+
+/* Rows that are wanted in the midst of a step: a weight whose values before the update nobody kept tells no ratio. */
+static void see_late(void *context, const nn_telemetry_row *row) {
+    int *weights = context;
+    if (strcmp(row->role, "weight") != 0 || row->step == 1)
+        return;
+    ++*weights;
+    CHECK(row->elements && isnan(row->update_ratio) && row->update_moved == -1, "%s step %lld: ratio %g, %lld moved",
+          row->tensor, (long long)row->step, row->update_ratio, (long long)row->update_moved);
+}
+
+static void wanted_late(void) {
+    static float images[NUMBERS];
+    int32_t labels[BATCH];
+    int weights = 0;
+    nn_graph *g = network("fp32", NULL, NULL);
+    nn_telemetry *t = nn_telemetry_new(g, &(nn_telemetry_config){.every = 100, .row = see_late, .context = &weights});
+    CHECK(t, "%s", tensor_error());
+    for (int step = 1; step <= 3; step++) {
+        make_batch(step, 0, images, labels);
+        CHECK(!nn_forward(g, images, labels) && !nn_backward(g), "%s", tensor_error());
+        if (step == 3)
+            nn_telemetry_want(t);
+        CHECK(!nn_update(g, 0.01f) && !nn_telemetry_step(t), "%s", tensor_error());
+    }
+    CHECK(weights == 6, "rows of %d weights", weights);
+    nn_telemetry_free(t);
+    nn_graph_free(g);
 }
 
 /* --- others beside it --------------------------------------------------------------------------------------------- */
@@ -821,8 +894,10 @@ int main(int argc, char **argv) {
     }
     left_out();
     skips();
+    rests();
     refused();
     ends();
+    wanted_late();
     fails_beside();
     two_at_once();
     one_at_once();

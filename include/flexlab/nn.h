@@ -584,7 +584,7 @@ typedef struct nn_telemetry_row {
     const char *tensor, *role, *format;
     const tensor_description *elements; /* of this step; NULL: not looked at */
     double update_ratio;                /* NAN: no weight, or no such number */
-    int64_t update_moved;               /* -1: no weight */
+    int64_t update_moved;               /* -1: no weight, or not known */
     /* Since the row before, this step included. */
     int64_t steps, writes;
     double maximum; /* largest |x| before rounding */
@@ -619,7 +619,7 @@ typedef struct nn_nonfinite {
 
 typedef struct nn_telemetry_config {
     const char *path;    /* JSON Lines; NULL: none */
-    const char *csv;     /* the same rows as a table; NULL: none */
+    const char *csv;     /* the same rows as a table, in another file; NULL: none */
     const char *pattern; /* of names: '*', '?', several with commas between; NULL: all tensors */
     const char *shadows; /* formats, each with :PREDICTOR or its own, commas between; NULL: none */
     int64_t every;       /* steps between rows; 0: 10 */
@@ -634,7 +634,8 @@ FLEXLAB_API nn_telemetry *nn_telemetry_new_sized(nn_graph *g, const nn_telemetry
 /* Of a compiled network, between two steps; takes its nn_watch, in steps with rows, unless `watched`. There may be
  * several of one network where all of them are `watched`. A device is waited for after every step. NULL on failure: a
  * pattern that matches no tensor, an unknown format or predictor, a file that cannot be written, another telemetry of
- * the network where not both are `watched`; the network is then as it was. Files are PATH.part until nn_telemetry_finish. */
+ * the network where not both are `watched`; the network is then as it was. Files are PATH.part until
+ * nn_telemetry_finish. */
 static inline nn_telemetry *nn_telemetry_new(nn_graph *g, const nn_telemetry_config *config) {
     return nn_telemetry_new_sized(g, config, sizeof *config);
 }
@@ -643,7 +644,8 @@ FLEXLAB_API void nn_telemetry_watch(const nn_tensor_info *info, void *telemetry)
 /* After every step, also one whose update was left out: writes the rows of steps 1, 1 + every, 1 + 2 every, ...,
  * counted on from nn_steps where the telemetry began. TENSOR_E_ARGUMENT after nn_telemetry_finish. */
 FLEXLAB_API tensor_status nn_telemetry_step(nn_telemetry *t) FLEXLAB_SYMBOL(nn_telemetry_step);
-/* The next step has rows, whatever its number: before the last one. */
+/* The next step has rows, whatever its number: between two steps, before the last one. Of a step under way the row of
+ * what was written before is without figures of elements, and update_ratio is NAN where the gradient was. */
 FLEXLAB_API void nn_telemetry_want(nn_telemetry *t) FLEXLAB_SYMBOL(nn_telemetry_want);
 /* NULL: none so far. */
 FLEXLAB_API const nn_nonfinite *nn_telemetry_nonfinite(const nn_telemetry *t) FLEXLAB_SYMBOL(nn_telemetry_nonfinite);

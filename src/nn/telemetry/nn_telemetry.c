@@ -125,7 +125,7 @@ static tensor_status begin_totals(nn_telemetry *t) {
         seen->low = a->clamped_low;
         seen->high = a->clamped_high;
         seen->settled = a->initialised;
-        seen->row.e = tensor_exponent(info.t);
+        seen->row.e = seen->row.e_least = seen->row.e_largest = tensor_exponent(info.t);
     }
     return TENSOR_OK;
 }
@@ -177,6 +177,8 @@ static void detach(nn_telemetry *t) {
 
 static tensor_status begin(nn_telemetry *t, const nn_telemetry_config *config) {
     FL_TRY(check_others(t));
+    if (config->path && config->csv && !strcmp(config->path, config->csv))
+        return fl_fail(TENSOR_E_ARGUMENT, "telemetry: path and csv are both '%s', expected two files", config->path);
     t->pattern = fl_format_name("%s", config->pattern ? config->pattern : "*");
     t->shadow_list = fl_format_name("%s", config->shadows ? config->shadows : "");
     if (!t->pattern || !t->shadow_list)
@@ -433,6 +435,7 @@ static tensor_status end_row(nn_telemetry *t, struct fl_seen_tensor *seen, const
     t->rows++;
     row->elements = elements;
     row->writes = row->saturated_writes = row->e_moves = 0;
+    row->e_least = row->e_largest = row->e; /* until the next write */
     row->maximum = 0;
     *before = slot->total;
     seen->low = slot->autoflex.clamped_low;
