@@ -91,6 +91,11 @@ static tensor_status embedding_grad(void) {
     return tensor_embedding_grad(o.table, o.dy, o.indices);
 }
 
+static tensor_status describe(void) {
+    tensor_description ignored;
+    return tensor_describe(&ignored, o.x);
+}
+
 static const struct {
     const char *name;
     tensor_status (*run)(void);
@@ -107,7 +112,8 @@ static const struct {
             {"slice", slice, &o.y},
             {"concat", concat, &o.pair},
             {"embedding", embedding, &o.y},
-            {"embedding_grad", embedding_grad, &o.dy}};
+            {"embedding_grad", embedding_grad, &o.dy},
+            {"describe", describe, &o.x}};
 
 static void make(tensor_format f, int64_t batch) {
     const int64_t m = batch * POSITIONS;

@@ -15,7 +15,7 @@ static double uniform(void) {
     return (double)(check_random(&seed) >> 11) * 0x1p-53;
 }
 
-enum { BITS, VALUES, SPREAD, CONSTANT, ZEROS, TINY, ONE_LARGE, NONE_FINITE, KINDS };
+enum { BITS, VALUES, SPREAD, CONSTANT, ZEROS, TINY, ONE_LARGE, NONE_FINITE, FEW_ODD, ENDS, KINDS };
 
 /* Elements as words, so that everything that a format can hold occurs. */
 static tensor *make(tensor_format format, int64_t n, int kind) {
@@ -32,6 +32,8 @@ static tensor *make(tensor_format format, int64_t n, int kind) {
                        ? (check_random(&seed) & 1 ? ldexp(uniform() - 0.5, -(int)(check_random(&seed) % 60)) : 0)
                    : kind == TINY ? (uniform() - 0.5) * (shared ? 0x1p-28 : 0x1p-140)
                                   : ldexp(uniform() - 0.5, (int)(check_random(&seed) % 12)) + 100;
+    if (kind == FEW_ODD && check_random(&seed) & 1) /* as after ReLU */
+        value[0] = 0;
     if (kind == ONE_LARGE)
         value[check_random(&seed) % (uint64_t)n] = -3e4;
     CHECK(!tensor_load_f64(x, value, n), "%s", tensor_error());
@@ -48,6 +50,27 @@ static tensor *make(tensor_format format, int64_t n, int kind) {
             word[i] = bits;
         else
             half[i] = (uint16_t)bits;
+    }
+    for (int64_t i = 0; i < n && kind == FEW_ODD; i++) /* blocks without any, with one, with several */
+        if (check_random(&seed) % 900 == 0 && !shared) {
+            static const uint32_t words[] = {0x7f800000u, 0xff800000u, 0x7fc00000u, 1,
+                                             0x807fffffu, 0x00800000u, 0x7f7fffffu, 0x80000000u};
+            const uint32_t bits = words[check_random(&seed) % (sizeof words / sizeof words[0])];
+            if (wide)
+                word[i] = bits;
+            else
+                half[i] = (uint16_t)(bits >> 16 | (bits & 1));
+        } else if (check_random(&seed) % 900 == 0 && shared) {
+            half[i] = (uint16_t)(INT16_MIN + (int)(check_random(&seed) % 3));
+        }
+    for (int64_t i = 0; i < n && kind == ENDS; i++) { /* squares as large as they get */
+        const bool below = check_random(&seed) & 1;
+        if (shared)
+            half[i] = (uint16_t)(below ? -INT16_MAX : INT16_MAX);
+        else if (wide)
+            word[i] = 0x7f7fffffu | (below ? 0x80000000u : 0);
+        else
+            half[i] = (uint16_t)((infinite - 1) | (below ? 0x8000u : 0));
     }
     free(value);
     return x;
@@ -138,8 +161,8 @@ static void check_description(const tensor *x, const tensor_description *d, cons
           d->rounding, rounding(x, &r));
 }
 
-static const char *const kinds[KINDS] = {"bits",  "values", "spread",    "constant",
-                                         "zeros", "tiny",   "one large", "none finite"};
+static const char *const kinds[KINDS] = {"bits", "values",    "spread",      "constant", "zeros",
+                                         "tiny", "one large", "none finite", "few odd",  "ends"};
 
 /* Every row of kernels and number of threads, bit for bit. */
 static void describe(tensor_format format, int64_t n, int kind) {

@@ -127,7 +127,9 @@ static void add_float_bits(struct description *d, const struct fl_described_floa
     for (int b = 0; b < 32 && seen->by_bits; b++) {
         int64_t sum = 0;
         for (int l = 0; l < 16; l++) {
-            const uint32_t carry[] = {seen->carry[0][l], seen->carry[1][l], seen->carry[2][l], seen->carry[3][l]};
+            uint32_t carry[FL_DESCRIBED_CARRIES];
+            for (int k = 0; k < FL_DESCRIBED_CARRIES; k++)
+                carry[k] = seen->carry[k][l];
             sum += bit_of(seen->bit[b][l], carry, b);
         }
         add_count(&d->bins[SUBNORMALS + seen->base - b - 1], sum);
@@ -140,7 +142,9 @@ static void add_float_bits(struct description *d, const struct fl_described_floa
 static void take_mantissa_bits(struct fl_described_mantissas *seen, int64_t at_least[17]) {
     for (int b = 0; b < 16; b++) {
         for (int l = 0; l < 32; l++) {
-            const uint32_t carry[] = {seen->carry[0][l], seen->carry[1][l], seen->carry[2][l], seen->carry[3][l]};
+            uint32_t carry[FL_DESCRIBED_CARRIES];
+            for (int k = 0; k < FL_DESCRIBED_CARRIES; k++)
+                carry[k] = seen->carry[k][l];
             at_least[b] += bit_of(seen->bit[b][l], carry, b);
         }
         for (int level = b + 1; level <= 16; level++)

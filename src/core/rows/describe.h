@@ -1,7 +1,7 @@
 /* describe.h - what kernels of rows tell of a part of a tensor's elements: counts and sums, block by block.
  *
  * Histograms are counts of bits: each element is a word with a bit for its bin (mantissas: for its bin and all below),
- * and words are added bit by bit, 16 vectors at a time, by carries (Klarqvist, Mula and Lemire 2021, "Efficient
+ * and words are added bit by bit, 64 vectors at a time, by carries (Klarqvist, Mula and Lemire 2021, "Efficient
  * computation of positional population counts using SIMD instructions"). What the carries hold is counted at the end.
  */
 #ifndef FL_DESCRIBE_H
@@ -14,8 +14,8 @@ enum {
     FL_DESCRIBED_LANES = 8,       /* number i of a block is added to sum i mod 8 */
     FL_DESCRIBED_MOST = 1 << 17,  /* mantissas of one description: counters have 16 bits */
     FL_DESCRIBED_PIECE = 1 << 15, /* ... of one call */
-    FL_DESCRIBED_CARRIES = 4,     /* ones, twos, fours, eights */
-    FL_DESCRIBED_GROUP = 16       /* vectors that are added at a time */
+    FL_DESCRIBED_CARRIES = 6,     /* ones, twos, fours, ... thirty-twos */
+    FL_DESCRIBED_GROUP = 64       /* vectors that are added at a time */
 };
 
 /* Of binary32. Begin with zeros and least = UINT32_MAX. */
