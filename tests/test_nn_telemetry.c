@@ -662,7 +662,7 @@ static void refused(void) {
 
 struct counted {
     int rows, described;
-    int64_t sampled;
+    int64_t sampled, writes, least; /* least: of all counts */
 };
 
 static void count_row(void *context, const nn_telemetry_row *row) {
@@ -670,6 +670,10 @@ static void count_row(void *context, const nn_telemetry_row *row) {
     c->rows++;
     c->described += row->elements != NULL;
     c->sampled += row->sampled;
+    c->writes += row->writes;
+    const int64_t counts[] = {row->saturated, row->flushed, row->nonfinite, row->clamped_low, row->clamped_high};
+    for (int i = 0; i < 5; i++)
+        c->least = counts[i] < c->least ? counts[i] : c->least;
 }
 
 /* What is finished stays as it is, whatever the network goes on to do. */
@@ -730,6 +734,44 @@ static void wanted_late(void) {
         CHECK(!nn_update(g, 0.01f) && !nn_telemetry_step(t), "%s", tensor_error());
     }
     CHECK(weights == 6, "rows of %d weights", weights);
+    nn_telemetry_free(t);
+    nn_graph_free(g);
+}
+
+/* Writes are counted where a step has several, and where statistics were reset, the counts since then. */
+static void see_counts(void *context, const nn_telemetry_row *row) {
+    int64_t(*of)[3] = context;
+    if (strcmp(row->tensor, "conv") != 0 || row->step > 9)
+        return;
+    of[row->step][0] = row->writes;
+    of[row->step][1] = row->saturated;
+    of[row->step][2]++;
+}
+
+static void counts_all(void) {
+    static float images[NUMBERS];
+    int32_t labels[BATCH];
+    int64_t of[10][3] = {{0}};
+    tensor *conv = NULL;
+    tensor_stats total;
+    nn_graph *g = network("flex16+5", NULL, NULL);
+    nn_telemetry *t = nn_telemetry_new(g, &(nn_telemetry_config){.every = 1, .row = see_counts, .context = of});
+    for (int i = 0; i < nn_tensor_count(g); i++)
+        conv = strcmp(nn_tensor_at(g, i).name, "conv") != 0 ? conv : nn_tensor_at(g, i).t;
+    CHECK(t && conv, "%s", tensor_error());
+    for (int step = 1; step <= 6; step++) {
+        if (step % 2 == 0) /* one write before, one after */
+            tensor_reset_statistics(conv);
+        make_batch(step, 40, images, labels);
+        for (int i = 1; i < step; i++)
+            CHECK(!nn_forward(g, images, labels), "%s", tensor_error());
+        train_step(g, step, 40);
+        CHECK(!nn_telemetry_step(t) && !tensor_statistics(conv, NULL, &total), "%s", tensor_error());
+        CHECK(of[step][2] == 1 && of[step][0] == step, "step %d: %lld writes", step, (long long)of[step][0]);
+        if (step % 2 == 0)
+            CHECK(of[step][1] == total.saturated, "step %d: %lld saturated, not %lld", step, (long long)of[step][1],
+                  (long long)total.saturated);
+    }
     nn_telemetry_free(t);
     nn_graph_free(g);
 }
@@ -840,14 +882,14 @@ static void one_at_once(void) {
 static void set_back(void) {
     struct counted of[2] = {{0}};
     for (int back = 0; back < 2; back++) {
-        nn_graph *g = network("fp32", NULL, NULL);
+        nn_graph *g = network("flex16+5", NULL, NULL);
         const size_t bytes = nn_state_bytes(g);
         void *state = malloc(bytes);
         nn_telemetry *t =
             nn_telemetry_new(g, &(nn_telemetry_config){.every = 1, .row = count_row, .context = &of[back]});
         CHECK(t && !nn_state_get(g, state, bytes), "%s", tensor_error());
         for (int step = 1; step <= 24; step++) {
-            train_step(g, step, 0);
+            train_step(g, step, 40);
             CHECK(!nn_telemetry_step(t), "%s", tensor_error());
             if (back && step % 8 == 0)
                 CHECK(!nn_state_set(g, state, bytes), "%s", tensor_error());
@@ -858,6 +900,10 @@ static void set_back(void) {
     }
     CHECK(of[0].sampled > 100 && of[0].sampled == of[1].sampled, "%lld elements, %lld where the state was set back",
           (long long)of[0].sampled, (long long)of[1].sampled);
+    CHECK(of[0].writes == of[0].rows && of[1].writes == of[1].rows && !of[0].least && !of[1].least,
+          "%lld writes in %d rows, %lld in %d where the state was set back; counts from %lld, %lld on",
+          (long long)of[0].writes, of[0].rows, (long long)of[1].writes, of[1].rows, (long long)of[0].least,
+          (long long)of[1].least);
 }
 
 int main(int argc, char **argv) {
@@ -898,6 +944,7 @@ int main(int argc, char **argv) {
     refused();
     ends();
     wanted_late();
+    counts_all();
     fails_beside();
     two_at_once();
     one_at_once();

@@ -112,13 +112,31 @@ static void begin_parameters(nn_telemetry *t) {
         }
 }
 
+static tensor_status take_slots(nn_telemetry *t) {
+    if (t->g->device == tensor_device_list(0))
+        return TENSOR_OK;
+    FL_TRY(fl_taken(t->g, fl_slot_copies_begin(t->g->device, &t->slots)));
+    return fl_taken(t->g, fl_slot_copies_end(t->g->device, t->slots));
+}
+
+static tensor_status slot_of(const nn_telemetry *t, int i, const struct fl_slot **slot) {
+    *slot = fl_slot_then(t->slots, t->g->infos[i].t);
+    return *slot ? TENSOR_OK
+                 : fl_fail(TENSOR_E_DEVICE, "telemetry: %s has no slot among those of its device", t->g->infos[i].name);
+}
+
 /* Totals so far are none of this telemetry's. */
 static tensor_status begin_totals(nn_telemetry *t) {
+    const struct fl_slot *slot;
+    FL_TRY(take_slots(t));
     for (int i = 0; i < t->count; i++) {
         const nn_tensor_info info = nn_tensor_at(t->g, i);
         struct fl_seen_tensor *seen = &t->tensors[i];
-        FL_TRY(tensor_statistics(info.t, NULL, &seen->before));
-        seen->writes = seen->shadowed = seen->before.writes;
+        FL_TRY(slot_of(t, i, &slot));
+        seen->before = slot->total;
+        seen->shadowed = seen->before.writes;
+        seen->writes = (int64_t)slot->writes;
+        seen->apart = seen->writes - seen->before.writes;
         const struct autoflex *a = tensor_autoflex(info.t);
         if (!a)
             continue;
@@ -316,13 +334,35 @@ void nn_telemetry_watch(const nn_tensor_info *info, void *telemetry) {
 
 /* --- after a step ------------------------------------------------------------------------------------------------- */
 
-/* A training step writes a tensor once, so that its last write is all that the step adds. */
+/* Writes since the step before, of those of the tensor's life. Totals that were reset begin at 0 again; of a state that
+ * was set back the last write alone is known to be new. */
+static int64_t new_writes(struct fl_seen_tensor *seen, const struct fl_slot *slot) {
+    const tensor_stats *last = &slot->last, *total = &slot->total;
+    const int64_t life = (int64_t)slot->writes, apart = life - total->writes;
+    int64_t writes = life - seen->writes;
+    if (writes < 0) {
+        writes = total->writes > 0;
+        seen->before = (tensor_stats){.saturated = total->saturated - last->saturated,
+                                      .flushed = total->flushed - last->flushed,
+                                      .nonfinite = total->nonfinite - last->nonfinite};
+        seen->low = slot->autoflex.clamped_low < seen->low ? slot->autoflex.clamped_low : seen->low;
+        seen->high = slot->autoflex.clamped_high < seen->high ? slot->autoflex.clamped_high : seen->high;
+    } else if (seen->apart >= 0 && apart != seen->apart) {
+        seen->before = (tensor_stats){0};
+    }
+    seen->apart = apart;
+    seen->writes = life;
+    return writes;
+}
+
+/* A training step writes a tensor once, so that its last write is all that the step adds; of several (nn_forward more
+ * than once) the last is looked at, and all are counted. */
 static void look_at_write(nn_telemetry *t, struct fl_seen_tensor *seen, const struct fl_slot *slot) {
     nn_telemetry_row *row = &seen->row;
     const tensor_stats *last = &slot->last;
-    if (slot->total.writes == seen->writes)
+    const int64_t writes = new_writes(seen, slot);
+    if (!writes)
         return;
-    seen->writes = slot->total.writes;
     seen->last[1] = seen->last[0];
     seen->last[0] = (struct fl_seen_write){.step = t->step,
                                            .e = slot->e,
@@ -336,10 +376,10 @@ static void look_at_write(nn_telemetry *t, struct fl_seen_tensor *seen, const st
     row->e_largest = row->writes && row->e_largest > slot->e ? row->e_largest : slot->e;
     row->maximum = last->maximum > row->maximum ? last->maximum : row->maximum;
     row->saturated_writes += last->saturated > 0;
-    row->writes++;
-    if (seen->chosen && seen->shadowed != seen->writes && t->shadow_count)
+    row->writes += writes;
+    if (seen->chosen && seen->shadowed != slot->total.writes && t->shadow_count)
         fl_shadows_see(t, seen, last->maximum);
-    seen->shadowed = seen->writes;
+    seen->shadowed = slot->total.writes;
 }
 
 static void fill_before(nn_telemetry *t, int end) {
@@ -396,18 +436,10 @@ static tensor_status find_nonfinite(nn_telemetry *t) {
     return TENSOR_OK;
 }
 
-static tensor_status slot_of(const nn_telemetry *t, int i, const struct fl_slot **slot) {
-    *slot = fl_slot_then(t->slots, t->g->infos[i].t);
-    return *slot ? TENSOR_OK
-                 : fl_fail(TENSOR_E_DEVICE, "telemetry: %s has no slot among those of its device", t->g->infos[i].name);
-}
-
 static tensor_status end_row(nn_telemetry *t, struct fl_seen_tensor *seen, const struct fl_slot *slot) {
     nn_telemetry_row *row = &seen->row;
     const tensor_description *elements = row->elements;
     tensor_stats *before = &seen->before;
-    if (slot->total.writes < before->writes) /* the statistics were set back */
-        *before = (tensor_stats){0};
     if (row->step != t->step) { /* this write was not looked at */
         row->elements = NULL;
         row->update_ratio = NAN;
@@ -455,13 +487,6 @@ static tensor_status end_rows(nn_telemetry *t) {
     }
     t->row_step = t->step;
     return TENSOR_OK;
-}
-
-static tensor_status take_slots(nn_telemetry *t) {
-    if (t->g->device == tensor_device_list(0))
-        return TENSOR_OK;
-    FL_TRY(fl_taken(t->g, fl_slot_copies_begin(t->g->device, &t->slots)));
-    return fl_taken(t->g, fl_slot_copies_end(t->g->device, t->slots));
 }
 
 tensor_status nn_telemetry_step(nn_telemetry *t) {

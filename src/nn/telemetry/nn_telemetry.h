@@ -40,8 +40,9 @@ struct fl_seen_tensor {
     nn_telemetry_row row;  /* of this step and since the row before */
     tensor_stats before;   /* totals at the last row */
     uint64_t low, high;    /* clamped until the last row */
-    int64_t writes;        /* until the last look */
-    int64_t shadowed;      /* until the shadows last looked */
+    int64_t writes;        /* of the tensor's life until the last look */
+    int64_t apart;         /* more of these than its statistics count: they were reset; -1: not known */
+    int64_t shadowed;      /* of its statistics, until the shadows last looked */
     struct fl_seen_write last[2];
     double *weight;                   /* before the update; NULL: no weight, or not chosen */
     int64_t weight_step;              /* of that update; 0: none yet */

@@ -167,6 +167,7 @@ static bool take_tensor(const nn_telemetry *t, struct fl_seen_tensor *seen, cons
             return false;
     }
     seen->writes = n[0];
+    seen->apart = -1;
     seen->shadowed = n[1];
     seen->low = (uint64_t)n[2];
     seen->high = (uint64_t)n[3];
