@@ -22,21 +22,8 @@ enum { ROOM = 40000, LEAST = 16, MOST = 200, COARSE = 48, SHADOWS_A_ROW = 3 };
 enum { LOWEST = -256, BINS = 512 };
 
 /* Columns of a point, then those of each shadow. */
-enum {
-    FIRST,
-    ZEROS,
-    NONFINITE,
-    SATURATED,
-    FLUSHED,
-    LEAST_E,
-    LARGEST_E,
-    WRITES,
-    LOOKED,
-    ROUNDING,
-    SAMPLED,
-    UPDATE,
-    POINT
-};
+enum { FIRST, ZEROS, NONFINITE, SATURATED, FLUSHED, LEAST_E, LARGEST_E, WRITES, LOOKED };
+enum { ROUNDING = LOOKED + 1, SAMPLED, UPDATE, POINT };
 enum { SHADOW_ERROR, SHADOW_SATURATED, SHADOW_FLUSHED, SHADOW_POINT };
 struct column {
     const char *name;
@@ -171,8 +158,8 @@ static void complete(const struct telemetry *t, struct lane *l) {
     point[UPDATE] = l->update_count ? l->updates / l->update_count : NAN;
     complete_shadows(t, l, point + POINT);
     memset(l->bins, 0, sizeof l->bins);
-    l->elements = l->zeros = l->nonfinite = l->saturated = l->flushed = l->writes = l->updates = l->errors =
-        l->sampled = 0;
+    l->elements = l->zeros = l->nonfinite = l->saturated = l->flushed = l->writes = 0;
+    l->errors = l->sampled = l->updates = 0;
     l->update_count = 0;
     l->any = false;
 }
