@@ -209,6 +209,8 @@ def test_refusals(place, data):
     expect_error(["train", "--resume", os.path.join(place, "whole fp32", "metrics.jsonl")], 1, "safetensors: ", "metrics.jsonl")
     expect_error(["train", "--resume", place, "--lr", "0.1"], 2, "--lr: not with --resume")
     expect_error(["train", "--resume", place, "--no-checkpoint"], 2, "--no-checkpoint: not with --resume")
+    expect_error(["train", "--no-trace", "--trace-every", "3"], 2, "--trace-every: not with --no-trace")
+    expect_error(["compare", "--no-trace", "--trace-tensors", "fc*"], 2, "--trace-tensors: not with --no-trace")
     expect_error(["train", "--checkpoint-every", "3", "--seeds", "2", "--out", out], 2, "--checkpoint-every: not with --seeds")
     expect_error(["train", "--checkpoint-every", "0", "--out", out], 2, "--checkpoint-every '0'")
     expect_error(["compare", "--resume", place], 2, "'--resume'")

@@ -260,12 +260,12 @@ static void take_row(void *context, const struct trace_row *row) {
     if (reading->status != STATUS_OK || (r->request->tensors && !matches(r->request->tensors, row->name)))
         return;
     struct tensor_lives *t = find_tensor(r, row, &reading->how);
-    if (t->step && row->step <= t->step) {
+    if (t->writes && row->step <= t->step) {
         reading->status = text_failed("%s: rows of %s go from step %lld to %lld, expected rising steps", r->path,
                                       row->name, (long long)t->step, (long long)row->step);
         return;
     }
-    if (t->step && row->step - t->step > r->apart)
+    if (t->writes && row->step - t->step > r->apart)
         r->apart = row->step - t->step;
     t->step = row->step;
     const bool made = reading->how.outlier > 0 && t->writes % OUTLIER_EVERY == OUTLIER_FIRST;

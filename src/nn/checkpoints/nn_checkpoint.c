@@ -460,11 +460,14 @@ static tensor_status read_scaling(const struct fl_safetensors *s, const nn_graph
     bool good = rest != text;
     for (size_t i = 0; i < sizeof whole / sizeof *whole && good; i++) {
         good = rest[0] == ' ' && rest[1] >= '0' && rest[1] <= '9';
-        *whole[i] = good ? strtoll(rest + 1, &rest, 10) : 0;
+        *whole[i] = good ? strtoll(rest + 1, &rest, 10) : 0; /* at its end where there is no such number */
+        good = good && *whole[i] <= INT64_C(1) << 62;
     }
     if (!good || *rest)
-        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.80s', expected five numbers", s->path, scaling_key,
-                       text);
+        return fl_fail(
+            TENSOR_E_DATA,
+            "checkpoint: %s: '%s' is '%.80s', expected five numbers, the last four of them whole and up to 2^62",
+            s->path, scaling_key, text);
     const tensor_status status = fl_loss_scale_check_state(g, now);
     snprintf(told, sizeof told, "%s", tensor_error());
     return status ? fl_fail(status, "checkpoint: %s: '%s': %s", s->path, scaling_key, told + strlen("state: "))

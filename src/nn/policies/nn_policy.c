@@ -126,7 +126,11 @@ static tensor_status read_choice(struct fl_rule *rule, char *word) {
     if (!value || !value[1])
         return fl_fail(TENSOR_E_ARGUMENT, "%s: '%.40s', expected ROLE=VALUE", rule->where, word);
     *value++ = 0;
-    if (!strcmp(word, "format")) { /* the layer as a variant has it */
+    if (!strcmp(word, "format")) { /* the layer as a variant has it: what stood before it would be lost */
+        for (int i = 0; i < FL_ROLES; i++)
+            if (rule->choice[i].given)
+                return fl_fail(TENSOR_E_ARGUMENT, "%s: format=%.40s, expected once and before all roles of its line",
+                               rule->where, value);
         const int variant = find(variant_name, value);
         if (variant < 0)
             return unknown(rule->where, "format", value, variant_name);
@@ -139,6 +143,8 @@ static tensor_status read_choice(struct fl_rule *rule, char *word) {
         return fl_fail(TENSOR_E_ARGUMENT, "%s: role '%.40s', expected one of format, %s", rule->where, word,
                        list_names(fl_role_name).text);
     struct fl_choice *choice = &rule->choice[role];
+    if (rule->explicit_roles >> role & 1)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s=%.40s, expected each role once in a line", rule->where, word, value);
     choice->given = true;
     rule->explicit_roles |= 1u << role;
     if (role < FL_ROLE_MASTER)
@@ -240,8 +246,9 @@ static tensor_status read_setting(struct reader *r, const char *where, const cha
         return fl_fail(TENSOR_E_ARGUMENT, "%s: '%s', expected one word behind it", where, what);
     if (!strcmp(what, "loss-scale"))
         return read_loss_scale(r, where, word);
-    if (policy->variant || policy->count)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: '%s %.40s', expected before all rules and once", where, what, word);
+    if (policy->variant || policy->count || policy->loss_scale[0])
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: '%s %.40s', expected once and before loss-scale and all rules", where,
+                       what, word);
     if (!strcmp(what, "variant"))
         return name_variant(r, where, word);
     if (r->inner || !fl_preset_text(word))
