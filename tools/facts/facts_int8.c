@@ -6,13 +6,23 @@
 #include "facts/int8.h"
 #include "base/text.h"
 #include <errno.h>
+#include <float.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { BATCH = 64, MOST_BATCHES = 50, MOST_IMAGES = 2000, MOST_LAYERS = 112, CHANNELS = 3, NAME = 80 };
+enum {
+    BATCH = 64,
+    MOST_BATCHES = 50,
+    MOST_IMAGES = 2000,
+    MOST_BLOCKS = 18,
+    MOST_LAYERS = 6 * MOST_BLOCKS + 2,
+    CHANNELS = 3,
+    NAME = 80
+};
 enum { LEAST_SIDE = 4, MOST_SIDE = 32 };
 
 /* One convolution with its normalisation, or the linear layer at the end. The input of layer i is value i, value 0 the
@@ -27,7 +37,17 @@ struct network {
     int count, classes; /* the linear layer is the last of them */
     bool foreign;       /* names and order of PyTorch */
     double mean[CHANNELS], deviation[CHANNELS];
+    char reason[400]; /* why it is refused, where tensor_error() does not say it */
 };
+
+static bool refuse(struct network *n, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool refuse(struct network *n, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(n->reason, sizeof n->reason, format, arguments);
+    va_end(arguments);
+    return false;
+}
 
 static void free_network(struct network *n) {
     for (int i = 0; i < n->count; i++) {
@@ -39,36 +59,57 @@ static void free_network(struct network *n) {
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
-/* A tensor of that file in doubles, to be freed; NULL where it is not there or not of `count` elements. */
-static double *read_doubles(const char *path, const char *layer, const char *what, int64_t count) {
+/* A tensor of that file in doubles, to be freed; NULL where it is not there, not of `count` elements, or where one of
+ * them is not finite or below `least`. */
+static double *read_doubles(struct network *n, const char *path, const char *layer, const char *what, int64_t count,
+                            double least) {
     char name[2 * NAME];
     double *values = text_alloc((size_t)count, sizeof *values);
     snprintf(name, sizeof name, "%s.%s", layer, what);
-    if (!nn_checkpoint_values(path, name, values, count))
+    bool good = !nn_checkpoint_values(path, name, values, count);
+    for (int64_t i = 0; i < count && good; i++)
+        if (!isfinite(values[i]) || values[i] < least)
+            good = refuse(n, "%s, element %lld: %g, expected a finite number%s", name, (long long)i, values[i],
+                          least < 0 ? "" : " that is not below 0");
+    if (good)
         return values;
     free(values);
     return NULL;
+}
+
+/* A number of a layer, in float. */
+static bool put(struct network *n, float *to, double value, const char *layer, const char *what, int64_t i) {
+    if (!(fabs(value) <= FLT_MAX))
+        return refuse(n, "%s, element %lld of the %s: %g, expected a number that float holds", layer, (long long)i,
+                      what, value);
+    *to = (float)value;
+    return true;
 }
 
 /* weights[k][r][s][c] times gamma / sqrt(variance + epsilon), and the bias that goes with it. */
 static bool add_convolution(struct network *n, const char *path, const char *conv, const char *norm,
                             struct layer layer) {
     const int64_t area = (int64_t)layer.window * layer.window, one = area * layer.channels;
-    double *const w = read_doubles(path, conv, "weight", one * layer.filters);
-    double *const gamma = read_doubles(path, norm, n->foreign ? "weight" : "gamma", layer.filters);
-    double *const beta = read_doubles(path, norm, n->foreign ? "bias" : "beta", layer.filters);
-    double *const mean = read_doubles(path, norm, "running_mean", layer.filters);
-    double *const variance = read_doubles(path, norm, n->foreign ? "running_var" : "running_variance", layer.filters);
-    const bool good = w && gamma && beta && mean && variance;
+    const bool foreign = n->foreign;
+    double *const w = read_doubles(n, path, conv, "weight", one * layer.filters, -INFINITY);
+    double *const gamma =
+        w ? read_doubles(n, path, norm, foreign ? "weight" : "gamma", layer.filters, -INFINITY) : NULL;
+    double *const beta =
+        gamma ? read_doubles(n, path, norm, foreign ? "bias" : "beta", layer.filters, -INFINITY) : NULL;
+    double *const mean = beta ? read_doubles(n, path, norm, "running_mean", layer.filters, -INFINITY) : NULL;
+    double *const variance =
+        mean ? read_doubles(n, path, norm, foreign ? "running_var" : "running_variance", layer.filters, 0) : NULL;
+    bool good = variance != NULL;
     layer.weights = text_alloc((size_t)(one * layer.filters), sizeof(float));
     layer.bias = text_alloc((size_t)layer.filters, sizeof(float));
     for (int k = 0; good && k < layer.filters; k++) {
         const double scale = gamma[k] / sqrt(variance[k] + 1e-5);
-        for (int64_t i = 0; i < one; i++) {
+        for (int64_t i = 0; i < one && good; i++) {
             const int64_t pixel = i / layer.channels, c = i % layer.channels;
-            layer.weights[k * one + i] = (float)(scale * w[k * one + (n->foreign ? c * area + pixel : i)]);
+            const int64_t from = k * one + (foreign ? c * area + pixel : i);
+            good = put(n, &layer.weights[k * one + i], scale * w[from], conv, "normalised weights", from);
         }
-        layer.bias[k] = (float)(beta[k] - mean[k] * scale);
+        good = good && put(n, &layer.bias[k], beta[k] - mean[k] * scale, norm, "bias", k);
     }
     n->layer[n->count++] = layer;
     free(w);
@@ -82,17 +123,19 @@ static bool add_convolution(struct network *n, const char *path, const char *con
 static bool add_linear(struct network *n, const char *path) {
     const char *const name = n->foreign ? "linear" : "fc";
     struct layer layer = {.channels = 64, .filters = n->classes, .window = 1, .stride = 1, .residual = -1};
-    double *const w = read_doubles(path, name, "weight", 64L * n->classes), *const bias = read_doubles(
-                                                                                path, name, "bias", n->classes);
+    double *const w = read_doubles(n, path, name, "weight", 64L * n->classes, -INFINITY);
+    double *const bias = w ? read_doubles(n, path, name, "bias", n->classes, -INFINITY) : NULL;
+    bool good = bias != NULL;
     layer.weights = text_alloc(64 * (size_t)n->classes, sizeof(float));
     layer.bias = text_alloc((size_t)n->classes, sizeof(float));
-    for (int k = 0; w && bias && k < n->classes; k++) {
-        for (int c = 0; c < 64; c++) /* PyTorch has [out, in], this library [in, out] */
-            layer.weights[k * 64 + c] = (float)w[n->foreign ? k * 64 + c : c * n->classes + k];
-        layer.bias[k] = (float)bias[k];
+    for (int k = 0; k < n->classes && good; k++) {
+        for (int c = 0; c < 64 && good; c++) { /* PyTorch has [out, in], this library [in, out] */
+            const int64_t from = n->foreign ? k * 64L + c : (int64_t)c * n->classes + k;
+            good = put(n, &layer.weights[k * 64 + c], w[from], name, "weights", from);
+        }
+        good = good && put(n, &layer.bias[k], bias[k], name, "bias", k);
     }
     n->layer[n->count++] = layer;
-    const bool good = w && bias;
     free(w);
     free(bias);
     return good;
@@ -104,28 +147,70 @@ static void block_names(char conv[NAME], char norm[NAME], bool foreign, int stag
     snprintf(norm, NAME, form, stage, block - foreign, "bn", number);
 }
 
-static int count_blocks(const char *path, bool foreign) {
-    int blocks = 0, ndim = 0;
-    char conv[NAME], norm[NAME], name[NAME + 10];
+/* Whether the file has that tensor. */
+static bool look_for(const char *path, const char *name, bool *found) {
+    int ndim = -1;
     int64_t dim[8];
-    while (6 * blocks + 2 < MOST_LAYERS - 6 && ndim >= 0) {
-        block_names(conv, norm, foreign, 1, blocks + 1, 1);
-        snprintf(name, sizeof name, "%s.weight", conv);
-        if (nn_checkpoint_shape(path, name, &ndim, dim))
-            return 0;
-        blocks += ndim >= 0;
-    }
-    return blocks;
+    const bool good = !nn_checkpoint_shape(path, name, &ndim, dim);
+    *found = ndim >= 0;
+    return good;
+}
+
+/* Blocks of a stage, the same in each of the three. */
+static bool count_blocks(struct network *n, const char *path, int *blocks) {
+    char conv[NAME], norm[NAME], name[NAME + 10];
+    bool found = true;
+    for (int stage = 1; stage <= 3; stage++, found = true)
+        for (int block = 1; found; block++) {
+            block_names(conv, norm, n->foreign, stage, block, 1);
+            snprintf(name, sizeof name, "%s.weight", conv);
+            if (!look_for(path, name, &found))
+                return false;
+            if (found && block > MOST_BLOCKS)
+                return refuse(n, "has %s, expected at most %d blocks a stage", name, MOST_BLOCKS);
+            if (!found && block == 1)
+                return refuse(n, "has no %s, expected a residual network of three stages", name);
+            if (!found && stage > 1 && block - 1 != *blocks)
+                return refuse(n, "stage %d has %d blocks, expected %d as in stage 1", stage, block - 1, *blocks);
+            *blocks = stage == 1 ? block - !found : *blocks;
+        }
+    return true;
+}
+
+/* A network that goes on where one of option A does not: shortcuts with weights, a fourth stage. */
+static bool refuse_others(struct network *n, const char *path) {
+    static const char *const others[] = {"shortcut.0.weight",   "shortcut.weight",   "shortcut.conv.weight",
+                                         "downsample.0.weight", "short.conv.weight", "conv3.weight"};
+    char name[2 * NAME];
+    bool found = false;
+    for (int stage = 1; stage <= 3; stage++)
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+            snprintf(name, sizeof name, n->foreign ? "layer%d.%d.%s" : "stage%d.block%d.%s", stage, 1 - n->foreign,
+                     others[i]);
+            if (!look_for(path, name, &found))
+                return false;
+            if (found)
+                return refuse(n, "has %s, expected shortcuts without weights (option A) and blocks of two convolutions",
+                              name);
+        }
+    const char *const fourth = n->foreign ? "layer4.0.conv1.weight" : "stage4.block1.conv1.weight";
+    return look_for(path, fourth, &found) && (!found || refuse(n, "has %s, expected three stages", fourth));
 }
 
 /* Numbers of a note, one a channel. */
-static bool read_moments(const char *path, const char *key, double values[CHANNELS]) {
+static bool read_moments(struct network *n, const char *path, const char *key, double values[CHANNELS]) {
     char text[200];
-    return !nn_checkpoint_note(path, key, text, sizeof text) &&
-           sscanf(text, "%lf %lf %lf", &values[0], &values[1], &values[2]) == CHANNELS;
+    int end = 0;
+    if (nn_checkpoint_note(path, key, text, sizeof text))
+        return false;
+    bool good = sscanf(text, "%lf %lf %lf %n", &values[0], &values[1], &values[2], &end) == CHANNELS && !text[end];
+    for (int c = 0; c < CHANNELS && good; c++)
+        good = isfinite(values[c]) && (values != n->deviation || values[c] > 0);
+    return good || refuse(n, "%s: '%s', expected %d finite numbers%s", key, text, CHANNELS,
+                          values == n->deviation ? " above 0" : "");
 }
 
-/* False, with the reason on stderr or in tensor_error(), where the file holds no residual network of option A in fp32,
+/* False, with the reason in n or in tensor_error(), where the file holds no residual network of option A in fp32,
  * neither of this program nor of akamaster's with PyTorch. */
 static bool read_network(struct network *n, const char *path, int classes) {
     int ndim;
@@ -134,11 +219,13 @@ static bool read_network(struct network *n, const char *path, int classes) {
         return false;
     *n = (struct network){
         .classes = classes, .foreign = ndim >= 0, .mean = {0.485, 0.456, 0.406}, .deviation = {0.229, 0.224, 0.225}};
-    if (!n->foreign &&
-        (!read_moments(path, "training.mean", n->mean) || !read_moments(path, "training.deviation", n->deviation)))
+    if (!n->foreign && (!read_moments(n, path, "training.mean", n->mean) ||
+                        !read_moments(n, path, "training.deviation", n->deviation)))
         return false;
     char conv[NAME], norm[NAME];
-    const int blocks = count_blocks(path, n->foreign);
+    int blocks = 0;
+    if (!count_blocks(n, path, &blocks) || !refuse_others(n, path))
+        return false;
     bool good = add_convolution(n, path, "conv1", "bn1", (struct layer){CHANNELS, 16, 3, 1, -1, NULL, NULL});
     for (int stage = 1; stage <= 3; stage++)
         for (int block = 1; block <= blocks && good; block++) {
@@ -239,18 +326,19 @@ static void free_integers(struct integers *q) {
 }
 
 /* step[i] is that of value i. */
-static bool make_integers(struct integers *q, const struct network *n, int side, const double *step) {
+static bool make_integers(struct integers *q, struct network *n, int side, const double *step) {
     float table[CHANNELS * 256], ones[64 * 64] = {0}, zeros[64] = {0};
     *q = (struct integers){.n = n, .side = side};
     data_pixel_values(table, CHANNELS, n->mean, n->deviation);
     for (int i = 0; i < CHANNELS * 256; i++) {
-        const long v = lrint(table[i] / step[0]);
-        q->pixel[i / 256][i % 256] = (int8_t)(v > INT8_LARGEST ? INT8_LARGEST : v < -INT8_LARGEST ? -INT8_LARGEST : v);
+        const double v = rint(table[i] / step[0]);
+        q->pixel[i / 256][i % 256] = (int8_t)fmax(fmin(v, INT8_LARGEST), -INT8_LARGEST);
     }
     const size_t most = (size_t)side * (size_t)side * 64;
     q->patch = text_alloc(3 * 3 * 64, 1);
     q->residual = text_alloc(most, 1);
-    q->sums = text_alloc(most, sizeof *q->sums);
+    /* the last layer has a sum a class, and there may be more classes than a small image has sums */
+    q->sums = text_alloc(most > (size_t)n->classes ? most : (size_t)n->classes, sizeof *q->sums);
     q->value[0] = text_alloc(most, 1);
     q->side_at[0] = side;
     bool good = true;
@@ -265,18 +353,24 @@ static bool make_integers(struct integers *q, const struct network *n, int side,
                                           .stride = l->stride,
                                           .padding = last ? 0 : 1,
                                           .relu = !last};
-        good = int8_make(&q->layer[i], l->weights, l->bias,
-                         (struct int8_steps){.input = step[last ? i + 1 : i],
-                                             .output = last ? 1 : step[i + 1],
-                                             .residual = l->residual < 0 ? 0 : step[l->residual]});
+        const struct int8_steps steps = {.input = step[last ? i + 1 : i],
+                                         .output = last ? 1 : step[i + 1],
+                                         .residual = l->residual < 0 ? 0 : step[l->residual]};
+        good = int8_make(&q->layer[i], l->weights, l->bias, steps) ||
+               refuse(n, "layer %d: steps of input %g, output %g, residual %g, expected factors that 62 bits hold",
+                      i + 1, steps.input, steps.output, steps.residual);
     }
+    if (!good)
+        return false;
     /* a mean is a matrix of ones on the diagonal, whose sums are those of all pixels */
     for (int c = 0; c < 64; c++)
         ones[c * 64 + c] = 1;
     const int last = q->side_at[n->count - 1];
     q->mean = (struct int8_layer){.channels = 64, .filters = 64, .window = 1, .stride = 1, .relu = true};
-    return good && int8_make(&q->mean, ones, zeros,
-                             (struct int8_steps){.input = step[n->count - 1], .output = step[n->count] * last * last});
+    const struct int8_steps steps = {.input = step[n->count - 1], .output = step[n->count] * last * last};
+    return int8_make(&q->mean, ones, zeros, steps) ||
+           refuse(n, "the mean of all pixels: steps of input %g, output %g, expected factors that 62 bits hold",
+                  steps.input, steps.output);
 }
 
 /* Every second pixel, zeros in the channels that were added. */
@@ -347,8 +441,10 @@ static bool calibrate(struct experiment *x, int batches) {
             for (int i = 0; i <= x->network.count && good; i++) {
                 const int64_t n = tensor_count(x->passes.value[i]);
                 good = !tensor_store_f32(x->passes.value[i], x->room, n);
-                if (good)
-                    (round ? int8_see : int8_see_largest)(&x->seen[i], x->room, n);
+                if (good && !(round ? int8_see : int8_see_largest)(&x->seen[i], x->room, n))
+                    good = i ? refuse(&x->network, "value of layer %d is not finite, expected finite numbers", i)
+                             : refuse(&x->network, "a normalised pixel is not finite, expected finite numbers; see "
+                                                   "training.mean and training.deviation");
             }
         }
     return good;
@@ -481,6 +577,13 @@ static bool images_fit(const struct experiment *x) {
            data_count(x->calibration) >= (int64_t)BATCH * MOST_BATCHES;
 }
 
+static void broke(struct fact_lines *lines, const struct experiment *x, const char *what) {
+    if (*x->network.reason)
+        fact_line(lines, false, what, text_format("a result"), text_format("%s", x->network.reason));
+    else
+        fact_broke(lines, what);
+}
+
 static void int8(struct fact_lines *lines) {
     struct experiment *x = text_alloc(1, sizeof *x);
     const char *const given = fact_network(lines), *data = fact_data(lines), *const folder = getenv("FLEXLAB_DATA");
@@ -501,7 +604,7 @@ static void int8(struct fact_lines *lines) {
     else {
         x->images = data_count(x->test) < MOST_IMAGES ? data_count(x->test) : MOST_IMAGES;
         if (!prepare(x, given) || !run(lines, x))
-            fact_broke(lines, given ? given : "a network trained here");
+            broke(lines, x, given ? given : "a network trained here");
         free_network(&x->network);
     }
     data_free(x->calibration);

@@ -7,20 +7,26 @@
 
 /* --- thresholds --------------------------------------------------------------------------------------------------- */
 
-void int8_see_largest(struct int8_histogram *h, const float *x, int64_t n) {
+bool int8_see_largest(struct int8_histogram *h, const float *x, int64_t n) {
     float largest = (float)h->largest;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(x[i]))
+            return false;
         largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
+    }
     h->largest = largest;
+    return true;
 }
 
-void int8_see(struct int8_histogram *h, const float *x, int64_t n) {
+bool int8_see(struct int8_histogram *h, const float *x, int64_t n) {
     const double bins = h->largest > 0 ? INT8_BINS / h->largest : 0;
-    for (int64_t i = 0; i < n; i++)
-        if (x[i] != 0) {
-            const int bin = (int)(fabs((double)x[i]) * bins);
-            h->count[bin < INT8_BINS ? bin : INT8_BINS - 1]++;
-        }
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(x[i]))
+            return false;
+        if (x[i] != 0)
+            h->count[(int)fmin(fabs((double)x[i]) * bins, INT8_BINS - 1)]++;
+    }
+    return true;
 }
 
 /* Level j of the first `kept` bins has those from begin(j) to begin(j + 1) - 1. */

@@ -14,13 +14,14 @@
 enum { INT8_LARGEST = 127, INT8_BINS = 2048, INT8_LEVELS = 128, INT8_LONGEST_SUM = 65536 };
 
 /* How often magnitudes occur, in bins of equal width from 0 to `largest`: first int8_see_largest with all values, then
- * int8_see with the same ones. Starts as zeros. Zeros are not counted: any step has them exactly. */
+ * int8_see with the same ones. Starts as zeros. Zeros are not counted: any step has them exactly. False at a value that
+ * is not finite, which has no bin: the histogram is then of no use. */
 struct int8_histogram {
     double largest;
     int64_t count[INT8_BINS];
 };
-void int8_see_largest(struct int8_histogram *h, const float *x, int64_t n);
-void int8_see(struct int8_histogram *h, const float *x, int64_t n);
+bool int8_see_largest(struct int8_histogram *h, const float *x, int64_t n);
+bool int8_see(struct int8_histogram *h, const float *x, int64_t n);
 
 /* How many of the bins lie below the threshold by which a distribution loses the least when it is quantised: of
  * INT8_LEVELS to INT8_BINS, that with the smallest Kullback-Leibler divergence of the distribution, what lies above the
