@@ -141,8 +141,7 @@ static void test_divergence(void) {
         for (int i = 0; i < MOST; i++) /* a long tail */
             x[i] = (float)(-log(1 - 0.5 * (uniform() + 1) * 0.99999) * (round + 1)) * (i % 2 ? 1 : -1);
         x[7] = (float)(30 * (round + 1));
-        int8_see_largest(&h, x, MOST);
-        int8_see(&h, x, MOST);
+        CHECK(int8_see_largest(&h, x, MOST) && int8_see(&h, x, MOST), "finite");
         CHECK(h.largest == (double)x[7] && int8_threshold(&h, false) == h.largest, "largest");
         const int bins = int8_divergence_bins(h.count);
         CHECK(bins == witness_bins(h.count), "round %d: %d bins, the witness says %d", round, bins,
@@ -151,7 +150,20 @@ static void test_divergence(void) {
     }
 }
 
+static void test_not_finite(void) {
+    static struct int8_histogram h;
+    const float values[] = {1, NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < 4; i++) {
+        const float x[] = {0.5f, values[i], -1};
+        h = (struct int8_histogram){.largest = 1};
+        CHECK(int8_see_largest(&h, x, 3) == (i == 0), "value %d", i);
+        CHECK(int8_see(&h, x, 3) == (i == 0), "value %d", i);
+        CHECK(h.count[INT8_BINS / 2] == 1 && h.count[INT8_BINS - 1] == (i ? 0 : 2), "bins of value %d", i);
+    }
+}
+
 int main(void) {
+    test_not_finite();
     test_shift();
     test_layer(3, 16, 3, 1, 1, 9, true, false);
     test_layer(16, 32, 3, 2, 1, 8, true, true);
