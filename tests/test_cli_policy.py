@@ -105,6 +105,16 @@ def scales(folder):
     check(found == {"policy:half": "none"}, found)
     found, _ = trained("train", "--policy", "variant fp16; fc2 gradients=bf16")
     check(found == {"policy:text": dynamic}, found)
+    rules = "variant fp16; loss-scale dynamic:init=2^9,window=7; @product gradients=bf16; @loss activations=fp32;"
+    long = "dynamic:init=512,window=7,factor=2,min=0.03125,max=16777216"
+    found, alone = trained("train", "--policy", rules)
+    check(found == {"policy:text": long}, found)
+    found, both = trained("compare", "--formats", "fp32", "--policy", f"O1,{rules}")
+    check(found == {"fp32": "none", "policy:O1": dynamic, "policy:text": long}, found)
+    check(alone[0] == both[2], "the text beside others trains otherwise")
+    found, both = trained("compare", "--formats", f"bf16,policy:{rules}")
+    check(found == {"bf16": "none", "policy:text": long} and alone[0] == both[1], found)
+    rules = folder / "half"
     found, _ = trained("compare", "--formats", "fp16", "--policy", f"{own},{own}:noscale,{said},{wide},O2,O2:noscale,O3,O3:bf16")
     check(found == {"fp16": dynamic, "policy:own": dynamic, "policy:own:noscale": "none", "policy:said": "none", "policy:wide": "none",
                     "policy:O2": dynamic, "policy:O2:noscale": "none", "policy:O3": "none", "policy:O3:bf16": "none"}, found)
@@ -134,6 +144,9 @@ def refuses(folder):
     expect_error(["train", *MODEL, "--policy", str(rules), *out], 2, "'conv*' matches no layer", "fc1, fc2", "@matmul")
     expect_error(["train", *MODEL, "--policy", "O7", *out], 2, "'O7'", "O0, O1")
     expect_error(["train", *MODEL, "--policy", "O1", "--format", "bf16", *out], 2, "'O1'", "variant fp32", "bf16")
+    expect_error(["train", *MODEL, "--policy", "O2", "--master", "none", *out], 2, "'* master=fp32'", "expected master=none")
+    expect_error(["train", *MODEL, "--policy", "variant fp16;loss-scale 1000", *out], 2, "line 1", "'1000'", "power of two")
+    expect_error(["compare", *MODEL, "--policy", "variant fp16;@norm format=fp32,O1", *out], 2, "'fp32,O1'")
     expect_error(["train", *MODEL, "--layer-format", "fc1", *out], 2, "PATTERN=FORMAT")
     expect_error(["train", *MODEL, "--layer-format", "fc1=fp12", *out], 2, "'fp12'")
     expect_error(["compare", *MODEL, "--formats", "fp32,policy:O1", "--policy", "O1", *out], 2, "'policy:O1' is listed twice")

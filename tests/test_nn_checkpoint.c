@@ -285,6 +285,66 @@ static void changed_files(void) {
     nn_graph_free(other);
 }
 
+/* A network of the settings in a file: each is one that a network can have. */
+static void settings_of_a_file(void) {
+    nn_config config = config_of("fp16");
+    config.loss_scale = "dynamic:init=2^9,window=4";
+    config.input_gradient = true;
+    nn_graph *g = nn_graph_new(&config);
+    CHECK(g && !nn_compile(g, all_layers(g, CLASSES)), "%s", tensor_error());
+    char good[320];
+    snprintf(good, sizeof good, "%s.good", path);
+    CHECK(!nn_checkpoint_save(g, good, NULL, 0), "%s", tensor_error());
+    static const char *const settings[][3] = {{"network.nesterov", "banana", "'banana', expected 0 or 1"},
+                                              {"network.nesterov", "", "'', expected 0 or 1"},
+                                              {"network.narrow_state", "true", "'true', expected 0 or 1"},
+                                              {"network.input_gradient", "yes", "'yes', expected 0 or 1"},
+                                              {"network.master", "wide", "'wide', expected default or none"},
+                                              {"network.loss_scale", "dynamic:init=3", "init, expected a power of two"},
+                                              {"network.momentum", "-1", "'-1', expected a number from 0"},
+                                              {"network.seed", "1e3", "'1e3', expected a whole number"},
+                                              {"network.batch", "0", "'0', expected a whole number from 1"},
+                                              {"network.variant", "fp12", "'fp12'"},
+                                              {"network.optimiser", "sdg", "'sdg'"},
+                                              {"network.decay", "some", "'some'"}};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        write_changed(good, &(struct change){.key = settings[i][0], .value = settings[i][1]});
+        CHECK(!nn_checkpoint_graph(path, NULL) && strstr(tensor_error(), settings[i][2]), "%s=%s: %s", settings[i][0],
+              settings[i][1], tensor_error());
+    }
+    write_changed(good, &(struct change){.key = "network.input_gradient", .value = "0"});
+    nn_graph *without = nn_checkpoint_graph(path, NULL);
+    CHECK(without, "%s", tensor_error());
+    /* where its scaler stands */
+    unsigned char *before = state_of(g);
+    static const char key[] = "network.loss_scale.state",
+                      *const states[][2] = {
+                          {"512 0 0 0", "expected five numbers"},
+                          {"512 0 0 0 0 0", "expected five numbers"},
+                          {"512  0 0 0 0", "expected five numbers"},
+                          {"512 0 0 -1 0", "expected five numbers"},
+                          {"512 0 9223372036854775807 9223372036854775807 9223372036854775807", "up to 2^62"},
+                          {"512 0 18446744073709551616 0 0", "up to 2^62"},
+                          {"512 0 4611686018427387905 0 4611686018427387905", "up to 2^62"},
+                          {"", "expected five numbers"},
+                          {"nan 0 0 0 0", "a loss scale of"},
+                          {"500 0 0 0 0", "a loss scale of"},
+                          {"512 4 0 0 0", "a loss scale of"}};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        write_changed(good, &(struct change){.key = key, .value = states[i][0]});
+        refused(g, before, TENSOR_E_DATA, states[i][1]);
+    }
+    write_changed(good, &(struct change){.key = key, .value = "256 0 4611686018427387904 1 4611686018427387904"});
+    nn_loss_scale now;
+    CHECK(!nn_checkpoint_load(g, path) && !nn_loss_scale_get(g, &now), "%s", tensor_error());
+    CHECK(now.scale == 256 && now.good == 0 && now.skipped == INT64_C(1) << 62 && now.in_a_row == 1, "%g, %lld",
+          now.scale, (long long)now.skipped);
+    free(before);
+    unlink(good);
+    nn_graph_free(g);
+    nn_graph_free(without);
+}
+
 /* A network of another loss is refused by name, whatever the version: older files have no notes of one. */
 static void other_losses(void) {
     nn_config config = config_of("flex16+5");
@@ -542,6 +602,7 @@ int main(int argc, char **argv) {
         other_networks();
         other_settings();
         changed_files();
+        settings_of_a_file();
         other_losses();
         damaged_files();
         wrong_calls();

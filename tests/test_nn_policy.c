@@ -373,7 +373,10 @@ static const struct refused {
     {"conv1 weights=fp32 format=fp16;", {"format=fp16", "before all roles"}},
     {"conv1 format=bf16 format=fp16;", {"format=fp16", "once"}},
     {"conv1 weights=bf16 weights=fp16;", {"weights=fp16", "each role once"}},
-    {"variant fp16; loss-scale -3", {"loss-scale '-3'", "dynamic"}},
+    {"variant fp16; loss-scale -3", {"line 1: loss scale '-3'", "power of two"}},
+    {"variant fp16;\nloss-scale 1000", {"line 2: loss scale '1000'", "power of two"}},
+    {"variant fp16;\nloss-scale dynamic:window=0", {"line 2: loss scale", "window 0"}},
+    {"variant fp16;\nloss-scale dynamic:min=8,max=4", {"line 2: loss scale", "max, expected"}},
     {"variant fp16; conf* weights=fp32", {"'conf*' matches no layer", "conv1, ", "@conv2d"}},
     {"variant fp16; @lstm format=fp32", {"'@lstm' matches no layer", "@norm"}},
     {"variant fp16; conv1.wight weights=fp32", {"'conv1.wight' matches no layer"}},
@@ -416,6 +419,77 @@ static void test_refusals(void) {
     CHECK(!nn_graph_new(&config) && strstr(tensor_error(), "'fp12'"), "%s", tensor_error());
     config.layer_formats = "conv1";
     CHECK(!nn_graph_new(&config) && strstr(tensor_error(), "PATTERN=FORMAT"), "%s", tensor_error());
+}
+
+/* --- settings beside rules -----------------------------------------------------------------------------------------
+ */
+
+/* All that nn_config takes; the whole policy says it again. */
+static void test_loss_scales(void) {
+    static const char *const scales[] = {"none", "2^10", "0.125",
+                                         "dynamic:init=2^12,window=7,factor=4,min=2^-3,max=2^20"};
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+        char policy[200], want[200], got[200];
+        snprintf(policy, sizeof policy, "variant fp16; loss-scale %s; * gradients=bf16;", scales[i]);
+        nn_config config = config_of(policy);
+        nn_graph *g = network("mlp2", &config);
+        CHECK(g && !strcmp(nn_policy_loss_scale(g), scales[i]) && !strcmp(nn_graph_policy(g), policy), "%s: %s", policy,
+              g ? nn_graph_policy(g) : tensor_error());
+        CHECK(!nn_loss_scale_text(scales[i], want, sizeof want) &&
+                  !nn_loss_scale_text(nn_policy_loss_scale(g), got, sizeof got) && !strcmp(want, got),
+              "%s", scales[i]);
+        nn_loss_scale now;
+        CHECK(!nn_loss_scale_get(g, &now), "%s", tensor_error());
+        const double first[] = {1, 1024, 0.125, 4096};
+        CHECK(now.scale == first[i], "%s: begins at %g", scales[i], now.scale);
+        nn_graph_free(g);
+    }
+    const nn_config twice = config_of("preset O2; loss-scale 2^4; loss-scale 2^5");
+    nn_graph *g = nn_graph_new(&twice);
+    CHECK(g && !strcmp(nn_policy_loss_scale(g), "2^5"), "the last one stands: %s", tensor_error());
+    nn_graph_free(g);
+}
+
+/* Without master weights: what variants bring along goes, what rules ask for is refused. */
+static void test_no_master(void) {
+    static const char *const refused[][2] = {
+        {"O2", "preset O2: '* master=fp32'"},
+        {"variant fp16;\nfc* master=wide", "line 2: 'fc* master=wide'"},
+        {"variant fp16;\n* master=none\n@norm format=fp32 master=fp32", "line 3: '@norm master=fp32'"}};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        nn_config config = config_of(refused[i][0]);
+        config.no_master = true;
+        CHECK(!nn_graph_new(&config) && tensor_error_status() == TENSOR_E_ARGUMENT &&
+                  strstr(tensor_error(), refused[i][1]) && strstr(tensor_error(), "expected master=none"),
+              "%s: %s", refused[i][0], tensor_error());
+    }
+    /* the same network, said in two ways, and in a checkpoint */
+    nn_config config = config_of("variant fp32; fc* format=flex16+5; @norm format=dfp16"), same = config_of(NULL);
+    config.no_master = true;
+    same.policy = "variant fp32; fc* format=flex16+5 master=none; @norm format=dfp16 master=none";
+    nn_graph *g = network("resnet8", &config), *other = network("resnet8", &same);
+    config.no_master = false;
+    nn_graph *wide = network("resnet8", &config);
+    const size_t bytes = nn_state_bytes(g);
+    CHECK(bytes == nn_state_bytes(other) && bytes < nn_state_bytes(wide), "%zu, %zu and %zu bytes", bytes,
+          nn_state_bytes(other), nn_state_bytes(wide));
+    for (int i = 0; i < 3; i++)
+        CHECK(step(g, "resnet8", 0.05f) == step(other, "resnet8", 0.05f), "other losses");
+    char path[] = "/tmp/flexlab_policy_XXXXXX";
+    const int file = mkstemp(path);
+    CHECK(file >= 0 && !nn_checkpoint_save(g, path, NULL, 0), "%s", tensor_error());
+    nn_graph *read = nn_checkpoint_graph(path, NULL);
+    CHECK(read && !nn_compile(read, nn_model(read, "resnet8", SIDE, SIDE, 3, CLASSES)) &&
+              !nn_checkpoint_load(read, path) && nn_state_bytes(read) == bytes,
+          "%s", tensor_error());
+    CHECK(nn_checkpoint_load(wide, path) == TENSOR_E_DATA && strstr(tensor_error(), "'network.master' is 'none'"), "%s",
+          tensor_error());
+    close(file);
+    unlink(path);
+    nn_graph_free(g);
+    nn_graph_free(other);
+    nn_graph_free(wide);
+    nn_graph_free(read);
 }
 
 /* --- state and checkpoints ---------------------------------------------------------------------------------------- */
@@ -527,6 +601,8 @@ int main(void) {
     test_read_twice();
     test_bias_copies();
     test_refusals();
+    test_loss_scales();
+    test_no_master();
     test_variants();
     test_state("O1", "resnet8");
     test_state("O2", "gpt1x32");

@@ -55,7 +55,8 @@ typedef int nn_node; /* names the output of a layer; -1: none, a call has failed
 typedef struct nn_config {
     const char *variant;   /* see nn_variant */
     const char *predictor; /* NULL: the variant's; else a name of autoflex_list: "paper", "repeat", ... */
-    bool no_master;        /* leave out the wide copy of the weights ("--master none") */
+    bool no_master;        /* leave out the wide copy of the weights ("--master none"); not beside a policy that asks
+                            * for master weights */
     int batch;             /* images, or sequences, a step */
     uint64_t seed;         /* initial weights, stochastic rounding; the same for every variant */
     float momentum;        /* used by nn_train_step as given (0: none); of sgd and rmsprop alone */
@@ -85,7 +86,8 @@ typedef struct nn_config {
     const char *layer_formats; /* "fc*=bf16,conv1=fp32": layers as these variants have them, after the policy's rules */
     /* What the gradient of the loss is multiplied with before it is rounded, and taken out of in the update:
      * docs/loss-scaling.md. "none" (NULL); a power of two such as "1024" or "2^10"; "dynamic", which moves with
-     * overflows, or "dynamic:init=65536,window=2000,factor=2,min=0.03125,max=16777216" with any of these. */
+     * overflows, or "dynamic:init=65536,window=2000,factor=2,min=0.03125,max=16777216" with any of these, each once;
+     * where min or max leaves 65536 out and init is not said, init is the nearer of them. */
     const char *loss_scale;
 } nn_config;
 
@@ -499,7 +501,7 @@ FLEXLAB_API const char *nn_role_list(int i) FLEXLAB_SYMBOL(nn_role_list);
 FLEXLAB_API const char *nn_role(const nn_graph *g, int i, const char *role) FLEXLAB_SYMBOL(nn_role);
 /* The whole policy in one line, which nn_config.policy takes; NULL where the variant stands throughout. */
 FLEXLAB_API const char *nn_graph_policy(const nn_graph *g) FLEXLAB_SYMBOL(nn_graph_policy);
-/* "none", "dynamic" or a number: the loss scale that the policy asks for; NULL where it says nothing. */
+/* The loss scale that the policy asks for, as nn_config.loss_scale takes it; NULL where it says nothing. */
 FLEXLAB_API const char *nn_policy_loss_scale(const nn_graph *g) FLEXLAB_SYMBOL(nn_policy_loss_scale);
 
 /* Where the scaling of a network's loss stands. */

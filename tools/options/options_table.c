@@ -77,8 +77,8 @@ static const struct option_row rows[] = {
     {"policy", "LIST", COMMAND_COMPARE, KIND_TEXT, FIELD(policy),
      .help = "policies to compare beside the formats, comma-separated: names\n(O0, O1, O2, O3, O1:bf16, dfp16, ...: "
              "'flexlab info') and files,\nwhich say what format each layer has in each role "
-             "(docs/policies.md);\n':noscale' behind one leaves out "
-             "its loss scaling"},
+             "(docs/policies.md),\nand last a text of such rules with ';'; ':noscale' behind a name\n"
+             "leaves out its loss scaling"},
     {"policy", "NAME|FILE", COMMAND_TRAIN, KIND_TEXT, FIELD(policy),
      .help =
          "what format each layer has in each role: a name (O0, O1, O2, O3,\nO1:bf16, dfp16, ...: 'flexlab info') or "

@@ -48,11 +48,16 @@ static void note_backend(struct series *series) {
     series->backend = text_format("%s", backend);
 }
 
+/* Rules as they are, in which commas, colons and '@' have a meaning of their own. */
+static bool is_policy_text(const char *policy) {
+    return strpbrk(policy, ";\n") != NULL;
+}
+
 /* "policy:NAME", or "policy:" and the name of a file without its folders. */
 static char *policy_label(const char *policy, bool no_scale) {
     const char *slash = strrchr(policy, '/');
     return text_format("policy:%s%s",
-                       strpbrk(policy, ";\n") ? "text"
+                       is_policy_text(policy) ? "text"
                        : slash && slash[1]    ? slash + 1
                                               : policy,
                        no_scale ? ":noscale" : "");
@@ -103,7 +108,7 @@ static int take_policy(const struct settings *s, struct series *series, const ch
 static int parse_policy(const struct settings *settings, struct series *series, const char *given) {
     char *policy = text_format("%s", given);
     char *base = given == settings->policy && settings->formats ? text_format("%s", settings->formats) : NULL;
-    series->no_scale = !strpbrk(policy, ";\n") && take_no_scale(policy);
+    series->no_scale = !is_policy_text(policy) && take_no_scale(policy);
     if (base)
         series->no_scale |= take_no_scale(base);
     int status = take_policy(settings, series, policy, base);
@@ -125,7 +130,7 @@ static int parse_policy(const struct settings *settings, struct series *series, 
 /* One item of the list, "VARIANT[:nomaster][:noscale][:PREDICTOR][@DEVICE]" or "policy:POLICY[:noscale][@DEVICE]". */
 static int parse_series(const struct settings *settings, struct series *series, char *item) {
     const char *option = strchr(settings->formats, ',') ? "formats" : "format";
-    char *at = strchr(item, '@');
+    char *at = is_policy_text(item) ? NULL : strchr(item, '@');
     if (at)
         *at++ = 0;
     const char *elsewhere = settings->device ? settings->device : "cpu";
@@ -223,13 +228,22 @@ static int check_network(const struct settings *settings, const struct series *s
     return status;
 }
 
+/* The next of a list, cut out of it. Names have no blank: where rules begin, they go on to the end of the list. */
+static char *next_item(char **rest) {
+    char *item = *rest;
+    if (!item || !is_policy_text(item) || strcspn(item, " ;\n") > strcspn(item, ","))
+        return strsep(rest, ",");
+    *rest = NULL;
+    return item;
+}
+
 /* The formats, then the policies. */
 static char *list_of_series(const struct settings *s) {
     char *list = text_format("%s", s->formats ? s->formats : "policy"), *policies, *rest;
     if (s->command != COMMAND_COMPARE || !s->policy)
         return list;
     policies = rest = text_format("%s", s->policy);
-    for (char *item; (item = strsep(&rest, ","));) {
+    for (char *item; (item = next_item(&rest));) {
         char *longer = text_format("%s,policy:%s", list, item);
         free(list);
         list = longer;
@@ -256,7 +270,7 @@ int series_read(const struct settings *settings, struct series **series, int *co
     int status = STATUS_OK, shared = 0;
     *series = NULL;
     *count = 0;
-    for (char *item; status == STATUS_OK && (item = strsep(&rest, ","));) {
+    for (char *item; status == STATUS_OK && (item = next_item(&rest));) {
         *series = text_realloc(*series, (size_t)*count + 1, sizeof **series);
         struct series *s = &(*series)[*count];
         *s = (struct series){0};

@@ -200,7 +200,7 @@ static tensor_status put_settings(struct fl_safetensors_out *o, const nn_graph *
     FL_TRY(note(o, "network.predictor", "%s", told ? g->predictor : "none"));
     if (g->policy) /* longer than a note has room for */
         FL_TRY(fl_safetensors_add_note(o, objective_keys[POLICY], nn_graph_policy(g)));
-    FL_TRY(note(o, "network.master", "%s", g->wide || !g->variant->wide ? "default" : "none"));
+    FL_TRY(note(o, "network.master", "%s", g->no_master && (g->policy || g->variant->wide) ? "none" : "default"));
     FL_TRY(note(o, "network.batch", "%d", g->batch));
     FL_TRY(note(o, "network.seed", "%llu", (unsigned long long)g->seed));
     const struct fl_optimiser *p = &g->optimiser;
@@ -608,6 +608,17 @@ static tensor_status read_real(const struct fl_safetensors *s, const char *key, 
                          text);
 }
 
+/* *second: of the two words, it is that one. */
+static tensor_status read_choice(const struct fl_safetensors *s, const char *key, const char *one, const char *other,
+                                 bool *second) {
+    const char *text;
+    FL_TRY(need_note(s, key, &text));
+    *second = !strcmp(text, other);
+    return *second || !strcmp(text, one) ? TENSOR_OK
+                                         : fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.40s', expected %s or %s",
+                                                   s->path, key, text, one, other);
+}
+
 static tensor_status read_seed(const struct fl_safetensors *s, uint64_t *seed) {
     const char *text;
     char again[32];
@@ -632,7 +643,8 @@ static tensor_status read_objective(const struct fl_safetensors *s, nn_config *c
     if (config->ignores)
         FL_TRY(fl_checkpoint_whole(s, objective_keys[IGNORED], INT32_MIN, INT32_MAX, &ignored));
     config->ignored_label = (int32_t)ignored;
-    config->input_gradient = fl_safetensors_note(s, objective_keys[INPUT_GRADIENT]) != NULL;
+    if (fl_safetensors_note(s, objective_keys[INPUT_GRADIENT]))
+        FL_TRY(read_choice(s, objective_keys[INPUT_GRADIENT], "0", "1", &config->input_gradient));
     config->loss_scale = fl_safetensors_note(s, objective_keys[SCALE]);
     if (!config->loss_scale) /* also where the policy asks for one, which the caller took away */
         config->loss_scale = "none";
@@ -641,24 +653,20 @@ static tensor_status read_objective(const struct fl_safetensors *s, nn_config *c
 
 /* Strings of the config point into s. */
 static tensor_status read_config(const struct fl_safetensors *s, nn_config *config) {
-    const char *master, *nesterov, *narrow;
     int64_t batch;
     FL_TRY(need_note(s, "network.variant", &config->variant));
     FL_TRY(need_note(s, "network.predictor", &config->predictor));
-    FL_TRY(need_note(s, "network.master", &master));
+    FL_TRY(read_choice(s, "network.master", "default", "none", &config->no_master));
     FL_TRY(fl_checkpoint_whole(s, "network.batch", 1, INT32_MAX, &batch));
     FL_TRY(read_seed(s, &config->seed));
     for (int i = 0; i < REALS; i++)
         FL_TRY(read_real(s, reals[i].key, (float *)(void *)((char *)config + reals[i].config)));
     FL_TRY(need_note(s, "network.optimiser", &config->optimiser));
     FL_TRY(need_note(s, "network.decay", &config->decay));
-    FL_TRY(need_note(s, "network.nesterov", &nesterov));
-    FL_TRY(need_note(s, "network.narrow_state", &narrow));
-    config->nesterov = !strcmp(nesterov, "1");
-    config->narrow_state = !strcmp(narrow, "1");
+    FL_TRY(read_choice(s, "network.nesterov", "0", "1", &config->nesterov));
+    FL_TRY(read_choice(s, "network.narrow_state", "0", "1", &config->narrow_state));
     if (!strcmp(config->predictor, "none"))
         config->predictor = NULL;
-    config->no_master = !strcmp(master, "none");
     config->batch = (int)batch;
     return read_objective(s, config);
 }

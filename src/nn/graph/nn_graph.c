@@ -87,11 +87,12 @@ nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
     if ((config->policy || config->layer_formats) &&
         fl_policy_new(&policy, config->policy, config->layer_formats, config->variant))
         return NULL;
-    if (policy && policy->loss_scale[0] && !config->loss_scale) /* unless the caller says otherwise */
+    if (policy && policy->loss_scale && !config->loss_scale) /* unless the caller says otherwise */
         config->loss_scale = policy->loss_scale;
     const nn_variant *variant = policy ? policy->variant : nn_variant_find(config->variant);
     tensor_device *device = config->device ? tensor_device_find(config->device) : tensor_device_list(0);
-    if (!variant || !device || check_config(config, variant, policy)) {
+    if (!variant || !device || check_config(config, variant, policy) ||
+        (policy && config->no_master && fl_policy_without_masters(policy))) {
         fl_policy_free(policy);
         return NULL;
     }
@@ -108,6 +109,7 @@ nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
     /* the table's own string: the caller's may not live as long */
     g->predictor = config->predictor ? autoflex_name(autoflex_find(config->predictor)) : variant->predictor;
     g->wide = variant->wide && !config->no_master;
+    g->no_master = config->no_master;
     g->batch = config->batch;
     g->seed = config->seed;
     fl_loss_scale_take(g, config);

@@ -290,7 +290,7 @@ struct nn_graph {
     tensor_device *device;
     const char *predictor; /* asked for, of all shared exponents, or the variant's; NULL: the format's own */
     bool asked;            /* the predictor was */
-    bool wide;
+    bool wide, no_master;  /* the variant keeps weights at twice the width; nothing does, as the config asks */
     int batch;
     uint64_t seed;
     struct fl_optimiser optimiser;

@@ -224,16 +224,16 @@ static tensor_status name_variant(struct reader *r, const char *where, const cha
     return TENSOR_OK;
 }
 
+/* The same settings as nn_config has, kept as they are written. */
 static tensor_status read_loss_scale(struct reader *r, const char *where, const char *word) {
-    char *end;
-    const double number = fl_to_real(word, &end);
-    if (strcmp(word, "none") != 0 && strcmp(word, "dynamic") != 0 && (*end || end == word || !(number > 0)))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: loss-scale '%.40s', expected none, dynamic or a number above 0", where,
-                       word);
-    if (strlen(word) >= sizeof r->policy->loss_scale)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: loss-scale '%.40s' is too long", where, word);
-    snprintf(r->policy->loss_scale, sizeof r->policy->loss_scale, "%s", word);
-    char line[WORD_LIMIT];
+    char line[LINE_LIMIT + sizeof "loss-scale "], full[FL_SCALE_TEXT];
+    if (nn_loss_scale_text(word, full, sizeof full))
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s", where, tensor_error());
+    char *kept = fl_strdup(word);
+    if (!kept)
+        return no_memory();
+    fl_free(r->policy->loss_scale);
+    r->policy->loss_scale = kept;
     snprintf(line, sizeof line, "loss-scale %s", word);
     return keep_text(r->policy, line);
 }
@@ -246,7 +246,7 @@ static tensor_status read_setting(struct reader *r, const char *where, const cha
         return fl_fail(TENSOR_E_ARGUMENT, "%s: '%s', expected one word behind it", where, what);
     if (!strcmp(what, "loss-scale"))
         return read_loss_scale(r, where, word);
-    if (policy->variant || policy->count || policy->loss_scale[0])
+    if (policy->variant || policy->count || policy->loss_scale)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: '%s %.40s', expected once and before loss-scale and all rules", where,
                        what, word);
     if (!strcmp(what, "variant"))
@@ -437,7 +437,21 @@ void fl_policy_free(struct fl_policy *policy) {
     fl_free(policy->rules);
     fl_free(policy->name);
     fl_free(policy->text);
+    fl_free(policy->loss_scale);
     fl_free(policy);
+}
+
+tensor_status fl_policy_without_masters(struct fl_policy *policy) {
+    for (int i = 0; i < policy->count; i++) {
+        struct fl_rule *rule = &policy->rules[i];
+        struct fl_choice *master = &rule->choice[FL_ROLE_MASTER];
+        if (rule->explicit_roles >> FL_ROLE_MASTER & 1 && master->word != FL_MASTER_NONE)
+            return fl_fail(TENSOR_E_ARGUMENT,
+                           "%s: '%.40s master=%s', but the network is to have no master weights, expected master=none",
+                           rule->where, rule->pattern, fl_master_name(master->word));
+        master->word = FL_MASTER_NONE; /* of format=, which takes what a variant has */
+    }
+    return TENSOR_OK;
 }
 
 bool fl_policy_shares(const struct fl_policy *policy) {

@@ -46,7 +46,7 @@ struct fl_policy {
     const nn_variant *variant; /* NULL until something named one */
     char *name;                /* a preset's, a path, or "policy" */
     char *text;                /* all of it in one line, which reads back as the same policy */
-    char loss_scale[24];       /* "none", "dynamic", or a number; empty: not said */
+    char *loss_scale;          /* as nn_config has it; NULL: not said */
     struct fl_rule *rules;
     int count, capacity;
 };
@@ -57,6 +57,8 @@ tensor_status fl_policy_new(struct fl_policy **policy, const char *asked, const 
 void fl_policy_free(struct fl_policy *policy);
 /* Whether any role may have a shared exponent. */
 bool fl_policy_shares(const struct fl_policy *policy);
+/* What formats bring along as their variants have it goes; TENSOR_E_ARGUMENT where a rule asks for a master weight. */
+tensor_status fl_policy_without_masters(struct fl_policy *policy);
 /* What a variant says of every role. */
 void fl_variant_choices(const nn_variant *variant, struct fl_choice choice[FL_ROLES]);
 /* The predictor that the variants of a format have. */

@@ -9,7 +9,7 @@ const char *nn_graph_policy(const nn_graph *g) {
 }
 
 const char *nn_policy_loss_scale(const nn_graph *g) {
-    return g && g->policy && g->policy->loss_scale[0] ? g->policy->loss_scale : NULL;
+    return g && g->policy ? g->policy->loss_scale : NULL;
 }
 
 const char *nn_role_list(int i) {

@@ -45,42 +45,57 @@ static double read_number(const char *text, char **rest) {
     return power >= -1000 && power <= 1000 && power == floor(power) ? ldexp(1, (int)power) : NAN;
 }
 
-/* The number of a setting NAME=NUMBER, where NAME is `name`; up to a comma or the end. */
-static bool take_setting(const char **at, const char *name, double *value, bool *good) {
-    const size_t length = strlen(name);
+enum setting { INIT, WINDOW, FACTOR, LEAST, MOST, SETTINGS };
+static const char *const settings[SETTINGS] = {
+    [INIT] = "init", [WINDOW] = "window", [FACTOR] = "factor", [LEAST] = "min", [MOST] = "max"};
+
+static enum setting find_setting(const char *name, size_t length) {
+    int i = 0;
+    while (i < SETTINGS && (strlen(settings[i]) != length || strncmp(settings[i], name, length) != 0))
+        i++;
+    return (enum setting)i;
+}
+
+/* NAME=NUMBER up to a comma or the end; *at: what follows. */
+static tensor_status read_setting(const char *text, const char **at, double value[SETTINGS], bool given[SETTINGS]) {
+    const int length = (int)strcspn(*at, ",");
+    const char *word = *at, *equals = memchr(word, '=', (size_t)length);
+    const enum setting i = equals ? find_setting(word, (size_t)(equals - word)) : SETTINGS;
     char *rest;
-    if (strncmp(*at, name, length) != 0 || (*at)[length] != '=')
-        return false;
-    *value = read_number(*at + length + 1, &rest);
-    *good = rest != *at + length + 1 && (!*rest || (*rest == ',' && rest[1]));
-    *at = *rest == ',' ? rest + 1 : rest;
-    return true;
+    if (i == SETTINGS)
+        return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': '%.*s' is not understood, %s", text,
+                       length < 40 ? length : 40, word, expected);
+    if (given[i])
+        return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': %s a second time, expected once", text, settings[i]);
+    given[i] = true;
+    value[i] = read_number(equals + 1, &rest);
+    if (rest == equals + 1 || rest != word + length)
+        return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': '%.*s', expected a number behind '%s='", text,
+                       length < 40 ? length : 40, word, settings[i]);
+    *at = *rest ? rest + 1 : rest;
+    return *rest && !**at ? fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': nothing behind the last comma", text)
+                          : TENSOR_OK;
 }
 
 static tensor_status read_dynamic(struct fl_loss_scale *s, const char *text, const char *at) {
-    double window = USUAL_WINDOW, initial = usual_initial;
-    bool good = true, begins = false; /* begins: init is given */
-    s->factor = USUAL_FACTOR;
-    s->least = usual_least;
-    s->most = usual_most;
-    while (*at && good)
-        good = ((take_setting(&at, "init", &initial, &good) && (begins = true)) ||
-                take_setting(&at, "window", &window, &good) || take_setting(&at, "factor", &s->factor, &good) ||
-                take_setting(&at, "min", &s->least, &good) || take_setting(&at, "max", &s->most, &good)) &&
-               good;
-    if (!good)
-        return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': '%.40s' is not understood, %s", text, at, expected);
+    double value[SETTINGS] = {usual_initial, USUAL_WINDOW, USUAL_FACTOR, usual_least, usual_most};
+    bool given[SETTINGS] = {false};
+    while (*at)
+        FL_TRY(read_setting(text, &at, value, given));
+    const double window = value[WINDOW];
     if (!(window >= 1 && window <= INT32_MAX && window == floor(window)))
         return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': window %g, expected 1 to %d", text, window, INT32_MAX);
     s->window = (int64_t)window;
+    s->factor = value[FACTOR];
+    s->least = value[LEAST];
+    s->most = value[MOST];
     if (!is_power_of_two(s->factor) || s->factor < 2 || s->factor > MOST_FACTOR)
         return refuse(text, "factor", 2, MOST_FACTOR);
     if (!is_power_of_two(s->least) || s->least < least_scale || s->least > most_scale)
         return refuse(text, "min", least_scale, most_scale);
     if (!is_power_of_two(s->most) || s->most < s->least || s->most > most_scale)
         return refuse(text, "max", s->least, most_scale);
-    if (!begins)
-        initial = fmin(fmax(initial, s->least), s->most);
+    const double initial = given[INIT] ? value[INIT] : fmin(fmax(value[INIT], s->least), s->most);
     if (!is_power_of_two(initial) || initial < s->least || initial > s->most)
         return refuse(text, "init", s->least, s->most);
     s->now.scale = s->initial = initial;
