@@ -200,6 +200,17 @@ def bad_input(place, good):
     refused(f"{HEADING}\n" + row.replace("20000", "32768") + "\n", ":2:", "not a row")
     refused(f"{HEADING}\n" + row.replace(",14,", ",4294967310,") + "\n", ":2:", "not a row")  # 14 in 32 bits
     refused(f"{HEADING}\n{row}\n{row}\n", "step 1 to 1", "fc.weight")
+    refused(f"{HEADING}\n" + row.replace(",weight,", ",wieght,") + "\n", "step 1", "role 'wieght' of fc.weight", "weight gradient")
+    refused(f"{HEADING}\n" + row.replace(",weight,", ",,") + "\n", "role '' of fc.weight")
+    # an Inf, which a training that diverges records, is a saturated write like any other
+    with open(path, "w") as file:
+        file.write("\n".join([HEADING, *(f"{i},fc.weight,weight,14,{m},0,0,0,0,14" for i, m in
+                                         enumerate(["20000,1,1.2,0", "32767,1,inf,3", "32767,1,inf,3", "20000,1,1.2,0"], 1)), ""]))
+    table = os.path.join(place, "infinite.csv")
+    succeed("replay", path, "--csv", table)
+    with open(table) as file:
+        for row in csv.DictReader(file):
+            check(row["writes"] == "4" and row["saturated"] == "2" and row["tensor"] == "fc.weight", row)
     expect_error(["replay", "/nowhere.csv"], 1, "/nowhere.csv", "No such file")
     expect_error(["replay"], 2, "trace files")
     expect_error(["replay", good, "--predictors", "paper,papper"], 2, "'papper'", "did you mean 'paper'?")
@@ -225,9 +236,9 @@ def names(place):
     os.mkdir(folder)
     path = os.path.join(folder, "trace-flex16+5-seed1.csv")
     named = ["all", 'we"ird', '"quoted"', "fc.weight"]
-    write_trace(path, [(step, name, "all" if i % 2 else "weight", 1.0 + i) for step in range(1, 11) for i, name in enumerate(named)])
+    write_trace(path, [(step, name, "gradient" if i % 2 else "weight", 1.0 + i) for step in range(1, 11) for i, name in enumerate(named)])
     out = os.path.join(place, "named.csv")
-    for by, expected in (("tensor", {"all": [4, 1], 'we"ird': [1], '"quoted"': [1], "fc.weight": [1]}), ("role", {"all": [4, 2], "weight": [2]})):
+    for by, expected in (("tensor", {"all": [4, 1], 'we"ird': [1], '"quoted"': [1], "fc.weight": [1]}), ("role", {"all": [4], "gradient": [2], "weight": [2]})):
         lines = succeed("replay", path, "--predictors", "paper", "--by", by, "--csv", out).stdout.splitlines()[1:]
         found = {}
         for line in lines:

@@ -628,10 +628,11 @@ static void same_rows(const char *variant, const char *device) {
 }
 
 static void refused(void) {
-    char path[] = "/tmp/flexlab_telemetry_XXXXXX", part[64];
+    char path[] = "/tmp/flexlab_telemetry_XXXXXX", part[64], around[64];
     close(mkstemp(path));
     unlink(path);
     snprintf(part, sizeof part, "%s.part", path);
+    snprintf(around, sizeof around, "/tmp/../tmp/./%s", path + strlen("/tmp/"));
     nn_graph *g = network("fp32", NULL, NULL);
     const struct {
         nn_telemetry_config config;
@@ -645,6 +646,7 @@ static void refused(void) {
                  {{.shadows = "fp16,fp16"}, "twice"},
                  {{.shadows = ""}, "''"},
                  {{.csv = path}, path},
+                 {{.csv = around}, "are the same, expected two files"},
                  {{.csv = "/no/such/folder/at/all"}, "/no/such"}};
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         nn_telemetry_config config = wrong[i].config;

@@ -54,7 +54,7 @@ struct replay {
     int tensor_count, next; /* the tensor that is expected in the next row */
     int64_t apart;          /* most steps between two rows of a tensor */
     struct group all;
-    struct group *groups; /* by role, trace or tensor, whatever their names: one may be "all" too */
+    struct group *groups; /* by role, trace or tensor, whatever their names: a tensor may be "all" too */
     int group_count;
     struct output csv;
 };
@@ -159,7 +159,7 @@ static void help(void) {
          "  --by WHAT          lines of the table: role, trace or tensor (role)\n"
          "  --tensors GLOBS    only these, comma-separated patterns such as 'conv1*,*.weight'\n"
          "  --warm-up N        saturated writes after N steps are counted apart (50)\n"
-         "  --outliers F       every 100th maximum of a tensor, from the 50th on, is F times as large\n"
+         "  --outliers F       every 100th maximum of a tensor, the 51st first, is F times as large\n"
          "  --format NAME      whose range of exponents (that in the file's name, else flex16+5)\n"
          "  --csv FILE         also writes a line for each tensor, trace and predictor\n"
          "  --help             this text\n\nColumns\n"
@@ -259,6 +259,12 @@ static void take_row(void *context, const struct trace_row *row) {
     struct replay *r = reading->replay;
     if (reading->status != STATUS_OK || (r->request->tensors && !matches(r->request->tensors, row->name)))
         return;
+    if (!autoflex_find_role(row->role)) { /* what rules ask for it would not be asked */
+        reading->status = text_failed("%s: step %lld: role '%s' of %s, expected weight, activation, gradient, weight "
+                                      "gradient, momentum, root or direction",
+                                      r->path, (long long)row->step, row->role, row->name);
+        return;
+    }
     struct tensor_lives *t = find_tensor(r, row, &reading->how);
     if (t->writes && row->step <= t->step) {
         reading->status = text_failed("%s: rows of %s go from step %lld to %lld, expected rising steps", r->path,

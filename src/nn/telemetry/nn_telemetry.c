@@ -195,8 +195,6 @@ static void detach(nn_telemetry *t) {
 
 static tensor_status begin(nn_telemetry *t, const nn_telemetry_config *config) {
     FL_TRY(check_others(t));
-    if (config->path && config->csv && !strcmp(config->path, config->csv))
-        return fl_fail(TENSOR_E_ARGUMENT, "telemetry: path and csv are both '%s', expected two files", config->path);
     t->pattern = fl_format_name("%s", config->pattern ? config->pattern : "*");
     t->shadow_list = fl_format_name("%s", config->shadows ? config->shadows : "");
     if (!t->pattern || !t->shadow_list)

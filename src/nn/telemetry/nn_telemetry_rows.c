@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct fl_telemetry_file {
     FILE *file;
@@ -38,10 +39,22 @@ void fl_telemetry_drop(nn_telemetry *t) {
     t->json = t->csv = NULL;
 }
 
-static tensor_status open_file(struct fl_telemetry_file **file, const char *path) {
+/* Whether there is a file of that name already that is this one, however its path is written. */
+static bool is_same_file(FILE *file, const char *path) {
+    struct stat one, other;
+    return !fstat(fileno(file), &one) && !stat(path, &other) && one.st_dev == other.st_dev &&
+           one.st_ino == other.st_ino;
+}
+
+/* Other than `taken`, which is open or NULL. */
+static tensor_status open_file(struct fl_telemetry_file **file, const char *path,
+                               const struct fl_telemetry_file *taken) {
     struct fl_telemetry_file *f = *file = fl_alloc_zero(sizeof *f);
     if (!f || !(f->path = fl_format_name("%s", path)) || !(f->part = fl_format_name("%s.part", path)))
         return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for the path %s", path);
+    if (taken && is_same_file(taken->file, f->part))
+        return fl_fail(TENSOR_E_ARGUMENT, "telemetry: path %s and csv %s are the same, expected two files", taken->path,
+                       path);
     f->file = fopen(f->part, "w+"); /* fl_telemetry_text reads it */
     return f->file ? TENSOR_OK : io_failed("write", f->part);
 }
@@ -352,11 +365,11 @@ static void csv_row(FILE *f, const nn_telemetry_row *row) {
 
 tensor_status fl_telemetry_open(nn_telemetry *t, const char *json, const char *csv) {
     if (json) {
-        FL_TRY(open_file(&t->json, json));
+        FL_TRY(open_file(&t->json, json, NULL));
         json_heading(t, t->json->file);
     }
     if (csv) {
-        FL_TRY(open_file(&t->csv, csv));
+        FL_TRY(open_file(&t->csv, csv, t->json));
         csv_heading(t, t->csv->file);
     }
     return TENSOR_OK;
