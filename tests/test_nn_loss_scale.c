@@ -548,6 +548,47 @@ static void mixes(float second) {
     nn_graph_free(g);
 }
 
+/* Gradients that the format of backward holds, and the one that they are kept in does not: `most` is the largest that
+ * it does, of the weight and the bias or of the bias alone. */
+static void keeps(const char *policy, bool bias_alone, double most) {
+    nn_graph *g = nn_graph_new(&(nn_config){.policy = policy,
+                                            .batch = BATCH,
+                                            .seed = 3,
+                                            .momentum = 0.5f,
+                                            .loss = "none",
+                                            .loss_scale = "dynamic:init=2^20,window=2"});
+    CHECK(g && !nn_compile(g, nn_linear(g, "fc", nn_input(g, 1, 1, WIDTH), OUTPUTS)), "%s: %s", policy, tensor_error());
+    int skipped = 0, held = 0;
+    for (int i = 0; i < 24; i++) {
+        double before[32] = {0}, after[32] = {0}, largest = 0, values[WIDTH * OUTPUTS];
+        nn_loss_scale was, now;
+        CHECK(!nn_loss_scale_get(g, &was), "%s", tensor_error());
+        weights_of(g, before);
+        step(g, i % (BATCH * OUTPUTS), (float)was.scale * (i % 2 ? -0.5f : 0.375f));
+        weights_of(g, after);
+        for (int k = 0; k < nn_tensor_count(g); k++) {
+            const nn_tensor_info info = nn_tensor_at(g, k);
+            const bool raw =
+                !strcmp(info.name, "fc.bias.grad") || (!bias_alone && !strcmp(info.name, "fc.weight.grad"));
+            CHECK(!raw || !tensor_store_f64(info.t, values, tensor_count(info.t)), "%s", tensor_error());
+            for (int64_t at = 0; raw && at < tensor_count(info.t); at++)
+                largest = fmax(largest, fabs(values[at]));
+        }
+        CHECK(isfinite(largest) && !nn_loss_scale_get(g, &now), "%s: %g", policy, largest);
+        const bool overflow = largest > most;
+        CHECK(now.in_a_row == (overflow ? was.in_a_row + 1 : 0), "%s, step %d: %g at a scale of %g, %d in a row",
+              policy, i, largest, was.scale, (int)now.in_a_row);
+        CHECK(overflow == !memcmp(before, after, sizeof before), "%s, step %d: the weights %s", policy, i,
+              overflow ? "moved" : "stayed");
+        for (int k = 0; k < 32; k++)
+            CHECK(isfinite(after[k]), "%s, step %d: %g", policy, i, after[k]);
+        skipped += overflow;
+        held += !overflow;
+    }
+    CHECK(skipped >= 4 && held >= 8, "%s: %d skipped, %d made", policy, skipped, held);
+    nn_graph_free(g);
+}
+
 /* hides: the gradient of the weight tells nothing of it. A gradient of an activation that overflows in fp16 where no
  * parameter is, and on its way to the only one becomes a shared exponent, whose elements are all finite: the script
  * says which steps make no update. */
@@ -673,6 +714,10 @@ int main(int argc, char **argv) {
         rescues();
         mixes(1);
         mixes(-1);
+        keeps("variant fp32; * weight-gradients=fp16", false, 65519);
+        keeps("variant fp32; fc.bias weights=fp16 master=none", true, 65519);
+        keeps("variant bf16; * weight-gradients=fp16 master=fp32", false, 65519);
+        keeps("variant fp32; * weight-gradients=flex16+5:current", false, 32767.4);
         converts("variant fp16; if-any nothing format=fp32", false);
         converts("variant fp16; conv format=dfp16", true);
         converts("variant fp16; conv format=flex16+5", true);

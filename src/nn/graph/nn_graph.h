@@ -442,6 +442,8 @@ tensor_status fl_forward_to_loss(nn_graph *g, const float *images);
 tensor_status fl_backward(nn_graph *g);
 /* The first rows of the given gradient, in whatever format, become that of the output, in the place of a loss. */
 tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient);
+/* The gradients of all parameters in the formats that they are kept and taken in: before fl_update. */
+tensor_status fl_take_gradients(const nn_graph *g);
 tensor_status fl_update(nn_graph *g, float rate);
 /* All values of training are hidden: their memory is about to be used for something else. */
 void fl_hide_values(nn_graph *g);

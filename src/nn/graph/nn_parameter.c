@@ -2,7 +2,7 @@
  * what lies between the one that a pass reads or writes and the one that the optimiser does.
  *
  *     master -> w -> w_forward, w_backward        written by fl_refresh_weight, once an update
- *     g -> g_kept -> g_taken                      written by fl_take_gradient, once an update
+ *     g -> g_kept -> g_taken                      written by fl_take_gradient, once a step
  *
  * Each arrow is one rounding; where two formats are the same there is one tensor. */
 #include "nn/graph/nn_graph.h"

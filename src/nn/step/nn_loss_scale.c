@@ -249,14 +249,23 @@ static tensor_status look_at_values(const nn_graph *g, const struct fl_slot_copi
     return TENSOR_OK;
 }
 
+/* As backward wrote it, as it is kept, and as the update takes it: each may be of a format that holds less. */
+static tensor_status look_at_parameter(const struct fl_slot_copies *slots, const struct fl_parameter *p, bool *found) {
+    const tensor *const gradients[] = {p->g, p->g_kept, p->g_taken};
+    for (size_t i = 0; i < sizeof gradients / sizeof *gradients; i++) {
+        const struct fl_slot *slot;
+        if (!gradients[i])
+            continue;
+        FL_TRY(find_slot(slots, gradients[i], &slot));
+        *found = *found || overflowed(slot, tensor_format_is_shared(tensor_get_format(gradients[i])));
+    }
+    return TENSOR_OK;
+}
+
 static tensor_status look_at_parameters(const nn_graph *g, const struct fl_slot_copies *slots, bool *found) {
     for (int i = 0; i < g->count; i++)
-        for (int k = 0; k < g->nodes[i].parameters; k++) {
-            const tensor *gradient = g->nodes[i].parameter[k].g;
-            const struct fl_slot *slot;
-            FL_TRY(find_slot(slots, gradient, &slot));
-            *found = *found || overflowed(slot, tensor_format_is_shared(tensor_get_format(gradient)));
-        }
+        for (int k = 0; k < g->nodes[i].parameters; k++)
+            FL_TRY(look_at_parameter(slots, &g->nodes[i].parameter[k], found));
     return TENSOR_OK;
 }
 

@@ -219,7 +219,6 @@ static tensor *gradient_of(const struct fl_optimiser *o, const struct fl_paramet
 
 static tensor_status measure_gradient(const nn_graph *g, const struct fl_parameter *p) {
     const struct fl_optimiser *o = &g->optimiser;
-    FL_TRY(fl_take_gradient(p));
     if (g->scaling.limit)
         FL_TRY(tensor_clip_by(gradient_of(o, p), fl_taken_gradient(p), g->scaling.limit));
     else if (o->clip_value > 0)

@@ -261,6 +261,20 @@ static tensor_status update(nn_graph *g) {
     return TENSOR_OK;
 }
 
+tensor_status fl_take_gradients(const nn_graph *g) {
+    if (!g->policy) /* the update takes what backward writes */
+        return TENSOR_OK;
+    const int position = fl_positions(g) - 1;
+    fl_begin_calls(g, position, true);
+    tensor_status status = TENSOR_OK;
+    for (int i = 0; i < g->count && !status; i++)
+        for (int k = 0; k < g->nodes[i].parameters && !status; k++)
+            if ((status = fl_take_gradient(&g->nodes[i].parameter[k])))
+                status = fl_node_failed(&g->nodes[i], status);
+    fl_end_calls(g, position);
+    return status;
+}
+
 tensor_status fl_update(nn_graph *g, float rate) {
     FL_TRY(tensor_load_f32(g->rate, &rate, 1));
     return by_recording(g, &g->update, 0, -1, update);
@@ -271,6 +285,7 @@ tensor_status fl_update(nn_graph *g, float rate) {
 static tensor_status dry_run(nn_graph *g) {
     FL_TRY(forward_and_loss(g));
     FL_TRY(backward(g));
+    FL_TRY(fl_take_gradients(g));
     FL_TRY(fl_update(g, 0));
     return fl_forward(g, NULL, false);
 }

@@ -153,6 +153,7 @@ tensor_status fl_update_through(nn_graph *g, float rate, const nn_graph *next) {
         return fl_fail(TENSOR_E_ARGUMENT, "update: no backward pass before it whose gradients were not used yet");
     g->phase = FL_PHASE_IDLE;
     bool skip;
+    FL_TRY(fl_take_gradients(g)); /* what overflows there is an overflow too */
     FL_TRY(fl_loss_scale_judge(g, next, &skip));
     if (!skip)
         FL_TRY(fl_update(g, rate));
