@@ -450,6 +450,45 @@ static void test_loss_scales(void) {
     nn_graph_free(g);
 }
 
+/* Moments of 16 bits where updates have a shared exponent, and as they are elsewhere. */
+static void test_narrow_state(void) {
+    static const char *const policies[] = {"variant flex16+5; @norm format=fp32", "variant flex16+5; @norm format=bf16",
+                                           "variant fp32; @product weights=dfp16 master=wide",
+                                           "variant flex16+5; @norm master=fp32"};
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++) {
+        nn_config config = config_of(policies[i]);
+        config.optimiser = "adamw";
+        config.momentum = 0;
+        nn_graph *wide = network("resnet8", &config);
+        config.narrow_state = true;
+        nn_graph *g = network("resnet8", &config);
+        size_t saved = 0;
+        for (int k = 0; k < nn_tensor_count(g); k++) {
+            const nn_tensor_info info = nn_tensor_at(g, k);
+            const bool state = !strcmp(info.role, "momentum") || !strcmp(info.role, "root");
+            if (state && tensor_format_is_shared(tensor_get_format(info.t)))
+                saved += 4 * (size_t)tensor_count(info.t); /* its wide part */
+        }
+        CHECK(saved > 0 && nn_state_bytes(wide) == nn_state_bytes(g) + saved, "%s: %zu bytes for %zu", policies[i],
+              nn_state_bytes(g), nn_state_bytes(wide));
+        double first = 0, loss = 0;
+        for (int k = 0; k < 5; k++)
+            loss = step(g, "resnet8", 0.001f), first = k ? first : loss;
+        CHECK(isfinite(loss) && loss < first, "%s: %g after %g", policies[i], loss, first);
+        nn_graph_free(wide);
+        nn_graph_free(g);
+    }
+    nn_config config = config_of("variant flex16+5; * master=fp32");
+    config.optimiser = "adamw";
+    config.momentum = 0;
+    config.narrow_state = true;
+    nn_node logits = -1;
+    nn_graph *g = built("resnet8", &config, &logits);
+    CHECK(g && nn_compile(g, logits) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "narrow_state: the policy updates"),
+          "%s", tensor_error());
+    nn_graph_free(g);
+}
+
 /* Without master weights: what variants bring along goes, what rules ask for is refused. */
 static void test_no_master(void) {
     static const char *const refused[][2] = {
@@ -603,6 +642,7 @@ int main(void) {
     test_refusals();
     test_loss_scales();
     test_no_master();
+    test_narrow_state();
     test_variants();
     test_state("O1", "resnet8");
     test_state("O2", "gpt1x32");

@@ -71,7 +71,8 @@ typedef struct nn_config {
     float clip_value;      /* each element of a gradient counts as at most this; 0: as it is */
     float clip_norm;       /* all gradients together count as at most this long; 0: as they are */
     bool nesterov;         /* sgd with momentum: the weight follows where the velocity leads to */
-    bool narrow_state;     /* moments and roots of 16 bits, by stochastic rounding (variants with a shared exponent) */
+    bool narrow_state;     /* moments and roots of 16 bits, by stochastic rounding: of parameters that are updated in a
+                            * format with a shared exponent, one of which there must be */
     unsigned char unused[2]; /* no padding before what follows, which nobody would set */
     /* What the network is trained for: docs/losses.md. All zero: cross-entropy of one label a row, as above. */
     const char *loss;      /* one of nn_loss_list; NULL: "cross_entropy" */

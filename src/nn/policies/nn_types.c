@@ -266,6 +266,17 @@ static tensor_status check_rules(nn_graph *const graphs[], int count) {
 
 /* --- a network ---------------------------------------------------------------------------------------------------- */
 
+/* Moments and roots of 16 bits are for parameters whose updates have a shared exponent. */
+static tensor_status check_narrow(const nn_graph *g) {
+    bool narrows = !g->optimiser.narrow || !g->policy;
+    for (int i = 0; i < g->count; i++)
+        for (int k = 0; k < g->nodes[i].parameters; k++)
+            narrows = narrows || tensor_format_is_shared(g->nodes[i].parameter[k].as.update.format);
+    return narrows ? TENSOR_OK
+                   : fl_fail(TENSOR_E_ARGUMENT,
+                             "narrow_state: the policy updates no parameter in a format with a shared exponent");
+}
+
 static tensor_status resolve(nn_graph *g) {
     for (int i = 0; g->policy && i < g->policy->count; i++) {
         g->policy->rules[i].matched = false;
@@ -279,7 +290,7 @@ static tensor_status resolve(nn_graph *g) {
             FL_TRY(resolve_parameter(g, node, &node->parameter[k]));
     }
     resolve_loss(g);
-    return TENSOR_OK;
+    return check_narrow(g);
 }
 
 tensor_status fl_resolve_types(nn_graph *g) {

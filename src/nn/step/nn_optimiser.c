@@ -77,7 +77,7 @@ static tensor_status check_switches(const nn_config *c, const struct kind *k, co
                        (double)c->momentum);
     if (c->narrow_state && !k->root)
         return fl_fail(TENSOR_E_ARGUMENT, "narrow_state: optimiser %s, expected one that keeps a mean square", k->name);
-    if (c->narrow_state && !tensor_format_is_shared(variant->format))
+    if (c->narrow_state && !c->policy && !c->layer_formats && !tensor_format_is_shared(variant->format))
         return fl_fail(TENSOR_E_ARGUMENT, "narrow_state: variant %s, expected one with a shared exponent",
                        variant->name);
     return TENSOR_OK;
@@ -149,7 +149,7 @@ static tensor_status new_like(const nn_graph *g, const struct fl_parameter *p, c
 /* A moment or a root: at twice the width of the elements, or in 16 bits by stochastic rounding. */
 static tensor_status new_state(const nn_graph *g, const struct fl_parameter *p, const char *name, tensor **t) {
     FL_TRY(new_like(g, p, fl_optimiser_type(g, &p->as).predictor, t));
-    if (g->optimiser.narrow)
+    if (g->optimiser.narrow && tensor_format_is_shared(p->as.update.format))
         return tensor_set_rounding(*t, TENSOR_ROUND_STOCHASTIC, fl_name_key(g->seed, name));
     return tensor_format_bytes(p->as.update.format) == 2 ? tensor_keep_wide(*t) : TENSOR_OK;
 }
