@@ -115,9 +115,15 @@ def scales(folder):
     found, both = trained("compare", "--formats", f"bf16,policy:{rules}")
     check(found == {"bf16": "none", "policy:text": long} and alone[0] == both[1], found)
     rules = folder / "half"
-    found, _ = trained("compare", "--formats", "fp16", "--policy", f"{own},{own}:noscale,{said},{wide},O2,O2:noscale,O3,O3:bf16")
+    found, _ = trained("compare", "--formats", "fp16", "--policy", f"{own},{own}:noscale,{said},{wide},O2,O2:noscale,O3,O3:bf16,O0,O1,dfp16")
     check(found == {"fp16": dynamic, "policy:own": dynamic, "policy:own:noscale": "none", "policy:said": "none", "policy:wide": "none",
-                    "policy:O2": dynamic, "policy:O2:noscale": "none", "policy:O3": "none", "policy:O3:bf16": "none"}, found)
+                    "policy:O2": dynamic, "policy:O2:noscale": "none", "policy:O3": "none", "policy:O3:bf16": "none",
+                    "policy:O0": "none", "policy:O1": dynamic, "policy:dfp16": "none"}, found)
+    # the page has the texts as they are
+    page = (pathlib.Path(sys.argv[2]) / "docs" / "policies.md").read_text(encoding="utf-8")
+    for f in read_lines(folder / "scaled")[0]["formats"]:
+        preset = f["name"].removeprefix("policy:")
+        check(preset not in ("O0", "O1", "O2", "O3", "dfp16") or f"| `{preset}` | `{f['policy']}` |" in page, preset, f["policy"])
     check("policy:own:noscale" in succeed("report", str(folder / "scaled")).stdout, "a report of a policy without scale")
     out = ["--out", str(folder / "none")]
     expect_error(["train", *short, "--policy", f"{said}:noscale", *out], 2, "said:noscale", "not scaled anyway")

@@ -24,6 +24,7 @@ typedef enum data_split { DATA_TRAIN = 0, DATA_TEST = 1 } data_split;
  *                   integers [N] or [N, 1]
  *   npz:FILE[,TEST_FILE][,classes=N]  the same in an archive, as members x_train, y_train, x_test, y_test; or
  *                   train_images, train_labels, ...; or, of one split, images, labels; x, y; arr_0, arr_1
+ *   images:DIR[,resize=HxW][,channels=N]  PNG and JPEG files, by train and test, then by class, in folders
  *   text:FILE[,TEST_FILE][,unit=bytes|characters][,test=PERCENT]  a text, a sequence of tokens; without TEST_FILE its
  *                   last 10 percent are the test split
  * What a layout is in detail, and its limits: docs/data.md. In those with commas a path holds none.

@@ -57,7 +57,7 @@ FLEXLAB_API size_t tensor_format_bytes(tensor_format format) FLEXLAB_SYMBOL(tens
 FLEXLAB_API bool tensor_format_is_shared(tensor_format format) FLEXLAB_SYMBOL(tensor_format_is_shared);
 
 /* --- life ---------------------------------------------------------------------------------------------------------
- * A new tensor holds zeros. 1 to TENSOR_MAX_DIMS dimensions, each at least 1, less than 2^40 bytes in all. */
+ * A new tensor holds zeros. 1 to TENSOR_MAX_DIMS dimensions, each at least 1, at most 2^40 bytes in all. */
 
 /* NULL on failure, with tensor_error() set. Free with tensor_free. */
 FLEXLAB_API tensor *tensor_new(tensor_format format, int ndim, const int64_t *shape) FLEXLAB_SYMBOL(tensor_new);

@@ -188,8 +188,10 @@ static tensor_status take_type(struct fl_npy *array, const struct fl_data_stream
         return TENSOR_OK;
     }
     const int shown = e->type_length < LONGEST_TYPE ? e->type_length : LONGEST_TYPE;
-    return fl_fail(TENSOR_E_DATA, "%s: %s%s%s: elements of type '%.*s'%s, expected integers of 1, 2, 4 or 8 bytes",
-                   FL_STREAM_WHERE(s), shown, type, type_name(e->type_length > 1 ? type[1] : 0));
+    return fl_fail(
+        TENSOR_E_DATA,
+        "%s: %s%s%s: elements of type '%.*s'%s, expected integers: of images uint8, of labels 1, 2, 4 or 8 bytes",
+        FL_STREAM_WHERE(s), shown, type, type_name(e->type_length > 1 ? type[1] : 0));
 }
 
 static tensor_status check_shape(struct fl_npy *array, const struct fl_data_stream *s) {

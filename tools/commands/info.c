@@ -145,8 +145,9 @@ static void print_models(void) {
         table_cell(t, "%g", options_default_rate(model));
     }
     puts("\nModels (parameters for 32x32x3 images and 10 classes, of gpt and -char for texts as bytes; resnetD and\n"
-         "resnetD-b exist for every D = 6n + 2, resnetD-bottleneck for D = 9n + 2, wrnD-K for D = 6n + 4 and every\n"
-         "K, gptLxW for 1 to 48 layers L and every width W up to 2048 that is a multiple of 32)");
+         "resnetD-b exist for every D = 6n + 2, resnetD-bottleneck for D = 9n + 2, wrnD-K for D = 6n + 4 and K\n"
+         "below 1000, mlpLxW for L layers with W hidden units, gptLxW for 1 to 48 layers L and every width W\n"
+         "up to 2048 that is a multiple of 32)");
     table_print(t, stdout, 2, 0);
     table_free(t);
 }

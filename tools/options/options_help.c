@@ -17,7 +17,7 @@ static const char *const eval_help[] = {
     "Usage: flexlab eval --checkpoint FILE [OPTION]...\n\n"
     "Mean loss and accuracy of a trained network on images, normalised as those that it was\n"
     "trained on, or on a text; then also bits of a token and perplexity.\n",
-    "\nPrints loss and accuracy, a line each. Exit status: 0 success, 1 failure,\n"
+    "\nPrints what was evaluated, then loss and accuracy, a line each. Exit status: 0 success, 1 failure,\n"
     "2 wrong usage.\n"
     "\nExample\n"
     "  flexlab eval --checkpoint quick/best.safetensors --data synthetic:train=2000,test=500\n"};
@@ -80,9 +80,9 @@ void options_help(enum command command, FILE *out) {
     }
     fputs("\nIn the folder of results\n"
           "  metrics.jsonl         the configuration, then losses, epochs and runs, one JSON object\n"
-          "                        a line (docs/metrics.md); everything but seconds,\n"
-          "                        images_per_second and the first line, which names the\n"
-          "                        machine, is the same for the same options\n"
+          "                        a line (docs/metrics.md); everything but times (fields with\n"
+          "                        'seconds', images_per_second) and the first line, which\n"
+          "                        names the machine, is the same for the same options\n"
           "  summary.csv           one line a format\n"
           "  trace-FORMAT-seedN.csv  exponent and maximum of every tensor over the steps\n"
           "  telemetry-FORMAT-seedN.jsonl, .csv  with --telemetry: elements of every tensor over\n"

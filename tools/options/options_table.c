@@ -100,7 +100,7 @@ static const struct option_row rows[] = {
              "augmentation"},
     {"seed-base", "K", BOTH, KIND_WHOLE, FIELD(seed_base), 0, 1e15, .help = "the first seed (1)"},
     {"lr", "RATE", BOTH, KIND_REAL, FIELD(rate), 1e-30, 1000,
-     .help = "peak learning rate (sgd 0.1, on mlp2 0.01; adagrad, lamb 0.01;\nothers 0.001)"},
+     .help = "peak learning rate (sgd 0.1, on mlp2, mlpLxW, lenet, alexnet 0.01;\nadagrad, lamb 0.01; others 0.001)"},
     {"schedule", "NAME", BOTH, KIND_NAME, FIELD(schedule), 0, 1, .names = schedule_name,
      .help = "linear (to zero; default), cosine, step (x 0.1 at 1/2 and 3/4),\nconstant; linear:END, cosine:END end at "
              "that share of the peak"},
@@ -209,8 +209,9 @@ static const struct option_row rows[] = {
     {"device", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},
     {"threads", "T", COMMAND_EVAL, KIND_WHOLE, FIELD(threads), 1, 256, .help = "threads (all)"},
     {"data", "SPEC", COMMAND_WGAN, KIND_TEXT, FIELD(data), .section = "What is trained",
-     .help = "square images whose side is a multiple of 8, of any kind that\n'flexlab train' takes; their labels do "
-             "not count (synthetic)"},
+     .help =
+         "square images whose side is a multiple of 8 up to 256, of any kind\nthat 'flexlab train' takes; their labels "
+         "do not count (synthetic)"},
     {"format", "NAME", COMMAND_WGAN, KIND_TEXT, FIELD(formats),
      .help = "the variant of both networks, with ':noscale', ':PREDICTOR' and\n'@DEVICE' as for compare (flex16+5)"},
     {"policy", "NAME|FILE", COMMAND_WGAN, KIND_TEXT, FIELD(policy),
