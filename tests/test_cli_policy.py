@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from cli_harness import PROGRAM, TINY, check, expect_error, read_lines, succeed, summary, without_time
+from cli_harness import PROGRAM, TINY, check, expect_error, read_csv, read_lines, succeed, summary, without_time
 
 MODEL = [*TINY[:-2], "--epochs", "2"]
 
@@ -131,6 +131,23 @@ def scales(folder):
     expect_error(["train", *short, "--format", "fp16:nomaster", "--policy", str(rules), *out], 2, "'fp16:nomaster'", "':noscale'")
 
 
+def odd_names(folder):
+    """Names of files that formats do not have: an '@', a comma, and one that another policy's files would have."""
+    short, texts = [*MODEL[:-2], "--epochs", "1", "--max-steps", "3", "--quiet"], {}
+    for name in ("v@2.policy", 'a,"b".policy', "O1_bf16"):
+        (folder / name).write_text("variant flex16+5\nfc1* format=fp16\n")
+        out = folder / "odd"
+        succeed("train", *short, "--policy", str(folder / name), "--force", "--out", str(out))
+        succeed("report", str(out), "--quiet")
+        texts[name] = read_csv(out, "summary.csv")
+        check(len(texts[name]) == 1 and texts[name][0]["format"] == f"policy:{name}" and texts[name][0]["runs"] == "1"
+              and None not in texts[name][0], texts[name])
+    check("(null)" not in (folder / "odd" / "figure-exponents.svg").read_text() if (folder / "odd" / "figure-exponents.svg").exists() else True,
+          "a figure names a predictor that is none")
+    expect_error(["compare", *short, "--formats", "fp32", "--policy", f"O1:bf16,{folder / 'O1_bf16'}", "--out", str(folder / "none")], 2,
+                 "'policy:O1:bf16' and 'policy:O1_bf16'", "files of one name")
+
+
 def stored(path):
     """Names and bytes of the tensors of a safetensors file."""
     data = path.read_bytes()
@@ -164,6 +181,7 @@ def main():
         folder = pathlib.Path(place)
         compares(folder)
         scales(folder)
+        odd_names(folder)
         refuses(folder)
         goes_on(folder)
     return summary()

@@ -243,12 +243,49 @@ def test_merge(place, whole):
         check("1 of 1 runs" in done.stdout, done.stdout)
         check([timeless(row) for row in read_csv(both, "summary.csv")] == [timeless(row) for row in read_csv(folders["c"], "summary.csv")],
               pair, read_csv(both, "summary.csv"))
+    test_stopped(place, folders)
     forged = os.path.join(place, "forged")
     shutil.copytree(folders["c"], forged)
     change(forged, lambda line: {**line, "last_loss": 2.5} if line["type"] == "run" else line)
     expect_error(["report", folders["c"], forged, "--out", os.path.join(place, "none")], 1, "flex16+5 seed 1", "2.5")
     check(not os.path.exists(os.path.join(place, "none")), "a refused report left its folder")
     return folders
+
+
+def copied(place, name, folder, how):
+    out = os.path.join(place, name)
+    shutil.copytree(folder, out)
+    change(out, how)
+    return out
+
+
+def test_stopped(place, folders):
+    """Of several stopped runs the one that came furthest is shown, alone; what diverged is named as often as it is counted."""
+    parts = [copied(place, f"stopped {name}", folders[name], lambda line: {**line, "complete": False, "steps": steps, "last_loss": loss}
+                    if line["type"] == "run" else {**line, "finished_runs": 0, "complete": False} if line["type"] == "end" else line)
+             for name, steps, loss in (("c", 6, 1.0), ("d", 9, 2.0))]
+    for number, order in enumerate((parts, parts[::-1])):
+        out = os.path.join(place, f"two stopped {number}")
+        done = succeed("report", *order, "--out", out)
+        row, = read_csv(out, "summary.csv")
+        check((row["runs"], row["last_loss_mean"], row["last_loss_sd"], row["stopped_step"]) == ("0", "2", "", "9"), row)
+        check("(stopped after step 9)" in done.stdout and "±" not in done.stdout.split("flex16+5 (stopped")[1].splitlines()[0], done.stdout)
+    lost = {"last_loss": None, "last_loss_state": "nan", "diverged": True, "nonfinite_step": 2, "nonfinite_loss_state": "nan"}
+    for whole in (True, False):
+        wild = copied(place, f"wild {whole}", folders["b"], lambda line: {**line, **lost, "complete": whole or line["seed"] == 1}
+                      if line["type"] == "run" and line["format"] == "fp16" else {**line, "finished_runs": 5 + whole, "complete": whole}
+                      if line["type"] == "end" else line)
+        said = run("report", wild)
+        told = said.stdout + said.stderr
+        check("DIVERGED: fp16" in told and ("seed 2: loss NaN" in told) == whole and " more" not in told, whole, told)
+    # other kernels or another program: no comparison of speeds
+    for key, value in (("instruction_set", "ref"), ("revision", "another")):
+        slow = copied(place, f"other {key}", folders["c"], lambda line: {**line, key: value} if line["type"] == "config" else line)
+        out = os.path.join(place, f"with other {key}")
+        succeed("report", folders["a"], slow, "--out", out, "--quiet")
+        with open(os.path.join(out, "report.html")) as file:
+            page = file.read()
+        check("by different programs or instruction sets" in page and "do not compare speeds" in page, re.findall("Speed is that.*", page))
 
 
 def change(folder, how):
@@ -343,6 +380,7 @@ def test_bad_files(place, good):
              (first("config", with_value("seeds", list(range(1001)))), 1, "1001 seeds, expected at most 1000"),
              (first("run", with_value("nonfinite_step", 3)), at["run"], "'nonfinite_step' and 'nonfinite_loss_state' do not agree"),
              (first("run", with_value("test_accuracy", None)), at["run"], "'test_loss' and 'test_accuracy' do not agree"),
+             (first("predictions", lambda line: None), at["end"] - 1, "the run of 'fp32' with seed 1 was tested, but a line of its predictions"),
              (first("run", lambda line: None), at["run"], "predictions of a run that no line before says was tested"),
              (first("predictions", lambda line: json.dumps(line) + "\n" + json.dumps(line) + "\n"), at["predictions"] + 1, "predictions before"),
              (first("predictions", lambda line: {**line, "classes": [10] + line["classes"][1:]}), at["predictions"], "none of 10 classes")]

@@ -426,6 +426,61 @@ def test_one_format(browser, place):
         check("step 12: " in shown and all(w in shown for w in want), tensor, shown, want)
 
 
+def test_lost_pairs(browser, place, folder):
+    """A seed without a finite result takes the mean of its format with it, and the figure says so; so do logarithmic losses that are 0."""
+    out = os.path.join(place, "lost")
+    shutil.copytree(folder, out)
+    path = os.path.join(out, "metrics.jsonl")
+    lost = {"last_loss": None, "last_loss_state": "nan", "diverged": True, "nonfinite_step": 2, "nonfinite_loss_state": "nan"}
+    with open(path) as file:
+        lines = [json.loads(line) for line in file]
+    with open(path, "w") as file:
+        for line in lines:
+            if line["type"] == "run" and line["format"] == "dfp16" and line["seed"] == 2:
+                line |= lost
+            if line["type"] == "steps" and line["format"] == "bf16" and line["seed"] == 1 and line["step"] == 5:
+                line["loss"] = 0
+            file.write(json.dumps(line) + "\n")
+    succeed("report", out, "--out", out + "-anew", "--quiet", env=PLAIN)
+    page = os.path.join(out + "-anew", "report.html")
+    browser.window(1280, 900)
+    browser.open(page)
+    silent(browser, page, "lost pairs")
+    marks = browser.value("[...document.querySelectorAll('.forest circle')].length"), browser.value("[...document.querySelectorAll('.forest rect title')].map(t => t.textContent)")
+    check(marks[0] == 7 and len(marks[1]) == 3 and not any("dfp16" in m for m in marks[1]), marks)
+    said = text(browser, ".forest")
+    check("No mean and interval where a result is not finite: dfp16 (1 of 2 pairs)." in said, said)
+    check("no place" not in text(browser, CURVE), text(browser, CURVE))
+    browser.value("curve.log = true; redraws.forEach(draw => draw())")
+    browser.settle()
+    check("1 value of 0 has no place on a logarithmic axis." in text(browser, CURVE), text(browser, CURVE))
+
+
+def test_mixed_map(browser, place):
+    """Counts of tensors without a trace are in the map where telemetry has all, else named with their sum."""
+    rules = os.path.join(place, "mixed.policy")
+    with open(rules, "w") as file:
+        file.write("variant flex16+5\nfc1* format=fp16\n")
+    for name, patterns, inside in (("all", "1", True), ("some", "1:fc1*", False)):
+        out = os.path.join(place, "mixed-" + name)
+        succeed("train", *TINY, "--policy", rules, "--telemetry", patterns, "--out", out, "--quiet", env=PLAIN)
+        sums = {}
+        with open(os.path.join(out, "telemetry-policy_mixed.policy-seed1.jsonl")) as file:
+            for line in map(json.loads, file):
+                if line["type"] == "tensor":
+                    sums[line["tensor"]] = sums.get(line["tensor"], 0) + line["flushed"]
+        check(sums["fc1.weight.grad"] > 0, sums)
+        browser.open(os.path.join(out, "report.html"))
+        silent(browser, os.path.join(out, "report.html"), "mixed", name)
+        names = browser.value("[...document.querySelectorAll('.names button')].map(b => b.title)")
+        shown = browser.value("document.querySelector('.map').parentElement.innerText").replace("\u00a0", " ")
+        check(any(n.startswith("fc1.weight.grad") for n in names) == inside, name, names)
+        check(("by telemetry" in shown) != inside, name, shown)
+        if not inside:
+            told = browser.value("[...document.querySelectorAll('.map ~ .soft details')].map(d => d.textContent).join(' ')")
+            check(f"fc1.weight.grad: {sums['fc1.weight.grad']:,}" in told, name, told)
+
+
 def test_policy(browser, folder):
     """The page could not fetch if it wanted to; without scripts a sentence stands for the figures."""
     path = os.path.join(folder, "report.html")
@@ -467,6 +522,8 @@ def main():
             test_histograms(browser, plain)
             test_shadows(browser, plain, place, pictures)
             test_one_format(browser, place)
+            test_lost_pairs(browser, place, plain)
+            test_mixed_map(browser, place)
             check(browser.errors == [], "complaints:", browser.errors[:3])
             test_policy(browser, plain)
         finally:

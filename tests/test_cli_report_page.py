@@ -134,7 +134,7 @@ def test_thinned(place, good):
         file.write("\n".join(rows) + "\n")
     data = data_of(redraw(out, out + " page"))
     lanes = len(data["tensors"]) * 6
-    share = min(400, max(24, 60000 // lanes))
+    share = min(512, max(24, 60000 // lanes))
     check_traces(out, data, -(-1597 // share))
     total = sum(sum(column(lane["saturated"], 1)) for run in data["traces"]["runs"] for lane in run["lanes"].values())
     check(total >= 123456789, "the saturated elements of one row are lost:", total)

@@ -283,3 +283,14 @@ char *text_quoted(const char *word) {
     strcpy(out, simple ? "" : "'");
     return quoted;
 }
+
+void text_print_csv(FILE *out, const char *text) {
+    if (!strpbrk(text, ",\"\n\r")) {
+        fputs(text, out);
+        return;
+    }
+    fputc('"', out);
+    for (; *text; text++)
+        fprintf(out, *text == '"' ? "\"\"" : "%c", *text);
+    fputc('"', out);
+}

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum { STATUS_OK = 0, STATUS_FAILED = 1, STATUS_USAGE = 2 };
 
@@ -47,6 +48,9 @@ int text_refuse_name(char *what, const char *name, const char *(*known)(int i));
 char *text_bytes(double bytes);
 char *text_count(int64_t count);
 char *text_duration(double seconds);
+
+/* A field of a CSV file; quoted where it must be. */
+void text_print_csv(FILE *out, const char *text);
 
 /* Columns on a terminal that `text` (UTF-8) takes. */
 int text_width(const char *text);

@@ -134,7 +134,8 @@ static void print_key(struct key *k, const char *colour) {
 
 /* Format and predictor above the panels of a column. */
 static void print_heading(FILE *out, const struct series *s, int height, double middle, int top) {
-    char *predictor = text_format("predictor %s", s->predictor);
+    char *predictor =
+        s->predictor ? text_format("predictor %s", s->predictor) : text_format("predictors of the policy");
     print_label(out, 2, s->label, height, middle, top + 14, "center textcolor rgb '#000000'");
     print_label(out, 3, predictor, height, middle, top + 34, "center textcolor rgb '#555555'");
     free(predictor);

@@ -188,6 +188,14 @@ static int parse_series(const struct settings *settings, struct series *series, 
     return choose_loss_scale(settings, series);
 }
 
+/* Whether the traces of two would have one name (folder.c): the file of a policy may have what stands for ':' there. */
+static bool share_files(const char *one, const char *other) {
+    for (; *one && *other; one++, other++)
+        if (*one != *other && !(strchr(":_", *one) && strchr(":_", *other)))
+            return false;
+    return *one == *other;
+}
+
 /* "flex16+5:ngraph" under --layer-format: asked for, of all its shared exponents. */
 static bool has_own_predictor(const struct series *series) {
     return series->predictor && series->predictor != series->variant->predictor;
@@ -281,6 +289,11 @@ int series_read(const struct settings *settings, struct series **series, int *co
         for (int i = 0; status == STATUS_OK && i < *count; i++)
             if (!strcmp((*series)[i].label, s->label))
                 status = text_usage("--formats: '%s' is listed twice", s->label);
+            else if (share_files((*series)[i].label, s->label))
+                status =
+                    text_usage("--policy: the results of '%s' and '%s' would have files of one name; expected policy "
+                               "files whose names differ in more than '_' for ':'",
+                               (*series)[i].label, s->label);
         shared += s->shared;
         ++*count;
     }

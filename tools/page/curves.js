@@ -58,7 +58,9 @@ function curvePlot(measure, log) {
         for (const i of shown)
             add(spreads.get(i).map(s => value(s.mean)), {stroke: seriesColour(i), width: seriesWidth(i), dash: seriesDash(i), label: data.series[i].name});
     }
-    return {steps, rows, series, bands, shown, spreads, points};
+    const all = log ? shown.flatMap(i => [...points.get(i).values()].flatMap(p => [...p.values()])) : [];
+    const clipped = log && curve.band !== "seeds" && shown.some(i => spreads.get(i).some(s => s.low != null && s.low <= 0 && s.mean > 0));
+    return {steps, rows, series, bands, shown, spreads, points, below: all.filter(v => v != null && v <= 0).length, clipped};
 }
 
 // A run that diverges would press all others to the floor.
@@ -135,6 +137,8 @@ function curvePanel(choices, first) {
                     : s.seeds > 1 ? `\u00a0[${short(s.low, measure.digits)},\u00a0${short(s.high, measure.digits)}]` : "")));
             }));
             note.textContent = (capped ? `The axis ends at ${measure.paired ? "±" : ""}${short(cut, 3)}, five times the loss of guessing; there is more beyond. ` : "") +
+                (plotted.below ? `${count(plotted.below)} value${plotted.below > 1 ? "s" : ""} of 0 ${plotted.below > 1 ? "have" : "has"} no place on a logarithmic axis. ` : "") +
+                (plotted.clipped ? "Bands that reach to 0 or below end at a thousandth of their mean. " : "") +
                 (measure.loss && plotted.shown.some(i => data.series[i].diverged) ? "A cross marks the last finite loss of a run that diverged." : "");
         },
     });

@@ -126,7 +126,8 @@ function histograms() {
         if (low > high) [low, high] = [-1, 1];
         grid.replaceChildren(...seen.map(i => histogramPanel(i, low - 1, high + 1)));
         const without = drawn().filter(i => !seen.includes(i)).map(i => data.series[i].name);
-        note.textContent = (without.length ? `Left out, without telemetry: ${without.join(", ")}. ` : "") +
+        const other = seen.filter(i => runFor("telemetry", i).seed !== chosen.seed).map(i => `${data.series[i].name} with seed ${data.seeds[runFor("telemetry", i).seed]}`);
+        note.textContent = (without.length ? `Left out, without telemetry: ${without.join(", ")}. ` : "") + (other.length ? `Not of the chosen seed: ${other.join(", ")}. ` : "") +
             (data.telemetry.first_seed_alone ? "The page holds the first seed of each format that has telemetry; the files telemetry-*.jsonl hold all." : "");
     };
     choosers.push(draw);

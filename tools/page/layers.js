@@ -1,12 +1,12 @@
 // layers.js - every tensor at once: a map of where and when elements saturate and are flushed.
 
-// Of traces, or for formats that have none, of telemetry.
+// Of traces, which hold tensors with a shared exponent alone; of telemetry where it has all of theirs and more. missing: telemetry of tensors that the trace lacks.
 function countsOf(series) {
-    for (const source of ["traces", "telemetry"]) {
-        const run = runFor(source, series);
-        if (run) return {run, source};
-    }
-    return null;
+    const trace = runFor("traces", series), telemetry = runFor("telemetry", series);
+    if (!trace || !telemetry || trace.seed !== telemetry.seed) return trace || telemetry ? {run: trace || telemetry} : null;
+    const more = Object.keys(telemetry.lanes).filter(tensor => !(tensor in trace.lanes));
+    if (more.length && Object.keys(trace.lanes).every(tensor => tensor in telemetry.lanes)) return {run: telemetry};
+    return {run: trace, missing: more.length ? {run: telemetry, tensors: more} : null};
 }
 
 const shortName = (name, room) => name.length <= room ? name : name.slice(0, Math.ceil(room / 2) - 1) + "…" + name.slice(name.length - Math.floor(room / 2));
@@ -84,9 +84,13 @@ function layers() {
             onclick: () => choose(row.tensor)}, shortName(data.tensors[row.tensor][0], innerWidth < 600 ? 17 : 34))));
         canvas.setAttribute("role", "img");
         canvas.setAttribute("aria-label", `Map of ${what} elements in ${data.series[series].name}: ${rows.length} tensors with any`);
-        const list = silent.map(r => data.tensors[r.tensor][0]);
+        const list = silent.map(r => data.tensors[r.tensor][0]), {missing} = countsOf(series);
+        const apart = missing ? missing.tensors.filter(tensor => !role || data.tensors[tensor][1] === role).map(tensor => [data.tensors[tensor][0],
+            column(missing.run.lanes[tensor][what], missing.run.steps.length).reduce((a, b) => a + (b || 0), 0)]) : [];
         note.replaceChildren(...(rows.length ? [] : [element("p", {}, `No element was ${what} in any of these tensors.`)]),
-            ...(list.length ? [element("details", {}, element("summary", {}, `Left out: ${list.length} tensor${list.length > 1 ? "s" : ""} with none ${what}`), list.join(", "))] : []));
+            ...(list.length ? [element("details", {}, element("summary", {}, `Left out: ${list.length} tensor${list.length > 1 ? "s" : ""} with none ${what}`), list.join(", "))] : []),
+            ...(apart.length ? [element("details", {}, element("summary", {}, `Without a trace: ${apart.length} tensor${apart.length > 1 ? "s" : ""}, ${count(apart.reduce((a, [, sum]) => a + sum, 0))} ${what} by telemetry`),
+                apart.map(([tensor, sum]) => `${tensor}: ${count(sum)}`).join(", "))] : []));
         draw();
         drawScale();
         tell();
@@ -111,6 +115,6 @@ function layers() {
     again();
     resized(canvas, () => { draw(); drawScale(); });
     return section("Saturated and flushed, layer by layer", controls, element("div", {class: "map"}, names, canvas), element("div", {class: "legend"}, element("span", {}, "elements"), scale), readout, note,
-        element("p", {class: "soft"}, `Tensors in the order of the step, steps from left to right; every count of the files is in some cell. ` +
+        element("p", {class: "soft"}, `Tensors in the order of the step, steps from left to right; every count of the trace, or of telemetry where that holds more tensors, is in some cell. ` +
             (without.length ? `Without such counts: ${without.join(", ")} (train with --telemetry to have them).` : "")));
 }

@@ -2,11 +2,11 @@
 
 const results = {last_loss: ["last loss", 5], last_test_loss: ["test loss", 5], last_accuracy: ["test accuracy, points", 3]};
 
+// Of all finished pairs; lost: how many have a result that is not finite, where a mean of the others would hide it.
 function pairs(series, name) {
-    return runsOf(series).filter(run => run.finished).map(run => {
-        const base = data.runs.find(r => r.series === data.baseline && r.seed === run.seed && r.finished);
-        return base && base[name] != null && run[name] != null ? run[name] - base[name] : null;
-    }).filter(v => v != null);
+    const all = runsOf(series).filter(run => run.finished).map(run => [run, data.runs.find(r => r.series === data.baseline && r.seed === run.seed && r.finished)])
+        .filter(([, base]) => base).map(([run, base]) => base[name] != null && run[name] != null ? run[name] - base[name] : null);
+    return {values: all.filter(v => v != null), lost: all.filter(v => v == null).length};
 }
 
 function pairedFigure(host) {
@@ -14,17 +14,18 @@ function pairedFigure(host) {
     let name = "last_loss";
     const figure = element("div", {class: "forest"});
     const draw = () => {
-        const rows = drawn().filter(i => i !== data.baseline).map(i => ({i, values: pairs(i, name)}));
-        const seen = rows.filter(r => r.values.length), without = rows.filter(r => !r.values.length);
+        const rows = drawn().filter(i => i !== data.baseline).map(i => ({i, ...pairs(i, name)}));
+        const seen = rows.filter(r => r.values.length), without = rows.filter(r => !r.values.length), broken = seen.filter(r => r.lost);
         const width = Math.max(280, figure.clientWidth || 600), narrow = width < 520, label = narrow ? 14 : 210, line = narrow ? 40 : 26, height = line * seen.length + 34;
-        const marks = seen.map(({values}) => {
+        const marks = seen.map(({values, lost}) => {
+            if (lost) return {mean: null, half: 0};
             const mean = values.reduce((a, b) => a + b, 0) / values.length;
             const sd = values.length > 1 ? Math.sqrt(values.reduce((a, b) => a + (b - mean) ** 2, 0) / (values.length - 1)) : 0;
             const half = values.length > 1 ? data.critical[values.length - 2] * sd / Math.sqrt(values.length) : 0;
             return {mean, half};
         });
         // The dots decide the range: with two or three seeds intervals are many times as wide, and end in arrows.
-        const most = Math.max(...seen.flatMap(r => r.values.map(Math.abs)), 1e-9), reach = Math.min(2.5 * most, Math.max(most, ...marks.map(m => Math.abs(m.mean) + m.half))) * 1.08;
+        const most = Math.max(...seen.flatMap(r => r.values.map(Math.abs)), 1e-9), reach = Math.min(2.5 * most, Math.max(most, ...marks.map(m => m.mean == null ? 0 : Math.abs(m.mean) + m.half))) * 1.08;
         const x = v => label + (width - label - 14) * (Math.max(-reach, Math.min(reach, v)) / reach + 1) / 2;
         const svg = document.createElementNS(space, "svg");
         const put = (tag, attributes, text) => {
@@ -53,10 +54,11 @@ function pairedFigure(host) {
                 }
             }
             for (const v of values) put("circle", {cx: x(v), cy: y, r: 4, fill: "none", stroke: colour, "stroke-width": 1.5});
-            put("rect", {x: x(mean) - 4, y: y - 4, width: 8, height: 8, transform: `rotate(45 ${x(mean)} ${y})`, fill: colour}).append(
+            if (mean != null) put("rect", {x: x(mean) - 4, y: y - 4, width: 8, height: 8, transform: `rotate(45 ${x(mean)} ${y})`, fill: colour}).append(
                 Object.assign(document.createElementNS(space, "title"), {textContent: `${full}: ${signed(mean, results[name][1])}`}));
         });
-        figure.replaceChildren(...(seen.length ? [svg] : []), ...(without.length ? [element("p", {class: "soft"}, `Left out, without a finished pair of finite results: ${without.map(r => data.series[r.i].name).join(", ")}.`)] : []));
+        figure.replaceChildren(...(seen.length ? [svg] : []), ...(without.length ? [element("p", {class: "soft"}, `Left out, without a finished pair of finite results: ${without.map(r => data.series[r.i].name).join(", ")}.`)] : []),
+            ...(broken.length ? [element("p", {class: "soft"}, `No mean and interval where a result is not finite: ${broken.map(r => `${data.series[r.i].name} (${r.lost} of ${r.lost + r.values.length} pairs)`).join(", ")}.`)] : []));
     };
     const tested = data.runs.some(run => run.last_test_loss != null);
     host.append(element("div", {class: "controls"}, choice("Measure of the pairs", Object.entries(results).filter(([key]) => tested || key === "last_loss").map(([key, [text]]) => [key, text]), name,

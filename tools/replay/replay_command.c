@@ -300,28 +300,16 @@ static void add_to(const struct replay *r, struct group *g, const struct tensor_
         replay_add(&g->counts[i], &t->lives[i].counts);
 }
 
-/* A field of a CSV file; quoted where it must be. */
-static void print_field(FILE *out, const char *text) {
-    if (!strpbrk(text, ",\"\n\r")) {
-        fputs(text, out);
-        return;
-    }
-    fputc('"', out);
-    for (; *text; text++)
-        fprintf(out, *text == '"' ? "\"\"" : "%c", *text);
-    fputc('"', out);
-}
-
 static void write_csv(struct replay *r, const struct tensor_lives *t) {
     for (int i = 0; i < r->request->predictor_count; i++) {
         const struct replay_counts *c = &t->lives[i].counts;
-        print_field(r->csv.file, r->path);
+        text_print_csv(r->csv.file, r->path);
         fputc(',', r->csv.file);
-        print_field(r->csv.file, t->name);
+        text_print_csv(r->csv.file, t->name);
         fputc(',', r->csv.file);
-        print_field(r->csv.file, t->role);
+        text_print_csv(r->csv.file, t->role);
         fputc(',', r->csv.file);
-        print_field(r->csv.file, autoflex_name(r->request->predictors[i]));
+        text_print_csv(r->csv.file, autoflex_name(r->request->predictors[i]));
         fprintf(r->csv.file, ",%lld,%lld,%lld,%.9g,%lld,%lld,%lld,%lld,%.9g,%lld,%lld\n", (long long)c->writes,
                 (long long)c->saturated, (long long)c->late, c->kept ? c->unused / (double)c->kept : 0,
                 (long long)c->changes, (long long)c->repeated, (long long)c->outliers, (long long)c->recovered,

@@ -95,23 +95,27 @@ static bool has_traces(const struct experiment *x, int origin) {
 static char *speed_note(const struct experiment *x) {
     const struct origin *first = &x->origins[0];
     int low = first->threads, high = low, traced = 0;
-    bool same_processor = true;
+    bool same_processor = true, same_program = true;
     for (int i = 0; i < x->origin_count; i++) {
         const struct origin *o = &x->origins[i];
         low = o->threads < low ? o->threads : low;
         high = o->threads > high ? o->threads : high;
         traced += has_traces(x, i);
         same_processor = same_processor && !strcmp(o->processor, first->processor);
+        same_program = same_program && !strcmp(o->instruction_set, first->instruction_set) &&
+                       !strcmp(o->revision, first->revision) && !strcmp(o->compiler, first->compiler);
     }
-    bool same = low == high && same_processor && (traced == 0 || traced == x->origin_count);
+    bool same = low == high && same_processor && same_program && (traced == 0 || traced == x->origin_count);
     char *threads = low == high ? text_format("%d thread%s", low, low > 1 ? "s" : "")
                                 : text_format("%d to %d threads", low, high),
-         *note = text_format(
-             "Speed is that of training alone on %s%s%s.%s", threads, same_processor ? "" : " of different processors",
-             traced == x->origin_count ? ", writing the exponent traces included"
-             : traced                  ? ", in some folders writing the exponent traces included"
-                                       : "",
-             same ? "" : " The folders were trained under different conditions: do not compare speeds.");
+         *note =
+             text_format("Speed is that of training alone on %s%s%s%s.%s", threads,
+                         same_processor ? "" : " of different processors",
+                         traced == x->origin_count ? ", writing the exponent traces included"
+                         : traced                  ? ", in some folders writing the exponent traces included"
+                                                   : "",
+                         same_program ? "" : ", by different programs or instruction sets",
+                         same ? "" : " The folders were trained under different conditions: do not compare speeds.");
     free(threads);
     return note;
 }

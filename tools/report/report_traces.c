@@ -11,7 +11,7 @@
 
 /* Buckets of all tensors of all runs together; of one tensor of one run; how few make the seeds but the first be left
  * out. */
-enum { ROOM = 60000, LEAST = 24, MOST = 400, COARSE = 100, CHOSEN = 8 };
+enum { ROOM = 60000, LEAST = 24, MOST = 512, COARSE = 100, CHOSEN = 8 };
 
 struct bucket {
     int e, least_e, largest_e;                            /* of the largest element, and of all rows */

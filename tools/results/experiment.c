@@ -44,13 +44,27 @@ void run_clear(struct run *run) {
     *run = (struct run){0};
 }
 
-/* A run that was stopped stands for its format where no other run of it was finished: in means it has no place. */
+/* Of the stopped runs of a format the one that came furthest, of equal ones the first. */
+static struct run *longest_stopped(struct experiment *x, int series) {
+    struct run *longest = NULL;
+    for (int i = series; i < x->run_count; i += x->series_count)
+        if (x->runs[i].stopped && (!longest || x->runs[i].result.steps > longest->result.steps))
+            longest = &x->runs[i];
+    return longest;
+}
+
+/* A run that was stopped stands for its format where no run of it was finished, and no other does: in means it has no
+ * place. */
 void experiment_choose_shown(struct experiment *x) {
-    for (int i = 0; i < x->run_count; i++) {
-        bool alone = true;
-        for (int k = x->runs[i].series; k < x->run_count; k += x->series_count)
-            alone = alone && !x->runs[k].finished;
-        x->runs[i].shown = x->runs[i].finished || (x->runs[i].stopped && alone);
+    for (int series = 0; series < x->series_count; series++) {
+        bool any = false;
+        for (int i = series; i < x->run_count; i += x->series_count) {
+            x->runs[i].shown = x->runs[i].finished;
+            any = any || x->runs[i].finished;
+        }
+        struct run *stopped = any ? NULL : longest_stopped(x, series);
+        if (stopped)
+            stopped->shown = true;
     }
 }
 

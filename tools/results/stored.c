@@ -139,9 +139,10 @@ static void check_label(struct reader *r, const struct series *s) {
          *with_predictor = text_format("%s:%s", plain, s->predictor ? s->predictor : "");
     char *label = text_format("%.*s", (int)strcspn(s->label, "@"), s->label);
     const char *device = s->label + strlen(label);
-    const bool by_policy = s->policy && !strncmp(label, "policy:", 7) && label[7];
-    if ((strcmp(label, plain) != 0 && (!s->predictor || strcmp(label, with_predictor) != 0) && !by_policy) ||
-        (*device && strcmp(device + 1, s->device) != 0))
+    /* the name of a policy is that of a file, which may have an '@' */
+    const bool by_policy = s->policy && !strncmp(s->label, "policy:", 7) && s->label[7];
+    if (!by_policy && ((strcmp(label, plain) != 0 && (!s->predictor || strcmp(label, with_predictor) != 0)) ||
+                       (*device && strcmp(device + 1, s->device) != 0)))
         refuse(r, text_format("the name '%s' is not that of the variant '%s'", s->label, s->variant->name));
     free(label);
     free(plain);
@@ -432,6 +433,12 @@ static void read_end(struct reader *r, const cJSON *line) {
     if (finished != found)
         refuse(r, text_format("the field 'finished_runs' is %lld, but the lines before hold %d finished runs",
                               (long long)finished, found));
+    for (int i = 0; i < r->stored->x.run_count && r->status == STATUS_OK; i++) {
+        const struct run *run = &r->stored->x.runs[i];
+        if (run->finished && is_tested(run) && !run->stored)
+            refuse(r, text_format("the run of '%s' with seed %llu was tested, but a line of its predictions is missing",
+                                  r->stored->x.series[run->series].label, (unsigned long long)run->seed));
+    }
     r->ended = true;
 }
 

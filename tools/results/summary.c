@@ -311,7 +311,7 @@ static char *divergence_note(const struct experiment *x, int series, const struc
                      : text_format("DIVERGED: %s,", x->series[series].label);
     int named = 0;
     for (int i = series; i < x->run_count && named < MOST_NAMED; i += x->series_count) {
-        if (!run_diverged(x, &x->runs[i]))
+        if (!x->runs[i].shown || !run_diverged(x, &x->runs[i]))
             continue;
         char *why = run_divergence_text(x, &x->runs[i]),
              *longer =
@@ -426,7 +426,8 @@ int summary_write_csv(const struct experiment *x) {
           o.file);
     for (int i = 0; i < x->series_count; i++) {
         struct summary s = summary_of(x, i);
-        fprintf(o.file, "%s,%d,%d", x->series[i].label, s.runs, s.diverged);
+        text_print_csv(o.file, x->series[i].label);
+        fprintf(o.file, ",%d,%d", s.runs, s.diverged);
         const struct spread spreads[] = {s.train_loss, s.last_loss, s.loss_difference,
                                          s.test_loss,  s.accuracy,  s.agreement};
         for (size_t k = 0; k < sizeof spreads / sizeof *spreads; k++)
