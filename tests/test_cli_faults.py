@@ -5,8 +5,9 @@
 
 Whatever fails, and wherever: the program ends by itself with status 1 and a message, or with 0 and exactly the results of
 an undisturbed run; every file with a final name is whole; earlier results are untouched under --force; and the next run
-works. Some n of each kind; with `all`, every n."""
+works: where there are checkpoints, by --force and by --resume in turn. Some n of each kind; with `all`, every n."""
 import errno
+import glob
 import json
 import os
 import shutil
@@ -61,23 +62,23 @@ def stand_in(place):
     return folder
 
 
-def run(out, path, fault=None, force=False):
+def run(out, path, fault=None, force=False, resume=False):
+    arguments = ["compare", "--resume", out, "--threads", "1", "--quiet"] if resume else [*ARGUMENTS, "--out", out, *(["--force"] if force else [])]
     environment = {**os.environ, "PATH": path}
     if fault:
         environment.update(LD_PRELOAD=LIBRARY, FAULT_PROGRAM=os.path.basename(files.FLEXLAB), **fault)
     try:
-        done = subprocess.run([files.FLEXLAB, *ARGUMENTS, "--out", out, *(["--force"] if force else [])], capture_output=True,
-                              timeout=60, env=environment)
+        done = subprocess.run([files.FLEXLAB, *arguments], capture_output=True, timeout=60, env=environment)
     except subprocess.TimeoutExpired:
         return None, "", ""
     return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 
-def results(folder):
+def results(folder, *without):
     """Everything that two runs have in common, by file."""
     content = {}
     for name in os.listdir(folder):
-        if name == ".flexlab-lock": # a file without a lock on it, where it could not be removed
+        if name in (".flexlab-lock", *without): # a file without a lock on it, where it could not be removed
             continue
         parsed = parse(os.path.join(folder, name))
         if name == "metrics.jsonl":
@@ -101,7 +102,7 @@ def chosen(count, how_many):
 class Sweep:
     def __init__(self, place, path, what):
         self.place, self.path, self.what = place, path, what
-        self.serial = 0
+        self.serial, self.resumed = 0, 0
         out = self.folder()
         status, _, stderr = run(out, path)
         check(status == 0, what, "undisturbed:", status, stderr)
@@ -158,10 +159,13 @@ class Sweep:
             if any(n in ("flexlab.old", "flexlab.new") for n in names):
                 check(run(out, self.path)[0] == 1, *shown, "recovery")
             now = {name: content for name, content in snapshot(out).items() if name != ".flexlab-lock"}
-            replaced = results_or_none(out) == self.reference
+            replaced = results_or_none(out, "flexlab.resume") == self.reference # or its checkpoints could not be removed
             check(now == self.bytes or replaced, *shown, "earlier results changed:", sorted(now), stderr)
-        again = force or any(n in files.FILES or n == "flexlab.new" for n in names)
-        status, _, stderr = run(out, self.path, force=again)
+        kept = os.path.exists(os.path.join(out, "flexlab.resume", "options")) and \
+            bool(glob.glob(os.path.join(glob.escape(out), "flexlab.resume", "run-*", "resume.safetensors")))
+        self.resumed += kept and n % 2
+        again = force or kept or any(n in files.FILES or n == "flexlab.new" for n in names)
+        status, _, stderr = run(out, self.path, force=again, resume=kept and n % 2)
         check(status == 0 and results_or_none(out) == self.reference, *shown, "the next run:", status, stderr, os.listdir(out) if here else "")
         shutil.rmtree(out, ignore_errors=True)
 
@@ -186,9 +190,9 @@ class Sweep:
         check(met > 0, "no run out of memory had results to keep")
 
 
-def results_or_none(folder):
+def results_or_none(folder, *without):
     try:
-        return results(folder)
+        return results(folder, *without)
     except (OSError, ValueError, files.xml.etree.ElementTree.ParseError):
         return None
 
@@ -213,6 +217,7 @@ def main():
                             sweep.one(kind, n, number, force, lasting=False)
                         for n in chosen(count, 2) if number not in (errno.EINTR, 0) else ():
                             sweep.one(kind, n, number, force, lasting=True)
+            check(sweep.resumed > 3, what, "gone on only", sweep.resumed, "times")
     return summary()
 
 

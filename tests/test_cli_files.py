@@ -12,6 +12,7 @@ import os
 import re
 import resource
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import time
 import xml.etree.ElementTree
 import zlib
 
+import safetensors_witness as witness
 from cli_harness import PROGRAM as FLEXLAB, check, run, summary
 
 os.environ["OMP_WAIT_POLICY"] = "passive"
@@ -118,12 +120,24 @@ def parse(path):
     return parse_rows(data)
 
 
+def check_to_go_on(folder, *what):
+    """What a comparison that is not over leaves: its options, and a checkpoint at least, each whole."""
+    names = sorted(os.listdir(folder))
+    files_ = [os.path.join(folder, n, "resume.safetensors") for n in names if n.startswith("run-")]
+    check(names[:1] == ["options"] and len(files_) == len(names) - 1 and any(os.path.exists(f) for f in files_), *what, "flexlab.resume has", names)
+    for file in files_:
+        check(not os.path.exists(file) or witness.read(file)[1]["flexlab.crc32"] == witness.checksum(file), *what, file, "is torn")
+
+
 def check_whole(folder, *what):
     """Each file in the folder is one of ours and reads to its end; the numbers of rows fit the experiment."""
     for name in sorted(os.listdir(folder)):
         path = os.path.join(folder, name)
         if name == "flexlab.incomplete":
             check_whole(path, *what)
+            continue
+        if name == "flexlab.resume":
+            check_to_go_on(path, *what)
             continue
         check(name in FILES or name.startswith("trace-"), *what, "left", name)
         if os.path.isfile(path):
@@ -204,6 +218,8 @@ def test_lock(place):
     child.send_signal(signal.SIGKILL)
     child.communicate()
     done = run(*QUICK, "--out", out)
+    check(done.returncode == 1 and f"'flexlab compare --resume {out}' goes on" in done.stderr, "after kill -9:", done.shown, done.returncode, done.stderr)
+    done = run(*QUICK, "--out", out, "--force")
     check(done.returncode == 0, "after kill -9:", done.shown, done.returncode, done.stderr)
     check(set(os.listdir(out)) == FILES, "after kill -9:", set(os.listdir(out)) ^ FILES)
     # What processes left that died while results took their places.
@@ -221,6 +237,7 @@ def test_lock(place):
           done.shown, done.returncode, done.stderr)
     child.send_signal(signal.SIGKILL)
     child.communicate()
+    shutil.rmtree(os.path.join(out, "flexlab.resume"))
     run(*QUICK, "--out", out) # removes what was left
     os.mkdir(os.path.join(out, "flexlab.old"))
     os.mkdir(os.path.join(out, "flexlab.part"))
@@ -382,7 +399,7 @@ def test_second_signal(place):
         time.sleep(0.4)
     child.communicate(timeout=60)
     check(child.returncode == -signal.SIGTERM and time.time() - start_time < 5, "second signal:", child.returncode)
-    check(run(*QUICK, "--out", out).returncode == 0 and set(os.listdir(out)) == FILES, "after a second signal:", os.listdir(out))
+    check(run("compare", "--resume", out).returncode == 0 and set(os.listdir(out)) == FILES, "after a second signal:", os.listdir(out))
     # A report has nothing to keep: the first signal ends it, and gnuplot with it.
     tools = fake_gnuplot(place, "tells its number", f"echo $$ > '{place}/number'; exec sleep 1000")
     child = start_with(tools, ["report", out])
@@ -453,6 +470,10 @@ def test_gnuplot(place):
         check(time.time() - begin < 60, "gnuplot", name, "took", time.time() - begin)
         check(FILES - FIGURES <= set(os.listdir(out)), "gnuplot", name, sorted(os.listdir(out)))
         check_whole(out, "gnuplot", name)
+        check(f"'flexlab compare --resume {shlex.quote(out)}' goes on from there" in done.stderr, "gnuplot", name, done.stderr)
+        if name == "fails": # all is trained: it remains to draw
+            done = run("compare", "--resume", out)
+            check(done.returncode == 0 and set(os.listdir(out)) == FILES and "epoch 1/" not in done.stderr, "after gnuplot fails:", done.stderr)
         # earlier results stay, the new ones lie apart
         before = {"report.html": b"earlier"}
         other = os.path.join(place, "forced gnuplot " + name)
@@ -483,7 +504,7 @@ def test_file_size_limit(place):
     # short of the end: the speeds that some files hold have more or fewer digits from run to run
     for limit in sorted({0, 100} | {max(s - 40, 0) for s in sizes}):
         out = os.path.join(place, f"size {limit}")
-        done = run(*QUICK, "--out", out, "--quiet",
+        done = run(*QUICK, "--no-checkpoint", "--out", out, "--quiet",
                    prepare=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
         check(done.returncode == 1 and done.stderr.startswith("flexlab compare: "), "files of", limit, "bytes:",
               done.returncode, done.stderr)
@@ -503,11 +524,13 @@ def test_full_disk(place):
             print("no file system can be mounted: full disks are tested by file size limits alone")
             return
         try:
-            out = os.path.join(disk, "out")
-            done = run(*QUICK, "--out", out, "--quiet")
-            check(done.returncode == 1 and "No space left" in done.stderr, "disk of", kibibytes, "KiB:", done.returncode,
-                  done.stderr)
-            check_whole(out, "disk of", kibibytes, "KiB")
+            for kept in (["--no-checkpoint"], []):
+                out = os.path.join(disk, "out")
+                done = run(*QUICK, *kept, "--out", out, "--quiet")
+                check(done.returncode == 1 and "No space left" in done.stderr, "disk of", kibibytes, "KiB:", *kept, done.returncode,
+                      done.stderr)
+                check_whole(out, "disk of", kibibytes, "KiB", *kept)
+                shutil.rmtree(out)
         finally:
             subprocess.run(["umount", disk], check=True)
 

@@ -17,73 +17,14 @@ import time
 
 sys.dont_write_bytecode = True
 import safetensors_witness as witness
-from cli_harness import PROGRAM, check, expect_error, read_csv, run, succeed, summary, without_time
+from cli_harness import PROGRAM, check, expect_error, run, succeed, summary
+from resumed import QUIET, killed_after, lines, read, same_network, same_results, small_images
 
 LIBRARY = sys.argv[2] if sys.argv[2] == "-" else os.path.abspath(sys.argv[2])
 LONG = "long" in sys.argv[3:]
 SEED = next((int(a) for a in sys.argv[3:] if a.isdigit()), int(time.time()))
 rng = random.Random(SEED)
 VARIANTS = ["fp32", "fp16", "bf16", "flex16+5", "flex16+5-sr", "flex16+5-paper", "dfp16"]
-QUIET = {"PATH": "/nonexistent", "OMP_WAIT_POLICY": "passive"}  # no gnuplot: the results alone
-
-
-def small_images(place):
-    folder = os.path.join(place, "images")
-    os.mkdir(folder)
-    source = random.Random(1)
-    for name, count in (("train", 200), ("t10k", 60)):
-        labels = bytes(source.randrange(10) for _ in range(count))
-        pixels = b"".join(bytes(min(255, source.randrange(120) + 12 * label * (i % 3)) for i in range(36)) for label in labels)
-        with open(os.path.join(folder, name + "-images-idx3-ubyte"), "wb") as file:
-            file.write(struct.pack(">4I", 0x803, count, 6, 6) + pixels)
-        with open(os.path.join(folder, name + "-labels-idx1-ubyte"), "wb") as file:
-            file.write(struct.pack(">2I", 0x801, count) + labels)
-    return "idx:" + folder
-
-
-def read(*path):
-    with open(os.path.join(*path), "rb") as file:
-        return file.read()
-
-
-def lines(folder):
-    """All of metrics.jsonl but times and the first line, which names machine and command."""
-    return [without_time(json.loads(line)) for line in read(folder, "metrics.jsonl").splitlines()[1:]]
-
-
-def same_network(a, b):
-    """Byte for byte; only how often checkpoints were made, which may be given anew, may stand otherwise among the notes."""
-    if read(a) == read(b):
-        return True
-    (one, first), (two, second) = witness.read(a), witness.read(b)
-    for notes in (first, second):
-        notes.pop("flexlab.crc32")
-        notes["flexlab.arguments"] = sorted(w for w in notes["flexlab.arguments"].split() if not w.startswith("--checkpoint-every="))
-    return one == two and first == second
-
-
-def same_results(a, b, *what):
-    check(sorted(os.listdir(a)) == sorted(os.listdir(b)), *what, "other files", sorted(os.listdir(a)), sorted(os.listdir(b)))
-    for name in os.listdir(a):
-        if name.startswith("trace-"):
-            check(read(a, name) == read(b, name), *what, name, "differs")
-        elif name.endswith(".safetensors"):
-            check(same_network(os.path.join(a, name), os.path.join(b, name)), *what, name, "differs")
-    check(lines(a) == lines(b), *what, "metrics.jsonl differs")
-    one, two = ([without_time(row) for row in read_csv(folder, "summary.csv")] for folder in (a, b))
-    check(one == two, *what, "summary.csv differs", one, two)
-
-
-def killed_after(seconds, *arguments):
-    """The exit status; None where it was killed."""
-    child = subprocess.Popen([PROGRAM, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **QUIET})
-    try:
-        _, stderr = child.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
-        return None, ""
-    return child.returncode, stderr.decode(errors="replace")
 
 
 def kill_until_done(out, options, longest, *what):
@@ -211,9 +152,8 @@ def test_refusals(place, data):
     expect_error(["train", "--resume", place, "--no-checkpoint"], 2, "--no-checkpoint: not with --resume")
     expect_error(["train", "--no-trace", "--trace-every", "3"], 2, "--trace-every: not with --no-trace")
     expect_error(["compare", "--no-trace", "--trace-tensors", "fc*"], 2, "--trace-tensors: not with --no-trace")
-    expect_error(["train", "--checkpoint-every", "3", "--seeds", "2", "--out", out], 2, "--checkpoint-every: not with --seeds")
+    expect_error(["train", "--checkpoint-every", "3", "--no-checkpoint", "--out", out], 2, "--checkpoint-every: not with --no-checkpoint")
     expect_error(["train", "--checkpoint-every", "0", "--out", out], 2, "--checkpoint-every '0'")
-    expect_error(["compare", "--resume", place], 2, "'--resume'")
     # The network of a training that is over is none to go on with.
     last = os.path.join(place, "whole fp32", "last.safetensors")
     done = run("train", "--resume", last, "--quiet", "--out", out)
@@ -257,7 +197,8 @@ def test_signals(place, data):
             if os.path.isfile(os.path.join(out, file)):
                 os.remove(os.path.join(out, file))
         for command in ("train", "compare"):
-            expect_error([command, "--data", data, "--out", out], 1, "holds the checkpoint of a training that is not over", "--resume")
+            expect_error([command, "--data", data, "--out", out], 1, "holds checkpoints of a training that is not over", "train --resume")
+        expect_error(["compare", "--resume", out], 1, "there is a training under way", "'flexlab train --resume'")
         check(witness.read(resume)[1] == notes, name, "the checkpoint has changed")
         # It goes on, elsewhere if asked to, and a second signal ends it at once: the checkpoint stays whole.
         other = os.path.join(place, name + " elsewhere")

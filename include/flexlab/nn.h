@@ -702,6 +702,7 @@ typedef struct nn_train_config {
     const char *telemetry_path; /* JSON Lines; NULL: no file */
     const char *telemetry_csv;  /* NULL: no file */
     const char *telemetry_pattern, *telemetry_shadows;
+    int64_t resume_alone; /* not 0: of the files of `checkpoint` resume.safetensors alone is written */
 } nn_train_config;
 
 typedef struct nn_epoch_report {

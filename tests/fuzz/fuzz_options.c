@@ -1,5 +1,5 @@
-/* fuzz_options.c - the command line of `flexlab compare` and `flexlab train`: any words, and what `train` keeps of them
- * for a training that goes on.
+/* fuzz_options.c - the command line of `flexlab compare` and `flexlab train`: any words, and what is kept of them for
+ * one that goes on.
  *
  * Input: a byte (bit 0: the command), then the words, each ended by a line feed. What is accepted must lie within the
  * limits of the help text; what is refused must be told. */
@@ -99,11 +99,12 @@ static bool same_text(const char *a, const char *b) {
 static void check_kept(const struct settings *s, int count, char **words) {
     struct settings again;
     int kept_count;
-    char *kept = options_kept(count, words), **kept_words = options_kept_words(kept, &kept_count);
+    char *kept = options_kept(s->command, count, words),
+         **kept_words = options_kept_words(s->command == COMMAND_TRAIN ? "train" : "compare", kept, &kept_count);
     for (const char *p = kept; *p; p++)
         MUST(*p >= ' ' && *p < 0x7f, "0x%02x among the kept options", (unsigned char)*p);
     messages_begin();
-    const int status = kept_words ? options_parse(&again, COMMAND_TRAIN, kept_count, kept_words) : STATUS_FAILED;
+    const int status = kept_words ? options_parse(&again, s->command, kept_count, kept_words) : STATUS_FAILED;
     messages_end();
     MUST(status == STATUS_OK && !again.help && !again.resume && !again.force, "'%s' is refused: %s", kept, messages);
     MUST(again.epochs == s->epochs && again.batch == s->batch && again.seeds == s->seeds &&
@@ -126,7 +127,7 @@ static void check_kept(const struct settings *s, int count, char **words) {
 static void check_foreign(struct input in) {
     struct settings again;
     int count;
-    char *text = take_text(&in, '\0'), **words = options_kept_words(text, &count);
+    char *text = take_text(&in, '\0'), **words = options_kept_words("train", text, &count);
     messages_begin();
     if (words)
         (void)options_parse(&again, COMMAND_TRAIN, count, words);
@@ -162,8 +163,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     MUST(status == STATUS_OK || status == STATUS_USAGE, "status %d", status);
     if (status == STATUS_OK && !settings.help) {
         check_settings(&settings);
-        if (command == COMMAND_TRAIN)
-            check_kept(&settings, count, words);
+        check_kept(&settings, count, words);
         check_series(&settings);
         check_model(&settings);
     }

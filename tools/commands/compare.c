@@ -1,5 +1,6 @@
 /* compare.c - the commands `compare` and `train`: every format with every seed (turns.c), then table and files. */
 #include "commands/commands.h"
+#include "commands/going_on.h"
 #include "results/experiment.h"
 #include "base/failure.h"
 #include "figures/figure.h"
@@ -13,7 +14,6 @@
 #include "runs/turns.h"
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LONGEST_WINDOW = 50, LEAST_WINDOWS = 40, TRACE_ROWS = 500 };
@@ -117,40 +117,6 @@ static void plan_runs(struct experiment *x) {
     experiment_make_runs(x);
 }
 
-/* The command as it could be typed again. */
-static char *join_command(int argc, char **argv) {
-    char *line = text_format("flexlab");
-    for (int i = 0; i < argc; i++) {
-        char *word = text_quoted(argv[i]), *longer = text_format("%s %s", line, word);
-        free(word);
-        free(line);
-        line = longer;
-    }
-    return line;
-}
-
-/* The same for a training that goes on: with --resume it would find nothing to go on from, so it is told by the options
- * that it was begun with. */
-static char *join_again(const struct experiment *x) {
-    const struct settings *s = x->settings;
-    int count;
-    char **kept = options_kept_words(x->kept, &count);
-    char *out = text_format("--out=%s", s->out), *threads = text_format("--threads=%lld", (long long)s->threads);
-    char **words = text_alloc((size_t)count + 4, sizeof *words);
-    memcpy(words, kept, (size_t)count * sizeof *words);
-    words[count++] = out;
-    if (s->threads)
-        words[count++] = threads;
-    if (s->quiet)
-        words[count++] = "--quiet";
-    char *line = join_command(count, words);
-    free(words);
-    free(threads);
-    free(out);
-    free(kept);
-    return line;
-}
-
 /* For folder_open: traces and telemetry of all runs to come. */
 static const char *planned_trace(void *context, int i) {
     static char *name;
@@ -173,6 +139,8 @@ static int prepare(struct experiment *x) {
         status = text_usage("%s", tensor_error());
     if (status == STATUS_OK)
         status = series_read(s, &x->series, &x->series_count);
+    if (status == STATUS_OK)
+        status = going_on_check(x);
     if (status == STATUS_OK && x->command == COMMAND_TRAIN && x->series_count > 1)
         status = text_usage("--format '%s': expected one format; 'flexlab compare' takes a list", s->formats);
     if (status == STATUS_OK && s->threads && tensor_set_threads((int)s->threads))
@@ -248,6 +216,15 @@ static void print_written(const struct experiment *x, const char *place, const c
     free(list);
 }
 
+/* Where there is a checkpoint, be it an earlier one. */
+static void tell_resume(const struct experiment *x, const struct folder *folder) {
+    if (!x->kept || !experiment_began(x) || !folder_has_checkpoint(folder))
+        return;
+    char *place = text_quoted(folder->path);
+    text_note("'flexlab %s --resume %s' goes on from there", x->command == COMMAND_TRAIN ? "train" : "compare", place);
+    free(place);
+}
+
 /* Everything that there is takes its place, also after a failure: each file is complete or absent. */
 static int publish(struct experiment *x, struct folder *folder, struct output_lines *metrics, int status) {
     const char *drawn;
@@ -260,20 +237,14 @@ static int publish(struct experiment *x, struct folder *folder, struct output_li
     int published = folder_publish(folder, complete);
     if (published == STATUS_OK && complete && x->kept)
         published = folder_remove_resume(folder);
+    else if (!x->stopped)
+        tell_resume(x, folder); /* all is trained */
     if (published == STATUS_OK)
         print_written(x, folder->replaces && !complete ? folder->set_apart : folder->path, drawn);
     return worse(worse(status, published), judge_divergence(x));
 }
 
-static bool anything_trained(const struct experiment *x) {
-    for (int i = 0; i < x->run_count; i++)
-        if (x->runs[i].finished || x->runs[i].stopped || x->runs[i].window_count)
-            return true;
-    return false;
-}
-
-/* `again`: the folder's own checkpoint is gone on with. */
-static int run_all(struct experiment *x, struct folder *folder, bool again) {
+static int run_all(struct experiment *x, struct folder *folder) {
     struct output_lines metrics;
     struct progress progress;
     signals_catch();
@@ -286,96 +257,34 @@ static int run_all(struct experiment *x, struct folder *folder, bool again) {
     for (int i = 0; i < x->seed_count && status == STATUS_OK && !signals_received(); i++)
         status = turns_train(x, i, folder, &metrics, &progress);
     x->stopped = experiment_finished(x) < x->run_count;
-    if (anything_trained(x))
+    if (x->stopped)
+        tell_resume(x, folder);
+    if (experiment_anything_trained(x))
         status = publish(x, folder, &metrics, status);
     else {
-        if (x->kept && !again) /* with what is in it of another folder */
-            (void)folder_remove_resume(folder);
         output_lines_discard(&metrics);
         text_note("no step was trained, so nothing is kept in %s", x->settings->out);
     }
     return signals_received() ? 128 + signals_received() : status;
 }
 
-/* --- going on ------------------------------------------------------------------------------------------------------
+/* --- the commands --------------------------------------------------------------------------------------------------
  */
 
-enum { MOST_ARGUMENTS = 1 << 16 }; /* bytes */
-
-/* The policy in the file, in the place of one that may have changed since; NULL: none. */
-static const char *read_policy(const char *file) {
-    static char policy[MOST_ARGUMENTS];
-    return nn_checkpoint_note(file, "network.policy", policy, sizeof policy) ? NULL : policy;
-}
-
-/* The options of the training that wrote the file, in *words, which settings then points into; those that may stand
- * beside --resume as given. */
-static int take_up(struct settings *settings, const char *file, char ***words) {
-    struct settings before;
-    char *arguments = text_alloc(MOST_ARGUMENTS, 1);
-    int count, status = STATUS_OK;
-    if (nn_checkpoint_note(file, turns_arguments_key, arguments, MOST_ARGUMENTS))
-        status = text_failed("--resume '%s': %s", settings->resume, tensor_error());
-    else if (!(*words = options_kept_words(arguments, &count)) ||
-             options_parse(&before, COMMAND_TRAIN, count, *words) || before.help || before.resume)
-        status = text_failed("--resume '%s': %s: '%s' are no options of a training", settings->resume, file,
-                             turns_arguments_key);
-    free(arguments);
-    if (status)
-        return status;
-    before.resumed_policy = read_policy(file);
-    before.out = settings->out;
-    before.device = settings->device ? settings->device : before.device;
-    before.threads = settings->threads;
-    before.force = settings->force;
-    before.quiet = settings->quiet;
-    before.checkpoint_every = settings->checkpoint_every ? settings->checkpoint_every : before.checkpoint_every;
-    before.allow_divergence = settings->allow_divergence || before.allow_divergence;
-    before.resume = settings->resume;
-    *settings = before;
-    return STATUS_OK;
-}
-
-/* What the checkpoints of a training that goes on keep: the options that it was begun with, and what is given anew. */
-static char *kept_again(char **words, int argc, char **argv) {
-    int count = 0;
-    while (words[count])
-        count++;
-    char **all = text_alloc((size_t)(count + argc) + 1, sizeof *all);
-    memcpy(all, words, (size_t)count * sizeof *all);
-    memcpy(all + count, argv + 1, (size_t)(argc - 1) * sizeof *all);
-    char *kept = options_kept(count + argc - 1, all);
-    free(all);
-    return kept;
-}
-
-/* Whether the folder of results is the one that the file belongs to, by whatever paths they are given: its checkpoint
- * is to be gone on with then, and is not in the way. */
-static bool belongs_to(const char *file, const char *folder) {
-    struct stat one, two;
-    char *own = folder_resume_file(folder);
-    const bool same = !stat(file, &one) && !stat(own, &two) && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
-    free(own);
-    return same;
-}
-
-/* A folder stands for the checkpoint in it, and its results for those of the training. */
-static int find_resume(struct settings *settings, char **file, char ***words, bool *again) {
-    struct stat about;
-    if (!stat(settings->resume, &about) && S_ISDIR(about.st_mode)) {
-        *file = folder_resume_file(settings->resume);
-        if (!settings->out)
-            settings->out = settings->resume;
-        if (access(*file, F_OK))
-            return text_failed("--resume '%s': no training is under way there: there is no %s", settings->resume,
-                               *file);
-    } else {
-        *file = text_format("%s", settings->resume);
-        if (!settings->out)
-            settings->out = "flexlab-results";
+/* Of several runs the options are kept beside their checkpoints. */
+static int make_resume(const struct experiment *x, const struct folder *folder) {
+    int status = folder_make_resume(folder, x->again);
+    if (status == STATUS_OK && !x->networks) {
+        char *options = going_on_options(x);
+        status = folder_keep_options(folder, options);
+        free(options);
     }
-    *again = belongs_to(*file, settings->out);
-    return take_up(settings, *file, words);
+    return status;
+}
+
+/* Nothing has begun, though there may be what came along from another folder, or several runs have no checkpoint. */
+static bool has_nothing(const struct experiment *x, const struct folder *folder) {
+    return !x->again && (!experiment_began(x) || (!x->networks && !folder_has_checkpoint(folder)));
 }
 
 static int run_command(enum command command, int argc, char **argv) {
@@ -390,25 +299,27 @@ static int run_command(enum command command, int argc, char **argv) {
     }
     struct experiment x = {.settings = &settings, .command = command};
     char **words = NULL;
-    bool again = false;
     if (settings.resume)
-        status = find_resume(&settings, &x.resume, &words, &again);
+        status = going_on_find(&x, &settings, &words);
     if (status == STATUS_OK)
         status = prepare(&x);
     if (status == STATUS_OK) {
-        if (command == COMMAND_TRAIN && x.run_count == 1 && !settings.no_checkpoint)
-            x.kept = words ? kept_again(words, argc, argv) : options_kept(argc, argv);
         struct folder folder;
+        x.networks = command == COMMAND_TRAIN && x.run_count == 1;
+        x.kept = settings.no_checkpoint ? NULL : going_on_kept(command, words, argc, argv);
         x.origins = text_alloc(1, sizeof *x.origins);
-        x.origins[x.origin_count++] = origin_here(argv[0], words ? join_again(&x) : join_command(argc, argv));
+        x.origins[x.origin_count++] = origin_here(argv[0], words ? going_on_line(&x) : command_line(argc, argv));
         x.origins[0].trace_every = x.trace_every;
-        status = again ? folder_open_again(&folder, settings.out, planned_trace, &x)
-                       : folder_open(&folder, settings.out, settings.force, planned_trace, &x);
+        status = x.again ? folder_open_again(&folder, settings.out, planned_trace, &x)
+                         : folder_open(&folder, settings.out, settings.force, planned_trace, &x);
         x.folder = folder.made;
-        if (status == STATUS_OK && x.kept)
-            status = folder_make_resume(&folder, again);
+        const bool keeps = status == STATUS_OK && x.kept;
+        if (keeps)
+            status = make_resume(&x, &folder);
         if (status == STATUS_OK)
-            status = run_all(&x, &folder, again);
+            status = run_all(&x, &folder);
+        if (keeps && has_nothing(&x, &folder))
+            (void)folder_remove_resume(&folder);
         folder_close(&folder);
     }
     experiment_clear(&x);

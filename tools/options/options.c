@@ -139,8 +139,8 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
                           not_going_on);
     if (settings->resume && settings->no_checkpoint)
         return text_usage("--no-checkpoint: not with --resume");
-    if (settings->checkpoint_every && (settings->no_checkpoint || settings->seeds > 1))
-        return text_usage("--checkpoint-every: not with %s", settings->no_checkpoint ? "--no-checkpoint" : "--seeds");
+    if (settings->checkpoint_every && settings->no_checkpoint)
+        return text_usage("--checkpoint-every: not with --no-checkpoint");
     if (settings->no_trace && (settings->trace_every || settings->trace_tensors))
         return text_usage("--trace-%s: not with --no-trace", settings->trace_every ? "every" : "tensors");
     if (settings->warmup >= (double)settings->epochs)

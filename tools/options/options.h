@@ -22,8 +22,9 @@ struct settings {
     double rate, warmup, momentum, weight_decay; /* momentum, weight decay below zero: by the optimiser */
     const char *optimiser, *decay;
     const char *policy, *layer_format; /* NULL: not given */
-    const char *resumed_policy;        /* of the checkpoint that is gone on from, in the place of both; NULL: none */
-    const char *loss_scale;            /* NULL: by the format */
+    char *const *resumed_policies; /* of each format, as they were begun with, in the place of both; NULL: to be read */
+    int resumed_count;
+    const char *loss_scale;                                               /* NULL: by the format */
     double beta1, beta2, epsilon, clip_value, clip_norm, label_smoothing; /* 0: by the optimiser; none */
     int nesterov, narrow_state;
     int64_t gan_steps, latent, filters, critic_steps, samples, sample_every; /* of `wgan` */
@@ -42,11 +43,14 @@ struct settings {
 /* Reads argv[1] ... into settings, which then points into argv; a STATUS_ code, the message is printed. With
  * settings->help only that is set. */
 int options_parse(struct settings *settings, enum command command, int argc, char **argv);
-/* The options of `train` that a training which goes on takes from the one before, each once, as words separated by
+/* The options of `train` or `compare` that what goes on takes from what was begun, each once, as words separated by
  * spaces, each with %XX for what is no plain character; to be freed. options_kept_words gives them back as argv,
- * argv[0] "train"; *words is freed with free, and holds argv and its text. NULL where they are no such words. */
-char *options_kept(int argc, char **argv);
-char **options_kept_words(const char *kept, int *argc);
+ * argv[0] the name of the command; what it returns is freed with free, and holds argv and its text. NULL where they are
+ * no such words. */
+char *options_kept(enum command command, int argc, char **argv);
+/* One more word, not empty, behind such words; frees kept. */
+char *options_kept_add(char *kept, const char *word);
+char **options_kept_words(const char *command, const char *kept, int *argc);
 void options_help(enum command command, FILE *out);
 /* The peak learning rate of a model by its default optimiser, and by the one that was chosen, when --lr is not given.
  */

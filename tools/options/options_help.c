@@ -100,13 +100,13 @@ void options_help(enum command command, FILE *out) {
           "\nAfter Ctrl-C, SIGTERM or SIGHUP the step in progress is finished and what there is is kept and\n"
           "marked as incomplete: in the table, summary.csv, report.html and the last line of metrics.jsonl.\n"
           "Incomplete results replace no earlier ones (--force): they go to the folder flexlab.incomplete\n"
-          "inside DIR. A second signal ends the program at once; results so far are lost then.\n",
+          "inside DIR. A second signal ends the program at once; checkpoints alone are left then.\n",
           out);
-    if (command == COMMAND_TRAIN)
-        fputs("\nUntil a training is over its checkpoints are in DIR/flexlab.resume. 'flexlab train --resume DIR'\n"
-              "goes on from there, after a signal, kill -9 or a power cut: results and networks are those of a\n"
-              "training that was never interrupted.\n",
-              out);
+    fprintf(out,
+            "\nUntil all is trained checkpoints are in DIR/flexlab.resume. 'flexlab %s --resume DIR' goes on\n"
+            "from there, after a signal, kill -9 or a power cut: results are those of runs that were never\n"
+            "interrupted.\n",
+            command == COMMAND_TRAIN ? "train" : "compare");
     fputs("\nA run has diverged when the loss of any step or of the test set is NaN or Inf, or when its\n"
           "last loss is more than 1.5 times the larger of its first loss and log(classes), the loss\n"
           "of guessing, or when its last 20 steps or more made no update because their gradients overflowed\n"
@@ -120,7 +120,8 @@ void options_help(enum command command, FILE *out) {
               "  flexlab compare --model mlp2 --data synthetic:train=2000,test=500 --epochs 3 --out quick\n"
               "  flexlab compare --model resnet20 --data cifar10:cifar-10-batches-bin --epochs 20 --seeds 3 --out r20\n"
               "  flexlab compare --formats fp32,fp16,fp16:nomaster,fp16-sr,flex16+5 --lr 5e-4 --out low-rate\n"
-              "  flexlab compare --formats fp32,flex16+5 --policy O1,O2:bf16,dfp16,my.policy --out levels\n",
+              "  flexlab compare --formats fp32,flex16+5 --policy O1,O2:bf16,dfp16,my.policy --out levels\n"
+              "  flexlab compare --resume r20\n",
               out);
     else
         fputs(

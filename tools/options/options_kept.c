@@ -1,5 +1,5 @@
-/* options_kept.c - the options that a training which goes on is told again: from a command line to the words that a
- * checkpoint keeps, and back. */
+/* options_kept.c - the options that what goes on is told again: from a command line to the words that are kept with its
+ * checkpoints, and back. */
 #include "options/options_table.h"
 #include "base/text.h"
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 static const char plain_characters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,.:/@";
 
-static char *add_kept(char *kept, const char *word) {
+char *options_kept_add(char *kept, const char *word) {
     char *longer = text_alloc(strlen(kept) + 3 * strlen(word) + 2, 1), *to = stpcpy(longer, kept);
     if (*kept)
         *to++ = ' ';
@@ -37,8 +37,8 @@ static int add_given(struct given *list, int count, const struct option_row *row
     return kept;
 }
 
-char *options_kept(int argc, char **argv) {
-    const struct option *known = options_known(COMMAND_TRAIN);
+char *options_kept(enum command command, int argc, char **argv) {
+    const struct option *known = options_known(command);
     int count = 0, rows = 0;
     while (options_row(rows))
         rows++;
@@ -54,20 +54,20 @@ char *options_kept(int argc, char **argv) {
         const struct option_row *row = list[i].row;
         char *word =
             text_format("--%s%s%s", row->name, row->placeholder ? "=" : "", row->placeholder ? list[i].value : "");
-        kept = add_kept(kept, word);
+        kept = options_kept_add(kept, word);
         free(word);
     }
     free(list);
     return kept;
 }
 
-char **options_kept_words(const char *kept, int *argc) {
+char **options_kept_words(const char *command, const char *kept, int *argc) {
     static const char digits[] = "0123456789ABCDEF";
-    const size_t length = strlen(kept), most = length / 2 + 3;
-    char **words = text_alloc(1, most * sizeof *words + sizeof "train" + length + 1);
+    const size_t length = strlen(kept), most = length / 2 + 3, first = strlen(command) + 1;
+    char **words = text_alloc(1, most * sizeof *words + first + length + 1);
     char *to = (char *)(words + most);
-    words[0] = strcpy(to, "train");
-    to += sizeof "train";
+    words[0] = strcpy(to, command);
+    to += first;
     *argc = 1;
     for (const char *p = kept; *p; p++) {
         if (p == kept || p[-1] == ' ')

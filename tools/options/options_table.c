@@ -155,12 +155,18 @@ static const struct option_row rows[] = {
      .help = "train one format after the other, instead of all formats of a seed in\nturns of half a second: less "
              "memory, and times of steps that compare less"},
 
-    {"checkpoint-every", "N", COMMAND_TRAIN | GOING_ON | KEPT, KIND_WHOLE, FIELD(checkpoint_every), 1, INT_MAX,
+    {"checkpoint-every", "N", BOTH | GOING_ON | KEPT, KIND_WHOLE, FIELD(checkpoint_every), 1, INT_MAX,
      .section = "Checkpoints",
      .help =
-         "steps between checkpoints, which a training that was stopped or\nkilled goes on from (one after each epoch)"},
+         "steps between the checkpoints of a run, which one that was stopped or\nkilled goes on from (one after each "
+         "epoch)"},
     {"no-checkpoint", NULL, COMMAND_TRAIN | GOING_ON, KIND_SWITCH, FIELD(no_checkpoint), .value = 1,
      .help = "keep no checkpoints, and no networks with the results"},
+    {"no-checkpoint", NULL, COMMAND_COMPARE | GOING_ON, KIND_SWITCH, FIELD(no_checkpoint), .value = 1,
+     .help = "keep no checkpoints"},
+    {"resume", "DIR", COMMAND_COMPARE | GOING_ON, KIND_TEXT, FIELD(resume),
+     .help = "go on with the comparison whose results go to the folder DIR, with the\noptions that it was begun with; "
+             "--device, --threads, --quiet,\n--checkpoint-every and --allow-divergence may be given anew"},
     {"resume", "PATH", COMMAND_TRAIN | GOING_ON, KIND_TEXT, FIELD(resume),
      .help = "go on with the training whose results go to the folder PATH, or from\nthe file PATH "
              "(resume.safetensors), with the "

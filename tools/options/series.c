@@ -75,9 +75,9 @@ static bool take_no_scale(char *name) {
 
 /* Reads the policy, of which only what it says is kept: the file may change while runs go on. variant NULL: its own. */
 static int take_policy(const struct settings *s, struct series *series, const char *policy, const char *variant) {
-    const nn_config config = {.variant = s->resumed_policy ? NULL : variant,
-                              .policy = s->resumed_policy ? s->resumed_policy : policy,
-                              .layer_formats = s->resumed_policy ? NULL : s->layer_format,
+    const nn_config config = {.variant = series->resumed ? NULL : variant,
+                              .policy = series->resumed ? series->resumed : policy,
+                              .layer_formats = series->resumed ? NULL : s->layer_format,
                               .predictor = s->predictor,
                               .no_master = !strcmp(s->master, "none"),
                               .batch = 1};
@@ -281,7 +281,7 @@ int series_read(const struct settings *settings, struct series **series, int *co
     for (char *item; status == STATUS_OK && (item = next_item(&rest));) {
         *series = text_realloc(*series, (size_t)*count + 1, sizeof **series);
         struct series *s = &(*series)[*count];
-        *s = (struct series){0};
+        *s = (struct series){.resumed = *count < settings->resumed_count ? settings->resumed_policies[*count] : NULL};
         status = settings->command != COMMAND_COMPARE && settings->policy ? parse_alone(settings, s, settings->policy)
                                                                           : parse_series(settings, s, item);
         if (status == STATUS_OK)

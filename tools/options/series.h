@@ -17,6 +17,7 @@ struct series {
     char *label;
     const nn_variant *variant; /* of a policy: the one that it begins from */
     char *policy;              /* the whole of it, as nn_graph_policy tells it; NULL: the variant throughout */
+    const char *resumed;       /* the policy that it was begun with, of settings; NULL: what the options say */
     struct role_row *roles;    /* what it came to (policy.h); NULL before */
     int role_count;
     const char *predictor; /* NULL for float formats */

@@ -68,6 +68,20 @@ void experiment_choose_shown(struct experiment *x) {
     }
 }
 
+bool experiment_began(const struct experiment *x) {
+    for (int i = 0; i < x->run_count; i++)
+        if (x->runs[i].began)
+            return true;
+    return false;
+}
+
+bool experiment_anything_trained(const struct experiment *x) {
+    for (int i = 0; i < x->run_count; i++)
+        if (x->runs[i].finished || x->runs[i].stopped || x->runs[i].window_count)
+            return true;
+    return false;
+}
+
 bool experiment_any_over(const struct experiment *x) {
     for (int i = 0; i < x->run_count; i++)
         if (x->runs[i].finished || x->runs[i].stopped)
@@ -110,6 +124,7 @@ void experiment_clear(struct experiment *x) {
     for (int i = 0; i < x->origin_count; i++)
         origin_clear(&x->origins[i]);
     free(x->resume);
+    free(x->policies);
     free(x->kept);
     free(x->origins);
     free(x->seeds);

@@ -32,6 +32,7 @@ struct run {
     int origin; /* index of where its numbers come from */
     uint64_t seed;
     bool planned; /* some folder of results was to hold it */
+    bool began;   /* a step was reported, or a checkpoint gone on from */
     bool finished;
     bool stopped; /* before its last step, and its result is that of the steps so far */
     bool shown;   /* its numbers stand in tables and figures */
@@ -74,8 +75,11 @@ struct experiment {
     int64_t steps_per_epoch, steps; /* of each run, all epochs and after --max-steps */
     int window;                     /* steps averaged in the loss curve */
     int trace_every;                /* 0: no traces */
-    char *resume;                   /* the file of a checkpoint that the training goes on from; NULL: none */
-    char *kept;                     /* its options, for one that goes on from it: options_kept; NULL: no checkpoints */
+    bool networks;                  /* a training alone: its networks are results, its checkpoints lie by themselves */
+    char *resume;                   /* the file of a checkpoint that such a training goes on from; NULL: none */
+    bool again;                     /* what the folder of results has of checkpoints is gone on from */
+    char **policies;                /* what the policies of settings point into, where they are gone on with */
+    char *kept;                     /* the options, for one that goes on: options_kept; NULL: no checkpoints */
     bool stopped;                   /* by Ctrl-C or a failure: not every run is finished */
 };
 
@@ -96,6 +100,9 @@ void experiment_make_runs(struct experiment *x);
 void run_clear(struct run *run);
 /* Decides which runs are shown: those that are finished, and a stopped one where its format has no other. */
 void experiment_choose_shown(struct experiment *x);
+/* Whether any run has begun; whether there is anything of one to be kept. */
+bool experiment_began(const struct experiment *x);
+bool experiment_anything_trained(const struct experiment *x);
 /* Whether any run is finished or was stopped. */
 bool experiment_any_over(const struct experiment *x);
 /* Runs that are finished. */

@@ -19,7 +19,7 @@
 
 static const char part_name[] = "flexlab.part", old_name[] = "flexlab.old", new_name[] = "flexlab.new",
                   incomplete_name[] = "flexlab.incomplete", resume_name[] = "flexlab.resume",
-                  checkpoint_name[] = "resume.safetensors";
+                  checkpoint_name[] = "resume.safetensors", options_name[] = "options", run_pattern[] = "run-*-seed*";
 static const char *const network_names[] = {"best.safetensors", "last.safetensors"};
 
 /* All files of ours but traces and telemetry, whose names depend on the run. */
@@ -83,7 +83,7 @@ static bool names_in(struct names *list, const char *directory) {
 }
 
 static char *name_of_run(const char *kind, const char *label, unsigned long long seed, const char *ending) {
-    char *name = text_format("%s-%s-seed%llu.%s", kind, label, seed, ending);
+    char *name = text_format("%s-%s-seed%llu%s", kind, label, seed, ending);
     for (char *p = name; *p; p++)
         if (*p == ':' || *p == '/')
             *p = '_'; /* no name of a format holds one: two names stay two files */
@@ -91,11 +91,13 @@ static char *name_of_run(const char *kind, const char *label, unsigned long long
 }
 
 char *folder_trace_name(const char *label, unsigned long long seed) {
-    return name_of_run("trace", label, seed, "csv");
+    return name_of_run("trace", label, seed, ".csv");
 }
 
 char *folder_telemetry_name(const char *label, unsigned long long seed, const char *ending) {
-    return name_of_run("telemetry", label, seed, ending);
+    char *with_dot = text_format(".%s", ending), *name = name_of_run("telemetry", label, seed, with_dot);
+    free(with_dot);
+    return name;
 }
 
 /* The traces and telemetry that the run behind a metrics.jsonl wrote: its first line has the formats and the seeds. */
@@ -188,7 +190,8 @@ static bool is_ours(const char *name) {
     for (size_t length = strlen(whole); length > 5 && !strcmp(whole + length - 5, ".part"); length -= 5)
         whole[length - 5] = 0;
     bool found = !fnmatch("trace-*-seed*.csv", whole, 0) || !fnmatch("telemetry-*-seed*.csv", whole, 0) ||
-                 !fnmatch("telemetry-*-seed*.jsonl", whole, 0) || !strcmp(whole, checkpoint_name);
+                 !fnmatch("telemetry-*-seed*.jsonl", whole, 0) || !strcmp(whole, checkpoint_name) ||
+                 !strcmp(whole, options_name);
     for (int i = 0; i < RESULT_NAMES; i++)
         found = found || !strcmp(whole, result_names[i]);
     free(whole);
@@ -287,19 +290,31 @@ static bool recover(const char *directory) {
     return good;
 }
 
+/* One that cannot be looked into may have some. */
+bool folder_has_checkpoint(const struct folder *f) {
+    struct names all;
+    bool found = !names_in(&all, f->resume) && errno != ENOENT;
+    for (int i = 0; i < all.count && !found; i++) {
+        char *run = path_of(f->resume, all.name[i]), *file = folder_checkpoint_in(run);
+        found = file || !strcmp(all.name[i], checkpoint_name);
+        free(file);
+        free(run);
+    }
+    names_clear(&all);
+    return found;
+}
+
 /* A checkpoint is as hard to get again as results are. */
 static int check_resume(const struct folder *f, bool force) {
-    char *file = folder_resume_file(f->path);
+    char *command = folder_under_way(f->path);
     int status = STATUS_OK;
-    if (!exists(file))
-        ;
-    else if (!force)
-        status = text_failed("--out '%s': holds the checkpoint of a training that is not over; 'flexlab train --resume "
-                             "%s' goes on from it; give another folder, or --force to begin anew",
-                             f->path, f->path);
-    else
+    if (command && !force && folder_has_checkpoint(f))
+        status = text_failed("--out '%s': holds checkpoints of a %s that is not over; 'flexlab %s --resume %s' goes on "
+                             "from there; give another folder, or --force to begin anew",
+                             f->path, strcmp(command, "train") != 0 ? "comparison" : "training", command, f->path);
+    else if (command)
         status = folder_remove_resume(f);
-    free(file);
+    free(command);
     return status;
 }
 
@@ -388,6 +403,22 @@ char *folder_resume_file(const char *path) {
     return text_format("%s/%s/%s", path, resume_name, checkpoint_name);
 }
 
+char *folder_options_file(const char *path) {
+    return text_format("%s/%s/%s", path, resume_name, options_name);
+}
+
+char *folder_under_way(const char *path) {
+    char *file = folder_resume_file(path), *options = folder_options_file(path), word[16] = "";
+    const bool alone = exists(file);
+    FILE *kept = alone ? NULL : fopen(options, "re");
+    const bool known = alone || (kept && fscanf(kept, "%15s", word) == 1);
+    if (kept)
+        fclose(kept);
+    free(file);
+    free(options);
+    return known ? text_format("%s", alone || !strcmp(word, "train") ? "train" : "compare") : NULL;
+}
+
 int folder_make_resume(const struct folder *f, bool again) {
     if (!again && folder_remove_resume(f)) /* what another training left there */
         return STATUS_FAILED;
@@ -395,6 +426,28 @@ int folder_make_resume(const struct folder *f, bool again) {
         return output_sync_folder(f->path); /* a checkpoint in it is none where the folder is not found again */
     return errno == EEXIST ? STATUS_OK
                            : text_failed("--out '%s': cannot make %s: %s", f->path, f->resume, strerror(errno));
+}
+
+int folder_keep_options(const struct folder *f, const char *text) {
+    return output_write(f->resume, options_name, text, strlen(text));
+}
+
+char *folder_make_run(const struct folder *f, const char *label, unsigned long long seed) {
+    char *name = name_of_run("run", label, seed, ""), *path = path_of(f->resume, name);
+    free(name);
+    if (!mkdir(path, 0777) ? output_sync_folder(f->resume) == STATUS_OK : errno == EEXIST)
+        return path;
+    text_failed("--out '%s': cannot make %s: %s", f->path, path, strerror(errno));
+    free(path);
+    return NULL;
+}
+
+char *folder_checkpoint_in(const char *directory) {
+    char *path = path_of(directory, checkpoint_name);
+    if (exists(path))
+        return path;
+    free(path);
+    return NULL;
 }
 
 /* Into f->made. */
@@ -428,14 +481,35 @@ int folder_take_networks(const struct folder *f) {
     return status;
 }
 
-/* The checkpoint goes first: what is left without it is nothing to go on from. */
-int folder_remove_resume(const struct folder *f) {
-    char *file = path_of(f->resume, checkpoint_name);
-    bool good = !unlink(file) || errno == ENOENT || errno == ENOTDIR;
+static bool remove_first(const char *directory, const char *name) {
+    char *file = path_of(directory, name);
+    const bool good = !unlink(file) || errno == ENOENT || errno == ENOTDIR;
     if (!good)
         text_failed("cannot remove %s: %s", file, strerror(errno));
     free(file);
-    return good && remove_folder(f->resume) ? STATUS_OK : STATUS_FAILED;
+    return good;
+}
+
+/* The folders of runs. */
+static bool remove_runs(const char *directory) {
+    struct names all;
+    bool good = true;
+    if (!names_in(&all, directory))
+        return true; /* what follows tells */
+    for (int i = 0; i < all.count; i++)
+        if (!fnmatch(run_pattern, all.name[i], 0)) {
+            char *run = path_of(directory, all.name[i]);
+            good = remove_folder(run) && good;
+            free(run);
+        }
+    names_clear(&all);
+    return good;
+}
+
+/* The checkpoint, or the options, go first: what is left without them is nothing to go on from. */
+int folder_remove_resume(const struct folder *f) {
+    const bool good = remove_first(f->resume, checkpoint_name) && remove_first(f->resume, options_name);
+    return good && remove_runs(f->resume) && remove_folder(f->resume) ? STATUS_OK : STATUS_FAILED;
 }
 
 /* --- publishing ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ struct folder {
     char *made; /* where the new results are made, PATH/flexlab.part */
     char
         *set_apart; /* where an incomplete run leaves its results if PATH holds earlier ones, PATH/flexlab.incomplete */
-    char *resume;   /* where a training keeps its checkpoints until it is over, PATH/flexlab.resume */
+    char *resume;   /* where checkpoints are kept until all is trained, PATH/flexlab.resume */
     bool replaces;  /* there are earlier results, to be replaced by complete ones */
     bool keeps_made; /* publishing failed: what was made stays for the user to save */
     struct lock lock;
@@ -21,16 +21,27 @@ struct folder {
 typedef const char *(*folder_trace_fn)(void *context, int i);
 
 /* Makes the folder with its parents where missing, locks it, removes what a killed process left, and checks that it can
- * be written and holds neither results nor the checkpoint of a training that is not over, or with `force` that they can
- * be replaced. `trace` names the traces to come. A STATUS_ code, the message is printed; folder_close is needed in any
- * case. */
+ * be written and holds neither results nor checkpoints of what is not over, or with `force` that they can be replaced.
+ * `trace` names the traces to come. A STATUS_ code, the message is printed; folder_close is needed in any case. */
 int folder_open(struct folder *f, const char *path, bool force, folder_trace_fn trace, void *context);
-/* The same for a training that goes on from the checkpoint in this folder: its results so far are to be replaced. */
+/* The same for what goes on from the checkpoints in this folder: its results so far are to be replaced. */
 int folder_open_again(struct folder *f, const char *path, folder_trace_fn trace, void *context);
-/* The checkpoint of a training that goes on in that folder; to be freed. */
+/* What there is to go on from: of a training alone its checkpoint, FOLDER/flexlab.resume/resume.safetensors; of several
+ * runs their options, FOLDER/flexlab.resume/options, beside folders with the checkpoint of each. To be freed. */
 char *folder_resume_file(const char *path);
+char *folder_options_file(const char *path);
+/* "train" or "compare" by what is under way in that folder and can be gone on with; NULL: nothing. To be freed. */
+char *folder_under_way(const char *path);
 /* Makes f->resume where missing; `again`: with what is in it, else empty. */
 int folder_make_resume(const struct folder *f, bool again);
+/* Whether there is a checkpoint in f->resume, of a training alone or of any run. */
+bool folder_has_checkpoint(const struct folder *f);
+/* Keeps the options of several runs, a text whose first word is the command. */
+int folder_keep_options(const struct folder *f, const char *text);
+/* The folder of a run's checkpoints, made where missing; to be freed, NULL after a failure, which is told. */
+char *folder_make_run(const struct folder *f, const char *label, unsigned long long seed);
+/* The checkpoint in such a folder, NULL where there is none; to be freed. */
+char *folder_checkpoint_in(const char *directory);
 /* The networks in f->resume become results to be published. */
 int folder_take_networks(const struct folder *f);
 /* After the results are published: nothing is to be gone on with. */

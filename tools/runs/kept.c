@@ -1,4 +1,5 @@
-/* kept.c - a run so far as a list of doubles: a head, then windows, epochs, steps. Whole numbers are exact in them. */
+/* kept.c - a run so far as a list of doubles: a head, then windows, epochs, steps, scales, times. Whole numbers are
+ * exact in them. */
 #include "runs/kept.h"
 #include "results/metrics.h"
 #include "base/text.h"
@@ -17,26 +18,47 @@ enum head {
     EPOCHS,
     STEPS,
     SCALES,
+    TIMES,
+    WALL,
     HEAD
 };
-enum { WINDOW = 4, EPOCH = 7, STEP = 2, SCALE = 2, LAYOUT_NUMBER = 2 };
+enum { WINDOW = 4, EPOCH = 7, STEP = 2, SCALE = 2, LAYOUT_NUMBER = 3 };
+
+/* Room for one more of the list, each `size` bytes. */
+static void make_room(double **list, int64_t count, int64_t *room, size_t size) {
+    if (count < *room)
+        return;
+    *room = *room ? 2 * *room : 256;
+    *list = text_realloc(*list, (size_t)*room, size);
+}
 
 void kept_step(struct kept *k, double loss, double rate) {
-    if (k->step_count == k->step_room) {
-        k->step_room = k->step_room ? 2 * k->step_room : 256;
-        k->steps = text_realloc(k->steps, (size_t)k->step_room, STEP * sizeof *k->steps);
-    }
+    make_room(&k->steps, k->step_count, &k->step_room, STEP * sizeof *k->steps);
     k->steps[STEP * k->step_count] = loss;
     k->steps[STEP * k->step_count + 1] = rate;
     k->step_count++;
 }
 
+void kept_time(struct kept *k, double seconds) {
+    make_room(&k->times, k->time_count, &k->time_room, sizeof *k->times);
+    k->times[k->time_count++] = seconds;
+}
+
 const void *kept_bytes(struct kept *k, const struct run *run, size_t *bytes) {
     const size_t count = HEAD + WINDOW * (size_t)run->window_count + EPOCH * (size_t)run->epoch_count +
-                         STEP * (size_t)k->step_count + SCALE * (size_t)run->scale_count;
-    const double head[HEAD] = {
-        LAYOUT_NUMBER,       k->window_sum,     k->window_count,  run->first_loss,       (double)run->nonfinite_step,
-        run->nonfinite_loss, run->window_count, run->epoch_count, (double)k->step_count, (double)run->scale_count};
+                         STEP * (size_t)k->step_count + SCALE * (size_t)run->scale_count + (size_t)k->time_count;
+    const double head[HEAD] = {[LAYOUT] = LAYOUT_NUMBER,
+                               [WINDOW_SUM] = k->window_sum,
+                               [WINDOW_COUNT] = k->window_count,
+                               [FIRST_LOSS] = run->first_loss,
+                               [NONFINITE_STEP] = (double)run->nonfinite_step,
+                               [NONFINITE_LOSS] = run->nonfinite_loss,
+                               [WINDOWS] = run->window_count,
+                               [EPOCHS] = run->epoch_count,
+                               [STEPS] = (double)k->step_count,
+                               [SCALES] = (double)run->scale_count,
+                               [TIMES] = (double)k->time_count,
+                               [WALL] = k->wall};
     free(k->bytes);
     double *to = k->bytes = text_alloc(count, sizeof *to);
     memcpy(to, head, sizeof head);
@@ -57,6 +79,8 @@ const void *kept_bytes(struct kept *k, const struct run *run, size_t *bytes) {
     to += STEP * k->step_count;
     for (int64_t i = 0; i < run->scale_count; i++, to += SCALE)
         memcpy(to, (const double[SCALE]){(double)run->scales[i].step, run->scales[i].scale}, SCALE * sizeof *to);
+    if (k->time_count)
+        memcpy(to, k->times, (size_t)k->time_count * sizeof *to);
     *bytes = count * sizeof *to;
     return k->bytes;
 }
@@ -71,9 +95,9 @@ static bool is_head(const struct experiment *x, const double *head, size_t count
     return count >= HEAD && head[LAYOUT] == LAYOUT_NUMBER && is_whole(head[WINDOW_COUNT], 0, x->window - 1) &&
            is_whole(head[NONFINITE_STEP], 0, steps) && is_whole(head[WINDOWS], 0, windows) &&
            is_whole(head[EPOCHS], 0, epochs) && is_whole(head[STEPS], 0, x->settings->step_loss ? steps : 0) &&
-           is_whole(head[SCALES], 0, steps) &&
-           (double)count ==
-               HEAD + WINDOW * head[WINDOWS] + EPOCH * head[EPOCHS] + STEP * head[STEPS] + SCALE * head[SCALES];
+           is_whole(head[SCALES], 0, steps) && is_whole(head[TIMES], 0, steps) && head[WALL] >= 0 &&
+           (double)count == HEAD + WINDOW * head[WINDOWS] + EPOCH * head[EPOCHS] + STEP * head[STEPS] +
+                                SCALE * head[SCALES] + head[TIMES];
 }
 
 /* Steps rise, up to those of the experiment. */
@@ -157,7 +181,12 @@ bool kept_take(struct kept *k, const struct experiment *x, struct run *run, cons
         from += WINDOW * windows + EPOCH * epochs;
         for (int64_t i = 0; good && i < (int64_t)numbers[STEPS]; i++)
             kept_step(k, from[STEP * i], from[STEP * i + 1]);
-        good = good && take_scales(x, run, from + STEP * (int64_t)numbers[STEPS], (int64_t)numbers[SCALES]);
+        from += STEP * (int64_t)numbers[STEPS];
+        good = good && take_scales(x, run, from, (int64_t)numbers[SCALES]);
+        from += SCALE * (int64_t)numbers[SCALES];
+        for (int64_t i = 0; good && i < (int64_t)numbers[TIMES]; i++)
+            kept_time(k, from[i]);
+        k->wall = numbers[WALL];
     }
     free(numbers);
     return good;
@@ -165,6 +194,7 @@ bool kept_take(struct kept *k, const struct experiment *x, struct run *run, cons
 
 void kept_clear(struct kept *k) {
     free(k->steps);
+    free(k->times);
     free(k->bytes);
     *k = (struct kept){0};
 }

@@ -6,16 +6,20 @@
 #include "results/experiment.h"
 #include "base/output.h"
 
-/* The window under way, and with --step-loss the loss and rate of every step so far. */
+/* The window under way, with --step-loss the loss and rate of every step so far, and how long steps took. */
 struct kept {
     double window_sum;
     int window_count;
     double *steps; /* two numbers each */
     int64_t step_count, step_room;
+    double *times; /* s, of steps that are timed */
+    int64_t time_count, time_room;
+    double wall; /* s, of the run so far */
     void *bytes; /* of the last kept_bytes */
 };
 
 void kept_step(struct kept *k, double loss, double rate);
+void kept_time(struct kept *k, double seconds);
 /* To be read again by kept_take; stay until the next call. */
 const void *kept_bytes(struct kept *k, const struct run *run, size_t *bytes);
 /* Fills run and k; false where the bytes are none of ours. The run has room for all windows and epochs. */

@@ -81,6 +81,10 @@ static void say(struct progress *p, char *const *parts, int count, int essential
     free(line);
 }
 
+void progress_resumed(struct progress *p, int64_t steps) {
+    p->steps -= steps;
+}
+
 void progress_step(struct progress *p, const nn_step_report *r) {
     double t = now();
     p->done++;

@@ -18,6 +18,8 @@ struct progress {
 void progress_begin(struct progress *p, const struct experiment *x);
 /* It is the turn of that run, which has taken `spent` seconds so far. */
 void progress_run(struct progress *p, int run, const char *label, uint64_t seed, double spent);
+/* The run has made so many steps before; they take no more time. */
+void progress_resumed(struct progress *p, int64_t steps);
 void progress_step(struct progress *p, const nn_step_report *report);
 void progress_epoch(struct progress *p, const nn_epoch_report *report);
 void progress_run_done(struct progress *p, const struct experiment *x, const struct run *run);

@@ -28,15 +28,15 @@ struct running {
     struct folder *folder;
     struct kept kept;
     nn_note note;               /* the options, in checkpoints */
+    char *checkpoint, *resume;  /* a folder, and the file to go on from; NULL: none */
     char *trace, *telemetry[2]; /* jsonl, csv */
     nn_trainer *trainer;        /* NULL: not begun, or over */
-    bool begun, began;          /* there was a trainer; a step was reported */
+    bool begun;                 /* there was a trainer */
     bool over;                  /* nothing remains to be done */
     int status;                 /* of writing metrics */
     double last_scale;          /* 0 before the first step */
-    /* Time: of the last report, of steps that are timed, of the run so far. */
-    double seconds, wall, *times;
-    int64_t steps, step_of_slice, time_count, time_room, slice;
+    double seconds, turn;       /* of the last report; when the turn began */
+    int64_t steps, slice;
 };
 
 static double now(void) {
@@ -55,14 +55,6 @@ static int64_t warm_up(const struct experiment *x) {
     return x->steps / 10 < WARM_UP ? x->steps / 10 : WARM_UP;
 }
 
-static void note_time(struct running *r, double seconds) {
-    if (r->time_count == r->time_room) {
-        r->time_room = r->time_room ? 2 * r->time_room : 256;
-        r->times = text_realloc(r->times, (size_t)r->time_room, sizeof *r->times);
-    }
-    r->times[r->time_count++] = seconds;
-}
-
 /* On the host every step by itself. */
 static void time_step(struct running *r, const nn_step_report *report) {
     const double seconds = report->seconds - r->seconds;
@@ -70,15 +62,15 @@ static void time_step(struct running *r, const nn_step_report *report) {
     r->steps = report->step;
     r->seconds = report->seconds;
     if (is_host(r) && next && report->step > warm_up(r->experiment))
-        note_time(r, seconds);
+        kept_time(&r->kept, seconds);
 }
 
 /* On a device, whose steps overlap, the mean of a slice; it is over when the slice is. */
 static void time_slice(struct running *r, int64_t first, double from) {
     const int64_t steps = r->steps - first;
-    const bool continues = first > 0 || !r->experiment->resume; /* else the seconds before it count too */
+    const bool continues = first > 0 || !r->resume; /* else the seconds before it count too */
     if (!is_host(r) && steps > 0 && continues && first >= warm_up(r->experiment))
-        note_time(r, (r->seconds - from) / (double)steps);
+        kept_time(&r->kept, (r->seconds - from) / (double)steps);
     if (steps > 0) {
         const double each = (r->seconds - from) / (double)steps;
         const double next = each > 0 ? slice_seconds / each : MOST_SLICE;
@@ -99,14 +91,15 @@ static double quantile(const double *sorted, int64_t count, double share) {
 }
 
 static void sum_up_times(struct running *r) {
+    struct kept *k = &r->kept;
     struct timing *t = &r->run->timing;
-    *t = (struct timing){NAN, NAN, NAN, r->time_count, r->wall};
-    if (!r->time_count)
+    *t = (struct timing){NAN, NAN, NAN, k->time_count, k->wall};
+    if (!k->time_count)
         return;
-    qsort(r->times, (size_t)r->time_count, sizeof *r->times, by_size);
-    t->low = quantile(r->times, r->time_count, 0.1);
-    t->median = quantile(r->times, r->time_count, 0.5);
-    t->high = quantile(r->times, r->time_count, 0.9);
+    qsort(k->times, (size_t)k->time_count, sizeof *k->times, by_size);
+    t->low = quantile(k->times, k->time_count, 0.1);
+    t->median = quantile(k->times, k->time_count, 0.5);
+    t->high = quantile(k->times, k->time_count, 0.9);
 }
 
 /* --- callbacks ---------------------------------------------------------------------------------------------------- */
@@ -127,7 +120,7 @@ static int on_step(void *context, const nn_step_report *report) {
     run_observe(run, report);
     time_step(r, report);
     struct kept *k = &r->kept;
-    r->began = true;
+    run->began = true;
     see_scale(r, report);
     if (r->experiment->settings->step_loss) {
         r->status = r->status ? r->status : metrics_step(r->metrics, r->experiment, run, report);
@@ -179,16 +172,24 @@ static void on_nonfinite(void *context, const nn_nonfinite *first) {
     }
 }
 
+/* The time of the turn so far counts as taken. */
+static void take_time(struct running *r) {
+    const double time = now();
+    r->kept.wall += time - r->turn;
+    r->turn = time;
+}
+
 static const void *on_keep(void *context, size_t *bytes) {
     struct running *r = context;
+    take_time(r);
     return kept_bytes(&r->kept, r->run, bytes);
 }
 
 /* The library goes on without, and takes the best of the evaluations to come. */
 static void tell_no_best(const struct running *r) {
-    const char *from = r->experiment->resume, *slash = strrchr(from, '/');
+    const char *from = r->resume, *slash = strrchr(from, '/');
     char *beside = text_format("%.*sbest.safetensors", slash ? (int)(slash - from) + 1 : 0, from),
-         *here = text_format("%s/best.safetensors", r->folder->resume);
+         *here = text_format("%s/best.safetensors", r->checkpoint);
     if (access(beside, F_OK) && access(here, F_OK)) {
         progress_clear(r->progress);
         text_note("there is no %s: best.safetensors will be the best of the evaluations to come alone", beside);
@@ -205,8 +206,11 @@ static int on_resume(void *context, const void *bytes, size_t count) {
         return refused;
     if (run->scale_count)
         r->last_scale = run->scales[run->scale_count - 1].scale;
-    if (run->epoch_count)
+    if (run->epoch_count && r->experiment->networks)
         tell_no_best(r);
+    run->began = true;
+    progress_resumed(r->progress, run->window_count ? run->windows[run->window_count - 1].step + r->kept.window_count
+                                                    : r->kept.window_count);
     r->status = kept_write(&r->kept, r->experiment, run, r->metrics); /* a failure ends the training at its next step */
     return 0;
 }
@@ -219,32 +223,29 @@ static void make_room(const struct experiment *x, struct run *run) {
     run->epochs = text_alloc((size_t)((x->steps - 1) / x->steps_per_epoch + 1), sizeof *run->epochs);
 }
 
-/* Where there is a checkpoint, be it an earlier one. */
-static void tell_resume(const struct experiment *x, const struct folder *folder) {
-    char *file = folder_resume_file(folder->path);
-    if (x->kept && !access(file, F_OK)) {
-        char *place = text_quoted(folder->path);
-        text_note("'flexlab train --resume %s' goes on from there", place);
-        free(place);
-    }
-    free(file);
-}
-
-static bool anything_trained(const struct experiment *x) {
-    for (int i = 0; i < x->run_count; i++)
-        if (x->runs[i].finished || x->runs[i].stopped || x->runs[i].window_count)
-            return true;
-    return false;
-}
-
 static int tell_failure(struct running *r) {
     const struct experiment *x = r->experiment;
     progress_clear(r->progress);
     text_failed("%s seed %llu: %s", x->series[r->run->series].label, (unsigned long long)r->run->seed, tensor_error());
-    if (r->began)
-        tell_resume(x, r->folder);
     r->over = true;
     return STATUS_FAILED;
+}
+
+/* Where its checkpoints are kept, and which one it goes on from. */
+static int name_checkpoints(struct running *r) {
+    const struct experiment *x = r->experiment;
+    if (x->networks) {
+        r->checkpoint = x->kept ? text_format("%s", r->folder->resume) : NULL;
+        r->resume = x->resume ? text_format("%s", x->resume) : NULL;
+        return STATUS_OK;
+    }
+    if (!x->kept)
+        return STATUS_OK;
+    r->checkpoint = folder_make_run(r->folder, x->series[r->run->series].label, (unsigned long long)r->run->seed);
+    if (!r->checkpoint)
+        return STATUS_FAILED;
+    r->resume = x->again ? folder_checkpoint_in(r->checkpoint) : NULL;
+    return STATUS_OK;
 }
 
 static char *trace_of(const struct experiment *x, const struct run *run) {
@@ -267,7 +268,7 @@ static void name_telemetry(struct running *r) {
 /* The run of the progress line and of the estimates in it. */
 static void show(struct running *r) {
     const struct experiment *x = r->experiment;
-    progress_run(r->progress, (int)(r->run - x->runs) + 1, x->series[r->run->series].label, r->run->seed, r->wall);
+    progress_run(r->progress, (int)(r->run - x->runs) + 1, x->series[r->run->series].label, r->run->seed, r->kept.wall);
 }
 
 /* *later: there is no memory for it beside the others that are in progress; it begins when one of them is over. */
@@ -279,6 +280,8 @@ static int begin_run(struct running *r, bool others, bool *later) {
     if (!r->trace)
         r->trace = trace_of(x, r->run);
     name_telemetry(r);
+    if (!r->checkpoint && name_checkpoints(r))
+        return STATUS_FAILED;
     if (!r->run->windows)
         make_room(x, r->run);
     const nn_train_config config = {.network = network,
@@ -293,11 +296,12 @@ static int begin_run(struct running *r, bool others, bool *later) {
                                     .context = x->data.context,
                                     .trace_path = r->trace,
                                     .trace_every = x->trace_every,
-                                    .checkpoint = x->kept ? r->folder->resume : NULL,
+                                    .checkpoint = r->checkpoint,
                                     .checkpoint_every = s->checkpoint_every,
-                                    .resume = x->resume,
+                                    .resume = r->resume,
+                                    .resume_alone = !x->networks,
                                     .notes = &r->note,
-                                    .note_count = x->kept ? 1 : 0,
+                                    .note_count = x->kept && x->networks ? 1 : 0,
                                     .telemetry_every = s->telemetry_every,
                                     .telemetry_path = r->telemetry[0],
                                     .telemetry_csv = r->telemetry[1],
@@ -310,10 +314,10 @@ static int begin_run(struct running *r, bool others, bool *later) {
                                     .resume = on_resume,
                                     .nonfinite = on_nonfinite,
                                     .starved = on_starved};
-    const double start = now();
     show(r);
+    r->turn = now();
     r->trainer = nn_trainer_new(&config, x->train, x->test, &events);
-    r->wall += now() - start;
+    take_time(r);
     *later = !r->trainer && others && tensor_error_status() == TENSOR_E_MEMORY;
     r->begun = r->trainer != NULL;
     r->slice = 2;
@@ -326,10 +330,8 @@ static int keep_stopped(struct running *r) {
     struct run *run = r->run;
     progress_clear(r->progress);
     run->stopped = true;
-    if (r->status) {
-        tell_resume(x, r->folder);
+    if (r->status)
         return r->status;
-    }
     const char *label = x->series[run->series].label;
     if (signals_received())
         text_note("stopped by %s during %s seed %llu, after step %lld of %lld", signals_name(signals_received()), label,
@@ -337,7 +339,6 @@ static int keep_stopped(struct running *r) {
     else
         text_note("%s seed %llu is stopped too, after step %lld of %lld", label, (unsigned long long)run->seed,
                   (long long)run->result.steps, (long long)x->steps);
-    tell_resume(x, r->folder);
     return metrics_run(r->metrics, x, run);
 }
 
@@ -345,12 +346,12 @@ static int keep_stopped(struct running *r) {
 static int finish_run(struct running *r) {
     struct experiment *x = r->experiment;
     struct run *run = r->run;
-    const double start = now();
+    r->turn = now();
     const tensor_status failed = nn_trainer_finish(r->trainer, &run->result);
     nn_trainer_free(r->trainer);
     r->trainer = NULL;
     r->over = true;
-    r->wall += now() - start;
+    take_time(r);
     sum_up_times(r);
     show(r);
     if (failed)
@@ -360,22 +361,23 @@ static int finish_run(struct running *r) {
         return keep_stopped(r);
     run->finished = true;
     progress_run_done(r->progress, x, run);
-    if (x->kept && folder_take_networks(r->folder))
+    if (x->kept && x->networks && folder_take_networks(r->folder))
         r->status = STATUS_FAILED;
     return r->status ? r->status : metrics_run(r->metrics, x, run);
 }
 
 static int take_turn(struct running *r) {
-    const double start = now(), seconds = r->seconds;
+    const double seconds = r->seconds;
     const int64_t first = r->steps;
     bool over = false;
     show(r);
+    r->turn = now();
     if (nn_trainer_advance(r->trainer, r->slice, &over)) {
         nn_trainer_free(r->trainer);
         r->trainer = NULL;
         return tell_failure(r);
     }
-    r->wall += now() - start;
+    take_time(r);
     time_slice(r, first, seconds);
     return over ? finish_run(r) : STATUS_OK;
 }
@@ -440,7 +442,7 @@ static int train_all(struct running *all, int count, struct output_lines *metric
 static int stop_all(struct running *all, int count, struct output_lines *metrics, int status) {
     for (int i = 0; i < count; i++) {
         struct running *r = &all[i];
-        if (r->trainer && r->began) {
+        if (r->trainer && r->run->began) {
             const int stopped = finish_run(r);
             status = status ? status : stopped;
         }
@@ -468,15 +470,16 @@ int turns_train(struct experiment *x, int seed, struct folder *folder, struct ou
     }
     int status = train_all(all, count, metrics);
     status = stop_all(all, count, metrics, status);
-    if (anything_trained(x))
+    if (experiment_anything_trained(x))
         folder_rescue(folder);
     for (int i = 0; i < count; i++) {
         kept_clear(&all[i].kept);
         output_lines_discard(&all[i].held);
+        free(all[i].checkpoint);
+        free(all[i].resume);
         free(all[i].trace);
         free(all[i].telemetry[0]);
         free(all[i].telemetry[1]);
-        free(all[i].times);
     }
     free(all);
     return status;

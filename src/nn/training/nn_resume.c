@@ -272,14 +272,15 @@ tensor_status fl_training_keep_best(struct run *run, int epoch) {
     const nn_train_result *r = run->result;
     const bool better = run->context && run->best.epoch ? is_smaller(r->test_loss, run->best.loss)
                                                         : is_better(r->test_accuracy, r->test_loss, &run->best);
-    if (!run->config->checkpoint || !run->test || !better)
+    if (!run->config->checkpoint || run->config->resume_alone || !run->test || !better)
         return TENSOR_OK;
     run->best = (struct fl_best){epoch, r->test_accuracy, r->test_loss};
     return write_file(run, best_name, NULL, 0);
 }
 
 tensor_status fl_training_keep_last(const struct run *run) {
-    return run->config->checkpoint ? write_file(run, last_name, NULL, 0) : TENSOR_OK;
+    const bool wanted = run->config->checkpoint && !run->config->resume_alone;
+    return wanted ? write_file(run, last_name, NULL, 0) : TENSOR_OK;
 }
 
 /* --- going on ------------------------------------------------------------------------------------------------------
@@ -434,7 +435,7 @@ static tensor_status copy_file(const char *from, const char *to) {
  * evaluation is the best. */
 static tensor_status bring_best(struct run *run) {
     const char *from = run->config->resume, *slash = strrchr(from, '/');
-    if (!run->config->checkpoint || !run->best.epoch)
+    if (!run->config->checkpoint || run->config->resume_alone || !run->best.epoch)
         return TENSOR_OK;
     char *here, *there = NULL;
     FL_TRY(path_in(run->config->checkpoint, best_name, &here));

@@ -1,0 +1,235 @@
+/* going_on.c - a training goes on from a checkpoint, whose notes have its options; a comparison, or a training with
+ * several seeds, from the folder of its results, where its options lie beside the checkpoints of its runs. */
+#include "commands/going_on.h"
+#include "base/text.h"
+#include "results/folder.h"
+#include "runs/turns.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_ARGUMENTS = 1 << 16, MOST_OPTIONS = 1 << 22 }; /* bytes */
+
+static const char *name_of(enum command command) {
+    return command == COMMAND_TRAIN ? "train" : "compare";
+}
+
+/* --- command lines ------------------------------------------------------------------------------------------------ */
+
+char *command_line(int argc, char **argv) {
+    char *line = text_format("flexlab");
+    for (int i = 0; i < argc; i++) {
+        char *word = text_quoted(argv[i]), *longer = text_format("%s %s", line, word);
+        free(word);
+        free(line);
+        line = longer;
+    }
+    return line;
+}
+
+char *going_on_line(const struct experiment *x) {
+    const struct settings *s = x->settings;
+    int count;
+    char **kept = options_kept_words(name_of(x->command), x->kept, &count);
+    char *out = text_format("--out=%s", s->out), *threads = text_format("--threads=%lld", (long long)s->threads);
+    char **words = text_alloc((size_t)count + 4, sizeof *words);
+    memcpy(words, kept, (size_t)count * sizeof *words);
+    words[count++] = out;
+    if (s->threads)
+        words[count++] = threads;
+    if (s->quiet)
+        words[count++] = "--quiet";
+    char *line = command_line(count, words);
+    free(words);
+    free(threads);
+    free(out);
+    free(kept);
+    return line;
+}
+
+char *going_on_kept(enum command command, char **words, int argc, char **argv) {
+    int count = 0;
+    while (words && words[count])
+        count++;
+    if (!count)
+        return options_kept(command, argc, argv);
+    char **all = text_alloc((size_t)(count + argc) + 1, sizeof *all);
+    memcpy(all, words, (size_t)count * sizeof *all);
+    memcpy(all + count, argv + 1, (size_t)(argc - 1) * sizeof *all);
+    char *kept = options_kept(command, count + argc - 1, all);
+    free(all);
+    return kept;
+}
+
+/* --- options ------------------------------------------------------------------------------------------------------ */
+
+/* The settings of the words kept, in *words, into which they point then; those that may stand beside --resume as given.
+ * `source`: where they were found. */
+static int take_up(struct settings *settings, enum command command, const char *kept, const char *source,
+                   char ***words) {
+    struct settings before;
+    int count;
+    if (!(*words = options_kept_words(name_of(command), kept, &count)) ||
+        options_parse(&before, command, count, *words) || before.help || before.resume)
+        return text_failed("--resume '%s': %s holds no options of 'flexlab %s'", settings->resume, source,
+                           name_of(command));
+    before.out = settings->out;
+    before.device = settings->device ? settings->device : before.device;
+    before.threads = settings->threads;
+    before.force = settings->force;
+    before.quiet = settings->quiet;
+    before.checkpoint_every = settings->checkpoint_every ? settings->checkpoint_every : before.checkpoint_every;
+    before.allow_divergence = settings->allow_divergence || before.allow_divergence;
+    before.resume = settings->resume;
+    *settings = before;
+    return STATUS_OK;
+}
+
+/* --- a training alone --------------------------------------------------------------------------------------------- */
+
+/* Whether two paths, by whatever names, are of one file. */
+static bool is_same(const char *one, const char *other) {
+    struct stat a, b;
+    return !stat(one, &a) && !stat(other, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* The checkpoint of the folder of results is to be gone on with, and is not in the way, where it is the one named. */
+static int take_checkpoint(struct experiment *x, struct settings *settings, char *file, char ***words) {
+    static char policy[MOST_ARGUMENTS], *const policies[] = {policy}; /* in the place of one that may have changed */
+    char *arguments = text_alloc(MOST_ARGUMENTS, 1), *own = folder_resume_file(settings->out);
+    char *source = text_format("%s: '%s'", file, turns_arguments_key);
+    x->resume = file;
+    x->again = is_same(file, own);
+    int status = nn_checkpoint_note(file, turns_arguments_key, arguments, MOST_ARGUMENTS)
+                     ? text_failed("--resume '%s': %s", settings->resume, tensor_error())
+                     : take_up(settings, COMMAND_TRAIN, arguments, source, words);
+    if (status == STATUS_OK && !nn_checkpoint_note(file, "network.policy", policy, sizeof policy)) {
+        settings->resumed_policies = policies;
+        settings->resumed_count = 1;
+    }
+    free(source);
+    free(own);
+    free(arguments);
+    return status;
+}
+
+/* --- several runs ------------------------------------------------------------------------------------------------- */
+
+/* "COMMAND OPTION...", then a policy for each format, "-" where it has none. */
+static const char no_policy[] = "-", line_break[] = "\n";
+
+char *going_on_options(const struct experiment *x) {
+    char *policies = text_format("%s", "");
+    for (int i = 0; i < x->series_count; i++)
+        policies = options_kept_add(policies, x->series[i].policy ? x->series[i].policy : no_policy);
+    char *text = text_format("%s%s%s\n%s\n", name_of(x->command), *x->kept ? " " : "", x->kept, policies);
+    free(policies);
+    return text;
+}
+
+/* All of a file, with a zero behind it; NULL where it cannot be read, or holds a zero or too much. To be freed. */
+static char *read_text(const struct settings *settings, const char *path) {
+    char *text = text_alloc(MOST_OPTIONS + 1, 1);
+    FILE *file = fopen(path, "re");
+    const size_t size = file ? fread(text, 1, MOST_OPTIONS, file) : 0;
+    const bool good = file && !ferror(file) && size < MOST_OPTIONS && strlen(text) == size;
+    if (!good)
+        text_failed("--resume '%s': cannot read %s: %s", settings->resume, path,
+                    file && !ferror(file) ? "it is no text, or too long" : strerror(errno));
+    if (file)
+        fclose(file);
+    if (good)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* The policies of the second line, into settings. */
+static int take_policies(struct experiment *x, struct settings *settings, const char *line, const char *source) {
+    int count;
+    char **policies = options_kept_words("policies", line, &count);
+    if (!policies || count < 2) {
+        free(policies);
+        return text_failed("--resume '%s': %s holds no line of policies", settings->resume, source);
+    }
+    for (int i = 1; i < count; i++)
+        if (!strcmp(policies[i], no_policy))
+            policies[i] = NULL;
+    x->policies = policies;
+    settings->resumed_policies = policies + 1;
+    settings->resumed_count = count - 1;
+    return STATUS_OK;
+}
+
+static int take_lines(struct experiment *x, struct settings *settings, char *text, const char *source, char ***words) {
+    char *rest = text, *options = strsep(&rest, line_break), *policies = strsep(&rest, line_break);
+    if (!policies || !rest || *rest)
+        return text_failed("--resume '%s': %s holds no options and policies, a line each", settings->resume, source);
+    options += strcspn(options, " ");
+    const int status = take_up(settings, x->command, options + (*options == ' '), source, words);
+    return status ? status : take_policies(x, settings, policies, source);
+}
+
+static int take_runs(struct experiment *x, struct settings *settings, char ***words) {
+    if (!is_same(settings->out, settings->resume))
+        return text_usage("--out '%s': several runs go on in the folder that --resume names, '%s'", settings->out,
+                          settings->resume);
+    char *file = folder_options_file(settings->resume), *text = read_text(settings, file);
+    const int status = text ? take_lines(x, settings, text, file, words) : STATUS_FAILED;
+    x->again = true;
+    free(text);
+    free(file);
+    return status;
+}
+
+int going_on_check(const struct experiment *x) {
+    const struct settings *s = x->settings;
+    return !s->resumed_count || s->resumed_count == x->series_count
+               ? STATUS_OK
+               : text_failed("--resume '%s': it has policies of %d formats, its options name %d", s->resume,
+                             s->resumed_count, x->series_count);
+}
+
+/* --- which of them ------------------------------------------------------------------------------------------------ */
+
+static int find_in_folder(struct experiment *x, struct settings *settings, char ***words) {
+    char *under_way = folder_under_way(settings->resume), *file = folder_resume_file(settings->resume),
+         *options = folder_options_file(settings->resume);
+    const char *wanted = name_of(x->command);
+    const bool alone = !access(file, F_OK);
+    if (!settings->out)
+        settings->out = settings->resume;
+    int status;
+    if (!under_way)
+        status = text_failed("--resume '%s': no %s is under way there: there is no %s", settings->resume,
+                             x->command == COMMAND_TRAIN ? "training" : "comparison",
+                             x->command == COMMAND_TRAIN ? file : options);
+    else if (strcmp(under_way, wanted) != 0)
+        status = text_failed("--resume '%s': there is a %s under way: 'flexlab %s --resume' goes on with it",
+                             settings->resume, x->command == COMMAND_TRAIN ? "comparison" : "training", under_way);
+    else if (alone)
+        status = take_checkpoint(x, settings, text_format("%s", file), words);
+    else
+        status = take_runs(x, settings, words);
+    free(under_way);
+    free(options);
+    free(file);
+    return status;
+}
+
+int going_on_find(struct experiment *x, struct settings *settings, char ***words) {
+    struct stat about;
+    const bool there = !stat(settings->resume, &about);
+    const int reason = errno;
+    if (there && S_ISDIR(about.st_mode))
+        return find_in_folder(x, settings, words);
+    if (x->command == COMMAND_COMPARE)
+        return text_failed("--resume '%s': %s, expected the folder of a comparison's results", settings->resume,
+                           there ? "is no folder" : strerror(reason));
+    if (!settings->out)
+        settings->out = "flexlab-results";
+    return take_checkpoint(x, settings, text_format("%s", settings->resume), words);
+}
