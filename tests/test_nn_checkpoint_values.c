@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include "flexlab/nn.h"
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +17,19 @@ static void write_file(void) {
     static const char head[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
                                "\"d\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[24,40]},"
                                "\"one\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[40,44]},"
-                               "\"i\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[44,48]}}";
-    static const int32_t integer = 7;
+                               "\"i\":{\"dtype\":\"I32\",\"shape\":[1],\"data_offsets\":[44,48]},"
+                               "\"h\":{\"dtype\":\"F16\",\"shape\":[4],\"data_offsets\":[48,56]},"
+                               "\"b\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[56,62]},"
+                               "\"m\":{\"dtype\":\"I16\",\"shape\":[3],\"data_offsets\":[62,68]},"
+                               "\"w32\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[68,76]},"
+                               "\"bad\":{\"dtype\":\"I16\",\"shape\":[1],\"data_offsets\":[76,78]},"
+                               "\"u\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[78,80]},"
+                               "\"__metadata__\":{\"m.exponent\":\"13\",\"w32.exponent\":\"-3\",\"bad.exponent\":\"x\","
+                               "\"u.exponent\":\"1\"}}";
+    static const int32_t integer = 7, wide[] = {-2147483647 - 1, 1};
+    static const uint16_t halves[] = {0x3c00, 0x8001, 0x7bff, 0xfc00}, brains[] = {0x3f80, 0x0001, 0xff7f};
+    static const int16_t mantissas[] = {-32767, 0, 1}, one = 1;
+    static const uint8_t bytes[] = {1, 2};
     const uint64_t length = sizeof head - 1;
     FILE *f = fopen(path, "wb");
     CHECK(f, "%s", path);
@@ -27,6 +39,12 @@ static void write_file(void) {
     fwrite(doubles, 1, sizeof doubles, f);
     fwrite(&floats[1], 1, sizeof floats[1], f);
     fwrite(&integer, 1, sizeof integer, f);
+    fwrite(halves, 1, sizeof halves, f);
+    fwrite(brains, 1, sizeof brains, f);
+    fwrite(mantissas, 1, sizeof mantissas, f);
+    fwrite(wide, 1, sizeof wide, f);
+    fwrite(&one, 1, sizeof one, f);
+    fwrite(bytes, 1, sizeof bytes, f);
     CHECK(!fclose(f), "%s", path);
 }
 
@@ -51,6 +69,16 @@ int main(void) {
         CHECK(x[i] == (double)floats[i], "w[%d]: %a", i, x[i]);
     CHECK(!nn_checkpoint_values(path, "d", x, 2) && x[0] == doubles[0] && x[1] == doubles[1], "%a %a", x[0], x[1]);
     CHECK(!nn_checkpoint_values(path, "one", x, 1) && x[0] == (double)floats[1], "%a", x[0]);
+
+    CHECK(!nn_checkpoint_values(path, "h", x, 4) && x[0] == 1 && x[1] == -0x1p-24 && x[2] == 65504 && x[3] == -INFINITY,
+          "%a %a %a %a", x[0], x[1], x[2], x[3]);
+    CHECK(!nn_checkpoint_values(path, "b", x, 3) && x[0] == 1 && x[1] == 0x1p-133 && x[2] == -0x1.fep127, "%a %a %a",
+          x[0], x[1], x[2]);
+    CHECK(!nn_checkpoint_values(path, "m", x, 3) && x[0] == -32767 * 0x1p-13 && x[1] == 0 && x[2] == 0x1p-13,
+          "%a %a %a", x[0], x[1], x[2]);
+    CHECK(!nn_checkpoint_values(path, "w32", x, 2) && x[0] == -0x1p34 && x[1] == 8, "%a %a", x[0], x[1]);
+    refused(nn_checkpoint_values(path, "bad", x, 1), TENSOR_E_DATA, "'bad.exponent' is 'x'");
+    refused(nn_checkpoint_values(path, "u", x, 2), TENSOR_E_DATA, "U8");
 
     refused(nn_checkpoint_values(path, "W", x, 6), TENSOR_E_DATA, "'W'");
     refused(nn_checkpoint_values(path, "w", x, 5), TENSOR_E_DATA, "6 elements, expected 5");

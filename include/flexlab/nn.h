@@ -564,10 +564,27 @@ FLEXLAB_API tensor_status nn_checkpoint_note(const char *path, const char *key, 
  * an argument is NULL; where the file cannot be read or is no safetensors file, what nn_checkpoint_load says of it. */
 FLEXLAB_API tensor_status nn_checkpoint_shape(const char *path, const char *name, int *ndim, int64_t dim[8])
     FLEXLAB_SYMBOL(nn_checkpoint_shape);
-/* Its elements, row-major, of type F32 or F64, exactly. Besides these errors TENSOR_E_DATA where there is no such
- * tensor, where its type is another, and where it has not `count` elements. */
+/* Its elements, row-major, exactly: of type F64, F32, F16 or BF16, or I16 and I32 with a note NAME.exponent, e, as
+ * m 2^-e (a checkpoint's NAME.wide has one too). Besides these errors TENSOR_E_DATA where there is no such tensor,
+ * where its type is another, and where it has not `count` elements. */
 FLEXLAB_API tensor_status nn_checkpoint_values(const char *path, const char *name, double *values, int64_t count)
     FLEXLAB_SYMBOL(nn_checkpoint_values);
+
+/* Weights from elsewhere, into a compiled network of any variant and policy. The weight of that name, as nn_tensor_at
+ * has it ("conv1.weight", "bn1.gamma"; not its master or copies), or what batch normalisation keeps
+ * ("bn1.running_mean", "bn1.running_variance"), takes `count` values, row-major: each is rounded once, to nearest, to
+ * what updates work on (the master weight, the wide part, or the weight), and copies in other formats follow from that;
+ * shared exponents are those of the largest element, and their history begins anew, as with initial weights. Elements
+ * written into a tensor of nn_tensor_at itself would be undone by the next update, where there is a master. What the
+ * optimiser keeps and the number of steps stay as they are. TENSOR_E_ARGUMENT: no such name, a value that is not
+ * finite; TENSOR_E_SHAPE: another count. On failure nothing has changed, but where a device fails. */
+FLEXLAB_API tensor_status nn_weight_set(nn_graph *g, const char *name, const double *values, int64_t count)
+    FLEXLAB_SYMBOL(nn_weight_set);
+/* All of them from a safetensors file, by name: a checkpoint of the same layers in any variant (of which it takes the
+ * master weight or the wide part, where there is one), or what another program has written, in any type of
+ * nn_checkpoint_values. Tensors of other names are ignored. TENSOR_E_DATA names file and tensor where one is missing,
+ * of another shape or type, or not finite, or the checksum is wrong; otherwise as above. */
+FLEXLAB_API tensor_status nn_weights_load(nn_graph *g, const char *path) FLEXLAB_SYMBOL(nn_weights_load);
 
 /* --- telemetry ---------------------------------------------------------------------------------------------------- */
 
@@ -703,6 +720,7 @@ typedef struct nn_train_config {
     const char *telemetry_csv;  /* NULL: no file */
     const char *telemetry_pattern, *telemetry_shadows;
     int64_t resume_alone; /* not 0: of the files of `checkpoint` resume.safetensors alone is written */
+    const char *weights;  /* a file that initial weights come from (nn_weights_load); NULL, and with resume: none */
 } nn_train_config;
 
 typedef struct nn_epoch_report {

@@ -12,6 +12,7 @@
 #include "base/signals.h"
 #include "base/text.h"
 #include "runs/turns.h"
+#include "runs/weights.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -151,6 +152,8 @@ static int prepare(struct experiment *x) {
         plan_runs(x);
     if (status == STATUS_OK)
         status = policy_resolve(x);
+    if (status == STATUS_OK && s->weights && !s->resume) /* else checkpoints have them */
+        status = weights_check(x);
     return status;
 }
 

@@ -16,7 +16,7 @@ enum { MOST_EPOCHS = 100000, MOST_SEEDS = 1000 };
 struct settings {
     enum command command; /* of options_parse */
     const char *model, *data, *formats, *schedule, *predictor, *master, *out, *trace_tensors, *device, *resume,
-        *checkpoint, *split;
+        *checkpoint, *split, *weights;
     int64_t epochs, batch, seeds, seed_base, train_limit, test_limit, max_steps, average_last, threads, trace_every,
         checkpoint_every, context;               /* context 0: of images; of a text it is resolved */
     double rate, warmup, momentum, weight_decay; /* momentum, weight decay below zero: by the optimiser */

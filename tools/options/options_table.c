@@ -87,6 +87,10 @@ static const struct option_row rows[] = {
     {"layer-format", "RULES", BOTH, KIND_TEXT, FIELD(layer_format),
      .help = "layers in other variants, comma-separated PATTERN=VARIANT such as\n'fc*=bf16,@norm=fp32'; after the "
              "rules of a policy, in each format"},
+    {"weights", "FILE", BOTH, KIND_TEXT, FIELD(weights),
+     .help =
+         "initial weights of all formats and seeds: a network that 'flexlab train'\nhas written, of the same model in "
+         "any format, or weights of another\nprogram by their names (docs/checkpoints.md)"},
     {"train-limit", "N", BOTH, KIND_WHOLE, FIELD(train_limit), 1, INT_MAX,
      .help = "use only the first N training images, or tokens"},
     {"test-limit", "N", BOTH, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,

@@ -250,6 +250,8 @@ static void write_configuration(FILE *out, const struct experiment *x) {
          *test = text_count(x->data.test);
     fputs("<h2>Configuration</h2>\n<div class=\"card\"><dl>\n", out);
     fact(out, "Model", text_format("%s, %s parameters", s->model, parameters));
+    if (s->weights)
+        fact(out, "Initial weights", text_format("%s", s->weights));
     fact(out, "Data",
          x->data.context ? text_format("%s: %s training and %s test tokens of a vocabulary of %d, sequences of %d",
                                        s->data, train, test, x->data.classes, x->data.context)

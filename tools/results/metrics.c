@@ -134,6 +134,7 @@ int metrics_open(struct output_lines *o, const struct experiment *x) {
     add_whole(line, "schema", METRICS_SCHEMA);
     add_origin(line, &x->origins[0]);
     add_text(line, "model", s->model);
+    add_text(line, "weights", s->weights);
     add_data(line, x);
     add_formats(line, x);
     cJSON *seeds = checked(cJSON_AddArrayToObject(line, "seeds"));

@@ -243,6 +243,7 @@ static void read_settings(struct reader *r, const cJSON *line) {
     struct settings *s = &r->stored->settings;
     struct experiment *x = &r->stored->x;
     s->model = read_text(r, line, "model");
+    s->weights = cJSON_GetObjectItemCaseSensitive(line, "weights") ? read_text_or_null(r, line, "weights") : NULL;
     s->epochs = read_whole(r, line, "epochs", 1, MOST_EPOCHS);
     s->batch = read_whole(r, line, "batch", 1, INT_MAX);
     s->max_steps = read_whole(r, line, "max_steps", 0, INT64_MAX);

@@ -25,6 +25,7 @@ static int check_same_training(const struct stored *a, const struct stored *b) {
     const struct {
         const char *what, *in_a, *in_b;
     } texts[] = {{"model", s->model, t->model},
+                 {"file of initial weights", s->weights ? s->weights : "none", t->weights ? t->weights : "none"},
                  {"data", s->data, t->data},
                  {"schedule", s->schedule, t->schedule},
                  {"optimizer", s->optimiser_text, t->optimiser_text}};

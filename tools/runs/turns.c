@@ -300,6 +300,7 @@ static int begin_run(struct running *r, bool others, bool *later) {
                                     .checkpoint_every = s->checkpoint_every,
                                     .resume = r->resume,
                                     .resume_alone = !x->networks,
+                                    .weights = s->weights,
                                     .notes = &r->note,
                                     .note_count = x->kept && x->networks ? 1 : 0,
                                     .telemetry_every = s->telemetry_every,

@@ -28,5 +28,7 @@ tensor_status fl_checkpoint_whole(const struct fl_safetensors *s, const char *ke
  * unless that is -1. */
 tensor_status fl_checkpoint_extra(const struct fl_safetensors *s, const char *name, enum fl_stored_type type,
                                   int64_t expected, void **values, int64_t *count);
+/* nn_checkpoint_values of an open file. */
+tensor_status fl_checkpoint_values(const struct fl_safetensors *s, const char *name, double *values, int64_t count);
 
 #endif

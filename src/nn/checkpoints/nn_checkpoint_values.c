@@ -1,9 +1,9 @@
 /* nn_checkpoint_values.c - single tensors of a safetensors file, whoever has written it. */
 #include "core/base/fail.h"
-#include "flexlab/nn.h"
-#include "nn/graph/nn_graph.h"
-#include "safetensors/safetensors.h"
-#include <stdlib.h>
+#include "core/base/memory.h"
+#include "fp16/fp16_codec.h"
+#include "nn/checkpoints/nn_checkpoint.h"
+#include <math.h>
 #include <string.h>
 
 static tensor_status check(const char *path, const char *name, const void *first, const void *second) {
@@ -26,33 +26,83 @@ tensor_status nn_checkpoint_shape(const char *path, const char *name, int *ndim,
     return TENSOR_OK;
 }
 
-static tensor_status check_tensor(const char *path, const char *name, const struct fl_stored_tensor *t, int64_t count) {
+/* Of mantissas the exponent is in the note NAME.exponent, which every value of a wide one, NAME.wide, has too. */
+static tensor_status exponent_of(const struct fl_safetensors *s, const char *name, int64_t *e) {
+    char *key = fl_format_name("%s.exponent", name);
+    const tensor_status status = key ? fl_checkpoint_whole(s, key, INT16_MIN, INT16_MAX, e)
+                                     : fl_fail(TENSOR_E_MEMORY, "checkpoint: no memory for a name");
+    fl_free(key);
+    return status;
+}
+
+static bool is_real(enum fl_stored_type type) {
+    return type == FL_STORED_F64 || type == FL_STORED_F32 || type == FL_STORED_F16 || type == FL_STORED_BF16;
+}
+
+static bool is_mantissas(const struct fl_safetensors *s, const char *name, enum fl_stored_type type) {
+    char *key = fl_format_name("%s.exponent", name);
+    const bool known = (type == FL_STORED_I16 || type == FL_STORED_I32) && key && fl_safetensors_note(s, key);
+    fl_free(key);
+    return known;
+}
+
+static tensor_status check_tensor(const struct fl_safetensors *s, const char *name, const struct fl_stored_tensor *t,
+                                  int64_t count) {
     if (!t)
-        return fl_fail(TENSOR_E_DATA, "checkpoint: %s has no tensor '%.100s'", path, name);
-    if (t->type != FL_STORED_F32 && t->type != FL_STORED_F64)
-        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%.100s' is of type %s, expected F32 or F64", path, name,
-                       fl_stored_type_name(t->type));
+        return fl_fail(TENSOR_E_DATA, "checkpoint: %s has no tensor '%.100s'", s->path, name);
+    if (!is_real(t->type) && !is_mantissas(s, name, t->type))
+        return fl_fail(
+            TENSOR_E_DATA,
+            "checkpoint: %s: '%.100s' is of type %s, expected F64, F32, F16, BF16, or I16 or I32 with a note "
+            "'%.100s.exponent'",
+            s->path, name, fl_stored_type_name(t->type), name);
     const int64_t there = (t->end - t->begin) / fl_stored_type_bytes(t->type);
     if (there != count)
-        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%.100s' has %lld elements, expected %lld", path, name,
+        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%.100s' has %lld elements, expected %lld", s->path, name,
                        (long long)there, (long long)count);
     return TENSOR_OK;
 }
 
-static tensor_status read_values(const struct fl_safetensors *s, const char *name, double *values, int64_t count) {
-    const struct fl_stored_tensor *t = fl_safetensors_find(s, name);
-    FL_TRY(check_tensor(s->path, name, t, count));
-    if (t->type == FL_STORED_F64 || !count)
-        return fl_safetensors_read(s, t, values);
-    /* floats into the upper half of the doubles' room: widened from the first on, none is overwritten before it is
-     * read */
-    char *const half = (char *)values + (size_t)count * sizeof(float);
-    FL_TRY(fl_safetensors_read(s, t, half));
-    for (int64_t i = 0; i < count; i++) {
-        float x;
-        memcpy(&x, half + (size_t)i * sizeof x, sizeof x);
-        values[i] = x;
+/* One element; e: of mantissas. */
+static double value_of(enum fl_stored_type type, const char *at, int64_t e) {
+    double real;
+    float single;
+    uint16_t half;
+    uint32_t bits;
+    int16_t narrow;
+    int32_t wide;
+    switch (type) {
+    case FL_STORED_F64:
+        return memcpy(&real, at, sizeof real), real;
+    case FL_STORED_F32:
+        return memcpy(&single, at, sizeof single), (double)single;
+    case FL_STORED_F16:
+        return memcpy(&half, at, sizeof half), (double)fp16_to_float(half);
+    case FL_STORED_BF16:
+        memcpy(&half, at, sizeof half); /* the upper half of a binary32 */
+        bits = (uint32_t)half << 16;
+        return memcpy(&single, &bits, sizeof single), (double)single;
+    case FL_STORED_I16:
+        return memcpy(&narrow, at, sizeof narrow), ldexp(narrow, (int)-e);
+    default:
+        return memcpy(&wide, at, sizeof wide), ldexp(wide, (int)-e);
     }
+}
+
+/* The elements go to the end of the doubles' room: widened from the first on, none is overwritten before it is read. */
+tensor_status fl_checkpoint_values(const struct fl_safetensors *s, const char *name, double *values, int64_t count) {
+    const struct fl_stored_tensor *t = fl_safetensors_find(s, name);
+    int64_t e = 0;
+    FL_TRY(check_tensor(s, name, t, count));
+    if (!is_real(t->type))
+        FL_TRY(exponent_of(s, name, &e));
+    if (!count)
+        return TENSOR_OK;
+    const size_t each = (size_t)fl_stored_type_bytes(t->type);
+    const char *at = (char *)values + (size_t)count * (sizeof *values - each);
+    FL_TRY(fl_safetensors_read(s, t, (char *)values + (size_t)count * (sizeof *values - each)));
+    for (int64_t i = 0; i < count; i++)
+        values[i] = value_of(t->type, at + (size_t)i * each, e);
     return TENSOR_OK;
 }
 
@@ -60,7 +110,7 @@ tensor_status nn_checkpoint_values(const char *path, const char *name, double *v
     struct fl_safetensors s;
     FL_TRY(check(path, name, values, values));
     FL_TRY(fl_safetensors_open(&s, path));
-    const tensor_status status = read_values(&s, name, values, count);
+    const tensor_status status = fl_checkpoint_values(&s, name, values, count);
     fl_safetensors_close(&s);
     return status;
 }

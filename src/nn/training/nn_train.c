@@ -222,6 +222,8 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     FL_TRY(fl_training_check_folder(run));
     FL_TRY(check_sets(run, train, test));
     FL_TRY(build_network(run, train)); /* checks the batch before the loaders use it */
+    if (config->weights && !config->resume)
+        FL_TRY(nn_weights_load(run->g, config->weights));
     FL_TRY(open_loaders(run, train, test));
     fl_training_know_data(run);
     FL_TRY(fl_trace_open(&run->trace, config->trace_path, config->trace_every));
