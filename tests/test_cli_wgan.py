@@ -27,7 +27,7 @@ def same_files(a, b, *names):
 
 
 def test_bits(place):
-    for form in "flex16+5", "fp16", "bf16", "fp32", "dfp16":
+    for form in "flex16+5", "fp16", "fp16:nomaster", "bf16", "fp32", "dfp16":
         one, other = os.path.join(place, form, "one"), os.path.join(place, form, "other")
         os.makedirs(os.path.join(place, form))
         succeed(*TINY, "--format", form, "--steps", "6", "--threads", "1", "--out", one, "--sample-every", "3")
@@ -40,6 +40,9 @@ def test_bits(place):
         check(sorted(os.path.basename(p) for p in glob.glob(one + "/*")) ==
               ["metrics.jsonl", "samples-000003.ppm", "samples-000006.ppm", "wgan-000006.critic.safetensors", "wgan-000006.generator.safetensors"],
               os.listdir(one))
+    check(numbers(os.path.join(place, "fp16", "one")) != numbers(os.path.join(place, "fp16:nomaster", "one")), "master weights change nothing")
+    expect_error([*TINY, "--format", "fp16", "--steps", "7", "--out", os.path.join(place, "mixed"), "--resume",
+                  os.path.join(place, "fp16:nomaster", "one", "wgan-000006")], 1, "'network.master' is 'none'")
     with open(os.path.join(one, "samples-000006.ppm"), "rb") as file:
         picture = file.read()
     head = b"P6\n66 66\n255\n"  # two by two of 32 pixels, two between them

@@ -846,6 +846,7 @@ typedef struct nn_wgan_config {
     /* See nn_config. Of both networks: each rule is to match in one of them. Where a policy says more than a variant,
      * variant may be NULL. */
     const char *policy, *layer_formats;
+    int64_t no_master; /* not 0: weights without wide copies, as nn_config has it */
 } nn_wgan_config;
 
 typedef struct nn_wgan nn_wgan;

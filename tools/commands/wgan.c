@@ -272,14 +272,13 @@ static int open_set(struct gan *g) {
 static int open_pair(struct gan *g) {
     const struct settings *s = &g->s;
     failure_forget();
-    if (g->series->no_master)
-        return text_usage("--format %s: expected a variant as it is, not :nomaster", s->formats);
     const nn_config network = series_network(s, g->series);
     g->pair = nn_wgan_new(&(nn_wgan_config){.variant = network.variant,
                                             .policy = network.policy,
                                             .predictor = network.predictor,
                                             .device = network.device,
                                             .loss_scale = network.loss_scale,
+                                            .no_master = network.no_master,
                                             .seed = (uint64_t)s->seed_base,
                                             .batch = (int)s->batch,
                                             .side = data_height(g->set),

@@ -223,7 +223,8 @@ static const struct option_row rows[] = {
          "square images whose side is a multiple of 8 up to 256, of any kind\nthat 'flexlab train' takes; their labels "
          "do not count (synthetic)"},
     {"format", "NAME", COMMAND_WGAN, KIND_TEXT, FIELD(formats),
-     .help = "the variant of both networks, with ':noscale', ':PREDICTOR' and\n'@DEVICE' as for compare (flex16+5)"},
+     .help = "the variant of both networks, with ':nomaster', ':noscale', ':PREDICTOR'\nand '@DEVICE' as for compare "
+             "(flex16+5)"},
     {"policy", "NAME|FILE", COMMAND_WGAN, KIND_TEXT, FIELD(policy),
      .help = "what format each layer of both networks has in each role, as for\ntrain (docs/policies.md); a rule is to "
              "match in one of them, whose\nlayers are up1 ... up4, bn1 ... bn3, image and down1 ... down3,\nleaky1 ... "

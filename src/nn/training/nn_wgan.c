@@ -56,6 +56,7 @@ static nn_graph *new_graph(const nn_wgan_config *how, bool critic) {
                                      .layer_formats = how->layer_formats,
                                      .predictor = how->predictor,
                                      .device = how->device,
+                                     .no_master = how->no_master != 0,
                                      .batch = critic ? 2 * how->batch : how->batch,
                                      .seed = how->seed,
                                      .optimiser = "rmsprop",
