@@ -1,7 +1,6 @@
 /* nn_checkpoint_values.c - single tensors of a safetensors file, whoever has written it. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "fp16/fp16_codec.h"
 #include "nn/checkpoints/nn_checkpoint.h"
 #include <math.h>
 #include <string.h>
@@ -63,6 +62,15 @@ static tensor_status check_tensor(const struct fl_safetensors *s, const char *na
     return TENSOR_OK;
 }
 
+/* binary16: a sign, 5 bits of exponent, 10 of the fraction. */
+static double half_value(uint16_t h) {
+    const int exponent = h >> 10 & 31, fraction = h & 0x3ff;
+    const double magnitude = exponent == 31 ? fraction ? NAN : INFINITY
+                             : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                                            : ldexp(fraction, -24);
+    return h >> 15 ? -magnitude : magnitude;
+}
+
 /* One element; e: of mantissas. */
 static double value_of(enum fl_stored_type type, const char *at, int64_t e) {
     double real;
@@ -77,7 +85,7 @@ static double value_of(enum fl_stored_type type, const char *at, int64_t e) {
     case FL_STORED_F32:
         return memcpy(&single, at, sizeof single), (double)single;
     case FL_STORED_F16:
-        return memcpy(&half, at, sizeof half), (double)fp16_to_float(half);
+        return memcpy(&half, at, sizeof half), half_value(half);
     case FL_STORED_BF16:
         memcpy(&half, at, sizeof half); /* the upper half of a binary32 */
         bits = (uint32_t)half << 16;
