@@ -150,6 +150,7 @@ static void turns(const data_set *train, const data_set *test, int64_t part, int
         CHECK(!nn_trainer_advance(trainer[i], 5, &over[i]) && over[i] && together[i].step_count == STEPS,
               "more than all");
         CHECK(!nn_trainer_finish(trainer[i], &got[i]) && !got[i].stopped, "%s", tensor_error());
+        nn_train_result_clear(&got[i]);
         CHECK(nn_trainer_finish(trainer[i], &got[i]) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "has finished"),
               "%s", tensor_error());
         CHECK(nn_trainer_advance(trainer[i], 1, NULL) == TENSOR_E_ARGUMENT, "after its end");
@@ -160,7 +161,7 @@ static void turns(const data_set *train, const data_set *test, int64_t part, int
         for (int k = 0; k < 2; k++)
             remove(names[i][k]);
     }
-    /* what was given back is cleared by the second finish: train again for the results */
+    /* the second finish gave nothing back: train again for the results */
     for (int i = 0; i < FORMATS; i++) {
         config[i].trace_path = NULL;
         nn_trainer *t = nn_trainer_new(&config[i], train, test, NULL);
