@@ -43,6 +43,10 @@ HOUSES = {
         "floors": [{"graph"}, {"layers", "policies", "step"}, {"models", "telemetry", "checkpoints"}, {"training"}],
         "stairs": {
             ("graph/nn_graph.c", "policies/nn_policy.h"),  # a graph is begun with a policy
+            ("graph/nn_graph.c", "step/nn_step.h"),  # ... and with what a step keeps: optimiser, loss and its scale
+            ("graph/nn_compile.c", "policies/nn_types.h"),  # which formats it has
+            ("graph/nn_compile.c", "step/nn_step.h"),  # a dry run of the step
+            ("graph/nn_parameter.c", "step/nn_step.h"),  # what the optimiser keeps of it
             ("graph/nn_compile.c", "layers/nn_sequence.h")}},  # the logits of a sequence count as a matrix
     "tools": {
         "prefix": "", "largest": 20, "stairs": set(),

@@ -1,6 +1,7 @@
 /* Layers of image networks: dropout in training and evaluation, its draws and its gradient; settings of normalisation
  * in what is computed and in the state; shapes and errors of layers and blocks. */
 #include "check.h"
+#include "nn/checkpoints/nn_state.h"
 #include "flexlab/nn.h"
 #include "nn/graph/nn_graph.h"
 #include "philox_witness.h"

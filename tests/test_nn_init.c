@@ -1,5 +1,6 @@
 /* Initial weights and learning rates: fixed numbers (the same on every machine), and their distributions. */
 #include "check.h"
+#include "nn/training/nn_training.h"
 #include "flexlab/nn.h"
 #include "nn/graph/nn_graph.h"
 #include <math.h>

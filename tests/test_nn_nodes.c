@@ -1,6 +1,7 @@
 /* Nodes with several inputs, outputs, parameters and a state: handles and names, the state of the network, evaluation,
  * who watches, traces, another device, memory that runs out, and what is refused. Their gradients: test_nn_gradient. */
 #include "flexlab/nn.h"
+#include "nn/telemetry/nn_trace.h"
 #include "core/base/memory.h"
 #include "core/tensor/tensor_state.h"
 #include "nn/graph/nn_graph.h"

@@ -1,6 +1,7 @@
 /* The trace file against the statistics of the tensors: whatever the interval between rows, counts of all rows add up
  * to the totals, and the largest maximum and gamma are those of the totals. */
 #include "check.h"
+#include "nn/telemetry/nn_trace.h"
 #include "flexlab/nn.h"
 #include "nn/graph/nn_graph.h"
 #include <math.h>

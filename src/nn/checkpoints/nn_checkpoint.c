@@ -1,6 +1,8 @@
 /* nn_checkpoint.c - the state of a network as a safetensors file, and back. What is in it and under which names:
  * docs/checkpoints.md. The state goes through the bytes of nn_state.c, so that both hold the same. */
 #include "nn/checkpoints/nn_checkpoint.h"
+#include "nn/checkpoints/nn_state.h"
+#include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/tensor/tensor_state.h"

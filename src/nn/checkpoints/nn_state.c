@@ -1,5 +1,6 @@
 /* nn_state.c - the state of a network as bytes: a head that tells whose it is, then its tensors one after the other. */
-#include "nn/graph/nn_graph.h"
+#include "nn/checkpoints/nn_state.h"
+#include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/tensor/tensor_state.h"
 #include "flexlab/version.h"

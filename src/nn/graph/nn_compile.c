@@ -1,6 +1,8 @@
 /* nn_compile.c - from the plan to tensors: parameters with initial weights, values, the list for traces; then the
  * memory of all that comes and goes. */
 #include "nn/layers/nn_sequence.h"
+#include "nn/policies/nn_types.h"
+#include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/tensor/tensor_state.h"

@@ -1,5 +1,5 @@
 /* nn_graph.c - building a graph, its first failure, and what it says about itself. */
-#include "nn/graph/nn_graph.h"
+#include "nn/step/nn_step.h"
 #include "nn/policies/nn_policy.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"

@@ -32,6 +32,9 @@ struct fl_type {
     tensor_format format;
     const char *predictor; /* of shared exponents; NULL: the format's own */
 };
+static inline bool fl_same_format(struct fl_type a, struct fl_type b) {
+    return a.format == b.format;
+}
 
 enum { FL_NODE_DIMS = TENSOR_MAX_DIMS, FL_NAME_LIMIT = 100 };
 
@@ -335,7 +338,6 @@ struct nn_graph {
     nn_tensor_info *infos;
     int info_count, info_capacity;
 };
-
 /* nn_graph.c */
 /* Room for one more element of an array that grows; TENSOR_E_MEMORY on failure, the array stays. */
 tensor_status fl_grow(void **array, int count, int *capacity, size_t size);
@@ -382,19 +384,6 @@ static inline int fl_node_tensors(const struct fl_node *node) {
     return 4 * node->inputs + 5 * node->outputs;
 }
 
-/* nn_types.c: which formats the parts of a network have. */
-/* Of every node and parameter, by the policy; after the last layer was added. */
-tensor_status fl_resolve_types(nn_graph *g);
-/* Before either is compiled: the two have one policy between them, each of whose rules is to match in one of them. */
-tensor_status fl_resolve_pair(nn_graph *a, nn_graph *b);
-/* Nodes that convert, where a node reads another format than the one before it writes; the logits as the loss reads
- * them. */
-tensor_status fl_insert_conversions(nn_graph *g, nn_node *logits);
-bool fl_is_conversion(const struct fl_node *node);
-static inline bool fl_same_format(struct fl_type a, struct fl_type b) {
-    return a.format == b.format;
-}
-
 /* nn_parameter.c */
 /* Makes the tensors of a parameter, with initial values. */
 tensor_status fl_make_parameter(nn_graph *g, const struct fl_node *node, struct fl_parameter *p);
@@ -434,158 +423,16 @@ struct fl_block {
 /* Places blocks so that no two in use at one position overlap; *total is the size of the arena. */
 tensor_status fl_pack(struct fl_block *blocks, int count, size_t *total);
 
-/* nn_passes.c: positions of a step one after the other. Before the graph is compiled they are a dry run of it. */
-/* images NULL: those of g->bytes, or the tokens of g->tokens. training false: evaluation. */
-tensor_status fl_forward(nn_graph *g, const float *images, bool training);
-/* The same in training, then loss, predictions and the gradient of the logits. */
-tensor_status fl_forward_to_loss(nn_graph *g, const float *images);
-tensor_status fl_backward(nn_graph *g);
-/* The first rows of the given gradient, in whatever format, become that of the output, in the place of a loss. */
-tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient);
-/* The gradients of all parameters in the formats that they are kept and taken in: before fl_update. */
-tensor_status fl_take_gradients(const nn_graph *g);
-tensor_status fl_update(nn_graph *g, float rate);
-/* All values of training are hidden: their memory is about to be used for something else. */
-void fl_hide_values(nn_graph *g);
-/* Around the calls of a position: they take the memory planned for it, and from the end on no longer do; those of a
- * training step are sampled. Every begin has its end, on failure too. */
-void fl_begin_calls(const nn_graph *g, int position, bool training);
-void fl_end_calls(const nn_graph *g, int position);
-/* Asks by a dry run what memory each position takes. */
-tensor_status fl_measure_step(nn_graph *g);
-
-/* nn_step.c */
-/* The graph is compiled and nothing has failed; and its input is images. */
-tensor_status fl_check_ready(const nn_graph *g);
-tensor_status fl_check_images(const nn_graph *g);
-/* The memory of the step is about to be used for something else: a forward pass is lost. Gradients of parameters have
- * memory of their own. */
-void fl_lose_values(nn_graph *g);
-/* The forward pass with images from g->bytes and labels from g->labels. */
-tensor_status fl_forward_bytes(nn_graph *g);
-/* With images on the host, labels or targets where they belong. */
-tensor_status fl_forward_step(nn_graph *g, const float *images);
-/* nn_update of a network whose gradients came through the backward pass of `next`: what overflowed there counts too. */
-tensor_status fl_update_through(nn_graph *g, float rate, const nn_graph *next);
-tensor_status fl_evaluation_pass(nn_graph *g, const char *what, const float *images, int count);
-/* The first `count` rows of what an evaluation gave, a matrix on the host; copy: what it may lie on. Both are to be
- * freed, also on failure. */
-tensor_status fl_evaluated_rows(const nn_graph *g, int64_t count, tensor **rows, tensor **copy);
-/* Loss and predictions of the first `count` images or sequences of an evaluation. */
-tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, double *loss, int32_t *predicted);
-/* `status` of a read. What a device found in a call that fails its reads is taken with it, so that the next step begins
- * anew; losses that were noted since cannot be told from those of steps that were left out, and are dropped. */
-tensor_status fl_taken(const nn_graph *g, tensor_status status);
-
-/* nn_losses.c */
-enum { FL_MOST_NOTED = 4096 };
-void fl_losses_free(nn_graph *g);
-/* Those that have not arrived. */
-void fl_losses_drop(const nn_graph *g);
-
 /* nn_compile.c */
 /* Adds to what nn_tensor_at lists, unless status says that making the tensor failed. Takes the name over. */
 tensor_status fl_list_tensor(nn_graph *g, char *name, const char *role, tensor *t, tensor_status status);
 /* A new tensor of that type where the network lives. */
 tensor_status fl_new_tensor(const nn_graph *g, tensor **t, struct fl_type type, const struct fl_shape *shape);
 
-/* nn_optimiser.c */
-/* What it keeps of a parameter: a velocity has the predictor of the weight, moments and roots follow their exact
- * maximum. */
-struct fl_type fl_optimiser_type(const nn_graph *g, const struct fl_parameter_types *as);
-tensor_status fl_optimiser_check(const nn_config *config, const nn_variant *variant);
-/* After that check. */
-void fl_optimiser_take(nn_graph *g, const nn_config *config);
-/* The tensors that the optimiser keeps of a parameter, listed after its gradient; name: of the weight. Then those of
- * the whole network. */
-tensor_status fl_optimiser_parameter(nn_graph *g, struct fl_parameter *p, const char *name);
-tensor_status fl_optimiser_numbers_of_step(nn_graph *g);
-void fl_optimiser_clear(struct fl_optimiser *o);
-/* What comes before the first parameter of an update, and one parameter. */
-tensor_status fl_optimiser_begin(nn_graph *g);
-tensor_status fl_optimise(const nn_graph *g, const struct fl_parameter *p);
-
-/* nn_objective.c */
-tensor_status fl_objective_check(const nn_config *config);
-/* After that check. */
-void fl_objective_take(nn_graph *g, const nn_config *config);
-/* Rows and classes of the output, which must suit the loss. */
-tensor_status fl_objective_output(nn_graph *g, const struct fl_output *last);
-tensor_status fl_objective_numbers(nn_graph *g, const struct fl_output *last);
-/* Labels, the first `count` of a step or an evaluation, that a loss takes; TENSOR_E_ARGUMENT names the first that it
- * does not. */
-tensor_status fl_objective_labels(const nn_graph *g, const int32_t *labels, int64_t count);
-/* The loss and the gradient of the output. */
-tensor_status fl_objective_run(const nn_graph *g, tensor *dx, const tensor *x);
-/* Mean loss of an evaluation's rows on the host, and their predicted classes. */
-tensor_status fl_objective_evaluate(const nn_graph *g, tensor *rows, const int32_t *labels, double *loss,
-                                    int32_t *predicted);
-
-/* nn_loss_scale.c */
-tensor_status fl_loss_scale_check(const nn_config *config);
-/* After that check. */
-void fl_loss_scale_take(nn_graph *g, const nn_config *config);
-/* As nn_config has it, in full. */
-void fl_loss_scale_text(const nn_graph *g, char text[FL_SCALE_TEXT]);
-tensor_status fl_loss_scale_numbers(nn_graph *g);
-void fl_loss_scale_clear(nn_graph *g);
-/* Forward passes of `to` scale its loss with the scale of `from`, a network on the same device, until it is given back
- * (from NULL). Nothing is copied, so that neither fails and the scale of `to` itself stays what it is. */
-void fl_loss_scale_lend(nn_graph *to, const nn_graph *from);
-/* What the gradient of the loss is multiplied with in this step; NULL: nothing. */
-const tensor *fl_loss_scale_of(const nn_graph *g);
-/* Whether the gradients of a backward pass make no update; next: the network behind g, through whose backward pass they
- * came, or NULL. Waits for a device, with a dynamic scale alone. */
-tensor_status fl_loss_scale_judge(nn_graph *g, const nn_graph *next, bool *skip);
-/* After the update, or where there was none: what the next step is scaled with. */
-tensor_status fl_loss_scale_step(nn_graph *g, bool skipped);
-/* Of a dynamic scale, what the state of a network contains besides tensors. */
-tensor_status fl_loss_scale_check_state(const nn_graph *g, const nn_loss_scale *now);
-tensor_status fl_loss_scale_put(nn_graph *g, const nn_loss_scale *now);
-
 /* nn_init.c */
 /* The key of the random numbers of one named thing under a seed. */
 uint64_t fl_name_key(uint64_t seed, const char *name);
 /* Fills values of a parameter: the same numbers for the same seed and name, whatever the format. */
 void fl_init_values(double *values, int64_t count, enum fl_init init, double scale, uint64_t key);
-
-/* nn_schedule.c */
-/* False for an unknown name, with tensor_error() set. */
-bool fl_schedule_known(const char *name);
-/* The rate of step `step` (from 0) of `steps`, after `warmup` steps of linear increase. */
-float fl_schedule_rate(const char *name, double rate, int64_t step, int64_t steps, int64_t warmup);
-
-/* nn_state.c */
-/* Every tensor of the state in one order; elements: with its elements and wide part, else its slot alone. */
-typedef tensor_status (*fl_visit_fn)(tensor *t, bool elements, void *context);
-tensor_status fl_visit_state(const nn_graph *g, fl_visit_fn visit, void *context);
-/* A hash of the names and shapes of everything, and of how the network is trained. */
-uint64_t fl_state_layout(const nn_graph *g);
-/* The states of all tensors in that order, checked, become those of the network. */
-tensor_status fl_put_state(nn_graph *g, const char *states, uint64_t steps, const nn_loss_scale *scaling);
-
-/* nn_trace.c: exponents, extremes and counts of every shared-exponent tensor, as CSV (docs/metrics.md). */
-struct fl_trace;
-/* NULL path: *trace is NULL, on which the functions below do nothing. */
-tensor_status fl_trace_open(struct fl_trace **trace, const char *path, int every);
-/* After every training step, from 1; always the same graph. Rows at steps 1, 1 + every, 1 + 2 every, ... */
-tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t step);
-/* What a checkpoint keeps of a trace, to be freed with fl_trace_kept_clear: the file so far, and the intervals since
- * the last rows as plain numbers, FL_TRACE_WHOLE and one a tensor, after the last step and the last with rows. */
-enum { FL_TRACE_WHOLE = 8 };
-struct fl_trace_kept {
-    char *text;
-    int64_t *whole;
-    double *real;
-    int64_t bytes, whole_count, real_count;
-};
-tensor_status fl_trace_keep(struct fl_trace *trace, const nn_graph *g, struct fl_trace_kept *kept);
-void fl_trace_kept_clear(struct fl_trace_kept *kept);
-/* A trace just opened goes on from there. TENSOR_E_DATA for numbers that no trace of this graph has. */
-tensor_status fl_trace_resume(struct fl_trace *trace, const nn_graph *g, const struct fl_trace_kept *kept);
-/* Rows of the steps since the last row, then gives the file its final name. The graph must still exist. */
-tensor_status fl_trace_finish(struct fl_trace *trace);
-/* Frees; removes what was not finished. */
-void fl_trace_free(struct fl_trace *trace);
 
 #endif

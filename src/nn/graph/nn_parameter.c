@@ -5,7 +5,7 @@
  *     g -> g_kept -> g_taken                      written by fl_take_gradient, once a step
  *
  * Each arrow is one rounding; where two formats are the same there is one tensor. */
-#include "nn/graph/nn_graph.h"
+#include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/tensor/tensor_state.h"

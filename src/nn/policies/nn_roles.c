@@ -1,6 +1,8 @@
 /* nn_roles.c - what a network says of the formats of its parts. */
-#include "core/base/fail.h"
 #include "nn/policies/nn_policy.h"
+#include "nn/policies/nn_types.h"
+#include "nn/step/nn_step.h"
+#include "core/base/fail.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -5,6 +5,7 @@
  * A node computes in one format forward, and in one backward. A product (group "product") may have operands of one and
  * results of another: what it writes, forward and backward, is of that. docs/decisions/0025-policies.md */
 #include "core/base/fail.h"
+#include "nn/policies/nn_types.h"
 #include "core/base/memory.h"
 #include "core/tensor/tensor_state.h"
 #include "nn/layers/nn_layer.h"

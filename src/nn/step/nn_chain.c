@@ -1,6 +1,6 @@
 /* nn_chain.c - steps of networks that have no labels: targets that are numbers, and networks in a chain, whose
  * gradients come from the next one and go on to the one before. */
-#include "nn/graph/nn_graph.h"
+#include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* nn_losses.c - losses and counts of steps, noted where the network lives and brought to the host in groups, while it
  * goes on. A group is on its way until the next one is complete: the host waits for nothing that is not `every` steps
  * old. */
-#include "nn/graph/nn_graph.h"
+#include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/queue/fetch.h"
 #include "core/base/memory.h"

@@ -1,5 +1,5 @@
 /* nn_objective.c - what a network is trained for: the loss chosen in its settings, and what a step of it takes. */
-#include "nn/graph/nn_graph.h"
+#include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include <math.h>
 #include <stdio.h>

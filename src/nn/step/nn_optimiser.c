@@ -1,7 +1,7 @@
 /* nn_optimiser.c - what an optimiser keeps of a parameter, and how it writes the parameter: docs/optimisers.md has the
  * formulas. Factors that change from step to step stand in tensors on the device, and one operation a step makes them
  * there, so that a recorded update can be run again. */
-#include "nn/graph/nn_graph.h"
+#include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include <math.h>
 #include <stdio.h>

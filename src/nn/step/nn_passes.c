@@ -4,7 +4,7 @@
  * Before the calls of a position the values that it writes get their memory, and the calls theirs; after it those who
  * watch see what was written, and what was used for the last time is hidden. While a graph is compiled the same walk
  * over tensors without memory is a dry run, and asks what the calls take. */
-#include "nn/graph/nn_graph.h"
+#include "nn/step/nn_step.h"
 #include "core/queue/sampled.h"
 #include "core/tensor/tensor_state.h"
 

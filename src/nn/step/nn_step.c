@@ -1,5 +1,5 @@
 /* nn_step.c - the three parts of a training step, and evaluation: what may be called when, and what goes in and out. */
-#include "nn/graph/nn_graph.h"
+#include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include <math.h>

@@ -2,6 +2,7 @@
  * with rows; what its writes say of themselves after every step, so that nothing between two rows is missed; and the
  * first NaN or Inf. */
 #include "nn/telemetry/nn_telemetry.h"
+#include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/sized.h"

@@ -2,7 +2,8 @@
  * and maxima of the steps between two rows are in the later one, so that the counts of all rows add up to those of the
  * run. Of a network on a device the slots of a step are looked at some steps later, when their copies have arrived. The
  * file gets its name when it is complete; until then it is PATH.part. */
-#include "nn/graph/nn_graph.h"
+#include "nn/step/nn_step.h"
+#include "nn/telemetry/nn_trace.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/tensor/slot_copies.h"

@@ -1,6 +1,6 @@
 /* nn_data.c - a data set as bytes where the network lives: a batch is its indices, and what becomes of the bytes is
  * computed there. */
-#include "nn/graph/nn_graph.h"
+#include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include <string.h>

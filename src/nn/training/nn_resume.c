@@ -1,6 +1,7 @@
 /* nn_resume.c - checkpoints of a training: settings and data that it must share with the one that goes on, its place in
  * the data, sums of the epoch, losses of the last steps, predictions, trace, what the caller keeps. */
 #include "nn/checkpoints/nn_checkpoint.h"
+#include "nn/telemetry/nn_trace.h"
 #include "nn/telemetry/nn_telemetry.h"
 #include "nn/training/nn_training.h"
 #include "core/base/fail.h"

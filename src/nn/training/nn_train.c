@@ -1,5 +1,7 @@
 /* nn_train.c - the training loop: batches, schedule, evaluation after each epoch, totals. */
 #include "nn/training/nn_training.h"
+#include "nn/step/nn_step.h"
+#include "nn/telemetry/nn_trace.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/sized.h"

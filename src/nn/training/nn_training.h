@@ -1,4 +1,5 @@
-/* nn_training.h - a training under way: what the loop (nn_train.c) and its checkpoints (nn_resume.c) share. */
+/* nn_training.h - a training under way: what the loop (nn_train.c), its checkpoints (nn_resume.c) and its learning rate
+ * (nn_schedule.c) share. */
 #ifndef FL_NN_TRAINING_H
 #define FL_NN_TRAINING_H
 
@@ -69,5 +70,11 @@ tensor_status fl_training_keep_best(struct run *run, int epoch);
 tensor_status fl_training_keep_last(const struct run *run);
 /* Goes on from config->resume, in a run that has begun. */
 tensor_status fl_training_resume(struct run *run);
+
+/* nn_schedule.c */
+/* False for an unknown name, with tensor_error() set. */
+bool fl_schedule_known(const char *name);
+/* The rate of step `step` (from 0) of `steps`, after `warmup` steps of linear increase. */
+float fl_schedule_rate(const char *name, double rate, int64_t step, int64_t steps, int64_t warmup);
 
 #endif

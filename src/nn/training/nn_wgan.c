@@ -4,6 +4,8 @@
  * half counts nothing. What a step draws depends on the number of steps before it alone, so that the state of the two
  * networks is all there is. */
 #include "nn/models/nn_models_wgan.h"
+#include "nn/policies/nn_types.h"
+#include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/sized.h"

@@ -1,0 +1,15 @@
+/* nn_state.h - what later steps depend on, tensor by tensor. */
+#ifndef FL_NN_STATE_H
+#define FL_NN_STATE_H
+
+#include "nn/graph/nn_graph.h"
+
+/* Every tensor of the state in one order; elements: with its elements and wide part, else its slot alone. */
+typedef tensor_status (*fl_visit_fn)(tensor *t, bool elements, void *context);
+tensor_status fl_visit_state(const nn_graph *g, fl_visit_fn visit, void *context);
+/* A hash of the names and shapes of everything, and of how the network is trained. */
+uint64_t fl_state_layout(const nn_graph *g);
+/* The states of all tensors in that order, checked, become those of the network. */
+tensor_status fl_put_state(nn_graph *g, const char *states, uint64_t steps, const nn_loss_scale *scaling);
+
+#endif

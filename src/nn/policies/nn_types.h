@@ -1,0 +1,16 @@
+/* nn_types.h - which formats the parts of a network have. */
+#ifndef FL_NN_TYPES_H
+#define FL_NN_TYPES_H
+
+#include "nn/graph/nn_graph.h"
+
+/* Of every node and parameter, by the policy; after the last layer was added. */
+tensor_status fl_resolve_types(nn_graph *g);
+/* Before either is compiled: the two have one policy between them, each of whose rules is to match in one of them. */
+tensor_status fl_resolve_pair(nn_graph *a, nn_graph *b);
+/* Nodes that convert, where a node reads another format than the one before it writes; the logits as the loss reads
+ * them. */
+tensor_status fl_insert_conversions(nn_graph *g, nn_node *logits);
+bool fl_is_conversion(const struct fl_node *node);
+
+#endif

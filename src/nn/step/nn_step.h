@@ -1,0 +1,111 @@
+/* nn_step.h - a training step and its parts: passes, the loss and its scale, the optimiser. What these keep between
+ * steps stands in nn_graph.h. */
+#ifndef FL_NN_STEP_H
+#define FL_NN_STEP_H
+
+#include "nn/graph/nn_graph.h"
+
+/* nn_passes.c: positions of a step one after the other. Before the graph is compiled they are a dry run of it. */
+/* images NULL: those of g->bytes, or the tokens of g->tokens. training false: evaluation. */
+tensor_status fl_forward(nn_graph *g, const float *images, bool training);
+/* The same in training, then loss, predictions and the gradient of the logits. */
+tensor_status fl_forward_to_loss(nn_graph *g, const float *images);
+tensor_status fl_backward(nn_graph *g);
+/* The first rows of the given gradient, in whatever format, become that of the output, in the place of a loss. */
+tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient);
+/* The gradients of all parameters in the formats that they are kept and taken in: before fl_update. */
+tensor_status fl_take_gradients(const nn_graph *g);
+tensor_status fl_update(nn_graph *g, float rate);
+/* All values of training are hidden: their memory is about to be used for something else. */
+void fl_hide_values(nn_graph *g);
+/* Around the calls of a position: they take the memory planned for it, and from the end on no longer do; those of a
+ * training step are sampled. Every begin has its end, on failure too. */
+void fl_begin_calls(const nn_graph *g, int position, bool training);
+void fl_end_calls(const nn_graph *g, int position);
+/* Asks by a dry run what memory each position takes. */
+tensor_status fl_measure_step(nn_graph *g);
+
+/* nn_step.c */
+/* The graph is compiled and nothing has failed; and its input is images. */
+tensor_status fl_check_ready(const nn_graph *g);
+tensor_status fl_check_images(const nn_graph *g);
+/* The memory of the step is about to be used for something else: a forward pass is lost. Gradients of parameters have
+ * memory of their own. */
+void fl_lose_values(nn_graph *g);
+/* The forward pass with images from g->bytes and labels from g->labels. */
+tensor_status fl_forward_bytes(nn_graph *g);
+/* With images on the host, labels or targets where they belong. */
+tensor_status fl_forward_step(nn_graph *g, const float *images);
+/* nn_update of a network whose gradients came through the backward pass of `next`: what overflowed there counts too. */
+tensor_status fl_update_through(nn_graph *g, float rate, const nn_graph *next);
+tensor_status fl_evaluation_pass(nn_graph *g, const char *what, const float *images, int count);
+/* The first `count` rows of what an evaluation gave, a matrix on the host; copy: what it may lie on. Both are to be
+ * freed, also on failure. */
+tensor_status fl_evaluated_rows(const nn_graph *g, int64_t count, tensor **rows, tensor **copy);
+/* Loss and predictions of the first `count` images or sequences of an evaluation. */
+tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, double *loss, int32_t *predicted);
+/* `status` of a read. What a device found in a call that fails its reads is taken with it, so that the next step begins
+ * anew; losses that were noted since cannot be told from those of steps that were left out, and are dropped. */
+tensor_status fl_taken(const nn_graph *g, tensor_status status);
+
+/* nn_losses.c */
+enum { FL_MOST_NOTED = 4096 };
+void fl_losses_free(nn_graph *g);
+/* Those that have not arrived. */
+void fl_losses_drop(const nn_graph *g);
+
+/* nn_optimiser.c */
+/* What it keeps of a parameter: a velocity has the predictor of the weight, moments and roots follow their exact
+ * maximum. */
+struct fl_type fl_optimiser_type(const nn_graph *g, const struct fl_parameter_types *as);
+tensor_status fl_optimiser_check(const nn_config *config, const nn_variant *variant);
+/* After that check. */
+void fl_optimiser_take(nn_graph *g, const nn_config *config);
+/* The tensors that the optimiser keeps of a parameter, listed after its gradient; name: of the weight. Then those of
+ * the whole network. */
+tensor_status fl_optimiser_parameter(nn_graph *g, struct fl_parameter *p, const char *name);
+tensor_status fl_optimiser_numbers_of_step(nn_graph *g);
+void fl_optimiser_clear(struct fl_optimiser *o);
+/* What comes before the first parameter of an update, and one parameter. */
+tensor_status fl_optimiser_begin(nn_graph *g);
+tensor_status fl_optimise(const nn_graph *g, const struct fl_parameter *p);
+
+/* nn_objective.c */
+tensor_status fl_objective_check(const nn_config *config);
+/* After that check. */
+void fl_objective_take(nn_graph *g, const nn_config *config);
+/* Rows and classes of the output, which must suit the loss. */
+tensor_status fl_objective_output(nn_graph *g, const struct fl_output *last);
+tensor_status fl_objective_numbers(nn_graph *g, const struct fl_output *last);
+/* Labels, the first `count` of a step or an evaluation, that a loss takes; TENSOR_E_ARGUMENT names the first that it
+ * does not. */
+tensor_status fl_objective_labels(const nn_graph *g, const int32_t *labels, int64_t count);
+/* The loss and the gradient of the output. */
+tensor_status fl_objective_run(const nn_graph *g, tensor *dx, const tensor *x);
+/* Mean loss of an evaluation's rows on the host, and their predicted classes. */
+tensor_status fl_objective_evaluate(const nn_graph *g, tensor *rows, const int32_t *labels, double *loss,
+                                    int32_t *predicted);
+
+/* nn_loss_scale.c */
+tensor_status fl_loss_scale_check(const nn_config *config);
+/* After that check. */
+void fl_loss_scale_take(nn_graph *g, const nn_config *config);
+/* As nn_config has it, in full. */
+void fl_loss_scale_text(const nn_graph *g, char text[FL_SCALE_TEXT]);
+tensor_status fl_loss_scale_numbers(nn_graph *g);
+void fl_loss_scale_clear(nn_graph *g);
+/* Forward passes of `to` scale its loss with the scale of `from`, a network on the same device, until it is given back
+ * (from NULL). Nothing is copied, so that neither fails and the scale of `to` itself stays what it is. */
+void fl_loss_scale_lend(nn_graph *to, const nn_graph *from);
+/* What the gradient of the loss is multiplied with in this step; NULL: nothing. */
+const tensor *fl_loss_scale_of(const nn_graph *g);
+/* Whether the gradients of a backward pass make no update; next: the network behind g, through whose backward pass they
+ * came, or NULL. Waits for a device, with a dynamic scale alone. */
+tensor_status fl_loss_scale_judge(nn_graph *g, const nn_graph *next, bool *skip);
+/* After the update, or where there was none: what the next step is scaled with. */
+tensor_status fl_loss_scale_step(nn_graph *g, bool skipped);
+/* Of a dynamic scale, what the state of a network contains besides tensors. */
+tensor_status fl_loss_scale_check_state(const nn_graph *g, const nn_loss_scale *now);
+tensor_status fl_loss_scale_put(nn_graph *g, const nn_loss_scale *now);
+
+#endif
