@@ -1,9 +1,11 @@
 /* The files of telemetry and the calls around it: the same rows from every thread count and row of kernels, what is
  * refused, what is finished, watchers and other telemetries beside it, states that are set back. With an argument: on
  * that device, against the processor's rows. */
+#include "nn/telemetry/nn_trace.h"
 #include "telemetry_network.h"
 #include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* --- files, refusals, devices ------------------------------------------------------------------------------------- */
@@ -93,6 +95,48 @@ static void same_rows(const char *variant, const char *device) {
     free(other);
 }
 
+static off_t size_of(const char *path) {
+    struct stat found;
+    return stat(path, &found) ? -1 : found.st_size;
+}
+
+/* A path has one writer at a time, and another that comes leaves its file as it is; what a killed program left there
+ * is none. */
+static void one_writer(nn_graph *g, const char *path, const char *part, const char *around) {
+    FILE *left = fopen(part, "w");
+    CHECK(left && fputs("rows of a program that was killed\n", left) >= 0 && !fclose(left), "%s", part);
+    nn_graph *other = network("fp16", NULL, NULL);
+    const char *says = "is being written already";
+    for (int round = 0; round < 2; round++) { /* the second replaces what the first finished */
+        nn_telemetry *t = nn_telemetry_new(g, &(nn_telemetry_config){.path = path, .every = 1});
+        CHECK(t, "%s", tensor_error());
+        for (int step = 1; step <= 2; step++) {
+            train_step(g, step, 10);
+            CHECK(!nn_telemetry_step(t), "%s", tensor_error());
+        }
+        const off_t before = size_of(part); /* of rows that have left the program */
+        CHECK(before > 0, "%lld bytes", (long long)before);
+        CHECK(!nn_telemetry_new(other, &(nn_telemetry_config){.path = around}) && strstr(tensor_error(), says) &&
+                  strstr(tensor_error(), around),
+              "a second telemetry: %s", tensor_error());
+        CHECK(!nn_telemetry_new(other, &(nn_telemetry_config){.csv = path}) && strstr(tensor_error(), says),
+              "a second table: %s", tensor_error());
+        struct fl_trace *trace;
+        CHECK(fl_trace_open(&trace, path, 1) == TENSOR_E_ARGUMENT && strstr(tensor_error(), says) && !trace,
+              "a trace: %s", tensor_error());
+        CHECK(size_of(part) == before, "%lld bytes, before %lld", (long long)size_of(part), (long long)before);
+        CHECK(!nn_telemetry_finish(t) && access(part, F_OK), "%s", tensor_error());
+        nn_telemetry_free(t);
+        FILE *rows = fopen(path, "r");
+        char word[16] = "";
+        CHECK(rows && fread(word, 1, 8, rows) == 8 && !strcmp(word, "{\"type\":"), "'%s'", word);
+        if (rows)
+            fclose(rows);
+    }
+    unlink(path);
+    nn_graph_free(other);
+}
+
 static void refused(void) {
     char path[] = "/tmp/flexlab_telemetry_XXXXXX", part[64], around[64];
     close(mkstemp(path));
@@ -112,7 +156,7 @@ static void refused(void) {
                  {{.shadows = "fp16,fp16"}, "twice"},
                  {{.shadows = ""}, "''"},
                  {{.csv = path}, path},
-                 {{.csv = around}, "are the same, expected two files"},
+                 {{.csv = around}, "is being written already, expected a file of its own"},
                  {{.csv = "/no/such/folder/at/all"}, "/no/such"}};
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         nn_telemetry_config config = wrong[i].config;
@@ -125,6 +169,7 @@ static void refused(void) {
     CHECK(t && !access(part, F_OK), "%s", tensor_error());
     nn_telemetry_free(t); /* not finished */
     CHECK(access(path, F_OK) && access(part, F_OK), "a file is left");
+    one_writer(g, path, part, around);
     nn_graph_free(g);
 }
 

@@ -655,7 +655,8 @@ FLEXLAB_API nn_telemetry *nn_telemetry_new_sized(nn_graph *g, const nn_telemetry
  * several of one network where all of them are `watched`. A device is waited for after every step. NULL on failure: a
  * pattern that matches no tensor, an unknown format or predictor, a file that cannot be written, another telemetry of
  * the network where not both are `watched`; the network is then as it was. Files are PATH.part until
- * nn_telemetry_finish. */
+ * nn_telemetry_finish, and no other telemetry or trace may write there meanwhile (TENSOR_E_ARGUMENT, in any process,
+ * where the file system knows locks). */
 static inline nn_telemetry *nn_telemetry_new(nn_graph *g, const nn_telemetry_config *config) {
     return nn_telemetry_new_sized(g, config, sizeof *config);
 }

@@ -3,6 +3,7 @@
 #define FL_NN_TELEMETRY_H
 
 #include "nn/graph/nn_graph.h"
+#include "nn/telemetry/nn_rows_file.h"
 #include "core/queue/sampled.h"
 #include "core/tensor/slot_copies.h"
 #include <stdio.h>
@@ -77,7 +78,7 @@ struct nn_telemetry {
     nn_nonfinite nonfinite; /* step 0: none so far */
     nn_seen_write before[NN_NONFINITE_BEFORE];
     bool nonfinite_known; /* in an earlier part of the training */
-    struct fl_telemetry_file *json, *csv;
+    struct fl_rows_file json, csv;
 };
 
 /* nn_telemetry.c: watches the next step, where it has rows. */
@@ -91,9 +92,6 @@ tensor_status fl_telemetry_write_nonfinite(nn_telemetry *t);
 tensor_status fl_telemetry_close(nn_telemetry *t);
 /* Removes what was not closed. */
 void fl_telemetry_drop(nn_telemetry *t);
-/* The text of a file so far, to be freed with fl_free, and the other way round. */
-tensor_status fl_telemetry_text(struct fl_telemetry_file *file, char **text, int64_t *bytes);
-tensor_status fl_telemetry_set_text(struct fl_telemetry_file *file, const char *text, int64_t bytes);
 
 /* nn_telemetry_shadow.c */
 tensor_status fl_shadows_parse(nn_telemetry *t, const char *list);

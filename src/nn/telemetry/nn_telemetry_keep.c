@@ -86,8 +86,8 @@ tensor_status fl_telemetry_keep(nn_telemetry *t, struct fl_telemetry_kept *kept)
         *whole++ = i < t->ordered ? t->order[i] : -1;
     for (int i = 0; i < t->count; i++)
         keep_tensor(t, &t->tensors[i], &whole, &real);
-    FL_TRY(fl_telemetry_text(t->json, &kept->json, &kept->json_bytes));
-    return fl_telemetry_text(t->csv, &kept->csv, &kept->csv_bytes);
+    FL_TRY(fl_rows_text(&t->json, &kept->json, &kept->json_bytes));
+    return fl_rows_text(&t->csv, &kept->csv, &kept->csv_bytes);
 }
 
 void fl_telemetry_kept_clear(struct fl_telemetry_kept *kept) {
@@ -105,10 +105,10 @@ static bool is_possible(const nn_telemetry *t, const struct fl_telemetry_kept *k
     static const char begin[] = "{\"type\":\"telemetry\"", table[] = "step,tensor,";
     const int64_t limit = INT64_C(1) << 62;
     bool good = kept->whole_count == whole_count(t) && kept->real_count == real_count(t);
-    if (t->json)
+    if (t->json.file)
         good = good && kept->json_bytes > (int64_t)sizeof begin && !memcmp(kept->json, begin, sizeof begin - 1) &&
                kept->json[kept->json_bytes - 1] == '\n';
-    if (t->csv)
+    if (t->csv.file)
         good = good && kept->csv_bytes > (int64_t)sizeof table && !memcmp(kept->csv, table, sizeof table - 1) &&
                kept->csv[kept->csv_bytes - 1] == '\n';
     for (int64_t i = 0; good && i < kept->whole_count; i++)
@@ -224,7 +224,7 @@ tensor_status fl_telemetry_resume(nn_telemetry *t, const struct fl_telemetry_kep
         const struct autoflex *a = tensor_autoflex(t->g->infos[i].t);
         t->tensors[i].settled = a && a->initialised;
     }
-    FL_TRY(fl_telemetry_set_text(t->json, kept->json, kept->json_bytes));
-    FL_TRY(fl_telemetry_set_text(t->csv, kept->csv, kept->csv_bytes));
+    FL_TRY(fl_rows_set_text(&t->json, kept->json, kept->json_bytes));
+    FL_TRY(fl_rows_set_text(&t->csv, kept->csv, kept->csv_bytes));
     return fl_telemetry_watch_next(t);
 }

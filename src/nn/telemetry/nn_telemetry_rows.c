@@ -1,100 +1,10 @@
-/* nn_telemetry_rows.c - rows of telemetry as JSON Lines and as a table: docs/telemetry.md. A file gets its name when it
- * is complete; until then it is PATH.part. */
+/* nn_telemetry_rows.c - rows of telemetry as JSON Lines and as a table: docs/telemetry.md. */
 #include "nn/telemetry/nn_telemetry.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
-#include <errno.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
-
-struct fl_telemetry_file {
-    FILE *file;
-    char *path, *part;
-};
-
-static tensor_status io_failed(const char *what, const char *path) {
-    return fl_fail(errno == ENOMEM ? TENSOR_E_MEMORY : TENSOR_E_IO, "telemetry: cannot %s %s: %s", what, path,
-                   strerror(errno));
-}
-
-/* --- files -------------------------------------------------------------------------------------------------------- */
-
-static void drop(struct fl_telemetry_file *f) {
-    if (!f)
-        return;
-    if (f->file) {
-        fclose(f->file);
-        remove(f->part);
-    }
-    fl_free(f->path);
-    fl_free(f->part);
-    fl_free(f);
-}
-
-void fl_telemetry_drop(nn_telemetry *t) {
-    drop(t->json);
-    drop(t->csv);
-    t->json = t->csv = NULL;
-}
-
-/* Whether there is a file of that name already that is this one, however its path is written. */
-static bool is_same_file(FILE *file, const char *path) {
-    struct stat one, other;
-    return !fstat(fileno(file), &one) && !stat(path, &other) && one.st_dev == other.st_dev &&
-           one.st_ino == other.st_ino;
-}
-
-/* Other than `taken`, which is open or NULL. */
-static tensor_status open_file(struct fl_telemetry_file **file, const char *path,
-                               const struct fl_telemetry_file *taken) {
-    struct fl_telemetry_file *f = *file = fl_alloc_zero(sizeof *f);
-    if (!f || !(f->path = fl_format_name("%s", path)) || !(f->part = fl_format_name("%s.part", path)))
-        return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for the path %s", path);
-    if (taken && is_same_file(taken->file, f->part))
-        return fl_fail(TENSOR_E_ARGUMENT, "telemetry: path %s and csv %s are the same, expected two files", taken->path,
-                       path);
-    f->file = fopen(f->part, "w+"); /* fl_telemetry_text reads it */
-    return f->file ? TENSOR_OK : io_failed("write", f->part);
-}
-
-static tensor_status close_file(struct fl_telemetry_file *f) {
-    FILE *file = f->file;
-    const bool failed = ferror(file) != 0;
-    f->file = NULL;
-    const bool closed = fclose(file) == 0;
-    if (closed && failed)
-        errno = EIO; /* that of the write is gone */
-    if (closed && !failed && !rename(f->part, f->path))
-        return TENSOR_OK;
-    const tensor_status status = io_failed(closed && !failed ? "rename the finished file to" : "write", f->path);
-    remove(f->part);
-    return status;
-}
-
-tensor_status fl_telemetry_text(struct fl_telemetry_file *f, char **text, int64_t *bytes) {
-    *text = NULL;
-    *bytes = 0;
-    if (!f)
-        return TENSOR_OK;
-    const long size = fflush(f->file) ? -1 : ftell(f->file);
-    if (size < 0)
-        return io_failed("write", f->part);
-    if (!(*text = fl_alloc((size_t)size + 1)))
-        return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for %ld bytes", size);
-    *bytes = size;
-    rewind(f->file);
-    const bool good = fread(*text, 1, (size_t)size, f->file) == (size_t)size;
-    return good && !fseek(f->file, size, SEEK_SET) ? TENSOR_OK : io_failed("read", f->part);
-}
-
-tensor_status fl_telemetry_set_text(struct fl_telemetry_file *f, const char *text, int64_t bytes) {
-    if (!f)
-        return TENSOR_OK;
-    rewind(f->file);
-    return fwrite(text, 1, (size_t)bytes, f->file) == (size_t)bytes ? TENSOR_OK : io_failed("write", f->part);
-}
 
 /* --- JSON --------------------------------------------------------------------------------------------------------- */
 
@@ -250,7 +160,7 @@ static void json_heading(const nn_telemetry *t, FILE *f) {
 
 tensor_status fl_telemetry_write_nonfinite(nn_telemetry *t) {
     const nn_nonfinite *n = &t->nonfinite;
-    FILE *f = t->json ? t->json->file : NULL;
+    FILE *f = t->json.file;
     if (!f)
         return TENSOR_OK;
     fl_print(f, "{\"type\":\"nonfinite\",\"step\":%lld,", (long long)n->step);
@@ -273,7 +183,7 @@ tensor_status fl_telemetry_write_nonfinite(nn_telemetry *t) {
         fputc('}', f);
     }
     fputs("]}\n", f);
-    return ferror(f) ? io_failed("write", t->json->part) : TENSOR_OK;
+    return fl_rows_check(&t->json);
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
@@ -365,31 +275,35 @@ static void csv_row(FILE *f, const nn_telemetry_row *row) {
 
 tensor_status fl_telemetry_open(nn_telemetry *t, const char *json, const char *csv) {
     if (json) {
-        FL_TRY(open_file(&t->json, json, NULL));
-        json_heading(t, t->json->file);
+        FL_TRY(fl_rows_open(&t->json, "telemetry", json));
+        json_heading(t, t->json.file);
     }
     if (csv) {
-        FL_TRY(open_file(&t->csv, csv, t->json));
-        csv_heading(t, t->csv->file);
+        FL_TRY(fl_rows_open(&t->csv, "telemetry", csv));
+        csv_heading(t, t->csv.file);
     }
     return TENSOR_OK;
 }
 
 tensor_status fl_telemetry_write_row(nn_telemetry *t, const nn_telemetry_row *row) {
-    if (t->json)
-        json_row(t->json->file, row);
-    if (t->csv)
-        csv_row(t->csv->file, row);
-    if (t->json && ferror(t->json->file))
-        return io_failed("write", t->json->part);
-    return t->csv && ferror(t->csv->file) ? io_failed("write", t->csv->part) : TENSOR_OK;
+    if (t->json.file)
+        json_row(t->json.file, row);
+    if (t->csv.file)
+        csv_row(t->csv.file, row);
+    FL_TRY(fl_rows_check(&t->json));
+    return fl_rows_check(&t->csv);
 }
 
 tensor_status fl_telemetry_close(nn_telemetry *t) {
-    if (t->json && t->json->file) {
-        fl_print(t->json->file, "{\"type\":\"end\",\"steps\":%lld,\"rows\":%lld}\n", (long long)t->steps,
+    if (t->json.file) {
+        fl_print(t->json.file, "{\"type\":\"end\",\"steps\":%lld,\"rows\":%lld}\n", (long long)t->steps,
                  (long long)t->rows);
-        FL_TRY(close_file(t->json));
+        FL_TRY(fl_rows_finish(&t->json));
     }
-    return t->csv && t->csv->file ? close_file(t->csv) : TENSOR_OK;
+    return t->csv.file ? fl_rows_finish(&t->csv) : TENSOR_OK;
+}
+
+void fl_telemetry_drop(nn_telemetry *t) {
+    fl_rows_drop(&t->json);
+    fl_rows_drop(&t->csv);
 }

@@ -1,14 +1,13 @@
 /* nn_trace.c - exponents, extremes and counts of every shared-exponent tensor as CSV, a row each `every` steps. Counts
  * and maxima of the steps between two rows are in the later one, so that the counts of all rows add up to those of the
- * run. Of a network on a device the slots of a step are looked at some steps later, when their copies have arrived. The
- * file gets its name when it is complete; until then it is PATH.part. */
+ * run. Of a network on a device the slots of a step are looked at some steps later, when their copies have arrived. */
 #include "nn/step/nn_step.h"
 #include "nn/telemetry/nn_trace.h"
+#include "nn/telemetry/nn_rows_file.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/tensor/slot_copies.h"
 #include "core/base/text.h"
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,10 +30,8 @@ struct moment {
 };
 
 struct fl_trace {
-    FILE *file;
-    char *path, *part;
+    struct fl_rows_file file;
     int every;
-    bool finished;
     const nn_graph *graph; /* of the last step */
     struct interval *intervals;
     int64_t step, row_step;             /* the last step that was looked at, and the last with rows */
@@ -44,11 +41,6 @@ struct fl_trace {
 
 static const char heading[] = "step,tensor,role,e,gamma,predicted_maximum,maximum,saturated,flushed,nonfinite,"
                               "clamped_low,clamped_high,maximum_e\n";
-
-static tensor_status io_failed(const char *what, const char *path) {
-    return fl_fail(errno == ENOMEM ? TENSOR_E_MEMORY : TENSOR_E_IO, "trace: cannot %s %s: %s", what, path,
-                   strerror(errno));
-}
 
 tensor_status fl_trace_open(struct fl_trace **trace, const char *path, int every) {
     *trace = NULL;
@@ -60,20 +52,12 @@ tensor_status fl_trace_open(struct fl_trace **trace, const char *path, int every
     if (!t)
         return fl_fail(TENSOR_E_MEMORY, "trace: no memory");
     t->every = every;
-    t->path = fl_strdup(path);
-    t->part = fl_alloc(strlen(path) + sizeof ".part");
-    if (!t->path || !t->part) {
-        fl_trace_free(t);
-        return fl_fail(TENSOR_E_MEMORY, "trace: no memory for the path");
-    }
-    strcpy(t->part, path);
-    strcat(t->part, ".part");
-    t->file = fopen(t->part, "w+"); /* fl_trace_keep reads it */
-    if (!t->file || fputs(heading, t->file) < 0) {
-        tensor_status status = io_failed("write", t->part);
+    const tensor_status status = fl_rows_open(&t->file, "trace", path);
+    if (status) {
         fl_trace_free(t);
         return status;
     }
+    fputs(heading, t->file.file);
     *trace = t;
     return TENSOR_OK;
 }
@@ -103,12 +87,12 @@ static tensor_status write_row(struct fl_trace *trace, const nn_tensor_info *inf
                                const struct fl_slot *slot) {
     const struct autoflex *a = &slot->autoflex;
     const tensor_stats *before = &since->before, *total = &slot->total;
-    if (fl_print(trace->file, "%lld,%s,%s,%d,%d,%.9g,%.9g,%lld,%lld,%lld,%llu,%llu,%d\n", (long long)trace->step,
-                 info->name, info->role, slot->e, since->gamma, a->predicted, since->maximum,
-                 (long long)(total->saturated - before->saturated), (long long)(total->flushed - before->flushed),
-                 (long long)(total->nonfinite - before->nonfinite), (unsigned long long)(a->clamped_low - since->low),
-                 (unsigned long long)(a->clamped_high - since->high), since->maximum_e) < 0)
-        return io_failed("write", trace->part);
+    fl_print(trace->file.file, "%lld,%s,%s,%d,%d,%.9g,%.9g,%lld,%lld,%lld,%llu,%llu,%d\n", (long long)trace->step,
+             info->name, info->role, slot->e, since->gamma, a->predicted, since->maximum,
+             (long long)(total->saturated - before->saturated), (long long)(total->flushed - before->flushed),
+             (long long)(total->nonfinite - before->nonfinite), (unsigned long long)(a->clamped_low - since->low),
+             (unsigned long long)(a->clamped_high - since->high), since->maximum_e);
+    FL_TRY(fl_rows_check(&trace->file));
     *since = (struct interval){.maximum_e = since->maximum_e,
                                .before = *total,
                                .low = a->clamped_low,
@@ -180,19 +164,6 @@ tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t s
 /* --- in a checkpoint -----------------------------------------------------------------------------------------------
  */
 
-static tensor_status read_back(struct fl_trace *trace, struct fl_trace_kept *kept) {
-    const long size = fflush(trace->file) ? -1 : ftell(trace->file);
-    if (size < 0)
-        return io_failed("write", trace->part);
-    kept->text = fl_alloc((size_t)size);
-    if (!kept->text)
-        return fl_fail(TENSOR_E_MEMORY, "trace: no memory for %ld bytes", size);
-    kept->bytes = size;
-    rewind(trace->file);
-    const bool good = fread(kept->text, 1, (size_t)size, trace->file) == (size_t)size;
-    return good && !fseek(trace->file, size, SEEK_SET) ? TENSOR_OK : io_failed("read", trace->part);
-}
-
 tensor_status fl_trace_keep(struct fl_trace *trace, const nn_graph *g, struct fl_trace_kept *kept) {
     *kept = (struct fl_trace_kept){0};
     FL_TRY(begin(trace, g));
@@ -215,7 +186,7 @@ tensor_status fl_trace_keep(struct fl_trace *trace, const nn_graph *g, struct fl
         memcpy(kept->whole + 2 + FL_TRACE_WHOLE * i, numbers, sizeof numbers);
         kept->real[i] = since->maximum;
     }
-    return read_back(trace, kept);
+    return fl_rows_text(&trace->file, &kept->text, &kept->bytes);
 }
 
 void fl_trace_kept_clear(struct fl_trace_kept *kept) {
@@ -260,10 +231,7 @@ tensor_status fl_trace_resume(struct fl_trace *trace, const nn_graph *g, const s
                               .writes = numbers[4],
                               .before = {.saturated = numbers[5], .flushed = numbers[6], .nonfinite = numbers[7]}};
     }
-    rewind(trace->file);
-    return fwrite(kept->text, 1, (size_t)kept->bytes, trace->file) == (size_t)kept->bytes
-               ? TENSOR_OK
-               : io_failed("write", trace->part);
+    return fl_rows_set_text(&trace->file, kept->text, kept->bytes);
 }
 
 /* Rows of the last step, from the slots as they are now. */
@@ -284,32 +252,16 @@ tensor_status fl_trace_finish(struct fl_trace *trace) {
         FL_TRY(arrive(trace, trace->count == 1));
     if (trace->step != trace->row_step) /* the last step was looked at without rows: nothing has written since */
         FL_TRY(look_now(trace));
-    FILE *file = trace->file;
-    bool failed = ferror(file) != 0;
-    trace->file = NULL;
-    const bool closed = fclose(file) == 0;
-    if (closed && failed)
-        errno = EIO; /* that of the write is gone */
-    if (!closed || failed)
-        return io_failed("write", trace->part);
-    if (rename(trace->part, trace->path))
-        return io_failed("rename the finished trace to", trace->path);
-    trace->finished = true;
-    return TENSOR_OK;
+    return fl_rows_finish(&trace->file);
 }
 
 void fl_trace_free(struct fl_trace *trace) {
     if (!trace)
         return;
-    if (trace->file)
-        fclose(trace->file);
-    if (trace->part && !trace->finished)
-        remove(trace->part);
+    fl_rows_drop(&trace->file);
     for (int i = 0; i < STEPS_ON_WAY; i++)
         if (trace->on_way[i].slots)
             fl_slot_copies_free(trace->graph->device, trace->on_way[i].slots);
     fl_free(trace->intervals);
-    fl_free(trace->path);
-    fl_free(trace->part);
     fl_free(trace);
 }
