@@ -172,9 +172,11 @@ static void add_none(struct call *c) {
 }
 
 static void free_operands(struct call *c) {
-    for (int i = 0; i < c->count; i++)
+    for (int i = 0; i < c->count; i++) {
         for (int where = 0; where < 2 && !c->operand[i].shared; where++)
             tensor_free(c->operand[i].t[where]);
+        c->operand[i].shared = false; /* the next call has another operand there */
+    }
     c->count = 0;
 }
 
