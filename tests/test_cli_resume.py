@@ -4,6 +4,7 @@ those of a training that was not. Signals, `flexlab eval`, what is refused, and 
 
     test_cli_resume.py PATH-OF-FLEXLAB PATH-OF-INJECT-LIBRARY|- [long] [SEED]"""
 import json
+import math
 import os
 import random
 import shlex
@@ -421,6 +422,47 @@ def test_relative_data(place, data):
     shutil.rmtree(out)
 
 
+def test_changed_lists(place, data):
+    """What the program keeps of a run, changed by hand: no more of it than there were steps is taken, or the numbers are other steps'."""
+    out, changed = os.path.join(place, "lists"), os.path.join(place, "changed.safetensors")
+    tensors, notes = witness.read(stopped_training(out, data))
+    notes.pop("flexlab.crc32")
+    numbers = witness.values(("F64", None, tensors["training.caller"][2]))
+    head, (windows, epochs) = 12, (int(n) for n in numbers[6:8])
+    steps, size, each = int(notes["network.steps"]), int(numbers[head + 1]), int(numbers[head + 4 * windows + 1])
+    check(windows > 0 and epochs > 0 and numbers[head] == size and steps == size * windows + numbers[2], numbers[:24], steps)
+    first, rest = numbers[head:head + 4 * windows], numbers[head + 4 * windows + 7 * epochs:]
+    lines = numbers[head + 4 * windows:head + 4 * windows + 7 * epochs]
+
+    def refused(what, *words, of=None, **changes):
+        kept = list(of[0]) if of else list(numbers[:head])
+        for place_in_head, value in changes.items():
+            kept[int(place_in_head[1:])] = value
+        all_numbers = kept + (list(of[1]) if of else numbers[head:])
+        kept_bytes = struct.pack(f"<{len(all_numbers)}d", *all_numbers)
+        mended = [(n, *(t if n != "training.caller" else ("U8", [len(kept_bytes)], kept_bytes))) for n, t in tensors.items()]
+        with open(changed, "wb") as file:
+            file.write(witness.write_bytes(mended, notes))
+        again = os.path.join(place, "changed")
+        done = run("train", "--resume", changed, "--out", again, "--quiet")
+        check(done.returncode == 1 and all(word in done.stderr for word in words), what, done.returncode, done.stderr)
+        shutil.rmtree(again, ignore_errors=True)
+
+    none = "is not what the program keeps"
+    # windows of steps that are still to come, as many as the whole run has room for
+    more = [n for i in range(windows, 10 * windows) for n in ((i + 1) * size, size, 2.0, 0.1)]
+    refused("more windows", "network stands after", of=(numbers[:6] + [10 * windows] + numbers[7:head], first + more + lines + rest))
+    refused("two more epochs", none, of=(numbers[:7] + [epochs + 2] + numbers[8:head],
+                                         first + lines + [n for i in (1, 2) for n in (epochs + i, (epochs + i) * each, 2.0, 0.1, 2.0, 0.1, 1.0)] + rest))
+    refused("one epoch fewer", f"{epochs - 1} epochs", "network stands after",
+            of=(numbers[:7] + [epochs - 1] + numbers[8:head], first + lines[:-7] + rest))
+    refused("a window's step", none, of=(numbers[:head], [first[0] - 1] + first[1:] + lines + rest))
+    refused("a window's size", none, of=(numbers[:head], first[:1] + [first[1] - 1] + first[2:] + lines + rest))
+    refused("an epoch's step", none, of=(numbers[:head], first + lines[:1] + [lines[1] + 1] + lines[2:] + rest))
+    refused("the window under way", "network stands after", _2=(numbers[2] + 1) % size)
+    refused("NaN windows", none, _6=math.nan)
+
+
 def test_lost_best(place, data):
     """Where the best network is not beside the checkpoint it is said so; where files have one name alone, a copy is made."""
     if LIBRARY == "-":
@@ -535,6 +577,7 @@ def main():
         test_command_line(place, data)
         test_relative_data(place, data)
         test_lost_best(place, data)
+        test_changed_lists(place, data)
         test_metrics_fail(place, data)
         test_new_folders(place, data)
         test_disk_full(place, data)

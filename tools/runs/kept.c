@@ -89,37 +89,48 @@ static bool is_whole(double value, double low, double high) {
     return value >= low && value <= high && value == floor(value);
 }
 
-static bool is_head(const struct experiment *x, const double *head, size_t count) {
-    const double windows = (double)(x->steps / x->window + 1),
-                 epochs = (double)((x->steps - 1) / x->steps_per_epoch + 1), steps = (double)x->steps;
-    return count >= HEAD && head[LAYOUT] == LAYOUT_NUMBER && is_whole(head[WINDOW_COUNT], 0, x->window - 1) &&
-           is_whole(head[NONFINITE_STEP], 0, steps) && is_whole(head[WINDOWS], 0, windows) &&
-           is_whole(head[EPOCHS], 0, epochs) && is_whole(head[STEPS], 0, x->settings->step_loss ? steps : 0) &&
-           is_whole(head[SCALES], 0, steps) && is_whole(head[TIMES], 0, steps) && head[WALL] >= 0 &&
+/* The windows that are complete after `steps` steps: the last of the run may be short. */
+static int64_t windows_after(const struct experiment *x, int64_t steps) {
+    return steps == x->steps ? (steps - 1) / x->window + 1 : steps / x->window;
+}
+
+/* After how many steps the windows are those; 0: after none. */
+static int64_t steps_told(const struct experiment *x, const double *head) {
+    const int64_t most = windows_after(x, x->steps);
+    if (!is_whole(head[WINDOWS], 0, (double)most) || !is_whole(head[WINDOW_COUNT], 0, x->window - 1))
+        return 0;
+    const int64_t steps = (int64_t)head[WINDOWS] * x->window + (int64_t)head[WINDOW_COUNT];
+    return (int64_t)head[WINDOWS] == most ? x->steps : steps < x->steps ? steps : 0;
+}
+
+static bool is_head(const struct experiment *x, int64_t steps, const double *head, size_t count) {
+    const double epochs = (double)((steps - 1) / x->steps_per_epoch + 1), most = (double)steps;
+    return count >= HEAD && steps && head[LAYOUT] == LAYOUT_NUMBER && (steps < x->steps || !head[WINDOW_COUNT]) &&
+           is_whole(head[NONFINITE_STEP], 0, most) && is_whole(head[EPOCHS], 0, epochs) &&
+           head[STEPS] == (x->settings->step_loss ? most : 0) && is_whole(head[SCALES], 0, most) &&
+           is_whole(head[TIMES], 0, most) && head[WALL] >= 0 &&
            (double)count == HEAD + WINDOW * head[WINDOWS] + EPOCH * head[EPOCHS] + STEP * head[STEPS] +
                                 SCALE * head[SCALES] + head[TIMES];
 }
 
-/* Steps rise, up to those of the experiment. */
 static bool take_windows(const struct experiment *x, struct run *run, const double *from, int count) {
-    int64_t before = 0;
     for (int i = 0; i < count; i++, from += WINDOW) {
-        if (!is_whole(from[0], (double)before + 1, (double)x->steps) || !is_whole(from[1], 1, x->window))
+        const int64_t before = (int64_t)i * x->window,
+                      step = before + x->window < x->steps ? before + x->window : x->steps;
+        if (from[0] != (double)step || from[1] != (double)(step - before))
             return false;
-        run->windows[run->window_count++] = (struct window){(int64_t)from[0], (int)from[1], from[2], from[3]};
-        before = (int64_t)from[0];
+        run->windows[run->window_count++] = (struct window){step, (int)from[1], from[2], from[3]};
     }
     return true;
 }
 
-static bool take_epochs(const struct experiment *x, struct run *run, const double *from, int count) {
-    int64_t before = 0;
+static bool take_epochs(const struct experiment *x, struct run *run, int64_t steps, const double *from, int count) {
     for (int i = 0; i < count; i++, from += EPOCH) {
-        if (from[0] != i + 1 || !is_whole(from[1], (double)before + 1, (double)x->steps))
+        const int64_t whole = (i + 1) * x->steps_per_epoch, step = whole < x->steps ? whole : x->steps;
+        if (from[0] != i + 1 || from[1] != (double)step || step > steps)
             return false;
-        before = (int64_t)from[1];
         run->epochs[run->epoch_count++] = (nn_epoch_report){.epoch = i + 1,
-                                                            .step = before,
+                                                            .step = step,
                                                             .train_loss = from[2],
                                                             .train_accuracy = from[3],
                                                             .test_loss = from[4],
@@ -129,10 +140,11 @@ static bool take_epochs(const struct experiment *x, struct run *run, const doubl
     return true;
 }
 
-static bool take_scales(const struct experiment *x, struct run *run, const double *from, int64_t count) {
+/* Their steps rise. */
+static bool take_scales(struct run *run, int64_t steps, const double *from, int64_t count) {
     for (int64_t i = 0; i < count; i++, from += SCALE) {
         const double before = i ? (double)run->scales[i - 1].step : 0;
-        if (!is_whole(from[0], before + 1, (double)x->steps) || !(from[1] > 0 && isfinite(from[1])))
+        if (!is_whole(from[0], before + 1, (double)steps) || !(from[1] > 0 && isfinite(from[1])))
             return false;
         run_scaled(run, (int64_t)from[0], from[1]);
     }
@@ -169,20 +181,22 @@ bool kept_take(struct kept *k, const struct experiment *x, struct run *run, cons
     double *numbers = text_alloc(count + 1, sizeof *numbers);
     memcpy(numbers, bytes, count * sizeof *numbers);
     const double *from = numbers + HEAD;
-    bool good = size % sizeof(double) == 0 && is_head(x, numbers, count);
+    const int64_t steps = count >= HEAD ? steps_told(x, numbers) : 0;
+    bool good = size % sizeof(double) == 0 && is_head(x, steps, numbers, count);
     if (good) {
         const int windows = (int)numbers[WINDOWS], epochs = (int)numbers[EPOCHS];
+        k->resumed = steps;
         k->window_sum = numbers[WINDOW_SUM];
         k->window_count = (int)numbers[WINDOW_COUNT];
         run->first_loss = numbers[FIRST_LOSS];
         run->nonfinite_step = (int64_t)numbers[NONFINITE_STEP];
         run->nonfinite_loss = numbers[NONFINITE_LOSS];
-        good = take_windows(x, run, from, windows) && take_epochs(x, run, from + WINDOW * windows, epochs);
+        good = take_windows(x, run, from, windows) && take_epochs(x, run, steps, from + WINDOW * windows, epochs);
         from += WINDOW * windows + EPOCH * epochs;
         for (int64_t i = 0; good && i < (int64_t)numbers[STEPS]; i++)
             kept_step(k, from[STEP * i], from[STEP * i + 1]);
         from += STEP * (int64_t)numbers[STEPS];
-        good = good && take_scales(x, run, from, (int64_t)numbers[SCALES]);
+        good = good && take_scales(run, steps, from, (int64_t)numbers[SCALES]);
         from += SCALE * (int64_t)numbers[SCALES];
         for (int64_t i = 0; good && i < (int64_t)numbers[TIMES]; i++)
             kept_time(k, from[i]);

@@ -14,15 +14,17 @@ struct kept {
     int64_t step_count, step_room;
     double *times; /* s, of steps that are timed */
     int64_t time_count, time_room;
-    double wall; /* s, of the run so far */
-    void *bytes; /* of the last kept_bytes */
+    double wall;     /* s, of the run so far */
+    int64_t resumed; /* steps after which this was kept; 0: the run began here */
+    void *bytes;     /* of the last kept_bytes */
 };
 
 void kept_step(struct kept *k, double loss, double rate);
 void kept_time(struct kept *k, double seconds);
 /* To be read again by kept_take; stay until the next call. */
 const void *kept_bytes(struct kept *k, const struct run *run, size_t *bytes);
-/* Fills run and k; false where the bytes are none of ours. The run has room for all windows and epochs. */
+/* Fills run and k; false where the bytes are none of ours. The run has room for all windows and epochs. Whether the
+ * network stands at k->resumed is for the caller to see. */
 bool kept_take(struct kept *k, const struct experiment *x, struct run *run, const void *bytes, size_t count);
 /* Writes the lines of metrics.jsonl that there were; a STATUS_ code. */
 int kept_write(const struct kept *k, const struct experiment *x, const struct run *run, struct output_lines *metrics);

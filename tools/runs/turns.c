@@ -138,11 +138,21 @@ static int on_step(void *context, const nn_step_report *report) {
     return signals_received() || r->status;
 }
 
+/* A checkpoint that was changed by hand. */
+static int tell_other_steps(const struct running *r, const char *what, int64_t kept, int64_t stands_at) {
+    progress_clear(r->progress);
+    return text_failed("--resume: %s: what the program keeps there is of %lld %s, the network stands after %lld",
+                       r->resume, (long long)kept, what, (long long)stands_at);
+}
+
 static int on_epoch(void *context, const nn_epoch_report *report) {
     struct running *r = context;
     struct run *run = r->run;
     progress_epoch(r->progress, report);
-    run->epochs[run->epoch_count++] = *report;
+    if (report->epoch != run->epoch_count + 1) /* so that there is room for it */
+        r->status = tell_other_steps(r, "epochs", run->epoch_count, report->epoch - 1);
+    else
+        run->epochs[run->epoch_count++] = *report;
     r->status = r->status ? r->status : metrics_epoch(r->metrics, r->experiment, run, report);
     return signals_received() || r->status;
 }
@@ -209,8 +219,7 @@ static int on_resume(void *context, const void *bytes, size_t count) {
     if (run->epoch_count && r->experiment->networks)
         tell_no_best(r);
     run->began = true;
-    progress_resumed(r->progress, run->window_count ? run->windows[run->window_count - 1].step + r->kept.window_count
-                                                    : r->kept.window_count);
+    progress_resumed(r->progress, r->kept.resumed);
     r->status = kept_write(&r->kept, r->experiment, run, r->metrics); /* a failure ends the training at its next step */
     return 0;
 }
@@ -322,6 +331,13 @@ static int begin_run(struct running *r, bool others, bool *later) {
     *later = !r->trainer && others && tensor_error_status() == TENSOR_E_MEMORY;
     r->begun = r->trainer != NULL;
     r->slice = 2;
+    const int64_t stands_at = r->trainer ? (int64_t)nn_steps(nn_trainer_network(r->trainer)) : 0;
+    if (r->kept.resumed && r->trainer && stands_at != r->kept.resumed) {
+        nn_trainer_free(r->trainer);
+        r->trainer = NULL;
+        r->over = true;
+        return tell_other_steps(r, "steps", r->kept.resumed, stands_at);
+    }
     return r->trainer || *later ? STATUS_OK : tell_failure(r);
 }
 
