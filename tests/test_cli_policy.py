@@ -52,9 +52,16 @@ def compares(folder):
 
 
 def goes_on(folder):
-    """The policy of a training that goes on is that of its checkpoint, whatever the file says by then."""
+    """The policy of a training that goes on is that of its checkpoint, whatever the file says by then, however long it is."""
     rules, cut, whole = folder / "rules", folder / "cut", folder / "whole"
-    rules.write_text("preset O2\nfc1 gradients=bf16\n")
+    last, kept_as = "fc1 gradients=bf16", 65510  # bytes as one line; 65536 with what --layer-format adds are too many
+    many = [f"if-any {i:0130} format=fp16" for i in range((kept_as - len(last) - 200) // 151)]
+    one_more = "if-any {} format=fp16"
+    left = kept_as - len("; ".join([*many, one_more.format(""), last]) + ";")
+    many += [f"if-any {'z' * 40} format=fp16"] * ((left - 30) // 60)
+    left = kept_as - len("; ".join([*many, one_more.format(""), last]) + ";")
+    text = "\n".join(["variant fp16", *many, one_more.format("y" * left), last]) + "\n"
+    rules.write_text(text)
     arguments = ["train", *MODEL, "--epochs", "12", "--policy", str(rules), "--layer-format", "fc2=flex16+5", "--quiet",
                  "--checkpoint-every", "1", "--out"]
     process = subprocess.Popen([PROGRAM, *arguments, str(cut)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -68,7 +75,7 @@ def goes_on(folder):
     succeed("train", "--resume", str(cut), "--quiet")
     policy = read_lines(cut)[0]["formats"][0]["policy"]
     check(policy.endswith("fc1 gradients=bf16; fc2 format=flex16+5;"), policy)
-    rules.write_text("preset O2\nfc1 gradients=bf16\n")
+    rules.write_text(text)
     succeed(*arguments, str(whole))
     one, other = ([without_time(line) for line in read_lines(p) if line["type"] != "config"] for p in (cut, whole))
     check(one == other, "a training that went on has other numbers")
@@ -131,6 +138,22 @@ def scales(folder):
     expect_error(["train", *short, "--format", "fp16:nomaster", "--policy", str(rules), *out], 2, "'fp16:nomaster'", "':noscale'")
 
 
+def of_layers(folder):
+    """--master none and --predictor hold of what --layer-format gives a format that has neither."""
+    short = [*MODEL[:-2], "--epochs", "1", "--max-steps", "3", "--quiet"]
+    for name, *how in (("fp32", "--formats", "fp32,fp16"), ("fp16", "--formats", "fp16,fp32")):
+        out = folder / ("layers-" + name)
+        succeed("compare", *short, *how, "--layer-format", "fc1=flex16+5", "--predictor", "ngraph", "--master", "none", "--out", str(out))
+        for label in {line["format"] for line in read_lines(out) if line["type"] == "roles"}:
+            own = roles(out, label)
+            check(own["fc1.weight"]["master"] == "none" and own["fc1.weight"]["weights"] == "flex16+5:ngraph", label, own["fc1.weight"])
+            check(own["fc1.product"]["activations"] == "flex16+5:ngraph", label, own["fc1.product"])
+        check(len({line["format"] for line in read_lines(out) if line["type"] == "roles"}) == 2, "roles of two formats")
+    out = folder / "layers-alone"
+    succeed("train", *short, "--format", "fp32", "--layer-format", "fc1=fp16", "--master", "none", "--out", str(out))
+    check(roles(out, "fp32")["fc1.weight"]["master"] == "none", roles(out, "fp32"))
+
+
 def odd_names(folder):
     """Names of files that formats do not have: an '@', a comma, and one that another policy's files would have."""
     short, texts = [*MODEL[:-2], "--epochs", "1", "--max-steps", "3", "--quiet"], {}
@@ -163,6 +186,8 @@ def refuses(folder):
     rules.write_text("variant fp16\n\nfc1 wieghts=fp32\n")
     out = ["--out", str(folder / "none")]
     expect_error(["train", *MODEL, "--policy", str(rules), *out], 2, "bad, line 3", "'wieghts'", "weights")
+    rules.write_bytes(b"variant fp32\nif-any caf\xe9 format=fp16\n")
+    expect_error(["train", *MODEL, "--policy", str(rules), *out], 2, "bad, line 2: byte 11 is 0xe9", "UTF-8")
     rules.write_text("conv* format=fp16\n")
     expect_error(["train", *MODEL, "--policy", str(rules), *out], 2, "'conv*' matches no layer", "fc1, fc2", "@matmul")
     expect_error(["train", *MODEL, "--policy", "O7", *out], 2, "'O7'", "O0, O1")
@@ -181,6 +206,7 @@ def main():
         folder = pathlib.Path(place)
         compares(folder)
         scales(folder)
+        of_layers(folder)
         odd_names(folder)
         refuses(folder)
         goes_on(folder)

@@ -275,6 +275,57 @@ static void check_told(const char *policy, const char *optimiser) {
     nn_graph_free(g);
 }
 
+/* The predictor that a rule names is that of the tensors which it speaks of, where no format changes too. */
+static void test_predictors(void) {
+    static const struct {
+        const char *policy, *tensor, *predictor;
+    } cases[] = {
+        {"variant flex16+5;", "fc.weight.grad", "paper"},
+        {"variant flex16+5; fc.weight weight-gradients=flex16+5:current", "fc.weight.grad", "current"},
+        {"variant flex16+5; fc.weight weight-gradients=flex16+5:current", "conv1.weight.grad", "paper"},
+        {"variant flex16+5; * weight-gradients=flex16+5:ngraph", "stage1.block1.conv1.weight.grad", "ngraph"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const nn_config config = config_of(cases[i].policy);
+        nn_graph *g = network("resnet8", &config);
+        const char *found = NULL;
+        for (int k = 0; g && k < nn_tensor_count(g); k++)
+            if (!strcmp(nn_tensor_at(g, k).name, cases[i].tensor))
+                found = autoflex_name(tensor_autoflex(nn_tensor_at(g, k).t)->predictor);
+        CHECK(found && !strcmp(found, cases[i].predictor), "%s: %s has %s, expected %s", cases[i].policy,
+              cases[i].tensor, found ? found : "no predictor", cases[i].predictor);
+        nn_graph_free(g);
+    }
+    /* two that read one value in one format, each with its own predictor: two conversions; with the same one */
+    static const char *const pairs[] = {"dfp16:current", "dfp16:ngraph"};
+    for (int same = 0; same < 2; same++) {
+        char policy[200];
+        snprintf(policy, sizeof policy, "variant fp32; conv1 operands=%s result=fp32; conv2 operands=%s result=fp32",
+                 pairs[0], pairs[same ? 0 : 1]);
+        const nn_config config = config_of(policy);
+        nn_graph *g = nn_graph_new(&config);
+        CHECK(g, "%s", tensor_error());
+        nn_node r = nn_relu(g, "relu", nn_input(g, SIDE, SIDE, 3));
+        nn_node y = nn_add(g, "sum", nn_conv2d(g, "conv1", r, 2, 3, 1, 1), nn_conv2d(g, "conv2", r, 2, 3, 1, 1));
+        CHECK(!nn_compile(g, nn_linear(g, "fc", y, CLASSES)), "%s: %s", policy, tensor_error());
+        int conversions = 0, current = 0, ngraph = 0;
+        for (int k = 0; k < nn_tensor_count(g); k++) {
+            const nn_tensor_info info = nn_tensor_at(g, k);
+            if (strncmp(info.name, "relu.dfp16", 10) != 0 || strstr(info.name, ".grad"))
+                continue;
+            const char *predictor = autoflex_name(tensor_autoflex(info.t)->predictor);
+            conversions++;
+            current += !strcmp(predictor, "current");
+            ngraph += !strcmp(predictor, "ngraph");
+        }
+        CHECK(conversions == 2 - same && current == 1 && ngraph == 1 - same,
+              "%s: %d conversions, %d current, %d ngraph", policy, conversions, current, ngraph);
+        const double loss = step(g, "mlp2", 0.01f);
+        CHECK(isfinite(loss), "%s: loss %g", policy, loss);
+        nn_graph_free(g);
+    }
+}
+
 /* --- gradients beside those of fp32, and what becomes of NaN --------------------------------------------------------
  */
 
@@ -392,6 +443,10 @@ static const struct refused {
     {"variant fp32\nconv1 gradients=bf16\nconv1 operands=fp16", {"line 2: gradients of 'conv1'", "line 3"}},
     {"variant fp32\nconv1 operands=fp16 activations=bf16", {"line 2: activations of 'conv1'", "line 2)"}},
     {"variant fp32\n* operands=fp16\n@product activations=bf16", {"line 3: activations of '@product'", "line 2)"}},
+    {"variant fp32;\n* master=wide", {"line 2: nothing that '*' matches has master=wide", "weights of 16 bits"}},
+    {"variant fp32;\n* rounding=stochastic", {"line 2", "'*' matches has rounding=stochastic", "weights of 16 bits"}},
+    {"variant fp16; fc weights=fp32\nfc.weight master=wide", {"line 2: nothing that 'fc.weight'", "master=wide"}},
+    {"variant fp32;\nif-any \xff\xfe format=fp16", {"line 2: byte 8 is 0xff", "UTF-8"}},
 };
 
 static void test_refusals(void) {
@@ -632,6 +687,7 @@ static void test_bias_copies(void) {
 }
 
 int main(void) {
+    test_predictors();
     test_roles();
     check_told("variant flex16+5; bn* format=fp16; fc* weights=flex16+5:ngraph", "sgd");
     check_told("variant flex16+5; bn* format=fp16; fc* weights=dfp16", "adam");

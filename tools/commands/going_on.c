@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_ARGUMENTS = 1 << 16, MOST_OPTIONS = 1 << 22 }; /* bytes */
+enum { MOST_OPTIONS = 1 << 22 }; /* bytes */
 
 static const char *name_of(enum command command) {
     return command == COMMAND_TRAIN ? "train" : "compare";
@@ -98,17 +98,21 @@ static bool is_same(const char *one, const char *other) {
 
 /* The checkpoint of the folder of results is to be gone on with, and is not in the way, where it is the one named. */
 static int take_checkpoint(struct experiment *x, struct settings *settings, char *file, char ***words) {
-    static char policy[MOST_ARGUMENTS], *const policies[] = {policy}; /* in the place of one that may have changed */
-    char *arguments = text_alloc(MOST_ARGUMENTS, 1), *own = folder_resume_file(settings->out);
+    static char *policy; /* in the place of one that may have changed; as long as the program, as arguments are */
+    char *arguments = text_alloc(MOST_OPTIONS, 1), *own = folder_resume_file(settings->out);
     char *source = text_format("%s: '%s'", file, turns_arguments_key);
     x->resume = file;
     x->again = is_same(file, own);
-    int status = nn_checkpoint_note(file, turns_arguments_key, arguments, MOST_ARGUMENTS)
+    int status = nn_checkpoint_note(file, turns_arguments_key, arguments, MOST_OPTIONS)
                      ? text_failed("--resume '%s': %s", settings->resume, tensor_error())
                      : take_up(settings, COMMAND_TRAIN, arguments, source, words);
-    if (status == STATUS_OK && !nn_checkpoint_note(file, "network.policy", policy, sizeof policy)) {
-        settings->resumed_policies = policies;
-        settings->resumed_count = 1;
+    if (status == STATUS_OK) {
+        policy = text_alloc(MOST_OPTIONS, 1);
+        const tensor_status failed = nn_checkpoint_note(file, "network.policy", policy, MOST_OPTIONS);
+        settings->resumed_policies = &policy;
+        settings->resumed_count = failed ? 0 : 1;
+        if (failed && failed != TENSOR_E_DATA) /* other than that it has none */
+            status = text_failed("--resume '%s': %s", settings->resume, tensor_error());
     }
     free(source);
     free(own);

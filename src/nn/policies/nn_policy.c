@@ -3,6 +3,7 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
+#include "safetensors/safetensors.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -288,6 +289,16 @@ static tensor_status read_rule(struct reader *r, const char *where, char *rest) 
                              rule->pattern);
 }
 
+/* It goes into checkpoints, which are UTF-8. */
+static tensor_status check_characters(const char *where, const char *line) {
+    const size_t length = strlen(line);
+    for (size_t at = 0, bytes; at < length; at += bytes)
+        if (!(bytes = fl_utf8_length((const unsigned char *)line + at, length - at)))
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: byte %zu is 0x%02x, expected text in UTF-8", where, at + 1,
+                           (unsigned char)line[at]);
+    return TENSOR_OK;
+}
+
 static tensor_status read_line(struct reader *r, const char *begin, size_t length) {
     char line[LINE_LIMIT], kept[LINE_LIMIT + 2], where[80];
     const char *comment = memchr(begin, '#', length);
@@ -298,6 +309,7 @@ static tensor_status read_line(struct reader *r, const char *begin, size_t lengt
                        sizeof line);
     memcpy(line, begin, length);
     line[length] = 0;
+    FL_TRY(check_characters(where, line));
     size_t used = 0;
     char *rest = line;
     for (char *word; (word = next_word(&rest));) /* words with one space between them */

@@ -40,6 +40,10 @@ static bool matches_parameter(const char *pattern, const struct fl_node *node, c
     return *pattern != '@' && !fnmatch(pattern, name, 0);
 }
 
+static bool matches_either(const char *pattern, const struct fl_node *node, const struct fl_parameter *p) {
+    return matches_node(pattern, node) || matches_parameter(pattern, node, p);
+}
+
 static void take(struct fl_choice own[FL_ROLES], struct fl_rule *rule, unsigned roles) {
     for (int i = 0; i < FL_ROLES; i++)
         if (roles >> i & 1 && rule->choice[i].given)
@@ -73,10 +77,9 @@ static void choose(nn_graph *g, const struct fl_node *node, const struct fl_para
         own[FL_ROLE_MASTER].word = FL_MASTER_NONE;
     for (int i = 0; g->policy && i < g->policy->count; i++) {
         struct fl_rule *rule = &g->policy->rules[i];
-        if (p && (matches_node(rule->pattern, node) || matches_parameter(rule->pattern, node, p))) {
+        if (p && matches_either(rule->pattern, node, p))
             take(own, rule, PARAMETER_ROLES);
-            rule->used |= PARAMETER_ROLES;
-        } else if (!p && matches_node(rule->pattern, node))
+        else if (!p && matches_node(rule->pattern, node))
             take(own, rule, is_group(node, "product") ? LAYER_ROLES | PRODUCT_ROLES : LAYER_ROLES);
     }
     if (!p)
@@ -132,6 +135,26 @@ static tensor_status resolve_node(nn_graph *g, struct fl_node *node) {
     return check_operands(g, node);
 }
 
+/* Whether a rule asks for what weights of 16 bits alone have. */
+static bool asks_of_narrow(const struct fl_rule *rule, enum fl_role role) {
+    const struct fl_choice *choice = &rule->choice[role];
+    return choice->given &&
+           choice->word == (role == FL_ROLE_MASTER ? (int)FL_MASTER_WIDE : (int)TENSOR_ROUND_STOCHASTIC);
+}
+
+static void note_used_by(nn_graph *g, const struct fl_node *node, const struct fl_parameter *p, bool narrow) {
+    for (int i = 0; g->policy && i < g->policy->count; i++) {
+        struct fl_rule *rule = &g->policy->rules[i];
+        if (!matches_either(rule->pattern, node, p))
+            continue;
+        unsigned used = PARAMETER_ROLES;
+        for (enum fl_role role = FL_ROLE_MASTER; role <= FL_ROLE_ROUNDING; role++)
+            if (!narrow && asks_of_narrow(rule, role))
+                used &= ~(1u << role);
+        rule->used |= used;
+    }
+}
+
 /* The bias of a product is added to its result. */
 static bool is_operand(const struct fl_node *node, const struct fl_parameter *p) {
     return is_group(node, "product") && strcmp(p->suffix, "bias") != 0;
@@ -144,6 +167,7 @@ static tensor_status resolve_parameter(nn_graph *g, const struct fl_node *node, 
     struct fl_parameter_types *as = &p->as;
     const struct fl_type w = settled(g, own[FL_ROLE_WEIGHTS].type);
     const bool narrow = tensor_format_bytes(w.format) == 2;
+    note_used_by(g, node, p, narrow);
     const int master = own[FL_ROLE_MASTER].word;
     const bool stochastic = own[FL_ROLE_ROUNDING].word == TENSOR_ROUND_STOCHASTIC;
     const bool added = is_group(node, "product") && !is_operand(node, p); /* a bias, which backward does not read */
@@ -155,6 +179,8 @@ static tensor_status resolve_parameter(nn_graph *g, const struct fl_node *node, 
                                       .wide = g->policy ? narrow && master == FL_MASTER_WIDE : master == FL_MASTER_WIDE,
                                       .stochastic = g->policy ? narrow && stochastic : stochastic};
     as->kept = or_else(g, &own[FL_ROLE_WEIGHT_GRADIENTS], as->g);
+    if (fl_same_format(as->kept, as->g)) /* one tensor, and its predictor is the one that was asked for */
+        as->g = as->kept;
     if (as->stochastic && g->policy && master != FL_MASTER_NONE)
         return fl_fail(TENSOR_E_ARGUMENT, "%s.%s: rounding=stochastic with master=%s, expected master=none",
                        node->owner, p->suffix, fl_master_name(master));
@@ -244,8 +270,13 @@ static tensor_status check_rule(nn_graph *const graphs[], int count, const struc
     const unsigned without = rule->explicit_roles & ~rule->used;
     for (int i = 0; i < FL_ROLES; i++)
         if (without >> i & 1)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: nothing that '%.60s' matches has %s%s", rule->where, rule->pattern,
-                           fl_role_name(i), 1u << i & PRODUCT_ROLES ? ", which products (@product) alone have" : "");
+            return fl_fail(
+                TENSOR_E_ARGUMENT, "%s: nothing that '%.60s' matches has %s%s", rule->where, rule->pattern,
+                fl_role_name(i),
+                1u << i & PRODUCT_ROLES                            ? ", which products (@product) alone have"
+                : i == FL_ROLE_MASTER && asks_of_narrow(rule, i)   ? "=wide, which weights of 16 bits alone have"
+                : i == FL_ROLE_ROUNDING && asks_of_narrow(rule, i) ? "=stochastic, which weights of 16 bits alone have"
+                                                                   : "");
     return TENSOR_OK;
 }
 
@@ -342,25 +373,46 @@ static struct fl_node_types reads(const struct fl_node *node, int k) {
     return (struct fl_node_types){.x = added ? node->as.y : node->as.x, .dy = node->as.dx};
 }
 
+/* The predictor too, which is of the tensor that a conversion writes. */
+static bool is_same(struct fl_type a, struct fl_type b) {
+    const char *p = a.predictor ? a.predictor : "", *q = b.predictor ? b.predictor : "";
+    return fl_same_format(a, b) && !strcmp(p, q);
+}
+
+/* Conversions of x into the formats of `to`, with whatever predictors. */
+static int made_alike(const nn_graph *g, nn_node x, struct fl_node_types to) {
+    int count = 0;
+    for (int i = 0; i < g->count; i++) {
+        const struct fl_node *node = &g->nodes[i];
+        count += fl_is_conversion(node) && node->input[0].x == x && fl_same_format(node->as.y, to.x) &&
+                 fl_same_format(node->as.dy, to.dy);
+    }
+    return count;
+}
+
 /* A conversion of x made before; -1: none. */
 static nn_node made(const nn_graph *g, nn_node x, struct fl_node_types to) {
     for (int i = 0; i < g->count; i++) {
         const struct fl_node *node = &g->nodes[i];
-        if (fl_is_conversion(node) && node->input[0].x == x && fl_same_format(node->as.y, to.x) &&
-            fl_same_format(node->as.dy, to.dy))
+        if (fl_is_conversion(node) && node->input[0].x == x && is_same(node->as.y, to.x) && is_same(node->as.dy, to.dy))
             return node->first;
     }
     return -1;
 }
 
-/* A new one at the end of the nodes. NAME.FORMAT, or NAME.FORMAT-FORMAT of the gradient where that is another. */
+/* A new one at the end of the nodes. NAME.FORMAT, or NAME.FORMAT-FORMAT of the gradient where that is another; behind
+ * it -2, -3, ... where there is one whose exponents have other predictors. */
 static nn_node make(nn_graph *g, nn_node x, struct fl_node_types to) {
     const struct fl_node *source = fl_node_of(g, x);
     const struct fl_node_types from = source->as;
     const bool forward = !fl_same_format(from.y, to.x), backward = !fl_same_format(from.dy, to.dy),
                apart = !fl_same_format(to.x, to.dy);
-    char *name = fl_format_name("%s.%s%s%s", fl_output_of(g, x)->name, tensor_format_name(to.x.format),
-                                apart ? "-" : "", apart ? tensor_format_name(to.dy.format) : "");
+    const int alike = made_alike(g, x, to);
+    char number[16] = "";
+    if (alike)
+        snprintf(number, sizeof number, "-%d", alike + 1);
+    char *name = fl_format_name("%s.%s%s%s%s", fl_output_of(g, x)->name, tensor_format_name(to.x.format),
+                                apart ? "-" : "", apart ? tensor_format_name(to.dy.format) : "", number);
     char *owner = fl_strdup(source->owner);
     nn_node y = -1;
     if (name && owner)
