@@ -251,6 +251,8 @@ static void changed_files(void) {
          "'conv1.weight': elements of a flex16+5 tensor are not the rounding"},
         {{"conv1.weight.wide", 3, INT32_MIN, 0, NULL, NULL}, "'conv1.weight': elements of a flex16+5 tensor are not"},
         {{"conv1.weight", -1, 0, 0, NULL, NULL}, "tensor 'conv1.weight' is missing, expected I16 [3, 3, 3, 2]"},
+        {{"bn1.running_variance", 2, 0, -1e-300, NULL, NULL},
+         "tensor 'bn1.running_variance': element 2 is below 0, expected at least 0"},
         {{"bn1.running_variance", -1, 0, 0, NULL, NULL}, "tensor 'bn1.running_variance' is missing, expected F64 [3]"},
         {{NULL, 0, 0, 0, "conv1.weight.exponent", NULL}, "its metadata have no 'conv1.weight.exponent'"},
         {{NULL, 0, 0, 0, "conv1.weight.exponent", "3"}, "'conv1.weight.exponent' is 3, the slot has"},

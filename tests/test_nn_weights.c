@@ -337,6 +337,10 @@ static void test_refusals(void) {
           tensor_error());
     CHECK(nn_weights_load(raw, path) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "not compiled"), "%s",
           tensor_error());
+    double variances[64] = {1, 2, -1e-300};
+    const tensor *kept = find(g, "bn1.gamma");
+    refused(g, before, nn_weight_set(g, "bn1.running_variance", variances, tensor_count(kept)), TENSOR_E_ARGUMENT,
+            "element 2 of 'bn1.running_variance' is -1e-300, expected a finite number from 0");
     nn_graph *other = network("fp32", 9);
     CHECK(!nn_checkpoint_save(other, path, NULL, 0), "%s", tensor_error());
     spoil(NULL, NULL);

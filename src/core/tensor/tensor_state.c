@@ -105,6 +105,35 @@ tensor_status fl_state_check(const tensor *t, bool elements, const void *bytes) 
     return elements && t->storage->wide ? check_wide(t, (const unsigned char *)bytes + sizeof slot) : TENSOR_OK;
 }
 
+/* Element i of the wide part; its sign is that of the number. */
+static double wide_at(const tensor *t, const unsigned char *wide, int64_t i) {
+    int32_t m;
+    float x;
+    if (t->format->arithmetic == FL_ARITHMETIC_SHARED) {
+        memcpy(&m, wide + (size_t)i * sizeof m, sizeof m);
+        return m;
+    }
+    memcpy(&x, wide + (size_t)i * sizeof x, sizeof x);
+    return x;
+}
+
+tensor_status fl_state_check_sign(const tensor *t, const void *bytes) {
+    const struct fl_state_sizes size = fl_state_sizes(t);
+    const unsigned char *elements = (const unsigned char *)bytes + size.slot, *wide = elements + size.elements;
+    const size_t each = (size_t)t->format->bytes;
+    struct fl_slot slot;
+    memcpy(&slot, bytes, sizeof slot);
+    for (int64_t i = 0; i < t->count; i++) {
+        double element, value;
+        memcpy(&element, elements + (size_t)i * each, each); /* as it is aligned */
+        t->format->decode(&(struct fl_view){.data = &element, .count = 1, .e = &slot.e}, 0, 1, &value);
+        const double low = size.wide ? fmin(value, wide_at(t, wide, i)) : value;
+        if (low < 0)
+            return fl_fail(TENSOR_E_DATA, "state: element %lld is below 0, expected at least 0", (long long)i);
+    }
+    return TENSOR_OK;
+}
+
 tensor_status fl_state_set(tensor *t, bool elements, const void *bytes) {
     struct fl_storage *s = t->storage;
     struct fl_queue *queue = fl_queue_of(s);

@@ -11,6 +11,8 @@ size_t fl_state_bytes(const tensor *t, bool elements);
 tensor_status fl_state_get(const tensor *t, bool elements, void *bytes);
 /* TENSOR_E_DATA where the bytes cannot be a state of such a tensor; nothing is changed. */
 tensor_status fl_state_check(const tensor *t, bool elements, const void *bytes);
+/* TENSOR_E_DATA where an element of those bytes, or of its wide part, is below 0: of a variance, or a root. */
+tensor_status fl_state_check_sign(const tensor *t, const void *bytes);
 /* Checked bytes become the state; the tensor keeps its own predictor. */
 tensor_status fl_state_set(tensor *t, bool elements, const void *bytes);
 

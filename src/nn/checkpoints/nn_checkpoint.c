@@ -446,7 +446,8 @@ static tensor_status read_entry(const struct fl_safetensors *s, struct entries *
             FL_TRY(check_exponent(s, suffixed(name, entry->name, ".wide.exponent"), n->whole[0] + 16));
         *used += entry->size.wide ? 2 : 1;
     }
-    return fl_state_check(entry->t, entry->whole, state);
+    FL_TRY(fl_state_check(entry->t, entry->whole, state));
+    return entry->elements ? fl_state_check_range(e->g, entry->t, state) : TENSOR_OK;
 }
 
 /* One after the other, with a blank between them. */

@@ -225,10 +225,33 @@ static tensor_status get(tensor *t, bool elements, void *context) {
     return TENSOR_OK;
 }
 
+static bool is_never_negative(const nn_graph *g, const tensor *t) {
+    for (int i = 0; i < g->count; i++) {
+        for (int k = 0; k < g->nodes[i].parameters; k++)
+            if (g->nodes[i].parameter[k].r == t)
+                return true;
+        for (int k = 0; k < g->nodes[i].states; k++)
+            if (g->nodes[i].state[k].t == t)
+                return g->nodes[i].state[k].variance;
+    }
+    return false;
+}
+
+tensor_status fl_state_check_range(const nn_graph *g, const tensor *t, const void *bytes) {
+    return is_never_negative(g, t) ? fl_state_check_sign(t, bytes) : TENSOR_OK;
+}
+
+struct checked {
+    const nn_graph *g;
+    const char *at;
+};
+
 static tensor_status check(tensor *t, bool elements, void *context) {
-    const char **at = context;
-    FL_TRY(fl_state_check(t, elements, *at));
-    *at += fl_state_bytes(t, elements);
+    struct checked *c = context;
+    FL_TRY(fl_state_check(t, elements, c->at));
+    if (elements)
+        FL_TRY(fl_state_check_range(c->g, t, c->at));
+    c->at += fl_state_bytes(t, elements);
     return TENSOR_OK;
 }
 
@@ -276,7 +299,7 @@ tensor_status nn_state_set(nn_graph *g, const void *state, size_t bytes) {
     nn_loss_scale scaling = g->scaling.now;
     memcpy(&scaling, (const char *)state + sizeof head, scaling_bytes(g));
     FL_TRY(fl_loss_scale_check_state(g, &scaling));
-    const char *tensors = (const char *)state + sizeof head + scaling_bytes(g), *at = tensors;
-    FL_TRY(visit_all(g, check, &at));
+    const char *tensors = (const char *)state + sizeof head + scaling_bytes(g);
+    FL_TRY(visit_all(g, check, &(struct checked){g, tensors}));
     return fl_put_state(g, tensors, head.steps, &scaling);
 }

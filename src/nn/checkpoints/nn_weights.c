@@ -18,6 +18,7 @@ struct target {
     tensor *kept;
     char *name;
     const struct fl_shape *shape;
+    bool variance; /* never below 0 */
     double *values;
 };
 
@@ -51,7 +52,8 @@ static tensor_status list_node(struct targets *all, const struct fl_node *node) 
         if (node->state[k].lasts)
             FL_TRY(add(all, (struct target){.kept = node->state[k].t,
                                             .name = fl_format_name("%s.%s", node->owner, node->state[k].suffix),
-                                            .shape = &node->state[k].shape}));
+                                            .shape = &node->state[k].shape,
+                                            .variance = node->state[k].variance}));
     return TENSOR_OK;
 }
 
@@ -75,12 +77,13 @@ static tensor_status check_network(const nn_graph *g) {
     return g->compiled ? TENSOR_OK : fl_fail(TENSOR_E_ARGUMENT, "weights: the network is not compiled (nn_compile)");
 }
 
-static tensor_status check_finite(tensor_status how, const char *where, const char *name, const double *values,
-                                  int64_t count) {
+static tensor_status check_range(tensor_status how, const char *where, const struct target *t, const double *values,
+                                 int64_t count) {
     for (int64_t i = 0; i < count; i++)
-        if (!isfinite(values[i]))
-            return fl_fail(how, "weights: %s%selement %lld of '%.150s' is %g, expected a finite number", where,
-                           *where ? ": " : "", (long long)i, name, values[i]);
+        if (!isfinite(values[i]) || (t->variance && values[i] < 0))
+            return fl_fail(how, "weights: %s%selement %lld of '%.150s' is %g, expected a finite number%s", where,
+                           *where ? ": " : "", (long long)i, t->name, values[i],
+                           t->variance ? " from 0: it is a variance" : "");
     return TENSOR_OK;
 }
 
@@ -112,7 +115,7 @@ static tensor_status set_one(const struct targets *all, const char *name, const 
     if (count != fl_shape_count(t->shape))
         return fl_fail(TENSOR_E_SHAPE, "weights: %lld values, '%.150s' has %lld", (long long)count, name,
                        (long long)fl_shape_count(t->shape));
-    FL_TRY(check_finite(TENSOR_E_ARGUMENT, "", name, values, count));
+    FL_TRY(check_range(TENSOR_E_ARGUMENT, "", t, values, count));
     return put(t, values);
 }
 
@@ -171,7 +174,7 @@ static tensor_status read_values(const struct fl_safetensors *s, struct target *
     if (!status)
         status = fl_checkpoint_values(s, name, to->values, count);
     if (!status)
-        status = check_finite(TENSOR_E_DATA, s->path, name, to->values, count);
+        status = check_range(TENSOR_E_DATA, s->path, to, to->values, count);
     fl_free(name);
     return status;
 }

@@ -101,6 +101,7 @@ struct fl_state {
     struct fl_shape shape;
     double initial; /* of every element */
     bool lasts;     /* a later step reads it: the state of the network contains it */
+    bool variance;  /* never below 0 */
     tensor *t;
 };
 

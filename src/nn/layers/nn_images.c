@@ -66,7 +66,8 @@ static tensor_status add_moments(struct fl_node *node, enum moments which, const
                                                 .format = FMT_F64,
                                                 .shape = channels,
                                                 .initial = initial,
-                                                .lasts = which >= RUNNING_MEAN});
+                                                .lasts = which >= RUNNING_MEAN,
+                                                .variance = which == RUNNING_VARIANCE});
 }
 
 static const tensor *moments(const struct fl_node *node, enum moments which) {
