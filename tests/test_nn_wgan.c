@@ -69,8 +69,16 @@ static void state_of(const nn_wgan *w, unsigned char **bytes, size_t *count) {
 
 /* Distance between the mean image of the set and that of what is generated: what training is to lessen. */
 static double distance(nn_wgan *w) {
-    float images[BATCH * PIXELS];
-    CHECK(!nn_wgan_generate(w, 77, BATCH, images), "%s", tensor_error());
+    float images[BATCH * PIXELS], again[BATCH * PIXELS];
+    unsigned char *before, *after;
+    size_t count, same;
+    state_of(w, &before, &count);
+    CHECK(!nn_wgan_generate(w, 77, BATCH, images) && !nn_wgan_generate(w, 77, BATCH, again), "%s", tensor_error());
+    CHECK(!memcmp(images, again, sizeof images), "other images the second time");
+    state_of(w, &after, &same);
+    CHECK(same == count && !memcmp(before, after, count), "images have changed the state of the pair");
+    free(before);
+    free(after);
     double sum = 0;
     for (int p = 0; p < PIXELS; p++) {
         double mean = 0;

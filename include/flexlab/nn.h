@@ -879,8 +879,8 @@ typedef struct nn_wgan_report {
 FLEXLAB_API tensor_status nn_wgan_train(nn_wgan *w, const data_set *set, int64_t steps,
                                         int (*report)(void *context, const nn_wgan_report *report), void *context)
     FLEXLAB_SYMBOL(nn_wgan_train);
-/* count <= batch images [count, side, side, channels] in -1 ... 1, from the latent numbers of that seed. Does not
- * disturb training. */
+/* count <= batch images [count, side, side, channels] in -1 ... 1, from the latent numbers of that seed. Leaves
+ * the state of the pair as it was, so that the same weights give the same images, and training goes on as without. */
 FLEXLAB_API tensor_status nn_wgan_generate(nn_wgan *w, uint64_t seed, int count, float *images)
     FLEXLAB_SYMBOL(nn_wgan_generate);
 /* Both networks in PREFIX.critic.safetensors and PREFIX.generator.safetensors (nn_checkpoint_save), and from there, of

@@ -238,9 +238,9 @@ static int train(struct gan *g) {
     if (nn_wgan_train(g->pair, g->set, g->s.gan_steps, on_step, g))
         return text_failed("%s", tensor_error());
     if (g->status == STATUS_OK)
-        g->status = write_samples(g, (int64_t)nn_steps(nn_wgan_generator(g->pair)));
-    if (g->status == STATUS_OK)
         g->status = keep_networks(g);
+    if (g->status == STATUS_OK)
+        g->status = write_samples(g, (int64_t)nn_steps(nn_wgan_generator(g->pair)));
     if (g->status == STATUS_OK)
         g->status = output_lines_commit(&g->metrics);
     g->open = g->open && g->status != STATUS_OK;

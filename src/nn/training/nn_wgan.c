@@ -213,11 +213,20 @@ tensor_status nn_wgan_generate(nn_wgan *w, uint64_t seed, int count, float *imag
     if (!w || !images)
         return fl_fail(TENSOR_E_ARGUMENT, "wgan: %s is NULL", w ? "images" : "the pair of networks");
     FL_TRY(check_between("images", count, 1, w->how.batch));
+    const size_t bytes = nn_state_bytes(w->generator);
+    void *state = fl_alloc(bytes);
+    if (!state)
+        return fl_fail(TENSOR_E_MEMORY, "wgan: no memory for %zu bytes, the state that pictures leave as it is", bytes);
     draw_latent(w, seed, "sample", 0);
-    FL_TRY(nn_predict(w->generator, w->latent, count, w->numbers));
-    for (int64_t i = 0; i < w->pixels / w->how.batch * count; i++)
+    tensor_status status = nn_state_get(w->generator, state, bytes);
+    if (!status)
+        status = nn_predict(w->generator, w->latent, count, w->numbers);
+    for (int64_t i = 0; i < w->pixels / w->how.batch * count && !status; i++)
         images[i] = (float)w->numbers[i];
-    return TENSOR_OK;
+    if (!status)
+        status = nn_state_set(w->generator, state, bytes); /* the exponents of an evaluation, and their histories */
+    fl_free(state);
+    return status;
 }
 
 /* --- training ----------------------------------------------------------------------------------------------------- */
