@@ -671,7 +671,7 @@ static void refuses(void) {
                {"dynamic:init=2^25", "init, expected"},
                {"dynamic:init=0", "init, expected"},
                {"dynamic:init=2^0.5", "init, expected"},
-               {"dynamic:window=0", "window 0, expected 1 to"},
+               {"dynamic:window=0", "window 0, expected a whole number from 1 to 2147483647"},
                {"dynamic:window=1.5", "window 1.5"},
                {"dynamic:factor=1", "factor, expected a power of two from 2"},
                {"dynamic:factor=3", "factor"},

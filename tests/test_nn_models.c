@@ -332,6 +332,8 @@ static void check_sizes(void) {
     refused(TENSOR_E_ARGUMENT, "the width at least 1", "wrn16-0", 32, 32);
     refused(TENSOR_E_ARGUMENT, "below 1000", "wrn16-1000", 32, 32);
     refused(TENSOR_E_ARGUMENT, "below 1000", "wrn1000-4", 32, 32);
+    refused(TENSOR_E_ARGUMENT, "below 1000", "wrn60004-1", 32, 32);
+    refused(TENSOR_E_ARGUMENT, "the depth must be below 10000", "resnet99998", 32, 32);
     refused(TENSOR_E_ARGUMENT, "at least 1", "mlp0x8", 32, 32);
     refused(TENSOR_E_ARGUMENT, "the width at least 1", "mlp2x0", 32, 32);
     refused(TENSOR_E_ARGUMENT, "expected one of mlp2", "mlp3", 32, 32);

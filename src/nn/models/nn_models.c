@@ -54,12 +54,12 @@ static const struct family {
     {"wrn", "-", fl_wide_resnet, 6, 4, "6n + 4: 10, 16, 22, ...", true},
     {"mlp", "x", fl_mlp, 1, 0, "at least 1", true},
 };
-enum { FAMILIES = sizeof families / sizeof families[0], NUMBER_LIMIT = 1000 };
+enum { FAMILIES = sizeof families / sizeof families[0], NUMBER_LIMIT = 1000, DEPTH_LIMIT = 10000 };
 
-/* A number of digits at *text, which moves behind it; -1: there is none, 0 and above: at most 9999. */
+/* A number of digits at *text, which moves behind it; -1: there is none, 0 and above: at most DEPTH_LIMIT. */
 static int take_number(const char **text) {
     const size_t digits = strspn(*text, "0123456789");
-    const int value = digits == 0 ? -1 : digits > 4 ? 9999 : (int)strtol(*text, NULL, 10);
+    const int value = digits == 0 ? -1 : digits > 4 ? DEPTH_LIMIT : (int)strtol(*text, NULL, 10);
     *text += digits;
     return value;
 }
@@ -109,11 +109,13 @@ static tensor_status find_model(const char *name, struct model *model) {
         int depth, width;
         if (!in_family(family, name, &depth, &width))
             continue;
-        if (depth < family->each + family->more || (depth - family->more) % family->each)
-            return fl_fail(TENSOR_E_ARGUMENT, "model '%s': the depth must be %s", name, family->depths);
         if (family->wide && (depth >= NUMBER_LIMIT || width < 1 || width >= NUMBER_LIMIT))
             return fl_fail(TENSOR_E_ARGUMENT, "model '%s': depth and width must be below %d, the width at least 1",
                            name, NUMBER_LIMIT);
+        if (depth >= DEPTH_LIMIT)
+            return fl_fail(TENSOR_E_ARGUMENT, "model '%s': the depth must be below %d", name, DEPTH_LIMIT);
+        if (depth < family->each + family->more || (depth - family->more) % family->each)
+            return fl_fail(TENSOR_E_ARGUMENT, "model '%s': the depth must be %s", name, family->depths);
         *model = (struct model){name, family->build, family->wide ? depth + width * FL_WIDTH : depth, 0};
         return TENSOR_OK;
     }
