@@ -341,9 +341,13 @@ static void added(void) {
     autoflex_record(&a, 3, 1);
     const int before = a.e;
     CHECK(autoflex_adjust(&a) == before, "a predictor that says 0 moved e");
+    static const char *const bad[] = {"",    "a,b",  "x@cpu",    "a:b",
+                                      "a b", "a\nb", "\xc3\xa9", "12345678901234567890123456789012"};
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++)
+        CHECK(autoflex_add(bad[i], never, &calls) == AUTOFLEX_NONE, "a predictor of the name '%s'", bad[i]);
     for (int i = 0; i < 70; i++) {
         char name[16];
-        snprintf(name, sizeof name, "filler %d", i);
+        snprintf(name, sizeof name, "filler-%d", i);
         const bool given = autoflex_add(name, never, &calls) != AUTOFLEX_NONE;
         CHECK(given == (i < 62), "predictor %d: %s", i + 3, given ? "added" : "refused");
     }

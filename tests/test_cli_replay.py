@@ -213,6 +213,12 @@ def bad_input(place, good):
             check(row["writes"] == "4" and row["saturated"] == "2" and row["tensor"] == "fc.weight", row)
     expect_error(["replay", "/nowhere.csv"], 1, "/nowhere.csv", "No such file")
     expect_error(["replay"], 2, "trace files")
+    of_policy = os.path.join(place, "trace-policy_O2-seed1.csv")
+    with open(good, "rb") as source, open(of_policy, "wb") as file:
+        file.write(source.read())
+    expect_error(["replay", of_policy], 2, of_policy, "its name has a policy", "--format")
+    check(succeed("replay", of_policy, "--format", "flex16+5").stdout.splitlines()[2:] == succeed("replay", good, "--format", "flex16+5").stdout.splitlines()[2:],
+          "another range")
     expect_error(["replay", good, "--predictors", "paper,papper"], 2, "'papper'", "did you mean 'paper'?")
     expect_error(["replay", good, "--predictors", "paper,paper"], 2, "'paper' is named twice")
     expect_error(["replay", good, "--by", "rule"], 2, "'rule'", "role, trace or tensor")

@@ -318,10 +318,11 @@ def test_telemetry(place, good):
                     check(get["e_least"] == min(line["e_least"] for line in part) and get["e_largest"] == max(line["e_largest"] for line in part), get)
         check(measured == 2, "rows with a measured error", measured)
     lines = lines["fp32"]
-    write_telemetry(out, "fp32", [lines[0], json.dumps({**lines[1], "elements": "many"}).replace('"many"', "1e999") + "\n"])  # a number to no page
+    write_telemetry(out, "fp32", [lines[0], json.dumps({**lines[1], "elements": "many"}).replace('"many"', "1e999") + "\n", lines[-1]])  # a number to no page
     check([lane["elements"] for lane in data_of(redraw(out, out + " infinite"))["telemetry"]["runs"][0]["lanes"].values()] == [None], "elements that are infinite")
     write_telemetry(out, "fp32", lines)
-    for edit, words in ((lines[1:], ":1: a line 'telemetry' comes first"), ([{**lines[0], "schema": 2}], ":1: has another layout than 1"),
+    for edit, words in ((lines[1:], ":1: a line 'telemetry' comes first"), (lines[:-1], f":{len(lines)}: expected a line 'end': the file is cut off"),
+                        (lines[:1], ":2: expected a line 'end'"), ([], ":1: is empty"), (lines + lines[-1:], f":{len(lines) + 1}: follows the line 'end'"), ([{**lines[0], "schema": 2}], ":1: has another layout than 1"),
                         ([lines[0], lines[6], lines[1]], ":3: 'step' is below that of the line before"),
                         ([lines[0], "{\"type\":\n"], ":2: is not a JSON object"), ([lines[0], {**lines[1], "bins": [1, "x"]}], ":2: 'bins' holds"),
                         ([lines[0], {k: v for k, v in lines[1].items() if k != "flushed"}], ":2: is not a line 'tensor'"),

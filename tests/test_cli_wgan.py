@@ -110,6 +110,16 @@ def test_scales(place):
     for form, scale in ("fp16", usual), ("fp16:noscale", "none"), ("fp16-sr", usual), ("bf16", "none"):
         trained("usual-" + form, "--format", form, "--steps", "1")
         check(read_lines(out("usual-" + form))[0]["loss_scale"] == scale, form, read_lines(out("usual-" + form))[0])
+    # a static scale that is too large: NaN in all weights is no success; nor are steps that are made already
+    done = trained("diverged", "--format", "fp16", "--loss-scale", "2^40", "--steps", "6", "--quiet", status=1)
+    check("DIVERGED: the distance of step 6 is nan" in done.stderr and not done.stdout and os.path.exists(out("diverged/metrics.jsonl")), done.stderr)
+    trained("made", "--format", "fp32", "--steps", "2", "--quiet")
+    for steps in "1", "2":
+        expect_error([*TINY, "--format", "fp32", "--steps", steps, "--out", out("again"), "--resume", out("made/wgan-000002")], 2,
+                     f"--steps {steps}: the pair of --resume has made 2 steps, expected more")
+    for how, words in ((("--lr", "2e-3"), "rate=0.00200000009"), (("--clip", "0.5"), "clip=0.5"), (("--critic-steps", "1"), "critic_steps=1")):
+        expect_error([*TINY, "--format", "fp32", "--steps", "4", "--out", out("again"), "--resume", out("made/wgan-000002"), *how], 1,
+                     "was trained with critic_steps=", words)
     # no scale is small enough: said when it happens, and a failure when all is kept
     done = trained("starved", "--format", "fp16", "--loss-scale", "dynamic:init=2^24,min=2^24", "--steps", "15", status=1)
     check("WARNING: the last 20 steps of the critic made no update, up to step 10" in done.stderr and

@@ -157,6 +157,7 @@ static void refused(void) {
                  {{.shadows = ""}, "''"},
                  {{.csv = path}, path},
                  {{.csv = around}, "is being written already, expected a file of its own"},
+                 {{.csv = "/tmp"}, "cannot write /tmp: "},
                  {{.csv = "/no/such/folder/at/all"}, "/no/such"}};
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         nn_telemetry_config config = wrong[i].config;

@@ -312,7 +312,7 @@ static void refusals(const data_set *set, const char *prefix) {
     nn_wgan_config layers = good;
     layers.layer_formats = "up1=bf16,dwon1=bf16";
     refused(nn_wgan_new(&layers) ? TENSOR_OK : TENSOR_E_ARGUMENT, "'dwon1' matches no layer");
-    nn_wgan *w = nn_wgan_new(&good), *other = new_pair("fp32", 1e-3f);
+    nn_wgan *w = nn_wgan_new(&good), *other = new_pair("fp32", 5e-5f), *faster = new_pair("fp32", 1e-3f);
     float images[2 * PIXELS] = {0};
     refused(nn_wgan_generate(w, 1, 3, images), "images 3, expected 1 to 2");
     refused(nn_wgan_train_critic(w, NULL, NULL), "images is NULL");
@@ -320,6 +320,8 @@ static void refusals(const data_set *set, const char *prefix) {
     refused(nn_wgan_load(w, "/nowhere/there"), "/nowhere/there.critic.safetensors");
     CHECK(!nn_wgan_train(w, set, 1, NULL, NULL) && !nn_wgan_save(w, prefix), "%s", tensor_error());
     refused(nn_wgan_load(other, prefix), "checkpoint");
+    refused(nn_wgan_load(faster, prefix), "was trained with critic_steps=5 rate=4.99999987e-05");
+    nn_wgan_free(faster);
     /* files of two steps */
     char path[300], kept[300];
     snprintf(path, sizeof path, "%s.critic.safetensors", prefix);

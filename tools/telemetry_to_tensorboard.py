@@ -101,6 +101,8 @@ def convert(path, folder, make_writer):
                 rows += 1
             elif row["type"] == "nonfinite":
                 writer.add_text("first NaN or Inf", f"{row['tensor']} ({row['role']})", row["step"])
+    if not rows:
+        sys.exit(f"{path}: no rows of tensors, expected telemetry of flexlab")
     print(f"{path}: {rows} rows -> {folder}")
 
 
@@ -115,6 +117,8 @@ def main():
         sys.exit("TensorBoard event files are written by the package tensorboardX: python3 -m pip install tensorboardX")
     found = [file for path in arguments.paths for file in files_of(path)]
     out = arguments.out or found[0].parent / "tensorboard"
+    if out.exists() and not out.is_dir():
+        parser.error(f"--out {out}: a file, expected a folder")
     names = set()
     for file in found:
         name = file.stem if file.stem not in names else f"{file.parent.name}-{file.stem}"

@@ -112,7 +112,8 @@ static autoflex_predictor add(const char *name, autoflex_predict_fn predict, voi
 }
 
 autoflex_predictor autoflex_add(const char *name, autoflex_predict_fn predict, void *context) {
-    if (!name || !*name || strlen(name) > NAME_LIMIT || !predict)
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.+";
+    if (!name || !*name || strlen(name) > NAME_LIMIT || name[strspn(name, allowed)] || !predict)
         return AUTOFLEX_NONE;
     take_lock();
     const autoflex_predictor predictor = add(name, predict, context);

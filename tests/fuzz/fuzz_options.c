@@ -54,7 +54,8 @@ static void check_settings(const struct settings *s) {
     MUST(ONE_OF(s->schedule, "linear", "cosine", "step", "constant"), "--schedule %s was accepted", s->schedule);
     MUST(ONE_OF(s->master, "default", "none"), "--master %s was accepted", s->master);
     MUST(!s->predictor || autoflex_find(s->predictor), "--predictor %s was accepted", s->predictor);
-    MUST(s->model[0] && s->data[0] && s->formats[0], "an empty text was accepted");
+    MUST(s->model[0] && s->data[0] && (s->formats ? s->formats[0] != 0 : s->policy && s->policy[0]),
+         "an empty text was accepted");
     MUST(s->out ? s->out[0] != 0 : s->resume && s->resume[0], "there is no folder for the results");
     whole("checkpoint-every", s->checkpoint_every, 0, 1, INT_MAX);
     MUST(s->augment == SWITCH_UNSET || s->augment == 0 || s->augment == 1, "augment is %d", s->augment);
@@ -69,11 +70,11 @@ static void check_series(const struct settings *s) {
     must_say("series_read", status != STATUS_OK);
     MUST(status == STATUS_OK ? series && count > 0 : !series && !count, "%d series after status %d", count, status);
     for (int i = 0; i < count; i++) {
-        MUST(series[i].variant && series[i].label &&
-                 !strncmp(series[i].label, series[i].variant->name, strlen(series[i].variant->name)),
-             "series %d is called %s", i, series[i].label);
-        MUST(!series[i].predictor == !series[i].shared, "%s: predictor %s", series[i].label,
-             series[i].predictor ? series[i].predictor : "none");
+        const struct series *one = &series[i];
+        const char *begins = one->policy && !strncmp(one->label, "policy:", 7) ? "policy:" : one->variant->name;
+        MUST(!strncmp(one->label, begins, strlen(begins)), "series %d is called %s", i, one->label);
+        MUST(one->policy || !one->predictor == !one->shared, "%s: predictor %s", one->label,
+             one->predictor ? one->predictor : "none");
         for (int k = 0; k < i; k++)
             MUST(strcmp(series[k].label, series[i].label), "%s is there twice", series[i].label);
     }

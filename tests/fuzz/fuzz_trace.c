@@ -42,7 +42,7 @@ static int write_rows(struct input *in, struct row *rows) {
     fputs(heading, file);
     const int tensors = 1 + take_below(in, TENSORS);
     int count = 0;
-    for (int64_t step = 0; count + tensors <= ROWS && input_left(in); step += 1 + take_byte(in))
+    for (int64_t step = 1; count + tensors <= ROWS && input_left(in); step += 1 + take_byte(in))
         for (int i = 0; i < tensors; i++) {
             struct row r = {i, (int8_t)take_byte(in), step, 0, false};
             const int mantissa = take_byte(in);

@@ -10,11 +10,15 @@
 static bool refused; /* autoflex_add said no */
 
 static autoflex_predictor add(const char *name, autoflex_predict_fn predict, void *context) {
-    const autoflex_predictor given = autoflex_add(name, predict, context);
+    const bool suffix = name && (!strcmp(name, "nomaster") || !strcmp(name, "noscale")); /* FORMAT:SUFFIX */
+    const autoflex_predictor given = suffix ? AUTOFLEX_NONE : autoflex_add(name, predict, context);
     if (!given) {
-        text_note("FLEXLAB_PREDICTORS: predictor '%s' cannot be added: its name is taken, missing or longer than 31 "
-                  "characters, it has no function, or there are 64 already",
-                  name ? name : "");
+        text_note("FLEXLAB_PREDICTORS: predictor '%s' cannot be added: %s", name ? name : "",
+                  suffix                        ? "'nomaster' and 'noscale' mean something else behind a format"
+                  : name && autoflex_find(name) ? "there is one of that name already"
+                  : !predict                    ? "it has no function"
+                                                : "expected a name of 1 to 31 letters, digits and characters of "
+                                                  "'_-.+', and at most 64 predictors");
         refused = true;
     }
     return given;

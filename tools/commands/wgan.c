@@ -33,6 +33,8 @@ struct gan {
     struct lock lock;
     struct output_lines metrics;
     char *kept; /* prefix of the networks kept last, by this run */
+    nn_wgan_report last;
+    bool stepped; /* last is of this run */
     int status;
     bool open;
 };
@@ -107,6 +109,18 @@ static void print_scales(const struct gan *g) {
         printf("%s%s %g after %lld steps, %lld of them without an update", i ? "; " : "loss scale: ", network_names[i],
                g->scale[i].scale, (long long)nn_steps(network(g, i)), (long long)g->scale[i].skipped);
     putchar('\n');
+}
+
+/* Of a training that is over. A step that a loss scale left out may have any loss. */
+static int check_losses(const struct gan *g) {
+    for (int i = 0; i < NETWORKS; i++)
+        if (g->scale[i].in_a_row)
+            return STATUS_OK;
+    if (!g->stepped || (isfinite(g->last.estimate) && isfinite(g->last.loss)))
+        return STATUS_OK;
+    return text_failed("DIVERGED: the distance of step %lld is %g, the loss of the generator %g, expected finite "
+                       "numbers",
+                       (long long)g->last.step, g->last.estimate, g->last.loss);
 }
 
 /* Of a training that is over, all of it kept. */
@@ -220,6 +234,8 @@ static int keep_networks(struct gan *g) {
 static int on_step(void *context, const nn_wgan_report *r) {
     struct gan *g = context;
     const struct settings *s = &g->s;
+    g->last = *r;
+    g->stepped = true;
     g->status = read_scales(g, r->step);
     if (g->status == STATUS_OK)
         g->status = add_step(g, r);
@@ -250,6 +266,8 @@ static int train(struct gan *g) {
         printf("networks: %s.*.safetensors; flexlab wgan --resume %s goes on\n", g->kept, g->kept);
     if (g->status == STATUS_OK)
         g->status = check_scales(g);
+    if (g->status == STATUS_OK)
+        g->status = check_losses(g);
     return g->status == STATUS_OK && signals_received() ? 128 + signals_received() : g->status;
 }
 
@@ -269,30 +287,48 @@ static int open_set(struct gan *g) {
     return STATUS_OK;
 }
 
+static nn_wgan *new_pair(const struct gan *g, const nn_config *network) {
+    const struct settings *s = &g->s;
+    return nn_wgan_new(&(nn_wgan_config){.variant = network->variant,
+                                         .policy = network->policy,
+                                         .layer_formats = network->layer_formats,
+                                         .predictor = network->predictor,
+                                         .device = network->device,
+                                         .loss_scale = network->loss_scale,
+                                         .no_master = network->no_master,
+                                         .seed = (uint64_t)s->seed_base,
+                                         .batch = (int)s->batch,
+                                         .side = data_height(g->set),
+                                         .channels = data_channels(g->set),
+                                         .latent = (int)s->latent,
+                                         .filters = (int)s->filters,
+                                         .critic_steps = (int)s->critic_steps,
+                                         .rate = (float)s->rate,
+                                         .clip = (float)s->clip});
+}
+
 static int open_pair(struct gan *g) {
     const struct settings *s = &g->s;
     failure_forget();
     const nn_config network = series_network(s, g->series);
-    g->pair = nn_wgan_new(&(nn_wgan_config){.variant = network.variant,
-                                            .policy = network.policy,
-                                            .predictor = network.predictor,
-                                            .device = network.device,
-                                            .loss_scale = network.loss_scale,
-                                            .no_master = network.no_master,
-                                            .seed = (uint64_t)s->seed_base,
-                                            .batch = (int)s->batch,
-                                            .side = data_height(g->set),
-                                            .channels = data_channels(g->set),
-                                            .latent = (int)s->latent,
-                                            .filters = (int)s->filters,
-                                            .critic_steps = (int)s->critic_steps,
-                                            .rate = (float)s->rate,
-                                            .clip = (float)s->clip});
-    if (!g->pair)
-        return failure_is_usage() ? text_usage("%s: %s", g->series->label, tensor_error())
-                                  : text_failed("%s: %s", g->series->label, tensor_error());
+    g->pair = new_pair(g, &network);
+    if (!g->pair) { /* the text of a policy is one line: as it was given it tells which */
+        char *told = text_format("%s", tensor_error());
+        const nn_config asked = series_asked(s, g->series);
+        nn_wgan *given = new_pair(g, &asked);
+        const char *what = given ? told : tensor_error();
+        const int status = failure_is_usage() ? text_usage("%s: %s", g->series->label, what)
+                                              : text_failed("%s: %s", g->series->label, what);
+        nn_wgan_free(given);
+        free(told);
+        return status;
+    }
     if (s->checkpoint && nn_wgan_load(g->pair, s->checkpoint))
         return text_failed("%s", tensor_error());
+    const int64_t made = (int64_t)nn_steps(nn_wgan_generator(g->pair));
+    if (made && made >= s->gan_steps)
+        return text_usage("--steps %lld: the pair of --resume has made %lld steps, expected more",
+                          (long long)s->gan_steps, (long long)made);
     return read_scales(g, (int64_t)nn_steps(nn_wgan_generator(g->pair)));
 }
 

@@ -2,6 +2,7 @@
 #include "facts/facts.h"
 #include "commands/commands.h"
 #include "flexlab/tensor.h"
+#include "base/failure.h"
 #include "base/table.h"
 #include "base/text.h"
 #include <getopt.h>
@@ -17,8 +18,8 @@ enum { FACTS = sizeof facts / sizeof *facts };
 
 struct fact_lines {
     const struct fact *fact;
-    struct table *table; /* NULL: as Markdown */
-    int lines, failed;
+    struct table *table;        /* NULL: as Markdown */
+    int lines, failed, refused; /* refused: a STATUS_ code */
     const char *network, *data;
 };
 
@@ -61,6 +62,11 @@ void fact_line(struct fact_lines *lines, bool agrees, const char *what, char *ex
 
 void fact_broke(struct fact_lines *lines, const char *what) {
     fact_line(lines, false, what, text_format("a result"), text_format("%s", tensor_error()));
+}
+
+void fact_refused(struct fact_lines *lines, bool usage, const char *option, const char *value, const char *why) {
+    lines->refused =
+        usage ? text_usage("%s '%s': %s", option, value, why) : text_failed("%s '%s': %s", option, value, why);
 }
 
 static void list(void) {
@@ -169,6 +175,7 @@ static void head(struct fact_lines *lines) {
 
 int command_facts(int argc, char **argv) {
     struct request q = {0};
+    failure_watch();
     const int status = parse(&q, argc, argv);
     if (status != STATUS_OK)
         return status;
@@ -189,10 +196,13 @@ int command_facts(int argc, char **argv) {
             head(&lines);
             facts[i]->measure(&lines);
         }
-    if (lines.table) {
+    if (lines.table && lines.lines) {
         table_print(lines.table, stdout, 0, 0);
-        table_free(lines.table);
         printf("\n%d of %d as said\n", lines.lines - lines.failed, lines.lines);
     }
+    if (lines.table)
+        table_free(lines.table);
+    if (lines.refused)
+        return lines.refused;
     return lines.failed ? text_failed("%d of %d are not as said", lines.failed, lines.lines) : STATUS_OK;
 }

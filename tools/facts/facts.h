@@ -12,6 +12,8 @@ struct fact_lines;
 void fact_line(struct fact_lines *lines, bool agrees, const char *what, char *expected, char *observed);
 /* A call of the library failed, which tensor_error() describes: the fact fails. */
 void fact_broke(struct fact_lines *lines, const char *what);
+/* What an option names is of no use: said at once, and no line of the fact. usage: it was asked for wrongly. */
+void fact_refused(struct fact_lines *lines, bool usage, const char *option, const char *value, const char *why);
 /* What --network and --data said; NULL: nothing. */
 const char *fact_network(const struct fact_lines *lines);
 const char *fact_data(const struct fact_lines *lines);

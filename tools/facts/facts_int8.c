@@ -4,6 +4,7 @@
 #include "flexlab/data.h"
 #include "flexlab/nn.h"
 #include "facts/int8.h"
+#include "base/failure.h"
 #include "base/text.h"
 #include <errno.h>
 #include <float.h>
@@ -577,6 +578,19 @@ static bool images_fit(const struct experiment *x) {
            data_count(x->calibration) >= (int64_t)BATCH * MOST_BATCHES;
 }
 
+static void refuse_images(struct fact_lines *lines, const struct experiment *x, const char *option, const char *spec) {
+    char *found = data_is_text(x->test)
+                      ? text_format("a text")
+                      : text_format("%lld images to calibrate with, %lld to test, %dx%d, channels: %d",
+                                    (long long)data_count(x->calibration), (long long)data_count(x->test),
+                                    (int)data_height(x->test), (int)data_width(x->test), (int)data_channels(x->test));
+    char *why = text_format("%s, expected square images of %d channels, sides %d to %d, %d or more to calibrate with",
+                            found, CHANNELS, LEAST_SIDE, MOST_SIDE, BATCH * MOST_BATCHES);
+    fact_refused(lines, true, option, spec, why);
+    free(found);
+    free(why);
+}
+
 static void broke(struct fact_lines *lines, const struct experiment *x, const char *what) {
     if (*x->network.reason)
         fact_line(lines, false, what, text_format("a result"), text_format("%s", x->network.reason));
@@ -590,20 +604,17 @@ static void int8(struct fact_lines *lines) {
     char *spec = data                ? text_format("%s", data)
                  : folder && *folder ? text_format("cifar10:%s", folder)
                                      : text_format("synthetic");
+    failure_forget();
     if (data_open_splits(spec, &x->calibration, &x->test))
-        fact_broke(lines, spec);
+        fact_refused(lines, failure_is_usage(), data ? "--data" : "FLEXLAB_DATA", spec, tensor_error());
     else if (!images_fit(x))
-        fact_line(lines, false, spec,
-                  text_format("square images of %d channels, sides %d to %d, %d or more to calibrate with", CHANNELS,
-                              LEAST_SIDE, MOST_SIDE, BATCH * MOST_BATCHES),
-                  data_is_text(x->test)
-                      ? text_format("text")
-                      : text_format("%lld images to calibrate with, %lld to test, %dx%d, channels: %d",
-                                    (long long)data_count(x->calibration), (long long)data_count(x->test),
-                                    (int)data_height(x->test), (int)data_width(x->test), (int)data_channels(x->test)));
+        refuse_images(lines, x, data ? "--data" : "FLEXLAB_DATA", spec);
     else {
         x->images = data_count(x->test) < MOST_IMAGES ? data_count(x->test) : MOST_IMAGES;
-        if (!prepare(x, given) || !run(lines, x))
+        const bool ready = prepare(x, given);
+        if (!ready && given)
+            fact_refused(lines, false, "--network", given, *x->network.reason ? x->network.reason : tensor_error());
+        else if (!ready || !run(lines, x))
             broke(lines, x, given ? given : "a network trained here");
         free_network(&x->network);
     }

@@ -296,7 +296,9 @@ int figure_exponents_draw(const struct experiment *x, char **svg, char **left_ou
     int status = read_columns(x, &f);
     *svg = *left_out = NULL;
     *nothing_matches = status == STATUS_OK && f.count && !f.columns[0].trace.count;
-    if (*nothing_matches)
+    if (*nothing_matches && !x->settings->trace_tensors)
+        text_note("no tensor has a shared exponent under these formats; the figure of exponents is left out");
+    else if (*nothing_matches)
         text_note("--trace-tensors '%s': no tensor of the trace matches; the figure of exponents is left out",
                   x->settings->trace_tensors ? x->settings->trace_tensors : "");
     else if (status == STATUS_OK && f.row_count) {

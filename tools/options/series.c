@@ -81,6 +81,8 @@ static int take_policy(const struct settings *s, struct series *series, const ch
                               .predictor = s->predictor,
                               .no_master = !strcmp(s->master, "none"),
                               .batch = 1};
+    series->asked_policy = !series->resumed && policy ? text_format("%s", policy) : NULL;
+    series->asked_variant = !series->resumed && variant ? text_format("%s", variant) : NULL;
     failure_forget();
     nn_graph *g = nn_graph_new(&config);
     const char *option = policy ? "policy" : "layer-format";
@@ -229,6 +231,16 @@ nn_config series_network(const struct settings *s, const struct series *series) 
                        .loss_scale = series->loss_scale};
 }
 
+nn_config series_asked(const struct settings *s, const struct series *series) {
+    nn_config config = series_network(s, series);
+    if (!series->policy || series->resumed)
+        return config;
+    config.policy = series->asked_policy;
+    config.variant = series->asked_variant;
+    config.layer_formats = s->layer_format;
+    return config;
+}
+
 /* What options do not suit each other, or the format, the library knows. */
 static int check_network(const struct settings *settings, const struct series *series) {
     failure_forget();
@@ -317,6 +329,8 @@ int series_read(const struct settings *settings, struct series **series, int *co
 void series_free(struct series *series, int count) {
     for (int i = 0; i < count; i++) {
         free(series[i].label);
+        free(series[i].asked_policy);
+        free(series[i].asked_variant);
         free(series[i].backend);
         free(series[i].device);
         free(series[i].policy);

@@ -15,10 +15,11 @@ struct role_row {
  * "policy:O2". */
 struct series {
     char *label;
-    const nn_variant *variant; /* of a policy: the one that it begins from */
-    char *policy;              /* the whole of it, as nn_graph_policy tells it; NULL: the variant throughout */
-    const char *resumed;       /* the policy that it was begun with, of settings; NULL: what the options say */
-    struct role_row *roles;    /* what it came to (policy.h); NULL before */
+    const nn_variant *variant;          /* of a policy: the one that it begins from */
+    char *policy;                       /* the whole of it, as nn_graph_policy tells it; NULL: the variant throughout */
+    char *asked_policy, *asked_variant; /* what it was read from: a name, a path or a text, or NULL */
+    const char *resumed;                /* the policy that it was begun with, of settings; NULL: what the options say */
+    struct role_row *roles;             /* what it came to (policy.h); NULL before */
     int role_count;
     const char *predictor; /* NULL for float formats */
     char *backend;         /* the row of kernels that its matmul runs on; the device's name where that is not "cpu" */
@@ -34,5 +35,7 @@ int series_read(const struct settings *settings, struct series **series, int *co
 void series_free(struct series *series, int count);
 /* The network of a series, without its seed. */
 nn_config series_network(const struct settings *settings, const struct series *series);
+/* The same with its policy as it was given, so that a failure tells file and line. */
+nn_config series_asked(const struct settings *settings, const struct series *series);
 
 #endif

@@ -193,7 +193,16 @@ static tensor_format format_of(const struct request *q, const char *path) {
     return found;
 }
 
+static bool names_policy(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return !strncmp(slash ? slash + 1 : path, "trace-policy_", strlen("trace-policy_"));
+}
+
 static int find_range(const struct request *q, const char *path, struct replay_options *how) {
+    if (!q->format && names_policy(path))
+        return text_usage("%s: its name has a policy, which may have several formats: expected --format flex16+5 or "
+                          "dfp16, whose range of exponents all of its tensors then have",
+                          path);
     const tensor_format format = format_of(q, path);
     if (!format || !tensor_format_is_shared(format))
         return q->format

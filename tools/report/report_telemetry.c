@@ -305,24 +305,33 @@ static int read_lines(struct telemetry *t, bool header_alone,
     char *text = NULL;
     size_t room = 0;
     int status = STATUS_OK;
+    bool begun = false, ended = false;
     *found = file != NULL;
     if (!file)
         return errno == ENOENT ? STATUS_OK : text_failed("cannot read %s: %s", t->path, strerror(errno));
     for (t->line = 1; status == STATUS_OK && getline(&text, &room, file) >= 0; t->line++) {
         cJSON *line = cJSON_Parse(text);
         const char *type = type_of(line);
+        begun = true;
         if (!type)
             status = refuse(t, "is not a JSON object with a type");
         else if ((t->line == 1) != !strcmp(type, "telemetry"))
             status = refuse(t, "a line 'telemetry' comes first, and only first");
+        else if (ended)
+            status = refuse(t, "follows the line 'end'");
         else
             status = take(t, line, type);
+        ended = ended || (type && !strcmp(type, "end"));
         cJSON_Delete(line);
         if (header_alone)
             break;
     }
     if (status == STATUS_OK && ferror(file))
         status = refuse(t, strerror(errno));
+    if (status == STATUS_OK && !begun)
+        status = refuse(t, "is empty, expected a line 'telemetry'");
+    if (status == STATUS_OK && !ended && !header_alone)
+        status = refuse(t, "expected a line 'end': the file is cut off");
     free(text);
     fclose(file);
     return status;

@@ -175,8 +175,11 @@ static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     s->policy = policy ? text_format("%s", policy) : NULL; /* results of before there were policies have none */
     s->shared = s->shared || (policy && names_shared(policy));
     if (!policy && s->shared != (s->predictor != NULL))
-        refuse(r, text_format("the predictor '%s' of '%s' is unknown to this flexlab", predictor ? predictor : "",
-                              s->label));
+        refuse(
+            r,
+            text_format(
+                "the predictor '%s' of '%s' is unknown to this flexlab; one of your own is found by FLEXLAB_PREDICTORS",
+                predictor ? predictor : "", s->label));
     const char *scale =
         cJSON_GetObjectItemCaseSensitive(item, "loss_scale") ? read_text(r, item, "loss_scale") : "none";
     char full[256] = "";

@@ -328,8 +328,22 @@ static char *divergence_note(const struct experiment *x, int series, const struc
     return longer;
 }
 
+/* Whether a role in which gradients are written or read is fp16. */
+static bool has_fp16_gradients(const struct series *s) {
+    for (int i = 0; i < s->role_count; i++)
+        for (int r = 0; r < ROLE_LIMIT && nn_role_list(r); r++) {
+            const char *role = nn_role_list(r), *value = s->roles[i].role[r];
+            if (value && !strcmp(value, "fp16") &&
+                (strstr(role, "gradients") || !strcmp(role, "operands") || !strcmp(role, "result")))
+                return true;
+        }
+    return false;
+}
+
 /* Also somewhere in a policy, whose words are formats: "operands=fp16". */
 static bool has_fp16(const struct series *s) {
+    if (s->role_count)
+        return has_fp16_gradients(s);
     const char *at = s->policy ? strstr(s->policy, "fp16") : NULL;
     while (at && (at[-1] == 'd' || !strncmp(at, "fp16:", 5)))
         at = strstr(at + 1, "fp16");
@@ -338,12 +352,41 @@ static bool has_fp16(const struct series *s) {
 
 /* Gradients of fp16 want it (Micikevicius et al. 2018). */
 static char *scaling_note(const struct experiment *x) {
+    char *names = NULL;
+    int count = 0;
     for (int i = 0; i < x->series_count; i++)
-        if (has_fp16(&x->series[i]) && !strcmp(x->series[i].loss_scale, "none"))
-            return text_format("Note: %s trains without loss scaling; gradients below 3e-8 become zero, those below "
-                               "6e-5 lose bits.",
-                               x->series[i].label);
-    return NULL;
+        if (has_fp16(&x->series[i]) && !strcmp(x->series[i].loss_scale, "none")) {
+            char *longer = text_format("%s%s%s", count ? names : "", count ? ", " : "", x->series[i].label);
+            free(names);
+            names = longer;
+            count++;
+        }
+    char *note = count ? text_format("Note: %s train%s without loss scaling; gradients below 3e-8 become zero, those "
+                                     "below 6e-5 lose bits.",
+                                     names, count == 1 ? "s" : "")
+                       : NULL;
+    free(names);
+    return note;
+}
+
+/* Layers of other formats (--layer-format) leave a format its name. */
+static char *layers_note(const struct experiment *x) {
+    char *names = NULL;
+    bool baseline = false;
+    for (int i = 0; i < x->series_count; i++) {
+        const struct series *s = &x->series[i];
+        if (!s->policy || !strncmp(s->label, "policy:", 7))
+            continue;
+        char *longer = text_format("%s%s%s", names ? names : "", names ? ", " : "", s->label);
+        free(names);
+        names = longer;
+        baseline = baseline || i == x->baseline;
+    }
+    char *note = names ? text_format("Note: %s with layers in the formats of --layer-format%s.", names,
+                                     baseline ? "; what is compared with fp32 is compared with that" : "")
+                       : NULL;
+    free(names);
+    return note;
 }
 
 static char *starved_note(const struct experiment *x, int series, const struct summary *s) {
@@ -360,6 +403,10 @@ char *summary_note(const struct experiment *x, int i) {
         if (s.skipped_in_a_row >= NN_STARVED && i-- == 0)
             return starved_note(x, series, &s);
     }
+    char *layers = layers_note(x);
+    if (layers && i-- == 0)
+        return layers;
+    free(layers);
     return i == 0 ? scaling_note(x) : NULL;
 }
 

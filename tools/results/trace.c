@@ -41,13 +41,16 @@ static int refuse(const struct reader *r, const char *what) {
     return text_failed("%s:%ld: %s", r->path, r->number, what);
 }
 
+enum { LARGEST_EXPONENT = 200 }; /* beyond those of every format */
+
 /* Split in place. */
 static bool parse_row(char *const fields[FIELDS], struct trace_row *row) {
     static const int whole[] = {STEP, E, GAMMA, SATURATED, FLUSHED, NONFINITE, LOW, HIGH, MAXIMUM_E};
     int64_t value[FIELDS] = {0};
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
         const bool exponent = whole[i] == E || whole[i] == MAXIMUM_E;
-        if (!text_whole(fields[whole[i]], exponent ? -1000 : 0, exponent ? 1000 : INT64_MAX, &value[whole[i]]))
+        const int64_t least = exponent ? -LARGEST_EXPONENT : whole[i] == STEP;
+        if (!text_whole(fields[whole[i]], least, exponent ? LARGEST_EXPONENT : INT64_MAX, &value[whole[i]]))
             return false;
     }
     char *end, *predicted_end;
@@ -63,7 +66,7 @@ static bool parse_row(char *const fields[FIELDS], struct trace_row *row) {
                               .predicted = predicted,
                               .maximum = maximum};
     return end != fields[MAXIMUM] && !*end && predicted_end != fields[PREDICTED] && !*predicted_end && maximum >= 0 &&
-           value[GAMMA] <= INT16_MAX && fields[TENSOR][0];
+           predicted >= 0 && value[GAMMA] <= INT16_MAX && fields[TENSOR][0];
 }
 
 static struct trace_point point_of(const struct trace_row *row) {
@@ -90,7 +93,8 @@ static bool reader_next(struct reader *r, struct trace_row *row, int *status) {
         if (!(fields[i] = strsep(&rest, ",")))
             *status = refuse(r, "has too few fields");
     if (*status == STATUS_OK && (rest || !parse_row(fields, row)))
-        *status = refuse(r, "is not a row of an exponent trace");
+        *status = refuse(
+            r, "is not a row of an exponent trace: expected steps from 1, exponents, counts from 0, maxima from 0");
     return *status == STATUS_OK;
 }
 

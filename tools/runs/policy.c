@@ -24,23 +24,35 @@ void policy_take_rows(struct series *s, nn_graph *g) {
     }
 }
 
-static int resolve(const struct experiment *x, struct series *s) {
+/* The model in these formats, with how many rows it has; 0 on failure. */
+static nn_graph *build(const struct experiment *x, nn_config config, int *rows) {
     const struct dimensions *d = &x->data;
     const char *model = x->settings->model;
-    nn_config config = series_network(x->settings, s);
     config.batch = 1;
-    failure_forget();
     nn_graph *g = nn_graph_new(&config);
-    if (g) {
-        if (d->context)
-            nn_model_text(g, model, d->context, d->classes);
-        else
-            nn_model(g, model, d->height, d->width, d->channels, d->classes);
+    if (g && d->context)
+        nn_model_text(g, model, d->context, d->classes);
+    else if (g)
+        nn_model(g, model, d->height, d->width, d->channels, d->classes);
+    *rows = g ? nn_role_rows(g) : 0;
+    return g;
+}
+
+static int resolve(const struct experiment *x, struct series *s) {
+    int rows, again;
+    failure_forget();
+    nn_graph *g = build(x, series_network(x->settings, s), &rows);
+    int status = STATUS_OK;
+    if (rows) {
         policy_take_rows(s, g);
+    } else { /* the text of a policy is one line: as it was given it tells which */
+        char *told = text_format("%s", tensor_error());
+        nn_graph *given = build(x, series_asked(x->settings, s), &again);
+        const char *what = again ? told : tensor_error();
+        status = failure_is_usage() ? text_usage("%s: %s", s->label, what) : text_failed("%s: %s", s->label, what);
+        nn_graph_free(given);
+        free(told);
     }
-    const int status = g && s->role_count   ? STATUS_OK
-                       : failure_is_usage() ? text_usage("%s: %s", s->label, tensor_error())
-                                            : text_failed("%s: %s", s->label, tensor_error());
     nn_graph_free(g);
     return status;
 }

@@ -84,7 +84,8 @@ static tensor_status read_dynamic(struct fl_loss_scale *s, const char *text, con
         FL_TRY(read_setting(text, &at, value, given));
     const double window = value[WINDOW];
     if (!(window >= 1 && window <= INT32_MAX && window == floor(window)))
-        return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': window %g, expected a whole number from 1 to %d", text, window, INT32_MAX);
+        return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': window %g, expected a whole number from 1 to %d", text,
+                       window, INT32_MAX);
     s->window = (int64_t)window;
     s->factor = value[FACTOR];
     s->least = value[LEAST];

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static tensor_status io_failed(const struct fl_rows_file *f, const char *what, const char *path) {
@@ -19,6 +20,12 @@ static tensor_status io_failed(const struct fl_rows_file *f, const char *what, c
 
 /* The part is emptied only once it is ours. */
 static tensor_status open_part(struct fl_rows_file *f) {
+    struct stat found;
+    if (!stat(f->path, &found) &&
+        S_ISDIR(found.st_mode)) { /* which no file can take the name of, once it is complete */
+        errno = EISDIR;
+        return io_failed(f, "write", f->path);
+    }
     const int descriptor = open(f->part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (descriptor < 0)
         return io_failed(f, "write", f->part);

@@ -9,7 +9,9 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/sized.h"
+#include "core/base/text.h"
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -298,6 +300,33 @@ tensor_status nn_wgan_train(nn_wgan *w, const data_set *set, int64_t steps,
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
 static const char place_key[] = "wgan.steps"; /* of the critic, of the generator */
+static const char settings_key[] = "wgan.settings";
+enum { SETTINGS_ROOM = 120 };
+
+static void format(char text[SETTINGS_ROOM], const char *how, ...) {
+    va_list arguments;
+    va_start(arguments, how);
+    fl_format(text, SETTINGS_ROOM, how, arguments);
+    va_end(arguments);
+}
+
+/* What a pair is trained with beside what its networks know. */
+static void settings_text(const nn_wgan *w, char text[SETTINGS_ROOM]) {
+    format(text, "critic_steps=%d rate=%.9g clip=%.9g", w->how.critic_steps, (double)w->how.rate, (double)w->how.clip);
+}
+
+/* Files of before there were settings have none. */
+static tensor_status check_settings(const nn_wgan *w, const char *critic) {
+    char own[SETTINGS_ROOM], found[SETTINGS_ROOM];
+    settings_text(w, own);
+    const tensor_status status = nn_checkpoint_note(critic, settings_key, found, sizeof found);
+    if (status == TENSOR_E_DATA)
+        return TENSOR_OK;
+    FL_TRY(status);
+    return !strcmp(own, found)
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_DATA, "wgan: %s: the pair was trained with %s, this one has %s", critic, found, own);
+}
 
 static tensor_status path_of(const char *prefix, const char *network, char **path) {
     if (!prefix)
@@ -309,10 +338,13 @@ static tensor_status path_of(const char *prefix, const char *network, char **pat
     return TENSOR_OK;
 }
 
-static tensor_status save_network(const nn_graph *g, const char *prefix, const char *network, const char *place) {
-    char *path;
+static tensor_status save_network(const nn_wgan *w, const nn_graph *g, const char *prefix, const char *network,
+                                  const char *place) {
+    char *path, settings[SETTINGS_ROOM];
+    settings_text(w, settings);
     FL_TRY(path_of(prefix, network, &path));
-    const tensor_status status = nn_checkpoint_save(g, path, &(nn_note){place_key, place}, 1);
+    const nn_note notes[] = {{place_key, place}, {settings_key, settings}};
+    const tensor_status status = nn_checkpoint_save(g, path, notes, 2);
     fl_free(path);
     return status;
 }
@@ -323,8 +355,8 @@ tensor_status nn_wgan_save(const nn_wgan *w, const char *prefix) {
         return fl_fail(TENSOR_E_ARGUMENT, "wgan: the pair of networks is NULL");
     snprintf(place, sizeof place, "%llu %llu", (unsigned long long)nn_steps(w->critic),
              (unsigned long long)nn_steps(w->generator));
-    FL_TRY(save_network(w->critic, prefix, "critic", place));
-    return save_network(w->generator, prefix, "generator", place);
+    FL_TRY(save_network(w, w->critic, prefix, "critic", place));
+    return save_network(w, w->generator, prefix, "generator", place);
 }
 
 /* Both of one step, or nothing has changed: the second of two good files may still be of another network. */
@@ -334,6 +366,7 @@ static tensor_status load_both(nn_wgan *w, const char *critic, const char *gener
     FL_TRY(nn_checkpoint_note(generator, place_key, places[1], sizeof places[1]));
     if (strcmp(places[0], places[1]) != 0)
         return fl_fail(TENSOR_E_DATA, "wgan: %s is of step '%s', %s of '%s'", critic, places[0], generator, places[1]);
+    FL_TRY(check_settings(w, critic));
     const size_t bytes = nn_state_bytes(w->critic);
     void *before = fl_alloc(bytes);
     tensor_status status = before ? nn_state_get(w->critic, before, bytes)
