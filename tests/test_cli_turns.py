@@ -61,7 +61,7 @@ def test_options(place):
         arguments, parts = arguments_and_parts
         expect_error(["compare", *TINY, "--out", os.path.join(place, "refused"), *arguments], 2, *parts)
     refused(["--loss-scale", "3"], ["--loss-scale", "'3'", "power of two"])
-    refused(["--loss-scale", "dynamic:window=0"], ["window 0", "expected 1"])
+    refused(["--loss-scale", "dynamic:window=0"], ["window 0", "expected a whole number from 1"])
     refused(["--loss-scale", "fast"], ["'fast'", "expected none, dynamic"])
     refused(["--loss-scale", ""], ["expected SCALE"])
     refused(["--formats", "fp32,bf16:noscale"], ["bf16:noscale", "not scaled anyway"])
