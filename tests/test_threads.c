@@ -1,15 +1,20 @@
 /* Threads of the process: numbers of them that make no sense, a system that refuses them, children of a fork, and
  * settings that change while other threads compute. What is computed stays the same throughout. */
+#define _GNU_SOURCE /* tgkill, SA_RESTART */
 #include "check.h"
 #include "core/base/parallel.h"
 #include "flexlab/flexlab.h"
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__has_feature)
@@ -328,6 +333,112 @@ static void workers(void) {
           crew.wrong, WORKERS);
 }
 
+/* --- helpers that the system does not let run --- */
+
+static double now_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static void wait_us(double us) {
+    for (const double end = now_us() + us; now_us() < end;)
+        ;
+}
+
+static atomic_int stopped, go_on;
+
+/* A helper waits here as if its processor were busy with another program. */
+static void stop_here(int number) {
+    (void)number;
+    atomic_fetch_add(&stopped, 1);
+    while (!atomic_load(&go_on))
+        usleep(1000);
+    atomic_fetch_sub(&stopped, 1);
+}
+
+/* Every other thread of this process; how many there are. */
+static int stop_others(void) {
+    int others = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (const struct dirent *d; tasks && (d = readdir(tasks));) {
+        const long id = strtol(d->d_name, NULL, 10);
+        if (id > 0 && id != syscall(SYS_gettid) && !syscall(SYS_tgkill, getpid(), id, SIGUSR1))
+            others++;
+    }
+    if (tasks)
+        closedir(tasks);
+    return others;
+}
+
+struct slow {
+    double us;
+    atomic_int parts, others;
+};
+
+static void slow_part(void *context, int part, int worker) {
+    struct slow *slow = context;
+    (void)part;
+    wait_us(slow->us);
+    atomic_fetch_add(&slow->parts, 1);
+    if (worker > 0)
+        atomic_fetch_add(&slow->others, 1);
+}
+
+/* Where helpers are stopped, the caller does every part and comes back; once they run again they help, and what they
+ * wake up for late is over. Sleeping helpers hold no lock, so they are stopped once they sleep. */
+static void stopped_helpers(void) {
+    enum { SLICES = 40 };
+    struct slow slow = {.us = 200};
+    CHECK(!tensor_set_threads(3), "%s", tensor_error());
+    for (int i = 0; i < 50 && !slow.others; i++)
+        fl_parallel(SLICES, slow_part, &slow);
+    CHECK(slow.others > 0, "no other thread has taken a part");
+    usleep(50000); /* they sleep */
+    const struct sigaction action = {.sa_handler = stop_here, .sa_flags = SA_RESTART};
+    CHECK(!sigaction(SIGUSR1, &action, NULL), "no handler");
+    const int others = stop_others();
+    for (int i = 0; i < 5000 && atomic_load(&stopped) < others; i++)
+        usleep(1000);
+    CHECK(others >= 2 && atomic_load(&stopped) == others, "%d of %d threads stopped", atomic_load(&stopped), others);
+    for (int i = 0; i < 4; i++) {
+        struct slow alone = {.us = 50};
+        alarm(PATIENCE);
+        if (i % 2)
+            fl_parallel(SLICES, slow_part, &alone);
+        else
+            fl_parallel_large(3, SLICES, slow_part, &alone);
+        alarm(0);
+        CHECK(alone.parts == SLICES && !alone.others, "%d parts of %d, %d by threads that are stopped", alone.parts,
+              SLICES, alone.others);
+    }
+    CHECK(compute() == expected, "a product beside stopped threads: %s", tensor_error());
+    atomic_store(&go_on, 1);
+    for (int i = 0; i < 5000 && atomic_load(&stopped); i++)
+        usleep(1000);
+    slow.others = 0;
+    for (int i = 0; i < 50 && !slow.others; i++)
+        fl_parallel(SLICES, slow_part, &slow);
+    CHECK(slow.others > 0, "threads that were stopped do not come back");
+    CHECK(compute() == expected, "%s", tensor_error());
+}
+
+/* Work of some microseconds wakes nobody, whatever its parts; a small product neither. */
+static void little_work(void) {
+    struct slow little = {.us = 0.5}, large = {.us = 500};
+    CHECK(!tensor_set_threads(3), "%s", tensor_error());
+    int alone = 0;
+    for (int i = 0; i < 100; i++) {
+        little.others = 0;
+        fl_parallel(8, slow_part, &little);
+        alone += !little.others;
+    }
+    CHECK(alone >= 50, "%d of 100 regions of 4 us ran on one thread", alone); /* a busy machine may stretch some */
+    for (int i = 0; i < 20 && !large.others; i++)
+        fl_parallel(8, slow_part, &large);
+    CHECK(large.others > 0, "4 ms of work in 8 parts ran on one thread");
+}
+
 int main(int count, char **arguments) {
     if (count > 2 && !strcmp(arguments[1], "environment"))
         in_environment(arguments[2]);
@@ -339,6 +450,9 @@ int main(int count, char **arguments) {
     workers();
     expected = compute();
     CHECK(expected, "%s", tensor_error());
+    little_work();
+    stopped_helpers();
+    CHECK(!tensor_set_threads(4), "%s", tensor_error());
 #ifndef __SANITIZE_THREAD__
     forks();
 #endif

@@ -429,7 +429,7 @@ static void compute(struct forward *t) {
     fl_parallel((int)t->panels, forward_pack_filters, t);
     for (int64_t i = t->windows; t->c->packing->bound_windows && i < t->panels * t->windows; i++)
         t->proof[i % t->windows] = fmaxf(t->proof[i % t->windows], t->proof[i]);
-    fl_parallel_within(t->c->workers, (int)t->parts, forward_part, t);
+    fl_parallel_large(t->c->workers, (int)t->parts, forward_part, t);
 }
 
 /* conv2d and matmul_nt; conv2d_input_grad and matmul. A is the image by patches: x, or in an input gradient dy, where

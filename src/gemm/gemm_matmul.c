@@ -399,7 +399,7 @@ tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_o
         return status;
     lay_out(&t, block);
     fl_parallel((int)gemm_parts(common_operand(&t)->panels, COMMON_PANELS), matmul_pack_common, &t);
-    fl_parallel_within(c->workers, (int)t.parts, matmul_part, &t);
+    fl_parallel_large(c->workers, (int)t.parts, matmul_part, &t);
     fl_gemm_end(c);
     return TENSOR_OK;
 }

@@ -585,7 +585,7 @@ tensor_status fl_gemm_matrix_forward(struct gemm_call *c, struct gemm_workspace 
             gemm_element(c, c->args->in[1].data, i * t.v.filters * t.v.y.positions * t.v.x.positions * t.v.depth);
         t.out_first = i * t.v.filters;
         fl_parallel((int)column_tiles(&t), pack_filters, &t);
-        fl_parallel_within(c->workers, (int)t.parts, forward_part, &t);
+        fl_parallel_large(c->workers, (int)t.parts, forward_part, &t);
     }
     fl_gemm_end(c);
     return TENSOR_OK;

@@ -331,7 +331,7 @@ tensor_status fl_gemm_matrix_weight_gradient(struct gemm_call *c, struct gemm_wo
         t.dy = gemm_element(c, c->args->in[0].data, i * t.v.filters);
         t.image = gemm_element(c, c->args->in[1].data, i * t.v.depth);
         t.out_first = i * t.v.filters * t.n;
-        fl_parallel_within(c->workers, (int)(t.slices * t.m_blocks * t.c_blocks), gradient_part, &t);
+        fl_parallel_large(c->workers, (int)(t.slices * t.m_blocks * t.c_blocks), gradient_part, &t);
         fl_parallel_within(c->workers, (int)t.store_parts, store_part, &t);
     }
     fl_gemm_end(c);

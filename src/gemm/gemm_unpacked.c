@@ -74,7 +74,7 @@ tensor_status fl_gemm_unpacked(struct gemm_call *c, struct gemm_workspace *needs
     const tensor_status status = fl_gemm_begin(c, fl_gemm_needs(c, &common, &worker, parts), needs_only, &block);
     if (!block)
         return status;
-    fl_parallel_within(c->workers, (int)parts, unpacked_part, &t);
+    fl_parallel_large(c->workers, (int)parts, unpacked_part, &t);
     fl_gemm_end(c);
     return TENSOR_OK;
 }

@@ -328,7 +328,7 @@ static void compute(struct gradient *t) {
     const int workers = t->c->workers;
     for (t->wave = 0; t->wave < t->waves; t->wave++) {
         const int64_t left = gemm_parts(t->chunks, t->chunks_per_slice) - t->wave * t->slices;
-        fl_parallel_within(workers, (int)(gemm_min(t->slices, left) * t->row_blocks), gradient_part, t);
+        fl_parallel_large(workers, (int)(gemm_min(t->slices, left) * t->row_blocks), gradient_part, t);
         fl_parallel_within(workers, (int)t->store_parts, gradient_add_part, t);
     }
 }

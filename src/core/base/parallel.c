@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifdef FL_OPENMP
@@ -22,7 +23,8 @@
 
 enum {
     NOTICE = 160,
-    SPIN = 2000 /* looks of a thread that waits, before it sleeps: some 50 to 100 us */
+    SPIN = 2000,  /* looks of a thread that waits, before it sleeps: some 50 to 100 us */
+    ALONE = 30000 /* nanoseconds of work that waking another thread and waiting for it may cost */
 };
 
 struct team {
@@ -34,15 +36,16 @@ struct team {
 
 static _Thread_local int inside;
 
-/* Helpers wait for the next team; those up to `called` take part in it. Threads that wait look at `number` and
- * `working` for a while before they take the lock and sleep. */
+/* Helpers wait for the next team. Those up to `called` may join it while it is open; the caller waits for those that
+ * joined, never for one that the system has not let run. Threads that wait look at `number` and `working` for a while
+ * before they take the lock and sleep. */
 struct pool {
     pthread_mutex_t owner; /* held by the caller whose team runs */
     pthread_mutex_t lock;  /* of all below */
     pthread_cond_t begin, end;
-    struct team *team;
-    atomic_uint_fast64_t number; /* of the team: counts up */
-    atomic_int working;
+    struct team *team;           /* NULL: none is open */
+    atomic_uint_fast64_t number; /* of the latest team: counts up */
+    atomic_int working;          /* helpers that joined and are not done */
     int helpers, called;
 };
 #define NEW_POOL                                                                                                       \
@@ -172,12 +175,13 @@ static void *help(void *pointer) {
         for (int i = 0; i < spin && atomic_load_explicit(&pool.number, memory_order_relaxed) == seen; i++)
             look_again();
         pthread_mutex_lock(&pool.lock);
-        while (pool.number == seen || me >= pool.called) {
+        while (pool.number == seen || !pool.team || me >= pool.called) {
             seen = pool.number;
             pthread_cond_wait(&pool.begin, &pool.lock);
         }
         seen = pool.number;
         struct team *team = pool.team;
+        pool.working++;
         pthread_mutex_unlock(&pool.lock);
         run_parts(team, me + 1);
         pthread_mutex_lock(&pool.lock);
@@ -211,34 +215,81 @@ static bool alone(int threads) {
     if (omp_in_parallel())
         return true;
 #endif
-    return threads <= 1 || inside || !fork_is_seen ||
-           pthread_mutex_trylock(&pool.owner); /* another caller has the helpers */
+    return threads <= 1 || inside || !fork_is_seen;
 }
 
-void fl_parallel_within(int workers, int parts, fl_part work, void *context) {
-    const int threads = workers < parts ? workers : parts;
-    if (alone(threads)) {
-        for (int part = 0; part < parts; part++)
-            work(context, part, 0);
-        return;
-    }
-    struct team team = {work, context, parts, 0};
+static void run_alone(int first, int parts, fl_part work, void *context) {
+    for (int part = first; part < parts; part++)
+        work(context, part, 0);
+}
+
+static void open_team(struct team *team, int helpers) {
     pthread_mutex_lock(&pool.lock);
-    hire(threads - 1);
-    pool.team = &team;
-    pool.called = pool.helpers < threads - 1 ? pool.helpers : threads - 1;
-    pool.working = pool.called;
+    hire(helpers);
+    pool.team = team;
+    pool.called = pool.helpers < helpers ? pool.helpers : helpers;
     pool.number++;
     pthread_cond_broadcast(&pool.begin);
     pthread_mutex_unlock(&pool.lock);
-    run_parts(&team, 0);
+}
+
+/* Whoever has not joined by now does not: every part has been taken. */
+static void close_team(void) {
+    pthread_mutex_lock(&pool.lock);
+    pool.team = NULL;
+    const bool done = !pool.working;
+    pthread_mutex_unlock(&pool.lock);
+    if (done)
+        return;
     for (int i = 0; i < spin && atomic_load_explicit(&pool.working, memory_order_relaxed); i++)
         look_again();
     pthread_mutex_lock(&pool.lock);
     while (pool.working)
         pthread_cond_wait(&pool.end, &pool.lock);
     pthread_mutex_unlock(&pool.lock);
+}
+
+/* Parts first ... parts - 1. */
+static void run_team(int first, int workers, int parts, fl_part work, void *context) {
+    const int threads = workers < parts - first ? workers : parts - first;
+    if (alone(threads) || pthread_mutex_trylock(&pool.owner)) { /* another caller has the helpers */
+        run_alone(first, parts, work, context);
+        return;
+    }
+    struct team team = {work, context, parts, first};
+    open_team(&team, threads - 1);
+    run_parts(&team, 0);
+    close_team();
     pthread_mutex_unlock(&pool.owner);
+}
+
+static int64_t nanoseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Runs the first parts here, for as long as those that are left promise to take less than ALONE; how many it ran. */
+static int run_first(int parts, fl_part work, void *context) {
+    const int64_t begin = nanoseconds();
+    int done = 0;
+    inside = 1;
+    do
+        work(context, done++, 0);
+    while (done < parts && (nanoseconds() - begin) * (parts - done) < (int64_t)ALONE * done);
+    inside = 0;
+    return done;
+}
+
+void fl_parallel_within(int workers, int parts, fl_part work, void *context) {
+    int first = 0;
+    if (!alone(workers < parts ? workers : parts))
+        first = run_first(parts, work, context);
+    run_team(first, workers, parts, work, context);
+}
+
+void fl_parallel_large(int workers, int parts, fl_part work, void *context) {
+    run_team(0, workers, parts, work, context);
 }
 
 void fl_parallel(int parts, fl_part work, void *context) {

@@ -10,12 +10,19 @@
 typedef void (*fl_part)(void *context, int part, int worker);
 
 /* Runs work(context, part, worker) for part = 0 ... parts-1, worker in 0 ... fl_threads()-1, and returns when all are
- * done. A nested call may run serially, as worker 0. */
+ * done. A nested call may run serially, as worker 0.
+ *
+ * The caller runs the first part itself and looks at the clock; other threads are woken only where what is left would
+ * take it longer than they cost. It waits for the threads that took a part, not for those that were woken too late. */
 void fl_parallel(int parts, fl_part work, void *context);
 
 /* The same with at most `workers` of them, for callers that have memory for so many: another thread of the program may
  * change fl_threads() at any time. */
 void fl_parallel_within(int workers, int parts, fl_part work, void *context);
+
+/* The same at once with all of them, for callers that know from their operands that the work is worth it: where parts
+ * are few and large, the first of them alone would cost half of the time. */
+void fl_parallel_large(int workers, int parts, fl_part work, void *context);
 
 enum { FL_MAX_THREADS = 256 };
 
