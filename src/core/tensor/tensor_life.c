@@ -3,6 +3,7 @@
 #include "core/base/memory.h"
 #include "core/queue/queue.h"
 #include "core/base/sized.h"
+#include "core/table/format_fault.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -110,6 +111,11 @@ static tensor *make_with_storage(const char *what, struct tensor_device *device,
     }
     if (!format) {
         fl_fail(TENSOR_E_FORMAT, "%s: unknown format %d", what, (int)id);
+        return NULL;
+    }
+    char fault[200];
+    if (fl_format_fault(format, fault, sizeof fault)) {
+        fl_fail(TENSOR_E_FORMAT, "%s: %s has %s", what, format->name, fault);
         return NULL;
     }
     int64_t count;
