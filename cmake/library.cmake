@@ -94,6 +94,7 @@ endif()
 if(NOT CMAKE_CROSSCOMPILING)
     add_executable(check_formats EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/check_formats.c
                                                   $<TARGET_OBJECTS:flexlab_objects>)
+    target_include_directories(check_formats PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(check_formats PRIVATE flexlab_objects)
     set(formats_checked ${PROJECT_BINARY_DIR}/formats_checked)
     add_custom_command(OUTPUT ${formats_checked} VERBATIM DEPENDS check_formats
