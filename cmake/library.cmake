@@ -90,12 +90,28 @@ else()
     message(STATUS "flexlab: the static library keeps its internal symbols (fl_...) global: ${why}")
 endif()
 
+# A format whose identity the kernels do not support would compute garbage: no library is made with it.
+if(NOT CMAKE_CROSSCOMPILING)
+    add_executable(check_formats EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/check_formats.c
+                                                  $<TARGET_OBJECTS:flexlab_objects>)
+    target_include_directories(check_formats PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(check_formats PRIVATE flexlab_objects)
+    set(formats_checked ${PROJECT_BINARY_DIR}/formats_checked)
+    add_custom_command(OUTPUT ${formats_checked} VERBATIM DEPENDS check_formats
+                       COMMAND check_formats COMMAND ${CMAKE_COMMAND} -E touch ${formats_checked}
+                       COMMENT "Checking the formats")
+    add_custom_target(flexlab_formats_checked DEPENDS ${formats_checked})
+endif()
+
 add_library(flexlab_static STATIC ${static_objects})
 add_library(flexlab_shared SHARED $<TARGET_OBJECTS:flexlab_objects>)
 add_library(flexlab::static ALIAS flexlab_static)
 add_library(flexlab::flexlab ALIAS flexlab_shared)
 include(GNUInstallDirs)
 foreach(target flexlab_static flexlab_shared)
+    if(TARGET flexlab_formats_checked)
+        add_dependencies(${target} flexlab_formats_checked)
+    endif()
     set_target_properties(${target} PROPERTIES OUTPUT_NAME flexlab VERSION ${FLEXLAB_VERSION} LINKER_LANGUAGE C
                                                SOVERSION ${FLEXLAB_SOVERSION})
     target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>

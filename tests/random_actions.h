@@ -132,6 +132,9 @@ static bool plan_4(struct call *c) {
     return plan_same(c, 4);
 }
 
+/* The two scalars of an operation that has two: the least value and the largest. */
+#define BOUNDS(c) (c)->alpha <= (c)->beta ? (c)->alpha : (c)->beta, (c)->alpha <= (c)->beta ? (c)->beta : (c)->alpha
+
 #define RUN(name)                                                                                                      \
     static tensor_status run_##name(const struct call *c, tensor *const *t, struct outcome *o) {                       \
         (void)c, (void)t, (void)o;
@@ -143,10 +146,10 @@ static bool plan_4(struct call *c) {
     RUN(name) return tensor_##name(t[0], t[1], c->alpha);                                                              \
     }
 #define FL_MAP1_SCALARS(id, CONSTANT, name, expr)                                                                      \
-    RUN(name) return tensor_##name(t[0], t[1], c->alpha, c->beta);                                                     \
+    RUN(name) return tensor_##name(t[0], t[1], BOUNDS(c));                                                             \
     }
 #define FL_MAP2_SCALARS(id, CONSTANT, name, expr)                                                                      \
-    RUN(name) return tensor_##name(t[0], t[1], t[2], c->alpha, c->beta);                                               \
+    RUN(name) return tensor_##name(t[0], t[1], t[2], BOUNDS(c));                                                       \
     }
 #define FL_MAP2(id, CONSTANT, name, expr)                                                                              \
     RUN(name) return tensor_##name(t[0], t[1], t[2]);                                                                  \

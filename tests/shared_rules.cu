@@ -29,8 +29,9 @@ __global__ void channels(struct fl_integer_channel *out, double *gradient, const
     fl_exact_moments(rows, sums[2 * c], sums[2 * c + 1], e, &mean, &variance);
     const struct fl_affine_channel forward = fl_normalising(1, 0, mean, variance, 1e-5, true);
     fl_float_moments(rows, mean, variance, &mean, &variance);
-    const struct fl_affine_channel backward =
-        fl_normalising_gradient(1, mean, variance, 1e-5, mean, variance, rows, &gradient[c]);
+    const struct fl_affine_channel backward = fl_normalising_gradient(
+        1, mean, variance, 1e-5, mean, fl_exact_about_mean(rows, sums[2 * c], sums[2 * c + 1], mean, e, e), rows,
+        &gradient[c]);
     if (!fl_integer_channel_of(&forward, e, e, &out[2 * c]) || !fl_integer_channel_of(&backward, e, e, &out[2 * c + 1]))
         gradient[c] = 0;
 }

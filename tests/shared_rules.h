@@ -203,8 +203,14 @@ FL_BOTH void shared_channel(struct shared_case *c) {
     const struct fl_affine_channel forward =
         fl_normalising(shared_float(c), shared_float(c), mean, variance, epsilon, shared_bits(c) % 2);
     shared_keep_channel(c, &forward, e0, e1);
-    const struct fl_affine_channel backward = fl_normalising_gradient(
-        shared_float(c), mean, variance, epsilon, shared_double(c, 60), shared_double(c, 60), rows, &dot);
+    const int64_t dy = shared_from(c, -rows, rows) * shared_from(c, 0, 32767),
+                  dy_x = dy * shared_from(c, -32767, 32767);
+    const double about_mean = fl_exact_about_mean(rows, dy, dy_x, mean, e1, e0),
+                 about_another = fl_exact_about_mean(rows, dy, dy_x, shared_double(c, 60), e1, e0);
+    shared_keep_double(c, about_mean);
+    shared_keep_double(c, about_another);
+    const struct fl_affine_channel backward =
+        fl_normalising_gradient(shared_float(c), mean, variance, epsilon, shared_double(c, 60), about_mean, rows, &dot);
     shared_keep_double(c, dot);
     shared_keep_channel(c, &backward, e0, e1);
     fl_float_moments(rows, shared_double(c, 60), fabs(shared_double(c, 60)), &mean, &variance);

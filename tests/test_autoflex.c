@@ -1,6 +1,7 @@
 /* The exponent traces of the specification, and the traps around them. First write: a direct load. */
 #include "check.h"
 #include "flexlab/autoflex.h"
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -361,7 +362,49 @@ static void table(void) {
     CHECK(n >= 4, "%d predictors", n);
 }
 
+/* Numbers at the ends of their types, and ranges that no exponent has: refused, and the state stays as it was. Meant to
+ * run under UBSan as well. */
+static void extremes(void) {
+    static const int numbers[] = {INT_MIN, INT_MIN + 1, -1, 72, 1 << 30, INT_MAX - 1, INT_MAX};
+    struct autoflex a, before;
+    autoflex_reset(&a, AUTOFLEX_PAPER, -3, 5);
+    before = a;
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        const int n = numbers[i];
+        CHECK(!autoflex_list(n), "predictor %d is listed", n);
+        CHECK(!autoflex_name(n) && !autoflex_summary(n) && !autoflex_needs_maximum(n), "predictor %d has a name", n);
+        CHECK(autoflex_reset(&a, n, 0, 31) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "is none"), "%d: %s", n,
+              tensor_error());
+    }
+    static const int ranges[][2] = {{INT_MIN, INT_MAX}, {INT_MIN, 0},       {0, INT_MAX},
+                                    {INT_MAX, INT_MIN}, {INT_MAX, INT_MAX}, {INT_MIN, INT_MIN},
+                                    {-1101, 0},         {0, 1101},          {1, 0}};
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+        CHECK(autoflex_reset(&a, AUTOFLEX_CURRENT, ranges[i][0], ranges[i][1]) == TENSOR_E_ARGUMENT &&
+                  strstr(tensor_error(), "within +-1100"),
+              "%d ... %d: %s", ranges[i][0], ranges[i][1], tensor_error());
+    CHECK(autoflex_reset(NULL, AUTOFLEX_PAPER, 0, 31) == TENSOR_E_ARGUMENT, "a state that is NULL is set");
+    CHECK(!memcmp(&a, &before, sizeof a), "a refused reset changed the state");
+    static const double maxima[] = {0, -1, NAN, INFINITY, -INFINITY, 0x1p-1074, 0x1p1023, 1.5};
+    for (int predictor = 0; predictor < 8; predictor++)
+        for (size_t i = 0; i < sizeof maxima / sizeof maxima[0]; i++)
+            for (int end = -1; end <= 1; end++) {
+                const int low = end > 0 ? 1100 : -1100, high = end < 0 ? -1100 : 1100;
+                CHECK(!autoflex_reset(&a, autoflex_list(predictor), low, high), "%s", tensor_error());
+                for (int write = 0; write < 3; write++) {
+                    autoflex_load(&a, write ? 1 : maxima[i]);
+                    autoflex_initialise(&a, maxima[i]);
+                    autoflex_adjust(&a);
+                    autoflex_fit(&a, maxima[i]);
+                    autoflex_repeat(&a, maxima[i]);
+                    autoflex_record(&a, numbers[i % 7], maxima[i]);
+                }
+                CHECK(a.e >= low && a.e <= high, "predictor %d, %g: e %d", predictor, maxima[i], a.e);
+            }
+}
+
 int main(void) {
+    extremes();
     specification_traces();
     logarithms();
     initialisation();

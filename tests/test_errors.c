@@ -62,6 +62,16 @@ static void shapes_and_formats(tensor_format f) {
     REFUSED(tensor_add(a, NULL, a), TENSOR_E_ARGUMENT, "NULL");
     REFUSED(tensor_scale(a, a, NAN), TENSOR_E_ARGUMENT, "alpha is");
     REFUSED(tensor_scale(a, a, INFINITY), TENSOR_E_ARGUMENT, "inf");
+    REFUSED(tensor_hardtanh(y, y, 2, -1), TENSOR_E_ARGUMENT,
+            "hardtanh: the least value is 2, the largest -1, expected");
+    REFUSED(tensor_hardtanh_grad(y, y, y, 2, 1.5f), TENSOR_E_ARGUMENT, "hardtanh_grad: the least value is 2");
+    REFUSED(tensor_clamp(y, y, 0.5f, 0.25f), TENSOR_E_ARGUMENT, "clamp: the least value is 0.5, the largest 0.25");
+    REFUSED(tensor_clamp_grad(y, y, y, 3, -3), TENSOR_E_ARGUMENT, "clamp_grad: the least value is 3, the largest -3");
+    REFUSED(tensor_clamp(y, y, NAN, 1), TENSOR_E_ARGUMENT, "clamp: alpha is nan");
+    REFUSED(tensor_hardtanh(y, y, -1, NAN), TENSOR_E_ARGUMENT, "hardtanh: beta is nan");
+    REFUSED(tensor_clip(y, y, -0.5f), TENSOR_E_ARGUMENT, "clip: alpha is -0.5, expected 0 or more");
+    REFUSED(tensor_clip_weight(y, -0.5f), TENSOR_E_ARGUMENT, "clip_weight: limit -0.5, expected 0 or more");
+    CHECK(!tensor_clamp(y, y, 1, 1) && !tensor_clip(y, y, 1), "bounds that let pass what is there: %s", tensor_error());
     REFUSED(tensor_bias(a, a, b), TENSOR_E_SHAPE, "expected 6");
     REFUSED(tensor_bias(y, y, vec), TENSOR_E_SHAPE, "expected 7");
     REFUSED(tensor_sum_rows(y, a), TENSOR_E_SHAPE, "expected 6");

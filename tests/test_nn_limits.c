@@ -5,6 +5,7 @@
 #include "core/base/memory.h"
 #include "flexlab/nn.h"
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,7 +166,55 @@ static void operations(void) {
         tensor_free(all[i]);
 }
 
+/* Nothing but an input, or not even that: refused, whatever is named as logits and trained for. */
+static void without_layers(void) {
+    for (int loss = 0; nn_loss_list(loss); loss++)
+        for (int kind = 0; kind < 6; kind++)
+            for (int e = 0; e < EXTREMES; e++) {
+                nn_graph *g = nn_graph_new(&(nn_config){
+                    .variant = "flex16+5", .batch = 2, .loss = nn_loss_list(loss), .input_gradient = kind % 2});
+                if (kind / 2)
+                    CHECK((kind / 2 == 1 ? nn_input(g, 1, 1, 2) : nn_tokens(g, 3, 4)) >= 0, "%s", tensor_error());
+                CHECK(nn_compile(g, extremes[e]) == TENSOR_E_ARGUMENT &&
+                          strstr(tensor_error(), kind / 2 ? "no layer but the input" : "neither an input nor a layer"),
+                      "%s, kind %d, logits %d: %s", nn_loss_list(loss), kind, extremes[e], tensor_error());
+                nn_graph_free(g);
+            }
+}
+
+/* Bounds in the wrong order, and those that are no numbers. */
+static void bounds(void) {
+    static const struct {
+        float low, high;
+        const char *text;
+    } wrong[] = {{2, 1, "clamped to 2 ... 1"}, {NAN, 1, "clamped to nan ... 1"}, {-1, NAN, "clamped to -1 ... nan"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        nn_graph *g = nn_graph_new(&(nn_config){.variant = "flex16+5", .batch = 2});
+        const nn_node x = nn_input(g, 2, 2, 2);
+        CHECK(nn_clamp(g, "clamp", x, wrong[i].low, wrong[i].high) < 0 && strstr(tensor_error(), wrong[i].text), "%s",
+              tensor_error());
+        nn_graph_free(g);
+    }
+}
+
+/* Lists and counts at the ends of an int. */
+static void lists(void) {
+    for (int e = 0; e < EXTREMES; e++) {
+        const int i = extremes[e];
+        if (i >= 0 && i < 255)
+            continue;
+        CHECK(!nn_variant_list(i) && !nn_policy_list(i) && !nn_policy_summary(i) && !nn_policy_text(i) &&
+                  !nn_loss_list(i) && !nn_optimiser_list(i) && !nn_activation_list(i) && !nn_model_list(i) &&
+                  !nn_text_model_list(i) && !nn_role_list(i) && !tensor_op_list(i) && !tensor_format_list(i) &&
+                  !tensor_device_list(i) && !autoflex_list(i),
+              "%d is listed", i);
+    }
+}
+
 int main(void) {
+    without_layers();
+    bounds();
+    lists();
     tensor_set_allocator(allocate, free);
     CHECK(!tensor_set_threads(1), "%s", tensor_error());
     layers();

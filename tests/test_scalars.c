@@ -221,7 +221,7 @@ static void shared_memory(void) {
     tensor_free(v);
 }
 
-/* Not finite: seen when the call runs, and nothing is written. */
+/* Not finite, or a limit below 0: seen when the call runs, and nothing is written. */
 static void not_finite(tensor_device *device, tensor_format format) {
     static const float values[] = {NAN, INFINITY, -INFINITY};
     tensor *w = matrix(device, format), *v = matrix(device, format), *before = matrix(device, format),
@@ -247,6 +247,14 @@ static void not_finite(tensor_device *device, tensor_format format) {
         refused(status, TENSOR_E_ARGUMENT, "cross_entropy_by: gradient_scale is");
         same("after a refusal", before, w);
     }
+    CHECK(!tensor_load_f32(rate, &(float){-0.25f}, 1), "%s", tensor_error());
+    tensor_status status = tensor_clip_by(w, v, rate);
+    if (device != tensor_device_list(0)) {
+        CHECK(!status, "%s", tensor_error());
+        status = tensor_device_wait(device);
+    }
+    refused(status, TENSOR_E_ARGUMENT, "clip_by: limit is -0.25, expected 0 or more");
+    same("after a limit below 0", before, w);
     tensor *all[] = {w, v, before, rate, scale, loss, labels};
     for (int i = 0; i < 7; i++)
         tensor_free(all[i]);

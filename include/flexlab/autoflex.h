@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-enum { AUTOFLEX_BITS = 16, AUTOFLEX_TOP = 32767, AUTOFLEX_WINDOW = 16, AUTOFLEX_START = 8 };
+enum { AUTOFLEX_BITS = 16, AUTOFLEX_TOP = 32767, AUTOFLEX_WINDOW = 16, AUTOFLEX_START = 8, AUTOFLEX_RANGE = 1100 };
 
 /* Predictors by number: stable, never reused; part of a saved state. */
 typedef int32_t autoflex_predictor;
@@ -103,8 +103,9 @@ FLEXLAB_API autoflex_role autoflex_find_role(const char *name) FLEXLAB_SYMBOL(au
  * maximum first and calls autoflex_fit. */
 FLEXLAB_API bool autoflex_needs_maximum(autoflex_predictor predictor) FLEXLAB_SYMBOL(autoflex_needs_maximum);
 
-/* An empty state: e = 8 (clamped to the range), nothing recorded. */
-FLEXLAB_API void autoflex_reset(struct autoflex *a, autoflex_predictor predictor, int e_min, int e_max)
+/* An empty state: e = 8 (clamped to the range), nothing recorded. Refused, and *a is as it was: a number that is no
+ * predictor's, e_min above e_max, and exponents beyond +-AUTOFLEX_RANGE, which no double asks for. */
+FLEXLAB_API tensor_status autoflex_reset(struct autoflex *a, autoflex_predictor predictor, int e_min, int e_max)
     FLEXLAB_SYMBOL(autoflex_reset);
 
 /* Host values were loaded: e = 14 - floor(log2 maximum), the history starts anew, and the load is recorded as the first

@@ -17,7 +17,9 @@ extern "C" {
  * tensor_gelu_tanh (its approximation), tensor_round (ties to even), tensor_leaky_relu(y, x, slope below 0),
  * tensor_elu(y, x, alpha), tensor_hardtanh(y, x, least, largest), ... Their gradients dx = dy f'(x), one exact product
  * rounded once, take dy and the forward input: tensor_gelu_grad(dx, dy, x), tensor_elu_grad(dx, dy, x, alpha), ...
- * NaN, Inf and zeros: as IEEE 754 recommends, at infinite x the limit; in shared-exponent formats docs/semantics.md. */
+ * NaN, Inf and zeros: as IEEE 754 recommends, at infinite x the limit; in shared-exponent formats docs/semantics.md.
+ * Scalars are finite; least (of hardtanh, clamp and their gradients) is at most largest, and tensor_clip(y, x, limit),
+ * x within +-limit, takes a limit of 0 or more. */
 #define FL_MAP1(id, CONSTANT, name, expr)                                                                              \
     FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_##name);
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \

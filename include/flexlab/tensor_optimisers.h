@@ -60,7 +60,7 @@ FLEXLAB_API tensor_status tensor_add_ratio(tensor *y, const tensor *w, const ten
 FLEXLAB_API tensor_status tensor_sum_squares(tensor *sums, int64_t index, const tensor *x)
     FLEXLAB_SYMBOL(tensor_sum_squares);
 
-/* tensor_clip with the limit in a tensor, f32 [1], as tensor_sgd_update_by has its rate. */
+/* tensor_clip with the limit, 0 or more, in a tensor, f32 [1], as tensor_sgd_update_by has its rate. */
 FLEXLAB_API tensor_status tensor_clip_by(tensor *y, const tensor *x, const tensor *limit)
     FLEXLAB_SYMBOL(tensor_clip_by);
 /* Each element of w becomes the nearest number of at most `limit` in size, rounded once: its wide part, where there is

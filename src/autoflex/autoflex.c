@@ -1,12 +1,23 @@
 /* autoflex.c - the public functions over the rules of autoflex_rules.h. */
 #include "autoflex/autoflex_rules.h"
+#include "core/base/fail.h"
 
-void autoflex_reset(struct autoflex *a, autoflex_predictor predictor, int e_min, int e_max) {
+tensor_status autoflex_reset(struct autoflex *a, autoflex_predictor predictor, int e_min, int e_max) {
+    static const char what[] = "autoflex_reset";
+    if (!a)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: the state is NULL", what);
+    if (!autoflex_name(predictor))
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: predictor %d is none, expected one that autoflex_list gives", what,
+                       (int)predictor);
+    if (e_min > e_max || e_min < -AUTOFLEX_RANGE || e_max > AUTOFLEX_RANGE)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: exponents %d ... %d, expected a range in this order within +-%d", what,
+                       e_min, e_max, AUTOFLEX_RANGE);
     memset(a, 0, sizeof *a);
     a->predictor = (int16_t)predictor;
     a->e_min = e_min;
     a->e_max = e_max;
     a->e = fl_autoflex_start(a);
+    return TENSOR_OK;
 }
 
 void autoflex_load(struct autoflex *a, double maximum) {

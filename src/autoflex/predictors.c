@@ -47,8 +47,9 @@ static void take_lock(void) {
 }
 
 static const struct added *added_row(autoflex_predictor predictor) {
-    const int row = predictor - AUTOFLEX_ADDED;
-    return row >= 0 && row < __atomic_load_n(&added_count, __ATOMIC_ACQUIRE) ? &added[row] : NULL;
+    return predictor >= AUTOFLEX_ADDED && predictor - AUTOFLEX_ADDED < __atomic_load_n(&added_count, __ATOMIC_ACQUIRE)
+               ? &added[predictor - AUTOFLEX_ADDED]
+               : NULL;
 }
 
 double fl_autoflex_foreign(const struct autoflex *a) {
@@ -57,7 +58,7 @@ double fl_autoflex_foreign(const struct autoflex *a) {
 }
 
 autoflex_predictor autoflex_list(int i) {
-    if (i < 0)
+    if (i < 0 || i >= BUILT_IN + ADDED_LIMIT)
         return AUTOFLEX_NONE;
     if (i < BUILT_IN)
         return AUTOFLEX_PAPER + i;
@@ -72,15 +73,19 @@ autoflex_predictor autoflex_find(const char *name) {
     return AUTOFLEX_NONE;
 }
 
+static bool is_built_in(autoflex_predictor predictor) {
+    return predictor >= AUTOFLEX_PAPER && predictor < AUTOFLEX_PAPER + BUILT_IN;
+}
+
 const char *autoflex_name(autoflex_predictor predictor) {
-    const int row = predictor - AUTOFLEX_PAPER;
     const struct added *other = added_row(predictor);
-    return row >= 0 && row < BUILT_IN ? built_in[row].name : other ? other->name : NULL;
+    return is_built_in(predictor) ? built_in[predictor - AUTOFLEX_PAPER].name : other ? other->name : NULL;
 }
 
 const char *autoflex_summary(autoflex_predictor predictor) {
-    const int row = predictor - AUTOFLEX_PAPER;
-    return row >= 0 && row < BUILT_IN ? built_in[row].summary : added_row(predictor) ? "added by the program" : NULL;
+    return is_built_in(predictor) ? built_in[predictor - AUTOFLEX_PAPER].summary
+           : added_row(predictor) ? "added by the program"
+                                  : NULL;
 }
 
 autoflex_role autoflex_find_role(const char *name) {

@@ -32,12 +32,12 @@ __device__ static bool finds_factor(struct gpu_control *control, const struct fl
     return false;
 }
 
-// A number that stands in a tensor and is not finite ends the queue here.
+// A number that stands in a tensor and is not finite, or below 0 where that is no bound, ends the queue here.
 __device__ static bool finds_scalar(struct gpu_control *control, const struct fl_scalar &scalar) {
     if (!scalar.alpha && !scalar.real)
         return false;
     const double value = scalar.alpha ? *scalar.alpha : *scalar.real;
-    if (fl_is_finite(value))
+    if (fl_is_finite(value) && !(scalar.bound && value < 0))
         return false;
     control->failure.finding = FL_GPU_SCALAR;
     control->failure.value[0] = value;

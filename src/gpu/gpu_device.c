@@ -47,7 +47,8 @@ static tensor_status found(const struct fl_gpu_failure *f) {
     case FL_GPU_NOTHING:
         return TENSOR_OK;
     case FL_GPU_SCALAR:
-        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", f->what, shown(f->value[0]));
+        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected %s", f->what, shown(f->value[0]),
+                       isfinite(f->value[0]) ? "0 or more" : "a finite number");
     case FL_GPU_LOAD:
         return fl_fail(TENSOR_E_ARGUMENT, "%s: value %lld is %g, %s holds finite numbers only", f->what,
                        (long long)f->at, shown(f->value[0]), f->format->name);

@@ -29,7 +29,7 @@ struct fl_gpu_facts {
 /* What a call found that only its run could find. Calls after it are left out until somebody has taken it. */
 enum fl_gpu_finding {
     FL_GPU_NOTHING,
-    FL_GPU_SCALAR,  /* `value` where a finite number was expected */
+    FL_GPU_SCALAR,  /* `value` where a finite number was expected; where it is finite, 0 or more */
     FL_GPU_LOAD,    /* number `at` of a load is `value`, which the format does not hold */
     FL_GPU_CHANNEL, /* the coefficients of channel `at` are not finite: values[4] */
     FL_GPU_LABEL,   /* label `at` is `value`, of `limit` classes */

@@ -535,8 +535,8 @@ static inline tensor_status perform_map(const struct call *c) {
     tensor *const *t = c->t;
     return m->one           ? m->one(t[0], t[1])
            : m->one_scalar  ? m->one_scalar(t[0], t[1], c->alpha)
-           : m->one_scalars ? m->one_scalars(t[0], t[1], c->alpha, -c->alpha)
-           : m->two_scalars ? m->two_scalars(t[0], t[1], t[2], c->alpha, -c->alpha)
+           : m->one_scalars ? m->one_scalars(t[0], t[1], c->alpha, c->beta)
+           : m->two_scalars ? m->two_scalars(t[0], t[1], t[2], c->alpha, c->beta)
            : m->two         ? m->two(t[0], t[1], t[2])
            : m->two_scalar  ? m->two_scalar(t[0], t[1], t[2], c->alpha)
                             : m->three(t[0], t[1], t[2], t[3]);

@@ -67,7 +67,9 @@ static inline bool right_map(const struct call *c) {
     for (int i = 1; i <= m->inputs; i++)
         if (!same_shape(c->t[0], c->t[i]))
             return false;
-    return true;
+    if (m->one_scalars || m->two_scalars) /* the least value and the largest */
+        return isfinite(c->beta) && c->alpha <= c->beta;
+    return strcmp(m->name, "clip") != 0 || c->alpha >= 0;
 }
 
 /* Operands 3 and 4 join the sums of operand 0. */

@@ -72,17 +72,18 @@ tensor_status fl_affine_grad_coefficients(const struct fl_args *args) {
     const int e_dy = fl_exponent(&args->in[0]), e_x = fl_exponent(&args->in[1]);
     tensor_status status = TENSOR_OK;
     for (int64_t c = 0; c < args->geo.n && !status; c++) {
-        double s1, s2;
+        const double mean = n->f[0][c];
+        double sum, about_mean;
         if (fl_ref_shared(args)) {
-            s1 = fl_scale2((double)args->sums.i[0][c], -e_dy);
-            s2 = fl_scale2((double)args->sums.i[1][c], -e_dy - e_x);
+            sum = fl_scale2((double)args->sums.i[0][c], -e_dy);
+            about_mean = fl_exact_about_mean(args->geo.m, args->sums.i[0][c], args->sums.i[1][c], mean, e_dy, e_x);
         } else {
-            s1 = args->sums.f[0][c];
-            s2 = args->sums.f[1][c];
+            sum = args->sums.f[0][c];
+            about_mean = args->sums.f[1][c] - mean * sum;
         }
-        const struct fl_affine_channel channel = fl_normalising_gradient(vector_at(args, 0, c), n->f[0][c], n->f[1][c],
-                                                                         n->real, s1, s2, args->geo.m, &n->f[2][c]);
-        n->f[3][c] = s1;
+        const struct fl_affine_channel channel = fl_normalising_gradient(
+            vector_at(args, 0, c), mean, n->f[1][c], n->real, sum, about_mean, args->geo.m, &n->f[2][c]);
+        n->f[3][c] = sum;
         status = keep(args, c, &channel);
     }
     return status;

@@ -35,12 +35,27 @@ FL_BOTH struct fl_affine_channel fl_normalising(double gamma, double beta, doubl
     return c;
 }
 
-/* Its gradient by x, from s1 = sum dy and s2 = sum dy x over `rows`; *dot is the gradient by gamma, s1 that by beta. */
+/* Sum of dy (x - mean) in real units, from the exact sums of dy and of dy x over `rows` < 2^33 elements, mantissas at
+ * e_dy and e_x. Where x hardly varies rows * sum dy x - sum dy * sum x cancels, so it is formed in 128 bits: each
+ * product is below 2^30 rows^2 < 2^96. The sum of x is the integer next to rows * mean: exactly that if the mean is
+ * x's (fl_exact_moments), as rounding the quotient and the product moves 2^48 by 2^-4. What another mean leaves over
+ * is taken in double. */
+FL_BOTH double fl_exact_about_mean(int64_t rows, int64_t sum_dy, int64_t sum_dy_x, double mean, int e_dy, int e_x) {
+    const double n = (double)rows, top = 32768 * n, sum = fl_scale2(mean, e_x) * n;
+    const int64_t sum_x = (int64_t)(sum >= -top && sum <= top ? fl_nearest_integer(sum) : sum > top ? top : -top);
+    const fl_int128 products = sum_dy_x, dy = sum_dy;
+    const double rest = mean - fl_scale2((double)sum_x / n, -e_x);
+    return fl_scale2(fl_double_of_128(rows * products - dy * sum_x) / n, -e_dy - e_x) -
+           fl_scale2((double)sum_dy, -e_dy) * rest;
+}
+
+/* Its gradient by x over `rows` elements, from dy_sum = sum dy and about_mean = sum dy (x - mean); *dot is the gradient
+ * by gamma, dy_sum that by beta. */
 FL_BOTH struct fl_affine_channel fl_normalising_gradient(double gamma, double mean, double variance, double epsilon,
-                                                         double s1, double s2, int64_t rows, double *dot) {
+                                                         double dy_sum, double about_mean, int64_t rows, double *dot) {
     const double inverse = 1 / sqrt(variance + epsilon), n = (double)rows, scale = gamma * inverse;
-    *dot = (s2 - mean * s1) * inverse; /* sum of dy times the normalised x */
-    const struct fl_affine_channel c = {scale, s1 / n, -scale * inverse * *dot / n, mean, 0};
+    *dot = about_mean * inverse; /* sum of dy times the normalised x */
+    const struct fl_affine_channel c = {scale, dy_sum / n, -scale * inverse * *dot / n, mean, 0};
     return c;
 }
 

@@ -11,6 +11,26 @@
 
 /* --- maps: generated from ops.def --------------------------------------------------------------------------------- */
 
+/* Of the operations that hold x within two bounds: alpha and beta, or alpha to both sides of 0. */
+static tensor_status check_bounds(enum fl_op op, const char *name, float alpha, float beta) {
+    switch (op) {
+    case FL_OP_HARDTANH:
+    case FL_OP_HARDTANH_GRAD:
+    case FL_OP_CLAMP:
+    case FL_OP_CLAMP_GRAD:
+        if (alpha > beta)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: the least value is %g, the largest %g, expected them in this order",
+                           name, (double)alpha, (double)beta);
+        return TENSOR_OK;
+    case FL_OP_CLIP:
+        if (alpha < 0)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: alpha is %g, expected 0 or more", name, (double)alpha);
+        return TENSOR_OK;
+    default:
+        return TENSOR_OK;
+    }
+}
+
 /* n operands, of which the first has the name a_name. */
 static tensor_status map(enum fl_op op, const char *name, tensor *y, const char *a_name, int n,
                          const tensor *const operands[3], float alpha, float beta) {
@@ -19,6 +39,7 @@ static tensor_status map(enum fl_op op, const char *name, tensor *y, const char 
     TRY(check_same_shapes(name, o, n + 1));
     TRY(check_scalar(name, "alpha", alpha));
     TRY(check_scalar(name, "beta", beta));
+    TRY(check_bounds(op, name, alpha, beta));
     struct fl_args args = {.op = op, .alpha = alpha, .beta = beta};
     for (int i = 0; i < n; i++)
         args.in[i] = fl_view_of(operands[i]);
@@ -53,8 +74,9 @@ tensor_status tensor_clip_by(tensor *y, const tensor *x, const tensor *limit) {
     TRY(check_same_shapes(name, OPERANDS({"y", y}, {"x", x})));
     TRY(fl_check_apart(name, "limit", limit, "y", y));
     TRY(fl_check_numbers(name, "limit", limit, FMT_F32, 1, y));
-    struct fl_args args = {
-        .op = FL_OP_CLIP, .in = {fl_view_of(x)}, .scalar = {.alpha = limit->storage->data, .what = "clip_by: limit"}};
+    struct fl_args args = {.op = FL_OP_CLIP,
+                           .in = {fl_view_of(x)},
+                           .scalar = {.alpha = limit->storage->data, .bound = true, .what = "clip_by: limit"}};
     return fl_write(y, &args);
 }
 

@@ -225,6 +225,8 @@ static tensor_status read_scalar(struct fl_args *args) {
     const double value = s->alpha ? *s->alpha : *s->real;
     if (!isfinite(value))
         return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", s->what, value != value ? NAN : value);
+    if (s->bound && value < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected 0 or more", s->what, value);
     if (s->alpha)
         args->alpha = *s->alpha;
     else

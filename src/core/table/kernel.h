@@ -92,11 +92,12 @@ enum { FL_FACTORS = 4 }; /* of a call, at most */
 
 /* Numbers of a call that stand in tensors of one number, to be read when the call runs: a recorded call can then be run
  * again with others. One address of alpha and real at most is set; what runs the call puts its number into alpha or
- * real, where kernels look, after checking that it is finite. */
+ * real, where kernels look, after checking that it is finite, and of a bound to both sides that it is 0 or more. */
 struct fl_scalar {
     const float *alpha; /* NULL: args.alpha counts */
     const double *real; /* NULL: args.numbers.real counts */
     const char *what;   /* operation and scalar in messages */
+    bool bound;         /* what is below 0 is refused too */
     /* Beside those two: in shared-exponent formats each of these must be finite as binary32. Kernels read them in
      * numbers.f[0]. */
     const double *factors; /* NULL: none */

@@ -3,6 +3,7 @@
 #include "core/base/memory.h"
 #include "core/queue/queue.h"
 #include "core/base/sized.h"
+#include "core/table/format_fault.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -51,12 +52,13 @@ static tensor *make(const char *what, const struct fl_format *format, int ndim, 
 
 /* The empty slot of a new tensor, written to the device. */
 static struct fl_slot *new_slot(struct tensor_device *device, const struct fl_format *format) {
-    struct fl_slot *slot = fl_slot_new(device), fresh;
+    struct fl_slot fresh;
     memset(&fresh, 0, sizeof fresh);
-    if (format->arithmetic == FL_ARITHMETIC_SHARED) {
-        autoflex_reset(&fresh.autoflex, autoflex_find(format->predictor), format->e_min, format->e_max);
-        fresh.e = fresh.autoflex.e;
-    }
+    if (format->arithmetic == FL_ARITHMETIC_SHARED &&
+        autoflex_reset(&fresh.autoflex, autoflex_find(format->predictor), format->e_min, format->e_max))
+        return NULL;
+    fresh.e = fresh.autoflex.e;
+    struct fl_slot *slot = fl_slot_new(device);
     if (slot && fl_put(fl_device_queue(device), slot, &fresh, sizeof fresh)) {
         fl_slot_free(device, slot);
         slot = NULL;
@@ -109,6 +111,11 @@ static tensor *make_with_storage(const char *what, struct tensor_device *device,
     }
     if (!format) {
         fl_fail(TENSOR_E_FORMAT, "%s: unknown format %d", what, (int)id);
+        return NULL;
+    }
+    char fault[200];
+    if (fl_format_fault(format, fault, sizeof fault)) {
+        fl_fail(TENSOR_E_FORMAT, "%s: %s has %s", what, format->name, fault);
         return NULL;
     }
     int64_t count;

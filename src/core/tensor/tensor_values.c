@@ -405,7 +405,9 @@ tensor_status tensor_set_predictor(tensor *t, const char *name) {
     if (!slot)
         return tensor_error_status();
     struct autoflex fresh;
-    autoflex_reset(&fresh, predictor, t->format->e_min, t->format->e_max);
+    const tensor_status status = autoflex_reset(&fresh, predictor, t->format->e_min, t->format->e_max);
+    if (status)
+        return status;
     fresh.e = slot->e;
     fresh.role = slot->autoflex.role;
     return fl_put(fl_queue_of(t->storage), &t->storage->slot->autoflex, &fresh, sizeof fresh);

@@ -24,6 +24,9 @@ static bool is_used(const nn_graph *g, int i) {
 static tensor_status check_graph(nn_graph *g, nn_node logits) {
     if (g->compiled)
         return fl_fail(TENSOR_E_ARGUMENT, "graph: it is compiled already");
+    if (g->count < 2)
+        return fl_fail(TENSOR_E_ARGUMENT, "graph: it has %s, expected layers between input and logits",
+                       g->count ? "no layer but the input" : "neither an input nor a layer");
     if (logits < 0 || logits >= g->handle_count)
         return fl_fail(TENSOR_E_ARGUMENT, "logits: node %d, expected 0 ... %d", logits, g->handle_count - 1);
     const struct fl_output *last = fl_output_of(g, logits);

@@ -1,0 +1,36 @@
+/* format_fault.c - what the kernels of shared exponents take as constants, held against what a format says and does. */
+#include "core/table/format_fault.h"
+#include "autoflex/autoflex_rules.h"
+#include <stdio.h>
+
+enum { E_LEAST = -128, E_LARGEST = 127 }; /* what bounds of sums and of doubles in kernels are proved for */
+
+/* The largest mantissa that the codec stores. */
+static int32_t stored(const struct fl_format *f) {
+    const int32_t e = f->e_min;
+    const double huge = 1e300;
+    struct fl_stats stats = {0};
+    f->encode(&(struct fl_view){.e = &e, .count = 1}, 0, 1, &huge, true, &(struct fl_rounding){0}, &stats);
+    return stats.gamma;
+}
+
+const char *fl_format_fault(const struct fl_format *f, char *text, size_t size) {
+    if (f->arithmetic != FL_ARITHMETIC_SHARED)
+        return NULL;
+    if (f->bytes != 2 || (f->wide_bytes != 0 && f->wide_bytes != 4))
+        snprintf(text, size, "elements of %d bytes and wide ones of %d, expected 2, and 4 or 0", f->bytes,
+                 f->wide_bytes);
+    else if (f->top != AUTOFLEX_TOP)
+        snprintf(text, size, "a largest mantissa of %d, expected %d", f->top, AUTOFLEX_TOP);
+    else if (f->e_min > f->e_max || f->e_min < E_LEAST || f->e_max > E_LARGEST)
+        snprintf(text, size, "exponents %d ... %d, expected a range in this order within %d ... %d", f->e_min, f->e_max,
+                 E_LEAST, E_LARGEST);
+    else if (!autoflex_find(f->predictor))
+        snprintf(text, size, "the predictor '%s', expected a name that autoflex_find knows",
+                 f->predictor ? f->predictor : "(null)");
+    else if (stored(f) != AUTOFLEX_TOP)
+        snprintf(text, size, "a codec whose largest mantissa is %d, expected %d", (int)stored(f), AUTOFLEX_TOP);
+    else
+        return NULL;
+    return text;
+}
