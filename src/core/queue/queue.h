@@ -69,6 +69,8 @@ struct fl_queue {
      * of its own. */
     struct fl_call_block lent[FL_CALL_MEMORIES], own[FL_CALL_MEMORIES];
     bool measuring; /* a dry run */
+    fl_written_fn written; /* of it; NULL: nobody is told */
+    void *written_context;
     size_t measured[FL_CALL_MEMORIES];
 };
 
