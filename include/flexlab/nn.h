@@ -560,8 +560,7 @@ typedef struct nn_nonfinite {
  * that of the weights. *found NULL: all is finite. Looks at the counts that every write leaves, some hundred numbers;
  * waits for a device. Gradients that are not finite in a step that was left out are how a dynamic loss scale finds its
  * value (nn_loss_scale_get: in_a_row). */
-FLEXLAB_API tensor_status nn_find_nonfinite(nn_graph *g, const nn_nonfinite **found)
-    FLEXLAB_SYMBOL(nn_find_nonfinite);
+FLEXLAB_API tensor_status nn_find_nonfinite(nn_graph *g, const nn_nonfinite **found) FLEXLAB_SYMBOL(nn_find_nonfinite);
 
 /* --- the whole state ---------------------------------------------------------------------------------------------- */
 
@@ -917,6 +916,10 @@ typedef struct nn_wgan_report {
 FLEXLAB_API tensor_status nn_wgan_train(nn_wgan *w, const data_set *set, int64_t steps,
                                         int (*report)(void *context, const nn_wgan_report *report), void *context)
     FLEXLAB_SYMBOL(nn_wgan_train);
+/* The first NaN or Inf of either network, whose name is in it, also of the steps before nn_wgan_load; NULL: none. A
+ * step of the generator goes through the critic, whose tensors count with the generator's step then. Gradients of steps
+ * that a dynamic loss scale left out do not count, unless NN_STARVED of these came in a row. It stays as long as w. */
+FLEXLAB_API const nn_nonfinite *nn_wgan_nonfinite(const nn_wgan *w) FLEXLAB_SYMBOL(nn_wgan_nonfinite);
 /* count <= batch images [count, side, side, channels] in -1 ... 1, from the latent numbers of that seed. Leaves
  * the state of the pair as it was, so that the same weights give the same images, and training goes on as without. */
 FLEXLAB_API tensor_status nn_wgan_generate(nn_wgan *w, uint64_t seed, int count, float *images)

@@ -89,8 +89,7 @@ const void *kept_bytes(struct kept *k, const struct run *run, size_t *bytes) {
     to += HEAD;
     for (int i = 0; i < run->window_count; i++, to += WINDOW) {
         const struct window *w = &run->windows[i];
-        memcpy(to,
-               (const double[WINDOW]){(double)w->step, w->count, w->loss, w->rate, w->nonfinite, w->finite_loss},
+        memcpy(to, (const double[WINDOW]){(double)w->step, w->count, w->loss, w->rate, w->nonfinite, w->finite_loss},
                WINDOW * sizeof *to);
     }
     for (int i = 0; i < run->epoch_count; i++, to += EPOCH) {

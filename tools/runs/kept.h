@@ -12,7 +12,7 @@ struct kept {
     int window_count;
     double finite_sum; /* of losses that are finite */
     int nonfinite;     /* steps whose loss is not */
-    double *steps; /* two numbers each */
+    double *steps;     /* two numbers each */
     int64_t step_count, step_room;
     double *times; /* s, of steps that are timed */
     int64_t time_count, time_room;

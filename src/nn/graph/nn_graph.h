@@ -283,8 +283,8 @@ struct fl_loss_scale {
     struct fl_slot_copies *slots; /* of the gradients of a step on a device; NULL until the first */
 };
 
-/* Parts of a step, by when they are written: what it is given; outputs; gradients; gradients as a policy keeps and takes
- * them; weights and what the optimiser keeps. */
+/* Parts of a step, by when they are written: what it is given; outputs; gradients; gradients as a policy keeps and
+ * takes them; weights and what the optimiser keeps. */
 enum fl_part { FL_PART_INPUT, FL_PART_FORWARD, FL_PART_BACKWARD, FL_PART_TAKEN, FL_PART_UPDATE };
 struct fl_write {
     int info; /* of nn_tensor_at */

@@ -66,7 +66,7 @@ tensor_status fl_list_others(nn_graph *g) {
             continue;
         const int value = find_value(g, i);
         const bool given = value >= 0 && value == fl_output_of(g, g->logits)->dy;
-        const enum fl_part part = value < 0                              ? FL_PART_UPDATE
+        const enum fl_part part = value < 0                           ? FL_PART_UPDATE
                                   : g->values[value].first < g->count ? FL_PART_FORWARD
                                                                       : FL_PART_BACKWARD;
         int at = 0;
@@ -156,19 +156,23 @@ tensor_status fl_find_first(const nn_graph *g, const struct fl_slot_copies *slot
 }
 
 /* In this order in checkpoints. */
-static const char *const passes[] = {"input", "forward", "loss", "backward", "update", "unknown"};
+enum { OF_INPUT, OF_FORWARD, OF_LOSS, OF_BACKWARD, OF_UPDATE, UNKNOWN, PASSES };
+static const char *const passes[PASSES] = {"input", "forward", "loss", "backward", "update", "unknown"};
 
-const char *fl_pass(int i) {
-    return i >= 0 && i < (int)(sizeof passes / sizeof *passes) ? passes[i] : NULL;
+int fl_pass_number(const char *pass) {
+    int i = 0;
+    while (i < PASSES && strcmp(passes[i], pass) != 0)
+        i++;
+    return i;
 }
 
 const char *fl_pass_name(const struct fl_first *first) {
-    static const int of_part[] = {[FL_PART_INPUT] = 0,
-                                  [FL_PART_FORWARD] = 1,
-                                  [FL_PART_BACKWARD] = 3,
-                                  [FL_PART_TAKEN] = 3,
-                                  [FL_PART_UPDATE] = 4};
-    return passes[first->of_loss ? 2 : of_part[first->part]];
+    static const int of_part[] = {[FL_PART_INPUT] = OF_INPUT,
+                                  [FL_PART_FORWARD] = OF_FORWARD,
+                                  [FL_PART_BACKWARD] = OF_BACKWARD,
+                                  [FL_PART_TAKEN] = OF_BACKWARD,
+                                  [FL_PART_UPDATE] = OF_UPDATE};
+    return passes[first->of_loss ? OF_LOSS : of_part[first->part]];
 }
 
 bool fl_counts(const nn_graph *g, const struct fl_first *first) {
@@ -324,7 +328,8 @@ static const char *keep_text(nn_graph *g, const char *text) {
 
 /* --- telling ------------------------------------------------------------------------------------------------------ */
 
-tensor_status fl_name_first(nn_graph *g, int info, bool fits, nn_nonfinite *found) {
+/* The names, by found->pass; info -1: the loss. fits: a format would hold it, and found->remedy says which. */
+static tensor_status name_first(nn_graph *g, int info, bool fits, nn_nonfinite *found) {
     char rule[RULE_ROOM];
     const struct fl_node *node = info < 0 ? NULL : writer_of(g, info);
     found->layer = node ? node->owner : "loss";
@@ -339,19 +344,44 @@ tensor_status fl_name_first(nn_graph *g, int info, bool fits, nn_nonfinite *foun
 
 tensor_status fl_tell_first(nn_graph *g, const struct fl_slot_copies *slots, const struct fl_first *first,
                             nn_nonfinite *found) {
-    *found = (nn_nonfinite){.step = (int64_t)(first->of_before && g->writes.updated ? g->writes.updated
-                                                                                    : g->writes.step),
-                            .nonfinite = 1,
-                            .elements = 1,
-                            .pass = fl_pass_name(first)};
+    *found =
+        (nn_nonfinite){.step = (int64_t)(first->of_before && g->writes.updated ? g->writes.updated : g->writes.step),
+                       .nonfinite = 1,
+                       .elements = 1,
+                       .pass = fl_pass_name(first)};
     if (first->of_loss)
-        return fl_name_first(g, -1, false, found);
+        return name_first(g, -1, false, found);
     const int info = g->writes.list[first->write].info;
     const struct fl_slot *slot = fl_slot_then(slots, g->infos[info].t);
     found->nonfinite = slot->last.nonfinite > 0 ? slot->last.nonfinite : slot->last.saturated;
     found->elements = slot->last.elements;
     found->maximum = slot->last.maximum;
-    return fl_name_first(g, info, would_fit(slot, tensor_get_format(g->infos[info].t)), found);
+    return name_first(g, info, would_fit(slot, tensor_get_format(g->infos[info].t)), found);
+}
+
+int fl_number_of(const nn_graph *g, const char *name) {
+    int i = 0;
+    while (i < g->info_count && strcmp(g->infos[i].name, name) != 0)
+        i++;
+    return i < g->info_count ? i : -1;
+}
+
+tensor_status fl_recall_first(nn_graph *g, const char *file, const struct fl_recalled *k, nn_nonfinite *found) {
+    const bool apart = k->pass == OF_LOSS || k->pass == UNKNOWN; /* no tensor */
+    if (k->step < 1 || k->step > k->steps || k->pass < 0 || k->pass >= PASSES || k->tensor < -1 ||
+        k->tensor >= g->info_count || apart != (k->tensor == -1) || k->nonfinite < 0 || k->nonfinite > k->elements ||
+        k->fits >> 1)
+        return fl_fail(TENSOR_E_DATA,
+                       "checkpoint: %s: a first NaN or Inf at step %lld in pass %lld, tensor %lld, %lld of %lld "
+                       "elements: none of this network's %d tensors after %lld steps",
+                       file, (long long)k->step, (long long)k->pass, (long long)k->tensor, (long long)k->nonfinite,
+                       (long long)k->elements, g->info_count, (long long)k->steps);
+    *found =
+        (nn_nonfinite){.step = k->step, .pass = passes[k->pass], .nonfinite = k->nonfinite, .elements = k->elements};
+    if (k->pass != UNKNOWN)
+        return name_first(g, (int)k->tensor, k->fits, found);
+    found->tensor = found->role = found->layer = found->format = "";
+    return TENSOR_OK;
 }
 
 static tensor_status find(nn_graph *g, const struct fl_slot_copies *slots, const nn_nonfinite **found) {

@@ -80,10 +80,14 @@ const char *fl_pass_name(const struct fl_first *first);
 /* Whether that is more than how a dynamic loss scale finds its value: gradients of a step that it left out, of fewer
  * than NN_STARVED in a row. */
 bool fl_counts(const nn_graph *g, const struct fl_first *first);
-/* Their names by number, for checkpoints, "unknown" too; NULL past the last. */
-const char *fl_pass(int i);
-/* The names, by found->pass; info -1: the loss. fits: a format would hold it, and found->remedy says which. */
-tensor_status fl_name_first(nn_graph *g, int info, bool fits, nn_nonfinite *found);
+/* For checkpoints: numbers of such names, "unknown" too, and of tensors of nn_tensor_at, -1: none of that name. */
+int fl_pass_number(const char *pass);
+int fl_number_of(const nn_graph *g, const char *name);
+/* Back from there, of a network after `steps` steps; TENSOR_E_DATA for what it cannot have. fits: had a remedy. */
+struct fl_recalled {
+    int64_t step, steps, pass, tensor, nonfinite, elements, fits;
+};
+tensor_status fl_recall_first(nn_graph *g, const char *file, const struct fl_recalled *kept, nn_nonfinite *found);
 /* In full; its texts stay as long as the graph. */
 tensor_status fl_tell_first(nn_graph *g, const struct fl_slot_copies *slots, const struct fl_first *first,
                             nn_nonfinite *found);

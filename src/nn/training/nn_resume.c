@@ -212,8 +212,8 @@ static const char losses_key[] = FL_TRAINING "losses", whole_key[] = FL_TRAINING
                   trace_real_key[] = FL_TRAINING "trace.maxima", caller_key[] = FL_TRAINING "caller",
                   telemetry_key[] = FL_TRAINING "telemetry", telemetry_csv_key[] = FL_TRAINING "telemetry.table",
                   telemetry_whole_key[] = FL_TRAINING "telemetry.counts",
-                  telemetry_real_key[] = FL_TRAINING "telemetry.maxima",
-                  first_key[] = FL_TRAINING "nonfinite", first_real_key[] = FL_TRAINING "nonfinite.maximum";
+                  telemetry_real_key[] = FL_TRAINING "telemetry.maxima", first_key[] = FL_TRAINING "nonfinite",
+                  first_real_key[] = FL_TRAINING "nonfinite.maximum";
 
 enum { WHOLE = 8, REAL = 8 };
 

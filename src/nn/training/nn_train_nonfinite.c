@@ -75,50 +75,28 @@ tensor_status fl_training_look(struct run *run) {
 void fl_training_see_loss(struct run *run, double loss) {
     if (isfinite(loss) || run->first.step)
         return;
-    tell(run, &(nn_nonfinite){.step = run->result->steps,
-                              .tensor = "",
-                              .role = "",
-                              .pass = "unknown",
-                              .layer = "",
-                              .format = ""});
+    tell(run, &(nn_nonfinite){
+                  .step = run->result->steps, .tensor = "", .role = "", .pass = "unknown", .layer = "", .format = ""});
 }
 
 /* --- in a checkpoint ---------------------------------------------------------------------------------------------- */
 
-static int number_of(const nn_graph *g, const nn_nonfinite *first) {
-    int i = 0;
-    while (i < g->info_count && strcmp(g->infos[i].name, first->tensor) != 0)
-        i++;
-    return i < g->info_count ? i : -1;
-}
-
 void fl_training_first_get(const struct run *run, int64_t whole[FL_FIRST_WHOLE], double *maximum) {
     const nn_nonfinite *first = &run->first;
-    int pass = 0;
-    while (fl_pass(pass) && strcmp(fl_pass(pass), first->pass) != 0)
-        pass++;
     const int64_t numbers[FL_FIRST_WHOLE] = {
-        first->step, pass, number_of(run->g, first), first->nonfinite, first->elements, first->remedy != NULL};
+        first->step,     fl_pass_number(first->pass), fl_number_of(run->g, first->tensor), first->nonfinite,
+        first->elements, first->remedy != NULL};
     memcpy(whole, numbers, sizeof numbers);
     *maximum = first->maximum;
 }
 
 tensor_status fl_training_first_set(struct run *run, const char *path, const int64_t whole[FL_FIRST_WHOLE],
                                     double maximum) {
-    const nn_graph *g = run->g;
-    const char *pass = whole[1] >= 0 && whole[1] < FL_FIRST_WHOLE ? fl_pass((int)whole[1]) : NULL;
-    const bool apart = pass && (!strcmp(pass, "loss") || !strcmp(pass, "unknown")); /* no tensor */
-    if (!pass || whole[0] < 1 || whole[0] > run->result->steps || whole[2] < -1 || whole[2] >= g->info_count ||
-        apart != (whole[2] == -1) || whole[3] < 0 || whole[3] > whole[4] || whole[5] >> 1 || !(maximum >= 0))
-        return fl_fail(TENSOR_E_DATA,
-                       "checkpoint: %s: a first NaN or Inf at step %lld in tensor %lld, pass %lld, %lld of %lld "
-                       "elements: none of this training's %d tensors after %lld steps",
-                       path, (long long)whole[0], (long long)whole[2], (long long)whole[1], (long long)whole[3],
-                       (long long)whole[4], g->info_count, (long long)run->result->steps);
-    run->first = (nn_nonfinite){
-        .step = whole[0], .pass = pass, .nonfinite = whole[3], .elements = whole[4], .maximum = maximum};
-    if (strcmp(pass, "unknown") != 0)
-        return fl_name_first(run->g, (int)whole[2], whole[5], &run->first);
-    run->first.tensor = run->first.role = run->first.layer = run->first.format = "";
+    const struct fl_recalled kept = {whole[0], run->result->steps, whole[1], whole[2], whole[3], whole[4], whole[5]};
+    if (!(maximum >= 0))
+        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: a first NaN or Inf of size %g, expected 0 or more", path,
+                       maximum);
+    FL_TRY(fl_recall_first(run->g, path, &kept, &run->first));
+    run->first.maximum = maximum;
     return TENSOR_OK;
 }

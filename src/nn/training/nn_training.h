@@ -30,7 +30,7 @@ struct run {
     data_loader *train, *test;         /* test NULL: no evaluation */
     nn_data *train_there, *test_there; /* the sets where the network lives; NULL: batches are brought there */
     struct fl_trace *trace;
-    nn_telemetry *telemetry; /* NULL: none */
+    nn_telemetry *telemetry;      /* NULL: none */
     struct fl_slot_copies *slots; /* of a device, where every step is looked at; NULL until the first */
     nn_nonfinite first;           /* NaN or Inf; step 0: none so far */
     int64_t first_told;           /* the step in which it was found by this process; 0: in none */
