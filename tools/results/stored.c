@@ -310,7 +310,8 @@ static void read_finite(struct reader *r, const cJSON *line, struct window *w) {
         return;
     w->nonfinite = (int)read_whole(r, line, "nonfinite", 0, w->count);
     w->finite_loss = read_real(r, line, "finite_loss");
-    if (r->status == STATUS_OK && w->nonfinite && isnan(w->finite_loss) != (w->nonfinite == w->count))
+    if (r->status == STATUS_OK && w->nonfinite &&
+        (isfinite(w->loss) || isnan(w->finite_loss) != (w->nonfinite == w->count)))
         refuse(r, text_format("the fields 'nonfinite' and 'finite_loss' do not agree"));
 }
 
