@@ -11,8 +11,6 @@ enum head {
     LAYOUT,
     WINDOW_SUM,
     WINDOW_COUNT,
-    WINDOW_FINITE_SUM,
-    WINDOW_NONFINITE,
     FIRST_LOSS,
     NONFINITE_STEP,
     NONFINITE_LOSS,
@@ -22,6 +20,8 @@ enum head {
     SCALES,
     TIMES,
     WALL,
+    WINDOW_FINITE_SUM,
+    WINDOW_NONFINITE,
     HEAD
 };
 enum { WINDOW = 6, EPOCH = 7, STEP = 2, SCALE = 2, LAYOUT_NUMBER = 4 };
