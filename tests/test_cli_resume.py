@@ -428,11 +428,11 @@ def test_changed_lists(place, data):
     tensors, notes = witness.read(stopped_training(out, data))
     notes.pop("flexlab.crc32")
     numbers = witness.values(("F64", None, tensors["training.caller"][2]))
-    head, (windows, epochs) = 12, (int(n) for n in numbers[6:8])
-    steps, size, each = int(notes["network.steps"]), int(numbers[head + 1]), int(numbers[head + 4 * windows + 1])
+    head, each_window, (windows, epochs) = 14, 6, (int(n) for n in numbers[6:8])
+    steps, size, each = int(notes["network.steps"]), int(numbers[head + 1]), int(numbers[head + each_window * windows + 1])
     check(windows > 0 and epochs > 0 and numbers[head] == size and steps == size * windows + numbers[2], numbers[:24], steps)
-    first, rest = numbers[head:head + 4 * windows], numbers[head + 4 * windows + 7 * epochs:]
-    lines = numbers[head + 4 * windows:head + 4 * windows + 7 * epochs]
+    first, rest = numbers[head:head + each_window * windows], numbers[head + each_window * windows + 7 * epochs:]
+    lines = numbers[head + each_window * windows:head + each_window * windows + 7 * epochs]
 
     def refused(what, *words, of=None, **changes):
         kept = list(of[0]) if of else list(numbers[:head])
@@ -450,7 +450,7 @@ def test_changed_lists(place, data):
 
     none = "is not what the program keeps"
     # windows of steps that are still to come, as many as the whole run has room for
-    more = [n for i in range(windows, 10 * windows) for n in ((i + 1) * size, size, 2.0, 0.1)]
+    more = [n for i in range(windows, 10 * windows) for n in ((i + 1) * size, size, 2.0, 0.1, 0, 2.0)]
     refused("more windows", "network stands after", of=(numbers[:6] + [10 * windows] + numbers[7:head], first + more + lines + rest))
     refused("two more epochs", none, of=(numbers[:7] + [epochs + 2] + numbers[8:head],
                                          first + lines + [n for i in (1, 2) for n in (epochs + i, (epochs + i) * each, 2.0, 0.1, 2.0, 0.1, 1.0)] + rest))
@@ -458,9 +458,12 @@ def test_changed_lists(place, data):
             of=(numbers[:7] + [epochs - 1] + numbers[8:head], first + lines[:-7] + rest))
     refused("a window's step", none, of=(numbers[:head], [first[0] - 1] + first[1:] + lines + rest))
     refused("a window's size", none, of=(numbers[:head], first[:1] + [first[1] - 1] + first[2:] + lines + rest))
+    refused("a window's losses", none, of=(numbers[:head], first[:4] + [size + 1] + first[5:] + lines + rest))
     refused("an epoch's step", none, of=(numbers[:head], first + lines[:1] + [lines[1] + 1] + lines[2:] + rest))
     refused("the window under way", "network stands after", _2=(numbers[2] + 1) % size)
     refused("NaN windows", none, _6=math.nan)
+    refused("losses that are not finite", none, _13=size)
+    refused("an infinite sum", none, _12=math.inf)
 
 
 def test_lost_best(place, data):

@@ -100,12 +100,16 @@ def test_files(place):
         for count in ("saturated", "flushed", "nonfinite"):
             check(sum(row[count] for row in rows) == run[count], name, count, sum(row[count] for row in rows), run[count])
         bad = [line for line in lines if line["type"] == "nonfinite"]
-        searched = run["skipped"] > 0  # steps that a dynamic loss scale left out do not count
+        searched = run["skipped"] > 0  # gradients of steps that a dynamic loss scale left out do not count
         check(bool(bad) == (run["nonfinite"] > 0) or (searched and not bad), name, "no nonfinite line")
         check(len(bad) <= 1 and (not bad or run["nonfinite"] > 0), name, "nonfinite lines", len(bad))
         if bad:
-            told = f"{label} seed 1, step {bad[0]['step']}: the first NaN or Inf: {bad[0]['nonfinite']} of"
-            check(told in done.stderr and f"{bad[0]['tensor']} ({bad[0]['role']})" in done.stderr, "not told:", told, done.stderr)
+            told = f"{label} seed 1, step {bad[0]['step']}: the first NaN or Inf, in the "
+            text = done.stderr[done.stderr.find(told):].split("\n")[0]
+            what = f"{bad[0]['nonfinite']} of {{}} elements of {bad[0]['tensor']} ({bad[0]['role']}, "
+            check(told in done.stderr and what.format(bad[0]["elements"]) in text, "not told:", told, what, done.stderr)
+            check({name: bad[0][name] for name in ("step", "pass", "tensor", "role", "elements")} ==
+                  {name: run["first_nonfinite_" + name] for name in ("step", "pass", "tensor", "role", "elements")}, bad[0], run)
             check(len(bad[0]["before"]) == 20 or bad[0]["step"] == 1, name, len(bad[0]["before"]))
     check(seen == set(kinds), "kinds of lines", seen ^ set(kinds))
     check("--telemetry" in succeed("train", "--help").stdout, "help")

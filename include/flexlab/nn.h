@@ -521,6 +521,47 @@ static inline tensor_status nn_loss_scale_get(const nn_graph *g, nn_loss_scale *
     return nn_loss_scale_sized(g, now, sizeof *now);
 }
 
+/* --- the first NaN or Inf ----------------------------------------------------------------------------------------- */
+
+enum { NN_NONFINITE_BEFORE = 20 };
+typedef struct nn_seen_write {
+    int64_t step;
+    const char *tensor, *role;
+    double maximum; /* before rounding */
+    int64_t saturated, flushed;
+    int64_t e;
+} nn_seen_write;
+/* The write that is the first of its step, in the order of computation, to hold a NaN or Inf, or under a shared
+ * exponent, which has neither, to be the rounding of one. The library's own, seen by pointer; its texts stay as long as
+ * the network. */
+typedef struct nn_nonfinite {
+    int64_t step;                /* from 1; of pass "update" that after which the weights are not finite */
+    const char *tensor, *role;   /* as nn_tensor_at has them; "loss", "loss" */
+    int64_t nonfinite, elements; /* NaN and Inf; all */
+    const nn_seen_write *before; /* of telemetry alone: the writes before it, the last one last */
+    int64_t before_count;
+    /* "input": what was given holds one, or the format does not hold it; "forward": an output, all before it being
+     * finite; "loss": the loss, all outputs being finite; "backward": a gradient, all outputs and the loss being finite
+     * (of a scaled loss, as they are stored); "update": a weight, or what the optimiser keeps of it, all gradients
+     * being finite, or the weights that the step began with. "unknown": the loss of the step is not finite, and its
+     * tensors were not looked at (nn_train_config.stop_on_nonfinite); the texts beside it are "" then. */
+    const char *pass;
+    const char *layer;  /* that computed it, of gradients in its backward pass; "loss" */
+    const char *format; /* of the tensor */
+    double maximum;     /* largest |x| before rounding, but for NaN */
+    /* Lines of a policy (docs/policies.md), with "; " between them, under which what overflowed would be finite:
+     * formats of layers, behind all other rules, or a loss scale. NULL where no format helps: the numbers before
+     * rounding are not finite, or beyond binary32. */
+    const char *remedy;
+    const char *network; /* of nn_wgan_nonfinite alone: "critic" or "generator"; else NULL */
+} nn_nonfinite;
+/* Of the step as far as it is: after nn_forward its outputs, after nn_backward its gradients too, after nn_update all
+ * of it, be it that a dynamic loss scale left the update out; between two steps that of the last one, before the first
+ * that of the weights. *found NULL: all is finite. Looks at the counts that every write leaves, some hundred numbers;
+ * waits for a device. Gradients that are not finite in a step that was left out are how a dynamic loss scale finds its
+ * value (nn_loss_scale_get: in_a_row). */
+FLEXLAB_API tensor_status nn_find_nonfinite(nn_graph *g, const nn_nonfinite **found) FLEXLAB_SYMBOL(nn_find_nonfinite);
+
 /* --- the whole state ---------------------------------------------------------------------------------------------- */
 
 /* All that the next step depends on: weights with their wide parts, momentum, running statistics, every tensor's
@@ -619,24 +660,6 @@ typedef struct nn_telemetry_row {
     double sampled_error, sampled_size;
 } nn_telemetry_row;
 
-/* The first NaN or Inf, and the writes before it, the last one last. Steps that a dynamic loss scale left out do not
- * count, unless NN_STARVED of them came in a row. */
-enum { NN_NONFINITE_BEFORE = 20 };
-typedef struct nn_seen_write {
-    int64_t step;
-    const char *tensor, *role;
-    double maximum; /* before rounding */
-    int64_t saturated, flushed;
-    int64_t e;
-} nn_seen_write;
-typedef struct nn_nonfinite {
-    int64_t step;
-    const char *tensor, *role;
-    int64_t nonfinite, elements;
-    const nn_seen_write *before;
-    int64_t before_count;
-} nn_nonfinite;
-
 typedef struct nn_telemetry_config {
     const char *path;    /* JSON Lines; NULL: none */
     const char *csv;     /* the same rows as a table, in another file; NULL: none */
@@ -668,7 +691,8 @@ FLEXLAB_API tensor_status nn_telemetry_step(nn_telemetry *t) FLEXLAB_SYMBOL(nn_t
 /* The next step has rows, whatever its number: between two steps, before the last one. Of a step under way the row of
  * what was written before is without figures of elements, and update_ratio is NAN where the gradient was. */
 FLEXLAB_API void nn_telemetry_want(nn_telemetry *t) FLEXLAB_SYMBOL(nn_telemetry_want);
-/* NULL: none so far. */
+/* The first NaN or Inf, whatever the pattern, and the writes before it; NULL: none so far. Gradients of steps that a
+ * dynamic loss scale left out do not count, unless NN_STARVED of these came in a row; all else counts in them too. */
 FLEXLAB_API const nn_nonfinite *nn_telemetry_nonfinite(const nn_telemetry *t) FLEXLAB_SYMBOL(nn_telemetry_nonfinite);
 /* Rows of what came after the last ones, without figures of elements, and the end: the files get their names. */
 FLEXLAB_API tensor_status nn_telemetry_finish(nn_telemetry *t) FLEXLAB_SYMBOL(nn_telemetry_finish);
@@ -722,6 +746,12 @@ typedef struct nn_train_config {
     const char *telemetry_pattern, *telemetry_shadows;
     int64_t resume_alone; /* not 0: of the files of `checkpoint` resume.safetensors alone is written */
     const char *weights;  /* a file that initial weights come from (nn_weights_load); NULL, and with resume: none */
+    /* Not 0: the training stops after the step with the first NaN or Inf (nn_train_events.nonfinite), as by a callback;
+     * one that goes on from a checkpoint behind it does not stop again. The tensors of every step are looked at then,
+     * for which a device is waited for. Without it they are looked at on the host, and on a device with telemetry or a
+     * dynamic loss scale (there weights after the step that follows); otherwise there a loss that is not finite is all
+     * that shows. */
+    int64_t stop_on_nonfinite;
 } nn_train_config;
 
 typedef struct nn_epoch_report {
@@ -741,6 +771,7 @@ typedef struct nn_step_report {
     int64_t images;           /* trained on since the start; of a text: sequences */
     double loss_scale;        /* that its loss was multiplied with; 1 without scaling */
     int64_t skipped_in_a_row; /* steps without an update, up to this one; 0: it made its own */
+    const char *nonfinite;    /* where it wrote its first NaN or Inf: nn_nonfinite.pass; NULL: nowhere, or not known */
 } nn_step_report;
 
 /* Callbacks may be NULL. A non-zero return stops the training after this step or epoch: nn_train returns TENSOR_OK with
@@ -757,7 +788,10 @@ typedef struct nn_train_events {
     /* These bytes, before the first step of a training that goes on. Non-zero where they are none of the caller's: the
      * training fails with TENSOR_E_DATA. */
     int (*resume)(void *context, const void *bytes, size_t count);
-    /* Once, where there is telemetry: the first NaN or Inf in a tensor, after the step in which it was written. */
+    /* Once: the first NaN or Inf, after the step in which it was written and before its report, with the writes before
+     * it where there is telemetry. Gradients of steps that a dynamic loss scale left out do not count, unless
+     * NN_STARVED of these came in a row; all else counts in them too. Not again of a training that goes on behind it:
+     * nn_trainer_nonfinite. */
     void (*nonfinite)(void *context, const nn_nonfinite *first);
     void (*row)(void *context, const nn_telemetry_row *row); /* every row of the telemetry */
     /* NN_STARVED steps in a row made no update: once for each such row, before the report of the last of them. */
@@ -811,6 +845,9 @@ FLEXLAB_API tensor_status nn_trainer_advance(nn_trainer *t, int64_t steps, bool 
     FLEXLAB_SYMBOL(nn_trainer_advance);
 /* Its network, to look at between two parts. */
 FLEXLAB_API const nn_graph *nn_trainer_network(const nn_trainer *t) FLEXLAB_SYMBOL(nn_trainer_network);
+/* The first NaN or Inf so far (nn_train_events.nonfinite), also of the steps before a training went on; NULL: none. It
+ * stays as long as the trainer. */
+FLEXLAB_API const nn_nonfinite *nn_trainer_nonfinite(const nn_trainer *t) FLEXLAB_SYMBOL(nn_trainer_nonfinite);
 FLEXLAB_API tensor_status nn_trainer_finish_sized(nn_trainer *t, nn_train_result *result, size_t result_size)
     FLEXLAB_SYMBOL(nn_trainer_finish_sized);
 /* What nn_train ends with: last checkpoint, totals, trace. Before the last step the training is stopped as by a
@@ -879,6 +916,10 @@ typedef struct nn_wgan_report {
 FLEXLAB_API tensor_status nn_wgan_train(nn_wgan *w, const data_set *set, int64_t steps,
                                         int (*report)(void *context, const nn_wgan_report *report), void *context)
     FLEXLAB_SYMBOL(nn_wgan_train);
+/* The first NaN or Inf of either network, whose name is in it, also of the steps before nn_wgan_load; NULL: none. A
+ * step of the generator goes through the critic, whose tensors count with the generator's step then. Gradients of steps
+ * that a dynamic loss scale left out do not count, unless NN_STARVED of these came in a row. It stays as long as w. */
+FLEXLAB_API const nn_nonfinite *nn_wgan_nonfinite(const nn_wgan *w) FLEXLAB_SYMBOL(nn_wgan_nonfinite);
 /* count <= batch images [count, side, side, channels] in -1 ... 1, from the latent numbers of that seed. Leaves
  * the state of the pair as it was, so that the same weights give the same images, and training goes on as without. */
 FLEXLAB_API tensor_status nn_wgan_generate(nn_wgan *w, uint64_t seed, int count, float *images)

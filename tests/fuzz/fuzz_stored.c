@@ -385,6 +385,7 @@ static void same_run(const struct run *a, const struct run *b) {
         same_whole("count", a->windows[w].count, b->windows[w].count);
         same_real("loss", a->windows[w].loss, b->windows[w].loss);
         same_real("rate", a->windows[w].rate, b->windows[w].rate);
+        same_whole("nonfinite", a->windows[w].nonfinite, b->windows[w].nonfinite);
     }
     same_whole("epochs", a->epoch_count, b->epoch_count);
     for (int e = 0; e < a->epoch_count; e++) {

@@ -181,6 +181,13 @@ static int judge_divergence(const struct experiment *x) {
     return text_failed("%d of %d runs diverged; with --allow-divergence that is no failure", diverged, x->run_count);
 }
 
+static int judge_nonfinite(const struct experiment *x) {
+    const int stopped = experiment_stopped_themselves(x);
+    return stopped ? text_failed("%d of %d runs stopped after their first NaN or Inf (--stop-on-nonfinite)", stopped,
+                                 x->run_count)
+                   : STATUS_OK;
+}
+
 static bool has_traces(const struct experiment *x, const char *place) {
     bool any = false;
     for (int i = 0; i < x->run_count && !any && x->trace_every; i++)
@@ -244,7 +251,7 @@ static int publish(struct experiment *x, struct folder *folder, struct output_li
         tell_resume(x, folder); /* all is trained */
     if (published == STATUS_OK)
         print_written(x, folder->replaces && !complete ? folder->set_apart : folder->path, drawn);
-    return worse(worse(status, published), judge_divergence(x));
+    return worse(worse(status, published), worse(judge_nonfinite(x), judge_divergence(x)));
 }
 
 static int run_all(struct experiment *x, struct folder *folder) {

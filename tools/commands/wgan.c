@@ -30,6 +30,7 @@ struct gan {
     struct series *parts; /* the rows of each network under the policy; NULL: there is none */
     nn_loss_scale scale[NETWORKS];
     bool starved[NETWORKS]; /* said of the row of skipped steps that it is in */
+    bool nonfinite;         /* said, and in metrics.jsonl */
     struct lock lock;
     struct output_lines metrics;
     char *kept; /* prefix of the networks kept last, by this run */
@@ -89,6 +90,12 @@ static bool is_scaled(const struct gan *g) {
     return strcmp(g->series->loss_scale, "none") != 0;
 }
 
+/* Of a network that makes no update: its forward pass may have a NaN or Inf, which no scale helps. */
+static bool is_forward(const struct gan *g, int i) {
+    const nn_nonfinite *found = nn_wgan_nonfinite(g->pair);
+    return found && !strcmp(found->network, network_names[i]) && nonfinite_is_forward(found->pass);
+}
+
 /* Where they stand; loud where a network does not move. */
 static int read_scales(struct gan *g, int64_t step) {
     for (int i = 0; i < NETWORKS; i++) {
@@ -96,9 +103,10 @@ static int read_scales(struct gan *g, int64_t step) {
         if (nn_loss_scale_get(network(g, i), now))
             return text_failed("%s", tensor_error());
         if (now->in_a_row >= NN_STARVED && !g->starved[i])
-            text_note("WARNING: the last %lld steps of the %s made no update, up to step %lld: its gradients overflow "
+            text_note("WARNING: the last %lld steps of the %s made no update, up to step %lld: its gradients %s "
                       "down to loss scale %g",
-                      (long long)now->in_a_row, network_names[i], (long long)step, now->scale);
+                      (long long)now->in_a_row, network_names[i], (long long)step,
+                      is_forward(g, i) ? "are not finite" : "overflow", now->scale);
         g->starved[i] = now->in_a_row >= NN_STARVED;
     }
     return STATUS_OK;
@@ -127,9 +135,10 @@ static int check_losses(const struct gan *g) {
 static int check_scales(const struct gan *g) {
     for (int i = 0; i < NETWORKS; i++)
         if (g->scale[i].in_a_row >= NN_STARVED)
-            return text_failed("diverged: the last %lld steps of the %s made no update, for its gradients overflowed "
+            return text_failed("diverged: the last %lld steps of the %s made no update, for its gradients %s "
                                "down to loss scale %g",
-                               (long long)g->scale[i].in_a_row, network_names[i], g->scale[i].scale);
+                               (long long)g->scale[i].in_a_row, network_names[i],
+                               is_forward(g, i) ? "were not finite" : "overflowed", g->scale[i].scale);
     return STATUS_OK;
 }
 
@@ -198,6 +207,32 @@ static int add_step(struct gan *g, const nn_wgan_report *r) {
     return add_line(g, line);
 }
 
+/* The first NaN or Inf, once: when it is there, or of a pair that goes on behind it at the beginning. */
+static int add_nonfinite(struct gan *g) {
+    const nn_nonfinite *found = nn_wgan_nonfinite(g->pair);
+    if (!found || g->nonfinite)
+        return STATUS_OK;
+    g->nonfinite = true;
+    struct nonfinite first = nonfinite_of(found);
+    char *what = nonfinite_sentence(&first, &g->s);
+    text_note("step %lld of the %s: the first NaN or Inf, %s", (long long)first.step, found->network, what);
+    free(what);
+    cJSON *line = cJSON_CreateObject();
+    add_text(line, "type", "nonfinite");
+    add_text(line, "network", found->network);
+    cJSON_AddNumberToObject(line, "step", (double)first.step);
+    const struct {
+        const char *name, *text;
+    } texts[] = {{"pass", first.pass},   {"tensor", first.tensor}, {"role", first.role},
+                 {"layer", first.layer}, {"format", first.format}, {"remedy", first.remedy}};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        add_text(line, texts[i].name, texts[i].text);
+    cJSON_AddNumberToObject(line, "count", (double)first.count);
+    cJSON_AddNumberToObject(line, "elements", (double)first.elements);
+    nonfinite_clear(&first);
+    return add_line(g, line);
+}
+
 static int add_roles(struct gan *g) {
     int status = STATUS_OK;
     for (int i = 0; i < NETWORKS && g->parts; i++)
@@ -237,6 +272,8 @@ static int on_step(void *context, const nn_wgan_report *r) {
     g->last = *r;
     g->stepped = true;
     g->status = read_scales(g, r->step);
+    if (g->status == STATUS_OK)
+        g->status = add_nonfinite(g);
     if (g->status == STATUS_OK)
         g->status = add_step(g, r);
     if (!s->quiet && (r->step % 10 == 0 || r->step == s->gan_steps))
@@ -385,6 +422,8 @@ static int run(struct gan *g) {
         take_policy(g);
     if (status == STATUS_OK)
         status = add_roles(g);
+    if (status == STATUS_OK)
+        status = add_nonfinite(g);
     if (status == STATUS_OK && !s->quiet)
         print_beginning(g);
     return status == STATUS_OK ? train(g) : status;

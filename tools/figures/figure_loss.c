@@ -72,7 +72,7 @@ static bool loss_block(FILE *out, const struct experiment *x, const char *name, 
                              *base = against < 0 ? NULL : experiment_run(x, s, against);
             if (!run->shown || w >= run->window_count || (base && (!base->shown || w >= base->window_count)))
                 continue;
-            band_add(&band, run->windows[w].loss - (base ? base->windows[w].loss : 0));
+            band_add(&band, base ? run->windows[w].loss - base->windows[w].loss : window_loss(&run->windows[w]));
             step = (double)run->windows[w].step - 0.5 * (run->windows[w].count - 1);
         }
         bool in_view = band_print(out, step, &band, loss_cut(x));
@@ -158,14 +158,36 @@ static void loss_limits(FILE *out, const struct experiment *x) {
     double low = INFINITY, high = 0;
     for (int i = 0; i < x->run_count; i++)
         for (int w = 0; x->runs[i].shown && w < x->runs[i].window_count; w++) {
-            double loss = x->runs[i].windows[w].loss;
+            double loss = window_loss(&x->runs[i].windows[w]);
             low = loss < low ? loss : low;
-            high = loss > high || !isfinite(loss) ? loss : high;
+            high = loss > high ? loss : high;
         }
     bool wide = low > 0 && high / low > 30;
     fputs(wide ? "set logscale y\n" : "", out);
     if (!(high <= loss_cut(x)))
         fprintf(out, "set yrange [*:%g]\n", loss_cut(x));
+}
+
+/* Where the first NaN or Inf of each run is, in the colour of its format. */
+enum { FIRST_MARK = 100, MOST_MARKS = 100 };
+
+static int mark_nonfinite(FILE *out, const struct experiment *x) {
+    int marks = 0;
+    for (int i = 0; i < x->run_count && marks < MOST_MARKS; i++) {
+        const struct run *run = &x->runs[i];
+        const int64_t step = run->first.step ? run->first.step : run->nonfinite_step;
+        if (run->shown && step)
+            fprintf(out,
+                    "set arrow %d from first %lld, graph 1 to first %lld, graph 0 nohead dashtype 3 linewidth 1.2 "
+                    "linecolor rgb '%s' back\n",
+                    FIRST_MARK + marks++, (long long)step, (long long)step, figure_colour(x, run->series).text);
+    }
+    return marks;
+}
+
+static void unmark(FILE *out, int marks) {
+    for (int i = 0; i < marks; i++)
+        fprintf(out, "unset arrow %d\n", FIRST_MARK + i);
 }
 
 /* Why a format of the key has no curve. */
@@ -235,7 +257,9 @@ static char *loss_script(const struct experiment *x, int *figure_height) {
     loss_limits(out, x);
     const char *marker = draws_points(x) ? "linespoints pointtype 7 pointsize 0.5" : "lines";
     int interval = most_windows_of_all(x) / MARKERS + 1;
+    const int marks = mark_nonfinite(out, x);
     plot_curves(out, x, "loss", 0, marker, interval, has_loss);
+    unmark(out, marks);
     key_done(&key);
     fputs("unset logscale y\nset yrange [*:*]\nset title 'Test accuracy, %'\nset xlabel 'epoch'\n", out);
     figure_place(out, height, 0.565, 0.985, top, top + PANEL);

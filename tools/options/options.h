@@ -32,7 +32,7 @@ struct settings {
     char optimiser_text[200]; /* name and what was asked of it besides: "adamw beta1=0.95 clip-norm=1" */
     int augment;              /* SWITCH_UNSET: by the data */
     int one_by_one;           /* no turns */
-    int no_trace, no_checkpoint, step_loss, allow_divergence, force, quiet, help;
+    int no_trace, no_checkpoint, step_loss, allow_divergence, stop_on_nonfinite, force, quiet, help;
     const char *telemetry, *shadow; /* as given */
     int64_t telemetry_every;        /* of telemetry; 0: none */
     const char *telemetry_pattern;

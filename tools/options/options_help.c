@@ -111,7 +111,10 @@ void options_help(enum command command, FILE *out) {
           "last loss is more than 1.5 times the larger of its first loss and log(classes), the loss\n"
           "of guessing, or when its last 20 steps or more made no update because their gradients overflowed\n"
           "at every loss scale. Table, report and metrics.jsonl name it; the exit status is 1.\n"
-          "\nExit status: 0 success, 1 failure or divergence, 2 wrong usage, 130 after Ctrl-C, 143 after\n"
+          "They name the first NaN or Inf too: the step, forward or backward pass or update, the tensor, and\n"
+          "the option by which it would be finite where there is one (docs/metrics.md).\n"
+          "\nExit status: 0 success, 1 failure, divergence or --stop-on-nonfinite, 2 wrong usage, 130 after Ctrl-C, "
+          "143 after\n"
           "SIGTERM, 129 after SIGHUP.\n"
           "\nExamples\n",
           out);

@@ -204,6 +204,9 @@ static const struct option_row rows[] = {
      .help = "read no exponent traces and leave out their figure"},
     {"allow-divergence", NULL, BOTH | GOING_ON | KEPT, KIND_SWITCH, FIELD(allow_divergence), .value = 1,
      .help = "a run that diverges is no failure (it is named all the same)"},
+    {"stop-on-nonfinite", NULL, BOTH | GOING_ON | KEPT, KIND_SWITCH, FIELD(stop_on_nonfinite), .value = 1,
+     .help = "a run stops after the step with its first NaN or Inf, as after Ctrl-C;\nthe others go on, and the exit "
+             "status is 1"},
     {"quiet", NULL, BOTH | GOING_ON, KIND_SWITCH, FIELD(quiet), .value = 1,
      .help = "no progress, only the table at the end"},
     {"quiet", NULL, COMMAND_REPORT, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no table"},

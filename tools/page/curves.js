@@ -16,9 +16,10 @@ function pointsOf(series, measure) {
     for (const run of runsOf(series)) {
         const base = measure.paired ? data.runs.find(r => r.series === data.baseline && r.seed === run.seed) : null;
         if (measure.paired && !base) continue;
-        const zero = base && new Map(base[measure.x].map((step, i) => [step, base[measure.y][i]]));
+        const whole = (r, i) => measure.paired && measure.x === "steps" && r.partial.includes(i) ? null : r[measure.y][i]; // means of the same steps alone
+        const zero = base && new Map(base[measure.x].map((step, i) => [step, whole(base, i)]));
         bySeed.set(run.seed, new Map(run[measure.x].map((step, i) => {
-            const value = run[measure.y][i], from = zero ? zero.get(step) : 0;
+            const value = whole(run, i), from = zero ? zero.get(step) : 0;
             return [step, value == null || from == null ? null : value - from];
         })));
     }
@@ -61,6 +62,38 @@ function curvePlot(measure, log) {
     const all = log ? shown.flatMap(i => [...points.get(i).values()].flatMap(p => [...p.values()])) : [];
     const clipped = log && curve.band !== "seeds" && shown.some(i => spreads.get(i).some(s => s.low != null && s.low <= 0 && s.mean > 0));
     return {steps, rows, series, bands, shown, spreads, points, below: all.filter(v => v != null && v <= 0).length, clipped};
+}
+
+// The first NaN or Inf of each run: a line across the panel, in the colour of its format, with a mark at its head.
+const nonfiniteRuns = shown => shown.flatMap(i => runsOf(i).filter(run => run.nonfinite));
+function drawNonfinite(u, shown) {
+    const {ctx, bbox} = u, unit = devicePixelRatio;
+    ctx.save();
+    for (const run of nonfiniteRuns(shown)) {
+        const x = u.valToPos(run.nonfinite.step, "x", true);
+        if (x < bbox.left || x > bbox.left + bbox.width) continue;
+        ctx.strokeStyle = ctx.fillStyle = seriesColour(run.series);
+        ctx.lineWidth = unit;
+        ctx.setLineDash([3 * unit, 3 * unit]);
+        ctx.beginPath();
+        ctx.moveTo(x, bbox.top);
+        ctx.lineTo(x, bbox.top + bbox.height);
+        ctx.stroke();
+        ctx.setLineDash([]);
+        ctx.beginPath();
+        ctx.moveTo(x - 5 * unit, bbox.top);
+        ctx.lineTo(x + 5 * unit, bbox.top);
+        ctx.lineTo(x, bbox.top + 8 * unit);
+        ctx.fill();
+    }
+    ctx.restore();
+}
+function nonfiniteText(shown) {
+    const runs = nonfiniteRuns(shown), lost = runs.reduce((sum, run) => sum + run.lost, 0);
+    if (!runs.length) return "";
+    const named = runs.slice(0, 3).map(run => `${data.series[run.series].name} seed ${data.seeds[run.seed]}, step ${count(run.nonfinite.step)}, ${run.nonfinite.text}`);
+    return `A dashed line with a wedge marks the first NaN or Inf of a run: ${named.join("; ")}${runs.length > 3 ? `; and ${runs.length - 3} more` : ""}. ` +
+        (lost ? `Curves are of the steps whose loss is finite, with gaps where none is; the loss of ${count(lost)} step${lost > 1 ? "s" : ""} is not. ` : "");
 }
 
 // A run that diverges would press all others to the floor.
@@ -109,6 +142,7 @@ function curvePanel(choices, first) {
                 ctx.stroke();
             }
         ctx.restore();
+        if (measure.loss) drawNonfinite(u, plotted.shown);
     };
     const plot = chart(panel, {
         height: () => innerWidth < 600 ? 260 : 330,
@@ -139,6 +173,7 @@ function curvePanel(choices, first) {
             note.textContent = (capped ? `The axis ends at ${measure.paired ? "±" : ""}${short(cut, 3)}, five times the loss of guessing; there is more beyond. ` : "") +
                 (plotted.below ? `${count(plotted.below)} value${plotted.below > 1 ? "s" : ""} of 0 ${plotted.below > 1 ? "have" : "has"} no place on a logarithmic axis. ` : "") +
                 (plotted.clipped ? "Bands that reach to 0 or below end at a thousandth of their mean. " : "") +
+                (measure.loss ? nonfiniteText(plotted.shown) : "") +
                 (measure.loss && plotted.shown.some(i => data.series[i].diverged) ? "A cross marks the last finite loss of a run that diverged." : "");
         },
     });

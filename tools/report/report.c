@@ -131,7 +131,7 @@ static void write_results(FILE *out, const struct experiment *x) {
             "minus that of fp32, seed by seed; agree: test %s as by fp32 of the same seed; "
             "weights "
             "with their wide copies; activations of one training step; saturated and flushed to zero: elements over "
-            "all writes%s; skipped: steps whose gradients overflowed; ms/step: the median step (10 to 90 %% of them); "
+            "all writes%s; skipped: steps that made no update; ms/step: the median step (10 to 90 %% of them); "
             "wall: "
             "all of the runs. %s</p>\n</div>\n",
             (long long)(x->settings->average_last < x->steps ? x->settings->average_last : x->steps),

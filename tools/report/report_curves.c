@@ -33,19 +33,24 @@ static void print_series(FILE *out, const struct experiment *x) {
     fputs("]", out);
 }
 
-/* Steps and losses of the points, each the mean of all steps of its windows: NaN or infinite where one is. */
+/* Steps and losses of the points, each the mean of the steps of its windows whose loss is finite: NaN without one. */
 static void print_losses(FILE *out, const struct run *run, int group) {
     const int count = (run->window_count + group - 1) / group;
     double *steps = text_alloc((size_t)count + 1, 2 * sizeof *steps), *losses = steps + count + 1;
+    bool *partial = text_alloc((size_t)count + 1, sizeof *partial), any = false;
     for (int p = 0; p < count; p++) {
         double sum = 0;
-        int64_t seen = 0, last = 0;
+        int64_t seen = 0, finite = 0, last = 0;
         for (int w = p * group; w < run->window_count && w < (p + 1) * group; w++) {
-            sum += run->windows[w].loss * run->windows[w].count;
-            seen += run->windows[w].count;
-            last = run->windows[w].step;
+            const struct window *window = &run->windows[w];
+            const int known = window->count - window->nonfinite;
+            sum += known ? window_loss(window) * known : 0;
+            finite += known;
+            seen += window->count;
+            last = window->step;
         }
-        losses[p] = sum / (double)seen;
+        losses[p] = sum / (double)finite;
+        partial[p] = finite < seen;
         steps[p] = (double)last - 0.5 * (double)(seen - 1);
     }
     fputs(",\"steps\":[", out);
@@ -58,8 +63,33 @@ static void print_losses(FILE *out, const struct run *run, int group) {
         fputs(p ? "," : "", out);
         page_number(out, losses[p], DIGITS);
     }
+    fputs("],\"partial\":[", out); /* points that no difference to another run is of */
+    for (int p = 0; p < count; p++)
+        if (partial[p]) {
+            fprintf(out, "%s%d", any ? "," : "", p);
+            any = true;
+        }
     fputs("]", out);
+    free(partial);
     free(steps);
+}
+
+/* Where curves have a mark: the first NaN or Inf of all that the run wrote; of older results, of its losses. */
+static void print_nonfinite(FILE *out, const struct run *run) {
+    int64_t lost = 0;
+    for (int w = 0; w < run->window_count; w++)
+        lost += run->windows[w].nonfinite;
+    const int64_t step = run->first.step ? run->first.step : run->nonfinite_step;
+    fprintf(out, ",\"lost\":%lld,\"nonfinite\":", (long long)lost);
+    if (!step) {
+        fputs("null", out);
+        return;
+    }
+    char *what = run->first.step ? nonfinite_text(&run->first) : text_format("in the loss");
+    fprintf(out, "{\"step\":%lld,\"text\":", (long long)step);
+    page_text(out, what);
+    fputs("}", out);
+    free(what);
 }
 
 static void print_epochs(FILE *out, const struct run *run) {
@@ -117,6 +147,7 @@ void report_curves(FILE *out, const struct experiment *x) {
             fputs("null", out);
         free(divergence);
         print_losses(out, run, group);
+        print_nonfinite(out, run);
         print_epochs(out, run);
         print_results(out, run);
         fputs("}", out);

@@ -41,6 +41,7 @@ void run_clear(struct run *run) {
     free(run->epochs);
     free(run->scales);
     free(run->stored);
+    nonfinite_clear(&run->first);
     *run = (struct run){0};
 }
 
@@ -175,6 +176,18 @@ int experiment_diverged(const struct experiment *x) {
     return diverged;
 }
 
+/* On a device steps behind it may have begun; a run that went on behind it does not stop again. */
+bool run_stopped_itself(const struct run *run) {
+    return run->stopped && run->stops;
+}
+
+int experiment_stopped_themselves(const struct experiment *x) {
+    int stopped = 0;
+    for (int i = 0; i < x->run_count; i++)
+        stopped += run_stopped_itself(&x->runs[i]);
+    return stopped;
+}
+
 char *run_divergence_text(const struct experiment *x, const struct run *run) {
     const bool starved = run->result.skipped_at_end >= NN_STARVED;
     bool late = !run->nonfinite_step && !test_is_nonfinite(run);
@@ -186,8 +199,10 @@ char *run_divergence_text(const struct experiment *x, const struct run *run) {
     if (run->nonfinite_step)
         text = text_format("loss %s from step %lld", loss, (long long)run->nonfinite_step);
     else if (starved)
-        text = text_format("its last %lld steps made no update, for their gradients overflowed down to loss scale %g",
-                           (long long)run->result.skipped_at_end, run->result.loss_scale);
+        text = text_format("its last %lld steps made no update, for their gradients %s down to loss scale %g",
+                           (long long)run->result.skipped_at_end,
+                           nonfinite_is_forward(run->first.pass) ? "were not finite" : "overflowed",
+                           run->result.loss_scale);
     else if (late)
         text = text_format("loss %s at the end, %s at the start, %s by guessing", loss, first, chance);
     else

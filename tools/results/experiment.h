@@ -3,16 +3,24 @@
 #define FLEXLAB_EXPERIMENT_H
 
 #include "options/options.h"
+#include "results/nonfinite.h"
 #include "results/origin.h"
 #include "options/series.h"
 #include "base/table.h"
+#include <math.h>
 
 /* Mean training loss over a window of steps. */
 struct window {
     int64_t step; /* the last of the window */
     int count;
     double loss, rate;
+    int nonfinite;      /* steps whose loss was NaN or Inf, and so is `loss` */
+    double finite_loss; /* where there is one: the mean of the others */
 };
+/* The mean over the steps whose loss was finite; NAN without one. */
+static inline double window_loss(const struct window *w) {
+    return !w->nonfinite ? w->loss : w->nonfinite < w->count ? w->finite_loss : NAN;
+}
 
 /* The steps from this one on were trained with this loss scale. */
 struct scale_change {
@@ -46,6 +54,8 @@ struct run {
     double first_loss;      /* of step 1, with the initial weights */
     int64_t nonfinite_step; /* the first step with a loss of NaN or Inf, 0 without */
     double nonfinite_loss;  /* that loss; 0 without */
+    struct nonfinite first; /* NaN or Inf of all that the run wrote */
+    bool stops;             /* it was found by this process, and is to stop the run */
     int32_t *stored;        /* predictions read from a file; result.predicted_count of them */
     double agreement;       /* share of the test set predicted as by fp32 of the same seed; NAN without one */
 };
@@ -128,6 +138,9 @@ void run_observe(struct run *run, const nn_step_report *report);
  * NN_STARVED steps in a row that made no update. */
 bool run_diverged(const struct experiment *x, const struct run *run);
 int experiment_diverged(const struct experiment *x);
+/* Whether it was stopped by --stop-on-nonfinite, after the step with its first NaN or Inf; how many were. */
+bool run_stopped_itself(const struct run *run);
+int experiment_stopped_themselves(const struct experiment *x);
 /* "loss NaN from step 17"; to be freed. */
 char *run_divergence_text(const struct experiment *x, const struct run *run);
 

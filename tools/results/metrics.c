@@ -199,6 +199,8 @@ int metrics_window(struct output_lines *o, const struct experiment *x, const str
     add_whole(line, "count", window->count);
     add_state(line, "loss", window->loss, true);
     add_real(line, "rate", window->rate);
+    add_whole(line, "nonfinite", window->nonfinite);
+    add_real(line, "finite_loss", window_loss(window));
     return write_line(o, line);
 }
 
@@ -232,6 +234,18 @@ static void add_timing(cJSON *line, const struct timing *t) {
     add_real(line, "wall_seconds", t->wall);
 }
 
+static void add_first(cJSON *line, const struct nonfinite *first) {
+    add_whole(line, "first_nonfinite_step", first->step);
+    add_text(line, "first_nonfinite_pass", first->step ? first->pass : "none");
+    add_text(line, "first_nonfinite_tensor", first->tensor);
+    add_text(line, "first_nonfinite_role", first->role);
+    add_text(line, "first_nonfinite_layer", first->layer);
+    add_text(line, "first_nonfinite_format", first->format);
+    add_whole(line, "first_nonfinite_count", first->count);
+    add_whole(line, "first_nonfinite_elements", first->elements);
+    add_text(line, "first_nonfinite_remedy", first->remedy);
+}
+
 int metrics_run(struct output_lines *o, const struct experiment *x, const struct run *run) {
     const nn_train_result *r = &run->result;
     bool tested = r->predicted_count > 0;
@@ -245,6 +259,7 @@ int metrics_run(struct output_lines *o, const struct experiment *x, const struct
     add_real(line, "test_accuracy", tested ? r->test_accuracy : NAN);
     add_whole(line, "nonfinite_step", run->nonfinite_step);
     add_text(line, "nonfinite_loss_state", run->nonfinite_step ? number_state(run->nonfinite_loss) : "none");
+    add_first(line, &run->first);
     add_whole(line, "steps", r->steps);
     add_whole(line, "images", r->images);
     add_whole(line, "parameters", r->parameters);

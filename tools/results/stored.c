@@ -303,12 +303,25 @@ static bool is_over(const struct run *run) {
     return run->finished || run->stopped;
 }
 
+/* Older results tell of the mean of all steps alone. */
+static void read_finite(struct reader *r, const cJSON *line, struct window *w) {
+    w->nonfinite = isfinite(w->loss) ? 0 : w->count;
+    if (!cJSON_GetObjectItemCaseSensitive(line, "nonfinite"))
+        return;
+    w->nonfinite = (int)read_whole(r, line, "nonfinite", 0, w->count);
+    w->finite_loss = read_real(r, line, "finite_loss");
+    if (r->status == STATUS_OK && w->nonfinite &&
+        (isfinite(w->loss) || isnan(w->finite_loss) != (w->nonfinite == w->count)))
+        refuse(r, text_format("the fields 'nonfinite' and 'finite_loss' do not agree"));
+}
+
 /* Figures pair the windows of two runs by their number: none may be missing. */
 static void read_window(struct reader *r, const cJSON *line, struct run *run) {
-    const struct window window = {.step = read_whole(r, line, "step", 1, INT64_MAX),
-                                  .count = (int)read_whole(r, line, "count", 1, INT_MAX),
-                                  .loss = read_state(r, line, "loss"),
-                                  .rate = read_number(r, line, "rate")};
+    struct window window = {.step = read_whole(r, line, "step", 1, INT64_MAX),
+                            .count = (int)read_whole(r, line, "count", 1, INT_MAX),
+                            .loss = read_state(r, line, "loss"),
+                            .rate = read_number(r, line, "rate")};
+    read_finite(r, line, &window);
     int64_t before = run->window_count ? run->windows[run->window_count - 1].step : 0;
     if (window.step != before + window.count)
         refuse(r, text_format("step %lld, the last of %d, does not follow step %lld: a line is missing",
@@ -343,6 +356,33 @@ static double read_nonfinite(struct reader *r, const cJSON *line, int64_t step) 
     return loss;
 }
 
+/* Of older results nobody knows. */
+static void read_first(struct reader *r, const cJSON *line, struct run *run) {
+    static const char *const passes[] = {"none", "input", "forward", "loss", "backward", "update", "unknown"};
+    struct nonfinite *first = &run->first;
+    if (!cJSON_GetObjectItemCaseSensitive(line, "first_nonfinite_step"))
+        return;
+    const int64_t step = read_whole(r, line, "first_nonfinite_step", 0, INT64_MAX);
+    const char *pass = read_text(r, line, "first_nonfinite_pass");
+    size_t known = 0;
+    while (known < sizeof passes / sizeof *passes && strcmp(passes[known], pass) != 0)
+        known++;
+    if (known == sizeof passes / sizeof *passes || !step != !known)
+        refuse(r, text_format("the fields 'first_nonfinite_step' and 'first_nonfinite_pass' do not agree"));
+    if (r->status != STATUS_OK || !step)
+        return;
+    const char *remedy = read_text_or_null(r, line, "first_nonfinite_remedy");
+    *first = (struct nonfinite){.step = step,
+                                .count = read_whole(r, line, "first_nonfinite_count", 0, INT64_MAX),
+                                .elements = read_whole(r, line, "first_nonfinite_elements", 0, INT64_MAX),
+                                .pass = text_format("%s", pass),
+                                .tensor = copy_text(r, line, "first_nonfinite_tensor"),
+                                .role = copy_text(r, line, "first_nonfinite_role"),
+                                .layer = copy_text(r, line, "first_nonfinite_layer"),
+                                .format = copy_text(r, line, "first_nonfinite_format"),
+                                .remedy = remedy ? text_format("%s", remedy) : NULL};
+}
+
 static bool is_tested(const struct run *run) {
     return !isnan(run->result.test_accuracy);
 }
@@ -372,6 +412,7 @@ static void read_run(struct reader *r, const cJSON *line, struct run *run) {
     run->first_loss = read_state(r, line, "first_loss");
     run->nonfinite_step = read_whole(r, line, "nonfinite_step", 0, INT64_MAX);
     run->nonfinite_loss = read_nonfinite(r, line, run->nonfinite_step);
+    read_first(r, line, run);
     run->result = (nn_train_result){.stopped = run->stopped,
                                     .train_loss = read_state(r, line, "train_loss"),
                                     .last_loss = read_state(r, line, "last_loss"),

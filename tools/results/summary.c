@@ -389,10 +389,43 @@ static char *layers_note(const struct experiment *x) {
     return note;
 }
 
+/* Those of a forward pass that overflowed are not finite either, and did not overflow. */
 static char *starved_note(const struct experiment *x, int series, const struct summary *s) {
-    return text_format("WARNING: %s: %lld steps in a row made no update, for their gradients overflowed at loss scale "
+    bool forward = false;
+    for (int i = series; i < x->run_count; i += x->series_count)
+        forward = forward || (x->runs[i].shown && nonfinite_is_forward(x->runs[i].first.pass));
+    return text_format("WARNING: %s: %lld steps in a row made no update, for their gradients %s at loss scale "
                        "after loss scale.",
-                       x->series[series].label, (long long)s->skipped_in_a_row);
+                       x->series[series].label, (long long)s->skipped_in_a_row,
+                       forward ? "were not finite" : "overflowed");
+}
+
+/* The first NaN or Inf of the runs of a format, the first of them in full; NULL: all of them were finite. */
+static char *nonfinite_note(const struct experiment *x, int series) {
+    enum { MOST_NAMED = 8 };
+    char *note = NULL;
+    int more = 0;
+    for (int i = series; i < x->run_count; i += x->series_count) {
+        const struct run *run = &x->runs[i];
+        if (!run->shown || !run->first.step)
+            continue;
+        char *what = note ? NULL : nonfinite_sentence(&run->first, x->settings), *longer = NULL;
+        if (!note)
+            longer = text_format("First NaN or Inf: %s, seed %llu, step %lld, %s", x->series[series].label,
+                                 (unsigned long long)run->seed, (long long)run->first.step, what);
+        else if (++more <= MOST_NAMED)
+            longer = text_format("%s; seed %llu, step %lld, %s%s%s", note, (unsigned long long)run->seed,
+                                 (long long)run->first.step, run->first.pass, *run->first.tensor ? ", " : "",
+                                 run->first.tensor);
+        free(what);
+        if (!longer)
+            continue;
+        free(note);
+        note = longer;
+    }
+    char *whole = note ? text_format(more > MOST_NAMED ? "%s; and %d more." : "%s.", note, more - MOST_NAMED) : NULL;
+    free(note);
+    return whole;
 }
 
 char *summary_note(const struct experiment *x, int i) {
@@ -402,6 +435,10 @@ char *summary_note(const struct experiment *x, int i) {
             return divergence_note(x, series, &s);
         if (s.skipped_in_a_row >= NN_STARVED && i-- == 0)
             return starved_note(x, series, &s);
+        char *nonfinite = nonfinite_note(x, series);
+        if (nonfinite && i-- == 0)
+            return nonfinite;
+        free(nonfinite);
     }
     char *layers = layers_note(x);
     if (layers && i-- == 0)

@@ -20,9 +20,11 @@ enum head {
     SCALES,
     TIMES,
     WALL,
+    WINDOW_FINITE_SUM,
+    WINDOW_NONFINITE,
     HEAD
 };
-enum { WINDOW = 4, EPOCH = 7, STEP = 2, SCALE = 2, LAYOUT_NUMBER = 3 };
+enum { WINDOW = 6, EPOCH = 7, STEP = 2, SCALE = 2, LAYOUT_NUMBER = 4 };
 
 /* Room for one more of the list, each `size` bytes. */
 static void make_room(double **list, int64_t count, int64_t *room, size_t size) {
@@ -30,6 +32,26 @@ static void make_room(double **list, int64_t count, int64_t *room, size_t size) 
         return;
     *room = *room ? 2 * *room : 256;
     *list = text_realloc(*list, (size_t)*room, size);
+}
+
+void kept_loss(struct kept *k, double loss) {
+    k->window_sum += loss;
+    k->window_count++;
+    k->finite_sum += isfinite(loss) ? loss : 0;
+    k->nonfinite += !isfinite(loss);
+}
+
+struct window kept_window(struct kept *k, int64_t step, double rate) {
+    const int finite = k->window_count - k->nonfinite;
+    const struct window w = {.step = step,
+                             .count = k->window_count,
+                             .loss = k->window_sum / k->window_count,
+                             .rate = rate,
+                             .nonfinite = k->nonfinite,
+                             .finite_loss = finite ? k->finite_sum / finite : 0};
+    k->window_sum = k->finite_sum = 0;
+    k->window_count = k->nonfinite = 0;
+    return w;
 }
 
 void kept_step(struct kept *k, double loss, double rate) {
@@ -50,6 +72,8 @@ const void *kept_bytes(struct kept *k, const struct run *run, size_t *bytes) {
     const double head[HEAD] = {[LAYOUT] = LAYOUT_NUMBER,
                                [WINDOW_SUM] = k->window_sum,
                                [WINDOW_COUNT] = k->window_count,
+                               [WINDOW_FINITE_SUM] = k->finite_sum,
+                               [WINDOW_NONFINITE] = k->nonfinite,
                                [FIRST_LOSS] = run->first_loss,
                                [NONFINITE_STEP] = (double)run->nonfinite_step,
                                [NONFINITE_LOSS] = run->nonfinite_loss,
@@ -65,7 +89,8 @@ const void *kept_bytes(struct kept *k, const struct run *run, size_t *bytes) {
     to += HEAD;
     for (int i = 0; i < run->window_count; i++, to += WINDOW) {
         const struct window *w = &run->windows[i];
-        memcpy(to, (const double[WINDOW]){(double)w->step, w->count, w->loss, w->rate}, WINDOW * sizeof *to);
+        memcpy(to, (const double[WINDOW]){(double)w->step, w->count, w->loss, w->rate, w->nonfinite, w->finite_loss},
+               WINDOW * sizeof *to);
     }
     for (int i = 0; i < run->epoch_count; i++, to += EPOCH) {
         const nn_epoch_report *e = &run->epochs[i];
@@ -106,6 +131,7 @@ static int64_t steps_told(const struct experiment *x, const double *head) {
 static bool is_head(const struct experiment *x, int64_t steps, const double *head, size_t count) {
     const double epochs = (double)((steps - 1) / x->steps_per_epoch + 1), most = (double)steps;
     return count >= HEAD && steps && head[LAYOUT] == LAYOUT_NUMBER && (steps < x->steps || !head[WINDOW_COUNT]) &&
+           is_whole(head[WINDOW_NONFINITE], 0, head[WINDOW_COUNT]) && isfinite(head[WINDOW_FINITE_SUM]) &&
            is_whole(head[NONFINITE_STEP], 0, most) && is_whole(head[EPOCHS], 0, epochs) &&
            head[STEPS] == (x->settings->step_loss ? most : 0) && is_whole(head[SCALES], 0, most) &&
            is_whole(head[TIMES], 0, most) && head[WALL] >= 0 &&
@@ -117,9 +143,11 @@ static bool take_windows(const struct experiment *x, struct run *run, const doub
     for (int i = 0; i < count; i++, from += WINDOW) {
         const int64_t before = (int64_t)i * x->window,
                       step = before + x->window < x->steps ? before + x->window : x->steps;
-        if (from[0] != (double)step || from[1] != (double)(step - before))
+        if (from[0] != (double)step || from[1] != (double)(step - before) || !is_whole(from[4], 0, from[1]) ||
+            !isfinite(from[5]))
             return false;
-        run->windows[run->window_count++] = (struct window){step, (int)from[1], from[2], from[3]};
+        run->windows[run->window_count++] =
+            (struct window){step, (int)from[1], from[2], from[3], (int)from[4], from[5]};
     }
     return true;
 }
@@ -188,6 +216,8 @@ bool kept_take(struct kept *k, const struct experiment *x, struct run *run, cons
         k->resumed = steps;
         k->window_sum = numbers[WINDOW_SUM];
         k->window_count = (int)numbers[WINDOW_COUNT];
+        k->finite_sum = numbers[WINDOW_FINITE_SUM];
+        k->nonfinite = (int)numbers[WINDOW_NONFINITE];
         run->first_loss = numbers[FIRST_LOSS];
         run->nonfinite_step = (int64_t)numbers[NONFINITE_STEP];
         run->nonfinite_loss = numbers[NONFINITE_LOSS];

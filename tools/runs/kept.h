@@ -10,7 +10,9 @@
 struct kept {
     double window_sum;
     int window_count;
-    double *steps; /* two numbers each */
+    double finite_sum; /* of losses that are finite */
+    int nonfinite;     /* steps whose loss is not */
+    double *steps;     /* two numbers each */
     int64_t step_count, step_room;
     double *times; /* s, of steps that are timed */
     int64_t time_count, time_room;
@@ -19,6 +21,9 @@ struct kept {
     void *bytes;     /* of the last kept_bytes */
 };
 
+/* The loss of the window under way; the window so far, which then begins anew. */
+void kept_loss(struct kept *k, double loss);
+struct window kept_window(struct kept *k, int64_t step, double rate);
 void kept_step(struct kept *k, double loss, double rate);
 void kept_time(struct kept *k, double seconds);
 /* To be read again by kept_take; stay until the next call. */

@@ -126,13 +126,10 @@ static int on_step(void *context, const nn_step_report *report) {
         r->status = r->status ? r->status : metrics_step(r->metrics, r->experiment, run, report);
         kept_step(k, report->loss, report->rate);
     }
-    k->window_sum += report->loss;
-    k->window_count++;
+    kept_loss(k, report->loss);
     if (k->window_count == r->experiment->window || report->step == report->steps) {
         struct window *window = &run->windows[run->window_count++];
-        *window = (struct window){report->step, k->window_count, k->window_sum / k->window_count, report->rate};
-        k->window_sum = 0;
-        k->window_count = 0;
+        *window = kept_window(k, report->step, report->rate);
         r->status = r->status ? r->status : metrics_window(r->metrics, r->experiment, run, window);
     }
     return signals_received() || r->status;
@@ -159,21 +156,28 @@ static int on_epoch(void *context, const nn_epoch_report *report) {
 
 static void on_starved(void *context, const nn_step_report *report) {
     struct running *r = context;
+    const bool forward = nonfinite_is_forward(report->nonfinite);
     progress_clear(r->progress);
-    text_note("%s seed %llu: WARNING: %lld steps in a row made no update, up to step %lld: the gradients overflow at "
-              "loss scale %g and above",
+    text_note("%s seed %llu: WARNING: %lld steps in a row made no update, up to step %lld: %s at loss scale %g and "
+              "above%s",
               r->experiment->series[r->run->series].label, (unsigned long long)r->run->seed,
-              (long long)report->skipped_in_a_row, (long long)report->step, report->loss_scale);
+              (long long)report->skipped_in_a_row, (long long)report->step,
+              forward ? "the gradients are not finite" : "the gradients overflow", report->loss_scale,
+              forward ? ", for there is a NaN or Inf before them, which no loss scale helps" : "");
 }
 
-/* Loud, and with what led to it. */
+/* Loud, and with what led to it where there is telemetry. */
 static void on_nonfinite(void *context, const nn_nonfinite *first) {
     struct running *r = context;
-    const struct run *run = r->run;
+    struct run *run = r->run;
+    struct nonfinite known = nonfinite_of(first);
+    run->stops = r->experiment->settings->stop_on_nonfinite;
+    char *what = nonfinite_sentence(&known, r->experiment->settings);
     progress_clear(r->progress);
-    text_note("%s seed %llu, step %lld: the first NaN or Inf: %lld of %lld elements of %s (%s)",
-              r->experiment->series[run->series].label, (unsigned long long)run->seed, (long long)first->step,
-              (long long)first->nonfinite, (long long)first->elements, first->tensor, first->role);
+    text_note("%s seed %llu, step %lld: the first NaN or Inf, %s", r->experiment->series[run->series].label,
+              (unsigned long long)run->seed, (long long)first->step, what);
+    free(what);
+    nonfinite_clear(&known);
     for (int64_t i = 0; i < first->before_count; i++) {
         const nn_seen_write *w = &first->before[i];
         fprintf(stderr, "  %s step %lld %-28s %-15s largest %-11.4g saturated %lld flushed %lld\n",
@@ -316,7 +320,8 @@ static int begin_run(struct running *r, bool others, bool *later) {
                                     .telemetry_path = r->telemetry[0],
                                     .telemetry_csv = r->telemetry[1],
                                     .telemetry_pattern = s->telemetry_pattern,
-                                    .telemetry_shadows = s->shadow};
+                                    .telemetry_shadows = s->shadow,
+                                    .stop_on_nonfinite = s->stop_on_nonfinite};
     const nn_train_events events = {.step = on_step,
                                     .epoch = on_epoch,
                                     .context = r,
@@ -353,6 +358,9 @@ static int keep_stopped(struct running *r) {
     if (signals_received())
         text_note("stopped by %s during %s seed %llu, after step %lld of %lld", signals_name(signals_received()), label,
                   (unsigned long long)run->seed, (long long)run->result.steps, (long long)x->steps);
+    else if (run_stopped_itself(run))
+        text_note("%s seed %llu is stopped by its first NaN or Inf (--stop-on-nonfinite), after step %lld of %lld",
+                  label, (unsigned long long)run->seed, (long long)run->result.steps, (long long)x->steps);
     else
         text_note("%s seed %llu is stopped too, after step %lld of %lld", label, (unsigned long long)run->seed,
                   (long long)run->result.steps, (long long)x->steps);
@@ -365,6 +373,8 @@ static int finish_run(struct running *r) {
     struct run *run = r->run;
     r->turn = now();
     const tensor_status failed = nn_trainer_finish(r->trainer, &run->result);
+    nonfinite_clear(&run->first);
+    run->first = nonfinite_of(nn_trainer_nonfinite(r->trainer));
     nn_trainer_free(r->trainer);
     r->trainer = NULL;
     r->over = true;

@@ -11,14 +11,18 @@ static const int scratch_slot[FL_CALL_MEMORIES] = {[FL_TEMPORARY] = 2, [FL_WORKS
 
 /* --- dry runs and loans ------------------------------------------------------------------------------------------- */
 
-void fl_measure_begin(tensor_device *device) {
+void fl_measure_begin(tensor_device *device, fl_written_fn written, void *context) {
     struct fl_queue *queue = fl_device_queue(device);
     queue->measuring = true;
+    queue->written = written;
+    queue->written_context = context;
     memset(queue->measured, 0, sizeof queue->measured);
 }
 
 void fl_measure_end(tensor_device *device) {
-    fl_device_queue(device)->measuring = false;
+    struct fl_queue *queue = fl_device_queue(device);
+    queue->measuring = false;
+    queue->written = NULL;
 }
 
 void fl_measured(tensor_device *device, size_t most[FL_CALL_MEMORIES]) {

@@ -20,7 +20,10 @@ struct fl_call_block {
  * as ever, and then nothing of them happens: no call runs, no byte is copied, no tensor changes, temporary memory has
  * an address that nobody may read. What memory they would have taken is noted, for the number of threads, the cap and
  * the class of the moment. What makes tensors, or sets their exponents and elements by hand, is not to be called. */
-void fl_measure_begin(tensor_device *device);
+struct fl_slot;
+/* Who is told, in the order of computation, of each tensor that is written, by its slot (fl_has_slot). */
+typedef void (*fl_written_fn)(void *context, const struct fl_slot *slot);
+void fl_measure_begin(tensor_device *device, fl_written_fn written, void *context);
 void fl_measure_end(tensor_device *device);
 /* Raises most[] to the largest blocks that operations took since the last call of this function. */
 void fl_measured(tensor_device *device, size_t most[FL_CALL_MEMORIES]);

@@ -120,10 +120,17 @@ struct fl_queue *fl_device_queue(struct tensor_device *device) {
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
+static bool writes_a_tensor(const struct fl_call *call) {
+    return call->kind == FL_CALL_WRITE || call->kind == FL_CALL_LOAD || call->kind == FL_CALL_ROUND ||
+           call->kind == FL_CALL_OPEN;
+}
+
 tensor_status fl_submit(struct fl_queue *queue, struct fl_call *call) {
     struct fl_args *args = &call->args;
     args->workers = fl_threads();
     tensor_status status = fl_place_workspace(queue, args, call->need ? call->need(args) : 0);
+    if (!status && queue->measuring && queue->written && writes_a_tensor(call))
+        queue->written(queue->written_context, call->out.slot);
     if (status || queue->measuring)
         return status;
     return queue->device->submit ? queue->device->submit(queue, call) : fl_call_run(call);

@@ -68,7 +68,9 @@ struct fl_queue {
     /* Memory of calls (call_memory.h): what was lent to them, and what the queue of a device other than the host has
      * of its own. */
     struct fl_call_block lent[FL_CALL_MEMORIES], own[FL_CALL_MEMORIES];
-    bool measuring; /* a dry run */
+    bool measuring;        /* a dry run */
+    fl_written_fn written; /* of it; NULL: nobody is told */
+    void *written_context;
     size_t measured[FL_CALL_MEMORIES];
 };
 

@@ -13,6 +13,8 @@ tensor_status fl_slot_copies_begin(tensor_device *device, struct fl_slot_copies 
 tensor_status fl_slot_copies_end(tensor_device *device, struct fl_slot_copies *copies);
 /* The slot of a tensor then; copies NULL: now, of a tensor on the host. NULL: it had none. */
 const struct fl_slot *fl_slot_then(const struct fl_slot_copies *copies, const tensor *t);
+/* Whether that is its slot, wherever it lies. */
+bool fl_has_slot(const tensor *t, const struct fl_slot *slot);
 /* NULL is allowed. */
 void fl_slot_copies_free(tensor_device *device, struct fl_slot_copies *copies);
 

@@ -174,6 +174,10 @@ const struct fl_slot *fl_slot_then(const struct fl_slot_copies *c, const tensor 
     return NULL;
 }
 
+bool fl_has_slot(const tensor *t, const struct fl_slot *slot) {
+    return t->storage->slot == slot;
+}
+
 void fl_slot_copies_free(struct tensor_device *device, struct fl_slot_copies *c) {
     for (int i = 0; c && i < c->made; i++) {
         fl_fetch_clear(device, &c->arrays[i]->fetch);

@@ -288,6 +288,7 @@ tensor_status fl_put_state(nn_graph *g, const char *at, uint64_t steps, const nn
     g->steps = steps;
     g->phase = FL_PHASE_IDLE;
     g->has_loss = false;
+    fl_writes_forget(g);
     return TENSOR_OK;
 }
 

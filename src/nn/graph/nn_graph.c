@@ -143,6 +143,7 @@ void nn_graph_free(nn_graph *g) {
     fl_free(g->values);
     fl_free(g->positions);
     fl_free(g->infos);
+    fl_writes_clear(&g->writes);
     fl_optimiser_clear(&g->optimiser);
     fl_loss_scale_clear(g);
     tensor_free(g->objective.targets);

@@ -283,6 +283,27 @@ struct fl_loss_scale {
     struct fl_slot_copies *slots; /* of the gradients of a step on a device; NULL until the first */
 };
 
+/* Parts of a step, by when they are written: what it is given; outputs; gradients; gradients as a policy keeps and
+ * takes them; weights and what the optimiser keeps. */
+enum fl_part { FL_PART_INPUT, FL_PART_FORWARD, FL_PART_BACKWARD, FL_PART_TAKEN, FL_PART_UPDATE };
+struct fl_write {
+    int info; /* of nn_tensor_at */
+    enum fl_part part;
+};
+/* The tensors of a step in the order in which they are written, each once: nn_nonfinite.c. */
+struct fl_writes {
+    struct fl_write *list;
+    int count, capacity;
+    enum fl_part part; /* of the dry run that lists them */
+    tensor_status status;
+    unsigned done;          /* parts of the last step that were written, bit by bit */
+    uint64_t step;          /* its number, from 1 */
+    uint64_t updated, past; /* those of the last update, and of the one before it */
+    nn_nonfinite found;     /* what nn_find_nonfinite gave last */
+    char **texts;           /* that such structs point to */
+    int text_count, text_capacity;
+};
+
 /* What a graph has done of the step: nn_forward, nn_backward, nn_update, in this order. */
 enum fl_phase { FL_PHASE_IDLE, FL_PHASE_FORWARD, FL_PHASE_BACKWARD };
 
@@ -327,6 +348,7 @@ struct nn_graph {
     int32_t *index_buffer;       /* on the host; NULL until first used */
     struct fl_losses *losses;    /* NULL until the first is noted */
     enum fl_phase phase;
+    struct fl_writes writes;
     bool has_loss;  /* of a forward pass of this network */
     uint64_t steps; /* updates so far */
     nn_watch_fn watch;

@@ -91,6 +91,7 @@ tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) {
     FL_TRY(fl_begin_gradient(g, gradient));
     g->phase = FL_PHASE_IDLE;
     FL_TRY(fl_backward(g));
+    fl_writes_done(g, FL_PART_BACKWARD);
     g->phase = FL_PHASE_BACKWARD;
     g->objective.has_input_gradient = g->objective.input_gradient;
     return TENSOR_OK;

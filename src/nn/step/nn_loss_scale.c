@@ -155,6 +155,20 @@ void fl_loss_scale_text(const nn_graph *g, char text[FL_SCALE_TEXT]) {
     describe(&g->scaling, text, FL_SCALE_TEXT);
 }
 
+bool fl_loss_scale_lower(const nn_graph *g, char *text, size_t room) {
+    static const double further = 1024;
+    struct fl_loss_scale s = g->scaling;
+    char full[FL_SCALE_TEXT];
+    if (s.kind != FL_SCALE_DYNAMIC) {
+        format(text, room, "loss-scale dynamic");
+        return true;
+    }
+    s.least /= further;
+    describe(&s, full, sizeof full);
+    format(text, room, "loss-scale %s", full);
+    return s.least >= least_scale;
+}
+
 tensor_status nn_loss_scale_text(const char *loss_scale, char *text, size_t size) {
     struct fl_loss_scale s;
     char whole[FL_SCALE_TEXT];
@@ -208,15 +222,9 @@ const tensor *fl_loss_scale_of(const nn_graph *g) {
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
-/* There was an Inf or NaN, be it that a shared exponent holds neither: a conversion counts an Inf as saturated there,
- * and has it as its maximum. */
-static bool was_nonfinite(const struct fl_slot *slot) {
-    return slot->last.nonfinite > 0 || isinf(slot->last.maximum);
-}
-
-/* The same, or what no exponent of its format holds was saturated. */
+/* There was an Inf or NaN, or what no exponent of its format holds was saturated. */
 static bool overflowed(const struct fl_slot *slot, bool shared) {
-    return was_nonfinite(slot) || (shared && slot->last.saturated > 0 && slot->e == slot->autoflex.e_min);
+    return fl_was_nonfinite(slot, true) || (shared && slot->last.saturated > 0 && slot->e == slot->autoflex.e_min);
 }
 
 static tensor_status find_slot(const struct fl_slot_copies *slots, const tensor *t, const struct fl_slot **slot) {
@@ -294,6 +302,10 @@ tensor_status fl_loss_scale_judge(nn_graph *g, const nn_graph *next, bool *skip)
     FL_TRY(fl_taken(g, fl_slot_copies_begin(g->device, &s->slots)));
     FL_TRY(fl_taken(g, fl_slot_copies_end(g->device, s->slots)));
     return look(g, next, s->slots, skip);
+}
+
+const struct fl_slot_copies *fl_loss_scale_slots(const nn_graph *g) {
+    return g->scaling.kind == FL_SCALE_DYNAMIC ? g->scaling.slots : NULL;
 }
 
 /* The published rule: down at once, up after a window of good steps. */

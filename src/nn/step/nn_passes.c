@@ -283,17 +283,23 @@ tensor_status fl_update(nn_graph *g, float rate) {
 /* --- dry run ------------------------------------------------------------------------------------------------------ */
 
 static tensor_status dry_run(nn_graph *g) {
-    FL_TRY(forward_and_loss(g));
+    g->writes.part = FL_PART_FORWARD;
+    FL_TRY(fl_forward(g, NULL, true));
+    g->writes.part = FL_PART_BACKWARD;
+    FL_TRY(loss(g));
     FL_TRY(backward(g));
+    g->writes.part = FL_PART_TAKEN;
     FL_TRY(fl_take_gradients(g));
+    g->writes.part = FL_PART_UPDATE;
     FL_TRY(fl_update(g, 0));
     return fl_forward(g, NULL, false);
 }
 
 tensor_status fl_measure_step(nn_graph *g) {
-    fl_measure_begin(g->device);
+    FL_TRY(fl_list_input(g));
+    fl_measure_begin(g->device, fl_list_write, g);
     tensor_status status = dry_run(g);
     fl_measure_end(g->device);
     fl_hide_values(g);
-    return status;
+    return status ? status : fl_list_others(g);
 }

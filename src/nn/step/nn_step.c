@@ -47,7 +47,9 @@ tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) {
 tensor_status fl_forward_step(nn_graph *g, const float *images) {
     fl_lose_values(g);
     g->phase = FL_PHASE_IDLE;
+    fl_writes_begin(g);
     FL_TRY(fl_forward_to_loss(g, images));
+    fl_writes_done(g, FL_PART_FORWARD);
     g->phase = FL_PHASE_FORWARD;
     g->has_loss = g->objective.kind != FL_LOSS_NONE;
     return TENSOR_OK;
@@ -135,6 +137,7 @@ tensor_status nn_backward(nn_graph *g) {
         return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations are still there");
     g->phase = FL_PHASE_IDLE;
     FL_TRY(fl_backward(g));
+    fl_writes_done(g, FL_PART_BACKWARD);
     g->phase = FL_PHASE_BACKWARD;
     g->objective.has_input_gradient = g->objective.input_gradient;
     return TENSOR_OK;
@@ -154,9 +157,12 @@ tensor_status fl_update_through(nn_graph *g, float rate, const nn_graph *next) {
     g->phase = FL_PHASE_IDLE;
     bool skip;
     FL_TRY(fl_take_gradients(g)); /* what overflows there is an overflow too */
+    fl_writes_done(g, FL_PART_TAKEN);
     FL_TRY(fl_loss_scale_judge(g, next, &skip));
-    if (!skip)
+    if (!skip) {
         FL_TRY(fl_update(g, rate));
+        fl_writes_done(g, FL_PART_UPDATE);
+    }
     g->steps++;
     return fl_loss_scale_step(g, skip);
 }

@@ -3,6 +3,7 @@
 #ifndef FL_NN_STEP_H
 #define FL_NN_STEP_H
 
+#include "core/tensor/slot_copies.h"
 #include "nn/graph/nn_graph.h"
 
 /* nn_passes.c: positions of a step one after the other. Before the graph is compiled they are a dry run of it. */
@@ -48,6 +49,49 @@ tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, 
  * anew; losses that were noted since cannot be told from those of steps that were left out, and are dropped. */
 tensor_status fl_taken(const nn_graph *g, tensor_status status);
 
+/* nn_nonfinite.c */
+void fl_writes_clear(struct fl_writes *w);
+/* A fl_written_fn whose context is the graph: in a dry run, part by part (g->writes.part). */
+void fl_list_write(void *graph, const struct fl_slot *slot);
+/* Before that and after it: what no operation of the dry run writes. */
+tensor_status fl_list_input(nn_graph *g);
+tensor_status fl_list_others(nn_graph *g);
+/* A step begins, and these parts of it have been written; the state was set to that after some step. */
+void fl_writes_begin(nn_graph *g);
+void fl_writes_done(nn_graph *g, enum fl_part part);
+void fl_writes_forget(nn_graph *g);
+/* There was an Inf or NaN in its last write, be it that a shared exponent holds neither: a conversion counts an Inf as
+ * saturated there, and has it as its maximum. */
+bool fl_was_nonfinite(const struct fl_slot *slot, bool shared);
+/* The first write of the last step that is not finite. */
+struct fl_first {
+    int write;      /* its number in the order of computation; -1: none */
+    bool of_loss;   /* the loss is not finite, and nothing before it */
+    bool of_before; /* a weight, written before the step */
+    enum fl_part part;
+};
+/* slots: of a device, at this moment or before the update; NULL: of the host. */
+tensor_status fl_find_first(const nn_graph *g, const struct fl_slot_copies *slots, struct fl_first *first);
+static inline bool fl_is_finite_step(const struct fl_first *first) {
+    return first->write < 0 && !first->of_loss;
+}
+/* "input", "forward", "loss", "backward", "update". */
+const char *fl_pass_name(const struct fl_first *first);
+/* Whether that is more than how a dynamic loss scale finds its value: gradients of a step that it left out, of fewer
+ * than NN_STARVED in a row. */
+bool fl_counts(const nn_graph *g, const struct fl_first *first);
+/* For checkpoints: numbers of such names, "unknown" too, and of tensors of nn_tensor_at, -1: none of that name. */
+int fl_pass_number(const char *pass);
+int fl_number_of(const nn_graph *g, const char *name);
+/* Back from there, of a network after `steps` steps; TENSOR_E_DATA for what it cannot have. fits: had a remedy. */
+struct fl_recalled {
+    int64_t step, steps, pass, tensor, nonfinite, elements, fits;
+};
+tensor_status fl_recall_first(nn_graph *g, const char *file, const struct fl_recalled *kept, nn_nonfinite *found);
+/* In full; its texts stay as long as the graph. */
+tensor_status fl_tell_first(nn_graph *g, const struct fl_slot_copies *slots, const struct fl_first *first,
+                            nn_nonfinite *found);
+
 /* nn_losses.c */
 enum { FL_MOST_NOTED = 4096 };
 void fl_losses_free(nn_graph *g);
@@ -92,6 +136,8 @@ tensor_status fl_loss_scale_check(const nn_config *config);
 void fl_loss_scale_take(nn_graph *g, const nn_config *config);
 /* As nn_config has it, in full. */
 void fl_loss_scale_text(const nn_graph *g, char text[FL_SCALE_TEXT]);
+/* A line of policy by which gradients that overflowed come out smaller; false where there is none. */
+bool fl_loss_scale_lower(const nn_graph *g, char *text, size_t room);
 tensor_status fl_loss_scale_numbers(nn_graph *g);
 void fl_loss_scale_clear(nn_graph *g);
 /* Forward passes of `to` scale its loss with the scale of `from`, a network on the same device, until it is given back
@@ -102,6 +148,8 @@ const tensor *fl_loss_scale_of(const nn_graph *g);
 /* Whether the gradients of a backward pass make no update; next: the network behind g, through whose backward pass they
  * came, or NULL. Waits for a device, with a dynamic scale alone. */
 tensor_status fl_loss_scale_judge(nn_graph *g, const nn_graph *next, bool *skip);
+/* The slots as it saw them in the last step, before its update; NULL where it did not, or on the host. */
+const struct fl_slot_copies *fl_loss_scale_slots(const nn_graph *g);
 /* After the update, or where there was none: what the next step is scaled with. */
 tensor_status fl_loss_scale_step(nn_graph *g, bool skipped);
 /* Of a dynamic scale, what the state of a network contains besides tensors. */

@@ -381,11 +381,12 @@ static void look_at_write(nn_telemetry *t, struct fl_seen_tensor *seen, const st
     seen->shadowed = slot->total.writes;
 }
 
+/* The writes of the step before number `end` of its order, and of the step before it where it had fewer. */
 static void fill_before(nn_telemetry *t, int end) {
-    nn_nonfinite *found = &t->nonfinite;
+    const struct fl_writes *writes = &t->g->writes;
     int64_t count = 0;
-    for (int back = 1; back <= t->ordered && count < NN_NONFINITE_BEFORE; back++) {
-        const int at = end - back, i = t->order[at < 0 ? at + t->ordered : at];
+    for (int back = 1; back <= writes->count && count < NN_NONFINITE_BEFORE; back++) {
+        const int at = end - back, i = writes->list[at < 0 ? at + writes->count : at].info;
         const struct fl_seen_tensor *seen = &t->tensors[i];
         const struct fl_seen_write *w = &seen->last[0];
         const bool later = at < 0 && w->step == t->step; /* what followed in this step: the write of the one before */
@@ -405,34 +406,28 @@ static void fill_before(nn_telemetry *t, int end) {
         t->before[i] = t->before[count - 1 - i];
         t->before[count - 1 - i] = w;
     }
-    found->before = t->before;
-    found->before_count = count;
+    t->nonfinite.before = t->before;
+    t->nonfinite.before_count = count;
 }
 
-/* Whether loss scaling left this step out, which is how it finds its scale; of too many in a row it is no longer. */
-static bool is_search(const nn_telemetry *t) {
-    nn_loss_scale now;
-    return !nn_loss_scale_get(t->g, &now) && now.in_a_row > 0 && now.in_a_row < NN_STARVED;
+/* Where the loss stands in the order of writes: before the gradients. */
+static int place_of_loss(const nn_graph *g) {
+    int at = 0;
+    while (at < g->writes.count && g->writes.list[at].part <= FL_PART_FORWARD)
+        at++;
+    return at;
 }
 
-/* The first, in the order of writes, whose write of this step has something that is not finite. */
 static tensor_status find_nonfinite(nn_telemetry *t) {
-    if (t->nonfinite_known || t->nonfinite.step || is_search(t))
+    struct fl_first first;
+    if (t->nonfinite_known || t->nonfinite.step)
         return TENSOR_OK;
-    for (int at = 0; at < t->ordered; at++) {
-        const int i = t->order[at];
-        const struct fl_slot *slot = fl_slot_then(t->slots, t->g->infos[i].t);
-        if (t->tensors[i].last[0].step != t->step || !slot || !slot->last.nonfinite)
-            continue;
-        t->nonfinite = (nn_nonfinite){.step = t->step,
-                                      .tensor = t->g->infos[i].name,
-                                      .role = t->g->infos[i].role,
-                                      .nonfinite = slot->last.nonfinite,
-                                      .elements = slot->last.elements};
-        fill_before(t, at);
-        return fl_telemetry_write_nonfinite(t);
-    }
-    return TENSOR_OK;
+    FL_TRY(fl_find_first(t->g, t->slots, &first));
+    if (!fl_counts(t->g, &first))
+        return TENSOR_OK;
+    FL_TRY(fl_tell_first(t->g, t->slots, &first, &t->nonfinite));
+    fill_before(t, first.of_loss ? place_of_loss(t->g) : first.write);
+    return fl_telemetry_write_nonfinite(t);
 }
 
 static tensor_status end_row(nn_telemetry *t, struct fl_seen_tensor *seen, const struct fl_slot *slot) {
@@ -522,6 +517,10 @@ void nn_telemetry_want(nn_telemetry *t) {
 
 const nn_nonfinite *nn_telemetry_nonfinite(const nn_telemetry *t) {
     return t && t->nonfinite.step ? &t->nonfinite : NULL;
+}
+
+const struct fl_slot_copies *fl_telemetry_slots(const nn_telemetry *t) {
+    return t->slots;
 }
 
 tensor_status nn_telemetry_finish(nn_telemetry *t) {

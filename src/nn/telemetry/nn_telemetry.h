@@ -84,6 +84,9 @@ struct nn_telemetry {
 /* nn_telemetry.c: watches the next step, where it has rows. */
 tensor_status fl_telemetry_watch_next(nn_telemetry *t);
 
+/* Of a device, as they were after the last step; NULL: of the host. */
+const struct fl_slot_copies *fl_telemetry_slots(const nn_telemetry *t);
+
 /* nn_telemetry_rows.c: files, NULL: none */
 tensor_status fl_telemetry_open(nn_telemetry *t, const char *json, const char *csv);
 tensor_status fl_telemetry_write_row(nn_telemetry *t, const nn_telemetry_row *row);

@@ -164,6 +164,8 @@ tensor_status fl_telemetry_write_nonfinite(nn_telemetry *t) {
     if (!f)
         return TENSOR_OK;
     fl_print(f, "{\"type\":\"nonfinite\",\"step\":%lld,", (long long)n->step);
+    json_text(f, "pass", n->pass);
+    fputc(',', f);
     json_text(f, "tensor", n->tensor);
     fputc(',', f);
     json_text(f, "role", n->role);

@@ -212,7 +212,8 @@ static const char losses_key[] = FL_TRAINING "losses", whole_key[] = FL_TRAINING
                   trace_real_key[] = FL_TRAINING "trace.maxima", caller_key[] = FL_TRAINING "caller",
                   telemetry_key[] = FL_TRAINING "telemetry", telemetry_csv_key[] = FL_TRAINING "telemetry.table",
                   telemetry_whole_key[] = FL_TRAINING "telemetry.counts",
-                  telemetry_real_key[] = FL_TRAINING "telemetry.maxima";
+                  telemetry_real_key[] = FL_TRAINING "telemetry.maxima", first_key[] = FL_TRAINING "nonfinite",
+                  first_real_key[] = FL_TRAINING "nonfinite.maximum";
 
 enum { WHOLE = 8, REAL = 8 };
 
@@ -229,13 +230,20 @@ tensor_status fl_training_keep(struct run *run, const struct fl_progress *at) {
     struct fl_telemetry_kept telemetry = {0};
     size_t bytes = 0;
     const void *caller = events && events->keep ? events->keep(events->context, &bytes) : NULL;
-    struct fl_extra extras[12] = {{whole_key, FL_STORED_I64, WHOLE, whole},
+    int64_t first[FL_FIRST_WHOLE];
+    double first_maximum;
+    struct fl_extra extras[14] = {{whole_key, FL_STORED_I64, WHOLE, whole},
                                   {real_key, FL_STORED_F64, REAL, real},
                                   {losses_key, FL_STORED_F64, run->recent_size, run->recent},
                                   {predicted_key, FL_STORED_I32, r->predicted_count, r->predicted}};
     int count = 4;
     if (caller)
         extras[count++] = (struct fl_extra){caller_key, FL_STORED_U8, (int64_t)bytes, caller};
+    if (run->first.step) {
+        fl_training_first_get(run, first, &first_maximum);
+        extras[count++] = (struct fl_extra){first_key, FL_STORED_I64, FL_FIRST_WHOLE, first};
+        extras[count++] = (struct fl_extra){first_real_key, FL_STORED_F64, 1, &first_maximum};
+    }
     tensor_status status = run->trace ? fl_trace_keep(run->trace, run->g, &trace) : TENSOR_OK;
     if (run->trace) {
         extras[count++] = (struct fl_extra){trace_key, FL_STORED_U8, trace.bytes, trace.text};
@@ -390,6 +398,22 @@ static tensor_status read_telemetry(struct run *run, const struct fl_safetensors
     return status;
 }
 
+/* Where there was none, and in files of before there was such a list, there is none. */
+static tensor_status read_first(struct run *run, const struct fl_safetensors *s) {
+    void *whole, *real = NULL;
+    int64_t count;
+    if (!fl_safetensors_find(s, first_key))
+        return TENSOR_OK;
+    tensor_status status = fl_checkpoint_extra(s, first_key, FL_STORED_I64, FL_FIRST_WHOLE, &whole, &count);
+    if (!status)
+        status = fl_checkpoint_extra(s, first_real_key, FL_STORED_F64, 1, &real, &count);
+    if (!status)
+        status = fl_training_first_set(run, s->path, whole, *(const double *)real);
+    fl_free(whole);
+    fl_free(real);
+    return status;
+}
+
 static tensor_status give_caller(const struct run *run, const struct fl_safetensors *s) {
     const nn_train_events *events = run->events;
     void *bytes;
@@ -472,6 +496,8 @@ tensor_status fl_training_resume(struct run *run) {
         status = read_trace(run, &s);
     if (!status)
         status = read_telemetry(run, &s);
+    if (!status)
+        status = read_first(run, &s);
     if (!status)
         status = give_caller(run, &s);
     fl_safetensors_close(&s);

@@ -254,6 +254,8 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
 static void end(struct run *run) {
     fl_trace_free(run->trace);
     nn_telemetry_free(run->telemetry);
+    if (run->slots)
+        fl_slot_copies_free(run->g->device, run->slots);
     nn_data_free(run->train_there);
     nn_data_free(run->test_there);
     data_loader_free(run->train);
@@ -311,20 +313,6 @@ static float rate_of(const struct run *run, int64_t step) {
     return fl_schedule_rate(run->config->schedule, run->config->rate, step, run->all_steps, run->warmup_steps);
 }
 
-/* After a step. */
-static tensor_status look(struct run *run) {
-    if (!run->telemetry)
-        return TENSOR_OK;
-    FL_TRY(nn_telemetry_step(run->telemetry));
-    const nn_nonfinite *first = nn_telemetry_nonfinite(run->telemetry);
-    if (!first || run->nonfinite_told)
-        return TENSOR_OK;
-    run->nonfinite_told = true;
-    if (run->events && run->events->nonfinite)
-        run->events->nonfinite(run->events->context, first);
-    return TENSOR_OK;
-}
-
 /* A step that the device has still to compute, mostly. */
 static tensor_status begin_step(struct run *run, int epoch) {
     data_batch batch;
@@ -337,8 +325,8 @@ static tensor_status begin_step(struct run *run, int epoch) {
     FL_TRY(nn_note_loss(run->g)); /* who waits for it waits for the whole step */
     run->begun++;
     run->scaled[run->begun % run->scaled_size] =
-        (struct fl_scaled_step){run->g->scaling.used, run->g->scaling.now.in_a_row};
-    FL_TRY(look(run));
+        (struct fl_scaled_step){run->g->scaling.used, run->g->scaling.now.in_a_row, NULL};
+    FL_TRY(fl_training_look(run));
     return fl_trace_step(run->trace, run->g, run->begun);
 }
 
@@ -351,6 +339,8 @@ static void report_step(struct run *run, nn_epoch_report *report, double loss) {
     result->steps++;
     result->images += run->config->network.batch;
     report->train_loss += loss;
+    fl_training_see_loss(run, loss);
+    const struct fl_scaled_step *scaled = &run->scaled[result->steps % run->scaled_size];
     const nn_step_report step = {.step = result->steps,
                                  .steps = run->last_step,
                                  .epoch = report->epoch,
@@ -358,11 +348,14 @@ static void report_step(struct run *run, nn_epoch_report *report, double loss) {
                                  .rate = rate,
                                  .seconds = result->seconds,
                                  .images = result->images,
-                                 .loss_scale = run->scaled[result->steps % run->scaled_size].scale,
-                                 .skipped_in_a_row = run->scaled[result->steps % run->scaled_size].in_a_row};
+                                 .loss_scale = scaled->scale,
+                                 .skipped_in_a_row = scaled->in_a_row,
+                                 .nonfinite = scaled->nonfinite};
     if (events && events->starved && step.skipped_in_a_row == NN_STARVED)
         events->starved(events->context, &step);
     if (events && events->step && events->step(events->context, &step))
+        result->stopped = true;
+    if (run->config->stop_on_nonfinite && run->first_told)
         result->stopped = true;
 }
 
@@ -600,6 +593,10 @@ tensor_status nn_trainer_advance(nn_trainer *t, int64_t steps, bool *over) {
 
 const nn_graph *nn_trainer_network(const nn_trainer *t) {
     return t ? t->run.g : NULL;
+}
+
+const nn_nonfinite *nn_trainer_nonfinite(const nn_trainer *t) {
+    return t && t->run.first.step ? &t->run.first : NULL;
 }
 
 static tensor_status check_result(size_t result_size) {

@@ -30,8 +30,10 @@ struct run {
     data_loader *train, *test;         /* test NULL: no evaluation */
     nn_data *train_there, *test_there; /* the sets where the network lives; NULL: batches are brought there */
     struct fl_trace *trace;
-    nn_telemetry *telemetry; /* NULL: none */
-    bool nonfinite_told;
+    nn_telemetry *telemetry;      /* NULL: none */
+    struct fl_slot_copies *slots; /* of a device, where every step is looked at; NULL until the first */
+    nn_nonfinite first;           /* NaN or Inf; step 0: none so far */
+    int64_t first_told;           /* the step in which it was found by this process; 0: in none */
     double mean[4], deviation[4]; /* of the training set, for both splits; of images */
     int context;                  /* tokens of a sequence; 0: images */
     int64_t test_labels;          /* of an evaluation; 0 without a test set */
@@ -54,8 +56,18 @@ struct run {
 /* How a step's loss was scaled. */
 struct fl_scaled_step {
     double scale;
-    int64_t in_a_row; /* skipped steps, up to this one */
+    int64_t in_a_row;      /* skipped steps, up to this one */
+    const char *nonfinite; /* pass of its first NaN or Inf; NULL: none, or not known */
 };
+
+/* nn_train_nonfinite.c: after a step, before its loss is known; when it is known. */
+tensor_status fl_training_look(struct run *run);
+void fl_training_see_loss(struct run *run, double loss);
+/* In a checkpoint: a list of numbers, and back; TENSOR_E_DATA for what none of this network's can be. */
+enum { FL_FIRST_WHOLE = 6 };
+void fl_training_first_get(const struct run *run, int64_t whole[FL_FIRST_WHOLE], double *maximum);
+tensor_status fl_training_first_set(struct run *run, const char *path, const int64_t whole[FL_FIRST_WHOLE],
+                                    double maximum);
 
 /* nn_resume.c; all but fl_training_resume do nothing without config->checkpoint */
 /* Before the first step: the folder can be written. */

@@ -20,10 +20,12 @@ enum { MOST_SIDE = 256, NOT_COUNTED = -1 };
 struct nn_wgan {
     nn_wgan_config how;
     nn_graph *generator, *critic;
-    int64_t pixels;       /* of `batch` images */
-    float *latent, *both; /* what images are generated from; generated images, then real ones */
-    double *numbers;      /* latent numbers, or images, in double */
-    int32_t *labels;      /* of both halves */
+    int64_t pixels;               /* of `batch` images */
+    float *latent, *both;         /* what images are generated from; generated images, then real ones */
+    double *numbers;              /* latent numbers, or images, in double */
+    int32_t *labels;              /* of both halves */
+    struct fl_slot_copies *slots; /* of a device; NULL until the first step */
+    nn_nonfinite first;           /* NaN or Inf of either network; step 0: none so far */
 };
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
@@ -127,6 +129,8 @@ nn_wgan *nn_wgan_new_sized(const nn_wgan_config *given, size_t config_size) {
 void nn_wgan_free(nn_wgan *w) {
     if (!w)
         return;
+    if (w->slots)
+        fl_slot_copies_free(w->critic->device, w->slots);
     nn_graph_free(w->generator);
     nn_graph_free(w->critic);
     fl_free(w->latent);
@@ -170,6 +174,57 @@ static void set_labels(nn_wgan *w, int32_t generated, int32_t real) {
     }
 }
 
+/* --- the first NaN or Inf ----------------------------------------------------------------------------------------- */
+
+/* The loss of each step is waited for: so are the slots. */
+static tensor_status take_slots(nn_wgan *w) {
+    nn_graph *g = w->critic;
+    if (g->device == tensor_device_list(0))
+        return TENSOR_OK;
+    FL_TRY(fl_taken(g, fl_slot_copies_begin(g->device, &w->slots)));
+    return fl_taken(g, fl_slot_copies_end(g->device, w->slots));
+}
+
+/* `stepping` makes the step, and its loss scale leaves it out or not. Where only some parts of the step are asked for,
+ * the others are looked at later. */
+static tensor_status look(nn_wgan *w, nn_graph *g, const nn_graph *stepping, unsigned parts) {
+    struct fl_first first;
+    FL_TRY(fl_find_first(g, w->slots, &first));
+    if (!fl_counts(stepping, &first) || !(parts >> first.part & 1))
+        return TENSOR_OK;
+    FL_TRY(fl_tell_first(g, w->slots, &first, &w->first));
+    w->first.network = g == w->critic ? "critic" : "generator";
+    if (g != stepping)
+        w->first.step = (int64_t)nn_steps(stepping);
+    return TENSOR_OK;
+}
+
+enum { FORWARD_PARTS = 1u << FL_PART_INPUT | 1u << FL_PART_FORWARD, ALL_PARTS = ~0u };
+
+static tensor_status look_at_critic(nn_wgan *w) {
+    if (w->first.step)
+        return TENSOR_OK;
+    FL_TRY(take_slots(w));
+    return look(w, w->critic, w->critic, ALL_PARTS);
+}
+
+/* Images of the generator, through the critic and back, to the generator. */
+static tensor_status look_at_generator(nn_wgan *w) {
+    if (w->first.step)
+        return TENSOR_OK;
+    FL_TRY(take_slots(w));
+    FL_TRY(look(w, w->generator, w->generator, FORWARD_PARTS));
+    if (!w->first.step)
+        FL_TRY(look(w, w->critic, w->generator, ALL_PARTS));
+    return w->first.step ? TENSOR_OK : look(w, w->generator, w->generator, ALL_PARTS);
+}
+
+const nn_nonfinite *nn_wgan_nonfinite(const nn_wgan *w) {
+    return w && w->first.step ? &w->first : NULL;
+}
+
+/* --- a step of each ----------------------------------------------------------------------------------------------- */
+
 tensor_status nn_wgan_train_critic(nn_wgan *w, const float *images, double *estimate) {
     double loss;
     if (!w || !images)
@@ -180,6 +235,7 @@ tensor_status nn_wgan_train_critic(nn_wgan *w, const float *images, double *esti
     FL_TRY(nn_forward(w->critic, w->both, w->labels));
     FL_TRY(nn_backward(w->critic));
     FL_TRY(nn_update(w->critic, w->how.rate));
+    FL_TRY(look_at_critic(w));            /* before an infinite weight is clipped */
     if (!w->critic->scaling.now.in_a_row) /* else the step was left out, and no weight is written */
         FL_TRY(nn_clip_weights(w->critic, w->how.clip));
     if (!estimate)
@@ -208,7 +264,8 @@ tensor_status nn_wgan_train_generator(nn_wgan *w, double *loss) {
     if (!gradient)
         return tensor_error_status();
     FL_TRY(nn_backward_from(w->generator, gradient)); /* its first half, of the generated images */
-    return fl_update_through(w->generator, w->how.rate, w->critic);
+    FL_TRY(fl_update_through(w->generator, w->how.rate, w->critic));
+    return look_at_generator(w);
 }
 
 tensor_status nn_wgan_generate(nn_wgan *w, uint64_t seed, int count, float *images) {
@@ -328,6 +385,38 @@ static tensor_status check_settings(const nn_wgan *w, const char *critic) {
                : fl_fail(TENSOR_E_DATA, "wgan: %s: the pair was trained with %s, this one has %s", critic, found, own);
 }
 
+/* The first NaN or Inf so far; nothing where there is none. */
+static const char nonfinite_key[] = "wgan.nonfinite";
+static const char nonfinite_text[] = "%d %lld %d %d %lld %lld %d"; /* critic, step, pass, tensor, counts, remedy */
+
+static bool nonfinite_note(const nn_wgan *w, char text[SETTINGS_ROOM]) {
+    const nn_nonfinite *first = &w->first;
+    const bool critic = first->network && !strcmp(first->network, "critic");
+    if (!first->step)
+        return false;
+    format(text, nonfinite_text, critic, (long long)first->step, fl_pass_number(first->pass),
+           fl_number_of(critic ? w->critic : w->generator, first->tensor), (long long)first->nonfinite,
+           (long long)first->elements, first->remedy != NULL);
+    return true;
+}
+
+static tensor_status take_nonfinite(nn_wgan *w, const char *file) {
+    char text[SETTINGS_ROOM];
+    int critic, pass, number, fits;
+    long long step, count, elements;
+    const tensor_status status = nn_checkpoint_note(file, nonfinite_key, text, sizeof text);
+    w->first = (nn_nonfinite){.step = 0};
+    if (status)
+        return status == TENSOR_E_DATA ? TENSOR_OK : status;
+    if (sscanf(text, nonfinite_text, &critic, &step, &pass, &number, &count, &elements, &fits) != 7)
+        return fl_fail(TENSOR_E_DATA, "wgan: %s: '%s' is '%s', expected seven numbers", file, nonfinite_key, text);
+    nn_graph *g = critic ? w->critic : w->generator;
+    FL_TRY(fl_recall_first(
+        g, file, &(struct fl_recalled){step, (int64_t)nn_steps(g), pass, number, count, elements, fits}, &w->first));
+    w->first.network = critic ? "critic" : "generator";
+    return TENSOR_OK;
+}
+
 static tensor_status path_of(const char *prefix, const char *network, char **path) {
     if (!prefix)
         return fl_fail(TENSOR_E_ARGUMENT, "wgan: the prefix of its files is NULL");
@@ -340,11 +429,11 @@ static tensor_status path_of(const char *prefix, const char *network, char **pat
 
 static tensor_status save_network(const nn_wgan *w, const nn_graph *g, const char *prefix, const char *network,
                                   const char *place) {
-    char *path, settings[SETTINGS_ROOM];
+    char *path, settings[SETTINGS_ROOM], nonfinite[SETTINGS_ROOM];
     settings_text(w, settings);
     FL_TRY(path_of(prefix, network, &path));
-    const nn_note notes[] = {{place_key, place}, {settings_key, settings}};
-    const tensor_status status = nn_checkpoint_save(g, path, notes, 2);
+    const nn_note notes[] = {{place_key, place}, {settings_key, settings}, {nonfinite_key, nonfinite}};
+    const tensor_status status = nn_checkpoint_save(g, path, notes, nonfinite_note(w, nonfinite) ? 3 : 2);
     fl_free(path);
     return status;
 }
@@ -390,6 +479,8 @@ tensor_status nn_wgan_load(nn_wgan *w, const char *prefix) {
     tensor_status status = path_of(prefix, "generator", &generator);
     if (!status)
         status = load_both(w, critic, generator);
+    if (!status)
+        status = take_nonfinite(w, critic);
     fl_free(critic);
     fl_free(generator);
     return status;

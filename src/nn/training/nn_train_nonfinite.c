@@ -1,0 +1,102 @@
+/* nn_train_nonfinite.c - the first NaN or Inf of a training: looked for after every step, told once, kept in
+ * checkpoints. On a device a step is looked at where its slots are brought to the host anyway, or the caller asks. */
+#include "nn/training/nn_training.h"
+#include "nn/step/nn_step.h"
+#include "nn/telemetry/nn_telemetry.h"
+#include "core/base/fail.h"
+#include <math.h>
+#include <string.h>
+
+/* Once. */
+static void tell(struct run *run, const nn_nonfinite *found) {
+    run->first = *found;
+    run->first_told = run->begun;
+    if (run->events && run->events->nonfinite)
+        run->events->nonfinite(run->events->context, &run->first);
+    run->first.before = NULL; /* telemetry's */
+    run->first.before_count = 0;
+}
+
+static tensor_status see(struct run *run, const struct fl_slot_copies *slots, const struct fl_first *first) {
+    nn_nonfinite found;
+    if (fl_is_finite_step(first))
+        return TENSOR_OK;
+    if (!first->of_before) /* else the step that wrote it had it */
+        run->scaled[run->begun % run->scaled_size].nonfinite = fl_pass_name(first);
+    if (run->first.step || !fl_counts(run->g, first))
+        return TENSOR_OK;
+    FL_TRY(fl_tell_first(run->g, slots, first, &found));
+    tell(run, &found);
+    return TENSOR_OK;
+}
+
+static tensor_status look_with(struct run *run, const struct fl_slot_copies *slots) {
+    struct fl_first first;
+    FL_TRY(fl_find_first(run->g, slots, &first));
+    return see(run, slots, &first);
+}
+
+/* Telemetry has looked already, at all of it. */
+static tensor_status look_at_telemetry(struct run *run) {
+    FL_TRY(nn_telemetry_step(run->telemetry));
+    const nn_nonfinite *found = nn_telemetry_nonfinite(run->telemetry);
+    if (found && !run->first.step)
+        tell(run, found);
+    return look_with(run, fl_telemetry_slots(run->telemetry));
+}
+
+static tensor_status look_at_device(struct run *run) {
+    nn_graph *g = run->g;
+    if (!run->config->stop_on_nonfinite) { /* as the loss scale has seen it, before the update */
+        const struct fl_slot_copies *slots = fl_loss_scale_slots(g);
+        const unsigned done = g->writes.done, update = 1u << FL_PART_UPDATE;
+        const uint64_t updated = g->writes.updated;
+        if (!slots)
+            return TENSOR_OK;
+        g->writes.updated = done & update ? g->writes.past : updated;
+        g->writes.done &= ~update;
+        const tensor_status status = look_with(run, slots);
+        g->writes.done = done;
+        g->writes.updated = updated;
+        return status;
+    }
+    FL_TRY(fl_taken(g, fl_slot_copies_begin(g->device, &run->slots)));
+    FL_TRY(fl_taken(g, fl_slot_copies_end(g->device, run->slots)));
+    return look_with(run, run->slots);
+}
+
+tensor_status fl_training_look(struct run *run) {
+    return run->telemetry                            ? look_at_telemetry(run)
+           : run->g->device == tensor_device_list(0) ? look_with(run, NULL)
+                                                     : look_at_device(run);
+}
+
+/* Of a device whose tensors were not looked at. */
+void fl_training_see_loss(struct run *run, double loss) {
+    if (isfinite(loss) || run->first.step)
+        return;
+    tell(run, &(nn_nonfinite){
+                  .step = run->result->steps, .tensor = "", .role = "", .pass = "unknown", .layer = "", .format = ""});
+}
+
+/* --- in a checkpoint ---------------------------------------------------------------------------------------------- */
+
+void fl_training_first_get(const struct run *run, int64_t whole[FL_FIRST_WHOLE], double *maximum) {
+    const nn_nonfinite *first = &run->first;
+    const int64_t numbers[FL_FIRST_WHOLE] = {
+        first->step,     fl_pass_number(first->pass), fl_number_of(run->g, first->tensor), first->nonfinite,
+        first->elements, first->remedy != NULL};
+    memcpy(whole, numbers, sizeof numbers);
+    *maximum = first->maximum;
+}
+
+tensor_status fl_training_first_set(struct run *run, const char *path, const int64_t whole[FL_FIRST_WHOLE],
+                                    double maximum) {
+    const struct fl_recalled kept = {whole[0], run->result->steps, whole[1], whole[2], whole[3], whole[4], whole[5]};
+    if (!(maximum >= 0))
+        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: a first NaN or Inf of size %g, expected 0 or more", path,
+                       maximum);
+    FL_TRY(fl_recall_first(run->g, path, &kept, &run->first));
+    run->first.maximum = maximum;
+    return TENSOR_OK;
+}

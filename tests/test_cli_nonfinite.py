@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""The first NaN or Inf on the command line: a forward pass that overflows in steps which a dynamic loss scale leaves out is told at
+once, by its tensor, and as telemetry tells it; the option that is offered is run; --stop-on-nonfinite; going on; metrics.jsonl, the
+report drawn again, and its page. usage: test_cli_nonfinite.py PATH-OF-FLEXLAB SOURCE"""
+import json
+import os
+import random
+import re
+import shlex
+import sys
+import tempfile
+
+from cli_harness import check, expect_error, read_lines, run, succeed, summary, without_time
+
+GPT = ["--model", "gpt1x64", "--context", "32", "--batch", "8", "--lr", "1", "--max-steps", "30"]
+WORDS = "the cat sat on a mat dog ran far away and then it slept well today".split()
+FIELDS = ("step", "pass", "tensor", "role", "layer", "format", "count", "elements", "remedy")
+
+
+def run_line(out, label="fp16"):
+    return next(line for line in read_lines(out) if line["type"] == "run" and line["format"] == label)
+
+
+def first_of(line):
+    return {name: line["first_nonfinite_" + name] for name in FIELDS}
+
+
+def page_data(out):
+    with open(os.path.join(out, "report.html")) as file:
+        return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', file.read(), re.S)[1])
+
+
+def told(out, first, done):
+    """On stderr, below the table, in the page; the offered option."""
+    what = f"step {first['step']}, in the forward pass: {first['count']} of {first['elements']} elements of {first['tensor']} ({first['role']}, fp16)"
+    check("fp16 seed 1, " + what.replace(",", ": the first NaN or Inf,", 1) in done.stderr, what, done.stderr)
+    text = " ".join(done.stdout.split())
+    check(f"First NaN or Inf: fp16, seed 1, {what}" in text, what, done.stdout)
+    option = re.search(r"with --layer-format '([^']*)' it would be finite", text)
+    check(option, done.stdout)
+    rules = "; ".join(f"{rule.split('=')[0]} format={rule.split('=')[1]}" for rule in option[1].split(","))
+    check(rules == first["remedy"], rules, first)
+    with open(os.path.join(out, "report.html")) as file:
+        check(f"First NaN or Inf: fp16, seed 1, {what}" in file.read(), "the page lacks", what)
+    mark = next(r for r in page_data(out)["runs"] if r["nonfinite"])
+    check(mark["nonfinite"]["step"] == first["step"] and first["tensor"] in mark["nonfinite"]["text"], mark["nonfinite"])
+    return option[1]
+
+
+def test_forward(place, data):
+    """The loss is finite up to the step before; gradients that overflowed before were how the scale was sought."""
+    out, other = os.path.join(place, "forward"), os.path.join(place, "telemetry")
+    done = succeed("train", *GPT, *data, "--format", "fp16", "--step-loss", "--out", out, status=1)
+    lines, line = read_lines(out), run_line(out)
+    first = first_of(line)
+    bad = [s["step"] for s in lines if s["type"] == "step" and s["loss"] is None]
+    check(first["pass"] == "forward" and first["layer"] == "block1.attention" and first["tensor"] == "block1.attention.scores", first)
+    check(first["step"] == bad[0] == line["nonfinite_step"] and first["step"] < 20 <= line["skipped_in_a_row"], first, bad[:3])
+    check("gradients overflow" not in done.stderr + done.stdout, "blames the gradients:", done.stderr)
+    check("gradients are not finite" in done.stderr and "which no loss scale helps" in done.stderr, done.stderr)
+    rule = told(out, first, done)
+    # with telemetry
+    succeed("train", *GPT, *data, "--format", "fp16", "--telemetry", "7", "--out", other, status=1)
+    with open(os.path.join(other, "telemetry-fp16-seed1.jsonl")) as file:
+        found = next(row for row in map(json.loads, file) if row["type"] == "nonfinite")
+    check(all(found[name] == first[name] for name in ("step", "pass", "tensor", "role")) and found["nonfinite"] == first["count"], found, first)
+    check(first_of(run_line(other)) == first, "with telemetry", run_line(other))
+    check(len(found["before"]) == 20 and all(w["step"] <= found["step"] for w in found["before"]), found["before"])
+    # the curve goes on as far as losses are finite
+    data_of = page_data(out)["runs"][0]
+    finite = {s["step"]: s["loss"] for s in lines if s["type"] == "step"}
+    check(data_of["lost"] == len(bad), data_of["lost"], len(bad))
+    check([v is None for v in data_of["loss"]] == [finite[int(s)] is None for s in data_of["steps"]], data_of["loss"])
+    # drawn again from the files
+    with open(os.path.join(out, "report.html")) as file:
+        page = file.read()
+    again = succeed("report", out)
+    with open(os.path.join(out, "report.html")) as file:
+        check(file.read() == page and "First NaN or Inf: fp16" in again.stdout, "another report", again.stdout)
+    return first, rule
+
+
+def test_option(place, data, first, rule):
+    """The offered option, as it stands: accepted, and that tensor is finite where it was not."""
+    out = os.path.join(place, "held")
+    done = run("train", *GPT, *data, "--format", "fp16", "--layer-format", rule, "--max-steps", str(first["step"]), "--allow-divergence", "--out", out)
+    check(done.returncode == 0, "not accepted:", rule, done.stderr)
+    check(run_line(out)["first_nonfinite_step"] == 0, first_of(run_line(out)))
+    check(run_line(out)["steps"] == first["step"], run_line(out))
+
+
+def test_stop(place, data, first):
+    """It ends there, with what it has; what goes on goes to the end, and knows."""
+    out, whole = os.path.join(place, "stop"), os.path.join(place, "forward")
+    done = succeed("train", *GPT, *data, "--format", "fp16", "--stop-on-nonfinite", "--step-loss", "--out", out, status=1)
+    check("stopped by its first NaN or Inf (--stop-on-nonfinite), after step" in done.stderr and
+          "1 of 1 runs stopped after their first NaN or Inf" in done.stderr and "goes on from there" in done.stderr, done.stderr)
+    line = run_line(out)
+    check(not line["complete"] and line["steps"] == first["step"] and first_of(line) == first, line)
+    check(os.path.exists(os.path.join(out, "flexlab.resume", "resume.safetensors")), os.listdir(out))
+    done = succeed("train", "--resume", out, status=1)
+    check("the first NaN or Inf," not in done.stderr, "told again:", done.stderr)
+    check(without_time(read_lines(out)[1:]) == without_time(read_lines(whole)[1:]), "goes on to other lines")
+    succeed("train", *GPT, *data, "--format", "fp16", "--stop-on-nonfinite", "--allow-divergence", "--out", out, "--force", status=1)
+    check("--stop-on-nonfinite" in succeed("train", "--help").stdout and "--stop-on-nonfinite" in succeed("compare", "--help").stdout, "help")
+
+
+def test_compare(place, data):
+    """Each format tells its own; one that stops leaves the others."""
+    out = os.path.join(place, "compare")
+    done = succeed("compare", *GPT, *data, "--formats", "fp32,fp16", "--stop-on-nonfinite", "--out", out, "--allow-divergence", status=1)
+    check(run_line(out, "fp32")["first_nonfinite_step"] == 0 and run_line(out, "fp32")["complete"], run_line(out, "fp32"))
+    check(run_line(out, "fp32")["first_nonfinite_pass"] == "none" and run_line(out, "fp32")["first_nonfinite_tensor"] is None, "none")
+    check(run_line(out)["steps"] == run_line(out)["first_nonfinite_step"] and not run_line(out)["complete"], run_line(out))
+    check("First NaN or Inf: fp16" in done.stdout and "First NaN or Inf: fp32" not in done.stdout, done.stdout)
+
+
+def test_backward(place):
+    """Gradients, with a static scale: the scale is offered, and helps. Windows of several steps have the mean of the finite ones."""
+    out = os.path.join(place, "backward")
+    tiny = ["--model", "mlp2", "--data", "synthetic:train=1600,test=40", "--batch", "16", "--epochs", "1"]
+    done = succeed("train", *tiny, "--format", "fp16", "--loss-scale", "2^40", "--step-loss", "--out", out, status=1)
+    line = run_line(out)
+    first = first_of(line)
+    check(first["pass"] == "backward" and first["step"] == 1 and first["remedy"] == "loss-scale dynamic", first)
+    check("in the backward pass" in done.stderr and "with --loss-scale dynamic it would be finite" in done.stderr, done.stderr)
+    lines = read_lines(out)
+    for window in (w for w in lines if w["type"] == "steps"):
+        losses = [s["loss"] for s in lines if s["type"] == "step" and window["step"] - window["count"] < s["step"] <= window["step"]]
+        finite = [x for x in losses if x is not None]
+        check(window["nonfinite"] == len(losses) - len(finite), window, losses)
+        check(window["finite_loss"] == (sum(finite) / len(finite) if finite else None), window, losses)
+    check(any(0 < w["nonfinite"] < w["count"] for w in lines if w["type"] == "steps"), "no window of both kinds")
+    done = succeed("train", *tiny, "--format", "fp16", "--loss-scale", "dynamic", "--out", out, "--force")
+    check(run_line(out)["first_nonfinite_step"] == 0 and "NaN or Inf" not in done.stderr, done.stderr)
+    metrics = os.path.join(out, "metrics.jsonl")
+    with open(metrics) as file:
+        text = file.read()
+    for old, new, part in (('"first_nonfinite_pass":"none"', '"first_nonfinite_pass":"forward"', "'first_nonfinite_pass' do not agree"),
+                           ('"first_nonfinite_pass":"none"', '"first_nonfinite_pass":"sideways"', "'first_nonfinite_pass' do not agree"),
+                           ('"nonfinite":0,"finite_loss"', '"nonfinite":1,"finite_loss"', "'finite_loss' do not agree"),
+                           ('"nonfinite":0,"finite_loss"', '"nonfinite":9,"finite_loss"', "expected a whole number")):
+        with open(metrics, "w") as file:
+            file.write(text.replace(old, new, 1))
+        expect_error(["report", out], 1, part)
+
+
+def test_wgan(place):
+    out = os.path.join(place, "wgan")
+    options = ["--format", "fp16", "--data", "synthetic:train=40,test=10", "--batch", "4", "--filters", "4", "--critic-steps", "2", "--lr", "50",
+               "--clip", "1000", "--out", out]
+    done = run("wgan", *options, "--steps", "3")
+    found = [line for line in read_lines(out) if line["type"] == "nonfinite"]
+    check(len(found) == 1 and found[0]["network"] == "critic" and found[0]["pass"] == "forward", found, done.stderr)
+    check(f"step {found[0]['step']} of the critic: the first NaN or Inf, in the forward pass" in done.stderr, done.stderr)
+    option = re.search(r"with (--layer-format '[^']*') it would be finite", done.stderr)
+    held = run("wgan", *options, "--steps", "1", "--force", *shlex.split(option[1]))
+    check("unknown" not in held.stderr and "matches no" not in held.stderr, held.stderr)
+    kept = os.path.join(out, "wgan-000003")
+    run("wgan", *options, "--steps", "3", "--force")
+    run("wgan", *options, "--steps", "4", "--force", "--resume", kept)
+    check([line for line in read_lines(out) if line["type"] == "nonfinite"] == found, "going on it is not known")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as place:
+        draw = random.Random(3)
+        text = os.path.join(place, "text")
+        with open(text, "w") as file:
+            file.write(" ".join(draw.choice(WORDS) for _ in range(6000)))
+        data = ["--data", "text:" + text]
+        first, rule = test_forward(place, data)
+        test_option(place, data, first, rule)
+        test_stop(place, data, first)
+        test_compare(place, data)
+        test_backward(place)
+        test_wgan(place)
+    sys.exit(summary())
+
+
+main()
