@@ -414,7 +414,7 @@ def test_one_format(browser, place):
     browser.window(1280, 900)
     browser.open(os.path.join(out, "report.html"))
     silent(browser, os.path.join(out, "report.html"), "one format")
-    check("No format of this comparison has a shared exponent." in text(browser, "#figures"), "no word of exponents that are not there")
+    check("Empty: no format of this comparison has a shared exponent." in text(browser, "#figures"), "no word of exponents that are not there")
     for tensor in ("fc1.weight", "fc2.weight.grad"):
         browser.value(f"(function () {{ const s = document.getElementById('tensor'); s.value = [...s.options].find(o => o.text === {json.dumps(tensor)}).value;"
                       "s.dispatchEvent(new Event('change')); })()")
