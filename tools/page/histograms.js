@@ -155,8 +155,7 @@ function histograms() {
     redraws.push(draw);
     draw();
     const rows = Math.max(...data.telemetry.runs.map(run => run.rows));
-    return section("magnitudes", "Magnitudes", "Magnitudes over training", data.traces.runs.length ? element("p", {class: "soft"}, "The same tensor: ", element("b", {id: "same"}, tensorText(chosen.tensor))) : tensorPicker(), grid, note, element("p", {class: "soft"},
+    return section("magnitudes", "Magnitudes", "Magnitudes over training", data.traces.runs.length ? element("div", {class: "controls", id: "same"}, "The same tensor ", ...tensorAgain()) : tensorPicker(), grid, note, element("p", {class: "soft"},
         "Each cell is a power of two at a step, darker for a larger share of the elements, by half octaves of the share. Lines: the largest (full) and the smallest (dashes) value of a shared exponent. Red at the head: NaN or Inf. " +
         (rows > 1 ? `Up to ${rows} rows of telemetry are added up in a cell. ` : "")));
 }
-choosers.push(() => { const same = document.getElementById("same"); if (same) same.textContent = tensorText(chosen.tensor); });

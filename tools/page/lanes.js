@@ -15,35 +15,45 @@ function runFor(source, series) {
     return all.find(run => run.seed === chosen.seed) || all[0];
 }
 
-function tensorPicker() {
-    const search = element("input", {type: "search", placeholder: "find a tensor", "aria-label": "Find a tensor", autocomplete: "off"});
-    const list = element("select", {id: "tensor", "aria-label": "Tensor", onchange: () => choose(list.value)});
+// The list of the tensors that `words()` leaves, with buttons for those before and behind.
+function tensorList(id, words) {
+    const list = element("select", {id, class: "tensor", "aria-label": "Tensor", onchange: () => choose(list.value)});
     const fill = () => {
-        const words = search.value.toLowerCase().split(/\s+/).filter(Boolean), roles = new Map();
+        const wanted = words(), roles = new Map();
         data.tensors.forEach(([name, role], i) => {
-            if (i !== chosen.tensor && !words.every(word => `${name} ${role}`.toLowerCase().includes(word))) return;
+            if (i !== chosen.tensor && !wanted.every(word => `${name} ${role}`.toLowerCase().includes(word))) return;
             if (!roles.has(role)) roles.set(role, element("optgroup", {label: role}));
             roles.get(role).append(element("option", {value: i, selected: i === chosen.tensor}, name));
         });
         list.replaceChildren(...roles.values());
     };
-    search.addEventListener("input", () => {
-        fill();
-        const found = [...list.options].filter(o => +o.value !== chosen.tensor);
-        if (found.length === 1) choose(found[0].value);
-    });
     const move = by => {
         const at = [...list.options].findIndex(o => o.selected), next = list.options[at + by];
         if (next) choose(next.value);
     };
     choosers.push(fill);
     fill();
+    return {list, fill, buttons: [element("button", {type: "button", class: "tool", "aria-label": "Tensor before", onclick: () => move(-1)}, "‹"),
+                                  element("button", {type: "button", class: "tool", "aria-label": "Next tensor", onclick: () => move(1)}, "›")]};
+}
+
+// The same choice in a section further down.
+function tensorAgain() {
+    const {list, buttons} = tensorList(null, () => []);
+    return [list, ...buttons];
+}
+
+function tensorPicker() {
+    const search = element("input", {type: "search", placeholder: "find a tensor", "aria-label": "Find a tensor", autocomplete: "off"});
+    const {list, fill, buttons} = tensorList("tensor", () => search.value.toLowerCase().split(/\s+/).filter(Boolean));
+    search.addEventListener("input", () => {
+        fill();
+        const found = [...list.options].filter(o => +o.value !== chosen.tensor);
+        if (found.length === 1) choose(found[0].value);
+    });
     const seeds = sourceSeeds();
     if (!seeds.includes(chosen.seed) && seeds.length) chosen.seed = seeds[0];
-    return element("div", {class: "controls sticky"}, search, list,
-        element("button", {type: "button", class: "tool", "aria-label": "Tensor before", onclick: () => move(-1)}, "‹"),
-        element("button", {type: "button", class: "tool", "aria-label": "Next tensor", onclick: () => move(1)}, "›"),
-        ...(seeds.length > 1 ? [picker("seed", seeds.map(s => [s, data.seeds[s]]), chosen.seed, value => { chosen.seed = +value; choosers.forEach(draw => draw()); })] : []));
+    return element("div", {class: "controls sticky"}, search, list, ...buttons, ...(seeds.length > 1 ? [picker("seed", seeds.map(s => [s, data.seeds[s]]), chosen.seed, value => { chosen.seed = +value; choosers.forEach(draw => draw()); })] : []));
 }
 
 // Octaves: the largest value that the exponent can hold, largest element, room that the predictor made.

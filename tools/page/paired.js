@@ -64,7 +64,7 @@ function pairedFigure(host) {
     const saving = () => {
         const svg = figure.querySelector("svg"), rows = drawn().filter(i => i !== data.baseline), [text, , unit] = results[name];
         return svg && {name: [text, "minus fp32"], rows: () => [["format", "seed", `${text.split(",")[0]} minus fp32 [${unit}]`], ...rows.flatMap(i => pairs(i, name).all.map(({seed, v}) => [data.series[i].name, data.seeds[seed], v]))],
-                       picture: () => ({title: `${text} minus fp32, seed by seed`, width: svg.viewBox.baseVal.width, height: svg.viewBox.baseVal.height, paint: ctx => paintSvg(ctx, svg),
+                       picture: () => ({title: `${text[0].toUpperCase()}${text.slice(1)} minus fp32, seed by seed`, across: "", width: svg.viewBox.baseVal.width, height: svg.viewBox.baseVal.height, paint: ctx => paintSvg(ctx, svg),
                                         legend: [{name: "rings: seeds; diamond: their mean; bar: its 95 % interval"}]})};
     };
     const tested = data.runs.some(run => run.last_test_loss != null);

@@ -21,8 +21,8 @@ function download(name, content) {
 // Pixels of a picture for one of the page: enough for paper and slides whatever the screen has.
 const density = () => Math.max(2, devicePixelRatio);
 
-// The figure that `paint` draws, so wide and tall, below its title and above its legend of {look, name}.
-function composed({title, width, height, paint, legend}) {
+// The figure that `paint` draws, so wide and tall, below its title and above its legend of {look, name}; `across`: what its axis is.
+function composed({title, across = "steps from left to right", width, height, paint, legend}) {
     const unit = density(), margin = 14, font = "12px system-ui,sans-serif", canvas = document.createElement("canvas"), ctx = canvas.getContext("2d");
     ctx.font = font;
     let x = 0, line = 0;
@@ -44,7 +44,7 @@ function composed({title, width, height, paint, legend}) {
     ctx.fillText(title, margin, 20, width);
     ctx.fillStyle = token("soft");
     ctx.font = font;
-    ctx.fillText(document.querySelector("h1").textContent, margin, 37, width);
+    ctx.fillText([document.querySelector("h1").textContent, across].filter(Boolean).join(", "), margin, 37, width);
     ctx.save();
     ctx.translate(margin, head);
     paint(ctx, unit);

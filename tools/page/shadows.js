@@ -39,12 +39,11 @@ function shadowFormats() {
     let measure = shadowMeasures.error;
     const some = data.telemetry.shadows.length > 0, shown = new Set([-1, -2, ...data.telemetry.shadows.keys()]);
     const has = v => Array.isArray(v) ? v.some(x => x != null) : v != null, measured = data.telemetry.runs.some(run => Object.values(run.lanes).some(lane => has(lane.sampled)));
-    const grid = element("div", {class: "panels lanes", id: "shadows"}), note = element("p", {class: "soft"}), same = element("b");
-    const savedAs = i => ({name: [measure.text, data.tensors[chosen.tensor][0], data.series[i].name], title: `${measure.text} of ${tensorText(chosen.tensor)} in ${data.series[i].name} and its shadow formats`,
+    const grid = element("div", {class: "panels lanes", id: "shadows"}), note = element("p", {class: "soft"});
+    const savedAs = i => ({name: [measure.text, data.tensors[chosen.tensor][0], data.series[i].name], title: `${measure.text[0].toUpperCase()}${measure.text.slice(1)} of ${tensorText(chosen.tensor)} in ${data.series[i].name} and its shadow formats`,
                            about: {tensor: data.tensors[chosen.tensor][0], role: data.tensors[chosen.tensor][1], format: data.series[i].name}, seed: data.seeds[runFor("telemetry", i).seed],
                            line: "as", value: `${measure.text} [${measure.unit}]`});
     const draw = () => {
-        same.textContent = tensorText(chosen.tensor);
         const seen = drawn().filter(i => runFor("telemetry", i)), lanes = new Map(seen.map(i => [i, shadowColumns(runFor("telemetry", i))]));
         const lines = new Map(seen.filter(i => lanes.get(i)).map(i => [i, shadowLines(i, lanes.get(i), measure, shown)]));
         const axis = logAxis([...lines.values()].flat().map(line => line.values));
@@ -66,7 +65,7 @@ function shadowFormats() {
     choosers.push(draw);
     redraws.push(draw);
     const rows = Math.max(...data.telemetry.runs.map(run => run.rows));
-    const controls = [element("div", {class: "controls"}, choice("What of the shadow formats", Object.entries(shadowMeasures).map(([key, m]) => [key, m.text]), "error", key => { measure = shadowMeasures[key]; draw(); }), element("span", {}, "of ", same)),
+    const controls = [element("div", {class: "controls"}, choice("What of the shadow formats", Object.entries(shadowMeasures).map(([key, m]) => [key, m.text]), "error", key => { measure = shadowMeasures[key]; draw(); }), "of", ...tensorAgain()),
                       ...(some ? [lineSwitches("Shadow formats shown", [{key: -1, name: ownName, look: () => ({colour: token("ink"), dash: [], width: 3})}, ...(measured ? [{key: -2, name: measuredName, look: () => measuredLook(token("ink"))}] : []), ...data.telemetry.shadows.map((s, i) => ({key: i, name: s.name, look: () => shadowLook(i)}))], shown, draw)] : [])];
     draw();
     return section(...anchor, ...controls, grid, note, element("p", {class: "soft"},

@@ -45,7 +45,7 @@ static void print_losses(FILE *out, const struct run *run, int group) {
             seen += run->windows[w].count;
             last = run->windows[w].step;
         }
-        losses[p] = sum / (double)seen;
+        losses[p] = group > 1 ? sum / (double)seen : run->windows[p].loss; /* as the file has it, to the last digit */
         steps[p] = (double)last - 0.5 * (double)(seen - 1);
     }
     fputs(",\"steps\":[", out);
