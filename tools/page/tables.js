@@ -21,7 +21,7 @@ function fitTable(box, [staying, others]) {
     const wide = () => table.offsetWidth > box.clientWidth + 1;
     const fit = () => {
         const hidden = [];
-        table.classList.remove("cards");
+        table.classList.remove("cards", "narrow");
         heads.forEach((_, i) => hide(i, false));
         if (!all)
             for (const column of leaving) {
@@ -29,6 +29,7 @@ function fitTable(box, [staying, others]) {
                 hide(column.i, true);
                 hidden.push(column);
             }
+        table.classList.toggle("narrow", wide() && !all); // words in a cell below each other
         table.classList.toggle("cards", wide() && (!all || box.clientWidth < 600));
         const names = hidden.sort((a, b) => a.i - b.i).map(column => column.name).join(", ");
         note.replaceChildren(...(names ? [`Not shown at this width: ${names}. `] : []), ...(names || all ? [element("button", {type: "button", "aria-pressed": String(all), onclick: () => {
