@@ -99,6 +99,10 @@ class Browser:
 
     # --- the page ---
 
+    def downloads(self, folder):
+        """Files that pages save go there."""
+        self._call("Browser.setDownloadBehavior", behavior="allow", downloadPath=os.path.abspath(folder))
+
     def window(self, width, height, dark=False, phone=False):
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2 if phone else 1, mobile=phone)
         self._call("Emulation.setTouchEmulationEnabled", enabled=phone)

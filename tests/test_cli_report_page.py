@@ -5,6 +5,7 @@ no script but its own, whatever names are in it; its paired figures are Student'
     test_cli_report_page.py PATH-OF-FLEXLAB SOURCE"""
 import base64
 import hashlib
+import html
 import json
 import math
 import os
@@ -35,13 +36,9 @@ def column(value, length):
     return value if isinstance(value, list) else [value] * length
 
 
-def log2(text):
-    value = float(text)
-    return math.log2(value) if value > 0 else None
-
-
-def near(a, b):
-    return a == b or (a is not None and b is not None and abs(a - b) <= 1e-4 * max(1, abs(b)))
+def value(text):
+    """A magnitude of a trace, to its last digit."""
+    return "inf" if text == "inf" else float(text)
 
 
 def traces_of(folder):
@@ -72,8 +69,8 @@ def check_traces(folder, data, group):
                 top = max(bucket, key=lambda r: float(r["maximum"]))
                 ok = (run["steps"][i] == int(bucket[-1]["step"]) and get["e"][i] == int(top["maximum_e"])
                       and get.get("e_least", get["e"])[i] == min(exponents) and get.get("e_largest", get["e"])[i] == max(exponents)
-                      and near(get["max"][i], log2(top["maximum"])) and near(get["room"][i], log2(top["predicted_maximum"]))
-                      and near(get.get("max_least", get["max"])[i], log2(min(bucket, key=lambda r: float(r["maximum"]))["maximum"]))
+                      and get["max"][i] == value(top["maximum"]) and get["room"][i] == value(top["predicted_maximum"])
+                      and get.get("max_least", get["max"])[i] == value(min(bucket, key=lambda r: float(r["maximum"]))["maximum"])
                       and get["gamma"][i] == max(int(r["gamma"]) for r in bucket)
                       and all(get[k][i] == sum(int(r[k]) for r in bucket) for k in ("saturated", "flushed")))
                 check(ok, run["series"], tensor, "bucket", i, {k: v[i] for k, v in get.items()}, bucket)
@@ -108,9 +105,9 @@ def test_data(place):
         mine = [line for line in lines if (line.get("format"), line.get("seed")) == about]
         losses = [line["loss"] for line in mine if line["type"] == "steps"]
         epochs = [line for line in mine if line["type"] == "epoch"]
-        check(len(losses) == len(run["loss"]) == 12 and all(abs(a - b) < 1e-5 for a, b in zip(losses, run["loss"])), about, run["loss"], losses)
+        check(len(losses) == len(run["loss"]) == 12 and losses == run["loss"], about, run["loss"], losses)
         check(run["steps"] == list(range(1, 13)) and run["epoch_steps"] == [6, 12] and run["diverged"] is None, about, run)
-        check(all(abs(100 * e["test_accuracy"] - a) < 1e-3 and abs(e["test_loss"] - l) < 1e-5
+        check(all(100 * e["test_accuracy"] == a and e["test_loss"] == l
                   for e, a, l in zip(epochs, run["accuracy"], run["test_loss"])), about, epochs, run)
         check(run["last_loss"] == next(line["last_loss"] for line in mine if line["type"] == "run"), about, run["last_loss"])
     check(check_traces(out, data, 1) > 1000, "few buckets")
@@ -207,11 +204,104 @@ def test_paired(place):
             check(abs(t_two_sided(half / error, count - 1) - 0.05) < 1e-4, count, "the interval is not of 95 %")
             low, high = map(float, interval.split(" … "))
             check(abs(high - low - 2 * half) <= 0.02 * half + 0.02 * (unit == 100) + 2e-5, name, measure, interval, half)
+    return whole
+
+
+def verdict_of(folder):
+    return html.unescape(re.search(r'<p id="verdict">(.*?)</p>', page_of(folder))[1])
+
+
+def craft(whole, out, formats, seeds, results=None, planned=None):
+    """Results with those formats and seeds alone; results: {(format, seed): fields of its line 'run'}."""
+    os.mkdir(out)
+    with open(os.path.join(out, "metrics.jsonl"), "w") as file:
+        for line in read_lines(whole):
+            if line["type"] == "config":
+                line |= {"formats": [f for f in line["formats"] if f["name"] in formats], "seeds": list(seeds)}
+            elif line["type"] == "end":
+                line["finished_runs"] = len(formats) * len(seeds)
+            elif line.get("format") not in formats or line.get("seed", seeds[0]) not in seeds:
+                continue
+            elif line["type"] == "run":
+                line |= (results or {}).get((line["format"], line["seed"]), {})
+            file.write(json.dumps(line) + "\n")
+    return verdict_of(redraw(out, out + " page"))
+
+
+def test_verdict(place, whole):
+    """What the page says came out, of results of every kind; the numbers are computed here from what the file says."""
+    results = {(line["format"], line["seed"]): line for line in read_lines(whole) if line["type"] == "run"}
+    lost = {"last_loss": None, "last_loss_state": "nan", "diverged": True, "nonfinite_step": 2, "nonfinite_loss_state": "nan"}
+    counter = iter(range(100))
+    new = lambda *arguments: craft(whole, os.path.join(place, f"verdict {next(counter)}"), *arguments)
+    flushed = {f: sum(results[f, s]["flushed"] for s in range(1, 7)) for f in ("fp32", "bf16", "flex16+5")}
+    accuracy = lambda values: {(f, s): {"test_accuracy": v} for f, list_ in values.items() for s, v in enumerate(list_, 1)}
+
+    said = new(["bf16"], [1])
+    check(said.startswith(f"bf16 reached a test accuracy of {100 * results['bf16', 1]['test_accuracy']:.2f} %. Of the elements written, none saturated"), said)
+    check("chance" not in said and "fp32" not in said and "±" not in said and "diverged" not in said, said)
+    said = new(["bf16"], [1, 2, 3], accuracy({"bf16": [0.5, 0.6, 0.7]}))
+    check("None of the 3 runs diverged. bf16 reached a test accuracy of 60.00 ± 10.00 % (mean ± standard deviation over 3 seeds). " in said, said)
+    said = new(["bf16", "flex16+5"], [1], accuracy({"bf16": [0.5], "flex16+5": [0.25]}))
+    check("2 formats reached a test accuracy from 25.00 % (flex16+5) to 50.00 % (bf16). With one seed, such differences may be chance. " in said, said)
+    said = new(["fp32", "bf16", "flex16+5"], [1], accuracy({"fp32": [0.9], "bf16": [0.885], "flex16+5": [0.9]}))
+    check("None of the 3 runs diverged. fp32 reached a test accuracy of 90.00 %. Against it: bf16 −1.50 points and flex16+5 ±0. With one seed, such differences may be chance. " in said, said)
+    check("significant" not in said, said)
+    saturated, elements = sum(results["flex16+5", s]["saturated"] for s in range(1, 2)), results["flex16+5", 1]["elements"]
+    check((f"at most {saturated:,} of {elements:,} saturated (flex16+5)" if saturated else "none saturated") in said, said)
+
+    # six seeds: one format below by 1 to 6 points, one by chance above and below, tested as here
+    noise = [0.02, -0.02, 0.01, -0.01, 0.03, -0.025]
+    values = {"fp32": [0.8, 0.82, 0.81, 0.79, 0.8, 0.83]}
+    values["bf16"] = [v - 0.01 * (i + 1) for i, v in enumerate(values["fp32"])]
+    values["flex16+5"] = [v + n for v, n in zip(values["fp32"], noise)]
+    said = new(["fp32", "bf16", "flex16+5"], range(1, 7), accuracy(values))
+    below = [100 * (b - a) for a, b in zip(values["fp32"], values["bf16"])]
+    p = t_two_sided(statistics.fmean(below) / statistics.stdev(below) * math.sqrt(6), 5)
+    check(p < 0.05, p)
+    check(f"fp32 reached a test accuracy of 80.83 ± {100 * statistics.stdev(values['fp32']):.2f} % (mean ± standard deviation over 6 seeds). "
+          f"Against it, significant at the 5 % level by a paired test over the seeds: bf16 −3.50 points (p = {p:.4f}). "
+          f"flex16+5 does not differ significantly from it (+{100 * statistics.fmean(noise):.2f} points). " in said, said, p)
+    values["bf16"] = [v - n for v, n in zip(values["fp32"], noise[1:] + noise[:1])]
+    said = new(["fp32", "bf16", "flex16+5"], range(1, 7), accuracy(values))
+    far = max((-statistics.fmean(noise), "bf16"), (statistics.fmean(noise), "flex16+5"), key=lambda x: (abs(x[0]), x[1] == "bf16"))
+    check(f"The 2 other formats do not differ significantly from it (at most {'−' if far[0] < 0 else '+'}{100 * abs(far[0]):.2f} points, {far[1]}; 5 % level, paired test over the seeds). " in said, said, far)
+    values["bf16"], values["flex16+5"] = values["fp32"], values["fp32"]
+    said = new(["fp32", "bf16", "flex16+5"], range(1, 7), accuracy(values))
+    check("bf16 and flex16+5 reached the same with each seed. " in said and "significant" not in said, said)
+
+    # what diverged has no place among the results
+    said = new(["fp32", "bf16", "flex16+5"], [1, 2], {("bf16", 2): lost})
+    check(said.startswith("bf16 (1 of 2 runs) diverged. fp32 reached") and "bf16" not in said.split("diverged. ")[1].split("Of the elements")[0], said)
+    said = new(["fp32", "bf16", "flex16+5"], [1], {("fp32", 1): lost, **accuracy({"bf16": [0.5], "flex16+5": [0.25]})})
+    check(said.startswith("fp32 diverged. 2 formats reached a test accuracy from 25.00 % (flex16+5) to 50.00 % (bf16). With one seed, such differences may be chance. "
+                          "There is no result of fp32 to compare with. "), said)
+    said = new(["fp32", "bf16"], [1, 2], {(f, s): lost for f in ("fp32", "bf16") for s in (1, 2)})
+    check(said.startswith("All 4 runs diverged. Of the elements written, none saturated") and "reached" not in said, said)
+    check(flushed["flex16+5"] > 0 and re.search(r"at most [^(]* became zero \(flex16\+5\)", new(["fp32", "flex16+5"], [1, 2])), "flushed")
+    said = new(["fp32", "flex16+5"], [1], {("flex16+5", 1): {"skipped": 3, "flushed": results["flex16+5", 1]["elements"] // 8}})
+    check(said.endswith("and at most 12.5 % became zero (flex16+5); flex16+5 skipped 3 steps."), said)
+
+
+def test_titles(place, good):
+    """A short title whatever the data are called; paths stand in the configuration at the end alone."""
+    for specification, title in (("synthetic:train=96,test=40", "synthetic"), ("cifar10:/home/somebody/data", "cifar10"), ("idx:/srv/fashion/", "fashion"), ("images:.", "images"),
+                                 ("text:/srv/books/tale.txt,unit=bytes", "tale.txt"), ("npy:/srv/a b/x.npy,/srv/y.npy", "x.npy"), ("idx:..", "idx")):
+        out = os.path.join(place, "title")
+        shutil.copytree(good, out)
+        edit_config(out, data={**read_lines(good)[0]["data"], "specification": specification}, command_line="flexlab compare")
+        page = page_of(redraw(out, out + " page"))
+        check(f"<h1>mlp2 on {title}</h1>" in page and f"<title>mlp2 on {title} – flexlab</title>" in page, specification, page[page.index("<title"):][:90])
+        before = page[:page.index('<h2 id="configuration"')]
+        check(not re.search(r"/(home|srv)/", before), specification, "a path before the configuration")
+        shutil.rmtree(out)
+        shutil.rmtree(out + " page")
 
 
 SHADOWS = {"fp32": ["fp16", "dfp16"], "flex16+5:ngraph": ["dfp16", "bf16:nomaster", "fp16"]}  # fp16 and dfp16 by different numbers
 
 
+FLOAT = "fp16"  # of the second tensor, as a policy may have it
 UNWRITTEN = (1, 2, 3, 4, 7)  # steps after which a weight has no row
 
 
@@ -234,7 +324,7 @@ def telemetry_lines(steps, tensors, name, every=1):
                 continue
             bins = [] if t == 2 else [1 + (step + k * (t + 1)) % 7 for k in range(5 + (step + t) % 4)]
             nan, infinite, zeros = step % 3 if t == 1 else 0, t, 100 + step
-            yield {"type": "tensor", "step": step, "tensor": tensor, "role": role, "format": name, "e": 0, "elements": sum(bins) + zeros + infinite + nan,
+            yield {"type": "tensor", "step": step, "tensor": tensor, "role": role, "format": FLOAT if t == 1 else name.split(":")[0], "e": 0, "elements": sum(bins) + zeros + infinite + nan,
                    "zeros": zeros, "infinite": infinite, "nan": nan, "mean": 0.5, "deviation": 1, "smallest": 1e-3, "largest": 2, "l1": 3, "l2": 4,
                    "first_bin": -20 + step % 5 if bins else 0, "bins": bins, "steps": 1, "writes": 1, "maximum": None, "maximum_state": "inf", "saturated": step * t,
                    "flushed": 7 * step, "nonfinite": nan, "saturated_writes": 1, "clamped_low": 0, "clamped_high": 0, "e_moves": 0, "e_least": -step % 4,
@@ -257,8 +347,8 @@ def digit(share):
 
 
 def close(a, b):
-    """Of four digits."""
-    return a == b or (a is not None and b is not None and abs(a - b) <= 6e-4 * abs(b))
+    """Of nine digits."""
+    return a == b or (a is not None and b is not None and abs(a - b) <= 6e-9 * abs(b))
 
 
 def test_telemetry(place, good):
@@ -284,11 +374,12 @@ def test_telemetry(place, good):
             check(run["rows"] == group and run["steps"] == list(range(group, 13, group)), run["rows"], run["steps"], group)
             for number, lane in run["lanes"].items():
                 mine = [line for line in lines[label] if line["type"] == "tensor" and [line["tensor"], line["role"]] == data["tensors"][int(number)]]
+                check((lane["format"], lane["shared"]) == (mine[0]["format"], mine[0]["format"].startswith("flex")), label, lane["format"], lane["shared"])
                 check(len(mine) == (12 if mine[0]["role"] != "weight" else 12 - len(UNWRITTEN)), data["tensors"][int(number)])
                 for i in range(12 // group):
                     part = [line for line in mine if i * group < line["step"] <= (i + 1) * group]
                     if not part:  # nulls, no earlier and no later row
-                        get = {k: column(v, 12 // group)[i] for k, v in lane.items() if k not in ("shadows", "elements", "bins")}
+                        get = {k: column(v, 12 // group)[i] for k, v in lane.items() if k not in ("shadows", "elements", "bins", "format", "shared")}
                         check(lane["bins"][i] == "" and set(get.values()) == {None}, get)
                         check(all(column(v, 12 // group)[i] is None for shadow in lane["shadows"] for v in shadow.values()), lane["shadows"])
                         continue
@@ -347,7 +438,7 @@ def test_divergence(place):
     succeed("compare", *TINY, "--formats", "fp32,flex16+5", "--lr", "1000", "--seeds", "2", "--out", out, "--quiet", status=1)
     page, data = page_of(out), data_of(out)
     check("<title>4 DIVERGED: " in page and page.count('<p class="alarm" role="alert">DIVERGED: ') == 2, page[page.index("<title"):][:200])
-    check(page.index('class="alarm"') < page.index("<h2>Results") and page.count('<tr class="diverged">') >= 4, page.count('<tr class="diverged">'))
+    check(page.index('class="alarm"') < page.index('<h2 id="results">Results') and page.count('<tr class="diverged">') >= 4, page.count('<tr class="diverged">'))
     check(all(run["diverged"] for run in data["runs"]) and all(s["diverged"] == 2 for s in data["series"]), data["series"])
 
 
@@ -361,7 +452,8 @@ def main():
         test_safety(place, good)
         test_telemetry(place, good)
         test_divergence(place)
-        test_paired(place)
+        test_titles(place, good)
+        test_verdict(place, test_paired(place))
     return summary()
 
 

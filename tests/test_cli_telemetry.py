@@ -138,6 +138,8 @@ def test_wrong(place):
 class Scalars:
     """A writer that keeps what it is given: {(name, step): value}."""
 
+    finite = True  # all that it is to be given
+
     def __init__(self, _):
         self.found = Scalars.last = {}
 
@@ -148,7 +150,7 @@ class Scalars:
         pass
 
     def add_scalar(self, name, value, step):
-        check((name, step) not in self.found and math.isfinite(value), name, step, value)
+        check((name, step) not in self.found and (math.isfinite(value) or not Scalars.finite), name, step, value)
         self.found[name, step] = value
 
     def add_histogram_raw(self, name, **_):
@@ -158,11 +160,16 @@ class Scalars:
         pass
 
 
-def test_scalars(place):
-    """What TensorBoard is given of measured errors: those of the rows that have one, of the names in the documentation."""
+def load_script():
     spec = importlib.util.spec_from_file_location("to_tensorboard", os.path.join(SOURCE, "tools", "telemetry_to_tensorboard.py"))
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
+    return script
+
+
+def test_scalars(place):
+    """What TensorBoard is given of measured errors: those of the rows that have one, of the names in the documentation."""
+    script = load_script()
     for name in sorted(n for n in os.listdir(place) if re.fullmatch("telemetry-.*[.]jsonl", n)):
         want = {}
         for row in (line for line in lines_of(place, name) if line["type"] == "tensor"):
@@ -183,6 +190,44 @@ def test_scalars(place):
     os.remove(earlier)
 
 
+def losses_of(place):
+    """{name of the run: {(name of the scalar, step): value}} of what metrics.jsonl says of losses and accuracies."""
+    wanted = {}
+    for line in read_lines(place):
+        of = {"steps": {"loss/train": "loss", "learning_rate": "rate"}, "scale": {"loss_scale": "scale"},
+              "epoch": {"loss/test": "test_loss", "accuracy/train": "train_accuracy", "accuracy/test": "test_accuracy"}}.get(line["type"], {})
+        for name, key in of.items():
+            wanted.setdefault(f"{line['format'].replace(':', '_')}-seed{line['seed']}", {})[name, line["step"]] = float(line[f"{key}_state"]) if line[key] is None else line[key]
+    return wanted
+
+
+def same(got, want, part=0):
+    """Of two dicts of numbers, NaN for NaN."""
+    return got.keys() == want.keys() and all(got[k] == v or abs(got[k] - v) <= part * abs(v) or (math.isnan(got[k]) and math.isnan(v)) for k, v in want.items())
+
+
+def test_losses(place):
+    """Losses and accuracies go to TensorBoard beside the telemetry of their run, and from a folder without telemetry; NaN stays NaN."""
+    script = load_script()
+    runs = {name: (telemetry, metrics) for name, telemetry, metrics in script.runs_of(pathlib.Path(place))}
+    wanted = losses_of(place)
+    check(set(runs) == set(wanted) and len(runs) == 4 and all(telemetry for telemetry, _ in runs.values()), runs.keys(), wanted.keys())
+    Scalars.finite = False
+    for name, (telemetry, metrics) in runs.items():
+        script.convert(telemetry, "nowhere", Scalars, metrics)
+        got = {key: value for key, value in Scalars.last.items() if key in wanted[name] or key[0].split("/")[0] in ("loss", "accuracy", "learning_rate", "loss_scale")}
+        check(same(got, wanted[name]) and len(Scalars.last) > len(got), name, got, wanted[name])
+    with tempfile.TemporaryDirectory() as bare:
+        with open(os.path.join(bare, "metrics.jsonl"), "w") as file:
+            for line in read_lines(place):
+                file.write(json.dumps(line | ({"loss": None, "loss_state": "inf"} if line["type"] == "steps" and line["step"] == 2 else {})) + "\n")
+        found = script.runs_of(pathlib.Path(bare))
+        check(sorted(name for name, _, _ in found) == sorted(wanted) and all(telemetry is None for _, telemetry, _ in found), found)
+        script.convert(None, "nowhere", Scalars, found[0][2])
+        check(Scalars.last["loss/train", 2] == math.inf and same(Scalars.last, wanted[found[0][0]] | {("loss/train", 2): math.inf}), Scalars.last)
+    Scalars.finite = True
+
+
 def test_tensorboard(place):
     script = os.path.join(SOURCE, "tools", "telemetry_to_tensorboard.py")
     out = os.path.join(place, "tensorboard")
@@ -195,6 +240,14 @@ def test_tensorboard(place):
     check(done.returncode == 0 and len(os.listdir(out)) == 4, done.stdout, done.stderr)
     for folder in os.listdir(out):
         check(any(n.startswith("events.out.tfevents") for n in os.listdir(os.path.join(out, folder))), folder, "is empty")
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    except ImportError:
+        return
+    for run, want in losses_of(place).items():  # as TensorBoard reads them, in binary32
+        events = EventAccumulator(os.path.join(out, run), size_guidance={"scalars": 0}).Reload()
+        got = {(name, e.step): e.value for name in {name for name, _ in want} for e in events.Scalars(name)}
+        check(same(got, want, 1e-6), run, got, want)
 
 
 def main():
@@ -202,6 +255,7 @@ def main():
         place = os.path.join(temporary, "results")
         test_files(place)
         test_scalars(place)
+        test_losses(place)
         test_tensorboard(place)
         test_pattern(place)
         test_wrong(temporary)

@@ -62,6 +62,7 @@ def compares(folder, text):
         rows = {row["format"]: row for row in read_csv(out, "summary.csv")}
         check(float(rows["fp32"]["test_loss_mean"]) == runs["fp32"]["test_loss"], rows)
         page = (out / "report.html").read_text()
+        check("<h1>gpt1x32 on book.txt</h1>" in page and f"fp32 reached a test loss of {runs['fp32']['test_loss']:.4f}. Against it: flex16+5 " in page, "the sentence of the results")
         check("test tokens of a vocabulary of" in page and "images" not in page, "report.html tells of images")
         succeed("report", str(out), "--out", str(again))
         check((again / "report.html").read_bytes() == (out / "report.html").read_bytes(), "another report")

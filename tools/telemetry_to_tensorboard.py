@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""TensorBoard event files of the telemetry in folders of results: docs/telemetry.md.
+"""TensorBoard event files of folders of results: losses, accuracies and telemetry (docs/metrics.md, docs/telemetry.md).
 
 usage: telemetry_to_tensorboard.py [--out DIR] PATH...
 
-PATH: a folder of results, or a telemetry-FORMAT-seedN.jsonl. Each file becomes a run DIR/NAME (default DIR: tensorboard
-beside the first file). Scalars are called FIGURE/TENSOR (a measured error has points
-where there is one alone), histograms of the magnitudes log2/TENSOR. Files that are not
-complete yet are read up to their last whole line."""
+PATH: a folder of results, with telemetry or without, or a telemetry-FORMAT-seedN.jsonl alone. Each run of training
+becomes a run DIR/FORMAT-seedN (default DIR: tensorboard beside the first file). Losses and accuracies are called
+loss/train, loss/test, accuracy/train, accuracy/test, beside learning_rate and loss_scale; scalars of telemetry
+FIGURE/TENSOR (a measured error has points where there is one alone), histograms of the magnitudes log2/TENSOR. Files
+that are not complete yet are read up to their last whole line."""
 import argparse
 import json
 import math
@@ -18,18 +19,33 @@ SCALARS = (
     "update_ratio update_moved"
 ).split()
 SAMPLED = "sampled_error sampled_size sampled_infinite".split()
+METRICS = {  # fields of the lines of metrics.jsonl
+    "steps": {"loss": "loss/train", "rate": "learning_rate"},
+    "scale": {"scale": "loss_scale"},
+    "epoch": {"test_loss": "loss/test", "train_accuracy": "accuracy/train", "test_accuracy": "accuracy/test"},
+}
 SHADOWS = "e error saturated flushed saturated_writes".split()
 
 
-def files_of(path):
-    if path.is_dir():
-        found = sorted(path.glob("telemetry-*-seed*.jsonl"))
-        return found or sys.exit(f"{path}: no telemetry-*-seed*.jsonl in it; train with --telemetry")
-    return [path] if path.is_file() else sys.exit(f"{path}: no such file or folder")
+def runs_of(path):
+    """(name, telemetry or None, lines of metrics.jsonl) of each run of training in a folder, or of a file of telemetry."""
+    if path.is_file():
+        return [(path.stem.removeprefix("telemetry-"), path, [])]
+    if not path.is_dir():
+        sys.exit(f"{path}: no such file or folder")
+    runs = {file.stem.removeprefix("telemetry-"): (file, []) for file in sorted(path.glob("telemetry-*-seed*.jsonl"))}
+    metrics = path / "metrics.jsonl"
+    for line in lines_of(metrics, "config") if metrics.is_file() else ():
+        if line["type"] in METRICS:
+            name = f"{line['format']}-seed{line['seed']}".replace(":", "_").replace("/", "_")  # as in the names of files
+            runs.setdefault(name, (None, []))[1].append(line)
+    if not runs:
+        sys.exit(f"{path}: neither metrics.jsonl nor telemetry-*-seed*.jsonl in it, expected a folder of results")
+    return [(name, *run) for name, run in runs.items()]
 
 
-def lines_of(path):
-    """The objects of a file; the first must say that it is telemetry."""
+def lines_of(path, first="telemetry"):
+    """The objects of a file; the first must say what it is."""
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             if not line.endswith("\n"):
@@ -38,9 +54,16 @@ def lines_of(path):
                 row = json.loads(line)
             except ValueError as error:
                 sys.exit(f"{path}: line {number} is no JSON: {error}")
-            if number == 1 and (row.get("type") != "telemetry" or row.get("schema") != 1):
-                sys.exit(f"{path}: line 1 is no heading of telemetry of schema 1")
+            if number == 1 and (row.get("type") != first or row.get("schema") != 1):
+                sys.exit(f"{path}: line 1 is no heading '{first}' of schema 1")
             yield row
+
+
+def add_metrics(writer, line):
+    """Losses that are not finite are told as NaN and Inf, which TensorBoard marks."""
+    for field, name in METRICS[line["type"]].items():
+        value = line[field] if line[field] is not None else float(line[f"{field}_state"])
+        writer.add_scalar(name, value, line["step"])
 
 
 def share(row):
@@ -92,18 +115,20 @@ def add_row(writer, row):
     add_histogram(writer, row)
 
 
-def convert(path, folder, make_writer):
+def convert(path, folder, make_writer, metrics=()):
     rows = 0
     with make_writer(str(folder)) as writer:
-        for row in lines_of(path):
+        for line in metrics:
+            add_metrics(writer, line)
+        for row in lines_of(path) if path else ():
             if row["type"] == "tensor":
                 add_row(writer, row)
                 rows += 1
             elif row["type"] == "nonfinite":
                 writer.add_text("first NaN or Inf", f"{row['tensor']} ({row['role']})", row["step"])
-    if not rows:
+    if path and not rows:
         sys.exit(f"{path}: no rows of tensors, expected telemetry of flexlab")
-    print(f"{path}: {rows} rows -> {folder}")
+    print(f"{folder}: {rows} rows of telemetry, {len(metrics)} lines of losses")
 
 
 def main():
@@ -115,17 +140,19 @@ def main():
         from tensorboardX import SummaryWriter
     except ImportError:
         sys.exit("TensorBoard event files are written by the package tensorboardX: python3 -m pip install tensorboardX")
-    found = [file for path in arguments.paths for file in files_of(path)]
-    out = arguments.out or found[0].parent / "tensorboard"
+    found = [(path, *run) for path in arguments.paths for run in runs_of(path)]
+    first = arguments.paths[0]
+    out = arguments.out or (first if first.is_dir() else first.parent) / "tensorboard"
     if out.exists() and not out.is_dir():
         parser.error(f"--out {out}: a file, expected a folder")
     names = set()
-    for file in found:
-        name = file.stem if file.stem not in names else f"{file.parent.name}-{file.stem}"
+    for path, stem, telemetry, metrics in found:
+        folder = path if path.is_dir() else path.parent
+        name = stem if stem not in names else f"{folder.resolve().name}-{stem}"
         if name in names:
-            sys.exit(f"{file}: another file has the name {name} already; convert them one by one with --out")
+            sys.exit(f"{path}: another run has the name {name} already; convert them one by one with --out")
         names.add(name)
-        convert(file, out / name, SummaryWriter)
+        convert(telemetry, out / name, SummaryWriter, metrics)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 // curves.js - losses and accuracies over the steps, with bands over the seeds.
 
 const measures = {
-    loss: {text: "Training loss", x: "steps", y: "loss", digits: 5, positive: true, loss: true},
-    difference: {text: "Training loss − fp32", x: "steps", y: "loss", digits: 5, paired: true},
-    test: {text: "Test loss", x: "epoch_steps", y: "test_loss", digits: 5, positive: true, loss: true},
-    accuracy: {text: "Test accuracy, %", x: "epoch_steps", y: "accuracy", digits: 4},
-    testDifference: {text: "Test loss − fp32", x: "epoch_steps", y: "test_loss", digits: 5, paired: true},
+    loss: {text: "Training loss", unit: "nats", x: "steps", y: "loss", digits: 5, positive: true, loss: true},
+    difference: {text: "Training loss − fp32", unit: "nats", x: "steps", y: "loss", digits: 5, paired: true},
+    test: {text: "Test loss", unit: "nats", x: "epoch_steps", y: "test_loss", digits: 5, positive: true, loss: true},
+    accuracy: {text: "Test accuracy, %", unit: "%", x: "epoch_steps", y: "accuracy", digits: 4},
+    testDifference: {text: "Test loss − fp32", unit: "nats", x: "epoch_steps", y: "test_loss", digits: 5, paired: true},
 };
 const runsOf = series => data.runs.filter(run => run.series === series);
 const curve = {band: "sd", log: false};
@@ -95,6 +95,12 @@ function nonfiniteText(shown) {
     return `A dashed line with a wedge marks the first NaN or Inf of a run: ${named.join("; ")}${runs.length > 3 ? `; and ${runs.length - 3} more` : ""}. ` +
         (lost ? `Curves are of the steps whose loss is finite, with gaps where none is; the loss of ${count(lost)} step${lost > 1 ? "s" : ""} is not. ` : "");
 }
+// Every value of the formats shown, each seed by itself.
+function curveRows(measure) {
+    const name = measure.text.replace("−", "minus").replace(", %", ""), steps = measure.x === "steps" && data.steps_a_point > 1 ? ` (mean of ${data.steps_a_point} steps around)` : "";
+    return [["step", "format", "seed", `${name}${steps} [${measure.unit}]`],
+            ...drawn().filter(i => !(measure.paired && i === data.baseline)).flatMap(i => [...pointsOf(i, measure)].flatMap(([seed, points]) => [...points].map(([step, v]) => [step, data.series[i].name, data.seeds[seed], v])))];
+}
 
 // A run that diverges would press all others to the floor.
 const cut = 5 * data.guess;
@@ -113,7 +119,7 @@ function curvePanel(choices, first) {
         return [low - (capped && low === 0 ? 0 : room), high + room];
     };
     const crosses = u => {
-        const {ctx} = u, unit = devicePixelRatio;
+        const {ctx} = u, unit = unitOf(u);
         ctx.save();
         if (measure.paired) {
             const y = u.valToPos(0, "y", true);
@@ -146,6 +152,7 @@ function curvePanel(choices, first) {
     };
     const plot = chart(panel, {
         height: () => innerWidth < 600 ? 260 : 330,
+        save: () => ({name: [measure.text.replace("−", "minus")], title: measure.text, rows: () => curveRows(measure), legend: plotted.shown.map(i => ({look: seriesLook(i), name: data.series[i].name}))}),
         make() {
             const log = curve.log && measure.positive;
             plotted = curvePlot(measure, log);
@@ -191,13 +198,14 @@ function curves() {
     const tested = data.runs.some(run => run.test_loss.some(v => v != null));
     const left = curvePanel(["loss", ...(paired ? ["difference"] : [])], "loss");
     const right = tested ? curvePanel(["accuracy", "test", ...(paired ? ["testDifference"] : [])], "accuracy") : null;
+    const none = element("p", {class: "empty"}, "No test accuracy: no run came to the end of an epoch, after which the test set is looked at.");
     const again = () => { left.draw(); if (right) right.draw(); };
     const controls = element("div", {class: "controls"},
         ...(several ? ["Seeds", choice("Seeds", [["sd", "mean ± sd"], ["range", "mean, least to largest"], ["seeds", "each by itself"]], "sd",
                                        value => { curve.band = value; again(); })] : []),
         "Losses", choice("Axis of losses", [["linear", "linear"], ["log", "logarithmic"]], "linear", value => { curve.log = value === "log"; again(); }));
     const point = data.steps_a_point > 1 ? `Each point of a training loss is the mean of ${data.steps_a_point} steps. ` : "";
-    return section("Loss and accuracy", controls, element("div", {class: "panels"}, left.panel, ...(right ? [right.panel] : [])),
+    return section("loss", "Loss", "Loss and accuracy", controls, element("div", {class: "panels"}, left.panel, right ? right.panel : none),
         element("p", {class: "soft"}, point + "Drag over a figure to zoom, on a touch screen with two fingers; a double click shows all again. Values are those under the pointer, or of the last point. ",
                 several || data.series.length < 2 ? "" : "One seed: differences between formats include chance."));
 }

@@ -1,5 +1,7 @@
 // histograms.js - how the magnitudes of one tensor move over training: steps across, powers of two upwards, shares as tint.
 
+const noSuchTensor = "Empty: the telemetry of this format holds no such tensor, by its name or its patterns (--telemetry '10:PATTERN').";
+
 const shareOf = digit => digit === "0" ? 0 : 2 ** ((parseInt(digit, 36) - 35) / 2);
 
 function histogramColumns(run) {
@@ -7,14 +9,16 @@ function histogramColumns(run) {
     if (!lane) return null;
     const n = run.steps.length, get = name => column(lane[name], n);
     return {steps: run.steps, first: get("first"), bins: lane.bins, zeros: get("zeros"), nonfinite: get("nonfinite"), saturated: get("saturated"),
-            flushed: get("flushed"), least: get("e_least"), largest: get("e_largest"), elements: lane.elements};
+            flushed: get("flushed"), least: get("e_least"), largest: get("e_largest"), elements: lane.elements,
+            shared: lane.shared ?? data.series[run.series].shared, format: lane.format};
 }
 
 function histogramPanel(series, low, high) {
     const run = runFor("telemetry", series), lane = histogramColumns(run), panel = element("div", {class: "panel lane", "data-series": data.series[series].name});
-    panel.append(element("h3", {}, sample(series), data.series[series].name));
+    const other = lane && lane.format && !data.series[series].name.startsWith(lane.format) ? [element("small", {}, lane.format)] : []; // a policy's, of this tensor
+    panel.append(element("h3", {}, sample(series), data.series[series].name, ...other));
     if (!lane) {
-        panel.append(element("p", {class: "empty"}, "Its telemetry has no such tensor."));
+        panel.append(element("p", {class: "empty"}, noSuchTensor));
         return panel;
     }
     const canvas = element("canvas", {class: "heat", tabindex: "0", role: "img", "aria-label": `Histogram of ${tensorText(chosen.tensor)} in ${data.series[series].name}; arrow keys read values`});
@@ -22,12 +26,7 @@ function histogramPanel(series, low, high) {
     panel.append(canvas, readout);
     const left = 46, foot = 22, head = 4, n = lane.steps.length;
     let at = n - 1, bin = null, pointed = false;
-    const draw = () => {
-        const wide = canvas.clientWidth, tall = 220, unit = devicePixelRatio, ctx = canvas.getContext("2d");
-        canvas.width = wide * unit;
-        canvas.height = tall * unit;
-        canvas.style.height = `${tall}px`;
-        ctx.scale(unit, unit);
+    const tall = 220, paint = (ctx, wide, unit) => {
         const whole = v => Math.round(v * unit) / unit; // of pixels: no seams between cells
         const x = i => whole(left + (wide - left - 10) * i / n), y = v => whole(head + (tall - head - foot - 14) * (high - v) / (high - low));
         lane.bins.forEach((text, i) => {
@@ -48,7 +47,7 @@ function histogramPanel(series, low, high) {
                 ctx.fillRect(x(i), head, x(i + 1) - x(i), 5);
             }
         });
-        if (data.series[series].shared) // the largest and the smallest value that the exponents in use can hold
+        if (lane.shared) // the largest and the smallest value that the exponents in use can hold
             for (const [top, e] of [[15, lane.least], [0, lane.largest]]) {
                 ctx.strokeStyle = token("ink");
                 ctx.setLineDash(top ? [] : [3, 3]);
@@ -74,6 +73,15 @@ function histogramPanel(series, low, high) {
         ctx.fillText(`step ${count(lane.steps[0])}`, left, tall - 8);
         ctx.textAlign = "right";
         ctx.fillText(count(lane.steps[n - 1]), wide - 10, tall - 8);
+    };
+    const draw = () => {
+        const wide = canvas.clientWidth, unit = devicePixelRatio, ctx = canvas.getContext("2d");
+        canvas.width = wide * unit;
+        canvas.height = tall * unit;
+        canvas.style.height = `${tall}px`;
+        ctx.scale(unit, unit);
+        paint(ctx, wide, unit);
+        const x = i => left + (wide - left - 10) * i / n;
         ctx.strokeStyle = token("ink");
         ctx.globalAlpha = 0.6;
         if (pointed) ctx.strokeRect(x(at), head, x(at + 1) - x(at), tall - head - foot);
@@ -107,12 +115,25 @@ function histogramPanel(series, low, high) {
         event.preventDefault();
     });
     resized(canvas, draw);
+    const title = `Magnitudes of ${tensorText(chosen.tensor)} in ${data.series[series].name}, seed ${data.seeds[run.seed]}`;
+    panel.firstChild.append(element("span", {class: "tools"}, ...saveButtons(() => ({name: ["magnitudes", data.tensors[chosen.tensor][0], data.series[series].name], rows: () => histogramRows(run, series, lane, low, high),
+        picture: () => ({title, width: canvas.clientWidth, height: tall, paint: (ctx, unit) => paint(ctx, canvas.clientWidth, unit),
+                         legend: lane.shared ? [{look: {colour: token("ink"), dash: [], width: 1}, name: "largest value of the exponent"}, {look: {colour: token("ink"), dash: [3, 3], width: 1}, name: "smallest"}] : []})}))));
     return panel;
+}
+
+// A row for each step, a column for each power of two.
+function histogramRows(run, series, lane, low, high) {
+    const powers = [...Array(high - low).keys()].map(k => low + k);
+    return [["step", "tensor", "role", "format", "seed", "zeros [part of the elements]", "NaN or Inf [elements]", "saturated [elements]", "flushed to zero [elements]",
+             ...powers.map(p => `from 2^${p} to 2^${p + 1} [part of the elements to half an octave]`)],
+            ...run.steps.map((step, i) => [step, ...data.tensors[chosen.tensor], data.series[series].name, data.seeds[run.seed], lane.zeros[i], lane.nonfinite[i], lane.saturated[i], lane.flushed[i],
+                ...powers.map(p => lane.first[i] == null ? null : shareOf(lane.bins[i][p - lane.first[i]] || "0"))])];
 }
 
 function histograms() {
     if (!data.telemetry.runs.length)
-        return section("Magnitudes over training", element("p", {}, "No histograms: these runs were trained without --telemetry."));
+        return emptySection("magnitudes", "Magnitudes", "Magnitudes over training", "these runs were trained without --telemetry. ", "Train with --telemetry 10, a row every ten steps, to fill it.");
     const grid = element("div", {class: "panels lanes", id: "histograms"}), note = element("p", {class: "soft"});
     const draw = () => {
         const seen = drawn().filter(i => runFor("telemetry", i)), all = seen.map(i => histogramColumns(runFor("telemetry", i))).filter(Boolean);
@@ -134,8 +155,7 @@ function histograms() {
     redraws.push(draw);
     draw();
     const rows = Math.max(...data.telemetry.runs.map(run => run.rows));
-    return section("Magnitudes over training", data.traces.runs.length ? element("p", {class: "soft"}, "The same tensor: ", element("b", {id: "same"}, tensorText(chosen.tensor))) : tensorPicker(), grid, note, element("p", {class: "soft"},
+    return section("magnitudes", "Magnitudes", "Magnitudes over training", data.traces.runs.length ? element("div", {class: "controls", id: "same"}, "The same tensor ", ...tensorAgain()) : tensorPicker(), grid, note, element("p", {class: "soft"},
         "Each cell is a power of two at a step, darker for a larger share of the elements, by half octaves of the share. Lines: the largest (full) and the smallest (dashes) value of a shared exponent. Red at the head: NaN or Inf. " +
         (rows > 1 ? `Up to ${rows} rows of telemetry are added up in a cell. ` : "")));
 }
-choosers.push(() => { const same = document.getElementById("same"); if (same) same.textContent = tensorText(chosen.tensor); });

@@ -15,35 +15,45 @@ function runFor(source, series) {
     return all.find(run => run.seed === chosen.seed) || all[0];
 }
 
-function tensorPicker() {
-    const search = element("input", {type: "search", placeholder: "find a tensor", "aria-label": "Find a tensor", autocomplete: "off"});
-    const list = element("select", {id: "tensor", "aria-label": "Tensor", onchange: () => choose(list.value)});
+// The list of the tensors that `words()` leaves, with buttons for those before and behind.
+function tensorList(id, words) {
+    const list = element("select", {id, class: "tensor", "aria-label": "Tensor", onchange: () => choose(list.value)});
     const fill = () => {
-        const words = search.value.toLowerCase().split(/\s+/).filter(Boolean), roles = new Map();
+        const wanted = words(), roles = new Map();
         data.tensors.forEach(([name, role], i) => {
-            if (i !== chosen.tensor && !words.every(word => `${name} ${role}`.toLowerCase().includes(word))) return;
+            if (i !== chosen.tensor && !wanted.every(word => `${name} ${role}`.toLowerCase().includes(word))) return;
             if (!roles.has(role)) roles.set(role, element("optgroup", {label: role}));
             roles.get(role).append(element("option", {value: i, selected: i === chosen.tensor}, name));
         });
         list.replaceChildren(...roles.values());
     };
-    search.addEventListener("input", () => {
-        fill();
-        const found = [...list.options].filter(o => +o.value !== chosen.tensor);
-        if (found.length === 1) choose(found[0].value);
-    });
     const move = by => {
         const at = [...list.options].findIndex(o => o.selected), next = list.options[at + by];
         if (next) choose(next.value);
     };
     choosers.push(fill);
     fill();
+    return {list, fill, buttons: [element("button", {type: "button", class: "tool", "aria-label": "Tensor before", onclick: () => move(-1)}, "‹"),
+                                  element("button", {type: "button", class: "tool", "aria-label": "Next tensor", onclick: () => move(1)}, "›")]};
+}
+
+// The same choice in a section further down.
+function tensorAgain() {
+    const {list, buttons} = tensorList(null, () => []);
+    return [list, ...buttons];
+}
+
+function tensorPicker() {
+    const search = element("input", {type: "search", placeholder: "find a tensor", "aria-label": "Find a tensor", autocomplete: "off"});
+    const {list, fill, buttons} = tensorList("tensor", () => search.value.toLowerCase().split(/\s+/).filter(Boolean));
+    search.addEventListener("input", () => {
+        fill();
+        const found = [...list.options].filter(o => +o.value !== chosen.tensor);
+        if (found.length === 1) choose(found[0].value);
+    });
     const seeds = sourceSeeds();
     if (!seeds.includes(chosen.seed) && seeds.length) chosen.seed = seeds[0];
-    return element("div", {class: "controls sticky"}, search, list,
-        element("button", {type: "button", class: "tool", "aria-label": "Tensor before", onclick: () => move(-1)}, "‹"),
-        element("button", {type: "button", class: "tool", "aria-label": "Next tensor", onclick: () => move(1)}, "›"),
-        ...(seeds.length > 1 ? [picker("seed", seeds.map(s => [s, data.seeds[s]]), chosen.seed, value => { chosen.seed = +value; choosers.forEach(draw => draw()); })] : []));
+    return element("div", {class: "controls sticky"}, search, list, ...buttons, ...(seeds.length > 1 ? [picker("seed", seeds.map(s => [s, data.seeds[s]]), chosen.seed, value => { chosen.seed = +value; choosers.forEach(draw => draw()); })] : []));
 }
 
 // Octaves: the largest value that the exponent can hold, largest element, room that the predictor made.
@@ -51,12 +61,21 @@ function laneColumns(run) {
     const lane = run && run.lanes[chosen.tensor];
     if (!lane) return null;
     const n = run.steps.length, get = name => column(lane[name], n);
-    const e = get("e"), max = get("max"), finite = v => v === "inf" ? null : v;
+    const e = get("e"), max = get("max"), finite = v => v > 0 ? Math.log2(v) : null;
     return {
-        steps: run.steps, e, max, gamma: get("gamma"), saturated: get("saturated"), flushed: get("flushed"), room: get("room").map(finite),
+        steps: run.steps, e, max, gamma: get("gamma"), saturated: get("saturated"), flushed: get("flushed"), predicted: get("room"), room: get("room").map(finite),
         ceiling: e.map(v => v == null ? null : 15 - v), element: max.map(finite), least: lane.max_least === undefined ? null : get("max_least").map(finite),
         high: lane.e_least === undefined ? null : get("e_least").map(v => 15 - v), low: lane.e_largest === undefined ? null : get("e_largest").map(v => 15 - v),
     };
+}
+
+// Where rows were put together: of the largest element, and the range of the others.
+function laneRows(run, series) {
+    const lane = run.lanes[chosen.tensor], n = run.steps.length, get = (name, otherwise) => column(lane[name in lane ? name : otherwise], n);
+    const columns = [["e [binary places]", get("e")], ["gamma [mantissa]", get("gamma")], ["largest element [value]", get("max")], ["predicted largest [value]", get("room")], ["saturated [elements]", get("saturated")],
+                     ["flushed to zero [elements]", get("flushed")], ...(run.rows > 1 ? [["least e [binary places]", get("e_least", "e")], ["largest e [binary places]", get("e_largest", "e")], ["least of the largest elements [value]", get("max_least", "max")]] : [])];
+    return [["step", "tensor", "role", "format", "seed", ...columns.map(([name]) => name)],
+            ...run.steps.map((step, i) => [step, ...data.tensors[chosen.tensor], data.series[series].name, data.seeds[run.seed], ...columns.map(([, values]) => values[i])])];
 }
 
 const octave = v => `2${superscript(Math.round(v))}`;
@@ -75,7 +94,7 @@ function lanePanel(series, bounds) {
     }
     const colour = seriesColour(series), stepped = uPlot.paths.stepped({align: -1});
     const marks = u => {
-        const {ctx, bbox} = u, unit = devicePixelRatio, most = Math.max(1, ...lane.flushed);
+        const {ctx, bbox} = u, unit = unitOf(u), most = Math.max(1, ...lane.flushed);
         ctx.save();
         lane.steps.forEach((step, i) => {
             const x = u.valToPos(step, "x", true);
@@ -101,6 +120,10 @@ function lanePanel(series, bounds) {
     const hidden = {stroke: "transparent", width: 0, points: {show: false}, scale: "y", paths: stepped};
     const tools = chart(panel, {
         group: "lanes", height: () => 200,
+        save: () => ({name: ["exponent", data.tensors[chosen.tensor][0], data.series[series].name], title: `Exponent of ${tensorText(chosen.tensor)} in ${data.series[series].name}, seed ${data.seeds[run.seed]}`,
+                      rows: () => laneRows(run, series),
+                      legend: [{look: {colour, dash: [], width: 2}, name: "largest value that the exponent can hold"}, {look: {colour: token("ink"), dash: [], width: 1.2}, name: "largest element"},
+                               {look: {colour: token("soft"), dash: [3, 3], width: 1}, name: "room that the predictor made"}]}),
         make: () => ({
             data: rows, limits: [Math.min(0, lane.steps[0] - 1), Math.max(data.total_steps, lane.steps[lane.steps.length - 1])],
             label: `Exponent of ${tensorText(chosen.tensor)} in ${data.series[series].name}`,
@@ -116,8 +139,8 @@ function lanePanel(series, bounds) {
         }),
         values(u, index) {
             const i = index == null ? lane.steps.length - 1 : index, from = run.rows > 1 ? "up to step" : "step";
-            const value = v => v == null ? "0" : v === "inf" ? "Inf" : short(2 ** v, 4);
-            readout.replaceChildren(`${from} ${count(lane.steps[i])}: e ${lane.e[i]}, largest ${value(lane.max[i])} (γ ${count(lane.gamma[i])}), room for ${value(lane.room[i])}, saturated `,
+            const value = v => v === 0 ? "0" : short(v, 4);
+            readout.replaceChildren(`${from} ${count(lane.steps[i])}: e ${lane.e[i]}, largest ${value(lane.max[i])} (γ ${count(lane.gamma[i])}), room for ${value(lane.predicted[i])}, saturated `,
                 element("b", {class: lane.saturated[i] ? "bad" : ""}, count(lane.saturated[i])), `, flushed ${count(lane.flushed[i])}`);
         },
     });
@@ -129,7 +152,8 @@ function lanePanel(series, bounds) {
 function lanes() {
     const shared = data.series.some(s => s.shared), grid = element("div", {class: "panels lanes"}), note = element("p", {class: "soft"});
     if (!data.traces.runs.length)
-        return section("Shared exponents", element("p", {}, shared ? "No exponents: the traces were switched off, or left out of this report." : "No format of this comparison has a shared exponent."));
+        return shared ? emptySection("exponents", "Exponents", "Shared exponents of a tensor", "there are no traces of the exponents. They were switched off by --no-trace, or this report leaves them out; a training writes them unless told not to.")
+                      : emptySection("exponents", "Exponents", "Shared exponents of a tensor", "no format of this comparison has a shared exponent. ", "Formats such as flex16+5 and dfp16 have one.");
     const draw = () => {
         const shown = drawn().filter(i => data.series[i].shared), seen = shown.filter(i => runFor("traces", i));
         const all = seen.map(i => laneColumns(runFor("traces", i))).filter(Boolean);
@@ -146,7 +170,7 @@ function lanes() {
     redraws.push(draw);
     draw();
     const rows = Math.max(...data.traces.runs.map(run => run.rows));
-    return section("Shared exponents of a tensor", tensorPicker(), grid, note, element("p", {class: "soft"},
+    return section("exponents", "Exponents", "Shared exponents of a tensor", tensorPicker(), grid, note, element("p", {class: "soft"},
         "After Köster et al. 2017, Fig. 3: the exponent is chosen before the result exists. Coloured steps: the largest value that it can hold; dark steps: the largest element that came; the tint between is headroom, " +
         "an octave of which is a bit of precision not used; dashes: what the predictor made room for. Red triangles: elements saturated; bars at the foot: elements flushed to zero, taller for more. " +
         (rows > 1 ? `Up to ${rows} rows of a trace are one point here: its largest element with that one's exponent, the tinted range of the others, and the sums of saturated and flushed elements, so that none is missing. ` : "") +

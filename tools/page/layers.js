@@ -14,7 +14,7 @@ const shortName = (name, room) => name.length <= room ? name : name.slice(0, Mat
 function layers() {
     const able = data.order.filter(i => countsOf(i));
     if (!able.length)
-        return section("Saturated and flushed, layer by layer", element("p", {}, "No counts of single tensors: there are neither traces nor telemetry."));
+        return emptySection("layers", "Layers", "Saturated and flushed, layer by layer", "there are no counts of single tensors. ", "Formats with a shared exponent have them in their traces, which --no-trace switches off; train with --telemetry 10 to have them of every format.");
     let what = "flushed", series = able.find(i => data.series[i].shared) ?? able[0], role = "", at = null;
     const line = 15, canvas = element("canvas", {class: "heat"}), names = element("div", {class: "names", role: "group", "aria-label": "Tensors"});
     const readout = element("p", {class: "readout"}), note = element("div", {class: "soft"}), scale = element("canvas", {class: "scale", role: "img"});
@@ -36,17 +36,21 @@ function layers() {
         return `hsl(${hue},${saturation}%,${light}%)`;
     };
     const level = v => Math.log1p(v) / Math.log1p(most);
+    const paint = (ctx, wide) => {
+        const x = i => wide * i / steps.length;
+        rows.forEach((row, r) => row.values.forEach((v, i) => {
+            ctx.fillStyle = v ? tint(level(v)) : token("cell");
+            ctx.fillRect(x(i), r * line, Math.max(0.5, x(i + 1) - x(i) - (steps.length < wide / 6 ? 1 : 0)), line - 1);
+        }));
+    };
     const draw = () => {
         const wide = canvas.clientWidth, tall = Math.max(1, rows.length * line), unit = devicePixelRatio, ctx = canvas.getContext("2d");
         canvas.width = wide * unit;
         canvas.height = tall * unit;
         canvas.style.height = `${tall}px`;
         ctx.scale(unit, unit);
+        paint(ctx, wide);
         const x = i => wide * i / steps.length;
-        rows.forEach((row, r) => row.values.forEach((v, i) => {
-            ctx.fillStyle = v ? tint(level(v)) : token("cell");
-            ctx.fillRect(x(i), r * line, Math.max(0.5, x(i + 1) - x(i) - (steps.length < wide / 6 ? 1 : 0)), line - 1);
-        }));
         if (at) {
             ctx.strokeStyle = token("ink");
             ctx.lineWidth = 1.5;
@@ -59,6 +63,9 @@ function layers() {
         scale.height = 30 * unit;
         ctx.scale(unit, unit);
         scale.setAttribute("aria-label", `Tint from 0 to ${count(most)} elements, logarithmic`);
+        paintScale(ctx, wide);
+    };
+    const paintScale = (ctx, wide) => {
         for (let i = 0; i < wide; i++) { ctx.fillStyle = tint(i / wide); ctx.fillRect(i, 0, 1, 10); }
         ctx.fillStyle = token("soft");
         ctx.font = "12px system-ui,sans-serif";
@@ -105,16 +112,37 @@ function layers() {
     canvas.addEventListener("pointermove", point);
     canvas.addEventListener("pointerdown", point);
     canvas.addEventListener("click", event => { point(event); if (at) choose(rows[at.r].tensor); });
+    // The map with its names beside it, the steps and the scale of its tints below.
+    const map = (ctx, wide) => {
+        const label = 230, width = wide - label;
+        ctx.font = "11.5px system-ui,sans-serif";
+        ctx.textAlign = "right";
+        ctx.fillStyle = token("soft");
+        rows.forEach((row, r) => ctx.fillText(shortName(data.tensors[row.tensor][0], 34), label - 8, line * r + 11));
+        ctx.fillText(count(steps[steps.length - 1]), wide, rows.length * line + 14);
+        ctx.textAlign = "left";
+        ctx.fillText("step 1", label, rows.length * line + 14);
+        ctx.translate(label, 0);
+        paint(ctx, width);
+        ctx.translate(0, rows.length * line + 28);
+        paintScale(ctx, Math.min(400, width));
+    };
+    const title = () => `${what === "flushed" ? "Flushed to zero" : "Saturated"} in ${data.series[series].name}, elements, seed ${data.seeds[countsOf(series).run.seed]}`;
+    const saving = () => rows.length && {name: [what, data.series[series].name], picture: () => ({title: title(), width: 230 + Math.max(400, canvas.clientWidth), height: rows.length * line + 60, legend: [],
+        paint: ctx => map(ctx, 230 + Math.max(400, canvas.clientWidth))}),
+        rows: () => [["tensor", "role", "format", "seed", "from step", "to step", `${what === "flushed" ? "flushed to zero" : "saturated"} [elements]`],
+                     ...rows.flatMap(row => row.values.map((v, i) => [...data.tensors[row.tensor], data.series[series].name, data.seeds[countsOf(series).run.seed], i ? steps[i - 1] + 1 : 1, steps[i], v]))]};
     const roles = [...new Set(data.tensors.map(([, r]) => r))];
     const controls = element("div", {class: "controls"}, choice("What is counted", [["flushed", "flushed to zero"], ["saturated", "saturated"]], what, value => { what = value; again(); }),
         picker("format", able.map(i => [i, data.series[i].name]), series, value => { series = +value; again(); }),
-        picker("tensors", [["", "all"], ...roles.map(r => [r, `${r}s`.replace(/ys$/, "ies")])], role, value => { role = value; again(); }));
+        picker("tensors", [["", "all"], ...roles.map(r => [r, `${r}s`.replace(/ys$/, "ies")])], role, value => { role = value; again(); }),
+        element("span", {class: "tools"}, ...saveButtons(saving)));
     choosers.push(again);
     redraws.push(again);
     const without = data.order.filter(i => !able.includes(i)).map(i => data.series[i].name);
     again();
     resized(canvas, () => { draw(); drawScale(); });
-    return section("Saturated and flushed, layer by layer", controls, element("div", {class: "map"}, names, canvas), element("div", {class: "legend"}, element("span", {}, "elements"), scale), readout, note,
+    return section("layers", "Layers", "Saturated and flushed, layer by layer", controls, element("div", {class: "map"}, names, canvas), element("div", {class: "legend"}, element("span", {}, "elements"), scale), readout, note,
         element("p", {class: "soft"}, `Tensors in the order of the step, steps from left to right; every count of the trace, or of telemetry where that holds more tensors, is in some cell. ` +
             (without.length ? `Without such counts: ${without.join(", ")} (train with --telemetry to have them).` : "")));
 }

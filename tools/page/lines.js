@@ -41,18 +41,21 @@ function logAxis(lists) {
 const sayRatio = v => v == null ? "–" : v === 0 ? "0" : v.toExponential(2).replace("-", "−");
 
 // lines: {name, colour, dash, width, steps, values, text, points}; text(value) is what stands under the pointer; points: marks each value. The first line lies below the others.
-// Lines without any value are named.
-function linesPanel({title, label, lines, axis, group}) {
+// Lines without any value are named; saved: what the files are called, what a value is, and what holds for all lines; the seed may be that of a line.
+function linesPanel({title, label, lines, axis, group, saved}) {
     const panel = element("div", {class: "panel lines"}), readout = element("div", {class: "values", "aria-live": "off"}), note = element("p", {class: "soft"});
     const seen = lines.filter(line => line.values.some(v => axis.place(v) != null)), silent = lines.filter(line => !seen.includes(line));
     const steps = [...new Set(seen.flatMap(line => line.steps))].sort((a, b) => a - b), at = seen.map(line => new Map(line.steps.map((step, i) => [step, line.values[i]])));
     panel.append(element("h3", {}, ...title));
     const made = chart(panel, {
         group, height: () => innerWidth < 600 ? 190 : 230,
+        save: () => ({name: saved.name, title: saved.title, legend: seen.map(line => ({look: line, name: line.name})),
+                      rows: () => [["step", ...Object.keys(saved.about), "seed", saved.line, saved.value], ...seen.flatMap(line => line.steps.map((step, i) => [step, ...Object.values(saved.about), line.seed ?? saved.seed, line.name, line.values[i]])
+                          .filter(row => row[row.length - 1] != null))]}),
         make: () => ({
             // A step that a line has no row of is undefined, and the line goes on; a row without a value is null, and it ends.
             data: [steps, ...at.map(values => steps.map(step => values.has(step) ? axis.place(values.get(step)) : undefined))],
-            limits: [Math.min(0, steps[0] - 1), Math.max(data.total_steps, steps[steps.length - 1])], label: `${label}; arrow keys read values`, empty: "Nothing to draw.",
+            limits: [Math.min(0, steps[0] - 1), Math.max(data.total_steps, steps[steps.length - 1])], label: `${label}; arrow keys read values`, empty: lines.length ? "None of these lines has a value." : "No line is switched on.",
             series: [{}, ...seen.map(line => ({scale: "y", stroke: line.colour, width: line.width, dash: line.dash, label: line.name, ...(line.points ? {points: {show: true, size: 9, fill: line.colour}} : steps.length <= 30 ? {points: {show: true, size: 5}} : {})}))],
             scales: {y: {range: axis.range, distr: 3, log: 10}},
             axes: [stepAxis(), axisLook({scale: "y", size: 54, splits: axis.splits, filter: (_, ticks) => ticks, values: axis.ticks})],

@@ -138,6 +138,10 @@ function picker(label, choices, chosen, changed) {
     }, ...choices.map(([value, text]) => element("option", {value, selected: String(value) === String(chosen)}, text))));
 }
 
-function section(title, ...children) {
-    return [element("h2", {}, title), element("section", {class: "card", "aria-label": title}, ...children)];
+// `id` is the anchor of a section, `brief` its name in the list of sections.
+function section(id, brief, title, ...children) {
+    return [element("h2", {id, "data-brief": brief}, title), element("section", {class: "card", "aria-label": title}, ...children)];
 }
+
+// A section without data: why, and the option that fills it.
+const emptySection = (id, brief, title, why, ...fill) => section(id, brief, title, element("p", {class: "hollow"}, element("b", {}, "Empty: "), why, ...fill));

@@ -1,12 +1,12 @@
 // paired.js - differences to fp32 seed by seed, a row of dots for each format, with mean and interval from the table's test.
 
-const results = {last_loss: ["last loss", 5], last_test_loss: ["test loss", 5], last_accuracy: ["test accuracy, points", 3]};
+const results = {last_loss: ["last loss", 5, "nats"], last_test_loss: ["test loss", 5, "nats"], last_accuracy: ["test accuracy, points", 3, "points"]};
 
 // Of all finished pairs; lost: how many have a result that is not finite, where a mean of the others would hide it.
 function pairs(series, name) {
     const all = runsOf(series).filter(run => run.finished).map(run => [run, data.runs.find(r => r.series === data.baseline && r.seed === run.seed && r.finished)])
-        .filter(([, base]) => base).map(([run, base]) => base[name] != null && run[name] != null ? run[name] - base[name] : null);
-    return {values: all.filter(v => v != null), lost: all.filter(v => v == null).length};
+        .filter(([, base]) => base).map(([run, base]) => ({seed: run.seed, v: base[name] != null && run[name] != null ? run[name] - base[name] : null}));
+    return {all, values: all.map(p => p.v).filter(v => v != null), lost: all.filter(p => p.v == null).length};
 }
 
 function pairedFigure(host) {
@@ -60,9 +60,16 @@ function pairedFigure(host) {
         figure.replaceChildren(...(seen.length ? [svg] : []), ...(without.length ? [element("p", {class: "soft"}, `Left out, without a finished pair of finite results: ${without.map(r => data.series[r.i].name).join(", ")}.`)] : []),
             ...(broken.length ? [element("p", {class: "soft"}, `No mean and interval where a result is not finite: ${broken.map(r => `${data.series[r.i].name} (${r.lost} of ${r.lost + r.values.length} pairs)`).join(", ")}.`)] : []));
     };
+    // Marks, then what they are: a picture has them on the page in a sentence.
+    const saving = () => {
+        const svg = figure.querySelector("svg"), rows = drawn().filter(i => i !== data.baseline), [text, , unit] = results[name];
+        return svg && {name: [text, "minus fp32"], rows: () => [["format", "seed", `${text.split(",")[0]} minus fp32 [${unit}]`], ...rows.flatMap(i => pairs(i, name).all.map(({seed, v}) => [data.series[i].name, data.seeds[seed], v]))],
+                       picture: () => ({title: `${text[0].toUpperCase()}${text.slice(1)} minus fp32, seed by seed`, across: "", width: svg.viewBox.baseVal.width, height: svg.viewBox.baseVal.height, paint: ctx => paintSvg(ctx, svg),
+                                        legend: [{name: "rings: seeds; diamond: their mean; bar: its 95 % interval"}]})};
+    };
     const tested = data.runs.some(run => run.last_test_loss != null);
     host.append(element("div", {class: "controls"}, choice("Measure of the pairs", Object.entries(results).filter(([key]) => tested || key === "last_loss").map(([key, [text]]) => [key, text]), name,
-        value => { name = value; draw(); })), figure,
+        value => { name = value; draw(); }), element("span", {class: "tools"}, ...saveButtons(saving))), figure,
         element("p", {class: "soft"}, "Rings: seeds; diamond: their mean; bar: its 95 % interval, with an arrow where it goes on."));
     redraws.push(draw);
     resized(host, draw);

@@ -5,10 +5,12 @@ if (document.getElementById("paired") && data.baseline >= 0) pairedFigure(docume
 
 // A sample of each line in the tables whose rows are formats.
 function samples() {
-    document.querySelectorAll("#results tbody tr").forEach((row, i) => {
+    document.querySelectorAll("#summary tbody tr").forEach((row, i) => {
         row.cells[0].querySelector("svg")?.remove();
         row.cells[0].prepend(sample(i));
     });
 }
 samples();
+fitTables();
+sectionList();
 dark.addEventListener("change", () => { samples(); redraw(); });

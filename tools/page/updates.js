@@ -7,8 +7,10 @@ const parameterLook = n => ({colour: parameterColour(n), dash: lineDash(n % 6), 
 function updates() {
     const name = "Update-to-weight ratio", has = v => Array.isArray(v) ? v.some(x => x != null) : v != null;
     const parameters = [...data.tensors.keys()].filter(i => data.telemetry.runs.some(run => run.lanes[i] && has(run.lanes[i].update)));
+    const anchor = ["update-ratios", "Updates", name];
     if (!parameters.length)
-        return section(name, element("p", {}, "No update-to-weight ratios: these runs were trained without --telemetry, or it looked at no weight."));
+        return data.telemetry.runs.length ? emptySection(...anchor, "the telemetry of these runs looked at no weight. ", "Train with --telemetry 10, without patterns or with '*.weight' among them, to fill it.")
+                                          : emptySection(...anchor, "these runs were trained without --telemetry. ", "Train with --telemetry 10 to fill it.");
     const title = i => data.tensors[i][0], weights = parameters.filter(i => /weight$/.test(title(i))), first = weights.length ? weights : parameters, most = Math.min(8, first.length);
     // As many as can be told apart, from the first layer to the last.
     const shown = new Set([...Array(most).keys()].map(k => first[most > 1 ? Math.round(k * (first.length - 1) / (most - 1)) : 0]));
@@ -20,14 +22,15 @@ function updates() {
         const seen = drawn().filter(i => runFor("telemetry", i)), chosenOnes = parameters.filter(i => shown.has(i));
         const lineOf = (series, tensor, looks, text) => {
             const run = runFor("telemetry", series), values = valuesOf(run, tensor) || [];
-            return {name: text, ...looks, steps: values.length ? run.steps : [], values, text: sayRatio};
+            return {name: text, seed: data.seeds[run.seed], ...looks, steps: values.length ? run.steps : [], values, text: sayRatio};
         };
         const groups = by === "format"
             ? seen.map(i => [data.series[i].name, [sample(i), data.series[i].name], chosenOnes.map(p => lineOf(i, p, look(p), title(p)))])
             : chosenOnes.map(p => [title(p), [title(p)], seen.map(i => lineOf(i, p, seriesLook(i), data.series[i].name))]);
         const axis = logAxis(groups.flatMap(([, , lines]) => lines.map(line => line.values)));
         grid.replaceChildren(...groups.map(([key, heading, lines]) => {
-            const panel = linesPanel({title: heading, label: `Update-to-weight ratio, ${key}`, lines, axis, group: "updates"});
+            const panel = linesPanel({title: heading, label: `Update-to-weight ratio, ${key}`, lines, axis, group: "updates", saved: {name: ["update-to-weight ratio", key], title: `${name}, ${key}`,
+                                      about: {[by]: key}, line: by === "format" ? "parameter" : "format", value: "update-to-weight ratio [part of the norm of the weights]"}});
             panel.dataset.panel = key;
             return panel;
         }));
@@ -42,7 +45,7 @@ function updates() {
     const controls = [element("div", {class: "controls"}, "A panel for each ", choice("A panel for each", [["format", "format"], ["parameter", "parameter"]], by, value => { by = value; draw(); })),
                       lineSwitches("Parameters shown", parameters.map(p => ({key: p, name: title(p), look: () => look(p)})), shown, draw)];
     draw();
-    return section(name, ...controls, grid, note, left, element("p", {class: "soft"},
+    return section(...anchor, ...controls, grid, note, left, element("p", {class: "soft"},
         "‖w − w before‖ / ‖w before‖ of the update at each row of telemetry, of weights with their wide copies. At the foot of the axis: 0, an update that moved nothing. " +
         (rows > 1 ? `Up to ${rows} rows are one point, their mean. ` : "")));
 }

@@ -19,10 +19,17 @@ void page_text(FILE *out, const char *text) {
 }
 
 void page_number(FILE *out, double value, int digits) {
-    if (isfinite(value))
-        fprintf(out, "%.*g", digits, value);
-    else
+    if (!isfinite(value)) {
         fputs("null", out);
+        return;
+    }
+    char text[32];
+    for (int d = digits < PAGE_EXACT ? digits : PAGE_EXACT - 2; d <= digits; d++) { /* no more than it takes */
+        snprintf(text, sizeof text, "%.*g", d, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    fputs(text, out);
 }
 
 static void cell(FILE *out, double value, int digits) {

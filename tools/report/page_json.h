@@ -8,6 +8,7 @@
 
 /* A string with its quotes. Bytes that are no UTF-8 become U+FFFD. */
 void page_text(FILE *out, const char *text);
+enum { PAGE_EXACT = 17 }; /* digits that give every double back */
 /* With at most `digits` significant digits; null where it is not finite. */
 void page_number(FILE *out, double value, int digits);
 

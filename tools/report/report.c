@@ -8,6 +8,7 @@
 #include "report/report_telemetry.h"
 #include "report/report_tensors.h"
 #include "report/report_traces.h"
+#include "report/report_verdict.h"
 #include "base/text.h"
 #include <math.h>
 #include <stdlib.h>
@@ -49,11 +50,36 @@ static void write_digest(FILE *out, const char *hex) {
     }
 }
 
+/* A heading that the page can be sent to; `brief`: as its list of sections has it, NULL for the same text. */
+static void heading(FILE *out, const char *id, const char *brief, const char *text) {
+    fprintf(out, "<h2 id=\"%s\"", id);
+    if (brief)
+        fprintf(out, " data-brief=\"%s\"", brief);
+    fprintf(out, ">%s</h2>\n", text);
+}
+
+/* What the data are called in a title, without the path of the folder that they lie in: "synthetic", "cifar10", the
+ * last part of the path of other files; to be freed. */
+static char *data_title(const char *specification) {
+    const size_t kind = strcspn(specification, ":");
+    const char *path = specification + kind + (specification[kind] != 0);
+    const bool named = !strncmp(specification, "synthetic", kind) || !strncmp(specification, "cifar", 5);
+    size_t end = named ? 0 : strcspn(path, ",");
+    while (end > 0 && path[end - 1] == '/')
+        end--;
+    size_t start = end;
+    while (start > 0 && path[start - 1] != '/')
+        start--;
+    const bool tells = end - start > 2 || (end > start && path[start] != '.'); /* neither "." nor ".." */
+    return tells ? text_format("%.*s", (int)(end - start), path + start)
+                 : text_format("%.*s", (int)kind, specification);
+}
+
 /* The policy: nothing is fetched from anywhere, and no script runs but the one that this program brings. */
 static void write_head(FILE *out, const struct experiment *x) {
     const struct settings *s = x->settings;
     const int diverged = experiment_diverged(x);
-    char *title = text_format("%s on %s", s->model, s->data);
+    char *name = data_title(s->data), *title = text_format("%s on %s", s->model, name), *verdict = report_verdict(x);
     fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
           "script-src 'sha256-",
@@ -72,6 +98,8 @@ static void write_head(FILE *out, const struct experiment *x) {
             x->series_count, x->series_count > 1 ? "s" : "", x->seed_count, x->seed_count > 1 ? "s" : "",
             (long long)x->steps, (long long)experiment_step_samples(x), x->data.context ? "tokens" : "images");
     html_text(out, x->origins[0].version);
+    fputs("</p>\n<p id=\"verdict\">", out);
+    html_text(out, verdict);
     fputs("</p>\n", out);
     if (x->stopped)
         fprintf(out,
@@ -81,7 +109,9 @@ static void write_head(FILE *out, const struct experiment *x) {
     if (experiment_planned(x) < x->run_count)
         fputs("<p class=\"warn\">Not every format was trained with every seed.</p>\n", out);
     write_notes(out, x);
+    free(verdict);
     free(title);
+    free(name);
 }
 
 static bool has_traces(const struct experiment *x, int origin) {
@@ -123,7 +153,8 @@ static char *speed_note(const struct experiment *x) {
 static void write_results(FILE *out, const struct experiment *x) {
     struct table *t = summary_table(x);
     char *speed = speed_note(x);
-    fputs("<h2>Results</h2>\n<div class=\"card\" id=\"results\">\n", out);
+    heading(out, "results", NULL, "Results");
+    fputs("<div class=\"card\" id=\"summary\">\n", out);
     table_print_html(t, out);
     fprintf(out,
             "<p class=\"soft\">Train loss: mean of the last epoch; last loss: mean of the last %lld steps; − fp32: "
@@ -145,7 +176,8 @@ static void write_paired(FILE *out, const struct experiment *x) {
     struct table *t = report_paired_table(x);
     if (!t)
         return;
-    fputs("<h2>Differences to fp32, seed by seed</h2>\n<div class=\"card\"><div id=\"paired\"></div>\n", out);
+    heading(out, "differences", "Differences", "Differences to fp32, seed by seed");
+    fputs("<div class=\"card\"><div id=\"paired\"></div>\n", out);
     table_print_html(t, out);
     fputs(
         "<p class=\"soft\">One seed gives every format the same initial weights, batches and augmentation; a pair is a "
@@ -159,7 +191,8 @@ static void write_paired(FILE *out, const struct experiment *x) {
 
 static void write_arithmetic(FILE *out, const struct experiment *x) {
     struct table *t = summary_arithmetic_table(x);
-    fputs("<h2>Arithmetic</h2>\n<div class=\"card\">\n", out);
+    heading(out, "arithmetic", NULL, "Arithmetic");
+    fputs("<div class=\"card\">\n", out);
     table_print_html(t, out);
     fputs("<p class=\"soft\">Counts over every tensor and write of training, all seeds. Saturated: results beyond the "
           "largest "
@@ -195,7 +228,8 @@ static void write_runs(FILE *out, const struct experiment *x) {
             table_take(t, number_text(r->seconds, 1));
             table_take(t, run_diverged(x, run) ? run_divergence_text(x, run) : text_format("-"));
         }
-    fputs("<h2>Runs</h2>\n<div class=\"card\">\n", out);
+    heading(out, "runs", NULL, "Runs");
+    fputs("<div class=\"card\">\n", out);
     table_print_html(t, out);
     fputs("</div>\n", out);
     table_free(t);
@@ -248,7 +282,8 @@ static void write_configuration(FILE *out, const struct experiment *x) {
         first = summary_of(x, i);
     char *parameters = text_count(first.parameters), *train = text_count(x->data.train),
          *test = text_count(x->data.test);
-    fputs("<h2>Configuration</h2>\n<div class=\"card\"><dl>\n", out);
+    heading(out, "configuration", NULL, "Configuration");
+    fputs("<div class=\"card\"><dl>\n", out);
     fact(out, "Model", text_format("%s, %s parameters", s->model, parameters));
     if (s->weights)
         fact(out, "Initial weights", text_format("%s", s->weights));
@@ -275,7 +310,9 @@ static void write_configuration(FILE *out, const struct experiment *x) {
                                              : "random crop and flip"));
     for (int i = 0; i < x->origin_count; i++)
         write_origin(out, x, &x->origins[i]);
-    fprintf(out, "</dl></div>\n<h2>Command%s</h2>\n<div class=\"card\"><pre>", x->origin_count > 1 ? "s" : "");
+    fputs("</dl></div>\n", out);
+    heading(out, "command", NULL, x->origin_count > 1 ? "Commands" : "Command");
+    fputs("<div class=\"card\"><pre>", out);
     for (int i = 0; i < x->origin_count; i++) {
         fputs(i ? "\n" : "", out);
         html_text(out, x->origins[i].command_line);

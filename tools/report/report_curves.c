@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST_POINTS = 1000, DIGITS = 7 };
+enum { MOST_POINTS = 1000 };
 
 /* Windows that make one point of a curve. */
 static int windows_a_point(const struct experiment *x) {
@@ -49,7 +49,7 @@ static void print_losses(FILE *out, const struct run *run, int group) {
             seen += window->count;
             last = window->step;
         }
-        losses[p] = sum / (double)finite;
+        losses[p] = group > 1 ? sum / (double)finite : window_loss(&run->windows[p]); /* one: as the file has it */
         partial[p] = finite < seen;
         steps[p] = (double)last - 0.5 * (double)(seen - 1);
     }
@@ -61,7 +61,7 @@ static void print_losses(FILE *out, const struct run *run, int group) {
     fputs("],\"loss\":[", out);
     for (int p = 0; p < count; p++) {
         fputs(p ? "," : "", out);
-        page_number(out, losses[p], DIGITS);
+        page_number(out, losses[p], PAGE_EXACT);
     }
     fputs("],\"partial\":[", out); /* points that no difference to another run is of */
     for (int p = 0; p < count; p++)
@@ -99,12 +99,12 @@ static void print_epochs(FILE *out, const struct run *run) {
     fputs("],\"test_loss\":[", out);
     for (int e = 0; e < run->epoch_count; e++) {
         fputs(e ? "," : "", out);
-        page_number(out, run->epochs[e].test_loss, DIGITS);
+        page_number(out, run->epochs[e].test_loss, PAGE_EXACT);
     }
     fputs("],\"accuracy\":[", out);
     for (int e = 0; e < run->epoch_count; e++) {
         fputs(e ? "," : "", out);
-        page_number(out, 100 * run->epochs[e].test_accuracy, 6);
+        page_number(out, 100 * run->epochs[e].test_accuracy, PAGE_EXACT);
     }
     fputs("]", out);
 }

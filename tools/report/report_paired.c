@@ -21,8 +21,9 @@ static const struct measure {
     double (*of)(const struct run *run);
     bool tested; /* of the test set */
     int digits;
-} measures[] = {
-    {"last loss", last_loss, false, 5}, {"test loss", test_loss, true, 5}, {"test acc., points", accuracy, true, 2}};
+} measures[] = {[REPORT_LAST_LOSS] = {"last loss", last_loss, false, 5},
+                [REPORT_TEST_LOSS] = {"test loss", test_loss, true, 5},
+                [REPORT_ACCURACY] = {"test acc., points", accuracy, true, 2}};
 
 static bool has(const struct run *run, const struct measure *m) {
     return run->finished && (!m->tested || run->result.predicted_count > 0);
@@ -39,32 +40,47 @@ static int differences(const struct experiment *x, int series, const struct meas
     return count;
 }
 
-static char *probability(double p) {
+char *report_probability(double p) {
     return p < 0.0001 ? text_format("< 0.0001") : text_format("%.4f", p);
+}
+
+struct report_pair report_pair_of(const struct experiment *x, int series, enum report_measure measure) {
+    struct report_pair pair = {0, NAN, NAN, NAN, NAN};
+    double *values = text_alloc((size_t)x->seed_count, sizeof *values), sum = 0, squares = 0;
+    pair.count = differences(x, series, &measures[measure], values);
+    for (int i = 0; i < pair.count; i++)
+        sum += values[i];
+    if (pair.count)
+        pair.mean = sum / pair.count;
+    for (int i = 0; i < pair.count; i++)
+        squares += (values[i] - pair.mean) * (values[i] - pair.mean);
+    free(values);
+    if (pair.count < 2 || !isfinite(squares))
+        return pair;
+    const int freedom = pair.count - 1;
+    pair.deviation = sqrt(squares / freedom);
+    const double error = pair.deviation / sqrt(pair.count);
+    pair.half = error * student_critical(0.05, freedom);
+    if (error > 0)
+        pair.p = student_two_sided(pair.mean / error, freedom);
+    return pair;
 }
 
 /* Mean, deviation, interval and test; dashes where fewer than two seeds or a number that is none leave nothing to say.
  */
-static void difference_cells(struct table *t, const double *values, int count, int digits) {
-    double sum = 0, squares = 0;
-    for (int i = 0; i < count; i++)
-        sum += values[i];
-    const double mean = sum / count;
-    for (int i = 0; i < count; i++)
-        squares += (values[i] - mean) * (values[i] - mean);
-    const double deviation = sqrt(squares / (count - 1)), error = deviation / sqrt(count);
-    table_cell(t, "%d", count);
-    table_take(t, number_signed_text(mean, digits));
-    if (count < 2 || !isfinite(deviation)) {
+static void difference_cells(struct table *t, const struct report_pair *pair, int digits) {
+    table_cell(t, "%d", pair->count);
+    table_take(t, number_signed_text(pair->mean, digits));
+    if (isnan(pair->deviation)) {
         for (int i = 0; i < 3; i++)
             table_cell(t, "-");
         return;
     }
-    const double half = error * student_critical(0.05, count - 1);
-    char *low = number_signed_text(mean - half, digits), *high = number_signed_text(mean + half, digits);
-    table_take(t, number_text(deviation, digits));
+    char *low = number_signed_text(pair->mean - pair->half, digits),
+         *high = number_signed_text(pair->mean + pair->half, digits);
+    table_take(t, number_text(pair->deviation, digits));
     table_cell(t, "%s … %s", low, high);
-    table_take(t, error > 0 ? probability(student_two_sided(mean / error, count - 1)) : text_format("-"));
+    table_take(t, isnan(pair->p) ? text_format("-") : report_probability(pair->p));
     free(low);
     free(high);
 }
@@ -75,21 +91,19 @@ struct table *report_paired_table(const struct experiment *x) {
     if (x->baseline < 0 || x->series_count < 2)
         return NULL;
     struct table *t = table_new("llrrrrr");
-    double *values = text_alloc((size_t)x->seed_count, sizeof *values);
     int lines = 0;
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);
     for (int i = 0; i < x->series_count; i++)
         for (size_t m = 0; m < sizeof measures / sizeof *measures && i != x->baseline; m++) {
-            const int count = differences(x, i, &measures[m], values);
-            if (!count)
+            const struct report_pair pair = report_pair_of(x, i, (enum report_measure)m);
+            if (!pair.count)
                 continue;
             table_cell(t, "%s", x->series[i].label);
             table_cell(t, "%s", measures[m].name);
-            difference_cells(t, values, count, measures[m].digits);
+            difference_cells(t, &pair, measures[m].digits);
             lines++;
         }
-    free(values);
     if (lines)
         return t;
     table_free(t);

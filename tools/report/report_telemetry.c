@@ -29,10 +29,10 @@ struct column {
     const char *name;
     int digits;
 };
-static const struct column columns[POINT] = {{"first", 6},    {"zeros", 4},    {"nonfinite", 16}, {"saturated", 16},
+static const struct column columns[POINT] = {{"first", 6},    {"zeros", 9},    {"nonfinite", 16}, {"saturated", 16},
                                              {"flushed", 16}, {"e_least", 6},  {"e_largest", 6},  {"writes", 16},
-                                             {"looked", 16},  {"rounding", 4}, {"sampled", 4},    {"update", 4}},
-                           shadow_columns[SHADOW_POINT] = {{"error", 4}, {"saturated", 16}, {"flushed", 16}};
+                                             {"looked", 16},  {"rounding", 9}, {"sampled", 9},    {"update", 9}},
+                           shadow_columns[SHADOW_POINT] = {{"error", 9}, {"saturated", 16}, {"flushed", 16}};
 
 /* What is being added up of one tensor, and the columns of what is complete. */
 struct lane {
@@ -45,6 +45,7 @@ struct lane {
     int update_count, points; /* complete ones */
     bool any;                 /* there are rows of the point that follows */
     char *texts;              /* of the histograms, separated by commas */
+    char *format;             /* of the tensor's own elements; NULL: the file does not say */
     double *columns;          /* POINT and SHADOW_POINT of each shadow, of each point */
 };
 
@@ -260,6 +261,9 @@ static int take_tensor(struct telemetry *t, const cJSON *line) {
     struct lane *l = lane_at(t, t->last);
     if (elements > 0) /* none in a row without a description */
         t->elements[t->last] = elements;
+    const char *format = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(line, "format"));
+    if (format && !l->format)
+        l->format = text_format("%s", format);
     const bool opens = !l->any;
     if (opens) {
         pad(t, l, t->step_count - 1);
@@ -401,6 +405,12 @@ static void print_columns(FILE *out, const struct telemetry *t, const struct lan
 static void print_lane(FILE *out, const struct telemetry *t, const struct lane *l, double elements) {
     fputs("\"elements\":", out);
     page_number(out, elements, 16);
+    tensor_format format;
+    if (l->format && !tensor_format_find(&format, l->format)) {
+        fputs(",\"format\":", out);
+        page_text(out, l->format);
+        fprintf(out, ",\"shared\":%s", tensor_format_is_shared(format) ? "true" : "false");
+    }
     fprintf(out, ",\"bins\":[%s],", l->texts);
     print_columns(out, t, l, columns, POINT, 0);
     fputs(",\"shadows\":[", out);
@@ -449,6 +459,7 @@ static void clear(struct telemetry *t) {
     for (int i = 0; i < t->lane_count; i++)
         if (t->lanes[i]) {
             free(t->lanes[i]->texts);
+            free(t->lanes[i]->format);
             free(t->lanes[i]->columns);
             free(t->lanes[i]->shadows);
             free(t->lanes[i]);

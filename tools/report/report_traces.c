@@ -91,20 +91,9 @@ static void take_row(void *context, const struct trace_row *row) {
 /* --- printing ------------------------------------------------------------------------------------------------------
  */
 
-static double magnitude(double value) {
-    return value > 0 ? log2(value) : NAN;
-}
-
 static double value_of(const struct bucket *b, int column) {
-    const double values[] = {b->e,
-                             b->least_e,
-                             b->largest_e,
-                             magnitude(b->largest),
-                             magnitude(b->least),
-                             magnitude(b->predicted),
-                             (double)b->gamma,
-                             b->saturated,
-                             b->flushed};
+    const double values[] = {b->e,         b->least_e,       b->largest_e, b->largest, b->least,
+                             b->predicted, (double)b->gamma, b->saturated, b->flushed};
     return values[column];
 }
 
@@ -117,13 +106,13 @@ static bool equal_columns(const struct lane *lane, int a, int b) {
     return true;
 }
 
-/* Least and largest are left out where they say nothing new. */
+/* Least and largest are left out where they say nothing new. Magnitudes have the digits that a trace has. */
 static void print_lane(FILE *out, const struct lane *lane) {
     static const struct {
         const char *name;
         int digits, same_as;
-    } columns[] = {{"e", 6, -1},    {"e_least", 6, 0}, {"e_largest", 6, 0},   {"max", 5, -1},     {"max_least", 5, 3},
-                   {"room", 5, -1}, {"gamma", 6, -1},  {"saturated", 16, -1}, {"flushed", 16, -1}};
+    } columns[] = {{"e", 6, -1},    {"e_least", 6, 0}, {"e_largest", 6, 0},   {"max", 9, -1},     {"max_least", 9, 3},
+                   {"room", 9, -1}, {"gamma", 6, -1},  {"saturated", 16, -1}, {"flushed", 16, -1}};
     double *values = text_alloc((size_t)lane->count, sizeof *values);
     for (int c = 0; c < (int)(sizeof columns / sizeof *columns); c++) {
         if (columns[c].same_as >= 0 && equal_columns(lane, c, columns[c].same_as))

@@ -282,8 +282,9 @@ static char *share(int64_t part, int64_t whole) {
 }
 
 struct table *summary_arithmetic_table(const struct experiment *x) {
-    static const char *const heads[] = {"format",          "runs",  "elements written", "saturated",    "share",
-                                        "flushed to zero", "share", "NaN or Inf",       "e at minimum", "e at maximum"};
+    static const char *const heads[] = {
+        "format",          "runs",          "elements written", "saturated",    "saturated share",
+        "flushed to zero", "flushed share", "NaN or Inf",       "e at minimum", "e at maximum"};
     struct table *t = table_new("lrrrrrrrrr");
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);
