@@ -226,6 +226,14 @@ def test_links_to_folders(place, results):
     os.symlink("../../good", os.path.join(out, "flexlab.resume", "run-flex16+5-seed1"))
     done = run(*COMPARE, "--out", out, "--force", env=PICTURES)
     check(done.returncode == 1 and snapshot(good) == before, done.shown, done.returncode, done.stderr)
+    # a label of results that somebody else made, to be replaced: its trace is no path
+    victim, out = os.path.join(place, "victim-seed1.csv"), os.path.join(place, "labelled")
+    write(victim)
+    os.makedirs(os.path.join(out, "trace-"))
+    write(os.path.join(out, "metrics.jsonl"), '{"type":"config","formats":[{"name":"/../../victim"}],"seeds":[1]}\n')
+    check(os.path.exists(os.path.join(out, "trace-/../../victim-seed1.csv")), "the label leads nowhere: this test sees nothing")
+    done = run(*COMPARE, "--out", out, "--force", env=PICTURES)
+    check(done.returncode == 0 and content(victim) == MINE.encode(), done.shown, done.returncode, done.stderr, "took what a label leads to")
     # the folder itself may be a link: that is what its user says
     os.mkdir(os.path.join(place, "real"))
     os.symlink("real", os.path.join(place, "link"))
