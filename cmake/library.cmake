@@ -38,6 +38,13 @@ list(REMOVE_DUPLICATES definitions)
 
 add_library(flexlab_objects OBJECT ${sources})
 target_compile_definitions(flexlab_objects PRIVATE ${definitions} ${FLEXLAB_IMAGE_DEFINITIONS})
+# An installed program finds the CUDA backend in the folder of libraries by its own place (src/gpu/gpu_load.c), not by an
+# entry in RUNPATH: CMake would fill the build tree's up with empty ones, which stand for the current folder.
+include(GNUInstallDirs)
+file(RELATIVE_PATH programs ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_BINDIR})
+file(RELATIVE_PATH libraries ${CMAKE_INSTALL_PREFIX} ${CMAKE_INSTALL_FULL_LIBDIR})
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/gpu/gpu_load.c PROPERTIES COMPILE_DEFINITIONS
+                            "FL_PROGRAMS=\"${programs}\";FL_LIBRARIES=\"${libraries}\"")
 target_include_directories(flexlab_objects PUBLIC
     ${PROJECT_SOURCE_DIR}/include ${FLEXLAB_GENERATED}/include PRIVATE ${PROJECT_SOURCE_DIR}/src ${FLEXLAB_GENERATED})
 target_link_libraries(flexlab_objects PUBLIC Threads::Threads ZLIB::ZLIB ${FLEXLAB_IMAGE_TARGETS} m ${CMAKE_DL_LIBS})
@@ -107,7 +114,6 @@ add_library(flexlab_static STATIC ${static_objects})
 add_library(flexlab_shared SHARED $<TARGET_OBJECTS:flexlab_objects>)
 add_library(flexlab::static ALIAS flexlab_static)
 add_library(flexlab::flexlab ALIAS flexlab_shared)
-include(GNUInstallDirs)
 foreach(target flexlab_static flexlab_shared)
     if(TARGET flexlab_formats_checked)
         add_dependencies(${target} flexlab_formats_checked)

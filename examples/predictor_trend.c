@@ -2,8 +2,8 @@
  * loads it: the largest of the last eight maxima, times the fastest growth from one write to the next among them.
  *
  *   cc -shared -fPIC -I include -o trend.so predictor_trend.c
- *   FLEXLAB_PREDICTORS=./trend.so flexlab replay trace-flex16+5-seed1.csv --predictors paper,trend
- *   FLEXLAB_PREDICTORS=./trend.so flexlab train --predictor trend */
+ *   FLEXLAB_PREDICTORS=$PWD/trend.so flexlab replay trace-flex16+5-seed1.csv --predictors paper,trend
+ *   FLEXLAB_PREDICTORS=$PWD/trend.so flexlab train --predictor trend */
 #include "flexlab/autoflex.h"
 
 enum { WRITES = 8 };

@@ -124,7 +124,7 @@ def by_witness(path):
 
 def compare(path, exact):
     out = os.path.join(os.path.dirname(path), "replayed.csv")
-    succeed("replay", path, "--csv", out)
+    succeed("replay", path, "--csv", out, "--force")
     lives = by_witness(path)
     with open(out) as file:
         rows = list(csv.DictReader(file))
@@ -229,6 +229,15 @@ def bad_input(place, good):
     expect_error(["replay", good, "--fast"], 2, "--fast")
     expect_error(["replay", good, "--csv"], 2, "--csv")
     expect_error(["replay", good, "--csv", "/nowhere/x.csv"], 1, "/nowhere")
+    earlier = os.path.join(place, "earlier.csv")
+    with open(earlier, "w") as file:
+        file.write("mine")
+    expect_error(["replay", good, "--csv", earlier], 1, earlier, "already", "--force")
+    with open(earlier) as file:
+        check(file.read() == "mine", "a file was replaced without --force")
+    succeed("replay", good, "--csv", earlier, "--force")
+    with open(earlier) as file:
+        check(file.readline().startswith("trace,tensor,role,predictor,"), "--force replaces no file")
     fp16 = os.path.join(place, "trace-fp16-seed1.csv")
     with open(fp16, "w") as file:
         file.write(f"{HEADING}\n{row}\n")
@@ -245,7 +254,7 @@ def names(place):
     write_trace(path, [(step, name, "gradient" if i % 2 else "weight", 1.0 + i) for step in range(1, 11) for i, name in enumerate(named)])
     out = os.path.join(place, "named.csv")
     for by, expected in (("tensor", {"all": [4, 1], 'we"ird': [1], '"quoted"': [1], "fc.weight": [1]}), ("role", {"all": [4], "gradient": [2], "weight": [2]})):
-        lines = succeed("replay", path, "--predictors", "paper", "--by", by, "--csv", out).stdout.splitlines()[1:]
+        lines = succeed("replay", path, "--predictors", "paper", "--by", by, "--csv", out, "--force").stdout.splitlines()[1:]
         found = {}
         for line in lines:
             words = line.split()

@@ -83,6 +83,9 @@ static void no_file(void) {
     unavailable("FLEXLAB_CUDA_LIBRARY: /nowhere/libflexlab_cuda.so: ");
     names();
 }
+static void relative(void) {
+    unavailable("'libflexlab_cuda.so' is no absolute path");
+}
 static void no_backend(void) {
     unavailable("no function flexlab_gpu_plugin");
 }
@@ -153,6 +156,7 @@ static const struct {
     const char *variable, *value; /* besides; NULL: none */
 } cases[] = {
     {"no file", no_file, "/nowhere/libflexlab_cuda.so", NULL, NULL},
+    {"a name that the system would look for", relative, "libflexlab_cuda.so", NULL, NULL},
     {"a library that is no backend", no_backend, NO_BACKEND, NULL, NULL},
     {"a backend that gives none", no_plugin, OTHER_BACKEND, "OTHER_BACKEND", "none"},
     {"another interface", other_interface, OTHER_BACKEND, "OTHER_BACKEND", "interface"},

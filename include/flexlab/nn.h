@@ -585,8 +585,9 @@ typedef struct nn_note {
     const char *key, *value; /* UTF-8 */
 } nn_note;
 /* Writes PATH.part, and gives it its name when it is on the disk: whatever happens, under path stands the file before
- * or the new one, whole. notes: strings of the caller's in it, under keys of their own ("author"); may be NULL for a
- * count of 0. The gradients' elements, which the next step writes anew, are not in it. Waits for a device. */
+ * or the new one, whole. A link, a FIFO, a device or a folder there stays, and is TENSOR_E_IO. notes: strings of the
+ * caller's in it, under keys of their own ("author"); may be NULL for a count of 0. The gradients' elements, which the
+ * next step writes anew, are not in it. Waits for a device. */
 FLEXLAB_API tensor_status nn_checkpoint_save(const nn_graph *g, const char *path, const nn_note *notes, int count)
     FLEXLAB_SYMBOL(nn_checkpoint_save);
 /* Sets the state of a compiled network. All of the file is checked first, down to a checksum: TENSOR_E_DATA names file,
@@ -677,9 +678,9 @@ FLEXLAB_API nn_telemetry *nn_telemetry_new_sized(nn_graph *g, const nn_telemetry
 /* Of a compiled network, between two steps; takes its nn_watch, in steps with rows, unless `watched`. There may be
  * several of one network where all of them are `watched`. A device is waited for after every step. NULL on failure: a
  * pattern that matches no tensor, an unknown format or predictor, a file that cannot be written, another telemetry of
- * the network where not both are `watched`; the network is then as it was. Files are PATH.part until
- * nn_telemetry_finish, and no other telemetry or trace may write there meanwhile (TENSOR_E_ARGUMENT, in any process,
- * where the file system knows locks). */
+ * the network where not both are `watched`; the network is then as it was. Files replace regular files alone, and are
+ * PATH.part until nn_telemetry_finish, and no other telemetry or trace may write there meanwhile (TENSOR_E_ARGUMENT, in
+ * any process, where the file system knows locks). */
 static inline nn_telemetry *nn_telemetry_new(nn_graph *g, const nn_telemetry_config *config) {
     return nn_telemetry_new_sized(g, config, sizeof *config);
 }
@@ -718,7 +719,7 @@ typedef struct nn_train_config {
     int64_t max_steps;      /* stop after so many steps; 0: no limit (the schedule still spans all epochs) */
     int average_last;       /* steps whose mean loss is reported as last_loss (e.g. 100) */
     int trace_every;        /* steps between trace rows of a tensor, 1: all */
-    const char *trace_path; /* NULL: no trace; else a CSV of every shared-exponent tensor */
+    const char *trace_path; /* NULL: no trace; else a CSV of every shared-exponent tensor; as nn_checkpoint_save */
     nn_build_fn build;      /* where model is NULL */
     void *build_context;
     /* 1 to 4096: steps whose losses come from a device as one copy (nn_note_every), and whose step reports come one

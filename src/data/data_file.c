@@ -1,25 +1,13 @@
-/* data_file.c - opening a file of a data set. Only regular files are read: a FIFO would wait for a writer for ever, a
- * device may deliver without end, and the size that every reader checks first means something for regular files
- * alone. /dev/stdin is what stands behind it. */
+/* data_file.c - opening a file of a data set. Only regular files are read: the size that every reader checks first
+ * means something for them alone. */
 #include "core/base/fail.h"
+#include "core/base/files.h"
 #include "core/base/text.h"
 #include "data/data_internal.h"
 #include "data/data_problem.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-static const char *kind_of(mode_t mode) {
-    return S_ISDIR(mode)    ? "a folder"
-           : S_ISFIFO(mode) ? "a FIFO"
-           : S_ISCHR(mode)  ? "a character device"
-           : S_ISBLK(mode)  ? "a block device"
-           : S_ISSOCK(mode) ? "a socket"
-                            : "no file of a known kind";
-}
 
 tensor_status fl_data_note(struct fl_data_problem *p, tensor_status status, const char *format, ...) {
     va_list arguments;
@@ -29,32 +17,16 @@ tensor_status fl_data_note(struct fl_data_problem *p, tensor_status status, cons
     return p->status = status;
 }
 
-static tensor_status not_regular(struct fl_data_problem *p, const char *what, const char *path, mode_t mode) {
-    return fl_data_note(p, TENSOR_E_IO, "%s: %s is not a regular file but %s", what, path, kind_of(mode));
-}
-
-/* Without waiting for the other end of a FIFO; a socket cannot be opened at all, so its kind is asked for. */
 tensor_status fl_data_file_try(struct fl_data_problem *p, int *file, int64_t *bytes, const char *what, const char *path,
                                const char *hint) {
     struct stat about;
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (fd < 0) {
-        const int why = errno;
-        if (why == ENXIO && !stat(path, &about) && !S_ISREG(about.st_mode))
-            return not_regular(p, what, path, about.st_mode);
-        errno = why;
-        return fl_data_note(p, why == ENOMEM ? TENSOR_E_MEMORY : TENSOR_E_IO, "%s: cannot open %s: %s%s%s", what, path,
-                            strerror(why), hint ? "; " : "", hint ? hint : "");
-    }
-    tensor_status status = TENSOR_OK;
-    if (fstat(fd, &about))
-        status = fl_data_note(p, TENSOR_E_IO, "%s: %s: %s", what, path, strerror(errno));
-    else if (!S_ISREG(about.st_mode))
-        status = not_regular(p, what, path, about.st_mode);
-    if (status) {
-        close(fd);
-        return status;
-    }
+    const char *kind;
+    const int fd = fl_file_open(path, &about, &kind);
+    if (kind)
+        return fl_data_note(p, TENSOR_E_IO, "%s: %s is not a regular file but %s", what, path, kind);
+    if (fd < 0)
+        return fl_data_note(p, errno == ENOMEM ? TENSOR_E_MEMORY : TENSOR_E_IO, "%s: cannot open %s: %s%s%s", what,
+                            path, strerror(errno), hint ? "; " : "", hint ? hint : "");
     *file = fd;
     *bytes = about.st_size;
     return TENSOR_OK;

@@ -1,8 +1,10 @@
 /* gpu_load.c - opening the CUDA backend. */
-#define _GNU_SOURCE
 #include "gpu/gpu_load.h"
+#include "core/base/files.h"
 #include "flexlab/version.h"
 #include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,37 +14,76 @@ enum { PATH = 4096 };
 
 static const char file[] = "libflexlab_cuda.so";
 
-/* The folder that this code was loaded from, with the file's name. */
-static bool beside_this(char path[PATH]) {
-    Dl_info here;
-    if (!dladdr(file, &here) || !here.dli_fname)
-        return false;
-    const char *slash = strrchr(here.dli_fname, '/');
-    const int length = slash ? (int)(slash - here.dli_fname) + 1 : 0;
-    return snprintf(path, PATH, "%.*s%s", length, here.dli_fname, file) < PATH && slash;
+/* The folder of the file that this code was loaded from, with a slash at its end. The kernel knows it, symbolic links
+ * resolved; what the loader was told may be relative to a folder of before, and a program's name is what its caller
+ * says. */
+static bool own_folder(char folder[PATH]) {
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char *line = NULL;
+    size_t room = 0;
+    bool found = false;
+    while (maps && !found && getline(&line, &room, maps) > 0) {
+        uintptr_t first, last;
+        int at = 0;
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*s %*s %*s %n", &first, &last, &at) == 2 && at &&
+            (uintptr_t)file >= first && (uintptr_t)file < last) {
+            const char *slash = line[at] == '/' ? strrchr(line + at, '/') : NULL;
+            found = slash && snprintf(folder, PATH, "%.*s", (int)(slash + 1 - (line + at)), line + at) < PATH;
+            break;
+        }
+    }
+    free(line);
+    if (maps)
+        fclose(maps);
+    return found;
+}
+
+/* Of an installed program the backend lies where libraries are: PREFIX/bin/flexlab, PREFIX/lib/libflexlab_cuda.so. */
+static bool among_libraries(const char *folder, char path[PATH]) {
+    const size_t length = strlen(folder), end = strlen(FL_PROGRAMS "/");
+    return length > end && folder[length - end - 1] == '/' && !strcmp(folder + length - end, FL_PROGRAMS "/") &&
+           snprintf(path, PATH, "%.*s%s/%s", (int)(length - end), folder, FL_LIBRARIES, file) < PATH;
+}
+
+/* By its absolute path alone: a name would be looked for wherever the environment says, in the current folder too. */
+static void *open_at(const char *path, const char *prefix, char *why, size_t bytes) {
+    const char *kind;
+    const int opened = fl_file_open(path, NULL, &kind); /* dlopen would wait for the other end of a FIFO */
+    if (opened < 0) {
+        if (kind)
+            snprintf(why, bytes, "%s: %s: is %s, expected a library", prefix, path, kind);
+        else
+            snprintf(why, bytes, "%s: %s: %s", prefix, path, strerror(errno));
+        return NULL;
+    }
+    close(opened);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        snprintf(why, bytes, "%s: %s", prefix, dlerror());
+    return library;
 }
 
 static void *open_library(char *why, size_t bytes) {
     const char *named = getenv("FLEXLAB_CUDA_LIBRARY");
-    char path[PATH];
-    void *library = NULL;
-    if (named && *named) {
-        library = dlopen(named, RTLD_NOW | RTLD_LOCAL);
-        if (!library)
-            snprintf(why, bytes, "FLEXLAB_CUDA_LIBRARY: %s", dlerror());
-        return library;
+    char folder[PATH], path[PATH];
+    if (named && *named && *named != '/') {
+        snprintf(why, bytes, "FLEXLAB_CUDA_LIBRARY: '%s' is no absolute path, expected one, such as /usr/local/lib/%s",
+                 named, file);
+        return NULL;
     }
-    if (beside_this(path) && !access(path, F_OK)) {
-        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-        if (!library)
-            snprintf(why, bytes, "the CUDA backend does not load: %s", dlerror());
-        return library;
+    if (named && *named)
+        return open_at(named, "FLEXLAB_CUDA_LIBRARY", why, bytes);
+    if (!own_folder(folder)) {
+        snprintf(why, bytes,
+                 "no CUDA backend: the folder of this program or library is not to be found in "
+                 "/proc/self/maps; FLEXLAB_CUDA_LIBRARY names the backend");
+        return NULL;
     }
-    if (!library)
-        library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        snprintf(why, bytes, "no CUDA backend: %s", dlerror());
-    return library;
+    const bool beside = snprintf(path, sizeof path, "%s%s", folder, file) < PATH && !access(path, F_OK);
+    if (beside || (among_libraries(folder, path) && !access(path, F_OK)))
+        return open_at(path, "the CUDA backend does not load", why, bytes);
+    snprintf(why, bytes, "no CUDA backend: there is no %s in %s, and FLEXLAB_CUDA_LIBRARY names none", file, folder);
+    return NULL;
 }
 
 /* The backend in the library, if it is of this version. */

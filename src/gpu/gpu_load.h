@@ -5,7 +5,8 @@
 #include "gpu/gpu_plugin.h"
 
 /* The backend; NULL with the reason. It is looked for once: where the environment variable FLEXLAB_CUDA_LIBRARY says,
- * else beside this library, else where the system looks for libraries. */
+ * else beside the file that this code is in, a library or a program; of a program in a folder of programs also in that
+ * of libraries. */
 const struct fl_gpu_plugin *fl_gpu_load(char *why, size_t bytes);
 
 #endif

@@ -1,13 +1,12 @@
 /* safetensors_read.c - opening a safetensors file and reading its elements. */
 #include "core/base/fail.h"
+#include "core/base/files.h"
 #include "core/base/memory.h"
 #include "safetensors/safetensors.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -33,18 +32,15 @@ static tensor_status read_at(const struct fl_safetensors *s, int64_t at, void *t
     return TENSOR_OK;
 }
 
-/* A regular file alone: a FIFO would wait for ever, a device has no size. */
 static tensor_status open_file(struct fl_safetensors *s, int64_t *size) {
     struct stat about;
-    s->file = open(s->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    const char *kind;
+    s->file = fl_file_open(s->path, &about, &kind);
+    if (kind)
+        return fl_fail(TENSOR_E_IO, "safetensors: %s is %s, expected a regular file", s->path, kind);
     if (s->file < 0)
         return fl_fail(errno == ENOMEM ? TENSOR_E_MEMORY : TENSOR_E_IO, "safetensors: cannot open %s: %s", s->path,
                        strerror(errno));
-    if (fstat(s->file, &about))
-        return fl_fail(TENSOR_E_IO, "safetensors: %s: %s", s->path, strerror(errno));
-    if (!S_ISREG(about.st_mode))
-        return fl_fail(TENSOR_E_IO, "safetensors: %s is %s, expected a regular file", s->path,
-                       S_ISDIR(about.st_mode) ? "a folder" : "no regular file");
     *size = about.st_size;
     return TENSOR_OK;
 }

@@ -1,6 +1,7 @@
 /* safetensors_write.c - composing the header of a safetensors file, and writing the file so that its name never stands
  * for a half of it. Tensors lie in the file by size of their elements, the largest first, so that each is aligned. */
 #include "core/base/fail.h"
+#include "core/base/files.h"
 #include "core/base/memory.h"
 #include "safetensors/safetensors.h"
 #include <errno.h>
@@ -278,11 +279,8 @@ static tensor_status open_folder(const char *path, int *folder) {
     return status;
 }
 
-/* What stands in the place of the part, left by a process that died or put there as a link or a FIFO, is removed and
- * not written through. */
 static tensor_status write_part(const struct fl_safetensors_out *o, const struct text *header, const char *part) {
-    unlink(part);
-    const int file = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    const int file = fl_file_create(part);
     if (file < 0)
         return fl_fail(TENSOR_E_IO, "safetensors: cannot make %s: %s", part, strerror(errno));
     bool good = write_contents(file, header, o);
@@ -300,6 +298,10 @@ static tensor_status write_part(const struct fl_safetensors_out *o, const struct
 static tensor_status write_file(const struct fl_safetensors_out *o, const struct text *header, const char *part,
                                 const char *path) {
     int folder = -1;
+    const char *kind = fl_file_in_the_way(path);
+    if (kind)
+        return fl_fail(TENSOR_E_IO, "safetensors: cannot write %s: it is %s, expected a regular file or none", path,
+                       kind);
     tensor_status status = open_folder(path, &folder);
     if (status)
         return status;

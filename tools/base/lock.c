@@ -2,6 +2,7 @@
  * there is no stale lock and no number to trust in a file. */
 #include "base/lock.h"
 #include "base/text.h"
+#include "core/base/files.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -10,11 +11,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int refuse(const struct lock *l, const char *directory, const char *option) {
+/* Whether another process holds the lock; 0 in *process: one that has no number here. */
+static bool is_held(int descriptor, long *process) {
     struct flock holder = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (!fcntl(l->descriptor, F_GETLK, &holder) && holder.l_type != F_UNLCK && holder.l_pid > 0)
-        return text_failed("%s'%s': flexlab process %ld is writing there; wait for it%s", option, directory,
-                           (long)holder.l_pid, *option ? " or give another folder" : "");
+    const bool held = !fcntl(descriptor, F_GETLK, &holder) && holder.l_type != F_UNLCK;
+    *process = held && holder.l_pid > 0 ? (long)holder.l_pid : 0;
+    return held;
+}
+
+static int refuse(const struct lock *l, const char *directory, const char *option) {
+    long holder;
+    if (is_held(l->descriptor, &holder) && holder)
+        return text_failed("%s'%s': flexlab process %ld is writing there; wait for it%s", option, directory, holder,
+                           *option ? " or give another folder" : "");
     return text_failed("%s'%s': another flexlab process is writing there; wait for it%s", option, directory,
                        *option ? " or give another folder" : "");
 }
@@ -33,13 +42,26 @@ static void forget(struct lock *l) {
     *l = (struct lock){.descriptor = -1};
 }
 
+int lock_check(const char *directory, const char *option) {
+    struct lock l = {text_format("%s/.flexlab-lock", directory), -1};
+    l.descriptor = open(l.path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    long holder;
+    const bool held = l.descriptor >= 0 && is_held(l.descriptor, &holder);
+    const int status = held ? refuse(&l, directory, option) : STATUS_OK;
+    forget(&l);
+    return status;
+}
+
 int lock_take(struct lock *l, const char *directory, const char *option) {
     *l = (struct lock){text_format("%s/.flexlab-lock", directory), -1};
     for (;;) {
         struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
         int status;
-        l->descriptor = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (l->descriptor < 0)
+        const char *kind = fl_file_in_the_way(l->path);
+        l->descriptor = kind ? -1 : open(l->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+        if (kind)
+            status = text_failed("%s'%s': %s is %s, expected a file or none", option, directory, l->path, kind);
+        else if (l->descriptor < 0)
             status = text_failed("%s'%s': cannot make %s: %s", option, directory, l->path, strerror(errno));
         else if (!fcntl(l->descriptor, F_SETLK, &all)) {
             if (has_its_name(l))

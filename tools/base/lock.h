@@ -11,6 +11,9 @@ struct lock {
  * names the process which holds it. Where the file system cannot lock, a note says so and nothing is held. `option`:
  * with what the user named the folder, "--out ", or "" where it is an argument. */
 int lock_take(struct lock *l, const char *directory, const char *option);
+/* Whether another process holds it now, without taking it or making anything: STATUS_FAILED, with that message, or
+ * STATUS_OK. Who prepares for long asks first. */
+int lock_check(const char *directory, const char *option);
 /* Also for a lock that was never taken, if zeroed with descriptor -1. */
 void lock_release(struct lock *l);
 

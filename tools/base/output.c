@@ -1,6 +1,7 @@
 /* output.c - files that have their name only when they are complete. */
 #include "base/output.h"
 #include "base/text.h"
+#include "core/base/files.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -24,8 +25,9 @@ static bool write_all(int descriptor, const char *bytes, size_t size) {
     return true;
 }
 
-static int create(const char *path) {
-    return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+static int check_place(const char *path) {
+    const char *kind = fl_file_in_the_way(path);
+    return kind ? text_failed("cannot write %s: it is %s, expected a regular file or none", path, kind) : STATUS_OK;
 }
 
 /* A file system that cannot synchronise says EINVAL; there is nothing more to be done on it. */
@@ -46,7 +48,9 @@ static int give_name(int descriptor, bool good, const char *part, const char *pa
         good = false;
     }
     int status = good ? STATUS_OK : text_failed("cannot write %s: %s", part, strerror(reason));
-    if (good && rename(part, path))
+    if (status == STATUS_OK)
+        status = check_place(path);
+    if (status == STATUS_OK && rename(part, path))
         status = text_failed("cannot rename %s to %s: %s", part, path, strerror(errno));
     if (status)
         unlink(part);
@@ -72,7 +76,7 @@ int output_sync_file(const char *path) {
 
 int output_write(const char *directory, const char *name, const void *bytes, size_t size) {
     char *path = text_format("%s/%s", directory, name), *part = text_format("%s.part", path);
-    int descriptor = create(part);
+    int descriptor = fl_file_create(part);
     int status = descriptor < 0 ? text_failed("cannot write %s: %s", part, strerror(errno))
                                 : give_name(descriptor, write_all(descriptor, bytes, size), part, path);
     free(path);
@@ -85,10 +89,12 @@ int output_write(const char *directory, const char *name, const void *bytes, siz
 
 int output_open(struct output *o, const char *directory, const char *name) {
     *o = (struct output){.path = text_format("%s/%s", directory, name)};
-    o->file = open_memstream(&o->text, &o->size);
+    int status = check_place(o->path);
+    o->file = status == STATUS_OK ? open_memstream(&o->text, &o->size) : NULL;
     if (o->file)
         return STATUS_OK;
-    int status = text_failed("cannot compose %s: out of memory", o->path);
+    if (status == STATUS_OK)
+        status = text_failed("cannot compose %s: out of memory", o->path);
     output_discard(o);
     return status;
 }
@@ -124,10 +130,12 @@ void output_discard(struct output *o) {
 int output_lines_open(struct output_lines *o, const char *directory, const char *name) {
     *o = (struct output_lines){.path = text_format("%s/%s", directory, name)};
     o->part = text_format("%s.part", o->path);
-    o->descriptor = create(o->part);
+    int status = check_place(o->path);
+    o->descriptor = status == STATUS_OK ? fl_file_create(o->part) : -1;
     if (o->descriptor >= 0)
         return STATUS_OK;
-    int status = text_failed("cannot write %s: %s", o->part, strerror(errno));
+    if (status == STATUS_OK)
+        status = text_failed("cannot write %s: %s", o->part, strerror(errno));
     output_lines_discard(o);
     return status;
 }
@@ -187,10 +195,10 @@ int output_lines_commit(struct output_lines *o) {
 }
 
 void output_lines_discard(struct output_lines *o) {
-    if (o->descriptor >= 0)
+    if (o->descriptor >= 0) {
         close(o->descriptor);
-    if (o->part)
         unlink(o->part);
+    }
     free(o->part);
     free(o->path);
     free(o->text);

@@ -1,4 +1,5 @@
-/* output.h - files that have their name only when they are complete: NAME.part until every byte is on the disk. */
+/* output.h - files that have their name only when they are complete: NAME.part until every byte is on the disk. They
+ * replace regular files alone: where a link, a FIFO or a device has the name, nothing is written. */
 #ifndef FLEXLAB_OUTPUT_H
 #define FLEXLAB_OUTPUT_H
 

@@ -312,6 +312,8 @@ static int run_command(enum command command, int argc, char **argv) {
     if (settings.resume)
         status = going_on_find(&x, &settings, &words);
     if (status == STATUS_OK)
+        status = lock_check(settings.out, "--out "); /* before data is read */
+    if (status == STATUS_OK)
         status = prepare(&x);
     if (status == STATUS_OK) {
         struct folder folder;

@@ -1,6 +1,7 @@
 /* going_on.c - a training goes on from a checkpoint, whose notes have its options; a comparison, or a training with
  * several seeds, from the folder of its results, where its options lie beside the checkpoints of its runs. */
 #include "commands/going_on.h"
+#include "base/input.h"
 #include "base/text.h"
 #include "results/folder.h"
 #include "runs/turns.h"
@@ -137,12 +138,15 @@ char *going_on_options(const struct experiment *x) {
 /* All of a file, with a zero behind it; NULL where it cannot be read, or holds a zero or too much. To be freed. */
 static char *read_text(const struct settings *settings, const char *path) {
     char *text = text_alloc(MOST_OPTIONS + 1, 1);
-    FILE *file = fopen(path, "re");
+    const char *why;
+    FILE *file = input_open(path, &why);
     const size_t size = file ? fread(text, 1, MOST_OPTIONS, file) : 0;
     const bool good = file && !ferror(file) && size < MOST_OPTIONS && strlen(text) == size;
     if (!good)
         text_failed("--resume '%s': cannot read %s: %s", settings->resume, path,
-                    file && !ferror(file) ? "it is no text, or too long" : strerror(errno));
+                    !file          ? why
+                    : ferror(file) ? strerror(errno)
+                                   : "it is no text, or too long");
     if (file)
         fclose(file);
     if (good)

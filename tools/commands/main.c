@@ -42,7 +42,9 @@ static void help(void) {
          "Environment\n"
          "  FLEXLAB_ISA      ref, portable, avx2, avx512bw, avx512 or avx512_amx: the fastest kernels that may run\n"
          "  FLEXLAB_VERBOSE  1: name on stderr each kernel that runs, and why not a faster one\n"
-         "  FLEXLAB_PREDICTORS  shared libraries, separated by ':', that add exponent predictors (docs/autoflex.md)\n"
+         "  FLEXLAB_PREDICTORS  shared libraries that add exponent predictors (docs/autoflex.md): absolute paths,\n"
+         "                   separated by ':'\n"
+         "  FLEXLAB_CUDA_LIBRARY  the CUDA backend, where it lies elsewhere: an absolute path (docs/gpu.md)\n"
          "  FLEXLAB_GNUPLOT_SECONDS  how long gnuplot may take for a picture (60)\n"
          "  OMP_NUM_THREADS  threads where --threads is not given");
 }

@@ -2,6 +2,7 @@
  * flexlab_predictors (autoflex_plugin_fn), which adds them by name. The libraries stay loaded. */
 #include "commands/plugins.h"
 #include "flexlab/autoflex.h"
+#include "base/input.h"
 #include "base/text.h"
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -25,10 +26,17 @@ static autoflex_predictor add(const char *name, autoflex_predict_fn predict, voi
 }
 
 static int load(const char *path) {
-    /* a name without a folder would be looked for among the system's libraries */
-    char *place = text_format("%s%s", strchr(path, '/') ? "" : "./", path);
-    void *library = dlopen(place, RTLD_NOW | RTLD_LOCAL);
-    free(place);
+    const char *why;
+    if (*path != '/')
+        return text_failed(
+            "FLEXLAB_PREDICTORS: '%s' is no absolute path, expected one: which library is loaded is not to "
+            "depend on the current folder",
+            path);
+    FILE *file = input_open(path, &why); /* dlopen would wait for the other end of a FIFO */
+    if (!file)
+        return text_failed("FLEXLAB_PREDICTORS: cannot load %s: %s", path, why);
+    fclose(file);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return text_failed("FLEXLAB_PREDICTORS: %s", dlerror());
     autoflex_plugin_fn begin;

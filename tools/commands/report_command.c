@@ -136,6 +136,8 @@ int command_report(int argc, char **argv) {
     if (status == STATUS_OK)
         status = check_folders(&settings);
     if (status == STATUS_OK)
+        status = lock_check(settings.out ? settings.out : settings.folders[0], settings.out ? "--out " : "");
+    if (status == STATUS_OK)
         status = read_folders(&all, &settings);
     if (status == STATUS_OK && !experiment_any_over(&all.x))
         status = text_failed("%s: no run has a result", settings.folders[0]);

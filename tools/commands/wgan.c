@@ -407,7 +407,9 @@ static int run(struct gan *g) {
     const struct settings *s = &g->s;
     if (s->threads && tensor_set_threads((int)s->threads))
         return text_usage("--threads: %s", tensor_error());
-    int status = series_read(s, &g->series, &g->series_count);
+    int status = lock_check(s->out, "--out "); /* before data is read */
+    if (status == STATUS_OK)
+        status = series_read(s, &g->series, &g->series_count);
     if (status == STATUS_OK && g->series_count != 1)
         status = text_usage("--format %s: expected one format", s->formats);
     if (status == STATUS_OK)

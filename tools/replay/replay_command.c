@@ -28,7 +28,7 @@ struct request {
     const char *tensors, *format, *csv;
     int grouping;
     struct replay_options how;
-    bool help;
+    bool force, help;
 };
 
 /* One tensor of the trace that is being read. */
@@ -92,7 +92,7 @@ static int parse_grouping(struct request *q, const char *name) {
 }
 
 static int parse(struct request *q, int argc, char **argv) {
-    enum { PREDICTORS = 1, TENSORS, FORMAT, BY, WARM_UP, OUTLIERS, CSV, HELP };
+    enum { PREDICTORS = 1, TENSORS, FORMAT, BY, WARM_UP, OUTLIERS, CSV, FORCE, HELP };
     static const struct option known[] = {{"predictors", required_argument, NULL, PREDICTORS},
                                           {"tensors", required_argument, NULL, TENSORS},
                                           {"format", required_argument, NULL, FORMAT},
@@ -100,6 +100,7 @@ static int parse(struct request *q, int argc, char **argv) {
                                           {"warm-up", required_argument, NULL, WARM_UP},
                                           {"outliers", required_argument, NULL, OUTLIERS},
                                           {"csv", required_argument, NULL, CSV},
+                                          {"force", no_argument, NULL, FORCE},
                                           {"help", no_argument, NULL, HELP},
                                           {NULL, 0, NULL, 0}};
     int status = parse_predictors(q, "paper,ngraph,per-class,amax,amax-recent,current,repeat"), c;
@@ -130,6 +131,9 @@ static int parse(struct request *q, int argc, char **argv) {
             break;
         case CSV:
             q->csv = optarg;
+            break;
+        case FORCE:
+            q->force = true;
             break;
         case HELP:
         case 'h':
@@ -162,6 +166,7 @@ static void help(void) {
          "  --outliers F       every 100th maximum of a tensor, the 51st first, is F times as large\n"
          "  --format NAME      whose range of exponents (that in the file's name, else flex16+5)\n"
          "  --csv FILE         also writes a line for each tensor, trace and predictor\n"
+         "  --force            where there is such a file already, replaces it when the new one is complete\n"
          "  --help             this text\n\nColumns\n"
          "  saturated   writes with a result that did not fit; 'late': after the warm-up\n"
          "  unused      bits of 15 that the largest element leaves unused: mean of 15 - log2(gamma)\n"
@@ -434,11 +439,16 @@ static bool is_same_file(const char *a, const char *b) {
     return !stat(a, &one) && !stat(b, &two) && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
 }
 
-/* The table takes the place of an older file of its name, but never of what it is made from. */
+/* With --force the table takes the place of an older file of its name, but never of what it is made from. */
 static int check_csv(const struct request *q) {
+    struct stat found;
     for (int i = 0; q->csv && i < q->trace_count; i++)
         if (is_same_file(q->csv, q->traces[i]))
             return text_usage("--csv '%s': is the trace %s, expected another file", q->csv, q->traces[i]);
+    if (q->csv && !q->force && !lstat(q->csv, &found) &&
+        S_ISREG(found.st_mode)) /* output_open refuses what is no file */
+        return text_failed("--csv '%s': there is such a file already; give another name, or --force to replace it",
+                           q->csv);
     return STATUS_OK;
 }
 

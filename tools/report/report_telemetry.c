@@ -6,6 +6,7 @@
 #include "report/report_telemetry.h"
 #include "figures/figure_style.h"
 #include "report/page_json.h"
+#include "base/input.h"
 #include "base/text.h"
 #include <cJSON.h>
 #include <errno.h>
@@ -305,14 +306,15 @@ static const char *type_of(const cJSON *line) {
 /* Each line to `take`; *found is false where there is no such file. */
 static int read_lines(struct telemetry *t, bool header_alone,
                       int (*take)(struct telemetry *t, const cJSON *line, const char *type), bool *found) {
-    FILE *file = fopen(t->path, "r");
+    const char *why;
+    FILE *file = input_open(t->path, &why);
     char *text = NULL;
     size_t room = 0;
     int status = STATUS_OK;
     bool begun = false, ended = false;
     *found = file != NULL;
     if (!file)
-        return errno == ENOENT ? STATUS_OK : text_failed("cannot read %s: %s", t->path, strerror(errno));
+        return errno == ENOENT ? STATUS_OK : text_failed("cannot read %s: %s", t->path, why);
     for (t->line = 1; status == STATUS_OK && getline(&text, &room, file) >= 0; t->line++) {
         cJSON *line = cJSON_Parse(text);
         const char *type = type_of(line);

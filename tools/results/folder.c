@@ -5,11 +5,14 @@
  * before it leaves the earlier results to be moved back, one that dies after it leaves the new ones to be moved on,
  * which the next one to open the folder does. */
 #include "results/folder.h"
+#include "base/input.h"
 #include "base/output.h"
 #include "base/text.h"
+#include "core/base/files.h"
 #include <cJSON.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,12 +67,19 @@ static void names_clear(struct names *list) {
     *list = (struct names){0};
 }
 
-/* What is in a folder but "." and ".."; false when it cannot be read, errno says why. */
+/* What is in a folder of ours but "." and ".."; false when it cannot be read, errno says why. A link to a folder is
+ * none: what is in there is not ours to move or to remove. */
 static bool names_in(struct names *list, const char *directory) {
     *list = (struct names){0};
-    DIR *folder = opendir(directory);
-    if (!folder)
+    const int opened = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *folder = opened < 0 ? NULL : fdopendir(opened);
+    if (!folder) {
+        const int why = errno;
+        if (opened >= 0)
+            close(opened);
+        errno = why;
         return false;
+    }
     struct dirent *entry;
     for (errno = 0; (entry = readdir(folder)); errno = 0)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
@@ -104,7 +114,8 @@ char *folder_telemetry_name(const char *label, unsigned long long seed, const ch
 static void add_recorded_traces(struct names *list, const char *directory) {
     char *path = path_of(directory, "metrics.jsonl"), *line = NULL;
     size_t room = 0;
-    FILE *file = fopen(path, "re");
+    const char *why;
+    FILE *file = input_open(path, &why);
     cJSON *config = file && getline(&line, &room, file) > 0 ? cJSON_Parse(line) : NULL;
     cJSON *format, *seed;
     cJSON_ArrayForEach(format, cJSON_GetObjectItemCaseSensitive(config, "formats")) {
@@ -198,9 +209,10 @@ static bool is_ours(const char *name) {
     return found;
 }
 
-/* Empties one of the folders inside the folder of results of what flexlab made; no folder is no failure. */
-static bool empty_folder(const char *directory) {
-    struct names all, ours = {0};
+/* What flexlab made in one of the folders inside the folder of results; no folder is no failure. */
+static bool ours_in(struct names *ours, const char *directory) {
+    struct names all;
+    *ours = (struct names){0};
     if (!names_in(&all, directory)) {
         if (errno != ENOENT)
             text_failed("cannot list %s: %s", directory, strerror(errno));
@@ -208,21 +220,33 @@ static bool empty_folder(const char *directory) {
     }
     for (int i = 0; i < all.count; i++)
         if (is_ours(all.name[i]))
-            names_take(&ours, text_format("%s", all.name[i]));
-    bool good = remove_files(&ours, directory);
+            names_take(ours, text_format("%s", all.name[i]));
     names_clear(&all);
+    return true;
+}
+
+static bool empty_folder(const char *directory) {
+    struct names ours;
+    const bool good = ours_in(&ours, directory) && remove_files(&ours, directory);
     names_clear(&ours);
     return good;
 }
 
-/* Empties and removes it. */
+/* Empties and removes it. What others have put there stays, and is told by name. */
 static bool remove_folder(const char *directory) {
     if (!empty_folder(directory))
         return false;
-    bool good = !rmdir(directory) || errno == ENOENT;
-    if (!good)
-        text_failed("cannot remove %s: %s", directory, strerror(errno));
-    return good;
+    if (!rmdir(directory) || errno == ENOENT)
+        return true;
+    const int why = errno;
+    struct names left = {0};
+    if ((why == ENOTEMPTY || why == EEXIST) && names_in(&left, directory) && left.count)
+        text_failed("cannot remove %s: it holds '%s', which flexlab did not make; move that to another place",
+                    directory, left.name[0]);
+    else
+        text_failed("cannot remove %s: %s", directory, strerror(why));
+    names_clear(&left);
+    return false;
 }
 
 static bool exists(const char *path) {
@@ -273,10 +297,10 @@ static bool recover(const char *directory) {
     struct names list = {0};
     bool good = true;
     if (exists(new)) {
-        good = names_in(&list, new) && move_all(&list, new, directory) && remove_folder(old) && remove_folder(new);
+        good = ours_in(&list, new) && move_all(&list, new, directory) && remove_folder(old) && remove_folder(new);
         names_clear(&list);
     } else if (exists(old)) {
-        good = names_in(&list, old) && move_all(&list, old, directory) && remove_folder(old);
+        good = ours_in(&list, old) && move_all(&list, old, directory) && remove_folder(old);
         names_clear(&list);
     }
     good = good && remove_folder(part);
@@ -318,17 +342,31 @@ static int check_resume(const struct folder *f, bool force) {
     return status;
 }
 
-/* A folder in the place of a result could be moved aside but not be removed. */
+/* Results replace regular files alone. */
 static int check_replaceable(const struct folder *f, const struct names *found) {
     for (int i = 0; i < found->count; i++) {
-        struct stat state;
         char *path = path_of(f->path, found->name[i]);
-        bool is_folder = !lstat(path, &state) && S_ISDIR(state.st_mode);
+        const char *kind = fl_file_in_the_way(path);
         free(path);
-        if (is_folder)
-            return text_failed("--out '%s': %s is a folder, expected a file or nothing", f->path, found->name[i]);
+        if (kind)
+            return text_failed("--out '%s': %s is %s, expected a file or nothing", f->path, found->name[i], kind);
     }
     return STATUS_OK;
+}
+
+/* What is done in the folders of ours inside the folder of results is not done somewhere else. */
+static int check_inner(const struct folder *f) {
+    static const char *const inner[] = {part_name, old_name, new_name, incomplete_name, resume_name};
+    int status = STATUS_OK;
+    for (size_t i = 0; i < sizeof inner / sizeof *inner && status == STATUS_OK; i++) {
+        struct stat state;
+        char *path = path_of(f->path, inner[i]);
+        if (!lstat(path, &state) && !S_ISDIR(state.st_mode))
+            status = text_failed("--out '%s': %s is %s, expected a folder or nothing", f->path, inner[i],
+                                 fl_file_kind(state.st_mode));
+        free(path);
+    }
+    return status;
 }
 
 static int check_results(struct folder *f, bool force, folder_trace_fn trace, void *context) {
@@ -370,6 +408,8 @@ static int open_folder(struct folder *f, const char *path, bool force, bool agai
     int status = check_folder(path);
     if (status == STATUS_OK)
         status = lock_take(&f->lock, path, "--out ");
+    if (status == STATUS_OK)
+        status = check_inner(f);
     if (status == STATUS_OK && !recover(path))
         status = STATUS_FAILED;
     if (status == STATUS_OK)
@@ -410,7 +450,8 @@ char *folder_options_file(const char *path) {
 char *folder_under_way(const char *path) {
     char *file = folder_resume_file(path), *options = folder_options_file(path), word[16] = "";
     const bool alone = exists(file);
-    FILE *kept = alone ? NULL : fopen(options, "re");
+    const char *why;
+    FILE *kept = alone ? NULL : input_open(options, &why);
     const bool known = alone || (kept && fscanf(kept, "%15s", word) == 1);
     if (kept)
         fclose(kept);
@@ -435,7 +476,10 @@ int folder_keep_options(const struct folder *f, const char *text) {
 char *folder_make_run(const struct folder *f, const char *label, unsigned long long seed) {
     char *name = name_of_run("run", label, seed, ""), *path = path_of(f->resume, name);
     free(name);
-    if (!mkdir(path, 0777) ? output_sync_folder(f->resume) == STATUS_OK : errno == EEXIST)
+    const bool made = !mkdir(path, 0777);
+    struct stat state;
+    if (made ? output_sync_folder(f->resume) == STATUS_OK
+             : errno == EEXIST && !lstat(path, &state) && S_ISDIR(state.st_mode))
         return path;
     text_failed("--out '%s': cannot make %s: %s", f->path, path, strerror(errno));
     free(path);
@@ -453,12 +497,13 @@ char *folder_checkpoint_in(const char *directory) {
 /* Into f->made. */
 static int copy_network(const struct folder *f, const char *from, const char *name) {
     struct stat about;
-    FILE *file = fopen(from, "re");
+    const char *why;
+    FILE *file = input_open(from, &why);
     const bool known = file && !fstat(fileno(file), &about);
     char *bytes = known ? text_alloc((size_t)about.st_size + 1, 1) : NULL;
     int status = STATUS_OK;
     if (!known || fread(bytes, 1, (size_t)about.st_size, file) != (size_t)about.st_size)
-        status = text_failed("cannot read %s: %s", from, strerror(errno));
+        status = text_failed("cannot read %s: %s", from, file ? strerror(errno) : why);
     else
         status = output_write(f->made, name, bytes, (size_t)about.st_size);
     free(bytes);

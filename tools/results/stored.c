@@ -1,6 +1,7 @@
 /* stored.c - reading metrics.jsonl (docs/metrics.md). */
 #include "results/stored.h"
 #include "results/metrics.h"
+#include "base/input.h"
 #include "base/text.h"
 #include <cJSON.h>
 #include <errno.h>
@@ -530,7 +531,7 @@ static void read_text_line(struct reader *r, const char *text, const char *folde
         cJSON_Delete(line);
 }
 
-static int cannot_open(const char *path, const char *folder) {
+static int cannot_open(const char *path, const char *folder, const char *why) {
     int reason = errno;
     char *part = text_format("%s/flexlab.part", folder), *old = text_format("%s/flexlab.old", folder),
          *new = text_format("%s/flexlab.new", folder),
@@ -542,7 +543,7 @@ static int cannot_open(const char *path, const char *folder) {
                        : !access(apart, R_OK) ? "; there are incomplete results in its folder flexlab.incomplete"
                        : reason == ENOENT     ? "; expected a folder that 'flexlab compare' or 'flexlab train' wrote"
                                               : "";
-    int status = text_failed("cannot read %s: %s%s", path, strerror(reason), hint);
+    int status = text_failed("cannot read %s: %s%s", path, why, hint);
     free(part);
     free(old);
     free(new);
@@ -574,12 +575,13 @@ static void read_lines(struct reader *r, FILE *file, const char *folder) {
 int stored_read(struct stored *stored, const char *folder) {
     *stored = (struct stored){0};
     struct reader r = {.stored = stored, .path = text_format("%s/metrics.jsonl", folder)};
-    FILE *file = fopen(r.path, "re");
+    const char *why;
+    FILE *file = input_open(r.path, &why);
     if (file) {
         read_lines(&r, file, folder);
         fclose(file);
     } else {
-        r.status = cannot_open(r.path, folder);
+        r.status = cannot_open(r.path, folder, why);
     }
     stored->x.settings = &stored->settings;
     stored->x.stopped = experiment_finished(&stored->x) < stored->x.run_count;

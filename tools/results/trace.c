@@ -1,5 +1,6 @@
 /* trace.c - reading the exponent traces (docs/metrics.md). A row that is not as training writes it is an error. */
 #include "results/trace.h"
+#include "base/input.h"
 #include "base/text.h"
 #include <errno.h>
 #include <fnmatch.h>
@@ -21,9 +22,10 @@ struct reader {
 };
 
 static int reader_open(struct reader *r, const char *path) {
-    *r = (struct reader){.file = fopen(path, "r"), .path = path, .number = 1};
+    const char *why;
+    *r = (struct reader){.file = input_open(path, &why), .path = path, .number = 1};
     if (!r->file)
-        return text_failed("cannot read %s: %s", path, strerror(errno));
+        return text_failed("cannot read %s: %s", path, why);
     if (getline(&r->line, &r->room, r->file) >= 0 && !strcmp(r->line, heading))
         return STATUS_OK;
     fclose(r->file);

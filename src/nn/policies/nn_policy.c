@@ -1,6 +1,7 @@
 /* nn_policy.c - reading policies: a text of lines, by name, from a file or as it is (docs/policies.md). */
 #include "nn/policies/nn_policy.h"
 #include "core/base/fail.h"
+#include "core/base/files.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
 #include "safetensors/safetensors.h"
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { TEXT_LIMIT = 1 << 16, WORD_LIMIT = 160, LINE_LIMIT = 1000 };
 
@@ -343,7 +345,13 @@ static tensor_status read_text(struct fl_policy *policy, const char *text, const
 /* --- where the text comes from ------------------------------------------------------------------------------------ */
 
 static tensor_status read_file(const char *path, char **text) {
-    FILE *file = fopen(path, "rb");
+    const char *kind;
+    const int opened = fl_file_open(path, NULL, &kind);
+    if (kind)
+        return fl_fail(TENSOR_E_IO, "policy %.200s: is %s, expected a regular file", path, kind);
+    FILE *file = opened < 0 ? NULL : fdopen(opened, "rb");
+    if (!file && opened >= 0)
+        close(opened);
     if (!file)
         return errno == ENOENT
                    ? fl_fail(TENSOR_E_ARGUMENT, "policy '%.100s': no file of that name, and no preset, which are %s",

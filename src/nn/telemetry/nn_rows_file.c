@@ -3,6 +3,7 @@
 #define _DEFAULT_SOURCE /* flock */
 #include "nn/telemetry/nn_rows_file.h"
 #include "core/base/fail.h"
+#include "core/base/files.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static tensor_status io_failed(const struct fl_rows_file *f, const char *what, const char *path) {
@@ -18,15 +18,21 @@ static tensor_status io_failed(const struct fl_rows_file *f, const char *what, c
                    strerror(errno));
 }
 
+static tensor_status check_place(const struct fl_rows_file *f, const char *path) {
+    const char *kind = fl_file_in_the_way(path);
+    return kind ? fl_fail(TENSOR_E_IO, "%s: cannot write %s: it is %s, expected a regular file or none", f->of, path,
+                          kind)
+                : TENSOR_OK;
+}
+
 /* The part is emptied only once it is ours. */
 static tensor_status open_part(struct fl_rows_file *f) {
-    struct stat found;
-    if (!stat(f->path, &found) &&
-        S_ISDIR(found.st_mode)) { /* which no file can take the name of, once it is complete */
-        errno = EISDIR;
-        return io_failed(f, "write", f->path);
-    }
-    const int descriptor = open(f->part, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    tensor_status status = check_place(f, f->path);
+    if (!status)
+        status = check_place(f, f->part);
+    if (status)
+        return status;
+    const int descriptor = open(f->part, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (descriptor < 0)
         return io_failed(f, "write", f->part);
     if (flock(descriptor, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
@@ -38,7 +44,7 @@ static tensor_status open_part(struct fl_rows_file *f) {
     f->lock = empty ? fcntl(descriptor, F_DUPFD_CLOEXEC, 0) : -1;
     if (f->lock >= 0 && (f->file = fdopen(descriptor, "w+")))
         return TENSOR_OK;
-    const tensor_status status = io_failed(f, "write", f->part);
+    status = io_failed(f, "write", f->part);
     if (empty)
         remove(f->part);
     if (f->lock >= 0)
@@ -98,7 +104,7 @@ tensor_status fl_rows_finish(struct fl_rows_file *f) {
     tensor_status status = TENSOR_OK;
     if (!closed || failed)
         status = io_failed(f, "write", f->part);
-    else if (rename(f->part, f->path))
+    else if (!(status = check_place(f, f->path)) && rename(f->part, f->path))
         status = io_failed(f, "give the finished file its name", f->path);
     if (status)
         remove(f->part);
