@@ -208,15 +208,10 @@ const tensor *fl_loss_scale_of(const nn_graph *g) {
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
-/* There was an Inf or NaN, be it that a shared exponent holds neither: a conversion counts an Inf as saturated there,
- * and has it as its maximum. */
-static bool was_nonfinite(const struct fl_slot *slot) {
-    return slot->last.nonfinite > 0 || isinf(slot->last.maximum);
-}
-
-/* The same, or what no exponent of its format holds was saturated. */
+/* There was an Inf or NaN, which a shared exponent counts too though it holds neither, or what no exponent of its
+ * format holds was saturated. */
 static bool overflowed(const struct fl_slot *slot, bool shared) {
-    return was_nonfinite(slot) || (shared && slot->last.saturated > 0 && slot->e == slot->autoflex.e_min);
+    return slot->last.nonfinite > 0 || (shared && slot->last.saturated > 0 && slot->e == slot->autoflex.e_min);
 }
 
 static tensor_status find_slot(const struct fl_slot_copies *slots, const tensor *t, const struct fl_slot **slot) {
