@@ -392,9 +392,9 @@ static void every_predictor(const struct way *way, tensor_format format, tensor_
         const autoflex_predictor predictor = autoflex_list(p);
         if (device && predictor >= AUTOFLEX_ADDED)
             continue;
-        for (int bad_at = way->in_place ? 3 : 0; bad_at <= 3; bad_at += 3) {
+        for (int bad_at = way->in_place || device ? 3 : 0; bad_at <= 3; bad_at += 3) {
             struct scene s = {way, autoflex_name(predictor), format, rounding, n, bad_at, kind};
-            for (int how = 0; how < 4; how++) {
+            for (int how = device ? 3 : 0; how < 4; how++) {
                 set_kinds(kind, way, n, how);
                 play(&s);
             }
