@@ -102,6 +102,41 @@ static void initialisation(void) {
     CHECK(autoflex_initialise(&a, 1e5) == 8, "fixed moved to %d", a.e);
 }
 
+/* First results of operations that the tests of ngraph record (tests/flex_tests of ngraph-python, commit of 2018),
+ * those whose last place tells the exponent. The loop here settles one below it after a jump, on purpose:
+ * docs/autoflex.md. It matters at the first write alone; at the second both have the same exponent. */
+static void first_writes_of_ngraph(void) {
+    static const struct {
+        const char *what;
+        double exact, recorded;
+        int theirs, ours;
+    } first[] = {{"exp(5)", 148.4131591025766, 148.4140625, 7, 6},
+                 {"exp(-5)", 0.006737946999085467, 0.0067379474639892578, 22, 21},
+                 {"exp(-11)", 1.670170079024566e-5, 1.6701407730579376220703125e-5, 30, 29},
+                 {"log(20972 2^-21)", 4.605147298, 4.605224609375, 12, 11},
+                 {"log(32767)", 10.397177190355384, 10.39697265625, 11, 10},
+                 {"sigmoid(-10)", 4.5397868702434395e-5, 4.539825022220611572265625e-5, 29, 28},
+                 {"10000 - 0.4", 9999.6, 9999.5, 1, 1},
+                 {"sigmoid(-20)", 2.0611536181902037e-9, 1.86264514923095703125e-9, 31, 31}};
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++) {
+        struct autoflex a, b;
+        autoflex_reset(&a, AUTOFLEX_NGRAPH, 0, 31);
+        b = a;
+        CHECK(first[i].recorded == ldexp(rint(ldexp(first[i].exact, first[i].theirs)), -first[i].theirs),
+              "%s: %.17g is not its rounding at 2^-%d", first[i].what, first[i].recorded, first[i].theirs);
+        CHECK(autoflex_initialise(&a, first[i].exact) == first[i].ours, "%s: e %d, expected %d", first[i].what, a.e,
+              first[i].ours);
+        b.e = first[i].theirs;
+        autoflex_record(&a, (int)rint(ldexp(first[i].exact, a.e)), first[i].exact);
+        autoflex_record(&b, (int)rint(ldexp(first[i].exact, b.e)), first[i].exact);
+        CHECK(autoflex_adjust(&a) == autoflex_adjust(&b), "%s: second write at e %d, theirs at %d", first[i].what, a.e,
+              b.e);
+        autoflex_reset(&a, AUTOFLEX_NGRAPH, 0, 31);
+        autoflex_load(&a, first[i].exact);
+        CHECK(a.e == first[i].theirs, "%s loaded: e %d, expected %d", first[i].what, a.e, first[i].theirs);
+    }
+}
+
 static void zeros_say_nothing(void) {
     const char *names[] = {"paper", "ngraph"};
     for (int p = 0; p < 2; p++) {
@@ -408,6 +443,7 @@ int main(void) {
     specification_traces();
     logarithms();
     initialisation();
+    first_writes_of_ngraph();
     zeros_say_nothing();
     clamps();
     zeros_start_anew();

@@ -592,11 +592,15 @@ static void keeps(const char *policy, bool bias_alone, double most) {
 /* hides: the gradient of the weight tells nothing of it. A gradient of an activation that overflows in fp16 where no
  * parameter is, and on its way to the only one becomes a shared exponent, whose elements are all finite: the script
  * says which steps make no update. */
-static void converts(const char *policy, bool hides) {
+static void converts(const char *policy, const char *predictor, bool hides) {
     static const float images[BATCH * WIDTH] = {1, 0.5f, 2, 0.25f, 1, 1};
     static const float script[] = {256, INFINITY, 1000, NAN, -INFINITY, 512};
-    nn_graph *g = nn_graph_new(&(nn_config){
-        .policy = policy, .batch = BATCH, .seed = 3, .loss = "none", .loss_scale = "dynamic:init=1024,factor=4"});
+    nn_graph *g = nn_graph_new(&(nn_config){.policy = policy,
+                                            .predictor = predictor,
+                                            .batch = BATCH,
+                                            .seed = 3,
+                                            .loss = "none",
+                                            .loss_scale = "dynamic:init=1024,factor=4"});
     CHECK(g, "%s: %s", policy, tensor_error());
     const nn_node conv = nn_conv2d(g, "conv", nn_input(g, 1, 1, WIDTH), OUTPUTS, 1, 1, 0);
     CHECK(!nn_compile(g, nn_relu(g, "last", conv)), "%s: %s", policy, tensor_error());
@@ -634,6 +638,52 @@ static void converts(const char *policy, bool hides) {
     }
     tensor_free(dy);
     nn_graph_free(g);
+}
+
+/* A layer whose gradient is converted from fp16 to a shared exponent, under a predictor with a long memory: overflows
+ * that the first scales provoke are steps left out, and from then on it is trained as by a scale that provokes none. */
+static double trained(const char *predictor, const char *scale, double gradient[WIDTH], int64_t *skipped) {
+    static const float images[BATCH * WIDTH] = {1, -0.5f, 2, 0.25f, 1, -1};
+    static const int32_t labels[BATCH] = {0, 1};
+    nn_graph *g = nn_graph_new(&(nn_config){.policy = "variant fp16; first format=dfp16",
+                                            .predictor = predictor,
+                                            .batch = BATCH,
+                                            .seed = 3,
+                                            .momentum = 0.5f,
+                                            .loss_scale = scale});
+    CHECK(g, "%s: %s", predictor, tensor_error());
+    const nn_node first = nn_linear(g, "first", nn_input(g, 1, 1, WIDTH), WIDTH);
+    CHECK(!nn_compile(g, nn_linear(g, "second", first, OUTPUTS)), "%s: %s", predictor, tensor_error());
+    nn_loss_scale now = {0};
+    double loss = 0;
+    for (int made = 0, steps = 0; made < 60 && steps < 100; steps++) {
+        CHECK(!nn_forward(g, images, labels) && !nn_backward(g) && !nn_update(g, 0.5f) && !nn_loss_scale_get(g, &now),
+              "%s: %s", predictor, tensor_error());
+        made = steps + 1 - (int)now.skipped;
+    }
+    *skipped = now.skipped;
+    for (int i = 0; i < nn_tensor_count(g); i++)
+        if (!strcmp(nn_tensor_at(g, i).name, "first.bias.grad"))
+            CHECK(!tensor_store_f64(nn_tensor_at(g, i).t, gradient, WIDTH), "%s", tensor_error());
+    CHECK(!nn_forward(g, images, labels) && !nn_loss(g, &loss, NULL), "%s", tensor_error());
+    nn_graph_free(g);
+    return loss;
+}
+
+static void comes_back(void) {
+    for (int p = 0; autoflex_list(p); p++) {
+        const char *name = autoflex_name(autoflex_list(p));
+        double gradient[WIDTH] = {0}, usual[WIDTH] = {0};
+        int64_t skipped = 0, none = 0;
+        const double loss = trained(name, "dynamic:init=2^24", gradient, &skipped),
+                     plain = trained(name, "dynamic:init=1024", usual, &none);
+        CHECK(skipped >= 5 && !none, "%s: %d and %d steps left out", name, (int)skipped, (int)none);
+        if (!strcmp(name, "fixed")) /* another scale is another number of places */
+            continue;
+        CHECK(fabs(loss - plain) <= 0.05 * plain + 1e-4, "%s: loss %g after overflows, %g without", name, loss, plain);
+        for (int i = 0; i < WIDTH; i++)
+            CHECK(gradient[i] != 0 && usual[i] != 0, "%s: gradient %d is %g and %g", name, i, gradient[i], usual[i]);
+    }
 }
 
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
@@ -718,11 +768,14 @@ int main(int argc, char **argv) {
         keeps("variant fp32; fc.bias weights=fp16 master=none", true, 65519);
         keeps("variant bf16; * weight-gradients=fp16 master=fp32", false, 65519);
         keeps("variant fp32; * weight-gradients=flex16+5:current", false, 32767.4);
-        converts("variant fp16; if-any nothing format=fp32", false);
-        converts("variant fp16; conv format=dfp16", true);
-        converts("variant fp16; conv format=flex16+5", true);
-        converts("variant fp16; conv gradients=dfp16", true);
-        converts("variant fp16; conv operands=dfp16 result=fp16", true);
+        converts("variant fp16; if-any nothing format=fp32", NULL, false);
+        converts("variant fp16; conv format=dfp16", NULL, true);
+        converts("variant fp16; conv format=flex16+5", NULL, true);
+        converts("variant fp16; conv gradients=dfp16", NULL, true);
+        converts("variant fp16; conv operands=dfp16 result=fp16", NULL, true);
+        for (int p = 0; autoflex_list(p); p++)
+            converts("variant fp16; conv format=dfp16", autoflex_name(autoflex_list(p)), true);
+        comes_back();
     }
     goes_on();
     pairs();

@@ -8,7 +8,8 @@
  *     autoflex_record(&a, gamma, maximum);     after the write
  *
  * Value of a mantissa m under exponent e: m * 2^-e. Gamma: the largest |mantissa| of one write, after rounding and
- * saturation. phi = gamma * 2^-e. N = 16 mantissa bits, top = 32767.
+ * saturation. phi = gamma * 2^-e. N = 16 mantissa bits, top = 32767. Gamma and maxima are of finite results: a maximum
+ * that is not finite says nothing, and the functions below then leave the state as it is.
  *
  * Source: Koster et al., "Flexpoint", NIPS 2017 (arXiv 1711.02213), sections 3.2 to 3.7. */
 #ifndef FLEXLAB_AUTOFLEX_H
@@ -130,8 +131,8 @@ FLEXLAB_API int autoflex_fit(struct autoflex *a, double maximum) FLEXLAB_SYMBOL(
  * write that stays. */
 FLEXLAB_API bool autoflex_repeat(struct autoflex *a, double maximum) FLEXLAB_SYMBOL(autoflex_repeat);
 
-/* After a write: gamma (0 ... 32767) and the true maximum before rounding and saturation. A true maximum of 0 records
- * nothing. gamma 0 with a maximum above 0 records the maximum itself. */
+/* After a write: gamma (0 ... 32767) and the true maximum before rounding and saturation. A true maximum of 0, or one
+ * that is not finite, records nothing. gamma 0 with a maximum above 0 records the maximum itself. */
 FLEXLAB_API void autoflex_record(struct autoflex *a, int gamma, double maximum) FLEXLAB_SYMBOL(autoflex_record);
 
 /* floor(log2 x) for x > 0, from the bits of x: powers of two come out exact. */

@@ -50,7 +50,7 @@ FLEXLAB_API tensor_status tensor_root_mean(tensor *r, const tensor *g, const ten
     FLEXLAB_SYMBOL(tensor_root_mean);
 /* y = a w + b m / (c r + d), in double: a w; b m; c r + d; the quotient; the sum; rounded once. Where b m is 0: a w.
  * w, m and r count as their wide parts; in a shared-exponent format r as at least one step of what holds it, 2^-e or
- * 2^-(e + 16) of a wide part, and a quotient by zero as the largest double. y may be w. TENSOR_E_ARGUMENT where r is
+ * 2^-(e + 16) of a wide part. y may be w. TENSOR_E_ARGUMENT where r is
  * refused as by tensor_root_mean, and where m has a wide part and r none. */
 FLEXLAB_API tensor_status tensor_add_ratio(tensor *y, const tensor *w, const tensor *m, const tensor *r,
                                            const tensor *factors, int row) FLEXLAB_SYMBOL(tensor_add_ratio);

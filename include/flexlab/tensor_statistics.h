@@ -10,11 +10,13 @@ extern "C" {
 #endif
 
 typedef struct tensor_stats {
-    double maximum;    /* largest |x| before rounding and saturation; Inf if an Inf was produced */
+    double maximum;    /* largest |x| before rounding and saturation; Inf if an Inf was produced, but under a shared
+                          exponent, where it is of finite results alone, as gamma is */
     int32_t gamma;     /* largest |mantissa| after; 0 for float formats */
     int64_t saturated; /* did not fit: +-32767 instead, or Inf where the binary32 result was finite (fp16, bf16) */
     int64_t flushed;   /* not zero before the last rounding (float formats: in binary32), zero after it */
-    int64_t nonfinite; /* NaN and Inf among the stored elements */
+    int64_t nonfinite; /* NaN and Inf among the stored elements; under a shared exponent, which stores them as 0 and
+                          +-32767 (and counts Inf as saturated too), among the results */
     int64_t elements;  /* elements written */
     int64_t writes;    /* 1 for the last write; the number of writes for the total */
 } tensor_stats;

@@ -93,8 +93,8 @@ FLEXLAB_API tensor_status tensor_store_array(const tensor *t, void *values, tens
  * fit. */
 FLEXLAB_API tensor_status tensor_convert(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_convert);
 /* The same for a shared-exponent y at an exponent that is known: one pass over x, counted as an ordinary write. NaN
- * becomes zero and Inf the largest mantissa; tensor_statistics tells. TENSOR_E_ARGUMENT outside the format's range;
- * TENSOR_E_FORMAT where y has no shared exponent, or a wide part. */
+ * becomes zero and Inf the largest mantissa; tensor_statistics tells, and the history knows neither. TENSOR_E_ARGUMENT
+ * outside the format's range; TENSOR_E_FORMAT where y has no shared exponent, or a wide part. */
 FLEXLAB_API tensor_status tensor_convert_at(tensor *y, const tensor *x, int e) FLEXLAB_SYMBOL(tensor_convert_at);
 /* A bit-exact copy: elements, exponent, history, wide part. Same format and shape; TENSOR_E_FORMAT where one of the two
  * has a wide part and the other has none. The two may lie on different devices, of which one is the host. */

@@ -174,6 +174,11 @@ FL_BOTH int fl_exponent_for(const struct autoflex *a, double maximum) {
 
 /* --- the life of an exponent: autoflex.h says what each function is for ------------------------------------------- */
 
+/* Zeros say nothing of a tensor, and no exponent makes room for what is not finite. */
+FL_BOTH bool fl_says_something(double maximum) {
+    return maximum > 0 && fl_is_finite(maximum);
+}
+
 FL_BOTH int fl_autoflex_clamp(struct autoflex *a, int e) {
     if (e < a->e_min) {
         a->clamped_low++;
@@ -223,7 +228,7 @@ FL_BOTH int fl_autoflex_adjust(struct autoflex *a) {
 }
 
 FL_BOTH int fl_autoflex_initialise(struct autoflex *a, double maximum) {
-    if (!(maximum > 0) || a->predictor == AUTOFLEX_FIXED)
+    if (!fl_says_something(maximum) || a->predictor == AUTOFLEX_FIXED)
         return a->e;
     for (;;) {
         const int gamma = fl_gamma_at(maximum, a->e);
@@ -254,13 +259,9 @@ FL_BOTH int fl_autoflex_initialise(struct autoflex *a, double maximum) {
 }
 
 FL_BOTH int fl_autoflex_fit(struct autoflex *a, double maximum) {
-    if (!(maximum > 0))
+    if (!fl_says_something(maximum))
         return a->e;
     a->predicted = maximum;
-    if (!fl_is_finite(maximum)) {
-        a->e = fl_autoflex_clamp(a, a->e_min - 1);
-        return a->e;
-    }
     int e = AUTOFLEX_BITS - 2 - fl_floor_log2(maximum);
     if (fl_nearest_integer(fl_scale2(maximum, e)) > AUTOFLEX_TOP)
         e--; /* just below a power of two: rounds up to 32768 */
@@ -275,7 +276,7 @@ FL_BOTH bool fl_autoflex_fits(const struct autoflex *a, double maximum) {
 }
 
 FL_BOTH bool fl_autoflex_repeat(struct autoflex *a, double maximum) {
-    if (!fl_repeats(a->predictor) || !(maximum > 0) || fl_autoflex_fits(a, maximum))
+    if (!fl_repeats(a->predictor) || !fl_says_something(maximum) || fl_autoflex_fits(a, maximum))
         return false;
     const int tried = a->e;
     return fl_autoflex_fit(a, maximum) != tried;
@@ -299,14 +300,15 @@ FL_BOTH void fl_autoflex_record(struct autoflex *a, int gamma, double maximum) {
         a->zero_writes++;
         return;
     }
+    if (!fl_says_something(maximum))
+        return;
     const bool full = gamma >= AUTOFLEX_TOP;
     a->overflows += full;
     if (fl_is_amax(a->predictor)) {
-        const double largest = fl_is_finite(maximum) ? maximum : fl_power_of_two(1023);
         if (a->predictor == AUTOFLEX_AMAX)
-            fl_autoflex_push_block(a, largest);
+            fl_autoflex_push_block(a, maximum);
         else
-            fl_autoflex_push(a, largest);
+            fl_autoflex_push(a, maximum);
     } else if (full && !(fl_repeats(a->predictor) && fl_autoflex_fits(a, maximum))) {
         a->count = a->next = 0;
         fl_autoflex_push(a, fl_scale2(2.0 * gamma, -a->e));

@@ -37,10 +37,14 @@ static void encode(const struct fl_view *out, int64_t first, int64_t n, const do
     const bool stochastic = rounding->mode == TENSOR_ROUND_STOCHASTIC;
     for (int64_t i = 0; i < n; i++) {
         const double x = values[i];
-        int64_t m = 0;
-        if (x != x)
-            stats->nonfinite++;
-        else if (stochastic && isfinite(x))
+        int64_t m;
+        if (!isfinite(x)) {
+            m = fl_put_nonfinite(x, TOP, stats);
+            if (dst)
+                dst[i] = (int16_t)m;
+            continue;
+        }
+        if (stochastic)
             m = round_stochastic(x, e, fl_philox_draw(rounding->key, rounding->write, rounding->first + first + i));
         else
             m = round_nearest(x * unit);

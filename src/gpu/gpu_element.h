@@ -61,14 +61,24 @@ __device__ static inline void gpu_store_mantissa(const struct gpu_now &now, int6
         ((fl_element *)now.out)[i] = (fl_element)m;
 }
 
+/* NaN or Inf becomes element i. */
+__device__ static inline void gpu_put_nonfinite(const struct gpu_now &now, int64_t i, double x,
+                                                struct fl_stats *stats) {
+    const int32_t m = fl_put_nonfinite(x, FL_TOP, stats);
+    if (now.out)
+        ((fl_element *)now.out)[i] = (fl_element)m;
+}
+
 /* x, exact or rounded to odd, becomes element i; near: the same rounded to nearest, for the maximum. e: of the output.
  */
 __device__ static inline void gpu_store(const struct gpu_now &now, int e, int64_t i, double x, double near,
                                         struct fl_stats *stats) {
-    int64_t m = 0;
-    if (x != x)
-        stats->nonfinite++;
-    else if (now.rounding.mode == TENSOR_ROUND_STOCHASTIC && fl_is_finite(x))
+    int64_t m;
+    if (!fl_is_finite(x)) {
+        gpu_put_nonfinite(now, i, x, stats);
+        return;
+    }
+    if (now.rounding.mode == TENSOR_ROUND_STOCHASTIC)
         m = gpu_stochastic(x, e, fl_philox_draw(now.rounding.key, now.rounding.write, i));
     else
         m = gpu_nearest(fl_scale2(x, e));
@@ -163,8 +173,7 @@ __device__ static inline void gpu_store_real(const struct gpu_now &now, int e, i
     const double near = fl_coarse(x);
     struct fl_stats one = {};
 #ifdef FL_SHARED_EXPONENT
-    gpu_store(now, e, i, x, fl_is_finite(x) ? near : 0, &one);
-    one.nonfinite += x == x && !fl_is_finite(x);
+    gpu_store(now, e, i, x, near, &one);
 #else
     (void)e;
 #ifdef FL_DIGITS

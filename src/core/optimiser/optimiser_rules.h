@@ -21,11 +21,6 @@ FL_BOTH double fl_add_ratio(double w, double m, double r, const double *f) {
     return numerator == 0 ? kept : kept + ratio;
 }
 
-/* A ratio by zero has no end: the largest number stands for it, which every exponent saturates. */
-FL_BOTH double fl_bounded(double x) {
-    return x > DBL_MAX ? DBL_MAX : x < -DBL_MAX ? -DBL_MAX : x;
-}
-
 /* x units of a wide part: rounded to the nearest, ties to even, not yet saturated but within reach of it. */
 FL_BOTH double fl_wide_units(double x) {
     const double limit = (double)FL_WIDE_LIMIT + 1;

@@ -61,14 +61,12 @@ static void evaluate(const struct job *job, int64_t first, int64_t n, double *va
         values[i] = function(values[i], b[i], beta, alpha);
 }
 
-/* The maximum and the infinite of a block, as the definition has them (ref_map.c). */
+/* The maximum of a block, as the definition has it (ref_map.c). */
 static void observe(bool shared, int64_t n, const double *values, struct fl_stats *stats) {
     stats->maximum = 0;
     for (int64_t i = 0; i < n; i++) {
         const double size = fabs(values[i]);
-        if (shared && isinf(size))
-            stats->nonfinite++;
-        else if (size > stats->maximum)
+        if (size > stats->maximum && !(shared && isinf(size)))
             stats->maximum = size;
     }
     stats->maximum = fl_coarse(stats->maximum);
@@ -135,9 +133,7 @@ static void settle(const struct job *job, int64_t first, int open, struct fl_rea
             stats->flushed += near != 0 && block->y[i] == 0;
             stats->saturated += isfinite(near) && isinf(block->y[i]);
         }
-        if (shared && isinf(size))
-            stats->nonfinite++;
-        else if (fl_coarse(size) > stats->maximum)
+        if (fl_coarse(size) > stats->maximum && !(shared && isinf(size)))
             stats->maximum = fl_coarse(size);
         block->v[i] = block->e[i] = 0;
     }
@@ -323,8 +319,8 @@ static void look_up_part(void *context, int part, int worker) {
             if (shared && infinite)
                 most = most_below(job, i, n, ranks->infinite);
         }
-        if (shared && mantissa_of(found.most) > stats.gamma)
-            stats.gamma = mantissa_of(found.most);
+        if (shared && most != INT32_MIN && mantissa_of(most) > stats.gamma)
+            stats.gamma = mantissa_of(most);
         if (most != INT32_MIN || found.most == INT32_MIN) {
             const double size = size_of(job, most);
             stats.maximum = size > stats.maximum ? size : stats.maximum;

@@ -61,10 +61,9 @@ void fl_ref_end(const struct ref_work *w) {
     if (shared || real) {
         stats.maximum = 0;
         for (int64_t i = 0; i < w->count; i++) {
-            const bool infinite = real && shared && isinf(w->near[i]); /* a pole: no exponent makes room for it */
-            stats.nonfinite += infinite;
-            if (!infinite && fabs(w->near[i]) > stats.maximum)
-                stats.maximum = fabs(w->near[i]);
+            const double size = fabs(w->near[i]);
+            if (size > stats.maximum && !(shared && isinf(size))) /* no exponent makes room for a pole */
+                stats.maximum = size;
         }
     }
     fl_stats_merge(args->stats, &stats);

@@ -31,6 +31,8 @@ static void keep_wide(struct ref_work *w, int64_t i, int64_t *saturated, int64_t
     }
     if (args->out.data)
         ((int32_t *)args->out.wide)[i] = (int32_t)m;
+    if (!isfinite(w->value[i]))
+        return;                              /* the element tells of it */
     *vanished += m == 0 && w->value[i] != 0; /* before the element: its encoding sees a plain zero */
     w->value[i] = ldexp(m, -e);
 }
@@ -44,8 +46,7 @@ static tensor_status run(const struct fl_args *args, double (*rule)(const struct
     const bool shared = fl_ref_shared(args), wide = args->out.wide;
     int64_t saturated = 0, vanished = 0;
     for (int64_t i = 0; i < w.count; i++) {
-        const double x = rule(&w, i);
-        w.value[i] = w.near[i] = shared ? fl_bounded(x) : x;
+        w.value[i] = w.near[i] = rule(&w, i);
         if (wide)
             keep_wide(&w, i, &saturated, &vanished);
     }

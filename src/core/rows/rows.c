@@ -71,7 +71,7 @@ void fl_rows_store(const struct fl_args *args, int64_t first, int64_t n, const d
 double fl_rows_largest(const double *value, int64_t n) {
     double largest = 0;
     for (int64_t i = 0; i < n; i++)
-        largest = fabs(value[i]) > largest ? fabs(value[i]) : largest;
+        largest = fabs(value[i]) > largest && fl_is_finite(value[i]) ? fabs(value[i]) : largest;
     return largest;
 }
 

@@ -31,7 +31,7 @@ void fl_rows_run(const struct fl_rows *rows, char *memory);
 void fl_rows_store(const struct fl_args *args, int64_t first, int64_t n, const double *value, double largest,
                    struct fl_stats *stats);
 
-/* The largest |value| of n, NaN aside: of values that are exact. */
+/* The largest finite |value| of n: of values that are exact. */
 double fl_rows_largest(const double *value, int64_t n);
 
 /* Elements first ... first + n - 1 of an operand: integer formats their mantissas, else their values. */

@@ -52,10 +52,9 @@ void fl_encode_mixed(const struct fl_args *args, int64_t first, int64_t n, const
     if (exact || shared) { /* the maximum is that of the result itself; shared exponents have no infinity */
         mine.maximum = 0;
         for (int64_t i = 0; i < n; i++) {
-            const bool infinite = shared && isinf(near[i]);
-            mine.nonfinite += infinite;
-            if (!infinite && fabs(near[i]) > mine.maximum)
-                mine.maximum = fabs(near[i]);
+            const double size = fabs(near[i]);
+            if (size > mine.maximum && !(shared && isinf(size)))
+                mine.maximum = size;
         }
     }
     if (exact && !shared && args->rounding.mode == TENSOR_ROUND_STOCHASTIC && args->out.data) {

@@ -222,9 +222,10 @@ const tensor *fl_loss_scale_of(const nn_graph *g) {
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
-/* There was an Inf or NaN, or what no exponent of its format holds was saturated. */
+/* There was an Inf or NaN, which a shared exponent counts too though it holds neither, or what no exponent of its
+ * format holds was saturated. */
 static bool overflowed(const struct fl_slot *slot, bool shared) {
-    return fl_was_nonfinite(slot, true) || (shared && slot->last.saturated > 0 && slot->e == slot->autoflex.e_min);
+    return slot->last.nonfinite > 0 || (shared && slot->last.saturated > 0 && slot->e == slot->autoflex.e_min);
 }
 
 static tensor_status find_slot(const struct fl_slot_copies *slots, const tensor *t, const struct fl_slot **slot) {

@@ -103,16 +103,12 @@ static bool is_done(const nn_graph *g, enum fl_part part) {
 
 /* --- the first ---------------------------------------------------------------------------------------------------- */
 
-bool fl_was_nonfinite(const struct fl_slot *slot, bool shared) {
-    return slot->last.nonfinite > 0 || (shared && isinf(slot->last.maximum));
-}
-
 static tensor_status look_at(const nn_graph *g, const struct fl_slot_copies *slots, int write, bool *found) {
     const nn_tensor_info *info = &g->infos[g->writes.list[write].info];
     const struct fl_slot *slot = fl_slot_then(slots, info->t);
     if (!slot)
         return fl_fail(TENSOR_E_DEVICE, "nonfinite: %s has no slot among those of its device", info->name);
-    *found = fl_was_nonfinite(slot, tensor_format_is_shared(tensor_get_format(info->t)));
+    *found = slot->last.nonfinite > 0;
     return TENSOR_OK;
 }
 

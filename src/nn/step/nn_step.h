@@ -60,9 +60,6 @@ tensor_status fl_list_others(nn_graph *g);
 void fl_writes_begin(nn_graph *g);
 void fl_writes_done(nn_graph *g, enum fl_part part);
 void fl_writes_forget(nn_graph *g);
-/* There was an Inf or NaN in its last write, be it that a shared exponent holds neither: a conversion counts an Inf as
- * saturated there, and has it as its maximum. */
-bool fl_was_nonfinite(const struct fl_slot *slot, bool shared);
 /* The first write of the last step that is not finite. */
 struct fl_first {
     int write;      /* its number in the order of computation; -1: none */
