@@ -41,6 +41,7 @@ void run_clear(struct run *run) {
     free(run->epochs);
     free(run->scales);
     free(run->stored);
+    free(run->failure);
     *run = (struct run){0};
 }
 
@@ -87,6 +88,13 @@ bool experiment_any_over(const struct experiment *x) {
         if (x->runs[i].finished || x->runs[i].stopped)
             return true;
     return false;
+}
+
+int experiment_failed(const struct experiment *x) {
+    int failed = 0;
+    for (int i = 0; i < x->run_count; i++)
+        failed += x->runs[i].failure != NULL;
+    return failed;
 }
 
 int experiment_finished(const struct experiment *x) {

@@ -300,7 +300,7 @@ static struct run *find_run(struct reader *r, const cJSON *line) {
 }
 
 static bool is_over(const struct run *run) {
-    return run->finished || run->stopped;
+    return run->finished || run->stopped || run->failure;
 }
 
 /* Figures pair the windows of two runs by their number: none may be missing. */
@@ -431,6 +431,11 @@ static void read_predictions(struct reader *r, const cJSON *line, struct run *ru
     }
 }
 
+static void read_failure(struct reader *r, const cJSON *line, struct run *run) {
+    free(run->failure);
+    run->failure = text_format("%s", read_text(r, line, "reason"));
+}
+
 static void read_end(struct reader *r, const cJSON *line) {
     int64_t finished = read_whole(r, line, "finished_runs", 0, INT_MAX);
     int found = experiment_finished(&r->stored->x);
@@ -451,9 +456,11 @@ static void read_line(struct reader *r, const cJSON *line) {
     static const struct {
         const char *type;
         void (*read)(struct reader *r, const cJSON *line, struct run *run);
-    } kinds[] = {{"steps", read_window}, {"epoch", read_epoch}, {"run", read_run}, {"predictions", read_predictions},
-                 {"scale", read_scale},  {"step", NULL},        {"format", NULL},  {"roles", NULL},
-                 {"end", NULL}};
+    } kinds[] = {{"steps", read_window}, {"epoch", read_epoch},
+                 {"run", read_run},      {"predictions", read_predictions},
+                 {"scale", read_scale},  {"failed", read_failure},
+                 {"step", NULL},         {"format", NULL},
+                 {"roles", NULL},        {"end", NULL}};
     const char *type = read_text(r, line, "type");
     for (size_t i = 0; r->status == STATUS_OK && i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(kinds[i].type, type) != 0)
