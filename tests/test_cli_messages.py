@@ -108,6 +108,14 @@ def test_one_fails(place):
     check("no step was trained" in done.stderr and not os.path.exists(os.path.join(alone, "metrics.jsonl")), done.stderr)
 
 
+def test_eval_of_nan(place):
+    """A network that computes no numbers has no accuracy: that is a failure."""
+    out = os.path.join(place, "nan")
+    succeed("train", *TINY, "--format", "fp32", "--lr", "1e30", "--out", out, status=1)
+    done = run("eval", "--checkpoint", os.path.join(out, "last.safetensors"), "--data", TINY[3])
+    check(done.returncode == 1 and "the loss is NaN" in done.stderr and "loss      nan" in done.stdout.lower().replace("-nan", "nan"), done.returncode, done.stdout, done.stderr)
+
+
 def test_no_memory_is_no_bad_json(place):
     """An allocation that fails within cJSON is no fault of the file."""
     if not INJECT:
@@ -128,6 +136,7 @@ def main():
         test_foreign_files(place)
         test_turned_names(place)
         test_one_fails(place)
+        test_eval_of_nan(place)
         test_no_memory_is_no_bad_json(place)
     return summary()
 

@@ -226,6 +226,9 @@ static int evaluate_all(const struct settings *s, const struct images *is, nn_gr
         status = text_failed("%s", tensor_error());
     if (status == STATUS_OK)
         print_result(s, is, loss / (double)done, correct, done);
+    if (status == STATUS_OK && !isfinite(loss))
+        status = text_failed("%s: the loss is %s: the network computes no numbers on these %s", s->checkpoint,
+                             isnan(loss) ? "NaN" : "infinite", is->text ? "tokens" : "images");
     free(predicted);
     data_loader_free(loader);
     return status;

@@ -2,6 +2,7 @@
  * flexlab_predictors (autoflex_plugin_fn), which adds them by name. The libraries stay loaded. */
 #include "commands/plugins.h"
 #include "flexlab/autoflex.h"
+#include "flexlab/status.h"
 #include "base/text.h"
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -13,12 +14,9 @@ static autoflex_predictor add(const char *name, autoflex_predict_fn predict, voi
     const bool suffix = name && (!strcmp(name, "nomaster") || !strcmp(name, "noscale")); /* FORMAT:SUFFIX */
     const autoflex_predictor given = suffix ? AUTOFLEX_NONE : autoflex_add(name, predict, context);
     if (!given) {
-        text_note("FLEXLAB_PREDICTORS: predictor '%s' cannot be added: %s", name ? name : "",
-                  suffix                        ? "'nomaster' and 'noscale' mean something else behind a format"
-                  : name && autoflex_find(name) ? "there is one of that name already"
-                  : !predict                    ? "it has no function"
-                                                : "expected a name of 1 to 31 letters, digits and characters of "
-                                                  "'_-.+', and at most 64 predictors");
+        text_note("FLEXLAB_PREDICTORS: %s", suffix ? "predictors 'nomaster' and 'noscale' cannot be added: they mean "
+                                                     "something else behind a format"
+                                                   : tensor_error());
         refused = true;
     }
     return given;
