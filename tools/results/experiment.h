@@ -68,7 +68,7 @@ struct experiment {
     uint64_t *seeds;
     struct run *runs; /* [seed][series] */
     int series_count, seed_count, run_count;
-    int baseline;           /* index of fp32, -1 without */
+    int baseline;           /* index of fp32, or else of fp32:layers; -1 without */
     data_set *train, *test; /* NULL where the results were read from files */
     struct dimensions data;
     double rate;

@@ -139,6 +139,9 @@ static void check_label(struct reader *r, const struct series *s) {
          *with_predictor = text_format("%s:%s", plain, s->predictor ? s->predictor : "");
     char *label = text_format("%.*s", (int)strcspn(s->label, "@"), s->label);
     const char *device = s->label + strlen(label);
+    const size_t length = strlen(label), end = sizeof SERIES_LAYERS - 1;
+    if (s->policy && length > end && !strcmp(label + length - end, SERIES_LAYERS))
+        label[length - end] = 0;
     /* the name of a policy is that of a file, which may have an '@' */
     const bool by_policy = s->policy && !strncmp(s->label, "policy:", 7) && s->label[7];
     if (!by_policy && ((strcmp(label, plain) != 0 && (!s->predictor || strcmp(label, with_predictor) != 0)) ||

@@ -385,9 +385,11 @@ static char *layers_note(const struct experiment *x) {
         names = longer;
         baseline = baseline || i == x->baseline;
     }
-    char *note = names ? text_format("Note: %s with layers in the formats of --layer-format%s.", names,
-                                     baseline ? "; what is compared with fp32 is compared with that" : "")
-                       : NULL;
+    char *note =
+        names ? text_format("Note: %s with layers in the formats of --layer-format%s%s%s.", names,
+                            baseline ? "; the baseline, fp32 in the names of columns and figures, is " : "",
+                            baseline ? x->series[x->baseline].label : "", baseline ? ": there is no fp32 here" : "")
+              : NULL;
     free(names);
     return note;
 }
