@@ -98,6 +98,7 @@ def test_one_fails(place):
     check("bf16@cuda:0 seed 1: cuda:0" in done.stderr and "1 of 3 runs failed" in done.stderr, done.stderr)
     lines = read_lines(out)
     failed = [line for line in lines if line["type"] == "failed"]
+    check([set(f) for f in failed] == [{"type", "format", "seed", "reason"}] and failed[0]["seed"] == 1, "fields", failed)
     check([f["format"] for f in failed] == ["bf16@cuda:0"] and "cuda:0" in failed[0]["reason"], failed)
     check({line["format"] for line in lines if line["type"] == "run" and line["complete"]} == {"fp32", "fp16"}, "the others were not trained")
     again = succeed("report", out)
