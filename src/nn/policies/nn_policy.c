@@ -429,7 +429,8 @@ tensor_status fl_policy_new(struct fl_policy **policy, const char *asked, const 
         return no_memory();
     tensor_status status = asked ? read_asked(*policy, asked) : TENSOR_OK;
     if (!status && asked && !(*policy)->variant && !(*policy)->text)
-        status = fl_fail(TENSOR_E_ARGUMENT, "policy '%.100s' says nothing, expected at least one rule", (*policy)->name);
+        status =
+            fl_fail(TENSOR_E_ARGUMENT, "policy '%.100s' says nothing, expected at least one rule", (*policy)->name);
     if (!status && !asked && !((*policy)->name = fl_strdup("layer formats")))
         status = no_memory();
     if (!status && layer_formats)
