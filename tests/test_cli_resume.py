@@ -292,7 +292,7 @@ def test_options_stay(place, data):
 
     def kept():
         return witness.read(resume)[1]["flexlab.arguments"].split()
-    for arguments, every in (([], "7"), (["--checkpoint-every=9"], "9"), ([], "9"), (["--checkpoint-every", "11", "--checkpoint-e", "5"], "5")):
+    for arguments, every in (([], "7"), (["--checkpoint-every=9"], "9"), ([], "9"), (["--checkpoint-every", "11", "--checkpoint-every=5"], "5")):
         go_on_a_little(["--resume", out, *arguments], resume)
         wanted = sorted(["--allow-divergence", "--device=cpu", "--checkpoint-every=" + every])
         found = sorted(w for w in kept() if w.startswith(("--allow", "--device", "--checkpoint")))

@@ -14,9 +14,10 @@ static autoflex_predictor add(const char *name, autoflex_predict_fn predict, voi
     const bool suffix = name && (!strcmp(name, "nomaster") || !strcmp(name, "noscale")); /* FORMAT:SUFFIX */
     const autoflex_predictor given = suffix ? AUTOFLEX_NONE : autoflex_add(name, predict, context);
     if (!given) {
-        text_note("FLEXLAB_PREDICTORS: %s", suffix ? "predictors 'nomaster' and 'noscale' cannot be added: they mean "
-                                                     "something else behind a format"
-                                                   : tensor_error());
+        const char *why = suffix ? "'nomaster' and 'noscale' mean something else behind a format" : tensor_error();
+        for (const char *next = why; !suffix && (next = strstr(next, "': "));) /* behind the name */
+            why = next += 3;
+        text_note("FLEXLAB_PREDICTORS: predictor '%s' cannot be added: %s", name ? name : "", why);
         refused = true;
     }
     return given;
