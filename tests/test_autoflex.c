@@ -1,6 +1,7 @@
 /* The exponent traces of the specification, and the traps around them. First write: a direct load. */
 #include "check.h"
 #include "flexlab/autoflex.h"
+#include "flexlab/status.h"
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -355,6 +356,13 @@ static void added(void) {
     const autoflex_predictor mine = autoflex_add("doubled", latest_doubled, &calls);
     CHECK(mine >= AUTOFLEX_ADDED && autoflex_find("doubled") == mine && !strcmp(autoflex_name(mine), "doubled"),
           "added as %d", mine);
+    CHECK(!autoflex_add("doubled", never, &calls) && tensor_error_status() == TENSOR_E_ARGUMENT &&
+              strstr(tensor_error(), "autoflex_add: predictor 'doubled': there is one of that name already"),
+          "%s", tensor_error());
+    CHECK(!autoflex_add("no blanks", never, &calls) &&
+              strstr(tensor_error(), "'no blanks': expected a name of 1 to 31"),
+          "%s", tensor_error());
+    CHECK(!autoflex_add("x", NULL, NULL) && strstr(tensor_error(), "'x': predict is NULL"), "%s", tensor_error());
     CHECK(!autoflex_add("doubled", never, &calls) && !autoflex_add("paper", never, &calls), "a name was given twice");
     CHECK(!autoflex_add("", never, NULL) && !autoflex_add(NULL, never, NULL) && !autoflex_add("x", NULL, NULL) &&
               !autoflex_add("a-name-of-thirty-two-characters-", never, NULL),

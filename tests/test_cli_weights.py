@@ -3,8 +3,12 @@
 `flexlab eval` says of the file; reports, merging, going on, and what is refused.
 
     test_cli_weights.py PATH-OF-FLEXLAB SOURCE"""
+import itertools
+import json
+import math
 import os
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -77,13 +81,113 @@ def test_goes_on(place):
     expect_error(["compare", "--resume", pieces, "--weights", source], 2, "--weights: not with --resume")
 
 
+def expect_misfits(arguments, file, *parts):
+    """All that does not go together, below one line that counts it."""
+    done = succeed(*arguments, status=1)
+    check(done.stdout == "" and done.stderr.startswith(f"flexlab {arguments[0]}: --weights '{file}': of the "), done.stderr)
+    for part in parts:
+        check(part in done.stderr, done.shown, "wants", repr(part), "in", done.stderr)
+
+
+# --- weights of another program -------------------------------------------------------------------------------------------------------
+
+def read_tensors(path):
+    """{name: (type, shape, bytes)} and the notes, with nothing but the standard library."""
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = file.read()
+    notes = header.pop("__metadata__", {})
+    return {n: (t["dtype"], t["shape"], data[slice(*t["data_offsets"])]) for n, t in header.items()}, notes
+
+
+def write_tensors(path, tensors, notes=None):
+    header, at = {"__metadata__": notes} if notes else {}, 0
+    for name, (kind, shape, data) in tensors.items():
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
+
+
+def permuted(tensor, order):
+    """Its dimensions in that order, of elements of any type."""
+    kind, shape, data = tensor
+    size = len(data) // math.prod(shape)
+    strides = [size * math.prod(shape[d + 1:]) for d in range(len(shape))]
+    places = itertools.product(*(range(shape[d]) for d in order))
+    starts = (sum(i * strides[d] for i, d in zip(place, order)) for place in places)
+    return kind, [shape[d] for d in order], b"".join(data[s:s + size] for s in starts)
+
+
+def test_foreign(place):
+    """Filters that another program leaves as [out, in, height, width] fit where the sizes are alike: that is told."""
+    cnn, out = ["--model", "cnn6", *DATA[2:]], os.path.join(place, "foreign")
+    trained = os.path.join(place, "cnn")
+    succeed("train", *cnn, "--format", "fp32", "--max-steps", "2", "--quiet", "--out", trained)
+    own = os.path.join(trained, "last.safetensors")
+    listed = [line.split() for line in succeed("info", "cnn6").stdout.splitlines()[3:-3]]
+    names = [line[0] for line in listed]
+    check(len(names) == 24 and names[0] == "conv1.weight" and "out, height, width, in" in " ".join(listed[0]), listed)
+    tensors, _ = read_tensors(own)
+    plain = {name: tensors[name] for name in names}
+    for line, name in zip(listed, names):
+        check(str(plain[name][1]) in " ".join(line), "info says", line, "the file", plain[name][1])
+    again = [*cnn, *STILL, "--format", "fp32", "--force", "--out", out]
+    check(succeed("train", *again, "--weights", own).stderr == "", "a checkpoint is doubted")
+    loss = last_epoch(out, "fp32")["test_loss"]
+    file = os.path.join(place, "plain.safetensors")
+    write_tensors(file, plain)
+    told = succeed("train", *again, "--weights", file).stderr
+    check("WARNING: the shape of conv1.weight [32, 3, 3, 3] (out, height, width, in) fits in more than one layout" in told
+          and "conv2" not in told and "flexlab.layouts=1" in told, told)
+    check(last_epoch(out, "fp32")["test_loss"] == loss, "other weights from", file)
+    write_tensors(file, plain, {"flexlab.layouts": "1"})
+    check(succeed("train", *again, "--weights", file).stderr == "", "a file that says its layouts is doubted")
+    write_tensors(file, {**plain, "extra.weight": ("F32", [2], bytes(8))}, {"flexlab.layouts": "1"})
+    told = succeed("train", *again, "--weights", file).stderr
+    check("1 tensor of the file belongs to no tensor of cnn6 and is left out:\n  superfluous  extra.weight [2]" in told, told)
+    other = {n: permuted(t, (0, 3, 1, 2)) if len(t[1]) == 4 else permuted(t, (1, 0)) if len(t[1]) == 2 else t for n, t in plain.items()}
+    write_tensors(file, other)
+    expect_misfits(["train", *again, "--weights", file], file, "0 are missing in the file and 5 have another shape; 0 of the file's",
+                   "  other shape  conv2.weight [32, 32, 3, 3], expected [32, 3, 3, 32] (out, height, width, in)",
+                   "  other shape  fc1.weight [128, 1024], expected [1024, 128] (in, out)")
+    back = {n: permuted(t, (0, 2, 3, 1)) if len(t[1]) == 4 else permuted(t, (1, 0)) if len(t[1]) == 2 else t for n, t in other.items()}
+    check(back == plain, "turned there and back")
+    conv1 = {**plain, "conv1.weight": other["conv1.weight"]}
+    write_tensors(file, conv1)
+    check("WARNING" in succeed("train", *again, "--weights", file).stderr, "a turned filter goes in without a word")
+    check(last_epoch(out, "fp32")["test_loss"] != loss, "it makes no difference")
+    expect_error(["eval", "--checkpoint", file, "--data", DATA[3]], 1, file, "no network of 'flexlab train'", "another program", "--weights")
+    saved = os.path.join(place, "saved.safetensors")
+    write_tensors(saved, plain, {"flexlab.checkpoint": "1"})
+    expect_error(["eval", "--checkpoint", saved, "--data", DATA[3]], 1, saved, "nn_checkpoint_save has written")
+    expect_error(["info", "cnn7"], 2, "cnn7", "cnn6")
+    expect_error(["info", "cnn6", "mlp2"], 2, "unexpected argument 'mlp2'")
+
+
+def test_real(place):
+    """ResNet-20 of another program, where FLEXLAB_DATA has it."""
+    real = os.path.join(os.environ.get("FLEXLAB_DATA", ""), "resnet20-cifar10.safetensors")
+    if not os.path.exists(real):
+        print("the real weights are left out: FLEXLAB_DATA names no folder with resnet20-cifar10.safetensors")
+        return
+    out = os.path.join(place, "real")
+    expect_misfits(["train", "--model", "resnet20", *DATA[2:], "--weights", real, "--out", out], real,
+                   "of the 97 tensors of resnet20 95 are missing in the file", "superfluous  layer3.2.conv2.weight [64, 64, 3, 3]")
+    expect_error(["eval", "--checkpoint", real, "--data", DATA[3]], 1, real, "no network of 'flexlab train'", "PyTorch")
+
+
 def test_refusals(place):
     out = os.path.join(place, "refused")
     good = os.path.join(place, "trained-fp32", "best.safetensors")
     expect_error(["train", *DATA, "--weights", "/nowhere/file", "--out", out], 1, "--weights '/nowhere/file'", "No such file")
     expect_error(["train", *DATA, "--weights", place, "--out", out], 1, f"--weights '{place}'")
-    expect_error(["train", "--model", "cnn6", *DATA[2:], "--weights", good, "--out", out], 1, good, "has no tensor 'conv1.weight'", "[32, 3, 3, 3]")
-    expect_error(["compare", "--model", "mlp3x64", *DATA[2:], "--weights", good, "--out", out], 1, good, "'fc1.weight'")
+    expect_misfits(["train", "--model", "cnn6", *DATA[2:], "--weights", good, "--out", out], good,
+                   "of the 24 tensors of cnn6 20 are missing in the file and 1 has another shape; 0 of the file's are superfluous:",
+                   "  missing      conv1.weight [32, 3, 3, 3] (out, height, width, in)", "  missing      bn4.running_variance [64] (channels)",
+                   "  other shape  fc1.weight [3072, 128], expected [1024, 128] (in, out)")
+    expect_misfits(["compare", "--model", "mlp3x64", *DATA[2:], "--weights", good, "--out", out], good, "other shape  fc1.weight")
     cut = os.path.join(place, "cut.safetensors")
     with open(good, "rb") as file, open(cut, "wb") as short:
         short.write(file.read()[:-3])
@@ -96,6 +200,8 @@ def main():
         test_other_formats(place)
         test_goes_on(place)
         test_refusals(place)
+        test_foreign(place)
+        test_real(place)
     return summary()
 
 

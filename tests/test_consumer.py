@@ -170,8 +170,11 @@ elif way == "pkgconfig":
     script = [line for line in lines if not line.startswith("cmake --preset")]
     if len(script) != len(lines) - 1 or "cmake --build --preset release" not in readme:
         fail("expected one line that configures and builds")
-    script = "set -e\n" + "".join(f"{line}\n" + ("./program\n" if line.startswith("cc ") else "") for line in script)
+    script = "set -e\n" + "".join(f"{line} 2>>warnings\n./program\n" if line.startswith("cc ") else f"{line}\n" for line in script)
     text = run("bash", "-c", script, cwd=checkout, env=env)
+    warnings = [line for line in (checkout / "warnings").read_text().splitlines() if "warning" in line]
+    if any("'dlopen' in statically linked" not in line for line in warnings):  # of which docs/embedding.md says why
+        fail(f"the linker warns: {warnings}")
     if text.splitlines().count(promised) != script.count("./program") or script.count("./program") < 2:
         fail(f"expected {promised!r} from each of the README's programs, got:\n{text}")
     (checkout / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(example LANGUAGES C)\n"

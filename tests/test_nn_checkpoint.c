@@ -302,7 +302,7 @@ static void settings_of_a_file(void) {
                                               {"network.narrow_state", "true", "'true', expected 0 or 1"},
                                               {"network.input_gradient", "yes", "'yes', expected 0 or 1"},
                                               {"network.master", "wide", "'wide', expected default or none"},
-                                              {"network.loss_scale", "dynamic:init=3", "init, expected a power of two"},
+                                              {"network.loss_scale", "dynamic:init=3", "init: expected a power of two"},
                                               {"network.momentum", "-1", "'-1', expected a number from 0"},
                                               {"network.seed", "1e3", "'1e3', expected a whole number"},
                                               {"network.batch", "0", "'0', expected a whole number from 1"},

@@ -692,13 +692,14 @@ static void refuses(void) {
     static const struct {
         const char *scale, *words;
     } bad[] = {{"", "loss scale '': expected none, dynamic"},
-               {"3", "'3': no such number, expected a power of two from"},
-               {"0", "no such number"},
-               {"-2", "no such number"},
-               {"inf", "no such number"},
-               {"nan", "no such number"},
-               {"2^61", "no such number"},
-               {"2^0.5", "no such number"},
+               {"3", "'3': expected a power of two from 2^-60 to 2^60; the nearest are 2 and 4"},
+               {"1000", "'1000': expected a power of two from 2^-60 to 2^60; the nearest are 512 and 1024"},
+               {"0", "'0': expected a power of two from 2^-60 to 2^60"},
+               {"-2", "expected a power of two from 2^-60 to 2^60"},
+               {"inf", "expected a power of two from 2^-60 to 2^60"},
+               {"nan", "expected a power of two from 2^-60 to 2^60"},
+               {"2^61", "expected a power of two from 2^-60 to 2^60"},
+               {"2^0.5", "expected a power of two from 2^-60 to 2^60"},
                {"3^2", "expected none"},
                {"2^", "expected none"},
                {"1024x", "expected none"},
@@ -717,16 +718,16 @@ static void refuses(void) {
                {"dynamic:window=5,init=4,window=5", "window a second time"},
                {"dynamic:max=4,max=8", "max a second time"},
                {"dynamic:scale=4", "'scale=4' is not understood"},
-               {"dynamic:init=5", "init, expected a power of two from 0.03125 to 1.67772e+07"},
-               {"dynamic:init=2^25", "init, expected"},
-               {"dynamic:init=0", "init, expected"},
-               {"dynamic:init=2^0.5", "init, expected"},
+               {"dynamic:init=5", "init: expected a power of two from 2^-5 to 2^24; the nearest are 4 and 8"},
+               {"dynamic:init=2^25", "init: expected"},
+               {"dynamic:init=0", "init: expected"},
+               {"dynamic:init=2^0.5", "init: expected"},
                {"dynamic:window=0", "window 0, expected a whole number from 1 to 2147483647"},
                {"dynamic:window=1.5", "window 1.5"},
-               {"dynamic:factor=1", "factor, expected a power of two from 2"},
+               {"dynamic:factor=1", "factor: expected a power of two from 2^1 to 2^20"},
                {"dynamic:factor=3", "factor"},
-               {"dynamic:min=8,max=4", "max, expected a power of two from 8"},
-               {"dynamic:min=0", "min, expected"}};
+               {"dynamic:min=8,max=4", "max: expected a power of two from 2^3 to 2^60"},
+               {"dynamic:min=0", "min: expected"}};
     char text[200];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp16", .batch = 1, .loss_scale = bad[i].scale});

@@ -427,7 +427,7 @@ static const struct refused {
     {"variant fp16; loss-scale -3", {"line 1: loss scale '-3'", "power of two"}},
     {"variant fp16;\nloss-scale 1000", {"line 2: loss scale '1000'", "power of two"}},
     {"variant fp16;\nloss-scale dynamic:window=0", {"line 2: loss scale", "window 0"}},
-    {"variant fp16;\nloss-scale dynamic:min=8,max=4", {"line 2: loss scale", "max, expected"}},
+    {"variant fp16;\nloss-scale dynamic:min=8,max=4", {"line 2: loss scale", "max: expected"}},
     {"variant fp16; conf* weights=fp32", {"'conf*' matches no layer", "conv1, ", "@conv2d"}},
     {"variant fp16; @lstm format=fp32", {"'@lstm' matches no layer", "@norm"}},
     {"variant fp16; conv1.wight weights=fp32", {"'conv1.wight' matches no layer"}},

@@ -241,11 +241,14 @@ static void lengths(void) {
         uint64_t length;
         size_t size;
         const char *message;
-    } cases[] = {{3, 2, "a header of 3 bytes, the file has 2"},
-                 {100000000, 2, "a header of 100000000 bytes, the file has 2"},
-                 {100000001, 2, "a header of 100000001 bytes, expected at most 100000000"},
-                 {UINT64_MAX, 2, "a header of 18446744073709551615 bytes"},
-                 {(uint64_t)1 << 63, 2, "a header of 9223372036854775808 bytes"}};
+    } cases[] = {
+        {3, 2, "a header of 3 bytes, the file has 2"},
+        {100000000, 2, "a header of 100000000 bytes, the file has 2"},
+        {100000001, 2,
+         "no safetensors file: its first eight bytes would be the length of a header, 100000001, expected at most "
+         "100000000"},
+        {UINT64_MAX, 2, "the length of a header, 18446744073709551615,"},
+        {(uint64_t)1 << 63, 2, "the length of a header, 9223372036854775808,"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_file(path_of("length"), cases[i].length, "{}", cases[i].size, 0);
         CHECK(fl_safetensors_open(&s, path_of("length")) == TENSOR_E_DATA && strstr(tensor_error(), cases[i].message),
@@ -257,6 +260,39 @@ static void lengths(void) {
         CHECK(fl_safetensors_open(&s, path_of("short")) == TENSOR_E_DATA &&
                   strstr(tensor_error(), "expected at least 8"),
               "%d bytes: %s", bytes, tensor_error());
+    }
+}
+
+/* What other programs write is told by its first bytes; what begins as a header does is none of these. */
+static void other_kinds(void) {
+    static const struct {
+        const char *bytes;
+        size_t count;
+        const char *message;
+    } kinds[] = {{"PK\3\4\0\0\0\0\0\0archive", 17, "looks like a ZIP archive, as torch.save of PyTorch"},
+                 {"\x80\2\x8a\nl\xfc\x9c\x46\xf9 j", 11, "looks like a pickle of Python, as torch.save of older"},
+                 {"\x80\4\x95\n\0\0\0\0\0\0\0", 11, "looks like a pickle of Python"},
+                 {"\x89HDF\r\n\x1a\n\0\0\0", 11, "looks like an HDF5 file, as .h5 files of Keras"},
+                 {"\x93NUMPY\1\0v\0{'descr'", 17, "looks like an array of NumPy"},
+                 {"\x1f\x8b\x08\0\0\0\0\0\0\3", 10, "looks like a file compressed by gzip"},
+                 {"\xfd"
+                  "7zXZ\0\0\4",
+                  8, "looks like a file compressed by xz"},
+                 {"\x08\7\x12\7pytorch\x1a", 12, "looks like a model in ONNX"},
+                 {"GGUF\3\0\0\0\0", 9, "looks like a GGUF file"},
+                 {"\0\0\0\0TFL3\0", 9, "looks like a model of TensorFlow Lite"},
+                 {"hello", 5, "looks like a text"},
+                 {"{\"a\": [1, 2, 3], \"b\": 4}\n", 25, "looks like a text"},
+                 {"gr\xc3\xbc\xc3\x9f dich, Welt\n", 18, "looks like a text"},
+                 {"gr\xfc\xdf dich, Welt\n\xff", 17, "the length of a header, 7163366774669079143,"},
+                 {"\xff\xff\0\0\0\0\0\0{", 9, "a header of 65535 bytes, the file has 1"}}; /* cut */
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct fl_safetensors s;
+        FILE *file = fopen(path_of("kind"), "wb");
+        CHECK(file && fwrite(kinds[i].bytes, 1, kinds[i].count, file) == kinds[i].count && !fclose(file), "writing");
+        CHECK(fl_safetensors_open(&s, path_of("kind")) == TENSOR_E_DATA && strstr(tensor_error(), kinds[i].message),
+              "\"%s\", expected \"%s\"", tensor_error(), kinds[i].message);
+        unlink(path_of("kind"));
     }
 }
 
@@ -465,6 +501,7 @@ int main(int argc, char **argv) {
     headers();
     zero_bytes();
     lengths();
+    other_kinds();
     other_files();
     shortened();
     refusals();

@@ -85,8 +85,9 @@ FLEXLAB_API const char *autoflex_summary(autoflex_predictor predictor) FLEXLAB_S
 /* A predictor of your own. predict is called before a write, with a history that is not empty, and returns the maximum
  * to make room for: e becomes the largest exponent at which it fits, 14 - floor(log2 maximum). 0 or less: e stays. It
  * is called on the thread that runs the write, and must give the same for the same state. name: 1 to 31 letters,
- * digits and characters of "_-.+", copied. Returns its number, for the rest of the process; AUTOFLEX_NONE where name is
- * taken or none such, predict is NULL, or 64 were added already. Tensors on the host alone can use it. */
+ * digits and characters of "_-.+", copied. Returns its number, for the rest of the process; AUTOFLEX_NONE, with
+ * TENSOR_E_ARGUMENT and its message (status.h), where name is taken or none such, predict is NULL, or 64 were added
+ * already. Tensors on the host alone can use it. */
 typedef double (*autoflex_predict_fn)(const struct autoflex *a, void *context);
 FLEXLAB_API autoflex_predictor autoflex_add(const char *name, autoflex_predict_fn predict, void *context)
     FLEXLAB_SYMBOL(autoflex_add);

@@ -628,6 +628,40 @@ FLEXLAB_API tensor_status nn_weight_set(nn_graph *g, const char *name, const dou
  * of another shape or type, or not finite, or the checksum is wrong; otherwise as above. */
 FLEXLAB_API tensor_status nn_weights_load(nn_graph *g, const char *path) FLEXLAB_SYMBOL(nn_weights_load);
 
+/* What these names are, also before nn_compile: the i-th weight, or number that a layer keeps, in the order of the
+ * layers. */
+typedef struct nn_weight_info {
+    const char *name;   /* NULL out of range; it stays until the next call of this thread */
+    const char *layout; /* what the dimensions are: "out, height, width, in", "in, out", "channels" */
+    int ndim;
+    int64_t dim[8];
+} nn_weight_info;
+FLEXLAB_API nn_weight_info nn_weight_at(const nn_graph *g, int i) FLEXLAB_SYMBOL(nn_weight_at);
+
+typedef enum nn_weight_fit {
+    NN_WEIGHT_FITS = 0,
+    NN_WEIGHT_MISSING = 1, /* the file has no tensor of that name */
+    NN_WEIGHT_SHAPE = 2,   /* it has another shape */
+    /* It fits, and would in the layout of other programs too (a square matrix turned, a filter of 3x3 on 3 channels
+     * with these in front), and the file does not say which it has: it is no checkpoint of ours and has no note
+     * flexlab.layouts with the value 1. */
+    NN_WEIGHT_BOTH_WAYS = 3,
+    NN_WEIGHT_SUPERFLUOUS = 4 /* the network has none of that name */
+} nn_weight_fit;
+typedef struct nn_weight_match {
+    nn_weight_fit fit;
+    nn_weight_info weight; /* of the network; its name is NULL where the tensor is superfluous */
+    const char *found;     /* name and shape in the file; NULL where it is missing */
+    int found_ndim;
+    int64_t found_dim[8];
+} nn_weight_match;
+typedef void (*nn_weight_match_fn)(const nn_weight_match *match, void *context);
+/* How the tensors of a safetensors file go with the weights of a network, by name and shape: told once for each weight
+ * in their order, then for each tensor that is superfluous (of a checkpoint: without what it has beside weights).
+ * Strings last until `told` returns. Whatever comes out is no failure. */
+FLEXLAB_API tensor_status nn_weights_match(const nn_graph *g, const char *path, nn_weight_match_fn told, void *context)
+    FLEXLAB_SYMBOL(nn_weights_match);
+
 /* --- telemetry ---------------------------------------------------------------------------------------------------- */
 
 /* What every tensor of a training step looks like on the way, in any format, and what other formats would have done to

@@ -23,6 +23,8 @@
 
 /* The maximum to make room for by a predictor that the program added; 0: the exponent stays. */
 FL_EITHER double fl_autoflex_foreign(const struct autoflex *a);
+/* autoflex_add; *why: what was wrong where it gives AUTOFLEX_NONE (predictors.c). */
+autoflex_predictor fl_autoflex_add(const char *name, autoflex_predict_fn predict, void *context, const char **why);
 
 /* --- numbers ------------------------------------------------------------------------------------------------------ */
 

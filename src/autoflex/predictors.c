@@ -107,8 +107,11 @@ bool autoflex_needs_maximum(autoflex_predictor predictor) {
 }
 
 /* Under the lock. */
-static autoflex_predictor add(const char *name, autoflex_predict_fn predict, void *context) {
-    if (added_count == ADDED_LIMIT || autoflex_find(name))
+static autoflex_predictor add(const char *name, autoflex_predict_fn predict, void *context, const char **why) {
+    *why = autoflex_find(name)          ? "there is one of that name already"
+           : added_count == ADDED_LIMIT ? "64 predictors were added already"
+                                        : NULL;
+    if (*why)
         return AUTOFLEX_NONE;
     added[added_count] = (struct added){.predict = predict, .context = context};
     strcpy(added[added_count].name, name);
@@ -116,12 +119,16 @@ static autoflex_predictor add(const char *name, autoflex_predict_fn predict, voi
     return AUTOFLEX_ADDED + added_count - 1;
 }
 
-autoflex_predictor autoflex_add(const char *name, autoflex_predict_fn predict, void *context) {
+autoflex_predictor fl_autoflex_add(const char *name, autoflex_predict_fn predict, void *context, const char **why) {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.+";
-    if (!name || !*name || strlen(name) > NAME_LIMIT || name[strspn(name, allowed)] || !predict)
+    *why = !name || !*name || strlen(name) > NAME_LIMIT || name[strspn(name, allowed)]
+               ? "expected a name of 1 to 31 letters, digits and characters of '_-.+'"
+           : !predict ? "predict is NULL"
+                      : NULL;
+    if (*why)
         return AUTOFLEX_NONE;
     take_lock();
-    const autoflex_predictor predictor = add(name, predict, context);
+    const autoflex_predictor predictor = add(name, predict, context, why);
     pthread_mutex_unlock(&adding);
     return predictor;
 }

@@ -4,6 +4,7 @@
 #include "core/base/memory.h"
 #include "safetensors/safetensors.h"
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,11 +46,80 @@ static tensor_status open_file(struct fl_safetensors *s, int64_t *size) {
     return TENSOR_OK;
 }
 
+/* --- what else it may be ------------------------------------------------------------------------------------------ */
+
+enum { HEAD = 256 }; /* bytes that are looked at */
+
+static bool is_text(const unsigned char *head, size_t count) {
+    size_t at = 0, bytes;
+    while (at < count) {
+        const bool control = head[at] < ' ' && (!head[at] || !strchr("\t\n\r", head[at]));
+        bytes = control || head[at] == 0x7f ? 0 : fl_utf8_length(head + at, count - at);
+        if (!bytes)
+            break;
+        at += bytes;
+    }
+    return count && (at == count || (count == HEAD && count - at < 4 && head[at] >= 0xc0)); /* cut in a character */
+}
+
+/* By the bytes that such files begin with; NULL: nobody knows. */
+static const char *looks_like(const unsigned char *head, size_t count) {
+    static const struct {
+        const char *bytes;
+        size_t count, at;
+        const char *what;
+    } known[] = {{"PK\3\4", 4, 0, "a ZIP archive, as torch.save of PyTorch, .keras and .npz files are"},
+                 {"\x80\2", 2, 0, "a pickle of Python, as torch.save of older versions of PyTorch wrote"},
+                 {"\x80\3", 2, 0, "a pickle of Python"},
+                 {"\x80\4", 2, 0, "a pickle of Python"},
+                 {"\x80\5", 2, 0, "a pickle of Python"},
+                 {"\x89HDF\r\n\x1a\n", 8, 0, "an HDF5 file, as .h5 files of Keras are"},
+                 {"\x93NUMPY", 6, 0, "an array of NumPy (.npy)"},
+                 {"\x1f\x8b", 2, 0, "a file compressed by gzip"},
+                 {"\xfd"
+                  "7zXZ",
+                  5, 0, "a file compressed by xz"},
+                 {"\x28\xb5\x2f\xfd", 4, 0, "a file compressed by zstd"},
+                 {"BZh", 3, 0, "a file compressed by bzip2"},
+                 {"GGUF", 4, 0, "a GGUF file"},
+                 {"TFL3", 4, 4, "a model of TensorFlow Lite"},
+                 {"\x89PNG", 4, 0, "a PNG picture"},
+                 {"%PDF", 4, 0, "a PDF document"},
+                 {"\x7f"
+                  "ELF",
+                  4, 0, "a program or a library"}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (count >= known[i].at + known[i].count && !memcmp(head + known[i].at, known[i].bytes, known[i].count))
+            return known[i].what;
+    /* field 1 of ONNX's ModelProto, the version, is a small number; field 2, the producer, a string */
+    if (count > 4 && head[0] == 8 && head[1] < 32 && head[2] == 0x12 && head[3] < 128 &&
+        is_text(head + 4, count - 4 < head[3] ? count - 4 : head[3]))
+        return "a model in ONNX";
+    return is_text(head, count) ? "a text" : NULL;
+}
+
+/* Whatever the first eight bytes would say, a header begins with a brace. */
+static tensor_status check_kind(const struct fl_safetensors *s, int64_t size) {
+    unsigned char head[HEAD];
+    const size_t count = size < HEAD ? (size_t)size : HEAD;
+    tensor_status status = read_at(s, 0, head, (int64_t)count);
+    const char *what = status || (count > LENGTH_BYTES && head[LENGTH_BYTES] == '{' && head[LENGTH_BYTES - 1] == 0)
+                           ? NULL
+                           : looks_like(head, count);
+    if (what)
+        status = fl_fail(TENSOR_E_DATA, "safetensors: %s is no safetensors file: it looks like %s", s->path, what);
+    return status;
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------ */
+
 static tensor_status read_header(struct fl_safetensors *s) {
     int64_t size = 0;
     unsigned char length[LENGTH_BYTES];
     uint64_t header = 0;
     tensor_status status = open_file(s, &size);
+    if (!status)
+        status = check_kind(s, size);
     if (!status && size < LENGTH_BYTES)
         status = fl_fail(TENSOR_E_DATA, "safetensors: %s has %lld bytes, expected at least %d", s->path,
                          (long long)size, LENGTH_BYTES);
@@ -60,8 +130,10 @@ static tensor_status read_header(struct fl_safetensors *s) {
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         header = header << 8 | length[i];
     if (header > FL_SAFETENSORS_HEADER_LIMIT)
-        return fl_fail(TENSOR_E_DATA, "safetensors: %s: a header of %llu bytes, expected at most %d", s->path,
-                       (unsigned long long)header, FL_SAFETENSORS_HEADER_LIMIT);
+        return fl_fail(TENSOR_E_DATA,
+                       "safetensors: %s is no safetensors file: its first eight bytes would be the length of a header, "
+                       "%llu, expected at most %d",
+                       s->path, (unsigned long long)header, FL_SAFETENSORS_HEADER_LIMIT);
     if ((int64_t)header > size - LENGTH_BYTES)
         return fl_fail(TENSOR_E_DATA, "safetensors: %s: a header of %llu bytes, the file has %lld after its length",
                        s->path, (unsigned long long)header, (long long)(size - LENGTH_BYTES));

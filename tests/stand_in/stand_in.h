@@ -8,7 +8,7 @@
  * and store of a kernel is checked as well (stand_in_checks.cpp).
  *
  * Environment: FLEXLAB_STAND_IN_SEED (0), FLEXLAB_STAND_IN_DEVICES (1; 0: cudaErrorNoDevice), FLEXLAB_STAND_IN_BYTES
- * (memory of each device, 1 GiB). */
+ * (memory of each device, 1 GiB), FLEXLAB_STAND_IN_FAIL (the launch that fails; 0: none does). */
 #ifndef STAND_IN_H
 #define STAND_IN_H
 

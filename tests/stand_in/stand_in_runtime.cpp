@@ -710,7 +710,7 @@ static auto &shared_limits = *new std::map<const void *, size_t>;
 static struct {
     int launches; /* until the one that fails; 0: none does */
     cudaError_t error;
-} fault;
+} fault = {(int)from_environment("FLEXLAB_STAND_IN_FAIL", 0), cudaErrorIllegalAddress};
 
 void stand_in_fail(int launch, cudaError_t error) {
     Locked locked(lock);

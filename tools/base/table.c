@@ -35,7 +35,8 @@ void table_take(struct table *t, char *text) {
         t->room = t->room ? 2 * t->room : 32;
         t->cells = text_realloc(t->cells, t->room, sizeof *t->cells);
     }
-    t->cells[t->count++] = text;
+    t->cells[t->count++] = text_shown(text); /* names may hold anything */
+    free(text);
 }
 
 void table_cell(struct table *t, const char *format, ...) {
@@ -101,8 +102,10 @@ void table_print(const struct table *t, FILE *out, int indent, int width) {
     free(widths);
 }
 
-void paragraph_print(const char *text, FILE *out, int width) {
+void paragraph_print(const char *raw, FILE *out, int width) {
     int used = 0;
+    char *shown = text_shown(raw);
+    const char *text = shown;
     while (*text) {
         size_t length = strcspn(text, " ");
         char *word = text_format("%.*s", (int)length, text);
@@ -118,6 +121,7 @@ void paragraph_print(const char *text, FILE *out, int width) {
         text += strspn(text, " ");
     }
     fputc('\n', out);
+    free(shown);
 }
 
 static int wished_columns(void) {
@@ -160,6 +164,8 @@ void html_text(FILE *out, const char *text) {
             (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F || (c == 0xC2 && (unsigned char)text[1] < 0xA0);
         if (!bytes || control)
             fputs("\xEF\xBF\xBD", out); /* no character that HTML knows */
+        else if (text_turning(text))
+            fprintf(out, "\\u%04x", text_turning(text));
         else if (strchr("&<>\"", c))
             fputs(c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : "&quot;", out);
         else

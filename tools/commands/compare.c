@@ -188,6 +188,13 @@ static int judge_nonfinite(const struct experiment *x) {
                    : STATUS_OK;
 }
 
+static int judge_failures(const struct experiment *x) {
+    const int failed = experiment_failed(x);
+    return failed && x->run_count > 1 ? text_failed("%d of %d runs failed", failed, x->run_count)
+           : failed                   ? STATUS_FAILED
+                                      : STATUS_OK;
+}
+
 static bool has_traces(const struct experiment *x, const char *place) {
     bool any = false;
     for (int i = 0; i < x->run_count && !any && x->trace_every; i++)
@@ -251,7 +258,7 @@ static int publish(struct experiment *x, struct folder *folder, struct output_li
         tell_resume(x, folder); /* all is trained */
     if (published == STATUS_OK)
         print_written(x, folder->replaces && !complete ? folder->set_apart : folder->path, drawn);
-    return worse(worse(status, published), worse(judge_nonfinite(x), judge_divergence(x)));
+    return worse(worse(worse(status, published), judge_failures(x)), worse(judge_nonfinite(x), judge_divergence(x)));
 }
 
 static int run_all(struct experiment *x, struct folder *folder) {
@@ -274,6 +281,7 @@ static int run_all(struct experiment *x, struct folder *folder) {
     else {
         output_lines_discard(&metrics);
         text_note("no step was trained, so nothing is kept in %s", x->settings->out);
+        status = worse(status, judge_failures(x));
     }
     return signals_received() ? 128 + signals_received() : status;
 }

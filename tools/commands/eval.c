@@ -51,7 +51,26 @@ static int read_text(struct images *is, const char *path) {
     return status == STATUS_OK && !is->context ? text_failed("%s: 'training.context' is 0", path) : status;
 }
 
+/* What a file without the notes of `train` is, and what can be done with it. */
+static int refuse_foreign(const char *path) {
+    char text[NOTE_ROOM];
+    if (!nn_checkpoint_note(path, "flexlab.checkpoint", text, sizeof text))
+        return text_failed(
+            "%s: a network that 'flexlab wgan' or nn_checkpoint_save has written: it does not say of which "
+            "model it is and on what it was trained ('training.model'), as those of 'flexlab train' do; "
+            "nn_checkpoint_load reads it",
+            path);
+    return text_failed(
+        "%s: no network of 'flexlab train', but the safetensors file of another program, such as PyTorch: "
+        "it has no 'training.model'. Its weights can begin a training: bring them to the names and layouts "
+        "of 'flexlab info MODEL' (docs/checkpoints.md), then 'flexlab train --model MODEL --weights FILE'",
+        path);
+}
+
 static int read_images(struct images *is, const char *path) {
+    if (nn_checkpoint_note(path, "training.model", is->model, sizeof is->model) &&
+        tensor_error_status() == TENSOR_E_DATA && strstr(tensor_error(), "metadata have no 'training.model'"))
+        return refuse_foreign(path);
     if (nn_checkpoint_note(path, "training.model", is->model, sizeof is->model) ||
         nn_checkpoint_note(path, "network.variant", is->format, sizeof is->format))
         return text_failed("%s", tensor_error());
@@ -207,6 +226,9 @@ static int evaluate_all(const struct settings *s, const struct images *is, nn_gr
         status = text_failed("%s", tensor_error());
     if (status == STATUS_OK)
         print_result(s, is, loss / (double)done, correct, done);
+    if (status == STATUS_OK && !isfinite(loss))
+        status = text_failed("%s: the loss is %s: the network computes no numbers on these %s", s->checkpoint,
+                             isnan(loss) ? "NaN" : "infinite", is->text ? "tokens" : "images");
     free(predicted);
     data_loader_free(loader);
     return status;

@@ -1,6 +1,7 @@
-/* info.c - what this build knows and which kernels run on this machine. */
+/* info.c - what this build knows and which kernels run on this machine; what tensors a model has. */
 #include "commands/commands.h"
 #include "flexlab/flexlab.h"
+#include "base/failure.h"
 #include "options/options.h"
 #include "base/table.h"
 #include "base/text.h"
@@ -122,15 +123,64 @@ static void print_predictors(void) {
     table_free(t);
 }
 
-/* Built for 32x32 colour images and 10 classes, or for 128 bytes. */
-static char *parameters_of(const char *model) {
+/* Built for 32x32 colour images and 10 classes, or for 128 bytes; NULL on failure. */
+static nn_graph *build(const char *model) {
     nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1, .seed = 1});
     nn_node logits = !g                           ? -1
                      : nn_model_reads_text(model) ? nn_model_text(g, model, 128, 256)
                                                   : nn_model(g, model, 32, 32, 3, 10);
-    char *text = logits >= 0 ? text_count(nn_parameter_count(g)) : text_format("-");
+    if (logits >= 0)
+        return g;
+    nn_graph_free(g);
+    return NULL;
+}
+
+static char *parameters_of(const char *model) {
+    nn_graph *g = build(model);
+    char *text = g ? text_count(nn_parameter_count(g)) : text_format("-");
     nn_graph_free(g);
     return text;
+}
+
+static int print_model(const char *model) {
+    failure_watch();
+    nn_graph *g = build(model);
+    if (!g)
+        return failure_is_usage() ? text_usage("%s%s", tensor_error(), text_did_you_mean(model, options_model_name))
+                                  : text_failed("'%s': %s", model, tensor_error());
+    struct table *t = table_new("llrl");
+    const char *const heads[] = {"name", "shape", "elements", "layout"};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        table_cell(t, "%s", heads[i]);
+    nn_weight_info w;
+    int count = 0;
+    for (; (w = nn_weight_at(g, count)).name; count++) {
+        char *shape = text_format("%lld", (long long)w.dim[0]);
+        int64_t elements = w.dim[0];
+        for (int d = 1; d < w.ndim; d++) {
+            char *longer = text_format("%s, %lld", shape, (long long)w.dim[d]);
+            free(shape);
+            shape = longer;
+            elements *= w.dim[d];
+        }
+        table_cell(t, "%s", w.name);
+        table_take(t, text_format("[%s]", shape));
+        table_take(t, text_count(elements));
+        table_cell(t, "%s", w.layout);
+        free(shape);
+    }
+    char *parameters = text_count(nn_parameter_count(g));
+    printf("%s for %s: %s parameters, %d tensors in a file of weights\n\n", model,
+           nn_model_reads_text(model) ? "128 tokens of a vocabulary of 256" : "32x32x3 images and 10 classes",
+           parameters, count);
+    free(parameters);
+    table_print(t, stdout, 2, 0);
+    table_free(t);
+    puts("\nElements are row-major. Other images, classes or texts change shapes, not layouts; docs/checkpoints.md "
+         "says\n"
+         "how weights of other programs are brought into them, for --weights.");
+    nn_graph_free(g);
+    return STATUS_OK;
 }
 
 static void print_models(void) {
@@ -241,15 +291,21 @@ static void print_kernels(void) {
 int command_info(int argc, char **argv) {
     if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
         puts(
-            "Usage: flexlab info\n\n"
+            "Usage: flexlab info [MODEL]\n\n"
             "Lists formats, variants, exponent predictors, models, data sources and devices, and the kernel that runs\n"
-            "each operation of each format on this machine.\n\nExamples\n"
+            "each operation of each format on this machine. With MODEL, the tensors of that model instead: names as "
+            "in\n"
+            "a file of weights, shapes, and what their dimensions are.\n\nExamples\n"
             "  flexlab info\n"
+            "  flexlab info resnet20\n"
             "  FLEXLAB_ISA=avx2 flexlab info    (what a machine without AVX-512 would run)");
         return STATUS_OK;
     }
+    if (argc > 1 && (argc > 2 || argv[1][0] == '-'))
+        return text_usage("unexpected argument '%s'; info takes the name of one model, or none",
+                          argv[argc > 2 ? 2 : 1]);
     if (argc > 1)
-        return text_usage("unexpected argument '%s'; info takes none", argv[1]);
+        return print_model(argv[1]);
     const char *cap = getenv("FLEXLAB_ISA");
     tensor_format first = tensor_format_list(0);
     if (!first || !tensor_kernel_backend(first, "add"))

@@ -3,10 +3,12 @@
 #include "flexlab/version.h"
 #include "commands/plugins.h"
 #include "base/text.h"
+#include <cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -66,7 +68,13 @@ static bool standard_streams_taken(void) {
     return true;
 }
 
+/* Of cJSON: it would take a failure of its own for bad JSON, and say so of a good file. */
+static void *json_memory(size_t size) {
+    return text_alloc(1, size);
+}
+
 int main(int argc, char **argv) {
+    cJSON_InitHooks(&(cJSON_Hooks){json_memory, free});
     if (!standard_streams_taken())
         return STATUS_FAILED; /* and nowhere to say so */
     signal(SIGPIPE, SIG_IGN);

@@ -3,6 +3,7 @@
 #include "commands/plugins.h"
 #include "flexlab/autoflex.h"
 #include "base/input.h"
+#include "flexlab/status.h"
 #include "base/text.h"
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -14,12 +15,10 @@ static autoflex_predictor add(const char *name, autoflex_predict_fn predict, voi
     const bool suffix = name && (!strcmp(name, "nomaster") || !strcmp(name, "noscale")); /* FORMAT:SUFFIX */
     const autoflex_predictor given = suffix ? AUTOFLEX_NONE : autoflex_add(name, predict, context);
     if (!given) {
-        text_note("FLEXLAB_PREDICTORS: predictor '%s' cannot be added: %s", name ? name : "",
-                  suffix                        ? "'nomaster' and 'noscale' mean something else behind a format"
-                  : name && autoflex_find(name) ? "there is one of that name already"
-                  : !predict                    ? "it has no function"
-                                                : "expected a name of 1 to 31 letters, digits and characters of "
-                                                  "'_-.+', and at most 64 predictors");
+        const char *why = suffix ? "'nomaster' and 'noscale' mean something else behind a format" : tensor_error();
+        for (const char *next = why; !suffix && (next = strstr(next, "': "));) /* behind the name */
+            why = next += 3;
+        text_note("FLEXLAB_PREDICTORS: predictor '%s' cannot be added: %s", name ? name : "", why);
         refused = true;
     }
     return given;

@@ -5,6 +5,7 @@
 #include "base/failure.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "options/options.h"
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -129,11 +130,14 @@ static int parse(struct request *q, int argc, char **argv) {
                                           {"data", required_argument, NULL, DATA},
                                           {"help", no_argument, NULL, HELP},
                                           {NULL, 0, NULL, 0}};
-    int c;
+    int c, which = 0;
     opterr = 0;
     optind = 0;
-    while ((c = getopt_long(argc, argv, ":h", known, NULL)) != -1)
-        if (c == LIST)
+    while ((c = getopt_long(argc, argv, ":h", known, &which)) != -1)
+        if (c >= LIST && c <= HELP && options_shortened(&known[which], argv))
+            return text_usage("option '%s' is not a whole name, expected --%s", options_shortened(&known[which], argv),
+                              known[which].name);
+        else if (c == LIST)
             q->list = true;
         else if (c == ALL)
             q->all = true;

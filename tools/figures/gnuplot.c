@@ -30,6 +30,8 @@ void gnuplot_string(FILE *script, const char *text) {
         unsigned char c = (unsigned char)*text;
         if (c == '\'')
             fputs("''", script); /* the only character with a meaning in single quotes */
+        else if (text_turning(text))
+            fprintf(script, "\\u%04x", text_turning(text));
         else if (bytes && c >= 0x20 && c != 0x7F)
             fwrite(text, 1, bytes, script);
         else

@@ -57,24 +57,74 @@ static int store(struct settings *settings, const struct option_row *row, const 
     return STATUS_USAGE;
 }
 
+/* What other programs call what these options do; NULL: nothing known of it. */
+static const char *elsewhere(const char *name) {
+    static const struct {
+        const char *name, *option, *hint;
+    } others[] = {{"gpu", "device", "; expected --device cuda"},
+                  {"cuda", "device", "; expected --device cuda"},
+                  {"cpu", "device", "; expected --device cpu"},
+                  {"batch-size", "batch", "; did you mean 'batch'?"},
+                  {"learning-rate", "lr", "; did you mean 'lr'?"},
+                  {"rate", "lr", "; did you mean 'lr'?"},
+                  {"optimiser", "optimizer", "; did you mean 'optimizer'?"},
+                  {"steps", "max-steps", "; did you mean 'max-steps'?"},
+                  {"dataset", "data", "; did you mean 'data'?"},
+                  {"output", "out", "; did you mean 'out'?"},
+                  {"formats", "format", "; 'flexlab compare' takes --formats, train has --format with one"},
+                  {"format", "formats", "; 'flexlab train' takes --format, compare has --formats with a list"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        for (int k = 0; !strcmp(others[i].name, name) && option_name(k); k++)
+            if (!strcmp(others[i].option, option_name(k)))
+                return others[i].hint;
+    return NULL;
+}
+
+/* "--augment, --average-last": those that begin so; to be freed. */
+static char *options_like(const char *name, int *count) {
+    char *all = text_format("%s", "");
+    *count = 0;
+    for (int i = 0; name[0] && option_name(i); i++)
+        if (!strncmp(name, option_name(i), strlen(name))) {
+            char *longer = text_format("%s%s--%s", all, ++*count > 1 ? ", " : "", option_name(i));
+            free(all);
+            all = longer;
+        }
+    return all;
+}
+
 /* The word that getopt_long refused, without its value. */
 static int refuse(const char *word) {
     size_t dashes = strspn(word, "-");
     char *name = text_format("%.*s", (int)strcspn(word + dashes, "="), word + dashes);
-    const char *hint = text_did_you_mean(name, option_name);
-    int ambiguous = 0;
-    for (int i = 0; dashes == 2 && name[0] && option_name(i); i++)
-        ambiguous += !strncmp(name, option_name(i), strlen(name));
+    const char *other = elsewhere(name), *hint = other ? other : text_did_you_mean(name, option_name);
+    int count, known = 0;
+    char *like = options_like(dashes == 2 ? name : "", &count);
+    for (int i = 0; option_name(i); i++)
+        known += dashes == 2 && !strcmp(name, option_name(i));
     int status;
-    if (ambiguous > 1)
-        status = text_usage("option '--%s' is ambiguous; see --help", name);
-    else if (ambiguous == 1)
+    if (known)
         status = text_usage("option '%s' takes no value", word);
+    else if (count && !other)
+        status = text_usage("option '--%s' is not a whole name, expected %s%s", name, count > 1 ? "one of " : "", like);
     else
         status =
             text_usage("unknown option '%.*s%s'%s%s", (int)dashes, word, name, hint, hint[0] ? "" : "; see --help");
+    free(like);
     free(name);
     return status;
+}
+
+static bool is_whole(const char *name, const char *word) {
+    const size_t length = strcspn(word + 2, "=");
+    return strlen(name) == length && !strncmp(word + 2, name, length);
+}
+
+const char *options_shortened(const struct option *found, char *const *argv) {
+    const char *word = argv[optind - 1];
+    if (found->has_arg == required_argument && optarg == word)
+        word = argv[optind - 2];
+    return is_whole(found->name, word) ? NULL : word;
 }
 
 int options_parse(struct settings *settings, enum command command, int argc, char **argv) {
@@ -104,17 +154,20 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
     current_command = command;
     opterr = 0;
     optind = 0; /* anew: with 1, getopt_long goes on within the last word of an earlier call */
-    for (int found; (found = getopt_long(argc, argv, ":h", known, NULL)) != -1;) {
+    for (int found, which = 0; (found = getopt_long(argc, argv, ":h", known, &which)) != -1;) {
         const char *word = argv[optind - 1];
         if (found == 'h')
             settings->help = 1;
         else if (found == ':')
-            return text_usage("option '%s' needs a value", word);
+            return optopt >= OPTION_FOUND && !is_whole(options_row(optopt - OPTION_FOUND)->name, word)
+                       ? refuse(word)
+                       : text_usage("option '%s' needs a value", word);
         else if (found == '?')
             return refuse(word);
         else {
             const struct option_row *row = options_row(found - OPTION_FOUND);
-            int status = store(settings, row, optarg);
+            const char *shortened = options_shortened(&known[which], argv);
+            int status = shortened ? refuse(shortened) : store(settings, row, optarg);
             if (status)
                 return status;
             if (!(row->commands & GOING_ON))

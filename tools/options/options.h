@@ -51,6 +51,10 @@ char *options_kept(enum command command, int argc, char **argv);
 /* One more word, not empty, behind such words; frees kept. */
 char *options_kept_add(char *kept, const char *word);
 char **options_kept_words(const char *command, const char *kept, int *argc);
+/* getopt_long takes the beginning of a name for the name, and what a script says would change with every new option:
+ * the word that it took so for the option found, as it stands in argv, to be refused; NULL: the name was whole. */
+struct option;
+const char *options_shortened(const struct option *found, char *const *argv);
 void options_help(enum command command, FILE *out);
 /* The peak learning rate of a model by its default optimiser, and by the one that was chosen, when --lr is not given.
  */

@@ -17,8 +17,8 @@ static const char *const eval_help[] = {
     "Usage: flexlab eval --checkpoint FILE [OPTION]...\n\n"
     "Mean loss and accuracy of a trained network on images, normalised as those that it was\n"
     "trained on, or on a text; then also bits of a token and perplexity.\n",
-    "\nPrints what was evaluated, then loss and accuracy, a line each. Exit status: 0 success, 1 failure,\n"
-    "2 wrong usage.\n"
+    "\nPrints what was evaluated, then loss and accuracy, a line each. Exit status: 0 success, 1 failure or\n"
+    "a loss that is NaN or infinite, 2 wrong usage.\n"
     "\nExample\n"
     "  flexlab eval --checkpoint quick/best.safetensors --data synthetic:train=2000,test=500\n"};
 

@@ -183,9 +183,10 @@ static int parse_series(const struct settings *settings, struct series *series, 
             return taken;
     }
     series->shared = series->shared || shared;
-    series->label = text_format("%s%s%s%s%s%s%s", name, series->no_master ? ":nomaster" : "",
-                                series->no_scale ? ":noscale" : "", has_predictor ? ":" : "",
-                                has_predictor ? series->predictor : "", at ? "@" : "", at ? series->device : "");
+    series->label =
+        text_format("%s%s%s%s%s%s%s%s", name, series->no_master ? ":nomaster" : "", series->no_scale ? ":noscale" : "",
+                    has_predictor ? ":" : "", has_predictor ? series->predictor : "",
+                    settings->layer_format ? SERIES_LAYERS : "", at ? "@" : "", at ? series->device : "");
     if (settings->layer_format) { /* its rules may have given masters and shared exponents to a format without */
         series->no_master = series->no_master || !strcmp(settings->master, "none");
         if (series->shared && settings->predictor && !has_predictor)

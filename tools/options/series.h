@@ -11,8 +11,12 @@ struct role_row {
     char *name, *kind, *role[ROLE_LIMIT];
 };
 
+/* At the end of the name of a format some of whose layers are in others (--layer-format): it is no longer that format.
+ */
+#define SERIES_LAYERS ":layers"
+
 /* One format of the comparison: "fp16", "flex16+5:ngraph", "fp16:nomaster", "fp16:noscale", "flex16+5@cuda",
- * "policy:O2". */
+ * "fp32:layers", "policy:O2". */
 struct series {
     char *label;
     const nn_variant *variant;          /* of a policy: the one that it begins from */

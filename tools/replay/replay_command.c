@@ -103,11 +103,14 @@ static int parse(struct request *q, int argc, char **argv) {
                                           {"force", no_argument, NULL, FORCE},
                                           {"help", no_argument, NULL, HELP},
                                           {NULL, 0, NULL, 0}};
-    int status = parse_predictors(q, "paper,ngraph,per-class,amax,amax-recent,current,repeat"), c;
+    int status = parse_predictors(q, "paper,ngraph,per-class,amax,amax-recent,current,repeat"), c, which = 0;
     q->how.warm_up = 50;
     opterr = 0;
     optind = 0;
-    while (status == STATUS_OK && (c = getopt_long(argc, argv, ":h", known, NULL)) != -1)
+    while (status == STATUS_OK && (c = getopt_long(argc, argv, ":h", known, &which)) != -1) {
+        if (c >= PREDICTORS && c <= HELP && options_shortened(&known[which], argv))
+            return text_usage("option '%s' is not a whole name, expected --%s", options_shortened(&known[which], argv),
+                              known[which].name);
         switch (c) {
         case PREDICTORS:
             status = parse_predictors(q, optarg);
@@ -145,6 +148,7 @@ static int parse(struct request *q, int argc, char **argv) {
         default:
             status = text_usage("unknown option '%s'; see --help", argv[optind - 1]);
         }
+    }
     q->traces = argv + optind;
     q->trace_count = argc - optind;
     if (status == STATUS_OK && !q->help && !q->trace_count)

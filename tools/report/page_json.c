@@ -10,7 +10,10 @@ void page_text(FILE *out, const char *text) {
     char *valid = text_valid(text);
     fputc('"', out);
     for (const unsigned char *c = (const unsigned char *)valid; *c; c++)
-        if (*c < 0x20 || *c == 0x7F || strchr("\"\\<>&", *c)) /* '<': a script element ends at "</script" */
+        if (text_turning((const char *)c)) { /* told, not done, wherever the page shows it */
+            fprintf(out, "\\\\u%04x", text_turning((const char *)c));
+            c += text_character((const char *)c) - 1;
+        } else if (*c < 0x20 || *c == 0x7F || strchr("\"\\<>&", *c)) /* '<': a script element ends at "</script" */
             fprintf(out, "\\u%04x", *c);
         else
             fputc(*c, out);

@@ -8,10 +8,12 @@
 #include <string.h>
 
 void experiment_make_runs(struct experiment *x) {
+    static const char *const baselines[] = {"fp32", "fp32" SERIES_LAYERS}; /* the first that there is */
     x->baseline = -1;
-    for (int i = 0; i < x->series_count; i++)
-        if (!strcmp(x->series[i].label, "fp32"))
-            x->baseline = i;
+    for (int b = 0; b < 2 && x->baseline < 0; b++)
+        for (int i = 0; i < x->series_count; i++)
+            if (!strcmp(x->series[i].label, baselines[b]))
+                x->baseline = i;
     x->run_count = x->series_count * x->seed_count;
     x->runs = text_alloc((size_t)x->run_count, sizeof *x->runs);
     for (int i = 0; i < x->run_count; i++)
@@ -42,6 +44,7 @@ void run_clear(struct run *run) {
     free(run->scales);
     free(run->stored);
     nonfinite_clear(&run->first);
+    free(run->failure);
     *run = (struct run){0};
 }
 
@@ -88,6 +91,13 @@ bool experiment_any_over(const struct experiment *x) {
         if (x->runs[i].finished || x->runs[i].stopped)
             return true;
     return false;
+}
+
+int experiment_failed(const struct experiment *x) {
+    int failed = 0;
+    for (int i = 0; i < x->run_count; i++)
+        failed += x->runs[i].failure != NULL;
+    return failed;
 }
 
 int experiment_finished(const struct experiment *x) {

@@ -42,8 +42,9 @@ struct run {
     bool planned; /* some folder of results was to hold it */
     bool began;   /* a step was reported, or a checkpoint gone on from */
     bool finished;
-    bool stopped; /* before its last step, and its result is that of the steps so far */
-    bool shown;   /* its numbers stand in tables and figures */
+    bool stopped;  /* before its last step, and its result is that of the steps so far */
+    char *failure; /* why it could not be trained, while the others went on; NULL: it could */
+    bool shown;    /* its numbers stand in tables and figures */
     nn_train_result result;
     struct window *windows;
     nn_epoch_report *epochs;
@@ -77,7 +78,7 @@ struct experiment {
     uint64_t *seeds;
     struct run *runs; /* [seed][series] */
     int series_count, seed_count, run_count;
-    int baseline;           /* index of fp32, -1 without */
+    int baseline;           /* index of fp32, or else of fp32:layers; -1 without */
     data_set *train, *test; /* NULL where the results were read from files */
     struct dimensions data;
     double rate;
@@ -115,7 +116,8 @@ bool experiment_began(const struct experiment *x);
 bool experiment_anything_trained(const struct experiment *x);
 /* Whether any run is finished or was stopped. */
 bool experiment_any_over(const struct experiment *x);
-/* Runs that are finished. */
+/* Runs that failed by themselves; runs that are finished. */
+int experiment_failed(const struct experiment *x);
 int experiment_finished(const struct experiment *x);
 /* Runs that were to be trained: fewer than run_count where folders of other formats and seeds become one comparison. */
 int experiment_planned(const struct experiment *x);
@@ -155,6 +157,7 @@ struct spread {
 
 struct summary {
     int runs, diverged; /* finished; of the shown, diverged */
+    int failed;
     int planned;
     int64_t stopped_step; /* the numbers are those of a run that was stopped after this step; 0: of the finished runs */
     struct spread train_loss, last_loss, loss_difference, test_loss, accuracy, agreement;

@@ -283,6 +283,12 @@ int metrics_run(struct output_lines *o, const struct experiment *x, const struct
     return status || !tested ? status : write_predictions(o, x, run);
 }
 
+int metrics_failure(struct output_lines *o, const struct experiment *x, const struct run *run) {
+    cJSON *line = run_object("failed", x, run);
+    add_text(line, "reason", run->failure);
+    return write_line(o, line);
+}
+
 static void add_spread(cJSON *line, const char *key, struct spread s) {
     cJSON *spread = checked(cJSON_AddObjectToObject(line, key));
     add_state(spread, "mean", s.mean, s.count > 0);

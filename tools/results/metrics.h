@@ -22,6 +22,8 @@ int metrics_epoch(struct output_lines *o, const struct experiment *x, const stru
                   const nn_epoch_report *epoch);
 /* A run that is over and its predictions of the test set. */
 int metrics_run(struct output_lines *o, const struct experiment *x, const struct run *run);
+/* One that could not be trained. */
+int metrics_failure(struct output_lines *o, const struct experiment *x, const struct run *run);
 /* One line a format, then the end line; gives the file its name, also when these lines cannot be written. */
 int metrics_close(struct output_lines *o, const struct experiment *x);
 

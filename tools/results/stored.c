@@ -140,6 +140,9 @@ static void check_label(struct reader *r, const struct series *s) {
          *with_predictor = text_format("%s:%s", plain, s->predictor ? s->predictor : "");
     char *label = text_format("%.*s", (int)strcspn(s->label, "@"), s->label);
     const char *device = s->label + strlen(label);
+    const size_t length = strlen(label), end = sizeof SERIES_LAYERS - 1;
+    if (s->policy && length > end && !strcmp(label + length - end, SERIES_LAYERS))
+        label[length - end] = 0;
     /* the name of a policy is that of a file, which may have an '@' */
     const bool by_policy = s->policy && !strncmp(s->label, "policy:", 7) && s->label[7];
     if (!by_policy && ((strcmp(label, plain) != 0 && (!s->predictor || strcmp(label, with_predictor) != 0)) ||
@@ -301,7 +304,7 @@ static struct run *find_run(struct reader *r, const cJSON *line) {
 }
 
 static bool is_over(const struct run *run) {
-    return run->finished || run->stopped;
+    return run->finished || run->stopped || run->failure;
 }
 
 /* Older results tell of the mean of all steps alone. */
@@ -473,6 +476,11 @@ static void read_predictions(struct reader *r, const cJSON *line, struct run *ru
     }
 }
 
+static void read_failure(struct reader *r, const cJSON *line, struct run *run) {
+    free(run->failure);
+    run->failure = text_format("%s", read_text(r, line, "reason"));
+}
+
 static void read_end(struct reader *r, const cJSON *line) {
     int64_t finished = read_whole(r, line, "finished_runs", 0, INT_MAX);
     int found = experiment_finished(&r->stored->x);
@@ -493,9 +501,11 @@ static void read_line(struct reader *r, const cJSON *line) {
     static const struct {
         const char *type;
         void (*read)(struct reader *r, const cJSON *line, struct run *run);
-    } kinds[] = {{"steps", read_window}, {"epoch", read_epoch}, {"run", read_run}, {"predictions", read_predictions},
-                 {"scale", read_scale},  {"step", NULL},        {"format", NULL},  {"roles", NULL},
-                 {"end", NULL}};
+    } kinds[] = {{"steps", read_window}, {"epoch", read_epoch},
+                 {"run", read_run},      {"predictions", read_predictions},
+                 {"scale", read_scale},  {"failed", read_failure},
+                 {"step", NULL},         {"format", NULL},
+                 {"roles", NULL},        {"end", NULL}};
     const char *type = read_text(r, line, "type");
     for (size_t i = 0; r->status == STATUS_OK && i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(kinds[i].type, type) != 0)

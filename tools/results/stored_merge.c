@@ -173,10 +173,12 @@ static void take_seeds(struct experiment *into, const struct experiment *from) {
     qsort(into->seeds, (size_t)into->seed_count, sizeof *into->seeds, by_size);
 }
 
-/* A finished run before a stopped one, a longer one before a shorter one. */
+/* A finished run before a stopped one, a longer one before a shorter one, any before one that failed. */
 static bool is_better(const struct run *run, const struct run *other) {
     if (run->finished || other->finished)
         return !other->finished;
+    if (run->failure || other->failure)
+        return !other->stopped && !other->failure;
     return run->stopped && (!other->stopped || run->result.steps > other->result.steps);
 }
 

@@ -147,6 +147,7 @@ struct summary summary_of(const struct experiment *x, int series) {
     for (int i = series; i < x->run_count; i += x->series_count) {
         const nn_train_result *r = &x->runs[i].result;
         s.planned += x->runs[i].planned;
+        s.failed += x->runs[i].failure != NULL;
         if (!x->runs[i].shown)
             continue;
         s.runs += x->runs[i].finished;
@@ -211,7 +212,9 @@ static void label_cell(struct table *t, const struct experiment *x, int series, 
     char *label = s->stopped_step
                       ? text_format("%s (stopped after step %lld)", x->series[series].label, (long long)s->stopped_step)
                       : text_format("%s", x->series[series].label);
-    if (!s->diverged)
+    if (s->failed)
+        table_cell(t, s->planned > 1 ? "%s %d/%d FAILED" : "%s FAILED", label, s->failed, s->planned);
+    else if (!s->diverged)
         table_cell(t, "%s", label);
     else if (s->runs > 1)
         table_cell(t, "%s %d/%d DIVERGED", label, s->diverged, s->runs);
@@ -383,11 +386,22 @@ static char *layers_note(const struct experiment *x) {
         names = longer;
         baseline = baseline || i == x->baseline;
     }
-    char *note = names ? text_format("Note: %s with layers in the formats of --layer-format%s.", names,
-                                     baseline ? "; what is compared with fp32 is compared with that" : "")
-                       : NULL;
+    char *note =
+        names ? text_format("Note: %s with layers in the formats of --layer-format%s%s%s.", names,
+                            baseline ? "; the baseline, fp32 in the names of columns and figures, is " : "",
+                            baseline ? x->series[x->baseline].label : "", baseline ? ": there is no fp32 here" : "")
+              : NULL;
     free(names);
     return note;
+}
+
+/* All seeds fail for one reason: the first is told. */
+static char *failure_note(const struct experiment *x, int series) {
+    int i = series;
+    while (!x->runs[i].failure)
+        i += x->series_count;
+    return text_format("FAILED: %s seed %llu: %s", x->series[series].label, (unsigned long long)x->runs[i].seed,
+                       x->runs[i].failure);
 }
 
 /* Those of a forward pass that overflowed are not finite either, and did not overflow. */
@@ -432,6 +446,8 @@ static char *nonfinite_note(const struct experiment *x, int series) {
 char *summary_note(const struct experiment *x, int i) {
     for (int series = 0; series < x->series_count; series++) {
         struct summary s = summary_of(x, series);
+        if (s.failed && i-- == 0)
+            return failure_note(x, series);
         if (s.diverged && i-- == 0)
             return divergence_note(x, series, &s);
         if (s.skipped_in_a_row >= NN_STARVED && i-- == 0)

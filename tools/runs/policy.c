@@ -137,8 +137,9 @@ void policy_print_rows(const struct series *s) {
 }
 
 void policy_print_text(const struct series *s) {
-    char *policy = text_shown(s->policy);
-    printf("%s: %s\n", s->label, policy);
+    char *policy = text_shown(s->policy), *label = text_shown(s->label);
+    printf("%s: %s\n", label, policy);
+    free(label);
     free(policy);
 }
 

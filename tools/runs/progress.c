@@ -70,7 +70,10 @@ static char *join_fitting(char *const *parts, int count, int essential, int colu
 }
 
 static char *heading(const struct progress *p) {
-    return text_format("[%d/%d] %s seed %llu", p->run, p->runs, p->label, (unsigned long long)p->seed);
+    char *label = text_shown(p->label),
+         *text = text_format("[%d/%d] %s seed %llu", p->run, p->runs, label, (unsigned long long)p->seed);
+    free(label);
+    return text;
 }
 
 /* A line that stays: the terminal may wrap its essential parts. */

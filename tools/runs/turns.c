@@ -236,12 +236,22 @@ static void make_room(const struct experiment *x, struct run *run) {
     run->epochs = text_alloc((size_t)((x->steps - 1) / x->steps_per_epoch + 1), sizeof *run->epochs);
 }
 
-static int tell_failure(struct running *r) {
+/* What lies in the format, its optimiser or its device would be the same at the next attempt, and is nothing to the
+ * other runs: they go on. Memory and files are everybody's, and the comparison can go on from its checkpoints. */
+static bool is_its_own(tensor_status status) {
+    return status == TENSOR_E_ARGUMENT || status == TENSOR_E_SHAPE || status == TENSOR_E_FORMAT ||
+           status == TENSOR_E_UNSUPPORTED || status == TENSOR_E_DEVICE;
+}
+
+static int tell_failure(struct running *r, tensor_status failed) {
     const struct experiment *x = r->experiment;
     progress_clear(r->progress);
     text_failed("%s seed %llu: %s", x->series[r->run->series].label, (unsigned long long)r->run->seed, tensor_error());
     r->over = true;
-    return STATUS_FAILED;
+    if (!is_its_own(failed) || r->status)
+        return STATUS_FAILED;
+    r->run->failure = text_format("%s", tensor_error());
+    return metrics_failure(r->metrics, x, r->run);
 }
 
 /* Where its checkpoints are kept, and which one it goes on from. */
@@ -332,8 +342,9 @@ static int begin_run(struct running *r, bool others, bool *later) {
     show(r);
     r->turn = now();
     r->trainer = nn_trainer_new(&config, x->train, x->test, &events);
+    const tensor_status failed = r->trainer ? TENSOR_OK : tensor_error_status();
     take_time(r);
-    *later = !r->trainer && others && tensor_error_status() == TENSOR_E_MEMORY;
+    *later = others && failed == TENSOR_E_MEMORY;
     r->begun = r->trainer != NULL;
     r->slice = 2;
     const int64_t stands_at = r->trainer ? (int64_t)nn_steps(nn_trainer_network(r->trainer)) : 0;
@@ -343,7 +354,7 @@ static int begin_run(struct running *r, bool others, bool *later) {
         r->over = true;
         return tell_other_steps(r, "steps", r->kept.resumed, stands_at);
     }
-    return r->trainer || *later ? STATUS_OK : tell_failure(r);
+    return r->trainer || *later ? STATUS_OK : tell_failure(r, failed);
 }
 
 /* After a training that was stopped: by a signal, because metrics.jsonl cannot be written, or as another run failed. */
@@ -382,7 +393,7 @@ static int finish_run(struct running *r) {
     sum_up_times(r);
     show(r);
     if (failed)
-        return tell_failure(r);
+        return tell_failure(r, failed);
     folder_rescue(r->folder); /* before its lines are written, which takes memory */
     if (run->result.stopped)
         return keep_stopped(r);
@@ -399,10 +410,11 @@ static int take_turn(struct running *r) {
     bool over = false;
     show(r);
     r->turn = now();
-    if (nn_trainer_advance(r->trainer, r->slice, &over)) {
+    const tensor_status failed = nn_trainer_advance(r->trainer, r->slice, &over);
+    if (failed) {
         nn_trainer_free(r->trainer);
         r->trainer = NULL;
-        return tell_failure(r);
+        return tell_failure(r, failed);
     }
     take_time(r);
     time_slice(r, first, seconds);

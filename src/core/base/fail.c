@@ -38,18 +38,37 @@ static void call_hook(tensor_status status) {
         call(status, message, context);
 }
 
+/* Bytes of a character that turns the order of those around it, or ends a line, without being seen: U+061C, U+200E,
+ * U+200F, U+2028 to U+202E, U+2066 to U+2069; 0: it is none. */
+static size_t unseen(const unsigned char *p) {
+    if (p[0] == 0xd8)
+        return p[1] == 0x9c ? 2 : 0;
+    if (p[0] != 0xe2)
+        return 0;
+    return (p[1] == 0x80 && (p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xa8 && p[2] <= 0xae))) ||
+                   (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9)
+               ? 3
+               : 0;
+}
+
 /* Copies text into the message in one line of printable bytes: values of the caller may hold any. Bytes of UTF-8 stay.
- */
+ * What is too long ends in "..." behind a whole character. */
 static void keep_message(const char *text) {
-    size_t used = 0;
+    static const char more[] = "...";
+    size_t used = 0, fits = 0, escaped = 0; /* fits: what stays where it is cut */
     for (; *text; text++) {
         const unsigned char byte = (unsigned char)*text;
         char escape[5] = {*text};
-        if (byte < ' ' || byte == 0x7f)
+        escaped = escaped > 1 ? escaped - 1 : unseen((const unsigned char *)text);
+        if (byte < ' ' || byte == 0x7f || escaped)
             snprintf(escape, sizeof escape, "\\x%02X", byte);
         const size_t length = strlen(escape);
-        if (used + length >= sizeof message)
-            break;
+        if ((byte & 0xc0) != 0x80 && used + sizeof more <= sizeof message)
+            fits = used;
+        if (used + length >= sizeof message) {
+            memcpy(message + fits, more, sizeof more);
+            return;
+        }
         memcpy(message + used, escape, length);
         used += length;
     }
@@ -57,7 +76,7 @@ static void keep_message(const char *text) {
 }
 
 tensor_status fl_fail(tensor_status status, const char *format, ...) {
-    char text[sizeof message]; /* the arguments may point into the old message */
+    char text[sizeof message + 4]; /* the arguments may point into the old message; longer: it was cut */
     va_list arguments;
     va_start(arguments, format);
     fl_format(text, sizeof text, format, arguments);

@@ -5,6 +5,7 @@
 #include <locale.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 static locale_t plain; /* made once, never freed: threads may be using it when the process ends */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -36,6 +37,24 @@ double fl_to_real(const char *text, char **end) {
     const double value = strtod(text, end);
     leave(before);
     return value;
+}
+
+struct fl_names fl_list_names(const char *(*name)(int i)) {
+    enum { MORE = 24 }; /* " and 2147483647 more" */
+    struct fl_names all = {""};
+    size_t used = 0;
+    int i = 0, left = 0;
+    for (; name(i); i++) {
+        const size_t length = strlen(name(i)) + (i ? 2 : 0);
+        if (used + length + MORE > sizeof all.text)
+            break;
+        used += (size_t)snprintf(all.text + used, sizeof all.text - used, "%s%s", i ? ", " : "", name(i));
+    }
+    while (name(i + left))
+        left++;
+    if (left)
+        snprintf(all.text + used, sizeof all.text - used, " and %d more", left);
+    return all;
 }
 
 int fl_print(FILE *file, const char *format, ...) {

@@ -8,6 +8,12 @@
 /* vsnprintf, strtod and fprintf in the locale "C", for the calling thread alone. */
 int fl_format(char *text, size_t size, const char *format, va_list arguments) __attribute__((format(printf, 3, 0)));
 double fl_to_real(const char *text, char **end); /* strtod */
+/* "a, b, c" of names that `name` gives until NULL, in a message's room; of more than there is room for the last words
+ * are "and N more". */
+struct fl_names {
+    char text[300];
+};
+struct fl_names fl_list_names(const char *(*name)(int i));
 int fl_print(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

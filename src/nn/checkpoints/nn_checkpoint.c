@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char layout_key[] = "flexlab.checkpoint", layout[] = "1";
+static const char layout_key[] = FL_CHECKPOINT_KEY, layout[] = "1";
 
 /* --- the tensors of the state, with their names --------------------------------------------------------------------
  */

@@ -8,6 +8,9 @@
 /* Names of what does not belong to the network begin so. */
 #define FL_TRAINING "training."
 
+/* The note that every checkpoint has, the number of its layout. */
+#define FL_CHECKPOINT_KEY "flexlab.checkpoint"
+
 /* A list of numbers or bytes under a name of its own. */
 struct fl_extra {
     const char *name;

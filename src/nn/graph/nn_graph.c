@@ -2,6 +2,7 @@
 #include "nn/step/nn_step.h"
 #include "nn/policies/nn_policy.h"
 #include "core/base/fail.h"
+#include "core/base/text.h"
 #include "core/base/memory.h"
 #include "core/base/sized.h"
 #include <math.h>
@@ -64,14 +65,9 @@ static tensor_status check_config(const nn_config *config, const nn_variant *var
     if (policy ? !fl_policy_shares(policy) : !tensor_format_is_shared(variant->format))
         return fl_fail(TENSOR_E_ARGUMENT, "predictor '%s': variant %s has no shared exponent", config->predictor,
                        variant->name);
-    if (!autoflex_find(config->predictor)) {
-        char names[200] = "";
-        size_t used = 0;
-        autoflex_predictor p;
-        for (int i = 0; (p = autoflex_list(i)) && used < sizeof names; i++)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", autoflex_name(p));
-        return fl_fail(TENSOR_E_ARGUMENT, "predictor '%s': expected one of %s", config->predictor, names);
-    }
+    if (!autoflex_find(config->predictor))
+        return fl_fail(TENSOR_E_ARGUMENT, "predictor '%.100s': expected one of %s", config->predictor,
+                       fl_list_names(fl_predictor_name).text);
     return TENSOR_OK;
 }
 

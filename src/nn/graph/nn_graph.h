@@ -47,6 +47,20 @@ int64_t fl_shape_count(const struct fl_shape *shape);
 /* FORGET: of what enters the gates of an LSTM, zero but one for the forget gate, the second quarter. */
 enum fl_init { FL_INIT_ZERO, FL_INIT_ONE, FL_INIT_NORMAL, FL_INIT_UNIFORM, FL_INIT_FORGET };
 
+/* What the dimensions of a parameter are, for who brings weights from elsewhere (nn_weight_names.c). */
+enum fl_layout {
+    FL_LAYOUT_CHANNELS,
+    FL_LAYOUT_MATRIX,
+    FL_LAYOUT_GATES,
+    FL_LAYOUT_TOKENS,
+    FL_LAYOUT_PLACES,
+    FL_LAYOUT_FILTERS,
+    FL_LAYOUT_LINES,
+    FL_LAYOUT_TURNED_FILTERS,
+    FL_LAYOUT_TURNED_LINES,
+    FL_LAYOUTS
+};
+
 /* Formats of a parameter. */
 struct fl_parameter_types {
     struct fl_type w, g;              /* as stored; of the gradient as backward writes it */
@@ -58,6 +72,7 @@ struct fl_parameter_types {
 struct fl_parameter {
     const char *suffix; /* "weight", "recurrent"; "bias", "gamma", "beta" */
     struct fl_shape shape;
+    enum fl_layout layout;
     enum fl_init init;
     double scale;                /* normal: standard deviation; uniform: half the width */
     tensor *w, *g;               /* the weight as it is stored, the gradient as backward writes it */

@@ -90,7 +90,11 @@ static tensor_status convolution_shape(struct fl_node *node, const struct fl_sha
     const struct fl_shape filters =
         is_line(node) ? (struct fl_shape){3, {k, s, c}} : (struct fl_shape){4, {k, r, s, c}};
     const double fan_out = (double)(outputs / groups) * (double)(is_line(node) ? 1 : r) * (double)s;
-    FL_TRY(fl_add_learned(node, "weight", FL_INIT_NORMAL, sqrt(2 / fan_out), filters));
+    const enum fl_layout layout = is_transposed(node)
+                                      ? is_line(node) ? FL_LAYOUT_TURNED_LINES : FL_LAYOUT_TURNED_FILTERS
+                                  : is_line(node) ? FL_LAYOUT_LINES
+                                                  : FL_LAYOUT_FILTERS;
+    FL_TRY(fl_add_weight(node, "weight", layout, FL_INIT_NORMAL, sqrt(2 / fan_out), filters));
     return node->how.bias ? fl_add_learned(node, "bias", FL_INIT_ZERO, 0, (struct fl_shape){1, {outputs}}) : TENSOR_OK;
 }
 

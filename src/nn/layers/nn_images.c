@@ -53,8 +53,9 @@ static tensor_status conv_shape(struct fl_node *node, const struct fl_shape *x) 
     if (groups < 1 || c % groups || k % groups)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %d groups, expected a divisor of %lld channels and %lld filters",
                        node->owner, groups, (long long)c, (long long)k);
-    return fl_add_learned(node, "weight", FL_INIT_NORMAL, sqrt(2.0 / ((double)(k / groups) * (double)(r * r))),
-                          (struct fl_shape){4, {k, r, r, c / groups}});
+    return fl_add_weight(node, "weight", FL_LAYOUT_FILTERS, FL_INIT_NORMAL,
+                         sqrt(2.0 / ((double)(k / groups) * (double)(r * r))),
+                         (struct fl_shape){4, {k, r, r, c / groups}});
 }
 
 /* States of batch normalisation. Those of the batch pass from forward to backward. */

@@ -15,9 +15,11 @@
 /* Outputs. */
 tensor_status fl_add_image(struct fl_node *node, int64_t height, int64_t width, int64_t channels);
 tensor_status fl_add_matrix(struct fl_node *node, int64_t columns);
-/* A parameter that starts from random numbers of that scale, or from a constant. */
+/* A parameter that starts from random numbers of that scale, or from a constant; the first with a number a channel. */
 tensor_status fl_add_learned(struct fl_node *node, const char *suffix, enum fl_init init, double scale,
                              struct fl_shape shape);
+tensor_status fl_add_weight(struct fl_node *node, const char *suffix, enum fl_layout layout, enum fl_init init,
+                            double scale, struct fl_shape shape);
 
 /* Whole shape rules: that of the first input; of two inputs of one shape. */
 tensor_status fl_same_shape(struct fl_node *node, const struct fl_shape *x);

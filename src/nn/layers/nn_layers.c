@@ -36,7 +36,7 @@ static tensor_status matmul_shape(struct fl_node *node, const struct fl_shape *x
     FL_TRY(fl_need_outputs(node));
     int64_t k = x->dim[1], n = node->how.outputs;
     double scale = node->how.init == FL_INIT_NORMAL ? sqrt(2.0 / (double)k) : sqrt(1.0 / (double)k);
-    FL_TRY(fl_add_learned(node, "weight", node->how.init, scale, (struct fl_shape){2, {k, n}}));
+    FL_TRY(fl_add_weight(node, "weight", FL_LAYOUT_MATRIX, node->how.init, scale, (struct fl_shape){2, {k, n}}));
     return fl_add_matrix(node, n);
 }
 

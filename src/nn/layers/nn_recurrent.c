@@ -43,8 +43,8 @@ static tensor_status cells_shape(struct fl_node *node, const struct fl_shape *x,
     FL_TRY(fl_add_output(node, "gates", *x));
     FL_TRY(fl_add_work(node, "states.grad.sum", one_step));
     FL_TRY(fl_add_state(node, (struct fl_state){.suffix = "zero", .shape = one_step}));
-    return fl_add_learned(node, "recurrent", FL_INIT_UNIFORM, sqrt(1.0 / (double)units),
-                          (struct fl_shape){2, {units, gates * units}});
+    return fl_add_weight(node, "recurrent", FL_LAYOUT_GATES, FL_INIT_UNIFORM, sqrt(1.0 / (double)units),
+                         (struct fl_shape){2, {units, gates * units}});
 }
 
 static tensor_status lstm_shape(struct fl_node *node, const struct fl_shape *x) {

@@ -21,7 +21,8 @@ static tensor_status tokens_shape(struct fl_node *node, const struct fl_shape *x
 static tensor_status embedding_shape(struct fl_node *node, const struct fl_shape *x) {
     FL_TRY(fl_need_outputs(node));
     const int64_t rows = node->how.window, width = node->how.outputs;
-    FL_TRY(fl_add_learned(node, "weight", FL_INIT_NORMAL, node->how.deviation, (struct fl_shape){2, {rows, width}}));
+    FL_TRY(fl_add_weight(node, "weight", FL_LAYOUT_TOKENS, FL_INIT_NORMAL, node->how.deviation,
+                         (struct fl_shape){2, {rows, width}}));
     return fl_add_output(node, NULL, (struct fl_shape){3, {x->dim[0], x->dim[1], width}});
 }
 
@@ -33,7 +34,7 @@ static tensor_status rows_shape(struct fl_node *node, const struct fl_shape *x) 
 static tensor_status positions_shape(struct fl_node *node, const struct fl_shape *x) {
     FL_TRY(fl_need_sequence(node, x));
     const struct fl_shape table = {2, {x->dim[1], x->dim[2]}};
-    FL_TRY(fl_add_learned(node, "weight", FL_INIT_NORMAL, node->how.deviation, table));
+    FL_TRY(fl_add_weight(node, "weight", FL_LAYOUT_PLACES, FL_INIT_NORMAL, node->how.deviation, table));
     return fl_same_shape(node, x);
 }
 
@@ -43,7 +44,7 @@ static tensor_status product_shape(struct fl_node *node, const struct fl_shape *
     const int64_t k = x->dim[2], n = node->how.outputs;
     const bool normal = node->how.init == FL_INIT_NORMAL;
     const double scale = node->how.deviation > 0 ? node->how.deviation : sqrt((normal ? 2.0 : 1.0) / (double)k);
-    FL_TRY(fl_add_learned(node, "weight", node->how.init, scale, (struct fl_shape){2, {k, n}}));
+    FL_TRY(fl_add_weight(node, "weight", FL_LAYOUT_MATRIX, node->how.init, scale, (struct fl_shape){2, {k, n}}));
     return fl_add_output(node, NULL, (struct fl_shape){3, {x->dim[0], x->dim[1], n}});
 }
 

@@ -14,8 +14,13 @@ tensor_status fl_add_matrix(struct fl_node *node, int64_t columns) {
 
 tensor_status fl_add_learned(struct fl_node *node, const char *suffix, enum fl_init init, double scale,
                              struct fl_shape shape) {
-    return fl_add_parameter(node,
-                            (struct fl_parameter){.suffix = suffix, .shape = shape, .init = init, .scale = scale});
+    return fl_add_weight(node, suffix, FL_LAYOUT_CHANNELS, init, scale, shape);
+}
+
+tensor_status fl_add_weight(struct fl_node *node, const char *suffix, enum fl_layout layout, enum fl_init init,
+                            double scale, struct fl_shape shape) {
+    return fl_add_parameter(
+        node, (struct fl_parameter){.suffix = suffix, .shape = shape, .layout = layout, .init = init, .scale = scale});
 }
 
 tensor_status fl_same_shape(struct fl_node *node, const struct fl_shape *x) {

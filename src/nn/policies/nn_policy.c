@@ -46,21 +46,9 @@ static const char *variant_name(int i) {
     return variant ? variant->name : NULL;
 }
 
-static const char *predictor_name(int i) {
+const char *fl_predictor_name(int i) {
     const autoflex_predictor p = autoflex_list(i);
     return p ? autoflex_name(p) : NULL;
-}
-
-/* "a, b, c" */
-struct names {
-    char text[300];
-};
-static struct names list_names(const char *(*name)(int i)) {
-    struct names all = {""};
-    size_t used = 0;
-    for (int i = 0; name(i) && used < sizeof all.text; i++)
-        used += (size_t)snprintf(all.text + used, sizeof all.text - used, "%s%s", i ? ", " : "", name(i));
-    return all;
 }
 
 static int find(const char *(*name)(int i), const char *word) {
@@ -80,7 +68,8 @@ const char *fl_usual_predictor(tensor_format format) {
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
 static tensor_status unknown(const char *where, const char *what, const char *word, const char *(*name)(int i)) {
-    return fl_fail(TENSOR_E_ARGUMENT, "%s: %s '%.40s', expected one of %s", where, what, word, list_names(name).text);
+    return fl_fail(TENSOR_E_ARGUMENT, "%s: %s '%.40s', expected one of %s", where, what, word,
+                   fl_list_names(name).text);
 }
 
 /* FORMAT, FORMAT:PREDICTOR, or "auto" where that is one. */
@@ -95,7 +84,7 @@ static tensor_status read_type(const char *where, enum fl_role role, char *word,
     const int format = find(format_name, word);
     if (format < 0)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s: format '%.40s', expected one of %s%s", where, roles[role], word,
-                       has_auto ? "auto, " : "", list_names(format_name).text);
+                       has_auto ? "auto, " : "", fl_list_names(format_name).text);
     type->format = tensor_format_list(format);
     if (!predictor)
         return TENSOR_OK;
@@ -107,10 +96,10 @@ static tensor_status read_type(const char *where, enum fl_role role, char *word,
     if (!tensor_format_is_shared(type->format))
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s: predictor '%.40s', but %s has no shared exponent", where,
                        roles[role], predictor, word);
-    const int number = find(predictor_name, predictor);
+    const int number = find(fl_predictor_name, predictor);
     if (number < 0)
-        return unknown(where, "predictor", predictor, predictor_name);
-    type->predictor = predictor_name(number); /* the table's own string */
+        return unknown(where, "predictor", predictor, fl_predictor_name);
+    type->predictor = fl_predictor_name(number); /* the table's own string */
     return TENSOR_OK;
 }
 
@@ -126,8 +115,11 @@ void fl_variant_choices(const nn_variant *v, struct fl_choice choice[FL_ROLES]) 
 /* ROLE=VALUE */
 static tensor_status read_choice(struct fl_rule *rule, char *word) {
     char *value = strchr(word, '=');
-    if (!value || !value[1])
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: '%.40s', expected ROLE=VALUE", rule->where, word);
+    if (!value || !value[1] || value == word)
+        return fl_fail(
+            TENSOR_E_ARGUMENT,
+            "%s: '%.40s', expected ROLE=VALUE without blanks, or format=VARIANT, such as '%.40s format=bf16'",
+            rule->where, word, rule->pattern);
     *value++ = 0;
     if (!strcmp(word, "format")) { /* the layer as a variant has it: what stood before it would be lost */
         for (int i = 0; i < FL_ROLES; i++)
@@ -144,7 +136,7 @@ static tensor_status read_choice(struct fl_rule *rule, char *word) {
     const int role = find(fl_role_name, word);
     if (role < 0)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: role '%.40s', expected one of format, %s", rule->where, word,
-                       list_names(fl_role_name).text);
+                       fl_list_names(fl_role_name).text);
     struct fl_choice *choice = &rule->choice[role];
     if (rule->explicit_roles >> role & 1)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s=%.40s, expected each role once in a line", rule->where, word, value);
@@ -354,8 +346,10 @@ static tensor_status read_file(const char *path, char **text) {
         close(opened);
     if (!file)
         return errno == ENOENT
-                   ? fl_fail(TENSOR_E_ARGUMENT, "policy '%.100s': no file of that name, and no preset, which are %s",
-                             path, list_names(nn_policy_list).text)
+                   ? fl_fail(TENSOR_E_ARGUMENT, "policy '%.100s': no file of that name, and no preset, which are %s%s",
+                             path, fl_list_names(nn_policy_list).text,
+                             strpbrk(path, " =") ? "; a text of rules has a ';' behind each, as in 'conv1 format=bf16;'"
+                                                 : "")
                    : fl_fail(TENSOR_E_IO, "policy %.200s: %s", path, strerror(errno));
     *text = fl_alloc(TEXT_LIMIT + 1);
     const size_t length = *text ? fread(*text, 1, TEXT_LIMIT + 1, file) : 0;
@@ -381,7 +375,7 @@ static tensor_status read_asked(struct fl_policy *policy, const char *asked) {
         policy->name = fl_strdup(asked);
         return policy->name ? read_text(policy, fl_preset_text(asked), source, true) : no_memory();
     }
-    const bool is_text = strpbrk(asked, ";\n");
+    const bool is_text = strpbrk(asked, ";\n") != NULL;
     policy->name = fl_strdup(is_text ? "policy" : asked);
     if (!policy->name)
         return no_memory();
@@ -421,9 +415,15 @@ static tensor_status read_layer_formats(struct fl_policy *policy, const char *gi
 static tensor_status settle_variant(struct fl_policy *policy, const char *variant) {
     if (!policy->variant && !(policy->variant = nn_variant_find(variant ? variant : "fp32")))
         return TENSOR_E_ARGUMENT;
-    if (variant && strcmp(variant, policy->variant->name) != 0)
-        return fl_fail(TENSOR_E_ARGUMENT, "policy '%.60s' begins from variant %s, the network is given variant %.40s",
-                       policy->name, policy->variant->name, variant);
+    if (variant && strcmp(variant, policy->variant->name) != 0) {
+        char other[80];
+        snprintf(other, sizeof other, "%.*s:%.40s", (int)strcspn(policy->name, ":"), policy->name, variant);
+        const bool known = fl_preset_text(other);
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "policy '%.60s' begins from variant %s, the network is given variant %.40s%s%s%s", policy->name,
+                       policy->variant->name, variant, known ? "; the policy of that name in it is '" : "",
+                       known ? other : "", known ? "'" : "");
+    }
     char *rules = policy->text;
     policy->text = format_long("variant %s;%s%s", policy->variant->name, rules ? " " : "", rules ? rules : "");
     fl_free(rules);
@@ -436,6 +436,9 @@ tensor_status fl_policy_new(struct fl_policy **policy, const char *asked, const 
     if (!*policy)
         return no_memory();
     tensor_status status = asked ? read_asked(*policy, asked) : TENSOR_OK;
+    if (!status && asked && !(*policy)->variant && !(*policy)->text)
+        status =
+            fl_fail(TENSOR_E_ARGUMENT, "policy '%.100s' says nothing, expected at least one rule", (*policy)->name);
     if (!status && !asked && !((*policy)->name = fl_strdup("layer formats")))
         status = no_memory();
     if (!status && layer_formats)

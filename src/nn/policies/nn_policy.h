@@ -62,6 +62,7 @@ tensor_status fl_policy_without_masters(struct fl_policy *policy);
 /* What a variant says of every role. */
 void fl_variant_choices(const nn_variant *variant, struct fl_choice choice[FL_ROLES]);
 /* The predictor that the variants of a format have. */
+const char *fl_predictor_name(int i); /* NULL past the last */
 const char *fl_usual_predictor(tensor_format format);
 
 /* nn_presets.c */

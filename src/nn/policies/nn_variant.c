@@ -1,5 +1,6 @@
 /* nn_variant.c - the variants by name: a format and how its weights are written. */
 #include "core/base/fail.h"
+#include "core/base/text.h"
 #include "flexlab/nn.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -44,16 +45,17 @@ const nn_variant *nn_variant_list(int i) {
     return i < KNOWN ? &known[i] : &added[i - KNOWN];
 }
 
+static const char *name_of(int i) {
+    const nn_variant *v = nn_variant_list(i);
+    return v ? v->name : NULL;
+}
+
 const nn_variant *nn_variant_find(const char *name) {
-    char names[300] = "";
-    size_t used = 0;
     const nn_variant *v;
-    for (int i = 0; (v = nn_variant_list(i)); i++) {
-        if (name && !strcmp(v->name, name))
+    for (int i = 0; name && (v = nn_variant_list(i)); i++)
+        if (!strcmp(v->name, name))
             return v;
-        if (used < sizeof names)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", v->name);
-    }
-    fl_fail(TENSOR_E_ARGUMENT, "variant '%s': expected one of %s", name ? name : "(null)", names);
+    fl_fail(TENSOR_E_ARGUMENT, "variant '%.100s': expected one of %s", name ? name : "(null)",
+            fl_list_names(name_of).text);
     return NULL;
 }

@@ -20,11 +20,17 @@ static const double usual_initial = 65536, usual_least = 0.03125, usual_most = 1
 enum { USUAL_WINDOW = 2000, USUAL_FACTOR = 2, MOST_FACTOR = 1 << 20 };
 
 static const char expected[] = "expected none, dynamic, dynamic:NAME=NUMBER,... with init, window, factor, min, max, "
-                               "or a power of two";
+                               "or a power of two such as 1024 or 2^10";
 
-static tensor_status refuse(const char *text, const char *why, double low, double high) {
-    return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': %s, expected a power of two from %g to %g", text, why, low,
-                   high);
+/* what: of a setting its name and ": ". */
+static tensor_status refuse(const char *text, const char *what, double value, double low, double high) {
+    char nearest[80] = "";
+    if (value > low && value < high) {
+        const double below = exp2(floor(log2(value)));
+        snprintf(nearest, sizeof nearest, "; the nearest are %.17g and %.17g", below, 2 * below);
+    }
+    return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': %sexpected a power of two from 2^%d to 2^%d%s", text, what,
+                   (int)log2(low), (int)log2(high), nearest);
 }
 
 static bool is_power_of_two(double x) {
@@ -91,14 +97,14 @@ static tensor_status read_dynamic(struct fl_loss_scale *s, const char *text, con
     s->least = value[LEAST];
     s->most = value[MOST];
     if (!is_power_of_two(s->factor) || s->factor < 2 || s->factor > MOST_FACTOR)
-        return refuse(text, "factor", 2, MOST_FACTOR);
+        return refuse(text, "factor: ", s->factor, 2, MOST_FACTOR);
     if (!is_power_of_two(s->least) || s->least < least_scale || s->least > most_scale)
-        return refuse(text, "min", least_scale, most_scale);
+        return refuse(text, "min: ", s->least, least_scale, most_scale);
     if (!is_power_of_two(s->most) || s->most < s->least || s->most > most_scale)
-        return refuse(text, "max", s->least, most_scale);
+        return refuse(text, "max: ", s->most, s->least, most_scale);
     const double initial = given[INIT] ? value[INIT] : fmin(fmax(value[INIT], s->least), s->most);
     if (!is_power_of_two(initial) || initial < s->least || initial > s->most)
-        return refuse(text, "init", s->least, s->most);
+        return refuse(text, "init: ", initial, s->least, s->most);
     s->now.scale = s->initial = initial;
     return TENSOR_OK;
 }
@@ -117,7 +123,7 @@ static tensor_status parse(struct fl_loss_scale *s, const char *text) {
     if (rest == text || *rest)
         return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': %s", text, expected);
     if (!is_power_of_two(scale) || scale < least_scale || scale > most_scale)
-        return refuse(text, "no such number", least_scale, most_scale);
+        return refuse(text, "", scale, least_scale, most_scale);
     s->kind = FL_SCALE_STATIC;
     s->now.scale = s->initial = scale;
     return TENSOR_OK;

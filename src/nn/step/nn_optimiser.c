@@ -3,6 +3,7 @@
  * there, so that a recorded update can be run again. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
+#include "core/base/text.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,10 +32,7 @@ static const struct kind *find(const char *name) {
     for (int i = 0; i < KINDS; i++)
         if (!strcmp(kinds[i].name, name ? name : "sgd"))
             return &kinds[i];
-    char names[100] = "";
-    for (int i = 0; i < KINDS; i++)
-        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", kinds[i].name);
-    fl_fail(TENSOR_E_ARGUMENT, "optimiser '%s': expected one of %s", name, names);
+    fl_fail(TENSOR_E_ARGUMENT, "optimiser '%.100s': expected one of %s", name, fl_list_names(nn_optimiser_list).text);
     return NULL;
 }
 
