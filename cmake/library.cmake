@@ -37,7 +37,7 @@ add_kernels(avx512_amx_fast "${FLEXLAB_FLAGS_AVX512_AMX}" HAVE_AVX512_AMX_FAST)
 list(REMOVE_DUPLICATES definitions)
 
 add_library(flexlab_objects OBJECT ${sources})
-target_compile_definitions(flexlab_objects PRIVATE ${definitions} ${FLEXLAB_IMAGE_DEFINITIONS})
+target_compile_definitions(flexlab_objects PRIVATE ${definitions})
 target_include_directories(flexlab_objects PUBLIC
     ${PROJECT_SOURCE_DIR}/include ${FLEXLAB_GENERATED}/include PRIVATE ${PROJECT_SOURCE_DIR}/src ${FLEXLAB_GENERATED})
 target_link_libraries(flexlab_objects PUBLIC Threads::Threads ZLIB::ZLIB ${FLEXLAB_IMAGE_TARGETS} m ${CMAKE_DL_LIBS})
