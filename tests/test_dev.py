@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""./dev gets what its commands need, and no more: where a package is missing, root installs it, and anybody else is told the command. It
-waits for a package manager that is busy, and shows what apt-get says where it fails for another reason. `./dev demo` builds the program
-alone and ends by naming its report. A copy of dev in a folder of its own runs here with programs that stand in for apt-get, cmake and flexlab,
-and with the machine's own apt-get on folders of its own.
-usage: test_dev.py SOURCE"""
+"""./dev gets what its commands need, and no more: where a package is missing, root installs it, and anybody else is told
+the command. It waits for a package manager that is busy, and shows what apt-get says where it fails for another reason.
+`./dev demo` builds the program alone and ends by naming its report. A copy of dev in a folder of its own runs here with
+programs that stand in for apt-get, cmake and flexlab, and with the machine's own apt-get on folders of its own.
+usage: test_dev.py SOURCE BUILD"""
 import functools
+import json
 import os
 import pathlib
 import platform
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-source = pathlib.Path(sys.argv[1]).resolve()
+source, build = (pathlib.Path(a).resolve() for a in sys.argv[1:3])
 failures = 0
 LISTS = ("E: Could not get lock /var/lib/apt/lists/lock. It is held by process 4711 (unattended-upgr)\n"
          "E: Unable to lock directory /var/lib/apt/lists/")
@@ -167,6 +168,14 @@ def demo():
     check(f"{m.folder}/results/report.html" in done.stdout, "demo does not name its report:", done.stdout)
 
 
+def decoders():
+    """libpng and libjpeg, which the demo does without, are known to their own files: `./dev test` compiles no others again."""
+    for command in json.loads((build / "compile_commands.json").read_text()):
+        for name in ("png", "jpeg"):
+            check(f"-DFL_HAVE_{name.upper()} " not in command["command"] or command["file"].endswith(f"/data_{name}.c"),
+                  command["file"], "is compiled with", name)
+
+
 if platform.machine() != "x86_64":
     print("skipped: the emulator tests run on x86-64")
     sys.exit(77)
@@ -174,7 +183,7 @@ asked = Machine('[ "$1" != install ]', user=1000).dev("test", "-N").stderr
 if "missing: qemu-user. " not in asked:
     print("skipped: other programs are missing, too:", asked)
     sys.exit(77)
-for test in (who_is_asked, waits, waits_no_longer, other_failures, real_locks, demo):
+for test in (who_is_asked, waits, waits_no_longer, other_failures, real_locks, demo, decoders):
     test()
 print("failed" if failures else "ok")
 sys.exit(1 if failures else 0)
