@@ -8,7 +8,6 @@ endif()
 set(FLEXLAB_IMAGE_TARGETS "")
 set(FLEXLAB_IMAGE_MODULES "")
 set(FLEXLAB_IMAGE_LIBRARIES "")
-set(FLEXLAB_IMAGE_DEFINITIONS "")
 foreach(kind PNG:libpng JPEG:libjpeg)
     string(REGEX REPLACE ":.*" "" name ${kind})
     string(REGEX REPLACE ".*:" "" module ${kind})
@@ -34,7 +33,9 @@ foreach(kind PNG:libpng JPEG:libjpeg)
         else() # an old libjpeg has no file for pkg-config
             list(APPEND FLEXLAB_IMAGE_LIBRARIES ${library})
         endif()
-        list(APPEND FLEXLAB_IMAGE_DEFINITIONS FL_HAVE_${name})
+        string(TOLOWER ${name} file)
+        # The one file that uses it: who installs a decoder later compiles no more than that again.
+        set_source_files_properties(${PROJECT_SOURCE_DIR}/src/data/data_${file}.c PROPERTIES COMPILE_DEFINITIONS FL_HAVE_${name})
     elseif(FLEXLAB_${name} STREQUAL ON)
         message(FATAL_ERROR "FLEXLAB_${name} is ON and ${module} is not found. apt-get install ${module}-dev, or configure "
                             "with -DFLEXLAB_${name}=OFF.")

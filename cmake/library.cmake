@@ -37,7 +37,7 @@ add_kernels(avx512_amx_fast "${FLEXLAB_FLAGS_AVX512_AMX}" HAVE_AVX512_AMX_FAST)
 list(REMOVE_DUPLICATES definitions)
 
 add_library(flexlab_objects OBJECT ${sources})
-target_compile_definitions(flexlab_objects PRIVATE ${definitions} ${FLEXLAB_IMAGE_DEFINITIONS})
+target_compile_definitions(flexlab_objects PRIVATE ${definitions})
 # An installed program finds the CUDA backend in the folder of libraries by its own place (src/gpu/gpu_load.c), not by an
 # entry in RUNPATH: CMake would fill the build tree's up with empty ones, which stand for the current folder.
 include(GNUInstallDirs)

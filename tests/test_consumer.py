@@ -4,6 +4,8 @@ usage: test_consumer.py WAY SOURCE_DIR BUILD_DIR WORK_DIR
 
 WAY  package       find_package in an installed tree that was moved to another place
      pkgconfig     pkg-config, and the README's commands for installing and linking
+     recipe        the same with the README's commands from the first on, in a copy without tests, benchmarks and tools: builds the
+                   library once more
      subdirectory  add_subdirectory: nothing of flexlab is forced upon the project. Compiles the library once more, at -O1
                    and by ccache where it is: a minute on two cores
 
@@ -126,7 +128,7 @@ if way == "package":
             if (result.returncode == 0) != (component == "shared") or (result.returncode and not re.search(rf"built\s+with\s[\w,\s]*{package}", result.stderr)):
                 fail(f"{component} without {package}: status {result.returncode}\n{result.stderr[-2000:]}")
 
-elif way == "pkgconfig":
+elif way in ("pkgconfig", "recipe"):
     if not shutil.which("pkg-config"):
         print("skipped: pkg-config is missing (apt-get install pkg-config)")
         sys.exit(77)
@@ -152,7 +154,8 @@ elif way == "pkgconfig":
             outputs[f"{language}_{kind}"] = run(work / f"{language}_{kind}", env=env)
     check_outputs(outputs)
 
-    # The README's lines, word for word, in a home and a checkout of their own; what builds has been done.
+    # The README's lines, word for word, in a home and a checkout of their own. `pkgconfig` looks at what the first one would build, and goes
+    # on with the build at hand.
     if "clang" in cached("CMAKE_C_COMPILER"):
         sys.exit(0)  # cc is gcc there, and clang's OpenMP has no static library
     readme = (source / "README.md").read_text()
@@ -161,16 +164,27 @@ elif way == "pkgconfig":
     lines = re.search(r"<!-- install -->\n```\n(.*?)```", readme, re.S)[1].splitlines()
     snippet = re.search(r"<!-- install: cmake -->\n```cmake\n(.*?)```", readme, re.S)[1]
     home, checkout = work / "home", work / "checkout"
-    (checkout / "build").mkdir(parents=True)
+    checkout.mkdir()
     home.mkdir()
-    (checkout / "build/release").symlink_to(build)
+    for name in ("include", "src", "cmake", "CMakeLists.txt", "CMakePresets.json"):
+        (shutil.copytree if (source / name).is_dir() else shutil.copy)(source / name, checkout / name)
+    first = lines[0].split(" && ")
+    if first != ["cmake --preset install", "cmake --build --preset install"] or not lines[1].startswith("cmake --install build/install "):
+        fail(f"expected lines that configure, build and install, found {lines[:2]}")
+    if way == "pkgconfig":
+        run("bash", "-c", first[0], cwd=checkout)
+        steps = run("ninja", "-C", checkout / "build/install", "-t", "commands").splitlines()
+        foreign = [s for s in steps if " -c " in s and "-o CMakeFiles/flexlab_objects.dir/src/" not in s]
+        if foreign or len(steps) < 50:
+            fail(f"the README's first line builds {len(steps)} files, and more than the library: {foreign[:3]}")
+        shutil.rmtree(checkout / "build")
+        (checkout / "build").mkdir()
+        (checkout / "build/install").symlink_to(build)
+        lines = lines[1:]
     (checkout / "program.c").write_text(program)
     env = {**os.environ, "HOME": str(home)}
     env.pop("PKG_CONFIG_PATH", None)
-    script = [line for line in lines if not line.startswith("cmake --preset")]
-    if len(script) != len(lines) - 1 or "cmake --build --preset release" not in readme:
-        fail("expected one line that configures and builds")
-    script = "set -e\n" + "".join(f"{line} 2>>warnings\n./program\n" if line.startswith("cc ") else f"{line}\n" for line in script)
+    script = "set -e\n" + "".join(f"{line} 2>>warnings\n./program\n" if line.startswith("cc ") else f"{line}\n" for line in lines)
     text = run("bash", "-c", script, cwd=checkout, env=env)
     warnings = [line for line in (checkout / "warnings").read_text().splitlines() if "warning" in line]
     if any("'dlopen' in statically linked" not in line for line in warnings):  # of which docs/embedding.md says why

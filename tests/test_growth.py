@@ -28,6 +28,31 @@ tree.mkdir(parents=True)
 for name in ("include", "src", "cmake", "tests", "CMakeLists.txt", "CMakePresets.json"):
     (shutil.copytree if (source / name).is_dir() else shutil.copy)(source / name, tree / name)
 
+# One element of a tensor with a wide part is written through tensor_data: its wide part follows, no other does.
+BY_HAND = r"""
+#include "flexlab/tensor.h"
+#include <stdio.h>
+enum { N = 1000 };
+int main(void) {
+    static double before[N], after[N];
+    tensor *t = tensor_new(FMT_FP8_E5M2, TENSOR_SHAPE(N));
+    for (int i = 0; i < N; i++)
+        before[i] = 1.3 * i;
+    unsigned char *words = tensor_data(t);
+    if (tensor_keep_wide(t) || tensor_load_f64(t, before, N) || tensor_store_wide_f64(t, before, N))
+        return printf("%s\n", tensor_error()), 1;
+    words[600] = 0x3c; /* 1 */
+    if (tensor_store_wide_f64(t, after, N))
+        return printf("%s\n", tensor_error()), 1;
+    for (int i = 0; i < N; i++)
+        if (after[i] != (i == 600 ? 1 : before[i]))
+            return printf("wide part of element %d: %g, expected %g\n", i, after[i], i == 600 ? 1 : before[i]), 1;
+    puts("a word written by hand: its wide part follows");
+    tensor_free(t);
+    return 0;
+}
+"""
+
 touched, programs = {}, []
 for document in ("docs/adding-a-format.md", "docs/adding-an-op.md", "README.md", "docs/optimisers.md"):
     touched[document] = []
@@ -63,7 +88,7 @@ run("cmake", "-S", tree, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release
     "-DFLEXLAB_JPEG=OFF")
 has_cxx = "flexlab_stand_in" in run("cmake", "--build", build, "--target", "help")
 gpu_targets = ["flexlab_stand_in", "test_gpu_ops"] if has_cxx else []
-run("cmake", "--build", build, "--target", "test_kernels", "flexlab_static", *gpu_targets)
+run("cmake", "--build", build, "--target", "test_kernels", "test_nn_optimiser", "flexlab_static", *gpu_targets)
 
 formats = run("grep", "-ho", "FMT_[A-Z0-9_]* = .*\"", build / "generated/include/flexlab/formats.h")
 added = [line.split('"')[1] for line in formats.splitlines() if line.split('"')[1] not in
@@ -76,6 +101,10 @@ for pattern in (f"{added[0]}.", ".ramp."):
     print(pattern, len(rows), "kernels equal the reference")
     if pattern.startswith(added[0]) and len(rows) < 30:
         sys.exit(f"only {len(rows)} kernels of {added[0]} were tested")
+out = run(build / "tests/test_nn_optimiser", added[0], env={**os.environ, "OMP_WAIT_POLICY": "passive"})
+print("every optimiser:", out.splitlines()[-1])
+if out.count(" of what is allowed)") < 20:
+    sys.exit(f"{added[0]} was trained with too few settings of optimisers:\n{out}")
 for arguments in (["1", "4", "ramp"], *(["1", "4", op, added[0]] for op in ("add", "matmul", "channel_affine"))):
     if has_cxx:  # on a GPU without a line of CUDA of their own
         out = run(build / "tests/test_gpu_ops", *arguments, env={
@@ -83,7 +112,7 @@ for arguments in (["1", "4", "ramp"], *(["1", "4", op, added[0]] for op in ("add
         print("on the stand-in for a GPU:", *arguments[2:], "-", out.splitlines()[-1])
         if " 0 calls" in out:
             sys.exit("nothing was called there")
-for document, code in programs:
+for document, code in [*programs, ("by hand", BY_HAND)]:
     (work / "program.c").write_text(code)
     run("cc", "-std=gnu17", "-Wall", "-Wextra", "-Werror", f"-I{tree}/include", f"-I{build}/generated/include",
         work / "program.c", build / "libflexlab.a", "-fopenmp", "-lz", "-lm", "-lpthread", "-o", work / "program")

@@ -58,15 +58,16 @@ static bool mantissas_agree(const int16_t *m, const int32_t *wide, int64_t count
 /* The same of floats; any NaN is as good as another. */
 static bool words_agree(const tensor *t, const unsigned char *elements, const float *wide) {
     const struct fl_rounding rounding = {fl_view_rounding(t->storage), 0, 0};
+    const size_t size = (size_t)t->format->bytes;
     struct fl_stats ignored = {0};
     for (int64_t i = 0; i < t->count; i++) {
-        uint16_t rounded, stored;
+        uint64_t rounded = 0, stored = 0; /* room for an element of any format, aligned as one */
         const double value = wide[i];
         t->format->encode(&(struct fl_view){.data = &rounded, .count = 1}, 0, 1, &value, false, &rounding, &ignored);
-        memcpy(&stored, elements + 2 * i, sizeof stored);
+        memcpy(&stored, elements + size * (size_t)i, size);
         double back;
         t->format->decode(&(struct fl_view){.data = &stored, .count = 1}, 0, 1, &back);
-        if (rounded != stored && !(back != back && value != value))
+        if (memcmp(&rounded, &stored, size) != 0 && !(back != back && value != value))
             return false;
     }
     return true;

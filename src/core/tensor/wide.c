@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum { PARTS = 64, LEAST = 16 * FL_BLOCK /* elements of a part */ };
-enum { ELEMENT_BYTES = 2 /* of formats with a wide part */ };
+enum { ELEMENT_BYTES = 2 /* at most, of float formats with a wide part */ };
 
 struct pass;
 typedef void (*block_fn)(struct pass *pass, int64_t first, int64_t n, struct fl_stats *stats);
@@ -112,15 +112,17 @@ static void settle(struct pass *p, int64_t first, int64_t n, struct fl_stats *st
     }
     const struct fl_view view = fl_stored_view(p->t);
     float *wide = (float *)p->t->wide + first;
-    _Alignas(64) uint16_t rounded[FL_BLOCK];
+    const size_t size = (size_t)p->t->format->bytes;
+    _Alignas(64) char rounded[FL_BLOCK * ELEMENT_BYTES];
     from_floats(p, &(struct fl_view){.data = rounded, .count = n}, 0, n, wide, p->t->view_rounding, stats);
-    const uint16_t *elements = (const uint16_t *)view.data + first;
-    if (!memcmp(rounded, elements, (size_t)n * ELEMENT_BYTES))
+    const char *elements = (const char *)view.data + (size_t)first * size;
+    if (!memcmp(rounded, elements, (size_t)n * size))
         return;
     for (int64_t i = 0; i < n; i++) {
+        const size_t at = (size_t)i * size;
         float value;
         to_floats(p, &view, first + i, 1, &value);
-        if (rounded[i] != elements[i] && !(value != value && wide[i] != wide[i]))
+        if (memcmp(rounded + at, elements + at, size) != 0 && !(value != value && wide[i] != wide[i]))
             wide[i] = value;
     }
 }

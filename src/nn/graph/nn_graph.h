@@ -84,9 +84,10 @@ struct fl_parameter {
     /* Of the optimiser, NULL: it has none. Velocity or moment; root of the mean square; the gradient as it counts, or
      * the direction that the weight takes. */
     tensor *v, *r, *d;
-    int number; /* of all parameters */
-    int info;   /* the place of w in nn_tensor_at; g and those of the optimiser follow */
-    int infos;  /* how many there are */
+    bool widens; /* the velocity of descent has a wide part */
+    int number;  /* of all parameters */
+    int info;    /* the place of w in nn_tensor_at; g and those of the optimiser follow */
+    int infos;   /* how many there are */
 };
 
 /* Neither a bias nor a factor or shift of a normalisation: what decays, and what is clipped. */

@@ -125,14 +125,28 @@ static bool has_direction(const struct fl_optimiser *o) {
     return o->clip_value > 0 || o->nesterov || prepares(o) || o->how.kind == TENSOR_OPTIMISER_LAMB;
 }
 
-/* Whether the velocity is wide: gradients as large as they are without scaling do not all have a place in fp16. */
-static bool widens(const struct fl_optimiser *o, const struct fl_parameter *p) {
-    return o->wide_velocity && p->as.update.format == FMT_FP16;
+/* Whether the velocity is to be wide: gradients as large as they are without scaling do not all have a place in a
+ * format of the range of fp16. */
+static tensor_status find_width(const struct fl_optimiser *o, struct fl_parameter *p) {
+    const float small = 0x1p-60f;
+    tensor_measure m = {0};
+    p->widens = false;
+    if (!o->wide_velocity || tensor_format_is_shared(p->as.update.format))
+        return TENSOR_OK;
+    tensor *one = tensor_new(FMT_FP32, TENSOR_SHAPE(1));
+    if (!one)
+        return tensor_error_status();
+    tensor_status status = tensor_load_f32(one, &small, 1);
+    if (!status)
+        status = tensor_measure_in(&m, one, p->as.update.format, 0);
+    tensor_free(one);
+    p->widens = m.flushed > 0;
+    return status;
 }
 
 /* Whether d is Nesterov's direction at twice the width, which is written in parts and cannot hold the gradient too. */
 static bool keeps_direction(const struct fl_optimiser *o, const struct fl_parameter *p) {
-    return widens(o, p) && o->nesterov;
+    return p->widens && o->nesterov;
 }
 
 struct fl_type fl_optimiser_type(const nn_graph *g, const struct fl_parameter_types *as) {
@@ -144,12 +158,12 @@ static tensor_status new_like(const nn_graph *g, const struct fl_parameter *p, c
     return fl_new_tensor(g, t, (struct fl_type){p->as.update.format, predictor}, &p->shape);
 }
 
-/* A moment or a root: at twice the width of the elements, or in 16 bits by stochastic rounding. */
+/* A moment or a root: with a wide part where the format has one, or in 16 bits by stochastic rounding. */
 static tensor_status new_state(const nn_graph *g, const struct fl_parameter *p, const char *name, tensor **t) {
     FL_TRY(new_like(g, p, fl_optimiser_type(g, &p->as).predictor, t));
     if (g->optimiser.narrow && tensor_format_is_shared(p->as.update.format))
         return tensor_set_rounding(*t, TENSOR_ROUND_STOCHASTIC, fl_name_key(g->seed, name));
-    return tensor_format_bytes(p->as.update.format) == 2 ? tensor_keep_wide(*t) : TENSOR_OK;
+    return tensor_keep_wide(*t);
 }
 
 tensor_status fl_optimiser_parameter(nn_graph *g, struct fl_parameter *p, const char *name) {
@@ -159,8 +173,10 @@ tensor_status fl_optimiser_parameter(nn_graph *g, struct fl_parameter *p, const 
     char *moment_name = velocity || k->moment ? fl_format_name("%s.momentum", name) : NULL;
     tensor_status status = TENSOR_OK;
     if (k->kind == TENSOR_OPTIMISER_SGD) {
-        status = new_like(g, p, fl_optimiser_type(g, &p->as).predictor, &p->v);
-        if (!status && widens(o, p))
+        status = find_width(o, p);
+        if (!status)
+            status = new_like(g, p, fl_optimiser_type(g, &p->as).predictor, &p->v);
+        if (!status && p->widens)
             status = tensor_keep_wide(p->v);
     } else if (moment_name)
         status = new_state(g, p, moment_name, &p->v);
@@ -258,7 +274,7 @@ static tensor_status descend(const nn_graph *g, const struct fl_parameter *p) {
         FL_TRY(tensor_sgd_momentum(p->v, gradient, w, o->how.momentum, decays(o, p) ? o->how.weight_decay : 0));
     else
         FL_TRY(tensor_combine(p->v, p->v, gradient, w, o->numbers, row));
-    if (widens(o, p))
+    if (p->widens)
         return descend_widely(g, p);
     if (o->nesterov) /* where the velocity leads to */
         FL_TRY(tensor_combine(p->d, p->v, gradient, w, o->numbers, row));
