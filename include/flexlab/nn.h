@@ -552,8 +552,13 @@ FLEXLAB_API tensor_status nn_checkpoint_save(const nn_graph *g, const char *path
  * tensor or setting, what was found and what was expected, and then nothing has changed. */
 FLEXLAB_API tensor_status nn_checkpoint_load(nn_graph *g, const char *path) FLEXLAB_SYMBOL(nn_checkpoint_load);
 /* A new graph with the settings of the network in the file, on that device (NULL: "cpu"), to build its layers on;
- * nn_compile, then nn_checkpoint_load. NULL on failure. */
+ * nn_compile, then nn_checkpoint_load. NULL on failure. The file may be a stranger's (docs/security.md): a policy in it
+ * is its text, never the name of a file; before anything is allocated, nn_compile compares layers and batch with the
+ * file's tensors (TENSOR_E_DATA); and a step may take 4 GiB, unless nn_graph_limit says otherwise. */
 FLEXLAB_API nn_graph *nn_checkpoint_graph(const char *path, const char *device) FLEXLAB_SYMBOL(nn_checkpoint_graph);
+/* The most bytes that a step of the network may take beside its weights, before nn_compile, which refuses more with
+ * TENSOR_E_MEMORY; 0: as many as it takes, as with nn_graph_new. */
+FLEXLAB_API tensor_status nn_graph_limit(nn_graph *g, int64_t bytes) FLEXLAB_SYMBOL(nn_graph_limit);
 /* The string of that key in the file's metadata: those of nn_checkpoint_save, and the library's own. At most size - 1
  * bytes and a zero; TENSOR_E_DATA where there is none, TENSOR_E_ARGUMENT where it is longer. */
 FLEXLAB_API tensor_status nn_checkpoint_note(const char *path, const char *key, char *value, size_t size)

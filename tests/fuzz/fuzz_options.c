@@ -54,7 +54,8 @@ static void check_settings(const struct settings *s) {
     MUST(ONE_OF(s->schedule, "linear", "cosine", "step", "constant"), "--schedule %s was accepted", s->schedule);
     MUST(ONE_OF(s->master, "default", "none"), "--master %s was accepted", s->master);
     MUST(!s->predictor || autoflex_find(s->predictor), "--predictor %s was accepted", s->predictor);
-    MUST(s->model[0] && s->data[0] && (s->formats ? s->formats[0] != 0 : s->policy && s->policy[0]),
+    MUST(s->model[0] && (s->data ? s->data[0] != 0 : s->resume != NULL) &&
+             (s->formats ? s->formats[0] != 0 : s->policy && s->policy[0]),
          "an empty text was accepted");
     MUST(s->out ? s->out[0] != 0 : s->resume && s->resume[0], "there is no folder for the results");
     whole("checkpoint-every", s->checkpoint_every, 0, 1, INT_MAX);

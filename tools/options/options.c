@@ -81,7 +81,6 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
     const char *not_going_on = NULL;
     *settings = (struct settings){.command = command,
                                   .model = "cnn6",
-                                  .data = "synthetic",
                                   .schedule = "linear",
                                   .master = "default",
                                   .split = "test",
@@ -93,6 +92,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
                                   .critic_steps = 5,
                                   .samples = 64,
                                   .clip = 0.01,
+                                  .memory = 4,
                                   .rate = command == COMMAND_WGAN ? 5e-5 : 0,
                                   .seeds = 1,
                                   .seed_base = 1,
@@ -123,6 +123,8 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
         if (settings->help)
             return STATUS_OK;
     }
+    if (!settings->data && !settings->resume) /* else what it was begun with */
+        settings->data = "synthetic";
     options_resolve_model(settings);
     options_resolve_optimiser(settings);
     options_resolve_formats(settings);

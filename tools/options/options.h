@@ -29,6 +29,8 @@ struct settings {
     int nesterov, narrow_state;
     int64_t gan_steps, latent, filters, critic_steps, samples, sample_every; /* of `wgan` */
     double clip;
+    bool data_anew;           /* --data beside --resume */
+    int64_t memory;           /* of `eval`, GiB */
     char optimiser_text[200]; /* name and what was asked of it besides: "adamw beta1=0.95 clip-norm=1" */
     int augment;              /* SWITCH_UNSET: by the data */
     int one_by_one;           /* no turns */

@@ -132,15 +132,6 @@ tensor_status nn_weight_set(nn_graph *g, const char *name, const double *values,
 
 /* --- a file ------------------------------------------------------------------------------------------------------- */
 
-/* "[3, 4]" into text. */
-static const char *shape_text(char text[160], int ndim, const int64_t *dim) {
-    size_t used = (size_t)snprintf(text, 160, "[");
-    for (int d = 0; d < ndim && used < 130; d++)
-        used += (size_t)snprintf(text + used, 160 - used, "%s%lld", d ? ", " : "", (long long)dim[d]);
-    snprintf(text + used, 160 - used, "]");
-    return text;
-}
-
 /* The most exact that the file has: of our own checkpoints what the updates work on. */
 static const struct fl_stored_tensor *find(const struct fl_safetensors *s, const char *name, char **found) {
     static const char *const suffixes[] = {".master", ".wide", ""};
@@ -155,7 +146,7 @@ static const struct fl_stored_tensor *find(const struct fl_safetensors *s, const
 }
 
 static tensor_status read_values(const struct fl_safetensors *s, struct target *to) {
-    char *name, found[160], expected[160];
+    char *name, found[FL_SHAPE_TEXT], expected[FL_SHAPE_TEXT];
     const struct fl_stored_tensor *t = find(s, to->name, &name);
     const struct fl_shape *shape = to->shape;
     const int64_t count = fl_shape_count(shape);
@@ -164,11 +155,11 @@ static tensor_status read_values(const struct fl_safetensors *s, struct target *
         status = fl_fail(TENSOR_E_MEMORY, "weights: no memory for a name");
     else if (!t)
         status = fl_fail(TENSOR_E_DATA, "weights: %s has no tensor '%.150s', expected one of shape %s", s->path,
-                         to->name, shape_text(expected, shape->ndim, shape->dim));
+                         to->name, fl_checkpoint_shape_text(expected, shape->ndim, shape->dim));
     else if (t->ndim != shape->ndim || memcmp(t->dim, shape->dim, (size_t)t->ndim * sizeof *t->dim) != 0)
-        status =
-            fl_fail(TENSOR_E_DATA, "weights: %s: tensor '%.150s' has the shape %s, that of the network %s", s->path,
-                    name, shape_text(found, t->ndim, t->dim), shape_text(expected, shape->ndim, shape->dim));
+        status = fl_fail(TENSOR_E_DATA, "weights: %s: tensor '%.150s' has the shape %s, that of the network %s",
+                         s->path, name, fl_checkpoint_shape_text(found, t->ndim, t->dim),
+                         fl_checkpoint_shape_text(expected, shape->ndim, shape->dim));
     else if (!(to->values = fl_alloc(((size_t)count + 1) * sizeof *to->values)))
         status = fl_fail(TENSOR_E_MEMORY, "weights: no memory for %lld values of '%.150s'", (long long)count, name);
     if (!status)

@@ -129,6 +129,14 @@ static void take_places(nn_graph *g, const struct fl_block *blocks) {
     }
 }
 
+tensor_status fl_check_limit(const nn_graph *g, size_t bytes) {
+    return !g->most_of_steps || bytes <= (size_t)g->most_of_steps
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_MEMORY,
+                         "graph: a step of batch %d takes %zu bytes beside the weights, expected at most %lld",
+                         g->batch, bytes, (long long)g->most_of_steps);
+}
+
 tensor_status fl_make_arena(nn_graph *g) {
     const size_t most = (size_t)g->value_count + FL_CALL_MEMORIES;
     struct fl_block *blocks = fl_alloc_zero(most * sizeof *blocks);
@@ -138,6 +146,8 @@ tensor_status fl_make_arena(nn_graph *g) {
     tensor_status status = fl_pack(blocks, values, &g->value_bytes); /* to tell its size: calls may change the places */
     if (!status)
         status = fl_pack(blocks, values + calls, &g->arena_bytes);
+    if (!status)
+        status = fl_check_limit(g, g->arena_bytes);
     if (!status && !(g->arena = tensor_device_allocate(g->device, g->arena_bytes))) {
         char why[400];
         snprintf(why, sizeof why, "%s", tensor_error());

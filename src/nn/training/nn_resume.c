@@ -147,7 +147,7 @@ static void list_settings(struct settings *s, const struct run *run) {
     add_reals(s, "training.deviation", run->deviation, data_channels(train));
     ADD(s, data_key, "%016llx", (unsigned long long)run->train_hash);
     ADD(s, test_data_key, "%016llx", (unsigned long long)run->test_hash);
-    if (run->telemetry)
+    if (c->telemetry_every)
         ADD(s, "training.telemetry", "%lld %016llx", (long long)c->telemetry_every,
             (unsigned long long)fl_name_key(fl_name_key(0, c->telemetry_pattern ? c->telemetry_pattern : "*"),
                                             c->telemetry_shadows ? c->telemetry_shadows : ""));
@@ -334,8 +334,7 @@ static tensor_status read_lists(struct run *run, const struct fl_safetensors *s)
     void *values;
     int64_t count;
     FL_TRY(fl_checkpoint_extra(s, losses_key, FL_STORED_F64, run->recent_size, &values, &count));
-    memcpy(run->recent, values, (size_t)count * sizeof *run->recent);
-    fl_free(values);
+    run->recent = values;
     FL_TRY(fl_checkpoint_extra(s, predicted_key, FL_STORED_I32, run->result->predicted_count, &values, &count));
     const int32_t *classes = values;
     tensor_status status = TENSOR_OK;
@@ -452,6 +451,18 @@ static tensor_status bring_best(struct run *run) {
         status = fl_fail(TENSOR_E_MEMORY, "train: no memory for the path of a checkpoint");
     fl_free(here);
     fl_free(there);
+    return status;
+}
+
+tensor_status fl_training_compare(struct run *run) {
+    struct fl_safetensors s;
+    if (!run->config->resume)
+        return TENSOR_OK;
+    FL_TRY(fl_checkpoint_open(&s, run->config->resume));
+    tensor_status status = check_settings(&s, run);
+    if (!status)
+        status = fl_told_by(run->g, &s);
+    fl_safetensors_close(&s);
     return status;
 }
 

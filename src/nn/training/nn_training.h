@@ -68,6 +68,8 @@ tensor_status fl_training_keep(struct run *run, const struct fl_progress *at);
 tensor_status fl_training_keep_best(struct run *run, int epoch);
 /* last.safetensors */
 tensor_status fl_training_keep_last(const struct run *run);
+/* Compares what the training is told, and has as data, with config->resume, and has nn_compile compare the network. */
+tensor_status fl_training_compare(struct run *run);
 /* Goes on from config->resume, in a run that has begun. */
 tensor_status fl_training_resume(struct run *run);
 
