@@ -146,6 +146,9 @@ static int prepare(struct experiment *x) {
         status = text_usage("--format '%s': expected one format; 'flexlab compare' takes a list", s->formats);
     if (status == STATUS_OK && s->threads && tensor_set_threads((int)s->threads))
         status = text_usage("--threads: %s", tensor_error());
+    if (status == STATUS_OK && x->series_count > MOST_RUNS / s->seeds)
+        status = text_usage("--seeds %lld: of %d formats, expected at most %d runs", (long long)s->seeds,
+                            x->series_count, MOST_RUNS);
     if (status == STATUS_OK)
         status = open_data(x);
     if (status == STATUS_OK)
