@@ -889,9 +889,10 @@ FLEXLAB_API tensor_status nn_wgan_train(nn_wgan *w, const data_set *set, int64_t
 FLEXLAB_API tensor_status nn_wgan_generate(nn_wgan *w, uint64_t seed, int count, float *images)
     FLEXLAB_SYMBOL(nn_wgan_generate);
 /* Both networks in PREFIX.critic.safetensors and PREFIX.generator.safetensors (nn_checkpoint_save), and from there, of
- * the same step and trained with the same critic_steps, rate and clip: training goes on with the same bits. Each file
- * is written whole or not at all, the two of them one after the other: where a pair must never be lost, a prefix of its
- * own for each save. */
+ * the same step and trained with the same critic_steps, rate and clip: training goes on with the same bits, and
+ * nn_wgan_train refuses other images than those that it was given before (TENSOR_E_DATA). Each file is written whole or
+ * not at all, the two of them one after the other: where a pair must never be lost, a prefix of its own for each save.
+ */
 FLEXLAB_API tensor_status nn_wgan_save(const nn_wgan *w, const char *prefix) FLEXLAB_SYMBOL(nn_wgan_save);
 FLEXLAB_API tensor_status nn_wgan_load(nn_wgan *w, const char *prefix) FLEXLAB_SYMBOL(nn_wgan_load);
 

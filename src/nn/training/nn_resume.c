@@ -63,8 +63,7 @@ static uint64_t mix_bytes(uint64_t hash, const uint8_t *bytes, size_t size) {
     return mix(hash, word);
 }
 
-/* Of pixels, then labels; of a text, of its tokens; 0 for no set. */
-static uint64_t hash_of(const data_set *set) {
+uint64_t fl_data_hash(const data_set *set, bool labels) {
     const int64_t count = set ? data_count(set) : 0;
     const bool text = set && data_is_text(set);
     uint64_t hash = 0;
@@ -72,7 +71,7 @@ static uint64_t hash_of(const data_set *set) {
         hash =
             mix_bytes(hash, data_image(set, 0),
                       (size_t)count * (size_t)data_height(set) * (size_t)data_width(set) * (size_t)data_channels(set));
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count && labels; i++)
         hash = mix(hash, (uint64_t)data_label(set, i));
     return hash;
 }
@@ -80,8 +79,8 @@ static uint64_t hash_of(const data_set *set) {
 void fl_training_know_data(struct run *run) {
     if (!run->config->checkpoint && !run->config->resume)
         return;
-    run->train_hash = hash_of(run->train_set);
-    run->test_hash = hash_of(run->test_set);
+    run->train_hash = fl_data_hash(run->train_set, true);
+    run->test_hash = fl_data_hash(run->test_set, true);
 }
 
 /* --- settings ------------------------------------------------------------------------------------------------------
