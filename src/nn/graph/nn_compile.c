@@ -276,17 +276,6 @@ static nn_node as_matrix(nn_graph *g, nn_node logits) {
     return fl_add_rows(g, fl_output_of(g, logits)->name, logits);
 }
 
-/* Before anything has memory: that the plan is the one that a file has, and what it is sure to take. */
-static tensor_status check_plan(const nn_graph *g) {
-    size_t largest = 0;
-    if (g->told)
-        FL_TRY(g->told->check(g, g->told));
-    for (int i = 0; i < g->value_count; i++)
-        if (fl_is_stored(g, i) && g->values[i].bytes > largest)
-            largest = g->values[i].bytes;
-    return fl_check_limit(g, largest + 2 * sizeof(int32_t) * (size_t)g->rows); /* labels, predictions */
-}
-
 static tensor_status compile(nn_graph *g, nn_node logits) {
     logits = as_matrix(g, logits);
     if (g->status)
@@ -295,7 +284,9 @@ static tensor_status compile(nn_graph *g, nn_node logits) {
     FL_TRY(fl_insert_conversions(g, &logits));
     FL_TRY(check_graph(g, logits));
     FL_TRY(fl_plan(g));
-    FL_TRY(check_plan(g));
+    if (g->told) /* before anything has memory */
+        FL_TRY(g->told->check(g, g->told));
+    FL_TRY(fl_check_values(g));
     for (int i = 0; i < g->count; i++) {
         tensor_status status = make_node(g, &g->nodes[i]);
         if (status)

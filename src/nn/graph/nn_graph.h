@@ -428,8 +428,8 @@ static inline int fl_positions(const nn_graph *g) {
 }
 /* Lists which values begin and end at each position. */
 tensor_status fl_list_positions(nn_graph *g);
-/* TENSOR_E_MEMORY where a step takes more bytes than the graph is allowed to. */
-tensor_status fl_check_limit(const nn_graph *g, size_t bytes);
+/* TENSOR_E_MEMORY where the values of a step, labels and predictions take more bytes than the graph is allowed to. */
+tensor_status fl_check_values(const nn_graph *g);
 /* Plans and allocates the arena, and gives values and calls their memory in it. */
 tensor_status fl_make_arena(nn_graph *g);
 /* A block of memory that is in use from position first to last, both included. */
