@@ -90,6 +90,10 @@ static int take_data(const struct settings *given, struct settings *before, cons
         return text_usage("--resume '%s': it is in no folder of results of yours, and would read --data '%s'; expected "
                           "--data beside it",
                           given->resume, before->data);
+    if (before->weights && place->several && !place->trusted)
+        return text_usage("--resume '%s': it is no folder of yours, and runs that have not begun would read --weights "
+                          "'%s'",
+                          given->resume, before->weights);
     if (given->data)
         before->data = given->data;
     else if (!given->quiet)
