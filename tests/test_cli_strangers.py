@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Files that a stranger has made: what they say is text and never the name of a file to open, and they are given no
 memory for what is not in them. usage: test_cli_strangers.py PATH-OF-FLEXLAB SOURCE"""
+import json
 import os
 import pathlib
 import resource
@@ -156,6 +157,19 @@ def memory(folder, data):
     check(done.returncode == 1 and "network.layout" in done.stderr, done.returncode, done.stderr)
 
 
+def many_runs(folder):
+    """A metrics.jsonl of a megabyte that speaks of millions of runs."""
+    results = folder / "many"
+    results.mkdir()
+    lines = (folder / "network" / "metrics.jsonl").read_text().splitlines()
+    first = json.loads(lines[0])
+    format_ = first["formats"][0]
+    first["formats"] = [{**format_, "name": f"policy:{i}", "policy": "variant fp32;"} for i in range(3000)]
+    first["seeds"] = list(range(1000))
+    (results / "metrics.jsonl").write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
+    refused(["report", str(results)], "3000 formats with 1000 seeds, expected at most 50000 runs", prepare=within(600 << 20))
+
+
 def main():
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as place:
         folder = pathlib.Path(place)
@@ -165,6 +179,7 @@ def main():
         policies(folder, network, data)
         goes_on(folder, images)
         memory(folder, data)
+        many_runs(folder)
     return summary()
 
 
