@@ -217,7 +217,7 @@ def test_policy_changes(place, data):
     child.communicate()
     check(len(checkpoints(out)) > 1, "checkpoints", checkpoints(out))
     good = kept_options(out)
-    for lines_, part in ((good.splitlines()[0], "a line each"), (good.splitlines()[0] + "\n- -\n", "policies of 2 formats, its options name 4"),
+    for lines_, part in ((good.splitlines()[0], "a line each"), (good.splitlines()[0] + "\n- -\n", "name a policy, but the rules of it are not there"),
                          (good.splitlines()[0] + "\n\n", "holds no line of policies"), (good + "more\n", "a line each")):
         with open(os.path.join(out, "flexlab.resume", "options"), "w") as file:
             file.write(lines_ + ("" if lines_.endswith("\n") else "\n"))

@@ -157,7 +157,7 @@ def test_refusals(place, data):
     expect_error(["train", "--checkpoint-every", "0", "--out", out], 2, "--checkpoint-every '0'")
     # The network of a training that is over is none to go on with.
     last = os.path.join(place, "whole fp32", "last.safetensors")
-    done = run("train", "--resume", last, "--quiet", "--out", out)
+    done = run("train", "--resume", last, "--data", data, "--quiet", "--out", out)
     check(done.returncode == 1 and last in done.stderr and "a network alone, no training goes on from it" in done.stderr, done.stderr)
     check(not os.path.exists(os.path.join(out, "metrics.jsonl")), "a refused training left results")
     check("flexlab.resume" not in os.listdir(out), "a refused training left", os.listdir(out))
@@ -444,7 +444,7 @@ def test_changed_lists(place, data):
         with open(changed, "wb") as file:
             file.write(witness.write_bytes(mended, notes))
         again = os.path.join(place, "changed")
-        done = run("train", "--resume", changed, "--out", again, "--quiet")
+        done = run("train", "--resume", changed, "--data", data, "--out", again, "--quiet")
         check(done.returncode == 1 and all(word in done.stderr for word in words), what, done.returncode, done.stderr)
         shutil.rmtree(again, ignore_errors=True)
 
@@ -475,7 +475,7 @@ def test_lost_best(place, data):
     check(steps_in(resume) > 20 and os.path.exists(os.path.join(out, "flexlab.resume", "best.safetensors")), "no epoch is over")
     alone = os.path.join(place, "alone.safetensors")
     shutil.copy(resume, alone)
-    done = succeed("train", "--resume", alone, "--quiet", "--out", other, env=QUIET)
+    done = succeed("train", "--resume", alone, "--data", data, "--quiet", "--out", other, env=QUIET)
     check(f"there is no {os.path.join(place, 'best.safetensors')}: " in done.stderr, done.stderr)
     shutil.rmtree(other)
     # gnuplot is called when the networks are among the results and these not yet in their places.

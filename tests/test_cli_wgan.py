@@ -120,6 +120,13 @@ def test_scales(place):
     for how, words in ((("--lr", "2e-3"), "rate=0.00200000009"), (("--clip", "0.5"), "clip=0.5"), (("--critic-steps", "1"), "critic_steps=1")):
         expect_error([*TINY, "--format", "fp32", "--steps", "4", "--out", out("again"), "--resume", out("made/wgan-000002"), *how], 1,
                      "was trained with critic_steps=", words)
+    # other images, or the same in another order, are another training; labels do not count
+    resumed = ["--format", "fp32", "--steps", "4", "--out", out("again"), "--resume", out("made/wgan-000002")]
+    for data in "synthetic:train=65,test=8", "synthetic:train=64,test=8,seed=7":
+        kept = [data if word.startswith("synthetic:") else word for word in TINY]
+        expect_error([*kept, *resumed], 1, f"--data '{data}'", f"--resume '{out('made/wgan-000002')}'", "was trained with 64 images (",
+                     f"this set has {'65' if '65' in data else '64'} images (")
+    check(not os.path.exists(out("again")), "a refused training left a folder")
     # no scale is small enough: said when it happens, and a failure when all is kept
     done = trained("starved", "--format", "fp16", "--loss-scale", "dynamic:init=2^24,min=2^24", "--steps", "15", status=1)
     check("WARNING: the last 20 steps of the critic made no update, up to step 10" in done.stderr and

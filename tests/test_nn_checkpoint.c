@@ -24,6 +24,17 @@ static const char *const variants[] = {"fp32",        "fp16",           "bf16", 
                                        "flex16+5-sr", "flex16+5-paper", "fp16:none", "dfp16:none"};
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
 
+static long until_failure;   /* 0: none fails */
+static size_t largest_block; /* that was asked for */
+
+static void *failing(unsigned long size, unsigned long alignment) {
+    void *block = NULL;
+    largest_block = size > largest_block ? size : largest_block;
+    if ((until_failure > 0 && --until_failure == 0) || posix_memalign(&block, alignment, size))
+        return NULL;
+    return block;
+}
+
 static nn_config config_of(const char *variant) {
     static char name[40];
     snprintf(name, sizeof name, "%.*s", (int)strcspn(variant, ":"), variant);
@@ -347,6 +358,64 @@ static void settings_of_a_file(void) {
     nn_graph_free(without);
 }
 
+/* Compiles the network of the file at path with that many classes; it fails with these words and no large block. */
+static void refused_as_told(int64_t limit, int classes, tensor_status want, const char *words) {
+    nn_graph *g = nn_checkpoint_graph(path, NULL);
+    CHECK(g && (limit < 0 || !nn_graph_limit(g, limit)), "%s", tensor_error());
+    largest_block = 0;
+    const tensor_status status = nn_compile(g, all_layers(g, classes));
+    CHECK(status == want && strstr(tensor_error(), words), "%d: \"%s\", expected \"%s\"", (int)status, tensor_error(),
+          words);
+    CHECK(largest_block < 1 << 20, "%s: a block of %zu bytes was asked for", words, largest_block);
+    nn_graph_free(g);
+}
+
+/* What a file says is neither a name to open nor an order for memory. */
+static void boasting_files(void) {
+    nn_config config = config_of("fp16");
+    char good[320], forged[340];
+    nn_graph *g = nn_graph_new(&config);
+    CHECK(g && !nn_compile(g, all_layers(g, CLASSES)), "%s", tensor_error());
+    train(g, 1);
+    snprintf(good, sizeof good, "%s.good", path);
+    CHECK(!nn_checkpoint_save(g, good, NULL, 0), "%s", tensor_error());
+    write_changed(good, &(struct change){.key = "none"});
+    refused_as_told(-1, CLASSES + 1, TENSOR_E_DATA, "has the shape");
+    refused_as_told(1000, CLASSES, TENSOR_E_MEMORY, "a step of batch 4 takes");
+    write_changed(good, &(struct change){.key = "network.batch", .value = "16777216"});
+    refused_as_told(-1, CLASSES, TENSOR_E_DATA, "'network.batch' 16777216");
+    write_changed(good,
+                  &(struct change){.tensor = "input.slot", .at = 17, .whole = INT64_C(16777216) * SIDE * SIDE * 2});
+    snprintf(forged, sizeof forged, "%s.forged", path);
+    CHECK(!rename(path, forged), "%s", strerror(errno));
+    write_changed(forged, &(struct change){.key = "network.batch", .value = "16777216"});
+    refused_as_told(-1, CLASSES, TENSOR_E_MEMORY, "a step of batch 16777216 takes");
+    unlink(forged);
+    unlink(good);
+    CHECK(nn_graph_limit(g, 1) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "compiled already"), "%s",
+          tensor_error());
+    CHECK(nn_graph_limit(NULL, 1) == TENSOR_E_ARGUMENT && nn_graph_limit(g, -1) == TENSOR_E_ARGUMENT, "a limit");
+    nn_graph_free(g);
+    /* a policy: its rules alone */
+    config.policy = "variant fp16; * master=fp32";
+    config.variant = NULL;
+    g = nn_graph_new(&config);
+    CHECK(g && !nn_compile(g, all_layers(g, CLASSES)) && !nn_checkpoint_save(g, good, NULL, 0), "%s", tensor_error());
+    static const char *const names[] = {"/", "/dev/null", "/nowhere/at/all", "./policy", ""};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        write_changed(good, &(struct change){.key = "network.policy", .value = names[i]});
+        CHECK(!nn_checkpoint_graph(path, NULL) && tensor_error_status() == TENSOR_E_DATA &&
+                  strstr(tensor_error(), "'network.policy' is") && strstr(tensor_error(), "expected its rules"),
+              "'%s': %s", names[i], tensor_error());
+    }
+    write_changed(good, &(struct change){.key = "network.policy", .value = "O2"});
+    nn_graph *preset = nn_checkpoint_graph(path, NULL);
+    CHECK(preset, "a preset: %s", tensor_error());
+    nn_graph_free(preset);
+    nn_graph_free(g);
+    unlink(good);
+}
+
 /* A network of another loss is refused by name, whatever the version: older files have no notes of one. */
 static void other_losses(void) {
     nn_config config = config_of("flex16+5");
@@ -449,15 +518,6 @@ static void wrong_calls(void) {
 
 /* --- no memory -----------------------------------------------------------------------------------------------------
  */
-
-static long until_failure; /* 0: none fails */
-
-static void *failing(unsigned long size, unsigned long alignment) {
-    void *block = NULL;
-    if ((until_failure > 0 && --until_failure == 0) || posix_memalign(&block, alignment, size))
-        return NULL;
-    return block;
-}
 
 static void no_memory(void) {
     nn_graph *g = network("flex16+5", NULL), *other = network("flex16+5", NULL);
@@ -605,6 +665,7 @@ int main(int argc, char **argv) {
         other_settings();
         changed_files();
         settings_of_a_file();
+        boasting_files();
         other_losses();
         damaged_files();
         wrong_calls();

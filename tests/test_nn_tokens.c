@@ -164,8 +164,9 @@ static void goes_on(const char *variant, const char *device) {
     CHECK(!nn_checkpoint_save(a, path, NULL, 0) && !nn_checkpoint_load(b, path), "%s", tensor_error());
     c = nn_checkpoint_graph(path, "cpu");
     nn_node x = nn_embedding(c, "embedding", nn_tokens(c, LENGTH + 1, VOCABULARY), WIDTH, 0.5);
-    CHECK(!nn_compile(c, nn_linear(c, "head", x, VOCABULARY)), "%s", tensor_error());
-    CHECK(nn_checkpoint_load(c, path) == TENSOR_E_DATA, "a longer context: %s", tensor_error());
+    CHECK(nn_compile(c, nn_linear(c, "head", x, VOCABULARY)) == TENSOR_E_DATA &&
+              strstr(tensor_error(), "'embedding.slot' tells of"),
+          "a longer context: %s", tensor_error());
     nn_graph_free(c);
     for (int i = 0; i < STEPS; i++) {
         const uint64_t before = draws;

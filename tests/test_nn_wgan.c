@@ -16,17 +16,24 @@ static double uniform(uint64_t *seed) {
 }
 
 /* Images bright on the left and dark on the right, a little of each its own. */
-static data_set *new_set(void) {
+enum difference { NONE, ONE_PIXEL, LABELS };
+
+static data_set *new_set_with(enum difference difference) {
     static uint8_t images[IMAGES * PIXELS];
     static int32_t labels[IMAGES];
     uint64_t seed = 3;
     for (int i = 0; i < IMAGES * PIXELS; i++)
         images[i] = (uint8_t)((i % SIDE < SIDE / 2 ? 200 : 30) + uniform(&seed) * 25);
     for (int i = 0; i < IMAGES; i++)
-        labels[i] = i % 2;
+        labels[i] = difference == LABELS ? 1 - i % 2 : i % 2;
+    images[IMAGES * PIXELS - 1] ^= difference == ONE_PIXEL;
     data_set *set = data_new(images, labels, IMAGES, SIDE, SIDE, 1, 2);
     CHECK(set, "%s", tensor_error());
     return set;
+}
+
+static data_set *new_set(void) {
+    return new_set_with(NONE);
 }
 
 /* A variant, or the text of a policy; one with a dynamic loss scale has scalers that move soon. */
@@ -334,6 +341,30 @@ static void refusals(const data_set *set, const char *prefix) {
     nn_wgan_free(other);
 }
 
+/* A pair that is loaded goes on with the images that it was trained with, whatever their labels; before that, and after
+ * training by steps, it takes any. */
+static void other_images(const data_set *set, const char *prefix) {
+    data_set *changed = new_set_with(ONE_PIXEL), *labelled = new_set_with(LABELS);
+    char told[200];
+    nn_wgan *w = new_pair("fp32", 1e-3f), *again = new_pair("fp32", 1e-3f);
+    CHECK(!nn_wgan_save(w, prefix) && !nn_wgan_load(again, prefix) && !nn_wgan_train(again, changed, 1, NULL, NULL),
+          "a file of no training: %s", tensor_error());
+    CHECK(!nn_wgan_train(w, set, 1, NULL, NULL) && !nn_wgan_save(w, prefix), "%s", tensor_error());
+    for (int i = 0; i < 2; i++) { /* what is saved again before it is trained on tells the same */
+        CHECK(!nn_wgan_load(again, prefix), "%s", tensor_error());
+        refused(nn_wgan_train(again, changed, 2, NULL, NULL), "was trained with");
+        snprintf(told, sizeof told, "%s", tensor_error());
+        CHECK(strstr(told, "this set has") && nn_steps(nn_wgan_generator(again)) == 1, "%s", told);
+        CHECK(!nn_wgan_save(again, prefix), "%s", tensor_error());
+    }
+    CHECK(!nn_wgan_train(again, labelled, 2, NULL, NULL) && !nn_wgan_train(w, changed, 2, NULL, NULL), "%s",
+          tensor_error());
+    data_free(changed);
+    data_free(labelled);
+    nn_wgan_free(w);
+    nn_wgan_free(again);
+}
+
 /* The bits of the processor on another device: curves and images. */
 static int on_device(const char *device) {
     data_set *set = new_set();
@@ -382,6 +413,7 @@ int main(int argc, char **argv) {
     one_of_both();
     differences();
     refusals(set, prefix);
+    other_images(set, prefix);
     data_free(set);
     static const char *const files[] = {"critic", "generator"};
     for (int i = 0; i < 2; i++) {

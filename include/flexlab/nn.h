@@ -594,8 +594,13 @@ FLEXLAB_API tensor_status nn_checkpoint_save(const nn_graph *g, const char *path
  * tensor or setting, what was found and what was expected, and then nothing has changed. */
 FLEXLAB_API tensor_status nn_checkpoint_load(nn_graph *g, const char *path) FLEXLAB_SYMBOL(nn_checkpoint_load);
 /* A new graph with the settings of the network in the file, on that device (NULL: "cpu"), to build its layers on;
- * nn_compile, then nn_checkpoint_load. NULL on failure. */
+ * nn_compile, then nn_checkpoint_load. NULL on failure. The file may be a stranger's (docs/security.md): a policy in it
+ * is its text, never the name of a file; before anything is allocated, nn_compile compares layers and batch with the
+ * file's tensors (TENSOR_E_DATA); and a step may take 4 GiB, unless nn_graph_limit says otherwise. */
 FLEXLAB_API nn_graph *nn_checkpoint_graph(const char *path, const char *device) FLEXLAB_SYMBOL(nn_checkpoint_graph);
+/* The most bytes that a step of the network may take beside its weights, before nn_compile, which refuses more with
+ * TENSOR_E_MEMORY; 0: as many as it takes, as with nn_graph_new. */
+FLEXLAB_API tensor_status nn_graph_limit(nn_graph *g, int64_t bytes) FLEXLAB_SYMBOL(nn_graph_limit);
 /* The string of that key in the file's metadata: those of nn_checkpoint_save, and the library's own. At most size - 1
  * bytes and a zero; TENSOR_E_DATA where there is none, TENSOR_E_ARGUMENT where it is longer. */
 FLEXLAB_API tensor_status nn_checkpoint_note(const char *path, const char *key, char *value, size_t size)
@@ -960,9 +965,10 @@ FLEXLAB_API const nn_nonfinite *nn_wgan_nonfinite(const nn_wgan *w) FLEXLAB_SYMB
 FLEXLAB_API tensor_status nn_wgan_generate(nn_wgan *w, uint64_t seed, int count, float *images)
     FLEXLAB_SYMBOL(nn_wgan_generate);
 /* Both networks in PREFIX.critic.safetensors and PREFIX.generator.safetensors (nn_checkpoint_save), and from there, of
- * the same step and trained with the same critic_steps, rate and clip: training goes on with the same bits. Each file
- * is written whole or not at all, the two of them one after the other: where a pair must never be lost, a prefix of its
- * own for each save. */
+ * the same step and trained with the same critic_steps, rate and clip: training goes on with the same bits, and
+ * nn_wgan_train refuses other images than those that it was given before (TENSOR_E_DATA). Each file is written whole or
+ * not at all, the two of them one after the other: where a pair must never be lost, a prefix of its own for each save.
+ */
 FLEXLAB_API tensor_status nn_wgan_save(const nn_wgan *w, const char *prefix) FLEXLAB_SYMBOL(nn_wgan_save);
 FLEXLAB_API tensor_status nn_wgan_load(nn_wgan *w, const char *prefix) FLEXLAB_SYMBOL(nn_wgan_load);
 

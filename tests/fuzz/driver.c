@@ -4,6 +4,7 @@
  * When an input ends the process it is written to NAME.finding in the working directory first; give that file to this
  * program, or to the libFuzzer program, to replay it. */
 #define _GNU_SOURCE
+#define FUZZ_BAR /* calls what libFuzzer calls */
 #include "fuzz.h"
 #include <dirent.h>
 #include <errno.h>

@@ -16,9 +16,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* libFuzzer's names. The first runs one input and returns 0; the second runs once before all others. */
+/* libFuzzer's names. The first runs one input and returns 0; the second runs once before all others. A target's own
+ * goes by another name: bar.c has the one that is called, and bounds the memory that an input is given. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
+int fuzz_input(const uint8_t *data, size_t size);
+#ifndef FUZZ_BAR
+#define LLVMFuzzerTestOneInput fuzz_input
+#endif
+/* Bytes beside those for the size of the input. Targets of calls, whose caller may ask for any, set more. */
+extern size_t fuzz_bar;
 
 /* Ends the process with a message when a promise is broken. */
 #define MUST(condition, ...)                                                                                           \

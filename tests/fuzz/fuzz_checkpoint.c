@@ -4,14 +4,17 @@
  * Input: a byte for the variant, then changes: a byte (bit 7: of a note, else of a tensor), a byte that chooses which,
  * and for a tensor two bytes of an offset, a byte n of how many, n % 9 bytes; for a note its new value up to a line
  * feed. What is refused changes nothing; what is accepted is a state that trains on, and is accepted again when it is
- * saved. */
+ * saved. A graph with the settings of the file opens no file that they name, and is refused before it has memory. */
 #define _GNU_SOURCE
 #include "flexlab/nn.h"
 #include "safetensors/safetensors.h"
 #include "scratch.h"
 
-static const char *const variants[] = {"flex16+5", "dfp16", "flex16+5-sr", "flex16+5-paper", "fp16", "bf16", "fp32"};
+/* The last is a policy. */
+static const char *const variants[] = {"flex16+5", "dfp16", "flex16+5-sr", "flex16+5-paper",
+                                       "fp16",     "bf16",  "fp32",        "variant fp16; f format=dfp16;"};
 enum { VARIANTS = sizeof variants / sizeof variants[0], BATCH = 2, SIDE = 4, CLASSES = 2, NOTES = 8 };
+enum { MOST_OF_STEPS = 16 << 20 }; /* bytes */
 
 static struct subject {
     nn_graph *g;
@@ -32,12 +35,21 @@ static void train(nn_graph *g) {
         MUST(strstr(tensor_error(), "must lead to finite numbers"), "%s", tensor_error());
 }
 
+static tensor_status build(nn_graph *g) {
+    nn_node x = nn_input(g, SIDE, SIDE, 1);
+    x = nn_conv2d(g, "c", x, 2, 3, 1, 1);
+    x = nn_batchnorm(g, "b", x, true);
+    return nn_compile(g, nn_linear(g, "f", x, CLASSES));
+}
+
 static void begin(struct subject *s, const char *variant) {
-    s->g = nn_graph_new(&(nn_config){.variant = variant, .batch = BATCH, .seed = 1, .momentum = 0.9f});
-    nn_node x = nn_input(s->g, SIDE, SIDE, 1);
-    x = nn_conv2d(s->g, "c", x, 2, 3, 1, 1);
-    x = nn_batchnorm(s->g, "b", x, true);
-    MUST(!nn_compile(s->g, nn_linear(s->g, "f", x, CLASSES)), "%s", tensor_error());
+    const bool policy = strchr(variant, ';');
+    s->g = nn_graph_new(&(nn_config){.variant = policy ? NULL : variant,
+                                     .policy = policy ? variant : NULL,
+                                     .batch = BATCH,
+                                     .seed = 1,
+                                     .momentum = 0.9f});
+    MUST(s->g && !build(s->g), "%s", tensor_error());
     s->bytes = nn_state_bytes(s->g);
     s->state = malloc(s->bytes);
     MUST(s->state && !nn_state_get(s->g, s->state, s->bytes), "%s", tensor_error());
@@ -118,6 +130,24 @@ static void must_be(const struct subject *s, const void *state) {
     free(now);
 }
 
+/* A network as the file has it; bar.c sees to its memory. */
+static void build_as_told(const char *path) {
+    watch_failures();
+    nn_graph *g = nn_checkpoint_graph(path, NULL);
+    must_tell("nn_checkpoint_graph", !g);
+    MUST(g || failure_status != TENSOR_E_IO, "a file was looked for: %s", failure_text);
+    if (!g)
+        return;
+    MUST(!nn_graph_limit(g, MOST_OF_STEPS), "%s", tensor_error());
+    watch_failures();
+    const tensor_status status = build(g);
+    must_tell_status("nn_compile", status);
+    MUST(!status || status == TENSOR_E_DATA || (status == TENSOR_E_MEMORY && strstr(tensor_error(), "at most")) ||
+             status == TENSOR_E_ARGUMENT, /* a policy for other layers */
+         "%s: %s", tensor_status_name(status), tensor_error());
+    nn_graph_free(g);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size > 4096)
         return 0;
@@ -126,6 +156,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char path[SCRATCH_PATH];
     snprintf(path, sizeof path, "%s", scratch_path("file"));
     write_changed(s, &in, path);
+    build_as_told(path);
     MUST(!nn_state_set(s->g, s->state, s->bytes), "%s", tensor_error());
     watch_failures();
     const tensor_status status = nn_checkpoint_load(s->g, path);

@@ -22,7 +22,6 @@ struct file {
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
     scratch_make();
-    limit_allocation(64ul << 20);
     tensor_set_threads(1);
     return 0;
 }

@@ -89,7 +89,6 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     built = set != NULL;
     MUST(set || tensor_error_status() == TENSOR_E_UNSUPPORTED, "%s", tensor_error());
     data_free(set);
-    limit_allocation(80ul << 20);
     return 0;
 }
 

@@ -21,7 +21,6 @@ struct bytes {
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
     scratch_make();
-    limit_allocation(64ul << 20);
     tensor_set_threads(1);
     return 0;
 }

@@ -54,7 +54,8 @@ static void check_settings(const struct settings *s) {
     MUST(ONE_OF(s->schedule, "linear", "cosine", "step", "constant"), "--schedule %s was accepted", s->schedule);
     MUST(ONE_OF(s->master, "default", "none"), "--master %s was accepted", s->master);
     MUST(!s->predictor || autoflex_find(s->predictor), "--predictor %s was accepted", s->predictor);
-    MUST(s->model[0] && s->data[0] && (s->formats ? s->formats[0] != 0 : s->policy && s->policy[0]),
+    MUST(s->model[0] && (s->data ? s->data[0] != 0 : s->resume != NULL) &&
+             (s->formats ? s->formats[0] != 0 : s->policy && s->policy[0]),
          "an empty text was accepted");
     MUST(s->out ? s->out[0] != 0 : s->resume && s->resume[0], "there is no folder for the results");
     whole("checkpoint-every", s->checkpoint_every, 0, 1, INT_MAX);
@@ -115,10 +116,11 @@ static void check_kept(const struct settings *s, int count, char **words) {
              again.warmup == s->warmup && again.momentum == s->momentum && again.weight_decay == s->weight_decay &&
              again.augment == s->augment && again.step_loss == s->step_loss && again.no_trace == s->no_trace,
          "'%s' says something else", kept);
-    MUST(same_text(again.model, s->model) && same_text(again.data, s->data) && same_text(again.formats, s->formats) &&
-             same_text(again.schedule, s->schedule) && same_text(again.master, s->master) &&
-             same_text(again.predictor, s->predictor) && same_text(again.device, s->device) &&
-             same_text(again.optimiser_text, s->optimiser_text) && same_text(again.trace_tensors, s->trace_tensors),
+    MUST(same_text(again.model, s->model) && same_text(again.data, s->data ? s->data : "synthetic") &&
+             same_text(again.formats, s->formats) && same_text(again.schedule, s->schedule) &&
+             same_text(again.master, s->master) && same_text(again.predictor, s->predictor) &&
+             same_text(again.device, s->device) && same_text(again.optimiser_text, s->optimiser_text) &&
+             same_text(again.trace_tensors, s->trace_tensors),
          "'%s' says something else", kept);
     free(kept_words);
     free(kept);

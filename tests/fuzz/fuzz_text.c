@@ -13,7 +13,6 @@ enum { MOST = 1 << 16 };
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
     scratch_make();
-    limit_allocation(64ul << 20);
     tensor_set_threads(1);
     return 0;
 }

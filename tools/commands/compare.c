@@ -24,7 +24,7 @@ enum { LONGEST_WINDOW = 50, LEAST_WINDOWS = 40, TRACE_ROWS = 500 };
 /* A training that goes on has its data from the options kept, where a path may be relative. */
 static const char *seen_from(const struct settings *s) {
     const char *path = strchr(s->data, ':');
-    return s->resume && path && path[1] != '/' && tensor_error_status() == TENSOR_E_IO
+    return s->resume && !s->data_anew && path && path[1] != '/' && tensor_error_status() == TENSOR_E_IO
                ? "; the path is relative to the folder in which the training was begun: go on with it there"
                : "";
 }
@@ -146,6 +146,9 @@ static int prepare(struct experiment *x) {
         status = text_usage("--format '%s': expected one format; 'flexlab compare' takes a list", s->formats);
     if (status == STATUS_OK && s->threads && tensor_set_threads((int)s->threads))
         status = text_usage("--threads: %s", tensor_error());
+    if (status == STATUS_OK && x->series_count > MOST_RUNS / s->seeds)
+        status = text_usage("--seeds %lld: of %d formats, expected at most %d runs", (long long)s->seeds,
+                            x->series_count, MOST_RUNS);
     if (status == STATUS_OK)
         status = open_data(x);
     if (status == STATUS_OK)

@@ -113,6 +113,14 @@ static int check_size(const struct images *is, const nn_graph *g, const char *pa
     return STATUS_OK;
 }
 
+/* What the program can be told about it, where it is the network of the file that asks for too much. */
+static int refuse_network(const struct settings *s) {
+    const bool limited = tensor_error_status() == TENSOR_E_MEMORY && strstr(tensor_error(), "expected at most");
+    return limited ? text_failed("%s: %s; --memory GIB allows more than %lld", s->checkpoint, tensor_error(),
+                                 (long long)s->memory)
+                   : text_failed("%s", tensor_error());
+}
+
 static int open_network(nn_graph **g, const struct settings *s, const struct images *is) {
     int status = check_size(is, NULL, s->checkpoint); /* before the layers are made */
     if (status)
@@ -125,8 +133,9 @@ static int open_network(nn_graph **g, const struct settings *s, const struct ima
                  : nn_model(*g, is->model, (int)is->height, (int)is->width, (int)is->channels, (int)is->classes);
     if (logits >= 0)
         status = check_size(is, *g, s->checkpoint);
-    if (status == STATUS_OK && (nn_compile(*g, logits) || nn_checkpoint_load(*g, s->checkpoint)))
-        status = text_failed("%s", tensor_error());
+    if (status == STATUS_OK &&
+        (nn_graph_limit(*g, s->memory << 30) || nn_compile(*g, logits) || nn_checkpoint_load(*g, s->checkpoint)))
+        status = refuse_network(s);
     return status;
 }
 

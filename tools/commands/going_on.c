@@ -67,16 +67,52 @@ char *going_on_kept(enum command command, char **words, int argc, char **argv) {
 
 /* --- options ------------------------------------------------------------------------------------------------------ */
 
+/* Whether nobody but the user of this process has made it, as far as can be told. */
+static bool is_mine(const char *path) {
+    struct stat about;
+    return !stat(path, &about) && about.st_uid == geteuid();
+}
+
+/* Where options were found. */
+struct place {
+    const char *name; /* in messages */
+    bool trusted;     /* a folder of results of the user's own */
+    bool several;     /* they are of several runs, some of which may have no checkpoint to compare data with */
+};
+
+/* Options tell which data to read, and a stranger's would tell of any file that the user may read. The same data may
+ * lie elsewhere by now: a training compares it with its checkpoint. */
+static int take_data(const struct settings *given, struct settings *before, const struct place *place) {
+    before->data_anew = given->data != NULL;
+    if (given->data && place->several && strcmp(given->data, before->data) != 0)
+        return text_usage("--data '%s': several runs go on with the data that they were begun with, '%s'", given->data,
+                          before->data);
+    if (!given->data && !place->trusted)
+        return text_usage("--resume '%s': it is in no folder of results of yours, and would read --data '%s'; expected "
+                          "--data beside it",
+                          given->resume, before->data);
+    if (before->weights && place->several && !place->trusted)
+        return text_usage("--resume '%s': it is no folder of yours, and runs that have not begun would read --weights "
+                          "'%s'",
+                          given->resume, before->weights);
+    if (given->data)
+        before->data = given->data;
+    else if (!given->quiet)
+        text_note("goes on with --data '%s', as %s has it", before->data, place->name);
+    return STATUS_OK;
+}
+
 /* The settings of the words kept, in *words, into which they point then; those that may stand beside --resume as given.
- * `source`: where they were found. */
-static int take_up(struct settings *settings, enum command command, const char *kept, const char *source,
+ */
+static int take_up(struct settings *settings, enum command command, const char *kept, const struct place *place,
                    char ***words) {
     struct settings before;
     int count;
     if (!(*words = options_kept_words(name_of(command), kept, &count)) ||
         options_parse(&before, command, count, *words) || before.help || before.resume)
-        return text_failed("--resume '%s': %s holds no options of 'flexlab %s'", settings->resume, source,
+        return text_failed("--resume '%s': %s holds no options of 'flexlab %s'", settings->resume, place->name,
                            name_of(command));
+    const int status = take_data(settings, &before, place);
     before.out = settings->out;
     before.device = settings->device ? settings->device : before.device;
     before.threads = settings->threads;
@@ -86,7 +122,7 @@ static int take_up(struct settings *settings, enum command command, const char *
     before.allow_divergence = settings->allow_divergence || before.allow_divergence;
     before.resume = settings->resume;
     *settings = before;
-    return STATUS_OK;
+    return status;
 }
 
 /* --- a training alone --------------------------------------------------------------------------------------------- */
@@ -97,16 +133,33 @@ static bool is_same(const char *one, const char *other) {
     return !stat(one, &a) && !stat(other, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+/* Whether a checkpoint lies in the folder of results of a training of the user's. */
+static bool is_in_own_results(const char *file) {
+    char *whole = realpath(file, NULL), *place = text_format("%s", whole ? whole : "");
+    for (int i = 0; i < 2; i++) {
+        char *slash = strrchr(place, '/');
+        if (slash)
+            *slash = 0;
+    }
+    char *there = folder_resume_file(place);
+    const bool own = whole && !strcmp(there, whole) && is_mine(whole) && is_mine(place);
+    free(there);
+    free(place);
+    free(whole);
+    return own;
+}
+
 /* The checkpoint of the folder of results is to be gone on with, and is not in the way, where it is the one named. */
 static int take_checkpoint(struct experiment *x, struct settings *settings, char *file, char ***words) {
     static char *policy; /* in the place of one that may have changed; as long as the program, as arguments are */
     char *arguments = text_alloc(MOST_OPTIONS, 1), *own = folder_resume_file(settings->out);
     char *source = text_format("%s: '%s'", file, turns_arguments_key);
+    const struct place place = {source, .trusted = is_in_own_results(file)};
     x->resume = file;
     x->again = is_same(file, own);
     int status = nn_checkpoint_note(file, turns_arguments_key, arguments, MOST_OPTIONS)
                      ? text_failed("--resume '%s': %s", settings->resume, tensor_error())
-                     : take_up(settings, COMMAND_TRAIN, arguments, source, words);
+                     : take_up(settings, COMMAND_TRAIN, arguments, &place, words);
     if (status == STATUS_OK) {
         policy = text_alloc(MOST_OPTIONS, 1);
         const tensor_status failed = nn_checkpoint_note(file, "network.policy", policy, MOST_OPTIONS);
@@ -177,7 +230,8 @@ static int take_lines(struct experiment *x, struct settings *settings, char *tex
     if (!policies || !rest || *rest)
         return text_failed("--resume '%s': %s holds no options and policies, a line each", settings->resume, source);
     options += strcspn(options, " ");
-    const int status = take_up(settings, x->command, options + (*options == ' '), source, words);
+    const struct place place = {source, .trusted = is_mine(source), .several = true};
+    const int status = take_up(settings, x->command, options + (*options == ' '), &place, words);
     return status ? status : take_policies(x, settings, policies, source);
 }
 

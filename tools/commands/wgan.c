@@ -362,6 +362,8 @@ static int open_pair(struct gan *g) {
     }
     if (s->checkpoint && nn_wgan_load(g->pair, s->checkpoint))
         return text_failed("%s", tensor_error());
+    if (s->checkpoint && nn_wgan_train(g->pair, g->set, 0, NULL, NULL)) /* no step: whether it is the same data */
+        return text_failed("--resume '%s', --data '%s': %s", s->checkpoint, s->data, tensor_error());
     const int64_t made = (int64_t)nn_steps(nn_wgan_generator(g->pair));
     if (made && made >= s->gan_steps)
         return text_usage("--steps %lld: the pair of --resume has made %lld steps, expected more",

@@ -131,7 +131,6 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
     const char *not_going_on = NULL;
     *settings = (struct settings){.command = command,
                                   .model = "cnn6",
-                                  .data = "synthetic",
                                   .schedule = "linear",
                                   .master = "default",
                                   .split = "test",
@@ -143,6 +142,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
                                   .critic_steps = 5,
                                   .samples = 64,
                                   .clip = 0.01,
+                                  .memory = 4,
                                   .rate = command == COMMAND_WGAN ? 5e-5 : 0,
                                   .seeds = 1,
                                   .seed_base = 1,
@@ -176,6 +176,8 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
         if (settings->help)
             return STATUS_OK;
     }
+    if (!settings->data && !settings->resume) /* else what it was begun with */
+        settings->data = "synthetic";
     options_resolve_model(settings);
     options_resolve_optimiser(settings);
     options_resolve_formats(settings);

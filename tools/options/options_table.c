@@ -55,7 +55,7 @@ static const struct option_row rows[] = {
      .help =
          "mlp2, cnn6, resnet20 or resnetD with D = 6n + 2, vgg11, mobilenet, ...; of texts\ngpt, gptLxW with L layers "
          "of width W (flexlab info lists them; cnn6)"},
-    {"data", "SPEC", BOTH, KIND_TEXT, FIELD(data),
+    {"data", "SPEC", BOTH | GOING_ON | KEPT, KIND_TEXT, FIELD(data),
      .help =
          "synthetic[:train=N][,test=N][,seed=S] (generated images, nothing to\nfetch; the default), cifar10:DIR, "
          "cifar100:DIR[,labels=fine|coarse],\nidx:DIR, npy:IMAGES,LABELS,TEST_IMAGES,TEST_LABELS, "
@@ -176,7 +176,8 @@ static const struct option_row rows[] = {
              "(resume.safetensors), with the "
              "options that it was\nbegun with; --out (PATH), --device, --threads, --force, "
              "--quiet,\n--checkpoint-every and "
-             "--allow-divergence may be given anew"},
+             "--allow-divergence may be given anew, and --data, where\nthe same images or text lie elsewhere by now: "
+             "it is needed where the file is\nnot in the folder of results of a training of yours"},
 
     {"out", "DIR", BOTH | GOING_ON, KIND_TEXT, FIELD(out), .section = "What is written",
      .help = "folder of the results, made if missing (flexlab-results)"},
@@ -219,6 +220,8 @@ static const struct option_row rows[] = {
      .help = "test or train: which part of it (test)"},
     {"test-limit", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,
      .help = "use only the first N of them"},
+    {"memory", "GIB", COMMAND_EVAL, KIND_WHOLE, FIELD(memory), 1, 1 << 20,
+     .help = "what the batch that the file names may take: a file may name any (4)"},
     {"device", "NAME", COMMAND_EVAL, KIND_TEXT, FIELD(device), .help = "where: cpu, cuda, cuda:1, ... (cpu)"},
     {"threads", "T", COMMAND_EVAL, KIND_WHOLE, FIELD(threads), 1, 256, .help = "threads (all)"},
     {"data", "SPEC", COMMAND_WGAN, KIND_TEXT, FIELD(data), .section = "What is trained",

@@ -81,6 +81,11 @@ static int take_policy(const struct settings *s, struct series *series, const ch
                               .predictor = s->predictor,
                               .no_master = !strcmp(s->master, "none"),
                               .batch = 1};
+    if (series->resumed && !is_policy_text(series->resumed))
+        return text_failed("--resume '%s': the policy '%s', expected its rules, with ';' behind each", s->resume,
+                           series->resumed);
+    if (s->resume && !series->resumed)
+        return text_failed("--resume '%s': its options name a policy, but the rules of it are not there", s->resume);
     series->asked_policy = !series->resumed && policy ? text_format("%s", policy) : NULL;
     series->asked_variant = !series->resumed && variant ? text_format("%s", variant) : NULL;
     failure_forget();

@@ -285,6 +285,9 @@ static void read_config(struct reader *r, const cJSON *line, const char *folder)
     read_seeds(r, line);
     read_data(r, line);
     read_settings(r, line);
+    if (r->status == STATUS_OK && x->series_count > MOST_RUNS / x->seed_count)
+        refuse(r, text_format("there are %d formats with %d seeds, expected at most %d runs", x->series_count,
+                              x->seed_count, MOST_RUNS));
     if (r->status == STATUS_OK)
         experiment_make_runs(x);
 }

@@ -22,7 +22,7 @@ struct fl_state_sizes {
 };
 struct fl_state_sizes fl_state_sizes(const tensor *t);
 /* A slot as numbers that mean the same on every machine and in every version: docs/checkpoints.md has their order. */
-enum { FL_SLOT_WHOLE = 25, FL_SLOT_REAL = AUTOFLEX_WINDOW + 3 };
+enum { FL_SLOT_WHOLE = 25, FL_SLOT_REAL = AUTOFLEX_WINDOW + 3, FL_SLOT_ELEMENTS = 17 /* of the last write */ };
 void fl_slot_to_numbers(const void *slot, int64_t whole[FL_SLOT_WHOLE], double real[FL_SLOT_REAL]);
 /* TENSOR_E_DATA where a number is none that a slot can have; fl_state_check then looks at the slot with its tensor. */
 tensor_status fl_slot_from_numbers(void *slot, const int64_t whole[FL_SLOT_WHOLE], const double real[FL_SLOT_REAL]);

@@ -2,6 +2,7 @@
  * docs/checkpoints.md. The state goes through the bytes of nn_state.c, so that both hold the same. */
 #include "nn/checkpoints/nn_checkpoint.h"
 #include "nn/checkpoints/nn_state.h"
+#include "nn/policies/nn_policy.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
@@ -14,6 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Bytes of a step of a network that a file tells of, unless a program allows more. */
+#define MOST_OF_STEPS (INT64_C(4) << 30)
 
 static const char layout_key[] = FL_CHECKPOINT_KEY, layout[] = "1";
 
@@ -334,7 +338,7 @@ static bool has_note(const struct fl_safetensors_out *o, const char *key) {
 }
 
 /* Either way: what the file has of a loss, the network has too. */
-static tensor_status check_settings(const struct fl_safetensors *s, const nn_graph *g) {
+tensor_status fl_checkpoint_settings(const struct fl_safetensors *s, const nn_graph *g) {
     struct fl_safetensors_out own = {0};
     tensor_status status = put_settings(&own, g);
     for (int i = 0; i < own.note_count && !status; i++) {
@@ -511,7 +515,7 @@ tensor_status fl_checkpoint_load(nn_graph *g, const struct fl_safetensors *s) {
     int used = 0;
     int64_t steps;
     nn_loss_scale scaling;
-    FL_TRY(check_settings(s, g));
+    FL_TRY(fl_checkpoint_settings(s, g));
     FL_TRY(read_scaling(s, g, &scaling));
     FL_TRY(fl_checkpoint_whole(s, "network.steps", 0, INT64_C(1) << 62, &steps));
     tensor_status status = begin(&e, g);
@@ -638,6 +642,11 @@ static tensor_status read_objective(const struct fl_safetensors *s, nn_config *c
     int64_t ignored = 0;
     config->loss = fl_safetensors_note(s, objective_keys[LOSS]);
     config->policy = fl_safetensors_note(s, objective_keys[POLICY]);
+    if (config->policy && !fl_policy_is_told(config->policy)) /* nn_graph_new would open a file of that name */
+        return fl_fail(TENSOR_E_DATA,
+                       "checkpoint: %s: '%s' is '%.40s', expected its rules, with ';' behind each, or the name of a "
+                       "preset",
+                       s->path, objective_keys[POLICY], config->policy);
     if (fl_safetensors_note(s, objective_keys[SMOOTHING]))
         FL_TRY(read_real(s, objective_keys[SMOOTHING], &config->label_smoothing));
     if (fl_safetensors_note(s, objective_keys[DELTA]))
@@ -686,6 +695,12 @@ nn_graph *nn_checkpoint_graph(const char *path, const char *device) {
         return NULL;
     if (!read_config(&s, &config))
         g = nn_graph_new(&config);
+    if (g && fl_told_by(g, &s)) {
+        nn_graph_free(g);
+        g = NULL;
+    }
     fl_safetensors_close(&s);
+    if (g)
+        g->most_of_steps = MOST_OF_STEPS;
     return g;
 }

@@ -71,15 +71,6 @@ tensor_status nn_weight_set(nn_graph *g, const char *name, const double *values,
 
 /* --- a file ------------------------------------------------------------------------------------------------------- */
 
-/* "[3, 4]" into text. */
-static const char *shape_text(char text[160], int ndim, const int64_t *dim) {
-    size_t used = (size_t)snprintf(text, 160, "[");
-    for (int d = 0; d < ndim && used < 130; d++)
-        used += (size_t)snprintf(text + used, 160 - used, "%s%lld", d ? ", " : "", (long long)dim[d]);
-    snprintf(text + used, 160 - used, "]");
-    return text;
-}
-
 /* What does not go together, and the first of it. */
 struct misfits {
     int missing, shapes, superfluous;
@@ -88,7 +79,7 @@ struct misfits {
 
 static void count_misfit(const nn_weight_match *match, void *context) {
     struct misfits *m = context;
-    char found[160], expected[160];
+    char found[FL_SHAPE_TEXT], expected[FL_SHAPE_TEXT];
     const nn_weight_info *w = &match->weight;
     m->missing += match->fit == NN_WEIGHT_MISSING;
     m->shapes += match->fit == NN_WEIGHT_SHAPE;
@@ -97,11 +88,11 @@ static void count_misfit(const nn_weight_match *match, void *context) {
         return;
     if (match->fit == NN_WEIGHT_MISSING)
         snprintf(m->first, sizeof m->first, "no tensor '%.150s', expected one of shape %s (%s)", w->name,
-                 shape_text(expected, w->ndim, w->dim), w->layout);
+                 fl_checkpoint_shape_text(expected, w->ndim, w->dim), w->layout);
     else if (match->fit == NN_WEIGHT_SHAPE)
         snprintf(m->first, sizeof m->first, "tensor '%.100s' has the shape %s, that of the network %s (%s)",
-                 match->found, shape_text(found, match->found_ndim, match->found_dim),
-                 shape_text(expected, w->ndim, w->dim), w->layout);
+                 match->found, fl_checkpoint_shape_text(found, match->found_ndim, match->found_dim),
+                 fl_checkpoint_shape_text(expected, w->ndim, w->dim), w->layout);
 }
 
 /* Names and shapes of all, before anything is read. */

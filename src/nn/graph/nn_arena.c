@@ -129,6 +129,28 @@ static void take_places(nn_graph *g, const struct fl_block *blocks) {
     }
 }
 
+static tensor_status check_limit(const nn_graph *g, size_t bytes) {
+    return !g->most_of_steps || bytes <= (size_t)g->most_of_steps
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_MEMORY,
+                         "graph: a step of batch %d takes %zu bytes or more beside the weights, expected at most %lld",
+                         g->batch, bytes, (long long)g->most_of_steps);
+}
+
+tensor_status fl_check_values(const nn_graph *g) {
+    const size_t most = (size_t)g->value_count + 1, rows = 2 * sizeof(int32_t) * (size_t)g->rows;
+    size_t bytes = 0;
+    if (!g->most_of_steps)
+        return TENSOR_OK;
+    FL_TRY(check_limit(g, rows));
+    struct fl_block *blocks = fl_alloc_zero(most * sizeof *blocks);
+    tensor_status status = blocks ? fl_pack(blocks, list_values(g, blocks), &bytes) : no_memory();
+    if (!status)
+        status = check_limit(g, bytes + rows);
+    fl_free(blocks);
+    return status;
+}
+
 tensor_status fl_make_arena(nn_graph *g) {
     const size_t most = (size_t)g->value_count + FL_CALL_MEMORIES;
     struct fl_block *blocks = fl_alloc_zero(most * sizeof *blocks);
@@ -138,6 +160,8 @@ tensor_status fl_make_arena(nn_graph *g) {
     tensor_status status = fl_pack(blocks, values, &g->value_bytes); /* to tell its size: calls may change the places */
     if (!status)
         status = fl_pack(blocks, values + calls, &g->arena_bytes);
+    if (!status)
+        status = check_limit(g, g->arena_bytes);
     if (!status && !(g->arena = tensor_device_allocate(g->device, g->arena_bytes))) {
         char why[400];
         snprintf(why, sizeof why, "%s", tensor_error());

@@ -287,6 +287,9 @@ static tensor_status compile(nn_graph *g, nn_node logits) {
     FL_TRY(fl_insert_conversions(g, &logits));
     FL_TRY(check_graph(g, logits));
     FL_TRY(fl_plan(g));
+    if (g->told) /* before anything has memory */
+        FL_TRY(g->told->check(g, g->told));
+    FL_TRY(fl_check_values(g));
     for (int i = 0; i < g->count; i++) {
         tensor_status status = make_node(g, &g->nodes[i]);
         if (status)
@@ -312,6 +315,7 @@ tensor_status nn_compile(nn_graph *g, nn_node logits) {
         return fl_fail(g->status, "%s", g->message);
     bool was_compiled = g->compiled;
     tensor_status status = compile(g, logits);
+    fl_told_forget(g);
     if (status && !was_compiled)
         fl_build_failed(g, status); /* half built: it can only be freed */
     return status;

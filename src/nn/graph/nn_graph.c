@@ -117,6 +117,7 @@ nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
 void nn_graph_free(nn_graph *g) {
     if (!g)
         return;
+    fl_told_forget(g);
     if (g->device)
         (void)tensor_device_wait(g->device); /* what its calls found is nobody else's */
     fl_recording_forget(g->device, &g->forward);
@@ -159,6 +160,15 @@ void nn_graph_free(nn_graph *g) {
     tensor_free(g->correct);
     tensor_device_release(g->device, g->arena);
     fl_free(g);
+}
+
+tensor_status nn_graph_limit(nn_graph *g, int64_t bytes) {
+    if (!g || bytes < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "graph: %s", g ? "a limit below 0 bytes" : "the graph is NULL");
+    if (g->compiled)
+        return fl_fail(TENSOR_E_ARGUMENT, "graph: a limit of its memory, but it is compiled already");
+    g->most_of_steps = bytes;
+    return TENSOR_OK;
 }
 
 /* --- what it says --- */

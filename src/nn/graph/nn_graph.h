@@ -323,6 +323,13 @@ struct fl_writes {
 /* What a graph has done of the step: nn_forward, nn_backward, nn_update, in this order. */
 enum fl_phase { FL_PHASE_IDLE, FL_PHASE_FORWARD, FL_PHASE_BACKWARD };
 
+/* What a file says that its network has, beside what this one has been planned with: compared before any of that gets
+ * memory. */
+struct fl_told {
+    tensor_status (*check)(const nn_graph *g, const struct fl_told *told);
+    void (*release)(struct fl_told *told);
+};
+
 struct nn_graph {
     const nn_variant *variant;
     struct fl_policy *policy; /* NULL: the variant throughout */
@@ -348,6 +355,8 @@ struct nn_graph {
     tensor_status status; /* of the first call that failed while building */
     char message[512];
     bool compiled;
+    struct fl_told *told;  /* until it is compiled; NULL: no file tells of it */
+    int64_t most_of_steps; /* bytes of what a step has for a time; 0: as many as it takes */
 
     struct fl_value *values;
     int value_count, value_capacity;
@@ -390,6 +399,12 @@ static inline struct fl_node *fl_node_of(const nn_graph *g, nn_node x) {
 }
 static inline struct fl_output *fl_output_of(const nn_graph *g, nn_node x) {
     return &fl_node_of(g, x)->output[g->handles[x].output];
+}
+
+static inline void fl_told_forget(nn_graph *g) {
+    if (g->told)
+        g->told->release(g->told);
+    g->told = NULL;
 }
 
 /* Whether value i has memory of its own in the arena: views and tokens have none. */
@@ -451,6 +466,8 @@ static inline int fl_positions(const nn_graph *g) {
 }
 /* Lists which values begin and end at each position. */
 tensor_status fl_list_positions(nn_graph *g);
+/* TENSOR_E_MEMORY where the values of a step, labels and predictions take more bytes than the graph is allowed to. */
+tensor_status fl_check_values(const nn_graph *g);
 /* Plans and allocates the arena, and gives values and calls their memory in it. */
 tensor_status fl_make_arena(nn_graph *g);
 /* A block of memory that is in use from position first to last, both included. */

@@ -368,6 +368,14 @@ static tensor_status read_file(const char *path, char **text) {
     return TENSOR_OK;
 }
 
+static bool is_rules(const char *policy) {
+    return strpbrk(policy, ";\n") != NULL;
+}
+
+bool fl_policy_is_told(const char *policy) {
+    return is_rules(policy) || fl_preset_text(policy);
+}
+
 static tensor_status read_asked(struct fl_policy *policy, const char *asked) {
     char source[80];
     if (fl_preset_text(asked)) {
@@ -375,7 +383,7 @@ static tensor_status read_asked(struct fl_policy *policy, const char *asked) {
         policy->name = fl_strdup(asked);
         return policy->name ? read_text(policy, fl_preset_text(asked), source, true) : no_memory();
     }
-    const bool is_text = strpbrk(asked, ";\n") != NULL;
+    const bool is_text = is_rules(asked);
     policy->name = fl_strdup(is_text ? "policy" : asked);
     if (!policy->name)
         return no_memory();

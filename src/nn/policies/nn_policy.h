@@ -65,6 +65,10 @@ void fl_variant_choices(const nn_variant *variant, struct fl_choice choice[FL_RO
 const char *fl_predictor_name(int i); /* NULL past the last */
 const char *fl_usual_predictor(tensor_format format);
 
+/* Whether a policy is told by its own text: the rules themselves, with ';' or line feeds, or the name of a preset.
+ * Anything else is the name of a file. */
+bool fl_policy_is_told(const char *policy);
+
 /* nn_presets.c */
 /* The text of a preset; NULL: there is none of that name. */
 const char *fl_preset_text(const char *name);

@@ -63,8 +63,7 @@ static uint64_t mix_bytes(uint64_t hash, const uint8_t *bytes, size_t size) {
     return mix(hash, word);
 }
 
-/* Of pixels, then labels; of a text, of its tokens; 0 for no set. */
-static uint64_t hash_of(const data_set *set) {
+uint64_t fl_data_hash(const data_set *set, bool labels) {
     const int64_t count = set ? data_count(set) : 0;
     const bool text = set && data_is_text(set);
     uint64_t hash = 0;
@@ -72,7 +71,7 @@ static uint64_t hash_of(const data_set *set) {
         hash =
             mix_bytes(hash, data_image(set, 0),
                       (size_t)count * (size_t)data_height(set) * (size_t)data_width(set) * (size_t)data_channels(set));
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count && labels; i++)
         hash = mix(hash, (uint64_t)data_label(set, i));
     return hash;
 }
@@ -80,8 +79,8 @@ static uint64_t hash_of(const data_set *set) {
 void fl_training_know_data(struct run *run) {
     if (!run->config->checkpoint && !run->config->resume)
         return;
-    run->train_hash = hash_of(run->train_set);
-    run->test_hash = hash_of(run->test_set);
+    run->train_hash = fl_data_hash(run->train_set, true);
+    run->test_hash = fl_data_hash(run->test_set, true);
 }
 
 /* --- settings ------------------------------------------------------------------------------------------------------
@@ -147,7 +146,7 @@ static void list_settings(struct settings *s, const struct run *run) {
     add_reals(s, "training.deviation", run->deviation, data_channels(train));
     ADD(s, data_key, "%016llx", (unsigned long long)run->train_hash);
     ADD(s, test_data_key, "%016llx", (unsigned long long)run->test_hash);
-    if (run->telemetry)
+    if (c->telemetry_every)
         ADD(s, "training.telemetry", "%lld %016llx", (long long)c->telemetry_every,
             (unsigned long long)fl_name_key(fl_name_key(0, c->telemetry_pattern ? c->telemetry_pattern : "*"),
                                             c->telemetry_shadows ? c->telemetry_shadows : ""));
@@ -342,8 +341,7 @@ static tensor_status read_lists(struct run *run, const struct fl_safetensors *s)
     void *values;
     int64_t count;
     FL_TRY(fl_checkpoint_extra(s, losses_key, FL_STORED_F64, run->recent_size, &values, &count));
-    memcpy(run->recent, values, (size_t)count * sizeof *run->recent);
-    fl_free(values);
+    run->recent = values;
     FL_TRY(fl_checkpoint_extra(s, predicted_key, FL_STORED_I32, run->result->predicted_count, &values, &count));
     const int32_t *classes = values;
     tensor_status status = TENSOR_OK;
@@ -476,6 +474,18 @@ static tensor_status bring_best(struct run *run) {
         status = fl_fail(TENSOR_E_MEMORY, "train: no memory for the path of a checkpoint");
     fl_free(here);
     fl_free(there);
+    return status;
+}
+
+tensor_status fl_training_compare(struct run *run) {
+    struct fl_safetensors s;
+    if (!run->config->resume)
+        return TENSOR_OK;
+    FL_TRY(fl_checkpoint_open(&s, run->config->resume));
+    tensor_status status = check_settings(&s, run);
+    if (!status)
+        status = fl_told_by(run->g, &s);
+    fl_safetensors_close(&s);
     return status;
 }
 

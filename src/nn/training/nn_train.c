@@ -125,7 +125,6 @@ static tensor_status open_loaders(struct run *run, const data_set *train, const 
                               .shuffle = true,
                               .augment = run->config->augment,
                               .drop_last = true};
-    FL_TRY(data_channel_moments(train, run->mean, run->deviation));
     FL_TRY(set_pixel_values(run, train));
     if (data_count(train) < how.batch)
         return fl_fail(TENSOR_E_SHAPE, "train: batches of %d, but only %lld images", how.batch,
@@ -189,6 +188,7 @@ static tensor_status build_network(struct run *run, const data_set *train) {
     run->g = nn_graph_new(&run->config->network);
     if (!run->g)
         return tensor_error_status();
+    FL_TRY(fl_training_compare(run));
     FL_TRY(nn_compile(run->g, add_layers(run, train)));
     FL_TRY(run->context ? check_text_network(run, train) : check_image_network(run, train));
     return run->g->classes >= data_classes(train)
@@ -223,11 +223,13 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     FL_TRY(check_config(config));
     FL_TRY(fl_training_check_folder(run));
     FL_TRY(check_sets(run, train, test));
+    fl_training_know_data(run);
+    if (!run->context)
+        FL_TRY(data_channel_moments(train, run->mean, run->deviation));
     FL_TRY(build_network(run, train)); /* checks the batch before the loaders use it */
     if (config->weights && !config->resume)
         FL_TRY(nn_weights_load(run->g, config->weights));
     FL_TRY(open_loaders(run, train, test));
-    fl_training_know_data(run);
     FL_TRY(fl_trace_open(&run->trace, config->trace_path, config->trace_every));
     FL_TRY(begin_telemetry(run));
     const bool host = run->g->device == tensor_device_list(0);
@@ -239,11 +241,12 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     run->recent_size = config->average_last > 0 ? config->average_last : 1;
     if (run->recent_size > run->last_step)
         run->recent_size = run->last_step;
-    run->recent = fl_alloc_zero((size_t)run->recent_size * sizeof *run->recent);
+    if (!config->resume) /* else the file has them: it may be shorter than its settings say */
+        run->recent = fl_alloc_zero((size_t)run->recent_size * sizeof *run->recent);
     run->scaled_size =
         2 * (config->report_every ? config->report_every : 16) + 2; /* so many are on their way at most */
     run->scaled = fl_alloc_zero((size_t)run->scaled_size * sizeof *run->scaled);
-    if (!run->recent || !run->scaled)
+    if ((!run->recent && !config->resume) || !run->scaled)
         return fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld losses", (long long)run->recent_size);
     run->result->test_loss = run->result->test_accuracy = NAN;
     if (test && !(run->result->predicted = fl_alloc_zero((size_t)run->test_labels * sizeof(int32_t))))

@@ -70,6 +70,8 @@ tensor_status fl_training_first_set(struct run *run, const char *path, const int
                                     double maximum);
 
 /* nn_resume.c; all but fl_training_resume do nothing without config->checkpoint */
+/* Of pixels, then labels where they count; of a text, of its tokens; 0 for no set. */
+uint64_t fl_data_hash(const data_set *set, bool labels);
 /* Before the first step: the folder can be written. */
 tensor_status fl_training_check_folder(const struct run *run);
 /* Looks through the data, so that a checkpoint goes with no other. */
@@ -80,6 +82,8 @@ tensor_status fl_training_keep(struct run *run, const struct fl_progress *at);
 tensor_status fl_training_keep_best(struct run *run, int epoch);
 /* last.safetensors */
 tensor_status fl_training_keep_last(const struct run *run);
+/* Compares what the training is told, and has as data, with config->resume, and has nn_compile compare the network. */
+tensor_status fl_training_compare(struct run *run);
 /* Goes on from config->resume, in a run that has begun. */
 tensor_status fl_training_resume(struct run *run);
 

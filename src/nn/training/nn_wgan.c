@@ -4,6 +4,7 @@
  * half counts nothing. What a step draws depends on the number of steps before it alone, so that the state of the two
  * networks is all there is. */
 #include "nn/models/nn_models_wgan.h"
+#include "nn/training/nn_training.h"
 #include "nn/policies/nn_types.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
@@ -17,6 +18,11 @@
 
 enum { MOST_SIDE = 256, NOT_COUNTED = -1 };
 
+/* Of a set what a pair is trained with: how many images, and a hash of their pixels. Empty: not known. */
+struct identity {
+    char text[64];
+};
+
 struct nn_wgan {
     nn_wgan_config how;
     nn_graph *generator, *critic;
@@ -26,6 +32,8 @@ struct nn_wgan {
     int32_t *labels;              /* of both halves */
     struct fl_slot_copies *slots; /* of a device; NULL until the first step */
     nn_nonfinite first;           /* NaN or Inf of either network; step 0: none so far */
+    struct identity data;         /* what nn_wgan_train was given last */
+    struct identity told;         /* of the files that it goes on from */
 };
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
@@ -310,6 +318,20 @@ static tensor_status open_images(const nn_wgan *w, const data_set *set, data_loa
     return *loader ? TENSOR_OK : tensor_error_status();
 }
 
+/* It goes on with the images that the files tell of, in their order; what other ones would lead to is another training.
+ */
+static tensor_status know_images(nn_wgan *w, const data_set *set) {
+    struct identity data;
+    snprintf(data.text, sizeof data.text, "%lld images (%016llx)", (long long)data_count(set),
+             (unsigned long long)fl_data_hash(set, false));
+    if (*w->told.text && strcmp(w->told.text, data.text) != 0)
+        return fl_fail(TENSOR_E_DATA,
+                       "wgan: the pair was trained with %s, this set has %s: expected the same, in the same order",
+                       w->told.text, data.text);
+    w->data = data;
+    return TENSOR_OK;
+}
+
 /* The critic's steps before one of the generator; *estimate: their mean. */
 static tensor_status train_critic(nn_wgan *w, data_loader *loader, double *estimate) {
     const uint64_t batches = (uint64_t)data_loader_batches(loader);
@@ -349,7 +371,9 @@ tensor_status nn_wgan_train(nn_wgan *w, const data_set *set, int64_t steps,
     if (!w || steps < 0)
         return fl_fail(TENSOR_E_ARGUMENT, "wgan: %s", w ? "steps below 0" : "the pair of networks is NULL");
     FL_TRY(open_images(w, set, &loader));
-    const tensor_status status = train(w, loader, steps, report, context);
+    tensor_status status = know_images(w, set);
+    if (!status)
+        status = train(w, loader, steps, report, context);
     data_loader_free(loader);
     return status;
 }
@@ -358,6 +382,7 @@ tensor_status nn_wgan_train(nn_wgan *w, const data_set *set, int64_t steps,
 
 static const char place_key[] = "wgan.steps"; /* of the critic, of the generator */
 static const char settings_key[] = "wgan.settings";
+static const char data_key[] = "wgan.data";
 enum { SETTINGS_ROOM = 120 };
 
 static void format(char text[SETTINGS_ROOM], const char *how, ...) {
@@ -432,8 +457,14 @@ static tensor_status save_network(const nn_wgan *w, const nn_graph *g, const cha
     char *path, settings[SETTINGS_ROOM], nonfinite[SETTINGS_ROOM];
     settings_text(w, settings);
     FL_TRY(path_of(prefix, network, &path));
-    const nn_note notes[] = {{place_key, place}, {settings_key, settings}, {nonfinite_key, nonfinite}};
-    const tensor_status status = nn_checkpoint_save(g, path, notes, nonfinite_note(w, nonfinite) ? 3 : 2);
+    const struct identity *data = *w->data.text ? &w->data : &w->told;
+    nn_note notes[4] = {{place_key, place}, {settings_key, settings}};
+    int count = 2;
+    if (*data->text)
+        notes[count++] = (nn_note){data_key, data->text};
+    if (nonfinite_note(w, nonfinite))
+        notes[count++] = (nn_note){nonfinite_key, nonfinite};
+    const tensor_status status = nn_checkpoint_save(g, path, notes, count);
     fl_free(path);
     return status;
 }
@@ -448,14 +479,24 @@ tensor_status nn_wgan_save(const nn_wgan *w, const char *prefix) {
     return save_network(w, w->generator, prefix, "generator", place);
 }
 
+/* Files of before it was kept, and pairs that are trained by steps, have none. */
+static tensor_status read_identity(const char *critic, struct identity *data) {
+    const tensor_status status = nn_checkpoint_note(critic, data_key, data->text, sizeof data->text);
+    if (status == TENSOR_E_DATA)
+        *data = (struct identity){""};
+    return status == TENSOR_E_DATA ? TENSOR_OK : status;
+}
+
 /* Both of one step, or nothing has changed: the second of two good files may still be of another network. */
 static tensor_status load_both(nn_wgan *w, const char *critic, const char *generator) {
     char places[2][64];
+    struct identity told;
     FL_TRY(nn_checkpoint_note(critic, place_key, places[0], sizeof places[0]));
     FL_TRY(nn_checkpoint_note(generator, place_key, places[1], sizeof places[1]));
     if (strcmp(places[0], places[1]) != 0)
         return fl_fail(TENSOR_E_DATA, "wgan: %s is of step '%s', %s of '%s'", critic, places[0], generator, places[1]);
     FL_TRY(check_settings(w, critic));
+    FL_TRY(read_identity(critic, &told));
     const size_t bytes = nn_state_bytes(w->critic);
     void *before = fl_alloc(bytes);
     tensor_status status = before ? nn_state_get(w->critic, before, bytes)
@@ -468,6 +509,10 @@ static tensor_status load_both(nn_wgan *w, const char *critic, const char *gener
             status = fl_fail(status, "%s", why);
     }
     fl_free(before);
+    if (!status) {
+        w->told = told;
+        w->data = (struct identity){""};
+    }
     return status;
 }
 

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Files that a stranger has made: what they say is text and never the name of a file to open, and they are given no
+memory for what is not in them. usage: test_cli_strangers.py PATH-OF-FLEXLAB SOURCE"""
+import json
+import os
+import pathlib
+import resource
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+import safetensors_witness as witness
+from cli_harness import PROGRAM, TINY, check, read_lines, run, succeed, summary
+from resumed import QUIET, same_results, small_images
+
+SECRET = "the first line of a file that is nobody else's business"
+
+
+def changed(path, to, **notes):
+    """The file with other notes (None: without), and without a checksum."""
+    tensors, before = witness.read(path)
+    before.pop("flexlab.crc32")
+    after = {**before, **{key.replace("__", "."): value for key, value in notes.items()}}
+    with open(to, "wb") as file:
+        file.write(witness.write_bytes([(n, *t) for n, t in tensors.items()], {k: v for k, v in after.items() if v is not None}))
+    return str(to)
+
+
+def refused(arguments, *parts, lacks=(), **more):
+    """Soon, whatever the file names."""
+    done = run(*arguments, timeout=60, env=QUIET, **more)
+    check(done.returncode in (1, 2) and done.stderr.count("\n") == 1, done.shown, done.returncode, done.stderr)
+    for part in parts:
+        check(part in done.stderr, done.shown, "wants", part, "in", done.stderr)
+    for part in (SECRET, *lacks):
+        check(part not in done.stderr, done.shown, "shows", part, "in", done.stderr)
+
+
+def within(bytes_):
+    return lambda: resource.setrlimit(resource.RLIMIT_AS, (bytes_, bytes_)) if LIMITED else None
+
+
+LIMITED = True
+LIMITED = run("info", prepare=within(600 << 20)).returncode == 0  # with a sanitizer the program maps terabytes for itself
+if not LIMITED:
+    print("the program does not start within 600 MiB: what files ask for is not limited")
+
+
+def stopped(folder, data):
+    """A training that was killed after its first checkpoint; its folder, the checkpoint, a copy of that elsewhere, and the
+    results of one that was not killed."""
+    out, whole, alone = folder / "run", folder / "whole", folder / "kept.safetensors"
+    arguments = ["train", "--model", "mlp2", "--data", data, "--batch", "25", "--epochs", "20", "--threads", "1", "--lr", "0.01",
+                 "--checkpoint-every", "6", "--no-trace", "--quiet", "--out"]
+    succeed(*arguments, str(whole), env=QUIET)
+    kept = out / "flexlab.resume" / "resume.safetensors"
+    for _ in range(20):
+        child = subprocess.Popen([PROGRAM, *arguments, str(out), "--force"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                 env={**os.environ, **QUIET})
+        while child.poll() is None and not kept.exists():
+            pass
+        child.kill()
+        child.wait(60)
+        if kept.exists():
+            break
+    shutil.copy(kept, alone)
+    return out, kept, alone, whole
+
+
+def policies(folder, network, data):
+    """A policy in a file is its rules: no file of that name is opened, and nothing waits for one."""
+    secret, fifo = folder / "secret", folder / "fifo"
+    secret.write_text(SECRET + "\n")
+    os.mkfifo(fifo)
+    for name in (secret, fifo, folder, "/nowhere"):
+        file = changed(network, folder / "policy.safetensors", network__policy=str(name))
+        refused(["eval", "--checkpoint", file, "--data", data], "'network.policy'", "expected its rules")
+    # of a policy that the user names it may be one
+    rules = folder / "rules"
+    rules.write_text("variant fp16\nfc2 format=fp32\n")
+    succeed("train", *TINY, "--max-steps", "2", "--policy", str(rules), "--out", str(folder / "own"), "--quiet", env=QUIET)
+    succeed("eval", "--checkpoint", str(folder / "own" / "last.safetensors"), "--data", "synthetic:train=96,test=40")
+
+
+def goes_on(folder, data):
+    """--resume FILE: its options name data, weights and policies."""
+    out, kept, alone, whole = stopped(folder, data)
+    secret, fifo, other = folder / "secret", folder / "fifo", folder / "other"
+    words = witness.read(alone)[1]["flexlab.arguments"]
+    quiet = ["--quiet", "--out", str(other)]
+    for spec in ("text:" + str(fifo), "text:" + str(secret), "npy:" + ",".join([str(fifo)] * 4), data, "synthetic"):
+        file = changed(alone, folder / "data.safetensors", flexlab__arguments=words.replace("--data=" + data, "--data=" + spec))
+        refused(["train", "--resume", file, *quiet], "no folder of results of yours", f"--data '{spec}'", "expected --data")
+    for more in (["--policy=" + str(secret)], ["--policy=" + str(fifo)], ["--format=policy:" + str(fifo)]):
+        file = changed(alone, folder / "rules.safetensors", flexlab__arguments=" ".join([words, *more]))
+        refused(["train", "--resume", file, "--data", data, *quiet], "its options name a policy")
+    for name in (secret, fifo):
+        file = changed(alone, folder / "rules.safetensors", flexlab__arguments=words + " --policy=O2", network__policy=str(name))
+        refused(["train", "--resume", file, "--data", data, *quiet], "the policy", "expected its rules")
+    file = changed(alone, folder / "weights.safetensors", flexlab__arguments=words + " --weights=" + str(fifo))
+    succeed("train", "--resume", file, "--data", data, *quiet, env=QUIET, timeout=60)  # the checkpoint has them: nothing is opened
+    shutil.rmtree(other)
+    # The same data elsewhere, which the results then name; other data are refused.
+    moved, images = folder / "moved", pathlib.Path(data[len("idx:"):])
+    shutil.copytree(images, moved)
+    succeed("train", "--resume", str(alone), "--data", f"idx:{moved}", *quiet, env=QUIET)
+    check(read_lines(other)[0]["data"]["specification"] == f"idx:{moved}", read_lines(other)[0]["data"])
+    shutil.copytree(images, folder / "less")
+    labels = folder / "less" / "train-labels-idx1-ubyte"
+    labels.write_bytes(labels.read_bytes()[:-1] + b"\x03" if labels.read_bytes()[-1] != 3 else labels.read_bytes()[:-1] + b"\x04")
+    done = run("train", "--resume", str(alone), "--data", f"idx:{folder / 'less'}", *quiet, "--force", env=QUIET)
+    check(done.returncode == 1 and "'training.data'" in done.stderr, done.returncode, done.stderr)
+    # A folder of one's own needs no word of it, by whatever name, and says what it reads; that of another user does.
+    link = folder / "link.safetensors"
+    link.symlink_to(kept)
+    if os.geteuid() == 0:
+        os.chown(kept, 12345, 12345)
+        refused(["train", "--resume", str(out), "--quiet"], "no folder of results of yours", f"--data '{data}'")
+        os.chown(kept, 0, 0)
+    done = run("train", "--resume", str(link), "--out", str(folder / "by-link"), env=QUIET)
+    check(done.returncode == 0 and f"goes on with --data '{data}'" in done.stderr, done.returncode, done.stderr)
+    done = run("train", "--resume", str(out), "--data", f"idx:{moved}", env=QUIET)
+    check(done.returncode == 0 and "goes on with" not in done.stderr, done.returncode, done.stderr)
+    check(read_lines(out)[0]["data"]["specification"] == f"idx:{moved}", read_lines(out)[0]["data"])
+    same_results(str(whole), str(folder / "by-link"), "by a link:")
+
+
+def forged(network, to, batch):
+    """A file that names another batch, and tells the same of its input."""
+    tensors, notes = witness.read(network)
+    notes.pop("flexlab.crc32")
+    numbers = witness.values(tensors["input.slot"])
+    numbers[17] = numbers[17] // int(notes["network.batch"]) * batch
+    tensors["input.slot"] = ("I64", [25], struct.pack("<25q", *numbers))
+    with open(to, "wb") as file:
+        file.write(witness.write_bytes([(n, *t) for n, t in tensors.items()], {**notes, "network.batch": str(batch)}))
+    return str(to)
+
+
+def memory(folder, data):
+    """A file that boasts is refused before it is given any memory."""
+    network, boasts = folder / "cnn6" / "best.safetensors", folder / "boasts.safetensors"
+    succeed("train", *TINY, "--model", "cnn6", "--format", "fp16", "--out", str(folder / "cnn6"), "--quiet", env=QUIET)
+    # what the program maps for itself, threads above all; the most that is promised for a file
+    most = (600 << 20) + (64 << 20) + 64 * os.path.getsize(network)
+    evaluate = ["eval", "--data", data, "--threads", "1", "--checkpoint", str(boasts)]
+    for notes, part in (({"network__batch": "65536"}, "'network.batch' 65536"), ({"network__batch": "16384"}, "'network.batch' 16384"),
+                        ({"training__model": "mlp2"}, "fc1.weight"), ({"training__model": "mlp900x999"}, "more weights"),
+                        ({"training__model": "wrn994-9"}, "more weights"), ({"training__classes": "60000"}, "more weights"),
+                        ({"training__classes": "11"}, "fc2.weight")):
+        changed(network, boasts, **notes)
+        refused(evaluate, part, prepare=within(most), lacks=["no memory"])
+    # One that agrees with itself is bounded by what the user allows.
+    for batch, allowed, most_ in ((65536, 4, 4 << 30), (65536, 1, 1 << 30), (4000, 1, 1 << 30)):
+        forged(network, boasts, batch)
+        refused([*evaluate, *([] if allowed == 4 else ["--memory", str(allowed)])], f"a step of batch {batch} takes",
+                f"at most {most_}", f"--memory GIB allows more than {allowed}", prepare=within(most), lacks=["no memory"])
+    forged(network, boasts, 500)
+    done = run(*evaluate, env=QUIET)  # so far all is well; its other tensors tell of other layers
+    check(done.returncode == 1 and "network.layout" in done.stderr, done.returncode, done.stderr)
+
+
+def many_runs(folder):
+    """A metrics.jsonl of a megabyte that speaks of millions of runs."""
+    results = folder / "many"
+    results.mkdir()
+    lines = (folder / "network" / "metrics.jsonl").read_text().splitlines()
+    first = json.loads(lines[0])
+    format_ = first["formats"][0]
+    first["formats"] = [{**format_, "name": f"policy:{i}", "policy": "variant fp32;"} for i in range(3000)]
+    first["seeds"] = list(range(1000))
+    (results / "metrics.jsonl").write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
+    refused(["report", str(results)], "3000 formats with 1000 seeds, expected at most 50000 runs", prepare=within(600 << 20))
+
+
+def main():
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as place:
+        folder = pathlib.Path(place)
+        data, images = "synthetic:train=96,test=40", small_images(place)
+        succeed("train", *TINY, "--format", "fp32", "--out", str(folder / "network"), "--quiet", env=QUIET)
+        network = folder / "network" / "best.safetensors"
+        policies(folder, network, data)
+        goes_on(folder, images)
+        memory(folder, data)
+        many_runs(folder)
+    return summary()
+
+
+sys.exit(main())
