@@ -302,9 +302,12 @@ struct fl_loss_scale {
 /* Parts of a step, by when they are written: what it is given; outputs; gradients; gradients as a policy keeps and
  * takes them; weights and what the optimiser keeps. */
 enum fl_part { FL_PART_INPUT, FL_PART_FORWARD, FL_PART_BACKWARD, FL_PART_TAKEN, FL_PART_UPDATE };
+struct fl_slot;
 struct fl_write {
-    int info; /* of nn_tensor_at */
+    const struct fl_slot *slot; /* on the host; NULL: on a device */
+    int info;                   /* of nn_tensor_at */
     enum fl_part part;
+    bool shared; /* its format has a shared exponent */
 };
 /* The tensors of a step in the order in which they are written, each once: nn_nonfinite.c. */
 struct fl_writes {

@@ -31,7 +31,8 @@ static tensor_status insert(nn_graph *g, int at, int info, enum fl_part part) {
     struct fl_writes *w = &g->writes;
     FL_TRY(fl_grow((void **)&w->list, w->count, &w->capacity, sizeof *w->list));
     memmove(w->list + at + 1, w->list + at, (size_t)(w->count - at) * sizeof *w->list);
-    w->list[at] = (struct fl_write){info, part};
+    const tensor *t = g->infos[info].t;
+    w->list[at] = (struct fl_write){fl_slot_then(NULL, t), info, part, tensor_format_is_shared(tensor_get_format(t))};
     w->count++;
     return TENSOR_OK;
 }
@@ -104,10 +105,10 @@ static bool is_done(const nn_graph *g, enum fl_part part) {
 /* --- the first ---------------------------------------------------------------------------------------------------- */
 
 static tensor_status look_at(const nn_graph *g, const struct fl_slot_copies *slots, int write, bool *found) {
-    const nn_tensor_info *info = &g->infos[g->writes.list[write].info];
-    const struct fl_slot *slot = fl_slot_then(slots, info->t);
+    const struct fl_write *w = &g->writes.list[write];
+    const struct fl_slot *slot = slots ? fl_slot_then(slots, g->infos[w->info].t) : w->slot;
     if (!slot)
-        return fl_fail(TENSOR_E_DEVICE, "nonfinite: %s has no slot among those of its device", info->name);
+        return fl_fail(TENSOR_E_DEVICE, "nonfinite: %s has no slot among those of its device", g->infos[w->info].name);
     *found = slot->last.nonfinite > 0;
     return TENSOR_OK;
 }
@@ -126,11 +127,11 @@ static tensor_status find_among(const nn_graph *g, const struct fl_slot_copies *
     return TENSOR_OK;
 }
 
-/* Behind the outputs of the step, before its gradients. A device is asked where gradients say that there may be one. */
-static tensor_status look_at_loss(const nn_graph *g, const struct fl_slot_copies *slots, struct fl_first *first) {
+/* Behind the outputs of the step, before its gradients. */
+static tensor_status look_at_loss(const nn_graph *g, struct fl_first *first) {
     double loss;
     const bool later = first->write < 0 || g->writes.list[first->write].part > FL_PART_FORWARD;
-    if (!g->has_loss || !is_done(g, FL_PART_FORWARD) || !later || (slots && first->write < 0))
+    if (!g->has_loss || !is_done(g, FL_PART_FORWARD) || !later)
         return TENSOR_OK;
     FL_TRY(nn_loss(g, &loss, NULL));
     first->of_loss = !isfinite(loss);
@@ -145,8 +146,8 @@ tensor_status fl_find_first(const nn_graph *g, const struct fl_slot_copies *slot
     }
     if (!first->of_before)
         FL_TRY(find_among(g, slots, g->writes.done, &first->write));
-    if (!first->of_before)
-        FL_TRY(look_at_loss(g, slots, first));
+    if (!first->of_before && first->write >= 0)
+        FL_TRY(look_at_loss(g, first));
     first->part = first->of_loss ? FL_PART_FORWARD : first->write >= 0 ? g->writes.list[first->write].part : 0;
     return TENSOR_OK;
 }
@@ -383,6 +384,8 @@ tensor_status fl_recall_first(nn_graph *g, const char *file, const struct fl_rec
 static tensor_status find(nn_graph *g, const struct fl_slot_copies *slots, const nn_nonfinite **found) {
     struct fl_first first;
     FL_TRY(fl_find_first(g, slots, &first));
+    if (fl_is_finite_step(&first))
+        FL_TRY(look_at_loss(g, &first));
     if (fl_is_finite_step(&first))
         return TENSOR_OK;
     FL_TRY(fl_tell_first(g, slots, &first, &g->writes.found));
