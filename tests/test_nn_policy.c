@@ -686,6 +686,37 @@ static void test_bias_copies(void) {
     nn_graph_free(g);
 }
 
+/* More names than a message holds: it says how many are left out. What is too long altogether ends in "...". */
+static double no_prediction(const struct autoflex *a, void *context) {
+    (void)a, (void)context;
+    return 0;
+}
+
+static void test_long_lists(void) {
+    char name[40], long_name[600];
+    for (int i = 0; i < 40; i++) {
+        snprintf(name, sizeof name, "one-of-many-predictors-%d", i);
+        CHECK(autoflex_add(name, no_prediction, NULL), "%s", tensor_error());
+    }
+    CHECK(!nn_graph_new(&(nn_config){.policy = "* weights=flex16+5:nope;", .batch = 1}) &&
+              strstr(tensor_error(), "expected one of paper, ngraph, ") && strstr(tensor_error(), " and ") &&
+              !strcmp(strrchr(tensor_error(), ' '), " more"),
+          "%s", tensor_error());
+    CHECK(!nn_graph_new(&(nn_config){.variant = "flex16+5", .predictor = "nope", .batch = 1}) &&
+              !strcmp(strrchr(tensor_error(), ' '), " more"),
+          "%s", tensor_error());
+    memset(long_name, 'x', sizeof long_name);
+    for (int i = 0; i < 8; i++) { /* of two bytes each, from an odd or an even place on */
+        tensor_format format;
+        memset(long_name + i, 0xc3, 1);
+        for (size_t k = (size_t)i; k + 2 < sizeof long_name; k += 2)
+            memcpy(long_name + k, "\xc3\xa9", 2);
+        long_name[sizeof long_name - 1] = 0;
+        const size_t length = tensor_format_find(&format, long_name) ? strlen(tensor_error()) : 0;
+        CHECK(length > 500 && !strcmp(tensor_error() + length - 5, "\xc3\xa9..."), "%s", tensor_error());
+    }
+}
+
 int main(void) {
     test_predictors();
     test_roles();
@@ -708,5 +739,6 @@ int main(void) {
     test_gradients();
     test_divergence();
     test_presets();
+    test_long_lists();
     return check_summary();
 }

@@ -1,5 +1,6 @@
 /* tensor_life.c - making, freeing and looking at tensors. */
 #include "core/base/fail.h"
+#include "core/base/text.h"
 #include "core/base/memory.h"
 #include "core/queue/queue.h"
 #include "core/base/sized.h"
@@ -342,16 +343,18 @@ bool tensor_format_is_shared(tensor_format format) {
     return f && f->arithmetic == FL_ARITHMETIC_SHARED;
 }
 
+static const char *name_at(int i) {
+    const struct fl_format *f = fl_format_at(i);
+    return f ? f->name : NULL;
+}
+
 tensor_status tensor_format_find(tensor_format *format, const char *name) {
     const struct fl_format *f = fl_format_named(name);
     if (!format)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_format_find: result is NULL");
-    if (!f) {
-        char known[256] = "";
-        for (int i = 0; fl_format_at(i); i++)
-            snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", fl_format_at(i)->name);
-        return fl_fail(TENSOR_E_ARGUMENT, "unknown format '%s': expected one of %s", name ? name : "(null)", known);
-    }
+    if (!f)
+        return fl_fail(TENSOR_E_ARGUMENT, "unknown format '%s': expected one of %s", name ? name : "(null)",
+                       fl_list_names(name_at).text);
     *format = f->id;
     return TENSOR_OK;
 }
