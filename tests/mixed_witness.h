@@ -181,8 +181,6 @@ static double expected(const struct result *r, tensor_format f, int e, const str
         stats->saturated += shared && isinf(r->special) != 0;
         if (!shared && isinf(r->special))
             stats->maximum = (double)INFINITY;
-        if (shared && isinf(r->special))
-            stats->gamma = 32767;
         return !shared ? r->special : isinf(r->special) ? copysign(ldexp(32767, -e), r->special) : 0;
     }
     const double size = number_double(&r->x);
