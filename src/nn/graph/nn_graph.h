@@ -307,7 +307,6 @@ struct fl_write {
     const struct fl_slot *slot; /* on the host; NULL: on a device */
     int info;                   /* of nn_tensor_at */
     enum fl_part part;
-    bool shared; /* its format has a shared exponent */
 };
 /* The tensors of a step in the order in which they are written, each once: nn_nonfinite.c. */
 struct fl_writes {

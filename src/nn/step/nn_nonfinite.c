@@ -31,8 +31,7 @@ static tensor_status insert(nn_graph *g, int at, int info, enum fl_part part) {
     struct fl_writes *w = &g->writes;
     FL_TRY(fl_grow((void **)&w->list, w->count, &w->capacity, sizeof *w->list));
     memmove(w->list + at + 1, w->list + at, (size_t)(w->count - at) * sizeof *w->list);
-    const tensor *t = g->infos[info].t;
-    w->list[at] = (struct fl_write){fl_slot_then(NULL, t), info, part, tensor_format_is_shared(tensor_get_format(t))};
+    w->list[at] = (struct fl_write){fl_slot_then(NULL, g->infos[info].t), info, part};
     w->count++;
     return TENSOR_OK;
 }
