@@ -99,13 +99,13 @@ endif()
 
 # A format whose identity the kernels do not support would compute garbage: no library is made with it.
 if(NOT CMAKE_CROSSCOMPILING)
-    add_executable(check_formats EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/check_formats.c
+    add_executable(flexlab_check_formats EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/cmake/check_formats.c
                                                   $<TARGET_OBJECTS:flexlab_objects>)
-    target_include_directories(check_formats PRIVATE ${PROJECT_SOURCE_DIR}/src)
-    target_link_libraries(check_formats PRIVATE flexlab_objects)
+    target_include_directories(flexlab_check_formats PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_link_libraries(flexlab_check_formats PRIVATE flexlab_objects)
     set(formats_checked ${PROJECT_BINARY_DIR}/formats_checked)
-    add_custom_command(OUTPUT ${formats_checked} VERBATIM DEPENDS check_formats
-                       COMMAND check_formats COMMAND ${CMAKE_COMMAND} -E touch ${formats_checked}
+    add_custom_command(OUTPUT ${formats_checked} VERBATIM DEPENDS flexlab_check_formats
+                       COMMAND flexlab_check_formats COMMAND ${CMAKE_COMMAND} -E touch ${formats_checked}
                        COMMENT "Checking the formats")
     add_custom_target(flexlab_formats_checked DEPENDS ${formats_checked})
 endif()

@@ -97,11 +97,10 @@ if way == "package":
     run("cmake", "--build", work / "build")
     check_outputs(programs("build"))
     # Another language, by the symbols: the lines of docs/embedding.md.
-    python = re.search(r"```python\n(.*?)```", (source / "docs/embedding.md").read_text(), re.S)[1]
-    python += "flexlab.flexlab_tensor_count.argtypes = [ctypes.c_void_p]\nprint(flexlab.flexlab_tensor_count(x))\n"
+    python, promised = re.search(r"```python\n(.*?)```\nprints `(.*?)`", (source / "docs/embedding.md").read_text(), re.S).groups()
     folder = next(prefix.rglob("libflexlab.so")).parent
-    if run(sys.executable, "-c", python, env={**os.environ, "LD_LIBRARY_PATH": str(folder)}).strip() != str(64 * 128):
-        fail("the lines of docs/embedding.md make another tensor")
+    if run(sys.executable, "-c", python, env={**os.environ, "LD_LIBRARY_PATH": str(folder)}).strip() != promised:
+        fail("the lines of docs/embedding.md print something else")
     # The versions that the soname tells apart are those that find_package does.
     want = f"libflexlab.so.0.{minor}" if major == 0 else f"libflexlab.so.{major}"
     if soname() != want:
@@ -174,7 +173,7 @@ elif way in ("pkgconfig", "recipe"):
     if way == "pkgconfig":
         run("bash", "-c", first[0], cwd=checkout)
         steps = run("ninja", "-C", checkout / "build/install", "-t", "commands").splitlines()
-        foreign = [s for s in steps if " -c " in s and "-o CMakeFiles/flexlab_objects.dir/src/" not in s]
+        foreign = [s for s in steps if " -c " in s and not re.search(r"-o CMakeFiles/flexlab_(objects.dir/src|check_formats.dir/cmake)/", s)]
         if foreign or len(steps) < 50:
             fail(f"the README's first line builds {len(steps)} files, and more than the library: {foreign[:3]}")
         shutil.rmtree(checkout / "build")
@@ -205,7 +204,7 @@ elif way == "subdirectory":
                      f"-DFLEXLAB_OPENMP={cached('FLEXLAB_OPENMP') or 'ON'}",
                      *(["-DCMAKE_C_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []))
     said = dict(re.findall(r"^-- (targets|folders|flags): ?(.*)$", text, re.M))
-    if set(said["targets"].split(";")) != {"flexlab_objects", "flexlab_static", "flexlab_shared"}:
+    if set(said["targets"].split(";")) != {"flexlab_objects", "flexlab_check_formats", "flexlab_formats_checked", "flexlab_static", "flexlab_shared"}:
         fail(f"targets {said['targets']}")
     if said["folders"] or said["flags"]:
         fail(f"flexlab brings folders {said['folders']!r}, sets flags {said['flags']!r}")

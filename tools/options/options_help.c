@@ -113,9 +113,8 @@ void options_help(enum command command, FILE *out) {
           "at every loss scale. Table, report and metrics.jsonl name it; the exit status is 1.\n"
           "They name the first NaN or Inf too: the step, forward or backward pass or update, the tensor, and\n"
           "the option by which it would be finite where there is one (docs/metrics.md).\n"
-          "\nExit status: 0 success, 1 failure, divergence or --stop-on-nonfinite, 2 wrong usage, 130 after Ctrl-C, "
-          "143 after\n"
-          "SIGTERM, 129 after SIGHUP.\n"
+          "\nExit status: 0 success, 1 failure, divergence or --stop-on-nonfinite, 2 wrong usage, 130 after Ctrl-C,\n"
+          "143 after SIGTERM, 129 after SIGHUP.\n"
           "\nExamples\n",
           out);
     if (command == COMMAND_COMPARE)

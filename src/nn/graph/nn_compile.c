@@ -24,13 +24,16 @@ static bool is_used(const nn_graph *g, int i) {
 static tensor_status check_graph(nn_graph *g, nn_node logits) {
     if (g->compiled)
         return fl_fail(TENSOR_E_ARGUMENT, "graph: it is compiled already");
-    if (g->count < 2)
-        return fl_fail(TENSOR_E_ARGUMENT, "graph: it has %s, expected layers between input and logits",
-                       g->count ? "no layer but the input" : "neither an input nor a layer");
+    if (!g->count)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "graph: it has neither an input nor a layer, expected layers between input and logits");
     if (logits < 0 || logits >= g->handle_count)
         return fl_fail(TENSOR_E_ARGUMENT, "logits: node %d, expected 0 ... %d", logits, g->handle_count - 1);
     const struct fl_output *last = fl_output_of(g, logits);
     FL_TRY(fl_objective_output(g, last));
+    if (g->count < 2)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       "graph: it has no layer but the input, expected layers between input and logits");
     g->logits = logits;
     for (int i = 0; i < g->count; i++) {
         struct fl_node *node = &g->nodes[i];
