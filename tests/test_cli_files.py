@@ -6,6 +6,7 @@ process, full disks, a broken gnuplot, strange names.
 
 Prints each check that fails with the command that shows it. The checks of a file read it with Python's own parsers."""
 import csv
+import glob
 import html.parser
 import json
 import os
@@ -215,6 +216,9 @@ def test_lock(place):
         done = run(*QUICK, "--out", out, *force)
         check(done.returncode == 1 and str(child.pid) in done.stderr and done.stderr.count("\n") == 1, done.shown,
               "beside process", child.pid, done.returncode, done.stderr)
+    patient = time.monotonic() + 60
+    while not glob.glob(os.path.join(out, "flexlab.resume", "run-*", "resume.safetensors")) and time.monotonic() < patient:
+        time.sleep(0.01)  # its first checkpoint follows the line of the epoch
     child.send_signal(signal.SIGKILL)
     child.communicate()
     done = run(*QUICK, "--out", out)

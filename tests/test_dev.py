@@ -134,7 +134,7 @@ def who_is_asked():
 
 
 def real_locks():
-    """The machine's own apt-get, on folders of its own, whose lists are locked for three seconds."""
+    """The machine's own apt-get, on folders of its own, whose lists are locked until it has asked for them twice."""
     apt = shutil.which("apt-get")
     if not apt:
         print("no apt-get here: its own locks are not tried")
@@ -147,8 +147,11 @@ def real_locks():
     options = (f"-o Dir::State={state} -o Dir::State::status={m.folder}/dpkg/status -o Dir::Cache={m.folder}/cache "
                "-o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts=- -o APT::Sandbox::User=")
     program(m.programs / "apt-get", f'echo "$@" >>{m.folder}/asked\nexec {apt} {options} "$@"')
+    (m.folder / "asked").touch()
     holder = subprocess.Popen([sys.executable, "-c", "import fcntl, sys, time\nf = open(sys.argv[1], 'w')\nfcntl.lockf(f, fcntl.LOCK_EX)\n"
-                               "print(1, flush=True)\ntime.sleep(3)", state / "lists/lock"], stdout=subprocess.PIPE)
+                               "print(1, flush=True)\nend = time.monotonic() + 60\n"
+                               "while time.monotonic() < end and open(sys.argv[2]).read().count('update') < 2: time.sleep(0.05)\n"
+                               "time.sleep(0.5)", state / "lists/lock", m.folder / "asked"], stdout=subprocess.PIPE)
     holder.stdout.readline()
     done = m.dev("test")
     holder.wait()

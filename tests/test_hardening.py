@@ -190,7 +190,7 @@ for tool in ("readelf", "nm"):
 for hardened_file in hardened:
     check_protection(hardened_file)
 # other tests build and install in these folders meanwhile
-count = check_search(build, "CMakeFiles", "consumer_package", "consumer_pkgconfig", "consumer_subdirectory", "growth", "mutants")
+count = check_search(build, "CMakeFiles", "consumer_package", "consumer_pkgconfig", "consumer_recipe", "consumer_subdirectory", "growth", "mutants")
 with tempfile.TemporaryDirectory() as name:
     top = pathlib.Path(name).resolve()
     if install(top / "prefix"):

@@ -357,13 +357,27 @@ static void stop_here(int number) {
     atomic_fetch_sub(&stopped, 1);
 }
 
-/* Every other thread of this process; how many there are. */
+/* Not so a thread of a sanitizer, which lets no signal through. */
+static bool takes_signals(long id) {
+    char path[64], line[128];
+    unsigned long long blocked = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%ld/status", id);
+    FILE *status = fopen(path, "r");
+    while (status && fgets(line, sizeof line, status))
+        if (!strncmp(line, "SigBlk:", 7))
+            blocked = strtoull(line + 7, NULL, 16);
+    if (status)
+        fclose(status);
+    return !(blocked >> (SIGUSR1 - 1) & 1);
+}
+
+/* Every other thread of this process that takes signals; how many there are. */
 static int stop_others(void) {
     int others = 0;
     DIR *tasks = opendir("/proc/self/task");
     for (const struct dirent *d; tasks && (d = readdir(tasks));) {
         const long id = strtol(d->d_name, NULL, 10);
-        if (id > 0 && id != syscall(SYS_gettid) && !syscall(SYS_tgkill, getpid(), id, SIGUSR1))
+        if (id > 0 && id != syscall(SYS_gettid) && takes_signals(id) && !syscall(SYS_tgkill, getpid(), id, SIGUSR1))
             others++;
     }
     if (tasks)

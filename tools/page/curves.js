@@ -67,7 +67,7 @@ function curvePlot(measure, log) {
 // The first NaN or Inf of each run: a line across the panel, in the colour of its format, with a mark at its head.
 const nonfiniteRuns = shown => shown.flatMap(i => runsOf(i).filter(run => run.nonfinite));
 function drawNonfinite(u, shown) {
-    const {ctx, bbox} = u, unit = devicePixelRatio;
+    const {ctx, bbox} = u, unit = unitOf(u);
     ctx.save();
     for (const run of nonfiniteRuns(shown)) {
         const x = u.valToPos(run.nonfinite.step, "x", true);
