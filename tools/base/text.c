@@ -260,6 +260,17 @@ char *text_duration(double seconds) {
                     : text_format("%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
 }
 
+char *text_shape(int ndim, const int64_t *dim) {
+    char *text = text_format("["), *longer;
+    for (int d = 0; d < ndim; d++, text = longer) {
+        longer = text_format("%s%s%lld", text, d ? ", " : "", (long long)dim[d]);
+        free(text);
+    }
+    longer = text_format("%s]", text);
+    free(text);
+    return longer;
+}
+
 int text_width(const char *text) {
     int width = 0;
     for (; *text; text++)

@@ -49,6 +49,8 @@ int text_refuse_name(char *what, const char *name, const char *(*known)(int i));
 char *text_bytes(double bytes);
 char *text_count(int64_t count);
 char *text_duration(double seconds);
+/* "[3, 4]" of dimensions; to be freed. */
+char *text_shape(int ndim, const int64_t *dim);
 
 /* A field of a CSV file; quoted where it must be. */
 void text_print_csv(FILE *out, const char *text);
