@@ -337,6 +337,17 @@ static bool has_note(const struct fl_safetensors_out *o, const char *key) {
     return false;
 }
 
+/* A policy that the file has the name of a preset for is that of the network if it says the same. */
+static tensor_status check_preset(const struct fl_safetensors *s, const nn_graph *g, const char *name) {
+    struct fl_policy *policy;
+    FL_TRY(fl_policy_new(&policy, name, NULL, NULL));
+    const bool same = !strcmp(policy->text, nn_graph_policy(g));
+    fl_policy_free(policy);
+    return same ? TENSOR_OK
+                : fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.40s', that of the network is '%.100s'", s->path,
+                          objective_keys[POLICY], name, nn_graph_policy(g));
+}
+
 /* Either way: what the file has of a loss, the network has too. */
 tensor_status fl_checkpoint_settings(const struct fl_safetensors *s, const nn_graph *g) {
     struct fl_safetensors_out own = {0};
@@ -344,7 +355,11 @@ tensor_status fl_checkpoint_settings(const struct fl_safetensors *s, const nn_gr
     for (int i = 0; i < own.note_count && !status; i++) {
         const char *found;
         status = need_note(s, own.notes[i].key, &found);
-        if (!status && strcmp(found, own.notes[i].value) != 0)
+        if (status || !strcmp(found, own.notes[i].value))
+            continue;
+        if (!strcmp(own.notes[i].key, objective_keys[POLICY]) && fl_preset_text(found))
+            status = check_preset(s, g, found);
+        else
             status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.100s', that of the network is '%.100s'",
                              s->path, own.notes[i].key, found, own.notes[i].value);
     }
