@@ -22,7 +22,7 @@ SECRET = "the first line of a file that is nobody else's business"
 def changed(path, to, **notes):
     """The file with other notes (None: without), and without a checksum."""
     tensors, before = witness.read(path)
-    before.pop("flexlab.crc32")
+    before.pop("flexlab.crc32", None)
     after = {**before, **{key.replace("__", "."): value for key, value in notes.items()}}
     with open(to, "wb") as file:
         file.write(witness.write_bytes([(n, *t) for n, t in tensors.items()], {k: v for k, v in after.items() if v is not None}))
@@ -49,23 +49,29 @@ if not LIMITED:
     print("the program does not start within 600 MiB: what files ask for is not limited")
 
 
-def stopped(folder, data):
-    """A training that was killed after its first checkpoint; its folder, the checkpoint, a copy of that elsewhere, and the
-    results of one that was not killed."""
-    out, whole, alone = folder / "run", folder / "whole", folder / "kept.safetensors"
-    arguments = ["train", "--model", "mlp2", "--data", data, "--batch", "25", "--epochs", "20", "--threads", "1", "--lr", "0.01",
-                 "--checkpoint-every", "6", "--no-trace", "--quiet", "--out"]
-    succeed(*arguments, str(whole), env=QUIET)
-    kept = out / "flexlab.resume" / "resume.safetensors"
+def killed(arguments, out, kept):
+    """What is under way when a file is there."""
     for _ in range(20):
-        child = subprocess.Popen([PROGRAM, *arguments, str(out), "--force"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        child = subprocess.Popen([PROGRAM, *arguments, "--out", str(out), "--force"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                  env={**os.environ, **QUIET})
         while child.poll() is None and not kept.exists():
             pass
         child.kill()
         child.wait(60)
         if kept.exists():
-            break
+            return
+    raise AssertionError(f"{arguments} were over before {kept} was seen")
+
+
+def stopped(folder, data):
+    """A training that was killed after its first checkpoint; its folder, the checkpoint, a copy of that elsewhere, and the
+    results of one that was not killed."""
+    out, whole, alone = folder / "run", folder / "whole", folder / "kept.safetensors"
+    arguments = ["train", "--model", "mlp2", "--data", data, "--batch", "25", "--epochs", "20", "--threads", "1", "--lr", "0.01",
+                 "--checkpoint-every", "6", "--no-trace", "--quiet"]
+    succeed(*arguments, "--out", str(whole), env=QUIET)
+    kept = out / "flexlab.resume" / "resume.safetensors"
+    killed(arguments, out, kept)
     shutil.copy(kept, alone)
     return out, kept, alone, whole
 
@@ -129,9 +135,12 @@ def goes_on(folder, data):
 
 
 def forged(network, to, batch):
-    """A file that names another batch, and tells the same of its input."""
+    """A file that names another batch, and tells the same of its input and in its options."""
     tensors, notes = witness.read(network)
     notes.pop("flexlab.crc32")
+    words = [f"--batch={batch}" if word.startswith("--batch=") else word for word in notes.get("flexlab.arguments", "").split()]
+    if words:
+        notes["flexlab.arguments"] = " ".join(words)
     numbers = witness.values(tensors["input.slot"])
     numbers[17] = numbers[17] // int(notes["network.batch"]) * batch
     tensors["input.slot"] = ("I64", [25], struct.pack("<25q", *numbers))
@@ -163,6 +172,72 @@ def memory(folder, data):
     check(done.returncode == 1 and "network.layout" in done.stderr, done.returncode, done.stderr)
 
 
+def memory_of_trainings(folder):
+    """A training of somebody else has the bound that `eval` has: its batch stands nowhere else in the file."""
+    data, out, boasts = f"idx:{folder / 'many-images'}", folder / "large", folder / "boasts.safetensors"
+    (folder / "many-images").mkdir()
+    for name, count in (("train", 7000), ("t10k", 10)):
+        for kind, head, size in (("images-idx3", (0x803, count, 32, 32), 32 * 32), ("labels-idx1", (0x801, count), 1)):
+            values = bytes(i * i // 7 % (10 if size == 1 else 256) for i in range(997)) * (count * size // 997 + 1)
+            (folder / "many-images" / f"{name}-{kind}-ubyte").write_bytes(struct.pack(f">{len(head)}I", *head) + values[:count * size])
+    kept = out / "flexlab.resume" / "resume.safetensors"
+    begun = ["--data", data, "--model", "cnn6", "--batch", "4", "--checkpoint-every", "1", "--threads", "1", "--no-trace", "--quiet"]
+    killed(["train", *begun, "--format", "fp32"], out, kept)
+    most = (600 << 20) + (64 << 20) + 64 * os.path.getsize(kept)
+    goes_on = ["train", "--resume", str(boasts), "--data", data, "--threads", "1", "--quiet", "--out", str(folder / "grown")]
+    for batch, allowed in ((7000, 4), (2000, 1)):
+        forged(kept, boasts, batch)
+        done = run(*goes_on, *([] if allowed == 4 else ["--memory", str(allowed)]), prepare=within(most), env=QUIET)
+        check(done.returncode == 1 and f"a step of batch {batch} takes" in done.stderr and f"expected at most {allowed << 30}" in done.stderr and
+              f"--memory GIB allows more than {allowed}\n" in done.stderr, batch, done.returncode, done.stderr)
+    forged(kept, boasts, 500)
+    done = run(*goes_on, "--memory", "1", env=QUIET)  # so far all is well; its other tensors tell of other layers
+    check(done.returncode == 1 and "network.layout" in done.stderr, done.returncode, done.stderr)
+    # What a file says of memory is not what the user allows.
+    forged(kept, boasts, 7000)
+    changed(boasts, boasts, flexlab__arguments=witness.read(boasts)[1]["flexlab.arguments"] + " --memory=1000")
+    done = run(*goes_on, prepare=within(most), env=QUIET)
+    check(done.returncode == 1 and "holds no options of 'flexlab train'" in done.stderr, done.returncode, done.stderr)
+    # One's own has no bound but that of the machine, unless there is one on the command line.
+    forged(kept, boasts, 7000)
+    shutil.copy(boasts, kept)
+    own = ["train", "--resume", str(out), "--threads", "1", "--quiet"]
+    done = run(*own, "--memory", "2", prepare=within(most), env=QUIET)
+    check(done.returncode == 1 and "--memory GIB allows more than 2" in done.stderr, done.returncode, done.stderr)
+    if LIMITED:
+        done = run(*own, prepare=within(most), env=QUIET)
+        check(done.returncode == 1 and "expected at most" not in done.stderr and "memory" in done.stderr, done.returncode, done.stderr)
+    if os.geteuid() == 0:  # several runs, of another user
+        several, options = folder / "several", folder / "several" / "flexlab.resume" / "options"
+        killed(["compare", *begun, "--formats", "fp32", "--seeds", "2"], several, options)
+        for run_ in options.parent.iterdir():
+            if run_.is_dir():
+                shutil.rmtree(run_)
+        options.write_text(options.read_text().replace("--batch=4 ", "--batch=7000 "))
+        os.chown(options, 12345, 12345)
+        done = run("compare", "--resume", str(several), "--data", data, "--threads", "1", "--quiet", prepare=within(most), env=QUIET)
+        check(done.returncode == 1 and "a step of batch 7000 takes" in done.stderr and "--memory GIB allows more than 4\n" in done.stderr,
+              done.returncode, done.stderr)
+    for command in ("train", "compare"):
+        done = run(command, *TINY, "--memory", "1", "--out", str(folder / "none"))
+        check(done.returncode == 2 and "--memory: expected beside --resume" in done.stderr, done.returncode, done.stderr)
+
+
+def preset(folder, data):
+    """A policy that a file has the name of a preset for is that policy, for `eval` and for --resume."""
+    out, named, kept = folder / "preset", folder / "named.safetensors", folder / "preset" / "flexlab.resume" / "resume.safetensors"
+    killed(["train", "--model", "mlp2", "--data", data, "--batch", "25", "--epochs", "20", "--policy", "O2", "--checkpoint-every", "6", "--quiet"], out, kept)
+    changed(kept, named, network__policy="O2")
+    told, rules = (succeed("eval", "--checkpoint", str(file), "--data", data).stdout.splitlines()[1:] for file in (named, kept))
+    check(told == rules and told, told, rules)
+    succeed("train", "--resume", str(named), "--data", data, "--quiet", "--out", str(folder / "by-name"), env=QUIET)
+    succeed("train", "--resume", str(kept), "--quiet", "--out", str(folder / "by-rules"), env=QUIET)
+    same_results(str(folder / "by-rules"), str(folder / "by-name"), "the name of a preset:")
+    changed(kept, named, network__policy="O9")
+    for words in (["eval", "--checkpoint"], ["train", "--quiet", "--out", str(folder / "none"), "--resume"]):
+        refused([*words, str(named), "--data", data], "'O9', expected its rules, with ';' behind each, or the name of a preset")
+
+
 def many_runs(folder):
     """A metrics.jsonl of a megabyte that speaks of millions of runs."""
     results = folder / "many"
@@ -184,7 +259,9 @@ def main():
         network = folder / "network" / "best.safetensors"
         policies(folder, network, data)
         goes_on(folder, images)
+        preset(folder, images)
         memory(folder, data)
+        memory_of_trainings(folder)
         many_runs(folder)
     return summary()
 

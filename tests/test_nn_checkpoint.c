@@ -412,6 +412,20 @@ static void boasting_files(void) {
     nn_graph *preset = nn_checkpoint_graph(path, NULL);
     CHECK(preset, "a preset: %s", tensor_error());
     nn_graph_free(preset);
+    config.policy = "O2"; /* the name stands for what it says: no other policy, and no other name */
+    preset = nn_graph_new(&config);
+    CHECK(preset && !nn_compile(preset, all_layers(preset, CLASSES)) && !nn_checkpoint_save(preset, good, NULL, 0),
+          "%s", tensor_error());
+    write_changed(good, &(struct change){.key = "network.policy", .value = "O2"});
+    CHECK(!nn_checkpoint_load(preset, path), "a preset by its name: %s", tensor_error());
+    static const char *const others[] = {"O3", "O2:bf16", "o2"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        write_changed(good, &(struct change){.key = "network.policy", .value = others[i]});
+        CHECK(nn_checkpoint_load(preset, path) == TENSOR_E_DATA && strstr(tensor_error(), others[i]) &&
+                  strstr(tensor_error(), "that of the network is 'variant fp16;"),
+              "'%s': %s", others[i], tensor_error());
+    }
+    nn_graph_free(preset);
     nn_graph_free(g);
     unlink(good);
 }

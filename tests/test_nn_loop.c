@@ -155,6 +155,25 @@ static void refused(const data_set *train, const char *text, nn_train_config con
     CHECK(!result.predicted && !result.steps, "the result is not cleared");
 }
 
+/* What a step may take beside the weights. */
+static void bounded(const data_set *train) {
+    nn_train_config config = config_of("flex16+5");
+    nn_train_result result;
+    config.max_steps = 1;
+    CHECK(!nn_train(&result, &config, train, NULL, NULL), "%s", tensor_error());
+    const int64_t takes = result.arena_bytes;
+    nn_train_result_clear(&result);
+    config.most_of_steps = 64 << 20;
+    CHECK(!nn_train(&result, &config, train, NULL, NULL), "%s", tensor_error());
+    nn_train_result_clear(&result);
+    config.most_of_steps = takes / 2;
+    CHECK(nn_train(&result, &config, train, NULL, NULL) == TENSOR_E_MEMORY, "trains in half of %lld bytes",
+          (long long)takes);
+    refused(train, "bytes or more beside the weights, expected at most", config);
+    config.most_of_steps = -1;
+    refused(train, "most_of_steps -1, expected 0 or more", config);
+}
+
 static void stops_and_errors(const data_set *train, const data_set *test) {
     struct seen seen = {.stop_at_step = 4};
     nn_train_events events = {on_step, on_epoch, &seen};
@@ -243,6 +262,7 @@ int main(void) {
         whole_run(train, test, "flex16+5");
         whole_run(train, test, "flex16+5-sr");
         trace(train);
+        bounded(train);
         stops_and_errors(train, test);
     }
     data_free(train);

@@ -21,7 +21,7 @@ ENDS_WITH(tensor_loss_options, unused);
 ENDS_WITH(nn_wgan_config, no_master);
 ENDS_WITH(nn_loss_scale, longest);
 ENDS_WITH(tensor_optimiser, unused);
-ENDS_WITH(nn_train_config, stop_on_nonfinite);
+ENDS_WITH(nn_train_config, most_of_steps);
 ENDS_WITH(nn_train_events, starved);
 ENDS_WITH(nn_telemetry_config, unused);
 ENDS_WITH(nn_transformer, activation);

@@ -792,6 +792,9 @@ typedef struct nn_train_config {
      * dynamic loss scale (there weights after the step that follows); otherwise there a loss that is not finite is all
      * that shows. */
     int64_t stop_on_nonfinite;
+    /* The most bytes that a step may take beside the weights (nn_graph_limit); 0: as many as it takes. For settings
+     * that are none of the caller's own, such as a `resume` of somebody else's: the batch stands nowhere else. */
+    int64_t most_of_steps;
 } nn_train_config;
 
 typedef struct nn_epoch_report {

@@ -3,6 +3,7 @@
 #define FLEXLAB_FAILURE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* From here on failures are remembered. */
 void failure_watch(void);
@@ -10,5 +11,7 @@ void failure_watch(void);
 void failure_forget(void);
 /* It was an argument that the library does not know or take; not: no memory, an unreadable file. */
 bool failure_is_usage(void);
+/* tensor_error(), and where a step of a network took more than these GiB, which option allows them. To be freed. */
+char *failure_text(int64_t gib);
 
 #endif

@@ -1,6 +1,7 @@
 /* table.c - rows of cells, printed as aligned text or as HTML. */
 #include "base/table.h"
 #include "base/text.h"
+#include "core/base/turning.h"
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -160,12 +161,13 @@ void html_text(FILE *out, const char *text) {
     while (*text) {
         size_t bytes = text_character(text);
         unsigned char c = (unsigned char)*text;
+        char turning[FL_TURNING_TEXT];
         bool control =
             (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F || (c == 0xC2 && (unsigned char)text[1] < 0xA0);
         if (!bytes || control)
             fputs("\xEF\xBF\xBD", out); /* no character that HTML knows */
-        else if (text_turning(text))
-            fprintf(out, "\\u%04x", text_turning(text));
+        else if (fl_turning(text, turning))
+            fputs(turning, out);
         else if (strchr("&<>\"", c))
             fputs(c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : "&quot;", out);
         else

@@ -1,5 +1,6 @@
 /* text.c - messages, numbers and names as people read and write them. */
 #include "base/text.h"
+#include "core/base/turning.h"
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -45,24 +46,15 @@ char *text_valid(const char *text) {
     return valid;
 }
 
-unsigned text_turning(const char *text) {
-    const unsigned char *p = (const unsigned char *)text;
-    const unsigned code = text_character(text) == 2   ? (p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu)
-                          : text_character(text) == 3 ? (p[0] & 0xFu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu)
-                                                      : 0;
-    const bool turns = code == 0x061C || code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) ||
-                       (code >= 0x2066 && code <= 0x2069);
-    return turns ? code : 0;
-}
-
 static char *shown_or_null(const char *text) {
     char *shown = calloc(4 * strlen(text) + 1, 1), *out = shown;
     while (shown && *text) {
         size_t bytes = text_character(text);
         unsigned char c = (unsigned char)*text;
+        char turning[FL_TURNING_TEXT];
         bool control = c < 0x20 || c == 0x7F || (c == 0xC2 && bytes == 2 && (unsigned char)text[1] < 0xA0);
-        if (text_turning(text)) {
-            out += sprintf(out, "\\u%04x", text_turning(text));
+        if (fl_turning(text, turning)) {
+            out = stpcpy(out, turning);
         } else if (bytes && !control) {
             memcpy(out, text, bytes);
             out += bytes;
@@ -266,6 +258,17 @@ char *text_duration(double seconds) {
     long s = lround(seconds);
     return s < 3600 ? text_format("%ld:%02ld", s / 60, s % 60)
                     : text_format("%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+}
+
+char *text_shape(int ndim, const int64_t *dim) {
+    char *text = text_format("["), *longer;
+    for (int d = 0; d < ndim; d++, text = longer) {
+        longer = text_format("%s%s%lld", text, d ? ", " : "", (long long)dim[d]);
+        free(text);
+    }
+    longer = text_format("%s]", text);
+    free(text);
+    return longer;
 }
 
 int text_width(const char *text) {

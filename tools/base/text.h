@@ -25,11 +25,8 @@ char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)))
 size_t text_character(const char *text);
 /* Valid UTF-8: each byte that belongs to no character becomes U+FFFD. To be freed. */
 char *text_valid(const char *text);
-/* The code of the character that `text` begins with where it is one that turns the order of those around it or ends a
- * line, unseen (U+202E and its like); else 0. */
-unsigned text_turning(const char *text);
-/* For one line of a terminal: control characters as \n, \t, \x1b, bytes of no character as \xff, those of text_turning
- * as \u202e. To be freed. */
+/* For one line of a terminal: control characters as \n, \t, \x1b, bytes of no character as \xff, those of
+ * core/base/turning.h as \u202e. To be freed. */
 char *text_shown(const char *text);
 
 /* A word as a shell reads it back. What is no text, or a control character, stands as \ooo in $'...'. To be freed. */
@@ -52,6 +49,8 @@ int text_refuse_name(char *what, const char *name, const char *(*known)(int i));
 char *text_bytes(double bytes);
 char *text_count(int64_t count);
 char *text_duration(double seconds);
+/* "[3, 4]" of dimensions; to be freed. */
+char *text_shape(int ndim, const int64_t *dim);
 
 /* A field of a CSV file; quoted where it must be. */
 void text_print_csv(FILE *out, const char *text);

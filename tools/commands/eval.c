@@ -115,10 +115,10 @@ static int check_size(const struct images *is, const nn_graph *g, const char *pa
 
 /* What the program can be told about it, where it is the network of the file that asks for too much. */
 static int refuse_network(const struct settings *s) {
-    const bool limited = tensor_error_status() == TENSOR_E_MEMORY && strstr(tensor_error(), "expected at most");
-    return limited ? text_failed("%s: %s; --memory GIB allows more than %lld", s->checkpoint, tensor_error(),
-                                 (long long)s->memory)
-                   : text_failed("%s", tensor_error());
+    char *why = failure_text(s->memory);
+    const int status = strcmp(why, tensor_error()) ? text_failed("%s: %s", s->checkpoint, why) : text_failed("%s", why);
+    free(why);
+    return status;
 }
 
 static int open_network(nn_graph **g, const struct settings *s, const struct images *is) {

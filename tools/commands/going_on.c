@@ -116,6 +116,7 @@ static int take_up(struct settings *settings, enum command command, const char *
     before.out = settings->out;
     before.device = settings->device ? settings->device : before.device;
     before.threads = settings->threads;
+    before.memory = settings->memory || place->trusted ? settings->memory : USUAL_MEMORY;
     before.force = settings->force;
     before.quiet = settings->quiet;
     before.checkpoint_every = settings->checkpoint_every ? settings->checkpoint_every : before.checkpoint_every;

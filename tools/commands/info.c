@@ -155,19 +155,13 @@ static int print_model(const char *model) {
     nn_weight_info w;
     int count = 0;
     for (; (w = nn_weight_at(g, count)).name; count++) {
-        char *shape = text_format("%lld", (long long)w.dim[0]);
-        int64_t elements = w.dim[0];
-        for (int d = 1; d < w.ndim; d++) {
-            char *longer = text_format("%s, %lld", shape, (long long)w.dim[d]);
-            free(shape);
-            shape = longer;
+        int64_t elements = 1;
+        for (int d = 0; d < w.ndim; d++)
             elements *= w.dim[d];
-        }
         table_cell(t, "%s", w.name);
-        table_take(t, text_format("[%s]", shape));
+        table_take(t, text_shape(w.ndim, w.dim));
         table_take(t, text_count(elements));
         table_cell(t, "%s", w.layout);
-        free(shape);
     }
     char *parameters = text_count(nn_parameter_count(g));
     printf("%s for %s: %s parameters, %d tensors in a file of weights\n\n", model,

@@ -3,6 +3,7 @@
 #include "base/output.h"
 #include "base/signals.h"
 #include "base/text.h"
+#include "core/base/turning.h"
 #include <errno.h>
 #include <signal.h>
 #include <spawn.h>
@@ -28,10 +29,11 @@ void gnuplot_string(FILE *script, const char *text) {
     while (*text) {
         size_t bytes = text_character(text);
         unsigned char c = (unsigned char)*text;
+        char turning[FL_TURNING_TEXT];
         if (c == '\'')
             fputs("''", script); /* the only character with a meaning in single quotes */
-        else if (text_turning(text))
-            fprintf(script, "\\u%04x", text_turning(text));
+        else if (fl_turning(text, turning))
+            fputs(turning, script);
         else if (bytes && c >= 0x20 && c != 0x7F)
             fwrite(text, 1, bytes, script);
         else

@@ -142,7 +142,7 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
                                   .critic_steps = 5,
                                   .samples = 64,
                                   .clip = 0.01,
-                                  .memory = 4,
+                                  .memory = command == COMMAND_EVAL ? USUAL_MEMORY : 0,
                                   .rate = command == COMMAND_WGAN ? 5e-5 : 0,
                                   .seeds = 1,
                                   .seed_base = 1,
@@ -192,6 +192,8 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
     if (settings->resume && not_going_on)
         return text_usage("--%s: not with --resume, which goes on with the options that the training was begun with",
                           not_going_on);
+    if (command & (COMMAND_COMPARE | COMMAND_TRAIN) && settings->memory && !settings->resume)
+        return text_usage("--memory: expected beside --resume alone, for a batch that a file of somebody else names");
     if (settings->resume && settings->no_checkpoint)
         return text_usage("--no-checkpoint: not with --resume");
     if (settings->checkpoint_every && settings->no_checkpoint)

@@ -9,6 +9,8 @@
 enum command { COMMAND_COMPARE = 1, COMMAND_TRAIN = 2, COMMAND_REPORT = 4, COMMAND_EVAL = 8, COMMAND_WGAN = 16 };
 
 enum { SWITCH_UNSET = -1 };
+/* GiB that a step of a stranger's network may take beside its weights, unless the user allows more. */
+enum { USUAL_MEMORY = 4 };
 enum { MOST_EPOCHS = 100000, MOST_SEEDS = 1000, MOST_RUNS = 50000 }; /* of a run: a format with a seed */
 
 /* As given; the resolved values of what depends on other options are in struct experiment. out and device are NULL
@@ -30,7 +32,7 @@ struct settings {
     int64_t gan_steps, latent, filters, critic_steps, samples, sample_every; /* of `wgan` */
     double clip;
     bool data_anew;           /* --data beside --resume */
-    int64_t memory;           /* of `eval`, GiB */
+    int64_t memory;           /* GiB, of `eval` and beside --resume; 0: not given, or no limit */
     char optimiser_text[200]; /* name and what was asked of it besides: "adamw beta1=0.95 clip-norm=1" */
     int augment;              /* SWITCH_UNSET: by the data */
     int one_by_one;           /* no turns */

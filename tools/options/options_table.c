@@ -208,6 +208,10 @@ static const struct option_row rows[] = {
     {"stop-on-nonfinite", NULL, BOTH | GOING_ON | KEPT, KIND_SWITCH, FIELD(stop_on_nonfinite), .value = 1,
      .help = "a run stops after the step with its first NaN or Inf, as after Ctrl-C;\nthe others go on, and the exit "
              "status is 1"},
+    {"memory", "GIB", BOTH | GOING_ON, KIND_WHOLE, FIELD(memory), 1, 1 << 20,
+     .help =
+         "with --resume: what a step may take beside the weights; of results that\nare not yours the batch may be any "
+         "(4; of your own no limit)"},
     {"quiet", NULL, BOTH | GOING_ON, KIND_SWITCH, FIELD(quiet), .value = 1,
      .help = "no progress, only the table at the end"},
     {"quiet", NULL, COMMAND_REPORT, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no table"},

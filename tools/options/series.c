@@ -53,6 +53,14 @@ static bool is_policy_text(const char *policy) {
     return strpbrk(policy, ";\n") != NULL;
 }
 
+/* Whether a policy is told by its own text, as the library has it; else it is the name of a file. */
+static bool is_told(const char *policy) {
+    bool told = is_policy_text(policy);
+    for (int i = 0; nn_policy_list(i) && !told; i++)
+        told = !strcmp(nn_policy_list(i), policy);
+    return told;
+}
+
 /* "policy:NAME", or "policy:" and the name of a file without its folders. */
 static char *policy_label(const char *policy, bool no_scale) {
     const char *slash = strrchr(policy, '/');
@@ -81,9 +89,10 @@ static int take_policy(const struct settings *s, struct series *series, const ch
                               .predictor = s->predictor,
                               .no_master = !strcmp(s->master, "none"),
                               .batch = 1};
-    if (series->resumed && !is_policy_text(series->resumed))
-        return text_failed("--resume '%s': the policy '%s', expected its rules, with ';' behind each", s->resume,
-                           series->resumed);
+    if (series->resumed && !is_told(series->resumed))
+        return text_failed("--resume '%s': the policy '%s', expected its rules, with ';' behind each, or the name of a "
+                           "preset",
+                           s->resume, series->resumed);
     if (s->resume && !series->resumed)
         return text_failed("--resume '%s': its options name a policy, but the rules of it are not there", s->resume);
     series->asked_policy = !series->resumed && policy ? text_format("%s", policy) : NULL;

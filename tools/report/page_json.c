@@ -1,6 +1,7 @@
 /* page_json.c - JSON inside the report's page. */
 #include "report/page_json.h"
 #include "base/text.h"
+#include "core/base/turning.h"
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -9,9 +10,10 @@
 void page_text(FILE *out, const char *text) {
     char *valid = text_valid(text);
     fputc('"', out);
+    char turning[FL_TURNING_TEXT];
     for (const unsigned char *c = (const unsigned char *)valid; *c; c++)
-        if (text_turning((const char *)c)) { /* told, not done, wherever the page shows it */
-            fprintf(out, "\\\\u%04x", text_turning((const char *)c));
+        if (fl_turning((const char *)c, turning)) { /* told, not done, wherever the page shows it */
+            fprintf(out, "\\%s", turning);
             c += text_character((const char *)c) - 1;
         } else if (*c < 0x20 || *c == 0x7F || strchr("\"\\<>&", *c)) /* '<': a script element ends at "</script" */
             fprintf(out, "\\u%04x", *c);

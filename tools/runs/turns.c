@@ -4,6 +4,7 @@
 #include "runs/turns.h"
 #include "runs/kept.h"
 #include "results/metrics.h"
+#include "base/failure.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include <math.h>
@@ -245,12 +246,15 @@ static bool is_its_own(tensor_status status) {
 
 static int tell_failure(struct running *r, tensor_status failed) {
     const struct experiment *x = r->experiment;
+    char *why = failure_text(x->settings->memory);
     progress_clear(r->progress);
-    text_failed("%s seed %llu: %s", x->series[r->run->series].label, (unsigned long long)r->run->seed, tensor_error());
+    text_failed("%s seed %llu: %s", x->series[r->run->series].label, (unsigned long long)r->run->seed, why);
     r->over = true;
-    if (!is_its_own(failed) || r->status)
+    if (!is_its_own(failed) || r->status) {
+        free(why);
         return STATUS_FAILED;
-    r->run->failure = text_format("%s", tensor_error());
+    }
+    r->run->failure = why;
     return metrics_failure(r->metrics, x, r->run);
 }
 
@@ -331,7 +335,8 @@ static int begin_run(struct running *r, bool others, bool *later) {
                                     .telemetry_csv = r->telemetry[1],
                                     .telemetry_pattern = s->telemetry_pattern,
                                     .telemetry_shadows = s->shadow,
-                                    .stop_on_nonfinite = s->stop_on_nonfinite};
+                                    .stop_on_nonfinite = s->stop_on_nonfinite,
+                                    .most_of_steps = s->memory << 30};
     const nn_train_events events = {.step = on_step,
                                     .epoch = on_epoch,
                                     .context = r,

@@ -17,19 +17,10 @@ static void add(char **list, const char *between, char *more) {
     *list = longer;
 }
 
-/* "[3, 4]" */
-static char *shape_text(int ndim, const int64_t *dim) {
-    char *text = text_format("[");
-    for (int d = 0; d < ndim; d++)
-        add(&text, "", text_format("%s%lld", d ? ", " : "", (long long)dim[d]));
-    add(&text, "", text_format("]"));
-    return text;
-}
-
 static void see(const nn_weight_match *match, void *context) {
     struct misfits *m = context;
     const nn_weight_info *w = &match->weight;
-    char *own = shape_text(w->ndim, w->dim), *found = shape_text(match->found_ndim, match->found_dim);
+    char *own = text_shape(w->ndim, w->dim), *found = text_shape(match->found_ndim, match->found_dim);
     char *name = text_shown(match->found ? match->found : w->name), *line = NULL;
     m->weights += w->name != NULL;
     m->missing += match->fit == NN_WEIGHT_MISSING;

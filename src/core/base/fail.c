@@ -1,6 +1,7 @@
 /* fail.c - the failure message of each thread, and the hook. */
 #include "core/base/fail.h"
 #include "core/base/text.h"
+#include "core/base/turning.h"
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,29 +39,18 @@ static void call_hook(tensor_status status) {
         call(status, message, context);
 }
 
-/* Bytes of a character that turns the order of those around it, or ends a line, without being seen: U+061C, U+200E,
- * U+200F, U+2028 to U+202E, U+2066 to U+2069; 0: it is none. */
-static size_t unseen(const unsigned char *p) {
-    if (p[0] == 0xd8)
-        return p[1] == 0x9c ? 2 : 0;
-    if (p[0] != 0xe2)
-        return 0;
-    return (p[1] == 0x80 && (p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xa8 && p[2] <= 0xae))) ||
-                   (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9)
-               ? 3
-               : 0;
-}
-
 /* Copies text into the message in one line of printable bytes: values of the caller may hold any. Bytes of UTF-8 stay.
  * What is too long ends in "..." behind a whole character. */
 static void keep_message(const char *text) {
     static const char more[] = "...";
-    size_t used = 0, fits = 0, escaped = 0; /* fits: what stays where it is cut */
+    size_t used = 0, fits = 0; /* fits: what stays where it is cut */
     for (; *text; text++) {
         const unsigned char byte = (unsigned char)*text;
-        char escape[5] = {*text};
-        escaped = escaped > 1 ? escaped - 1 : unseen((const unsigned char *)text);
-        if (byte < ' ' || byte == 0x7f || escaped)
+        char escape[FL_TURNING_TEXT] = {*text};
+        const size_t turning = fl_turning(text, escape);
+        if (turning)
+            text += turning - 1;
+        else if (byte < ' ' || byte == 0x7f)
             snprintf(escape, sizeof escape, "\\x%02X", byte);
         const size_t length = strlen(escape);
         if ((byte & 0xc0) != 0x80 && used + sizeof more <= sizeof message)

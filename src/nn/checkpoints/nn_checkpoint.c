@@ -337,6 +337,17 @@ static bool has_note(const struct fl_safetensors_out *o, const char *key) {
     return false;
 }
 
+/* A policy that the file has the name of a preset for is that of the network if it says the same. */
+static tensor_status check_preset(const struct fl_safetensors *s, const nn_graph *g, const char *name) {
+    struct fl_policy *policy;
+    FL_TRY(fl_policy_new(&policy, name, NULL, NULL));
+    const bool same = !strcmp(policy->text, nn_graph_policy(g));
+    fl_policy_free(policy);
+    return same ? TENSOR_OK
+                : fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.40s', that of the network is '%.100s'", s->path,
+                          objective_keys[POLICY], name, nn_graph_policy(g));
+}
+
 /* Either way: what the file has of a loss, the network has too. */
 tensor_status fl_checkpoint_settings(const struct fl_safetensors *s, const nn_graph *g) {
     struct fl_safetensors_out own = {0};
@@ -344,7 +355,11 @@ tensor_status fl_checkpoint_settings(const struct fl_safetensors *s, const nn_gr
     for (int i = 0; i < own.note_count && !status; i++) {
         const char *found;
         status = need_note(s, own.notes[i].key, &found);
-        if (!status && strcmp(found, own.notes[i].value) != 0)
+        if (status || !strcmp(found, own.notes[i].value))
+            continue;
+        if (!strcmp(own.notes[i].key, objective_keys[POLICY]) && fl_preset_text(found))
+            status = check_preset(s, g, found);
+        else
             status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.100s', that of the network is '%.100s'",
                              s->path, own.notes[i].key, found, own.notes[i].value);
     }
@@ -373,27 +388,19 @@ static tensor_status check_layout(const struct fl_safetensors *s, const nn_graph
                    s->path, found, own);
 }
 
-/* "I16 [3, 4]" */
-static const char *shape_text(char text[200], enum fl_stored_type type, int ndim, const int64_t *dim) {
-    size_t used = (size_t)snprintf(text, 200, "%s [", fl_stored_type_name(type));
-    for (int d = 0; d < ndim && used < 170; d++)
-        used += (size_t)snprintf(text + used, 200 - used, "%s%lld", d ? ", " : "", (long long)dim[d]);
-    snprintf(text + used, 200 - used, "]");
-    return text;
-}
-
 /* A tensor of that name, type and shape. */
 static tensor_status read_tensor(const struct fl_safetensors *s, const char *name, enum fl_stored_type type, int ndim,
                                  const int64_t *dim, void *to) {
     const struct fl_stored_tensor *t = fl_safetensors_find(s, name);
-    char found[200], expected[200];
-    shape_text(expected, type, ndim, dim);
+    char found[FL_SHAPE_TEXT], expected[FL_SHAPE_TEXT];
+    fl_checkpoint_shape_text(expected, ndim, dim);
     if (!t)
-        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: tensor '%.150s' is missing, expected %s", s->path, name,
-                       expected);
+        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: tensor '%.150s' is missing, expected %s %s", s->path, name,
+                       fl_stored_type_name(type), expected);
     if (t->type != type || t->ndim != ndim || (ndim && memcmp(t->dim, dim, (size_t)ndim * sizeof *dim) != 0))
-        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: tensor '%.150s' is %s, expected %s", s->path, name,
-                       shape_text(found, t->type, t->ndim, t->dim), expected);
+        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: tensor '%.150s' is %s %s, expected %s %s", s->path, name,
+                       fl_stored_type_name(t->type), fl_checkpoint_shape_text(found, t->ndim, t->dim),
+                       fl_stored_type_name(type), expected);
     return fl_safetensors_read(s, t, to);
 }
 
@@ -534,15 +541,15 @@ tensor_status fl_checkpoint_load(nn_graph *g, const struct fl_safetensors *s) {
 tensor_status fl_checkpoint_extra(const struct fl_safetensors *s, const char *name, enum fl_stored_type type,
                                   int64_t expected, void **values, int64_t *count) {
     const struct fl_stored_tensor *t = fl_safetensors_find(s, name);
-    char found[200];
+    char found[FL_SHAPE_TEXT];
     *values = NULL;
     *count = 0;
     if (!t)
         return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%.80s' is missing", s->path, name);
     if (t->type != type || t->ndim != 1 || (expected >= 0 && t->dim[0] != expected))
-        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%.80s' is %s, expected %s [%s%lld]", s->path, name,
-                       shape_text(found, t->type, t->ndim, t->dim), fl_stored_type_name(type),
-                       expected < 0 ? "any number, not " : "", (long long)expected);
+        return fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%.80s' is %s %s, expected %s [%s%lld]", s->path, name,
+                       fl_stored_type_name(t->type), fl_checkpoint_shape_text(found, t->ndim, t->dim),
+                       fl_stored_type_name(type), expected < 0 ? "any number, not " : "", (long long)expected);
     *values = fl_alloc((size_t)(t->end - t->begin) + 1);
     if (!*values)
         return fl_fail(TENSOR_E_MEMORY, "checkpoint: no memory for %lld bytes", (long long)(t->end - t->begin));

@@ -163,8 +163,10 @@ void nn_graph_free(nn_graph *g) {
 }
 
 tensor_status nn_graph_limit(nn_graph *g, int64_t bytes) {
-    if (!g || bytes < 0)
-        return fl_fail(TENSOR_E_ARGUMENT, "graph: %s", g ? "a limit below 0 bytes" : "the graph is NULL");
+    if (!g)
+        return fl_fail(TENSOR_E_ARGUMENT, "graph: the graph is NULL");
+    if (bytes < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "graph: a limit of %lld bytes, expected 0 or more", (long long)bytes);
     if (g->compiled)
         return fl_fail(TENSOR_E_ARGUMENT, "graph: a limit of its memory, but it is compiled already");
     g->most_of_steps = bytes;

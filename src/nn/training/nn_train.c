@@ -78,6 +78,9 @@ static tensor_status check_config(const nn_train_config *config) {
         return fl_fail(TENSOR_E_ARGUMENT, "train: checkpoint_every %lld, note_count %lld%s, expected 0 or more",
                        (long long)config->checkpoint_every, (long long)config->note_count,
                        config->notes ? "" : " at NULL");
+    if (config->most_of_steps < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "train: most_of_steps %lld, expected 0 or more",
+                       (long long)config->most_of_steps);
     return fl_schedule_known(config->schedule) ? TENSOR_OK : TENSOR_E_ARGUMENT;
 }
 
@@ -188,6 +191,7 @@ static tensor_status build_network(struct run *run, const data_set *train) {
     run->g = nn_graph_new(&run->config->network);
     if (!run->g)
         return tensor_error_status();
+    FL_TRY(nn_graph_limit(run->g, run->config->most_of_steps));
     FL_TRY(fl_training_compare(run));
     FL_TRY(nn_compile(run->g, add_layers(run, train)));
     FL_TRY(run->context ? check_text_network(run, train) : check_image_network(run, train));
