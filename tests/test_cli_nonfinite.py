@@ -98,7 +98,7 @@ def test_stop(place, data, first):
     out, whole = os.path.join(place, "stop"), os.path.join(place, "forward")
     done = succeed("train", *GPT, *data, "--format", "fp16", "--stop-on-nonfinite", "--step-loss", "--out", out, status=1)
     check("stopped by its first NaN or Inf (--stop-on-nonfinite), after step" in done.stderr and
-          "1 of 1 runs stopped after their first NaN or Inf" in done.stderr and "goes on from there" in done.stderr, done.stderr)
+          "train: the run stopped after its first NaN or Inf" in done.stderr and "goes on from there" in done.stderr, done.stderr)
     line = run_line(out)
     check(not line["complete"] and line["steps"] == first["step"] and first_of(line) == first, line)
     check(os.path.exists(os.path.join(out, "flexlab.resume", "resume.safetensors")), os.listdir(out))
@@ -136,6 +136,7 @@ def test_stop_when_going_on(place):
         check("its first NaN or Inf (--stop-on-nonfinite)" in done.stderr, command, done.stderr)
         shutil.rmtree(out)
         shown = succeed(command, "--help").stdout
+        check("gradients were not\nfinite at every loss scale" in shown and "gradients overflowed" not in shown, command, "what divergence is")
         check("--stop-on-nonfinite may be" in shown[shown.index("--resume"):shown.index("What is written")], command, "--help does not tell")
 
 
