@@ -109,6 +109,19 @@ def test_one_fails(place):
     check("no step was trained" in done.stderr and not os.path.exists(os.path.join(alone, "metrics.jsonl")), done.stderr)
 
 
+def test_all_fail(place):
+    """What every format fails for before its first step is said once, or once for each format, whatever the number of seeds."""
+    if not STAND_IN:
+        return print("without a stand-in for a GPU no format fails by itself")
+    gone = {"FLEXLAB_CUDA_LIBRARY": STAND_IN, "FLEXLAB_STAND_IN_FAIL": "1"}
+    for words, told in ((["compare", "--formats", "fp32@cuda,bf16@cuda,fp16@cuda"], ": cuda:0: "), (["train", "--format", "bf16@cuda"], "bf16@cuda:0 seed 1: cuda:0: ")):
+        done = succeed(words[0], *TINY, *words[1:], "--seeds", "20", "--quiet", "--out", os.path.join(place, "all"), status=1, env=gone)
+        lines = done.stderr.splitlines()
+        check(len(lines) == 2 and told in lines[0] and "no step was trained" in lines[1] and not done.stdout, words, done.stderr, done.stdout)
+    done = succeed("compare", *TINY, "--formats", "bf16@cuda,fp32", "--seeds", "2", "--max-steps", "1", "--quiet", "--out", os.path.join(place, "all"), status=1, env=gone)
+    check(done.stderr.count("bf16@cuda:0 seed ") == 2 and "2 of 4 runs failed" in done.stderr, done.stderr)
+
+
 def test_eval_of_nan(place):
     """A network that computes no numbers has no accuracy: that is a failure."""
     out = os.path.join(place, "nan")
@@ -137,6 +150,7 @@ def main():
         test_foreign_files(place)
         test_turned_names(place)
         test_one_fails(place)
+        test_all_fail(place)
         test_eval_of_nan(place)
         test_no_memory_is_no_bad_json(place)
     return summary()

@@ -2,15 +2,19 @@
 """The first NaN or Inf on the command line: a forward pass that overflows in steps which a dynamic loss scale leaves out is told at
 once, by its tensor, and as telemetry tells it; the option that is offered is run; --stop-on-nonfinite; going on; metrics.jsonl, the
 report drawn again, and its page. usage: test_cli_nonfinite.py PATH-OF-FLEXLAB SOURCE"""
+import glob
 import json
 import os
 import random
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 import tempfile
+import time
 
-from cli_harness import check, expect_error, read_lines, run, succeed, summary, without_time
+from cli_harness import PROGRAM, check, expect_error, read_lines, run, succeed, summary, without_time
 
 GPT = ["--model", "gpt1x64", "--context", "32", "--batch", "8", "--lr", "1", "--max-steps", "30"]
 WORDS = "the cat sat on a mat dog ran far away and then it slept well today".split()
@@ -95,7 +99,7 @@ def test_stop(place, data, first):
     out, whole = os.path.join(place, "stop"), os.path.join(place, "forward")
     done = succeed("train", *GPT, *data, "--format", "fp16", "--stop-on-nonfinite", "--step-loss", "--out", out, status=1)
     check("stopped by its first NaN or Inf (--stop-on-nonfinite), after step" in done.stderr and
-          "1 of 1 runs stopped after their first NaN or Inf" in done.stderr and "goes on from there" in done.stderr, done.stderr)
+          "train: the run stopped after its first NaN or Inf" in done.stderr and "goes on from there" in done.stderr, done.stderr)
     line = run_line(out)
     check(not line["complete"] and line["steps"] == first["step"] and first_of(line) == first, line)
     check(os.path.exists(os.path.join(out, "flexlab.resume", "resume.safetensors")), os.listdir(out))
@@ -104,6 +108,37 @@ def test_stop(place, data, first):
     check(without_time(read_lines(out)[1:]) == without_time(read_lines(whole)[1:]), "goes on to other lines")
     succeed("train", *GPT, *data, "--format", "fp16", "--stop-on-nonfinite", "--allow-divergence", "--out", out, "--force", status=1)
     check("--stop-on-nonfinite" in succeed("train", "--help").stdout and "--stop-on-nonfinite" in succeed("compare", "--help").stdout, "help")
+
+
+def killed_at_first_checkpoint(out, command, *options):
+    child = subprocess.Popen([PROGRAM, command, *options, "--checkpoint-every", "1", "--quiet", "--out", out], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+    until = time.time() + 60
+    while child.poll() is None and time.time() < until and not glob.glob(os.path.join(out, "flexlab.resume", "**", "resume.safetensors"), recursive=True):
+        time.sleep(0.001)
+    child.kill()
+    child.communicate()
+
+
+def test_stop_when_going_on(place):
+    """--stop-on-nonfinite beside --resume alone: what stands far before its first NaN or Inf stops there."""
+    options = ["--model", "mlp3x16", "--data", "synthetic:train=4000,test=20", "--batch", "4", "--epochs", "2", "--loss-scale", "none", "--lr", "1",
+               "--warmup", "1", "--schedule", "constant", "--threads", "1"]
+    whole, out = os.path.join(place, "goes to the end"), os.path.join(place, "stops when going on")
+    succeed("train", *options, "--format", "fp16", "--allow-divergence", "--quiet", "--out", whole)
+    first = first_of(run_line(whole))
+    check(300 < first["step"] < run_line(whole)["steps"], first)
+    for command, formats in (("train", ["--format", "fp16"]), ("compare", ["--formats", "fp16,bf16", "--max-steps", str(first["step"] + 5)])):
+        killed_at_first_checkpoint(out, command, *options, *formats, "--allow-divergence")
+        done = run(command, "--resume", out, "--stop-on-nonfinite", "--checkpoint-every", "100000", "--quiet")
+        line = run_line(out)
+        check(done.returncode == 1 and not line["complete"] and line["steps"] == first["step"] and first_of(line) == first, command,
+              done.returncode, line["steps"], first, done.stderr)
+        check("its first NaN or Inf (--stop-on-nonfinite)" in done.stderr, command, done.stderr)
+        shutil.rmtree(out)
+        shown = succeed(command, "--help").stdout
+        check("gradients were not\nfinite at every loss scale" in shown and "gradients overflowed" not in shown, command, "what divergence is")
+        check("--stop-on-nonfinite may be" in shown[shown.index("--resume"):shown.index("What is written")], command, "--help does not tell")
 
 
 def test_compare(place, data):
@@ -163,6 +198,19 @@ def test_wgan(place):
     check([line for line in read_lines(out) if line["type"] == "nonfinite"] == found, "going on it is not known")
 
 
+def test_wgan_generator(place):
+    """What the generator computes for a step of the critic is the generator's, and no fault of the critic's data; neither network's gradients
+    overflow then."""
+    out = os.path.join(place, "generator")
+    done = run("wgan", "--format", "fp16", "--data", "synthetic:train=40,test=10", "--batch", "4", "--filters", "4", "--critic-steps", "2", "--lr", "50",
+               "--clip", "0.01", "--steps", "13", "--out", out)
+    found = [line for line in read_lines(out) if line["type"] == "nonfinite"]
+    check(len(found) == 1 and found[0]["network"] == "generator" and found[0]["pass"] == "forward" and found[0]["tensor"].startswith("up"), found)
+    check(f"step {found[0]['step']} of the generator: the first NaN or Inf, in the forward pass" in done.stderr, done.stderr)
+    check("steps of the critic made no update" in done.stderr and "its gradients are not finite" in done.stderr and "overflow" not in done.stderr,
+          done.stderr)
+
+
 def main():
     with tempfile.TemporaryDirectory() as place:
         draw = random.Random(3)
@@ -173,9 +221,11 @@ def main():
         first, rule = test_forward(place, data)
         test_option(place, data, first, rule)
         test_stop(place, data, first)
+        test_stop_when_going_on(place)
         test_compare(place, data)
         test_backward(place)
         test_wgan(place)
+        test_wgan_generator(place)
     sys.exit(summary())
 
 

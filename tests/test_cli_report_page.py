@@ -282,6 +282,9 @@ def test_verdict(place, whole):
     check(said.startswith("fp32 diverged. 2 formats reached a test accuracy from 25.00 % (flex16+5) to 50.00 % (bf16). With one seed, such differences may be chance. "
                           "There is no result of fp32 to compare with. "), said)
     said = new(["fp32", "bf16"], [1, 2], {(f, s): lost for f in ("fp32", "bf16") for s in (1, 2)})
+    both = new(["fp32", "bf16"], [1], {(f, 1): lost for f in ("fp32", "bf16")})
+    check(both.startswith("Both runs diverged. ") and "All 2 runs" not in both, both)
+    check(new(["fp32", "bf16"], [1]).startswith("Neither run diverged. "), "two runs")
     check(said.startswith("All 4 runs diverged. Of the elements written, none saturated") and "reached" not in said, said)
     check(flushed["flex16+5"] > 0 and re.search(r"at most [^(]* became zero \(flex16\+5\)", new(["fp32", "flex16+5"], [1, 2])), "flushed")
     said = new(["fp32", "flex16+5"], [1], {("flex16+5", 1): {"skipped": 3, "flushed": results["flex16+5", 1]["elements"] // 8}})

@@ -4,6 +4,7 @@
 #include "toy_device.h"
 #include "flexlab/nn.h"
 #include "nn/graph/nn_graph.h"
+#include "nn/training/nn_training.h"
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -71,6 +72,13 @@ static const struct scene scenes[] = {
      .variant = "fp32",
      .loss = "squared_error",
      .target = NAN,
+     .pass = "loss",
+     .tensor = "loss",
+     .layer = "loss"},
+    {.name = "a loss of finite gradients",
+     .variant = "fp32",
+     .loss = "huber",
+     .target = INFINITY,
      .pass = "loss",
      .tensor = "loss",
      .layer = "loss"},
@@ -510,6 +518,28 @@ static void trainings(const char *loss_scale) {
     CHECK(f.told == 1 && s.stopped && !strcmp(kept, again), "stopped on a device: %s, expected %s", again, kept);
 }
 
+/* A loss that arrives after its step. What was looked at was finite, so that it is the loss; else nobody knows. */
+static void late_losses(void) {
+    static const char *const passes[] = {"unknown", "loss"};
+    nn_graph *g = network(&scenes[0], NULL, NULL, NULL);
+    for (int looked_at = 0; looked_at < 2; looked_at++) {
+        struct events e = {.told = 0};
+        const nn_train_events events = {.context = &e, .nonfinite = on_nonfinite};
+        nn_train_result result = {.steps = 7};
+        struct fl_scaled_step steps[3] = {{.scale = 1}, {.looked_at = looked_at}, {.scale = 1}};
+        struct run run = {.g = g, .events = &events, .result = &result, .begun = 9, .scaled = steps, .scaled_size = 3};
+        fl_training_see_loss(&run, 1e300);
+        CHECK(!e.told && !run.first.step, "of a finite loss %s is told", e.pass);
+        fl_training_see_loss(&run, looked_at ? INFINITY : NAN);
+        CHECK(e.told == 1 && e.step == 7 && !strcmp(e.pass, passes[looked_at]) && run.first.step == 7 &&
+                  !strcmp(run.first.tensor, looked_at ? "loss" : "") &&
+                  is_text(steps[1].nonfinite, looked_at ? "loss" : NULL),
+              "told %d times, step %lld, %s, expected step 7, %s", e.told, (long long)e.step, e.pass,
+              passes[looked_at]);
+    }
+    nn_graph_free(g);
+}
+
 /* How a scale is found is not told of: gradients overflow, in steps that are left out. */
 static void search(void) {
     char kept[200];
@@ -534,5 +564,6 @@ int main(void) {
     trainings("none");
     trainings("dynamic");
     search();
+    late_losses();
     return check_summary();
 }

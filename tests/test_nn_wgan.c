@@ -365,6 +365,94 @@ static void other_images(const data_set *set, const char *prefix) {
     nn_wgan_free(again);
 }
 
+/* --- the first NaN or Inf ----------------------------------------------------------------------------------------- */
+
+static bool same_text(const char *a, const char *b) {
+    return !a || !b ? a == b : !strcmp(a, b);
+}
+
+static bool same_first(const nn_nonfinite *a, const nn_nonfinite *b) {
+    return a && b && a->step == b->step && a->nonfinite == b->nonfinite && a->elements == b->elements &&
+           same_text(a->pass, b->pass) && same_text(a->tensor, b->tensor) && same_text(a->network, b->network) &&
+           same_text(a->remedy, b->remedy) && (a->maximum > b->maximum) == (a->maximum < b->maximum);
+}
+
+/* The generator's weights grow until fp16 no longer holds what it computes from them, in its own steps or in the images
+ * for the critic's: no word of the critic's data. */
+static void first_of_generator(const char *prefix) {
+    nn_wgan *w = new_pair("fp16", 5000), *again = new_pair("fp16", 5000);
+    float images[BATCH * PIXELS];
+    for (int i = 0; i < BATCH * PIXELS; i++)
+        images[i] = i % SIDE < SIDE / 2 ? 0.6f : -0.7f;
+    uint64_t made = 0;
+    for (int step = 0; step < 9 && !nn_wgan_nonfinite(w); step++) {
+        made = nn_steps(nn_wgan_generator(w));
+        CHECK(!nn_wgan_train_critic(w, images, NULL), "%s", tensor_error());
+        if (!nn_wgan_nonfinite(w))
+            CHECK(!nn_wgan_train_generator(w, NULL) && !nn_wgan_nonfinite(w), "in a step of the generator: %s",
+                  nn_wgan_nonfinite(w) ? nn_wgan_nonfinite(w)->tensor : tensor_error());
+    }
+    const nn_nonfinite *first = nn_wgan_nonfinite(w);
+    CHECK(first && !strcmp(first->network, "generator") && !strcmp(first->pass, "forward") && first->maximum > 65504 &&
+              first->step == (int64_t)made + 1 && first->remedy,
+          "%s of %s, pass %s, step %lld, largest %g", first ? first->tensor : "nothing",
+          first ? first->network : "none", first ? first->pass : "none", first ? (long long)first->step : 0,
+          first ? first->maximum : 0);
+    CHECK(!nn_wgan_save(w, prefix) && !nn_wgan_load(again, prefix), "%s", tensor_error());
+    CHECK(same_first(first, nn_wgan_nonfinite(again)), "from its files, largest %g, expected %g",
+          nn_wgan_nonfinite(again) ? nn_wgan_nonfinite(again)->maximum : -1, first ? first->maximum : 0);
+    nn_wgan_free(w);
+    nn_wgan_free(again);
+}
+
+/* A note that no pair can have leaves the pair as it is, what it knows of NaN and Inf included. */
+static void bad_notes(const char *prefix) {
+    static const char *const bad[] = {"",
+                                      "1 2 1 5 1 24",
+                                      "1 1 1 5 1 24 1",
+                                      "1 1 1 5 1 24 1 -1",
+                                      "1 1 1 5 1 24 1 nan",
+                                      "1 1 1 5 1 24 1 3 more",
+                                      "2 1 1 5 1 24 1 3",
+                                      "-1 1 1 5 1 24 1 3",
+                                      "1 9 1 5 1 24 1 3",
+                                      "1 1 6 5 1 24 1 3",
+                                      "1 1 1 5000 1 24 1 3",
+                                      "1 1 1 -1 1 24 1 3",
+                                      "1 1 1 5 25 24 1 3",
+                                      "0 1 1 5 1 24 2 3",
+                                      "one"};
+    char path[300], place[300];
+    nn_wgan *saved = new_pair("fp16", 1e-3f), *w = new_pair("fp16", 1e-3f);
+    float images[BATCH * PIXELS] = {0};
+    unsigned char *before, *after;
+    size_t count, same;
+    CHECK(!nn_wgan_train_critic(saved, images, NULL) && !nn_wgan_train_generator(saved, NULL) &&
+              !nn_wgan_save(saved, prefix),
+          "%s", tensor_error());
+    state_of(w, &before, &count);
+    snprintf(path, sizeof path, "%s.critic.safetensors", prefix);
+    CHECK(!nn_checkpoint_note(path, "wgan.steps", place, sizeof place), "%s", tensor_error());
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const nn_note notes[] = {{"wgan.steps", place}, {"wgan.nonfinite", bad[i]}};
+        CHECK(!nn_checkpoint_save(nn_wgan_critic(saved), path, notes, 2), "%s", tensor_error());
+        const tensor_status status = nn_wgan_load(w, prefix);
+        CHECK(status == TENSOR_E_DATA && strstr(tensor_error(), path), "'%s': status %d, %s", bad[i], (int)status,
+              tensor_error());
+        state_of(w, &after, &same);
+        CHECK(same == count && !memcmp(before, after, count) && !nn_wgan_nonfinite(w), "'%s' has changed the pair",
+              bad[i]);
+        free(after);
+    }
+    const nn_note notes[] = {{"wgan.steps", place}, {"wgan.nonfinite", "1 2 1 5 1 24 1 70000"}};
+    CHECK(!nn_checkpoint_save(nn_wgan_critic(saved), path, notes, 2) && !nn_wgan_load(w, prefix), "%s", tensor_error());
+    CHECK(nn_wgan_nonfinite(w) && nn_wgan_nonfinite(w)->maximum == 70000 && nn_wgan_nonfinite(w)->step == 2,
+          "a good note is not taken");
+    free(before);
+    nn_wgan_free(saved);
+    nn_wgan_free(w);
+}
+
 /* The bits of the processor on another device: curves and images. */
 static int on_device(const char *device) {
     data_set *set = new_set();
@@ -414,6 +502,8 @@ int main(int argc, char **argv) {
     differences();
     refusals(set, prefix);
     other_images(set, prefix);
+    first_of_generator(prefix);
+    bad_notes(prefix);
     data_free(set);
     static const char *const files[] = {"critic", "generator"};
     for (int i = 0; i < 2; i++) {

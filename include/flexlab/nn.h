@@ -960,7 +960,8 @@ FLEXLAB_API tensor_status nn_wgan_train(nn_wgan *w, const data_set *set, int64_t
                                         int (*report)(void *context, const nn_wgan_report *report), void *context)
     FLEXLAB_SYMBOL(nn_wgan_train);
 /* The first NaN or Inf of either network, whose name is in it, also of the steps before nn_wgan_load; NULL: none. A
- * step of the generator goes through the critic, whose tensors count with the generator's step then. Gradients of steps
+ * step of the generator goes through the critic, whose tensors count with the generator's step then; for a step of the
+ * critic the generator goes forward, which counts with the step that the generator makes next. Gradients of steps
  * that a dynamic loss scale left out do not count, unless NN_STARVED of these came in a row. It stays as long as w. */
 FLEXLAB_API const nn_nonfinite *nn_wgan_nonfinite(const nn_wgan *w) FLEXLAB_SYMBOL(nn_wgan_nonfinite);
 /* count <= batch images [count, side, side, channels] in -1 ... 1, from the latent numbers of that seed. Leaves

@@ -8,6 +8,7 @@
 #include "results/metrics.h"
 #include "runs/policy.h"
 #include "runs/progress.h"
+#include "runs/telemetry.h"
 #include "report/report.h"
 #include "base/signals.h"
 #include "base/text.h"
@@ -157,6 +158,8 @@ static int prepare(struct experiment *x) {
         status = policy_resolve(x);
     if (status == STATUS_OK && s->weights && !s->resume) /* else checkpoints have them */
         status = weights_check(x);
+    if (status == STATUS_OK && s->telemetry_pattern)
+        status = telemetry_check(x);
     return status;
 }
 
@@ -177,25 +180,32 @@ static int write_results(const struct experiment *x, const char **drawn) {
     return status;
 }
 
+/* "the run diverged", "2 of 3 runs diverged" */
+static int tell_runs(const struct experiment *x, int count, const char *what) {
+    return x->run_count == 1 ? text_failed("the run %s", what)
+                             : text_failed("%d of %d runs %s", count, x->run_count, what);
+}
+
 static int judge_divergence(const struct experiment *x) {
     int diverged = experiment_diverged(x);
-    if (!diverged || x->settings->allow_divergence)
-        return STATUS_OK;
-    return text_failed("%d of %d runs diverged; with --allow-divergence that is no failure", diverged, x->run_count);
+    return diverged && !x->settings->allow_divergence
+               ? tell_runs(x, diverged, "diverged; with --allow-divergence that is no failure")
+               : STATUS_OK;
 }
 
 static int judge_nonfinite(const struct experiment *x) {
     const int stopped = experiment_stopped_themselves(x);
-    return stopped ? text_failed("%d of %d runs stopped after their first NaN or Inf (--stop-on-nonfinite)", stopped,
-                                 x->run_count)
+    return stopped ? tell_runs(x, stopped,
+                               x->run_count == 1 ? "stopped after its first NaN or Inf (--stop-on-nonfinite)"
+                                                 : "stopped after their first NaN or Inf (--stop-on-nonfinite)")
                    : STATUS_OK;
 }
 
 static int judge_failures(const struct experiment *x) {
     const int failed = experiment_failed(x);
-    return failed && x->run_count > 1 ? text_failed("%d of %d runs failed", failed, x->run_count)
-           : failed                   ? STATUS_FAILED
-                                      : STATUS_OK;
+    return !failed             ? STATUS_OK
+           : x->run_count == 1 ? STATUS_FAILED /* it has said so */
+                               : tell_runs(x, failed, "failed");
 }
 
 static bool has_traces(const struct experiment *x, const char *place) {

@@ -121,6 +121,7 @@ static int take_up(struct settings *settings, enum command command, const char *
     before.quiet = settings->quiet;
     before.checkpoint_every = settings->checkpoint_every ? settings->checkpoint_every : before.checkpoint_every;
     before.allow_divergence = settings->allow_divergence || before.allow_divergence;
+    before.stop_on_nonfinite = settings->stop_on_nonfinite || before.stop_on_nonfinite;
     before.resume = settings->resume;
     *settings = before;
     return status;

@@ -90,10 +90,11 @@ static bool is_scaled(const struct gan *g) {
     return strcmp(g->series->loss_scale, "none") != 0;
 }
 
-/* Of a network that makes no update: its forward pass may have a NaN or Inf, which no scale helps. */
-static bool is_forward(const struct gan *g, int i) {
+/* Of a network that makes no update: a forward pass may have a NaN or Inf, which no scale helps. Images go from the
+ * generator into the critic, gradients back: it is in the gradients of both. */
+static bool is_forward(const struct gan *g) {
     const nn_nonfinite *found = nn_wgan_nonfinite(g->pair);
-    return found && !strcmp(found->network, network_names[i]) && nonfinite_is_forward(found->pass);
+    return found && nonfinite_is_forward(found->pass);
 }
 
 /* Where they stand; loud where a network does not move. */
@@ -106,7 +107,7 @@ static int read_scales(struct gan *g, int64_t step) {
             text_note("WARNING: the last %lld steps of the %s made no update, up to step %lld: its gradients %s "
                       "down to loss scale %g",
                       (long long)now->in_a_row, network_names[i], (long long)step,
-                      is_forward(g, i) ? "are not finite" : "overflow", now->scale);
+                      is_forward(g) ? "are not finite" : "overflow", now->scale);
         g->starved[i] = now->in_a_row >= NN_STARVED;
     }
     return STATUS_OK;
@@ -138,7 +139,7 @@ static int check_scales(const struct gan *g) {
             return text_failed("diverged: the last %lld steps of the %s made no update, for its gradients %s "
                                "down to loss scale %g",
                                (long long)g->scale[i].in_a_row, network_names[i],
-                               is_forward(g, i) ? "were not finite" : "overflowed", g->scale[i].scale);
+                               is_forward(g) ? "were not finite" : "overflowed", g->scale[i].scale);
     return STATUS_OK;
 }
 

@@ -170,14 +170,14 @@ static const struct option_row rows[] = {
      .help = "keep no checkpoints"},
     {"resume", "DIR", COMMAND_COMPARE | GOING_ON, KIND_TEXT, FIELD(resume),
      .help = "go on with the comparison whose results go to the folder DIR, with the\noptions that it was begun with; "
-             "--device, --threads, --quiet,\n--checkpoint-every and --allow-divergence may be given anew"},
+             "--device, --threads, --quiet,\n--checkpoint-every, --allow-divergence and --stop-on-nonfinite may "
+             "be\ngiven anew"},
     {"resume", "PATH", COMMAND_TRAIN | GOING_ON, KIND_TEXT, FIELD(resume),
      .help = "go on with the training whose results go to the folder PATH, or from\nthe file PATH "
-             "(resume.safetensors), with the "
-             "options that it was\nbegun with; --out (PATH), --device, --threads, --force, "
-             "--quiet,\n--checkpoint-every and "
-             "--allow-divergence may be given anew, and --data, where\nthe same images or text lie elsewhere by now: "
-             "it is needed where the file is\nnot in the folder of results of a training of yours"},
+             "(resume.safetensors), with the options that it was\nbegun with; --out (PATH), --device, --threads, "
+             "--force, --quiet,\n--checkpoint-every, --allow-divergence and --stop-on-nonfinite may be\ngiven anew, "
+             "and --data, where the same images or text lie elsewhere by\nnow: it is needed where the file is not in "
+             "the folder of results of a\ntraining of yours"},
 
     {"out", "DIR", BOTH | GOING_ON, KIND_TEXT, FIELD(out), .section = "What is written",
      .help = "folder of the results, made if missing (flexlab-results)"},

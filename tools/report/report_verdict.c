@@ -98,8 +98,12 @@ static void tell_divergence(char **text, const struct experiment *x) {
         formats += s.diverged > 0;
         runs += s.runs ? s.runs : s.stopped_step > 0;
     }
-    if (runs > 1 && !diverged)
+    if (runs == 2 && !diverged)
+        add(text, "Neither run diverged. ");
+    else if (runs > 1 && !diverged)
         add(text, "None of the %d runs diverged. ", runs);
+    else if (runs == 2 && diverged == runs)
+        add(text, "Both runs diverged. ");
     else if (runs > 1 && diverged == runs)
         add(text, "All %d runs diverged. ", runs);
     else if (diverged) {

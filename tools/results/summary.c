@@ -373,24 +373,35 @@ static char *scaling_note(const struct experiment *x) {
     return note;
 }
 
-/* Layers of other formats (--layer-format) leave a format its name. */
+static bool has_layers(const struct series *s) {
+    return s->policy && strncmp(s->label, "policy:", 7) != 0;
+}
+
+/* Formats some of whose layers have others (--layer-format); a format alone is compared with nothing. */
 static char *layers_note(const struct experiment *x) {
+    const bool baseline = x->baseline >= 0 && has_layers(&x->series[x->baseline]);
     char *names = NULL;
-    bool baseline = false;
-    for (int i = 0; i < x->series_count; i++) {
-        const struct series *s = &x->series[i];
-        if (!s->policy || !strncmp(s->label, "policy:", 7))
+    int count = 0, n = 0;
+    for (int i = 0; i < x->series_count; i++)
+        count += has_layers(&x->series[i]);
+    for (int i = 0; i < x->series_count && x->series_count > 1; i++) {
+        if (!has_layers(&x->series[i]))
             continue;
-        char *longer = text_format("%s%s%s", names ? names : "", names ? ", " : "", s->label);
+        char *longer = text_format("%s%s%s", names ? names : "",
+                                   !n              ? ""
+                                   : n + 1 < count ? ", "
+                                                   : " and ",
+                                   x->series[i].label);
         free(names);
         names = longer;
-        baseline = baseline || i == x->baseline;
+        n++;
     }
-    char *note =
-        names ? text_format("Note: %s with layers in the formats of --layer-format%s%s%s.", names,
-                            baseline ? "; the baseline, fp32 in the names of columns and figures, is " : "",
-                            baseline ? x->series[x->baseline].label : "", baseline ? ": there is no fp32 here" : "")
-              : NULL;
+    char *note = names ? text_format("Note: %s %s some layers in other formats (--layer-format).%s%s%s", names,
+                                     count == 1 ? "has" : "have",
+                                     baseline ? " Where a column or figure names fp32, it compares with " : "",
+                                     baseline ? x->series[x->baseline].label : "",
+                                     baseline ? ": no run has all its layers in fp32." : "")
+                       : NULL;
     free(names);
     return note;
 }

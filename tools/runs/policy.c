@@ -1,5 +1,6 @@
 /* policy.c - policies resolved for the network that is trained, before it is. */
 #include "runs/policy.h"
+#include "runs/network.h"
 #include "base/failure.h"
 #include "base/text.h"
 #include <stdlib.h>
@@ -26,14 +27,8 @@ void policy_take_rows(struct series *s, nn_graph *g) {
 
 /* The model in these formats, with how many rows it has; 0 on failure. */
 static nn_graph *build(const struct experiment *x, nn_config config, int *rows) {
-    const struct dimensions *d = &x->data;
-    const char *model = x->settings->model;
-    config.batch = 1;
-    nn_graph *g = nn_graph_new(&config);
-    if (g && d->context)
-        nn_model_text(g, model, d->context, d->classes);
-    else if (g)
-        nn_model(g, model, d->height, d->width, d->channels, d->classes);
+    nn_node logits;
+    nn_graph *g = network_layers(x, config, &logits);
     *rows = g ? nn_role_rows(g) : 0;
     return g;
 }

@@ -34,6 +34,7 @@ struct running {
     nn_trainer *trainer;        /* NULL: not begun, or over */
     bool begun;                 /* there was a trainer */
     bool over;                  /* nothing remains to be done */
+    bool untold;                /* it failed before its first step, which is still to be told */
     int status;                 /* of writing metrics */
     double last_scale;          /* 0 before the first step */
     double seconds, turn;       /* of the last report; when the turn began */
@@ -244,18 +245,49 @@ static bool is_its_own(tensor_status status) {
            status == TENSOR_E_UNSUPPORTED || status == TENSOR_E_DEVICE;
 }
 
-static int tell_failure(struct running *r, tensor_status failed) {
-    const struct experiment *x = r->experiment;
-    char *why = failure_text(x->settings->memory);
+static void tell_run(struct running *r, const char *why) {
     progress_clear(r->progress);
-    text_failed("%s seed %llu: %s", x->series[r->run->series].label, (unsigned long long)r->run->seed, why);
+    text_failed("%s seed %llu: %s", r->experiment->series[r->run->series].label, (unsigned long long)r->run->seed, why);
+    r->untold = false;
+}
+
+/* untold: what it fails for is told by tell_beginnings, unless all ends with it. */
+static int fail(struct running *r, tensor_status failed, bool untold) {
+    const bool own = is_its_own(failed) && !r->status;
+    char *why = failure_text(r->experiment->settings->memory);
     r->over = true;
-    if (!is_its_own(failed) || r->status) {
+    r->untold = own && untold;
+    if (!r->untold)
+        tell_run(r, why);
+    if (!own) {
         free(why);
         return STATUS_FAILED;
     }
     r->run->failure = why;
-    return metrics_failure(r->metrics, x, r->run);
+    return metrics_failure(r->metrics, r->experiment, r->run);
+}
+
+/* Of runs that failed before their first step. Where nothing has begun and every format does, the other seeds would say
+ * it again: all ends. What is the same for every format lies in what they have in common, and is told once. */
+static int tell_beginnings(struct running *all, int count) {
+    bool none = !experiment_began(all->experiment), same = count > 1;
+    for (int i = 0; i < count && none; i++) {
+        none = all[i].untold;
+        same = same && none && !strcmp(all[i].run->failure, all->run->failure);
+    }
+    if (none && same) {
+        progress_clear(all->progress);
+        text_failed("%s", all->run->failure);
+    }
+    for (int i = 0; i < count; i++) {
+        if (all[i].untold && !(none && same))
+            tell_run(&all[i], all[i].run->failure);
+        if (!none)
+            continue;
+        free(all[i].run->failure);
+        all[i].run->failure = NULL;
+    }
+    return none ? STATUS_FAILED : STATUS_OK;
 }
 
 /* Where its checkpoints are kept, and which one it goes on from. */
@@ -359,7 +391,7 @@ static int begin_run(struct running *r, bool others, bool *later) {
         r->over = true;
         return tell_other_steps(r, "steps", r->kept.resumed, stands_at);
     }
-    return r->trainer || *later ? STATUS_OK : tell_failure(r, failed);
+    return r->trainer || *later ? STATUS_OK : fail(r, failed, true);
 }
 
 /* After a training that was stopped: by a signal, because metrics.jsonl cannot be written, or as another run failed. */
@@ -398,7 +430,7 @@ static int finish_run(struct running *r) {
     sum_up_times(r);
     show(r);
     if (failed)
-        return tell_failure(r, failed);
+        return fail(r, failed, false);
     folder_rescue(r->folder); /* before its lines are written, which takes memory */
     if (run->result.stopped)
         return keep_stopped(r);
@@ -419,7 +451,7 @@ static int take_turn(struct running *r) {
     if (failed) {
         nn_trainer_free(r->trainer);
         r->trainer = NULL;
-        return tell_failure(r, failed);
+        return fail(r, failed, false);
     }
     take_time(r);
     time_slice(r, first, seconds);
@@ -436,7 +468,7 @@ static bool others_run(const struct running *all, int count, const struct runnin
 }
 
 /* Begins what has not begun, as far as there is memory, the first of them at any rate. */
-static int begin_runs(struct running *all, int count) {
+static int begin_each(struct running *all, int count) {
     for (int i = 0; i < count; i++) {
         bool later = false;
         if (all[i].begun || all[i].over)
@@ -448,6 +480,11 @@ static int begin_runs(struct running *all, int count) {
             return status;
     }
     return STATUS_OK;
+}
+
+static int begin_runs(struct running *all, int count) {
+    const int status = begin_each(all, count), told = tell_beginnings(all, count);
+    return status ? status : told;
 }
 
 /* The lines of runs whose turn in the file has come. */

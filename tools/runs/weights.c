@@ -1,6 +1,7 @@
 /* weights.c - initial weights of a file: the network of the first format takes them once. Names and shapes are those of
  * every format. */
 #include "runs/weights.h"
+#include "runs/network.h"
 #include "base/text.h"
 #include <stdlib.h>
 
@@ -87,18 +88,8 @@ static int take(nn_graph *g, const struct settings *s) {
 
 int weights_check(const struct experiment *x) {
     const struct settings *s = x->settings;
-    const struct dimensions *d = &x->data;
-    nn_config config = series_network(s, &x->series[0]);
-    config.batch = 1;
-    config.device = "cpu";
-    nn_graph *g = nn_graph_new(&config);
-    nn_node logits = -1;
-    if (g && d->context)
-        logits = nn_model_text(g, s->model, d->context, d->classes);
-    else if (g)
-        logits = nn_model(g, s->model, d->height, d->width, d->channels, d->classes);
-    const bool good = g && logits >= 0 && !nn_compile(g, logits);
-    const int status = good ? take(g, s) : text_failed("--weights '%s': %s", s->weights, tensor_error());
+    nn_graph *g = network_of(x, &x->series[0]);
+    const int status = g ? take(g, s) : text_failed("--weights '%s': %s", s->weights, tensor_error());
     nn_graph_free(g);
     return status;
 }

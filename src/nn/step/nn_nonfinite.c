@@ -137,7 +137,7 @@ static tensor_status look_at_loss(const nn_graph *g, struct fl_first *first) {
     return TENSOR_OK;
 }
 
-tensor_status fl_find_first(const nn_graph *g, const struct fl_slot_copies *slots, struct fl_first *first) {
+tensor_status fl_find_first(const nn_graph *g, const struct fl_slot_copies *slots, bool waits, struct fl_first *first) {
     *first = (struct fl_first){.write = -1};
     if (!is_done(g, FL_PART_UPDATE)) { /* weights are as the step read them */
         FL_TRY(find_among(g, slots, 1u << FL_PART_UPDATE, &first->write));
@@ -145,7 +145,7 @@ tensor_status fl_find_first(const nn_graph *g, const struct fl_slot_copies *slot
     }
     if (!first->of_before)
         FL_TRY(find_among(g, slots, g->writes.done, &first->write));
-    if (!first->of_before && first->write >= 0)
+    if (!first->of_before && (waits || first->write >= 0))
         FL_TRY(look_at_loss(g, first));
     first->part = first->of_loss ? FL_PART_FORWARD : first->write >= 0 ? g->writes.list[first->write].part : 0;
     return TENSOR_OK;
@@ -382,9 +382,7 @@ tensor_status fl_recall_first(nn_graph *g, const char *file, const struct fl_rec
 
 static tensor_status find(nn_graph *g, const struct fl_slot_copies *slots, const nn_nonfinite **found) {
     struct fl_first first;
-    FL_TRY(fl_find_first(g, slots, &first));
-    if (fl_is_finite_step(&first))
-        FL_TRY(look_at_loss(g, &first));
+    FL_TRY(fl_find_first(g, slots, true, &first));
     if (fl_is_finite_step(&first))
         return TENSOR_OK;
     FL_TRY(fl_tell_first(g, slots, &first, &g->writes.found));

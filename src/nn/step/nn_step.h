@@ -67,9 +67,10 @@ struct fl_first {
     bool of_before; /* a weight, written before the step */
     enum fl_part part;
 };
-/* Looks at the loss only where a gradient is not finite: those of a loss that is not are not either, but for Huber's.
- * slots: of a device, at this moment or before the update; NULL: of the host. */
-tensor_status fl_find_first(const nn_graph *g, const struct fl_slot_copies *slots, struct fl_first *first);
+/* slots: of a device, at this moment or before the update; NULL: of the host. waits: for the loss too. Who does not
+ * wait for a device's is told of it only where a gradient is not finite, and sees it when it has arrived: gradients of
+ * a loss that is not finite are not either, but for Huber's. */
+tensor_status fl_find_first(const nn_graph *g, const struct fl_slot_copies *slots, bool waits, struct fl_first *first);
 static inline bool fl_is_finite_step(const struct fl_first *first) {
     return first->write < 0 && !first->of_loss;
 }

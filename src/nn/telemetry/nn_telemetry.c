@@ -422,7 +422,7 @@ static tensor_status find_nonfinite(nn_telemetry *t) {
     struct fl_first first;
     if (t->nonfinite_known || t->nonfinite.step)
         return TENSOR_OK;
-    FL_TRY(fl_find_first(t->g, t->slots, &first));
+    FL_TRY(fl_find_first(t->g, t->slots, true, &first));
     if (!fl_counts(t->g, &first))
         return TENSOR_OK;
     FL_TRY(fl_tell_first(t->g, t->slots, &first, &t->nonfinite));

@@ -332,7 +332,7 @@ static tensor_status begin_step(struct run *run, int epoch) {
     FL_TRY(nn_note_loss(run->g)); /* who waits for it waits for the whole step */
     run->begun++;
     run->scaled[run->begun % run->scaled_size] =
-        (struct fl_scaled_step){run->g->scaling.used, run->g->scaling.now.in_a_row, NULL};
+        (struct fl_scaled_step){run->g->scaling.used, run->g->scaling.now.in_a_row, NULL, false};
     FL_TRY(fl_training_look(run));
     return fl_trace_step(run->trace, run->g, run->begun);
 }

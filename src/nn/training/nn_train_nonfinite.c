@@ -30,9 +30,10 @@ static tensor_status see(struct run *run, const struct fl_slot_copies *slots, co
     return TENSOR_OK;
 }
 
-static tensor_status look_with(struct run *run, const struct fl_slot_copies *slots) {
+static tensor_status look_with(struct run *run, const struct fl_slot_copies *slots, bool waits) {
     struct fl_first first;
-    FL_TRY(fl_find_first(run->g, slots, &first));
+    FL_TRY(fl_find_first(run->g, slots, waits, &first));
+    run->scaled[run->begun % run->scaled_size].looked_at = true;
     return see(run, slots, &first);
 }
 
@@ -42,7 +43,7 @@ static tensor_status look_at_telemetry(struct run *run) {
     const nn_nonfinite *found = nn_telemetry_nonfinite(run->telemetry);
     if (found && !run->first.step)
         tell(run, found);
-    return look_with(run, fl_telemetry_slots(run->telemetry));
+    return look_with(run, fl_telemetry_slots(run->telemetry), true);
 }
 
 static tensor_status look_at_device(struct run *run) {
@@ -55,28 +56,35 @@ static tensor_status look_at_device(struct run *run) {
             return TENSOR_OK;
         g->writes.updated = done & update ? g->writes.past : updated;
         g->writes.done &= ~update;
-        const tensor_status status = look_with(run, slots);
+        const tensor_status status = look_with(run, slots, false);
         g->writes.done = done;
         g->writes.updated = updated;
         return status;
     }
     FL_TRY(fl_taken(g, fl_slot_copies_begin(g->device, &run->slots)));
     FL_TRY(fl_taken(g, fl_slot_copies_end(g->device, run->slots)));
-    return look_with(run, run->slots);
+    return look_with(run, run->slots, true);
 }
 
 tensor_status fl_training_look(struct run *run) {
     return run->telemetry                            ? look_at_telemetry(run)
-           : run->g->device == tensor_device_list(0) ? look_with(run, NULL)
+           : run->g->device == tensor_device_list(0) ? look_with(run, NULL, true)
                                                      : look_at_device(run);
 }
 
-/* Of a device whose tensors were not looked at. */
+/* Of a device, whose tensors were not looked at, or were, and all of them are finite. */
 void fl_training_see_loss(struct run *run, double loss) {
-    if (isfinite(loss) || run->first.step)
+    static const struct fl_first of_loss = {.write = -1, .of_loss = true, .part = FL_PART_FORWARD};
+    struct fl_scaled_step *step = &run->scaled[run->result->steps % run->scaled_size];
+    nn_nonfinite found = {.tensor = "", .role = "", .pass = "unknown", .layer = "", .format = ""};
+    if (isfinite(loss))
         return;
-    tell(run, &(nn_nonfinite){
-                  .step = run->result->steps, .tensor = "", .role = "", .pass = "unknown", .layer = "", .format = ""});
+    if (step->looked_at && !step->nonfinite)
+        step->nonfinite = fl_pass_name(&of_loss);
+    if (run->first.step || (step->looked_at && fl_tell_first(run->g, NULL, &of_loss, &found)))
+        return;
+    found.step = run->result->steps;
+    tell(run, &found);
 }
 
 /* --- in a checkpoint ---------------------------------------------------------------------------------------------- */

@@ -58,6 +58,7 @@ struct fl_scaled_step {
     double scale;
     int64_t in_a_row;      /* skipped steps, up to this one */
     const char *nonfinite; /* pass of its first NaN or Inf; NULL: none, or not known */
+    bool looked_at;        /* its tensors */
 };
 
 /* nn_train_nonfinite.c: after a step, before its loss is known; when it is known. */

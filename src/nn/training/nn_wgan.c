@@ -14,6 +14,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_SIDE = 256, NOT_COUNTED = -1 };
@@ -197,7 +198,7 @@ static tensor_status take_slots(nn_wgan *w) {
  * the others are looked at later. */
 static tensor_status look(nn_wgan *w, nn_graph *g, const nn_graph *stepping, unsigned parts) {
     struct fl_first first;
-    FL_TRY(fl_find_first(g, w->slots, &first));
+    FL_TRY(fl_find_first(g, w->slots, true, &first));
     if (!fl_counts(stepping, &first) || !(parts >> first.part & 1))
         return TENSOR_OK;
     FL_TRY(fl_tell_first(g, w->slots, &first, &w->first));
@@ -209,11 +210,14 @@ static tensor_status look(nn_wgan *w, nn_graph *g, const nn_graph *stepping, uns
 
 enum { FORWARD_PARTS = 1u << FL_PART_INPUT | 1u << FL_PART_FORWARD, ALL_PARTS = ~0u };
 
+/* Half of its batch are images of the generator, which has gone forward for them in the step that it is about to make.
+ */
 static tensor_status look_at_critic(nn_wgan *w) {
     if (w->first.step)
         return TENSOR_OK;
     FL_TRY(take_slots(w));
-    return look(w, w->critic, w->critic, ALL_PARTS);
+    FL_TRY(look(w, w->generator, w->generator, ALL_PARTS));
+    return w->first.step ? TENSOR_OK : look(w, w->critic, w->critic, ALL_PARTS);
 }
 
 /* Images of the generator, through the critic and back, to the generator. */
@@ -412,33 +416,60 @@ static tensor_status check_settings(const nn_wgan *w, const char *critic) {
 
 /* The first NaN or Inf so far; nothing where there is none. */
 static const char nonfinite_key[] = "wgan.nonfinite";
-static const char nonfinite_text[] = "%d %lld %d %d %lld %lld %d"; /* critic, step, pass, tensor, counts, remedy */
+/* Whole numbers in the note, then the maximum. */
+enum { OF_CRITIC, STEP, PASS, TENSOR, NONFINITE, ELEMENTS, HAS_REMEDY, WHOLE };
 
 static bool nonfinite_note(const nn_wgan *w, char text[SETTINGS_ROOM]) {
     const nn_nonfinite *first = &w->first;
     const bool critic = first->network && !strcmp(first->network, "critic");
     if (!first->step)
         return false;
-    format(text, nonfinite_text, critic, (long long)first->step, fl_pass_number(first->pass),
+    format(text, "%d %lld %d %d %lld %lld %d %.17g", critic, (long long)first->step, fl_pass_number(first->pass),
            fl_number_of(critic ? w->critic : w->generator, first->tensor), (long long)first->nonfinite,
-           (long long)first->elements, first->remedy != NULL);
+           (long long)first->elements, first->remedy != NULL, first->maximum);
     return true;
 }
 
-static tensor_status take_nonfinite(nn_wgan *w, const char *file) {
+static bool read_numbers(const char *text, int64_t whole[WHOLE], double *maximum) {
+    char *end;
+    for (int i = 0; i < WHOLE; i++, text = end) {
+        whole[i] = strtoll(text, &end, 10);
+        if (end == text)
+            return false;
+    }
+    *maximum = fl_to_real(text, &end);
+    return end != text && !*end && *maximum >= 0 && (whole[OF_CRITIC] == 0 || whole[OF_CRITIC] == 1);
+}
+
+/* The more of what the two networks of the files have made. */
+static tensor_status read_steps(const char *critic, const char *generator, int64_t *steps) {
+    char text[2][32];
+    FL_TRY(nn_checkpoint_note(critic, "network.steps", text[0], sizeof text[0]));
+    FL_TRY(nn_checkpoint_note(generator, "network.steps", text[1], sizeof text[1]));
+    const int64_t a = strtoll(text[0], NULL, 10), b = strtoll(text[1], NULL, 10);
+    *steps = a > b ? a : b;
+    return TENSOR_OK;
+}
+
+/* Of the files, which are still to be loaded. A step may be the other network's, and that under way. */
+static tensor_status read_nonfinite(nn_wgan *w, const char *critic, const char *generator, nn_nonfinite *first) {
     char text[SETTINGS_ROOM];
-    int critic, pass, number, fits;
-    long long step, count, elements;
-    const tensor_status status = nn_checkpoint_note(file, nonfinite_key, text, sizeof text);
-    w->first = (nn_nonfinite){.step = 0};
+    int64_t n[WHOLE], steps;
+    double maximum;
+    const tensor_status status = nn_checkpoint_note(critic, nonfinite_key, text, sizeof text);
+    *first = (nn_nonfinite){.step = 0};
     if (status)
         return status == TENSOR_E_DATA ? TENSOR_OK : status;
-    if (sscanf(text, nonfinite_text, &critic, &step, &pass, &number, &count, &elements, &fits) != 7)
-        return fl_fail(TENSOR_E_DATA, "wgan: %s: '%s' is '%s', expected seven numbers", file, nonfinite_key, text);
-    nn_graph *g = critic ? w->critic : w->generator;
-    FL_TRY(fl_recall_first(
-        g, file, &(struct fl_recalled){step, (int64_t)nn_steps(g), pass, number, count, elements, fits}, &w->first));
-    w->first.network = critic ? "critic" : "generator";
+    if (!read_numbers(text, n, &maximum))
+        return fl_fail(TENSOR_E_DATA,
+                       "wgan: %s: '%s' is '%s', expected 0 or 1, then six whole numbers and a size of 0 or more",
+                       critic, nonfinite_key, text);
+    FL_TRY(read_steps(critic, generator, &steps));
+    const struct fl_recalled kept = {
+        n[STEP], steps < INT64_MAX ? steps + 1 : steps, n[PASS], n[TENSOR], n[NONFINITE], n[ELEMENTS], n[HAS_REMEDY]};
+    FL_TRY(fl_recall_first(n[OF_CRITIC] ? w->critic : w->generator, critic, &kept, first));
+    first->maximum = maximum;
+    first->network = n[OF_CRITIC] ? "critic" : "generator";
     return TENSOR_OK;
 }
 
@@ -491,12 +522,14 @@ static tensor_status read_identity(const char *critic, struct identity *data) {
 static tensor_status load_both(nn_wgan *w, const char *critic, const char *generator) {
     char places[2][64];
     struct identity told;
+    nn_nonfinite first;
     FL_TRY(nn_checkpoint_note(critic, place_key, places[0], sizeof places[0]));
     FL_TRY(nn_checkpoint_note(generator, place_key, places[1], sizeof places[1]));
     if (strcmp(places[0], places[1]) != 0)
         return fl_fail(TENSOR_E_DATA, "wgan: %s is of step '%s', %s of '%s'", critic, places[0], generator, places[1]);
     FL_TRY(check_settings(w, critic));
     FL_TRY(read_identity(critic, &told));
+    FL_TRY(read_nonfinite(w, critic, generator, &first));
     const size_t bytes = nn_state_bytes(w->critic);
     void *before = fl_alloc(bytes);
     tensor_status status = before ? nn_state_get(w->critic, before, bytes)
@@ -510,6 +543,7 @@ static tensor_status load_both(nn_wgan *w, const char *critic, const char *gener
     }
     fl_free(before);
     if (!status) {
+        w->first = first;
         w->told = told;
         w->data = (struct identity){""};
     }
@@ -524,8 +558,6 @@ tensor_status nn_wgan_load(nn_wgan *w, const char *prefix) {
     tensor_status status = path_of(prefix, "generator", &generator);
     if (!status)
         status = load_both(w, critic, generator);
-    if (!status)
-        status = take_nonfinite(w, critic);
     fl_free(critic);
     fl_free(generator);
     return status;

@@ -1,0 +1,36 @@
+/* telemetry.c - patterns of --telemetry, tried before the runs: what matches no tensor in any format is a wrong option,
+ * not the failure of each run. Formats have some tensors of their own. */
+#include "runs/telemetry.h"
+#include "runs/network.h"
+#include "base/text.h"
+#include <stdlib.h>
+
+/* What is wrong with them in a format, to be freed; NULL: they match, or the network fails for a reason of its own,
+ * which its run will tell. */
+static char *misfit(const struct experiment *x, const struct series *s) {
+    nn_graph *g = network_of(x, s);
+    nn_telemetry *t =
+        g ? nn_telemetry_new(g, &(nn_telemetry_config){.pattern = x->settings->telemetry_pattern, .every = 1}) : NULL;
+    char *why = g && !t && tensor_error_status() == TENSOR_E_ARGUMENT ? text_format("%s", tensor_error()) : NULL;
+    nn_telemetry_free(t);
+    nn_graph_free(g);
+    return why;
+}
+
+int telemetry_check(const struct experiment *x) {
+    char *first = NULL;
+    for (int i = 0; i < x->series_count; i++) {
+        char *why = misfit(x, &x->series[i]);
+        if (!why) {
+            free(first);
+            return STATUS_OK;
+        }
+        if (first)
+            free(why);
+        else
+            first = why;
+    }
+    const int status = text_usage("--telemetry '%s': %s", x->settings->telemetry, first);
+    free(first);
+    return status;
+}
