@@ -633,14 +633,15 @@ FLEXLAB_API tensor_status nn_weight_set(nn_graph *g, const char *name, const dou
  * of another shape or type, or not finite, or the checksum is wrong; otherwise as above. */
 FLEXLAB_API tensor_status nn_weights_load(nn_graph *g, const char *path) FLEXLAB_SYMBOL(nn_weights_load);
 
-/* What these names are, also before nn_compile: the i-th weight, or number that a layer keeps, in the order of the
- * layers. */
+/* A weight, or a number that a layer keeps, as files have it. */
 typedef struct nn_weight_info {
     const char *name;   /* NULL out of range; it stays until the next call of this thread */
     const char *layout; /* what the dimensions are: "out, height, width, in", "in, out", "channels" */
     int ndim;
     int64_t dim[8];
 } nn_weight_info;
+/* The i-th of them, from 0, in the order of the layers, also before nn_compile. Out of range, and of NULL: name is
+ * NULL. */
 FLEXLAB_API nn_weight_info nn_weight_at(const nn_graph *g, int i) FLEXLAB_SYMBOL(nn_weight_at);
 
 typedef enum nn_weight_fit {
