@@ -395,7 +395,7 @@ static tensor_status argmax(const struct fl_args *args) {
     return run_blocks(args, argmax_block);
 }
 
-const struct fl_any_format fl_reduce_any = {reduce, reduce_need}, fl_argmax_any = {argmax, reduce_need};
+const struct fl_any_kernels fl_reduce_any = {reduce, reduce_need}, fl_argmax_any = {argmax, reduce_need};
 
 /* --- gradients that ask each group first -------------------------------------------------------------------------- */
 
@@ -480,4 +480,4 @@ static tensor_status reduce_grad(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-const struct fl_any_format fl_reduce_grad_any = {reduce_grad, reduce_grad_need};
+const struct fl_any_kernels fl_reduce_grad_any = {reduce_grad, reduce_grad_need};

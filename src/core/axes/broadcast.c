@@ -140,4 +140,4 @@ static tensor_status broadcast(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-const struct fl_any_format fl_broadcast_any = {broadcast, need};
+const struct fl_any_kernels fl_broadcast_any = {broadcast, need};

@@ -246,7 +246,7 @@ static tensor_status avgpool_lines(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-const struct fl_any_format fl_avgpool_any = {avgpool_lines, need};
+const struct fl_any_kernels fl_avgpool_any = {avgpool_lines, need};
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 

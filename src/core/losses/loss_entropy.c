@@ -220,8 +220,8 @@ static tensor_status entropy_avx512bw(const struct fl_args *args) {
 #define ENTROPY_AVX512 NULL
 #endif
 
-struct fl_any_format fl_entropy_any(enum fl_backend backend) {
+struct fl_any_kernels fl_entropy_any(enum fl_backend backend) {
     static const fl_kernel kernels[FL_BACKENDS] = {
         [FL_PORTABLE] = entropy_portable, [FL_AVX2] = ENTROPY_AVX2, [FL_AVX512BW] = ENTROPY_AVX512};
-    return (struct fl_any_format){kernels[backend], kernels[backend] ? fl_entropy_need : NULL};
+    return (struct fl_any_kernels){kernels[backend], kernels[backend] ? fl_entropy_need : NULL};
 }

@@ -1,8 +1,8 @@
 /* group_norm.c - group normalisation (Wu and He 2018): the channels of a group over all pixels of an image are
  * normalised together, as the elements of a row are in layer normalisation (row_norm_rules.h). Reference kernels,
  * kernels of images in threads for every format, the operations. Only x is kept from forward to backward. */
-#include "core/table/any_format.h"
-#include "core/operations/check_operands.h"
+#include "core/base/fail.h"
+#include "core/ops/operation.h"
 #include "core/base/memory.h"
 #include "core/norms/row_norm_sums.h"
 
@@ -88,12 +88,12 @@ static void backward_group(const struct ref_work *w, const struct gathered *of, 
     }
 }
 
-size_t fl_ref_group_norm_need(const struct fl_args *args) {
+static size_t ref_need(const struct fl_args *args) {
     return fl_ref_bytes(args) + (size_t)(3 * size_of(&args->geo)) * sizeof(double);
 }
 
 /* y <- x, gamma, beta; dx <- dy, x, gamma */
-tensor_status fl_ref_group_norm(const struct fl_args *args) {
+static tensor_status ref_group_norm(const struct fl_args *args) {
     struct ref_work w;
     const int64_t size = size_of(&args->geo);
     const tensor_status status = fl_ref_begin_with(&w, args, (size_t)(3 * size) * sizeof(double));
@@ -132,7 +132,7 @@ static size_t ref_gamma_bytes(const struct fl_args *args) {
     return (size_t)(g->batch * g->groups) * sizeof(struct group_number) + (size_t)size_of(g) * sizeof(double);
 }
 
-size_t fl_ref_group_norm_gamma_need(const struct fl_args *args) {
+static size_t ref_gamma_need(const struct fl_args *args) {
     return fl_ref_bytes(args) + ref_gamma_bytes(args);
 }
 
@@ -161,7 +161,7 @@ static void gamma_of_channel(const struct ref_work *w, const struct group_number
         w->value[c] = total + chain;
 }
 
-tensor_status fl_ref_group_norm_gamma(const struct fl_args *args) {
+static tensor_status ref_gamma(const struct fl_args *args) {
     struct ref_work w;
     const tensor_status status = fl_ref_begin_with(&w, args, ref_gamma_bytes(args));
     if (status)
@@ -583,81 +583,105 @@ static tensor_status gamma_of_groups(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-const struct fl_any_format fl_group_norm_any = {group_norm_images, need};
-const struct fl_any_format fl_group_norm_gamma_any = {gamma_of_groups, gamma_need};
+static const struct fl_any_kernels group_kernels[FL_BACKENDS] = {[FL_PORTABLE] = {group_norm_images, need}};
+static const struct fl_any_kernels gamma_kernels[FL_BACKENDS] = {[FL_PORTABLE] = {gamma_of_groups, gamma_need}};
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 
-static tensor_status group_geometry(const char *name, const tensor *x, int groups, double epsilon,
-                                    struct fl_geometry *g) {
-    char text[TENSOR_TEXT];
-    if (x->ndim < 2)
-        return fl_fail(TENSOR_E_SHAPE, "%s: x is %s, expected [N,...,C]", name, fl_shape_text(x, text));
-    const int64_t channels = last_dim(x);
-    if (groups < 1 || channels % groups)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %d groups, expected a divisor of %lld channels", name, groups,
-                       (long long)channels);
-    if (!(epsilon > 0 && isfinite(epsilon)))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: epsilon is %g, expected a finite number above 0", name, epsilon);
-    *g = (struct fl_geometry){
-        .batch = x->shape[0], .m = x->count / x->shape[0] / channels, .n = channels, .groups = groups};
-    if (size_of(g) > INT32_MAX)
-        return fl_fail(TENSOR_E_SHAPE, "%s: %lld elements of a group in %s, expected at most 2147483647", name,
-                       (long long)size_of(g), fl_shape_text(x, text));
-    return TENSOR_OK;
+/* Images of any dimensions between the first and the channels. */
+static void prepare(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
+    (void)scalars;
+    args->p.norm.batch = FL_SIZE(sizes, 'N');
+    args->p.norm.m = FL_SIZE(sizes, 'm');
+    args->p.norm.n = FL_SIZE(sizes, 'C');
 }
+
+/* Groups divide the channels, and have fewer than 2^31 elements. */
+static bool derive(struct fl_sizes *sizes, const union fl_value *scalars, const char *name, bool quiet) {
+    const int64_t channels = FL_SIZE(sizes, 'C'), groups = scalars[0].integer;
+    if (channels % groups) {
+        if (!quiet)
+            fl_fail(TENSOR_E_ARGUMENT, "%s: %lld groups, expected a divisor of %lld channels", name, (long long)groups,
+                    (long long)channels);
+        return false;
+    }
+    const int64_t elements = FL_SIZE(sizes, 'm') * (channels / groups);
+    if (elements > INT32_MAX && !quiet)
+        fl_fail(TENSOR_E_SHAPE, "%s: %lld elements of a group, expected at most 2147483647", name, (long long)elements);
+    return elements <= INT32_MAX;
+}
+
+static const struct fl_operand forward_operands[] = {
+    {"y", "Nm*C"},
+    {"x", "Nm*C", .at = FL_AT(in[0])},
+    {"gamma", "C", .at = FL_AT(in[1])},
+    {"beta", "C", FL_OPTIONAL, .at = FL_AT(in[2])},
+};
+static const struct fl_operand backward_operands[] = {
+    {"dx", "Nm*C"},
+    {"dgamma", "C"},
+    {"dbeta", "C", FL_OPTIONAL},
+    {"dy", "Nm*C", .at = FL_AT(in[0])},
+    {"x", "Nm*C", .at = FL_AT(in[1])},
+    {"gamma", "C", .at = FL_AT(in[2])},
+};
+static const struct fl_operand row_dx[] = {{"dx", "Nm*C"},
+                                           {"dy", "Nm*C", .at = FL_AT(in[0])},
+                                           {"x", "Nm*C", .at = FL_AT(in[1])},
+                                           {"gamma", "C", .at = FL_AT(in[2])}};
+static const struct fl_operand row_dgamma[] = {
+    {"dgamma", "C"}, {"dy", "Nm*C", .at = FL_AT(in[0])}, {"x", "Nm*C", .at = FL_AT(in[1])}};
+static const struct fl_scalar_rule scalars[] = {
+    {"groups", FL_INT32, 1, INT32_MAX, .at = FL_AT(p.norm.groups)},
+    {"epsilon", FL_REAL64, .above = true, .at = FL_AT(p.norm.epsilon)},
+};
+
+static tensor_status run_gradient(const struct fl_invocation *call, struct fl_args *args) {
+    const tensor *const *t = call->tensors;
+    tensor_status status = fl_write((tensor *)t[0], args); /* from here on nothing can fail but for want of memory */
+    args->op = FL_OP_GROUPNORM_GAMMA_GRAD;
+    args->in[2] = (struct fl_view){0};
+    status = status ? status : fl_write((tensor *)t[1], args);
+    return status || !t[2] ? status : tensor_sum_rows((tensor *)t[2], t[3]);
+}
+
+const struct fl_operation fl_operation_groupnorm = {.op = FL_OP_GROUPNORM,
+                                        .promise = FL_PROMISE_DOUBLE,
+                                        .gradient = "groupnorm_grad, groupnorm_gamma_grad, sum_rows",
+                                        .reference = {ref_group_norm, ref_need},
+                                        .any = group_kernels};
+const struct fl_operation fl_operation_groupnorm_grad = {.op = FL_OP_GROUPNORM_GRAD,
+                                             .promise = FL_PROMISE_DOUBLE,
+                                             FL_OPERANDS_OF(row_dx),
+                                             .reference = {ref_group_norm, ref_need},
+                                             .any = group_kernels};
+const struct fl_operation fl_operation_groupnorm_gamma_grad = {.op = FL_OP_GROUPNORM_GAMMA_GRAD,
+                                                   .promise = FL_PROMISE_DOUBLE,
+                                                   FL_OPERANDS_OF(row_dgamma),
+                                                   .reference = {ref_gamma, ref_gamma_need},
+                                                   .any = gamma_kernels};
+
+const struct fl_function fl_function_groupnorm = {.name = "groupnorm",
+                                                  .op = FL_OP_GROUPNORM,
+                                                  .outputs = 1,
+                                                  FL_OPERANDS_OF(forward_operands),
+                                                  FL_SCALARS_OF(scalars),
+                                                  .derive = derive,
+                                                  .prepare = prepare};
+const struct fl_function fl_function_groupnorm_grad = {.name = "groupnorm_grad",
+                                                       .op = FL_OP_GROUPNORM_GRAD,
+                                                       .outputs = 3,
+                                                       FL_OPERANDS_OF(backward_operands),
+                                                       FL_SCALARS_OF(scalars),
+                                                       .derive = derive,
+                                                       .prepare = prepare,
+                                                       .run = run_gradient};
 
 tensor_status tensor_groupnorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta, int groups,
                                double epsilon) {
-    static const char name[] = "groupnorm";
-    struct fl_args args = {.op = FL_OP_GROUPNORM, .numbers.real = epsilon};
-    TRY(check_operands(name, OPERANDS({"y", y}, {"x", x}, {"gamma", gamma})));
-    TRY(check_same_shapes(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(check_shape_is(name, (struct operand){"gamma", gamma}, 1, (int64_t[]){last_dim(x)}));
-    TRY(check_distinct(name, OPERANDS({"y", y}, {"x", x}, {"gamma", gamma})));
-    TRY(group_geometry(name, x, groups, epsilon, &args.geo));
-    args.in[0] = fl_view_of(x);
-    args.in[1] = fl_view_of(gamma);
-    if (beta) {
-        TRY(check_operands(name, OPERANDS({"y", y}, {"beta", beta})));
-        TRY(check_shape_is(name, (struct operand){"beta", beta}, 1, (int64_t[]){last_dim(x)}));
-        TRY(check_distinct(name, OPERANDS({"y", y}, {"beta", beta})));
-        args.in[2] = fl_view_of(beta);
-    }
-    return fl_write(y, &args);
+    return FL_INVOKE(groupnorm, FL_GIVEN(y, x, gamma, beta), FL_INTEGER(groups), FL_REAL(epsilon));
 }
-
-/* Everything that is there is of one format and shape, and what is written is no other operand. */
-static tensor_status check_gradient(const char *name, const tensor *dx, const tensor *dgamma, const tensor *dbeta,
-                                    const tensor *dy, const tensor *x, const tensor *gamma) {
-    TRY(check_operands(name, OPERANDS({"dx", dx}, {"dy", dy}, {"x", x}, {"gamma", gamma}, {"dgamma", dgamma})));
-    TRY(check_same_shapes(name, OPERANDS({"dx", dx}, {"dy", dy}, {"x", x})));
-    const struct operand vectors[] = {{"gamma", gamma}, {"dgamma", dgamma}, {"dbeta", dbeta}};
-    if (dbeta)
-        TRY(check_operands(name, OPERANDS({"dbeta", dbeta}, {"dx", dx})));
-    for (int i = 0; i < (dbeta ? 3 : 2); i++)
-        TRY(check_shape_is(name, vectors[i], 1, (int64_t[]){last_dim(x)}));
-    const tensor *all[] = {dx, dgamma, dbeta, dy, x, gamma};
-    static const char *const names[] = {"dx", "dgamma", "dbeta", "dy", "x", "gamma"};
-    for (int i = 0; i < 3; i++)
-        for (int j = i + 1; j < 6; j++)
-            if (all[i] && all[j])
-                TRY(check_distinct(name, OPERANDS({names[i], all[i]}, {names[j], all[j]})));
-    return fl_check_all_apart(name, names, all, 3, 6);
-}
-
 tensor_status tensor_groupnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy, const tensor *x,
                                     const tensor *gamma, int groups, double epsilon) {
-    static const char name[] = "groupnorm_grad";
-    struct fl_args args = {.op = FL_OP_GROUPNORM_GRAD, .numbers.real = epsilon};
-    TRY(check_gradient(name, dx, dgamma, dbeta, dy, x, gamma));
-    TRY(group_geometry(name, x, groups, epsilon, &args.geo));
-    args.in[0] = fl_view_of(dy);
-    args.in[1] = fl_view_of(x);
-    args.in[2] = fl_view_of(gamma);
-    TRY(fl_write(dx, &args)); /* from here on nothing can fail but for want of memory */
-    args.op = FL_OP_GROUPNORM_GAMMA_GRAD;
-    args.in[2] = (struct fl_view){0};
-    TRY(fl_write(dgamma, &args));
-    return dbeta ? tensor_sum_rows(dbeta, dy) : TENSOR_OK;
+    return FL_INVOKE(groupnorm_grad, FL_GIVEN(dx, dgamma, dbeta, dy, x, gamma), FL_INTEGER(groups), FL_REAL(epsilon));
 }

@@ -158,7 +158,7 @@ static tensor_status lrn_pixels(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-const struct fl_any_format fl_lrn_any = {lrn_pixels, need};
+const struct fl_any_kernels fl_lrn_any = {lrn_pixels, need};
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 

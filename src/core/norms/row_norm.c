@@ -2,10 +2,9 @@
  * over the last dimension: reference kernels, kernels of rows in threads for every format, the operations.
  *
  * All that is kept from forward to backward is x: a gradient sums its rows anew. */
-#include "core/operations/check_operands.h"
-#include "core/table/any_format.h"
 #include "core/base/memory.h"
 #include "core/norms/row_norm_sums.h"
+#include "core/ops/operation.h"
 
 static bool is_mean_square(const struct fl_args *args) {
     return args->op == FL_OP_RMSNORM || args->op == FL_OP_RMSNORM_GRAD || args->op == FL_OP_RMSNORM_GAMMA_GRAD;
@@ -28,7 +27,7 @@ static void keep(const struct ref_work *w, int64_t i, struct fl_wide_sum sum) {
 }
 
 /* y <- x, gamma, beta */
-tensor_status fl_ref_row_norm(const struct fl_args *args) {
+static tensor_status ref_row_norm(const struct fl_args *args) {
     struct ref_work w;
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
@@ -56,7 +55,7 @@ tensor_status fl_ref_row_norm(const struct fl_args *args) {
 }
 
 /* dx <- dy, x, gamma */
-tensor_status fl_ref_row_norm_grad(const struct fl_args *args) {
+static tensor_status ref_row_norm_grad(const struct fl_args *args) {
     struct ref_work w;
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
@@ -125,11 +124,11 @@ static size_t rows_bytes(const struct fl_args *args) {
     return (size_t)args->geo.m * (sizeof(struct fl_row_weight) + sizeof(struct fl_row_numbers));
 }
 
-size_t fl_ref_row_norm_gamma_need(const struct fl_args *args) {
+static size_t ref_row_norm_gamma_need(const struct fl_args *args) {
     return fl_ref_bytes(args) + rows_bytes(args);
 }
 
-tensor_status fl_ref_row_norm_gamma(const struct fl_args *args) {
+static tensor_status ref_row_norm_gamma(const struct fl_args *args) {
     struct ref_work w;
     const tensor_status status = fl_ref_begin_with(&w, args, rows_bytes(args));
     if (status)
@@ -564,87 +563,125 @@ static tensor_status gamma_of_rows(const struct fl_args *args, const struct fl_r
     return TENSOR_OK;
 }
 
-FL_ROWS_KERNELS(fl_row_norm_any, forward, forward_need)
-FL_ROWS_KERNELS(fl_row_norm_grad_any, backward, backward_need)
-FL_ROWS_KERNELS(fl_row_norm_gamma_any, gamma_of_rows, gamma_need)
+FL_ROWS_TABLE(static, forward_kernels, forward, forward_need)
+FL_ROWS_TABLE(static, backward_kernels, backward, backward_need)
+FL_ROWS_TABLE(static, gamma_kernels, gamma_of_rows, gamma_need)
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 
-static tensor_status check_epsilon(const char *name, double epsilon) {
-    return epsilon > 0 && isfinite(epsilon)
-               ? TENSOR_OK
-               : fl_fail(TENSOR_E_ARGUMENT, "%s: epsilon is %g, expected a finite number above 0", name, epsilon);
+/* m rows of n, whatever dimensions the rows are. */
+static void prepare(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
+    (void)scalars;
+    args->p.norm.m = FL_SIZE(sizes, 'm');
+    args->p.norm.n = FL_SIZE(sizes, 'n');
 }
 
-static struct fl_geometry rows_of(const tensor *x) {
-    return (struct fl_geometry){.m = x->count / last_dim(x), .n = last_dim(x)};
-}
-
-/* beta NULL: none. */
-static tensor_status row_norm(enum fl_op op, const char *name, tensor *y, const tensor *x, const tensor *gamma,
-                              const tensor *beta, double epsilon) {
-    TRY(check_operands(name, OPERANDS({"y", y}, {"x", x}, {"gamma", gamma})));
-    TRY(check_same_shapes(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(check_shape_is(name, (struct operand){"gamma", gamma}, 1, (int64_t[]){last_dim(x)}));
-    TRY(check_distinct(name, OPERANDS({"y", y}, {"x", x}, {"gamma", gamma})));
-    TRY(check_epsilon(name, epsilon));
-    struct fl_args args = {
-        .op = op, .in = {fl_view_of(x), fl_view_of(gamma)}, .geo = rows_of(x), .numbers.real = epsilon};
-    if (beta) {
-        TRY(check_operands(name, OPERANDS({"y", y}, {"beta", beta})));
-        TRY(check_shape_is(name, (struct operand){"beta", beta}, 1, (int64_t[]){last_dim(x)}));
-        TRY(check_distinct(name, OPERANDS({"y", y}, {"beta", beta})));
-        args.in[2] = fl_view_of(beta);
-    }
-    return fl_write(y, &args);
-}
-
-tensor_status tensor_layernorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta, double epsilon) {
-    return row_norm(FL_OP_LAYERNORM, "layernorm", y, x, gamma, beta, epsilon);
-}
-tensor_status tensor_rmsnorm(tensor *y, const tensor *x, const tensor *gamma, double epsilon) {
-    return row_norm(FL_OP_RMSNORM, "rmsnorm", y, x, gamma, NULL, epsilon);
-}
-
-/* Everything that is there is of one format and shape, and what is written is no other operand. */
-static tensor_status check_gradient(const char *name, const tensor *dx, const tensor *dgamma, const tensor *dbeta,
-                                    const tensor *dy, const tensor *x, const tensor *gamma, double epsilon) {
-    TRY(check_operands(name, OPERANDS({"dx", dx}, {"dy", dy}, {"x", x}, {"gamma", gamma}, {"dgamma", dgamma})));
-    TRY(check_same_shapes(name, OPERANDS({"dx", dx}, {"dy", dy}, {"x", x})));
-    const struct operand vectors[] = {{"gamma", gamma}, {"dgamma", dgamma}, {"dbeta", dbeta}};
-    for (int i = 0; i < (dbeta ? 3 : 2); i++)
-        TRY(check_shape_is(name, vectors[i], 1, (int64_t[]){last_dim(x)}));
-    TRY(check_distinct(name, OPERANDS({"dx", dx}, {"dy", dy}, {"x", x}, {"gamma", gamma}, {"dgamma", dgamma})));
-    TRY(check_distinct(name, OPERANDS({"dgamma", dgamma}, {"dy", dy}, {"x", x}, {"gamma", gamma})));
-    if (dbeta) {
-        TRY(check_operands(name, OPERANDS({"dbeta", dbeta}, {"dx", dx})));
-        TRY(check_distinct(
-            name, OPERANDS({"dbeta", dbeta}, {"dx", dx}, {"dgamma", dgamma}, {"dy", dy}, {"x", x}, {"gamma", gamma})));
-    }
-    TRY(fl_check_all_apart(name, (const char *[]){"dx", "dgamma", "dbeta", "dy", "x", "gamma"},
-                           (const tensor *[]){dx, dgamma, dbeta, dy, x, gamma}, 3, 6));
-    return check_epsilon(name, epsilon);
-}
+static const struct fl_operand forward_operands[] = {
+    {"y", "m*n"},
+    {"x", "m*n", .at = FL_AT(in[0])},
+    {"gamma", "n", .at = FL_AT(in[1])},
+    {"beta", "n", FL_OPTIONAL, .at = FL_AT(in[2])},
+};
+static const struct fl_operand backward_operands[] = {
+    {"dx", "m*n"},
+    {"dgamma", "n"},
+    {"dbeta", "n", FL_OPTIONAL},
+    {"dy", "m*n", .at = FL_AT(in[0])},
+    {"x", "m*n", .at = FL_AT(in[1])},
+    {"gamma", "n", .at = FL_AT(in[2])},
+};
+static const struct fl_operand rms_backward_operands[] = {
+    {"dx", "m*n"},
+    {"dgamma", "n"},
+    {"dy", "m*n", .at = FL_AT(in[0])},
+    {"x", "m*n", .at = FL_AT(in[1])},
+    {"gamma", "n", .at = FL_AT(in[2])},
+};
+/* What the rows of the gradients read and write. */
+static const struct fl_operand row_dx[] = {{"dx", "m*n"},
+                                           {"dy", "m*n", .at = FL_AT(in[0])},
+                                           {"x", "m*n", .at = FL_AT(in[1])},
+                                           {"gamma", "n", .at = FL_AT(in[2])}};
+static const struct fl_operand row_dgamma[] = {
+    {"dgamma", "n"}, {"dy", "m*n", .at = FL_AT(in[0])}, {"x", "m*n", .at = FL_AT(in[1])}};
+static const struct fl_scalar_rule epsilon[] = {{"epsilon", FL_REAL64, .above = true, .at = FL_AT(p.norm.epsilon)}};
 
 /* Three writes, none of which can fail but for want of memory. */
-static tensor_status row_norm_grad(enum fl_op op, enum fl_op gamma_op, tensor *dx, tensor *dgamma, tensor *dbeta,
-                                   const tensor *dy, const tensor *x, const tensor *gamma, double epsilon) {
-    struct fl_args args = {
-        .op = op, .in = {fl_view_of(dy), fl_view_of(x), fl_view_of(gamma)}, .geo = rows_of(x), .numbers.real = epsilon};
-    TRY(fl_write(dx, &args));
-    args.op = gamma_op;
-    args.in[2] = (struct fl_view){0};
-    TRY(fl_write(dgamma, &args));
-    return dbeta ? tensor_sum_rows(dbeta, dy) : TENSOR_OK;
+static tensor_status run_gradient(const struct fl_invocation *call, struct fl_args *args) {
+    const bool rms = args->op == FL_OP_RMSNORM_GRAD;
+    const tensor *const *t = call->tensors;
+    tensor_status status = fl_write((tensor *)t[0], args);
+    args->op = rms ? FL_OP_RMSNORM_GAMMA_GRAD : FL_OP_LAYERNORM_GAMMA_GRAD;
+    args->in[2] = (struct fl_view){0};
+    status = status ? status : fl_write((tensor *)t[1], args);
+    return status || rms || !t[2] ? status : tensor_sum_rows((tensor *)t[2], t[3]);
 }
 
+const struct fl_operation fl_operation_layernorm = {.op = FL_OP_LAYERNORM,
+                                        .promise = FL_PROMISE_DOUBLE,
+                                        .gradient = "layernorm_grad, layernorm_gamma_grad, sum_rows",
+                                        .reference = {ref_row_norm, fl_ref_bytes},
+                                        .any = forward_kernels,
+                                        .shared16 = true};
+const struct fl_operation fl_operation_rmsnorm = {.op = FL_OP_RMSNORM,
+                                      .promise = FL_PROMISE_DOUBLE,
+                                      .gradient = "rmsnorm_grad, rmsnorm_gamma_grad",
+                                      .reference = {ref_row_norm, fl_ref_bytes},
+                                      .any = forward_kernels,
+                                      .shared16 = true};
+#define GRADIENT(OP, name, table, kernel, need, kernels)                                                               \
+    const struct fl_operation fl_operation_##name = {.op = FL_OP_##OP,                                                             \
+                                         .promise = FL_PROMISE_DOUBLE,                                                 \
+                                         FL_OPERANDS_OF(table),                                                        \
+                                         .reference = {kernel, need},                                                  \
+                                         .any = kernels,                                                               \
+                                         .shared16 = true}
+GRADIENT(LAYERNORM_GRAD, layernorm_grad, row_dx, ref_row_norm_grad, fl_ref_bytes, backward_kernels);
+GRADIENT(RMSNORM_GRAD, rmsnorm_grad, row_dx, ref_row_norm_grad, fl_ref_bytes, backward_kernels);
+GRADIENT(LAYERNORM_GAMMA_GRAD, layernorm_gamma_grad, row_dgamma, ref_row_norm_gamma, ref_row_norm_gamma_need,
+         gamma_kernels);
+GRADIENT(RMSNORM_GAMMA_GRAD, rmsnorm_gamma_grad, row_dgamma, ref_row_norm_gamma, ref_row_norm_gamma_need,
+         gamma_kernels);
+
+const struct fl_function fl_function_layernorm = {.name = "layernorm",
+                                                  .op = FL_OP_LAYERNORM,
+                                                  .outputs = 1,
+                                                  FL_OPERANDS_OF(forward_operands),
+                                                  FL_SCALARS_OF(epsilon),
+                                                  .prepare = prepare};
+const struct fl_function fl_function_rmsnorm = {.name = "rmsnorm",
+                                                .op = FL_OP_RMSNORM,
+                                                .outputs = 1,
+                                                .operand_count = 3, /* without beta */
+                                                .operands = forward_operands,
+                                                FL_SCALARS_OF(epsilon),
+                                                .prepare = prepare};
+const struct fl_function fl_function_layernorm_grad = {.name = "layernorm_grad",
+                                                       .op = FL_OP_LAYERNORM_GRAD,
+                                                       .outputs = 3,
+                                                       FL_OPERANDS_OF(backward_operands),
+                                                       FL_SCALARS_OF(epsilon),
+                                                       .prepare = prepare,
+                                                       .run = run_gradient};
+const struct fl_function fl_function_rmsnorm_grad = {.name = "rmsnorm_grad",
+                                                     .op = FL_OP_RMSNORM_GRAD,
+                                                     .outputs = 2,
+                                                     FL_OPERANDS_OF(rms_backward_operands),
+                                                     FL_SCALARS_OF(epsilon),
+                                                     .prepare = prepare,
+                                                     .run = run_gradient};
+
+tensor_status tensor_layernorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta, double epsilon) {
+    return FL_INVOKE(layernorm, FL_GIVEN(y, x, gamma, beta), FL_REAL(epsilon));
+}
+tensor_status tensor_rmsnorm(tensor *y, const tensor *x, const tensor *gamma, double epsilon) {
+    return FL_INVOKE(rmsnorm, FL_GIVEN(y, x, gamma), FL_REAL(epsilon));
+}
 tensor_status tensor_layernorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy, const tensor *x,
                                     const tensor *gamma, double epsilon) {
-    TRY(check_gradient("layernorm_grad", dx, dgamma, dbeta, dy, x, gamma, epsilon));
-    return row_norm_grad(FL_OP_LAYERNORM_GRAD, FL_OP_LAYERNORM_GAMMA_GRAD, dx, dgamma, dbeta, dy, x, gamma, epsilon);
+    return FL_INVOKE(layernorm_grad, FL_GIVEN(dx, dgamma, dbeta, dy, x, gamma), FL_REAL(epsilon));
 }
 tensor_status tensor_rmsnorm_grad(tensor *dx, tensor *dgamma, const tensor *dy, const tensor *x, const tensor *gamma,
                                   double epsilon) {
-    TRY(check_gradient("rmsnorm_grad", dx, dgamma, NULL, dy, x, gamma, epsilon));
-    return row_norm_grad(FL_OP_RMSNORM_GRAD, FL_OP_RMSNORM_GAMMA_GRAD, dx, dgamma, NULL, dy, x, gamma, epsilon);
+    return FL_INVOKE(rmsnorm_grad, FL_GIVEN(dx, dgamma, dy, x, gamma), FL_REAL(epsilon));
 }

@@ -64,7 +64,7 @@ static tensor_status drop_blocks(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-const struct fl_any_format fl_dropout_any = {drop_blocks, need};
+const struct fl_any_kernels fl_dropout_any = {drop_blocks, need};
 
 /* --- the operation ------------------------------------------------------------------------------------------------ */
 

@@ -235,8 +235,8 @@ static tensor_status avx512bw(const struct fl_args *args) {
 #define avx512bw NULL
 #endif
 
-struct fl_any_format fl_cells_any(enum fl_backend backend) {
+struct fl_any_kernels fl_cells_any(enum fl_backend backend) {
     static const fl_kernel kernels[FL_BACKENDS] = {
         [FL_PORTABLE] = portable, [FL_AVX2] = avx2, [FL_AVX512BW] = avx512bw};
-    return (struct fl_any_format){kernels[backend], fl_cells_need};
+    return (struct fl_any_kernels){kernels[backend], fl_cells_need};
 }

@@ -206,6 +206,12 @@ typedef tensor_status (*fl_kernel)(const struct fl_args *args);
  * be without memory, exponents without an address. */
 typedef size_t (*fl_need)(const struct fl_args *args);
 
+/* A kernel that serves every format through its codec. */
+struct fl_any_kernels {
+    fl_kernel kernel; /* NULL: none */
+    fl_need need;     /* NULL: no workspace */
+};
+
 /* Slowest first. AVX512BW: AVX-512 F, BW, VL, DQ; AVX512: those and VNNI; AVX512_AMX: those, VBMI and tiles. Rows below
  * FL_BACKENDS have the bits of the reference and are what a cap may name; AVX512_FAST, with BF16 too, and
  * AVX512_AMX_FAST, with tiles of BF16, serve class fast alone. */
