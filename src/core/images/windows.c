@@ -253,7 +253,7 @@ static tensor_status convolve(const struct convolution *c, const tensor_epilogue
     const tensor_window2d *how = &v->how;
     struct fl_args args = {.op = c->op,
                            .in = {fl_view_of(c->in[0]), fl_view_of(c->in[1])},
-                           .geo = {.batch = x.n,
+                           .p.product.windows = {.batch = x.n,
                                    .h = x.h,
                                    .w = x.w,
                                    .c = x.c,
@@ -349,7 +349,7 @@ static tensor_status pool(struct windows *v, enum fl_op op, struct operand x, st
                        steps_text(text, v->dims, how->dilation), size_text(other, v->dims, image.h, image.w));
     struct fl_args args = {.op = op,
                            .in = {fl_view_of(in0)},
-                           .geo = {.batch = image.n,
+                           .p.pooling.windows = {.batch = image.n,
                                    .h = image.h,
                                    .w = image.w,
                                    .c = image.c,
