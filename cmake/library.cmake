@@ -12,7 +12,8 @@ if(NOT ZLIB_FOUND)
     message(FATAL_ERROR "zlib not found (gzipped data files). apt-get install zlib1g-dev")
 endif()
 
-file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*.c ${PROJECT_SOURCE_DIR}/src/*/*/*.c)
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*.c ${PROJECT_SOURCE_DIR}/src/*/*/*.c
+     ${PROJECT_SOURCE_DIR}/src/*/*/*/*.c)
 set(all_sources ${sources})
 list(FILTER sources EXCLUDE REGEX "_(avx2|avx512|avx512bw|avx512_fast|avx512_amx|avx512_amx_fast)\\.c$")
 set(definitions "")

@@ -141,7 +141,8 @@ static tensor_status ref_row_norm_gamma(const struct fl_args *args) {
         const double *x = w.in[1] + row * n;
         if (fl_ref_shared(args)) {
             const struct fl_row_sums s = fl_row_sums_of(n, x, NULL, NULL);
-            weights[row] = fl_row_weight_of(&s, n, is_mean_square(args), fl_exponent(&args->in[1]), args->p.norm.epsilon);
+            weights[row] =
+                fl_row_weight_of(&s, n, is_mean_square(args), fl_exponent(&args->in[1]), args->p.norm.epsilon);
         } else {
             numbers[row] = fl_row_numbers_of(n, x, is_mean_square(args), args->p.norm.epsilon);
         }
@@ -227,7 +228,8 @@ static void forward_row(const struct fl_rows *rows, int64_t row, double *own, st
             forward_exactly(rows, row, &r, value, stats);
         return;
     }
-    const struct fl_row_numbers r = rows->vectors->numbers(n, x, NULL, NULL, is_mean_square(args), args->p.norm.epsilon);
+    const struct fl_row_numbers r =
+        rows->vectors->numbers(n, x, NULL, NULL, is_mean_square(args), args->p.norm.epsilon);
     rows->vectors->values(n, x, v->gamma, v->beta, &r, value);
     fl_rows_write(rows, row * n, n, value, NULL, stats);
 }
@@ -397,7 +399,8 @@ static void numbers_row(const struct fl_rows *rows, int64_t row, double *own, st
     if (fl_ref_shared(args)) {
         struct fl_row_sums s;
         rows->vectors->sums(n, own, NULL, NULL, &s);
-        p->weights[row] = fl_row_weight_of(&s, n, is_mean_square(args), fl_exponent(&args->in[1]), args->p.norm.epsilon);
+        p->weights[row] =
+            fl_row_weight_of(&s, n, is_mean_square(args), fl_exponent(&args->in[1]), args->p.norm.epsilon);
     } else {
         p->numbers[row] = rows->vectors->numbers(n, own, NULL, NULL, is_mean_square(args), args->p.norm.epsilon);
     }
@@ -502,7 +505,8 @@ static bool store_estimates(const struct fl_rows *rows, const struct gamma_plan 
 static void exact_channels(const struct fl_rows *rows, int64_t part, double *own, struct fl_stats *stats) {
     struct fl_row_out out = {.value = own};
     struct fl_wide_sum sum[CHANNELS];
-    const int64_t first = part * CHANNELS, left = rows->args->p.norm.n - first, count = left < CHANNELS ? left : CHANNELS;
+    const int64_t first = part * CHANNELS, left = rows->args->p.norm.n - first,
+                  count = left < CHANNELS ? left : CHANNELS;
     channel_sums(&(struct channels){rows->args, rows->plan}, first, count, sum);
     for (int64_t j = 0; j < count; j++)
         fl_rows_keep_wide(&out, j, sum[j]);
@@ -604,7 +608,7 @@ static const struct fl_operand row_dx[] = {{"dx", "m*n"},
                                            {"gamma", "n", .at = FL_AT(in[2])}};
 static const struct fl_operand row_dgamma[] = {
     {"dgamma", "n"}, {"dy", "m*n", .at = FL_AT(in[0])}, {"x", "m*n", .at = FL_AT(in[1])}};
-static const struct fl_scalar_rule epsilon[] = {{"epsilon", FL_REAL64, .above = true, .at = FL_AT(p.norm.epsilon)}};
+static const struct fl_scalar_rule above_zero[] = {{"epsilon", FL_REAL64, .above = true, .at = FL_AT(p.norm.epsilon)}};
 
 /* Three writes, none of which can fail but for want of memory. */
 static tensor_status run_gradient(const struct fl_invocation *call, struct fl_args *args) {
@@ -618,24 +622,24 @@ static tensor_status run_gradient(const struct fl_invocation *call, struct fl_ar
 }
 
 const struct fl_operation fl_operation_layernorm = {.op = FL_OP_LAYERNORM,
-                                        .promise = FL_PROMISE_DOUBLE,
-                                        .gradient = "layernorm_grad, layernorm_gamma_grad, sum_rows",
-                                        .reference = {ref_row_norm, fl_ref_bytes},
-                                        .any = forward_kernels,
-                                        .shared16 = true};
+                                                    .promise = FL_PROMISE_DOUBLE,
+                                                    .gradient = "layernorm_grad, layernorm_gamma_grad, sum_rows",
+                                                    .reference = {ref_row_norm, fl_ref_bytes},
+                                                    .any = forward_kernels,
+                                                    .shared16 = true};
 const struct fl_operation fl_operation_rmsnorm = {.op = FL_OP_RMSNORM,
-                                      .promise = FL_PROMISE_DOUBLE,
-                                      .gradient = "rmsnorm_grad, rmsnorm_gamma_grad",
-                                      .reference = {ref_row_norm, fl_ref_bytes},
-                                      .any = forward_kernels,
-                                      .shared16 = true};
+                                                  .promise = FL_PROMISE_DOUBLE,
+                                                  .gradient = "rmsnorm_grad, rmsnorm_gamma_grad",
+                                                  .reference = {ref_row_norm, fl_ref_bytes},
+                                                  .any = forward_kernels,
+                                                  .shared16 = true};
 #define GRADIENT(OP, name, table, kernel, need, kernels)                                                               \
-    const struct fl_operation fl_operation_##name = {.op = FL_OP_##OP,                                                             \
-                                         .promise = FL_PROMISE_DOUBLE,                                                 \
-                                         FL_OPERANDS_OF(table),                                                        \
-                                         .reference = {kernel, need},                                                  \
-                                         .any = kernels,                                                               \
-                                         .shared16 = true}
+    const struct fl_operation fl_operation_##name = {.op = FL_OP_##OP,                                                 \
+                                                     .promise = FL_PROMISE_DOUBLE,                                     \
+                                                     FL_OPERANDS_OF(table),                                            \
+                                                     .reference = {kernel, need},                                      \
+                                                     .any = kernels,                                                   \
+                                                     .shared16 = true}
 GRADIENT(LAYERNORM_GRAD, layernorm_grad, row_dx, ref_row_norm_grad, fl_ref_bytes, backward_kernels);
 GRADIENT(RMSNORM_GRAD, rmsnorm_grad, row_dx, ref_row_norm_grad, fl_ref_bytes, backward_kernels);
 GRADIENT(LAYERNORM_GAMMA_GRAD, layernorm_gamma_grad, row_dgamma, ref_row_norm_gamma, ref_row_norm_gamma_need,
@@ -647,27 +651,27 @@ const struct fl_function fl_function_layernorm = {.name = "layernorm",
                                                   .op = FL_OP_LAYERNORM,
                                                   .outputs = 1,
                                                   FL_OPERANDS_OF(forward_operands),
-                                                  FL_SCALARS_OF(epsilon),
+                                                  FL_SCALARS_OF(above_zero),
                                                   .prepare = prepare};
 const struct fl_function fl_function_rmsnorm = {.name = "rmsnorm",
                                                 .op = FL_OP_RMSNORM,
                                                 .outputs = 1,
                                                 .operand_count = 3, /* without beta */
                                                 .operands = forward_operands,
-                                                FL_SCALARS_OF(epsilon),
+                                                FL_SCALARS_OF(above_zero),
                                                 .prepare = prepare};
 const struct fl_function fl_function_layernorm_grad = {.name = "layernorm_grad",
                                                        .op = FL_OP_LAYERNORM_GRAD,
                                                        .outputs = 3,
                                                        FL_OPERANDS_OF(backward_operands),
-                                                       FL_SCALARS_OF(epsilon),
+                                                       FL_SCALARS_OF(above_zero),
                                                        .prepare = prepare,
                                                        .run = run_gradient};
 const struct fl_function fl_function_rmsnorm_grad = {.name = "rmsnorm_grad",
                                                      .op = FL_OP_RMSNORM_GRAD,
                                                      .outputs = 2,
                                                      FL_OPERANDS_OF(rms_backward_operands),
-                                                     FL_SCALARS_OF(epsilon),
+                                                     FL_SCALARS_OF(above_zero),
                                                      .prepare = prepare,
                                                      .run = run_gradient};
 

@@ -9,64 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-/* --- maps: generated from ops.def --------------------------------------------------------------------------------- */
-
-/* Of the operations that hold x within two bounds: alpha and beta, or alpha to both sides of 0. */
-static tensor_status check_bounds(enum fl_op op, const char *name, float alpha, float beta) {
-    switch (op) {
-    case FL_OP_HARDTANH:
-    case FL_OP_HARDTANH_GRAD:
-    case FL_OP_CLAMP:
-    case FL_OP_CLAMP_GRAD:
-        if (alpha > beta)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: the least value is %g, the largest %g, expected them in this order",
-                           name, (double)alpha, (double)beta);
-        return TENSOR_OK;
-    case FL_OP_CLIP:
-        if (alpha < 0)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: alpha is %g, expected 0 or more", name, (double)alpha);
-        return TENSOR_OK;
-    default:
-        return TENSOR_OK;
-    }
-}
-
-/* n operands, of which the first has the name a_name. */
-static tensor_status map(enum fl_op op, const char *name, tensor *y, const char *a_name, int n,
-                         const tensor *const operands[3], float alpha, float beta) {
-    const struct operand o[4] = {{"y", y}, {a_name, operands[0]}, {"b", operands[1]}, {"c", operands[2]}};
-    TRY(check_operands(name, o, n + 1));
-    TRY(check_same_shapes(name, o, n + 1));
-    TRY(check_scalar(name, "alpha", alpha));
-    TRY(check_scalar(name, "beta", beta));
-    TRY(check_bounds(op, name, alpha, beta));
-    struct fl_args args = {.op = op, .p.map = {alpha, beta}};
-    for (int i = 0; i < n; i++)
-        args.in[i] = fl_view_of(operands[i]);
-    return fl_write(y, &args);
-}
-
-#define MAP(CONSTANT, name, a_name, n, alpha, beta, ...)                                                               \
-    { return map(FL_OP_##CONSTANT, #name, y, a_name, n, (const tensor *const[3]){__VA_ARGS__}, alpha, beta); }
-#define FL_MAP1(id, CONSTANT, name, expr)                                                                              \
-    tensor_status tensor_##name(tensor *y, const tensor *x) MAP(CONSTANT, name, "x", 1, 0, 0, x)
-#define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
-    tensor_status tensor_##name(tensor *y, const tensor *x, float alpha) MAP(CONSTANT, name, "x", 1, alpha, 0, x)
-#define FL_MAP2(id, CONSTANT, name, expr)                                                                              \
-    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b) MAP(CONSTANT, name, "a", 2, 0, 0, a, b)
-#define FL_MAP2_SCALAR(id, CONSTANT, name, expr)                                                                       \
-    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha)                              \
-        MAP(CONSTANT, name, "a", 2, alpha, 0, a, b)
-#define FL_MAP3(id, CONSTANT, name, expr)                                                                              \
-    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, const tensor *c)                          \
-        MAP(CONSTANT, name, "a", 3, 0, 0, a, b, c)
-#define FL_MAP1_SCALARS(id, CONSTANT, name, expr)                                                                      \
-    tensor_status tensor_##name(tensor *y, const tensor *x, float alpha, float beta)                                   \
-        MAP(CONSTANT, name, "x", 1, alpha, beta, x)
-#define FL_MAP2_SCALARS(id, CONSTANT, name, expr)                                                                      \
-    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha, float beta)                  \
-        MAP(CONSTANT, name, "a", 2, alpha, beta, a, b)
-#include "flexlab/ops.def"
+/* --- a bound that stands in a tensor ---------------------------------------------------------------------------------
+ */
 
 tensor_status tensor_clip_by(tensor *y, const tensor *x, const tensor *limit) {
     static const char name[] = "clip_by";
@@ -114,7 +58,8 @@ static tensor_status matmul(enum fl_op op, const char *name, tensor *y, const te
                        fl_shape_text(a, text_a), fl_shape_text(b, text_b), (long long)k, (long long)kb);
     TRY(check_shape_is(name, (struct operand){"y", y}, 2, (int64_t[]){m, n}));
     TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
-    struct fl_args args = {.op = op, .in = {fl_view_of(a), fl_view_of(b)}, .p.product.matrices = {.m = m, .n = n, .k = k}};
+    struct fl_args args = {
+        .op = op, .in = {fl_view_of(a), fl_view_of(b)}, .p.product.matrices = {.m = m, .n = n, .k = k}};
     TRY(fl_join_epilogue(name, y, &with, &args));
     TRY(fl_note_formats(name, y, (const tensor *const[]){a, b}, (const char *const[]){"a", "b"}, with.bias,
                         with.residual, &args));
@@ -167,10 +112,10 @@ static tensor_status avgpool(enum fl_op op, const char *name, struct operand sma
     const int64_t *s = image.t->shape;
     TRY(check_shape_is(name, small, 2, (int64_t[]){s[0], s[3]}));
     TRY(check_distinct(name, OPERANDS(small, {image.name, image.t})));
-    struct fl_args args = {.op = op,
-                           .in = {fl_view_of(in)},
-                           .p.pooling.windows = {
-                               .batch = s[0], .h = s[1], .w = s[2], .c = s[3], .p = 1, .q = 1, .filters = s[3]}};
+    struct fl_args args = {
+        .op = op,
+        .in = {fl_view_of(in)},
+        .p.pooling.windows = {.batch = s[0], .h = s[1], .w = s[2], .c = s[3], .p = 1, .q = 1, .filters = s[3]}};
     return fl_write(out, &args);
 }
 

@@ -147,6 +147,10 @@ static const char *layout_text(const char *text, char *line) {
     return line;
 }
 
+static bool is_computed(const struct fl_operand *o) {
+    return o->shape[0] == '=';
+}
+
 static tensor_status wrong_layout(const struct fl_function *f, const struct fl_operand *o, const tensor *t) {
     char shape[TENSOR_TEXT], layout[LAYOUT_TEXT];
     return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, expected %s", f->name, o->name, fl_shape_text(t, shape),
@@ -164,13 +168,15 @@ static bool fits(const struct fl_operand *o, const tensor *t, int ndim, const in
     return true;
 }
 
-static tensor_status check_shape(const struct fl_function *f, const struct binding *b, const struct fl_operand *o,
-                                 const tensor *t) {
+static tensor_status check_shape(const struct fl_invocation *call, const struct binding *b, int i) {
+    const struct fl_function *f = call->function;
+    const struct fl_operand *o = &f->operands[i];
+    const tensor *t = call->tensors[i];
     int64_t shape[TENSOR_MAX_DIMS], count = 1;
     char text[TENSOR_TEXT], expected[TENSOR_TEXT];
-    const int ndim = expected_shape(b, o->shape, shape);
+    const int ndim = is_computed(o) ? f->shape_of(call, i, shape) : expected_shape(b, o->shape, shape);
     if (ndim < 0)
-        return wrong_layout(f, o, t);
+        return is_computed(o) ? tensor_error_status() : wrong_layout(f, o, t);
     for (int d = 0; d < ndim; d++)
         count *= shape[d];
     return fits(o, t, ndim, shape, count)
@@ -180,13 +186,29 @@ static tensor_status check_shape(const struct fl_function *f, const struct bindi
                          o->flags & FL_BROADCAST ? ", or 1 in any dimension, the last ones aligned" : "");
 }
 
-static tensor_status check_shapes(struct fl_invocation *call, struct binding *b) {
+/* Whether t has the shape of the first input, and ought to: what most operands of most calls are. */
+static bool is_like_first(const struct fl_invocation *call, int i) {
     const struct fl_function *f = call->function;
+    const int first = f->outputs < f->operand_count ? f->outputs : 0;
+    const tensor *t = call->tensors[i], *like = call->tensors[first];
+    return like && f->operands[i].shape == f->operands[first].shape && !is_computed(&f->operands[i]) &&
+           t->ndim == like->ndim && f->operands[i].class == FL_CLASS_CALL &&
+           f->operands[first].class == FL_CLASS_CALL &&
+           !memcmp(t->shape, like->shape, (size_t)t->ndim * sizeof t->shape[0]);
+}
+
+static tensor_status check_shapes(const struct fl_invocation *call, struct binding *b) {
+    const struct fl_function *f = call->function;
+    bool like_first[FL_OPERANDS];
     for (int k = 0; k < f->operand_count; k++) { /* inputs first */
-        const int i = (k + f->outputs) % f->operand_count;
+        const int i = k + f->outputs < f->operand_count ? k + f->outputs : k + f->outputs - f->operand_count;
         const struct fl_operand *o = &f->operands[i];
         const tensor *t = call->tensors[i];
-        if (t && o->class < FL_CLASS_F64 && !(o->flags & FL_BROADCAST) && !learn(f, b, o->shape, t))
+        if (!t)
+            continue;
+        like_first[i] = k ? is_like_first(call, i) : o->shape[1] == '*' && !o->shape[2]; /* any shape is right */
+        if (!is_computed(o) && (!k || !like_first[i]) && o->class < FL_CLASS_F64 && !(o->flags & FL_BROADCAST) &&
+            !learn(f, b, o->shape, t))
             return wrong_layout(f, o, t);
     }
     if (f->derive && !f->derive(&b->sizes, call->scalars, f->name, false))
@@ -194,8 +216,8 @@ static tensor_status check_shapes(struct fl_invocation *call, struct binding *b)
     for (const char *letter = f->derived; letter && *letter; letter++)
         b->known |= (uint64_t)1 << index_of(*letter);
     for (int i = 0; i < f->operand_count; i++)
-        if (call->tensors[i])
-            TRY(check_shape(f, b, &f->operands[i], call->tensors[i]));
+        if (call->tensors[i] && !like_first[i])
+            TRY(check_shape(call, b, i));
     return TENSOR_OK;
 }
 
@@ -356,19 +378,18 @@ static struct fl_args prepared(const struct fl_invocation *call) {
         if (f->scalars[i].at)
             place_scalar(&args, &f->scalars[i], &call->scalars[i]);
     if (f->prepare)
-        f->prepare(&args, &call->sizes, call->scalars);
+        f->prepare(&args, call->sizes, call->scalars);
     return args;
 }
 
 tensor_status fl_invoke(const struct fl_function *f, const tensor *const *tensors, const union fl_value *scalars) {
-    struct fl_invocation call = {.function = f, .tensors = tensors, .scalars = scalars};
     struct binding b;
     b.known = 0;
+    const struct fl_invocation call = {f, tensors, scalars, &b.sizes};
     TRY(check_operands(&call));
     for (int i = 0; i < f->scalar_count; i++)
         TRY(check_scalar(f->name, &f->scalars[i], &scalars[i]));
     TRY(check_shapes(&call, &b));
-    call.sizes = b.sizes;
     TRY(check_outputs(&call));
     if (f->check)
         TRY(f->check(&call));

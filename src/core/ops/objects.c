@@ -10,7 +10,7 @@
 #define FL_MAP2_SCALARS FL_MAP1
 #define FL_MAP3 FL_MAP1
 #define FL_OBJECT(id, CONSTANT, name)                                                                                  \
-    extern const struct fl_operation fl_operation_##name;                                                                          \
+    extern const struct fl_operation fl_operation_##name;                                                              \
     extern const struct fl_function fl_function_##name;
 #define FL_INTERNAL(id, CONSTANT, name) extern const struct fl_operation fl_operation_##name;
 #define FL_COMPOSED(name) extern const struct fl_function fl_function_##name;

@@ -11,6 +11,7 @@
  *     a letter     a size, equal wherever the letter occurs
  *     a letter, *  any number of dimensions, none too, equal wherever they occur; the letter is their product
  *     a digit      before a letter: so many times that size; alone: that size
+ *     =            a shape that `shape_of` computes from the operands before it whose shapes are free, and the scalars
  * "m*n" is a tensor whose last dimension is n; "4h" is one dimension of four times h. Sizes are taken from inputs
  * first, in their order, then from outputs; letters in `derived` are computed by `derive` from the other sizes and the
  * scalars, and only compared. */
@@ -111,7 +112,7 @@ struct fl_invocation {
     const struct fl_function *function;
     const tensor *const *tensors; /* in the order of its operands; NULL: not given */
     const union fl_value *scalars;
-    struct fl_sizes sizes;
+    const struct fl_sizes *sizes;
 };
 
 struct fl_function {
@@ -125,6 +126,9 @@ struct fl_function {
     /* Computes them from the other sizes and the scalars; false, with the message set unless `quiet`: there are no such
      * sizes. NULL: nothing to do. */
     bool (*derive)(struct fl_sizes *sizes, const union fl_value *scalars, const char *name, bool quiet);
+    /* The shape of an operand whose text is "=", from those that are given otherwise; its number of dimensions, -1 with
+     * the message set where there is none. NULL: no operand is such. */
+    int (*shape_of)(const struct fl_invocation *call, int operand, int64_t *shape);
     /* What shapes and limits do not say. NULL: nothing. */
     tensor_status (*check)(const struct fl_invocation *call);
     /* Puts sizes and scalars into the parameters, beside those with an `at`. NULL: nothing to do. */

@@ -2,6 +2,7 @@
 #include "core/base/fail.h"
 #include "core/ops/operation.h"
 #include "core/reference/ref.h"
+#include "flexlab/tensor.h"
 #include <stddef.h>
 
 #define INPUT(name, i)                                                                                                 \
