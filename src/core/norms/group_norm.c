@@ -309,7 +309,8 @@ static void sum_groups(struct visit *v) {
         v->own->groups[k].numbers.mean = take_sum(v->own->groups[k].chain) / count;
     go_through(v, add_squares, false);
     for (int64_t k = 0; k < g->groups; k++)
-        v->own->groups[k].numbers.inverse = 1 / sqrt(take_sum(v->own->groups[k].chain) / count + v->args->p.norm.epsilon);
+        v->own->groups[k].numbers.inverse =
+            1 / sqrt(take_sum(v->own->groups[k].chain) / count + v->args->p.norm.epsilon);
     v->dy = dy;
     if (dy < 0)
         return;
@@ -376,8 +377,8 @@ static void forward_image(const struct fl_rows *rows, int64_t image, double *mem
     sum_groups(&v);
     for (int64_t k = 0; k < args->p.norm.groups && fl_ref_shared(args); k++) {
         struct group *group = &own.groups[k];
-        group->terms =
-            fl_row_forward(&group->sums, size_of(&args->p.norm), false, fl_exponent(&args->in[0]), args->p.norm.epsilon);
+        group->terms = fl_row_forward(&group->sums, size_of(&args->p.norm), false, fl_exponent(&args->in[0]),
+                                      args->p.norm.epsilon);
         group->aligned =
             fl_align_forward(&group->terms, fl_exponent(&args->in[1]), v.beta != NULL, fl_exponent(&args->in[2]));
     }
@@ -588,8 +589,7 @@ const struct fl_any_format fl_group_norm_gamma_any = {gamma_of_groups, gamma_nee
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 
-static tensor_status group_geometry(const char *name, const tensor *x, int groups, double epsilon,
-                                    struct fl_norm *g) {
+static tensor_status group_geometry(const char *name, const tensor *x, int groups, double epsilon, struct fl_norm *g) {
     char text[TENSOR_TEXT];
     if (x->ndim < 2)
         return fl_fail(TENSOR_E_SHAPE, "%s: x is %s, expected [N,...,C]", name, fl_shape_text(x, text));
@@ -599,8 +599,11 @@ static tensor_status group_geometry(const char *name, const tensor *x, int group
                        (long long)channels);
     if (!(epsilon > 0 && isfinite(epsilon)))
         return fl_fail(TENSOR_E_ARGUMENT, "%s: epsilon is %g, expected a finite number above 0", name, epsilon);
-    *g = (struct fl_norm){
-        .batch = x->shape[0], .m = x->count / x->shape[0] / channels, .n = channels, .groups = groups, .epsilon = epsilon};
+    *g = (struct fl_norm){.batch = x->shape[0],
+                          .m = x->count / x->shape[0] / channels,
+                          .n = channels,
+                          .groups = groups,
+                          .epsilon = epsilon};
     if (size_of(g) > INT32_MAX)
         return fl_fail(TENSOR_E_SHAPE, "%s: %lld elements of a group in %s, expected at most 2147483647", name,
                        (long long)size_of(g), fl_shape_text(x, text));

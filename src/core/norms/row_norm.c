@@ -142,7 +142,8 @@ tensor_status fl_ref_row_norm_gamma(const struct fl_args *args) {
         const double *x = w.in[1] + row * n;
         if (fl_ref_shared(args)) {
             const struct fl_row_sums s = fl_row_sums_of(n, x, NULL, NULL);
-            weights[row] = fl_row_weight_of(&s, n, is_mean_square(args), fl_exponent(&args->in[1]), args->p.norm.epsilon);
+            weights[row] =
+                fl_row_weight_of(&s, n, is_mean_square(args), fl_exponent(&args->in[1]), args->p.norm.epsilon);
         } else {
             numbers[row] = fl_row_numbers_of(n, x, is_mean_square(args), args->p.norm.epsilon);
         }
@@ -228,7 +229,8 @@ static void forward_row(const struct fl_rows *rows, int64_t row, double *own, st
             forward_exactly(rows, row, &r, value, stats);
         return;
     }
-    const struct fl_row_numbers r = rows->vectors->numbers(n, x, NULL, NULL, is_mean_square(args), args->p.norm.epsilon);
+    const struct fl_row_numbers r =
+        rows->vectors->numbers(n, x, NULL, NULL, is_mean_square(args), args->p.norm.epsilon);
     rows->vectors->values(n, x, v->gamma, v->beta, &r, value);
     fl_rows_write(rows, row * n, n, value, NULL, stats);
 }
@@ -398,7 +400,8 @@ static void numbers_row(const struct fl_rows *rows, int64_t row, double *own, st
     if (fl_ref_shared(args)) {
         struct fl_row_sums s;
         rows->vectors->sums(n, own, NULL, NULL, &s);
-        p->weights[row] = fl_row_weight_of(&s, n, is_mean_square(args), fl_exponent(&args->in[1]), args->p.norm.epsilon);
+        p->weights[row] =
+            fl_row_weight_of(&s, n, is_mean_square(args), fl_exponent(&args->in[1]), args->p.norm.epsilon);
     } else {
         p->numbers[row] = rows->vectors->numbers(n, own, NULL, NULL, is_mean_square(args), args->p.norm.epsilon);
     }
@@ -503,7 +506,8 @@ static bool store_estimates(const struct fl_rows *rows, const struct gamma_plan 
 static void exact_channels(const struct fl_rows *rows, int64_t part, double *own, struct fl_stats *stats) {
     struct fl_row_out out = {.value = own};
     struct fl_wide_sum sum[CHANNELS];
-    const int64_t first = part * CHANNELS, left = rows->args->p.norm.n - first, count = left < CHANNELS ? left : CHANNELS;
+    const int64_t first = part * CHANNELS, left = rows->args->p.norm.n - first,
+                  count = left < CHANNELS ? left : CHANNELS;
     channel_sums(&(struct channels){rows->args, rows->plan}, first, count, sum);
     for (int64_t j = 0; j < count; j++)
         fl_rows_keep_wide(&out, j, sum[j]);
@@ -588,8 +592,7 @@ static tensor_status row_norm(enum fl_op op, const char *name, tensor *y, const 
     TRY(check_shape_is(name, (struct operand){"gamma", gamma}, 1, (int64_t[]){last_dim(x)}));
     TRY(check_distinct(name, OPERANDS({"y", y}, {"x", x}, {"gamma", gamma})));
     TRY(check_epsilon(name, epsilon));
-    struct fl_args args = {
-        .op = op, .in = {fl_view_of(x), fl_view_of(gamma)}, .p.norm = rows_of(x, epsilon)};
+    struct fl_args args = {.op = op, .in = {fl_view_of(x), fl_view_of(gamma)}, .p.norm = rows_of(x, epsilon)};
     if (beta) {
         TRY(check_operands(name, OPERANDS({"y", y}, {"beta", beta})));
         TRY(check_shape_is(name, (struct operand){"beta", beta}, 1, (int64_t[]){last_dim(x)}));

@@ -114,7 +114,8 @@ static tensor_status matmul(enum fl_op op, const char *name, tensor *y, const te
                        fl_shape_text(a, text_a), fl_shape_text(b, text_b), (long long)k, (long long)kb);
     TRY(check_shape_is(name, (struct operand){"y", y}, 2, (int64_t[]){m, n}));
     TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
-    struct fl_args args = {.op = op, .in = {fl_view_of(a), fl_view_of(b)}, .p.product.matrices = {.m = m, .n = n, .k = k}};
+    struct fl_args args = {
+        .op = op, .in = {fl_view_of(a), fl_view_of(b)}, .p.product.matrices = {.m = m, .n = n, .k = k}};
     TRY(fl_join_epilogue(name, y, &with, &args));
     TRY(fl_note_formats(name, y, (const tensor *const[]){a, b}, (const char *const[]){"a", "b"}, with.bias,
                         with.residual, &args));
@@ -167,10 +168,10 @@ static tensor_status avgpool(enum fl_op op, const char *name, struct operand sma
     const int64_t *s = image.t->shape;
     TRY(check_shape_is(name, small, 2, (int64_t[]){s[0], s[3]}));
     TRY(check_distinct(name, OPERANDS(small, {image.name, image.t})));
-    struct fl_args args = {.op = op,
-                           .in = {fl_view_of(in)},
-                           .p.pooling.windows = {
-                               .batch = s[0], .h = s[1], .w = s[2], .c = s[3], .p = 1, .q = 1, .filters = s[3]}};
+    struct fl_args args = {
+        .op = op,
+        .in = {fl_view_of(in)},
+        .p.pooling.windows = {.batch = s[0], .h = s[1], .w = s[2], .c = s[3], .p = 1, .q = 1, .filters = s[3]}};
     return fl_write(out, &args);
 }
 
