@@ -55,18 +55,18 @@ static struct fl_windows geometry_of(const struct fl_args *args, bool flat) {
     const bool tn = args->op == FL_OP_MATMUL_TN, gradient = args->op == FL_OP_MATMUL;
     if (tn || gradient || args->op == FL_OP_MATMUL_NT)
         g = (struct fl_windows){.batch = 1,
-                                 .h = 1,
-                                 .p = 1,
-                                 .w = tn ? m->k : m->m,
-                                 .q = tn ? m->k : m->m,
-                                 .c = tn || gradient ? m->n : m->k,
-                                 .filters = tn         ? m->m
-                                            : gradient ? m->k
-                                                       : m->n,
-                                 .r = 1,
-                                 .s = 1,
-                                 .stride = {1, 1},
-                                 .dilation = {1, 1}};
+                                .h = 1,
+                                .p = 1,
+                                .w = tn ? m->k : m->m,
+                                .q = tn ? m->k : m->m,
+                                .c = tn || gradient ? m->n : m->k,
+                                .filters = tn         ? m->m
+                                           : gradient ? m->k
+                                                      : m->n,
+                                .r = 1,
+                                .s = 1,
+                                .stride = {1, 1},
+                                .dilation = {1, 1}};
     if (!g.groups)
         g.groups = 1;
     if (flat && fl_gemm_is_one_line(&g)) {

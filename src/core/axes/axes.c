@@ -20,7 +20,8 @@ struct fold {
 };
 
 /* Output `out` of a walk: x as decoded, z the second factor of products or NULL. */
-static struct fold fold_one(const struct fl_args *args, const struct fl_walk *g, const double *x, const double *z, int64_t out) {
+static struct fold fold_one(const struct fl_args *args, const struct fl_walk *g, const double *x, const double *z,
+                            int64_t out) {
     const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
     const int in = fl_axes_folded(args->op), e = fl_exponent(&args->in[in]), ez = fl_exponent(&args->in[1]);
     struct fold f = {0};
@@ -242,7 +243,8 @@ static void step(struct steps *s) {
 }
 
 /* n outputs from `first` on, all in one line: term by term. */
-static void fold_side_by_side(const struct fl_args *args, const struct fl_walk *g, struct block *b, int64_t first, int64_t n) {
+static void fold_side_by_side(const struct fl_args *args, const struct fl_walk *g, struct block *b, int64_t first,
+                              int64_t n) {
     const int kept = g->ndim - g->inner, in = fl_axes_folded(args->op);
     const bool products = fl_fold_kind_of(args->op) == FL_FOLD_PRODUCTS;
     const int64_t across[2] = {kept ? g->stride[0][kept - 1] : 1, kept ? g->stride[1][kept - 1] : 1};

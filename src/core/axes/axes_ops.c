@@ -116,9 +116,7 @@ static tensor_status reduce_grad(const char *name, enum fl_op op, tensor *dx, co
     TRY(check_reduced(name, operands[0], dx, axes));
     if (wants_x)
         TRY(check_same_shapes(name, OPERANDS(odx, operands[1])));
-    struct fl_args args = {.op = op,
-                           .in = {fl_view_of(dy)},
-                           .p.axes = elements_of(dx, x, axes)};
+    struct fl_args args = {.op = op, .in = {fl_view_of(dy)}, .p.axes = elements_of(dx, x, axes)};
     if (wants_x)
         args.in[1] = fl_view_of(x);
     return fl_write(dx, &args);
@@ -178,17 +176,14 @@ tensor_status tensor_argmax(tensor *index, const tensor *x, int axis) {
     TRY(fl_check_numbers(name, "index", index, FMT_I32, x->count / x->shape[axis], x));
     TRY(fl_need_elements(name, index));
     TRY(check_reduced(name, (struct operand){"index", index}, x, 1u << axis));
-    struct fl_args args = {.op = FL_OP_ARGMAX,
-                           .in = {fl_view_of(x)},
-                           .out = fl_view_of(index),
-                           .p.axes = groups_of(x, 1u << axis)};
+    struct fl_args args = {
+        .op = FL_OP_ARGMAX, .in = {fl_view_of(x)}, .out = fl_view_of(index), .p.axes = groups_of(x, 1u << axis)};
     return fl_run(x, &args);
 }
 
 /* --- broadcast operands ------------------------------------------------------------------------------------------- */
 
-static tensor_status bring(const char *name, struct fl_axes *s, int which, struct operand in,
-                           struct operand out) {
+static tensor_status bring(const char *name, struct fl_axes *s, int which, struct operand in, struct operand out) {
     char ti[TENSOR_TEXT], to[TENSOR_TEXT];
     return fl_axes_broadcast(s, which, in.t)
                ? TENSOR_OK
@@ -268,9 +263,7 @@ tensor_status tensor_where(tensor *y, const tensor *mask, const tensor *a, const
     for (int i = 0; i < 2; i++)
         TRY(bring(name, &s, i, operands[i], oy));
     TRY(check_mask(name, mask, oy, &s));
-    struct fl_args args = {.op = FL_OP_WHERE,
-                           .in = {fl_view_of(a), fl_view_of(b)},
-                           .p.axes = s};
+    struct fl_args args = {.op = FL_OP_WHERE, .in = {fl_view_of(a), fl_view_of(b)}, .p.axes = s};
     return fl_write(y, &args);
 }
 
@@ -283,9 +276,7 @@ tensor_status tensor_where_grad(tensor *da, const tensor *dy, const tensor *mask
     s.marked = marked;
     s.offset[0] = fl_strides_of(dy, s.stride[0]);
     TRY(check_mask(name, mask, oda, &s));
-    struct fl_args args = {.op = FL_OP_WHERE_GRAD,
-                           .in = {fl_view_of(dy)},
-                           .p.axes = s};
+    struct fl_args args = {.op = FL_OP_WHERE_GRAD, .in = {fl_view_of(dy)}, .p.axes = s};
     return fl_write(da, &args);
 }
 

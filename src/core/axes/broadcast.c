@@ -23,8 +23,8 @@ tensor_status fl_ref_broadcast(const struct fl_args *args) {
     const int64_t told = fl_axes_told(args);
     for (int64_t i = 0; i < w.count; i++) {
         const double a = w.in[0][fl_walk_at(&walk, 0, i)], b = w.in[1] ? w.in[1][fl_walk_at(&walk, 1, i)] : 0;
-        const struct fl_axes_value value = fl_axes_element(args->op, a, b, mark_at(args, fl_walk_at(&walk, 2, i)),
-                                                           told, fl_exponent(&args->in[0]), fl_ref_shared(args));
+        const struct fl_axes_value value = fl_axes_element(args->op, a, b, mark_at(args, fl_walk_at(&walk, 2, i)), told,
+                                                           fl_exponent(&args->in[0]), fl_ref_shared(args));
         w.value[i] = value.odd;
         w.near[i] = value.near;
     }

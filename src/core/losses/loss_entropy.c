@@ -131,12 +131,12 @@ static void run_part(void *context, int part, int worker) {
         decode(args, 1, first * n, (end - first) * n, job->at.targets + first * n);
     if (job->by_label)
         job->run.softmax(&(struct fl_softmax_work){.z = job->at.logits,
-                                              .labels = job->at.labels,
-                                              .classes = n,
-                                              .weight = job->weight,
-                                              .gradient = args->p.loss.gradient != NULL,
-                                              .loss = job->at.loss,
-                                              .largest = job->at.largest},
+                                                   .labels = job->at.labels,
+                                                   .classes = n,
+                                                   .weight = job->weight,
+                                                   .gradient = args->p.loss.gradient != NULL,
+                                                   .loss = job->at.loss,
+                                                   .largest = job->at.largest},
                          first, end);
     for (int64_t i = first; i < end; i++) {
         if (!job->by_label)

@@ -121,8 +121,9 @@ static void ref_slopes(const struct ref_work *w, int64_t row) {
         dot += (int64_t)ldexp(p[c], ep) * (int64_t)ldexp(dp[c], edp);
     for (int64_t c = 0; c < n; c++) {
         const bool counts = c < visible;
-        const struct fl_wide_sum sum = fl_softmax_slope(fl_term_of(args->p.softmax.scale), counts ? (int64_t)ldexp(p[c], ep) : 0,
-                                                        counts ? (int64_t)ldexp(dp[c], edp) : 0, dot, ep, edp);
+        const struct fl_wide_sum sum =
+            fl_softmax_slope(fl_term_of(args->p.softmax.scale), counts ? (int64_t)ldexp(p[c], ep) : 0,
+                             counts ? (int64_t)ldexp(dp[c], edp) : 0, dot, ep, edp);
         w->value[first + c] = fl_wide_odd(sum);
         w->near[first + c] = fl_wide_abs(sum);
     }
@@ -369,7 +370,7 @@ static void integer_slope_row(const struct fl_rows *rows, int64_t row, double *o
     fl_rows_read(rows, 0, row * n, visible, dp);
     fl_rows_read(rows, 1, row * n, visible, p);
     const struct slope_row r = {
-        fl_term_of(args->p.softmax.scale),  p, dp, rows->vectors->dot(visible, p, dp), fl_exponent(&args->in[1]),
+        fl_term_of(args->p.softmax.scale), p, dp, rows->vectors->dot(visible, p, dp), fl_exponent(&args->in[1]),
         fl_exponent(&args->in[0])};
     if (!estimate_slopes(rows, row * n, visible, &r, value, stats))
         exact_slopes(rows, row * n, visible, &r, value, stats);
@@ -478,10 +479,8 @@ static tensor_status check(const char *name, const struct operand *operands, int
     if (last_dim(x) > INT32_MAX)
         return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, expected rows of fewer than 2^31 elements", name,
                        operands[0].name, fl_shape_text(x, text));
-    args->p.softmax = (struct fl_softmax){.m = x->count / last_dim(x),
-                                          .n = last_dim(x),
-                                          .causal = causal ? x->shape[x->ndim - 2] : 0,
-                                          .scale = scale};
+    args->p.softmax = (struct fl_softmax){
+        .m = x->count / last_dim(x), .n = last_dim(x), .causal = causal ? x->shape[x->ndim - 2] : 0, .scale = scale};
     for (int i = 1; i < n; i++)
         args->in[i - 1] = fl_view_of(operands[i].t);
     return TENSOR_OK;

@@ -14,10 +14,11 @@ tensor_status fl_channel_moments(const struct fl_args *args) {
     const struct fl_batch_norm *n = &args->p.batch_norm;
     for (int64_t c = 0; c < args->p.batch_norm.n; c++) {
         if (fl_ref_shared(args))
-            fl_exact_moments(args->p.batch_norm.m, args->p.batch_norm.sums.i[0][c], args->p.batch_norm.sums.i[1][c], fl_exponent(&args->in[0]),
-                             &n->mean[c], &n->variance[c]);
+            fl_exact_moments(args->p.batch_norm.m, args->p.batch_norm.sums.i[0][c], args->p.batch_norm.sums.i[1][c],
+                             fl_exponent(&args->in[0]), &n->mean[c], &n->variance[c]);
         else
-            fl_float_moments(args->p.batch_norm.m, args->p.batch_norm.sums.f[0][c], args->p.batch_norm.sums.f[1][c], &n->mean[c], &n->variance[c]);
+            fl_float_moments(args->p.batch_norm.m, args->p.batch_norm.sums.f[0][c], args->p.batch_norm.sums.f[1][c],
+                             &n->mean[c], &n->variance[c]);
     }
     return TENSOR_OK;
 }
@@ -60,8 +61,9 @@ tensor_status fl_affine_coefficients(const struct fl_args *args) {
     const struct fl_batch_norm *n = &args->p.batch_norm;
     tensor_status status = TENSOR_OK;
     for (int64_t c = 0; c < args->p.batch_norm.n && !status; c++) {
-        const struct fl_affine_channel channel = fl_normalising(
-            vector_at(args, &n->gamma, c), vector_at(args, &n->beta, c), n->mean[c], n->variance[c], n->epsilon, args->in[1].data != NULL);
+        const struct fl_affine_channel channel =
+            fl_normalising(vector_at(args, &n->gamma, c), vector_at(args, &n->beta, c), n->mean[c], n->variance[c],
+                           n->epsilon, args->in[1].data != NULL);
         status = keep(args, c, &channel);
     }
     return status;
@@ -76,13 +78,15 @@ tensor_status fl_affine_grad_coefficients(const struct fl_args *args) {
         double sum, about_mean;
         if (fl_ref_shared(args)) {
             sum = fl_scale2((double)args->p.batch_norm.sums.i[0][c], -e_dy);
-            about_mean = fl_exact_about_mean(args->p.batch_norm.m, args->p.batch_norm.sums.i[0][c], args->p.batch_norm.sums.i[1][c], mean, e_dy, e_x);
+            about_mean = fl_exact_about_mean(args->p.batch_norm.m, args->p.batch_norm.sums.i[0][c],
+                                             args->p.batch_norm.sums.i[1][c], mean, e_dy, e_x);
         } else {
             sum = args->p.batch_norm.sums.f[0][c];
             about_mean = args->p.batch_norm.sums.f[1][c] - mean * sum;
         }
-        const struct fl_affine_channel channel = fl_normalising_gradient(
-            vector_at(args, &n->gamma, c), mean, n->variance[c], n->epsilon, sum, about_mean, args->p.batch_norm.m, &n->dgamma[c]);
+        const struct fl_affine_channel channel =
+            fl_normalising_gradient(vector_at(args, &n->gamma, c), mean, n->variance[c], n->epsilon, sum, about_mean,
+                                    args->p.batch_norm.m, &n->dgamma[c]);
         n->dbeta[c] = sum;
         status = keep(args, c, &channel);
     }

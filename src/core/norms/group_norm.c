@@ -309,7 +309,8 @@ static void sum_groups(struct visit *v) {
         v->own->groups[k].numbers.mean = take_sum(v->own->groups[k].chain) / count;
     go_through(v, add_squares, false);
     for (int64_t k = 0; k < g->groups; k++)
-        v->own->groups[k].numbers.inverse = 1 / sqrt(take_sum(v->own->groups[k].chain) / count + v->args->p.norm.epsilon);
+        v->own->groups[k].numbers.inverse =
+            1 / sqrt(take_sum(v->own->groups[k].chain) / count + v->args->p.norm.epsilon);
     v->dy = dy;
     if (dy < 0)
         return;
@@ -376,8 +377,8 @@ static void forward_image(const struct fl_rows *rows, int64_t image, double *mem
     sum_groups(&v);
     for (int64_t k = 0; k < args->p.norm.groups && fl_ref_shared(args); k++) {
         struct group *group = &own.groups[k];
-        group->terms =
-            fl_row_forward(&group->sums, size_of(&args->p.norm), false, fl_exponent(&args->in[0]), args->p.norm.epsilon);
+        group->terms = fl_row_forward(&group->sums, size_of(&args->p.norm), false, fl_exponent(&args->in[0]),
+                                      args->p.norm.epsilon);
         group->aligned =
             fl_align_forward(&group->terms, fl_exponent(&args->in[1]), v.beta != NULL, fl_exponent(&args->in[2]));
     }

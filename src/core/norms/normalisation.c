@@ -55,13 +55,10 @@ static int64_t rows_of(const tensor *x) {
 static tensor_status moments(double *mean, double *variance, const tensor *x) {
     struct passing p;
     tensor_status status = passing(&p, x, channels_of(x));
-    struct fl_args args = {.op = FL_OP_CHANNEL_SUMS,
-                           .in = {fl_view_of(x)},
-                           .p.batch_norm = {.m = rows_of(x),
-                                            .n = channels_of(x),
-                                            .sums = p.sums,
-                                            .mean = mean,
-                                            .variance = variance}};
+    struct fl_args args = {
+        .op = FL_OP_CHANNEL_SUMS,
+        .in = {fl_view_of(x)},
+        .p.batch_norm = {.m = rows_of(x), .n = channels_of(x), .sums = p.sums, .mean = mean, .variance = variance}};
     if (!status)
         status = fl_run(x, &args);
     args.op = FL_OP_CHANNEL_MOMENTS;
@@ -158,19 +155,18 @@ static tensor_status batchnorm(const char *op, tensor *y, const tensor *x, const
         status = passing(&p, x, channels_of(x));
     if (status)
         return status;
-    struct fl_args args = {
-        .op = FL_OP_AFFINE_COEFFICIENTS,
-        .in = {fl_view_of(x)},
-        .p.batch_norm = {.m = rows_of(x),
-                         .n = channels_of(x),
-                         .channels = p.channels,
-                         .gamma = fl_view_of(gamma),
-                         .beta = fl_view_of(beta),
-                         .mean = (double *)(uintptr_t)mean,
-                         .variance = (double *)(uintptr_t)variance,
-                         .epsilon = epsilon,
-                         .name = op,
-                         .relu = relu}};
+    struct fl_args args = {.op = FL_OP_AFFINE_COEFFICIENTS,
+                           .in = {fl_view_of(x)},
+                           .p.batch_norm = {.m = rows_of(x),
+                                            .n = channels_of(x),
+                                            .channels = p.channels,
+                                            .gamma = fl_view_of(gamma),
+                                            .beta = fl_view_of(beta),
+                                            .mean = (double *)(uintptr_t)mean,
+                                            .variance = (double *)(uintptr_t)variance,
+                                            .epsilon = epsilon,
+                                            .name = op,
+                                            .relu = relu}};
     if (r)
         args.in[1] = fl_view_of(r);
     status = fl_run(x, &args);
@@ -230,20 +226,19 @@ static tensor_status batchnorm_grad(const char *name, tensor *dx, tensor *dgamma
         status = passing(&p, x, channels_of(x));
     if (status)
         return status;
-    struct fl_args args = {
-        .op = FL_OP_CHANNEL_GRAD_SUMS,
-        .in = {fl_view_of(dy), fl_view_of(x)},
-        .p.batch_norm = {.m = rows_of(x),
-                         .n = channels_of(x),
-                         .sums = p.sums,
-                         .channels = p.channels,
-                         .gamma = fl_view_of(gamma),
-                         .mean = (double *)(uintptr_t)mean,
-                         .variance = (double *)(uintptr_t)variance,
-                         .dgamma = p.dgamma,
-                         .dbeta = p.dbeta,
-                         .epsilon = epsilon,
-                         .name = name}};
+    struct fl_args args = {.op = FL_OP_CHANNEL_GRAD_SUMS,
+                           .in = {fl_view_of(dy), fl_view_of(x)},
+                           .p.batch_norm = {.m = rows_of(x),
+                                            .n = channels_of(x),
+                                            .sums = p.sums,
+                                            .channels = p.channels,
+                                            .gamma = fl_view_of(gamma),
+                                            .mean = (double *)(uintptr_t)mean,
+                                            .variance = (double *)(uintptr_t)variance,
+                                            .dgamma = p.dgamma,
+                                            .dbeta = p.dbeta,
+                                            .epsilon = epsilon,
+                                            .name = name}};
     if (y)
         args.in[2] = fl_view_of(y);
     status = fl_run(x, &args);

@@ -187,8 +187,9 @@ static tensor_status batched(enum fl_op op, const char *name, tensor *y, const t
     shape[last] = n;
     TRY(check_shape_is(name, (struct operand){"y", y}, a->ndim, shape));
     TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
-    struct fl_args args = {
-        .op = op, .in = {fl_view_of(a), fl_view_of(b)}, .p.product.matrices = {.batch = a->count / (m * k), .m = m, .n = n, .k = k}};
+    struct fl_args args = {.op = op,
+                           .in = {fl_view_of(a), fl_view_of(b)},
+                           .p.product.matrices = {.batch = a->count / (m * k), .m = m, .n = n, .k = k}};
     TRY(fl_note_formats(name, y, (const tensor *const[]){a, b}, (const char *const[]){"a", "b"}, NULL, NULL, &args));
     return fl_write(y, &args);
 }

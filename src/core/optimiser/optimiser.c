@@ -93,7 +93,7 @@ tensor_status tensor_combine(tensor *y, const tensor *p, const tensor *q, const 
         .op = FL_OP_COMBINE,
         .in = {fl_wide_view_of(p), fl_view_of(q)},
         .p.factored = {first},
-.late = {.at = first, .what = "combine: a factor as binary32", .kind = FL_LATE_FACTORS, .count = w ? 3 : 2}};
+        .late = {.at = first, .what = "combine: a factor as binary32", .kind = FL_LATE_FACTORS, .count = w ? 3 : 2}};
     if (w)
         args.in[2] = fl_wide_view_of(w);
     return fl_write(y, &args);
@@ -105,10 +105,11 @@ tensor_status tensor_root_mean(tensor *r, const tensor *g, const tensor *factors
     TRY(check_operands(name, (const struct operand[]){{"r", r}, {"g", g}}, 2, 0));
     TRY(find_row(name, factors, row, r, &first));
     TRY(check_state(name, r));
-    struct fl_args args = {.op = FL_OP_ROOT_MEAN,
-                           .in = {fl_wide_view_of(r), fl_view_of(g)},
-                           .p.factored = {first},
-.late = {.at = first, .what = "root_mean: a factor as binary32", .kind = FL_LATE_FACTORS, .count = 3}};
+    struct fl_args args = {
+        .op = FL_OP_ROOT_MEAN,
+        .in = {fl_wide_view_of(r), fl_view_of(g)},
+        .p.factored = {first},
+        .late = {.at = first, .what = "root_mean: a factor as binary32", .kind = FL_LATE_FACTORS, .count = 3}};
     return fl_write(r, &args);
 }
 
@@ -122,10 +123,11 @@ tensor_status tensor_add_ratio(tensor *y, const tensor *w, const tensor *m, cons
     TRY(check_state(name, r));
     if (m->storage->wide && !r->storage->wide)
         return fl_fail(TENSOR_E_ARGUMENT, "add_ratio: m has a wide part and r has none, expected one beside the other");
-    struct fl_args args = {.op = FL_OP_ADD_RATIO,
-                           .in = {fl_wide_view_of(w), fl_wide_view_of(m), fl_wide_view_of(r)},
-                           .p.factored = {first},
-.late = {.at = first, .what = "add_ratio: a factor as binary32", .kind = FL_LATE_FACTORS, .count = 4}};
+    struct fl_args args = {
+        .op = FL_OP_ADD_RATIO,
+        .in = {fl_wide_view_of(w), fl_wide_view_of(m), fl_wide_view_of(r)},
+        .p.factored = {first},
+        .late = {.at = first, .what = "add_ratio: a factor as binary32", .kind = FL_LATE_FACTORS, .count = 4}};
     return fl_write(y, &args);
 }
 
@@ -223,10 +225,11 @@ static tensor_status optimiser_step(const char *name, tensor *numbers, const ten
     TRY(find_numbers(name, numbers, &first));
     TRY(fl_check_apart(name, "rate", rate, "numbers", numbers));
     TRY(fl_check_numbers(name, "rate", rate, FMT_F32, 1, numbers));
-    struct fl_args args = {.op = FL_OP_OPTIMISER_STEP,
-                           .in = {fl_view_of(numbers)},
-                           .p.optimiser_step = {.numbers = first},
-                           .late = FL_LATE_IN(rate->storage->data, FL_LATE_FLOAT, p.optimiser_step.rate, "optimiser_step: rate")};
+    struct fl_args args = {
+        .op = FL_OP_OPTIMISER_STEP,
+        .in = {fl_view_of(numbers)},
+        .p.optimiser_step = {.numbers = first},
+        .late = FL_LATE_IN(rate->storage->data, FL_LATE_FLOAT, p.optimiser_step.rate, "optimiser_step: rate")};
     if (sums) {
         if (sums->format->id != FMT_F64 || sums->storage == numbers->storage)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: sums is %s, expected another tensor of f64", name,
@@ -268,6 +271,7 @@ tensor_status tensor_trust_rate(tensor *to, const tensor *rate, const tensor *su
                            .in = {fl_view_of(sums)},
                            .out = fl_view_of(to),
                            .p.trust_rate = {.sums = sums->storage->data},
-                           .late = FL_LATE_IN(rate->storage->data, FL_LATE_FLOAT, p.trust_rate.rate, "trust_rate: rate")};
+                           .late =
+                               FL_LATE_IN(rate->storage->data, FL_LATE_FLOAT, p.trust_rate.rate, "trust_rate: rate")};
     return run_numbers(to, &args);
 }

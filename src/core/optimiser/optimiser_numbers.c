@@ -59,8 +59,9 @@ tensor_status fl_sum_squares(const struct fl_args *args) {
     if (!s.chunks)
         return TENSOR_E_MEMORY;
     fl_parallel((int)count, chunk, &s);
-    *args->p.sum_squares.sum = fl_ref_shared(args) ? fl_exact_squares(&s.chunks->exact, count, fl_exponent(&args->in[0]))
-                                                : fl_float_squares(&s.chunks->real, count);
+    *args->p.sum_squares.sum = fl_ref_shared(args)
+                                   ? fl_exact_squares(&s.chunks->exact, count, fl_exponent(&args->in[0]))
+                                   : fl_float_squares(&s.chunks->real, count);
     return TENSOR_OK;
 }
 

@@ -98,8 +98,8 @@ static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *
     }
     return fl_fail(TENSOR_E_UNSUPPORTED,
                    "%s: %s by %s to %s: the device %s has no kernel for operands and result of different formats",
-                   fl_op_name(args->op), fl_operand_format(args, 0)->name, fl_operand_format(args, 1)->name, format->name,
-                   queue->device->name);
+                   fl_op_name(args->op), fl_operand_format(args, 0)->name, fl_operand_format(args, 1)->name,
+                   format->name, queue->device->name);
 }
 
 static bool reads_its_output(const struct fl_storage *out, const struct fl_args *args) {
@@ -135,8 +135,7 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
         call.args.out.wide = args->in[0].wide;
     call.sequence = (struct fl_sequence_part){.state = s->sequence, .tensor = s->part};
     /* The reference kernels decode everything first: twice would be dear. */
-    call.measures_first =
-        choice.backend == FL_REF || has_large_windows(args) || reads_its_output(s, args);
+    call.measures_first = choice.backend == FL_REF || has_large_windows(args) || reads_its_output(s, args);
     status = fl_submit(queue, &call);
     if (!status && call.args.out.wide && !queue->measuring)
         s->view_rounding = fl_view_rounding(s);

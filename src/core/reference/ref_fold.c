@@ -151,7 +151,8 @@ static bool finite_operands(const struct ref_work *w, int64_t i, double *sum) {
     if (a->op == FL_OP_COMBINE)
         *sum = (float)f[0] * x[0] + (float)f[1] * x[1] + (w->in[2] ? (float)f[2] * x[2] : 0);
     else
-        *sum = a->op == FL_OP_SGD_MOMENTUM ? a->p.sgd.momentum * x[0] + x[1] + a->p.sgd.weight_decay * x[2] : x[0] - a->p.sgd.rate * x[1];
+        *sum = a->op == FL_OP_SGD_MOMENTUM ? a->p.sgd.momentum * x[0] + x[1] + a->p.sgd.weight_decay * x[2]
+                                           : x[0] - a->p.sgd.rate * x[1];
     for (int j = 0; a->op == FL_OP_COMBINE && j < 3 && w->in[j]; j++)
         if (!isfinite((float)f[j]))
             return false;

@@ -94,7 +94,8 @@ static void copy_rows(char *to, const char *from, int64_t rows, size_t bytes, in
 }
 
 /* Elements first ... first + n - 1 of a permutation whose last dimension stays. */
-static void permute_runs(const struct fl_permutation *s, int bytes, const char *in, int64_t first, int64_t n, char *to) {
+static void permute_runs(const struct fl_permutation *s, int bytes, const char *in, int64_t first, int64_t n,
+                         char *to) {
     const int last = s->ndim - 1;
     const int64_t run = s->shape[last];
     struct place p = place_of(s, first);
@@ -226,7 +227,8 @@ static tensor_status copy(const struct fl_args *args, const struct fl_row_vector
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
-    const struct fl_permutation strides = args->op == FL_OP_PERMUTE ? merged(&args->p.permutation) : args->p.permutation;
+    const struct fl_permutation strides =
+        args->op == FL_OP_PERMUTE ? merged(&args->p.permutation) : args->p.permutation;
     rows.plan = &strides;
     rows.vectors = vectors;
     fl_rows_run(&rows, memory);

@@ -24,7 +24,8 @@ tensor_status fl_ref_embedding(const struct fl_args *args) {
     if (status)
         return status;
     for (int64_t i = 0; i < w.count; i++)
-        w.value[i] = w.near[i] = w.in[0][args->p.table.indices[i / args->p.table.columns] * args->p.table.columns + i % args->p.table.columns];
+        w.value[i] = w.near[i] = w.in[0][args->p.table.indices[i / args->p.table.columns] * args->p.table.columns +
+                                         i % args->p.table.columns];
     fl_ref_end(&w);
     return TENSOR_OK;
 }
@@ -89,8 +90,11 @@ static void gather_row(const struct fl_rows *rows, int64_t row, double *own, str
 
 /* Each thread has a block of numbers, and one of elements. */
 static struct fl_rows gathered_rows(const struct fl_args *args) {
-    return (struct fl_rows){
-        .args = args, .rows = args->p.table.count, .width = args->p.table.columns, .doubles = COPIED + COPIED / 2, .run = gather_row};
+    return (struct fl_rows){.args = args,
+                            .rows = args->p.table.count,
+                            .width = args->p.table.columns,
+                            .doubles = COPIED + COPIED / 2,
+                            .run = gather_row};
 }
 
 static size_t gather_need(const struct fl_args *args) {

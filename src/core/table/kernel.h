@@ -88,7 +88,7 @@ struct fl_late {
  * count as stored. */
 struct fl_args {
     enum fl_op op;
-    int workers; /* threads that the need was asked for and the kernel may use; 0: fl_threads() */
+    int workers;                    /* threads that the need was asked for and the kernel may use; 0: fl_threads() */
     const struct fl_format *format; /* must be set: the reference kernels serve every format through its codec */
     struct fl_view out, in[3];
     union fl_parameters p;
