@@ -26,7 +26,7 @@ struct known {
 };
 
 static const struct known known[FL_OP_LIMIT] = {
-#include "support_promises.inc"
+#include "support_promises.h"
 };
 
 /* --- the page ----------------------------------------------------------------------------------------------------- */
@@ -91,7 +91,7 @@ static struct known facts_of(enum fl_op op) {
 
 static void print_operation(tensor_device *device, enum fl_op op) {
     const struct known k = facts_of(op);
-    CHECK(k.promise, "%s (%d): no line in support_promises.inc says what it promises", fl_op_name(op), (int)op);
+    CHECK(k.promise, "%s (%d): no line in support_promises.h says what it promises", fl_op_name(op), (int)op);
     fprintf(out, "| `%s`", fl_op_name(op));
     for (int i = 0; fl_format_at(i); i++)
         print_cell(device, fl_format_at(i), op);

@@ -12,7 +12,7 @@
 
 #define GEMM_KIND bf16
 #define GEMM_ISA avx512_amx_fast
-#include "gemm/gemm_template.inc"
+#include "gemm/gemm_template.h"
 
 enum {
     ELEMENTS = 32, /* of a line */

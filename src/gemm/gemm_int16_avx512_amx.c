@@ -15,7 +15,7 @@
 
 #define GEMM_KIND int16
 #define GEMM_ISA avx512_amx
-#include "gemm/gemm_template.inc"
+#include "gemm/gemm_template.h"
 
 enum {
     ELEMENTS = 64,              /* of a line */
