@@ -2,11 +2,10 @@
  * the finest of their exponents, as limbs where those have room, as integers of 64 bits or, where the exponents lie too
  * far apart for that, wider ones; then ReLU, and one rounding.
  *
- * Expects: flex_store.h; element(); FLEX_ISA, the instruction set that symbols end with.
- * Gives: FLEX_STORES. It is fl_flex_stores_ and the instruction set, a struct gemm_stores. */
+ * Expects: flex_store.h; element(); FL_ISA, the instruction set that symbols end with.
+ * Gives: FL_FOR_ISA(fl_flex_stores), a struct gemm_stores. */
 #include "gemm/gemm_epilogue.h"
 #define GEMM_KIND flex
-#define GEMM_ISA FLEX_ISA
 #include "gemm/gemm_template.h"
 
 _Static_assert((int)FLEX_STORE_RUN == (int)GEMM_EPILOGUE_RUN,
@@ -287,7 +286,7 @@ static void GEMM_NAME(store_finish)(const struct fl_args *args, const void *stat
     fl_stats_merge(args->stats, &stored->wide);
 }
 
-const struct gemm_stores FLEX_STORES = {
+const struct gemm_stores FL_FOR_ISA(fl_flex_stores) = {
     .element_bytes = sizeof(int16_t),
     .sum_bytes = sizeof(int64_t),
     .stats_bytes = sizeof(struct gemm_stored),

@@ -4,12 +4,12 @@
  * Expects: float_store.h, the name of the format FL_KIND and of the instruction set FL_ISA; relu(), floats_of().
  * Gives: GEMM_NAME(any), GEMM_NAME(mixed), FL_STORES. The first two are the kernels of all these operations, of one
  * format and of several, the third the struct gemm_stores of the format. */
+#include "core/base/isa.h"
 #include "gemm/gemm_epilogue.h"
 #include "gemm/gemm_float.h"
 #include "gemm/gemm_mixed.h"
 #include <math.h>
 #define GEMM_KIND FL_KIND
-#define GEMM_ISA FL_ISA
 #include "gemm/gemm_template.h"
 
 /* --- packing ------------------------------------------------------------------------------------------------------ */
@@ -215,7 +215,7 @@ static const struct gemm_depthwise_kernels depthwise = {
     .weights = GEMM_NAME(depthwise_weights),
 };
 
-#define FL_STORES FL_GLOBAL(stores)
+#define FL_STORES FL_FOR_ISA(FL_JOIN(FL_JOIN(fl, FL_KIND), stores))
 extern const struct gemm_stores FL_STORES;
 const struct gemm_stores FL_STORES = {
     .element_bytes = sizeof(element),
@@ -227,7 +227,7 @@ const struct gemm_stores FL_STORES = {
 };
 
 static const struct gemm_family family = {.ordered = true,
-                                          .kernels = &GEMM_PASTE(fl, float, FL_ISA),
+                                          .kernels = &FL_FOR_ISA(fl_gemm_float),
                                           .packing = &packing,
                                           .depthwise = &depthwise,
                                           .stores = &FL_STORES};
@@ -240,13 +240,10 @@ static size_t GEMM_NAME(need)(const struct fl_args *args) {
     return fl_gemm_need(&family, args);
 }
 
-#define MIXED_OF(isa) fl_gemm_mixed_float_##isa
-#define MIXED(isa) MIXED_OF(isa)
-
 static tensor_status GEMM_NAME(mixed)(const struct fl_args *args) {
-    return fl_gemm_mixed(&family, &MIXED(FL_ISA), args);
+    return fl_gemm_mixed(&family, &FL_FOR_ISA(fl_gemm_mixed_float), args);
 }
 
 static size_t GEMM_NAME(mixed_need)(const struct fl_args *args) {
-    return fl_gemm_mixed_need(&family, &MIXED(FL_ISA), args);
+    return fl_gemm_mixed_need(&family, &FL_FOR_ISA(fl_gemm_mixed_float), args);
 }

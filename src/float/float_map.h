@@ -70,8 +70,7 @@ static void map_range(const struct fl_args *args, const void *context, int64_t f
 /* --- rounded stochastically --------------------------------------------------------------------------------------- */
 
 #ifdef FL_DIGITS
-#define EXACT(name) FL_NAME(exact_##name)
-#define MAP_NAME(name) EXACT(name)
+#define MAP_NAME(name) exact_##name
 #define FL_SUM(p, q) fl_sum_odd(p, q)
 #include "core/table/no_real_rows.inc"
 #include "core/reference/ref_map_expr.inc"
@@ -79,12 +78,11 @@ static void map_range(const struct fl_args *args, const void *context, int64_t f
 typedef void (*exact_block)(int64_t n, const float *a, const float *b, const float *c, double alpha, double *v);
 
 /* Of an operation, by name, its results of a block. */
-#define EXACT_BLOCK(name) FL_NAME(exact_block_##name)
 #define LOOP(name)                                                                                                     \
-    static void EXACT_BLOCK(name)(int64_t n, const float *a, const float *b, const float *c, double alpha,             \
-                                  double *restrict v) {                                                                \
+    static void exact_block_##name(int64_t n, const float *a, const float *b, const float *c, double alpha,            \
+                                   double *restrict v) {                                                               \
         for (int64_t i = 0; i < n; i++)                                                                                \
-            v[i] = EXACT(name)(a[i], b[i], c[i], alpha);                                                               \
+            v[i] = exact_##name(a[i], b[i], c[i], alpha);                                                              \
     }
 #define FL_MAP1(id, CONSTANT, name, expr) LOOP(name)
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr) LOOP(name)
@@ -96,11 +94,11 @@ typedef void (*exact_block)(int64_t n, const float *a, const float *b, const flo
 #undef LOOP
 
 static const exact_block exact_blocks[FL_OP_LIMIT] = {
-#define FL_MAP1(id, CONSTANT, name, expr) [id] = EXACT_BLOCK(name),
-#define FL_MAP1_SCALAR(id, CONSTANT, name, expr) [id] = EXACT_BLOCK(name),
-#define FL_MAP2(id, CONSTANT, name, expr) [id] = EXACT_BLOCK(name),
-#define FL_MAP2_SCALAR(id, CONSTANT, name, expr) [id] = EXACT_BLOCK(name),
-#define FL_MAP3(id, CONSTANT, name, expr) [id] = EXACT_BLOCK(name),
+#define FL_MAP1(id, CONSTANT, name, expr) [id] = exact_block_##name,
+#define FL_MAP1_SCALAR(id, CONSTANT, name, expr) [id] = exact_block_##name,
+#define FL_MAP2(id, CONSTANT, name, expr) [id] = exact_block_##name,
+#define FL_MAP2_SCALAR(id, CONSTANT, name, expr) [id] = exact_block_##name,
+#define FL_MAP3(id, CONSTANT, name, expr) [id] = exact_block_##name,
 #include "core/table/no_real_rows.inc"
 #include "flexlab/ops.def"
 };
@@ -122,8 +120,8 @@ static inline float product_error(float a, float b, float product) {
 #endif
 
 #define PAIR(name, result, its_error)                                                                                  \
-    static void FL_NAME(pair_block_##name)(int64_t n, const float *pa, const float *pb, float alpha,                   \
-                                           float *restrict px, float *restrict error) {                                \
+    static void pair_block_##name(int64_t n, const float *pa, const float *pb, float alpha, float *restrict px,        \
+                                  float *restrict error) {                                                             \
         (void)alpha;                                                                                                   \
         for (int64_t i = 0; i < n; i++) {                                                                              \
             const float a = pa[i], b = pb[i], x = (result);                                                            \
@@ -132,7 +130,6 @@ static inline float product_error(float a, float b, float product) {
             error[i] = (its_error);                                                                                    \
         }                                                                                                              \
     }
-#define PAIR_BLOCK(name) FL_NAME(pair_block_##name)
 PAIR(add, a + b, sum_error(a, b, x))
 PAIR(sub, a - b, sum_error(a, -b, x))
 PAIR(add_relu, relu(a + b), a + b <= 0 ? 0.0f : sum_error(a, b, x))
@@ -144,9 +141,9 @@ PAIR(scale, alpha *a, product_error(alpha, a, x))
 #undef PAIR
 
 static const pair_block pair_blocks[FL_OP_LIMIT] = {
-    [FL_OP_ADD] = PAIR_BLOCK(add), [FL_OP_SUB] = PAIR_BLOCK(sub),       [FL_OP_ADD_RELU] = PAIR_BLOCK(add_relu),
+    [FL_OP_ADD] = pair_block_add, [FL_OP_SUB] = pair_block_sub,       [FL_OP_ADD_RELU] = pair_block_add_relu,
 #ifdef __FMA__
-    [FL_OP_MUL] = PAIR_BLOCK(mul), [FL_OP_SQUARE] = PAIR_BLOCK(square), [FL_OP_SCALE] = PAIR_BLOCK(scale),
+    [FL_OP_MUL] = pair_block_mul, [FL_OP_SQUARE] = pair_block_square, [FL_OP_SCALE] = pair_block_scale,
 #endif
 };
 

@@ -11,7 +11,7 @@
 #endif
 
 #define GEMM_KIND bf16
-#define GEMM_ISA avx512_amx_fast
+#define FL_ISA avx512_amx_fast
 #include "gemm/gemm_template.h"
 
 enum {

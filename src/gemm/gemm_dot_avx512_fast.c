@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define GEMM_KIND bf16
-#define GEMM_ISA avx512_fast
+#define FL_ISA avx512_fast
 #include "gemm/gemm_template.h"
 
 #include "gemm/gemm_float_vector.h"

@@ -14,7 +14,7 @@
 #endif
 
 #define GEMM_KIND int16
-#define GEMM_ISA avx512_amx
+#define FL_ISA avx512_amx
 #include "gemm/gemm_template.h"
 
 enum {
