@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Templates (src/**/*.inc): each says at its head what it expects and what it gives, and has what it says it gives. Functions
+"""Templates (*.inc, compiled several times with other definitions): each says at its head what it expects and what it gives,
+and has what it says it gives; so has each header that says what it gives. Functions
 of what is compiled for each instruction set have it in their symbols, so that profilers and debuggers can tell them apart.
 usage: test_templates.py SOURCE_DIR BUILD_DIR [plain]
 "plain": a build that leaves the symbols of local functions as they are (cmake/library.cmake)."""
@@ -11,17 +12,20 @@ import sys
 source, build = map(pathlib.Path, sys.argv[1:3])
 plain = sys.argv[3:] == ["plain"]
 failures = []
-WORD = r"[A-Za-z_]\w*(?:\(\w+\))?"  # a name, or one pasted by a macro: NAME(largest)
+WORD = r"[A-Za-z_]\w*(?:\(\w+\))?"  # a name, or one pasted by a macro: NAME(largest), FL_FOR_ISA(fl_flex)
 
-templates = sorted(source.glob("src/**/*.inc"))
-for path in templates:
+FOLDERS = ("src", "tests", "tools", "bench", "examples")
+templates = [p for folder in FOLDERS for p in sorted((source / folder).rglob("*.inc"))]
+saying = [p for p in sorted(source.glob("src/**/*.h")) if " Gives: " in p.read_text().partition("*/")[0]]
+for path in templates + saying:
     where = path.relative_to(source)
     text = path.read_text()
     head, _, body = text.partition("*/")
     head = re.sub(r"\n \* ?", " ", head)
-    match = re.match(rf"/\* {re.escape(path.name)} - \S.* Expects: \S.* Gives: (.*?)\.(\s|$)", head, re.S)
+    expects = r" Expects: \S.*" if path.suffix == ".inc" else ""
+    match = re.match(rf"/\* {re.escape(path.name)} - \S.*{expects} Gives: (.*?)\.(\s|$)", head, re.S)
     if not match:
-        failures.append(f"{where}: its head is not 'name - what it is ... Expects: ... Gives: name, name.'")
+        failures.append(f"{where}: its head is not 'name - what it is ...{' Expects: ...' if expects else ''} Gives: name, name.'")
         continue
     for name in match.group(1).split(","):
         name = name.strip()

@@ -8,8 +8,13 @@
  * anything may have saturated, or be the largest sum so far. Then, and where coefficients need more, each column is
  * computed with everything that the write is to know of it.
  *
- * Expects: what stands before its inclusion in flex_affine.h; core/arithmetic/draws.h.
  * Gives: affine_draw_tile. */
+#ifndef FL_FLEX_AFFINE_DRAWS_H
+#define FL_FLEX_AFFINE_DRAWS_H
+
+#include "core/arithmetic/draws.h"
+#include "flex/flex_affine_columns.h"
+
 _Static_assert((int)AFFINE_TILE <= (int)DRAW_RUN, "the draws of a tile fit their buffer");
 
 /* A straight column down `rows` rows from element i on, whose draws begin at `draws`; returns how many sums are zero.
@@ -171,3 +176,5 @@ static void affine_draw_tile(const struct fl_args *args, const struct affine *p,
         __atomic_store(p->known, &largest, __ATOMIC_RELAXED);
     }
 }
+
+#endif

@@ -7,9 +7,14 @@
  * The largest sum must be known to the last bit. A tile keeps the extremes of its results; only where those reach the
  * largest one so far are the sums of a lane looked at one by one.
  *
- * Expects: what stands before its inclusion in flex_affine.h; flex_pairs.h.
  * Gives: affine_group, fill_group, affine_pairs. */
+#ifndef FL_FLEX_AFFINE_PAIRS_H
+#define FL_FLEX_AFFINE_PAIRS_H
 
+#include "flex/flex_affine_columns.h"
+#include "flex/flex_pairs.h"
+
+#ifdef FLEX_PAIRS
 struct affine_half {
     int32_t digits[AFFINE_LEVELS][PAIRS];   /* pairs of 16-bit multipliers: of a, and of x or, without x, of one */
     int32_t constant[AFFINE_LEVELS][PAIRS]; /* the top one with half a unit */
@@ -209,3 +214,7 @@ static void affine_pairs(const struct fl_args *args, const struct affine *p, int
     }
 #undef LOOP
 }
+
+#endif
+
+#endif

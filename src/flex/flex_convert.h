@@ -1,9 +1,13 @@
 /* flex_convert.h - binary32 to mantissas under a given exponent and back, for conversions between formats.
  *
- * Expects: flex_store.h, flex_parts.h.
  * Gives: floats_to_elements, elements_to_floats. */
+#ifndef FL_FLEX_CONVERT_H
+#define FL_FLEX_CONVERT_H
+
 #include "core/base/stream.h"
 #include "flex/flex_convert_plan.h"
+#include "flex/flex_parts.h"
+#include "flex/flex_store.h"
 
 static uint32_t magnitude_of(float x) {
     uint32_t bits;
@@ -101,3 +105,5 @@ static uint32_t elements_to_floats(const struct fl_view *in, int64_t first, int6
     }
     return magnitude_of((float)largest * unit0 * unit1);
 }
+
+#endif

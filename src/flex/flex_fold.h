@@ -4,8 +4,13 @@
  * few), and adds them to its own 64-bit sums of the channels; the parts' sums are added at the end. Where pairs of
  * mantissas have a multiply-add, those of two rows are added at once.
  *
- * Expects: flex_store.h, flex_parts.h, and where there are pairs flex_pairs.h.
  * Gives: channel_sums, sum_rows, max_abs. */
+#ifndef FL_FLEX_FOLD_H
+#define FL_FLEX_FOLD_H
+
+#include "flex/flex_pairs.h"
+#include "flex/flex_parts.h"
+#include "flex/flex_store.h"
 
 enum {
     FOLD_PARTS = 32,    /* parts at most: each has sums of its own */
@@ -289,3 +294,5 @@ static tensor_status max_abs(const struct fl_args *args) {
     run_parts(args, NULL, max_abs_run, args->in[0].count, FLEX_BLOCK);
     return TENSOR_OK;
 }
+
+#endif

@@ -2,11 +2,15 @@
  * the finest of their exponents, as limbs where those have room, as integers of 64 bits or, where the exponents lie too
  * far apart for that, wider ones; then ReLU, and one rounding.
  *
- * Expects: flex_store.h; element(); FL_ISA, the instruction set that symbols end with.
+ * Expects: FL_ISA, the instruction set that symbols end with.
  * Gives: FL_FOR_ISA(fl_flex_stores), a struct gemm_stores. */
+#ifndef FL_FLEX_GEMM_H
+#define FL_FLEX_GEMM_H
+
+#include "core/base/isa.h"
+#include "flex/flex_parts.h"
+#include "flex/flex_store.h"
 #include "gemm/gemm_epilogue.h"
-#define GEMM_KIND flex
-#include "gemm/gemm_template.h"
 
 _Static_assert((int)FLEX_STORE_RUN == (int)GEMM_EPILOGUE_RUN,
                "as many sums are stored at a time as joined by an epilogue");
@@ -28,8 +32,8 @@ static void addends_of(const struct fl_epilogue *e, int64_t first, int64_t n, st
 /* --- whole sums --------------------------------------------------------------------------------------------------- */
 
 /* sums[0 ... n) with what the epilogue adds; false where 62 bits may not hold them. */
-static bool GEMM_NAME(add_wide)(const struct gemm_alignment *by, bool relu, int64_t n, const int64_t *sums,
-                                const struct gemm_addends *with, int64_t *results) {
+static bool gemm_add_wide(const struct gemm_alignment *by, bool relu, int64_t n, const int64_t *sums,
+                          const struct gemm_addends *with, int64_t *results) {
     const int16_t *restrict bias = with->bias, *restrict residual = with->residual;
     const int up = by->up_sum, up_bias = by->up_bias, up_residual = by->up_residual;
     const int64_t most = gemm_largest_sum(by);
@@ -44,8 +48,8 @@ static bool GEMM_NAME(add_wide)(const struct gemm_alignment *by, bool relu, int6
     return true;
 }
 
-static void GEMM_NAME(store_wider)(const struct fl_args *args, int64_t first, int64_t n, const int64_t *sums,
-                                   const struct gemm_addends *with, struct fl_stats *stats) {
+static void gemm_store_wider(const struct fl_args *args, int64_t first, int64_t n, const int64_t *sums,
+                             const struct gemm_addends *with, struct fl_stats *stats) {
     const struct fl_epilogue *e = &args->epilogue;
     for (int64_t j = 0; j < n; j++) {
         const struct fl_term terms[] = {{sums[j], fl_exponent(&args->in[0]) + fl_exponent(&args->in[1])},
@@ -61,8 +65,8 @@ static void GEMM_NAME(store_wider)(const struct fl_args *args, int64_t first, in
     }
 }
 
-static void GEMM_NAME(store_wide)(const struct fl_args *args, int64_t first, int64_t n, const int64_t *sums,
-                                  struct gemm_stored *stored) {
+static void gemm_store_wide(const struct fl_args *args, int64_t first, int64_t n, const int64_t *sums,
+                            struct gemm_stored *stored) {
     const struct gemm_alignment by = fl_gemm_alignment(args);
     const int shift = by.exponent - fl_exponent(&args->out);
     if (!gemm_has_epilogue(&args->epilogue)) {
@@ -75,10 +79,10 @@ static void GEMM_NAME(store_wide)(const struct fl_args *args, int64_t first, int
     for (int64_t some, most = fl_gemm_epilogue_run(&args->epilogue, n); n > 0; n -= some, first += some, sums += some) {
         some = n < most ? n : most;
         addends_of(&args->epilogue, first, some, &with);
-        if (GEMM_NAME(add_wide)(&by, args->epilogue.relu, some, sums, &with, results))
+        if (gemm_add_wide(&by, args->epilogue.relu, some, sums, &with, results))
             store_block(element(&args->out, first), first, some, results, shift, &args->rounding, &stored->sums);
         else
-            GEMM_NAME(store_wider)(args, first, some, sums, &with, &stored->wide);
+            gemm_store_wider(args, first, some, sums, &with, &stored->wide);
     }
 }
 
@@ -107,9 +111,9 @@ add_limbs_body(const struct gemm_alignment *by, int64_t n, const int32_t *restri
 
 /* Adds bias and residual, which are there or not, to sums: in the limbs of `to`, and the low one of the sums where that
  * does not change. */
-static struct gemm_sums GEMM_NAME(add_limbs)(const struct fl_epilogue *e, const struct gemm_alignment *by, int64_t n,
-                                             const int32_t *low, const int32_t *high, const struct gemm_addends *with,
-                                             const struct gemm_sums *to) {
+static struct gemm_sums gemm_add_limbs(const struct fl_epilogue *e, const struct gemm_alignment *by, int64_t n,
+                                       const int32_t *low, const int32_t *high, const struct gemm_addends *with,
+                                       const struct gemm_sums *to) {
     const enum gemm_addend bias = gemm_addend_of(e->bias.data, by->up_bias),
                            residual = gemm_addend_of(e->residual.data, by->up_residual);
 #define ADD_LIMBS(b, r)                                                                                                \
@@ -134,12 +138,12 @@ static struct gemm_sums GEMM_NAME(add_limbs)(const struct fl_epilogue *e, const 
 }
 
 /* As int64, where rounding has no shorter way. */
-static void GEMM_NAME(store_slowly)(const struct fl_args *args, int64_t first, int64_t n, const int32_t *low,
-                                    const int32_t *high, struct gemm_stored *stored) {
+static void gemm_store_slowly(const struct fl_args *args, int64_t first, int64_t n, const int32_t *low,
+                              const int32_t *high, struct gemm_stored *stored) {
     int64_t sums[GEMM_EPILOGUE_RUN];
     for (int64_t j = 0; j < n; j++)
         sums[j] = high[j] * -(int64_t)GEMM_REST + low[j];
-    GEMM_NAME(store_wide)(args, first, n, sums, stored);
+    gemm_store_wide(args, first, n, sums, stored);
 }
 
 /* Rounds to nearest even sums that fit the result, those below 0 as 0 if relu (they need not fit): x is the sum, or if
@@ -180,8 +184,8 @@ static inline __attribute__((always_inline)) int64_t round_limbs_body(int16_t *r
 
 /* Whether the results of n sums surely fit, those below 0 taken as 0 if relu; 1 <= shift <= 44. If so, notes their
  * maximum. */
-static bool GEMM_NAME(limbs_fit)(int64_t n, const int32_t *low, const int32_t *high, int shift, bool relu,
-                                 struct flex_stats *stats) {
+static bool gemm_limbs_fit(int64_t n, const int32_t *low, const int32_t *high, int shift, bool relu,
+                           struct flex_stats *stats) {
     int32_t top = high[0], bottom = high[0];
     for (int64_t j = 0; j < n; j++) {
         top = high[j] > top ? high[j] : top;
@@ -211,8 +215,8 @@ static bool GEMM_NAME(limbs_fit)(int64_t n, const int32_t *low, const int32_t *h
 }
 
 /* Stores sums that fit. */
-static void GEMM_NAME(store_fitting)(int16_t *dst, int64_t n, const int32_t *low, const int32_t *high, int shift,
-                                     bool relu, struct flex_stats *stats) {
+static void gemm_store_fitting(int16_t *dst, int64_t n, const int32_t *low, const int32_t *high, int shift, bool relu,
+                               struct flex_stats *stats) {
     if (shift > GEMM_LIMB_BITS)
         stats->flushed += relu ? round_limbs_body(dst, n, low, high, shift, true, true)
                                : round_limbs_body(dst, n, low, high, shift, false, true);
@@ -227,8 +231,8 @@ static bool rounds_limbs(const struct fl_args *args, int shift) {
 }
 
 /* Sums of limbs, with what the epilogue adds, to elements first ... of the output. */
-static void GEMM_NAME(store_limbs)(const struct fl_args *args, int64_t first, int64_t n, const int32_t *low,
-                                   const int32_t *high, struct gemm_stored *stored) {
+static void gemm_store_limbs(const struct fl_args *args, int64_t first, int64_t n, const int32_t *low,
+                             const int32_t *high, struct gemm_stored *stored) {
     const struct fl_epilogue *e = &args->epilogue;
     const struct gemm_alignment by = fl_gemm_alignment(args);
     const int shift = by.exponent - fl_exponent(&args->out);
@@ -242,45 +246,45 @@ static void GEMM_NAME(store_limbs)(const struct fl_args *args, int64_t first, in
         bool done = false;
         if (usual) {
             addends_of(e, first, some, &with);
-            const struct gemm_sums sums = GEMM_NAME(add_limbs)(e, &by, some, low, high, &with, &to);
-            done = GEMM_NAME(limbs_fit)(some, sums.low, sums.high, shift, e->relu, &stored->sums);
+            const struct gemm_sums sums = gemm_add_limbs(e, &by, some, low, high, &with, &to);
+            done = gemm_limbs_fit(some, sums.low, sums.high, shift, e->relu, &stored->sums);
             if (done)
-                GEMM_NAME(store_fitting)
-            (element(&args->out, first), some, sums.low, sums.high, shift, e->relu, &stored->sums);
+                gemm_store_fitting(element(&args->out, first), some, sums.low, sums.high, shift, e->relu,
+                                   &stored->sums);
         }
         if (!done)
-            GEMM_NAME(store_slowly)(args, first, some, low, high, stored);
+            gemm_store_slowly(args, first, some, low, high, stored);
     }
 }
 
 /* --- the family's stores ------------------------------------------------------------------------------------------ */
 
-static void GEMM_NAME(store_sums)(const struct fl_args *args, int64_t first, int64_t n, const struct gemm_sums *sums,
-                                  void *stats) {
+static void gemm_store_sums(const struct fl_args *args, int64_t first, int64_t n, const struct gemm_sums *sums,
+                            void *stats) {
     if (sums->wide)
-        GEMM_NAME(store_wide)(args, first, n, sums->wide, stats);
+        gemm_store_wide(args, first, n, sums->wide, stats);
     else
-        GEMM_NAME(store_limbs)(args, first, n, sums->low, sums->high, stats);
+        gemm_store_limbs(args, first, n, sums->low, sums->high, stats);
 }
 
 /* Whether they fit is found out once for all rows. */
-static void GEMM_NAME(store_rows)(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows,
-                                  int64_t columns, const struct gemm_sums *sums, void *stats) {
+static void gemm_store_rows(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows, int64_t columns,
+                            const struct gemm_sums *sums, void *stats) {
     struct gemm_stored *stored = stats;
     const struct fl_epilogue *e = &args->epilogue;
     const int shift = fl_gemm_alignment(args).exponent - fl_exponent(&args->out);
     const bool fit = rounds_limbs(args, shift) && !e->bias.data && !e->residual.data &&
-                     GEMM_NAME(limbs_fit)(rows * sums->stride, sums->low, sums->high, shift, e->relu, &stored->sums);
+                     gemm_limbs_fit(rows * sums->stride, sums->low, sums->high, shift, e->relu, &stored->sums);
     for (int64_t r = 0; r < rows; r++, first += pitch) {
         const struct gemm_sums row = gemm_sums_at(sums, r, 0);
         if (fit)
-            GEMM_NAME(store_fitting)
-        (element(&args->out, first), columns, row.low, row.high, shift, e->relu, &stored->sums);
-        else GEMM_NAME(store_limbs)(args, first, columns, row.low, row.high, stored);
+            gemm_store_fitting(element(&args->out, first), columns, row.low, row.high, shift, e->relu, &stored->sums);
+        else
+            gemm_store_limbs(args, first, columns, row.low, row.high, stored);
     }
 }
 
-static void GEMM_NAME(store_finish)(const struct fl_args *args, const void *stats) {
+static void gemm_store_finish(const struct fl_args *args, const void *stats) {
     const struct gemm_stored *stored = stats;
     flex_stats_finish(&stored->sums, fl_gemm_alignment(args).exponent, args->stats);
     fl_stats_merge(args->stats, &stored->wide);
@@ -290,7 +294,9 @@ const struct gemm_stores FL_FOR_ISA(fl_flex_stores) = {
     .element_bytes = sizeof(int16_t),
     .sum_bytes = sizeof(int64_t),
     .stats_bytes = sizeof(struct gemm_stored),
-    .sums = GEMM_NAME(store_sums),
-    .rows = GEMM_NAME(store_rows),
-    .finish = GEMM_NAME(store_finish),
+    .sums = gemm_store_sums,
+    .rows = gemm_store_rows,
+    .finish = gemm_store_finish,
 };
+
+#endif

@@ -1,9 +1,14 @@
 /* flex_image.h - pooling and shortcuts on images [N,H,W,C]. Results are written in order, a strip of a line of pixels
  * at a time; channels are the inner loop.
  *
- * Expects: flex_store.h, flex_parts.h.
  * Gives: maxpool2d, maxpool2d_grad, shortcut_a, avgpool_global, avgpool_global_grad. */
+#ifndef FL_FLEX_IMAGE_H
+#define FL_FLEX_IMAGE_H
+
+#include "core/table/format.h"
 #include "flex/flex_mean_plan.h"
+#include "flex/flex_parts.h"
+#include "flex/flex_store.h"
 
 /* Pixels x ... x+pixels-1 of line y of image n, their channels c ... c+channels-1: elements that lie side by side, so
  * all channels where there are several pixels. */
@@ -323,3 +328,5 @@ static tensor_status avgpool_global_grad(const struct fl_args *args) {
     run_parts(args, &plan, mean_gradient_run, args->out.count, args->geo.h * args->geo.w * args->geo.c);
     return TENSOR_OK;
 }
+
+#endif

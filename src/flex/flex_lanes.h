@@ -4,10 +4,14 @@
  * lanes_floor_shift shifts arithmetically. Instruction sets without that instruction do it on x + LANES_BIAS, which is
  * never negative: callers carry the bias in their sums, |x| < 2^62.
  *
- * Expects: the macros of the instruction set.
  * Gives: LANES, LANES_WIDE_PRODUCT, LANES_BIAS, lanes, lanes_at, lanes_all, lanes_mantissas, lanes_wide,
  * lanes_unsigned, lanes_gated, lanes_product, lanes_largest, lanes_smallest, lanes_floor_shift, lanes_to_even,
  * lanes_count_lost, lanes_store, lanes_store_top, lanes_store_high. */
+#ifndef FL_FLEX_LANES_H
+#define FL_FLEX_LANES_H
+
+#include <stdint.h>
+#include <string.h>
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -208,4 +212,6 @@ static inline void lanes_store_high(int32_t *p, lanes a, lanes b) {
 }
 
 #endif
+#endif
+
 #endif

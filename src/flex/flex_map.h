@@ -2,10 +2,14 @@
  * or cut at zero) are affine maps of one channel where those are faster, else exact sums in 32, 64 or more bits;
  * products, squares and magnitudes are sums of 31 bits.
  *
- * Expects: flex_affine.h, flex_store.h, flex_parts.h.
  * Gives: linear_map, plain_map. */
+#ifndef FL_FLEX_MAP_H
+#define FL_FLEX_MAP_H
 
+#include "flex/flex_affine.h"
 #include "flex/flex_map_plan.h"
+#include "flex/flex_parts.h"
+#include "flex/flex_store.h"
 
 struct linear {
     struct flex_linear plan;
@@ -216,3 +220,5 @@ static tensor_status plain_map(const struct fl_args *args) {
     run_parts(args, &exponent, plain_run, args->out.count, FLEX_BLOCK);
     return TENSOR_OK;
 }
+
+#endif

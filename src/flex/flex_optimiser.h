@@ -1,8 +1,12 @@
 /* flex_optimiser.h - roots, ratios and limits of optimisers: numbers in double by the rules of
  * core/optimiser/optimiser_rules.h, each rounded once, to the wide part where there is one.
  *
- * Expects: flex_parts.h.
  * Gives: clip, root_mean, add_ratio. */
+#ifndef FL_FLEX_OPTIMISER_H
+#define FL_FLEX_OPTIMISER_H
+
+#include "core/optimiser/optimiser_rules.h"
+#include "flex/flex_parts.h"
 
 /* n elements from `first` on, of the wide part where that counts. */
 static void optimiser_doubles(const struct fl_view *view, int64_t first, int64_t n, double *x) {
@@ -196,3 +200,5 @@ static tensor_status clip(const struct fl_args *args) {
     run_parts(args, NULL, optimiser_run, args->out.count, FLEX_BLOCK);
     return TENSOR_OK;
 }
+
+#endif

@@ -2,11 +2,14 @@
  * bound shows to fit. A group is a vector of mantissas; two groups interleave to a low and a high vector of pairs, and
  * packing two vectors of results puts them back into the order of the mantissas. Only where the instruction exists.
  *
- * Expects: flex_lanes.h.
  * Gives: FLEX_PAIRS, PAIRS, GROUP, pairs, mantissas, place_of, pairs_at, pairs_keep, pairs_all, mantissas_all,
  * pairs_low, pairs_high, pairs_product, pairs_add_product, pairs_largest, pairs_pack, pairs_to_odd,
  * pairs_to_odd_sticky, pairs_to_even, pairs_count_lost, mantissas_at, mantissas_keep, mantissas_gated,
  * mantissas_largest, mantissas_smallest, mantissas_negated, any_reaches. */
+#ifndef FL_FLEX_PAIRS_H
+#define FL_FLEX_PAIRS_H
+
+#include "flex/flex_lanes.h"
 
 #if defined(__AVX2__)
 #define FLEX_PAIRS
@@ -170,4 +173,6 @@ static inline bool any_reaches(mantissas x, int16_t least) {
 
 #endif
 #undef PAIRS_OP
+#endif
+
 #endif

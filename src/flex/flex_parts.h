@@ -3,8 +3,12 @@
  * Integer results do not depend on the cuts, so they are free to suit the caches; they do not depend on the threads
  * either, as everywhere.
  *
- * Expects: flex_store.h.
  * Gives: FLEX_BLOCK, FLEX_PART, FLEX_PARTS, flex_run, minimum, run_parts, part_size, period_of, block_size, element. */
+#ifndef FL_FLEX_PARTS_H
+#define FL_FLEX_PARTS_H
+
+#include "core/base/parallel.h"
+#include "flex/flex_store.h"
 
 enum {
     FLEX_BLOCK = FLEX_STORE_RUN, /* elements whose sums lie in a buffer on the stack */
@@ -67,3 +71,5 @@ static int64_t block_size(int64_t first, int64_t end, int64_t period) {
 static int16_t *element(const struct fl_view *view, int64_t i) {
     return view->data ? (int16_t *)view->data + i : NULL;
 }
+
+#endif

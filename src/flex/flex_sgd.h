@@ -1,8 +1,13 @@
 /* flex_sgd.h - stochastic gradient descent: each new value is one exact sum of up to three terms, rounded once.
  *
- * Expects: flex_store.h, flex_parts.h, flex_lanes.h.
  * Gives: sgd. */
+#ifndef FL_FLEX_SGD_H
+#define FL_FLEX_SGD_H
+
+#include "flex/flex_lanes.h"
+#include "flex/flex_parts.h"
 #include "flex/flex_sgd_plan.h"
+#include "flex/flex_store.h"
 
 static struct flex_sgd sgd_plan(const struct fl_args *args) {
     const double *by = args->numbers.f[0];
@@ -173,3 +178,5 @@ static tensor_status sgd(const struct fl_args *args) {
     run_parts(args, &plan, sgd_run, args->out.count, FLEX_BLOCK);
     return TENSOR_OK;
 }
+
+#endif

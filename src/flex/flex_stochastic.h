@@ -4,8 +4,13 @@
  * they say of the write. Unlike to nearest, the largest result does not follow from the largest sum: an element below
  * it may be rounded up. Whether anything saturates does follow: sums within +-FLEX_TOP are rounded within it.
  *
- * Expects: flex_round.inc for sums of 32 and of 64 bits, core/arithmetic/draws.h. Part of flex_store.h.
  * Gives: run_fits, keep_results, store_stochastic, store_stochastic32. */
+#ifndef FL_FLEX_STOCHASTIC_H
+#define FL_FLEX_STOCHASTIC_H
+
+#include "core/arithmetic/draws.h"
+#include "flex/flex_lanes.h"
+#include "flex/flex_rounding.h"
 
 /* A run fits if no result, however it is rounded, is beyond +-FLEX_TOP. Sums are below 2^62. */
 static bool run_fits(uint64_t maximum, int shift) {
@@ -104,3 +109,5 @@ static void store_stochastic32(int16_t *dst, int64_t first, int64_t n, const int
     else
         keep_results(dst, n, r, false, zeros, stats);
 }
+
+#endif

@@ -14,6 +14,9 @@
  * binary32 word FL_ELEMENT_IS_FLOAT                 optional: fl_element is float; blocks are then used where they lie
  * Gives: FLOAT_BLOCK, FL_INDEPENDENT, float_min, float_magnitude, load_elements, load_block, floats_of, room_for,
  * element_at, count_block, count_drawn, encode_block, store_floats, relu. */
+#ifndef FL_FLOAT_BLOCK_H
+#define FL_FLOAT_BLOCK_H
+
 #include "core/table/kernel.h"
 #include <string.h>
 
@@ -167,3 +170,5 @@ static __attribute__((noinline)) void store_floats(fl_element *dst, int64_t n, c
 static inline float relu(float x) {
     return x > 0 ? x : x != x ? x : 0.0f;
 }
+
+#endif

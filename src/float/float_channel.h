@@ -1,7 +1,12 @@
 /* float_channel.h - maps with coefficients by channel: bias and the affine maps of batch normalisation.
  *
- * Expects: float_store.h, float_map.h.
+ * Expects: a codec (float_block.h).
  * Gives: masked_block, bias_map, channel_affine. */
+#ifndef FL_FLOAT_CHANNEL_H
+#define FL_FLOAT_CHANNEL_H
+
+#include "float/float_map.h"
+#include "float/float_store.h"
 
 /* Coefficient arrays of n channels, repeated so far that a block may start at any channel: the coefficients of element
  * i ... i + FLOAT_BLOCK - 1 of a tensor [m, n] are v[k][i % n] and what follows it. */
@@ -168,3 +173,5 @@ static tensor_status channel_affine(const struct fl_args *args) {
         return TENSOR_E_MEMORY;
     return run_channel_map(args, &how, how.second ? 3 : 2, (const float *const[]){k->a, k->b, k->d}, memory);
 }
+
+#endif

@@ -1,8 +1,12 @@
 /* float_convert.h - binary32 to the format and back, for conversions between formats.
  *
- * Expects: float_block.h.
+ * Expects: a codec (float_block.h).
  * Gives: floats_to_elements, elements_to_floats. */
+#ifndef FL_FLOAT_CONVERT_H
+#define FL_FLOAT_CONVERT_H
+
 #include "core/base/stream.h"
+#include "float/float_block.h"
 
 static void floats_to_elements(const struct fl_view *out, int64_t first, int64_t n, const float *x,
                                const struct fl_rounding *rounding, struct fl_stats *stats) {
@@ -33,3 +37,5 @@ static uint32_t elements_to_floats(const struct fl_view *in, int64_t first, int6
     }
     return largest;
 }
+
+#endif

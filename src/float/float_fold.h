@@ -3,8 +3,12 @@
  * A sum is a binary32 chain over each chunk of FL_ROWS_CHUNK rows, row ascending from 0, and the chunk sums are added
  * in order in double. Chunks are the units of parallel work.
  *
- * Expects: float_channel.h.
+ * Expects: a codec (float_block.h).
  * Gives: fold, fold_rows, sum_rows, channel_sums, max_abs. */
+#ifndef FL_FLOAT_FOLD_H
+#define FL_FLOAT_FOLD_H
+
+#include "float/float_channel.h"
 
 /* s1[c] += x[row][c], s2[c] = fma(x, z, s2[c]) over consecutive rows of n channels; s2 NULL: the first sum alone.
  * Eight rows at once keep the running sums in registers; the order along a channel stays. */
@@ -153,3 +157,5 @@ static void max_abs_range(const struct fl_args *args, const void *context, int64
 static tensor_status max_abs(const struct fl_args *args) {
     return run_parts(args, args->in[0].count, 1, max_abs_range, NULL);
 }
+
+#endif

@@ -1,16 +1,18 @@
 /* float_gemm.h - matmul and convolution of a float format: elements become binary32 as they are packed, and sums
  * become elements again. The micro-kernels in between are those of all float formats (src/gemm/gemm_float_kernels.inc).
  *
- * Expects: float_store.h, the name of the format FL_KIND and of the instruction set FL_ISA; relu(), floats_of().
- * Gives: GEMM_NAME(any), GEMM_NAME(mixed), FL_STORES. The first two are the kernels of all these operations, of one
- * format and of several, the third the struct gemm_stores of the format. */
+ * Expects: a codec (float_block.h); FL_KIND, the name of the format, and FL_ISA, the instruction set, which symbols
+ * begin and end with. Gives: gemm_any, gemm_mixed, FL_STORES. The first two are the kernels of all these operations, of
+ * one format and of several, the third the struct gemm_stores of the format. */
+#ifndef FL_FLOAT_GEMM_H
+#define FL_FLOAT_GEMM_H
+
 #include "core/base/isa.h"
+#include "float/float_store.h"
 #include "gemm/gemm_epilogue.h"
 #include "gemm/gemm_float.h"
 #include "gemm/gemm_mixed.h"
 #include <math.h>
-#define GEMM_KIND FL_KIND
-#include "gemm/gemm_template.h"
 
 /* --- packing ------------------------------------------------------------------------------------------------------ */
 
@@ -67,8 +69,8 @@ static inline __attribute__((always_inline)) void pack(gemm_packed *to, const el
     load_elements(from, n, as_floats(to));
 }
 
-static void GEMM_NAME(pack_pixels)(gemm_packed *to, int64_t pixel, const void *from, int64_t from_pixel, int64_t count,
-                                   int64_t depth) {
+static void gemm_pack_pixels(gemm_packed *to, int64_t pixel, const void *from, int64_t from_pixel, int64_t count,
+                             int64_t depth) {
     if (pixel == depth && depth == from_pixel)
         pack(to, from, count * depth);
     else
@@ -76,8 +78,8 @@ static void GEMM_NAME(pack_pixels)(gemm_packed *to, int64_t pixel, const void *f
             pack(to + x * pixel, (const element *)from + x * from_pixel, depth);
 }
 
-static void GEMM_NAME(pack_block)(gemm_packed *to, int64_t width, const void *from, int64_t k_stride,
-                                  int64_t column_stride, int64_t depth, int64_t columns) {
+static void gemm_pack_block(gemm_packed *to, int64_t width, const void *from, int64_t k_stride, int64_t column_stride,
+                            int64_t depth, int64_t columns) {
     const element *src = from;
     if (column_stride == 1 && k_stride == columns && columns == width) {
         pack(to, src, depth * columns);
@@ -101,7 +103,7 @@ static void GEMM_NAME(pack_block)(gemm_packed *to, int64_t width, const void *fr
 }
 
 /* As many pixels at a time as are alike and neighbours. */
-static float GEMM_NAME(pack_image_line)(const struct gemm_image_line *line, const void *zero, gemm_packed *to) {
+static float gemm_pack_image_line(const struct gemm_image_line *line, const void *zero, gemm_packed *to) {
     (void)zero;
     const int64_t end = line->x + line->count, channels = line->channels, step = line->position_step;
     if (!line->row) {
@@ -138,8 +140,8 @@ typedef float factor, depthwise_sum;
 
 /* --- stores ------------------------------------------------------------------------------------------------------- */
 
-static void GEMM_NAME(add_epilogue)(float *restrict y, int64_t n, const float *restrict sums,
-                                    const float *restrict bias, const float *restrict residual, bool positive) {
+static void gemm_add_epilogue(float *restrict y, int64_t n, const float *restrict sums, const float *restrict bias,
+                              const float *restrict residual, bool positive) {
     if (positive)
         for (int64_t j = 0; j < n; j++)
             y[j] = relu(sums[j] + bias[j] + residual[j]);
@@ -149,8 +151,8 @@ static void GEMM_NAME(add_epilogue)(float *restrict y, int64_t n, const float *r
 }
 
 /* + bias, + residual, ReLU, each in binary32, then one rounding. */
-static void GEMM_NAME(store)(const struct fl_args *args, int64_t first, int64_t n, const float *sums,
-                             struct fl_stats *stats) {
+static void gemm_store(const struct fl_args *args, int64_t first, int64_t n, const float *sums,
+                       struct fl_stats *stats) {
     const struct fl_epilogue *e = &args->epilogue;
     if (!gemm_has_epilogue(e)) {
         store_block(args, first, n, sums, stats);
@@ -165,31 +167,30 @@ static void GEMM_NAME(store)(const struct fl_args *args, int64_t first, int64_t 
         some = smaller(n, most);
         const element *bias = fl_gemm_bias(e, first, some, sizeof *bias, &room),
                       *residual = gemm_residual(e, first, sizeof *residual);
-        GEMM_NAME(add_epilogue)
-        (results, some, sums, bias ? floats_of(bias, some, of_bias) : nothing,
-         residual ? floats_of(residual, some, of_residual) : nothing, e->relu);
+        gemm_add_epilogue(results, some, sums, bias ? floats_of(bias, some, of_bias) : nothing,
+                          residual ? floats_of(residual, some, of_residual) : nothing, e->relu);
         store_block(args, first, some, results, stats);
     }
 }
 
-static void GEMM_NAME(store_sums)(const struct fl_args *args, int64_t first, int64_t n, const struct gemm_sums *sums,
-                                  void *stats) {
-    GEMM_NAME(store)(args, first, n, (const float *)(const void *)sums->low, stats);
+static void gemm_store_sums(const struct fl_args *args, int64_t first, int64_t n, const struct gemm_sums *sums,
+                            void *stats) {
+    gemm_store(args, first, n, (const float *)(const void *)sums->low, stats);
 }
 
-static void GEMM_NAME(store_rows)(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows,
-                                  int64_t columns, const struct gemm_sums *sums, void *stats) {
+static void gemm_store_rows(const struct fl_args *args, int64_t first, int64_t pitch, int64_t rows, int64_t columns,
+                            const struct gemm_sums *sums, void *stats) {
     const bool plain = !gemm_has_epilogue(&args->epilogue);
     for (int64_t r = 0; r < rows; r++, first += pitch) {
         const float *row = (const float *)(const void *)(sums->low + r * sums->stride);
         if (plain)
             store_block(args, first, columns, row, stats);
         else
-            GEMM_NAME(store)(args, first, columns, row, stats);
+            gemm_store(args, first, columns, row, stats);
     }
 }
 
-static void GEMM_NAME(store_finish)(const struct fl_args *args, const void *stats) {
+static void gemm_store_finish(const struct fl_args *args, const void *stats) {
     fl_stats_merge(args->stats, stats);
 }
 
@@ -201,18 +202,18 @@ static const struct gemm_packing packing = {
 #ifdef FL_ELEMENT_IS_FLOAT
     .plain = true,
 #endif
-    .panels = GEMM_NAME(pack_panels),
-    .block = GEMM_NAME(pack_block),
-    .pixels = GEMM_NAME(pack_pixels),
-    .image_line = GEMM_NAME(pack_image_line),
+    .panels = gemm_pack_panels,
+    .block = gemm_pack_block,
+    .pixels = gemm_pack_pixels,
+    .image_line = gemm_pack_image_line,
     .hole = fl_gemm_float_hole,
 };
 
 static const struct gemm_depthwise_kernels depthwise = {
     .weight_bytes = sizeof(factor),
-    .pack = GEMM_NAME(depthwise_pack),
-    .pixel = GEMM_NAME(depthwise_pixel),
-    .weights = GEMM_NAME(depthwise_weights),
+    .pack = gemm_depthwise_pack,
+    .pixel = gemm_depthwise_pixel,
+    .weights = gemm_depthwise_weights,
 };
 
 #define FL_STORES FL_FOR_ISA(FL_JOIN(FL_JOIN(fl, FL_KIND), stores))
@@ -221,9 +222,9 @@ const struct gemm_stores FL_STORES = {
     .element_bytes = sizeof(element),
     .sum_bytes = sizeof(float),
     .stats_bytes = sizeof(struct fl_stats),
-    .sums = GEMM_NAME(store_sums),
-    .rows = GEMM_NAME(store_rows),
-    .finish = GEMM_NAME(store_finish),
+    .sums = gemm_store_sums,
+    .rows = gemm_store_rows,
+    .finish = gemm_store_finish,
 };
 
 static const struct gemm_family family = {.ordered = true,
@@ -232,18 +233,20 @@ static const struct gemm_family family = {.ordered = true,
                                           .depthwise = &depthwise,
                                           .stores = &FL_STORES};
 
-static tensor_status GEMM_NAME(any)(const struct fl_args *args) {
+static tensor_status gemm_any(const struct fl_args *args) {
     return fl_gemm(&family, args);
 }
 
-static size_t GEMM_NAME(need)(const struct fl_args *args) {
+static size_t gemm_need(const struct fl_args *args) {
     return fl_gemm_need(&family, args);
 }
 
-static tensor_status GEMM_NAME(mixed)(const struct fl_args *args) {
+static tensor_status gemm_mixed(const struct fl_args *args) {
     return fl_gemm_mixed(&family, &FL_FOR_ISA(fl_gemm_mixed_float), args);
 }
 
-static size_t GEMM_NAME(mixed_need)(const struct fl_args *args) {
+static size_t gemm_mixed_need(const struct fl_args *args) {
     return fl_gemm_mixed_need(&family, &FL_FOR_ISA(fl_gemm_mixed_float), args);
 }
+
+#endif

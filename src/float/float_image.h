@@ -1,8 +1,14 @@
 /* float_image.h - the parameter-free shortcut of a residual network (option A of He et al. 2016): every stride-th
  * pixel, its channels amid zeros; and the gradient of that.
  *
- * Expects: float_parts.h, float_strip.h.
+ * Expects: a codec (float_block.h).
  * Gives: shortcut. */
+#ifndef FL_FLOAT_IMAGE_H
+#define FL_FLOAT_IMAGE_H
+
+#include "float/float_parts.h"
+#include "float/float_store.h"
+#include "float/float_strip.h"
 
 /* One direction of the shortcut: output pixel (y, z) reads input pixel (y, z) * up / down where that is whole, output
  * channel k reads input channel k - shift where there is one. */
@@ -45,3 +51,5 @@ static tensor_status shortcut(const struct fl_args *args) {
     const struct shortcut *s = args->op == FL_OP_SHORTCUT_A ? &forward : &gradient;
     return run_parts(args, g->batch * s->out_h, s->out_w * s->out_c, shortcut_range, s);
 }
+
+#endif

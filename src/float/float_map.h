@@ -2,8 +2,14 @@
  *
  * Rounded stochastically, results are the exact ones of ops.def instead, in double.
  *
- * Expects: float_store.h, float_parts.h.
+ * Expects: a codec (float_block.h).
  * Gives: map, store_map_run. */
+#ifndef FL_FLOAT_MAP_H
+#define FL_FLOAT_MAP_H
+
+#include "core/arithmetic/exact.h"
+#include "float/float_parts.h"
+#include "float/float_store.h"
 #include <math.h>
 
 typedef void (*map_block)(int64_t n, const float *a, const float *b, const float *c, float alpha, float *y);
@@ -190,3 +196,5 @@ static tensor_status map(const struct fl_args *args) {
 #endif
     return run_parts(args, args->out.count, 1, map_range, NULL);
 }
+
+#endif

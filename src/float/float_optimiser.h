@@ -1,8 +1,14 @@
 /* float_optimiser.h - roots and ratios of optimisers: numbers in double by the rules of
  * core/optimiser/optimiser_rules.h, rounded once to binary32; combinations of tensors, which are exact sums.
  *
- * Expects: float_sgd.h, float_store.h.
+ * Expects: a codec (float_block.h).
  * Gives: combine, root_mean, add_ratio, clip_weight. */
+#ifndef FL_FLOAT_OPTIMISER_H
+#define FL_FLOAT_OPTIMISER_H
+
+#include "core/optimiser/optimiser_rules.h"
+#include "float/float_sgd.h"
+#include "float/float_store.h"
 
 /* The results of a block, as doubles that round as the exact ones do: to the wide part where there is one, of which the
  * elements are the rounding to nearest, else to elements. */
@@ -105,3 +111,5 @@ static tensor_status root_mean(const struct fl_args *args) {
 static tensor_status add_ratio(const struct fl_args *args) {
     return run_parts(args, args->out.count, 1, ratio_range, NULL);
 }
+
+#endif

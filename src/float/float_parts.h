@@ -1,7 +1,12 @@
 /* float_parts.h - a kernel cut into parts of fixed size, run by any number of threads, their statistics merged.
  *
- * Expects: float_block.h.
+ * Expects: a codec (float_block.h).
  * Gives: float_range, run_parts. */
+#ifndef FL_FLOAT_PARTS_H
+#define FL_FLOAT_PARTS_H
+
+#include "core/base/parallel.h"
+#include "float/float_block.h"
 
 enum { FLOAT_PART = 32 * FLOAT_BLOCK }; /* elements; small tensors are one part */
 
@@ -42,3 +47,5 @@ static tensor_status run_parts(const struct fl_args *args, int64_t units, int64_
         fl_stats_merge(args->stats, &p.stats[worker]);
     return TENSOR_OK;
 }
+
+#endif

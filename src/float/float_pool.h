@@ -1,7 +1,15 @@
 /* float_pool.h - max pooling and global average pooling on images [N,H,W,C].
  *
- * Expects: float_fold.h, float_strip.h.
+ * Expects: a codec (float_block.h).
  * Gives: maxpool, maxpool_grad, avgpool, avgpool_grad. */
+#ifndef FL_FLOAT_POOL_H
+#define FL_FLOAT_POOL_H
+
+#include "core/table/format.h"
+#include "float/float_fold.h"
+#include "float/float_parts.h"
+#include "float/float_store.h"
+#include "float/float_strip.h"
 
 #define POOL_ELEMENT fl_element
 #define POOL_VALUE float
@@ -182,3 +190,5 @@ static tensor_status avgpool_grad(const struct fl_args *args) {
     const struct fl_geometry *g = &args->geo;
     return run_parts(args, g->batch, g->h * g->w * g->c, avgpool_grad_range, NULL);
 }
+
+#endif

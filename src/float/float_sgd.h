@@ -4,9 +4,14 @@
  * A product of two binary32 numbers is exact in double, so both results are sums of two or three doubles. Rounded to
  * odd in double (fl_sum_odd), such a sum rounds to binary32 as the exact one would. An exact sum of zero is +0.
  *
- * Expects: float_store.h, float_parts.h.
+ * Expects: a codec (float_block.h).
  * Gives: sum_odd, weights_of, sgd_momentum, sgd_update. */
+#ifndef FL_FLOAT_SGD_H
+#define FL_FLOAT_SGD_H
+
 #include "core/arithmetic/exact.h"
+#include "float/float_parts.h"
+#include "float/float_store.h"
 
 /* a + b + c rounded to odd. After Boldo and Melquiond (2008), "Emulation of FMA and correctly rounded sums: proved
  * algorithms using rounding to odd": b + c = u + u', a + u = t + t' exactly, and the result is t + (t' + u'), both sums
@@ -83,3 +88,5 @@ static void update_range(const struct fl_args *args, const void *context, int64_
 static tensor_status sgd_update(const struct fl_args *args) {
     return run_parts(args, args->out.count, 1, update_range, NULL);
 }
+
+#endif

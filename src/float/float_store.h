@@ -3,8 +3,16 @@
  * where it is the exact result or one rounded to odd (core/arithmetic/stochastic.h). Rounded to nearest, a double is a
  * binary32 before.
  *
- * Expects: float_block.h, core/arithmetic/draws.h.
+ * Expects: a codec (float_block.h).
  * Gives: DRAWN_RUN, is_drawn, draw_pairs, store_block, store_doubles, store_elements. */
+#ifndef FL_FLOAT_STORE_H
+#define FL_FLOAT_STORE_H
+
+#include "core/arithmetic/stochastic.h"
+#include "float/float_block.h"
+#ifdef FL_DIGITS
+#include "core/arithmetic/draws.h"
+#endif
 
 #ifdef FL_DIGITS
 /* Whether the write is rounded stochastically. */
@@ -140,3 +148,5 @@ static void store_doubles(const struct fl_args *args, int64_t first, int64_t n, 
         x[i] = (float)v[i];
     store_elements(args, first, n, x, stats);
 }
+
+#endif

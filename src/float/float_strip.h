@@ -1,7 +1,11 @@
 /* float_strip.h - a row of pixels cut into strips that fit a block.
  *
- * Expects: float_block.h.
+ * Expects: a codec (float_block.h).
  * Gives: strip, first_strip, next_strip. */
+#ifndef FL_FLOAT_STRIP_H
+#define FL_FLOAT_STRIP_H
+
+#include "float/float_block.h"
 
 /* Either all channels of pixel ... pixel+pixels-1, or, of images with more channels than a block has elements, channels
  * c0 ... c0+channels-1 of one pixel: elements that lie side by side in both cases. */
@@ -28,3 +32,5 @@ static inline bool next_strip(struct strip *t) {
     t->pixels = t->channels == t->row_channels ? float_min(FLOAT_BLOCK / t->channels, t->row_pixels - t->pixel) : 1;
     return true;
 }
+
+#endif

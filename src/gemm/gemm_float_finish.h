@@ -1,10 +1,13 @@
 /* gemm_float_finish.h - binary32 accumulators to sums: as they are, or added to what is there.
  *
- * Expects: a vector file of binary32 accumulators; GEMM_NAME(x), the symbol of x.
- * Gives: GEMM_NAME(finish). */
+ * Gives: gemm_finish_sums. */
+#ifndef FL_GEMM_FLOAT_FINISH_H
+#define FL_GEMM_FLOAT_FINISH_H
 
-static void GEMM_NAME(finish)(const int32_t *sum, const int32_t *high, int64_t stride, int64_t rows, int64_t columns,
-                              int64_t splits, bool add, const struct gemm_sums *out) {
+#include "gemm/gemm_float_vector.h"
+
+static void gemm_finish_sums(const int32_t *sum, const int32_t *high, int64_t stride, int64_t rows, int64_t columns,
+                             int64_t splits, bool add, const struct gemm_sums *out) {
     (void)high, (void)splits;
     for (int64_t i = 0; i < rows; i++) {
         const float *from = (const float *)(const void *)(sum + i * stride);
@@ -16,3 +19,5 @@ static void GEMM_NAME(finish)(const int32_t *sum, const int32_t *high, int64_t s
             to[j] = add ? to[j] + from[j] : from[j];
     }
 }
+
+#endif

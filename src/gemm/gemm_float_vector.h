@@ -1,10 +1,14 @@
 /* gemm_float_vector.h - vectors of binary32 accumulators for the micro-kernels. An accumulator is one chain of fused
  * multiply-adds from +0.
  *
- * Expects: the instruction set's macros of the compiler; gemm.h.
  * Gives: LANES, GEMM_EXACT, vector, vector_start, vector_load, vector_put, vector_broadcast, multiply_add. */
+#ifndef FL_GEMM_FLOAT_VECTOR_H
+#define FL_GEMM_FLOAT_VECTOR_H
+
+#include "gemm/gemm.h"
 #include <math.h>
 #include <string.h>
+
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -53,3 +57,5 @@ static inline __attribute__((always_inline)) vector multiply_add(vector sum, vec
     return sum;
 #endif
 }
+
+#endif

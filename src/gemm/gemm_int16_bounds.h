@@ -1,9 +1,12 @@
 /* gemm_int16_bounds.h - bounds on sums of products of packed int16: largest magnitudes, and sums of squares for the
  * inequality of Cauchy and Schwarz.
  *
- * Expects: gemm_k_pairs.h; GEMM_NAME(x), the symbol of x.
- * Gives: squares, packed_load, squares_of, squares_zero, squares_larger, squares_up, GEMM_NAME(bound_panel),
- * GEMM_NAME(bound_windows), GEMM_NAME(bound_neighbours). */
+ * Gives: squares, packed_load, squares_of, squares_zero, squares_larger, squares_up, gemm_bound_panel,
+ * gemm_bound_windows, gemm_bound_neighbours. */
+#ifndef FL_GEMM_INT16_BOUNDS_H
+#define FL_GEMM_INT16_BOUNDS_H
+
+#include "gemm/gemm_k_pairs.h"
 #include <math.h>
 
 #if defined(__AVX512F__)
@@ -131,7 +134,7 @@ static inline float squares_up(squares x, int64_t terms) {
 }
 
 /* `steps` rows of `width` count. */
-static void GEMM_NAME(bound_panel)(const gemm_packed *panel, int64_t width, int64_t steps, struct gemm_bound *bound) {
+static void gemm_bound_panel(const gemm_packed *panel, int64_t width, int64_t steps, struct gemm_bound *bound) {
     squares most[GEMM_WINDOWS], whole = squares_zero();
     packed_vector largest = packed_zero();
     for (int i = 0; i < GEMM_WINDOWS; i++)
@@ -167,7 +170,7 @@ static void GEMM_NAME(bound_panel)(const gemm_packed *panel, int64_t width, int6
     bound->whole = sqrt(squares_up(whole, steps));
 }
 
-static void GEMM_NAME(bound_windows)(const gemm_packed *rows, int64_t width, int64_t steps, float *windows) {
+static void gemm_bound_windows(const gemm_packed *rows, int64_t width, int64_t steps, float *windows) {
     for (int64_t step = 0; step < steps; step += GEMM_WINDOW) {
         const int64_t some = steps - step < GEMM_WINDOW ? steps - step : GEMM_WINDOW;
         squares largest = squares_zero();
@@ -181,7 +184,7 @@ static void GEMM_NAME(bound_windows)(const gemm_packed *rows, int64_t width, int
     }
 }
 
-static float GEMM_NAME(bound_neighbours)(const gemm_packed *packed, int64_t n) {
+static float gemm_bound_neighbours(const gemm_packed *packed, int64_t n) {
     squares largest = squares_zero();
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -190,3 +193,5 @@ static float GEMM_NAME(bound_neighbours)(const gemm_packed *packed, int64_t n) {
         largest = squares_larger(largest, squares_of(squares_zero(), packed_load(packed + i, n - i)));
     return squares_up(largest, GEMM_WINDOW) * GEMM_WINDOW;
 }
+
+#endif

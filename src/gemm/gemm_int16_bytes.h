@@ -1,16 +1,21 @@
 /* gemm_int16_bytes.h - the mod-255 check: sums of any int16 data by the sum modulo 2^32 and the sum modulo 255, which
  * vpdpbusd makes from bytes (gemm_schemes.c).
  *
- * Expects: AVX-512 VNNI; gemm_int16_vector.h, gemm_panel_kernels.inc, GEMM_NAME(x), the symbol of x.
- * Gives: panel_bytes, GEMM_NAME(pack_bytes), GEMM_NAME(finish_bytes). */
+ * Gives, where vpdpbusd is: panel_bytes, gemm_pack_bytes, gemm_finish_bytes. */
+#ifndef FL_GEMM_INT16_BYTES_H
+#define FL_GEMM_INT16_BYTES_H
 
+#include "gemm/gemm_int16_vector.h"
+#include "gemm/gemm_panel_kernels.inc"
+
+#ifdef __AVX512VNNI__
 #define multiply_add_bytes(sum, a, b) (vector) _mm512_dpbusd_epi32((__m512i)(sum), (__m512i)(b), (__m512i)(a))
 #define PANEL_BYTES(rows, columns)                                                                                     \
     PANEL_KERNEL(bytes, rows, columns) {                                                                               \
         PANEL_WHOLE(multiply_add_bytes, (vector){0}, rows)                                                             \
     }
 PANEL_HEIGHTS(PANEL_BYTES)
-#define PANEL_BYTES_NAME(rows, columns) [rows] = GEMM_NAME(bytes_##rows##x##columns),
+#define PANEL_BYTES_NAME(rows, columns) [rows] = gemm_bytes_##rows##x##columns,
 static const gemm_panel_kernel panel_bytes[PANEL_ROWS + 1] = {PANEL_HEIGHTS(PANEL_BYTES_NAME)};
 
 /* int16 modulo 255, in 0 ... 254: 256 = 1 modulo 255, so the sum of the bytes, brought into range. */
@@ -27,8 +32,7 @@ static inline __m512i packed_row(const gemm_packed *from, int64_t count) {
 }
 
 /* Rows of `width` k-pairs to half as many rows of four bytes each; centred: 128 ... 254 become -127 ... -1. */
-static void GEMM_NAME(pack_bytes)(const gemm_packed *panel, int64_t width, int64_t steps, bool centred,
-                                  gemm_packed *bytes) {
+static void gemm_pack_bytes(const gemm_packed *panel, int64_t width, int64_t steps, bool centred, gemm_packed *bytes) {
     const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
     for (int64_t k = 0; k < steps; k += 2)
         for (int64_t j = 0; j < width; j += LANES) {
@@ -44,8 +48,8 @@ static void GEMM_NAME(pack_bytes)(const gemm_packed *panel, int64_t width, int64
 }
 
 /* sum: modulo 2^32; rest: modulo 255, not reduced. */
-static void GEMM_NAME(finish_bytes)(const int32_t *sum, const int32_t *rest, int64_t stride, int64_t rows,
-                                    int64_t columns, int64_t splits, bool add, const struct gemm_sums *out) {
+static void gemm_finish_bytes(const int32_t *sum, const int32_t *rest, int64_t stride, int64_t rows, int64_t columns,
+                              int64_t splits, bool add, const struct gemm_sums *out) {
     (void)splits;
     for (int64_t i = 0; i < rows; i++) {
         const int32_t *restrict of_sum = sum + i * stride, *restrict of_rest = rest + i * stride;
@@ -60,3 +64,7 @@ static void GEMM_NAME(finish_bytes)(const int32_t *sum, const int32_t *rest, int
         }
     }
 }
+
+#endif
+
+#endif

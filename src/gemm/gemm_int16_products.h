@@ -1,8 +1,13 @@
 /* gemm_int16_products.h - sums of any int16 data where bytes cannot be multiplied: the products of a k-pair apart, or
  * a carry split after every step where even those do not fit (both operands hold -2^15).
  *
- * Expects: gemm_int16_vector.h, gemm_panel_kernels.inc, GEMM_NAME(x), the symbol of x.
- * Gives: panel_products, panel_every_1, GEMM_NAME(finish_products). */
+ * Gives: panel_products, panel_every_1, gemm_finish_products. */
+#ifndef FL_GEMM_INT16_PRODUCTS_H
+#define FL_GEMM_INT16_PRODUCTS_H
+
+#include "gemm/gemm_int16_vector.h"
+#include "gemm/gemm_panel_kernels.inc"
+#include "gemm/gemm_unroll.h"
 
 #define PANEL_ANY(rows, columns)                                                                                       \
     PANEL_KERNEL(every_1, rows, columns){PANEL_EVERY(rows, 1)} PANEL_KERNEL(products, rows, columns) {                 \
@@ -26,14 +31,14 @@
         PANEL_PUT(p->high, high, rows)                                                                                 \
     }
 PANEL_HALVES(PANEL_ANY)
-#define PANEL_EVERY_1_NAME(rows, columns) [rows] = GEMM_NAME(every_1_##rows##x##columns),
-#define PANEL_PRODUCTS_NAME(rows, columns) [rows] = GEMM_NAME(products_##rows##x##columns),
+#define PANEL_EVERY_1_NAME(rows, columns) [rows] = gemm_every_1_##rows##x##columns,
+#define PANEL_PRODUCTS_NAME(rows, columns) [rows] = gemm_products_##rows##x##columns,
 static const gemm_panel_kernel panel_every_1[PANEL_ROWS / 2 + 1] = {PANEL_HALVES(PANEL_EVERY_1_NAME)};
 static const gemm_panel_kernel panel_products[PANEL_ROWS / 2 + 1] = {PANEL_HALVES(PANEL_PRODUCTS_NAME)};
 
 /* sum is the sum modulo 2^32, high the sum of floor(product / 2^16) and so within 2^32 below it for 65537 steps. */
-static void GEMM_NAME(finish_products)(const int32_t *sum, const int32_t *high, int64_t stride, int64_t rows,
-                                       int64_t columns, int64_t splits, bool add, const struct gemm_sums *out) {
+static void gemm_finish_products(const int32_t *sum, const int32_t *high, int64_t stride, int64_t rows, int64_t columns,
+                                 int64_t splits, bool add, const struct gemm_sums *out) {
     (void)splits;
     for (int64_t i = 0; i < rows; i++) {
         const int32_t *restrict of_sum = sum + i * stride, *restrict of_high = high + i * stride;
@@ -45,3 +50,5 @@ static void GEMM_NAME(finish_products)(const int32_t *sum, const int32_t *high, 
         }
     }
 }
+
+#endif

@@ -7,10 +7,14 @@
  * (2^15 - 1) > -2^31, so a split after every step is always right, and splits can be as rare as the operands allow:
  * accumulators are right while the sum of |a b| since the last split is at most GEMM_SPLIT_LIMIT.
  *
- * Expects: the instruction set's macros of the compiler; gemm.h.
  * Gives: LANES, GEMM_EXACT, vector, vector_start, vector_load, vector_put, vector_broadcast, multiply_add,
- * product_add, split_register, split_memory. */
+ * product_add, split_register, split_memory, limbs_put. */
+#ifndef FL_GEMM_INT16_VECTOR_H
+#define FL_GEMM_INT16_VECTOR_H
+
+#include "gemm/gemm.h"
 #include <string.h>
+
 #if defined(__AVX2__)
 #include <immintrin.h>
 #elif defined(__SSE2__)
@@ -112,3 +116,16 @@ static inline __attribute__((always_inline)) void split_memory(vector *sum, int3
     vector_put(high, up);
 #endif
 }
+
+/* A sum to its limbs, or added to what is there. */
+static inline void limbs_put(int32_t *low, int32_t *high, int64_t j, int32_t rest, int32_t up, bool add) {
+    if (add) {
+        rest += low[j];
+        up += high[j] + (rest >> GEMM_LIMB_BITS);
+        rest &= -GEMM_REST - 1;
+    }
+    low[j] = rest;
+    high[j] = up;
+}
+
+#endif

@@ -1,8 +1,12 @@
 /* gemm_k_pairs.h - vectors of k-pairs of 16-bit elements: the loads of gemm_pack_panels.inc.
  *
- * Expects: the instruction set's macros of the compiler; gemm_template.h.
  * Gives: element, LANES, PER_STEP, packed_vector, packed_along, packed_across, packed_across_two. */
+#ifndef FL_GEMM_K_PAIRS_H
+#define FL_GEMM_K_PAIRS_H
+
+#include "gemm/gemm.h"
 #include <string.h>
+
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -96,4 +100,6 @@ static inline void packed_across_two(const element *src, int64_t next, packed_ve
     x[0] = packed_across(src, next, LANES, true);
     x[1] = packed_across(src + LANES, next, LANES, true);
 }
+#endif
+
 #endif

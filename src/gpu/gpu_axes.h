@@ -2,9 +2,15 @@
  * formats of a folder. A thread folds FL_ROWS_CHUNK terms of one output; what it found waits in the workspace, and one
  * thread an output adds that up, in order.
  *
- * Expects: gpu_element.h.
+ * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_axes. */
+#ifndef FL_GPU_AXES_H
+#define FL_GPU_AXES_H
+
 #include "core/axes/axes_rules.h"
+#include "gpu/gpu_element.h"
+
+namespace {
 
 /* What a chunk, or a whole group, was found to be: an exact sum, a chain, or the term that is best. */
 union axes_part {
@@ -236,3 +242,7 @@ static void add_axes(struct gpu_kernels *to) {
     to->op[FL_OP_ARGMAX] = run_axes_argmax;
     to->need[FL_OP_ARGMAX] = axes_need;
 }
+
+} // namespace
+
+#endif

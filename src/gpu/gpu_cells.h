@@ -1,8 +1,14 @@
 /* gpu_cells.h - the cells of recurrent networks, one element of the result a thread. For the formats of a folder.
  *
- * Expects: gpu_element.h.
+ * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_cells. */
+#ifndef FL_GPU_CELLS_H
+#define FL_GPU_CELLS_H
+
 #include "core/recurrent/cell_rules.h"
+#include "gpu/gpu_element.h"
+
+namespace {
 
 /* What stands in a gate of a view, for one unit of one row. */
 __device__ static inline double gate_at(const struct fl_args &args, const struct fl_view &view, int gates, int gate,
@@ -142,3 +148,7 @@ static void add_cells(struct gpu_kernels *to) {
     for (int op = FL_OP_LSTM_CELL; op <= FL_OP_GRU_STATE_GRAD; op++)
         to->op[op] = run_cell;
 }
+
+} // namespace
+
+#endif

@@ -1,7 +1,14 @@
 /* gpu_channels.h - the numbers of channels and the maps that they make, for the formats of a folder.
  *
- * Expects: gpu_element.h.
+ * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_channels. */
+#ifndef FL_GPU_CHANNELS_H
+#define FL_GPU_CHANNELS_H
+
+#include "core/norms/channel_rules.h"
+#include "gpu/gpu_element.h"
+
+namespace {
 
 /* --- numbers: a thread a channel ---------------------------------------------------------------------------------- */
 
@@ -153,3 +160,7 @@ static void add_channels(struct gpu_kernels *to) {
     to->op[FL_OP_CHANNEL_AFFINE_GRAD] = run_channel_affine;
     to->op[FL_OP_RUNNING_STATISTICS] = gpu_running_statistics;
 }
+
+} // namespace
+
+#endif

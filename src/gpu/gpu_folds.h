@@ -1,8 +1,14 @@
 /* gpu_folds.h - sums over the rows of [m, n], for the formats of a folder. A thread sums FL_ROWS_CHUNK rows of one
  * channel; what it found waits in the workspace, and one thread a channel adds that up, in order.
  *
- * Expects: gpu_element.h.
+ * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_folds. */
+#ifndef FL_GPU_FOLDS_H
+#define FL_GPU_FOLDS_H
+
+#include "gpu/gpu_element.h"
+
+namespace {
 
 /* A sum of each of two kinds: of x and of x z. Mantissas, exact; or binary32 chains, which are added in double. */
 #ifdef FL_SHARED_EXPONENT
@@ -111,3 +117,7 @@ static void add_folds(struct gpu_kernels *to) {
         to->need[op] = fold_need;
     }
 }
+
+} // namespace
+
+#endif

@@ -1,11 +1,19 @@
 /* gpu_image_norms.h - average pooling by windows, local response normalisation, group normalisation and dropout, for
  * the formats of a folder. A thread makes one element at a time; a warp takes a group of channels of an image.
  *
- * Expects: gpu_element.h; gpu_images.h (place_of); gpu_rows.h (sums over the lanes of a warp).
+ * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_image_norms. */
-#include "core/operations/dropout_rules.h"
-#include "core/norms/lrn_rules.h"
+#ifndef FL_GPU_IMAGE_NORMS_H
+#define FL_GPU_IMAGE_NORMS_H
+
 #include "core/images/pool_rules.h"
+#include "core/norms/lrn_rules.h"
+#include "core/operations/dropout_rules.h"
+#include "gpu/gpu_element.h"
+#include "gpu/gpu_images.h"
+#include "gpu/gpu_rows.h"
+
+namespace {
 
 /* --- average pooling ---------------------------------------------------------------------------------------------- */
 
@@ -467,3 +475,7 @@ static void add_image_norms(struct gpu_kernels *to) {
     to->need[FL_OP_GROUPNORM_GAMMA_GRAD] = group_gamma_need;
     to->op[FL_OP_DROPOUT] = run_dropout;
 }
+
+} // namespace
+
+#endif

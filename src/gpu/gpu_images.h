@@ -1,8 +1,14 @@
 /* gpu_images.h - pooling and shortcuts on images [N, H, W, C], for the formats of a folder. A thread makes one
  * element at a time.
  *
- * Expects: gpu_element.h.
+ * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_images. */
+#ifndef FL_GPU_IMAGES_H
+#define FL_GPU_IMAGES_H
+
+#include "gpu/gpu_element.h"
+
+namespace {
 
 /* Element i of images of h x w pixels of c channels, as its place. */
 struct gpu_place {
@@ -194,3 +200,7 @@ static void add_images(struct gpu_kernels *to) {
     to->op[FL_OP_SHORTCUT_A] = run_shortcut;
     to->op[FL_OP_SHORTCUT_A_GRAD] = run_shortcut;
 }
+
+} // namespace
+
+#endif

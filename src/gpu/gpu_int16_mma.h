@@ -12,7 +12,15 @@
  *
  * Convolutions are matmuls of matrices that are never stored: a view finds the address of their elements.
  *
- * Expects: what gpu_products.h has before it. Gives: add_tiles. */
+ * Expects: the codec of a folder (gpu_element.h). Gives: add_tiles. */
+#ifndef FL_GPU_INT16_MMA_H
+#define FL_GPU_INT16_MMA_H
+
+#include "gpu/gpu_element.h"
+#include "gpu/gpu_products.h"
+
+#ifdef FL_SHARED_EXPONENT
+namespace {
 
 enum {
     TILE_K = 64,
@@ -774,3 +782,8 @@ static void add_tiles(struct gpu_kernels *to) {
     ADD_TILES(FL_OP_CONV2D_WEIGHT_GRAD, tiles_weight_gradient, product_weight_gradient);
 #undef ADD_TILES
 }
+
+} // namespace
+#endif
+
+#endif

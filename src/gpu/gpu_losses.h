@@ -1,8 +1,17 @@
 /* gpu_losses.h - losses with options, by the sequences of core/losses/loss_entropy.c and core/losses/loss_errors.c,
  * for the formats of a folder. A thread takes a row of cross-entropy, or a chunk of errors; one adds what they found.
  *
- * Expects: gpu_element.h.
+ * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_losses. */
+#ifndef FL_GPU_LOSSES_H
+#define FL_GPU_LOSSES_H
+
+#include "core/arithmetic/elementary.h"
+#include "core/losses/loss_rules.h"
+#include "core/optimiser/optimiser_rules.h"
+#include "gpu/gpu_element.h"
+
+namespace {
 
 /* Of the element that a number stands for: doubles, floats, or the format. */
 __device__ static inline double target_at(const struct fl_args &args, int64_t i) {
@@ -265,3 +274,7 @@ static void add_losses(struct gpu_kernels *to) {
     to->op[FL_OP_WASSERSTEIN] = run_critic;
     to->need[FL_OP_WASSERSTEIN] = critic_need;
 }
+
+} // namespace
+
+#endif

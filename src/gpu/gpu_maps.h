@@ -1,8 +1,15 @@
 /* gpu_maps.h - the elementwise operations of ops.def and bias, for the formats of a folder. Made from each row: a new
  * row needs nothing here.
  *
- * Expects: gpu_element.h, core/real/real_rules.h.
+ * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_maps. */
+#ifndef FL_GPU_MAPS_H
+#define FL_GPU_MAPS_H
+
+#include "core/real/real_rules.h"
+#include "gpu/gpu_element.h"
+
+namespace {
 
 #define MAP_NAME(name) odd_##name
 #define FL_SUM(p, q) fl_sum_odd(p, q)
@@ -120,3 +127,7 @@ static void add_maps(struct gpu_kernels *to) {
     to->op[FL_OP_BIAS] = run_bias<map_add>;
     to->op[FL_OP_BIAS_RELU] = run_bias<map_add_relu>;
 }
+
+} // namespace
+
+#endif

@@ -1,8 +1,16 @@
 /* gpu_optimiser.h - roots, ratios and limits of optimisers by the rules of core/optimiser/optimiser_rules.h, and sums
  * of squares, for the formats of a folder.
  *
- * Expects: gpu_element.h, gpu_sgd.h.
+ * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_optimisers. */
+#ifndef FL_GPU_OPTIMISER_H
+#define FL_GPU_OPTIMISER_H
+
+#include "core/optimiser/optimiser_rules.h"
+#include "gpu/gpu_element.h"
+#include "gpu/gpu_sgd.h"
+
+namespace {
 
 /* Element i of an operand, of its wide part where it has one. */
 __device__ static inline double number_at(const struct fl_view &view, int64_t i) {
@@ -146,3 +154,7 @@ static void add_optimisers(struct gpu_kernels *to) {
     to->op[FL_OP_OPTIMISER_STEP] = gpu_step_numbers;
     to->op[FL_OP_TRUST_RATE] = gpu_step_numbers;
 }
+
+} // namespace
+
+#endif

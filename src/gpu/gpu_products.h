@@ -4,8 +4,12 @@
  * The kernels here have one thread for an output, for any format and geometry. Products of 16-bit mantissas run on
  * tensor cores where enough of a tile is in use (gpu_int16_mma.h).
  *
- * Expects: gpu_element.h. Gives: add_products. */
+ * Expects: the codec of a folder (gpu_element.h). Gives: add_products. */
+#ifndef FL_GPU_PRODUCTS_H
+#define FL_GPU_PRODUCTS_H
+
 #include "gemm/gemm_epilogue_plan.h"
+#include "gpu/gpu_element.h"
 
 namespace { /* each folder has its own of all this: instances of templates would be merged by the linker */
 
@@ -295,10 +299,6 @@ template <class Product> static cudaError_t run_product(const struct gpu_call *c
     return gpu_launch(product_elements<Product>, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
 }
 
-#ifdef FL_SHARED_EXPONENT
-#include "gpu/gpu_int16_mma.h"
-#endif
-
 } // namespace
 
 static void add_products(struct gpu_kernels *to) {
@@ -311,7 +311,6 @@ static void add_products(struct gpu_kernels *to) {
     to->op[FL_OP_CONV2D] = run_product<product_forward>;
     to->op[FL_OP_CONV2D_INPUT_GRAD] = run_product<product_input_gradient>;
     to->op[FL_OP_CONV2D_WEIGHT_GRAD] = run_product<product_weight_gradient>;
-#ifdef FL_SHARED_EXPONENT
-    add_tiles(to);
-#endif
 }
+
+#endif

@@ -2,11 +2,17 @@
  * order. For the formats of a folder. A warp takes a row: lane l has elements l, l + 32, ..., which are the chains of
  * the sums of float formats (core/norms/row_norm_rules.h).
  *
- * Expects: gpu_element.h.
+ * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_rows. */
-#include "core/rows/copy_rules.h"
-#include "core/norms/row_norm_rules.h"
+#ifndef FL_GPU_ROWS_H
+#define FL_GPU_ROWS_H
+
 #include "core/losses/softmax_map_rules.h"
+#include "core/norms/row_norm_rules.h"
+#include "core/rows/copy_rules.h"
+#include "gpu/gpu_element.h"
+
+namespace {
 
 enum { ROW_LANES = 32 }; /* a warp */
 static_assert((int)ROW_LANES == (int)FL_ROW_CHAINS, "a lane is a chain");
@@ -622,3 +628,7 @@ static void add_rows(struct gpu_kernels *to) {
     for (const enum fl_op op : copies)
         to->op[op] = run_copy_elements;
 }
+
+} // namespace
+
+#endif

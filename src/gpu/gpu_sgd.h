@@ -1,8 +1,14 @@
 /* gpu_sgd.h - stochastic gradient descent, for the formats of a folder: sums of two or three terms of any exponents,
  * rounded once, to the wide part where there is one, of which the element is then the rounding.
  *
- * Expects: gpu_element.h.
+ * Expects: the codec of a folder (gpu_element.h).
  * Gives: real_at, store_sgd_float, add_sgd. */
+#ifndef FL_GPU_SGD_H
+#define FL_GPU_SGD_H
+
+#include "gpu/gpu_element.h"
+
+namespace {
 
 /* The elements of an operand, or its wide part where that counts. */
 __device__ static inline double real_at(const struct fl_view &view, int64_t i) {
@@ -151,3 +157,7 @@ static void add_sgd(struct gpu_kernels *to) {
     to->op[FL_OP_SGD_UPDATE] = run_sgd;
     to->op[FL_OP_COMBINE] = run_sgd;
 }
+
+} // namespace
+
+#endif

@@ -1,8 +1,15 @@
 /* gpu_softmax.h - softmax with cross-entropy in double, by the sequence of core/losses/softmax.c, for the formats of
  * a folder. A thread takes a row.
  *
- * Expects: gpu_element.h.
+ * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_softmax. */
+#ifndef FL_GPU_SOFTMAX_H
+#define FL_GPU_SOFTMAX_H
+
+#include "core/arithmetic/elementary.h"
+#include "gpu/gpu_element.h"
+
+namespace {
 
 /* Logits that become gradients (where they are not wanted), losses of the rows, largest classes. */
 static size_t softmax_need(const struct fl_args *args) {
@@ -103,3 +110,7 @@ static void add_softmax(struct gpu_kernels *to) {
     to->op[FL_OP_SOFTMAX_CROSS_ENTROPY] = run_softmax;
     to->need[FL_OP_SOFTMAX_CROSS_ENTROPY] = softmax_need;
 }
+
+} // namespace
+
+#endif

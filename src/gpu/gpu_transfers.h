@@ -1,7 +1,13 @@
 /* gpu_transfers.h - elements to doubles, numbers to elements, and wide parts, for the formats of a folder.
  *
- * Expects: gpu_element.h.
+ * Expects: the codec of a folder (gpu_element.h).
  * Gives: add_transfers. */
+#ifndef FL_GPU_TRANSFERS_H
+#define FL_GPU_TRANSFERS_H
+
+#include "gpu/gpu_element.h"
+
+namespace {
 
 __global__ void elements_to_doubles(const struct fl_view view, double *values) {
     const int e = fl_exponent(&view);
@@ -103,3 +109,7 @@ static void add_transfers(struct gpu_kernels *to) {
     to->load_wide = load_wide;
     to->follow = follow;
 }
+
+} // namespace
+
+#endif

@@ -7,10 +7,12 @@
  * each 64-bit lane: a multiplication takes the low half of a lane, its result fills the lane, and what else stands in
  * the high halves is never read.
  *
- * Expects: the macros of the instruction set.
  * Gives: DRAW_RUN, draws, draws_of. */
-#include "core/table/kernel.h"
+#ifndef FL_DRAWS_H
+#define FL_DRAWS_H
+
 #include "core/base/memory.h"
+#include "core/table/kernel.h"
 #include <string.h>
 
 #if defined(__AVX512F__)
@@ -185,3 +187,5 @@ static const uint32_t *draws_of(const struct fl_rounding *how, int64_t first, in
     }
     return draws->of + before;
 }
+
+#endif

@@ -1,9 +1,15 @@
-/* softmax_map_vectors.h - rows of softmax as an operation of its own, and its gradient, in vectors. Part of
- * row_vectors.inc; every number goes through the operations of the definition (softmax_map.c).
+/* softmax_map_vectors.h - rows of softmax as an operation of its own, and its gradient, in vectors.; every number goes
+ * through the operations of the definition (softmax_map.c).
  *
- * Expects: row_lanes.h.
  * Gives: row_from_largest, row_divide_all, row_powers, row_estimates_of, row_narrow_estimates, row_dot_of, row_slopes,
  * row_float_slopes. */
+#ifndef FL_SOFTMAX_MAP_VECTORS_H
+#define FL_SOFTMAX_MAP_VECTORS_H
+
+#include "core/arithmetic/elementary.h"
+#include "core/norms/row_norm_vectors.h"
+#include "core/rows/row_lanes.h"
+#include "core/rows/row_vectors.h"
 
 /* The largest of n numbers, the first of them where they are zeros of both signs; NaN if the first is, else never. */
 static double row_largest_of(const double *z, int64_t n) {
@@ -193,3 +199,5 @@ static bool row_narrow_estimates(float *restrict to, int64_t n, const double *re
     }
     return !doubt;
 }
+
+#endif

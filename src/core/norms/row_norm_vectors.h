@@ -1,8 +1,11 @@
-/* row_norm_vectors.h - rows of normalisation in vectors. Part of row_vectors.inc.
+/* row_norm_vectors.h - rows of normalisation in vectors..
  *
- * Expects: row_lanes.h.
  * Gives: row_sums, row_forward, row_backward, row_shares, row_numbers, row_values, row_gradients, row_float_shares. */
+#ifndef FL_ROW_NORM_VECTORS_H
+#define FL_ROW_NORM_VECTORS_H
+
 #include "core/norms/row_norm_sums.h"
+#include "core/rows/row_lanes.h"
 
 /* Products of three mantissas are integers of 45 bits: so many of them, and one less, are summed exactly in a double.
  */
@@ -114,3 +117,5 @@ static void row_float_shares(int64_t n, const double *dy, const double *x, const
     for (int64_t i = 0; i < n; i++)
         total[i] += dy[i] * fl_row_normal(&mine, x[i]);
 }
+
+#endif

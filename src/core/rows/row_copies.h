@@ -1,8 +1,11 @@
-/* row_copies.h - elements that were copied: statistics of the write, mantissas at another exponent. Part of
- * row_vectors.inc; loops that compilers turn into vectors.
+/* row_copies.h - elements that were copied: statistics of the write, mantissas at another exponent.; loops that
+ * compilers turn into vectors.
  *
- * Expects: row_store.h.
  * Gives: row_largest_word16, row_largest_word32, row_rescale. */
+#ifndef FL_ROW_COPIES_H
+#define FL_ROW_COPIES_H
+
+#include "core/rows/row_store.h"
 
 static uint32_t row_largest_word16(const uint16_t *x, int64_t n) {
     uint16_t largest = 0;
@@ -90,3 +93,5 @@ static int32_t row_rescale(int16_t *m, int64_t n, int finer, struct fl_stats *st
     stats->gamma = gamma > stats->gamma ? (int32_t)gamma : stats->gamma;
     return largest;
 }
+
+#endif

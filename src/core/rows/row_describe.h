@@ -1,9 +1,13 @@
-/* row_describe.h - what a block of elements looks like, counted and summed. Part of row_vectors.inc; whole numbers by
+/* row_describe.h - what a block of elements looks like, counted and summed.; whole numbers by
  * loops that compilers turn into vectors, sums of binary32 in eight lanes of double: number i of a block goes to lane i
  * mod 8, so that every instruction set adds the same numbers in the same order.
  *
- * Expects: row_lanes.h.
  * Gives: row_describe_floats, row_describe_mantissas, row_add_errors. */
+#ifndef FL_ROW_DESCRIBE_H
+#define FL_ROW_DESCRIBE_H
+
+#include "core/rows/row_lanes.h"
+#include "core/rows/row_vectors.h"
 
 enum { DESCRIBED_INFINITY = 0x7f800000, DESCRIBED_NORMAL = 0x00800000, DESCRIBED_GROUPS = FL_DESCRIBED_LANES / LANES };
 
@@ -467,3 +471,5 @@ static void row_add_errors(const float *x, const float *y, int64_t n, double sum
         sum[1][l] += a * a;
     }
 }
+
+#endif

@@ -1,9 +1,13 @@
 /* row_lanes.h - a vector of doubles, for kernels of rows.
  *
- * Expects: the macros of the instruction set.
  * Gives: LANES, lanes, words, lanes_at, lanes_of, lanes_first, lanes_all, lanes_to, lanes_mantissas, lanes_floats,
  * lanes_size, lanes_select, lanes_larger, lanes_smaller, lanes_nearest, lanes_largest, lanes_count, lanes_any,
  * lanes_store. */
+#ifndef FL_ROW_LANES_H
+#define FL_ROW_LANES_H
+
+#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 #if defined(__AVX512F__)
@@ -145,3 +149,5 @@ static inline bool lanes_any(words mask) {
         any |= mask[l];
     return any != 0;
 }
+
+#endif

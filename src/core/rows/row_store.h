@@ -1,7 +1,12 @@
-/* row_store.h - rows of elements as doubles, and doubles as elements of shared exponents. Part of row_vectors.inc.
+/* row_store.h - rows of elements as doubles, and doubles as elements of shared exponents..
  *
- * Expects: row_lanes.h.
  * Gives: row_widen_mantissas, row_widen_floats, row_narrow, row_add_mantissas, row_store, row_round_estimates. */
+#ifndef FL_ROW_STORE_H
+#define FL_ROW_STORE_H
+
+#include "core/rows/row_lanes.h"
+#include "core/rows/row_vectors.h"
+#include "core/table/kernel.h"
 
 static void row_widen_mantissas(double *to, const int16_t *m, int64_t n, double unit) {
     int64_t i = 0;
@@ -104,3 +109,5 @@ static bool row_round_estimates(int16_t *dst, int64_t n, const struct fl_row_est
     rounded->saturated = lanes_count(saturated);
     return !lanes_any(doubt);
 }
+
+#endif
