@@ -85,6 +85,12 @@ else()
     set(FLEXLAB_LOCAL_SYMBOLS ON)
 endif()
 set(static_objects $<TARGET_OBJECTS:flexlab_objects>)
+set(FLEXLAB_NAMED_SYMBOLS OFF)
+if(FLEXLAB_LOCAL_SYMBOLS AND CMAKE_NM AND NOT FLEXLAB_SANITIZE)
+    set(FLEXLAB_NAMED_SYMBOLS ON) # local functions of kernels; sanitizers have local functions of their own
+    set_property(TARGET flexlab_objects PROPERTY C_COMPILER_LAUNCHER sh ${PROJECT_SOURCE_DIR}/cmake/name_symbols.sh
+                 ${CMAKE_NM} ${CMAKE_OBJCOPY} ${CMAKE_C_COMPILER_LAUNCHER})
+endif()
 if(FLEXLAB_LOCAL_SYMBOLS)
     set(joined ${PROJECT_BINARY_DIR}/joined/$<CONFIG>)
     set(static_objects ${joined}/flexlab.o)

@@ -9,7 +9,7 @@
 #include "core/arithmetic/philox.h"
 #include "flex_harness.h"
 
-#include "core/arithmetic/draws.inc" /* compiled for the processor that the tests are compiled for */
+#include "core/arithmetic/draws.h" /* compiled for the processor that the tests are compiled for */
 
 /* --- the generator --- */
 
