@@ -1,7 +1,7 @@
-/* flex_rounding.h - exact integer sums rounded one by one, by the rule of flex_store.h, and to nearest in runs.
+/* flex_rounding.h - exact integer sums rounded one by one, by the rule of flex_store.h, and to nearest in runs, which
+ * are flex_round.inc for sums of 64 and of 32 bits.
  *
- * Gives: FLEX_STORE_RUN, saturate, round_one, is_stochastic, store_any, and flex_round.inc for sums of 64 and 32 bits.
- */
+ * Gives: FLEX_STORE_RUN, saturate, round_one, is_stochastic, store_any. */
 #ifndef FL_FLEX_ROUNDING_H
 #define FL_FLEX_ROUNDING_H
 
