@@ -18,38 +18,45 @@ union axes_part {
     double real;
 };
 
-__host__ __device__ static inline int64_t axes_chunks(const struct fl_args &args) {
-    return (args.groups.terms + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
+/* The host makes the walks of a call, once for all threads. */
+struct axes_walks {
+    struct fl_walk groups, elements;
+};
+
+static struct axes_walks axes_walks_of(const struct fl_args &args) {
+    const struct axes_walks walks = {fl_walk_of_groups(&args), fl_walk_of_elements(&args)};
+    return walks;
+}
+
+__host__ __device__ static inline int64_t axes_chunks(const struct fl_walk &groups) {
+    return (groups.terms + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
 }
 __device__ static inline union axes_part *axes_parts(const struct fl_args &args) {
     return (union axes_part *)args.workspace;
 }
 /* Behind the parts: what gradients are told of each group. */
-__device__ static inline double *axes_groups(const struct fl_args &args) {
-    return (double *)args.workspace + axes_chunks(args) * args.groups.outer;
+__device__ static inline double *axes_groups(const struct fl_args &args, const struct fl_walk &groups) {
+    return (double *)args.workspace + axes_chunks(groups) * groups.outer;
 }
 static size_t axes_need(const struct fl_args *args) {
-    const bool slopes =
-        args->op == FL_OP_REDUCE_MAX_GRAD || args->op == FL_OP_REDUCE_MIN_GRAD || args->op == FL_OP_REDUCE_L2_GRAD;
-    return (size_t)((axes_chunks(*args) + (slopes ? 1 : 0)) * args->groups.outer) * sizeof(union axes_part);
+    const struct fl_walk groups = fl_walk_of_groups(args);
+    return (size_t)((axes_chunks(groups) + fl_axes_folded(args->op)) * groups.outer) * sizeof(union axes_part);
 }
 
 /* The operand that is folded. */
 __device__ static inline const struct fl_view &axes_folded(const struct fl_args &args) {
-    const bool second =
-        args.op == FL_OP_REDUCE_MAX_GRAD || args.op == FL_OP_REDUCE_MIN_GRAD || args.op == FL_OP_REDUCE_L2_GRAD;
-    return args.in[second ? 1 : 0];
+    return args.in[fl_axes_folded(args.op)];
 }
 
-__global__ void axes_fold(const struct gpu_call call) {
+__global__ void axes_fold(const struct gpu_call call, const struct axes_walks walks) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
     const struct fl_args &args = call.args;
-    const struct fl_walk &g = args.groups;
+    const struct fl_walk &g = walks.groups;
     const struct fl_view &x = axes_folded(args), &z = args.in[1];
     const enum fl_fold_kind kind = fl_fold_kind_of(args.op);
-    const int64_t chunks = axes_chunks(args);
+    const int64_t chunks = axes_chunks(g);
     for (int64_t i = gpu_first(); i < chunks * g.outer; i += gpu_stride()) {
         const int64_t first = i % chunks * FL_ROWS_CHUNK, row = i / chunks * g.terms,
                       end = first + FL_ROWS_CHUNK < g.terms ? first + FL_ROWS_CHUNK : g.terms;
@@ -86,15 +93,15 @@ struct axes_total {
     int64_t at; /* the term that is best */
 };
 
-__device__ static struct axes_total axes_add_up(const struct fl_args &args, int64_t out) {
+__device__ static struct axes_total axes_add_up(const struct fl_args &args, const struct fl_walk &g, int64_t out) {
     const enum fl_fold_kind kind = fl_fold_kind_of(args.op);
-    const union axes_part *part = axes_parts(args) + out * axes_chunks(args);
+    const union axes_part *part = axes_parts(args) + out * axes_chunks(g);
     const struct fl_view &x = axes_folded(args);
     struct axes_total sum = {0, 0, 0};
     double best = 0;
-    for (int64_t i = 0; i < axes_chunks(args); i++) {
+    for (int64_t i = 0; i < axes_chunks(g); i++) {
         if (fl_fold_picks(kind)) {
-            const double v = gpu_value(x, 0, fl_walk_at(&args.groups, 0, out * args.groups.terms + part[i].whole));
+            const double v = gpu_value(x, 0, fl_walk_at(&g, 0, out * g.terms + part[i].whole));
             if (i == 0 || fl_fold_better(kind, v, best)) {
                 best = v;
                 sum.at = part[i].whole;
@@ -108,50 +115,50 @@ __device__ static struct axes_total axes_add_up(const struct fl_args &args, int6
     return sum;
 }
 
-__global__ void axes_reduce(const struct gpu_call call) {
+__global__ void axes_reduce(const struct gpu_call call, const struct axes_walks walks) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
     const struct fl_args &args = call.args;
     const int e = fl_exponent(&args.out), ex = fl_exponent(&args.in[0]), ez = fl_exponent(&args.in[1]);
     struct fl_stats stats = {};
-    for (int64_t i = gpu_first(); i < args.groups.outer; i += gpu_stride()) {
-        const struct axes_total sum = axes_add_up(args, i);
+    for (int64_t i = gpu_first(); i < walks.groups.outer; i += gpu_stride()) {
+        const struct axes_total sum = axes_add_up(args, walks.groups, i);
         struct fl_axes_value value;
         if (fl_fold_picks(fl_fold_kind_of(args.op)))
             value =
-                fl_axes_plain(gpu_value(args.in[0], ex, fl_walk_at(&args.groups, 0, i * args.groups.terms + sum.at)));
+                fl_axes_plain(gpu_value(args.in[0], ex, fl_walk_at(&walks.groups, 0, i * walks.groups.terms + sum.at)));
         else if (GPU_SHARED)
-            value = fl_axes_exact(args.op, sum.exact, ex, ez, args.groups.terms);
+            value = fl_axes_exact(args.op, sum.exact, ex, ez, walks.groups.terms);
         else
-            value = fl_axes_plain(fl_axes_float(args.op, sum.total, args.groups.terms));
+            value = fl_axes_plain(fl_axes_float(args.op, sum.total, walks.groups.terms));
         gpu_store(now, e, i, value.odd, value.near, &stats);
     }
     gpu_report(call.control, stats);
 }
 
-__global__ void axes_argmax(const struct gpu_call call) {
+__global__ void axes_argmax(const struct gpu_call call, const struct axes_walks walks) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
-    for (int64_t i = gpu_first(); i < call.args.groups.outer; i += gpu_stride())
-        call.args.numbers.i[0][i] = (int32_t)axes_add_up(call.args, i).at;
+    for (int64_t i = gpu_first(); i < walks.groups.outer; i += gpu_stride())
+        ((int32_t *)call.args.out.data)[i] = (int32_t)axes_add_up(call.args, walks.groups, i).at;
 }
 
 /* What each group tells its elements. */
-__global__ void axes_ask(const struct gpu_call call) {
+__global__ void axes_ask(const struct gpu_call call, const struct axes_walks walks) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
     const struct fl_args &args = call.args;
-    for (int64_t i = gpu_first(); i < args.groups.outer; i += gpu_stride()) {
-        const struct axes_total sum = axes_add_up(args, i);
-        axes_groups(args)[i] =
+    for (int64_t i = gpu_first(); i < walks.groups.outer; i += gpu_stride()) {
+        const struct axes_total sum = axes_add_up(args, walks.groups, i);
+        axes_groups(args, walks.groups)[i] =
             args.op == FL_OP_REDUCE_L2_GRAD ? fl_axes_norm(sum.exact, sum.total, GPU_SHARED) : (double)sum.at;
     }
 }
 
-__global__ void axes_slopes(const struct gpu_call call) {
+__global__ void axes_slopes(const struct gpu_call call, const struct axes_walks walks) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
@@ -159,30 +166,31 @@ __global__ void axes_slopes(const struct gpu_call call) {
     const int e = fl_exponent(&args.out), edy = fl_exponent(&args.in[0]);
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
-        const int64_t group = fl_walk_at(&args.walk, 0, i);
-        const double dy = gpu_value(args.in[0], edy, group), told = axes_groups(args)[group];
+        const int64_t group = fl_walk_at(&walks.elements, 0, i);
+        const double dy = gpu_value(args.in[0], edy, group), told = axes_groups(args, walks.groups)[group];
         double dx;
         if (args.op == FL_OP_REDUCE_L2_GRAD) /* x by its mantissas */
-            dx = fl_axes_l2_slope(dy, gpu_value(args.in[1], 0, fl_walk_at(&args.walk, 1, i)), told);
+            dx = fl_axes_l2_slope(dy, gpu_value(args.in[1], 0, fl_walk_at(&walks.elements, 1, i)), told);
         else
-            dx = told == (double)fl_walk_at(&args.walk, 2, i) ? dy : 0;
+            dx = told == (double)fl_walk_at(&walks.elements, 2, i) ? dy : 0;
         gpu_store(now, e, i, dx, dx, &stats);
     }
     gpu_report(call.control, stats);
 }
 
-__global__ void axes_elements(const struct gpu_call call) {
+__global__ void axes_elements(const struct gpu_call call, const struct axes_walks walks) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
     const struct fl_args &args = call.args;
     const int e = fl_exponent(&args.out), ea = fl_exponent(&args.in[0]), eb = fl_exponent(&args.in[1]);
+    const int64_t told = fl_axes_told(&args);
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
-        const double a = gpu_value(args.in[0], ea, fl_walk_at(&args.walk, 0, i)),
-                     b = args.in[1].data ? gpu_value(args.in[1], eb, fl_walk_at(&args.walk, 1, i)) : 0;
-        const bool mark = args.numbers.u8 && args.numbers.u8[fl_walk_at(&args.walk, 2, i)];
-        const struct fl_axes_value value = fl_axes_element(args.op, a, b, mark, args.geo.k, ea, GPU_SHARED);
+        const double a = gpu_value(args.in[0], ea, fl_walk_at(&walks.elements, 0, i)),
+                     b = args.in[1].data ? gpu_value(args.in[1], eb, fl_walk_at(&walks.elements, 1, i)) : 0;
+        const bool mark = args.p.axes.marks && args.p.axes.marks[fl_walk_at(&walks.elements, 2, i)];
+        const struct fl_axes_value value = fl_axes_element(args.op, a, b, mark, told, ea, GPU_SHARED);
         gpu_store(now, e, i, value.odd, value.near, &stats);
     }
     gpu_report(call.control, stats);
@@ -190,36 +198,35 @@ __global__ void axes_elements(const struct gpu_call call) {
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
+typedef void (*axes_kernel)(const struct gpu_call call, const struct axes_walks walks);
+
 static cudaError_t run_axes_elements(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(axes_elements, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
+    const struct axes_walks walks = axes_walks_of(call->args);
+    return gpu_launch(axes_elements, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call, walks);
 }
 
-static cudaError_t run_axes_fold(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(axes_fold, gpu_blocks(axes_chunks(call->args) * call->args.groups.outer), GPU_THREADS, 0, stream,
-                      *call);
+/* Chunks first, then a thread for each sum. */
+static cudaError_t run_axes_fold(axes_kernel end, const struct gpu_call *call, cudaStream_t stream) {
+    const struct axes_walks walks = axes_walks_of(call->args);
+    const struct fl_walk &g = walks.groups;
+    const cudaError_t error =
+        gpu_launch(axes_fold, gpu_blocks(axes_chunks(g) * g.outer), GPU_THREADS, 0, stream, *call, walks);
+    return error != cudaSuccess ? error : gpu_launch(end, gpu_blocks(g.outer), GPU_THREADS, 0, stream, *call, walks);
 }
 
 static cudaError_t run_axes_reduce(const struct gpu_call *call, cudaStream_t stream) {
-    const cudaError_t error = run_axes_fold(call, stream);
-    return error != cudaSuccess
-               ? error
-               : gpu_launch(axes_reduce, gpu_blocks(call->args.groups.outer), GPU_THREADS, 0, stream, *call);
+    return run_axes_fold(axes_reduce, call, stream);
 }
 
 static cudaError_t run_axes_argmax(const struct gpu_call *call, cudaStream_t stream) {
-    const cudaError_t error = run_axes_fold(call, stream);
-    return error != cudaSuccess
-               ? error
-               : gpu_launch(axes_argmax, gpu_blocks(call->args.groups.outer), GPU_THREADS, 0, stream, *call);
+    return run_axes_fold(axes_argmax, call, stream);
 }
 
 static cudaError_t run_axes_slopes(const struct gpu_call *call, cudaStream_t stream) {
-    cudaError_t error = run_axes_fold(call, stream);
-    if (error == cudaSuccess)
-        error = gpu_launch(axes_ask, gpu_blocks(call->args.groups.outer), GPU_THREADS, 0, stream, *call);
-    return error != cudaSuccess
-               ? error
-               : gpu_launch(axes_slopes, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
+    const cudaError_t error = run_axes_fold(axes_ask, call, stream);
+    return error != cudaSuccess ? error
+                                : gpu_launch(axes_slopes, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream,
+                                             *call, axes_walks_of(call->args));
 }
 
 static void add_axes(struct gpu_kernels *to) {

@@ -13,7 +13,7 @@ namespace {
 /* What stands in a gate of a view, for one unit of one row. */
 __device__ static inline double gate_at(const struct fl_args &args, const struct fl_view &view, int gates, int gate,
                                         int64_t row, int64_t unit) {
-    return gpu_value(view, fl_exponent(&view), (row * gates + gate) * args.geo.n + unit);
+    return gpu_value(view, fl_exponent(&view), (row * gates + gate) * args.p.cell.units + unit);
 }
 __device__ static inline double of_logistic(double x) {
     return fl_exp(fl_minus_size(x));
@@ -41,10 +41,10 @@ __device__ static double lstm_cell_grad_at(const struct fl_args &args, int64_t r
                  o = gate_at(args, args.in[1], FL_LSTM_GATES, FL_LSTM_O, row, unit),
                  c = gate_at(args, args.in[2], 1, 0, row, unit);
     const double dc = fl_lstm_cell_grad_by(dh, o, of_logistic(o), of_tanh(c));
-    if (!args.epilogue.residual.data || !args.epilogue.bias.data)
+    if (!args.p.cell.dc_after.data || !args.p.cell.gates_after.data)
         return dc;
-    const double f = gate_at(args, args.epilogue.bias, FL_LSTM_GATES, FL_LSTM_F, row, unit);
-    return dc + gate_at(args, args.epilogue.residual, 1, 0, row, unit) * fl_logistic_by(f, of_logistic(f));
+    const double f = gate_at(args, args.p.cell.gates_after, FL_LSTM_GATES, FL_LSTM_F, row, unit);
+    return dc + gate_at(args, args.p.cell.dc_after, 1, 0, row, unit) * fl_logistic_by(f, of_logistic(f));
 }
 
 __device__ static double lstm_gate_grad_at(const struct fl_args &args, int gate, int64_t row, int64_t unit) {
@@ -52,12 +52,12 @@ __device__ static double lstm_gate_grad_at(const struct fl_args &args, int gate,
                  i = gate_at(args, args.in[2], FL_LSTM_GATES, FL_LSTM_I, row, unit),
                  g = gate_at(args, args.in[2], FL_LSTM_GATES, FL_LSTM_G, row, unit),
                  own = gate_at(args, args.in[2], FL_LSTM_GATES, gate, row, unit),
-                 c = gate_at(args, args.epilogue.residual, 1, 0, row, unit);
+                 c = gate_at(args, args.p.cell.c, 1, 0, row, unit);
     switch (gate) {
     case FL_LSTM_I:
         return fl_lstm_input_grad_by(dc, of_logistic(i), g, of_tanh(g));
     case FL_LSTM_F:
-        return fl_lstm_forget_grad_by(dc, of_logistic(own), gate_at(args, args.epilogue.bias, 1, 0, row, unit));
+        return fl_lstm_forget_grad_by(dc, of_logistic(own), gate_at(args, args.p.cell.c_before, 1, 0, row, unit));
     case FL_LSTM_G:
         return fl_lstm_candidate_grad_by(dc, i, of_logistic(i), of_tanh(g));
     default:
@@ -92,7 +92,7 @@ __device__ static double gru_gate_grad_at(const struct fl_args &args, int gate, 
     const struct gru_unit u = gru_unit_at(args, args.in[1], args.in[2], row, unit);
     const double dh = gate_at(args, args.in[0], 1, 0, row, unit);
     if (gate == FL_GRU_Z)
-        return fl_gru_update_grad_by(dh, u.tz, u.n, u.un, gate_at(args, args.epilogue.residual, 1, 0, row, unit));
+        return fl_gru_update_grad_by(dh, u.tz, u.n, u.un, gate_at(args, args.p.cell.h_before, 1, 0, row, unit));
     const double dn = fl_gru_candidate_grad_by(dh, u.z, u.tz, u.un);
     if (gate == FL_GRU_R)
         return fl_gru_reset_grad_by(dn, u.tr, u.hn);
@@ -103,7 +103,7 @@ __device__ static double gru_state_grad_at(const struct fl_args &args, int64_t r
     const double z = gate_at(args, args.in[1], FL_GRU_GATES, FL_GRU_Z, row, unit) +
                      gate_at(args, args.in[2], FL_GRU_GATES, FL_GRU_Z, row, unit);
     const double ds = gate_at(args, args.in[0], 1, 0, row, unit) * fl_logistic_by(z, of_logistic(z));
-    return args.epilogue.residual.data ? ds + gate_at(args, args.epilogue.residual, 1, 0, row, unit) : ds;
+    return args.p.cell.dy.data ? ds + gate_at(args, args.p.cell.dy, 1, 0, row, unit) : ds;
 }
 
 __device__ static double cell_at(const struct fl_args &args, int gate, int64_t row, int64_t unit) {
@@ -130,7 +130,7 @@ __global__ void cell(const struct gpu_call call) {
     if (!gpu_begin(call, &now))
         return;
     const struct fl_args &args = call.args;
-    const int64_t n = args.geo.n, width = args.out.count / args.geo.m;
+    const int64_t n = args.p.cell.units, width = args.out.count / args.p.cell.rows;
     const int e = fl_exponent(&args.out);
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {

@@ -21,7 +21,7 @@ typedef double fold_sum;
 
 __device__ static inline fold_part *part_at(const struct fl_args &args, int kind, int64_t chunk, int64_t channel,
                                             int64_t chunks) {
-    return (fold_part *)args.workspace + (kind * chunks + chunk) * args.geo.n + channel;
+    return (fold_part *)args.workspace + (kind * chunks + chunk) * args.p.rows.n + channel;
 }
 
 /* x: in[0], z: in[z], whose rows count where those of mask (in[2]) are above zero; NULL: all. */
@@ -31,7 +31,7 @@ __global__ void sum_chunks(const struct gpu_call call, int z, int64_t chunks) {
         return;
     const struct fl_args &args = call.args;
     const struct fl_view &a = args.in[0], &b = args.in[z], &mask = args.in[2];
-    const int64_t m = args.geo.m, n = args.geo.n;
+    const int64_t m = args.p.rows.m, n = args.p.rows.n;
     for (int64_t i = gpu_first(); i < chunks * n; i += gpu_stride()) {
         const int64_t chunk = i / n, c = i % n, first = chunk * FL_ROWS_CHUNK,
                       end = first + FL_ROWS_CHUNK < m ? first + FL_ROWS_CHUNK : m;
@@ -66,12 +66,12 @@ __global__ void end_channel_sums(const struct gpu_call call, int64_t chunks) {
     if (!gpu_begin(call, &now))
         return;
     const struct fl_args &args = call.args;
-    for (int64_t c = gpu_first(); c < args.geo.n; c += gpu_stride())
+    for (int64_t c = gpu_first(); c < args.p.rows.n; c += gpu_stride())
         for (int kind = 0; kind < 2; kind++)
 #ifdef FL_SHARED_EXPONENT
-            args.sums.i[kind][c] = sum_of_parts(args, kind, c, chunks);
+            args.p.batch_norm.sums.i[kind][c] = sum_of_parts(args, kind, c, chunks);
 #else
-            args.sums.f[kind][c] = sum_of_parts(args, kind, c, chunks);
+            args.p.batch_norm.sums.f[kind][c] = sum_of_parts(args, kind, c, chunks);
 #endif
 }
 
@@ -82,7 +82,7 @@ __global__ void end_sum_rows(const struct gpu_call call, int64_t chunks) {
     const struct fl_args &args = call.args;
     const int e = fl_exponent(&args.out), ex = fl_exponent(&args.in[0]);
     struct fl_stats stats = {};
-    for (int64_t c = gpu_first(); c < args.geo.n; c += gpu_stride()) {
+    for (int64_t c = gpu_first(); c < args.p.rows.n; c += gpu_stride()) {
         const double sum = fl_scale2((double)sum_of_parts(args, 0, c, chunks), -ex);
         gpu_store(now, e, c, sum, sum, &stats);
     }
@@ -92,15 +92,15 @@ __global__ void end_sum_rows(const struct gpu_call call, int64_t chunks) {
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
 static int64_t chunks_of(const struct fl_args *args) {
-    return (args->geo.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
+    return (args->p.rows.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
 }
 
 static size_t fold_need(const struct fl_args *args) {
-    return (size_t)(2 * chunks_of(args) * args->geo.n) * sizeof(fold_part);
+    return (size_t)(2 * chunks_of(args) * args->p.rows.n) * sizeof(fold_part);
 }
 
 static cudaError_t run_fold(const struct gpu_call *call, cudaStream_t stream) {
-    const int64_t chunks = chunks_of(&call->args), n = call->args.geo.n;
+    const int64_t chunks = chunks_of(&call->args), n = call->args.p.rows.n;
     const int z = call->args.op == FL_OP_CHANNEL_GRAD_SUMS ? 1 : 0;
     const cudaError_t error = gpu_launch(sum_chunks, gpu_blocks(chunks * n), GPU_THREADS, 0, stream, *call, z, chunks);
     if (error != cudaSuccess)

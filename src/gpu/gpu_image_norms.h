@@ -30,9 +30,9 @@ __global__ void avgpool_windows(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
-    const struct fl_geometry &g = call.args.geo;
+    const struct fl_windows &g = call.args.p.pooling.windows;
     const struct fl_view &x = call.args.in[0];
-    const struct fl_pool_side down = fl_pool_down(&g), across = fl_pool_across(&g);
+    const struct fl_pool_side down = fl_pool_down(&call.args.p.pooling), across = fl_pool_across(&call.args.p.pooling);
     const int e = fl_exponent(&call.args.out);
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
@@ -74,9 +74,9 @@ __global__ void avgpool_windows_grad(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
-    const struct fl_geometry &g = call.args.geo;
+    const struct fl_windows &g = call.args.p.pooling.windows;
     const struct fl_view &dy = call.args.in[0];
-    const struct fl_pool_side down = fl_pool_down(&g), across = fl_pool_across(&g);
+    const struct fl_pool_side down = fl_pool_down(&call.args.p.pooling), across = fl_pool_across(&call.args.p.pooling);
     const int e = fl_exponent(&call.args.out);
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
@@ -133,8 +133,8 @@ __global__ void lrn(const struct gpu_call call, bool gradient) {
         return;
     const struct fl_args &args = call.args;
     const struct fl_view &dy = args.in[0], &x = args.in[gradient ? 1 : 0];
-    const int64_t n = args.geo.n;
-    const struct fl_lrn_rule how = fl_lrn_of(args.geo.k, n, now.alpha, args.beta, now.real);
+    const int64_t n = args.p.lrn.n;
+    const struct fl_lrn_rule how = fl_lrn_of(args.p.lrn.size, n, args.p.lrn.alpha, args.p.lrn.beta, args.p.lrn.k);
     const int e = fl_exponent(&args.out), ex = fl_exponent(&x), ey = fl_exponent(&dy);
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
@@ -164,7 +164,7 @@ struct gpu_group {
     int64_t image, group, depth, size, pixels, channels;
 };
 
-__device__ static inline struct gpu_group group_of(const struct fl_geometry &g, int64_t number) {
+__device__ static inline struct gpu_group group_of(const struct fl_norm &g, int64_t number) {
     struct gpu_group of;
     of.image = number / g.groups;
     of.group = number % g.groups;
@@ -253,14 +253,15 @@ __global__ void group_norm(const struct gpu_call call) {
     const struct fl_view &x = args.in[0], &gamma = args.in[1], &beta = args.in[2];
     const int e = fl_exponent(&args.out);
     struct fl_stats stats = {};
-    for (int64_t k = gpu_first() / ROW_LANES; k < args.geo.batch * args.geo.groups; k += gpu_stride() / ROW_LANES) {
-        const struct gpu_group of = group_of(args.geo, k);
+    for (int64_t k = gpu_first() / ROW_LANES; k < args.p.norm.batch * args.p.norm.groups;
+         k += gpu_stride() / ROW_LANES) {
+        const struct gpu_group of = group_of(args.p.norm, k);
 #ifdef FL_SHARED_EXPONENT
         const struct fl_view none = {};
         const struct fl_row_sums s = group_sums(x, none, none, of);
-        const struct fl_row_terms t = fl_row_forward(&s, of.size, false, fl_exponent(&x), now.real);
+        const struct fl_row_terms t = fl_row_forward(&s, of.size, false, fl_exponent(&x), args.p.norm.epsilon);
 #else
-        const struct fl_row_numbers r = group_numbers(x, of, now.real);
+        const struct fl_row_numbers r = group_numbers(x, of, args.p.norm.epsilon);
 #endif
         for (int64_t i = row_lane(); i < of.size; i += ROW_LANES) {
             const int64_t at = element_at(of, i), c = channel_at(of, i);
@@ -287,14 +288,15 @@ __global__ void group_norm_grad(const struct gpu_call call) {
     const struct fl_view &dy = args.in[0], &x = args.in[1], &gamma = args.in[2];
     const int e = fl_exponent(&args.out);
     struct fl_stats stats = {};
-    for (int64_t k = gpu_first() / ROW_LANES; k < args.geo.batch * args.geo.groups; k += gpu_stride() / ROW_LANES) {
-        const struct gpu_group of = group_of(args.geo, k);
+    for (int64_t k = gpu_first() / ROW_LANES; k < args.p.norm.batch * args.p.norm.groups;
+         k += gpu_stride() / ROW_LANES) {
+        const struct gpu_group of = group_of(args.p.norm, k);
 #ifdef FL_SHARED_EXPONENT
         const struct fl_row_sums s = group_sums(x, dy, gamma, of);
-        const struct fl_row_terms t =
-            fl_row_backward(&s, of.size, false, fl_exponent(&x), fl_exponent(&dy) + fl_exponent(&gamma), now.real);
+        const struct fl_row_terms t = fl_row_backward(&s, of.size, false, fl_exponent(&x),
+                                                      fl_exponent(&dy) + fl_exponent(&gamma), args.p.norm.epsilon);
 #else
-        struct fl_row_numbers r = group_numbers(x, of, now.real);
+        struct fl_row_numbers r = group_numbers(x, of, args.p.norm.epsilon);
         add_group_gradient(args, of, &r);
 #endif
         for (int64_t i = row_lane(); i < of.size; i += ROW_LANES) {
@@ -317,21 +319,21 @@ __global__ void group_norm_grad(const struct gpu_call call) {
  */
 
 __host__ __device__ static inline int64_t pixel_chunks(const struct fl_args &args) {
-    return (args.geo.batch * args.geo.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
+    return (args.p.norm.batch * args.p.norm.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
 }
 /* The sums of chunks, the numbers of groups, the finest exponent of their weights. */
 __device__ static inline row_sum *pixel_sums_of(const struct fl_args &args) {
     return (row_sum *)args.workspace;
 }
 __device__ static inline row_number *group_numbers_of(const struct fl_args &args) {
-    return (row_number *)(pixel_sums_of(args) + pixel_chunks(args) * args.geo.n);
+    return (row_number *)(pixel_sums_of(args) + pixel_chunks(args) * args.p.norm.n);
 }
 __device__ static inline int *group_finest_of(const struct fl_args &args) {
-    return (int *)(group_numbers_of(args) + args.geo.batch * args.geo.groups);
+    return (int *)(group_numbers_of(args) + args.p.norm.batch * args.p.norm.groups);
 }
 static size_t group_gamma_need(const struct fl_args *args) {
-    return (size_t)(pixel_chunks(*args) * args->geo.n) * sizeof(row_sum) +
-           (size_t)(args->geo.batch * args->geo.groups) * sizeof(row_number) + 16;
+    return (size_t)(pixel_chunks(*args) * args->p.norm.n) * sizeof(row_sum) +
+           (size_t)(args->p.norm.batch * args->p.norm.groups) * sizeof(row_number) + 16;
 }
 
 __global__ void begin_group_gamma(const struct gpu_call call) {
@@ -346,18 +348,19 @@ __global__ void group_gamma_numbers(const struct gpu_call call) {
         return;
     const struct fl_args &args = call.args;
     const struct fl_view &x = args.in[1];
-    for (int64_t k = gpu_first() / ROW_LANES; k < args.geo.batch * args.geo.groups; k += gpu_stride() / ROW_LANES) {
-        const struct gpu_group of = group_of(args.geo, k);
+    for (int64_t k = gpu_first() / ROW_LANES; k < args.p.norm.batch * args.p.norm.groups;
+         k += gpu_stride() / ROW_LANES) {
+        const struct gpu_group of = group_of(args.p.norm, k);
 #ifdef FL_SHARED_EXPONENT
         const struct fl_view none = {};
         const struct fl_row_sums s = group_sums(x, none, none, of);
-        const struct fl_row_weight w = fl_row_weight_of(&s, of.size, false, fl_exponent(&x), now.real);
+        const struct fl_row_weight w = fl_row_weight_of(&s, of.size, false, fl_exponent(&x), args.p.norm.epsilon);
         if (row_lane() == 0 && w.weight.m)
             atomicMax(group_finest_of(args), (int)w.weight.e);
         if (row_lane() == 0)
             group_numbers_of(args)[k] = w;
 #else
-        const struct fl_row_numbers r = group_numbers(x, of, now.real);
+        const struct fl_row_numbers r = group_numbers(x, of, args.p.norm.epsilon);
         if (row_lane() == 0)
             group_numbers_of(args)[k] = r;
 #endif
@@ -370,16 +373,16 @@ __global__ void group_gamma_chunks(const struct gpu_call call) {
         return;
     const struct fl_args &args = call.args;
     const struct fl_view &dy = args.in[0], &x = args.in[1];
-    const int64_t n = args.geo.n, all = args.geo.batch * args.geo.m, depth = n / args.geo.groups;
+    const int64_t n = args.p.norm.n, all = args.p.norm.batch * args.p.norm.m, depth = n / args.p.norm.groups;
     for (int64_t i = gpu_first(); i < pixel_chunks(args) * n; i += gpu_stride()) {
         const int64_t c = i % n, first = i / n * FL_ROWS_CHUNK,
                       end = first + FL_ROWS_CHUNK < all ? first + FL_ROWS_CHUNK : all;
         row_sum sum = 0;
         for (int64_t pixel = first; pixel < end; pixel++) {
-            const row_number &r = group_numbers_of(args)[pixel / args.geo.m * args.geo.groups + c / depth];
+            const row_number &r = group_numbers_of(args)[pixel / args.p.norm.m * args.p.norm.groups + c / depth];
             const int64_t at = pixel * n + c;
 #ifdef FL_SHARED_EXPONENT
-            sum += fl_row_share(&r, args.geo.m * depth, false, *group_finest_of(args), mantissa_at(dy, at),
+            sum += fl_row_share(&r, args.p.norm.m * depth, false, *group_finest_of(args), mantissa_at(dy, at),
                                 mantissa_at(x, at));
 #else
             sum += gpu_value(dy, 0, at) * fl_row_normal(&r, gpu_value(x, 0, at));
@@ -396,10 +399,10 @@ __global__ void end_group_gamma(const struct gpu_call call) {
     const struct fl_args &args = call.args;
     const int e = fl_exponent(&args.out);
     struct fl_stats stats = {};
-    for (int64_t c = gpu_first(); c < args.geo.n; c += gpu_stride()) {
+    for (int64_t c = gpu_first(); c < args.p.norm.n; c += gpu_stride()) {
         row_sum sum = 0;
         for (int64_t chunk = 0; chunk < pixel_chunks(args); chunk++)
-            sum += pixel_sums_of(args)[chunk * args.geo.n + c];
+            sum += pixel_sums_of(args)[chunk * args.p.norm.n + c];
 #ifdef FL_SHARED_EXPONENT
         const int finest = *group_finest_of(args);
         const struct fl_wide_sum total = {sum, (finest == INT32_MIN ? 0 : finest) + fl_exponent(&args.in[0])};
@@ -418,9 +421,9 @@ __global__ void dropout(const struct gpu_call call) {
     if (!gpu_begin(call, &now))
         return;
     const struct fl_args &args = call.args;
-    const uint64_t key = (uint64_t)args.geo.k, counter = fl_dropout_counter(now.real);
-    const uint32_t threshold = fl_dropout_threshold(args.beta);
-    const double scale = now.alpha;
+    const uint64_t key = args.p.dropout.key, counter = fl_dropout_counter(gpu_late(args.late, args.p.dropout.step));
+    const uint32_t threshold = fl_dropout_threshold(args.p.dropout.p);
+    const double scale = args.p.dropout.scale;
     const int e = fl_exponent(&args.out), ex = fl_exponent(&args.in[0]);
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
@@ -443,7 +446,7 @@ static cudaError_t run_lrn(const struct gpu_call *call, cudaStream_t stream) {
 }
 
 static cudaError_t run_group_norm(const struct gpu_call *call, cudaStream_t stream) {
-    const unsigned blocks = gpu_blocks(call->args.geo.batch * call->args.geo.groups * ROW_LANES);
+    const unsigned blocks = gpu_blocks(call->args.p.norm.batch * call->args.p.norm.groups * ROW_LANES);
     if (call->args.op == FL_OP_GROUPNORM)
         return gpu_launch(group_norm, blocks, GPU_THREADS, 0, stream, *call);
     return gpu_launch(group_norm_grad, blocks, GPU_THREADS, 0, stream, *call);
@@ -453,12 +456,12 @@ static cudaError_t run_group_gamma(const struct gpu_call *call, cudaStream_t str
     const struct fl_args &args = call->args;
     cudaError_t error = gpu_launch(begin_group_gamma, 1, 1, 0, stream, *call);
     if (error == cudaSuccess)
-        error = gpu_launch(group_gamma_numbers, gpu_blocks(args.geo.batch * args.geo.groups * ROW_LANES), GPU_THREADS,
-                           0, stream, *call);
+        error = gpu_launch(group_gamma_numbers, gpu_blocks(args.p.norm.batch * args.p.norm.groups * ROW_LANES),
+                           GPU_THREADS, 0, stream, *call);
     if (error == cudaSuccess)
-        error =
-            gpu_launch(group_gamma_chunks, gpu_blocks(pixel_chunks(args) * args.geo.n), GPU_THREADS, 0, stream, *call);
-    return error == cudaSuccess ? gpu_launch(end_group_gamma, gpu_blocks(args.geo.n), GPU_THREADS, 0, stream, *call)
+        error = gpu_launch(group_gamma_chunks, gpu_blocks(pixel_chunks(args) * args.p.norm.n), GPU_THREADS, 0, stream,
+                           *call);
+    return error == cudaSuccess ? gpu_launch(end_group_gamma, gpu_blocks(args.p.norm.n), GPU_THREADS, 0, stream, *call)
                                 : error;
 }
 

@@ -27,7 +27,7 @@ __device__ static inline struct gpu_place place_of(int64_t i, int64_t h, int64_t
 /* --- max pooling -------------------------------------------------------------------------------------------------- */
 
 /* The first largest element of a window, as a position in x; a NaN counts as larger than anything. */
-__device__ static int64_t largest_in_window(const struct fl_view &x, int e, const struct fl_geometry &g, int64_t n,
+__device__ static int64_t largest_in_window(const struct fl_view &x, int e, const struct fl_windows &g, int64_t n,
                                             int64_t p, int64_t q, int64_t c, double *value) {
     int64_t best = -1;
     for (int64_t r = 0; r < g.r; r++)
@@ -50,7 +50,7 @@ __global__ void maxpool(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
-    const struct fl_geometry &g = call.args.geo;
+    const struct fl_windows &g = call.args.p.pooling.windows;
     const int e = fl_exponent(&call.args.out), ex = fl_exponent(&call.args.in[0]);
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
@@ -63,7 +63,7 @@ __global__ void maxpool(const struct gpu_call call) {
 }
 
 /* The windows that reach over pixel y of a direction, first and last; there may be none. `way`: down or across. */
-__device__ static inline void windows_of(const struct fl_geometry &g, int way, int64_t y, int64_t *first,
+__device__ static inline void windows_of(const struct fl_windows &g, int way, int64_t y, int64_t *first,
                                          int64_t *last) {
     const int64_t stride = g.stride[way], count = way ? g.q : g.p,
                   reach = ((way ? g.s : g.r) - 1) * g.dilation[way] + 1;
@@ -77,7 +77,7 @@ __global__ void maxpool_grad(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
-    const struct fl_geometry &g = call.args.geo;
+    const struct fl_windows &g = call.args.p.pooling.windows;
     const struct fl_view &dy = call.args.in[0], &x = call.args.in[1];
     const int e = fl_exponent(&call.args.out), ey = fl_exponent(&dy), ex = fl_exponent(&x);
     struct fl_stats stats = {};
@@ -106,7 +106,7 @@ __global__ void avgpool(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
-    const struct fl_geometry &g = call.args.geo;
+    const struct fl_windows &g = call.args.p.pooling.windows;
     const int64_t positions = g.h * g.w;
     const int e = fl_exponent(&call.args.out), ex = fl_exponent(&call.args.in[0]);
     struct fl_stats stats = {};
@@ -135,7 +135,7 @@ __global__ void avgpool_grad(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
-    const struct fl_geometry &g = call.args.geo;
+    const struct fl_windows &g = call.args.p.pooling.windows;
     const int64_t positions = g.h * g.w;
     const int e = fl_exponent(&call.args.out), ey = fl_exponent(&call.args.in[0]);
     struct fl_stats stats = {};
@@ -154,7 +154,7 @@ __global__ void shortcut(const struct gpu_call call, bool gradient) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
-    const struct fl_geometry &g = call.args.geo;
+    const struct fl_windows &g = call.args.p.pooling.windows;
     const int64_t stride = g.stride[0], pad = (g.filters - g.c) / 2;
     const int e = fl_exponent(&call.args.out), ex = fl_exponent(&call.args.in[0]);
     struct fl_stats stats = {};

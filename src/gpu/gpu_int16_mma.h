@@ -57,7 +57,7 @@ struct tile_steps {
     }
 };
 
-__device__ static inline struct tile_steps tiles_steps(const struct fl_geometry &g) {
+__device__ static inline struct tile_steps tiles_steps(const struct fl_windows &g) {
     struct tile_steps of;
     for (int way = 0; way < 2; way++) {
         of.stride[way] = g.stride[way];
@@ -198,24 +198,25 @@ struct tile_sizes {
 /* along_k_*: columns of the view are k; else its rows are. fitting_tile: a shape beside the small one, for operands
  * that are aligned. */
 template <bool transposed_a, bool transposed_b> struct tiles_matmul {
+    __host__ __device__ static const struct fl_matrices &of(const struct fl_product &p) { return p.matrices; }
     static constexpr bool along_k_a = !transposed_a, along_k_b = transposed_b;
     using fitting_tile = large_tile;
-    static struct tile_sizes sizes(const struct fl_geometry &g) {
+    static struct tile_sizes sizes(const struct fl_matrices &g) {
         const int64_t inner_a = transposed_a ? g.m : g.k, inner_b = transposed_b ? g.k : g.n;
         return {g.m, g.n, g.k, 1, g.n, 0, inner_a % 8 == 0 && inner_b % 8 == 0};
     }
     typedef struct matrix_view view_a, view_b;
-    __device__ static view_a a(const struct fl_geometry &g, const fl_element *data, int) {
+    __device__ static view_a a(const struct fl_matrices &g, const fl_element *data, int) {
         const int m = (int)g.m, k = (int)g.k;
         return transposed_a ? view_a{data, m, k, m} : view_a{data, k, m, k};
     }
-    __device__ static view_b b(const struct fl_geometry &g, const fl_element *data, int) {
+    __device__ static view_b b(const struct fl_matrices &g, const fl_element *data, int) {
         const int n = (int)g.n, k = (int)g.k;
         return transposed_b ? view_b{data, k, n, k} : view_b{data, n, k, n};
     }
 };
 
-__device__ static inline struct window_view tiles_windows(const struct fl_geometry &g, const fl_element *image,
+__device__ static inline struct window_view tiles_windows(const struct fl_windows &g, const fl_element *image,
                                                           int group) {
     const int depth = (int)g.c / g.groups;
     return {image + (int64_t)group * depth,
@@ -232,27 +233,29 @@ __device__ static inline struct window_view tiles_windows(const struct fl_geomet
 }
 
 struct tiles_forward {
+    __host__ __device__ static const struct fl_windows &of(const struct fl_product &p) { return p.windows; }
     static constexpr bool along_k_a = true, along_k_b = true;
     using fitting_tile = narrow_tile;
-    static struct tile_sizes sizes(const struct fl_geometry &g) {
+    static struct tile_sizes sizes(const struct fl_windows &g) {
         const int64_t depth = g.c / g.groups, per_group = g.filters / g.groups;
         return {g.batch * g.p * g.q, per_group, g.r * g.s * depth, g.groups, g.filters, per_group, depth % 8 == 0};
     }
     typedef struct window_view view_a;
     typedef struct matrix_view view_b;
-    __device__ static view_a a(const struct fl_geometry &g, const fl_element *image, int group) {
+    __device__ static view_a a(const struct fl_windows &g, const fl_element *image, int group) {
         return tiles_windows(g, image, group);
     }
-    __device__ static view_b b(const struct fl_geometry &g, const fl_element *filter, int group) {
+    __device__ static view_b b(const struct fl_windows &g, const fl_element *filter, int group) {
         const int size = (int)(g.r * g.s) * ((int)g.c / g.groups), per_group = (int)g.filters / g.groups;
         return {filter + (int64_t)group * per_group * size, size, per_group, size};
     }
 };
 
 struct tiles_input_gradient {
+    __host__ __device__ static const struct fl_windows &of(const struct fl_product &p) { return p.windows; }
     static constexpr bool along_k_a = true, along_k_b = false;
     using fitting_tile = narrow_tile;
-    static struct tile_sizes sizes(const struct fl_geometry &g) {
+    static struct tile_sizes sizes(const struct fl_windows &g) {
         const int64_t depth = g.c / g.groups, per_group = g.filters / g.groups;
         return {g.batch * g.h * g.w,
                 depth,
@@ -264,7 +267,7 @@ struct tiles_input_gradient {
     }
     typedef struct receiver_view view_a;
     typedef struct filter_view view_b;
-    __device__ static view_a a(const struct fl_geometry &g, const fl_element *dy, int group) {
+    __device__ static view_a a(const struct fl_windows &g, const fl_element *dy, int group) {
         const int per_group = (int)g.filters / g.groups;
         return {dy + (int64_t)group * per_group,
                 (int)g.h,
@@ -278,7 +281,7 @@ struct tiles_input_gradient {
                 (int)(g.batch * g.h * g.w),
                 (int)(g.r * g.s) * per_group};
     }
-    __device__ static view_b b(const struct fl_geometry &g, const fl_element *filter, int group) {
+    __device__ static view_b b(const struct fl_windows &g, const fl_element *filter, int group) {
         const int depth = (int)g.c / g.groups, per_group = (int)g.filters / g.groups, positions = (int)(g.r * g.s);
         return {filter + (int64_t)group * per_group * positions * depth, per_group, positions, depth,
                 positions * per_group};
@@ -286,9 +289,10 @@ struct tiles_input_gradient {
 };
 
 struct tiles_weight_gradient {
+    __host__ __device__ static const struct fl_windows &of(const struct fl_product &p) { return p.windows; }
     static constexpr bool along_k_a = false, along_k_b = false;
     using fitting_tile = small_tile;
-    static struct tile_sizes sizes(const struct fl_geometry &g) {
+    static struct tile_sizes sizes(const struct fl_windows &g) {
         const int64_t depth = g.c / g.groups, per_group = g.filters / g.groups, size = g.r * g.s * depth;
         return {per_group,
                 size,
@@ -300,11 +304,11 @@ struct tiles_weight_gradient {
     }
     typedef struct matrix_view view_a;
     typedef struct window_view view_b;
-    __device__ static view_a a(const struct fl_geometry &g, const fl_element *dy, int group) {
+    __device__ static view_a a(const struct fl_windows &g, const fl_element *dy, int group) {
         const int per_group = (int)g.filters / g.groups;
         return {dy + (int64_t)group * per_group, g.filters, (int)(g.batch * g.p * g.q), per_group};
     }
-    __device__ static view_b b(const struct fl_geometry &g, const fl_element *image, int group) {
+    __device__ static view_b b(const struct fl_windows &g, const fl_element *image, int group) {
         return tiles_windows(g, image, group);
     }
 };
@@ -540,7 +544,7 @@ struct tile_work {
 template <class Tile>
 __device__ static inline void end_tile(const struct gpu_now &now, const struct fl_args &args, struct product_end *end,
                                        const longlong2 *sums, int rows, int columns, int64_t first, int64_t row_step) {
-    const struct fl_epilogue &how = args.epilogue;
+    const struct fl_epilogue &how = args.p.product.epilogue;
     const fl_element *bias = (const fl_element *)how.bias.data, *residual = (const fl_element *)how.residual.data;
     const bool pairs = (row_step | first) % 2 == 0; /* of outputs, as 32 bits */
     const bool one_a_column = bias && how.bias.count == row_step;
@@ -587,9 +591,9 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     const int k0 = (int)blockIdx.y * work.k_part, group = (int)blockIdx.z;
     const int steps = ((work.k - k0 < work.k_part ? work.k - k0 : work.k_part) + TILE_K - 1) / TILE_K;
     tile_loader<typename Job::view_a, Job::along_k_a, Tile::m, Tile::threads, aligned> a(
-        Job::a(args.geo, (const fl_element *)args.in[0].data, group), m0, k0);
+        Job::a(Job::of(args.p.product), (const fl_element *)args.in[0].data, group), m0, k0);
     tile_loader<typename Job::view_b, Job::along_k_b, Tile::n, Tile::threads, aligned> b(
-        Job::b(args.geo, (const fl_element *)args.in[1].data, group), n0, k0);
+        Job::b(Job::of(args.p.product), (const fl_element *)args.in[1].data, group), n0, k0);
     tile_sums<Tile, Job::along_k_a, Job::along_k_b> sums;
 
     for (int s = 0; s < Tile::stages - 1; s++) {
@@ -664,7 +668,7 @@ template <class Tile> static int64_t tiles_of(const struct tile_sizes &of) {
 }
 
 /* What kernels hold in an int. */
-static bool tiles_can_index(const struct fl_geometry &g, const struct tile_sizes &of) {
+static bool tiles_can_index(const struct fl_windows &g, const struct tile_sizes &of) {
     const int64_t most = NOWHERE / 2, positions = g.r * g.s;
     for (int way = 0; way < 2; way++) {
         const int64_t pixels = way ? g.w : g.h, out = way ? g.q : g.p, filter = way ? g.s : g.r;
@@ -678,12 +682,12 @@ static bool tiles_can_index(const struct fl_geometry &g, const struct tile_sizes
 
 /* From the geometry alone. Parts are there to give every multiprocessor of an H100 a block or two, if each has enough
  * to do. */
-template <class Job> static struct tile_plan plan_tiles(const struct fl_geometry &g) {
+template <class Job> static struct tile_plan plan_tiles(const struct fl_product &product) {
     using tile = typename Job::fitting_tile;
     const int64_t processors = 132, steps_least = 8;
     struct tile_plan plan = {};
-    const struct tile_sizes of = plan.sizes = Job::sizes(g);
-    if (!of.m || !of.n || !of.k || !tiles_can_index(g, of))
+    const struct tile_sizes of = plan.sizes = Job::sizes(Job::of(product));
+    if (!of.m || !of.n || !of.k || !tiles_can_index(product.windows, of))
         return plan;
     const int64_t padded = tiles_of<small_tile>(of) * small_tile::m * small_tile::n * tiles_over(of.k, TILE_K) * TILE_K;
     plan.pays = of.k >= 2048 || of.m * of.n * of.k >= padded / 32;
@@ -700,7 +704,7 @@ template <class Job> static struct tile_plan plan_tiles(const struct fl_geometry
 }
 
 template <class Job> static size_t need_tiles(const struct fl_args *args) {
-    const struct tile_plan plan = plan_tiles<Job>(args->geo);
+    const struct tile_plan plan = plan_tiles<Job>(args->p.product);
     return plan.pays && plan.parts > 1 ? (size_t)(plan.sizes.m * plan.sizes.n * plan.sizes.groups) * 8 : 0;
 }
 
@@ -751,7 +755,7 @@ static cudaError_t multiply_tiles(const struct gpu_call *call, const struct tile
 
 template <class Job, class Product> static cudaError_t run_tiles(const struct gpu_call *call, cudaStream_t stream) {
     const struct fl_args &args = call->args;
-    const struct tile_plan plan = plan_tiles<Job>(args.geo);
+    const struct tile_plan plan = plan_tiles<Job>(args.p.product);
     const size_t bytes = need_tiles<Job>(&args);
     if (!plan.pays || (bytes && (!args.workspace || args.workspace_bytes < bytes)))
         return run_product<Product>(call, stream);

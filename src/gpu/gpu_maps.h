@@ -45,12 +45,13 @@ template <class Map> __global__ void map_elements(const struct gpu_call call, in
     const struct fl_args &args = call.args;
     const int e = fl_exponent(&args.out), ea = fl_exponent(&args.in[0]), eb = fl_exponent(&args.in[1]),
               ec = fl_exponent(&args.in[2]);
+    const float alpha = period ? 0 : gpu_late(args.late, args.p.map.alpha); /* of a bias there is none */
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
         const double a = gpu_value(args.in[0], ea, i),
                      b = args.in[1].data ? gpu_value(args.in[1], eb, period ? i % period : i) : 0,
                      c = args.in[2].data ? gpu_value(args.in[2], ec, i) : 0;
-        gpu_store(now, e, i, Map::odd(a, b, c, now.alpha), Map::near(a, b, c, now.alpha), &stats);
+        gpu_store(now, e, i, Map::odd(a, b, c, alpha), Map::near(a, b, c, alpha), &stats);
     }
     gpu_report(call.control, stats);
 }
@@ -61,7 +62,7 @@ template <class Map> static cudaError_t run_map(const struct gpu_call *call, cud
 
 template <class Map> static cudaError_t run_bias(const struct gpu_call *call, cudaStream_t stream) {
     return gpu_launch(map_elements<Map>, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call,
-                      call->args.geo.n);
+                      call->args.p.rows.n);
 }
 
 /* --- real rows: one kernel for all of them ------------------------------------------------------------------------ */
@@ -102,7 +103,7 @@ __global__ void real_elements(const struct gpu_call call) {
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
         const double a = gpu_value(args.in[0], ea, i), b = args.in[1].data ? gpu_value(args.in[1], eb, i) : 0;
-        gpu_store_real(now, e, i, gpu_real(args.op, a, b, args.beta, now.alpha), &stats);
+        gpu_store_real(now, e, i, gpu_real(args.op, a, b, args.p.map.beta, args.p.map.alpha), &stats);
     }
     gpu_report(call.control, stats);
 }

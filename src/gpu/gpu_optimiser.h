@@ -23,10 +23,10 @@ __device__ static inline double number_at(const struct fl_view &view, int64_t i)
 }
 
 __device__ static inline double result_at(const struct fl_args &args, int64_t i) {
-    const double *f = args.numbers.f[0];
-    const double a = number_at(args.in[0], i), most = args.alpha;
+    const double a = number_at(args.in[0], i), most = args.p.clip_weight.limit;
     if (args.op == FL_OP_CLIP_WEIGHT)
         return a > most ? most : a < -most ? -most : a;
+    const double *f = args.p.factored.factors;
     const double b = number_at(args.in[1], i);
     if (args.op == FL_OP_ROOT_MEAN)
         return fl_root_mean(a, b, f);
@@ -123,9 +123,9 @@ __global__ void end_squares(const struct gpu_call call, int64_t chunks) {
         return;
     const squares_part *parts = (const squares_part *)call.args.workspace;
 #ifdef FL_SHARED_EXPONENT
-    call.args.numbers.f[0][0] = fl_exact_squares(parts, chunks, fl_exponent(&call.args.in[0]));
+    *call.args.p.sum_squares.sum = fl_exact_squares(parts, chunks, fl_exponent(&call.args.in[0]));
 #else
-    call.args.numbers.f[0][0] = fl_float_squares(parts, chunks);
+    *call.args.p.sum_squares.sum = fl_float_squares(parts, chunks);
 #endif
 }
 

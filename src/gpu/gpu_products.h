@@ -36,7 +36,7 @@ struct product_end {
     uint32_t saturated, flushed;
 
     __device__ void begin(const struct gpu_now &now, const struct fl_args &args) {
-        const struct fl_epilogue &how = args.epilogue;
+        const struct fl_epilogue &how = args.p.product.epilogue;
         e_sum = fl_exponent(&args.in[0]) + fl_exponent(&args.in[1]);
         e_bias = fl_exponent(&how.bias);
         e_residual = fl_exponent(&how.residual);
@@ -135,7 +135,7 @@ __device__ static inline fl_element product_element(const struct gpu_now &now, s
 /* Ends output i. */
 __device__ static inline void product_store(const struct gpu_now &now, const struct fl_args &args,
                                             struct product_end *end, int64_t i, const struct product_sum &sum) {
-    const struct fl_epilogue &how = args.epilogue;
+    const struct fl_epilogue &how = args.p.product.epilogue;
     const int bias = how.bias.data ? ((const fl_element *)how.bias.data)[i % how.bias.count] : 0,
               residual = how.residual.data ? ((const fl_element *)how.residual.data)[i] : 0;
     const fl_element m = product_element(now, end, how.relu, i, sum.sum, bias, residual);
@@ -180,7 +180,7 @@ struct product_end {
 
 __device__ static inline void product_store(const struct gpu_now &now, const struct fl_args &args,
                                             struct product_end *end, int64_t i, const struct product_sum &sum) {
-    const struct fl_epilogue &how = args.epilogue;
+    const struct fl_epilogue &how = args.p.product.epilogue;
     float x = sum.value();
     if (how.bias.data)
         x = __fadd_rn(x, FL_DECODE(((const fl_element *)how.bias.data)[i % how.bias.count]));
@@ -194,7 +194,8 @@ __device__ static inline void product_store(const struct gpu_now &now, const str
 /* --- which products an output is the sum of ----------------------------------------------------------------------- */
 
 template <bool transposed_a, bool transposed_b> struct product_matmul {
-    __device__ static void sum(const struct fl_geometry &g, const fl_element *a, const fl_element *b, int64_t i,
+    __device__ static const struct fl_matrices &sizes(const struct fl_product &p) { return p.matrices; }
+    __device__ static void sum(const struct fl_matrices &g, const fl_element *a, const fl_element *b, int64_t i,
                                struct product_sum *to) {
         const int64_t row = i / g.n, column = i % g.n;
         const int64_t step_a = transposed_a ? g.m : 1, step_b = transposed_b ? 1 : g.n;
@@ -207,7 +208,8 @@ template <bool transposed_a, bool transposed_b> struct product_matmul {
 
 /* Matrices side by side. */
 template <bool transposed_a, bool transposed_b> struct product_batched {
-    __device__ static void sum(const struct fl_geometry &g, const fl_element *a, const fl_element *b, int64_t i,
+    __device__ static const struct fl_matrices &sizes(const struct fl_product &p) { return p.matrices; }
+    __device__ static void sum(const struct fl_matrices &g, const fl_element *a, const fl_element *b, int64_t i,
                                struct product_sum *to) {
         const int64_t matrix = i / (g.m * g.n);
         product_matmul<transposed_a, transposed_b>::sum(g, a + matrix * g.m * g.k, b + matrix * g.k * g.n,
@@ -222,15 +224,16 @@ __device__ static inline fl_element product_pixel(const fl_element *image, int64
 }
 
 /* What output position (p, q) of image n sees of it through filter position (r, s). */
-__device__ static inline fl_element product_seen(const struct fl_geometry &g, const fl_element *image, int64_t n,
+__device__ static inline fl_element product_seen(const struct fl_windows &g, const fl_element *image, int64_t n,
                                                  int64_t p, int64_t q, int64_t r, int64_t s, int64_t c) {
     return product_pixel(image, g.h, g.w, g.c, n, p * g.stride[0] + r * g.dilation[0] - g.padding[0],
                          q * g.stride[1] + s * g.dilation[1] - g.padding[1], c);
 }
 
 struct product_forward {
-    __device__ static void sum(const struct fl_geometry &g, const fl_element *image, const fl_element *filter,
-                               int64_t i, struct product_sum *to) {
+    __device__ static const struct fl_windows &sizes(const struct fl_product &p) { return p.windows; }
+    __device__ static void sum(const struct fl_windows &g, const fl_element *image, const fl_element *filter, int64_t i,
+                               struct product_sum *to) {
         const int64_t depth = g.c / g.groups, k = i % g.filters, pixel = i / g.filters;
         const int64_t n = pixel / (g.p * g.q), p = pixel / g.q % g.p, q = pixel % g.q;
         const int64_t first = k / (g.filters / g.groups) * depth;
@@ -243,7 +246,8 @@ struct product_forward {
 };
 
 struct product_input_gradient {
-    __device__ static void sum(const struct fl_geometry &g, const fl_element *dy, const fl_element *filter, int64_t i,
+    __device__ static const struct fl_windows &sizes(const struct fl_product &p) { return p.windows; }
+    __device__ static void sum(const struct fl_windows &g, const fl_element *dy, const fl_element *filter, int64_t i,
                                struct product_sum *to) {
         const int64_t depth = g.c / g.groups, per_group = g.filters / g.groups;
         const int64_t c = i % g.c, pixel = i / g.c;
@@ -264,7 +268,8 @@ struct product_input_gradient {
 };
 
 struct product_weight_gradient {
-    __device__ static void sum(const struct fl_geometry &g, const fl_element *dy, const fl_element *image, int64_t i,
+    __device__ static const struct fl_windows &sizes(const struct fl_product &p) { return p.windows; }
+    __device__ static void sum(const struct fl_windows &g, const fl_element *dy, const fl_element *image, int64_t i,
                                struct product_sum *to) {
         const int64_t depth = g.c / g.groups, per_group = g.filters / g.groups;
         const int64_t c = i % depth, s = i / depth % g.s, r = i / (depth * g.s) % g.r, k = i / (depth * g.s * g.r);
@@ -289,7 +294,8 @@ __global__ void __launch_bounds__(GPU_THREADS, 2) product_elements(const struct 
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
         struct product_sum sum;
         sum.begin();
-        Product::sum(args.geo, (const fl_element *)args.in[0].data, (const fl_element *)args.in[1].data, i, &sum);
+        Product::sum(Product::sizes(args.p.product), (const fl_element *)args.in[0].data,
+                     (const fl_element *)args.in[1].data, i, &sum);
         product_store(now, args, &end, i, sum);
     }
     end.report(call.control);

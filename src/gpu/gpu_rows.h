@@ -85,7 +85,7 @@ __device__ static struct fl_row_sums row_sums(const struct fl_view &x, const str
 #else
 __device__ static struct fl_row_numbers row_numbers(const struct fl_args &args, const struct fl_view &x, int64_t row,
                                                     double epsilon) {
-    const int64_t n = args.geo.n;
+    const int64_t n = args.p.rows.n;
     const double count = (double)n;
     struct fl_row_numbers r = {0, 0, 0, 0};
     double sum = 0, squares = 0;
@@ -102,7 +102,7 @@ __device__ static struct fl_row_numbers row_numbers(const struct fl_args &args, 
 }
 
 __device__ static void add_gradient_numbers(const struct fl_args &args, int64_t row, struct fl_row_numbers *r) {
-    const int64_t n = args.geo.n;
+    const int64_t n = args.p.rows.n;
     const double count = (double)n;
     double sum = 0, products = 0;
     for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
@@ -124,14 +124,14 @@ __global__ void row_norm(const struct gpu_call call) {
         return;
     const struct fl_args &args = call.args;
     const struct fl_view &x = args.in[0], &gamma = args.in[1], &beta = args.in[2];
-    const int64_t n = args.geo.n;
+    const int64_t n = args.p.rows.n;
     const int e = fl_exponent(&args.out);
     struct fl_stats stats = {};
-    for (int64_t row = gpu_first() / ROW_LANES; row < args.geo.m; row += gpu_stride() / ROW_LANES) {
+    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
 #ifdef FL_SHARED_EXPONENT
         const struct fl_view none = {};
         const struct fl_row_sums s = row_sums(x, none, none, row, n);
-        const struct fl_row_terms t = fl_row_forward(&s, n, is_mean_square(args), fl_exponent(&x), now.real);
+        const struct fl_row_terms t = fl_row_forward(&s, n, is_mean_square(args), fl_exponent(&x), args.p.norm.epsilon);
         for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
             const struct fl_wide_sum y =
                 fl_row_value(&t, mantissa_at(x, row * n + c), mantissa_at(gamma, c), fl_exponent(&gamma),
@@ -139,7 +139,7 @@ __global__ void row_norm(const struct gpu_call call) {
             gpu_store(now, e, row * n + c, fl_terms_odd(y), fl_terms_abs(y), &stats);
         }
 #else
-        const struct fl_row_numbers r = row_numbers(args, x, row, now.real);
+        const struct fl_row_numbers r = row_numbers(args, x, row, args.p.norm.epsilon);
         for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
             const double y = fl_row_float_value(&r, gpu_value(x, 0, row * n + c), gpu_value(gamma, 0, c),
                                                 beta.data ? gpu_value(beta, 0, c) : 0);
@@ -156,21 +156,21 @@ __global__ void row_norm_grad(const struct gpu_call call) {
         return;
     const struct fl_args &args = call.args;
     const struct fl_view &dy = args.in[0], &x = args.in[1], &gamma = args.in[2];
-    const int64_t n = args.geo.n;
+    const int64_t n = args.p.rows.n;
     const int e = fl_exponent(&args.out);
     struct fl_stats stats = {};
-    for (int64_t row = gpu_first() / ROW_LANES; row < args.geo.m; row += gpu_stride() / ROW_LANES) {
+    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
 #ifdef FL_SHARED_EXPONENT
         const struct fl_row_sums s = row_sums(x, dy, gamma, row, n);
         const struct fl_row_terms t = fl_row_backward(&s, n, is_mean_square(args), fl_exponent(&x),
-                                                      fl_exponent(&dy) + fl_exponent(&gamma), now.real);
+                                                      fl_exponent(&dy) + fl_exponent(&gamma), args.p.norm.epsilon);
         for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
             const struct fl_wide_sum dx =
                 fl_row_gradient(&t, mantissa_at(dy, row * n + c) * mantissa_at(gamma, c), mantissa_at(x, row * n + c));
             gpu_store(now, e, row * n + c, fl_terms_odd(dx), fl_terms_abs(dx), &stats);
         }
 #else
-        struct fl_row_numbers r = row_numbers(args, x, row, now.real);
+        struct fl_row_numbers r = row_numbers(args, x, row, args.p.norm.epsilon);
         add_gradient_numbers(args, row, &r);
         for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
             const double g = gpu_value(dy, 0, row * n + c) * gpu_value(gamma, 0, c),
@@ -194,20 +194,21 @@ typedef double row_sum;
 #endif
 
 __host__ __device__ static inline int64_t row_chunks(const struct fl_args &args) {
-    return (args.geo.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
+    return (args.p.rows.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
 }
 /* The sums of chunks, the numbers of rows, the finest exponent of their weights. */
 __device__ static inline row_sum *row_sums_of(const struct fl_args &args) {
     return (row_sum *)args.workspace;
 }
 __device__ static inline row_number *row_numbers_of(const struct fl_args &args) {
-    return (row_number *)(row_sums_of(args) + row_chunks(args) * args.geo.n);
+    return (row_number *)(row_sums_of(args) + row_chunks(args) * args.p.rows.n);
 }
 __device__ static inline int *finest_of(const struct fl_args &args) {
-    return (int *)(row_numbers_of(args) + args.geo.m);
+    return (int *)(row_numbers_of(args) + args.p.rows.m);
 }
 static size_t gamma_need(const struct fl_args *args) {
-    return (size_t)(row_chunks(*args) * args->geo.n) * sizeof(row_sum) + (size_t)args->geo.m * sizeof(row_number) + 16;
+    return (size_t)(row_chunks(*args) * args->p.rows.n) * sizeof(row_sum) +
+           (size_t)args->p.rows.m * sizeof(row_number) + 16;
 }
 
 __global__ void begin_gamma(const struct gpu_call call) {
@@ -222,18 +223,18 @@ __global__ void gamma_rows(const struct gpu_call call) {
         return;
     const struct fl_args &args = call.args;
     const struct fl_view &x = args.in[1];
-    for (int64_t row = gpu_first() / ROW_LANES; row < args.geo.m; row += gpu_stride() / ROW_LANES) {
+    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
 #ifdef FL_SHARED_EXPONENT
         const struct fl_view none = {};
-        const struct fl_row_sums s = row_sums(x, none, none, row, args.geo.n);
+        const struct fl_row_sums s = row_sums(x, none, none, row, args.p.rows.n);
         const struct fl_row_weight w =
-            fl_row_weight_of(&s, args.geo.n, is_mean_square(args), fl_exponent(&x), now.real);
+            fl_row_weight_of(&s, args.p.rows.n, is_mean_square(args), fl_exponent(&x), args.p.norm.epsilon);
         if (row_lane() == 0 && w.weight.m)
             atomicMax(finest_of(args), (int)w.weight.e);
         if (row_lane() == 0)
             row_numbers_of(args)[row] = w;
 #else
-        const struct fl_row_numbers r = row_numbers(args, x, row, now.real);
+        const struct fl_row_numbers r = row_numbers(args, x, row, args.p.norm.epsilon);
         if (row_lane() == 0)
             row_numbers_of(args)[row] = r;
 #endif
@@ -246,7 +247,7 @@ __global__ void gamma_chunks(const struct gpu_call call) {
         return;
     const struct fl_args &args = call.args;
     const struct fl_view &dy = args.in[0], &x = args.in[1];
-    const int64_t n = args.geo.n, m = args.geo.m;
+    const int64_t n = args.p.rows.n, m = args.p.rows.m;
     for (int64_t i = gpu_first(); i < row_chunks(args) * n; i += gpu_stride()) {
         const int64_t c = i % n, first = i / n * FL_ROWS_CHUNK,
                       end = first + FL_ROWS_CHUNK < m ? first + FL_ROWS_CHUNK : m;
@@ -271,10 +272,10 @@ __global__ void end_gamma(const struct gpu_call call) {
     const struct fl_args &args = call.args;
     const int e = fl_exponent(&args.out);
     struct fl_stats stats = {};
-    for (int64_t c = gpu_first(); c < args.geo.n; c += gpu_stride()) {
+    for (int64_t c = gpu_first(); c < args.p.rows.n; c += gpu_stride()) {
         row_sum sum = 0;
         for (int64_t chunk = 0; chunk < row_chunks(args); chunk++)
-            sum += row_sums_of(args)[chunk * args.geo.n + c];
+            sum += row_sums_of(args)[chunk * args.p.rows.n + c];
 #ifdef FL_SHARED_EXPONENT
         const int finest = *finest_of(args);
         const struct fl_wide_sum all = {sum, (finest == INT32_MIN ? 0 : finest) + fl_exponent(&args.in[0])};
@@ -326,12 +327,12 @@ __global__ void softmax_map(const struct gpu_call call) {
     if (!gpu_begin(call, &now))
         return;
     const struct fl_args &args = call.args;
-    const int64_t n = args.geo.n;
+    const int64_t n = args.p.rows.n;
     const int e = fl_exponent(&args.out);
-    const double scale = now.alpha;
+    const double scale = args.p.softmax.scale;
     struct fl_stats stats = {};
-    for (int64_t row = gpu_first() / ROW_LANES; row < args.geo.m; row += gpu_stride() / ROW_LANES) {
-        const int64_t visible = fl_softmax_visible(row, n, args.geo.k);
+    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
+        const int64_t visible = fl_softmax_visible(row, n, args.p.softmax.causal);
         struct softmax_row_numbers r = {0, 0};
         if (visible)
             r = softmax_numbers(args, scale, row * n, visible);
@@ -368,11 +369,11 @@ __global__ void softmax_map_grad(const struct gpu_call call) {
         return;
     const struct fl_args &args = call.args;
     const struct fl_view &dy = args.in[0], &p = args.in[1];
-    const int64_t n = args.geo.n;
+    const int64_t n = args.p.rows.n;
     const int e = fl_exponent(&args.out);
     struct fl_stats stats = {};
-    for (int64_t row = gpu_first() / ROW_LANES; row < args.geo.m; row += gpu_stride() / ROW_LANES) {
-        const int64_t visible = fl_softmax_visible(row, n, args.geo.k), first = row * n;
+    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
+        const int64_t visible = fl_softmax_visible(row, n, args.p.softmax.causal), first = row * n;
 #ifdef FL_SHARED_EXPONENT
         int64_t dot = 0;
         for (int64_t c = row_lane(); c < visible; c += ROW_LANES)
@@ -385,12 +386,12 @@ __global__ void softmax_map_grad(const struct gpu_call call) {
             const bool counts = c < visible;
 #ifdef FL_SHARED_EXPONENT
             const struct fl_wide_sum dx =
-                fl_softmax_slope(fl_term_of(now.alpha), counts ? mantissa_at(p, first + c) : 0,
+                fl_softmax_slope(fl_term_of(args.p.softmax.scale), counts ? mantissa_at(p, first + c) : 0,
                                  counts ? mantissa_at(dy, first + c) : 0, dot, fl_exponent(&p), fl_exponent(&dy));
             gpu_store(now, e, first + c, fl_terms_odd(dx), fl_terms_abs(dx), &stats);
 #else
             const double dx =
-                counts ? now.alpha * (gpu_value(p, 0, first + c) * (gpu_value(dy, 0, first + c) - dot)) : 0;
+                counts ? args.p.softmax.scale * (gpu_value(p, 0, first + c) * (gpu_value(dy, 0, first + c) - dot)) : 0;
             gpu_store(now, e, first + c, dx, dx, &stats);
 #endif
         }
@@ -404,14 +405,14 @@ __global__ void log_softmax_grad(const struct gpu_call call) {
         return;
     const struct fl_args &args = call.args;
     const struct fl_view &dy = args.in[0], &y = args.in[1];
-    const int64_t n = args.geo.n;
+    const int64_t n = args.p.rows.n;
     const int e = fl_exponent(&args.out);
     struct fl_stats stats = {};
-    for (int64_t row = gpu_first() / ROW_LANES; row < args.geo.m; row += gpu_stride() / ROW_LANES) {
+    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
         const double sum = dot_in_order(dy, NULL, row * n, n);
         for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
-            const double dx = now.alpha * (gpu_value(dy, fl_exponent(&dy), row * n + c) -
-                                           fl_exp(gpu_value(y, fl_exponent(&y), row * n + c)) * sum);
+            const double dx = args.p.softmax.scale * (gpu_value(dy, fl_exponent(&dy), row * n + c) -
+                                                      fl_exp(gpu_value(y, fl_exponent(&y), row * n + c)) * sum);
             gpu_store(now, e, row * n + c, dx, dx, &stats);
         }
     }
@@ -424,9 +425,9 @@ __global__ void check_indices(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
-    for (int64_t i = gpu_first(); i < call.args.geo.m; i += gpu_stride()) {
-        const int32_t index = call.args.numbers.i[2][i];
-        if (index < 0 || index >= call.args.geo.k)
+    for (int64_t i = gpu_first(); i < call.args.p.table.count; i += gpu_stride()) {
+        const int32_t index = call.args.p.table.indices[i];
+        if (index < 0 || index >= call.args.p.table.rows)
             gpu_found(call.control, i);
     }
 }
@@ -439,9 +440,9 @@ __global__ void end_check_indices(const struct gpu_call call) {
         return;
     struct fl_gpu_failure *failure = &call.control->failure;
     failure->at = i;
-    failure->value[0] = call.args.numbers.i[2][i];
-    failure->limit = call.args.geo.k;
-    failure->what = call.args.numbers.what;
+    failure->value[0] = call.args.p.table.indices[i];
+    failure->limit = call.args.p.table.rows;
+    failure->what = call.args.p.table.name;
     failure->finding = FL_GPU_INDEX;
 }
 
@@ -453,8 +454,8 @@ __global__ void embedding(const struct gpu_call call) {
     const int e = fl_exponent(&args.out), et = fl_exponent(&args.in[0]);
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
-        const int64_t row = args.numbers.i[2][i / args.geo.n];
-        const double y = gpu_value(args.in[0], et, row * args.geo.n + i % args.geo.n);
+        const int64_t row = args.p.table.indices[i / args.p.table.columns];
+        const double y = gpu_value(args.in[0], et, row * args.p.table.columns + i % args.p.table.columns);
         gpu_store(now, e, i, y, y, &stats);
     }
     gpu_report(call.control, stats);
@@ -479,9 +480,9 @@ __global__ void scatter(const struct gpu_call call) {
     if (!gpu_begin(call, &now))
         return;
     const struct fl_args &args = call.args;
-    const int64_t n = args.geo.n;
+    const int64_t n = args.p.table.columns;
     for (int64_t i = gpu_first(); i < args.in[0].count; i += gpu_stride())
-        atomicAdd((unsigned long long *)args.workspace + args.numbers.i[2][i / n] * n + i % n,
+        atomicAdd((unsigned long long *)args.workspace + args.p.table.indices[i / n] * n + i % n,
                   (unsigned long long)mantissa_at(args.in[0], i));
 }
 
@@ -502,18 +503,18 @@ __global__ void end_scatter(const struct gpu_call call) {
 /* Sums in the order of positions: of each row of the table the first position that names it, of each position the next
  * with the same index; -1: none. */
 static size_t embedding_need(const struct fl_args *args) {
-    return (size_t)(args->geo.k + args->geo.m) * sizeof(int64_t);
+    return (size_t)(args->p.table.rows + args->p.table.count) * sizeof(int64_t);
 }
 
 __device__ static inline int64_t *next_positions(const struct fl_args &args) {
-    return (int64_t *)args.workspace + args.geo.k;
+    return (int64_t *)args.workspace + args.p.table.rows;
 }
 
 __global__ void begin_scatter(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
-    for (int64_t i = gpu_first(); i < call.args.geo.k; i += gpu_stride())
+    for (int64_t i = gpu_first(); i < call.args.p.table.rows; i += gpu_stride())
         ((int64_t *)call.args.workspace)[i] = -1;
 }
 
@@ -522,12 +523,12 @@ __global__ void scatter(const struct gpu_call call) {
     if (!gpu_begin(call, &now))
         return;
     const struct fl_args &args = call.args;
-    const int32_t *indices = args.numbers.i[2];
-    for (int64_t i = gpu_first(); i < args.geo.m; i += gpu_stride()) {
+    const int32_t *indices = args.p.table.indices;
+    for (int64_t i = gpu_first(); i < args.p.table.count; i += gpu_stride()) {
         int64_t next = i + 1;
-        while (next < args.geo.m && indices[next] != indices[i])
+        while (next < args.p.table.count && indices[next] != indices[i])
             next++;
-        next_positions(args)[i] = next < args.geo.m ? next : -1;
+        next_positions(args)[i] = next < args.p.table.count ? next : -1;
         /* -1 is the largest of the unsigned */
         atomicMin((unsigned long long *)args.workspace + indices[i], (unsigned long long)i);
     }
@@ -538,7 +539,7 @@ __global__ void end_scatter(const struct gpu_call call) {
     if (!gpu_begin(call, &now))
         return;
     const struct fl_args &args = call.args;
-    const int64_t n = args.geo.n;
+    const int64_t n = args.p.table.columns;
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
         double total = 0;
@@ -581,16 +582,16 @@ __global__ void copy_elements(const struct gpu_call call) {
     static cudaError_t run_##name(const struct gpu_call *call, cudaStream_t stream) {                                  \
         return gpu_launch(name, gpu_blocks(call->args.work), GPU_THREADS, 0, stream, *call);                           \
     }
-GPU_ROWS(row_norm, geo.m *ROW_LANES)
-GPU_ROWS(row_norm_grad, geo.m *ROW_LANES)
-GPU_ROWS(softmax_map, geo.m *ROW_LANES)
-GPU_ROWS(softmax_map_grad, geo.m *ROW_LANES)
-GPU_ROWS(log_softmax_grad, geo.m *ROW_LANES)
+GPU_ROWS(row_norm, p.rows.m *ROW_LANES)
+GPU_ROWS(row_norm_grad, p.rows.m *ROW_LANES)
+GPU_ROWS(softmax_map, p.rows.m *ROW_LANES)
+GPU_ROWS(softmax_map_grad, p.rows.m *ROW_LANES)
+GPU_ROWS(log_softmax_grad, p.rows.m *ROW_LANES)
 GPU_ROWS(embedding, out.count)
 GPU_ROWS(copy_elements, out.count)
 
 static cudaError_t run_gamma(const struct gpu_call *call, cudaStream_t stream) {
-    const struct fl_geometry &g = call->args.geo;
+    const struct fl_row_sizes &g = call->args.p.rows;
     cudaError_t error = gpu_launch(begin_gamma, 1, 1, 0, stream, *call);
     if (error == cudaSuccess)
         error = gpu_launch(gamma_rows, gpu_blocks(g.m * ROW_LANES), GPU_THREADS, 0, stream, *call);
@@ -600,7 +601,8 @@ static cudaError_t run_gamma(const struct gpu_call *call, cudaStream_t stream) {
 }
 
 static cudaError_t run_check_indices(const struct gpu_call *call, cudaStream_t stream) {
-    const cudaError_t error = gpu_launch(check_indices, gpu_blocks(call->args.geo.m), GPU_THREADS, 0, stream, *call);
+    const cudaError_t error =
+        gpu_launch(check_indices, gpu_blocks(call->args.p.table.count), GPU_THREADS, 0, stream, *call);
     return error != cudaSuccess ? error : gpu_launch(end_check_indices, 1, 1, 0, stream, *call);
 }
 

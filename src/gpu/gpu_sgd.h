@@ -49,7 +49,7 @@ __device__ static inline int sgd_terms(const struct fl_args &args, float alpha, 
     if (args.op == FL_OP_COMBINE) {
         const int n = args.in[2].data ? 3 : 2;
         for (int j = 0; j < n; j++) {
-            const float factor = (float)args.numbers.f[0][j];
+            const float factor = (float)args.p.factored.factors[j];
 #ifdef FL_SHARED_EXPONENT
             terms[j] = scaled(factor, term_at(args.in[j], i));
 #else
@@ -62,13 +62,13 @@ __device__ static inline int sgd_terms(const struct fl_args &args, float alpha, 
     terms[0] = update ? term_at(args.in[0], i) : scaled(alpha, term_at(args.in[0], i));
     terms[1] = update ? scaled(-alpha, term_at(args.in[1], i)) : term_at(args.in[1], i);
     if (!update)
-        terms[2] = scaled(args.beta, term_at(args.in[2], i));
+        terms[2] = scaled(args.p.sgd.weight_decay, term_at(args.in[2], i));
 #else /* products of two binary32 numbers are exact in double */
     const double a = real_at(args.in[0], i), b = real_at(args.in[1], i);
     terms[0] = term_of(update ? a : alpha * a);
     terms[1] = term_of(update ? -alpha * b : b);
     if (!update)
-        terms[2] = term_of(args.beta * real_at(args.in[2], i));
+        terms[2] = term_of(args.p.sgd.weight_decay * real_at(args.in[2], i));
 #endif
     return update ? 2 : 3;
 }
@@ -95,7 +95,7 @@ __device__ static inline bool is_usual_combination(const struct fl_args &args, i
     double x[3] = {0, 0, 0}, f[3] = {0, 0, 0};
     bool usual = true;
     for (int j = 0; j < 3 && args.in[j].data; j++) {
-        f[j] = (float)args.numbers.f[0][j];
+        f[j] = (float)args.p.factored.factors[j];
         x[j] = real_at(args.in[j], i);
         usual = usual && fl_is_finite(f[j]) && fl_is_finite(x[j]);
     }
@@ -108,7 +108,7 @@ __device__ static inline bool is_usual(const struct fl_args &args, float alpha, 
         return is_usual_combination(args, i, sum);
     const bool update = args.op == FL_OP_SGD_UPDATE;
     const double a = real_at(args.in[0], i), b = real_at(args.in[1], i), c = update ? 0 : real_at(args.in[2], i);
-    *sum = update ? a - alpha * b : alpha * a + b + args.beta * c;
+    *sum = update ? a - alpha * b : alpha * a + b + args.p.sgd.weight_decay * c;
     return fl_is_finite(a) && fl_is_finite(b) && fl_is_finite(c);
 }
 
@@ -131,17 +131,20 @@ __global__ void sgd(const struct gpu_call call) {
         return;
     const struct fl_args &args = call.args;
     const bool wide = args.out.wide != NULL;
+    const float alpha = args.op == FL_OP_SGD_UPDATE     ? gpu_late(args.late, args.p.sgd.rate)
+                        : args.op == FL_OP_SGD_MOMENTUM ? args.p.sgd.momentum
+                                                        : 0;
     if (wide && now.rounding.mode == TENSOR_ROUND_STOCHASTIC)
         now.rounding.mode = TENSOR_ROUND_NEAREST; /* the element is the rounding of the wide part */
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
         struct fl_term terms[3];
 #ifdef FL_SHARED_EXPONENT
-        store_sgd(now, args, i, fl_terms_sum(terms, sgd_terms(args, now.alpha, i, terms)), wide, &stats);
+        store_sgd(now, args, i, fl_terms_sum(terms, sgd_terms(args, alpha, i, terms)), wide, &stats);
 #else
         double value;
-        if (is_usual(args, now.alpha, i, &value))
-            value = fl_terms_odd(fl_terms_sum(terms, sgd_terms(args, now.alpha, i, terms)));
+        if (is_usual(args, alpha, i, &value))
+            value = fl_terms_odd(fl_terms_sum(terms, sgd_terms(args, alpha, i, terms)));
         store_sgd_float(now, args, i, value, wide, &stats);
 #endif
     }

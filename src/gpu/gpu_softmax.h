@@ -13,7 +13,7 @@ namespace {
 
 /* Logits that become gradients (where they are not wanted), losses of the rows, largest classes. */
 static size_t softmax_need(const struct fl_args *args) {
-    return (size_t)(args->in[0].count + 2 * args->geo.m) * sizeof(double);
+    return (size_t)(args->in[0].count + 2 * args->p.loss.m) * sizeof(double);
 }
 
 __device__ static inline double *losses_of(const struct fl_args &args) {
@@ -21,16 +21,16 @@ __device__ static inline double *losses_of(const struct fl_args &args) {
 }
 
 __device__ static inline int32_t *largest_of(const struct fl_args &args) {
-    return (int32_t *)(losses_of(args) + args.geo.m);
+    return (int32_t *)(losses_of(args) + args.p.loss.m);
 }
 
 __global__ void check_labels(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
-    for (int64_t i = gpu_first(); i < call.args.geo.m; i += gpu_stride()) {
-        const int32_t label = call.args.numbers.i[2][i];
-        if (label < 0 || label >= call.args.geo.n)
+    for (int64_t i = gpu_first(); i < call.args.p.loss.m; i += gpu_stride()) {
+        const int32_t label = call.args.p.loss.labels[i];
+        if (label < 0 || label >= call.args.p.loss.n)
             gpu_found(call.control, i);
     }
 }
@@ -43,9 +43,9 @@ __global__ void end_check_labels(const struct gpu_call call) {
         return;
     struct fl_gpu_failure *failure = &call.control->failure;
     failure->at = i;
-    failure->value[0] = call.args.numbers.i[2][i];
-    failure->limit = call.args.geo.n;
-    failure->what = call.args.numbers.what;
+    failure->value[0] = call.args.p.loss.labels[i];
+    failure->limit = call.args.p.loss.n;
+    failure->what = call.args.p.loss.name;
     failure->finding = FL_GPU_LABEL;
 }
 
@@ -54,13 +54,13 @@ __global__ void softmax_rows(const struct gpu_call call) {
     if (!gpu_begin(call, &now))
         return;
     const struct fl_args &args = call.args;
-    const int64_t classes = args.geo.n;
+    const int64_t classes = args.p.loss.n;
     const int e = fl_exponent(&args.in[0]);
-    double *const z = args.numbers.f[0] ? args.numbers.f[0] : (double *)args.workspace;
-    const double weight = now.real / (double)args.geo.m;
-    for (int64_t i = gpu_first(); i < args.geo.m; i += gpu_stride()) {
+    double *const z = args.p.loss.gradient ? args.p.loss.gradient : (double *)args.workspace;
+    const double weight = gpu_late(args.late, args.p.loss.gradient_scale) / (double)args.p.loss.m;
+    for (int64_t i = gpu_first(); i < args.p.loss.m; i += gpu_stride()) {
         double *row = z + i * classes, sum = 0;
-        const int32_t label = args.numbers.i[2][i];
+        const int32_t label = args.p.loss.labels[i];
         int64_t largest = 0;
         for (int64_t c = 0; c < classes; c++) {
             row[c] = gpu_value(args.in[0], e, i * classes + c);
@@ -74,8 +74,8 @@ __global__ void softmax_rows(const struct gpu_call call) {
         for (int64_t c = 0; c < classes; c++)
             row[c] = (row[c] / sum - (c == label)) * weight;
         largest_of(args)[i] = (int32_t)largest;
-        if (args.numbers.i[0])
-            args.numbers.i[0][i] = (int32_t)largest;
+        if (args.p.loss.predicted)
+            args.p.loss.predicted[i] = (int32_t)largest;
     }
 }
 
@@ -87,17 +87,17 @@ __global__ void end_softmax(const struct gpu_call call) {
     const struct fl_args &args = call.args;
     double total = 0;
     int32_t right = 0;
-    for (int64_t i = 0; i < args.geo.m; i++) {
+    for (int64_t i = 0; i < args.p.loss.m; i++) {
         total += losses_of(args)[i];
-        right += largest_of(args)[i] == args.numbers.i[2][i];
+        right += largest_of(args)[i] == args.p.loss.labels[i];
     }
-    *args.numbers.f[1] = total / (double)args.geo.m;
-    if (args.numbers.i[1])
-        *args.numbers.i[1] = right;
+    *args.p.loss.loss = total / (double)args.p.loss.m;
+    if (args.p.loss.correct)
+        *args.p.loss.correct = right;
 }
 
 static cudaError_t run_softmax(const struct gpu_call *call, cudaStream_t stream) {
-    const unsigned blocks = gpu_blocks(call->args.geo.m);
+    const unsigned blocks = gpu_blocks(call->args.p.loss.m);
     cudaError_t error = gpu_launch(check_labels, blocks, GPU_THREADS, 0, stream, *call);
     if (error == cudaSuccess)
         error = gpu_launch(end_check_labels, 1, 1, 0, stream, *call);
