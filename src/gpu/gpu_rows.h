@@ -9,7 +9,7 @@
 
 #include "core/losses/softmax_map_rules.h"
 #include "core/norms/row_norm_rules.h"
-#include "core/rows/copy_rules.h"
+#include "core/ops/copies/copy_rules.h"
 #include "gpu/gpu_element.h"
 
 namespace {

@@ -300,7 +300,34 @@ static bool is_integer(const struct fl_scalar_rule *s) {
     return s->type == FL_INT32 || s->type == FL_INT64;
 }
 
-static tensor_status check_scalar(const char *op, const struct fl_scalar_rule *s, const union fl_value *v) {
+/* A dimension, a set of them, or an order of them. */
+static tensor_status check_dimensions(const struct fl_invocation *call, const struct fl_scalar_rule *s,
+                                      const union fl_value *v) {
+    const struct fl_function *f = call->function;
+    const tensor *t = call->tensors[s->of];
+    char text[TENSOR_TEXT];
+    unsigned seen = 0;
+    if (s->type == FL_DIM && (v->integer < 0 || v->integer >= t->ndim))
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is %lld, expected 0 to %d: %s is %s", f->name, s->name,
+                       (long long)v->integer, t->ndim - 1, f->operands[s->of].name, fl_shape_text(t, text));
+    if (s->type == FL_AXES && v->integer >> t->ndim)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s are 0x%llx, expected bits 0 to %d alone for %s", f->name, s->name,
+                       (unsigned long long)v->integer, t->ndim - 1, fl_shape_text(t, text));
+    for (int d = 0; s->type == FL_ORDER && d < t->ndim; d++) {
+        const int from = FL_ORDER_AT(v->integer, d);
+        if (from >= t->ndim || seen >> from & 1)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: %s[%d] is %d, expected each of 0 to %d once", f->name, s->name, d,
+                           from, t->ndim - 1);
+        seen |= 1u << from;
+    }
+    return TENSOR_OK;
+}
+
+static tensor_status check_scalar(const struct fl_invocation *call, const struct fl_scalar_rule *s,
+                                  const union fl_value *v) {
+    const char *op = call->function->name;
+    if (s->type >= FL_DIM)
+        return check_dimensions(call, s, v);
     const bool limited = s->least != 0 || s->most != 0 || s->above || s->under;
     if (s->type == FL_KEY64 || s->type == FL_BOOL)
         return TENSOR_OK;
@@ -387,10 +414,10 @@ tensor_status fl_invoke(const struct fl_function *f, const tensor *const *tensor
     b.known = 0;
     const struct fl_invocation call = {f, tensors, scalars, &b.sizes};
     TRY(check_operands(&call));
-    for (int i = 0; i < f->scalar_count; i++)
-        TRY(check_scalar(f->name, &f->scalars[i], &scalars[i]));
-    TRY(check_shapes(&call, &b));
     TRY(check_outputs(&call));
+    for (int i = 0; i < f->scalar_count; i++)
+        TRY(check_scalar(&call, &f->scalars[i], &scalars[i]));
+    TRY(check_shapes(&call, &b));
     if (f->check)
         TRY(f->check(&call));
     struct fl_args args = prepared(&call);

@@ -55,7 +55,20 @@ struct fl_operand {
     const char *what; /* of a late value: "operation: operand", in messages */
 };
 
-enum fl_scalar_type { FL_REAL32, FL_REAL64, FL_INT32, FL_INT64, FL_KEY64, FL_BOOL };
+enum fl_scalar_type {
+    FL_REAL32,
+    FL_REAL64,
+    FL_INT32,
+    FL_INT64,
+    FL_KEY64, /* any 64 bits */
+    FL_BOOL,
+    FL_DIM,   /* a dimension of operand `of` */
+    FL_AXES,  /* a set of dimensions of operand `of`: bit d for dimension d */
+    FL_ORDER, /* an order of the dimensions of operand `of`: four bits each, the first lowest (FL_ORDER_AT) */
+    FL_LENGTH /* the size of dimension FL_DIM, the scalar before it, of operand `of`, which may be any: the function's
+                 wrapper reads it from the tensor */
+};
+#define FL_ORDER_AT(order, d) ((int)((order) >> 4 * (d)&15))
 
 /* Limits of a scalar: least <= value <= most; `above`: least is excluded, `under`: most is. Numbers must be finite. */
 struct fl_scalar_rule {
@@ -64,6 +77,7 @@ struct fl_scalar_rule {
     double least, most; /* both 0: any finite number */
     bool above, under;
     unsigned at; /* where it stands in struct fl_args; 0: nowhere, `prepare` or `run` takes it */
+    int of;      /* FL_DIM and the like: an operand */
 };
 
 union fl_value {

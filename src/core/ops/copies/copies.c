@@ -2,8 +2,9 @@
  * operations. A result is an element of an operand, exactly, or zero, and is stored as any other result of a write:
  * brought to its place as it is, then looked at, and rounded where the exponent is another. */
 #include "core/table/any_format.h"
-#include "core/operations/check_operands.h"
-#include "core/rows/copy_rules.h"
+#include "core/base/fail.h"
+#include "core/ops/operation.h"
+#include "core/ops/copies/copy_rules.h"
 #include "core/rows/rows.h"
 
 enum { BLOCK = 4096 /* elements of the output that a thread copies at a time */ };
@@ -237,115 +238,181 @@ static tensor_status copy(const struct fl_args *args, const struct fl_row_vector
 
 FL_ROWS_KERNELS(fl_copy_any, copy, need)
 
-/* --- the operations ----------------------------------------------------------------------------------------------- */
+/* --- the operations: shapes --------------------------------------------------------------------------------------- */
 
-tensor_status tensor_permute(tensor *y, const tensor *x, const int *order) {
-    static const char name[] = "permute";
-    struct fl_args args = {.op = FL_OP_PERMUTE};
-    TRY(check_operands(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(check_distinct(name, OPERANDS({"y", y}, {"x", x})));
-    if (!order)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: order is NULL", name);
-    int64_t stride[TENSOR_MAX_DIMS], at = 1;
-    for (int d = x->ndim - 1; d >= 0; at *= x->shape[d--])
-        stride[d] = at;
-    unsigned seen = 0;
-    args.p.permutation.ndim = x->ndim;
-    for (int d = 0; d < x->ndim; d++) {
-        if (order[d] < 0 || order[d] >= x->ndim || (seen >> order[d] & 1))
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: order[%d] is %d, expected each of 0 to %d once", name, d, order[d],
-                           x->ndim - 1);
-        seen |= 1u << order[d];
-        args.p.permutation.shape[d] = x->shape[order[d]];
-        args.p.permutation.stride[d] = stride[order[d]];
-    }
-    TRY(check_shape_is(name, (struct operand){"y", y}, x->ndim, args.p.permutation.shape));
-    args.in[0] = fl_view_of(x);
-    return fl_write(y, &args);
+/* y is x with its dimensions in another order. */
+static int permuted_shape(const struct fl_invocation *call, int operand, int64_t *shape) {
+    (void)operand;
+    const tensor *x = call->tensors[1];
+    for (int d = 0; d < x->ndim; d++)
+        shape[d] = x->shape[FL_ORDER_AT(call->scalars[0].integer, d)];
+    return x->ndim;
+}
+
+/* Like `whole`, with another size of a dimension. */
+static int with_length(const tensor *whole, int64_t dim, int64_t length, int64_t *shape) {
+    memcpy(shape, whole->shape, sizeof whole->shape);
+    shape[dim] = length;
+    return whole->ndim;
+}
+
+/* Scalars of slice and slice_grad: dim, length, first. The whole is x, or dx. */
+static const tensor *whole_of(const struct fl_invocation *call) {
+    return call->tensors[call->function->op == FL_OP_SLICE ? 1 : 0];
+}
+static int part_shape(const struct fl_invocation *call, int operand, int64_t *shape) {
+    (void)operand;
+    return with_length(whole_of(call), call->scalars[0].integer, call->scalars[1].integer, shape);
+}
+
+static tensor_status check_part(const struct fl_invocation *call) {
+    const int64_t dim = call->scalars[0].integer, length = call->scalars[1].integer, first = call->scalars[2].integer,
+                  size = whole_of(call)->shape[dim];
+    const bool is_slice = call->function->op == FL_OP_SLICE;
+    return first >= 0 && length <= size && first <= size - length
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_ARGUMENT,
+                         "%s: %lld indices from %lld on, expected them in 0 to %lld: dimension %lld of %s",
+                         call->function->name, (long long)length, (long long)first, (long long)size - 1, (long long)dim,
+                         is_slice ? "x" : "dx");
+}
+
+/* Scalars of concat: dim, the lengths of b and c (0: no c). */
+static int joined_shape(const struct fl_invocation *call, int operand, int64_t *shape) {
+    const tensor *a = call->tensors[1];
+    const int64_t dim = call->scalars[0].integer, b = call->scalars[1].integer, c = call->scalars[2].integer;
+    return with_length(a, dim,
+                       operand == 2   ? b
+                       : operand == 3 ? c
+                                      : a->shape[dim] + b + (call->tensors[3] ? c : 0),
+                       shape);
+}
+
+/* --- the operations: parameters ----------------------------------------------------------------------------------- */
+
+static tensor_status run_permute(const struct fl_invocation *call, struct fl_args *args) {
+    const tensor *x = call->tensors[1];
+    struct fl_permutation *p = &args->p.permutation;
+    int64_t stride[TENSOR_MAX_DIMS];
+    fl_strides_of(x, stride);
+    p->ndim = permuted_shape(call, 0, p->shape);
+    for (int d = 0; d < x->ndim; d++)
+        p->stride[d] = stride[FL_ORDER_AT(call->scalars[0].integer, d)];
+    return fl_write((tensor *)call->tensors[0], args);
 }
 
 /* Elements of t from one index of `dim` to the next. */
-static int64_t inner_of(const tensor *t, int dim) {
+static int64_t inner_of(const tensor *t, int64_t dim) {
     int64_t inner = 1;
-    for (int d = dim + 1; d < t->ndim; d++)
+    for (int64_t d = dim + 1; d < t->ndim; d++)
         inner *= t->shape[d];
     return inner;
 }
 
-static tensor_status check_dim(const char *name, struct operand o, int dim) {
-    char text[TENSOR_TEXT];
-    return dim >= 0 && dim < o.t->ndim ? TENSOR_OK
-                                       : fl_fail(TENSOR_E_ARGUMENT, "%s: dimension %d, expected 0 to %d: %s is %s",
-                                                 name, dim, o.t->ndim - 1, o.name, fl_shape_text(o.t, text));
+static tensor_status run_slice(const struct fl_invocation *call, struct fl_args *args) {
+    const tensor *whole = whole_of(call);
+    const int64_t dim = call->scalars[0].integer, inner = inner_of(whole, dim);
+    args->p.slice = (struct fl_slice){.rows = whole->count / (whole->shape[dim] * inner),
+                                      .columns = whole->shape[dim] * inner,
+                                      .first = call->scalars[2].integer * inner,
+                                      .part = call->scalars[1].integer * inner};
+    return fl_write((tensor *)call->tensors[0], args);
 }
 
-/* part is `whole` with fewer indices of a dimension, from `first` on. */
-static tensor_status check_part(const char *name, struct operand whole, struct operand part, int dim, int64_t first) {
-    TRY(check_dim(name, whole, dim));
-    int64_t shape[TENSOR_MAX_DIMS];
-    memcpy(shape, whole.t->shape, sizeof shape);
-    shape[dim] = part.t->ndim == whole.t->ndim ? part.t->shape[dim] : shape[dim];
-    TRY(check_shape_is(name, part, whole.t->ndim, shape));
-    if (first < 0 || shape[dim] > whole.t->shape[dim] || first > whole.t->shape[dim] - shape[dim])
-        return fl_fail(TENSOR_E_ARGUMENT,
-                       "%s: %lld indices from %lld on, expected them in 0 to %lld: dimension %d of %s", name,
-                       (long long)shape[dim], (long long)first, (long long)whole.t->shape[dim] - 1, dim, whole.name);
-    return TENSOR_OK;
+static tensor_status run_concat(const struct fl_invocation *call, struct fl_args *args) {
+    const tensor *y = call->tensors[0];
+    const int64_t dim = call->scalars[0].integer;
+    args->p.rows.n = y->shape[dim] * inner_of(y, dim);
+    args->p.rows.m = y->count / args->p.rows.n;
+    return fl_write((tensor *)y, args);
 }
 
+/* --- the objects -------------------------------------------------------------------------------------------------- */
+
+static const struct fl_operand permute_operands[] = {{"y", "="}, {"x", "e*", .at = FL_AT(in[0])}};
+static const struct fl_scalar_rule order[] = {{"order", FL_ORDER, .of = 1}};
+static const struct fl_operand slice_operands[] = {{"y", "="}, {"x", "e*", .at = FL_AT(in[0])}};
+static const struct fl_operand slice_grad_operands[] = {{"dx", "e*"}, {"dy", "=", .at = FL_AT(in[0])}};
+static const struct fl_scalar_rule slice_scalars[] = {
+    {"dim", FL_DIM, .of = 1}, {"length", FL_LENGTH, .of = 0}, {"first", FL_INT64}};
+static const struct fl_scalar_rule slice_grad_scalars[] = {
+    {"dim", FL_DIM, .of = 0}, {"length", FL_LENGTH, .of = 1}, {"first", FL_INT64}};
+static const struct fl_operand concat_operands[] = {{"y", "="},
+                                                    {"a", "e*", .at = FL_AT(in[0])},
+                                                    {"b", "=", .at = FL_AT(in[1])},
+                                                    {"c", "=", FL_OPTIONAL, .at = FL_AT(in[2])}};
+static const struct fl_scalar_rule concat_scalars[] = {
+    {"dim", FL_DIM, .of = 1}, {"length of b", FL_LENGTH, .of = 2}, {"length of c", FL_LENGTH, .of = 3}};
+
+#define OPERATION(OP, name, of_gradient)                                                                               \
+    const struct fl_operation fl_operation_##name = {.op = FL_OP_##OP,                                                 \
+                                                     .promise = FL_PROMISE_COPY,                                       \
+                                                     .gradient = of_gradient,                                          \
+                                                     .reference = {fl_ref_copy, fl_ref_bytes},                         \
+                                                     .any = fl_copy_any,                                               \
+                                                     .shared16 = true}
+OPERATION(PERMUTE, permute, "permute");
+OPERATION(SLICE, slice, NULL);
+OPERATION(SLICE_GRAD, slice_grad, NULL);
+OPERATION(CONCAT, concat, "slice");
+
+const struct fl_function fl_function_permute = {.name = "permute",
+                                                .op = FL_OP_PERMUTE,
+                                                .outputs = 1,
+                                                FL_OPERANDS_OF(permute_operands),
+                                                FL_SCALARS_OF(order),
+                                                .shape_of = permuted_shape,
+                                                .run = run_permute};
+const struct fl_function fl_function_slice = {.name = "slice",
+                                              .op = FL_OP_SLICE,
+                                              .outputs = 1,
+                                              FL_OPERANDS_OF(slice_operands),
+                                              FL_SCALARS_OF(slice_scalars),
+                                              .shape_of = part_shape,
+                                              .check = check_part,
+                                              .run = run_slice};
+const struct fl_function fl_function_slice_grad = {.name = "slice_grad",
+                                                   .op = FL_OP_SLICE_GRAD,
+                                                   .outputs = 1,
+                                                   FL_OPERANDS_OF(slice_grad_operands),
+                                                   FL_SCALARS_OF(slice_grad_scalars),
+                                                   .shape_of = part_shape,
+                                                   .check = check_part,
+                                                   .run = run_slice};
+const struct fl_function fl_function_concat = {.name = "concat",
+                                               .op = FL_OP_CONCAT,
+                                               .outputs = 1,
+                                               FL_OPERANDS_OF(concat_operands),
+                                               FL_SCALARS_OF(concat_scalars),
+                                               .shape_of = joined_shape,
+                                               .run = run_concat};
+
+/* --- the public functions ----------------------------------------------------------------------------------------- */
+
+/* The size of a dimension; 0 where there is none, which is then no shape that fits. */
+static int64_t length_of(const tensor *t, int dim) {
+    return t && dim >= 0 && dim < t->ndim ? t->shape[dim] : 0;
+}
+
+tensor_status tensor_permute(tensor *y, const tensor *x, const int *order_given) {
+    int64_t packed = 0;
+    if (!order_given)
+        return fl_fail(TENSOR_E_ARGUMENT, "permute: order is NULL");
+    for (int d = 0; x && d < x->ndim; d++) {
+        if (order_given[d] < 0 || order_given[d] >= x->ndim)
+            return fl_fail(TENSOR_E_ARGUMENT, "permute: order[%d] is %d, expected each of 0 to %d once", d,
+                           order_given[d], x->ndim - 1);
+        packed |= (int64_t)order_given[d] << 4 * d;
+    }
+    return FL_INVOKE(permute, FL_GIVEN(y, x), FL_INTEGER(packed));
+}
 tensor_status tensor_slice(tensor *y, const tensor *x, int dim, int64_t first) {
-    static const char name[] = "slice";
-    TRY(check_operands(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(check_distinct(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(check_part(name, (struct operand){"x", x}, (struct operand){"y", y}, dim, first));
-    const int64_t inner = inner_of(x, dim);
-    struct fl_args args = {.op = FL_OP_SLICE,
-                           .in = {fl_view_of(x)},
-                           .p.slice = {.rows = x->count / (x->shape[dim] * inner),
-                                       .columns = x->shape[dim] * inner,
-                                       .first = first * inner,
-                                       .part = y->shape[dim] * inner}};
-    return fl_write(y, &args);
+    return FL_INVOKE(slice, FL_GIVEN(y, x), FL_INTEGER(dim), FL_INTEGER(length_of(y, dim)), FL_INTEGER(first));
 }
-
 tensor_status tensor_slice_grad(tensor *dx, const tensor *dy, int dim, int64_t first) {
-    static const char name[] = "slice_grad";
-    TRY(check_operands(name, OPERANDS({"dx", dx}, {"dy", dy})));
-    TRY(check_distinct(name, OPERANDS({"dx", dx}, {"dy", dy})));
-    TRY(check_part(name, (struct operand){"dx", dx}, (struct operand){"dy", dy}, dim, first));
-    const int64_t inner = inner_of(dx, dim);
-    struct fl_args args = {.op = FL_OP_SLICE_GRAD,
-                           .in = {fl_view_of(dy)},
-                           .p.slice = {.rows = dx->count / (dx->shape[dim] * inner),
-                                       .columns = dx->shape[dim] * inner,
-                                       .first = first * inner,
-                                       .part = dy->shape[dim] * inner}};
-    return fl_write(dx, &args);
+    return FL_INVOKE(slice_grad, FL_GIVEN(dx, dy), FL_INTEGER(dim), FL_INTEGER(length_of(dy, dim)), FL_INTEGER(first));
 }
-
 tensor_status tensor_concat(tensor *y, const tensor *a, const tensor *b, const tensor *c, int dim) {
-    static const char name[] = "concat";
-    const struct operand parts[3] = {{"a", a}, {"b", b}, {"c", c}};
-    const int count = c ? 3 : 2;
-    struct fl_args args = {.op = FL_OP_CONCAT};
-    TRY(check_operands(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
-    TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
-    if (c) {
-        TRY(check_operands(name, OPERANDS({"y", y}, {"c", c})));
-        TRY(check_distinct(name, OPERANDS({"y", y}, {"c", c})));
-    }
-    TRY(check_dim(name, parts[0], dim));
-    int64_t shape[TENSOR_MAX_DIMS], length = 0;
-    for (int i = 0; i < count; i++) {
-        memcpy(shape, a->shape, sizeof shape);
-        shape[dim] = parts[i].t->ndim == a->ndim ? parts[i].t->shape[dim] : shape[dim];
-        TRY(check_shape_is(name, parts[i], a->ndim, shape));
-        length += shape[dim];
-        args.in[i] = fl_view_of(parts[i].t);
-    }
-    shape[dim] = length;
-    TRY(check_shape_is(name, (struct operand){"y", y}, a->ndim, shape));
-    args.p.rows.n = length * inner_of(a, dim);
-    args.p.rows.m = y->count / args.p.rows.n;
-    return fl_write(y, &args);
+    return FL_INVOKE(concat, FL_GIVEN(y, a, b, c), FL_INTEGER(dim), FL_INTEGER(length_of(b, dim)),
+                     FL_INTEGER(length_of(c, dim)));
 }

@@ -4,7 +4,8 @@
  * The indices are looked at by a call of its own before anything is written, so that one out of range changes nothing.
  */
 #include "core/table/any_format.h"
-#include "core/operations/check_operands.h"
+#include "core/base/fail.h"
+#include "core/ops/operation.h"
 #include "core/rows/rows.h"
 
 tensor_status fl_check_indices(const struct fl_args *args) {
@@ -224,50 +225,67 @@ FL_ROWS_KERNELS(fl_embedding_grad_any, scatter, scatter_need)
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 
-/* table: [k, n]; rows: what has a row of n elements for each index. */
-static tensor_status check(const char *name, struct operand table, struct operand rows, struct operand out,
-                           const tensor *indices, struct fl_args *args) {
-    char text[TENSOR_TEXT], other[TENSOR_TEXT];
-    TRY(check_operands(name, OPERANDS(out, {table.name, table.t}, {rows.name, rows.t})));
-    if (table.t->storage == rows.t->storage)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are the same tensor", name, table.name, rows.name);
-    TRY(check_ndim(name, table, 2, "[rows, columns]"));
-    if (table.t->shape[0] > INT32_MAX)
-        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, expected fewer than 2^31 rows", name, table.name,
-                       fl_shape_text(table.t, text));
-    const int64_t n = table.t->shape[1];
-    if (last_dim(rows.t) != n)
-        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, %s is %s: rows of %lld and %lld elements", name, table.name,
-                       fl_shape_text(table.t, text), rows.name, fl_shape_text(rows.t, other), (long long)n,
-                       (long long)last_dim(rows.t));
-    TRY(fl_check_numbers(name, "indices", indices, FMT_I32, rows.t->count / n, out.t));
-    args->p.table = (struct fl_table){.rows = table.t->shape[0],
-                                      .columns = n,
-                                      .count = rows.t->count / n,
-                                      .indices = indices->storage->data,
-                                      .name = name};
-    return TENSOR_OK;
+static bool derive(struct fl_sizes *sizes, const union fl_value *scalars, const char *name, bool quiet) {
+    (void)scalars;
+    if (FL_SIZE(sizes, 'k') > INT32_MAX && !quiet)
+        fl_fail(TENSOR_E_SHAPE, "%s: %lld rows of the table, expected fewer than 2^31", name,
+                (long long)FL_SIZE(sizes, 'k'));
+    return FL_SIZE(sizes, 'k') <= INT32_MAX;
 }
 
 /* Indices first, then the write. */
-static tensor_status run(enum fl_op op, tensor *out, const tensor *in, struct fl_args *args) {
-    args->op = FL_OP_CHECK_INDICES;
-    TRY(fl_run(out, args));
-    args->op = op;
-    args->in[0] = fl_view_of(in);
-    return fl_write(out, args);
+static tensor_status run(const struct fl_invocation *call, struct fl_args *args) {
+    args->p.table.rows = FL_SIZE(call->sizes, 'k');
+    args->p.table.columns = FL_SIZE(call->sizes, 'n');
+    args->p.table.count = FL_SIZE(call->sizes, 'm');
+    args->p.table.name = call->function->name;
+    struct fl_args looked_at = {.op = FL_OP_CHECK_INDICES, .p = args->p};
+    const tensor_status status = fl_run(call->tensors[0], &looked_at);
+    return status ? status : fl_write((tensor *)call->tensors[0], args);
 }
+
+static const struct fl_operand gather_operands[] = {
+    {"y", "m*n"},
+    {"table", "kn", .at = FL_AT(in[0])},
+    {"indices", "m*", .class = FL_CLASS_I32, .at = FL_AT(p.table.indices), .below = 'k'}};
+static const struct fl_operand scatter_operands[] = {
+    {"dtable", "kn"},
+    {"dy", "m*n", .at = FL_AT(in[0])},
+    {"indices", "m*", .class = FL_CLASS_I32, .at = FL_AT(p.table.indices), .below = 'k'}};
+static const struct fl_operand checked[] = {
+    {"indices", "m*", .class = FL_CLASS_I32, .at = FL_AT(p.table.indices), .below = 'k'}};
+
+const struct fl_operation fl_operation_check_indices = {.op = FL_OP_CHECK_INDICES,
+                                                        .promise = FL_PROMISE_NUMBERS,
+                                                        FL_OPERANDS_OF(checked),
+                                                        .reference = {fl_check_indices, NULL}};
+const struct fl_operation fl_operation_embedding = {.op = FL_OP_EMBEDDING,
+                                                    .promise = FL_PROMISE_COPY,
+                                                    .reference = {fl_ref_embedding, fl_ref_bytes},
+                                                    .any = fl_embedding_any,
+                                                    .shared16 = true};
+const struct fl_operation fl_operation_embedding_grad = {.op = FL_OP_EMBEDDING_GRAD,
+                                                         .promise = FL_PROMISE_EXACT,
+                                                         .reference = {fl_ref_embedding_grad, fl_ref_bytes},
+                                                         .any = fl_embedding_grad_any,
+                                                         .shared16 = true};
+
+const struct fl_function fl_function_embedding = {.name = "embedding",
+                                                  .op = FL_OP_EMBEDDING,
+                                                  .outputs = 1,
+                                                  FL_OPERANDS_OF(gather_operands),
+                                                  .derive = derive,
+                                                  .run = run};
+const struct fl_function fl_function_embedding_grad = {.name = "embedding_grad",
+                                                       .op = FL_OP_EMBEDDING_GRAD,
+                                                       .outputs = 1,
+                                                       FL_OPERANDS_OF(scatter_operands),
+                                                       .derive = derive,
+                                                       .run = run};
 
 tensor_status tensor_embedding(tensor *y, const tensor *table, const tensor *indices) {
-    struct fl_args args = {0};
-    const struct operand oy = {"y", y}, otable = {"table", table};
-    TRY(check("embedding", otable, oy, oy, indices, &args));
-    return run(FL_OP_EMBEDDING, y, table, &args);
+    return FL_INVOKE_PLAIN(embedding, FL_GIVEN(y, table, indices));
 }
-
 tensor_status tensor_embedding_grad(tensor *dtable, const tensor *dy, const tensor *indices) {
-    struct fl_args args = {0};
-    const struct operand otable = {"dtable", dtable}, ody = {"dy", dy};
-    TRY(check("embedding_grad", otable, ody, otable, indices, &args));
-    return run(FL_OP_EMBEDDING_GRAD, dtable, dy, &args);
+    return FL_INVOKE_PLAIN(embedding_grad, FL_GIVEN(dtable, dy, indices));
 }
