@@ -2,9 +2,9 @@
  * <format>.<op> of the table, on the inputs of kernel_cases.h, against the one recorded in golden.txt. Runs what
  * dispatch picks (FLEXLAB_ISA), with 1, 2, 3 and 7 threads. Knows no format and no operation by name.
  *     test_golden [--threads N]    FLEXLAB_TEST_FILTER=substring selects
- *     test_golden --every K        prints the hashes of every K-th case of each operation, with 2 threads: for another
- *                                  machine, or an emulated one that all cases would keep too long
- *     test_golden --write          records what the reference kernels compute */
+ *     test_golden --every K        prints the hashes of the first and every K-th case of each operation, with 2
+ * threads: for another machine, or an emulated one that all cases would keep too long test_golden --write records what
+ * the reference kernels compute */
 #include "flexlab/tensor.h"
 #include "number_cases.h"
 
@@ -67,9 +67,9 @@ enum { RUNS = 4 };
 static int threads[RUNS] = {1, 2, 3, 7}, runs = RUNS;
 static int every = 1;
 
-/* Which of its cases an operation begins with differs, so that --every looks at all kinds of cases. */
+/* The first case of each operation, and others that differ between operations, so that --every looks at all kinds. */
 static bool is_due(enum fl_op op, int number) {
-    return (number + (int)op) % every == 0;
+    return !number || (number + (int)op) % every == 0;
 }
 
 /* One hash a number of threads; of asymmetric windows, which not every operation has, another. Whether there were any.
