@@ -1,11 +1,11 @@
 /* flex_optimiser.h - roots, ratios and limits of optimisers: numbers in double by the rules of
- * core/optimiser/optimiser_rules.h, each rounded once, to the wide part where there is one.
+ * core/ops/optimisers/optimiser_rules.h, each rounded once, to the wide part where there is one.
  *
  * Gives: clip, root_mean, add_ratio. */
 #ifndef FL_FLEX_OPTIMISER_H
 #define FL_FLEX_OPTIMISER_H
 
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 #include "flex/flex_parts.h"
 
 /* n elements from `first` on, of the wide part where that counts. */

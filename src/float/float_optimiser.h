@@ -1,12 +1,12 @@
 /* float_optimiser.h - roots and ratios of optimisers: numbers in double by the rules of
- * core/optimiser/optimiser_rules.h, rounded once to binary32; combinations of tensors, which are exact sums.
+ * core/ops/optimisers/optimiser_rules.h, rounded once to binary32; combinations of tensors, which are exact sums.
  *
  * Expects: a codec (float_block.h).
  * Gives: combine, root_mean, add_ratio, clip_weights. */
 #ifndef FL_FLOAT_OPTIMISER_H
 #define FL_FLOAT_OPTIMISER_H
 
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 #include "float/float_sgd.h"
 #include "float/float_store.h"
 

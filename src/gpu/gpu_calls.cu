@@ -1,7 +1,7 @@
 // gpu_calls.cu - a call as a sequence of kernels: what run.c does on a processor, with nobody to look in between.
 #include "gpu/gpu_calls.h"
 #include "autoflex/autoflex_rules.h"
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 
 // --- before, between and after the attempts: one thread --------------------------------------------------------------
 

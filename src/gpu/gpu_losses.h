@@ -8,7 +8,7 @@
 
 #include "core/arithmetic/elementary.h"
 #include "core/losses/loss_rules.h"
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 #include "gpu/gpu_element.h"
 
 namespace {

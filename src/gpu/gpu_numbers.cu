@@ -1,5 +1,5 @@
 // gpu_numbers.cu - tensors of numbers beside the formats, and the table of what the device has for each format.
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 #include "gpu/gpu_calls.h"
 
 template <class Number> __global__ void numbers_to_doubles(const struct fl_view view, double *values) {

@@ -1,4 +1,4 @@
-/* gpu_optimiser.h - roots, ratios and limits of optimisers by the rules of core/optimiser/optimiser_rules.h, and sums
+/* gpu_optimiser.h - roots, ratios and limits of optimisers by the rules of core/ops/optimisers/optimiser_rules.h, and sums
  * of squares, for the formats of a folder.
  *
  * Expects: the codec of a folder (gpu_element.h).
@@ -6,7 +6,7 @@
 #ifndef FL_GPU_OPTIMISER_H
 #define FL_GPU_OPTIMISER_H
 
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 #include "gpu/gpu_element.h"
 #include "gpu/gpu_sgd.h"
 

@@ -4,7 +4,7 @@
 #define FL_NUMBER_CASES_H
 
 #include "core/losses/loss_rules.h"
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 #include "kernel_cases.h"
 
 enum { NUMBER_CHANNELS = 70, NUMBER_ROWS = 45, NUMBERS = 24 * NUMBER_CHANNELS + 2 * NUMBER_ROWS * NUMBER_CHANNELS };

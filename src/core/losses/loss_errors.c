@@ -5,7 +5,7 @@
 #include "core/losses/losses.h"
 #include "core/losses/loss_rules.h"
 #include "core/base/memory.h"
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 #include "core/base/parallel.h"
 #include "core/reference/ref.h"
 

@@ -3,6 +3,7 @@
 #include "core/ops/operation.h"
 #include "core/queue/queue.h"
 #include "core/tensor/wide.h"
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -17,6 +18,12 @@ enum { LAYOUT_TEXT = 24 * (TENSOR_MAX_DIMS + 1) };
             return try_status;                                                                                         \
     } while (0)
 
+static const char *class_name(enum fl_class class) {
+    static const char *const names[] = {
+        [FL_CLASS_F64] = "f64", [FL_CLASS_F32] = "f32", [FL_CLASS_I32] = "i32", [FL_CLASS_U8] = "u8"};
+    return names[class];
+}
+
 /* --- shapes ------------------------------------------------------------------------------------------------------- */
 
 /* A dimension of a shape's text: factor times the size of a letter; letter 0: the factor itself. */
@@ -28,8 +35,8 @@ struct dimension {
 
 static const char *next_dimension(const char *text, struct dimension *d) {
     *d = (struct dimension){.factor = 0};
-    for (; *text >= '0' && *text <= '9'; text++)
-        d->factor = d->factor * 10 + (*text - '0');
+    if (*text >= '0' && *text <= '9')
+        d->factor = *text++ - '0';
     if (*text >= 'A') {
         d->letter = *text++;
         d->factor = d->factor ? d->factor : 1;
@@ -179,8 +186,11 @@ static tensor_status check_shape(const struct fl_invocation *call, const struct 
         return is_computed(o) ? tensor_error_status() : wrong_layout(f, o, t);
     for (int d = 0; d < ndim; d++)
         count *= shape[d];
-    return fits(o, t, ndim, shape, count)
-               ? TENSOR_OK
+    if (fits(o, t, ndim, shape, count))
+        return TENSOR_OK;
+    return o->class >= FL_CLASS_F64
+               ? fl_fail(TENSOR_E_SHAPE, "%s: %s is %s %s, expected %s with %lld elements", f->name, o->name,
+                         t->format->name, fl_shape_text(t, text), class_name(o->class), (long long)count)
                : fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, expected %s%s", f->name, o->name, fl_shape_text(t, text),
                          shape_text(ndim, shape, expected),
                          o->flags & FL_BROADCAST ? ", or 1 in any dimension, the last ones aligned" : "");
@@ -207,10 +217,13 @@ static tensor_status check_shapes(const struct fl_invocation *call, struct bindi
         if (!t)
             continue;
         like_first[i] = k ? is_like_first(call, i) : o->shape[1] == '*' && !o->shape[2]; /* any shape is right */
-        if (!is_computed(o) && (!k || !like_first[i]) && o->class < FL_CLASS_F64 && !(o->flags & FL_BROADCAST) &&
+        if (o->class < FL_CLASS_F64 && !is_computed(o) && (!k || !like_first[i]) && !(o->flags & FL_BROADCAST) &&
             !learn(f, b, o->shape, t))
             return wrong_layout(f, o, t);
     }
+    for (int i = 0; i < f->operand_count; i++) /* of numbers the count is what counts, where another says the shape */
+        if (f->operands[i].class >= FL_CLASS_F64 && call->tensors[i])
+            learn(f, b, f->operands[i].shape, call->tensors[i]);
     if (f->derive && !f->derive(&b->sizes, call->scalars, f->name, false))
         return tensor_error_status();
     for (const char *letter = f->derived; letter && *letter; letter++)
@@ -233,12 +246,6 @@ int fl_operand_shape(const struct fl_operand *operand, const struct fl_sizes *si
 
 /* --- operands ----------------------------------------------------------------------------------------------------- */
 
-static const char *class_name(enum fl_class class) {
-    static const char *const names[] = {
-        [FL_CLASS_F64] = "f64", [FL_CLASS_F32] = "f32", [FL_CLASS_I32] = "i32", [FL_CLASS_U8] = "u8"};
-    return names[class];
-}
-
 /* The first operand of the format of the call; -1: there is none. */
 static int first_of_call(const struct fl_invocation *call) {
     for (int i = 0; i < call->function->operand_count; i++)
@@ -251,11 +258,12 @@ static tensor_status check_format(const struct fl_invocation *call, int i, int f
     const struct fl_function *f = call->function;
     const struct fl_operand *o = &f->operands[i];
     const tensor *t = call->tensors[i];
+    char text[TENSOR_TEXT];
     if (o->class >= FL_CLASS_F64)
         return strcmp(t->format->name, class_name(o->class)) == 0
                    ? TENSOR_OK
-                   : fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, expected %s", f->name, o->name, t->format->name,
-                             class_name(o->class));
+                   : fl_fail(TENSOR_E_FORMAT, "%s: %s is %s %s, expected %s", f->name, o->name, t->format->name,
+                             fl_shape_text(t, text), class_name(o->class));
     if (o->class == FL_CLASS_CALL && t->format != call->tensors[first]->format)
         return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; tensor_convert is the bridge", f->name,
                        f->operands[first].name, call->tensors[first]->format->name, o->name, t->format->name);
@@ -335,7 +343,7 @@ static tensor_status check_scalar(const struct fl_invocation *call, const struct
         if (!limited || ((double)v->integer >= s->least && (double)v->integer <= s->most))
             return TENSOR_OK;
         if (s->most >= INT32_MAX)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is %lld, expected at least %.0f", op, s->name,
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is %lld, expected %.0f or more", op, s->name,
                            (long long)v->integer, s->least);
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is %lld, expected %.0f to %.0f", op, s->name, (long long)v->integer,
                        s->least, s->most);
@@ -346,9 +354,11 @@ static tensor_status check_scalar(const struct fl_invocation *call, const struct
         return TENSOR_OK;
     if (!limited)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is %g, expected a finite number", op, s->name, x);
-    if (s->most == 0)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is %g, expected a finite number %s %g%s", op, s->name, x,
-                       s->above ? "above" : "from", s->least, s->above ? "" : " on");
+    if (s->most == 0 || s->most >= FLT_MAX)
+        return fl_fail(TENSOR_E_ARGUMENT,
+                       s->above ? "%s: %s is %g, expected a finite number above %g"
+                                : "%s: %s is %g, expected %g or more",
+                       op, s->name, x, s->least);
     return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is %g, expected %s%g %s %g", op, s->name, x, s->above ? "more than " : "",
                    s->least,
                    s->under   ? "or more and less than"

@@ -1,7 +1,7 @@
 /* run.c - how a processor runs a call: the exponent before, the kernel, statistics and history after. */
 #include "autoflex/autoflex_rules.h"
 #include "core/base/fail.h"
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 #include "core/queue/queue.h"
 #include "core/queue/sampled.h"
 #include "core/tensor/wide.h"

@@ -1,6 +1,6 @@
 /* ref_optimiser.c - reference kernels of optimisers: results in double by optimiser_rules.h, rounded once, to the wide
  * part where there is one. */
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 #include "core/reference/ref.h"
 #include <math.h>
 

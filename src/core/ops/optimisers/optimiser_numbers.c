@@ -2,7 +2,7 @@
  * They serve every format through its codec. */
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 #include "core/base/parallel.h"
 #include "core/reference/ref.h"
 #include <math.h>
