@@ -36,7 +36,7 @@ HOUSES = {
         "stairs": {
             ("base/memory.c", "table/format.h"),  # the workspace of a call, whose failure names the operation
             ("base/parallel.c", "table/format.h"),  # FLEXLAB_VERBOSE
-            ("arithmetic/draws.inc", "table/kernel.h"),  # struct fl_rounding
+            ("arithmetic/draws.h", "table/kernel.h"),  # struct fl_rounding
             ("table/any_format.c", "losses/softmax.h"),  # the list of kernels that serve every format
             ("queue/run.c", "optimiser/optimiser_rules.h")}},  # which factors a call may have
     "src/nn": {

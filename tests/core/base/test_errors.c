@@ -70,7 +70,7 @@ static void shapes_and_formats(tensor_format f) {
     REFUSED(tensor_clamp(y, y, NAN, 1), TENSOR_E_ARGUMENT, "clamp: alpha is nan");
     REFUSED(tensor_hardtanh(y, y, -1, NAN), TENSOR_E_ARGUMENT, "hardtanh: beta is nan");
     REFUSED(tensor_clip(y, y, -0.5f), TENSOR_E_ARGUMENT, "clip: alpha is -0.5, expected 0 or more");
-    REFUSED(tensor_clip_weight(y, -0.5f), TENSOR_E_ARGUMENT, "clip_weight: limit -0.5, expected 0 or more");
+    REFUSED(tensor_clip_weight(y, -0.5f), TENSOR_E_ARGUMENT, "clip_weight: limit is -0.5, expected 0 or more");
     CHECK(!tensor_clamp(y, y, 1, 1) && !tensor_clip(y, y, 1), "bounds that let pass what is there: %s", tensor_error());
     REFUSED(tensor_bias(a, a, b), TENSOR_E_SHAPE, "expected 6");
     REFUSED(tensor_bias(y, y, vec), TENSOR_E_SHAPE, "expected 7");
