@@ -1,5 +1,5 @@
-/* axes_ops.c - the operations over any dimensions and over broadcast operands: their checks, and the walks that their
- * kernels take. Inputs may be views with strides. */
+/* axes_ops.c - the operations over any dimensions and over broadcast operands: their checks, and the dimensions
+ * that their kernels go over. Inputs may be views with strides. */
 #include "core/operations/check_operands.h"
 #include "core/axes/walk.h"
 
@@ -55,7 +55,7 @@ static tensor_status check_reduced(const char *name, struct operand y, const ten
     return has_shape(y.t, reduced_shape(x, axes, true, kept), kept) ? TENSOR_OK : check_shape_is(name, y, ndim, shape);
 }
 
-/* --- walks -------------------------------------------------------------------------------------------------------- */
+/* --- dimensions and strides --------------------------------------------------------------------------------------- */
 
 static struct fl_axes shape_of(const tensor *t) {
     struct fl_axes s = {.ndim = (int16_t)t->ndim};

@@ -72,7 +72,7 @@ struct fl_late {
  *   reduce_*              y <- x                 their gradients           dx <- dy, x (not of sum and mean)
  *   argmax                indices (int32_t) <- x
  *   broadcast_add, _mul   y <- a, b              broadcast_mul_grad        da <- dy, b
- *   where                 y <- a, b, mask        where_grad                da <- dy, -, mask (bytes)
+ *   where                 y <- a, b              where_grad                da <- dy
  *   lstm_cell             c <- gates, c before   lstm_hidden               h <- gates, c
  *   lstm_cell_grad        dc <- dh, gates, c     lstm_gates_grad           dgates <- dh, dc, gates
  *   gru_hidden            h <- gates of x, gates of h, h before

@@ -27,8 +27,8 @@ struct fl_map {
 
 /* --- rows: bias, bias_relu, sum_rows, concat ---------------------------------------------------------------------- */
 
-/* Structs that begin with m and n mean the same by them, so that a kernel of several operations over rows reads these.
- */
+/* The structs below that begin with m and n mean the same by them, so that a kernel for operations with different
+ * parameters reads them here. */
 struct fl_row_sizes {
     int64_t m, n; /* m rows of n columns */
 };
@@ -61,8 +61,8 @@ struct fl_formats {
 };
 
 struct fl_product {
-    struct fl_matrices matrices; /* of a matmul; of a convolution unused */
-    struct fl_windows windows;   /* of a convolution; of a matmul unused */
+    struct fl_matrices matrices; /* of a matmul; a convolution leaves them 0 */
+    struct fl_windows windows;   /* of a convolution; a matmul leaves them 0 */
     struct fl_epilogue epilogue;
     struct fl_formats formats;
 };
@@ -120,7 +120,8 @@ struct fl_running {
 
 /* --- other normalisations ----------------------------------------------------------------------------------------- */
 
-/* layernorm*, rmsnorm*: m rows of n. groupnorm*: batch images of m pixels of n channels in so many groups. */
+/* layernorm*, rmsnorm*: m rows of n, batch and groups unused. groupnorm*: batch images of m pixels of n channels in so
+ * many groups. */
 struct fl_norm {
     int64_t m, n, batch;
     int groups;
