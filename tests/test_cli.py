@@ -45,19 +45,40 @@ def test_help():
     check(re.fullmatch(r"flexlab \d+\.\d+\.\d+\n", run("--version").stdout), "flexlab --version", run("--version").stdout)
 
 
+TABLES = ["formats", "variants", "policies", "predictors", "models", "data", "devices", "operations", "kernels"]
+
+
 def test_info():
+    """One screen, then each table by the name that the screen gives it."""
     done = run("info")
     check(done.returncode == 0 and done.stderr == "", done.shown, done.returncode, done.stderr)
-    for word in FORMATS + ["flex16+5-sr", "flex16+5-paper", "ngraph", "mlp2", "resnet20", "conv2d_weight_grad", "65504",
-                           "3.3895e+38", "4.6566e-10", "e in -128 ... 127"]:
+    lines = done.stdout.splitlines()
+    check(len(lines) < 24 and max(map(len, lines[2:])) <= 80, done.shown, len(lines), "lines of at most", max(map(len, lines)))
+    check(re.match(r"flexlab \d+\.\d+\.\d+ \(.+\)\nprocessor +\S.*\nkernels +\w+ \d+.*\ndevices +cpu", done.stdout), done.stdout)
+    for word in FORMATS + TABLES + ["65504", "MODEL"]:
         check(word in done.stdout, done.shown, "wants", word)
-    capped = run("info", env={"FLEXLAB_ISA": "ref"})
-    kernels = capped.stdout.split("Kernels that run")[-1].splitlines()[2:]
-    check("class fast (tensor_set_class) on this machine\n  none" in capped.stdout, "FLEXLAB_ISA=ref flexlab info", "class fast")
-    check(re.search(r"^  bf16\.matmul\.avx512_(amx_)?fast$", done.stdout, re.M) or "class fast (tensor_set_class) on this machine\n  none" in done.stdout,
-          done.shown, "class fast")
-    check(all(set(line.split()[1:]) <= {"ref", "-"} for line in kernels if line), "FLEXLAB_ISA=ref flexlab info", kernels[:3])
+    tables = {name: run("info", name) for name in TABLES}
+    for name, table in tables.items():
+        check(table.returncode == 0 and table.stderr == "" and len(table.stdout.splitlines()) > 2, table.shown, table.stderr)
+    whole = "".join(table.stdout for table in tables.values())
+    for word in FORMATS + ["flex16+5-sr", "flex16+5-paper", "ngraph", "mlp2", "resnet20", "conv2d_weight_grad", "65504",
+                           "3.3895e+38", "4.6566e-10", "e in -128 ... 127", "O1:bf16", "cifar10:DIR"]:
+        check(word in whole, "no table of flexlab info has", word)
+    operations = re.findall(r"\w+", tables["operations"].stdout.split("\n", 1)[1])
+    rows = tables["kernels"].stdout.split("\n\n")[0].splitlines()[2:]
+    check([line.split()[0] for line in rows] == operations, "operations and rows of kernels", operations[:3], rows[:3])
+    counted = sum(map(int, re.findall(r" (\d+)(?=,| \()", lines[2])))
+    check(counted == sum(cell != "-" for line in rows for cell in line.split()[1:]), lines[2], counted)
+    capped = run("info", "kernels", env={"FLEXLAB_ISA": "ref"})
+    none = "class fast (tensor_set_class) on this machine\n  none"
+    kernels = capped.stdout.split("\n\n")[0].splitlines()[2:]
+    check(none in capped.stdout, "FLEXLAB_ISA=ref flexlab info kernels", "class fast")
+    check(re.search(r"^  bf16\.matmul\.avx512_(amx_)?fast$", tables["kernels"].stdout, re.M) or none in tables["kernels"].stdout,
+          "flexlab info kernels", "class fast")
+    check(kernels and all(set(line.split()[1:]) <= {"ref", "-"} for line in kernels), "FLEXLAB_ISA=ref flexlab info kernels", kernels[:3])
+    check("ref" in run("info", env={"FLEXLAB_ISA": "ref"}).stdout.splitlines()[2], "FLEXLAB_ISA=ref flexlab info")
     expect_error(["info"], 2, "FLEXLAB_ISA=sse9", "avx2", env={"FLEXLAB_ISA": "sse9"})
+    expect_error(["info", "kernel"], 2, "'kernel' is no table", ", ".join(TABLES), "cnn6", "did you mean 'kernels'?")
 
 
 def test_usage(place):

@@ -277,7 +277,7 @@ def names(place):
 
 def plugins(place, trace):
     with_plugin = {"FLEXLAB_PREDICTORS": PLUGIN}
-    check("trend" in succeed("info", env=with_plugin).stdout, "info does not list an added predictor")
+    check("trend" in succeed("info", "predictors", env=with_plugin).stdout, "info does not list an added predictor")
     shown = succeed("replay", trace, "--predictors", "paper,trend", env=with_plugin).stdout
     check("trend" in shown, shown)
     out = os.path.join(place, "trend")

@@ -54,13 +54,14 @@ static const struct option_row rows[] = {
     {"model", "NAME", BOTH, KIND_TEXT, FIELD(model), .section = "What is trained",
      .help =
          "mlp2, cnn6, resnet20 or resnetD with D = 6n + 2, vgg11, mobilenet, ...; of texts\ngpt, gptLxW with L layers "
-         "of width W (flexlab info lists them; cnn6)"},
+         "of width W ('flexlab info models'; cnn6)"},
     {"data", "SPEC", BOTH | GOING_ON | KEPT, KIND_TEXT, FIELD(data),
      .help =
          "synthetic[:train=N][,test=N][,seed=S] (generated images, nothing to\nfetch; the default), cifar10:DIR, "
          "cifar100:DIR[,labels=fine|coarse],\nidx:DIR, npy:IMAGES,LABELS,TEST_IMAGES,TEST_LABELS, "
          "npz:FILE[,TEST_FILE],\nor images:DIR[,resize=HxW][,channels=N] with PNG and JPEG files\nDIR/train/CLASS/... "
-         "and DIR/test/CLASS/...; text:FILE[,TEST_FILE]\n[,unit=bytes|characters][,test=PERCENT]; see 'flexlab info'"},
+         "and DIR/test/CLASS/...; text:FILE[,TEST_FILE]\n[,unit=bytes|characters][,test=PERCENT]; see 'flexlab info "
+         "data'"},
     {"context", "N", BOTH, KIND_WHOLE, FIELD(context), 1, 65536, .help = "tokens of a sequence, of texts alone (128)"},
     {"formats", "LIST", COMMAND_COMPARE, KIND_TEXT, FIELD(formats),
      .help =
@@ -219,7 +220,7 @@ static const struct option_row rows[] = {
     {"checkpoint", "FILE", COMMAND_EVAL, KIND_TEXT, FIELD(checkpoint), .section = "What is evaluated",
      .help = "a network that 'flexlab train' has written: best.safetensors,\nlast.safetensors, resume.safetensors"},
     {"data", "SPEC", COMMAND_EVAL, KIND_TEXT, FIELD(data),
-     .help = "data of any kind that 'flexlab train' takes, see 'flexlab info'\n(synthetic)"},
+     .help = "data of any kind that 'flexlab train' takes, see 'flexlab info data'\n(synthetic)"},
     {"split", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(split), .names = split_name,
      .help = "test or train: which part of it (test)"},
     {"test-limit", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,
