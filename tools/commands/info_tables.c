@@ -93,7 +93,7 @@ static void print_variants(void) {
         table_cell(t, "%s", v->wide ? "wide copy" : v->stochastic_weights ? "stochastic" : "plain");
         table_cell(t, "%s", v->summary);
     }
-    puts("Variants (for --formats and --format; ':nomaster' drops the wide copy, ':PREDICTOR' chooses the predictor)");
+    puts("Variants, policies of one line (':nomaster' drops the wide copy, ':PREDICTOR' chooses the predictor)");
     table_print(t, stdout, 2, 0);
     table_free(t);
 }
@@ -106,7 +106,9 @@ static void print_policies(void) {
         table_cell(t, "%s", nn_policy_list(i));
         table_cell(t, "%s", nn_policy_summary(i));
     }
-    puts("Policies (for --policy, which takes files too; docs/policies.md)");
+    print_variants();
+    puts("\nPresets, policies of several lines; --formats takes these, the variants, files and texts "
+         "(docs/policies.md)");
     table_print(t, stdout, 2, 0);
     table_free(t);
 }
@@ -251,8 +253,8 @@ static const struct info_table {
     void (*print)(void);
 } tables[] = {
     {"formats", "number formats: bytes, ranges, shared exponents", print_formats},
-    {"variants", "how a format trains: wide copies, stochastic weights (--formats)", print_variants},
-    {"policies", "formats by layer and role: O0, O1, dfp16, ... (--policy)", print_policies},
+    {"variants", "the policies of one line: fp32, fp16, flex16+5-sr, ...", print_variants},
+    {"policies", "what --formats takes: the variants, and presets such as O1, O2:bf16", print_policies},
     {"predictors", "rules that choose a shared exponent (--predictor)", print_predictors},
     {"models", "networks by name, with their sizes (--model)", print_models},
     {"data", "data sets and their options (--data)", print_data},

@@ -141,10 +141,10 @@ static void check_label(struct reader *r, const struct series *s) {
     char *label = text_format("%.*s", (int)strcspn(s->label, "@"), s->label);
     const char *device = s->label + strlen(label);
     const size_t length = strlen(label), end = sizeof SERIES_LAYERS - 1;
-    if (s->policy && length > end && !strcmp(label + length - end, SERIES_LAYERS))
+    if (!s->plain && length > end && !strcmp(label + length - end, SERIES_LAYERS))
         label[length - end] = 0;
     /* the name of a policy is that of a file, which may have an '@' */
-    const bool by_policy = s->policy && !strncmp(s->label, "policy:", 7) && s->label[7];
+    const bool by_policy = !s->plain && !strncmp(s->label, "policy:", 7) && s->label[7];
     if (!by_policy && ((strcmp(label, plain) != 0 && (!s->predictor || strcmp(label, with_predictor) != 0)) ||
                        (*device && strcmp(device + 1, s->device) != 0)))
         refuse(r, text_format("the name '%s' is not that of the variant '%s'", s->label, s->variant->name));
@@ -176,19 +176,22 @@ static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     s->no_master = s->variant->wide && !read_flag(r, item, "wide_weights");
     s->predictor = predictor && autoflex_find(predictor) ? autoflex_name(autoflex_find(predictor)) : NULL;
     const char *policy = cJSON_GetObjectItemCaseSensitive(item, "policy") ? read_text_or_null(r, item, "policy") : NULL;
-    s->policy = policy ? text_format("%s", policy) : NULL; /* results of before there were policies have none */
-    s->shared = s->shared || (policy && names_shared(policy));
-    if (!policy && s->shared != (s->predictor != NULL))
+    const char *scale =
+        cJSON_GetObjectItemCaseSensitive(item, "loss_scale") ? read_text(r, item, "loss_scale") : "none";
+    s->no_scale = !strcmp(scale, "none") && strstr(s->label, ":noscale");
+    char *own = series_plain_policy(s);
+    s->plain = !policy || (!strcmp(policy, own) && strncmp(s->label, "policy:", 7) != 0); /* older results have null */
+    s->policy = text_format("%s", policy ? policy : own);
+    free(own);
+    s->shared = s->shared || names_shared(s->policy);
+    if (s->plain && s->shared != (s->predictor != NULL))
         refuse(
             r,
             text_format(
                 "the predictor '%s' of '%s' is unknown to this flexlab; one of your own is found by FLEXLAB_PREDICTORS",
                 predictor ? predictor : "", s->label));
-    const char *scale =
-        cJSON_GetObjectItemCaseSensitive(item, "loss_scale") ? read_text(r, item, "loss_scale") : "none";
     char full[256] = "";
     s->loss_scale = text_format("%s", scale); /* older results have none */
-    s->no_scale = !strcmp(scale, "none") && strstr(s->label, ":noscale");
     if (nn_loss_scale_text(scale, full, sizeof full) || strcmp(full, scale) != 0)
         refuse(r, text_format("the loss scale '%s' of '%s' is none of this flexlab", scale, s->label));
     check_label(r, s);
