@@ -51,7 +51,7 @@ HOUSES = {
             ("graph/nn_compile.c", "layers/nn_sequence.h")}},  # the logits of a sequence count as a matrix
     "tools": {
         "prefix": "", "largest": 20, "stairs": set(),
-        "floors": [{"base"}, {"options"}, {"results"}, {"runs", "figures", "report"}, {"commands", "facts", "replay"}],
+        "floors": [{"base"}, {"options", "readers"}, {"results"}, {"runs", "figures", "report"}, {"commands", "facts", "replay"}],
         "page": "page"},  # what a browser reads
 }
 folders = {p.name for p in (source / "src").iterdir() if p.is_dir()}

@@ -4,7 +4,7 @@
 #include "figures/figure_style.h"
 #include "figures/gnuplot.h"
 #include "base/text.h"
-#include "results/trace.h"
+#include "readers/trace.h"
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "report/report_traces.h"
 #include "report/page_json.h"
 #include "base/text.h"
-#include "results/trace.h"
+#include "readers/trace.h"
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
