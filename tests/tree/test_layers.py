@@ -22,7 +22,7 @@ ALLOWED = {
     "data": {"data", "core"},
 }
 EVERYWHERE = {"autoflex/both.h"}  # what a processor and a device compile alike says so by it
-COMPILED_TWICE = {"core/base/files.h", "core/base/turning.h"}  # the library and the program: one rule for what is opened, replaced, shown
+COMPILED_TWICE = {"core/base/files.h", "core/base/shown.h"}  # the library and the program: one rule for what is opened, replaced, shown
 SERVICES = {  # what nn, data and safetensors may use of core
     "base/fail.h", "base/files.h", "base/memory.h", "base/parallel.h", "base/sized.h", "base/text.h", "arithmetic/elementary.h", "arithmetic/philox.h",
     "tensor/gather.h", "tensor/slot_copies.h", "tensor/tensor_state.h", "queue/call_memory.h", "queue/fetch.h", "queue/recording.h", "queue/sampled.h"}

@@ -1,7 +1,7 @@
 /* table.c - rows of cells, printed as aligned text or as HTML. */
 #include "base/table.h"
 #include "base/text.h"
-#include "core/base/turning.h"
+#include "core/base/shown.h"
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>

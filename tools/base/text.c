@@ -1,6 +1,6 @@
 /* text.c - messages, numbers and names as people read and write them. */
 #include "base/text.h"
-#include "core/base/turning.h"
+#include "core/base/shown.h"
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>

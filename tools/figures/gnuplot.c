@@ -3,7 +3,7 @@
 #include "base/output.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "core/base/turning.h"
+#include "core/base/shown.h"
 #include <errno.h>
 #include <signal.h>
 #include <spawn.h>

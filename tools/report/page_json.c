@@ -1,7 +1,7 @@
 /* page_json.c - JSON inside the report's page. */
 #include "report/page_json.h"
 #include "base/text.h"
-#include "core/base/turning.h"
+#include "core/base/shown.h"
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* fail.c - the failure message of each thread, and the hook. */
 #include "core/base/fail.h"
 #include "core/base/text.h"
-#include "core/base/turning.h"
+#include "core/base/shown.h"
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>

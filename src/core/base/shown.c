@@ -1,5 +1,5 @@
-/* turning.c - characters that turn the order of those around them. */
-#include "core/base/turning.h"
+/* shown.c - characters that turn the order of those around them. */
+#include "core/base/shown.h"
 #include <stdio.h>
 
 size_t fl_turning(const char *text, char shown[FL_TURNING_TEXT]) {
