@@ -4,14 +4,13 @@
     test_cli.py PATH-OF-FLEXLAB
 
 Prints each check that fails with the command that shows it."""
-import csv
 import json
 import os
 import re
 import sys
 import tempfile
 
-from cli_harness import TINY, check, expect_error, has_gnuplot, read_lines, run, summary, without_time
+from cli_harness import TINY, check, expect_error, has_gnuplot, read_csv, read_lines, run, summary, without_time
 
 FORMATS = ["fp32", "fp16", "bf16", "flex16+5", "dfp16"]
 
@@ -23,9 +22,7 @@ def comparable(directory):
         if name.startswith(("trace-", "figure-")):
             with open(os.path.join(directory, name), "rb") as file:
                 content[name] = file.read()
-    with open(os.path.join(directory, "summary.csv")) as file:
-        rows = list(csv.DictReader(file))
-    content["summary.csv"] = [without_time(row) for row in rows]
+    content["summary.csv"] = [without_time(row) for row in read_csv(directory, "summary.csv")]
     return content
 
 
@@ -183,8 +180,7 @@ def test_compare(place):
             check(abs(sum(windows) / 12 - line["last_loss"]) < 1e-12, "last loss is not the mean of all 12 steps:", line)
             check(0 <= line["test_accuracy"] <= 1 and line["steps"] == 12 and line["images"] == 192, line)
 
-    with open(os.path.join(out, "summary.csv")) as file:
-        rows = {r["format"]: r for r in csv.DictReader(file)}
+    rows = {r["format"]: r for r in read_csv(out, "summary.csv")}
     check(list(rows) == FORMATS, list(rows))
     check(float(rows["fp32"]["agreement_mean"]) == 1 and float(rows["fp32"]["speed_ratio"]) == 1, rows["fp32"])
     for f in FORMATS:
@@ -193,8 +189,7 @@ def test_compare(place):
         check(abs(mean - float(rows[f]["test_accuracy_mean"])) < 1e-15, f, "mean accuracy", mean, rows[f]["test_accuracy_mean"])
         check(int(rows[f]["saturated"]) == sum(r["saturated"] for r in runs), f, "saturated")
 
-    with open(os.path.join(out, "trace-flex16+5-seed1.csv")) as file:
-        trace = list(csv.DictReader(file))
+    trace = read_csv(out, "trace-flex16+5-seed1.csv")
     check({int(r["step"]) for r in trace} == set(range(1, 13)), "steps of the trace")
     with open(os.path.join(out, "report.html")) as file:
         page = file.read()
@@ -226,8 +221,7 @@ def test_variants(place):
     check([f["wide_weights"] for f in config["formats"]] == [True, False, True, False, False], config["formats"])
     check(config["formats"][2]["predictor"] == "ngraph" and config["steps"] == 5, config)
     check(all(line["agreement"]["mean"] is None for line in metrics if line["type"] == "format"), "agreement without fp32")
-    with open(os.path.join(out, "trace-flex16+5_ngraph-seed1.csv")) as file:
-        check({r["step"] for r in csv.DictReader(file)} == {"1", "3", "5"}, "--trace-every 2")
+    check({r["step"] for r in read_csv(out, "trace-flex16+5_ngraph-seed1.csv")} == {"1", "3", "5"}, "--trace-every 2")
     # A variant and a suffix that differ by one character: traces of their own.
     out = os.path.join(place, "alike")
     done = run("compare", *TINY, "--formats", "flex16+5-paper,flex16+5:paper", "--max-steps", "2", "--out", out, "--quiet")

@@ -4,7 +4,7 @@
  * tensors have the points of the file; one without a row in any of a point's steps, such as a weight before its first
  * update, has nulls there. */
 #include "report/report_telemetry.h"
-#include "figures/figure_style.h"
+#include "figures/drawing.h"
 #include "report/page_json.h"
 #include "base/text.h"
 #include "readers/telemetry_rows.h"
