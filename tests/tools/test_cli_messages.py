@@ -91,7 +91,7 @@ def test_turned_names(place):
 def test_controls():
     """The library's messages and the program's show what is no text in one way."""
     for name, shown in (("a\nb", r"a\nb"), ("a\tb", r"a\tb"), ("a\x1bb", r"a\x1bb"), ("a\x7fb", r"a\x7fb"), ("a\u009bb", r"a\u009bb"), (b"a\xffb", r"a\xffb")):
-        for words in (["train", "--model", name], ["train", "--data", name], ["eval", "--checkpoint", name], ["train", "--format", name], ["info", name], [name]):
+        for words in (["train", "--model", name], ["train", "--data", name], ["eval", "--checkpoint", name], ["train", "--optimizer", name], ["info", name], [name]):
             done = run(*words)
             check(done.returncode in (1, 2) and shown in done.stderr, words, "wants", shown, "in", done.stderr)
 
