@@ -1,5 +1,5 @@
 /* trace.c - reading the exponent traces (docs/metrics.md). A row that is not as training writes it is an error. */
-#include "results/trace.h"
+#include "readers/trace.h"
 #include "base/input.h"
 #include "base/text.h"
 #include <errno.h>
