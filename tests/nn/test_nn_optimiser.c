@@ -462,7 +462,7 @@ static void operation_errors(void) {
     REFUSED(tensor_root_mean(by, by, by, 0), TENSOR_E_FORMAT, "numbers beside the formats");
     REFUSED(tensor_combine(g, g, g, g, by, 0), TENSOR_E_ARGUMENT, "y and w are the same tensor");
     REFUSED(tensor_sum_squares(sums, 2, g), TENSOR_E_ARGUMENT, "index is 2, expected 0 to 1");
-    REFUSED(tensor_sum_squares(g, 0, g), TENSOR_E_FORMAT, "sums is flex16+5, expected f64");
+    REFUSED(tensor_sum_squares(g, 0, g), TENSOR_E_FORMAT, "sums is flex16+5 4, expected f64");
     REFUSED(tensor_sum_squares(sums, 0, sums), TENSOR_E_FORMAT, "numbers beside the formats");
     REFUSED(tensor_optimiser_begin(by, &(tensor_optimiser){0}), TENSOR_E_SHAPE, "numbers is f64 2x4, expected f64 9x4");
     tensor *numbers = tensor_new(FMT_F64, TENSOR_SHAPE(TENSOR_STEP_ROWS, 4)),
