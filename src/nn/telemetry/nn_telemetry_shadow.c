@@ -1,6 +1,7 @@
 /* nn_telemetry_shadow.c - shadow formats: what another format would have done to the tensors of a training. Its
  * exponents move by the rules of autoflex, each write's exact maximum being all that they need to know. */
 #include "nn/telemetry/nn_telemetry.h"
+#include "autoflex/write_rules.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
@@ -91,29 +92,19 @@ void fl_shadows_clear(nn_telemetry *t) {
 
 /* --- exponents ---------------------------------------------------------------------------------------------------- */
 
-static void load(struct autoflex *a, double maximum) {
-    if (autoflex_needs_maximum(a->predictor))
-        autoflex_fit(a, maximum);
-    else
-        autoflex_load(a, maximum);
-}
-
 /* The mantissa of the largest result before saturation, to nearest, ties to even. */
 static double mantissa(double maximum, int e) {
     return nearbyint(ldexp(maximum, e));
 }
 
-/* As the write of a tensor goes. */
-static void write(struct autoflex *a, double maximum) {
-    if (autoflex_needs_maximum(a->predictor))
-        autoflex_fit(a, maximum);
-    else if (a->initialised)
-        autoflex_adjust(a);
-    else
-        autoflex_initialise(a, maximum);
-    (void)autoflex_repeat(a, maximum);
+/* A write, or a load, of a tensor with that maximum. */
+static void write(struct autoflex *a, int kind, double maximum) {
+    struct fl_write_state w;
+    fl_write_begin(&w, a, true, kind);
+    while (w.next != FL_WRITE_DONE)
+        fl_write_attempted(&w, a, maximum);
     const double m = mantissa(maximum, a->e);
-    autoflex_record(a, m < AUTOFLEX_TOP ? (int)m : AUTOFLEX_TOP, maximum);
+    fl_write_end(&w, a, m < AUTOFLEX_TOP ? (int)m : AUTOFLEX_TOP, maximum);
 }
 
 tensor_status fl_shadows_begin(nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *x, const char *role) {
@@ -128,7 +119,7 @@ tensor_status fl_shadows_begin(nn_telemetry *t, struct fl_seen_tensor *seen, con
         s->a.role = (int16_t)autoflex_find_role(role);
         seen->shadow_rows[i] = (nn_telemetry_shadow){.name = t->shadows[i].name, .error = NAN};
         if (t->shadows[i].shared && d.largest > 0)
-            load(&s->a, d.largest);
+            write(&s->a, FL_WRITE_LOAD, d.largest);
     }
     return TENSOR_OK;
 }
@@ -143,10 +134,7 @@ void fl_shadows_see(const nn_telemetry *t, struct fl_seen_tensor *seen, double m
         }
         const int before = s->a.e;
         const bool known = s->a.initialised;
-        if (seen->loaded)
-            load(&s->a, maximum);
-        else
-            write(&s->a, maximum);
+        write(&s->a, seen->loaded ? FL_WRITE_LOAD : FL_WRITE_ONCE, maximum);
         s->e_moves += known && s->a.e != before;
         s->saturated_writes += mantissa(maximum, s->a.e) > AUTOFLEX_TOP;
     }
