@@ -21,7 +21,7 @@ ALLOWED = {
     "nn": {"nn", "core", "safetensors"},
     "data": {"data", "core"},
 }
-EVERYWHERE = {"autoflex/both.h", "autoflex/write_rules.h"}  # what a processor and a device compile alike says so by it; how a write goes
+EVERYWHERE = {"autoflex/both.h", "autoflex/write_rules.h", "autoflex/autoflex_numbers.h"}  # what a processor and a device compile alike says so by it
 COMPILED_TWICE = {"core/base/files.h", "core/base/turning.h"}  # the library and the program: one rule for what is opened, replaced, shown
 SERVICES = {  # what nn, data and safetensors may use of core
     "base/fail.h", "base/files.h", "base/memory.h", "base/parallel.h", "base/sized.h", "base/text.h", "arithmetic/elementary.h", "arithmetic/philox.h",
