@@ -6,11 +6,11 @@
  * results of another: what it writes, forward and backward, is of that. docs/decisions/0025-policies.md */
 #include "core/base/fail.h"
 #include "nn/policies/nn_types.h"
+#include "core/base/match.h"
 #include "core/base/memory.h"
 #include "core/tensor/tensor_state.h"
 #include "nn/layers/nn_layer.h"
 #include "nn/policies/nn_policy.h"
-#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +23,10 @@ enum {
                       1u << FL_ROLE_MASTER | 1u << FL_ROLE_ROUNDING
 };
 
+static bool matches(const char *pattern, const char *name) {
+    return fl_matches(pattern, strlen(pattern), name);
+}
+
 static bool is_group(const struct fl_node *node, const char *group) {
     return node->layer->group && !strcmp(node->layer->group, group);
 }
@@ -30,14 +34,14 @@ static bool is_group(const struct fl_node *node, const char *group) {
 /* "@norm", "@conv*": groups and kinds; else names of layers, and of the nodes that a layer is made of. */
 static bool matches_node(const char *pattern, const struct fl_node *node) {
     if (*pattern == '@')
-        return !fnmatch(pattern + 1, node->layer->kind, 0) || is_group(node, pattern + 1);
-    return !fnmatch(pattern, node->owner, 0) || !fnmatch(pattern, node->name, 0);
+        return matches(pattern + 1, node->layer->kind) || is_group(node, pattern + 1);
+    return matches(pattern, node->owner) || matches(pattern, node->name);
 }
 
 static bool matches_parameter(const char *pattern, const struct fl_node *node, const struct fl_parameter *p) {
     char name[3 * FL_NAME_LIMIT];
     snprintf(name, sizeof name, "%s.%s", node->owner, p->suffix);
-    return *pattern != '@' && !fnmatch(pattern, name, 0);
+    return *pattern != '@' && matches(pattern, name);
 }
 
 static bool matches_either(const char *pattern, const struct fl_node *node, const struct fl_parameter *p) {

@@ -4,6 +4,7 @@
 #include "nn/telemetry/nn_telemetry.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
+#include "core/base/match.h"
 #include "core/base/memory.h"
 #include "core/base/sized.h"
 #include <math.h>
@@ -15,32 +16,10 @@ static const char weight_role[] = "weight";
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-/* '*': any characters, '?': one. */
-static bool matches(const char *pattern, size_t length, const char *name) {
-    size_t p = 0, n = 0, star = SIZE_MAX, from = 0;
-    while (name[n]) {
-        if (p < length && pattern[p] == '*') {
-            star = p++;
-            from = n;
-        } else if (p < length && (pattern[p] == '?' || pattern[p] == name[n])) {
-            p++;
-            n++;
-        } else if (star != SIZE_MAX) {
-            p = star + 1;
-            n = ++from;
-        } else {
-            return false;
-        }
-    }
-    while (p < length && pattern[p] == '*')
-        p++;
-    return p == length;
-}
-
 static bool is_chosen(const char *patterns, const char *name) {
     while (patterns) {
         const char *comma = strchr(patterns, ',');
-        if (matches(patterns, comma ? (size_t)(comma - patterns) : strlen(patterns), name))
+        if (fl_matches(patterns, comma ? (size_t)(comma - patterns) : strlen(patterns), name))
             return true;
         patterns = comma ? comma + 1 : NULL;
     }
