@@ -4,6 +4,7 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/queue/queue.h"
+#include "core/tensor/element_rules.h"
 #include "core/tensor/wide.h"
 #include <math.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static bool mantissas_agree(const int16_t *m, const int32_t *wide, int64_t count
     for (int64_t i = 0; i < count; i++) {
         if (wide[i] > FL_WIDE_LIMIT || wide[i] < -FL_WIDE_LIMIT)
             return false;
-        if ((wide[i] + 0x7fff + ((wide[i] >> 16) & 1)) >> 16 != m[i])
+        if (fl_narrow(wide[i]) != m[i])
             return false;
     }
     return true;
