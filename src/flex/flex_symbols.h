@@ -74,7 +74,6 @@
 #define linear_run FLEX_NAME(linear_run)
 #define linear_sums_64 FLEX_NAME(linear_sums_64)
 #define look_at_group FLEX_NAME(look_at_group)
-#define magnitude_of FLEX_NAME(magnitude_of)
 #define magnitudes FLEX_NAME(magnitudes)
 #define mantissa FLEX_NAME(mantissa)
 #define max_abs FLEX_NAME(max_abs)

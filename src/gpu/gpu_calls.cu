@@ -132,7 +132,7 @@ __global__ void end_look(const struct gpu_call call, const struct gpu_numbers nu
 
 // --- the host's side -------------------------------------------------------------------------------------------------
 
-#define TRY(what)                                                                                                      \
+#define TRY_CUDA(what)                                                                                                 \
     do {                                                                                                               \
         const cudaError_t error_ = (what);                                                                             \
         if (error_ != cudaSuccess)                                                                                     \
@@ -163,7 +163,7 @@ static void describe_output(struct gpu_call *c, const struct fl_storage *out) {
 }
 
 static cudaError_t end(const struct gpu_call *c, const struct fl_call *call, bool with_wide_part, cudaStream_t stream) {
-    TRY(gpu_launch(end_write, 1, 1, 0, stream, *c));
+    TRY_CUDA(gpu_launch(end_write, 1, 1, 0, stream, *c));
     if (!call->out.wide || with_wide_part)
         return cudaSuccess;
     const struct fl_view view = {call->out.data, NULL, &call->out.slot->e, call->out.count};
@@ -173,8 +173,8 @@ static cudaError_t end(const struct gpu_call *c, const struct fl_call *call, boo
 static cudaError_t write_part(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
     struct gpu_call c = describe(call, control);
     describe_output(&c, &call->out);
-    TRY(gpu_launch(begin_part, 1, 1, 0, stream, control, call->sequence));
-    TRY(gpu_kernels_of(call->out.format->id)->op[call->args.op](&c, stream));
+    TRY_CUDA(gpu_launch(begin_part, 1, 1, 0, stream, control, call->sequence));
+    TRY_CUDA(gpu_kernels_of(call->out.format->id)->op[call->args.op](&c, stream));
     return gpu_launch(end_part, 1, 1, 0, stream, control, call->sequence);
 }
 
@@ -189,19 +189,20 @@ static cudaError_t write(const struct fl_call *call, struct gpu_control *control
     const bool shared = is_shared(call->out.format);
     struct gpu_call c = describe(call, control);
     describe_output(&c, &call->out);
-    TRY(gpu_launch(begin_attempts, 1, 1, 0, stream, c, shared, call->measures_first ? FL_WRITE_ONCE : FL_WRITE_FREE));
-    TRY(run(&c, stream));
+    TRY_CUDA(
+        gpu_launch(begin_attempts, 1, 1, 0, stream, c, shared, call->measures_first ? FL_WRITE_ONCE : FL_WRITE_FREE));
+    TRY_CUDA(run(&c, stream));
     if (shared) {
-        TRY(gpu_launch(between_attempts, 1, 1, 0, stream, c));
+        TRY_CUDA(gpu_launch(between_attempts, 1, 1, 0, stream, c));
         c.attempt = 1;
-        TRY(run(&c, stream));
+        TRY_CUDA(run(&c, stream));
     }
     return end(&c, call, c.args.out.wide != NULL, stream);
 }
 
 static cudaError_t run(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
     const struct gpu_call c = describe(call, control);
-    TRY(gpu_launch(begin_attempts, 1, 1, 0, stream, c, false, FL_WRITE_FREE));
+    TRY_CUDA(gpu_launch(begin_attempts, 1, 1, 0, stream, c, false, FL_WRITE_FREE));
     return gpu_kernels_of(call->args.format->id)->op[call->args.op](&c, stream);
 }
 
@@ -214,7 +215,7 @@ static cudaError_t fetch(const struct fl_call *call, struct gpu_numbers *numbers
     *numbers = there;
     if (!s->format)
         return cudaSuccess;
-    TRY(cudaMallocAsync((void **)memory, (size_t)call->out.count * sizeof **memory, stream));
+    TRY_CUDA(cudaMallocAsync((void **)memory, (size_t)call->out.count * sizeof **memory, stream));
     numbers->d = *memory;
     return gpu_numbers_to_doubles(s, call->out.count, *memory, stream);
 }
@@ -227,19 +228,19 @@ static cudaError_t transfer(const struct fl_call *call, struct gpu_control *cont
     c.args.numbers.what = call->what;
     memset(&c.args.scalar, 0, sizeof c.args.scalar);
     const bool shared = is_shared(call->out.format);
-    TRY(gpu_launch(begin_attempts, 1, 1, 0, stream, c, shared, load ? FL_WRITE_LOAD : FL_WRITE_ONCE));
+    TRY_CUDA(gpu_launch(begin_attempts, 1, 1, 0, stream, c, shared, load ? FL_WRITE_LOAD : FL_WRITE_ONCE));
     if (shared) {
-        TRY(gpu_launch(look_at, gpu_blocks(call->out.count), GPU_THREADS, 0, stream, control, *numbers,
-                       call->out.count));
-        TRY(gpu_launch(end_look, 1, 1, 0, stream, c, *numbers, load));
+        TRY_CUDA(gpu_launch(look_at, gpu_blocks(call->out.count), GPU_THREADS, 0, stream, control, *numbers,
+                            call->out.count));
+        TRY_CUDA(gpu_launch(end_look, 1, 1, 0, stream, c, *numbers, load));
     }
     if (load) /* never stochastic */
         c.mode = call->out.rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST;
     if (load && call->out.wide) {
-        TRY(kernels->load_wide(&c, call->out.wide, numbers, stream));
+        TRY_CUDA(kernels->load_wide(&c, call->out.wide, numbers, stream));
         return end(&c, call, true, stream);
     }
-    TRY(kernels->from_numbers(&c, numbers, !load, stream));
+    TRY_CUDA(kernels->from_numbers(&c, numbers, !load, stream));
     return end(&c, call, false, stream);
 }
 

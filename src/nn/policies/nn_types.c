@@ -295,7 +295,7 @@ static tensor_status check_rules(nn_graph *const graphs[], int count) {
             rule.used |= other->used;
             rule.operands = rule.operands ? rule.operands : other->operands;
         }
-        FL_TRY(check_rule(graphs, count, &rule));
+        TRY(check_rule(graphs, count, &rule));
     }
     return TENSOR_OK;
 }
@@ -321,16 +321,16 @@ static tensor_status resolve(nn_graph *g) {
     }
     for (int i = 0; i < g->count; i++) {
         struct fl_node *node = &g->nodes[i];
-        FL_TRY(resolve_node(g, node));
+        TRY(resolve_node(g, node));
         for (int k = 0; k < node->parameters; k++)
-            FL_TRY(resolve_parameter(g, node, &node->parameter[k]));
+            TRY(resolve_parameter(g, node, &node->parameter[k]));
     }
     resolve_loss(g);
     return check_narrow(g);
 }
 
 tensor_status fl_resolve_types(nn_graph *g) {
-    FL_TRY(resolve(g));
+    TRY(resolve(g));
     return g->shares_policy ? TENSOR_OK : check_rules(&g, 1);
 }
 
@@ -339,7 +339,7 @@ tensor_status fl_resolve_pair(nn_graph *a, nn_graph *b) {
     for (int i = 0; i < 2; i++) {
         if (both[i]->status) /* a layer was refused */
             return fl_fail(both[i]->status, "%s", both[i]->message);
-        FL_TRY(resolve(both[i]));
+        TRY(resolve(both[i]));
         both[i]->shares_policy = true;
     }
     return check_rules(both, 2);

@@ -74,7 +74,7 @@ tensor_status fl_telemetry_keep(nn_telemetry *t, struct fl_telemetry_kept *kept)
         *whole++ = i < t->ordered ? t->order[i] : -1;
     for (int i = 0; i < t->count; i++)
         keep_tensor(t, &t->tensors[i], &whole, &real);
-    FL_TRY(fl_rows_text(&t->json, &kept->json, &kept->json_bytes));
+    TRY(fl_rows_text(&t->json, &kept->json, &kept->json_bytes));
     return fl_rows_text(&t->csv, &kept->csv, &kept->csv_bytes);
 }
 
@@ -198,7 +198,7 @@ tensor_status fl_telemetry_resume(nn_telemetry *t, const struct fl_telemetry_kep
         const struct autoflex *a = tensor_autoflex(t->g->infos[i].t);
         t->tensors[i].settled = a && a->initialised;
     }
-    FL_TRY(fl_rows_set_text(&t->json, kept->json, kept->json_bytes));
-    FL_TRY(fl_rows_set_text(&t->csv, kept->csv, kept->csv_bytes));
+    TRY(fl_rows_set_text(&t->json, kept->json, kept->json_bytes));
+    TRY(fl_rows_set_text(&t->csv, kept->csv, kept->csv_bytes));
     return fl_telemetry_watch_next(t);
 }

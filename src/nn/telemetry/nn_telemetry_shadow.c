@@ -18,8 +18,8 @@ static tensor_status find_beyond(struct fl_shadow *s, tensor *one) {
         tensor_measure m;
         float x;
         memcpy(&x, &middle, sizeof x);
-        FL_TRY(tensor_load_f32(one, &x, 1));
-        FL_TRY(tensor_measure_in(&m, one, s->format, 0));
+        TRY(tensor_load_f32(one, &x, 1));
+        TRY(tensor_measure_in(&m, one, s->format, 0));
         if (m.saturated)
             high = middle;
         else
@@ -40,7 +40,7 @@ static tensor_status take_limits(struct fl_shadow *s) {
 
 /* The state that a new tensor of the format begins with. */
 static tensor_status take_format(struct fl_shadow *s, const char *format, const char *predictor) {
-    FL_TRY(tensor_format_find(&s->format, format));
+    TRY(tensor_format_find(&s->format, format));
     s->shared = tensor_format_is_shared(s->format);
     if (!s->shared)
         return predictor
@@ -79,7 +79,7 @@ static tensor_status add_shadow(nn_telemetry *t, const char *name, size_t length
 tensor_status fl_shadows_parse(nn_telemetry *t, const char *list) {
     while (list) {
         const char *comma = strchr(list, ',');
-        FL_TRY(add_shadow(t, list, comma ? (size_t)(comma - list) : strlen(list)));
+        TRY(add_shadow(t, list, comma ? (size_t)(comma - list) : strlen(list)));
         list = comma ? comma + 1 : NULL;
     }
     return TENSOR_OK;
@@ -112,7 +112,7 @@ tensor_status fl_shadows_begin(nn_telemetry *t, struct fl_seen_tensor *seen, con
     if (!t->shadow_count)
         return TENSOR_OK;
     if (!strcmp(role, "weight")) /* it was loaded when the network was made */
-        FL_TRY(tensor_describe(&d, x));
+        TRY(tensor_describe(&d, x));
     for (int i = 0; i < t->shadow_count; i++) {
         struct fl_shadow_state *s = &seen->shadows[i];
         s->a = t->shadows[i].first;
@@ -146,7 +146,7 @@ tensor_status fl_shadows_measure(const nn_telemetry *t, struct fl_seen_tensor *s
         nn_telemetry_shadow *row = &seen->shadow_rows[i];
         tensor_measure m;
         row->e = t->shadows[i].shared ? s->a.e : 0;
-        FL_TRY(tensor_measure_in(&m, x, t->shadows[i].format, row->e));
+        TRY(tensor_measure_in(&m, x, t->shadows[i].format, row->e));
         row->error = m.finite && m.size > 0 ? m.error / m.size : NAN;
         row->saturated = m.saturated;
         row->flushed = m.flushed;

@@ -92,7 +92,7 @@ static tensor_status write_row(struct fl_trace *trace, const nn_tensor_info *inf
              (long long)(total->saturated - before->saturated), (long long)(total->flushed - before->flushed),
              (long long)(total->nonfinite - before->nonfinite), (unsigned long long)(a->clamped_low - since->low),
              (unsigned long long)(a->clamped_high - since->high), since->maximum_e);
-    FL_TRY(fl_rows_check(&trace->file));
+    TRY(fl_rows_check(&trace->file));
     *since = (struct interval){.maximum_e = since->maximum_e,
                                .before = *total,
                                .low = a->clamped_low,
@@ -116,7 +116,7 @@ static tensor_status look(struct fl_trace *trace, const struct fl_slot_copies *s
             return fl_fail(TENSOR_E_DEVICE, "trace: %s has no slot among those of its device", info.name);
         observe(&trace->intervals[i], slot);
         if (rows)
-            FL_TRY(write_row(trace, &info, &trace->intervals[i], slot));
+            TRY(write_row(trace, &info, &trace->intervals[i], slot));
     }
     if (rows)
         trace->row_step = trace->step;
@@ -130,7 +130,7 @@ static tensor_status arrive(struct fl_trace *trace, bool last) {
     trace->count--;
     trace->step = m->step;
     if (m->slots)
-        FL_TRY(fl_taken(trace->graph, fl_slot_copies_end(trace->graph->device, m->slots)));
+        TRY(fl_taken(trace->graph, fl_slot_copies_end(trace->graph->device, m->slots)));
     return look(trace, m->slots, last || (m->step - 1) % trace->every == 0);
 }
 
@@ -138,8 +138,8 @@ static tensor_status arrive(struct fl_trace *trace, bool last) {
 static tensor_status make_copies(struct fl_trace *trace) {
     for (int i = 0; i < STEPS_ON_WAY; i++) {
         struct moment *m = &trace->on_way[i];
-        FL_TRY(fl_taken(trace->graph, fl_slot_copies_begin(trace->graph->device, &m->slots)));
-        FL_TRY(fl_taken(trace->graph, fl_slot_copies_end(trace->graph->device, m->slots)));
+        TRY(fl_taken(trace->graph, fl_slot_copies_begin(trace->graph->device, &m->slots)));
+        TRY(fl_taken(trace->graph, fl_slot_copies_end(trace->graph->device, m->slots)));
     }
     return TENSOR_OK;
 }
@@ -147,17 +147,17 @@ static tensor_status make_copies(struct fl_trace *trace) {
 tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t step) {
     if (!trace)
         return TENSOR_OK;
-    FL_TRY(begin(trace, g));
+    TRY(begin(trace, g));
     const bool host = g->device == tensor_device_list(0);
     if (trace->count == STEPS_ON_WAY)
-        FL_TRY(arrive(trace, false));
+        TRY(arrive(trace, false));
     struct moment *m = &trace->on_way[(trace->first + trace->count) % STEPS_ON_WAY];
     m->step = step;
     trace->count++;
     if (host)
         return arrive(trace, false);
     if (!trace->on_way[0].slots)
-        FL_TRY(make_copies(trace));
+        TRY(make_copies(trace));
     return fl_taken(g, fl_slot_copies_begin(g->device, &m->slots));
 }
 
@@ -166,9 +166,9 @@ tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t s
 
 tensor_status fl_trace_keep(struct fl_trace *trace, const nn_graph *g, struct fl_trace_kept *kept) {
     *kept = (struct fl_trace_kept){0};
-    FL_TRY(begin(trace, g));
+    TRY(begin(trace, g));
     while (trace->count)
-        FL_TRY(arrive(trace, false));
+        TRY(arrive(trace, false));
     const int tensors = nn_tensor_count(g);
     kept->whole_count = 2 + (int64_t)FL_TRACE_WHOLE * tensors;
     kept->real_count = tensors;
@@ -213,7 +213,7 @@ static bool is_possible(const struct fl_trace_kept *kept, int tensors) {
 }
 
 tensor_status fl_trace_resume(struct fl_trace *trace, const nn_graph *g, const struct fl_trace_kept *kept) {
-    FL_TRY(begin(trace, g));
+    TRY(begin(trace, g));
     if (!is_possible(kept, nn_tensor_count(g)))
         return fl_fail(TENSOR_E_DATA,
                        "trace: what was kept of it, %lld bytes and %lld numbers, is no trace of %d tensors",
@@ -240,8 +240,8 @@ static tensor_status look_now(struct fl_trace *trace) {
     struct moment *m = &trace->on_way[trace->first];
     if (device == tensor_device_list(0))
         return look(trace, NULL, true);
-    FL_TRY(fl_taken(trace->graph, fl_slot_copies_begin(device, &m->slots)));
-    FL_TRY(fl_taken(trace->graph, fl_slot_copies_end(device, m->slots)));
+    TRY(fl_taken(trace->graph, fl_slot_copies_begin(device, &m->slots)));
+    TRY(fl_taken(trace->graph, fl_slot_copies_end(device, m->slots)));
     return look(trace, m->slots, true);
 }
 
@@ -249,9 +249,9 @@ tensor_status fl_trace_finish(struct fl_trace *trace) {
     if (!trace)
         return TENSOR_OK;
     while (trace->count)
-        FL_TRY(arrive(trace, trace->count == 1));
+        TRY(arrive(trace, trace->count == 1));
     if (trace->step != trace->row_step) /* the last step was looked at without rows: nothing has written since */
-        FL_TRY(look_now(trace));
+        TRY(look_now(trace));
     return fl_rows_finish(&trace->file);
 }
 
