@@ -120,7 +120,7 @@
 #define run_parts FLEX_NAME(run_parts)
 #define saturate FLEX_NAME(saturate)
 #define set_lane FLEX_NAME(set_lane)
-#define sgd FLEX_NAME(sgd)
+#define weighted_sum FLEX_NAME(weighted_sum)
 #define sgd_each FLEX_NAME(sgd_each)
 #define sgd_largest FLEX_NAME(sgd_largest)
 #define sgd_plan FLEX_NAME(sgd_plan)

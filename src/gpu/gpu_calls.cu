@@ -17,35 +17,36 @@ __device__ static void clear(struct gpu_control *control) {
 }
 
 // Factors of shared-exponent formats are binary32 numbers.
-__device__ static bool finds_factor(struct gpu_control *control, const struct fl_scalar &scalar) {
-    for (int i = 0; scalar.factors && i < scalar.factor_count; i++)
-        if (!fl_is_factor(scalar.factors[i])) {
+__device__ static bool finds_factor(struct gpu_control *control, const struct fl_late &late) {
+    const double *factor = (const double *)late.at;
+    for (int i = 0; late.kind == FL_LATE_FACTORS && i < late.count; i++)
+        if (!fl_is_factor(factor[i])) {
             control->failure.finding = FL_GPU_SCALAR;
-            control->failure.value[0] = (double)(float)scalar.factors[i];
-            control->failure.what = scalar.what;
+            control->failure.value[0] = (double)(float)factor[i];
+            control->failure.what = late.what;
             return true;
         }
     return false;
 }
 
 // A number that stands in a tensor and is not finite, or below 0 where that is no bound, ends the queue here.
-__device__ static bool finds_scalar(struct gpu_control *control, const struct fl_scalar &scalar) {
-    if (!scalar.alpha && !scalar.real)
+__device__ static bool finds_number(struct gpu_control *control, const struct fl_late &late) {
+    if (late.kind != FL_LATE_FLOAT && late.kind != FL_LATE_DOUBLE)
         return false;
-    const double value = scalar.alpha ? *scalar.alpha : *scalar.real;
-    if (fl_is_finite(value) && !(scalar.bound && value < 0))
+    const double value = late.kind == FL_LATE_FLOAT ? *(const float *)late.at : *(const double *)late.at;
+    if (fl_is_finite(value) && !(late.bound && value < 0))
         return false;
     control->failure.finding = FL_GPU_SCALAR;
     control->failure.value[0] = value;
-    control->failure.what = scalar.what;
+    control->failure.what = late.what;
     return true;
 }
 
 // A write, or the one attempt of a call whose results are numbers.
 __global__ void begin_attempts(const struct gpu_call call, bool shared, int kind) {
     struct gpu_control *control = call.control;
-    if (control->failure.finding || finds_scalar(control, call.args.scalar) ||
-        (shared && finds_factor(control, call.args.scalar)))
+    if (control->failure.finding || finds_number(control, call.args.late) ||
+        (shared && finds_factor(control, call.args.late)))
         return;
     clear(control);
     control->found = -1;
@@ -114,7 +115,7 @@ __global__ void look_at(struct gpu_control *control, const struct gpu_numbers nu
     gpu_report(control, stats);
 }
 
-__global__ void end_look(const struct gpu_call call, const struct gpu_numbers numbers, bool load) {
+__global__ void end_look(const struct gpu_call call, const struct gpu_numbers numbers, bool load, const char *what) {
     struct gpu_control *control = call.control;
     if (control->failure.finding || control->write.next != FL_WRITE_MEASURE)
         return;
@@ -123,7 +124,7 @@ __global__ void end_look(const struct gpu_call call, const struct gpu_numbers nu
         control->failure.finding = FL_GPU_LOAD;
         control->failure.at = control->found;
         control->failure.value[0] = value;
-        control->failure.what = call.args.numbers.what;
+        control->failure.what = what;
         control->failure.format = call.args.format;
         return;
     }
@@ -225,14 +226,13 @@ static cudaError_t transfer(const struct fl_call *call, struct gpu_control *cont
     const struct gpu_kernels *kernels = gpu_kernels_of(call->out.format->id);
     struct gpu_call c = describe(call, control);
     describe_output(&c, &call->out);
-    c.args.numbers.what = call->what;
-    memset(&c.args.scalar, 0, sizeof c.args.scalar);
+    memset(&c.args.late, 0, sizeof c.args.late);
     const bool shared = is_shared(call->out.format);
     TRY_CUDA(gpu_launch(begin_attempts, 1, 1, 0, stream, c, shared, load ? FL_WRITE_LOAD : FL_WRITE_ONCE));
     if (shared) {
         TRY_CUDA(gpu_launch(look_at, gpu_blocks(call->out.count), GPU_THREADS, 0, stream, control, *numbers,
                             call->out.count));
-        TRY_CUDA(gpu_launch(end_look, 1, 1, 0, stream, c, *numbers, load));
+        TRY_CUDA(gpu_launch(end_look, 1, 1, 0, stream, c, *numbers, load, call->what));
     }
     if (load) /* never stochastic */
         c.mode = call->out.rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST;

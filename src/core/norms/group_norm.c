@@ -7,17 +7,17 @@
 #include "core/norms/row_norm_sums.h"
 
 /* geo: batch images of m pixels of n channels in so many groups. */
-static int64_t depth_of(const struct fl_geometry *g) { /* channels of a group */
+static int64_t depth_of(const struct fl_norm *g) { /* channels of a group */
     return g->n / g->groups;
 }
-static int64_t size_of(const struct fl_geometry *g) { /* elements of a group */
+static int64_t size_of(const struct fl_norm *g) { /* elements of a group */
     return g->m * depth_of(g);
 }
 
 /* --- the definition ----------------------------------------------------------------------------------------------- */
 
 /* Where element i of a group lies, and its channel. */
-static int64_t place(const struct fl_geometry *g, int64_t image, int64_t group, int64_t i, int64_t *channel) {
+static int64_t place(const struct fl_norm *g, int64_t image, int64_t group, int64_t i, int64_t *channel) {
     const int64_t depth = depth_of(g);
     *channel = group * depth + i % depth;
     return (image * g->m + i / depth) * g->n + *channel;
@@ -43,17 +43,17 @@ struct gathered {
 
 static void forward_group(const struct ref_work *w, const struct gathered *of, int64_t image, int64_t group) {
     const struct fl_args *args = w->args;
-    const int64_t size = size_of(&args->geo);
+    const int64_t size = size_of(&args->p.norm);
     const int eg = fl_exponent(&args->in[1]), eb = fl_exponent(&args->in[2]);
     int64_t c;
     for (int64_t i = 0; i < size; i++)
-        of->x[i] = w->in[0][place(&args->geo, image, group, i, &c)];
+        of->x[i] = w->in[0][place(&args->p.norm, image, group, i, &c)];
     const struct fl_row_sums s =
         fl_ref_shared(args) ? fl_row_sums_of(size, of->x, NULL, NULL) : (struct fl_row_sums){0};
-    const struct fl_row_terms t = fl_row_forward(&s, size, false, fl_exponent(&args->in[0]), args->numbers.real);
-    const struct fl_row_numbers r = fl_row_numbers_of(size, of->x, false, args->numbers.real);
+    const struct fl_row_terms t = fl_row_forward(&s, size, false, fl_exponent(&args->in[0]), args->p.norm.epsilon);
+    const struct fl_row_numbers r = fl_row_numbers_of(size, of->x, false, args->p.norm.epsilon);
     for (int64_t i = 0; i < size; i++) {
-        const int64_t at = place(&args->geo, image, group, i, &c);
+        const int64_t at = place(&args->p.norm, image, group, i, &c);
         const double gamma = w->in[1][c], beta = w->in[2] ? w->in[2][c] : 0;
         if (fl_ref_shared(args))
             keep(w, at, fl_row_value(&t, (int64_t)of->x[i], (int64_t)gamma, eg, (int64_t)beta, eb));
@@ -64,10 +64,10 @@ static void forward_group(const struct ref_work *w, const struct gathered *of, i
 
 static void backward_group(const struct ref_work *w, const struct gathered *of, int64_t image, int64_t group) {
     const struct fl_args *args = w->args;
-    const int64_t size = size_of(&args->geo);
+    const int64_t size = size_of(&args->p.norm);
     int64_t c;
     for (int64_t i = 0; i < size; i++) {
-        const int64_t at = place(&args->geo, image, group, i, &c);
+        const int64_t at = place(&args->p.norm, image, group, i, &c);
         of->dy[i] = w->in[0][at];
         of->x[i] = w->in[1][at];
         of->gamma[i] = w->in[2][c];
@@ -76,11 +76,11 @@ static void backward_group(const struct ref_work *w, const struct gathered *of, 
     const struct fl_row_sums s = shared ? fl_row_sums_of(size, of->x, of->dy, of->gamma) : (struct fl_row_sums){0};
     const struct fl_row_terms t =
         fl_row_backward(&s, size, false, fl_exponent(&args->in[1]),
-                        fl_exponent(&args->in[0]) + fl_exponent(&args->in[2]), args->numbers.real);
-    struct fl_row_numbers r = fl_row_numbers_of(size, of->x, false, args->numbers.real);
+                        fl_exponent(&args->in[0]) + fl_exponent(&args->in[2]), args->p.norm.epsilon);
+    struct fl_row_numbers r = fl_row_numbers_of(size, of->x, false, args->p.norm.epsilon);
     fl_row_add_gradient(&r, size, of->x, of->dy, of->gamma, false);
     for (int64_t i = 0; i < size; i++) {
-        const int64_t at = place(&args->geo, image, group, i, &c);
+        const int64_t at = place(&args->p.norm, image, group, i, &c);
         if (shared)
             keep(w, at, fl_row_gradient(&t, (int64_t)(of->dy[i] * of->gamma[i]), (int64_t)of->x[i]));
         else
@@ -89,21 +89,21 @@ static void backward_group(const struct ref_work *w, const struct gathered *of, 
 }
 
 size_t fl_ref_group_norm_need(const struct fl_args *args) {
-    return fl_ref_bytes(args) + (size_t)(3 * size_of(&args->geo)) * sizeof(double);
+    return fl_ref_bytes(args) + (size_t)(3 * size_of(&args->p.norm)) * sizeof(double);
 }
 
 /* y <- x, gamma, beta; dx <- dy, x, gamma */
 tensor_status fl_ref_group_norm(const struct fl_args *args) {
     struct ref_work w;
-    const int64_t size = size_of(&args->geo);
+    const int64_t size = size_of(&args->p.norm);
     const tensor_status status = fl_ref_begin_with(&w, args, (size_t)(3 * size) * sizeof(double));
     if (status)
         return status;
     double *memory = w.rest;
     const struct gathered of = {memory, memory + size, memory + 2 * size};
     to_mantissas(&w);
-    for (int64_t image = 0; image < args->geo.batch; image++)
-        for (int64_t group = 0; group < args->geo.groups; group++) {
+    for (int64_t image = 0; image < args->p.norm.batch; image++)
+        for (int64_t group = 0; group < args->p.norm.groups; group++) {
             if (args->op == FL_OP_GROUPNORM)
                 forward_group(&w, &of, image, group);
             else
@@ -128,7 +128,7 @@ static int finest_of(const struct group_number *groups, int64_t n) {
 }
 
 static size_t ref_gamma_bytes(const struct fl_args *args) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_norm *g = &args->p.norm;
     return (size_t)(g->batch * g->groups) * sizeof(struct group_number) + (size_t)size_of(g) * sizeof(double);
 }
 
@@ -138,7 +138,7 @@ size_t fl_ref_group_norm_gamma_need(const struct fl_args *args) {
 
 /* Channel c of dgamma <- dy, x: over the pixels of all images in their order. */
 static void gamma_of_channel(const struct ref_work *w, const struct group_number *groups, int finest, int64_t c) {
-    const struct fl_geometry *g = &w->args->geo;
+    const struct fl_norm *g = &w->args->p.norm;
     const bool shared = fl_ref_shared(w->args);
     struct fl_wide_sum sum = {0, finest + fl_exponent(&w->args->in[0])};
     double total = 0, chain = 0;
@@ -166,7 +166,7 @@ tensor_status fl_ref_group_norm_gamma(const struct fl_args *args) {
     const tensor_status status = fl_ref_begin_with(&w, args, ref_gamma_bytes(args));
     if (status)
         return status;
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_norm *g = &args->p.norm;
     const int64_t all = g->batch * g->groups, size = size_of(g);
     struct group_number *groups = w.rest;
     double *x = (double *)(void *)(groups + all);
@@ -178,9 +178,9 @@ tensor_status fl_ref_group_norm_gamma(const struct fl_args *args) {
         groups[k] = (struct group_number){0};
         if (fl_ref_shared(args)) {
             const struct fl_row_sums s = fl_row_sums_of(size, x, NULL, NULL);
-            groups[k].weight = fl_row_weight_of(&s, size, false, fl_exponent(&args->in[1]), args->numbers.real);
+            groups[k].weight = fl_row_weight_of(&s, size, false, fl_exponent(&args->in[1]), args->p.norm.epsilon);
         } else {
-            groups[k].numbers = fl_row_numbers_of(size, x, false, args->numbers.real);
+            groups[k].numbers = fl_row_numbers_of(size, x, false, args->p.norm.epsilon);
         }
     }
     const int finest = fl_ref_shared(args) ? finest_of(groups, all) : 0;
@@ -205,10 +205,10 @@ struct group {
 
 enum { BLOCK = 2048 /* elements, about, of the pixels that are decoded at a time */ };
 
-static int64_t block_of(const struct fl_geometry *g) { /* pixels */
+static int64_t block_of(const struct fl_norm *g) { /* pixels */
     return g->n < BLOCK ? BLOCK / g->n : 1;
 }
-static int64_t block_doubles(const struct fl_geometry *g) { /* of one operand; a multiple of a cache line */
+static int64_t block_doubles(const struct fl_norm *g) { /* of one operand; a multiple of a cache line */
     return (block_of(g) * g->n + 7) / 8 * 8;
 }
 
@@ -217,7 +217,7 @@ struct own {
     double *x, *dy, *value;
     struct group *groups;
 };
-static struct own own_of(const struct fl_geometry *g, double *memory) {
+static struct own own_of(const struct fl_norm *g, double *memory) {
     const int64_t block = block_doubles(g);
     return (struct own){memory, memory + block, memory + 2 * block, (struct group *)(void *)(memory + 3 * block)};
 }
@@ -236,7 +236,7 @@ struct visit {
 typedef void (*visit_fn)(const struct visit *v, struct group *group, int64_t k, int64_t at, int64_t first);
 
 static void go_through(const struct visit *v, visit_fn do_group, bool stores) {
-    const struct fl_geometry *g = &v->args->geo;
+    const struct fl_norm *g = &v->args->p.norm;
     const int64_t depth = depth_of(g);
     for (int64_t pixel = 0; pixel < g->m; pixel += block_of(g)) {
         const int64_t end = pixel + block_of(g) < g->m ? pixel + block_of(g) : g->m, n = (end - pixel) * g->n,
@@ -254,27 +254,27 @@ static void go_through(const struct visit *v, visit_fn do_group, bool stores) {
 
 static void add_exactly(const struct visit *v, struct group *group, int64_t k, int64_t at, int64_t first) {
     (void)first;
-    const int64_t depth = depth_of(&v->args->geo);
+    const int64_t depth = depth_of(&v->args->p.norm);
     fl_row_add_sums(&group->sums, depth, v->own->x + at, v->dy >= 0 ? v->own->dy + at : NULL,
                     v->dy >= 0 ? v->gamma + k * depth : NULL);
 }
 
 static void add_values(const struct visit *v, struct group *group, int64_t k, int64_t at, int64_t first) {
     (void)k;
-    for (int64_t c = 0; c < depth_of(&v->args->geo); c++)
+    for (int64_t c = 0; c < depth_of(&v->args->p.norm); c++)
         group->chain[(first + c) % FL_ROW_CHAINS] += v->own->x[at + c];
 }
 
 static void add_squares(const struct visit *v, struct group *group, int64_t k, int64_t at, int64_t first) {
     (void)k;
-    for (int64_t c = 0; c < depth_of(&v->args->geo); c++) {
+    for (int64_t c = 0; c < depth_of(&v->args->p.norm); c++) {
         const double distance = v->own->x[at + c] - group->numbers.mean;
         group->chain[(first + c) % FL_ROW_CHAINS] += distance * distance;
     }
 }
 
 static void add_gradients(const struct visit *v, struct group *group, int64_t k, int64_t at, int64_t first) {
-    const int64_t depth = depth_of(&v->args->geo);
+    const int64_t depth = depth_of(&v->args->p.norm);
     for (int64_t c = 0; c < depth; c++) {
         const int64_t i = (first + c) % FL_ROW_CHAINS;
         const double g = v->own->dy[at + c] * v->gamma[k * depth + c];
@@ -294,7 +294,7 @@ static double take_sum(double *chain) {
 
 /* Sums of x of every group, and in float formats their numbers. */
 static void sum_groups(struct visit *v) {
-    const struct fl_geometry *g = &v->args->geo;
+    const struct fl_norm *g = &v->args->p.norm;
     const double count = (double)size_of(g);
     for (int64_t k = 0; k < g->groups; k++)
         v->own->groups[k] = (struct group){0};
@@ -309,7 +309,8 @@ static void sum_groups(struct visit *v) {
         v->own->groups[k].numbers.mean = take_sum(v->own->groups[k].chain) / count;
     go_through(v, add_squares, false);
     for (int64_t k = 0; k < g->groups; k++)
-        v->own->groups[k].numbers.inverse = 1 / sqrt(take_sum(v->own->groups[k].chain) / count + v->args->numbers.real);
+        v->own->groups[k].numbers.inverse =
+            1 / sqrt(take_sum(v->own->groups[k].chain) / count + v->args->p.norm.epsilon);
     v->dy = dy;
     if (dy < 0)
         return;
@@ -323,7 +324,7 @@ static void sum_groups(struct visit *v) {
 
 static void map_forward(const struct visit *v, struct group *group, int64_t k, int64_t at, int64_t first) {
     (void)first;
-    const int64_t depth = depth_of(&v->args->geo);
+    const int64_t depth = depth_of(&v->args->p.norm);
     const double *x = v->own->x + at, *gamma = v->gamma + k * depth, *beta = v->beta ? v->beta + k * depth : NULL;
     double *value = v->own->value + at;
     if (fl_ref_shared(v->args)) {
@@ -338,7 +339,7 @@ static void map_forward(const struct visit *v, struct group *group, int64_t k, i
 
 static void map_backward(const struct visit *v, struct group *group, int64_t k, int64_t at, int64_t first) {
     (void)first;
-    const int64_t depth = depth_of(&v->args->geo);
+    const int64_t depth = depth_of(&v->args->p.norm);
     const double *x = v->own->x + at, *dy = v->own->dy + at, *gamma = v->gamma + k * depth;
     double *value = v->own->value + at;
     if (fl_ref_shared(v->args)) {
@@ -353,7 +354,7 @@ static void map_backward(const struct visit *v, struct group *group, int64_t k, 
 /* The true maximum of what the groups of an image wrote. */
 static void add_maxima(const struct visit *v) {
     struct fl_stats mine = {0};
-    for (int64_t k = 0; k < v->args->geo.groups; k++) {
+    for (int64_t k = 0; k < v->args->p.norm.groups; k++) {
         const struct group *group = &v->own->groups[k];
         const double most =
             group->out.most ? fl_scale2(fl_double_of_128((fl_int128)group->out.most), -group->aligned.e) : 0;
@@ -371,13 +372,13 @@ struct vectors {
 static void forward_image(const struct fl_rows *rows, int64_t image, double *memory, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
     const struct vectors *vectors = rows->plan;
-    const struct own own = own_of(&args->geo, memory);
+    const struct own own = own_of(&args->p.norm, memory);
     struct visit v = {args, &own, vectors->gamma, vectors->beta, image, 0, -1, stats};
     sum_groups(&v);
-    for (int64_t k = 0; k < args->geo.groups && fl_ref_shared(args); k++) {
+    for (int64_t k = 0; k < args->p.norm.groups && fl_ref_shared(args); k++) {
         struct group *group = &own.groups[k];
-        group->terms =
-            fl_row_forward(&group->sums, size_of(&args->geo), false, fl_exponent(&args->in[0]), args->numbers.real);
+        group->terms = fl_row_forward(&group->sums, size_of(&args->p.norm), false, fl_exponent(&args->in[0]),
+                                      args->p.norm.epsilon);
         group->aligned =
             fl_align_forward(&group->terms, fl_exponent(&args->in[1]), v.beta != NULL, fl_exponent(&args->in[2]));
     }
@@ -389,13 +390,13 @@ static void forward_image(const struct fl_rows *rows, int64_t image, double *mem
 static void backward_image(const struct fl_rows *rows, int64_t image, double *memory, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
     const struct vectors *vectors = rows->plan;
-    const struct own own = own_of(&args->geo, memory);
+    const struct own own = own_of(&args->p.norm, memory);
     struct visit v = {args, &own, vectors->gamma, NULL, image, 1, 0, stats};
     sum_groups(&v);
-    for (int64_t k = 0; k < args->geo.groups && fl_ref_shared(args); k++) {
+    for (int64_t k = 0; k < args->p.norm.groups && fl_ref_shared(args); k++) {
         struct group *group = &own.groups[k];
-        group->terms = fl_row_backward(&group->sums, size_of(&args->geo), false, fl_exponent(&args->in[1]),
-                                       fl_exponent(&args->in[0]) + fl_exponent(&args->in[2]), args->numbers.real);
+        group->terms = fl_row_backward(&group->sums, size_of(&args->p.norm), false, fl_exponent(&args->in[1]),
+                                       fl_exponent(&args->in[0]) + fl_exponent(&args->in[2]), args->p.norm.epsilon);
         group->aligned = fl_align_backward(&group->terms);
     }
     go_through(&v, map_backward, true);
@@ -403,17 +404,17 @@ static void backward_image(const struct fl_rows *rows, int64_t image, double *me
         add_maxima(&v);
 }
 
-static int64_t own_doubles(const struct fl_geometry *g) {
+static int64_t own_doubles(const struct fl_norm *g) {
     return 3 * block_doubles(g) + g->groups * (int64_t)(sizeof(struct group) / sizeof(double));
 }
 _Static_assert(sizeof(struct group) % sizeof(double) == 0, "groups are counted in doubles");
 
 static struct fl_rows images_of(const struct fl_args *args) {
     return (struct fl_rows){.args = args,
-                            .rows = args->geo.batch,
-                            .width = args->geo.m * args->geo.n,
-                            .common = (size_t)(2 * args->geo.n) * sizeof(double),
-                            .doubles = own_doubles(&args->geo),
+                            .rows = args->p.norm.batch,
+                            .width = args->p.norm.m * args->p.norm.n,
+                            .common = (size_t)(2 * args->p.norm.n) * sizeof(double),
+                            .doubles = own_doubles(&args->p.norm),
                             .run = args->op == FL_OP_GROUPNORM ? forward_image : backward_image};
 }
 
@@ -428,7 +429,7 @@ static tensor_status group_norm_images(const struct fl_args *args) {
     if (!memory)
         return TENSOR_E_MEMORY;
     const bool forward = args->op == FL_OP_GROUPNORM;
-    const int64_t n = args->geo.n;
+    const int64_t n = args->p.norm.n;
     double *gamma = (double *)(void *)memory, *beta = forward && args->in[2].data ? gamma + n : NULL;
     fl_rows_fetch(args, forward ? 1 : 2, 0, n, gamma);
     if (beta)
@@ -451,12 +452,12 @@ struct gamma_plan {
 };
 
 static int64_t chunks_of(const struct fl_args *args) {
-    return (args->geo.batch * args->geo.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
+    return (args->p.norm.batch * args->p.norm.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
 }
 
 /* Lays the arrays out from `memory` on; how many bytes they take. */
 static size_t lay_out(const struct fl_args *args, char *memory, struct gamma_plan *p) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_norm *g = &args->p.norm;
     const size_t cells = (size_t)(chunks_of(args) * g->n);
     const size_t sums = fl_line_bytes(cells * (fl_ref_shared(args) ? sizeof *p->exact : sizeof *p->sums)),
                  groups = fl_line_bytes((size_t)(g->batch * g->groups) * sizeof *p->groups),
@@ -473,20 +474,20 @@ static size_t lay_out(const struct fl_args *args, char *memory, struct gamma_pla
 static void numbers_image(const struct fl_rows *rows, int64_t image, double *memory, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
     const struct gamma_plan *p = rows->plan;
-    const struct own own = own_of(&args->geo, memory);
+    const struct own own = own_of(&args->p.norm, memory);
     struct visit v = {args, &own, NULL, NULL, image, 1, -1, stats};
     sum_groups(&v);
-    for (int64_t k = 0; k < args->geo.groups; k++) {
-        struct group_number *number = &p->groups[image * args->geo.groups + k];
+    for (int64_t k = 0; k < args->p.norm.groups; k++) {
+        struct group_number *number = &p->groups[image * args->p.norm.groups + k];
         *number = (struct group_number){.numbers = own.groups[k].numbers};
         if (fl_ref_shared(args))
-            number->weight = fl_row_weight_of(&own.groups[k].sums, size_of(&args->geo), false,
-                                              fl_exponent(&args->in[1]), args->numbers.real);
+            number->weight = fl_row_weight_of(&own.groups[k].sums, size_of(&args->p.norm), false,
+                                              fl_exponent(&args->in[1]), args->p.norm.epsilon);
     }
 }
 
 /* Adds the shares of a group in one pixel. */
-static void add_shares(const struct gamma_plan *p, const struct fl_geometry *g, const struct group_number *of,
+static void add_shares(const struct gamma_plan *p, const struct fl_norm *g, const struct group_number *of,
                        const double *dy, const double *x, int64_t cell, bool shared) {
     const int64_t depth = depth_of(g), size = size_of(g), sum = of->weight.sum;
     if (!shared) {
@@ -505,7 +506,7 @@ static void add_shares(const struct gamma_plan *p, const struct fl_geometry *g, 
 static void chunk_of_pixels(const struct fl_rows *rows, int64_t chunk, double *memory, struct fl_stats *stats) {
     (void)stats;
     const struct fl_args *args = rows->args;
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_norm *g = &args->p.norm;
     const struct gamma_plan *p = rows->plan;
     const struct own own = own_of(g, memory);
     const bool shared = fl_ref_shared(args);
@@ -531,7 +532,7 @@ static void chunk_of_pixels(const struct fl_rows *rows, int64_t chunk, double *m
 }
 
 static void add_chunks(const struct fl_args *args, const struct gamma_plan *p) {
-    const int64_t n = args->geo.n;
+    const int64_t n = args->p.norm.n;
     struct fl_row_out out = {.value = p->value};
     for (int64_t c = 0; c < n; c++) {
         struct fl_wide_sum sum = {0, p->finest + fl_exponent(&args->in[0])};
@@ -553,10 +554,10 @@ static void add_chunks(const struct fl_args *args, const struct gamma_plan *p) {
 static struct fl_rows gamma_rows(const struct fl_args *args, struct gamma_plan *p) {
     return (struct fl_rows){.args = args,
                             .plan = p,
-                            .rows = args->geo.batch,
-                            .width = args->geo.m * args->geo.n,
+                            .rows = args->p.norm.batch,
+                            .width = args->p.norm.m * args->p.norm.n,
                             .common = lay_out(args, NULL, p),
-                            .doubles = own_doubles(&args->geo),
+                            .doubles = own_doubles(&args->p.norm),
                             .run = numbers_image};
 }
 
@@ -574,9 +575,9 @@ static tensor_status gamma_of_groups(const struct fl_args *args) {
         return TENSOR_E_MEMORY;
     lay_out(args, memory, &p);
     fl_rows_run(&rows, memory);
-    p.finest = fl_ref_shared(args) ? finest_of(p.groups, args->geo.batch * args->geo.groups) : 0;
+    p.finest = fl_ref_shared(args) ? finest_of(p.groups, args->p.norm.batch * args->p.norm.groups) : 0;
     rows.rows = chunks_of(args);
-    rows.width = FL_ROWS_CHUNK * args->geo.n;
+    rows.width = FL_ROWS_CHUNK * args->p.norm.n;
     rows.run = chunk_of_pixels;
     fl_rows_run(&rows, memory);
     add_chunks(args, &p);
@@ -588,8 +589,7 @@ const struct fl_any_format fl_group_norm_gamma_any = {gamma_of_groups, gamma_nee
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 
-static tensor_status group_geometry(const char *name, const tensor *x, int groups, double epsilon,
-                                    struct fl_geometry *g) {
+static tensor_status group_geometry(const char *name, const tensor *x, int groups, double epsilon, struct fl_norm *g) {
     char text[TENSOR_TEXT];
     if (x->ndim < 2)
         return fl_fail(TENSOR_E_SHAPE, "%s: x is %s, expected [N,...,C]", name, fl_shape_text(x, text));
@@ -599,8 +599,11 @@ static tensor_status group_geometry(const char *name, const tensor *x, int group
                        (long long)channels);
     if (!(epsilon > 0 && isfinite(epsilon)))
         return fl_fail(TENSOR_E_ARGUMENT, "%s: epsilon is %g, expected a finite number above 0", name, epsilon);
-    *g = (struct fl_geometry){
-        .batch = x->shape[0], .m = x->count / x->shape[0] / channels, .n = channels, .groups = groups};
+    *g = (struct fl_norm){.batch = x->shape[0],
+                          .m = x->count / x->shape[0] / channels,
+                          .n = channels,
+                          .groups = groups,
+                          .epsilon = epsilon};
     if (size_of(g) > INT32_MAX)
         return fl_fail(TENSOR_E_SHAPE, "%s: %lld elements of a group in %s, expected at most 2147483647", name,
                        (long long)size_of(g), fl_shape_text(x, text));
@@ -610,12 +613,12 @@ static tensor_status group_geometry(const char *name, const tensor *x, int group
 tensor_status tensor_groupnorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta, int groups,
                                double epsilon) {
     static const char name[] = "groupnorm";
-    struct fl_args args = {.op = FL_OP_GROUPNORM, .numbers.real = epsilon};
+    struct fl_args args = {.op = FL_OP_GROUPNORM};
     TRY(check_operands(name, OPERANDS({"y", y}, {"x", x}, {"gamma", gamma})));
     TRY(check_same_shapes(name, OPERANDS({"y", y}, {"x", x})));
     TRY(check_shape_is(name, (struct operand){"gamma", gamma}, 1, (int64_t[]){last_dim(x)}));
     TRY(check_distinct(name, OPERANDS({"y", y}, {"x", x}, {"gamma", gamma})));
-    TRY(group_geometry(name, x, groups, epsilon, &args.geo));
+    TRY(group_geometry(name, x, groups, epsilon, &args.p.norm));
     args.in[0] = fl_view_of(x);
     args.in[1] = fl_view_of(gamma);
     if (beta) {
@@ -649,9 +652,9 @@ static tensor_status check_gradient(const char *name, const tensor *dx, const te
 tensor_status tensor_groupnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy, const tensor *x,
                                     const tensor *gamma, int groups, double epsilon) {
     static const char name[] = "groupnorm_grad";
-    struct fl_args args = {.op = FL_OP_GROUPNORM_GRAD, .numbers.real = epsilon};
+    struct fl_args args = {.op = FL_OP_GROUPNORM_GRAD};
     TRY(check_gradient(name, dx, dgamma, dbeta, dy, x, gamma));
-    TRY(group_geometry(name, x, groups, epsilon, &args.geo));
+    TRY(group_geometry(name, x, groups, epsilon, &args.p.norm));
     args.in[0] = fl_view_of(dy);
     args.in[1] = fl_view_of(x);
     args.in[2] = fl_view_of(gamma);

@@ -27,7 +27,7 @@ static int workers_of(const struct fl_args *args) {
 
 /* Each thread takes whole matrices: there are enough of them that none waits long. */
 static bool takes_whole(const struct fl_args *args, int workers) {
-    return args->geo.batch >= 4 * workers;
+    return args->p.product.matrices.batch >= 4 * workers;
 }
 
 static void *at(void *data, int64_t element, int bytes) {
@@ -36,11 +36,11 @@ static void *at(void *data, int64_t element, int bytes) {
 
 /* The call of matrix i. */
 static struct fl_args matrix_call(const struct fl_args *args, int64_t i, int workers) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_matrices *g = &args->p.product.matrices;
     const int64_t sizes[] = {g->m * g->k, g->k * g->n, g->m * g->n};
     struct fl_args one = *args;
     one.op = matrix_op(args->op);
-    one.geo = (struct fl_geometry){.m = g->m, .n = g->n, .k = g->k};
+    one.p.product.matrices.batch = 0;
     for (int j = 0; j < 2; j++) {
         one.in[j].data = at(args->in[j].data, i * sizes[j], fl_operand_format(args, j)->bytes);
         one.in[j].count = sizes[j];
@@ -77,7 +77,7 @@ static size_t matrix_need(const struct fl_args *args, fl_need need, int workers)
 }
 
 static struct fl_rows whole_matrices(const struct fl_args *args, fl_need need) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_matrices *g = &args->p.product.matrices;
     return (struct fl_rows){.args = args,
                             .rows = g->batch,
                             .width = g->m * g->n * (g->k / 16 + 1),
@@ -111,7 +111,7 @@ static tensor_status run_one_by_one(const struct fl_args *args, fl_kernel kernel
     if (bytes && !memory)
         return TENSOR_E_MEMORY;
     tensor_status status = TENSOR_OK;
-    for (int64_t i = 0; i < args->geo.batch && !status; i++) {
+    for (int64_t i = 0; i < args->p.product.matrices.batch && !status; i++) {
         struct fl_args one = matrix_call(args, i, workers);
         one.workspace = memory;
         one.workspace_bytes = bytes;
@@ -187,8 +187,9 @@ static tensor_status batched(enum fl_op op, const char *name, tensor *y, const t
     shape[last] = n;
     TRY(check_shape_is(name, (struct operand){"y", y}, a->ndim, shape));
     TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
-    struct fl_args args = {
-        .op = op, .in = {fl_view_of(a), fl_view_of(b)}, .geo = {.batch = a->count / (m * k), .m = m, .n = n, .k = k}};
+    struct fl_args args = {.op = op,
+                           .in = {fl_view_of(a), fl_view_of(b)},
+                           .p.product.matrices = {.batch = a->count / (m * k), .m = m, .n = n, .k = k}};
     TRY(fl_note_formats(name, y, (const tensor *const[]){a, b}, (const char *const[]){"a", "b"}, NULL, NULL, &args));
     return fl_write(y, &args);
 }

@@ -40,7 +40,7 @@ static tensor_status map(enum fl_op op, const char *name, tensor *y, const char 
     TRY(check_scalar(name, "alpha", alpha));
     TRY(check_scalar(name, "beta", beta));
     TRY(check_bounds(op, name, alpha, beta));
-    struct fl_args args = {.op = op, .alpha = alpha, .beta = beta};
+    struct fl_args args = {.op = op, .p.map = {alpha, beta}};
     for (int i = 0; i < n; i++)
         args.in[i] = fl_view_of(operands[i]);
     return fl_write(y, &args);
@@ -76,7 +76,8 @@ tensor_status tensor_clip_by(tensor *y, const tensor *x, const tensor *limit) {
     TRY(fl_check_numbers(name, "limit", limit, FMT_F32, 1, y));
     struct fl_args args = {.op = FL_OP_CLIP,
                            .in = {fl_view_of(x)},
-                           .scalar = {.alpha = limit->storage->data, .bound = true, .what = "clip_by: limit"}};
+                           .late = FL_LATE_IN(limit->storage->data, FL_LATE_FLOAT, p.map.alpha, "clip_by: limit")};
+    args.late.bound = true;
     return fl_write(y, &args);
 }
 
@@ -88,7 +89,7 @@ static tensor_status bias(enum fl_op op, const char *name, tensor *y, const tens
     TRY(check_shape_is(name, (struct operand){"b", b}, 1, (int64_t[]){last_dim(x)}));
     TRY(check_distinct(name, OPERANDS({"y", y}, {"b", b})));
     struct fl_args args = {
-        .op = op, .in = {fl_view_of(x), fl_view_of(b)}, .geo = {.m = x->count / last_dim(x), .n = last_dim(x)}};
+        .op = op, .in = {fl_view_of(x), fl_view_of(b)}, .p.rows = {.m = x->count / last_dim(x), .n = last_dim(x)}};
     return fl_write(y, &args);
 }
 
@@ -113,7 +114,8 @@ static tensor_status matmul(enum fl_op op, const char *name, tensor *y, const te
                        fl_shape_text(a, text_a), fl_shape_text(b, text_b), (long long)k, (long long)kb);
     TRY(check_shape_is(name, (struct operand){"y", y}, 2, (int64_t[]){m, n}));
     TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
-    struct fl_args args = {.op = op, .in = {fl_view_of(a), fl_view_of(b)}, .geo = {.m = m, .n = n, .k = k}};
+    struct fl_args args = {
+        .op = op, .in = {fl_view_of(a), fl_view_of(b)}, .p.product.matrices = {.m = m, .n = n, .k = k}};
     TRY(fl_join_epilogue(name, y, &with, &args));
     TRY(fl_note_formats(name, y, (const tensor *const[]){a, b}, (const char *const[]){"a", "b"}, with.bias,
                         with.residual, &args));
@@ -145,7 +147,7 @@ tensor_status tensor_matmul_nt_fused_sized(tensor *y, const tensor *a, const ten
 
 /* --- means and shortcuts ---------------------------------------------------------------------------------------- */
 
-static tensor_status image_geometry(const char *name, struct operand x, struct operand y, struct fl_geometry *geo) {
+static tensor_status image_geometry(const char *name, struct operand x, struct operand y, struct fl_windows *geo) {
     TRY(check_ndim(name, x, 4, "[N,H,W,C]"));
     TRY(check_ndim(name, y, 4, "[N,H,W,C]"));
     const int64_t *xs = x.t->shape, *ys = y.t->shape;
@@ -166,9 +168,10 @@ static tensor_status avgpool(enum fl_op op, const char *name, struct operand sma
     const int64_t *s = image.t->shape;
     TRY(check_shape_is(name, small, 2, (int64_t[]){s[0], s[3]}));
     TRY(check_distinct(name, OPERANDS(small, {image.name, image.t})));
-    struct fl_args args = {.op = op,
-                           .in = {fl_view_of(in)},
-                           .geo = {.batch = s[0], .h = s[1], .w = s[2], .c = s[3], .p = 1, .q = 1, .filters = s[3]}};
+    struct fl_args args = {
+        .op = op,
+        .in = {fl_view_of(in)},
+        .p.pooling.windows = {.batch = s[0], .h = s[1], .w = s[2], .c = s[3], .p = 1, .q = 1, .filters = s[3]}};
     return fl_write(out, &args);
 }
 
@@ -187,8 +190,8 @@ static tensor_status shortcut(enum fl_op op, const char *name, struct operand x,
     TRY(check_distinct(name, OPERANDS(y, {x.name, x.t})));
     if (stride < 1 || stride > TENSOR_WINDOW_LIMIT)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: stride %d, expected 1 to %d", name, stride, TENSOR_WINDOW_LIMIT);
-    TRY(image_geometry(name, x, y, &args.geo));
-    struct fl_geometry *g = &args.geo;
+    TRY(image_geometry(name, x, y, &args.p.pooling.windows));
+    struct fl_windows *g = &args.p.pooling.windows;
     TRY(check_shape_is(name, y, 4,
                        (int64_t[]){g->batch, (g->h + stride - 1) / stride, (g->w + stride - 1) / stride, g->filters}));
     if (g->filters < g->c)
@@ -214,7 +217,7 @@ tensor_status tensor_sum_rows(tensor *y, const tensor *x) {
     TRY(check_shape_is("sum_rows", (struct operand){"y", y}, 1, (int64_t[]){last_dim(x)}));
     TRY(check_distinct("sum_rows", OPERANDS({"y", y}, {"x", x})));
     struct fl_args args = {
-        .op = FL_OP_SUM_ROWS, .in = {fl_view_of(x)}, .geo = {.m = x->count / last_dim(x), .n = last_dim(x)}};
+        .op = FL_OP_SUM_ROWS, .in = {fl_view_of(x)}, .p.rows = {.m = x->count / last_dim(x), .n = last_dim(x)}};
     return fl_write(y, &args);
 }
 
@@ -241,8 +244,7 @@ tensor_status tensor_sgd_momentum(tensor *v, const tensor *g, const tensor *w, f
     TRY(check_scalar(name, "weight_decay", weight_decay));
     struct fl_args args = {.op = FL_OP_SGD_MOMENTUM,
                            .in = {fl_view_of(v), fl_view_of(g), fl_wide_view_of(w)},
-                           .alpha = momentum,
-                           .beta = weight_decay};
+                           .p.sgd = {.momentum = momentum, .weight_decay = weight_decay}};
     return fl_write(v, &args);
 }
 
@@ -256,7 +258,7 @@ tensor_status tensor_sgd_update(tensor *w, const tensor *v, float rate) {
     static const char name[] = "sgd_update";
     TRY(check_update(name, w, v));
     TRY(check_scalar(name, "rate", rate));
-    struct fl_args args = {.op = FL_OP_SGD_UPDATE, .in = {fl_wide_view_of(w), fl_view_of(v)}, .alpha = rate};
+    struct fl_args args = {.op = FL_OP_SGD_UPDATE, .in = {fl_wide_view_of(w), fl_view_of(v)}, .p.sgd.rate = rate};
     return fl_write(w, &args);
 }
 
@@ -267,6 +269,6 @@ tensor_status tensor_sgd_update_by(tensor *w, const tensor *v, const tensor *rat
     TRY(fl_check_numbers(name, "rate", rate, FMT_F32, 1, w));
     struct fl_args args = {.op = FL_OP_SGD_UPDATE,
                            .in = {fl_wide_view_of(w), fl_view_of(v)},
-                           .scalar = {.alpha = rate->storage->data, .what = "sgd_update_by: rate"}};
+                           .late = FL_LATE_IN(rate->storage->data, FL_LATE_FLOAT, p.sgd.rate, "sgd_update_by: rate")};
     return fl_write(w, &args);
 }

@@ -85,8 +85,8 @@ tensor_status tensor_combine(tensor *y, const tensor *p, const tensor *q, const 
     struct fl_args args = {
         .op = FL_OP_COMBINE,
         .in = {fl_wide_view_of(p), fl_view_of(q)},
-        .numbers = {.f = {first}},
-        .scalar = {.factors = first, .factor_count = w ? 3 : 2, .what = "combine: a factor as binary32"}};
+        .p.factored = {first},
+        .late = {.at = first, .what = "combine: a factor as binary32", .kind = FL_LATE_FACTORS, .count = w ? 3 : 2}};
     if (w)
         args.in[2] = fl_wide_view_of(w);
     return fl_write(y, &args);
@@ -98,10 +98,11 @@ tensor_status tensor_root_mean(tensor *r, const tensor *g, const tensor *factors
     TRY(check_operands(name, (const struct operand[]){{"r", r}, {"g", g}}, 2, 0));
     TRY(find_row(name, factors, row, r, &first));
     TRY(check_state(name, r));
-    struct fl_args args = {.op = FL_OP_ROOT_MEAN,
-                           .in = {fl_wide_view_of(r), fl_view_of(g)},
-                           .numbers = {.f = {first}},
-                           .scalar = {.factors = first, .factor_count = 3, .what = "root_mean: a factor as binary32"}};
+    struct fl_args args = {
+        .op = FL_OP_ROOT_MEAN,
+        .in = {fl_wide_view_of(r), fl_view_of(g)},
+        .p.factored = {first},
+        .late = {.at = first, .what = "root_mean: a factor as binary32", .kind = FL_LATE_FACTORS, .count = 3}};
     return fl_write(r, &args);
 }
 
@@ -115,10 +116,11 @@ tensor_status tensor_add_ratio(tensor *y, const tensor *w, const tensor *m, cons
     TRY(check_state(name, r));
     if (m->storage->wide && !r->storage->wide)
         return fl_fail(TENSOR_E_ARGUMENT, "add_ratio: m has a wide part and r has none, expected one beside the other");
-    struct fl_args args = {.op = FL_OP_ADD_RATIO,
-                           .in = {fl_wide_view_of(w), fl_wide_view_of(m), fl_wide_view_of(r)},
-                           .numbers = {.f = {first}},
-                           .scalar = {.factors = first, .factor_count = 4, .what = "add_ratio: a factor as binary32"}};
+    struct fl_args args = {
+        .op = FL_OP_ADD_RATIO,
+        .in = {fl_wide_view_of(w), fl_wide_view_of(m), fl_wide_view_of(r)},
+        .p.factored = {first},
+        .late = {.at = first, .what = "add_ratio: a factor as binary32", .kind = FL_LATE_FACTORS, .count = 4}};
     return fl_write(y, &args);
 }
 
@@ -127,7 +129,7 @@ tensor_status tensor_clip_weight(tensor *w, float limit) {
     TRY(check_operands(name, (const struct operand[]){{"w", w}}, 1, 0));
     if (!(limit >= 0 && isfinite(limit)))
         return fl_fail(TENSOR_E_ARGUMENT, "%s: limit %g, expected 0 or more", name, (double)limit);
-    struct fl_args args = {.op = FL_OP_CLIP_WEIGHT, .in = {fl_wide_view_of(w)}, .alpha = limit};
+    struct fl_args args = {.op = FL_OP_CLIP_WEIGHT, .in = {fl_wide_view_of(w)}, .p.clip_weight = {limit}};
     return fl_write(w, &args);
 }
 
@@ -147,7 +149,7 @@ tensor_status tensor_sum_squares(tensor *sums, int64_t index, const tensor *x) {
                        (long long)sums->count - 1);
     TRY(fl_check_apart(name, "sums", sums, "x", x));
     struct fl_args args = {
-        .op = FL_OP_SUM_SQUARES, .in = {fl_view_of(x)}, .numbers = {.f = {(double *)sums->storage->data + index}}};
+        .op = FL_OP_SUM_SQUARES, .in = {fl_view_of(x)}, .p.sum_squares = {(double *)sums->storage->data + index}};
     return fl_run(x, &args);
 }
 
@@ -216,23 +218,24 @@ static tensor_status optimiser_step(const char *name, tensor *numbers, const ten
     TRY(find_numbers(name, numbers, &first));
     TRY(fl_check_apart(name, "rate", rate, "numbers", numbers));
     TRY(fl_check_numbers(name, "rate", rate, FMT_F32, 1, numbers));
-    struct fl_args args = {.op = FL_OP_OPTIMISER_STEP,
-                           .in = {fl_view_of(numbers)},
-                           .numbers = {.f = {first}},
-                           .scalar = {.alpha = rate->storage->data, .what = "optimiser_step: rate"}};
+    struct fl_args args = {
+        .op = FL_OP_OPTIMISER_STEP,
+        .in = {fl_view_of(numbers)},
+        .p.optimiser_step = {.numbers = first},
+        .late = FL_LATE_IN(rate->storage->data, FL_LATE_FLOAT, p.optimiser_step.rate, "optimiser_step: rate")};
     if (sums) {
         if (sums->format->id != FMT_F64 || sums->storage == numbers->storage)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: sums is %s, expected another tensor of f64", name,
                            sums == numbers ? "the tensor of the numbers" : sums->format->name);
         TRY(fl_need_elements(name, sums));
         TRY(fl_check_apart(name, "sums", sums, "numbers", numbers));
-        args.numbers.f[1] = sums->storage->data;
-        args.geo.k = sums->count;
+        args.p.optimiser_step.sums = sums->storage->data;
+        args.p.optimiser_step.sums_count = sums->count;
     }
     if (scale) {
         TRY(fl_check_apart(name, "scale", scale, "numbers", numbers));
         TRY(fl_check_numbers(name, "scale", scale, FMT_F64, 1, numbers));
-        args.numbers.f[2] = scale->storage->data;
+        args.p.optimiser_step.scale = scale->storage->data;
     }
     return run_numbers(numbers, &args);
 }
@@ -260,7 +263,8 @@ tensor_status tensor_trust_rate(tensor *to, const tensor *rate, const tensor *su
     struct fl_args args = {.op = FL_OP_TRUST_RATE,
                            .in = {fl_view_of(sums)},
                            .out = fl_view_of(to),
-                           .numbers = {.f = {sums->storage->data}},
-                           .scalar = {.alpha = rate->storage->data, .what = "trust_rate: rate"}};
+                           .p.trust_rate = {.sums = sums->storage->data},
+                           .late =
+                               FL_LATE_IN(rate->storage->data, FL_LATE_FLOAT, p.trust_rate.rate, "trust_rate: rate")};
     return run_numbers(to, &args);
 }

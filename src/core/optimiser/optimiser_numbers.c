@@ -59,17 +59,19 @@ tensor_status fl_sum_squares(const struct fl_args *args) {
     if (!s.chunks)
         return TENSOR_E_MEMORY;
     fl_parallel((int)count, chunk, &s);
-    args->numbers.f[0][0] = fl_ref_shared(args) ? fl_exact_squares(&s.chunks->exact, count, fl_exponent(&args->in[0]))
-                                                : fl_float_squares(&s.chunks->real, count);
+    *args->p.sum_squares.sum = fl_ref_shared(args)
+                                   ? fl_exact_squares(&s.chunks->exact, count, fl_exponent(&args->in[0]))
+                                   : fl_float_squares(&s.chunks->real, count);
     return TENSOR_OK;
 }
 
 tensor_status fl_optimiser_numbers(const struct fl_args *args) {
-    fl_optimiser_step(args->numbers.f[0], args->alpha, args->numbers.f[1], args->geo.k, args->numbers.f[2]);
+    const struct fl_optimiser_step *s = &args->p.optimiser_step;
+    fl_optimiser_step(s->numbers, s->rate, s->sums, s->sums_count, s->scale);
     return TENSOR_OK;
 }
 
 tensor_status fl_trust_number(const struct fl_args *args) {
-    *(float *)args->out.data = fl_trust_rate(args->alpha, args->numbers.f[0]);
+    *(float *)args->out.data = fl_trust_rate(args->p.trust_rate.rate, args->p.trust_rate.sums);
     return TENSOR_OK;
 }

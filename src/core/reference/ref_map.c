@@ -102,9 +102,9 @@ tensor_status fl_ref_map(const struct fl_args *args) {
     tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    const double alpha = args->alpha;
+    const double alpha = args->p.map.alpha;
     for (int64_t i = 0; i < w.count; i++) {
-        double a = w.in[0][i], b = w.in[1] ? w.in[1][i] : 0, c = w.in[2] ? w.in[2][i] : args->beta;
+        double a = w.in[0][i], b = w.in[1] ? w.in[1][i] : 0, c = w.in[2] ? w.in[2][i] : args->p.map.beta;
         w.value[i] = maps[args->op].odd(a, b, c, alpha);
         w.near[i] = maps[args->op].near(a, b, c, alpha);
     }
@@ -119,7 +119,7 @@ tensor_status fl_ref_bias(const struct fl_args *args) {
         return status;
     const bool relu = args->op == FL_OP_BIAS_RELU;
     for (int64_t i = 0; i < w.count; i++) {
-        double a = w.in[0][i], b = w.in[1][i % args->geo.n];
+        double a = w.in[0][i], b = w.in[1][i % args->p.rows.n];
         w.value[i] = relu ? odd_add_relu(a, b, 0, 0) : odd_add(a, b, 0, 0);
         w.near[i] = relu ? near_add_relu(a, b, 0, 0) : near_add(a, b, 0, 0);
     }

@@ -24,8 +24,8 @@ tensor_status fl_ref_copy(const struct fl_args *args) {
 /* --- blocks in threads -------------------------------------------------------------------------------------------- */
 
 /* A permutation without dimensions of one element, and with those that lie together in the input as one. */
-static struct fl_strides merged(const struct fl_strides *s) {
-    struct fl_strides m = {.offset = s->offset};
+static struct fl_permutation merged(const struct fl_permutation *s) {
+    struct fl_permutation m = {.offset = s->offset};
     for (int d = 0; d < s->ndim; d++) {
         if (s->shape[d] == 1)
             continue;
@@ -49,7 +49,7 @@ struct place {
     int64_t at, index[TENSOR_MAX_DIMS];
 };
 
-static struct place place_of(const struct fl_strides *s, int64_t i) {
+static struct place place_of(const struct fl_permutation *s, int64_t i) {
     struct place p = {.at = s->offset};
     for (int d = s->ndim - 1; d >= 0; d--) {
         p.index[d] = i % s->shape[d];
@@ -60,7 +60,7 @@ static struct place place_of(const struct fl_strides *s, int64_t i) {
 }
 
 /* From the end of a row of dimension d to the beginning of the next one. */
-static void next_row(const struct fl_strides *s, struct place *p, int d) {
+static void next_row(const struct fl_permutation *s, struct place *p, int d) {
     p->at -= p->index[d] * s->stride[d];
     p->index[d] = 0;
     for (d--; d >= 0; d--) {
@@ -94,7 +94,8 @@ static void copy_rows(char *to, const char *from, int64_t rows, size_t bytes, in
 }
 
 /* Elements first ... first + n - 1 of a permutation whose last dimension stays. */
-static void permute_runs(const struct fl_strides *s, int bytes, const char *in, int64_t first, int64_t n, char *to) {
+static void permute_runs(const struct fl_permutation *s, int bytes, const char *in, int64_t first, int64_t n,
+                         char *to) {
     const int last = s->ndim - 1;
     const int64_t run = s->shape[last];
     struct place p = place_of(s, first);
@@ -145,7 +146,7 @@ SCATTERED(uint32_t)
 enum { TURNED = 16 /* columns of a tile, whose rows stay in the cache */ };
 
 /* The same of any permutation: by tiles where rows of the output are columns of the input. */
-static void permute_elements(const struct fl_strides *s, int bytes, const char *in, int64_t first, int64_t n,
+static void permute_elements(const struct fl_permutation *s, int bytes, const char *in, int64_t first, int64_t n,
                              char *to) {
     const int last = s->ndim - 1;
     const int64_t run = s->shape[last], stride = s->stride[last];
@@ -192,7 +193,7 @@ static void place_runs(const struct fl_rows *rows, int64_t first, int64_t n, cha
 
 static void copy_block(const struct fl_rows *rows, int64_t block, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
-    const struct fl_strides *s = rows->plan;
+    const struct fl_permutation *s = rows->plan;
     const int bytes = args->format->bytes;
     const int64_t first = block * BLOCK, left = args->out.count - first, n = left < BLOCK ? left : BLOCK;
     char *to = args->out.data ? (char *)args->out.data + first * bytes : (char *)(own + BLOCK);
@@ -226,7 +227,8 @@ static tensor_status copy(const struct fl_args *args, const struct fl_row_vector
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
-    const struct fl_strides strides = args->op == FL_OP_PERMUTE ? merged(&args->strides) : args->strides;
+    const struct fl_permutation strides =
+        args->op == FL_OP_PERMUTE ? merged(&args->p.permutation) : args->p.permutation;
     rows.plan = &strides;
     rows.vectors = vectors;
     fl_rows_run(&rows, memory);
@@ -248,16 +250,16 @@ tensor_status tensor_permute(tensor *y, const tensor *x, const int *order) {
     for (int d = x->ndim - 1; d >= 0; at *= x->shape[d--])
         stride[d] = at;
     unsigned seen = 0;
-    args.strides.ndim = x->ndim;
+    args.p.permutation.ndim = x->ndim;
     for (int d = 0; d < x->ndim; d++) {
         if (order[d] < 0 || order[d] >= x->ndim || (seen >> order[d] & 1))
             return fl_fail(TENSOR_E_ARGUMENT, "%s: order[%d] is %d, expected each of 0 to %d once", name, d, order[d],
                            x->ndim - 1);
         seen |= 1u << order[d];
-        args.strides.shape[d] = x->shape[order[d]];
-        args.strides.stride[d] = stride[order[d]];
+        args.p.permutation.shape[d] = x->shape[order[d]];
+        args.p.permutation.stride[d] = stride[order[d]];
     }
-    TRY(check_shape_is(name, (struct operand){"y", y}, x->ndim, args.strides.shape));
+    TRY(check_shape_is(name, (struct operand){"y", y}, x->ndim, args.p.permutation.shape));
     args.in[0] = fl_view_of(x);
     return fl_write(y, &args);
 }
@@ -299,8 +301,10 @@ tensor_status tensor_slice(tensor *y, const tensor *x, int dim, int64_t first) {
     const int64_t inner = inner_of(x, dim);
     struct fl_args args = {.op = FL_OP_SLICE,
                            .in = {fl_view_of(x)},
-                           .geo = {.n = y->shape[dim] * inner, .c = x->shape[dim] * inner, .k = first * inner}};
-    args.geo.m = y->count / args.geo.n;
+                           .p.slice = {.rows = x->count / (x->shape[dim] * inner),
+                                       .columns = x->shape[dim] * inner,
+                                       .first = first * inner,
+                                       .part = y->shape[dim] * inner}};
     return fl_write(y, &args);
 }
 
@@ -312,8 +316,10 @@ tensor_status tensor_slice_grad(tensor *dx, const tensor *dy, int dim, int64_t f
     const int64_t inner = inner_of(dx, dim);
     struct fl_args args = {.op = FL_OP_SLICE_GRAD,
                            .in = {fl_view_of(dy)},
-                           .geo = {.n = dx->shape[dim] * inner, .c = dy->shape[dim] * inner, .k = first * inner}};
-    args.geo.m = dx->count / args.geo.n;
+                           .p.slice = {.rows = dx->count / (dx->shape[dim] * inner),
+                                       .columns = dx->shape[dim] * inner,
+                                       .first = first * inner,
+                                       .part = dy->shape[dim] * inner}};
     return fl_write(dx, &args);
 }
 
@@ -339,7 +345,7 @@ tensor_status tensor_concat(tensor *y, const tensor *a, const tensor *b, const t
     }
     shape[dim] = length;
     TRY(check_shape_is(name, (struct operand){"y", y}, a->ndim, shape));
-    args.geo.n = length * inner_of(a, dim);
-    args.geo.m = y->count / args.geo.n;
+    args.p.rows.n = length * inner_of(a, dim);
+    args.p.rows.m = y->count / args.p.rows.n;
     return fl_write(y, &args);
 }

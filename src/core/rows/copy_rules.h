@@ -11,7 +11,7 @@ struct fl_origin {
     int64_t run; /* so many elements from here on lie side by side in both tensors, at least 1 */
 };
 
-FL_BOTH struct fl_origin fl_permuted_from(const struct fl_strides *s, int64_t i) {
+FL_BOTH struct fl_origin fl_permuted_from(const struct fl_permutation *s, int64_t i) {
     struct fl_origin from = {0, s->offset, 1};
     const int last = s->ndim - 1;
     if (s->stride[last] == 1)
@@ -23,32 +23,32 @@ FL_BOTH struct fl_origin fl_permuted_from(const struct fl_strides *s, int64_t i)
     return from;
 }
 
-/* Rows of n elements: those from k on of rows of c; the gradient, rows of c elements at k of rows of n zeros. */
-FL_BOTH struct fl_origin fl_slice_from(const struct fl_geometry *g, int64_t i) {
-    const int64_t row = i / g->n, column = i % g->n;
-    const struct fl_origin from = {0, row * g->c + g->k + column, g->n - column};
+FL_BOTH struct fl_origin fl_slice_from(const struct fl_slice *s, int64_t i) {
+    const int64_t row = i / s->part, column = i % s->part;
+    const struct fl_origin from = {0, row * s->columns + s->first + column, s->part - column};
     return from;
 }
-FL_BOTH struct fl_origin fl_slice_grad_from(const struct fl_geometry *g, int64_t i) {
-    const int64_t row = i / g->n, column = i % g->n, inside = column - g->k;
-    struct fl_origin from = {-1, 0, g->n - column};
+/* The rows are zeros around those of the gradient of the slice. */
+FL_BOTH struct fl_origin fl_slice_grad_from(const struct fl_slice *s, int64_t i) {
+    const int64_t row = i / s->columns, column = i % s->columns, inside = column - s->first;
+    struct fl_origin from = {-1, 0, s->columns - column};
     if (inside < 0) {
         from.run = -inside;
-    } else if (inside < g->c) {
+    } else if (inside < s->part) {
         from.operand = 0;
-        from.at = row * g->c + inside;
-        from.run = g->c - inside;
+        from.at = row * s->part + inside;
+        from.run = s->part - inside;
     }
     return from;
 }
 
 /* Rows of n elements: those of m rows of each operand side by side. */
 FL_BOTH struct fl_origin fl_concat_from(const struct fl_args *args, int64_t i) {
-    const int64_t row = i / args->geo.n;
-    int64_t column = i % args->geo.n;
+    const int64_t row = i / args->p.rows.n;
+    int64_t column = i % args->p.rows.n;
     struct fl_origin from = {0, 0, 0};
     for (;; from.operand++) {
-        const int64_t width = args->in[from.operand].count / args->geo.m;
+        const int64_t width = args->in[from.operand].count / args->p.rows.m;
         if (column < width) {
             from.at = row * width + column;
             from.run = width - column;
@@ -61,11 +61,11 @@ FL_BOTH struct fl_origin fl_concat_from(const struct fl_args *args, int64_t i) {
 FL_BOTH struct fl_origin fl_copied_from(const struct fl_args *args, int64_t i) {
     switch ((int)args->op) {
     case FL_OP_PERMUTE:
-        return fl_permuted_from(&args->strides, i);
+        return fl_permuted_from(&args->p.permutation, i);
     case FL_OP_SLICE:
-        return fl_slice_from(&args->geo, i);
+        return fl_slice_from(&args->p.slice, i);
     case FL_OP_SLICE_GRAD:
-        return fl_slice_grad_from(&args->geo, i);
+        return fl_slice_grad_from(&args->p.slice, i);
     default:
         return fl_concat_from(args, i);
     }

@@ -8,11 +8,11 @@
 #include "core/rows/rows.h"
 
 tensor_status fl_check_indices(const struct fl_args *args) {
-    const int32_t *indices = args->numbers.i[2];
-    for (int64_t i = 0; i < args->geo.m; i++)
-        if (indices[i] < 0 || indices[i] >= args->geo.k)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: index %lld is %d, expected 0 to %lld", args->numbers.what,
-                           (long long)i, indices[i], (long long)args->geo.k - 1);
+    const int32_t *indices = args->p.table.indices;
+    for (int64_t i = 0; i < args->p.table.count; i++)
+        if (indices[i] < 0 || indices[i] >= args->p.table.rows)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: index %lld is %d, expected 0 to %lld", args->p.table.name,
+                           (long long)i, indices[i], (long long)args->p.table.rows - 1);
     return TENSOR_OK;
 }
 
@@ -24,7 +24,8 @@ tensor_status fl_ref_embedding(const struct fl_args *args) {
     if (status)
         return status;
     for (int64_t i = 0; i < w.count; i++)
-        w.value[i] = w.near[i] = w.in[0][args->numbers.i[2][i / args->geo.n] * args->geo.n + i % args->geo.n];
+        w.value[i] = w.near[i] = w.in[0][args->p.table.indices[i / args->p.table.columns] * args->p.table.columns +
+                                         i % args->p.table.columns];
     fl_ref_end(&w);
     return TENSOR_OK;
 }
@@ -56,13 +57,13 @@ tensor_status fl_ref_embedding_grad(const struct fl_args *args) {
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    const int64_t n = args->geo.n;
+    const int64_t n = args->p.table.columns;
     const int e = fl_exponent(&args->in[0]);
     const bool shared = fl_ref_shared(args);
     for (int64_t i = 0; i < w.count; i++) {
         struct occurrence_sum s = {0};
-        for (int64_t row = 0; row < args->geo.m; row++)
-            if (args->numbers.i[2][row] == i / n)
+        for (int64_t row = 0; row < args->p.table.count; row++)
+            if (args->p.table.indices[row] == i / n)
                 add_occurrence(&s, shared ? ldexp(w.in[0][row * n + i % n], e) : w.in[0][row * n + i % n], shared);
         const struct fl_wide_sum sum = {s.exact, e};
         w.value[i] = shared ? fl_wide_odd(sum) : s.total + s.chain;
@@ -78,7 +79,7 @@ enum { COPIED = 1024 /* elements of a row at a time */ };
 
 static void gather_row(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
-    const int64_t n = args->geo.n, bytes = args->format->bytes, from = args->numbers.i[2][row] * n;
+    const int64_t n = args->p.table.columns, bytes = args->format->bytes, from = args->p.table.indices[row] * n;
     for (int64_t c = 0; c < n; c += COPIED) {
         const int64_t first = row * n + c, length = n - c < COPIED ? n - c : COPIED;
         char *to = args->out.data ? (char *)args->out.data + first * bytes : (char *)(own + COPIED);
@@ -89,8 +90,11 @@ static void gather_row(const struct fl_rows *rows, int64_t row, double *own, str
 
 /* Each thread has a block of numbers, and one of elements. */
 static struct fl_rows gathered_rows(const struct fl_args *args) {
-    return (struct fl_rows){
-        .args = args, .rows = args->geo.m, .width = args->geo.n, .doubles = COPIED + COPIED / 2, .run = gather_row};
+    return (struct fl_rows){.args = args,
+                            .rows = args->p.table.count,
+                            .width = args->p.table.columns,
+                            .doubles = COPIED + COPIED / 2,
+                            .run = gather_row};
 }
 
 static size_t gather_need(const struct fl_args *args) {
@@ -116,7 +120,7 @@ struct occurrences {
 
 /* Float formats: chains of binary32, added in order in double. */
 static void add_chains(const struct fl_rows *rows, const int64_t *position, int64_t count, double *own) {
-    const int64_t n = rows->args->geo.n, room = fl_row_room(n);
+    const int64_t n = rows->args->p.table.columns, room = fl_row_room(n);
     double *value = own, *dy = own + room;
     float *chain = (float *)(void *)(own + 2 * room);
     memset(value, 0, (size_t)n * sizeof *value);
@@ -137,7 +141,7 @@ static void add_chains(const struct fl_rows *rows, const int64_t *position, int6
 /* Integer formats: sums of mantissas at exponent e. */
 static void store_integers(const struct fl_rows *rows, int64_t row, const int64_t *sum, double *value, int e,
                            struct fl_stats *stats) {
-    const int64_t n = rows->args->geo.n;
+    const int64_t n = rows->args->p.table.columns;
     const double unit = fl_power_of_two(-e);
     struct fl_row_out out = {.value = value};
     uint64_t sizes = 0;
@@ -157,7 +161,7 @@ static void store_integers(const struct fl_rows *rows, int64_t row, const int64_
 static void scatter_row(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
     const struct occurrences *o = rows->plan;
-    const int64_t n = args->geo.n, from = o->first[row], count = o->first[row + 1] - from;
+    const int64_t n = args->p.table.columns, from = o->first[row], count = o->first[row + 1] - from;
     if (!count) {
         fl_rows_write_zeros(rows, row * n, n);
         return;
@@ -176,10 +180,10 @@ static void scatter_row(const struct fl_rows *rows, int64_t row, double *own, st
 
 static struct fl_rows scattered_rows(const struct fl_args *args) {
     return (struct fl_rows){.args = args,
-                            .rows = args->geo.k,
-                            .width = 2 * args->geo.n,
-                            .common = (size_t)(args->geo.k + 1 + args->geo.m) * sizeof(int64_t),
-                            .doubles = 3 * fl_row_room(args->geo.n),
+                            .rows = args->p.table.rows,
+                            .width = 2 * args->p.table.columns,
+                            .common = (size_t)(args->p.table.rows + 1 + args->p.table.count) * sizeof(int64_t),
+                            .doubles = 3 * fl_row_room(args->p.table.columns),
                             .run = scatter_row};
 }
 
@@ -189,15 +193,15 @@ static size_t scatter_need(const struct fl_args *args) {
 }
 
 static void sort_positions(const struct fl_args *args, const struct occurrences *o) {
-    const int32_t *indices = args->numbers.i[2];
-    memset(o->first, 0, (size_t)(args->geo.k + 1) * sizeof *o->first);
-    for (int64_t i = 0; i < args->geo.m; i++)
+    const int32_t *indices = args->p.table.indices;
+    memset(o->first, 0, (size_t)(args->p.table.rows + 1) * sizeof *o->first);
+    for (int64_t i = 0; i < args->p.table.count; i++)
         o->first[indices[i] + 1]++;
-    for (int64_t row = 0; row < args->geo.k; row++)
+    for (int64_t row = 0; row < args->p.table.rows; row++)
         o->first[row + 1] += o->first[row];
-    for (int64_t i = 0; i < args->geo.m; i++)
+    for (int64_t i = 0; i < args->p.table.count; i++)
         o->position[o->first[indices[i]]++] = i;
-    for (int64_t row = args->geo.k; row > 0; row--) /* each now begins where the next one does */
+    for (int64_t row = args->p.table.rows; row > 0; row--) /* each now begins where the next one does */
         o->first[row] = o->first[row - 1];
     o->first[0] = 0;
 }
@@ -207,7 +211,7 @@ static tensor_status scatter(const struct fl_args *args, const struct fl_row_vec
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
-    const struct occurrences o = {(int64_t *)(void *)memory, (int64_t *)(void *)memory + args->geo.k + 1};
+    const struct occurrences o = {(int64_t *)(void *)memory, (int64_t *)(void *)memory + args->p.table.rows + 1};
     sort_positions(args, &o);
     rows.plan = &o;
     rows.vectors = vectors;
@@ -237,8 +241,11 @@ static tensor_status check(const char *name, struct operand table, struct operan
                        fl_shape_text(table.t, text), rows.name, fl_shape_text(rows.t, other), (long long)n,
                        (long long)last_dim(rows.t));
     TRY(fl_check_numbers(name, "indices", indices, FMT_I32, rows.t->count / n, out.t));
-    args->geo = (struct fl_geometry){.m = rows.t->count / n, .n = n, .k = table.t->shape[0]};
-    args->numbers = (struct fl_numbers){.i = {NULL, NULL, indices->storage->data}, .what = name};
+    args->p.table = (struct fl_table){.rows = table.t->shape[0],
+                                      .columns = n,
+                                      .count = rows.t->count / n,
+                                      .indices = indices->storage->data,
+                                      .name = name};
     return TENSOR_OK;
 }
 

@@ -63,8 +63,7 @@ static void compare(fl_kernel kernel, enum fl_backend backend, enum fl_op op, fl
         .format = fl_format_of(FMT_FP32),
         .out = {want, NULL, 0, COUNT},
         .in = {{(void *)a, NULL, 0, COUNT}, {(void *)b, NULL, 0, COUNT}, {(void *)c, NULL, 0, COUNT}},
-        .alpha = alpha,
-        .beta = beta,
+        .p.sgd = {.momentum = alpha, .weight_decay = beta, .rate = alpha},
         .stats = &stats};
     CHECK(fl_ref_kernel(op)(&args) == TENSOR_OK, "%s", tensor_error());
     args.out.data = got;
