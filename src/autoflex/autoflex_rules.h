@@ -83,6 +83,10 @@ FL_BOTH bool fl_predicts(int predictor) { /* from the history */
     return predictor != AUTOFLEX_CURRENT && predictor != AUTOFLEX_FIXED;
 }
 
+FL_BOTH bool fl_needs_maximum(int predictor) { /* of the very result */
+    return predictor == AUTOFLEX_CURRENT;
+}
+
 FL_BOTH bool fl_repeats(int predictor) { /* what does not fit */
     return predictor == AUTOFLEX_REPEAT;
 }

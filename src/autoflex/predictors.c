@@ -103,7 +103,7 @@ autoflex_role autoflex_find_role(const char *name) {
 }
 
 bool autoflex_needs_maximum(autoflex_predictor predictor) {
-    return predictor == AUTOFLEX_CURRENT;
+    return fl_needs_maximum(predictor);
 }
 
 /* Under the lock. */

@@ -9,30 +9,12 @@
 #include "flex/flex_parts.h"
 #include "flex/flex_store.h"
 
-static uint32_t magnitude_of(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits & 0x7fffffffu;
-}
-
 /* The rare run with NaN or Inf, or a unit that binary32 does not hold. */
 static void convert_unusual(int16_t *dst, int64_t n, const float *x, int e, struct fl_stats *stats) {
     for (int64_t i = 0; i < n; i++) {
-        if (magnitude_of(x[i]) >= 0x7f800000u) {
-            const int32_t m = fl_put_nonfinite((double)x[i], FLEX_TOP, stats);
-            if (dst)
-                dst[i] = (int16_t)m;
-            continue;
-        }
-        const double size = fabs(ldexp((double)x[i], e));
-        const int32_t m = (int32_t)rint(size < FLEX_TOP + 1 ? size : FLEX_TOP + 1);
-        const int32_t kept = m > FLEX_TOP ? FLEX_TOP : m;
-        stats->maximum = fmax(stats->maximum, (double)fabsf(x[i]));
-        stats->saturated += m > FLEX_TOP;
-        stats->flushed += m == 0 && x[i] != 0;
-        stats->gamma = kept > stats->gamma ? kept : stats->gamma;
+        const int32_t m = fl_put_number((double)x[i], (double)x[i], e, FLEX_TOP, NULL, stats);
         if (dst)
-            dst[i] = (int16_t)(x[i] < 0 ? -kept : kept);
+            dst[i] = (int16_t)m;
     }
 }
 
@@ -49,7 +31,7 @@ static void floats_to_elements(const struct fl_view *out, int64_t first, int64_t
     uint32_t largest = 0, zeros = 0, nothing = 0;
     if (usual)
         for (int64_t i = 0; i < n; i++) {
-            const uint32_t magnitude = magnitude_of(x[i]);
+            const uint32_t magnitude = fl_float_magnitude(x[i]);
             const float v = x[i] * unit, below = v < top ? v : top;
             const float inside = below > -top ? below : -top, m = inside + whole;
             int32_t bits;
@@ -61,7 +43,7 @@ static void floats_to_elements(const struct fl_view *out, int64_t first, int64_t
         }
     else
         for (int64_t i = 0; i < n; i++)
-            largest = magnitude_of(x[i]) > largest ? magnitude_of(x[i]) : largest;
+            largest = fl_float_magnitude(x[i]) > largest ? fl_float_magnitude(x[i]) : largest;
     if (largest >= 0x7f800000u || (dst && !usual)) {
         convert_unusual(dst, n, x, e, stats);
         return;
@@ -103,7 +85,7 @@ static uint32_t elements_to_floats(const struct fl_view *in, int64_t first, int6
         if (stream)
             fl_stream(x + i, y, (size_t)length * sizeof *x);
     }
-    return magnitude_of((float)largest * unit0 * unit1);
+    return fl_float_magnitude((float)largest * unit0 * unit1);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* flex_format.c - flex16+5 and dfp16: 16-bit mantissas under one exponent, value = mantissa * 2^-e. The two differ in
  * the range of e and in how it is chosen (Koster et al. 2017; Das et al. 2018). */
-#include "core/arithmetic/exact.h"
 #include "core/arithmetic/philox.h"
+#include "core/tensor/element_rules.h"
 #include "flex/flex_rows.h"
 #include <math.h>
 
@@ -14,48 +14,16 @@ static void decode(const struct fl_view *in, int64_t first, int64_t n, double *v
         values[i] = m[i] * unit;
 }
 
-static int64_t round_stochastic(double x, int e, uint32_t draw) {
-    int exponent;
-    const double m = frexp(x, &exponent);
-    const struct fl_wide_sum sum = {(int64_t)ldexp(m, 53), 53 - exponent};
-    return fl_wide_round(sum, e, TOP + 1, &draw, NULL);
-}
-
-/* To the nearest integer, ties to even, beyond +-TOP to something beyond it. The addition of 1.5 * 2^52 leaves no bits
- * below one. */
-static int64_t round_nearest(double v) {
-    const double inside = v > TOP + 1 ? TOP + 1 : v < -TOP - 1 ? -TOP - 1 : v;
-    return (int64_t)((inside + 0x1.8p52) - 0x1.8p52);
-}
-
 static void encode(const struct fl_view *out, int64_t first, int64_t n, const double *values, bool op_result,
                    const struct fl_rounding *rounding, struct fl_stats *stats) {
     (void)op_result; /* exact or rounded to odd: both are rounded here for the first time */
     int16_t *dst = out->data ? (int16_t *)out->data + first : NULL;
     const int e = fl_exponent(out);
-    const double unit = ldexp(1, e);
     const bool stochastic = rounding->mode == TENSOR_ROUND_STOCHASTIC;
     for (int64_t i = 0; i < n; i++) {
-        const double x = values[i];
-        int64_t m;
-        if (!isfinite(x)) {
-            m = fl_put_nonfinite(x, TOP, stats);
-            if (dst)
-                dst[i] = (int16_t)m;
-            continue;
-        }
-        if (stochastic)
-            m = round_stochastic(x, e, fl_philox_draw(rounding->key, rounding->write, rounding->first + first + i));
-        else
-            m = round_nearest(x * unit);
-        stats->maximum = fabs(x) > stats->maximum ? fabs(x) : stats->maximum;
-        stats->flushed += x < 0 || x > 0 ? m == 0 : 0;
-        if (m > TOP || m < -TOP) {
-            stats->saturated++;
-            m = m < 0 ? -TOP : TOP;
-        }
-        const int32_t size = (int32_t)(m < 0 ? -m : m);
-        stats->gamma = size > stats->gamma ? size : stats->gamma;
+        const uint32_t draw =
+            stochastic ? fl_philox_draw(rounding->key, rounding->write, rounding->first + first + i) : 0;
+        const int32_t m = fl_put_number(values[i], values[i], e, TOP, stochastic ? &draw : NULL, stats);
         if (dst)
             dst[i] = (int16_t)m;
     }

@@ -86,7 +86,7 @@ static void optimiser_inside(double *inside, int64_t n, const double *y, int e, 
     }
 }
 
-/* To nearest, and saturated, as fl_wide_units and the codec do it, in passes that compilers turn into vectors. */
+/* To nearest, and saturated, as fl_put_number and fl_put_wide do it, in passes that compilers turn into vectors. */
 static void optimiser_round(int32_t *m, int64_t n, const double *y, int e, int32_t limit, struct fl_stats *stats) {
     double inside[FLEX_BLOCK];
     optimiser_inside(inside, n, y, e, (double)limit + 1);
@@ -107,7 +107,7 @@ static void optimiser_store_wide(int32_t *wide, int16_t *dst, int64_t n, const d
     optimiser_round(wide, n, y, e, FL_WIDE_LIMIT, stats);
     int32_t high = 0, low = 0;
     for (int64_t i = 0; i < n; i++) {
-        const int32_t m = (wide[i] + 0x7fff + ((wide[i] >> 16) & 1)) >> 16;
+        const int32_t m = fl_narrow(wide[i]);
         high = m > high ? m : high;
         low = m < low ? m : low;
         dst[i] = (int16_t)m;

@@ -10,6 +10,7 @@
 #ifndef FL_FLEX_STORE_H
 #define FL_FLEX_STORE_H
 
+#include "core/tensor/element_rules.h"
 #include "flex/flex_rounding.h"
 #include "flex/flex_stochastic.h"
 
@@ -65,7 +66,7 @@ static void store_wide(int32_t *wide, int16_t *dst, int64_t n, const int64_t *su
     for (int64_t i = 0; i < n; i++) {
         const int64_t x = sums[i], r = (x + below_half + ((x >> shift) & 1)) >> shift;
         const int64_t w = r > FL_WIDE_LIMIT ? FL_WIDE_LIMIT : r < -FL_WIDE_LIMIT ? -FL_WIDE_LIMIT : r;
-        const int32_t m = (int32_t)((w + 0x7fff + ((w >> 16) & 1)) >> 16);
+        const int32_t m = fl_narrow((int32_t)w);
         saturated += w != r;
         flushed += (m == 0) & (x != 0);
         high = m > high ? m : high;
@@ -93,29 +94,19 @@ static inline int64_t round_sum(struct fl_wide_sum sum, int e, int64_t limit, co
     return r > limit ? limit : r < -limit ? -limit : (int64_t)r;
 }
 
-static inline void note_mantissa(struct fl_stats *stats, int64_t m, bool zero) {
-    const int32_t size = (int32_t)(m < 0 ? -m : m);
-    stats->gamma = size > stats->gamma ? size : stats->gamma;
-    stats->flushed += m == 0 && !zero;
-}
-
 static inline void store_sum(const struct fl_args *args, int64_t i, struct fl_wide_sum sum, struct fl_stats *stats) {
     const struct fl_rounding *how = &args->rounding;
     const bool stochastic = how->mode == TENSOR_ROUND_STOCHASTIC;
     const uint32_t draw = stochastic ? fl_philox_draw(how->key, how->write, how->first + i) : 0;
     const int64_t m = round_sum(sum, fl_exponent(&args->out), FLEX_TOP, stochastic ? &draw : NULL, &stats->saturated);
-    note_mantissa(stats, m, sum.m == 0);
-    ((int16_t *)args->out.data)[i] = (int16_t)m;
+    ((int16_t *)args->out.data)[i] = (int16_t)fl_put_mantissa(m, FLEX_TOP, sum.m != 0, stats);
 }
 
 /* A weight with a wide copy: the copy is rounded to nearest, the mantissa is its rounded view. */
 static inline void store_sum_wide(const struct fl_args *args, int64_t i, struct fl_wide_sum sum,
                                   struct fl_stats *stats) {
     const int64_t wide = round_sum(sum, fl_exponent(&args->out) + 16, FL_WIDE_LIMIT, NULL, &stats->saturated);
-    const int64_t m = fl_shift_round(wide, 16);
-    note_mantissa(stats, m, sum.m == 0);
-    ((int32_t *)args->out.wide)[i] = (int32_t)wide;
-    ((int16_t *)args->out.data)[i] = (int16_t)m;
+    ((int32_t *)args->out.wide)[i] = fl_put_wide(wide, sum.m != 0, (int16_t *)args->out.data + i, stats);
 }
 
 #endif

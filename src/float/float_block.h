@@ -12,12 +12,13 @@
  *     FL_DIGITS, FL_LEAST_NORMAL          optional, stochastic rounding: significant binary digits of normal numbers,
  * and the smallest of these FL_BEYOND                           the power of two above the largest number, as a
  * binary32 word FL_ELEMENT_IS_FLOAT                 optional: fl_element is float; blocks are then used where they lie
- * Gives: FLOAT_BLOCK, FL_INDEPENDENT, float_min, float_magnitude, load_elements, load_block, floats_of, room_for,
+ * Gives: FLOAT_BLOCK, FL_INDEPENDENT, float_min, load_elements, load_block, floats_of, room_for,
  * element_at, count_block, count_drawn, encode_block, store_floats, relu. */
 #ifndef FL_FLOAT_BLOCK_H
 #define FL_FLOAT_BLOCK_H
 
 #include "core/table/kernel.h"
+#include "core/tensor/element_rules.h"
 #include <string.h>
 
 enum { FLOAT_BLOCK = 1024 }; /* elements; a few blocks of floats stay in the first-level cache */
@@ -31,12 +32,6 @@ enum { FLOAT_BLOCK = 1024 }; /* elements; a few blocks of floats stay in the fir
 
 static inline int64_t float_min(int64_t a, int64_t b) {
     return a < b ? a : b;
-}
-
-static inline uint32_t float_magnitude(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits & 0x7fffffffu;
 }
 
 /* Of few elements. */
@@ -82,11 +77,7 @@ static inline fl_element *element_at(fl_element *dst, int64_t i) {
 /* The rare block with an overflow, Inf or NaN. */
 static void count_unusual(const float *src, int64_t n, uint32_t overflow, struct fl_stats *stats) {
     for (int64_t i = 0; i < n; i++) {
-        uint32_t magnitude = float_magnitude(src[i]);
-        if (magnitude <= 0x7f800000u && __builtin_fabsf(src[i]) > stats->maximum)
-            stats->maximum = __builtin_fabsf(src[i]);
-        stats->nonfinite += magnitude >= overflow;
-        stats->saturated += magnitude >= overflow && magnitude < 0x7f800000u;
+        fl_count_float(src[i], fl_float_magnitude(src[i]) >= overflow, stats);
     }
 }
 
@@ -95,7 +86,7 @@ static void count_unusual(const float *src, int64_t n, uint32_t overflow, struct
 static inline void count_block(const float *src, int64_t n, uint32_t overflow, uint32_t flush, struct fl_stats *stats) {
     uint32_t largest = 0, flushed = 0;
     for (int64_t i = 0; i < n; i++) {
-        uint32_t magnitude = float_magnitude(src[i]);
+        uint32_t magnitude = fl_float_magnitude(src[i]);
         largest = magnitude > largest ? magnitude : largest;
         flushed += magnitude - 1u < flush; /* zero wraps around */
     }
@@ -129,19 +120,14 @@ static inline void encode_block(fl_element *dst, int64_t n, const float *src) {
 static inline void count_drawn(int64_t n, const float *x, const float *y, struct fl_stats *stats) {
     uint32_t largest = 0, stored = 0, flushed = 0;
     for (int64_t i = 0; i < n; i++) {
-        const uint32_t before = float_magnitude(x[i]), after = float_magnitude(y[i]);
+        const uint32_t before = fl_float_magnitude(x[i]), after = fl_float_magnitude(y[i]);
         largest = before > largest ? before : largest;
         stored = after > stored ? after : stored;
         flushed += (after == 0) & (before != 0);
     }
     stats->flushed += flushed;
-    for (int64_t i = 0; (largest > 0x7f800000u || stored >= FL_BEYOND) && i < n; i++) { /* rare */
-        const uint32_t before = float_magnitude(x[i]), after = float_magnitude(y[i]);
-        if (before <= 0x7f800000u && __builtin_fabsf(x[i]) > stats->maximum)
-            stats->maximum = __builtin_fabsf(x[i]);
-        stats->nonfinite += after >= FL_BEYOND;
-        stats->saturated += after >= FL_BEYOND && before < 0x7f800000u;
-    }
+    for (int64_t i = 0; (largest > 0x7f800000u || stored >= FL_BEYOND) && i < n; i++) /* rare */
+        fl_count_float(x[i], fl_float_magnitude(y[i]) >= FL_BEYOND, stats);
     float maximum;
     memcpy(&maximum, &largest, sizeof maximum);
     if (maximum > stats->maximum) /* not NaN */

@@ -29,7 +29,7 @@ static uint32_t elements_to_floats(const struct fl_view *in, int64_t first, int6
         float *y = stream ? buffer : x + i;
         load_block(src + i, length, y);
         for (int64_t j = 0; j < length; j++) {
-            const uint32_t magnitude = float_magnitude(y[j]);
+            const uint32_t magnitude = fl_float_magnitude(y[j]);
             largest = magnitude > largest ? magnitude : largest;
         }
         if (stream)

@@ -1,11 +1,12 @@
 /* gpu_call.h - a call as kernels on the device see it.
  *
- * The host queues the kernels of a call and goes on. What they find out for each other, the exponent to try, whether
- * the first attempt was the last, statistics, lies in one struct gpu_control in the memory of the device; so does what
- * went wrong, which only who waits will read: from then on every kernel of the queue leaves at once. */
+ * The host queues the kernels of a call and goes on. What they find out for each other, which attempt of the write
+ * comes next and statistics, lies in one struct gpu_control in the memory of the device; so does what went wrong, which
+ * only who waits will read: from then on every kernel of the queue leaves at once. */
 #ifndef FL_GPU_CALL_H
 #define FL_GPU_CALL_H
 
+#include "autoflex/write_rules.h"
 #include "core/tensor/fill.h"
 #include "gpu/device.h"
 #include "gpu/gpu_plugin.h"
@@ -13,12 +14,8 @@
 struct gpu_control {
     struct fl_gpu_failure failure;
     struct fl_stats stats;
-    int64_t found;   /* the first position of what ought not to be there; -1: none so far */
-    int32_t measure; /* the first attempt stores nothing */
-    int32_t done;    /* a second attempt is not needed */
-    int32_t fits;    /* the exponent is that of the exact maximum */
-    int32_t tried;   /* the exponent of the first attempt */
-    int32_t repeats; /* ... is that of the history, unless what it gives does not fit */
+    int64_t found; /* the first position of what ought not to be there; -1: none so far */
+    struct fl_write_state write;
 };
 
 struct gpu_call {
@@ -27,7 +24,7 @@ struct gpu_call {
     struct fl_slot *slot; /* of what is written; NULL: numbers */
     uint64_t seed;
     int32_t mode;    /* of rounding */
-    int32_t attempt; /* 0, 1 */
+    int32_t attempt; /* 0, 1: for the host, which kernels to queue */
 };
 
 /* Where numbers come from, in the memory of the device: doubles, floats, what bytes mean in each channel; or they are
@@ -81,9 +78,10 @@ struct gpu_now {
 /* False: nothing is to be done. */
 __device__ static inline bool gpu_begin(const struct gpu_call &call, struct gpu_now *now) {
     const struct gpu_control *control = call.control;
-    if (control->failure.finding || (call.attempt && control->done))
+    const int next = control->write.next;
+    if (control->failure.finding || next == FL_WRITE_DONE)
         return false;
-    now->out = !call.attempt && control->measure ? NULL : call.args.out.data;
+    now->out = next == FL_WRITE_MEASURE ? NULL : call.args.out.data;
     now->rounding.mode = (tensor_rounding)call.mode;
     now->rounding.key = call.seed;
     now->rounding.write = call.slot ? call.slot->writes : 0;

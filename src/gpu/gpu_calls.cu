@@ -1,6 +1,6 @@
 // gpu_calls.cu - a call as a sequence of kernels: what run.c does on a processor, with nobody to look in between.
 #include "gpu/gpu_calls.h"
-#include "autoflex/autoflex_rules.h"
+#include "autoflex/write_rules.h"
 #include "core/ops/optimisers/optimiser_rules.h"
 
 // --- before, between and after the attempts: one thread --------------------------------------------------------------
@@ -9,10 +9,6 @@
 __host__ __device__ double fl_autoflex_foreign(const struct autoflex *a) {
     (void)a;
     return 0;
-}
-
-__device__ static bool needs_maximum(const struct autoflex *a) {
-    return a->predictor == AUTOFLEX_CURRENT;
 }
 
 __device__ static void clear(struct gpu_control *control) {
@@ -46,87 +42,55 @@ __device__ static bool finds_number(struct gpu_control *control, const struct fl
     return true;
 }
 
-__global__ void begin_run(const struct gpu_call call) {
-    struct gpu_control *control = call.control;
-    if (control->failure.finding || finds_number(control, call.args.late))
-        return;
-    clear(control);
-    control->found = -1;
-    control->measure = control->done = 0;
-}
-
-// The exponent by the history, or the first attempt finds the maximum: "current" stores at the exponent of the last
-// write, which mostly is right again, unless operands are overwritten.
-__global__ void begin_write(const struct gpu_call call, bool shared, bool measures_first) {
+// A write, or the one attempt of a call whose results are numbers.
+__global__ void begin_attempts(const struct gpu_call call, bool shared, int kind) {
     struct gpu_control *control = call.control;
     if (control->failure.finding || finds_number(control, call.args.late) ||
         (shared && finds_factor(control, call.args.late)))
         return;
     clear(control);
-    struct autoflex *a = &call.slot->autoflex;
-    control->fits = shared && needs_maximum(a);
-    control->measure = 0;
-    control->done = 0;
-    control->repeats = 0;
-    if (!shared)
-        return;
-    if (!control->fits && a->initialised) {
-        fl_autoflex_adjust(a);
-        control->repeats = fl_repeats(a->predictor);
-        control->measure = control->repeats && measures_first;
-        return;
-    }
-    control->measure = !control->fits || measures_first;
-    control->tried = a->e;
+    control->found = -1;
+    fl_write_begin(&control->write, call.slot ? &call.slot->autoflex : NULL, shared, kind);
 }
 
-// Whether the first attempt was the write; else the exponent of the second.
-__global__ void between_attempts(const struct gpu_call call) {
+// Statistics are those of the last attempt.
+__device__ static void attempted(const struct gpu_call &call) {
     struct gpu_control *control = call.control;
-    if (control->failure.finding)
-        return;
-    struct autoflex *a = &call.slot->autoflex;
-    if (control->fits)
-        control->done = fl_autoflex_fit(a, control->stats.maximum) == control->tried && !control->measure;
-    else if (control->repeats)
-        control->done = !fl_autoflex_repeat(a, control->stats.maximum) && !control->measure;
-    else if (control->measure)
-        fl_autoflex_initialise(a, control->stats.maximum);
-    else
-        control->done = 1;
-    if (!control->done)
+    fl_write_attempted(&control->write, &call.slot->autoflex, control->stats.maximum);
+    if (control->write.next != FL_WRITE_DONE)
         clear(control);
 }
 
-__global__ void end_write(const struct gpu_call call, bool records) {
+__global__ void between_attempts(const struct gpu_call call) {
+    if (!call.control->failure.finding)
+        attempted(call);
+}
+
+__global__ void end_write(const struct gpu_call call) {
     const struct gpu_control *control = call.control;
     if (control->failure.finding)
         return;
-    if (records)
-        fl_autoflex_record(&call.slot->autoflex, control->stats.gamma, control->stats.maximum);
+    fl_write_end(&control->write, &call.slot->autoflex, control->stats.gamma, control->stats.maximum);
     fl_slot_written(call.slot, &control->stats, call.args.out.count);
 }
 
 // --- parts of a write: attempts are those of the whole sequence, and each kernel runs once ---------------------------
 
 __global__ void open_sequence(const struct gpu_call call, const struct fl_sequence_part part, bool shared) {
-    if (call.control->failure.finding)
-        return;
-    fl_sequence_open(part.state, part.tensor, part.attempt, call.slot, part.count, shared,
-                     shared && needs_maximum(&call.slot->autoflex));
+    if (!call.control->failure.finding)
+        fl_sequence_open(part.state, part.tensor, part.attempt, call.slot, part.count, shared);
 }
 
 __global__ void close_sequence(const struct gpu_control *control, const struct fl_sequence_part part) {
     if (!control->failure.finding)
-        fl_sequence_close(part.state, part.attempt);
+        fl_sequence_close(part.state);
 }
 
 __global__ void begin_part(struct gpu_control *control, const struct fl_sequence_part part) {
     if (control->failure.finding)
         return;
     clear(control);
-    control->measure = 0;
-    control->done = part.state->settled; // of a second attempt, as which the kernel runs
+    control->write.next = part.state->settled ? FL_WRITE_DONE : FL_WRITE_STORE;
 }
 
 __global__ void end_part(const struct gpu_control *control, const struct fl_sequence_part part) {
@@ -136,17 +100,9 @@ __global__ void end_part(const struct gpu_control *control, const struct fl_sequ
 
 // --- sources ---------------------------------------------------------------------------------------------------------
 
-__global__ void begin_look(struct gpu_control *control) {
-    if (control->failure.finding)
-        return;
-    clear(control);
-    control->found = -1;
-    control->measure = control->done = 0;
-}
-
 // The largest finite |x|, and the first that is not finite.
 __global__ void look_at(struct gpu_control *control, const struct gpu_numbers numbers, int64_t count) {
-    if (control->failure.finding)
+    if (control->failure.finding || control->write.next != FL_WRITE_MEASURE)
         return;
     struct fl_stats stats = {};
     for (int64_t i = gpu_first(); i < count; i += gpu_stride()) {
@@ -161,9 +117,8 @@ __global__ void look_at(struct gpu_control *control, const struct gpu_numbers nu
 
 __global__ void end_look(const struct gpu_call call, const struct gpu_numbers numbers, bool load, const char *what) {
     struct gpu_control *control = call.control;
-    if (control->failure.finding)
+    if (control->failure.finding || control->write.next != FL_WRITE_MEASURE)
         return;
-    struct autoflex *a = &call.slot->autoflex;
     if (load && control->found >= 0) {
         const double value = gpu_number(numbers, control->found);
         control->failure.finding = FL_GPU_LOAD;
@@ -173,22 +128,12 @@ __global__ void end_look(const struct gpu_call call, const struct gpu_numbers nu
         control->failure.format = call.args.format;
         return;
     }
-    if (needs_maximum(a))
-        fl_autoflex_fit(a, control->stats.maximum);
-    else if (load)
-        fl_autoflex_load(a, control->stats.maximum);
-    else if (!a->initialised)
-        fl_autoflex_initialise(a, control->stats.maximum);
-    else
-        fl_autoflex_adjust(a);
-    if (!load)
-        fl_autoflex_repeat(a, control->stats.maximum);
-    clear(control);
+    attempted(call);
 }
 
 // --- the host's side -------------------------------------------------------------------------------------------------
 
-#define TRY(what)                                                                                                      \
+#define TRY_CUDA(what)                                                                                                 \
     do {                                                                                                               \
         const cudaError_t error_ = (what);                                                                             \
         if (error_ != cudaSuccess)                                                                                     \
@@ -218,9 +163,8 @@ static void describe_output(struct gpu_call *c, const struct fl_storage *out) {
     c->seed = out->seed;
 }
 
-static cudaError_t end(const struct gpu_call *c, const struct fl_call *call, bool records, bool with_wide_part,
-                       cudaStream_t stream) {
-    TRY(gpu_launch(end_write, 1, 1, 0, stream, *c, records));
+static cudaError_t end(const struct gpu_call *c, const struct fl_call *call, bool with_wide_part, cudaStream_t stream) {
+    TRY_CUDA(gpu_launch(end_write, 1, 1, 0, stream, *c));
     if (!call->out.wide || with_wide_part)
         return cudaSuccess;
     const struct fl_view view = {call->out.data, NULL, &call->out.slot->e, call->out.count};
@@ -230,9 +174,8 @@ static cudaError_t end(const struct gpu_call *c, const struct fl_call *call, boo
 static cudaError_t write_part(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
     struct gpu_call c = describe(call, control);
     describe_output(&c, &call->out);
-    c.attempt = 1;
-    TRY(gpu_launch(begin_part, 1, 1, 0, stream, control, call->sequence));
-    TRY(gpu_kernels_of(call->out.format->id)->op[call->args.op](&c, stream));
+    TRY_CUDA(gpu_launch(begin_part, 1, 1, 0, stream, control, call->sequence));
+    TRY_CUDA(gpu_kernels_of(call->out.format->id)->op[call->args.op](&c, stream));
     return gpu_launch(end_part, 1, 1, 0, stream, control, call->sequence);
 }
 
@@ -247,19 +190,20 @@ static cudaError_t write(const struct fl_call *call, struct gpu_control *control
     const bool shared = is_shared(call->out.format);
     struct gpu_call c = describe(call, control);
     describe_output(&c, &call->out);
-    TRY(gpu_launch(begin_write, 1, 1, 0, stream, c, shared, call->measures_first));
-    TRY(run(&c, stream));
+    TRY_CUDA(
+        gpu_launch(begin_attempts, 1, 1, 0, stream, c, shared, call->measures_first ? FL_WRITE_ONCE : FL_WRITE_FREE));
+    TRY_CUDA(run(&c, stream));
     if (shared) {
-        TRY(gpu_launch(between_attempts, 1, 1, 0, stream, c));
+        TRY_CUDA(gpu_launch(between_attempts, 1, 1, 0, stream, c));
         c.attempt = 1;
-        TRY(run(&c, stream));
+        TRY_CUDA(run(&c, stream));
     }
-    return end(&c, call, shared, c.args.out.wide != NULL, stream);
+    return end(&c, call, c.args.out.wide != NULL, stream);
 }
 
 static cudaError_t run(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {
     const struct gpu_call c = describe(call, control);
-    TRY(gpu_launch(begin_run, 1, 1, 0, stream, c));
+    TRY_CUDA(gpu_launch(begin_attempts, 1, 1, 0, stream, c, false, FL_WRITE_FREE));
     return gpu_kernels_of(call->args.format->id)->op[call->args.op](&c, stream);
 }
 
@@ -272,7 +216,7 @@ static cudaError_t fetch(const struct fl_call *call, struct gpu_numbers *numbers
     *numbers = there;
     if (!s->format)
         return cudaSuccess;
-    TRY(cudaMallocAsync((void **)memory, (size_t)call->out.count * sizeof **memory, stream));
+    TRY_CUDA(cudaMallocAsync((void **)memory, (size_t)call->out.count * sizeof **memory, stream));
     numbers->d = *memory;
     return gpu_numbers_to_doubles(s, call->out.count, *memory, stream);
 }
@@ -282,20 +226,22 @@ static cudaError_t transfer(const struct fl_call *call, struct gpu_control *cont
     const struct gpu_kernels *kernels = gpu_kernels_of(call->out.format->id);
     struct gpu_call c = describe(call, control);
     describe_output(&c, &call->out);
-    TRY(gpu_launch(begin_look, 1, 1, 0, stream, control));
-    if (is_shared(call->out.format)) {
-        TRY(gpu_launch(look_at, gpu_blocks(call->out.count), GPU_THREADS, 0, stream, control, *numbers,
-                       call->out.count));
-        TRY(gpu_launch(end_look, 1, 1, 0, stream, c, *numbers, load, call->what));
+    memset(&c.args.late, 0, sizeof c.args.late);
+    const bool shared = is_shared(call->out.format);
+    TRY_CUDA(gpu_launch(begin_attempts, 1, 1, 0, stream, c, shared, load ? FL_WRITE_LOAD : FL_WRITE_ONCE));
+    if (shared) {
+        TRY_CUDA(gpu_launch(look_at, gpu_blocks(call->out.count), GPU_THREADS, 0, stream, control, *numbers,
+                            call->out.count));
+        TRY_CUDA(gpu_launch(end_look, 1, 1, 0, stream, c, *numbers, load, call->what));
     }
     if (load) /* never stochastic */
         c.mode = call->out.rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST;
     if (load && call->out.wide) {
-        TRY(kernels->load_wide(&c, call->out.wide, numbers, stream));
-        return end(&c, call, false, true, stream);
+        TRY_CUDA(kernels->load_wide(&c, call->out.wide, numbers, stream));
+        return end(&c, call, true, stream);
     }
-    TRY(kernels->from_numbers(&c, numbers, !load, stream));
-    return end(&c, call, !load && is_shared(call->out.format), false, stream);
+    TRY_CUDA(kernels->from_numbers(&c, numbers, !load, stream));
+    return end(&c, call, false, stream);
 }
 
 static cudaError_t load_or_round(const struct fl_call *call, struct gpu_control *control, cudaStream_t stream) {

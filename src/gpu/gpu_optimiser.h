@@ -47,19 +47,16 @@ __device__ static inline void store_result(const struct gpu_now &now, const stru
         gpu_store(now, e, i, x, x, stats);
         return;
     }
-    double m = fl_wide_units(x * fl_power_of_two(e + 16));
-    const bool beyond = m > FL_WIDE_LIMIT || m < -FL_WIDE_LIMIT;
-    if (beyond)
-        m = m < 0 ? -FL_WIDE_LIMIT : FL_WIDE_LIMIT;
-    if (now.out)
-        ((int32_t *)args.out.wide)[i] = (int32_t)m;
+    const double m = fl_nearest_units(x * fl_power_of_two(e + 16), FL_WIDE_LIMIT);
     if (!fl_is_finite(x)) {
+        int64_t ignored = 0;
+        if (now.out)
+            ((int32_t *)args.out.wide)[i] = (int32_t)fl_saturate((int64_t)m, FL_WIDE_LIMIT, &ignored);
         gpu_put_nonfinite(now, i, x, stats);
         return;
     }
-    stats->saturated += beyond;
     stats->maximum = size > stats->maximum ? size : stats->maximum;
-    gpu_store_mantissa(now, i, (int64_t)fl_nearest_integer(m * 0x1p-16), size != 0, stats);
+    gpu_store_wide(now, args.out.wide, i, (int64_t)m, size != 0, stats);
 }
 #else
 __device__ static inline void store_result(const struct gpu_now &now, const struct fl_args &args, int64_t i, double x,

@@ -122,11 +122,10 @@ __device__ static inline fl_element product_element(const struct gpu_now &now, s
         something = to.something;
         end->maximum = to.size > end->maximum ? to.size : end->maximum;
     }
+    int64_t saturated = 0;
     end->flushed += something && m == 0;
-    if (m > FL_TOP || m < -FL_TOP) {
-        end->saturated++;
-        m = m < 0 ? -FL_TOP : FL_TOP;
-    }
+    m = fl_saturate(m, FL_TOP, &saturated);
+    end->saturated += (uint32_t)saturated;
     const int32_t size = (int32_t)(m < 0 ? -m : m);
     end->gamma = size > end->gamma ? size : end->gamma;
     return (fl_element)m;

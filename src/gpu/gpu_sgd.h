@@ -82,12 +82,9 @@ __device__ static inline void store_sgd(const struct gpu_now &now, const struct 
         return;
     }
     const int64_t m = fl_terms_round(sum, e + 16, FL_WIDE_LIMIT, NULL, &stats->saturated);
-    if (now.out)
-        ((int32_t *)args.out.wide)[i] = (int32_t)m;
     const double near = fl_terms_abs(sum);
-    const int64_t view = (int64_t)fl_nearest_integer((double)m * 0x1p-16);
     stats->maximum = near > stats->maximum ? near : stats->maximum;
-    gpu_store_mantissa(now, i, view, near != 0, stats);
+    gpu_store_wide(now, args.out.wide, i, m, near != 0, stats);
 }
 #else
 /* NaN and Inf go through ordinary arithmetic. */

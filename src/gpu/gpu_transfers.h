@@ -51,7 +51,7 @@ __global__ void follow_elements(const struct gpu_control *control, const struct 
     for (int64_t i = gpu_first(); i < view.count; i += gpu_stride()) {
         const fl_element element = ((const fl_element *)view.data)[i];
 #ifdef FL_SHARED_EXPONENT
-        ((int32_t *)wide)[i] = element * 65536;
+        ((int32_t *)wide)[i] = fl_widen(element);
 #else
         ((float *)wide)[i] = FL_DECODE(element);
 #endif
@@ -72,25 +72,15 @@ __global__ void load_both(const struct gpu_call call, void *wide, const struct g
     for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
         const double x = gpu_number(numbers, i), size = x < 0 ? -x : x;
 #ifdef FL_SHARED_EXPONENT
-        const double limit = FL_WIDE_LIMIT, v = fl_scale2(x, fl_exponent(&call.args.out) + 16),
-                     inside = v > limit + 1    ? limit + 1
-                              : v < -limit - 1 ? -limit - 1
-                                               : v;
-        int64_t m = (int64_t)fl_nearest_integer(inside);
-        if (m > FL_WIDE_LIMIT || m < -FL_WIDE_LIMIT) {
-            stats.saturated++;
-            m = m < 0 ? -FL_WIDE_LIMIT : FL_WIDE_LIMIT;
-        }
-        ((int32_t *)wide)[i] = (int32_t)m;
-        gpu_store_mantissa(now, i, (int64_t)fl_nearest_integer((double)m * 0x1p-16), x != 0, &stats);
+        const double units = fl_nearest_units(fl_scale2(x, fl_exponent(&call.args.out) + 16), FL_WIDE_LIMIT);
+        gpu_store_wide(now, wide, i, (int64_t)units, x != 0, &stats);
         stats.maximum = size > stats.maximum ? size : stats.maximum;
 #else
         const float f = (float)x;
         struct fl_stats one = {};
         ((float *)wide)[i] = f;
         gpu_store_float(now, i, f, &one);
-        one.saturated += fl_is_finite(x) && !fl_is_finite(f);
-        one.flushed += x != 0 && f == 0;
+        fl_count_lost(x, f, &one);
         one.maximum = size == size ? size : 0;
         fl_stats_merge(&stats, &one);
 #endif

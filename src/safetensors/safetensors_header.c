@@ -9,13 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        tensor_status try_status = (call);                                                                             \
-        if (try_status)                                                                                                \
-            return try_status;                                                                                         \
-    } while (0)
-
 struct reader {
     struct fl_safetensors *s;
     unsigned char *text;

@@ -226,94 +226,36 @@ static void put_header(struct text *t, const struct fl_safetensors_out *o) {
 /* --- the file ------------------------------------------------------------------------------------------------------
  */
 
-static bool write_all(int file, const void *bytes, size_t size) {
-    const char *at = bytes;
-    while (size) {
-        const ssize_t written = write(file, at, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0) {
-            errno = written ? errno : ENOSPC;
-            return false;
-        }
-        at += written;
-        size -= (size_t)written;
-    }
-    return true;
-}
-
-/* A file system that cannot synchronise says EINVAL; there is nothing more to be done on it. */
-static bool synchronised(int file) {
-    int failed;
-    do
-        failed = fsync(file);
-    while (failed && errno == EINTR);
-    return !failed || errno == EINVAL || errno == ENOTSUP;
-}
-
 static bool write_contents(int file, const struct text *header, const struct fl_safetensors_out *o) {
     unsigned char length[8];
     for (int i = 0; i < 8; i++)
         length[i] = (unsigned char)((uint64_t)header->used >> 8 * i);
-    bool good = write_all(file, length, sizeof length) && write_all(file, header->at, header->used);
+    bool good = fl_file_write(file, length, sizeof length) && fl_file_write(file, header->at, header->used);
     for (int i = 0; i < o->count && good; i++)
-        good = write_all(file, o->parts[i].bytes, (size_t)o->parts[i].size);
-    return good && synchronised(file);
-}
-
-/* Where the file's name will be. Opened before anything is written: a folder that may not be read cannot be
- * synchronised, and that is to be known before the file of that name is replaced. */
-static tensor_status open_folder(const char *path, int *folder) {
-    char *name = fl_strdup(path);
-    if (!name)
-        return fl_fail(TENSOR_E_MEMORY, "safetensors: no memory for a path");
-    char *slash = strrchr(name, '/');
-    if (slash)
-        slash[slash == name] = 0;
-    *folder = open(slash ? name : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    tensor_status status = TENSOR_OK;
-    if (*folder < 0)
-        status = fl_fail(TENSOR_E_IO, "safetensors: cannot open the folder of %s, to synchronise it: %s", path,
-                         strerror(errno));
-    fl_free(name);
-    return status;
+        good = fl_file_write(file, o->parts[i].bytes, (size_t)o->parts[i].size);
+    return good;
 }
 
 static tensor_status write_part(const struct fl_safetensors_out *o, const struct text *header, const char *part) {
     const int file = fl_file_create(part);
     if (file < 0)
         return fl_fail(TENSOR_E_IO, "safetensors: cannot make %s: %s", part, strerror(errno));
-    bool good = write_contents(file, header, o);
-    int reason = errno;
-    if (close(file) && good && errno != EINTR) { /* Linux has closed it all the same */
-        reason = errno;
-        good = false;
-    }
-    if (good)
+    if (fl_file_end(file, write_contents(file, header, o)))
         return TENSOR_OK;
+    const int reason = errno;
     unlink(part);
     return fl_fail(TENSOR_E_IO, "safetensors: cannot write %s: %s", part, strerror(reason));
 }
 
 static tensor_status write_file(const struct fl_safetensors_out *o, const struct text *header, const char *part,
                                 const char *path) {
-    int folder = -1;
-    const char *kind = fl_file_in_the_way(path);
-    if (kind)
-        return fl_fail(TENSOR_E_IO, "safetensors: cannot write %s: it is %s, expected a regular file or none", path,
-                       kind);
-    tensor_status status = open_folder(path, &folder);
+    char why[FL_FILE_WHY];
+    if (!fl_file_may_take(path, why))
+        return fl_fail(TENSOR_E_IO, "safetensors: %s", why);
+    const tensor_status status = write_part(o, header, part);
     if (status)
         return status;
-    status = write_part(o, header, part);
-    if (!status && rename(part, path)) {
-        status = fl_fail(TENSOR_E_IO, "safetensors: cannot rename %s to %s: %s", part, path, strerror(errno));
-        unlink(part);
-    } else if (!status && !synchronised(folder)) { /* the name itself reaches the disk */
-        status = fl_fail(TENSOR_E_IO, "safetensors: cannot synchronise the folder of %s: %s", path, strerror(errno));
-    }
-    close(folder);
-    return status;
+    return fl_file_publish(part, path, why) ? TENSOR_OK : fl_fail(TENSOR_E_IO, "safetensors: %s", why);
 }
 
 tensor_status fl_safetensors_write(struct fl_safetensors_out *o, const char *path) {

@@ -1,7 +1,9 @@
 /* The exponent traces of the specification, and the traps around them. First write: a direct load. */
+#include "autoflex/autoflex_numbers.h"
 #include "check.h"
 #include "flexlab/autoflex.h"
 #include "flexlab/status.h"
+#include "same_state.h"
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -446,7 +448,63 @@ static void extremes(void) {
             }
 }
 
+/* A state as numbers and back; what no state can have is refused, and nothing has changed then. */
+static void numbers_of(const struct autoflex *a) {
+    int64_t whole[FL_AUTOFLEX_WHOLE];
+    double real[FL_AUTOFLEX_REAL];
+    struct autoflex back = {.predictor = a->predictor, .role = a->role};
+    fl_autoflex_to_numbers(a, whole, real);
+    CHECK(fl_autoflex_from_numbers(&back, whole, real) && same_autoflex(a, &back) && back.e_min == a->e_min &&
+              back.e_max == a->e_max && back.block == a->block && fl_autoflex_is_possible(&back, a->e_min, a->e_max) &&
+              !fl_autoflex_is_possible(&back, a->e_min - 1, a->e_max),
+          "predictor %d: the state does not come back", a->predictor);
+    for (int i = 0; i < FL_AUTOFLEX_WHOLE; i++) {
+        const int64_t kept = whole[i], bad[] = {fl_autoflex_range(i).low - 1, fl_autoflex_range(i).high + 1};
+        for (int k = 0; k < 2; k++) {
+            whole[i] = bad[k];
+            CHECK(!fl_autoflex_from_numbers(&back, whole, real) && same_autoflex(a, &back), "number %d of %lld", i,
+                  (long long)bad[k]);
+        }
+        whole[i] = kept;
+    }
+    for (int i = 0; i < FL_AUTOFLEX_REAL; i++) {
+        const double kept = real[i], bad[] = {-1, NAN, HUGE_VAL};
+        for (int k = 0; k < 3; k++) {
+            real[i] = bad[k];
+            const bool good = i == AUTOFLEX_WINDOW && bad[k] > 0; /* room without end was asked for */
+            CHECK(fl_autoflex_from_numbers(&back, whole, real) == good, "number %d of the history of %g", i, bad[k]);
+        }
+        real[i] = kept;
+    }
+}
+
+static void numbers(void) {
+    for (int i = 0; autoflex_list(i); i++) {
+        struct autoflex a;
+        CHECK(!autoflex_reset(&a, autoflex_list(i), -128, 127), "predictor %d", i);
+        a.role = AUTOFLEX_ROLE_GRADIENT;
+        for (int write = 0; write < 100; write++) {
+            if (write % 7 == 0)
+                numbers_of(&a);
+            const double x = write % 5 ? ldexp(1 + 0.01 * write, write % 90 - 40) : 0;
+            if (a.initialised)
+                autoflex_adjust(&a);
+            else
+                autoflex_initialise(&a, x);
+            write_value(&a, x);
+        }
+    }
+    struct autoflex a;
+    CHECK(!autoflex_reset(&a, AUTOFLEX_PAPER, 0, 31), "paper");
+    a.count = 3;
+    a.next = 4;
+    CHECK(!fl_autoflex_is_possible(&a, 0, 31), "a history of 3 goes on at 4");
+    a.next = 3;
+    CHECK(!fl_autoflex_is_possible(&a, 0, 31), "a history of zeros");
+}
+
 int main(void) {
+    numbers();
     extremes();
     specification_traces();
     logarithms();

@@ -3,6 +3,7 @@
 #ifndef SHARED_RULES_H
 #define SHARED_RULES_H
 
+#include "autoflex/write_rules.h"
 #include "core/norms/channel_rules.h"
 #include "core/arithmetic/exact_rules.h"
 #include "core/tensor/slot.h"
@@ -132,10 +133,11 @@ FL_BOTH void shared_terms(struct shared_case *c) {
     shared_keep_double(c, fl_terms_abs(sum));
 }
 
-/* The life of an exponent: a load, writes as run.c makes them. */
+/* The life of an exponent: a load, writes whose maximum is another at each attempt. */
 FL_BOTH void shared_autoflex(struct shared_case *c) {
     const int predictors[8] = {AUTOFLEX_PAPER,     AUTOFLEX_NGRAPH, AUTOFLEX_CURRENT,     AUTOFLEX_FIXED,
                                AUTOFLEX_PER_CLASS, AUTOFLEX_AMAX,   AUTOFLEX_AMAX_RECENT, AUTOFLEX_REPEAT};
+    const int kinds[3] = {FL_WRITE_FREE, FL_WRITE_ONCE, FL_WRITE_PARTS};
     const bool flex = shared_bits(c) % 2;
     const int level = (int)shared_from(c, -160, 160);
     struct fl_slot slot;
@@ -156,16 +158,16 @@ FL_BOTH void shared_autoflex(struct shared_case *c) {
         if (shared_bits(c) % 64 == 0)
             part.maximum = HUGE_VAL;
         part.saturated = shared_from(c, 0, 9);
-        if (a->predictor == AUTOFLEX_CURRENT)
-            fl_autoflex_fit(a, part.maximum);
-        else if (a->initialised)
-            fl_autoflex_adjust(a);
-        else
-            fl_autoflex_initialise(a, part.maximum);
-        shared_keep(c, fl_autoflex_repeat(a, part.maximum));
+        struct fl_write_state w;
+        int attempts = 0;
+        fl_write_begin(&w, a, true, kinds[shared_bits(c) % 3]);
+        for (; w.next != FL_WRITE_DONE; attempts++) {
+            shared_keep(c, 4 * a->e + w.next);
+            fl_write_attempted(&w, a, fl_scale2(part.maximum, attempts % 2));
+        }
         part.gamma = fl_gamma_at(part.maximum, a->e);
         fl_stats_merge(&stats, &part);
-        fl_autoflex_record(a, stats.gamma, stats.maximum);
+        fl_write_end(&w, a, stats.gamma, stats.maximum);
         fl_slot_written(&slot, &stats, 100);
         shared_keep(c, slot.e);
         shared_keep_double(c, a->predicted);

@@ -13,14 +13,11 @@ enum { MIXER_HOT, MIXER_SUM };
 static tensor_status mixer_parts(struct fl_node *node, const struct fl_shape *x, bool part_lasts) {
     const int64_t k = x[0].dim[1], m = x[1].dim[1];
     const struct fl_shape matrix = {2, {k, m}}, out = {2, {node->batch, m}};
-    FL_TRY(fl_add_output(node, "hot", out));
-    FL_TRY(fl_add_output(node, "sum", out));
-    FL_TRY(
-        fl_add_parameter(node, (struct fl_parameter){"w", matrix, FL_LAYOUT_MATRIX, FL_INIT_UNIFORM, 0.5, .info = 0}));
-    FL_TRY(
-        fl_add_parameter(node, (struct fl_parameter){"v", matrix, FL_LAYOUT_MATRIX, FL_INIT_UNIFORM, 0.5, .info = 0}));
-    FL_TRY(
-        fl_add_parameter(node, (struct fl_parameter){"u", {1, {m}}, FL_LAYOUT_CHANNELS, FL_INIT_ZERO, 0, .info = 0}));
+    TRY(fl_add_output(node, "hot", out));
+    TRY(fl_add_output(node, "sum", out));
+    TRY(fl_add_parameter(node, (struct fl_parameter){"w", matrix, FL_LAYOUT_MATRIX, FL_INIT_UNIFORM, 0.5, .info = 0}));
+    TRY(fl_add_parameter(node, (struct fl_parameter){"v", matrix, FL_LAYOUT_MATRIX, FL_INIT_UNIFORM, 0.5, .info = 0}));
+    TRY(fl_add_parameter(node, (struct fl_parameter){"u", {1, {m}}, FL_LAYOUT_CHANNELS, FL_INIT_ZERO, 0, .info = 0}));
     /* of the gradient of a: written in each step, and its exponents are predicted from those of earlier ones */
     return fl_add_state(node, (struct fl_state){.suffix = "part", .shape = x[0], .lasts = part_lasts});
 }
@@ -37,7 +34,7 @@ static tensor_status mixer_forward(struct fl_node *node, const struct fl_pass *p
     const struct fl_parameter *p = node->parameter;
     const tensor_epilogue hot = {.bias = p[MIXER_U].w, .residual = pass->x[1], .relu = true},
                           sum = {.residual = pass->x[2]};
-    FL_TRY(tensor_matmul_fused(pass->y[MIXER_HOT], pass->x[0], p[MIXER_V].w, hot));
+    TRY(tensor_matmul_fused(pass->y[MIXER_HOT], pass->x[0], p[MIXER_V].w, hot));
     return tensor_matmul_fused(pass->y[MIXER_SUM], pass->x[0], p[MIXER_W].w, sum);
 }
 
@@ -47,21 +44,21 @@ static tensor_status mixer_backward(struct fl_node *node, const struct fl_pass *
     tensor *const dhot = pass->dy[MIXER_HOT], *const dsum = pass->dy[MIXER_SUM], *const part = node->state[0].t;
     tensor *const da = pass->dx[0], *const db = pass->dx[1];
     if (!dhot)
-        FL_TRY(tensor_scale(db, pass->y[MIXER_HOT], 0));
+        TRY(tensor_scale(db, pass->y[MIXER_HOT], 0));
     else if (node->output[MIXER_HOT].gated)
-        FL_TRY(tensor_scale(db, dhot, 1));
+        TRY(tensor_scale(db, dhot, 1));
     else
-        FL_TRY(tensor_relu_grad(db, dhot, pass->y[MIXER_HOT]));
+        TRY(tensor_relu_grad(db, dhot, pass->y[MIXER_HOT]));
     if (dhot) {
-        FL_TRY(tensor_matmul_tn(p[MIXER_V].g, pass->x[0], db));
-        FL_TRY(tensor_sum_rows(p[MIXER_U].g, db));
+        TRY(tensor_matmul_tn(p[MIXER_V].g, pass->x[0], db));
+        TRY(tensor_sum_rows(p[MIXER_U].g, db));
     }
     if (!dsum)
         return tensor_matmul_nt(da, db, p[MIXER_V].w);
-    FL_TRY(tensor_matmul_tn(p[MIXER_W].g, pass->x[0], dsum));
+    TRY(tensor_matmul_tn(p[MIXER_W].g, pass->x[0], dsum));
     if (!dhot)
         return tensor_matmul_nt(da, dsum, p[MIXER_W].w);
-    FL_TRY(tensor_matmul_nt(part, dsum, p[MIXER_W].w));
+    TRY(tensor_matmul_nt(part, dsum, p[MIXER_W].w));
     return tensor_matmul_nt_fused(da, db, p[MIXER_V].w, (tensor_epilogue){.residual = part});
 }
 
@@ -98,9 +95,9 @@ static tensor_status total_shape(struct fl_node *node, const struct fl_shape *x)
 }
 
 static tensor_status total_forward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(tensor_scale(pass->y[0], pass->x[0], 1));
+    TRY(tensor_scale(pass->y[0], pass->x[0], 1));
     for (int k = 1; k < node->inputs; k++)
-        FL_TRY(tensor_add(pass->y[0], pass->y[0], pass->x[k]));
+        TRY(tensor_add(pass->y[0], pass->y[0], pass->x[k]));
     return TENSOR_OK;
 }
 
@@ -115,7 +112,7 @@ static inline nn_node add_total(nn_graph *g, const char *name, const nn_node *x,
 /* --- two images as two matrices ----------------------------------------------------------------------------------- */
 
 static tensor_status matrices_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_add_output(node, "first", (struct fl_shape){2, {node->batch, fl_shape_count(&x[0]) / node->batch}}));
+    TRY(fl_add_output(node, "first", (struct fl_shape){2, {node->batch, fl_shape_count(&x[0]) / node->batch}}));
     return fl_add_output(node, "second", (struct fl_shape){2, {node->batch, fl_shape_count(&x[1]) / node->batch}});
 }
 

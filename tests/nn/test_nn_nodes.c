@@ -247,7 +247,7 @@ static void failing_memory(void) {
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
 
 static tensor_status same_names(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_add_output(node, "y", x[0]));
+    TRY(fl_add_output(node, "y", x[0]));
     return fl_add_output(node, "y", x[0]);
 }
 static tensor_status no_outputs(struct fl_node *node, const struct fl_shape *x) {
@@ -255,11 +255,11 @@ static tensor_status no_outputs(struct fl_node *node, const struct fl_shape *x) 
     return TENSOR_OK;
 }
 static tensor_status integers(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_add_output(node, NULL, x[0]));
+    TRY(fl_add_output(node, NULL, x[0]));
     return fl_add_state(node, (struct fl_state){.suffix = "count", .format = FMT_I32, .shape = {1, {1}}});
 }
 static tensor_status huge(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_add_output(node, NULL, x[0]));
+    TRY(fl_add_output(node, NULL, x[0]));
     return fl_add_state(node, (struct fl_state){.suffix = "table", .shape = {2, {1 << 20, 1 << 20}}});
 }
 static const struct fl_layer wrong_rows[] = {{"same names", 1, .shape = same_names},

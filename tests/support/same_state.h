@@ -10,13 +10,13 @@ static bool same_double(double a, double b) {
     return !memcmp(&a, &b, sizeof a) || (a != a && b != b);
 }
 
-static bool same_stats(const tensor_stats *a, const tensor_stats *b) {
+static inline bool same_stats(const tensor_stats *a, const tensor_stats *b) {
     return same_double(a->maximum, b->maximum) && a->gamma == b->gamma && a->saturated == b->saturated &&
            a->flushed == b->flushed && a->nonfinite == b->nonfinite && a->elements == b->elements &&
            a->writes == b->writes;
 }
 
-static bool same_autoflex(const struct autoflex *a, const struct autoflex *b) {
+static inline bool same_autoflex(const struct autoflex *a, const struct autoflex *b) {
     return a->predictor == b->predictor && a->e == b->e && a->initialised == b->initialised &&
            a->written == b->written && a->count == b->count && a->next == b->next &&
            !memcmp(a->history, b->history, sizeof a->history) && same_double(a->predicted, b->predicted) &&

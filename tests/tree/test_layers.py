@@ -21,10 +21,10 @@ ALLOWED = {
     "nn": {"nn", "core", "safetensors"},
     "data": {"data", "core"},
 }
-EVERYWHERE = {"autoflex/both.h"}  # what a processor and a device compile alike says so by it
+EVERYWHERE = {"autoflex/both.h", "autoflex/write_rules.h", "autoflex/autoflex_numbers.h"}  # what a processor and a device compile alike says so by it
 COMPILED_TWICE = {"core/base/files.h", "core/base/shown.h"}  # the library and the program: one rule for what is opened, replaced, shown
 SERVICES = {  # what nn, data and safetensors may use of core
-    "base/fail.h", "base/files.h", "base/memory.h", "base/parallel.h", "base/shown.h", "base/sized.h", "base/text.h", "arithmetic/elementary.h", "arithmetic/philox.h",
+    "base/fail.h", "base/files.h", "base/match.h", "base/memory.h", "base/parallel.h", "base/shown.h", "base/sized.h", "base/text.h", "arithmetic/elementary.h", "arithmetic/philox.h",
     "tensor/gather.h", "tensor/slot_copies.h", "tensor/tensor_state.h", "queue/call_memory.h", "queue/fetch.h", "queue/recording.h", "queue/sampled.h"}
 # The rooms of a folder by floors: nobody includes what stands above (docs/decisions/0027-rooms.md). Stairs are the few who do, and
 # what for; largest: files in a room.

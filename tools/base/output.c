@@ -8,58 +8,25 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- the one way to the disk ------------------------------------------------------------------------------------- */
-
-static bool write_all(int descriptor, const char *bytes, size_t size) {
-    while (size) {
-        ssize_t written = write(descriptor, bytes, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0) {
-            errno = written ? errno : ENOSPC;
-            return false;
-        }
-        bytes += written;
-        size -= (size_t)written;
-    }
-    return true;
-}
-
 static int check_place(const char *path) {
-    const char *kind = fl_file_in_the_way(path);
-    return kind ? text_failed("cannot write %s: it is %s, expected a regular file or none", path, kind) : STATUS_OK;
-}
-
-/* A file system that cannot synchronise says EINVAL; there is nothing more to be done on it. */
-static bool synchronised(int descriptor) {
-    int failed;
-    do
-        failed = fsync(descriptor);
-    while (failed && errno == EINTR);
-    return !failed || errno == EINVAL || errno == ENOTSUP;
+    char why[FL_FILE_WHY];
+    return fl_file_may_take(path, why) ? STATUS_OK : text_failed("%s", why);
 }
 
 /* `good` says how the writing went; errno is that of its failure. The part is removed on failure. */
 static int give_name(int descriptor, bool good, const char *part, const char *path) {
-    good = good && synchronised(descriptor);
-    int reason = good ? 0 : errno;
-    if (close(descriptor) && good && errno != EINTR) { /* Linux has closed it all the same */
-        reason = errno;
-        good = false;
-    }
-    int status = good ? STATUS_OK : text_failed("cannot write %s: %s", part, strerror(reason));
-    if (status == STATUS_OK)
-        status = check_place(path);
-    if (status == STATUS_OK && rename(part, path))
-        status = text_failed("cannot rename %s to %s: %s", part, path, strerror(errno));
-    if (status)
+    char why[FL_FILE_WHY];
+    if (!fl_file_end(descriptor, good)) {
+        const int status = text_failed("cannot write %s: %s", part, strerror(errno));
         unlink(part);
-    return status;
+        return status;
+    }
+    return fl_file_publish(part, path, why) ? STATUS_OK : text_failed("%s", why);
 }
 
 static int sync_path(const char *path, int flags) {
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | flags);
-    bool good = descriptor >= 0 && synchronised(descriptor);
+    bool good = descriptor >= 0 && fl_file_sync(descriptor);
     int reason = errno;
     if (descriptor >= 0)
         close(descriptor);
@@ -78,10 +45,10 @@ int output_write(const char *directory, const char *name, const void *bytes, siz
     char *path = text_format("%s/%s", directory, name), *part = text_format("%s.part", path);
     int descriptor = fl_file_create(part);
     int status = descriptor < 0 ? text_failed("cannot write %s: %s", part, strerror(errno))
-                                : give_name(descriptor, write_all(descriptor, bytes, size), part, path);
+                                : give_name(descriptor, fl_file_write(descriptor, bytes, size), part, path);
     free(path);
     free(part);
-    return status ? status : output_sync_folder(directory);
+    return status;
 }
 
 /* --- composed in memory --------------------------------------------------------------------------------------------
@@ -154,7 +121,7 @@ static int add_bytes(struct output_lines *o, const char *whole, size_t size) {
     int status = STATUS_OK;
     if (o->held)
         hold(o, whole, size);
-    else if (write_all(o->descriptor, whole, size))
+    else if (fl_file_write(o->descriptor, whole, size))
         o->size += (long long)size;
     else {
         status = text_failed("cannot write %s: %s", o->part, strerror(errno));

@@ -8,13 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        tensor_status try_status = (call);                                                                             \
-        if (try_status)                                                                                                \
-            return try_status;                                                                                         \
-    } while (0)
-
 struct operand {
     const char *name;
     const tensor *t;

@@ -11,13 +11,6 @@
 
 enum { LAYOUT_TEXT = 24 * (TENSOR_MAX_DIMS + 1) };
 
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        tensor_status try_status = (call);                                                                             \
-        if (try_status)                                                                                                \
-            return try_status;                                                                                         \
-    } while (0)
-
 static const char *class_name(enum fl_class class) {
     static const char *const names[] = {
         [FL_CLASS_F64] = "f64", [FL_CLASS_F32] = "f32", [FL_CLASS_I32] = "i32", [FL_CLASS_U8] = "u8"};

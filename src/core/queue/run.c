@@ -1,5 +1,5 @@
 /* run.c - how a processor runs a call: the exponent before, the kernel, statistics and history after. */
-#include "autoflex/autoflex_rules.h"
+#include "autoflex/write_rules.h"
 #include "core/base/fail.h"
 #include "core/ops/optimisers/optimiser_rules.h"
 #include "core/queue/queue.h"
@@ -24,44 +24,12 @@ static struct fl_rounding rounding_of(const struct fl_storage *s) {
 
 /* --- WRITE -------------------------------------------------------------------------------------------------------- */
 
-/* Runs once at the exponent that the rules have set. */
 static tensor_status attempt(const struct fl_call *call, struct fl_args *args, bool measure, struct fl_stats *stats) {
     *stats = (struct fl_stats){0};
     args->stats = stats;
     args->rounding = rounding_of(&call->out);
     args->out.data = measure ? NULL : call->out.data;
     return call->kernel(args);
-}
-
-/* "repeat": the run at the exponent of the history is the write, unless its maximum does not fit, or operands are
- * overwritten. */
-static tensor_status try_exponent(const struct fl_call *call, struct fl_args *args, struct fl_stats *stats,
-                                  bool *done) {
-    const tensor_status status = attempt(call, args, call->measures_first, stats);
-    if (!status)
-        *done = !autoflex_repeat(&call->out.slot->autoflex, stats->maximum) && !call->measures_first;
-    return status;
-}
-
-/* Sets the exponent by the history, or by the exact maximum: then one run measures it and one writes. "current" mostly
- * finds the exponent of the last write right again, and the first run is the only one, unless operands are overwritten
- * or the kernel is not to run twice. *done: stats are those of the write. */
-static tensor_status set_exponent(const struct fl_call *call, struct fl_args *args, struct fl_stats *stats,
-                                  bool *done) {
-    struct autoflex *a = &call->out.slot->autoflex;
-    const bool fits = autoflex_needs_maximum(a->predictor);
-    if (!fits && a->initialised) {
-        autoflex_adjust(a);
-        return fl_repeats(a->predictor) ? try_exponent(call, args, stats, done) : TENSOR_OK;
-    }
-    const bool measure = !fits || call->measures_first;
-    const int tried = a->e;
-    tensor_status status = attempt(call, args, measure, stats);
-    if (!status && fits)
-        *done = autoflex_fit(a, stats->maximum) == tried && !measure;
-    else if (!status)
-        autoflex_initialise(a, stats->maximum);
-    return status;
 }
 
 /* Of a sequence: the exponent stands, and statistics are those of all parts. */
@@ -81,21 +49,23 @@ static tensor_status run_write(const struct fl_call *call) {
     if (call->sequence.state)
         return run_part(call);
     const struct fl_storage *out = &call->out;
+    struct autoflex *a = &out->slot->autoflex;
+    const struct autoflex before = *a;
     struct fl_args args = call->args;
     struct fl_stats stats;
-    const struct autoflex before = out->slot->autoflex;
-    bool done = false;
+    struct fl_write_state w;
     args.out = fl_output_view(out);
     args.out.wide = call->args.out.wide;
-    tensor_status status = is_shared(out) ? set_exponent(call, &args, &stats, &done) : TENSOR_OK;
-    if (!status && !done)
-        status = attempt(call, &args, false, &stats);
-    if (status) {
-        out->slot->autoflex = before;
-        return status;
+    fl_write_begin(&w, a, is_shared(out), call->measures_first ? FL_WRITE_ONCE : FL_WRITE_FREE);
+    while (w.next != FL_WRITE_DONE) {
+        const tensor_status status = attempt(call, &args, w.next == FL_WRITE_MEASURE, &stats);
+        if (status) {
+            *a = before;
+            return status;
+        }
+        fl_write_attempted(&w, a, stats.maximum);
     }
-    if (is_shared(out))
-        autoflex_record(&out->slot->autoflex, stats.gamma, stats.maximum);
+    fl_write_end(&w, a, stats.gamma, stats.maximum);
     fl_written(out, &stats, args.out.wide);
     fl_sample_call(call);
     return TENSOR_OK;
@@ -105,51 +75,50 @@ static tensor_status run_write(const struct fl_call *call) {
 
 static tensor_status run_open(const struct fl_call *call) {
     const struct fl_sequence_part *p = &call->sequence;
-    struct fl_slot *slot = call->out.slot;
-    fl_sequence_open(p->state, p->tensor, p->attempt, slot, p->count, is_shared(&call->out),
-                     is_shared(&call->out) && autoflex_needs_maximum(slot->autoflex.predictor));
+    fl_sequence_open(p->state, p->tensor, p->attempt, call->out.slot, p->count, is_shared(&call->out));
     return TENSOR_OK;
 }
 
 static tensor_status run_close(const struct fl_call *call) {
-    fl_sequence_close(call->sequence.state, call->sequence.attempt);
+    fl_sequence_close(call->sequence.state);
     return TENSOR_OK;
 }
 
-/* --- ROUND -------------------------------------------------------------------------------------------------------- */
+/* --- ROUND, LOAD -------------------------------------------------------------------------------------------------- */
+
+/* Looks at the source, where the rules ask for that before anything is stored. */
+static bool measure(const struct fl_call *call, const struct fl_write_state *w, struct fl_transfer_result *seen) {
+    if (w->next != FL_WRITE_MEASURE)
+        return false;
+    fl_transfer(&(struct fl_transfer){.source = call->source, .count = call->out.count}, seen);
+    return true;
+}
+
+static void store(const struct fl_call *call, const struct fl_write_state *w, const struct fl_transfer *transfer) {
+    struct autoflex *a = &call->out.slot->autoflex;
+    struct fl_transfer_result result;
+    fl_transfer(transfer, &result);
+    fl_write_end(w, a, result.stats.gamma, result.stats.maximum);
+    fl_written(&call->out, &result.stats, false);
+}
 
 static tensor_status run_round(const struct fl_call *call) {
     const struct fl_storage *out = &call->out;
     struct autoflex *a = &out->slot->autoflex;
-    struct fl_transfer_result result;
-    if (is_shared(out)) {
-        const bool fits = autoflex_needs_maximum(a->predictor);
-        const bool looks = fits || !a->initialised || fl_repeats(a->predictor);
-        if (looks)
-            fl_transfer(&(struct fl_transfer){.source = call->source, .count = out->count}, &result);
-        if (fits)
-            autoflex_fit(a, result.maximum);
-        else if (!a->initialised)
-            autoflex_initialise(a, result.maximum);
-        else
-            autoflex_adjust(a);
-        if (looks)
-            autoflex_repeat(a, result.maximum);
-    }
-    const struct fl_transfer write = {.source = call->source,
-                                      .format = out->format,
-                                      .out = fl_output_view(out),
-                                      .rounding = rounding_of(out),
-                                      .op_result = !is_shared(out), /* which mantissas do not ask */
-                                      .count = out->count};
-    fl_transfer(&write, &result);
-    if (is_shared(out))
-        autoflex_record(a, result.stats.gamma, result.stats.maximum);
-    fl_written(out, &result.stats, false);
+    struct fl_transfer_result seen;
+    struct fl_write_state w;
+    fl_write_begin(&w, a, is_shared(out), FL_WRITE_ONCE);
+    if (measure(call, &w, &seen))
+        fl_write_attempted(&w, a, seen.maximum);
+    store(call, &w,
+          &(struct fl_transfer){.source = call->source,
+                                .format = out->format,
+                                .out = fl_output_view(out),
+                                .rounding = rounding_of(out),
+                                .op_result = !is_shared(out), /* which mantissas do not ask */
+                                .count = out->count});
     return TENSOR_OK;
 }
-
-/* --- LOAD --------------------------------------------------------------------------------------------------------- */
 
 static double source_value(const struct fl_source *s, int64_t i) {
     double v;
@@ -161,29 +130,26 @@ static tensor_status run_load(const struct fl_call *call) {
     const struct fl_storage *out = &call->out;
     struct autoflex *a = &out->slot->autoflex;
     struct fl_transfer_result seen;
-    if (is_shared(out)) {
-        fl_transfer(&(struct fl_transfer){.source = call->source, .count = out->count}, &seen);
-        if (seen.nonfinite >= 0)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: value %lld is %g, %s holds finite numbers only", call->what,
-                           (long long)seen.nonfinite, source_value(&call->source, seen.nonfinite), out->format->name);
-        if (autoflex_needs_maximum(a->predictor))
-            autoflex_fit(a, seen.maximum);
-        else
-            autoflex_load(a, seen.maximum);
-    }
+    struct fl_write_state w;
+    fl_write_begin(&w, a, is_shared(out), FL_WRITE_LOAD);
+    const bool measured = measure(call, &w, &seen);
+    if (measured && seen.nonfinite >= 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: value %lld is %g, %s holds finite numbers only", call->what,
+                       (long long)seen.nonfinite, source_value(&call->source, seen.nonfinite), out->format->name);
+    if (measured)
+        fl_write_attempted(&w, a, seen.maximum);
     if (out->wide) {
         struct fl_stats stats = {0};
         fl_wide_load(out, &call->source, &stats);
         fl_written(out, &stats, true);
         return TENSOR_OK;
     }
-    const struct fl_transfer copy = {.source = call->source,
-                                     .format = out->format,
-                                     .out = fl_output_view(out),
-                                     .count = out->count,
-                                     .rounding = {fl_view_rounding(out), 0, 0}};
-    fl_transfer(&copy, &seen);
-    fl_written(out, &seen.stats, false);
+    store(call, &w,
+          &(struct fl_transfer){.source = call->source,
+                                .format = out->format,
+                                .out = fl_output_view(out),
+                                .count = out->count,
+                                .rounding = {fl_view_rounding(out), 0, 0}});
     return TENSOR_OK;
 }
 

@@ -1,6 +1,7 @@
 /* ref_optimiser.c - reference kernels of optimisers: results in double by optimiser_rules.h, rounded once, to the wide
  * part where there is one. */
 #include "core/ops/optimisers/optimiser_rules.h"
+#include "core/tensor/element_rules.h"
 #include "core/reference/ref.h"
 #include <math.h>
 
@@ -24,7 +25,7 @@ static void keep_wide(struct ref_work *w, int64_t i, int64_t *saturated, int64_t
         return;
     }
     const int e = fl_exponent(&args->out) + 16;
-    double m = fl_wide_units(fl_scale2(w->value[i], e));
+    double m = fl_nearest_units(fl_scale2(w->value[i], e), FL_WIDE_LIMIT);
     if (m > FL_WIDE_LIMIT || m < -FL_WIDE_LIMIT) {
         ++*saturated;
         m = m < 0 ? -FL_WIDE_LIMIT : FL_WIDE_LIMIT;

@@ -13,7 +13,7 @@
 /* What one write produced. Kernels start from zero; parts of a threaded kernel are merged with fl_stats_merge. */
 struct fl_stats {
     double maximum; /* largest |exact result|, real units (not mantissas); NaN results do not count. Inf does in float
-                     * formats; for shared exponents maximum and gamma are of finite results alone (fl_put_nonfinite) */
+                     * formats; for shared exponents maximum and gamma are of finite results alone (element_rules.h) */
     int32_t gamma;
     int32_t unused;
     int64_t saturated, flushed, nonfinite;
@@ -35,15 +35,6 @@ FL_BOTH void fl_stats_merge(struct fl_stats *into, const struct fl_stats *part) 
     into->saturated += part->saturated;
     into->flushed += part->flushed;
     into->nonfinite += part->nonfinite;
-}
-
-/* A result x that is NaN or infinite, where exponents are shared: its mantissa, 0 or +-top, and its counts. One rule
- * for every way in: NaN and Inf are nonfinite, Inf is saturated besides; neither enters maximum or gamma, so that no
- * predictor makes room for what no exponent holds. */
-FL_BOTH int32_t fl_put_nonfinite(double x, int32_t top, struct fl_stats *stats) {
-    stats->nonfinite++;
-    stats->saturated += x == x;
-    return x > 0 ? top : x < 0 ? -top : 0;
 }
 
 /* Ends a write of `count` elements at autoflex.e, of which s tells. */

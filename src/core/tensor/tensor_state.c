@@ -1,8 +1,10 @@
 /* tensor_state.c - the state of a tensor as bytes: slot, elements, wide part, one after the other. */
 #include "core/tensor/tensor_state.h"
+#include "autoflex/autoflex_numbers.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/queue/queue.h"
+#include "core/tensor/element_rules.h"
 #include "core/tensor/wide.h"
 #include <math.h>
 #include <string.h>
@@ -34,22 +36,12 @@ tensor_status fl_state_get(const tensor *t, bool elements, void *bytes) {
     return status;
 }
 
-static bool possible(const struct autoflex *a, int e_min, int e_max) {
-    bool good = a->e >= e_min && a->e <= e_max && a->e_min == e_min && a->e_max == e_max && a->count >= 0 &&
-                a->count <= AUTOFLEX_WINDOW && a->next >= 0 && a->next < AUTOFLEX_WINDOW &&
-                (a->next == a->count || a->count == AUTOFLEX_WINDOW) && a->initialised >> 1 == 0 &&
-                a->written >> 1 == 0 && a->block >= 0 && a->block <= AUTOFLEX_BLOCK && a->predicted >= 0;
-    for (int i = 0; i < a->count && good; i++)
-        good = a->history[i] > 0;
-    return good;
-}
-
 /* The elements are the rounding of the wide part: mantissas. */
 static bool mantissas_agree(const int16_t *m, const int32_t *wide, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         if (wide[i] > FL_WIDE_LIMIT || wide[i] < -FL_WIDE_LIMIT)
             return false;
-        if ((wide[i] + 0x7fff + ((wide[i] >> 16) & 1)) >> 16 != m[i])
+        if (fl_narrow(wide[i]) != m[i])
             return false;
     }
     return true;
@@ -94,7 +86,8 @@ tensor_status fl_state_check(const tensor *t, bool elements, const void *bytes) 
     struct fl_slot slot;
     memcpy(&slot, bytes, sizeof slot);
     const bool shared = t->format->arithmetic == FL_ARITHMETIC_SHARED;
-    const bool good = shared ? possible(&slot.autoflex, t->format->e_min, t->format->e_max) && slot.e == slot.autoflex.e
+    const bool good = shared ? fl_autoflex_is_possible(&slot.autoflex, t->format->e_min, t->format->e_max) &&
+                                   slot.e == slot.autoflex.e
                              : slot.e == 0 && slot.autoflex.e == 0 && slot.autoflex.count == 0;
     if (!good)
         return fl_fail(
@@ -180,44 +173,35 @@ static void take_stats(tensor_stats *s, const int64_t whole[6], double maximum) 
     s->writes = whole[5];
 }
 
-enum { EXPONENTS = 4, COUNTS = 12, LAST = 13, TOTAL = 19 }; /* where they begin or end in `whole` */
+/* Where they begin in `whole`, after the exponent of the elements. */
+enum { EXPONENT = 1, WRITES = EXPONENT + FL_AUTOFLEX_WHOLE, LAST, TOTAL = LAST + 6 };
+_Static_assert(FL_SLOT_WHOLE == TOTAL + 6 && FL_SLOT_REAL == FL_AUTOFLEX_REAL + 2, "its parts");
 
 void fl_slot_to_numbers(const void *bytes, int64_t whole[FL_SLOT_WHOLE], double real[FL_SLOT_REAL]) {
     struct fl_slot slot;
     memcpy(&slot, bytes, sizeof slot);
-    const struct autoflex *a = &slot.autoflex;
-    const int64_t head[] = {slot.e,
-                            a->e,
-                            a->e_min,
-                            a->e_max,
-                            a->initialised,
-                            a->written + 2 * a->block,
-                            a->count,
-                            a->next,
-                            (int64_t)a->overflows,
-                            (int64_t)a->clamped_low,
-                            (int64_t)a->clamped_high,
-                            (int64_t)a->zero_writes,
-                            (int64_t)slot.writes};
-    _Static_assert(sizeof head / sizeof head[0] == LAST && TOTAL == LAST + 6 && FL_SLOT_WHOLE == TOTAL + 6,
-                   "its parts");
-    memcpy(whole, head, sizeof head);
+    whole[0] = slot.e;
+    fl_autoflex_to_numbers(&slot.autoflex, whole + EXPONENT, real);
+    whole[WRITES] = (int64_t)slot.writes;
     put_stats(&slot.last, whole + LAST);
     put_stats(&slot.total, whole + TOTAL);
-    memcpy(real, a->history, sizeof a->history);
-    real[AUTOFLEX_WINDOW] = a->predicted;
-    real[AUTOFLEX_WINDOW + 1] = slot.last.maximum;
-    real[AUTOFLEX_WINDOW + 2] = slot.total.maximum;
+    real[FL_AUTOFLEX_REAL] = slot.last.maximum;
+    real[FL_AUTOFLEX_REAL + 1] = slot.total.maximum;
 }
 
-/* What counts writes and elements may grow further without an overflow. */
+static struct fl_number_range range_of(int i) {
+    return i < EXPONENT              ? fl_range_of_exponent()
+           : i < WRITES              ? fl_autoflex_range(i - EXPONENT)
+           : i == LAST || i == TOTAL ? fl_range_of_position()
+                                     : fl_range_of_count();
+}
+
 static tensor_status check_numbers(const int64_t whole[FL_SLOT_WHOLE], const double real[FL_SLOT_REAL]) {
     for (int i = 0; i < FL_SLOT_WHOLE; i++) {
-        const bool small = i < COUNTS - 4 || i == LAST || i == TOTAL;
-        const int64_t low = i < EXPONENTS ? INT16_MIN : 0, high = small ? INT16_MAX : INT64_C(1) << 62;
-        if (whole[i] < low || whole[i] > high)
+        const struct fl_number_range range = range_of(i);
+        if (whole[i] < range.low || whole[i] > range.high)
             return fl_fail(TENSOR_E_DATA, "state: number %d is %lld, expected %lld to %lld", i, (long long)whole[i],
-                           (long long)low, (long long)high);
+                           (long long)range.low, (long long)range.high);
     }
     for (int i = 0; i < FL_SLOT_REAL; i++)
         if (!(real[i] >= 0) || (i < AUTOFLEX_WINDOW && isinf(real[i])))
@@ -232,25 +216,11 @@ tensor_status fl_slot_from_numbers(void *bytes, const int64_t whole[FL_SLOT_WHOL
         return status;
     struct fl_slot slot;
     memset(&slot, 0, sizeof slot);
-    struct autoflex *a = &slot.autoflex;
     slot.e = (int32_t)whole[0];
-    a->e = (int32_t)whole[1];
-    a->e_min = (int32_t)whole[2];
-    a->e_max = (int32_t)whole[3];
-    a->initialised = (int32_t)whole[4];
-    a->written = (int16_t)(whole[5] % 2);
-    a->block = (int16_t)(whole[5] / 2);
-    a->count = (int32_t)whole[6];
-    a->next = (int32_t)whole[7];
-    a->overflows = (uint64_t)whole[8];
-    a->clamped_low = (uint64_t)whole[9];
-    a->clamped_high = (uint64_t)whole[10];
-    a->zero_writes = (uint64_t)whole[11];
-    slot.writes = (uint64_t)whole[12];
-    take_stats(&slot.last, whole + LAST, real[AUTOFLEX_WINDOW + 1]);
-    take_stats(&slot.total, whole + TOTAL, real[AUTOFLEX_WINDOW + 2]);
-    memcpy(a->history, real, sizeof a->history);
-    a->predicted = real[AUTOFLEX_WINDOW];
+    (void)fl_autoflex_from_numbers(&slot.autoflex, whole + EXPONENT, real); /* they were checked */
+    slot.writes = (uint64_t)whole[WRITES];
+    take_stats(&slot.last, whole + LAST, real[FL_AUTOFLEX_REAL]);
+    take_stats(&slot.total, whole + TOTAL, real[FL_AUTOFLEX_REAL + 1]);
     memcpy(bytes, &slot, sizeof slot);
     return TENSOR_OK;
 }

@@ -4,6 +4,7 @@
  * they mend was written already, so they must not fail. */
 #include "core/tensor/wide.h"
 #include "core/base/parallel.h"
+#include "core/tensor/element_rules.h"
 #include <math.h>
 #include <string.h>
 
@@ -86,7 +87,7 @@ static void follow(struct pass *p, int64_t first, int64_t n, struct fl_stats *st
     const int16_t *m = (const int16_t *)view.data + first;
     int32_t *wide = (int32_t *)p->t->wide + first;
     for (int64_t i = 0; i < n; i++)
-        wide[i] = m[i] * 65536;
+        wide[i] = fl_widen(m[i]);
 }
 
 void fl_wide_follow(const struct fl_storage *t) {
@@ -100,8 +101,7 @@ static void settle_shared(struct pass *p, int64_t first, int64_t n) {
     const int16_t *m = (const int16_t *)p->t->data + first;
     int32_t *wide = (int32_t *)p->t->wide + first;
     for (int64_t i = 0; i < n; i++) {
-        const int32_t rounded = (wide[i] + 0x7fff + ((wide[i] >> 16) & 1)) >> 16; /* FL_WIDE_LIMIT leaves room */
-        wide[i] = rounded == m[i] ? wide[i] : m[i] * 65536;
+        wide[i] = fl_narrow(wide[i]) == m[i] ? wide[i] : fl_widen(m[i]);
     }
 }
 
@@ -134,27 +134,14 @@ void fl_wide_settle(const struct fl_storage *t) {
 
 /* --- loads -------------------------------------------------------------------------------------------------------- */
 
-static int64_t nearest(double v) { /* |v| < 2^51 */
-    return (int64_t)((v + 0x1.8p52) - 0x1.8p52);
-}
-
 static void load_shared(struct pass *p, const double *values, int64_t first, int64_t n, struct fl_stats *stats) {
-    const double unit = ldexp(1, p->t->slot->autoflex.e + 16), limit = FL_WIDE_LIMIT;
+    const double unit = fl_power_of_two(p->t->slot->autoflex.e + 16);
     int16_t *m = (int16_t *)p->t->data + first;
     int32_t *wide = (int32_t *)p->t->wide + first;
     for (int64_t i = 0; i < n; i++) {
-        const double v = values[i] * unit, inside = fmin(fmax(v, -limit - 1), limit + 1);
-        int64_t x = nearest(inside);
-        if (x > FL_WIDE_LIMIT || x < -FL_WIDE_LIMIT) {
-            stats->saturated++;
-            x = x < 0 ? -FL_WIDE_LIMIT : FL_WIDE_LIMIT;
-        }
-        const int32_t view = (int32_t)nearest((double)x * 0x1p-16), size = view < 0 ? -view : view;
-        wide[i] = (int32_t)x;
-        m[i] = (int16_t)view;
+        const int64_t x = (int64_t)fl_nearest_units(values[i] * unit, FL_WIDE_LIMIT);
+        wide[i] = fl_put_wide(x, values[i] != 0, &m[i], stats);
         stats->maximum = fmax(stats->maximum, fabs(values[i]));
-        stats->gamma = size > stats->gamma ? size : stats->gamma;
-        stats->flushed += values[i] != 0 && view == 0;
     }
 }
 
@@ -170,8 +157,7 @@ static void load(struct pass *p, int64_t first, int64_t n, struct fl_stats *stat
     for (int64_t i = 0; i < n; i++) {
         wide[i] = (float)block[i];
         lost.maximum = fabs(block[i]) > lost.maximum ? fabs(block[i]) : lost.maximum;
-        lost.saturated += isfinite(block[i]) && isinf(wide[i]);
-        lost.flushed += block[i] != 0 && wide[i] == 0;
+        fl_count_lost(block[i], wide[i], &lost);
     }
     const struct fl_view view = fl_stored_view(p->t);
     from_floats(p, &view, first, n, wide, fl_view_rounding(p->t), &stored);

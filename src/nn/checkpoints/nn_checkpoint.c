@@ -67,7 +67,7 @@ static char *name_of(const nn_graph *g, const tensor *t, int serial, bool *is_gr
 
 static tensor_status add_entry(tensor *t, bool elements, void *context) {
     struct entries *e = context;
-    FL_TRY(fl_grow((void **)&e->list, e->count, &e->capacity, sizeof *e->list));
+    TRY(fl_grow((void **)&e->list, e->count, &e->capacity, sizeof *e->list));
     bool is_gradient = false;
     struct entry entry = {.t = t, .whole = elements, .at = e->bytes, .size = fl_state_sizes(t)};
     entry.name = name_of(e->g, t, e->count, &is_gradient);
@@ -81,7 +81,7 @@ static tensor_status add_entry(tensor *t, bool elements, void *context) {
 
 static tensor_status begin(struct entries *e, const nn_graph *g) {
     *e = (struct entries){.g = g};
-    FL_TRY(fl_visit_state(g, add_entry, e));
+    TRY(fl_visit_state(g, add_entry, e));
     e->states = fl_alloc_zero(e->bytes);
     e->numbers = fl_alloc_zero((size_t)e->count * sizeof *e->numbers);
     return e->states && e->numbers ? TENSOR_OK
@@ -171,13 +171,13 @@ static const char *const objective_keys[] = {
 /* Of what it is trained for, what is not as it was before there was a choice: older files have none of it. */
 static tensor_status put_objective(struct fl_safetensors_out *o, const struct fl_objective *how) {
     if (how->kind != FL_LOSS_CROSS_ENTROPY)
-        FL_TRY(note(o, objective_keys[LOSS], "%s", nn_loss_list((int)how->kind)));
+        TRY(note(o, objective_keys[LOSS], "%s", nn_loss_list((int)how->kind)));
     if (how->smoothing > 0)
-        FL_TRY(note(o, objective_keys[SMOOTHING], "%.9g", (double)how->smoothing));
+        TRY(note(o, objective_keys[SMOOTHING], "%.9g", (double)how->smoothing));
     if (how->kind == FL_LOSS_HUBER)
-        FL_TRY(note(o, objective_keys[DELTA], "%.9g", (double)how->delta));
+        TRY(note(o, objective_keys[DELTA], "%.9g", (double)how->delta));
     if (how->ignores)
-        FL_TRY(note(o, objective_keys[IGNORED], "%d", how->ignored));
+        TRY(note(o, objective_keys[IGNORED], "%d", how->ignored));
     return how->input_gradient ? note(o, objective_keys[INPUT_GRADIENT], "1") : TENSOR_OK;
 }
 
@@ -200,23 +200,23 @@ static tensor_status put_scaling_state(struct fl_safetensors_out *o, const nn_gr
 
 /* What a network must have in common with the file that it is loaded from, as text. */
 static tensor_status put_settings(struct fl_safetensors_out *o, const nn_graph *g) {
-    FL_TRY(note(o, "network.variant", "%s", g->variant->name));
-    FL_TRY(note(o, "network.format", "%s", tensor_format_name(g->variant->format)));
+    TRY(note(o, "network.variant", "%s", g->variant->name));
+    TRY(note(o, "network.format", "%s", tensor_format_name(g->variant->format)));
     const bool told = g->predictor && (g->asked || !g->policy); /* else each format of a policy has its own */
-    FL_TRY(note(o, "network.predictor", "%s", told ? g->predictor : "none"));
+    TRY(note(o, "network.predictor", "%s", told ? g->predictor : "none"));
     if (g->policy) /* longer than a note has room for */
-        FL_TRY(fl_safetensors_add_note(o, objective_keys[POLICY], nn_graph_policy(g)));
-    FL_TRY(note(o, "network.master", "%s", g->no_master && (g->policy || g->variant->wide) ? "none" : "default"));
-    FL_TRY(note(o, "network.batch", "%d", g->batch));
-    FL_TRY(note(o, "network.seed", "%llu", (unsigned long long)g->seed));
+        TRY(fl_safetensors_add_note(o, objective_keys[POLICY], nn_graph_policy(g)));
+    TRY(note(o, "network.master", "%s", g->no_master && (g->policy || g->variant->wide) ? "none" : "default"));
+    TRY(note(o, "network.batch", "%d", g->batch));
+    TRY(note(o, "network.seed", "%llu", (unsigned long long)g->seed));
     const struct fl_optimiser *p = &g->optimiser;
-    FL_TRY(note(o, "network.optimiser", "%s", nn_optimiser_list((int)p->how.kind)));
-    FL_TRY(note(o, "network.decay", "%s", p->decays_all ? "all" : "weights"));
-    FL_TRY(note(o, "network.nesterov", "%d", p->nesterov));
-    FL_TRY(note(o, "network.narrow_state", "%d", p->narrow));
+    TRY(note(o, "network.optimiser", "%s", nn_optimiser_list((int)p->how.kind)));
+    TRY(note(o, "network.decay", "%s", p->decays_all ? "all" : "weights"));
+    TRY(note(o, "network.nesterov", "%d", p->nesterov));
+    TRY(note(o, "network.narrow_state", "%d", p->narrow));
     for (int i = 0; i < REALS; i++)
-        FL_TRY(note(o, reals[i].key, "%.9g", (double)real_of(p, i)));
-    FL_TRY(put_objective(o, &g->objective));
+        TRY(note(o, reals[i].key, "%.9g", (double)real_of(p, i)));
+    TRY(put_objective(o, &g->objective));
     return put_scaling(o, g);
 }
 
@@ -237,40 +237,40 @@ static tensor_status put_entry(struct fl_safetensors_out *o, struct entries *e, 
     const int64_t whole = FL_SLOT_WHOLE, real = FL_SLOT_REAL;
     char name[NAME_ROOM];
     fl_slot_to_numbers(state, n->whole, n->real);
-    FL_TRY(fl_safetensors_add(o, suffixed(name, entry->name, ".slot"), FL_STORED_I64, 1, &whole, n->whole));
-    FL_TRY(fl_safetensors_add(o, suffixed(name, entry->name, ".history"), FL_STORED_F64, 1, &real, n->real));
+    TRY(fl_safetensors_add(o, suffixed(name, entry->name, ".slot"), FL_STORED_I64, 1, &whole, n->whole));
+    TRY(fl_safetensors_add(o, suffixed(name, entry->name, ".history"), FL_STORED_F64, 1, &real, n->real));
     if (!entry->elements)
         return TENSOR_OK;
     const char *elements = state + entry->size.slot, *wide = elements + entry->size.elements;
     const int exponent = (int)n->whole[0];
-    FL_TRY(put_tensor(o, entry->name, type_of(tensor_get_format(entry->t)), entry->t, elements));
+    TRY(put_tensor(o, entry->name, type_of(tensor_get_format(entry->t)), entry->t, elements));
     if (shared)
-        FL_TRY(note(o, suffixed(name, entry->name, ".exponent"), "%d", exponent));
+        TRY(note(o, suffixed(name, entry->name, ".exponent"), "%d", exponent));
     if (entry->size.wide)
-        FL_TRY(put_tensor(o, suffixed(name, entry->name, ".wide"), wide_type_of(entry->t), entry->t, wide));
+        TRY(put_tensor(o, suffixed(name, entry->name, ".wide"), wide_type_of(entry->t), entry->t, wide));
     if (entry->size.wide && shared)
-        FL_TRY(note(o, suffixed(name, entry->name, ".wide.exponent"), "%d", exponent + 16));
+        TRY(note(o, suffixed(name, entry->name, ".wide.exponent"), "%d", exponent + 16));
     return TENSOR_OK;
 }
 
 static tensor_status get_state(tensor *t, bool elements, void *context) {
     char **at = context;
-    FL_TRY(fl_state_get(t, elements, *at));
+    TRY(fl_state_get(t, elements, *at));
     *at += fl_state_bytes(t, elements);
     return TENSOR_OK;
 }
 
 static tensor_status put_all(struct fl_safetensors_out *o, struct entries *e) {
     char *at = e->states;
-    FL_TRY(fl_visit_state(e->g, get_state, &at));
-    FL_TRY(note(o, layout_key, "%s", layout));
-    FL_TRY(note(o, "flexlab.version", "%s", FLEXLAB_VERSION_STRING));
-    FL_TRY(note(o, "network.steps", "%llu", (unsigned long long)e->g->steps));
-    FL_TRY(note(o, "network.layout", "%016llx", (unsigned long long)fl_state_layout(e->g)));
-    FL_TRY(put_settings(o, e->g));
-    FL_TRY(put_scaling_state(o, e->g));
+    TRY(fl_visit_state(e->g, get_state, &at));
+    TRY(note(o, layout_key, "%s", layout));
+    TRY(note(o, "flexlab.version", "%s", FLEXLAB_VERSION_STRING));
+    TRY(note(o, "network.steps", "%llu", (unsigned long long)e->g->steps));
+    TRY(note(o, "network.layout", "%016llx", (unsigned long long)fl_state_layout(e->g)));
+    TRY(put_settings(o, e->g));
+    TRY(put_scaling_state(o, e->g));
     for (int i = 0; i < e->count; i++)
-        FL_TRY(put_entry(o, e, i));
+        TRY(put_entry(o, e, i));
     return TENSOR_OK;
 }
 
@@ -296,7 +296,7 @@ tensor_status fl_checkpoint_write(const nn_graph *g, const char *path, const nn_
  */
 
 tensor_status fl_checkpoint_open(struct fl_safetensors *s, const char *path) {
-    FL_TRY(fl_safetensors_open(s, path));
+    TRY(fl_safetensors_open(s, path));
     const char *told = fl_safetensors_note(s, layout_key);
     tensor_status status = TENSOR_OK;
     if (!told)
@@ -321,7 +321,7 @@ tensor_status fl_checkpoint_whole(const struct fl_safetensors *s, const char *ke
                                   int64_t *value) {
     const char *text;
     char again[32];
-    FL_TRY(need_note(s, key, &text));
+    TRY(need_note(s, key, &text));
     *value = strtoll(text, NULL, 10);
     snprintf(again, sizeof again, "%lld", (long long)*value);
     if (strcmp(again, text) != 0 || *value < low || *value > high)
@@ -340,7 +340,7 @@ static bool has_note(const struct fl_safetensors_out *o, const char *key) {
 /* A policy that the file has the name of a preset for is that of the network if it says the same. */
 static tensor_status check_preset(const struct fl_safetensors *s, const nn_graph *g, const char *name) {
     struct fl_policy *policy;
-    FL_TRY(fl_policy_new(&policy, name, NULL, NULL));
+    TRY(fl_policy_new(&policy, name, NULL, NULL));
     const bool same = !strcmp(policy->text, nn_graph_policy(g));
     fl_policy_free(policy);
     return same ? TENSOR_OK
@@ -377,8 +377,8 @@ tensor_status fl_checkpoint_settings(const struct fl_safetensors *s, const nn_gr
 static tensor_status check_layout(const struct fl_safetensors *s, const nn_graph *g) {
     const char *version, *found;
     char own[20];
-    FL_TRY(need_note(s, "flexlab.version", &version));
-    FL_TRY(need_note(s, "network.layout", &found));
+    TRY(need_note(s, "flexlab.version", &version));
+    TRY(need_note(s, "network.layout", &found));
     snprintf(own, sizeof own, "%016llx", (unsigned long long)fl_state_layout(g));
     if (strcmp(version, FLEXLAB_VERSION_STRING) != 0 || !strcmp(found, own))
         return TENSOR_OK;
@@ -415,7 +415,7 @@ static tensor_status read_elements(const struct fl_safetensors *s, const struct 
 /* The exponent that other programs read is the one that the slot has. */
 static tensor_status check_exponent(const struct fl_safetensors *s, const char *key, int64_t expected) {
     int64_t found;
-    FL_TRY(fl_checkpoint_whole(s, key, INT16_MIN, INT16_MAX, &found));
+    TRY(fl_checkpoint_whole(s, key, INT16_MIN, INT16_MAX, &found));
     return found == expected ? TENSOR_OK
                              : fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%.150s' is %lld, the slot has %lld", s->path,
                                        key, (long long)found, (long long)expected);
@@ -440,24 +440,24 @@ static tensor_status read_entry(const struct fl_safetensors *s, struct entries *
     char *state = e->states + entry->at, name[NAME_ROOM];
     const int64_t whole = FL_SLOT_WHOLE, real = FL_SLOT_REAL;
     const bool shared = tensor_format_is_shared(tensor_get_format(entry->t));
-    FL_TRY(read_tensor(s, suffixed(name, entry->name, ".slot"), FL_STORED_I64, 1, &whole, n->whole));
-    FL_TRY(read_tensor(s, suffixed(name, entry->name, ".history"), FL_STORED_F64, 1, &real, n->real));
-    FL_TRY(fl_slot_from_numbers(state, n->whole, n->real));
+    TRY(read_tensor(s, suffixed(name, entry->name, ".slot"), FL_STORED_I64, 1, &whole, n->whole));
+    TRY(read_tensor(s, suffixed(name, entry->name, ".history"), FL_STORED_F64, 1, &real, n->real));
+    TRY(fl_slot_from_numbers(state, n->whole, n->real));
     *used += 2;
     if (entry->elements) {
         char *elements = state + entry->size.slot, *wide = elements + entry->size.elements;
-        FL_TRY(read_elements(s, entry, entry->name, type_of(tensor_get_format(entry->t)), elements));
+        TRY(read_elements(s, entry, entry->name, type_of(tensor_get_format(entry->t)), elements));
         if (shared)
-            FL_TRY(check_exponent(s, suffixed(name, entry->name, ".exponent"), n->whole[0]));
+            TRY(check_exponent(s, suffixed(name, entry->name, ".exponent"), n->whole[0]));
         if (shared)
-            FL_TRY(check_mantissas(s, entry, elements));
+            TRY(check_mantissas(s, entry, elements));
         if (entry->size.wide)
-            FL_TRY(read_elements(s, entry, suffixed(name, entry->name, ".wide"), wide_type_of(entry->t), wide));
+            TRY(read_elements(s, entry, suffixed(name, entry->name, ".wide"), wide_type_of(entry->t), wide));
         if (entry->size.wide && shared)
-            FL_TRY(check_exponent(s, suffixed(name, entry->name, ".wide.exponent"), n->whole[0] + 16));
+            TRY(check_exponent(s, suffixed(name, entry->name, ".wide.exponent"), n->whole[0] + 16));
         *used += entry->size.wide ? 2 : 1;
     }
-    FL_TRY(fl_state_check(entry->t, entry->whole, state));
+    TRY(fl_state_check(entry->t, entry->whole, state));
     return entry->elements ? fl_state_check_range(e->g, entry->t, state) : TENSOR_OK;
 }
 
@@ -468,7 +468,7 @@ static tensor_status read_scaling(const struct fl_safetensors *s, const nn_graph
     *now = g->scaling.now;
     if (g->scaling.kind != FL_SCALE_DYNAMIC)
         return TENSOR_OK;
-    FL_TRY(need_note(s, scaling_key, &text));
+    TRY(need_note(s, scaling_key, &text));
     now->scale = fl_to_real(text, &rest);
     int64_t *const whole[] = {&now->good, &now->skipped, &now->in_a_row, &now->longest};
     bool good = rest != text;
@@ -522,9 +522,9 @@ tensor_status fl_checkpoint_load(nn_graph *g, const struct fl_safetensors *s) {
     int used = 0;
     int64_t steps;
     nn_loss_scale scaling;
-    FL_TRY(fl_checkpoint_settings(s, g));
-    FL_TRY(read_scaling(s, g, &scaling));
-    FL_TRY(fl_checkpoint_whole(s, "network.steps", 0, INT64_C(1) << 62, &steps));
+    TRY(fl_checkpoint_settings(s, g));
+    TRY(read_scaling(s, g, &scaling));
+    TRY(fl_checkpoint_whole(s, "network.steps", 0, INT64_C(1) << 62, &steps));
     tensor_status status = begin(&e, g);
     for (int i = 0; i < e.count && !status; i++)
         status = entry_failed(s, &e.list[i], read_entry(s, &e, i, &used));
@@ -573,7 +573,7 @@ static tensor_status check_call(const nn_graph *g, const char *path) {
 }
 
 tensor_status nn_checkpoint_save(const nn_graph *g, const char *path, const nn_note *notes, int count) {
-    FL_TRY(check_call(g, path));
+    TRY(check_call(g, path));
     if (count < 0 || (count && !notes))
         return fl_fail(TENSOR_E_ARGUMENT, "checkpoint: %d notes%s", count, notes ? "" : " at NULL");
     for (int i = 0; i < count; i++)
@@ -584,8 +584,8 @@ tensor_status nn_checkpoint_save(const nn_graph *g, const char *path, const nn_n
 
 tensor_status nn_checkpoint_load(nn_graph *g, const char *path) {
     struct fl_safetensors s;
-    FL_TRY(check_call(g, path));
-    FL_TRY(fl_checkpoint_open(&s, path));
+    TRY(check_call(g, path));
+    TRY(fl_checkpoint_open(&s, path));
     const tensor_status status = fl_checkpoint_load(g, &s);
     fl_safetensors_close(&s);
     return status;
@@ -599,7 +599,7 @@ tensor_status nn_checkpoint_note(const char *path, const char *key, char *value,
                        !path  ? "the path"
                        : !key ? "the key"
                               : "the value");
-    FL_TRY(fl_safetensors_open(&s, path));
+    TRY(fl_safetensors_open(&s, path));
     tensor_status status = need_note(&s, key, &found);
     if (!status && strlen(found) >= size)
         status = fl_fail(TENSOR_E_ARGUMENT, "checkpoint: %s: '%.80s' has %zu bytes, there is room for %zu", path, key,
@@ -613,7 +613,7 @@ tensor_status nn_checkpoint_note(const char *path, const char *key, char *value,
 static tensor_status read_real(const struct fl_safetensors *s, const char *key, float *value) {
     const char *text;
     char *rest;
-    FL_TRY(need_note(s, key, &text));
+    TRY(need_note(s, key, &text));
     const double number = fl_to_real(text, &rest);
     *value = (float)number;
     return *text && !*rest && number >= 0 && number <= FLT_MAX
@@ -626,7 +626,7 @@ static tensor_status read_real(const struct fl_safetensors *s, const char *key, 
 static tensor_status read_choice(const struct fl_safetensors *s, const char *key, const char *one, const char *other,
                                  bool *second) {
     const char *text;
-    FL_TRY(need_note(s, key, &text));
+    TRY(need_note(s, key, &text));
     *second = !strcmp(text, other);
     return *second || !strcmp(text, one) ? TENSOR_OK
                                          : fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is '%.40s', expected %s or %s",
@@ -636,7 +636,7 @@ static tensor_status read_choice(const struct fl_safetensors *s, const char *key
 static tensor_status read_seed(const struct fl_safetensors *s, uint64_t *seed) {
     const char *text;
     char again[32];
-    FL_TRY(need_note(s, "network.seed", &text));
+    TRY(need_note(s, "network.seed", &text));
     *seed = strtoull(text, NULL, 10);
     snprintf(again, sizeof again, "%llu", (unsigned long long)*seed);
     return strcmp(again, text)
@@ -655,15 +655,15 @@ static tensor_status read_objective(const struct fl_safetensors *s, nn_config *c
                        "preset",
                        s->path, objective_keys[POLICY], config->policy);
     if (fl_safetensors_note(s, objective_keys[SMOOTHING]))
-        FL_TRY(read_real(s, objective_keys[SMOOTHING], &config->label_smoothing));
+        TRY(read_real(s, objective_keys[SMOOTHING], &config->label_smoothing));
     if (fl_safetensors_note(s, objective_keys[DELTA]))
-        FL_TRY(read_real(s, objective_keys[DELTA], &config->huber_delta));
+        TRY(read_real(s, objective_keys[DELTA], &config->huber_delta));
     config->ignores = fl_safetensors_note(s, objective_keys[IGNORED]) != NULL;
     if (config->ignores)
-        FL_TRY(fl_checkpoint_whole(s, objective_keys[IGNORED], INT32_MIN, INT32_MAX, &ignored));
+        TRY(fl_checkpoint_whole(s, objective_keys[IGNORED], INT32_MIN, INT32_MAX, &ignored));
     config->ignored_label = (int32_t)ignored;
     if (fl_safetensors_note(s, objective_keys[INPUT_GRADIENT]))
-        FL_TRY(read_choice(s, objective_keys[INPUT_GRADIENT], "0", "1", &config->input_gradient));
+        TRY(read_choice(s, objective_keys[INPUT_GRADIENT], "0", "1", &config->input_gradient));
     config->loss_scale = fl_safetensors_note(s, objective_keys[SCALE]);
     if (!config->loss_scale) /* also where the policy asks for one, which the caller took away */
         config->loss_scale = "none";
@@ -673,17 +673,17 @@ static tensor_status read_objective(const struct fl_safetensors *s, nn_config *c
 /* Strings of the config point into s. */
 static tensor_status read_config(const struct fl_safetensors *s, nn_config *config) {
     int64_t batch;
-    FL_TRY(need_note(s, "network.variant", &config->variant));
-    FL_TRY(need_note(s, "network.predictor", &config->predictor));
-    FL_TRY(read_choice(s, "network.master", "default", "none", &config->no_master));
-    FL_TRY(fl_checkpoint_whole(s, "network.batch", 1, INT32_MAX, &batch));
-    FL_TRY(read_seed(s, &config->seed));
+    TRY(need_note(s, "network.variant", &config->variant));
+    TRY(need_note(s, "network.predictor", &config->predictor));
+    TRY(read_choice(s, "network.master", "default", "none", &config->no_master));
+    TRY(fl_checkpoint_whole(s, "network.batch", 1, INT32_MAX, &batch));
+    TRY(read_seed(s, &config->seed));
     for (int i = 0; i < REALS; i++)
-        FL_TRY(read_real(s, reals[i].key, (float *)(void *)((char *)config + reals[i].config)));
-    FL_TRY(need_note(s, "network.optimiser", &config->optimiser));
-    FL_TRY(need_note(s, "network.decay", &config->decay));
-    FL_TRY(read_choice(s, "network.nesterov", "0", "1", &config->nesterov));
-    FL_TRY(read_choice(s, "network.narrow_state", "0", "1", &config->narrow_state));
+        TRY(read_real(s, reals[i].key, (float *)(void *)((char *)config + reals[i].config)));
+    TRY(need_note(s, "network.optimiser", &config->optimiser));
+    TRY(need_note(s, "network.decay", &config->decay));
+    TRY(read_choice(s, "network.nesterov", "0", "1", &config->nesterov));
+    TRY(read_choice(s, "network.narrow_state", "0", "1", &config->narrow_state));
     if (!strcmp(config->predictor, "none"))
         config->predictor = NULL;
     config->batch = (int)batch;

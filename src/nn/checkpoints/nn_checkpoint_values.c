@@ -15,8 +15,8 @@ static tensor_status check(const char *path, const char *name, const void *first
 
 tensor_status nn_checkpoint_shape(const char *path, const char *name, int *ndim, int64_t dim[8]) {
     struct fl_safetensors s;
-    FL_TRY(check(path, name, ndim, dim));
-    FL_TRY(fl_safetensors_open(&s, path));
+    TRY(check(path, name, ndim, dim));
+    TRY(fl_safetensors_open(&s, path));
     const struct fl_stored_tensor *t = fl_safetensors_find(&s, name);
     *ndim = t ? t->ndim : -1;
     for (int i = 0; t && i < t->ndim; i++)
@@ -101,14 +101,14 @@ static double value_of(enum fl_stored_type type, const char *at, int64_t e) {
 tensor_status fl_checkpoint_values(const struct fl_safetensors *s, const char *name, double *values, int64_t count) {
     const struct fl_stored_tensor *t = fl_safetensors_find(s, name);
     int64_t e = 0;
-    FL_TRY(check_tensor(s, name, t, count));
+    TRY(check_tensor(s, name, t, count));
     if (!is_real(t->type))
-        FL_TRY(exponent_of(s, name, &e));
+        TRY(exponent_of(s, name, &e));
     if (!count)
         return TENSOR_OK;
     const size_t each = (size_t)fl_stored_type_bytes(t->type);
     const char *at = (char *)values + (size_t)count * (sizeof *values - each);
-    FL_TRY(fl_safetensors_read(s, t, (char *)values + (size_t)count * (sizeof *values - each)));
+    TRY(fl_safetensors_read(s, t, (char *)values + (size_t)count * (sizeof *values - each)));
     for (int64_t i = 0; i < count; i++)
         values[i] = value_of(t->type, at + (size_t)i * each, e);
     return TENSOR_OK;
@@ -116,8 +116,8 @@ tensor_status fl_checkpoint_values(const struct fl_safetensors *s, const char *n
 
 tensor_status nn_checkpoint_values(const char *path, const char *name, double *values, int64_t count) {
     struct fl_safetensors s;
-    FL_TRY(check(path, name, values, values));
-    FL_TRY(fl_safetensors_open(&s, path));
+    TRY(check(path, name, values, values));
+    TRY(fl_safetensors_open(&s, path));
     const tensor_status status = fl_checkpoint_values(&s, name, values, count);
     fl_safetensors_close(&s);
     return status;

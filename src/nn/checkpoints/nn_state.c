@@ -26,43 +26,43 @@ static tensor_status visit_some(tensor *t, bool elements, visit_fn visit, void *
 
 /* What a policy adds. */
 static tensor_status visit_policy(const struct fl_parameter *p, visit_fn visit, void *context) {
-    FL_TRY(visit_some(p->master, true, visit, context));
-    FL_TRY(visit_some(p->w_forward, true, visit, context));
-    FL_TRY(visit_some(p->w_backward == p->w_forward ? NULL : p->w_backward, true, visit, context));
-    FL_TRY(visit_some(p->g_kept, false, visit, context));
+    TRY(visit_some(p->master, true, visit, context));
+    TRY(visit_some(p->w_forward, true, visit, context));
+    TRY(visit_some(p->w_backward == p->w_forward ? NULL : p->w_backward, true, visit, context));
+    TRY(visit_some(p->g_kept, false, visit, context));
     return visit_some(p->g_taken, false, visit, context);
 }
 
 static tensor_status visit_node(const struct fl_node *node, visit_fn visit, void *context) {
     for (int k = 0; k < node->parameters; k++) {
-        FL_TRY(visit(node->parameter[k].w, true, context));
-        FL_TRY(visit(node->parameter[k].g, true, context));
+        TRY(visit(node->parameter[k].w, true, context));
+        TRY(visit(node->parameter[k].g, true, context));
         if (node->parameter[k].v)
-            FL_TRY(visit(node->parameter[k].v, true, context));
+            TRY(visit(node->parameter[k].v, true, context));
         if (node->parameter[k].r)
-            FL_TRY(visit(node->parameter[k].r, true, context));
-        FL_TRY(visit_policy(&node->parameter[k], visit, context));
+            TRY(visit(node->parameter[k].r, true, context));
+        TRY(visit_policy(&node->parameter[k], visit, context));
         if (node->parameter[k].d) /* written anew in each step, as values are */
-            FL_TRY(visit(node->parameter[k].d, false, context));
+            TRY(visit(node->parameter[k].d, false, context));
     }
     for (int k = 0; k < node->states; k++)
         if (node->state[k].lasts)
-            FL_TRY(visit(node->state[k].t, true, context));
+            TRY(visit(node->state[k].t, true, context));
     return TENSOR_OK;
 }
 
 /* Values are written anew in each step: what lasts is their exponents. */
 static tensor_status visit_all(const nn_graph *g, visit_fn visit, void *context) {
     for (int i = 0; i < g->count; i++)
-        FL_TRY(visit_node(&g->nodes[i], visit, context));
+        TRY(visit_node(&g->nodes[i], visit, context));
     if (g->optimiser.numbers)
-        FL_TRY(visit(g->optimiser.numbers, true, context));
+        TRY(visit(g->optimiser.numbers, true, context));
     for (int i = 0; i < g->value_count; i++) {
         if (!fl_is_stored(g, i))
             continue;
-        FL_TRY(visit(g->values[i].t, false, context));
+        TRY(visit(g->values[i].t, false, context));
         if (g->values[i].evaluate)
-            FL_TRY(visit(g->values[i].evaluate, false, context));
+            TRY(visit(g->values[i].evaluate, false, context));
     }
     return TENSOR_OK;
 }
@@ -220,7 +220,7 @@ uint64_t nn_steps(const nn_graph *g) {
 
 static tensor_status get(tensor *t, bool elements, void *context) {
     char **at = context;
-    FL_TRY(fl_state_get(t, elements, *at));
+    TRY(fl_state_get(t, elements, *at));
     *at += fl_state_bytes(t, elements);
     return TENSOR_OK;
 }
@@ -248,16 +248,16 @@ struct checked {
 
 static tensor_status check(tensor *t, bool elements, void *context) {
     struct checked *c = context;
-    FL_TRY(fl_state_check(t, elements, c->at));
+    TRY(fl_state_check(t, elements, c->at));
     if (elements)
-        FL_TRY(fl_state_check_range(c->g, t, c->at));
+        TRY(fl_state_check_range(c->g, t, c->at));
     c->at += fl_state_bytes(t, elements);
     return TENSOR_OK;
 }
 
 static tensor_status set(tensor *t, bool elements, void *context) {
     const char **at = context;
-    FL_TRY(fl_state_set(t, elements, *at));
+    TRY(fl_state_set(t, elements, *at));
     *at += fl_state_bytes(t, elements);
     return TENSOR_OK;
 }
@@ -273,7 +273,7 @@ static tensor_status check_call(const nn_graph *g, const void *state, size_t byt
 }
 
 tensor_status nn_state_get(const nn_graph *g, void *state, size_t bytes) {
-    FL_TRY(check_call(g, state, bytes));
+    TRY(check_call(g, state, bytes));
     const struct head head = head_of(g);
     memcpy(state, &head, sizeof head);
     char *at = (char *)state + sizeof head;
@@ -283,8 +283,8 @@ tensor_status nn_state_get(const nn_graph *g, void *state, size_t bytes) {
 }
 
 tensor_status fl_put_state(nn_graph *g, const char *at, uint64_t steps, const nn_loss_scale *scaling) {
-    FL_TRY(visit_all(g, set, &at));
-    FL_TRY(fl_loss_scale_put(g, scaling));
+    TRY(visit_all(g, set, &at));
+    TRY(fl_loss_scale_put(g, scaling));
     g->steps = steps;
     g->phase = FL_PHASE_IDLE;
     g->has_loss = false;
@@ -293,14 +293,14 @@ tensor_status fl_put_state(nn_graph *g, const char *at, uint64_t steps, const nn
 }
 
 tensor_status nn_state_set(nn_graph *g, const void *state, size_t bytes) {
-    FL_TRY(check_call(g, state, bytes));
+    TRY(check_call(g, state, bytes));
     struct head head;
     memcpy(&head, state, sizeof head);
-    FL_TRY(check_head(g, &head));
+    TRY(check_head(g, &head));
     nn_loss_scale scaling = g->scaling.now;
     memcpy(&scaling, (const char *)state + sizeof head, scaling_bytes(g));
-    FL_TRY(fl_loss_scale_check_state(g, &scaling));
+    TRY(fl_loss_scale_check_state(g, &scaling));
     const char *tensors = (const char *)state + sizeof head + scaling_bytes(g);
-    FL_TRY(visit_all(g, check, &(struct checked){g, tensors}));
+    TRY(visit_all(g, check, &(struct checked){g, tensors}));
     return fl_put_state(g, tensors, head.steps, &scaling);
 }

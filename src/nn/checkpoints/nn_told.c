@@ -46,10 +46,10 @@ static tensor_status check_tensor(const struct fl_safetensors *s, const char *ow
 
 static tensor_status check_node(const struct fl_safetensors *s, const struct fl_node *node) {
     for (int k = 0; k < node->parameters; k++)
-        FL_TRY(check_tensor(s, node->owner, node->parameter[k].suffix, &node->parameter[k].shape));
+        TRY(check_tensor(s, node->owner, node->parameter[k].suffix, &node->parameter[k].shape));
     for (int k = 0; k < node->states; k++)
         if (node->state[k].lasts)
-            FL_TRY(check_tensor(s, node->owner, node->state[k].suffix, &node->state[k].shape));
+            TRY(check_tensor(s, node->owner, node->state[k].suffix, &node->state[k].shape));
     return TENSOR_OK;
 }
 
@@ -83,9 +83,9 @@ static tensor_status check_batch(const struct fl_safetensors *s, const nn_graph 
 
 static tensor_status check(const nn_graph *g, const struct fl_told *head) {
     const struct fl_safetensors *s = &((const struct told *)head)->file;
-    FL_TRY(fl_checkpoint_settings(s, g));
+    TRY(fl_checkpoint_settings(s, g));
     for (int i = 0; i < g->count; i++)
-        FL_TRY(check_node(s, &g->nodes[i]));
+        TRY(check_node(s, &g->nodes[i]));
     return check_batch(s, g);
 }
 

@@ -25,17 +25,17 @@ static tensor_status add(struct fl_targets *all, struct fl_target target) {
 static tensor_status list_node(struct fl_targets *all, const struct fl_node *node) {
     for (int k = 0; k < node->parameters; k++) {
         const struct fl_parameter *p = &node->parameter[k];
-        FL_TRY(add(all, (struct fl_target){.parameter = p,
-                                           .name = fl_format_name("%s.%s", node->owner, p->suffix),
-                                           .shape = &p->shape,
-                                           .layout = p->layout}));
+        TRY(add(all, (struct fl_target){.parameter = p,
+                                        .name = fl_format_name("%s.%s", node->owner, p->suffix),
+                                        .shape = &p->shape,
+                                        .layout = p->layout}));
     }
     for (int k = 0; k < node->states; k++)
         if (node->state[k].lasts)
-            FL_TRY(add(all, (struct fl_target){.kept = node->state[k].t,
-                                               .name = fl_format_name("%s.%s", node->owner, node->state[k].suffix),
-                                               .shape = &node->state[k].shape,
-                                               .variance = node->state[k].variance}));
+            TRY(add(all, (struct fl_target){.kept = node->state[k].t,
+                                            .name = fl_format_name("%s.%s", node->owner, node->state[k].suffix),
+                                            .shape = &node->state[k].shape,
+                                            .variance = node->state[k].variance}));
     return TENSOR_OK;
 }
 
@@ -188,11 +188,11 @@ static tensor_status match_one(const struct fl_safetensors *s, const struct fl_t
 static tensor_status match_all(const struct fl_targets *all, const struct fl_safetensors *s, bool *used,
                                nn_weight_match_fn told, void *context) {
     for (int i = 0; i < all->count; i++)
-        FL_TRY(match_one(s, &all->list[i], used, told, context));
+        TRY(match_one(s, &all->list[i], used, told, context));
     for (int i = 0; i < s->count; i++) {
         bool beside = used[i];
         if (is_ours(s) && !beside)
-            FL_TRY(is_beside(s, s->tensors[i].name, &beside));
+            TRY(is_beside(s, s->tensors[i].name, &beside));
         nn_weight_match match = {.fit = NN_WEIGHT_SUPERFLUOUS, .found = s->tensors[i].name};
         take_shape(&match, &s->tensors[i]);
         if (!beside)
@@ -219,7 +219,7 @@ tensor_status nn_weights_match(const nn_graph *g, const char *path, nn_weight_ma
                        !g      ? "the network"
                        : !path ? "the path"
                                : "the function that is told");
-    FL_TRY(fl_safetensors_open(&s, path));
+    TRY(fl_safetensors_open(&s, path));
     tensor_status status = fl_targets_list(&all, g);
     if (!status) {
         status = fl_weights_match(&all, &s, told, context);

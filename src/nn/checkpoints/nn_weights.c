@@ -36,9 +36,9 @@ static tensor_status put(const struct fl_target *t, const double *values) {
     const struct fl_parameter *p = t->parameter;
     if (!p)
         return tensor_load_f64(t->kept, values, count);
-    FL_TRY(tensor_load_f64(fl_updated(p), values, count));
-    FL_TRY(p->master ? convert(p->w, p->master) : TENSOR_OK);
-    FL_TRY(convert(p->w_forward, p->w));
+    TRY(tensor_load_f64(fl_updated(p), values, count));
+    TRY(p->master ? convert(p->w, p->master) : TENSOR_OK);
+    TRY(convert(p->w_forward, p->w));
     return p->w_backward == p->w_forward ? TENSOR_OK : convert(p->w_backward, p->w);
 }
 
@@ -54,16 +54,16 @@ static tensor_status set_one(const struct fl_targets *all, const char *name, con
     if (count != fl_shape_count(t->shape))
         return fl_fail(TENSOR_E_SHAPE, "weights: %lld values, '%.150s' has %lld", (long long)count, name,
                        (long long)fl_shape_count(t->shape));
-    FL_TRY(check_range(TENSOR_E_ARGUMENT, "", t, values, count));
+    TRY(check_range(TENSOR_E_ARGUMENT, "", t, values, count));
     return put(t, values);
 }
 
 tensor_status nn_weight_set(nn_graph *g, const char *name, const double *values, int64_t count) {
     struct fl_targets all;
-    FL_TRY(check_network(g));
+    TRY(check_network(g));
     if (!name || !values)
         return fl_fail(TENSOR_E_ARGUMENT, "weights: %s is NULL", name ? "the list of values" : "the name");
-    FL_TRY(fl_targets_list(&all, g));
+    TRY(fl_targets_list(&all, g));
     const tensor_status status = set_one(&all, name, values, count);
     fl_targets_clear(&all);
     return status;
@@ -98,7 +98,7 @@ static void count_misfit(const nn_weight_match *match, void *context) {
 /* Names and shapes of all, before anything is read. */
 static tensor_status check_names(const struct fl_safetensors *s, const struct fl_targets *all) {
     struct misfits m = {0};
-    FL_TRY(fl_weights_match(all, s, count_misfit, &m));
+    TRY(fl_weights_match(all, s, count_misfit, &m));
     if (!*m.first)
         return TENSOR_OK;
     return fl_fail(TENSOR_E_DATA,
@@ -127,22 +127,22 @@ static tensor_status read_values(const struct fl_safetensors *s, struct fl_targe
 
 /* All of them are read before the first is put. */
 static tensor_status load(const struct fl_safetensors *s, struct fl_targets *all) {
-    FL_TRY(fl_safetensors_verify(s));
-    FL_TRY(check_names(s, all));
+    TRY(fl_safetensors_verify(s));
+    TRY(check_names(s, all));
     for (int i = 0; i < all->count; i++)
-        FL_TRY(read_values(s, &all->list[i]));
+        TRY(read_values(s, &all->list[i]));
     for (int i = 0; i < all->count; i++)
-        FL_TRY(put(&all->list[i], all->list[i].values));
+        TRY(put(&all->list[i], all->list[i].values));
     return TENSOR_OK;
 }
 
 tensor_status nn_weights_load(nn_graph *g, const char *path) {
     struct fl_targets all;
     struct fl_safetensors s;
-    FL_TRY(check_network(g));
+    TRY(check_network(g));
     if (!path)
         return fl_fail(TENSOR_E_ARGUMENT, "weights: the path is NULL");
-    FL_TRY(fl_safetensors_open(&s, path));
+    TRY(fl_safetensors_open(&s, path));
     tensor_status status = fl_targets_list(&all, g);
     if (!status) {
         status = load(&s, &all);

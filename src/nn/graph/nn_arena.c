@@ -142,7 +142,7 @@ tensor_status fl_check_values(const nn_graph *g) {
     size_t bytes = 0;
     if (!g->most_of_steps)
         return TENSOR_OK;
-    FL_TRY(check_limit(g, rows));
+    TRY(check_limit(g, rows));
     struct fl_block *blocks = fl_alloc_zero(most * sizeof *blocks);
     tensor_status status = blocks ? fl_pack(blocks, list_values(g, blocks), &bytes) : no_memory();
     if (!status)

@@ -30,7 +30,7 @@ static tensor_status check_graph(nn_graph *g, nn_node logits) {
     if (logits < 0 || logits >= g->handle_count)
         return fl_fail(TENSOR_E_ARGUMENT, "logits: node %d, expected 0 ... %d", logits, g->handle_count - 1);
     const struct fl_output *last = fl_output_of(g, logits);
-    FL_TRY(fl_objective_output(g, last));
+    TRY(fl_objective_output(g, last));
     if (g->count < 2)
         return fl_fail(TENSOR_E_ARGUMENT,
                        "graph: it has no layer but the input, expected layers between input and logits");
@@ -98,15 +98,15 @@ static tensor_status load_initial(struct fl_state *s) {
 }
 
 static tensor_status make_state(const nn_graph *g, const struct fl_node *node, struct fl_state *s) {
-    FL_TRY(fl_new_tensor(g, &s->t, s->format ? (struct fl_type){s->format, NULL} : node->as.y, &s->shape));
+    TRY(fl_new_tensor(g, &s->t, s->format ? (struct fl_type){s->format, NULL} : node->as.y, &s->shape));
     return s->initial != 0 ? load_initial(s) : TENSOR_OK; /* a new tensor holds zeros */
 }
 
 static tensor_status make_node(nn_graph *g, struct fl_node *node) {
     for (int k = 0; k < node->states; k++)
-        FL_TRY(make_state(g, node, &node->state[k]));
+        TRY(make_state(g, node, &node->state[k]));
     for (int k = 0; k < node->parameters; k++)
-        FL_TRY(fl_make_parameter(g, node, &node->parameter[k]));
+        TRY(fl_make_parameter(g, node, &node->parameter[k]));
     for (int k = 0; k < node->parameters && node->layer->vectors; k++) {
         struct fl_parameter *p = &node->parameter[k];
         const struct fl_shape vector = {1, {fl_shape_count(&p->shape)}};
@@ -145,9 +145,9 @@ static tensor_status make_value(nn_graph *g, int i, size_t *at) {
         return TENSOR_OK;
     v->info = g->info_count;
     fl_tensor_hide(v->t, true); /* until a step writes it */
-    FL_TRY(set_predictor(v->t, v->type.predictor));
+    TRY(set_predictor(v->t, v->type.predictor));
     if (activation)
-        FL_TRY(set_predictor(v->evaluate, "current"));
+        TRY(set_predictor(v->evaluate, "current"));
     return fl_list_tensor(g, fl_format_name("%s", v->name), v->role, v->t, TENSOR_OK);
 }
 
@@ -168,23 +168,23 @@ static bool draws(const nn_graph *g) {
 }
 
 static tensor_status make_numbers_of_step(nn_graph *g) {
-    FL_TRY(make_input(g, fl_output_of(g, 0)));
-    FL_TRY(new_numbers(g, &g->labels, FMT_I32, g->rows));
-    FL_TRY(new_numbers(g, &g->rate, FMT_F32, 1));
+    TRY(make_input(g, fl_output_of(g, 0)));
+    TRY(new_numbers(g, &g->labels, FMT_I32, g->rows));
+    TRY(new_numbers(g, &g->rate, FMT_F32, 1));
     if (draws(g))
-        FL_TRY(new_numbers(g, &g->step, FMT_F64, 1));
-    FL_TRY(fl_optimiser_numbers_of_step(g));
-    FL_TRY(fl_loss_scale_numbers(g));
-    FL_TRY(fl_objective_numbers(g, fl_output_of(g, g->logits)));
-    FL_TRY(new_numbers(g, &g->loss, FMT_F64, 1));
-    FL_TRY(new_numbers(g, &g->predicted, FMT_I32, g->rows));
+        TRY(new_numbers(g, &g->step, FMT_F64, 1));
+    TRY(fl_optimiser_numbers_of_step(g));
+    TRY(fl_loss_scale_numbers(g));
+    TRY(fl_objective_numbers(g, fl_output_of(g, g->logits)));
+    TRY(new_numbers(g, &g->loss, FMT_F64, 1));
+    TRY(new_numbers(g, &g->predicted, FMT_I32, g->rows));
     return new_numbers(g, &g->correct, FMT_I32, 1);
 }
 
 static tensor_status make_values(nn_graph *g) {
     size_t at = 0;
     for (int i = 0; i < g->value_count; i++)
-        FL_TRY(make_value(g, i, &at));
+        TRY(make_value(g, i, &at));
     return TENSOR_OK;
 }
 
@@ -257,7 +257,7 @@ static tensor_status wire_passes(const nn_graph *g, struct fl_node *node) {
         gradient[k] = p->g_vector ? p->g_vector : p->g;
     }
     node->tensors = x;
-    FL_TRY(see_otherwise(node));
+    TRY(see_otherwise(node));
     node->train = (struct fl_pass){.x = x, .y = y, .w = w, .training = true, .step = g->step};
     node->back = (struct fl_pass){.x = back_x,
                                   .y = back_y,
@@ -286,25 +286,25 @@ static tensor_status compile(nn_graph *g, nn_node logits) {
     logits = as_matrix(g, logits);
     if (g->status)
         return g->status;
-    FL_TRY(fl_resolve_types(g));
-    FL_TRY(fl_insert_conversions(g, &logits));
-    FL_TRY(check_graph(g, logits));
-    FL_TRY(fl_plan(g));
+    TRY(fl_resolve_types(g));
+    TRY(fl_insert_conversions(g, &logits));
+    TRY(check_graph(g, logits));
+    TRY(fl_plan(g));
     if (g->told) /* before anything has memory */
-        FL_TRY(g->told->check(g, g->told));
-    FL_TRY(fl_check_values(g));
+        TRY(g->told->check(g, g->told));
+    TRY(fl_check_values(g));
     for (int i = 0; i < g->count; i++) {
         tensor_status status = make_node(g, &g->nodes[i]);
         if (status)
             return fl_node_failed(&g->nodes[i], status);
     }
-    FL_TRY(make_numbers_of_step(g));
-    FL_TRY(make_values(g));
-    FL_TRY(fl_list_positions(g));
+    TRY(make_numbers_of_step(g));
+    TRY(make_values(g));
+    TRY(fl_list_positions(g));
     for (int i = 0; i < g->count; i++)
-        FL_TRY(wire_passes(g, &g->nodes[i]));
-    FL_TRY(fl_measure_step(g));
-    FL_TRY(fl_make_arena(g));
+        TRY(wire_passes(g, &g->nodes[i]));
+    TRY(fl_measure_step(g));
+    TRY(fl_make_arena(g));
     for (int i = 0; i < g->info_count; i++) /* counters tell of training, not of the initial load */
         tensor_reset_statistics(g->infos[i].t);
     g->compiled = true;

@@ -13,19 +13,12 @@
 #ifndef FL_NN_GRAPH_H
 #define FL_NN_GRAPH_H
 
+#include "core/base/fail.h"
 #include "core/queue/call_memory.h"
 #include "core/queue/recording.h"
 #include "flexlab/nn.h"
 #include <stddef.h>
 #include <string.h>
-
-/* Passes a failure on. */
-#define FL_TRY(call)                                                                                                   \
-    do {                                                                                                               \
-        tensor_status try_status = (call);                                                                             \
-        if (try_status)                                                                                                \
-            return try_status;                                                                                         \
-    } while (0)
 
 /* What a value, or a parameter in one of its uses, is stored as. */
 struct fl_type {

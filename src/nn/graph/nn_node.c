@@ -36,7 +36,7 @@ static tensor_status check_size(const struct fl_node *node, const struct fl_shap
 }
 
 tensor_status fl_add_output(struct fl_node *node, const char *suffix, struct fl_shape shape) {
-    FL_TRY(check_size(node, &shape));
+    TRY(check_size(node, &shape));
     struct fl_output output = {.shape = shape, .y = -1, .dy = -1, .saved = -1, .operand = -1};
     output.name = suffix ? fl_format_name("%s.%s", node->name, suffix) : fl_strdup(node->name);
     if (!output.name)
@@ -53,12 +53,12 @@ tensor_status fl_add_output(struct fl_node *node, const char *suffix, struct fl_
 }
 
 tensor_status fl_add_parameter(struct fl_node *node, struct fl_parameter parameter) {
-    FL_TRY(check_size(node, &parameter.shape));
+    TRY(check_size(node, &parameter.shape));
     return append((void **)&node->parameter, &node->parameters, &parameter, sizeof parameter);
 }
 
 tensor_status fl_add_state(struct fl_node *node, struct fl_state state) {
-    FL_TRY(check_size(node, &state.shape));
+    TRY(check_size(node, &state.shape));
     if (state.format != FMT_NONE && state.format != FMT_F64 && state.format != FMT_F32)
         return fl_fail(TENSOR_E_FORMAT, "%s: state '%s' is %s, expected f64, f32 or the format of the network",
                        node->owner, state.suffix, tensor_format_name(state.format));
@@ -66,7 +66,7 @@ tensor_status fl_add_state(struct fl_node *node, struct fl_state state) {
 }
 
 tensor_status fl_add_work(struct fl_node *node, const char *suffix, struct fl_shape shape) {
-    FL_TRY(check_size(node, &shape));
+    TRY(check_size(node, &shape));
     const struct fl_work work = {.suffix = suffix, .shape = shape, .value = -1};
     return append((void **)&node->work, &node->works, &work, sizeof work);
 }
@@ -129,7 +129,7 @@ static tensor_status check_node(const nn_graph *g, const struct fl_layer *layer,
                        name ? name : "(null)", FL_NAME_LIMIT);
     if (g->compiled)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: the graph is compiled, nothing can be added", owner);
-    FL_TRY(check_unused(g, name));
+    TRY(check_unused(g, name));
     if (layer->inputs == FL_ANY_INPUTS ? input_count < 1 : input_count != layer->inputs)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %d inputs, expected %s%d", owner, input_count,
                        layer->inputs == FL_ANY_INPUTS ? "at least " : "",
@@ -162,14 +162,14 @@ static tensor_status make_node(nn_graph *g, struct fl_node *node, const char *na
     if (!node->name || !node->owner)
         return fl_fail(TENSOR_E_MEMORY, "%s: no memory for the name", owner);
     for (int i = 0; i < input_count; i++)
-        FL_TRY(add_input(node, inputs[i]));
-    FL_TRY(apply_shape_rule(g, node));
+        TRY(add_input(node, inputs[i]));
+    TRY(apply_shape_rule(g, node));
     if (!node->outputs)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: a node without outputs", owner);
     for (int i = 0; i < node->outputs; i++) {
         if (strcmp(node->output[i].name, name) != 0)
-            FL_TRY(check_unused(g, node->output[i].name));
-        FL_TRY(fl_grow((void **)&g->handles, g->handle_count + i, &g->handle_capacity, sizeof *g->handles));
+            TRY(check_unused(g, node->output[i].name));
+        TRY(fl_grow((void **)&g->handles, g->handle_count + i, &g->handle_capacity, sizeof *g->handles));
     }
     return TENSOR_OK;
 }

@@ -26,12 +26,12 @@ static tensor_status add_other(nn_graph *g, const struct fl_parameter *p, const 
 
 static tensor_status add_others(nn_graph *g, struct fl_parameter *p, const char *name, const char *gradient) {
     const struct fl_parameter_types *as = &p->as;
-    FL_TRY(add_other(g, p, gradient, "weight gradient", as->g, as->kept, &p->g_kept));
-    FL_TRY(add_other(g, p, p->g_kept ? g->infos[g->info_count - 1].name : gradient, "weight gradient", as->kept,
-                     as->update, &p->g_taken));
+    TRY(add_other(g, p, gradient, "weight gradient", as->g, as->kept, &p->g_kept));
+    TRY(add_other(g, p, p->g_kept ? g->infos[g->info_count - 1].name : gradient, "weight gradient", as->kept,
+                  as->update, &p->g_taken));
     if (!fl_same_format(as->w, as->update))
-        FL_TRY(add(g, p, fl_format_name("%s.master", name), "weight", as->update, &p->master));
-    FL_TRY(add_other(g, p, name, "weight", as->w, as->forward, &p->w_forward));
+        TRY(add(g, p, fl_format_name("%s.master", name), "weight", as->update, &p->master));
+    TRY(add_other(g, p, name, "weight", as->w, as->forward, &p->w_forward));
     if (!fl_same_format(as->backward, as->forward))
         return add_other(g, p, name, "weight", as->w, as->backward, &p->w_backward);
     p->w_backward = p->w_forward;
@@ -51,20 +51,20 @@ static tensor_status load_initial(const struct fl_parameter *p, const char *name
 
 tensor_status fl_make_parameter(nn_graph *g, const struct fl_node *node, struct fl_parameter *p) {
     p->info = g->info_count;
-    FL_TRY(fl_new_tensor(g, &p->w, p->as.w, &p->shape));
-    FL_TRY(fl_new_tensor(g, &p->g, p->as.g, &p->shape));
-    FL_TRY(fl_list_tensor(g, fl_format_name("%s.%s", node->owner, p->suffix), "weight", p->w, TENSOR_OK));
+    TRY(fl_new_tensor(g, &p->w, p->as.w, &p->shape));
+    TRY(fl_new_tensor(g, &p->g, p->as.g, &p->shape));
+    TRY(fl_list_tensor(g, fl_format_name("%s.%s", node->owner, p->suffix), "weight", p->w, TENSOR_OK));
     const char *name = g->infos[g->info_count - 1].name;
-    FL_TRY(fl_list_tensor(g, fl_format_name("%s.grad", name), "weight gradient", p->g, TENSOR_OK));
+    TRY(fl_list_tensor(g, fl_format_name("%s.grad", name), "weight gradient", p->g, TENSOR_OK));
     const char *gradient = g->infos[g->info_count - 1].name;
-    FL_TRY(fl_optimiser_parameter(g, p, name));
-    FL_TRY(add_others(g, p, name, gradient));
+    TRY(fl_optimiser_parameter(g, p, name));
+    TRY(add_others(g, p, name, gradient));
     p->infos = g->info_count - p->info;
     if (p->as.wide)
-        FL_TRY(tensor_keep_wide(p->w));
+        TRY(tensor_keep_wide(p->w));
     const uint64_t key = fl_name_key(g->seed, name);
     if (p->as.stochastic)
-        FL_TRY(tensor_set_rounding(p->w, TENSOR_ROUND_STOCHASTIC, key));
+        TRY(tensor_set_rounding(p->w, TENSOR_ROUND_STOCHASTIC, key));
     return load_initial(p, name, key);
 }
 
@@ -90,13 +90,13 @@ static tensor_status convert(tensor *y, const tensor *x) {
 }
 
 tensor_status fl_take_gradient(const struct fl_parameter *p) {
-    FL_TRY(convert(p->g_kept, p->g));
+    TRY(convert(p->g_kept, p->g));
     return convert(p->g_taken, p->g_kept ? p->g_kept : p->g);
 }
 
 tensor_status fl_refresh_weight(const struct fl_parameter *p) {
     if (p->master)
-        FL_TRY(fl_tensor_rewrite(p->w, p->master));
-    FL_TRY(convert(p->w_forward, p->w));
+        TRY(fl_tensor_rewrite(p->w, p->master));
+    TRY(convert(p->w_forward, p->w));
     return p->w_backward == p->w_forward ? TENSOR_OK : convert(p->w_backward, p->w);
 }

@@ -202,10 +202,10 @@ static tensor_status plan_node(nn_graph *g, struct fl_node *node, struct use *us
             use(g, output->dy, position);
         if (k < layer->saves_y || (k < layer->relu && output->dy >= 0 && !output->gated)) {
             use(g, output->y, position);
-            FL_TRY(in_format_of_backward(g, node, output->y, "", &output->saved, position));
+            TRY(in_format_of_backward(g, node, output->y, "", &output->saved, position));
         }
         if (output->dy >= 0 && is_product(node))
-            FL_TRY(in_format_of_backward(g, node, output->dy, "", &output->operand, position));
+            TRY(in_format_of_backward(g, node, output->dy, "", &output->operand, position));
     }
     for (int k = 0; k < node->works; k++) {
         struct fl_work *work = &node->work[k];
@@ -218,8 +218,8 @@ static tensor_status plan_node(nn_graph *g, struct fl_node *node, struct use *us
         struct fl_input *input = &node->input[k];
         if (k < layer->saves_x) {
             use(g, fl_output_of(g, input->x)->y, position);
-            FL_TRY(in_format_of_backward(g, node, fl_output_of(g, input->x)->y, repeat_of(node, k).text, &input->saved,
-                                         position));
+            TRY(in_format_of_backward(g, node, fl_output_of(g, input->x)->y, repeat_of(node, k).text, &input->saved,
+                                      position));
         }
         if (!gives(g, node, k, uses))
             continue;
@@ -228,14 +228,14 @@ static tensor_status plan_node(nn_graph *g, struct fl_node *node, struct use *us
         if (input->dx < 0)
             return TENSOR_E_MEMORY;
         if (fl_node_of(g, input->x)->learns)
-            FL_TRY(add_gradient(g, node, input, --x->gradients, position));
+            TRY(add_gradient(g, node, input, --x->gradients, position));
     }
     return TENSOR_OK;
 }
 
 static tensor_status plan_backward(nn_graph *g, struct use *uses) {
     const int n = g->count;
-    FL_TRY(find_uses(g, uses));
+    TRY(find_uses(g, uses));
     struct fl_output *logits = fl_output_of(g, g->logits);
     use(g, logits->y, n);
     logits->dy = new_value(g, fl_format_name("%s.grad", logits->name), "gradient", &logits->shape,
@@ -244,7 +244,7 @@ static tensor_status plan_backward(nn_graph *g, struct use *uses) {
         return TENSOR_E_MEMORY;
     for (int i = n - 1; i >= 0; i--)
         if (g->nodes[i].learns)
-            FL_TRY(plan_node(g, &g->nodes[i], uses, 2 * n - i));
+            TRY(plan_node(g, &g->nodes[i], uses, 2 * n - i));
     if (g->objective.input_gradient && fl_output_of(g, 0)->dy < 0)
         return fl_fail(TENSOR_E_ARGUMENT, "input_gradient: no gradient reaches the input");
     if (g->objective.input_gradient) /* to be read after the step */
@@ -253,7 +253,7 @@ static tensor_status plan_backward(nn_graph *g, struct use *uses) {
 }
 
 tensor_status fl_plan(nn_graph *g) {
-    FL_TRY(plan_forward(g));
+    TRY(plan_forward(g));
     struct use *uses = fl_alloc_zero((size_t)g->handle_count * sizeof *uses);
     if (!uses)
         return fl_fail(TENSOR_E_MEMORY, "graph: no memory for its plan");

@@ -16,7 +16,7 @@
 
 /* Heads are `groups`. */
 static tensor_status heads_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_need_sequence(node, x));
+    TRY(fl_need_sequence(node, x));
     const int heads = node->how.groups;
     if (heads < 1 || x->dim[2] % heads)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %d heads, expected a divisor of the width %lld", node->owner, heads,
@@ -30,7 +30,7 @@ static tensor_status merge_shape(struct fl_node *node, const struct fl_shape *x)
 
 /* Queries and keys of one shape. */
 static tensor_status scores_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_need_pair(node, x));
+    TRY(fl_need_pair(node, x));
     return fl_add_output(node, NULL, (struct fl_shape){4, {x->dim[0], x->dim[1], x->dim[2], x->dim[2]}});
 }
 
@@ -69,7 +69,7 @@ static tensor_status scores_forward(struct fl_node *node, const struct fl_pass *
 static tensor_status scores_backward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
     if (pass->dx[0])
-        FL_TRY(tensor_matmul_batched(pass->dx[0], pass->operand[0], pass->x[1]));
+        TRY(tensor_matmul_batched(pass->dx[0], pass->operand[0], pass->x[1]));
     return pass->dx[1] ? tensor_matmul_batched_tn(pass->dx[1], pass->operand[0], pass->x[0]) : TENSOR_OK;
 }
 
@@ -94,7 +94,7 @@ static tensor_status mixture_forward(struct fl_node *node, const struct fl_pass 
 static tensor_status mixture_backward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
     if (pass->dx[0])
-        FL_TRY(tensor_matmul_batched_nt(pass->dx[0], pass->operand[0], pass->x[1]));
+        TRY(tensor_matmul_batched_nt(pass->dx[0], pass->operand[0], pass->x[1]));
     return pass->dx[1] ? tensor_matmul_batched_tn(pass->dx[1], pass->x[0], pass->operand[0]) : TENSOR_OK;
 }
 
@@ -187,7 +187,7 @@ nn_node nn_attention(nn_graph *g, const char *name, nn_node x, int heads, bool c
 /* --- transformer -------------------------------------------------------------------------------------------------- */
 
 static tensor_status check_block(const nn_graph *g, const char *name, nn_node x, const nn_transformer *how) {
-    FL_TRY(check(g, name, x, how->heads));
+    TRY(check(g, name, x, how->heads));
     if (how->hidden < 0 || how->layers < 0)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: hidden %d, layers %d, expected 0 or more", name, how->hidden,
                        how->layers);

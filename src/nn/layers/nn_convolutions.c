@@ -32,11 +32,11 @@ static int dilation_of(const tensor_window2d *how, int way) {
 /* What the operations of tensor.h would refuse at the first step, in one direction. */
 static tensor_status check_direction(const struct fl_node *node, int way) {
     const tensor_window2d *how = &node->how.around;
-    FL_TRY(fl_need_between(node, "window", how->window[way], 1, TENSOR_WINDOW_LIMIT));
-    FL_TRY(fl_need_between(node, "stride", how->stride[way], 1, TENSOR_WINDOW2D_STEP_LIMIT));
+    TRY(fl_need_between(node, "window", how->window[way], 1, TENSOR_WINDOW_LIMIT));
+    TRY(fl_need_between(node, "stride", how->stride[way], 1, TENSOR_WINDOW2D_STEP_LIMIT));
     for (int side = 2 * way; side < 2 * way + 2; side++)
-        FL_TRY(fl_need_between(node, "padding", how->padding[side], 0, TENSOR_WINDOW2D_STEP_LIMIT));
-    FL_TRY(fl_need_between(node, "dilation", dilation_of(how, way), 1, TENSOR_WINDOW2D_STEP_LIMIT));
+        TRY(fl_need_between(node, "padding", how->padding[side], 0, TENSOR_WINDOW2D_STEP_LIMIT));
+    TRY(fl_need_between(node, "dilation", dilation_of(how, way), 1, TENSOR_WINDOW2D_STEP_LIMIT));
     return fl_need_between(node, "output padding", how->output_padding[way], 0,
                            is_transposed(node) ? how->stride[way] - 1 : 0);
 }
@@ -44,7 +44,7 @@ static tensor_status check_direction(const struct fl_node *node, int way) {
 /* Places of the windows along a side of that size; of a transposed convolution the pixels that it makes. */
 static tensor_status places(const struct fl_node *node, int way, int64_t size, int64_t *count) {
     const tensor_window2d *how = &node->how.around;
-    FL_TRY(check_direction(node, way));
+    TRY(check_direction(node, way));
     const int64_t reach = (how->window[way] - 1) * (int64_t)dilation_of(how, way) + 1, stride = how->stride[way];
     const int *padding = how->padding + 2 * way;
     if (is_transposed(node)) {
@@ -70,7 +70,7 @@ static tensor_status add_places(struct fl_node *node, const struct fl_shape *x, 
         return fl_fail(TENSOR_E_SHAPE, "%s: %s wants %s, its input is %s", node->owner, node->layer->kind,
                        line ? "sequences [N, L, C]" : "images [N, H, W, C]", fl_shape_in_words(x).text);
     for (int way = line; way < 2; way++)
-        FL_TRY(places(node, way, x->dim[line ? 1 : 1 + way], &size[way]));
+        TRY(places(node, way, x->dim[line ? 1 : 1 + way], &size[way]));
     return line ? fl_add_output(node, NULL, (struct fl_shape){3, {x->dim[0], size[1], channels}})
                 : fl_add_image(node, size[0], size[1], channels);
 }
@@ -81,8 +81,8 @@ static tensor_status convolution_shape(struct fl_node *node, const struct fl_sha
     const tensor_window2d *how = &node->how.around;
     const int groups = how->groups ? how->groups : 1;
     const int64_t inputs = x->dim[x->ndim - 1], outputs = node->how.outputs, r = how->window[0], s = how->window[1];
-    FL_TRY(fl_need_outputs(node));
-    FL_TRY(add_places(node, x, outputs));
+    TRY(fl_need_outputs(node));
+    TRY(add_places(node, x, outputs));
     if (groups < 1 || inputs % groups || outputs % groups)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %d groups, expected a divisor of %lld channels and %lld filters",
                        node->owner, groups, (long long)inputs, (long long)outputs);
@@ -94,17 +94,17 @@ static tensor_status convolution_shape(struct fl_node *node, const struct fl_sha
                                       ? is_line(node) ? FL_LAYOUT_TURNED_LINES : FL_LAYOUT_TURNED_FILTERS
                                   : is_line(node) ? FL_LAYOUT_LINES
                                                   : FL_LAYOUT_FILTERS;
-    FL_TRY(fl_add_weight(node, "weight", layout, FL_INIT_NORMAL, sqrt(2 / fan_out), filters));
+    TRY(fl_add_weight(node, "weight", layout, FL_INIT_NORMAL, sqrt(2 / fan_out), filters));
     return node->how.bias ? fl_add_learned(node, "bias", FL_INIT_ZERO, 0, (struct fl_shape){1, {outputs}}) : TENSOR_OK;
 }
 
 static tensor_status pool_shape(struct fl_node *node, const struct fl_shape *x) {
     const tensor_window2d *how = &node->how.around;
-    FL_TRY(add_places(node, x, x->dim[x->ndim - 1]));
+    TRY(add_places(node, x, x->dim[x->ndim - 1]));
     for (int way = is_line(node); way < 2; way++) {
         const int most = (how->window[way] - 1) * dilation_of(how, way);
         for (int side = 2 * way; side < 2 * way + 2; side++)
-            FL_TRY(fl_need_between(node, "padding", how->padding[side], 0, most));
+            TRY(fl_need_between(node, "padding", how->padding[side], 0, most));
     }
     return how->groups > 1 ? fl_fail(TENSOR_E_ARGUMENT, "%s: %d groups, expected 1: they belong to convolutions",
                                      node->owner, how->groups)
@@ -165,9 +165,9 @@ static tensor_status input_gradient(const struct fl_node *node, tensor *dx, cons
 }
 
 static tensor_status convolution_backward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(weight_gradient(node, pass->g[0], pass->operand[0], pass->x[0]));
+    TRY(weight_gradient(node, pass->g[0], pass->operand[0], pass->x[0]));
     if (node->how.bias)
-        FL_TRY(tensor_sum_rows(pass->g[1], pass->dy[0]));
+        TRY(tensor_sum_rows(pass->g[1], pass->dy[0]));
     return pass->dx[0] ? input_gradient(node, pass->dx[0], pass->operand[0], pass->w[0]) : TENSOR_OK;
 }
 

@@ -35,7 +35,7 @@ static tensor_status repeated_shape(struct fl_node *node, const struct fl_shape 
 }
 
 static tensor_status scale_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_add_learned(node, "gamma", FL_INIT_ONE, 0, (struct fl_shape){1, {x->dim[x->ndim - 1]}}));
+    TRY(fl_add_learned(node, "gamma", FL_INIT_ONE, 0, (struct fl_shape){1, {x->dim[x->ndim - 1]}}));
     return fl_same_shape(node, x);
 }
 
@@ -77,7 +77,7 @@ static tensor_status mul_backward(struct fl_node *node, const struct fl_pass *pa
     (void)node;
     for (int i = 0; i < 2; i++)
         if (pass->dx[i])
-            FL_TRY(tensor_broadcast_mul_grad(pass->dx[i], pass->dy[0], pass->x[1 - i]));
+            TRY(tensor_broadcast_mul_grad(pass->dx[i], pass->dy[0], pass->x[1 - i]));
     return TENSOR_OK;
 }
 
@@ -88,7 +88,7 @@ static tensor_status scale_forward(struct fl_node *node, const struct fl_pass *p
 
 static tensor_status scale_backward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
-    FL_TRY(tensor_broadcast_mul_grad(pass->g[0], pass->dy[0], pass->x[0]));
+    TRY(tensor_broadcast_mul_grad(pass->g[0], pass->dy[0], pass->x[0]));
     return pass->dx[0] ? tensor_broadcast_mul(pass->dx[0], pass->dy[0], pass->w[0]) : TENSOR_OK;
 }
 

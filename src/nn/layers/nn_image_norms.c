@@ -27,17 +27,17 @@ static tensor_status places(const struct fl_node *node, int64_t size, int64_t *c
 static tensor_status avgpool_shape(struct fl_node *node, const struct fl_shape *x) {
     const struct fl_options *how = &node->how;
     int64_t p = 0, q = 0;
-    FL_TRY(fl_need_image(node, x));
-    FL_TRY(fl_need_between(node, "window", how->window, 1, TENSOR_WINDOW_LIMIT));
-    FL_TRY(fl_need_between(node, "stride", how->stride, 1, TENSOR_WINDOW_STEP_LIMIT));
+    TRY(fl_need_image(node, x));
+    TRY(fl_need_between(node, "window", how->window, 1, TENSOR_WINDOW_LIMIT));
+    TRY(fl_need_between(node, "stride", how->stride, 1, TENSOR_WINDOW_STEP_LIMIT));
     const int most = how->window - 1 < TENSOR_WINDOW_STEP_LIMIT ? how->window - 1 : TENSOR_WINDOW_STEP_LIMIT;
-    FL_TRY(fl_need_between(node, "padding", how->padding, 0, most));
+    TRY(fl_need_between(node, "padding", how->padding, 0, most));
     if (how->dilation < 0 || how->dilation > 1 || how->groups < 0 || how->groups > 1)
         return fl_fail(TENSOR_E_ARGUMENT,
                        "%s: dilation %d and %d groups, expected 1 and 1: they belong to convolutions", node->owner,
                        how->dilation, how->groups);
-    FL_TRY(places(node, x->dim[1], &p));
-    FL_TRY(places(node, x->dim[2], &q));
+    TRY(places(node, x->dim[1], &p));
+    TRY(places(node, x->dim[2], &q));
     return fl_add_image(node, p, q, x->dim[3]);
 }
 
@@ -50,9 +50,9 @@ static tensor_status avgpool_backward(struct fl_node *node, const struct fl_pass
 
 /* The options are height (window) and width (stride) of the output. */
 static tensor_status adaptive_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_need_image(node, x));
-    FL_TRY(fl_need_between(node, "height", node->how.window, 1, TENSOR_WINDOW_LIMIT));
-    FL_TRY(fl_need_between(node, "width", node->how.stride, 1, TENSOR_WINDOW_LIMIT));
+    TRY(fl_need_image(node, x));
+    TRY(fl_need_between(node, "height", node->how.window, 1, TENSOR_WINDOW_LIMIT));
+    TRY(fl_need_between(node, "width", node->how.stride, 1, TENSOR_WINDOW_LIMIT));
     for (int d = 1; d < 3; d++)
         if (x->dim[d] > TENSOR_WINDOW_LIMIT)
             return fl_fail(TENSOR_E_SHAPE, "%s: a side of %lld pixels, expected at most %d", node->owner,
@@ -74,7 +74,7 @@ static tensor_status adaptive_backward(struct fl_node *node, const struct fl_pas
 /* The size is the option window; alpha, beta and k are real[0 ... 2]. */
 static tensor_status lrn_shape(struct fl_node *node, const struct fl_shape *x) {
     const double *real = node->how.real;
-    FL_TRY(fl_need_between(node, "size", node->how.window, 1, TENSOR_WINDOW_LIMIT));
+    TRY(fl_need_between(node, "size", node->how.window, 1, TENSOR_WINDOW_LIMIT));
     if (!(real[0] >= 0 && isfinite(real[0])) || !(real[1] > 0 && real[1] <= 4) || !(real[2] > 0 && isfinite(real[2])))
         return fl_fail(TENSOR_E_ARGUMENT,
                        "%s: alpha %g, beta %g, k %g, expected 0 or more, above 0 and at most 4, above 0", node->owner,
@@ -112,8 +112,8 @@ static tensor_status groupnorm_shape(struct fl_node *node, const struct fl_shape
         return fl_fail(TENSOR_E_ARGUMENT, "%s: epsilon is %g, expected a finite number above 0 (0 means %g)",
                        node->owner, epsilon, GROUPNORM_EPSILON);
     const struct fl_shape channels = {1, {c}};
-    FL_TRY(fl_add_learned(node, "gamma", FL_INIT_ONE, 0, channels));
-    FL_TRY(fl_add_learned(node, "beta", FL_INIT_ZERO, 0, channels));
+    TRY(fl_add_learned(node, "gamma", FL_INIT_ONE, 0, channels));
+    TRY(fl_add_learned(node, "beta", FL_INIT_ZERO, 0, channels));
     return fl_same_shape(node, x);
 }
 

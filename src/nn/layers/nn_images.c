@@ -16,9 +16,9 @@
 /* What tensor_conv2d and tensor_maxpool2d would refuse at the first step. */
 static tensor_status check_window(const struct fl_node *node, int dilation) {
     const struct fl_options *how = &node->how;
-    FL_TRY(fl_need_between(node, "window", how->window, 1, TENSOR_WINDOW_LIMIT));
-    FL_TRY(fl_need_between(node, "stride", how->stride, 1, TENSOR_WINDOW_STEP_LIMIT));
-    FL_TRY(fl_need_between(node, "padding", how->padding, 0, TENSOR_WINDOW_STEP_LIMIT));
+    TRY(fl_need_between(node, "window", how->window, 1, TENSOR_WINDOW_LIMIT));
+    TRY(fl_need_between(node, "stride", how->stride, 1, TENSOR_WINDOW_STEP_LIMIT));
+    TRY(fl_need_between(node, "padding", how->padding, 0, TENSOR_WINDOW_STEP_LIMIT));
     return fl_need_between(node, "dilation", dilation, 1, TENSOR_WINDOW_STEP_LIMIT);
 }
 
@@ -26,7 +26,7 @@ static tensor_status check_window(const struct fl_node *node, int dilation) {
 static tensor_status places(const struct fl_node *node, int64_t size, int64_t *count) {
     const struct fl_options *how = &node->how;
     const int dilation = how->dilation ? how->dilation : 1;
-    FL_TRY(check_window(node, dilation));
+    TRY(check_window(node, dilation));
     const int64_t reach = (how->window - 1) * (int64_t)dilation + 1;
     const int64_t room = size + 2 * (int64_t)how->padding - reach;
     if (room < 0)
@@ -39,15 +39,15 @@ static tensor_status places(const struct fl_node *node, int64_t size, int64_t *c
 
 static tensor_status window_shape(struct fl_node *node, const struct fl_shape *x, int64_t channels) {
     int64_t p = 0, q = 0;
-    FL_TRY(fl_need_image(node, x));
-    FL_TRY(places(node, x->dim[1], &p));
-    FL_TRY(places(node, x->dim[2], &q));
+    TRY(fl_need_image(node, x));
+    TRY(places(node, x->dim[1], &p));
+    TRY(places(node, x->dim[2], &q));
     return fl_add_image(node, p, q, channels);
 }
 
 static tensor_status conv_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_need_outputs(node));
-    FL_TRY(window_shape(node, x, node->how.outputs));
+    TRY(fl_need_outputs(node));
+    TRY(window_shape(node, x, node->how.outputs));
     const int64_t k = node->how.outputs, r = node->how.window, c = x->dim[3];
     const int groups = node->how.groups ? node->how.groups : 1;
     if (groups < 1 || c % groups || k % groups)
@@ -95,17 +95,17 @@ static tensor_status batchnorm_shape(struct fl_node *node, const struct fl_shape
     if (c > INT_MAX)
         return fl_fail(TENSOR_E_SHAPE, "%s: %lld channels, expected at most %d", node->owner, (long long)c, INT_MAX);
     const struct fl_shape channels = {1, {c}};
-    FL_TRY(fl_add_learned(node, "gamma", FL_INIT_ONE, 0, channels));
-    FL_TRY(fl_add_learned(node, "beta", FL_INIT_ZERO, 0, channels));
-    FL_TRY(add_moments(node, BATCH_MEAN, "batch_mean", 0, channels));
-    FL_TRY(add_moments(node, BATCH_VARIANCE, "batch_variance", 0, channels));
-    FL_TRY(add_moments(node, RUNNING_MEAN, "running_mean", 0, channels));
-    FL_TRY(add_moments(node, RUNNING_VARIANCE, "running_variance", 1, channels));
+    TRY(fl_add_learned(node, "gamma", FL_INIT_ONE, 0, channels));
+    TRY(fl_add_learned(node, "beta", FL_INIT_ZERO, 0, channels));
+    TRY(add_moments(node, BATCH_MEAN, "batch_mean", 0, channels));
+    TRY(add_moments(node, BATCH_VARIANCE, "batch_variance", 0, channels));
+    TRY(add_moments(node, RUNNING_MEAN, "running_mean", 0, channels));
+    TRY(add_moments(node, RUNNING_VARIANCE, "running_variance", 1, channels));
     return fl_same_shape(node, x);
 }
 
 static tensor_status batchnorm_add_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_need_pair(node, x));
+    TRY(fl_need_pair(node, x));
     return batchnorm_shape(node, x);
 }
 
@@ -114,14 +114,14 @@ static tensor_status maxpool_shape(struct fl_node *node, const struct fl_shape *
 }
 
 static tensor_status avgpool_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_need_image(node, x));
+    TRY(fl_need_image(node, x));
     return fl_add_matrix(node, x->dim[3]);
 }
 
 static tensor_status shortcut_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_need_image(node, x));
+    TRY(fl_need_image(node, x));
     int64_t stride = node->how.stride;
-    FL_TRY(fl_need_between(node, "stride", node->how.stride, 1, TENSOR_WINDOW_LIMIT));
+    TRY(fl_need_between(node, "stride", node->how.stride, 1, TENSOR_WINDOW_LIMIT));
     if (node->how.outputs < x->dim[3])
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %d filters, expected at least %lld", node->owner, node->how.outputs,
                        (long long)x->dim[3]);
@@ -144,7 +144,7 @@ static tensor_status conv_forward(struct fl_node *node, const struct fl_pass *pa
 }
 
 static tensor_status conv_backward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(tensor_conv2d_weight_grad(pass->g[0], pass->operand[0], pass->x[0], window_of(node)));
+    TRY(tensor_conv2d_weight_grad(pass->g[0], pass->operand[0], pass->x[0], window_of(node)));
     if (!pass->dx[0])
         return TENSOR_OK;
     return tensor_conv2d_input_grad(pass->dx[0], pass->operand[0], pass->w[0], window_of(node));
@@ -162,8 +162,8 @@ static tensor_status normalise(struct fl_node *node, const struct fl_pass *pass,
     if (!pass->training)
         return apply_normalisation(node, pass, relu);
     const struct fl_state *state = node->state;
-    FL_TRY(tensor_moments(state[BATCH_MEAN].t, state[BATCH_VARIANCE].t, pass->x[0]));
-    FL_TRY(apply_normalisation(node, pass, relu));
+    TRY(tensor_moments(state[BATCH_MEAN].t, state[BATCH_VARIANCE].t, pass->x[0]));
+    TRY(apply_normalisation(node, pass, relu));
     return tensor_running_statistics(state[RUNNING_MEAN].t, state[RUNNING_VARIANCE].t, state[BATCH_MEAN].t,
                                      state[BATCH_VARIANCE].t, pass->x[0], momentum_of(node));
 }
@@ -194,7 +194,7 @@ static tensor_status batchnorm_relu_backward(struct fl_node *node, const struct 
 static tensor_status batchnorm_add_relu_backward(struct fl_node *node, const struct fl_pass *pass) {
     if (fl_is_gated(node) || !pass->dx[1])
         return batchnorm_relu_backward(node, pass);
-    FL_TRY(tensor_relu_grad(pass->dx[1], pass->dy[0], pass->y[0]));
+    TRY(tensor_relu_grad(pass->dx[1], pass->dy[0], pass->y[0]));
     return normalise_backward(node, pass, pass->dx[1], NULL);
 }
 

@@ -33,15 +33,15 @@ static tensor_status flatten_shape(struct fl_node *node, const struct fl_shape *
 }
 
 static tensor_status matmul_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_need_outputs(node));
+    TRY(fl_need_outputs(node));
     int64_t k = x->dim[1], n = node->how.outputs;
     double scale = node->how.init == FL_INIT_NORMAL ? sqrt(2.0 / (double)k) : sqrt(1.0 / (double)k);
-    FL_TRY(fl_add_weight(node, "weight", FL_LAYOUT_MATRIX, node->how.init, scale, (struct fl_shape){2, {k, n}}));
+    TRY(fl_add_weight(node, "weight", FL_LAYOUT_MATRIX, node->how.init, scale, (struct fl_shape){2, {k, n}}));
     return fl_add_matrix(node, n);
 }
 
 static tensor_status bias_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_add_learned(node, "bias", FL_INIT_ZERO, 0, (struct fl_shape){1, {x->dim[x->ndim - 1]}}));
+    TRY(fl_add_learned(node, "bias", FL_INIT_ZERO, 0, (struct fl_shape){1, {x->dim[x->ndim - 1]}}));
     return fl_same_shape(node, x);
 }
 
@@ -54,7 +54,7 @@ static tensor_status matmul_forward(struct fl_node *node, const struct fl_pass *
 
 static tensor_status matmul_backward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
-    FL_TRY(tensor_matmul_tn(pass->g[0], pass->x[0], pass->operand[0]));
+    TRY(tensor_matmul_tn(pass->g[0], pass->x[0], pass->operand[0]));
     return pass->dx[0] ? tensor_matmul_nt(pass->dx[0], pass->operand[0], pass->w[0]) : TENSOR_OK;
 }
 
@@ -75,7 +75,7 @@ static tensor_status bias_relu_forward(struct fl_node *node, const struct fl_pas
 
 static tensor_status bias_relu_backward(struct fl_node *node, const struct fl_pass *pass) {
     if (!fl_is_gated(node))
-        FL_TRY(tensor_relu_grad(pass->dx[0], pass->dy[0], pass->y[0]));
+        TRY(tensor_relu_grad(pass->dx[0], pass->dy[0], pass->y[0]));
     return tensor_sum_rows(pass->g[0], pass->dx[0]);
 }
 

@@ -11,12 +11,12 @@ static const double norm_epsilon = 1e-5;
 /* --- normalisation of rows ---------------------------------------------------------------------------------------- */
 
 static tensor_status rmsnorm_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_add_learned(node, "gamma", FL_INIT_ONE, 0, (struct fl_shape){1, {x->dim[x->ndim - 1]}}));
+    TRY(fl_add_learned(node, "gamma", FL_INIT_ONE, 0, (struct fl_shape){1, {x->dim[x->ndim - 1]}}));
     return fl_same_shape(node, x);
 }
 
 static tensor_status layernorm_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(rmsnorm_shape(node, x));
+    TRY(rmsnorm_shape(node, x));
     return fl_add_learned(node, "beta", FL_INIT_ZERO, 0, (struct fl_shape){1, {x->dim[x->ndim - 1]}});
 }
 

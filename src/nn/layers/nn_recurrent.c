@@ -21,7 +21,7 @@ static tensor_status need_sequence(const struct fl_node *node, const struct fl_s
 }
 
 static tensor_status time_first_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(need_sequence(node, x));
+    TRY(need_sequence(node, x));
     return fl_add_output(node, "steps",
                          (struct fl_shape){3, {x->dim[1], x->dim[0], fl_shape_count(x) / (x->dim[0] * x->dim[1])}});
 }
@@ -31,7 +31,7 @@ static tensor_status batch_first_shape(struct fl_node *node, const struct fl_sha
 }
 
 static tensor_status last_step_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_need_sequence(node, x));
+    TRY(fl_need_sequence(node, x));
     return fl_add_matrix(node, x->dim[2]);
 }
 
@@ -39,24 +39,24 @@ static tensor_status last_step_shape(struct fl_node *node, const struct fl_shape
 static tensor_status cells_shape(struct fl_node *node, const struct fl_shape *x, int gates) {
     const int64_t steps = x->dim[0], batch = x->dim[1], units = x->dim[2] / gates;
     const struct fl_shape over_time = {3, {steps, batch, units}}, one_step = {2, {batch, units}};
-    FL_TRY(fl_add_output(node, "states", over_time));
-    FL_TRY(fl_add_output(node, "gates", *x));
-    FL_TRY(fl_add_work(node, "states.grad.sum", one_step));
-    FL_TRY(fl_add_state(node, (struct fl_state){.suffix = "zero", .shape = one_step}));
+    TRY(fl_add_output(node, "states", over_time));
+    TRY(fl_add_output(node, "gates", *x));
+    TRY(fl_add_work(node, "states.grad.sum", one_step));
+    TRY(fl_add_state(node, (struct fl_state){.suffix = "zero", .shape = one_step}));
     return fl_add_weight(node, "recurrent", FL_LAYOUT_GATES, FL_INIT_UNIFORM, sqrt(1.0 / (double)units),
                          (struct fl_shape){2, {units, gates * units}});
 }
 
 static tensor_status lstm_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(cells_shape(node, x, 4));
-    FL_TRY(fl_add_output(node, "cell", node->output[0].shape));
+    TRY(cells_shape(node, x, 4));
+    TRY(fl_add_output(node, "cell", node->output[0].shape));
     return fl_add_work(node, "cell.grad", node->work[0].shape);
 }
 
 static tensor_status gru_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(cells_shape(node, x, 3));
-    FL_TRY(fl_add_work(node, "states.grad.around", node->work[0].shape));
-    FL_TRY(fl_add_work(node, "gates.grad", *x));
+    TRY(cells_shape(node, x, 3));
+    TRY(fl_add_work(node, "states.grad.around", node->work[0].shape));
+    TRY(fl_add_work(node, "gates.grad", *x));
     return fl_add_learned(node, "bias", FL_INIT_ZERO, 0, (struct fl_shape){1, {x->dim[2]}});
 }
 
@@ -115,7 +115,7 @@ static tensor_status lstm_forward(struct fl_node *node, const struct fl_pass *pa
 }
 
 static tensor_status lstm_backward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(check_inner(node, pass));
+    TRY(check_inner(node, pass));
     return tensor_lstm_grad(pass->dx[0], pass->g[0], pass->work[0], pass->work[1], pass->dy[0], pass->y[0], pass->y[2],
                             pass->y[1], pass->w[0], node->state[0].t);
 }
@@ -125,7 +125,7 @@ static tensor_status gru_forward(struct fl_node *node, const struct fl_pass *pas
 }
 
 static tensor_status gru_backward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(check_inner(node, pass));
+    TRY(check_inner(node, pass));
     return tensor_gru_grad(pass->dx[0], pass->work[2], pass->g[0], pass->g[1], pass->work[0], pass->work[1],
                            pass->dy[0], pass->y[0], pass->y[1], pass->x[0], pass->w[0], node->state[0].t);
 }

@@ -12,17 +12,17 @@
 /* Length is `window`, vocabulary `outputs`. */
 static tensor_status tokens_shape(struct fl_node *node, const struct fl_shape *x) {
     (void)x;
-    FL_TRY(fl_add_output(node, NULL, (struct fl_shape){2, {node->batch, node->how.window}}));
+    TRY(fl_add_output(node, NULL, (struct fl_shape){2, {node->batch, node->how.window}}));
     node->output[0].tokens = true;
     return TENSOR_OK;
 }
 
 /* The vocabulary is `window`. */
 static tensor_status embedding_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_need_outputs(node));
+    TRY(fl_need_outputs(node));
     const int64_t rows = node->how.window, width = node->how.outputs;
-    FL_TRY(fl_add_weight(node, "weight", FL_LAYOUT_TOKENS, FL_INIT_NORMAL, node->how.deviation,
-                         (struct fl_shape){2, {rows, width}}));
+    TRY(fl_add_weight(node, "weight", FL_LAYOUT_TOKENS, FL_INIT_NORMAL, node->how.deviation,
+                      (struct fl_shape){2, {rows, width}}));
     return fl_add_output(node, NULL, (struct fl_shape){3, {x->dim[0], x->dim[1], width}});
 }
 
@@ -32,29 +32,29 @@ static tensor_status rows_shape(struct fl_node *node, const struct fl_shape *x) 
 }
 
 static tensor_status positions_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_need_sequence(node, x));
+    TRY(fl_need_sequence(node, x));
     const struct fl_shape table = {2, {x->dim[1], x->dim[2]}};
-    FL_TRY(fl_add_weight(node, "weight", FL_LAYOUT_PLACES, FL_INIT_NORMAL, node->how.deviation, table));
+    TRY(fl_add_weight(node, "weight", FL_LAYOUT_PLACES, FL_INIT_NORMAL, node->how.deviation, table));
     return fl_same_shape(node, x);
 }
 
 static tensor_status product_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_need_outputs(node));
-    FL_TRY(fl_need_sequence(node, x));
+    TRY(fl_need_outputs(node));
+    TRY(fl_need_sequence(node, x));
     const int64_t k = x->dim[2], n = node->how.outputs;
     const bool normal = node->how.init == FL_INIT_NORMAL;
     const double scale = node->how.deviation > 0 ? node->how.deviation : sqrt((normal ? 2.0 : 1.0) / (double)k);
-    FL_TRY(fl_add_weight(node, "weight", FL_LAYOUT_MATRIX, node->how.init, scale, (struct fl_shape){2, {k, n}}));
+    TRY(fl_add_weight(node, "weight", FL_LAYOUT_MATRIX, node->how.init, scale, (struct fl_shape){2, {k, n}}));
     return fl_add_output(node, NULL, (struct fl_shape){3, {x->dim[0], x->dim[1], n}});
 }
 
 static tensor_status linear_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(product_shape(node, x));
+    TRY(product_shape(node, x));
     return fl_add_learned(node, "bias", FL_INIT_ZERO, 0, (struct fl_shape){1, {node->how.outputs}});
 }
 
 static tensor_status linear_add_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(linear_shape(node, x));
+    TRY(linear_shape(node, x));
     const struct fl_shape pair[2] = {node->output[0].shape, x[1]};
     return fl_need_pair(node, pair);
 }
@@ -100,7 +100,7 @@ static tensor_status product_forward(struct fl_node *node, const struct fl_pass 
 
 static tensor_status product_backward(struct fl_node *node, const struct fl_pass *pass) {
     (void)node;
-    FL_TRY(tensor_matmul_tn(pass->g[0], pass->x[0], pass->operand[0]));
+    TRY(tensor_matmul_tn(pass->g[0], pass->x[0], pass->operand[0]));
     return pass->dx[0] ? tensor_matmul_nt(pass->dx[0], pass->operand[0], pass->w[0]) : TENSOR_OK;
 }
 
@@ -111,7 +111,7 @@ static tensor_status linear_forward(struct fl_node *node, const struct fl_pass *
 }
 
 static tensor_status linear_backward(struct fl_node *node, const struct fl_pass *pass) {
-    FL_TRY(tensor_sum_rows(pass->g[1], pass->dy[0]));
+    TRY(tensor_sum_rows(pass->g[1], pass->dy[0]));
     return product_backward(node, pass);
 }
 

@@ -28,7 +28,7 @@ tensor_status fl_same_shape(struct fl_node *node, const struct fl_shape *x) {
 }
 
 tensor_status fl_pair_shape(struct fl_node *node, const struct fl_shape *x) {
-    FL_TRY(fl_need_pair(node, x));
+    TRY(fl_need_pair(node, x));
     return fl_same_shape(node, x);
 }
 

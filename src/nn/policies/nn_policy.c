@@ -256,7 +256,7 @@ static tensor_status read_setting(struct reader *r, const char *where, const cha
 /* [if-any] PATTERN ROLE=VALUE ... */
 static tensor_status read_rule(struct reader *r, const char *where, char *rest) {
     struct fl_policy *policy = r->policy;
-    FL_TRY(fl_grow((void **)&policy->rules, policy->count, &policy->capacity, sizeof *policy->rules));
+    TRY(fl_grow((void **)&policy->rules, policy->count, &policy->capacity, sizeof *policy->rules));
     struct fl_rule *rule = &policy->rules[policy->count];
     *rule = (struct fl_rule){.if_any = false};
     snprintf(rule->where, sizeof rule->where, "%s", where);
@@ -277,7 +277,7 @@ static tensor_status read_rule(struct reader *r, const char *where, char *rest) 
     policy->count++; /* from here on freed with the policy */
     int choices = 0;
     for (; (word = next_word(&rest)); choices++)
-        FL_TRY(read_choice(rule, word));
+        TRY(read_choice(rule, word));
     return choices ? TENSOR_OK
                    : fl_fail(TENSOR_E_ARGUMENT, "%s: '%.40s' says nothing, expected ROLE=VALUE behind it", where,
                              rule->pattern);
@@ -303,7 +303,7 @@ static tensor_status read_line(struct reader *r, const char *begin, size_t lengt
                        sizeof line);
     memcpy(line, begin, length);
     line[length] = 0;
-    FL_TRY(check_characters(where, line));
+    TRY(check_characters(where, line));
     size_t used = 0;
     char *rest = line;
     for (char *word; (word = next_word(&rest));) /* words with one space between them */
@@ -316,7 +316,7 @@ static tensor_status read_line(struct reader *r, const char *begin, size_t lengt
     if (!strcmp(word, "variant") || !strcmp(word, "preset") || !strcmp(word, "loss-scale"))
         return read_setting(r, where, word, rest);
     memcpy(line, kept, used + 1);
-    FL_TRY(read_rule(r, where, line));
+    TRY(read_rule(r, where, line));
     return keep_text(r->policy, kept);
 }
 
@@ -327,7 +327,7 @@ static tensor_status read_text(struct fl_policy *policy, const char *text, const
         /* a comment goes on to the end of its line, over semicolons */
         const char *comment = memchr(text, '#', length);
         const size_t whole = comment ? strcspn(text, "\n") : length;
-        FL_TRY(read_line(&r, text, whole));
+        TRY(read_line(&r, text, whole));
         r.line += !inner && text[whole] == '\n';
         text += whole + (text[whole] != 0);
     }
@@ -411,7 +411,7 @@ static tensor_status read_layer_formats(struct fl_policy *policy, const char *gi
                            given);
         snprintf(line, sizeof line, "%.*s format%.*s", (int)(equals - at), at, (int)(length - (size_t)(equals - at)),
                  equals);
-        FL_TRY(read_line(&r, line, strlen(line)));
+        TRY(read_line(&r, line, strlen(line)));
         at += length;
         if (!*at)
             return TENSOR_OK;

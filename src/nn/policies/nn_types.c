@@ -6,11 +6,11 @@
  * results of another: what it writes, forward and backward, is of that. docs/decisions/0025-policies.md */
 #include "core/base/fail.h"
 #include "nn/policies/nn_types.h"
+#include "core/base/match.h"
 #include "core/base/memory.h"
 #include "core/tensor/tensor_state.h"
 #include "nn/layers/nn_layer.h"
 #include "nn/policies/nn_policy.h"
-#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +23,10 @@ enum {
                       1u << FL_ROLE_MASTER | 1u << FL_ROLE_ROUNDING
 };
 
+static bool matches(const char *pattern, const char *name) {
+    return fl_matches(pattern, strlen(pattern), name);
+}
+
 static bool is_group(const struct fl_node *node, const char *group) {
     return node->layer->group && !strcmp(node->layer->group, group);
 }
@@ -30,14 +34,14 @@ static bool is_group(const struct fl_node *node, const char *group) {
 /* "@norm", "@conv*": groups and kinds; else names of layers, and of the nodes that a layer is made of. */
 static bool matches_node(const char *pattern, const struct fl_node *node) {
     if (*pattern == '@')
-        return !fnmatch(pattern + 1, node->layer->kind, 0) || is_group(node, pattern + 1);
-    return !fnmatch(pattern, node->owner, 0) || !fnmatch(pattern, node->name, 0);
+        return matches(pattern + 1, node->layer->kind) || is_group(node, pattern + 1);
+    return matches(pattern, node->owner) || matches(pattern, node->name);
 }
 
 static bool matches_parameter(const char *pattern, const struct fl_node *node, const struct fl_parameter *p) {
     char name[3 * FL_NAME_LIMIT];
     snprintf(name, sizeof name, "%s.%s", node->owner, p->suffix);
-    return *pattern != '@' && !fnmatch(pattern, name, 0);
+    return *pattern != '@' && matches(pattern, name);
 }
 
 static bool matches_either(const char *pattern, const struct fl_node *node, const struct fl_parameter *p) {
@@ -291,7 +295,7 @@ static tensor_status check_rules(nn_graph *const graphs[], int count) {
             rule.used |= other->used;
             rule.operands = rule.operands ? rule.operands : other->operands;
         }
-        FL_TRY(check_rule(graphs, count, &rule));
+        TRY(check_rule(graphs, count, &rule));
     }
     return TENSOR_OK;
 }
@@ -317,16 +321,16 @@ static tensor_status resolve(nn_graph *g) {
     }
     for (int i = 0; i < g->count; i++) {
         struct fl_node *node = &g->nodes[i];
-        FL_TRY(resolve_node(g, node));
+        TRY(resolve_node(g, node));
         for (int k = 0; k < node->parameters; k++)
-            FL_TRY(resolve_parameter(g, node, &node->parameter[k]));
+            TRY(resolve_parameter(g, node, &node->parameter[k]));
     }
     resolve_loss(g);
     return check_narrow(g);
 }
 
 tensor_status fl_resolve_types(nn_graph *g) {
-    FL_TRY(resolve(g));
+    TRY(resolve(g));
     return g->shares_policy ? TENSOR_OK : check_rules(&g, 1);
 }
 
@@ -335,7 +339,7 @@ tensor_status fl_resolve_pair(nn_graph *a, nn_graph *b) {
     for (int i = 0; i < 2; i++) {
         if (both[i]->status) /* a layer was refused */
             return fl_fail(both[i]->status, "%s", both[i]->message);
-        FL_TRY(resolve(both[i]));
+        TRY(resolve(both[i]));
         both[i]->shares_policy = true;
     }
     return check_rules(both, 2);

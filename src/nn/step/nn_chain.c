@@ -10,25 +10,25 @@
 static tensor_status check_targets(const nn_graph *g, const char *what, const float *images, const float *targets) {
     if (!g || !images || !targets)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: graph, images or targets are NULL", what);
-    FL_TRY(fl_check_images(g));
+    TRY(fl_check_images(g));
     return g->objective.targets ? TENSOR_OK
                                 : fl_fail(TENSOR_E_ARGUMENT, "%s: targets, but the loss is %s", what,
                                           nn_loss_list((int)g->objective.kind));
 }
 
 tensor_status nn_forward_targets(nn_graph *g, const float *images, const float *targets) {
-    FL_TRY(check_targets(g, "network", images, targets));
+    TRY(check_targets(g, "network", images, targets));
     fl_lose_values(g);
-    FL_TRY(tensor_load_f32(g->objective.targets, targets, tensor_count(g->objective.targets)));
+    TRY(tensor_load_f32(g->objective.targets, targets, tensor_count(g->objective.targets)));
     return fl_forward_step(g, images);
 }
 
 tensor_status nn_train_step_targets(nn_graph *g, const float *images, const float *targets, float rate, double *loss) {
     if (!(rate >= 0 && isfinite(rate)))
         return fl_fail(TENSOR_E_ARGUMENT, "learning rate: %g, expected 0 or more", (double)rate);
-    FL_TRY(nn_forward_targets(g, images, targets));
-    FL_TRY(nn_backward(g));
-    FL_TRY(nn_update(g, rate));
+    TRY(nn_forward_targets(g, images, targets));
+    TRY(nn_backward(g));
+    TRY(nn_update(g, rate));
     return loss ? nn_loss(g, loss, NULL) : TENSOR_OK;
 }
 
@@ -52,8 +52,8 @@ static tensor_status evaluate_rows(const nn_graph *g, tensor *rows, const float 
 
 tensor_status nn_evaluate_targets(nn_graph *g, const float *images, const float *targets, int count, double *loss) {
     tensor *rows, *copy;
-    FL_TRY(check_targets(g, "evaluate", images, targets));
-    FL_TRY(fl_evaluation_pass(g, "evaluate", images, count));
+    TRY(check_targets(g, "evaluate", images, targets));
+    TRY(fl_evaluation_pass(g, "evaluate", images, count));
     tensor_status status = fl_evaluated_rows(g, count * fl_labels_each(g), &rows, &copy);
     if (!status)
         status = evaluate_rows(g, rows, targets, loss);
@@ -65,7 +65,7 @@ tensor_status nn_evaluate_targets(nn_graph *g, const float *images, const float 
 /* --- chains ------------------------------------------------------------------------------------------------------- */
 
 static tensor_status check_chained(const nn_graph *g, const char *what) {
-    FL_TRY(fl_check_images(g));
+    TRY(fl_check_images(g));
     return g->objective.kind == FL_LOSS_NONE ? TENSOR_OK
                                              : fl_fail(TENSOR_E_ARGUMENT, "%s: the loss is %s, expected none", what,
                                                        nn_loss_list((int)g->objective.kind));
@@ -74,12 +74,12 @@ static tensor_status check_chained(const nn_graph *g, const char *what) {
 tensor_status nn_forward_images(nn_graph *g, const float *images) {
     if (!images)
         return fl_fail(TENSOR_E_ARGUMENT, "network: images is NULL");
-    FL_TRY(check_chained(g, "forward"));
+    TRY(check_chained(g, "forward"));
     return fl_forward_step(g, images);
 }
 
 tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) {
-    FL_TRY(check_chained(g, "backward"));
+    TRY(check_chained(g, "backward"));
     if (!gradient)
         return fl_fail(TENSOR_E_ARGUMENT, "backward: the gradient is NULL");
     if (g->phase != FL_PHASE_FORWARD)
@@ -88,9 +88,9 @@ tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) {
     if (tensor_get_format(gradient) != own && !g->policy) /* else the one before or behind may have another */
         return fl_fail(TENSOR_E_FORMAT, "backward: the gradient is %s, expected %s",
                        tensor_format_name(tensor_get_format(gradient)), tensor_format_name(own));
-    FL_TRY(fl_begin_gradient(g, gradient));
+    TRY(fl_begin_gradient(g, gradient));
     g->phase = FL_PHASE_IDLE;
-    FL_TRY(fl_backward(g));
+    TRY(fl_backward(g));
     fl_writes_done(g, FL_PART_BACKWARD);
     g->phase = FL_PHASE_BACKWARD;
     g->objective.has_input_gradient = g->objective.input_gradient;
@@ -120,14 +120,14 @@ const tensor *nn_input_gradient(const nn_graph *g) {
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
 tensor_status nn_clip_weights(nn_graph *g, float limit) {
-    FL_TRY(fl_check_ready(g));
+    TRY(fl_check_ready(g));
     if (!(limit >= 0 && isfinite(limit)))
         return fl_fail(TENSOR_E_ARGUMENT, "clip: limit %g, expected 0 or more", (double)limit);
     for (int i = 0; i < g->count; i++)
         for (int k = 0; k < g->nodes[i].parameters; k++)
             if (fl_is_weight(&g->nodes[i].parameter[k])) {
-                FL_TRY(tensor_clip_weight(fl_updated(&g->nodes[i].parameter[k]), limit));
-                FL_TRY(fl_refresh_weight(&g->nodes[i].parameter[k]));
+                TRY(tensor_clip_weight(fl_updated(&g->nodes[i].parameter[k]), limit));
+                TRY(fl_refresh_weight(&g->nodes[i].parameter[k]));
             }
     return TENSOR_OK;
 }

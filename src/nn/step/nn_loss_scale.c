@@ -87,7 +87,7 @@ static tensor_status read_dynamic(struct fl_loss_scale *s, const char *text, con
     double value[SETTINGS] = {usual_initial, USUAL_WINDOW, USUAL_FACTOR, usual_least, usual_most};
     bool given[SETTINGS] = {false};
     while (*at)
-        FL_TRY(read_setting(text, &at, value, given));
+        TRY(read_setting(text, &at, value, given));
     const double window = value[WINDOW];
     if (!(window >= 1 && window <= INT32_MAX && window == floor(window)))
         return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': window %g, expected a whole number from 1 to %d", text,
@@ -178,7 +178,7 @@ bool fl_loss_scale_lower(const nn_graph *g, char *text, size_t room) {
 tensor_status nn_loss_scale_text(const char *loss_scale, char *text, size_t size) {
     struct fl_loss_scale s;
     char whole[FL_SCALE_TEXT];
-    FL_TRY(parse(&s, loss_scale));
+    TRY(parse(&s, loss_scale));
     describe(&s, whole, sizeof whole);
     if (!text || strlen(whole) >= size)
         return fl_fail(TENSOR_E_ARGUMENT, "loss scale: '%s' has %zu bytes, there is room for %zu", whole, strlen(whole),
@@ -194,7 +194,7 @@ static tensor_status load_numbers(const nn_graph *g, double scale) {
     const struct fl_loss_scale *s = &g->scaling;
     const double most = g->optimiser.clip_value * scale;
     const float limit = most > FLT_MAX ? FLT_MAX : (float)most;
-    FL_TRY(tensor_load_f64(s->scale, &scale, 1));
+    TRY(tensor_load_f64(s->scale, &scale, 1));
     return s->limit ? tensor_load_f32(s->limit, &limit, 1) : TENSOR_OK;
 }
 
@@ -246,7 +246,7 @@ static tensor_status look_at_value(const nn_graph *g, const struct fl_slot_copie
     const struct fl_slot *slot;
     if (index < 0 || !tensor_format_is_shared(g->values[index].type.format))
         return TENSOR_OK;
-    FL_TRY(find_slot(slots, g->values[g->values[index].base].t, &slot));
+    TRY(find_slot(slots, g->values[g->values[index].base].t, &slot));
     *found = *found || overflowed(slot, true);
     return TENSOR_OK;
 }
@@ -255,12 +255,12 @@ static tensor_status look_at_value(const nn_graph *g, const struct fl_slot_copie
 static tensor_status look_at_values(const nn_graph *g, const struct fl_slot_copies *slots, const struct fl_node *node,
                                     bool *found) {
     for (int k = 0; k < node->outputs; k++) {
-        FL_TRY(look_at_value(g, slots, node->output[k].dy, found));
-        FL_TRY(look_at_value(g, slots, node->output[k].operand, found));
+        TRY(look_at_value(g, slots, node->output[k].dy, found));
+        TRY(look_at_value(g, slots, node->output[k].operand, found));
     }
     for (int k = 0; k < node->inputs; k++) {
-        FL_TRY(look_at_value(g, slots, node->input[k].dx, found));
-        FL_TRY(look_at_value(g, slots, node->input[k].sum, found));
+        TRY(look_at_value(g, slots, node->input[k].dx, found));
+        TRY(look_at_value(g, slots, node->input[k].sum, found));
     }
     return TENSOR_OK;
 }
@@ -272,7 +272,7 @@ static tensor_status look_at_parameter(const struct fl_slot_copies *slots, const
         const struct fl_slot *slot;
         if (!gradients[i])
             continue;
-        FL_TRY(find_slot(slots, gradients[i], &slot));
+        TRY(find_slot(slots, gradients[i], &slot));
         *found = *found || overflowed(slot, tensor_format_is_shared(tensor_get_format(gradients[i])));
     }
     return TENSOR_OK;
@@ -281,21 +281,21 @@ static tensor_status look_at_parameter(const struct fl_slot_copies *slots, const
 static tensor_status look_at_parameters(const nn_graph *g, const struct fl_slot_copies *slots, bool *found) {
     for (int i = 0; i < g->count; i++)
         for (int k = 0; k < g->nodes[i].parameters; k++)
-            FL_TRY(look_at_parameter(slots, &g->nodes[i].parameter[k], found));
+            TRY(look_at_parameter(slots, &g->nodes[i].parameter[k], found));
     return TENSOR_OK;
 }
 
 static tensor_status look_at_activations(const nn_graph *g, const struct fl_slot_copies *slots, bool *found) {
     for (int i = 0; i < g->count; i++)
         if (g->nodes[i].learns)
-            FL_TRY(look_at_values(g, slots, &g->nodes[i], found));
+            TRY(look_at_values(g, slots, &g->nodes[i], found));
     return TENSOR_OK;
 }
 
 /* Of the network behind it the gradients that lead to its own count, those of parameters go nowhere. */
 static tensor_status look(const nn_graph *g, const nn_graph *next, const struct fl_slot_copies *slots, bool *found) {
-    FL_TRY(look_at_parameters(g, slots, found));
-    FL_TRY(look_at_activations(g, slots, found));
+    TRY(look_at_parameters(g, slots, found));
+    TRY(look_at_activations(g, slots, found));
     return next ? look_at_activations(next, slots, found) : TENSOR_OK;
 }
 
@@ -306,8 +306,8 @@ tensor_status fl_loss_scale_judge(nn_graph *g, const nn_graph *next, bool *skip)
         return TENSOR_OK;
     if (g->device == tensor_device_list(0))
         return look(g, next, NULL, skip);
-    FL_TRY(fl_taken(g, fl_slot_copies_begin(g->device, &s->slots)));
-    FL_TRY(fl_taken(g, fl_slot_copies_end(g->device, s->slots)));
+    TRY(fl_taken(g, fl_slot_copies_begin(g->device, &s->slots)));
+    TRY(fl_taken(g, fl_slot_copies_end(g->device, s->slots)));
     return look(g, next, s->slots, skip);
 }
 
@@ -344,10 +344,10 @@ tensor_status fl_loss_scale_step(nn_graph *g, bool skipped) {
 }
 
 tensor_status nn_loss_scale_sized(const nn_graph *g, nn_loss_scale *now, size_t size) {
-    FL_TRY(fl_check_ready(g));
+    TRY(fl_check_ready(g));
     if (!now)
         return fl_fail(TENSOR_E_ARGUMENT, "loss scale: where it is to go is NULL");
-    FL_TRY(fl_check_sized(size, "loss scale: nn_loss_scale"));
+    TRY(fl_check_sized(size, "loss scale: nn_loss_scale"));
     fl_give_sized(now, size, &g->scaling.now, sizeof g->scaling.now);
     return TENSOR_OK;
 }

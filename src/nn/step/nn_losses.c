@@ -57,12 +57,12 @@ static tensor_status prepare(const nn_graph *g, struct fl_losses *l) {
         return fl_fail(TENSOR_E_MEMORY, "losses: no memory for %d", l->every);
     if (!(l->halves = tensor_device_allocate(g->device, 2 * group_bytes(l))))
         return tensor_error_status();
-    FL_TRY(fl_fetch_begin(g->device, &l->fetch, l->halves, group_bytes(l)));
+    TRY(fl_fetch_begin(g->device, &l->fetch, l->halves, group_bytes(l)));
     return fl_fetch_end(g->device, &l->fetch, l->group);
 }
 
 tensor_status nn_note_every(nn_graph *g, int every) {
-    FL_TRY(fl_check_ready(g));
+    TRY(fl_check_ready(g));
     if (every < 1 || every > FL_MOST_NOTED)
         return fl_fail(TENSOR_E_ARGUMENT, "losses: every %d steps, expected 1 to %d", every, FL_MOST_NOTED);
     const struct fl_losses *old = g->losses;
@@ -119,10 +119,10 @@ static tensor_status receive(nn_graph *g) {
     const int arrived = l->on_way;
     if (!arrived)
         return TENSOR_OK;
-    FL_TRY(make_room(l, arrived));
+    TRY(make_room(l, arrived));
     const tensor_status status = fl_fetch_end(g->device, &l->fetch, l->group);
     l->on_way = 0;
-    FL_TRY(fl_taken(g, status));
+    TRY(fl_taken(g, status));
     memcpy(l->loss + l->count, l->group, (size_t)arrived * sizeof *l->loss);
     memcpy(l->right + l->count, l->group + (size_t)l->every * sizeof *l->loss, (size_t)arrived * sizeof *l->right);
     l->count += arrived;
@@ -132,11 +132,11 @@ static tensor_status receive(nn_graph *g) {
 /* What has been noted starts on its way, and the other half is noted from now on. */
 static tensor_status send(nn_graph *g) {
     struct fl_losses *l = g->losses;
-    FL_TRY(receive(g));
+    TRY(receive(g));
     if (!l->noted)
         return TENSOR_OK;
-    FL_TRY(fl_taken(
-        g, fl_fetch_begin(g->device, &l->fetch, l->halves + (size_t)l->half * group_bytes(l), group_bytes(l))));
+    TRY(fl_taken(g,
+                 fl_fetch_begin(g->device, &l->fetch, l->halves + (size_t)l->half * group_bytes(l), group_bytes(l))));
     l->on_way = l->noted;
     l->noted = 0;
     l->half = !l->half;
@@ -146,33 +146,33 @@ static tensor_status send(nn_graph *g) {
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
 tensor_status nn_note_loss(nn_graph *g) {
-    FL_TRY(fl_check_ready(g));
+    TRY(fl_check_ready(g));
     if (!g->has_loss)
         return fl_fail(TENSOR_E_ARGUMENT, "losses: no forward pass before it");
     if (!g->losses)
-        FL_TRY(nn_note_every(g, 1));
+        TRY(nn_note_every(g, 1));
     struct fl_losses *l = g->losses;
     if (l->noted == l->every) /* it was complete when there was no memory to receive the one before */
-        FL_TRY(send(g));
+        TRY(send(g));
     char *group = l->halves + (size_t)l->half * group_bytes(l);
-    FL_TRY(fl_fetch_note(g->loss, group + (size_t)l->noted * sizeof(double)));
-    FL_TRY(fl_fetch_note(g->correct, group + (size_t)l->every * sizeof(double) + (size_t)l->noted * sizeof(int32_t)));
+    TRY(fl_fetch_note(g->loss, group + (size_t)l->noted * sizeof(double)));
+    TRY(fl_fetch_note(g->correct, group + (size_t)l->every * sizeof(double) + (size_t)l->noted * sizeof(int32_t)));
     l->noted++;
     return l->noted == l->every ? send(g) : TENSOR_OK;
 }
 
 tensor_status nn_noted_loss(nn_graph *g, bool wait, double *loss, int *correct, bool *there) {
-    FL_TRY(fl_check_ready(g));
+    TRY(fl_check_ready(g));
     if (!loss || !correct || !there)
         return fl_fail(TENSOR_E_ARGUMENT, "losses: loss, correct or there is NULL");
     struct fl_losses *l = g->losses;
     *there = false;
     const bool host = g->device == tensor_device_list(0); /* where nothing is worth waiting for */
     if (l && !l->count && (wait || host))
-        FL_TRY(receive(g));
+        TRY(receive(g));
     if (l && !l->count && wait) {
-        FL_TRY(send(g));
-        FL_TRY(receive(g));
+        TRY(send(g));
+        TRY(receive(g));
     }
     if (!l || !l->count)
         return TENSOR_OK;

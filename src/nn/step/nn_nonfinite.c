@@ -29,7 +29,7 @@ static bool is_listed(const struct fl_writes *w, int info) {
 
 static tensor_status insert(nn_graph *g, int at, int info, enum fl_part part) {
     struct fl_writes *w = &g->writes;
-    FL_TRY(fl_grow((void **)&w->list, w->count, &w->capacity, sizeof *w->list));
+    TRY(fl_grow((void **)&w->list, w->count, &w->capacity, sizeof *w->list));
     memmove(w->list + at + 1, w->list + at, (size_t)(w->count - at) * sizeof *w->list);
     w->list[at] = (struct fl_write){fl_slot_then(NULL, g->infos[info].t), info, part};
     w->count++;
@@ -119,7 +119,7 @@ static tensor_status find_among(const nn_graph *g, const struct fl_slot_copies *
     for (int i = 0; i < g->writes.count && !found; i++) {
         if (!(parts >> g->writes.list[i].part & 1))
             continue;
-        FL_TRY(look_at(g, slots, i, &found));
+        TRY(look_at(g, slots, i, &found));
         if (found)
             *write = i;
     }
@@ -132,7 +132,7 @@ static tensor_status look_at_loss(const nn_graph *g, struct fl_first *first) {
     const bool later = first->write < 0 || g->writes.list[first->write].part > FL_PART_FORWARD;
     if (!g->has_loss || !is_done(g, FL_PART_FORWARD) || !later)
         return TENSOR_OK;
-    FL_TRY(nn_loss(g, &loss, NULL));
+    TRY(nn_loss(g, &loss, NULL));
     first->of_loss = !isfinite(loss);
     return TENSOR_OK;
 }
@@ -140,13 +140,13 @@ static tensor_status look_at_loss(const nn_graph *g, struct fl_first *first) {
 tensor_status fl_find_first(const nn_graph *g, const struct fl_slot_copies *slots, bool waits, struct fl_first *first) {
     *first = (struct fl_first){.write = -1};
     if (!is_done(g, FL_PART_UPDATE)) { /* weights are as the step read them */
-        FL_TRY(find_among(g, slots, 1u << FL_PART_UPDATE, &first->write));
+        TRY(find_among(g, slots, 1u << FL_PART_UPDATE, &first->write));
         first->of_before = first->write >= 0;
     }
     if (!first->of_before)
-        FL_TRY(find_among(g, slots, g->writes.done, &first->write));
+        TRY(find_among(g, slots, g->writes.done, &first->write));
     if (!first->of_before && (waits || first->write >= 0))
-        FL_TRY(look_at_loss(g, first));
+        TRY(look_at_loss(g, first));
     first->part = first->of_loss ? FL_PART_FORWARD : first->write >= 0 ? g->writes.list[first->write].part : 0;
     return TENSOR_OK;
 }
@@ -382,17 +382,17 @@ tensor_status fl_recall_first(nn_graph *g, const char *file, const struct fl_rec
 
 static tensor_status find(nn_graph *g, const struct fl_slot_copies *slots, const nn_nonfinite **found) {
     struct fl_first first;
-    FL_TRY(fl_find_first(g, slots, true, &first));
+    TRY(fl_find_first(g, slots, true, &first));
     if (fl_is_finite_step(&first))
         return TENSOR_OK;
-    FL_TRY(fl_tell_first(g, slots, &first, &g->writes.found));
+    TRY(fl_tell_first(g, slots, &first, &g->writes.found));
     *found = &g->writes.found;
     return TENSOR_OK;
 }
 
 tensor_status nn_find_nonfinite(nn_graph *g, const nn_nonfinite **found) {
     struct fl_slot_copies *slots = NULL;
-    FL_TRY(fl_check_ready(g));
+    TRY(fl_check_ready(g));
     if (!found)
         return fl_fail(TENSOR_E_ARGUMENT, "nonfinite: where it is to go is NULL");
     *found = NULL;

@@ -39,8 +39,8 @@ tensor_status fl_objective_check(const nn_config *c) {
     if (!(c->huber_delta >= 0 && isfinite(c->huber_delta)))
         return fl_fail(TENSOR_E_ARGUMENT, "huber_delta: %g, expected 0 or more", (double)c->huber_delta);
     const char *name = names[kind];
-    FL_TRY(check_only("label_smoothing", c->label_smoothing > 0, name, kind == FL_LOSS_CROSS_ENTROPY));
-    FL_TRY(check_only("huber_delta", c->huber_delta > 0, name, kind == FL_LOSS_HUBER));
+    TRY(check_only("label_smoothing", c->label_smoothing > 0, name, kind == FL_LOSS_CROSS_ENTROPY));
+    TRY(check_only("huber_delta", c->huber_delta > 0, name, kind == FL_LOSS_HUBER));
     return check_only("ignored label", c->ignores, name, kind == FL_LOSS_CROSS_ENTROPY || kind == FL_LOSS_WASSERSTEIN);
 }
 

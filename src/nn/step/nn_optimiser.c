@@ -56,14 +56,14 @@ static tensor_status check_taken(const struct kind *k, const char *what, float v
 }
 
 static tensor_status check_numbers(const nn_config *c, const struct kind *k) {
-    FL_TRY(check_number("beta1", c->beta1, 1));
-    FL_TRY(check_number("beta2", c->beta2, 1));
-    FL_TRY(check_number("epsilon", c->epsilon, INFINITY));
-    FL_TRY(check_number("clip_value", c->clip_value, INFINITY));
-    FL_TRY(check_number("clip_norm", c->clip_norm, INFINITY));
-    FL_TRY(check_taken(k, "momentum", c->momentum, k->velocity));
-    FL_TRY(check_taken(k, "beta1", c->beta1, k->moment));
-    FL_TRY(check_taken(k, "beta2", c->beta2, k->beta2 > 0));
+    TRY(check_number("beta1", c->beta1, 1));
+    TRY(check_number("beta2", c->beta2, 1));
+    TRY(check_number("epsilon", c->epsilon, INFINITY));
+    TRY(check_number("clip_value", c->clip_value, INFINITY));
+    TRY(check_number("clip_norm", c->clip_norm, INFINITY));
+    TRY(check_taken(k, "momentum", c->momentum, k->velocity));
+    TRY(check_taken(k, "beta1", c->beta1, k->moment));
+    TRY(check_taken(k, "beta2", c->beta2, k->beta2 > 0));
     return check_taken(k, "epsilon", c->epsilon, k->root);
 }
 
@@ -85,7 +85,7 @@ tensor_status fl_optimiser_check(const nn_config *config, const nn_variant *vari
     const struct kind *k = find(config->optimiser);
     if (!k)
         return TENSOR_E_ARGUMENT;
-    FL_TRY(check_numbers(config, k));
+    TRY(check_numbers(config, k));
     return check_switches(config, k, variant);
 }
 
@@ -160,7 +160,7 @@ static tensor_status new_like(const nn_graph *g, const struct fl_parameter *p, c
 
 /* A moment or a root: with a wide part where the format has one, or in 16 bits by stochastic rounding. */
 static tensor_status new_state(const nn_graph *g, const struct fl_parameter *p, const char *name, tensor **t) {
-    FL_TRY(new_like(g, p, fl_optimiser_type(g, &p->as).predictor, t));
+    TRY(new_like(g, p, fl_optimiser_type(g, &p->as).predictor, t));
     if (g->optimiser.narrow && tensor_format_is_shared(p->as.update.format))
         return tensor_set_rounding(*t, TENSOR_ROUND_STOCHASTIC, fl_name_key(g->seed, name));
     return tensor_keep_wide(*t);
@@ -181,17 +181,17 @@ tensor_status fl_optimiser_parameter(nn_graph *g, struct fl_parameter *p, const 
     } else if (moment_name)
         status = new_state(g, p, moment_name, &p->v);
     if (velocity || k->moment) /* takes the name over, on failure too */
-        FL_TRY(fl_list_tensor(g, moment_name, "momentum", p->v, status));
+        TRY(fl_list_tensor(g, moment_name, "momentum", p->v, status));
     if (k->root) {
         char *root_name = fl_format_name("%s.root", name);
         status = root_name ? new_state(g, p, root_name, &p->r) : TENSOR_OK;
-        FL_TRY(fl_list_tensor(g, root_name, "root", p->r, status));
+        TRY(fl_list_tensor(g, root_name, "root", p->r, status));
     }
     if (has_direction(o)) {
         status = new_like(g, p, "current", &p->d);
         if (!status && keeps_direction(o, p))
             status = tensor_keep_wide(p->d);
-        FL_TRY(fl_list_tensor(g, fl_format_name("%s.direction", name), "direction", p->d, status));
+        TRY(fl_list_tensor(g, fl_format_name("%s.direction", name), "direction", p->d, status));
     }
     p->number = g->optimiser.parameters++;
     return TENSOR_OK;
@@ -206,13 +206,13 @@ tensor_status fl_optimiser_numbers_of_step(nn_graph *g) {
     struct fl_optimiser *o = &g->optimiser;
     if (o->plain)
         return TENSOR_OK;
-    FL_TRY(new_numbers(g, &o->numbers, FMT_F64, TENSOR_STEP_ROWS, 4));
-    FL_TRY(tensor_optimiser_begin(o->numbers, &o->how));
+    TRY(new_numbers(g, &o->numbers, FMT_F64, TENSOR_STEP_ROWS, 4));
+    TRY(tensor_optimiser_begin(o->numbers, &o->how));
     if (o->how.clip_norm > 0)
-        FL_TRY(new_numbers(g, &o->sums, FMT_F64, 1, o->parameters));
+        TRY(new_numbers(g, &o->sums, FMT_F64, 1, o->parameters));
     if (o->how.kind == TENSOR_OPTIMISER_LAMB) {
-        FL_TRY(new_numbers(g, &o->norms, FMT_F64, 1, 2));
-        FL_TRY(new_numbers(g, &o->trust, FMT_F32, 1, 1));
+        TRY(new_numbers(g, &o->norms, FMT_F64, 1, 2));
+        TRY(new_numbers(g, &o->trust, FMT_F32, 1, 1));
     }
     return TENSOR_OK;
 }
@@ -234,9 +234,9 @@ static tensor *gradient_of(const struct fl_optimiser *o, const struct fl_paramet
 static tensor_status measure_gradient(const nn_graph *g, const struct fl_parameter *p) {
     const struct fl_optimiser *o = &g->optimiser;
     if (g->scaling.limit)
-        FL_TRY(tensor_clip_by(gradient_of(o, p), fl_taken_gradient(p), g->scaling.limit));
+        TRY(tensor_clip_by(gradient_of(o, p), fl_taken_gradient(p), g->scaling.limit));
     else if (o->clip_value > 0)
-        FL_TRY(tensor_clip(p->d, fl_taken_gradient(p), o->clip_value));
+        TRY(tensor_clip(p->d, fl_taken_gradient(p), o->clip_value));
     return o->sums ? tensor_sum_squares(o->sums, p->number, gradient_of(o, p)) : TENSOR_OK;
 }
 
@@ -260,9 +260,9 @@ static tensor_status descend_widely(const nn_graph *g, const struct fl_parameter
     const struct fl_optimiser *o = &g->optimiser;
     tensor *gradient = fl_taken_gradient(p), *w = fl_updated(p);
     if (o->nesterov)
-        FL_TRY(tensor_combine(p->d, p->d, gradient, p->v, o->numbers, TENSOR_STEP_MOMENT));
+        TRY(tensor_combine(p->d, p->d, gradient, p->v, o->numbers, TENSOR_STEP_MOMENT));
     if (o->nesterov && decays(o, p))
-        FL_TRY(tensor_combine(p->d, p->d, gradient, w, o->numbers, TENSOR_STEP_ROOT));
+        TRY(tensor_combine(p->d, p->d, gradient, w, o->numbers, TENSOR_STEP_ROOT));
     return tensor_combine(w, w, gradient, o->nesterov ? p->d : p->v, o->numbers, TENSOR_STEP_WEIGHT);
 }
 
@@ -271,13 +271,13 @@ static tensor_status descend(const nn_graph *g, const struct fl_parameter *p) {
     tensor *gradient = gradient_of(o, p), *w = fl_updated(p);
     const int row = decays(o, p) ? TENSOR_STEP_DIRECTION : TENSOR_STEP_DIRECTION_UNDECAYED;
     if (o->plain)
-        FL_TRY(tensor_sgd_momentum(p->v, gradient, w, o->how.momentum, decays(o, p) ? o->how.weight_decay : 0));
+        TRY(tensor_sgd_momentum(p->v, gradient, w, o->how.momentum, decays(o, p) ? o->how.weight_decay : 0));
     else
-        FL_TRY(tensor_combine(p->v, p->v, gradient, w, o->numbers, row));
+        TRY(tensor_combine(p->v, p->v, gradient, w, o->numbers, row));
     if (p->widens)
         return descend_widely(g, p);
     if (o->nesterov) /* where the velocity leads to */
-        FL_TRY(tensor_combine(p->d, p->v, gradient, w, o->numbers, row));
+        TRY(tensor_combine(p->d, p->v, gradient, w, o->numbers, row));
     return tensor_sgd_update_by(w, o->nesterov ? p->d : p->v, g->rate);
 }
 
@@ -285,12 +285,12 @@ static tensor_status descend(const nn_graph *g, const struct fl_parameter *p) {
 static tensor_status descend_by_trust(const nn_graph *g, const struct fl_parameter *p, int row) {
     const struct fl_optimiser *o = &g->optimiser;
     tensor *w = fl_updated(p);
-    FL_TRY(tensor_add_ratio(p->d, w, p->v, p->r, o->numbers, row));
+    TRY(tensor_add_ratio(p->d, w, p->v, p->r, o->numbers, row));
     if (row == TENSOR_STEP_WEIGHT_UNDECAYED)
         return tensor_sgd_update_by(w, p->d, g->rate);
-    FL_TRY(tensor_sum_squares(o->norms, 0, w));
-    FL_TRY(tensor_sum_squares(o->norms, 1, p->d));
-    FL_TRY(tensor_trust_rate(o->trust, g->rate, o->norms));
+    TRY(tensor_sum_squares(o->norms, 0, w));
+    TRY(tensor_sum_squares(o->norms, 1, p->d));
+    TRY(tensor_trust_rate(o->trust, g->rate, o->norms));
     return tensor_sgd_update_by(w, p->d, o->trust);
 }
 
@@ -301,19 +301,19 @@ static tensor_status descend_by_root(const nn_graph *g, const struct fl_paramete
     tensor *gradient = gradient_of(o, p), *w = fl_updated(p);
     const bool decaying = o->decays_all || fl_is_weight(p);
     if (prepares(o)) {
-        FL_TRY(tensor_combine(p->d, w, gradient, NULL, o->numbers,
-                              decaying ? TENSOR_STEP_DIRECTION : TENSOR_STEP_DIRECTION_UNDECAYED));
+        TRY(tensor_combine(p->d, w, gradient, NULL, o->numbers,
+                           decaying ? TENSOR_STEP_DIRECTION : TENSOR_STEP_DIRECTION_UNDECAYED));
         gradient = p->d;
     }
-    FL_TRY(tensor_root_mean(p->r, gradient, o->numbers, TENSOR_STEP_ROOT));
+    TRY(tensor_root_mean(p->r, gradient, o->numbers, TENSOR_STEP_ROOT));
     if (k->moment)
-        FL_TRY(tensor_combine(p->v, p->v, gradient, NULL, o->numbers, TENSOR_STEP_MOMENT));
+        TRY(tensor_combine(p->v, p->v, gradient, NULL, o->numbers, TENSOR_STEP_MOMENT));
     const int row = decaying ? TENSOR_STEP_WEIGHT : TENSOR_STEP_WEIGHT_UNDECAYED;
     if (k->kind == TENSOR_OPTIMISER_LAMB)
         return descend_by_trust(g, p, row);
     if (k->moment || !p->v)
         return tensor_add_ratio(w, w, k->moment ? p->v : gradient, p->r, o->numbers, row);
-    FL_TRY(tensor_add_ratio(p->v, p->v, gradient, p->r, o->numbers, row));
+    TRY(tensor_add_ratio(p->v, p->v, gradient, p->r, o->numbers, row));
     return tensor_sgd_update_by(w, p->v, g->rate);
 }
 

@@ -65,7 +65,7 @@ static tensor_status by_recording(nn_graph *g, struct fl_recording *r, int first
     if (g->watch || g->policy || is_dry_run(g)) /* conversions take memory of the device, which a recording has not */
         return part(g);
     enum fl_record what;
-    FL_TRY(fl_recording_begin(g->device, r, &what));
+    TRY(fl_recording_begin(g->device, r, &what));
     if (what == FL_RECORD_REPLAY)
         pass_over(g, first, last);
     return fl_recording_end(g->device, r, what, what == FL_RECORD_REPLAY ? TENSOR_OK : part(g));
@@ -81,7 +81,7 @@ static tensor_status load_images(const nn_graph *g, tensor *x, const float *imag
         return tensor_load_pixels(x, g->bytes, g->byte_values);
     if (!g->pixels)
         return tensor_load_f32(x, images, tensor_count(x));
-    FL_TRY(tensor_load_f32(g->pixels, images, tensor_count(x)));
+    TRY(tensor_load_f32(g->pixels, images, tensor_count(x)));
     return tensor_convert(x, g->pixels);
 }
 
@@ -126,7 +126,7 @@ static tensor_status loss(nn_graph *g) {
 }
 
 static tensor_status forward_and_loss(nn_graph *g) {
-    FL_TRY(fl_forward(g, NULL, true));
+    TRY(fl_forward(g, NULL, true));
     return loss(g);
 }
 
@@ -137,10 +137,10 @@ static tensor_status load_step(const nn_graph *g) {
 }
 
 tensor_status fl_forward_to_loss(nn_graph *g, const float *images) {
-    FL_TRY(load_step(g));
+    TRY(load_step(g));
     if (!images)
         return by_recording(g, &g->forward, 0, g->count, forward_and_loss);
-    FL_TRY(fl_forward(g, images, true));
+    TRY(fl_forward(g, images, true));
     return loss(g);
 }
 
@@ -153,7 +153,7 @@ static tensor_status keep_given(nn_graph *g, const struct fl_shape *shape, const
         o->given = NULL;
     }
     if (!o->given)
-        FL_TRY(fl_new_tensor(g, &o->given, type, shape));
+        TRY(fl_new_tensor(g, &o->given, type, shape));
     return tensor_slice(o->given, gradient, 0, 0);
 }
 
@@ -162,13 +162,13 @@ static tensor_status write_gradient(nn_graph *g, int value, const tensor *gradie
     tensor *dx = g->values[value].t;
     if (tensor_get_format(gradient) == tensor_get_format(dx))
         return tensor_slice(dx, gradient, 0, 0);
-    FL_TRY(keep_given(g, &g->values[value].shape, gradient));
+    TRY(keep_given(g, &g->values[value].shape, gradient));
     return fl_tensor_rewrite(dx, g->objective.given);
 }
 
 tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient) {
     begin_position(g, g->count);
-    FL_TRY(write_gradient(g, fl_output_of(g, g->logits)->dy, gradient));
+    TRY(write_gradient(g, fl_output_of(g, g->logits)->dy, gradient));
     end_position(g, g->count);
     return TENSOR_OK;
 }
@@ -186,23 +186,23 @@ static tensor_status convert_value(const nn_graph *g, int to, int from) {
 /* What backward reads, where its format is another. */
 static tensor_status convert_saved(const nn_graph *g, const struct fl_node *node) {
     for (int k = 0; k < node->inputs; k++)
-        FL_TRY(convert_value(g, node->input[k].saved, fl_output_of(g, node->input[k].x)->y));
+        TRY(convert_value(g, node->input[k].saved, fl_output_of(g, node->input[k].x)->y));
     for (int k = 0; k < node->outputs; k++) {
-        FL_TRY(convert_value(g, node->output[k].saved, node->output[k].y));
-        FL_TRY(convert_value(g, node->output[k].operand, node->output[k].dy));
+        TRY(convert_value(g, node->output[k].saved, node->output[k].y));
+        TRY(convert_value(g, node->output[k].operand, node->output[k].dy));
     }
     return TENSOR_OK;
 }
 
 static tensor_status backward_node(const nn_graph *g, struct fl_node *node) {
-    FL_TRY(convert_saved(g, node));
+    TRY(convert_saved(g, node));
     if (node->layer->backward)
-        FL_TRY(node->layer->backward(node, &node->back));
+        TRY(node->layer->backward(node, &node->back));
     for (int k = 0; k < node->inputs; k++) {
         const struct fl_input *input = &node->input[k];
         if (input->sum >= 0)
-            FL_TRY(add_gradients(g->values[input->sum].t, g->values[input->addend].t, g->values[input->dx].t,
-                                 input->gate >= 0 ? g->values[input->gate].t : NULL));
+            TRY(add_gradients(g->values[input->sum].t, g->values[input->addend].t, g->values[input->dx].t,
+                              input->gate >= 0 ? g->values[input->gate].t : NULL));
     }
     return TENSOR_OK;
 }
@@ -276,7 +276,7 @@ tensor_status fl_take_gradients(const nn_graph *g) {
 }
 
 tensor_status fl_update(nn_graph *g, float rate) {
-    FL_TRY(tensor_load_f32(g->rate, &rate, 1));
+    TRY(tensor_load_f32(g->rate, &rate, 1));
     return by_recording(g, &g->update, 0, -1, update);
 }
 
@@ -284,19 +284,19 @@ tensor_status fl_update(nn_graph *g, float rate) {
 
 static tensor_status dry_run(nn_graph *g) {
     g->writes.part = FL_PART_FORWARD;
-    FL_TRY(fl_forward(g, NULL, true));
+    TRY(fl_forward(g, NULL, true));
     g->writes.part = FL_PART_BACKWARD;
-    FL_TRY(loss(g));
-    FL_TRY(backward(g));
+    TRY(loss(g));
+    TRY(backward(g));
     g->writes.part = FL_PART_TAKEN;
-    FL_TRY(fl_take_gradients(g));
+    TRY(fl_take_gradients(g));
     g->writes.part = FL_PART_UPDATE;
-    FL_TRY(fl_update(g, 0));
+    TRY(fl_update(g, 0));
     return fl_forward(g, NULL, false);
 }
 
 tensor_status fl_measure_step(nn_graph *g) {
-    FL_TRY(fl_list_input(g));
+    TRY(fl_list_input(g));
     fl_measure_begin(g->device, fl_list_write, g);
     tensor_status status = dry_run(g);
     fl_measure_end(g->device);

@@ -16,7 +16,7 @@ tensor_status fl_check_ready(const nn_graph *g) {
 }
 
 tensor_status fl_check_images(const nn_graph *g) {
-    FL_TRY(fl_check_ready(g));
+    TRY(fl_check_ready(g));
     return g->tokens ? fl_fail(TENSOR_E_ARGUMENT, "network: images, but its input is tokens (nn_forward_tokens)")
                      : TENSOR_OK;
 }
@@ -35,7 +35,7 @@ void fl_lose_values(nn_graph *g) {
 }
 
 tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) {
-    FL_TRY(fl_check_ready(g));
+    TRY(fl_check_ready(g));
     g->watch = watch;
     g->watch_context = context;
     return TENSOR_OK;
@@ -48,7 +48,7 @@ tensor_status fl_forward_step(nn_graph *g, const float *images) {
     fl_lose_values(g);
     g->phase = FL_PHASE_IDLE;
     fl_writes_begin(g);
-    FL_TRY(fl_forward_to_loss(g, images));
+    TRY(fl_forward_to_loss(g, images));
     fl_writes_done(g, FL_PART_FORWARD);
     g->phase = FL_PHASE_FORWARD;
     g->has_loss = g->objective.kind != FL_LOSS_NONE;
@@ -56,19 +56,19 @@ tensor_status fl_forward_step(nn_graph *g, const float *images) {
 }
 
 tensor_status fl_forward_bytes(nn_graph *g) {
-    FL_TRY(fl_objective_labels(g, NULL, 0));
+    TRY(fl_objective_labels(g, NULL, 0));
     return fl_forward_step(g, NULL);
 }
 
 tensor_status nn_forward(nn_graph *g, const float *images, const int32_t *labels) {
-    FL_TRY(check_batch(g, images, labels));
-    FL_TRY(fl_objective_labels(g, labels, g->rows)); /* a device would find it when all after it is queued */
-    FL_TRY(tensor_load_i32(g->labels, labels, g->rows));
+    TRY(check_batch(g, images, labels));
+    TRY(fl_objective_labels(g, labels, g->rows)); /* a device would find it when all after it is queued */
+    TRY(tensor_load_i32(g->labels, labels, g->rows));
     return fl_forward_step(g, images);
 }
 
 tensor_status nn_set_pixel_values(nn_graph *g, const float *values) {
-    FL_TRY(fl_check_images(g));
+    TRY(fl_check_images(g));
     if (!values)
         return fl_fail(TENSOR_E_ARGUMENT, "pixel values: values is NULL");
     const struct fl_shape *shape = &fl_output_of(g, 0)->shape;
@@ -85,22 +85,22 @@ tensor_status nn_set_pixel_values(nn_graph *g, const float *values) {
 }
 
 tensor_status nn_forward_pixels(nn_graph *g, const uint8_t *images, const int32_t *labels) {
-    FL_TRY(fl_check_images(g));
+    TRY(fl_check_images(g));
     if (!images || !labels)
         return fl_fail(TENSOR_E_ARGUMENT, "network: images or labels are NULL");
     if (!g->byte_values)
         return fl_fail(TENSOR_E_ARGUMENT,
                        "network: images as bytes, but nn_set_pixel_values has not said what they mean");
-    FL_TRY(fl_objective_labels(g, labels, g->rows));
-    FL_TRY(tensor_load_u8(g->bytes, images, tensor_count(g->bytes)));
-    FL_TRY(tensor_load_i32(g->labels, labels, g->rows));
+    TRY(fl_objective_labels(g, labels, g->rows));
+    TRY(tensor_load_u8(g->bytes, images, tensor_count(g->bytes)));
+    TRY(tensor_load_i32(g->labels, labels, g->rows));
     return fl_forward_bytes(g);
 }
 
 /* --- forward of tokens -------------------------------------------------------------------------------------------- */
 
 static tensor_status check_tokens(const nn_graph *g, const char *what, const int32_t *tokens, int64_t sequences) {
-    FL_TRY(fl_check_ready(g));
+    TRY(fl_check_ready(g));
     if (!g->tokens)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: tokens, but its input is images (nn_forward)", what);
     if (sequences < 1 || sequences > g->batch)
@@ -118,25 +118,25 @@ static tensor_status check_tokens(const nn_graph *g, const char *what, const int
 tensor_status nn_forward_tokens(nn_graph *g, const int32_t *tokens, const int32_t *labels) {
     if (!g || !tokens || !labels)
         return fl_fail(TENSOR_E_ARGUMENT, "network: graph, tokens or labels are NULL");
-    FL_TRY(check_tokens(g, "network", tokens, g->batch));
-    FL_TRY(fl_objective_labels(g, labels, g->rows));
+    TRY(check_tokens(g, "network", tokens, g->batch));
+    TRY(fl_objective_labels(g, labels, g->rows));
     fl_lose_values(g);
-    FL_TRY(tensor_load_i32(g->tokens, tokens, tensor_count(g->tokens)));
-    FL_TRY(tensor_load_i32(g->labels, labels, g->rows));
+    TRY(tensor_load_i32(g->tokens, tokens, tensor_count(g->tokens)));
+    TRY(tensor_load_i32(g->labels, labels, g->rows));
     return fl_forward_step(g, NULL);
 }
 
 /* --- backward, update, loss --------------------------------------------------------------------------------------- */
 
 tensor_status nn_backward(nn_graph *g) {
-    FL_TRY(fl_check_ready(g));
+    TRY(fl_check_ready(g));
     if (g->objective.kind == FL_LOSS_NONE)
         return fl_fail(TENSOR_E_ARGUMENT,
                        "backward: the network has no loss, its gradient is given (nn_backward_from)");
     if (g->phase != FL_PHASE_FORWARD)
         return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations are still there");
     g->phase = FL_PHASE_IDLE;
-    FL_TRY(fl_backward(g));
+    TRY(fl_backward(g));
     fl_writes_done(g, FL_PART_BACKWARD);
     g->phase = FL_PHASE_BACKWARD;
     g->objective.has_input_gradient = g->objective.input_gradient;
@@ -150,17 +150,17 @@ static tensor_status check_rate(float rate) {
 }
 
 tensor_status fl_update_through(nn_graph *g, float rate, const nn_graph *next) {
-    FL_TRY(fl_check_ready(g));
-    FL_TRY(check_rate(rate));
+    TRY(fl_check_ready(g));
+    TRY(check_rate(rate));
     if (g->phase != FL_PHASE_BACKWARD)
         return fl_fail(TENSOR_E_ARGUMENT, "update: no backward pass before it whose gradients were not used yet");
     g->phase = FL_PHASE_IDLE;
     bool skip;
-    FL_TRY(fl_take_gradients(g)); /* what overflows there is an overflow too */
+    TRY(fl_take_gradients(g)); /* what overflows there is an overflow too */
     fl_writes_done(g, FL_PART_TAKEN);
-    FL_TRY(fl_loss_scale_judge(g, next, &skip));
+    TRY(fl_loss_scale_judge(g, next, &skip));
     if (!skip) {
-        FL_TRY(fl_update(g, rate));
+        TRY(fl_update(g, rate));
         fl_writes_done(g, FL_PART_UPDATE);
     }
     g->steps++;
@@ -180,14 +180,14 @@ tensor_status fl_taken(const nn_graph *g, tensor_status status) {
 }
 
 tensor_status nn_loss(const nn_graph *g, double *loss, int *correct) {
-    FL_TRY(fl_check_ready(g));
+    TRY(fl_check_ready(g));
     int32_t right = 0;
     if (!g->has_loss)
         return fl_fail(TENSOR_E_ARGUMENT, "loss: no forward pass before it");
     if (loss)
-        FL_TRY(fl_taken(g, tensor_store_f64(g->loss, loss, 1)));
+        TRY(fl_taken(g, tensor_store_f64(g->loss, loss, 1)));
     if (correct)
-        FL_TRY(fl_taken(g, tensor_store_i32(g->correct, &right, 1)));
+        TRY(fl_taken(g, tensor_store_i32(g->correct, &right, 1)));
     if (correct)
         *correct = right;
     return TENSOR_OK;
@@ -195,23 +195,23 @@ tensor_status nn_loss(const nn_graph *g, double *loss, int *correct) {
 
 /* What follows a forward pass. */
 static tensor_status end_step(nn_graph *g, float rate, double *loss, int *correct) {
-    FL_TRY(nn_backward(g));
-    FL_TRY(nn_update(g, rate));
+    TRY(nn_backward(g));
+    TRY(nn_update(g, rate));
     return loss || correct ? nn_loss(g, loss, correct) : TENSOR_OK;
 }
 
 tensor_status nn_train_step(nn_graph *g, const float *images, const int32_t *labels, float rate, double *loss,
                             int *correct) {
-    FL_TRY(check_batch(g, images, labels));
-    FL_TRY(check_rate(rate));
-    FL_TRY(nn_forward(g, images, labels));
+    TRY(check_batch(g, images, labels));
+    TRY(check_rate(rate));
+    TRY(nn_forward(g, images, labels));
     return end_step(g, rate, loss, correct);
 }
 
 tensor_status nn_train_step_tokens(nn_graph *g, const int32_t *tokens, const int32_t *labels, float rate, double *loss,
                                    int *correct) {
-    FL_TRY(check_rate(rate));
-    FL_TRY(nn_forward_tokens(g, tokens, labels));
+    TRY(check_rate(rate));
+    TRY(nn_forward_tokens(g, tokens, labels));
     return end_step(g, rate, loss, correct);
 }
 
@@ -238,7 +238,7 @@ static tensor_status check_count(const nn_graph *g, const char *what, int count)
 }
 
 tensor_status fl_evaluation_pass(nn_graph *g, const char *what, const float *images, int count) {
-    FL_TRY(check_count(g, what, count));
+    TRY(check_count(g, what, count));
     float *full = NULL;
     if (count < g->batch && !(full = fill_batch(g, images, count)))
         return fl_fail(TENSOR_E_MEMORY, "%s: no memory for a batch of %d images", what, g->batch);
@@ -250,7 +250,7 @@ tensor_status fl_evaluation_pass(nn_graph *g, const char *what, const float *ima
 
 static tensor_status evaluation_pass_tokens(nn_graph *g, const char *what, const int32_t *tokens, int count) {
     int32_t *full = NULL;
-    FL_TRY(check_tokens(g, what, tokens, count));
+    TRY(check_tokens(g, what, tokens, count));
     if (count < g->batch && !(full = fill_batch(g, tokens, count)))
         return fl_fail(TENSOR_E_MEMORY, "%s: no memory for a batch of %d sequences", what, g->batch);
     fl_lose_values(g);
@@ -277,7 +277,7 @@ static tensor_status see_logits(const nn_graph *g, tensor **logits, tensor **cop
 tensor_status fl_evaluated_rows(const nn_graph *g, int64_t count, tensor **rows, tensor **copy) {
     tensor *all;
     *rows = NULL;
-    FL_TRY(see_logits(g, &all, copy));
+    TRY(see_logits(g, &all, copy));
     const tensor_format format = tensor_get_format(all);
     *rows = tensor_new_on(format, TENSOR_SHAPE(count, g->classes), tensor_data(all), tensor_bytes(all));
     if (!*rows)
@@ -303,10 +303,10 @@ tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, 
 
 tensor_status nn_evaluate(nn_graph *g, const float *images, const int32_t *labels, int count, double *loss,
                           int32_t *predicted) {
-    FL_TRY(check_batch(g, images, labels));
-    FL_TRY(check_count(g, "evaluate", count));
-    FL_TRY(fl_objective_labels(g, labels, count * fl_labels_each(g)));
-    FL_TRY(fl_evaluation_pass(g, "evaluate", images, count));
+    TRY(check_batch(g, images, labels));
+    TRY(check_count(g, "evaluate", count));
+    TRY(fl_objective_labels(g, labels, count * fl_labels_each(g)));
+    TRY(fl_evaluation_pass(g, "evaluate", images, count));
     return fl_evaluate_logits(g, labels, count, loss, predicted);
 }
 
@@ -314,9 +314,9 @@ tensor_status nn_evaluate_tokens(nn_graph *g, const int32_t *tokens, const int32
                                  int32_t *predicted) {
     if (!g || !tokens || !labels)
         return fl_fail(TENSOR_E_ARGUMENT, "evaluate: graph, tokens or labels are NULL");
-    FL_TRY(check_tokens(g, "evaluate", tokens, count));
-    FL_TRY(fl_objective_labels(g, labels, count * fl_labels_each(g)));
-    FL_TRY(evaluation_pass_tokens(g, "evaluate", tokens, count));
+    TRY(check_tokens(g, "evaluate", tokens, count));
+    TRY(fl_objective_labels(g, labels, count * fl_labels_each(g)));
+    TRY(evaluation_pass_tokens(g, "evaluate", tokens, count));
     return fl_evaluate_logits(g, labels, count, loss, predicted);
 }
 
@@ -342,15 +342,15 @@ static tensor_status check_predict(const nn_graph *g, const void *samples, const
 }
 
 tensor_status nn_predict(nn_graph *g, const float *images, int count, double *logits) {
-    FL_TRY(check_predict(g, images, "images", logits));
-    FL_TRY(fl_check_images(g));
-    FL_TRY(fl_evaluation_pass(g, "predict", images, count));
+    TRY(check_predict(g, images, "images", logits));
+    TRY(fl_check_images(g));
+    TRY(fl_evaluation_pass(g, "predict", images, count));
     return store_logits(g, count, logits);
 }
 
 tensor_status nn_predict_tokens(nn_graph *g, const int32_t *tokens, int count, double *logits) {
-    FL_TRY(check_predict(g, tokens, "tokens", logits));
-    FL_TRY(evaluation_pass_tokens(g, "predict", tokens, count));
+    TRY(check_predict(g, tokens, "tokens", logits));
+    TRY(evaluation_pass_tokens(g, "predict", tokens, count));
     return store_logits(g, count, logits);
 }
 

@@ -19,10 +19,8 @@ static tensor_status io_failed(const struct fl_rows_file *f, const char *what, c
 }
 
 static tensor_status check_place(const struct fl_rows_file *f, const char *path) {
-    const char *kind = fl_file_in_the_way(path);
-    return kind ? fl_fail(TENSOR_E_IO, "%s: cannot write %s: it is %s, expected a regular file or none", f->of, path,
-                          kind)
-                : TENSOR_OK;
+    char why[FL_FILE_WHY];
+    return fl_file_may_take(path, why) ? TENSOR_OK : fl_fail(TENSOR_E_IO, "%s: %s", f->of, why);
 }
 
 /* The part is emptied only once it is ours. */
@@ -96,18 +94,19 @@ tensor_status fl_rows_set_text(const struct fl_rows_file *f, const char *text, i
 }
 
 tensor_status fl_rows_finish(struct fl_rows_file *f) {
+    char why[FL_FILE_WHY];
     const bool failed = ferror(f->file) != 0;
-    const bool closed = fclose(f->file) == 0;
+    const bool good = fclose(f->file) == 0;
     f->file = NULL;
-    if (closed && failed)
+    if (good && failed)
         errno = EIO; /* that of the write is gone */
     tensor_status status = TENSOR_OK;
-    if (!closed || failed)
+    if (!good || failed || !fl_file_sync(f->lock)) {
         status = io_failed(f, "write", f->part);
-    else if (!(status = check_place(f, f->path)) && rename(f->part, f->path))
-        status = io_failed(f, "give the finished file its name", f->path);
-    if (status)
         remove(f->part);
+    } else if (!fl_file_publish(f->part, f->path, why)) {
+        status = fl_fail(TENSOR_E_IO, "%s: %s", f->of, why);
+    }
     close(f->lock);
     return status;
 }

@@ -4,6 +4,7 @@
 #include "nn/telemetry/nn_telemetry.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
+#include "core/base/match.h"
 #include "core/base/memory.h"
 #include "core/base/sized.h"
 #include <math.h>
@@ -15,32 +16,10 @@ static const char weight_role[] = "weight";
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-/* '*': any characters, '?': one. */
-static bool matches(const char *pattern, size_t length, const char *name) {
-    size_t p = 0, n = 0, star = SIZE_MAX, from = 0;
-    while (name[n]) {
-        if (p < length && pattern[p] == '*') {
-            star = p++;
-            from = n;
-        } else if (p < length && (pattern[p] == '?' || pattern[p] == name[n])) {
-            p++;
-            n++;
-        } else if (star != SIZE_MAX) {
-            p = star + 1;
-            n = ++from;
-        } else {
-            return false;
-        }
-    }
-    while (p < length && pattern[p] == '*')
-        p++;
-    return p == length;
-}
-
 static bool is_chosen(const char *patterns, const char *name) {
     while (patterns) {
         const char *comma = strchr(patterns, ',');
-        if (matches(patterns, comma ? (size_t)(comma - patterns) : strlen(patterns), name))
+        if (fl_matches(patterns, comma ? (size_t)(comma - patterns) : strlen(patterns), name))
             return true;
         patterns = comma ? comma + 1 : NULL;
     }
@@ -91,7 +70,7 @@ static tensor_status begin_tensors(nn_telemetry *t) {
         seen->loaded = i == input_of(t->g);
         if (!is_chosen(t->pattern, info.name))
             continue;
-        FL_TRY(begin_chosen(t, seen, &info));
+        TRY(begin_chosen(t, seen, &info));
         if (seen->weight && tensor_count(info.t) > largest)
             largest = tensor_count(info.t);
     }
@@ -116,11 +95,11 @@ static void begin_parameters(nn_telemetry *t) {
 /* Totals so far are none of this telemetry's. */
 static tensor_status begin_totals(nn_telemetry *t) {
     const struct fl_slot *slot;
-    FL_TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
+    TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
     for (int i = 0; i < t->count; i++) {
         const nn_tensor_info info = nn_tensor_at(t->g, i);
         struct fl_seen_tensor *seen = &t->tensors[i];
-        FL_TRY(fl_recorder_slot(&t->recorder, t->slots, i, &slot));
+        TRY(fl_recorder_slot(&t->recorder, t->slots, i, &slot));
         seen->since.before = slot->total;
         seen->shadowed = seen->since.before.writes;
         seen->since.writes = (int64_t)slot->writes;
@@ -182,16 +161,16 @@ static void detach(nn_telemetry *t) {
 }
 
 static tensor_status begin(nn_telemetry *t, const nn_telemetry_config *config) {
-    FL_TRY(check_others(t));
+    TRY(check_others(t));
     t->pattern = fl_format_name("%s", config->pattern ? config->pattern : "*");
     t->shadow_list = fl_format_name("%s", config->shadows ? config->shadows : "");
     if (!t->pattern || !t->shadow_list)
         return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for the pattern");
-    FL_TRY(fl_shadows_parse(t, config->shadows));
-    FL_TRY(begin_tensors(t));
+    TRY(fl_shadows_parse(t, config->shadows));
+    TRY(begin_tensors(t));
     begin_parameters(t);
-    FL_TRY(begin_totals(t));
-    FL_TRY(fl_telemetry_open(t, config->path, config->csv));
+    TRY(begin_totals(t));
+    TRY(fl_telemetry_open(t, config->path, config->csv));
     attach(t); /* nothing of the network was touched before */
     return fl_telemetry_watch_next(t);
 }
@@ -244,7 +223,7 @@ static tensor_status see_write(nn_telemetry *t, struct fl_seen_tensor *seen, con
     tensor_stats last, total;
     if (!t->shadow_count)
         return TENSOR_OK;
-    FL_TRY(tensor_statistics(x, &last, &total));
+    TRY(tensor_statistics(x, &last, &total));
     if (total.writes != seen->shadowed)
         fl_shadows_see(t, seen, last.maximum);
     seen->shadowed = total.writes;
@@ -259,7 +238,7 @@ static tensor_status keep_weights(nn_telemetry *t, int i) {
         const tensor *w = t->g->infos[i + k].t;
         if (!seen->weight)
             continue;
-        FL_TRY(tensor_store_wide_f64(w, seen->weight, tensor_count(w)));
+        TRY(tensor_store_wide_f64(w, seen->weight, tensor_count(w)));
         seen->weight_step = t->recorder.step + 1;
     }
     return TENSOR_OK;
@@ -270,7 +249,7 @@ static tensor_status compare_weight(nn_telemetry *t, struct fl_seen_tensor *seen
     const int64_t count = tensor_count(w);
     double step = 0, size = 0;
     int64_t moved = 0;
-    FL_TRY(tensor_store_wide_f64(w, t->scratch, count));
+    TRY(tensor_store_wide_f64(w, t->scratch, count));
     for (int64_t i = 0; i < count; i++) {
         const double before = seen->weight[i], d = t->scratch[i] - before;
         step += d * d;
@@ -293,12 +272,12 @@ static void set_sampled(nn_telemetry_row *row, struct fl_sampled s) {
 static tensor_status look_at_elements(nn_telemetry *t, int i, const nn_tensor_info *info) {
     struct fl_seen_tensor *seen = &t->tensors[i];
     if (i && t->tensors[i - 1].tensors)
-        FL_TRY(keep_weights(t, i - 1));
+        TRY(keep_weights(t, i - 1));
     if (!seen->chosen)
         return TENSOR_OK;
-    FL_TRY(tensor_describe((tensor_description *)(uintptr_t)seen->row.elements, info->t));
-    FL_TRY(see_write(t, seen, info->t));
-    FL_TRY(fl_shadows_measure(t, seen, info->t));
+    TRY(tensor_describe((tensor_description *)(uintptr_t)seen->row.elements, info->t));
+    TRY(see_write(t, seen, info->t));
+    TRY(fl_shadows_measure(t, seen, info->t));
     seen->row.step = t->recorder.step + 1;
     set_sampled(&seen->row, fl_sampled_of(&t->sampling, info->t));
     if (seen->weight_step == t->recorder.step + 1)
@@ -415,10 +394,10 @@ static tensor_status find_nonfinite(nn_telemetry *t) {
     struct fl_first first;
     if (t->nonfinite_known || t->nonfinite.step)
         return TENSOR_OK;
-    FL_TRY(fl_find_first(t->g, t->slots, true, &first));
+    TRY(fl_find_first(t->g, t->slots, true, &first));
     if (!fl_counts(t->g, &first))
         return TENSOR_OK;
-    FL_TRY(fl_tell_first(t->g, t->slots, &first, &t->nonfinite));
+    TRY(fl_tell_first(t->g, t->slots, &first, &t->nonfinite));
     fill_before(t, first.of_loss ? place_of_loss(t->g) : first.write);
     return fl_telemetry_write_nonfinite(t);
 }
@@ -450,7 +429,7 @@ static tensor_status end_row(nn_telemetry *t, struct fl_seen_tensor *seen, const
     }
     if (t->row)
         t->row(t->context, row);
-    FL_TRY(fl_telemetry_write_row(t, row));
+    TRY(fl_telemetry_write_row(t, row));
     t->rows++;
     row->elements = elements;
     row->writes = row->saturated_writes = row->e_moves = 0;
@@ -467,8 +446,8 @@ static tensor_status end_rows(nn_telemetry *t) {
         const int i = t->order[at];
         if (!t->tensors[i].chosen)
             continue;
-        FL_TRY(fl_recorder_slot(&t->recorder, t->slots, i, &slot));
-        FL_TRY(end_row(t, &t->tensors[i], slot));
+        TRY(fl_recorder_slot(&t->recorder, t->slots, i, &slot));
+        TRY(end_row(t, &t->tensors[i], slot));
     }
     t->recorder.row_step = t->recorder.step;
     return TENSOR_OK;
@@ -485,17 +464,17 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
     const struct fl_slot *slot;
     t->recorder.step++; /* also of a step whose update was left out */
     t->steps++;
-    FL_TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
+    TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
     for (int i = 0; i < t->count; i++) {
-        FL_TRY(fl_recorder_slot(&t->recorder, t->slots, i, &slot));
+        TRY(fl_recorder_slot(&t->recorder, t->slots, i, &slot));
         look_at_write(t, &t->tensors[i], slot);
     }
     t->all_ordered = t->all_ordered || !t->g->scaling.now.in_a_row;
     const bool rows = t->describing;
     t->wanted = t->wanted && !rows;
     if (rows)
-        FL_TRY(end_rows(t));
-    FL_TRY(find_nonfinite(t));
+        TRY(end_rows(t));
+    TRY(find_nonfinite(t));
     return fl_telemetry_watch_next(t);
 }
 
@@ -522,9 +501,9 @@ tensor_status nn_telemetry_finish(nn_telemetry *t) {
     if (t->finished)
         return TENSOR_OK;
     if (fl_recorder_owes_rows(&t->recorder))
-        FL_TRY(end_rows(t));
+        TRY(end_rows(t));
     t->finished = true;
-    FL_TRY(fl_telemetry_watch_next(t)); /* it looks at no more steps */
+    TRY(fl_telemetry_watch_next(t)); /* it looks at no more steps */
     return fl_telemetry_close(t);
 }
 

@@ -1,12 +1,13 @@
 /* nn_telemetry_keep.c - telemetry in a checkpoint of a training: its files so far, and what is known since the last
  * rows as plain numbers: of all, the order of writes, each tensor, each tensor's shadows. */
 #include "nn/telemetry/nn_telemetry.h"
+#include "autoflex/autoflex_numbers.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include <math.h>
 #include <string.h>
 
-enum { HEAD = 5, WHOLE = 22, REAL = 3, SHADOW_WHOLE = 12, SHADOW_REAL = AUTOFLEX_WINDOW + 1 };
+enum { HEAD = 5, WHOLE = 22, REAL = 3, SHADOW_WHOLE = FL_AUTOFLEX_WHOLE + 2, SHADOW_REAL = FL_AUTOFLEX_REAL };
 
 static int64_t whole_count(const nn_telemetry *t) {
     return HEAD + (int64_t)t->count + (int64_t)WHOLE * t->count + (int64_t)SHADOW_WHOLE * t->shadow_count * t->chosen;
@@ -17,22 +18,9 @@ static int64_t real_count(const nn_telemetry *t) {
 }
 
 static void keep_shadow(const struct fl_shadow_state *s, int64_t **whole, double **real) {
-    const struct autoflex *a = &s->a;
-    const int64_t numbers[SHADOW_WHOLE] = {a->e,
-                                           a->initialised,
-                                           a->written,
-                                           a->count,
-                                           a->next,
-                                           (int64_t)a->overflows,
-                                           (int64_t)a->clamped_low,
-                                           (int64_t)a->clamped_high,
-                                           (int64_t)a->zero_writes,
-                                           s->saturated_writes,
-                                           s->e_moves,
-                                           a->block};
-    memcpy(*whole, numbers, sizeof numbers);
-    memcpy(*real, a->history, sizeof a->history);
-    (*real)[AUTOFLEX_WINDOW] = a->predicted;
+    fl_autoflex_to_numbers(&s->a, *whole, *real);
+    (*whole)[FL_AUTOFLEX_WHOLE] = s->saturated_writes;
+    (*whole)[FL_AUTOFLEX_WHOLE + 1] = s->e_moves;
     *whole += SHADOW_WHOLE;
     *real += SHADOW_REAL;
 }
@@ -73,7 +61,7 @@ static void keep_tensor(const nn_telemetry *t, const struct fl_seen_tensor *seen
 
 tensor_status fl_telemetry_keep(nn_telemetry *t, struct fl_telemetry_kept *kept) {
     *kept = (struct fl_telemetry_kept){.whole_count = whole_count(t), .real_count = real_count(t)};
-    FL_TRY(fl_recorder_numbers(&t->recorder, &kept->whole, kept->whole_count, &kept->real, kept->real_count));
+    TRY(fl_recorder_numbers(&t->recorder, &kept->whole, kept->whole_count, &kept->real, kept->real_count));
     int64_t *whole = kept->whole;
     double *real = kept->real;
     const int64_t head[HEAD] = {t->recorder.step, t->recorder.row_step, t->steps, t->rows,
@@ -84,7 +72,7 @@ tensor_status fl_telemetry_keep(nn_telemetry *t, struct fl_telemetry_kept *kept)
         *whole++ = i < t->ordered ? t->order[i] : -1;
     for (int i = 0; i < t->count; i++)
         keep_tensor(t, &t->tensors[i], &whole, &real);
-    FL_TRY(fl_rows_text(&t->json, &kept->json, &kept->json_bytes));
+    TRY(fl_rows_text(&t->json, &kept->json, &kept->json_bytes));
     return fl_rows_text(&t->csv, &kept->csv, &kept->csv_bytes);
 }
 
@@ -127,25 +115,11 @@ static bool take_order(nn_telemetry *t, const int64_t *order) {
 }
 
 static bool take_shadow(struct fl_shadow_state *s, const int64_t **whole, const double **real) {
-    const int64_t *n = *whole;
-    struct autoflex *a = &s->a;
-    if (n[0] < a->e_min || n[0] > a->e_max || n[1] >> 1 || n[2] >> 1 || n[3] < 0 || n[3] > AUTOFLEX_WINDOW ||
-        n[4] < 0 || n[4] >= AUTOFLEX_WINDOW || n[11] < 0 || n[11] > AUTOFLEX_BLOCK)
+    const int e_min = s->a.e_min, e_max = s->a.e_max;
+    if (!fl_autoflex_from_numbers(&s->a, *whole, *real) || !fl_autoflex_is_possible(&s->a, e_min, e_max))
         return false;
-    a->e = (int32_t)n[0];
-    a->initialised = (int32_t)n[1];
-    a->written = (int32_t)n[2];
-    a->count = (int32_t)n[3];
-    a->next = (int32_t)n[4];
-    a->overflows = (uint64_t)n[5];
-    a->clamped_low = (uint64_t)n[6];
-    a->clamped_high = (uint64_t)n[7];
-    a->zero_writes = (uint64_t)n[8];
-    s->saturated_writes = n[9];
-    s->e_moves = n[10];
-    a->block = (int16_t)n[11];
-    memcpy(a->history, *real, sizeof a->history);
-    a->predicted = (*real)[AUTOFLEX_WINDOW];
+    s->saturated_writes = (*whole)[FL_AUTOFLEX_WHOLE];
+    s->e_moves = (*whole)[FL_AUTOFLEX_WHOLE + 1];
     *whole += SHADOW_WHOLE;
     *real += SHADOW_REAL;
     return true;
@@ -219,7 +193,7 @@ tensor_status fl_telemetry_resume(nn_telemetry *t, const struct fl_telemetry_kep
         const struct autoflex *a = tensor_autoflex(t->g->infos[i].t);
         t->tensors[i].settled = a && a->initialised;
     }
-    FL_TRY(fl_rows_set_text(&t->json, kept->json, kept->json_bytes));
-    FL_TRY(fl_rows_set_text(&t->csv, kept->csv, kept->csv_bytes));
+    TRY(fl_rows_set_text(&t->json, kept->json, kept->json_bytes));
+    TRY(fl_rows_set_text(&t->csv, kept->csv, kept->csv_bytes));
     return fl_telemetry_watch_next(t);
 }

@@ -277,11 +277,11 @@ static void csv_row(FILE *f, const nn_telemetry_row *row) {
 
 tensor_status fl_telemetry_open(nn_telemetry *t, const char *json, const char *csv) {
     if (json) {
-        FL_TRY(fl_rows_open(&t->json, t->recorder.of, json));
+        TRY(fl_rows_open(&t->json, t->recorder.of, json));
         json_heading(t, t->json.file);
     }
     if (csv) {
-        FL_TRY(fl_rows_open(&t->csv, t->recorder.of, csv));
+        TRY(fl_rows_open(&t->csv, t->recorder.of, csv));
         csv_heading(t, t->csv.file);
     }
     return TENSOR_OK;
@@ -292,7 +292,7 @@ tensor_status fl_telemetry_write_row(nn_telemetry *t, const nn_telemetry_row *ro
         json_row(t->json.file, row);
     if (t->csv.file)
         csv_row(t->csv.file, row);
-    FL_TRY(fl_rows_check(&t->json));
+    TRY(fl_rows_check(&t->json));
     return fl_rows_check(&t->csv);
 }
 
@@ -300,7 +300,7 @@ tensor_status fl_telemetry_close(nn_telemetry *t) {
     if (t->json.file) {
         fl_print(t->json.file, "{\"type\":\"end\",\"steps\":%lld,\"rows\":%lld}\n", (long long)t->steps,
                  (long long)t->rows);
-        FL_TRY(fl_rows_finish(&t->json));
+        TRY(fl_rows_finish(&t->json));
     }
     return t->csv.file ? fl_rows_finish(&t->csv) : TENSOR_OK;
 }

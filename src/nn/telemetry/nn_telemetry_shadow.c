@@ -1,6 +1,7 @@
 /* nn_telemetry_shadow.c - shadow formats: what another format would have done to the tensors of a training. Its
  * exponents move by the rules of autoflex, each write's exact maximum being all that they need to know. */
 #include "nn/telemetry/nn_telemetry.h"
+#include "autoflex/write_rules.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/text.h"
@@ -17,8 +18,8 @@ static tensor_status find_beyond(struct fl_shadow *s, tensor *one) {
         tensor_measure m;
         float x;
         memcpy(&x, &middle, sizeof x);
-        FL_TRY(tensor_load_f32(one, &x, 1));
-        FL_TRY(tensor_measure_in(&m, one, s->format, 0));
+        TRY(tensor_load_f32(one, &x, 1));
+        TRY(tensor_measure_in(&m, one, s->format, 0));
         if (m.saturated)
             high = middle;
         else
@@ -39,7 +40,7 @@ static tensor_status take_limits(struct fl_shadow *s) {
 
 /* The state that a new tensor of the format begins with. */
 static tensor_status take_format(struct fl_shadow *s, const char *format, const char *predictor) {
-    FL_TRY(tensor_format_find(&s->format, format));
+    TRY(tensor_format_find(&s->format, format));
     s->shared = tensor_format_is_shared(s->format);
     if (!s->shared)
         return predictor
@@ -78,7 +79,7 @@ static tensor_status add_shadow(nn_telemetry *t, const char *name, size_t length
 tensor_status fl_shadows_parse(nn_telemetry *t, const char *list) {
     while (list) {
         const char *comma = strchr(list, ',');
-        FL_TRY(add_shadow(t, list, comma ? (size_t)(comma - list) : strlen(list)));
+        TRY(add_shadow(t, list, comma ? (size_t)(comma - list) : strlen(list)));
         list = comma ? comma + 1 : NULL;
     }
     return TENSOR_OK;
@@ -91,29 +92,19 @@ void fl_shadows_clear(nn_telemetry *t) {
 
 /* --- exponents ---------------------------------------------------------------------------------------------------- */
 
-static void load(struct autoflex *a, double maximum) {
-    if (autoflex_needs_maximum(a->predictor))
-        autoflex_fit(a, maximum);
-    else
-        autoflex_load(a, maximum);
-}
-
 /* The mantissa of the largest result before saturation, to nearest, ties to even. */
 static double mantissa(double maximum, int e) {
     return nearbyint(ldexp(maximum, e));
 }
 
-/* As the write of a tensor goes. */
-static void write(struct autoflex *a, double maximum) {
-    if (autoflex_needs_maximum(a->predictor))
-        autoflex_fit(a, maximum);
-    else if (a->initialised)
-        autoflex_adjust(a);
-    else
-        autoflex_initialise(a, maximum);
-    (void)autoflex_repeat(a, maximum);
+/* A write, or a load, of a tensor with that maximum. */
+static void write(struct autoflex *a, int kind, double maximum) {
+    struct fl_write_state w;
+    fl_write_begin(&w, a, true, kind);
+    while (w.next != FL_WRITE_DONE)
+        fl_write_attempted(&w, a, maximum);
     const double m = mantissa(maximum, a->e);
-    autoflex_record(a, m < AUTOFLEX_TOP ? (int)m : AUTOFLEX_TOP, maximum);
+    fl_write_end(&w, a, m < AUTOFLEX_TOP ? (int)m : AUTOFLEX_TOP, maximum);
 }
 
 tensor_status fl_shadows_begin(nn_telemetry *t, struct fl_seen_tensor *seen, const tensor *x, const char *role) {
@@ -121,14 +112,14 @@ tensor_status fl_shadows_begin(nn_telemetry *t, struct fl_seen_tensor *seen, con
     if (!t->shadow_count)
         return TENSOR_OK;
     if (!strcmp(role, "weight")) /* it was loaded when the network was made */
-        FL_TRY(tensor_describe(&d, x));
+        TRY(tensor_describe(&d, x));
     for (int i = 0; i < t->shadow_count; i++) {
         struct fl_shadow_state *s = &seen->shadows[i];
         s->a = t->shadows[i].first;
         s->a.role = (int16_t)autoflex_find_role(role);
         seen->shadow_rows[i] = (nn_telemetry_shadow){.name = t->shadows[i].name, .error = NAN};
         if (t->shadows[i].shared && d.largest > 0)
-            load(&s->a, d.largest);
+            write(&s->a, FL_WRITE_LOAD, d.largest);
     }
     return TENSOR_OK;
 }
@@ -143,10 +134,7 @@ void fl_shadows_see(const nn_telemetry *t, struct fl_seen_tensor *seen, double m
         }
         const int before = s->a.e;
         const bool known = s->a.initialised;
-        if (seen->loaded)
-            load(&s->a, maximum);
-        else
-            write(&s->a, maximum);
+        write(&s->a, seen->loaded ? FL_WRITE_LOAD : FL_WRITE_ONCE, maximum);
         s->e_moves += known && s->a.e != before;
         s->saturated_writes += mantissa(maximum, s->a.e) > AUTOFLEX_TOP;
     }
@@ -158,7 +146,7 @@ tensor_status fl_shadows_measure(const nn_telemetry *t, struct fl_seen_tensor *s
         nn_telemetry_shadow *row = &seen->shadow_rows[i];
         tensor_measure m;
         row->e = t->shadows[i].shared ? s->a.e : 0;
-        FL_TRY(tensor_measure_in(&m, x, t->shadows[i].format, row->e));
+        TRY(tensor_measure_in(&m, x, t->shadows[i].format, row->e));
         row->error = m.finite && m.size > 0 ? m.error / m.size : NAN;
         row->saturated = m.saturated;
         row->flushed = m.flushed;

@@ -85,7 +85,7 @@ static tensor_status write_row(struct fl_trace *trace, const nn_tensor_info *inf
              (long long)trace->recorder.step, info->name, info->role, slot->e, now->gamma, slot->autoflex.predicted,
              now->maximum, (long long)counts.saturated, (long long)counts.flushed, (long long)counts.nonfinite,
              (unsigned long long)counts.clamped_low, (unsigned long long)counts.clamped_high, now->maximum_e);
-    FL_TRY(fl_rows_check(&trace->file));
+    TRY(fl_rows_check(&trace->file));
     fl_interval_end(&now->since, slot);
     now->maximum = 0;
     now->gamma = 0;
@@ -104,10 +104,10 @@ static tensor_status look(struct fl_trace *trace, const struct fl_slot_copies *s
         const struct fl_slot *slot;
         if (!is_traced(r->graph, i))
             continue;
-        FL_TRY(fl_recorder_slot(r, slots, i, &slot));
+        TRY(fl_recorder_slot(r, slots, i, &slot));
         observe(&trace->intervals[i], slot);
         if (rows)
-            FL_TRY(write_row(trace, &info, &trace->intervals[i], slot));
+            TRY(write_row(trace, &info, &trace->intervals[i], slot));
     }
     if (rows)
         r->row_step = r->step;
@@ -121,31 +121,31 @@ static tensor_status arrive(struct fl_trace *trace, bool last) {
     trace->count--;
     trace->recorder.step = m->step;
     if (m->slots)
-        FL_TRY(fl_taken(trace->recorder.graph, fl_slot_copies_end(trace->recorder.graph->device, m->slots)));
+        TRY(fl_taken(trace->recorder.graph, fl_slot_copies_end(trace->recorder.graph->device, m->slots)));
     return look(trace, m->slots, last || fl_recorder_has_rows(&trace->recorder, m->step));
 }
 
 /* Memory for the copies of all steps on their way: later steps take none. */
 static tensor_status make_copies(struct fl_trace *trace) {
     for (int i = 0; i < STEPS_ON_WAY; i++)
-        FL_TRY(fl_recorder_take_slots(&trace->recorder, &trace->on_way[i].slots));
+        TRY(fl_recorder_take_slots(&trace->recorder, &trace->on_way[i].slots));
     return TENSOR_OK;
 }
 
 tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t step) {
     if (!trace)
         return TENSOR_OK;
-    FL_TRY(begin(trace, g));
+    TRY(begin(trace, g));
     const bool host = g->device == tensor_device_list(0);
     if (trace->count == STEPS_ON_WAY)
-        FL_TRY(arrive(trace, false));
+        TRY(arrive(trace, false));
     struct moment *m = &trace->on_way[(trace->first + trace->count) % STEPS_ON_WAY];
     m->step = step;
     trace->count++;
     if (host)
         return arrive(trace, false);
     if (!trace->on_way[0].slots)
-        FL_TRY(make_copies(trace));
+        TRY(make_copies(trace));
     return fl_taken(g, fl_slot_copies_begin(g->device, &m->slots));
 }
 
@@ -154,13 +154,13 @@ tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t s
 
 tensor_status fl_trace_keep(struct fl_trace *trace, const nn_graph *g, struct fl_trace_kept *kept) {
     *kept = (struct fl_trace_kept){0};
-    FL_TRY(begin(trace, g));
+    TRY(begin(trace, g));
     while (trace->count)
-        FL_TRY(arrive(trace, false));
+        TRY(arrive(trace, false));
     const int tensors = nn_tensor_count(g);
     kept->whole_count = 2 + (int64_t)FL_TRACE_WHOLE * tensors;
     kept->real_count = tensors;
-    FL_TRY(fl_recorder_numbers(&trace->recorder, &kept->whole, kept->whole_count, &kept->real, kept->real_count));
+    TRY(fl_recorder_numbers(&trace->recorder, &kept->whole, kept->whole_count, &kept->real, kept->real_count));
     kept->whole[0] = trace->recorder.step;
     kept->whole[1] = trace->recorder.row_step;
     for (int i = 0; i < tensors; i++) {
@@ -198,7 +198,7 @@ static bool is_possible(const struct fl_trace_kept *kept, int tensors) {
 }
 
 tensor_status fl_trace_resume(struct fl_trace *trace, const nn_graph *g, const struct fl_trace_kept *kept) {
-    FL_TRY(begin(trace, g));
+    TRY(begin(trace, g));
     if (!is_possible(kept, nn_tensor_count(g)))
         return fl_fail(TENSOR_E_DATA,
                        "trace: what was kept of it, %lld bytes and %lld numbers, is no trace of %d tensors",
@@ -222,7 +222,7 @@ tensor_status fl_trace_resume(struct fl_trace *trace, const nn_graph *g, const s
 /* Rows of the last step, from the slots as they are now. */
 static tensor_status look_now(struct fl_trace *trace) {
     struct moment *m = &trace->on_way[trace->first];
-    FL_TRY(fl_recorder_take_slots(&trace->recorder, &m->slots));
+    TRY(fl_recorder_take_slots(&trace->recorder, &m->slots));
     return look(trace, m->slots, true);
 }
 
@@ -230,10 +230,10 @@ tensor_status fl_trace_finish(struct fl_trace *trace) {
     if (!trace)
         return TENSOR_OK;
     while (trace->count)
-        FL_TRY(arrive(trace, trace->count == 1));
+        TRY(arrive(trace, trace->count == 1));
     if (fl_recorder_owes_rows(
             &trace->recorder)) /* the last step was looked at without rows: nothing has written since */
-        FL_TRY(look_now(trace));
+        TRY(look_now(trace));
     return fl_rows_finish(&trace->file);
 }
 

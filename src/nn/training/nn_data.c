@@ -49,8 +49,8 @@ static tensor_status bring(nn_graph *g, nn_data *data) {
         return tensor_error_status();
     if (!g->indices && !(g->indices = tensor_new_in(g->device, FMT_I32, TENSOR_SHAPE(g->batch))))
         return tensor_error_status();
-    FL_TRY(tensor_load_u8(data->images, data_image(set, 0), tensor_count(data->images)));
-    FL_TRY(put_labels(data, count));
+    TRY(tensor_load_u8(data->images, data_image(set, 0), tensor_count(data->images)));
+    TRY(put_labels(data, count));
     return tensor_device_wait(g->device); /* what fails is told here */
 }
 
@@ -105,7 +105,7 @@ static tensor_status put_indices(nn_graph *g, const nn_data *data, const int64_t
 static tensor_status check_call(const nn_graph *g, const nn_data *data, const int64_t *indices) {
     if (!g || !data || !indices)
         return fl_fail(TENSOR_E_ARGUMENT, "network: graph, data or indices are NULL");
-    FL_TRY(fl_check_ready(g));
+    TRY(fl_check_ready(g));
     if (data->graph != g)
         return fl_fail(TENSOR_E_ARGUMENT, "network: the data was made for another graph (nn_data_new)");
     return g->byte_values ? TENSOR_OK
@@ -115,22 +115,22 @@ static tensor_status check_call(const nn_graph *g, const nn_data *data, const in
 
 tensor_status nn_forward_data(nn_graph *g, const nn_data *data, const int64_t *indices,
                               const tensor_augmentation *how) {
-    FL_TRY(check_call(g, data, indices));
-    FL_TRY(put_indices(g, data, indices, g->batch));
+    TRY(check_call(g, data, indices));
+    TRY(put_indices(g, data, indices, g->batch));
     fl_lose_values(g);
-    FL_TRY(tensor_gather_images(g->bytes, g->labels, data->images, data->labels, g->indices, how));
+    TRY(tensor_gather_images(g->bytes, g->labels, data->images, data->labels, g->indices, how));
     return fl_forward_bytes(g);
 }
 
 tensor_status nn_evaluate_data(nn_graph *g, const nn_data *data, const int64_t *indices, int count, double *loss,
                                int32_t *predicted) {
-    FL_TRY(check_call(g, data, indices));
+    TRY(check_call(g, data, indices));
     if (count < 1 || count > g->batch)
         return fl_fail(TENSOR_E_ARGUMENT, "evaluate: %d images, expected 1 ... %d", count, g->batch);
-    FL_TRY(put_indices(g, data, indices, count));
+    TRY(put_indices(g, data, indices, count));
     fl_lose_values(g);
-    FL_TRY(tensor_gather_images(g->bytes, g->labels, data->images, data->labels, g->indices, NULL));
-    FL_TRY(fl_forward(g, NULL, false));
+    TRY(tensor_gather_images(g->bytes, g->labels, data->images, data->labels, g->indices, NULL));
+    TRY(fl_forward(g, NULL, false));
     for (int i = 0; i < count; i++)
         g->index_buffer[i] = data_label(data->set, indices[i]);
     return fl_evaluate_logits(g, g->index_buffer, count, loss, predicted);

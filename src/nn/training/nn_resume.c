@@ -340,9 +340,9 @@ static tensor_status read_position(struct run *run, const struct fl_safetensors 
 static tensor_status read_lists(struct run *run, const struct fl_safetensors *s) {
     void *values;
     int64_t count;
-    FL_TRY(fl_checkpoint_extra(s, losses_key, FL_STORED_F64, run->recent_size, &values, &count));
+    TRY(fl_checkpoint_extra(s, losses_key, FL_STORED_F64, run->recent_size, &values, &count));
     run->recent = values;
-    FL_TRY(fl_checkpoint_extra(s, predicted_key, FL_STORED_I32, run->result->predicted_count, &values, &count));
+    TRY(fl_checkpoint_extra(s, predicted_key, FL_STORED_I32, run->result->predicted_count, &values, &count));
     const int32_t *classes = values;
     tensor_status status = TENSOR_OK;
     for (int64_t i = 0; i < count && !status; i++)
@@ -418,7 +418,7 @@ static tensor_status give_caller(const struct run *run, const struct fl_safetens
     int64_t count;
     if (!events || !events->resume || !fl_safetensors_find(s, caller_key))
         return TENSOR_OK;
-    FL_TRY(fl_checkpoint_extra(s, caller_key, FL_STORED_U8, -1, &bytes, &count));
+    TRY(fl_checkpoint_extra(s, caller_key, FL_STORED_U8, -1, &bytes, &count));
     const int refused = events->resume(events->context, bytes, (size_t)count);
     fl_free(bytes);
     return refused ? fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s', %lld bytes, is not what the program keeps", s->path,
@@ -430,11 +430,11 @@ static tensor_status give_caller(const struct run *run, const struct fl_safetens
 static tensor_status copy_all(const struct fl_safetensors *s, struct fl_safetensors_out *o, char *bytes) {
     for (int i = 0; i < s->note_count; i++)
         if (strcmp(s->notes[i].key, FL_CHECKSUM) != 0)
-            FL_TRY(fl_safetensors_add_note(o, s->notes[i].key, s->notes[i].value));
+            TRY(fl_safetensors_add_note(o, s->notes[i].key, s->notes[i].value));
     for (int i = 0; i < s->count; i++) {
         const struct fl_stored_tensor *t = &s->tensors[i];
-        FL_TRY(fl_safetensors_read(s, t, bytes + t->begin));
-        FL_TRY(fl_safetensors_add(o, t->name, t->type, t->ndim, t->dim, bytes + t->begin));
+        TRY(fl_safetensors_read(s, t, bytes + t->begin));
+        TRY(fl_safetensors_add(o, t->name, t->type, t->ndim, t->dim, bytes + t->begin));
     }
     return TENSOR_OK;
 }
@@ -442,7 +442,7 @@ static tensor_status copy_all(const struct fl_safetensors *s, struct fl_safetens
 static tensor_status copy_file(const char *from, const char *to) {
     struct fl_safetensors s;
     struct fl_safetensors_out o = {0};
-    FL_TRY(fl_checkpoint_open(&s, from));
+    TRY(fl_checkpoint_open(&s, from));
     char *bytes = fl_alloc((size_t)s.data_bytes + 1);
     tensor_status status = bytes ? copy_all(&s, &o, bytes)
                                  : fl_fail(TENSOR_E_MEMORY, "train: no memory for %lld bytes", (long long)s.data_bytes);
@@ -461,7 +461,7 @@ static tensor_status bring_best(struct run *run) {
     if (!run->config->checkpoint || run->config->resume_alone || !run->best.epoch)
         return TENSOR_OK;
     char *here, *there = NULL;
-    FL_TRY(path_in(run->config->checkpoint, best_name, &here));
+    TRY(path_in(run->config->checkpoint, best_name, &here));
     if (access(here, F_OK)) {
         there = fl_format_name("%.*s%s", slash ? (int)(slash - from) + 1 : 0, from, best_name);
         if (there && access(there, F_OK))
@@ -481,7 +481,7 @@ tensor_status fl_training_compare(struct run *run) {
     struct fl_safetensors s;
     if (!run->config->resume)
         return TENSOR_OK;
-    FL_TRY(fl_checkpoint_open(&s, run->config->resume));
+    TRY(fl_checkpoint_open(&s, run->config->resume));
     tensor_status status = check_settings(&s, run);
     if (!status)
         status = fl_told_by(run->g, &s);
@@ -491,7 +491,7 @@ tensor_status fl_training_compare(struct run *run) {
 
 tensor_status fl_training_resume(struct run *run) {
     struct fl_safetensors s;
-    FL_TRY(fl_checkpoint_open(&s, run->config->resume));
+    TRY(fl_checkpoint_open(&s, run->config->resume));
     tensor_status status = check_settings(&s, run);
     if (!status && !fl_safetensors_find(&s, whole_key))
         status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is missing: a network alone, no training goes on from it",

@@ -46,7 +46,7 @@ static tensor_status take_context(struct run *run, const data_set *train, const 
 }
 
 static tensor_status check_sets(struct run *run, const data_set *train, const data_set *test) {
-    FL_TRY(take_context(run, train, test));
+    TRY(take_context(run, train, test));
     if (data_channels(train) > 4)
         return fl_fail(TENSOR_E_SHAPE, "train: %d channels, expected at most 4", data_channels(train));
     if (!test)
@@ -128,11 +128,11 @@ static tensor_status open_loaders(struct run *run, const data_set *train, const 
                               .shuffle = true,
                               .augment = run->config->augment,
                               .drop_last = true};
-    FL_TRY(set_pixel_values(run, train));
+    TRY(set_pixel_values(run, train));
     if (data_count(train) < how.batch)
         return fl_fail(TENSOR_E_SHAPE, "train: batches of %d, but only %lld images", how.batch,
                        (long long)data_count(train));
-    FL_TRY(bring_sets(run, train, test));
+    TRY(bring_sets(run, train, test));
     how.indices_only = run->train_there != NULL;
     if (!(run->train = data_loader_new(train, &how)))
         return tensor_error_status();
@@ -173,7 +173,7 @@ static tensor_status check_text_network(const struct run *run, const data_set *t
 
 static tensor_status check_image_network(const struct run *run, const data_set *train) {
     const int height = data_height(train), width = data_width(train), channels = data_channels(train);
-    FL_TRY(fl_check_images(run->g));
+    TRY(fl_check_images(run->g));
     const struct fl_shape *input = &fl_output_of(run->g, 0)->shape;
     if (run->g->rows != run->g->batch)
         return fl_fail(TENSOR_E_SHAPE,
@@ -191,10 +191,10 @@ static tensor_status build_network(struct run *run, const data_set *train) {
     run->g = nn_graph_new(&run->config->network);
     if (!run->g)
         return tensor_error_status();
-    FL_TRY(nn_graph_limit(run->g, run->config->most_of_steps));
-    FL_TRY(fl_training_compare(run));
-    FL_TRY(nn_compile(run->g, add_layers(run, train)));
-    FL_TRY(run->context ? check_text_network(run, train) : check_image_network(run, train));
+    TRY(nn_graph_limit(run->g, run->config->most_of_steps));
+    TRY(fl_training_compare(run));
+    TRY(nn_compile(run->g, add_layers(run, train)));
+    TRY(run->context ? check_text_network(run, train) : check_image_network(run, train));
     return run->g->classes >= data_classes(train)
                ? TENSOR_OK
                : fl_fail(TENSOR_E_SHAPE, "train: the network has %d classes, the data %d", run->g->classes,
@@ -224,20 +224,20 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     run->train_set = train;
     run->test_set = test;
     run->at.epoch = 1;
-    FL_TRY(check_config(config));
-    FL_TRY(fl_training_check_folder(run));
-    FL_TRY(check_sets(run, train, test));
+    TRY(check_config(config));
+    TRY(fl_training_check_folder(run));
+    TRY(check_sets(run, train, test));
     fl_training_know_data(run);
     if (!run->context)
-        FL_TRY(data_channel_moments(train, run->mean, run->deviation));
-    FL_TRY(build_network(run, train)); /* checks the batch before the loaders use it */
+        TRY(data_channel_moments(train, run->mean, run->deviation));
+    TRY(build_network(run, train)); /* checks the batch before the loaders use it */
     if (config->weights && !config->resume)
-        FL_TRY(nn_weights_load(run->g, config->weights));
-    FL_TRY(open_loaders(run, train, test));
-    FL_TRY(fl_trace_open(&run->trace, config->trace_path, config->trace_every));
-    FL_TRY(begin_telemetry(run));
+        TRY(nn_weights_load(run->g, config->weights));
+    TRY(open_loaders(run, train, test));
+    TRY(fl_trace_open(&run->trace, config->trace_path, config->trace_every));
+    TRY(begin_telemetry(run));
     const bool host = run->g->device == tensor_device_list(0);
-    FL_TRY(nn_note_every(run->g, config->report_every ? (int)config->report_every : host ? 1 : 16));
+    TRY(nn_note_every(run->g, config->report_every ? (int)config->report_every : host ? 1 : 16));
     run->epoch_steps = data_loader_batches(run->train);
     run->all_steps = run->epoch_steps * config->epochs;
     run->last_step = config->max_steps && config->max_steps < run->all_steps ? config->max_steps : run->all_steps;
@@ -280,22 +280,22 @@ static tensor_status evaluate(struct run *run) {
         return TENSOR_OK;
     double loss_sum = 0;
     int64_t done = 0, correct = 0;
-    FL_TRY(data_loader_start(run->test, 0));
+    TRY(data_loader_start(run->test, 0));
     for (;;) {
         data_batch batch;
         double loss;
-        FL_TRY(data_loader_next(run->test, &batch));
+        TRY(data_loader_next(run->test, &batch));
         if (!batch.count)
             break;
         int32_t *predicted = result->predicted + done;
         const int64_t labels = batch.count * fl_labels_each(run->g);
         const int32_t *expected = run->context ? batch.targets : batch.labels;
         if (run->context)
-            FL_TRY(nn_evaluate_tokens(run->g, batch.tokens, batch.targets, batch.count, &loss, predicted));
+            TRY(nn_evaluate_tokens(run->g, batch.tokens, batch.targets, batch.count, &loss, predicted));
         else if (run->test_there)
-            FL_TRY(nn_evaluate_data(run->g, run->test_there, batch.indices, batch.count, &loss, predicted));
+            TRY(nn_evaluate_data(run->g, run->test_there, batch.indices, batch.count, &loss, predicted));
         else
-            FL_TRY(nn_evaluate(run->g, batch.images, batch.labels, batch.count, &loss, predicted));
+            TRY(nn_evaluate(run->g, batch.images, batch.labels, batch.count, &loss, predicted));
         for (int64_t i = 0; i < labels; i++)
             correct += predicted[i] == expected[i];
         loss_sum += loss * (double)labels;
@@ -325,15 +325,15 @@ static tensor_status begin_step(struct run *run, int epoch) {
     data_batch batch;
     if (run->begun + 1 == run->last_step)
         nn_telemetry_want(run->telemetry);
-    FL_TRY(data_loader_next(run->train, &batch));
-    FL_TRY(forward(run, &batch, epoch));
-    FL_TRY(nn_backward(run->g));
-    FL_TRY(nn_update(run->g, rate_of(run, run->begun)));
-    FL_TRY(nn_note_loss(run->g)); /* who waits for it waits for the whole step */
+    TRY(data_loader_next(run->train, &batch));
+    TRY(forward(run, &batch, epoch));
+    TRY(nn_backward(run->g));
+    TRY(nn_update(run->g, rate_of(run, run->begun)));
+    TRY(nn_note_loss(run->g)); /* who waits for it waits for the whole step */
     run->begun++;
     run->scaled[run->begun % run->scaled_size] =
         (struct fl_scaled_step){run->g->scaling.used, run->g->scaling.now.in_a_row, NULL, false};
-    FL_TRY(fl_training_look(run));
+    TRY(fl_training_look(run));
     return fl_trace_step(run->trace, run->g, run->begun);
 }
 
@@ -373,7 +373,7 @@ static tensor_status report_steps(struct run *run, bool wait) {
         double loss;
         int right;
         bool there;
-        FL_TRY(nn_noted_loss(run->g, wait, &loss, &right, &there));
+        TRY(nn_noted_loss(run->g, wait, &loss, &right, &there));
         const double seconds = now() - start;
         run->result->seconds += seconds;
         run->report.seconds += seconds;
@@ -386,7 +386,7 @@ static tensor_status report_steps(struct run *run, bool wait) {
 
 static tensor_status train_step(struct run *run) {
     const double start = now();
-    FL_TRY(begin_step(run, run->report.epoch));
+    TRY(begin_step(run, run->report.epoch));
     const double seconds = now() - start;
     run->result->seconds += seconds;
     run->report.seconds += seconds;
@@ -407,7 +407,7 @@ static tensor_status keep_on_the_way(struct run *run) {
     const int64_t every = run->config->checkpoint_every;
     if (!run->config->checkpoint || !every || run->begun % every || run->begun == run->last_step)
         return TENSOR_OK;
-    FL_TRY(report_steps(run, true));
+    TRY(report_steps(run, true));
     if (run->result->stopped)
         return TENSOR_OK; /* which is kept as it is */
     const struct fl_progress at = progress_in(run);
@@ -420,7 +420,7 @@ static tensor_status begin_epoch(struct run *run) {
     run->report = (nn_epoch_report){.epoch = from.epoch, .train_loss = from.loss_sum, .seconds = from.seconds};
     run->correct = from.correct;
     run->batch = from.batch;
-    FL_TRY(data_loader_seek(run->train, from.epoch - 1, from.batch));
+    TRY(data_loader_seek(run->train, from.epoch - 1, from.batch));
     run->in_epoch = true;
     return TENSOR_OK;
 }
@@ -433,7 +433,7 @@ static bool is_epoch_over(const struct run *run) {
 static tensor_status end_epoch(struct run *run) {
     nn_train_result *result = run->result;
     nn_epoch_report *report = &run->report;
-    FL_TRY(report_steps(run, true));
+    TRY(report_steps(run, true));
     run->in_epoch = false;
     run->at = progress_in(run);
     const int64_t steps = run->at.batch;
@@ -443,8 +443,8 @@ static tensor_status end_epoch(struct run *run) {
     if (result->stopped)
         return fl_training_keep(run, &run->at);
     report->train_accuracy = (double)run->correct / (double)(steps * run->g->rows);
-    FL_TRY(evaluate(run));
-    FL_TRY(fl_training_keep_best(run, report->epoch));
+    TRY(evaluate(run));
+    TRY(fl_training_keep_best(run, report->epoch));
     report->test_loss = result->test_loss;
     report->test_accuracy = result->test_accuracy;
     bool stop = run->events && run->events->epoch && run->events->epoch(run->events->context, report);
@@ -461,18 +461,18 @@ static bool is_over(const struct run *run) {
 static tensor_status advance(struct run *run, int64_t steps) {
     while (steps > 0 && !is_over(run)) {
         if (!run->in_epoch)
-            FL_TRY(begin_epoch(run));
+            TRY(begin_epoch(run));
         for (; steps > 0 && !is_epoch_over(run); steps--) {
-            FL_TRY(train_step(run));
+            TRY(train_step(run));
             run->batch++;
-            FL_TRY(keep_on_the_way(run));
+            TRY(keep_on_the_way(run));
         }
         if (is_epoch_over(run))
-            FL_TRY(end_epoch(run));
+            TRY(end_epoch(run));
     }
     if (!run->in_epoch)
         return TENSOR_OK;
-    FL_TRY(report_steps(run, true));
+    TRY(report_steps(run, true));
     return run->result->stopped ? end_epoch(run) : TENSOR_OK; /* kept as it is */
 }
 
@@ -480,7 +480,7 @@ static tensor_status add_totals(const nn_graph *g, nn_train_result *result) {
     for (int i = 0; i < nn_tensor_count(g); i++) {
         tensor_stats total;
         tensor *t = nn_tensor_at(g, i).t;
-        FL_TRY(tensor_statistics(t, NULL, &total));
+        TRY(tensor_statistics(t, NULL, &total));
         result->saturated += total.saturated;
         result->flushed += total.flushed;
         result->nonfinite += total.nonfinite;
@@ -505,14 +505,14 @@ static tensor_status stop(struct run *run) {
 static tensor_status finish(struct run *run) {
     nn_train_result *result = run->result;
     if (!is_over(run))
-        FL_TRY(stop(run));
+        TRY(stop(run));
     if (run->at.done)
-        FL_TRY(fl_training_keep_last(run));
+        TRY(fl_training_keep_last(run));
     int64_t recent = result->steps < run->recent_size ? result->steps : run->recent_size;
     for (int64_t i = 0; i < recent; i++)
         result->last_loss += run->recent[i] / (double)recent;
-    FL_TRY(add_totals(run->g, result));
-    FL_TRY(nn_telemetry_finish(run->telemetry));
+    TRY(add_totals(run->g, result));
+    TRY(nn_telemetry_finish(run->telemetry));
     const nn_loss_scale *scaling = &run->g->scaling.now;
     result->loss_scale = scaling->scale;
     result->skipped = scaling->skipped;
@@ -527,7 +527,7 @@ static tensor_status take_config(nn_train_config *ours, const nn_train_config *g
                                  size_t network_size) {
     const size_t rest = offsetof(nn_train_config, model);
     _Static_assert(offsetof(nn_train_config, model) == sizeof(nn_config), "no gap after the network");
-    FL_TRY(fl_take_sized(&ours->network, sizeof ours->network, given, network_size, "train: nn_config"));
+    TRY(fl_take_sized(&ours->network, sizeof ours->network, given, network_size, "train: nn_config"));
     if (size <= network_size)
         return fl_fail(TENSOR_E_ARGUMENT, "train: nn_train_config of %zu bytes with a network of %zu", size,
                        network_size);
@@ -551,9 +551,9 @@ struct nn_trainer {
 static tensor_status begin_trainer(nn_trainer *t, const nn_train_config *config, size_t config_size,
                                    size_t network_size, const data_set *train, const data_set *test,
                                    const nn_train_events *events, size_t events_size) {
-    FL_TRY(take_config(&t->config, config, config_size, network_size));
+    TRY(take_config(&t->config, config, config_size, network_size));
     if (events)
-        FL_TRY(fl_take_sized(&t->events, sizeof t->events, events, events_size, "train: nn_train_events"));
+        TRY(fl_take_sized(&t->events, sizeof t->events, events, events_size, "train: nn_train_events"));
     t->run = (struct run){.config = &t->config, .events = events ? &t->events : NULL, .result = &t->result};
     return begin(&t->run, train, test);
 }
@@ -589,7 +589,7 @@ static tensor_status check_trainer(const nn_trainer *t) {
 }
 
 tensor_status nn_trainer_advance(nn_trainer *t, int64_t steps, bool *over) {
-    FL_TRY(check_trainer(t));
+    TRY(check_trainer(t));
     if (steps < 0)
         return fl_fail(TENSOR_E_ARGUMENT, "train: %lld steps, expected 0 or more", (long long)steps);
     t->failed = advance(&t->run, steps);
@@ -607,7 +607,7 @@ const nn_nonfinite *nn_trainer_nonfinite(const nn_trainer *t) {
 }
 
 static tensor_status check_result(size_t result_size) {
-    FL_TRY(fl_check_sized(result_size, "train: nn_train_result"));
+    TRY(fl_check_sized(result_size, "train: nn_train_result"));
     return result_size < smallest_result /* predictions that nobody could free */
                ? fl_fail(TENSOR_E_ARGUMENT, "train: nn_train_result of %zu bytes, expected at least %zu", result_size,
                          smallest_result)
@@ -618,9 +618,9 @@ tensor_status nn_trainer_finish_sized(nn_trainer *t, nn_train_result *result, si
     static const nn_train_result nothing;
     if (!result)
         return fl_fail(TENSOR_E_ARGUMENT, "train: the result is NULL");
-    FL_TRY(check_result(result_size));
+    TRY(check_result(result_size));
     fl_give_sized(result, result_size, &nothing, sizeof nothing);
-    FL_TRY(check_trainer(t));
+    TRY(check_trainer(t));
     if ((t->failed = finish(&t->run)))
         return t->failed;
     fl_give_sized(result, result_size, &t->result, sizeof t->result);
@@ -635,7 +635,7 @@ tensor_status nn_train_sized(nn_train_result *result, size_t result_size, const 
     static const nn_train_result nothing;
     if (!result || !config || !train)
         return fl_fail(TENSOR_E_ARGUMENT, "train: result, config or training set is NULL");
-    FL_TRY(check_result(result_size));
+    TRY(check_result(result_size));
     fl_give_sized(result, result_size, &nothing, sizeof nothing);
     nn_trainer *t = nn_trainer_new_sized(config, config_size, network_size, train, test, events, events_size);
     if (!t)

@@ -25,21 +25,21 @@ static tensor_status see(struct run *run, const struct fl_slot_copies *slots, co
         run->scaled[run->begun % run->scaled_size].nonfinite = fl_pass_name(first);
     if (run->first.step || !fl_counts(run->g, first))
         return TENSOR_OK;
-    FL_TRY(fl_tell_first(run->g, slots, first, &found));
+    TRY(fl_tell_first(run->g, slots, first, &found));
     tell(run, &found);
     return TENSOR_OK;
 }
 
 static tensor_status look_with(struct run *run, const struct fl_slot_copies *slots, bool waits) {
     struct fl_first first;
-    FL_TRY(fl_find_first(run->g, slots, waits, &first));
+    TRY(fl_find_first(run->g, slots, waits, &first));
     run->scaled[run->begun % run->scaled_size].looked_at = true;
     return see(run, slots, &first);
 }
 
 /* Telemetry has looked already, at all of it. */
 static tensor_status look_at_telemetry(struct run *run) {
-    FL_TRY(nn_telemetry_step(run->telemetry));
+    TRY(nn_telemetry_step(run->telemetry));
     const nn_nonfinite *found = nn_telemetry_nonfinite(run->telemetry);
     if (found && !run->first.step)
         tell(run, found);
@@ -61,8 +61,8 @@ static tensor_status look_at_device(struct run *run) {
         g->writes.updated = updated;
         return status;
     }
-    FL_TRY(fl_taken(g, fl_slot_copies_begin(g->device, &run->slots)));
-    FL_TRY(fl_taken(g, fl_slot_copies_end(g->device, run->slots)));
+    TRY(fl_taken(g, fl_slot_copies_begin(g->device, &run->slots)));
+    TRY(fl_taken(g, fl_slot_copies_end(g->device, run->slots)));
     return look_with(run, run->slots, true);
 }
 
@@ -104,7 +104,7 @@ tensor_status fl_training_first_set(struct run *run, const char *path, const int
     if (!(maximum >= 0))
         return fl_fail(TENSOR_E_DATA, "checkpoint: %s: a first NaN or Inf of size %g, expected 0 or more", path,
                        maximum);
-    FL_TRY(fl_recall_first(run->g, path, &kept, &run->first));
+    TRY(fl_recall_first(run->g, path, &kept, &run->first));
     run->first.maximum = maximum;
     return TENSOR_OK;
 }

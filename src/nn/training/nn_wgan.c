@@ -51,14 +51,14 @@ static tensor_status check_config(nn_wgan_config *how) {
     how->critic_steps = how->critic_steps ? how->critic_steps : 5;
     how->rate = how->rate != 0 ? how->rate : 5e-5f;
     how->clip = how->clip != 0 ? how->clip : 0.01f;
-    FL_TRY(check_between("batch", how->batch, 1, 1 << 20));
-    FL_TRY(check_between("side", how->side, 8, MOST_SIDE));
+    TRY(check_between("batch", how->batch, 1, 1 << 20));
+    TRY(check_between("side", how->side, 8, MOST_SIDE));
     if (how->side % 8)
         return fl_fail(TENSOR_E_ARGUMENT, "wgan: side %d, expected a multiple of 8", how->side);
-    FL_TRY(check_between("channels", how->channels, 1, 4));
-    FL_TRY(check_between("latent", how->latent, 1, 4096));
-    FL_TRY(check_between("filters", how->filters, 1, 1024));
-    FL_TRY(check_between("critic_steps", how->critic_steps, 1, 1000));
+    TRY(check_between("channels", how->channels, 1, 4));
+    TRY(check_between("latent", how->latent, 1, 4096));
+    TRY(check_between("filters", how->filters, 1, 1024));
+    TRY(check_between("critic_steps", how->critic_steps, 1, 1000));
     if (!(how->rate > 0 && isfinite(how->rate)) || !(how->clip > 0 && isfinite(how->clip)))
         return fl_fail(TENSOR_E_ARGUMENT, "wgan: rate %g, clip %g, expected more than 0", (double)how->rate,
                        (double)how->clip);
@@ -97,13 +97,13 @@ static tensor_status new_graphs(nn_wgan *w) {
 
 static tensor_status build(nn_wgan *w) {
     const nn_wgan_config *how = &w->how;
-    FL_TRY(new_graphs(w));
+    TRY(new_graphs(w));
     const nn_node image = fl_wgan_generator(w->generator, how->side, how->channels, how->latent, how->filters),
                   score = fl_wgan_critic(w->critic, how->side, how->channels, how->filters);
-    FL_TRY(fl_resolve_pair(w->generator, w->critic));
-    FL_TRY(nn_compile(w->generator, image));
-    FL_TRY(nn_compile(w->critic, score));
-    FL_TRY(nn_clip_weights(w->critic, how->clip));
+    TRY(fl_resolve_pair(w->generator, w->critic));
+    TRY(nn_compile(w->generator, image));
+    TRY(nn_compile(w->critic, score));
+    TRY(nn_clip_weights(w->critic, how->clip));
     w->pixels = (int64_t)how->batch * how->side * how->side * how->channels;
     const int64_t latent = (int64_t)how->batch * how->latent, most = latent > w->pixels ? latent : w->pixels;
     w->latent = fl_alloc((size_t)latent * sizeof *w->latent);
@@ -171,7 +171,7 @@ static void draw_latent(nn_wgan *w, uint64_t seed, const char *what, uint64_t nu
 /* A training pass of the generator; its images are the first half of both. */
 static tensor_status generate(nn_wgan *w, const char *what, uint64_t number) {
     draw_latent(w, w->how.seed, what, number);
-    FL_TRY(nn_forward_images(w->generator, w->latent));
+    TRY(nn_forward_images(w->generator, w->latent));
     const tensor *images = nn_output(w->generator);
     return images ? tensor_store_f32(images, w->both, w->pixels) : tensor_error_status();
 }
@@ -190,7 +190,7 @@ static tensor_status take_slots(nn_wgan *w) {
     nn_graph *g = w->critic;
     if (g->device == tensor_device_list(0))
         return TENSOR_OK;
-    FL_TRY(fl_taken(g, fl_slot_copies_begin(g->device, &w->slots)));
+    TRY(fl_taken(g, fl_slot_copies_begin(g->device, &w->slots)));
     return fl_taken(g, fl_slot_copies_end(g->device, w->slots));
 }
 
@@ -198,10 +198,10 @@ static tensor_status take_slots(nn_wgan *w) {
  * the others are looked at later. */
 static tensor_status look(nn_wgan *w, nn_graph *g, const nn_graph *stepping, unsigned parts) {
     struct fl_first first;
-    FL_TRY(fl_find_first(g, w->slots, true, &first));
+    TRY(fl_find_first(g, w->slots, true, &first));
     if (!fl_counts(stepping, &first) || !(parts >> first.part & 1))
         return TENSOR_OK;
-    FL_TRY(fl_tell_first(g, w->slots, &first, &w->first));
+    TRY(fl_tell_first(g, w->slots, &first, &w->first));
     w->first.network = g == w->critic ? "critic" : "generator";
     if (g != stepping)
         w->first.step = (int64_t)nn_steps(stepping);
@@ -215,8 +215,8 @@ enum { FORWARD_PARTS = 1u << FL_PART_INPUT | 1u << FL_PART_FORWARD, ALL_PARTS = 
 static tensor_status look_at_critic(nn_wgan *w) {
     if (w->first.step)
         return TENSOR_OK;
-    FL_TRY(take_slots(w));
-    FL_TRY(look(w, w->generator, w->generator, ALL_PARTS));
+    TRY(take_slots(w));
+    TRY(look(w, w->generator, w->generator, ALL_PARTS));
     return w->first.step ? TENSOR_OK : look(w, w->critic, w->critic, ALL_PARTS);
 }
 
@@ -224,10 +224,10 @@ static tensor_status look_at_critic(nn_wgan *w) {
 static tensor_status look_at_generator(nn_wgan *w) {
     if (w->first.step)
         return TENSOR_OK;
-    FL_TRY(take_slots(w));
-    FL_TRY(look(w, w->generator, w->generator, FORWARD_PARTS));
+    TRY(take_slots(w));
+    TRY(look(w, w->generator, w->generator, FORWARD_PARTS));
     if (!w->first.step)
-        FL_TRY(look(w, w->critic, w->generator, ALL_PARTS));
+        TRY(look(w, w->critic, w->generator, ALL_PARTS));
     return w->first.step ? TENSOR_OK : look(w, w->generator, w->generator, ALL_PARTS);
 }
 
@@ -241,18 +241,18 @@ tensor_status nn_wgan_train_critic(nn_wgan *w, const float *images, double *esti
     double loss;
     if (!w || !images)
         return fl_fail(TENSOR_E_ARGUMENT, "wgan: %s is NULL", w ? "images" : "the pair of networks");
-    FL_TRY(generate(w, "critic", nn_steps(w->critic)));
+    TRY(generate(w, "critic", nn_steps(w->critic)));
     memcpy(w->both + w->pixels, images, (size_t)w->pixels * sizeof *images);
     set_labels(w, 0, 1);
-    FL_TRY(nn_forward(w->critic, w->both, w->labels));
-    FL_TRY(nn_backward(w->critic));
-    FL_TRY(nn_update(w->critic, w->how.rate));
-    FL_TRY(look_at_critic(w));            /* before an infinite weight is clipped */
+    TRY(nn_forward(w->critic, w->both, w->labels));
+    TRY(nn_backward(w->critic));
+    TRY(nn_update(w->critic, w->how.rate));
+    TRY(look_at_critic(w));               /* before an infinite weight is clipped */
     if (!w->critic->scaling.now.in_a_row) /* else the step was left out, and no weight is written */
-        FL_TRY(nn_clip_weights(w->critic, w->how.clip));
+        TRY(nn_clip_weights(w->critic, w->how.clip));
     if (!estimate)
         return TENSOR_OK;
-    FL_TRY(nn_loss(w->critic, &loss, NULL));
+    TRY(nn_loss(w->critic, &loss, NULL));
     *estimate = -loss;
     return TENSOR_OK;
 }
@@ -262,28 +262,28 @@ tensor_status nn_wgan_train_critic(nn_wgan *w, const float *images, double *esti
 tensor_status nn_wgan_train_generator(nn_wgan *w, double *loss) {
     if (!w)
         return fl_fail(TENSOR_E_ARGUMENT, "wgan: the pair of networks is NULL");
-    FL_TRY(generate(w, "generator", nn_steps(w->generator)));
+    TRY(generate(w, "generator", nn_steps(w->generator)));
     memcpy(w->both + w->pixels, w->both, (size_t)w->pixels * sizeof *w->both);
     set_labels(w, 1, NOT_COUNTED);
     fl_loss_scale_lend(w->critic, w->generator);
     const tensor_status status = nn_forward(w->critic, w->both, w->labels);
     fl_loss_scale_lend(w->critic, NULL);
-    FL_TRY(status);
-    FL_TRY(nn_backward(w->critic));
+    TRY(status);
+    TRY(nn_backward(w->critic));
     if (loss)
-        FL_TRY(nn_loss(w->critic, loss, NULL));
+        TRY(nn_loss(w->critic, loss, NULL));
     const tensor *gradient = nn_input_gradient(w->critic);
     if (!gradient)
         return tensor_error_status();
-    FL_TRY(nn_backward_from(w->generator, gradient)); /* its first half, of the generated images */
-    FL_TRY(fl_update_through(w->generator, w->how.rate, w->critic));
+    TRY(nn_backward_from(w->generator, gradient)); /* its first half, of the generated images */
+    TRY(fl_update_through(w->generator, w->how.rate, w->critic));
     return look_at_generator(w);
 }
 
 tensor_status nn_wgan_generate(nn_wgan *w, uint64_t seed, int count, float *images) {
     if (!w || !images)
         return fl_fail(TENSOR_E_ARGUMENT, "wgan: %s is NULL", w ? "images" : "the pair of networks");
-    FL_TRY(check_between("images", count, 1, w->how.batch));
+    TRY(check_between("images", count, 1, w->how.batch));
     const size_t bytes = nn_state_bytes(w->generator);
     void *state = fl_alloc(bytes);
     if (!state)
@@ -347,9 +347,9 @@ static tensor_status train_critic(nn_wgan *w, data_loader *loader, double *estim
         if (step % batches == 0 && step / batches > INT32_MAX)
             return fl_fail(TENSOR_E_ARGUMENT, "wgan: more than 2^31 passes over the set");
         if (step % batches == 0)
-            FL_TRY(data_loader_start(loader, (int)(step / batches)));
-        FL_TRY(data_loader_next(loader, &batch));
-        FL_TRY(nn_wgan_train_critic(w, batch.images, &one));
+            TRY(data_loader_start(loader, (int)(step / batches)));
+        TRY(data_loader_next(loader, &batch));
+        TRY(nn_wgan_train_critic(w, batch.images, &one));
         *estimate += one / w->how.critic_steps;
     }
     return TENSOR_OK;
@@ -358,11 +358,11 @@ static tensor_status train_critic(nn_wgan *w, data_loader *loader, double *estim
 static tensor_status train(nn_wgan *w, data_loader *loader, int64_t steps,
                            int (*report)(void *context, const nn_wgan_report *report), void *context) {
     const uint64_t batches = (uint64_t)data_loader_batches(loader), at = nn_steps(w->critic);
-    FL_TRY(data_loader_seek(loader, (int)(at / batches % INT32_MAX), (int64_t)(at % batches)));
+    TRY(data_loader_seek(loader, (int)(at / batches % INT32_MAX), (int64_t)(at % batches)));
     while (nn_steps(w->generator) < (uint64_t)steps) {
         nn_wgan_report r = {.step = (int64_t)nn_steps(w->generator) + 1};
-        FL_TRY(train_critic(w, loader, &r.estimate));
-        FL_TRY(nn_wgan_train_generator(w, &r.loss));
+        TRY(train_critic(w, loader, &r.estimate));
+        TRY(nn_wgan_train_generator(w, &r.loss));
         if (report && report(context, &r))
             break;
     }
@@ -374,7 +374,7 @@ tensor_status nn_wgan_train(nn_wgan *w, const data_set *set, int64_t steps,
     data_loader *loader = NULL;
     if (!w || steps < 0)
         return fl_fail(TENSOR_E_ARGUMENT, "wgan: %s", w ? "steps below 0" : "the pair of networks is NULL");
-    FL_TRY(open_images(w, set, &loader));
+    TRY(open_images(w, set, &loader));
     tensor_status status = know_images(w, set);
     if (!status)
         status = train(w, loader, steps, report, context);
@@ -408,7 +408,7 @@ static tensor_status check_settings(const nn_wgan *w, const char *critic) {
     const tensor_status status = nn_checkpoint_note(critic, settings_key, found, sizeof found);
     if (status == TENSOR_E_DATA)
         return TENSOR_OK;
-    FL_TRY(status);
+    TRY(status);
     return !strcmp(own, found)
                ? TENSOR_OK
                : fl_fail(TENSOR_E_DATA, "wgan: %s: the pair was trained with %s, this one has %s", critic, found, own);
@@ -444,8 +444,8 @@ static bool read_numbers(const char *text, int64_t whole[WHOLE], double *maximum
 /* The more of what the two networks of the files have made. */
 static tensor_status read_steps(const char *critic, const char *generator, int64_t *steps) {
     char text[2][32];
-    FL_TRY(nn_checkpoint_note(critic, "network.steps", text[0], sizeof text[0]));
-    FL_TRY(nn_checkpoint_note(generator, "network.steps", text[1], sizeof text[1]));
+    TRY(nn_checkpoint_note(critic, "network.steps", text[0], sizeof text[0]));
+    TRY(nn_checkpoint_note(generator, "network.steps", text[1], sizeof text[1]));
     const int64_t a = strtoll(text[0], NULL, 10), b = strtoll(text[1], NULL, 10);
     *steps = a > b ? a : b;
     return TENSOR_OK;
@@ -464,10 +464,10 @@ static tensor_status read_nonfinite(nn_wgan *w, const char *critic, const char *
         return fl_fail(TENSOR_E_DATA,
                        "wgan: %s: '%s' is '%s', expected 0 or 1, then six whole numbers and a size of 0 or more",
                        critic, nonfinite_key, text);
-    FL_TRY(read_steps(critic, generator, &steps));
+    TRY(read_steps(critic, generator, &steps));
     const struct fl_recalled kept = {
         n[STEP], steps < INT64_MAX ? steps + 1 : steps, n[PASS], n[TENSOR], n[NONFINITE], n[ELEMENTS], n[HAS_REMEDY]};
-    FL_TRY(fl_recall_first(n[OF_CRITIC] ? w->critic : w->generator, critic, &kept, first));
+    TRY(fl_recall_first(n[OF_CRITIC] ? w->critic : w->generator, critic, &kept, first));
     first->maximum = maximum;
     first->network = n[OF_CRITIC] ? "critic" : "generator";
     return TENSOR_OK;
@@ -487,7 +487,7 @@ static tensor_status save_network(const nn_wgan *w, const nn_graph *g, const cha
                                   const char *place) {
     char *path, settings[SETTINGS_ROOM], nonfinite[SETTINGS_ROOM];
     settings_text(w, settings);
-    FL_TRY(path_of(prefix, network, &path));
+    TRY(path_of(prefix, network, &path));
     const struct identity *data = *w->data.text ? &w->data : &w->told;
     nn_note notes[4] = {{place_key, place}, {settings_key, settings}};
     int count = 2;
@@ -506,7 +506,7 @@ tensor_status nn_wgan_save(const nn_wgan *w, const char *prefix) {
         return fl_fail(TENSOR_E_ARGUMENT, "wgan: the pair of networks is NULL");
     snprintf(place, sizeof place, "%llu %llu", (unsigned long long)nn_steps(w->critic),
              (unsigned long long)nn_steps(w->generator));
-    FL_TRY(save_network(w, w->critic, prefix, "critic", place));
+    TRY(save_network(w, w->critic, prefix, "critic", place));
     return save_network(w, w->generator, prefix, "generator", place);
 }
 
@@ -523,13 +523,13 @@ static tensor_status load_both(nn_wgan *w, const char *critic, const char *gener
     char places[2][64];
     struct identity told;
     nn_nonfinite first;
-    FL_TRY(nn_checkpoint_note(critic, place_key, places[0], sizeof places[0]));
-    FL_TRY(nn_checkpoint_note(generator, place_key, places[1], sizeof places[1]));
+    TRY(nn_checkpoint_note(critic, place_key, places[0], sizeof places[0]));
+    TRY(nn_checkpoint_note(generator, place_key, places[1], sizeof places[1]));
     if (strcmp(places[0], places[1]) != 0)
         return fl_fail(TENSOR_E_DATA, "wgan: %s is of step '%s', %s of '%s'", critic, places[0], generator, places[1]);
-    FL_TRY(check_settings(w, critic));
-    FL_TRY(read_identity(critic, &told));
-    FL_TRY(read_nonfinite(w, critic, generator, &first));
+    TRY(check_settings(w, critic));
+    TRY(read_identity(critic, &told));
+    TRY(read_nonfinite(w, critic, generator, &first));
     const size_t bytes = nn_state_bytes(w->critic);
     void *before = fl_alloc(bytes);
     tensor_status status = before ? nn_state_get(w->critic, before, bytes)
@@ -554,7 +554,7 @@ tensor_status nn_wgan_load(nn_wgan *w, const char *prefix) {
     char *critic = NULL, *generator = NULL;
     if (!w)
         return fl_fail(TENSOR_E_ARGUMENT, "wgan: the pair of networks is NULL");
-    FL_TRY(path_of(prefix, "critic", &critic));
+    TRY(path_of(prefix, "critic", &critic));
     tensor_status status = path_of(prefix, "generator", &generator);
     if (!status)
         status = load_both(w, critic, generator);

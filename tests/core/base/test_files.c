@@ -1,9 +1,11 @@
 /* What the library opens is a regular file, and what it replaces is one or nothing: links, FIFOs, devices and folders
  * in the place of traces, telemetry, checkpoints and policies are refused at once, by name, and stay what they are. */
+#define _GNU_SOURCE /* RTLD_NEXT */
 #include "telemetry_network.h"
 #include "core/base/files.h"
 #include "nn/telemetry/nn_trace.h"
 #include "safetensors/safetensors.h"
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -156,6 +158,51 @@ static void check_late(void) {
     remove(place);
 }
 
+/* --- calls of the system that fail -------------------------------------------------------------------------------- */
+
+/* Calls of each kind since they were last set to zero, and the one that fails; 0: none. */
+static struct { int fsyncs, renames, bad_fsync, bad_rename; } system_calls;
+
+int fsync(int file) {
+    int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+    if (++system_calls.fsyncs != system_calls.bad_fsync)
+        return real(file);
+    errno = EIO;
+    return -1;
+}
+
+int rename(const char *from, const char *to) {
+    int (*real)(const char *, const char *) = (int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename");
+    CHECK(system_calls.fsyncs, "%s has its name before it is on the disk", to);
+    if (++system_calls.renames != system_calls.bad_rename)
+        return real(from, to);
+    errno = EIO;
+    return -1;
+}
+
+/* What is written is on the disk before it has its name, then the name is; until then the older file stays. */
+static void check_failing_calls(void) {
+    static const char older[] = "what was there before\n";
+    for (int w = 0; w < WRITERS; w++) {
+        const char *what = writers[w].name;
+        memset(&system_calls, 0, sizeof system_calls);
+        CHECK(!writers[w].write(place) && system_calls.fsyncs == 2 && system_calls.renames == 1,
+              "%s: %d fsyncs, %d renames: %s", what, system_calls.fsyncs, system_calls.renames, tensor_error());
+        for (int bad = 1; bad <= 3; bad++) { /* that of the file, the name, that of the folder */
+            write_text(place, older);
+            memset(&system_calls, 0, sizeof system_calls);
+            *(bad == 2 ? &system_calls.bad_rename : &system_calls.bad_fsync) = bad == 3 ? 2 : 1;
+            CHECK(writers[w].write(place) == TENSOR_E_IO && strstr(tensor_error(), place) &&
+                      strstr(tensor_error(), "Input/output error"),
+                  "%s: call %d failed: %s", what, bad, tensor_error());
+            CHECK(holds(place, older) == (bad < 3) && access(part, F_OK), "%s: call %d failed, the file is not whole",
+                  what, bad);
+        }
+    }
+    memset(&system_calls, 0, sizeof system_calls);
+    remove(place);
+}
+
 /* --- who reads ---------------------------------------------------------------------------------------------------- */
 
 static tensor_status read_policy(const char *path) {
@@ -217,6 +264,7 @@ int main(void) {
         for (int i = 0; i < THINGS; i++)
             check_writer(w, i);
     check_late();
+    check_failing_calls();
     check_readers();
     nn_graph_free(net);
     remove(target);

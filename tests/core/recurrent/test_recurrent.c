@@ -551,6 +551,49 @@ static void on_device(int gates, const char *predictor, tensor_device *device) {
     free_net(&there);
 }
 
+/* So many units that a device splits the sums of a product: each part of a sequence has sums of its own. */
+static void many_units(tensor_device *device) {
+    enum { WIDE = 264, STEPS_WIDE = 2, ROWS = 4 };
+    const int64_t one[] = {STEPS_WIDE, ROWS, WIDE}, four[] = {STEPS_WIDE, ROWS, 4 * WIDE}, u[] = {WIDE, 4 * WIDE},
+                  state[] = {ROWS, WIDE};
+    static double v[WIDE * 4 * WIDE];
+    enum { H, C, GATES_, X, U, ZERO, DX, DU, DH, DC, DY, ALL };
+    static const int given[] = {X, U, ZERO, DY};
+    const int64_t *shapes[ALL];
+    tensor *here[ALL], *there[ALL];
+    for (int i = 0; i < ALL; i++) {
+        const bool square = i == U || i == DU, single = i == ZERO || i == DH || i == DC,
+                   gates = i == GATES_ || i == X || i == DX;
+        const int ndim = square || single ? 2 : 3;
+        shapes[i] = square ? u : single ? state : gates ? four : one;
+        here[i] = tensor_new(format, ndim, shapes[i]);
+        there[i] = tensor_new_in(device, format, ndim, shapes[i]);
+        CHECK(here[i] && there[i], "%s", tensor_error());
+    }
+    for (int i = 0; i < 4; i++) {
+        const int64_t n = tensor_count(here[given[i]]);
+        for (int64_t k = 0; k < n; k++)
+            v[k] = given[i] == ZERO ? 0 : 0.3 * unit();
+        CHECK(!tensor_load_f64(here[given[i]], v, n) && !tensor_load_f64(there[given[i]], v, n), "%s", tensor_error());
+    }
+    for (int side = 0; side < 2; side++) {
+        tensor **t = side ? there : here;
+        CHECK(!tensor_lstm(t[H], t[C], t[GATES_], t[X], t[U], t[ZERO], t[ZERO]) &&
+                  !tensor_lstm_grad(t[DX], t[DU], t[DH], t[DC], t[DY], t[H], t[C], t[GATES_], t[U], t[ZERO]),
+              "%s", tensor_error());
+    }
+    for (int i = 0; i < ALL; i++) {
+        tensor *copy = tensor_new(format, tensor_ndim(here[i]), shapes[i]);
+        CHECK(copy && !tensor_copy(copy, there[i]) &&
+                  !memcmp(tensor_const_data(copy), tensor_const_data(here[i]), tensor_bytes(copy)),
+              "%s, %d units: tensor %d differs (exponent %d, %d on the host)", tensor_format_name(format), WIDE, i,
+              tensor_exponent(there[i]), tensor_exponent(here[i]));
+        tensor_free(copy);
+        tensor_free(here[i]);
+        tensor_free(there[i]);
+    }
+}
+
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
 
 #define REFUSED(call, status, words)                                                                                   \
@@ -631,6 +674,8 @@ int main(int argc, char **argv) {
                 sequences(gates, 1, predictors[p]);
                 on_device(gates, predictors[p], device);
             }
+        if (shared)
+            many_units(device);
         for (int gates = 3; gates <= 4; gates++)
             gradients(gates, formats[i].bound);
         refusals();

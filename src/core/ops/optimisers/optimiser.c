@@ -12,13 +12,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        tensor_status try_status = (call);                                                                             \
-        if (try_status)                                                                                                \
-            return try_status;                                                                                         \
-    } while (0)
-
 /* --- stochastic gradient descent, bounds -------------------------------------------------------------------------- */
 
 static const struct fl_operand momentum_operands[] = {

@@ -21,12 +21,6 @@ FL_BOTH double fl_add_ratio(double w, double m, double r, const double *f) {
     return numerator == 0 ? kept : kept + ratio;
 }
 
-/* x units of a wide part: rounded to the nearest, ties to even, not yet saturated but within reach of it. */
-FL_BOTH double fl_wide_units(double x) {
-    const double limit = (double)FL_WIDE_LIMIT + 1;
-    return fl_nearest_integer(x > limit ? limit : x < -limit ? -limit : x);
-}
-
 /* Whether a shared-exponent format can compute with that factor. */
 FL_BOTH bool fl_is_factor(double x) {
     return x <= FLT_MAX && x >= -FLT_MAX;

@@ -1,0 +1,134 @@
+/* write_rules.h - how a tensor with a shared exponent is written, on one struct autoflex: whether the kernel measures
+ * or stores, at which exponent, whether it runs again, and what is recorded. Processor, device and tensors over time
+ * only carry it out:
+ *
+ *     fl_write_begin(&w, &a, shared, kind);
+ *     while (w.next != FL_WRITE_DONE) {
+ *         ... the kernel runs at a.e; where w.next is FL_WRITE_MEASURE it stores nothing ...
+ *         fl_write_attempted(&w, &a, maximum);
+ *     }
+ *     fl_write_end(&w, &a, gamma, maximum);
+ *
+ * with gamma and maximum of the last attempt. A write without a shared exponent is one attempt that stores.
+ * docs/semantics.md, "A write of a shared-exponent tensor", says the same in words. */
+#ifndef FL_WRITE_RULES_H
+#define FL_WRITE_RULES_H
+
+#include "autoflex/autoflex_rules.h"
+
+enum fl_write_kind {
+    FL_WRITE_FREE,  /* the kernel may store, and run again */
+    FL_WRITE_ONCE,  /* it may store once, since it overwrites what it reads, or is slow; before that it may measure */
+    FL_WRITE_PARTS, /* a tensor over time: a part reads what the parts before it stored, so every attempt stores, and
+                     * what it gives depends on the exponents */
+    FL_WRITE_LOAD   /* numbers from outside, which are measured first */
+};
+
+enum fl_write_next { FL_WRITE_MEASURE, FL_WRITE_STORE, FL_WRITE_DONE };
+enum { FL_WRITE_PARTS_ATTEMPTS = 4 }; /* all other writes take two at most */
+
+/* What decides the exponent. */
+enum fl_write_way {
+    FL_WRITE_NO_EXPONENT,
+    FL_WRITE_HISTORY,
+    FL_WRITE_HISTORY_FITTING, /* "repeat": the history, and the exact maximum where that does not fit */
+    FL_WRITE_MAXIMUM,         /* "current": the exact maximum */
+    FL_WRITE_FIRST,           /* the exact maximum, by the initialisation loop: there is no history yet */
+    FL_WRITE_LOADED           /* that of the numbers that are loaded */
+};
+
+struct fl_write_state {
+    int32_t kind, way;
+    int32_t next;           /* an fl_write_next */
+    int32_t attempt;        /* number of attempts so far */
+    int32_t tried;          /* the exponent of the attempt that comes next, or was the last */
+    struct autoflex before; /* of FL_WRITE_PARTS: the state before the first attempt */
+};
+
+FL_BOTH int fl_write_way_of(const struct autoflex *a, bool shared, int kind) {
+    return !shared                          ? FL_WRITE_NO_EXPONENT
+           : fl_needs_maximum(a->predictor) ? FL_WRITE_MAXIMUM
+           : kind == FL_WRITE_LOAD          ? FL_WRITE_LOADED
+           : !a->initialised                ? FL_WRITE_FIRST
+           : fl_repeats(a->predictor)       ? FL_WRITE_HISTORY_FITTING
+                                            : FL_WRITE_HISTORY;
+}
+
+/* Whether the first attempt measures. A "current" tensor that may be stored twice mostly finds the exponent of its last
+ * write right again, and "repeat" that of its history: then the first attempt is the only one. */
+FL_BOTH bool fl_write_measures(int way, int kind) {
+    switch (way) {
+    case FL_WRITE_HISTORY_FITTING:
+        return kind == FL_WRITE_ONCE;
+    case FL_WRITE_MAXIMUM:
+        return kind == FL_WRITE_ONCE || kind == FL_WRITE_LOAD;
+    case FL_WRITE_FIRST:
+        return kind != FL_WRITE_PARTS;
+    default:
+        return way == FL_WRITE_LOADED;
+    }
+}
+
+/* shared: the format has a shared exponent; else a is not looked at. */
+FL_BOTH void fl_write_begin(struct fl_write_state *w, struct autoflex *a, bool shared, int kind) {
+    w->kind = kind;
+    w->way = fl_write_way_of(a, shared, kind);
+    w->next = fl_write_measures(w->way, kind) ? FL_WRITE_MEASURE : FL_WRITE_STORE;
+    w->attempt = 0;
+    w->tried = 0;
+    if (!shared)
+        return;
+    if (kind == FL_WRITE_PARTS)
+        w->before = *a;
+    if (w->way == FL_WRITE_HISTORY || w->way == FL_WRITE_HISTORY_FITTING)
+        fl_autoflex_adjust(a);
+    w->tried = a->e;
+}
+
+/* Sets the exponent that the exact maximum of an attempt asks for; whether that is another than was tried.
+ *
+ * The maximum of parts depends on the exponents: two may ask for each other, and a maximum may grow as room is made for
+ * it. From the third attempt on, an exponent that leaves more room than its maximum needs stays, and another leaves
+ * twice what it needs. */
+FL_BOTH bool fl_write_asks(const struct fl_write_state *w, struct autoflex *a, double maximum) {
+    if (w->way == FL_WRITE_LOADED) {
+        fl_autoflex_load(a, maximum);
+        return a->e != w->tried;
+    }
+    if (w->way == FL_WRITE_HISTORY_FITTING)
+        return fl_autoflex_repeat(a, maximum);
+    if ((w->way != FL_WRITE_MAXIMUM && w->way != FL_WRITE_FIRST) || !(maximum > 0))
+        return false;
+    if (w->kind == FL_WRITE_PARTS)
+        *a = w->before;
+    const int asked = w->way == FL_WRITE_MAXIMUM ? fl_autoflex_fit(a, maximum) : fl_autoflex_initialise(a, maximum);
+    if (w->attempt >= 2 && asked > w->tried)
+        a->e = w->tried;
+    else if (w->attempt >= 2 && asked < w->tried)
+        a->e = asked > a->e_min ? asked - 1 : asked;
+    return a->e != w->tried;
+}
+
+/* After an attempt. The second of a write that is not made of parts has the maximum of the first, and asks for nothing
+ * more. */
+FL_BOTH void fl_write_attempted(struct fl_write_state *w, struct autoflex *a, double maximum) {
+    const bool parts = w->kind == FL_WRITE_PARTS;
+    const bool another = (parts || w->attempt == 0) && fl_write_asks(w, a, maximum);
+    const bool measured = w->next == FL_WRITE_MEASURE;
+    w->attempt++;
+    w->next =
+        !measured && (!another || (parts && w->attempt == FL_WRITE_PARTS_ATTEMPTS)) ? FL_WRITE_DONE : FL_WRITE_STORE;
+    if (w->next == FL_WRITE_STORE && another)
+        w->tried = a->e;
+}
+
+/* What the last attempt stored stands, at the exponent that it was stored at. A load recorded itself when it set the
+ * exponent. */
+FL_BOTH void fl_write_end(const struct fl_write_state *w, struct autoflex *a, int gamma, double maximum) {
+    if (w->way == FL_WRITE_NO_EXPONENT || w->kind == FL_WRITE_LOAD)
+        return;
+    a->e = w->tried;
+    fl_autoflex_record(a, gamma, maximum);
+}
+
+#endif
