@@ -322,7 +322,7 @@ def sampled_of(step, t):
 
 
 def telemetry_lines(steps, tensors, name, every=1):
-    """Rows as docs/telemetry.md has them, of made-up tensors, with counts that follow from step and tensor."""
+    """Rows as docs/output.md has them, of made-up tensors, with counts that follow from step and tensor."""
     shadows = SHADOWS.get(name, [])
     yield {"type": "telemetry", "schema": 1, "variant": name, "predictor": None, "device": "cpu", "seed": 1, "every": every, "pattern": "*",
            "tensors": len(tensors), "shadows": shadows}

@@ -157,7 +157,7 @@ class How(ctypes.Structure):
 
 
 def adagrad():
-    """In fp32, clipped: r = sqrt(r^2 + (s g)^2), w = w - lr s g / (r + epsilon), by the sequence of docs/optimisers.md."""
+    """In fp32, clipped: r = sqrt(r^2 + (s g)^2), w = w - lr s g / (r + epsilon), by the sequence of docs/training.md."""
     count, ADAGRAD, ROOT, WEIGHT = 23, 4, 4, 5
     how = How(ADAGRAD, 0, 0, 1e-10, 0, 0.5, 0)
     numbers = Tensor(F64, [0.0] * 36, shape=[9, 4])

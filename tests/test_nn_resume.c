@@ -134,7 +134,7 @@ static bool same_file(const char *a, const char *b, const char *name) {
     return !system(command);
 }
 
-/* Of what both have: on a device no error is measured (docs/telemetry.md). */
+/* Of what both have: on a device no error is measured (docs/output.md). */
 static bool same_rows(const char *without_measured, const char *name) {
     char command[4000], whole[400], pieces[400];
     snprintf(whole, sizeof whole, "%s", path_of("whole", name));

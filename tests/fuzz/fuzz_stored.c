@@ -3,7 +3,7 @@
  * Input: a byte of choices (bit 0: results that training could have written, as the values that follow say, else the
  * bytes themselves are the file; bit 1: those results are then edited field by field and line by line; bit 2: the
  * scripts of the figures are composed, too). What was written reads as what it was; what is accepted lies within the
- * limits of docs/metrics.md, can be written again and read as the same, joined with itself, and shown. */
+ * limits of docs/output.md, can be written again and read as the same, joined with itself, and shown. */
 #define _GNU_SOURCE
 #include "figures/figure.h"
 #include "messages.h"

@@ -194,7 +194,7 @@ static const struct option_row rows[] = {
          "tensors in the figure of exponents, comma-separated patterns such\nas 'conv1*,*.weight' (one of each role)"},
     {"telemetry", "EVERY[:GLOBS]", BOTH, KIND_TEXT, FIELD(telemetry),
      .help = "every EVERY steps all about the elements of every tensor, or of those\nwhose names match, such as "
-             "'10:conv1*,*.weight' (docs/telemetry.md)"},
+             "'10:conv1*,*.weight' (docs/output.md)"},
     {"shadow", "LIST", BOTH, KIND_TEXT, FIELD(shadow),
      .help = "beside it what other formats would have done to the same values,\nsuch as fp16,flex16+5:ngraph; every "
              "10 steps without --telemetry"},

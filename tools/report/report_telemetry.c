@@ -201,7 +201,7 @@ static bool number_or_null(const cJSON *line, const char *name, double *value) {
     return there || cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(line, name));
 }
 
-/* The measured error of a row (docs/telemetry.md), whose elements have a root mean square of `size`: one weight for
+/* The measured error of a row (docs/output.md), whose elements have a root mean square of `size`: one weight for
  * each element. Where nothing was measured there is nothing to add; files of earlier versions have no such fields. */
 static bool take_sampled(struct lane *l, const cJSON *line, double size) {
     double sampled, infinite, error;

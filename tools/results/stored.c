@@ -1,4 +1,4 @@
-/* stored.c - reading metrics.jsonl (docs/metrics.md). */
+/* stored.c - reading metrics.jsonl (docs/output.md). */
 #include "results/stored.h"
 #include "results/metrics.h"
 #include "base/input.h"

@@ -1,5 +1,5 @@
 /* nn_loss_scale.c - loss scaling (Micikevicius et al. 2018): what may be asked for, where the scale stands, and which
- * steps make no update. docs/loss-scaling.md. */
+ * steps make no update. docs/training.md. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/sized.h"

@@ -1,4 +1,4 @@
-/* nn_optimiser.c - what an optimiser keeps of a parameter, and how it writes the parameter: docs/optimisers.md has the
+/* nn_optimiser.c - what an optimiser keeps of a parameter, and how it writes the parameter: docs/training.md has the
  * formulas. Factors that change from step to step stand in tensors on the device, and one operation a step makes them
  * there, so that a recorded update can be run again. */
 #include "nn/step/nn_step.h"
