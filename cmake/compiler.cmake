@@ -3,7 +3,7 @@
 add_compile_options(-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-missing-field-initializers
                     -ffp-contract=off -fno-math-errno -fno-trapping-math)
 # GCC 12 (12.2 at least) leaves out the rounding of n[0] = (float)a; n[1] = (float)b; for doubles a, b and n where it vectorises the two
-# stores together (tests/test_compiler.c). Kernels of an instruction set keep that pass: it gains them up to 4 % of a training step, and each
+# stores together (tests/core/arithmetic/test_compiler.c). Kernels of an instruction set keep that pass: it gains them up to 4 % of a training step, and each
 # is compared with the reference, which does without.
 if(CMAKE_C_COMPILER_ID STREQUAL GNU)
     add_compile_options(-fno-tree-slp-vectorize)
@@ -20,7 +20,7 @@ if(FLEXLAB_SANITIZE)
     add_link_options(-fsanitize=${FLEXLAB_SANITIZE})
 endif()
 
-# Hardening, which tests/test_hardening.py looks for in the built files. The compiler's sanitizers bring their own checks.
+# Hardening, which tests/tree/test_hardening.py looks for in the built files. The compiler's sanitizers bring their own checks.
 option(FLEXLAB_HARDENING "Stack protector, fortified library calls, relocations read-only before main" ON)
 if(FLEXLAB_HARDENING AND NOT FLEXLAB_SANITIZE)
     add_compile_options(-fstack-protector-strong)

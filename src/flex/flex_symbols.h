@@ -1,5 +1,5 @@
 /* flex_symbols.h - symbols of what is compiled for each instruction set, FLEX_ISA: flex_, the function, the instruction
- * set, so that profilers, debuggers and readers can tell them apart (tests/test_layers.py looks at the objects).
+ * set, so that profilers, debuggers and readers can tell them apart (tests/tree/test_layers.py looks at the objects).
  * Included after the headers of others, whose members may have these names. */
 #define FLEX_PASTE_3(kind, x, isa) kind##_##x##_##isa
 #define FLEX_PASTE(kind, x, isa) FLEX_PASTE_3(kind, x, isa)

@@ -1,6 +1,6 @@
 /* float_symbols.h - symbols of what is compiled for each float format, FL_KIND, and instruction set, FL_ISA: the
  * format, the function, the instruction set, so that profilers, debuggers and readers can tell them apart
- * (tests/test_layers.py looks at the objects). Included after the headers of others, whose members may have these
+ * (tests/tree/test_layers.py looks at the objects). Included after the headers of others, whose members may have these
  * names. */
 #define FL_PASTE_3(kind, x, isa) kind##_##x##_##isa
 #define FL_PASTE(kind, x, isa) FL_PASTE_3(kind, x, isa)

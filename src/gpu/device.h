@@ -1,5 +1,5 @@
 /* device.h - what kernel sources include for CUDA, and nothing else of it: one text is compiled by nvcc for a GPU and
- * by the host's C++ compiler for the stand-in of the tests (tests/stand_in/stand_in.h), which runs it on the CPU.
+ * by the host's C++ compiler for the stand-in of the tests (tests/gpu/stand_in/stand_in.h), which runs it on the CPU.
  *
  * Rules of kernel sources, so that both compile them: launches through gpu_launch, dynamic shared memory through
  * GPU_DYNAMIC_SHARED, PTX only here, no __CUDA_ARCH__ elsewhere, no cub and no cooperative groups. Threads of a block

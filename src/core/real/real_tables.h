@@ -1,5 +1,5 @@
 /* real_tables.h - constants of real_functions.inc as pairs of doubles, value = first + second, each nearest to what the
- * first leaves: right to 106 bits. Made from 600-bit arithmetic; tests/test_functions.c computes them again by MPFR. */
+ * first leaves: right to 106 bits. Made from 600-bit arithmetic; test_functions.c computes them again by MPFR. */
 #ifndef FL_REAL_TABLES_H
 #define FL_REAL_TABLES_H
 

@@ -1,5 +1,5 @@
 /* row_symbols.h - symbols of what is compiled for each instruction set, ROW_ISA: row_, the function, the instruction
- * set (tests/test_templates.py looks at the objects). */
+ * set (tests/tree/test_templates.py looks at the objects). */
 #define ROW_PASTE_3(kind, x, isa) kind##_##x##_##isa
 #define ROW_PASTE(kind, x, isa) ROW_PASTE_3(kind, x, isa)
 #define ROW_NAME(x) ROW_PASTE(row, x, ROW_ISA)

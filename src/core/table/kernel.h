@@ -10,17 +10,7 @@
 #ifndef FL_KERNEL_H
 #define FL_KERNEL_H
 
-#include "core/arithmetic/coefficient.h"
-#include "core/table/op.h"
-#include "core/tensor/slot.h"
-
-/* A tensor as a kernel sees it. */
-struct fl_view {
-    void *data; /* elements; 64-byte aligned */
-    void *wide; /* what counts instead of the elements: int32_t mantissas at e + 16, or floats; NULL: they count */
-    const int32_t *e; /* where the shared exponent stands; NULL in float formats */
-    int64_t count;    /* elements */
-};
+#include "core/table/parameters.h"
 
 FL_BOTH int fl_exponent(const struct fl_view *view) {
     return view->e ? *view->e : 0;
@@ -46,38 +36,10 @@ struct fl_geometry {
     int stride[2], padding[2], dilation[2], groups;
 };
 
-/* Per-channel coefficients of CHANNEL_AFFINE and CHANNEL_AFFINE_GRAD.
- *
- * Float formats: y = fmaf(a, x, b), or with an image r to add fmaf(a, x, r + b); dx = fmaf(a, dy, fmaf(d, x, b)).
- *
- * Integer formats: first * (in[0] - first_centre) + cross * (in[1] - cross_centre) + offset, where in[] are mantissas
- * and the centres integers of at most 32767 in size: one exact sum, rounded once to the output's exponent. The
- * coefficients carry exponents of their own and do not depend on that of the output: no size of them is clamped. */
-struct fl_channels {
-    float *a, *b, *d;
-    struct fl_coefficient *first, *cross, *offset; /* cross, cross_centre: of in[1], if it has data */
-    int32_t *first_centre, *cross_centre;
-};
-
-/* Results of CHANNEL_SUMS (sum x, sum x^2) and CHANNEL_GRAD_SUMS (sum dy, sum dy x): one pair a channel. Integer
- * formats: exact sums of mantissa products. Float formats: binary32 sums over chunks of FL_ROWS_CHUNK rows (first +
- * then fmaf for the product), chunks added in order in double. */
-struct fl_channel_sums {
-    int64_t *i[2];
-    double *f[2];
-};
 enum { FL_ROWS_CHUNK = 512 }; /* rows of one binary32 partial sum (folds of float formats); part of the definition */
 enum { FL_WINDOW_PLACES = 1 << 15 }; /* of a pooling that kernels other than the reference compute */
 enum { FL_WIDE_LIMIT = 0x7fff7fff }; /* largest |mantissa| of a wide part: its 16-bit view is then at most 32767 */
 enum { FL_K_CHUNK = 512 }; /* k of one fused multiply-add chain (matmul of float formats); part of the definition */
-
-/* What joins the sums of matmul, matmul_nt and conv2d before they are rounded, in this order; data NULL: nothing. The
- * residual may be the output. */
-struct fl_epilogue {
-    struct fl_view bias;     /* one element a column: output i has bias[i % bias.count] */
-    struct fl_view residual; /* one element an output */
-    bool relu;
-};
 
 /* Numbers that operations take and give beside tensors of their format; every address is of the device. */
 struct fl_numbers {
@@ -119,15 +81,28 @@ struct fl_walk {
     int64_t shape[TENSOR_MAX_DIMS], stride[3][TENSOR_MAX_DIMS], offset[3];
 };
 
-struct fl_format;
-
-/* Formats of the operands of a matmul or a convolution that are not all that of its result; all set, or all NULL. */
-struct fl_formats {
-    const struct fl_format *in[2], *bias, *residual; /* an addend that is not there: any */
+/* A number of a call that stands in a tensor of one number, to be read when the call runs: a recorded call can then be
+ * run again with another. What runs the call puts it into the parameter at `member` bytes from the beginning of struct
+ * fl_args, after checking that it is finite, and, where it is a bound to both sides, that it is 0 or more. */
+enum fl_late_kind {
+    FL_LATE_NONE,
+    FL_LATE_FLOAT,
+    FL_LATE_DOUBLE,
+    FL_LATE_FACTORS /* count doubles, which kernels read where they stand: shared-exponent formats want each finite as
+                       binary32 */
+};
+struct fl_late {
+    const void *at;
+    const char *what; /* operation and scalar, in messages */
+    uint16_t member;
+    uint8_t kind, count;
+    bool bound;
 };
 
 struct fl_args {
     enum fl_op op;
+    union fl_parameters p;
+    struct fl_late late;
     const struct fl_format *format; /* must be set: the reference kernels serve every format through its codec */
     struct fl_formats formats;      /* mixed.h */
     struct fl_view out;

@@ -7,7 +7,7 @@
  * To add a layer: write its shape rule, forward and backward in terms of tensor.h, give them a row, and a public
  * function that calls fl_add_node with the row. The shape rule adds as many outputs, parameters and states as the node
  * has. Lifetimes, fan-out of gradients, parameters, evaluation, state, traces follow from the row;
- * tests/test_nn_gradient.c checks a new layer once it appears in one of its networks, tests/test_nn_nodes.c shows a row
+ * test_nn_gradient.c checks a new layer once it appears in one of its networks, test_nn_nodes.c shows a row
  * with several of everything.
  *
  * A node has several outputs where backward needs to see them together. Each has a gradient of its own, summed over its

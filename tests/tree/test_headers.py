@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Each public header compiles alone, as C17 and as C++17, without a warning by gcc and clang, those of them that are
-there, and tensor.h includes its parts; and tests/consumer/consumer.cpp and consumer.c, with the shared library, do one thing.
+there, and tensor.h includes its parts; and tests/tree/consumer/consumer.cpp and consumer.c, with the shared library, do one thing.
 usage: test_headers.py SOURCE_DIR BUILD_DIR [run]  (run: the programs too, which a build with sanitizers cannot)"""
 import pathlib
 import shutil
@@ -22,7 +22,7 @@ for part in sorted(source.glob("include/flexlab/tensor_*.h")):
 headers = sorted({h.name for folder in (source / "include", generated) for h in folder.glob("flexlab/*.h")})
 with tempfile.TemporaryDirectory() as folder:
     folder = pathlib.Path(folder)
-    subprocess.run(["cc", "-c", source / "tests/consumer/namesakes.c", "-o", folder / "namesakes.o"], check=True)
+    subprocess.run(["cc", "-c", source / "tests/tree/consumer/namesakes.c", "-o", folder / "namesakes.o"], check=True)
     for suffix, compilers in COMPILERS.items():
         for compiler in [c for c in compilers if shutil.which(c)]:
             used.append(compiler)
@@ -36,7 +36,7 @@ with tempfile.TemporaryDirectory() as folder:
             if sys.argv[3:] != ["run"]:
                 continue
             program = folder / f"program-{compiler}"
-            run = subprocess.run([*base, source / f"tests/consumer/consumer.{suffix}", folder / "namesakes.o", f"-L{build}",
+            run = subprocess.run([*base, source / f"tests/tree/consumer/consumer.{suffix}", folder / "namesakes.o", f"-L{build}",
                                   "-lflexlab", f"-Wl,-rpath,{build}", "-o", program], capture_output=True, text=True)
             if run.returncode:
                 failures.append(f"consumer.{suffix}, {compiler}: {run.stderr.strip()}")

@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
+sys.path.append(sys.path[0] + "/../support")
 import safetensors_witness as witness
 
 PROGRAM = os.path.abspath(sys.argv[1])

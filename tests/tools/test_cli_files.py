@@ -22,6 +22,7 @@ import time
 import xml.etree.ElementTree
 import zlib
 
+sys.path.append(sys.path[0] + "/../support")
 import safetensors_witness as witness
 from cli_harness import PROGRAM as FLEXLAB, check, run, summary
 

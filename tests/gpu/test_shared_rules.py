@@ -12,7 +12,7 @@ import tempfile
 
 source, build = (pathlib.Path(a).resolve() for a in sys.argv[1:3])
 THOUSANDS = "50"  # cases of each rule
-include = [f"-I{source}/src", f"-I{source}/include", f"-I{source}/tests", f"-I{build}/generated/include"]
+include = [f"-I{source}/src", f"-I{source}/include", f"-I{build}/generated/include"]
 plain = ["-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", *include]
 cuda = ["-std=c++17", "-O2", "-fmad=false", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra,-ffp-contract=off", *include]
 failed = False
@@ -28,9 +28,9 @@ def run(command, name):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    compilers = [("C", [os.environ.get("CC", "cc"), "-std=gnu17", *plain, source / "tests/shared_rules.c", "-lm"]),
-                 ("C++", [os.environ.get("CXX", "c++"), "-x", "c++", "-std=gnu++17", *plain, source / "tests/shared_rules.c"]),
-                 ("CUDA", ["nvcc", *cuda, "-arch=sm_80", source / "tests/shared_rules.cu"])]
+    compilers = [("C", [os.environ.get("CC", "cc"), "-std=gnu17", *plain, source / "tests/gpu/shared_rules.c", "-lm"]),
+                 ("C++", [os.environ.get("CXX", "c++"), "-x", "c++", "-std=gnu++17", *plain, source / "tests/gpu/shared_rules.c"]),
+                 ("CUDA", ["nvcc", *cuda, "-arch=sm_80", source / "tests/gpu/shared_rules.cu"])]
     runs = [("C", []), ("C++", []), ("CUDA", []), ("CUDA", ["device"])]
     programs, results = {}, {}
     for language, command in compilers:
@@ -42,7 +42,7 @@ with tempfile.TemporaryDirectory() as folder:
             programs[language] = program
     if "CUDA" in programs:
         for arch in ("sm_90a",):
-            run(["nvcc", *cuda, f"-arch={arch}", "-c", source / "tests/shared_rules.cu", "-o", f"{folder}/{arch}.o"], arch)
+            run(["nvcc", *cuda, f"-arch={arch}", "-c", source / "tests/gpu/shared_rules.cu", "-o", f"{folder}/{arch}.o"], arch)
     for language, where in runs:
         if language not in programs:
             continue

@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 sys.dont_write_bytecode = True
+sys.path.append(sys.path[0] + "/../support")
 import safetensors_witness as witness
 
 KINDS = {"fp32": ("F32", None), "fp16": ("F16", "F32"), "bf16": ("BF16", "F32"), "flex16+5": ("I16", "I32"), "dfp16": ("I16", "I32"),
@@ -120,7 +121,7 @@ def with_package(folder):
 
 def documented(folder):
     """The lines of docs/checkpoints.md, on a file that they know."""
-    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs", "checkpoints.md")
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "checkpoints.md")
     with open(page, encoding="utf-8") as file:
         code = file.read().split("```python\n")[1].split("```")[0]
     try:

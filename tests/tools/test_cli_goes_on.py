@@ -15,6 +15,7 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
+sys.path.append(sys.path[0] + "/../support")
 import safetensors_witness as witness
 from cli_harness import PROGRAM, check, expect_error, read_csv, read_lines, run, succeed, summary
 from resumed import QUIET, killed_after, lines, read, same_results, small_images

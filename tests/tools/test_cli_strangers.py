@@ -13,6 +13,7 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True
+sys.path.append(sys.path[0] + "/../support")
 import safetensors_witness as witness
 from cli_harness import PROGRAM, TINY, check, read_lines, run, succeed, summary
 from resumed import QUIET, same_results, small_images

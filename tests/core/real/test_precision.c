@@ -241,7 +241,7 @@ static void comparison(void) {
         const char *names, *figures;
     } groups[] = {
 #define GUIDE_GROUP(names, figures) {names, figures},
-#include "../tools/facts/guide_figures.inc"
+#include "../../../tools/facts/guide_figures.inc"
 #undef GUIDE_GROUP
     };
     fprintf(

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs of another project, in C and C++, with the shared and the static library: tests/consumer/.
+"""Programs of another project, in C and C++, with the shared and the static library: tests/tree/consumer/.
 usage: test_consumer.py WAY SOURCE_DIR BUILD_DIR WORK_DIR
 
 WAY  package       find_package in an installed tree that was moved to another place
@@ -74,7 +74,7 @@ def install():
 
 def configure(name, *arguments):
     """Like the build at hand in generator and compiler; its C++ compiler is cmake's choice."""
-    return run("cmake", "-S", source / "tests/consumer", "-B", work / name, "-G", cached("CMAKE_GENERATOR"),
+    return run("cmake", "-S", source / "tests/tree/consumer", "-B", work / name, "-G", cached("CMAKE_GENERATOR"),
                f"-DCMAKE_C_COMPILER={cached('CMAKE_C_COMPILER')}", *arguments)
 
 
@@ -139,7 +139,7 @@ elif way in ("pkgconfig", "recipe"):
     if asked("--modversion") != [".".join(map(str, version))]:
         fail(f"--modversion says {asked('--modversion')}")
     outputs = {}
-    consumer = source / "tests/consumer"
+    consumer = source / "tests/tree/consumer"
     run("cc", "-c", consumer / "namesakes.c", "-o", work / "namesakes.o")
     for language, compiler, standard in (("c", "cc", "-std=c17"), ("cpp", "c++", "-std=c++17")):
         base = [compiler, standard, consumer / f"consumer.{language}", work / "namesakes.o"]

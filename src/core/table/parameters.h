@@ -1,0 +1,266 @@
+/* parameters.h - what operations are told beside their first operands: a struct for each kind of operation, whose
+ * members mean one thing each. struct fl_args holds one of them.
+ *
+ * Every address is one of the device that the call runs on. A view without data is an operand that is not given. */
+#ifndef FL_PARAMETERS_H
+#define FL_PARAMETERS_H
+
+#include "core/arithmetic/coefficient.h"
+#include "core/table/op.h"
+#include "core/tensor/slot.h"
+
+struct fl_format;
+
+/* A tensor as a kernel sees it. */
+struct fl_view {
+    void *data; /* elements; 64-byte aligned */
+    void *wide; /* what counts instead of the elements: int32_t mantissas at e + 16, or floats; NULL: they count */
+    const int32_t *e; /* where the shared exponent stands; NULL in float formats */
+    int64_t count;    /* elements */
+};
+
+/* --- elementwise operations --------------------------------------------------------------------------------------- */
+
+struct fl_map {
+    float alpha, beta; /* the scalars of the row in ops.def */
+};
+
+/* --- rows: bias, bias_relu, sum_rows ------------------------------------------------------------------------------ */
+
+struct fl_rows {
+    int64_t m, n; /* m rows of n columns */
+};
+
+/* --- products: matmul*, conv2d* ----------------------------------------------------------------------------------- */
+
+/* out [m,n] of each of batch pairs (1 but in matmul_batched*), inner size k. */
+struct fl_matrices {
+    int64_t batch, m, n, k;
+};
+
+/* Images: x or dx [batch, h, w, c]; y or dy [batch, p, q, filters]; filter [filters, r, s, c / groups]. Pooling: the
+ * window is r x s, filters = c. Steps are down and across; padding is above and to the left, what lies below and to the
+ * right follows from p and q. Dilation, and the groups of a convolution, are at least 1. */
+struct fl_windows {
+    int64_t batch, h, w, c, p, q, filters, r, s;
+    int stride[2], padding[2], dilation[2], groups;
+};
+
+/* What joins the sums of a product before they are rounded, in this order. The residual may be the output. */
+struct fl_epilogue {
+    struct fl_view bias;     /* one element a column: output i has bias[i % bias.count] */
+    struct fl_view residual; /* one element an output */
+    bool relu;
+};
+
+/* Formats of the operands that are not all that of the result; all set, or all NULL (mixed.h). */
+struct fl_formats {
+    const struct fl_format *in[2], *bias, *residual; /* an addend that is not given: any */
+};
+
+struct fl_product {
+    struct fl_matrices matrices; /* of a matmul; of a convolution unused */
+    struct fl_windows windows;   /* of a convolution; of a matmul unused */
+    struct fl_epilogue epilogue;
+    struct fl_formats formats;
+};
+
+/* --- images: maxpool2d*, avgpool*, shortcut_a* -------------------------------------------------------------------- */
+
+/* avgpool_global has p = q = 1; shortcut_a has a stride and filters >= c. avgpool_adaptive* has no r, s and steps. */
+struct fl_pooling {
+    struct fl_windows windows;
+    bool padding_counts;
+    int64_t common[2]; /* avgpool2d_grad and avgpool_adaptive_grad: what all windows of a direction divide */
+};
+
+/* --- batch normalisation ------------------------------------------------------------------------------------------ */
+
+/* Per-channel coefficients of channel_affine and channel_affine_grad.
+ *
+ * Float formats: y = fmaf(a, x, b), or with an image r to add fmaf(a, x, r + b); dx = fmaf(a, dy, fmaf(d, x, b)).
+ *
+ * Integer formats: first * (in[0] - first_centre) + cross * (in[1] - cross_centre) + offset, where in[] are mantissas
+ * and the centres integers of at most 32767 in size: one exact sum, rounded once to the output's exponent. The
+ * coefficients carry exponents of their own and do not depend on that of the output: no size of them is clamped. */
+struct fl_channels {
+    float *a, *b, *d;
+    struct fl_coefficient *first, *cross, *offset; /* cross, cross_centre: of in[1], if it has data */
+    int32_t *first_centre, *cross_centre;
+};
+
+/* Results of channel_sums (sum x, sum x^2) and channel_grad_sums (sum dy, sum dy x): one pair a channel. Integer
+ * formats: exact sums of mantissa products. Float formats: binary32 sums over chunks of FL_ROWS_CHUNK rows (first +
+ * then fmaf for the product), chunks added in order in double. */
+struct fl_channel_sums {
+    int64_t *i[2];
+    double *f[2];
+};
+
+struct fl_batch_norm {
+    int64_t m, n; /* m rows of n channels */
+    struct fl_channel_sums sums;
+    struct fl_channels channels;
+    struct fl_view gamma, beta;
+    double *mean, *variance; /* of the batch: channel_moments writes them */
+    double *dgamma, *dbeta;  /* affine_grad_coefficients */
+    double epsilon;
+    const char *name; /* of the operation, in messages */
+    bool relu;        /* channel_affine */
+};
+
+struct fl_running {
+    int64_t m, n; /* m rows of n channels were seen */
+    double *mean, *variance;
+    const double *batch_mean, *batch_variance;
+    double momentum;
+};
+
+/* --- other normalisations ----------------------------------------------------------------------------------------- */
+
+/* layernorm*, rmsnorm*: m rows of n. groupnorm*: batch images of m pixels of n channels in so many groups. */
+struct fl_norm {
+    int64_t batch, m, n;
+    int groups;
+    double epsilon;
+};
+
+struct fl_lrn {
+    int64_t m, n; /* m pixels of n channels */
+    int64_t size;
+    float alpha, beta;
+    double k;
+};
+
+/* --- softmax and losses ------------------------------------------------------------------------------------------- */
+
+/* softmax*, log_softmax*: m rows of n. */
+struct fl_softmax {
+    int64_t m, n;
+    int64_t causal; /* rows of a causal matrix; 0: no mask */
+    float scale;
+};
+
+/* softmax_cross_entropy, cross_entropy_*, squared_error, huber, wasserstein: m rows of n. What is NULL is not wanted,
+ * or not given. */
+struct fl_loss {
+    int64_t m, n;
+    double *gradient, *loss;
+    int32_t *predicted, *correct;
+    const int32_t *labels;
+    const double *targets_f64; /* targets are one of these three: doubles, floats, in[1] */
+    const float *targets_f32;
+    const double *class_weights;
+    int64_t ignored; /* the label that counts nothing; FL_NO_LABEL: none */
+    double gradient_scale;
+    float smoothing, delta;
+    const char *name; /* of the operation, in messages */
+};
+
+/* --- tables and copies -------------------------------------------------------------------------------------------- */
+
+/* embedding*, check_indices: a table [rows, columns], count indices. */
+struct fl_table {
+    int64_t rows, columns, count;
+    const int32_t *indices;
+    const char *name; /* of the operation, in messages */
+};
+
+/* The output of a permutation: its shape, and how far apart neighbours of a dimension lie in the input. */
+struct fl_permutation {
+    int64_t offset; /* the element of the input at index 0 of all dimensions */
+    int64_t shape[TENSOR_MAX_DIMS], stride[TENSOR_MAX_DIMS];
+    int ndim;
+};
+
+/* rows of `columns` elements each, of which `part` from `first` on are the slice. */
+struct fl_slice {
+    int64_t rows, columns, first, part;
+};
+
+/* --- dimensions: reduce_*, argmax, broadcast_*, where* ------------------------------------------------------------ */
+
+/* Dimensions of a shape, of which those in the set `inner` (bit d: dimension d) are summed over, with strides and first
+ * elements of up to three operands; strides of operands that take no part are 0. axes_rules.h makes walks of it.
+ *     reduce_*, argmax            x by what it is reduced to (argmax: out is the indices, int32_t)
+ *     reduce_*_grad               dx: the element of dy that each belongs to, its own in x, and which term of its group
+ *                                 it is; inner: the dimensions that were summed over
+ *     broadcast_*, where*         y: a, b, mask;   broadcast_mul_grad   dy: dy, b; inner: where a was repeated */
+struct fl_axes {
+    int64_t shape[TENSOR_MAX_DIMS], stride[3][TENSOR_MAX_DIMS], offset[3];
+    int16_t ndim;
+    uint8_t inner;
+    bool marked; /* where_grad: the mark that counts */
+};
+
+/* --- recurrent networks: n sequences of `units` units, a gate has `units` columns of a row ------------------------ */
+
+struct fl_cell {
+    int64_t rows, units;
+    struct fl_view gates_after, dc_after; /* lstm_cell_grad: of the step after; without data at the last */
+    struct fl_view c_before, c;           /* lstm_gates_grad */
+    struct fl_view h_before;              /* gru_input_grad, gru_gates_grad */
+    struct fl_view dy;                    /* gru_state_grad; without data: none */
+};
+
+/* --- dropout ------------------------------------------------------------------------------------------------------ */
+
+struct fl_dropout {
+    uint64_t key;
+    double step;
+    float p, scale; /* what is kept is multiplied by scale */
+};
+
+/* --- optimisers --------------------------------------------------------------------------------------------------- */
+
+struct fl_sgd {
+    float momentum, weight_decay; /* sgd_momentum */
+    float rate;                   /* sgd_update */
+};
+struct fl_clip_weight {
+    float limit;
+};
+struct fl_factored { /* combine, root_mean, add_ratio */
+    const double *factors;
+};
+struct fl_sum_squares {
+    double *sum;
+};
+struct fl_optimiser_step {
+    double *numbers;    /* of the step: read and written */
+    const double *sums; /* of squares, to clip by; NULL: none */
+    int64_t sums_count;
+    const double *scale; /* of the loss; NULL: 1 */
+    float rate;
+};
+struct fl_trust_rate {
+    const double *sums; /* two sums of squares; out is one float */
+    float rate;
+};
+
+union fl_parameters {
+    struct fl_map map;
+    struct fl_rows rows;
+    struct fl_product product;
+    struct fl_pooling pooling;
+    struct fl_batch_norm batch_norm;
+    struct fl_running running;
+    struct fl_norm norm;
+    struct fl_lrn lrn;
+    struct fl_softmax softmax;
+    struct fl_loss loss;
+    struct fl_table table;
+    struct fl_permutation permutation;
+    struct fl_slice slice;
+    struct fl_axes axes;
+    struct fl_cell cell;
+    struct fl_dropout dropout;
+    struct fl_sgd sgd;
+    struct fl_clip_weight clip_weight;
+    struct fl_factored factored;
+    struct fl_sum_squares sum_squares;
+    struct fl_optimiser_step optimiser_step;
+    struct fl_trust_rate trust_rate;
+};
+
+#endif
