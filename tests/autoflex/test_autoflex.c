@@ -357,7 +357,7 @@ static void added(void) {
     CHECK(mine >= AUTOFLEX_ADDED && autoflex_find("doubled") == mine && !strcmp(autoflex_name(mine), "doubled"),
           "added as %d", mine);
     CHECK(!autoflex_add("doubled", never, &calls) && tensor_error_status() == TENSOR_E_ARGUMENT &&
-              strstr(tensor_error(), "autoflex_add: predictor 'doubled': there is one of that name already"),
+              strstr(tensor_error(), "autoflex_add: predictor 'doubled': the name is already in use"),
           "%s", tensor_error());
     CHECK(!autoflex_add("no blanks", never, &calls) &&
               strstr(tensor_error(), "'no blanks': expected a name of 1 to 31"),

@@ -201,7 +201,7 @@ static void order(void) {
     CHECK(!nn_forward(g, images, labels), "%s", tensor_error());
     refused(nn_update(g, 0.1f), TENSOR_E_ARGUMENT, "no backward pass");
     CHECK(!nn_evaluate(g, images, labels, 2, NULL, NULL), "%s", tensor_error());
-    refused(nn_backward(g), TENSOR_E_ARGUMENT, "still there"); /* evaluation has had the memory */
+    refused(nn_backward(g), TENSOR_E_ARGUMENT, "still exist"); /* evaluation has had the memory */
     CHECK(!nn_forward(g, images, labels) && !nn_backward(g), "%s", tensor_error());
     CHECK(!nn_evaluate(g, images, labels, 2, NULL, NULL), "%s", tensor_error()); /* gradients have their own */
     refused(nn_backward(g), TENSOR_E_ARGUMENT, "no forward pass");

@@ -86,9 +86,11 @@ static void list(void) {
 }
 
 static void help(void) {
-    puts("Usage: flexlab facts [NAME]... [OPTION]...\n\n"
-         "Computes again what the literature says of number formats, and shows what was expected and what came\n"
-         "out. The exit status is 1 where something is not as it was said.\n\n"
+    puts("Usage: flexlab facts [NAME]... [OPTION]...\n"
+         "\n"
+         "Computes again statements of the literature about number formats, and shows what was expected and what came\n"
+         "out. The exit status is 1 if a result differs from the statement.\n"
+         "\n"
          "  --list      names, sources, and what each shows\n"
          "  --all       those that take long, too: trainings of a minute or more\n"
          "  --markdown  in the form of docs/precision.md\n"
@@ -96,7 +98,9 @@ static void help(void) {
          "              (safetensors), or of akamaster's pytorch_resnet_cifar10; else it trains a resnet8\n"
          "  --data SPEC int8: calibrates with its training images, measures on its test images (at most 2,000);\n"
          "              else the CIFAR-10 in the folder FLEXLAB_DATA, else synthetic\n"
-         "  --help      this text\n\nExamples\n"
+         "  --help      this text\n"
+         "\n"
+         "Examples\n"
          "  flexlab facts\n"
          "  flexlab facts lost-update loss-scale");
 }

@@ -103,8 +103,9 @@ void options_help(enum command command, FILE *out) {
           "inside DIR. A second signal ends the program at once; checkpoints alone are left then.\n",
           out);
     fprintf(out,
-            "\nUntil all is trained checkpoints are in DIR/flexlab.resume. 'flexlab %s --resume DIR' goes on\n"
-            "from there, after a signal, kill -9 or a power cut: results are those of runs that were never\n"
+            "\n"
+            "Until all is trained checkpoints are in DIR/flexlab.resume. 'flexlab %s --resume DIR' resumes it, after a "
+            "signal, kill -9 or a power cut: results are those of runs that were never\n"
             "interrupted.\n",
             command == COMMAND_TRAIN ? "train" : "compare");
     fputs("\nA run has diverged when the loss of any step or of the test set is NaN or Inf, or when its\n"

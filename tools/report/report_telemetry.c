@@ -276,7 +276,7 @@ static int take_tensor(struct telemetry *t, const cJSON *line) {
     int place = (int)first - LOWEST;
     cJSON_ArrayForEach(bin, bins) {
         if (!cJSON_IsNumber(bin) || !(bin->valuedouble >= 0))
-            return refuse(t, "'bins' holds what is no count");
+            return refuse(t, "'bins' contains something that is not a count");
         l->bins[place < 0 ? 0 : place >= BINS ? BINS - 1 : place] += bin->valuedouble;
         place++;
     }
@@ -363,7 +363,7 @@ static int take_shadow_names(struct telemetry *t, const cJSON *line) {
     int count = 0;
     cJSON_ArrayForEach(item, list) {
         if (!cJSON_IsString(item) || place_of(&t->shadows, item->valuestring) != count++)
-            return refuse(t, "'shadows' holds what is no name, or one twice");
+            return refuse(t, "'shadows' contains something that is not a name, or a name twice");
     }
     return cJSON_IsArray(list) ? STATUS_OK : refuse(t, "is not the first line of telemetry");
 }

@@ -26,8 +26,8 @@ struct operand {
 static tensor_status check_operand(const char *op, const struct operand *y, const struct operand *x) {
     char ty[TENSOR_TEXT], tx[TENSOR_TEXT];
     if (x->t->format != y->t->format)
-        return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; tensor_convert is the bridge", op, y->name,
-                       y->t->format->name, x->name, x->t->format->name);
+        return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; use tensor_convert", op, y->name, y->t->format->name,
+                       x->name, x->t->format->name);
     TRY(fl_need_arithmetic(op, x->name, x->t));
     if (x->t->ndim != y->t->ndim || memcmp(x->t->shape, y->t->shape, (size_t)y->t->ndim * sizeof y->t->shape[0]))
         return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, %s is %s", op, y->name, fl_shape_text(y->t, ty), x->name,

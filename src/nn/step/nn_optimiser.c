@@ -74,7 +74,7 @@ static tensor_status check_switches(const nn_config *c, const struct kind *k, co
         return fl_fail(TENSOR_E_ARGUMENT, "nesterov: optimiser %s with momentum %g, expected sgd with some", k->name,
                        (double)c->momentum);
     if (c->narrow_state && !k->root)
-        return fl_fail(TENSOR_E_ARGUMENT, "narrow_state: optimiser %s, expected one that keeps a mean square", k->name);
+        return fl_fail(TENSOR_E_ARGUMENT, "narrow_state: optimiser %s, expected one with a mean square", k->name);
     if (c->narrow_state && !c->policy && !c->layer_formats && !tensor_format_is_shared(variant->format))
         return fl_fail(TENSOR_E_ARGUMENT, "narrow_state: variant %s, expected one with a shared exponent",
                        variant->name);
