@@ -436,7 +436,7 @@ static const struct refused {
     {"variant fp16; * master=wide rounding=stochastic", {"rounding=stochastic", "master=none"}},
     {"variant bf16; * state=fp32", {"state=fp32", "bf16"}},
     {"variant fp16; @loss gradients=fp32", {"'@loss'", "gradients"}},
-    {"variant fp16;\n* state=fp16:paper", {"line 2", "predictor 'paper'", "expected state=fp16 alone"}},
+    {"variant fp16;\n* state=fp16:paper", {"line 2", "predictor 'paper'", "expected only state=fp16"}},
     {"variant flex16+5;\n* state=flex16+5:ngraph", {"line 2", "predictor 'ngraph'", "that of its weight"}},
     {"preset O1\nconv1 activations=bf16", {"line 2: activations of 'conv1' would be ignored", "operands (preset O1)"}},
     {"preset O1\nif-any @conv2d gradients=bf16", {"line 2: gradients of '@conv2d' would be ignored", "preset O1"}},

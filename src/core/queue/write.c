@@ -10,7 +10,7 @@ tensor_status fl_need_host(const char *what, const tensor *t) {
            : t->storage->device->host
                ? TENSOR_OK
                : fl_fail(TENSOR_E_UNSUPPORTED,
-                         "%s: the tensor is on %s, which does not support this; tensor_copy copies it to the host",
+                         "%s: the tensor lies on %s, which does not support this; tensor_copy copies it to the host",
                          what, t->storage->device->name);
 }
 
