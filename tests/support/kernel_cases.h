@@ -39,34 +39,42 @@ static double uniform(uint64_t *seed) {
     return (double)(check_random(seed) >> 11) * 0x1p-53;
 }
 
+/* A drawn value of a style, in units of the format. */
+static double value_of(const struct fl_format *f, enum style style, uint64_t *seed) {
+    const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
+    double v = (uniform(seed) + uniform(seed) + uniform(seed) + uniform(seed) - 2) * 0.7; /* near Gaussian */
+    uint64_t pick = check_random(seed);
+    switch (style) {
+    case EXTREME:
+        return pick & 1 ? 1 : -1;
+    case TINY:
+        return shared ? v * 0x1p-12 : v * (f->id == FMT_FP16 ? 0x1p-20 : 0x1p-130); /* subnormals */
+    case SPARSE:
+        return pick % 3 ? 0 : v;
+    case SPECIAL:
+        return shared ? v : pick % 17 == 0 ? NAN : pick % 19 == 0 ? INFINITY : pick % 23 == 0 ? -INFINITY : v;
+    default:
+        return v;
+    }
+}
+
 static void fill(const struct fl_format *f, struct block *b, enum style style, uint64_t *seed) {
     const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
+    const double unit = shared ? ldexp(1, -fl_exponent(&b->view)) : 1;
     struct fl_rounding nearest = {TENSOR_ROUND_NEAREST, 0, 0};
     struct fl_stats ignored = {0};
-    for (int64_t i = 0; i < b->view.count; i++) {
-        double v = (uniform(seed) + uniform(seed) + uniform(seed) + uniform(seed) - 2) * 0.7; /* near Gaussian */
-        uint64_t pick = check_random(seed);
-        switch (style) {
-        case EXTREME:
-            v = pick & 1 ? 1 : -1;
-            break;
-        case TINY:
-            v = shared ? ldexp(v, -12) : ldexp(v, f->id == FMT_FP16 ? -20 : -130); /* subnormals */
-            break;
-        case SPARSE:
-            v = pick % 3 ? 0 : v;
-            break;
-        case SPECIAL:
-            v = shared ? v : pick % 17 == 0 ? NAN : pick % 19 == 0 ? INFINITY : pick % 23 == 0 ? -INFINITY : v;
-            break;
-        default:
-            break;
+    double values[256];
+    for (int64_t first = 0, n; first < b->view.count; first += n) {
+        n = b->view.count - first < 256 ? b->view.count - first : 256;
+        for (int64_t i = 0; i < n; i++) {
+            double v = value_of(f, style, seed);
+            if (shared)
+                v = fmin(fmax(v, -1), 1) * f->top * unit;
+            else if (style == EXTREME)
+                v *= f->id == FMT_FP16 ? 65504 : 0x1.fep127;
+            values[i] = v;
         }
-        if (shared)
-            v = ldexp(fmin(fmax(v, -1), 1) * f->top, -fl_exponent(&b->view));
-        else if (style == EXTREME)
-            v *= f->id == FMT_FP16 ? 65504 : 0x1.fep127;
-        f->encode(&b->view, i, 1, &v, false, &nearest, &ignored);
+        f->encode(&b->view, first, n, values, false, &nearest, &ignored);
     }
 }
 

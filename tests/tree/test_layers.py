@@ -111,6 +111,10 @@ for folder in ("tools", "examples"):
             if include.split("/")[0] in folders and (include not in COMPILED_TWICE or folder != "tools"):
                 failures.append(f"{path.relative_to(source)} includes {include}: only public headers")
 
+# Tests lie in folders.
+failures += [f"tests/{p.name} lies in no folder" for p in sorted((source / "tests").iterdir())
+             if p.is_file() and p.name not in {"CMakeLists.txt", "golden.txt"}]
+
 # Instruction sets in kernel files alone.
 for entry in json.loads((build / "compile_commands.json").read_text()):
     file = pathlib.Path(entry["file"])

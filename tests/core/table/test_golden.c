@@ -2,9 +2,9 @@
  * <format>.<op> of the table, on the inputs of kernel_cases.h, against the one recorded in golden.txt. Runs what
  * dispatch picks (FLEXLAB_ISA), with 1, 2, 3 and 7 threads. Knows no format and no operation by name.
  *     test_golden [--threads N]    FLEXLAB_TEST_FILTER=substring selects
- *     test_golden --every K        prints the hashes of every K-th case of each operation, with 2 threads: for another
- *                                  machine, or an emulated one that all cases would keep too long
- *     test_golden --write          records what the reference kernels compute */
+ *     test_golden --every K        prints the hashes of the first and every K-th case of each operation, with 2
+ * threads: for another machine, or an emulated one that all cases would keep too long test_golden --write records what
+ * the reference kernels compute */
 #include "flexlab/tensor.h"
 #include "number_cases.h"
 
@@ -54,13 +54,22 @@ static void mix_result(uint64_t *hash, const struct call *call, const struct res
     }
 }
 
+/* Whether both have the same bytes, and so the same hash. */
+static bool same_result(const struct call *call, const struct result *a, const struct result *b) {
+    const int64_t channels = call->shape.geo.n ? call->shape.geo.n : 1;
+    return !memcmp(&a->stats, &b->stats, sizeof a->stats) && !memcmp(a->isum, b->isum, (size_t)channels * 16) &&
+           !memcmp(a->fsum, b->fsum, (size_t)channels * 16) && fl_exponent(&a->out.view) == fl_exponent(&b->out.view) &&
+           (!a->out.bytes || !memcmp(a->out.memory, b->out.memory, a->out.bytes)) &&
+           (!a->wide || !memcmp(a->wide, b->wide, (size_t)call->shape.out * (size_t)call->format->wide_bytes));
+}
+
 enum { RUNS = 4 };
 static int threads[RUNS] = {1, 2, 3, 7}, runs = RUNS;
 static int every = 1;
 
-/* Which of its cases an operation begins with differs, so that --every looks at all kinds of cases. */
+/* The first case of each operation, and others that differ between operations, so that --every looks at all kinds. */
 static bool is_due(enum fl_op op, int number) {
-    return (number + (int)op) % every == 0;
+    return !number || (number + (int)op) % every == 0;
 }
 
 /* One hash a number of threads; of asymmetric windows, which not every operation has, another. Whether there were any.
@@ -79,14 +88,20 @@ static bool hash_all(const struct fl_format *f, enum fl_op op, fl_kernel kernel,
                     continue;
                 call_make(&call, f, op, index, (enum style)style, roundings[r], seed + (uint64_t)r, kernel);
                 found |= call.shape.asymmetric;
+                uint64_t *to = call.shape.asymmetric ? asymmetric : hash, before[RUNS];
+                memcpy(before, to, sizeof before);
+                struct result results[RUNS];
                 for (int t = 0; t < n; t++) {
-                    struct result result;
                     tensor_set_threads(threads[t]);
-                    tensor_status status = run(&call, kernel, false, false, &result);
+                    tensor_status status = run(&call, kernel, false, false, &results[t]);
                     CHECK(!status, "%s.%s failed: %s", f->name, fl_op_name(op), tensor_error());
-                    mix_result(call.shape.asymmetric ? &asymmetric[t] : &hash[t], &call, &result);
-                    result_free(&result);
+                    if (t && before[t] == before[0] && same_result(&call, &results[0], &results[t]))
+                        to[t] = to[0];
+                    else
+                        mix_result(&to[t], &call, &results[t]);
                 }
+                for (int t = 0; t < n; t++)
+                    result_free(&results[t]);
                 call_free(&call);
             }
     return found;
@@ -171,6 +186,10 @@ int main(int argc, char **argv) {
             if (filter && !strstr(name, filter))
                 continue;
             fl_kernel kernel = fl_kernel_select(f, (enum fl_op)op, cap, &chosen);
+#ifdef FL_AMX_EMULATED
+            if (chosen != FL_AVX512_AMX)
+                continue; /* the other rows have a test of their own */
+#endif
             const int n = chosen == FL_REF ? 1 : runs; /* reference kernels know no threads */
             uint64_t hash[2][RUNS] = {{0}};
             bool asymmetric = false;
@@ -189,8 +208,16 @@ int main(int argc, char **argv) {
             }
         }
     }
+    int used = 0;
+    for (int i = 0; i < lines; i++)
+        used += record[i].used;
+#ifdef FL_AMX_EMULATED
+    CHECK(used > 10, "%d lines of golden.txt were compared, expected those of the products", used);
+#else
     for (int i = 0; i < lines && !filter && !print; i++)
         CHECK(record[i].used, "%s is in golden.txt and not in the table", record[i].name);
+#endif
+    printf("%d hashes compared\n", used);
     if (file)
         CHECK(!fclose(file), "cannot write " GOLDEN_FILE);
     return check_summary();

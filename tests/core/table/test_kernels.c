@@ -98,7 +98,7 @@ struct row {
 static void run_row(struct call *call, struct row *row, const struct result *want, const char *which) {
     static const int threads[] = {1, 2, 3, 7};
     const long before = check_failures;
-    for (int t = 0; t < 6; t++) {
+    for (int t = row->backend == FL_REF ? 4 : 0; t < 6; t++) { /* reference kernels know no threads */
         const bool in_place = t == 4, measure = t == 5;
         if (in_place && !call->shape.in_place)
             continue;
@@ -155,9 +155,10 @@ static void compare_numbers(const struct fl_format *f, enum fl_op op, enum fl_ba
         }
 }
 
-/* The kernels that rows of their own have here, those of the rows below them left out; how many. */
+/* The kernels that rows of their own have here, those of the rows below them left out; how many. Where no row has one,
+ * the reference alone: in place and measured it must give what it gives otherwise. */
 static int rows_of(const struct fl_format *f, enum fl_op op, const char *filter, struct row *rows) {
-    int count = 0;
+    int count = 0, others = 0;
     for (int backend = FL_PORTABLE; backend < FL_BACKENDS; backend++) {
         enum fl_backend chosen;
         struct row *row = &rows[count];
@@ -166,6 +167,12 @@ static int rows_of(const struct fl_format *f, enum fl_op op, const char *filter,
         snprintf(row->name, sizeof row->name, "%s.%s.%s", f->name, fl_op_name(op),
                  fl_backend_name((enum fl_backend)backend));
         count += (int)chosen == backend && (!filter || strstr(row->name, filter));
+        others += (int)chosen == backend;
+    }
+    if (!others) {
+        rows[0] = (struct row){.backend = FL_REF, .kernel = fl_ref_kernel(op)};
+        snprintf(rows[0].name, sizeof rows[0].name, "%s.%s.ref", f->name, fl_op_name(op));
+        count = !filter || strstr(rows[0].name, filter);
     }
     return count;
 }
@@ -191,9 +198,11 @@ int main(void) {
                     compare_numbers(f, (enum fl_op)op, rows[k].backend, rows[k].kernel);
                 continue;
             }
+            /* NaN and Inf are no values of a shared exponent: its special inputs would be the ordinary ones again. */
+            const int styles = f->arithmetic == FL_ARITHMETIC_SHARED ? SPECIAL : STYLES;
             bool more = count > 0;
             for (int index = 0; more; index++)
-                for (int style = 0; style < STYLES && more; style++) {
+                for (int style = 0; style < styles && more; style++) {
                     tensor_rounding mode;
                     for (int r = 0; more && rounding_at(f, r, &mode); r++)
                         more = run_case(f, (enum fl_op)op, rows, count, index, (enum style)style, mode,

@@ -52,6 +52,7 @@ static void try_case(struct call *call, const char *row, fl_kernel kernel, fl_ne
     struct result want, got;
     const int64_t n = call->shape.geo.n ? call->shape.geo.n : 1;
     call->args.workspace = NULL;
+    call->args.workers = 0;
     CHECK(!run(call, kernel, false, measure, &want), "%s", tensor_error());
     struct fl_args asked = call->args; /* need sees counts, not memory */
     asked.workers = call->args.workers = fl_threads();
@@ -82,20 +83,32 @@ static void try_case(struct call *call, const char *row, fl_kernel kernel, fl_ne
     fl_free(workspace);
 }
 
-static void try_entry(const struct fl_format *f, enum fl_op op, enum fl_backend backend, fl_kernel kernel) {
+/* The kernels of an operation, in every row that has one of its own, on the same calls. */
+static int try_operation(const struct fl_format *f, enum fl_op op) {
     static const int threads[] = {1, 2, 7};
-    struct call call;
-    for (int t = 0; t < (backend == FL_REF ? 1 : 3); t++) {
-        tensor_set_threads(threads[t]);
-        for (int index = 0; call_make(&call, f, op, index, ORDINARY, TENSOR_ROUND_NEAREST, 5, fl_ref_kernel(op));
-             index++) {
-            if (!call.shape.wide)
+    static struct call call;
+    fl_kernel kernels[FL_ROWS] = {NULL};
+    int entries = 0;
+    for (int row = FL_REF; row < FL_ROWS; row++) {
+        enum fl_backend chosen = (enum fl_backend)row;
+        kernels[row] = row < FL_BACKENDS ? fl_kernel_select(f, op, chosen, &chosen) : fl_kernel_in(f, op, chosen);
+        if ((int)chosen != row)
+            kernels[row] = NULL;
+        entries += kernels[row] != NULL;
+    }
+    for (int index = 0; entries && call_make(&call, f, op, index, ORDINARY, TENSOR_ROUND_NEAREST, 5, fl_ref_kernel(op));
+         index++) {
+        for (int row = FL_REF; row < FL_ROWS && !call.shape.wide; row++)
+            for (int t = 0; kernels[row] && t < (row == FL_REF ? 1 : 3); t++) {
+                tensor_set_threads(threads[t]);
                 for (int measure = 0; measure <= (call.shape.out > 0); measure++)
-                    try_case(&call, fl_backend_name(backend), kernel, fl_need_of(f, op, backend), index, measure);
-            call_free(&call);
-        }
+                    try_case(&call, fl_backend_name((enum fl_backend)row), kernels[row],
+                             fl_need_of(f, op, (enum fl_backend)row), index, measure);
+            }
+        call_free(&call);
     }
     tensor_set_threads(0);
+    return entries;
 }
 
 int main(void) {
@@ -104,23 +117,8 @@ int main(void) {
     const struct fl_format *f;
     for (int i = 0; (f = fl_format_at(i)); i++)
         for (int op = 1; op < FL_OP_LIMIT; op++)
-            for (int backend = FL_REF; backend < FL_BACKENDS && fl_op_name((enum fl_op)op); backend++) {
-                enum fl_backend chosen;
-                const fl_kernel kernel = fl_kernel_select(f, (enum fl_op)op, (enum fl_backend)backend, &chosen);
-                if ((int)chosen == backend && kernel) {
-                    try_entry(f, (enum fl_op)op, chosen, kernel);
-                    entries++;
-                }
-            }
-    for (int i = 0; (f = fl_format_at(i)); i++)
-        for (int op = 1; op < FL_OP_LIMIT; op++)
-            for (int backend = FL_BACKENDS; backend < FL_ROWS; backend++) {
-                const fl_kernel fast = fl_kernel_in(f, (enum fl_op)op, (enum fl_backend)backend);
-                if (fast) {
-                    try_entry(f, (enum fl_op)op, (enum fl_backend)backend, fast);
-                    entries++;
-                }
-            }
+            if (fl_op_name((enum fl_op)op))
+                entries += try_operation(f, (enum fl_op)op);
     printf("%d kernels\n", entries);
     return check_summary();
 }
