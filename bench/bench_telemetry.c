@@ -1,4 +1,4 @@
-/* What telemetry costs a training (docs/telemetry.md): processor time of telemetry's own code, in parts of the time of
+/* What telemetry costs a training (docs/output.md): processor time of telemetry's own code, in parts of the time of
  * the same steps without it, in one run on one thread. Every tensor, both files, on random images or tokens.
  *
  *     bench_telemetry [FORMAT,...] [--model NAME] [--batch N] [--every N] [--steps N] [--limit PERCENT]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""TensorBoard event files of folders of results: losses, accuracies and telemetry (docs/metrics.md, docs/telemetry.md).
+"""TensorBoard event files of folders of results: losses, accuracies and telemetry (docs/output.md).
 
 usage: telemetry_to_tensorboard.py [--out DIR] PATH...
 

@@ -62,7 +62,7 @@ typedef struct nn_config {
     float momentum;        /* used by nn_train_step as given (0: none); of sgd and rmsprop alone */
     float weight_decay;
     const char *device; /* where the network lives and trains: a name of tensor_device_list; NULL: "cpu" */
-    /* How weights follow from gradients: docs/optimisers.md. All zero: gradient descent with momentum, as above. */
+    /* How weights follow from gradients: docs/training.md. All zero: gradient descent with momentum, as above. */
     const char *optimiser; /* one of nn_optimiser_list; NULL: "sgd" */
     const char *decay;     /* what decays: "all", "weights" (no biases, gammas and betas); NULL: "weights" of adamw and
                             * lamb, "all" of the others */
@@ -74,7 +74,7 @@ typedef struct nn_config {
     bool narrow_state;     /* moments and roots of 16 bits, by stochastic rounding: of parameters that are updated in a
                             * format with a shared exponent, one of which there must be */
     unsigned char unused[2]; /* no padding before what follows, which nobody would set */
-    /* What the network is trained for: docs/losses.md. All zero: cross-entropy of one label a row, as above. */
+    /* What the network is trained for: docs/training.md. All zero: cross-entropy of one label a row, as above. */
     const char *loss;      /* one of nn_loss_list; NULL: "cross_entropy" */
     float label_smoothing; /* of cross_entropy in training, 0 to 1; evaluation measures without it */
     float huber_delta;     /* of huber; 0: 1 */
@@ -86,7 +86,7 @@ typedef struct nn_config {
     const char *policy;        /* a name of nn_policy_list, the path of a file, or a text that has a ';' or line feed */
     const char *layer_formats; /* "fc*=bf16,conv1=fp32": layers as these variants have them, after the policy's rules */
     /* What the gradient of the loss is multiplied with before it is rounded, and taken out of in the update:
-     * docs/loss-scaling.md. "none" (NULL); a power of two such as "1024" or "2^10"; "dynamic", which moves with
+     * docs/training.md. "none" (NULL); a power of two such as "1024" or "2^10"; "dynamic", which moves with
      * overflows, or "dynamic:init=65536,window=2000,factor=2,min=0.03125,max=16777216" with any of these, each once;
      * where min or max leaves 65536 out and init is not said, init is the nearer of them. */
     const char *loss_scale;
@@ -139,7 +139,7 @@ FLEXLAB_API nn_node nn_embedding(nn_graph *g, const char *name, nn_node tokens, 
  * tensor_lstm, tensor_gru, from a state of zeros. Layers NAME.time and NAME.sequence have time or the batch first,
  * NAME.input (nn_linear) and NAME stand between them; names of at most 84 characters. An image is a sequence of its
  * lines. Weights of the inputs start uniform within 1/sqrt(width), those of the states within 1/sqrt(units);
- * biases zero, but 1 for the forget gate. docs/recurrent.md */
+ * biases zero, but 1 for the forget gate. docs/models.md */
 FLEXLAB_API nn_node nn_lstm(nn_graph *g, const char *name, nn_node x, int units) FLEXLAB_SYMBOL(nn_lstm);
 FLEXLAB_API nn_node nn_gru(nn_graph *g, const char *name, nn_node x, int units) FLEXLAB_SYMBOL(nn_gru);
 /* The last step of a sequence, [batch, width]. */
@@ -671,7 +671,7 @@ FLEXLAB_API tensor_status nn_weights_match(const nn_graph *g, const char *path, 
 /* --- telemetry ---------------------------------------------------------------------------------------------------- */
 
 /* What every tensor of a training step looks like on the way, in any format, and what other formats would have done to
- * it: docs/telemetry.md says what each figure means. Structs of this section that the library gives are its own, seen
+ * it: docs/output.md says what each figure means. Structs of this section that the library gives are its own, seen
  * by pointer until the next call with the same telemetry. */
 typedef struct nn_telemetry_shadow {
     const char *name; /* as given: "fp16", "flex16+5:ngraph" */
@@ -694,7 +694,7 @@ typedef struct nn_telemetry_row {
     int32_t e, e_least, e_largest; /* e: of this step */
     int32_t shadow_count;
     const nn_telemetry_shadow *shadows;
-    /* Elements of this step's write that were computed again without rounding (docs/telemetry.md), 0: none; how many of
+    /* Elements of this step's write that were computed again without rounding (docs/output.md), 0: none; how many of
      * them are not finite in place of a finite result; of the others, root mean square of (stored - exact) and of
      * exact, NAN without any. */
     int64_t sampled, sampled_infinite;
@@ -911,7 +911,7 @@ static inline void nn_train_result_clear(nn_train_result *result) {
 /* --- a generator and its critic ----------------------------------------------------------------------------------- */
 
 /* Wasserstein GAN with weight clipping (Arjovsky et al. 2017, algorithm 1), on networks after DCGAN (Radford et al.
- * 2016): docs/losses.md. Images are square, their side a multiple of 8 up to 256. */
+ * 2016): docs/training.md. Images are square, their side a multiple of 8 up to 256. */
 typedef struct nn_wgan_config {
     const char *variant;   /* of both networks: see nn_variant */
     const char *predictor; /* see nn_config */

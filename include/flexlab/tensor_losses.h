@@ -51,7 +51,7 @@ FLEXLAB_API tensor_status tensor_cross_entropy_by(tensor *loss, tensor *dx, tens
 /* --- losses --------------------------------------------------------------------------------------------------------
  */
 
-/* Losses over x, in double by a fixed sequence (docs/losses.md), the same bits on every backend. loss: f64 [1]. dx
+/* Losses over x, in double by a fixed sequence (docs/training.md), the same bits on every backend. loss: f64 [1]. dx
  * (NULL: not wanted): the gradient of gradient_scale times the loss, of x's format and shape, rounded once; dx may be
  * x. labels: i32, one a row, x's first dimension. targets: of x's shape, in its format or as numbers of f64 or f32. All
  * on one device. Errors: TENSOR_E_ARGUMENT for NULL, a scale that is not finite, an option that the loss has not, or is

@@ -27,7 +27,7 @@ FLEXLAB_API tensor_status tensor_sgd_update_by(tensor *w, const tensor *v, const
 /* --- optimisers that keep more than a velocity ---------------------------------------------------------------------
  */
 
-/* Adam, AdamW, RMSProp, Adagrad and LAMB are made of the operations below; docs/optimisers.md says how. Their factors
+/* Adam, AdamW, RMSProp, Adagrad and LAMB are made of the operations below; docs/training.md says how. Their factors
  * stand in a tensor f64 [rows, 4] on the device of the others, a row an operation, and are read when the operation
  * runs: a step of a network can then be recorded once and run again with other numbers. Shared-exponent formats want
  * factors that are finite as binary32: else TENSOR_E_ARGUMENT when the operation runs, nothing written, at once on the
@@ -89,7 +89,7 @@ typedef struct tensor_optimiser {
     unsigned char unused[4]; /* no padding at the end, which nobody would set */
 } tensor_optimiser;
 
-/* Rows of the numbers of a step, f64 [TENSOR_STEP_ROWS, 4]: docs/optimisers.md has the formula of each. */
+/* Rows of the numbers of a step, f64 [TENSOR_STEP_ROWS, 4]: docs/training.md has the formula of each. */
 enum tensor_step_row {
     TENSOR_STEP_STATE = 0, /* steps so far, beta1^steps, beta2^steps, the factor of clipping */
     TENSOR_STEP_HOW = 1,   /* two rows: kind, beta1, beta2, epsilon; weight decay, norm, momentum, the last rate */
@@ -116,7 +116,7 @@ FLEXLAB_API tensor_status tensor_optimiser_step(tensor *numbers, const tensor *r
 /* The same for gradients of a loss times a scale, and sums of their squares: the factors take it out again. scale: f64
  * [1], a power of two, which leaves every rounding where it was. d of an optimiser whose decay is in the gradient stays
  * scaled, as the gradient is. SGD has three rows more, by which a velocity counts as its wide part
- * (docs/optimisers.md).
+ * (docs/training.md).
  */
 FLEXLAB_API tensor_status tensor_optimiser_step_scaled(tensor *numbers, const tensor *rate, const tensor *sums,
                                                        const tensor *scale)

@@ -19,7 +19,7 @@ extern "C" {
  *     r = s(x_r + h_r)   z = s(x_z + h_z)   n = tanh(x_n + r h_n)   h = (1 - z) n + z h_before
  *
  * In every format each result is computed from the stored operands in double, by one fixed sequence of operations with
- * an exponential of its own (docs/recurrent.md), and rounded once; float formats by way of binary32. Same bits on every
+ * an exponential of its own (docs/models.md), and rounded once; float formats by way of binary32. Same bits on every
  * backend. TENSOR_E_SHAPE for shapes other than these; outputs are other tensors than inputs but where it is said. */
 
 FLEXLAB_API tensor_status tensor_lstm_cell(tensor *c, const tensor *gates, const tensor *c_before)

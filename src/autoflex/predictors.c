@@ -8,14 +8,14 @@ enum { BUILT_IN = 8, ADDED_LIMIT = 64, NAME_LIMIT = 31 };
 static const struct {
     const char *name, *summary;
 } built_in[BUILT_IN] = {
-    {"paper", "twice the window's maximum + 3 sigma + 100 steps (Koster et al. 2017)"},
-    {"ngraph", "the window's maximum + 3 sigma + 100 steps (as in the authors' graph compiler)"},
-    {"current", "the exact maximum of this very result (DFP-16: Das et al. 2018)"},
-    {"fixed", "never moves by itself"},
-    {"per-class", "the window's maximum times 1.0625 to 2, by the tensor's role"},
+    {"paper", "twice the maximum of the history + 3 sigma + 100 steps (Koster et al. 2017)"},
+    {"ngraph", "the maximum of the history + 3 sigma + 100 steps (as in the authors' graph compiler)"},
+    {"current", "the exact maximum of the result itself (DFP-16: Das et al. 2018)"},
+    {"fixed", "does not change"},
+    {"per-class", "the maximum of the history times 1.0625 to 2, by the tensor's role"},
     {"amax", "the maximum of the last 1,000 writes (delayed scaling)"},
     {"amax-recent", "the maximum of the last write (delayed scaling)"},
-    {"repeat", "1.125 times the window's second largest maximum; what does not fit is computed again"},
+    {"repeat", "1.125 times the second largest of the history; a result that does not fit is computed again"},
 };
 
 /* Rows are complete before their number is published, and stay for ever. */
@@ -108,7 +108,7 @@ bool autoflex_needs_maximum(autoflex_predictor predictor) {
 
 /* Under the lock. */
 static autoflex_predictor add(const char *name, autoflex_predict_fn predict, void *context, const char **why) {
-    *why = autoflex_find(name)          ? "there is one of that name already"
+    *why = autoflex_find(name)          ? "the name is already in use"
            : added_count == ADDED_LIMIT ? "64 predictors were added already"
                                         : NULL;
     if (*why)

@@ -46,7 +46,7 @@ static tensor_status reorder_images(data_set *s, const struct fl_data_stream *f,
     tensor_status status = TENSOR_OK;
     s->pixels = fl_alloc((size_t)(s->count * s->height * s->width * s->channels));
     if (!s->pixels)
-        status = fl_fail(TENSOR_E_MEMORY, "%s: no memory to put the images of %s in order", f->kind, f->path);
+        status = fl_fail(TENSOR_E_MEMORY, "%s: no memory to arrange the images of %s", f->kind, f->path);
     else if (parts > INT32_MAX)
         status = fl_fail(TENSOR_E_SHAPE, "%s: %s: %lld images", f->kind, f->path, (long long)s->count);
     else

@@ -110,7 +110,8 @@ static tensor_status list_class(struct fl_data_files *files, const char *path, i
         if (!file) {
             status = no_memory(n.name[i]);
         } else if (!is_image(n.name[i])) {
-            status = fl_fail(TENSOR_E_DATA, "images: %s is no image by its name: expected .png, .jpg or .jpeg", file);
+            status =
+                fl_fail(TENSOR_E_DATA, "images: %s is not an image by its name: expected .png, .jpg or .jpeg", file);
             fl_free(file);
         } else {
             status = add_file(files, file, label);
@@ -148,7 +149,7 @@ static tensor_status list_split(struct fl_data_files *files, const char *path, c
         if (!is_folder(folder))
             status = fl_fail(TENSOR_E_DATA, "images: %s is not a folder of a class; " LAYOUT, folder);
         else if (label < 0)
-            status = fl_fail(TENSOR_E_DATA, "images: %s is a class that the training split has not", folder);
+            status = fl_fail(TENSOR_E_DATA, "images: %s is a class that the training split does not have", folder);
         else
             status = list_class(files, folder, label);
         if (!status && train && files->count == before)

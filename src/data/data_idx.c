@@ -100,7 +100,7 @@ static tensor_status idx_end(struct idx_file *f) {
     uint8_t extra;
     int got = gzread(f->file, &extra, 1), code = Z_OK;
     if (got > 0)
-        return fl_fail(TENSOR_E_DATA, "idx: %s goes on after the last element that its header promises", f->path);
+        return fl_fail(TENSOR_E_DATA, "idx: %s continues after the last element that its header declares", f->path);
     (void)gzerror(f->file, &code);
     return got < 0 || code != Z_OK ? idx_failed(f, "end") : TENSOR_OK;
 }
@@ -135,10 +135,10 @@ static tensor_status idx_header(struct idx_file *f, uint32_t magic) {
     else if (__builtin_mul_overflow(f->bytes, DEFLATE_RATIO, &held))
         held = INT64_MAX;
     if (f->payload > held)
-        return fl_fail(TENSOR_E_DATA,
-                       "idx: %s is truncated: its header promises %lld bytes of elements, a file of %lld bytes holds "
-                       "at most %lld",
-                       f->path, (long long)f->payload, (long long)f->bytes, (long long)held);
+        return fl_fail(
+            TENSOR_E_DATA,
+            "idx: %s is truncated: its header declares %lld bytes of elements, a file of %lld bytes holds at most %lld",
+            f->path, (long long)f->payload, (long long)f->bytes, (long long)held);
     return TENSOR_OK;
 }
 

@@ -77,7 +77,7 @@ static tensor_status run(struct fl_data_stream *s, struct fl_data_inflate *i) {
         else if (code == Z_BUF_ERROR && !i->z.avail_in && !i->left)
             return corrupt(s, "its deflated bytes end too early");
         else if (code != Z_OK && (code != Z_BUF_ERROR || i->z.avail_in))
-            return corrupt(s, i->z.msg ? i->z.msg : "what is deflated is not");
+            return corrupt(s, i->z.msg ? i->z.msg : "its deflated bytes are invalid");
     }
     return TENSOR_OK;
 }
@@ -93,7 +93,7 @@ tensor_status fl_data_inflate_read(struct fl_data_stream *s, void *to, int64_t b
             return status;
         done += room - i->z.avail_out;
         if (i->z.avail_out)
-            return corrupt(s, "fewer bytes come out than the archive says");
+            return corrupt(s, "it has fewer bytes than the archive says");
     }
     return TENSOR_OK;
 }
@@ -107,6 +107,6 @@ tensor_status fl_data_inflate_end(struct fl_data_stream *s) {
     if (status)
         return status;
     if (!i->z.avail_out)
-        return corrupt(s, "more bytes come out than the archive says");
-    return i->z.avail_in || i->left ? corrupt(s, "bytes follow the end of what is deflated") : TENSOR_OK;
+        return corrupt(s, "it has more bytes than the archive says");
+    return i->z.avail_in || i->left ? corrupt(s, "bytes follow the end of its deflated bytes") : TENSOR_OK;
 }

@@ -63,7 +63,7 @@ static tensor_status check_header(struct decoder *d) {
     if (status)
         return status;
     if (jpeg->data_precision != 8)
-        return refuse(d, "whose samples have not 8 bits");
+        return refuse(d, "whose samples do not have 8 bits");
     if (jpeg->arith_code)
         return refuse(d, "in arithmetic coding, which is not read");
     if (jpeg->jpeg_color_space != JCS_GRAYSCALE && jpeg->jpeg_color_space != JCS_YCbCr &&
@@ -71,7 +71,7 @@ static tensor_status check_header(struct decoder *d) {
         return refuse(d, "in CMYK or another colour space, expected grey, YCbCr or RGB");
     if ((int64_t)d->picture->width * d->picture->height > (int64_t)d->bytes * MOST_PIXELS_A_BYTE)
         return fl_data_note(d->problem, TENSOR_E_DATA,
-                            "images: %s is a corrupt JPEG: %dx%d, which a file of %zu bytes does not hold", d->path,
+                            "images: %s is a corrupt JPEG: %dx%d, which a file of %zu bytes cannot contain", d->path,
                             d->picture->height, d->picture->width, d->bytes);
     return TENSOR_OK;
 }

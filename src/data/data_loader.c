@@ -198,7 +198,7 @@ static tensor_status check_text(const data_set *set, const data_loader_config *c
                        (long long)set->count, (long long)config->context * (config->augment ? 2 : 1) + !config->augment,
                        config->context, config->augment ? " with an offset" : "");
     if ((config->drop_last || config->streams) && config->batch > windows)
-        return fl_fail(TENSOR_E_ARGUMENT, "data_loader: batch %d of a text of %lld windows leaves no whole batch",
+        return fl_fail(TENSOR_E_ARGUMENT, "data_loader: batch %d of a text of %lld excerpts leaves no whole batch",
                        config->batch, (long long)windows);
     return TENSOR_OK;
 }
@@ -360,10 +360,10 @@ void data_loader_free(data_loader *l) {
 static tensor_status check_process(const struct data_loader *l, const char *what) {
     if (l->fork_number == fl_fork_number())
         return TENSOR_OK;
-    return fl_fail(TENSOR_E_ARGUMENT,
-                   "%s: the loader was made before this process was forked, its thread is not here; "
-                   "make another one",
-                   what);
+    return fl_fail(
+        TENSOR_E_ARGUMENT,
+        "%s: the loader was made before this process was forked, its thread does not exist here; make another one",
+        what);
 }
 
 /* --- use --------------------------------------------------------------------------------------------------- */

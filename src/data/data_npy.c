@@ -208,8 +208,8 @@ static tensor_status check_shape(struct fl_npy *array, const struct fl_data_stre
         fits = fits && !__builtin_mul_overflow(bytes, array->dim[i], &bytes);
     }
     if (!fits || bytes != left)
-        return fl_fail(TENSOR_E_DATA, "%s: %s%s%s %s: its header promises %s%lld bytes of elements, %lld follow",
-                       FL_STREAM_WHERE(s), fits && bytes < left ? "goes on after the last element" : "is truncated",
+        return fl_fail(TENSOR_E_DATA, "%s: %s%s%s %s: its header declares %s%lld bytes of elements, %lld follow",
+                       FL_STREAM_WHERE(s), fits && bytes < left ? "continues after the last element" : "is truncated",
                        fits ? "" : "more than ", (long long)(fits ? bytes : INT64_MAX), (long long)left);
     array->elements = bytes / array->bytes;
     return TENSOR_OK;

@@ -75,7 +75,7 @@ static tensor_status check_header(struct decoder *d) {
                   most = (d->end - d->at) * DEFLATE_RATIO;
     if (bytes > most)
         return fl_data_note(d->problem, TENSOR_E_DATA,
-                            "images: %s is a corrupt PNG: %ux%u, which a file of %lld bytes does not hold", d->path,
+                            "images: %s is a corrupt PNG: %ux%u, which a file of %lld bytes cannot contain", d->path,
                             height, width, (long long)(d->end - d->at));
     return TENSOR_OK;
 }
@@ -134,7 +134,7 @@ static void read_rows(struct decoder *d) {
     if (png_get_image_width(d->png, d->info) != (png_uint_32)d->picture->width ||
         png_get_image_height(d->png, d->info) != (png_uint_32)d->picture->height || channels < 1 || channels > 4 ||
         png_get_rowbytes(d->png, d->info) != row)
-        png_error(d->png, "its header says two things");
+        png_error(d->png, "its header contradicts itself");
     if (fl_picture_room(d->picture, channels, d->path, d->problem))
         return;
     uint8_t *rows = d->picture->pixels + height * (size_t)d->picture->width * (size_t)(channels - stored);

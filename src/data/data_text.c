@@ -85,7 +85,8 @@ data_set *data_new_text(const char *text, int64_t bytes, data_unit unit, const d
     else if (unit != DATA_BYTES && unit != DATA_CHARACTERS)
         fl_fail(TENSOR_E_ARGUMENT, "data_new_text: unit %d, expected DATA_BYTES (0) or DATA_CHARACTERS (1)", (int)unit);
     else if (vocabulary && (unit != DATA_CHARACTERS || !vocabulary->character))
-        fl_fail(TENSOR_E_ARGUMENT, "data_new_text: a vocabulary is given, expected DATA_CHARACTERS and a set of such");
+        fl_fail(TENSOR_E_ARGUMENT,
+                "data_new_text: a vocabulary is given, expected DATA_CHARACTERS and a set of characters");
     else
         (void)from_text(&set, "data_new_text", "the text", (const uint8_t *)text, bytes, unit, vocabulary);
     return set;

@@ -90,7 +90,7 @@ static void look_part(void *context, int number, int worker) {
 static tensor_status first_wrong(const struct job *job, const char *what, const char *path, const uint8_t *text) {
     for (int p = 0; p < job->parts; p++)
         if (job->part[p].wrong)
-            return fl_fail(TENSOR_E_DATA, "%s: %s: byte %lld, 0x%02X, begins no character of UTF-8", what, path,
+            return fl_fail(TENSOR_E_DATA, "%s: %s: byte %lld, 0x%02X, does not begin a UTF-8 character", what, path,
                            (long long)(job->part[p].wrong - text), *job->part[p].wrong);
     return TENSOR_OK;
 }

@@ -42,7 +42,7 @@ static tensor_status take_word(struct fl_data_words *words, const struct fl_data
 tensor_status fl_data_words(struct fl_data_words *words, const struct fl_data_syntax *syntax, const char *rest) {
     *words = (struct fl_data_words){0};
     if (!rest || !*rest)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: nothing is named, expected %s", syntax->kind, syntax->expected);
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: no name is given, expected %s", syntax->kind, syntax->expected);
     if (!(words->text = fl_strdup(rest)))
         return fl_fail(TENSOR_E_MEMORY, "%s: no memory for the specification", syntax->kind);
     tensor_status status = TENSOR_OK;

@@ -26,7 +26,7 @@ static bool signature_is(const uint8_t *at, int third, int fourth) {
 }
 
 static tensor_status broken(const struct fl_data_zip *zip, const char *why) {
-    return fl_fail(TENSOR_E_DATA, "%s: %s is no zip archive that can be read: %s", zip->kind, zip->path, why);
+    return fl_fail(TENSOR_E_DATA, "%s: %s is not a zip archive that can be read: %s", zip->kind, zip->path, why);
 }
 
 static tensor_status read_at(const struct fl_data_zip *zip, int64_t offset, void *to, int64_t bytes) {
@@ -126,14 +126,14 @@ static tensor_status take_end64(const struct fl_data_zip *zip, struct end *end) 
         return status;
     const uint64_t at = number(locator + 8, 8);
     if (number(locator + 4, 4) != 0 || number(locator + 16, 4) != 1)
-        return broken(zip, "it is a part of several");
+        return broken(zip, "it is one of several files");
     if (at > (uint64_t)(end->stands - LOCATOR) || (uint64_t)(end->stands - LOCATOR) - at < END64)
         return broken(zip, "the end of its zip64 directory lies outside");
     if ((status = read_at(zip, (int64_t)at, record, END64)))
         return status;
     if (!signature_is(record, 6, 6) || number(record + 16, 4) != 0 || number(record + 20, 4) != 0 ||
         number(record + 24, 8) != number(record + 32, 8))
-        return broken(zip, "the end of its zip64 directory is none");
+        return broken(zip, "the end of its zip64 directory is invalid");
     *end = (struct end){number(record + 32, 8), number(record + 40, 8), number(record + 48, 8), (int64_t)at};
     return TENSOR_OK;
 }
@@ -142,7 +142,7 @@ static tensor_status take_end64(const struct fl_data_zip *zip, struct end *end) 
 static tensor_status find_end(const struct fl_data_zip *zip, struct end *end) {
     const int64_t most = END + LONGEST_COMMENT, count = zip->bytes < most ? zip->bytes : most;
     if (count < END)
-        return fl_fail(TENSOR_E_DATA, "%s: %s is no zip archive: it has %lld bytes, expected at least %d", zip->kind,
+        return fl_fail(TENSOR_E_DATA, "%s: %s is not a zip archive: it has %lld bytes, expected at least %d", zip->kind,
                        zip->path, (long long)zip->bytes, END);
     uint8_t *tail = fl_alloc((size_t)count);
     if (!tail)
@@ -153,14 +153,14 @@ static tensor_status find_end(const struct fl_data_zip *zip, struct end *end) {
            !(signature_is(tail + at, 5, 6) && at + END + (int64_t)number(tail + at + 20, 2) == count))
         at--;
     if (!status && at < 0) {
-        status = fl_fail(TENSOR_E_DATA, "%s: %s is no zip archive, or is truncated: it has no end of directory",
+        status = fl_fail(TENSOR_E_DATA, "%s: %s is not a zip archive, or is truncated: it has no end of directory",
                          zip->kind, zip->path);
     } else if (!status) {
         const uint8_t *record = tail + at;
         *end = (struct end){number(record + 10, 2), number(record + 12, 4), number(record + 16, 4),
                             zip->bytes - count + at};
         if (number(record + 4, 2) != 0 || number(record + 6, 2) != 0 || number(record + 8, 2) != end->members)
-            status = broken(zip, "it is a part of several");
+            status = broken(zip, "it is one of several files");
     }
     fl_free(tail);
     return status;
@@ -189,12 +189,12 @@ static tensor_status read_directory(struct fl_data_zip *zip) {
     for (int64_t i = 0; i < zip->members; i++) {
         struct entry e;
         if (!read_entry(zip, at, &e))
-            return fl_fail(TENSOR_E_DATA, "%s: %s: entry %lld of its directory is none", zip->kind, zip->path,
+            return fl_fail(TENSOR_E_DATA, "%s: %s: entry %lld of its directory is invalid", zip->kind, zip->path,
                            (long long)i);
         at = e.next;
         zip->first = i && zip->first < e.local ? zip->first : e.local;
     }
-    return at == zip->directory_bytes ? TENSOR_OK : broken(zip, "its directory goes on after the last member");
+    return at == zip->directory_bytes ? TENSOR_OK : broken(zip, "its directory continues after the last member");
 }
 
 tensor_status fl_data_zip_open(struct fl_data_zip *zip, const char *kind, const char *path) {

@@ -67,16 +67,17 @@ static void *open_library(char *why, size_t bytes) {
     const char *named = getenv("FLEXLAB_CUDA_LIBRARY");
     char folder[PATH], path[PATH];
     if (named && *named && *named != '/') {
-        snprintf(why, bytes, "FLEXLAB_CUDA_LIBRARY: '%s' is no absolute path, expected one, such as /usr/local/lib/%s",
-                 named, file);
+        snprintf(why, bytes,
+                 "FLEXLAB_CUDA_LIBRARY: '%s' is not an absolute path, expected one, such as /usr/local/lib/%s", named,
+                 file);
         return NULL;
     }
     if (named && *named)
         return open_at(named, "FLEXLAB_CUDA_LIBRARY", why, bytes);
     if (!own_folder(folder)) {
         snprintf(why, bytes,
-                 "no CUDA backend: the folder of this program or library is not to be found in "
-                 "/proc/self/maps; FLEXLAB_CUDA_LIBRARY names the backend");
+                 "no CUDA backend: the folder of this program or library cannot be found in /proc/self/maps; "
+                 "FLEXLAB_CUDA_LIBRARY names the backend");
         return NULL;
     }
     const bool beside = snprintf(path, sizeof path, "%s%s", folder, file) < PATH && !access(path, F_OK);
@@ -95,7 +96,7 @@ static const struct fl_gpu_plugin *plugin_of(void *library, char *why, size_t by
     if (!plugin)
         snprintf(why, bytes, "the CUDA backend has no function " FL_GPU_PLUGIN_SYMBOL);
     else if (plugin->version != FL_GPU_VERSION || strcmp(plugin->flexlab, FLEXLAB_VERSION_STRING) != 0)
-        snprintf(why, bytes, "the CUDA backend is of flexlab %s, interface %d, expected %s, interface %d",
+        snprintf(why, bytes, "the CUDA backend belongs to flexlab %s, interface %d, expected %s, interface %d",
                  plugin->version < 1000 ? plugin->flexlab : "?", plugin->version, FLEXLAB_VERSION_STRING,
                  FL_GPU_VERSION);
     else if (plugin->call_bytes != sizeof(struct fl_call) || plugin->slot_bytes != sizeof(struct fl_slot) ||

@@ -20,7 +20,7 @@ static const char *failed(struct fl_gpu_device *d, cudaError_t error, const char
     (void)cudaGetLastError(); // else the next launch would tell of it
     if (error != cudaErrorMemoryAllocation)
         d->failed = error;
-    snprintf(d->text, sizeof d->text, "%s: CUDA says %s (%s)", what, cudaGetErrorString(error),
+    snprintf(d->text, sizeof d->text, "%s: CUDA reports %s (%s)", what, cudaGetErrorString(error),
              cudaGetErrorName(error));
     return d->text;
 }
@@ -30,7 +30,7 @@ static const char *enter(struct fl_gpu_device *d, const char *what, bool now) {
     if (d->failed != cudaSuccess)
         return d->text;
     if (now && d->recording) {
-        snprintf(d->text, sizeof d->text, "%s: not while calls are recorded", what);
+        snprintf(d->text, sizeof d->text, "%s: not allowed while tasks are recorded", what);
         return d->text;
     }
     return failed(d, cudaSetDevice(d->number), what);
@@ -49,7 +49,7 @@ static int count_devices(char *why, size_t bytes) {
     else if (driver == 0)
         snprintf(why, bytes, "no CUDA driver: %s (%s)", cudaGetErrorString(error), cudaGetErrorName(error));
     else
-        snprintf(why, bytes, "CUDA says %s (%s); the driver is for CUDA %d.%d, the backend for %d.%d",
+        snprintf(why, bytes, "CUDA reports %s (%s); the driver is for CUDA %d.%d, the backend for %d.%d",
                  cudaGetErrorString(error), cudaGetErrorName(error), driver / 1000, driver % 1000 / 10,
                  CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     return 0;

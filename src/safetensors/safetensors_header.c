@@ -138,7 +138,7 @@ static tensor_status read_string(struct reader *r, const char **string) {
         }
         const size_t length = fl_utf8_length(r->text + r->at, r->size - r->at);
         if (!length)
-            return refuse(r, r->at, "0x%02x begins no character of UTF-8", c);
+            return refuse(r, r->at, "0x%02x does not begin a UTF-8 character", c);
         memmove(to, r->text + r->at, length);
         to += length;
         r->at += length;
@@ -205,10 +205,10 @@ static tensor_status check_tensor(const struct reader *r, size_t at, const struc
     if (bytes < 0)
         return refuse(r, at, "tensor '%.80s' has 2^63 bytes or more", t->name);
     if (t->begin > t->end || t->end > r->s->data_bytes)
-        return refuse(r, at, "tensor '%.80s' lies at bytes %lld to %lld, expected within 0 to %lld", t->name,
+        return refuse(r, at, "tensor '%.80s' is at bytes %lld to %lld, expected within 0 to %lld", t->name,
                       (long long)t->begin, (long long)t->end, (long long)r->s->data_bytes);
     if (t->end - t->begin != bytes)
-        return refuse(r, at, "tensor '%.80s' lies on %lld bytes, its type and shape have %lld", t->name,
+        return refuse(r, at, "tensor '%.80s' occupies %lld bytes, its type and shape need %lld", t->name,
                       (long long)(t->end - t->begin), (long long)bytes);
     return TENSOR_OK;
 }
@@ -291,7 +291,7 @@ static tensor_status read_entry(struct reader *r) {
     TRY(need(r, ':'));
     if (!strcmp(name, "__metadata__")) {
         if (r->has_notes)
-            return refuse(r, at, "'__metadata__' stands there twice");
+            return refuse(r, at, "'__metadata__' occurs twice");
         r->has_notes = true;
         return read_notes(r);
     }

@@ -107,7 +107,7 @@ static tensor_status check_kind(const struct fl_safetensors *s, int64_t size) {
                            ? NULL
                            : looks_like(head, count);
     if (what)
-        status = fl_fail(TENSOR_E_DATA, "safetensors: %s is no safetensors file: it looks like %s", s->path, what);
+        status = fl_fail(TENSOR_E_DATA, "safetensors: %s is not a safetensors file: it looks like %s", s->path, what);
     return status;
 }
 
@@ -131,8 +131,8 @@ static tensor_status read_header(struct fl_safetensors *s) {
         header = header << 8 | length[i];
     if (header > FL_SAFETENSORS_HEADER_LIMIT)
         return fl_fail(TENSOR_E_DATA,
-                       "safetensors: %s is no safetensors file: its first eight bytes would be the length of a header, "
-                       "%llu, expected at most %d",
+                       "safetensors: %s is not a safetensors file: its first eight bytes would be the length of a "
+                       "header, %llu, expected at most %d",
                        s->path, (unsigned long long)header, FL_SAFETENSORS_HEADER_LIMIT);
     if ((int64_t)header > size - LENGTH_BYTES)
         return fl_fail(TENSOR_E_DATA, "safetensors: %s: a header of %llu bytes, the file has %lld after its length",

@@ -31,7 +31,7 @@ static tensor_status check_text(const char *what, const char *text) {
     const size_t size = strlen(text);
     for (size_t i = 0, length; i < size; i += length)
         if (!(length = fl_utf8_length((const unsigned char *)text + i, size - i)))
-            return fl_fail(TENSOR_E_ARGUMENT, "safetensors: %s '%.80s' is no text in UTF-8 (byte %zu)", what, text, i);
+            return fl_fail(TENSOR_E_ARGUMENT, "safetensors: %s '%.80s' is not UTF-8 text (byte %zu)", what, text, i);
     return TENSOR_OK;
 }
 

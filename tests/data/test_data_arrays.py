@@ -236,7 +236,7 @@ def refused_arrays(folder):
         refused(spec, "images of type", "expected 'u1' (uint8)")
     for shape, word in (((24,), "images of 1 dimensions"), ((4, 6), "images of 2 dimensions"), ((1, 2, 3, 2, 2), "5 dimensions, expected 1 to 4"),
                         ((), "0 dimensions"), ((0, 3, 4), "an empty array"), ((24, 0, 1), "an empty array"), ((2, 1, 2, 6), "1x2x6, expected at most 4096x4096x4"),
-                        ((2, 3, 5), "is truncated: its header promises 30 bytes of elements, 24 follow"), ((2, 3, 3), "goes on after the last element"),
+                        ((2, 3, 5), "is truncated: its header declares 30 bytes of elements, 24 follow"), ((2, 3, 3), "continues after the last element"),
                         ((1 << 62, 4096, 4096), "promises more than"), ((1 << 40, 1, 1), "is truncated"), ((3, 2, 4), "2 labels, for 3 images")):
         images.write_bytes(npy("|u1", False, shape, bytes(24), header=None if shape else f"{{{D}, {F}, 'shape': ()}}"))
         refused(spec, word)
@@ -246,7 +246,7 @@ def refused_arrays(folder):
         images.write_bytes(good[:cut])
         refused(spec, "images.npy", "truncated")
     images.write_bytes(good + b"\0")
-    refused(spec, "goes on after the last element")
+    refused(spec, "continues after the last element")
     images.write_bytes(b"\x94" + good[1:])
     refused(spec, "NUMPY")
     for version in ((0, 0), (4, 0), (1, 1)):
@@ -268,8 +268,8 @@ def refused_arrays(folder):
     refused(spec, "labels of 2 dimensions, expected [N] or [N, 1]")
     labels.write_bytes(label_file([3, 9], ">u2"))
     refused(spec, "no files of the test split", split="test", status="argument")
-    for wrong, word in (("npy:a", "1 paths"), ("npy:a,b,c", "3 paths"), ("npy:a,b,c,d,e", "one path too many, 'e'"), ("npy:a,,c", "a path is empty"), ("npy:", "nothing is named"),
-                        ("npy", "nothing is named"), ("npy:classes=3", "no path"), ("npy:a,b,clases=3", "option 'clases=3'"), ("npy:a,b,classes=1", "from 2 to 65536"),
+    for wrong, word in (("npy:a", "1 paths"), ("npy:a,b,c", "3 paths"), ("npy:a,b,c,d,e", "one path too many, 'e'"), ("npy:a,,c", "a path is empty"), ("npy:", "no name is given"),
+                        ("npy", "no name is given"), ("npy:classes=3", "no path"), ("npy:a,b,clases=3", "option 'clases=3'"), ("npy:a,b,classes=1", "from 2 to 65536"),
                         ("npy:a,b,classes=65537", "from 2 to 65536"), ("npy:a,b,classes=3x", "whole number"), ("npy:a,b,classes=2,classes=2", "given twice"), ("npz:a,b,c", "one path too many")):
         refused(wrong, word, status="argument")
     refused(f"npy:{images},{folder}/absent", "cannot open", "absent", status="io")
@@ -305,8 +305,8 @@ def refused_archives(folder):
         attempt(pair(method=method).end(), f"method {method}, expected 0 (stored) or 8 (deflated)")
     attempt(pair(crc=1).end(), "x_train.npy is corrupt", "CRC-32", "the archive says 00000001")
     attempt(pair(deflated=False, crc=7).end(), "CRC-32")
-    attempt(pair(length=len(x) + 1).end(), "header promises")
-    attempt(pair(length=len(x) - 1).end(), "header promises")
+    attempt(pair(length=len(x) + 1).end(), "header declares")
+    attempt(pair(length=len(x) - 1).end(), "header declares")
     attempt(pair(deflated=False, length=len(x) + 1).end(), "cannot have")
     attempt(pair(length=1 << 31).end(), "cannot have 2147483648 bytes")
     attempt(pair(wide=True, length=1 << 62).end(), "cannot have")
@@ -326,11 +326,11 @@ def refused_archives(folder):
     attempt(pair(squeezed=zlib.compress(x)[2:10]).end(), "deflated bytes end too early")
     z = zlib.compressobj(9, zlib.DEFLATED, -15)
     whole = z.compress(x) + z.flush()
-    attempt(pair(squeezed=whole + b"x").end(), "bytes follow the end of what is deflated")
+    attempt(pair(squeezed=whole + b"x").end(), "bytes follow the end of its deflated bytes")
     z = zlib.compressobj(9, zlib.DEFLATED, -15)
-    attempt(pair(squeezed=z.compress(x + b"more") + z.flush()).end(), "more bytes come out")
+    attempt(pair(squeezed=z.compress(x + b"more") + z.flush()).end(), "it has more bytes than")
     z = zlib.compressobj(9, zlib.DEFLATED, -15)
-    attempt(pair(squeezed=z.compress(x[:-1]) + z.flush(), length=len(x)).end(), "fewer bytes come out")
+    attempt(pair(squeezed=z.compress(x[:-1]) + z.flush(), length=len(x)).end(), "it has fewer bytes than")
     # A bomb: a header that promises what zeros would fill, of which the member holds less.
     bomb = npy("|u1", False, (1000, 4096, 256), b"")
     z = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -338,21 +338,21 @@ def refused_archives(folder):
     attempt(pair(squeezed=squeezed, length=len(bomb) + (1000 << 20)).end(), "cannot have")
     good = pair().end()
     for cut in (0, 1, 21, 22, len(good) // 2, len(good) - 1):
-        attempt(good[:cut], "no zip archive")
+        attempt(good[:cut], "not a zip archive")
     attempt(b"x" + good, "its directory does not end where")
-    attempt(good + b"x", "no zip archive, or is truncated")
+    attempt(good + b"x", "not a zip archive, or is truncated")
     attempt(pair().end(count=3), "too short for its members")
-    attempt(pair().add("a" * 60, b"").end(count=4), "entry 3 of its directory is none")
-    attempt(pair().end(count=1), "goes on after the last member")
+    attempt(pair().add("a" * 60, b"").end(count=4), "entry 3 of its directory is invalid")
+    attempt(pair().end(count=1), "continues after the last member")
     attempt(pair().end(count=0), "it has no members")
     attempt(pair().end(count=60000), "too short for its members")
     attempt(pair().end(size=10 ** 6), "directory does not end")
     attempt(pair().end(at=10 ** 6), "directory does not end")
     attempt(pair().end(wide=True, at64=10 ** 9), "zip64 directory lies outside")
-    attempt(pair().end(wide=True, at64=0), "zip64 directory is none")
+    attempt(pair().end(wide=True, at64=0), "zip64 directory is invalid")
     attempt(pair().end(wide=True, count=1 << 60), "too short for its members")
     attempt(Archive().end(), "no members")
-    attempt(npy("|u1", False, (2, 3, 4), bytes(24)), "no zip archive")
+    attempt(npy("|u1", False, (2, 3, 4), bytes(24)), "not a zip archive")
 
 
 def large_member(folder):

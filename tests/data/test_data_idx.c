@@ -101,10 +101,10 @@ static void check_plain_failures(void) {
 
     write_plain();
     file_write(train_images, images, images_size + 1);
-    EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, train_images, "goes on");
+    EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, train_images, "continues");
     write_plain();
     file_write(train_labels, labels, labels_size + 1);
-    EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, train_labels, "goes on");
+    EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, train_labels, "continues");
 
     write_plain();
     put_word(labels + 4, COUNT - 1);
@@ -173,7 +173,7 @@ static void check_gzip_failures(void) {
     EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, "train-images-idx3-ubyte.gz", "truncated", "150323855325");
     make_files();
     file_write("train-images-idx3-ubyte.gz", images, images_size + 1);
-    EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, "train-images-idx3-ubyte.gz", "goes on");
+    EXPECT_FAILURE("idx", DATA_TRAIN, TENSOR_E_DATA, "train-images-idx3-ubyte.gz", "continues");
     remove_files();
 }
 

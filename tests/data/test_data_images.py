@@ -327,8 +327,8 @@ def refusals(place):
     for width, height in ((0, 3), (4, 0), (4097, 3), (4, 4097), (0xFFFFFFFF, 0xFFFFFFFF), (0x80000000, 1)):
         attempt(png(1, 1, 2, 8, [[0] * 3]).replace(struct.pack(">II", 1, 1), struct.pack(">II", width, height)), f"is {height}x{width}, expected 1x1 to 4096x4096")
     # A bomb: 4096x4096 declared, a few bytes there.
-    attempt(png(4096, 4096, 6, 16, [], idat=zlib.compress(b"")), "4096x4096, which a file of", "does not hold")
-    attempt(png(4096, 4096, 0, 1, [], idat=zlib.compress(bytes(10))), "does not hold")
+    attempt(png(4096, 4096, 6, 16, [], idat=zlib.compress(b"")), "4096x4096, which a file of", "cannot contain")
+    attempt(png(4096, 4096, 0, 1, [], idat=zlib.compress(bytes(10))), "cannot contain")
     attempt(png(300, 300, 0, 8, [], idat=zlib.compress(bytes(1000), 9) + bytes(300)), "is a corrupt PNG")
     attempt(png(4, 3, 2, 8, [[1] * 12] * 3, idat=zlib.compress(bytes(3 * 13 + 1))), "is a corrupt PNG")
     attempt(png(4, 3, 2, 8, [[1] * 12] * 3, idat=zlib.compress(b"\5" + bytes(38))), "is a corrupt PNG")
@@ -365,7 +365,7 @@ def refusals(place):
     # Layout.
     fresh()
     (folder / "train/a/readme.txt").write_bytes(b"")
-    refused(spec, "readme.txt is no image by its name: expected .png, .jpg or .jpeg")
+    refused(spec, "readme.txt is not an image by its name: expected .png, .jpg or .jpeg")
     (folder / "train/a/readme.txt").rename(folder / "train/a/.readme.txt")
     check(opened(spec).count == 1, "hidden names are passed over")
     (folder / "train/1.png").write_bytes(good)
@@ -376,7 +376,7 @@ def refusals(place):
     check(opened(spec, "test").classes == 2, "the test split has a class fewer")
     (folder / "train/b").rmdir()
     (folder / "test/b").mkdir()
-    refused(spec, "test/b is a class that the training split has not", split="test")
+    refused(spec, "test/b is a class that the training split does not have", split="test")
     (folder / "test/b").rmdir()
     (folder / "train/a/3.png").mkdir()
     refused(spec, "3.png is not a regular file but a folder", status="io")
@@ -404,7 +404,7 @@ def refusals(place):
     refused(spec, "cannot open the folder", "train", split="train", status="io")
     (folder / "train").mkdir()
     refused(spec, "train has no image")
-    for rest, word in (("", "nothing is named"), (":", "nothing is named"), (":a,b", "one path too many"), (":a,resize=3", "HEIGHTxWIDTH"), (":a,resize=0x3", "1x1 to 4096x4096"),
+    for rest, word in (("", "no name is given"), (":", "no name is given"), (":a,b", "one path too many"), (":a,resize=3", "HEIGHTxWIDTH"), (":a,resize=0x3", "1x1 to 4096x4096"),
                        (":a,resize=3x4097", "1x1 to 4096x4096"), (":a,resize=3x4x", "HEIGHTxWIDTH"), (":a,channels=0", "1 to 4"), (":a,channels=5", "1 to 4"), (":a,chanels=3", "option 'chanels=3'")):
         refused("images" + rest, word, status="argument")
 
@@ -438,8 +438,8 @@ def refused_jpegs(place):
     attempt(jpeg(4097, 8, blocks), "is 8x4097, expected 1x1 to 4096x4096")
     attempt(jpeg(8, 65500, blocks), "is 65500x8, expected 1x1 to 4096x4096")
     attempt(jpeg(0, 8, blocks), "JPEG")
-    attempt(jpeg(4096, 4096, blocks), "4096x4096, which a file of", "does not hold")
-    attempt(jpeg(4096, 4096, [], True, data=bytes(100)), "does not hold")
+    attempt(jpeg(4096, 4096, blocks), "4096x4096, which a file of", "cannot contain")
+    attempt(jpeg(4096, 4096, [], True, data=bytes(100)), "cannot contain")
     attempt(jpeg(32, 24, blocks[:5]), "is a corrupt JPEG")
     attempt(jpeg(32, 24, blocks, data=b"\xfe" * 40), "is a corrupt JPEG")
     attempt(jpeg(32, 24, blocks, data=b"\xff\xc8"), "is a corrupt JPEG")

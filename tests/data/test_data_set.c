@@ -24,8 +24,8 @@ static void check_specifications(void) {
     expect_bad("mnist", "unknown data set 'mnist': expected synthetic, cifar10:DIR, cifar100:DIR, ");
     expect_bad("", "unknown data set ''");
     expect_bad("cifar1000:/tmp", "unknown data set 'cifar1000:/tmp'");
-    expect_bad("cifar100", "nothing is named, expected cifar100:DIR");
-    expect_bad("cifar100:", "nothing is named, expected cifar100:DIR");
+    expect_bad("cifar100", "no name is given, expected cifar100:DIR");
+    expect_bad("cifar100:", "no name is given, expected cifar100:DIR");
     expect_bad("cifar100:/tmp,labels=both", "option 'labels=both', expected labels=fine or labels=coarse");
     expect_bad("cifar100:/tmp,label=fine", "option 'label=fine'");
     expect_bad("cifar100:/tmp,labels=fine,labels=fine", "given twice");

@@ -71,7 +71,8 @@ static void check_makers(void) {
     refused(TENSOR_E_DATA, "empty", data_new_text("", 0, DATA_BYTES, NULL));
     refused(TENSOR_E_DATA, "empty", data_new_text("", 0, DATA_CHARACTERS, NULL));
     refused(TENSOR_E_ARGUMENT, "unit 2", data_new_text("a", 1, (data_unit)2, NULL));
-    refused(TENSOR_E_DATA, "byte 1, 0xFF, begins no character", data_new_text("a\xFF", 2, DATA_CHARACTERS, NULL));
+    refused(TENSOR_E_DATA, "byte 1, 0xFF, does not begin a UTF-8 character",
+            data_new_text("a\xFF", 2, DATA_CHARACTERS, NULL));
     const int32_t few[] = {0, 5, 9};
     refused(TENSOR_E_ARGUMENT, "tokens is NULL", data_new_tokens(NULL, 3, 10));
     refused(TENSOR_E_ARGUMENT, "at least 1", data_new_tokens(few, 0, 10));
@@ -230,8 +231,8 @@ static void check_refusals(void) {
     refuse_loader(set, (data_loader_config){.batch = 1, .context = 20}, "20 tokens, expected at least 21");
     refuse_loader(set, (data_loader_config){.batch = 1, .context = INT32_MAX}, "at least 2147483648");
     refuse_loader(set, (data_loader_config){.batch = 1, .context = 11, .augment = true}, "at least 22");
-    refuse_loader(set, (data_loader_config){.batch = 5, .context = 4, .drop_last = true}, "4 windows leaves no whole");
-    refuse_loader(set, (data_loader_config){.batch = 5, .context = 4, .streams = true}, "4 windows leaves no whole");
+    refuse_loader(set, (data_loader_config){.batch = 5, .context = 4, .drop_last = true}, "4 excerpts leaves no whole");
+    refuse_loader(set, (data_loader_config){.batch = 5, .context = 4, .streams = true}, "4 excerpts leaves no whole");
     refuse_loader(set, (data_loader_config){.batch = 2, .context = 4, .streams = true, .shuffle = true}, "one of them");
     refuse_loader(set, (data_loader_config){.batch = 2, .context = 4, .mean = one, .deviation = one}, "of a text");
     refuse_loader(images, (data_loader_config){.batch = 2, .context = 4}, "context 4");

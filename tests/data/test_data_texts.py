@@ -82,7 +82,7 @@ def broken_text(folder):
                 try:
                     data.decode()
                 except UnicodeDecodeError as error:
-                    refused(f"text:{path},unit=characters", f"byte {error.start}, 0x{data[error.start]:02X}, begins no character of UTF-8")
+                    refused(f"text:{path},unit=characters", f"byte {error.start}, 0x{data[error.start]:02X}, does not begin a UTF-8 character")
                 else:
                     check(False, "Python takes", data)
                 expect_bytes(f"text:{path},test=0", "train", data)
@@ -122,7 +122,7 @@ def refusals(folder):
     for unit in ("bytes", "characters"):
         refused(f"text:{path},unit={unit}", "empty.txt is empty")
     path.write_bytes(b"some text")
-    for rest, word in (("", "nothing is named"), (f"{path},unit=words", "unit=bytes or unit=characters"), (f"{path},test=100", "from 0 to 99"), (f"{path},test=-1", "from 0 to 99"),
+    for rest, word in (("", "no name is given"), (f"{path},unit=words", "unit=bytes or unit=characters"), (f"{path},test=100", "from 0 to 99"), (f"{path},test=-1", "from 0 to 99"),
                        (f"{path},test=1%", "from 0 to 99"), (f"{path},{path},test=5", "beside a file of the test split"), (f"{path},{path},{path}", "one path too many"), (f"{path},tokens=5", "option 'tokens=5'")):
         refused("text:" + rest, word, status="argument")
     refused(f"text:{folder}/absent", "cannot open", status="io")

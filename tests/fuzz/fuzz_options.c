@@ -77,7 +77,7 @@ static void check_series(const struct settings *s) {
         MUST(!one->plain || !one->predictor == !one->shared, "%s: predictor %s", one->label,
              one->predictor ? one->predictor : "none");
         for (int k = 0; k < i; k++)
-            MUST(strcmp(series[k].label, series[i].label), "%s is there twice", series[i].label);
+            MUST(strcmp(series[k].label, series[i].label), "%s occurs twice", series[i].label);
     }
     series_free(series, count);
 }

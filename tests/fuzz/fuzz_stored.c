@@ -3,7 +3,7 @@
  * Input: a byte of choices (bit 0: results that training could have written, as the values that follow say, else the
  * bytes themselves are the file; bit 1: those results are then edited field by field and line by line; bit 2: the
  * scripts of the figures are composed, too). What was written reads as what it was; what is accepted lies within the
- * limits of docs/metrics.md, can be written again and read as the same, joined with itself, and shown. */
+ * limits of docs/output.md, can be written again and read as the same, joined with itself, and shown. */
 #define _GNU_SOURCE
 #include "figures/figure.h"
 #include "messages.h"
@@ -338,12 +338,12 @@ static void check_limits(const struct stored *stored) {
         MUST(strspn(one->label, "abcdefghijklmnopqrstuvwxyz0123456789+-:") == strlen(one->label), "the name %s",
              one->label);
         for (int k = 0; k < i; k++)
-            MUST(strcmp(x->series[k].label, one->label), "%s is there twice", one->label);
+            MUST(strcmp(x->series[k].label, one->label), "%s occurs twice", one->label);
     }
     for (int i = 0; i < x->seed_count; i++) {
         whole("seed", (int64_t)x->seeds[i], 0, (int64_t)MOST);
         for (int k = 0; k < i; k++)
-            MUST(x->seeds[k] != x->seeds[i], "seed %llu is there twice", (unsigned long long)x->seeds[i]);
+            MUST(x->seeds[k] != x->seeds[i], "seed %llu occurs twice", (unsigned long long)x->seeds[i]);
     }
     whole("epochs", s->epochs, 1, MOST_EPOCHS);
     whole("steps", x->steps, 1, (int64_t)MOST);

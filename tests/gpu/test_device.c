@@ -105,7 +105,7 @@ static void tensors(tensor_format format) {
     refused(tensor_add(u, t, h), TENSOR_E_ARGUMENT, "b on cpu");
     refused(tensor_add(h, h, t), TENSOR_E_ARGUMENT, "b on toy");
     refused(tensor_sum(values, t), TENSOR_E_UNSUPPORTED, "lies on toy");
-    refused(tensor_convert(t, h), TENSOR_E_ARGUMENT, "tensor_copy is the bridge");
+    refused(tensor_convert(t, h), TENSOR_E_ARGUMENT, "use tensor_copy");
     if (tensor_format_is_shared(format)) {
         values[5] = NAN;
         refused(tensor_load_f64(t, values, N), TENSOR_E_ARGUMENT, "value 5 is nan");

@@ -84,7 +84,7 @@ static void no_file(void) {
     names();
 }
 static void relative(void) {
-    unavailable("'libflexlab_cuda.so' is no absolute path");
+    unavailable("'libflexlab_cuda.so' is not an absolute path");
 }
 static void no_backend(void) {
     unavailable("no function flexlab_gpu_plugin");
@@ -96,7 +96,7 @@ static void other_interface(void) {
     unavailable("expected " FLEXLAB_VERSION_STRING ", interface ");
 }
 static void other_library(void) {
-    unavailable("is of flexlab 0.0.1, interface ");
+    unavailable("belongs to flexlab 0.0.1, interface ");
 }
 static void other_sources(void) {
     unavailable("built from other sources");
@@ -110,7 +110,7 @@ static void real_backend(void) {
     } else {
         CHECK(tensor_error_status() == TENSOR_E_DEVICE && strstr(tensor_error(), "cuda is unavailable: ") &&
                   (strstr(tensor_error(), "no CUDA driver: ") || strstr(tensor_error(), "no CUDA device") ||
-                   strstr(tensor_error(), "CUDA says ")),
+                   strstr(tensor_error(), "CUDA reports ")),
               "%s: %s", this_case, tensor_error());
         printf("%s\n", tensor_error());
     }

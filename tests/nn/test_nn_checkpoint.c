@@ -150,7 +150,7 @@ static void other_networks(void) {
     }
     CHECK(!nn_checkpoint_save(g[3], path, NULL, 0), "%s", tensor_error());
     unsigned char *before = state_of(g[0]);
-    refused(g[0], before, TENSOR_E_DATA, "is none of the network");
+    refused(g[0], before, TENSOR_E_DATA, "does not belong to the network");
     free(before);
     for (int i = 0; i < 5; i++)
         nn_graph_free(g[i]);
@@ -274,7 +274,7 @@ static void changed_files(void) {
         {{NULL, 0, 0, 0, "network.steps", ""}, "'network.steps' is ''"},
         {{NULL, 0, 0, 0, "network.layout", "0"}, "('network.layout' is '0'"},
         {{NULL, 0, 0, 0, "flexlab.version", NULL}, "its metadata have no 'flexlab.version'"},
-        {{NULL, 0, 0, 0, "flexlab.checkpoint", NULL}, "no checkpoint of flexlab"},
+        {{NULL, 0, 0, 0, "flexlab.checkpoint", NULL}, "not a flexlab checkpoint"},
         {{NULL, 0, 0, 0, "flexlab.checkpoint", "2"}, "'flexlab.checkpoint' is '2', expected '1'"}};
     unsigned char *before = state_of(other);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

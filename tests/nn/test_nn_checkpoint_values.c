@@ -85,11 +85,11 @@ int main(void) {
     refused(nn_checkpoint_values(path, "i", x, 1), TENSOR_E_DATA, "I32");
     refused(nn_checkpoint_shape(NULL, "w", &ndim, dim), TENSOR_E_ARGUMENT, "path");
     refused(nn_checkpoint_shape(path, NULL, &ndim, dim), TENSOR_E_ARGUMENT, "name");
-    refused(nn_checkpoint_shape(path, "w", NULL, dim), TENSOR_E_ARGUMENT, "answer");
-    refused(nn_checkpoint_shape(path, "w", &ndim, NULL), TENSOR_E_ARGUMENT, "answer");
+    refused(nn_checkpoint_shape(path, "w", NULL, dim), TENSOR_E_ARGUMENT, "result");
+    refused(nn_checkpoint_shape(path, "w", &ndim, NULL), TENSOR_E_ARGUMENT, "result");
     refused(nn_checkpoint_values(NULL, "w", x, 6), TENSOR_E_ARGUMENT, "path");
     refused(nn_checkpoint_values(path, NULL, x, 6), TENSOR_E_ARGUMENT, "name");
-    refused(nn_checkpoint_values(path, "w", NULL, 6), TENSOR_E_ARGUMENT, "answer");
+    refused(nn_checkpoint_values(path, "w", NULL, 6), TENSOR_E_ARGUMENT, "result");
     CHECK(!unlink(path), "%s", path);
     CHECK(nn_checkpoint_shape(path, "w", &ndim, dim) && strstr(tensor_error(), path), "%s", tensor_error());
     CHECK(nn_checkpoint_values(path, "w", x, 6) && strstr(tensor_error(), path), "%s", tensor_error());

@@ -387,11 +387,11 @@ static const struct {
                   {no_heads, "0 heads"},
                   {negative, "hidden -1"},
                   {no_function, "function 'gulu', expected one of sigmoid"},
-                  {of_tokens, "attention wants sequences [batch, length, width], its input is 2x9"},
+                  {of_tokens, "attention takes sequences [batch, length, width], its input is 2x9"},
                   {other_widths, "inputs of different shape"},
                   {no_node, "input node 77"},
                   {no_name, "missing, empty or longer"},
-                  {long_name, "no room for its parts"},
+                  {long_name, "too long for the names of its nodes"},
                   {bad_positions, "deviation inf"}};
 
 static void refuses(void) {

@@ -459,11 +459,11 @@ static void operation_errors(void) {
     REFUSED(tensor_root_mean(wide, g, NULL, 0), TENSOR_E_ARGUMENT, "factors is NULL");
     REFUSED(tensor_root_mean(wide, NULL, by, 0), TENSOR_E_ARGUMENT, "g is NULL");
     REFUSED(tensor_root_mean(wide, g, narrow_by, 0), TENSOR_E_SHAPE, "factors is 8, expected [f,4]");
-    REFUSED(tensor_root_mean(by, by, by, 0), TENSOR_E_FORMAT, "numbers beside the formats");
+    REFUSED(tensor_root_mean(by, by, by, 0), TENSOR_E_FORMAT, "a type of plain numbers");
     REFUSED(tensor_combine(g, g, g, g, by, 0), TENSOR_E_ARGUMENT, "y and w are the same tensor");
     REFUSED(tensor_sum_squares(sums, 2, g), TENSOR_E_ARGUMENT, "index is 2, expected 0 to 1");
     REFUSED(tensor_sum_squares(g, 0, g), TENSOR_E_FORMAT, "sums is flex16+5 4, expected f64");
-    REFUSED(tensor_sum_squares(sums, 0, sums), TENSOR_E_FORMAT, "numbers beside the formats");
+    REFUSED(tensor_sum_squares(sums, 0, sums), TENSOR_E_FORMAT, "a type of plain numbers");
     REFUSED(tensor_optimiser_begin(by, &(tensor_optimiser){0}), TENSOR_E_SHAPE, "numbers is f64 2x4, expected f64 9x4");
     tensor *numbers = tensor_new(FMT_F64, TENSOR_SHAPE(TENSOR_STEP_ROWS, 4)),
            *rate = tensor_new(FMT_F32, TENSOR_SHAPE(1));

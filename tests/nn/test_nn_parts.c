@@ -201,7 +201,7 @@ static void order(void) {
     CHECK(!nn_forward(g, images, labels), "%s", tensor_error());
     refused(nn_update(g, 0.1f), TENSOR_E_ARGUMENT, "no backward pass");
     CHECK(!nn_evaluate(g, images, labels, 2, NULL, NULL), "%s", tensor_error());
-    refused(nn_backward(g), TENSOR_E_ARGUMENT, "still there"); /* evaluation has had the memory */
+    refused(nn_backward(g), TENSOR_E_ARGUMENT, "still exist"); /* evaluation has had the memory */
     CHECK(!nn_forward(g, images, labels) && !nn_backward(g), "%s", tensor_error());
     CHECK(!nn_evaluate(g, images, labels, 2, NULL, NULL), "%s", tensor_error()); /* gradients have their own */
     refused(nn_backward(g), TENSOR_E_ARGUMENT, "no forward pass");
@@ -231,7 +231,7 @@ static void wrong_states(void) {
                      .variant = "flex16+5", .batch = BATCH, .seed = 4, .momentum = 0.9f, .weight_decay = 1e-3f},
                  "mlp2");
     struct bytes other = state_of(dfp), another = state_of(seed);
-    refused(nn_state_set(g, other.at, other.n), TENSOR_E_DATA, "of a network in dfp16, this one is in flex16+5");
+    refused(nn_state_set(g, other.at, other.n), TENSOR_E_DATA, "to a network in dfp16, this one is in flex16+5");
     refused(nn_state_set(g, another.at, another.n), TENSOR_E_DATA, "other layers or settings");
     /* any byte may be damaged: an error that leaves everything as it was, or a state that is one */
     uint64_t random = 5;

@@ -131,7 +131,7 @@ static const struct {
            {no_units, "0 units, expected 1 to"},
            {no_name, "its name '' is missing"},
            {name_twice, "the name is used twice"},
-           {last_of_an_image, "wants sequences [batch, length, width], its input is 4x"},
+           {last_of_an_image, "takes sequences [batch, length, width], its input is 4x"},
            {bare_tokens, "its input 'tokens' is tokens"},
            {the_cell, "'l.cell' is the layer's own"}};
 

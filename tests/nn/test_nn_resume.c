@@ -134,7 +134,7 @@ static bool same_file(const char *a, const char *b, const char *name) {
     return !system(command);
 }
 
-/* Of what both have: on a device no error is measured (docs/telemetry.md). */
+/* Of what both have: on a device no error is measured (docs/output.md). */
 static bool same_rows(const char *without_measured, const char *name) {
     char command[4000], whole[400], pieces[400];
     snprintf(whole, sizeof whole, "%s", path_of("whole", name));
@@ -386,7 +386,7 @@ static void refusals(const data_set *train, const data_set *test) {
     data_free(other);
     other_data(&good, train, test);
     events.resume = refuse_bytes;
-    refused(&good, train, test, &events, TENSOR_E_DATA, "is not what the program keeps");
+    refused(&good, train, test, &events, TENSOR_E_DATA, "is not the state of the program");
     bad = good, bad.resume = "/nowhere/file";
     refused(&bad, train, test, NULL, TENSOR_E_IO, "/nowhere/file");
     bad = good, bad.checkpoint = "/nowhere";
@@ -407,31 +407,31 @@ static void refusals(const data_set *train, const data_set *test) {
                  {"training.position", 0, 6, 0, "epoch 6, batch 2"},
                  {"training.position", 1, 3, 0, "batch 3, step 7"},
                  {"training.position", 1, -1, 0, "batch -1"},
-                 {"training.position", 2, 2, 0, "no place in a training"},
-                 {"training.position", 2, 1, 0, "no place in a training"},
-                 {"training.position", 3, INT64_MAX, 0, "no place in a training"},
+                 {"training.position", 2, 2, 0, "not a position in a training"},
+                 {"training.position", 2, 1, 0, "not a position in a training"},
+                 {"training.position", 3, INT64_MAX, 0, "not a position in a training"},
                  {"training.position", 4, 8, 0, "step 8 (the network: 7)"},
                  {"training.position", 5, 0, 0, "0 images"},
-                 {"training.position", 6, 9, 0, "no place in a training"},
+                 {"training.position", 6, 9, 0, "not a position in a training"},
                  {"training.position", 7, 18, 0, "18 predictions"},
                  {"training.position", -1, 0, 0, "'training.position' is missing"},
                  {"training.sums", -1, 0, 0, "'training.sums' is missing"},
                  {"training.losses", -1, 0, 0, "'training.losses' is missing"},
                  {"training.predicted", 3, 10, 0, "prediction 3 is 10, expected 0 to 9"},
                  {"training.predicted", 3, -1, 0, "prediction 3 is -1, expected 0 to 9"},
-                 {"training.trace", 0, 'x', 0, "is no trace of"},
+                 {"training.trace", 0, 'x', 0, "is not a trace of"},
                  {"training.trace", -1, 0, 0, "'training.trace' is missing"},
-                 {"training.trace.counts", 0, -1, 0, "is no trace of"},
-                 {"training.trace.counts", 3, 32768, 0, "is no trace of"},
-                 {"training.trace.maxima", 0, 0, -1, "is no trace of"},
-                 {"training.trace.maxima", 0, 0, NAN, "is no trace of"},
-                 {"training.telemetry", 0, 'x', 0, "telemetry: what was kept"},
+                 {"training.trace.counts", 0, -1, 0, "is not a trace of"},
+                 {"training.trace.counts", 3, 32768, 0, "is not a trace of"},
+                 {"training.trace.maxima", 0, 0, -1, "is not a trace of"},
+                 {"training.trace.maxima", 0, 0, NAN, "is not a trace of"},
+                 {"training.telemetry", 0, 'x', 0, "telemetry: its stored state"},
                  {"training.telemetry", -1, 0, 0, "'training.telemetry' is missing"},
-                 {"training.telemetry.table", 2, 'x', 0, "telemetry: what was kept"},
-                 {"training.telemetry.counts", 0, 6, 0, "telemetry: what was kept"},
-                 {"training.telemetry.counts", 5, 4000, 0, "telemetry: what was kept"},
-                 {"training.telemetry.counts", 6, 0, 0, "telemetry: what was kept"},
-                 {"training.telemetry.maxima", 0, 0, NAN, "telemetry: what was kept"}};
+                 {"training.telemetry.table", 2, 'x', 0, "telemetry: its stored state"},
+                 {"training.telemetry.counts", 0, 6, 0, "telemetry: its stored state"},
+                 {"training.telemetry.counts", 5, 4000, 0, "telemetry: its stored state"},
+                 {"training.telemetry.counts", 6, 0, 0, "telemetry: its stored state"},
+                 {"training.telemetry.maxima", 0, 0, NAN, "telemetry: its stored state"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         change(from, changed, cases[i].tensor, cases[i].at, cases[i].whole, cases[i].real);
         bad = good, bad.resume = changed;
@@ -445,7 +445,7 @@ static void refusals(const data_set *train, const data_set *test) {
     CHECK(g && !nn_compile(g, build(g, 32, 32, 3, 10, NULL)) && !nn_checkpoint_save(g, from, NULL, 0), "%s",
           tensor_error());
     nn_graph_free(g);
-    refused(&good, train, test, NULL, TENSOR_E_DATA, "no training goes on from it");
+    refused(&good, train, test, NULL, TENSOR_E_DATA, "no training can be resumed from it");
     remove_folder("whole");
 }
 

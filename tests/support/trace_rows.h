@@ -1,4 +1,4 @@
-/* trace_rows.h - exponent traces read back row by row (docs/metrics.md), for the tests. */
+/* trace_rows.h - exponent traces read back row by row (docs/output.md), for the tests. */
 #ifndef FL_TRACE_ROWS_H
 #define FL_TRACE_ROWS_H
 

@@ -4,6 +4,7 @@ PROGRAM is the path of flexlab, the first argument of the test."""
 import csv
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -62,6 +63,25 @@ def read_csv(*path):
     """The rows of a table, a trace or telemetry."""
     with open(os.path.join(*path), newline="") as file:
         return list(csv.DictReader(file, strict=True))
+
+
+def documented(source, *files):
+    """{section: {field: type}} of docs/output.md: of the sections of these files."""
+    sections, file, name = {}, None, None
+    with open(os.path.join(source, "docs", "output.md")) as page:
+        for line in page:
+            heading = re.match(r"(#+) (.+?)\n", line)
+            row = re.match(r"\| (`.+?`) \| (\S+) \| ([^|]*) \|", line)
+            if heading:
+                name = heading[2]
+                file = name if heading[1] == "##" else file
+            elif row and file in files:
+                for field in re.findall(r"`([^`]+)`", row[1]):
+                    fields = sections.setdefault(name, {})
+                    check(field not in fields, "docs/output.md:", name, field, "is listed twice")
+                    check(row[3].strip(), "docs/output.md:", name, field, "has no unit")
+                    fields[field] = row[2]
+    return sections
 
 
 def has_gnuplot():

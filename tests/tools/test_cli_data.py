@@ -70,10 +70,10 @@ def trained(place, name, specification):
 
 def errors(place):
     out = ["--out", str(place / "none")]
-    for data, status, *words in (("npz", 2, "nothing is named", "npz:FILE"), ("npx:a", 2, "did you mean 'np"), ("cifar101:a", 2, "did you mean 'cifar10"),
+    for data, status, *words in (("npz", 2, "no name is given", "npz:FILE"), ("npx:a", 2, "did you mean 'np"), ("cifar101:a", 2, "did you mean 'cifar10"),
                                  (f"npz:{place}/nowhere.npz", 1, "cannot open", "nowhere.npz"), (f"npz:{place}/train.npz", 1, "has no test split", "or a second file"),
                                  (f"npy:{place}/train-images.npy,{place}/train-labels.npy", 2, "no files of the test split"), ("npy:a", 2, "1 paths"),
-                                 (f"npz:{place}/train-images.npy", 1, "no zip archive"), (f"cifar100:{place}", 1, "train.bin"), ("cifar100:a,labels=some", 2, "labels=coarse"),
+                                 (f"npz:{place}/train-images.npy", 1, "not a zip archive"), (f"cifar100:{place}", 1, "train.bin"), ("cifar100:a,labels=some", 2, "labels=coarse"),
                                  (f"images:{place}", 1, "cannot open the folder", "expected DIR/train/CLASS/IMAGE"), (f"images:{place}/folder,size=3x3", 2, "option 'size=3x3'"),
                                  (f"text:{place}/both.npz", 2, "a text, but the model cnn6 reads images")):
         expect_error(["train", "--data", data, *out], status, data, *words)

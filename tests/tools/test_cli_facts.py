@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""flexlab facts: docs/facts.md holds what comes out here, and a few of its numbers come out of Python too.
+"""flexlab facts: the generated part of docs/precision.md is what the program writes, and Python computes some of its numbers too.
 usage: test_cli_facts.py FLEXLAB SOURCE_DIR [--write]"""
 import os
 import struct
@@ -7,7 +7,7 @@ import sys
 
 from cli_harness import check, expect_error, succeed, summary
 
-PAGE = os.path.join(sys.argv[2], "docs", "facts.md")
+PAGE = os.path.join(sys.argv[2], "docs", "precision.md")
 BEGIN, END = "<!-- quick -->\n", "<!-- long -->\n"
 
 with open(PAGE) as file:
@@ -18,7 +18,7 @@ if "--write" in sys.argv:
     with open(PAGE, "w") as file:
         file.write(page.replace(quick, done.stdout + "\n"))
     sys.exit(0)
-check(quick == done.stdout + "\n", "docs/facts.md is not what comes out (--write)", *(
+check(quick == done.stdout + "\n", "docs/precision.md differs from the output (--write)", *(
     a + "\n  " + b for a, b in zip(quick.splitlines(), done.stdout.splitlines()) if a != b))
 check("NOT AS SAID" not in page and done.stderr == "", done.stderr)
 
@@ -34,7 +34,7 @@ long = [line.split()[0] for line in listed if line.split()[1] == "long"]
 check(len(names) >= 9 and long, listed)
 for name in names:
     place = page.find(f"## {name}\n")
-    check(place >= 0 and (place > page.index(END)) == (name in long), name, "in docs/facts.md")
+    check(place >= 0 and (place > page.index(END)) == (name in long), name, "in docs/precision.md")
 
 one = succeed("facts", "lost-update", "fp16-numbers").stdout
 check("lost-update" in one and "fp16-numbers" in one and "ranges" not in one, one)

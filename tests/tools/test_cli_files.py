@@ -474,7 +474,7 @@ def test_gnuplot(place):
         check(time.time() - begin < 60, "gnuplot", name, "took", time.time() - begin)
         check(FILES - FIGURES <= set(os.listdir(out)), "gnuplot", name, sorted(os.listdir(out)))
         check_whole(out, "gnuplot", name)
-        check(f"'flexlab compare --resume {shlex.quote(out)}' goes on from there" in done.stderr, "gnuplot", name, done.stderr)
+        check(f"'flexlab compare --resume {shlex.quote(out)}' resumes it" in done.stderr, "gnuplot", name, done.stderr)
         if name == "fails": # all is trained: it remains to draw
             done = run("compare", "--resume", out)
             check(done.returncode == 0 and set(os.listdir(out)) == FILES and "epoch 1/" not in done.stderr, "after gnuplot fails:", done.stderr)

@@ -108,7 +108,7 @@ def stopped(out, data, number=signal.SIGINT, formats="fp32,flex16+5"):
     child.send_signal(number)
     stdout, stderr = child.communicate(timeout=60)
     check(child.returncode == 128 + number, "status", child.returncode, stderr)
-    check(stderr.count(f"'flexlab compare --resume {shlex.quote(out)}' goes on from there") == 1, "is told once how to go on:", stderr)
+    check(stderr.count(f"'flexlab compare --resume {shlex.quote(out)}' resumes it") == 1, "is told once how to go on:", stderr)
     check(len(checkpoints(out)) == len(seen), "checkpoints:", checkpoints(out))
     return stdout
 
@@ -129,7 +129,7 @@ def test_signals(place, data):
             os.remove(os.path.join(out, file))
     for command in ("train", "compare"):
         expect_error([command, "--data", data, "--out", out], 1, "holds checkpoints of a comparison that is not over",
-                     f"'flexlab compare --resume {out}' goes on from there")
+                     f"'flexlab compare --resume {out}' resumes it")
     check({file: steps_in(file) for file in checkpoints(out)} == before, "the checkpoints have changed")
     # It goes on, further each time; a signal before the first step loses nothing.
     for seconds in (0.0, 0.02, 0.6):
@@ -168,7 +168,7 @@ def test_options(place, data):
     check(command.startswith("flexlab compare --model=mlp2") and "--resume" not in command and f"--out={out}" in command.replace("'", ""), command)
     expect_error(["compare", "--resume", out, "--formats", "fp32"], 2, "--formats: not with --resume")
     expect_error(["compare", "--resume", out, "--no-checkpoint"], 2, "--no-checkpoint: not with --resume")
-    expect_error(["compare", "--resume", out, "--out", place], 2, "several runs go on in the folder that --resume names", out)
+    expect_error(["compare", "--resume", out, "--out", place], 2, "several runs resume in the folder that --resume names", out)
     expect_error(["train", "--resume", out], 1, "there is a comparison under way", "'flexlab compare --resume'")
     expect_error(["compare", "--resume", place], 1, "no comparison is under way there")
     expect_error(["compare", "--resume", checkpoints(out)[0]], 1, "is no folder, expected the folder of a comparison's results")
@@ -187,9 +187,9 @@ def test_options(place, data):
     options = os.path.join(out, "flexlab.resume", "options")
     good = read(options)
     for content, part in ((good.replace(b"--batch=8", b"--batch=9"), "'network.batch'"), (b"compare --epochs=x\n- -\n", "--epochs 'x'"),
-                          (b"compare\n", "a line each"), (good[:-1], "a line each"), (good.replace(b"-", b"\0"), "no text, or too long"),
-                          (b"compare \x01\n- -\n", "holds no options of 'flexlab compare'"), (b"compare --resume=x\n- -\n", "holds no options"),
-                          (b"x" * 5000000, "no text, or too long")):
+                          (b"compare\n", "a line each"), (good[:-1], "a line each"), (good.replace(b"-", b"\0"), "not a text, or too long"),
+                          (b"compare \x01\n- -\n", "contains no options of 'flexlab compare'"), (b"compare --resume=x\n- -\n", "contains no options"),
+                          (b"x" * 5000000, "not a text, or too long")):
         with open(options, "wb") as file:
             file.write(content)
         done = run("compare", "--resume", out, "--quiet", env=QUIET, timeout=60)
@@ -218,8 +218,8 @@ def test_policy_changes(place, data):
     child.communicate()
     check(len(checkpoints(out)) > 1, "checkpoints", checkpoints(out))
     good = kept_options(out)
-    for lines_, part in ((good.splitlines()[0], "a line each"), (good.splitlines()[0] + "\n- -\n", "name a policy, but the rules of it are not there"),
-                         (good.splitlines()[0] + "\n\n", "holds no line of policies"), (good + "more\n", "a line each")):
+    for lines_, part in ((good.splitlines()[0], "a line each"), (good.splitlines()[0] + "\n- -\n", "name a policy, but its rules are missing"),
+                         (good.splitlines()[0] + "\n\n", "contains no line of policies"), (good + "more\n", "a line each")):
         with open(os.path.join(out, "flexlab.resume", "options"), "w") as file:
             file.write(lines_ + ("" if lines_.endswith("\n") else "\n"))
         done = run("compare", "--resume", out, "--quiet", env=QUIET, timeout=60)
@@ -262,7 +262,7 @@ def test_faults(place, data):
             what = f"seed {SEED}: {kind} {n} of {calls}:"
             done = run("compare", *options, "--out", out, env={**inject, "FAULT_KIND": kind, "FAULT_AT": str(n)})
             check(done.returncode in (0, 1, 2), what, done.returncode, done.stderr)
-            if "goes on from there" in done.stderr:
+            if "resumes it" in done.stderr:
                 gone_on += 1
                 done = run("compare", "--resume", out, "--quiet", env=QUIET)
                 check(done.returncode == 0, what, "going on:", done.returncode, done.stderr)

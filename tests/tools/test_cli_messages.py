@@ -44,14 +44,14 @@ def test_options():
 
 
 def test_policies(place):
-    expect_error(["train", "--policy", "conv1 = bf16"], 2, "no file of that name", "a text of rules has a ';' behind each, as in 'conv1 format=bf16;'")
+    expect_error(["train", "--policy", "conv1 = bf16"], 2, "no file of that name", "a text of rules has a ';' after each, as in 'conv1 format=bf16;'")
     expect_error(["train", "--policy", "conv1 = bf16;"], 2, "'=', expected ROLE=VALUE without blanks", "'conv1 format=bf16'")
     expect_error(["train", "--policy", "O2", "--format", "bf16"], 2, "begins from variant fp16", "'O2:bf16'")
     for name, text in (("empty", ""), ("comment", "# nothing\n\n  \n")):
         file = os.path.join(place, name + ".policy")
         pathlib.Path(file).write_text(text)
-        expect_error(["train", "--policy", file], 2, file, "says nothing, expected at least one rule")
-    expect_error(["train", "--policy", ";"], 2, "says nothing")
+        expect_error(["train", "--policy", file], 2, file, "has no rules, expected at least one rule")
+    expect_error(["train", "--policy", ";"], 2, "has no rules")
 
 
 def test_foreign_files(place):
@@ -68,8 +68,8 @@ def test_foreign_files(place):
     pathlib.Path(files["net.gz"][0]).write_bytes(gzip.compress(b"weights"))
     pathlib.Path(files["notes.txt"][0]).write_text("here is where the weights went\n")
     for path, words in files.values():
-        expect_error(["eval", "--checkpoint", path], 1, path + " is no safetensors file: it looks like", words)
-        expect_error(["train", *TINY, "--weights", path, "--out", os.path.join(place, "no")], 1, path + " is no safetensors file: it looks like", words)
+        expect_error(["eval", "--checkpoint", path], 1, path + " is not a safetensors file: it looks like", words)
+        expect_error(["train", *TINY, "--weights", path, "--out", os.path.join(place, "no")], 1, path + " is not a safetensors file: it looks like", words)
 
 
 def test_turned_names(place):

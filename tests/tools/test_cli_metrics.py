@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The files that training writes: docs/metrics.md against real output, NaN told from Inf, losses of single steps, counts of
+"""The files that training writes: docs/output.md against real output, NaN told from Inf, losses of single steps, counts of
 the traces against those of the run, and divergence.
 
     test_cli_metrics.py PATH-OF-FLEXLAB SOURCE"""
@@ -10,28 +10,11 @@ import subprocess
 import sys
 import tempfile
 
-from cli_harness import TINY, check, read_csv, read_lines, run, succeed, summary
+from cli_harness import TINY, check, documented, read_csv, read_lines, run, succeed, summary
 
 SOURCE = sys.argv[2]
 # Diverges in every format: fp32, fp16 and bf16 to NaN or Inf, the formats without either to large losses.
 WILD = ["--model", "mlp2", "--data", "synthetic:train=96,test=40", "--batch", "16", "--epochs", "3", "--lr", "1000"]
-
-
-def documented():
-    """{section: {field: type}} of docs/metrics.md."""
-    sections, name = {}, None
-    with open(os.path.join(SOURCE, "docs", "metrics.md")) as file:
-        for line in file:
-            heading = re.match(r"#+ (.+?)\n", line)
-            row = re.match(r"\| `([^`]+)` \| (\S+) \| ([^|]*) \|", line)
-            if heading:
-                name = heading[1]
-            elif row:
-                fields = sections.setdefault(name, {})
-                check(row[1] not in fields, "docs/metrics.md:", name, row[1], "stands there twice")
-                check(row[3].strip(), "docs/metrics.md:", name, row[1], "has no unit")
-                fields[row[1]] = row[2]
-    return sections
 
 
 def flatten(value, name=""):
@@ -74,7 +57,7 @@ def check_lines(places, sections):
         for line in read_lines(place):
             fields = dict.fromkeys(name for name, _ in flatten(line))
             wanted = sections.get(line["type"], {})
-            check(set(fields) == set(wanted), place, line["type"], "differs from docs/metrics.md in", set(fields) ^ set(wanted))
+            check(set(fields) == set(wanted), place, line["type"], "differs from docs/output.md in", set(fields) ^ set(wanted))
             for name, value in flatten(line):
                 check(is_type(value, wanted.get(name, "?")), place, line["type"], name, "is", repr(value), "not", wanted.get(name))
                 seen.setdefault(line["type"], set()).add(name)
@@ -99,7 +82,7 @@ def check_csv(path, wanted):
 
 
 def test_schema(places):
-    sections = documented()
+    sections = documented(SOURCE, "metrics.jsonl", "summary.csv", "trace-FORMAT-seedN.csv")
     check_lines(places, sections)
     for place in places:
         check_csv(os.path.join(place, "summary.csv"), sections["summary.csv"])

@@ -98,7 +98,7 @@ def test_stop(place, data, first):
     out, whole = os.path.join(place, "stop"), os.path.join(place, "forward")
     done = succeed("train", *GPT, *data, "--format", "fp16", "--stop-on-nonfinite", "--step-loss", "--out", out, status=1)
     check("stopped by its first NaN or Inf (--stop-on-nonfinite), after step" in done.stderr and
-          "train: the run stopped after its first NaN or Inf" in done.stderr and "goes on from there" in done.stderr, done.stderr)
+          "train: the run stopped after its first NaN or Inf" in done.stderr and "resumes it" in done.stderr, done.stderr)
     line = run_line(out)
     check(not line["complete"] and line["steps"] == first["step"] and first_of(line) == first, line)
     check(os.path.exists(os.path.join(out, "flexlab.resume", "resume.safetensors")), os.listdir(out))

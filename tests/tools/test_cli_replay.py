@@ -286,7 +286,7 @@ def plugins(place, trace):
     expect_error(["replay", trace, "--predictors", "trend"], 2, "'trend'")
     expect_error(["info"], 1, "/nowhere.so", env={"FLEXLAB_PREDICTORS": "/nowhere.so"})
     done = succeed("info", status=1, env={"FLEXLAB_PREDICTORS": PLUGIN + ":" + PLUGIN})
-    check("predictor 'trend' cannot be added: there is one of that name already" in done.stderr, done.stderr)
+    check("predictor 'trend' cannot be added: the name is already in use" in done.stderr, done.stderr)
 
 
 with tempfile.TemporaryDirectory() as directory:

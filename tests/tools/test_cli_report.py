@@ -373,17 +373,17 @@ def test_bad_files(place, good):
              (first("run", lambda line: json.dumps(line) + "\n" + json.dumps(line) + "\n"), at["run"] + 1, "line of its own before"),
              (first("steps", lambda line: json.dumps(line) + "\0x\n"), at["steps"], "holds a byte of zero"),
              (first("config", lambda line: json.dumps({**line, "rate": 7777}).replace("7777", "1e999") + "\n"), 1, "'rate' is larger than"),
-             (first("config", lambda line: {**line, "formats": line["formats"] + line["formats"][:1]}), 1, "'fp32' is there twice"),
+             (first("config", lambda line: {**line, "formats": line["formats"] + line["formats"][:1]}), 1, "'fp32' occurs twice"),
              (first("config", lambda line: {**line, "formats": [{**line["formats"][0], "name": "../a,b"}]}), 1, "'../a,b' is not that of"),
-             (first("config", with_value("seeds", [1, 2, 1])), 1, "seed 1 is there twice"),
-             (first("config", with_value("seeds", [1, 2.5])), 1, "what is no seed"),
+             (first("config", with_value("seeds", [1, 2, 1])), 1, "seed 1 occurs twice"),
+             (first("config", with_value("seeds", [1, 2.5])), 1, "something that is not a seed"),
              (first("config", with_value("seeds", list(range(1001)))), 1, "1001 seeds, expected at most 1000"),
              (first("run", with_value("nonfinite_step", 3)), at["run"], "'nonfinite_step' and 'nonfinite_loss_state' do not agree"),
              (first("run", with_value("test_accuracy", None)), at["run"], "'test_loss' and 'test_accuracy' do not agree"),
              (first("predictions", lambda line: None), at["end"] - 1, "the run of 'fp32' with seed 1 was tested, but a line of its predictions"),
              (first("run", lambda line: None), at["run"], "predictions of a run that no line before says was tested"),
              (first("predictions", lambda line: json.dumps(line) + "\n" + json.dumps(line) + "\n"), at["predictions"] + 1, "predictions before"),
-             (first("predictions", lambda line: {**line, "classes": [10] + line["classes"][1:]}), at["predictions"], "none of 10 classes")]
+             (first("predictions", lambda line: {**line, "classes": [10] + line["classes"][1:]}), at["predictions"], "not one of 10 classes")]
     for number, (edit, line, words) in enumerate(cases):
         bad = os.path.join(place, f"bad{number}")
         shutil.copytree(good, bad)

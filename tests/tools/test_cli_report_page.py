@@ -336,7 +336,7 @@ def sampled_of(step, t):
 
 
 def telemetry_lines(steps, tensors, name, every=1):
-    """Rows as docs/telemetry.md has them, of made-up tensors, with counts that follow from step and tensor."""
+    """Rows as docs/output.md has them, of made-up tensors, with counts that follow from step and tensor."""
     shadows = SHADOWS.get(name, [])
     yield {"type": "telemetry", "schema": 1, "variant": name, "predictor": None, "device": "cpu", "seed": 1, "every": every, "pattern": "*",
            "tensors": len(tensors), "shadows": shadows}
@@ -441,7 +441,7 @@ def test_telemetry(place, good):
                         ([lines[0], {k: v for k, v in lines[1].items() if k != "flushed"}], ":2: is not a line 'tensor'"),
                         ([lines[0], {**lines[1], "step": 0}], ":2: 'step' or"), ([lines[0], lines[0]], ":2: a line 'telemetry' comes first"),
                         ([{**lines[0], "every": 0}], ":1: is not the first line"), ([{k: v for k, v in lines[0].items() if k != "shadows"}], ":1: is not the first line"),
-                        ([{**lines[0], "shadows": ["fp16", "fp16"]}], ":1: 'shadows' holds what is no name, or one twice"),
+                        ([{**lines[0], "shadows": ["fp16", "fp16"]}], ":1: 'shadows' contains something that is not a name, or a name twice"),
                         ([{**lines[0], "shadows": [16]}], ":1: 'shadows' holds"), ([lines[0], {**lines[1], "shadows": []}], ":2: 'shadows' are not those of the first line"),
                         ([lines[0], {**lines[1], "shadows": lines[1]["shadows"][::-1]}], ":2: 'shadows' are not those"),
                         ([lines[0], {**lines[1], "shadows": [{**x, "error": "0"} for x in lines[1]["shadows"]]}], ":2: a field of 'shadows'"),

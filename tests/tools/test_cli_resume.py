@@ -123,7 +123,7 @@ def test_eval(place, data):
     expect_error(["eval", "--checkpoint", network, "--data", data, "--test-limit", "61"], 2, "--test-limit 61", "60 images")
     expect_error(["eval", "--checkpoint", network, "--data", data, "--split", "tset"], 2, "'tset'", "test, train")
     expect_error(["eval", "--checkpoint", network, "--epochs", "2"], 2, "--epochs")
-    expect_error(["eval", "--checkpoint", os.path.join(place, "images", "train-images-idx3-ubyte")], 1, "no safetensors file", "the length of a header")
+    expect_error(["eval", "--checkpoint", os.path.join(place, "images", "train-images-idx3-ubyte")], 1, "not a safetensors file", "the length of a header")
 
 
 def test_boasting_files(place, data):
@@ -159,7 +159,7 @@ def test_refusals(place, data):
     # The network of a training that is over is none to go on with.
     last = os.path.join(place, "whole fp32", "last.safetensors")
     done = run("train", "--resume", last, "--data", data, "--quiet", "--out", out)
-    check(done.returncode == 1 and last in done.stderr and "a network alone, no training goes on from it" in done.stderr, done.stderr)
+    check(done.returncode == 1 and last in done.stderr and "it has only a network, and no training can be resumed from it" in done.stderr, done.stderr)
     check(not os.path.exists(os.path.join(out, "metrics.jsonl")), "a refused training left results")
     check("flexlab.resume" not in os.listdir(out), "a refused training left", os.listdir(out))
     quick = ["train", "--model", "mlp2", "--data", data, "--batch", "8", "--epochs", "1", "--max-steps", "3", "--threads", "1", "--quiet"]
@@ -186,7 +186,7 @@ def test_signals(place, data):
                 break
         child.send_signal(getattr(signal, name))
         _, stderr = child.communicate(timeout=60)
-        check(child.returncode == status and "goes on from there" in stderr, name, child.returncode, stderr)
+        check(child.returncode == status and "resumes it" in stderr, name, child.returncode, stderr)
         resume = os.path.join(out, "flexlab.resume", "resume.safetensors")
         _, notes = witness.read(resume)
         stopped = run_line(out)
@@ -351,10 +351,10 @@ def test_disk_full(place, data):
             is_there = os.path.exists(os.path.join(out, "flexlab.resume", "resume.safetensors"))
             failed = "cannot write" in done.stderr and "flexlab.resume" in done.stderr
             if failed:  # the training itself has failed
-                check(is_there == ("goes on from there" in done.stderr), what, "a checkpoint:", is_there, done.stderr)
+                check(is_there == ("resumes it" in done.stderr), what, "a checkpoint:", is_there, done.stderr)
             if failed and is_there:
                 told += 1
-                check(f"'flexlab train --resume {shlex.quote(out)}' goes on from there" in done.stderr, what, done.stderr)
+                check(f"'flexlab train --resume {shlex.quote(out)}' resumes it" in done.stderr, what, done.stderr)
                 succeed("train", "--resume", out, "--quiet", env=QUIET)
                 same_results(whole, out, what)
             shutil.rmtree(out)
@@ -418,7 +418,7 @@ def test_relative_data(place, data):
     os.mkdir(elsewhere)
     failed_training(out, "idx:" + os.path.relpath(data[len("idx:"):], place), cwd=place)
     done = run("train", "--resume", out, "--quiet", env=QUIET, cwd=elsewhere)
-    check(done.returncode == 1 and "relative to the folder in which the training was begun" in done.stderr, done.stderr)
+    check(done.returncode == 1 and "relative to the folder in which the training began" in done.stderr, done.stderr)
     succeed("train", "--resume", out, "--quiet", env=QUIET, cwd=place)
     shutil.rmtree(out)
 
@@ -449,19 +449,19 @@ def test_changed_lists(place, data):
         check(done.returncode == 1 and all(word in done.stderr for word in words), what, done.returncode, done.stderr)
         shutil.rmtree(again, ignore_errors=True)
 
-    none = "is not what the program keeps"
+    none = "is not the state of the program"
     # windows of steps that are still to come, as many as the whole run has room for
     more = [n for i in range(windows, 10 * windows) for n in ((i + 1) * size, size, 2.0, 0.1, 0, 2.0)]
-    refused("more windows", "network stands after", of=(numbers[:6] + [10 * windows] + numbers[7:head], first + more + lines + rest))
+    refused("more windows", "the network has", of=(numbers[:6] + [10 * windows] + numbers[7:head], first + more + lines + rest))
     refused("two more epochs", none, of=(numbers[:7] + [epochs + 2] + numbers[8:head],
                                          first + lines + [n for i in (1, 2) for n in (epochs + i, (epochs + i) * each, 2.0, 0.1, 2.0, 0.1, 1.0)] + rest))
-    refused("one epoch fewer", f"{epochs - 1} epochs", "network stands after",
+    refused("one epoch fewer", f"{epochs - 1} epochs", "the network has",
             of=(numbers[:7] + [epochs - 1] + numbers[8:head], first + lines[:-7] + rest))
     refused("a window's step", none, of=(numbers[:head], [first[0] - 1] + first[1:] + lines + rest))
     refused("a window's size", none, of=(numbers[:head], first[:1] + [first[1] - 1] + first[2:] + lines + rest))
     refused("a window's losses", none, of=(numbers[:head], first[:4] + [size + 1] + first[5:] + lines + rest))
     refused("an epoch's step", none, of=(numbers[:head], first + lines[:1] + [lines[1] + 1] + lines[2:] + rest))
-    refused("the window under way", "network stands after", _2=(numbers[2] + 1) % size)
+    refused("the window under way", "the network has", _2=(numbers[2] + 1) % size)
     refused("NaN windows", none, _6=math.nan)
     refused("losses that are not finite", none, _13=size)
     refused("an infinite sum", none, _12=math.inf)
@@ -504,8 +504,8 @@ def test_metrics_fail(place, data):
     for n in range(2, 9):
         done = run("train", "--resume", out, "--quiet", env={**QUIET, "LD_PRELOAD": LIBRARY, "FAULT_PROGRAM": os.path.basename(PROGRAM),
                                                              "FAULT_KIND": "write", "FAULT_AT": str(n), "FAULT_ERROR": "28"})
-        check(done.returncode == 1 and "is not what the program keeps" not in done.stderr, n, done.returncode, done.stderr)
-        check(os.path.exists(resume) and "goes on from there" in done.stderr, n, done.stderr)
+        check(done.returncode == 1 and "is not the state of the program" not in done.stderr, n, done.returncode, done.stderr)
+        check(os.path.exists(resume) and "resumes it" in done.stderr, n, done.stderr)
         blamed += "metrics.jsonl.part: No space" in done.stderr
     check(blamed > 3, "only", blamed, "times metrics.jsonl")
     shutil.rmtree(out)

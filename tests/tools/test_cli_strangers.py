@@ -111,7 +111,7 @@ def goes_on(folder, data):
     quiet = ["--quiet", "--out", str(other)]
     for spec in ("text:" + str(fifo), "text:" + str(secret), "npy:" + ",".join([str(fifo)] * 4), data, "synthetic"):
         file = changed(alone, folder / "data.safetensors", flexlab__arguments=words.replace("--data=" + data, "--data=" + spec))
-        refused(["train", "--resume", file, *quiet], "no folder of results of yours", f"--data '{spec}'", "expected --data")
+        refused(["train", "--resume", file, *quiet], "not in a results folder of yours", f"--data '{spec}'", "expected --data")
     for more in (["--policy=" + str(secret)], ["--policy=" + str(fifo)], ["--format=policy:" + str(fifo)]):
         file = changed(alone, folder / "rules.safetensors", flexlab__arguments=" ".join([words, *more]))
         refused(["train", "--resume", file, "--data", data, *quiet], "its options name a policy")
@@ -135,12 +135,12 @@ def goes_on(folder, data):
     link = folder / "link.safetensors"
     link.symlink_to(kept)
     if given_away(kept):
-        refused(["train", "--resume", str(out), "--quiet"], "no folder of results of yours", f"--data '{data}'")
+        refused(["train", "--resume", str(out), "--quiet"], "not in a results folder of yours", f"--data '{data}'")
         os.chown(kept, 0, 0)
     done = run("train", "--resume", str(link), "--out", str(folder / "by-link"), env=QUIET)
-    check(done.returncode == 0 and f"goes on with --data '{data}'" in done.stderr, done.returncode, done.stderr)
+    check(done.returncode == 0 and f"resuming with --data '{data}'" in done.stderr, done.returncode, done.stderr)
     done = run("train", "--resume", str(out), "--data", f"idx:{moved}", env=QUIET)
-    check(done.returncode == 0 and "goes on with" not in done.stderr, done.returncode, done.stderr)
+    check(done.returncode == 0 and "resuming with" not in done.stderr, done.returncode, done.stderr)
     check(read_lines(out)[0]["data"]["specification"] == f"idx:{moved}", read_lines(out)[0]["data"])
     same_results(str(whole), str(folder / "by-link"), "by a link:")
 
@@ -208,7 +208,7 @@ def memory_of_trainings(folder):
     forged(kept, boasts, 7000)
     changed(boasts, boasts, flexlab__arguments=witness.read(boasts)[1]["flexlab.arguments"] + " --memory=1000")
     done = run(*goes_on, prepare=within(most), env=QUIET)
-    check(done.returncode == 1 and "holds no options of 'flexlab train'" in done.stderr, done.returncode, done.stderr)
+    check(done.returncode == 1 and "contains no options of 'flexlab train'" in done.stderr, done.returncode, done.stderr)
     # One's own has no bound but that of the machine, unless there is one on the command line.
     forged(kept, boasts, 7000)
     shutil.copy(boasts, kept)
@@ -231,7 +231,7 @@ def memory_of_trainings(folder):
                   done.returncode, done.stderr)
     for command in ("train", "compare"):
         done = run(command, *TINY, "--memory", "1", "--out", str(folder / "none"))
-        check(done.returncode == 2 and "--memory: expected beside --resume" in done.stderr, done.returncode, done.stderr)
+        check(done.returncode == 2 and "--memory: expected only with --resume" in done.stderr, done.returncode, done.stderr)
 
 
 def preset(folder, data):
@@ -246,7 +246,7 @@ def preset(folder, data):
     same_results(str(folder / "by-rules"), str(folder / "by-name"), "the name of a preset:")
     changed(kept, named, network__policy="O9")
     for words in (["eval", "--checkpoint"], ["train", "--quiet", "--out", str(folder / "none"), "--resume"]):
-        refused([*words, str(named), "--data", data], "'O9', expected its rules, with ';' behind each, or the name of a preset")
+        refused([*words, str(named), "--data", data], "'O9', expected its rules, with ';' after each, or the name of a preset")
 
 
 def many_runs(folder):

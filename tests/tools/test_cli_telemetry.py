@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Telemetry as a user gets it: --telemetry and --shadow, docs/telemetry.md against the files, the table against the JSON
+"""Telemetry as a user gets it: --telemetry and --shadow, docs/output.md against the files, the table against the JSON
 lines, counts against those of the run, the first NaN or Inf told aloud, what belongs to flexlab in the folder, bad
 options, TensorBoard event files where their packages are installed.
 
@@ -14,25 +14,10 @@ import subprocess
 import sys
 import tempfile
 
-from cli_harness import TINY, check, expect_error, read_csv, read_lines, succeed, summary
+from cli_harness import TINY, check, documented, expect_error, read_csv, read_lines, succeed, summary
 
 SOURCE = sys.argv[2]
 SHADOWS = "fp16,flex16+5:ngraph"
-
-
-def documented():
-    """{kind of line: {field: type}}"""
-    kinds, name = {}, None
-    with open(os.path.join(SOURCE, "docs", "telemetry.md")) as file:
-        for line in file:
-            heading = re.match(r"### (\w+)\n", line)
-            row = re.match(r"\| (`.+?`) \| (\S+) \| [^|]+ \| ", line)
-            if heading:
-                name = heading[1]
-            elif row:
-                for field in re.findall(r"`([^`]+)`", row[1]):
-                    kinds.setdefault(name, {})[field] = row[2]
-    return kinds
 
 
 def is_type(value, kind):
@@ -74,7 +59,7 @@ def check_rows(name, lines, table):
 
 
 def test_files(place):
-    kinds, seen = documented(), set()
+    kinds, seen = documented(SOURCE, "telemetry-FORMAT-seedN.jsonl"), set()
     formats = ["fp32", "fp16:noscale", "flex16+5", "fp16:nomaster"]
     done = succeed("compare", *TINY, "--formats", ",".join(formats), "--lr", "1000", "--allow-divergence", "--telemetry", "5",
                    "--shadow", SHADOWS, "--out", place)

@@ -103,7 +103,7 @@ def refuses(folder, network):
     expect_error(["train", "--model", "gpt", *out], 2, "images, but the model gpt reads texts")
     expect_error(["train", "--model", "mlp2", "--data", book, *out], 2, "a text, but the model mlp2 reads images",
                  "--model gpt")
-    expect_error(["train", "--model", "mlp2", "--context", "8", *out], 2, "--context 8: of texts alone")
+    expect_error(["train", "--model", "mlp2", "--context", "8", *out], 2, "--context 8: only for texts")
     expect_error(["train", "--model", "gpt1x33", "--data", book, *out], 2, "--model", "a multiple of 32")
     expect_error(["train", "--model", "gpz", "--data", book, *out], 2, "--model")
     expect_error(["train", *MODEL, "--data", book, "--batch", "5000", *out], 2, "--batch 5000", "sequences")

@@ -132,7 +132,7 @@ def test_starves(place):
     out = os.path.join(place, "starves")
     options = [*TINY, "--format", "fp16", "--epochs", "5", "--loss-scale", "dynamic:init=2^40,min=2^40,max=2^40", "--out", out]
     done = succeed("train", *options, status=1)
-    check("WARNING: 20 steps in a row made no update, up to step 20" in done.stderr and "train: the run diverged; with --allow" in done.stderr, done.stderr)
+    check("WARNING: 20 consecutive steps made no update, up to step 20" in done.stderr and "train: the run diverged; with --allow" in done.stderr, done.stderr)
     check("DIVERGED: fp16, seed 1: its last 30 steps made no update" in done.stdout, done.stdout)
     run = next(line for line in read_lines(out) if line["type"] == "run")
     check(run["diverged"] and run["skipped"] == run["skipped_at_end"] == run["steps"] == 30 and run["loss_scale"] == 2.0 ** 40, run)
@@ -141,7 +141,7 @@ def test_starves(place):
     # down from far above it comes through: told, and no divergence
     out = os.path.join(place, "through")
     done = succeed("train", *TINY, "--format", "fp16", "--epochs", "8", "--loss-scale", "dynamic:init=2^45,max=2^45", "--out", out)
-    check("WARNING: 20 steps in a row" in done.stderr and re.search(r"WARNING: fp16: \d+ steps in a row", done.stdout), done.stderr)
+    check("WARNING: 20 consecutive steps" in done.stderr and re.search(r"WARNING: fp16: \d+ consecutive steps", done.stdout), done.stderr)
     check("DIVERGED" not in done.stdout, done.stdout)
 
 

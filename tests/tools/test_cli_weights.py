@@ -158,7 +158,7 @@ def test_foreign(place):
     write_tensors(file, conv1)
     check("WARNING" in succeed("train", *again, "--weights", file).stderr, "a turned filter goes in without a word")
     check(last_epoch(out, "fp32")["test_loss"] != loss, "it makes no difference")
-    expect_error(["eval", "--checkpoint", file, "--data", DATA[3]], 1, file, "no network of 'flexlab train'", "another program", "--weights")
+    expect_error(["eval", "--checkpoint", file, "--data", DATA[3]], 1, file, "not a network of 'flexlab train'", "another program", "--weights")
     saved = os.path.join(place, "saved.safetensors")
     write_tensors(saved, plain, {"flexlab.checkpoint": "1"})
     expect_error(["eval", "--checkpoint", saved, "--data", DATA[3]], 1, saved, "nn_checkpoint_save has written")
@@ -175,7 +175,7 @@ def test_real(place):
     out = os.path.join(place, "real")
     expect_misfits(["train", "--model", "resnet20", *DATA[2:], "--weights", real, "--out", out], real,
                    "of the 97 tensors of resnet20 95 are missing in the file", "superfluous  layer3.2.conv2.weight [64, 64, 3, 3]")
-    expect_error(["eval", "--checkpoint", real, "--data", DATA[3]], 1, real, "no network of 'flexlab train'", "PyTorch")
+    expect_error(["eval", "--checkpoint", real, "--data", DATA[3]], 1, real, "not a network of 'flexlab train'", "PyTorch")
 
 
 def test_refusals(place):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What docs/architecture.md and the decisions name exists: files by their name, functions and types in the sources. The page
-names every folder of src/, and the rooms of each folder that has some.
+"""Everything that docs/architecture.md names exists: files by their name, functions and types in the sources. The page names
+every folder of src/, and the folders in each of those that have some. Each function of its table "Where is ...?" is defined in
+a file of the same line.
 usage: test_architecture.py SOURCE_DIR"""
 import pathlib
 import re
@@ -42,6 +43,29 @@ for word, file in re.findall(r"`(\w+)` \(`([\w.]+)`\)", prose.replace("\n", " ")
     homes = [p for p in files if p.name == file]
     if not homes or not re.search(rf"\b{word}\b", "".join(p.read_text() for p in homes)):
         failures.append(f"{page.name} says that {word} stands in {file}")
+
+# "Where is ...?": question | functions | files. Files among the functions are looked up above.
+section = re.search(r"^## Where is \.\.\.\?\n(.*?)(?=^## )", page.read_text(), re.M | re.S)
+questions = [[cell.strip() for cell in line.strip("|\n ").split(" | ")] for line in (section[1] if section else "").splitlines()
+             if line.startswith("| ") and not line.startswith(("| question", "| ---"))]
+if len(questions) < 12:
+    failures.append(f"{page.name} answers {len(questions)} questions, expected 12")
+for question, functions, places in questions:
+    homes = [source / place for place in re.findall(r"`([^`]+)`", places)]
+    for place in (p for p in homes if not p.is_file()):
+        failures.append(f"{question} {place.relative_to(source)} is not there")
+    sources = {p: p.read_text() for p in homes if p.is_file()}
+    named, used = re.findall(r"`(\w+)`", functions), set()
+    for function in named:
+        seen += 1
+        # a line that begins at the margin with the name, plain or in a macro, then parameters and a body
+        definition = re.compile(rf"^[A-Za-z_][^\n;]*\b{function}\)?\([^;{{}}]*\)\s*\{{", re.M)
+        defining = [p for p, code in sources.items() if definition.search(code)]
+        used.update(defining)
+        if not defining:
+            failures.append(f"{question} {function} is not defined in {places}")
+    if not named or set(sources) - used:
+        failures.append(f"{question} no function of the line is in {', '.join(p.name for p in set(sources) - used) or places}")
 
 for failure in failures:
     print("FAILED", failure)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What documents say to those who write it again: the order of Philox's words (docs/semantics.md), read from the text and held
 against what the library rounds; momentum, Adagrad and the gradient scale by their documented formulas; the Python of
-docs/embedding.md, run as it stands.   usage: test_documents.py LIBRARY SOURCE"""
+docs/embedding.md, run as it stands. All documents have lines of at most 120 characters and links that lead somewhere, and no
+fragments or words that docs/glossary.md replaces.   usage: test_documents.py LIBRARY SOURCE"""
 import ctypes
 import math
 import os
@@ -157,7 +158,7 @@ class How(ctypes.Structure):
 
 
 def adagrad():
-    """In fp32, clipped: r = sqrt(r^2 + (s g)^2), w = w - lr s g / (r + epsilon), by the sequence of docs/optimisers.md."""
+    """In fp32, clipped: r = sqrt(r^2 + (s g)^2), w = w - lr s g / (r + epsilon), by the sequence of docs/training.md."""
     count, ADAGRAD, ROOT, WEIGHT = 23, 4, 4, 5
     how = How(ADAGRAD, 0, 0, 1e-10, 0, 0.5, 0)
     numbers = Tensor(F64, [0.0] * 36, shape=[9, 4])
@@ -222,6 +223,58 @@ def example():
     check(done.returncode == 0 and said and done.stdout.strip() == said.group(1), "the example ends with", done.returncode, done.stdout, done.stderr)
 
 
+# --- lines, links and words ---------------------------------------------------------------------------------------------------------------
+
+PRIVATE = re.compile(r"\b(rooms|floors|stairs|lends?|lent|kept|go(?:es|ing)? on|went on|in a row|takes? turns|turn by turn)\b", re.I)
+
+
+def prose(text):
+    """Text outside of code blocks, code spans and comments."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    return re.sub(r"`[^`]*`|<!--.*?-->", "CODE", text, flags=re.S)
+
+
+def fragments(text):
+    """Sentences that begin with "Of", or with "What" and ask nothing. Headings and table cells are no sentences."""
+    lines = [line for line in prose(text).splitlines() if not line.startswith(("#", "|"))]
+    for sentence in re.split(r"(?<=[.:!?])[*_)]*\s+|\n\s*\n|\n\s*(?:[-*]|\d+\.)\s+", "\n".join(lines)):
+        sentence = sentence.strip(" *_-(\n")
+        if re.match(r"Of\b", sentence) or re.match(r"What\b[^?]*$", sentence):
+            yield sentence
+
+
+def anchors(text):
+    """What GitHub makes of headings."""
+    for heading in re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M):
+        yield re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-")
+
+
+def documents():
+    pages = [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE / "docs").rglob("*.md"))]
+    check(len(pages) > 50, len(pages), "documents")
+    for page in pages:
+        text, name = page.read_text(encoding="utf-8"), page.relative_to(SOURCE)
+        for number, line in enumerate(text.splitlines(), 1):
+            table = line.startswith("|") or line.startswith("![")  # neither can be broken
+            check(table or len(line) <= 120, f"{name}:{number} has {len(line)} characters, at most 120 are allowed")
+        for target in re.findall(r"\]\(([^)\s]+)\)", prose(text)):
+            path, _, anchor = target.partition("#")
+            if re.match(r"\w+:", target):
+                continue
+            aim = page if not path else page.parent / path
+            check(aim.exists(), f"{name}: the link {target} leads nowhere")
+            if anchor and aim.exists():
+                check(anchor in anchors(aim.read_text(encoding="utf-8")), f"{name}: {path or name} has no heading {anchor}")
+        if page.parent.name in ("decisions", "experiments"):  # records of their time
+            continue
+        for sentence in fragments(text):
+            check(False, f"{name}: a fragment: {sentence[:80]!r}")
+        if page.name != "glossary.md":  # it lists the words
+            for word in PRIVATE.finditer(prose(text)):
+                check(False, f"{name}: {word[0]!r} (docs/glossary.md): {text and prose(text)[max(0, word.start() - 30):word.end() + 30]!r}")
+
+
+documents()
 stochastic(documented())
 momentum()
 adagrad()

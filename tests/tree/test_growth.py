@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The how-to documents, carried out: the code blocks of docs/adding-a-format.md and docs/adding-an-op.md are applied to a
 clean copy of the tree, which must then build, pass test_kernels for what was added, and run the documents' programs; the
-programs of the README and of docs/optimisers.md too. Checks that a format is one new folder and an elementwise operation one row.
+programs of the README and of docs/training.md too. Checks that a format is one new folder and an elementwise operation one row.
 usage: test_growth.py SOURCE_DIR WORK_DIR [long]
 Without "long" the library is built without optimisation and for the portable row of kernels alone. With it every row of kernels is
 built, every optimiser trains the new format, and both additions run on the stand-in for a GPU."""
@@ -91,7 +91,7 @@ int main(void) {
 """
 
 touched, programs = {}, []
-for document in ("docs/adding-a-format.md", "docs/adding-an-op.md", "README.md", "docs/optimisers.md"):
+for document in ("docs/adding-a-format.md", "docs/adding-an-op.md", "README.md", "docs/training.md"):
     touched[document] = []
     for kind, path, anchor, code in BLOCK.findall((source / document).read_text()):
         if kind == "program":

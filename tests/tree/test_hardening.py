@@ -110,10 +110,10 @@ def check_program(file, place):
               f"{'loads' if loaded else 'does not load'} what lies there: {done.stderr}")
     for given in ("libflexlab_cuda.so", "./libflexlab_cuda.so", f"../{place.name}/libflexlab_cuda.so"):
         done, loaded = run(file, "info", cwd=place, FLEXLAB_CUDA_LIBRARY=given)
-        check(not loaded and f"'{given}' is no absolute path" in done.stdout, f"FLEXLAB_CUDA_LIBRARY={given}: loaded {loaded}: {done.stdout}")
+        check(not loaded and f"'{given}' is not an absolute path" in done.stdout, f"FLEXLAB_CUDA_LIBRARY={given}: loaded {loaded}: {done.stdout}")
         given = given.replace("libflexlab_cuda", "trend")
         done, loaded = run(file, "info", cwd=place, FLEXLAB_PREDICTORS=given)
-        check(not loaded and done.returncode == 1 and f"'{given}' is no absolute path" in done.stderr, f"FLEXLAB_PREDICTORS={given}: loaded {loaded}: {done.stderr}")
+        check(not loaded and done.returncode == 1 and f"'{given}' is not an absolute path" in done.stderr, f"FLEXLAB_PREDICTORS={given}: loaded {loaded}: {done.stderr}")
     for variable, file_name in (("FLEXLAB_CUDA_LIBRARY", "libflexlab_cuda.so"), ("FLEXLAB_PREDICTORS", "trend.so")):
         done, loaded = run(file, "info", cwd=place, **{variable: str(place / file_name)})
         check(loaded, f"the hostile library, named by {variable}, makes no mark: this test sees nothing: {done.stderr}")
@@ -125,7 +125,7 @@ def check_program(file, place):
 
 def finds(file, place, **variables):
     done, _ = run(file, "info", cwd=place, OTHER_BACKEND="version", **variables)
-    return "is of flexlab 0.0.1" in done.stdout  # that backend, and no other, says so
+    return "belongs to flexlab 0.0.1" in done.stdout  # that backend, and no other, says so
 
 
 def check_backend_found(file, place):
@@ -156,7 +156,7 @@ def check_library_found(file, place):
            "error.restype = ctypes.c_char_p; print(find(b'cuda'), error().decode())")
     for path in (place / "libflexlab.so", elsewhere / "flexlab.so", "./libflexlab.so", "elsewhere/flexlab.so"):
         done, loaded = run(sys.executable, "-c", ask, path, elsewhere, cwd=place, OTHER_BACKEND="version")
-        check("is of flexlab 0.0.1" in done.stdout and not loaded, f"the backend beside the library is not found by {path}: {done.stdout}{done.stderr}")
+        check("belongs to flexlab 0.0.1" in done.stdout and not loaded, f"the backend beside the library is not found by {path}: {done.stdout}{done.stderr}")
 
 
 def install(prefix):

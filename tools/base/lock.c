@@ -71,8 +71,8 @@ int lock_take(struct lock *l, const char *directory, const char *option) {
         } else if (errno == EACCES || errno == EAGAIN) {
             status = refuse(l, directory, option);
         } else {
-            text_note("%s'%s': cannot be locked (%s), so nothing keeps a second flexlab out of it", option, directory,
-                      strerror(errno));
+            text_note("%s'%s': cannot be locked (%s), so a second flexlab may write there at the same time", option,
+                      directory, strerror(errno));
             unlink(l->path);
             status = STATUS_OK;
         }

@@ -149,7 +149,7 @@ int output_lines_release(struct output_lines *o, struct output_lines *to) {
 
 int output_lines_commit(struct output_lines *o) {
     if (o->torn) {
-        int status = text_failed("%s: its last line is incomplete, so it is not kept", o->path);
+        int status = text_failed("%s: its last line is incomplete, so the file is discarded", o->path);
         output_lines_discard(o);
         return status;
     }

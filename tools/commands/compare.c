@@ -26,7 +26,7 @@ enum { LONGEST_WINDOW = 50, LEAST_WINDOWS = 40, TRACE_ROWS = 500 };
 static const char *seen_from(const struct settings *s) {
     const char *path = strchr(s->data, ':');
     return s->resume && !s->data_anew && path && path[1] != '/' && tensor_error_status() == TENSOR_E_IO
-               ? "; the path is relative to the folder in which the training was begun: go on with it there"
+               ? "; the path is relative to the folder in which the training began: resume it there"
                : "";
 }
 
@@ -46,7 +46,7 @@ static int open_split(const struct settings *s, data_split split, int64_t limit,
                           data_is_text(*set) ? "a text" : "images", s->model,
                           data_is_text(*set) ? "images; --model gpt reads texts" : "texts (text:FILE)");
     if (s->context && !data_is_text(*set))
-        return text_usage("--context %lld: of texts alone", (long long)s->context);
+        return text_usage("--context %lld: only for texts", (long long)s->context);
     if (limit > data_count(*set))
         return text_usage("--%s-limit %lld: the set has %lld %s", split == DATA_TRAIN ? "train" : "test",
                           (long long)limit, (long long)data_count(*set), data_is_text(*set) ? "tokens" : "images");
@@ -189,7 +189,7 @@ static int tell_runs(const struct experiment *x, int count, const char *what) {
 static int judge_divergence(const struct experiment *x) {
     int diverged = experiment_diverged(x);
     return diverged && !x->settings->allow_divergence
-               ? tell_runs(x, diverged, "diverged; with --allow-divergence that is no failure")
+               ? tell_runs(x, diverged, "diverged; with --allow-divergence that is not a failure")
                : STATUS_OK;
 }
 
@@ -251,7 +251,7 @@ static void tell_resume(const struct experiment *x, const struct folder *folder)
     if (!x->kept || !experiment_began(x) || !folder_has_checkpoint(folder))
         return;
     char *place = text_quoted(folder->path);
-    text_note("'flexlab %s --resume %s' goes on from there", x->command == COMMAND_TRAIN ? "train" : "compare", place);
+    text_note("'flexlab %s --resume %s' resumes it", x->command == COMMAND_TRAIN ? "train" : "compare", place);
     free(place);
 }
 
@@ -293,7 +293,7 @@ static int run_all(struct experiment *x, struct folder *folder) {
         status = publish(x, folder, &metrics, status);
     else {
         output_lines_discard(&metrics);
-        text_note("no step was trained, so nothing is kept in %s", x->settings->out);
+        text_note("no step was trained, so nothing is stored in %s", x->settings->out);
         status = worse(status, judge_failures(x));
     }
     return signals_received() ? 128 + signals_received() : status;

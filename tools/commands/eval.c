@@ -56,14 +56,13 @@ static int refuse_foreign(const char *path) {
     char text[NOTE_ROOM];
     if (!nn_checkpoint_note(path, "flexlab.checkpoint", text, sizeof text))
         return text_failed(
-            "%s: a network that 'flexlab wgan' or nn_checkpoint_save has written: it does not say of which "
-            "model it is and on what it was trained ('training.model'), as those of 'flexlab train' do; "
-            "nn_checkpoint_load reads it",
+            "%s: a network that 'flexlab wgan' or nn_checkpoint_save has written: it does not name its model and its "
+            "data ('training.model'), as those of 'flexlab train' do; nn_checkpoint_load reads it",
             path);
     return text_failed(
-        "%s: no network of 'flexlab train', but the safetensors file of another program, such as PyTorch: "
-        "it has no 'training.model'. Its weights can begin a training: bring them to the names and layouts "
-        "of 'flexlab info MODEL' (docs/checkpoints.md), then 'flexlab train --model MODEL --weights FILE'",
+        "%s: not a network of 'flexlab train', but the safetensors file of another program, such as PyTorch: it has no "
+        "'training.model'. Its weights can begin a training: bring them to the names and layouts of 'flexlab info "
+        "MODEL' (docs/checkpoints.md), then 'flexlab train --model MODEL --weights FILE'",
         path);
 }
 

@@ -85,20 +85,20 @@ struct place {
 static int take_data(const struct settings *given, struct settings *before, const struct place *place) {
     before->data_anew = given->data != NULL;
     if (given->data && place->several && strcmp(given->data, before->data) != 0)
-        return text_usage("--data '%s': several runs go on with the data that they were begun with, '%s'", given->data,
+        return text_usage("--data '%s': several runs resume with the data that they began with, '%s'", given->data,
                           before->data);
     if (!given->data && !place->trusted)
-        return text_usage("--resume '%s': it is in no folder of results of yours, and would read --data '%s'; expected "
+        return text_usage("--resume '%s': it is not in a results folder of yours, and would read --data '%s'; expected "
                           "--data beside it",
                           given->resume, before->data);
     if (before->weights && place->several && !place->trusted)
-        return text_usage("--resume '%s': it is no folder of yours, and runs that have not begun would read --weights "
-                          "'%s'",
-                          given->resume, before->weights);
+        return text_usage(
+            "--resume '%s': it is not a folder of yours, and runs that have not begun would read --weights '%s'",
+            given->resume, before->weights);
     if (given->data)
         before->data = given->data;
     else if (!given->quiet)
-        text_note("goes on with --data '%s', as %s has it", before->data, place->name);
+        text_note("resuming with --data '%s' from %s", before->data, place->name);
     return STATUS_OK;
 }
 
@@ -110,7 +110,7 @@ static int take_up(struct settings *settings, enum command command, const char *
     int count;
     if (!(*words = options_kept_words(name_of(command), kept, &count)) ||
         options_parse(&before, command, count, *words) || before.help || before.resume)
-        return text_failed("--resume '%s': %s holds no options of 'flexlab %s'", settings->resume, place->name,
+        return text_failed("--resume '%s': %s contains no options of 'flexlab %s'", settings->resume, place->name,
                            name_of(command));
     const int status = take_data(settings, &before, place);
     before.out = settings->out;
@@ -201,7 +201,7 @@ static char *read_text(const struct settings *settings, const char *path) {
         text_failed("--resume '%s': cannot read %s: %s", settings->resume, path,
                     !file          ? why
                     : ferror(file) ? strerror(errno)
-                                   : "it is no text, or too long");
+                                   : "it is not a text, or too long");
     if (file)
         fclose(file);
     if (good)
@@ -216,7 +216,7 @@ static int take_policies(struct experiment *x, struct settings *settings, const 
     char **policies = options_kept_words("policies", line, &count);
     if (!policies || count < 2) {
         free(policies);
-        return text_failed("--resume '%s': %s holds no line of policies", settings->resume, source);
+        return text_failed("--resume '%s': %s contains no line of policies", settings->resume, source);
     }
     for (int i = 1; i < count; i++)
         if (!strcmp(policies[i], no_policy))
@@ -230,7 +230,8 @@ static int take_policies(struct experiment *x, struct settings *settings, const 
 static int take_lines(struct experiment *x, struct settings *settings, char *text, const char *source, char ***words) {
     char *rest = text, *options = strsep(&rest, line_break), *policies = strsep(&rest, line_break);
     if (!policies || !rest || *rest)
-        return text_failed("--resume '%s': %s holds no options and policies, a line each", settings->resume, source);
+        return text_failed("--resume '%s': %s does not contain options and policies, a line each", settings->resume,
+                           source);
     options += strcspn(options, " ");
     const struct place place = {source, .trusted = is_mine(source), .several = true};
     const int status = take_up(settings, x->command, options + (*options == ' '), &place, words);
@@ -239,7 +240,7 @@ static int take_lines(struct experiment *x, struct settings *settings, char *tex
 
 static int take_runs(struct experiment *x, struct settings *settings, char ***words) {
     if (!is_same(settings->out, settings->resume))
-        return text_usage("--out '%s': several runs go on in the folder that --resume names, '%s'", settings->out,
+        return text_usage("--out '%s': several runs resume in the folder that --resume names, '%s'", settings->out,
                           settings->resume);
     char *file = folder_options_file(settings->resume), *text = read_text(settings, file);
     const int status = text ? take_lines(x, settings, text, file, words) : STATUS_FAILED;
@@ -272,7 +273,7 @@ static int find_in_folder(struct experiment *x, struct settings *settings, char 
                              x->command == COMMAND_TRAIN ? "training" : "comparison",
                              x->command == COMMAND_TRAIN ? file : options);
     else if (strcmp(under_way, wanted) != 0)
-        status = text_failed("--resume '%s': there is a %s under way: 'flexlab %s --resume' goes on with it",
+        status = text_failed("--resume '%s': there is a %s under way: 'flexlab %s --resume' resumes it",
                              settings->resume, x->command == COMMAND_TRAIN ? "comparison" : "training", under_way);
     else if (alone)
         status = take_checkpoint(x, settings, text_format("%s", file), words);

@@ -23,7 +23,7 @@ static const struct command_row {
     {"wgan", command_wgan, "train a generator of images and its critic in one number format"},
     {"report", command_report, "draw table, figures and report again from stored results"},
     {"replay", command_replay, "run exponent predictors again over the recorded maxima of trace files"},
-    {"facts", command_facts, "what the literature says of number formats, computed again"},
+    {"facts", command_facts, "statements of the literature about number formats, computed again"},
     {"info", command_info, "this machine on one screen; formats, policies, models, kernels and more by name"},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };

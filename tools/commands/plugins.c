@@ -15,7 +15,7 @@ static autoflex_predictor add(const char *name, autoflex_predict_fn predict, voi
     const bool suffix = name && (!strcmp(name, "nomaster") || !strcmp(name, "noscale")); /* FORMAT:SUFFIX */
     const autoflex_predictor given = suffix ? AUTOFLEX_NONE : autoflex_add(name, predict, context);
     if (!given) {
-        const char *why = suffix ? "'nomaster' and 'noscale' mean something else behind a format" : tensor_error();
+        const char *why = suffix ? "'nomaster' and 'noscale' mean something else after a format" : tensor_error();
         for (const char *next = why; !suffix && (next = strstr(next, "': "));) /* behind the name */
             why = next += 3;
         text_note("FLEXLAB_PREDICTORS: predictor '%s' cannot be added: %s", name ? name : "", why);
@@ -27,10 +27,9 @@ static autoflex_predictor add(const char *name, autoflex_predict_fn predict, voi
 static int load(const char *path) {
     const char *why;
     if (*path != '/')
-        return text_failed(
-            "FLEXLAB_PREDICTORS: '%s' is no absolute path, expected one: which library is loaded is not to "
-            "depend on the current folder",
-            path);
+        return text_failed("FLEXLAB_PREDICTORS: '%s' is not an absolute path, expected one, so that the library does "
+                           "not depend on the current folder",
+                           path);
     FILE *file = input_open(path, &why); /* dlopen would wait for the other end of a FIFO */
     if (!file)
         return text_failed("FLEXLAB_PREDICTORS: cannot load %s: %s", path, why);

@@ -64,9 +64,9 @@ static int draw(const struct experiment *x, bool with_summary, bool replaces, co
     struct figures figures;
     int status = figures_draw(x, &figures);
     if (status == STATUS_OK && !figures.loss && replaces)
-        status = text_failed("without its figures the report is left as it is");
+        status = text_failed("without its figures the report is not changed");
     if (status == STATUS_OK && x->settings->trace_tensors && figures.nothing_matches)
-        status = text_failed("the report is left as it is");
+        status = text_failed("the report is not changed");
     if (status == STATUS_OK && with_summary)
         status = summary_write_csv(x);
     if (status == STATUS_OK)

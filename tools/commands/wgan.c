@@ -136,8 +136,8 @@ static int check_losses(const struct gan *g) {
 static int check_scales(const struct gan *g) {
     for (int i = 0; i < NETWORKS; i++)
         if (g->scale[i].in_a_row >= NN_STARVED)
-            return text_failed("diverged: the last %lld steps of the %s made no update, for its gradients %s "
-                               "down to loss scale %g",
+            return text_failed("diverged: the last %lld steps of the %s made no update, because its gradients %s down "
+                               "to loss scale %g",
                                (long long)g->scale[i].in_a_row, network_names[i],
                                is_forward(g) ? "were not finite" : "overflowed", g->scale[i].scale);
     return STATUS_OK;
@@ -301,7 +301,7 @@ static int train(struct gan *g) {
     if (g->status == STATUS_OK && !g->s.quiet && is_scaled(g))
         print_scales(g);
     if (g->status == STATUS_OK && !g->s.quiet)
-        printf("networks: %s.*.safetensors; flexlab wgan --resume %s goes on\n", g->kept, g->kept);
+        printf("networks: %s.*.safetensors; flexlab wgan --resume %s resumes\n", g->kept, g->kept);
     if (g->status == STATUS_OK)
         g->status = check_scales(g);
     if (g->status == STATUS_OK)

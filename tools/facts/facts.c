@@ -86,17 +86,21 @@ static void list(void) {
 }
 
 static void help(void) {
-    puts("Usage: flexlab facts [NAME]... [OPTION]...\n\n"
-         "Computes again what the literature says of number formats, and shows what was expected and what came\n"
-         "out. The exit status is 1 where something is not as it was said.\n\n"
+    puts("Usage: flexlab facts [NAME]... [OPTION]...\n"
+         "\n"
+         "Computes again statements of the literature about number formats, and shows what was expected and what came\n"
+         "out. The exit status is 1 if a result differs from the statement.\n"
+         "\n"
          "  --list      names, sources, and what each shows\n"
          "  --all       those that take long, too: trainings of a minute or more\n"
-         "  --markdown  as docs/facts.md has them\n"
+         "  --markdown  in the form of docs/precision.md\n"
          "  --network FILE  int8: a trained resnetD in fp32, from `flexlab train --model resnet20 --format fp32`\n"
          "              (safetensors), or of akamaster's pytorch_resnet_cifar10; else it trains a resnet8\n"
          "  --data SPEC int8: calibrates with its training images, measures on its test images (at most 2,000);\n"
          "              else the CIFAR-10 in the folder FLEXLAB_DATA, else synthetic\n"
-         "  --help      this text\n\nExamples\n"
+         "  --help      this text\n"
+         "\n"
+         "Examples\n"
          "  flexlab facts\n"
          "  flexlab facts lost-update loss-scale");
 }
@@ -170,11 +174,27 @@ static int parse(struct request *q, int argc, char **argv) {
     return status;
 }
 
+/* Prints text in lines of at most 120 columns, as all documents have. */
+static void print_wrapped(const char *text) {
+    size_t column = 0;
+    for (size_t n; *text; text += n + (text[n] == ' ')) {
+        n = strcspn(text, " ");
+        const bool fits = column + 1 + n <= 120;
+        fputs(!column ? "" : fits ? " " : "\n", stdout);
+        column = column && fits ? column + 1 + n : n;
+        printf("%.*s", (int)n, text);
+    }
+    puts("\n");
+}
+
 static void head(struct fact_lines *lines) {
     if (lines->table)
         return;
-    printf("\n## %s\n%s. Source: %s.\n\n| | expected | observed | |\n| --- | --- | --- | --- |\n", lines->fact->name,
-           lines->fact->summary, lines->fact->source);
+    char *text = text_format("%s. Source: %s.", lines->fact->summary, lines->fact->source);
+    printf("\n### %s\n", lines->fact->name);
+    print_wrapped(text);
+    puts("| | expected | observed | |\n| --- | --- | --- | --- |");
+    free(text);
 }
 
 int command_facts(int argc, char **argv) {

@@ -108,7 +108,7 @@ static void measure_functions(struct fact_lines *lines) {
 
 const struct fact fact_functions = {
     "functions", "PaddlePaddle, guide to low precision, 3.3",
-    "largest errors of fp16 functions against fp32, all 65,536 inputs: half a last place "
-    "at most, or none; the guide's absolute errors are of inputs of its own, and "
-    "are not judged",
+    "largest errors of fp16 functions against fp32, all 65,536 inputs: at most half a unit in "
+    "the last place, or none; the guide does not say over which inputs its absolute errors are, so they are "
+    "not compared",
     measure_functions, false};

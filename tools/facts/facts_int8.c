@@ -624,7 +624,8 @@ static void int8(struct fact_lines *lines) {
     free(x);
 }
 
-const struct fact fact_int8 = {"int8", "Migacz 2017, by Micikevicius 2018",
-                               "a residual network in int8 after training, calibrated with 5, 10, 50 batches of 64 "
-                               "images, beside fp32 on the same images; --network and --data, or one that it trains",
-                               int8, true};
+const struct fact fact_int8 = {
+    "int8", "Migacz 2017, by Micikevicius 2018",
+    "a residual network in int8 after training, calibrated with 5, 10, 50 batches of 64 "
+    "images, compared with fp32 on the same images; from --network and --data, or trained here",
+    int8, true};

@@ -49,8 +49,8 @@ static void fp16_numbers(struct fact_lines *lines) {
         fact_broke(lines, "2^-3 + 2^-14");
 }
 
-const struct fact fact_fp16_numbers = {"fp16-numbers", "Liu 2018", "what becomes of numbers at the ends of fp16",
-                                       fp16_numbers, false};
+const struct fact fact_fp16_numbers = {"fp16-numbers", "Liu 2018", "numbers at the limits of fp16", fp16_numbers,
+                                       false};
 
 /* --- ranges ------------------------------------------------------------------------------------------------------- */
 

@@ -170,6 +170,6 @@ static void unchanged(struct fact_lines *lines) {
 const struct fact fact_unchanged = {
     "unchanged", "Köster et al. 2017; Das et al. 2018",
     "a small convolutional network with fp32's hyper-parameters, three paired seeds, at "
-    "a rate so low that runs do not part by chance (theirs are large networks, on "
+    "a rate so low that runs do not diverge by chance (the papers use large networks, on "
     "ImageNet)",
     unchanged, true};

@@ -42,7 +42,7 @@ static void lost_update(struct fact_lines *lines) {
 }
 
 const struct fact fact_lost_update = {"lost-update", "Micikevicius et al. 2018",
-                                      "an update of 2^-11 of the weight is lost in fp16; a master weight keeps it",
+                                      "an update of 2^-11 of the weight is lost in fp16; a master weight preserves it",
                                       lost_update, false};
 
 /* --- flex16+5 ----------------------------------------------------------------------------------------------------- */
@@ -103,6 +103,6 @@ static void update_stall(struct fact_lines *lines) {
 }
 
 const struct fact fact_update_stall = {
-    "update-stall", "docs/optimisers.md; Micikevicius et al. 2018",
-    "16-bit mantissas lose updates below half a last place; wide weights and stochastic rounding keep them",
+    "update-stall", "docs/training.md; Micikevicius et al. 2018",
+    "16-bit mantissas lose updates below half a last place; wide weights and stochastic rounding preserve them",
     update_stall, false};

@@ -190,10 +190,9 @@ int options_parse(struct settings *settings, enum command command, int argc, cha
     if (!settings->out && !settings->resume)
         settings->out = "flexlab-results"; /* else where the training that goes on has its results */
     if (settings->resume && not_going_on)
-        return text_usage("--%s: not with --resume, which goes on with the options that the training was begun with",
-                          not_going_on);
+        return text_usage("--%s: not with --resume, which uses the options that the training began with", not_going_on);
     if (command & (COMMAND_COMPARE | COMMAND_TRAIN) && settings->memory && !settings->resume)
-        return text_usage("--memory: expected beside --resume alone, for a batch that a file of somebody else names");
+        return text_usage("--memory: expected only with --resume, for a batch that a stranger's file names");
     if (settings->resume && settings->no_checkpoint)
         return text_usage("--no-checkpoint: not with --resume");
     if (settings->checkpoint_every && settings->no_checkpoint)

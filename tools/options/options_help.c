@@ -25,7 +25,7 @@ static const char *const eval_help[] = {
 static const char *const wgan_help[] = {
     "Usage: flexlab wgan [OPTION]...\n\n"
     "Trains a generator of images and its critic in one number format, or under one policy\n"
-    "(Wasserstein GAN with weight clipping: docs/losses.md).\n",
+    "(Wasserstein GAN with weight clipping: docs/training.md).\n",
     "\nIn the folder of results\n"
     "  metrics.jsonl         the settings, then a line a step of the generator: the critic's estimate\n"
     "                        of the distance between real and generated images, the generator's loss,\n"
@@ -80,13 +80,13 @@ void options_help(enum command command, FILE *out) {
     }
     fputs("\nIn the folder of results\n"
           "  metrics.jsonl         the configuration, then losses, epochs and runs, one JSON object\n"
-          "                        a line (docs/metrics.md); everything but times (fields with\n"
+          "                        a line (docs/output.md); everything but times (fields with\n"
           "                        'seconds', images_per_second) and the first line, which\n"
           "                        names the machine, is the same for the same options\n"
           "  summary.csv           one line a format\n"
           "  trace-FORMAT-seedN.csv  exponent and maximum of every tensor over the steps\n"
           "  telemetry-FORMAT-seedN.jsonl, .csv  with --telemetry: elements of every tensor over\n"
-          "                        the steps (docs/telemetry.md)\n"
+          "                        the steps (docs/output.md)\n"
           "  figure-*.svg, .png    loss and accuracy; exponents (drawn by gnuplot)\n"
           "  report.html           all of it on one page, readable without a network\n",
           out);
@@ -103,8 +103,9 @@ void options_help(enum command command, FILE *out) {
           "inside DIR. A second signal ends the program at once; checkpoints alone are left then.\n",
           out);
     fprintf(out,
-            "\nUntil all is trained checkpoints are in DIR/flexlab.resume. 'flexlab %s --resume DIR' goes on\n"
-            "from there, after a signal, kill -9 or a power cut: results are those of runs that were never\n"
+            "\n"
+            "Until all is trained checkpoints are in DIR/flexlab.resume. 'flexlab %s --resume DIR' resumes it, after a "
+            "signal, kill -9 or a power cut: results are those of runs that were never\n"
             "interrupted.\n",
             command == COMMAND_TRAIN ? "train" : "compare");
     fputs("\nA run has diverged when the loss of any step or of the test set is NaN or Inf, or when its\n"
@@ -112,7 +113,7 @@ void options_help(enum command command, FILE *out) {
           "of guessing, or when its last 20 steps or more made no update because their gradients were not\n"
           "finite at every loss scale. Table, report and metrics.jsonl name it; the exit status is 1.\n"
           "They name the first NaN or Inf too: the step, forward or backward pass or update, the tensor, and\n"
-          "the option by which it would be finite where there is one (docs/metrics.md).\n"
+          "the option by which it would be finite where there is one (docs/output.md).\n"
           "\nExit status: 0 success, 1 failure, divergence or --stop-on-nonfinite, 2 wrong usage, 130 after Ctrl-C,\n"
           "143 after SIGTERM, 129 after SIGHUP.\n"
           "\nExamples\n",

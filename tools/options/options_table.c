@@ -62,7 +62,7 @@ static const struct option_row rows[] = {
          "npz:FILE[,TEST_FILE],\nor images:DIR[,resize=HxW][,channels=N] with PNG and JPEG files\nDIR/train/CLASS/... "
          "and DIR/test/CLASS/...; text:FILE[,TEST_FILE]\n[,unit=bytes|characters][,test=PERCENT]; see 'flexlab info "
          "data'"},
-    {"context", "N", BOTH, KIND_WHOLE, FIELD(context), 1, 65536, .help = "tokens of a sequence, of texts alone (128)"},
+    {"context", "N", BOTH, KIND_WHOLE, FIELD(context), 1, 65536, .help = "tokens of a sequence, for texts only (128)"},
     {"formats", "LIST", COMMAND_COMPARE, KIND_TEXT, FIELD(formats),
      .help =
          "comma-separated policies (fp32,fp16,bf16,flex16+5,dfp16): a name (fp16,\nflex16+5-sr, O1, O2:bf16, ...: "
@@ -131,7 +131,7 @@ static const struct option_row rows[] = {
     {"narrow-state", NULL, BOTH, KIND_SWITCH, FIELD(narrow_state), .value = 1,
      .help = "16-bit optimiser state by stochastic rounding; shared exponents"},
     {"label-smoothing", "S", BOTH, KIND_REAL, FIELD(label_smoothing), 0, 1,
-     .help = "this part of a label counts for all classes alike (0)"},
+     .help = "this share of a label counts for all classes equally (0)"},
     {"augment", NULL, BOTH, KIND_SWITCH, FIELD(augment), .value = 1,
      .help = "random crops and flips, of texts where the sequences of an epoch\nbegin; the same for every format "
              "(default for cifar10, cifar100, text)"},
@@ -158,19 +158,22 @@ static const struct option_row rows[] = {
          "steps between the checkpoints of a run, which one that was stopped or\nkilled goes on from (one after each "
          "epoch)"},
     {"no-checkpoint", NULL, COMMAND_TRAIN | GOING_ON, KIND_SWITCH, FIELD(no_checkpoint), .value = 1,
-     .help = "keep no checkpoints, and no networks with the results"},
+     .help = "store no checkpoints, and no networks with the results"},
     {"no-checkpoint", NULL, COMMAND_COMPARE | GOING_ON, KIND_SWITCH, FIELD(no_checkpoint), .value = 1,
-     .help = "keep no checkpoints"},
+     .help = "store no checkpoints"},
     {"resume", "DIR", COMMAND_COMPARE | GOING_ON, KIND_TEXT, FIELD(resume),
-     .help = "go on with the comparison whose results go to the folder DIR, with the\noptions that it was begun with; "
-             "--device, --threads, --quiet,\n--checkpoint-every, --allow-divergence and --stop-on-nonfinite may "
-             "be\ngiven anew"},
+     .help = "resume the comparison whose results go to the folder DIR, with the\n"
+             "options that it began with; --device, --threads, --quiet,\n"
+             "--checkpoint-every, --allow-divergence and --stop-on-nonfinite may be\n"
+             "given anew"},
     {"resume", "PATH", COMMAND_TRAIN | GOING_ON, KIND_TEXT, FIELD(resume),
-     .help = "go on with the training whose results go to the folder PATH, or from\nthe file PATH "
-             "(resume.safetensors), with the options that it was\nbegun with; --out (PATH), --device, --threads, "
-             "--force, --quiet,\n--checkpoint-every, --allow-divergence and --stop-on-nonfinite may be\ngiven anew, "
-             "and --data, where the same images or text lie elsewhere by\nnow: it is needed where the file is not in "
-             "the folder of results of a\ntraining of yours"},
+     .help = "resume the training whose results go to the folder PATH, or from\n"
+             "the file PATH (resume.safetensors), with the options that it began with; --out (PATH), --device, "
+             "--threads, --force, --quiet,\n"
+             "--checkpoint-every, --allow-divergence and --stop-on-nonfinite may be\n"
+             "given anew, and --data, where the same images or text lie elsewhere by\n"
+             "now: it is needed where the file is not in the folder of results of a\n"
+             "training of yours"},
 
     {"out", "DIR", BOTH | GOING_ON, KIND_TEXT, FIELD(out), .section = "What is written",
      .help = "folder of the results, made if missing (flexlab-results)"},
@@ -187,7 +190,7 @@ static const struct option_row rows[] = {
          "tensors in the figure of exponents, comma-separated patterns such\nas 'conv1*,*.weight' (one of each role)"},
     {"telemetry", "EVERY[:GLOBS]", BOTH, KIND_TEXT, FIELD(telemetry),
      .help = "every EVERY steps all about the elements of every tensor, or of those\nwhose names match, such as "
-             "'10:conv1*,*.weight' (docs/telemetry.md)"},
+             "'10:conv1*,*.weight' (docs/output.md)"},
     {"shadow", "LIST", BOTH, KIND_TEXT, FIELD(shadow),
      .help = "beside it what other formats would have done to the same values,\nsuch as fp16,flex16+5:ngraph; every "
              "10 steps without --telemetry"},
@@ -197,7 +200,7 @@ static const struct option_row rows[] = {
     {"no-trace", NULL, COMMAND_REPORT, KIND_SWITCH, FIELD(no_trace), .value = 1,
      .help = "read no exponent traces and leave out their figure"},
     {"allow-divergence", NULL, BOTH | GOING_ON | KEPT, KIND_SWITCH, FIELD(allow_divergence), .value = 1,
-     .help = "a run that diverges is no failure (it is named all the same)"},
+     .help = "a run that diverges is not a failure (it is named nevertheless)"},
     {"stop-on-nonfinite", NULL, BOTH | GOING_ON | KEPT, KIND_SWITCH, FIELD(stop_on_nonfinite), .value = 1,
      .help = "a run stops after the step with its first NaN or Inf, as after Ctrl-C;\nthe others go on, and the exit "
              "status is 1"},
@@ -266,7 +269,7 @@ static const struct option_row rows[] = {
     {"sample-every", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(sample_every), 1, INT_MAX,
      .help = "steps between pictures (one at the end)"},
     {"checkpoint-every", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(checkpoint_every), 1, INT_MAX,
-     .help = "steps after which both networks are kept (at the end)"},
+     .help = "steps after which both networks are stored (at the end)"},
     {"quiet", NULL, COMMAND_WGAN, KIND_SWITCH, FIELD(quiet), .value = 1, .help = "no progress"},
     {"help", NULL, ALL | COMMAND_EVAL | COMMAND_WGAN | GOING_ON, KIND_SWITCH, FIELD(help), .value = 1,
      .help = "this text"},

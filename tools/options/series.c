@@ -143,11 +143,11 @@ static int take_policy(const struct settings *s, struct series *series, const ch
                               .no_master = !strcmp(s->master, "none"),
                               .batch = 1};
     if (series->resumed && !is_told(series->resumed))
-        return text_failed("--resume '%s': the policy '%s', expected its rules, with ';' behind each, or the name of a "
-                           "preset",
-                           s->resume, series->resumed);
+        return text_failed(
+            "--resume '%s': the policy '%s', expected its rules, with ';' after each, or the name of a preset",
+            s->resume, series->resumed);
     if (s->resume && !series->resumed)
-        return text_failed("--resume '%s': its options name a policy, but the rules of it are not there", s->resume);
+        return text_failed("--resume '%s': its options name a policy, but its rules are missing", s->resume);
     series->asked_policy = !series->resumed && policy ? text_format("%s", policy) : NULL;
     series->asked_variant = !series->resumed && variant ? text_format("%s", variant) : NULL;
     failure_forget();
@@ -230,8 +230,7 @@ static int parse_series(const struct settings *settings, struct series *series, 
     for (char *suffix; (suffix = strsep(&rest, ":"));) {
         if (!strcmp(suffix, "nomaster")) {
             if (!series->variant->wide)
-                return text_usage("--%s: '%s:nomaster': %s keeps no wide copy of its weights anyway", option, name,
-                                  name);
+                return text_usage("--%s: '%s:nomaster': %s has no wide copy of its weights anyway", option, name, name);
             series->no_master = true;
         } else if (!strcmp(suffix, "noscale")) {
             if (!settings->loss_scale && !strcmp(default_loss_scale(series), "none"))

@@ -64,7 +64,7 @@ static int read_header(struct reader *r, const cJSON *line) {
     r->shadows = text_alloc((size_t)cJSON_GetArraySize(list) + 1, sizeof *r->shadows);
     cJSON_ArrayForEach(item, list) {
         if (!cJSON_IsString(item) || has_shadow(h, item->valuestring))
-            return json_lines_refuse(&r->lines, "'shadows' holds what is no name, or one twice");
+            return json_lines_refuse(&r->lines, "'shadows' contains something that is not a name, or a name twice");
         h->shadows[h->shadow_count++] = text_format("%s", item->valuestring);
     }
     return STATUS_OK;
@@ -100,7 +100,7 @@ static int read_bins(struct reader *r, const cJSON *list) {
     }
     cJSON_ArrayForEach(bin, list) {
         if (!cJSON_IsNumber(bin) || !(bin->valuedouble >= 0))
-            return json_lines_refuse(&r->lines, "'bins' holds what is no count");
+            return json_lines_refuse(&r->lines, "'bins' contains something that is not a count");
         r->bins[r->row.bin_count++] = bin->valuedouble;
     }
     r->row.bins = r->bins;

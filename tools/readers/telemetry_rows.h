@@ -1,4 +1,4 @@
-/* telemetry_rows.h - reading the telemetry that training wrote as lines of JSON (docs/telemetry.md). */
+/* telemetry_rows.h - reading the telemetry that training wrote as lines of JSON (docs/output.md). */
 #ifndef FLEXLAB_TELEMETRY_ROWS_H
 #define FLEXLAB_TELEMETRY_ROWS_H
 

@@ -1,4 +1,4 @@
-/* trace.c - reading the exponent traces (docs/metrics.md). A row that is not as training writes it is an error. */
+/* trace.c - reading the exponent traces (docs/output.md). A row that is not as training writes it is an error. */
 #include "readers/trace.h"
 #include "base/input.h"
 #include "base/text.h"

@@ -25,7 +25,7 @@ struct trace {
     int left_out_count;
 };
 
-/* One row as it stands in the file (docs/metrics.md). */
+/* One row as it stands in the file (docs/output.md). */
 struct trace_row {
     const char *name, *role; /* until the next row is read */
     int64_t step;

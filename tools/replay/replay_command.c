@@ -143,7 +143,7 @@ static int parse(struct request *q, int argc, char **argv) {
             q->help = true;
             break;
         case ':':
-            status = text_usage("%s wants a value; see --help", argv[optind - 1]);
+            status = text_usage("%s needs a value; see --help", argv[optind - 1]);
             break;
         default:
             status = text_usage("unknown option '%s'; see --help", argv[optind - 1]);

@@ -175,7 +175,7 @@ static void take_step(struct telemetry *t, int64_t step) {
     t->steps[t->step_count - 1] = step;
 }
 
-/* The measured error of a row (docs/telemetry.md), whose elements have a root mean square of `size`: one weight for
+/* The measured error of a row (docs/output.md), whose elements have a root mean square of `size`: one weight for
  * each element. Where nothing was measured there is nothing to add. */
 static void take_sampled(struct lane *l, const struct telemetry_row *row, double size) {
     const double finite = row->sampled - row->sampled_infinite, part = row->sampled_error / size;

@@ -1,4 +1,4 @@
-/* report_telemetry.h - histograms and counts of telemetry-FORMAT-seedN.jsonl (docs/telemetry.md) as data of the page.
+/* report_telemetry.h - histograms and counts of telemetry-FORMAT-seedN.jsonl (docs/output.md) as data of the page.
  */
 #ifndef FLEXLAB_REPORT_TELEMETRY_H
 #define FLEXLAB_REPORT_TELEMETRY_H

@@ -209,7 +209,7 @@ char *run_divergence_text(const struct experiment *x, const struct run *run) {
     if (run->nonfinite_step)
         text = text_format("loss %s from step %lld", loss, (long long)run->nonfinite_step);
     else if (starved)
-        text = text_format("its last %lld steps made no update, for their gradients %s down to loss scale %g",
+        text = text_format("its last %lld steps made no update, because their gradients %s down to loss scale %g",
                            (long long)run->result.skipped_at_end,
                            nonfinite_is_forward(run->first.pass) ? "were not finite" : "overflowed",
                            run->result.loss_scale);

@@ -333,8 +333,8 @@ static int check_resume(const struct folder *f, bool force) {
     char *command = folder_under_way(f->path);
     int status = STATUS_OK;
     if (command && !force && folder_has_checkpoint(f))
-        status = text_failed("--out '%s': holds checkpoints of a %s that is not over; 'flexlab %s --resume %s' goes on "
-                             "from there; give another folder, or --force to begin anew",
+        status = text_failed("--out '%s': holds checkpoints of a %s that is not over; 'flexlab %s --resume %s' resumes "
+                             "it; give another folder, or --force to begin anew",
                              f->path, strcmp(command, "train") != 0 ? "comparison" : "training", command, f->path);
     else if (command)
         status = folder_remove_resume(f);
@@ -591,7 +591,7 @@ static bool move_new(struct folder *f, const struct names *new_names, const char
         return true;
     *can_go_back = !rename(new, f->made);
     if (!*can_go_back)
-        text_failed("the new results in %s take their places when flexlab next opens %s", new, f->path);
+        text_failed("the new results in %s move into place when flexlab next opens %s", new, f->path);
     return false;
 }
 
@@ -679,7 +679,7 @@ static struct folder *to_rescue;
 static void rescue(void) {
     struct folder *f = to_rescue;
     if (f && f->made)
-        fprintf(stderr, "flexlab: what there is of the results is in %s\n",
+        fprintf(stderr, "flexlab: the results so far are in %s\n",
                 rename(f->made, f->set_apart) ? f->made : f->set_apart);
 }
 

@@ -1,4 +1,4 @@
-/* metrics.c - metrics.jsonl, as docs/metrics.md describes it. Numbers have 17 digits, so that reading them back gives
+/* metrics.c - metrics.jsonl, as docs/output.md describes it. Numbers have 17 digits, so that reading them back gives
  * the same bits. */
 #include "results/metrics.h"
 #include "base/number.h"

@@ -5,7 +5,7 @@
 #include "results/experiment.h"
 #include "base/output.h"
 
-/* Of the file's layout, docs/metrics.md. To be raised where a reader of the layout before would go wrong. */
+/* Of the file's layout, docs/output.md. To be raised where a reader of the layout before would go wrong. */
 enum { METRICS_SCHEMA = 1 };
 
 /* All but metrics_close return a STATUS_ code of writing the line; lines reach the file at once. */

@@ -38,8 +38,8 @@ char *nonfinite_text(const struct nonfinite *f) {
     if (!strcmp(f->pass, "loss"))
         return text_format("in the loss; all activations are finite");
     if (!strcmp(f->pass, "unknown"))
-        return text_format("in the loss; which tensor was first is not known: on a device they are looked at with a "
-                           "dynamic loss scale, with --telemetry and with --stop-on-nonfinite alone");
+        return text_format("in the loss; which tensor was first is not known: on a device tensors are examined only "
+                           "with a dynamic loss scale, --telemetry or --stop-on-nonfinite");
     const char *where = !strcmp(f->pass, "input")      ? "in the data"
                         : !strcmp(f->pass, "forward")  ? "in the forward pass"
                         : !strcmp(f->pass, "backward") ? "in the backward pass"

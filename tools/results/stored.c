@@ -1,4 +1,4 @@
-/* stored.c - reading metrics.jsonl (docs/metrics.md). */
+/* stored.c - reading metrics.jsonl (docs/output.md). */
 #include "results/stored.h"
 #include "readers/json_lines.h"
 #include "results/metrics.h"
@@ -190,7 +190,7 @@ static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     char full[256] = "";
     s->loss_scale = text_format("%s", scale); /* older results have none */
     if (nn_loss_scale_text(scale, full, sizeof full) || strcmp(full, scale) != 0)
-        refuse(r, text_format("the loss scale '%s' of '%s' is none of this flexlab", scale, s->label));
+        refuse(r, text_format("the loss scale '%s' of '%s' is unknown to this flexlab", scale, s->label));
     check_label(r, s);
 }
 
@@ -205,7 +205,7 @@ static void read_formats(struct reader *r, const cJSON *line) {
         read_series(r, item, s);
         for (int i = 0; i < x->series_count - 1; i++)
             if (!strcmp(x->series[i].label, s->label))
-                refuse(r, text_format("the format '%s' is there twice", s->label));
+                refuse(r, text_format("the format '%s' occurs twice", s->label));
     }
 }
 
@@ -220,13 +220,13 @@ static void read_seeds(struct reader *r, const cJSON *line) {
     cJSON_ArrayForEach(item, list) {
         double seed = cJSON_IsNumber(item) ? item->valuedouble : -1;
         if (!(seed >= 0 && seed <= 0x1p53 && seed == floor(seed))) {
-            refuse(r, text_format("the field 'seeds' holds what is no seed"));
+            refuse(r, text_format("the field 'seeds' contains something that is not a seed"));
             return;
         }
         x->seeds[x->seed_count++] = (uint64_t)seed;
         for (int i = 0; i < x->seed_count - 1; i++)
             if (x->seeds[i] == (uint64_t)seed)
-                refuse(r, text_format("the seed %.0f is there twice", seed));
+                refuse(r, text_format("the seed %.0f occurs twice", seed));
     }
 }
 
@@ -472,7 +472,7 @@ static void read_predictions(struct reader *r, const cJSON *line, struct run *ru
     cJSON_ArrayForEach(item, list) {
         double class = cJSON_IsNumber(item) ? item->valuedouble : -1;
         if (!(class >= 0 && class < classes && class == floor(class))) {
-            refuse(r, text_format("the field 'classes' holds what is none of %d classes", classes));
+            refuse(r, text_format("the field 'classes' contains a number that is not one of %d classes", classes));
             return;
         }
         run->stored[run->result.predicted_count++] = (int32_t) class;
@@ -536,7 +536,7 @@ static int cannot_open(const char *path, const char *folder, const char *why) {
     const char *hint = !access(part, F_OK) ? "; a training is writing there or was killed"
                        : !access(new, F_OK) || !access(old, F_OK)
                            ? "; results took their places when flexlab was killed: the next 'flexlab compare' or "
-                             "'flexlab train' with this --out puts them right"
+                             "'flexlab train' with this --out repairs that"
                        : !access(apart, R_OK) ? "; there are incomplete results in its folder flexlab.incomplete"
                        : reason == ENOENT     ? "; expected a folder that 'flexlab compare' or 'flexlab train' wrote"
                                               : "";

@@ -420,10 +420,9 @@ static char *starved_note(const struct experiment *x, int series, const struct s
     bool forward = false;
     for (int i = series; i < x->run_count; i += x->series_count)
         forward = forward || (x->runs[i].shown && nonfinite_is_forward(x->runs[i].first.pass));
-    return text_format("WARNING: %s: %lld steps in a row made no update, for their gradients %s at loss scale "
-                       "after loss scale.",
-                       x->series[series].label, (long long)s->skipped_in_a_row,
-                       forward ? "were not finite" : "overflowed");
+    return text_format(
+        "WARNING: %s: %lld consecutive steps made no update, because their gradients %s at every loss scale.",
+        x->series[series].label, (long long)s->skipped_in_a_row, forward ? "were not finite" : "overflowed");
 }
 
 /* The first NaN or Inf of the runs of a format, the first of them in full; NULL: all of them were finite. */

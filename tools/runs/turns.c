@@ -140,8 +140,8 @@ static int on_step(void *context, const nn_step_report *report) {
 /* A checkpoint that was changed by hand. */
 static int tell_other_steps(const struct running *r, const char *what, int64_t kept, int64_t stands_at) {
     progress_clear(r->progress);
-    return text_failed("--resume: %s: what the program keeps there is of %lld %s, the network stands after %lld",
-                       r->resume, (long long)kept, what, (long long)stands_at);
+    return text_failed("--resume: %s: its state of the program has %lld %s, the network has %lld", r->resume,
+                       (long long)kept, what, (long long)stands_at);
 }
 
 static int on_epoch(void *context, const nn_epoch_report *report) {
@@ -160,12 +160,12 @@ static void on_starved(void *context, const nn_step_report *report) {
     struct running *r = context;
     const bool forward = nonfinite_is_forward(report->nonfinite);
     progress_clear(r->progress);
-    text_note("%s seed %llu: WARNING: %lld steps in a row made no update, up to step %lld: %s at loss scale %g and "
+    text_note("%s seed %llu: WARNING: %lld consecutive steps made no update, up to step %lld: %s at loss scale %g and "
               "above%s",
               r->experiment->series[r->run->series].label, (unsigned long long)r->run->seed,
               (long long)report->skipped_in_a_row, (long long)report->step,
               forward ? "the gradients are not finite" : "the gradients overflow", report->loss_scale,
-              forward ? ", for there is a NaN or Inf before them, which no loss scale helps" : "");
+              forward ? ", because of a NaN or Inf before them, against which no loss scale helps" : "");
 }
 
 /* Loud, and with what led to it where there is telemetry. */
@@ -208,7 +208,7 @@ static void tell_no_best(const struct running *r) {
          *here = text_format("%s/best.safetensors", r->checkpoint);
     if (access(beside, F_OK) && access(here, F_OK)) {
         progress_clear(r->progress);
-        text_note("there is no %s: best.safetensors will be the best of the evaluations to come alone", beside);
+        text_note("there is no %s: best.safetensors will be the best of the coming evaluations only", beside);
     }
     free(beside);
     free(here);

@@ -15,7 +15,7 @@ static tensor_status check(const char *name, struct operand out, const struct op
         if (!in[i].t)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", name, in[i].name);
         if (in[i].t->format != out.t->format)
-            return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; tensor_convert is the bridge", name, out.name,
+            return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; use tensor_convert", name, out.name,
                            out.t->format->name, in[i].name, in[i].t->format->name);
         TRY(fl_check_apart(name, out.name, out.t, in[i].name, in[i].t));
         TRY(check_distinct(name, OPERANDS(out, in[i])));
@@ -26,7 +26,7 @@ static tensor_status check(const char *name, struct operand out, const struct op
 
 static tensor_status check_axes(const char *name, const tensor *x, unsigned axes) {
     char text[TENSOR_TEXT];
-    return axes >> x->ndim ? fl_fail(TENSOR_E_ARGUMENT, "%s: axes are 0x%x, expected bits 0 to %d alone for %s", name,
+    return axes >> x->ndim ? fl_fail(TENSOR_E_ARGUMENT, "%s: axes are 0x%x, expected only bits 0 to %d for %s", name,
                                      axes, x->ndim - 1, fl_shape_text(x, text))
                            : TENSOR_OK;
 }

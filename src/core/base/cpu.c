@@ -119,6 +119,6 @@ const char *fl_cpu_tiles_refused(void) {
 }
 #else
 const char *fl_cpu_tiles_refused(void) {
-    return "tiles are supported on Linux alone";
+    return "only Linux supports AMX tiles";
 }
 #endif

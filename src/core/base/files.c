@@ -15,7 +15,7 @@ const char *fl_file_kind(mode_t mode) {
            : S_ISCHR(mode)  ? "a character device"
            : S_ISBLK(mode)  ? "a block device"
            : S_ISSOCK(mode) ? "a socket"
-                            : "no file of a known kind";
+                            : "a file of unknown kind";
 }
 
 /* A socket cannot be opened at all, so its kind is asked for. */

@@ -82,8 +82,8 @@ static void forked(void);
 
 /* Why OMP_NUM_THREADS does not count. */
 static void say_environment(char *text, size_t size) {
-    snprintf(text, size, "OMP_NUM_THREADS=%s is no number from 1 to %d: %d threads, one a processor", environment_text,
-             FL_MAX_THREADS, processors);
+    snprintf(text, size, "OMP_NUM_THREADS=%s is not a number from 1 to %d: %d threads, one for each processor",
+             environment_text, FL_MAX_THREADS, processors);
 }
 
 /* One line on stderr under FLEXLAB_VERBOSE=1. */

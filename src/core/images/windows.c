@@ -345,7 +345,7 @@ static tensor_status pool(struct windows *v, enum fl_op op, struct operand x, st
                        padding_text(padding, v->dims, around));
     TRY(check_sizes_are(v, y, (struct sizes){image.n, p, q, image.c}));
     if (blind_window(v, 0, image.h, p) >= 0 || blind_window(v, 1, image.w, q) >= 0)
-        return fl_fail(TENSOR_E_SHAPE, "%s: a window with dilation %s sees nothing of a %s image but padding", v->name,
+        return fl_fail(TENSOR_E_SHAPE, "%s: a window with dilation %s sees only padding of a %s image", v->name,
                        steps_text(text, v->dims, how->dilation), size_text(other, v->dims, image.h, image.w));
     struct fl_args args = {.op = op,
                            .in = {fl_view_of(in0)},

@@ -32,9 +32,8 @@ static inline tensor_status check_operands(const char *op, const struct operand 
         if (!operands[i].t)
             return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", op, operands[i].name);
         if (operands[i].t->format != operands[0].t->format)
-            return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; tensor_convert is the bridge", op,
-                           operands[0].name, operands[0].t->format->name, operands[i].name,
-                           operands[i].t->format->name);
+            return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; use tensor_convert", op, operands[0].name,
+                           operands[0].t->format->name, operands[i].name, operands[i].t->format->name);
         TRY(fl_check_apart(op, operands[0].name, operands[0].t, operands[i].name, operands[i].t));
         TRY(fl_need_elements(op, operands[i].t));
     }

@@ -258,8 +258,8 @@ static tensor_status check_format(const struct fl_invocation *call, int i, int f
                    : fl_fail(TENSOR_E_FORMAT, "%s: %s is %s %s, expected %s", f->name, o->name, t->format->name,
                              fl_shape_text(t, text), class_name(o->class));
     if (o->class == FL_CLASS_CALL && t->format != call->tensors[first]->format)
-        return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; tensor_convert is the bridge", f->name,
-                       f->operands[first].name, call->tensors[first]->format->name, o->name, t->format->name);
+        return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; use tensor_convert", f->name, f->operands[first].name,
+                       call->tensors[first]->format->name, o->name, t->format->name);
     return fl_need_arithmetic(f->name, o->name, t);
 }
 

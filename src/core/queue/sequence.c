@@ -39,7 +39,7 @@ tensor_status fl_sequence_run(struct fl_sequence *s, const char *name,
                               tensor_status (*parts)(const struct fl_sequence *s, void *context), void *context) {
     for (int k = 0; k < s->tensors; k++)
         if (s->written[k].t->storage->rounding == TENSOR_ROUND_STOCHASTIC)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: what a sequence writes must not round stochastically", name);
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: the outputs of a sequence must not be rounded stochastically", name);
     s->queue = fl_queue_of(s->written[0].t->storage);
     s->state = fl_temporary(s->queue, sizeof *s->state);
     if (!s->state)

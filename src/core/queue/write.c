@@ -7,11 +7,11 @@
 
 tensor_status fl_need_host(const char *what, const tensor *t) {
     return fl_need_contiguous(what, t) ? tensor_error_status()
-           : t->storage->device->host  ? TENSOR_OK
-                                       : fl_fail(TENSOR_E_UNSUPPORTED,
-                                                 "%s: the tensor lies on %s, which does not offer this; tensor_copy "
-                                                  "brings a copy to the host",
-                                                 what, t->storage->device->name);
+           : t->storage->device->host
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_UNSUPPORTED,
+                         "%s: the tensor lies on %s, which does not support this; tensor_copy copies it to the host",
+                         what, t->storage->device->name);
 }
 
 tensor_status fl_need_contiguous(const char *what, const tensor *t) {
@@ -34,16 +34,17 @@ tensor_status fl_need_elements(const char *what, const tensor *t) {
 
 tensor_status fl_need_present(const char *what, const tensor *t) {
     return t->storage->hidden ? fl_fail(TENSOR_E_ARGUMENT,
-                                        "%s: the elements are gone, others have had their memory since; nn_watch "
-                                        "shows them while they are there",
+                                        "%s: the elements are gone, because another tensor has used their memory "
+                                        "since; nn_watch shows them before",
                                         what)
                               : TENSOR_OK;
 }
 
 tensor_status fl_need_arithmetic(const char *what, const char *name, const tensor *t) {
     return t->format->arithmetic == FL_ARITHMETIC_NUMBERS
-               ? fl_fail(TENSOR_E_FORMAT, "%s: %s is %s: numbers beside the formats, no operand of arithmetic", what,
-                         name, t->format->name)
+               ? fl_fail(TENSOR_E_FORMAT,
+                         "%s: %s is %s, a type of plain numbers, which cannot be an operand of arithmetic", what, name,
+                         t->format->name)
                : TENSOR_OK;
 }
 

@@ -450,7 +450,7 @@ static void finish_measure(const struct measurement *m, tensor_measure *to) {
 static tensor_status check_format(const char *what, tensor_format id, int e) {
     const struct fl_format *format = fl_format_of(id);
     if (!format || format->arithmetic == FL_ARITHMETIC_NUMBERS)
-        return fl_fail(TENSOR_E_FORMAT, "%s: %d is no format", what, (int)id);
+        return fl_fail(TENSOR_E_FORMAT, "%s: %d is not a format", what, (int)id);
     const bool shared = format->arithmetic == FL_ARITHMETIC_SHARED;
     const int low = shared ? format->e_min : 0, high = shared ? format->e_max : 0;
     return e < low || e > high ? fl_fail(TENSOR_E_ARGUMENT, "%s: exponent %d, expected %d to %d for %s", what, e, low,

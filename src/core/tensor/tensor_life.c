@@ -262,7 +262,7 @@ tensor_status fl_check_apart(const char *op, const char *a_name, const tensor *a
     if (!a || !b || a->storage == b->storage)
         return TENSOR_OK;
     if (a->storage->device != b->storage->device)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s lies on %s, %s on %s; tensor_copy is the bridge", op, a_name,
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s lies on %s, %s on %s; use tensor_copy", op, a_name,
                        a->storage->device->name, b_name, b->storage->device->name);
     const uintptr_t pa = (uintptr_t)a->storage->data, pb = (uintptr_t)b->storage->data;
     if (pa >= pb + (uintptr_t)b->storage->count * (uintptr_t)b->format->bytes ||

@@ -300,7 +300,7 @@ tensor_status fl_checkpoint_open(struct fl_safetensors *s, const char *path) {
     const char *told = fl_safetensors_note(s, layout_key);
     tensor_status status = TENSOR_OK;
     if (!told)
-        status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: no checkpoint of flexlab: its metadata have no '%s'", path,
+        status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: not a flexlab checkpoint: its metadata have no '%s'", path,
                          layout_key);
     else if (strcmp(told, layout) != 0)
         status =
@@ -383,7 +383,7 @@ static tensor_status check_layout(const struct fl_safetensors *s, const nn_graph
     if (strcmp(version, FLEXLAB_VERSION_STRING) != 0 || !strcmp(found, own))
         return TENSOR_OK;
     return fl_fail(TENSOR_E_DATA,
-                   "checkpoint: %s: of a network with other layers or settings ('network.layout' is "
+                   "checkpoint: %s: it belongs to a network with other layers or settings ('network.layout' is "
                    "'%.40s', expected '%s')",
                    s->path, found, own);
 }
@@ -511,7 +511,7 @@ static tensor_status check_rest(const struct fl_safetensors *s, const struct ent
                 known = !strcmp(s->tensors[i].name, suffixed(name, e->list[k].name, suffixes[j]));
         }
         if (!known)
-            return fl_fail(TENSOR_E_DATA, "checkpoint: %s: tensor '%.150s' is none of the network", s->path,
+            return fl_fail(TENSOR_E_DATA, "checkpoint: %s: tensor '%.150s' does not belong to the network", s->path,
                            s->tensors[i].name);
     }
     return TENSOR_OK;
@@ -650,10 +650,10 @@ static tensor_status read_objective(const struct fl_safetensors *s, nn_config *c
     config->loss = fl_safetensors_note(s, objective_keys[LOSS]);
     config->policy = fl_safetensors_note(s, objective_keys[POLICY]);
     if (config->policy && !fl_policy_is_told(config->policy)) /* nn_graph_new would open a file of that name */
-        return fl_fail(TENSOR_E_DATA,
-                       "checkpoint: %s: '%s' is '%.40s', expected its rules, with ';' behind each, or the name of a "
-                       "preset",
-                       s->path, objective_keys[POLICY], config->policy);
+        return fl_fail(
+            TENSOR_E_DATA,
+            "checkpoint: %s: '%s' is '%.40s', expected its rules, with ';' after each, or the name of a preset",
+            s->path, objective_keys[POLICY], config->policy);
     if (fl_safetensors_note(s, objective_keys[SMOOTHING]))
         TRY(read_real(s, objective_keys[SMOOTHING], &config->label_smoothing));
     if (fl_safetensors_note(s, objective_keys[DELTA]))

@@ -10,7 +10,7 @@ static tensor_status check(const char *path, const char *name, const void *first
                                            : fl_fail(TENSOR_E_ARGUMENT, "checkpoint: %s is NULL",
                                                      !path   ? "the path"
                                                      : !name ? "the name of the tensor"
-                                                             : "where the answer goes");
+                                                             : "the result");
 }
 
 tensor_status nn_checkpoint_shape(const char *path, const char *name, int *ndim, int64_t dim[8]) {

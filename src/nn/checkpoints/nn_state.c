@@ -189,13 +189,15 @@ static struct head head_of(const nn_graph *g) {
 static tensor_status check_head(const nn_graph *g, const struct head *given) {
     const struct head own = head_of(g);
     if (memcmp(given->magic, own.magic, sizeof own.magic) != 0)
-        return fl_fail(TENSOR_E_DATA, "state: it does not begin as the state of a network does");
+        return fl_fail(TENSOR_E_DATA, "state: it does not begin like the state of a network");
     if (memcmp(given->version, own.version, sizeof own.version) != 0)
         return fl_fail(TENSOR_E_DATA, "state: made by version %.15s, this is %s", given->version, own.version);
     if (memcmp(given->variant, own.variant, sizeof own.variant) != 0)
-        return fl_fail(TENSOR_E_DATA, "state: of a network in %.31s, this one is in %s", given->variant, own.variant);
+        return fl_fail(TENSOR_E_DATA, "state: it belongs to a network in %.31s, this one is in %s", given->variant,
+                       own.variant);
     if (given->layout != own.layout || given->bytes != own.bytes)
-        return fl_fail(TENSOR_E_DATA, "state: of a network with other layers or settings (%llu bytes, here %llu)",
+        return fl_fail(TENSOR_E_DATA,
+                       "state: it belongs to a network with other layers or settings (%llu bytes, here %llu)",
                        (unsigned long long)given->bytes, (unsigned long long)own.bytes);
     return TENSOR_OK;
 }

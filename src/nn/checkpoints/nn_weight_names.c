@@ -218,7 +218,7 @@ tensor_status nn_weights_match(const nn_graph *g, const char *path, nn_weight_ma
         return fl_fail(TENSOR_E_ARGUMENT, "weights: %s is NULL",
                        !g      ? "the network"
                        : !path ? "the path"
-                               : "the function that is told");
+                               : "the callback");
     TRY(fl_safetensors_open(&s, path));
     tensor_status status = fl_targets_list(&all, g);
     if (!status) {

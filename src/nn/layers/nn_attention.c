@@ -171,7 +171,7 @@ static tensor_status check(const nn_graph *g, const char *name, nn_node x, int h
         return fl_fail(TENSOR_E_ARGUMENT, "%s: input node %d, expected 0 ... %d", name, x, g->handle_count - 1);
     const struct fl_shape *shape = &fl_output_of(g, x)->shape;
     if (shape->ndim != 3 || shape->dim[2] > INT32_MAX)
-        return fl_fail(TENSOR_E_SHAPE, "%s: attention wants sequences [batch, length, width], its input is %s", name,
+        return fl_fail(TENSOR_E_SHAPE, "%s: attention takes sequences [batch, length, width], its input is %s", name,
                        fl_shape_in_words(shape).text);
     if (heads < 1 || shape->dim[2] % heads)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %d heads, expected a divisor of the width %lld", name, heads,
@@ -216,7 +216,7 @@ nn_node nn_transformer_block_sized(nn_graph *g, const char *name, nn_node x, con
     inner(attention, name, "attention");
     if (strlen(attention) > FL_NAME_LIMIT)
         return fl_build_failed(
-            g, fl_fail(TENSOR_E_ARGUMENT, "%s: a name of a block that leaves no room for its parts", name));
+            g, fl_fail(TENSOR_E_ARGUMENT, "%s: the name of a block is too long for the names of its nodes", name));
     nn_node y = norm(g, inner(text, name, "norm1"), x, &how);
     if (y >= 0)
         x = add_attention(g, attention, y, x, how.heads, how.causal, out);

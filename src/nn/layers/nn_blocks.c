@@ -31,7 +31,7 @@ static bool begin(nn_graph *g, struct names *names, const char *name, nn_node x)
     const struct fl_shape *shape = &fl_output_of(g, x)->shape;
     if (shape->ndim == 4)
         return true;
-    fl_build_failed(g, fl_fail(TENSOR_E_SHAPE, "%s: it wants images [N, H, W, C], its input is %s", name,
+    fl_build_failed(g, fl_fail(TENSOR_E_SHAPE, "%s: it takes images [N, H, W, C], its input is %s", name,
                                fl_shape_in_words(shape).text));
     return false;
 }

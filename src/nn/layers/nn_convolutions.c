@@ -67,7 +67,7 @@ static tensor_status add_places(struct fl_node *node, const struct fl_shape *x, 
     const bool line = is_line(node);
     int64_t size[2] = {1, 1};
     if (x->ndim != (line ? 3 : 4))
-        return fl_fail(TENSOR_E_SHAPE, "%s: %s wants %s, its input is %s", node->owner, node->layer->kind,
+        return fl_fail(TENSOR_E_SHAPE, "%s: %s takes %s, its input is %s", node->owner, node->layer->kind,
                        line ? "sequences [N, L, C]" : "images [N, H, W, C]", fl_shape_in_words(x).text);
     for (int way = line; way < 2; way++)
         TRY(places(node, way, x->dim[line ? 1 : 1 + way], &size[way]));

@@ -10,7 +10,7 @@ static tensor_status mean_shape(struct fl_node *node, const struct fl_shape *x) 
     const unsigned axes = node->how.axes;
     struct fl_shape y = {0, {0}};
     if (axes >> x->ndim || !axes || axes & 1)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: axes are 0x%x, expected bits 1 to %d alone, one at least, for %s",
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: axes are 0x%x, expected only bits 1 to %d, and at least one, for %s",
                        node->owner, axes, x->ndim - 1, fl_shape_in_words(x).text);
     for (int d = 0; d < x->ndim; d++)
         if (!(axes >> d & 1))
@@ -18,7 +18,7 @@ static tensor_status mean_shape(struct fl_node *node, const struct fl_shape *x) 
         else if (node->how.keeps)
             y.dim[y.ndim++] = 1;
     if (y.ndim < 2)
-        return fl_fail(TENSOR_E_SHAPE, "%s: %s over axes 0x%x leaves the batch alone, expected another dimension",
+        return fl_fail(TENSOR_E_SHAPE, "%s: %s over axes 0x%x leaves only the batch, expected another dimension",
                        node->owner, fl_shape_in_words(x).text, axes);
     return fl_add_output(node, NULL, y);
 }

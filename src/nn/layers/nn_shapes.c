@@ -43,13 +43,13 @@ struct fl_shape_words fl_shape_in_words(const struct fl_shape *shape) {
 
 tensor_status fl_need_image(const struct fl_node *node, const struct fl_shape *x) {
     return x->ndim == 4 ? TENSOR_OK
-                        : fl_fail(TENSOR_E_SHAPE, "%s: %s wants images [N, H, W, C], its input is %s", node->owner,
+                        : fl_fail(TENSOR_E_SHAPE, "%s: %s takes images [N, H, W, C], its input is %s", node->owner,
                                   node->layer->kind, fl_shape_in_words(x).text);
 }
 
 tensor_status fl_need_sequence(const struct fl_node *node, const struct fl_shape *x) {
     return x->ndim == 3 ? TENSOR_OK
-                        : fl_fail(TENSOR_E_SHAPE, "%s: %s wants sequences [batch, length, width], its input is %s",
+                        : fl_fail(TENSOR_E_SHAPE, "%s: %s takes sequences [batch, length, width], its input is %s",
                                   node->owner, node->layer->kind, fl_shape_in_words(x).text);
 }
 

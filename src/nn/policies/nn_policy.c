@@ -91,7 +91,7 @@ static tensor_status read_type(const char *where, enum fl_role role, char *word,
     if (role == FL_ROLE_STATE)
         return fl_fail(TENSOR_E_ARGUMENT,
                        "%s: state: predictor '%.40s', but a velocity has that of its weight, moments and roots have "
-                       "'current'; expected state=%s alone",
+                       "'current'; expected only state=%s",
                        where, predictor, word);
     if (!tensor_format_is_shared(type->format))
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s: predictor '%.40s', but %s has no shared exponent", where,
@@ -238,7 +238,7 @@ static tensor_status read_setting(struct reader *r, const char *where, const cha
     struct fl_policy *policy = r->policy;
     const char *word = next_word(&rest);
     if (!word || next_word(&rest))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: '%s', expected one word behind it", where, what);
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: '%s', expected one word after it", where, what);
     if (!strcmp(what, "loss-scale"))
         return read_loss_scale(r, where, word);
     if (policy->variant || policy->count || policy->loss_scale)
@@ -266,7 +266,7 @@ static tensor_status read_rule(struct reader *r, const char *where, char *rest) 
         word = next_word(&rest);
     }
     if (!word)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: a pattern and ROLE=VALUE, expected behind if-any", where);
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: a pattern and ROLE=VALUE, expected after if-any", where);
     if (strlen(word) > WORD_LIMIT || strchr(word, '='))
         return fl_fail(TENSOR_E_ARGUMENT,
                        "%s: '%.40s', expected a pattern of layers (or variant, preset, loss-scale), then ROLE=VALUE",
@@ -279,7 +279,7 @@ static tensor_status read_rule(struct reader *r, const char *where, char *rest) 
     for (; (word = next_word(&rest)); choices++)
         TRY(read_choice(rule, word));
     return choices ? TENSOR_OK
-                   : fl_fail(TENSOR_E_ARGUMENT, "%s: '%.40s' says nothing, expected ROLE=VALUE behind it", where,
+                   : fl_fail(TENSOR_E_ARGUMENT, "%s: '%.40s' has no role, expected ROLE=VALUE after it", where,
                              rule->pattern);
 }
 
@@ -348,7 +348,7 @@ static tensor_status read_file(const char *path, char **text) {
         return errno == ENOENT
                    ? fl_fail(TENSOR_E_ARGUMENT, "policy '%.100s': no file of that name, and no preset, which are %s%s",
                              path, fl_list_names(nn_policy_list).text,
-                             strpbrk(path, " =") ? "; a text of rules has a ';' behind each, as in 'conv1 format=bf16;'"
+                             strpbrk(path, " =") ? "; a text of rules has a ';' after each, as in 'conv1 format=bf16;'"
                                                  : "")
                    : fl_fail(TENSOR_E_IO, "policy %.200s: %s", path, strerror(errno));
     *text = fl_alloc(TEXT_LIMIT + 1);
@@ -446,7 +446,7 @@ tensor_status fl_policy_new(struct fl_policy **policy, const char *asked, const 
     tensor_status status = asked ? read_asked(*policy, asked) : TENSOR_OK;
     if (!status && asked && !(*policy)->variant && !(*policy)->text)
         status =
-            fl_fail(TENSOR_E_ARGUMENT, "policy '%.100s' says nothing, expected at least one rule", (*policy)->name);
+            fl_fail(TENSOR_E_ARGUMENT, "policy '%.100s' has no rules, expected at least one rule", (*policy)->name);
     if (!status && !asked && !((*policy)->name = fl_strdup("layer formats")))
         status = no_memory();
     if (!status && layer_formats)

@@ -274,13 +274,13 @@ static tensor_status check_rule(nn_graph *const graphs[], int count, const struc
     const unsigned without = rule->explicit_roles & ~rule->used;
     for (int i = 0; i < FL_ROLES; i++)
         if (without >> i & 1)
-            return fl_fail(
-                TENSOR_E_ARGUMENT, "%s: nothing that '%.60s' matches has %s%s", rule->where, rule->pattern,
-                fl_role_name(i),
-                1u << i & PRODUCT_ROLES                            ? ", which products (@product) alone have"
-                : i == FL_ROLE_MASTER && asks_of_narrow(rule, i)   ? "=wide, which weights of 16 bits alone have"
-                : i == FL_ROLE_ROUNDING && asks_of_narrow(rule, i) ? "=stochastic, which weights of 16 bits alone have"
-                                                                   : "");
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: nothing that '%.60s' matches has %s%s", rule->where, rule->pattern,
+                           fl_role_name(i),
+                           1u << i & PRODUCT_ROLES                          ? ", which only products (@product) have"
+                           : i == FL_ROLE_MASTER && asks_of_narrow(rule, i) ? "=wide, which only 16-bit weights have"
+                           : i == FL_ROLE_ROUNDING && asks_of_narrow(rule, i)
+                               ? "=stochastic, which only 16-bit weights have"
+                               : "");
     return TENSOR_OK;
 }
 

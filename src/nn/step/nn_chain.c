@@ -83,7 +83,7 @@ tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) {
     if (!gradient)
         return fl_fail(TENSOR_E_ARGUMENT, "backward: the gradient is NULL");
     if (g->phase != FL_PHASE_FORWARD)
-        return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations are still there");
+        return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations still exist");
     const tensor_format own = g->values[fl_output_of(g, g->logits)->dy].type.format;
     if (tensor_get_format(gradient) != own && !g->policy) /* else the one before or behind may have another */
         return fl_fail(TENSOR_E_FORMAT, "backward: the gradient is %s, expected %s",
@@ -102,7 +102,7 @@ const tensor *nn_output(const nn_graph *g) {
         return NULL;
     if (g->phase == FL_PHASE_FORWARD)
         return g->values[fl_output_of(g, g->logits)->y].t;
-    fl_fail(TENSOR_E_ARGUMENT, "output: no forward pass before it whose activations are still there");
+    fl_fail(TENSOR_E_ARGUMENT, "output: no forward pass before it whose activations still exist");
     return NULL;
 }
 
@@ -112,7 +112,7 @@ const tensor *nn_input_gradient(const nn_graph *g) {
     if (g->objective.has_input_gradient)
         return g->values[fl_output_of(g, 0)->dy].t;
     fl_fail(TENSOR_E_ARGUMENT, g->objective.input_gradient
-                                   ? "input gradient: no backward pass before it whose gradients are still there"
+                                   ? "input gradient: no backward pass before it whose gradients still exist"
                                    : "input gradient: the network was made without input_gradient");
     return NULL;
 }

@@ -1,5 +1,5 @@
 /* nn_loss_scale.c - loss scaling (Micikevicius et al. 2018): what may be asked for, where the scale stands, and which
- * steps make no update. docs/loss-scaling.md. */
+ * steps make no update. docs/training.md. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/sized.h"
@@ -76,10 +76,10 @@ static tensor_status read_setting(const char *text, const char **at, double valu
     given[i] = true;
     value[i] = read_number(equals + 1, &rest);
     if (rest == equals + 1 || rest != word + length)
-        return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': '%.*s', expected a number behind '%s='", text,
+        return fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': '%.*s', expected a number after '%s='", text,
                        length < 40 ? length : 40, word, settings[i]);
     *at = *rest ? rest + 1 : rest;
-    return *rest && !**at ? fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': nothing behind the last comma", text)
+    return *rest && !**at ? fl_fail(TENSOR_E_ARGUMENT, "loss scale '%.100s': nothing after the last comma", text)
                           : TENSOR_OK;
 }
 
@@ -346,7 +346,7 @@ tensor_status fl_loss_scale_step(nn_graph *g, bool skipped) {
 tensor_status nn_loss_scale_sized(const nn_graph *g, nn_loss_scale *now, size_t size) {
     TRY(fl_check_ready(g));
     if (!now)
-        return fl_fail(TENSOR_E_ARGUMENT, "loss scale: where it is to go is NULL");
+        return fl_fail(TENSOR_E_ARGUMENT, "loss scale: the result is NULL");
     TRY(fl_check_sized(size, "loss scale: nn_loss_scale"));
     fl_give_sized(now, size, &g->scaling.now, sizeof g->scaling.now);
     return TENSOR_OK;

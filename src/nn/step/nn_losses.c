@@ -67,7 +67,7 @@ tensor_status nn_note_every(nn_graph *g, int every) {
         return fl_fail(TENSOR_E_ARGUMENT, "losses: every %d steps, expected 1 to %d", every, FL_MOST_NOTED);
     const struct fl_losses *old = g->losses;
     if (old && old->noted + old->on_way + old->count)
-        return fl_fail(TENSOR_E_ARGUMENT, "losses: %d were noted and not asked for yet",
+        return fl_fail(TENSOR_E_ARGUMENT, "losses: %d were noted and not read yet",
                        old->noted + old->on_way + old->count);
     struct fl_losses *l = fl_alloc_zero(sizeof *l);
     if (!l)

@@ -394,7 +394,7 @@ tensor_status nn_find_nonfinite(nn_graph *g, const nn_nonfinite **found) {
     struct fl_slot_copies *slots = NULL;
     TRY(fl_check_ready(g));
     if (!found)
-        return fl_fail(TENSOR_E_ARGUMENT, "nonfinite: where it is to go is NULL");
+        return fl_fail(TENSOR_E_ARGUMENT, "nonfinite: the result is NULL");
     *found = NULL;
     if (g->device == tensor_device_list(0))
         return find(g, NULL, found);

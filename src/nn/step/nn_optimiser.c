@@ -1,4 +1,4 @@
-/* nn_optimiser.c - what an optimiser keeps of a parameter, and how it writes the parameter: docs/optimisers.md has the
+/* nn_optimiser.c - what an optimiser keeps of a parameter, and how it writes the parameter: docs/training.md has the
  * formulas. Factors that change from step to step stand in tensors on the device, and one operation a step makes them
  * there, so that a recorded update can be run again. */
 #include "nn/step/nn_step.h"
@@ -74,7 +74,7 @@ static tensor_status check_switches(const nn_config *c, const struct kind *k, co
         return fl_fail(TENSOR_E_ARGUMENT, "nesterov: optimiser %s with momentum %g, expected sgd with some", k->name,
                        (double)c->momentum);
     if (c->narrow_state && !k->root)
-        return fl_fail(TENSOR_E_ARGUMENT, "narrow_state: optimiser %s, expected one that keeps a mean square", k->name);
+        return fl_fail(TENSOR_E_ARGUMENT, "narrow_state: optimiser %s, expected one with a mean square", k->name);
     if (c->narrow_state && !c->policy && !c->layer_formats && !tensor_format_is_shared(variant->format))
         return fl_fail(TENSOR_E_ARGUMENT, "narrow_state: variant %s, expected one with a shared exponent",
                        variant->name);

@@ -90,7 +90,7 @@ tensor_status nn_forward_pixels(nn_graph *g, const uint8_t *images, const int32_
         return fl_fail(TENSOR_E_ARGUMENT, "network: images or labels are NULL");
     if (!g->byte_values)
         return fl_fail(TENSOR_E_ARGUMENT,
-                       "network: images as bytes, but nn_set_pixel_values has not said what they mean");
+                       "network: images as bytes, but nn_set_pixel_values has not given their values");
     TRY(fl_objective_labels(g, labels, g->rows));
     TRY(tensor_load_u8(g->bytes, images, tensor_count(g->bytes)));
     TRY(tensor_load_i32(g->labels, labels, g->rows));
@@ -134,7 +134,7 @@ tensor_status nn_backward(nn_graph *g) {
         return fl_fail(TENSOR_E_ARGUMENT,
                        "backward: the network has no loss, its gradient is given (nn_backward_from)");
     if (g->phase != FL_PHASE_FORWARD)
-        return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations are still there");
+        return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations still exist");
     g->phase = FL_PHASE_IDLE;
     TRY(fl_backward(g));
     fl_writes_done(g, FL_PART_BACKWARD);

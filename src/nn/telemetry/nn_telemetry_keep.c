@@ -186,7 +186,7 @@ tensor_status fl_telemetry_resume(nn_telemetry *t, const struct fl_telemetry_kep
     if (!is_possible(t, kept) || !take_numbers(t, kept) || (uint64_t)t->recorder.step < nn_steps(t->g))
         return fl_fail(
             TENSOR_E_DATA,
-            "telemetry: what was kept of it, %lld bytes and %lld numbers, is none of this network's %d tensors",
+            "telemetry: its stored state, %lld bytes and %lld numbers, does not fit this network's %d tensors",
             (long long)(kept->json_bytes + kept->csv_bytes), (long long)(kept->whole_count + kept->real_count),
             t->count);
     for (int i = 0; i < t->count; i++) {

@@ -1,4 +1,4 @@
-/* nn_telemetry_rows.c - rows of telemetry as JSON Lines and as a table: docs/telemetry.md. */
+/* nn_telemetry_rows.c - rows of telemetry as JSON Lines and as a table: docs/output.md. */
 #include "nn/telemetry/nn_telemetry.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"

@@ -201,7 +201,7 @@ tensor_status fl_trace_resume(struct fl_trace *trace, const nn_graph *g, const s
     TRY(begin(trace, g));
     if (!is_possible(kept, nn_tensor_count(g)))
         return fl_fail(TENSOR_E_DATA,
-                       "trace: what was kept of it, %lld bytes and %lld numbers, is no trace of %d tensors",
+                       "trace: its stored state, %lld bytes and %lld numbers, is not a trace of %d tensors",
                        (long long)kept->bytes, (long long)(kept->whole_count + kept->real_count), nn_tensor_count(g));
     trace->recorder.step = kept->whole[0];
     trace->recorder.row_step = kept->whole[1];

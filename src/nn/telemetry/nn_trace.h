@@ -1,4 +1,4 @@
-/* nn_trace.h - exponents, extremes and counts of every shared-exponent tensor, as CSV (docs/metrics.md). */
+/* nn_trace.h - exponents, extremes and counts of every shared-exponent tensor, as CSV (docs/output.md). */
 #ifndef FL_NN_TRACE_H
 #define FL_NN_TRACE_H
 

@@ -110,7 +110,7 @@ static tensor_status check_call(const nn_graph *g, const nn_data *data, const in
         return fl_fail(TENSOR_E_ARGUMENT, "network: the data was made for another graph (nn_data_new)");
     return g->byte_values ? TENSOR_OK
                           : fl_fail(TENSOR_E_ARGUMENT,
-                                    "network: images as bytes, but nn_set_pixel_values has not said what they mean");
+                                    "network: images as bytes, but nn_set_pixel_values has not given their values");
 }
 
 tensor_status nn_forward_data(nn_graph *g, const nn_data *data, const int64_t *indices,

@@ -175,8 +175,9 @@ static tensor_status check_settings(const struct fl_safetensors *s, const struct
     for (int i = 0; i < own.count; i++) {
         const char *found = fl_safetensors_note(s, own.list[i].key);
         if (!found)
-            return fl_fail(TENSOR_E_DATA, "checkpoint: %s: its metadata have no '%s': no training goes on from it",
-                           s->path, own.list[i].key);
+            return fl_fail(TENSOR_E_DATA,
+                           "checkpoint: %s: its metadata have no '%s': no training can be resumed from it", s->path,
+                           own.list[i].key);
         if (strcmp(found, own.list[i].value) != 0)
             return refuse_setting(s, run, &own.list[i], found);
     }
@@ -308,7 +309,7 @@ static tensor_status set_position(struct run *run, const struct fl_safetensors *
     if (!good)
         return fl_fail(TENSOR_E_DATA,
                        "checkpoint: %s: epoch %lld, batch %lld, step %lld (the network: %llu), %lld images, %lld "
-                       "predictions: no place in a training of %d epochs of %lld steps with %lld test labels",
+                       "predictions: not a position in a training of %d epochs of %lld steps with %lld test labels",
                        s->path, (long long)epoch, (long long)batch, (long long)steps,
                        (unsigned long long)nn_steps(run->g), (long long)whole[5], (long long)whole[7],
                        run->config->epochs, (long long)run->epoch_steps, (long long)tested);
@@ -421,8 +422,8 @@ static tensor_status give_caller(const struct run *run, const struct fl_safetens
     TRY(fl_checkpoint_extra(s, caller_key, FL_STORED_U8, -1, &bytes, &count));
     const int refused = events->resume(events->context, bytes, (size_t)count);
     fl_free(bytes);
-    return refused ? fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s', %lld bytes, is not what the program keeps", s->path,
-                             caller_key, (long long)count)
+    return refused ? fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s', %lld bytes, is not the state of the program",
+                             s->path, caller_key, (long long)count)
                    : TENSOR_OK;
 }
 
@@ -494,8 +495,10 @@ tensor_status fl_training_resume(struct run *run) {
     TRY(fl_checkpoint_open(&s, run->config->resume));
     tensor_status status = check_settings(&s, run);
     if (!status && !fl_safetensors_find(&s, whole_key))
-        status = fl_fail(TENSOR_E_DATA, "checkpoint: %s: '%s' is missing: a network alone, no training goes on from it",
-                         s.path, whole_key);
+        status =
+            fl_fail(TENSOR_E_DATA,
+                    "checkpoint: %s: '%s' is missing: it has only a network, and no training can be resumed from it",
+                    s.path, whole_key);
     if (!status)
         status = fl_checkpoint_load(run->g, &s);
     if (!status)

@@ -584,7 +584,7 @@ static tensor_status check_trainer(const nn_trainer *t) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "train: the trainer is NULL");
     if (t->failed)
-        return fl_fail(t->failed, "train: the trainer failed before; it can be freed alone");
+        return fl_fail(t->failed, "train: the trainer failed before; it can only be freed");
     return t->finished ? fl_fail(TENSOR_E_ARGUMENT, "train: the trainer has finished") : TENSOR_OK;
 }
 

@@ -287,7 +287,8 @@ tensor_status nn_wgan_generate(nn_wgan *w, uint64_t seed, int count, float *imag
     const size_t bytes = nn_state_bytes(w->generator);
     void *state = fl_alloc(bytes);
     if (!state)
-        return fl_fail(TENSOR_E_MEMORY, "wgan: no memory for %zu bytes, the state that pictures leave as it is", bytes);
+        return fl_fail(TENSOR_E_MEMORY, "wgan: no memory for %zu bytes, the state to restore after drawing pictures",
+                       bytes);
     draw_latent(w, seed, "sample", 0);
     tensor_status status = nn_state_get(w->generator, state, bytes);
     if (!status)

@@ -442,7 +442,7 @@ static void messages_of_images(void) {
     REFUSED(tensor_maxpool2d_with(
                 none_seen, one,
                 (tensor_window2d){.window = {2, 1}, .stride = {1, 1}, .dilation = {4, 1}, .padding = {2, 2}}),
-            TENSOR_E_SHAPE, "a window with dilation 4x1 sees nothing of a 1x6 image but padding");
+            TENSOR_E_SHAPE, "a window with dilation 4x1 sees only padding of a 1x6 image");
     tensor *const all[] = {x, w, y, other, line, wide, half, one, none_seen};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tensor_free(all[i]);

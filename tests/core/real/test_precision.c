@@ -1,6 +1,6 @@
-/* docs/precision.md: ranges and epsilons of the formats, round trips, and the errors of every real function against
- * MPFR, over all 65,536 inputs of each 16-bit format. Nothing in it is typed: it is computed here, and the test fails
- * where the page says something else. test_precision [--write]     writes the page */
+/* The section "Measured errors" of docs/precision.md: ranges and epsilons of the formats, round trips, and the errors
+ * of every real function against MPFR, over all 65,536 inputs of each 16-bit format. The test computes all of it and
+ * fails if the page differs. test_precision [--write]     writes the section */
 #include "check.h"
 #ifndef FL_HAVE_MPFR
 int main(void) {
@@ -49,7 +49,7 @@ static const char *number(double x) {
 /* --- ranges ------------------------------------------------------------------------------------------------------- */
 
 static void ranges(void) {
-    fprintf(out, "## Ranges\n"
+    fprintf(out, "### Ranges\n"
                  "| format | epsilon | unit roundoff | largest | smallest normal | smallest |\n"
                  "| --- | --- | --- | --- | --- | --- |\n");
     for (int k = 0; tensor_format_list(k); k++) {
@@ -118,10 +118,9 @@ static void round_trips(void) {
     enum { STRIDE = 1021, N = (int)((((int64_t)1 << 32) + STRIDE - 1) / STRIDE) };
     static float x[N], y[N];
     fprintf(out,
-            "\n## From binary32 and back\n"
-            "Every %d-th word of binary32 that stays finite; shared exponents: %d numbers below 0.98765, evenly. "
-            "Relative\n"
-            "errors are of numbers that are normal in the format.\n\n"
+            "\n### From binary32 and back\nEvery %d-th binary32 that stays finite; for shared exponents, %d evenly "
+            "spaced numbers below 0.98765.\n"
+            "Relative errors cover the numbers that are normal in the format.\n\n"
             "| format | numbers | max abs | mean abs | max rel | mean rel | became 0 |\n"
             "| --- | --- | --- | --- | --- | --- | --- |\n",
             STRIDE, CHANGES);
@@ -220,10 +219,11 @@ static void function(const struct witness *w, tensor_format id) {
 
 static void functions(tensor_format id, const char *which) {
     const bool shared = tensor_format_is_shared(id);
-    fprintf(out,
-            "\n### %s\n%s\n\n| function | %sresults | max abs | mean abs | max rel | mean rel |\n| --- | %s--- | --- | "
-            "--- | --- | --- |\n",
-            tensor_format_name(id), which, shared ? "e of the result | " : "", shared ? "--- | " : "");
+    fprintf(
+        out,
+        "\n#### %s\n%s\n\n| function | %sresults | max abs | mean abs | max rel | mean rel |\n| --- | %s--- | --- | "
+        "--- | --- | --- |\n",
+        tensor_format_name(id), which, shared ? "e of the result | " : "", shared ? "--- | " : "");
     for (size_t i = 0; i < sizeof witnesses / sizeof witnesses[0]; i++)
         if (witnesses[i].operands == 1)
             function(&witnesses[i], id);
@@ -244,14 +244,15 @@ static void comparison(void) {
 #include "../../../tools/facts/guide_figures.inc"
 #undef GUIDE_GROUP
     };
-    fprintf(out,
-            "\n### fp16 beside another library's figures\n"
-            "PaddlePaddle's guide to operators of low precision (docs/dev_guides/amp_precision/amp_op_dev_guide.md, "
-            "section 3.3) gives, for "
-            "functions that are\ncomputed in binary32 and rounded to fp16, the least and the largest error of each "
-            "group, against binary32. It does "
-            "not say over\nwhich inputs; here it is the table above. Its exponential group has `square` as well.\n\n"
-            "| functions | | max abs | mean abs | max rel | mean rel |\n| --- | --- | --- | --- | --- | --- |\n");
+    fprintf(
+        out,
+        "\n#### fp16 compared with another library\nPaddlePaddle's guide to low-precision operators "
+        "(docs/dev_guides/amp_precision/amp_op_dev_guide.md, section\n"
+        "3.3) gives the smallest and the largest error of groups of functions that are computed in binary32 and "
+        "rounded\n"
+        "to fp16. It does not say over which inputs; the figures of this library are those of the table above. The\n"
+        "guide's exponential group includes `square`.\n\n"
+        "| functions | | max abs | mean abs | max rel | mean rel |\n| --- | --- | --- | --- | --- | --- |\n");
     for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
         double least[4] = {HUGE_VAL, HUGE_VAL, HUGE_VAL, HUGE_VAL}, most[4] = {0};
         int members = 0;
@@ -271,61 +272,68 @@ static void comparison(void) {
             }
         }
         CHECK(members >= 2, "group %s has %d functions", groups[g].names, members);
-        fprintf(out, "| %s | theirs | %s |\n| | here |", groups[g].names, groups[g].figures);
+        fprintf(out, "| %s | guide | %s |\n| | flexlab |", groups[g].names, groups[g].figures);
         for (int k = 0; k < 4; k++)
             least_and_most(least[k], most[k]);
         fprintf(out, "\n");
     }
-    fprintf(out, "\nIts round trip of normal numbers (section 3.4) has a largest error of 16, relatively 0.00048: the "
-                 "row of fp16 above, but for what the steps leave out.\n");
+    fprintf(out, "\nIts round trip of normal numbers (section 3.4) has a largest error of 16, relatively 0.00048, "
+                 "which agrees with\n"
+                 "the line of fp16 above except for the inputs that the stride skips.\n");
 }
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
 static void make_page(void) {
     out = open_memstream(&page, &page_bytes);
-    fprintf(out,
-            "# How precise the formats and their functions are\n\n"
-            "Written by `test_precision --write`, and held against the present code by that test. Errors are distances "
-            "from what MPFR\n"
-            "says; a function is rounded once (docs/semantics.md), so its error is at most half a last place.\n\n");
+    fprintf(
+        out,
+        "## Measured errors\n`test_precision --write` writes the rest of this page, and the test compares it with the "
+        "code.\n"
+        "Errors are distances from MPFR's result; a function is rounded once (docs/semantics.md), so its error is at\n"
+        "most half a unit in the last place.\n\n");
     ranges();
     round_trips();
-    fprintf(out, "\n## Real functions\n"
-                 "All 65,536 inputs, those aside whose result is no finite number or saturated. *rel*: of results that "
-                 "are normal in the\n"
-                 "format, with shared exponents of those from 1024 last places on. `elu` with alpha 1, `leaky_relu` "
-                 "0.01, `hardtanh` between -1 "
-                 "and 1.\n");
+    fprintf(
+        out,
+        "\n### Real functions\nAll 65,536 inputs except those whose result is not finite or saturated. *rel* covers "
+        "results that are normal\n"
+        "in the format; with shared exponents, results of at least 1024 units in the last place. `elu` has alpha 1,\n"
+        "`leaky_relu` 0.01, `hardtanh` the bounds -1 and 1.\n");
     functions(FMT_FP16, "Unit roundoff 2^-11.");
     functions(FMT_BF16, "Unit roundoff 2^-8.");
-    functions(FMT_FLEX16_5, "Inputs with e = 12 (-8 to 8), the exponent of the result by its exact maximum. dfp16 has "
-                            "the same numbers where its\n"
-                            "exponents are the same.");
+    functions(
+        FMT_FLEX16_5,
+        "Inputs have e = 12 (-8 to 8), and the exponent of the result fits its exact maximum. dfp16 has the same\n"
+        "numbers if its exponents are the same.");
     comparison();
     fclose(out);
 }
 
 int main(int argc, char **argv) {
+    static char stored[1 << 17];
     const bool writes = argc > 1 && !strcmp(argv[1], "--write");
     make_page();
-    FILE *f = fopen(PRECISION_PAGE, writes ? "wb" : "rb");
+    FILE *f = fopen(PRECISION_PAGE, "rb");
     if (!f)
         return fprintf(stderr, "test_precision: %s cannot be opened\n", PRECISION_PAGE), 1;
-    if (writes) {
-        CHECK(fwrite(page, 1, page_bytes, f) == page_bytes, "%s cannot be written", PRECISION_PAGE);
-        CHECK(!fclose(f), "%s cannot be written", PRECISION_PAGE);
-    } else {
-        char *stored = malloc(page_bytes + 2);
-        const size_t n = stored ? fread(stored, 1, page_bytes + 1, f) : 0;
+    stored[fread(stored, 1, sizeof stored - 1, f)] = 0;
+    fclose(f);
+    char *const measured = strstr(stored, "## Measured errors\n");
+    CHECK(measured != NULL, "%s has no section \"Measured errors\"", PRECISION_PAGE);
+    if (measured && writes) {
+        f = fopen(PRECISION_PAGE, "wb");
+        const size_t before = (size_t)(measured - stored);
+        CHECK(f && fwrite(stored, 1, before, f) == before && fwrite(page, 1, page_bytes, f) == page_bytes,
+              "%s cannot be written", PRECISION_PAGE);
+        CHECK(f && !fclose(f), "%s cannot be written", PRECISION_PAGE);
+    } else if (measured) {
         size_t same = 0;
-        while (same < n && same < page_bytes && stored[same] == page[same])
+        while (measured[same] && same < page_bytes && measured[same] == page[same])
             same++;
-        CHECK(n == page_bytes && same == n,
+        CHECK(!measured[same] && same == page_bytes,
               "%s is stale (from byte %zu on: '%.60s'): build and run test_precision --write", PRECISION_PAGE, same,
               page + same);
-        free(stored);
-        fclose(f);
     }
     free(page);
     mpfr_free_cache();

@@ -617,7 +617,7 @@ static void refusals(void) {
             "the same tensor");
     if (format == FMT_FLEX16_5) {
         CHECK(!tensor_set_rounding(n.c, TENSOR_ROUND_STOCHASTIC, 1), "%s", tensor_error());
-        REFUSED(forward(&n), TENSOR_E_ARGUMENT, "must not round stochastically");
+        REFUSED(forward(&n), TENSOR_E_ARGUMENT, "must not be rounded stochastically");
     }
     tensor_free(gates);
     tensor_free(c);

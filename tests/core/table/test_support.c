@@ -86,19 +86,19 @@ static void print_head(void) {
     fprintf(
         out,
         "# What runs where\n\n"
-        "Written by `test_support --write`, and held against the present code by that test.\n\n"
+        "`test_support --write` writes this page, and the test compares it with the code.\n\n"
         "## Operations\n"
-        "A cell lists the backends that have a kernel of their own; each of the others runs the one before it.\n"
-        "`r` the reference, `p` portable C, `2` AVX2, `b` AVX-512 (bw), `v` AVX-512 VNNI, `t` matrix tiles (AMX),\n"
-        "`fv`, `ft` class fast on AVX512_BF16 and on tiles, `g` a GPU. All but class fast give the same bits.\n\n"
-        "Promises (docs/semantics.md has them in full):\n"
-        "- *exact*: shared exponents: the exact result, a rational number, rounded once. Float formats: binary32 in "
-        "a fixed order, rounded once when stored.\n"
+        "A cell lists the backends with a kernel of their own; each other backend runs that of the one before it.\n"
+        "`r` the reference, `p` portable C, `2` AVX2, `b` AVX-512 (bw), `v` AVX-512 VNNI, `t` AMX tiles, `fv`, `ft`\n"
+        "class fast with AVX512_BF16 and with AMX tiles, `g` a GPU. All except class fast give the same bits.\n\n"
+        "Promises ([semantics.md](semantics.md) has them in full):\n"
+        "- *exact*: shared exponents: the exact result, a rational number, rounded once. Float formats: binary32 in a\n"
+        "  fixed order, rounded once when stored.\n"
         "- *real*: the real number rounded once, in every format.\n"
         "- *double*: exact sums, then double precision in a fixed sequence, rounded once; float formats in double.\n"
-        "- *copy*: the values themselves, stored as any result.\n"
+        "- *copy*: the values themselves, stored like any result.\n"
         "- *numbers*: numbers beside the formats (means, indices, factors), double in a fixed sequence.\n\n"
-        "Gradients: the operation that computes one, or those that it is made of.\n\n"
+        "Gradients: the operation that computes the gradient, or the operations that it consists of.\n\n"
         "| operation");
     for (int i = 0; fl_format_at(i); i++)
         fprintf(out, " | %s", fl_format_at(i)->name);
@@ -109,9 +109,13 @@ static void print_head(void) {
 }
 
 static void print_names(const char *what, const char *(*list)(int)) {
-    fprintf(out, "- %s:", what);
-    for (int i = 0; list(i); i++)
-        fprintf(out, "%s `%s`", i ? "," : "", list(i));
+    int column = fprintf(out, "- %s:", what);
+    for (int i = 0; list(i); i++) {
+        const int room = (int)strlen(list(i)) + 4; /* a space, the quotes and a comma */
+        if (column + room > 120)
+            column = fprintf(out, "\n ") - 1;
+        column += fprintf(out, " `%s`%s", list(i), list(i + 1) ? "," : "");
+    }
     fprintf(out, "\n");
 }
 

@@ -170,7 +170,7 @@ static void errors(void) {
            *four = numbers(FMT_F64, 4), *i = numbers(FMT_I32, 4), *bytes = numbers(FMT_U8, 4);
     double d[4] = {0};
     uint8_t b[4] = {1, 2, 3, 255};
-    refused(tensor_add(f, f, g), TENSOR_E_FORMAT, "no operand of arithmetic");
+    refused(tensor_add(f, f, g), TENSOR_E_FORMAT, "cannot be an operand of arithmetic");
     refused(tensor_moments(f, f, x), TENSOR_E_ARGUMENT, "same tensor");
     refused(tensor_moments(f, four, x), TENSOR_E_SHAPE, "variance is f64 4, expected f64 with 3 elements");
     refused(tensor_moments(f, i, x), TENSOR_E_SHAPE, "variance is i32 4");
@@ -179,12 +179,13 @@ static void errors(void) {
     refused(tensor_load_f32(f, (float[3]){0}, 3), TENSOR_E_FORMAT, "the tensor is f64, expected f32");
     refused(tensor_load_i32(f, (int32_t[3]){0}, 3), TENSOR_E_FORMAT, "the tensor is f64, expected i32");
     refused(tensor_store_i32(f, (int32_t[3]){0}, 3), TENSOR_E_FORMAT, "expected i32");
-    refused(tensor_sum(d, f), TENSOR_E_FORMAT, "no operand");
+    refused(tensor_sum(d, f), TENSOR_E_FORMAT, "cannot be an operand");
     refused(tensor_running_statistics(f, g, f, g, x, 0.1), TENSOR_E_ARGUMENT, "same tensor");
     double m[3] = {0}, v[3] = {1, 1, 1};
     tensor *rows = tensor_new(FMT_F64, TENSOR_SHAPE(4, 3)), *more = tensor_new(FMT_F64, TENSOR_SHAPE(4, 3));
-    refused(tensor_batchnorm(rows, more, f, g, m, v, 1e-5, false), TENSOR_E_FORMAT, "no operand");
-    refused(tensor_batchnorm_grad(rows, f, g, more, more, NULL, f, m, v, 1e-5), TENSOR_E_FORMAT, "no operand");
+    refused(tensor_batchnorm(rows, more, f, g, m, v, 1e-5, false), TENSOR_E_FORMAT, "cannot be an operand");
+    refused(tensor_batchnorm_grad(rows, f, g, more, more, NULL, f, m, v, 1e-5), TENSOR_E_FORMAT,
+            "cannot be an operand");
     CHECK(!tensor_kernel_backend(FMT_F64, "add"), "a kernel that adds f64");
     static _Alignas(64) char memory[256];
     tensor *p = tensor_new_on(FMT_F64, TENSOR_SHAPE(3), memory, 64),
@@ -202,7 +203,7 @@ static void errors(void) {
     tensor *y = tensor_new(FMT_BF16, TENSOR_SHAPE(4));
     CHECK(!tensor_convert(y, bytes) && !tensor_store_f64(y, d, 4) && d[2] == 3 && d[3] == 255, "bytes in bf16: %g",
           d[3]);
-    refused(tensor_convert(bytes, y), TENSOR_E_FORMAT, "no operand");
+    refused(tensor_convert(bytes, y), TENSOR_E_FORMAT, "cannot be an operand");
     CHECK(!tensor_format_list(5) && tensor_format_bytes(FMT_I32) == 4 && !strcmp(tensor_format_name(FMT_F64), "f64"),
           "numbers among the formats");
     tensor *all[] = {x, f, g, four, i, bytes, y};

@@ -188,7 +188,7 @@ static void wrong_operands(tensor_device *device, tensor_device *other) {
     refused(tensor_sgd_update_by(w, v, f64), TENSOR_E_FORMAT, "rate is f64 1, expected f32");
     refused(tensor_sgd_update_by(w, v, fp32), TENSOR_E_FORMAT, "rate is fp32 1, expected f32");
     refused(tensor_sgd_update_by(w, v, two), TENSOR_E_SHAPE, "rate is f32 2, expected f32 with 1 elements");
-    refused(tensor_sgd_update_by(w, v, there), TENSOR_E_ARGUMENT, "tensor_copy is the bridge");
+    refused(tensor_sgd_update_by(w, v, there), TENSOR_E_ARGUMENT, "use tensor_copy");
     refused(tensor_cross_entropy_by(loss, v, NULL, NULL, w, labels, NULL), TENSOR_E_ARGUMENT,
             "cross_entropy_by: gradient_scale is NULL");
     refused(tensor_cross_entropy_by(loss, v, NULL, NULL, NULL, labels, f64), TENSOR_E_ARGUMENT, "x is NULL");
@@ -196,13 +196,12 @@ static void wrong_operands(tensor_device *device, tensor_device *other) {
             "gradient_scale is f32 1, expected f64 with 1 elements");
     refused(tensor_cross_entropy_by(loss, v, NULL, NULL, w, labels, loss), TENSOR_E_ARGUMENT,
             "loss and gradient_scale are the same tensor");
-    refused(tensor_cross_entropy_by(loss, v, NULL, NULL, w, labels, there_f64), TENSOR_E_ARGUMENT,
-            "tensor_copy is the bridge");
+    refused(tensor_cross_entropy_by(loss, v, NULL, NULL, w, labels, there_f64), TENSOR_E_ARGUMENT, "use tensor_copy");
     refused(tensor_clip_by(w, v, NULL), TENSOR_E_ARGUMENT, "clip_by: limit is NULL");
     refused(tensor_clip_by(NULL, v, f32), TENSOR_E_ARGUMENT, "clip_by: y is NULL");
     refused(tensor_clip_by(w, fp32, f32), TENSOR_E_FORMAT, "clip_by");
     refused(tensor_clip_by(w, v, f64), TENSOR_E_FORMAT, "limit is f64 1, expected f32");
-    refused(tensor_clip_by(w, v, there), TENSOR_E_ARGUMENT, "tensor_copy is the bridge");
+    refused(tensor_clip_by(w, v, there), TENSOR_E_ARGUMENT, "use tensor_copy");
     tensor *all[] = {w, v, f64, two, fp32, f32, there, there_f64, loss, labels};
     for (int i = 0; i < 10; i++)
         tensor_free(all[i]);

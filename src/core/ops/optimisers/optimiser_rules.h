@@ -1,6 +1,6 @@
 /* optimiser_rules.h - the arithmetic of optimisers that is no sum of products: roots, ratios, and the numbers of a
  * step. Double by IEEE operations alone, in a fixed order without contraction: a processor and a device run this text
- * and give the same bits (docs/optimisers.md). */
+ * and give the same bits (docs/training.md). */
 #ifndef FL_OPTIMISER_RULES_H
 #define FL_OPTIMISER_RULES_H
 
