@@ -23,7 +23,7 @@ static int choose_loss_scale(const struct settings *settings, struct series *ser
                         : series->loss_scale   ? series->loss_scale
                                                : default_loss_scale(series);
     char *text = text_alloc(ROOM, 1);
-    const tensor_status bad = nn_loss_scale_text(given, text, ROOM);
+    const tensor_status bad = nn_loss_scale_text(text, ROOM, given);
     free(series->loss_scale);
     series->loss_scale = text;
     return bad ? text_usage("--loss-scale: %s", tensor_error()) : STATUS_OK;
@@ -56,8 +56,8 @@ static bool is_policy_text(const char *policy) {
 /* Whether a policy is told by its own text, as the library has it; else it is the name of a file. */
 static bool is_told(const char *policy) {
     bool told = is_policy_text(policy);
-    for (int i = 0; nn_policy_list(i) && !told; i++)
-        told = !strcmp(nn_policy_list(i), policy);
+    for (int i = 0; nn_policy_at(i) && !told; i++)
+        told = !strcmp(nn_policy_at(i), policy);
     return told;
 }
 
