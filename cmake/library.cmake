@@ -12,7 +12,8 @@ if(NOT ZLIB_FOUND)
     message(FATAL_ERROR "zlib not found (gzipped data files). apt-get install zlib1g-dev")
 endif()
 
-file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*.c ${PROJECT_SOURCE_DIR}/src/*/*/*.c)
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*.c ${PROJECT_SOURCE_DIR}/src/*/*/*.c
+     ${PROJECT_SOURCE_DIR}/src/*/*/*/*.c)
 set(all_sources ${sources})
 list(FILTER sources EXCLUDE REGEX "_(avx2|avx512|avx512bw|avx512_fast|avx512_amx|avx512_amx_fast)\\.c$")
 set(definitions "")
@@ -84,6 +85,12 @@ else()
     set(FLEXLAB_LOCAL_SYMBOLS ON)
 endif()
 set(static_objects $<TARGET_OBJECTS:flexlab_objects>)
+set(FLEXLAB_NAMED_SYMBOLS OFF)
+if(FLEXLAB_LOCAL_SYMBOLS AND CMAKE_NM AND NOT FLEXLAB_SANITIZE)
+    set(FLEXLAB_NAMED_SYMBOLS ON) # local functions of kernels; sanitizers have local functions of their own
+    set_property(TARGET flexlab_objects PROPERTY C_COMPILER_LAUNCHER sh ${PROJECT_SOURCE_DIR}/cmake/name_symbols.sh
+                 ${CMAKE_NM} ${CMAKE_OBJCOPY} ${CMAKE_C_COMPILER_LAUNCHER})
+endif()
 if(FLEXLAB_LOCAL_SYMBOLS)
     set(joined ${PROJECT_BINARY_DIR}/joined/$<CONFIG>)
     set(static_objects ${joined}/flexlab.o)

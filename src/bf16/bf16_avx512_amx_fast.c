@@ -19,7 +19,8 @@ extern const struct gemm_stores BASE(fl_bf16_stores);
 /* --- stores ------------------------------------------------------------------------------------------------------- */
 
 static bool bf16_takes_matrix_avx512_amx_fast(const struct fl_args *args) {
-    return args->out.data && args->rounding.mode == TENSOR_ROUND_NEAREST && !gemm_has_epilogue(&args->epilogue);
+    return args->out.data && args->rounding.mode == TENSOR_ROUND_NEAREST &&
+           !gemm_has_epilogue(&args->p.product.epilogue);
 }
 
 static void bf16_store_row_avx512_amx_fast(const struct fl_args *args, const int32_t *sums, int64_t first,

@@ -36,7 +36,7 @@ FL_BOTH uint16_t bf16_from_float(float x) {
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : nearest);
 }
 
-/* What src/float/float_block.inc asks of a codec. */
+/* What src/float/float_block.h asks of a codec. */
 typedef uint16_t fl_element;
 #define FL_DECODE bf16_to_float
 #define FL_ENCODE bf16_from_float

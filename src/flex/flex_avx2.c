@@ -1,3 +1,3 @@
 /* flex_avx2.c - the kernels of the shared-exponent formats, compiled for AVX2. */
-#define FLEX_ISA avx2
+#define FL_ISA avx2
 #include "flex/flex_kernels.inc"

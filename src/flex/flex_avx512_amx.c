@@ -39,7 +39,7 @@ static int shift_of(const struct fl_args *args) {
 static bool flex_takes_matrix_avx512_amx(const struct fl_args *args) {
     const int shift = shift_of(args);
     return args->out.data && args->rounding.mode != TENSOR_ROUND_STOCHASTIC && shift >= 1 && shift <= 44 &&
-           !args->epilogue.bias.data && !args->epilogue.residual.data;
+           !args->p.product.epilogue.bias.data && !args->p.product.epilogue.residual.data;
 }
 
 /* What a tile stored. */
@@ -117,7 +117,7 @@ static inline __attribute__((always_inline)) struct stored round_tile(const stru
 
 static struct stored flex_round_tile_avx512_amx(const struct fl_args *args, const struct gemm_matrix_tile *tile) {
     const struct rounding how = rounding_of(shift_of(args));
-    const bool relu = args->epilogue.relu;
+    const bool relu = args->p.product.epilogue.relu;
     switch (how.joined) {
     case 16:
         return relu ? round_tile(args, tile, how, 16, true) : round_tile(args, tile, how, 16, false);
@@ -157,7 +157,7 @@ static bool begin_part(const struct fl_args *args, const struct gemm_matrix_tile
     const __m512i all = _mm512_or_si512(_mm512_loadu_si512(tile->element), _mm512_loadu_si512(tile->element + 8));
     _mm512_storeu_si512(part->largest, _mm512_setzero_si512());
     _mm512_storeu_si512(part->least, _mm512_set1_epi16(-1));
-    return !part->zeros && !args->epilogue.relu && tile->columns == GEMM_MATRIX && !_mm512_movepi64_mask(all);
+    return !part->zeros && !args->p.product.epilogue.relu && tile->columns == GEMM_MATRIX && !_mm512_movepi64_mask(all);
 }
 
 /* Whether what the parts of a tile collected says all: no result is zero, and none as large as any before. */
@@ -201,7 +201,7 @@ static struct stored flex_round_tile_avx512_amx(const struct fl_args *args, cons
                 x = high * 4 + (low16 >> 14 & 2) + ((low16 & 0x7fff) != 0);
             else
                 x = high * 2 + (low16 != 0);
-            if (args->epilogue.relu && high < 0)
+            if (args->p.product.epilogue.relu && high < 0)
                 x = 0;
             const int32_t r = (x + (1 << (how.by - 1)) - 1 + (x >> how.by & 1)) >> how.by, size = r < 0 ? -r : r;
             stored.gamma = size > stored.gamma ? size : stored.gamma;
@@ -228,7 +228,7 @@ static void flex_note_sums_avx512_amx(const struct fl_args *args, const struct g
                                       struct flex_stats *stats) {
     const int32_t *sums = tile->sums;
     const int64_t *element = tile->element, columns = tile->columns;
-    const bool relu = args->epilogue.relu;
+    const bool relu = args->p.product.epilogue.relu;
 #if defined(__AVX512BW__)
     __m512i largest = _mm512_setzero_si512();
     for (int i = 0; i < GEMM_MATRIX; i++)

@@ -1,3 +1,3 @@
 /* flex_avx512bw.c - the kernels of the shared-exponent formats, compiled for AVX-512 F, BW, VL, DQ. */
-#define FLEX_ISA avx512bw
+#define FL_ISA avx512bw
 #include "flex/flex_kernels.inc"

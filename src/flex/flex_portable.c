@@ -1,3 +1,3 @@
 /* flex_portable.c - the kernels of the shared-exponent formats, plain C. */
-#define FLEX_ISA portable
+#define FL_ISA portable
 #include "flex/flex_kernels.inc"

@@ -83,7 +83,7 @@ static inline void fp16_from_float_block(uint16_t *dst, int64_t n, const float *
 #define FL_ENCODE_BLOCK fp16_from_float_block
 #endif
 
-/* What src/float/float_block.inc asks of a codec. */
+/* What src/float/float_block.h asks of a codec. */
 typedef uint16_t fl_element;
 #define FL_DECODE fp16_to_float
 #define FL_ENCODE fp16_from_float

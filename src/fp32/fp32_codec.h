@@ -2,7 +2,7 @@
 #ifndef FL_FP32_CODEC_H
 #define FL_FP32_CODEC_H
 
-/* What src/float/float_block.inc asks of a codec. */
+/* What src/float/float_block.h asks of a codec. */
 typedef float fl_element;
 #define FL_ELEMENT_IS_FLOAT
 #define FL_DECODE(x) (x)

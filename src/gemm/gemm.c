@@ -44,28 +44,29 @@ void fl_gemm_end(const struct gemm_call *c) {
 
 /* --- operations as convolutions ----------------------------------------------------------------------------------- */
 
-bool fl_gemm_is_one_line(const struct fl_geometry *g) {
+bool fl_gemm_is_one_line(const struct fl_windows *g) {
     return g->r == 1 && g->s == 1 && g->stride[0] == 1 && g->stride[1] == 1 && g->p == g->h && g->q == g->w &&
            !g->padding[0] && !g->padding[1];
 }
 
-static struct fl_geometry geometry_of(const struct fl_args *args, bool flat) {
-    struct fl_geometry g = args->geo;
+static struct fl_windows geometry_of(const struct fl_args *args, bool flat) {
+    const struct fl_matrices *m = &args->p.product.matrices;
+    struct fl_windows g = args->p.product.windows;
     const bool tn = args->op == FL_OP_MATMUL_TN, gradient = args->op == FL_OP_MATMUL;
     if (tn || gradient || args->op == FL_OP_MATMUL_NT)
-        g = (struct fl_geometry){.batch = 1,
-                                 .h = 1,
-                                 .p = 1,
-                                 .w = tn ? g.k : g.m,
-                                 .q = tn ? g.k : g.m,
-                                 .c = tn || gradient ? g.n : g.k,
-                                 .filters = tn         ? g.m
-                                            : gradient ? g.k
-                                                       : g.n,
-                                 .r = 1,
-                                 .s = 1,
-                                 .stride = {1, 1},
-                                 .dilation = {1, 1}};
+        g = (struct fl_windows){.batch = 1,
+                                .h = 1,
+                                .p = 1,
+                                .w = tn ? m->k : m->m,
+                                .q = tn ? m->k : m->m,
+                                .c = tn || gradient ? m->n : m->k,
+                                .filters = tn         ? m->m
+                                           : gradient ? m->k
+                                                      : m->n,
+                                .r = 1,
+                                .s = 1,
+                                .stride = {1, 1},
+                                .dilation = {1, 1}};
     if (!g.groups)
         g.groups = 1;
     if (flat && fl_gemm_is_one_line(&g)) {
@@ -82,7 +83,7 @@ static int64_t stride_of(int stride, int64_t windows, bool gradient) {
 }
 
 struct gemm_convolution fl_gemm_convolution(const struct fl_args *args, bool flat) {
-    const struct fl_geometry g = geometry_of(args, flat);
+    const struct fl_windows g = geometry_of(args, flat);
     const bool gradient = args->op == FL_OP_CONV2D_INPUT_GRAD || args->op == FL_OP_MATMUL;
     const int64_t depth = g.c / g.groups, filters = g.filters / g.groups;
     return (struct gemm_convolution){.batch = g.batch,
@@ -109,9 +110,8 @@ static tensor_status call(const struct gemm_family *family, const struct fl_args
                           .stores = family->stores,
                           .args = args,
                           .workers = workers};
-    const struct fl_geometry *g = &args->geo;
     const bool matrices = args->op == FL_OP_MATMUL || args->op == FL_OP_MATMUL_NT || args->op == FL_OP_MATMUL_TN;
-    if (matrices && (g->k <= GEMM_LIMBS_K || !(family->kernels->tile || family->matrix)))
+    if (matrices && (args->p.product.matrices.k <= GEMM_LIMBS_K || !(family->kernels->tile || family->matrix)))
         return fl_gemm_takes_unpacked(&c) ? fl_gemm_unpacked(&c, needs_only) : fl_gemm_matmul(&c, needs_only);
     const bool weights = args->op == FL_OP_CONV2D_WEIGHT_GRAD || args->op == FL_OP_MATMUL_TN;
     if (gemm_is_depthwise(args))
@@ -122,7 +122,7 @@ static tensor_status call(const struct gemm_family *family, const struct fl_args
 }
 
 static double products_of(const struct fl_args *args) {
-    const struct fl_geometry g = geometry_of(args, false);
+    const struct fl_windows g = geometry_of(args, false);
     return (double)g.batch * (double)(g.p * g.q) * (double)(g.r * g.s) * (double)(g.c / g.groups) * (double)g.filters;
 }
 

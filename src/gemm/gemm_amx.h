@@ -7,22 +7,9 @@
 #ifndef FL_GEMM_AMX_H
 #define FL_GEMM_AMX_H
 
+#include "gemm/gemm_amx_tile.h"
 #include <stdint.h>
 #include <string.h>
-
-enum {
-    AMX_ROWS = 16,                  /* of a tile */
-    AMX_LINE = 64,                  /* bytes of a row */
-    AMX_TILE = AMX_ROWS * AMX_LINE, /* bytes */
-    AMX_TILES = 8
-};
-
-/* What LDTILECFG reads. */
-struct amx_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t line[16];
-    uint8_t rows[16];
-};
 
 #ifdef FL_AMX_EMULATED
 #include "gemm/gemm_amx_emulated.h"

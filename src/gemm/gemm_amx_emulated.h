@@ -5,8 +5,10 @@
 #ifndef FL_GEMM_AMX_EMULATED_H
 #define FL_GEMM_AMX_EMULATED_H
 
+#include "gemm/gemm_amx_tile.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct amx_state {
     struct amx_config config;

@@ -10,10 +10,6 @@
 #define VECTORS
 #endif
 
-#define GEMM_KIND bf16
-#define GEMM_ISA avx512_amx_fast
-#include "gemm/gemm_template.inc"
-
 enum {
     ELEMENTS = 32, /* of a line */
     PAIR = 2,      /* of them in 4 bytes */
@@ -53,7 +49,7 @@ static inline void pair_line(const element *r0, const element *r1, int64_t count
 #endif
 }
 
-static void GEMM_NAME(lines)(const void *from, int64_t stride, int64_t lines, int64_t k, bool columns, uint8_t *to) {
+static void gemm_lines(const void *from, int64_t stride, int64_t lines, int64_t k, bool columns, uint8_t *to) {
     uint8_t room[AMX_TILE] __attribute__((aligned(64))), *at = columns ? room : to;
     for (int64_t i = 0; i < AMX_ROWS; i++)
         copy_line(i < lines ? (const element *)from + i * stride : amx_nothing(), i < lines ? k : 0, at + i * AMX_LINE);
@@ -61,7 +57,7 @@ static void GEMM_NAME(lines)(const void *from, int64_t stride, int64_t lines, in
         amx_turn(to, room);
 }
 
-static void GEMM_NAME(ranks)(const void *const *row, int64_t count, bool columns, uint8_t *to) {
+static void gemm_ranks(const void *const *row, int64_t count, bool columns, uint8_t *to) {
     uint8_t room[AMX_TILE] __attribute__((aligned(64))), *at = columns ? to : room;
     for (int64_t g = 0; g < AMX_ROWS; g++, row += PAIR)
         pair_line(row[0] ? row[0] : amx_nothing(), row[1] ? row[1] : amx_nothing(), count, at + g * AMX_LINE);
@@ -69,24 +65,24 @@ static void GEMM_NAME(ranks)(const void *const *row, int64_t count, bool columns
         amx_turn(to, room);
 }
 
-static void GEMM_NAME(pixels)(const struct gemm_matrix_pixels *line, uint8_t *to, int64_t plane) {
+static void gemm_pixels(const struct gemm_matrix_pixels *line, uint8_t *to, int64_t plane) {
     (void)plane;
     for (int64_t i = 0; i < line->positions; i += PAIR, to += AMX_LINE)
         pair_line(amx_pixel(line, i), amx_pixel(line, i + 1), line->channels, to);
 }
 
-static void GEMM_NAME(turn)(const uint8_t *from, int64_t plane, uint8_t *to) {
+static void gemm_turn(const uint8_t *from, int64_t plane, uint8_t *to) {
     (void)plane;
     amx_turn(to, from);
 }
 
-static void GEMM_NAME(split)(const void *from, int64_t n, uint8_t *to, int64_t plane) {
+static void gemm_split(const void *from, int64_t n, uint8_t *to, int64_t plane) {
     (void)plane;
     memcpy(to, from, (size_t)n * sizeof(element));
 }
 
-static void GEMM_NAME(copy)(const uint8_t *from, int64_t from_plane, int64_t step, int64_t count, int64_t bytes,
-                            uint8_t *to, int64_t to_plane) {
+static void gemm_copy(const uint8_t *from, int64_t from_plane, int64_t step, int64_t count, int64_t bytes, uint8_t *to,
+                      int64_t to_plane) {
     (void)from_plane;
     (void)to_plane;
     for (int64_t i = 0; i < count; i++, from += step, to += AMX_LINE)
@@ -94,8 +90,8 @@ static void GEMM_NAME(copy)(const uint8_t *from, int64_t from_plane, int64_t ste
 }
 
 /* Panels of matmul, 32 lines: for each 32 of k the tile of the first 16, then that of the others. */
-static void GEMM_NAME(panels)(const struct gemm_operand *s, int64_t first, int64_t panels, int64_t first_step,
-                              int64_t steps, gemm_packed *packed) {
+static void gemm_panels(const struct gemm_operand *s, int64_t first, int64_t panels, int64_t first_step, int64_t steps,
+                        gemm_packed *packed) {
     const element *data = s->data;
     for (int64_t i = 0; i < steps; i += PANEL_STEPS) {
         const int64_t k = PAIR * (first_step + i), depth = s->k > k ? gemm_min(ELEMENTS, s->k - k) : 0;
@@ -106,13 +102,13 @@ static void GEMM_NAME(panels)(const struct gemm_operand *s, int64_t first, int64
                           tile % PANEL_TILES * AMX_TILE;
             const element *from = data + (lines && depth ? line * s->line_stride + k * s->k_stride : 0);
             if (s->k_stride == 1) {
-                GEMM_NAME(lines)(from, s->line_stride, lines, depth, s->columns, to);
+                gemm_lines(from, s->line_stride, lines, depth, s->columns, to);
                 continue;
             }
             const void *row[ELEMENTS];
             for (int64_t j = 0; j < ELEMENTS; j++)
                 row[j] = j < depth && lines ? from + j * s->k_stride : NULL;
-            GEMM_NAME(ranks)(row, lines ? lines : 1, s->columns, to);
+            gemm_ranks(row, lines ? lines : 1, s->columns, to);
         }
     }
 }
@@ -120,7 +116,7 @@ static void GEMM_NAME(panels)(const struct gemm_operand *s, int64_t first, int64
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
 /* Rows of a panel's 32 x 32 sums lie `stride` apart. */
-static void GEMM_NAME(panel_whole)(const struct gemm_panel_pair *p) {
+static void gemm_panel_whole(const struct gemm_panel_pair *p) {
     const uint8_t *a = (const uint8_t *)p->a, *b = (const uint8_t *)p->b;
     const char *next = p->next.from;
     const int64_t ahead = p->next.step * (PANEL_STEPS / GEMM_PREFETCH_STEPS),
@@ -155,8 +151,8 @@ static void GEMM_NAME(panel_whole)(const struct gemm_panel_pair *p) {
     AMX_STORE(3, bottom + AMX_ROWS, stride);
 }
 
-static void GEMM_NAME(window_sums)(const uint8_t *a, int64_t plane, const int64_t *offset, int64_t steps,
-                                   const uint8_t *b, bool far, const struct gemm_meanwhile *meanwhile, int32_t *sums) {
+static void gemm_window_sums(const uint8_t *a, int64_t plane, const int64_t *offset, int64_t steps, const uint8_t *b,
+                             bool far, const struct gemm_meanwhile *meanwhile, int32_t *sums) {
     (void)plane;
     AMX_ZERO(0);
     for (int64_t t = 0; t < steps; t++, b += AMX_TILE) {
@@ -171,8 +167,8 @@ static void GEMM_NAME(window_sums)(const uint8_t *a, int64_t plane, const int64_
     AMX_STORE(0, sums, AMX_LINE);
 }
 
-static void GEMM_NAME(pixel_sums)(const uint8_t *a, const uint8_t *b, int64_t plane, const int64_t *offset,
-                                  int64_t steps, bool add, int32_t *sums) {
+static void gemm_pixel_sums(const uint8_t *a, const uint8_t *b, int64_t plane, const int64_t *offset, int64_t steps,
+                            bool add, int32_t *sums) {
     (void)plane;
     if (add)
         AMX_LOAD(0, sums, AMX_LINE);
@@ -194,8 +190,8 @@ static inline float as_float(int32_t word) {
     return x;
 }
 
-static void GEMM_NAME(finish)(const int32_t *sum, const int32_t *unused, int64_t stride, int64_t rows, int64_t columns,
-                              int64_t splits, bool add, const struct gemm_sums *out) {
+static void gemm_finish_sums(const int32_t *sum, const int32_t *unused, int64_t stride, int64_t rows, int64_t columns,
+                             int64_t splits, bool add, const struct gemm_sums *out) {
     (void)unused;
     (void)splits;
     for (int64_t i = 0; i < rows; i++, sum += stride) {
@@ -207,14 +203,14 @@ static void GEMM_NAME(finish)(const int32_t *sum, const int32_t *unused, int64_t
     }
 }
 
-static void GEMM_NAME(add)(void *total, const void *sums, int64_t n) {
+static void gemm_add(void *total, const void *sums, int64_t n) {
     float *to = total;
     const float *from = sums;
     for (int64_t i = 0; i < n; i++)
         to[i] += from[i];
 }
 
-#define WHOLE GEMM_NAME(panel_whole)
+#define WHOLE gemm_panel_whole
 #define WHOLE_8 WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE
 static const gemm_panel_kernel whole[PANEL_LINES + 1] = {NULL, WHOLE_8, WHOLE_8, WHOLE_8, WHOLE_8};
 
@@ -225,22 +221,22 @@ const struct gemm_kernels fl_gemm_bf16_avx512_amx_fast = {.lanes = AMX_ROWS,
                                                           .begin = amx_begin,
                                                           .end = amx_end,
                                                           .whole = whole,
-                                                          .finish = GEMM_NAME(finish),
-                                                          .add = GEMM_NAME(add)};
+                                                          .finish = gemm_finish_sums,
+                                                          .add = gemm_add};
 
 const struct gemm_packing fl_gemm_bf16_packing_avx512_amx_fast = {
-    .element_bytes = sizeof(uint16_t), .per_step = PAIR, .panels = GEMM_NAME(panels)};
+    .element_bytes = sizeof(uint16_t), .per_step = PAIR, .panels = gemm_panels};
 
 const struct gemm_matrix_kernels fl_gemm_bf16_matrix_avx512_amx_fast = {.elements = ELEMENTS,
                                                                         .planes = 1,
                                                                         .quad = PAIR,
                                                                         .sum_words = AMX_ROWS * AMX_ROWS,
-                                                                        .lines = GEMM_NAME(lines),
-                                                                        .ranks = GEMM_NAME(ranks),
-                                                                        .pixels = GEMM_NAME(pixels),
-                                                                        .turn = GEMM_NAME(turn),
-                                                                        .split = GEMM_NAME(split),
-                                                                        .copy = GEMM_NAME(copy),
-                                                                        .window_sums = GEMM_NAME(window_sums),
-                                                                        .pixel_sums = GEMM_NAME(pixel_sums),
-                                                                        .finish = GEMM_NAME(finish)};
+                                                                        .lines = gemm_lines,
+                                                                        .ranks = gemm_ranks,
+                                                                        .pixels = gemm_pixels,
+                                                                        .turn = gemm_turn,
+                                                                        .split = gemm_split,
+                                                                        .copy = gemm_copy,
+                                                                        .window_sums = gemm_window_sums,
+                                                                        .pixel_sums = gemm_pixel_sums,
+                                                                        .finish = gemm_finish_sums};

@@ -8,14 +8,10 @@
 #include <immintrin.h>
 #include <string.h>
 
-#define GEMM_KIND bf16
-#define GEMM_ISA avx512_fast
-#include "gemm/gemm_template.inc"
-
-#include "gemm/gemm_float_vector.inc"
+#include "gemm/gemm_float_vector.h"
 #define multiply_add(sum, a, b) (vector) _mm512_dpbf16_ps((__m512)(sum), (__m512bh)(a), (__m512bh)(b))
 
-#include "gemm/gemm_float_finish.inc"
+#include "gemm/gemm_float_finish.h"
 #include "gemm/gemm_panel_kernels.inc"
 
 const struct gemm_kernels fl_gemm_dot_avx512_fast = {
@@ -23,5 +19,5 @@ const struct gemm_kernels fl_gemm_dot_avx512_fast = {
     .panel_rows = PANEL_ROWS,
     .panel_columns = PANEL_COLUMNS,
     .whole = panel_whole,
-    .finish = GEMM_NAME(finish),
+    .finish = gemm_finish_sums,
 };

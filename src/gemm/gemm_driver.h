@@ -72,7 +72,7 @@ static inline void *gemm_take(struct gemm_arena *arena, int64_t count, size_t si
 
 /* Whether a convolution is one of groups of few channels, which have kernels of their own. */
 static inline bool gemm_is_depthwise(const struct fl_args *args) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.product.windows;
     return g->groups > 1 && g->c / g->groups * (g->filters / g->groups) <= GEMM_DEPTHWISE_PRODUCTS;
 }
 
@@ -100,7 +100,7 @@ tensor_status fl_gemm_begin(struct gemm_call *c, struct gemm_workspace needs, st
 void fl_gemm_end(const struct gemm_call *c);
 
 /* Whether pixels know no neighbours: all images are as good as one line. */
-bool fl_gemm_is_one_line(const struct fl_geometry *g);
+bool fl_gemm_is_one_line(const struct fl_windows *g);
 
 /* What a convolution driver computes: matmuls are images of one line with filters of one pixel, matmul_nt forward,
  * matmul an input gradient (of filters [k][1][1][n]), matmul_tn a weight gradient. flat: images that are as good as one

@@ -42,7 +42,7 @@ int64_t fl_gemm_epilogue_run(const struct fl_epilogue *e, int64_t n) {
 }
 
 struct gemm_alignment fl_gemm_alignment(const struct fl_args *args) {
-    const struct fl_epilogue *e = &args->epilogue;
+    const struct fl_epilogue *e = &args->p.product.epilogue;
     return gemm_align(fl_exponent(&args->in[0]) + fl_exponent(&args->in[1]), e->bias.data, fl_exponent(&e->bias),
                       e->residual.data, fl_exponent(&e->residual));
 }

@@ -1,3 +1,3 @@
 /* gemm_float_avx512bw.c - micro-kernels of binary32 sums, compiled for AVX-512 F, BW, VL, DQ. */
-#define GEMM_ISA avx512bw
+#define FL_ISA avx512bw
 #include "gemm/gemm_float_kernels.inc"

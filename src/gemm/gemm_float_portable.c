@@ -1,3 +1,3 @@
 /* gemm_float_portable.c - micro-kernels of binary32 sums, in plain C. */
-#define GEMM_ISA portable
+#define FL_ISA portable
 #include "gemm/gemm_float_kernels.inc"

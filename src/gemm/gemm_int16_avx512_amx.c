@@ -13,10 +13,6 @@
 #define VECTORS
 #endif
 
-#define GEMM_KIND int16
-#define GEMM_ISA avx512_amx
-#include "gemm/gemm_template.inc"
-
 enum {
     ELEMENTS = 64,              /* of a line */
     QUAD = 4,                   /* of them in 4 bytes */
@@ -100,28 +96,28 @@ static inline void quad_line(const int16_t *r0, const int16_t *r1, const int16_t
 #endif
 }
 
-static void GEMM_NAME(turn_pair)(uint8_t *to, const uint8_t *from) {
+static void gemm_turn_pair(uint8_t *to, const uint8_t *from) {
     amx_turn(to, from);
     amx_turn(to + AMX_TILE, from + AMX_TILE);
 }
 
-static void GEMM_NAME(lines)(const void *from, int64_t stride, int64_t lines, int64_t k, bool columns, uint8_t *to) {
+static void gemm_lines(const void *from, int64_t stride, int64_t lines, int64_t k, bool columns, uint8_t *to) {
     uint8_t room[PAIR] __attribute__((aligned(64))), *at = columns ? room : to;
     const int16_t *line = from;
     for (int64_t i = 0; i < AMX_ROWS; i++)
         split_line(i < lines ? line + i * stride : amx_nothing(), i < lines ? k : 0, at + i * AMX_LINE,
                    at + AMX_TILE + i * AMX_LINE);
     if (columns)
-        GEMM_NAME(turn_pair)(to, room);
+        gemm_turn_pair(to, room);
 }
 
-static void GEMM_NAME(ranks)(const void *const *row, int64_t count, bool columns, uint8_t *to) {
+static void gemm_ranks(const void *const *row, int64_t count, bool columns, uint8_t *to) {
     uint8_t room[PAIR] __attribute__((aligned(64))), *at = columns ? to : room;
     for (int64_t g = 0; g < AMX_ROWS; g++, row += QUAD)
         quad_line(row[0] ? row[0] : amx_nothing(), row[1] ? row[1] : amx_nothing(), row[2] ? row[2] : amx_nothing(),
                   row[3] ? row[3] : amx_nothing(), count, at + g * AMX_LINE, at + AMX_TILE + g * AMX_LINE);
     if (!columns)
-        GEMM_NAME(turn_pair)(to, room);
+        gemm_turn_pair(to, room);
 }
 
 /* Positions from ... to - 1 are pixels of the line. */
@@ -131,7 +127,7 @@ static void inner_positions(const struct gemm_matrix_pixels *line, int64_t *from
     *to = !line->row || end <= 0 ? 0 : gemm_min((end + line->step - 1) / line->step, line->valid);
 }
 
-static void GEMM_NAME(pixels)(const struct gemm_matrix_pixels *line, uint8_t *to, int64_t plane) {
+static void gemm_pixels(const struct gemm_matrix_pixels *line, uint8_t *to, int64_t plane) {
     int64_t inner, end;
     inner_positions(line, &inner, &end);
     const int64_t step = line->step * line->pixel;
@@ -145,12 +141,12 @@ static void GEMM_NAME(pixels)(const struct gemm_matrix_pixels *line, uint8_t *to
         }
 }
 
-static void GEMM_NAME(turn)(const uint8_t *from, int64_t plane, uint8_t *to) {
+static void gemm_turn(const uint8_t *from, int64_t plane, uint8_t *to) {
     amx_turn(to, from);
     amx_turn(to + AMX_TILE, from + plane);
 }
 
-static void GEMM_NAME(split)(const void *from, int64_t n, uint8_t *to, int64_t plane) {
+static void gemm_split(const void *from, int64_t n, uint8_t *to, int64_t plane) {
     const int16_t *x = from;
     int64_t i = 0;
     for (; i + ELEMENTS <= n; i += ELEMENTS)
@@ -161,8 +157,8 @@ static void GEMM_NAME(split)(const void *from, int64_t n, uint8_t *to, int64_t p
     }
 }
 
-static void GEMM_NAME(copy)(const uint8_t *from, int64_t from_plane, int64_t step, int64_t count, int64_t bytes,
-                            uint8_t *to, int64_t to_plane) {
+static void gemm_copy(const uint8_t *from, int64_t from_plane, int64_t step, int64_t count, int64_t bytes, uint8_t *to,
+                      int64_t to_plane) {
     (void)bytes;
     for (int64_t i = 0; i < count; i++, from += step, to += AMX_LINE) {
         memcpy(to, from, AMX_LINE);
@@ -223,8 +219,8 @@ static inline __attribute__((always_inline)) void copy_windows(const int16_t *ro
 
 #undef STORE_WINDOW
 
-static bool GEMM_NAME(windows)(const void *row, int64_t depth, int64_t first, int64_t width, int64_t count, uint8_t *to,
-                               int64_t plane) {
+static bool gemm_windows(const void *row, int64_t depth, int64_t first, int64_t width, int64_t count, uint8_t *to,
+                         int64_t plane) {
     const int64_t n = width * depth;
     if (depth == 16)
         copy_windows(row, first, n, count, to, plane, 4);
@@ -235,8 +231,8 @@ static bool GEMM_NAME(windows)(const void *row, int64_t depth, int64_t first, in
     return depth == 16 || depth == 32 || depth == 64;
 }
 #else
-static bool GEMM_NAME(windows)(const void *row, int64_t depth, int64_t first, int64_t width, int64_t count, uint8_t *to,
-                               int64_t plane) {
+static bool gemm_windows(const void *row, int64_t depth, int64_t first, int64_t width, int64_t count, uint8_t *to,
+                         int64_t plane) {
     if (depth != 16 && depth != 32 && depth != 64)
         return false;
     const uint16_t *x = row;
@@ -251,8 +247,8 @@ static bool GEMM_NAME(windows)(const void *row, int64_t depth, int64_t first, in
 #endif
 
 /* As ranks, of `depth` rows that lie `stride` elements apart. */
-static inline void GEMM_NAME(pack_ranks)(const int16_t *from, int64_t stride, int64_t depth, int64_t count,
-                                         bool columns, uint8_t *to) {
+static inline void gemm_pack_ranks(const int16_t *from, int64_t stride, int64_t depth, int64_t count, bool columns,
+                                   uint8_t *to) {
     uint8_t room[PAIR] __attribute__((aligned(64))), *at = columns ? to : room;
     for (int64_t k = 0; k < ELEMENTS; k += QUAD, from += QUAD * stride, at += AMX_LINE)
         if (k + QUAD <= depth)
@@ -261,13 +257,13 @@ static inline void GEMM_NAME(pack_ranks)(const int16_t *from, int64_t stride, in
             quad_line(k < depth ? from : amx_nothing(), k + 1 < depth ? from + stride : amx_nothing(),
                       k + 2 < depth ? from + 2 * stride : amx_nothing(), amx_nothing(), count, at, at + AMX_TILE);
     if (!columns)
-        GEMM_NAME(turn_pair)(to, room);
+        gemm_turn_pair(to, room);
 }
 
 /* Panels of matmul: for each 64 of k the tile of upper bytes, then that of lower bytes. Panels whose rows are
  * neighbours in memory go side by side. */
-static void GEMM_NAME(panels)(const struct gemm_operand *s, int64_t first, int64_t panels, int64_t first_step,
-                              int64_t steps, gemm_packed *packed) {
+static void gemm_panels(const struct gemm_operand *s, int64_t first, int64_t panels, int64_t first_step, int64_t steps,
+                        gemm_packed *packed) {
     const int16_t *data = s->data;
     for (int64_t i = 0; i < steps; i += PANEL_STEPS) {
         const int64_t k = 2 * (first_step + i), depth = s->k > k ? gemm_min(ELEMENTS, s->k - k) : 0;
@@ -276,9 +272,9 @@ static void GEMM_NAME(panels)(const struct gemm_operand *s, int64_t first, int64
             const int16_t *from = data + line * s->line_stride + (depth ? k * s->k_stride : 0);
             uint8_t *to = (uint8_t *)(packed + p * s->panel_size + i * AMX_ROWS);
             if (s->k_stride == 1)
-                GEMM_NAME(lines)(from, s->line_stride, lines, depth, s->columns, to);
+                gemm_lines(from, s->line_stride, lines, depth, s->columns, to);
             else
-                GEMM_NAME(pack_ranks)(from, s->k_stride, depth, lines, s->columns, to);
+                gemm_pack_ranks(from, s->k_stride, depth, lines, s->columns, to);
         }
     }
 }
@@ -322,7 +318,7 @@ static inline void store_sums(int32_t *sums) {
 }
 
 /* The panel of A stays in the first-level cache, that of B comes from the second. */
-static void GEMM_NAME(panel_whole)(const struct gemm_panel_pair *p) {
+static void gemm_panel_whole(const struct gemm_panel_pair *p) {
     const uint8_t *a = (const uint8_t *)p->a, *b = (const uint8_t *)p->b;
     const char *next = p->next.from;
     const int64_t ahead = p->next.step * (PANEL_STEPS / GEMM_PREFETCH_STEPS), middle = p->steps / 2;
@@ -339,8 +335,8 @@ static void GEMM_NAME(panel_whole)(const struct gemm_panel_pair *p) {
     store_sums(p->sum);
 }
 
-static void GEMM_NAME(window_sums)(const uint8_t *a, int64_t plane, const int64_t *offset, int64_t steps,
-                                   const uint8_t *b, bool far, const struct gemm_meanwhile *meanwhile, int32_t *sums) {
+static void gemm_window_sums(const uint8_t *a, int64_t plane, const int64_t *offset, int64_t steps, const uint8_t *b,
+                             bool far, const struct gemm_meanwhile *meanwhile, int32_t *sums) {
     struct gemm_rows rows = gemm_share_rows(meanwhile, steps);
     zero_sums();
     for (int64_t t = 0; t < steps; t++, b += PAIR) {
@@ -354,8 +350,8 @@ static void GEMM_NAME(window_sums)(const uint8_t *a, int64_t plane, const int64_
     store_sums(sums);
 }
 
-static void GEMM_NAME(pixel_sums)(const uint8_t *a, const uint8_t *b, int64_t plane, const int64_t *offset,
-                                  int64_t steps, bool add, int32_t *sums) {
+static void gemm_pixel_sums(const uint8_t *a, const uint8_t *b, int64_t plane, const int64_t *offset, int64_t steps,
+                            bool add, int32_t *sums) {
     begin_sums(add, sums);
     for (int64_t t = 0; t < steps; t++, a += PAIR)
         MULTIPLY(AMX_LOAD, a, AMX_TILE, AMX_LOAD_FAR, b + offset[t], plane);
@@ -373,7 +369,7 @@ static inline void join_row(const int32_t *sum, __m512i *high16, __m512i *low16)
     *low16 = _mm512_or_si512(_mm512_slli_epi32(_mm512_and_si512(middle, byte), 8), _mm512_and_si512(low, byte));
 }
 
-static void GEMM_NAME(finish_limbs)(const int32_t *sum, int64_t columns, bool add, int32_t *low, int32_t *high) {
+static void gemm_finish_limbs(const int32_t *sum, int64_t columns, bool add, int32_t *low, int32_t *high) {
     const __m512i rest = _mm512_set1_epi32(-GEMM_REST - 1);
     const __mmask16 valid = (__mmask16)((1u << columns) - 1);
     __m512i high16, low16;
@@ -390,7 +386,7 @@ static void GEMM_NAME(finish_limbs)(const int32_t *sum, int64_t columns, bool ad
     _mm512_mask_storeu_epi32(high, valid, above);
 }
 
-static void GEMM_NAME(finish_wide)(const int32_t *sum, int64_t columns, bool add, int64_t *wide) {
+static void gemm_finish_wide(const int32_t *sum, int64_t columns, bool add, int64_t *wide) {
     __m512i high16, low16;
     join_row(sum, &high16, &low16);
     for (int half = 0; half < 2; half++) {
@@ -410,7 +406,7 @@ static inline void join(const int32_t *sum, int32_t *high16, int32_t *low16) {
     *low16 = (middle & 255) << 8 | (sum[LOW] & 255);
 }
 
-static void GEMM_NAME(finish_limbs)(const int32_t *sum, int64_t columns, bool add, int32_t *low, int32_t *high) {
+static void gemm_finish_limbs(const int32_t *sum, int64_t columns, bool add, int32_t *low, int32_t *high) {
     for (int64_t j = 0; j < columns; j++) {
         int32_t high16, low16;
         join(sum + j, &high16, &low16);
@@ -420,7 +416,7 @@ static void GEMM_NAME(finish_limbs)(const int32_t *sum, int64_t columns, bool ad
     }
 }
 
-static void GEMM_NAME(finish_wide)(const int32_t *sum, int64_t columns, bool add, int64_t *wide) {
+static void gemm_finish_wide(const int32_t *sum, int64_t columns, bool add, int64_t *wide) {
     for (int64_t j = 0; j < columns; j++) {
         int32_t high16, low16;
         join(sum + j, &high16, &low16);
@@ -429,28 +425,28 @@ static void GEMM_NAME(finish_wide)(const int32_t *sum, int64_t columns, bool add
 }
 #endif
 
-static void GEMM_NAME(finish)(const int32_t *sum, const int32_t *unused, int64_t stride, int64_t rows, int64_t columns,
-                              int64_t splits, bool add, const struct gemm_sums *out) {
+static void gemm_finish_sums(const int32_t *sum, const int32_t *unused, int64_t stride, int64_t rows, int64_t columns,
+                             int64_t splits, bool add, const struct gemm_sums *out) {
     (void)unused;
     (void)stride;
     (void)splits;
     for (int64_t i = 0; i < rows; i++, sum += AMX_ROWS) {
         const struct gemm_sums to = gemm_sums_at(out, i, 0);
         if (to.wide)
-            GEMM_NAME(finish_wide)(sum, columns, add, to.wide);
+            gemm_finish_wide(sum, columns, add, to.wide);
         else
-            GEMM_NAME(finish_limbs)(sum, columns, add, to.low, to.high);
+            gemm_finish_limbs(sum, columns, add, to.low, to.high);
     }
 }
 
-static void GEMM_NAME(add)(void *total, const void *sums, int64_t n) {
+static void gemm_add(void *total, const void *sums, int64_t n) {
     int64_t *to = total;
     const int64_t *from = sums;
     for (int64_t i = 0; i < n; i++)
         to[i] += from[i];
 }
 
-#define WHOLE GEMM_NAME(panel_whole)
+#define WHOLE gemm_panel_whole
 static const gemm_panel_kernel whole[AMX_ROWS + 1] = {NULL,  WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE,
                                                       WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE};
 
@@ -461,24 +457,24 @@ const struct gemm_kernels fl_gemm_int16_avx512_amx = {.lanes = AMX_ROWS,
                                                       .begin = amx_begin,
                                                       .end = amx_end,
                                                       .whole = whole,
-                                                      .finish = GEMM_NAME(finish),
-                                                      .add = GEMM_NAME(add)};
+                                                      .finish = gemm_finish_sums,
+                                                      .add = gemm_add};
 
 const struct gemm_packing fl_gemm_int16_packing_avx512_amx = {
-    .element_bytes = sizeof(int16_t), .per_step = 2, .panels = GEMM_NAME(panels)};
+    .element_bytes = sizeof(int16_t), .per_step = 2, .panels = gemm_panels};
 
 const struct gemm_matrix_kernels fl_gemm_int16_matrix_avx512_amx = {.elements = ELEMENTS,
                                                                     .planes = PLANES,
                                                                     .quad = QUAD,
                                                                     .sum_words = 3 * SUMS,
                                                                     .k_most = K_MOST,
-                                                                    .lines = GEMM_NAME(lines),
-                                                                    .ranks = GEMM_NAME(ranks),
-                                                                    .pixels = GEMM_NAME(pixels),
-                                                                    .turn = GEMM_NAME(turn),
-                                                                    .split = GEMM_NAME(split),
-                                                                    .copy = GEMM_NAME(copy),
-                                                                    .windows = GEMM_NAME(windows),
-                                                                    .window_sums = GEMM_NAME(window_sums),
-                                                                    .pixel_sums = GEMM_NAME(pixel_sums),
-                                                                    .finish = GEMM_NAME(finish)};
+                                                                    .lines = gemm_lines,
+                                                                    .ranks = gemm_ranks,
+                                                                    .pixels = gemm_pixels,
+                                                                    .turn = gemm_turn,
+                                                                    .split = gemm_split,
+                                                                    .copy = gemm_copy,
+                                                                    .windows = gemm_windows,
+                                                                    .window_sums = gemm_window_sums,
+                                                                    .pixel_sums = gemm_pixel_sums,
+                                                                    .finish = gemm_finish_sums};

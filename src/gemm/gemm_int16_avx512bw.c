@@ -1,3 +1,3 @@
 /* gemm_int16_avx512bw.c - micro-kernels of exact sums of int16 products, compiled for AVX-512 F, BW, VL, DQ. */
-#define GEMM_ISA avx512bw
+#define FL_ISA avx512bw
 #include "gemm/gemm_int16_kernels.inc"

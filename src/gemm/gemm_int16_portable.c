@@ -1,3 +1,3 @@
 /* gemm_int16_portable.c - micro-kernels of exact sums of int16 products, in plain C. */
-#define GEMM_ISA portable
+#define FL_ISA portable
 #include "gemm/gemm_int16_kernels.inc"

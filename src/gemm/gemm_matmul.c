@@ -376,7 +376,7 @@ static struct gemm_workspace lay_out(struct matmul *t, char *block) {
 
 /* out[m][n] = sum over k of A[i][k] B[k][j], either operand transposed by its strides. */
 tensor_status fl_gemm_matmul(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    const struct fl_geometry *g = &c->args->geo;
+    const struct fl_matrices *g = &c->args->p.product.matrices;
     const bool tn = c->args->op == FL_OP_MATMUL_TN, nt = c->args->op == FL_OP_MATMUL_NT;
     struct matmul t = {.c = c,
                        .m = g->m,

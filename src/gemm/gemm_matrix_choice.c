@@ -29,7 +29,7 @@ enum {
     TILE_PIXELS = 64
 };
 
-static bool suits_weight_gradient(const struct fl_geometry *g, int64_t channels) {
+static bool suits_weight_gradient(const struct fl_windows *g, int64_t channels) {
     if (channels < FEW_CHANNELS && g->r * g->s > MOST_TAPS)
         return false;
     if (fl_gemm_is_one_line(g))
@@ -38,13 +38,13 @@ static bool suits_weight_gradient(const struct fl_geometry *g, int64_t channels)
     return g->p * g->q * TILE_PIXELS >= FEWEST_IN_TILE * packed;
 }
 
-static bool steps_far(const struct fl_geometry *g) {
+static bool steps_far(const struct fl_windows *g) {
     const int most = TENSOR_WINDOW_STEP_LIMIT;
     return g->stride[0] > most || g->stride[1] > most || g->dilation[0] > most || g->dilation[1] > most;
 }
 
 /* bytes: of an element in a plane. */
-static bool suits_windows(const struct fl_geometry *g, bool gradient, int64_t depth, int64_t bytes) {
+static bool suits_windows(const struct fl_windows *g, bool gradient, int64_t depth, int64_t bytes) {
     const int64_t pixels = g->batch * (gradient ? g->h * g->w : g->p * g->q);
     const bool together = g->dilation[1] == 1 && !(gradient && g->stride[1] > 1);
     const int64_t window = (together ? g->s : 1) * depth * bytes;
@@ -52,7 +52,8 @@ static bool suits_windows(const struct fl_geometry *g, bool gradient, int64_t de
 }
 
 bool fl_gemm_suits_matrix(const struct fl_args *args, int64_t bytes) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.product.windows;
+    const struct fl_matrices *m = &args->p.product.matrices;
     const int64_t groups = g->groups ? g->groups : 1;
     if (steps_far(g))
         return false;
@@ -64,6 +65,6 @@ bool fl_gemm_suits_matrix(const struct fl_args *args, int64_t bytes) {
     case FL_OP_CONV2D_WEIGHT_GRAD:
         return suits_weight_gradient(g, g->c / groups);
     default:
-        return (double)g->m * (double)g->n * (double)g->k >= FEWEST_PRODUCTS;
+        return (double)m->m * (double)m->n * (double)m->k >= FEWEST_PRODUCTS;
     }
 }

@@ -15,7 +15,7 @@ static inline int sum_exponent(const struct fl_args *args) {
 
 /* To nearest binary32, at exponents where no sum, of less than 2^47, overflows or becomes zero. */
 static bool mixed_takes_matrix_avx512_amx(const struct fl_args *args) {
-    const struct fl_epilogue *e = &args->epilogue;
+    const struct fl_epilogue *e = &args->p.product.epilogue;
     const int exponent = sum_exponent(args);
     return args->out.data && args->format->id == FMT_FP32 && exponent >= -80 && exponent <= 149 && !e->residual.data &&
            (!e->bias.data || fl_bias_format(args)->id == FMT_FP32);
@@ -47,7 +47,7 @@ static inline __m512d sum_odd(__m512d p, __m512d q, __m512d *near) {
  * so large that a result may overflow. */
 static inline bool tile_bias(const struct fl_args *args, const struct gemm_matrix_tile *tile, int64_t element,
                              float *bias) {
-    const struct fl_view *view = &args->epilogue.bias;
+    const struct fl_view *view = &args->p.product.epilogue.bias;
     const float *from = (const float *)view->data + element % view->count;
     bool small = true;
     for (int64_t j = 0; j < tile->columns; j++) {
@@ -77,16 +77,16 @@ static void mixed_matrix_avx512_amx(const struct fl_args *args, const struct gem
     const __mmask16 wanted = (__mmask16)(tile->columns >= GEMM_MATRIX ? 0xffff : (1u << tile->columns) - 1);
     const __m512d unit = _mm512_castsi512_pd(_mm512_set1_epi64((int64_t)(1023 - sum_exponent(args)) << 52)),
                   zero = _mm512_setzero_pd();
-    const bool relu = args->epilogue.relu, biased = args->epilogue.bias.data;
+    const bool relu = args->p.product.epilogue.relu, biased = args->p.product.epilogue.bias.data;
     __m512d largest = zero, b0 = zero, b1 = zero;
     int64_t column = -1;
     for (int i = from; i < to; i++) {
         const int64_t element = tile->element[i];
         if (element < 0)
             continue;
-        if (biased && element % args->epilogue.bias.count != column) {
+        if (biased && element % args->p.product.epilogue.bias.count != column) {
             _Alignas(64) float bias[GEMM_MATRIX] = {0};
-            column = element % args->epilogue.bias.count;
+            column = element % args->p.product.epilogue.bias.count;
             if (!tile_bias(args, tile, element, bias)) {
                 mixed_store_apart_avx512_amx(args, tile, i, to, stats);
                 break;

@@ -1,4 +1,4 @@
 /* gemm_mixed_avx512bw.c - sums to elements of any format, compiled for AVX-512. */
-#define MIXED_ISA avx512bw
+#define FL_ISA avx512bw
 #define MIXED_BACKEND FL_AVX512BW
 #include "gemm/gemm_mixed.inc"

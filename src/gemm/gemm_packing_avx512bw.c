@@ -1,3 +1,3 @@
 /* gemm_packing_avx512bw.c - packing of int16 and depthwise kernels, compiled for AVX-512 F, BW, VL, DQ. */
-#define GEMM_ISA avx512bw
+#define FL_ISA avx512bw
 #include "gemm/gemm_int16_packing.inc"

@@ -17,7 +17,7 @@ struct unpacked {
 };
 
 bool fl_gemm_takes_unpacked(const struct gemm_call *c) {
-    const struct fl_geometry *g = &c->args->geo;
+    const struct fl_matrices *g = &c->args->p.product.matrices;
     return c->packing->plain && (c->args->op == FL_OP_MATMUL || c->args->op == FL_OP_MATMUL_TN) &&
            g->n % c->kernels->lanes == 0 && g->m % c->kernels->rows_unit == 0 &&
            g->k <= B_BYTES / (int64_t)sizeof(float) / g->n;
@@ -57,7 +57,7 @@ static void unpacked_part(void *context, int part, int worker) {
 }
 
 tensor_status fl_gemm_unpacked(struct gemm_call *c, struct gemm_workspace *needs_only) {
-    const struct fl_geometry *g = &c->args->geo;
+    const struct fl_matrices *g = &c->args->p.product.matrices;
     const bool tn = c->args->op == FL_OP_MATMUL_TN;
     struct unpacked t = {.c = c,
                          .a = c->args->in[0].data,

@@ -76,8 +76,6 @@ __device__ static inline double gpu_number(const struct gpu_numbers &n, int64_t 
 struct gpu_now {
     void *out; /* NULL: measure */
     struct fl_rounding rounding;
-    float alpha;
-    double real;
 };
 
 /* False: nothing is to be done. */
@@ -89,9 +87,15 @@ __device__ static inline bool gpu_begin(const struct gpu_call &call, struct gpu_
     now->rounding.mode = (tensor_rounding)call.mode;
     now->rounding.key = call.seed;
     now->rounding.write = call.slot ? call.slot->writes : 0;
-    now->alpha = call.args.scalar.alpha ? *call.args.scalar.alpha : call.args.alpha;
-    now->real = call.args.scalar.real ? *call.args.scalar.real : call.args.numbers.real;
     return true;
+}
+
+/* A parameter that may stand in a tensor, to be read now (core/table/kernel.h): of a call one at most. */
+__device__ static inline float gpu_late(const struct fl_late &late, float given) {
+    return late.kind == FL_LATE_FLOAT ? *(const float *)late.at : given;
+}
+__device__ static inline double gpu_late(const struct fl_late &late, double given) {
+    return late.kind == FL_LATE_DOUBLE ? *(const double *)late.at : given;
 }
 
 /* The first of a grid's threads along a line of work, and how far apart its steps are. */

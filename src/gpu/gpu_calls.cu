@@ -1,7 +1,7 @@
 // gpu_calls.cu - a call as a sequence of kernels: what run.c does on a processor, with nobody to look in between.
 #include "gpu/gpu_calls.h"
 #include "autoflex/autoflex_rules.h"
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 
 // --- before, between and after the attempts: one thread --------------------------------------------------------------
 
@@ -21,33 +21,34 @@ __device__ static void clear(struct gpu_control *control) {
 }
 
 // Factors of shared-exponent formats are binary32 numbers.
-__device__ static bool finds_factor(struct gpu_control *control, const struct fl_scalar &scalar) {
-    for (int i = 0; scalar.factors && i < scalar.factor_count; i++)
-        if (!fl_is_factor(scalar.factors[i])) {
+__device__ static bool finds_factor(struct gpu_control *control, const struct fl_late &late) {
+    const double *factor = (const double *)late.at;
+    for (int i = 0; late.kind == FL_LATE_FACTORS && i < late.count; i++)
+        if (!fl_is_factor(factor[i])) {
             control->failure.finding = FL_GPU_SCALAR;
-            control->failure.value[0] = (double)(float)scalar.factors[i];
-            control->failure.what = scalar.what;
+            control->failure.value[0] = (double)(float)factor[i];
+            control->failure.what = late.what;
             return true;
         }
     return false;
 }
 
 // A number that stands in a tensor and is not finite, or below 0 where that is no bound, ends the queue here.
-__device__ static bool finds_scalar(struct gpu_control *control, const struct fl_scalar &scalar) {
-    if (!scalar.alpha && !scalar.real)
+__device__ static bool finds_number(struct gpu_control *control, const struct fl_late &late) {
+    if (late.kind != FL_LATE_FLOAT && late.kind != FL_LATE_DOUBLE)
         return false;
-    const double value = scalar.alpha ? *scalar.alpha : *scalar.real;
-    if (fl_is_finite(value) && !(scalar.bound && value < 0))
+    const double value = late.kind == FL_LATE_FLOAT ? *(const float *)late.at : *(const double *)late.at;
+    if (fl_is_finite(value) && !(late.bound && value < 0))
         return false;
     control->failure.finding = FL_GPU_SCALAR;
     control->failure.value[0] = value;
-    control->failure.what = scalar.what;
+    control->failure.what = late.what;
     return true;
 }
 
 __global__ void begin_run(const struct gpu_call call) {
     struct gpu_control *control = call.control;
-    if (control->failure.finding || finds_scalar(control, call.args.scalar))
+    if (control->failure.finding || finds_number(control, call.args.late))
         return;
     clear(control);
     control->found = -1;
@@ -58,8 +59,8 @@ __global__ void begin_run(const struct gpu_call call) {
 // write, which mostly is right again, unless operands are overwritten.
 __global__ void begin_write(const struct gpu_call call, bool shared, bool measures_first) {
     struct gpu_control *control = call.control;
-    if (control->failure.finding || finds_scalar(control, call.args.scalar) ||
-        (shared && finds_factor(control, call.args.scalar)))
+    if (control->failure.finding || finds_number(control, call.args.late) ||
+        (shared && finds_factor(control, call.args.late)))
         return;
     clear(control);
     struct autoflex *a = &call.slot->autoflex;
@@ -158,7 +159,7 @@ __global__ void look_at(struct gpu_control *control, const struct gpu_numbers nu
     gpu_report(control, stats);
 }
 
-__global__ void end_look(const struct gpu_call call, const struct gpu_numbers numbers, bool load) {
+__global__ void end_look(const struct gpu_call call, const struct gpu_numbers numbers, bool load, const char *what) {
     struct gpu_control *control = call.control;
     if (control->failure.finding)
         return;
@@ -168,7 +169,7 @@ __global__ void end_look(const struct gpu_call call, const struct gpu_numbers nu
         control->failure.finding = FL_GPU_LOAD;
         control->failure.at = control->found;
         control->failure.value[0] = value;
-        control->failure.what = call.args.numbers.what;
+        control->failure.what = what;
         control->failure.format = call.args.format;
         return;
     }
@@ -281,13 +282,11 @@ static cudaError_t transfer(const struct fl_call *call, struct gpu_control *cont
     const struct gpu_kernels *kernels = gpu_kernels_of(call->out.format->id);
     struct gpu_call c = describe(call, control);
     describe_output(&c, &call->out);
-    c.args.numbers.what = call->what;
-    memset(&c.args.scalar, 0, sizeof c.args.scalar);
     TRY(gpu_launch(begin_look, 1, 1, 0, stream, control));
     if (is_shared(call->out.format)) {
         TRY(gpu_launch(look_at, gpu_blocks(call->out.count), GPU_THREADS, 0, stream, control, *numbers,
                        call->out.count));
-        TRY(gpu_launch(end_look, 1, 1, 0, stream, c, *numbers, load));
+        TRY(gpu_launch(end_look, 1, 1, 0, stream, c, *numbers, load, call->what));
     }
     if (load) /* never stochastic */
         c.mode = call->out.rounding == TENSOR_ROUND_TRUNCATE ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST;

@@ -1,6 +1,8 @@
 /* gpu_element.h - elements of a folder's formats, to double and back with the statistics of a write, as the codec says.
  *
- * Expects: a codec: that of a float format (float_block.inc says what it defines), or FL_SHARED_EXPONENT, FL_TOP.
+ * Folders have kernels of the same names: each file of them is a namespace without a name.
+ *
+ * Expects: a codec: that of a float format (float_block.h says what it defines), or FL_SHARED_EXPONENT, FL_TOP.
  * Gives: gpu_value, gpu_store, gpu_store_real, GPU_SHARED. */
 #ifndef FL_GPU_ELEMENT_H
 #define FL_GPU_ELEMENT_H

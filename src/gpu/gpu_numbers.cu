@@ -1,5 +1,5 @@
 // gpu_numbers.cu - tensors of numbers beside the formats, and the table of what the device has for each format.
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 #include "gpu/gpu_calls.h"
 
 template <class Number> __global__ void numbers_to_doubles(const struct fl_view view, double *values) {
@@ -27,16 +27,16 @@ __global__ void running_statistics(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
-    const double rows = (double)call.args.geo.m, unbiased = rows > 1 ? rows / (rows - 1) : 1;
-    double *const *f = call.args.numbers.f;
-    for (int64_t c = gpu_first(); c < call.args.geo.n; c += gpu_stride()) {
-        f[0][c] += now.real * (f[2][c] - f[0][c]);
-        f[1][c] += now.real * (f[3][c] * unbiased - f[1][c]);
+    const struct fl_running &r = call.args.p.running;
+    const double rows = (double)r.m, unbiased = rows > 1 ? rows / (rows - 1) : 1;
+    for (int64_t c = gpu_first(); c < r.n; c += gpu_stride()) {
+        r.mean[c] += r.momentum * (r.batch_mean[c] - r.mean[c]);
+        r.variance[c] += r.momentum * (r.batch_variance[c] * unbiased - r.variance[c]);
     }
 }
 
 cudaError_t gpu_running_statistics(const struct gpu_call *call, cudaStream_t stream) {
-    return gpu_launch(running_statistics, gpu_blocks(call->args.geo.n), GPU_THREADS, 0, stream, *call);
+    return gpu_launch(running_statistics, gpu_blocks(call->args.p.running.n), GPU_THREADS, 0, stream, *call);
 }
 
 // One thread: what a step needs to know is little, and each number follows from the one before.
@@ -44,11 +44,13 @@ __global__ void step_numbers(const struct gpu_call call) {
     struct gpu_now now;
     if (!gpu_begin(call, &now))
         return;
-    const struct fl_numbers &n = call.args.numbers;
+    const struct fl_trust_rate &trust = call.args.p.trust_rate;
+    const struct fl_optimiser_step &step = call.args.p.optimiser_step;
+    const struct fl_late &late = call.args.late;
     if (call.args.op == FL_OP_TRUST_RATE)
-        *(float *)call.args.out.data = fl_trust_rate(now.alpha, n.f[0]);
+        *(float *)call.args.out.data = fl_trust_rate(gpu_late(late, trust.rate), trust.sums);
     else
-        fl_optimiser_step(n.f[0], now.alpha, n.f[1], call.args.geo.k, n.f[2]);
+        fl_optimiser_step(step.numbers, gpu_late(late, step.rate), step.sums, step.sums_count, step.scale);
 }
 
 cudaError_t gpu_step_numbers(const struct gpu_call *call, cudaStream_t stream) {

@@ -6,6 +6,7 @@
 #ifndef FL_SAFETENSORS_H
 #define FL_SAFETENSORS_H
 
+#include "core/base/shown.h" /* fl_utf8_length */
 #include "flexlab/status.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -102,8 +103,5 @@ tensor_status fl_safetensors_add_note(struct fl_safetensors_out *o, const char *
  * PATH stands the file before or the new one, whole. */
 tensor_status fl_safetensors_write(struct fl_safetensors_out *o, const char *path);
 void fl_safetensors_end(struct fl_safetensors_out *o);
-
-/* How many bytes the UTF-8 character at `text` has, at most `left`; 0: it is none. (safetensors_text.c) */
-size_t fl_utf8_length(const unsigned char *text, size_t left);
 
 #endif

@@ -1,4 +1,4 @@
-/* safetensors_text.c - types by name, sizes, and UTF-8 (RFC 3629). */
+/* safetensors_text.c - types by name, and sizes. */
 #include "safetensors/safetensors.h"
 #include <stdbool.h>
 
@@ -32,20 +32,4 @@ int64_t fl_stored_size(enum fl_stored_type type, int ndim, const int64_t *dim) {
         if (__builtin_mul_overflow(bytes, dim[d], &bytes))
             return -1;
     return empty ? 0 : bytes;
-}
-
-size_t fl_utf8_length(const unsigned char *text, size_t left) {
-    const unsigned char first = left ? text[0] : 0xff;
-    if (first < 0x80)
-        return 1;
-    const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    if (first < 0xc2 || first > 0xf4 || length > left)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if (text[i] >> 6 != 2)
-            return 0;
-    /* Forms longer than needed, halves of pairs, and what lies beyond U+10FFFF. */
-    const bool bad = (first == 0xe0 && text[1] < 0xa0) || (first == 0xed && text[1] > 0x9f) ||
-                     (first == 0xf0 && text[1] < 0x90) || (first == 0xf4 && text[1] > 0x8f);
-    return bad ? 0 : length;
 }

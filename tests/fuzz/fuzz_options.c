@@ -72,9 +72,9 @@ static void check_series(const struct settings *s) {
     MUST(status == STATUS_OK ? series && count > 0 : !series && !count, "%d series after status %d", count, status);
     for (int i = 0; i < count; i++) {
         const struct series *one = &series[i];
-        const char *begins = one->policy && !strncmp(one->label, "policy:", 7) ? "policy:" : one->variant->name;
+        const char *begins = !one->plain && !strncmp(one->label, "policy:", 7) ? "policy:" : one->variant->name;
         MUST(!strncmp(one->label, begins, strlen(begins)), "series %d is called %s", i, one->label);
-        MUST(one->policy || !one->predictor == !one->shared, "%s: predictor %s", one->label,
+        MUST(!one->plain || !one->predictor == !one->shared, "%s: predictor %s", one->label,
              one->predictor ? one->predictor : "none");
         for (int k = 0; k < i; k++)
             MUST(strcmp(series[k].label, series[i].label), "%s is there twice", series[i].label);

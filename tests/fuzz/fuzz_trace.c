@@ -7,7 +7,7 @@
 #include "messages.h"
 #include "scratch.h"
 #include "base/text.h"
-#include "results/trace.h"
+#include "readers/trace.h"
 #include <math.h>
 
 enum { TENSORS = 6, ROWS = 400 };

@@ -42,7 +42,7 @@ static tensor_status multiply_fast(enum kind kind, tensor *y, const tensor *a, c
                                  .format = fl_format_of(FMT_BF16),
                                  .in = {fl_view_of(a), fl_view_of(b)},
                                  .out = fl_view_of(y),
-                                 .geo = {.m = tensor_dim(y, 0), .n = tensor_dim(y, 1), .k = k},
+                                 .p.product.matrices = {.m = tensor_dim(y, 0), .n = tensor_dim(y, 1), .k = k},
                                  .stats = &collected};
     const tensor_status status = fl_kernel_in(args.format, args.op, row)(&args);
     *stats = (tensor_stats){.maximum = collected.maximum,
@@ -232,7 +232,7 @@ enum way { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, WAYS };
 static const char *const ways[WAYS] = {"conv2d", "conv2d_input_grad", "conv2d_weight_grad"};
 
 /* a, b to y by the public functions: exact, in any format. */
-static void convolve(enum way way, tensor *y, const tensor *a, const tensor *b, const struct fl_geometry *x,
+static void convolve(enum way way, tensor *y, const tensor *a, const tensor *b, const struct fl_windows *x,
                      const int after[2]) {
     const tensor_window2d how = {.stride = {x->stride[0], x->stride[1]},
                                  .padding = {x->padding[0], after[0], x->padding[1], after[1]},
@@ -255,7 +255,7 @@ static tensor *magnitudes_of(const tensor *t) {
     return of;
 }
 
-static void check_convolution(enum way way, enum data data, const struct fl_geometry *x, const int after[2],
+static void check_convolution(enum way way, enum data data, const struct fl_windows *x, const int after[2],
                               bool infinite) {
     const int64_t image[4] = {x->batch, x->h, x->w, x->c}, filter[4] = {x->filters, x->r, x->s, x->c / x->groups},
                   out[4] = {x->batch, x->p, x->q, x->filters};
@@ -297,7 +297,7 @@ static void check_convolution(enum way way, enum data data, const struct fl_geom
                                      .format = fl_format_of(FMT_BF16),
                                      .in = {fl_view_of(a), fl_view_of(b)},
                                      .out = fl_view_of(y),
-                                     .geo = *x,
+                                     .p.product.windows = *x,
                                      .stats = &stats};
         CHECK(!fl_kernel_in(args.format, args.op, row)(&args), "%s", tensor_error());
         int64_t wrong = 0, other = 0;
@@ -332,17 +332,17 @@ static void check_convolutions(void) {
                                      {1, 37, 37, 64, 64, 3, 3, 1, 1, 1, 1}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const int *v = shapes[i], after[2] = {v[8], v[8]};
-        struct fl_geometry g = {.batch = v[0],
-                                .h = v[1],
-                                .w = v[2],
-                                .c = v[3],
-                                .filters = v[4],
-                                .r = v[5],
-                                .s = v[6],
-                                .stride = {v[7], v[7]},
-                                .padding = {v[8], v[8]},
-                                .dilation = {v[9], v[9]},
-                                .groups = v[10]};
+        struct fl_windows g = {.batch = v[0],
+                               .h = v[1],
+                               .w = v[2],
+                               .c = v[3],
+                               .filters = v[4],
+                               .r = v[5],
+                               .s = v[6],
+                               .stride = {v[7], v[7]},
+                               .padding = {v[8], v[8]},
+                               .dilation = {v[9], v[9]},
+                               .groups = v[10]};
         g.p = window_count(g.h, v[8], v[8], g.r, v[7], v[9]);
         g.q = window_count(g.w, v[8], v[8], g.s, v[7], v[9]);
         for (int way = 0; way < WAYS; way++) {
@@ -354,7 +354,7 @@ static void check_convolutions(void) {
     uint64_t seed = 20170711;
     for (int i = 0; i < 60; i++) {
         int after[2];
-        const struct fl_geometry g = draw_windows(&seed, i % 4 ? 20 : 70, after);
+        const struct fl_windows g = draw_windows(&seed, i % 4 ? 20 : 70, after);
         for (int way = 0; way < WAYS; way++) {
             check_convolution((enum way)way, INTEGERS, &g, after, false);
             check_convolution((enum way)way, NORMAL, &g, after, false);

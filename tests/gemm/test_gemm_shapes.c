@@ -125,8 +125,8 @@ static void operand_free(struct operand *o) {
 
 struct problem {
     enum fl_op op;
-    struct fl_geometry geo;
-    int64_t m, n, k; /* results [m][n], terms */
+    struct fl_windows geo; /* of a convolution */
+    int64_t m, n, k;       /* results [m][n], terms */
 };
 
 static bool is_conv(enum fl_op op) {
@@ -134,12 +134,12 @@ static bool is_conv(enum fl_op op) {
 }
 
 static struct problem matmul_problem(enum fl_op op, const int *size) {
-    return (struct problem){op, {.m = size[0], .n = size[1], .k = size[2]}, size[0], size[1], size[2]};
+    return (struct problem){.op = op, .m = size[0], .n = size[1], .k = size[2]};
 }
 
-static struct problem windows_problem(enum fl_op op, struct fl_geometry geo) {
+static struct problem windows_problem(enum fl_op op, struct fl_windows geo) {
     struct problem x = {.op = op, .geo = geo};
-    const struct fl_geometry *g = &x.geo;
+    const struct fl_windows *g = &x.geo;
     const int64_t patch = g->r * g->s, depth = g->c / g->groups;
     x.m = op == FL_OP_CONV2D              ? g->batch * g->p * g->q
           : op == FL_OP_CONV2D_INPUT_GRAD ? g->batch * g->h * g->w
@@ -153,20 +153,25 @@ static struct problem windows_problem(enum fl_op op, struct fl_geometry geo) {
 
 /* v: batch h w c filters r s stride padding dilation groups (0: 1) */
 static struct problem conv_problem(enum fl_op op, const int *v) {
-    struct fl_geometry g = {.batch = v[0],
-                            .h = v[1],
-                            .w = v[2],
-                            .c = v[3],
-                            .filters = v[4],
-                            .r = v[5],
-                            .s = v[6],
-                            .stride = {v[7], v[7]},
-                            .padding = {v[8], v[8]},
-                            .dilation = {v[9] ? v[9] : 1, v[9] ? v[9] : 1},
-                            .groups = v[10] ? v[10] : 1};
+    struct fl_windows g = {.batch = v[0],
+                           .h = v[1],
+                           .w = v[2],
+                           .c = v[3],
+                           .filters = v[4],
+                           .r = v[5],
+                           .s = v[6],
+                           .stride = {v[7], v[7]},
+                           .padding = {v[8], v[8]},
+                           .dilation = {v[9] ? v[9] : 1, v[9] ? v[9] : 1},
+                           .groups = v[10] ? v[10] : 1};
     g.p = window_count(g.h, v[8], v[8], g.r, g.stride[0], g.dilation[0]);
     g.q = window_count(g.w, v[8], v[8], g.s, g.stride[1], g.dilation[1]);
     return windows_problem(op, g);
+}
+
+static struct fl_product product_of(const struct problem *x) {
+    return is_conv(x->op) ? (struct fl_product){.windows = x->geo}
+                          : (struct fl_product){.matrices = {.m = x->m, .n = x->n, .k = x->k}};
 }
 
 static int64_t image_index(int64_t h, int64_t w, int64_t c, int64_t n, int64_t y, int64_t x, int64_t channel) {
@@ -175,7 +180,7 @@ static int64_t image_index(int64_t h, int64_t w, int64_t c, int64_t n, int64_t y
 
 /* Where the factors of term k of result (i, j) lie in in[0] and in[1]; -1 for a zero that lies nowhere. */
 static void term_at(const struct problem *x, int64_t i, int64_t j, int64_t k, int64_t *a, int64_t *b) {
-    const struct fl_geometry *g = &x->geo;
+    const struct fl_windows *g = &x->geo;
     const int64_t groups = g->groups ? g->groups : 1, depth = g->c / groups, own = g->filters / groups;
     switch (x->op) {
     case FL_OP_CONV2D: {
@@ -359,7 +364,7 @@ static uint64_t seed0 = 20170711;
 
 static void run_case(const struct fl_format *f, struct problem x, enum data data, int number) {
     uint64_t seed = seed0 + (uint64_t)number;
-    const struct fl_geometry *g = &x.geo;
+    const struct fl_windows *g = &x.geo;
     struct test_case t = {.format = f, .x = x};
     snprintf(t.label, sizeof t.label, "%s.%s", f->name, fl_op_name(x.op));
     bool any = false; /* without a kernel to compare nothing needs to be computed */
@@ -392,7 +397,7 @@ static void run_case(const struct fl_format *f, struct problem x, enum data data
     t.args = (struct fl_args){.op = x.op,
                               .format = f,
                               .in = {t.a.view, t.b.view},
-                              .geo = x.geo,
+                              .p.product = product_of(&x),
                               .rounding = {modes[number % 3], seed, (uint64_t)number}};
     compute_want(&t);
     static const int threads[] = {2, 3, 7};
@@ -567,7 +572,7 @@ static void test_waves(void) {
         struct fl_stats stats = {0};
         const struct fl_args args = {.op = x.op,
                                      .format = f,
-                                     .geo = x.geo,
+                                     .p.product = product_of(&x),
                                      .in = {{a, NULL, t.a.view.e, TERMS * SIDE}, {b, NULL, t.b.view.e, TERMS * SIDE}},
                                      .out = {out, NULL, t.args.out.e, SIDE * SIDE},
                                      .stats = &stats};
@@ -615,7 +620,7 @@ static void test_freivalds(void) {
             const struct fl_args args = {
                 .op = op,
                 .format = f,
-                .geo = {.m = SIDE, .n = SIDE, .k = SIDE},
+                .p.product.matrices = {.m = SIDE, .n = SIDE, .k = SIDE},
                 .in = {{a, NULL, exponent_at(14), SIDE * SIDE}, {b, NULL, exponent_at(14), SIDE * SIDE}},
                 .out = {c, NULL, exponent_at(28 - shift), SIDE * SIDE},
                 .stats = &stats};
@@ -661,7 +666,7 @@ static void *run_without_memory(void *context) {
     struct fl_stats stats = {0};
     const struct fl_args args = {.op = op,
                                  .format = f,
-                                 .geo = {.m = 3, .n = 3, .k = 3},
+                                 .p.product.matrices = {.m = 3, .n = 3, .k = 3},
                                  .in = {{a, NULL, 0, 9}, {b, NULL, 0, 9}},
                                  .out = {c, NULL, 0, 9},
                                  .stats = &stats};

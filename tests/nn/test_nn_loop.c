@@ -2,6 +2,7 @@
 #include "check.h"
 #include "flexlab/data.h"
 #include "flexlab/nn.h"
+#include "trace_rows.h"
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -86,27 +87,19 @@ static void whole_run(const data_set *train, const data_set *test, const char *v
     CHECK(!result.predicted && !result.steps, "cleared");
 }
 
-/* Counts rows; checks the number of columns and that e and gamma fit the format. With a row every step, gamma is the
- * maximum as it was stored. */
+/* Counts rows; checks that e and gamma fit the format. With a row every step, gamma is the maximum as it was stored. */
 static int read_trace(const char *path, bool every_step) {
-    FILE *file = fopen(path, "r");
-    char line[400];
-    int rows = -1;
+    FILE *file = trace_rows_open(path);
+    struct trace_row row;
+    int rows = 0;
     if (!file)
         return -1;
-    while (fgets(line, sizeof line, file)) {
-        int commas = 0, e, gamma;
-        long long step;
-        double predicted, maximum;
-        for (char *c = line; *c; c++)
-            commas += *c == ',';
-        CHECK(commas == 12, "%s", line);
-        if (++rows == 0)
-            continue;
-        CHECK(sscanf(line, "%lld,%*[^,],%*[^,],%d,%d,%lf,%lf", &step, &e, &gamma, &predicted, &maximum) == 5 &&
-                  step >= 1 && e >= 0 && e <= 31 && gamma >= 0 && gamma <= 32767 && maximum >= 0,
-              "%s", line);
-        CHECK(!every_step || gamma == 32767 || fabs(maximum - gamma * ldexp(1, -e)) <= ldexp(0.5001, -e), "%s", line);
+    for (; trace_rows_next(file, &row); rows++) {
+        CHECK(row.step >= 1 && row.e >= 0 && row.e <= 31 && row.gamma >= 0 && row.gamma <= 32767 && row.value >= 0,
+              "%s at step %lld: e %d, gamma %d, maximum %s", row.name, row.step, row.e, row.gamma, row.maximum);
+        CHECK(!every_step || row.gamma == 32767 ||
+                  fabs(row.value - row.gamma * ldexp(1, -row.e)) <= ldexp(0.5001, -row.e),
+              "%s at step %lld: e %d, gamma %d, maximum %s", row.name, row.step, row.e, row.gamma, row.maximum);
     }
     fclose(file);
     return rows;

@@ -7,6 +7,7 @@
 #include "nn/graph/nn_graph.h"
 #include "node_rows.h"
 #include "toy_device.h"
+#include "trace_rows.h"
 #include <math.h>
 #include <unistd.h>
 
@@ -171,9 +172,11 @@ static void watched(void) {
 static void traced(void) {
     nn_graph *g = network("flex16+5", NULL);
     struct fl_trace *trace;
-    char path[] = "/tmp/flexlab-nodes-XXXXXX", line[400];
+    struct trace_row row;
+    char path[] = "/tmp/flexlab-nodes-XXXXXX";
     int rows[3] = {0};
-    static const char *const wanted[] = {",mixer.hot,activation,", ",mixer.sum.grad,gradient,", ",mixer.v,weight,"};
+    static const char *const wanted[][2] = {
+        {"mixer.hot", "activation"}, {"mixer.sum.grad", "gradient"}, {"mixer.v", "weight"}};
     const int fd = mkstemp(path);
     CHECK(fd >= 0 && !close(fd) && !fl_trace_open(&trace, path, 1), "%s", tensor_error());
     for (int step = 1; step <= 3; step++) {
@@ -182,10 +185,10 @@ static void traced(void) {
     }
     CHECK(!fl_trace_finish(trace), "%s", tensor_error());
     fl_trace_free(trace);
-    FILE *file = fopen(path, "r");
-    while (file && fgets(line, sizeof line, file))
+    FILE *file = trace_rows_open(path);
+    while (file && trace_rows_next(file, &row))
         for (int i = 0; i < 3; i++)
-            rows[i] += strstr(line, wanted[i]) != NULL;
+            rows[i] += !strcmp(row.name, wanted[i][0]) && !strcmp(row.role, wanted[i][1]);
     CHECK(file && rows[0] == 3 && rows[1] == 3 && rows[2] == 3, "%d, %d and %d rows", rows[0], rows[1], rows[2]);
     if (file)
         fclose(file);

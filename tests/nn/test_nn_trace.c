@@ -4,6 +4,7 @@
 #include "nn/telemetry/nn_trace.h"
 #include "flexlab/nn.h"
 #include "nn/graph/nn_graph.h"
+#include "trace_rows.h"
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -59,38 +60,30 @@ static struct sum *find(struct sum *sums, int *count, const char *name) {
 }
 
 static int read_sums(const char *path, int every, struct sum *sums) {
-    FILE *file = fopen(path, "r");
-    char line[400], name[80], role[40], maximum[40];
+    FILE *file = trace_rows_open(path);
+    struct trace_row row;
     int count = 0;
-    CHECK(file && fgets(line, sizeof line, file), "%s", path);
-    CHECK(!strcmp(line, "step,tensor,role,e,gamma,predicted_maximum,maximum,saturated,flushed,nonfinite,clamped_low,"
-                        "clamped_high,maximum_e\n"),
-          "heading %s", line);
-    while (file && fgets(line, sizeof line, file)) {
-        long long step, saturated, flushed, nonfinite, low, high;
-        int e, gamma, maximum_e;
-        int got = sscanf(line, "%lld,%79[^,],%39[^,],%d,%d,%*[^,],%39[^,],%lld,%lld,%lld,%lld,%lld,%d", &step, name,
-                         role, &e, &gamma, maximum, &saturated, &flushed, &nonfinite, &low, &high, &maximum_e);
-        CHECK(got == 12, "every %d: %d fields in %s", every, got, line);
-        if (got != 12)
-            break;
-        struct sum *s = find(sums, &count, name);
+    CHECK(file, "no %s", path);
+    while (file && trace_rows_next(file, &row)) {
+        struct sum *s = find(sums, &count, row.name);
         long long wanted = 1 + (long long)s->rows++ * every;
-        CHECK(step == (wanted < STEPS ? wanted : STEPS), "every %d: row at step %lld, want %lld", every, step, wanted);
+        CHECK(row.step == (wanted < STEPS ? wanted : STEPS), "every %d: row at step %lld, want %lld", every, row.step,
+              wanted);
         /* The exponent that is written beside the maximum is the one that the maximum was stored with. */
-        double top = ldexp(32767, -maximum_e), value = strtod(maximum, NULL);
-        CHECK(gamma == 32767 || value <= top + ldexp(0.5001, -maximum_e), "every %d: %s", every, line);
-        CHECK(every > 1 || maximum_e == e || value == 0, "every 1: %s", line);
-        s->saturated += saturated;
-        s->flushed += flushed;
-        s->nonfinite += nonfinite;
-        s->low += low;
-        s->high += high;
-        if (gamma > s->gamma)
-            s->gamma = gamma;
-        if (value > s->value) {
-            s->value = value;
-            strcpy(s->maximum, maximum);
+        double top = ldexp(32767, -row.maximum_e);
+        CHECK(row.gamma == 32767 || row.value <= top + ldexp(0.5001, -row.maximum_e), "every %d: %s at step %lld",
+              every, row.name, row.step);
+        CHECK(every > 1 || row.maximum_e == row.e || row.value == 0, "every 1: %s at step %lld", row.name, row.step);
+        s->saturated += row.saturated;
+        s->flushed += row.flushed;
+        s->nonfinite += row.nonfinite;
+        s->low += row.low;
+        s->high += row.high;
+        if (row.gamma > s->gamma)
+            s->gamma = row.gamma;
+        if (row.value > s->value) {
+            s->value = row.value;
+            strcpy(s->maximum, row.maximum);
         }
     }
     if (file)

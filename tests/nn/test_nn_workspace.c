@@ -53,6 +53,16 @@ static bool overlaps(const struct fl_args *args, const struct fl_view *view) {
     return view->data && a < b + bytes && b < a + args->workspace_bytes;
 }
 
+/* The views of operands beside in[]. */
+static bool overlaps_more(const struct fl_args *args) {
+    if (args->op >= FL_OP_CROSS_ENTROPY_WITH && args->op <= FL_OP_WASSERSTEIN)
+        return overlaps(args, &args->p.loss.targets_f32);
+    if (args->op == FL_OP_AFFINE_COEFFICIENTS)
+        return overlaps(args, &args->p.batch_norm.gamma) || overlaps(args, &args->p.batch_norm.beta);
+    return fl_is_product(args->op) &&
+           (overlaps(args, &args->p.product.epilogue.bias) || overlaps(args, &args->p.product.epilogue.residual));
+}
+
 static tensor_status paper_submit(struct fl_queue *queue, const struct fl_call *call) {
     (void)queue;
     const struct fl_args *args = &call->args;
@@ -65,7 +75,7 @@ static tensor_status paper_submit(struct fl_queue *queue, const struct fl_call *
     CHECK(at >= arena && at + args->workspace_bytes <= arena + paper.network->arena_bytes,
           "%s, %s: %zu bytes of workspace outside the arena", paper.what, fl_op_name(args->op), args->workspace_bytes);
     CHECK(!overlaps(args, &args->out) && !overlaps(args, &args->in[0]) && !overlaps(args, &args->in[1]) &&
-              !overlaps(args, &args->in[2]) && !overlaps(args, &args->vectors[0]),
+              !overlaps(args, &args->in[2]) && !overlaps_more(args),
           "%s, %s: the workspace is an operand's memory", paper.what, fl_op_name(args->op));
     paper.largest = (long)args->workspace_bytes > paper.largest ? (long)args->workspace_bytes : paper.largest;
     return TENSOR_OK;

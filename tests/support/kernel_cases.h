@@ -8,7 +8,6 @@
 #include "exponents.h"
 #include "core/base/memory.h"
 #include "core/images/pool_rules.h"
-#include "core/axes/walk.h"
 #include <math.h>
 #include <string.h>
 
@@ -94,11 +93,39 @@ static void add_wide(const struct fl_format *f, struct block *b, uint64_t *seed)
     fl_free(values);
 }
 
+/* Sizes of operations of all kinds, as the tables below have them. Average pooling: k is whether padding counts, m and
+ * n are what its windows divide. */
+struct sizes {
+    int64_t m, n, k;
+    int64_t batch, h, w, c, p, q, filters, r, s;
+    int stride[2], padding[2], dilation[2], groups;
+};
+
+static struct fl_windows windows_of(const struct sizes *g) {
+    return (struct fl_windows){.batch = g->batch,
+                               .h = g->h,
+                               .w = g->w,
+                               .c = g->c,
+                               .p = g->p,
+                               .q = g->q,
+                               .filters = g->filters,
+                               .r = g->r,
+                               .s = g->s,
+                               .stride = {g->stride[0], g->stride[1]},
+                               .padding = {g->padding[0], g->padding[1]},
+                               .dilation = {g->dilation[0], g->dilation[1]},
+                               .groups = g->groups};
+}
+
+static struct fl_pooling pooling_of(const struct sizes *g) {
+    return (struct fl_pooling){.windows = windows_of(g), .padding_counts = g->k != 0, .common = {g->m, g->n}};
+}
+
 /* One call of an operation: geometry and the sizes of its operands. */
 struct shape {
-    struct fl_geometry geo;
-    struct fl_strides strides; /* of a permutation */
-    struct fl_walk walk, groups;
+    struct sizes geo;
+    struct fl_permutation strides;
+    struct fl_axes axes;
     int64_t marks; /* of where */
     int64_t out, in[3];
     int64_t bias, residual; /* of an epilogue */
@@ -142,23 +169,23 @@ static bool asymmetric_windows(enum fl_op op, int i, struct shape *s) {
     static const int pools[][14] = {{1, 5, 6, 1, 2, 3, 1, 2, 1, 1, 1, 0, 0, 2},
                                     {2, 9, 12, 17, 3, 2, 2, 1, 2, 4, 0, 3, 4, 1},
                                     {2, 1, 30, 33, 1, 4, 1, 3, 1, 3, 0, 0, 9, 0}};
-    struct fl_geometry *g = &s->geo;
+    struct sizes *g = &s->geo;
     const bool pool = op == FL_OP_MAXPOOL2D || op == FL_OP_MAXPOOL2D_GRAD;
     if (i >= (int)(pool ? sizeof pools / sizeof pools[0] : sizeof convolutions / sizeof convolutions[0]))
         return false;
     const int *v = pool ? pools[i] : convolutions[i], *filter = v + (pool ? 4 : 5), *steps = filter + 2,
               *padding = steps + 4;
-    *g = (struct fl_geometry){.batch = v[0],
-                              .h = v[1],
-                              .w = v[2],
-                              .c = v[3],
-                              .filters = pool ? v[3] : v[4],
-                              .r = filter[0],
-                              .s = filter[1],
-                              .stride = {steps[0], steps[1]},
-                              .padding = {padding[0], padding[2]},
-                              .dilation = {steps[2], steps[3]},
-                              .groups = pool ? 0 : v[15]};
+    *g = (struct sizes){.batch = v[0],
+                        .h = v[1],
+                        .w = v[2],
+                        .c = v[3],
+                        .filters = pool ? v[3] : v[4],
+                        .r = filter[0],
+                        .s = filter[1],
+                        .stride = {steps[0], steps[1]},
+                        .padding = {padding[0], padding[2]},
+                        .dilation = {steps[2], steps[3]},
+                        .groups = pool ? 0 : v[15]};
     g->p = (g->h + padding[0] + padding[1] - g->dilation[0] * (g->r - 1) - 1) / g->stride[0] + 1;
     g->q = (g->w + padding[2] + padding[3] - g->dilation[1] * (g->s - 1) - 1) / g->stride[1] + 1;
     const int64_t x = g->batch * g->h * g->w * g->c, y = g->batch * g->p * g->q * g->filters,
@@ -213,8 +240,8 @@ static bool average_of(enum fl_op op, int i, struct shape *s) {
     if (i >= (adaptive ? 6 : 7))
         return false;
     const int *v = adaptive ? parts[i] : windows[i];
-    struct fl_geometry *g = &s->geo;
-    *g = (struct fl_geometry){.batch = v[0], .h = v[1], .w = v[2], .c = v[3], .filters = v[3], .p = v[4], .q = v[5]};
+    struct sizes *g = &s->geo;
+    *g = (struct sizes){.batch = v[0], .h = v[1], .w = v[2], .c = v[3], .filters = v[3], .p = v[4], .q = v[5]};
     if (!adaptive) {
         g->r = g->s = v[4];
         g->stride[0] = g->stride[1] = v[5];
@@ -223,7 +250,8 @@ static bool average_of(enum fl_op op, int i, struct shape *s) {
         g->p = (g->h + 2 * v[6] - g->r) / v[5] + 1;
         g->q = (g->w + 2 * v[6] - g->s) / v[5] + 1;
     }
-    const struct fl_pool_side down = fl_pool_down(g), across = fl_pool_across(g);
+    const struct fl_pooling pooling = pooling_of(g);
+    const struct fl_pool_side down = fl_pool_down(&pooling), across = fl_pool_across(&pooling);
     g->m = gradient ? fl_pool_common(&down) : 0;
     g->n = gradient ? fl_pool_common(&across) : 0;
     const int64_t x = g->batch * g->h * g->w * g->c, y = g->batch * g->p * g->q * g->c;
@@ -238,8 +266,8 @@ static bool groups_of(enum fl_op op, int i, struct shape *s) {
                                    {5, 130, 24, 4}, {2, 17, 33, 1}, {40, 2, 64, 32}};
     if (i >= 7)
         return false;
-    struct fl_geometry *g = &s->geo;
-    *g = (struct fl_geometry){.batch = cases[i][0], .m = cases[i][1], .n = cases[i][2], .groups = cases[i][3]};
+    struct sizes *g = &s->geo;
+    *g = (struct sizes){.batch = cases[i][0], .m = cases[i][1], .n = cases[i][2], .groups = cases[i][3]};
     s->out = s->in[0] = g->batch * g->m * g->n;
     if (op == FL_OP_GROUPNORM) {
         s->in[1] = g->n;
@@ -284,15 +312,15 @@ static bool axes_case(enum fl_op op, int i, struct shape *s) {
     if (i >= (int)(sizeof cases / sizeof cases[0]))
         return false;
     const int ndim = cases[i].ndim;
-    struct fl_walk_shape whole = {.ndim = ndim}, groups;
+    struct fl_axes whole = {.ndim = (int16_t)ndim}, groups;
     for (int d = 0; d < ndim; d++)
         whole.shape[d] = cases[i].size[d];
     const unsigned axes = cases[i].axes;
+    whole.inner = (uint8_t)axes;
     groups = whole;
-    groups.inner = axes;
     const int64_t all = strides_without(ndim, whole.shape, 0, groups.stride[0]),
                   some = strides_without(ndim, whole.shape, axes, whole.stride[0]);
-    s->geo.k = all / some;
+    bool folds = false;
     switch ((int)op) {
     case FL_OP_BROADCAST_ADD:
     case FL_OP_BROADCAST_MUL:
@@ -306,12 +334,13 @@ static bool axes_case(enum fl_op op, int i, struct shape *s) {
     case FL_OP_WHERE_GRAD:
         s->out = s->in[0] = strides_without(ndim, whole.shape, 0, whole.stride[0]);
         s->marks = strides_without(ndim, whole.shape, axes, whole.stride[2]);
-        s->geo.k = i % 2;
+        whole.marked = i % 2;
         break;
     case FL_OP_BROADCAST_MUL_GRAD:
         s->out = some;
         s->in[0] = all;
         s->in[1] = strides_without(ndim, whole.shape, cases[i].other, groups.stride[1]);
+        folds = true;
         break;
     case FL_OP_REDUCE_SUM_GRAD:
     case FL_OP_REDUCE_MEAN_GRAD:
@@ -334,9 +363,9 @@ static bool axes_case(enum fl_op op, int i, struct shape *s) {
     default:
         s->out = some;
         s->in[0] = all;
+        folds = true;
     }
-    s->walk = fl_walk_of(&whole);
-    s->groups = fl_walk_of(&groups);
+    s->axes = folds ? groups : whole;
     return true;
 }
 
@@ -365,7 +394,7 @@ static bool cell(enum fl_op op, int i, struct shape *s) {
 /* The i-th shape for an operation; false past the last. */
 static bool shape_of(enum fl_op op, int i, struct shape *s) {
     *s = (struct shape){0};
-    struct fl_geometry *g = &s->geo;
+    struct sizes *g = &s->geo;
     static const int64_t counts[] = {1, 7, 64, 515, 4097, 70001};
     static const int64_t rows[][2] = {{1, 1}, {3, 5}, {600, 16}, {1030, 17}, {40, 64}, {513, 3}, {2048, 32}};
     static const int64_t mats[][3] = {{1, 1, 1},     {3, 5, 7},       {17, 33, 515},
@@ -458,7 +487,7 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
                                              {37, 4, 16, 6}, {30, 17, 13, 64}, {65, 16, 32, 8}};
         if (i >= 6)
             return false;
-        *g = (struct fl_geometry){.batch = batches[i][0], .m = batches[i][1], .n = batches[i][2], .k = batches[i][3]};
+        *g = (struct sizes){.batch = batches[i][0], .m = batches[i][1], .n = batches[i][2], .k = batches[i][3]};
         s->out = g->batch * g->m * g->n;
         s->in[0] = g->batch * g->m * g->k;
         s->in[1] = g->batch * g->k * g->n;
@@ -475,17 +504,17 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
             return !shortcut && asymmetric_windows(op, i - fused * count, s);
         i = with_epilogue(op, i, count, s);
         const int *v = images[i];
-        *g = (struct fl_geometry){.batch = v[0],
-                                  .h = v[1],
-                                  .w = v[2],
-                                  .c = v[3],
-                                  .filters = v[4],
-                                  .r = v[5],
-                                  .s = v[5],
-                                  .stride = {v[6], v[6]},
-                                  .padding = {v[7], v[7]},
-                                  .dilation = {v[8], v[8]},
-                                  .groups = v[9]};
+        *g = (struct sizes){.batch = v[0],
+                            .h = v[1],
+                            .w = v[2],
+                            .c = v[3],
+                            .filters = v[4],
+                            .r = v[5],
+                            .s = v[5],
+                            .stride = {v[6], v[6]},
+                            .padding = {v[7], v[7]},
+                            .dilation = {v[8], v[8]},
+                            .groups = v[9]};
         if (shortcut) {
             g->filters = g->c + i;
             g->p = (g->h + v[6] - 1) / v[6];
@@ -513,7 +542,7 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
         if (i >= 3)
             return !average && asymmetric_windows(op, i - 3, s);
         const int *v = pools[i];
-        *g = (struct fl_geometry){.batch = v[0], .h = v[1], .w = v[2], .c = v[3], .filters = v[3], .p = 1, .q = 1};
+        *g = (struct sizes){.batch = v[0], .h = v[1], .w = v[2], .c = v[3], .filters = v[3], .p = 1, .q = 1};
         if (!average) {
             g->r = g->s = v[4];
             for (int way = 0; way < 2; way++) {
@@ -587,7 +616,7 @@ static bool shape_of(enum fl_op op, int i, struct shape *s) {
             return false;
         const int *v = slices[i];
         const bool gradient = op == FL_OP_SLICE_GRAD;
-        *g = (struct fl_geometry){.m = v[0], .n = gradient ? v[1] : v[3], .c = gradient ? v[3] : v[1], .k = v[2]};
+        *g = (struct sizes){.m = v[0], .n = gradient ? v[1] : v[3], .c = gradient ? v[3] : v[1], .k = v[2]};
         s->out = g->m * g->n;
         s->in[0] = g->m * g->c;
         return true;
@@ -735,20 +764,44 @@ struct call {
     uint8_t marks[MARKS];     /* of where */
 };
 
+/* The operands of a call beside in[]: what shapes call its bias and its residual; NULL: it has none of that kind. */
+static void addends_of(struct fl_args *args, struct fl_view *to[2]) {
+    struct fl_cell *cell = &args->p.cell;
+    struct fl_epilogue *with = &args->p.product.epilogue;
+    to[0] = fl_is_product(args->op)             ? &with->bias
+            : args->op == FL_OP_LSTM_CELL_GRAD  ? &cell->gates_after
+            : args->op == FL_OP_LSTM_GATES_GRAD ? &cell->c_before
+                                                : NULL;
+    to[1] = fl_is_product(args->op)                                                ? &with->residual
+            : args->op == FL_OP_LSTM_CELL_GRAD                                     ? &cell->dc_after
+            : args->op == FL_OP_LSTM_GATES_GRAD                                    ? &cell->c
+            : args->op == FL_OP_GRU_INPUT_GRAD || args->op == FL_OP_GRU_GATES_GRAD ? &cell->h_before
+            : args->op == FL_OP_GRU_STATE_GRAD                                     ? &cell->dy
+                                                                                   : NULL;
+}
+
+/* Where the sums of channels go, for the operations that make them. */
+static void take_sums(struct fl_args *args, struct fl_channel_sums sums) {
+    if (args->op == FL_OP_CHANNEL_SUMS || args->op == FL_OP_CHANNEL_GRAD_SUMS)
+        args->p.batch_norm.sums = sums;
+}
+
 static tensor_status run(const struct call *call, fl_kernel kernel, bool in_place, bool measure, struct result *r) {
     struct fl_args args = call->args;
     const int64_t n = call->shape.geo.n ? call->shape.geo.n : 1;
     memset(r, 0, sizeof *r);
     r->isum = fl_alloc_zero((size_t)n * 16);
     r->fsum = fl_alloc_zero((size_t)n * 16);
-    args.sums = (struct fl_channel_sums){{r->isum, r->isum + n}, {r->fsum, r->fsum + n}};
+    take_sums(&args, (struct fl_channel_sums){{r->isum, r->isum + n}, {r->fsum, r->fsum + n}});
     args.stats = &r->stats;
     if (call->shape.out) {
         r->out = block_new(call->format, call->shape.out, call->e_out);
         if (in_place) {
             const bool residual = call->shape.residual > 0;
             memcpy(r->out.memory, residual ? call->residual.memory : call->in[0].memory, r->out.bytes);
-            *(residual ? &args.epilogue.residual.data : &args.in[0].data) = r->out.memory;
+            struct fl_view *addend[2];
+            addends_of(&args, addend);
+            (residual ? addend[1] : &args.in[0])->data = r->out.memory;
         }
         if (call->in[0].view.wide && writes_wide(call->op)) {
             size_t bytes = (size_t)call->shape.out * (size_t)call->format->wide_bytes;
@@ -793,14 +846,14 @@ static void make_coefficients(struct call *call, uint64_t *seed) {
         call->first_centre[c] = (int32_t)(check_random(&own) % 65535) - 32767;
         call->cross_centre[c] = (int32_t)(check_random(&own) % 4001) - 2000;
     }
-    call->args.channels = (struct fl_channels){.a = call->a,
-                                               .b = call->b,
-                                               .d = call->d,
-                                               .first = call->first,
-                                               .cross = call->cross,
-                                               .offset = call->offset,
-                                               .first_centre = call->first_centre,
-                                               .cross_centre = call->cross_centre};
+    call->args.p.batch_norm.channels = (struct fl_channels){.a = call->a,
+                                                            .b = call->b,
+                                                            .d = call->d,
+                                                            .first = call->first,
+                                                            .cross = call->cross,
+                                                            .offset = call->offset,
+                                                            .first_centre = call->first_centre,
+                                                            .cross_centre = call->cross_centre};
 }
 
 /* Factors of an optimiser's operation: about those of a step; every fifth shape any size. */
@@ -817,13 +870,15 @@ static void make_factors(struct call *call, int index, uint64_t *seed) {
         if (index % 6 == 2)
             call->factors[3] = 0; /* quotients by zero */
     }
-    call->args.numbers.f[0] = call->factors;
+    call->args.p.factored.factors = call->factors;
 }
 
 /* Bias and residual with exponents about where they matter to the sums, or extreme ones anywhere near. */
 static void make_epilogue(struct call *call, enum style style, uint64_t *seed) {
     const struct fl_format *f = call->format;
     const struct shape *s = &call->shape;
+    struct fl_view *addend[2];
+    addends_of(&call->args, addend);
     for (int i = 0; i < 2; i++) {
         const int64_t count = i ? s->residual : s->bias;
         struct block *b = i ? &call->residual : &call->bias;
@@ -834,9 +889,10 @@ static void make_epilogue(struct call *call, enum style style, uint64_t *seed) {
             continue;
         *b = block_new(f, count, f->arithmetic == FL_ARITHMETIC_SHARED ? e : 0);
         fill(f, b, style, seed);
-        *(i ? &call->args.epilogue.residual : &call->args.epilogue.bias) = b->view;
+        *addend[i] = b->view;
     }
-    call->args.epilogue.relu = s->relu;
+    if (fl_is_product(call->op))
+        call->args.p.product.epilogue.relu = s->relu;
 }
 
 /* The first rounding that a format offered besides nearest, which golden.txt records; nearest if there is none. */
@@ -856,6 +912,143 @@ static inline bool rounding_at(const struct fl_format *f, int i, tensor_rounding
         all[count++] = TENSOR_ROUND_TRUNCATE;
     *mode = all[i < count ? i : 0];
     return i < count;
+}
+
+/* What the operation is told beside its operands; `drawn`: the scalar of those that have one. */
+static void set_parameters(struct call *call, int index, float drawn) {
+    const struct sizes *g = &call->shape.geo;
+    union fl_parameters *p = &call->args.p;
+    const float decay = 1e-4f;
+    switch ((int)call->op) {
+    case FL_OP_BIAS:
+    case FL_OP_BIAS_RELU:
+    case FL_OP_SUM_ROWS:
+    case FL_OP_CONCAT:
+        p->rows = (struct fl_row_sizes){g->m, g->n};
+        return;
+    case FL_OP_MATMUL:
+    case FL_OP_MATMUL_NT:
+    case FL_OP_MATMUL_TN:
+    case FL_OP_MATMUL_BATCHED:
+    case FL_OP_MATMUL_BATCHED_NT:
+    case FL_OP_MATMUL_BATCHED_TN:
+        p->product.matrices = (struct fl_matrices){.m = g->m, .n = g->n, .k = g->k, .batch = g->batch};
+        return;
+    case FL_OP_CONV2D:
+    case FL_OP_CONV2D_INPUT_GRAD:
+    case FL_OP_CONV2D_WEIGHT_GRAD:
+        p->product.windows = windows_of(g);
+        return;
+    case FL_OP_MAXPOOL2D:
+    case FL_OP_MAXPOOL2D_GRAD:
+    case FL_OP_AVGPOOL_GLOBAL:
+    case FL_OP_AVGPOOL_GLOBAL_GRAD:
+    case FL_OP_AVGPOOL2D:
+    case FL_OP_AVGPOOL2D_GRAD:
+    case FL_OP_AVGPOOL_ADAPTIVE:
+    case FL_OP_AVGPOOL_ADAPTIVE_GRAD:
+    case FL_OP_SHORTCUT_A:
+    case FL_OP_SHORTCUT_A_GRAD:
+        p->pooling = pooling_of(g);
+        return;
+    case FL_OP_CHANNEL_SUMS:
+    case FL_OP_CHANNEL_GRAD_SUMS:
+    case FL_OP_CHANNEL_AFFINE:
+    case FL_OP_CHANNEL_AFFINE_GRAD:
+        p->batch_norm =
+            (struct fl_batch_norm){.m = g->m, .n = g->n, .relu = call->op == FL_OP_CHANNEL_AFFINE && index % 2};
+        return;
+    case FL_OP_LAYERNORM:
+    case FL_OP_RMSNORM:
+    case FL_OP_LAYERNORM_GRAD:
+    case FL_OP_RMSNORM_GRAD:
+    case FL_OP_LAYERNORM_GAMMA_GRAD:
+    case FL_OP_RMSNORM_GAMMA_GRAD:
+    case FL_OP_GROUPNORM:
+    case FL_OP_GROUPNORM_GRAD:
+    case FL_OP_GROUPNORM_GAMMA_GRAD:
+        p->norm = (struct fl_norm){
+            .m = g->m, .n = g->n, .batch = g->batch, .groups = g->groups, .epsilon = index % 3 == 2 ? 0.5 : 1e-5};
+        return;
+    case FL_OP_LRN:
+    case FL_OP_LRN_GRAD:
+        p->lrn = (struct fl_lrn){.m = g->m,
+                                 .n = g->n,
+                                 .size = g->k,
+                                 .alpha = fabsf(drawn),
+                                 .beta = (float[]){0.75f, 0.5f, 1, 0.6f, 2}[index % 5],
+                                 .k = index % 3 == 2 ? 0.5 : 2};
+        return;
+    case FL_OP_SOFTMAX:
+    case FL_OP_SOFTMAX_GRAD:
+    case FL_OP_LOG_SOFTMAX:
+    case FL_OP_LOG_SOFTMAX_GRAD:
+        p->softmax = (struct fl_softmax){.m = g->m, .n = g->n, .causal = g->k, .scale = drawn};
+        return;
+    case FL_OP_EMBEDDING:
+    case FL_OP_EMBEDDING_GRAD:
+        p->table = (struct fl_table){.rows = g->k, .columns = g->n, .count = g->m, .indices = call->indices};
+        return;
+    case FL_OP_PERMUTE:
+        p->permutation = call->shape.strides;
+        return;
+    case FL_OP_SLICE:
+        p->slice = (struct fl_slice){.rows = g->m, .columns = g->c, .first = g->k, .part = g->n};
+        return;
+    case FL_OP_SLICE_GRAD:
+        p->slice = (struct fl_slice){.rows = g->m, .columns = g->n, .first = g->k, .part = g->c};
+        return;
+    case FL_OP_REDUCE_SUM:
+    case FL_OP_REDUCE_MEAN:
+    case FL_OP_REDUCE_MAX:
+    case FL_OP_REDUCE_MIN:
+    case FL_OP_REDUCE_L1:
+    case FL_OP_REDUCE_L2:
+    case FL_OP_REDUCE_SUM_GRAD:
+    case FL_OP_REDUCE_MEAN_GRAD:
+    case FL_OP_REDUCE_MAX_GRAD:
+    case FL_OP_REDUCE_MIN_GRAD:
+    case FL_OP_REDUCE_L1_GRAD:
+    case FL_OP_REDUCE_L2_GRAD:
+    case FL_OP_BROADCAST_ADD:
+    case FL_OP_BROADCAST_MUL:
+    case FL_OP_BROADCAST_MUL_GRAD:
+    case FL_OP_WHERE:
+    case FL_OP_WHERE_GRAD:
+        p->axes = call->shape.axes;
+        p->axes.marks = call->shape.marks ? call->marks : NULL;
+        return;
+    case FL_OP_LSTM_CELL:
+    case FL_OP_LSTM_HIDDEN:
+    case FL_OP_LSTM_CELL_GRAD:
+    case FL_OP_LSTM_GATES_GRAD:
+    case FL_OP_GRU_HIDDEN:
+    case FL_OP_GRU_INPUT_GRAD:
+    case FL_OP_GRU_GATES_GRAD:
+    case FL_OP_GRU_STATE_GRAD:
+        p->cell = (struct fl_cell){.rows = g->m, .units = g->n};
+        return;
+    case FL_OP_DROPOUT:
+        p->dropout = (struct fl_dropout){.key = (uint64_t)g->k,
+                                         .step = index * 1000.0,
+                                         .p = (float[]){0.5f, 0.25f, 0, 0.1f, 0.9f}[index % 5],
+                                         .scale = drawn};
+        return;
+    case FL_OP_SGD_MOMENTUM:
+        p->sgd = (struct fl_sgd){.momentum = drawn, .weight_decay = decay};
+        return;
+    case FL_OP_SGD_UPDATE:
+        p->sgd = (struct fl_sgd){.rate = drawn};
+        return;
+    case FL_OP_MAX_ABS:
+    case FL_OP_CLIP_WEIGHT:
+    case FL_OP_COMBINE:
+    case FL_OP_ROOT_MEAN:
+    case FL_OP_ADD_RATIO:
+        return;
+    default:
+        p->map = (struct fl_map){drawn, decay};
+    }
 }
 
 /* The call of shape `index` with operands of that style; false past the last shape. `probe`, a kernel of the operation,
@@ -883,37 +1076,21 @@ static inline bool call_make(struct call *call, const struct fl_format *f, enum 
     }
     call->args.op = op;
     call->args.format = f;
-    call->args.geo = call->shape.geo;
-    call->args.alpha = (float)(uniform(&seed) * 1.5 - 0.5);
-    if (op == FL_OP_CLIP_WEIGHT) /* a limit: 0, a little, about half of the values, all of them */
-        call->args.alpha = index % 7 == 6 ? 0 : fabsf(call->args.alpha) * (shared ? ldexpf(32767, -exponents[0]) : 1);
-    call->args.beta = 1e-4f;
-    call->args.strides = call->shape.strides;
-    call->args.walk = call->shape.walk;
-    call->args.groups = call->shape.groups;
+    const float drawn = (float)(uniform(&seed) * 1.5 - 0.5);
     if (call->shape.marks) {
         uint64_t own = seed0 + 78;
         for (int64_t i = 0; i < call->shape.marks; i++)
             call->marks[i] = check_random(&own) & 1 ? (uint8_t)(1 + i % 255) : 0;
-        call->args.numbers.u8 = call->marks;
-    }
-    call->args.numbers.real = index % 3 == 2 ? 0.5 : 1e-5; /* epsilon of normalisation */
-    if (op == FL_OP_LRN || op == FL_OP_LRN_GRAD) {
-        call->args.alpha = fabsf(call->args.alpha);
-        call->args.beta = (float[]){0.75f, 0.5f, 1, 0.6f, 2}[index % 5];
-        call->args.numbers.real = index % 3 == 2 ? 0.5 : 2;
-    }
-    if (op == FL_OP_DROPOUT) {
-        call->args.beta = (float[]){0.5f, 0.25f, 0, 0.1f, 0.9f}[index % 5];
-        call->args.numbers.real = index * 1000.0; /* the step */
     }
     if (op == FL_OP_EMBEDDING || op == FL_OP_EMBEDDING_GRAD) {
         uint64_t own = seed0 + 77;
         for (int64_t i = 0; i < call->shape.geo.m; i++)
             call->indices[i] = (int32_t)(check_random(&own) % (uint64_t)call->shape.geo.k);
-        call->args.numbers.i[2] = call->indices;
     }
-    call->args.relu = op == FL_OP_CHANNEL_AFFINE && index % 2;
+    set_parameters(call, index, drawn);
+    if (op == FL_OP_CLIP_WEIGHT) /* a limit: 0, a little, about half of the values, all of them */
+        call->args.p.clip_weight.limit =
+            index % 7 == 6 ? 0 : fabsf(drawn) * (shared ? ldexpf(32767, -exponents[0]) : 1);
     call->args.rounding = (struct fl_rounding){mode, 0x1234567 + seed0, (uint64_t)index};
     if (op == FL_OP_CHANNEL_AFFINE || op == FL_OP_CHANNEL_AFFINE_GRAD)
         make_coefficients(call, &seed);

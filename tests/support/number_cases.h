@@ -4,7 +4,7 @@
 #define FL_NUMBER_CASES_H
 
 #include "core/losses/loss_rules.h"
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 #include "kernel_cases.h"
 
 enum { NUMBER_CHANNELS = 70, NUMBER_ROWS = 45, NUMBERS = 24 * NUMBER_CHANNELS + 2 * NUMBER_ROWS * NUMBER_CHANNELS };
@@ -48,16 +48,15 @@ static void make_step(struct fl_args *args, double (*f)[NUMBER_ROWS * NUMBER_CHA
     n[FL_STEP_DECAY] = index % 4 ? 0.01f : 0;
     n[FL_STEP_CLIP_NORM] = index % 3 ? uniform(seed) : 0;
     n[FL_STEP_MOMENTUM] = index % 2 ? 0.9f : 0;
-    args->alpha = (float)uniform(seed);
-    args->geo.k = index % 7 ? 4 : 0;
-    if (!args->geo.k)
-        args->numbers.f[1] = NULL;
-    args->numbers.f[2] = NULL; /* no scale: what the hashes are of */
+    args->p.optimiser_step = (struct fl_optimiser_step){.numbers = n, /* no scale: what the hashes are of */
+                                                        .sums = index % 7 ? f[1] : NULL,
+                                                        .sums_count = index % 7 ? 4 : 0,
+                                                        .rate = (float)uniform(seed)};
 }
 
 /* Options and targets of a loss: those of the format, doubles or floats, each with and without the rest. */
-static void make_loss(struct number_case *n, enum fl_op op, int index, uint64_t *seed) {
-    const int64_t count = n->args.in[0].count, rows = n->args.geo.m;
+static void make_loss(struct number_case *n, enum fl_op op, int64_t rows, int index, uint64_t *seed) {
+    const int64_t count = n->args.in[0].count;
     const bool labels = op == FL_OP_CROSS_ENTROPY_WITH || op == FL_OP_WASSERSTEIN,
                entropy = op <= FL_OP_CROSS_ENTROPY_TARGETS;
     for (int64_t i = 0; i < count; i++) {
@@ -71,18 +70,23 @@ static void make_loss(struct number_case *n, enum fl_op op, int index, uint64_t 
         if (index % 3 == 1 && (index == 7 || i % 4 == 1)) /* some, once all */
             n->labels[i] = -100;
     }
-    n->args.geo.k = labels && index % 3 == 1 ? -100 : FL_NO_LABEL;
-    n->args.alpha = op == FL_OP_HUBER ? 0.25f : entropy && index % 2 ? 0.1f : 0;
     n->args.in[1] = !labels && index % 3 == 0 ? n->other.view : (struct fl_view){0};
-    n->args.vectors[0] = (struct fl_view){.data = !labels && index % 3 == 1 ? n->targets : NULL, .count = count};
-    n->args.vectors[0].count = n->args.vectors[0].data ? count : 0;
-    n->args.vectors[1] = (struct fl_view){0};
-    n->args.numbers = (struct fl_numbers){
-        .f = {index % 5 ? n->f[0] : NULL, n->f[1], !labels && index % 3 == 2 ? n->f[2] : NULL,
-              entropy && index % 4 == 3 ? n->f[3] : NULL},
-        .i = {entropy ? n->predicted : NULL, labels && entropy ? &n->correct : NULL, labels ? n->labels : NULL},
-        .real = 1.5,
-        .what = "test"};
+    n->args.p.loss = (struct fl_loss){.m = rows,
+                                      .n = count / rows,
+                                      .gradient = index % 5 ? n->f[0] : NULL,
+                                      .loss = n->f[1],
+                                      .predicted = entropy ? n->predicted : NULL,
+                                      .correct = labels && entropy ? &n->correct : NULL,
+                                      .labels = labels ? n->labels : NULL,
+                                      .targets_f64 = !labels && index % 3 == 2 ? n->f[2] : NULL,
+                                      .class_weights = entropy && index % 4 == 3 ? n->f[3] : NULL,
+                                      .ignored = labels && index % 3 == 1 ? -100 : FL_NO_LABEL,
+                                      .gradient_scale = 1.5,
+                                      .smoothing = entropy && index % 2 ? 0.1f : 0,
+                                      .delta = op == FL_OP_HUBER ? 0.25f : 0,
+                                      .name = "test"};
+    if (!labels && index % 3 == 1)
+        n->args.p.loss.targets_f32 = (struct fl_view){.data = n->targets, .count = count};
 }
 
 /* Of case `index` on `kernel` into values; how many there are, 0 past the last case, -1 where the kernel failed. */
@@ -118,43 +122,62 @@ static int number_run(const struct fl_format *f, enum fl_op op, fl_kernel kernel
     for (int64_t i = 0; i < m; i++)
         n.labels[i] = (int32_t)(check_random(&seed) % (uint64_t)c);
     struct fl_stats stats = {0};
-    n.args = (struct fl_args){.op = op,
-                              .format = f,
-                              .geo = {.m = m, .n = c},
-                              .in = {n.x.view, n.other.view},
-                              .sums = {{n.isum[0], n.isum[1]}, {n.fsum[0], n.fsum[1]}},
-                              .channels = {n.a, n.b, n.d, n.first, n.cross, n.offset, n.first_centre, n.cross_centre},
-                              .vectors = {n.vector[0].view, n.vector[1].view},
-                              .numbers = {.f = {n.f[0], n.f[1], n.f[2], n.f[3]}, .real = 0.1, .what = "test"},
-                              .stats = &stats};
+    n.args = (struct fl_args){.op = op, .format = f, .in = {n.x.view, n.other.view}, .stats = &stats};
+    union fl_parameters *p = &n.args.p;
+    if (op == FL_OP_CHANNEL_MOMENTS || op == FL_OP_AFFINE_COEFFICIENTS || op == FL_OP_AFFINE_GRAD_COEFFICIENTS)
+        p->batch_norm = (struct fl_batch_norm){
+            .m = m,
+            .n = c,
+            .sums = {{n.isum[0], n.isum[1]}, {n.fsum[0], n.fsum[1]}},
+            .channels = {n.a, n.b, n.d, n.first, n.cross, n.offset, n.first_centre, n.cross_centre},
+            .gamma = n.vector[0].view,
+            .beta = n.vector[1].view,
+            .mean = n.f[0],
+            .variance = n.f[1],
+            .dgamma = n.f[2],
+            .dbeta = n.f[3],
+            .epsilon = 0.1,
+            .name = "test"};
+    if (op == FL_OP_RUNNING_STATISTICS)
+        p->running = (struct fl_running){.m = m,
+                                         .n = c,
+                                         .mean = n.f[0],
+                                         .variance = n.f[1],
+                                         .batch_mean = n.f[2],
+                                         .batch_variance = n.f[3],
+                                         .momentum = 0.1};
     if (op == FL_OP_AFFINE_COEFFICIENTS && index % 2)
         n.args.in[1] = (struct fl_view){0};
-    if (op == FL_OP_SOFTMAX_CROSS_ENTROPY) {
-        n.args.numbers = (struct fl_numbers){.f = {index % 5 ? n.f[0] : NULL, n.f[1]},
-                                             .i = {n.predicted, &n.correct, n.labels},
-                                             .real = 1.5,
-                                             .what = "test"};
-    }
-    if (is_loss(op) && op != FL_OP_SOFTMAX_CROSS_ENTROPY)
-        make_loss(&n, op, index, &seed);
+    if (op == FL_OP_SOFTMAX_CROSS_ENTROPY)
+        p->loss = (struct fl_loss){.m = m,
+                                   .n = c,
+                                   .gradient = index % 5 ? n.f[0] : NULL,
+                                   .loss = n.f[1],
+                                   .predicted = n.predicted,
+                                   .correct = &n.correct,
+                                   .labels = n.labels,
+                                   .gradient_scale = 1.5,
+                                   .name = "test"};
+    else if (is_loss(op))
+        make_loss(&n, op, m, index, &seed);
+    if (op == FL_OP_SUM_SQUARES)
+        p->sum_squares.sum = n.f[0];
     if (op == FL_OP_OPTIMISER_STEP) {
         make_step(&n.args, n.f, index, &seed);
     } else if (op == FL_OP_TRUST_RATE) {
-        n.args.alpha = (float)uniform(&seed);
+        p->trust_rate = (struct fl_trust_rate){.sums = n.f[0], .rate = (float)uniform(&seed)};
         n.args.out.data = n.a;
         n.f[0][0] = index % 5 ? uniform(&seed) * 9 : 0;
         n.f[0][1] = index % 7 ? uniform(&seed) : 0;
     }
     if (op == FL_OP_ARGMAX) { /* of rows, or of columns: what is left fits the predicted classes */
         const bool columns = c <= NUMBER_ROWS && index % 2;
-        const struct fl_walk_shape s = {.ndim = 2, .shape = {m, c}, .stride = {{c, 1}}, .inner = columns ? 1 : 2};
-        n.args.groups = fl_walk_of(&s);
-        n.args.numbers.i[0] = n.predicted;
+        p->axes = (struct fl_axes){.ndim = 2, .shape = {m, c}, .stride = {{c, 1}}, .inner = columns ? 1 : 2};
+        n.args.out.data = n.predicted;
     }
     int count = 0;
     if (op == FL_OP_CHECK_INDICES) { /* what it says is the result */
-        n.args.numbers.i[2] = n.labels;
-        n.args.geo.k = c;
+        p->table = (struct fl_table){.rows = c, .columns = 1, .count = m, .indices = n.labels, .name = "test"};
         if (index % 2)
             n.labels[index % m] = index % 4 == 1 ? (int32_t)c : -1;
         values[count++] = kernel(&n.args);

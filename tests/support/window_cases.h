@@ -24,19 +24,19 @@ static inline int window_step(uint64_t *state, int most) {
 
 /* Sizes, steps and padding of a convolution; after[]: padding below and to the right. Filters are of any shape, some
  * images long and thin, some paddings wider than what a filter sees. */
-static inline struct fl_geometry draw_windows(uint64_t *state, int64_t most_channels, int after[2]) {
+static inline struct fl_windows draw_windows(uint64_t *state, int64_t most_channels, int after[2]) {
     static const int64_t sides[][2] = {{9, 12}, {14, 7}, {1, 40}, {33, 2}, {5, 5}};
     for (;;) {
         const int64_t *side = sides[check_random(state) % (sizeof sides / sizeof sides[0])];
         const int64_t groups = check_random(state) % 3 ? 1 : window_between(state, 2, 4);
-        struct fl_geometry g = {.batch = window_between(state, 1, 3),
-                                .h = window_between(state, 1, side[0]),
-                                .w = window_between(state, 1, side[1]),
-                                .c = window_between(state, 1, most_channels) * groups,
-                                .filters = window_between(state, 1, most_channels) * groups,
-                                .r = window_between(state, 1, 5),
-                                .s = window_between(state, 1, 5),
-                                .groups = (int)groups};
+        struct fl_windows g = {.batch = window_between(state, 1, 3),
+                               .h = window_between(state, 1, side[0]),
+                               .w = window_between(state, 1, side[1]),
+                               .c = window_between(state, 1, most_channels) * groups,
+                               .filters = window_between(state, 1, most_channels) * groups,
+                               .r = window_between(state, 1, 5),
+                               .s = window_between(state, 1, 5),
+                               .groups = (int)groups};
         if (check_random(state) % 8 == 0) /* depthwise */
             g.groups = (int)g.c, g.filters = g.c;
         for (int way = 0; way < 2; way++) {
@@ -68,9 +68,9 @@ static inline bool windows_see(int64_t length, int64_t before, int64_t size, int
 }
 
 /* The same of a pooling. */
-static inline struct fl_geometry draw_pool(uint64_t *state, int64_t channels, int after[2]) {
+static inline struct fl_windows draw_pool(uint64_t *state, int64_t channels, int after[2]) {
     for (;;) {
-        struct fl_geometry g = draw_windows(state, 1, after);
+        struct fl_windows g = draw_windows(state, 1, after);
         g.c = g.filters = channels;
         g.groups = 0;
         bool fits = true;
@@ -85,7 +85,7 @@ static inline struct fl_geometry draw_pool(uint64_t *state, int64_t channels, in
 }
 
 /* Both as text for a failure. */
-static inline const char *windows_text(const struct fl_geometry *g) {
+static inline const char *windows_text(const struct fl_windows *g) {
     static char text[200];
     snprintf(text, sizeof text,
              "%lldx%lldx%lldx%lld filters %lldx%lldx%lld to %lldx%lld stride %d %d padding %d %d dilation %d %d groups "

@@ -45,9 +45,10 @@ def expect_error(arguments, status, *parts, env=None):
         check(part in done.stderr, done.shown, "wants", repr(part), "in", done.stderr)
 
 
-def read_lines(directory):
-    with open(os.path.join(directory, "metrics.jsonl")) as file:
-        return [json.loads(line, parse_constant=lambda word: sys.exit(f"metrics.jsonl: {word} is no JSON")) for line in file]
+def read_lines(directory, name="metrics.jsonl"):
+    """The objects of a file of a JSON object a line: metrics.jsonl, or telemetry."""
+    with open(os.path.join(directory, name)) as file:
+        return [json.loads(line, parse_constant=lambda word: sys.exit(f"{name}: {word} is no JSON")) for line in file]
 
 
 def without_time(value, *more):
@@ -58,8 +59,9 @@ def without_time(value, *more):
 
 
 def read_csv(*path):
-    with open(os.path.join(*path)) as file:
-        return list(csv.DictReader(file))
+    """The rows of a table, a trace or telemetry."""
+    with open(os.path.join(*path), newline="") as file:
+        return list(csv.DictReader(file, strict=True))
 
 
 def has_gnuplot():

@@ -4,14 +4,13 @@
     test_cli.py PATH-OF-FLEXLAB
 
 Prints each check that fails with the command that shows it."""
-import csv
 import json
 import os
 import re
 import sys
 import tempfile
 
-from cli_harness import TINY, check, expect_error, has_gnuplot, read_lines, run, summary, without_time
+from cli_harness import TINY, check, expect_error, has_gnuplot, read_csv, read_lines, run, summary, without_time
 
 FORMATS = ["fp32", "fp16", "bf16", "flex16+5", "dfp16"]
 
@@ -23,9 +22,7 @@ def comparable(directory):
         if name.startswith(("trace-", "figure-")):
             with open(os.path.join(directory, name), "rb") as file:
                 content[name] = file.read()
-    with open(os.path.join(directory, "summary.csv")) as file:
-        rows = list(csv.DictReader(file))
-    content["summary.csv"] = [without_time(row) for row in rows]
+    content["summary.csv"] = [without_time(row) for row in read_csv(directory, "summary.csv")]
     return content
 
 
@@ -45,19 +42,40 @@ def test_help():
     check(re.fullmatch(r"flexlab \d+\.\d+\.\d+\n", run("--version").stdout), "flexlab --version", run("--version").stdout)
 
 
+TABLES = ["formats", "variants", "policies", "predictors", "models", "data", "devices", "operations", "kernels"]
+
+
 def test_info():
+    """One screen, then each table by the name that the screen gives it."""
     done = run("info")
     check(done.returncode == 0 and done.stderr == "", done.shown, done.returncode, done.stderr)
-    for word in FORMATS + ["flex16+5-sr", "flex16+5-paper", "ngraph", "mlp2", "resnet20", "conv2d_weight_grad", "65504",
-                           "3.3895e+38", "4.6566e-10", "e in -128 ... 127"]:
+    lines = done.stdout.splitlines()
+    check(len(lines) < 24 and max(map(len, lines)) <= 100, done.shown, len(lines), "lines of at most", max(map(len, lines)))
+    check(re.match(r"flexlab \d+\.\d+\.\d+ \(.+\)\nprocessor +\S.*\nkernels +\w+ \d+.*\ndevices +cpu", done.stdout), done.stdout)
+    for word in FORMATS + TABLES + ["65504", "MODEL"]:
         check(word in done.stdout, done.shown, "wants", word)
-    capped = run("info", env={"FLEXLAB_ISA": "ref"})
-    kernels = capped.stdout.split("Kernels that run")[-1].splitlines()[2:]
-    check("class fast (tensor_set_class) on this machine\n  none" in capped.stdout, "FLEXLAB_ISA=ref flexlab info", "class fast")
-    check(re.search(r"^  bf16\.matmul\.avx512_(amx_)?fast$", done.stdout, re.M) or "class fast (tensor_set_class) on this machine\n  none" in done.stdout,
-          done.shown, "class fast")
-    check(all(set(line.split()[1:]) <= {"ref", "-"} for line in kernels if line), "FLEXLAB_ISA=ref flexlab info", kernels[:3])
+    tables = {name: run("info", name) for name in TABLES}
+    for name, table in tables.items():
+        check(table.returncode == 0 and table.stderr == "" and len(table.stdout.splitlines()) > 2, table.shown, table.stderr)
+    whole = "".join(table.stdout for table in tables.values())
+    for word in FORMATS + ["flex16+5-sr", "flex16+5-paper", "ngraph", "mlp2", "resnet20", "conv2d_weight_grad", "65504",
+                           "3.3895e+38", "4.6566e-10", "e in -128 ... 127", "O1:bf16", "cifar10:DIR"]:
+        check(word in whole, "no table of flexlab info has", word)
+    operations = re.findall(r"\w+", tables["operations"].stdout.split("\n", 1)[1])
+    rows = tables["kernels"].stdout.split("\n\n")[0].splitlines()[2:]
+    check([line.split()[0] for line in rows] == operations, "operations and rows of kernels", operations[:3], rows[:3])
+    counted = sum(map(int, re.findall(r" (\d+)(?=,| \()", lines[2])))
+    check(counted == sum(cell != "-" for line in rows for cell in line.split()[1:]), lines[2], counted)
+    capped = run("info", "kernels", env={"FLEXLAB_ISA": "ref"})
+    none = "class fast (tensor_set_class) on this machine\n  none"
+    kernels = capped.stdout.split("\n\n")[0].splitlines()[2:]
+    check(none in capped.stdout, "FLEXLAB_ISA=ref flexlab info kernels", "class fast")
+    check(re.search(r"^  bf16\.matmul\.avx512_(amx_)?fast$", tables["kernels"].stdout, re.M) or none in tables["kernels"].stdout,
+          "flexlab info kernels", "class fast")
+    check(kernels and all(set(line.split()[1:]) <= {"ref", "-"} for line in kernels), "FLEXLAB_ISA=ref flexlab info kernels", kernels[:3])
+    check("ref" in run("info", env={"FLEXLAB_ISA": "ref"}).stdout.splitlines()[2], "FLEXLAB_ISA=ref flexlab info")
     expect_error(["info"], 2, "FLEXLAB_ISA=sse9", "avx2", env={"FLEXLAB_ISA": "sse9"})
+    expect_error(["info", "kernel"], 2, "'kernel' is no table", ", ".join(TABLES), "cnn6", "did you mean 'kernels'?")
 
 
 def test_usage(place):
@@ -162,8 +180,7 @@ def test_compare(place):
             check(abs(sum(windows) / 12 - line["last_loss"]) < 1e-12, "last loss is not the mean of all 12 steps:", line)
             check(0 <= line["test_accuracy"] <= 1 and line["steps"] == 12 and line["images"] == 192, line)
 
-    with open(os.path.join(out, "summary.csv")) as file:
-        rows = {r["format"]: r for r in csv.DictReader(file)}
+    rows = {r["format"]: r for r in read_csv(out, "summary.csv")}
     check(list(rows) == FORMATS, list(rows))
     check(float(rows["fp32"]["agreement_mean"]) == 1 and float(rows["fp32"]["speed_ratio"]) == 1, rows["fp32"])
     for f in FORMATS:
@@ -172,8 +189,7 @@ def test_compare(place):
         check(abs(mean - float(rows[f]["test_accuracy_mean"])) < 1e-15, f, "mean accuracy", mean, rows[f]["test_accuracy_mean"])
         check(int(rows[f]["saturated"]) == sum(r["saturated"] for r in runs), f, "saturated")
 
-    with open(os.path.join(out, "trace-flex16+5-seed1.csv")) as file:
-        trace = list(csv.DictReader(file))
+    trace = read_csv(out, "trace-flex16+5-seed1.csv")
     check({int(r["step"]) for r in trace} == set(range(1, 13)), "steps of the trace")
     with open(os.path.join(out, "report.html")) as file:
         page = file.read()
@@ -205,8 +221,7 @@ def test_variants(place):
     check([f["wide_weights"] for f in config["formats"]] == [True, False, True, False, False], config["formats"])
     check(config["formats"][2]["predictor"] == "ngraph" and config["steps"] == 5, config)
     check(all(line["agreement"]["mean"] is None for line in metrics if line["type"] == "format"), "agreement without fp32")
-    with open(os.path.join(out, "trace-flex16+5_ngraph-seed1.csv")) as file:
-        check({r["step"] for r in csv.DictReader(file)} == {"1", "3", "5"}, "--trace-every 2")
+    check({r["step"] for r in read_csv(out, "trace-flex16+5_ngraph-seed1.csv")} == {"1", "3", "5"}, "--trace-every 2")
     # A variant and a suffix that differ by one character: traces of their own.
     out = os.path.join(place, "alike")
     done = run("compare", *TINY, "--formats", "flex16+5-paper,flex16+5:paper", "--max-steps", "2", "--out", out, "--quiet")

@@ -24,7 +24,7 @@ import zlib
 
 sys.path.append(sys.path[0] + "/../support")
 import safetensors_witness as witness
-from cli_harness import PROGRAM as FLEXLAB, check, run, summary
+from cli_harness import PROGRAM as FLEXLAB, check, read_csv, run, summary
 
 os.environ["OMP_WAIT_POLICY"] = "passive"
 TINY = ["--model", "mlp2", "--data", "synthetic:train=32,test=16", "--batch", "8", "--threads", "1", "--epochs", "2"]
@@ -337,8 +337,7 @@ def check_stopped(out, child, stdout, name, number):
     with open(os.path.join(out, "report.html"), encoding="utf-8") as file:
         page = file.read()
     check("Incomplete: " in page and "stopped after step" in page and re.search('"stopped":[1-9]', page), *what, "report.html")
-    with open(os.path.join(out, "summary.csv")) as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(out, "summary.csv")
     check(any(int(r["stopped_step"]) > 0 and float(r["train_loss_mean"]) > 0 for r in rows), *what, rows)
     with open(os.path.join(out, "metrics.jsonl"), "rb") as file:
         runs = [line for line in parse_lines(file.read()) if line["type"] == "run"]

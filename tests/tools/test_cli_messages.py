@@ -88,6 +88,14 @@ def test_turned_names(place):
         check(done.returncode in (1, 2) and "\u202e" not in done.stderr and "x\\u202ey" in done.stderr, words, done.stderr)
 
 
+def test_controls():
+    """The library's messages and the program's show what is no text in one way."""
+    for name, shown in (("a\nb", r"a\nb"), ("a\tb", r"a\tb"), ("a\x1bb", r"a\x1bb"), ("a\x7fb", r"a\x7fb"), ("a\u009bb", r"a\u009bb"), (b"a\xffb", r"a\xffb")):
+        for words in (["train", "--model", name], ["train", "--data", name], ["eval", "--checkpoint", name], ["train", "--optimizer", name], ["info", name], [name]):
+            done = run(*words)
+            check(done.returncode in (1, 2) and shown in done.stderr, words, "wants", shown, "in", done.stderr)
+
+
 def test_one_fails(place):
     """The device of one format fails: the others are trained, and table, page, metrics and exit status tell of it."""
     if not STAND_IN:
@@ -148,6 +156,7 @@ def main():
         test_options()
         test_policies(place)
         test_foreign_files(place)
+        test_controls()
         test_turned_names(place)
         test_one_fails(place)
         test_all_fail(place)

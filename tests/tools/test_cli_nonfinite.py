@@ -65,8 +65,7 @@ def test_forward(place, data):
     rule = told(out, first, done)
     # with telemetry
     succeed("train", *GPT, *data, "--format", "fp16", "--telemetry", "7", "--out", other, status=1)
-    with open(os.path.join(other, "telemetry-fp16-seed1.jsonl")) as file:
-        found = next(row for row in map(json.loads, file) if row["type"] == "nonfinite")
+    found = next(row for row in read_lines(other, "telemetry-fp16-seed1.jsonl") if row["type"] == "nonfinite")
     check(all(found[name] == first[name] for name in ("step", "pass", "tensor", "role")) and found["nonfinite"] == first["count"], found, first)
     check(first_of(run_line(other)) == first, "with telemetry", run_line(other))
     check(len(found["before"]) == 20 and all(w["step"] <= found["step"] for w in found["before"]), found["before"])

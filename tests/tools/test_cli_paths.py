@@ -168,7 +168,7 @@ def test_inputs(place, results):
     refused(["train", "--resume", fifo, "--out", os.path.join(place, "r")], fifo, "is a FIFO, expected a regular file")
     refused(["info"], fifo, "is a FIFO, expected a regular file", env={"FLEXLAB_PREDICTORS": fifo})
     refused(["info"], "'trend.so' is no absolute path", env={"FLEXLAB_PREDICTORS": "trend.so"})
-    done = run("info", env={"FLEXLAB_CUDA_LIBRARY": fifo}, timeout=120)
+    done = run("info", "devices", env={"FLEXLAB_CUDA_LIBRARY": fifo}, timeout=120)
     check(done.returncode == 0 and f"FLEXLAB_CUDA_LIBRARY: {fifo}: is a FIFO" in done.stdout, done.stdout)
     for name in ("metrics.jsonl", "trace-flex16+5-seed1.csv", "telemetry-flex16+5-seed1.jsonl"):
         out = os.path.join(place, "out")

@@ -4,6 +4,7 @@ is refused. usage: test_cli_policy.py PATH-OF-FLEXLAB SOURCE"""
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ def compares(folder):
     config = read_lines(out)[0]
     names = ["fp32", "flex16+5", "policy:O2", "policy:dfp16", "policy:mine.policy"]
     check([f["name"] for f in config["formats"]] == names, config["formats"])
-    check([f["policy"] is None for f in config["formats"]] == [True, True, False, False, False], config["formats"])
+    check([f["policy"] for f in config["formats"]][:2] == ["variant fp32;", "variant flex16+5;"], config["formats"])
     check(config["formats"][4]["policy"].startswith("variant fp32; if-any @product operands=bf16;"), config["formats"][4])
     check(not roles(out, "fp32"), "roles of a variant")
     own = roles(out, "policy:mine.policy")
@@ -42,6 +43,13 @@ def compares(folder):
     check(all(abs(losses[name] - losses["fp32"]) < 0.05 * losses["fp32"] for name in names), losses)
     again = succeed("report", str(out))
     check("policy:mine.policy" in again.stdout, again.stdout)
+    # one list says it as well as two, and the prefix is a spelling
+    alone = folder / "one list"
+    succeed("compare", *MODEL, "--quiet", "--formats", f"fp32,flex16+5,O2,policy:dfp16,{mine}", "--out", str(alone))
+    for kind in ("run", "roles", "epoch", "steps"):
+        one, other = ([without_time(line) for line in read_lines(p) if line["type"] == kind] for p in (out, alone))
+        check(one and one == other, kind, "lines differ with the spelling")
+    check(read_lines(alone)[0]["formats"] == config["formats"], "the policies differ with the spelling")
     # a preset that is a variant has its numbers
     pair = folder / "pair"
     succeed("compare", *MODEL, "--formats", "dfp16,policy:dfp16-all", "--quiet", "--out", str(pair))
@@ -49,6 +57,41 @@ def compares(folder):
     check(len(runs) == 2 and runs[0] == runs[1], runs)
     both = succeed("report", str(pair), str(out), "--out", str(folder / "both"))
     check("policy:dfp16-all" in both.stdout and "policy:mine.policy" in both.stdout, both.stdout)
+
+
+def spells(folder):
+    """A variant and its suffixes are spellings of a policy: the lines that metrics.jsonl has of them train to the same numbers."""
+    short = [*MODEL[:-2], "--epochs", "1", "--max-steps", "6", "--quiet"]
+    spelled = {"fp16": "variant fp16;", "fp16:nomaster:noscale": "variant fp16; * master=none; loss-scale none;",
+               "flex16+5": "variant flex16+5;", "flex16+5-sr:ngraph": "variant flex16+5-sr; * activations=flex16+5:ngraph "
+               "gradients=flex16+5:ngraph weights=flex16+5:ngraph;", "dfp16:nomaster:paper": "variant dfp16; * activations="
+               "dfp16:paper gradients=dfp16:paper weights=dfp16:paper; * master=none;"}
+    out, lines = folder / "spelled", folder / "lines"
+    succeed("compare", *short, "--formats", ",".join(spelled), "--out", str(out))
+    check({f["name"].replace(":noscale:paper", ":paper"): f["policy"] for f in read_lines(out)[0]["formats"]} == spelled,
+          read_lines(out)[0]["formats"])
+    for name, policy in spelled.items():
+        succeed("train", *short, "--format", policy, "--force", "--out", str(lines))
+        one, = (without_time(line, "format") for line in read_lines(out) if line["type"] == "run" and line["format"] == name)
+        other, = (without_time(line, "format") for line in read_lines(lines) if line["type"] == "run")
+        check(one == other, name, "trains otherwise than", policy)
+    page = re.sub(r"<script>.*?</script>", "", (lines / "report.html").read_text(), flags=re.S)
+    check("(null)" not in succeed("report", str(lines)).stdout + page, "a name that is none is shown")
+    # results of before every series had its text
+    older = (out / "metrics.jsonl").read_text().splitlines()
+    config = json.loads(older[0])
+    config["formats"] = [{**f, "policy": None} for f in config["formats"]]
+    old = folder / "older"
+    old.mkdir()
+    (old / "metrics.jsonl").write_text("\n".join([json.dumps(config), *older[1:]]) + "\n")
+    for name in os.listdir(out):
+        if name.startswith("trace-"):
+            (old / name).write_bytes((out / name).read_bytes())
+    both = succeed("report", str(old), str(out), "--out", str(folder / "older and new"), "--quiet")
+    check(len(read_csv(folder / "older and new", "summary.csv")) == len(spelled), both.stdout, both.stderr)
+    expect_error(["train", *MODEL, "--format", "O7", "--out", str(folder / "none")], 2, "'O7', and no file of that name", "flex16+5", "O1:bf16")
+    expect_error(["compare", *MODEL, "--formats", "fp32,O2,policy:O2", "--out", str(folder / "none")], 2, "'policy:O2' is listed twice")
+    expect_error(["train", *MODEL, "--format", "O3:noscale", "--out", str(folder / "none")], 2, "--format: 'O3:noscale'", "not scaled anyway")
 
 
 def goes_on(folder):
@@ -229,6 +272,7 @@ def main():
         folder = pathlib.Path(place)
         compares(folder)
         scales(folder)
+        spells(folder)
         of_layers(folder)
         odd_names(folder)
         refuses(folder)

@@ -2,14 +2,13 @@
 """flexlab replay: against the rules written once more, on traces of real trainings and of numbers made here; what is
 wrong in a trace is named by file and line. Predictors of a library of the user's own.
 usage: test_cli_replay.py FLEXLAB PLUGIN"""
-import csv
 import math
 import os
 import random
 import sys
 import tempfile
 
-from cli_harness import check, expect_error, succeed, summary
+from cli_harness import check, expect_error, read_csv, succeed, summary
 
 PLUGIN = os.path.abspath(sys.argv[2])
 TOP = 32767
@@ -112,13 +111,12 @@ def write_trace(path, rows):
 def by_witness(path):
     """Tensor by tensor, predictor by predictor; the input is loaded and belongs to no predictor."""
     lives = {}
-    with open(path) as file:
-        for row in csv.DictReader(file):
-            maximum = float(row["maximum"])
-            for p in PREDICTORS:
-                life = lives.setdefault((row["tensor"], p), Witness(p, row["role"]))
-                if maximum > 0 and row["tensor"] != "input":
-                    life.write(maximum)
+    for row in read_csv(path):
+        maximum = float(row["maximum"])
+        for p in PREDICTORS:
+            life = lives.setdefault((row["tensor"], p), Witness(p, row["role"]))
+            if maximum > 0 and row["tensor"] != "input":
+                life.write(maximum)
     return lives
 
 
@@ -126,8 +124,7 @@ def compare(path, exact):
     out = os.path.join(os.path.dirname(path), "replayed.csv")
     succeed("replay", path, "--csv", out, "--force")
     lives = by_witness(path)
-    with open(out) as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(out)
     check(len(rows) == len(lives), len(rows), "lines, expected", len(lives))
     for row in rows:
         w = lives[row["tensor"], row["predictor"]]
@@ -208,9 +205,8 @@ def bad_input(place, good):
                                          enumerate(["20000,1,1.2,0", "32767,1,inf,3", "32767,1,inf,3", "20000,1,1.2,0"], 1)), ""]))
     table = os.path.join(place, "infinite.csv")
     succeed("replay", path, "--csv", table)
-    with open(table) as file:
-        for row in csv.DictReader(file):
-            check(row["writes"] == "4" and row["saturated"] == "2" and row["tensor"] == "fc.weight", row)
+    for row in read_csv(table):
+        check(row["writes"] == "4" and row["saturated"] == "2" and row["tensor"] == "fc.weight", row)
     expect_error(["replay", "/nowhere.csv"], 1, "/nowhere.csv", "No such file")
     expect_error(["replay"], 2, "trace files")
     of_policy = os.path.join(place, "trace-policy_O2-seed1.csv")
@@ -261,8 +257,7 @@ def names(place):
             check(words[0] == "paper" and int(words[3]) == 10 * int(words[2]), by, line)
             found.setdefault(words[1], []).append(int(words[2]))
         check(found == expected, by, found)
-    with open(out, newline="") as file:
-        rows = list(csv.DictReader(file, strict=True))
+    rows = read_csv(out)
     check([row["tensor"] for row in rows] == named and all(row["trace"] == path and row["writes"] == "10" and None not in row for row in rows), rows)
     with open(path, "rb") as file:
         before = file.read()
@@ -277,7 +272,7 @@ def names(place):
 
 def plugins(place, trace):
     with_plugin = {"FLEXLAB_PREDICTORS": PLUGIN}
-    check("trend" in succeed("info", env=with_plugin).stdout, "info does not list an added predictor")
+    check("trend" in succeed("info", "predictors", env=with_plugin).stdout, "info does not list an added predictor")
     shown = succeed("replay", trace, "--predictors", "paper,trend", env=with_plugin).stdout
     check("trend" in shown, shown)
     out = os.path.join(place, "trend")
@@ -285,10 +280,9 @@ def plugins(place, trace):
     succeed("train", *quick, "--predictor", "trend", "--out", out, env={**with_plugin, "FLEXLAB_GNUPLOT_SECONDS": "0"})
     table = os.path.join(place, "trend.csv")
     succeed("replay", os.path.join(out, "trace-flex16+5-seed1.csv"), "--predictors", "trend", "--csv", table, env=with_plugin)
-    with open(table) as file:
-        for row in csv.DictReader(file):
-            if row["role"] != "weight" and row["tensor"] != "input":
-                check(row["as_recorded"] == row["writes"], "trained and replayed otherwise:", row)
+    for row in read_csv(table):
+        if row["role"] != "weight" and row["tensor"] != "input":
+            check(row["as_recorded"] == row["writes"], "trained and replayed otherwise:", row)
     expect_error(["replay", trace, "--predictors", "trend"], 2, "'trend'")
     expect_error(["info"], 1, "/nowhere.so", env={"FLEXLAB_PREDICTORS": "/nowhere.so"})
     done = succeed("info", status=1, env={"FLEXLAB_PREDICTORS": PLUGIN + ":" + PLUGIN})

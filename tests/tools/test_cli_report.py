@@ -468,7 +468,7 @@ def test_small_differences(place, good):
         change(out, near)
         succeed("report", out, "--quiet")
         labels = labels_of(os.path.join(out, "figure-loss.svg"))
-        title, _, _, top, _ = next(label for label in labels if label[0].startswith("Training loss minus"))
+        title, _, _, top, _ = next(label for label in labels if label[0].startswith("Training loss − fp32"))
         check(("in units of 10" in title) == (size < 1e-3), size, title)
         axis = [(text, left) for text, left, right, y, _ in labels if y > top and right < 0.065 * 1100]
         check(len(axis) >= 3 and all(left >= 0 for text, left in axis) and len({text for text, left in axis}) == len(axis), size, axis)

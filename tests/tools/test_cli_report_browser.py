@@ -305,7 +305,7 @@ def test_saved_telemetry(browser, place, folder):
     browser.open(path)
     browser.value("choose(data.tensors.findIndex(t => t[0] === 'fc2.weight'))")
     browser.settle()
-    rows_of = {(line["tensor"], line["step"]): line for line in telemetry_of(folder, "telemetry-flex16+5-seed1.jsonl") if line["type"] == "tensor"}
+    rows_of = {(line["tensor"], line["step"]): line for line in read_lines(folder, "telemetry-flex16+5-seed1.jsonl") if line["type"] == "tensor"}
     mine = {step: line for (tensor, step), line in rows_of.items() if tensor == "fc2.weight"}
     head, rows = table_of(saved(browser, files, f'#histograms [data-series="flex16+5"] {SAVE_CSV}')[1])
     check(head[5] == "zeros [part of the elements]" and len(rows) == len(mine), head[:6], len(rows))
@@ -348,7 +348,7 @@ def test_float_tensors(browser, place):
             file.write(lines)
         succeed("train", *TINY, "--policy", policy, "--telemetry", "1", "--out", out, "--quiet", env=PLAIN)
         name = f"policy:{kind}.policy"
-        formats = {line["tensor"]: line["format"] for line in telemetry_of(out, f"telemetry-policy_{kind}.policy-seed1.jsonl") if line["type"] == "tensor"}
+        formats = {line["tensor"]: line["format"] for line in read_lines(out, f"telemetry-policy_{kind}.policy-seed1.jsonl") if line["type"] == "tensor"}
         browser.window(1280, 900)
         browser.open(os.path.join(out, "report.html"))
         silent(browser, os.path.join(out, "report.html"), kind)
@@ -550,11 +550,6 @@ def test_histograms(browser, folder):
         check(browser.value("document.querySelectorAll('#histograms .lane').length") == 1, "a format switched off keeps its histogram")
 
 
-def telemetry_of(folder, name):
-    with open(os.path.join(folder, name)) as file:
-        return [json.loads(line) for line in file]
-
-
 def shown_line(browser, panel, name):
     """What stands under the pointer of a line of a panel; None without such a line."""
     return browser.value(f"(function () {{ const p = document.querySelector({json.dumps(panel)}), s = p && [...p.querySelectorAll('.values [data-line]')].find(s => s.dataset.line === {json.dumps(name)});"
@@ -604,7 +599,7 @@ def test_shadows(browser, folder, place, pictures):
         browser.value("(function () { const s = [...document.querySelectorAll('.picker select')].find(s => s.parentNode.innerText.startsWith('seed'));"
                       f"s.value = String(data.seeds.indexOf('{seed}')); s.dispatchEvent(new Event('change')); }})()")
         for name in ("fp32", "flex16+5"):
-            rows = [line for line in telemetry_of(source, f"telemetry-{name}-seed{seed}.jsonl") if line["type"] == "tensor"]
+            rows = [line for line in read_lines(source, f"telemetry-{name}-seed{seed}.jsonl") if line["type"] == "tensor"]
             for tensor in ("fc1.weight", "fc2.weight.grad"):
                 browser.value(f"choose(data.tensors.findIndex(t => t[0] === {json.dumps(tensor)}))")
                 last = [line for line in rows if line["tensor"] == tensor][-1]
@@ -626,7 +621,7 @@ def test_shadows(browser, folder, place, pictures):
                 shown = shown_line(browser, f'#updates [data-panel="{name}"]', weight["tensor"])
                 check(shown is None if not weight["tensor"].endswith("weight") else close(shown, weight["update_ratio"]), name, seed, weight["tensor"], shown, weight["update_ratio"])
     # what writes did lose, of a row that measured it, beside the expected error; under another measure, and of weights, there is none
-    measured = [line for line in telemetry_of(two, "telemetry-flex16+5-seed7.jsonl") if line["type"] == "tensor" and line["sampled_error"]]
+    measured = [line for line in read_lines(two, "telemetry-flex16+5-seed7.jsonl") if line["type"] == "tensor" and line["sampled_error"]]
     check(measured, "no row has a measured error")
     panel, name = '#shadows [data-series="flex16+5"]', "flex16+5 measured"
     click(browser, '[aria-label="What of the shadow formats"] button:nth-child(1)')
@@ -667,7 +662,7 @@ def test_shadows(browser, folder, place, pictures):
     out = browser.value("document.querySelector('#updates ~ .soft details').textContent")
     check("Left out: 2 parameters switched off" in out and "fc1.bias" in out and "fc2.bias" in out, out)
     click(browser, '[aria-label="Parameters shown"] [data-line="fc2.bias"]')
-    last = [line for line in telemetry_of(two, "telemetry-fp32-seed7.jsonl") if line.get("tensor") == "fc2.bias" and line["type"] == "tensor"][-1]
+    last = [line for line in read_lines(two, "telemetry-fp32-seed7.jsonl") if line.get("tensor") == "fc2.bias" and line["type"] == "tensor"][-1]
     check(close(shown_line(browser, '#updates [data-panel="fp32"]', "fc2.bias"), last["update_ratio"]), "fc2.bias switched on")
     click(browser, '[aria-label="A panel for each"] [data-value="parameter"]')
     check(browser.value("[...document.querySelectorAll('#updates [data-panel]')].map(p => p.dataset.panel)") == ["fc1.weight", "fc2.weight", "fc2.bias"], "panels of parameters")
@@ -722,8 +717,7 @@ def test_one_format(browser, place):
         browser.value(f"(function () {{ const s = document.getElementById('tensor'); s.value = [...s.options].find(o => o.text === {json.dumps(tensor)}).value;"
                       "s.dispatchEvent(new Event('change')); })()")
         browser.settle()
-        with open(os.path.join(out, "telemetry-bf16-seed1.jsonl")) as file:
-            last = [line for line in map(json.loads, file) if line.get("tensor") == tensor and line["type"] == "tensor"][-1]
+        last = [line for line in read_lines(out, "telemetry-bf16-seed1.jsonl") if line.get("tensor") == tensor and line["type"] == "tensor"][-1]
         shown = text(browser, "#histograms")
         want = f"zeros {100 * last['zeros'] / last['elements']:.3f} %", f"flushed {last['flushed']:,}"
         check("step 12: " in shown and all(w in shown for w in want), tensor, shown, want)
@@ -735,8 +729,7 @@ def test_lost_pairs(browser, place, folder):
     shutil.copytree(folder, out)
     path = os.path.join(out, "metrics.jsonl")
     lost = {"last_loss": None, "last_loss_state": "nan", "diverged": True, "nonfinite_step": 2, "nonfinite_loss_state": "nan"}
-    with open(path) as file:
-        lines = [json.loads(line) for line in file]
+    lines = read_lines(out)
     with open(path, "w") as file:
         for line in lines:
             if line["type"] == "run" and line["format"] == "dfp16" and line["seed"] == 2:
@@ -768,10 +761,9 @@ def test_mixed_map(browser, place):
         out = os.path.join(place, "mixed-" + name)
         succeed("train", *TINY, "--policy", rules, "--telemetry", patterns, "--out", out, "--quiet", env=PLAIN)
         sums = {}
-        with open(os.path.join(out, "telemetry-policy_mixed.policy-seed1.jsonl")) as file:
-            for line in map(json.loads, file):
-                if line["type"] == "tensor":
-                    sums[line["tensor"]] = sums.get(line["tensor"], 0) + line["flushed"]
+        for line in read_lines(out, "telemetry-policy_mixed.policy-seed1.jsonl"):
+            if line["type"] == "tensor":
+                sums[line["tensor"]] = sums.get(line["tensor"], 0) + line["flushed"]
         check(sums["fc1.weight.grad"] > 0, sums)
         browser.open(os.path.join(out, "report.html"))
         silent(browser, os.path.join(out, "report.html"), "mixed", name)

@@ -97,6 +97,20 @@ def redraw(folder, out):
     return out
 
 
+def test_measures(place, good):
+    """Curves of the page and panels of the printed figures have their titles from one list."""
+    measures = data_of(good)["measures"]
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "page", "curves.js")) as file:
+        known = re.search(r"const measures = {.*?\n(.*?)\n};", file.read(), re.S)[1]
+    check(set(re.findall(r"^ +(\w+): {", known, re.M)) == set(measures) and all(measures.values()), measures, known)
+    out = os.path.join(place, "printed")
+    shutil.copytree(good, out)
+    succeed("report", out, "--quiet")
+    with open(os.path.join(out, "figure-loss.svg")) as file:
+        svg = file.read()
+    check(all(measures[key] in svg for key in ("loss", "accuracy", "difference")), "figure-loss.svg lacks a title of", measures)
+
+
 def test_data(place):
     out = os.path.join(place, "plain")
     succeed("compare", *TINY, "--formats", FORMATS, "--seeds", "2", "--out", out, "--quiet")
@@ -456,6 +470,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as place:
         good = test_data(place)
+        test_measures(place, good)
         test_thinned(place, good)
         test_safety(place, good)
         test_telemetry(place, good)

@@ -119,7 +119,7 @@ def test_eval(place, data):
             file.write(b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + content)
     more = "npy:" + ",".join(arrays * 2)
     expect_error(["eval", "--checkpoint", network, "--data", more], 1, more, "image 17 has label 12", network, "has 10 classes")
-    check("see 'flexlab info'" in succeed("eval", "--help").stdout, "eval --help")
+    check("see 'flexlab info data'" in succeed("eval", "--help").stdout, "eval --help")
     expect_error(["eval", "--checkpoint", network, "--data", data, "--test-limit", "61"], 2, "--test-limit 61", "60 images")
     expect_error(["eval", "--checkpoint", network, "--data", data, "--split", "tset"], 2, "'tset'", "test, train")
     expect_error(["eval", "--checkpoint", network, "--epochs", "2"], 2, "--epochs")

@@ -4,7 +4,6 @@ lines, counts against those of the run, the first NaN or Inf told aloud, what be
 options, TensorBoard event files where their packages are installed.
 
     test_cli_telemetry.py PATH-OF-FLEXLAB SOURCE"""
-import csv
 import importlib.util
 import json
 import math
@@ -15,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from cli_harness import TINY, check, expect_error, read_lines, succeed, summary
+from cli_harness import TINY, check, expect_error, read_csv, read_lines, succeed, summary
 
 SOURCE = sys.argv[2]
 SHADOWS = "fp16,flex16+5:ngraph"
@@ -57,11 +56,6 @@ def check_object(value, kind, wanted, prefix=""):
             check(is_type(inner, wanted.get(prefix + key, "?")), kind, key, repr(inner), wanted.get(prefix + key))
 
 
-def lines_of(place, name):
-    with open(os.path.join(place, name)) as file:
-        return [json.loads(line, parse_constant=lambda word: sys.exit(f"{name}: {word} is no JSON")) for line in file]
-
-
 def check_rows(name, lines, table):
     rows = [line for line in lines if line["type"] == "tensor"]
     check(len(rows) == len(table) == lines[-1]["rows"], name, len(rows), len(table))
@@ -88,12 +82,11 @@ def test_files(place):
     check(metrics[0]["telemetry"] == "5" and metrics[0]["shadow"] == SHADOWS, metrics[0])
     for label in formats:
         name = f"telemetry-{label.replace(':', '_')}-seed1"
-        lines = lines_of(place, name + ".jsonl")
+        lines = read_lines(place, name + ".jsonl")
         for line in lines:
             check_object(line, line["type"], kinds[line["type"]])
             seen.add(line["type"])
-        with open(os.path.join(place, name + ".csv"), newline="") as file:
-            check_rows(name, lines, list(csv.DictReader(file)))
+        check_rows(name, lines, read_csv(place, name + ".csv"))
         rows = [line for line in lines if line["type"] == "tensor"]
         check(sorted({row["step"] for row in rows}) == [1, 6, 11, 12], name, sorted({row["step"] for row in rows}))
         run = next(line for line in metrics if line["type"] == "run" and line["format"] == label)
@@ -117,7 +110,7 @@ def test_files(place):
 
 def test_pattern(place):
     succeed("train", *TINY, "--format", "dfp16", "--telemetry", "7:fc1.weight,*.grad", "--out", place, "--force")
-    names = {line.get("tensor") for line in lines_of(place, "telemetry-dfp16-seed1.jsonl")} - {None}
+    names = {line.get("tensor") for line in read_lines(place, "telemetry-dfp16-seed1.jsonl")} - {None}
     check("fc1.weight" in names and all(n == "fc1.weight" or n.endswith(".grad") for n in names), names)
     left = [n for n in os.listdir(place) if n.startswith("telemetry-")]
     check(sorted(left) == ["telemetry-dfp16-seed1.csv", "telemetry-dfp16-seed1.jsonl"], "--force leaves", left)
@@ -172,7 +165,7 @@ def test_scalars(place):
     script = load_script()
     for name in sorted(n for n in os.listdir(place) if re.fullmatch("telemetry-.*[.]jsonl", n)):
         want = {}
-        for row in (line for line in lines_of(place, name) if line["type"] == "tensor"):
+        for row in (line for line in read_lines(place, name) if line["type"] == "tensor"):
             values = {k: row[k] for k in ("sampled_error", "sampled_size", "sampled_infinite")}
             if row["sampled_size"]:
                 values["sampled_relative"] = row["sampled_error"] / row["sampled_size"]
@@ -183,7 +176,7 @@ def test_scalars(place):
         check(any(key[0].startswith("deviation/") for key in Scalars.last), name, "no other scalars")
     earlier = os.path.join(place, "earlier.jsonl")  # a file without such fields
     with open(earlier, "w") as file:
-        for line in lines_of(place, "telemetry-fp32-seed1.jsonl"):
+        for line in read_lines(place, "telemetry-fp32-seed1.jsonl"):
             file.write(json.dumps({k: v for k, v in line.items() if not k.startswith("sampled")}) + "\n")
     script.convert(pathlib.Path(earlier), "nowhere", Scalars)
     check(Scalars.last and not any(key[0].startswith("sampled") for key in Scalars.last), "measured errors of an earlier file")

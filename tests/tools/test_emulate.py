@@ -71,8 +71,8 @@ with tempfile.TemporaryDirectory() as folder:
         if (status == 0) != legal:
             sys.exit(f"FAILED: {cpu} {'refuses' if legal else 'runs'} {instruction}: exit status {status}")
 
-    listed = emulated(flexlab, "info").stdout
-    rows = [line.split()[1:] for line in listed.split("Kernels that run on this machine")[1].splitlines()[2:] if line.strip()]
+    listed = emulated(flexlab, "info", "kernels").stdout
+    rows = [line.split()[1:] for line in listed.split("\n\n")[0].splitlines()[2:]]
     found = {name for row in rows for name in row}
     print(f"{cpu}: backends {', '.join(sorted(found))}")
     if backend not in found or any(ORDER.index(name) > ORDER.index(backend) for name in found):

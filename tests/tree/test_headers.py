@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Each public header compiles alone, as C17 and as C++17, without a warning by gcc and clang, those of them that are
-there, and tensor.h and nn.h include their parts; and tests/tree/consumer/consumer.cpp and consumer.c, with the shared library, do one thing.
+there, and tensor.h and nn.h include their parts; each header of src parses alone, so that editors show what is in it; and tests/tree/consumer/consumer.cpp and consumer.c, with the shared library, do one thing.
 usage: test_headers.py SOURCE_DIR BUILD_DIR [run]  (run: the programs too, which a build with sanitizers cannot)"""
 import pathlib
 import shutil
@@ -20,6 +20,19 @@ for name in ("tensor", "nn"):
     for part in sorted(source.glob(f"include/flexlab/{name}_*.h")):
         if f'#include "flexlab/{part.name}"' not in whole:
             failures.append(f"{name}.h does not include its part {part.name}")
+# Headers of src include what they use; but what a folder of formats or an instruction set makes different is given from
+# outside. Kernels for a GPU are parsed with the stand-in for CUDA.
+FORMAT = ["-include", "fp16/fp16_codec.h", "-DFL_KIND=fp16"]
+internal = [f"-I{folder}" for folder in (source / "src", build / "generated", build / "generated/gpu", source / "tests/gpu/stand_in")]
+given = {"float": FORMAT, "gpu": ["-x", "c++", "-std=c++17", *FORMAT]}
+parsed = sorted(source.glob("src/**/*.h"))
+for compiler in [c for c in COMPILERS["c"] if shutil.which(c)]:
+    for header in parsed:
+        more = given.get(header.relative_to(source / "src").parts[0], [])
+        run = subprocess.run([compiler, "-x", "c", "-std=gnu17", "-fsyntax-only", "-w", "-Werror=implicit-function-declaration",
+                              "-DFL_ISA=portable", *include, *internal, *more, header], capture_output=True, text=True)
+        if run.returncode:
+            failures.append(f"{header.relative_to(source)} alone, {compiler}: {run.stderr.strip().splitlines()[0]}")
 headers = sorted({h.name for folder in (source / "include", generated) for h in folder.glob("flexlab/*.h")})
 with tempfile.TemporaryDirectory() as folder:
     folder = pathlib.Path(folder)
@@ -49,5 +62,5 @@ with tempfile.TemporaryDirectory() as folder:
 
 if len(outputs) > 1:
     failures.append(f"the programs differ: {sorted(outputs)}")
-print("\n".join(failures) if failures else f"{len(headers)} headers by {', '.join(used)}: as they should be\n" + "".join(outputs))
+print("\n".join(failures) if failures else f"{len(headers)} headers, {len(parsed)} of src by {', '.join(used)}: as they should be\n" + "".join(outputs))
 sys.exit(bool(failures))

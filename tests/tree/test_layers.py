@@ -22,9 +22,9 @@ ALLOWED = {
     "data": {"data", "core"},
 }
 EVERYWHERE = {"autoflex/both.h"}  # what a processor and a device compile alike says so by it
-COMPILED_TWICE = {"core/base/files.h", "core/base/turning.h"}  # the library and the program: one rule for what is opened, replaced, shown
+COMPILED_TWICE = {"core/base/files.h", "core/base/shown.h"}  # the library and the program: one rule for what is opened, replaced, shown
 SERVICES = {  # what nn, data and safetensors may use of core
-    "base/fail.h", "base/files.h", "base/memory.h", "base/parallel.h", "base/sized.h", "base/text.h", "arithmetic/elementary.h", "arithmetic/philox.h",
+    "base/fail.h", "base/files.h", "base/memory.h", "base/parallel.h", "base/shown.h", "base/sized.h", "base/text.h", "arithmetic/elementary.h", "arithmetic/philox.h",
     "tensor/gather.h", "tensor/slot_copies.h", "tensor/tensor_state.h", "queue/call_memory.h", "queue/fetch.h", "queue/recording.h", "queue/sampled.h"}
 # The rooms of a folder by floors: nobody includes what stands above (docs/decisions/0027-rooms.md). Stairs are the few who do, and
 # what for; largest: files in a room.
@@ -36,7 +36,7 @@ HOUSES = {
         "stairs": {
             ("base/memory.c", "table/format.h"),  # the workspace of a call, whose failure names the operation
             ("base/parallel.c", "table/format.h"),  # FLEXLAB_VERBOSE
-            ("arithmetic/draws.inc", "table/kernel.h"),  # struct fl_rounding
+            ("arithmetic/draws.h", "table/kernel.h"),  # struct fl_rounding
             ("table/any_format.c", "losses/softmax.h"),  # the list of kernels that serve every format
             ("queue/run.c", "optimiser/optimiser_rules.h")}},  # which factors a call may have
     "src/nn": {
@@ -51,7 +51,7 @@ HOUSES = {
             ("graph/nn_compile.c", "layers/nn_sequence.h")}},  # the logits of a sequence count as a matrix
     "tools": {
         "prefix": "", "largest": 20, "stairs": set(),
-        "floors": [{"base"}, {"options"}, {"results"}, {"runs", "figures", "report"}, {"commands", "facts", "replay"}],
+        "floors": [{"base"}, {"options", "readers"}, {"results"}, {"runs", "figures", "report"}, {"commands", "facts", "replay"}],
         "page": "page"},  # what a browser reads
 }
 folders = {p.name for p in (source / "src").iterdir() if p.is_dir()}

@@ -1,7 +1,7 @@
 /* table.c - rows of cells, printed as aligned text or as HTML. */
 #include "base/table.h"
 #include "base/text.h"
-#include "core/base/turning.h"
+#include "core/base/shown.h"
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -161,7 +161,7 @@ void html_text(FILE *out, const char *text) {
     while (*text) {
         size_t bytes = text_character(text);
         unsigned char c = (unsigned char)*text;
-        char turning[FL_TURNING_TEXT];
+        char turning[FL_SHOWN_TEXT];
         bool control =
             (c < 0x20 && c != '\n' && c != '\t') || c == 0x7F || (c == 0xC2 && (unsigned char)text[1] < 0xA0);
         if (!bytes || control)

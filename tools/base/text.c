@@ -1,6 +1,6 @@
 /* text.c - messages, numbers and names as people read and write them. */
 #include "base/text.h"
-#include "core/base/turning.h"
+#include "core/base/shown.h"
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -14,24 +14,7 @@ static const char *command_name;
  */
 
 size_t text_character(const char *text) {
-    static const struct {
-        unsigned char first, first_end, second, second_end; /* of a character's bytes; the others are 80 ... BF */
-        size_t bytes;
-    } forms[] = {{0x01, 0x7F, 0, 0, 1},       {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3},
-                 {0xE1, 0xEC, 0x80, 0xBF, 3}, {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3},
-                 {0xF0, 0xF0, 0x90, 0xBF, 4}, {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4}};
-    const unsigned char *p = (const unsigned char *)text;
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        if (p[0] < forms[i].first || p[0] > forms[i].first_end)
-            continue;
-        if (forms[i].bytes > 1 && (p[1] < forms[i].second || p[1] > forms[i].second_end))
-            return 0;
-        for (size_t k = 2; k < forms[i].bytes; k++)
-            if ((p[k] & 0xC0) != 0x80)
-                return 0;
-        return forms[i].bytes;
-    }
-    return 0;
+    return *text ? fl_utf8_length((const unsigned char *)text, strnlen(text, 4)) : 0;
 }
 
 char *text_valid(const char *text) {
@@ -47,25 +30,10 @@ char *text_valid(const char *text) {
 }
 
 static char *shown_or_null(const char *text) {
-    char *shown = calloc(4 * strlen(text) + 1, 1), *out = shown;
+    char *shown = calloc((FL_SHOWN_TEXT - 1) * strlen(text) + 1, 1), *out = shown;
     while (shown && *text) {
-        size_t bytes = text_character(text);
-        unsigned char c = (unsigned char)*text;
-        char turning[FL_TURNING_TEXT];
-        bool control = c < 0x20 || c == 0x7F || (c == 0xC2 && bytes == 2 && (unsigned char)text[1] < 0xA0);
-        if (fl_turning(text, turning)) {
-            out = stpcpy(out, turning);
-        } else if (bytes && !control) {
-            memcpy(out, text, bytes);
-            out += bytes;
-        } else if (c == '\n' || c == '\t' || c == '\r') {
-            *out++ = '\\';
-            *out++ = c == '\n' ? 'n' : c == '\t' ? 't' : 'r';
-        } else {
-            bytes = 1; /* the second byte of a C1 control follows as one of no character */
-            out += sprintf(out, "\\x%02x", c);
-        }
-        text += bytes ? bytes : 1;
+        text += fl_shown(text, out);
+        out += strlen(out);
     }
     return shown;
 }

@@ -25,8 +25,7 @@ char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)))
 size_t text_character(const char *text);
 /* Valid UTF-8: each byte that belongs to no character becomes U+FFFD. To be freed. */
 char *text_valid(const char *text);
-/* For one line of a terminal: control characters as \n, \t, \x1b, bytes of no character as \xff, those of
- * core/base/turning.h as \u202e. To be freed. */
+/* For one line of a terminal, as the library's messages have it: core/base/shown.h. To be freed. */
 char *text_shown(const char *text);
 
 /* A word as a shell reads it back. What is no text, or a control character, stands as \ooo in $'...'. To be freed. */

@@ -178,13 +178,13 @@ static int take_checkpoint(struct experiment *x, struct settings *settings, char
 
 /* --- several runs ------------------------------------------------------------------------------------------------- */
 
-/* "COMMAND OPTION...", then a policy for each format, "-" where it has none. */
+/* "COMMAND OPTION...", then a policy for each format, "-" where its name says all. */
 static const char no_policy[] = "-", line_break[] = "\n";
 
 char *going_on_options(const struct experiment *x) {
     char *policies = text_format("%s", "");
     for (int i = 0; i < x->series_count; i++)
-        policies = options_kept_add(policies, x->series[i].policy ? x->series[i].policy : no_policy);
+        policies = options_kept_add(policies, x->series[i].plain ? no_policy : x->series[i].policy);
     char *text = text_format("%s%s%s\n%s\n", name_of(x->command), *x->kept ? " " : "", x->kept, policies);
     free(policies);
     return text;

@@ -1,320 +1,120 @@
-/* info.c - what this build knows and which kernels run on this machine; what tensors a model has. */
+/* info.c - what this build is and what runs on this machine, on one screen; the tables by their names. */
 #include "commands/commands.h"
+#include "commands/info.h"
 #include "flexlab/flexlab.h"
-#include "base/failure.h"
-#include "options/options.h"
+#include "results/origin.h"
 #include "base/table.h"
 #include "base/text.h"
-#include <float.h>
-#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct range {
-    double largest, smallest; /* finite and positive */
+/* A row of kernels, and how many operations of a format run on it. */
+struct kernel_row {
+    const char *name;
+    int count;
 };
+enum { MOST_ROWS = 16 };
 
-/* Asks the format itself: all non-negative words of one or two bytes, stored as doubles. */
-static bool range_of(tensor_format format, struct range *range) {
-    size_t bytes = tensor_format_bytes(format);
-    if (bytes > 2) {
-        *range = (struct range){FLT_MAX, FLT_TRUE_MIN};
-        return true;
-    }
-    int64_t words = bytes == 2 ? 1 << 15 : 1 << 7;
-    tensor *t = tensor_new(format, TENSOR_SHAPE(words));
-    double *values = text_alloc((size_t)words, sizeof *values);
-    bool known = t != NULL;
-    if (known) {
-        for (int64_t i = 0; i < words; i++)
-            if (bytes == 2)
-                ((uint16_t *)tensor_data(t))[i] = (uint16_t)i;
-            else
-                ((uint8_t *)tensor_data(t))[i] = (uint8_t)i;
-        known = tensor_store_f64(t, values, words) == TENSOR_OK;
-    }
-    *range = (struct range){0, INFINITY};
-    for (int64_t i = 0; known && i < words; i++) {
-        if (isfinite(values[i]) && values[i] > range->largest)
-            range->largest = values[i];
-        if (values[i] > 0 && values[i] < range->smallest)
-            range->smallest = values[i];
-    }
-    const struct autoflex *a = known ? tensor_autoflex(t) : NULL;
-    if (a) {
-        range->largest = ldexp(range->largest, tensor_exponent(t) - a->e_min);
-        range->smallest = ldexp(range->smallest, tensor_exponent(t) - a->e_max);
-    }
-    tensor_free(t);
-    free(values);
-    return known;
+static void count_kernels(struct kernel_row rows[MOST_ROWS]) {
+    for (int f = 0; tensor_format_list(f); f++)
+        for (int i = 0; tensor_op_list(i); i++) {
+            const char *name = tensor_kernel_backend(tensor_format_list(f), tensor_op_list(i));
+            int r = 0;
+            while (name && r < MOST_ROWS - 1 && rows[r].name && strcmp(rows[r].name, name) != 0)
+                r++;
+            if (name)
+                rows[r] = (struct kernel_row){name, rows[r].count + 1};
+        }
 }
 
-static void print_formats(void) {
-    struct table *t = table_new("lrrrll");
-    const char *const heads[] = {"name", "bytes", "largest", "smallest > 0", "shared exponent", "predictor"};
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        table_cell(t, "%s", heads[i]);
-    tensor_format format;
-    for (int i = 0; (format = tensor_format_list(i)); i++) {
-        struct range range;
-        bool known = range_of(format, &range);
-        table_cell(t, "%s", tensor_format_name(format));
-        table_cell(t, "%zu", tensor_format_bytes(format));
-        table_cell(t, known ? "%.5g" : "-", range.largest);
-        table_cell(t, known ? "%.5g" : "-", range.smallest);
-        tensor *one = tensor_new(format, TENSOR_SHAPE(1));
-        const struct autoflex *a = one ? tensor_autoflex(one) : NULL;
-        if (a)
-            table_cell(t, "value = m * 2^-e, e in %d ... %d", a->e_min, a->e_max);
-        else
-            table_cell(t, "-");
-        table_cell(t, "%s", a ? autoflex_name(a->predictor) : "-");
-        tensor_free(one);
+static int by_count(const void *a, const void *b) {
+    const struct kernel_row *one = a, *other = b;
+    return (one->count < other->count) - (one->count > other->count);
+}
+
+/* "avx512bw 580, portable 170, ref 55". */
+static char *kernels_in_force(void) {
+    struct kernel_row rows[MOST_ROWS] = {{0}};
+    count_kernels(rows);
+    qsort(rows, MOST_ROWS, sizeof *rows, by_count);
+    char *text = text_format("%s", "");
+    for (int r = 0; r < MOST_ROWS && rows[r].name; r++) {
+        char *longer = text_format("%s%s%s %d", text, r ? ", " : "", rows[r].name, rows[r].count);
+        free(text);
+        text = longer;
     }
-    puts("\nFormats");
-    table_print(t, stdout, 2, 0);
-    table_free(t);
-}
-
-static void print_variants(void) {
-    struct table *t = table_new("llll");
-    table_cell(t, "name");
-    table_cell(t, "format");
-    table_cell(t, "weights");
-    table_cell(t, "summary");
-    const nn_variant *v;
-    for (int i = 0; (v = nn_variant_at(i)); i++) {
-        table_cell(t, "%s", v->name);
-        table_cell(t, "%s", tensor_format_name(v->format));
-        table_cell(t, "%s", v->wide ? "wide copy" : v->stochastic_weights ? "stochastic" : "plain");
-        table_cell(t, "%s", v->summary);
-    }
-    puts(
-        "\nVariants (for --formats and --format; ':nomaster' drops the wide copy, ':PREDICTOR' chooses the predictor)");
-    table_print(t, stdout, 2, 0);
-    table_free(t);
-}
-
-static void print_policies(void) {
-    struct table *t = table_new("ll");
-    table_cell(t, "name");
-    table_cell(t, "formats by layer and role");
-    for (int i = 0; nn_policy_at(i); i++) {
-        table_cell(t, "%s", nn_policy_at(i));
-        table_cell(t, "%s", nn_policy_summary(i));
-    }
-    puts("\nPolicies (for --policy, which takes files too; docs/policies.md)");
-    table_print(t, stdout, 2, 0);
-    table_free(t);
-}
-
-static void print_predictors(void) {
-    struct table *t = table_new("ll");
-    table_cell(t, "name");
-    table_cell(t, "makes room for");
-    for (int i = 0; autoflex_at(i); i++) {
-        table_cell(t, "%s", autoflex_name(autoflex_at(i)));
-        table_cell(t, "%s", autoflex_summary(autoflex_at(i)));
-    }
-    puts("\nExponent predictors");
-    table_print(t, stdout, 2, 0);
-    table_free(t);
-}
-
-/* Built for 32x32 colour images and 10 classes, or for 128 bytes; NULL on failure. */
-static nn_graph *build(const char *model) {
-    nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1, .seed = 1});
-    nn_node logits = !g                           ? -1
-                     : nn_model_reads_text(model) ? nn_model_text(g, model, 128, 256)
-                                                  : nn_model(g, model, 32, 32, 3, 10);
-    if (logits >= 0)
-        return g;
-    nn_graph_free(g);
-    return NULL;
-}
-
-static char *parameters_of(const char *model) {
-    nn_graph *g = build(model);
-    char *text = g ? text_count(nn_parameter_count(g)) : text_format("-");
-    nn_graph_free(g);
     return text;
 }
 
-static int print_model(const char *model) {
-    failure_watch();
-    nn_graph *g = build(model);
-    if (!g)
-        return failure_is_usage() ? text_usage("%s%s", tensor_error(), text_did_you_mean(model, options_model_name))
-                                  : text_failed("'%s': %s", model, tensor_error());
-    struct table *t = table_new("llrl");
-    const char *const heads[] = {"name", "shape", "elements", "layout"};
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        table_cell(t, "%s", heads[i]);
-    nn_weight_info w;
-    int count = 0;
-    for (; (w = nn_weight_at(g, count)).name; count++) {
-        int64_t elements = 1;
-        for (int d = 0; d < w.ndim; d++)
-            elements *= w.dim[d];
-        table_cell(t, "%s", w.name);
-        table_take(t, text_shape(w.ndim, w.dim));
-        table_take(t, text_count(elements));
-        table_cell(t, "%s", w.layout);
+static void print_devices(void) {
+    int gpus = 0;
+    for (char name[16]; snprintf(name, sizeof name, "cuda:%d", gpus), tensor_device_find(name); gpus++)
+        ;
+    if (gpus)
+        printf("devices    cpu, %d GPU%s: cuda:0%s\n", gpus, gpus > 1 ? "s" : "", gpus > 1 ? ", ..." : "");
+    else
+        puts("devices    cpu; no GPU, 'flexlab info devices' says why");
+}
+
+static void print_names(void) {
+    struct table *t = table_new("ll");
+    for (int i = 0; info_table_name(i); i++) {
+        table_cell(t, "%s", info_table_name(i));
+        table_cell(t, "%s", info_table_summary(i));
     }
-    char *parameters = text_count(nn_parameter_count(g));
-    printf("%s for %s: %s parameters, %d tensors in a file of weights\n\n", model,
-           nn_model_reads_text(model) ? "128 tokens of a vocabulary of 256" : "32x32x3 images and 10 classes",
-           parameters, count);
-    free(parameters);
+    table_cell(t, "MODEL");
+    table_cell(t, "the tensors of a model: names, shapes, layouts (flexlab info resnet20)");
+    puts("\n'flexlab info NAME' prints more. NAME is one of");
     table_print(t, stdout, 2, 0);
     table_free(t);
-    puts("\nElements are row-major. Other images, classes or texts change shapes, not layouts; docs/checkpoints.md "
-         "says\n"
-         "how weights of other programs are brought into them, for --weights.");
-    nn_graph_free(g);
+}
+
+static int print_overview(void) {
+    struct origin here = origin_here("info", NULL);
+    char *kernels = kernels_in_force();
+    printf("flexlab %s (%s)\n"
+           "processor  %s; %ld online, %d thread%s\n"
+           "kernels    %s (operation x format)%s%s\n",
+           here.version, here.revision, here.processor, sysconf(_SC_NPROCESSORS_ONLN), here.threads,
+           here.threads > 1 ? "s" : "", kernels, here.instruction_cap ? "; at most FLEXLAB_ISA=" : "",
+           here.instruction_cap ? here.instruction_cap : "");
+    free(kernels);
+    origin_clear(&here);
+    print_devices();
+    putchar('\n');
+    info_formats(2);
+    print_names();
     return STATUS_OK;
 }
 
-static void print_models(void) {
-    struct table *t = table_new("lrr");
-    table_cell(t, "name");
-    table_cell(t, "parameters");
-    table_cell(t, "default --lr");
-    for (int i = 0; options_model_name(i); i++) {
-        const char *model = options_model_name(i);
-        table_cell(t, "%s", model);
-        table_take(t, parameters_of(model));
-        table_cell(t, "%g", options_default_rate(model));
-    }
-    puts("\nModels (parameters for 32x32x3 images and 10 classes, of gpt and -char for texts as bytes; resnetD and\n"
-         "resnetD-b exist for every D = 6n + 2, resnetD-bottleneck for D = 9n + 2, wrnD-K for D = 6n + 4 and K\n"
-         "below 1000, mlpLxW for L layers with W hidden units, gptLxW for 1 to 48 layers L and every width W\n"
-         "up to 2048 that is a multiple of 32)");
-    table_print(t, stdout, 2, 0);
-    table_free(t);
-}
-
-static void print_data(void) {
-    puts("\nData (for --data)\n"
-         "  synthetic[:train=N][,test=N][,seed=S]  generated 32x32 colour images of 10 classes (20000 and 4000)\n"
-         "  cifar10:DIR  data_batch_1.bin ... data_batch_5.bin and test_batch.bin, the binary version of CIFAR-10\n"
-         "  cifar100:DIR[,labels=fine|coarse]  train.bin and test.bin, the binary version of CIFAR-100\n"
-         "  idx:DIR      train-images-idx3-ubyte and its three companions (MNIST, Fashion-MNIST), plain or .gz\n"
-         "  npy:IMAGES,LABELS,TEST_IMAGES,TEST_LABELS[,classes=N]  arrays of NumPy: uint8 [N, H, W] or [N, H, W, C], "
-         "integers [N]\n"
-         "  npz:FILE[,TEST_FILE][,classes=N]  the same in an archive: x_train, y_train, x_test, y_test or "
-         "train_images, ...\n"
-         "  images:DIR[,resize=HEIGHTxWIDTH][,channels=1|2|3|4]  PNG and JPEG files DIR/train/CLASS/..., "
-         "DIR/test/CLASS/...\n"
-         "  text:FILE[,TEST_FILE][,unit=bytes|characters][,test=PERCENT]  a text, for models that read one; without "
-         "TEST_FILE its\n               last 10 percent are the test split");
-}
-
-static void print_device(struct table *t, tensor_device *device) {
-    char text[400];
-    const bool known = !tensor_device_describe(device, text, sizeof text);
-    table_cell(t, "%s", tensor_device_name(device));
-    table_cell(t, "%s", known ? text : tensor_error());
-}
-
-/* Why there is no GPU is told at the first one. */
-static void print_devices(void) {
-    struct table *t = table_new("ll");
-    table_cell(t, "name");
-    table_cell(t, "device");
-    print_device(t, tensor_device_list(0));
-    tensor_device *gpu;
-    int count = 0;
-    for (char name[16]; snprintf(name, sizeof name, "cuda:%d", count), (gpu = tensor_device_find(name)); count++)
-        print_device(t, gpu);
-    if (!count) {
-        const char *reason = strstr(tensor_error(), "unavailable: ");
-        table_cell(t, "cuda");
-        table_cell(t, "%s", reason ? reason : tensor_error());
-    }
-    puts("\nDevices");
-    table_print(t, stdout, 2, 0);
-    table_free(t);
-}
-
-/* Where class fast has a kernel of its own. */
-static void print_fast_kernels(void) {
-    int found = 0;
-    puts("\nKernels of class fast (tensor_set_class) on this machine");
-    for (int f = 0; tensor_format_list(f); f++)
-        for (int i = 0; tensor_op_list(i); i++) {
-            const char *op = tensor_op_list(i), *exact = tensor_kernel_backend(tensor_format_list(f), op);
-            tensor_set_class(TENSOR_FAST);
-            const char *fast = tensor_kernel_backend(tensor_format_list(f), op);
-            tensor_set_class(TENSOR_EXACT);
-            if (exact && fast && strcmp(exact, fast) != 0) {
-                printf("  %s.%s.%s\n", tensor_format_name(tensor_format_list(f)), op, fast);
-                found++;
-            }
-        }
-    if (!found)
-        puts("  none: the processor has no fast products of bf16, or FLEXLAB_ISA caps it");
-}
-
-static void print_kernels(void) {
-    enum { MAX_COLUMNS = 64 };
-    tensor_format formats[MAX_COLUMNS];
-    char alignment[MAX_COLUMNS + 2] = "l";
-    int count = 0;
-    while (count < MAX_COLUMNS && (formats[count] = tensor_format_list(count)))
-        alignment[++count] = 'l';
-    alignment[count + 1] = 0;
-    struct table *t = table_new(alignment);
-    table_cell(t, "operation");
-    for (int f = 0; f < count; f++)
-        table_cell(t, "%s", tensor_format_name(formats[f]));
-    for (int i = 0; tensor_op_list(i); i++) {
-        table_cell(t, "%s", tensor_op_list(i));
-        for (int f = 0; f < count; f++) {
-            const char *backend = tensor_kernel_backend(formats[f], tensor_op_list(i));
-            table_cell(t, "%s", backend ? backend : "-");
-        }
-    }
-    puts("\nKernels that run on this machine");
-    table_print(t, stdout, 2, 0);
-    table_free(t);
+static void help(void) {
+    puts("Usage: flexlab info [NAME]\n\n"
+         "Without NAME: version, processor, how many operations run on which row of kernels, devices, formats.\n"
+         "With NAME, a table:\n");
+    for (int i = 0; info_table_name(i); i++)
+        printf("  %-12s%s\n", info_table_name(i), info_table_summary(i));
+    puts("  MODEL       the tensors of that model: names as in a file of weights, shapes, and what their\n"
+         "              dimensions are\n\nExamples\n"
+         "  flexlab info\n"
+         "  flexlab info kernels\n"
+         "  flexlab info resnet20\n"
+         "  FLEXLAB_ISA=avx2 flexlab info kernels    (what a machine without AVX-512 would run)");
 }
 
 int command_info(int argc, char **argv) {
     if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-        puts(
-            "Usage: flexlab info [MODEL]\n\n"
-            "Lists formats, variants, exponent predictors, models, data sources and devices, and the kernel that runs\n"
-            "each operation of each format on this machine. With MODEL, the tensors of that model instead: names as "
-            "in\n"
-            "a file of weights, shapes, and what their dimensions are.\n\nExamples\n"
-            "  flexlab info\n"
-            "  flexlab info resnet20\n"
-            "  FLEXLAB_ISA=avx2 flexlab info    (what a machine without AVX-512 would run)");
+        help();
         return STATUS_OK;
     }
     if (argc > 1 && (argc > 2 || argv[1][0] == '-'))
-        return text_usage("unexpected argument '%s'; info takes the name of one model, or none",
+        return text_usage("unexpected argument '%s'; info takes one name, of a table or a model, or none",
                           argv[argc > 2 ? 2 : 1]);
-    if (argc > 1)
-        return print_model(argv[1]);
-    const char *cap = getenv("FLEXLAB_ISA");
-    tensor_format first = tensor_format_list(0);
-    if (!first || !tensor_kernel_backend(first, "add"))
+    const tensor_format first = tensor_format_list(0);
+    if (!first || !tensor_kernel_backend(first, "add")) /* FLEXLAB_ISA with a value that is none */
         return text_usage("%s", tensor_error());
-    printf("flexlab %s\nthreads: %d (%ld processors online)\ninstruction sets: %s%s\n", flexlab_version(),
-           tensor_threads(), sysconf(_SC_NPROCESSORS_ONLN),
-           cap && cap[0] ? "at most FLEXLAB_ISA=" : "all that the processor has", cap ? cap : "");
-    print_formats();
-    print_variants();
-    print_policies();
-    print_predictors();
-    print_models();
-    print_data();
-    print_devices();
-    print_fast_kernels();
-    print_kernels();
-    return STATUS_OK;
+    if (argc == 1)
+        return print_overview();
+    return info_table(argv[1]) ? STATUS_OK : info_model(argv[1]);
 }

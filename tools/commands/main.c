@@ -24,7 +24,7 @@ static const struct command_row {
     {"report", command_report, "draw table, figures and report again from stored results"},
     {"replay", command_replay, "run exponent predictors again over the recorded maxima of trace files"},
     {"facts", command_facts, "what the literature says of number formats, computed again"},
-    {"info", command_info, "formats, variants, predictors, models, and which kernels run here"},
+    {"info", command_info, "this machine on one screen; formats, policies, models, kernels and more by name"},
 };
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 

@@ -374,7 +374,7 @@ static int open_pair(struct gan *g) {
 }
 
 static void take_policy(struct gan *g) {
-    if (!g->series->policy)
+    if (g->series->plain)
         return;
     g->parts = text_alloc(NETWORKS, sizeof *g->parts);
     policy_take_rows(&g->parts[CRITIC], wgan_critic(g->pair));

@@ -4,12 +4,12 @@
 #include "figures/figure_style.h"
 #include "figures/gnuplot.h"
 #include "base/text.h"
-#include "results/trace.h"
+#include "readers/trace.h"
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST_TENSORS = 8, MOST_COLUMNS = 4, MOST_POINTS = 1000, MOST_NAMED = 12 };
+enum { MOST_TENSORS = DRAWING_TENSORS, MOST_COLUMNS = 4, MOST_POINTS = 1000, MOST_NAMED = 12 };
 
 /* Pixels: the key; of a block its heading, rows, axis; of a row its name and its panel. */
 enum { BLOCK_HEAD = 44, ROW_NAME = 36, ROW_PANEL = 122, BLOCK_FOOT = 58, LEFT = 68, GAP = 62, RIGHT = 20 };

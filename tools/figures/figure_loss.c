@@ -41,11 +41,6 @@ static int most_windows(const struct experiment *x, int series) {
     return most;
 }
 
-/* A run that diverges would press all others to the floor: cut at five times the loss of guessing. */
-static double loss_cut(const struct experiment *x) {
-    return 5 * log(x->data.classes);
-}
-
 static int most_windows_of_all(const struct experiment *x) {
     int most = 0;
     for (int i = 0; i < x->series_count; i++)
@@ -75,7 +70,7 @@ static bool loss_block(FILE *out, const struct experiment *x, const char *name, 
             band_add(&band, base ? run->windows[w].loss - base->windows[w].loss : window_loss(&run->windows[w]));
             step = (double)run->windows[w].step - 0.5 * (run->windows[w].count - 1);
         }
-        bool in_view = band_print(out, step, &band, loss_cut(x));
+        bool in_view = band_print(out, step, &band, drawing_loss_cut(x));
         any |= before && in_view;
         before = in_view;
         if (in_view)
@@ -164,8 +159,8 @@ static void loss_limits(FILE *out, const struct experiment *x) {
         }
     bool wide = low > 0 && high / low > 30;
     fputs(wide ? "set logscale y\n" : "", out);
-    if (!(high <= loss_cut(x)))
-        fprintf(out, "set yrange [*:%g]\n", loss_cut(x));
+    if (!(high <= drawing_loss_cut(x)))
+        fprintf(out, "set yrange [*:%g]\n", drawing_loss_cut(x));
 }
 
 /* Where the first NaN or Inf of each run is, in the colour of its format. */
@@ -175,7 +170,7 @@ static int mark_nonfinite(FILE *out, const struct experiment *x) {
     int marks = 0;
     for (int i = 0; i < x->run_count && marks < MOST_MARKS; i++) {
         const struct run *run = &x->runs[i];
-        const int64_t step = run->first.step ? run->first.step : run->nonfinite_step;
+        const int64_t step = drawing_nonfinite_step(run);
         if (run->shown && step)
             fprintf(out,
                     "set arrow %d from first %lld, graph 1 to first %lld, graph 0 nohead dashtype 3 linewidth 1.2 "
@@ -248,10 +243,10 @@ static char *loss_script(const struct experiment *x, int *figure_height) {
     figure_common_style(out);
     key_formats(&key, x, has_loss);
     figure_place(out, height, 0.065, 0.485, top, top + PANEL);
+    fprintf(out, "set title '%s", drawing_title("loss"));
     if (x->window > 1)
-        fprintf(out, "set title 'Training loss, means of %d steps'\n", x->window);
-    else
-        fputs("set title 'Training loss'\n", out);
+        fprintf(out, ", means of %d steps", x->window);
+    fputs("'\n", out);
     fprintf(out, "set xlabel 'step' offset 0,0.3\nset xrange [0:%lld]\n", (long long)x->steps);
     figure_step_marks(out, x->steps, (int)(0.42 * FIGURE_WIDTH));
     loss_limits(out, x);
@@ -261,7 +256,7 @@ static char *loss_script(const struct experiment *x, int *figure_height) {
     plot_curves(out, x, "loss", 0, marker, interval, has_loss);
     unmark(out, marks);
     key_done(&key);
-    fputs("unset logscale y\nset yrange [*:*]\nset title 'Test accuracy, %'\nset xlabel 'epoch'\n", out);
+    fprintf(out, "unset logscale y\nset yrange [*:*]\nset title '%s'\nset xlabel 'epoch'\n", drawing_title("accuracy"));
     figure_place(out, height, 0.565, 0.985, top, top + PANEL);
     int64_t epochs = (x->steps + x->steps_per_epoch - 1) / x->steps_per_epoch;
     fprintf(out, "set xrange [%g:%g]\nset xtics %lld\n", epochs > 1 ? 1 - 0.02 * (double)epochs : 0.5,
@@ -269,10 +264,10 @@ static char *loss_script(const struct experiment *x, int *figure_height) {
     plot_curves(out, x, "accuracy", 0, "linespoints pointtype 7 pointsize 0.5", 1, has_accuracy);
     if (difference) {
         const int power = power_of_differences(largest);
-        const double cut = loss_cut(x) * pow(10, -power);
+        const double cut = drawing_loss_cut(x) * pow(10, -power);
         top += PANEL + PANEL_FOOT + PANEL_HEAD;
         figure_place(out, height, 0.065, 0.985, top, top + DIFFERENCE);
-        fputs("set title 'Training loss minus that of fp32 with the same seed", out);
+        fprintf(out, "set title '%s with the same seed", drawing_title("difference"));
         if (power)
             fprintf(out, ", in units of 10^{%d}", power);
         fprintf(out,

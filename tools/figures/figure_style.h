@@ -1,25 +1,13 @@
-/* figure_style.h - what the figures have in common: colours, lines, the key, places of panels. Pixels are those of the
+/* figure_style.h - what the printed figures have in common: lines, the key, places of panels. Pixels are those of the
  * SVG, from the top left. */
 #ifndef FLEXLAB_FIGURE_STYLE_H
 #define FLEXLAB_FIGURE_STYLE_H
 
-#include "results/experiment.h"
+#include "figures/drawing.h"
 #include <stdio.h>
 
 enum { FIGURE_WIDTH = 1100 };
 
-struct colour {
-    char text[8]; /* "#rrggbb" */
-};
-/* Of a format, the same in every figure, and no other format of the comparison has it. A variant without suffix always
- * has the same. */
-struct colour figure_colour(const struct experiment *x, int series);
-
-/* Of shadow format number `shadow` of those that telemetry measured: neither a format nor another shadow has it. */
-struct colour figure_shadow_colour(const struct experiment *x, char *const *shadows, int shadow);
-
-/* The n-th series to be drawn: the baseline first, the others in the order of the command line. */
-int figure_drawn_at(const struct experiment *x, int n);
 /* Line style of the n-th series drawn: each has wider gaps than the one below it, so that curves that coincide all stay
  * visible. To be freed. */
 char *figure_line(const struct experiment *x, int n);

@@ -3,7 +3,7 @@
 #include "base/output.h"
 #include "base/signals.h"
 #include "base/text.h"
-#include "core/base/turning.h"
+#include "core/base/shown.h"
 #include <errno.h>
 #include <signal.h>
 #include <spawn.h>
@@ -29,7 +29,7 @@ void gnuplot_string(FILE *script, const char *text) {
     while (*text) {
         size_t bytes = text_character(text);
         unsigned char c = (unsigned char)*text;
-        char turning[FL_TURNING_TEXT];
+        char turning[FL_SHOWN_TEXT];
         if (c == '\'')
             fputs("''", script); /* the only character with a meaning in single quotes */
         else if (fl_turning(text, turning))

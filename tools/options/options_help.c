@@ -122,7 +122,7 @@ void options_help(enum command command, FILE *out) {
               "  flexlab compare --model mlp2 --data synthetic:train=2000,test=500 --epochs 3 --out quick\n"
               "  flexlab compare --model resnet20 --data cifar10:cifar-10-batches-bin --epochs 20 --seeds 3 --out r20\n"
               "  flexlab compare --formats fp32,fp16,fp16:nomaster,fp16-sr,flex16+5 --lr 5e-4 --out low-rate\n"
-              "  flexlab compare --formats fp32,flex16+5 --policy O1,O2:bf16,dfp16,my.policy --out levels\n"
+              "  flexlab compare --formats fp32,flex16+5,O1,O2:bf16,policy:dfp16,my.policy --out levels\n"
               "  flexlab compare --resume r20\n",
               out);
     else

@@ -54,39 +54,32 @@ static const struct option_row rows[] = {
     {"model", "NAME", BOTH, KIND_TEXT, FIELD(model), .section = "What is trained",
      .help =
          "mlp2, cnn6, resnet20 or resnetD with D = 6n + 2, vgg11, mobilenet, ...; of texts\ngpt, gptLxW with L layers "
-         "of width W (flexlab info lists them; cnn6)"},
+         "of width W ('flexlab info models'; cnn6)"},
     {"data", "SPEC", BOTH | GOING_ON | KEPT, KIND_TEXT, FIELD(data),
      .help =
          "synthetic[:train=N][,test=N][,seed=S] (generated images, nothing to\nfetch; the default), cifar10:DIR, "
          "cifar100:DIR[,labels=fine|coarse],\nidx:DIR, npy:IMAGES,LABELS,TEST_IMAGES,TEST_LABELS, "
          "npz:FILE[,TEST_FILE],\nor images:DIR[,resize=HxW][,channels=N] with PNG and JPEG files\nDIR/train/CLASS/... "
-         "and DIR/test/CLASS/...; text:FILE[,TEST_FILE]\n[,unit=bytes|characters][,test=PERCENT]; see 'flexlab info'"},
+         "and DIR/test/CLASS/...; text:FILE[,TEST_FILE]\n[,unit=bytes|characters][,test=PERCENT]; see 'flexlab info "
+         "data'"},
     {"context", "N", BOTH, KIND_WHOLE, FIELD(context), 1, 65536, .help = "tokens of a sequence, of texts alone (128)"},
     {"formats", "LIST", COMMAND_COMPARE, KIND_TEXT, FIELD(formats),
      .help =
-         "comma-separated variants, see 'flexlab info'\n(fp32,fp16,bf16,flex16+5,dfp16). Suffixes: ':nomaster' "
-         "leaves out\n"
-         "the wide copy of the weights, ':noscale' the loss scaling, ':paper',\n':ngraph', ... chooses the exponent "
-         "predictor; for example\nfp16,fp16:noscale,fp16:nomaster,flex16+5:ngraph.\n"
-         "policy:NAME and policy:FILE are policies: see --policy.\n"
-         "'@DEVICE' at the end chooses where it trains: flex16+5@cuda,flex16+5@cpu"},
-    {"format", "NAME", COMMAND_TRAIN, KIND_TEXT, FIELD(formats),
-     .help =
-         "the variant, see 'flexlab info' (flex16+5); suffixes ':nomaster',\n':noscale', ':PREDICTOR' and '@DEVICE' as "
-         "for compare"},
+         "comma-separated policies (fp32,fp16,bf16,flex16+5,dfp16): a name (fp16,\nflex16+5-sr, O1, O2:bf16, ...: "
+         "'flexlab info policies'), a file, or last\na text of rules with ';' (docs/policies.md). Behind a variant "
+         "':nomaster'\nleaves out the wide copy of the weights, ':ngraph', ... chooses the\nexponent predictor, behind "
+         "any name ':noscale' leaves out the loss scaling\nand '@DEVICE' chooses where it trains: "
+         "fp32,fp16:noscale,O2,flex16+5@cuda.\npolicy:NAME is a preset where a variant has its name (policy:dfp16)"},
+    {"format", "POLICY", COMMAND_TRAIN, KIND_TEXT, FIELD(formats),
+     .help = "a name, a file or a text of rules, with suffixes as for compare\n(flex16+5); beside --policy the variant "
+             "that its rules begin from"},
     {"policy", "LIST", COMMAND_COMPARE, KIND_TEXT, FIELD(policy),
-     .help = "policies to compare beside the formats, comma-separated: names\n(O0, O1, O2, O3, O1:bf16, dfp16, ...: "
-             "'flexlab info') and files,\nwhich say what format each layer has in each role "
-             "(docs/policies.md),\nand last a text of such rules with ';'; ':noscale' behind a name\n"
-             "leaves out its loss scaling"},
+     .help = "more policies, behind those of --formats: another spelling of\n'policy:' before each"},
     {"policy", "NAME|FILE", COMMAND_TRAIN, KIND_TEXT, FIELD(policy),
-     .help =
-         "what format each layer has in each role: a name (O0, O1, O2, O3,\nO1:bf16, dfp16, ...: 'flexlab info') or "
-         "a file (docs/policies.md);\nwith --format, a file's rules begin from that variant; ':noscale' behind it\n"
-         "leaves out the loss scaling that it asks for, or that fp16 has"},
+     .help = "another spelling of --format 'policy:NAME'; beside --format, rules that\nbegin from its variant"},
     {"layer-format", "RULES", BOTH, KIND_TEXT, FIELD(layer_format),
-     .help = "layers in other variants, comma-separated PATTERN=VARIANT such as\n'fc*=bf16,@norm=fp32'; after the "
-             "rules of a policy, in each format"},
+     .help = "lines behind those of each policy, as comma-separated PATTERN=VARIANT:\n'fc*=bf16,@norm=fp32' for "
+             "'fc* format=bf16; @norm format=fp32;'"},
     {"weights", "FILE", BOTH, KIND_TEXT, FIELD(weights),
      .help =
          "initial weights of all formats and seeds: a network that 'flexlab train'\nhas written, of the same model in "
@@ -219,7 +212,7 @@ static const struct option_row rows[] = {
     {"checkpoint", "FILE", COMMAND_EVAL, KIND_TEXT, FIELD(checkpoint), .section = "What is evaluated",
      .help = "a network that 'flexlab train' has written: best.safetensors,\nlast.safetensors, resume.safetensors"},
     {"data", "SPEC", COMMAND_EVAL, KIND_TEXT, FIELD(data),
-     .help = "data of any kind that 'flexlab train' takes, see 'flexlab info'\n(synthetic)"},
+     .help = "data of any kind that 'flexlab train' takes, see 'flexlab info data'\n(synthetic)"},
     {"split", "NAME", COMMAND_EVAL, KIND_NAME, FIELD(split), .names = split_name,
      .help = "test or train: which part of it (test)"},
     {"test-limit", "N", COMMAND_EVAL, KIND_WHOLE, FIELD(test_limit), 1, INT_MAX,
@@ -232,16 +225,14 @@ static const struct option_row rows[] = {
      .help =
          "square images whose side is a multiple of 8 up to 256, of any kind\nthat 'flexlab train' takes; their labels "
          "do not count (synthetic)"},
-    {"format", "NAME", COMMAND_WGAN, KIND_TEXT, FIELD(formats),
-     .help = "the variant of both networks, with ':nomaster', ':noscale', ':PREDICTOR'\nand '@DEVICE' as for compare "
-             "(flex16+5)"},
+    {"format", "POLICY", COMMAND_WGAN, KIND_TEXT, FIELD(formats),
+     .help = "the policy of both networks, as for train (flex16+5). A rule is to match\nin one of them, whose layers "
+             "are up1 "
+             "... up4, bn1 ... bn3, image and\ndown1 ... down3, leaky1 ... leaky3, score"},
     {"policy", "NAME|FILE", COMMAND_WGAN, KIND_TEXT, FIELD(policy),
-     .help = "what format each layer of both networks has in each role, as for\ntrain (docs/policies.md); a rule is to "
-             "match in one of them, whose\nlayers are up1 ... up4, bn1 ... bn3, image and down1 ... down3,\nleaky1 ... "
-             "leaky3, score"},
+     .help = "another spelling of --format 'policy:NAME'; beside --format, rules that\nbegin from its variant"},
     {"layer-format", "RULES", COMMAND_WGAN, KIND_TEXT, FIELD(layer_format),
-     .help = "layers in other variants, comma-separated PATTERN=VARIANT such as\n'up*=bf16,score=fp32'; after the "
-             "rules of a policy"},
+     .help = "lines behind those of the policy, as comma-separated PATTERN=VARIANT:\n'up*=bf16,score=fp32'"},
     {"latent", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(latent), 1, 4096,
      .help = "numbers that an image is generated from (64)"},
     {"filters", "N", COMMAND_WGAN, KIND_WHOLE, FIELD(filters), 1, 1024,

@@ -1,10 +1,11 @@
-/* series.c - the formats and policies that a command trains, as the options name them. */
+/* series.c - the policies that a command trains, read from the ways in which the options spell them. */
 #include "options/series.h"
 #include "base/failure.h"
 #include "flexlab/autoflex.h"
 #include "base/text.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *suffix_name(int i) {
     return i > 1 ? options_predictor_name(i - 2) : i ? "noscale" : "nomaster";
@@ -81,6 +82,58 @@ static bool take_no_scale(char *name) {
     return has;
 }
 
+/* The variants, then the presets that have names of their own: "dfp16" is the variant, "policy:dfp16" the preset. */
+static const char *policy_name(int i) {
+    int variants = 0;
+    while (options_variant_name(variants))
+        variants++;
+    if (i < variants)
+        return options_variant_name(i);
+    for (int p = 0; nn_policy_at(p); p++)
+        if (!nn_variant_find(nn_policy_at(p)) && i-- == variants)
+            return nn_policy_at(p);
+    return NULL;
+}
+
+/* Whether a name that is no variant's, with ":noscale" behind it or not, is that of a preset or of a file. */
+static bool names_policy(const char *name) {
+    char *copy = text_format("%s", name);
+    bool found = is_policy_text(copy) || (!access(copy, F_OK) && *copy);
+    take_no_scale(copy);
+    found = found || (!access(copy, F_OK) && *copy);
+    for (int i = 0; nn_policy_at(i) && !found; i++)
+        found = !strcmp(nn_policy_at(i), copy);
+    free(copy);
+    return found;
+}
+
+/* "fp16", "fp16:nomaster". */
+static bool starts_with_variant(const char *item) {
+    char *name = text_format("%.*s", (int)strcspn(item, ":"), item);
+    const bool found = nn_variant_find(name) != NULL;
+    free(name);
+    return found;
+}
+
+/* A predictor has no line of its own: it stands behind the format, wherever that stands. */
+char *series_plain_policy(const struct series *series) {
+    const nn_variant *v = series->variant;
+    const char *format = tensor_format_name(v->format);
+    const bool own = series->predictor && (!v->predictor || strcmp(series->predictor, v->predictor) != 0);
+    char *predictor = own ? text_format(" * activations=%s:%s gradients=%s:%s weights=%s:%s;", format,
+                                        series->predictor, format, series->predictor, format, series->predictor)
+                          : text_format("%s", "");
+    char *policy =
+        text_format("variant %s;%s%s%s", v->name, predictor, series->no_master && v->wide ? " * master=none;" : "",
+                    series->no_scale ? " loss-scale none;" : "");
+    free(predictor);
+    return policy;
+}
+
+static const char *option_of_formats(const struct settings *settings) {
+    return settings->command == COMMAND_COMPARE ? "formats" : "format";
+}
+
 /* Reads the policy, of which only what it says is kept: the file may change while runs go on. variant NULL: its own. */
 static int take_policy(const struct settings *s, struct series *series, const char *policy, const char *variant) {
     const nn_config config = {.variant = series->resumed ? NULL : variant,
@@ -99,7 +152,7 @@ static int take_policy(const struct settings *s, struct series *series, const ch
     series->asked_variant = !series->resumed && variant ? text_format("%s", variant) : NULL;
     failure_forget();
     nn_graph *g = nn_graph_new(&config);
-    const char *option = policy ? "policy" : "layer-format";
+    const char *option = !policy ? "layer-format" : s->policy ? "policy" : option_of_formats(s);
     if (!g)
         return failure_is_usage() ? text_usage("--%s: %s", option, tensor_error())
                                   : text_failed("--%s: %s", option, tensor_error());
@@ -130,7 +183,8 @@ static int parse_policy(const struct settings *settings, struct series *series, 
     int status = take_policy(settings, series, policy, base);
     if (status == STATUS_OK && series->no_scale && !settings->loss_scale &&
         !strcmp(series->loss_scale ? series->loss_scale : default_loss_scale(series), "none"))
-        status = text_usage("--policy: '%s:noscale': the loss of this policy is not scaled anyway", policy);
+        status = text_usage("--%s: '%s:noscale': the loss of this policy is not scaled anyway",
+                            settings->policy ? "policy" : option_of_formats(settings), policy);
     if (status == STATUS_OK) {
         series->predictor = series->shared && settings->predictor ? settings->predictor : NULL;
         series->no_master = !strcmp(settings->master, "none");
@@ -143,9 +197,10 @@ static int parse_policy(const struct settings *settings, struct series *series, 
     return status;
 }
 
-/* One item of the list, "VARIANT[:nomaster][:noscale][:PREDICTOR][@DEVICE]" or "policy:POLICY[:noscale][@DEVICE]". */
+/* One item of the list, "VARIANT[:nomaster][:noscale][:PREDICTOR][@DEVICE]" or "[policy:]POLICY[:noscale][@DEVICE]",
+ * where a POLICY is a preset, a file or a text. */
 static int parse_series(const struct settings *settings, struct series *series, char *item) {
-    const char *option = strchr(settings->formats, ',') ? "formats" : "format";
+    const char *option = option_of_formats(settings);
     char *at = is_policy_text(item) ? NULL : strchr(item, '@');
     if (at)
         *at++ = 0;
@@ -153,8 +208,9 @@ static int parse_series(const struct settings *settings, struct series *series, 
     const int status = at ? find_device(series, option, at) : find_device(series, "device", elsewhere);
     if (status)
         return status;
-    if (!strncmp(item, "policy:", 7)) {
-        const int taken = parse_policy(settings, series, item + 7);
+    const size_t prefix = strncmp(item, "policy:", 7) ? 0 : 7;
+    if (prefix || (!starts_with_variant(item) && (series->resumed || names_policy(item)))) {
+        const int taken = parse_policy(settings, series, item + prefix);
         if (taken == STATUS_OK && at) {
             char *label = text_format("%s@%s", series->label, series->device);
             free(series->label);
@@ -165,7 +221,8 @@ static int parse_series(const struct settings *settings, struct series *series, 
     char *rest = item, *name = strsep(&rest, ":");
     series->variant = nn_variant_find(name);
     if (!series->variant)
-        return text_refuse_name(text_format("--%s: unknown format '%s'", option, name), name, options_variant_name);
+        return text_refuse_name(text_format("--%s: unknown format '%s', and no file of that name", option, name), name,
+                                policy_name);
     series->shared = tensor_format_is_shared(series->variant->format);
     series->predictor = series->shared && settings->predictor ? settings->predictor : series->variant->predictor;
     series->no_master = series->variant->wide && !strcmp(settings->master, "none");
@@ -201,7 +258,10 @@ static int parse_series(const struct settings *settings, struct series *series, 
         text_format("%s%s%s%s%s%s%s%s", name, series->no_master ? ":nomaster" : "", series->no_scale ? ":noscale" : "",
                     has_predictor ? ":" : "", has_predictor ? series->predictor : "",
                     settings->layer_format ? SERIES_LAYERS : "", at ? "@" : "", at ? series->device : "");
-    if (settings->layer_format) { /* its rules may have given masters and shared exponents to a format without */
+    series->plain = !settings->layer_format;
+    if (series->plain)
+        series->policy = series_plain_policy(series);
+    else { /* its rules may have given masters and shared exponents to a format without */
         series->no_master = series->no_master || !strcmp(settings->master, "none");
         if (series->shared && settings->predictor && !has_predictor)
             series->predictor = settings->predictor;
@@ -223,11 +283,12 @@ static bool has_own_predictor(const struct series *series) {
     return series->predictor && series->predictor != series->variant->predictor;
 }
 
+/* A plain policy is asked of the library by its variant: the same numbers, and a checkpoint that says so. */
 nn_config series_network(const struct settings *s, const struct series *series) {
     return (nn_config){.variant = series->variant->name,
-                       .policy = series->policy,
+                       .policy = series->plain ? NULL : series->policy,
                        .predictor =
-                           series->policy && !s->predictor && !has_own_predictor(series) ? NULL : series->predictor,
+                           !series->plain && !s->predictor && !has_own_predictor(series) ? NULL : series->predictor,
                        .no_master = series->no_master,
                        .device = series->device,
                        .batch = (int)s->batch,
@@ -248,7 +309,7 @@ nn_config series_network(const struct settings *s, const struct series *series) 
 
 nn_config series_asked(const struct settings *s, const struct series *series) {
     nn_config config = series_network(s, series);
-    if (!series->policy || series->resumed)
+    if (series->plain || series->resumed)
         return config;
     config.policy = series->asked_policy;
     config.variant = series->asked_variant;

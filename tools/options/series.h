@@ -1,4 +1,6 @@
-/* series.h - a format, or a policy, that a command trains: one of the series of its tables and figures. */
+/* series.h - a policy that a command trains: one of the series of its tables and figures. A policy is a text of lines
+ * (docs/policies.md); a variant is one of one line. Variants with suffixes, --policy and --layer-format are spellings,
+ * which series_read turns into those lines: what comes behind it knows the policy alone. */
 #ifndef FLEXLAB_SERIES_H
 #define FLEXLAB_SERIES_H
 
@@ -15,12 +17,13 @@ struct role_row {
  */
 #define SERIES_LAYERS ":layers"
 
-/* One format of the comparison: "fp16", "flex16+5:ngraph", "fp16:nomaster", "fp16:noscale", "flex16+5@cuda",
+/* One policy of the comparison: "fp16", "flex16+5:ngraph", "fp16:nomaster", "fp16:noscale", "flex16+5@cuda",
  * "fp32:layers", "policy:O2". */
 struct series {
     char *label;
-    const nn_variant *variant;          /* of a policy: the one that it begins from */
-    char *policy;                       /* the whole of it, as nn_graph_policy tells it; NULL: the variant throughout */
+    char *policy;              /* the whole of it, each line with a ';' behind it: "variant fp16; * master=none;" */
+    bool plain;                /* it is what series_plain_policy says of the members below: no other rules */
+    const nn_variant *variant; /* the one that it begins from */
     char *asked_policy, *asked_variant; /* what it was read from: a name, a path or a text, or NULL */
     const char *resumed;                /* the policy that it was begun with, of settings; NULL: what the options say */
     struct role_row *roles;             /* what it came to (policy.h); NULL before */
@@ -37,6 +40,8 @@ struct series {
 /* The formats and policies of the settings, to be freed with series_free; a STATUS_ code, the message is printed. */
 int series_read(const struct settings *settings, struct series **series, int *count);
 void series_free(struct series *series, int count);
+/* The lines of a variant with suffixes: its predictor, ":nomaster", ":noscale"; to be freed. */
+char *series_plain_policy(const struct series *series);
 /* The network of a series, without its seed. */
 nn_config series_network(const struct settings *settings, const struct series *series);
 /* The same with its policy as it was given, so that a failure tells file and line. */

@@ -1,12 +1,13 @@
 // curves.js - losses and accuracies over the steps, with bands over the seeds.
 
-const measures = {
-    loss: {text: "Training loss", unit: "nats", x: "steps", y: "loss", digits: 5, positive: true, loss: true},
-    difference: {text: "Training loss − fp32", unit: "nats", x: "steps", y: "loss", digits: 5, paired: true},
-    test: {text: "Test loss", unit: "nats", x: "epoch_steps", y: "test_loss", digits: 5, positive: true, loss: true},
-    accuracy: {text: "Test accuracy, %", unit: "%", x: "epoch_steps", y: "accuracy", digits: 4},
-    testDifference: {text: "Test loss − fp32", unit: "nats", x: "epoch_steps", y: "test_loss", digits: 5, paired: true},
+const measures = { // their titles are in the data, for the printed figures have the same (tools/figures/drawing.c)
+    loss: {unit: "nats", x: "steps", y: "loss", digits: 5, positive: true, loss: true},
+    difference: {unit: "nats", x: "steps", y: "loss", digits: 5, paired: true},
+    test: {unit: "nats", x: "epoch_steps", y: "test_loss", digits: 5, positive: true, loss: true},
+    accuracy: {unit: "%", x: "epoch_steps", y: "accuracy", digits: 4},
+    testDifference: {unit: "nats", x: "epoch_steps", y: "test_loss", digits: 5, paired: true},
 };
+for (const [name, measure] of Object.entries(measures)) measure.text = data.measures[name];
 const runsOf = series => data.runs.filter(run => run.series === series);
 const curve = {band: "sd", log: false};
 
@@ -102,8 +103,8 @@ function curveRows(measure) {
             ...drawn().filter(i => !(measure.paired && i === data.baseline)).flatMap(i => [...pointsOf(i, measure)].flatMap(([seed, points]) => [...points].map(([step, v]) => [step, data.series[i].name, data.seeds[seed], v])))];
 }
 
-// A run that diverges would press all others to the floor.
-const cut = 5 * data.guess;
+// Where axes of losses end.
+const cut = data.cut;
 
 function curvePanel(choices, first) {
     let measure = measures[first], plotted = null, capped = false;

@@ -3,7 +3,7 @@
 #define FLEXLAB_REPLAY_H
 
 #include "flexlab/autoflex.h"
-#include "results/trace.h"
+#include "readers/trace.h"
 
 /* What one predictor did to some of the writes. */
 struct replay_counts {

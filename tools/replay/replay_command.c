@@ -163,7 +163,7 @@ static void help(void) {
          "that change. A trace with a row for every write comes from 'flexlab train --trace-every 1'; where a row\n"
          "stands for several writes, they count as one with their largest maximum.\n\n"
          "  --predictors LIST  comma-separated (paper,ngraph,per-class,amax,amax-recent,current,repeat);\n"
-         "                     'flexlab info' lists them, and FLEXLAB_PREDICTORS adds your own\n"
+         "                     'flexlab info predictors' lists them, and FLEXLAB_PREDICTORS adds your own\n"
          "  --by WHAT          lines of the table: role, trace or tensor (role)\n"
          "  --tensors GLOBS    only these, comma-separated patterns such as 'conv1*,*.weight'\n"
          "  --warm-up N        saturated writes after N steps are counted apart (50)\n"

@@ -1,7 +1,7 @@
 /* page_json.c - JSON inside the report's page. */
 #include "report/page_json.h"
 #include "base/text.h"
-#include "core/base/turning.h"
+#include "core/base/shown.h"
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 void page_text(FILE *out, const char *text) {
     char *valid = text_valid(text);
     fputc('"', out);
-    char turning[FL_TURNING_TEXT];
+    char turning[FL_SHOWN_TEXT];
     for (const unsigned char *c = (const unsigned char *)valid; *c; c++)
         if (fl_turning((const char *)c, turning)) { /* told, not done, wherever the page shows it */
             fprintf(out, "\\%s", turning);

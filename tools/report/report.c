@@ -244,7 +244,7 @@ static char *format_list(const struct experiment *x) {
                            : s->variant->stochastic_weights ? "stochastic weight write"
                                                             : "plain weights";
         char *longer =
-            s->policy ? text_format("%s%s%s (%s)", list, i ? "; " : "", s->label, s->policy)
+            !s->plain ? text_format("%s%s%s (%s)", list, i ? "; " : "", s->label, s->policy)
                       : text_format("%s%s%s (%s%s%s, matmul by %s)", list, i ? "; " : "", s->label, wide,
                                     s->predictor ? ", predictor " : "", s->predictor ? s->predictor : "", s->backend);
         free(list);

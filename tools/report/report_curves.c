@@ -1,6 +1,6 @@
 /* report_curves.c - formats, seeds and curves of the runs as data of the page. */
 #include "report/report_curves.h"
-#include "figures/figure_style.h"
+#include "figures/drawing.h"
 #include "report/page_json.h"
 #include "results/student.h"
 #include "base/text.h"
@@ -74,12 +74,12 @@ static void print_losses(FILE *out, const struct run *run, int group) {
     free(steps);
 }
 
-/* Where curves have a mark: the first NaN or Inf of all that the run wrote; of older results, of its losses. */
+/* Where curves have a mark, and what it marks. */
 static void print_nonfinite(FILE *out, const struct run *run) {
     int64_t lost = 0;
     for (int w = 0; w < run->window_count; w++)
         lost += run->windows[w].nonfinite;
-    const int64_t step = run->first.step ? run->first.step : run->nonfinite_step;
+    const int64_t step = drawing_nonfinite_step(run);
     fprintf(out, ",\"lost\":%lld,\"nonfinite\":", (long long)lost);
     if (!step) {
         fputs("null", out);
@@ -123,8 +123,11 @@ static void print_results(FILE *out, const struct run *run) {
 void report_curves(FILE *out, const struct experiment *x) {
     const int group = windows_a_point(x) > 1 ? windows_a_point(x) : 1;
     bool first = true;
-    fprintf(out, "\"total_steps\":%lld,\"steps_a_point\":%lld,\"guess\":%.9g,\n", (long long)x->steps,
-            (long long)x->window * group, log(x->data.classes));
+    fprintf(out, "\"total_steps\":%lld,\"steps_a_point\":%lld,\"cut\":%.9g,\n\"measures\":{", (long long)x->steps,
+            (long long)x->window * group, drawing_loss_cut(x));
+    for (const struct drawing_measure *m = drawing_measures; m->key; m++)
+        fprintf(out, "%s\"%s\":\"%s\"", m == drawing_measures ? "" : ",", m->key, m->title);
+    fputs("},\n", out);
     print_series(out, x);
     fputs(",\n\"critical\":[", out); /* for the interval of a mean of 2, 3, ... pairs */
     for (int s = 1; s < x->seed_count; s++)

@@ -4,17 +4,14 @@
  * tensors have the points of the file; one without a row in any of a point's steps, such as a weight before its first
  * update, has nulls there. */
 #include "report/report_telemetry.h"
-#include "figures/figure_style.h"
+#include "figures/drawing.h"
 #include "report/page_json.h"
-#include "base/input.h"
 #include "base/text.h"
-#include <cJSON.h>
-#include <errno.h>
+#include "readers/telemetry_rows.h"
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Rows of all tensors of all runs together; of one tensor of one run; how few make the seeds but the first be left out.
  * A row takes as much of the page again for so many shadows. */
@@ -57,7 +54,6 @@ struct names {
 };
 
 struct telemetry {
-    const char *path;
     struct report_tensors *tensors;
     struct lane **lanes;
     double *elements; /* of the tensor itself, by its number */
@@ -66,7 +62,6 @@ struct telemetry {
     int lane_count, group, last;
     int step_count, rows; /* points so far, the last of them open; different steps so far */
     int every, planned;   /* what the first line says: steps between rows, tensors */
-    long line;
 };
 
 /* --- adding up -----------------------------------------------------------------------------------------------------
@@ -180,167 +175,62 @@ static void take_step(struct telemetry *t, int64_t step) {
     t->steps[t->step_count - 1] = step;
 }
 
-/* --- reading -------------------------------------------------------------------------------------------------------
- */
-
-static int refuse(const struct telemetry *t, const char *what) {
-    return text_failed("%s:%ld: %s", t->path, t->line, what);
-}
-
-static bool number(const cJSON *line, const char *name, double *value) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(line, name);
-    *value = cJSON_IsNumber(item) ? item->valuedouble : 0;
-    return cJSON_IsNumber(item);
-}
-
-/* NAN where there is none; false for what is neither. */
-static bool number_or_null(const cJSON *line, const char *name, double *value) {
-    const bool there = number(line, name, value);
-    if (!there)
-        *value = NAN;
-    return there || cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(line, name));
-}
-
 /* The measured error of a row (docs/telemetry.md), whose elements have a root mean square of `size`: one weight for
- * each element. Where nothing was measured there is nothing to add; files of earlier versions have no such fields. */
-static bool take_sampled(struct lane *l, const cJSON *line, double size) {
-    double sampled, infinite, error;
-    if (!cJSON_HasObjectItem(line, "sampled") && !cJSON_HasObjectItem(line, "sampled_error"))
-        return true;
-    if (!number(line, "sampled", &sampled) || !number(line, "sampled_infinite", &infinite) ||
-        !number_or_null(line, "sampled_error", &error))
-        return false;
-    const double finite = sampled - infinite, part = error / size;
+ * each element. Where nothing was measured there is nothing to add. */
+static void take_sampled(struct lane *l, const struct telemetry_row *row, double size) {
+    const double finite = row->sampled - row->sampled_infinite, part = row->sampled_error / size;
     if (finite > 0 && size > 0 && !isnan(part)) {
         l->errors += finite * part * part;
         l->sampled += finite;
     }
-    return true;
 }
 
-static int take_shadows(const struct telemetry *t, struct lane *l, const cJSON *line, bool first) {
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(line, "shadows"), *shadow;
-    if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != t->shadows.count)
-        return refuse(t, "'shadows' are not those of the first line");
-    int i = 0;
-    cJSON_ArrayForEach(shadow, list) {
-        const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(shadow, "name"));
-        double error, saturated, flushed, *sums = l->shadows[i];
-        if (!name || strcmp(name, t->shadows.texts[i++]) != 0)
-            return refuse(t, "'shadows' are not those of the first line");
-        if (!number_or_null(shadow, "error", &error) || !number(shadow, "saturated", &saturated) ||
-            !number(shadow, "flushed", &flushed))
-            return refuse(t, "a field of 'shadows' is missing or of another type");
-        sums[SHADOW_ERROR] = first ? error : worse(sums[SHADOW_ERROR], error);
-        sums[SHADOW_SATURATED] += saturated;
-        sums[SHADOW_FLUSHED] += flushed;
+static void take_shadows(const struct telemetry *t, struct lane *l, const struct telemetry_row *row, bool first) {
+    for (int i = 0; i < t->shadows.count; i++) {
+        const struct telemetry_shadow *shadow = &row->shadows[i];
+        double *sums = l->shadows[i];
+        sums[SHADOW_ERROR] = first ? shadow->error : worse(sums[SHADOW_ERROR], shadow->error);
+        sums[SHADOW_SATURATED] += shadow->saturated;
+        sums[SHADOW_FLUSHED] += shadow->flushed;
     }
-    return STATUS_OK;
 }
 
-static int take_tensor(struct telemetry *t, const cJSON *line) {
-    const cJSON *label = cJSON_GetObjectItemCaseSensitive(line, "tensor"),
-                *role = cJSON_GetObjectItemCaseSensitive(line, "role"),
-                *bins = cJSON_GetObjectItemCaseSensitive(line, "bins"), *bin;
-    double step, elements, zeros, infinite, nans, first, saturated, flushed, nonfinite, least_e, largest_e, writes,
-        rounding, l2, update;
-    if (!cJSON_IsString(label) || !cJSON_IsString(role) || !cJSON_IsArray(bins) || !number(line, "step", &step) ||
-        !number(line, "elements", &elements) || !number(line, "zeros", &zeros) ||
-        !number(line, "infinite", &infinite) || !number(line, "nan", &nans) || !number(line, "first_bin", &first) ||
-        !number(line, "saturated", &saturated) || !number(line, "flushed", &flushed) ||
-        !number(line, "nonfinite", &nonfinite) || !number(line, "e_least", &least_e) ||
-        !number(line, "e_largest", &largest_e) || !number(line, "writes", &writes) ||
-        !number_or_null(line, "rounding", &rounding) || !number_or_null(line, "l2", &l2) ||
-        !number_or_null(line, "update_ratio", &update))
-        return refuse(t, "is not a line 'tensor' of telemetry: a field is missing or of another type");
-    if (!(step >= 1 && step < 9e15 && fabs(first) < 1e6))
-        return refuse(t, "'step' or 'first_bin' is out of its range");
-    if (t->step_count && (int64_t)step < t->steps[t->step_count - 1])
-        return refuse(t, "'step' is below that of the line before");
-    take_step(t, (int64_t)step);
-    t->last = report_tensor_number(t->tensors, label->valuestring, role->valuestring, t->last + 1);
+static void take_row(void *context, const struct telemetry_row *row) {
+    struct telemetry *t = context;
+    take_step(t, row->step);
+    t->last = report_tensor_number(t->tensors, row->tensor, row->role, t->last + 1);
     struct lane *l = lane_at(t, t->last);
-    if (elements > 0) /* none in a row without a description */
-        t->elements[t->last] = elements;
-    const char *format = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(line, "format"));
-    if (format && !l->format)
-        l->format = text_format("%s", format);
+    if (row->elements > 0) /* none in a row without a description */
+        t->elements[t->last] = row->elements;
+    if (row->format && !l->format)
+        l->format = text_format("%s", row->format);
     const bool opens = !l->any;
     if (opens) {
         pad(t, l, t->step_count - 1);
-        l->least_e = least_e;
-        l->largest_e = largest_e;
+        l->least_e = row->e_least;
+        l->largest_e = row->e_largest;
         l->rounding = NAN;
         l->any = true;
     }
-    int place = (int)first - LOWEST;
-    cJSON_ArrayForEach(bin, bins) {
-        if (!cJSON_IsNumber(bin) || !(bin->valuedouble >= 0))
-            return refuse(t, "'bins' holds what is no count");
-        l->bins[place < 0 ? 0 : place >= BINS ? BINS - 1 : place] += bin->valuedouble;
-        place++;
+    for (int i = 0; i < row->bin_count; i++) {
+        const int place = row->first_bin - LOWEST + i;
+        l->bins[place < 0 ? 0 : place >= BINS ? BINS - 1 : place] += row->bins[i];
     }
-    l->elements += elements;
-    l->zeros += zeros;
-    l->nonfinite += nonfinite;
-    l->saturated += saturated;
-    l->flushed += flushed;
-    l->least_e = fmin(l->least_e, least_e);
-    l->largest_e = fmax(l->largest_e, largest_e);
-    l->writes += writes;
-    l->rounding = worse(l->rounding, l2 > 0 ? rounding * sqrt(elements) / l2 : NAN);
-    if (!take_sampled(l, line, l2 > 0 ? l2 / sqrt(elements) : NAN))
-        return refuse(t, "'sampled', 'sampled_infinite' or 'sampled_error' is missing or of another type");
-    if (!isnan(update)) {
-        l->updates += update;
+    l->elements += row->elements;
+    l->zeros += row->zeros;
+    l->nonfinite += row->nonfinite;
+    l->saturated += row->saturated;
+    l->flushed += row->flushed;
+    l->least_e = fmin(l->least_e, row->e_least);
+    l->largest_e = fmax(l->largest_e, row->e_largest);
+    l->writes += row->writes;
+    l->rounding = worse(l->rounding, row->l2 > 0 ? row->rounding * sqrt(row->elements) / row->l2 : NAN);
+    take_sampled(l, row, row->l2 > 0 ? row->l2 / sqrt(row->elements) : NAN);
+    if (!isnan(row->update_ratio)) {
+        l->updates += row->update_ratio;
         l->update_count++;
     }
-    return take_shadows(t, l, line, opens);
-}
-
-/* The kind of a line; NULL where it has none. */
-static const char *type_of(const cJSON *line) {
-    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(line, "type"));
-}
-
-/* Each line to `take`; *found is false where there is no such file. */
-static int read_lines(struct telemetry *t, bool header_alone,
-                      int (*take)(struct telemetry *t, const cJSON *line, const char *type), bool *found) {
-    const char *why;
-    FILE *file = input_open(t->path, &why);
-    char *text = NULL;
-    size_t room = 0;
-    int status = STATUS_OK;
-    bool begun = false, ended = false;
-    *found = file != NULL;
-    if (!file)
-        return errno == ENOENT ? STATUS_OK : text_failed("cannot read %s: %s", t->path, why);
-    for (t->line = 1; status == STATUS_OK && getline(&text, &room, file) >= 0; t->line++) {
-        cJSON *line = cJSON_Parse(text);
-        const char *type = type_of(line);
-        begun = true;
-        if (!type)
-            status = refuse(t, "is not a JSON object with a type");
-        else if ((t->line == 1) != !strcmp(type, "telemetry"))
-            status = refuse(t, "a line 'telemetry' comes first, and only first");
-        else if (ended)
-            status = refuse(t, "follows the line 'end'");
-        else
-            status = take(t, line, type);
-        ended = ended || (type && !strcmp(type, "end"));
-        cJSON_Delete(line);
-        if (header_alone)
-            break;
-    }
-    if (status == STATUS_OK && ferror(file))
-        status = refuse(t, strerror(errno));
-    if (status == STATUS_OK && !begun)
-        status = refuse(t, "is empty, expected a line 'telemetry'");
-    if (status == STATUS_OK && !ended && !header_alone)
-        status = refuse(t, "expected a line 'end': the file is cut off");
-    free(text);
-    fclose(file);
-    return status;
+    take_shadows(t, l, row, opens);
 }
 
 static int place_of(struct names *names, const char *text) {
@@ -358,34 +248,12 @@ static void clear_names(struct names *names) {
     free(names->texts);
 }
 
-static int take_shadow_names(struct telemetry *t, const cJSON *line) {
-    const cJSON *list = cJSON_GetObjectItemCaseSensitive(line, "shadows"), *item;
-    int count = 0;
-    cJSON_ArrayForEach(item, list) {
-        if (!cJSON_IsString(item) || place_of(&t->shadows, item->valuestring) != count++)
-            return refuse(t, "'shadows' holds what is no name, or one twice");
-    }
-    return cJSON_IsArray(list) ? STATUS_OK : refuse(t, "is not the first line of telemetry");
-}
-
-static int take_line(struct telemetry *t, const cJSON *line, const char *type) {
-    return !strcmp(type, "tensor")      ? take_tensor(t, line)
-           : !strcmp(type, "telemetry") ? take_shadow_names(t, line)
-                                        : STATUS_OK;
-}
-
-/* What tells how many rows there are. */
-static int take_header(struct telemetry *t, const cJSON *line, const char *type) {
-    double schema, every, tensors;
-    (void)type;
-    if (!number(line, "schema", &schema) || !number(line, "every", &every) || !number(line, "tensors", &tensors) ||
-        !(every >= 1 && every < INT_MAX) || !(tensors >= 0 && tensors < 1e7))
-        return refuse(t, "is not the first line of telemetry");
-    if (schema != 1)
-        return refuse(t, "has another layout than 1, which this program reads");
-    t->every = (int)every;
-    t->planned = (int)tensors;
-    return take_shadow_names(t, line);
+static void take_header(void *context, const struct telemetry_header *header) {
+    struct telemetry *t = context;
+    t->every = header->every;
+    t->planned = header->tensors;
+    for (int i = 0; i < header->shadow_count; i++)
+        (void)place_of(&t->shadows, header->shadows[i]);
 }
 
 /* --- printing ------------------------------------------------------------------------------------------------------
@@ -494,9 +362,9 @@ static int plan_runs(const struct experiment *x, struct plan *plans, struct name
         if (!x->runs[i].shown)
             continue;
         char *path = path_of(x, &x->runs[i]);
-        struct telemetry t = {.path = path};
+        struct telemetry t = {0};
         bool found;
-        status = read_lines(&t, true, take_header, &found);
+        status = telemetry_rows(path, take_header, NULL, &t, &found);
         if (found && status == STATUS_OK)
             plans[i] = (struct plan){t.every, t.planned};
         for (int k = 0; k < t.shadows.count; k++)
@@ -555,10 +423,9 @@ int report_telemetry(FILE *out, const struct experiment *x, struct report_tensor
             continue;
         const int64_t group = (rows_of(x, &plans[i]) + buckets - 1) / buckets;
         char *path = path_of(x, &x->runs[i]);
-        struct telemetry t = {
-            .path = path, .tensors = tensors, .group = group < INT_MAX ? (int)group : INT_MAX, .last = -1};
+        struct telemetry t = {.tensors = tensors, .group = group < INT_MAX ? (int)group : INT_MAX, .last = -1};
         bool found;
-        status = read_lines(&t, false, take_line, &found);
+        status = telemetry_rows(path, take_header, take_row, &t, &found);
         fputs(first ? "\n" : ",\n", out);
         print_run(out, x, &x->runs[i], &t, &shadows);
         first = false;

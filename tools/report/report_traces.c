@@ -2,16 +2,17 @@
  * each run of them becomes one bucket: least and largest exponent, least and largest maximum, and sums of the counts.
  */
 #include "report/report_traces.h"
+#include "figures/drawing.h"
 #include "report/page_json.h"
 #include "base/text.h"
-#include "results/trace.h"
+#include "readers/trace.h"
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
 /* Buckets of all tensors of all runs together; of one tensor of one run; how few make the seeds but the first be left
  * out. */
-enum { ROOM = 60000, LEAST = 24, MOST = 512, COARSE = 100, CHOSEN = 8 };
+enum { ROOM = 60000, LEAST = 24, MOST = 512, COARSE = 100 };
 
 struct bucket {
     int e, least_e, largest_e;                            /* of the largest element, and of all rows */
@@ -201,7 +202,7 @@ static int print_runs(FILE *out, const struct experiment *x, struct report_tenso
 /* The tensors that the figure shows, for the page to begin with. */
 static int print_chosen(FILE *out, const struct experiment *x, const char *path, struct report_tensors *tensors) {
     struct trace trace;
-    int status = trace_choose(path, x->settings->trace_tensors, CHOSEN, &trace);
+    int status = trace_choose(path, x->settings->trace_tensors, DRAWING_TENSORS, &trace);
     fputs(",\"chosen\":[", out);
     for (int i = 0; i < trace.count; i++)
         fprintf(out, "%s%d", i ? "," : "",

@@ -5,11 +5,11 @@
  * before it leaves the earlier results to be moved back, one that dies after it leaves the new ones to be moved on,
  * which the next one to open the folder does. */
 #include "results/folder.h"
+#include "readers/json_lines.h"
 #include "base/input.h"
 #include "base/output.h"
 #include "base/text.h"
 #include "core/base/files.h"
-#include <cJSON.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -110,14 +110,15 @@ char *folder_telemetry_name(const char *label, unsigned long long seed, const ch
     return name;
 }
 
-/* The traces and telemetry that the run behind a metrics.jsonl wrote: its first line has the formats and the seeds. */
+/* The traces and telemetry that the run behind a metrics.jsonl wrote: its first line has the formats and the seeds. A
+ * file that has no such line names none. */
 static void add_recorded_traces(struct names *list, const char *directory) {
-    char *path = path_of(directory, "metrics.jsonl"), *line = NULL;
-    size_t room = 0;
+    char *path = path_of(directory, "metrics.jsonl");
+    struct json_lines lines;
     const char *why;
-    FILE *file = input_open(path, &why);
-    cJSON *config = file && getline(&line, &room, file) > 0 ? cJSON_Parse(line) : NULL;
-    cJSON *format, *seed;
+    const bool opened = json_lines_open(&lines, path, &why);
+    lines.quiet = true;
+    cJSON *config = opened ? json_lines_next(&lines) : NULL, *format, *seed;
     cJSON_ArrayForEach(format, cJSON_GetObjectItemCaseSensitive(config, "formats")) {
         const char *label = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(format, "name"));
         cJSON_ArrayForEach(seed, cJSON_GetObjectItemCaseSensitive(config, "seeds")) {
@@ -130,9 +131,8 @@ static void add_recorded_traces(struct names *list, const char *directory) {
         }
     }
     cJSON_Delete(config);
-    free(line);
-    if (file)
-        fclose(file);
+    if (opened)
+        json_lines_close(&lines);
     free(path);
 }
 

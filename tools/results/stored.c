@@ -1,7 +1,7 @@
 /* stored.c - reading metrics.jsonl (docs/metrics.md). */
 #include "results/stored.h"
+#include "readers/json_lines.h"
 #include "results/metrics.h"
-#include "base/input.h"
 #include "base/text.h"
 #include <cJSON.h>
 #include <errno.h>
@@ -14,15 +14,12 @@
 /* Where reading is. After the first failure, which is told, everything reads as empty. */
 struct reader {
     struct stored *stored;
-    char *path;
-    long number; /* of the line */
-    int status;
+    struct json_lines lines;
     bool ended; /* the end line was read */
 };
 
 static void refuse(struct reader *r, char *what) {
-    if (r->status == STATUS_OK)
-        r->status = text_failed("%s:%ld: %s", r->path, r->number, what);
+    json_lines_refuse(&r->lines, what);
     free(what);
 }
 
@@ -72,11 +69,11 @@ static double read_state(struct reader *r, const cJSON *object, const char *key)
 
 static int64_t read_whole(struct reader *r, const cJSON *object, const char *key, int64_t low, int64_t high) {
     double value = read_number(r, object, key);
-    if (r->status == STATUS_OK &&
+    if (r->lines.status == STATUS_OK &&
         (value != floor(value) || value < (double)low || value > (double)high || fabs(value) > 0x1p53))
         refuse(r, text_format("the field '%s' is %.17g, expected a whole number from %lld to %lld", key, value,
                               (long long)low, (long long)high));
-    return r->status == STATUS_OK ? (int64_t)value : low;
+    return r->lines.status == STATUS_OK ? (int64_t)value : low;
 }
 
 static const char *read_text_or_null(struct reader *r, const cJSON *object, const char *key) {
@@ -141,10 +138,10 @@ static void check_label(struct reader *r, const struct series *s) {
     char *label = text_format("%.*s", (int)strcspn(s->label, "@"), s->label);
     const char *device = s->label + strlen(label);
     const size_t length = strlen(label), end = sizeof SERIES_LAYERS - 1;
-    if (s->policy && length > end && !strcmp(label + length - end, SERIES_LAYERS))
+    if (!s->plain && length > end && !strcmp(label + length - end, SERIES_LAYERS))
         label[length - end] = 0;
     /* the name of a policy is that of a file, which may have an '@' */
-    const bool by_policy = s->policy && !strncmp(s->label, "policy:", 7) && s->label[7];
+    const bool by_policy = !s->plain && !strncmp(s->label, "policy:", 7) && s->label[7];
     if (!by_policy && ((strcmp(label, plain) != 0 && (!s->predictor || strcmp(label, with_predictor) != 0)) ||
                        (*device && strcmp(device + 1, s->device) != 0)))
         refuse(r, text_format("the name '%s' is not that of the variant '%s'", s->label, s->variant->name));
@@ -176,20 +173,23 @@ static void read_series(struct reader *r, const cJSON *item, struct series *s) {
     s->no_master = s->variant->wide && !read_flag(r, item, "wide_weights");
     s->predictor = predictor && autoflex_find(predictor) ? autoflex_name(autoflex_find(predictor)) : NULL;
     const char *policy = cJSON_GetObjectItemCaseSensitive(item, "policy") ? read_text_or_null(r, item, "policy") : NULL;
-    s->policy = policy ? text_format("%s", policy) : NULL; /* results of before there were policies have none */
-    s->shared = s->shared || (policy && names_shared(policy));
-    if (!policy && s->shared != (s->predictor != NULL))
+    const char *scale =
+        cJSON_GetObjectItemCaseSensitive(item, "loss_scale") ? read_text(r, item, "loss_scale") : "none";
+    s->no_scale = !strcmp(scale, "none") && strstr(s->label, ":noscale");
+    char *own = series_plain_policy(s);
+    s->plain = !policy || (!strcmp(policy, own) && strncmp(s->label, "policy:", 7) != 0); /* older results have null */
+    s->policy = text_format("%s", policy ? policy : own);
+    free(own);
+    s->shared = s->shared || names_shared(s->policy);
+    if (s->plain && s->shared != (s->predictor != NULL))
         refuse(
             r,
             text_format(
                 "the predictor '%s' of '%s' is unknown to this flexlab; one of your own is found by FLEXLAB_PREDICTORS",
                 predictor ? predictor : "", s->label));
-    const char *scale =
-        cJSON_GetObjectItemCaseSensitive(item, "loss_scale") ? read_text(r, item, "loss_scale") : "none";
     char full[256] = "";
     s->loss_scale = text_format("%s", scale); /* older results have none */
-    s->no_scale = !strcmp(scale, "none") && strstr(s->label, ":noscale");
-    if (nn_loss_scale_text(full, sizeof full, scale) || strcmp(full, scale) != 0)
+    if (nn_loss_scale_text(scale, full, sizeof full) || strcmp(full, scale) != 0)
         refuse(r, text_format("the loss scale '%s' of '%s' is none of this flexlab", scale, s->label));
     check_label(r, s);
 }
@@ -199,7 +199,7 @@ static void read_formats(struct reader *r, const cJSON *line) {
     const cJSON *item, *list = read_list(r, line, "formats");
     x->series = text_alloc((size_t)cJSON_GetArraySize(list), sizeof *x->series);
     cJSON_ArrayForEach(item, list) {
-        if (r->status != STATUS_OK)
+        if (r->lines.status != STATUS_OK)
             return;
         struct series *s = &x->series[x->series_count++];
         read_series(r, item, s);
@@ -285,10 +285,10 @@ static void read_config(struct reader *r, const cJSON *line, const char *folder)
     read_seeds(r, line);
     read_data(r, line);
     read_settings(r, line);
-    if (r->status == STATUS_OK && x->series_count > MOST_RUNS / x->seed_count)
+    if (r->lines.status == STATUS_OK && x->series_count > MOST_RUNS / x->seed_count)
         refuse(r, text_format("there are %d formats with %d seeds, expected at most %d runs", x->series_count,
                               x->seed_count, MOST_RUNS));
-    if (r->status == STATUS_OK)
+    if (r->lines.status == STATUS_OK)
         experiment_make_runs(x);
 }
 
@@ -317,7 +317,7 @@ static void read_finite(struct reader *r, const cJSON *line, struct window *w) {
         return;
     w->nonfinite = (int)read_whole(r, line, "nonfinite", 0, w->count);
     w->finite_loss = read_real(r, line, "finite_loss");
-    if (r->status == STATUS_OK && w->nonfinite &&
+    if (r->lines.status == STATUS_OK && w->nonfinite &&
         (isfinite(w->loss) || isnan(w->finite_loss) != (w->nonfinite == w->count)))
         refuse(r, text_format("the fields 'nonfinite' and 'finite_loss' do not agree"));
 }
@@ -376,7 +376,7 @@ static void read_first(struct reader *r, const cJSON *line, struct run *run) {
         known++;
     if (known == sizeof passes / sizeof *passes || !step != !known)
         refuse(r, text_format("the fields 'first_nonfinite_step' and 'first_nonfinite_pass' do not agree"));
-    if (r->status != STATUS_OK || !step)
+    if (r->lines.status != STATUS_OK || !step)
         return;
     const char *remedy = read_text_or_null(r, line, "first_nonfinite_remedy");
     *first = (struct nonfinite){.step = step,
@@ -490,7 +490,7 @@ static void read_end(struct reader *r, const cJSON *line) {
     if (finished != found)
         refuse(r, text_format("the field 'finished_runs' is %lld, but the lines before hold %d finished runs",
                               (long long)finished, found));
-    for (int i = 0; i < r->stored->x.run_count && r->status == STATUS_OK; i++) {
+    for (int i = 0; i < r->stored->x.run_count && r->lines.status == STATUS_OK; i++) {
         const struct run *run = &r->stored->x.runs[i];
         if (run->finished && is_tested(run) && !run->stored)
             refuse(r, text_format("the run of '%s' with seed %llu was tested, but a line of its predictions is missing",
@@ -510,7 +510,7 @@ static void read_line(struct reader *r, const cJSON *line) {
                  {"step", NULL},         {"format", NULL},
                  {"roles", NULL},        {"end", NULL}};
     const char *type = read_text(r, line, "type");
-    for (size_t i = 0; r->status == STATUS_OK && i < sizeof kinds / sizeof *kinds; i++) {
+    for (size_t i = 0; r->lines.status == STATUS_OK && i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(kinds[i].type, type) != 0)
             continue;
         struct run *run = kinds[i].read ? find_run(r, line) : NULL;
@@ -527,22 +527,6 @@ static void read_line(struct reader *r, const cJSON *line) {
 
 /* --- the file ------------------------------------------------------------------------------------------------------
  */
-
-static void read_text_line(struct reader *r, const char *text, const char *folder) {
-    cJSON *line = cJSON_ParseWithOpts(text, NULL, true);
-    if (!cJSON_IsObject(line))
-        refuse(r, text_format("is not a JSON object"));
-    else if (r->ended)
-        refuse(r, text_format("a line after the end line"));
-    else if (r->number == 1)
-        read_config(r, line, folder);
-    else
-        read_line(r, line);
-    if (r->number == 1)
-        r->stored->config = line;
-    else
-        cJSON_Delete(line);
-}
 
 static int cannot_open(const char *path, const char *folder, const char *why) {
     int reason = errno;
@@ -564,42 +548,39 @@ static int cannot_open(const char *path, const char *folder, const char *why) {
     return status;
 }
 
-static void read_lines(struct reader *r, FILE *file, const char *folder) {
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t length;
-    errno = 0;
-    while (r->status == STATUS_OK && (length = getline(&line, &room, file)) >= 0) {
-        r->number++;
-        if (line[length - 1] != '\n')
-            refuse(r, text_format("is cut off"));
-        else if (strlen(line) != (size_t)length)
-            refuse(r, text_format("holds a byte of zero"));
+static void read_lines(struct reader *r, const char *folder) {
+    for (cJSON *line; (line = json_lines_next(&r->lines));) {
+        if (r->lines.number == 1) {
+            r->stored->config = line;
+            read_config(r, line, folder);
+            continue;
+        }
+        if (r->ended)
+            refuse(r, text_format("a line after the end line"));
         else
-            read_text_line(r, line, folder);
+            read_line(r, line);
+        cJSON_Delete(line);
     }
-    if (r->status == STATUS_OK && ferror(file))
-        r->status = text_failed("cannot read %s: %s", r->path, strerror(errno));
-    if (r->status == STATUS_OK && !r->ended)
-        r->status = text_failed("%s: is not complete: there is no end line after line %ld", r->path, r->number);
-    free(line);
+    if (r->lines.status == STATUS_OK && !r->ended)
+        r->lines.status =
+            text_failed("%s: is not complete: there is no end line after line %ld", r->lines.path, r->lines.number - 1);
 }
 
 int stored_read(struct stored *stored, const char *folder) {
     *stored = (struct stored){0};
-    struct reader r = {.stored = stored, .path = text_format("%s/metrics.jsonl", folder)};
+    struct reader r = {.stored = stored};
+    char *path = text_format("%s/metrics.jsonl", folder);
     const char *why;
-    FILE *file = input_open(r.path, &why);
-    if (file) {
-        read_lines(&r, file, folder);
-        fclose(file);
+    if (json_lines_open(&r.lines, path, &why)) {
+        read_lines(&r, folder);
+        json_lines_close(&r.lines);
     } else {
-        r.status = cannot_open(r.path, folder, why);
+        r.lines.status = cannot_open(path, folder, why);
     }
     stored->x.settings = &stored->settings;
     stored->x.stopped = experiment_finished(&stored->x) < stored->x.run_count;
-    free(r.path);
-    return r.status;
+    free(path);
+    return r.lines.status;
 }
 
 void stored_clear(struct stored *stored) {

@@ -85,10 +85,16 @@ static int check_same_format(const struct stored *a, const struct stored *b) {
             free(where);
             return differs;
         }
-        if (strcmp(s->policy ? s->policy : "", t->policy ? t->policy : "") != 0) {
+        if (s->predictor != t->predictor) {
+            char *predictor = text_format("the predictor of %s", s->label);
+            const int differs = differ(a, b, predictor, text_format("'%s'", s->predictor ? s->predictor : "none"),
+                                       text_format("'%s'", t->predictor ? t->predictor : "none"));
+            free(predictor);
+            return differs;
+        }
+        if (strcmp(s->policy, t->policy) != 0) {
             char *policy = text_format("the policy of %s", s->label);
-            const int differs = differ(a, b, policy, text_format("'%s'", s->policy ? s->policy : "none"),
-                                       text_format("'%s'", t->policy ? t->policy : "none"));
+            const int differs = differ(a, b, policy, text_format("'%s'", s->policy), text_format("'%s'", t->policy));
             free(policy);
             return differs;
         }
@@ -99,14 +105,13 @@ static int check_same_format(const struct stored *a, const struct stored *b) {
             free(scale);
             return differs;
         }
-        char *what = text_format("the predictor of %s", s->label);
-        int status = s->variant != t->variant || s->no_master != t->no_master || s->predictor != t->predictor
-                         ? differ(a, b, what, text_format("'%s'", s->predictor ? s->predictor : "none"),
-                                  text_format("'%s'", t->predictor ? t->predictor : "none"))
-                         : STATUS_OK;
-        free(what);
-        if (status)
-            return status;
+        if (s->no_master != t->no_master) { /* of a policy with rules: --master none */
+            char *master = text_format("the wide copy of the weights of %s", s->label);
+            const int differs = differ(a, b, master, text_format(s->no_master ? "left out" : "kept"),
+                                       text_format(t->no_master ? "left out" : "kept"));
+            free(master);
+            return differs;
+        }
     }
     return STATUS_OK;
 }
@@ -160,7 +165,7 @@ static void take_series(struct experiment *into, struct experiment *from) {
             s->label = text_format("%s", from->series[i].label);
             s->backend = text_format("%s", from->series[i].backend);
             s->device = text_format("%s", from->series[i].device);
-            s->policy = from->series[i].policy ? text_format("%s", from->series[i].policy) : NULL;
+            s->policy = text_format("%s", from->series[i].policy);
             s->loss_scale = text_format("%s", from->series[i].loss_scale);
         }
 }

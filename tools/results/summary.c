@@ -344,14 +344,14 @@ static bool has_fp16_gradients(const struct series *s) {
     return false;
 }
 
-/* Also somewhere in a policy, whose words are formats: "operands=fp16". */
+/* The words of a policy are formats: "variant fp16;", "operands=fp16". */
 static bool has_fp16(const struct series *s) {
     if (s->role_count)
         return has_fp16_gradients(s);
-    const char *at = s->policy ? strstr(s->policy, "fp16") : NULL;
+    const char *at = strstr(s->policy, "fp16");
     while (at && (at[-1] == 'd' || !strncmp(at, "fp16:", 5)))
         at = strstr(at + 1, "fp16");
-    return at || !strcmp(tensor_format_name(s->variant->format), "fp16");
+    return at != NULL;
 }
 
 /* Gradients of fp16 want it (Micikevicius et al. 2018). */
@@ -374,7 +374,7 @@ static char *scaling_note(const struct experiment *x) {
 }
 
 static bool has_layers(const struct series *s) {
-    return s->policy && strncmp(s->label, "policy:", 7) != 0;
+    return !s->plain && strncmp(s->label, "policy:", 7) != 0;
 }
 
 /* Formats some of whose layers have others (--layer-format); a format alone is compared with nothing. */

@@ -55,7 +55,7 @@ static int resolve(const struct experiment *x, struct series *s) {
 int policy_resolve(struct experiment *x) {
     int status = STATUS_OK;
     for (int i = 0; i < x->series_count && status == STATUS_OK; i++)
-        if (x->series[i].policy)
+        if (!x->series[i].plain)
             status = resolve(x, &x->series[i]);
     return status;
 }

@@ -20,8 +20,8 @@ struct fold {
 };
 
 /* Output `out` of a walk: x as decoded, z the second factor of products or NULL. */
-static struct fold fold_one(const struct fl_args *args, const double *x, const double *z, int64_t out) {
-    const struct fl_walk *g = &args->groups;
+static struct fold fold_one(const struct fl_args *args, const struct fl_walk *g, const double *x, const double *z,
+                            int64_t out) {
     const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
     const int in = fl_axes_folded(args->op), e = fl_exponent(&args->in[in]), ez = fl_exponent(&args->in[1]);
     struct fold f = {0};
@@ -48,13 +48,12 @@ static struct fold fold_one(const struct fl_args *args, const double *x, const d
     return f;
 }
 
-static struct fl_axes_value value_of(const struct fl_args *args, const struct fold *f) {
+static struct fl_axes_value value_of(const struct fl_args *args, int64_t terms, const struct fold *f) {
     if (fl_fold_picks(fl_fold_kind_of(args->op)))
         return fl_axes_plain(f->best);
     if (fl_ref_shared(args))
-        return fl_axes_exact(args->op, f->exact, fl_exponent(&args->in[0]), fl_exponent(&args->in[1]),
-                             args->groups.terms);
-    return fl_axes_plain(fl_axes_float(args->op, f->total, args->groups.terms));
+        return fl_axes_exact(args->op, f->exact, fl_exponent(&args->in[0]), fl_exponent(&args->in[1]), terms);
+    return fl_axes_plain(fl_axes_float(args->op, f->total, terms));
 }
 
 /* y <- x; da <- dy, b */
@@ -63,9 +62,10 @@ tensor_status fl_ref_reduce(const struct fl_args *args) {
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
+    const struct fl_walk g = fl_walk_of_groups(args);
     for (int64_t i = 0; i < w.count; i++) {
-        const struct fold f = fold_one(args, w.in[0], w.in[1], i);
-        const struct fl_axes_value value = value_of(args, &f);
+        const struct fold f = fold_one(args, &g, w.in[0], w.in[1], i);
+        const struct fl_axes_value value = value_of(args, g.terms, &f);
         w.value[i] = value.odd;
         w.near[i] = value.near;
     }
@@ -79,8 +79,10 @@ tensor_status fl_ref_argmax(const struct fl_args *args) {
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    for (int64_t i = 0; i < args->groups.outer; i++)
-        args->numbers.i[0][i] = (int32_t)fold_one(args, w.in[0], NULL, i).at;
+    const struct fl_walk g = fl_walk_of_groups(args);
+    int32_t *index = args->out.data;
+    for (int64_t i = 0; i < g.outer; i++)
+        index[i] = (int32_t)fold_one(args, &g, w.in[0], NULL, i).at;
     return TENSOR_OK;
 }
 
@@ -88,18 +90,19 @@ tensor_status fl_ref_argmax(const struct fl_args *args) {
 tensor_status fl_ref_reduce_grad(const struct fl_args *args) {
     struct ref_work w;
     const bool norms = args->op == FL_OP_REDUCE_L2_GRAD;
-    const tensor_status status = fl_ref_begin_with(&w, args, (size_t)args->groups.outer * sizeof(double));
+    const struct fl_walk g = fl_walk_of_groups(args), walk = fl_walk_of_elements(args);
+    const tensor_status status = fl_ref_begin_with(&w, args, (size_t)g.outer * sizeof(double));
     if (status)
         return status;
     double *of_group = w.rest;
-    for (int64_t i = 0; i < args->groups.outer; i++) {
-        const struct fold f = fold_one(args, w.in[1], NULL, i);
+    for (int64_t i = 0; i < g.outer; i++) {
+        const struct fold f = fold_one(args, &g, w.in[1], NULL, i);
         of_group[i] = norms ? fl_axes_norm(f.exact, f.total, fl_ref_shared(args)) : (double)f.at;
     }
     const double unit = fl_ref_shared(args) ? ldexp(1, fl_exponent(&args->in[1])) : 1; /* of x, to mantissas */
     for (int64_t i = 0; i < w.count; i++) {
-        const int64_t group = fl_walk_at(&args->walk, 0, i), term = fl_walk_at(&args->walk, 2, i);
-        const double dy = w.in[0][group], x = w.in[1][fl_walk_at(&args->walk, 1, i)];
+        const int64_t group = fl_walk_at(&walk, 0, i), term = fl_walk_at(&walk, 2, i);
+        const double dy = w.in[0][group], x = w.in[1][fl_walk_at(&walk, 1, i)];
         w.value[i] = w.near[i] = norms                             ? fl_axes_l2_slope(dy, x * unit, of_group[group])
                                  : of_group[group] == (double)term ? dy
                                                                    : 0;
@@ -109,10 +112,20 @@ tensor_status fl_ref_reduce_grad(const struct fl_args *args) {
 }
 
 size_t fl_ref_reduce_grad_need(const struct fl_args *args) {
-    return fl_ref_bytes(args) + (size_t)args->groups.outer * sizeof(double);
+    return fl_ref_bytes(args) + (size_t)fl_walk_of_groups(args).outer * sizeof(double);
 }
 
 /* --- blocks of outputs in threads --------------------------------------------------------------------------------- */
+
+/* What the parts of a call share. */
+struct plan {
+    struct fl_walk groups, elements;
+    double *of_group; /* of gradients: what each group was found to be */
+};
+
+static const struct plan *plan_of(const struct fl_rows *rows) {
+    return rows->plan;
+}
 
 /* Of BLOCK outputs: chains of floats and exact sums of a chunk, what the chunks add up to. */
 struct block {
@@ -230,8 +243,8 @@ static void step(struct steps *s) {
 }
 
 /* n outputs from `first` on, all in one line: term by term. */
-static void fold_side_by_side(const struct fl_args *args, struct block *b, int64_t first, int64_t n) {
-    const struct fl_walk *g = &args->groups;
+static void fold_side_by_side(const struct fl_args *args, const struct fl_walk *g, struct block *b, int64_t first,
+                              int64_t n) {
     const int kept = g->ndim - g->inner, in = fl_axes_folded(args->op);
     const bool products = fl_fold_kind_of(args->op) == FL_FOLD_PRODUCTS;
     const int64_t across[2] = {kept ? g->stride[0][kept - 1] : 1, kept ? g->stride[1][kept - 1] : 1};
@@ -272,8 +285,7 @@ static void pick_run(const struct fl_args *args, struct block *b, int64_t to, co
 }
 
 /* One output whose terms lie in lines: up to BLOCK of them are brought at once. */
-static void fold_along(const struct fl_args *args, struct block *b, int64_t out, int64_t to) {
-    const struct fl_walk *g = &args->groups;
+static void fold_along(const struct fl_args *args, const struct fl_walk *g, struct block *b, int64_t out, int64_t to) {
     const int last = g->ndim - 1, in = fl_axes_folded(args->op);
     const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
     for (int64_t t = 0, n; t < g->terms; t += n) {
@@ -292,15 +304,14 @@ static void fold_along(const struct fl_args *args, struct block *b, int64_t out,
     }
 }
 
-static void fold_block(const struct fl_args *args, struct block *b, int64_t first, int64_t n) {
-    const struct fl_walk *g = &args->groups;
+static void fold_block(const struct fl_args *args, const struct fl_walk *g, struct block *b, int64_t first, int64_t n) {
     const int kept = g->ndim - g->inner;
     memset(b, 0, sizeof *b);
     if (g->inner && g->stride[0][g->ndim - 1] == 1 && !(kept && g->stride[0][kept - 1] == 1))
         for (int64_t i = 0; i < n; i++)
-            fold_along(args, b, first + i, i);
+            fold_along(args, g, b, first + i, i);
     else
-        fold_side_by_side(args, b, first, n);
+        fold_side_by_side(args, g, b, first, n);
     end_chunk(b, n);
 }
 
@@ -311,9 +322,8 @@ static int64_t outputs_of(const struct fl_walk *g, int64_t row, int64_t *first) 
     return line - begin < BLOCK ? line - begin : BLOCK;
 }
 
-static struct fl_rows blocks_of(const struct fl_args *args,
+static struct fl_rows blocks_of(const struct fl_args *args, const struct fl_walk *g,
                                 void (*run)(const struct fl_rows *, int64_t, double *, struct fl_stats *)) {
-    const struct fl_walk *g = &args->groups;
     const int64_t line = line_of(g), width = line < BLOCK ? line : BLOCK;
     return (struct fl_rows){.args = args,
                             .rows = g->outer / line * ((line + BLOCK - 1) / BLOCK),
@@ -322,7 +332,7 @@ static struct fl_rows blocks_of(const struct fl_args *args,
                             .run = run};
 }
 
-static void finish_exact(const struct fl_args *args, struct block *b, int64_t first, int64_t n,
+static void finish_exact(const struct fl_args *args, int64_t terms, struct block *b, int64_t first, int64_t n,
                          struct fl_stats *stats) {
     const int e = fl_exponent(&args->in[0]), ez = fl_exponent(&args->in[1]);
     const enum fl_fold_kind kind = fl_fold_kind_of(args->op);
@@ -330,7 +340,7 @@ static void finish_exact(const struct fl_args *args, struct block *b, int64_t fi
     struct fl_row_out out = {.value = b->value};
     if (args->op == FL_OP_REDUCE_MEAN || args->op == FL_OP_REDUCE_L2) {
         for (int64_t i = 0; i < n; i++) {
-            const struct fl_axes_value v = fl_axes_exact(args->op, b->exact[i], e, ez, args->groups.terms);
+            const struct fl_axes_value v = fl_axes_exact(args->op, b->exact[i], e, ez, terms);
             out.value[i] = v.odd;
             out.largest = v.near > out.largest ? v.near : out.largest;
         }
@@ -344,32 +354,36 @@ static void finish_exact(const struct fl_args *args, struct block *b, int64_t fi
 
 static void reduce_block(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
+    const struct fl_walk *g = &plan_of(rows)->groups;
     struct block *b = (struct block *)(void *)own;
     int64_t first;
-    const int64_t n = outputs_of(&args->groups, row, &first);
-    fold_block(args, b, first, n);
+    const int64_t n = outputs_of(g, row, &first);
+    fold_block(args, g, b, first, n);
     if (fl_fold_picks(fl_fold_kind_of(args->op))) {
         const double unit = fl_ref_shared(args) ? fl_power_of_two(-fl_exponent(&args->in[0])) : 1;
         for (int64_t i = 0; i < n; i++)
             b->value[i] *= unit;
         fl_rows_store(args, first, n, b->value, fl_rows_largest(b->value, n), stats);
     } else if (fl_ref_shared(args)) {
-        finish_exact(args, b, first, n, stats);
+        finish_exact(args, g->terms, b, first, n, stats);
     } else {
         for (int64_t i = 0; i < n; i++)
-            b->value[i] = fl_axes_float(args->op, b->total[i], args->groups.terms);
+            b->value[i] = fl_axes_float(args->op, b->total[i], g->terms);
         fl_rows_store(args, first, n, b->value, 0, stats);
     }
 }
 
 static size_t reduce_need(const struct fl_args *args) {
-    const struct fl_rows rows = blocks_of(args, reduce_block);
+    const struct fl_walk g = fl_walk_of_groups(args);
+    const struct fl_rows rows = blocks_of(args, &g, reduce_block);
     return fl_rows_need(&rows);
 }
 
 static tensor_status run_blocks(const struct fl_args *args,
                                 void (*run)(const struct fl_rows *, int64_t, double *, struct fl_stats *)) {
-    struct fl_rows rows = blocks_of(args, run);
+    const struct plan plan = {.groups = fl_walk_of_groups(args)};
+    struct fl_rows rows = blocks_of(args, &plan.groups, run);
+    rows.plan = &plan;
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
@@ -382,20 +396,22 @@ static tensor_status reduce(const struct fl_args *args) {
 }
 
 static void argmax_block(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
+    const struct fl_walk *g = &plan_of(rows)->groups;
     struct block *b = (struct block *)(void *)own;
+    int32_t *index = rows->args->out.data;
     int64_t first;
-    const int64_t n = outputs_of(&rows->args->groups, row, &first);
+    const int64_t n = outputs_of(g, row, &first);
     (void)stats;
-    fold_block(rows->args, b, first, n);
+    fold_block(rows->args, g, b, first, n);
     for (int64_t i = 0; i < n; i++)
-        rows->args->numbers.i[0][first + i] = (int32_t)b->at[i];
+        index[first + i] = (int32_t)b->at[i];
 }
 
 static tensor_status argmax(const struct fl_args *args) {
     return run_blocks(args, argmax_block);
 }
 
-const struct fl_any_format fl_reduce_any = {reduce, reduce_need}, fl_argmax_any = {argmax, reduce_need};
+const struct fl_any_kernels fl_reduce_any = {reduce, reduce_need}, fl_argmax_any = {argmax, reduce_need};
 
 /* --- gradients that ask each group first -------------------------------------------------------------------------- */
 
@@ -403,12 +419,13 @@ enum { ELEMENTS = 1024 /* of dx that a thread writes at a time */ };
 
 static void ask_block(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
+    const struct fl_walk *g = &plan_of(rows)->groups;
     struct block *b = (struct block *)(void *)own;
-    double *of_group = (double *)(uintptr_t)rows->plan;
+    double *of_group = plan_of(rows)->of_group;
     int64_t first;
-    const int64_t n = outputs_of(&args->groups, row, &first);
+    const int64_t n = outputs_of(g, row, &first);
     (void)stats;
-    fold_block(args, b, first, n);
+    fold_block(args, g, b, first, n);
     for (int64_t i = 0; i < n; i++)
         of_group[first + i] = args->op == FL_OP_REDUCE_L2_GRAD
                                   ? fl_axes_norm(b->exact[i], b->total[i], fl_ref_shared(args))
@@ -416,9 +433,10 @@ static void ask_block(const struct fl_rows *rows, int64_t row, double *own, stru
 }
 
 /* Elements first ... first + n - 1 of dx, all in one line of the walk, into value. */
-static void slopes_of_line(const struct fl_args *args, const double *of_group, int64_t first, int64_t n,
+static void slopes_of_line(const struct fl_args *args, const struct plan *plan, int64_t first, int64_t n,
                            double *value) {
-    const struct fl_walk *w = &args->walk;
+    const struct fl_walk *w = &plan->elements;
+    const double *of_group = plan->of_group;
     const int last = w->ndim - 1;
     const int64_t step[3] = {last < 0 ? 0 : w->stride[0][last], last < 0 ? 0 : w->stride[1][last],
                              last < 0 ? 0 : w->stride[2][last]};
@@ -440,44 +458,47 @@ static void slopes_block(const struct fl_rows *rows, int64_t row, double *own, s
     const struct fl_args *args = rows->args;
     const int64_t first = row * ELEMENTS, left = args->out.count - first, n = left < ELEMENTS ? left : ELEMENTS;
     for (int64_t i = 0, run; i < n; i += run) {
-        run = fl_walk_run(&args->walk, first + i, n - i);
-        slopes_of_line(args, rows->plan, first + i, run, own + i);
+        run = fl_walk_run(&plan_of(rows)->elements, first + i, n - i);
+        slopes_of_line(args, plan_of(rows), first + i, run, own + i);
     }
     fl_rows_store(args, first, n, own, fl_rows_largest(own, n), stats);
 }
 
-static struct fl_rows ask_rows(const struct fl_args *args) {
-    struct fl_rows rows = blocks_of(args, ask_block);
-    rows.common = (size_t)args->groups.outer * sizeof(double);
+static struct fl_rows ask_rows(const struct fl_args *args, const struct fl_walk *groups) {
+    struct fl_rows rows = blocks_of(args, groups, ask_block);
+    rows.common = (size_t)groups->outer * sizeof(double);
     return rows;
 }
 
-static struct fl_rows slopes_rows(const struct fl_args *args) {
+static struct fl_rows slopes_rows(const struct fl_args *args, const struct fl_walk *groups) {
     return (struct fl_rows){.args = args,
                             .rows = (args->out.count + ELEMENTS - 1) / ELEMENTS,
                             .width = ELEMENTS,
-                            .common = (size_t)args->groups.outer * sizeof(double),
+                            .common = (size_t)groups->outer * sizeof(double),
                             .doubles = ELEMENTS,
                             .run = slopes_block};
 }
 
 /* The one memory holds what the groups say, and serves both passes. */
 static size_t reduce_grad_need(const struct fl_args *args) {
-    const struct fl_rows ask = ask_rows(args), slopes = slopes_rows(args);
+    const struct fl_walk groups = fl_walk_of_groups(args);
+    const struct fl_rows ask = ask_rows(args, &groups), slopes = slopes_rows(args, &groups);
     const size_t a = fl_rows_need(&ask), b = fl_rows_need(&slopes);
     return a > b ? a : b;
 }
 
 static tensor_status reduce_grad(const struct fl_args *args) {
-    struct fl_rows ask = ask_rows(args), slopes = slopes_rows(args);
+    struct plan plan = {.groups = fl_walk_of_groups(args), .elements = fl_walk_of_elements(args)};
+    struct fl_rows ask = ask_rows(args, &plan.groups), slopes = slopes_rows(args, &plan.groups);
     char *memory = fl_rows_need(&ask) > fl_rows_need(&slopes) ? fl_rows_begin(&ask) : fl_rows_begin(&slopes);
     if (!memory)
         return TENSOR_E_MEMORY;
+    plan.of_group = (double *)(void *)memory;
     ask.workers = slopes.workers = ask.workers ? ask.workers : slopes.workers;
-    ask.plan = slopes.plan = memory;
+    ask.plan = slopes.plan = &plan;
     fl_rows_run(&ask, memory);
     fl_rows_run(&slopes, memory);
     return TENSOR_OK;
 }
 
-const struct fl_any_format fl_reduce_grad_any = {reduce_grad, reduce_grad_need};
+const struct fl_any_kernels fl_reduce_grad_any = {reduce_grad, reduce_grad_need};

@@ -4,12 +4,6 @@
 
 #include "core/axes/axes_rules.h"
 #include "core/reference/ref.h"
-#include "core/axes/walk.h"
-
-/* Which operand the groups of an operation fold. */
-static inline int fl_axes_folded(enum fl_op op) {
-    return op == FL_OP_REDUCE_MAX_GRAD || op == FL_OP_REDUCE_MIN_GRAD || op == FL_OP_REDUCE_L2_GRAD;
-}
 
 /* How many of n elements from i on lie in one line of the walk: in its last dimension. */
 static inline int64_t fl_walk_run(const struct fl_walk *w, int64_t i, int64_t n) {

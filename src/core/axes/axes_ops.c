@@ -1,5 +1,5 @@
-/* axes_ops.c - the operations over any dimensions and over broadcast operands: their checks, and the walks that their
- * kernels take. Inputs may be views with strides. */
+/* axes_ops.c - the operations over any dimensions and over broadcast operands: their checks, and the dimensions
+ * that their kernels go over. Inputs may be views with strides. */
 #include "core/operations/check_operands.h"
 #include "core/axes/walk.h"
 
@@ -55,7 +55,13 @@ static tensor_status check_reduced(const char *name, struct operand y, const ten
     return has_shape(y.t, reduced_shape(x, axes, true, kept), kept) ? TENSOR_OK : check_shape_is(name, y, ndim, shape);
 }
 
-/* --- walks -------------------------------------------------------------------------------------------------------- */
+/* --- dimensions and strides --------------------------------------------------------------------------------------- */
+
+static struct fl_axes shape_of(const tensor *t) {
+    struct fl_axes s = {.ndim = (int16_t)t->ndim};
+    memcpy(s.shape, t->shape, sizeof s.shape);
+    return s;
+}
 
 /* Strides of what x becomes without its dimensions in axes, in the shape of x. */
 static void strides_of_result(const tensor *x, unsigned axes, int64_t *stride) {
@@ -67,18 +73,18 @@ static void strides_of_result(const tensor *x, unsigned axes, int64_t *stride) {
 }
 
 /* The elements of x by what they are reduced to. */
-static struct fl_walk groups_of(const tensor *x, unsigned axes) {
-    struct fl_walk_shape s = {.ndim = x->ndim, .inner = axes};
-    memcpy(s.shape, x->shape, sizeof s.shape);
+static struct fl_axes groups_of(const tensor *x, unsigned axes) {
+    struct fl_axes s = shape_of(x);
+    s.inner = (uint8_t)axes;
     s.offset[0] = fl_strides_of(x, s.stride[0]);
-    return fl_walk_of(&s);
+    return s;
 }
 
 /* The elements of dx (x's shape), with the one of the result that each belongs to, its own in x, and which term of its
  * group it is. */
-static struct fl_walk elements_of(const tensor *dx, const tensor *x, unsigned axes) {
-    struct fl_walk_shape s = {.ndim = dx->ndim};
-    memcpy(s.shape, dx->shape, sizeof s.shape);
+static struct fl_axes elements_of(const tensor *dx, const tensor *x, unsigned axes) {
+    struct fl_axes s = shape_of(dx);
+    s.inner = (uint8_t)axes;
     strides_of_result(dx, axes, s.stride[0]);
     if (x)
         s.offset[1] = fl_strides_of(x, s.stride[1]);
@@ -88,7 +94,7 @@ static struct fl_walk elements_of(const tensor *dx, const tensor *x, unsigned ax
             s.stride[2][d] = at;
             at *= dx->shape[d];
         }
-    return fl_walk_of(&s);
+    return s;
 }
 
 /* --- reductions --------------------------------------------------------------------------------------------------- */
@@ -97,8 +103,7 @@ static tensor_status reduce(const char *name, enum fl_op op, tensor *y, const te
     const struct operand oy = {"y", y};
     TRY(check(name, oy, OPERANDS({"x", x})));
     TRY(check_reduced(name, oy, x, axes));
-    struct fl_args args = {.op = op, .in = {fl_view_of(x)}, .groups = groups_of(x, axes)};
-    args.geo.k = args.groups.terms;
+    struct fl_args args = {.op = op, .in = {fl_view_of(x)}, .p.axes = groups_of(x, axes)};
     return fl_write(y, &args);
 }
 
@@ -111,11 +116,7 @@ static tensor_status reduce_grad(const char *name, enum fl_op op, tensor *dx, co
     TRY(check_reduced(name, operands[0], dx, axes));
     if (wants_x)
         TRY(check_same_shapes(name, OPERANDS(odx, operands[1])));
-    struct fl_args args = {.op = op,
-                           .in = {fl_view_of(dy)},
-                           .walk = elements_of(dx, x, axes),
-                           .groups = groups_of(wants_x ? x : dx, axes)};
-    args.geo.k = args.groups.terms;
+    struct fl_args args = {.op = op, .in = {fl_view_of(dy)}, .p.axes = elements_of(dx, x, axes)};
     if (wants_x)
         args.in[1] = fl_view_of(x);
     return fl_write(dx, &args);
@@ -175,37 +176,28 @@ tensor_status tensor_argmax(tensor *index, const tensor *x, int axis) {
     TRY(fl_check_numbers(name, "index", index, FMT_I32, x->count / x->shape[axis], x));
     TRY(fl_need_elements(name, index));
     TRY(check_reduced(name, (struct operand){"index", index}, x, 1u << axis));
-    struct fl_args args = {.op = FL_OP_ARGMAX,
-                           .in = {fl_view_of(x)},
-                           .groups = groups_of(x, 1u << axis),
-                           .numbers = {.i = {index->storage->data}, .what = name}};
+    struct fl_args args = {
+        .op = FL_OP_ARGMAX, .in = {fl_view_of(x)}, .out = fl_view_of(index), .p.axes = groups_of(x, 1u << axis)};
     return fl_run(x, &args);
 }
 
 /* --- broadcast operands ------------------------------------------------------------------------------------------- */
 
-static tensor_status bring(const char *name, struct fl_walk_shape *s, int which, struct operand in,
-                           struct operand out) {
+static tensor_status bring(const char *name, struct fl_axes *s, int which, struct operand in, struct operand out) {
     char ti[TENSOR_TEXT], to[TENSOR_TEXT];
-    return fl_walk_broadcast(s, which, in.t)
+    return fl_axes_broadcast(s, which, in.t)
                ? TENSOR_OK
                : fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, %s is %s: dimensions, the last ones aligned, are equal or 1",
                          name, in.name, fl_shape_text(in.t, ti), out.name, fl_shape_text(out.t, to));
 }
 
-static struct fl_walk_shape shape_of(const tensor *t) {
-    struct fl_walk_shape s = {.ndim = t->ndim};
-    memcpy(s.shape, t->shape, sizeof s.shape);
-    return s;
-}
-
 static tensor_status broadcast(const char *name, enum fl_op op, tensor *y, const tensor *a, const tensor *b) {
     const struct operand oy = {"y", y}, operands[] = {{"a", a}, {"b", b}};
     TRY(check(name, oy, operands, 2));
-    struct fl_walk_shape s = shape_of(y);
+    struct fl_axes s = shape_of(y);
     for (int i = 0; i < 2; i++)
         TRY(bring(name, &s, i, operands[i], oy));
-    struct fl_args args = {.op = op, .in = {fl_view_of(a), fl_view_of(b)}, .walk = fl_walk_of(&s)};
+    struct fl_args args = {.op = op, .in = {fl_view_of(a), fl_view_of(b)}, .p.axes = s};
     return fl_write(y, &args);
 }
 
@@ -231,16 +223,15 @@ static tensor_status broadcast_grad(const char *name, enum fl_op op, tensor *da,
                                     int operands) {
     const struct operand oda = {"da", da}, ody = {"dy", dy}, in[] = {{"dy", dy}, {"b", b}};
     TRY(check(name, oda, in, operands));
-    struct fl_walk_shape s = shape_of(dy), of_da = shape_of(dy);
+    struct fl_axes s = shape_of(dy), of_da = shape_of(dy);
     TRY(bring(name, &of_da, 0, oda, ody));
-    s.inner = repeated(da, dy);
+    s.inner = (uint8_t)repeated(da, dy);
     s.offset[0] = fl_strides_of(dy, s.stride[0]);
     if (operands == 2)
         TRY(bring(name, &s, 1, in[1], ody));
-    struct fl_args args = {.op = op, .in = {fl_view_of(dy)}, .groups = fl_walk_of(&s)};
+    struct fl_args args = {.op = op, .in = {fl_view_of(dy)}, .p.axes = s};
     if (operands == 2)
         args.in[1] = fl_view_of(b);
-    args.geo.k = args.groups.terms;
     return fl_write(da, &args);
 }
 
@@ -253,13 +244,14 @@ tensor_status tensor_broadcast_mul_grad(tensor *da, const tensor *dy, const tens
 
 /* --- choice ------------------------------------------------------------------------------------------------------- */
 
-static tensor_status check_mask(const char *name, const tensor *mask, struct operand out, struct fl_walk_shape *s) {
+static tensor_status check_mask(const char *name, const tensor *mask, struct operand out, struct fl_axes *s) {
     if (!mask)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: mask is NULL", name);
     if (mask->format->id != FMT_U8)
         return fl_fail(TENSOR_E_FORMAT, "%s: mask is %s, expected u8", name, mask->format->name);
     TRY(fl_need_present(name, mask));
     TRY(fl_check_apart(name, out.name, out.t, "mask", mask));
+    s->marks = mask->storage->data;
     return bring(name, s, 2, (struct operand){"mask", mask}, out);
 }
 
@@ -267,14 +259,11 @@ tensor_status tensor_where(tensor *y, const tensor *mask, const tensor *a, const
     static const char name[] = "where";
     const struct operand oy = {"y", y}, operands[] = {{"a", a}, {"b", b}};
     TRY(check(name, oy, operands, 2));
-    struct fl_walk_shape s = shape_of(y);
+    struct fl_axes s = shape_of(y);
     for (int i = 0; i < 2; i++)
         TRY(bring(name, &s, i, operands[i], oy));
     TRY(check_mask(name, mask, oy, &s));
-    struct fl_args args = {.op = FL_OP_WHERE,
-                           .in = {fl_view_of(a), fl_view_of(b)},
-                           .walk = fl_walk_of(&s),
-                           .numbers = {.u8 = mask->storage->data}};
+    struct fl_args args = {.op = FL_OP_WHERE, .in = {fl_view_of(a), fl_view_of(b)}, .p.axes = s};
     return fl_write(y, &args);
 }
 
@@ -283,14 +272,11 @@ tensor_status tensor_where_grad(tensor *da, const tensor *dy, const tensor *mask
     const struct operand oda = {"da", da}, ody = {"dy", dy};
     TRY(check(name, oda, &ody, 1));
     TRY(check_same_shapes(name, OPERANDS(oda, ody)));
-    struct fl_walk_shape s = shape_of(da);
+    struct fl_axes s = shape_of(da);
+    s.marked = marked;
     s.offset[0] = fl_strides_of(dy, s.stride[0]);
     TRY(check_mask(name, mask, oda, &s));
-    struct fl_args args = {.op = FL_OP_WHERE_GRAD,
-                           .in = {fl_view_of(dy)},
-                           .geo = {.k = marked},
-                           .walk = fl_walk_of(&s),
-                           .numbers = {.u8 = mask->storage->data}};
+    struct fl_args args = {.op = FL_OP_WHERE_GRAD, .in = {fl_view_of(dy)}, .p.axes = s};
     return fl_write(da, &args);
 }
 
@@ -301,8 +287,8 @@ tensor_status tensor_contiguous(tensor *y, const tensor *x) {
     const struct operand oy = {"y", y}, ox = {"x", x};
     TRY(check(name, oy, &ox, 1));
     TRY(check_same_shapes(name, OPERANDS(oy, ox)));
-    struct fl_args args = {.op = FL_OP_PERMUTE, .in = {fl_view_of(x)}, .strides = {.ndim = x->ndim}};
-    memcpy(args.strides.shape, x->shape, sizeof args.strides.shape);
-    args.strides.offset = fl_strides_of(x, args.strides.stride);
+    struct fl_args args = {.op = FL_OP_PERMUTE, .in = {fl_view_of(x)}, .p.permutation = {.ndim = x->ndim}};
+    memcpy(args.p.permutation.shape, x->shape, sizeof args.p.permutation.shape);
+    args.p.permutation.offset = fl_strides_of(x, args.p.permutation.stride);
     return fl_write(y, &args);
 }

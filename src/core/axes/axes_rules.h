@@ -10,6 +10,83 @@
 #include "core/arithmetic/exact_rules.h"
 #include "core/table/kernel.h"
 
+/* --- walks -------------------------------------------------------------------------------------------------------- */
+
+/* Elements of up to three operands in the order of an output, and of what each of its elements is a sum of: the last
+ * `inner` dimensions, whose elements follow each other in row-major order. A stride of 0: one element for all. */
+struct fl_walk {
+    int32_t ndim, inner;
+    int64_t outer, terms; /* elements of the output; elements of each of its sums */
+    int64_t shape[TENSOR_MAX_DIMS], stride[3][TENSOR_MAX_DIMS], offset[3];
+};
+
+/* Adds dimension d of the shape behind what the walk has, or makes it part of the last one where all operands lie in
+ * line and both are of one kind (`first`: the least dimension of that kind). */
+FL_BOTH void fl_walk_add(struct fl_walk *w, const struct fl_axes *x, int d, int first) {
+    if (x->shape[d] == 1)
+        return;
+    bool in_line = w->ndim > first;
+    for (int k = 0; k < 3 && in_line; k++)
+        in_line = w->stride[k][w->ndim - 1] == x->stride[k][d] * x->shape[d];
+    const int to = in_line ? w->ndim - 1 : w->ndim++;
+    w->shape[to] = in_line ? w->shape[to] * x->shape[d] : x->shape[d];
+    for (int k = 0; k < 3; k++)
+        w->stride[k][to] = x->stride[k][d];
+}
+
+/* Dimensions of one element are left out, neighbours that lie in one line are made one. */
+FL_BOTH struct fl_walk fl_walk_of(const struct fl_axes *x) {
+    struct fl_walk w = {0, 0, 1, 1, {0}, {{0}}, {x->offset[0], x->offset[1], x->offset[2]}};
+    for (int d = 0; d < x->ndim; d++)
+        if (!(x->inner >> d & 1)) {
+            w.outer *= x->shape[d];
+            fl_walk_add(&w, x, d, 0);
+        }
+    const int kept = w.ndim;
+    for (int d = 0; d < x->ndim; d++)
+        if (x->inner >> d & 1) {
+            w.terms *= x->shape[d];
+            fl_walk_add(&w, x, d, kept);
+        }
+    w.inner = w.ndim - kept;
+    return w;
+}
+
+/* The operand whose groups an operation folds: gradients of extremes and norms ask x first. */
+FL_BOTH int fl_axes_folded(enum fl_op op) {
+    return op == FL_OP_REDUCE_MAX_GRAD || op == FL_OP_REDUCE_MIN_GRAD || op == FL_OP_REDUCE_L2_GRAD;
+}
+
+/* Over each sum of an operation that folds. */
+FL_BOTH struct fl_walk fl_walk_of_groups(const struct fl_args *args) {
+    struct fl_axes x = args->p.axes;
+    if (!fl_axes_folded(args->op))
+        return fl_walk_of(&x);
+    for (int d = 0; d < x.ndim; d++) {
+        x.stride[0][d] = x.stride[1][d];
+        x.stride[1][d] = x.stride[2][d] = 0;
+    }
+    x.offset[0] = x.offset[1];
+    x.offset[1] = x.offset[2] = 0;
+    return fl_walk_of(&x);
+}
+
+/* Over the elements of what is written. */
+FL_BOTH struct fl_walk fl_walk_of_elements(const struct fl_args *args) {
+    struct fl_axes x = args->p.axes;
+    x.inner = 0;
+    return fl_walk_of(&x);
+}
+
+/* What an element is told beside its operands: where_grad: which mark counts, gradients: the terms of its group. */
+FL_BOTH int64_t fl_axes_told(const struct fl_args *args) {
+    const struct fl_axes *x = &args->p.axes;
+    int64_t terms = 1;
+    for (int d = 0; d < x->ndim; d++)
+        terms *= x->inner >> d & 1 ? x->shape[d] : 1;
+    return args->op == FL_OP_WHERE_GRAD ? x->marked : terms;
+}
+
 /* Where element i of the walk lies in an operand; elements of one sum follow each other. */
 FL_BOTH int64_t fl_walk_at(const struct fl_walk *w, int operand, int64_t i) {
     int64_t at = w->offset[operand];
@@ -19,6 +96,8 @@ FL_BOTH int64_t fl_walk_at(const struct fl_walk *w, int operand, int64_t i) {
     }
     return at;
 }
+
+/* --- sums --------------------------------------------------------------------------------------------------------- */
 
 /* What is kept of each term. */
 enum fl_fold_kind { FL_FOLD_SUM, FL_FOLD_SIZES, FL_FOLD_SQUARES, FL_FOLD_PRODUCTS, FL_FOLD_LARGEST, FL_FOLD_LEAST };

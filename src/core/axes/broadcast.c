@@ -9,7 +9,7 @@
 enum { BLOCK = 1024 /* elements of the output that a thread makes at a time */ };
 
 static bool mark_at(const struct fl_args *args, int64_t at) {
-    return args->numbers.u8 && args->numbers.u8[at];
+    return args->p.axes.marks && args->p.axes.marks[at];
 }
 
 /* --- the definition ----------------------------------------------------------------------------------------------- */
@@ -19,11 +19,12 @@ tensor_status fl_ref_broadcast(const struct fl_args *args) {
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    const struct fl_walk *walk = &args->walk;
+    const struct fl_walk walk = fl_walk_of_elements(args);
+    const int64_t told = fl_axes_told(args);
     for (int64_t i = 0; i < w.count; i++) {
-        const double a = w.in[0][fl_walk_at(walk, 0, i)], b = w.in[1] ? w.in[1][fl_walk_at(walk, 1, i)] : 0;
-        const struct fl_axes_value value = fl_axes_element(args->op, a, b, mark_at(args, fl_walk_at(walk, 2, i)),
-                                                           args->geo.k, fl_exponent(&args->in[0]), fl_ref_shared(args));
+        const double a = w.in[0][fl_walk_at(&walk, 0, i)], b = w.in[1] ? w.in[1][fl_walk_at(&walk, 1, i)] : 0;
+        const struct fl_axes_value value = fl_axes_element(args->op, a, b, mark_at(args, fl_walk_at(&walk, 2, i)), told,
+                                                           fl_exponent(&args->in[0]), fl_ref_shared(args));
         w.value[i] = value.odd;
         w.near[i] = value.near;
     }
@@ -65,14 +66,15 @@ static double combine(const struct fl_args *args, double *a, const double *b, in
                       int64_t n) {
     const bool shared = fl_ref_shared(args);
     const int e = fl_exponent(&args->in[0]);
+    const int64_t told = fl_axes_told(args);
     double largest = 0;
     if (args->op == FL_OP_REDUCE_SUM_GRAD)
         return fl_rows_largest(a, n);
     /* A quotient of a mantissa by a number below 2^32 that is no middle between two mantissas is at least 2^-49 of
      * itself away from one: the rounding of its double is its own. A draw asks for more. */
     if (args->op == FL_OP_REDUCE_MEAN_GRAD &&
-        (!shared || (args->rounding.mode != TENSOR_ROUND_STOCHASTIC && args->geo.k < (int64_t)1 << 32))) {
-        const double count = (double)args->geo.k;
+        (!shared || (args->rounding.mode != TENSOR_ROUND_STOCHASTIC && told < (int64_t)1 << 32))) {
+        const double count = (double)told;
         for (int64_t i = 0; i < n; i++)
             a[i] /= count;
         return fl_rows_largest(a, n);
@@ -92,7 +94,7 @@ static double combine(const struct fl_args *args, double *a, const double *b, in
     }
     for (int64_t i = 0; i < n; i++) {
         const struct fl_axes_value value =
-            fl_axes_element(args->op, a[i], b[i], mark_at(args, mark + i * mark_stride), args->geo.k, e, shared);
+            fl_axes_element(args->op, a[i], b[i], mark_at(args, mark + i * mark_stride), told, e, shared);
         largest = fabs(value.near) > largest ? fabs(value.near) : largest;
         a[i] = value.odd;
     }
@@ -101,7 +103,7 @@ static double combine(const struct fl_args *args, double *a, const double *b, in
 
 static void broadcast_block(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
-    const struct fl_walk *w = &args->walk;
+    const struct fl_walk *w = rows->plan;
     const int last = w->ndim - 1;
     const int64_t first = row * BLOCK, left = args->out.count - first, n = left < BLOCK ? left : BLOCK;
     double *a = own, *b = own + BLOCK, largest = 0;
@@ -133,6 +135,8 @@ static size_t need(const struct fl_args *args) {
 
 static tensor_status broadcast(const struct fl_args *args) {
     struct fl_rows rows = blocks_of(args);
+    const struct fl_walk walk = fl_walk_of_elements(args);
+    rows.plan = &walk;
     char *memory = fl_rows_begin(&rows);
     if (!memory)
         return TENSOR_E_MEMORY;
@@ -140,4 +144,4 @@ static tensor_status broadcast(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-const struct fl_any_format fl_broadcast_any = {broadcast, need};
+const struct fl_any_kernels fl_broadcast_any = {broadcast, need};

@@ -37,10 +37,10 @@ static tensor_status make_work(struct work *w, size_t copy_bytes) {
 }
 
 static tensor_status sum_channels(struct work *w, const tensor *on, const struct fl_view *x, int64_t m, int64_t n) {
-    struct fl_args args = {.op = FL_OP_CHANNEL_SUMS,
-                           .in = {*x},
-                           .geo = {.m = m, .n = n},
-                           .sums = {{w->isum[0], w->isum[1]}, {w->sum[0], w->sum[1]}}};
+    struct fl_args args = {
+        .op = FL_OP_CHANNEL_SUMS,
+        .in = {*x},
+        .p.batch_norm = {.m = m, .n = n, .sums = {{w->isum[0], w->isum[1]}, {w->sum[0], w->sum[1]}}}};
     args.in[0].count = m * n;
     return fl_run(on, &args);
 }

@@ -1,7 +1,7 @@
 /* fail.c - the failure message of each thread, and the hook. */
 #include "core/base/fail.h"
 #include "core/base/text.h"
-#include "core/base/turning.h"
+#include "core/base/shown.h"
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,27 +39,22 @@ static void call_hook(tensor_status status) {
         call(status, message, context);
 }
 
-/* Copies text into the message in one line of printable bytes: values of the caller may hold any. Bytes of UTF-8 stay.
- * What is too long ends in "..." behind a whole character. */
+/* Copies text into the message in one line, as fl_shown has its characters: values of the caller may hold any. What is
+ * too long ends in "..." behind a whole character. */
 static void keep_message(const char *text) {
     static const char more[] = "...";
     size_t used = 0, fits = 0; /* fits: what stays where it is cut */
-    for (; *text; text++) {
-        const unsigned char byte = (unsigned char)*text;
-        char escape[FL_TURNING_TEXT] = {*text};
-        const size_t turning = fl_turning(text, escape);
-        if (turning)
-            text += turning - 1;
-        else if (byte < ' ' || byte == 0x7f)
-            snprintf(escape, sizeof escape, "\\x%02X", byte);
-        const size_t length = strlen(escape);
-        if ((byte & 0xc0) != 0x80 && used + sizeof more <= sizeof message)
+    while (*text) {
+        char shown[FL_SHOWN_TEXT];
+        text += fl_shown(text, shown);
+        const size_t length = strlen(shown);
+        if (used + sizeof more <= sizeof message)
             fits = used;
         if (used + length >= sizeof message) {
             memcpy(message + fits, more, sizeof more);
             return;
         }
-        memcpy(message + used, escape, length);
+        memcpy(message + used, shown, length);
         used += length;
     }
     message[used] = 0;

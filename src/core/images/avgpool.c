@@ -22,8 +22,8 @@ static int64_t mantissa(double x, double unit) {
 
 /* Output i, of window p, q. */
 static void mean_of_window(const struct ref_work *w, int64_t i, int64_t n, int64_t p, int64_t q, int64_t c) {
-    const struct fl_geometry *g = &w->args->geo;
-    const struct fl_pool_side down = fl_pool_down(g), across = fl_pool_across(g);
+    const struct fl_windows *g = &w->args->p.pooling.windows;
+    const struct fl_pool_side down = fl_pool_down(&w->args->p.pooling), across = fl_pool_across(&w->args->p.pooling);
     const struct fl_span y = fl_pool_inside(&down, p), z = fl_pool_inside(&across, q);
     const int64_t count = fl_pool_count(&down, p) * fl_pool_count(&across, q);
     const int e = fl_exponent(&w->args->in[0]);
@@ -53,8 +53,8 @@ static void mean_of_window(const struct ref_work *w, int64_t i, int64_t n, int64
 
 /* Element i of the gradient, of pixel a, b. */
 static void share_of_pixel(const struct ref_work *w, int64_t i, int64_t n, int64_t a, int64_t b, int64_t c) {
-    const struct fl_geometry *g = &w->args->geo;
-    const struct fl_pool_side down = fl_pool_down(g), across = fl_pool_across(g);
+    const struct fl_windows *g = &w->args->p.pooling.windows;
+    const struct fl_pool_side down = fl_pool_down(&w->args->p.pooling), across = fl_pool_across(&w->args->p.pooling);
     const struct fl_span p = fl_pool_windows(&down, a), q = fl_pool_windows(&across, b);
     const int e = fl_exponent(&w->args->in[0]);
     const double unit = fl_scale2(1, e);
@@ -80,7 +80,7 @@ tensor_status fl_ref_avgpool_window(const struct fl_args *args) {
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.pooling.windows;
     const bool gradient = is_gradient(args->op);
     const int64_t lines = gradient ? g->h : g->p, columns = gradient ? g->w : g->q;
     int64_t i = 0;
@@ -139,8 +139,8 @@ static void add_to_chain(double *total, double *chain, const double *x, int64_t 
 /* The means of a line of windows. own: a line of x, sums, chains. */
 static void forward_line(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
-    const struct fl_geometry *g = &args->geo;
-    const struct fl_pool_side down = fl_pool_down(g), across = fl_pool_across(g);
+    const struct fl_windows *g = &args->p.pooling.windows;
+    const struct fl_pool_side down = fl_pool_down(&args->p.pooling), across = fl_pool_across(&args->p.pooling);
     const int64_t p = row % g->p, line = g->w * g->c, outputs = g->q * g->c;
     const bool shared = fl_ref_shared(args);
     const struct fl_span y = fl_pool_inside(&down, p);
@@ -177,8 +177,8 @@ static void forward_line(const struct fl_rows *rows, int64_t row, double *own, s
 /* The gradient of a line of pixels. own: a line of dy, sums. */
 static void backward_line(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
-    const struct fl_geometry *g = &args->geo;
-    const struct fl_pool_side down = fl_pool_down(g), across = fl_pool_across(g);
+    const struct fl_windows *g = &args->p.pooling.windows;
+    const struct fl_pool_side down = fl_pool_down(&args->p.pooling), across = fl_pool_across(&args->p.pooling);
     const int64_t line = g->w * g->c, outputs = g->q * g->c;
     const bool shared = fl_ref_shared(args);
     const struct fl_span p = fl_pool_windows(&down, row % g->h);
@@ -212,7 +212,7 @@ static double most_windows(const struct fl_pool_side *side) {
 
 /* Whether every sum of mantissas, of a gradient times its weights, is an integer below 2^53. */
 static bool fits_doubles(const struct fl_args *args) {
-    const struct fl_pool_side down = fl_pool_down(&args->geo), across = fl_pool_across(&args->geo);
+    const struct fl_pool_side down = fl_pool_down(&args->p.pooling), across = fl_pool_across(&args->p.pooling);
     if (!fl_ref_shared(args))
         return true;
     if (!is_gradient(args->op))
@@ -221,7 +221,7 @@ static bool fits_doubles(const struct fl_args *args) {
 }
 
 static struct fl_rows lines_of(const struct fl_args *args) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.pooling.windows;
     const bool gradient = is_gradient(args->op);
     return (struct fl_rows){.args = args,
                             .rows = g->batch * (gradient ? g->h : g->p),
@@ -246,7 +246,7 @@ static tensor_status avgpool_lines(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-const struct fl_any_format fl_avgpool_any = {avgpool_lines, need};
+const struct fl_any_kernels fl_avgpool_any = {avgpool_lines, need};
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 
@@ -270,20 +270,20 @@ int64_t fl_pool_common(const struct fl_pool_side *side) {
     return common;
 }
 
-static tensor_status set_common(const char *name, struct fl_geometry *g) {
-    const struct fl_pool_side down = fl_pool_down(g), across = fl_pool_across(g);
-    g->m = fl_pool_common(&down);
-    g->n = fl_pool_common(&across);
-    return (double)g->m * (double)g->n <= (double)FL_POOL_DENOMINATOR_LIMIT
+static tensor_status set_common(const char *name, struct fl_pooling *p) {
+    const struct fl_pool_side down = fl_pool_down(p), across = fl_pool_across(p);
+    p->common[0] = fl_pool_common(&down);
+    p->common[1] = fl_pool_common(&across);
+    return (double)p->common[0] * (double)p->common[1] <= (double)FL_POOL_DENOMINATOR_LIMIT
                ? TENSOR_OK
                : fl_fail(TENSOR_E_ARGUMENT,
                          "%s: windows of %lldx%lld pixels divide by counts with a common multiple above 2^48, expected "
                          "at most that",
-                         name, (long long)g->h, (long long)g->w);
+                         name, (long long)p->windows.h, (long long)p->windows.w);
 }
 
 /* Images both, of one batch and as many channels. */
-static tensor_status image_geometry(const char *name, struct operand x, struct operand y, struct fl_geometry *g) {
+static tensor_status image_geometry(const char *name, struct operand x, struct operand y, struct fl_windows *g) {
     char tx[TENSOR_TEXT], ty[TENSOR_TEXT];
     TRY(check_ndim(name, x, 4, "[N,H,W,C]"));
     TRY(check_ndim(name, y, 4, "[N,P,Q,C]"));
@@ -291,13 +291,13 @@ static tensor_status image_geometry(const char *name, struct operand x, struct o
     if (xs[0] != ys[0] || xs[3] != ys[3])
         return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, %s is %s, expected as many images and channels", name, x.name,
                        fl_shape_text(x.t, tx), y.name, fl_shape_text(y.t, ty));
-    *g = (struct fl_geometry){
+    *g = (struct fl_windows){
         .batch = xs[0], .h = xs[1], .w = xs[2], .c = xs[3], .p = ys[1], .q = ys[2], .filters = xs[3]};
     return TENSOR_OK;
 }
 
 static tensor_status window_geometry(const char *name, struct operand x, struct operand y, tensor_window how,
-                                     bool padding_counts, struct fl_geometry *g) {
+                                     struct fl_windows *g) {
     if (how.window < 1 || how.window > TENSOR_WINDOW_LIMIT)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: window %d, expected 1 to %d", name, how.window, TENSOR_WINDOW_LIMIT);
     if (how.stride < 1 || how.stride > TENSOR_WINDOW_STEP_LIMIT)
@@ -320,7 +320,6 @@ static tensor_status window_geometry(const char *name, struct operand x, struct 
     g->r = g->s = how.window;
     g->stride[0] = g->stride[1] = how.stride;
     g->padding[0] = g->padding[1] = how.padding;
-    g->k = padding_counts;
     return TENSOR_OK;
 }
 
@@ -329,7 +328,8 @@ tensor_status tensor_avgpool2d(tensor *y, const tensor *x, tensor_window how, bo
     struct fl_args args = {.op = FL_OP_AVGPOOL2D};
     TRY(check_operands(name, OPERANDS({"y", y}, {"x", x})));
     TRY(check_distinct(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(window_geometry(name, (struct operand){"x", x}, (struct operand){"y", y}, how, padding_counts, &args.geo));
+    TRY(window_geometry(name, (struct operand){"x", x}, (struct operand){"y", y}, how, &args.p.pooling.windows));
+    args.p.pooling.padding_counts = padding_counts;
     args.in[0] = fl_view_of(x);
     return fl_write(y, &args);
 }
@@ -339,13 +339,14 @@ tensor_status tensor_avgpool2d_grad(tensor *dx, const tensor *dy, tensor_window 
     struct fl_args args = {.op = FL_OP_AVGPOOL2D_GRAD};
     TRY(check_operands(name, OPERANDS({"dx", dx}, {"dy", dy})));
     TRY(check_distinct(name, OPERANDS({"dx", dx}, {"dy", dy})));
-    TRY(window_geometry(name, (struct operand){"dx", dx}, (struct operand){"dy", dy}, how, padding_counts, &args.geo));
-    TRY(set_common(name, &args.geo));
+    TRY(window_geometry(name, (struct operand){"dx", dx}, (struct operand){"dy", dy}, how, &args.p.pooling.windows));
+    args.p.pooling.padding_counts = padding_counts;
+    TRY(set_common(name, &args.p.pooling));
     args.in[0] = fl_view_of(dy);
     return fl_write(dx, &args);
 }
 
-static tensor_status adaptive_geometry(const char *name, struct operand x, struct operand y, struct fl_geometry *g) {
+static tensor_status adaptive_geometry(const char *name, struct operand x, struct operand y, struct fl_windows *g) {
     TRY(image_geometry(name, x, y, g));
     const int64_t sides[] = {g->h, g->w, g->p, g->q};
     for (int i = 0; i < 4; i++)
@@ -360,7 +361,7 @@ tensor_status tensor_avgpool_adaptive(tensor *y, const tensor *x) {
     struct fl_args args = {.op = FL_OP_AVGPOOL_ADAPTIVE};
     TRY(check_operands(name, OPERANDS({"y", y}, {"x", x})));
     TRY(check_distinct(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(adaptive_geometry(name, (struct operand){"x", x}, (struct operand){"y", y}, &args.geo));
+    TRY(adaptive_geometry(name, (struct operand){"x", x}, (struct operand){"y", y}, &args.p.pooling.windows));
     args.in[0] = fl_view_of(x);
     return fl_write(y, &args);
 }
@@ -370,8 +371,8 @@ tensor_status tensor_avgpool_adaptive_grad(tensor *dx, const tensor *dy) {
     struct fl_args args = {.op = FL_OP_AVGPOOL_ADAPTIVE_GRAD};
     TRY(check_operands(name, OPERANDS({"dx", dx}, {"dy", dy})));
     TRY(check_distinct(name, OPERANDS({"dx", dx}, {"dy", dy})));
-    TRY(adaptive_geometry(name, (struct operand){"dx", dx}, (struct operand){"dy", dy}, &args.geo));
-    TRY(set_common(name, &args.geo));
+    TRY(adaptive_geometry(name, (struct operand){"dx", dx}, (struct operand){"dy", dy}, &args.p.pooling.windows));
+    TRY(set_common(name, &args.p.pooling));
     args.in[0] = fl_view_of(dy);
     return fl_write(dx, &args);
 }

@@ -20,18 +20,18 @@ struct fl_max_side {
     int64_t stride, padding, dilation;
 };
 
-static inline struct fl_max_side fl_max_down(const struct fl_geometry *g) {
+static inline struct fl_max_side fl_max_down(const struct fl_windows *g) {
     return (struct fl_max_side){g->h,         g->p,          (g->r - 1) * g->dilation[0] + 1,
                                 g->stride[0], g->padding[0], g->dilation[0]};
 }
 
-static inline struct fl_max_side fl_max_across(const struct fl_geometry *g) {
+static inline struct fl_max_side fl_max_across(const struct fl_windows *g) {
     return (struct fl_max_side){g->w,         g->q,          (g->s - 1) * g->dilation[1] + 1,
                                 g->stride[1], g->padding[1], g->dilation[1]};
 }
 
 /* How many places kernels number in a window: those between its positions count. */
-static inline int64_t fl_window_places(const struct fl_geometry *g) {
+static inline int64_t fl_window_places(const struct fl_windows *g) {
     return fl_max_down(g).reach * fl_max_across(g).reach;
 }
 

@@ -25,12 +25,14 @@ struct fl_span {
     int64_t from, to;
 };
 
-FL_BOTH struct fl_pool_side fl_pool_down(const struct fl_geometry *g) {
-    const struct fl_pool_side side = {g->h, g->p, g->r, g->stride[0], g->padding[0], g->k != 0, g->m};
+FL_BOTH struct fl_pool_side fl_pool_down(const struct fl_pooling *p) {
+    const struct fl_windows *g = &p->windows;
+    const struct fl_pool_side side = {g->h, g->p, g->r, g->stride[0], g->padding[0], p->padding_counts, p->common[0]};
     return side;
 }
-FL_BOTH struct fl_pool_side fl_pool_across(const struct fl_geometry *g) {
-    const struct fl_pool_side side = {g->w, g->q, g->s, g->stride[1], g->padding[1], g->k != 0, g->n};
+FL_BOTH struct fl_pool_side fl_pool_across(const struct fl_pooling *p) {
+    const struct fl_windows *g = &p->windows;
+    const struct fl_pool_side side = {g->w, g->q, g->s, g->stride[1], g->padding[1], p->padding_counts, p->common[1]};
     return side;
 }
 

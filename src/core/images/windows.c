@@ -253,19 +253,19 @@ static tensor_status convolve(const struct convolution *c, const tensor_epilogue
     const tensor_window2d *how = &v->how;
     struct fl_args args = {.op = c->op,
                            .in = {fl_view_of(c->in[0]), fl_view_of(c->in[1])},
-                           .geo = {.batch = x.n,
-                                   .h = x.h,
-                                   .w = x.w,
-                                   .c = x.c,
-                                   .p = y.h,
-                                   .q = y.w,
-                                   .filters = y.c,
-                                   .r = w.h,
-                                   .s = w.w,
-                                   .stride = {how->stride[0], how->stride[1]},
-                                   .padding = {how->padding[0], how->padding[2]},
-                                   .dilation = {how->dilation[0], how->dilation[1]},
-                                   .groups = how->groups}};
+                           .p.product.windows = {.batch = x.n,
+                                                 .h = x.h,
+                                                 .w = x.w,
+                                                 .c = x.c,
+                                                 .p = y.h,
+                                                 .q = y.w,
+                                                 .filters = y.c,
+                                                 .r = w.h,
+                                                 .s = w.w,
+                                                 .stride = {how->stride[0], how->stride[1]},
+                                                 .padding = {how->padding[0], how->padding[2]},
+                                                 .dilation = {how->dilation[0], how->dilation[1]},
+                                                 .groups = how->groups}};
     if (with)
         TRY(fl_join_epilogue(v->name, c->out.t, with, &args));
     TRY(fl_note_formats(v->name, c->out.t, c->in, (const char *const[]){name_of(c, 0), name_of(c, 1)},
@@ -349,18 +349,18 @@ static tensor_status pool(struct windows *v, enum fl_op op, struct operand x, st
                        steps_text(text, v->dims, how->dilation), size_text(other, v->dims, image.h, image.w));
     struct fl_args args = {.op = op,
                            .in = {fl_view_of(in0)},
-                           .geo = {.batch = image.n,
-                                   .h = image.h,
-                                   .w = image.w,
-                                   .c = image.c,
-                                   .p = p,
-                                   .q = q,
-                                   .filters = image.c,
-                                   .r = how->window[0],
-                                   .s = how->window[1],
-                                   .stride = {how->stride[0], how->stride[1]},
-                                   .padding = {around[0], around[2]},
-                                   .dilation = {how->dilation[0], how->dilation[1]}}};
+                           .p.pooling.windows = {.batch = image.n,
+                                                 .h = image.h,
+                                                 .w = image.w,
+                                                 .c = image.c,
+                                                 .p = p,
+                                                 .q = q,
+                                                 .filters = image.c,
+                                                 .r = how->window[0],
+                                                 .s = how->window[1],
+                                                 .stride = {how->stride[0], how->stride[1]},
+                                                 .padding = {around[0], around[2]},
+                                                 .dilation = {how->dilation[0], how->dilation[1]}}};
     if (in1)
         args.in[1] = fl_view_of(in1);
     return fl_write((tensor *)out.t, &args);

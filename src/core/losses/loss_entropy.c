@@ -45,27 +45,27 @@ struct job {
 };
 
 static bool has_targets_elsewhere(const struct fl_args *args) {
-    return args->in[1].count || args->vectors[0].count;
+    return args->in[1].count || args->p.loss.targets_f32.count;
 }
 
 /* Logits that become gradients, targets that are not doubles, and of each row loss, largest class, label. */
 size_t fl_entropy_need(const struct fl_args *args) {
     const size_t elements = fl_line_bytes((size_t)args->in[0].count * sizeof(double));
-    return (has_targets_elsewhere(args) ? 2 : 1) * elements + 2 * (size_t)args->geo.m * sizeof(double);
+    return (has_targets_elsewhere(args) ? 2 : 1) * elements + 2 * (size_t)args->p.loss.m * sizeof(double);
 }
 
 static struct memory places(const struct fl_args *args, char *memory) {
     const size_t elements = fl_line_bytes((size_t)args->in[0].count * sizeof(double));
-    struct memory at = {.logits = args->numbers.f[0] ? args->numbers.f[0] : (double *)(void *)memory,
-                        .targets = args->numbers.f[2]};
+    struct memory at = {.logits = args->p.loss.gradient ? args->p.loss.gradient : (double *)(void *)memory,
+                        .targets = (double *)(uintptr_t)args->p.loss.targets_f64};
     memory += elements;
     if (has_targets_elsewhere(args)) {
         at.targets = (double *)(void *)memory;
         memory += elements;
     }
     at.loss = (double *)(void *)memory;
-    at.largest = (int32_t *)(at.loss + args->geo.m);
-    at.labels = at.largest + args->geo.m;
+    at.largest = (int32_t *)(at.loss + args->p.loss.m);
+    at.labels = at.largest + args->p.loss.m;
     return at;
 }
 
@@ -82,7 +82,7 @@ static int64_t first_largest(const double *row, int64_t n) {
 
 /* Row i of the definition. A class without a share takes no part in the loss: its logit may be anything. */
 static void row(const struct job *job, int64_t i) {
-    const int64_t n = job->args->geo.n, label = job->at.targets ? -1 : job->at.labels[i];
+    const int64_t n = job->args->p.loss.n, label = job->at.targets ? -1 : job->at.labels[i];
     double *z = job->at.logits + i * n, sum = 0, together = 0, chosen = 0;
     const double *targets = job->at.targets ? job->at.targets + i * n : NULL;
     const int64_t largest = first_largest(z, n);
@@ -106,13 +106,13 @@ static void row(const struct job *job, int64_t i) {
 }
 
 static void clear_row(const struct job *job, int64_t i) {
-    const int64_t n = job->args->geo.n;
+    const int64_t n = job->args->p.loss.n;
     job->at.loss[i] = 0;
     memset(job->at.logits + i * n, 0, (size_t)n * sizeof(double));
 }
 
 static void decode(const struct fl_args *args, int in, int64_t first, int64_t n, double *to) {
-    const float *floats = args->vectors[0].data;
+    const float *floats = args->p.loss.targets_f32.data;
     if (in && floats)
         for (int64_t i = 0; i < n; i++)
             to[i] = floats[first + i];
@@ -124,24 +124,24 @@ static void run_part(void *context, int part, int worker) {
     (void)worker;
     const struct job *job = context;
     const struct fl_args *args = job->args;
-    const int64_t first = part * job->rows_per_part, n = args->geo.n;
-    const int64_t end = first + job->rows_per_part < args->geo.m ? first + job->rows_per_part : args->geo.m;
+    const int64_t first = part * job->rows_per_part, n = args->p.loss.n;
+    const int64_t end = first + job->rows_per_part < args->p.loss.m ? first + job->rows_per_part : args->p.loss.m;
     decode(args, 0, first * n, (end - first) * n, job->at.logits + first * n);
     if (has_targets_elsewhere(args))
         decode(args, 1, first * n, (end - first) * n, job->at.targets + first * n);
     if (job->by_label)
-        job->run.softmax(&(struct fl_softmax){.z = job->at.logits,
-                                              .labels = job->at.labels,
-                                              .classes = n,
-                                              .weight = job->weight,
-                                              .gradient = args->numbers.f[0] != NULL,
-                                              .loss = job->at.loss,
-                                              .largest = job->at.largest},
+        job->run.softmax(&(struct fl_softmax_work){.z = job->at.logits,
+                                                   .labels = job->at.labels,
+                                                   .classes = n,
+                                                   .weight = job->weight,
+                                                   .gradient = args->p.loss.gradient != NULL,
+                                                   .loss = job->at.loss,
+                                                   .largest = job->at.largest},
                          first, end);
     for (int64_t i = first; i < end; i++) {
         if (!job->by_label)
             row(job, i);
-        if (args->numbers.i[2] && !fl_label_counts(args, i))
+        if (args->p.loss.labels && !fl_label_counts(args, i))
             clear_row(job, i);
     }
 }
@@ -149,28 +149,28 @@ static void run_part(void *context, int part, int worker) {
 /* --- as kernels --------------------------------------------------------------------------------------------------- */
 
 static tensor_status check_labels(const struct fl_args *args) {
-    const int32_t *labels = args->numbers.i[2];
-    for (int64_t i = 0; labels && i < args->geo.m; i++)
-        if (fl_label_counts(args, i) && (labels[i] < 0 || labels[i] >= args->geo.n))
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: label %lld is %d, expected 0 to %lld", args->numbers.what,
-                           (long long)i, labels[i], (long long)args->geo.n - 1);
+    const int32_t *labels = args->p.loss.labels;
+    for (int64_t i = 0; labels && i < args->p.loss.m; i++)
+        if (fl_label_counts(args, i) && (labels[i] < 0 || labels[i] >= args->p.loss.n))
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: label %lld is %d, expected 0 to %lld", args->p.loss.name,
+                           (long long)i, labels[i], (long long)args->p.loss.n - 1);
     return TENSOR_OK;
 }
 
 /* Sums in the order of the rows. */
 static void finish(const struct job *job, double weight_of_rows) {
-    const struct fl_numbers *n = &job->args->numbers;
+    const struct fl_loss *n = &job->args->p.loss;
     double total = 0;
     int32_t right = 0;
-    for (int64_t i = 0; i < job->args->geo.m; i++) {
+    for (int64_t i = 0; i < job->args->p.loss.m; i++) {
         total += job->at.loss[i];
-        right += n->i[2] && fl_label_counts(job->args, i) && job->at.largest[i] == n->i[2][i];
+        right += n->labels && fl_label_counts(job->args, i) && job->at.largest[i] == n->labels[i];
     }
-    *n->f[1] = fl_mean_of(total, weight_of_rows);
-    if (n->i[0])
-        memcpy(n->i[0], job->at.largest, (size_t)job->args->geo.m * sizeof *n->i[0]);
-    if (n->i[1])
-        *n->i[1] = right;
+    *n->loss = fl_mean_of(total, weight_of_rows);
+    if (n->predicted)
+        memcpy(n->predicted, job->at.largest, (size_t)job->args->p.loss.m * sizeof *n->predicted);
+    if (n->correct)
+        *n->correct = right;
 }
 
 static tensor_status entropy(const struct fl_args *args, struct rows_of_backend run) {
@@ -185,14 +185,14 @@ static tensor_status entropy(const struct fl_args *args, struct rows_of_backend 
                       .at = places(args, memory),
                       .run = run,
                       .shares = fl_shares_of(args),
-                      .weight = fl_mean_of(args->numbers.real, weight_of_rows),
-                      .by_label = args->numbers.i[2] && !args->numbers.f[3] && args->alpha == 0,
-                      .rows_per_part = PART / args->geo.n > LEAST_ROWS ? PART / args->geo.n : LEAST_ROWS};
-    for (int64_t i = 0; i < args->geo.m && args->numbers.i[2]; i++) /* what does not count is worked out as if 0 */
-        job.at.labels[i] = fl_label_counts(args, i) ? args->numbers.i[2][i] : 0;
-    fl_parallel((int)((args->geo.m + job.rows_per_part - 1) / job.rows_per_part), run_part, &job);
-    if (weight_of_rows == 0 && args->numbers.f[0]) /* whatever stood there, such as Inf */
-        memset(args->numbers.f[0], 0, (size_t)args->in[0].count * sizeof(double));
+                      .weight = fl_mean_of(args->p.loss.gradient_scale, weight_of_rows),
+                      .by_label = args->p.loss.labels && !args->p.loss.class_weights && args->p.loss.smoothing == 0,
+                      .rows_per_part = PART / args->p.loss.n > LEAST_ROWS ? PART / args->p.loss.n : LEAST_ROWS};
+    for (int64_t i = 0; i < args->p.loss.m && args->p.loss.labels; i++) /* what does not count is worked out as if 0 */
+        job.at.labels[i] = fl_label_counts(args, i) ? args->p.loss.labels[i] : 0;
+    fl_parallel((int)((args->p.loss.m + job.rows_per_part - 1) / job.rows_per_part), run_part, &job);
+    if (weight_of_rows == 0 && args->p.loss.gradient) /* whatever stood there, such as Inf */
+        memset(args->p.loss.gradient, 0, (size_t)args->in[0].count * sizeof(double));
     finish(&job, weight_of_rows);
     return TENSOR_OK;
 }
@@ -220,8 +220,8 @@ static tensor_status entropy_avx512bw(const struct fl_args *args) {
 #define ENTROPY_AVX512 NULL
 #endif
 
-struct fl_any_format fl_entropy_any(enum fl_backend backend) {
+struct fl_any_kernels fl_entropy_any(enum fl_backend backend) {
     static const fl_kernel kernels[FL_BACKENDS] = {
         [FL_PORTABLE] = entropy_portable, [FL_AVX2] = ENTROPY_AVX2, [FL_AVX512BW] = ENTROPY_AVX512};
-    return (struct fl_any_format){kernels[backend], kernels[backend] ? fl_entropy_need : NULL};
+    return (struct fl_any_kernels){kernels[backend], kernels[backend] ? fl_entropy_need : NULL};
 }

@@ -5,7 +5,7 @@
 #include "core/losses/losses.h"
 #include "core/losses/loss_rules.h"
 #include "core/base/memory.h"
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 #include "core/base/parallel.h"
 #include "core/reference/ref.h"
 
@@ -18,8 +18,8 @@ struct job {
 };
 
 static void decode_targets(const struct fl_args *args, int64_t first, int64_t n, double *to) {
-    const double *doubles = args->numbers.f[2];
-    const float *floats = args->vectors[0].data;
+    const double *doubles = args->p.loss.targets_f64;
+    const float *floats = args->p.loss.targets_f32.data;
     if (!doubles && !floats) {
         args->format->decode(&args->in[1], first, n, to);
         return;
@@ -32,8 +32,8 @@ enum { BLOCK = 512 /* elements at a time, of a chunk: a multiple of its chains *
 
 static void run_block(const struct job *job, int64_t first, int64_t n, double *chains) {
     const struct fl_args *args = job->args;
-    double d[BLOCK], targets[BLOCK], *gradient = args->numbers.f[0];
-    const double delta = args->alpha;
+    double d[BLOCK], targets[BLOCK], *gradient = args->p.loss.gradient;
+    const double delta = args->p.loss.delta;
     args->format->decode(&args->in[0], first, n, d);
     decode_targets(args, first, n, targets);
     for (int64_t i = 0; i < n; i++)
@@ -63,21 +63,21 @@ size_t fl_error_losses_need(const struct fl_args *args) {
 tensor_status fl_error_losses(const struct fl_args *args) {
     const int64_t chunks = fl_squares_chunks(args->in[0].count);
     const double count = (double)args->in[0].count;
-    struct job job = {args, fl_workspace(args, fl_error_losses_need(args)), args->numbers.real / count};
+    struct job job = {args, fl_workspace(args, fl_error_losses_need(args)), args->p.loss.gradient_scale / count};
     if (!job.sums)
         return TENSOR_E_MEMORY;
     fl_parallel((int)chunks, run_chunk, &job);
-    *args->numbers.f[1] = fl_float_squares(job.sums, chunks) / count;
+    *args->p.loss.loss = fl_float_squares(job.sums, chunks) / count;
     return TENSOR_OK;
 }
 
 /* --- a critic ----------------------------------------------------------------------------------------------------- */
 
 static tensor_status check_labels(const struct fl_args *args) {
-    const int32_t *labels = args->numbers.i[2];
-    for (int64_t i = 0; i < args->geo.m; i++)
+    const int32_t *labels = args->p.loss.labels;
+    for (int64_t i = 0; i < args->p.loss.m; i++)
         if (fl_label_counts(args, i) && labels[i] >> 1)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: label %lld is %d, expected 0 to 1", args->numbers.what, (long long)i,
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: label %lld is %d, expected 0 to 1", args->p.loss.name, (long long)i,
                            labels[i]);
     return TENSOR_OK;
 }
@@ -85,12 +85,12 @@ static tensor_status check_labels(const struct fl_args *args) {
 /* Sums of each label's rows: exact integers, or doubles added in the order of the elements. */
 static void sum_rows(const struct fl_args *args, int64_t i, int64_t exact[2], double real[2]) {
     double x[BLOCK];
-    const int label = args->numbers.i[2][i];
+    const int label = args->p.loss.labels[i];
     const bool shared = fl_ref_shared(args);
     const double unit = shared ? fl_scale2(1, fl_exponent(&args->in[0])) : 1;
-    for (int64_t done = 0; done < args->geo.n; done += BLOCK) {
-        const int64_t n = args->geo.n - done < BLOCK ? args->geo.n - done : BLOCK;
-        args->format->decode(&args->in[0], i * args->geo.n + done, n, x);
+    for (int64_t done = 0; done < args->p.loss.n; done += BLOCK) {
+        const int64_t n = args->p.loss.n - done < BLOCK ? args->p.loss.n - done : BLOCK;
+        args->format->decode(&args->in[0], i * args->p.loss.n + done, n, x);
         for (int64_t k = 0; k < n; k++)
             if (shared)
                 exact[label] += (int64_t)(x[k] * unit);
@@ -100,11 +100,11 @@ static void sum_rows(const struct fl_args *args, int64_t i, int64_t exact[2], do
 }
 
 static void slopes(const struct fl_args *args, const struct fl_critic *critic) {
-    for (int64_t i = 0; i < args->geo.m; i++) {
+    for (int64_t i = 0; i < args->p.loss.m; i++) {
         const double slope =
-            fl_label_counts(args, i) ? fl_critic_slope(critic, args->numbers.i[2][i], args->numbers.real) : 0;
-        for (int64_t k = 0; k < args->geo.n; k++)
-            args->numbers.f[0][i * args->geo.n + k] = slope;
+            fl_label_counts(args, i) ? fl_critic_slope(critic, args->p.loss.labels[i], args->p.loss.gradient_scale) : 0;
+        for (int64_t k = 0; k < args->p.loss.n; k++)
+            args->p.loss.gradient[i * args->p.loss.n + k] = slope;
     }
 }
 
@@ -115,10 +115,10 @@ tensor_status fl_critic_losses(const struct fl_args *args) {
     double real[2] = {0, 0};
     if (status)
         return status;
-    for (int64_t i = 0; i < args->geo.m; i++) {
+    for (int64_t i = 0; i < args->p.loss.m; i++) {
         if (!fl_label_counts(args, i))
             continue;
-        critic.count[args->numbers.i[2][i]] += (double)args->geo.n;
+        critic.count[args->p.loss.labels[i]] += (double)args->p.loss.n;
         sum_rows(args, i, exact, real);
     }
     for (int label = 0; label < 2; label++) {
@@ -126,8 +126,8 @@ tensor_status fl_critic_losses(const struct fl_args *args) {
             real[label] = fl_scale2((double)exact[label], -fl_exponent(&args->in[0]));
         critic.mean[label] = fl_mean_of(real[label], critic.count[label]);
     }
-    *args->numbers.f[1] = fl_critic_loss(&critic);
-    if (args->numbers.f[0])
+    *args->p.loss.loss = fl_critic_loss(&critic);
+    if (args->p.loss.gradient)
         slopes(args, &critic);
     return TENSOR_OK;
 }

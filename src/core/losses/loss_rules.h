@@ -6,7 +6,7 @@
 #include "autoflex/both.h"
 #include "core/table/kernel.h"
 
-/* args.geo.k where every label counts. */
+/* What no label is: every one of them counts. */
 #define FL_NO_LABEL INT64_MIN
 
 /* A row of cross-entropy has a share for each class: w ((1 - s) t + s / K), t the target (1 for the label and 0 for the
@@ -18,9 +18,9 @@ struct fl_shares {
 
 FL_BOTH struct fl_shares fl_shares_of(const struct fl_args *args) {
     struct fl_shares s;
-    s.weights = args->numbers.f[3];
-    s.keep = 1 - (double)args->alpha;
-    s.spread = (double)args->alpha / (double)args->geo.n;
+    s.weights = args->p.loss.class_weights;
+    s.keep = 1 - (double)args->p.loss.smoothing;
+    s.spread = (double)args->p.loss.smoothing / (double)args->p.loss.n;
     return s;
 }
 
@@ -30,18 +30,18 @@ FL_BOTH double fl_share(const struct fl_shares *s, double target, int64_t c) {
 }
 
 FL_BOTH bool fl_label_counts(const struct fl_args *args, int64_t row) {
-    return args->numbers.i[2][row] != args->geo.k;
+    return args->p.loss.labels[row] != args->p.loss.ignored;
 }
 
 /* What the rows count together, in their order: what the mean divides by. */
 FL_BOTH double fl_weight_of_rows(const struct fl_args *args) {
-    const int32_t *labels = args->numbers.i[2];
-    const double *weights = args->numbers.f[3];
+    const int32_t *labels = args->p.loss.labels;
+    const double *weights = args->p.loss.class_weights;
     double sum = 0;
     if (!labels)
-        return (double)args->geo.m;
-    for (int64_t i = 0; i < args->geo.m; i++)
-        if (labels[i] != args->geo.k)
+        return (double)args->p.loss.m;
+    for (int64_t i = 0; i < args->p.loss.m; i++)
+        if (labels[i] != args->p.loss.ignored)
             sum += weights ? weights[labels[i]] : 1;
     return sum;
 }

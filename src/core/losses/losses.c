@@ -114,31 +114,38 @@ static void set_targets(struct fl_args *args, const tensor *targets) {
     if (!targets)
         return;
     if (targets->format->id == FMT_F64)
-        args->numbers.f[2] = targets->storage->data;
+        args->p.loss.targets_f64 = targets->storage->data;
     else if (targets->format->id == FMT_F32)
-        args->vectors[0] = fl_view_of(targets);
+        args->p.loss.targets_f32 = fl_view_of(targets);
     else
         args->in[1] = fl_view_of(targets);
 }
 
-static tensor_status run(const struct call *c, enum fl_op op, float alpha) {
+/* smoothing of labels; delta of huber */
+static tensor_status run(const struct call *c, enum fl_op op, float smoothing, float delta) {
     double *z = NULL;
     const tensor *x = c->x;
     if (c->dx && !(z = fl_temporary(fl_queue_of(x->storage), (size_t)x->count * sizeof *z)))
         return TENSOR_E_MEMORY;
     struct fl_args args = {.op = op,
                            .in = {fl_view_of(x)},
-                           .geo = {.m = x->shape[0],
-                                   .n = x->count / x->shape[0],
-                                   .k = c->how.ignores ? c->how.ignored_label : FL_NO_LABEL},
-                           .alpha = alpha,
-                           .numbers = {.f = {z, numbers_at(c->loss), NULL, numbers_at(c->how.class_weights)},
-                                       .i = {numbers_at(c->predicted), numbers_at(c->correct), numbers_at(c->labels)},
-                                       .real = c->gradient_scale,
-                                       .what = c->name}};
+                           .p.loss = {.m = x->shape[0],
+                                      .n = x->count / x->shape[0],
+                                      .gradient = z,
+                                      .loss = numbers_at(c->loss),
+                                      .predicted = numbers_at(c->predicted),
+                                      .correct = numbers_at(c->correct),
+                                      .labels = numbers_at(c->labels),
+                                      .class_weights = numbers_at(c->how.class_weights),
+                                      .ignored = c->how.ignores ? c->how.ignored_label : FL_NO_LABEL,
+                                      .gradient_scale = c->gradient_scale,
+                                      .smoothing = smoothing,
+                                      .delta = delta,
+                                      .name = c->name}};
     set_targets(&args, c->targets);
     if (c->how.gradient_scale)
-        args.scalar = (struct fl_scalar){.real = numbers_at(c->how.gradient_scale), .what = c->options_name};
+        args.late =
+            FL_LATE_IN(numbers_at(c->how.gradient_scale), FL_LATE_DOUBLE, p.loss.gradient_scale, c->options_name);
     TRY(fl_run(x, &args));
     return c->dx ? fl_write_values(c->dx, z) : TENSOR_OK;
 }
@@ -163,7 +170,7 @@ tensor_status tensor_cross_entropy_with_sized(tensor *loss, tensor *dx, tensor *
     TRY(take_options(&c, how, how_size));
     TRY(check(&c, KNOWS_IGNORED | KNOWS_CLASSES));
     if (!is_plain(&c.how))
-        return run(&c, FL_OP_CROSS_ENTROPY_WITH, c.how.label_smoothing);
+        return run(&c, FL_OP_CROSS_ENTROPY_WITH, c.how.label_smoothing, 0);
     return c.how.gradient_scale ? tensor_cross_entropy_by(loss, dx, predicted, correct, x, labels, c.how.gradient_scale)
                                 : tensor_cross_entropy(loss, dx, predicted, correct, x, labels, gradient_scale);
 }
@@ -174,7 +181,7 @@ tensor_status tensor_cross_entropy_targets_sized(tensor *loss, tensor *dx, tenso
     struct call c = {NAMES("cross_entropy_targets"), loss, dx, predicted, NULL, x, NULL, targets, gradient_scale};
     TRY(take_options(&c, how, how_size));
     TRY(check(&c, KNOWS_CLASSES));
-    return run(&c, FL_OP_CROSS_ENTROPY_TARGETS, c.how.label_smoothing);
+    return run(&c, FL_OP_CROSS_ENTROPY_TARGETS, c.how.label_smoothing, 0);
 }
 
 tensor_status tensor_squared_error_sized(tensor *loss, tensor *dx, const tensor *x, const tensor *targets,
@@ -182,7 +189,7 @@ tensor_status tensor_squared_error_sized(tensor *loss, tensor *dx, const tensor 
     struct call c = {NAMES("squared_error"), loss, dx, NULL, NULL, x, NULL, targets, gradient_scale};
     TRY(take_options(&c, how, how_size));
     TRY(check(&c, 0));
-    return run(&c, FL_OP_SQUARED_ERROR, 0);
+    return run(&c, FL_OP_SQUARED_ERROR, 0, 0);
 }
 
 tensor_status tensor_huber_sized(tensor *loss, tensor *dx, const tensor *x, const tensor *targets, float delta,
@@ -192,7 +199,7 @@ tensor_status tensor_huber_sized(tensor *loss, tensor *dx, const tensor *x, cons
     TRY(check(&c, 0));
     if (!(delta > 0 && isfinite(delta)))
         return fl_fail(TENSOR_E_ARGUMENT, "huber: delta is %g, expected more than 0", (double)delta);
-    return run(&c, FL_OP_HUBER, delta);
+    return run(&c, FL_OP_HUBER, 0, delta);
 }
 
 tensor_status tensor_wasserstein_sized(tensor *loss, tensor *dx, const tensor *x, const tensor *labels,
@@ -200,5 +207,5 @@ tensor_status tensor_wasserstein_sized(tensor *loss, tensor *dx, const tensor *x
     struct call c = {NAMES("wasserstein"), loss, dx, NULL, NULL, x, labels, .gradient_scale = gradient_scale};
     TRY(take_options(&c, how, how_size));
     TRY(check(&c, KNOWS_IGNORED));
-    return run(&c, FL_OP_WASSERSTEIN, 0);
+    return run(&c, FL_OP_WASSERSTEIN, 0, 0);
 }

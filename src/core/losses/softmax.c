@@ -16,7 +16,7 @@ enum {
 };
 
 /* The definition: what every other implementation does too. */
-static void plain_rows(const struct fl_softmax *s, int64_t first, int64_t end) {
+static void plain_rows(const struct fl_softmax_work *s, int64_t first, int64_t end) {
     for (int64_t i = first; i < end; i++) {
         double *row = s->z + i * s->classes, sum = 0;
         int64_t largest = 0;
@@ -36,7 +36,7 @@ static void plain_rows(const struct fl_softmax *s, int64_t first, int64_t end) {
 /* --- as kernels --------------------------------------------------------------------------------------------------- */
 
 struct job {
-    struct fl_softmax softmax;
+    struct fl_softmax_work softmax;
     const struct fl_args *args;
     int64_t rows, rows_per_part;
     fl_softmax_rows run;
@@ -54,48 +54,48 @@ static void run_part(void *context, int part, int worker) {
 
 /* Logits that become gradients, losses of rows, largest classes. */
 size_t fl_softmax_need(const struct fl_args *args) {
-    return (size_t)(args->in[0].count + 2 * args->geo.m) * sizeof(double);
+    return (size_t)(args->in[0].count + 2 * args->p.loss.m) * sizeof(double);
 }
 
 static tensor_status check_labels(const struct fl_args *args) {
-    const int32_t *labels = args->numbers.i[2];
-    for (int64_t i = 0; i < args->geo.m; i++)
-        if (labels[i] < 0 || labels[i] >= args->geo.n)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: label %lld is %d, expected 0 to %lld", args->numbers.what,
-                           (long long)i, labels[i], (long long)args->geo.n - 1);
+    const int32_t *labels = args->p.loss.labels;
+    for (int64_t i = 0; i < args->p.loss.m; i++)
+        if (labels[i] < 0 || labels[i] >= args->p.loss.n)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: label %lld is %d, expected 0 to %lld", args->p.loss.name,
+                           (long long)i, labels[i], (long long)args->p.loss.n - 1);
     return TENSOR_OK;
 }
 
 /* Sums in the order of the rows. */
 static void finish(const struct job *job) {
-    const struct fl_numbers *n = &job->args->numbers;
+    const struct fl_loss *n = &job->args->p.loss;
     double total = 0;
     int32_t right = 0;
     for (int64_t i = 0; i < job->rows; i++) {
         total += job->softmax.loss[i];
         right += job->softmax.largest[i] == job->softmax.labels[i];
     }
-    *n->f[1] = total / (double)job->rows;
-    if (n->i[0])
-        memcpy(n->i[0], job->softmax.largest, (size_t)job->rows * sizeof *n->i[0]);
-    if (n->i[1])
-        *n->i[1] = right;
+    *n->loss = total / (double)job->rows;
+    if (n->predicted)
+        memcpy(n->predicted, job->softmax.largest, (size_t)job->rows * sizeof *n->predicted);
+    if (n->correct)
+        *n->correct = right;
 }
 
 static tensor_status softmax(const struct fl_args *args, fl_softmax_rows run) {
-    const int64_t rows = args->geo.m, classes = args->geo.n;
+    const int64_t rows = args->p.loss.m, classes = args->p.loss.n;
     double *memory = fl_workspace(args, fl_softmax_need(args));
     if (!memory)
         return TENSOR_E_MEMORY;
     tensor_status status = check_labels(args);
     if (status)
         return status;
-    double *const logits = args->numbers.f[0] ? args->numbers.f[0] : memory;
+    double *const logits = args->p.loss.gradient ? args->p.loss.gradient : memory;
     struct job job = {.softmax = {.z = logits,
-                                  .labels = args->numbers.i[2],
+                                  .labels = args->p.loss.labels,
                                   .classes = classes,
-                                  .weight = args->numbers.real / (double)rows,
-                                  .gradient = args->numbers.f[0] != NULL,
+                                  .weight = args->p.loss.gradient_scale / (double)rows,
+                                  .gradient = args->p.loss.gradient != NULL,
                                   .loss = memory + args->in[0].count,
                                   .largest = (int32_t *)(memory + args->in[0].count + rows)},
                       .args = args,
@@ -164,20 +164,25 @@ static tensor_status check(const char *name, const tensor *dx, const tensor *x, 
     return status;
 }
 
-/* A scale that stands in a tensor counts instead of gradient_scale. */
+/* scale: where a number stands that counts instead of gradient_scale, or NULL. */
 static tensor_status run(const char *name, double *loss, tensor *dx, int32_t *predicted, int32_t *correct,
-                         const tensor *x, const int32_t *labels, double gradient_scale, struct fl_scalar scalar) {
+                         const tensor *x, const int32_t *labels, double gradient_scale, const double *scale) {
     double *z = NULL;
     if (dx && !(z = fl_temporary(fl_queue_of(x->storage), (size_t)x->count * sizeof *z)))
         return TENSOR_E_MEMORY;
     struct fl_args args = {.op = FL_OP_SOFTMAX_CROSS_ENTROPY,
                            .in = {fl_view_of(x)},
-                           .geo = {.m = x->shape[0], .n = x->shape[1]},
-                           .numbers = {.f = {z, loss},
-                                       .i = {predicted, correct, (int32_t *)(uintptr_t)labels},
-                                       .real = gradient_scale,
-                                       .what = name},
-                           .scalar = scalar};
+                           .p.loss = {.m = x->shape[0],
+                                      .n = x->shape[1],
+                                      .gradient = z,
+                                      .loss = loss,
+                                      .predicted = predicted,
+                                      .correct = correct,
+                                      .labels = labels,
+                                      .gradient_scale = gradient_scale,
+                                      .name = name}};
+    if (scale)
+        args.late = FL_LATE_IN(scale, FL_LATE_DOUBLE, p.loss.gradient_scale, "cross_entropy_by: gradient_scale");
     tensor_status status = fl_run(x, &args);
     return !status && dx ? fl_write_values(dx, z) : status;
 }
@@ -190,7 +195,7 @@ tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx, int32_t *pr
     tensor_status status = check(name, dx, x, gradient_scale);
     if (!status)
         status = fl_need_host(name, x);
-    return status ? status : run(name, loss, dx, predicted, NULL, x, labels, gradient_scale, (struct fl_scalar){0});
+    return status ? status : run(name, loss, dx, predicted, NULL, x, labels, gradient_scale, NULL);
 }
 
 /* scale NULL: gradient_scale counts. */
@@ -210,12 +215,10 @@ static tensor_status cross_entropy(const char *name, tensor *loss, tensor *dx, t
         status = fl_check_all_apart(
             name, (const char *[]){"loss", "predicted", "correct", "dx", "labels", "x", "gradient_scale"},
             (const tensor *[]){loss, predicted, correct, dx, labels, x, scale}, 4, 7);
-    struct fl_scalar scalar = {0};
-    if (scale)
-        scalar = (struct fl_scalar){.real = scale->storage->data, .what = "cross_entropy_by: gradient_scale"};
     return status ? status
                   : run(name, loss->storage->data, dx, predicted ? predicted->storage->data : NULL,
-                        correct ? correct->storage->data : NULL, x, labels->storage->data, gradient_scale, scalar);
+                        correct ? correct->storage->data : NULL, x, labels->storage->data, gradient_scale,
+                        scale ? scale->storage->data : NULL);
 }
 
 tensor_status tensor_cross_entropy(tensor *loss, tensor *dx, tensor *predicted, tensor *correct, const tensor *x,

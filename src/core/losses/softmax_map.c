@@ -78,7 +78,7 @@ static void log_softmax_slopes(double *y, const double *dy, int64_t n, double sc
 }
 
 static int64_t visible_of(const struct fl_args *args, int64_t row) {
-    return fl_softmax_visible(row, args->geo.n, args->geo.k);
+    return fl_softmax_visible(row, args->p.softmax.n, args->p.softmax.causal);
 }
 
 /* --- the definition: as kernels ----------------------------------------------------------------------------------- */
@@ -89,13 +89,13 @@ tensor_status fl_ref_softmax_map(const struct fl_args *args) {
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    const int64_t n = args->geo.n;
+    const int64_t n = args->p.softmax.n;
     memcpy(w.value, w.in[0], (size_t)w.count * sizeof *w.value);
-    for (int64_t row = 0; row < args->geo.m; row++) {
+    for (int64_t row = 0; row < args->p.softmax.m; row++) {
         if (args->op == FL_OP_SOFTMAX)
-            softmax_row(w.value + row * n, n, visible_of(args, row), args->alpha);
+            softmax_row(w.value + row * n, n, visible_of(args, row), args->p.softmax.scale);
         else
-            log_softmax_row(w.value + row * n, n, args->alpha, w.near + row * n);
+            log_softmax_row(w.value + row * n, n, args->p.softmax.scale, w.near + row * n);
     }
     memcpy(w.near, w.value, (size_t)w.count * sizeof *w.value);
     fl_ref_end(&w);
@@ -104,15 +104,15 @@ tensor_status fl_ref_softmax_map(const struct fl_args *args) {
 
 static void ref_slopes(const struct ref_work *w, int64_t row) {
     const struct fl_args *args = w->args;
-    const int64_t n = args->geo.n, visible = visible_of(args, row), first = row * n;
+    const int64_t n = args->p.softmax.n, visible = visible_of(args, row), first = row * n;
     const int edp = fl_exponent(&args->in[0]), ep = fl_exponent(&args->in[1]);
     const double *dp = w->in[0] + first, *p = w->in[1] + first;
     if (args->op == FL_OP_LOG_SOFTMAX_GRAD || !fl_ref_shared(args)) {
         memcpy(w->value + first, p, (size_t)n * sizeof *p);
         if (args->op == FL_OP_SOFTMAX_GRAD)
-            softmax_slopes(w->value + first, dp, n, visible, args->alpha);
+            softmax_slopes(w->value + first, dp, n, visible, args->p.softmax.scale);
         else
-            log_softmax_slopes(w->value + first, dp, n, args->alpha);
+            log_softmax_slopes(w->value + first, dp, n, args->p.softmax.scale);
         memcpy(w->near + first, w->value + first, (size_t)n * sizeof *p);
         return;
     }
@@ -121,8 +121,9 @@ static void ref_slopes(const struct ref_work *w, int64_t row) {
         dot += (int64_t)ldexp(p[c], ep) * (int64_t)ldexp(dp[c], edp);
     for (int64_t c = 0; c < n; c++) {
         const bool counts = c < visible;
-        const struct fl_wide_sum sum = fl_softmax_slope(fl_term_of(args->alpha), counts ? (int64_t)ldexp(p[c], ep) : 0,
-                                                        counts ? (int64_t)ldexp(dp[c], edp) : 0, dot, ep, edp);
+        const struct fl_wide_sum sum =
+            fl_softmax_slope(fl_term_of(args->p.softmax.scale), counts ? (int64_t)ldexp(p[c], ep) : 0,
+                             counts ? (int64_t)ldexp(dp[c], edp) : 0, dot, ep, edp);
         w->value[first + c] = fl_wide_odd(sum);
         w->near[first + c] = fl_wide_abs(sum);
     }
@@ -134,7 +135,7 @@ tensor_status fl_ref_softmax_map_grad(const struct fl_args *args) {
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    for (int64_t row = 0; row < args->geo.m; row++)
+    for (int64_t row = 0; row < args->p.softmax.m; row++)
         ref_slopes(&w, row);
     fl_ref_end(&w);
     return TENSOR_OK;
@@ -147,7 +148,7 @@ tensor_status fl_ref_softmax_map_grad(const struct fl_args *args) {
 enum { SIDE = 8, TOGETHER = 8192 /* elements, about, of the rows that run side by side */ };
 
 static int64_t side_of(const struct fl_args *args) {
-    const int64_t fit = TOGETHER / args->geo.n;
+    const int64_t fit = TOGETHER / args->p.softmax.n;
     return fit < 1 ? 1 : fit > SIDE ? SIDE : fit;
 }
 
@@ -158,8 +159,8 @@ struct group {
 
 static struct group group_of(const struct fl_args *args, int64_t part) {
     const int64_t side = side_of(args);
-    struct group g = {.first = part * side, .room = fl_row_room(args->geo.n)};
-    g.rows = args->geo.m - g.first < side ? args->geo.m - g.first : side;
+    struct group g = {.first = part * side, .room = fl_row_room(args->p.softmax.n)};
+    g.rows = args->p.softmax.m - g.first < side ? args->p.softmax.m - g.first : side;
     for (int64_t k = 0; k < g.rows; k++)
         g.visible[k] = visible_of(args, g.first + k);
     return g;
@@ -190,7 +191,7 @@ static void sums_in_order(const struct group *g, const double *a, const double *
 /* The elements of row k that take part; the others become zero. */
 static void write_visible(const struct fl_rows *rows, const struct group *g, int64_t k, const double *value,
                           struct fl_stats *stats) {
-    const int64_t n = rows->args->geo.n, at = (g->first + k) * n;
+    const int64_t n = rows->args->p.softmax.n, at = (g->first + k) * n;
     if (g->visible[k])
         fl_rows_write(rows, at, g->visible[k], value, NULL, stats);
     fl_rows_write_zeros(rows, at + g->visible[k], n - g->visible[k]);
@@ -216,7 +217,7 @@ enum { ESTIMATED = 2048 /* elements of a row; more would prove little */ };
 
 static bool takes_estimates(const struct fl_rows *rows) {
     const struct fl_args *args = rows->args;
-    return args->geo.n <= ESTIMATED && args->rounding.mode != TENSOR_ROUND_STOCHASTIC &&
+    return args->p.softmax.n <= ESTIMATED && args->rounding.mode != TENSOR_ROUND_STOCHASTIC &&
            (fl_ref_shared(args) || fl_rows_convert(rows));
 }
 
@@ -253,11 +254,11 @@ static bool store_integers(const struct fl_rows *rows, int64_t first, int64_t n,
 /* own: room for three rows. */
 static void estimated_softmax(const struct fl_rows *rows, const struct group *g, int64_t k, double *own,
                               struct fl_stats *stats) {
-    const int64_t n = rows->args->geo.n, visible = g->visible[k], first = (g->first + k) * n;
+    const int64_t n = rows->args->p.softmax.n, visible = g->visible[k], first = (g->first + k) * n;
     double *z = own, *power = own + g->room;
     if (visible) {
         fl_rows_read_values(rows, 0, first, visible, z);
-        rows->vectors->from_largest(z, visible, rows->args->alpha);
+        rows->vectors->from_largest(z, visible, rows->args->p.softmax.scale);
         const double sum = rows->vectors->powers(power, z, visible);
         const bool shared = fl_ref_shared(rows->args), usual = sum >= 1 && sum <= 2 * ESTIMATED;
         if (!usual || !(shared ? store_integers(rows, first, visible, power, sum, stats)
@@ -282,8 +283,8 @@ static void softmax_rows(const struct fl_rows *rows, int64_t part, double *own, 
         double *z = own + k * g.room;
         if (!g.visible[k])
             continue;
-        fl_rows_read_values(rows, 0, (g.first + k) * args->geo.n, g.visible[k], z);
-        rows->vectors->from_largest(z, g.visible[k], args->alpha);
+        fl_rows_read_values(rows, 0, (g.first + k) * args->p.softmax.n, g.visible[k], z);
+        rows->vectors->from_largest(z, g.visible[k], args->p.softmax.scale);
         rows->vectors->exponentials(z, g.visible[k]);
     }
     sums_in_order(&g, own, NULL, sum);
@@ -296,12 +297,12 @@ static void softmax_rows(const struct fl_rows *rows, int64_t part, double *own, 
 static void log_softmax_rows(const struct fl_rows *rows, int64_t part, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
     const struct group g = group_of(args, part);
-    const int64_t n = args->geo.n;
+    const int64_t n = args->p.softmax.n;
     double sum[SIDE], *powers = own + side_of(args) * g.room;
     for (int64_t k = 0; k < g.rows; k++) {
         double *z = own + k * g.room;
         fl_rows_read_values(rows, 0, (g.first + k) * n, n, z);
-        rows->vectors->from_largest(z, n, args->alpha);
+        rows->vectors->from_largest(z, n, args->p.softmax.scale);
         memcpy(powers + k * g.room, z, (size_t)n * sizeof *z);
         rows->vectors->exponentials(powers + k * g.room, n);
     }
@@ -361,7 +362,7 @@ static void exact_slopes(const struct fl_rows *rows, int64_t first, int64_t visi
 
 static void integer_slope_row(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
-    const int64_t n = args->geo.n, visible = visible_of(args, row), room = fl_row_room(n);
+    const int64_t n = args->p.softmax.n, visible = visible_of(args, row), room = fl_row_room(n);
     double *dp = own, *p = own + room, *value = own + 2 * room;
     fl_rows_write_zeros(rows, row * n + visible, n - visible);
     if (!visible)
@@ -369,7 +370,7 @@ static void integer_slope_row(const struct fl_rows *rows, int64_t row, double *o
     fl_rows_read(rows, 0, row * n, visible, dp);
     fl_rows_read(rows, 1, row * n, visible, p);
     const struct slope_row r = {
-        fl_term_of(args->alpha),  p, dp, rows->vectors->dot(visible, p, dp), fl_exponent(&args->in[1]),
+        fl_term_of(args->p.softmax.scale), p, dp, rows->vectors->dot(visible, p, dp), fl_exponent(&args->in[1]),
         fl_exponent(&args->in[0])};
     if (!estimate_slopes(rows, row * n, visible, &r, value, stats))
         exact_slopes(rows, row * n, visible, &r, value, stats);
@@ -380,7 +381,7 @@ static void slope_rows(const struct fl_rows *rows, int64_t part, double *own, st
     const struct group g = group_of(args, part);
     double dot[SIDE], *p = own, *dp = own + side_of(args) * g.room;
     for (int64_t k = 0; k < g.rows; k++) {
-        const int64_t at = (g.first + k) * args->geo.n;
+        const int64_t at = (g.first + k) * args->p.softmax.n;
         if (!g.visible[k])
             continue;
         fl_rows_read(rows, 0, at, g.visible[k], dp + k * g.room);
@@ -388,7 +389,7 @@ static void slope_rows(const struct fl_rows *rows, int64_t part, double *own, st
     }
     sums_in_order(&g, p, dp, dot);
     for (int64_t k = 0; k < g.rows; k++) {
-        rows->vectors->float_slopes(g.visible[k], p + k * g.room, dp + k * g.room, dot[k], args->alpha);
+        rows->vectors->float_slopes(g.visible[k], p + k * g.room, dp + k * g.room, dot[k], args->p.softmax.scale);
         write_visible(rows, &g, k, p + k * g.room, stats);
     }
 }
@@ -396,7 +397,7 @@ static void slope_rows(const struct fl_rows *rows, int64_t part, double *own, st
 static void log_slope_rows(const struct fl_rows *rows, int64_t part, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
     const struct group g = group_of(args, part);
-    const int64_t n = args->geo.n;
+    const int64_t n = args->p.softmax.n;
     double sum[SIDE], *dy = own, *y = own + side_of(args) * g.room;
     for (int64_t k = 0; k < g.rows; k++)
         fl_rows_read_values(rows, 0, (g.first + k) * n, n, dy + k * g.room);
@@ -412,15 +413,15 @@ static void log_slope_rows(const struct fl_rows *rows, int64_t part, double *own
         else
             rows->vectors->exponentials(row, n);
         for (int64_t c = 0; c < n; c++)
-            row[c] = args->alpha * (dy[k * g.room + c] - row[c] * sum[k]);
+            row[c] = args->p.softmax.scale * (dy[k * g.room + c] - row[c] * sum[k]);
         fl_rows_write(rows, (g.first + k) * n, n, row, NULL, stats);
     }
 }
 
 static struct fl_rows rows_of_call(const struct fl_args *args) {
-    const int64_t n = args->geo.n, side = side_of(args);
+    const int64_t n = args->p.softmax.n, side = side_of(args);
     struct fl_rows rows = {.args = args,
-                           .rows = (args->geo.m + side - 1) / side,
+                           .rows = (args->p.softmax.m + side - 1) / side,
                            .width = 4 * side * n,
                            .doubles = (side > 1 ? 2 * side : 3) * fl_row_room(n)};
     switch ((int)args->op) {
@@ -436,7 +437,7 @@ static struct fl_rows rows_of_call(const struct fl_args *args) {
     default:
         rows.run = slope_rows;
         if (fl_ref_shared(args)) {
-            rows.rows = args->geo.m;
+            rows.rows = args->p.softmax.m;
             rows.width = 4 * n;
             rows.doubles = 4 * fl_row_room(n);
             rows.run = integer_slope_row;
@@ -478,9 +479,8 @@ static tensor_status check(const char *name, const struct operand *operands, int
     if (last_dim(x) > INT32_MAX)
         return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, expected rows of fewer than 2^31 elements", name,
                        operands[0].name, fl_shape_text(x, text));
-    args->geo =
-        (struct fl_geometry){.m = x->count / last_dim(x), .n = last_dim(x), .k = causal ? x->shape[x->ndim - 2] : 0};
-    args->alpha = scale;
+    args->p.softmax = (struct fl_softmax){
+        .m = x->count / last_dim(x), .n = last_dim(x), .causal = causal ? x->shape[x->ndim - 2] : 0, .scale = scale};
     for (int i = 1; i < n; i++)
         args->in[i - 1] = fl_view_of(operands[i].t);
     return TENSOR_OK;

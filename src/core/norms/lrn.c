@@ -5,19 +5,19 @@
 #include "core/norms/lrn_rules.h"
 #include "core/rows/rows.h"
 
-static struct fl_lrn how_of(const struct fl_args *args) {
-    return fl_lrn_of(args->geo.k, args->geo.n, args->alpha, args->beta, args->numbers.real);
+static struct fl_lrn_rule how_of(const struct fl_args *args) {
+    return fl_lrn_of(args->p.lrn.size, args->p.lrn.n, args->p.lrn.alpha, args->p.lrn.beta, args->p.lrn.k);
 }
 
 /* --- the definition ----------------------------------------------------------------------------------------------- */
 
 /* d of channel c of a pixel: an exact sum of mantissas, or one in double in the order of the channels. */
-static double base_of(const struct fl_args *args, const struct fl_lrn *how, const double *x, int64_t c, int e) {
+static double base_of(const struct fl_args *args, const struct fl_lrn_rule *how, const double *x, int64_t c, int e) {
     const double unit = fl_scale2(1, e);
     int64_t exact = 0;
     double sum = 0;
     for (int64_t i = c - how->below; i <= c + how->above; i++) {
-        if (i < 0 || i >= args->geo.n)
+        if (i < 0 || i >= args->p.lrn.n)
             continue;
         const int64_t m = fl_ref_shared(args) ? (int64_t)(x[i] * unit) : 0;
         exact += m * m;
@@ -31,10 +31,10 @@ tensor_status fl_ref_lrn(const struct fl_args *args) {
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    const struct fl_lrn how = how_of(args);
+    const struct fl_lrn_rule how = how_of(args);
     const bool gradient = args->op == FL_OP_LRN_GRAD;
     const int e = fl_exponent(&args->in[gradient ? 1 : 0]);
-    const int64_t n = args->geo.n;
+    const int64_t n = args->p.lrn.n;
     for (int64_t i = 0; i < w.count; i++) {
         const int64_t first = i / n * n, c = i % n;
         const double *x = w.in[gradient ? 1 : 0] + first, *dy = w.in[0] + first;
@@ -74,9 +74,9 @@ static void sums_around(const double *number, int64_t n, int64_t below, int64_t 
 _Static_assert(TENSOR_WINDOW_LIMIT <= 1 << 23, "sums of squares are exact in doubles");
 
 /* base[c] and power[c] of a pixel; square: room for n. */
-static void powers_of(const struct fl_args *args, const struct fl_lrn *how, const double *x, double *square,
+static void powers_of(const struct fl_args *args, const struct fl_lrn_rule *how, const double *x, double *square,
                       double *base, double *power) {
-    const int64_t n = args->geo.n;
+    const int64_t n = args->p.lrn.n;
     const double unit = fl_ref_shared(args) ? fl_scale2(1, -2 * fl_exponent(&args->in[args->op == FL_OP_LRN_GRAD])) : 1;
     for (int64_t c = 0; c < n; c++)
         square[c] = x[c] * x[c];
@@ -98,14 +98,14 @@ static void to_values(const struct fl_args *args, int in, double *x) {
     if (!fl_ref_shared(args))
         return;
     const double unit = fl_scale2(1, -fl_exponent(&args->in[in]));
-    for (int64_t c = 0; c < args->geo.n; c++)
+    for (int64_t c = 0; c < args->p.lrn.n; c++)
         x[c] *= unit;
 }
 
 static void forward_pixel(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
-    const struct fl_lrn *how = rows->plan;
-    const int64_t n = args->geo.n;
+    const struct fl_lrn_rule *how = rows->plan;
+    const int64_t n = args->p.lrn.n;
     double *x = own, *value = own + n, *base = own + 2 * n, *power = own + 3 * n;
     fl_rows_fetch(args, 0, row * n, n, x);
     powers_of(args, how, x, value, base, power);
@@ -117,8 +117,8 @@ static void forward_pixel(const struct fl_rows *rows, int64_t row, double *own, 
 
 static void backward_pixel(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
-    const struct fl_lrn *how = rows->plan;
-    const int64_t n = args->geo.n;
+    const struct fl_lrn_rule *how = rows->plan;
+    const int64_t n = args->p.lrn.n;
     double *x = own, *value = own + n, *base = own + 2 * n, *power = own + 3 * n, *dy = own + 4 * n;
     fl_rows_fetch(args, 0, row * n, n, dy);
     fl_rows_fetch(args, 1, row * n, n, x);
@@ -133,13 +133,13 @@ static void backward_pixel(const struct fl_rows *rows, int64_t row, double *own,
     fl_rows_store(args, row * n, n, value, fl_rows_largest(value, n), stats);
 }
 
-static struct fl_rows pixels_of(const struct fl_args *args, const struct fl_lrn *how) {
+static struct fl_rows pixels_of(const struct fl_args *args, const struct fl_lrn_rule *how) {
     const bool gradient = args->op == FL_OP_LRN_GRAD;
     return (struct fl_rows){.args = args,
                             .plan = how,
-                            .rows = args->geo.m,
-                            .width = args->geo.n,
-                            .doubles = (gradient ? 5 : 4) * args->geo.n,
+                            .rows = args->p.lrn.m,
+                            .width = args->p.lrn.n,
+                            .doubles = (gradient ? 5 : 4) * args->p.lrn.n,
                             .run = gradient ? backward_pixel : forward_pixel};
 }
 
@@ -149,7 +149,7 @@ static size_t need(const struct fl_args *args) {
 }
 
 static tensor_status lrn_pixels(const struct fl_args *args) {
-    const struct fl_lrn how = how_of(args);
+    const struct fl_lrn_rule how = how_of(args);
     struct fl_rows rows = pixels_of(args, &how);
     char *memory = fl_rows_begin(&rows);
     if (!memory)
@@ -158,7 +158,7 @@ static tensor_status lrn_pixels(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-const struct fl_any_format fl_lrn_any = {lrn_pixels, need};
+const struct fl_any_kernels fl_lrn_any = {lrn_pixels, need};
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 
@@ -174,10 +174,8 @@ static tensor_status take_numbers(const char *name, const tensor *x, int size, f
         return fl_fail(TENSOR_E_ARGUMENT, "%s: beta is %g, expected above 0 and at most 4", name, (double)beta);
     if (!(k > 0 && isfinite(k)))
         return fl_fail(TENSOR_E_ARGUMENT, "%s: k is %g, expected a finite number above 0", name, (double)k);
-    args->geo = (struct fl_geometry){.m = x->count / last_dim(x), .n = last_dim(x), .k = size};
-    args->alpha = alpha;
-    args->beta = beta;
-    args->numbers.real = (double)k;
+    args->p.lrn = (struct fl_lrn){
+        .m = x->count / last_dim(x), .n = last_dim(x), .size = size, .alpha = alpha, .beta = beta, .k = (double)k};
     return TENSOR_OK;
 }
 

@@ -9,14 +9,14 @@
 
 /* y of channel c is x / d^beta, d = k + alpha / size times the sum of the squares of channels c - below ... c + above,
  * as far as there are any. */
-struct fl_lrn {
+struct fl_lrn_rule {
     double k, share, beta, slope; /* share: alpha / size; slope: 2 beta share */
     int64_t below, above;
 };
 
 /* channels: windows that reach further reach to the ends. */
-FL_BOTH struct fl_lrn fl_lrn_of(int64_t size, int64_t channels, float alpha, float beta, double k) {
-    struct fl_lrn how;
+FL_BOTH struct fl_lrn_rule fl_lrn_of(int64_t size, int64_t channels, float alpha, float beta, double k) {
+    struct fl_lrn_rule how;
     how.k = k;
     how.share = (double)alpha / (double)size;
     how.beta = (double)beta;
@@ -26,12 +26,12 @@ FL_BOTH struct fl_lrn fl_lrn_of(int64_t size, int64_t channels, float alpha, flo
     return how;
 }
 
-FL_BOTH double fl_lrn_base(const struct fl_lrn *how, double squares) {
+FL_BOTH double fl_lrn_base(const struct fl_lrn_rule *how, double squares) {
     return how->k + how->share * squares;
 }
 
 /* d^beta */
-FL_BOTH double fl_lrn_power(const struct fl_lrn *how, double d) {
+FL_BOTH double fl_lrn_power(const struct fl_lrn_rule *how, double d) {
     if (how->beta == 0.75) {
         const double root = sqrt(d);
         return root * sqrt(root);
@@ -46,7 +46,7 @@ FL_BOTH double fl_lrn_part(double dy, double x, double power, double d) {
     return dy * (x / (power * d));
 }
 /* dx; parts: the sum of those of the channels whose sums this one is in. */
-FL_BOTH double fl_lrn_gradient(const struct fl_lrn *how, double dy, double x, double power, double parts) {
+FL_BOTH double fl_lrn_gradient(const struct fl_lrn_rule *how, double dy, double x, double power, double parts) {
     return dy / power - how->slope * x * parts;
 }
 

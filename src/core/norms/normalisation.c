@@ -46,8 +46,8 @@ static int64_t channels_of(const tensor *t) {
     return t->shape[t->ndim - 1];
 }
 
-static struct fl_geometry rows_of(const tensor *x) {
-    return (struct fl_geometry){.m = x->count / channels_of(x), .n = channels_of(x)};
+static int64_t rows_of(const tensor *x) {
+    return x->count / channels_of(x);
 }
 
 /* --- moments ------------------------------------------------------------------------------------------------------ */
@@ -55,11 +55,13 @@ static struct fl_geometry rows_of(const tensor *x) {
 static tensor_status moments(double *mean, double *variance, const tensor *x) {
     struct passing p;
     tensor_status status = passing(&p, x, channels_of(x));
-    struct fl_args args = {.op = FL_OP_CHANNEL_SUMS, .in = {fl_view_of(x)}, .geo = rows_of(x), .sums = p.sums};
+    struct fl_args args = {
+        .op = FL_OP_CHANNEL_SUMS,
+        .in = {fl_view_of(x)},
+        .p.batch_norm = {.m = rows_of(x), .n = channels_of(x), .sums = p.sums, .mean = mean, .variance = variance}};
     if (!status)
         status = fl_run(x, &args);
     args.op = FL_OP_CHANNEL_MOMENTS;
-    args.numbers = (struct fl_numbers){.f = {mean, variance}};
     return status ? status : fl_run(x, &args);
 }
 
@@ -134,7 +136,7 @@ static tensor_status check_image(const char *op, const char *name, const tensor 
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-/* The maps that the coefficients in args.channels make. */
+/* The maps that the coefficients of the channels make. */
 static tensor_status apply(tensor *out, struct fl_args *args, enum fl_op op) {
     args->op = op;
     return fl_write(out, args);
@@ -153,14 +155,18 @@ static tensor_status batchnorm(const char *op, tensor *y, const tensor *x, const
         status = passing(&p, x, channels_of(x));
     if (status)
         return status;
-    struct fl_args args = {
-        .op = FL_OP_AFFINE_COEFFICIENTS,
-        .in = {fl_view_of(x)},
-        .geo = rows_of(x),
-        .channels = p.channels,
-        .vectors = {fl_view_of(gamma), fl_view_of(beta)},
-        .numbers = {.f = {(double *)(uintptr_t)mean, (double *)(uintptr_t)variance}, .real = epsilon, .what = op},
-        .relu = relu};
+    struct fl_args args = {.op = FL_OP_AFFINE_COEFFICIENTS,
+                           .in = {fl_view_of(x)},
+                           .p.batch_norm = {.m = rows_of(x),
+                                            .n = channels_of(x),
+                                            .channels = p.channels,
+                                            .gamma = fl_view_of(gamma),
+                                            .beta = fl_view_of(beta),
+                                            .mean = (double *)(uintptr_t)mean,
+                                            .variance = (double *)(uintptr_t)variance,
+                                            .epsilon = epsilon,
+                                            .name = op,
+                                            .relu = relu}};
     if (r)
         args.in[1] = fl_view_of(r);
     status = fl_run(x, &args);
@@ -220,16 +226,19 @@ static tensor_status batchnorm_grad(const char *name, tensor *dx, tensor *dgamma
         status = passing(&p, x, channels_of(x));
     if (status)
         return status;
-    struct fl_args args = {
-        .op = FL_OP_CHANNEL_GRAD_SUMS,
-        .in = {fl_view_of(dy), fl_view_of(x)},
-        .geo = rows_of(x),
-        .sums = p.sums,
-        .channels = p.channels,
-        .vectors = {fl_view_of(gamma)},
-        .numbers = {.f = {(double *)(uintptr_t)mean, (double *)(uintptr_t)variance, p.dgamma, p.dbeta},
-                    .real = epsilon,
-                    .what = name}};
+    struct fl_args args = {.op = FL_OP_CHANNEL_GRAD_SUMS,
+                           .in = {fl_view_of(dy), fl_view_of(x)},
+                           .p.batch_norm = {.m = rows_of(x),
+                                            .n = channels_of(x),
+                                            .sums = p.sums,
+                                            .channels = p.channels,
+                                            .gamma = fl_view_of(gamma),
+                                            .mean = (double *)(uintptr_t)mean,
+                                            .variance = (double *)(uintptr_t)variance,
+                                            .dgamma = p.dgamma,
+                                            .dbeta = p.dbeta,
+                                            .epsilon = epsilon,
+                                            .name = name}};
     if (y)
         args.in[2] = fl_view_of(y);
     status = fl_run(x, &args);
@@ -315,8 +324,13 @@ tensor_status tensor_running_statistics(tensor *running_mean, tensor *running_va
         status = fl_fail(TENSOR_E_ARGUMENT, "%s: momentum is %g, expected 0 to 1", name, momentum);
     if (status)
         return status;
-    struct fl_args args = {.op = FL_OP_RUNNING_STATISTICS, .geo = rows_of(x), .numbers = {.real = momentum}};
-    for (int i = 0; i < 4; i++)
-        args.numbers.f[i] = numbers[i]->storage->data;
+    struct fl_args args = {.op = FL_OP_RUNNING_STATISTICS,
+                           .p.running = {.m = rows_of(x),
+                                         .n = channels_of(x),
+                                         .mean = running_mean->storage->data,
+                                         .variance = running_variance->storage->data,
+                                         .batch_mean = mean->storage->data,
+                                         .batch_variance = variance->storage->data,
+                                         .momentum = momentum}};
     return fl_run(x, &args);
 }

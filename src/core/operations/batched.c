@@ -27,7 +27,7 @@ static int workers_of(const struct fl_args *args) {
 
 /* Each thread takes whole matrices: there are enough of them that none waits long. */
 static bool takes_whole(const struct fl_args *args, int workers) {
-    return args->geo.batch >= 4 * workers;
+    return args->p.product.matrices.batch >= 4 * workers;
 }
 
 static void *at(void *data, int64_t element, int bytes) {
@@ -36,11 +36,11 @@ static void *at(void *data, int64_t element, int bytes) {
 
 /* The call of matrix i. */
 static struct fl_args matrix_call(const struct fl_args *args, int64_t i, int workers) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_matrices *g = &args->p.product.matrices;
     const int64_t sizes[] = {g->m * g->k, g->k * g->n, g->m * g->n};
     struct fl_args one = *args;
     one.op = matrix_op(args->op);
-    one.geo = (struct fl_geometry){.m = g->m, .n = g->n, .k = g->k};
+    one.p.product.matrices.batch = 0;
     for (int j = 0; j < 2; j++) {
         one.in[j].data = at(args->in[j].data, i * sizes[j], fl_operand_format(args, j)->bytes);
         one.in[j].count = sizes[j];
@@ -77,7 +77,7 @@ static size_t matrix_need(const struct fl_args *args, fl_need need, int workers)
 }
 
 static struct fl_rows whole_matrices(const struct fl_args *args, fl_need need) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_matrices *g = &args->p.product.matrices;
     return (struct fl_rows){.args = args,
                             .rows = g->batch,
                             .width = g->m * g->n * (g->k / 16 + 1),
@@ -111,7 +111,7 @@ static tensor_status run_one_by_one(const struct fl_args *args, fl_kernel kernel
     if (bytes && !memory)
         return TENSOR_E_MEMORY;
     tensor_status status = TENSOR_OK;
-    for (int64_t i = 0; i < args->geo.batch && !status; i++) {
+    for (int64_t i = 0; i < args->p.product.matrices.batch && !status; i++) {
         struct fl_args one = matrix_call(args, i, workers);
         one.workspace = memory;
         one.workspace_bytes = bytes;
@@ -154,14 +154,14 @@ ROW(avx512bw, FL_AVX512BW)
 ROW(avx512, FL_AVX512)
 ROW(avx512_amx, FL_AVX512_AMX)
 
-struct fl_any_format fl_batched_any(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
-    static const struct fl_any_format kernels[FL_BACKENDS] = {[FL_PORTABLE] = {run_portable, need_portable},
+struct fl_any_kernels fl_batched_any(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
+    static const struct fl_any_kernels kernels[FL_BACKENDS] = {[FL_PORTABLE] = {run_portable, need_portable},
                                                               [FL_AVX2] = {run_avx2, need_avx2},
                                                               [FL_AVX512BW] = {run_avx512bw, need_avx512bw},
                                                               [FL_AVX512] = {run_avx512, need_avx512},
                                                               [FL_AVX512_AMX] = {run_avx512_amx, need_avx512_amx}};
     const struct fl_kernels *row = format->rows[backend];
-    return row && row->op[matrix_op(op)] ? kernels[backend] : (struct fl_any_format){NULL, NULL};
+    return row && row->op[matrix_op(op)] ? kernels[backend] : (struct fl_any_kernels){NULL, NULL};
 }
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
@@ -187,8 +187,9 @@ static tensor_status batched(enum fl_op op, const char *name, tensor *y, const t
     shape[last] = n;
     TRY(check_shape_is(name, (struct operand){"y", y}, a->ndim, shape));
     TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
-    struct fl_args args = {
-        .op = op, .in = {fl_view_of(a), fl_view_of(b)}, .geo = {.batch = a->count / (m * k), .m = m, .n = n, .k = k}};
+    struct fl_args args = {.op = op,
+                           .in = {fl_view_of(a), fl_view_of(b)},
+                           .p.product.matrices = {.batch = a->count / (m * k), .m = m, .n = n, .k = k}};
     TRY(fl_note_formats(name, y, (const tensor *const[]){a, b}, (const char *const[]){"a", "b"}, NULL, NULL, &args));
     return fl_write(y, &args);
 }

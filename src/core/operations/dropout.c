@@ -8,7 +8,7 @@
 enum { BLOCK = 1024 /* elements that a thread takes at a time */ };
 
 static uint64_t key_of(const struct fl_args *args) {
-    return (uint64_t)args->geo.k;
+    return args->p.dropout.key;
 }
 
 /* y <- x; alpha: what kept elements are multiplied by, beta: p, real: the step, geo.k: the key */
@@ -17,11 +17,11 @@ tensor_status fl_ref_dropout(const struct fl_args *args) {
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    const uint64_t counter = fl_dropout_counter(args->numbers.real);
-    const uint32_t threshold = fl_dropout_threshold(args->beta);
+    const uint64_t counter = fl_dropout_counter(args->p.dropout.step);
+    const uint32_t threshold = fl_dropout_threshold(args->p.dropout.p);
     for (int64_t i = 0; i < w.count; i++) {
         const bool kept = fl_dropout_keeps(fl_philox_draw(key_of(args), counter, i), threshold);
-        w.value[i] = w.near[i] = kept ? (double)args->alpha * w.in[0][i] : 0;
+        w.value[i] = w.near[i] = kept ? (double)args->p.dropout.scale * w.in[0][i] : 0;
     }
     fl_ref_end(&w);
     return TENSOR_OK;
@@ -30,9 +30,9 @@ tensor_status fl_ref_dropout(const struct fl_args *args) {
 static void drop_block(const struct fl_rows *rows, int64_t block, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
     const int64_t first = block * BLOCK, left = args->out.count - first, n = left < BLOCK ? left : BLOCK;
-    const uint64_t counter = fl_dropout_counter(args->numbers.real), key = key_of(args);
-    const uint32_t threshold = fl_dropout_threshold(args->beta);
-    const double scale = (double)args->alpha;
+    const uint64_t counter = fl_dropout_counter(args->p.dropout.step), key = key_of(args);
+    const uint32_t threshold = fl_dropout_threshold(args->p.dropout.p);
+    const double scale = (double)args->p.dropout.scale;
     args->format->decode(&args->in[0], first, n, own);
     for (int64_t i = 0; i < n; i += 4) { /* a block begins with the first word of a draw */
         const struct fl_philox drawn = fl_philox(key, counter, (uint64_t)(first + i) >> 2);
@@ -64,7 +64,7 @@ static tensor_status drop_blocks(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-const struct fl_any_format fl_dropout_any = {drop_blocks, need};
+const struct fl_any_kernels fl_dropout_any = {drop_blocks, need};
 
 /* --- the operation ------------------------------------------------------------------------------------------------ */
 
@@ -78,9 +78,7 @@ tensor_status tensor_dropout(tensor *y, const tensor *x, float p, uint64_t key, 
     TRY(fl_check_apart(name, "step", step, "y", y));
     struct fl_args args = {.op = FL_OP_DROPOUT,
                            .in = {fl_view_of(x)},
-                           .geo = {.k = (int64_t)key},
-                           .alpha = (float)(1 / (1 - (double)p)),
-                           .beta = p,
-                           .scalar = {.real = step->storage->data, .what = "dropout: step"}};
+                           .p.dropout = {.key = key, .p = p, .scale = (float)(1 / (1 - (double)p))},
+                           .late = FL_LATE_IN(step->storage->data, FL_LATE_DOUBLE, p.dropout.step, "dropout: step")};
     return fl_write(y, &args);
 }

@@ -15,13 +15,13 @@ tensor_status fl_join_epilogue(const char *name, const tensor *y, const tensor_e
         TRY(check_mixed_operands(name, OPERANDS(oy, bias)));
         TRY(check_shape_is(name, bias, 1, (int64_t[]){last_dim(y)}));
         TRY(check_distinct(name, OPERANDS(oy, bias)));
-        args->epilogue.bias = fl_view_of(bias.t);
+        args->p.product.epilogue.bias = fl_view_of(bias.t);
     }
     if (residual.t) {
         TRY(check_mixed_operands(name, OPERANDS(oy, residual)));
         TRY(check_same_shapes(name, OPERANDS(oy, residual)));
-        args->epilogue.residual = fl_view_of(residual.t);
+        args->p.product.epilogue.residual = fl_view_of(residual.t);
     }
-    args->epilogue.relu = with->relu;
+    args->p.product.epilogue.relu = with->relu;
     return TENSOR_OK;
 }

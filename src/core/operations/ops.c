@@ -9,77 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-/* --- maps: generated from ops.def --------------------------------------------------------------------------------- */
-
-/* Of the operations that hold x within two bounds: alpha and beta, or alpha to both sides of 0. */
-static tensor_status check_bounds(enum fl_op op, const char *name, float alpha, float beta) {
-    switch (op) {
-    case FL_OP_HARDTANH:
-    case FL_OP_HARDTANH_GRAD:
-    case FL_OP_CLAMP:
-    case FL_OP_CLAMP_GRAD:
-        if (alpha > beta)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: the least value is %g, the largest %g, expected them in this order",
-                           name, (double)alpha, (double)beta);
-        return TENSOR_OK;
-    case FL_OP_CLIP:
-        if (alpha < 0)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: alpha is %g, expected 0 or more", name, (double)alpha);
-        return TENSOR_OK;
-    default:
-        return TENSOR_OK;
-    }
-}
-
-/* n operands, of which the first has the name a_name. */
-static tensor_status map(enum fl_op op, const char *name, tensor *y, const char *a_name, int n,
-                         const tensor *const operands[3], float alpha, float beta) {
-    const struct operand o[4] = {{"y", y}, {a_name, operands[0]}, {"b", operands[1]}, {"c", operands[2]}};
-    TRY(check_operands(name, o, n + 1));
-    TRY(check_same_shapes(name, o, n + 1));
-    TRY(check_scalar(name, "alpha", alpha));
-    TRY(check_scalar(name, "beta", beta));
-    TRY(check_bounds(op, name, alpha, beta));
-    struct fl_args args = {.op = op, .alpha = alpha, .beta = beta};
-    for (int i = 0; i < n; i++)
-        args.in[i] = fl_view_of(operands[i]);
-    return fl_write(y, &args);
-}
-
-#define MAP(CONSTANT, name, a_name, n, alpha, beta, ...)                                                               \
-    { return map(FL_OP_##CONSTANT, #name, y, a_name, n, (const tensor *const[3]){__VA_ARGS__}, alpha, beta); }
-#define FL_MAP1(id, CONSTANT, name, expr)                                                                              \
-    tensor_status tensor_##name(tensor *y, const tensor *x) MAP(CONSTANT, name, "x", 1, 0, 0, x)
-#define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
-    tensor_status tensor_##name(tensor *y, const tensor *x, float alpha) MAP(CONSTANT, name, "x", 1, alpha, 0, x)
-#define FL_MAP2(id, CONSTANT, name, expr)                                                                              \
-    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b) MAP(CONSTANT, name, "a", 2, 0, 0, a, b)
-#define FL_MAP2_SCALAR(id, CONSTANT, name, expr)                                                                       \
-    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha)                              \
-        MAP(CONSTANT, name, "a", 2, alpha, 0, a, b)
-#define FL_MAP3(id, CONSTANT, name, expr)                                                                              \
-    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, const tensor *c)                          \
-        MAP(CONSTANT, name, "a", 3, 0, 0, a, b, c)
-#define FL_MAP1_SCALARS(id, CONSTANT, name, expr)                                                                      \
-    tensor_status tensor_##name(tensor *y, const tensor *x, float alpha, float beta)                                   \
-        MAP(CONSTANT, name, "x", 1, alpha, beta, x)
-#define FL_MAP2_SCALARS(id, CONSTANT, name, expr)                                                                      \
-    tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha, float beta)                  \
-        MAP(CONSTANT, name, "a", 2, alpha, beta, a, b)
-#include "flexlab/ops.def"
-
-tensor_status tensor_clip_by(tensor *y, const tensor *x, const tensor *limit) {
-    static const char name[] = "clip_by";
-    TRY(check_operands(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(check_same_shapes(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(fl_check_apart(name, "limit", limit, "y", y));
-    TRY(fl_check_numbers(name, "limit", limit, FMT_F32, 1, y));
-    struct fl_args args = {.op = FL_OP_CLIP,
-                           .in = {fl_view_of(x)},
-                           .scalar = {.alpha = limit->storage->data, .bound = true, .what = "clip_by: limit"}};
-    return fl_write(y, &args);
-}
-
 /* --- bias, matmul ------------------------------------------------------------------------------------------------- */
 
 static tensor_status bias(enum fl_op op, const char *name, tensor *y, const tensor *x, const tensor *b) {
@@ -88,7 +17,7 @@ static tensor_status bias(enum fl_op op, const char *name, tensor *y, const tens
     TRY(check_shape_is(name, (struct operand){"b", b}, 1, (int64_t[]){last_dim(x)}));
     TRY(check_distinct(name, OPERANDS({"y", y}, {"b", b})));
     struct fl_args args = {
-        .op = op, .in = {fl_view_of(x), fl_view_of(b)}, .geo = {.m = x->count / last_dim(x), .n = last_dim(x)}};
+        .op = op, .in = {fl_view_of(x), fl_view_of(b)}, .p.rows = {.m = x->count / last_dim(x), .n = last_dim(x)}};
     return fl_write(y, &args);
 }
 
@@ -113,7 +42,8 @@ static tensor_status matmul(enum fl_op op, const char *name, tensor *y, const te
                        fl_shape_text(a, text_a), fl_shape_text(b, text_b), (long long)k, (long long)kb);
     TRY(check_shape_is(name, (struct operand){"y", y}, 2, (int64_t[]){m, n}));
     TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
-    struct fl_args args = {.op = op, .in = {fl_view_of(a), fl_view_of(b)}, .geo = {.m = m, .n = n, .k = k}};
+    struct fl_args args = {
+        .op = op, .in = {fl_view_of(a), fl_view_of(b)}, .p.product.matrices = {.m = m, .n = n, .k = k}};
     TRY(fl_join_epilogue(name, y, &with, &args));
     TRY(fl_note_formats(name, y, (const tensor *const[]){a, b}, (const char *const[]){"a", "b"}, with.bias,
                         with.residual, &args));
@@ -145,7 +75,7 @@ tensor_status tensor_matmul_nt_fused_sized(tensor *y, const tensor *a, const ten
 
 /* --- means and shortcuts ---------------------------------------------------------------------------------------- */
 
-static tensor_status image_geometry(const char *name, struct operand x, struct operand y, struct fl_geometry *geo) {
+static tensor_status image_geometry(const char *name, struct operand x, struct operand y, struct fl_windows *geo) {
     TRY(check_ndim(name, x, 4, "[N,H,W,C]"));
     TRY(check_ndim(name, y, 4, "[N,H,W,C]"));
     const int64_t *xs = x.t->shape, *ys = y.t->shape;
@@ -166,9 +96,10 @@ static tensor_status avgpool(enum fl_op op, const char *name, struct operand sma
     const int64_t *s = image.t->shape;
     TRY(check_shape_is(name, small, 2, (int64_t[]){s[0], s[3]}));
     TRY(check_distinct(name, OPERANDS(small, {image.name, image.t})));
-    struct fl_args args = {.op = op,
-                           .in = {fl_view_of(in)},
-                           .geo = {.batch = s[0], .h = s[1], .w = s[2], .c = s[3], .p = 1, .q = 1, .filters = s[3]}};
+    struct fl_args args = {
+        .op = op,
+        .in = {fl_view_of(in)},
+        .p.pooling.windows = {.batch = s[0], .h = s[1], .w = s[2], .c = s[3], .p = 1, .q = 1, .filters = s[3]}};
     return fl_write(out, &args);
 }
 
@@ -187,8 +118,8 @@ static tensor_status shortcut(enum fl_op op, const char *name, struct operand x,
     TRY(check_distinct(name, OPERANDS(y, {x.name, x.t})));
     if (stride < 1 || stride > TENSOR_WINDOW_LIMIT)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: stride %d, expected 1 to %d", name, stride, TENSOR_WINDOW_LIMIT);
-    TRY(image_geometry(name, x, y, &args.geo));
-    struct fl_geometry *g = &args.geo;
+    TRY(image_geometry(name, x, y, &args.p.pooling.windows));
+    struct fl_windows *g = &args.p.pooling.windows;
     TRY(check_shape_is(name, y, 4,
                        (int64_t[]){g->batch, (g->h + stride - 1) / stride, (g->w + stride - 1) / stride, g->filters}));
     if (g->filters < g->c)
@@ -214,7 +145,7 @@ tensor_status tensor_sum_rows(tensor *y, const tensor *x) {
     TRY(check_shape_is("sum_rows", (struct operand){"y", y}, 1, (int64_t[]){last_dim(x)}));
     TRY(check_distinct("sum_rows", OPERANDS({"y", y}, {"x", x})));
     struct fl_args args = {
-        .op = FL_OP_SUM_ROWS, .in = {fl_view_of(x)}, .geo = {.m = x->count / last_dim(x), .n = last_dim(x)}};
+        .op = FL_OP_SUM_ROWS, .in = {fl_view_of(x)}, .p.rows = {.m = x->count / last_dim(x), .n = last_dim(x)}};
     return fl_write(y, &args);
 }
 
@@ -228,45 +159,4 @@ tensor_status tensor_max_abs(double *maximum, const tensor *x) {
     TRY(fl_run(x, &args));
     *maximum = stats.maximum;
     return TENSOR_OK;
-}
-
-/* --- stochastic gradient descent ---------------------------------------------------------------------------------- */
-
-tensor_status tensor_sgd_momentum(tensor *v, const tensor *g, const tensor *w, float momentum, float weight_decay) {
-    static const char name[] = "sgd_momentum";
-    TRY(check_operands(name, OPERANDS({"v", v}, {"g", g}, {"w", w})));
-    TRY(check_same_shapes(name, OPERANDS({"v", v}, {"g", g}, {"w", w})));
-    TRY(check_distinct(name, OPERANDS({"v", v}, {"g", g}, {"w", w})));
-    TRY(check_scalar(name, "momentum", momentum));
-    TRY(check_scalar(name, "weight_decay", weight_decay));
-    struct fl_args args = {.op = FL_OP_SGD_MOMENTUM,
-                           .in = {fl_view_of(v), fl_view_of(g), fl_wide_view_of(w)},
-                           .alpha = momentum,
-                           .beta = weight_decay};
-    return fl_write(v, &args);
-}
-
-static tensor_status check_update(const char *name, const tensor *w, const tensor *v) {
-    TRY(check_operands(name, OPERANDS({"w", w}, {"v", v})));
-    TRY(check_same_shapes(name, OPERANDS({"w", w}, {"v", v})));
-    return check_distinct(name, OPERANDS({"w", w}, {"v", v}));
-}
-
-tensor_status tensor_sgd_update(tensor *w, const tensor *v, float rate) {
-    static const char name[] = "sgd_update";
-    TRY(check_update(name, w, v));
-    TRY(check_scalar(name, "rate", rate));
-    struct fl_args args = {.op = FL_OP_SGD_UPDATE, .in = {fl_wide_view_of(w), fl_view_of(v)}, .alpha = rate};
-    return fl_write(w, &args);
-}
-
-tensor_status tensor_sgd_update_by(tensor *w, const tensor *v, const tensor *rate) {
-    static const char name[] = "sgd_update_by";
-    TRY(check_update(name, w, v));
-    TRY(fl_check_apart(name, "rate", rate, "w", w));
-    TRY(fl_check_numbers(name, "rate", rate, FMT_F32, 1, w));
-    struct fl_args args = {.op = FL_OP_SGD_UPDATE,
-                           .in = {fl_wide_view_of(w), fl_view_of(v)},
-                           .scalar = {.alpha = rate->storage->data, .what = "sgd_update_by: rate"}};
-    return fl_write(w, &args);
 }

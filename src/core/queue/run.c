@@ -1,11 +1,12 @@
 /* run.c - how a processor runs a call: the exponent before, the kernel, statistics and history after. */
 #include "autoflex/autoflex_rules.h"
 #include "core/base/fail.h"
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 #include "core/queue/queue.h"
 #include "core/queue/sampled.h"
 #include "core/tensor/wide.h"
 #include <math.h>
+#include <string.h>
 
 void fl_written(const struct fl_storage *s, const struct fl_stats *stats, bool with_wide_part) {
     fl_slot_written(s->slot, stats, s->count);
@@ -208,29 +209,25 @@ static tensor_status run_gather(const struct fl_call *call) {
 /* --- numbers that stand in tensors -------------------------------------------------------------------------------- */
 
 static tensor_status check_factors(const struct fl_args *args) {
-    const struct fl_scalar *s = &args->scalar;
-    if (!s->factors || args->format->arithmetic != FL_ARITHMETIC_SHARED)
-        return TENSOR_OK;
-    for (int i = 0; i < s->factor_count; i++) {
-        const float value = (float)s->factors[i];
-        if (!fl_is_factor(s->factors[i]))
-            return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", s->what,
+    const double *factor = args->late.at;
+    for (int i = 0; i < args->late.count && args->format->arithmetic == FL_ARITHMETIC_SHARED; i++) {
+        const float value = (float)factor[i];
+        if (!fl_is_factor(factor[i]))
+            return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", args->late.what,
                            value != value ? NAN : (double)value);
     }
     return TENSOR_OK;
 }
 
-static tensor_status read_scalar(struct fl_args *args) {
-    const struct fl_scalar *s = &args->scalar;
-    const double value = s->alpha ? *s->alpha : *s->real;
+static tensor_status read_number(struct fl_args *args) {
+    const struct fl_late *l = &args->late;
+    const bool is_float = l->kind == FL_LATE_FLOAT;
+    const double value = is_float ? (double)*(const float *)l->at : *(const double *)l->at;
     if (!isfinite(value))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", s->what, value != value ? NAN : value);
-    if (s->bound && value < 0)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected 0 or more", s->what, value);
-    if (s->alpha)
-        args->alpha = *s->alpha;
-    else
-        args->numbers.real = value;
+        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected a finite number", l->what, value != value ? NAN : value);
+    if (l->bound && value < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s is %g, expected 0 or more", l->what, value);
+    memcpy((char *)args + l->member, l->at, is_float ? sizeof(float) : sizeof(double));
     return TENSOR_OK;
 }
 
@@ -243,10 +240,13 @@ static tensor_status run_kind(const struct fl_call *call) {
 }
 
 tensor_status fl_call_run(const struct fl_call *call) {
-    const tensor_status factors = check_factors(&call->args);
-    if (factors || (!call->args.scalar.alpha && !call->args.scalar.real))
-        return factors ? factors : run_kind(call);
+    if (call->args.late.kind == FL_LATE_NONE)
+        return run_kind(call);
+    if (call->args.late.kind == FL_LATE_FACTORS) {
+        const tensor_status status = check_factors(&call->args);
+        return status ? status : run_kind(call);
+    }
     struct fl_call known = *call;
-    tensor_status status = read_scalar(&known.args);
+    const tensor_status status = read_number(&known.args);
     return status ? status : run_kind(&known);
 }

@@ -95,7 +95,8 @@ typedef void sum_fn(const struct fl_args *args, const struct operand *a, const s
 
 static void matmul(const struct fl_args *args, const struct operand *a, const struct operand *b, int64_t i,
                    struct pair *sum) {
-    const int64_t m = args->geo.m, n = args->geo.n, k = args->geo.k, matrix = i / n / m, row = i / n % m, j = i % n;
+    const struct fl_matrices *g = &args->p.product.matrices;
+    const int64_t m = g->m, n = g->n, k = g->k, matrix = i / n / m, row = i / n % m, j = i % n;
     const bool tn = args->op == FL_OP_MATMUL_TN || args->op == FL_OP_MATMUL_BATCHED_TN,
                nt = args->op == FL_OP_MATMUL_NT || args->op == FL_OP_MATMUL_BATCHED_NT;
     add_products(sum, a, matrix * m * k + (tn ? row : row * k), tn ? m : 1, b, matrix * k * n + (nt ? j * k : j),
@@ -108,7 +109,7 @@ static int64_t place(int64_t h, int64_t w, int64_t c, int64_t n, int64_t y, int6
 }
 
 /* The input pixel that output (p, q) sees through filter position (r, s). */
-static int64_t input_place(const struct fl_geometry *g, int64_t n, int64_t p, int64_t q, int64_t r, int64_t s,
+static int64_t input_place(const struct fl_windows *g, int64_t n, int64_t p, int64_t q, int64_t r, int64_t s,
                            int64_t c) {
     return place(g->h, g->w, g->c, n, p * g->stride[0] + r * g->dilation[0] - g->padding[0],
                  q * g->stride[1] + s * g->dilation[1] - g->padding[1], c);
@@ -116,7 +117,7 @@ static int64_t input_place(const struct fl_geometry *g, int64_t n, int64_t p, in
 
 static void forward(const struct fl_args *args, const struct operand *x, const struct operand *w, int64_t i,
                     struct pair *sum) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.product.windows;
     const int64_t depth = g->c / g->groups, per_group = g->filters / g->groups, f = i % g->filters;
     const int64_t q = i / g->filters % g->q, p = i / g->filters / g->q % g->p, n = i / g->filters / g->q / g->p;
     for (int64_t r = 0; r < g->r; r++)
@@ -129,7 +130,7 @@ static void forward(const struct fl_args *args, const struct operand *x, const s
 
 static void input_gradient(const struct fl_args *args, const struct operand *dy, const struct operand *w, int64_t i,
                            struct pair *sum) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.product.windows;
     const int64_t depth = g->c / g->groups, per_group = g->filters / g->groups, c = i % g->c;
     const int64_t x = i / g->c % g->w, y = i / g->c / g->w % g->h, n = i / g->c / g->w / g->h;
     for (int64_t r = 0; r < g->r; r++)
@@ -148,7 +149,7 @@ static void input_gradient(const struct fl_args *args, const struct operand *dy,
 
 static void weight_gradient(const struct fl_args *args, const struct operand *dy, const struct operand *x, int64_t i,
                             struct pair *sum) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.product.windows;
     const int64_t depth = g->c / g->groups, s = i / depth % g->s, r = i / depth / g->s % g->r,
                   f = i / depth / g->s / g->r, c = f / (g->filters / g->groups) * depth + i % depth;
     /* The columns whose pixel is on the image follow each other. */
@@ -168,7 +169,7 @@ static void weight_gradient(const struct fl_args *args, const struct operand *dy
 
 /* How the elements of an operation are sums, and of how many products each; NULL: of another kind. */
 static sum_fn *sum_of(const struct fl_args *args, int64_t *products) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.product.windows;
     switch ((int)args->op) {
     case FL_OP_MATMUL:
     case FL_OP_MATMUL_NT:
@@ -176,7 +177,7 @@ static sum_fn *sum_of(const struct fl_args *args, int64_t *products) {
     case FL_OP_MATMUL_BATCHED:
     case FL_OP_MATMUL_BATCHED_NT:
     case FL_OP_MATMUL_BATCHED_TN:
-        *products = g->k;
+        *products = args->p.product.matrices.k;
         return matmul;
     case FL_OP_CONV2D:
         *products = g->r * g->s * (g->c / g->groups);
@@ -198,7 +199,7 @@ static sum_fn *sum_of(const struct fl_args *args, int64_t *products) {
 static struct pair exact(const struct fl_args *args, sum_fn *sums, int64_t i) {
     const struct operand a = operand_of(fl_operand_format(args, 0), &args->in[0]),
                          b = operand_of(fl_operand_format(args, 1), &args->in[1]);
-    const struct fl_epilogue *how = &args->epilogue;
+    const struct fl_epilogue *how = &args->p.product.epilogue;
     struct pair sum = {0, 0, 0};
     sums(args, &a, &b, i, &sum);
     if (sum.whole) {
@@ -232,7 +233,7 @@ static void sample(struct fl_sampling *sampling, const struct fl_call *call) {
             sampling->kept[i].slot = NULL;
     sum_fn *sums = sum_of(args, &products);
     if (!sums || !out->count || args->in[0].data == out->data || args->in[1].data == out->data ||
-        args->epilogue.residual.data == out->data) /* an operand is gone */
+        args->p.product.epilogue.residual.data == out->data) /* an operand is gone */
         return;
     const int64_t most = products > FL_SAMPLED_PRODUCTS                     ? 1
                          : products * FL_SAMPLED_MOST > FL_SAMPLED_PRODUCTS ? FL_SAMPLED_PRODUCTS / products

@@ -98,15 +98,24 @@ static tensor_status choose_for(struct fl_queue *queue, const struct fl_format *
     }
     return fl_fail(TENSOR_E_UNSUPPORTED,
                    "%s: %s by %s to %s: the device %s has no kernel for operands and result of different formats",
-                   fl_op_name(args->op), args->formats.in[0]->name, args->formats.in[1]->name, format->name,
-                   queue->device->name);
+                   fl_op_name(args->op), fl_operand_format(args, 0)->name, fl_operand_format(args, 1)->name,
+                   format->name, queue->device->name);
 }
 
 static bool reads_its_output(const struct fl_storage *out, const struct fl_args *args) {
     for (int i = 0; i < 3; i++)
         if (args->in[i].data == out->data)
             return true;
-    return args->epilogue.residual.data == out->data;
+    return (fl_is_product(args->op) && args->p.product.epilogue.residual.data == out->data) ||
+           (args->op == FL_OP_LSTM_CELL_GRAD && args->p.cell.dc_after.data == out->data);
+}
+
+/* Places of a window that is too large to be gone over twice. */
+static bool has_large_windows(const struct fl_args *args) {
+    const bool pools = args->op == FL_OP_MAXPOOL2D || args->op == FL_OP_MAXPOOL2D_GRAD || args->op == FL_OP_AVGPOOL2D ||
+                       args->op == FL_OP_AVGPOOL2D_GRAD;
+    const struct fl_windows *w = pools ? &args->p.pooling.windows : &args->p.product.windows;
+    return (pools || fl_is_product(args->op)) && w->r * w->s > FL_WINDOW_PLACES;
 }
 
 tensor_status fl_write(tensor *out, struct fl_args *args) {
@@ -126,8 +135,7 @@ tensor_status fl_write(tensor *out, struct fl_args *args) {
         call.args.out.wide = args->in[0].wide;
     call.sequence = (struct fl_sequence_part){.state = s->sequence, .tensor = s->part};
     /* The reference kernels decode everything first: twice would be dear. */
-    call.measures_first =
-        choice.backend == FL_REF || args->geo.r * args->geo.s > FL_WINDOW_PLACES || reads_its_output(s, args);
+    call.measures_first = choice.backend == FL_REF || has_large_windows(args) || reads_its_output(s, args);
     status = fl_submit(queue, &call);
     if (!status && call.args.out.wide && !queue->measuring)
         s->view_rounding = fl_view_rounding(s);

@@ -50,7 +50,7 @@ bool fl_real_has_table(const struct fl_args *args) {
 /* n numbers before their rounding, at the accuracy that it needs. */
 static void evaluate(const struct job *job, int64_t first, int64_t n, double *values) {
     const struct fl_args *args = job->args;
-    const double alpha = (double)args->alpha, beta = (double)args->beta;
+    const double alpha = (double)args->p.map.alpha, beta = (double)args->p.map.beta;
     const bool all = args->rounding.mode == TENSOR_ROUND_STOCHASTIC;
     double (*const function)(double, double, double, double) = all ? job->functions.odd : job->functions.near;
     double b[BLOCK] = {0};
@@ -106,7 +106,7 @@ static double near_of(const struct job *job, int64_t i) {
     args->format->decode(&args->in[0], i, 1, &a);
     if (args->in[1].data)
         args->format->decode(&args->in[1], i, 1, &b);
-    return job->functions.near(a, b, (double)args->beta, (double)args->alpha);
+    return job->functions.near(a, b, (double)args->p.map.beta, (double)args->p.map.alpha);
 }
 
 /* x rounded to odd at binary32: the even one of its two neighbours is never taken. */
@@ -215,7 +215,7 @@ static void vector_part(void *context, int part, int worker) {
             lanes->look_up(job->slopes->at, FL_REAL_SLOPE_ERROR, x, (int)n, &block);
         } else {
             load_floats(job, gradient, i, n, block.b);
-            lanes->evaluate(args->op, (double)args->alpha, (double)args->beta, (int)n, &block);
+            lanes->evaluate(args->op, (double)args->p.map.alpha, (double)args->p.map.beta, (int)n, &block);
             if (gradient)
                 lanes->multiply((int)n, args->op == FL_OP_HARDTANH_GRAD, &block);
         }
@@ -232,7 +232,7 @@ static bool vectors_have(const struct fl_args *args, const struct way *way) {
 
 void fl_real_near(const struct fl_args *args, const struct fl_real_lanes *lanes, int n, const double *x, double *near) {
     const struct fl_map_functions functions = fl_map_functions_of(args->op);
-    const double alpha = (double)args->alpha, beta = (double)args->beta;
+    const double alpha = (double)args->p.map.alpha, beta = (double)args->p.map.beta;
     struct fl_real_block block;
     for (int first = 0; first < n; first += FL_REAL_BLOCK) {
         const int length = (int)smaller(n - first, FL_REAL_BLOCK);
@@ -282,7 +282,7 @@ static double size_of(const struct job *job, int32_t entry) {
     uint16_t word = job->table->example[(entry >> 16) + 32768];
     const struct fl_view one = {.data = &word, .e = job->args->in[0].e, .count = 1};
     job->args->format->decode(&one, 0, 1, &x);
-    const double size = fabs(job->functions.near(x, 0, (double)job->args->beta, (double)job->args->alpha));
+    const double size = fabs(job->functions.near(x, 0, (double)job->args->p.map.beta, (double)job->args->p.map.alpha));
     return size == size ? size : 0;
 }
 

@@ -3,6 +3,7 @@
 #ifndef FL_REAL_QUICK_H
 #define FL_REAL_QUICK_H
 
+#include "autoflex/both.h"
 #include <math.h>
 
 FL_BOTH double fl_quick_new(double h, double l) {

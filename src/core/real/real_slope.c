@@ -68,7 +68,7 @@ void fl_real_slope_entries(const struct fl_args *args, const struct fl_real_lane
         for (int i = 0; i < length; i++)
             block.b[i] = (float)x[first + i];
         const bool vectors =
-            fl_real_floats_hold(args) && lanes->evaluate(args->op, (double)args->alpha, 0, length, &block);
+            fl_real_floats_hold(args) && lanes->evaluate(args->op, (double)args->p.map.alpha, 0, length, &block);
         for (int i = 0; i < length; i++) {
             const double size = fabs(block.v[i]);
             const bool precise = block.e[i] <= size * (FL_REAL_SLOPE_ERROR / 2);

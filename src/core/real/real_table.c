@@ -184,8 +184,8 @@ const struct fl_real_table *fl_real_table_of(const struct fl_args *args, const s
                                              bool may_make) {
     const struct key key = {.format = args->format,
                             .op = args->op,
-                            .alpha = args->alpha,
-                            .beta = args->beta,
+                            .alpha = args->p.map.alpha,
+                            .beta = args->p.map.beta,
                             .e_in = fl_exponent(&args->in[0]),
                             .e_out = fl_exponent(&args->out),
                             .truncate = args->rounding.mode == TENSOR_ROUND_TRUNCATE};

@@ -72,8 +72,8 @@ static void lstm_hidden(struct row *r, double *h) {
 static void lstm_cell_grad(struct row *r, double *dc) {
     const struct fl_args *args = r->args;
     const double *dh = units_of(r, &args->in[0]), *o = gates_of(r, &args->in[1], FL_LSTM_GATES, FL_LSTM_O, 1),
-                 *c = units_of(r, &args->in[2]), *dc_after = units_of(r, &args->epilogue.residual),
-                 *f = gates_of(r, &args->epilogue.bias, FL_LSTM_GATES, FL_LSTM_F, 1);
+                 *c = units_of(r, &args->in[2]), *dc_after = units_of(r, &args->p.cell.dc_after),
+                 *f = gates_of(r, &args->p.cell.gates_after, FL_LSTM_GATES, FL_LSTM_F, 1);
     const double *t = exponentials_of(r, o, 1, 1), *u = exponentials_of(r, c, 1, 2);
     for (int64_t k = 0; k < r->n; k++)
         dc[k] = fl_lstm_cell_grad_by(dh[k], o[k], t[k], u[k]);
@@ -89,7 +89,7 @@ static void lstm_gates_grad(struct row *r, double *d) {
     const int64_t n = r->n;
     const double *dh = units_of(r, &args->in[0]), *dc = units_of(r, &args->in[1]),
                  *gates = gates_of(r, &args->in[2], FL_LSTM_GATES, FL_LSTM_I, FL_LSTM_GATES),
-                 *before = units_of(r, &args->epilogue.bias), *c = units_of(r, &args->epilogue.residual);
+                 *before = units_of(r, &args->p.cell.c_before), *c = units_of(r, &args->p.cell.c);
     const double *i = gates, *g = gates + 2 * n;
     const double *t = exponentials_of(r, gates, 2, 1), *ug = exponentials_of(r, g, 1, 2),
                  *to = exponentials_of(r, gates + 3 * n, 1, 1), *uc = exponentials_of(r, c, 1, 2);
@@ -130,7 +130,7 @@ static void gru_hidden(struct row *r, double *h) {
 /* Of the gates of x and of h: they differ in n, which of h has r as a factor. */
 static void gru_grad(struct row *r, double *d) {
     const struct gru g = gru_of(r, &r->args->in[1], &r->args->in[2]);
-    const double *dh = units_of(r, &r->args->in[0]), *before = units_of(r, &r->args->epilogue.residual);
+    const double *dh = units_of(r, &r->args->in[0]), *before = units_of(r, &r->args->p.cell.h_before);
     const bool of_h = r->args->op == FL_OP_GRU_GATES_GRAD;
     const int64_t n = r->n;
     for (int64_t k = 0; k < n; k++) {
@@ -145,7 +145,7 @@ static void gru_state_grad(struct row *r, double *ds) {
     const struct fl_args *args = r->args;
     const double *x = gates_of(r, &args->in[1], FL_GRU_GATES, FL_GRU_Z, 1),
                  *h = gates_of(r, &args->in[2], FL_GRU_GATES, FL_GRU_Z, 1), *dh = units_of(r, &args->in[0]),
-                 *dy = units_of(r, &args->epilogue.residual);
+                 *dy = units_of(r, &args->p.cell.dy);
     double *z = take(r, 1);
     for (int64_t k = 0; k < r->n; k++)
         z[k] = x[k] + h[k];
@@ -175,17 +175,17 @@ static const struct {
 static void run_row(const struct fl_rows *rows, int64_t row, double *own, struct fl_stats *stats) {
     const struct fl_args *args = rows->args;
     const int which = args->op - FL_OP_LSTM_CELL;
-    const int64_t width = cells[which].gates * args->geo.n;
-    struct row r = {args, row, args->geo.n, own + width, *(const exponentials *)rows->plan};
+    const int64_t width = cells[which].gates * args->p.cell.units;
+    struct row r = {args, row, args->p.cell.units, own + width, *(const exponentials *)rows->plan};
     cells[which].compute(&r, own);
     fl_rows_store(args, row * width, width, own, fl_rows_largest(own, width), stats);
 }
 
 static struct fl_rows rows_of_call(const struct fl_args *args) {
     return (struct fl_rows){.args = args,
-                            .rows = args->geo.m,
-                            .width = 8 * args->geo.n,
-                            .doubles = (MOST_ARRAYS + FL_LSTM_GATES) * args->geo.n,
+                            .rows = args->p.cell.rows,
+                            .width = 8 * args->p.cell.units,
+                            .doubles = (MOST_ARRAYS + FL_LSTM_GATES) * args->p.cell.units,
                             .run = run_row};
 }
 
@@ -235,8 +235,8 @@ static tensor_status avx512bw(const struct fl_args *args) {
 #define avx512bw NULL
 #endif
 
-struct fl_any_format fl_cells_any(enum fl_backend backend) {
+struct fl_any_kernels fl_cells_any(enum fl_backend backend) {
     static const fl_kernel kernels[FL_BACKENDS] = {
         [FL_PORTABLE] = portable, [FL_AVX2] = avx2, [FL_AVX512BW] = avx512bw};
-    return (struct fl_any_format){kernels[backend], fl_cells_need};
+    return (struct fl_any_kernels){kernels[backend], fl_cells_need};
 }

@@ -50,7 +50,7 @@ static tensor_status check(const char *op, const struct expected *e, int count, 
 }
 
 static struct fl_args args_of(enum fl_op op, const struct sizes *s) {
-    return (struct fl_args){.op = op, .geo = {.m = s->n, .n = s->h}};
+    return (struct fl_args){.op = op, .p.cell = {.rows = s->n, .units = s->h}};
 }
 
 /* --- one step of an LSTM ------------------------------------------------------------------------------------------ */
@@ -90,8 +90,8 @@ tensor_status tensor_lstm_cell_grad(tensor *dc, const tensor *dh, const tensor *
     if (dc_after) {
         TRY(check(name, EXPECTED({"dc", dc, 1}, {"gates_after", gates_after, FOUR}), 1, &s));
         TRY(check(name, EXPECTED({"dc", dc, 1}, {"dc_after", dc_after, 1}), 0, &s));
-        args.epilogue.bias = fl_view_of(gates_after);
-        args.epilogue.residual = fl_view_of(dc_after);
+        args.p.cell.gates_after = fl_view_of(gates_after);
+        args.p.cell.dc_after = fl_view_of(dc_after);
     }
     return fl_write(dc, &args);
 }
@@ -107,8 +107,8 @@ tensor_status tensor_lstm_gates_grad(tensor *dgates, const tensor *dh, const ten
     args.in[0] = fl_view_of(dh);
     args.in[1] = fl_view_of(dc);
     args.in[2] = fl_view_of(gates);
-    args.epilogue.residual = fl_view_of(c);
-    args.epilogue.bias = fl_view_of(c_before);
+    args.p.cell.c = fl_view_of(c);
+    args.p.cell.c_before = fl_view_of(c_before);
     return fl_write(dgates, &args);
 }
 
@@ -139,7 +139,7 @@ static tensor_status gru_grad(enum fl_op op, const char *name, const char *of, t
     args.in[0] = fl_view_of(dh);
     args.in[1] = fl_view_of(x_gates);
     args.in[2] = fl_view_of(h_gates);
-    args.epilogue.residual = fl_view_of(h_before);
+    args.p.cell.h_before = fl_view_of(h_before);
     return fl_write(d, &args);
 }
 
@@ -165,7 +165,7 @@ tensor_status tensor_gru_state_grad(tensor *ds, const tensor *dh, const tensor *
     args.in[2] = fl_view_of(h_gates);
     if (dy) {
         TRY(check(name, EXPECTED({"ds", ds, 1}, {"dy", dy, 1}), 1, &s));
-        args.epilogue.residual = fl_view_of(dy);
+        args.p.cell.dy = fl_view_of(dy);
     }
     return fl_write(ds, &args);
 }

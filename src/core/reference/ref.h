@@ -52,11 +52,6 @@ tensor_status fl_ref_root_mean(const struct fl_args *args);
 tensor_status fl_ref_add_ratio(const struct fl_args *args);
 tensor_status fl_ref_clip_weight(const struct fl_args *args);
 
-/* row_norm.c */
-tensor_status fl_ref_row_norm(const struct fl_args *args);
-tensor_status fl_ref_row_norm_grad(const struct fl_args *args);
-tensor_status fl_ref_row_norm_gamma(const struct fl_args *args);
-size_t fl_ref_row_norm_gamma_need(const struct fl_args *args);
 /* softmax_map.c */
 tensor_status fl_ref_softmax_map(const struct fl_args *args);
 tensor_status fl_ref_softmax_map_grad(const struct fl_args *args);
@@ -69,13 +64,9 @@ tensor_status fl_ref_copy(const struct fl_args *args);
 /* cells.c */
 tensor_status fl_ref_cells(const struct fl_args *args);
 size_t fl_cells_need(const struct fl_args *args);
-/* avgpool.c, lrn.c, group_norm.c, dropout.c */
+/* avgpool.c, lrn.c, dropout.c */
 tensor_status fl_ref_avgpool_window(const struct fl_args *args);
 tensor_status fl_ref_lrn(const struct fl_args *args);
-tensor_status fl_ref_group_norm(const struct fl_args *args);
-size_t fl_ref_group_norm_need(const struct fl_args *args);
-tensor_status fl_ref_group_norm_gamma(const struct fl_args *args);
-size_t fl_ref_group_norm_gamma_need(const struct fl_args *args);
 tensor_status fl_ref_dropout(const struct fl_args *args);
 
 /* axes.c */

@@ -16,7 +16,7 @@ struct channel_sum {
 static struct channel_sum sum_channel(const struct fl_args *args, const double *x, const double *z, const double *mask,
                                       int e_x, int e_z, int64_t c) {
     struct channel_sum s = {0};
-    const int64_t m = args->geo.m, n = args->geo.n;
+    const int64_t m = args->p.rows.m, n = args->p.rows.n;
     for (int64_t row = 0; row < m; row++) {
         int64_t at = row * n + c;
         double a = mask && !(mask[at] > 0) ? 0 : x[at];
@@ -52,7 +52,7 @@ tensor_status fl_ref_fold(const struct fl_args *args) {
         return TENSOR_OK;
     }
     const bool gradient = args->op == FL_OP_CHANNEL_GRAD_SUMS;
-    for (int64_t c = 0; c < args->geo.n; c++) {
+    for (int64_t c = 0; c < args->p.rows.n; c++) {
         struct channel_sum s =
             gradient
                 ? sum_channel(args, w.in[0], w.in[1], w.in[2], fl_exponent(&args->in[0]), fl_exponent(&args->in[1]), c)
@@ -63,9 +63,9 @@ tensor_status fl_ref_fold(const struct fl_args *args) {
         }
         for (int j = 0; j < 2; j++) {
             if (fl_ref_shared(args))
-                args->sums.i[j][c] = s.i[j];
+                args->p.batch_norm.sums.i[j][c] = s.i[j];
             else
-                args->sums.f[j][c] = s.f[j];
+                args->p.batch_norm.sums.f[j][c] = s.f[j];
         }
     }
     fl_ref_end(&w);
@@ -79,17 +79,17 @@ tensor_status fl_ref_affine(const struct fl_args *args) {
     tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    const struct fl_channels *k = &args->channels;
+    const struct fl_channels *k = &args->p.batch_norm.channels;
     const bool second = w.in[1] != NULL;
     for (int64_t i = 0; i < w.count; i++) {
-        const int64_t c = i % args->geo.n;
+        const int64_t c = i % args->p.rows.n;
         double first = w.in[0][i];
         if (w.in[2] && !(w.in[2][i] > 0))
             first = 0;
         if (!fl_ref_shared(args)) {
             float t = second ? fmaf(k->a[c], (float)first, fmaf(k->d[c], (float)w.in[1][i], k->b[c]))
                              : fmaf(k->a[c], (float)first, k->b[c]);
-            w.value[i] = w.near[i] = args->relu && t <= 0 ? 0 : t;
+            w.value[i] = w.near[i] = args->p.batch_norm.relu && t <= 0 ? 0 : t;
             continue;
         }
         const int64_t mantissa = (int64_t)ldexp(first, fl_exponent(&args->in[0]));
@@ -99,7 +99,7 @@ tensor_status fl_ref_affine(const struct fl_args *args) {
             {second ? k->cross[c].m * (x - k->cross_centre[c]) : 0, second ? k->cross[c].e : 0},
             {k->offset[c].m, k->offset[c].e}};
         struct fl_wide_sum exact = fl_sum_terms(terms, 3);
-        if (args->relu && exact.m < 0)
+        if (args->p.batch_norm.relu && exact.m < 0)
             exact.m = 0;
         w.value[i] = fl_wide_odd(exact);
         w.near[i] = fl_wide_abs(exact);
@@ -147,11 +147,12 @@ static bool finite_operands(const struct ref_work *w, int64_t i, double *sum) {
     for (int j = 0; j < 3; j++)
         if (w->in[j])
             x[j] = a->in[j].wide && !fl_ref_shared(a) ? ((const float *)a->in[j].wide)[i] : w->in[j][i];
-    const double *f = a->numbers.f[0];
+    const double *f = a->p.factored.factors;
     if (a->op == FL_OP_COMBINE)
         *sum = (float)f[0] * x[0] + (float)f[1] * x[1] + (w->in[2] ? (float)f[2] * x[2] : 0);
     else
-        *sum = a->op == FL_OP_SGD_MOMENTUM ? a->alpha * x[0] + x[1] + a->beta * x[2] : x[0] - a->alpha * x[1];
+        *sum = a->op == FL_OP_SGD_MOMENTUM ? a->p.sgd.momentum * x[0] + x[1] + a->p.sgd.weight_decay * x[2]
+                                           : x[0] - a->p.sgd.rate * x[1];
     for (int j = 0; a->op == FL_OP_COMBINE && j < 3 && w->in[j]; j++)
         if (!isfinite((float)f[j]))
             return false;
@@ -176,15 +177,15 @@ tensor_status fl_ref_sgd(const struct fl_args *args) {
             int n;
             if (update) {
                 terms[0] = element(&w, 0, i);
-                terms[1] = scaled(-args->alpha, element(&w, 1, i), shared);
+                terms[1] = scaled(-args->p.sgd.rate, element(&w, 1, i), shared);
                 n = 2;
             } else if (combine) {
                 for (n = 0; n < 3 && w.in[n]; n++)
-                    terms[n] = scaled((float)args->numbers.f[0][n], element(&w, n, i), shared);
+                    terms[n] = scaled((float)args->p.factored.factors[n], element(&w, n, i), shared);
             } else {
-                terms[0] = scaled(args->alpha, element(&w, 0, i), shared);
+                terms[0] = scaled(args->p.sgd.momentum, element(&w, 0, i), shared);
                 terms[1] = element(&w, 1, i);
-                terms[2] = scaled(args->beta, element(&w, 2, i), shared);
+                terms[2] = scaled(args->p.sgd.weight_decay, element(&w, 2, i), shared);
                 n = 3;
             }
             struct fl_wide_sum sum = fl_sum_terms(terms, n);

@@ -3,7 +3,7 @@
 #include <math.h>
 
 /* The first largest element of a window, as a position in x; a NaN counts as larger than anything. */
-static int64_t largest_in_window(const double *x, const struct fl_geometry *g, int64_t n, int64_t p, int64_t q,
+static int64_t largest_in_window(const double *x, const struct fl_windows *g, int64_t n, int64_t p, int64_t q,
                                  int64_t c) {
     int64_t best = -1;
     for (int64_t r = 0; r < g->r; r++)
@@ -24,7 +24,7 @@ tensor_status fl_ref_maxpool(const struct fl_args *args) {
     tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.pooling.windows;
     const bool gradient = args->op == FL_OP_MAXPOOL2D_GRAD;
     const double *x = w.in[gradient ? 1 : 0];
     if (gradient)
@@ -54,7 +54,7 @@ tensor_status fl_ref_avgpool(const struct fl_args *args) {
     tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.pooling.windows;
     const int64_t positions = g->h * g->w;
     for (int64_t n = 0; n < g->batch; n++)
         for (int64_t c = 0; c < g->c; c++) {
@@ -90,7 +90,7 @@ tensor_status fl_ref_shortcut(const struct fl_args *args) {
     tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.pooling.windows;
     const bool gradient = args->op == FL_OP_SHORTCUT_A_GRAD;
     const int64_t pad = (g->filters - g->c) / 2;
     for (int64_t i = 0; i < w.count; i++)

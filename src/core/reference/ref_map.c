@@ -6,6 +6,7 @@
 #include "core/real/real_rules.h"
 #include "core/reference/ref.h"
 #include "core/losses/softmax.h"
+#include "core/ops/operation.h"
 #include <math.h>
 #include <string.h>
 
@@ -102,9 +103,9 @@ tensor_status fl_ref_map(const struct fl_args *args) {
     tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    const double alpha = args->alpha;
+    const double alpha = args->p.map.alpha;
     for (int64_t i = 0; i < w.count; i++) {
-        double a = w.in[0][i], b = w.in[1] ? w.in[1][i] : 0, c = w.in[2] ? w.in[2][i] : args->beta;
+        double a = w.in[0][i], b = w.in[1] ? w.in[1][i] : 0, c = w.in[2] ? w.in[2][i] : args->p.map.beta;
         w.value[i] = maps[args->op].odd(a, b, c, alpha);
         w.near[i] = maps[args->op].near(a, b, c, alpha);
     }
@@ -119,7 +120,7 @@ tensor_status fl_ref_bias(const struct fl_args *args) {
         return status;
     const bool relu = args->op == FL_OP_BIAS_RELU;
     for (int64_t i = 0; i < w.count; i++) {
-        double a = w.in[0][i], b = w.in[1][i % args->geo.n];
+        double a = w.in[0][i], b = w.in[1][i % args->p.rows.n];
         w.value[i] = relu ? odd_add_relu(a, b, 0, 0) : odd_add(a, b, 0, 0);
         w.near[i] = relu ? near_add_relu(a, b, 0, 0) : near_add(a, b, 0, 0);
     }
@@ -130,14 +131,6 @@ tensor_status fl_ref_bias(const struct fl_args *args) {
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const fl_kernel table[FL_OP_LIMIT] = {
-#define FL_MAP1(id, CONSTANT, name, expr) [id] = fl_ref_map,
-#define FL_MAP1_SCALAR(id, CONSTANT, name, expr) [id] = fl_ref_map,
-#define FL_MAP2(id, CONSTANT, name, expr) [id] = fl_ref_map,
-#define FL_MAP2_SCALAR(id, CONSTANT, name, expr) [id] = fl_ref_map,
-#define FL_MAP3(id, CONSTANT, name, expr) [id] = fl_ref_map,
-#define FL_MAP1_SCALARS(id, CONSTANT, name, expr) [id] = fl_ref_map,
-#define FL_MAP2_SCALARS(id, CONSTANT, name, expr) [id] = fl_ref_map,
-#include "flexlab/ops.def"
     [FL_OP_BIAS] = fl_ref_bias,
     [FL_OP_BIAS_RELU] = fl_ref_bias,
     [FL_OP_MATMUL] = fl_ref_matmul,
@@ -177,12 +170,6 @@ static const fl_kernel table[FL_OP_LIMIT] = {
     [FL_OP_SUM_SQUARES] = fl_sum_squares,
     [FL_OP_OPTIMISER_STEP] = fl_optimiser_numbers,
     [FL_OP_TRUST_RATE] = fl_trust_number,
-    [FL_OP_LAYERNORM] = fl_ref_row_norm,
-    [FL_OP_LAYERNORM_GRAD] = fl_ref_row_norm_grad,
-    [FL_OP_LAYERNORM_GAMMA_GRAD] = fl_ref_row_norm_gamma,
-    [FL_OP_RMSNORM] = fl_ref_row_norm,
-    [FL_OP_RMSNORM_GRAD] = fl_ref_row_norm_grad,
-    [FL_OP_RMSNORM_GAMMA_GRAD] = fl_ref_row_norm_gamma,
     [FL_OP_SOFTMAX] = fl_ref_softmax_map,
     [FL_OP_SOFTMAX_GRAD] = fl_ref_softmax_map_grad,
     [FL_OP_LOG_SOFTMAX] = fl_ref_softmax_map,
@@ -211,9 +198,6 @@ static const fl_kernel table[FL_OP_LIMIT] = {
     [FL_OP_AVGPOOL_ADAPTIVE_GRAD] = fl_ref_avgpool_window,
     [FL_OP_LRN] = fl_ref_lrn,
     [FL_OP_LRN_GRAD] = fl_ref_lrn,
-    [FL_OP_GROUPNORM] = fl_ref_group_norm,
-    [FL_OP_GROUPNORM_GRAD] = fl_ref_group_norm,
-    [FL_OP_GROUPNORM_GAMMA_GRAD] = fl_ref_group_norm_gamma,
     [FL_OP_DROPOUT] = fl_ref_dropout,
     [FL_OP_REDUCE_SUM] = fl_ref_reduce,
     [FL_OP_REDUCE_MEAN] = fl_ref_reduce,
@@ -236,10 +220,13 @@ static const fl_kernel table[FL_OP_LIMIT] = {
 };
 
 fl_kernel fl_ref_kernel(enum fl_op op) {
-    return op > 0 && op < FL_OP_LIMIT ? table[op] : NULL;
+    const struct fl_operation *row = fl_operation_of(op);
+    return row ? row->reference.kernel : op > 0 && op < FL_OP_LIMIT ? table[op] : NULL;
 }
 
 fl_need fl_ref_need(enum fl_op op) {
+    if (fl_operation_of(op))
+        return fl_operation_of(op)->reference.need;
     if (op >= FL_OP_LSTM_CELL && op <= FL_OP_GRU_STATE_GRAD)
         return fl_cells_need;
     switch ((int)op) {
@@ -262,14 +249,6 @@ fl_need fl_ref_need(enum fl_op op) {
     case FL_OP_SQUARED_ERROR:
     case FL_OP_HUBER:
         return fl_error_losses_need;
-    case FL_OP_LAYERNORM_GAMMA_GRAD:
-    case FL_OP_RMSNORM_GAMMA_GRAD:
-        return fl_ref_row_norm_gamma_need;
-    case FL_OP_GROUPNORM:
-    case FL_OP_GROUPNORM_GRAD:
-        return fl_ref_group_norm_need;
-    case FL_OP_GROUPNORM_GAMMA_GRAD:
-        return fl_ref_group_norm_gamma_need;
     case FL_OP_REDUCE_MAX_GRAD:
     case FL_OP_REDUCE_MIN_GRAD:
     case FL_OP_REDUCE_L2_GRAD:

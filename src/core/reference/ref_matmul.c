@@ -53,7 +53,7 @@ static struct fl_term term_of(const struct fl_format *format, const struct fl_vi
 
 static void exact_epilogue(struct ref_work *w, int64_t i, double bias, double residual) {
     const struct fl_args *args = w->args;
-    const struct fl_epilogue *how = &args->epilogue;
+    const struct fl_epilogue *how = &args->p.product.epilogue;
     const int e = fl_exponent(&args->in[0]) + fl_exponent(&args->in[1]);
     const int64_t whole = (int64_t)ldexp(w->value[i], e) + (int64_t)ldexp(w->near[i], e);
     if (!isfinite(bias) || !isfinite(residual)) { /* floats that join exact sums */
@@ -72,7 +72,7 @@ static void exact_epilogue(struct ref_work *w, int64_t i, double bias, double re
 }
 
 static void float_epilogue(struct ref_work *w, int64_t i, double bias, double residual) {
-    const struct fl_epilogue *how = &w->args->epilogue;
+    const struct fl_epilogue *how = &w->args->p.product.epilogue;
     float x = (float)w->value[i];
     if (how->bias.data)
         x += (float)bias;
@@ -83,7 +83,7 @@ static void float_epilogue(struct ref_work *w, int64_t i, double bias, double re
 
 /* From the sums of products, in value, to the results. */
 static tensor_status end_sums(struct ref_work *w) {
-    const struct fl_epilogue *how = &w->args->epilogue;
+    const struct fl_epilogue *how = &w->args->p.product.epilogue;
     const bool plain = !how->bias.data && !how->residual.data && !how->relu;
     for (int64_t i = 0; i < w->count; i++) {
         if (plain && w->near[i] == 0) {
@@ -106,7 +106,8 @@ tensor_status fl_ref_matmul(const struct fl_args *args) {
     tensor_status status = fl_ref_begin(&w, args);
     if (status)
         return status;
-    const int64_t batch = args->geo.batch ? args->geo.batch : 1, m = args->geo.m, n = args->geo.n, k = args->geo.k;
+    const struct fl_matrices *g = &args->p.product.matrices;
+    const int64_t batch = g->batch ? g->batch : 1, m = g->m, n = g->n, k = g->k;
     const bool tn = args->op == FL_OP_MATMUL_TN || args->op == FL_OP_MATMUL_BATCHED_TN,
                nt = args->op == FL_OP_MATMUL_NT || args->op == FL_OP_MATMUL_BATCHED_NT;
     for (int64_t row = 0; row < batch * m; row++)
@@ -128,20 +129,20 @@ static double image_at(const double *image, int64_t h, int64_t w, int64_t c, int
 
 /* dy at the output position that an input pixel reaches through a filter position, from the places y, x that the two
  * have on the padded image; 0 where the stride skips it. */
-static double output_at(const double *dy, const struct fl_geometry *g, int64_t n, int64_t y, int64_t x, int64_t k) {
+static double output_at(const double *dy, const struct fl_windows *g, int64_t n, int64_t y, int64_t x, int64_t k) {
     if (y < 0 || x < 0 || y % g->stride[0] || x % g->stride[1])
         return 0;
     return image_at(dy, g->p, g->q, g->filters, n, y / g->stride[0], x / g->stride[1], k);
 }
 
 /* What output position (p, q) sees of x through filter position (r, s). */
-static double input_at(const double *x, const struct fl_geometry *g, int64_t n, int64_t p, int64_t q, int64_t r,
+static double input_at(const double *x, const struct fl_windows *g, int64_t n, int64_t p, int64_t q, int64_t r,
                        int64_t s, int64_t c) {
     return image_at(x, g->h, g->w, g->c, n, p * g->stride[0] + r * g->dilation[0] - g->padding[0],
                     q * g->stride[1] + s * g->dilation[1] - g->padding[1], c);
 }
 
-static void forward(struct ref_work *w, const struct fl_geometry *g, bool exact) {
+static void forward(struct ref_work *w, const struct fl_windows *g, bool exact) {
     const int64_t depth = g->c / g->groups, per_group = g->filters / g->groups;
     int64_t out = 0;
     for (int64_t n = 0; n < g->batch; n++)
@@ -159,7 +160,7 @@ static void forward(struct ref_work *w, const struct fl_geometry *g, bool exact)
                 }
 }
 
-static void input_gradient(struct ref_work *w, const struct fl_geometry *g, bool exact) {
+static void input_gradient(struct ref_work *w, const struct fl_windows *g, bool exact) {
     const int64_t depth = g->c / g->groups, per_group = g->filters / g->groups;
     int64_t out = 0;
     for (int64_t n = 0; n < g->batch; n++)
@@ -179,7 +180,7 @@ static void input_gradient(struct ref_work *w, const struct fl_geometry *g, bool
                 }
 }
 
-static void weight_gradient(struct ref_work *w, const struct fl_geometry *g, bool exact) {
+static void weight_gradient(struct ref_work *w, const struct fl_windows *g, bool exact) {
     const int64_t depth = g->c / g->groups, per_group = g->filters / g->groups;
     int64_t out = 0;
     for (int64_t k = 0; k < g->filters; k++)
@@ -203,10 +204,10 @@ tensor_status fl_ref_conv(const struct fl_args *args) {
         return status;
     const bool exact = fl_sums_exactly(args);
     if (args->op == FL_OP_CONV2D)
-        forward(&w, &args->geo, exact);
+        forward(&w, &args->p.product.windows, exact);
     else if (args->op == FL_OP_CONV2D_INPUT_GRAD)
-        input_gradient(&w, &args->geo, exact);
+        input_gradient(&w, &args->p.product.windows, exact);
     else
-        weight_gradient(&w, &args->geo, exact);
+        weight_gradient(&w, &args->p.product.windows, exact);
     return end_sums(&w);
 }

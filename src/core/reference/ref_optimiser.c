@@ -1,6 +1,6 @@
 /* ref_optimiser.c - reference kernels of optimisers: results in double by optimiser_rules.h, rounded once, to the wide
  * part where there is one. */
-#include "core/optimiser/optimiser_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
 #include "core/reference/ref.h"
 #include <math.h>
 
@@ -64,7 +64,7 @@ static tensor_status run(const struct fl_args *args, double (*rule)(const struct
 }
 
 static double root_mean(const struct ref_work *w, int64_t i) {
-    return fl_root_mean(number_at(w, 0, i), number_at(w, 1, i), w->args->numbers.f[0]);
+    return fl_root_mean(number_at(w, 0, i), number_at(w, 1, i), w->args->p.factored.factors);
 }
 
 /* r counts as at least one step of what holds it. */
@@ -73,12 +73,12 @@ static double add_ratio(const struct ref_work *w, int64_t i) {
     double r = number_at(w, 2, i);
     if (fl_ref_shared(w->args))
         r = fmax(r, ldexp(1, -fl_exponent(root) - (root->wide ? 16 : 0)));
-    return fl_add_ratio(number_at(w, 0, i), number_at(w, 1, i), r, w->args->numbers.f[0]);
+    return fl_add_ratio(number_at(w, 0, i), number_at(w, 1, i), r, w->args->p.factored.factors);
 }
 
 /* NaN stays. */
 static double clip_weight(const struct ref_work *w, int64_t i) {
-    const double x = number_at(w, 0, i), most = w->args->alpha;
+    const double x = number_at(w, 0, i), most = w->args->p.clip_weight.limit;
     return x > most ? most : x < -most ? -most : x;
 }
 

@@ -42,7 +42,7 @@ struct fl_row_share {
 struct fl_row_vectors {
     enum fl_backend backend;
 
-    /* --- numbers (row_store.inc) */
+    /* --- numbers (row_store.h) */
     void (*widen_mantissas)(double *to, const int16_t *m, int64_t n, double unit);
     void (*widen_floats)(double *to, const float *x, int64_t n);
     void (*narrow)(float *to, const double *x, int64_t n);
@@ -54,20 +54,20 @@ struct fl_row_vectors {
      * was written is undefined. dst NULL: looks alone. */
     bool (*round)(int16_t *dst, int64_t n, const struct fl_row_estimates *row, struct fl_row_rounded *rounded);
 
-    /* --- copied elements (row_copies.inc) */
+    /* --- copied elements (row_copies.h) */
     uint32_t (*largest_word16)(const uint16_t *x, int64_t n); /* without the sign */
     uint32_t (*largest_word32)(const uint32_t *x, int64_t n);
     /* Mantissas at an exponent `finer` above theirs, in place, to nearest; largest: of |them| before. */
     int32_t (*rescale)(int16_t *m, int64_t n, int finer, struct fl_stats *stats);
 
-    /* --- what elements look like (row_describe.inc): blocks of at most FL_DESCRIBED_BLOCK numbers, or
+    /* --- what elements look like (row_describe.h): blocks of at most FL_DESCRIBED_BLOCK numbers, or
      * FL_DESCRIBED_PIECE mantissas, added to what is there */
     void (*describe_floats)(const float *x, int64_t n, double centre, struct fl_described_floats *d);
     void (*describe_mantissas)(const int16_t *m, int64_t n, struct fl_described_mantissas *d);
     /* Squares of y - x and of x, of the pairs that are finite. */
     void (*add_errors)(const float *x, const float *y, int64_t n, double sum[2][FL_DESCRIBED_LANES]);
 
-    /* --- normalisation of rows (row_norm_vectors.inc) */
+    /* --- normalisation of rows (row_norm_vectors.h) */
     /* Exact sums of mantissas; dy and gamma NULL: those of x alone. */
     void (*sums)(int64_t n, const double *x, const double *dy, const double *gamma, struct fl_row_sums *sums);
     void (*forward)(int64_t n, const double *x, const double *gamma, const double *beta, const struct fl_row_line *line,
@@ -86,7 +86,7 @@ struct fl_row_vectors {
                       double *dx);
     void (*float_shares)(int64_t n, const double *dy, const double *x, const struct fl_row_numbers *r, double *total);
 
-    /* --- softmax (softmax_map_vectors.inc): n numbers that need no room behind them */
+    /* --- softmax (softmax_map_vectors.h): n numbers that need no room behind them */
     void (*exponentials)(double *x, int64_t n); /* of numbers not above zero */
     void (*from_largest)(double *z, int64_t n, double scale);
     void (*divide)(double *x, int64_t n, double by);

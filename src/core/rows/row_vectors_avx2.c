@@ -1,4 +1,4 @@
 /* row_vectors_avx2.c - kernels of rows, compiled for AVX2 and FMA. */
-#define ROW_ISA avx2
+#define FL_ISA avx2
 #define ROW_BACKEND FL_AVX2
 #include "core/rows/row_vectors.inc"

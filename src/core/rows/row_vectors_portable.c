@@ -1,4 +1,4 @@
 /* row_vectors_portable.c - kernels of rows, in plain C. */
-#define ROW_ISA portable
+#define FL_ISA portable
 #define ROW_BACKEND FL_PORTABLE
 #include "core/rows/row_vectors.inc"

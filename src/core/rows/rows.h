@@ -98,14 +98,15 @@ void fl_rows_place(const struct fl_rows *rows, int in, int64_t first, int64_t n,
 #define FL_ROWS_ROW_AVX512BW(run, need)
 #endif
 /* Gives the array `table` of them by backend. */
-#define FL_ROWS_KERNELS(table, run, need)                                                                              \
+#define FL_ROWS_TABLE(storage, table, run, need)                                                                       \
     static tensor_status run##_portable(const struct fl_args *args) {                                                  \
         return run(args, &fl_row_vectors_portable);                                                                    \
     }                                                                                                                  \
     FL_ROWS_AVX2(run)                                                                                                  \
     FL_ROWS_AVX512BW(run)                                                                                              \
-    const struct fl_any_format table[FL_BACKENDS] = {[FL_PORTABLE] = {run##_portable, need},                           \
-                                                     FL_ROWS_ROW_AVX2(run, need) FL_ROWS_ROW_AVX512BW(run, need)};
+    storage const struct fl_any_kernels table[FL_BACKENDS] = {                                                         \
+        [FL_PORTABLE] = {run##_portable, need}, FL_ROWS_ROW_AVX2(run, need) FL_ROWS_ROW_AVX512BW(run, need)};
+#define FL_ROWS_KERNELS(table, run, need) FL_ROWS_TABLE(, table, run, need)
 
 /* --- exact sums of integer formats that become elements ----------------------------------------------------------- */
 

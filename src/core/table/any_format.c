@@ -1,20 +1,11 @@
 /* any_format.c - which kernels serve every format, by operation and backend. */
 #include "core/table/any_format.h"
-#include "core/table/format.h"
+#include "core/ops/operation.h"
 #include "core/losses/softmax.h"
 
 /* Those of rows in threads, by backend. */
-static const struct fl_any_format *rows_of(enum fl_op op) {
+static const struct fl_any_kernels *rows_of(enum fl_op op) {
     switch ((int)op) {
-    case FL_OP_LAYERNORM:
-    case FL_OP_RMSNORM:
-        return fl_row_norm_any;
-    case FL_OP_LAYERNORM_GRAD:
-    case FL_OP_RMSNORM_GRAD:
-        return fl_row_norm_grad_any;
-    case FL_OP_LAYERNORM_GAMMA_GRAD:
-    case FL_OP_RMSNORM_GAMMA_GRAD:
-        return fl_row_norm_gamma_any;
     case FL_OP_SOFTMAX:
     case FL_OP_SOFTMAX_GRAD:
     case FL_OP_LOG_SOFTMAX:
@@ -35,7 +26,7 @@ static const struct fl_any_format *rows_of(enum fl_op op) {
 }
 
 /* Of the row `portable`: threads, and what compilers make of plain C. */
-static const struct fl_any_format *portable_of(enum fl_op op) {
+static const struct fl_any_kernels *portable_of(enum fl_op op) {
     switch ((int)op) {
     case FL_OP_AVGPOOL2D:
     case FL_OP_AVGPOOL2D_GRAD:
@@ -45,11 +36,6 @@ static const struct fl_any_format *portable_of(enum fl_op op) {
     case FL_OP_LRN:
     case FL_OP_LRN_GRAD:
         return &fl_lrn_any;
-    case FL_OP_GROUPNORM:
-    case FL_OP_GROUPNORM_GRAD:
-        return &fl_group_norm_any;
-    case FL_OP_GROUPNORM_GAMMA_GRAD:
-        return &fl_group_norm_gamma_any;
     case FL_OP_DROPOUT:
         return &fl_dropout_any;
     case FL_OP_REDUCE_SUM:
@@ -79,25 +65,32 @@ static const struct fl_any_format *portable_of(enum fl_op op) {
     }
 }
 
-static struct fl_any_format find(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
+static struct fl_any_kernels find(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
     if (backend >= FL_BACKENDS)
-        return (struct fl_any_format){NULL, NULL};
+        return (struct fl_any_kernels){NULL, NULL};
+    const struct fl_operation *row = fl_operation_of(op);
+    if (row && row->find)
+        return row->find(format, op, backend);
+    if (row && row->shared16 && format->arithmetic == FL_ARITHMETIC_SHARED && format->bytes != 2)
+        return (struct fl_any_kernels){NULL, NULL};
+    if (row)
+        return row->any ? row->any[backend] : (struct fl_any_kernels){NULL, NULL};
     if (op == FL_OP_SOFTMAX_CROSS_ENTROPY)
-        return (struct fl_any_format){fl_softmax_kernel(backend), fl_softmax_need};
+        return (struct fl_any_kernels){fl_softmax_kernel(backend), fl_softmax_need};
     if (op == FL_OP_CROSS_ENTROPY_WITH || op == FL_OP_CROSS_ENTROPY_TARGETS)
         return fl_entropy_any(backend);
     if (op >= FL_OP_LSTM_CELL && op <= FL_OP_GRU_STATE_GRAD)
         return fl_cells_any(backend);
     if (op == FL_OP_MATMUL_BATCHED || op == FL_OP_MATMUL_BATCHED_NT || op == FL_OP_MATMUL_BATCHED_TN)
         return fl_batched_any(format, op, backend);
-    const struct fl_any_format *rows = rows_of(op);
+    const struct fl_any_kernels *rows = rows_of(op);
     if (rows && format->arithmetic == FL_ARITHMETIC_SHARED &&
         format->bytes != 2) /* their vectors know mantissas of int16 */
-        return (struct fl_any_format){NULL, NULL};
+        return (struct fl_any_kernels){NULL, NULL};
     if (rows)
         return rows[backend];
-    const struct fl_any_format *found = backend == FL_PORTABLE ? portable_of(op) : NULL;
-    return found ? *found : (struct fl_any_format){NULL, NULL};
+    const struct fl_any_kernels *found = backend == FL_PORTABLE ? portable_of(op) : NULL;
+    return found ? *found : (struct fl_any_kernels){NULL, NULL};
 }
 
 fl_kernel fl_any_format_kernel(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {

@@ -39,7 +39,7 @@ tensor_status fl_note_formats(const char *op, const tensor *y, const tensor *con
         alike &=
             !all[i] || all[i]->format == y->format || (is_shared(y->format) && same_kernels(all[i]->format, y->format));
     if (!alike)
-        args->formats =
+        args->p.product.formats =
             (struct fl_formats){{a, b}, bias ? bias->format : y->format, residual ? residual->format : y->format};
     return TENSOR_OK;
 }

@@ -5,20 +5,20 @@
 #include "core/table/format.h"
 
 static inline bool fl_is_mixed(const struct fl_args *args) {
-    return args->formats.in[0] != NULL;
+    return fl_is_product(args->op) && args->p.product.formats.in[0];
 }
 
 /* Of operand 0 or 1. */
 static inline const struct fl_format *fl_operand_format(const struct fl_args *args, int i) {
-    return fl_is_mixed(args) && i < 2 ? args->formats.in[i] : args->format;
+    return fl_is_mixed(args) && i < 2 ? args->p.product.formats.in[i] : args->format;
 }
 
 static inline const struct fl_format *fl_bias_format(const struct fl_args *args) {
-    return fl_is_mixed(args) ? args->formats.bias : args->format;
+    return fl_is_mixed(args) ? args->p.product.formats.bias : args->format;
 }
 
 static inline const struct fl_format *fl_residual_format(const struct fl_args *args) {
-    return fl_is_mixed(args) ? args->formats.residual : args->format;
+    return fl_is_mixed(args) ? args->p.product.formats.residual : args->format;
 }
 
 /* Whether sums of products are exact integers, otherwise chains of binary32: operands are of one kind. */
@@ -30,9 +30,9 @@ static inline bool fl_sums_exactly(const struct fl_args *args) {
  * different float formats. NULL: only the reference kernel does. */
 const struct fl_format *fl_product_format(const struct fl_args *args);
 
-/* Notes in args->formats what the call has beside the format of its result; nothing where the kernels of that format
- * serve it as it is. NULL for an addend that is not there. TENSOR_E_FORMAT where a is of a shared exponent and b a
- * float, or the other way round. */
+/* Notes in args->p.product.formats what the call has beside the format of its result; nothing where the kernels of that
+ * format serve it as it is. NULL for an addend that is not there. TENSOR_E_FORMAT where a is of a shared exponent and b
+ * a float, or the other way round. */
 tensor_status fl_note_formats(const char *op, const tensor *y, const tensor *const operands[2],
                               const char *const names[2], const tensor *bias, const tensor *residual,
                               struct fl_args *args);

@@ -25,17 +25,19 @@ struct fl_map {
     float alpha, beta; /* the scalars of the row in ops.def */
 };
 
-/* --- rows: bias, bias_relu, sum_rows ------------------------------------------------------------------------------ */
+/* --- rows: bias, bias_relu, sum_rows, concat ---------------------------------------------------------------------- */
 
-struct fl_rows {
+/* The structs below that begin with m and n mean the same by them, so that a kernel for operations with different
+ * parameters reads them here. */
+struct fl_row_sizes {
     int64_t m, n; /* m rows of n columns */
 };
 
 /* --- products: matmul*, conv2d* ----------------------------------------------------------------------------------- */
 
-/* out [m,n] of each of batch pairs (1 but in matmul_batched*), inner size k. */
+/* out [m,n], inner size k; matmul_batched*: of each of `batch` pairs. */
 struct fl_matrices {
-    int64_t batch, m, n, k;
+    int64_t m, n, k, batch;
 };
 
 /* Images: x or dx [batch, h, w, c]; y or dy [batch, p, q, filters]; filter [filters, r, s, c / groups]. Pooling: the
@@ -59,8 +61,8 @@ struct fl_formats {
 };
 
 struct fl_product {
-    struct fl_matrices matrices; /* of a matmul; of a convolution unused */
-    struct fl_windows windows;   /* of a convolution; of a matmul unused */
+    struct fl_matrices matrices; /* of a matmul; a convolution leaves them 0 */
+    struct fl_windows windows;   /* of a convolution; a matmul leaves them 0 */
     struct fl_epilogue epilogue;
     struct fl_formats formats;
 };
@@ -118,9 +120,10 @@ struct fl_running {
 
 /* --- other normalisations ----------------------------------------------------------------------------------------- */
 
-/* layernorm*, rmsnorm*: m rows of n. groupnorm*: batch images of m pixels of n channels in so many groups. */
+/* layernorm*, rmsnorm*: m rows of n, batch and groups unused. groupnorm*: batch images of m pixels of n channels in so
+ * many groups. */
 struct fl_norm {
-    int64_t batch, m, n;
+    int64_t m, n, batch;
     int groups;
     double epsilon;
 };
@@ -149,7 +152,7 @@ struct fl_loss {
     int32_t *predicted, *correct;
     const int32_t *labels;
     const double *targets_f64; /* targets are one of these three: doubles, floats, in[1] */
-    const float *targets_f32;
+    struct fl_view targets_f32;
     const double *class_weights;
     int64_t ignored; /* the label that counts nothing; FL_NO_LABEL: none */
     double gradient_scale;
@@ -190,7 +193,8 @@ struct fl_axes {
     int64_t shape[TENSOR_MAX_DIMS], stride[3][TENSOR_MAX_DIMS], offset[3];
     int16_t ndim;
     uint8_t inner;
-    bool marked; /* where_grad: the mark that counts */
+    bool marked;          /* where_grad: whether what is marked counts, or what is not */
+    const uint8_t *marks; /* where, where_grad */
 };
 
 /* --- recurrent networks: n sequences of `units` units, a gate has `units` columns of a row ------------------------ */
@@ -240,7 +244,7 @@ struct fl_trust_rate {
 
 union fl_parameters {
     struct fl_map map;
-    struct fl_rows rows;
+    struct fl_row_sizes rows;
     struct fl_product product;
     struct fl_pooling pooling;
     struct fl_batch_norm batch_norm;

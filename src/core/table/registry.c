@@ -302,7 +302,7 @@ tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, tensor_
 static void tell_mixed(const struct fl_args *args, enum fl_backend chosen) {
     enum { ROWS = sizeof format_table / sizeof format_table[0] };
     static unsigned char told[ROWS][ROWS][ROWS][FL_OP_LIMIT / 8];
-    const struct fl_format *all[] = {args->formats.in[0], args->formats.in[1], args->format};
+    const struct fl_format *all[] = {args->p.product.formats.in[0], args->p.product.formats.in[1], args->format};
     int row[3] = {0, 0, 0};
     for (int i = 0; i < 3; i++)
         while (format_table[row[i]] && format_table[row[i]] != all[i])

@@ -112,36 +112,23 @@ static void begin_parameters(nn_telemetry *t) {
         }
 }
 
-static tensor_status take_slots(nn_telemetry *t) {
-    if (t->g->device == tensor_device_list(0))
-        return TENSOR_OK;
-    FL_TRY(fl_taken(t->g, fl_slot_copies_begin(t->g->device, &t->slots)));
-    return fl_taken(t->g, fl_slot_copies_end(t->g->device, t->slots));
-}
-
-static tensor_status slot_of(const nn_telemetry *t, int i, const struct fl_slot **slot) {
-    *slot = fl_slot_then(t->slots, t->g->infos[i].t);
-    return *slot ? TENSOR_OK
-                 : fl_fail(TENSOR_E_DEVICE, "telemetry: %s has no slot among those of its device", t->g->infos[i].name);
-}
-
 /* Totals so far are none of this telemetry's. */
 static tensor_status begin_totals(nn_telemetry *t) {
     const struct fl_slot *slot;
-    FL_TRY(take_slots(t));
+    FL_TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
     for (int i = 0; i < t->count; i++) {
         const nn_tensor_info info = nn_tensor_at(t->g, i);
         struct fl_seen_tensor *seen = &t->tensors[i];
-        FL_TRY(slot_of(t, i, &slot));
-        seen->before = slot->total;
-        seen->shadowed = seen->before.writes;
-        seen->writes = (int64_t)slot->writes;
-        seen->apart = seen->writes - seen->before.writes;
+        FL_TRY(fl_recorder_slot(&t->recorder, t->slots, i, &slot));
+        seen->since.before = slot->total;
+        seen->shadowed = seen->since.before.writes;
+        seen->since.writes = (int64_t)slot->writes;
+        seen->apart = seen->since.writes - seen->since.before.writes;
         const struct autoflex *a = tensor_autoflex(info.t);
         if (!a)
             continue;
-        seen->low = a->clamped_low;
-        seen->high = a->clamped_high;
+        seen->since.low = a->clamped_low;
+        seen->since.high = a->clamped_high;
         seen->settled = a->initialised;
         seen->row.e = seen->row.e_least = seen->row.e_largest = tensor_exponent(info.t);
     }
@@ -149,15 +136,15 @@ static tensor_status begin_totals(nn_telemetry *t) {
 }
 
 static bool has_rows(const nn_telemetry *t, int64_t step) {
-    return !t->finished && (t->wanted || (step - 1) % t->every == 0);
+    return !t->finished && (t->wanted || fl_recorder_has_rows(&t->recorder, step));
 }
 
 /* Steps that are watched show the order of writes as well, the first that makes its update the whole of it. */
 tensor_status fl_telemetry_watch_next(nn_telemetry *t) {
-    t->describing = has_rows(t, t->step + 1);
+    t->describing = has_rows(t, t->recorder.step + 1);
     const bool look = t->describing || (!t->all_ordered && !t->finished);
-    t->sampling.number = (uint64_t)t->step;
-    t->sampling.turn = t->describing ? (int)(t->step / t->every % FL_SAMPLED_TURNS) : -1;
+    t->sampling.number = (uint64_t)t->recorder.step;
+    t->sampling.turn = t->describing ? (int)(t->recorder.step / t->recorder.every % FL_SAMPLED_TURNS) : -1;
     return t->watched ? TENSOR_OK : nn_watch(t->g, look ? nn_telemetry_watch : NULL, look ? t : NULL);
 }
 
@@ -225,12 +212,16 @@ nn_telemetry *nn_telemetry_new(nn_graph *g, const nn_telemetry_config *config) {
         (void)fl_fail(TENSOR_E_MEMORY, "telemetry: no memory");
         return NULL;
     }
+    const int64_t begun = (int64_t)nn_steps(g);
     t->g = g;
+    t->recorder = (struct fl_recorder){.of = "telemetry",
+                                       .graph = g,
+                                       .every = config->every ? config->every : DEFAULT_EVERY,
+                                       .step = begun,
+                                       .row_step = begun};
     t->watched = config->watched;
-    t->every = config->every ? config->every : DEFAULT_EVERY;
     t->row = config->row;
     t->context = config->context;
-    t->step = t->row_step = (int64_t)nn_steps(g);
     if (!begin(t, config))
         return t;
     nn_telemetry_free(t);
@@ -267,7 +258,7 @@ static tensor_status keep_weights(nn_telemetry *t, int i) {
         if (!seen->weight)
             continue;
         FL_TRY(tensor_store_wide_f64(w, seen->weight, tensor_count(w)));
-        seen->weight_step = t->step + 1;
+        seen->weight_step = t->recorder.step + 1;
     }
     return TENSOR_OK;
 }
@@ -306,9 +297,9 @@ static tensor_status look_at_elements(nn_telemetry *t, int i, const nn_tensor_in
     FL_TRY(tensor_describe((tensor_description *)(uintptr_t)seen->row.elements, info->t));
     FL_TRY(see_write(t, seen, info->t));
     FL_TRY(fl_shadows_measure(t, seen, info->t));
-    seen->row.step = t->step + 1;
+    seen->row.step = t->recorder.step + 1;
     set_sampled(&seen->row, fl_sampled_of(&t->sampling, info->t));
-    if (seen->weight_step == t->step + 1)
+    if (seen->weight_step == t->recorder.step + 1)
         return compare_weight(t, seen, info->t);
     seen->row.update_ratio = NAN;
     seen->row.update_moved = -1;
@@ -336,19 +327,20 @@ void nn_telemetry_watch(const nn_tensor_info *info, void *telemetry) {
 static int64_t new_writes(struct fl_seen_tensor *seen, const struct fl_slot *slot) {
     const tensor_stats *last = &slot->last, *total = &slot->total;
     const int64_t life = (int64_t)slot->writes, apart = life - total->writes;
-    int64_t writes = life - seen->writes;
+    int64_t writes = life - seen->since.writes;
     if (writes < 0) {
         writes = total->writes > 0;
-        seen->before = (tensor_stats){.saturated = total->saturated - last->saturated,
-                                      .flushed = total->flushed - last->flushed,
-                                      .nonfinite = total->nonfinite - last->nonfinite};
-        seen->low = slot->autoflex.clamped_low < seen->low ? slot->autoflex.clamped_low : seen->low;
-        seen->high = slot->autoflex.clamped_high < seen->high ? slot->autoflex.clamped_high : seen->high;
+        seen->since.before = (tensor_stats){.saturated = total->saturated - last->saturated,
+                                            .flushed = total->flushed - last->flushed,
+                                            .nonfinite = total->nonfinite - last->nonfinite};
+        seen->since.low = slot->autoflex.clamped_low < seen->since.low ? slot->autoflex.clamped_low : seen->since.low;
+        seen->since.high =
+            slot->autoflex.clamped_high < seen->since.high ? slot->autoflex.clamped_high : seen->since.high;
     } else if (seen->apart >= 0 && apart != seen->apart) {
-        seen->before = (tensor_stats){0};
+        seen->since.before = (tensor_stats){0};
     }
     seen->apart = apart;
-    seen->writes = life;
+    seen->since.writes = life;
     return writes;
 }
 
@@ -361,7 +353,7 @@ static void look_at_write(nn_telemetry *t, struct fl_seen_tensor *seen, const st
     if (!writes)
         return;
     seen->last[1] = seen->last[0];
-    seen->last[0] = (struct fl_seen_write){.step = t->step,
+    seen->last[0] = (struct fl_seen_write){.step = t->recorder.step,
                                            .e = slot->e,
                                            .maximum = last->maximum,
                                            .saturated = last->saturated,
@@ -387,7 +379,8 @@ static void fill_before(nn_telemetry *t, int end) {
         const int at = end - back, i = writes->list[at < 0 ? at + writes->count : at].info;
         const struct fl_seen_tensor *seen = &t->tensors[i];
         const struct fl_seen_write *w = &seen->last[0];
-        const bool later = at < 0 && w->step == t->step; /* what followed in this step: the write of the one before */
+        const bool later =
+            at < 0 && w->step == t->recorder.step; /* what followed in this step: the write of the one before */
         w = later ? &seen->last[1] : w;
         if (!w->step)
             continue;
@@ -431,20 +424,20 @@ static tensor_status find_nonfinite(nn_telemetry *t) {
 static tensor_status end_row(nn_telemetry *t, struct fl_seen_tensor *seen, const struct fl_slot *slot) {
     nn_telemetry_row *row = &seen->row;
     const tensor_description *elements = row->elements;
-    tensor_stats *before = &seen->before;
-    if (row->step != t->step) { /* this write was not looked at */
+    const struct fl_interval_counts counts = fl_interval_counts(&seen->since, slot);
+    if (row->step != t->recorder.step) { /* this write was not looked at */
         row->elements = NULL;
         row->update_ratio = NAN;
         row->update_moved = -1;
         set_sampled(row, (struct fl_sampled){0, 0, NAN, NAN});
     }
-    row->step = t->step;
-    row->steps = t->step - t->row_step;
-    row->saturated = slot->total.saturated - before->saturated;
-    row->flushed = slot->total.flushed - before->flushed;
-    row->nonfinite = slot->total.nonfinite - before->nonfinite;
-    row->clamped_low = (int64_t)(slot->autoflex.clamped_low - seen->low);
-    row->clamped_high = (int64_t)(slot->autoflex.clamped_high - seen->high);
+    row->step = t->recorder.step;
+    row->steps = t->recorder.step - t->recorder.row_step;
+    row->saturated = counts.saturated;
+    row->flushed = counts.flushed;
+    row->nonfinite = counts.nonfinite;
+    row->clamped_low = (int64_t)counts.clamped_low;
+    row->clamped_high = (int64_t)counts.clamped_high;
     for (int i = 0; i < t->shadow_count; i++) {
         if (!row->elements)
             seen->shadow_rows[i] = (nn_telemetry_shadow){
@@ -461,9 +454,7 @@ static tensor_status end_row(nn_telemetry *t, struct fl_seen_tensor *seen, const
     row->writes = row->saturated_writes = row->e_moves = 0;
     row->e_least = row->e_largest = row->e; /* until the next write */
     row->maximum = 0;
-    *before = slot->total;
-    seen->low = slot->autoflex.clamped_low;
-    seen->high = slot->autoflex.clamped_high;
+    fl_interval_end(&seen->since, slot);
     return TENSOR_OK;
 }
 
@@ -474,10 +465,10 @@ static tensor_status end_rows(nn_telemetry *t) {
         const int i = t->order[at];
         if (!t->tensors[i].chosen)
             continue;
-        FL_TRY(slot_of(t, i, &slot));
+        FL_TRY(fl_recorder_slot(&t->recorder, t->slots, i, &slot));
         FL_TRY(end_row(t, &t->tensors[i], slot));
     }
-    t->row_step = t->step;
+    t->recorder.row_step = t->recorder.step;
     return TENSOR_OK;
 }
 
@@ -486,15 +477,15 @@ tensor_status nn_telemetry_step(nn_telemetry *t) {
         return fl_fail(TENSOR_E_ARGUMENT, "telemetry: it is NULL");
     if (t->finished)
         return fl_fail(TENSOR_E_ARGUMENT, "telemetry: it is finished, step %lld comes after its end",
-                       (long long)t->step + 1);
+                       (long long)t->recorder.step + 1);
     if (t->status)
         return fl_fail(t->status, "%s", t->message);
     const struct fl_slot *slot;
-    t->step++; /* also of a step whose update was left out */
+    t->recorder.step++; /* also of a step whose update was left out */
     t->steps++;
-    FL_TRY(take_slots(t));
+    FL_TRY(fl_recorder_take_slots(&t->recorder, &t->slots));
     for (int i = 0; i < t->count; i++) {
-        FL_TRY(slot_of(t, i, &slot));
+        FL_TRY(fl_recorder_slot(&t->recorder, t->slots, i, &slot));
         look_at_write(t, &t->tensors[i], slot);
     }
     t->all_ordered = t->all_ordered || !t->g->scaling.now.in_a_row;
@@ -528,7 +519,7 @@ tensor_status nn_telemetry_finish(nn_telemetry *t) {
         return fl_fail(t->status, "%s", t->message);
     if (t->finished)
         return TENSOR_OK;
-    if (t->step != t->row_step)
+    if (fl_recorder_owes_rows(&t->recorder))
         FL_TRY(end_rows(t));
     t->finished = true;
     FL_TRY(fl_telemetry_watch_next(t)); /* it looks at no more steps */

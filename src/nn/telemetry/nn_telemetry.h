@@ -3,9 +3,8 @@
 #define FL_NN_TELEMETRY_H
 
 #include "nn/graph/nn_graph.h"
-#include "nn/telemetry/nn_rows_file.h"
+#include "nn/telemetry/nn_recorder.h"
 #include "core/queue/sampled.h"
-#include "core/tensor/slot_copies.h"
 #include <stdio.h>
 
 enum { FL_MOST_SHADOWS = 16 };
@@ -36,14 +35,12 @@ struct fl_seen_write {
 
 /* One tensor of nn_tensor_at. */
 struct fl_seen_tensor {
-    bool chosen, loaded;   /* loaded: not written by an operation, but loaded each step */
-    bool ordered, settled; /* settled: its exponent is one that a write or load chose */
-    nn_telemetry_row row;  /* of this step and since the row before */
-    tensor_stats before;   /* totals at the last row */
-    uint64_t low, high;    /* clamped until the last row */
-    int64_t writes;        /* of the tensor's life until the last look */
-    int64_t apart;         /* more of these than its statistics count: they were reset; -1: not known */
-    int64_t shadowed;      /* of its statistics, until the shadows last looked */
+    bool chosen, loaded;      /* loaded: not written by an operation, but loaded each step */
+    bool ordered, settled;    /* settled: its exponent is one that a write or load chose */
+    nn_telemetry_row row;     /* of this step and since the row before */
+    struct fl_interval since; /* its writes: of the tensor's life */
+    int64_t apart;            /* more of these than its statistics count: they were reset; -1: not known */
+    int64_t shadowed;         /* of its statistics, until the shadows last looked */
     struct fl_seen_write last[2];
     double *weight;                   /* before the update; NULL: no weight, or not chosen */
     int64_t weight_step;              /* of that update; 0: none yet */
@@ -54,10 +51,10 @@ struct fl_seen_tensor {
 
 struct nn_telemetry {
     nn_graph *g;
-    bool watched; /* the caller watches */
-    bool begun;   /* the network knows of it */
+    struct fl_recorder recorder; /* of that network */
+    bool watched;                /* the caller watches */
+    bool begun;                  /* the network knows of it */
     bool finished;
-    int64_t every;
     char *pattern, *shadow_list;
     void (*row)(void *context, const nn_telemetry_row *row);
     void *context;
@@ -70,7 +67,7 @@ struct nn_telemetry {
     double *scratch;     /* as many as the largest weight has elements */
     bool wanted;         /* the next step has rows */
     bool describing;     /* the step under way has rows */
-    int64_t step, row_step, steps, rows;
+    int64_t steps, rows;
     struct fl_sampling sampling;  /* of the writes of steps with rows */
     struct fl_slot_copies *slots; /* of a device */
     tensor_status status;         /* of what failed while watching */

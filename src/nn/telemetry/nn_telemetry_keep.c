@@ -40,14 +40,14 @@ static void keep_shadow(const struct fl_shadow_state *s, int64_t **whole, double
 static void keep_tensor(const nn_telemetry *t, const struct fl_seen_tensor *seen, int64_t **whole, double **real) {
     const nn_telemetry_row *row = &seen->row;
     const struct fl_seen_write *w = seen->last;
-    const int64_t numbers[WHOLE] = {seen->writes,
+    const int64_t numbers[WHOLE] = {seen->since.writes,
                                     seen->shadowed,
-                                    (int64_t)seen->low,
-                                    (int64_t)seen->high,
-                                    seen->before.saturated,
-                                    seen->before.flushed,
-                                    seen->before.nonfinite,
-                                    seen->before.writes,
+                                    (int64_t)seen->since.low,
+                                    (int64_t)seen->since.high,
+                                    seen->since.before.saturated,
+                                    seen->since.before.flushed,
+                                    seen->since.before.nonfinite,
+                                    seen->since.before.writes,
                                     row->e,
                                     row->e_least,
                                     row->e_largest,
@@ -73,13 +73,11 @@ static void keep_tensor(const nn_telemetry *t, const struct fl_seen_tensor *seen
 
 tensor_status fl_telemetry_keep(nn_telemetry *t, struct fl_telemetry_kept *kept) {
     *kept = (struct fl_telemetry_kept){.whole_count = whole_count(t), .real_count = real_count(t)};
-    kept->whole = fl_alloc((size_t)kept->whole_count * sizeof *kept->whole);
-    kept->real = fl_alloc((size_t)kept->real_count * sizeof *kept->real);
-    if (!kept->whole || !kept->real)
-        return fl_fail(TENSOR_E_MEMORY, "telemetry: no memory for the numbers of %d tensors", t->count);
+    FL_TRY(fl_recorder_numbers(&t->recorder, &kept->whole, kept->whole_count, &kept->real, kept->real_count));
     int64_t *whole = kept->whole;
     double *real = kept->real;
-    const int64_t head[HEAD] = {t->step, t->row_step, t->steps, t->rows, t->nonfinite_known || t->nonfinite.step};
+    const int64_t head[HEAD] = {t->recorder.step, t->recorder.row_step, t->steps, t->rows,
+                                t->nonfinite_known || t->nonfinite.step};
     memcpy(whole, head, sizeof head);
     whole += HEAD;
     for (int i = 0; i < t->count; i++)
@@ -102,15 +100,12 @@ void fl_telemetry_kept_clear(struct fl_telemetry_kept *kept) {
 
 /* All numbers are within what such numbers can be: nothing below goes out of an array or overflows. */
 static bool is_possible(const nn_telemetry *t, const struct fl_telemetry_kept *kept) {
-    static const char begin[] = "{\"type\":\"telemetry\"", table[] = "step,tensor,";
     const int64_t limit = INT64_C(1) << 62;
     bool good = kept->whole_count == whole_count(t) && kept->real_count == real_count(t);
     if (t->json.file)
-        good = good && kept->json_bytes > (int64_t)sizeof begin && !memcmp(kept->json, begin, sizeof begin - 1) &&
-               kept->json[kept->json_bytes - 1] == '\n';
+        good = good && fl_recorder_is_file(kept->json, kept->json_bytes, "{\"type\":\"telemetry\"");
     if (t->csv.file)
-        good = good && kept->csv_bytes > (int64_t)sizeof table && !memcmp(kept->csv, table, sizeof table - 1) &&
-               kept->csv[kept->csv_bytes - 1] == '\n';
+        good = good && fl_recorder_is_file(kept->csv, kept->csv_bytes, "step,tensor,");
     for (int64_t i = 0; good && i < kept->whole_count; i++)
         good = kept->whole[i] >= INT16_MIN && kept->whole[i] <= limit;
     for (int64_t i = 0; good && i < kept->real_count; i++)
@@ -166,12 +161,12 @@ static bool take_tensor(const nn_telemetry *t, struct fl_seen_tensor *seen, cons
         if (n[i] < (exponent ? INT16_MIN : 0) || (exponent && n[i] > INT16_MAX))
             return false;
     }
-    seen->writes = n[0];
+    seen->since.writes = n[0];
     seen->apart = -1;
     seen->shadowed = n[1];
-    seen->low = (uint64_t)n[2];
-    seen->high = (uint64_t)n[3];
-    seen->before = (tensor_stats){.saturated = n[4], .flushed = n[5], .nonfinite = n[6], .writes = n[7]};
+    seen->since.low = (uint64_t)n[2];
+    seen->since.high = (uint64_t)n[3];
+    seen->since.before = (tensor_stats){.saturated = n[4], .flushed = n[5], .nonfinite = n[6], .writes = n[7]};
     row->e = (int32_t)n[8];
     row->e_least = (int32_t)n[9];
     row->e_largest = (int32_t)n[10];
@@ -198,8 +193,8 @@ static bool take_numbers(nn_telemetry *t, const struct fl_telemetry_kept *kept) 
     const double *real = kept->real;
     if (whole[0] < 0 || whole[1] < 0 || whole[1] > whole[0] || whole[2] < 0 || whole[3] < 0 || whole[4] >> 1)
         return false;
-    t->step = whole[0];
-    t->row_step = whole[1];
+    t->recorder.step = whole[0];
+    t->recorder.row_step = whole[1];
     t->steps = whole[2];
     t->rows = whole[3];
     t->nonfinite_known = whole[4];
@@ -214,7 +209,7 @@ static bool take_numbers(nn_telemetry *t, const struct fl_telemetry_kept *kept) 
 }
 
 tensor_status fl_telemetry_resume(nn_telemetry *t, const struct fl_telemetry_kept *kept) {
-    if (!is_possible(t, kept) || !take_numbers(t, kept) || (uint64_t)t->step < nn_steps(t->g))
+    if (!is_possible(t, kept) || !take_numbers(t, kept) || (uint64_t)t->recorder.step < nn_steps(t->g))
         return fl_fail(
             TENSOR_E_DATA,
             "telemetry: what was kept of it, %lld bytes and %lld numbers, is none of this network's %d tensors",

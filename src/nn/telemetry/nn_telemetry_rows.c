@@ -150,7 +150,7 @@ static void json_heading(const nn_telemetry *t, FILE *f) {
     json_text(f, "variant", t->g->variant->name);
     fputc(',', f);
     json_text(f, "predictor", predictor);
-    fl_print(f, ",\"seed\":%llu,\"every\":%lld,", (unsigned long long)t->g->seed, (long long)t->every);
+    fl_print(f, ",\"seed\":%llu,\"every\":%lld,", (unsigned long long)t->g->seed, (long long)t->recorder.every);
     json_text(f, "pattern", t->pattern);
     fl_print(f, ",\"tensors\":%d,\"shadows\":[", t->chosen);
     for (int i = 0; i < t->shadow_count; i++) /* names of formats, which need no escape */
@@ -277,11 +277,11 @@ static void csv_row(FILE *f, const nn_telemetry_row *row) {
 
 tensor_status fl_telemetry_open(nn_telemetry *t, const char *json, const char *csv) {
     if (json) {
-        FL_TRY(fl_rows_open(&t->json, "telemetry", json));
+        FL_TRY(fl_rows_open(&t->json, t->recorder.of, json));
         json_heading(t, t->json.file);
     }
     if (csv) {
-        FL_TRY(fl_rows_open(&t->csv, "telemetry", csv));
+        FL_TRY(fl_rows_open(&t->csv, t->recorder.of, csv));
         csv_heading(t, t->csv.file);
     }
     return TENSOR_OK;

@@ -3,22 +3,19 @@
  * run. Of a network on a device the slots of a step are looked at some steps later, when their copies have arrived. */
 #include "nn/step/nn_step.h"
 #include "nn/telemetry/nn_trace.h"
-#include "nn/telemetry/nn_rows_file.h"
+#include "nn/telemetry/nn_recorder.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "core/tensor/slot_copies.h"
 #include "core/base/text.h"
 #include <stdio.h>
 #include <string.h>
 
-/* One tensor since its last row. */
+/* One tensor since its last row: the largest of what was written. */
 struct interval {
+    struct fl_interval since;
     double maximum;
     int maximum_e; /* the exponent that the write with that maximum had */
     int gamma;
-    tensor_stats before; /* totals at the last row */
-    uint64_t low, high;  /* clamped until the last row */
-    int64_t writes;      /* until the last step */
 };
 
 enum { STEPS_ON_WAY = 4 };
@@ -30,11 +27,9 @@ struct moment {
 };
 
 struct fl_trace {
+    struct fl_recorder recorder;
     struct fl_rows_file file;
-    int every;
-    const nn_graph *graph; /* of the last step */
     struct interval *intervals;
-    int64_t step, row_step;             /* the last step that was looked at, and the last with rows */
     struct moment on_way[STEPS_ON_WAY]; /* a ring */
     int first, count;
 };
@@ -51,8 +46,8 @@ tensor_status fl_trace_open(struct fl_trace **trace, const char *path, int every
     struct fl_trace *t = fl_alloc_zero(sizeof *t);
     if (!t)
         return fl_fail(TENSOR_E_MEMORY, "trace: no memory");
-    t->every = every;
-    const tensor_status status = fl_rows_open(&t->file, "trace", path);
+    t->recorder = (struct fl_recorder){.of = "trace", .every = every};
+    const tensor_status status = fl_rows_open(&t->file, t->recorder.of, path);
     if (status) {
         fl_trace_free(t);
         return status;
@@ -63,7 +58,7 @@ tensor_status fl_trace_open(struct fl_trace **trace, const char *path, int every
 }
 
 static tensor_status begin(struct fl_trace *trace, const nn_graph *g) {
-    trace->graph = g;
+    trace->recorder.graph = g;
     if (!trace->intervals)
         trace->intervals = fl_alloc_zero((size_t)nn_tensor_count(g) * sizeof *trace->intervals);
     return trace->intervals ? TENSOR_OK
@@ -71,33 +66,29 @@ static tensor_status begin(struct fl_trace *trace, const nn_graph *g) {
 }
 
 /* A training step writes a tensor once, so that its last write is all that the step adds. */
-static void observe(struct interval *since, const struct fl_slot *slot) {
-    if (slot->total.writes == since->writes)
+static void observe(struct interval *now, const struct fl_slot *slot) {
+    if (slot->total.writes == now->since.writes)
         return;
-    since->writes = slot->total.writes;
-    if (slot->last.gamma > since->gamma)
-        since->gamma = slot->last.gamma;
-    if (slot->last.maximum >= since->maximum) {
-        since->maximum = slot->last.maximum;
-        since->maximum_e = slot->e;
+    now->since.writes = slot->total.writes;
+    if (slot->last.gamma > now->gamma)
+        now->gamma = slot->last.gamma;
+    if (slot->last.maximum >= now->maximum) {
+        now->maximum = slot->last.maximum;
+        now->maximum_e = slot->e;
     }
 }
 
-static tensor_status write_row(struct fl_trace *trace, const nn_tensor_info *info, struct interval *since,
+static tensor_status write_row(struct fl_trace *trace, const nn_tensor_info *info, struct interval *now,
                                const struct fl_slot *slot) {
-    const struct autoflex *a = &slot->autoflex;
-    const tensor_stats *before = &since->before, *total = &slot->total;
-    fl_print(trace->file.file, "%lld,%s,%s,%d,%d,%.9g,%.9g,%lld,%lld,%lld,%llu,%llu,%d\n", (long long)trace->step,
-             info->name, info->role, slot->e, since->gamma, a->predicted, since->maximum,
-             (long long)(total->saturated - before->saturated), (long long)(total->flushed - before->flushed),
-             (long long)(total->nonfinite - before->nonfinite), (unsigned long long)(a->clamped_low - since->low),
-             (unsigned long long)(a->clamped_high - since->high), since->maximum_e);
+    const struct fl_interval_counts counts = fl_interval_counts(&now->since, slot);
+    fl_print(trace->file.file, "%lld,%s,%s,%d,%d,%.9g,%.9g,%lld,%lld,%lld,%llu,%llu,%d\n",
+             (long long)trace->recorder.step, info->name, info->role, slot->e, now->gamma, slot->autoflex.predicted,
+             now->maximum, (long long)counts.saturated, (long long)counts.flushed, (long long)counts.nonfinite,
+             (unsigned long long)counts.clamped_low, (unsigned long long)counts.clamped_high, now->maximum_e);
     FL_TRY(fl_rows_check(&trace->file));
-    *since = (struct interval){.maximum_e = since->maximum_e,
-                               .before = *total,
-                               .low = a->clamped_low,
-                               .high = a->clamped_high,
-                               .writes = total->writes};
+    fl_interval_end(&now->since, slot);
+    now->maximum = 0;
+    now->gamma = 0;
     return TENSOR_OK;
 }
 
@@ -107,19 +98,19 @@ static bool is_traced(const nn_graph *g, int i) {
 
 /* Notes a step; `rows`: and writes those of the steps since the last. */
 static tensor_status look(struct fl_trace *trace, const struct fl_slot_copies *slots, bool rows) {
-    for (int i = 0; i < nn_tensor_count(trace->graph); i++) {
-        const nn_tensor_info info = nn_tensor_at(trace->graph, i);
-        if (!is_traced(trace->graph, i))
+    struct fl_recorder *r = &trace->recorder;
+    for (int i = 0; i < nn_tensor_count(r->graph); i++) {
+        const nn_tensor_info info = nn_tensor_at(r->graph, i);
+        const struct fl_slot *slot;
+        if (!is_traced(r->graph, i))
             continue;
-        const struct fl_slot *slot = fl_slot_then(slots, info.t);
-        if (!slot)
-            return fl_fail(TENSOR_E_DEVICE, "trace: %s has no slot among those of its device", info.name);
+        FL_TRY(fl_recorder_slot(r, slots, i, &slot));
         observe(&trace->intervals[i], slot);
         if (rows)
             FL_TRY(write_row(trace, &info, &trace->intervals[i], slot));
     }
     if (rows)
-        trace->row_step = trace->step;
+        r->row_step = r->step;
     return TENSOR_OK;
 }
 
@@ -128,19 +119,16 @@ static tensor_status arrive(struct fl_trace *trace, bool last) {
     struct moment *m = &trace->on_way[trace->first];
     trace->first = (trace->first + 1) % STEPS_ON_WAY;
     trace->count--;
-    trace->step = m->step;
+    trace->recorder.step = m->step;
     if (m->slots)
-        FL_TRY(fl_taken(trace->graph, fl_slot_copies_end(trace->graph->device, m->slots)));
-    return look(trace, m->slots, last || (m->step - 1) % trace->every == 0);
+        FL_TRY(fl_taken(trace->recorder.graph, fl_slot_copies_end(trace->recorder.graph->device, m->slots)));
+    return look(trace, m->slots, last || fl_recorder_has_rows(&trace->recorder, m->step));
 }
 
 /* Memory for the copies of all steps on their way: later steps take none. */
 static tensor_status make_copies(struct fl_trace *trace) {
-    for (int i = 0; i < STEPS_ON_WAY; i++) {
-        struct moment *m = &trace->on_way[i];
-        FL_TRY(fl_taken(trace->graph, fl_slot_copies_begin(trace->graph->device, &m->slots)));
-        FL_TRY(fl_taken(trace->graph, fl_slot_copies_end(trace->graph->device, m->slots)));
-    }
+    for (int i = 0; i < STEPS_ON_WAY; i++)
+        FL_TRY(fl_recorder_take_slots(&trace->recorder, &trace->on_way[i].slots));
     return TENSOR_OK;
 }
 
@@ -172,19 +160,18 @@ tensor_status fl_trace_keep(struct fl_trace *trace, const nn_graph *g, struct fl
     const int tensors = nn_tensor_count(g);
     kept->whole_count = 2 + (int64_t)FL_TRACE_WHOLE * tensors;
     kept->real_count = tensors;
-    kept->whole = fl_alloc((size_t)kept->whole_count * sizeof *kept->whole);
-    kept->real = fl_alloc((size_t)tensors * sizeof *kept->real);
-    if (!kept->whole || !kept->real)
-        return fl_fail(TENSOR_E_MEMORY, "trace: no memory for the numbers of %d tensors", tensors);
-    kept->whole[0] = trace->step;
-    kept->whole[1] = trace->row_step;
+    FL_TRY(fl_recorder_numbers(&trace->recorder, &kept->whole, kept->whole_count, &kept->real, kept->real_count));
+    kept->whole[0] = trace->recorder.step;
+    kept->whole[1] = trace->recorder.row_step;
     for (int i = 0; i < tensors; i++) {
-        const struct interval *since = &trace->intervals[i];
-        const int64_t numbers[FL_TRACE_WHOLE] = {since->maximum_e,      since->gamma,           (int64_t)since->low,
-                                                 (int64_t)since->high,  since->writes,          since->before.saturated,
+        const struct interval *now = &trace->intervals[i];
+        const struct fl_interval *since = &now->since;
+        const int64_t numbers[FL_TRACE_WHOLE] = {now->maximum_e,        now->gamma,
+                                                 (int64_t)since->low,   (int64_t)since->high,
+                                                 since->writes,         since->before.saturated,
                                                  since->before.flushed, since->before.nonfinite};
         memcpy(kept->whole + 2 + FL_TRACE_WHOLE * i, numbers, sizeof numbers);
-        kept->real[i] = since->maximum;
+        kept->real[i] = now->maximum;
     }
     return fl_rows_text(&trace->file, &kept->text, &kept->bytes);
 }
@@ -198,10 +185,8 @@ void fl_trace_kept_clear(struct fl_trace_kept *kept) {
 
 static bool is_possible(const struct fl_trace_kept *kept, int tensors) {
     const int64_t limit = INT64_C(1) << 62;
-    const size_t head = sizeof heading - 1;
     bool good = kept->whole_count == 2 + (int64_t)FL_TRACE_WHOLE * tensors && kept->real_count == tensors &&
-                kept->bytes >= (int64_t)head && !memcmp(kept->text, heading, head) &&
-                kept->text[kept->bytes - 1] == '\n';
+                fl_recorder_is_file(kept->text, kept->bytes, heading);
     for (int64_t i = 0; good && i < kept->whole_count; i++) {
         const bool exponent = i >= 2 && (i - 2) % FL_TRACE_WHOLE == 0, gamma = i >= 2 && (i - 2) % FL_TRACE_WHOLE == 1;
         good =
@@ -218,30 +203,26 @@ tensor_status fl_trace_resume(struct fl_trace *trace, const nn_graph *g, const s
         return fl_fail(TENSOR_E_DATA,
                        "trace: what was kept of it, %lld bytes and %lld numbers, is no trace of %d tensors",
                        (long long)kept->bytes, (long long)(kept->whole_count + kept->real_count), nn_tensor_count(g));
-    trace->step = kept->whole[0];
-    trace->row_step = kept->whole[1];
+    trace->recorder.step = kept->whole[0];
+    trace->recorder.row_step = kept->whole[1];
     for (int i = 0; i < nn_tensor_count(g); i++) {
         const int64_t *numbers = kept->whole + 2 + FL_TRACE_WHOLE * i;
-        trace->intervals[i] =
-            (struct interval){.maximum = kept->real[i],
-                              .maximum_e = (int)numbers[0],
-                              .gamma = (int)numbers[1],
-                              .low = (uint64_t)numbers[2],
-                              .high = (uint64_t)numbers[3],
-                              .writes = numbers[4],
-                              .before = {.saturated = numbers[5], .flushed = numbers[6], .nonfinite = numbers[7]}};
+        trace->intervals[i] = (struct interval){
+            .maximum = kept->real[i],
+            .maximum_e = (int)numbers[0],
+            .gamma = (int)numbers[1],
+            .since = {.low = (uint64_t)numbers[2],
+                      .high = (uint64_t)numbers[3],
+                      .writes = numbers[4],
+                      .before = {.saturated = numbers[5], .flushed = numbers[6], .nonfinite = numbers[7]}}};
     }
     return fl_rows_set_text(&trace->file, kept->text, kept->bytes);
 }
 
 /* Rows of the last step, from the slots as they are now. */
 static tensor_status look_now(struct fl_trace *trace) {
-    tensor_device *device = trace->graph->device;
     struct moment *m = &trace->on_way[trace->first];
-    if (device == tensor_device_list(0))
-        return look(trace, NULL, true);
-    FL_TRY(fl_taken(trace->graph, fl_slot_copies_begin(device, &m->slots)));
-    FL_TRY(fl_taken(trace->graph, fl_slot_copies_end(device, m->slots)));
+    FL_TRY(fl_recorder_take_slots(&trace->recorder, &m->slots));
     return look(trace, m->slots, true);
 }
 
@@ -250,7 +231,8 @@ tensor_status fl_trace_finish(struct fl_trace *trace) {
         return TENSOR_OK;
     while (trace->count)
         FL_TRY(arrive(trace, trace->count == 1));
-    if (trace->step != trace->row_step) /* the last step was looked at without rows: nothing has written since */
+    if (fl_recorder_owes_rows(
+            &trace->recorder)) /* the last step was looked at without rows: nothing has written since */
         FL_TRY(look_now(trace));
     return fl_rows_finish(&trace->file);
 }
@@ -261,7 +243,7 @@ void fl_trace_free(struct fl_trace *trace) {
     fl_rows_drop(&trace->file);
     for (int i = 0; i < STEPS_ON_WAY; i++)
         if (trace->on_way[i].slots)
-            fl_slot_copies_free(trace->graph->device, trace->on_way[i].slots);
+            fl_slot_copies_free(trace->recorder.graph->device, trace->on_way[i].slots);
     fl_free(trace->intervals);
     fl_free(trace);
 }

@@ -118,8 +118,7 @@ static inline struct fl_stats convert(const struct converter *c, int64_t n, bool
                                  .format = c->format,
                                  .out = {c->y, NULL, 0, n},
                                  .in = {{c->x, NULL, 0, n}},
-                                 .geo = {.m = 1, .n = n},
-                                 .channels = {.a = c->a, .b = c->b},
+                                 .p.batch_norm = {.m = 1, .n = n, .channels = {.a = c->a, .b = c->b}},
                                  .rounding = {truncate ? TENSOR_ROUND_TRUNCATE : TENSOR_ROUND_NEAREST, 0, 0},
                                  .stats = &stats};
     CHECK(c->kernel(&args) == TENSOR_OK, "%s: %s", c->format->name, tensor_error());

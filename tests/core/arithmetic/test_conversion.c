@@ -54,8 +54,7 @@ static void round_trips(const struct small_format *f) {
         args = (struct fl_args){.op = FL_OP_CHANNEL_SUMS,
                                 .format = format,
                                 .in = {view},
-                                .geo = {.m = 1, .n = WORDS},
-                                .sums = {.f = {sums, sums + WORDS}},
+                                .p.batch_norm = {.m = 1, .n = WORDS, .sums = {.f = {sums, sums + WORDS}}},
                                 .stats = &stats};
         CHECK(fl_kernel_select(format, FL_OP_CHANNEL_SUMS, (enum fl_backend)backend, NULL)(&args) == TENSOR_OK,
               "%s.channel_sums: %s", format->name, tensor_error());

@@ -70,7 +70,7 @@ static void shapes_and_formats(tensor_format f) {
     REFUSED(tensor_clamp(y, y, NAN, 1), TENSOR_E_ARGUMENT, "clamp: alpha is nan");
     REFUSED(tensor_hardtanh(y, y, -1, NAN), TENSOR_E_ARGUMENT, "hardtanh: beta is nan");
     REFUSED(tensor_clip(y, y, -0.5f), TENSOR_E_ARGUMENT, "clip: alpha is -0.5, expected 0 or more");
-    REFUSED(tensor_clip_weight(y, -0.5f), TENSOR_E_ARGUMENT, "clip_weight: limit -0.5, expected 0 or more");
+    REFUSED(tensor_clip_weight(y, -0.5f), TENSOR_E_ARGUMENT, "clip_weight: limit is -0.5, expected 0 or more");
     CHECK(!tensor_clamp(y, y, 1, 1) && !tensor_clip(y, y, 1), "bounds that let pass what is there: %s", tensor_error());
     REFUSED(tensor_bias(a, a, b), TENSOR_E_SHAPE, "expected 6");
     REFUSED(tensor_bias(y, y, vec), TENSOR_E_SHAPE, "expected 7");
@@ -227,9 +227,9 @@ static void settings(void) {
     tensor_set_backend(NULL);
 }
 
-/* Every character of two or three bytes in a message: those that turn a line or end it are shown by their code; the
- * others stay, and so do bytes that are no character. */
-static void turning_characters(void) {
+/* Every character of two or three bytes in a message: those that turn a line or end it and control characters are shown
+ * by their code, and so are bytes of no character; the others stay. */
+static void shown_characters(void) {
     static const unsigned turning[] = {0x061c, 0x200e, 0x200f, 0x2028, 0x2029, 0x202a, 0x202b, 0x202c,
                                        0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069, 0xffff};
     int shown = 0;
@@ -244,7 +244,7 @@ static void turning_characters(void) {
             snprintf(name, sizeof name, "x%c%c%cy", (int)(0xe0 | code >> 12), (int)(0x80 | (code >> 6 & 0x3f)),
                      (int)(0x80 | (code & 0x3f)));
         const bool turns = code == turning[next];
-        if (turns)
+        if (turns || code < 0xa0)
             snprintf(expected, sizeof expected, "x\\u%04xy", code);
         else
             strcpy(expected, name);
@@ -253,10 +253,13 @@ static void turning_characters(void) {
         CHECK(tensor_format_find(&f, name) && strstr(tensor_error(), expected), "U+%04X: %s", code, tensor_error());
     }
     CHECK(shown == 14, "%d characters are shown by their code", shown);
-    static const char *const others[] = {"x\xe0\x98\x9cy", "x\xe2\x80", "x\xe2", "x\xd8"}; /* no characters */
+    static const char *const others[][2] = {
+        {"x\xe0\x98\x9cy", "x\\xe0\\x98\\x9cy"}, {"x\xe2\x80", "x\\xe2\\x80"}, {"x\xe2", "x\\xe2"}, {"x\xd8", "x\\xd8"},
+        {"x\ny\tz\r", "x\\ny\\tz\\r"},           {"x\033[2J", "x\\x1b[2J"},    {"\177", "\\x7f"}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         tensor_format f;
-        CHECK(tensor_format_find(&f, others[i]) && strstr(tensor_error(), others[i]), "%zu: %s", i, tensor_error());
+        CHECK(tensor_format_find(&f, others[i][0]) && strstr(tensor_error(), others[i][1]), "%zu: %s", i,
+              tensor_error());
     }
 }
 
@@ -487,7 +490,7 @@ static void failing_memory(tensor_format f) {
 int main(void) {
     making();
     settings();
-    turning_characters();
+    shown_characters();
     hook();
     overlapping_memory();
     for (int i = 0; tensor_format_list(i); i++) {

@@ -255,7 +255,7 @@ static void kernel_failures(const struct fl_format *f, enum fl_op op, const char
         struct kernel_run k = {.kernel = kernel, .args = call.args};
         k.args.stats = &stats;
         k.args.out = out.view;
-        k.args.sums = (struct fl_channel_sums){{isum, isum + n}, {fsum, fsum + n}};
+        take_sums(&k.args, (struct fl_channel_sums){{isum, isum + n}, {fsum, fsum + n}});
         const long total = run_failing(run_kernel, &k, 0), held = alive;
         CHECK(!k.status, "%s.%s.%s: %s", f->name, fl_op_name(op), row, tensor_error());
         unsigned char *want = fl_alloc(out.bytes + 1);

@@ -3,12 +3,12 @@
 #include "flex_harness.h"
 #include "window_cases.h"
 
-static int64_t input_at(const struct fl_geometry *g, int64_t n, int64_t y, int64_t x, int64_t c) {
+static int64_t input_at(const struct fl_windows *g, int64_t n, int64_t y, int64_t x, int64_t c) {
     return ((n * g->h + y) * g->w + x) * g->c + c;
 }
 
 /* Position in x of the first largest element of the window of output (n, p, q, c). */
-static int64_t first_largest(const struct fl_view *x, const struct fl_geometry *g, int64_t n, int64_t p, int64_t q,
+static int64_t first_largest(const struct fl_view *x, const struct fl_windows *g, int64_t n, int64_t p, int64_t q,
                              int64_t c) {
     int64_t best = -1;
     for (int64_t r = 0; r < g->r; r++)
@@ -25,13 +25,13 @@ static int64_t first_largest(const struct fl_view *x, const struct fl_geometry *
 }
 
 static struct number exact_maxpool(const struct fl_args *args, int64_t i) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.pooling.windows;
     const int64_t c = i % g->c, q = i / g->c % g->q, p = i / g->c / g->q % g->p, n = i / g->c / g->q / g->p;
     return value_of(&args->in[0], first_largest(&args->in[0], g, n, p, q, c));
 }
 
 static struct number exact_maxpool_grad(const struct fl_args *args, int64_t i) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.pooling.windows;
     const int64_t c = i % g->c, n = i / g->c / g->w / g->h;
     int64_t sum = 0;
     for (int64_t p = 0; p < g->p; p++)
@@ -42,7 +42,7 @@ static struct number exact_maxpool_grad(const struct fl_args *args, int64_t i) {
 }
 
 static struct number exact_mean(const struct fl_args *args, int64_t i) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.pooling.windows;
     const int64_t n = i / g->c, c = i % g->c;
     int64_t sum = 0;
     for (int64_t y = 0; y < g->h; y++)
@@ -52,13 +52,13 @@ static struct number exact_mean(const struct fl_args *args, int64_t i) {
 }
 
 static struct number exact_mean_grad(const struct fl_args *args, int64_t i) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.pooling.windows;
     const int64_t n = i / g->c / g->w / g->h;
     return number_divide(value_of(&args->in[0], n * g->c + i % g->c), (uint32_t)(g->h * g->w));
 }
 
 static struct number exact_shortcut(const struct fl_args *args, int64_t i) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.pooling.windows;
     const int64_t k = i % g->filters, q = i / g->filters % g->q, p = i / g->filters / g->q % g->p;
     const int64_t n = i / g->filters / g->q / g->p, c = k - (g->filters - g->c) / 2;
     if (c < 0 || c >= g->c)
@@ -67,7 +67,7 @@ static struct number exact_shortcut(const struct fl_args *args, int64_t i) {
 }
 
 static struct number exact_shortcut_grad(const struct fl_args *args, int64_t i) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.pooling.windows;
     const int64_t c = i % g->c, x = i / g->c % g->w, y = i / g->c / g->w % g->h, n = i / g->c / g->w / g->h;
     if (y % g->stride[0] || x % g->stride[1])
         return (struct number){0};
@@ -80,16 +80,16 @@ static int64_t random_channels(void) {
     return usual[random_below(random_below(8) ? 6 : 7)];
 }
 
-static struct fl_geometry random_image(int64_t channels) {
+static struct fl_windows random_image(int64_t channels) {
     const int64_t room = channels > 100 ? 4 : 9;
-    return (struct fl_geometry){
+    return (struct fl_windows){
         .batch = random_below(3) + 1, .h = random_below(room) + 1, .w = random_below(room) + 1, .c = channels};
 }
 
-static void check_case(const struct fl_format *format, enum fl_op op, const struct fl_geometry *g, int64_t inputs,
+static void check_case(const struct fl_format *format, enum fl_op op, const struct fl_windows *g, int64_t inputs,
                        int64_t outputs, exact_fn exact) {
     const int e = random_between(format->e_min, format->e_max);
-    struct fl_args args = {.op = op, .format = format, .geo = *g, .rounding = random_rounding()};
+    struct fl_args args = {.op = op, .format = format, .p.pooling.windows = *g, .rounding = random_rounding()};
     args.in[0] = random_view(inputs, e, random_fill());
     if (op == FL_OP_MAXPOOL2D_GRAD)
         args.in[1] = random_view(outputs, random_between(format->e_min, format->e_max), random_fill());
@@ -102,13 +102,13 @@ static void check_case(const struct fl_format *format, enum fl_op op, const stru
 
 static void check_maxpool(const struct fl_format *format) {
     int after[2];
-    const struct fl_geometry g = draw_pool(&seed, random_channels(), after);
+    const struct fl_windows g = draw_pool(&seed, random_channels(), after);
     const int64_t x = g.batch * g.h * g.w * g.c, y = g.batch * g.p * g.q * g.c;
     check_case(format, FL_OP_MAXPOOL2D, &g, x, y, exact_maxpool);
     check_case(format, FL_OP_MAXPOOL2D_GRAD, &g, y, x, exact_maxpool_grad);
 }
 
-static void check_mean(const struct fl_format *format, struct fl_geometry g) {
+static void check_mean(const struct fl_format *format, struct fl_windows g) {
     g.p = g.q = 1;
     g.filters = g.c;
     const int64_t x = g.batch * g.h * g.w * g.c, y = g.batch * g.c;
@@ -117,7 +117,7 @@ static void check_mean(const struct fl_format *format, struct fl_geometry g) {
 }
 
 static void check_shortcut(const struct fl_format *format) {
-    struct fl_geometry g = random_image(random_channels());
+    struct fl_windows g = random_image(random_channels());
     g.stride[0] = g.stride[1] = random_between(1, 3);
     g.filters = g.c + random_below(2) * random_below(40);
     g.p = (g.h + g.stride[0] - 1) / g.stride[0];
@@ -139,8 +139,8 @@ int main(int argc, char **argv) {
             check_shortcut(formats[f]);
         }
         /* more than one part for the threads; a divisor that is no power of two, and one that is */
-        check_mean(formats[f], (struct fl_geometry){.batch = 20, .h = 7, .w = 7, .c = 64});
-        check_mean(formats[f], (struct fl_geometry){.batch = 20, .h = 8, .w = 8, .c = 64});
+        check_mean(formats[f], (struct fl_windows){.batch = 20, .h = 7, .w = 7, .c = 64});
+        check_mean(formats[f], (struct fl_windows){.batch = 20, .h = 8, .w = 8, .c = 64});
     }
     return check_summary();
 }

@@ -12,17 +12,17 @@ static const struct {
 
 static uint64_t seed = 20170711;
 
-static struct fl_geometry geometry_of(enum fl_op op, int w, int c) {
-    struct fl_geometry g = {.batch = 2,
-                            .h = windows[w].h,
-                            .w = windows[w].w,
-                            .c = c,
-                            .filters = c,
-                            .r = windows[w].window,
-                            .s = windows[w].window,
-                            .stride = {windows[w].stride, windows[w].stride},
-                            .padding = {windows[w].padding, windows[w].padding},
-                            .dilation = {1, 1}};
+static struct fl_windows geometry_of(enum fl_op op, int w, int c) {
+    struct fl_windows g = {.batch = 2,
+                           .h = windows[w].h,
+                           .w = windows[w].w,
+                           .c = c,
+                           .filters = c,
+                           .r = windows[w].window,
+                           .s = windows[w].window,
+                           .stride = {windows[w].stride, windows[w].stride},
+                           .padding = {windows[w].padding, windows[w].padding},
+                           .dilation = {1, 1}};
     if (op == FL_OP_SHORTCUT_A || op == FL_OP_SHORTCUT_A_GRAD) {
         g.filters += w;
         g.r = g.s = 1;
@@ -33,13 +33,13 @@ static struct fl_geometry geometry_of(enum fl_op op, int w, int c) {
     return g;
 }
 
-static void check_case(const struct fl_format *f, enum fl_op op, struct fl_geometry g, enum style style) {
+static void check_case(const struct fl_format *f, enum fl_op op, struct fl_windows g, enum style style) {
     static struct call call;
     const bool gradient = op == FL_OP_MAXPOOL2D_GRAD || op == FL_OP_SHORTCUT_A_GRAD;
     const int64_t x = g.batch * g.h * g.w * g.c, y = g.batch * g.p * g.q * g.filters;
     const int e = f->arithmetic == FL_ARITHMETIC_SHARED ? 15 : 0;
-    call = (struct call){.format = f, .op = op, .shape = {.geo = g, .out = gradient ? x : y}, .e_out = e ? e - 1 : 0};
-    call.args = (struct fl_args){.op = op, .format = f, .geo = g};
+    call = (struct call){.format = f, .op = op, .shape = {.out = gradient ? x : y}, .e_out = e ? e - 1 : 0};
+    call.args = (struct fl_args){.op = op, .format = f, .p.pooling.windows = g};
     call.shape.in[0] = gradient ? y : x;
     call.shape.in[1] = op == FL_OP_MAXPOOL2D_GRAD ? x : 0;
     for (int i = 0; i < 2; i++)
@@ -90,34 +90,34 @@ int main(void) {
                             check_case(f, ops[op], geometry_of(ops[op], (int)w, channels[c]), styles[s]);
         for (int j = 0; j < 60; j++) {
             int after[2];
-            const struct fl_geometry g = draw_pool(&seed, channels[j % 10], after);
+            const struct fl_windows g = draw_pool(&seed, channels[j % 10], after);
             check_case(f, FL_OP_MAXPOOL2D, g, styles[j % 3]);
             check_case(f, FL_OP_MAXPOOL2D_GRAD, g, styles[j % 3]);
         }
-        const struct fl_geometry large = {.batch = 1,
-                                          .h = 300,
-                                          .w = 301,
-                                          .c = 1,
-                                          .filters = 1,
-                                          .r = 260,
-                                          .s = 260,
-                                          .stride = {41, 41},
-                                          .dilation = {1, 1},
-                                          .p = 1,
-                                          .q = 2};
+        const struct fl_windows large = {.batch = 1,
+                                         .h = 300,
+                                         .w = 301,
+                                         .c = 1,
+                                         .filters = 1,
+                                         .r = 260,
+                                         .s = 260,
+                                         .stride = {41, 41},
+                                         .dilation = {1, 1},
+                                         .p = 1,
+                                         .q = 2};
         /* 32,761 places, almost as many as fit 16 bits */
-        const struct fl_geometry fitting = {.batch = 1,
-                                            .h = 190,
-                                            .w = 191,
-                                            .c = 3,
-                                            .filters = 3,
-                                            .r = 181,
-                                            .s = 181,
-                                            .stride = {9, 9},
-                                            .dilation = {1, 1},
-                                            .p = 2,
-                                            .q = 2};
-        const struct fl_geometry sizes[] = {large, fitting};
+        const struct fl_windows fitting = {.batch = 1,
+                                           .h = 190,
+                                           .w = 191,
+                                           .c = 3,
+                                           .filters = 3,
+                                           .r = 181,
+                                           .s = 181,
+                                           .stride = {9, 9},
+                                           .dilation = {1, 1},
+                                           .p = 2,
+                                           .q = 2};
+        const struct fl_windows sizes[] = {large, fitting};
         for (int size = 0; size < 2; size++) {
             check_case(f, FL_OP_MAXPOOL2D, sizes[size], SPARSE);
             check_case(f, FL_OP_MAXPOOL2D_GRAD, sizes[size], SPARSE);

@@ -84,7 +84,7 @@ static void expect(tensor *t, const int64_t *want, tensor_status status) {
 /* --- the definition ----------------------------------------------------------------------------------------------- */
 
 struct problem {
-    struct fl_geometry g; /* padding: above and to the left */
+    struct fl_windows g; /* padding: above and to the left */
     int after[2];
     int64_t x, w, y; /* elements */
 };
@@ -97,7 +97,7 @@ static int64_t at(int64_t a, int64_t b, int64_t i, int64_t j, int64_t k) {
  * `what`: y from x and w; x from y and w; w from x and y. */
 enum meeting { TO_RESULT, TO_IMAGE, TO_FILTERS };
 static void scatter(const struct problem *p, enum meeting what, int64_t *x, int64_t *w, int64_t *y) {
-    const struct fl_geometry *g = &p->g;
+    const struct fl_windows *g = &p->g;
     const int64_t depth = g->c / g->groups, own = g->filters / g->groups;
     for (int64_t s = g->s - 1; s >= 0; s--)
         for (int64_t r = g->r - 1; r >= 0; r--)
@@ -125,7 +125,7 @@ static void scatter(const struct problem *p, enum meeting what, int64_t *x, int6
 }
 
 static tensor_window2d window_of(const struct problem *p) {
-    const struct fl_geometry *g = &p->g;
+    const struct fl_windows *g = &p->g;
     return (tensor_window2d){.stride = {g->stride[0], g->stride[1]},
                              .padding = {g->padding[0], p->after[0], g->padding[1], p->after[1]},
                              .dilation = {g->dilation[0], g->dilation[1]},
@@ -147,7 +147,7 @@ struct shapes {
     int64_t x[4], w[4], y[4];
 };
 
-static struct shapes shapes_of(const struct fl_geometry *g, bool sequences) {
+static struct shapes shapes_of(const struct fl_windows *g, bool sequences) {
     const int64_t depth = g->c / (g->groups ? g->groups : 1);
     if (sequences)
         return (struct shapes){3, {g->batch, g->w, g->c}, {g->filters, g->s, depth}, {g->batch, g->q, g->filters}};
@@ -242,7 +242,7 @@ static void check_transposed(const struct problem *p, bool sequences, tensor_for
 
 /* y, and dx from dy: the first largest in the order of lines. */
 static void pool(const struct problem *p, const int64_t *x, const int64_t *dy, int64_t *y, int64_t *dx) {
-    const struct fl_geometry *g = &p->g;
+    const struct fl_windows *g = &p->g;
     for (int64_t i = 0; i < p->y; i++) {
         const int64_t c = i % g->c, q = i / g->c % g->q, row = i / g->c / g->q % g->p, n = i / g->c / g->q / g->p;
         int64_t best = -1;
@@ -282,14 +282,14 @@ static void check_pool(const struct problem *p, bool sequences, tensor_format f)
 /* --- random problems ---------------------------------------------------------------------------------------------- */
 
 static void count_elements(struct problem *p) {
-    const struct fl_geometry *g = &p->g;
+    const struct fl_windows *g = &p->g;
     p->x = g->batch * g->h * g->w * g->c;
     p->y = g->batch * g->p * g->q * g->filters;
     p->w = g->filters * g->r * g->s * (g->c / (g->groups ? g->groups : 1));
 }
 
 static void make_sequence(struct problem *p) {
-    struct fl_geometry *g = &p->g;
+    struct fl_windows *g = &p->g;
     g->h = g->p = g->r = 1;
     g->stride[0] = g->dilation[0] = 1;
     g->padding[0] = p->after[0] = 0;
@@ -297,7 +297,7 @@ static void make_sequence(struct problem *p) {
 
 /* The height or width of which a transposed convolution makes `from` pixels. */
 static int64_t spread(const struct problem *p, int way, int64_t from, int64_t positions, int more) {
-    const struct fl_geometry *g = &p->g;
+    const struct fl_windows *g = &p->g;
     return (from - 1) * g->stride[way] + (positions - 1) * g->dilation[way] + 1 + more - g->padding[way] -
            p->after[way];
 }
@@ -511,22 +511,22 @@ static void strides_of_one_window(void) {
             struct fl_args args = {.op = ops[i],
                                    .format = f,
                                    .workers = 2,
-                                   .geo = {.batch = 1,
-                                           .h = 1,
-                                           .w = 2,
-                                           .c = 2048,
-                                           .p = 1,
-                                           .q = 1,
-                                           .filters = 64,
-                                           .r = 1,
-                                           .s = 2,
-                                           .stride = {1, 1},
-                                           .dilation = {1, 1},
-                                           .groups = 1}};
+                                   .p.product.windows = {.batch = 1,
+                                                         .h = 1,
+                                                         .w = 2,
+                                                         .c = 2048,
+                                                         .p = 1,
+                                                         .q = 1,
+                                                         .filters = 64,
+                                                         .r = 1,
+                                                         .s = 2,
+                                                         .stride = {1, 1},
+                                                         .dilation = {1, 1},
+                                                         .groups = 1}};
             fl_kernel_select(f, ops[i], (enum fl_backend)backend, &chosen);
             const fl_need need = fl_need_of(f, ops[i], chosen);
             const size_t near = need(&args);
-            args.geo.stride[0] = args.geo.stride[1] = TENSOR_WINDOW2D_STEP_LIMIT;
+            args.p.product.windows.stride[0] = args.p.product.windows.stride[1] = TENSOR_WINDOW2D_STEP_LIMIT;
             const size_t far = need(&args);
             CHECK(far < near + (1 << 20), "%s: %zu bytes, with the largest stride %zu", fl_backend_name(chosen), near,
                   far);

@@ -82,13 +82,13 @@ static void check_doubles(int64_t classes, bool gradient, uint64_t seed) {
         fill(x, ROWS * classes, style, &seed);
         for (int i = 0; i < ROWS; i++)
             labels[i] = (int32_t)(check_random(&seed) % (uint64_t)classes);
-        struct fl_softmax s = {expected, labels, classes, 0.37, gradient, losses[0], largest[0]};
+        struct fl_softmax_work s = {expected, labels, classes, 0.37, gradient, losses[0], largest[0]};
         memcpy(expected, x, sizeof x);
         fl_softmax_rows_of(FL_REF)(&s, 0, ROWS);
         for (int backend = FL_PORTABLE; backend <= (int)cap; backend++) {
             if (!fl_softmax_rows_of((enum fl_backend)backend))
                 continue;
-            struct fl_softmax t = {z, labels, classes, 0.37, gradient, losses[1], largest[1]};
+            struct fl_softmax_work t = {z, labels, classes, 0.37, gradient, losses[1], largest[1]};
             memcpy(z, x, sizeof x);
             fl_softmax_rows_of((enum fl_backend)backend)(&t, 0, ROWS);
             int64_t wrong = 0;

@@ -235,8 +235,8 @@ static void check_errors(void) {
     REFUSED(tensor_groupnorm(a, b, d, NULL, 2, 1e-5), TENSOR_E_SHAPE, "gamma is 5, expected 6");
     REFUSED(tensor_groupnorm(a, b, c, h, 2, 1e-5), TENSOR_E_FORMAT, "fp16");
     REFUSED(tensor_groupnorm(a, b, c, e, 4, 1e-5), TENSOR_E_ARGUMENT, "4 groups, expected a divisor of 6 channels");
-    REFUSED(tensor_groupnorm(a, b, c, e, 0, 1e-5), TENSOR_E_ARGUMENT, "0 groups");
-    REFUSED(tensor_groupnorm(a, b, c, e, -2, 1e-5), TENSOR_E_ARGUMENT, "-2 groups");
+    REFUSED(tensor_groupnorm(a, b, c, e, 0, 1e-5), TENSOR_E_ARGUMENT, "groups is 0");
+    REFUSED(tensor_groupnorm(a, b, c, e, -2, 1e-5), TENSOR_E_ARGUMENT, "groups is -2");
     REFUSED(tensor_groupnorm(a, b, c, e, 2, 0), TENSOR_E_ARGUMENT, "epsilon is 0");
     REFUSED(tensor_groupnorm(a, b, c, e, 2, NAN), TENSOR_E_ARGUMENT, "epsilon");
     REFUSED(tensor_groupnorm(e, v, c, NULL, 2, 1e-5), TENSOR_E_SHAPE, "expected [N,...,C]");

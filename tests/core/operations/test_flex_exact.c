@@ -24,7 +24,7 @@ static struct number negated(struct number x) {
 static struct number exact_map(const struct fl_args *args, int64_t i) {
     const struct number a = value_of(&args->in[0], i);
     const bool bias = args->op == FL_OP_BIAS || args->op == FL_OP_BIAS_RELU;
-    const int64_t j = bias ? i % args->geo.n : i;
+    const int64_t j = bias ? i % args->p.rows.n : i;
     const struct number b = args->in[1].data ? value_of(&args->in[1], j) : (struct number){0};
     switch ((int)args->op) {
     case FL_OP_ADD:
@@ -42,9 +42,9 @@ static struct number exact_map(const struct fl_args *args, int64_t i) {
         return number_of((int64_t)mantissa_of(&args->in[0], i) * mantissa_of(&args->in[0], i),
                          2 * fl_exponent(&args->in[0]));
     case FL_OP_SCALE:
-        return scaled(args->alpha, mantissa_of(&args->in[0], i), fl_exponent(&args->in[0]));
+        return scaled(args->p.map.alpha, mantissa_of(&args->in[0], i), fl_exponent(&args->in[0]));
     case FL_OP_ADD_SCALED:
-        return number_add(a, scaled(args->alpha, mantissa_of(&args->in[1], i), fl_exponent(&args->in[1])));
+        return number_add(a, scaled(args->p.map.alpha, mantissa_of(&args->in[1], i), fl_exponent(&args->in[1])));
     case FL_OP_RELU:
         return positive_part(a);
     case FL_OP_RELU_GRAD:
@@ -89,7 +89,7 @@ static void check_wide_map(const struct fl_format *format, enum fl_op op, int64_
     static const int differences[] = {14, 15, 16, 17, 30, 31, 45, 46, 47, 48, 60};
     const int difference = differences[random_below((int64_t)(sizeof differences / sizeof differences[0]))];
     const int e = clamp_exponent(format, random_between(-20, 20)), swap = (int)random_below(2);
-    struct fl_args args = {.op = op, .format = format, .alpha = 0.75f, .rounding = random_rounding()};
+    struct fl_args args = {.op = op, .format = format, .p.map.alpha = 0.75f, .rounding = random_rounding()};
     args.in[swap] = random_view(count, e, random_below(2) ? FILL_EXTREME : FILL_RAW);
     args.in[1 - swap] = random_view(count, clamp_exponent(format, e + difference), random_fill());
     if (op == FL_OP_ADD_RELU_GRAD)
@@ -101,7 +101,7 @@ static void check_wide_map(const struct fl_format *format, enum fl_op op, int64_
 
 static void check_map(const struct fl_format *format, enum fl_op op, int64_t count) {
     const int e = random_between(format->e_min, format->e_max);
-    struct fl_args args = {.op = op, .format = format, .alpha = random_float(), .rounding = random_rounding()};
+    struct fl_args args = {.op = op, .format = format, .p.map.alpha = random_float(), .rounding = random_rounding()};
     args.in[0] = random_view(count, e, random_fill());
     if (has_two(op))
         args.in[1] = random_view(count, random_exponent(format, e), random_fill());
@@ -121,7 +121,7 @@ static void check_bias(const struct fl_format *format, int64_t rows, int64_t cha
     const int e = random_between(format->e_min, format->e_max);
     struct fl_args args = {.op = random_below(2) ? FL_OP_BIAS : FL_OP_BIAS_RELU,
                            .format = format,
-                           .geo = {.m = rows, .n = channels},
+                           .p.rows = {.m = rows, .n = channels},
                            .rounding = random_rounding()};
     args.in[0] = random_view(rows * channels, e, random_fill());
     args.in[1] = random_view(channels, random_exponent(format, e), random_fill());
@@ -134,8 +134,8 @@ static void check_bias(const struct fl_format *format, int64_t rows, int64_t cha
 
 static struct number exact_sum_rows(const struct fl_args *args, int64_t c) {
     int64_t sum = 0;
-    for (int64_t row = 0; row < args->geo.m; row++)
-        sum += mantissa_of(&args->in[0], row * args->geo.n + c);
+    for (int64_t row = 0; row < args->p.rows.m; row++)
+        sum += mantissa_of(&args->in[0], row * args->p.rows.n + c);
     return number_of(sum, fl_exponent(&args->in[0]));
 }
 
@@ -143,7 +143,7 @@ static void check_sum_rows(const struct fl_format *format, int64_t rows, int64_t
     const int e = random_between(format->e_min, format->e_max);
     struct fl_args args = {.op = FL_OP_SUM_ROWS,
                            .format = format,
-                           .geo = {.m = rows, .n = channels},
+                           .p.rows = {.m = rows, .n = channels},
                            .in = {random_view(rows * channels, e, random_fill())},
                            .rounding = random_rounding()};
     args.out = (struct fl_view){.e = exponent_at(random_exponent(format, e - 6)), .count = channels};
@@ -157,7 +157,7 @@ static void check_channel_sums(const struct fl_format *format, int64_t rows, int
     const bool gradient = random_below(2), masked = random_below(2);
     struct fl_args args = {.op = gradient ? FL_OP_CHANNEL_GRAD_SUMS : FL_OP_CHANNEL_SUMS,
                            .format = format,
-                           .geo = {.m = rows, .n = channels}};
+                           .p.rows = {.m = rows, .n = channels}};
     for (int i = 0; i < (gradient ? masked ? 3 : 2 : 1); i++)
         args.in[i] = random_view(count, random_between(format->e_min, format->e_max), random_fill());
     int64_t *want = allocate((size_t)channels * 2 * sizeof *want);
@@ -180,8 +180,8 @@ static void check_channel_sums(const struct fl_format *format, int64_t rows, int
             memset(got, 0x5b, (size_t)(2 * channels + 2) * sizeof *got);
             struct fl_stats stats = {0};
             args.stats = &stats;
-            args.sums.i[0] = got;
-            args.sums.i[1] = got + channels + 1;
+            args.p.batch_norm.sums.i[0] = got;
+            args.p.batch_norm.sums.i[1] = got + channels + 1;
             tensor_set_threads(threads);
             const tensor_status status = kernel(&args);
             const int64_t canary = 0x5b5b5b5b5b5b5b5b;
@@ -222,8 +222,8 @@ static struct number times(struct fl_coefficient k, int64_t x) {
 }
 
 static struct number exact_affine(const struct fl_args *args, int64_t i) {
-    const struct fl_channels *k = &args->channels;
-    const int64_t c = i % args->geo.n;
+    const struct fl_channels *k = &args->p.batch_norm.channels;
+    const int64_t c = i % args->p.rows.n;
     const bool gradient = args->op == FL_OP_CHANNEL_AFFINE_GRAD;
     int64_t first = mantissa_of(&args->in[0], i);
     if (gradient && args->in[2].data && mantissa_of(&args->in[2], i) <= 0)
@@ -231,7 +231,7 @@ static struct number exact_affine(const struct fl_args *args, int64_t i) {
     struct number t = number_add(times(k->first[c], first - k->first_centre[c]), times(k->offset[c], 1));
     if (args->in[1].data)
         t = number_add(t, times(k->cross[c], mantissa_of(&args->in[1], i) - k->cross_centre[c]));
-    return args->relu ? positive_part(t) : t;
+    return args->p.batch_norm.relu ? positive_part(t) : t;
 }
 
 /* 31 bits, or few of them; of about 2^size units of the output for a mantissa of 2^15. */
@@ -285,8 +285,7 @@ static void check_affine(const struct fl_format *format, int64_t rows, int64_t c
     enum channel_kind kind = random_below(CHANNEL_KINDS);
     struct fl_args args = {.op = gradient ? FL_OP_CHANNEL_AFFINE_GRAD : FL_OP_CHANNEL_AFFINE,
                            .format = format,
-                           .geo = {.m = rows, .n = channels},
-                           .relu = !gradient && random_below(2),
+                           .p.batch_norm = {.m = rows, .n = channels, .relu = !gradient && random_below(2)},
                            .rounding = random_rounding()};
     const int64_t masked = random_below(2);
     for (int i = 0; i < (gradient ? masked ? 3 : 2 : 1 + (int)random_below(2)); i++)
@@ -304,7 +303,7 @@ static void check_affine(const struct fl_format *format, int64_t rows, int64_t c
             kind = random_below(8) ? NEAR : random_below(CHANNEL_KINDS);
         random_channel(kind, fl_exponent(&args.out), &k, c);
     }
-    args.channels = k;
+    args.p.batch_norm.channels = k;
     check_rows(&args, exact_affine, false, ALL_ROWS);
     release_from(0);
 }
@@ -321,12 +320,12 @@ static struct number exact_sgd(const struct fl_args *args, int64_t i) {
     if (args->op == FL_OP_SGD_UPDATE) {
         const int64_t w = weight_mantissa(&args->in[0], i, &e);
         return number_add(number_of(w, e),
-                          scaled(-args->alpha, mantissa_of(&args->in[1], i), fl_exponent(&args->in[1])));
+                          scaled(-args->p.sgd.rate, mantissa_of(&args->in[1], i), fl_exponent(&args->in[1])));
     }
     const int64_t w = weight_mantissa(&args->in[2], i, &e);
-    struct number v = scaled(args->alpha, mantissa_of(&args->in[0], i), fl_exponent(&args->in[0]));
+    struct number v = scaled(args->p.sgd.momentum, mantissa_of(&args->in[0], i), fl_exponent(&args->in[0]));
     v = number_add(v, value_of(&args->in[1], i));
-    return number_add(v, scaled(args->beta, w, e));
+    return number_add(v, scaled(args->p.sgd.weight_decay, w, e));
 }
 
 static void give_wide(struct fl_view *view) {
@@ -344,8 +343,8 @@ static void check_sgd_spread(const struct fl_format *format, int64_t count) {
     const int e = random_between(1, 9), spread = random_between(44, 61), wide = (int)random_below(2);
     struct fl_args args = {.op = FL_OP_SGD_MOMENTUM,
                            .format = format,
-                           .alpha = random_below(2) ? 1 : -1,
-                           .beta = (float)ldexp(random_below(2) ? 1 : -1, -(spread - 16 * wide)),
+                           .p.sgd.momentum = random_below(2) ? 1 : -1,
+                           .p.sgd.weight_decay = (float)ldexp(random_below(2) ? 1 : -1, -(spread - 16 * wide)),
                            .rounding = {TENSOR_ROUND_NEAREST, 0, 0}};
     args.in[0] = random_view(count, e, FILL_SMALL);
     args.in[1] = random_view(count, clamp_exponent(format, e + spread - (int)random_below(10)),
@@ -362,11 +361,14 @@ static void check_sgd(const struct fl_format *format, int64_t count) {
     static const float rates[] = {0.1f, 0.9f, 1e-4f, 5e-4f, 1, 0, -0.25f};
     const bool update = random_below(2), wide = random_below(2), usual = random_below(2);
     const int e = random_between(format->e_min, format->e_max);
+    const float first = usual ? rates[random_below(7)] : random_float();
+    const float second = usual ? rates[random_below(7)] : random_float();
     struct fl_args args = {.op = update ? FL_OP_SGD_UPDATE : FL_OP_SGD_MOMENTUM,
                            .format = format,
-                           .alpha = usual ? rates[random_below(7)] : random_float(),
-                           .beta = usual ? rates[random_below(7)] : random_float(),
+                           .p.sgd = {.momentum = first, .weight_decay = second},
                            .rounding = random_rounding()};
+    if (update)
+        args.p.sgd = (struct fl_sgd){.rate = first};
     for (int i = 0; i < (update ? 2 : 3); i++)
         args.in[i] = random_view(count, i ? random_exponent(format, e) : e, random_fill());
     if (wide)

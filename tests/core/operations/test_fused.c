@@ -4,7 +4,7 @@
 #include "flex_harness.h"
 
 static struct number with_epilogue(const struct fl_args *args, struct number sum, int64_t i) {
-    const struct fl_epilogue *e = &args->epilogue;
+    const struct fl_epilogue *e = &args->p.product.epilogue;
     if (e->bias.data)
         sum = number_add(sum, value_of(&e->bias, i % e->bias.count));
     if (e->residual.data)
@@ -13,7 +13,7 @@ static struct number with_epilogue(const struct fl_args *args, struct number sum
 }
 
 static struct number exact_matmul(const struct fl_args *args, int64_t i) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_matrices *g = &args->p.product.matrices;
     const int64_t row = i / g->n, column = i % g->n;
     int64_t sum = 0;
     for (int64_t k = 0; k < g->k; k++)
@@ -23,7 +23,7 @@ static struct number exact_matmul(const struct fl_args *args, int64_t i) {
 }
 
 static struct number exact_conv2d(const struct fl_args *args, int64_t i) {
-    const struct fl_geometry *g = &args->geo;
+    const struct fl_windows *g = &args->p.product.windows;
     const int64_t filter = i % g->filters, q = i / g->filters % g->q, p = i / g->filters / g->q % g->p,
                   image = i / g->filters / g->q / g->p, depth = g->c / g->groups,
                   channel = filter / (g->filters / g->groups) * depth;
@@ -61,13 +61,13 @@ static void check_fused(const struct fl_format *format, struct fl_args args, int
     args.in[0] = random_view(a, e, random_fill());
     args.in[1] = random_view(b, other, random_fill());
     if (random_below(4))
-        args.epilogue.bias = random_view(columns, join_exponent(format, e + other), random_fill());
+        args.p.product.epilogue.bias = random_view(columns, join_exponent(format, e + other), random_fill());
     if (random_below(3))
-        args.epilogue.residual = random_view(count, join_exponent(format, e + other), random_fill());
-    args.epilogue.relu = random_below(2);
+        args.p.product.epilogue.residual = random_view(count, join_exponent(format, e + other), random_fill());
+    args.p.product.epilogue.relu = random_below(2);
     /* one that fits the sums, or the finest or the coarsest operand of them */
-    const int coarsest = args.epilogue.bias.data && fl_exponent(&args.epilogue.bias) < e + other
-                             ? fl_exponent(&args.epilogue.bias)
+    const int coarsest = args.p.product.epilogue.bias.data && fl_exponent(&args.p.product.epilogue.bias) < e + other
+                             ? fl_exponent(&args.p.product.epilogue.bias)
                              : e + other;
     const int near = random_below(2) ? e + other - random_between(8, 24) : coarsest - random_between(-2, 18);
     args.out.e = exponent_at(clamped(format, near));
@@ -79,7 +79,7 @@ static void check_matmul(const struct fl_format *format) {
     static const int64_t shapes[][3] = {{1, 1, 1}, {5, 3, 9}, {7, 16, 40}, {13, 70, 33}, {2, 1100, 5}, {33, 17, 1030}};
     const int64_t *s = shapes[random_below((int64_t)(sizeof shapes / sizeof shapes[0]))];
     const struct fl_args args = {.op = random_below(2) ? FL_OP_MATMUL : FL_OP_MATMUL_NT,
-                                 .geo = {.m = s[0], .n = s[1], .k = s[2]},
+                                 .p.product.matrices = {.m = s[0], .n = s[1], .k = s[2]},
                                  .out = {.count = s[0] * s[1]}};
     check_fused(format, args, s[1], s[0] * s[2], s[1] * s[2], exact_matmul);
 }
@@ -89,20 +89,21 @@ static void check_conv2d(const struct fl_format *format) {
     static const int shapes[][7] = {{3, 5, 3, 1, 1, 1, 1},  {16, 16, 3, 2, 1, 1, 1}, {4, 40, 1, 1, 0, 1, 1},
                                     {6, 12, 3, 1, 2, 2, 3}, {9, 9, 3, 1, 1, 1, 9},   {2, 4, 5, 3, 2, 1, 2}};
     const int *s = shapes[random_below((int64_t)(sizeof shapes / sizeof shapes[0]))];
-    struct fl_geometry g = {.batch = 2,
-                            .h = 7,
-                            .w = 6,
-                            .c = s[0],
-                            .filters = s[1],
-                            .r = s[2],
-                            .s = s[2],
-                            .stride = {s[3], s[3]},
-                            .padding = {s[4], s[4]},
-                            .dilation = {s[5], s[5]},
-                            .groups = s[6]};
+    struct fl_windows g = {.batch = 2,
+                           .h = 7,
+                           .w = 6,
+                           .c = s[0],
+                           .filters = s[1],
+                           .r = s[2],
+                           .s = s[2],
+                           .stride = {s[3], s[3]},
+                           .padding = {s[4], s[4]},
+                           .dilation = {s[5], s[5]},
+                           .groups = s[6]};
     g.p = (g.h + 2 * g.padding[0] - g.dilation[0] * (g.r - 1) - 1) / g.stride[0] + 1;
     g.q = (g.w + 2 * g.padding[1] - g.dilation[1] * (g.s - 1) - 1) / g.stride[1] + 1;
-    const struct fl_args args = {.op = FL_OP_CONV2D, .geo = g, .out = {.count = g.batch * g.p * g.q * g.filters}};
+    const struct fl_args args = {
+        .op = FL_OP_CONV2D, .p.product.windows = g, .out = {.count = g.batch * g.p * g.q * g.filters}};
     check_fused(format, args, g.filters, g.batch * g.h * g.w * g.c, g.filters * g.r * g.s * (g.c / g.groups),
                 exact_conv2d);
 }

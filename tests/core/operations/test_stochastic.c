@@ -9,7 +9,7 @@
 #include "core/arithmetic/philox.h"
 #include "flex_harness.h"
 
-#include "core/arithmetic/draws.inc" /* compiled for the processor that the tests are compiled for */
+#include "core/arithmetic/draws.h" /* compiled for the processor that the tests are compiled for */
 
 /* --- the generator --- */
 
@@ -67,14 +67,14 @@ static struct number exact(const struct fl_args *args, int64_t i) {
     case FL_OP_ADD:
         return number_add(value_of(&args->in[0], i), value_of(&args->in[1], i));
     case FL_OP_BIAS:
-        return number_add(value_of(&args->in[0], i), value_of(&args->in[1], i % args->geo.n));
+        return number_add(value_of(&args->in[0], i), value_of(&args->in[1], i % args->p.rows.n));
     case FL_OP_NEG:
         return number_of(-a, fl_exponent(&args->in[0]));
     case FL_OP_RELU:
         return a < 0 ? (struct number){0} : value_of(&args->in[0], i);
     default: { /* scale */
         int exponent;
-        const int64_t bits = (int64_t)ldexp(frexp(args->alpha, &exponent), 24);
+        const int64_t bits = (int64_t)ldexp(frexp(args->p.map.alpha, &exponent), 24);
         return number_of(bits * a, fl_exponent(&args->in[0]) + 24 - exponent);
     }
     }
@@ -96,12 +96,12 @@ static void check_shift(enum fl_op op, int64_t count, int shift, enum fill kind)
         if (!count)
             count = others, args.in[0] = random_view(count, fl_exponent(&args.in[0]), kind);
         args.in[1] = random_view(others, exponent, kind);
-        args.geo = (struct fl_geometry){.m = count / others, .n = others};
+        args.p.rows = (struct fl_row_sizes){.m = count / others, .n = others};
     } else if (op == FL_OP_MUL) {
         args.in[1] = random_view(count, random_between(-20, 20), random_fill());
         exponent += fl_exponent(&args.in[1]);
     } else if (op == FL_OP_SCALE) {
-        args.alpha = ldexpf((float)(random_between(1 << 22, (1 << 24) - 1) | 1), -24);
+        args.p.map.alpha = ldexpf((float)(random_between(1 << 22, (1 << 24) - 1) | 1), -24);
         exponent += 24;
     }
     int e = exponent - shift;
@@ -231,7 +231,7 @@ static void check_unbiased(enum fl_op op, float alpha, int shift) {
                                      .format = fl_format_of(FMT_FLEX16_5),
                                      .in = {{.data = x, .e = exponent_at(20), .count = N}},
                                      .out = {.data = y, .e = exponent_at(20 - shift), .count = N},
-                                     .alpha = alpha,
+                                     .p.map.alpha = alpha,
                                      .rounding = {TENSOR_ROUND_STOCHASTIC, check_random(&seed), check_random(&seed)},
                                      .stats = &stats};
         const fl_kernel kernel = fl_kernel_select(args.format, args.op, (enum fl_backend)backend, &chosen);

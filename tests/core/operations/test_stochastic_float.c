@@ -229,7 +229,7 @@ static void make_hard(const struct layout *f, const struct fl_args *args, int64_
         const uint16_t start = (uint16_t)check_random(&seed);
         for (uint32_t k = 0; k < ALL; k++) {
             const uint16_t h = (uint16_t)(start + k);
-            const double v = args->alpha * value_of(f, h);
+            const double v = args->p.map.alpha * value_of(f, h);
             int exponent;
             const double digits = ldexp(frexp(fabs(v), &exponent), f->fraction + 1);
             if (!isfinite(v) || exponent - 1 < least_exponent(f) || exponent - 1 > top_exponent(f))
@@ -264,13 +264,14 @@ static struct number exact(const struct fl_args *args, double a, double b, doubl
     case FL_OP_SQUARE:
         return number_of_double(a * a);
     case FL_OP_SCALE:
-        return times(args->alpha, a);
+        return times(args->p.map.alpha, a);
     case FL_OP_ADD_SCALED:
-        return number_add(number_of_double(a), times(args->alpha, b));
+        return number_add(number_of_double(a), times(args->p.map.alpha, b));
     case FL_OP_SGD_UPDATE:
-        return number_add(number_of_double(a), times(-args->alpha, b));
+        return number_add(number_of_double(a), times(-args->p.sgd.rate, b));
     case FL_OP_SGD_MOMENTUM:
-        return number_add(number_add(times(args->alpha, a), number_of_double(b)), times(args->beta, c));
+        return number_add(number_add(times(args->p.sgd.momentum, a), number_of_double(b)),
+                          times(args->p.sgd.weight_decay, c));
     case FL_OP_RELU:
         return a > 0 ? number_of_double(a) : (struct number){0};
     default: /* avgpool_global_grad of four positions */
@@ -297,13 +298,13 @@ static double special(const struct fl_args *args, double a, double b, double c) 
     case FL_OP_SQUARE:
         return a * a;
     case FL_OP_SCALE:
-        return args->alpha * a;
+        return args->p.map.alpha * a;
     case FL_OP_ADD_SCALED:
-        return a + args->alpha * b;
+        return a + args->p.map.alpha * b;
     case FL_OP_SGD_UPDATE:
-        return a - args->alpha * b;
+        return a - args->p.sgd.rate * b;
     case FL_OP_SGD_MOMENTUM:
-        return args->alpha * a + b + args->beta * c;
+        return args->p.sgd.momentum * a + b + args->p.sgd.weight_decay * c;
     case FL_OP_RELU:
         return a > 0 || a != a ? a : 0;
     default:
@@ -330,9 +331,9 @@ static int operands_of(enum fl_op op) {
 static void places_of(const struct fl_args *args, int64_t i, int64_t at[3]) {
     at[0] = at[1] = at[2] = i;
     if (args->op == FL_OP_BIAS || args->op == FL_OP_BIAS_RELU)
-        at[1] = i % args->geo.n;
+        at[1] = i % args->p.rows.n;
     if (args->op == FL_OP_AVGPOOL_GLOBAL_GRAD)
-        at[0] = i / (4 * args->geo.c) * args->geo.c + i % args->geo.c;
+        at[0] = i / (4 * args->p.pooling.windows.c) * args->p.pooling.windows.c + i % args->p.pooling.windows.c;
 }
 
 static struct want want_of(const struct layout *f, const struct fl_args *args, int64_t i) {
@@ -361,20 +362,24 @@ static void check_operation(const struct layout *f, enum fl_op op, enum style st
     if (bias || spread)
         n = n < 4 * channels ? 4 * channels : n - n % (4 * channels);
     fill(f, style, n);
-    struct fl_args args = {.op = op,
-                           .format = format,
-                           .alpha = (float)ldexp((double)(check_random(&seed) >> 40) - 0x1p23, -23),
-                           .beta = 1e-4f,
-                           .out = {.data = results, .count = n},
-                           .rounding = random_rounding()};
+    float scalar = (float)ldexp((double)(check_random(&seed) >> 40) - 0x1p23, -23);
+    struct fl_args args = {
+        .op = op, .format = format, .out = {.data = results, .count = n}, .rounding = random_rounding()};
     if (style == SUBNORMAL && check_random(&seed) % 2)
-        args.alpha = ldexpf(args.alpha, -120); /* results far below the smallest number */
+        scalar = ldexpf(scalar, -120); /* results far below the smallest number */
+    if (op == FL_OP_SGD_MOMENTUM)
+        args.p.sgd = (struct fl_sgd){.momentum = scalar, .weight_decay = 1e-4f};
+    else if (op == FL_OP_SGD_UPDATE)
+        args.p.sgd = (struct fl_sgd){.rate = scalar};
+    else
+        args.p.map = (struct fl_map){scalar, 1e-4f};
     if (style == HARD && (op == FL_OP_SCALE || op == FL_OP_ADD || op == FL_OP_SUB || op == FL_OP_ADD_RELU))
         make_hard(f, &args, n);
     if (bias)
-        args.geo = (struct fl_geometry){.m = n / channels, .n = channels};
+        args.p.rows = (struct fl_row_sizes){.m = n / channels, .n = channels};
     if (spread)
-        args.geo = (struct fl_geometry){.batch = n / 4 / channels, .h = 2, .w = 2, .c = channels, .p = 1, .q = 1};
+        args.p.pooling.windows =
+            (struct fl_windows){.batch = n / 4 / channels, .h = 2, .w = 2, .c = channels, .p = 1, .q = 1};
     const int64_t counts[] = {spread ? n / 4 : n, bias ? channels : n, n};
     for (int k = 0; k < operands_of(op); k++)
         args.in[k] = (struct fl_view){.data = operands[k], .count = counts[k]};
@@ -419,7 +424,7 @@ static void check_products(const struct layout *f, enum style style) {
                            .format = format,
                            .in = {{.data = operands[0], .count = M}, {.data = operands[1], .count = N}},
                            .out = {.data = results, .count = M * N},
-                           .geo = {.m = M, .n = N, .k = 1},
+                           .p.product.matrices = {.m = M, .n = N, .k = 1},
                            .rounding = random_rounding()};
     for (int backend = FL_REF; backend < FL_BACKENDS; backend++) {
         enum fl_backend chosen;
@@ -467,7 +472,7 @@ static void check_unbiased(const struct layout *f, enum style style) {
                                      .format = format,
                                      .in = {{.data = operands[0], .count = N}},
                                      .out = {.data = results, .count = N},
-                                     .alpha = alpha,
+                                     .p.map.alpha = alpha,
                                      .rounding = random_rounding(),
                                      .stats = &stats};
         const fl_kernel kernel = fl_kernel_select(format, args.op, (enum fl_backend)backend, &chosen);

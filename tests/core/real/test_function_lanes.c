@@ -194,8 +194,8 @@ static void begin(struct call *c, const struct fl_format *f, enum fl_op op, int6
     *c = (struct call){.format = f, .count = count, .want = fl_alloc(bytes), .got = fl_alloc(bytes)};
     c->args = (struct fl_args){.op = op,
                                .format = f,
-                               .alpha = alphas[check_random(&seed) % (sizeof alphas / sizeof alphas[0])],
-                               .beta = betas[check_random(&seed) % (sizeof betas / sizeof betas[0])]};
+                               .p.map.alpha = alphas[check_random(&seed) % (sizeof alphas / sizeof alphas[0])],
+                               .p.map.beta = betas[check_random(&seed) % (sizeof betas / sizeof betas[0])]};
     if (f->truncates && check_random(&seed) % 4 == 0)
         c->args.rounding.mode = TENSOR_ROUND_TRUNCATE;
     for (int i = 0; i < 1 + has_two(op); i++) {

@@ -93,7 +93,7 @@ static void make_call(struct call *c, const struct fl_format *f, enum fl_op op, 
         c->x[i] =
             (uint16_t)(check_random(&seed) % 5 ? check_random(&seed) >> 20 : 0); /* zeros are many in a gradient */
     }
-    c->args = (struct fl_args){.op = op, .format = f, .alpha = -0.25f, .beta = 2.5f, .rounding = {mode, 0, 0}};
+    c->args = (struct fl_args){.op = op, .format = f, .p.map = {-0.25f, 2.5f}, .rounding = {mode, 0, 0}};
     c->args.in[0] = (struct fl_view){c->x, NULL, exponent_at(e_in), count};
     if (c->x2)
         c->args.in[1] = (struct fl_view){c->x2, NULL, exponent_at(e_in), count};

@@ -81,8 +81,13 @@ static void make(struct operand *o, const struct fl_format *f, int64_t count, en
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
+struct sizes {
+    int64_t m, n, k;
+};
+
 struct call {
     struct fl_args args;
+    struct sizes geo;
     int64_t in[3], out;
     int32_t indices[MOST];
 };
@@ -92,13 +97,13 @@ static void rows(struct call *c, int64_t *m, int64_t *n) {
                                  127, 128, 129, 192, 255, 257, 1000, 1025, 2048, 2049, 3001};
     *n = between(0, 3) ? widths[between(0, (int)(sizeof widths / sizeof widths[0]) - 1)] : between(1, 4500);
     *m = between(1, *n > 500 ? 5 : *n > 20 ? 40 : 1200);
-    c->args.geo.m = *m;
-    c->args.geo.n = *n;
+    c->geo.m = *m;
+    c->geo.n = *n;
     c->in[0] = c->out = *m * *n;
 }
 
 static void permutation(struct call *c) {
-    struct fl_strides *s = &c->args.strides;
+    struct fl_permutation *s = &c->args.p.permutation;
     int64_t shape[TENSOR_MAX_DIMS], stride[TENSOR_MAX_DIMS], count = 1;
     int order[TENSOR_MAX_DIMS];
     s->ndim = (int)between(1, 5);
@@ -126,7 +131,7 @@ static void permutation(struct call *c) {
 
 static void describe(struct call *c, enum fl_op op) {
     int64_t m, n;
-    struct fl_geometry *g = &c->args.geo;
+    struct sizes *g = &c->geo;
     switch ((int)op) {
     case FL_OP_LAYERNORM:
     case FL_OP_RMSNORM:
@@ -163,7 +168,6 @@ static void describe(struct call *c, enum fl_op op) {
         c->out = op == FL_OP_EMBEDDING ? m * n : g->k * n;
         for (int64_t i = 0; i < m; i++)
             c->indices[i] = (int32_t)between(0, g->k - 1);
-        c->args.numbers.i[2] = c->indices;
         return;
     case FL_OP_PERMUTE:
         permutation(c);
@@ -174,8 +178,8 @@ static void describe(struct call *c, enum fl_op op) {
         g->m = between(1, MOST / whole);
         g->k = between(0, whole - part);
         g->n = op == FL_OP_SLICE ? part : whole;
-        g->c = op == FL_OP_SLICE ? whole : part;
-        c->in[0] = g->m * g->c;
+        c->args.p.slice = (struct fl_slice){.rows = g->m, .columns = whole, .first = g->k, .part = part};
+        c->in[0] = g->m * (op == FL_OP_SLICE ? whole : part);
         c->out = g->m * g->n;
         return;
     }
@@ -187,6 +191,34 @@ static void describe(struct call *c, enum fl_op op) {
             g->n += width;
         }
         c->out = g->m * g->n;
+        c->args.p.rows = (struct fl_row_sizes){g->m, g->n};
+    }
+}
+
+/* What is told to the operations that have numbers besides. */
+static void set_numbers(struct call *c, enum fl_op op, double epsilon, float scale) {
+    const struct sizes *g = &c->geo;
+    switch ((int)op) {
+    case FL_OP_LAYERNORM:
+    case FL_OP_RMSNORM:
+    case FL_OP_LAYERNORM_GRAD:
+    case FL_OP_RMSNORM_GRAD:
+    case FL_OP_LAYERNORM_GAMMA_GRAD:
+    case FL_OP_RMSNORM_GAMMA_GRAD:
+        c->args.p.norm = (struct fl_norm){.m = g->m, .n = g->n, .epsilon = epsilon};
+        return;
+    case FL_OP_SOFTMAX:
+    case FL_OP_LOG_SOFTMAX:
+    case FL_OP_SOFTMAX_GRAD:
+    case FL_OP_LOG_SOFTMAX_GRAD:
+        c->args.p.softmax = (struct fl_softmax){.m = g->m, .n = g->n, .causal = g->k, .scale = scale};
+        return;
+    case FL_OP_EMBEDDING:
+    case FL_OP_EMBEDDING_GRAD:
+        c->args.p.table = (struct fl_table){.rows = g->k, .columns = g->n, .count = g->m, .indices = c->indices};
+        return;
+    default:
+        return;
     }
 }
 
@@ -238,10 +270,10 @@ static void check_case(const struct fl_format *f, enum fl_op op, int number) {
     c.args.format = f;
     describe(&c, op);
     static const double epsilons[] = {1e-5, 0.5, 1e-300, 1e30};
-    c.args.numbers.real = between(0, 3) ? epsilons[between(0, 9) < 7 ? 0 : between(1, 3)]
-                                        : ldexp(1 + unit() * (double)between(0, 1), (int)between(-1000, 990));
+    const double epsilon = between(0, 3) ? epsilons[between(0, 9) < 7 ? 0 : between(1, 3)]
+                                         : ldexp(1 + unit() * (double)between(0, 1), (int)between(-1000, 990));
     static const float scales[] = {1, 0.125f, -0.7f, 0, 300, 1e-30f};
-    c.args.alpha = scales[between(0, 5)];
+    set_numbers(&c, op, epsilon, scales[between(0, 5)]);
     const int rounding = (int)between(0, 7);
     c.args.rounding = (struct fl_rounding){rounding == 0 && f->draws       ? TENSOR_ROUND_STOCHASTIC
                                            : rounding == 1 && f->truncates ? TENSOR_ROUND_TRUNCATE
@@ -272,13 +304,12 @@ static void check_case(const struct fl_format *f, enum fl_op op, int number) {
         tensor_set_threads(1 + number % 3);
         CHECK(!run(&c.args, kernel, &got, &mine, false), "%s.%s", f->name, fl_op_name(op));
         CHECK(same(f, &want, &got, &at), "%s.%s.%s case %d [%lld,%lld] differs at %lld", f->name, fl_op_name(op),
-              fl_backend_name((enum fl_backend)backend), number, (long long)c.args.geo.m, (long long)c.args.geo.n,
-              (long long)at);
+              fl_backend_name((enum fl_backend)backend), number, (long long)c.geo.m, (long long)c.geo.n, (long long)at);
         CHECK(same_stats(&stats, &mine),
               "%s.%s.%s case %d [%lld,%lld]: maximum %a gamma %d saturated %lld flushed %lld nonfinite %lld, want %a "
               "%d %lld %lld %lld",
-              f->name, fl_op_name(op), fl_backend_name((enum fl_backend)backend), number, (long long)c.args.geo.m,
-              (long long)c.args.geo.n, mine.maximum, mine.gamma, (long long)mine.saturated, (long long)mine.flushed,
+              f->name, fl_op_name(op), fl_backend_name((enum fl_backend)backend), number, (long long)c.geo.m,
+              (long long)c.geo.n, mine.maximum, mine.gamma, (long long)mine.saturated, (long long)mine.flushed,
               (long long)mine.nonfinite, stats.maximum, stats.gamma, (long long)stats.saturated,
               (long long)stats.flushed, (long long)stats.nonfinite);
         CHECK(!run(&c.args, kernel, &got, &mine, true) && mine.maximum == stats.maximum,

@@ -95,15 +95,16 @@ static void run_guarded(const struct call *call, fl_kernel kernel, bool at_end, 
     const struct fl_format *f = call->format;
     const size_t bytes = (size_t)f->bytes, n = (size_t)(call->shape.geo.n ? call->shape.geo.n : 1);
     struct guarded memory[VIEWS + CHANNEL_ARRAYS + SUMS] = {{0}}, *g = memory;
-    struct fl_view *views[] = {&args.in[0], &args.in[1], &args.in[2], &args.epilogue.bias, &args.epilogue.residual};
+    struct fl_view *views[] = {&args.in[0], &args.in[1], &args.in[2], NULL, NULL};
+    addends_of(&args, views + 3);
     for (int i = 0; i < 5; i++)
-        if (views[i]->data)
+        if (views[i] && views[i]->data)
             move(views[i], g++, (size_t)views[i]->count * bytes, at_end);
     for (int i = 0; i < 3; i++)
         if (args.in[i].wide)
             move_array((const void **)&args.in[i].wide, g++, (size_t)args.in[i].count * (size_t)f->wide_bytes, at_end);
     if (call->op == FL_OP_CHANNEL_AFFINE || call->op == FL_OP_CHANNEL_AFFINE_GRAD) {
-        struct fl_channels *c = &args.channels;
+        struct fl_channels *c = &args.p.batch_norm.channels;
         const void **arrays[] = {(const void **)&c->a,
                                  (const void **)&c->b,
                                  (const void **)&c->d,
@@ -118,12 +119,12 @@ static void run_guarded(const struct call *call, fl_kernel kernel, bool at_end, 
     if (call->op == FL_OP_CHANNEL_SUMS || call->op == FL_OP_CHANNEL_GRAD_SUMS)
         for (int i = 0; i < SUMS; i++) {
             *g = guarded_new(n * 8, at_end);
-            *(i < 2 ? (void **)&args.sums.i[i] : (void **)&args.sums.f[i - 2]) = g++->data;
+            *(i < 2 ? (void **)&args.p.batch_norm.sums.i[i] : (void **)&args.p.batch_norm.sums.f[i - 2]) = g++->data;
         }
     if (call->shape.out) {
         args.out = (struct fl_view){.e = exponent_at(call->e_out), .count = call->shape.out};
         if (in_place) {
-            const struct fl_view *over = call->shape.residual ? &args.epilogue.residual : &args.in[0];
+            const struct fl_view *over = call->shape.residual ? views[4] : &args.in[0];
             args.out.data = over->data;
         } else {
             move(&args.out, g++, (size_t)call->shape.out * bytes, at_end);

@@ -1,33 +1,17 @@
 /* docs/support.md: which operation runs in which format on which backend, what it promises, what its gradient is; then
  * networks. The rows of kernels are asked, and a device that runs the kernels of a GPU; nothing is typed but what no
- * table can say (promises below), and an operation that is missing there is a failure. The test fails where the page
- * says something else. test_support [--write]     writes the page */
+ * table can say (support_promises.h), and an operation that is missing there is a failure. The test fails where the
+ * page says something else. test_support [--write]     writes the page */
 #include "check.h"
 #include "core/table/any_format.h"
 #include "core/table/format.h"
 #include "core/queue/queue.h"
 #include "flexlab/nn.h"
+#include "support_promises.h"
 #include <string.h>
 
-/* Of operations that are no maps. */
-enum promise {
-    EXACT = 1, /* integers: the exact rational result rounded once; floats: binary32 in a fixed order */
-    REAL,      /* the real number rounded once, in every format */
-    DOUBLE,    /* integers: double, in a fixed sequence, of exact sums; rounded once. floats: in double */
-    COPY,      /* values as they are, stored as results */
-    NUMBERS    /* numbers beside the formats: means, indices, factors; double in a fixed sequence */
-};
 static const char *const promise_names[] = {
     [EXACT] = "exact", [REAL] = "real", [DOUBLE] = "double", [COPY] = "copy", [NUMBERS] = "numbers"};
-
-struct known {
-    enum promise promise;
-    const char *gradient; /* what computes it; NULL: nothing in training needs one */
-};
-
-static const struct known known[FL_OP_LIMIT] = {
-#include "support_promises.inc"
-};
 
 /* --- the page ----------------------------------------------------------------------------------------------------- */
 
@@ -91,7 +75,7 @@ static struct known facts_of(enum fl_op op) {
 
 static void print_operation(tensor_device *device, enum fl_op op) {
     const struct known k = facts_of(op);
-    CHECK(k.promise, "%s (%d): no line in support_promises.inc says what it promises", fl_op_name(op), (int)op);
+    CHECK(k.promise, "%s (%d): no line in support_promises.h says what it promises", fl_op_name(op), (int)op);
     fprintf(out, "| `%s`", fl_op_name(op));
     for (int i = 0; fl_format_at(i); i++)
         print_cell(device, fl_format_at(i), op);

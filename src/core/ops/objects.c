@@ -1,0 +1,60 @@
+/* objects.c - all operations by number and by name: the objects that ops.def lists. */
+#include "core/ops/operation.h"
+#include <string.h>
+
+#define FL_MAP1(id, CONSTANT, name, expr) extern const struct fl_function fl_function_##name;
+#define FL_MAP1_SCALAR FL_MAP1
+#define FL_MAP1_SCALARS FL_MAP1
+#define FL_MAP2 FL_MAP1
+#define FL_MAP2_SCALAR FL_MAP1
+#define FL_MAP2_SCALARS FL_MAP1
+#define FL_MAP3 FL_MAP1
+#define FL_OBJECT(id, CONSTANT, name)                                                                                  \
+    extern const struct fl_operation fl_operation_##name;                                                              \
+    extern const struct fl_function fl_function_##name;
+#define FL_INTERNAL(id, CONSTANT, name) extern const struct fl_operation fl_operation_##name;
+#define FL_COMPOSED(name) extern const struct fl_function fl_function_##name;
+#include "flexlab/ops.def"
+
+extern const struct fl_operation fl_map_operations[FL_OP_LIMIT];
+
+static const struct fl_operation *const operations[FL_OP_LIMIT] = {
+#define FL_MAP1(id, CONSTANT, name, expr) [id] = &fl_map_operations[id],
+#define FL_MAP1_SCALAR FL_MAP1
+#define FL_MAP1_SCALARS FL_MAP1
+#define FL_MAP2 FL_MAP1
+#define FL_MAP2_SCALAR FL_MAP1
+#define FL_MAP2_SCALARS FL_MAP1
+#define FL_MAP3 FL_MAP1
+#define FL_OBJECT(id, CONSTANT, name) [id] = &fl_operation_##name,
+#define FL_INTERNAL(id, CONSTANT, name) [id] = &fl_operation_##name,
+#include "flexlab/ops.def"
+};
+
+static const struct fl_function *const functions[] = {
+#define FL_MAP1(id, CONSTANT, name, expr) &fl_function_##name,
+#define FL_MAP1_SCALAR FL_MAP1
+#define FL_MAP1_SCALARS FL_MAP1
+#define FL_MAP2 FL_MAP1
+#define FL_MAP2_SCALAR FL_MAP1
+#define FL_MAP2_SCALARS FL_MAP1
+#define FL_MAP3 FL_MAP1
+#define FL_OBJECT(id, CONSTANT, name) &fl_function_##name,
+#define FL_COMPOSED(name) &fl_function_##name,
+#include "flexlab/ops.def"
+};
+
+const struct fl_operation *fl_operation_of(enum fl_op op) {
+    return op > 0 && op < FL_OP_LIMIT ? operations[op] : NULL;
+}
+
+const struct fl_function *fl_function_at(int i) {
+    return i >= 0 && i < (int)(sizeof functions / sizeof functions[0]) ? functions[i] : NULL;
+}
+
+const struct fl_function *fl_function_named(const char *name) {
+    for (int i = 0; fl_function_at(i); i++)
+        if (!strcmp(functions[i]->name, name))
+            return functions[i];
+    return NULL;
+}

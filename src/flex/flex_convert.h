@@ -1,0 +1,109 @@
+/* flex_convert.h - binary32 to mantissas under a given exponent and back, for conversions between formats.
+ *
+ * Gives: floats_to_elements, elements_to_floats. */
+#ifndef FL_FLEX_CONVERT_H
+#define FL_FLEX_CONVERT_H
+
+#include "core/base/stream.h"
+#include "flex/flex_convert_plan.h"
+#include "flex/flex_parts.h"
+#include "flex/flex_store.h"
+
+static uint32_t magnitude_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits & 0x7fffffffu;
+}
+
+/* The rare run with NaN or Inf, or a unit that binary32 does not hold. */
+static void convert_unusual(int16_t *dst, int64_t n, const float *x, int e, struct fl_stats *stats) {
+    for (int64_t i = 0; i < n; i++) {
+        if (magnitude_of(x[i]) >= 0x7f800000u) {
+            const int32_t m = fl_put_nonfinite((double)x[i], FLEX_TOP, stats);
+            if (dst)
+                dst[i] = (int16_t)m;
+            continue;
+        }
+        const double size = fabs(ldexp((double)x[i], e));
+        const int32_t m = (int32_t)rint(size < FLEX_TOP + 1 ? size : FLEX_TOP + 1);
+        const int32_t kept = m > FLEX_TOP ? FLEX_TOP : m;
+        stats->maximum = fmax(stats->maximum, (double)fabsf(x[i]));
+        stats->saturated += m > FLEX_TOP;
+        stats->flushed += m == 0 && x[i] != 0;
+        stats->gamma = kept > stats->gamma ? kept : stats->gamma;
+        if (dst)
+            dst[i] = (int16_t)(x[i] < 0 ? -kept : kept);
+    }
+}
+
+/* Nearest even, in one pass. The addition of 1.5 * 2^23 leaves no bits below one: the last bits are then the integer.
+ * What saturates, and the largest mantissa, follow from the largest number. */
+static void floats_to_elements(const struct fl_view *out, int64_t first, int64_t n, const float *x,
+                               const struct fl_rounding *rounding, struct fl_stats *stats) {
+    (void)rounding;
+    int16_t *dst = element(out, first);
+    const int e = fl_exponent(out);
+    float unit;
+    const bool usual = flex_load_unit(e, &unit) && dst;
+    const float top = FLEX_TOP, whole = 0x1.8p23f;
+    uint32_t largest = 0, zeros = 0, nothing = 0;
+    if (usual)
+        for (int64_t i = 0; i < n; i++) {
+            const uint32_t magnitude = magnitude_of(x[i]);
+            const float v = x[i] * unit, below = v < top ? v : top;
+            const float inside = below > -top ? below : -top, m = inside + whole;
+            int32_t bits;
+            memcpy(&bits, &m, sizeof bits);
+            largest = magnitude > largest ? magnitude : largest;
+            zeros += m == whole;
+            nothing += magnitude == 0;
+            dst[i] = (int16_t)bits;
+        }
+    else
+        for (int64_t i = 0; i < n; i++)
+            largest = magnitude_of(x[i]) > largest ? magnitude_of(x[i]) : largest;
+    if (largest >= 0x7f800000u || (dst && !usual)) {
+        convert_unusual(dst, n, x, e, stats);
+        return;
+    }
+    float maximum;
+    memcpy(&maximum, &largest, sizeof maximum);
+    stats->maximum = fmax(stats->maximum, (double)maximum);
+    if (!dst)
+        return;
+    const float size = maximum * unit;
+    const int32_t gamma = (int32_t)rintf(size < top ? size : top);
+    stats->gamma = gamma > stats->gamma ? gamma : stats->gamma;
+    stats->flushed += (int64_t)zeros - (int64_t)nothing;
+    if (!(size >= top + 0.5f)) /* a tie goes to 32768, which is even */
+        return;
+    uint32_t saturated = 0;
+    for (int64_t i = 0; i < n; i++)
+        saturated += fabsf(x[i] * unit) >= top + 0.5f;
+    stats->saturated += saturated;
+}
+
+/* Exact for exponents that binary32 holds with all mantissas, -112 ... 127; by two factors, both of which it holds. */
+static uint32_t elements_to_floats(const struct fl_view *in, int64_t first, int64_t n, float *x, bool stream) {
+    const int16_t *m = element(in, first);
+    const int e = fl_exponent(in);
+    float units[2];
+    flex_store_units(e, units);
+    const float unit0 = units[0], unit1 = units[1];
+    _Alignas(64) float buffer[FLEX_BLOCK];
+    int32_t largest = 0;
+    for (int64_t i = 0; i < n; i += FLEX_BLOCK) {
+        const int64_t length = minimum(n - i, FLEX_BLOCK);
+        float *y = stream ? buffer : x + i;
+        for (int64_t j = 0; j < length; j++) {
+            const int32_t size = m[i + j] < 0 ? -m[i + j] : m[i + j];
+            largest = size > largest ? size : largest;
+            y[j] = (float)m[i + j] * unit0 * unit1;
+        }
+        if (stream)
+            fl_stream(x + i, y, (size_t)length * sizeof *x);
+    }
+    return magnitude_of((float)largest * unit0 * unit1);
+}
+
+#endif

@@ -1,0 +1,70 @@
+/* gemm_int16_bytes.h - the mod-255 check: sums of any int16 data by the sum modulo 2^32 and the sum modulo 255, which
+ * vpdpbusd makes from bytes (gemm_schemes.c).
+ *
+ * Gives, where vpdpbusd is: panel_bytes, gemm_pack_bytes, gemm_finish_bytes. */
+#ifndef FL_GEMM_INT16_BYTES_H
+#define FL_GEMM_INT16_BYTES_H
+
+#include "gemm/gemm_int16_vector.h"
+#include "gemm/gemm_panel_kernels.inc"
+
+#ifdef __AVX512VNNI__
+#define multiply_add_bytes(sum, a, b) (vector) _mm512_dpbusd_epi32((__m512i)(sum), (__m512i)(b), (__m512i)(a))
+#define PANEL_BYTES(rows, columns)                                                                                     \
+    PANEL_KERNEL(bytes, rows, columns) {                                                                               \
+        PANEL_WHOLE(multiply_add_bytes, (vector){0}, rows)                                                             \
+    }
+PANEL_HEIGHTS(PANEL_BYTES)
+#define PANEL_BYTES_NAME(rows, columns) [rows] = gemm_bytes_##rows##x##columns,
+static const gemm_panel_kernel panel_bytes[PANEL_ROWS + 1] = {PANEL_HEIGHTS(PANEL_BYTES_NAME)};
+
+/* int16 modulo 255, in 0 ... 254: 256 = 1 modulo 255, so the sum of the bytes, brought into range. */
+static inline __m512i modulo_255(__m512i x) {
+    const __m512i m = _mm512_set1_epi16(255);
+    __m512i s = _mm512_add_epi16(_mm512_srai_epi16(x, 8), _mm512_and_si512(x, m)); /* -128 ... 382 */
+    s = _mm512_min_epu16(s, _mm512_add_epi16(s, m));
+    return _mm512_min_epu16(s, _mm512_sub_epi16(s, m));
+}
+
+/* The first `count` of a row of packed elements, zeros beyond. */
+static inline __m512i packed_row(const gemm_packed *from, int64_t count) {
+    return _mm512_maskz_loadu_epi32(count >= LANES ? 0xffff : (__mmask16)((1u << count) - 1), from);
+}
+
+/* Rows of `width` k-pairs to half as many rows of four bytes each; centred: 128 ... 254 become -127 ... -1. */
+static void gemm_pack_bytes(const gemm_packed *panel, int64_t width, int64_t steps, bool centred, gemm_packed *bytes) {
+    const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
+    for (int64_t k = 0; k < steps; k += 2)
+        for (int64_t j = 0; j < width; j += LANES) {
+            const gemm_packed *at = panel + k * width + j;
+            const __m512i first = modulo_255(packed_row(at, width - j));
+            const __m512i second =
+                k + 1 < steps ? modulo_255(packed_row(at + width, width - j)) : _mm512_setzero_si512();
+            __m512i x = _mm512_shuffle_epi8(_mm512_packus_epi16(first, second), order);
+            if (centred)
+                x = _mm512_sub_epi8(x, _mm512_movm_epi8(_mm512_movepi8_mask(x))); /* x - 255, modulo 256 */
+            _mm512_storeu_si512(bytes + k / 2 * width + j, x);
+        }
+}
+
+/* sum: modulo 2^32; rest: modulo 255, not reduced. */
+static void gemm_finish_bytes(const int32_t *sum, const int32_t *rest, int64_t stride, int64_t rows, int64_t columns,
+                              int64_t splits, bool add, const struct gemm_sums *out) {
+    (void)splits;
+    for (int64_t i = 0; i < rows; i++) {
+        const int32_t *restrict of_sum = sum + i * stride, *restrict of_rest = rest + i * stride;
+        int32_t *restrict low = out->low + i * out->stride, *restrict high = out->high + i * out->stride;
+        for (int64_t j = 0; j < columns; j++) {
+            const int32_t lo = (int32_t)((uint32_t)of_sum[j] - (uint32_t)GEMM_REST);
+            /* 2^16 = 1 modulo 255 as well; |d| < 2^18, so a quotient of binary32 rounds to the nearest */
+            const int32_t d = (of_rest[j] >> 16) + (of_rest[j] & 0xffff) - (lo >> 16) - (lo & 0xffff);
+            const int32_t t = d - 255 * ((int32_t)((float)d * (1.0f / 255) + 2048.5f) - 2048);
+            limbs_put(low, high, j, lo & (-GEMM_REST - 1),
+                      (lo >> GEMM_LIMB_BITS) + (int32_t)((uint32_t)t << (32 - GEMM_LIMB_BITS)), add);
+        }
+    }
+}
+
+#endif
+
+#endif

@@ -1,0 +1,131 @@
+/* gemm_int16_vector.h - vectors of int32 accumulators of int16 products, for the micro-kernels.
+ *
+ * An accumulator wraps, so it is right whenever the true sum fits int32. A carry split moves all but the low 15 bits
+ * on: high += accumulator >> 15 (floor),   accumulator = its low 15 bits - 2^15, in -2^15 ... -1, which leaves 1 to be
+ * added to high for each split; accumulators start at -2^15, as after a split. Leaving the rest negative makes room for
+ * the one sum of two products that is larger than the others, (-2^15)^2 twice: -1 + 2^31 = 2^31 - 1, -2^15 - 2 * 2^15
+ * (2^15 - 1) > -2^31, so a split after every step is always right, and splits can be as rare as the operands allow:
+ * accumulators are right while the sum of |a b| since the last split is at most GEMM_SPLIT_LIMIT.
+ *
+ * Gives: LANES, GEMM_EXACT, vector, vector_start, vector_load, vector_put, vector_broadcast, multiply_add,
+ * product_add, split_register, split_memory, limbs_put. */
+#ifndef FL_GEMM_INT16_VECTOR_H
+#define FL_GEMM_INT16_VECTOR_H
+
+#include "gemm/gemm.h"
+#include <string.h>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+enum { LANES = 16 };
+#elif defined(__AVX2__)
+enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
+#define GEMM_EXACT 1
+
+typedef int32_t vector __attribute__((vector_size(LANES * 4)));
+typedef uint32_t uvector __attribute__((vector_size(LANES * 4)));
+
+static inline __attribute__((always_inline)) vector vector_load(const void *from) {
+    vector x;
+    memcpy(&x, from, sizeof x);
+    return x;
+}
+static inline __attribute__((always_inline)) void vector_put(void *to, vector x) {
+    memcpy(to, &x, sizeof x);
+}
+static inline __attribute__((always_inline)) vector vector_start(void) {
+    return (vector){0} + GEMM_REST;
+}
+static inline __attribute__((always_inline)) vector vector_broadcast(const gemm_packed *a) {
+    return (vector){0} + (int32_t)*a;
+}
+static inline __attribute__((always_inline)) vector wrapping_add(vector x, vector y) {
+    return (vector)((uvector)x + (uvector)y);
+}
+
+/* The sum of both products of each k-pair. */
+static inline __attribute__((always_inline)) vector products(vector a, vector b) {
+#if defined(__AVX512F__)
+    return (vector)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+    return (vector)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif defined(__SSE2__)
+    return (vector)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+    const vector a0 = (vector)((uvector)a << 16) >> 16, b0 = (vector)((uvector)b << 16) >> 16;
+    return wrapping_add(a0 * b0, (a >> 16) * (b >> 16));
+#endif
+}
+
+/* In assembly, in this order: compilers given the sums of several steps add the products first and run out of
+ * registers. */
+static inline __attribute__((always_inline)) vector multiply_add(vector sum, vector a, vector b) {
+#if defined(__AVX512VNNI__)
+    return (vector)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
+#elif defined(__AVX512F__)
+    __m512i product;
+    __asm__("vpmaddwd %3, %2, %0\n\tvpaddd %0, %1, %1" : "=&v"(product), "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+#elif defined(__AVX2__)
+    __m256i product;
+    __asm__("vpmaddwd %3, %2, %0\n\tvpaddd %0, %1, %1" : "=&x"(product), "+x"(sum) : "x"(a), "x"(b));
+    return sum;
+#else
+    return wrapping_add(sum, products(a, b));
+#endif
+}
+
+/* Two sums apart: of the products, which may wrap, and of all but the low 16 bits of each k-pair's. */
+static inline __attribute__((always_inline)) void product_add(vector *sum, vector *high, vector a, vector b) {
+    const vector p = products(a, b);
+    *sum = wrapping_add(*sum, p);
+    *high = wrapping_add(*high, p >> 16);
+}
+
+static inline __attribute__((always_inline)) void split_register(vector *sum, vector *high) {
+    *high = wrapping_add(*high, *sum >> GEMM_LIMB_BITS);
+    *sum |= GEMM_REST;
+}
+
+/* The same with the high limbs in memory, in this order and nowhere else: compilers given the choice keep too much in
+ * registers and spill the sums. */
+static inline __attribute__((always_inline)) void split_memory(vector *sum, int32_t *high) {
+#if defined(__AVX512F__)
+    __m512i up;
+    __asm__("vpsrad %3, %1, %0\n\tvpord %4, %1, %1\n\tvpaddd %2, %0, %0\n\tvmovdqa64 %0, %2"
+            : "=&v"(up), "+v"(*sum), "+m"(*(__m512i *)(void *)high)
+            : "i"(GEMM_LIMB_BITS), "v"(_mm512_set1_epi32(GEMM_REST)));
+#elif defined(__AVX2__)
+    static const int32_t rest[8] __attribute__((aligned(32))) = {GEMM_REST, GEMM_REST, GEMM_REST, GEMM_REST,
+                                                                 GEMM_REST, GEMM_REST, GEMM_REST, GEMM_REST};
+    __m256i up;
+    __asm__("vpsrad %3, %1, %0\n\tvpor %4, %1, %1\n\tvpaddd %2, %0, %0\n\tvmovdqa %0, %2"
+            : "=&x"(up), "+x"(*sum), "+m"(*(__m256i *)(void *)high)
+            : "i"(GEMM_LIMB_BITS), "m"(*(const __m256i *)(const void *)rest));
+#else
+    vector up = vector_load(high);
+    split_register(sum, &up);
+    vector_put(high, up);
+#endif
+}
+
+/* A sum to its limbs, or added to what is there. */
+static inline void limbs_put(int32_t *low, int32_t *high, int64_t j, int32_t rest, int32_t up, bool add) {
+    if (add) {
+        rest += low[j];
+        up += high[j] + (rest >> GEMM_LIMB_BITS);
+        rest &= -GEMM_REST - 1;
+    }
+    low[j] = rest;
+    high[j] = up;
+}
+
+#endif

@@ -1,0 +1,15 @@
+/* gemm_unroll.h - loops that the compiler is to unroll, or to leave as they are.
+ *
+ * Gives: GEMM_UNROLL, GEMM_NO_UNROLL. */
+#ifndef FL_GEMM_UNROLL_H
+#define FL_GEMM_UNROLL_H
+
+#ifdef __clang__
+#define GEMM_UNROLL _Pragma("clang loop unroll(full)")
+#define GEMM_NO_UNROLL _Pragma("clang loop unroll(disable)")
+#else
+#define GEMM_UNROLL _Pragma("GCC unroll 16")
+#define GEMM_NO_UNROLL _Pragma("GCC unroll 1")
+#endif
+
+#endif

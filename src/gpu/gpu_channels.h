@@ -1,0 +1,164 @@
+/* gpu_channels.h - the numbers of channels and the maps that they make, for the formats of a folder.
+ *
+ * Expects: the codec of a folder (gpu_element.h).
+ * Gives: add_channels. */
+#ifndef FL_GPU_CHANNELS_H
+#define FL_GPU_CHANNELS_H
+
+#include "core/norms/channel_rules.h"
+#include "gpu/gpu_element.h"
+
+namespace {
+
+/* --- numbers: a thread a channel ---------------------------------------------------------------------------------- */
+
+__global__ void channel_moments(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const struct fl_batch_norm &n = args.p.batch_norm;
+    for (int64_t c = gpu_first(); c < n.n; c += gpu_stride())
+#ifdef FL_SHARED_EXPONENT
+        fl_exact_moments(n.m, n.sums.i[0][c], n.sums.i[1][c], fl_exponent(&args.in[0]), &n.mean[c], &n.variance[c]);
+#else
+        fl_float_moments(n.m, n.sums.f[0][c], n.sums.f[1][c], &n.mean[c], &n.variance[c]);
+#endif
+}
+
+__device__ static inline double vector_at(const struct fl_view &vector, int64_t c) {
+    return gpu_value(vector, fl_exponent(&vector), c);
+}
+
+/* False where its numbers are not finite. */
+__device__ static bool keep_channel(const struct fl_args &args, int64_t c, const struct fl_affine_channel &channel) {
+    const struct fl_channels &to = args.p.batch_norm.channels;
+#ifdef FL_SHARED_EXPONENT
+    struct fl_integer_channel k;
+    if (!fl_integer_channel_of(&channel, fl_exponent(&args.in[0]), fl_exponent(&args.in[1]), &k))
+        return false;
+    to.first[c] = k.first;
+    to.cross[c] = k.cross;
+    to.offset[c] = k.offset;
+    to.first_centre[c] = k.first_centre;
+    to.cross_centre[c] = k.cross_centre;
+#else
+    to.a[c] = (float)channel.scale;
+    to.d[c] = (float)channel.cross;
+    to.b[c] = (float)(channel.offset - (channel.scale * channel.mean + channel.cross * channel.cross_mean));
+#endif
+    return true;
+}
+
+__device__ static struct fl_affine_channel coefficients(const struct fl_args &args, int64_t c) {
+    const struct fl_batch_norm &n = args.p.batch_norm;
+    return fl_normalising(vector_at(n.gamma, c), vector_at(n.beta, c), n.mean[c], n.variance[c], n.epsilon,
+                          args.in[1].data != NULL);
+}
+
+__device__ static struct fl_affine_channel grad_coefficients(const struct fl_args &args, int64_t c) {
+    const struct fl_batch_norm &n = args.p.batch_norm;
+    const double mean = n.mean[c];
+#ifdef FL_SHARED_EXPONENT
+    const int e_dy = fl_exponent(&args.in[0]), e_x = fl_exponent(&args.in[1]);
+    const double sum = fl_scale2((double)n.sums.i[0][c], -e_dy),
+                 about_mean = fl_exact_about_mean(n.m, n.sums.i[0][c], n.sums.i[1][c], mean, e_dy, e_x);
+#else
+    const double sum = n.sums.f[0][c], about_mean = n.sums.f[1][c] - mean * sum;
+#endif
+    n.dbeta[c] = sum;
+    return fl_normalising_gradient(vector_at(n.gamma, c), mean, n.variance[c], n.epsilon, sum, about_mean, n.m,
+                                   &n.dgamma[c]);
+}
+
+__global__ void affine_coefficients(const struct gpu_call call, bool gradient) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    for (int64_t c = gpu_first(); c < call.args.p.batch_norm.n; c += gpu_stride())
+        if (!keep_channel(call.args, c, gradient ? grad_coefficients(call.args, c) : coefficients(call.args, c)))
+            gpu_found(call.control, c);
+}
+
+/* The first channel that had no finite coefficients ends the queue here. One thread. */
+__global__ void end_coefficients(const struct gpu_call call, bool gradient) {
+    struct gpu_now now;
+    const int64_t c = call.control->found;
+    if (!gpu_begin(call, &now) || c < 0)
+        return;
+    const struct fl_affine_channel channel = gradient ? grad_coefficients(call.args, c) : coefficients(call.args, c);
+    struct fl_gpu_failure *failure = &call.control->failure;
+    failure->at = c;
+    failure->value[0] = channel.scale;
+    failure->value[1] = channel.cross;
+    failure->value[2] = channel.mean;
+    failure->value[3] = channel.cross_mean;
+    failure->what = call.args.p.batch_norm.name;
+    failure->finding = FL_GPU_CHANNEL;
+}
+
+/* --- maps --------------------------------------------------------------------------------------------------------- */
+
+__global__ void channel_affine(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const struct fl_channels &k = args.p.batch_norm.channels;
+    const struct fl_view &a = args.in[0], &b = args.in[1], &mask = args.in[2];
+    const int e = fl_exponent(&args.out);
+    const bool second = b.data != NULL;
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+        const int64_t c = i % args.p.batch_norm.n;
+        const bool counts = !mask.data || gpu_value(mask, 0, i) > 0;
+#ifdef FL_SHARED_EXPONENT
+        const int64_t x = counts ? ((const fl_element *)a.data)[i] : 0,
+                      y = second ? ((const fl_element *)b.data)[i] : 0;
+        const struct fl_term terms[3] = {
+            {k.first[c].m * (x - k.first_centre[c]), k.first[c].e},
+            {second ? k.cross[c].m * (y - k.cross_centre[c]) : 0, second ? k.cross[c].e : 0},
+            {k.offset[c].m, k.offset[c].e}};
+        struct fl_wide_sum exact = fl_terms_sum(terms, 3);
+        if (args.p.batch_norm.relu && exact.m < 0)
+            exact.m = 0;
+        gpu_store(now, e, i, fl_terms_odd(exact), fl_terms_abs(exact), &stats);
+#else
+        const float x = counts ? (float)gpu_value(a, 0, i) : 0;
+        const float rest = second ? __fmaf_rn(k.d[c], (float)gpu_value(b, 0, i), k.b[c]) : k.b[c];
+        const float t = __fmaf_rn(k.a[c], x, rest);
+        const float y = args.p.batch_norm.relu && t <= 0 ? 0 : t;
+        gpu_store(now, e, i, y, y, &stats);
+#endif
+    }
+    gpu_report(call.control, stats);
+}
+
+/* --- on the host -------------------------------------------------------------------------------------------------- */
+
+#define GPU_CHANNELS(name, work)                                                                                       \
+    static cudaError_t run_##name(const struct gpu_call *call, cudaStream_t stream) {                                  \
+        return gpu_launch(name, gpu_blocks(call->args.work), GPU_THREADS, 0, stream, *call);                           \
+    }
+GPU_CHANNELS(channel_moments, p.batch_norm.n)
+GPU_CHANNELS(channel_affine, out.count)
+
+static cudaError_t run_coefficients(const struct gpu_call *call, cudaStream_t stream) {
+    const bool gradient = call->args.op == FL_OP_AFFINE_GRAD_COEFFICIENTS;
+    const cudaError_t error =
+        gpu_launch(affine_coefficients, gpu_blocks(call->args.p.batch_norm.n), GPU_THREADS, 0, stream, *call, gradient);
+    return error != cudaSuccess ? error : gpu_launch(end_coefficients, 1, 1, 0, stream, *call, gradient);
+}
+
+static void add_channels(struct gpu_kernels *to) {
+    to->op[FL_OP_CHANNEL_MOMENTS] = run_channel_moments;
+    to->op[FL_OP_AFFINE_COEFFICIENTS] = run_coefficients;
+    to->op[FL_OP_AFFINE_GRAD_COEFFICIENTS] = run_coefficients;
+    to->op[FL_OP_CHANNEL_AFFINE] = run_channel_affine;
+    to->op[FL_OP_CHANNEL_AFFINE_GRAD] = run_channel_affine;
+    to->op[FL_OP_RUNNING_STATISTICS] = gpu_running_statistics;
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,123 @@
+/* gpu_folds.h - sums over the rows of [m, n], for the formats of a folder. A thread sums FL_ROWS_CHUNK rows of one
+ * channel; what it found waits in the workspace, and one thread a channel adds that up, in order.
+ *
+ * Expects: the codec of a folder (gpu_element.h).
+ * Gives: add_folds. */
+#ifndef FL_GPU_FOLDS_H
+#define FL_GPU_FOLDS_H
+
+#include "gpu/gpu_element.h"
+
+namespace {
+
+/* A sum of each of two kinds: of x and of x z. Mantissas, exact; or binary32 chains, which are added in double. */
+#ifdef FL_SHARED_EXPONENT
+typedef int64_t fold_part;
+typedef int64_t fold_sum;
+#else
+typedef float fold_part;
+typedef double fold_sum;
+#endif
+
+__device__ static inline fold_part *part_at(const struct fl_args &args, int kind, int64_t chunk, int64_t channel,
+                                            int64_t chunks) {
+    return (fold_part *)args.workspace + (kind * chunks + chunk) * args.p.rows.n + channel;
+}
+
+/* x: in[0], z: in[z], whose rows count where those of mask (in[2]) are above zero; NULL: all. */
+__global__ void sum_chunks(const struct gpu_call call, int z, int64_t chunks) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const struct fl_view &a = args.in[0], &b = args.in[z], &mask = args.in[2];
+    const int64_t m = args.p.rows.m, n = args.p.rows.n;
+    for (int64_t i = gpu_first(); i < chunks * n; i += gpu_stride()) {
+        const int64_t chunk = i / n, c = i % n, first = chunk * FL_ROWS_CHUNK,
+                      end = first + FL_ROWS_CHUNK < m ? first + FL_ROWS_CHUNK : m;
+        fold_part sum = 0, products = 0;
+        for (int64_t row = first; row < end; row++) {
+            const int64_t at = row * n + c;
+            const bool counts = !z || !mask.data || gpu_value(mask, 0, at) > 0;
+#ifdef FL_SHARED_EXPONENT
+            const int64_t x = counts ? ((const fl_element *)a.data)[at] : 0;
+            sum += x;
+            products += x * ((const fl_element *)b.data)[at];
+#else
+            const float x = counts ? (float)gpu_value(a, 0, at) : 0;
+            sum = __fadd_rn(sum, x);
+            products = __fmaf_rn(x, (float)gpu_value(b, 0, at), products);
+#endif
+        }
+        *part_at(args, 0, chunk, c, chunks) = sum;
+        *part_at(args, 1, chunk, c, chunks) = products;
+    }
+}
+
+__device__ static inline fold_sum sum_of_parts(const struct fl_args &args, int kind, int64_t channel, int64_t chunks) {
+    fold_sum sum = 0;
+    for (int64_t chunk = 0; chunk < chunks; chunk++)
+        sum += *part_at(args, kind, chunk, channel, chunks);
+    return sum;
+}
+
+__global__ void end_channel_sums(const struct gpu_call call, int64_t chunks) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    for (int64_t c = gpu_first(); c < args.p.rows.n; c += gpu_stride())
+        for (int kind = 0; kind < 2; kind++)
+#ifdef FL_SHARED_EXPONENT
+            args.p.batch_norm.sums.i[kind][c] = sum_of_parts(args, kind, c, chunks);
+#else
+            args.p.batch_norm.sums.f[kind][c] = sum_of_parts(args, kind, c, chunks);
+#endif
+}
+
+__global__ void end_sum_rows(const struct gpu_call call, int64_t chunks) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const int e = fl_exponent(&args.out), ex = fl_exponent(&args.in[0]);
+    struct fl_stats stats = {};
+    for (int64_t c = gpu_first(); c < args.p.rows.n; c += gpu_stride()) {
+        const double sum = fl_scale2((double)sum_of_parts(args, 0, c, chunks), -ex);
+        gpu_store(now, e, c, sum, sum, &stats);
+    }
+    gpu_report(call.control, stats);
+}
+
+/* --- on the host -------------------------------------------------------------------------------------------------- */
+
+static int64_t chunks_of(const struct fl_args *args) {
+    return (args->p.rows.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
+}
+
+static size_t fold_need(const struct fl_args *args) {
+    return (size_t)(2 * chunks_of(args) * args->p.rows.n) * sizeof(fold_part);
+}
+
+static cudaError_t run_fold(const struct gpu_call *call, cudaStream_t stream) {
+    const int64_t chunks = chunks_of(&call->args), n = call->args.p.rows.n;
+    const int z = call->args.op == FL_OP_CHANNEL_GRAD_SUMS ? 1 : 0;
+    const cudaError_t error = gpu_launch(sum_chunks, gpu_blocks(chunks * n), GPU_THREADS, 0, stream, *call, z, chunks);
+    if (error != cudaSuccess)
+        return error;
+    if (call->args.op == FL_OP_SUM_ROWS)
+        return gpu_launch(end_sum_rows, gpu_blocks(n), GPU_THREADS, 0, stream, *call, chunks);
+    return gpu_launch(end_channel_sums, gpu_blocks(n), GPU_THREADS, 0, stream, *call, chunks);
+}
+
+static void add_folds(struct gpu_kernels *to) {
+    static const enum fl_op folds[] = {FL_OP_SUM_ROWS, FL_OP_CHANNEL_SUMS, FL_OP_CHANNEL_GRAD_SUMS};
+    for (const enum fl_op op : folds) {
+        to->op[op] = run_fold;
+        to->need[op] = fold_need;
+    }
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,206 @@
+/* gpu_images.h - pooling and shortcuts on images [N, H, W, C], for the formats of a folder. A thread makes one
+ * element at a time.
+ *
+ * Expects: the codec of a folder (gpu_element.h).
+ * Gives: add_images. */
+#ifndef FL_GPU_IMAGES_H
+#define FL_GPU_IMAGES_H
+
+#include "gpu/gpu_element.h"
+
+namespace {
+
+/* Element i of images of h x w pixels of c channels, as its place. */
+struct gpu_place {
+    int64_t n, y, x, c;
+};
+
+__device__ static inline struct gpu_place place_of(int64_t i, int64_t h, int64_t w, int64_t c) {
+    struct gpu_place at;
+    at.c = i % c;
+    at.x = i / c % w;
+    at.y = i / (c * w) % h;
+    at.n = i / (c * w * h);
+    return at;
+}
+
+/* --- max pooling -------------------------------------------------------------------------------------------------- */
+
+/* The first largest element of a window, as a position in x; a NaN counts as larger than anything. */
+__device__ static int64_t largest_in_window(const struct fl_view &x, int e, const struct fl_windows &g, int64_t n,
+                                            int64_t p, int64_t q, int64_t c, double *value) {
+    int64_t best = -1;
+    for (int64_t r = 0; r < g.r; r++)
+        for (int64_t s = 0; s < g.s; s++) {
+            const int64_t y = p * g.stride[0] + r * g.dilation[0] - g.padding[0],
+                          z = q * g.stride[1] + s * g.dilation[1] - g.padding[1];
+            if (y < 0 || y >= g.h || z < 0 || z >= g.w)
+                continue;
+            const int64_t i = ((n * g.h + y) * g.w + z) * g.c + c;
+            const double element = gpu_value(x, e, i);
+            if (best < 0 || element > *value || (element != element && *value == *value)) {
+                best = i;
+                *value = element;
+            }
+        }
+    return best;
+}
+
+__global__ void maxpool(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_windows &g = call.args.p.pooling.windows;
+    const int e = fl_exponent(&call.args.out), ex = fl_exponent(&call.args.in[0]);
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
+        const struct gpu_place at = place_of(i, g.p, g.q, g.c);
+        double value = 0;
+        largest_in_window(call.args.in[0], ex, g, at.n, at.y, at.x, at.c, &value);
+        gpu_store(now, e, i, value, value, &stats);
+    }
+    gpu_report(call.control, stats);
+}
+
+/* The windows that reach over pixel y of a direction, first and last; there may be none. `way`: down or across. */
+__device__ static inline void windows_of(const struct fl_windows &g, int way, int64_t y, int64_t *first,
+                                         int64_t *last) {
+    const int64_t stride = g.stride[way], count = way ? g.q : g.p,
+                  reach = ((way ? g.s : g.r) - 1) * g.dilation[way] + 1;
+    const int64_t at = y + g.padding[way], begin = at - reach + 1;
+    *first = begin <= 0 ? 0 : (begin + stride - 1) / stride;
+    *last = at / stride < count - 1 ? at / stride : count - 1;
+}
+
+/* An element of x takes what the windows sent back whose largest it is, in their order. */
+__global__ void maxpool_grad(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_windows &g = call.args.p.pooling.windows;
+    const struct fl_view &dy = call.args.in[0], &x = call.args.in[1];
+    const int e = fl_exponent(&call.args.out), ey = fl_exponent(&dy), ex = fl_exponent(&x);
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
+        const struct gpu_place at = place_of(i, g.h, g.w, g.c);
+        int64_t p0, p1, q0, q1;
+        windows_of(g, 0, at.y, &p0, &p1);
+        windows_of(g, 1, at.x, &q0, &q1);
+        double sum = 0;
+        for (int64_t p = p0; p <= p1; p++)
+            for (int64_t q = q0; q <= q1; q++) {
+                double value = 0;
+                if (largest_in_window(x, ex, g, at.n, p, q, at.c, &value) != i)
+                    continue;
+                const double part = gpu_value(dy, ey, ((at.n * g.p + p) * g.q + q) * g.c + at.c);
+                sum = GPU_SHARED ? sum + part : (double)__fadd_rn((float)sum, (float)part); /* mantissas: exact */
+            }
+        gpu_store(now, e, i, sum, sum, &stats);
+    }
+    gpu_report(call.control, stats);
+}
+
+/* --- means -------------------------------------------------------------------------------------------------------- */
+
+__global__ void avgpool(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_windows &g = call.args.p.pooling.windows;
+    const int64_t positions = g.h * g.w;
+    const int e = fl_exponent(&call.args.out), ex = fl_exponent(&call.args.in[0]);
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
+        double total = 0; /* exact in shared-exponent formats */
+        float chain = 0;
+        for (int64_t k = 0; k < positions; k++) {
+            const double x = gpu_value(call.args.in[0], ex, (i / g.c * positions + k) * g.c + i % g.c);
+            if (GPU_SHARED) {
+                total += x;
+                continue;
+            }
+            if (k && k % FL_ROWS_CHUNK == 0) {
+                total += chain;
+                chain = 0;
+            }
+            chain = __fadd_rn(chain, (float)x);
+        }
+        const double mean = (total + chain) / (double)positions;
+        gpu_store(now, e, i, mean, mean, &stats);
+    }
+    gpu_report(call.control, stats);
+}
+
+__global__ void avgpool_grad(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_windows &g = call.args.p.pooling.windows;
+    const int64_t positions = g.h * g.w;
+    const int e = fl_exponent(&call.args.out), ey = fl_exponent(&call.args.in[0]);
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
+        const int64_t from = i / (positions * g.c) * g.c + i % g.c;
+        const double part = gpu_value(call.args.in[0], ey, from) / (double)positions;
+        gpu_store(now, e, i, part, part, &stats);
+    }
+    gpu_report(call.control, stats);
+}
+
+/* --- shortcuts of type A ------------------------------------------------------------------------------------------ */
+
+/* Forward: every stride-th pixel, its channels in the middle of more. Backward: the reverse, zeros elsewhere. */
+__global__ void shortcut(const struct gpu_call call, bool gradient) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_windows &g = call.args.p.pooling.windows;
+    const int64_t stride = g.stride[0], pad = (g.filters - g.c) / 2;
+    const int e = fl_exponent(&call.args.out), ex = fl_exponent(&call.args.in[0]);
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
+        double value = 0;
+        if (gradient) {
+            const struct gpu_place at = place_of(i, g.h, g.w, g.c);
+            if (at.y % stride == 0 && at.x % stride == 0 && at.y / stride < g.p && at.x / stride < g.q)
+                value = gpu_value(call.args.in[0], ex,
+                                  ((at.n * g.p + at.y / stride) * g.q + at.x / stride) * g.filters + pad + at.c);
+        } else {
+            const struct gpu_place at = place_of(i, g.p, g.q, g.filters);
+            if (at.c >= pad && at.c < pad + g.c)
+                value = gpu_value(call.args.in[0], ex,
+                                  ((at.n * g.h + at.y * stride) * g.w + at.x * stride) * g.c + at.c - pad);
+        }
+        gpu_store(now, e, i, value, value, &stats);
+    }
+    gpu_report(call.control, stats);
+}
+
+/* --- on the host -------------------------------------------------------------------------------------------------- */
+
+#define GPU_IMAGE(name)                                                                                                \
+    static cudaError_t run_##name(const struct gpu_call *call, cudaStream_t stream) {                                  \
+        return gpu_launch(name, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);                      \
+    }
+GPU_IMAGE(maxpool)
+GPU_IMAGE(maxpool_grad)
+GPU_IMAGE(avgpool)
+GPU_IMAGE(avgpool_grad)
+
+static cudaError_t run_shortcut(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_launch(shortcut, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call,
+                      call->args.op == FL_OP_SHORTCUT_A_GRAD);
+}
+
+static void add_images(struct gpu_kernels *to) {
+    to->op[FL_OP_MAXPOOL2D] = run_maxpool;
+    to->op[FL_OP_MAXPOOL2D_GRAD] = run_maxpool_grad;
+    to->op[FL_OP_AVGPOOL_GLOBAL] = run_avgpool;
+    to->op[FL_OP_AVGPOOL_GLOBAL_GRAD] = run_avgpool_grad;
+    to->op[FL_OP_SHORTCUT_A] = run_shortcut;
+    to->op[FL_OP_SHORTCUT_A_GRAD] = run_shortcut;
+}
+
+} // namespace
+
+#endif

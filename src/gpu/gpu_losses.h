@@ -1,0 +1,285 @@
+/* gpu_losses.h - losses with options, by the sequences of core/losses/loss_entropy.c and core/losses/loss_errors.c,
+ * for the formats of a folder. A thread takes a row of cross-entropy, or a chunk of errors; one adds what they found.
+ *
+ * Expects: the codec of a folder (gpu_element.h).
+ * Gives: add_losses. */
+#ifndef FL_GPU_LOSSES_H
+#define FL_GPU_LOSSES_H
+
+#include "core/arithmetic/elementary.h"
+#include "core/losses/loss_rules.h"
+#include "core/ops/optimisers/optimiser_rules.h"
+#include "gpu/gpu_element.h"
+
+namespace {
+
+/* Of the element that a number stands for: doubles, floats, or the format. */
+__device__ static inline double target_at(const struct fl_args &args, int64_t i) {
+    if (args.p.loss.targets_f64)
+        return args.p.loss.targets_f64[i];
+    return args.p.loss.targets_f32.data ? (double)((const float *)args.p.loss.targets_f32.data)[i]
+                                        : gpu_value(args.in[1], fl_exponent(&args.in[1]), i);
+}
+
+/* --- labels: below `limit`, or the one that counts nothing -------------------------------------------------------- */
+
+__global__ void check_counted_labels(const struct gpu_call call, int64_t limit) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    for (int64_t i = gpu_first(); i < call.args.p.loss.m; i += gpu_stride()) {
+        const int32_t label = call.args.p.loss.labels[i];
+        if (fl_label_counts(&call.args, i) && (label < 0 || label >= limit))
+            gpu_found(call.control, i);
+    }
+}
+
+/* One thread. */
+__global__ void end_counted_labels(const struct gpu_call call, int64_t limit) {
+    struct gpu_now now;
+    const int64_t i = call.control->found;
+    if (!gpu_begin(call, &now) || i < 0)
+        return;
+    struct fl_gpu_failure *failure = &call.control->failure;
+    failure->at = i;
+    failure->value[0] = call.args.p.loss.labels[i];
+    failure->limit = limit;
+    failure->what = call.args.p.loss.name;
+    failure->finding = FL_GPU_LABEL;
+}
+
+static cudaError_t check_all_labels(const struct gpu_call *call, int64_t limit, cudaStream_t stream) {
+    const unsigned blocks = gpu_blocks(call->args.p.loss.m);
+    const cudaError_t error = gpu_launch(check_counted_labels, blocks, GPU_THREADS, 0, stream, *call, limit);
+    return error == cudaSuccess ? gpu_launch(end_counted_labels, 1, 1, 0, stream, *call, limit) : error;
+}
+
+/* --- cross-entropy ------------------------------------------------------------------------------------------------ */
+
+/* What the rows count together; then logits that become gradients (where they are not wanted), losses of the rows,
+ * largest classes. */
+static size_t entropy_need(const struct fl_args *args) {
+    return (size_t)(1 + args->in[0].count + 2 * args->p.loss.m) * sizeof(double);
+}
+
+__device__ static inline double *entropy_losses_of(const struct fl_args &args) {
+    return (double *)args.workspace + 1 + args.in[0].count;
+}
+
+__device__ static inline int32_t *entropy_largest_of(const struct fl_args &args) {
+    return (int32_t *)(entropy_losses_of(args) + args.p.loss.m);
+}
+
+/* One thread. */
+__global__ void begin_entropy(const struct gpu_call call) {
+    struct gpu_now now;
+    if (gpu_begin(call, &now))
+        *(double *)call.args.workspace = fl_weight_of_rows(&call.args);
+}
+
+__device__ static inline double entropy_target(const struct fl_args &args, int64_t row, int64_t c) {
+    return args.p.loss.labels ? (double)(c == args.p.loss.labels[row]) : target_at(args, row * args.p.loss.n + c);
+}
+
+/* Row i, whose logits become gradients; its loss. */
+__device__ static inline double entropy_row(const struct fl_args &args, int64_t i, double *row, double weight,
+                                            int64_t largest) {
+    const struct fl_shares shares = fl_shares_of(&args);
+    const int64_t classes = args.p.loss.n;
+    const double top = row[largest];
+    double sum = 0, together = 0, chosen = 0;
+    for (int64_t c = 0; c < classes; c++) {
+        const double share = fl_share(&shares, entropy_target(args, i, c), c);
+        row[c] -= top;
+        together += share;
+        if (share != 0)
+            chosen += share * row[c];
+    }
+    for (int64_t c = 0; c < classes; c++)
+        sum += row[c] = fl_exp(row[c]);
+    for (int64_t c = 0; c < classes; c++)
+        row[c] = (together * (row[c] / sum) - fl_share(&shares, entropy_target(args, i, c), c)) * weight;
+    return together * fl_log(sum) - chosen;
+}
+
+__global__ void entropy_rows(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const int64_t classes = args.p.loss.n;
+    const int e = fl_exponent(&args.in[0]);
+    const double together = *(const double *)args.workspace,
+                 weight = fl_mean_of(gpu_late(args.late, args.p.loss.gradient_scale), together);
+    double *const z = args.p.loss.gradient ? args.p.loss.gradient : (double *)args.workspace + 1;
+    for (int64_t i = gpu_first(); i < args.p.loss.m; i += gpu_stride()) {
+        double *row = z + i * classes;
+        int64_t largest = 0;
+        for (int64_t c = 0; c < classes; c++) {
+            row[c] = gpu_value(args.in[0], e, i * classes + c);
+            if (row[c] > row[largest])
+                largest = c;
+        }
+        const bool counts = !args.p.loss.labels || fl_label_counts(&args, i);
+        const double loss = counts ? entropy_row(args, i, row, weight, largest) : 0;
+        for (int64_t c = 0; c < classes && (!counts || together == 0); c++)
+            row[c] = 0;
+        entropy_losses_of(args)[i] = loss;
+        entropy_largest_of(args)[i] = (int32_t)largest;
+        if (args.p.loss.predicted)
+            args.p.loss.predicted[i] = (int32_t)largest;
+    }
+}
+
+/* Sums in the order of the rows. One thread. */
+__global__ void end_entropy(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    double total = 0;
+    int32_t right = 0;
+    for (int64_t i = 0; i < args.p.loss.m; i++) {
+        total += entropy_losses_of(args)[i];
+        right +=
+            args.p.loss.labels && fl_label_counts(&args, i) && entropy_largest_of(args)[i] == args.p.loss.labels[i];
+    }
+    *args.p.loss.loss = fl_mean_of(total, *(const double *)args.workspace);
+    if (args.p.loss.correct)
+        *args.p.loss.correct = right;
+}
+
+static cudaError_t run_entropy(const struct gpu_call *call, cudaStream_t stream) {
+    cudaError_t error = call->args.p.loss.labels ? check_all_labels(call, call->args.p.loss.n, stream) : cudaSuccess;
+    if (error == cudaSuccess)
+        error = gpu_launch(begin_entropy, 1, 1, 0, stream, *call);
+    if (error == cudaSuccess)
+        error = gpu_launch(entropy_rows, gpu_blocks(call->args.p.loss.m), GPU_THREADS, 0, stream, *call);
+    return error == cudaSuccess ? gpu_launch(end_entropy, 1, 1, 0, stream, *call) : error;
+}
+
+/* --- errors ------------------------------------------------------------------------------------------------------- */
+
+static size_t error_need(const struct fl_args *args) {
+    return (size_t)fl_squares_chunks(args->in[0].count) * sizeof(double);
+}
+
+__global__ void error_chunks(const struct gpu_call call, int64_t chunks) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const int e = fl_exponent(&args.in[0]);
+    const double weight = gpu_late(args.late, args.p.loss.gradient_scale) / (double)args.in[0].count,
+                 delta = args.p.loss.delta;
+    for (int64_t chunk = gpu_first(); chunk < chunks; chunk += gpu_stride()) {
+        const int64_t first = chunk * FL_SQUARES_CHUNK, count = args.in[0].count,
+                      end = first + FL_SQUARES_CHUNK < count ? first + FL_SQUARES_CHUNK : count;
+        double chains[FL_SQUARES_CHAINS] = {};
+        for (int64_t i = first; i < end; i += FL_SQUARES_CHAINS)
+            for (int j = 0; j < FL_SQUARES_CHAINS; j++)
+                if (i + j < end) {
+                    const double d = gpu_value(args.in[0], e, i + j) - target_at(args, i + j);
+                    chains[j] += fl_error_loss(args.op, d, delta);
+                    if (args.p.loss.gradient)
+                        args.p.loss.gradient[i + j] = fl_error_slope(args.op, d, delta) * weight;
+                }
+        ((double *)args.workspace)[chunk] = fl_sum_chains(chains);
+    }
+}
+
+__global__ void end_errors(const struct gpu_call call, int64_t chunks) {
+    struct gpu_now now;
+    if (gpu_begin(call, &now))
+        *call.args.p.loss.loss =
+            fl_float_squares((const double *)call.args.workspace, chunks) / (double)call.args.in[0].count;
+}
+
+static cudaError_t run_errors(const struct gpu_call *call, cudaStream_t stream) {
+    const int64_t chunks = fl_squares_chunks(call->args.in[0].count);
+    const cudaError_t error = gpu_launch(error_chunks, gpu_blocks(chunks), GPU_THREADS, 0, stream, *call, chunks);
+    return error == cudaSuccess ? gpu_launch(end_errors, 1, 1, 0, stream, *call, chunks) : error;
+}
+
+/* --- a critic: its rows are few numbers -----------------------------------------------------------------------------
+ */
+
+__device__ static inline void sum_critic_row(const struct fl_args &args, int64_t i, int64_t *exact, double *real) {
+    for (int64_t k = i * args.p.loss.n; k < (i + 1) * args.p.loss.n; k++) {
+#ifdef FL_SHARED_EXPONENT
+        (void)real;
+        *exact += ((const fl_element *)args.in[0].data)[k];
+#else
+        (void)exact;
+        *real += gpu_value(args.in[0], 0, k);
+#endif
+    }
+}
+
+/* One thread. */
+__global__ void critic_sums(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    struct fl_critic *critic = (struct fl_critic *)args.workspace;
+    int64_t exact[2] = {0, 0};
+    double real[2] = {0, 0};
+    critic->count[0] = critic->count[1] = 0;
+    for (int64_t i = 0; i < args.p.loss.m; i++)
+        if (fl_label_counts(&args, i)) {
+            const int label = args.p.loss.labels[i];
+            critic->count[label] += (double)args.p.loss.n;
+            sum_critic_row(args, i, &exact[label], &real[label]);
+        }
+    for (int label = 0; label < 2; label++) {
+        if (GPU_SHARED)
+            real[label] = fl_scale2((double)exact[label], -fl_exponent(&args.in[0]));
+        critic->mean[label] = fl_mean_of(real[label], critic->count[label]);
+    }
+    *args.p.loss.loss = fl_critic_loss(critic);
+}
+
+__global__ void critic_slopes(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const struct fl_critic *critic = (const struct fl_critic *)args.workspace;
+    for (int64_t i = gpu_first(); i < args.in[0].count; i += gpu_stride()) {
+        const int64_t row = i / args.p.loss.n;
+        args.p.loss.gradient[i] =
+            fl_label_counts(&args, row)
+                ? fl_critic_slope(critic, args.p.loss.labels[row], gpu_late(args.late, args.p.loss.gradient_scale))
+                : 0;
+    }
+}
+
+static size_t critic_need(const struct fl_args *args) {
+    (void)args;
+    return sizeof(struct fl_critic);
+}
+
+static cudaError_t run_critic(const struct gpu_call *call, cudaStream_t stream) {
+    cudaError_t error = check_all_labels(call, 2, stream);
+    if (error == cudaSuccess)
+        error = gpu_launch(critic_sums, 1, 1, 0, stream, *call);
+    return error == cudaSuccess && call->args.p.loss.gradient
+               ? gpu_launch(critic_slopes, gpu_blocks(call->args.in[0].count), GPU_THREADS, 0, stream, *call)
+               : error;
+}
+
+/* --- on the host -------------------------------------------------------------------------------------------------- */
+
+static void add_losses(struct gpu_kernels *to) {
+    to->op[FL_OP_CROSS_ENTROPY_WITH] = to->op[FL_OP_CROSS_ENTROPY_TARGETS] = run_entropy;
+    to->need[FL_OP_CROSS_ENTROPY_WITH] = to->need[FL_OP_CROSS_ENTROPY_TARGETS] = entropy_need;
+    to->op[FL_OP_SQUARED_ERROR] = to->op[FL_OP_HUBER] = run_errors;
+    to->need[FL_OP_SQUARED_ERROR] = to->need[FL_OP_HUBER] = error_need;
+    to->op[FL_OP_WASSERSTEIN] = run_critic;
+    to->need[FL_OP_WASSERSTEIN] = critic_need;
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,134 @@
+/* gpu_maps.h - the elementwise operations of ops.def and bias, for the formats of a folder. Made from each row: a new
+ * row needs nothing here.
+ *
+ * Expects: the codec of a folder (gpu_element.h).
+ * Gives: add_maps. */
+#ifndef FL_GPU_MAPS_H
+#define FL_GPU_MAPS_H
+
+#include "core/real/real_rules.h"
+#include "gpu/gpu_element.h"
+
+namespace {
+
+#define MAP_NAME(name) odd_##name
+#define FL_SUM(p, q) fl_sum_odd(p, q)
+#define FL_FUNCTION(name) fl_odd_##name
+#include "core/reference/ref_map_expr.inc"
+#define MAP_NAME(name) near_##name
+#define FL_SUM(p, q) ((p) + (q))
+#define FL_FUNCTION(name) fl_odd_##name
+#include "core/reference/ref_map_expr.inc"
+
+#define GPU_MAP(name)                                                                                                  \
+    struct map_##name {                                                                                                \
+        __device__ static double odd(double a, double b, double c, double alpha) {                                     \
+            return odd_##name(a, b, c, alpha);                                                                         \
+        }                                                                                                              \
+        __device__ static double near(double a, double b, double c, double alpha) {                                    \
+            return near_##name(a, b, c, alpha);                                                                        \
+        }                                                                                                              \
+    };
+#include "core/table/no_real_rows.inc"
+#define FL_MAP1(id, CONSTANT, name, expr) GPU_MAP(name)
+#define FL_MAP1_SCALAR(id, CONSTANT, name, expr) GPU_MAP(name)
+#define FL_MAP2(id, CONSTANT, name, expr) GPU_MAP(name)
+#define FL_MAP2_SCALAR(id, CONSTANT, name, expr) GPU_MAP(name)
+#define FL_MAP3(id, CONSTANT, name, expr) GPU_MAP(name)
+#include "flexlab/ops.def"
+
+/* period: elements of in[1], after which it begins again; 0: it has as many as the output. */
+template <class Map> __global__ void map_elements(const struct gpu_call call, int64_t period) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const int e = fl_exponent(&args.out), ea = fl_exponent(&args.in[0]), eb = fl_exponent(&args.in[1]),
+              ec = fl_exponent(&args.in[2]);
+    const float alpha = period ? 0 : gpu_late(args.late, args.p.map.alpha); /* of a bias there is none */
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+        const double a = gpu_value(args.in[0], ea, i),
+                     b = args.in[1].data ? gpu_value(args.in[1], eb, period ? i % period : i) : 0,
+                     c = args.in[2].data ? gpu_value(args.in[2], ec, i) : 0;
+        gpu_store(now, e, i, Map::odd(a, b, c, alpha), Map::near(a, b, c, alpha), &stats);
+    }
+    gpu_report(call.control, stats);
+}
+
+template <class Map> static cudaError_t run_map(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_launch(map_elements<Map>, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call, (int64_t)0);
+}
+
+template <class Map> static cudaError_t run_bias(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_launch(map_elements<Map>, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call,
+                      call->args.p.rows.n);
+}
+
+/* --- real rows: one kernel for all of them ------------------------------------------------------------------------ */
+
+/* The row's function, exact or rounded to odd. */
+__device__ static __attribute__((noinline)) double gpu_real(int op, double a, double b, double c, double alpha) {
+    switch (op) {
+#define FL_REAL1(id, CONSTANT, name, expr)                                                                             \
+    case id:                                                                                                           \
+        return odd_##name(a, b, c, alpha);
+#define FL_REAL1_SCALAR(id, CONSTANT, name, expr)                                                                      \
+    case id:                                                                                                           \
+        return odd_##name(a, b, c, alpha);
+#define FL_REAL1_SCALARS(id, CONSTANT, name, expr)                                                                     \
+    case id:                                                                                                           \
+        return odd_##name(a, b, c, alpha);
+#define FL_REAL2(id, CONSTANT, name, expr)                                                                             \
+    case id:                                                                                                           \
+        return odd_##name(a, b, c, alpha);
+#define FL_REAL2_SCALAR(id, CONSTANT, name, expr)                                                                      \
+    case id:                                                                                                           \
+        return odd_##name(a, b, c, alpha);
+#define FL_REAL2_SCALARS(id, CONSTANT, name, expr)                                                                     \
+    case id:                                                                                                           \
+        return odd_##name(a, b, c, alpha);
+#include "flexlab/ops.def"
+    default:
+        return 0;
+    }
+}
+
+__global__ void real_elements(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const int e = fl_exponent(&args.out), ea = fl_exponent(&args.in[0]), eb = fl_exponent(&args.in[1]);
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+        const double a = gpu_value(args.in[0], ea, i), b = args.in[1].data ? gpu_value(args.in[1], eb, i) : 0;
+        gpu_store_real(now, e, i, gpu_real(args.op, a, b, args.p.map.beta, args.p.map.alpha), &stats);
+    }
+    gpu_report(call.control, stats);
+}
+
+static cudaError_t run_real(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_launch(real_elements, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
+}
+
+static void add_maps(struct gpu_kernels *to) {
+#define FL_REAL1(id, CONSTANT, name, expr) to->op[id] = run_real;
+#define FL_REAL1_SCALAR(id, CONSTANT, name, expr) to->op[id] = run_real;
+#define FL_REAL1_SCALARS(id, CONSTANT, name, expr) to->op[id] = run_real;
+#define FL_REAL2(id, CONSTANT, name, expr) to->op[id] = run_real;
+#define FL_REAL2_SCALAR(id, CONSTANT, name, expr) to->op[id] = run_real;
+#define FL_REAL2_SCALARS(id, CONSTANT, name, expr) to->op[id] = run_real;
+#define FL_MAP1(id, CONSTANT, name, expr) to->op[id] = run_map<map_##name>;
+#define FL_MAP1_SCALAR(id, CONSTANT, name, expr) to->op[id] = run_map<map_##name>;
+#define FL_MAP2(id, CONSTANT, name, expr) to->op[id] = run_map<map_##name>;
+#define FL_MAP2_SCALAR(id, CONSTANT, name, expr) to->op[id] = run_map<map_##name>;
+#define FL_MAP3(id, CONSTANT, name, expr) to->op[id] = run_map<map_##name>;
+#include "flexlab/ops.def"
+    to->op[FL_OP_BIAS] = run_bias<map_add>;
+    to->op[FL_OP_BIAS_RELU] = run_bias<map_add_relu>;
+}
+
+} // namespace
+
+#endif

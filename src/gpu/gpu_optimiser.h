@@ -1,0 +1,160 @@
+/* gpu_optimiser.h - roots, ratios and limits of optimisers by the rules of core/ops/optimisers/optimiser_rules.h, and sums
+ * of squares, for the formats of a folder.
+ *
+ * Expects: the codec of a folder (gpu_element.h).
+ * Gives: add_optimisers. */
+#ifndef FL_GPU_OPTIMISER_H
+#define FL_GPU_OPTIMISER_H
+
+#include "core/ops/optimisers/optimiser_rules.h"
+#include "gpu/gpu_element.h"
+#include "gpu/gpu_sgd.h"
+
+namespace {
+
+/* Element i of an operand, of its wide part where it has one. */
+__device__ static inline double number_at(const struct fl_view &view, int64_t i) {
+#ifdef FL_SHARED_EXPONENT
+    const int e = fl_exponent(&view);
+    return view.wide ? ((const int32_t *)view.wide)[i] * fl_power_of_two(-e - 16) : gpu_value(view, e, i);
+#else
+    return real_at(view, i);
+#endif
+}
+
+__device__ static inline double result_at(const struct fl_args &args, int64_t i) {
+    const double a = number_at(args.in[0], i), most = args.p.clip_weight.limit;
+    if (args.op == FL_OP_CLIP_WEIGHT)
+        return a > most ? most : a < -most ? -most : a;
+    const double *f = args.p.factored.factors;
+    const double b = number_at(args.in[1], i);
+    if (args.op == FL_OP_ROOT_MEAN)
+        return fl_root_mean(a, b, f);
+    double r = number_at(args.in[2], i);
+#ifdef FL_SHARED_EXPONENT
+    const double least = fl_power_of_two(-fl_exponent(&args.in[2]) - (args.in[2].wide ? 16 : 0));
+    r = r < least ? least : r;
+#endif
+    return fl_add_ratio(a, b, r, f);
+}
+
+#ifdef FL_SHARED_EXPONENT
+__device__ static inline void store_result(const struct gpu_now &now, const struct fl_args &args, int64_t i, double x,
+                                           struct fl_stats *stats) {
+    const int e = fl_exponent(&args.out);
+    const double size = x < 0 ? -x : x;
+    if (!args.out.wide) {
+        gpu_store(now, e, i, x, x, stats);
+        return;
+    }
+    double m = fl_wide_units(x * fl_power_of_two(e + 16));
+    const bool beyond = m > FL_WIDE_LIMIT || m < -FL_WIDE_LIMIT;
+    if (beyond)
+        m = m < 0 ? -FL_WIDE_LIMIT : FL_WIDE_LIMIT;
+    if (now.out)
+        ((int32_t *)args.out.wide)[i] = (int32_t)m;
+    if (!fl_is_finite(x)) {
+        gpu_put_nonfinite(now, i, x, stats);
+        return;
+    }
+    stats->saturated += beyond;
+    stats->maximum = size > stats->maximum ? size : stats->maximum;
+    gpu_store_mantissa(now, i, (int64_t)fl_nearest_integer(m * 0x1p-16), size != 0, stats);
+}
+#else
+__device__ static inline void store_result(const struct gpu_now &now, const struct fl_args &args, int64_t i, double x,
+                                           struct fl_stats *stats) {
+    store_sgd_float(now, args, i, x, args.out.wide != NULL, stats);
+}
+#endif
+
+__global__ void optimise(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    if (args.out.wide && now.rounding.mode == TENSOR_ROUND_STOCHASTIC)
+        now.rounding.mode = TENSOR_ROUND_NEAREST; /* the element is the rounding of the wide part */
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride())
+        store_result(now, args, i, result_at(args, i), &stats);
+    gpu_report(call.control, stats);
+}
+
+/* --- sums of squares: a thread a chunk, and one that adds what they found ----------------------------------------- */
+
+#ifdef FL_SHARED_EXPONENT
+typedef int64_t squares_part;
+#else
+typedef double squares_part;
+#endif
+
+__global__ void square_chunks(const struct gpu_call call, int64_t chunks) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_view &x = call.args.in[0];
+    for (int64_t chunk = gpu_first(); chunk < chunks; chunk += gpu_stride()) {
+        const int64_t first = chunk * FL_SQUARES_CHUNK,
+                      end = first + FL_SQUARES_CHUNK < x.count ? first + FL_SQUARES_CHUNK : x.count;
+#ifdef FL_SHARED_EXPONENT
+        int64_t sum = 0;
+        for (int64_t i = first; i < end; i++) {
+            const int64_t m = ((const fl_element *)x.data)[i];
+            sum += m * m;
+        }
+#else
+        double chains[FL_SQUARES_CHAINS] = {};
+        for (int64_t i = first; i < end; i += FL_SQUARES_CHAINS)
+            for (int j = 0; j < FL_SQUARES_CHAINS; j++)
+                if (i + j < end) {
+                    const double value = gpu_value(x, 0, i + j);
+                    chains[j] += value * value;
+                }
+        const double sum = fl_sum_chains(chains);
+#endif
+        ((squares_part *)call.args.workspace)[chunk] = sum;
+    }
+}
+
+__global__ void end_squares(const struct gpu_call call, int64_t chunks) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const squares_part *parts = (const squares_part *)call.args.workspace;
+#ifdef FL_SHARED_EXPONENT
+    *call.args.p.sum_squares.sum = fl_exact_squares(parts, chunks, fl_exponent(&call.args.in[0]));
+#else
+    *call.args.p.sum_squares.sum = fl_float_squares(parts, chunks);
+#endif
+}
+
+/* --- on the host -------------------------------------------------------------------------------------------------- */
+
+static size_t squares_need(const struct fl_args *args) {
+    return (size_t)fl_squares_chunks(args->in[0].count) * sizeof(squares_part);
+}
+
+static cudaError_t run_squares(const struct gpu_call *call, cudaStream_t stream) {
+    const int64_t chunks = fl_squares_chunks(call->args.in[0].count);
+    const cudaError_t error = gpu_launch(square_chunks, gpu_blocks(chunks), GPU_THREADS, 0, stream, *call, chunks);
+    return error == cudaSuccess ? gpu_launch(end_squares, 1, 1, 0, stream, *call, chunks) : error;
+}
+
+static cudaError_t run_optimise(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_launch(optimise, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
+}
+
+static void add_optimisers(struct gpu_kernels *to) {
+    to->op[FL_OP_ROOT_MEAN] = run_optimise;
+    to->op[FL_OP_ADD_RATIO] = run_optimise;
+    to->op[FL_OP_CLIP_WEIGHT] = run_optimise;
+    to->op[FL_OP_SUM_SQUARES] = run_squares;
+    to->need[FL_OP_SUM_SQUARES] = squares_need;
+    to->op[FL_OP_OPTIMISER_STEP] = gpu_step_numbers;
+    to->op[FL_OP_TRUST_RATE] = gpu_step_numbers;
+}
+
+} // namespace
+
+#endif

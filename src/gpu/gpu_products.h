@@ -1,0 +1,322 @@
+/* gpu_products.h - matmul and convolutions for the formats of a folder: sums of products as ref_matmul.c defines
+ * them, then bias, residual and ReLU, then one rounding.
+ *
+ * The kernels here have one thread for an output, for any format and geometry. Products of 16-bit mantissas run on
+ * tensor cores where enough of a tile is in use (gpu_int16_mma.h).
+ *
+ * Expects: the codec of a folder (gpu_element.h). Gives: add_products. */
+#ifndef FL_GPU_PRODUCTS_H
+#define FL_GPU_PRODUCTS_H
+
+#include "gemm/gemm_epilogue_plan.h"
+#include "gpu/gpu_element.h"
+
+namespace { /* each folder has its own of all this: instances of templates would be merged by the linker */
+
+#ifdef FL_SHARED_EXPONENT
+/* --- shared exponents: exact sums --------------------------------------------------------------------------------- */
+
+/* |product| <= 2^30: 64 bits hold the sum of any k. */
+struct product_sum {
+    int64_t sum;
+    __device__ void begin() { sum = 0; }
+    __device__ void add(fl_element a, fl_element b) { sum += (int32_t)a * (int32_t)b; }
+};
+
+/* What a write of sums needs to know and what it finds, for one thread. */
+struct product_end {
+    struct gemm_alignment by;
+    int64_t largest; /* |sum| up to which 64 bits hold it together with bias and residual; -1: none */
+    int e_sum, e_bias, e_residual, e_out;
+    bool plain, stochastic;
+
+    double maximum; /* of those that 64 bits do not hold */
+    uint64_t most;  /* of the others, in units of 2^-by.exponent */
+    int32_t gamma;
+    uint32_t saturated, flushed;
+
+    __device__ void begin(const struct gpu_now &now, const struct fl_args &args) {
+        const struct fl_epilogue &how = args.p.product.epilogue;
+        e_sum = fl_exponent(&args.in[0]) + fl_exponent(&args.in[1]);
+        e_bias = fl_exponent(&how.bias);
+        e_residual = fl_exponent(&how.residual);
+        e_out = fl_exponent(&args.out);
+        by = gemm_align(e_sum, how.bias.data != NULL, e_bias, how.residual.data != NULL, e_residual);
+        largest = gemm_largest_sum(&by);
+        plain = !how.bias.data && !how.residual.data && !how.relu;
+        stochastic = now.rounding.mode == TENSOR_ROUND_STOCHASTIC;
+        if (stochastic && by.exponent - e_out > 62)
+            largest = -1; /* fl_shift_stochastic ends there */
+        maximum = 0;
+        most = 0;
+        gamma = 0;
+        saturated = flushed = 0;
+    }
+    __device__ void report(struct gpu_control *control) const {
+        struct fl_stats stats = {};
+        const double size = fl_scale2((double)most, -by.exponent); /* rounding to double keeps the order */
+        stats.maximum = size > maximum ? size : maximum;
+        stats.gamma = gamma;
+        stats.saturated = saturated;
+        stats.flushed = flushed;
+        gpu_report(control, stats);
+    }
+};
+
+__device__ static inline uint32_t product_draw(const struct gpu_now &now, int64_t i) {
+    return fl_philox_draw(now.rounding.key, now.rounding.write, i);
+}
+
+/* x 2^-shift rounded; beyond the range of an element something beyond it. |x| < 2^62. */
+__device__ static inline int64_t product_round(int64_t x, int shift, bool stochastic, const struct gpu_now &now,
+                                               int64_t i) {
+    if (shift <= 0) {
+        const int64_t inside = x > FL_TOP + 1 ? FL_TOP + 1 : x < -FL_TOP - 1 ? -FL_TOP - 1 : x;
+        return inside * ((int64_t)1 << (shift < -16 ? 16 : -shift));
+    }
+    return stochastic ? fl_shift_stochastic(x, shift, product_draw(now, i)) : fl_shift_round(x, shift);
+}
+
+/* The same for what 64 bits do not hold. */
+struct product_rounded {
+    int64_t mantissa;
+    double size; /* of what was rounded */
+    bool something;
+};
+__device__ static struct product_rounded product_of_terms(struct fl_term sum, struct fl_term bias,
+                                                          struct fl_term residual, bool relu, int e_out,
+                                                          bool stochastic, uint32_t draw) {
+    const struct fl_term terms[] = {sum, bias, residual};
+    struct fl_wide_sum all = fl_terms_sum(terms, 3);
+    if (relu && all.m < 0)
+        all.m = 0;
+    struct product_rounded to;
+    to.mantissa = fl_terms_round(all, e_out, FL_TOP + 1, stochastic ? &draw : NULL, NULL);
+    to.size = fl_terms_abs(all);
+    to.something = all.m != 0;
+    return to;
+}
+
+/* The element that the sum of output i becomes, counted. bias, residual: its mantissas, 0 where there are none. */
+__device__ static inline fl_element product_element(const struct gpu_now &now, struct product_end *end, bool relu,
+                                                    int64_t i, int64_t sum, int bias, int residual) {
+    int64_t m;
+    bool something;
+    if (sum <= end->largest && sum >= -end->largest) {
+        int64_t x = sum;
+        if (!end->plain) {
+            x = sum * ((int64_t)1 << end->by.up_sum) + bias * ((int64_t)1 << end->by.up_bias) +
+                residual * ((int64_t)1 << end->by.up_residual);
+            if (relu && x < 0)
+                x = 0;
+        }
+        const uint64_t size = (uint64_t)(x < 0 ? -x : x);
+        end->most = size > end->most ? size : end->most;
+        something = x != 0;
+        m = product_round(x, end->by.exponent - end->e_out, end->stochastic, now, i);
+    } else {
+        const struct product_rounded to =
+            product_of_terms({sum, end->e_sum}, {bias, end->e_bias}, {residual, end->e_residual}, relu, end->e_out,
+                             end->stochastic, end->stochastic ? product_draw(now, i) : 0);
+        m = to.mantissa;
+        something = to.something;
+        end->maximum = to.size > end->maximum ? to.size : end->maximum;
+    }
+    end->flushed += something && m == 0;
+    if (m > FL_TOP || m < -FL_TOP) {
+        end->saturated++;
+        m = m < 0 ? -FL_TOP : FL_TOP;
+    }
+    const int32_t size = (int32_t)(m < 0 ? -m : m);
+    end->gamma = size > end->gamma ? size : end->gamma;
+    return (fl_element)m;
+}
+
+/* Ends output i. */
+__device__ static inline void product_store(const struct gpu_now &now, const struct fl_args &args,
+                                            struct product_end *end, int64_t i, const struct product_sum &sum) {
+    const struct fl_epilogue &how = args.p.product.epilogue;
+    const int bias = how.bias.data ? ((const fl_element *)how.bias.data)[i % how.bias.count] : 0,
+              residual = how.residual.data ? ((const fl_element *)how.residual.data)[i] : 0;
+    const fl_element m = product_element(now, end, how.relu, i, sum.sum, bias, residual);
+    if (now.out)
+        ((fl_element *)now.out)[i] = m;
+}
+#else
+/* --- floats: fused multiply-add chains of FL_K_CHUNK terms, added in order ---------------------------------------- */
+
+struct product_sum {
+    float chain, total;
+    int terms; /* of the chain */
+    bool more; /* there was a chain before it */
+    __device__ void begin() {
+        chain = total = 0;
+        terms = 0;
+        more = false;
+    }
+    __device__ void add(fl_element a, fl_element b) {
+        if (terms == FL_K_CHUNK) {
+            total = value();
+            more = true;
+            chain = 0;
+            terms = 0;
+        }
+        chain = __fmaf_rn(FL_DECODE(a), FL_DECODE(b), chain);
+        terms++;
+    }
+    __device__ float value() const { return more ? __fadd_rn(total, chain) : chain; }
+};
+
+struct product_end {
+    struct fl_stats stats;
+    __device__ void begin(const struct gpu_now &now, const struct fl_args &args) {
+        (void)now;
+        (void)args;
+        const struct fl_stats none = {};
+        stats = none;
+    }
+    __device__ void report(struct gpu_control *control) const { gpu_report(control, stats); }
+};
+
+__device__ static inline void product_store(const struct gpu_now &now, const struct fl_args &args,
+                                            struct product_end *end, int64_t i, const struct product_sum &sum) {
+    const struct fl_epilogue &how = args.p.product.epilogue;
+    float x = sum.value();
+    if (how.bias.data)
+        x = __fadd_rn(x, FL_DECODE(((const fl_element *)how.bias.data)[i % how.bias.count]));
+    if (how.residual.data)
+        x = __fadd_rn(x, FL_DECODE(((const fl_element *)how.residual.data)[i]));
+    x = !how.relu || x > 0 || x != x ? x : 0.0f;
+    gpu_store(now, 0, i, x, x, &end->stats);
+}
+#endif
+
+/* --- which products an output is the sum of ----------------------------------------------------------------------- */
+
+template <bool transposed_a, bool transposed_b> struct product_matmul {
+    __device__ static const struct fl_matrices &sizes(const struct fl_product &p) { return p.matrices; }
+    __device__ static void sum(const struct fl_matrices &g, const fl_element *a, const fl_element *b, int64_t i,
+                               struct product_sum *to) {
+        const int64_t row = i / g.n, column = i % g.n;
+        const int64_t step_a = transposed_a ? g.m : 1, step_b = transposed_b ? 1 : g.n;
+        a += transposed_a ? row : row * g.k;
+        b += transposed_b ? column * g.k : column;
+        for (int64_t l = 0; l < g.k; l++, a += step_a, b += step_b)
+            to->add(*a, *b);
+    }
+};
+
+/* Matrices side by side. */
+template <bool transposed_a, bool transposed_b> struct product_batched {
+    __device__ static const struct fl_matrices &sizes(const struct fl_product &p) { return p.matrices; }
+    __device__ static void sum(const struct fl_matrices &g, const fl_element *a, const fl_element *b, int64_t i,
+                               struct product_sum *to) {
+        const int64_t matrix = i / (g.m * g.n);
+        product_matmul<transposed_a, transposed_b>::sum(g, a + matrix * g.m * g.k, b + matrix * g.k * g.n,
+                                                        i % (g.m * g.n), to);
+    }
+};
+
+/* Element k of the pixel at (y, x) of image n; zero outside of it. */
+__device__ static inline fl_element product_pixel(const fl_element *image, int64_t h, int64_t w, int64_t c, int64_t n,
+                                                  int64_t y, int64_t x, int64_t k) {
+    return y < 0 || y >= h || x < 0 || x >= w ? (fl_element)0 : image[((n * h + y) * w + x) * c + k];
+}
+
+/* What output position (p, q) of image n sees of it through filter position (r, s). */
+__device__ static inline fl_element product_seen(const struct fl_windows &g, const fl_element *image, int64_t n,
+                                                 int64_t p, int64_t q, int64_t r, int64_t s, int64_t c) {
+    return product_pixel(image, g.h, g.w, g.c, n, p * g.stride[0] + r * g.dilation[0] - g.padding[0],
+                         q * g.stride[1] + s * g.dilation[1] - g.padding[1], c);
+}
+
+struct product_forward {
+    __device__ static const struct fl_windows &sizes(const struct fl_product &p) { return p.windows; }
+    __device__ static void sum(const struct fl_windows &g, const fl_element *image, const fl_element *filter, int64_t i,
+                               struct product_sum *to) {
+        const int64_t depth = g.c / g.groups, k = i % g.filters, pixel = i / g.filters;
+        const int64_t n = pixel / (g.p * g.q), p = pixel / g.q % g.p, q = pixel % g.q;
+        const int64_t first = k / (g.filters / g.groups) * depth;
+        filter += k * g.r * g.s * depth;
+        for (int64_t r = 0; r < g.r; r++)
+            for (int64_t s = 0; s < g.s; s++)
+                for (int64_t c = 0; c < depth; c++)
+                    to->add(product_seen(g, image, n, p, q, r, s, first + c), *filter++);
+    }
+};
+
+struct product_input_gradient {
+    __device__ static const struct fl_windows &sizes(const struct fl_product &p) { return p.windows; }
+    __device__ static void sum(const struct fl_windows &g, const fl_element *dy, const fl_element *filter, int64_t i,
+                               struct product_sum *to) {
+        const int64_t depth = g.c / g.groups, per_group = g.filters / g.groups;
+        const int64_t c = i % g.c, pixel = i / g.c;
+        const int64_t n = pixel / (g.h * g.w), y = pixel / g.w % g.h, x = pixel % g.w;
+        const int64_t first = c / depth * per_group;
+        for (int64_t r = 0; r < g.r; r++)
+            for (int64_t s = 0; s < g.s; s++) {
+                /* places on the padded image; the stride skips some */
+                const int64_t down = y + g.padding[0] - r * g.dilation[0], right = x + g.padding[1] - s * g.dilation[1];
+                const bool reached = down >= 0 && right >= 0 && down % g.stride[0] == 0 && right % g.stride[1] == 0;
+                for (int64_t k = first; k < first + per_group; k++)
+                    to->add(reached
+                                ? product_pixel(dy, g.p, g.q, g.filters, n, down / g.stride[0], right / g.stride[1], k)
+                                : (fl_element)0,
+                            filter[((k * g.r + r) * g.s + s) * depth + c % depth]);
+            }
+    }
+};
+
+struct product_weight_gradient {
+    __device__ static const struct fl_windows &sizes(const struct fl_product &p) { return p.windows; }
+    __device__ static void sum(const struct fl_windows &g, const fl_element *dy, const fl_element *image, int64_t i,
+                               struct product_sum *to) {
+        const int64_t depth = g.c / g.groups, per_group = g.filters / g.groups;
+        const int64_t c = i % depth, s = i / depth % g.s, r = i / (depth * g.s) % g.r, k = i / (depth * g.s * g.r);
+        for (int64_t n = 0; n < g.batch; n++)
+            for (int64_t p = 0; p < g.p; p++)
+                for (int64_t q = 0; q < g.q; q++)
+                    to->add(dy[((n * g.p + p) * g.q + q) * g.filters + k],
+                            product_seen(g, image, n, p, q, r, s, k / per_group * depth + c));
+    }
+};
+
+/* --- kernels ------------------------------------------------------------------------------------------------------ */
+
+template <class Product>
+__global__ void __launch_bounds__(GPU_THREADS, 2) product_elements(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    struct product_end end;
+    end.begin(now, args);
+    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+        struct product_sum sum;
+        sum.begin();
+        Product::sum(Product::sizes(args.p.product), (const fl_element *)args.in[0].data,
+                     (const fl_element *)args.in[1].data, i, &sum);
+        product_store(now, args, &end, i, sum);
+    }
+    end.report(call.control);
+}
+
+template <class Product> static cudaError_t run_product(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_launch(product_elements<Product>, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
+}
+
+} // namespace
+
+static void add_products(struct gpu_kernels *to) {
+    to->op[FL_OP_MATMUL] = run_product<product_matmul<false, false>>;
+    to->op[FL_OP_MATMUL_NT] = run_product<product_matmul<false, true>>;
+    to->op[FL_OP_MATMUL_TN] = run_product<product_matmul<true, false>>;
+    to->op[FL_OP_MATMUL_BATCHED] = run_product<product_batched<false, false>>;
+    to->op[FL_OP_MATMUL_BATCHED_NT] = run_product<product_batched<false, true>>;
+    to->op[FL_OP_MATMUL_BATCHED_TN] = run_product<product_batched<true, false>>;
+    to->op[FL_OP_CONV2D] = run_product<product_forward>;
+    to->op[FL_OP_CONV2D_INPUT_GRAD] = run_product<product_input_gradient>;
+    to->op[FL_OP_CONV2D_WEIGHT_GRAD] = run_product<product_weight_gradient>;
+}
+
+#endif

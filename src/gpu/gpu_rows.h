@@ -1,0 +1,636 @@
+/* gpu_rows.h - operations on rows, the last dimension: normalisation, softmax, embedding; and copies in another
+ * order. For the formats of a folder. A warp takes a row: lane l has elements l, l + 32, ..., which are the chains of
+ * the sums of float formats (core/norms/row_norm_rules.h).
+ *
+ * Expects: the codec of a folder (gpu_element.h).
+ * Gives: add_rows. */
+#ifndef FL_GPU_ROWS_H
+#define FL_GPU_ROWS_H
+
+#include "core/losses/softmax_map_rules.h"
+#include "core/norms/row_norm_rules.h"
+#include "core/ops/copies/copy_rules.h"
+#include "gpu/gpu_element.h"
+
+namespace {
+
+enum { ROW_LANES = 32 }; /* a warp */
+static_assert((int)ROW_LANES == (int)FL_ROW_CHAINS, "a lane is a chain");
+
+__device__ static inline int row_lane() {
+    return (int)(threadIdx.x % ROW_LANES);
+}
+
+/* The sum of what the lanes have, in their order; all of the warp call it. count: of lanes that have something. */
+__device__ static inline double sum_of_lanes(double v, double sum, int count) {
+    for (int l = 0; l < count; l++)
+        sum += __shfl_sync(0xffffffffu, v, l);
+    return sum;
+}
+
+__device__ static inline int64_t exact_sum_of_lanes(int64_t v) {
+    for (int l = 16; l > 0; l /= 2)
+        v += (int64_t)__shfl_xor_sync(0xffffffffu, (unsigned long long)v, l);
+    return v;
+}
+
+__device__ static inline fl_int128 wide_sum_of_lanes(fl_int128 v) {
+    for (int l = 16; l > 0; l /= 2) {
+        const unsigned long long low = __shfl_xor_sync(0xffffffffu, (unsigned long long)v, l),
+                                 high = __shfl_xor_sync(0xffffffffu, (unsigned long long)(v >> 64), l);
+        v += (fl_int128)((fl_uint128)high << 64 | low);
+    }
+    return v;
+}
+
+__device__ static inline bool is_mean_square(const struct fl_args &args) {
+    return args.op == FL_OP_RMSNORM || args.op == FL_OP_RMSNORM_GRAD || args.op == FL_OP_RMSNORM_GAMMA_GRAD;
+}
+
+/* --- normalisation: the numbers of a row -------------------------------------------------------------------------- */
+
+#ifdef FL_SHARED_EXPONENT
+__device__ static inline int64_t mantissa_at(const struct fl_view &view, int64_t i) {
+    return ((const fl_element *)view.data)[i];
+}
+
+/* dy without data: the sums of x alone. */
+__device__ static struct fl_row_sums row_sums(const struct fl_view &x, const struct fl_view &dy,
+                                              const struct fl_view &gamma, int64_t row, int64_t n) {
+    struct fl_row_sums s = {0, 0, 0, 0};
+    for (int64_t first = 0; first < n; first += FL_ROW_BLOCK) {
+        const int64_t end = first + FL_ROW_BLOCK < n ? first + FL_ROW_BLOCK : n;
+        int64_t sum = 0, squares = 0, g_sum = 0, products = 0;
+        for (int64_t c = first + row_lane(); c < end; c += ROW_LANES) {
+            const int64_t m = mantissa_at(x, row * n + c);
+            sum += m;
+            squares += m * m;
+            if (dy.data) {
+                const int64_t g = mantissa_at(dy, row * n + c) * mantissa_at(gamma, c);
+                g_sum += g;
+                products += g * m;
+            }
+        }
+        s.x += sum;
+        s.xx += squares;
+        s.g += g_sum;
+        s.gx += products;
+    }
+    s.x = wide_sum_of_lanes(s.x);
+    s.xx = wide_sum_of_lanes(s.xx);
+    s.g = wide_sum_of_lanes(s.g);
+    s.gx = wide_sum_of_lanes(s.gx);
+    return s;
+}
+#else
+__device__ static struct fl_row_numbers row_numbers(const struct fl_args &args, const struct fl_view &x, int64_t row,
+                                                    double epsilon) {
+    const int64_t n = args.p.rows.n;
+    const double count = (double)n;
+    struct fl_row_numbers r = {0, 0, 0, 0};
+    double sum = 0, squares = 0;
+    for (int64_t c = row_lane(); c < n; c += ROW_LANES)
+        sum += gpu_value(x, 0, row * n + c);
+    sum = sum_of_lanes(sum, 0, ROW_LANES);
+    r.mean = is_mean_square(args) ? 0 : sum / count;
+    for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
+        const double distance = gpu_value(x, 0, row * n + c) - r.mean;
+        squares += distance * distance;
+    }
+    r.inverse = 1 / sqrt(sum_of_lanes(squares, 0, ROW_LANES) / count + epsilon);
+    return r;
+}
+
+__device__ static void add_gradient_numbers(const struct fl_args &args, int64_t row, struct fl_row_numbers *r) {
+    const int64_t n = args.p.rows.n;
+    const double count = (double)n;
+    double sum = 0, products = 0;
+    for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
+        const double g = gpu_value(args.in[0], 0, row * n + c) * gpu_value(args.in[2], 0, c);
+        sum += g;
+        products += g * fl_row_normal(r, gpu_value(args.in[1], 0, row * n + c));
+    }
+    sum = sum_of_lanes(sum, 0, ROW_LANES);
+    r->mean_g = is_mean_square(args) ? 0 : sum / count;
+    r->slope = sum_of_lanes(products, 0, ROW_LANES) / count;
+}
+#endif
+
+/* --- normalisation: y <- x, gamma, beta; dx <- dy, x, gamma ------------------------------------------------------- */
+
+__global__ void row_norm(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const struct fl_view &x = args.in[0], &gamma = args.in[1], &beta = args.in[2];
+    const int64_t n = args.p.rows.n;
+    const int e = fl_exponent(&args.out);
+    struct fl_stats stats = {};
+    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
+#ifdef FL_SHARED_EXPONENT
+        const struct fl_view none = {};
+        const struct fl_row_sums s = row_sums(x, none, none, row, n);
+        const struct fl_row_terms t = fl_row_forward(&s, n, is_mean_square(args), fl_exponent(&x), args.p.norm.epsilon);
+        for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
+            const struct fl_wide_sum y =
+                fl_row_value(&t, mantissa_at(x, row * n + c), mantissa_at(gamma, c), fl_exponent(&gamma),
+                             beta.data ? mantissa_at(beta, c) : 0, fl_exponent(&beta));
+            gpu_store(now, e, row * n + c, fl_terms_odd(y), fl_terms_abs(y), &stats);
+        }
+#else
+        const struct fl_row_numbers r = row_numbers(args, x, row, args.p.norm.epsilon);
+        for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
+            const double y = fl_row_float_value(&r, gpu_value(x, 0, row * n + c), gpu_value(gamma, 0, c),
+                                                beta.data ? gpu_value(beta, 0, c) : 0);
+            gpu_store(now, e, row * n + c, y, y, &stats);
+        }
+#endif
+    }
+    gpu_report(call.control, stats);
+}
+
+__global__ void row_norm_grad(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const struct fl_view &dy = args.in[0], &x = args.in[1], &gamma = args.in[2];
+    const int64_t n = args.p.rows.n;
+    const int e = fl_exponent(&args.out);
+    struct fl_stats stats = {};
+    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
+#ifdef FL_SHARED_EXPONENT
+        const struct fl_row_sums s = row_sums(x, dy, gamma, row, n);
+        const struct fl_row_terms t = fl_row_backward(&s, n, is_mean_square(args), fl_exponent(&x),
+                                                      fl_exponent(&dy) + fl_exponent(&gamma), args.p.norm.epsilon);
+        for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
+            const struct fl_wide_sum dx =
+                fl_row_gradient(&t, mantissa_at(dy, row * n + c) * mantissa_at(gamma, c), mantissa_at(x, row * n + c));
+            gpu_store(now, e, row * n + c, fl_terms_odd(dx), fl_terms_abs(dx), &stats);
+        }
+#else
+        struct fl_row_numbers r = row_numbers(args, x, row, args.p.norm.epsilon);
+        add_gradient_numbers(args, row, &r);
+        for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
+            const double g = gpu_value(dy, 0, row * n + c) * gpu_value(gamma, 0, c),
+                         dx = fl_row_float_gradient(&r, g, gpu_value(x, 0, row * n + c));
+            gpu_store(now, e, row * n + c, dx, dx, &stats);
+        }
+#endif
+    }
+    gpu_report(call.control, stats);
+}
+
+/* --- normalisation: dgamma <- dy, x. Numbers of the rows, sums of FL_ROWS_CHUNK rows, sums of those ----------------
+ */
+
+#ifdef FL_SHARED_EXPONENT
+typedef struct fl_row_weight row_number;
+typedef fl_int128 row_sum;
+#else
+typedef struct fl_row_numbers row_number;
+typedef double row_sum;
+#endif
+
+__host__ __device__ static inline int64_t row_chunks(const struct fl_args &args) {
+    return (args.p.rows.m + FL_ROWS_CHUNK - 1) / FL_ROWS_CHUNK;
+}
+/* The sums of chunks, the numbers of rows, the finest exponent of their weights. */
+__device__ static inline row_sum *row_sums_of(const struct fl_args &args) {
+    return (row_sum *)args.workspace;
+}
+__device__ static inline row_number *row_numbers_of(const struct fl_args &args) {
+    return (row_number *)(row_sums_of(args) + row_chunks(args) * args.p.rows.n);
+}
+__device__ static inline int *finest_of(const struct fl_args &args) {
+    return (int *)(row_numbers_of(args) + args.p.rows.m);
+}
+static size_t gamma_need(const struct fl_args *args) {
+    return (size_t)(row_chunks(*args) * args->p.rows.n) * sizeof(row_sum) +
+           (size_t)args->p.rows.m * sizeof(row_number) + 16;
+}
+
+__global__ void begin_gamma(const struct gpu_call call) {
+    struct gpu_now now;
+    if (gpu_begin(call, &now))
+        *finest_of(call.args) = INT32_MIN;
+}
+
+__global__ void gamma_rows(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const struct fl_view &x = args.in[1];
+    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
+#ifdef FL_SHARED_EXPONENT
+        const struct fl_view none = {};
+        const struct fl_row_sums s = row_sums(x, none, none, row, args.p.rows.n);
+        const struct fl_row_weight w =
+            fl_row_weight_of(&s, args.p.rows.n, is_mean_square(args), fl_exponent(&x), args.p.norm.epsilon);
+        if (row_lane() == 0 && w.weight.m)
+            atomicMax(finest_of(args), (int)w.weight.e);
+        if (row_lane() == 0)
+            row_numbers_of(args)[row] = w;
+#else
+        const struct fl_row_numbers r = row_numbers(args, x, row, args.p.norm.epsilon);
+        if (row_lane() == 0)
+            row_numbers_of(args)[row] = r;
+#endif
+    }
+}
+
+__global__ void gamma_chunks(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const struct fl_view &dy = args.in[0], &x = args.in[1];
+    const int64_t n = args.p.rows.n, m = args.p.rows.m;
+    for (int64_t i = gpu_first(); i < row_chunks(args) * n; i += gpu_stride()) {
+        const int64_t c = i % n, first = i / n * FL_ROWS_CHUNK,
+                      end = first + FL_ROWS_CHUNK < m ? first + FL_ROWS_CHUNK : m;
+        row_sum sum = 0;
+        for (int64_t row = first; row < end; row++) {
+            const row_number &r = row_numbers_of(args)[row];
+#ifdef FL_SHARED_EXPONENT
+            sum += fl_row_share(&r, n, is_mean_square(args), *finest_of(args), mantissa_at(dy, row * n + c),
+                                mantissa_at(x, row * n + c));
+#else
+            sum += gpu_value(dy, 0, row * n + c) * fl_row_normal(&r, gpu_value(x, 0, row * n + c));
+#endif
+        }
+        row_sums_of(args)[i] = sum;
+    }
+}
+
+__global__ void end_gamma(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const int e = fl_exponent(&args.out);
+    struct fl_stats stats = {};
+    for (int64_t c = gpu_first(); c < args.p.rows.n; c += gpu_stride()) {
+        row_sum sum = 0;
+        for (int64_t chunk = 0; chunk < row_chunks(args); chunk++)
+            sum += row_sums_of(args)[chunk * args.p.rows.n + c];
+#ifdef FL_SHARED_EXPONENT
+        const int finest = *finest_of(args);
+        const struct fl_wide_sum all = {sum, (finest == INT32_MIN ? 0 : finest) + fl_exponent(&args.in[0])};
+        gpu_store(now, e, c, fl_terms_odd(all), fl_terms_abs(all), &stats);
+#else
+        gpu_store(now, e, c, sum, sum, &stats);
+#endif
+    }
+    gpu_report(call.control, stats);
+}
+
+/* --- softmax ------------------------------------------------------------------------------------------------------ */
+
+/* What the elements of a row are made of. */
+struct softmax_row_numbers {
+    double top, sum; /* the largest of the logits; the sum of exponentials of their distances from it */
+};
+
+__device__ static inline double logit_at(const struct fl_args &args, double scale, int64_t i) {
+    return gpu_value(args.in[0], fl_exponent(&args.in[0]), i) * scale;
+}
+
+/* visible: at least 1. */
+__device__ static struct softmax_row_numbers softmax_numbers(const struct fl_args &args, double scale, int64_t first,
+                                                             int64_t visible) {
+    struct softmax_row_numbers r;
+    /* Each element is read by the one lane that will store there. */
+    const double mine = row_lane() < visible ? logit_at(args, scale, first + row_lane()) : 0;
+    r.top = __shfl_sync(0xffffffffu, mine, 0);
+    r.sum = 0;
+    for (int64_t c = row_lane(); c < visible; c += ROW_LANES) {
+        const double z = logit_at(args, scale, first + c);
+        r.top = z > r.top ? z : r.top;
+    }
+    for (int l = 16; l > 0; l /= 2) {
+        const double other = __shfl_xor_sync(0xffffffffu, r.top, l);
+        r.top = other > r.top ? other : r.top;
+    }
+    for (int64_t c = 0; c < visible; c += ROW_LANES) {
+        const int64_t left = visible - c;
+        const double z = row_lane() < left ? logit_at(args, scale, first + c + row_lane()) : r.top;
+        r.sum = sum_of_lanes(fl_exp(z - r.top), r.sum, left < ROW_LANES ? (int)left : (int)ROW_LANES);
+    }
+    return r;
+}
+
+__global__ void softmax_map(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const int64_t n = args.p.rows.n;
+    const int e = fl_exponent(&args.out);
+    const double scale = args.p.softmax.scale;
+    struct fl_stats stats = {};
+    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
+        const int64_t visible = fl_softmax_visible(row, n, args.p.softmax.causal);
+        struct softmax_row_numbers r = {0, 0};
+        if (visible)
+            r = softmax_numbers(args, scale, row * n, visible);
+        const double log_sum = args.op == FL_OP_LOG_SOFTMAX ? fl_log(r.sum) : 0;
+        for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
+            double y = 0;
+            if (c < visible) {
+                const double z = logit_at(args, scale, row * n + c) - r.top;
+                y = args.op == FL_OP_LOG_SOFTMAX ? z - log_sum : fl_exp(z) / r.sum;
+            }
+            gpu_store(now, e, row * n + c, y, y < 0 ? -y : y, &stats);
+        }
+    }
+    gpu_report(call.control, stats);
+}
+
+/* The sum in order over `visible` elements of a row: of a, or of a b. */
+__device__ static double dot_in_order(const struct fl_view &a, const struct fl_view *b, int64_t first,
+                                      int64_t visible) {
+    double sum = 0;
+    for (int64_t c = 0; c < visible; c += ROW_LANES) {
+        const int64_t left = visible - c, i = first + c + row_lane();
+        double v = row_lane() < left ? gpu_value(a, fl_exponent(&a), i) : 0;
+        if (b && row_lane() < left)
+            v = gpu_value(*b, fl_exponent(b), i) * v;
+        sum = sum_of_lanes(v, sum, left < ROW_LANES ? (int)left : (int)ROW_LANES);
+    }
+    return sum;
+}
+
+__global__ void softmax_map_grad(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const struct fl_view &dy = args.in[0], &p = args.in[1];
+    const int64_t n = args.p.rows.n;
+    const int e = fl_exponent(&args.out);
+    struct fl_stats stats = {};
+    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
+        const int64_t visible = fl_softmax_visible(row, n, args.p.softmax.causal), first = row * n;
+#ifdef FL_SHARED_EXPONENT
+        int64_t dot = 0;
+        for (int64_t c = row_lane(); c < visible; c += ROW_LANES)
+            dot += mantissa_at(p, first + c) * mantissa_at(dy, first + c);
+        dot = exact_sum_of_lanes(dot);
+#else
+        const double dot = dot_in_order(dy, &p, first, visible);
+#endif
+        for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
+            const bool counts = c < visible;
+#ifdef FL_SHARED_EXPONENT
+            const struct fl_wide_sum dx =
+                fl_softmax_slope(fl_term_of(args.p.softmax.scale), counts ? mantissa_at(p, first + c) : 0,
+                                 counts ? mantissa_at(dy, first + c) : 0, dot, fl_exponent(&p), fl_exponent(&dy));
+            gpu_store(now, e, first + c, fl_terms_odd(dx), fl_terms_abs(dx), &stats);
+#else
+            const double dx =
+                counts ? args.p.softmax.scale * (gpu_value(p, 0, first + c) * (gpu_value(dy, 0, first + c) - dot)) : 0;
+            gpu_store(now, e, first + c, dx, dx, &stats);
+#endif
+        }
+    }
+    gpu_report(call.control, stats);
+}
+
+__global__ void log_softmax_grad(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const struct fl_view &dy = args.in[0], &y = args.in[1];
+    const int64_t n = args.p.rows.n;
+    const int e = fl_exponent(&args.out);
+    struct fl_stats stats = {};
+    for (int64_t row = gpu_first() / ROW_LANES; row < args.p.rows.m; row += gpu_stride() / ROW_LANES) {
+        const double sum = dot_in_order(dy, NULL, row * n, n);
+        for (int64_t c = row_lane(); c < n; c += ROW_LANES) {
+            const double dx = args.p.softmax.scale * (gpu_value(dy, fl_exponent(&dy), row * n + c) -
+                                                      fl_exp(gpu_value(y, fl_exponent(&y), row * n + c)) * sum);
+            gpu_store(now, e, row * n + c, dx, dx, &stats);
+        }
+    }
+    gpu_report(call.control, stats);
+}
+
+/* --- embedding ---------------------------------------------------------------------------------------------------- */
+
+__global__ void check_indices(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    for (int64_t i = gpu_first(); i < call.args.p.table.count; i += gpu_stride()) {
+        const int32_t index = call.args.p.table.indices[i];
+        if (index < 0 || index >= call.args.p.table.rows)
+            gpu_found(call.control, i);
+    }
+}
+
+/* The first index that is none ends the queue here. One thread. */
+__global__ void end_check_indices(const struct gpu_call call) {
+    struct gpu_now now;
+    const int64_t i = call.control->found;
+    if (!gpu_begin(call, &now) || i < 0)
+        return;
+    struct fl_gpu_failure *failure = &call.control->failure;
+    failure->at = i;
+    failure->value[0] = call.args.p.table.indices[i];
+    failure->limit = call.args.p.table.rows;
+    failure->what = call.args.p.table.name;
+    failure->finding = FL_GPU_INDEX;
+}
+
+__global__ void embedding(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const int e = fl_exponent(&args.out), et = fl_exponent(&args.in[0]);
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+        const int64_t row = args.p.table.indices[i / args.p.table.columns];
+        const double y = gpu_value(args.in[0], et, row * args.p.table.columns + i % args.p.table.columns);
+        gpu_store(now, e, i, y, y, &stats);
+    }
+    gpu_report(call.control, stats);
+}
+
+#ifdef FL_SHARED_EXPONENT
+/* Exact sums, in any order. */
+static size_t embedding_need(const struct fl_args *args) {
+    return (size_t)args->out.count * sizeof(int64_t);
+}
+
+__global__ void begin_scatter(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride())
+        ((unsigned long long *)call.args.workspace)[i] = 0;
+}
+
+__global__ void scatter(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const int64_t n = args.p.table.columns;
+    for (int64_t i = gpu_first(); i < args.in[0].count; i += gpu_stride())
+        atomicAdd((unsigned long long *)args.workspace + args.p.table.indices[i / n] * n + i % n,
+                  (unsigned long long)mantissa_at(args.in[0], i));
+}
+
+__global__ void end_scatter(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const int e = fl_exponent(&args.out);
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+        const struct fl_wide_sum sum = {((const int64_t *)args.workspace)[i], fl_exponent(&args.in[0])};
+        gpu_store(now, e, i, fl_terms_odd(sum), fl_terms_abs(sum), &stats);
+    }
+    gpu_report(call.control, stats);
+}
+#else
+/* Sums in the order of positions: of each row of the table the first position that names it, of each position the next
+ * with the same index; -1: none. */
+static size_t embedding_need(const struct fl_args *args) {
+    return (size_t)(args->p.table.rows + args->p.table.count) * sizeof(int64_t);
+}
+
+__device__ static inline int64_t *next_positions(const struct fl_args &args) {
+    return (int64_t *)args.workspace + args.p.table.rows;
+}
+
+__global__ void begin_scatter(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    for (int64_t i = gpu_first(); i < call.args.p.table.rows; i += gpu_stride())
+        ((int64_t *)call.args.workspace)[i] = -1;
+}
+
+__global__ void scatter(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const int32_t *indices = args.p.table.indices;
+    for (int64_t i = gpu_first(); i < args.p.table.count; i += gpu_stride()) {
+        int64_t next = i + 1;
+        while (next < args.p.table.count && indices[next] != indices[i])
+            next++;
+        next_positions(args)[i] = next < args.p.table.count ? next : -1;
+        /* -1 is the largest of the unsigned */
+        atomicMin((unsigned long long *)args.workspace + indices[i], (unsigned long long)i);
+    }
+}
+
+__global__ void end_scatter(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const int64_t n = args.p.table.columns;
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+        double total = 0;
+        float chain = 0;
+        int64_t terms = 0;
+        for (int64_t at = ((const int64_t *)args.workspace)[i / n]; at >= 0; at = next_positions(args)[at], terms++) {
+            if (terms && terms % FL_ROWS_CHUNK == 0) {
+                total += chain;
+                chain = 0;
+            }
+            chain = __fadd_rn(chain, (float)gpu_value(args.in[0], 0, at * n + i % n));
+        }
+        gpu_store(now, 0, i, total + chain, total + chain, &stats);
+    }
+    gpu_report(call.control, stats);
+}
+#endif
+
+/* --- copies ------------------------------------------------------------------------------------------------------- */
+
+__global__ void copy_elements(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const int e = fl_exponent(&args.out);
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+        const struct fl_origin from = fl_copied_from(&args, i);
+        const double y =
+            from.operand < 0 ? 0 : gpu_value(args.in[from.operand], fl_exponent(&args.in[from.operand]), from.at);
+        gpu_store(now, e, i, y, y, &stats);
+    }
+    gpu_report(call.control, stats);
+}
+
+/* --- on the host -------------------------------------------------------------------------------------------------- */
+
+#define GPU_ROWS(name, work)                                                                                           \
+    static cudaError_t run_##name(const struct gpu_call *call, cudaStream_t stream) {                                  \
+        return gpu_launch(name, gpu_blocks(call->args.work), GPU_THREADS, 0, stream, *call);                           \
+    }
+GPU_ROWS(row_norm, p.rows.m *ROW_LANES)
+GPU_ROWS(row_norm_grad, p.rows.m *ROW_LANES)
+GPU_ROWS(softmax_map, p.rows.m *ROW_LANES)
+GPU_ROWS(softmax_map_grad, p.rows.m *ROW_LANES)
+GPU_ROWS(log_softmax_grad, p.rows.m *ROW_LANES)
+GPU_ROWS(embedding, out.count)
+GPU_ROWS(copy_elements, out.count)
+
+static cudaError_t run_gamma(const struct gpu_call *call, cudaStream_t stream) {
+    const struct fl_row_sizes &g = call->args.p.rows;
+    cudaError_t error = gpu_launch(begin_gamma, 1, 1, 0, stream, *call);
+    if (error == cudaSuccess)
+        error = gpu_launch(gamma_rows, gpu_blocks(g.m * ROW_LANES), GPU_THREADS, 0, stream, *call);
+    if (error == cudaSuccess)
+        error = gpu_launch(gamma_chunks, gpu_blocks(row_chunks(call->args) * g.n), GPU_THREADS, 0, stream, *call);
+    return error != cudaSuccess ? error : gpu_launch(end_gamma, gpu_blocks(g.n), GPU_THREADS, 0, stream, *call);
+}
+
+static cudaError_t run_check_indices(const struct gpu_call *call, cudaStream_t stream) {
+    const cudaError_t error =
+        gpu_launch(check_indices, gpu_blocks(call->args.p.table.count), GPU_THREADS, 0, stream, *call);
+    return error != cudaSuccess ? error : gpu_launch(end_check_indices, 1, 1, 0, stream, *call);
+}
+
+static cudaError_t run_embedding_grad(const struct gpu_call *call, cudaStream_t stream) {
+    const unsigned blocks = gpu_blocks(call->args.out.count);
+    cudaError_t error = gpu_launch(begin_scatter, blocks, GPU_THREADS, 0, stream, *call);
+    if (error == cudaSuccess)
+        error = gpu_launch(scatter, gpu_blocks(call->args.in[0].count), GPU_THREADS, 0, stream, *call);
+    return error != cudaSuccess ? error : gpu_launch(end_scatter, blocks, GPU_THREADS, 0, stream, *call);
+}
+
+static void add_rows(struct gpu_kernels *to) {
+    to->op[FL_OP_LAYERNORM] = to->op[FL_OP_RMSNORM] = run_row_norm;
+    to->op[FL_OP_LAYERNORM_GRAD] = to->op[FL_OP_RMSNORM_GRAD] = run_row_norm_grad;
+    to->op[FL_OP_LAYERNORM_GAMMA_GRAD] = to->op[FL_OP_RMSNORM_GAMMA_GRAD] = run_gamma;
+    to->need[FL_OP_LAYERNORM_GAMMA_GRAD] = to->need[FL_OP_RMSNORM_GAMMA_GRAD] = gamma_need;
+    to->op[FL_OP_SOFTMAX] = to->op[FL_OP_LOG_SOFTMAX] = run_softmax_map;
+    to->op[FL_OP_SOFTMAX_GRAD] = run_softmax_map_grad;
+    to->op[FL_OP_LOG_SOFTMAX_GRAD] = run_log_softmax_grad;
+    to->op[FL_OP_CHECK_INDICES] = run_check_indices;
+    to->op[FL_OP_EMBEDDING] = run_embedding;
+    to->op[FL_OP_EMBEDDING_GRAD] = run_embedding_grad;
+    to->need[FL_OP_EMBEDDING_GRAD] = embedding_need;
+    static const enum fl_op copies[] = {FL_OP_PERMUTE, FL_OP_SLICE, FL_OP_SLICE_GRAD, FL_OP_CONCAT};
+    for (const enum fl_op op : copies)
+        to->op[op] = run_copy_elements;
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,166 @@
+/* gpu_sgd.h - stochastic gradient descent, for the formats of a folder: sums of two or three terms of any exponents,
+ * rounded once, to the wide part where there is one, of which the element is then the rounding.
+ *
+ * Expects: the codec of a folder (gpu_element.h).
+ * Gives: real_at, store_sgd_float, add_sgd. */
+#ifndef FL_GPU_SGD_H
+#define FL_GPU_SGD_H
+
+#include "gpu/gpu_element.h"
+
+namespace {
+
+/* The elements of an operand, or its wide part where that counts. */
+__device__ static inline double real_at(const struct fl_view &view, int64_t i) {
+    return view.wide ? ((const float *)view.wide)[i] : gpu_value(view, 0, i);
+}
+
+#ifdef FL_SHARED_EXPONENT
+__device__ static inline struct fl_term term_at(const struct fl_view &view, int64_t i) {
+    const int e = fl_exponent(&view);
+    struct fl_term t = {view.wide ? ((const int32_t *)view.wide)[i] : ((const fl_element *)view.data)[i],
+                        view.wide ? e + 16 : e};
+    return t;
+}
+
+__device__ static inline struct fl_term scaled(float scalar, struct fl_term t) {
+    struct fl_term s = fl_term_of(scalar);
+    s.m *= t.m;
+    s.e += t.e;
+    return s;
+}
+#else
+/* A finite double as a term. */
+__device__ static inline struct fl_term term_of(double x) {
+    struct fl_term t = {0, 0};
+    if (x == 0)
+        return t;
+    uint64_t fraction;
+    const int exponent = fl_split(x < 0 ? -x : x, &fraction);
+    t.m = (int64_t)(fraction | (uint64_t)1 << 52);
+    t.m = x < 0 ? -t.m : t.m;
+    t.e = 52 - exponent;
+    return t;
+}
+#endif
+
+__device__ static inline int sgd_terms(const struct fl_args &args, float alpha, int64_t i, struct fl_term *terms) {
+    const bool update = args.op == FL_OP_SGD_UPDATE;
+    if (args.op == FL_OP_COMBINE) {
+        const int n = args.in[2].data ? 3 : 2;
+        for (int j = 0; j < n; j++) {
+            const float factor = (float)args.p.factored.factors[j];
+#ifdef FL_SHARED_EXPONENT
+            terms[j] = scaled(factor, term_at(args.in[j], i));
+#else
+            terms[j] = term_of((double)factor * real_at(args.in[j], i));
+#endif
+        }
+        return n;
+    }
+#ifdef FL_SHARED_EXPONENT
+    terms[0] = update ? term_at(args.in[0], i) : scaled(alpha, term_at(args.in[0], i));
+    terms[1] = update ? scaled(-alpha, term_at(args.in[1], i)) : term_at(args.in[1], i);
+    if (!update)
+        terms[2] = scaled(args.p.sgd.weight_decay, term_at(args.in[2], i));
+#else /* products of two binary32 numbers are exact in double */
+    const double a = real_at(args.in[0], i), b = real_at(args.in[1], i);
+    terms[0] = term_of(update ? a : alpha * a);
+    terms[1] = term_of(update ? -alpha * b : b);
+    if (!update)
+        terms[2] = term_of(args.p.sgd.weight_decay * real_at(args.in[2], i));
+#endif
+    return update ? 2 : 3;
+}
+
+#ifdef FL_SHARED_EXPONENT
+__device__ static inline void store_sgd(const struct gpu_now &now, const struct fl_args &args, int64_t i,
+                                        struct fl_wide_sum sum, bool wide, struct fl_stats *stats) {
+    const int e = fl_exponent(&args.out);
+    if (!wide) {
+        gpu_store(now, e, i, fl_terms_odd(sum), fl_terms_abs(sum), stats);
+        return;
+    }
+    const int64_t m = fl_terms_round(sum, e + 16, FL_WIDE_LIMIT, NULL, &stats->saturated);
+    if (now.out)
+        ((int32_t *)args.out.wide)[i] = (int32_t)m;
+    const double near = fl_terms_abs(sum);
+    const int64_t view = (int64_t)fl_nearest_integer((double)m * 0x1p-16);
+    stats->maximum = near > stats->maximum ? near : stats->maximum;
+    gpu_store_mantissa(now, i, view, near != 0, stats);
+}
+#else
+/* NaN and Inf go through ordinary arithmetic. */
+__device__ static inline bool is_usual_combination(const struct fl_args &args, int64_t i, double *sum) {
+    double x[3] = {0, 0, 0}, f[3] = {0, 0, 0};
+    bool usual = true;
+    for (int j = 0; j < 3 && args.in[j].data; j++) {
+        f[j] = (float)args.p.factored.factors[j];
+        x[j] = real_at(args.in[j], i);
+        usual = usual && fl_is_finite(f[j]) && fl_is_finite(x[j]);
+    }
+    *sum = f[0] * x[0] + f[1] * x[1] + (args.in[2].data ? f[2] * x[2] : 0);
+    return usual;
+}
+
+__device__ static inline bool is_usual(const struct fl_args &args, float alpha, int64_t i, double *sum) {
+    if (args.op == FL_OP_COMBINE)
+        return is_usual_combination(args, i, sum);
+    const bool update = args.op == FL_OP_SGD_UPDATE;
+    const double a = real_at(args.in[0], i), b = real_at(args.in[1], i), c = update ? 0 : real_at(args.in[2], i);
+    *sum = update ? a - alpha * b : alpha * a + b + args.p.sgd.weight_decay * c;
+    return fl_is_finite(a) && fl_is_finite(b) && fl_is_finite(c);
+}
+
+__device__ static inline void store_sgd_float(const struct gpu_now &now, const struct fl_args &args, int64_t i,
+                                              double value, bool wide, struct fl_stats *stats) {
+    const float x = (float)value;
+    if (!wide) {
+        gpu_store(now, 0, i, value, value, stats);
+        return;
+    }
+    if (now.out)
+        ((float *)args.out.wide)[i] = x;
+    gpu_store_float(now, i, x, stats);
+}
+#endif
+
+__global__ void sgd(const struct gpu_call call) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const struct fl_args &args = call.args;
+    const bool wide = args.out.wide != NULL;
+    const float alpha = args.op == FL_OP_SGD_UPDATE     ? gpu_late(args.late, args.p.sgd.rate)
+                        : args.op == FL_OP_SGD_MOMENTUM ? args.p.sgd.momentum
+                                                        : 0;
+    if (wide && now.rounding.mode == TENSOR_ROUND_STOCHASTIC)
+        now.rounding.mode = TENSOR_ROUND_NEAREST; /* the element is the rounding of the wide part */
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < args.out.count; i += gpu_stride()) {
+        struct fl_term terms[3];
+#ifdef FL_SHARED_EXPONENT
+        store_sgd(now, args, i, fl_terms_sum(terms, sgd_terms(args, alpha, i, terms)), wide, &stats);
+#else
+        double value;
+        if (is_usual(args, alpha, i, &value))
+            value = fl_terms_odd(fl_terms_sum(terms, sgd_terms(args, alpha, i, terms)));
+        store_sgd_float(now, args, i, value, wide, &stats);
+#endif
+    }
+    gpu_report(call.control, stats);
+}
+
+static cudaError_t run_sgd(const struct gpu_call *call, cudaStream_t stream) {
+    return gpu_launch(sgd, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call);
+}
+
+static void add_sgd(struct gpu_kernels *to) {
+    to->op[FL_OP_SGD_MOMENTUM] = run_sgd;
+    to->op[FL_OP_SGD_UPDATE] = run_sgd;
+    to->op[FL_OP_COMBINE] = run_sgd;
+}
+
+} // namespace
+
+#endif

@@ -1,0 +1,115 @@
+/* gpu_transfers.h - elements to doubles, numbers to elements, and wide parts, for the formats of a folder.
+ *
+ * Expects: the codec of a folder (gpu_element.h).
+ * Gives: add_transfers. */
+#ifndef FL_GPU_TRANSFERS_H
+#define FL_GPU_TRANSFERS_H
+
+#include "gpu/gpu_element.h"
+
+namespace {
+
+__global__ void elements_to_doubles(const struct fl_view view, double *values) {
+    const int e = fl_exponent(&view);
+    for (int64_t i = gpu_first(); i < view.count; i += gpu_stride())
+        values[i] = gpu_value(view, e, i);
+}
+
+static cudaError_t to_doubles(const struct fl_view *view, double *values, cudaStream_t stream) {
+    return gpu_launch(elements_to_doubles, gpu_blocks(view->count), GPU_THREADS, 0, stream, *view, values);
+}
+
+__global__ void numbers_to_elements(const struct gpu_call call, const struct gpu_numbers numbers, bool result) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    const int e = fl_exponent(&call.args.out);
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
+        const double x = gpu_number(numbers, i);
+#ifndef FL_SHARED_EXPONENT
+        if (!result) {
+            gpu_store_number(now, i, x, &stats);
+            continue;
+        }
+#endif
+        gpu_store(now, e, i, x, x, &stats);
+    }
+    (void)result;
+    gpu_report(call.control, stats);
+}
+
+static cudaError_t from_numbers(const struct gpu_call *call, const struct gpu_numbers *numbers, bool result,
+                                cudaStream_t stream) {
+    return gpu_launch(numbers_to_elements, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call, *numbers,
+                      result);
+}
+
+__global__ void follow_elements(const struct gpu_control *control, const struct fl_view view, void *wide) {
+    if (control->failure.finding)
+        return;
+    for (int64_t i = gpu_first(); i < view.count; i += gpu_stride()) {
+        const fl_element element = ((const fl_element *)view.data)[i];
+#ifdef FL_SHARED_EXPONENT
+        ((int32_t *)wide)[i] = element * 65536;
+#else
+        ((float *)wide)[i] = FL_DECODE(element);
+#endif
+    }
+}
+
+static cudaError_t follow(const struct gpu_control *control, const struct fl_view *view, void *wide,
+                          cudaStream_t stream) {
+    return gpu_launch(follow_elements, gpu_blocks(view->count), GPU_THREADS, 0, stream, control, *view, wide);
+}
+
+/* A load of a tensor with a wide part: that takes the numbers, and the elements are its rounding. */
+__global__ void load_both(const struct gpu_call call, void *wide, const struct gpu_numbers numbers) {
+    struct gpu_now now;
+    if (!gpu_begin(call, &now))
+        return;
+    struct fl_stats stats = {};
+    for (int64_t i = gpu_first(); i < call.args.out.count; i += gpu_stride()) {
+        const double x = gpu_number(numbers, i), size = x < 0 ? -x : x;
+#ifdef FL_SHARED_EXPONENT
+        const double limit = FL_WIDE_LIMIT, v = fl_scale2(x, fl_exponent(&call.args.out) + 16),
+                     inside = v > limit + 1    ? limit + 1
+                              : v < -limit - 1 ? -limit - 1
+                                               : v;
+        int64_t m = (int64_t)fl_nearest_integer(inside);
+        if (m > FL_WIDE_LIMIT || m < -FL_WIDE_LIMIT) {
+            stats.saturated++;
+            m = m < 0 ? -FL_WIDE_LIMIT : FL_WIDE_LIMIT;
+        }
+        ((int32_t *)wide)[i] = (int32_t)m;
+        gpu_store_mantissa(now, i, (int64_t)fl_nearest_integer((double)m * 0x1p-16), x != 0, &stats);
+        stats.maximum = size > stats.maximum ? size : stats.maximum;
+#else
+        const float f = (float)x;
+        struct fl_stats one = {};
+        ((float *)wide)[i] = f;
+        gpu_store_float(now, i, f, &one);
+        one.saturated += fl_is_finite(x) && !fl_is_finite(f);
+        one.flushed += x != 0 && f == 0;
+        one.maximum = size == size ? size : 0;
+        fl_stats_merge(&stats, &one);
+#endif
+    }
+    gpu_report(call.control, stats);
+}
+
+static cudaError_t load_wide(const struct gpu_call *call, void *wide, const struct gpu_numbers *numbers,
+                             cudaStream_t stream) {
+    return gpu_launch(load_both, gpu_blocks(call->args.out.count), GPU_THREADS, 0, stream, *call, wide, *numbers);
+}
+
+static void add_transfers(struct gpu_kernels *to) {
+    to->to_doubles = to_doubles;
+    to->from_numbers = from_numbers;
+    to->load_wide = load_wide;
+    to->follow = follow;
+}
+
+} // namespace
+
+#endif
