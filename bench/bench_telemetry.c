@@ -132,8 +132,8 @@ static bool measure(const char *format) {
     for (int step = 0; step < o.steps; step++) {
         looking.row = step % o.every == 0;
         const double start = now();
-        check(o.text ? nn_train_step_tokens(g, o.tokens, o.labels, 1e-3f, NULL, NULL)
-                     : nn_train_step(g, o.images, o.labels, 0.01f, NULL, NULL));
+        check(o.text ? nn_train_step(NULL, NULL, g, &(nn_batch){.tokens = o.tokens, .labels = o.labels}, 1e-3f)
+                     : nn_train_step(NULL, NULL, g, &(nn_batch){.images = o.images, .labels = o.labels}, 0.01f));
         const double trained = now();
         check(nn_telemetry_step(looking.telemetry));
         spent.rows += now() - trained;

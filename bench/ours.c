@@ -158,7 +158,7 @@ static nn_graph *resnet20(const char *variant, int batch) {
 static void run_step(void) {
     double loss;
     int correct;
-    nn_train_step(network, images, labels, 0.01f, &loss, &correct);
+    nn_train_step(&loss, &correct, network, &(nn_batch){.images = images, .labels = labels}, 0.01f);
 }
 
 static const char *prepare_step(const char *variant, char **argv) {
@@ -173,7 +173,8 @@ static const char *prepare_step(const char *variant, char **argv) {
     worker_normal(images, pixels, 1);
     for (int i = 0; i < batch; i++)
         labels[i] = i % CLASSES;
-    return nn_train_step(network, images, labels, 0.01f, &loss, &correct) ? failure() : NULL;
+    return nn_train_step(&loss, &correct, network, &(nn_batch){.images = images, .labels = labels}, 0.01f) ? failure()
+                                                                                                           : NULL;
 }
 
 enum { LENGTH = 128, VOCABULARY = 256 };
@@ -182,7 +183,7 @@ static int32_t *tokens;
 static void run_transformer(void) {
     double loss;
     int correct;
-    nn_train_step_tokens(network, tokens, labels, 1e-3f, &loss, &correct);
+    nn_train_step(&loss, &correct, network, &(nn_batch){.tokens = tokens, .labels = labels}, 1e-3f);
 }
 
 /* Tokens from a linear congruential generator; the label of each is the next. */
@@ -200,7 +201,8 @@ static const char *prepare_transformer(const char *variant, char **argv) {
         tokens[i] = (int32_t)((state = state * 1664525 + 1013904223) >> 24);
     double loss;
     int correct;
-    return nn_train_step_tokens(network, tokens, labels, 1e-3f, &loss, &correct) ? failure() : NULL;
+    return nn_train_step(&loss, &correct, network, &(nn_batch){.tokens = tokens, .labels = labels}, 1e-3f) ? failure()
+                                                                                                           : NULL;
 }
 
 static const char *report_memory(const char *what, const char *variant, int batch) {

@@ -132,7 +132,7 @@ int main(int argc, char **argv) {
     nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = BATCH, .seed = seed, .momentum = 0.9f});
     if (!set || !g ||
         nn_compile(g, nn_model(g, "cnn6", data_height(set), data_width(set), data_channels(set), data_classes(set))) ||
-        data_channel_moments(set, mean, deviation))
+        data_channel_moments(mean, deviation, set))
         return fprintf(stderr, "flushed_gradients: %s\n", tensor_error()), 1;
     telemetry = nn_telemetry_new(
         g, &(nn_telemetry_config){
@@ -148,10 +148,11 @@ int main(int argc, char **argv) {
     for (int step = 1, epoch = 0; step <= steps && !failed; epoch++) {
         data_batch batch = {0};
         failed = data_loader_start(loader, epoch);
-        while (step <= steps && !failed && !(failed = data_loader_next(loader, &batch)) && batch.count) {
+        while (step <= steps && !failed && !(failed = data_loader_next(&batch, loader)) && batch.count) {
             wanted = step % every == 1 % every;
             next_wanted = (step + 1) % every == 1 % every;
-            failed = failed || nn_train_step(g, batch.images, batch.labels, 0.01f, NULL, NULL) ||
+            failed = failed ||
+                     nn_train_step(NULL, NULL, g, &(nn_batch){.images = batch.images, .labels = batch.labels}, 0.01f) ||
                      nn_telemetry_step(telemetry);
             for (int i = 0; wanted && !failed && i < LAYERS; i++)
                 for (int f = 0; f < FORMATS; f++)

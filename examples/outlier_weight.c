@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
                                             .loss_scale = fp16 ? "1024" : NULL});
     if (!set || !g ||
         nn_compile(g, nn_model(g, "mlp2", data_height(set), data_width(set), data_channels(set), data_classes(set))) ||
-        data_channel_moments(set, mean, deviation) || plant(find(g, "fc1.weight"), factor))
+        data_channel_moments(mean, deviation, set) || plant(find(g, "fc1.weight"), factor))
         return fprintf(stderr, "outlier_weight: %s\n", tensor_error()), 1;
     nn_telemetry *telemetry = nn_telemetry_new(
         g, &(nn_telemetry_config){
@@ -87,10 +87,11 @@ int main(int argc, char **argv) {
     for (int step = 1, epoch = 0; step <= steps && !failed; epoch++) {
         data_batch batch = {0};
         failed = data_loader_start(loader, epoch);
-        while (step <= steps && !failed && !(failed = data_loader_next(loader, &batch)) && batch.count) {
+        while (step <= steps && !failed && !(failed = data_loader_next(&batch, loader)) && batch.count) {
             double loss = 0;
-            failed =
-                nn_train_step(g, batch.images, batch.labels, (float)rate, &loss, NULL) || nn_telemetry_step(telemetry);
+            failed = nn_train_step(&loss, NULL, g, &(nn_batch){.images = batch.images, .labels = batch.labels},
+                                   (float)rate) ||
+                     nn_telemetry_step(telemetry);
             last += step > steps - LAST ? loss / LAST : 0;
             step++;
         }

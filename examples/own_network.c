@@ -36,9 +36,11 @@ static double last_three(const struct autoflex *a, void *context) {
 static nn_node block(nn_graph *g, const char *first, const char *second, nn_node x, int filters) {
     char name[64];
     snprintf(name, sizeof name, "%s.norm", first);
-    nn_node y = nn_batchnorm(g, name, nn_conv2d(g, first, x, filters, 3, 1, 1), true);
+    nn_node y = nn_batchnorm(g, name, nn_conv2d(g, first, x, filters, 3, &(nn_conv2d_options){.padding = 1}),
+                             &(nn_batchnorm_options){.relu = true});
     snprintf(name, sizeof name, "%s.norm", second);
-    return nn_batchnorm_add_relu(g, name, nn_conv2d(g, second, y, filters, 3, 1, 1), x);
+    return nn_batchnorm_add_relu(g, name, nn_conv2d(g, second, y, filters, 3, &(nn_conv2d_options){.padding = 1}), x,
+                                 NULL);
 }
 
 int main(int argc, char **argv) {
@@ -53,11 +55,13 @@ int main(int argc, char **argv) {
                                             .batch = BATCH,
                                             .seed = 1,
                                             .momentum = 0.9f});
-    nn_node x = nn_batchnorm(g, "in.norm", nn_conv2d(g, "in", nn_input(g, SIDE, SIDE, 1), 8, 3, 1, 1), true);
+    nn_node x = nn_batchnorm(g, "in.norm",
+                             nn_conv2d(g, "in", nn_input(g, SIDE, SIDE, 1), 8, 3, &(nn_conv2d_options){.padding = 1}),
+                             &(nn_batchnorm_options){.relu = true});
     x = block(g, "a1", "a2", x, 8);
-    x = block(g, "b1", "b2", nn_maxpool2d(g, "half", x, 2, 2), 8);
-    x = nn_linear(g, "out", nn_avgpool_global(g, "mean", x), CLASSES);
-    if (nn_compile(g, x) || data_channel_moments(set, &mean, &deviation))
+    x = block(g, "b1", "b2", nn_maxpool2d(g, "half", x, 2, &(nn_pool2d_options){.stride = 2}), 8);
+    x = nn_linear(g, "out", nn_avgpool_global(g, "mean", x), CLASSES, false);
+    if (nn_compile(g, x) || data_channel_moments(&mean, &deviation, set))
         return fprintf(stderr, "%s\n", tensor_error()), 1;
     data_loader *loader = data_loader_new(
         set, &(data_loader_config){.batch = BATCH, .seed = 1, .shuffle = true, .mean = &mean, .deviation = &deviation});
@@ -65,9 +69,9 @@ int main(int argc, char **argv) {
         data_batch batch = {0};
         int right = 0, correct = 0;
         bad = data_loader_start(loader, epoch);
-        while (!bad && !(bad = data_loader_next(loader, &batch)) && batch.count) {
-            bad = nn_forward(g, batch.images, batch.labels) || nn_backward(g) ||
-                  nn_update(g, epoch < 4 ? 0.02f : 0.005f) || nn_loss(g, &loss, &correct);
+        while (!bad && !(bad = data_loader_next(&batch, loader)) && batch.count) {
+            bad = nn_forward(g, &(nn_batch){.images = batch.images, .labels = batch.labels}) || nn_backward(g) ||
+                  nn_update(g, epoch < 4 ? 0.02f : 0.005f) || nn_loss(&loss, &correct, g);
             right += correct;
         }
         if (bad)

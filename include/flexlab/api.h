@@ -1,4 +1,9 @@
-/* api.h - how the public declarations are marked: which are exported, and what the linker calls them. */
+/* api.h - how the public declarations are marked, and what the linker calls them.
+ *
+ * Each public header includes this one directly, after the definition of its own guard: flexlab/symbols.h, at the end,
+ * then gives the functions that the header declares the linker's names flexlab_<name>, so that no program's own
+ * tensor_new or data_open collides with ours. Bindings that look symbols up by name (dlsym, ctypes) use flexlab_<name>.
+ * docs/decisions/0013-symbols.md says why it is done so. */
 #ifndef FLEXLAB_API_H
 #define FLEXLAB_API_H
 
@@ -9,15 +14,16 @@
 #define FLEXLAB_API __attribute__((visibility("default")))
 #endif
 
-/* After a declaration: the linker's symbol is flexlab_<name>, whatever C and C++ call it, so that no program's own
- * tensor_new or data_open collides with ours. Bindings that look symbols up by name (dlsym, ctypes) use flexlab_<name>.
- * docs/decisions/0013-symbols.md says why it is done so. */
-#if defined(__GNUC__)
-#define FLEXLAB_SYMBOL(name) __asm__(FLEXLAB_TEXT(__USER_LABEL_PREFIX__) "flexlab_" #name)
-#else
-#error "flexlab names its symbols by asm labels, which gcc and clang have"
+#if !defined(__PRAGMA_REDEFINE_EXTNAME) && !defined(__CUDACC__)
+#error "flexlab names its symbols by #pragma redefine_extname, which gcc and clang have"
 #endif
+
+/* The former label of a declaration: nothing, until the tensor headers are without it. */
+#define FLEXLAB_SYMBOL(name)
+
 #define FLEXLAB_TEXT(...) FLEXLAB_TEXT_(__VA_ARGS__)
 #define FLEXLAB_TEXT_(...) #__VA_ARGS__
 
 #endif
+
+#include "flexlab/symbols.h"

@@ -15,6 +15,7 @@
 #ifndef FLEXLAB_AUTOFLEX_H
 #define FLEXLAB_AUTOFLEX_H
 
+#include "flexlab/api.h"
 #include "flexlab/status.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -75,12 +76,13 @@ struct autoflex {
 
 /* Looks up "paper", "ngraph", "current", "fixed", "per-class", "amax", "amax-recent", "repeat" or an added one;
  * AUTOFLEX_NONE for any other name. */
-FLEXLAB_API autoflex_predictor autoflex_find(const char *name) FLEXLAB_SYMBOL(autoflex_find);
-/* The i-th predictor, AUTOFLEX_NONE past the last: for lists in help texts and tests. */
-FLEXLAB_API autoflex_predictor autoflex_list(int i) FLEXLAB_SYMBOL(autoflex_list);
+FLEXLAB_API autoflex_predictor autoflex_find(const char *name);
+/* How many predictors there are, and the i-th; AUTOFLEX_NONE past the last. For lists in help texts and tests. */
+FLEXLAB_API int autoflex_count(void);
+FLEXLAB_API autoflex_predictor autoflex_at(int i);
 /* NULL for a number that is none. */
-FLEXLAB_API const char *autoflex_name(autoflex_predictor predictor) FLEXLAB_SYMBOL(autoflex_name);
-FLEXLAB_API const char *autoflex_summary(autoflex_predictor predictor) FLEXLAB_SYMBOL(autoflex_summary);
+FLEXLAB_API const char *autoflex_name(autoflex_predictor predictor);
+FLEXLAB_API const char *autoflex_summary(autoflex_predictor predictor);
 
 /* A predictor of your own. predict is called before a write, with a history that is not empty, and returns the maximum
  * to make room for: e becomes the largest exponent at which it fits, 14 - floor(log2 maximum). 0 or less: e stays. It
@@ -89,8 +91,7 @@ FLEXLAB_API const char *autoflex_summary(autoflex_predictor predictor) FLEXLAB_S
  * TENSOR_E_ARGUMENT and its message (status.h), where name is taken or none such, predict is NULL, or 64 were added
  * already. Tensors on the host alone can use it. */
 typedef double (*autoflex_predict_fn)(const struct autoflex *a, void *context);
-FLEXLAB_API autoflex_predictor autoflex_add(const char *name, autoflex_predict_fn predict, void *context)
-    FLEXLAB_SYMBOL(autoflex_add);
+FLEXLAB_API autoflex_predictor autoflex_add(const char *name, autoflex_predict_fn predict, void *context);
 
 /* Predictors for a program that is compiled already, `flexlab` for one: a shared library that defines a function of
  * this type by the name flexlab_predictors, which calls add as autoflex_add (docs/autoflex.md). */
@@ -99,47 +100,46 @@ typedef void (*autoflex_plugin_fn)(autoflex_add_fn add);
 
 /* AUTOFLEX_ROLE_WEIGHT ... for "weight", "activation", "gradient", "weight gradient", "momentum" (and "root" and
  * "direction", which are kinds of it); AUTOFLEX_ROLE_NONE for any other name. */
-FLEXLAB_API autoflex_role autoflex_find_role(const char *name) FLEXLAB_SYMBOL(autoflex_find_role);
+FLEXLAB_API autoflex_role autoflex_find_role(const char *name);
 
 /* True for a predictor that takes the exponent from the very result it is for ("current"): the caller measures the
  * maximum first and calls autoflex_fit. */
-FLEXLAB_API bool autoflex_needs_maximum(autoflex_predictor predictor) FLEXLAB_SYMBOL(autoflex_needs_maximum);
+FLEXLAB_API bool autoflex_needs_maximum(autoflex_predictor predictor);
 
 /* An empty state: e = 8 (clamped to the range), nothing recorded. Refused, and *a is as it was: a number that is no
  * predictor's, e_min above e_max, and exponents beyond +-AUTOFLEX_RANGE, which no double asks for. */
-FLEXLAB_API tensor_status autoflex_reset(struct autoflex *a, autoflex_predictor predictor, int e_min, int e_max)
-    FLEXLAB_SYMBOL(autoflex_reset);
+FLEXLAB_API tensor_status autoflex_reset(struct autoflex *a, autoflex_predictor predictor, int e_min, int e_max);
 
 /* Host values were loaded: e = 14 - floor(log2 maximum), the history starts anew, and the load is recorded as the first
  * write. A maximum of 0 leaves the tensor uninitialised, at e = 8 as a new one (a predictor that never moves e, or
  * takes it from the very result, keeps it). Non-finite maxima are the caller's to refuse. */
-FLEXLAB_API void autoflex_load(struct autoflex *a, double maximum) FLEXLAB_SYMBOL(autoflex_load);
+FLEXLAB_API void autoflex_load(struct autoflex *a, double maximum);
 /* The exponent that autoflex_load would choose, without changing anything but the clamp counters. */
-FLEXLAB_API int autoflex_load_exponent(struct autoflex *a, double maximum) FLEXLAB_SYMBOL(autoflex_load_exponent);
+FLEXLAB_API int autoflex_load_exponent(struct autoflex *a, double maximum);
 
 /* Before a write: sets e from the history if the tensor was written since e was last set. Returns e. */
-FLEXLAB_API int autoflex_adjust(struct autoflex *a) FLEXLAB_SYMBOL(autoflex_adjust);
+FLEXLAB_API int autoflex_adjust(struct autoflex *a);
 
 /* First write of an uninitialised tensor, given the exact maximum of the result: runs the initialisation loop of
  * Flexpoint on that number. Returns e. A maximum of 0 leaves the tensor uninitialised; "fixed" keeps its e. */
-FLEXLAB_API int autoflex_initialise(struct autoflex *a, double maximum) FLEXLAB_SYMBOL(autoflex_initialise);
+FLEXLAB_API int autoflex_initialise(struct autoflex *a, double maximum);
 
 /* "current": the largest e in range for which round(maximum * 2^e) <= 32767. A maximum of 0 leaves e. Returns e. */
-FLEXLAB_API int autoflex_fit(struct autoflex *a, double maximum) FLEXLAB_SYMBOL(autoflex_fit);
+FLEXLAB_API int autoflex_fit(struct autoflex *a, double maximum);
 
 /* "repeat", after a write at a->e: whether the write is to be made again, since its exact maximum does not fit; a->e is
  * then the largest exponent at which it does. False for every other predictor. Before autoflex_record, which is for the
  * write that stays. */
-FLEXLAB_API bool autoflex_repeat(struct autoflex *a, double maximum) FLEXLAB_SYMBOL(autoflex_repeat);
+FLEXLAB_API bool autoflex_repeat(struct autoflex *a, double maximum);
 
 /* After a write: gamma (0 ... 32767) and the true maximum before rounding and saturation. A true maximum of 0, or one
  * that is not finite, records nothing. gamma 0 with a maximum above 0 records the maximum itself. */
-FLEXLAB_API void autoflex_record(struct autoflex *a, int gamma, double maximum) FLEXLAB_SYMBOL(autoflex_record);
+FLEXLAB_API void autoflex_record(struct autoflex *a, int gamma, double maximum);
 
 /* floor(log2 x) for x > 0, from the bits of x: powers of two come out exact. */
-FLEXLAB_API int autoflex_floor_log2(double x) FLEXLAB_SYMBOL(autoflex_floor_log2);
+FLEXLAB_API int autoflex_floor_log2(double x);
 /* ceil(log2 x), likewise. */
-FLEXLAB_API int autoflex_ceil_log2(double x) FLEXLAB_SYMBOL(autoflex_ceil_log2);
+FLEXLAB_API int autoflex_ceil_log2(double x);
 
 #ifdef __cplusplus
 }

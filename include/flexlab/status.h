@@ -28,26 +28,25 @@ typedef enum tensor_status {
 } tensor_status;
 
 /* The message of the last failure on this thread, "" if none. Valid until the next failure on this thread. */
-FLEXLAB_API const char *tensor_error(void) FLEXLAB_SYMBOL(tensor_error);
+FLEXLAB_API const char *tensor_error(void);
 
 /* The status of that failure, TENSOR_OK if there was none: what a function that returns a pointer has no room for. */
-FLEXLAB_API tensor_status tensor_error_status(void) FLEXLAB_SYMBOL(tensor_error_status);
+FLEXLAB_API tensor_status tensor_error_status(void);
 
 /* "argument", "shape", ... for a status; "unknown status" for any other number. */
-FLEXLAB_API const char *tensor_status_name(tensor_status status) FLEXLAB_SYMBOL(tensor_status_name);
+FLEXLAB_API const char *tensor_status_name(tensor_status status);
 
 /* Called with every failure before it is returned, on the failing thread; tests and tools use it to stop or log.
  * NULL removes it. May be changed at any time; a failure that is being reported on another thread may still reach the
  * former hook after this returns. */
 typedef void (*tensor_error_hook)(tensor_status status, const char *message, void *context);
-FLEXLAB_API void tensor_set_error_hook(tensor_error_hook hook, void *context) FLEXLAB_SYMBOL(tensor_set_error_hook);
+FLEXLAB_API void tensor_set_error_hook(tensor_error_hook hook, void *context);
 
 /* Replaces the allocator of the whole library (aligned blocks; size is never 0, alignment a power of two).
  * Call before anything is allocated; NULL, NULL restores the default. Tests use it to fail the n-th allocation. */
 typedef void *(*tensor_allocate_fn)(unsigned long size, unsigned long alignment);
 typedef void (*tensor_release_fn)(void *block);
-FLEXLAB_API void tensor_set_allocator(tensor_allocate_fn allocate, tensor_release_fn release)
-    FLEXLAB_SYMBOL(tensor_set_allocator);
+FLEXLAB_API void tensor_set_allocator(tensor_allocate_fn allocate, tensor_release_fn release);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 #ifndef FLEXLAB_TENSOR_LIFE_H
 #define FLEXLAB_TENSOR_LIFE_H
 
+#include "flexlab/api.h"
 #include "flexlab/formats.h"
 #include "flexlab/status.h"
 #include <stdbool.h>

@@ -2,6 +2,7 @@
 #ifndef FLEXLAB_TENSOR_RECURRENT_H
 #define FLEXLAB_TENSOR_RECURRENT_H
 
+#include "flexlab/api.h"
 #include "flexlab/tensor_life.h"
 
 #ifdef __cplusplus

@@ -3,6 +3,7 @@
 #ifndef FLEXLAB_TENSOR_STATISTICS_H
 #define FLEXLAB_TENSOR_STATISTICS_H
 
+#include "flexlab/api.h"
 #include "flexlab/tensor_life.h"
 
 #ifdef __cplusplus

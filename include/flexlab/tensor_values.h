@@ -3,6 +3,7 @@
 #ifndef FLEXLAB_TENSOR_VALUES_H
 #define FLEXLAB_TENSOR_VALUES_H
 
+#include "flexlab/api.h"
 #include "flexlab/autoflex.h"
 #include "flexlab/tensor_life.h"
 

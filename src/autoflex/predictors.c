@@ -57,7 +57,14 @@ double fl_autoflex_foreign(const struct autoflex *a) {
     return row ? row->predict(a, row->context) : 0;
 }
 
-autoflex_predictor autoflex_list(int i) {
+int autoflex_count(void) {
+    int count = 0;
+    while (autoflex_at(count))
+        count++;
+    return count;
+}
+
+autoflex_predictor autoflex_at(int i) {
     if (i < 0 || i >= BUILT_IN + ADDED_LIMIT)
         return AUTOFLEX_NONE;
     if (i < BUILT_IN)
@@ -67,7 +74,7 @@ autoflex_predictor autoflex_list(int i) {
 
 autoflex_predictor autoflex_find(const char *name) {
     autoflex_predictor predictor;
-    for (int i = 0; name && (predictor = autoflex_list(i)); i++)
+    for (int i = 0; name && (predictor = autoflex_at(i)); i++)
         if (!strcmp(name, autoflex_name(predictor)))
             return predictor;
     return AUTOFLEX_NONE;

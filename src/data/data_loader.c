@@ -8,7 +8,6 @@
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
 #include "core/arithmetic/philox.h"
-#include "core/base/sized.h"
 #include "data/data_internal.h"
 #include <math.h>
 #include <pthread.h>
@@ -295,10 +294,7 @@ static tensor_status start_thread(struct data_loader *l) {
     return TENSOR_OK;
 }
 
-data_loader *data_loader_new_sized(const data_set *set, const data_loader_config *given, size_t config_size) {
-    data_loader_config ours, *config = given ? &ours : NULL;
-    if (given && fl_take_sized(config, sizeof *config, given, config_size, "data_loader: data_loader_config"))
-        return NULL;
+data_loader *data_loader_new(const data_set *set, const data_loader_config *config) {
     if (check_config(set, config))
         return NULL;
     struct data_loader *l = fl_alloc_zero(sizeof *l);
@@ -402,7 +398,7 @@ tensor_status data_loader_seek(data_loader *l, int epoch, int64_t batch) {
     return start("data_loader_seek", l, epoch, batch);
 }
 
-tensor_status data_loader_position(data_loader *l, int *epoch, int64_t *batch) {
+tensor_status data_loader_position(int *epoch, int64_t *batch, data_loader *l) {
     if (!l || !epoch || !batch)
         return fl_fail(TENSOR_E_ARGUMENT, "data_loader_position: the loader, epoch or batch is NULL");
     tensor_status status = check_process(l, "data_loader_position");
@@ -419,12 +415,10 @@ tensor_status data_loader_position(data_loader *l, int *epoch, int64_t *batch) {
     return TENSOR_OK;
 }
 
-tensor_status data_loader_next_sized(data_loader *l, data_batch *batch, size_t batch_size) {
+tensor_status data_loader_next(data_batch *batch, data_loader *l) {
     if (!l || !batch)
         return fl_fail(TENSOR_E_ARGUMENT, "data_loader_next: the loader or batch is NULL");
-    tensor_status status = check_process(l, "data_loader_next");
-    if (!status)
-        status = fl_check_sized(batch_size, "data_loader_next: data_batch");
+    const tensor_status status = check_process(l, "data_loader_next");
     if (status)
         return status;
     pthread_mutex_lock(&l->lock);
@@ -442,6 +436,6 @@ tensor_status data_loader_next_sized(data_loader *l, data_batch *batch, size_t b
         pthread_cond_signal(&l->work);
     }
     pthread_mutex_unlock(&l->lock);
-    fl_give_sized(batch, batch_size, &next, sizeof next);
+    *batch = next;
     return TENSOR_OK;
 }

@@ -115,7 +115,7 @@ data_set *data_open(const char *specification, data_split split) {
                                                                                                      : sets[split];
 }
 
-tensor_status data_open_splits(const char *specification, data_set **train, data_set **test) {
+tensor_status data_open_splits(data_set **train, data_set **test, const char *specification) {
     if (!specification || !train || !test)
         return fl_fail(TENSOR_E_ARGUMENT, "data_open_splits: the specification, train or test is NULL");
     data_set *sets[2] = {NULL, NULL};
@@ -198,7 +198,7 @@ static void moments_part(void *context, int part, int worker) {
     memcpy(m->part[part].square, square, sizeof square);
 }
 
-tensor_status data_channel_moments(const data_set *set, double *mean, double *deviation) {
+tensor_status data_channel_moments(double *mean, double *deviation, const data_set *set) {
     if (!set || !mean || !deviation)
         return fl_fail(TENSOR_E_ARGUMENT, "data_channel_moments: the set, mean or deviation is NULL");
     if (set->text)

@@ -400,10 +400,10 @@ static void added(void) {
 }
 
 static void table(void) {
-    CHECK(!autoflex_find("nonsense") && !autoflex_find(NULL) && !autoflex_list(-1), "unknown predictors are found");
+    CHECK(!autoflex_find("nonsense") && !autoflex_find(NULL) && !autoflex_at(-1), "unknown predictors are found");
     int n = 0;
-    for (; autoflex_list(n); n++)
-        CHECK(autoflex_find(autoflex_name(autoflex_list(n))) == autoflex_list(n), "row %d is not found by its name", n);
+    for (; autoflex_at(n); n++)
+        CHECK(autoflex_find(autoflex_name(autoflex_at(n))) == autoflex_at(n), "row %d is not found by its name", n);
     CHECK(n >= 4, "%d predictors", n);
 }
 
@@ -416,7 +416,7 @@ static void extremes(void) {
     before = a;
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         const int n = numbers[i];
-        CHECK(!autoflex_list(n), "predictor %d is listed", n);
+        CHECK(!autoflex_at(n), "predictor %d is listed", n);
         CHECK(!autoflex_name(n) && !autoflex_summary(n) && !autoflex_needs_maximum(n), "predictor %d has a name", n);
         CHECK(autoflex_reset(&a, n, 0, 31) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "unknown predictor"),
               "%d: %s", n, tensor_error());
@@ -435,7 +435,7 @@ static void extremes(void) {
         for (size_t i = 0; i < sizeof maxima / sizeof maxima[0]; i++)
             for (int end = -1; end <= 1; end++) {
                 const int low = end > 0 ? 1100 : -1100, high = end < 0 ? -1100 : 1100;
-                CHECK(!autoflex_reset(&a, autoflex_list(predictor), low, high), "%s", tensor_error());
+                CHECK(!autoflex_reset(&a, autoflex_at(predictor), low, high), "%s", tensor_error());
                 for (int write = 0; write < 3; write++) {
                     autoflex_load(&a, write ? 1 : maxima[i]);
                     autoflex_initialise(&a, maxima[i]);

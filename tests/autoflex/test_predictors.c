@@ -207,7 +207,8 @@ static void roles_of_tensors(void) {
 static nn_graph *network(const char *predictor) {
     nn_graph *g = nn_graph_new(
         &(nn_config){.variant = "flex16+5", .predictor = predictor, .batch = 4, .seed = 3, .momentum = 0.9f});
-    nn_node x = nn_linear(g, "second", nn_relu(g, "relu", nn_linear(g, "first", nn_input(g, 2, 2, 1), 6)), 3);
+    nn_node x =
+        nn_linear(g, "second", nn_relu(g, "relu", nn_linear(g, "first", nn_input(g, 2, 2, 1), 6, false)), 3, false);
     CHECK(g && x >= 0 && !nn_compile(g, x), "%s", tensor_error());
     return g;
 }
@@ -221,7 +222,9 @@ static void steps(nn_graph *g, int first, int end) {
             images[k] = (float)draw(&seed);
         for (int k = 0; k < 4; k++)
             labels[k] = (int32_t)(check_random(&seed) % 3);
-        CHECK(!nn_forward(g, images, labels) && !nn_backward(g) && !nn_update(g, 0.05f), "%s", tensor_error());
+        CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}) && !nn_backward(g) &&
+                  !nn_update(g, 0.05f),
+              "%s", tensor_error());
     }
 }
 

@@ -90,7 +90,7 @@ static void check_real(const char *where) {
         for (int64_t i = 0; i < data_count(set); i++)
             count[data_label(set, i)]++;
         double mean[3], deviation[3];
-        if (set && !data_channel_moments(set, mean, deviation))
+        if (set && !data_channel_moments(mean, deviation, set))
             printf("%s split %d: mean %.4f %.4f %.4f, deviation %.4f %.4f %.4f\n", where, split, mean[0], mean[1],
                    mean[2], deviation[0], deviation[1], deviation[2]);
         data_free(set);

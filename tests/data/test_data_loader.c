@@ -27,7 +27,7 @@ static uint64_t epoch_hash(data_loader *l, int epoch, int64_t *order, int64_t *i
     CHECK(data_loader_start(l, epoch) == TENSOR_OK, "%s", tensor_error());
     for (;;) {
         data_batch b;
-        CHECK(data_loader_next(l, &b) == TENSOR_OK, "%s", tensor_error());
+        CHECK(data_loader_next(&b, l) == TENSOR_OK, "%s", tensor_error());
         if (!b.count)
             return hash;
         for (int i = 0; i < b.count; i++)
@@ -71,7 +71,7 @@ static void check_orders(void) {
     for (int epoch = 0; epoch < 400; epoch++) {
         data_batch whole;
         data_loader_start(large, epoch);
-        data_loader_next(large, &whole);
+        data_loader_next(&whole, large);
         for (int i = 0; i < whole.count; i++)
             fixed += whole.indices[i] == i;
     }
@@ -101,16 +101,16 @@ static void check_ends(void) {
         CHECK(data_loader_batches(l) == cases[i].batches, "batch %d: %lld batches", cases[i].batch,
               (long long)data_loader_batches(l));
         data_batch b;
-        CHECK(data_loader_next(l, &b) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "data_loader_start"), "%s",
+        CHECK(data_loader_next(&b, l) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "data_loader_start"), "%s",
               tensor_error());
         CHECK(!data_loader_start(l, 0), "%s", tensor_error());
         for (int k = 0; k < cases[i].batches; k++) {
-            data_loader_next(l, &b);
+            data_loader_next(&b, l);
             int expected = k == cases[i].batches - 1 ? cases[i].last : cases[i].batch;
             CHECK(b.count == expected, "batch %d: batch %d has %d images", cases[i].batch, k, b.count);
         }
         for (int k = 0; k < 3; k++)
-            CHECK(!data_loader_next(l, &b) && b.count == 0 && !b.images, "batch %d: goes on after the end",
+            CHECK(!data_loader_next(&b, l) && b.count == 0 && !b.images, "batch %d: goes on after the end",
                   cases[i].batch);
         data_loader_free(l);
     }
@@ -125,7 +125,7 @@ static void check_values(void) {
             .batch = 9, .seed = 5, .shuffle = true, .augment = epoch > 0, .mean = mean, .deviation = deviation});
         data_batch b;
         data_loader_start(l, epoch);
-        while (!data_loader_next(l, &b) && b.count) {
+        while (!data_loader_next(&b, l) && b.count) {
             for (int i = 0; i < b.count; i++) {
                 int dy = 0, dx = 0, mirror = 0;
                 if (epoch > 0) {
@@ -171,7 +171,7 @@ static void check_restarts(void) {
         data_batch b;
         data_loader_start(l, epoch);
         for (int k = 0; k < steps; k++)
-            data_loader_next(l, &b);
+            data_loader_next(&b, l);
         if (round % 30 == 0) {
             epoch = (epoch + 1) % 3;
             CHECK(epoch_hash(l, epoch, order, &n) == expected[epoch], "round %d: epoch %d differs", round, epoch);
@@ -184,7 +184,7 @@ static void check_restarts(void) {
         if (round % 4)
             data_loader_start(l, 0);
         for (int k = 1; k < round % 4; k++)
-            data_loader_next(l, &b);
+            data_loader_next(&b, l);
         data_loader_free(l);
     }
     data_loader_free(NULL);
@@ -196,7 +196,7 @@ static void check_hold(void) {
     data_loader *l = make((data_loader_config){.batch = 5, .shuffle = true});
     data_batch b;
     data_loader_start(l, 0);
-    while (!data_loader_next(l, &b) && b.count == 5) {
+    while (!data_loader_next(&b, l) && b.count == 5) {
         int64_t indices[5];
         memcpy(copy, b.images, sizeof copy);
         memcpy(indices, b.indices, sizeof indices);
@@ -228,9 +228,9 @@ static void check_refusals(void) {
     data_loader *l = make(good);
     CHECK(data_loader_start(l, -1) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "epoch -1"), "%s", tensor_error());
     CHECK(data_loader_start(NULL, 0) == TENSOR_E_ARGUMENT, "NULL started");
-    CHECK(data_loader_next(l, NULL) == TENSOR_E_ARGUMENT, "NULL batch");
+    CHECK(data_loader_next(NULL, l) == TENSOR_E_ARGUMENT, "NULL batch");
     data_batch b;
-    CHECK(data_loader_next(NULL, &b) == TENSOR_E_ARGUMENT && data_loader_batches(NULL) == 0, "NULL loader");
+    CHECK(data_loader_next(&b, NULL) == TENSOR_E_ARGUMENT && data_loader_batches(NULL) == 0, "NULL loader");
     data_loader_free(l);
 }
 
@@ -238,7 +238,7 @@ static bool load_one(void) {
     data_loader *l =
         data_loader_new(set, &(data_loader_config){.batch = 6, .shuffle = true, .mean = zero, .deviation = one});
     data_batch b;
-    bool worked = l && !data_loader_start(l, 0) && !data_loader_next(l, &b) && b.count == 6;
+    bool worked = l && !data_loader_start(l, 0) && !data_loader_next(&b, l) && b.count == 6;
     data_loader_free(l);
     return worked;
 }
@@ -291,7 +291,7 @@ static void positions(void) {
     data_batch x, y, z;
     int epoch = -2;
     int64_t batch = -2;
-    CHECK(data_loader_position(a, &epoch, &batch) == TENSOR_E_ARGUMENT && epoch == -2, "a position before the start");
+    CHECK(data_loader_position(&epoch, &batch, a) == TENSOR_E_ARGUMENT && epoch == -2, "a position before the start");
     CHECK(data_loader_seek(a, 0, 8) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "batch 8, expected 0 to 7"), "%s",
           tensor_error());
     CHECK(data_loader_seek(a, -1, 0) == TENSOR_E_ARGUMENT && data_loader_seek(a, 0, -1) == TENSOR_E_ARGUMENT,
@@ -299,9 +299,9 @@ static void positions(void) {
     for (int e = 2; e >= 0; e--) {
         CHECK(!data_loader_start(a, e), "%s", tensor_error());
         for (int64_t i = 0; i <= data_loader_batches(a); i++) {
-            CHECK(!data_loader_position(a, &epoch, &batch) && epoch == e && batch == i, "at %d, %d; want %d, %d", epoch,
+            CHECK(!data_loader_position(&epoch, &batch, a) && epoch == e && batch == i, "at %d, %d; want %d, %d", epoch,
                   (int)batch, e, (int)i);
-            CHECK(!data_loader_seek(b, epoch, batch) && !data_loader_next(a, &x) && !data_loader_next(b, &y), "%s",
+            CHECK(!data_loader_seek(b, epoch, batch) && !data_loader_next(&x, a) && !data_loader_next(&y, b), "%s",
                   tensor_error());
             if (!x.count) {
                 CHECK(!y.count && i == data_loader_batches(a), "epoch %d ends before batch %d", e, (int)i);
@@ -317,7 +317,7 @@ static void positions(void) {
                     CHECK(false, "pixel %d does not become its number", (int)k);
                     break;
                 }
-            CHECK(!data_loader_seek(bare, epoch, batch) && !data_loader_next(bare, &z) && z.count == x.count &&
+            CHECK(!data_loader_seek(bare, epoch, batch) && !data_loader_next(&z, bare) && z.count == x.count &&
                       !z.images &&
                       !memcmp(x.count ? z.pixels : (const void *)"", x.count ? x.pixels : (const void *)"",
                               (size_t)x.count * 3072),

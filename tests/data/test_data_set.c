@@ -86,11 +86,11 @@ static void check_moments(void) {
     snprintf(specification, sizeof specification, "idx:%s", folder);
     data_set *set = data_open(specification, DATA_TRAIN);
     double mean = 0, deviation = 0;
-    CHECK(data_channel_moments(set, &mean, &deviation) == TENSOR_OK, "%s", tensor_error());
+    CHECK(data_channel_moments(&mean, &deviation, set) == TENSOR_OK, "%s", tensor_error());
     /* 256 * sum of squares - sum^2 = 256^2 * 5461.25 is an integer below 2^53, so every step is rounded once. */
     CHECK(mean == 0.5 && deviation == sqrt(5461.25 * 65536) / (255.0 * 256), "mean %a, deviation %a", mean, deviation);
-    CHECK(data_channel_moments(set, NULL, &deviation) == TENSOR_E_ARGUMENT, "NULL mean");
-    CHECK(data_channel_moments(NULL, &mean, &deviation) == TENSOR_E_ARGUMENT, "NULL set");
+    CHECK(data_channel_moments(NULL, &deviation, set) == TENSOR_E_ARGUMENT, "NULL mean");
+    CHECK(data_channel_moments(&mean, &deviation, NULL) == TENSOR_E_ARGUMENT, "NULL set");
     data_free(set);
     file_remove("train-images-idx3-ubyte");
     file_remove("train-labels-idx1-ubyte");
@@ -98,7 +98,7 @@ static void check_moments(void) {
     /* Three channels: against sums of this test's own, for a count that the parts do not divide. */
     set = data_open("synthetic:train=131", DATA_TRAIN);
     double three[2][3];
-    CHECK(data_channel_moments(set, three[0], three[1]) == TENSOR_OK, "%s", tensor_error());
+    CHECK(data_channel_moments(three[0], three[1], set) == TENSOR_OK, "%s", tensor_error());
     for (int c = 0; c < 3; c++) {
         int64_t sum = 0, square = 0, n = 131 * 1024;
         for (int64_t i = 0; i < n; i++) {

@@ -44,7 +44,7 @@ static void check_makers(void) {
           "there is more than there is");
     CHECK(data_vocabulary(set) == 0xcfc14efc26be3b6du, "checkpoints of other versions would not know the vocabulary");
     double moment;
-    CHECK(data_channel_moments(set, &moment, &moment) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "a text"), "%s",
+    CHECK(data_channel_moments(&moment, &moment, set) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "a text"), "%s",
           tensor_error());
     data_set *other = data_new_text("even", 4, DATA_CHARACTERS, set);
     CHECK(other && data_classes(other) == 7 && data_vocabulary(other) == data_vocabulary(set) &&
@@ -91,20 +91,20 @@ static void check_splits(void) {
     char specification[2 * PATH_MAX];
     file_write("a.txt", "abcdefghij0123456789", 20);
     snprintf(specification, sizeof specification, "text:%s/a.txt,unit=characters,test=25", folder);
-    CHECK(!data_open_splits(specification, &train, &test) && data_count(train) == 15 && data_count(test) == 5 &&
+    CHECK(!data_open_splits(&train, &test, specification) && data_count(train) == 15 && data_count(test) == 5 &&
               data_classes(train) == 20 && data_classes(test) == 20 && data_character(test, data_label(test, 0)) == '5',
           "%s", tensor_error());
     data_free(train), data_free(test);
-    CHECK(!data_open_splits("synthetic:train=20,test=10", &train, &test) && data_count(train) == 20 &&
+    CHECK(!data_open_splits(&train, &test, "synthetic:train=20,test=10") && data_count(train) == 20 &&
               data_count(test) == 10,
           "%s", tensor_error());
     data_free(train), data_free(test);
     train = test = NULL;
     snprintf(specification, sizeof specification, "text:%s/a.txt,%s/b.txt", folder, folder);
-    CHECK(data_open_splits(specification, &train, &test) == TENSOR_E_IO && !train && !test, "%s", tensor_error());
-    CHECK(data_open_splits(NULL, &train, &test) == TENSOR_E_ARGUMENT &&
-              data_open_splits("synthetic", NULL, &test) == TENSOR_E_ARGUMENT &&
-              data_open_splits("nosuch", &train, &test) == TENSOR_E_ARGUMENT && !train && !test,
+    CHECK(data_open_splits(&train, &test, specification) == TENSOR_E_IO && !train && !test, "%s", tensor_error());
+    CHECK(data_open_splits(&train, &test, NULL) == TENSOR_E_ARGUMENT &&
+              data_open_splits(NULL, &test, "synthetic") == TENSOR_E_ARGUMENT &&
+              data_open_splits(&train, &test, "nosuch") == TENSOR_E_ARGUMENT && !train && !test,
           "%s", tensor_error());
     file_remove("a.txt");
 }
@@ -132,7 +132,7 @@ static data_loader *loader_of(const data_set *set, int64_t tokens) {
 static int64_t *begins(data_loader *loader, int epoch) {
     int64_t *begin = malloc(((size_t)window_total + 1) * sizeof *begin), n = 0;
     CHECK(!data_loader_start(loader, epoch), "%s", tensor_error());
-    for (data_batch batch; !data_loader_next(loader, &batch) && batch.count;) {
+    for (data_batch batch; !data_loader_next(&batch, loader) && batch.count;) {
         CHECK(!batch.images && !batch.pixels && !batch.labels && batch.tokens && batch.targets,
               "a batch of a text has more or less");
         CHECK(batch.count == config.batch || n + batch.count == window_total, "%d windows", batch.count);
@@ -188,8 +188,8 @@ static void check_windows(int64_t tokens) {
     CHECK(!data_loader_seek(twin, 1, data_loader_batches(twin) / 2), "%s", tensor_error());
     data_batch next;
     int64_t n = data_loader_batches(twin) / 2 * config.batch;
-    CHECK(!data_loader_next(twin, &next) && next.count && next.indices[0] == second[n], "window %lld", (long long)n);
-    CHECK(!data_loader_position(twin, &at, &batch) && at == 1 && batch == data_loader_batches(twin) / 2 + 1,
+    CHECK(!data_loader_next(&next, twin) && next.count && next.indices[0] == second[n], "window %lld", (long long)n);
+    CHECK(!data_loader_position(&at, &batch, twin) && at == 1 && batch == data_loader_batches(twin) / 2 + 1,
           "position %d, %lld", at, (long long)batch);
     free(first), free(second), free(again);
     data_loader_free(loader), data_loader_free(twin);
@@ -241,15 +241,8 @@ static void check_refusals(void) {
     data_loader *loader = loader_of(set, 20); /* one window, which takes all */
     free(begins(loader, 0));
     data_loader_free(loader);
-    /* A caller of an older library knows neither field: a text wants a context, images are as ever. */
     config = (data_loader_config){.batch = 4};
-    loader = data_loader_new_sized(images, &config, offsetof(data_loader_config, context));
-    data_batch batch;
-    CHECK(loader && !data_loader_start(loader, 0) &&
-              !data_loader_next_sized(loader, &batch, offsetof(data_batch, tokens)) && batch.count == 4 && batch.pixels,
-          "%s", tensor_error());
-    data_loader_free(loader);
-    CHECK(!data_loader_new_sized(set, &config, offsetof(data_loader_config, context)), "a text without a context");
+    CHECK(!data_loader_new(set, &config), "a text without a context");
     /* Training on images says so. */
     nn_train_result result = {0};
     const nn_train_config training = {
@@ -274,7 +267,7 @@ static bool open_both(void) {
     char specification[2 * PATH_MAX];
     snprintf(specification, sizeof specification, "text:%s/a.txt,%s/b.txt,unit=characters", folder, folder);
     data_set *train = NULL, *test = NULL;
-    const bool good = !data_open_splits(specification, &train, &test);
+    const bool good = !data_open_splits(&train, &test, specification);
     CHECK(good == (train && test), "splits %d, %d after %d", train != NULL, test != NULL, good);
     data_free(train), data_free(test);
     return good;
@@ -283,7 +276,7 @@ static bool open_shared(void) {
     char specification[PATH_MAX];
     snprintf(specification, sizeof specification, "text:%s/a.txt,unit=characters,test=50", folder);
     data_set *train = NULL, *test = NULL;
-    const bool good = !data_open_splits(specification, &train, &test);
+    const bool good = !data_open_splits(&train, &test, specification);
     CHECK(good == (train && test), "splits %d, %d after %d", train != NULL, test != NULL, good);
     data_free(train), data_free(test);
     return good;

@@ -30,16 +30,18 @@ static const int32_t labels[BATCH] = {0, 1};
 static void train(nn_graph *g) {
     double loss;
     int32_t predicted[BATCH];
-    MUST(!nn_train_step(g, images, labels, 0.1f, &loss, NULL), "%s", tensor_error());
-    if (nn_evaluate(g, images, labels, BATCH, &loss, predicted)) /* running statistics that are none */
+    MUST(!nn_train_step(&loss, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f), "%s", tensor_error());
+    if (nn_evaluate(
+            &loss, predicted, g,
+            &(nn_batch){.images = images, .labels = labels, .count = BATCH})) /* running statistics that are none */
         MUST(strstr(tensor_error(), "must lead to finite numbers"), "%s", tensor_error());
 }
 
 static tensor_status build(nn_graph *g) {
     nn_node x = nn_input(g, SIDE, SIDE, 1);
-    x = nn_conv2d(g, "c", x, 2, 3, 1, 1);
-    x = nn_batchnorm(g, "b", x, true);
-    return nn_compile(g, nn_linear(g, "f", x, CLASSES));
+    x = nn_conv2d(g, "c", x, 2, 3, &(nn_conv2d_options){.padding = 1});
+    x = nn_batchnorm(g, "b", x, &(nn_batchnorm_options){.relu = true});
+    return nn_compile(g, nn_linear(g, "f", x, CLASSES, false));
 }
 
 static void begin(struct subject *s, const char *variant) {
@@ -52,7 +54,7 @@ static void begin(struct subject *s, const char *variant) {
     MUST(s->g && !build(s->g), "%s", tensor_error());
     s->bytes = nn_state_bytes(s->g);
     s->state = malloc(s->bytes);
-    MUST(s->state && !nn_state_get(s->g, s->state, s->bytes), "%s", tensor_error());
+    MUST(s->state && !nn_state_save(s->state, s->bytes, s->g), "%s", tensor_error());
     train(s->g);
     train(s->g);
     MUST(!nn_checkpoint_save(s->g, scratch_path("good"), NULL, 0), "%s", tensor_error());
@@ -125,7 +127,7 @@ static void write_changed(const struct subject *s, struct input *in, const char 
 
 static void must_be(const struct subject *s, const void *state) {
     void *now = malloc(s->bytes);
-    MUST(now && !nn_state_get(s->g, now, s->bytes), "%s", tensor_error());
+    MUST(now && !nn_state_save(now, s->bytes, s->g), "%s", tensor_error());
     MUST(!memcmp(now, state, s->bytes), "a refused checkpoint changed the network");
     free(now);
 }
@@ -157,7 +159,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     snprintf(path, sizeof path, "%s", scratch_path("file"));
     write_changed(s, &in, path);
     build_as_told(path);
-    MUST(!nn_state_set(s->g, s->state, s->bytes), "%s", tensor_error());
+    MUST(!nn_state_restore(s->g, s->state, s->bytes), "%s", tensor_error());
     watch_failures();
     const tensor_status status = nn_checkpoint_load(s->g, path);
     must_tell_status("nn_checkpoint_load", status);

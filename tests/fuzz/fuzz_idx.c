@@ -104,7 +104,7 @@ static void check_consistent(data_set *set) {
             sum += data_image(set, i)[k];
     }
     double mean, deviation;
-    MUST(!data_channel_moments(set, &mean, &deviation), "%s", tensor_error());
+    MUST(!data_channel_moments(&mean, &deviation, set), "%s", tensor_error());
     const double expected = sum / (255.0 * (double)n * height * width);
     MUST(fabs(mean - expected) <= 1e-12 && deviation >= 0 && deviation <= 0.5 + 1e-12, "mean %g for %g, deviation %g",
          mean, expected, deviation);

@@ -41,7 +41,7 @@ static float take_fraction(struct input *in) {
 static nn_graph *new_graph(struct input *in) {
     static const char *const predictors[] = {NULL, NULL, NULL, "paper", "ngraph", "repeat", "amax", "none"};
     const int i = take_below(in, 16);
-    const nn_variant *variant = nn_variant_list(i % 12);
+    const nn_variant *variant = nn_variant_at(i % 12);
     nn_config config = {.variant = variant ? variant->name : i == 15 ? "fp8" : i == 14 ? NULL : "fp32"};
     config.predictor = predictors[take_below(in, 8)];
     config.no_master = take_byte(in) & 1;
@@ -112,17 +112,21 @@ static nn_node add_image_layer(struct input *in, nn_graph *g, const char *name, 
     case 4:
         return nn_dropout(g, name, x, take_fraction(in));
     case 5:
-        return nn_add(g, name, x, take_node(in, last));
+        return nn_add(g, name, x, take_node(in, last), false);
     case 6:
         return nn_bias(g, name, x, take_byte(in) & 1);
-    case 7:
-        return nn_conv2d_bias(g, name, x, take_size(in, 6), how, take_byte(in) & 1);
+    case 7: {
+        const int filters = take_size(in, 6);
+        const nn_conv2d_options after = {
+            .stride = how.stride, .padding = how.padding, .bias_after = true, .relu = take_byte(in) & 1};
+        return nn_conv2d(g, name, x, filters, how.window, &after);
+    }
     case 8: {
-        nn_batchnorm_settings settings = {0};
+        nn_batchnorm_options settings = {0};
         settings.epsilon = take_real(in);
         settings.momentum = take_real(in);
         settings.relu = take_byte(in) & 1;
-        return nn_batchnorm_with(g, name, x, &settings);
+        return nn_batchnorm(g, name, x, &settings);
     }
     case 9:
         return nn_shortcut_b(g, name, x, how.window, how.stride);
@@ -146,33 +150,34 @@ static nn_node add_layer(struct input *in, nn_graph *g, nn_node last, int number
     }
     case 1: {
         const int filters = take_size(in, 6), kernel = take_size(in, 3), stride = take_size(in, 2);
-        return nn_conv2d(g, name, x, filters, kernel, stride, take_from(in, 0, 2));
+        return nn_conv2d(g, name, x, filters, kernel,
+                         &(nn_conv2d_options){.stride = stride, .padding = take_from(in, 0, 2)});
     }
     case 2: {
         const int filters = take_size(in, 8);
-        tensor_window how;
-        how.window = take_size(in, 3);
+        const int kernel = take_size(in, 3);
+        nn_conv2d_options how = {0};
         how.stride = take_size(in, 2);
         how.padding = take_from(in, 0, 3);
         how.dilation = take_from(in, 0, 3);
         how.groups = take_from(in, 0, 4);
-        return nn_conv2d_window(g, name, x, filters, how);
+        return nn_conv2d(g, name, x, filters, kernel, &how);
     }
     case 3:
-        return nn_batchnorm(g, name, x, take_byte(in) & 1);
+        return nn_batchnorm(g, name, x, &(nn_batchnorm_options){.relu = take_byte(in) & 1});
     case 4:
-        return nn_batchnorm_add_relu(g, name, x, take_node(in, last));
+        return nn_batchnorm_add_relu(g, name, x, take_node(in, last), NULL);
     case 5:
-        return nn_linear(g, name, x, take_size(in, 6));
+        return nn_linear(g, name, x, take_size(in, 6), false);
     case 6:
-        return nn_linear_relu(g, name, x, take_size(in, 9));
+        return nn_linear(g, name, x, take_size(in, 9), true);
     case 7:
         return nn_relu(g, name, x);
     case 8:
-        return nn_add_relu(g, name, x, take_node(in, last));
+        return nn_add(g, name, x, take_node(in, last), true);
     case 9: {
         const int window = take_size(in, 3);
-        return nn_maxpool2d(g, name, x, window, take_size(in, 3));
+        return nn_maxpool2d(g, name, x, window, &(nn_pool2d_options){.stride = take_size(in, 3)});
     }
     case 10:
         return nn_avgpool_global(g, name, x);
@@ -187,7 +192,7 @@ static nn_node add_layer(struct input *in, nn_graph *g, nn_node last, int number
     }
     default: {
         const uint8_t how = take_byte(in);
-        return how < 160 ? nn_linear(g, name, x, 2 + how % 5) : add_image_layer(in, g, name, x, how - 160, last);
+        return how < 160 ? nn_linear(g, name, x, 2 + how % 5, false) : add_image_layer(in, g, name, x, how - 160, last);
     }
     }
 }
@@ -290,7 +295,8 @@ static uint64_t train(struct input in, nn_graph *g) {
     double loss = -1;
     int correct = -1;
     watch_failures();
-    const tensor_status status = nn_train_step(g, images, labels, rate, &loss, &correct);
+    const tensor_status status =
+        nn_train_step(&loss, &correct, g, &(nn_batch){.images = images, .labels = labels}, rate);
     must_tell_status("nn_train_step", status);
     const bool right =
         right_labels && rate >= 0 && isfinite(rate) && (finite || !tensor_format_is_shared(tensor_get_format(x)));
@@ -301,7 +307,8 @@ static uint64_t train(struct input in, nn_graph *g) {
     int32_t predicted[LABELS];
     const uint64_t trained = weights_hash(g);
     watch_failures();
-    const tensor_status evaluated = nn_evaluate(g, images, labels, count, &loss, predicted);
+    const tensor_status evaluated =
+        nn_evaluate(&loss, predicted, g, &(nn_batch){.images = images, .labels = labels, .count = count});
     must_tell_status("nn_evaluate", evaluated);
     MUST(evaluated || (count >= 1 && count <= batch), "%d of %d images were evaluated", count, batch);
     MUST(weights_hash(g) == trained, "an evaluation changed weights");
@@ -326,7 +333,8 @@ static uint64_t run(struct input in, const char *backend) {
     MUST(!status == (nn_tensor_count(g) > 0), "%d tensors after %s", nn_tensor_count(g), tensor_status_name(status));
     if (status) {
         watch_failures();
-        must_tell_status("nn_train_step", nn_train_step(g, images, labels, 0.1f, NULL, NULL));
+        must_tell_status("nn_train_step",
+                         nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f));
         MUST(failure_count, "a network that did not compile was trained");
     } else if (is_small(g, (int)tensor_dim(input_tensor(g), 0))) {
         allocation_limit = STEP_LIMIT; /* kernels need more than the tensors */

@@ -23,9 +23,9 @@ static nn_graph *network(const char *policy, const char *layer_formats) {
     nn_graph *g = nn_graph_new(
         &(nn_config){.policy = policy, .layer_formats = layer_formats, .batch = BATCH, .seed = 1, .momentum = 0.9f});
     nn_node x = g ? nn_input(g, SIDE, SIDE, 1) : -1;
-    x = g ? nn_conv2d(g, "conv1", x, 2, 3, 1, 1) : -1;
-    x = g ? nn_batchnorm(g, "bn1", x, true) : -1;
-    x = g ? nn_linear(g, "fc", x, CLASSES) : -1;
+    x = g ? nn_conv2d(g, "conv1", x, 2, 3, &(nn_conv2d_options){.padding = 1}) : -1;
+    x = g ? nn_batchnorm(g, "bn1", x, &(nn_batchnorm_options){.relu = true}) : -1;
+    x = g ? nn_linear(g, "fc", x, CLASSES, false) : -1;
     if (g && !nn_compile(g, x))
         return g;
     const char *why = tensor_error();
@@ -43,10 +43,11 @@ static void check_again(nn_graph *g) {
     nn_graph *again = network(line, NULL);
     MUST(again && nn_graph_policy(again) && !strcmp(nn_graph_policy(again), line), "'%s' gives '%s', %s", line,
          again ? nn_graph_policy(again) : "nothing", tensor_error());
-    MUST(nn_role_rows(g) == nn_role_rows(again), "'%s': %d rows and %d", line, nn_role_rows(g), nn_role_rows(again));
-    for (int i = 0; i < nn_role_rows(g); i++) {
+    MUST(nn_role_row_count(g) == nn_role_row_count(again), "'%s': %d rows and %d", line, nn_role_row_count(g),
+         nn_role_row_count(again));
+    for (int i = 0; i < nn_role_row_count(g); i++) {
         const char *role;
-        for (int k = 0; (role = nn_role_list(k)); k++) {
+        for (int k = 0; (role = nn_role_name_at(k)); k++) {
             char first[64] = "";
             const char *here = nn_role(g, i, role);
             snprintf(first, sizeof first, "%s", here ? here : "");
@@ -88,7 +89,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         for (int i = 0; i < PIXELS; i++)
             images[i] = (float)(i % 7 - 3) / 4;
         check_again(g);
-        MUST(!nn_train_step(g, images, labels, 0.01f, NULL, NULL), "a step: %s", tensor_error());
+        MUST(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.01f), "a step: %s",
+             tensor_error());
         nn_graph_free(g);
     }
     free(text);

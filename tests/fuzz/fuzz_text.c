@@ -81,7 +81,7 @@ static void check_windows(const data_set *set, const data_loader_config *config,
         windows -= windows % config->batch;
     MUST(!data_loader_start(loader, epoch), "%s", tensor_error());
     int64_t seen = 0, sum = 0, offset = -1;
-    for (data_batch b; !data_loader_next(loader, &b) && b.count;) {
+    for (data_batch b; !data_loader_next(&b, loader) && b.count;) {
         for (int i = 0; i < b.count; i++, seen++) {
             const int64_t at = b.indices[i];
             MUST(at >= 0 && at + config->context < n, "a window from %lld of %lld", (long long)at, (long long)n);

@@ -33,17 +33,19 @@ static void train_on_toy(const char *variant) {
         double loss, loss_there;
         int correct, correct_there;
         new_batch(step);
-        CHECK(!nn_train_step(cpu, images, labels, 0.05f, &loss, &correct), "%s", tensor_error());
+        CHECK(!nn_train_step(&loss, &correct, cpu, &(nn_batch){.images = images, .labels = labels}, 0.05f), "%s",
+              tensor_error());
         const long gets = toy.gets, waits = toy.waits, calls = toy.calls;
-        CHECK(!nn_train_step(dev, images, labels, 0.05f, NULL, NULL), "%s", tensor_error());
+        CHECK(!nn_train_step(NULL, NULL, dev, &(nn_batch){.images = images, .labels = labels}, 0.05f), "%s",
+              tensor_error());
         CHECK(toy.gets == gets && toy.waits == waits, "%s step %d: %ld values read back, waited %ld times", variant,
               step, toy.gets - gets, toy.waits - waits);
         CHECK(toy.calls - calls > 60 && toy.count > 60, "only %ld calls", toy.calls - calls);
         new_batch(100); /* what the caller does with its memory after the call is no matter */
-        CHECK(!nn_loss(dev, &loss_there, &correct_there), "%s", tensor_error());
+        CHECK(!nn_loss(&loss_there, &correct_there, dev), "%s", tensor_error());
         CHECK(loss == loss_there && correct == correct_there, "%s step %d: loss %a, %d right; on the device %a, %d",
               variant, step, loss, correct, loss_there, correct_there);
-        CHECK(!nn_state_get(cpu, want, bytes) && !nn_state_get(dev, got, bytes), "%s", tensor_error());
+        CHECK(!nn_state_save(want, bytes, cpu) && !nn_state_save(got, bytes, dev), "%s", tensor_error());
         size_t at = 0;
         while (at < bytes && want[at] == got[at])
             at++;
@@ -52,12 +54,14 @@ static void train_on_toy(const char *variant) {
     double loss = 0, loss_there = 1, logits[3 * CLASSES], logits_there[3 * CLASSES];
     int32_t predicted[3], predicted_there[3];
     new_batch(50);
-    CHECK(!nn_evaluate(cpu, images, labels, 3, &loss, predicted) &&
-              !nn_evaluate(dev, images, labels, 3, &loss_there, predicted_there),
+    CHECK(!nn_evaluate(&loss, predicted, cpu, &(nn_batch){.images = images, .labels = labels, .count = 3}) &&
+              !nn_evaluate(&loss_there, predicted_there, dev,
+                           &(nn_batch){.images = images, .labels = labels, .count = 3}),
           "%s", tensor_error());
     CHECK(loss == loss_there && !memcmp(predicted, predicted_there, sizeof predicted), "%s: evaluation %a and %a",
           variant, loss, loss_there);
-    CHECK(!nn_predict(cpu, images, 3, logits) && !nn_predict(dev, images, 3, logits_there) &&
+    CHECK(!nn_predict(logits, cpu, &(nn_batch){.images = images, .count = 3}) &&
+              !nn_predict(logits_there, dev, &(nn_batch){.images = images, .count = 3}) &&
               !memcmp(logits, logits_there, sizeof logits),
           "%s: logits differ", variant);
     for (int i = 0; i < nn_tensor_count(cpu); i++) {
@@ -133,11 +137,12 @@ static void devices(void) {
     nn_graph *g = network("fp16", "toy");
     new_batch(0);
     toy_lacks_softmax = true;
-    refused(nn_train_step(g, images, labels, 0.1f, NULL, NULL), TENSOR_E_UNSUPPORTED,
+    refused(nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f), TENSOR_E_UNSUPPORTED,
             "fp16.softmax_cross_entropy: the device toy has no kernel for it");
     toy_lacks_softmax = false;
     labels[2] = CLASSES;
-    refused(nn_train_step(g, images, labels, 0.1f, NULL, NULL), TENSOR_E_ARGUMENT, "label 2 is 5, expected 0 to 4");
+    refused(nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f), TENSOR_E_ARGUMENT,
+            "label 2 is 5, expected 0 to 4");
     nn_graph_free(g);
 }
 
@@ -246,8 +251,8 @@ int main(void) {
         return check_skip("no address space for the memory of a device");
     for (int i = 0; tensor_format_list(i); i++)
         tensors(tensor_format_list(i));
-    for (int i = 0; nn_variant_list(i); i++)
-        train_on_toy(nn_variant_list(i)->name);
+    for (int i = 0; nn_variant_at(i); i++)
+        train_on_toy(nn_variant_at(i)->name);
     devices();
     late_failures();
     trainings();

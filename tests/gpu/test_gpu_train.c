@@ -34,33 +34,37 @@ static void find_counts(void) {
 /* Means of windows, normalisation across and in groups of channels, and dropout, which draws anew in each step though
  * its calls are recorded. */
 static nn_node layers(nn_graph *g) {
-    nn_node x = nn_conv2d_bias(g, "conv1", nn_input(g, size, size, CHANNELS), 6,
-                               (tensor_window){.window = 3, .stride = 1, .padding = 1}, true);
+    nn_node x = nn_conv2d(g, "conv1", nn_input(g, size, size, CHANNELS), 6, 3,
+                          &(nn_conv2d_options){.padding = 1, .bias_after = true, .relu = true});
     x = nn_lrn(g, "lrn", x, 3, 0.5f, 0.75f, 1);
     x = nn_avgpool2d(g, "pool1", x, (tensor_window){.window = 3, .stride = 2, .padding = 1}, false);
     x = nn_dropout(g, "drop1", x, 0.25f);
-    x = nn_groupnorm(g, "gn", nn_conv2d(g, "conv2", x, 8, 3, 1, 1), 2, 0);
+    x = nn_groupnorm(g, "gn", nn_conv2d(g, "conv2", x, 8, 3, &(nn_conv2d_options){.padding = 1}), 2, 0);
     x = nn_avgpool_adaptive(g, "pool2", x, 3, 2);
-    x = nn_dropout(g, "drop2", nn_linear_relu(g, "fc1", x, 16), 0.5f);
-    return nn_linear(g, "fc2", x, CLASSES);
+    x = nn_dropout(g, "drop2", nn_linear(g, "fc1", x, 16, true), 0.5f);
+    return nn_linear(g, "fc2", x, CLASSES, false);
 }
 
 /* Windows whose directions and sides differ, up and down again. */
 static nn_node windows(nn_graph *g) {
     nn_node x = nn_input(g, size, size, CHANNELS);
-    x = nn_conv2d_with(
-        g, "conv", x, 8,
-        (tensor_window2d){.window = {2, 3}, .stride = {1, 2}, .padding = {2, 0, 1, 3}, .dilation = {2, 1}}, true);
-    x = nn_batchnorm(g, "bn", x, true);
-    x = nn_maxpool2d_with(
-        g, "pool", x,
-        (tensor_window2d){.window = {3, 2}, .stride = {2, 1}, .padding = {0, 1, 1, 0}, .dilation = {1, 2}});
+    x = nn_conv2d(
+        g, "conv", x, 8, 0,
+        &(nn_conv2d_options){.bias = true,
+                             .window = &(tensor_window2d){
+                                 .window = {2, 3}, .stride = {1, 2}, .padding = {2, 0, 1, 3}, .dilation = {2, 1}}});
+    x = nn_batchnorm(g, "bn", x, &(nn_batchnorm_options){.relu = true});
+    x = nn_maxpool2d(
+        g, "pool", x, 0,
+        &(nn_pool2d_options){.window = &(tensor_window2d){
+                                 .window = {3, 2}, .stride = {2, 1}, .padding = {0, 1, 1, 0}, .dilation = {1, 2}}});
     x = nn_conv_transpose2d(
-        g, "up", x, 8,
-        (tensor_window2d){
-            .window = {2, 3}, .stride = {2, 3}, .padding = {1, 0, 0, 2}, .groups = 2, .output_padding = {1, 0}},
-        true);
-    return nn_linear(g, "fc", x, CLASSES);
+        g, "up", x, 8, 0,
+        &(nn_conv2d_options){
+            .bias = true,
+            .window = &(tensor_window2d){
+                .window = {2, 3}, .stride = {2, 3}, .padding = {1, 0, 0, 2}, .groups = 2, .output_padding = {1, 0}}});
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 
 static nn_graph *network(const char *variant, const char *device) {
@@ -85,7 +89,7 @@ static nn_graph *network(const char *variant, const char *device) {
 static void *state_of(const nn_graph *g, size_t *bytes) {
     *bytes = nn_state_bytes(g);
     void *state = malloc(*bytes);
-    CHECK(state && !nn_state_get(g, state, *bytes), "%s", tensor_error());
+    CHECK(state && !nn_state_save(state, *bytes, g), "%s", tensor_error());
     return state;
 }
 
@@ -104,7 +108,8 @@ static void step(nn_graph *const *g, int number, uint64_t *draws) {
         const long waits = count && device ? count("waits") : 0,
                    allocations = count && device ? count("allocations") : 0,
                    replays = count && device ? count("replays") : 0;
-        CHECK(!nn_forward_pixels(g[device], images, labels) && !nn_backward(g[device]) && !nn_update(g[device], 0.05f),
+        CHECK(!nn_forward(g[device], &(nn_batch){.pixels = images, .labels = labels}) && !nn_backward(g[device]) &&
+                  !nn_update(g[device], 0.05f),
               "%s", tensor_error());
         if (count && device && number > 1) {
             CHECK(count("waits") == waits, "step %d: %ld waits", number, count("waits") - waits);
@@ -112,7 +117,7 @@ static void step(nn_graph *const *g, int number, uint64_t *draws) {
                   count("allocations") - allocations);
             CHECK(count("replays") == replays + 3, "step %d: %ld replays", number, count("replays") - replays);
         }
-        CHECK(!nn_loss(g[device], &loss[device], &right[device]), "%s", tensor_error());
+        CHECK(!nn_loss(&loss[device], &right[device], g[device]), "%s", tensor_error());
     }
     CHECK(!memcmp(&loss[0], &loss[1], sizeof loss[0]) && right[0] == right[1],
           "step %d: loss %.17g and %.17g, right %d and %d", number, loss[0], loss[1], right[0], right[1]);
@@ -178,8 +183,9 @@ static int on_epoch(void *context, const nn_epoch_report *report) {
 static nn_node tiny(nn_graph *g, int height, int width, int channels, int classes, void *context) {
     (void)context;
     nn_node x = nn_input(g, height, width, channels);
-    x = nn_batchnorm(g, "bn", nn_conv2d(g, "conv", x, 6, 3, 1, 1), true);
-    return nn_linear(g, "fc", nn_avgpool_global(g, "pool", x), classes);
+    x = nn_batchnorm(g, "bn", nn_conv2d(g, "conv", x, 6, 3, &(nn_conv2d_options){.padding = 1}),
+                     &(nn_batchnorm_options){.relu = true});
+    return nn_linear(g, "fc", nn_avgpool_global(g, "pool", x), classes, false);
 }
 
 static data_set *random_set(int64_t n, uint64_t seed) {

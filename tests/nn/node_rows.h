@@ -127,11 +127,11 @@ static inline nn_node add_matrices(nn_graph *g, const char *name, nn_node a, nn_
 
 /* Both outputs used, each twice, the mixer's first input too. */
 static inline nn_node mixed_network(nn_graph *g, nn_node x, int classes) {
-    nn_node a = nn_linear(g, "a", x, 5), b = nn_linear_relu(g, "b", x, 4), c = nn_linear(g, "c", a, 4);
+    nn_node a = nn_linear(g, "a", x, 5, false), b = nn_linear(g, "b", x, 4, true), c = nn_linear(g, "c", a, 4, false);
     nn_node hot = add_mixer(g, "mixer", a, b, c), sum = hot + 1;
-    nn_node d = nn_linear(g, "d", hot, 4);
+    nn_node d = nn_linear(g, "d", hot, 4, false);
     nn_node all = add_total(g, "total", (nn_node[]){sum, hot, d, sum}, 4);
-    return nn_linear(g, "fc", all, classes);
+    return nn_linear(g, "fc", all, classes, false);
 }
 
 #endif

@@ -76,9 +76,10 @@ static void try(const char *variant, const char *model, int batch, int threads, 
     int correct;
     for (int i = 0; i < 2 + steps; i++) {
         const long before = requests;
-        const tensor_status status = nn_model_reads_text(model)
-                                         ? nn_train_step_tokens(g, labels + 1, labels, 0.01f, &loss, &correct)
-                                         : nn_train_step(g, images, labels, 0.01f, &loss, &correct);
+        const tensor_status status =
+            nn_model_reads_text(model)
+                ? nn_train_step(&loss, &correct, g, &(nn_batch){.tokens = labels + 1, .labels = labels}, 0.01f)
+                : nn_train_step(&loss, &correct, g, &(nn_batch){.images = images, .labels = labels}, 0.01f);
         const long made = requests - before;
         CHECK(!status, "%s", tensor_error());
         CHECK(i < 2 || !made, "%s %s batch %d, %d threads, %s: step %d allocates %ld times", variant, model, batch,
@@ -104,34 +105,34 @@ int main(void) {
     void *volatile block = malloc(100);
     CHECK(!COUNTS_ALL || requests > none, "requests are not counted");
     free(block);
-    for (int v = 0; nn_variant_list(v); v++)
+    for (int v = 0; nn_variant_at(v); v++)
         for (int m = 0; m < 5; m++)
             for (int b = 0; b < 3; b++)
                 for (int threads = 1; threads <= 2; threads++)
                     for (int ref = 0; ref < 2; ref++) {
                         if (!whole && (ref ? m > 0 : m > 3 || (b == 2 && threads == 1 && m > 1)))
                             continue;
-                        try(nn_variant_list(v)->name, models[m], batches[b], threads, ref ? "ref" : NULL,
+                        try(nn_variant_at(v)->name, models[m], batches[b], threads, ref ? "ref" : NULL,
                             whole    ? 20
                             : m && b ? 3
                                      : 20);
                     }
-    for (int v = 0; nn_variant_list(v); v++) /* hidden values of 32 sequences are looked up in tables */
+    for (int v = 0; nn_variant_at(v); v++) /* hidden values of 32 sequences are looked up in tables */
         for (int b = 0; b < 2; b++) {
-            try(nn_variant_list(v)->name, "gpt2x32", b ? 33 : 1, 2, NULL, 4);
-            try(nn_variant_list(v)->name, "gpt1x32", b ? 33 : 1, 1, b ? NULL : "ref", 4);
+            try(nn_variant_at(v)->name, "gpt2x32", b ? 33 : 1, 2, NULL, 4);
+            try(nn_variant_at(v)->name, "gpt1x32", b ? 33 : 1, 1, b ? NULL : "ref", 4);
         }
     by_policy = true;
-    for (int p = 0; nn_policy_list(p); p++)
+    for (int p = 0; nn_policy_at(p); p++)
         for (int m = 0; m < 2; m++)
-            try(nn_policy_list(p), m ? "gpt1x32" : "all layers", 8, 1 + m, NULL, 4);
+            try(nn_policy_at(p), m ? "gpt1x32" : "all layers", 8, 1 + m, NULL, 4);
     by_policy = false;
-    for (int v = 0; nn_variant_list(v); v++)
-        for (int o = 0; nn_optimiser_list(o); o++) {
-            optimiser = (nn_config){.optimiser = nn_optimiser_list(o), .weight_decay = 0.01f, .clip_norm = 0.1f};
+    for (int v = 0; nn_variant_at(v); v++)
+        for (int o = 0; nn_optimiser_at(o); o++) {
+            optimiser = (nn_config){.optimiser = nn_optimiser_at(o), .weight_decay = 0.01f, .clip_norm = 0.1f};
             optimiser.clip_value = o % 2 ? 0.01f : 0;
-            try(nn_variant_list(v)->name, "all layers", 1, 2, NULL, 4);
-            try(nn_variant_list(v)->name, "all layers", 1, 1, "ref", 4);
+            try(nn_variant_at(v)->name, "all layers", 1, 2, NULL, 4);
+            try(nn_variant_at(v)->name, "all layers", 1, 1, "ref", 4);
         }
     printf("%s\n", COUNTS_ALL ? "all of the process" : "the library's allocator alone");
     return check_summary();

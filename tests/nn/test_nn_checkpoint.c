@@ -64,14 +64,16 @@ static void train(nn_graph *g, int steps) {
             images[k] = (float)(check_random(&seed) >> 40) * 0x1p-23f - 1;
         for (int k = 0; k < BATCH; k++)
             labels[k] = (int32_t)(check_random(&seed) % CLASSES);
-        CHECK(!nn_train_step(g, images, labels, 0.1f, NULL, NULL), "%s", tensor_error());
-        CHECK(!nn_evaluate(g, images, labels, BATCH, &loss, predicted), "%s", tensor_error()); /* has exponents too */
+        CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f), "%s",
+              tensor_error());
+        CHECK(!nn_evaluate(&loss, predicted, g, &(nn_batch){.images = images, .labels = labels, .count = BATCH}), "%s",
+              tensor_error()); /* has exponents too */
     }
 }
 
 static unsigned char *state_of(const nn_graph *g) {
     unsigned char *state = malloc(nn_state_bytes(g));
-    CHECK(state && !nn_state_get(g, state, nn_state_bytes(g)), "%s", tensor_error());
+    CHECK(state && !nn_state_save(state, nn_state_bytes(g), g), "%s", tensor_error());
     return state;
 }
 
@@ -124,12 +126,12 @@ static void refused(nn_graph *g, const unsigned char *before, tensor_status want
 
 static nn_node other_layers(nn_graph *g, int how) {
     nn_node x = nn_input(g, SIDE, SIDE, 2);
-    x = nn_conv2d(g, "conv1", x, how == 1 ? 5 : 3, 3, how == 2 ? 2 : 1, 1);
-    x = nn_batchnorm(g, "bn1", x, true);
+    x = nn_conv2d(g, "conv1", x, how == 1 ? 5 : 3, 3, &(nn_conv2d_options){.stride = how == 2 ? 2 : 1, .padding = 1});
+    x = nn_batchnorm(g, "bn1", x, &(nn_batchnorm_options){.relu = true});
     if (how == 3)
         x = nn_relu(g, "more", x);
     x = nn_avgpool_global(g, "pool", x);
-    return nn_linear(g, how == 4 ? "last" : "fc", x, CLASSES);
+    return nn_linear(g, how == 4 ? "last" : "fc", x, CLASSES, false);
 }
 
 static void other_networks(void) {
@@ -349,7 +351,7 @@ static void settings_of_a_file(void) {
     }
     write_changed(good, &(struct change){.key = key, .value = "256 0 4611686018427387904 1 4611686018427387904"});
     nn_loss_scale now;
-    CHECK(!nn_checkpoint_load(g, path) && !nn_loss_scale_get(g, &now), "%s", tensor_error());
+    CHECK(!nn_checkpoint_load(g, path) && !nn_loss_scale_of(&now, g), "%s", tensor_error());
     CHECK(now.scale == 256 && now.good == 0 && now.skipped == INT64_C(1) << 62 && now.in_a_row == 1, "%g, %lld",
           now.scale, (long long)now.skipped);
     free(before);
@@ -509,12 +511,12 @@ static void wrong_calls(void) {
           "NULL and not compiled");
     const nn_note notes[] = {{"author", "somebody \"else\" \xc3\xa9"}, {"empty", ""}};
     CHECK(!nn_checkpoint_save(g, path, notes, 2), "%s", tensor_error());
-    CHECK(!nn_checkpoint_note(path, "author", text, sizeof text) && !strcmp(text, notes[0].value), "%s",
+    CHECK(!nn_checkpoint_note(text, sizeof text, path, "author") && !strcmp(text, notes[0].value), "%s",
           tensor_error());
-    CHECK(!nn_checkpoint_note(path, "empty", text, 1) && !text[0], "%s", tensor_error());
-    CHECK(!nn_checkpoint_note(path, "network.variant", text, 5) && !strcmp(text, "fp32"), "%s", tensor_error());
-    CHECK(nn_checkpoint_note(path, "network.variant", text, 4) == TENSOR_E_ARGUMENT, "no room for fp32");
-    CHECK(nn_checkpoint_note(path, "nobody", text, 40) == TENSOR_E_DATA && strstr(tensor_error(), "'nobody'"), "%s",
+    CHECK(!nn_checkpoint_note(text, 1, path, "empty") && !text[0], "%s", tensor_error());
+    CHECK(!nn_checkpoint_note(text, 5, path, "network.variant") && !strcmp(text, "fp32"), "%s", tensor_error());
+    CHECK(nn_checkpoint_note(text, 4, path, "network.variant") == TENSOR_E_ARGUMENT, "no room for fp32");
+    CHECK(nn_checkpoint_note(text, 40, path, "nobody") == TENSOR_E_DATA && strstr(tensor_error(), "'nobody'"), "%s",
           tensor_error());
     CHECK(nn_checkpoint_save(g, path, (nn_note[]){{"network.seed", "1"}}, 1) == TENSOR_E_ARGUMENT &&
               strstr(tensor_error(), "'network.seed'"),

@@ -59,39 +59,39 @@ int main(void) {
     double x[6];
     snprintf(path, sizeof path, "/tmp/flexlab-values-%ld.safetensors", (long)getpid());
     write_file();
-    CHECK(!nn_checkpoint_shape(path, "w", &ndim, dim) && ndim == 2 && dim[0] == 2 && dim[1] == 3, "w: %d", ndim);
-    CHECK(!nn_checkpoint_shape(path, "i", &ndim, dim) && ndim == 1 && dim[0] == 1, "i: %d", ndim);
-    CHECK(!nn_checkpoint_shape(path, "one", &ndim, dim) && ndim == 0, "one: %d", ndim);
-    CHECK(!nn_checkpoint_shape(path, "W", &ndim, dim) && ndim == -1, "W: %d", ndim);
+    CHECK(!nn_checkpoint_shape(&ndim, dim, path, "w") && ndim == 2 && dim[0] == 2 && dim[1] == 3, "w: %d", ndim);
+    CHECK(!nn_checkpoint_shape(&ndim, dim, path, "i") && ndim == 1 && dim[0] == 1, "i: %d", ndim);
+    CHECK(!nn_checkpoint_shape(&ndim, dim, path, "one") && ndim == 0, "one: %d", ndim);
+    CHECK(!nn_checkpoint_shape(&ndim, dim, path, "W") && ndim == -1, "W: %d", ndim);
 
-    CHECK(!nn_checkpoint_values(path, "w", x, 6), "%s", tensor_error());
+    CHECK(!nn_checkpoint_values(x, 6, path, "w"), "%s", tensor_error());
     for (int i = 0; i < 6; i++)
         CHECK(x[i] == (double)floats[i], "w[%d]: %a", i, x[i]);
-    CHECK(!nn_checkpoint_values(path, "d", x, 2) && x[0] == doubles[0] && x[1] == doubles[1], "%a %a", x[0], x[1]);
-    CHECK(!nn_checkpoint_values(path, "one", x, 1) && x[0] == (double)floats[1], "%a", x[0]);
+    CHECK(!nn_checkpoint_values(x, 2, path, "d") && x[0] == doubles[0] && x[1] == doubles[1], "%a %a", x[0], x[1]);
+    CHECK(!nn_checkpoint_values(x, 1, path, "one") && x[0] == (double)floats[1], "%a", x[0]);
 
-    CHECK(!nn_checkpoint_values(path, "h", x, 4) && x[0] == 1 && x[1] == -0x1p-24 && x[2] == 65504 && x[3] == -INFINITY,
+    CHECK(!nn_checkpoint_values(x, 4, path, "h") && x[0] == 1 && x[1] == -0x1p-24 && x[2] == 65504 && x[3] == -INFINITY,
           "%a %a %a %a", x[0], x[1], x[2], x[3]);
-    CHECK(!nn_checkpoint_values(path, "b", x, 3) && x[0] == 1 && x[1] == 0x1p-133 && x[2] == -0x1.fep127, "%a %a %a",
+    CHECK(!nn_checkpoint_values(x, 3, path, "b") && x[0] == 1 && x[1] == 0x1p-133 && x[2] == -0x1.fep127, "%a %a %a",
           x[0], x[1], x[2]);
-    CHECK(!nn_checkpoint_values(path, "m", x, 3) && x[0] == -32767 * 0x1p-13 && x[1] == 0 && x[2] == 0x1p-13,
+    CHECK(!nn_checkpoint_values(x, 3, path, "m") && x[0] == -32767 * 0x1p-13 && x[1] == 0 && x[2] == 0x1p-13,
           "%a %a %a", x[0], x[1], x[2]);
-    CHECK(!nn_checkpoint_values(path, "w32", x, 2) && x[0] == -0x1p34 && x[1] == 8, "%a %a", x[0], x[1]);
-    refused(nn_checkpoint_values(path, "bad", x, 1), TENSOR_E_DATA, "'bad.exponent' is 'x'");
-    refused(nn_checkpoint_values(path, "u", x, 2), TENSOR_E_DATA, "U8");
+    CHECK(!nn_checkpoint_values(x, 2, path, "w32") && x[0] == -0x1p34 && x[1] == 8, "%a %a", x[0], x[1]);
+    refused(nn_checkpoint_values(x, 1, path, "bad"), TENSOR_E_DATA, "'bad.exponent' is 'x'");
+    refused(nn_checkpoint_values(x, 2, path, "u"), TENSOR_E_DATA, "U8");
 
-    refused(nn_checkpoint_values(path, "W", x, 6), TENSOR_E_DATA, "'W'");
-    refused(nn_checkpoint_values(path, "w", x, 5), TENSOR_E_DATA, "6 elements, expected 5");
-    refused(nn_checkpoint_values(path, "i", x, 1), TENSOR_E_DATA, "I32");
-    refused(nn_checkpoint_shape(NULL, "w", &ndim, dim), TENSOR_E_ARGUMENT, "path");
-    refused(nn_checkpoint_shape(path, NULL, &ndim, dim), TENSOR_E_ARGUMENT, "name");
-    refused(nn_checkpoint_shape(path, "w", NULL, dim), TENSOR_E_ARGUMENT, "result");
-    refused(nn_checkpoint_shape(path, "w", &ndim, NULL), TENSOR_E_ARGUMENT, "result");
-    refused(nn_checkpoint_values(NULL, "w", x, 6), TENSOR_E_ARGUMENT, "path");
-    refused(nn_checkpoint_values(path, NULL, x, 6), TENSOR_E_ARGUMENT, "name");
-    refused(nn_checkpoint_values(path, "w", NULL, 6), TENSOR_E_ARGUMENT, "result");
+    refused(nn_checkpoint_values(x, 6, path, "W"), TENSOR_E_DATA, "'W'");
+    refused(nn_checkpoint_values(x, 5, path, "w"), TENSOR_E_DATA, "6 elements, expected 5");
+    refused(nn_checkpoint_values(x, 1, path, "i"), TENSOR_E_DATA, "I32");
+    refused(nn_checkpoint_shape(&ndim, dim, NULL, "w"), TENSOR_E_ARGUMENT, "path");
+    refused(nn_checkpoint_shape(&ndim, dim, path, NULL), TENSOR_E_ARGUMENT, "name");
+    refused(nn_checkpoint_shape(NULL, dim, path, "w"), TENSOR_E_ARGUMENT, "answer");
+    refused(nn_checkpoint_shape(&ndim, NULL, path, "w"), TENSOR_E_ARGUMENT, "answer");
+    refused(nn_checkpoint_values(x, 6, NULL, "w"), TENSOR_E_ARGUMENT, "path");
+    refused(nn_checkpoint_values(x, 6, path, NULL), TENSOR_E_ARGUMENT, "name");
+    refused(nn_checkpoint_values(NULL, 6, path, "w"), TENSOR_E_ARGUMENT, "answer");
     CHECK(!unlink(path), "%s", path);
-    CHECK(nn_checkpoint_shape(path, "w", &ndim, dim) && strstr(tensor_error(), path), "%s", tensor_error());
-    CHECK(nn_checkpoint_values(path, "w", x, 6) && strstr(tensor_error(), path), "%s", tensor_error());
+    CHECK(nn_checkpoint_shape(&ndim, dim, path, "w") && strstr(tensor_error(), path), "%s", tensor_error());
+    CHECK(nn_checkpoint_values(x, 6, path, "w") && strstr(tensor_error(), path), "%s", tensor_error());
     return check_summary();
 }

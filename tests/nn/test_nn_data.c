@@ -98,7 +98,7 @@ static void against_loader(tensor_device *device, int height, int width, int cha
         CHECK(!data_loader_start(loader, epoch) && !data_loader_start(numbers, epoch), "%s", tensor_error());
         for (;;) {
             data_batch expected, given;
-            CHECK(!data_loader_next(loader, &expected) && !data_loader_next(numbers, &given), "%s", tensor_error());
+            CHECK(!data_loader_next(&expected, loader) && !data_loader_next(&given, numbers), "%s", tensor_error());
             CHECK(expected.count == given.count && !given.pixels && !given.images, "%d and %d", expected.count,
                   given.count);
             if (!given.count)
@@ -162,10 +162,10 @@ static nn_graph *network(const char *variant, const char *device) {
     nn_graph *g = nn_graph_new(&how);
     CHECK(g, "%s", tensor_error());
     nn_node x = nn_input(g, SIDE, SIDE, CHANNELS);
-    x = nn_conv2d(g, "conv", x, 5, 3, 2, 1);
-    x = nn_batchnorm(g, "bn", x, true);
+    x = nn_conv2d(g, "conv", x, 5, 3, &(nn_conv2d_options){.stride = 2, .padding = 1});
+    x = nn_batchnorm(g, "bn", x, &(nn_batchnorm_options){.relu = true});
     x = nn_avgpool_global(g, "pool", x);
-    x = nn_linear(g, "fc", x, CLASSES);
+    x = nn_linear(g, "fc", x, CLASSES, false);
     CHECK(!nn_compile(g, x), "%s", tensor_error());
     float values[CHANNELS * 256];
     for (int i = 0; i < CHANNELS * 256; i++)
@@ -177,8 +177,8 @@ static nn_graph *network(const char *variant, const char *device) {
 static void compare_states(const nn_graph *a, const nn_graph *b, const char *variant, int step) {
     const size_t bytes = nn_state_bytes(a);
     void *states[2] = {malloc(bytes), malloc(bytes)};
-    CHECK(nn_state_bytes(b) == bytes && !nn_state_get(a, states[0], bytes) && !nn_state_get(b, states[1], bytes), "%s",
-          tensor_error());
+    CHECK(nn_state_bytes(b) == bytes && !nn_state_save(states[0], bytes, a) && !nn_state_save(states[1], bytes, b),
+          "%s", tensor_error());
     CHECK(!memcmp(states[0], states[1], bytes), "%s: state after step %d", variant, step);
     free(states[0]);
     free(states[1]);
@@ -199,18 +199,18 @@ static void steps(const char *variant, const char *device, int every) {
         const int epoch = i / 7;
         data_batch batch;
         const tensor_augmentation how = {9, (uint64_t)epoch};
-        CHECK((i % 7 || !data_loader_start(loader, epoch)) && !data_loader_next(loader, &batch), "%s", tensor_error());
-        CHECK(!nn_forward_pixels(plain, batch.pixels, batch.labels) && !nn_backward(plain) && !nn_update(plain, 0.1f) &&
-                  !nn_loss(plain, &loss[i], &right[i]),
+        CHECK((i % 7 || !data_loader_start(loader, epoch)) && !data_loader_next(&batch, loader), "%s", tensor_error());
+        CHECK(!nn_forward(plain, &(nn_batch){.pixels = batch.pixels, .labels = batch.labels}) && !nn_backward(plain) &&
+                  !nn_update(plain, 0.1f) && !nn_loss(&loss[i], &right[i], plain),
               "%s", tensor_error());
-        CHECK(!nn_forward_data(g, data, batch.indices, &how) && !nn_note_loss(g) && !nn_backward(g) &&
-                  !nn_update(g, 0.1f),
+        CHECK(!nn_forward(g, &(nn_batch){.indices = batch.indices, .data = data, .augmentation = &how}) &&
+                  !nn_note_loss(g) && !nn_backward(g) && !nn_update(g, 0.1f),
               "%s", tensor_error());
         bool there;
         do {
             double l;
             int r;
-            CHECK(!nn_noted_loss(g, i + 1 == STEPS, &l, &r, &there), "%s", tensor_error());
+            CHECK(!nn_noted_loss(&l, &r, &there, g, i + 1 == STEPS), "%s", tensor_error());
             CHECK(!there || (given <= i && !memcmp(&l, &loss[given], sizeof l) && r == right[given]),
                   "%s: loss %d of %d", variant, given, i);
             given += there;
@@ -232,9 +232,10 @@ static void steps(const char *variant, const char *device, int every) {
             for (int k = 0; k < SIDE * SIDE * CHANNELS; k++)
                 images[i * SIDE * SIDE * CHANNELS + k] = (float)(data_image(set, indices[i])[k] - 110) / 60;
         }
-        CHECK(!nn_evaluate(plain, images, labels, count, &l[0], predicted[0]) &&
-                  !nn_evaluate_data(g, data, indices, count, &l[1], predicted[1]),
-              "%s", tensor_error());
+        CHECK(
+            !nn_evaluate(&l[0], predicted[0], plain, &(nn_batch){.images = images, .labels = labels, .count = count}) &&
+                !nn_evaluate(&l[1], predicted[1], g, &(nn_batch){.indices = indices, .data = data, .count = count}),
+            "%s", tensor_error());
         CHECK(!memcmp(&l[0], &l[1], sizeof l[0]) && !memcmp(predicted[0], predicted[1], (size_t)count * 4),
               "%s: evaluation of %d: %.17g, %.17g", variant, count, l[0], l[1]);
     }
@@ -259,16 +260,17 @@ static void after_a_failure(const char *device, int every) {
     for (int step = 0; step < 4 + 5 * every; step++) {
         for (int i = 0; i < BATCH * SIDE * SIDE * CHANNELS; i++)
             images[i] = step == BAD && i == 77 ? NAN : (float)(check_random(&draws) % 200) / 50 - 2;
-        if (nn_forward(g, images, labels) || nn_backward(g) || nn_update(g, 0.1f) || nn_note_loss(g)) {
+        if (nn_forward(g, &(nn_batch){.images = images, .labels = labels}) || nn_backward(g) || nn_update(g, 0.1f) ||
+            nn_note_loss(g)) {
             failures++;
             CHECK(strstr(tensor_error(), "77 is nan"), "%s", tensor_error());
             continue;
         }
         if (step < BAD || failures) /* between them nobody asks */
-            CHECK(known < MOST && !nn_loss(g, &losses[known++], NULL), "%s", tensor_error());
+            CHECK(known < MOST && !nn_loss(&losses[known++], NULL, g), "%s", tensor_error());
         const bool flush = !failures && step == BAD + 1 + every; /* at the latest */
         for (there = true; there;) {
-            if (nn_noted_loss(g, flush, &given, &right, &there)) {
+            if (nn_noted_loss(&given, &right, &there, g, flush)) {
                 failures++;
                 CHECK(strstr(tensor_error(), "77 is nan"), "%s", tensor_error());
                 break;
@@ -297,21 +299,26 @@ static void bad_calls(const char *device) {
     double loss;
     int right;
     bool there = true;
-    CHECK(nn_forward_data(g, data, indices, NULL) == TENSOR_E_ARGUMENT &&
+    CHECK(nn_forward(g, &(nn_batch){.indices = indices, .data = data}) == TENSOR_E_ARGUMENT &&
               strstr(tensor_error(), "index 2 is 6, expected 0 to 5"),
           "%s", tensor_error());
     indices[2] = -1;
-    CHECK(nn_evaluate_data(g, data, indices, BATCH, &loss, NULL) == TENSOR_E_ARGUMENT, "index -1");
-    CHECK(nn_evaluate_data(g, data, indices, BATCH + 1, &loss, NULL) == TENSOR_E_ARGUMENT, "too many");
+    CHECK(nn_evaluate(&loss, NULL, g, &(nn_batch){.indices = indices, .data = data, .count = BATCH}) ==
+              TENSOR_E_ARGUMENT,
+          "index -1");
+    CHECK(nn_evaluate(&loss, NULL, g, &(nn_batch){.indices = indices, .data = data, .count = BATCH + 1}) ==
+              TENSOR_E_ARGUMENT,
+          "too many");
     CHECK(nn_note_loss(g) == TENSOR_E_ARGUMENT, "no forward pass");
     CHECK(nn_note_every(g, 0) == TENSOR_E_ARGUMENT && nn_note_every(g, 4097) == TENSOR_E_ARGUMENT, "every");
-    CHECK(!nn_noted_loss(g, true, &loss, &right, &there) && !there, "nothing was noted");
+    CHECK(!nn_noted_loss(&loss, &right, &there, g, true) && !there, "nothing was noted");
     indices[2] = 3;
-    CHECK(!nn_forward_data(g, data, indices, NULL) && !nn_note_loss(g), "%s", tensor_error());
+    CHECK(!nn_forward(g, &(nn_batch){.indices = indices, .data = data}) && !nn_note_loss(g), "%s", tensor_error());
     CHECK(nn_note_every(g, 2) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "1 were noted"), "%s", tensor_error());
-    CHECK(!nn_noted_loss(g, true, &loss, &right, &there) && there, "%s", tensor_error());
+    CHECK(!nn_noted_loss(&loss, &right, &there, g, true) && there, "%s", tensor_error());
     nn_graph *other = network("flex16+5", device);
-    CHECK(nn_forward_data(other, data, indices, NULL) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "another graph"),
+    CHECK(nn_forward(other, &(nn_batch){.indices = indices, .data = data}) == TENSOR_E_ARGUMENT &&
+              strstr(tensor_error(), "another graph"),
           "%s", tensor_error());
     nn_graph_free(other);
     nn_data_free(data);

@@ -165,7 +165,7 @@ static void against_formulas(const char *model, int layers, int width) {
     nn_graph *g = network(model, "fp32", "cpu");
     draw_batch();
     spread(g);
-    CHECK(!nn_predict_tokens(g, tokens, BATCH, logits), "%s", tensor_error());
+    CHECK(!nn_predict(logits, g, &(nn_batch){.tokens = tokens, .count = BATCH}), "%s", tensor_error());
     for (int n = 0; n < BATCH; n++)
         formulas(g, tokens + n * LENGTH, layers, width, expected + n * LENGTH * VOCABULARY);
     double largest = 0;
@@ -176,8 +176,8 @@ static void against_formulas(const char *model, int layers, int width) {
     }
     CHECK(largest > 0.5, "logits of at most %g show nothing", largest);
     double loss = NAN, other = NAN;
-    CHECK(!nn_forward_tokens(g, tokens, labels) && !nn_loss(g, &loss, NULL) &&
-              !nn_evaluate_tokens(g, tokens, labels, BATCH, &other, NULL),
+    CHECK(!nn_forward(g, &(nn_batch){.tokens = tokens, .labels = labels}) && !nn_loss(&loss, NULL, g) &&
+              !nn_evaluate(&other, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels, .count = BATCH}),
           "%s", tensor_error());
     CHECK(fabs(loss - other) <= 1e-6, "loss %.9g in training, %.9g in evaluation", loss, other);
     nn_graph_free(g);
@@ -190,9 +190,9 @@ static void sees_nothing_later(const char *variant) {
     draw_batch();
     spread(g);
     const int changed = LENGTH + 5; /* position 5 of the second sequence */
-    CHECK(!nn_predict_tokens(g, tokens, BATCH, before), "%s", tensor_error());
+    CHECK(!nn_predict(before, g, &(nn_batch){.tokens = tokens, .count = BATCH}), "%s", tensor_error());
     tokens[changed] = (tokens[changed] + 1) % VOCABULARY;
-    CHECK(!nn_predict_tokens(g, tokens, BATCH, after), "%s", tensor_error());
+    CHECK(!nn_predict(after, g, &(nn_batch){.tokens = tokens, .count = BATCH}), "%s", tensor_error());
     if (!strcmp(variant, "fp32") || !strcmp(variant, "bf16")) /* a shared exponent is that of all positions */
         CHECK(!memcmp(before, after, (size_t)(changed * VOCABULARY) * sizeof *before), "%s: something before changed",
               variant);
@@ -227,7 +227,7 @@ static void gradients_of(const char *variant, double bound) {
     spread(g);
     draw_batch();
     for (int i = 0; i < 3; i++) /* exponents are found */
-        CHECK(!nn_train_step_tokens(g, tokens, labels, 0, NULL, NULL), "%s", tensor_error());
+        CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels}, 0), "%s", tensor_error());
     for (int i = 0; i < nn_tensor_count(g); i++)
         if (!strcmp(nn_tensor_at(g, i).role, "weight")) {
             static double values[LIMIT];
@@ -237,8 +237,8 @@ static void gradients_of(const char *variant, double bound) {
                   "%s", tensor_error());
         }
     double loss = NAN, other = NAN;
-    CHECK(!nn_train_step_tokens(g, tokens, labels, 0, &loss, NULL) &&
-              !nn_train_step_tokens(exact, tokens, labels, 0, &other, NULL),
+    CHECK(!nn_train_step(&loss, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels}, 0) &&
+              !nn_train_step(&other, NULL, exact, &(nn_batch){.tokens = tokens, .labels = labels}, 0),
           "%s", tensor_error());
     CHECK(fabs(loss - other) <= bound, "%s: loss %.9g, in fp32 %.9g", variant, loss, other);
     for (int i = 0; i < nn_tensor_count(g); i++) {
@@ -258,7 +258,7 @@ static void gradients_of(const char *variant, double bound) {
 static double step(nn_graph *g) {
     double loss = NAN;
     draw_batch();
-    CHECK(!nn_train_step_tokens(g, tokens, labels, 0.01f, &loss, NULL), "%s", tensor_error());
+    CHECK(!nn_train_step(&loss, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels}, 0.01f), "%s", tensor_error());
     return loss;
 }
 
@@ -280,7 +280,7 @@ static void goes_on(const char *variant, const char *device) {
     }
     const size_t bytes = nn_state_bytes(a);
     char *one = malloc(bytes), *other = malloc(bytes);
-    CHECK(bytes == nn_state_bytes(b) && !nn_state_get(a, one, bytes) && !nn_state_get(b, other, bytes) &&
+    CHECK(bytes == nn_state_bytes(b) && !nn_state_save(one, bytes, a) && !nn_state_save(other, bytes, b) &&
               !memcmp(one, other, bytes),
           "%s on %s: states differ", variant, device);
     free(one);
@@ -298,11 +298,13 @@ static void learns(const char *variant) {
     draw_batch();
     for (int i = 0; i < ROWS; i++) /* what follows depends on what came before */
         labels[i] = (tokens[i] * 5 + (i % LENGTH ? tokens[i - 1] : 0)) % VOCABULARY;
-    CHECK(!nn_train_step_tokens(g, tokens, labels, 0.01f, &first, NULL), "%s", tensor_error());
+    CHECK(!nn_train_step(&first, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels}, 0.01f), "%s",
+          tensor_error());
     CHECK(fabs(first - log(VOCABULARY)) < 0.1, "%s: the first loss is %g, that of guessing %g", variant, first,
           log(VOCABULARY));
     for (int i = 0; i < 60; i++)
-        CHECK(!nn_train_step_tokens(g, tokens, labels, 0.01f, &last, NULL), "%s", tensor_error());
+        CHECK(!nn_train_step(&last, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels}, 0.01f), "%s",
+              tensor_error());
     CHECK(last < 0.1, "%s: after 60 steps the loss is %g", variant, last);
     nn_graph_free(g);
 }
@@ -322,59 +324,59 @@ static void names(void) {
                {"gpt2x64 ", "expected one that reads text: gpt, gpt2x64"},
                {"gpt2", "expected one that reads text"},
                {"resnet20", "expected one that reads text"},
-               {NULL, "'(null)'"}};
+               {NULL, "model NULL: expected one that reads text"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1, .seed = 1});
-        CHECK(nn_model_text(g, bad[i].name, 4, 5) == -1 && strstr(tensor_error(), bad[i].words), "%s: %s", bad[i].name,
-              tensor_error());
+        CHECK(nn_model_text(g, bad[i].name, 4, 5) == -1 && strstr(tensor_error(), bad[i].words), "%s: %s",
+              bad[i].name ? bad[i].name : "NULL", tensor_error());
         nn_graph_free(g);
     }
     CHECK(nn_model_reads_text("gpt") && nn_model_reads_text("gpt3x96") && !nn_model_reads_text("cnn6") &&
               !nn_model_reads_text(NULL) && !nn_model_reads_text("gpt3"),
           "which read text");
-    for (int i = 0; nn_text_model_list(i); i++) {
+    for (int i = 0; nn_text_model_at(i); i++) {
         nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1, .seed = 1});
-        CHECK(nn_model_reads_text(nn_text_model_list(i)) && nn_model_text(g, nn_text_model_list(i), 128, 256) >= 0,
-              "%s", tensor_error());
-        if (!strcmp(nn_text_model_list(i), "gpt")) /* tables, 6 blocks of 12 w^2 + 13 w, the last norm, the head */
+        CHECK(nn_model_reads_text(nn_text_model_at(i)) && nn_model_text(g, nn_text_model_at(i), 128, 256) >= 0, "%s",
+              tensor_error());
+        if (!strcmp(nn_text_model_at(i), "gpt")) /* tables, 6 blocks of 12 w^2 + 13 w, the last norm, the head */
             CHECK(nn_parameter_count(g) == (256 + 128) * 192 + 6 * (12 * 192 * 192 + 13 * 192) + 2 * 192 + 192 * 256,
                   "%lld parameters", (long long)nn_parameter_count(g));
         nn_graph_free(g);
     }
-    CHECK(!nn_text_model_list(-1) && !nn_activation_list(-1), "before the first");
+    CHECK(!nn_text_model_at(-1) && !nn_activation_at(-1), "before the first");
 }
 
 static nn_node odd_heads(nn_graph *g, nn_node x) {
     return nn_attention(g, "a", x, 3, true);
 }
 static nn_node no_heads(nn_graph *g, nn_node x) {
-    return nn_transformer_block(g, "b", x, (nn_transformer){.heads = 0});
+    return nn_transformer_block(g, "b", x, &(nn_transformer){.heads = 0});
 }
 static nn_node negative(nn_graph *g, nn_node x) {
-    return nn_transformer_block(g, "b", x, (nn_transformer){.heads = 2, .hidden = -1});
+    return nn_transformer_block(g, "b", x, &(nn_transformer){.heads = 2, .hidden = -1});
 }
 static nn_node no_function(nn_graph *g, nn_node x) {
-    return nn_transformer_block(g, "b", x, (nn_transformer){.heads = 2, .activation = "gulu"});
+    return nn_transformer_block(g, "b", x, &(nn_transformer){.heads = 2, .activation = "gulu"});
 }
 static nn_node of_tokens(nn_graph *g, nn_node x) {
     (void)x;
     return nn_attention(g, "a", 0, 1, true);
 }
 static nn_node other_widths(nn_graph *g, nn_node x) {
-    return nn_add(g, "add", x, nn_linear(g, "fc", x, 5));
+    return nn_add(g, "add", x, nn_linear(g, "fc", x, 5, false), false);
 }
 static nn_node no_node(nn_graph *g, nn_node x) {
     (void)x;
     return nn_attention(g, "a", 77, 1, true);
 }
 static nn_node no_name(nn_graph *g, nn_node x) {
-    return nn_transformer_block(g, NULL, x, (nn_transformer){.heads = 2});
+    return nn_transformer_block(g, NULL, x, &(nn_transformer){.heads = 2});
 }
 static nn_node long_name(nn_graph *g, nn_node x) {
     char name[100];
     memset(name, 'n', sizeof name);
     name[99] = 0;
-    return nn_transformer_block(g, name, x, (nn_transformer){.heads = 2});
+    return nn_transformer_block(g, name, x, &(nn_transformer){.heads = 2});
 }
 static nn_node bad_positions(nn_graph *g, nn_node x) {
     return nn_positions(g, "p", x, INFINITY);
@@ -390,7 +392,7 @@ static const struct {
                   {of_tokens, "attention takes sequences [batch, length, width], its input is 2x9"},
                   {other_widths, "inputs of different shape"},
                   {no_node, "input node 77"},
-                  {no_name, "missing, empty or longer"},
+                  {no_name, "its name is missing"},
                   {long_name, "too long for the names of its nodes"},
                   {bad_positions, "deviation inf"}};
 
@@ -403,7 +405,7 @@ static void refuses(void) {
         nn_graph_free(g);
     }
     CHECK(nn_attention(NULL, "a", 0, 1, false) == -1 && nn_layernorm(NULL, "n", 0) == -1 &&
-              nn_transformer_block_sized(NULL, "b", 0, NULL, 0) == -1 && nn_model_text(NULL, "gpt", 4, 5) == -1,
+              nn_transformer_block(NULL, "b", 0, NULL) == -1 && nn_model_text(NULL, "gpt", 4, 5) == -1,
           "NULL");
 }
 

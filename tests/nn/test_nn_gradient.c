@@ -34,31 +34,34 @@ static double unit(void) {
  */
 
 static nn_node conv_then_linear(nn_graph *g, nn_node x) {
-    x = nn_conv2d(g, "conv1", x, 3, 3, 1, 1);
-    x = nn_conv2d(g, "conv2", x, 4, 3, 2, 0);
-    return nn_linear(g, "fc", x, CLASSES);
+    x = nn_conv2d(g, "conv1", x, 3, 3, &(nn_conv2d_options){.padding = 1});
+    x = nn_conv2d(g, "conv2", x, 4, 3, &(nn_conv2d_options){.stride = 2});
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node dilated_and_grouped(nn_graph *g, nn_node x) {
-    x = nn_conv2d_window(g, "dilated", x, 6, (tensor_window){.window = 3, .stride = 1, .padding = 2, .dilation = 2});
-    x = nn_conv2d_window(g, "grouped", x, 9,
-                         (tensor_window){.window = 3, .stride = 2, .padding = 2, .dilation = 2, .groups = 3});
-    x = nn_conv2d_window(g, "depthwise", x, 9, (tensor_window){.window = 2, .stride = 1, .groups = 9});
-    return nn_linear(g, "fc", x, CLASSES);
+    x = nn_conv2d(g, "dilated", x, 6, 3, &(nn_conv2d_options){.padding = 2, .dilation = 2});
+    x = nn_conv2d(g, "grouped", x, 9, 3, &(nn_conv2d_options){.stride = 2, .padding = 2, .dilation = 2, .groups = 3});
+    x = nn_conv2d(g, "depthwise", x, 9, 2, &(nn_conv2d_options){.groups = 9});
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node asymmetric(nn_graph *g, nn_node x) {
-    x = nn_conv2d_with(
-        g, "conv", x, 4,
-        (tensor_window2d){.window = {2, 3}, .stride = {1, 2}, .padding = {2, 0, 1, 3}, .dilation = {2, 1}, .groups = 2},
-        true);
-    x = nn_maxpool2d_with(
-        g, "pool", x,
-        (tensor_window2d){.window = {3, 2}, .stride = {2, 1}, .padding = {0, 1, 1, 0}, .dilation = {1, 2}});
+    x = nn_conv2d(
+        g, "conv", x, 4, 0,
+        &(nn_conv2d_options){
+            .bias = true,
+            .window = &(tensor_window2d){
+                .window = {2, 3}, .stride = {1, 2}, .padding = {2, 0, 1, 3}, .dilation = {2, 1}, .groups = 2}});
+    x = nn_maxpool2d(
+        g, "pool", x, 0,
+        &(nn_pool2d_options){.window = &(tensor_window2d){
+                                 .window = {3, 2}, .stride = {2, 1}, .padding = {0, 1, 1, 0}, .dilation = {1, 2}}});
     x = nn_conv_transpose2d(
-        g, "up", x, 6,
-        (tensor_window2d){
-            .window = {2, 3}, .stride = {2, 3}, .padding = {1, 0, 0, 2}, .groups = 2, .output_padding = {1, 0}},
-        true);
-    return nn_linear(g, "fc", x, CLASSES);
+        g, "up", x, 6, 0,
+        &(nn_conv2d_options){
+            .bias = true,
+            .window = &(tensor_window2d){
+                .window = {2, 3}, .stride = {2, 3}, .padding = {1, 0, 0, 2}, .groups = 2, .output_padding = {1, 0}}});
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 
 /* An image as a sequence of its pixels, and a sequence as an image of one line. */
@@ -75,49 +78,49 @@ static const struct fl_layer line_row = {"line", 1, .views = 1, .gradient = same
 static nn_node sequences(nn_graph *g, nn_node x) {
     const struct fl_options none = {0};
     x = fl_add_node(g, &line_row, "line", "line", &x, 1, &none);
-    x = nn_conv1d(g, "causal", x, 4, (tensor_window1d){.window = 3, .stride = 1, .padding = {4, 0}, .dilation = 2},
+    x = nn_conv1d(g, "causal", x, 4, &(tensor_window1d){.window = 3, .stride = 1, .padding = {4, 0}, .dilation = 2},
                   true);
-    x = nn_conv1d(g, "strided", x, 6, (tensor_window1d){.window = 4, .stride = 3, .padding = {1, 2}, .groups = 2},
+    x = nn_conv1d(g, "strided", x, 6, &(tensor_window1d){.window = 4, .stride = 3, .padding = {1, 2}, .groups = 2},
                   false);
     x = nn_conv_transpose1d(g, "up", x, 4,
-                            (tensor_window1d){.window = 3, .stride = 2, .padding = {1, 0}, .output_padding = 1}, true);
-    x = nn_maxpool1d(g, "pool", x, (tensor_window1d){.window = 3, .stride = 2, .padding = {1, 1}});
+                            &(tensor_window1d){.window = 3, .stride = 2, .padding = {1, 0}, .output_padding = 1}, true);
+    x = nn_maxpool1d(g, "pool", x, &(tensor_window1d){.window = 3, .stride = 2, .padding = {1, 1}});
     x = fl_add_node(g, &image_row, "image", "image", &x, 1, &none);
-    return nn_linear(g, "fc", x, CLASSES);
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node batchnorm(nn_graph *g, nn_node x) {
-    x = nn_batchnorm(g, "bn0", x, false); /* straight on the input */
-    x = nn_conv2d(g, "conv1", x, 3, 2, 2, 1);
-    x = nn_batchnorm(g, "bn1", x, false);
-    x = nn_conv2d(g, "conv2", x, 3, 3, 1, 1);
-    x = nn_batchnorm(g, "bn2", x, true);
-    return nn_linear(g, "fc", x, CLASSES);
+    x = nn_batchnorm(g, "bn0", x, NULL); /* straight on the input */
+    x = nn_conv2d(g, "conv1", x, 3, 2, &(nn_conv2d_options){.stride = 2, .padding = 1});
+    x = nn_batchnorm(g, "bn1", x, NULL);
+    x = nn_conv2d(g, "conv2", x, 3, 3, &(nn_conv2d_options){.padding = 1});
+    x = nn_batchnorm(g, "bn2", x, &(nn_batchnorm_options){.relu = true});
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node linear_relu(nn_graph *g, nn_node x) {
-    x = nn_linear_relu(g, "fc1", x, 7);
-    x = nn_batchnorm(g, "bn", x, false);
-    x = nn_linear(g, "fc2", x, 6);
+    x = nn_linear(g, "fc1", x, 7, true);
+    x = nn_batchnorm(g, "bn", x, NULL);
+    x = nn_linear(g, "fc2", x, 6, false);
     x = nn_relu(g, "relu", x);
-    return nn_linear(g, "fc3", x, CLASSES);
+    return nn_linear(g, "fc3", x, CLASSES, false);
 }
 static nn_node relu(nn_graph *g, nn_node x) {
     x = nn_relu(g, "relu0", x); /* nothing to learn before it */
-    x = nn_conv2d(g, "conv", x, 5, 3, 1, 0);
+    x = nn_conv2d(g, "conv", x, 5, 3, NULL);
     x = nn_relu(g, "relu", x);
-    return nn_linear(g, "fc", x, CLASSES);
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node maxpool(nn_graph *g, nn_node x) {
-    x = nn_maxpool2d(g, "pool0", x, 3, 1);
-    x = nn_conv2d(g, "conv", x, 4, 3, 1, 1);
-    x = nn_maxpool2d(g, "pool1", x, 3, 2); /* windows overlap */
-    return nn_linear(g, "fc", x, CLASSES);
+    x = nn_maxpool2d(g, "pool0", x, 3, NULL);
+    x = nn_conv2d(g, "conv", x, 4, 3, &(nn_conv2d_options){.padding = 1});
+    x = nn_maxpool2d(g, "pool1", x, 3, &(nn_pool2d_options){.stride = 2}); /* windows overlap */
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 /* Channels weighted by what their means say, scaled, shifted and clamped. */
 static nn_node broadcast(nn_graph *g, nn_node x) {
     x = nn_channel_scale(g, "scale0", x); /* straight on the input */
-    x = nn_conv2d(g, "conv", x, 4, 3, 1, 1);
+    x = nn_conv2d(g, "conv", x, 4, 3, &(nn_conv2d_options){.padding = 1});
     const nn_node mean = nn_reduce_mean(g, "mean", x, 6, true);
-    const nn_node gate = nn_conv2d(g, "gate", mean, 4, 1, 1, 0), shift = nn_conv2d(g, "shift", mean, 1, 1, 1, 0);
+    const nn_node gate = nn_conv2d(g, "gate", mean, 4, 1, NULL), shift = nn_conv2d(g, "shift", mean, 1, 1, NULL);
     x = nn_broadcast_mul(g, "weighted", x, gate);
     x = nn_channel_scale(g, "scale", x);
     x = nn_broadcast_add(g, "shifted", x, shift);
@@ -125,51 +128,51 @@ static nn_node broadcast(nn_graph *g, nn_node x) {
     x = nn_broadcast_mul(g, "square", x, x);
     x = nn_reduce_mean(g, "rows", x, 2, false); /* [N, W, C] */
     x = nn_reduce_mean(g, "columns", x, 2, false);
-    return nn_linear(g, "fc", x, CLASSES);
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node avgpool(nn_graph *g, nn_node x) {
-    x = nn_conv2d(g, "conv", x, 5, 3, 2, 1);
+    x = nn_conv2d(g, "conv", x, 5, 3, &(nn_conv2d_options){.stride = 2, .padding = 1});
     x = nn_avgpool_global(g, "pool", x);
-    return nn_linear(g, "fc", x, CLASSES);
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node shortcut(nn_graph *g, nn_node x) {
-    x = nn_conv2d(g, "conv", x, 2, 3, 1, 1);
+    x = nn_conv2d(g, "conv", x, 2, 3, &(nn_conv2d_options){.padding = 1});
     nn_node s = nn_shortcut_a(g, "shortcut", x, 5, 2);
-    x = nn_conv2d(g, "conv2", x, 5, 3, 2, 1);
-    x = nn_add_relu(g, "add", x, s);
-    return nn_linear(g, "fc", x, CLASSES);
+    x = nn_conv2d(g, "conv2", x, 5, 3, &(nn_conv2d_options){.stride = 2, .padding = 1});
+    x = nn_add(g, "add", x, s, true);
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node fan_out(nn_graph *g, nn_node x) {
-    x = nn_conv2d(g, "conv", x, 3, 3, 1, 1);
-    nn_node a = nn_conv2d(g, "a", x, 3, 3, 1, 1);
+    x = nn_conv2d(g, "conv", x, 3, 3, &(nn_conv2d_options){.padding = 1});
+    nn_node a = nn_conv2d(g, "a", x, 3, 3, &(nn_conv2d_options){.padding = 1});
     nn_node b = nn_relu(g, "b", x);
-    nn_node c = nn_add_relu(g, "c", a, x);
-    nn_node d = nn_add_relu(g, "d", c, b);
-    nn_node e = nn_add_relu(g, "e", d, x); /* x is used four times */
-    nn_node twice = nn_add_relu(g, "twice", e, e);
-    return nn_linear(g, "fc", twice, CLASSES);
+    nn_node c = nn_add(g, "c", a, x, true);
+    nn_node d = nn_add(g, "d", c, b, true);
+    nn_node e = nn_add(g, "e", d, x, true); /* x is used four times */
+    nn_node twice = nn_add(g, "twice", e, e, true);
+    return nn_linear(g, "fc", twice, CLASSES, false);
 }
 static nn_node linear_fan_out(nn_graph *g, nn_node x) {
-    x = nn_linear(g, "fc1", x, 5);
-    nn_node a = nn_linear(g, "a", x, 5); /* its bias hands the gradient of the sum on as it is */
-    nn_node sum = nn_add_relu(g, "sum", a, x);
-    return nn_linear(g, "fc2", sum, CLASSES);
+    x = nn_linear(g, "fc1", x, 5, false);
+    nn_node a = nn_linear(g, "a", x, 5, false); /* its bias hands the gradient of the sum on as it is */
+    nn_node sum = nn_add(g, "sum", a, x, true);
+    return nn_linear(g, "fc2", sum, CLASSES, false);
 }
 static nn_node input_twice(nn_graph *g, nn_node x) {
-    nn_node a = nn_conv2d(g, "a", x, 2, 3, 1, 1);
-    nn_node sum = nn_add_relu(g, "sum", x, a); /* the first operand needs no gradient */
-    nn_node b = nn_batchnorm(g, "b", x, true);
-    return nn_linear(g, "fc", nn_add_relu(g, "sum2", b, sum), CLASSES);
+    nn_node a = nn_conv2d(g, "a", x, 2, 3, &(nn_conv2d_options){.padding = 1});
+    nn_node sum = nn_add(g, "sum", x, a, true); /* the first operand needs no gradient */
+    nn_node b = nn_batchnorm(g, "b", x, &(nn_batchnorm_options){.relu = true});
+    return nn_linear(g, "fc", nn_add(g, "sum2", b, sum, true), CLASSES, false);
 }
 static nn_node lstm(nn_graph *g, nn_node x) { /* lines of the image, and an LSTM on one */
     x = nn_lstm(g, "lstm1", x, 5);
     x = nn_lstm(g, "lstm2", x, 3);
-    return nn_linear(g, "fc", nn_last_step(g, "last", x), CLASSES);
+    return nn_linear(g, "fc", nn_last_step(g, "last", x), CLASSES, false);
 }
 static nn_node gru(nn_graph *g, nn_node x) {
-    x = nn_gru(g, "gru1", nn_conv2d(g, "conv", x, 2, 3, 1, 1), 5);
+    x = nn_gru(g, "gru1", nn_conv2d(g, "conv", x, 2, 3, &(nn_conv2d_options){.padding = 1}), 5);
     x = nn_gru(g, "gru2", x, 4);
-    return nn_linear(g, "fc", nn_last_step(g, "last", x), CLASSES);
+    return nn_linear(g, "fc", nn_last_step(g, "last", x), CLASSES, false);
 }
 static nn_node residual(nn_graph *g, nn_node x) {
     for (int block = 0; block < 3; block++) {
@@ -177,93 +180,100 @@ static nn_node residual(nn_graph *g, nn_node x) {
         nn_node s = x;
         for (int i = 0; i < 2; i++) {
             snprintf(name, sizeof name, "conv%d%d", block, i);
-            x = nn_conv2d(g, name, x, CHANNELS + block, 3, 1, 1);
+            x = nn_conv2d(g, name, x, CHANNELS + block, 3, &(nn_conv2d_options){.padding = 1});
             snprintf(name, sizeof name, "bn%d%d", block, i);
-            x = nn_batchnorm(g, name, x, i == 0);
+            x = nn_batchnorm(g, name, x, &(nn_batchnorm_options){.relu = i == 0});
         }
         snprintf(name, sizeof name, "short%d", block);
         s = block ? nn_shortcut_a(g, name, s, CHANNELS + block, 1) : s;
         snprintf(name, sizeof name, "add%d", block);
-        x = nn_add_relu(g, name, x, s);
+        x = nn_add(g, name, x, s, true);
     }
     x = nn_avgpool_global(g, "pool", x);
-    return nn_linear(g, "fc", x, CLASSES);
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 
 /* Residuals: from the input (nothing to learn), gated by a sum of gradients, and alone before the last layer. */
 static nn_node batchnorm_add(nn_graph *g, nn_node x) {
-    nn_node a = nn_batchnorm_add_relu(g, "bn1", nn_conv2d(g, "conv1", x, CHANNELS, 3, 1, 1), x);
-    nn_node b = nn_batchnorm_add_relu(g, "bn2", nn_conv2d(g, "conv2", a, CHANNELS, 3, 1, 1), a);
-    nn_node c = nn_batchnorm_add_relu(g, "bn3", nn_conv2d(g, "conv3", b, CHANNELS, 3, 1, 1), b);
-    return nn_linear(g, "fc", c, CLASSES);
+    nn_node a = nn_batchnorm_add_relu(
+        g, "bn1", nn_conv2d(g, "conv1", x, CHANNELS, 3, &(nn_conv2d_options){.padding = 1}), x, NULL);
+    nn_node b = nn_batchnorm_add_relu(
+        g, "bn2", nn_conv2d(g, "conv2", a, CHANNELS, 3, &(nn_conv2d_options){.padding = 1}), a, NULL);
+    nn_node c = nn_batchnorm_add_relu(
+        g, "bn3", nn_conv2d(g, "conv3", b, CHANNELS, 3, &(nn_conv2d_options){.padding = 1}), b, NULL);
+    return nn_linear(g, "fc", c, CLASSES, false);
 }
 static nn_node means(nn_graph *g, nn_node x) {
     x = nn_avgpool2d(g, "pool0", x, (tensor_window){.window = 3, .stride = 1, .padding = 1}, false);
-    x = nn_conv2d_bias(g, "conv1", x, 3, (tensor_window){.window = 3, .stride = 1, .padding = 1}, false);
+    x = nn_conv2d(g, "conv1", x, 3, 3, &(nn_conv2d_options){.padding = 1, .bias_after = true});
     x = nn_avgpool2d(g, "pool1", x, (tensor_window){.window = 3, .stride = 2, .padding = 2}, false);
-    x = nn_conv2d_bias(g, "conv2", x, 4, (tensor_window){.window = 2, .stride = 1, .padding = 1}, true);
+    x = nn_conv2d(g, "conv2", x, 4, 2, &(nn_conv2d_options){.padding = 1, .bias_after = true, .relu = true});
     x = nn_avgpool2d(g, "pool2", x, (tensor_window){.window = 2, .stride = 2, .padding = 1}, true);
     x = nn_avgpool_adaptive(g, "pool3", x, 2, 5); /* fewer lines, more columns */
-    return nn_linear(g, "fc", x, CLASSES);
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node lrn(nn_graph *g, nn_node x) {
-    x = nn_conv2d(g, "conv1", x, 7, 3, 1, 0);
+    x = nn_conv2d(g, "conv1", x, 7, 3, NULL);
     x = nn_lrn(g, "norm1", x, 5, 2, 0.75f, 1);
-    x = nn_conv2d(g, "conv2", x, 4, 3, 1, 1);
+    x = nn_conv2d(g, "conv2", x, 4, 3, &(nn_conv2d_options){.padding = 1});
     x = nn_lrn(g, "norm2", x, 4, 1, 0.6f, 0.5f);
-    return nn_linear(g, "fc", x, CLASSES);
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node groupnorm(nn_graph *g, nn_node x) {
     x = nn_groupnorm(g, "norm0", x, 1, 0.1); /* straight on the input */
-    x = nn_conv2d(g, "conv1", x, 6, 3, 1, 1);
+    x = nn_conv2d(g, "conv1", x, 6, 3, &(nn_conv2d_options){.padding = 1});
     x = nn_groupnorm(g, "norm1", x, 3, 0);
-    x = nn_conv2d(g, "conv2", x, 4, 3, 2, 1);
+    x = nn_conv2d(g, "conv2", x, 4, 3, &(nn_conv2d_options){.stride = 2, .padding = 1});
     x = nn_groupnorm(g, "norm2", x, 4, 0.5); /* instances */
-    return nn_linear(g, "fc", x, CLASSES);
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node settings(nn_graph *g, nn_node x) {
-    const nn_batchnorm_settings slow = {.epsilon = 0.5, .momentum = 0.01}, relu = {.epsilon = 2, .relu = true};
-    nn_node a = nn_batchnorm_with(g, "bn1", nn_conv2d(g, "conv1", x, CHANNELS, 3, 1, 1), &slow);
-    a = nn_batchnorm_with(g, "bn2", nn_conv2d(g, "conv2", a, CHANNELS, 3, 1, 1), &relu);
-    a = nn_batchnorm_add_relu_with(g, "bn3", nn_conv2d(g, "conv3", a, CHANNELS, 3, 1, 1), x, &slow);
-    return nn_linear(g, "fc", a, CLASSES);
+    const nn_batchnorm_options slow = {.epsilon = 0.5, .momentum = 0.01}, relu = {.epsilon = 2, .relu = true};
+    nn_node a =
+        nn_batchnorm(g, "bn1", nn_conv2d(g, "conv1", x, CHANNELS, 3, &(nn_conv2d_options){.padding = 1}), &slow);
+    a = nn_batchnorm(g, "bn2", nn_conv2d(g, "conv2", a, CHANNELS, 3, &(nn_conv2d_options){.padding = 1}), &relu);
+    a = nn_batchnorm_add_relu(g, "bn3", nn_conv2d(g, "conv3", a, CHANNELS, 3, &(nn_conv2d_options){.padding = 1}), x,
+                              &slow);
+    return nn_linear(g, "fc", a, CLASSES, false);
 }
 static nn_node sums(nn_graph *g, nn_node x) {
-    nn_node a = nn_conv2d(g, "conv1", x, 3, 3, 1, 1);
-    nn_node b = nn_bias(g, "bias", nn_add(g, "sum1", a, nn_relu(g, "relu", a)), false);
-    nn_node c = nn_bias(g, "bias_relu", nn_add(g, "sum2", b, a), true);
-    return nn_linear(g, "fc", nn_add(g, "twice", c, c), CLASSES);
+    nn_node a = nn_conv2d(g, "conv1", x, 3, 3, &(nn_conv2d_options){.padding = 1});
+    nn_node b = nn_bias(g, "bias", nn_add(g, "sum1", a, nn_relu(g, "relu", a), false), false);
+    nn_node c = nn_bias(g, "bias_relu", nn_add(g, "sum2", b, a, false), true);
+    return nn_linear(g, "fc", nn_add(g, "twice", c, c, false), CLASSES, false);
 }
 static nn_node bottleneck(nn_graph *g, nn_node x) {
-    return nn_linear(g, "fc", nn_bottleneck(g, "a", x, 2, 1), CLASSES);
+    return nn_linear(g, "fc", nn_bottleneck(g, "a", x, 2, 1), CLASSES, false);
 }
 static nn_node same_bottleneck(nn_graph *g, nn_node x) {
-    x = nn_conv2d(g, "conv", x, 8, 3, 2, 1);
-    return nn_linear(g, "fc", nn_bottleneck(g, "a", x, 2, 1), CLASSES); /* the identity */
+    x = nn_conv2d(g, "conv", x, 8, 3, &(nn_conv2d_options){.stride = 2, .padding = 1});
+    return nn_linear(g, "fc", nn_bottleneck(g, "a", x, 2, 1), CLASSES, false); /* the identity */
 }
 static nn_node separable(nn_graph *g, nn_node x) {
-    return nn_linear(g, "fc", nn_depthwise_separable(g, "a", x, 3, 2), CLASSES);
+    return nn_linear(g, "fc", nn_depthwise_separable(g, "a", x, 3, 2), CLASSES, false);
 }
 static nn_node shortcut_b(nn_graph *g, nn_node x) {
-    x = nn_conv2d(g, "conv", x, 3, 3, 1, 1);
-    x = nn_add(g, "sum", nn_shortcut_b(g, "short", x, 4, 2), nn_conv2d(g, "conv2", x, 4, 3, 2, 1));
-    return nn_linear(g, "fc", x, CLASSES);
+    x = nn_conv2d(g, "conv", x, 3, 3, &(nn_conv2d_options){.padding = 1});
+    x = nn_add(g, "sum", nn_shortcut_b(g, "short", x, 4, 2),
+               nn_conv2d(g, "conv2", x, 4, 3, &(nn_conv2d_options){.stride = 2, .padding = 1}), false);
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 /* Layers with relu whose output is used twice. */
 static nn_node gated_images(nn_graph *g, nn_node x) {
-    x = nn_relu(g, "relu", nn_conv2d(g, "conv", x, 3, 3, 1, 1));
-    x = nn_add_relu(g, "add", nn_conv2d(g, "conv2", x, 3, 3, 1, 1), x);
-    return nn_linear(g, "fc", x, CLASSES);
+    x = nn_relu(g, "relu", nn_conv2d(g, "conv", x, 3, 3, &(nn_conv2d_options){.padding = 1}));
+    x = nn_add(g, "add", nn_conv2d(g, "conv2", x, 3, 3, &(nn_conv2d_options){.padding = 1}), x, true);
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node gated_batchnorm(nn_graph *g, nn_node x) {
-    x = nn_batchnorm(g, "bn", nn_conv2d(g, "conv", x, 3, 3, 1, 1), true);
-    x = nn_add_relu(g, "add", nn_conv2d(g, "conv2", x, 3, 3, 1, 1), x);
-    return nn_linear(g, "fc", x, CLASSES);
+    x = nn_batchnorm(g, "bn", nn_conv2d(g, "conv", x, 3, 3, &(nn_conv2d_options){.padding = 1}),
+                     &(nn_batchnorm_options){.relu = true});
+    x = nn_add(g, "add", nn_conv2d(g, "conv2", x, 3, 3, &(nn_conv2d_options){.padding = 1}), x, true);
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node gated_linear(nn_graph *g, nn_node x) {
-    x = nn_linear_relu(g, "fc1", x, 7);
-    x = nn_add_relu(g, "add", nn_linear(g, "fc2", x, 7), x);
-    return nn_linear(g, "fc3", x, CLASSES);
+    x = nn_linear(g, "fc1", x, 7, true);
+    x = nn_add(g, "add", nn_linear(g, "fc2", x, 7, false), x, true);
+    return nn_linear(g, "fc3", x, CLASSES, false);
 }
 
 /* Nodes with several inputs and outputs: all used, and more than once; one output alone; an output that is the logits;
@@ -272,45 +282,46 @@ static nn_node mixed(nn_graph *g, nn_node x) {
     return mixed_network(g, x, CLASSES);
 }
 static nn_node mixer_inputs(nn_graph *g, nn_node x, int outputs) {
-    return add_mixer(g, "mixer", nn_linear(g, "a", x, 5), nn_linear(g, "b", x, outputs), nn_linear(g, "c", x, outputs));
+    return add_mixer(g, "mixer", nn_linear(g, "a", x, 5, false), nn_linear(g, "b", x, outputs, false),
+                     nn_linear(g, "c", x, outputs, false));
 }
 static nn_node mixer_once(nn_graph *g, nn_node x) {
     nn_node hot = mixer_inputs(g, x, 4);
-    return nn_linear(g, "fc", nn_add_relu(g, "add", hot, hot + 1), CLASSES);
+    return nn_linear(g, "fc", nn_add(g, "add", hot, hot + 1, true), CLASSES, false);
 }
 static nn_node hot_alone(nn_graph *g, nn_node x) {
     nn_node c = nn_avgpool_global(g, "pool", x);
-    nn_node hot = add_mixer(g, "mixer", nn_linear(g, "a", x, 5), nn_linear(g, "b", x, CHANNELS), c);
-    return nn_linear(g, "fc", hot, CLASSES);
+    nn_node hot = add_mixer(g, "mixer", nn_linear(g, "a", x, 5, false), nn_linear(g, "b", x, CHANNELS, false), c);
+    return nn_linear(g, "fc", hot, CLASSES, false);
 }
 static nn_node sum_is_logits(nn_graph *g, nn_node x) {
     return mixer_inputs(g, x, CLASSES) + 1;
 }
 static nn_node mixer_first(nn_graph *g, nn_node x) {
-    x = nn_maxpool2d(g, "pool", x, 3, 3);
+    x = nn_maxpool2d(g, "pool", x, 3, &(nn_pool2d_options){.stride = 3});
     x = add_matrices(g, "matrices", x, x);
-    nn_node hot = add_mixer(g, "mixer", x, x + 1, nn_linear(g, "c", x, 8));
-    return nn_linear(g, "fc", add_total(g, "total", (nn_node[]){hot, hot + 1}, 2), CLASSES);
+    nn_node hot = add_mixer(g, "mixer", x, x + 1, nn_linear(g, "c", x, 8, false));
+    return nn_linear(g, "fc", add_total(g, "total", (nn_node[]){hot, hot + 1}, 2), CLASSES, false);
 }
 static nn_node two_views(nn_graph *g, nn_node x) {
-    nn_node first =
-        add_matrices(g, "matrices", nn_conv2d(g, "conv1", x, 2, 3, 2, 0), nn_conv2d(g, "conv2", x, 2, 3, 2, 0));
+    nn_node first = add_matrices(g, "matrices", nn_conv2d(g, "conv1", x, 2, 3, &(nn_conv2d_options){.stride = 2}),
+                                 nn_conv2d(g, "conv2", x, 2, 3, &(nn_conv2d_options){.stride = 2}));
     nn_node both = add_total(g, "total", (nn_node[]){first, first + 1, first}, 3);
-    return nn_linear(g, "fc", both, CLASSES);
+    return nn_linear(g, "fc", both, CLASSES, false);
 }
 static nn_node one_view(nn_graph *g, nn_node x) {
-    nn_node first = add_matrices(g, "matrices", nn_conv2d(g, "conv1", x, 2, 3, 2, 0), x);
-    return nn_linear(g, "fc", first, CLASSES);
+    nn_node first = add_matrices(g, "matrices", nn_conv2d(g, "conv1", x, 2, 3, &(nn_conv2d_options){.stride = 2}), x);
+    return nn_linear(g, "fc", first, CLASSES, false);
 }
 
 /* Nodes that take whatever has rows, on images. */
 static nn_node maps(nn_graph *g, nn_node x) {
     x = nn_layernorm(g, "norm0", x); /* nothing to learn before it */
-    x = nn_conv2d(g, "conv", x, 4, 3, 1, 0);
+    x = nn_conv2d(g, "conv", x, 4, 3, NULL);
     nn_node y = nn_rmsnorm(g, "norm1", x);
     y = nn_activation(g, "gelu", y, "gelu");
-    x = nn_layernorm(g, "norm2", nn_add(g, "add", nn_add(g, "twice", y, y), x));
-    return nn_linear(g, "fc", x, CLASSES);
+    x = nn_layernorm(g, "norm2", nn_add(g, "add", nn_add(g, "twice", y, y, false), x, false));
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 
 /* Sequences: x is [batch, length] tokens. */
@@ -318,40 +329,40 @@ static nn_node embedded(nn_graph *g, nn_node x) {
     return nn_positions(g, "positions", nn_embedding(g, "embedding", x, 4, 0.7), 0.3);
 }
 static nn_node positions(nn_graph *g, nn_node x) {
-    x = nn_linear_relu(g, "fc1", embedded(g, x), 6);
-    return nn_linear(g, "fc2", x, CLASSES);
+    x = nn_linear(g, "fc1", embedded(g, x), 6, true);
+    return nn_linear(g, "fc2", x, CLASSES, false);
 }
 /* Each of numbers between 0 and 1, which logarithms and roots take, behind a layer of its own. */
 static nn_node all_functions(nn_graph *g, nn_node x) {
     nn_node sum = embedded(g, x);
     const nn_node start = sum;
-    for (int i = 0; nn_activation_list(i); i++) {
-        const char *function = nn_activation_list(i);
+    for (int i = 0; nn_activation_at(i); i++) {
+        const char *function = nn_activation_at(i);
         char name[64];
         snprintf(name, sizeof name, "%s.linear", function);
-        nn_node y = nn_linear(g, name, start, 4);
+        nn_node y = nn_linear(g, name, start, 4, false);
         snprintf(name, sizeof name, "%s.between", function);
         y = nn_activation(g, name, y, "sigmoid");
         y = nn_activation(g, function, y, function);
         snprintf(name, sizeof name, "%s.sum", function);
-        sum = nn_add(g, name, sum, y);
+        sum = nn_add(g, name, sum, y, false);
     }
-    return nn_linear(g, "fc", sum, CLASSES);
+    return nn_linear(g, "fc", sum, CLASSES, false);
 }
 static nn_node attention(nn_graph *g, nn_node x) {
     x = nn_attention(g, "attention", embedded(g, x), 2, false);
-    return nn_linear(g, "fc", x, CLASSES);
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node causal_attention(nn_graph *g, nn_node x) {
     x = embedded(g, x);
-    x = nn_add(g, "add", x, nn_attention(g, "attention", x, 4, true));
-    return nn_linear(g, "fc", x, CLASSES);
+    x = nn_add(g, "add", x, nn_attention(g, "attention", x, 4, true), false);
+    return nn_linear(g, "fc", x, CLASSES, false);
 }
 static nn_node blocks(nn_graph *g, nn_node x) {
     x = embedded(g, x);
-    x = nn_transformer_block(g, "a", x, (nn_transformer){.heads = 2, .hidden = 6, .causal = true, .layers = 2});
-    x = nn_transformer_block(g, "b", x, (nn_transformer){.heads = 1, .rmsnorm = true, .activation = "silu"});
-    return nn_linear(g, "fc", nn_layernorm(g, "norm", x), CLASSES);
+    x = nn_transformer_block(g, "a", x, &(nn_transformer){.heads = 2, .hidden = 6, .causal = true, .layers = 2});
+    x = nn_transformer_block(g, "b", x, &(nn_transformer){.heads = 1, .rmsnorm = true, .activation = "silu"});
+    return nn_linear(g, "fc", nn_layernorm(g, "norm", x), CLASSES, false);
 }
 static nn_node gpt(nn_graph *g, nn_node x) {
     (void)x;
@@ -414,8 +425,8 @@ static const struct {
 
 static double loss_of(nn_graph *g) {
     double loss = NAN;
-    CHECK(!(reads_tokens ? nn_train_step_tokens(g, tokens, labels, 0, &loss, NULL)
-                         : nn_train_step(g, images, labels, 0, &loss, NULL)),
+    CHECK(!(reads_tokens ? nn_train_step(&loss, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels}, 0)
+                         : nn_train_step(&loss, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0)),
           "%s", tensor_error());
     return loss;
 }

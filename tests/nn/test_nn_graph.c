@@ -11,7 +11,7 @@ static void variants(void) {
     for (int i = 0; i < 9; i++) {
         const nn_variant *v = nn_variant_find(expected[i]);
         CHECK(v && !strcmp(v->name, expected[i]), "variant %s", expected[i]);
-        CHECK(v && nn_variant_list(i) == v, "variant %d is %s", i, expected[i]);
+        CHECK(v && nn_variant_at(i) == v, "variant %d is %s", i, expected[i]);
         CHECK(v && tensor_format_bytes(v->format) > 0, "variant %s has a format of this build", expected[i]);
         CHECK(v && !v->predictor == !tensor_format_is_shared(v->format), "variant %s: predictor", expected[i]);
     }
@@ -19,15 +19,15 @@ static void variants(void) {
     CHECK(strstr(tensor_error(), "fp23") && strstr(tensor_error(), "flex16+5-sr"), "message: %s", tensor_error());
     CHECK(!nn_variant_find(NULL), "NULL found");
     int count = 0;
-    while (nn_variant_list(count))
+    while (nn_variant_at(count))
         count++;
     for (int i = 0; tensor_format_list(i); i++) { /* every format of the build is reachable */
         bool has = false;
         for (int k = 0; k < count; k++)
-            has = has || nn_variant_list(k)->format == tensor_format_list(i);
+            has = has || nn_variant_at(k)->format == tensor_format_list(i);
         CHECK(has, "format %s has no variant", tensor_format_name(tensor_format_list(i)));
     }
-    CHECK(!nn_variant_list(-1) && !nn_variant_list(count), "list ends");
+    CHECK(!nn_variant_at(-1) && !nn_variant_at(count), "list ends");
 }
 
 /* Counts from the shapes in the papers; resnets: He et al. 2015, table 6 (0.27M, 0.46M, ... 1.7M) and by hand. */
@@ -80,15 +80,15 @@ static void build(const char *variant, int m) {
 static void all_models(void) {
     for (int m = 0; m < (int)(sizeof models / sizeof models[0]); m++)
         build("fp32", m);
-    for (int i = 0; nn_variant_list(i); i++)
+    for (int i = 0; nn_variant_at(i); i++)
         for (int m = 4; m >= 0; m--)
-            build(nn_variant_list(i)->name, m);
-    for (int i = 0; nn_model_list(i); i++) {
+            build(nn_variant_at(i)->name, m);
+    for (int i = 0; nn_model_at(i); i++) {
         nn_graph *g = nn_graph_new(&(nn_config){.variant = "bf16", .batch = 1});
-        CHECK(nn_model(g, nn_model_list(i), 32, 32, 3, 10) >= 0, "%s: %s", nn_model_list(i), tensor_error());
+        CHECK(nn_model(g, nn_model_at(i), 32, 32, 3, 10) >= 0, "%s: %s", nn_model_at(i), tensor_error());
         nn_graph_free(g);
     }
-    CHECK(!nn_model_list(-1), "list begins at 0");
+    CHECK(!nn_model_at(-1), "list begins at 0");
 }
 
 static nn_graph *new_graph(void) {
@@ -110,39 +110,44 @@ static void shapes(void) {
     nn_graph *g = new_graph();
     nn_node x = nn_input(g, 9, 7, 3);
     shape_is(g, x, 4, 4, 9, 7, 3);
-    shape_is(g, nn_conv2d(g, "same", x, 5, 3, 1, 1), 4, 4, 9, 7, 5);
-    nn_node c = nn_conv2d(g, "half", x, 6, 3, 2, 1);
+    shape_is(g, nn_conv2d(g, "same", x, 5, 3, &(nn_conv2d_options){.padding = 1}), 4, 4, 9, 7, 5);
+    nn_node c = nn_conv2d(g, "half", x, 6, 3, &(nn_conv2d_options){.stride = 2, .padding = 1});
     shape_is(g, c, 4, 4, 5, 4, 6);
-    const tensor_window wide = {.window = 3, .stride = 2, .padding = 1, .dilation = 3, .groups = 3};
-    nn_node grouped = nn_conv2d_window(g, "grouped", x, 6, wide);
+    const nn_conv2d_options wide = {.stride = 2, .padding = 1, .dilation = 3, .groups = 3};
+    nn_node grouped = nn_conv2d(g, "grouped", x, 6, 3, &wide);
     shape_is(g, grouped, 4, 4, 3, 2, 6);
     const struct fl_shape *weight = &g->nodes[grouped].parameter[0].shape;
     CHECK(weight->dim[0] == 6 && weight->dim[1] == 3 && weight->dim[3] == 1, "grouped weight %lldx%lldx..x%lld",
           (long long)weight->dim[0], (long long)weight->dim[1], (long long)weight->dim[3]);
     CHECK(fabs(g->nodes[grouped].parameter[0].scale - sqrt(2.0 / 18)) < 1e-15, "grouped scale %g",
           g->nodes[grouped].parameter[0].scale);
-    nn_node around = nn_conv2d_with(
-        g, "around", x, 8, (tensor_window2d){.window = {2, 5}, .stride = {1, 2}, .padding = {0, 1, 2, 1}, .groups = 1},
-        true);
+    nn_node around =
+        nn_conv2d(g, "around", x, 8, 0,
+                  &(nn_conv2d_options){.bias = true,
+                                       .window = &(tensor_window2d){
+                                           .window = {2, 5}, .stride = {1, 2}, .padding = {0, 1, 2, 1}, .groups = 1}});
     shape_is(g, around, 4, 4, 9, 3, 8);
     CHECK(g->nodes[around].parameters == 2 && g->nodes[around].parameter[0].scale == sqrt(2.0 / (8 * 2 * 5)),
           "scale of asymmetric filters %g", g->nodes[around].parameter[0].scale);
     nn_node up = nn_conv_transpose2d(
-        g, "up", around, 6,
-        (tensor_window2d){.window = {3, 2}, .stride = {2, 3}, .output_padding = {1, 0}, .groups = 2}, false);
+        g, "up", around, 6, 0,
+        &(nn_conv2d_options){
+            .window = &(tensor_window2d){.window = {3, 2}, .stride = {2, 3}, .output_padding = {1, 0}, .groups = 2}});
     shape_is(g, up, 4, 4, 20, 8, 6);
     CHECK(g->nodes[up].parameters == 1 && g->nodes[up].parameter[0].scale == sqrt(2.0 / (3 * 3 * 2)),
           "scale of transposed filters %g", g->nodes[up].parameter[0].scale);
-    shape_is(
-        g, nn_maxpool2d_with(g, "pool2", up, (tensor_window2d){.window = {3, 1}, .stride = {4, 5}, .dilation = {2, 1}}),
-        4, 4, 4, 2, 6);
+    shape_is(g,
+             nn_maxpool2d(g, "pool2", up, 0,
+                          &(nn_pool2d_options){
+                              .window = &(tensor_window2d){.window = {3, 1}, .stride = {4, 5}, .dilation = {2, 1}}}),
+             4, 4, 4, 2, 6);
     shape_is(g, nn_shortcut_a(g, "shortcut", x, 6, 2), 4, 4, 5, 4, 6);
-    shape_is(g, nn_maxpool2d(g, "maxpool", c, 2, 2), 4, 4, 2, 2, 6);
+    shape_is(g, nn_maxpool2d(g, "maxpool", c, 2, &(nn_pool2d_options){.stride = 2}), 4, 4, 2, 2, 6);
     nn_node p = nn_avgpool_global(g, "avgpool", c);
     shape_is(g, p, 2, 4, 6, 0, 0);
-    shape_is(g, nn_linear(g, "fc", c, 10), 2, 4, 10, 0, 0);
-    shape_is(g, nn_linear_relu(g, "fcr", p, 11), 2, 4, 11, 0, 0);
-    shape_is(g, nn_batchnorm(g, "bn", p, true), 2, 4, 6, 0, 0);
+    shape_is(g, nn_linear(g, "fc", c, 10, false), 2, 4, 10, 0, 0);
+    shape_is(g, nn_linear(g, "fcr", p, 11, true), 2, 4, 11, 0, 0);
+    shape_is(g, nn_batchnorm(g, "bn", p, &(nn_batchnorm_options){.relu = true}), 2, 4, 6, 0, 0);
     nn_graph_free(g);
 }
 
@@ -154,7 +159,7 @@ static void shapes(void) {
         nn_node bad = (call);                                                                                          \
         CHECK(bad == -1, "%s gave node %d", #call, bad);                                                               \
         CHECK(strstr(tensor_error(), text), "%s: message '%s' lacks '%s'", #call, tensor_error(), text);               \
-        CHECK(nn_linear(g, "later", x, 10) == -1, "%s: building went on", #call);                                      \
+        CHECK(nn_linear(g, "later", x, 10, false) == -1, "%s: building went on", #call);                               \
         CHECK(nn_compile(g, x) == (status), "%s: compile", #call);                                                     \
         CHECK(strstr(tensor_error(), text), "%s: compile says '%s'", #call, tensor_error());                           \
         nn_graph_free(g);                                                                                              \
@@ -166,64 +171,95 @@ static void building_errors(void) {
     REFUSED(TENSOR_E_ARGUMENT, "used twice", nn_relu(g, "a", nn_relu(g, "a", x)));
     REFUSED(TENSOR_E_ARGUMENT, "name", nn_relu(g, "", x));
     REFUSED(TENSOR_E_ARGUMENT, "name", nn_relu(g, NULL, x));
-    REFUSED(TENSOR_E_ARGUMENT, "name", nn_linear(g, NULL, x, 3));
+    REFUSED(TENSOR_E_ARGUMENT, "name", nn_linear(g, NULL, x, 3, false));
     REFUSED(TENSOR_E_ARGUMENT, "input node 7", nn_relu(g, "a", 7));
-    REFUSED(TENSOR_E_ARGUMENT, "input node -5", nn_linear(g, "a", -5, 10));
-    REFUSED(TENSOR_E_SHAPE, "c: a window of 11", nn_conv2d(g, "c", x, 4, 11, 1, 1));
-    REFUSED(TENSOR_E_ARGUMENT, "c: window 0", nn_conv2d(g, "c", x, 4, 0, 1, 1));
-    REFUSED(TENSOR_E_ARGUMENT, "stride 0", nn_conv2d(g, "c", x, 4, 3, 0, 1));
-    REFUSED(TENSOR_E_ARGUMENT, "padding -1", nn_conv2d(g, "c", x, 4, 3, 1, -1));
+    REFUSED(TENSOR_E_ARGUMENT, "input node -5", nn_linear(g, "a", -5, 10, false));
+    REFUSED(TENSOR_E_SHAPE, "c: a window of 11", nn_conv2d(g, "c", x, 4, 11, &(nn_conv2d_options){.padding = 1}));
+    REFUSED(TENSOR_E_ARGUMENT, "c: window 0", nn_conv2d(g, "c", x, 4, 0, &(nn_conv2d_options){.padding = 1}));
+    REFUSED(TENSOR_E_ARGUMENT, "stride -1", nn_conv2d(g, "c", x, 4, 3, &(nn_conv2d_options){.stride = -1}));
+    REFUSED(TENSOR_E_ARGUMENT, "padding -1", nn_conv2d(g, "c", x, 4, 3, &(nn_conv2d_options){.padding = -1}));
     const tensor_window2d low = {.window = {1, 3}, .stride = {1, 2}, .padding = {0, 0, 1, 0}};
     REFUSED(TENSOR_E_SHAPE, "c: a window of 3 with dilation 9 does not fit a side of 8 with padding 1 and 2",
-            nn_conv2d_with(
-                g, "c", x, 4,
-                (tensor_window2d){.window = {1, 3}, .stride = {1, 1}, .padding = {0, 0, 1, 2}, .dilation = {1, 9}},
-                false));
-    REFUSED(TENSOR_E_ARGUMENT, "c: stride 0", nn_conv2d_with(g, "c", x, 4, (tensor_window2d){.window = {3, 3}}, true));
-    REFUSED(TENSOR_E_ARGUMENT, "c: window 0, expected 1",
-            nn_conv2d_with(g, "c", x, 4, (tensor_window2d){.stride = {1, 1}}, true));
+            nn_conv2d(g, "c", x, 4, 0,
+                      &(nn_conv2d_options){
+                          .window = &(tensor_window2d){
+                              .window = {1, 3}, .stride = {1, 1}, .padding = {0, 0, 1, 2}, .dilation = {1, 9}}}));
+    REFUSED(TENSOR_E_ARGUMENT, "c: stride 0",
+            nn_conv2d(
+                g, "c", x, 4, 0,
+                &(nn_conv2d_options){.bias = true, .window = &(tensor_window2d){.window = {3, 3}, .stride = {2, 0}}}));
+    REFUSED(
+        TENSOR_E_ARGUMENT, "c: window 0, expected 1",
+        nn_conv2d(g, "c", x, 4, 0, &(nn_conv2d_options){.bias = true, .window = &(tensor_window2d){.stride = {1, 1}}}));
     REFUSED(TENSOR_E_ARGUMENT, "c: padding 4096, expected 0 to 4095",
-            nn_conv2d_with(g, "c", x, 4, (tensor_window2d){.window = {3, 3}, .stride = {1, 1}, .padding = {0, 4096}},
-                           true));
+            nn_conv2d(g, "c", x, 4, 0,
+                      &(nn_conv2d_options){
+                          .bias = true,
+                          .window = &(tensor_window2d){.window = {3, 3}, .stride = {1, 1}, .padding = {0, 4096}}}));
     REFUSED(TENSOR_E_ARGUMENT, "c: output padding 1, expected 0 to 0",
-            nn_conv2d_with(g, "c", x, 4,
-                           (tensor_window2d){.window = {3, 3}, .stride = {2, 2}, .output_padding = {0, 1}}, true));
-    REFUSED(TENSOR_E_ARGUMENT, "c: 0 outputs", nn_conv2d_with(g, "c", x, 0, low, true));
+            nn_conv2d(g, "c", x, 4, 0,
+                      &(nn_conv2d_options){
+                          .bias = true,
+                          .window = &(tensor_window2d){.window = {3, 3}, .stride = {2, 2}, .output_padding = {0, 1}}}));
+    REFUSED(TENSOR_E_ARGUMENT, "c: 0 outputs",
+            nn_conv2d(g, "c", x, 0, 0, &(nn_conv2d_options){.bias = true, .window = &low}));
+    REFUSED(TENSOR_E_ARGUMENT, "c: 2 groups, expected a divisor of 3 channels and 4 filters",
+            nn_conv_transpose2d(
+                g, "c", x, 4, 0,
+                &(nn_conv2d_options){.bias = true,
+                                     .window = &(tensor_window2d){.window = {2, 2}, .stride = {1, 1}, .groups = 2}}));
     REFUSED(
-        TENSOR_E_ARGUMENT, "c: 2 groups, expected a divisor of 3 channels and 4 filters",
-        nn_conv_transpose2d(g, "c", x, 4, (tensor_window2d){.window = {2, 2}, .stride = {1, 1}, .groups = 2}, true));
-    REFUSED(TENSOR_E_ARGUMENT, "c: output padding 2, expected 0 to 1",
-            nn_conv_transpose2d(g, "c", x, 4,
-                                (tensor_window2d){.window = {2, 2}, .stride = {2, 2}, .output_padding = {2, 0}}, true));
+        TENSOR_E_ARGUMENT, "c: output padding 2, expected 0 to 1",
+        nn_conv_transpose2d(g, "c", x, 4, 0,
+                            &(nn_conv2d_options){.bias = true,
+                                                 .window = &(tensor_window2d){
+                                                     .window = {2, 2}, .stride = {2, 2}, .output_padding = {2, 0}}}));
     REFUSED(TENSOR_E_SHAPE, "c: padding 8 and 1 leaves nothing of 9 pixels",
-            nn_conv_transpose2d(g, "c", x, 4, (tensor_window2d){.window = {2, 2}, .stride = {1, 1}, .padding = {8, 1}},
-                                true));
+            nn_conv_transpose2d(g, "c", x, 4, 0,
+                                &(nn_conv2d_options){.bias = true,
+                                                     .window = &(tensor_window2d){
+                                                         .window = {2, 2}, .stride = {1, 1}, .padding = {8, 1}}}));
     REFUSED(TENSOR_E_SHAPE, "c: conv1d wants sequences [N, L, C], its input is 4x8x8x3",
-            nn_conv1d(g, "c", x, 4, (tensor_window1d){.window = 3, .stride = 1}, true));
-    REFUSED(
-        TENSOR_E_ARGUMENT, "p: padding 2, expected 0 to 1",
-        nn_maxpool2d_with(g, "p", x, (tensor_window2d){.window = {2, 2}, .stride = {1, 1}, .padding = {1, 1, 2, 0}}));
+            nn_conv1d(g, "c", x, 4, &(tensor_window1d){.window = 3, .stride = 1}, true));
+    REFUSED(TENSOR_E_ARGUMENT, "p: padding 2, expected 0 to 1",
+            nn_maxpool2d(g, "p", x, 0,
+                         &(nn_pool2d_options){.window = &(tensor_window2d){
+                                                  .window = {2, 2}, .stride = {1, 1}, .padding = {1, 1, 2, 0}}}));
     REFUSED(TENSOR_E_ARGUMENT, "p: 3 groups, expected 1",
-            nn_maxpool2d_with(g, "p", x, (tensor_window2d){.window = {2, 2}, .stride = {1, 1}, .groups = 3}));
-    REFUSED(TENSOR_E_ARGUMENT, "graph: tensor_window2d is NULL", nn_conv2d_with_sized(g, "c", x, 4, NULL, 48, true));
-    REFUSED(TENSOR_E_ARGUMENT, "tensor_window1d of 0 bytes",
-            nn_conv1d_sized(g, "c", x, 4, &(tensor_window1d){0}, 0, true));
+            nn_maxpool2d(
+                g, "p", x, 0,
+                &(nn_pool2d_options){.window = &(tensor_window2d){.window = {2, 2}, .stride = {1, 1}, .groups = 3}}));
+    REFUSED(TENSOR_E_ARGUMENT, "c: a kernel of 3 and a `window`, expected one of them",
+            nn_conv2d(g, "c", x, 4, 3, &(nn_conv2d_options){.window = &low}));
+    REFUSED(TENSOR_E_ARGUMENT, "c: padding 2 and a `window`, expected one of them",
+            nn_conv2d(g, "c", x, 4, 0, &(nn_conv2d_options){.padding = 2, .window = &low}));
+    REFUSED(TENSOR_E_ARGUMENT, "c: bias and bias_after, expected one of them",
+            nn_conv2d(g, "c", x, 4, 3, &(nn_conv2d_options){.bias = true, .bias_after = true}));
+    REFUSED(TENSOR_E_ARGUMENT, "c: relu without bias_after",
+            nn_conv2d(g, "c", x, 4, 3, &(nn_conv2d_options){.bias = true, .relu = true}));
+    REFUSED(TENSOR_E_ARGUMENT, "c: bias_after, which a transposed convolution does not have",
+            nn_conv_transpose2d(g, "c", x, 4, 3, &(nn_conv2d_options){.bias_after = true}));
+    REFUSED(TENSOR_E_ARGUMENT, "c: deviation inf, expected a finite number of 0 or more",
+            nn_conv2d(g, "c", x, 4, 3, &(nn_conv2d_options){.deviation = INFINITY}));
+    REFUSED(TENSOR_E_ARGUMENT, "p: a window of 2 and a `window`, expected one of them",
+            nn_maxpool2d(g, "p", x, 2, &(nn_pool2d_options){.window = &low}));
+    REFUSED(TENSOR_E_ARGUMENT, "c: window is NULL", nn_conv1d(g, "c", x, 4, NULL, true));
     REFUSED(TENSOR_E_SHAPE, "a window of 3 with dilation 5 does not fit a side of 8 with padding 1",
-            nn_conv2d_window(g, "c", x, 4, (tensor_window){.window = 3, .stride = 1, .padding = 1, .dilation = 5}));
-    REFUSED(TENSOR_E_ARGUMENT, "dilation -2",
-            nn_conv2d_window(g, "c", x, 4, (tensor_window){.window = 3, .stride = 1, .dilation = -2}));
+            nn_conv2d(g, "c", x, 4, 3, &(nn_conv2d_options){.padding = 1, .dilation = 5}));
+    REFUSED(TENSOR_E_ARGUMENT, "dilation -2", nn_conv2d(g, "c", x, 4, 3, &(nn_conv2d_options){.dilation = -2}));
     REFUSED(TENSOR_E_ARGUMENT, "c: 3 groups, expected a divisor of 3 channels and 4 filters",
-            nn_conv2d_window(g, "c", x, 4, (tensor_window){.window = 3, .stride = 1, .groups = 3}));
-    REFUSED(TENSOR_E_ARGUMENT, "-1 groups",
-            nn_conv2d_window(g, "c", x, 4, (tensor_window){.window = 3, .stride = 1, .groups = -1}));
-    REFUSED(TENSOR_E_ARGUMENT, "0 outputs", nn_conv2d(g, "c", x, 0, 3, 1, 1));
-    REFUSED(TENSOR_E_ARGUMENT, "-3 outputs", nn_linear(g, "c", x, -3));
-    REFUSED(TENSOR_E_SHAPE, "a window of 9", nn_maxpool2d(g, "p", x, 9, 1));
-    REFUSED(TENSOR_E_SHAPE, "images", nn_maxpool2d(g, "p", nn_linear(g, "fc", x, 4), 2, 2));
+            nn_conv2d(g, "c", x, 4, 3, &(nn_conv2d_options){.groups = 3}));
+    REFUSED(TENSOR_E_ARGUMENT, "-1 groups", nn_conv2d(g, "c", x, 4, 3, &(nn_conv2d_options){.groups = -1}));
+    REFUSED(TENSOR_E_ARGUMENT, "0 outputs", nn_conv2d(g, "c", x, 0, 3, &(nn_conv2d_options){.padding = 1}));
+    REFUSED(TENSOR_E_ARGUMENT, "-3 outputs", nn_linear(g, "c", x, -3, false));
+    REFUSED(TENSOR_E_SHAPE, "a window of 9", nn_maxpool2d(g, "p", x, 9, NULL));
+    REFUSED(TENSOR_E_SHAPE, "images",
+            nn_maxpool2d(g, "p", nn_linear(g, "fc", x, 4, false), 2, &(nn_pool2d_options){.stride = 2}));
     REFUSED(TENSOR_E_SHAPE, "images", nn_avgpool_global(g, "p", nn_avgpool_global(g, "q", x)));
     REFUSED(TENSOR_E_ARGUMENT, "2 filters", nn_shortcut_a(g, "s", x, 2, 1));
-    REFUSED(TENSOR_E_SHAPE, "different shape", nn_add_relu(g, "add", x, nn_conv2d(g, "c", x, 3, 3, 2, 1)));
-    REFUSED(TENSOR_E_SHAPE, "2^40", nn_linear(g, "huge", nn_linear(g, "big", x, 2000000000), 2000000000));
+    REFUSED(TENSOR_E_SHAPE, "different shape",
+            nn_add(g, "add", x, nn_conv2d(g, "c", x, 3, 3, &(nn_conv2d_options){.stride = 2, .padding = 1}), true));
+    REFUSED(TENSOR_E_SHAPE, "2^40", nn_linear(g, "huge", nn_linear(g, "big", x, 2000000000, false), 2000000000, false));
     REFUSED(TENSOR_E_ARGUMENT, "resnet20", nn_model(g, "densenet", 8, 8, 3, 10));
     REFUSED(TENSOR_E_ARGUMENT, "6n + 2", nn_model(g, "resnet21", 8, 8, 3, 10));
     REFUSED(TENSOR_E_ARGUMENT, "6n + 2", nn_model(g, "resnet2", 8, 8, 3, 10));
@@ -246,15 +282,17 @@ static void refused_compile(const char *text, nn_graph *g, nn_node logits) {
     float image[4 * 64 * 3] = {0};
     int32_t label[4] = {0};
     double loss = -7;
-    CHECK(nn_train_step(g, image, label, 0.1f, &loss, NULL) && loss == -7, "trains uncompiled");
-    CHECK(nn_evaluate(g, image, label, 1, &loss, NULL) && loss == -7, "evaluates uncompiled");
+    CHECK(nn_train_step(&loss, NULL, g, &(nn_batch){.images = image, .labels = label}, 0.1f) && loss == -7,
+          "trains uncompiled");
+    CHECK(nn_evaluate(&loss, NULL, g, &(nn_batch){.images = image, .labels = label, .count = 1}) && loss == -7,
+          "evaluates uncompiled");
     nn_graph_free(g);
 }
 
 static void other_errors(void) {
     refused_config("batch: 0", (nn_config){.variant = "fp32"});
     refused_config("fp33", (nn_config){.variant = "fp33", .batch = 1});
-    refused_config("(null)", (nn_config){.batch = 1});
+    refused_config("variant NULL: expected one of", (nn_config){.batch = 1});
     refused_config("momentum: 1", (nn_config){.variant = "fp32", .batch = 1, .momentum = 1});
     refused_config("weight decay: -1", (nn_config){.variant = "fp32", .batch = 1, .weight_decay = -1});
     refused_config("'nosuch'", (nn_config){.variant = "dfp16", .batch = 1, .predictor = "nosuch"});
@@ -262,14 +300,14 @@ static void other_errors(void) {
     CHECK(!nn_graph_new(NULL), "NULL config");
 
     nn_graph *g = new_graph();
-    refused_compile("matrix", g, nn_conv2d(g, "c", nn_input(g, 8, 8, 3), 4, 3, 1, 1));
+    refused_compile("matrix", g, nn_conv2d(g, "c", nn_input(g, 8, 8, 3), 4, 3, &(nn_conv2d_options){.padding = 1}));
     g = new_graph();
     nn_node x = nn_input(g, 8, 8, 3);
     nn_relu(g, "dangling", x);
-    refused_compile("'dangling' does not lead", g, nn_linear(g, "fc", x, 10));
+    refused_compile("'dangling' does not lead", g, nn_linear(g, "fc", x, 10, false));
     g = new_graph();
-    nn_node logits = nn_linear(g, "fc", nn_input(g, 8, 8, 3), 10);
-    nn_linear(g, "after", logits, 10);
+    nn_node logits = nn_linear(g, "fc", nn_input(g, 8, 8, 3), 10, false);
+    nn_linear(g, "after", logits, 10, false);
     refused_compile("'after' does not lead", g, logits);
     g = new_graph();
     refused_compile("no layer has parameters", g, nn_avgpool_global(g, "p", nn_input(g, 8, 8, 3)));
@@ -285,20 +323,23 @@ static void other_errors(void) {
     float image[4 * 64 * 3] = {0};
     int32_t label[4] = {0, 1, 10, 2}, fine[4] = {0};
     double loss = -7;
-    CHECK(nn_train_step(g, image, label, 0.1f, &loss, NULL) && loss == -7, "label 10 of 10");
-    CHECK(nn_evaluate(g, image, label, 4, &loss, NULL) && loss == -7, "label 10 of 10");
-    CHECK(!nn_evaluate(g, image, label, 2, &loss, NULL), "the third label is not looked at: %s", tensor_error());
-    CHECK(nn_evaluate(g, image, fine, 5, &loss, NULL), "5 images of 4");
-    CHECK(nn_evaluate(g, image, fine, 0, &loss, NULL), "no image");
-    CHECK(nn_train_step(g, image, fine, -1, &loss, NULL), "rate -1");
-    CHECK(nn_train_step(g, NULL, fine, 1, &loss, NULL), "no images");
+    CHECK(nn_train_step(&loss, NULL, g, &(nn_batch){.images = image, .labels = label}, 0.1f) && loss == -7,
+          "label 10 of 10");
+    CHECK(nn_evaluate(&loss, NULL, g, &(nn_batch){.images = image, .labels = label, .count = 4}) && loss == -7,
+          "label 10 of 10");
+    CHECK(!nn_evaluate(&loss, NULL, g, &(nn_batch){.images = image, .labels = label, .count = 2}),
+          "the third label is not looked at: %s", tensor_error());
+    CHECK(nn_evaluate(&loss, NULL, g, &(nn_batch){.images = image, .labels = fine, .count = 5}), "5 images of 4");
+    CHECK(nn_evaluate(&loss, NULL, g, &(nn_batch){.images = image, .labels = fine, .count = -1}), "-1 images");
+    CHECK(nn_train_step(&loss, NULL, g, &(nn_batch){.images = image, .labels = fine}, -1), "rate -1");
+    CHECK(nn_train_step(&loss, NULL, g, &(nn_batch){.labels = fine}, 1), "no images");
     CHECK(nn_relu(g, "late", logits) == -1, "added to a compiled graph");
     nn_graph_free(g);
 
     g = nn_graph_new(&(nn_config){.variant = "flex16+5", .batch = 4});
     CHECK(!nn_compile(g, nn_model(g, "mlp2", 8, 8, 3, 10)), "%s", tensor_error());
     image[77] = 1.0f / 0.0f;
-    CHECK(nn_train_step(g, image, fine, 0.1f, NULL, NULL), "an infinite pixel");
+    CHECK(nn_train_step(NULL, NULL, g, &(nn_batch){.images = image, .labels = fine}, 0.1f), "an infinite pixel");
     CHECK(!strncmp(tensor_error(), "input: ", 7), "the failing layer is named: %s", tensor_error());
     nn_graph_free(g);
 }

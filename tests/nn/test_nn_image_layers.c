@@ -33,10 +33,10 @@ static nn_graph *compiled(nn_graph *g, nn_node logits) {
 
 static nn_graph *dropping(const char *variant, float p) {
     nn_graph *g = new_graph(variant);
-    nn_node x = nn_conv2d(g, "conv", nn_input(g, SIZE, SIZE, CHANNELS), 5, 3, 1, 1);
+    nn_node x = nn_conv2d(g, "conv", nn_input(g, SIZE, SIZE, CHANNELS), 5, 3, &(nn_conv2d_options){.padding = 1});
     if (p >= 0)
         x = nn_dropout(g, "drop", x, p);
-    return compiled(g, nn_linear(g, "fc", x, CLASSES));
+    return compiled(g, nn_linear(g, "fc", x, CLASSES, false));
 }
 
 /* --- what a step writes: copies of tensors by name ---------------------------------------------------------------- */
@@ -59,7 +59,8 @@ static void look(const nn_tensor_info *info, void *context) {
 }
 
 static void step(nn_graph *g, float rate) {
-    CHECK(!nn_forward(g, images, labels) && !nn_backward(g) && !nn_update(g, rate), "%s", tensor_error());
+    CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}) && !nn_backward(g) && !nn_update(g, rate),
+          "%s", tensor_error());
 }
 
 /* --- dropout ------------------------------------------------------------------------------------------------------ */
@@ -109,7 +110,8 @@ static void check_repeats(void) {
     double loss[4];
     new_batch(7);
     for (int i = 0; i < 4; i++) {
-        CHECK(!nn_forward(g, images, labels) && !nn_loss(g, &loss[i], NULL), "%s", tensor_error());
+        CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}) && !nn_loss(&loss[i], NULL, g), "%s",
+              tensor_error());
         if (i == 2)
             CHECK(!nn_backward(g) && !nn_update(g, 0), "%s", tensor_error());
     }
@@ -122,7 +124,9 @@ static void check_evaluation(const char *variant) {
     nn_graph *with = dropping(variant, 0.5f), *without = dropping(variant, -1);
     double a[BATCH * CLASSES], b[BATCH * CLASSES];
     new_batch(3);
-    CHECK(!nn_predict(with, images, BATCH, a) && !nn_predict(without, images, BATCH, b), "%s", tensor_error());
+    CHECK(!nn_predict(a, with, &(nn_batch){.images = images, .count = BATCH}) &&
+              !nn_predict(b, without, &(nn_batch){.images = images, .count = BATCH}),
+          "%s", tensor_error());
     for (int i = 0; i < BATCH * CLASSES; i++)
         CHECK(a[i] == b[i], "%s: logit %d is %a, without dropout %a", variant, i, a[i], b[i]);
     nn_graph_free(with);
@@ -137,15 +141,15 @@ static void check_state(void) {
         new_batch(s);
         step(a, 0.05f);
         if (s == 2) {
-            CHECK(nn_state_bytes(a) <= sizeof state[0] && !nn_state_get(a, state[0], nn_state_bytes(a)) &&
-                      !nn_state_set(b, state[0], nn_state_bytes(b)),
+            CHECK(nn_state_bytes(a) <= sizeof state[0] && !nn_state_save(state[0], nn_state_bytes(a), a) &&
+                      !nn_state_restore(b, state[0], nn_state_bytes(b)),
                   "%s", tensor_error());
         } else if (s > 2) {
             step(b, 0.05f);
         }
     }
     const size_t bytes = nn_state_bytes(a);
-    CHECK(!nn_state_get(a, state[0], bytes) && !nn_state_get(b, state[1], bytes), "%s", tensor_error());
+    CHECK(!nn_state_save(state[0], bytes, a) && !nn_state_save(state[1], bytes, b), "%s", tensor_error());
     CHECK(!memcmp(state[0], state[1], bytes), "a resumed training goes another way");
     nn_graph_free(a);
     nn_graph_free(b);
@@ -164,15 +168,16 @@ static void check_differences(void) {
     }
     double values[MOST], gradient[MOST];
     const int64_t n = tensor_count(w);
-    CHECK(!nn_forward(g, images, labels) && !nn_backward(g) && !tensor_store_f64(w, values, n) &&
-              !tensor_store_f64(dw, gradient, n),
+    CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}) && !nn_backward(g) &&
+              !tensor_store_f64(w, values, n) && !tensor_store_f64(dw, gradient, n),
           "%s", tensor_error());
     for (int64_t i = 0; i < n; i += 7) {
         const double h = 0x1p-7, kept = values[i];
         double loss[2];
         for (int side = 0; side < 2; side++) {
             values[i] = kept + (side ? h : -h);
-            CHECK(!tensor_load_f64(w, values, n) && !nn_forward(g, images, labels) && !nn_loss(g, &loss[side], NULL),
+            CHECK(!tensor_load_f64(w, values, n) && !nn_forward(g, &(nn_batch){.images = images, .labels = labels}) &&
+                      !nn_loss(&loss[side], NULL, g),
                   "%s", tensor_error());
         }
         values[i] = kept;
@@ -187,15 +192,15 @@ static void check_differences(void) {
 
 /* --- settings of batch normalisation ------------------------------------------------------------------------------ */
 
-static nn_graph *normalised(const nn_batchnorm_settings *how, bool plain) {
+static nn_graph *normalised(const nn_batchnorm_options *how, bool plain) {
     nn_graph *g = new_graph("fp32");
-    nn_node x = nn_conv2d(g, "conv", nn_input(g, SIZE, SIZE, CHANNELS), 5, 3, 1, 1);
-    x = plain ? nn_batchnorm(g, "bn", x, false) : nn_batchnorm_with(g, "bn", x, how);
-    return compiled(g, nn_linear(g, "fc", x, CLASSES));
+    nn_node x = nn_conv2d(g, "conv", nn_input(g, SIZE, SIZE, CHANNELS), 5, 3, &(nn_conv2d_options){.padding = 1});
+    x = plain ? nn_batchnorm(g, "bn", x, NULL) : nn_batchnorm(g, "bn", x, how);
+    return compiled(g, nn_linear(g, "fc", x, CLASSES, false));
 }
 
 static void check_settings(void) {
-    const nn_batchnorm_settings how = {.epsilon = 0.25, .momentum = 0.5};
+    const nn_batchnorm_options how = {.epsilon = 0.25, .momentum = 0.5};
     nn_graph *g = normalised(&how, false);
     new_batch(1);
     seen[0].name = "conv";
@@ -229,7 +234,7 @@ static void check_settings(void) {
 
 /* The state tells settings apart, and no settings from none. */
 static void check_layouts(void) {
-    static const nn_batchnorm_settings all[] = {
+    static const nn_batchnorm_options all[] = {
         {0}, {.epsilon = 1e-3}, {.momentum = 0.01}, {.epsilon = 0.01}, {.epsilon = 0.01, .momentum = 1e-3}};
     uint64_t hash[8];
     int count = 0;
@@ -245,9 +250,9 @@ static void check_layouts(void) {
             CHECK(hash[i] != hash[k], "settings %d and %d look alike", i, k);
     nn_graph *narrow = normalised(&all[1], false);
     static unsigned char state[1 << 18];
-    CHECK(nn_state_bytes(plain) <= sizeof state && !nn_state_get(plain, state, nn_state_bytes(plain)), "%s",
+    CHECK(nn_state_bytes(plain) <= sizeof state && !nn_state_save(state, nn_state_bytes(plain), plain), "%s",
           tensor_error());
-    CHECK(nn_state_set(narrow, state, nn_state_bytes(narrow)) == TENSOR_E_DATA &&
+    CHECK(nn_state_restore(narrow, state, nn_state_bytes(narrow)) == TENSOR_E_DATA &&
               strstr(tensor_error(), "other layers or settings"),
           "the state of a network with another epsilon was taken: %s", tensor_error());
     nn_graph_free(plain);
@@ -281,9 +286,10 @@ static void check_shapes(void) {
     shape_is(g, nn_lrn(g, "c", x, 5, 1e-4f, 0.75f, 2), 9, 7, 6);
     shape_is(g, nn_groupnorm(g, "d", x, 3, 0), 9, 7, 6);
     shape_is(g, nn_dropout(g, "e", x, 0.5f), 9, 7, 6);
-    shape_is(g, nn_add(g, "f", x, x), 9, 7, 6);
+    shape_is(g, nn_add(g, "f", x, x, false), 9, 7, 6);
     shape_is(g, nn_bias(g, "g", x, true), 9, 7, 6);
-    shape_is(g, nn_conv2d_bias(g, "h", x, 4, (tensor_window){.window = 3, .stride = 2}, true), 4, 3, 4);
+    shape_is(g, nn_conv2d(g, "h", x, 4, 3, &(nn_conv2d_options){.stride = 2, .bias_after = true, .relu = true}), 4, 3,
+             4);
     shape_is(g, nn_shortcut_b(g, "i", x, 8, 2), 5, 4, 8);
     shape_is(g, nn_bottleneck(g, "j", x, 2, 2), 5, 4, 8);
     shape_is(g, nn_depthwise_separable(g, "k", x, 10, 2), 5, 4, 10);
@@ -305,14 +311,14 @@ static void check_errors(void) {
     memset(long_name, 'n', 100);
     long_name[100] = 0;
     REFUSED(TENSOR_E_ARGUMENT, "window 0", nn_avgpool2d(g, "a", x, WINDOW(.stride = 1), true));
-    REFUSED(TENSOR_E_ARGUMENT, "stride 0", nn_avgpool2d(g, "a", x, WINDOW(.window = 2), true));
+    REFUSED(TENSOR_E_ARGUMENT, "stride -1", nn_avgpool2d(g, "a", x, WINDOW(.window = 2, .stride = -1), true));
     REFUSED(TENSOR_E_ARGUMENT, "padding 2, expected 0 to 1",
             nn_avgpool2d(g, "a", x, WINDOW(.window = 2, .stride = 1, .padding = 2), true));
     REFUSED(TENSOR_E_ARGUMENT, "dilation 2",
             nn_avgpool2d(g, "a", x, WINDOW(.window = 2, .stride = 1, .dilation = 2), true));
     REFUSED(TENSOR_E_SHAPE, "a window of 9", nn_avgpool2d(g, "a", x, WINDOW(.window = 9, .stride = 1), true));
     REFUSED(TENSOR_E_SHAPE, "images",
-            nn_avgpool2d(g, "a", nn_linear(g, "l", x, 4), WINDOW(.window = 1, .stride = 1), 1));
+            nn_avgpool2d(g, "a", nn_linear(g, "l", x, 4, false), WINDOW(.window = 1, .stride = 1), 1));
     REFUSED(TENSOR_E_ARGUMENT, "height 0", nn_avgpool_adaptive(g, "a", x, 0, 1));
     REFUSED(TENSOR_E_ARGUMENT, "width -1", nn_avgpool_adaptive(g, "a", x, 1, -1));
     REFUSED(TENSOR_E_ARGUMENT, "size 0", nn_lrn(g, "a", x, 0, 1, 0.75f, 1));
@@ -323,24 +329,21 @@ static void check_errors(void) {
     REFUSED(TENSOR_E_ARGUMENT, "epsilon is -1", nn_groupnorm(g, "a", x, 2, -1));
     REFUSED(TENSOR_E_ARGUMENT, "p is 1", nn_dropout(g, "a", x, 1));
     REFUSED(TENSOR_E_ARGUMENT, "p is nan", nn_dropout(g, "a", x, NAN));
-    REFUSED(TENSOR_E_SHAPE, "different shape", nn_add(g, "a", x, nn_maxpool2d(g, "m", x, 2, 2)));
-    REFUSED(TENSOR_E_ARGUMENT, "epsilon is inf",
-            nn_batchnorm_with(g, "a", x, &(nn_batchnorm_settings){.epsilon = INFINITY}));
-    REFUSED(TENSOR_E_ARGUMENT, "momentum is 1.5",
-            nn_batchnorm_with(g, "a", x, &(nn_batchnorm_settings){.momentum = 1.5}));
+    REFUSED(TENSOR_E_SHAPE, "different shape",
+            nn_add(g, "a", x, nn_maxpool2d(g, "m", x, 2, &(nn_pool2d_options){.stride = 2}), false));
+    REFUSED(TENSOR_E_ARGUMENT, "epsilon is inf", nn_batchnorm(g, "a", x, &(nn_batchnorm_options){.epsilon = INFINITY}));
+    REFUSED(TENSOR_E_ARGUMENT, "momentum is 1.5", nn_batchnorm(g, "a", x, &(nn_batchnorm_options){.momentum = 1.5}));
     REFUSED(TENSOR_E_ARGUMENT, "momentum is nan",
-            nn_batchnorm_add_relu_with(g, "a", x, x, &(nn_batchnorm_settings){.momentum = NAN}));
-    REFUSED(TENSOR_E_ARGUMENT, "nn_batchnorm_settings",
-            nn_batchnorm_with_sized(g, "a", x, &(nn_batchnorm_settings){0}, 0));
+            nn_batchnorm_add_relu(g, "a", x, x, &(nn_batchnorm_options){.momentum = NAN}));
     REFUSED(TENSOR_E_ARGUMENT, "longer than 84", nn_bottleneck(g, long_name, x, 4, 1));
-    REFUSED(TENSOR_E_ARGUMENT, "(null)", nn_shortcut_b(g, NULL, x, 4, 1));
+    REFUSED(TENSOR_E_ARGUMENT, "name is missing", nn_shortcut_b(g, NULL, x, 4, 1));
     REFUSED(TENSOR_E_ARGUMENT, "width 0", nn_bottleneck(g, "a", x, 0, 1));
-    REFUSED(TENSOR_E_SHAPE, "images", nn_depthwise_separable(g, "a", nn_linear(g, "l", x, 4), 4, 1));
-    REFUSED(TENSOR_E_ARGUMENT, "stride 0", nn_depthwise_separable(g, "a", x, 4, 0));
+    REFUSED(TENSOR_E_SHAPE, "images", nn_depthwise_separable(g, "a", nn_linear(g, "l", x, 4, false), 4, 1));
+    REFUSED(TENSOR_E_ARGUMENT, "stride -1", nn_depthwise_separable(g, "a", x, 4, -1));
     REFUSED(TENSOR_E_ARGUMENT, "input node 99", nn_bottleneck(g, "a", 99, 4, 1));
     REFUSED(TENSOR_E_ARGUMENT, "input node -1", nn_depthwise_separable(g, "a", -1, 4, 1));
     CHECK(nn_bottleneck(NULL, "a", 0, 4, 1) == -1 && nn_dropout(NULL, "a", 0, 0.5f) == -1 &&
-              nn_conv2d_bias(NULL, "a", 0, 4, WINDOW(.window = 1, .stride = 1), true) == -1,
+              nn_conv2d(NULL, "a", 0, 4, 1, &(nn_conv2d_options){.bias_after = true, .relu = true}) == -1,
           "no graph");
     /* the longest name that a block takes */
     nn_graph *g = new_graph("fp32");

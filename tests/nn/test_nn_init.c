@@ -64,15 +64,15 @@ static void same_in_all_variants(void) {
     enum { COUNT = 16 * 3 * 3 * 3 };
     double want[COUNT], got[COUNT];
     fl_init_values(want, COUNT, FL_INIT_NORMAL, sqrt(2.0 / (16 * 9)), fl_name_key(11, "conv1.weight"));
-    for (int i = 0; nn_variant_list(i); i++) {
-        nn_graph *g = nn_graph_new(&(nn_config){.variant = nn_variant_list(i)->name, .batch = 1, .seed = 11});
+    for (int i = 0; nn_variant_at(i); i++) {
+        nn_graph *g = nn_graph_new(&(nn_config){.variant = nn_variant_at(i)->name, .batch = 1, .seed = 11});
         CHECK(!nn_compile(g, nn_model(g, "resnet8", 32, 32, 3, 10)), "%s", tensor_error());
         nn_tensor_info info = nn_tensor_at(g, 0);
         CHECK(!strcmp(info.name, "conv1.weight") && tensor_count(info.t) == COUNT, "%s", info.name);
         CHECK(!tensor_store_f64(info.t, got, COUNT), "%s", tensor_error());
         for (int k = 0; k < COUNT; k++) /* bf16: 8 bits; shared exponents: 15 bits below 0.5 */
             CHECK(fabs(got[k] - want[k]) <= fmax(fabs(want[k]) * 0x1p-8, 0x1p-16), "%s element %d: %g, want %g",
-                  nn_variant_list(i)->name, k, got[k], want[k]);
+                  nn_variant_at(i)->name, k, got[k], want[k]);
         nn_graph_free(g);
     }
 }

@@ -44,18 +44,20 @@ struct options {
 static nn_node add(nn_graph *g, enum kind kind, nn_node x, struct options o) {
     switch (kind) {
     case CONV:
-        return nn_conv2d(g, "layer", x, o.outputs, o.window, o.stride, o.padding);
+        return nn_conv2d(g, "layer", x, o.outputs, o.window,
+                         &(nn_conv2d_options){.stride = o.stride, .padding = o.padding});
     case CONV_WINDOW:
-        return nn_conv2d_window(g, "layer", x, o.outputs,
-                                (tensor_window){o.window, o.stride, o.padding, o.dilation, o.groups});
+        return nn_conv2d(
+            g, "layer", x, o.outputs, o.window,
+            &(nn_conv2d_options){.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups});
     case MAXPOOL:
-        return nn_maxpool2d(g, "layer", x, o.window, o.stride);
+        return nn_maxpool2d(g, "layer", x, o.window, &(nn_pool2d_options){.stride = o.stride});
     case SHORTCUT:
         return nn_shortcut_a(g, "layer", x, o.outputs, o.stride);
     case LINEAR:
-        return nn_linear(g, "layer", x, o.outputs);
+        return nn_linear(g, "layer", x, o.outputs, false);
     default:
-        return nn_linear_relu(g, "layer", x, o.outputs);
+        return nn_linear(g, "layer", x, o.outputs, true);
     }
 }
 
@@ -68,12 +70,13 @@ static void say(char *text, size_t size, enum kind kind, struct options o) {
 static void step(nn_graph *g, nn_node x, const char *what) {
     static float images[BATCH * HEIGHT * WIDTH * CHANNELS];
     static const int32_t labels[BATCH] = {0, 1};
-    x = nn_linear(g, "last", x, 2);
+    x = nn_linear(g, "last", x, 2, false);
     double loss;
     tensor_status status = nn_compile(g, x);
     CHECK(!status, "%s: built, but: %s", what, tensor_error());
     if (!status)
-        CHECK(!nn_train_step(g, images, labels, 0.1f, &loss, NULL), "%s: built, but: %s", what, tensor_error());
+        CHECK(!nn_train_step(&loss, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f),
+              "%s: built, but: %s", what, tensor_error());
 }
 
 static bool try_layer(enum kind kind, struct options o) {
@@ -121,14 +124,14 @@ static void sizes(void) {
         CHECK(!g == (batch < 1), "batch %d: %s", batch, tensor_error());
         largest = 0;
         nn_node x = nn_input(g, some(HEIGHT), some(WIDTH), some(CHANNELS));
-        x = nn_conv2d(g, "conv", x, some(8), some(3), some(1), some(1));
-        nn_node y = nn_batchnorm(g, "bn", x, true);
-        y = nn_add_relu(g, "sum", x, y);
-        y = nn_maxpool2d(g, "pool", y, some(2), some(2));
+        x = nn_conv2d(g, "conv", x, some(8), some(3), &(nn_conv2d_options){.stride = some(1), .padding = some(1)});
+        nn_node y = nn_batchnorm(g, "bn", x, &(nn_batchnorm_options){.relu = true});
+        y = nn_add(g, "sum", x, y, true);
+        y = nn_maxpool2d(g, "pool", y, some(2), &(nn_pool2d_options){.stride = some(2)});
         y = nn_shortcut_a(g, "shortcut", y, some(16), some(2));
         y = check_random(&seed) % 2 ? nn_avgpool_global(g, "mean", y) : y;
-        y = nn_linear_relu(g, "fc1", y, some(8));
-        y = nn_linear(g, "fc2", y, some(8));
+        y = nn_linear(g, "fc1", y, some(8), true);
+        y = nn_linear(g, "fc2", y, some(8), false);
         CHECK(largest < 1 << 20, "%lu bytes asked for while building", largest);
         CHECK(y >= 0 || *tensor_error(), "no message");
         nn_graph_free(g);
@@ -169,11 +172,11 @@ static void operations(void) {
 /* Nothing but an input, or not even that: refused, whatever is named as logits and trained for. */
 static void without_layers(void) {
     int refused_for_it = 0; /* an input that the loss would take */
-    for (int loss = 0; nn_loss_list(loss); loss++)
+    for (int loss = 0; nn_loss_name_at(loss); loss++)
         for (int kind = 0; kind < 6; kind++)
             for (int e = 0; e < EXTREMES; e++) {
                 nn_graph *g = nn_graph_new(&(nn_config){
-                    .variant = "flex16+5", .batch = 2, .loss = nn_loss_list(loss), .input_gradient = kind % 2});
+                    .variant = "flex16+5", .batch = 2, .loss = nn_loss_name_at(loss), .input_gradient = kind % 2});
                 if (kind / 2)
                     CHECK((kind / 2 == 1 ? nn_input(g, 1, 1, 2) : nn_tokens(g, 3, 4)) >= 0, "%s", tensor_error());
                 CHECK(nn_compile(g, extremes[e]) != TENSOR_OK &&
@@ -181,7 +184,7 @@ static void without_layers(void) {
                                                  : extremes[e] ? "expected 0 ... 0"
                                                  : kind < 4    ? "input"
                                                                : "tokens"),
-                      "%s, kind %d, logits %d: %s", nn_loss_list(loss), kind, extremes[e], tensor_error());
+                      "%s, kind %d, logits %d: %s", nn_loss_name_at(loss), kind, extremes[e], tensor_error());
                 refused_for_it += strstr(tensor_error(), "no layer but the input") != NULL;
                 nn_graph_free(g);
             }
@@ -209,10 +212,10 @@ static void lists(void) {
         const int i = extremes[e];
         if (i >= 0 && i < 255)
             continue;
-        CHECK(!nn_variant_list(i) && !nn_policy_list(i) && !nn_policy_summary(i) && !nn_policy_text(i) &&
-                  !nn_loss_list(i) && !nn_optimiser_list(i) && !nn_activation_list(i) && !nn_model_list(i) &&
-                  !nn_text_model_list(i) && !nn_role_list(i) && !tensor_op_list(i) && !tensor_format_list(i) &&
-                  !tensor_device_list(i) && !autoflex_list(i),
+        CHECK(!nn_variant_at(i) && !nn_policy_at(i) && !nn_policy_summary(i) && !nn_policy_text(i) &&
+                  !nn_loss_name_at(i) && !nn_optimiser_at(i) && !nn_activation_at(i) && !nn_model_at(i) &&
+                  !nn_text_model_at(i) && !nn_role_name_at(i) && !tensor_op_list(i) && !tensor_format_list(i) &&
+                  !tensor_device_list(i) && !autoflex_at(i),
               "%d is listed", i);
     }
 }

@@ -5,6 +5,7 @@
  *     test_nn_loss_scale [DEVICE]        where the scripts run: cpu */
 #include "check.h"
 #include "flexlab/nn.h"
+#include "runs/wgan_pair.h"
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static nn_graph *chained(const char *variant, const char *scale, const char *opt
                                             .device = device,
                                             .loss_scale = scale});
     CHECK(g, "%s: %s", scale, tensor_error());
-    CHECK(!nn_compile(g, nn_linear(g, "fc", nn_input(g, 1, 1, WIDTH), OUTPUTS)), "%s", tensor_error());
+    CHECK(!nn_compile(g, nn_linear(g, "fc", nn_input(g, 1, 1, WIDTH), OUTPUTS, false)), "%s", tensor_error());
     return g;
 }
 
@@ -41,7 +42,8 @@ static void step(nn_graph *g, int place, float value) {
     if (device)
         there = tensor_new_in(tensor_device_find(device), tensor_get_format(here), TENSOR_SHAPE(BATCH, OUTPUTS));
     CHECK(there && (!device || !tensor_copy(there, here)), "%s", tensor_error());
-    CHECK(!nn_forward_images(g, images) && !nn_backward_from(g, there) && !nn_update(g, 0.125f), "%s", tensor_error());
+    CHECK(!nn_forward(g, &(nn_batch){.images = images}) && !nn_backward_from(g, there) && !nn_update(g, 0.125f), "%s",
+          tensor_error());
     if (device)
         tensor_free(there);
     tensor_free(here);
@@ -90,7 +92,7 @@ static void model_step(struct model *m, bool overflow) {
 
 static void agree(const nn_graph *g, const struct model *m, const char *scale, int at) {
     nn_loss_scale now;
-    CHECK(!nn_loss_scale_get(g, &now), "%s", tensor_error());
+    CHECK(!nn_loss_scale_of(&now, g), "%s", tensor_error());
     CHECK(now.scale == ldexp(1, m->power) && now.good == m->since && now.skipped == m->skipped &&
               now.in_a_row == m->row && now.longest == m->longest,
           "%s, step %d: scale %g, %d good, %d skipped, %d in a row, %d at most; the rule: 2^%d %ld %ld %ld %ld", scale,
@@ -149,7 +151,7 @@ static void overflows_by_scale(void) {
     double before[32] = {0}, after[32] = {0};
     weights_of(g, before);
     for (int i = 0; i < 10; i++) {
-        CHECK(!nn_loss_scale_get(g, &now), "%s", tensor_error());
+        CHECK(!nn_loss_scale_of(&now, g), "%s", tensor_error());
         step(g, 0, (float)now.scale * 0.5f); /* as a loss with the gradient 0.5 has it */
         weights_of(g, after);
         const bool fits = now.scale * 0.5 * 2 < 65520;
@@ -166,11 +168,11 @@ static void saturates(void) {
     nn_graph *g = chained("flex16+5", "dynamic:init=2^4,window=1", NULL);
     nn_loss_scale now;
     step(g, 0, 30000);
-    CHECK(!nn_loss_scale_get(g, &now) && now.scale == 8 && now.skipped == 1, "scale %g", now.scale);
+    CHECK(!nn_loss_scale_of(&now, g) && now.scale == 8 && now.skipped == 1, "scale %g", now.scale);
     step(g, 0, 0.5f);
     for (int i = 0; i < 3; i++) /* the exponent follows, nothing is out of its reach */
         step(g, 0, 0.5f);
-    CHECK(!nn_loss_scale_get(g, &now) && now.scale > 8 && now.skipped == 1, "scale %g, %d skipped", now.scale,
+    CHECK(!nn_loss_scale_of(&now, g) && now.scale > 8 && now.skipped == 1, "scale %g, %d skipped", now.scale,
           (int)now.skipped);
     nn_graph_free(g);
 }
@@ -185,9 +187,9 @@ static nn_graph *classifier(nn_config config, const char *scale) {
     config.loss_scale = scale;
     nn_graph *g = nn_graph_new(&config);
     CHECK(g, "%s", tensor_error());
-    nn_node x = nn_conv2d(g, "conv", nn_input(g, SIDE, SIDE, 3), 8, 3, 1, 1);
-    x = nn_avgpool_global(g, "pool", nn_batchnorm(g, "norm", x, true));
-    CHECK(!nn_compile(g, nn_linear(g, "fc2", nn_linear_relu(g, "fc1", x, 16), CLASSES)), "%s", tensor_error());
+    nn_node x = nn_conv2d(g, "conv", nn_input(g, SIDE, SIDE, 3), 8, 3, &(nn_conv2d_options){.padding = 1});
+    x = nn_avgpool_global(g, "pool", nn_batchnorm(g, "norm", x, &(nn_batchnorm_options){.relu = true}));
+    CHECK(!nn_compile(g, nn_linear(g, "fc2", nn_linear(g, "fc1", x, 16, true), CLASSES, false)), "%s", tensor_error());
     return g;
 }
 
@@ -205,7 +207,8 @@ static double train(nn_graph *g, int from, int steps, float rate) {
     double loss = NAN;
     for (int i = from; i < from + steps; i++) {
         batch(i, images, labels);
-        CHECK(!nn_train_step(g, images, labels, rate, &loss, NULL), "%s", tensor_error());
+        CHECK(!nn_train_step(&loss, NULL, g, &(nn_batch){.images = images, .labels = labels}, rate), "%s",
+              tensor_error());
     }
     return loss;
 }
@@ -269,8 +272,8 @@ static double fit(const char *variant, const char *scale, double *first, bool *m
     enum { N = 64, IN = 4, OUT = 64 };
     nn_graph *g = nn_graph_new(&(nn_config){
         .variant = variant, .batch = N, .seed = 1, .loss = "squared_error", .device = device, .loss_scale = scale});
-    nn_node x = nn_linear_relu(g, "fc1", nn_input(g, 1, 1, IN), 32);
-    CHECK(!nn_compile(g, nn_linear(g, "fc2", x, OUT)), "%s", tensor_error());
+    nn_node x = nn_linear(g, "fc1", nn_input(g, 1, 1, IN), 32, true);
+    CHECK(!nn_compile(g, nn_linear(g, "fc2", x, OUT, false)), "%s", tensor_error());
     float images[N * IN], targets[N * OUT];
     double loss = NAN, start[OUT], end[OUT];
     uint64_t seed = 4;
@@ -284,8 +287,10 @@ static double fit(const char *variant, const char *scale, double *first, bool *m
             w = nn_tensor_at(g, i).t;
     CHECK(w && !tensor_store_wide_f64(w, start, OUT), "%s", tensor_error());
     for (int i = 0; i < 100; i++) {
-        CHECK(!nn_forward_targets(g, images, targets) && !nn_backward(g) && !nn_update(g, 4.0f), "%s", tensor_error());
-        CHECK(!nn_loss(g, &loss, NULL), "%s", tensor_error());
+        CHECK(!nn_forward(g, &(nn_batch){.images = images, .targets = targets}) && !nn_backward(g) &&
+                  !nn_update(g, 4.0f),
+              "%s", tensor_error());
+        CHECK(!nn_loss(&loss, NULL, g), "%s", tensor_error());
         *first = i ? *first : loss;
     }
     CHECK(!tensor_store_wide_f64(w, end, OUT), "%s", tensor_error());
@@ -322,7 +327,7 @@ static void play(nn_graph *g, int from, int steps) {
 static void *state_of(const nn_graph *g, size_t *bytes) {
     *bytes = nn_state_bytes(g);
     void *state = malloc(*bytes ? *bytes : 1);
-    CHECK(*bytes && !nn_state_get(g, state, *bytes), "%s", tensor_error());
+    CHECK(*bytes && !nn_state_save(state, *bytes, g), "%s", tensor_error());
     return state;
 }
 
@@ -336,12 +341,12 @@ static void goes_on(void) {
     play(half, 0, 18);
     void *middle = state_of(half, &bytes), *want = state_of(whole, &bytes);
     CHECK(!nn_checkpoint_save(half, path, NULL, 0), "%s", tensor_error());
-    CHECK(!nn_state_set(other, middle, bytes), "%s", tensor_error());
+    CHECK(!nn_state_restore(other, middle, bytes), "%s", tensor_error());
     play(other, 18, 19);
     void *got = state_of(other, &more);
     CHECK(more == bytes && !memcmp(want, got, bytes), "from a state: another one");
     nn_graph *read = nn_checkpoint_graph(path, device);
-    CHECK(read && !nn_compile(read, nn_linear(read, "fc", nn_input(read, 1, 1, WIDTH), OUTPUTS)) &&
+    CHECK(read && !nn_compile(read, nn_linear(read, "fc", nn_input(read, 1, 1, WIDTH), OUTPUTS, false)) &&
               !nn_checkpoint_load(read, path),
           "%s", tensor_error());
     play(read, 18, 19);
@@ -353,13 +358,13 @@ static void goes_on(void) {
         nn_graph *stranger = chained("fp16", others[i], "adam");
         CHECK(nn_checkpoint_load(stranger, path) == TENSOR_E_DATA && strstr(tensor_error(), "'network.loss_scale' is"),
               "%s: %s", others[i], tensor_error());
-        CHECK(nn_state_set(stranger, middle, bytes), "%s: a state of another scaler was taken", others[i]);
+        CHECK(nn_state_restore(stranger, middle, bytes), "%s: a state of another scaler was taken", others[i]);
         nn_graph_free(stranger);
     }
     /* numbers that no scaler has stand in front of the tensors: refused, and nothing changes */
     nn_loss_scale now, bad[6];
     size_t at = 0;
-    CHECK(!nn_loss_scale_get(half, &now), "%s", tensor_error());
+    CHECK(!nn_loss_scale_of(&now, half), "%s", tensor_error());
     while (at + sizeof now < bytes && memcmp((char *)middle + at, &now, sizeof now) != 0)
         at++;
     CHECK(at + sizeof now < bytes, "the scaler is not in the state");
@@ -373,11 +378,11 @@ static void goes_on(void) {
     bad[5].scale = NAN;
     for (int i = 0; i < 6; i++) {
         memcpy((char *)middle + at, &bad[i], sizeof now);
-        CHECK(nn_state_set(half, middle, bytes) == TENSOR_E_DATA && strstr(tensor_error(), "a loss scale of"), "%d: %s",
-              i, tensor_error());
+        CHECK(nn_state_restore(half, middle, bytes) == TENSOR_E_DATA && strstr(tensor_error(), "a loss scale of"),
+              "%d: %s", i, tensor_error());
     }
     nn_loss_scale still;
-    CHECK(!nn_loss_scale_get(half, &still) && !memcmp(&still, &now, sizeof now), "a refused state changed the scaler");
+    CHECK(!nn_loss_scale_of(&still, half) && !memcmp(&still, &now, sizeof now), "a refused state changed the scaler");
     remove(path);
     free(middle);
     free(want);
@@ -394,17 +399,17 @@ static void goes_on(void) {
 
 enum { PAIR_IMAGES = 4, PAIR_PIXELS = 64, PAIR_WEIGHTS = 4000 };
 
-static nn_wgan *new_pair(const char *variant, const char *policy, const char *scale) {
-    nn_wgan *w = nn_wgan_new(&(nn_wgan_config){.variant = variant,
-                                               .policy = policy,
-                                               .device = device,
-                                               .seed = 2,
-                                               .batch = PAIR_IMAGES,
-                                               .side = 8,
-                                               .channels = 1,
-                                               .latent = 4,
-                                               .filters = 2,
-                                               .loss_scale = scale});
+static struct wgan *new_pair(const char *variant, const char *policy, const char *scale) {
+    struct wgan *w = wgan_new(&(struct wgan_config){.variant = variant,
+                                                    .policy = policy,
+                                                    .device = device,
+                                                    .seed = 2,
+                                                    .batch = PAIR_IMAGES,
+                                                    .side = 8,
+                                                    .channels = 1,
+                                                    .latent = 4,
+                                                    .filters = 2,
+                                                    .loss_scale = scale});
     CHECK(w, "%s: %s", policy ? policy : variant, tensor_error());
     return w;
 }
@@ -419,32 +424,32 @@ static const float *pair_images(void) {
 
 static nn_loss_scale scale_of(const nn_graph *g) {
     nn_loss_scale now = {0};
-    CHECK(!nn_loss_scale_get(g, &now), "%s", tensor_error());
+    CHECK(!nn_loss_scale_of(&now, g), "%s", tensor_error());
     return now;
 }
 
 /* A power of two changes no bit of either network, and no loss, also where the two scales differ: what the critic's
  * gradient is multiplied with in the generator's step is what the generator's update takes out. */
 static void pairs_bits(const char *variant, const char *scale, double critic, double generator) {
-    nn_wgan *const both[] = {new_pair(variant, NULL, NULL), new_pair(variant, NULL, scale)};
+    struct wgan *const both[] = {new_pair(variant, NULL, NULL), new_pair(variant, NULL, scale)};
     for (int i = 0; i < 6; i++) {
         double estimate[2], loss[2] = {0, 0};
         for (int k = 0; k < 2; k++)
-            CHECK(!nn_wgan_train_critic(both[k], pair_images(), &estimate[k]) &&
-                      (i % 3 || !nn_wgan_train_generator(both[k], &loss[k])),
+            CHECK(!wgan_train_critic(&estimate[k], both[k], pair_images()) &&
+                      (i % 3 || !wgan_train_generator(&loss[k], both[k])),
                   "%s", tensor_error());
         CHECK(estimate[0] == estimate[1] && loss[0] == loss[1], "%s, scale %s, step %d: %g and %g, losses %g and %g",
               variant, scale, i, estimate[0], estimate[1], loss[0], loss[1]);
     }
-    CHECK(scale_of(nn_wgan_critic(both[1])).scale == critic && scale_of(nn_wgan_generator(both[1])).scale == generator,
-          "%s, scale %s: critic %g, generator %g", variant, scale, scale_of(nn_wgan_critic(both[1])).scale,
-          scale_of(nn_wgan_generator(both[1])).scale);
+    CHECK(scale_of(wgan_critic(both[1])).scale == critic && scale_of(wgan_generator(both[1])).scale == generator,
+          "%s, scale %s: critic %g, generator %g", variant, scale, scale_of(wgan_critic(both[1])).scale,
+          scale_of(wgan_generator(both[1])).scale);
     char what[80];
     snprintf(what, sizeof what, "%s, scale %s", variant, scale);
-    same_weights(nn_wgan_critic(both[0]), nn_wgan_critic(both[1]), what);
-    same_weights(nn_wgan_generator(both[0]), nn_wgan_generator(both[1]), what);
-    nn_wgan_free(both[0]);
-    nn_wgan_free(both[1]);
+    same_weights(wgan_critic(both[0]), wgan_critic(both[1]), what);
+    same_weights(wgan_generator(both[0]), wgan_generator(both[1]), what);
+    wgan_free(both[0]);
+    wgan_free(both[1]);
 }
 
 static void numbers_of(const nn_graph *g, double values[PAIR_WEIGHTS]) {
@@ -468,8 +473,8 @@ static void numbers_of(const nn_graph *g, double values[PAIR_WEIGHTS]) {
 static void pairs_skip(const char *variant, const char *policy, double most) {
     static double before[2][PAIR_WEIGHTS], after[2][PAIR_WEIGHTS];
     const char *name = policy ? policy : variant;
-    nn_wgan *w = new_pair(variant, policy, "dynamic:init=2^24");
-    nn_graph *const g[] = {nn_wgan_critic(w), nn_wgan_generator(w)};
+    struct wgan *w = new_pair(variant, policy, "dynamic:init=2^24");
+    nn_graph *const g[] = {wgan_critic(w), wgan_generator(w)};
     double expected[2] = {0x1p24, 0x1p24};
     int64_t skipped[2] = {0, 0};
     for (int i = 0; i < 30; i++) {
@@ -477,7 +482,7 @@ static void pairs_skip(const char *variant, const char *policy, double most) {
         double value;
         for (int k = 0; k < 2; k++)
             numbers_of(g[k], before[k]);
-        CHECK(own ? !nn_wgan_train_generator(w, &value) : !nn_wgan_train_critic(w, pair_images(), &value), "%s",
+        CHECK(own ? !wgan_train_generator(&value, w) : !wgan_train_critic(&value, w, pair_images()), "%s",
               tensor_error());
         CHECK(fabs(value) < 1, "%s, step %d: a loss of %g", name, i, value);
         const bool skips = expected[own] / PAIR_IMAGES > most;
@@ -496,7 +501,7 @@ static void pairs_skip(const char *variant, const char *policy, double most) {
         }
     }
     CHECK(skipped[0] > 5 && skipped[1] > 5, "%s: %d and %d skipped", name, (int)skipped[0], (int)skipped[1]);
-    nn_wgan_free(w);
+    wgan_free(w);
 }
 
 static void pairs(void) {
@@ -528,7 +533,7 @@ static void mixes(float second) {
                                             .seed = 3,
                                             .loss = "none",
                                             .loss_scale = "dynamic:init=1024"});
-    CHECK(g && !nn_compile(g, nn_conv2d(g, "conv", nn_input(g, 1, 1, WIDTH), OUTPUTS, 1, 1, 0)), "%s", tensor_error());
+    CHECK(g && !nn_compile(g, nn_conv2d(g, "conv", nn_input(g, 1, 1, WIDTH), OUTPUTS, 1, NULL)), "%s", tensor_error());
     tensor *dy = tensor_new(FMT_DFP16, TENSOR_SHAPE(BATCH, 1, 1, OUTPUTS)), *w = NULL;
     for (int i = 0; i < nn_tensor_count(g); i++)
         w = !strcmp(nn_tensor_at(g, i).name, "conv.weight") ? nn_tensor_at(g, i).t : w;
@@ -537,8 +542,8 @@ static void mixes(float second) {
         const float value = i == 1 ? 1e6f : 0.25f, numbers[BATCH * OUTPUTS] = {value, 0.5f, value, 0.5f};
         nn_loss_scale now = {0};
         CHECK(!tensor_store_f64(w, before, WIDTH * OUTPUTS) && !tensor_load_f32(dy, numbers, BATCH * OUTPUTS) &&
-                  !nn_forward_images(g, images) && !nn_backward_from(g, dy) && !nn_update(g, 0.125f) &&
-                  !tensor_store_f64(w, after, WIDTH * OUTPUTS) && !nn_loss_scale_get(g, &now),
+                  !nn_forward(g, &(nn_batch){.images = images}) && !nn_backward_from(g, dy) && !nn_update(g, 0.125f) &&
+                  !tensor_store_f64(w, after, WIDTH * OUTPUTS) && !nn_loss_scale_of(&now, g),
               "%s", tensor_error());
         CHECK(now.scale == (i ? 512 : 1024) && now.in_a_row == (i == 1), "%g: scale %g after step %d", (double)second,
               now.scale, i);
@@ -557,12 +562,13 @@ static void keeps(const char *policy, bool bias_alone, double most) {
                                             .momentum = 0.5f,
                                             .loss = "none",
                                             .loss_scale = "dynamic:init=2^20,window=2"});
-    CHECK(g && !nn_compile(g, nn_linear(g, "fc", nn_input(g, 1, 1, WIDTH), OUTPUTS)), "%s: %s", policy, tensor_error());
+    CHECK(g && !nn_compile(g, nn_linear(g, "fc", nn_input(g, 1, 1, WIDTH), OUTPUTS, false)), "%s: %s", policy,
+          tensor_error());
     int skipped = 0, held = 0;
     for (int i = 0; i < 24; i++) {
         double before[32] = {0}, after[32] = {0}, largest = 0, values[WIDTH * OUTPUTS];
         nn_loss_scale was, now;
-        CHECK(!nn_loss_scale_get(g, &was), "%s", tensor_error());
+        CHECK(!nn_loss_scale_of(&was, g), "%s", tensor_error());
         weights_of(g, before);
         step(g, i % (BATCH * OUTPUTS), (float)was.scale * (i % 2 ? -0.5f : 0.375f));
         weights_of(g, after);
@@ -574,7 +580,7 @@ static void keeps(const char *policy, bool bias_alone, double most) {
             for (int64_t at = 0; raw && at < tensor_count(info.t); at++)
                 largest = fmax(largest, fabs(values[at]));
         }
-        CHECK(isfinite(largest) && !nn_loss_scale_get(g, &now), "%s: %g", policy, largest);
+        CHECK(isfinite(largest) && !nn_loss_scale_of(&now, g), "%s: %g", policy, largest);
         const bool overflow = largest > most;
         CHECK(now.in_a_row == (overflow ? was.in_a_row + 1 : 0), "%s, step %d: %g at a scale of %g, %d in a row",
               policy, i, largest, was.scale, (int)now.in_a_row);
@@ -602,7 +608,7 @@ static void converts(const char *policy, const char *predictor, bool hides) {
                                             .loss = "none",
                                             .loss_scale = "dynamic:init=1024,factor=4"});
     CHECK(g, "%s: %s", policy, tensor_error());
-    const nn_node conv = nn_conv2d(g, "conv", nn_input(g, 1, 1, WIDTH), OUTPUTS, 1, 1, 0);
+    const nn_node conv = nn_conv2d(g, "conv", nn_input(g, 1, 1, WIDTH), OUTPUTS, 1, NULL);
     CHECK(!nn_compile(g, nn_relu(g, "last", conv)), "%s: %s", policy, tensor_error());
     tensor *dy = tensor_new(FMT_FP16, TENSOR_SHAPE(BATCH, 1, 1, OUTPUTS)), *w = NULL, *dw = NULL;
     for (int i = 0; i < nn_tensor_count(g); i++) {
@@ -622,9 +628,9 @@ static void converts(const char *policy, const char *predictor, bool hides) {
                       !tensor_load_f32(nn_tensor_at(g, k).t, open, WIDTH * OUTPUTS),
                   "%s: %s", policy, tensor_error());
         CHECK(!tensor_store_f64(w, before, WIDTH * OUTPUTS) && !tensor_load_f32(dy, numbers, BATCH * OUTPUTS) &&
-                  !nn_forward_images(g, images) && !nn_backward_from(g, dy) &&
+                  !nn_forward(g, &(nn_batch){.images = images}) && !nn_backward_from(g, dy) &&
                   !tensor_store_f64(dw, gradient, WIDTH * OUTPUTS) && !nn_update(g, 0.125f) &&
-                  !tensor_store_f64(w, after, WIDTH * OUTPUTS) && !nn_loss_scale_get(g, &now),
+                  !tensor_store_f64(w, after, WIDTH * OUTPUTS) && !nn_loss_scale_of(&now, g),
               "%s: %s", policy, tensor_error());
         tensor_stats stats, all;
         CHECK(!tensor_statistics(dw, &stats, &all), "%s", tensor_error());
@@ -652,12 +658,13 @@ static double trained(const char *predictor, const char *scale, double gradient[
                                             .momentum = 0.5f,
                                             .loss_scale = scale});
     CHECK(g, "%s: %s", predictor, tensor_error());
-    const nn_node first = nn_linear(g, "first", nn_input(g, 1, 1, WIDTH), WIDTH);
-    CHECK(!nn_compile(g, nn_linear(g, "second", first, OUTPUTS)), "%s: %s", predictor, tensor_error());
+    const nn_node first = nn_linear(g, "first", nn_input(g, 1, 1, WIDTH), WIDTH, false);
+    CHECK(!nn_compile(g, nn_linear(g, "second", first, OUTPUTS, false)), "%s: %s", predictor, tensor_error());
     nn_loss_scale now = {0};
     double loss = 0;
     for (int made = 0, steps = 0; made < 60 && steps < 100; steps++) {
-        CHECK(!nn_forward(g, images, labels) && !nn_backward(g) && !nn_update(g, 0.5f) && !nn_loss_scale_get(g, &now),
+        CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}) && !nn_backward(g) &&
+                  !nn_update(g, 0.5f) && !nn_loss_scale_of(&now, g),
               "%s: %s", predictor, tensor_error());
         made = steps + 1 - (int)now.skipped;
     }
@@ -665,14 +672,15 @@ static double trained(const char *predictor, const char *scale, double gradient[
     for (int i = 0; i < nn_tensor_count(g); i++)
         if (!strcmp(nn_tensor_at(g, i).name, "first.bias.grad"))
             CHECK(!tensor_store_f64(nn_tensor_at(g, i).t, gradient, WIDTH), "%s", tensor_error());
-    CHECK(!nn_forward(g, images, labels) && !nn_loss(g, &loss, NULL), "%s", tensor_error());
+    CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}) && !nn_loss(&loss, NULL, g), "%s",
+          tensor_error());
     nn_graph_free(g);
     return loss;
 }
 
 static void comes_back(void) {
-    for (int p = 0; autoflex_list(p); p++) {
-        const char *name = autoflex_name(autoflex_list(p));
+    for (int p = 0; autoflex_at(p); p++) {
+        const char *name = autoflex_name(autoflex_at(p));
         double gradient[WIDTH] = {0}, usual[WIDTH] = {0};
         int64_t skipped = 0, none = 0;
         const double loss = trained(name, "dynamic:init=2^24", gradient, &skipped),
@@ -734,7 +742,7 @@ static void refuses(void) {
         CHECK(!g && tensor_error_status() == TENSOR_E_ARGUMENT && strstr(tensor_error(), bad[i].words), "'%s': %s",
               bad[i].scale, tensor_error());
         nn_graph_free(g);
-        CHECK(nn_loss_scale_text(bad[i].scale, text, sizeof text) == TENSOR_E_ARGUMENT, "'%s'", bad[i].scale);
+        CHECK(nn_loss_scale_text(text, sizeof text, bad[i].scale) == TENSOR_E_ARGUMENT, "'%s'", bad[i].scale);
     }
     static const char *const full[][2] = {
         {NULL, "none"},
@@ -746,9 +754,9 @@ static void refuses(void) {
         {"dynamic:min=2^17", "dynamic:init=131072,window=2000,factor=2,min=131072,max=16777216"},
         {"dynamic:min=2,window=10,init=4,factor=2^3", "dynamic:init=4,window=10,factor=8,min=2,max=16777216"}};
     for (size_t i = 0; i < sizeof full / sizeof *full; i++)
-        CHECK(!nn_loss_scale_text(full[i][0], text, sizeof text) && !strcmp(text, full[i][1]), "%s: %s", full[i][1],
+        CHECK(!nn_loss_scale_text(text, sizeof text, full[i][0]) && !strcmp(text, full[i][1]), "%s: %s", full[i][1],
               text);
-    CHECK(nn_loss_scale_text("dynamic", text, 20) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "room for 19"), "%s",
+    CHECK(nn_loss_scale_text(text, 20, "dynamic") == TENSOR_E_ARGUMENT && strstr(tensor_error(), "room for 19"), "%s",
           tensor_error());
 }
 
@@ -774,8 +782,8 @@ int main(int argc, char **argv) {
         converts("variant fp16; conv format=flex16+5", NULL, true);
         converts("variant fp16; conv gradients=dfp16", NULL, true);
         converts("variant fp16; conv operands=dfp16 result=fp16", NULL, true);
-        for (int p = 0; autoflex_list(p); p++)
-            converts("variant fp16; conv format=dfp16", autoflex_name(autoflex_list(p)), true);
+        for (int p = 0; autoflex_at(p); p++)
+            converts("variant fp16; conv format=dfp16", autoflex_name(autoflex_at(p)), true);
         comes_back();
     }
     goes_on();

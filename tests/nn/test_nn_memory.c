@@ -31,9 +31,9 @@ static tensor_status everything(const char *variant) {
     tensor_status status = nn_compile(g, nn_model(g, "resnet8", SIZE, SIZE, CHANNELS, CLASSES));
     double loss;
     if (!status)
-        status = nn_train_step(g, images, labels, 0.1f, &loss, NULL);
+        status = nn_train_step(&loss, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f);
     if (!status)
-        status = nn_evaluate(g, images, labels, 3, &loss, NULL);
+        status = nn_evaluate(&loss, NULL, g, &(nn_batch){.images = images, .labels = labels, .count = 3});
     nn_graph_free(g);
     return status;
 }
@@ -64,7 +64,8 @@ static void steps_allocate_nothing(const char *variant) {
     CHECK(!nn_compile(g, nn_model(g, "resnet8", SIZE, SIZE, CHANNELS, CLASSES)), "%s", tensor_error());
     for (int i = 0; i < 3; i++) {
         long before = calls;
-        CHECK(!nn_train_step(g, images, labels, 0.1f, NULL, NULL), "%s", tensor_error());
+        CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f), "%s",
+              tensor_error());
         CHECK(!i || calls == before, "%s: step %d allocates %ld times", variant, i + 1, calls - before);
     }
     nn_graph_free(g);
@@ -76,9 +77,9 @@ int main(void) {
     for (size_t i = 0; i < sizeof images / sizeof images[0]; i++)
         images[i] = (float)(check_random(&state) >> 40) * 0x1p-23f - 1;
     CHECK(!tensor_set_threads(1), "%s", tensor_error());
-    for (int i = 0; nn_variant_list(i); i++) {
-        failing_allocations(nn_variant_list(i)->name);
-        steps_allocate_nothing(nn_variant_list(i)->name);
+    for (int i = 0; nn_variant_at(i); i++) {
+        failing_allocations(nn_variant_at(i)->name);
+        steps_allocate_nothing(nn_variant_at(i)->name);
     }
     return check_summary();
 }

@@ -170,9 +170,9 @@ static void check_text_models(void) {
     }
     nn_graph *g = graph_of("fp32", 1);
     CHECK(nn_model(g, "nothing", 32, 32, 3, 10) < 0, "a model without a name that is known");
-    for (int i = 0; nn_text_model_list(i); i++)
-        CHECK(strstr(tensor_error(), nn_text_model_list(i)), "'%s' does not tell %s", tensor_error(),
-              nn_text_model_list(i));
+    for (int i = 0; nn_text_model_at(i); i++)
+        CHECK(strstr(tensor_error(), nn_text_model_at(i)), "'%s' does not tell %s", tensor_error(),
+              nn_text_model_at(i));
     nn_graph_free(g);
 }
 
@@ -198,11 +198,11 @@ static void check_parameters(void) {
                       models[m].macs);
             nn_graph_free(g);
         }
-    for (int i = 9; nn_model_list(i); i++) {
+    for (int i = 9; nn_model_at(i); i++) {
         bool found = false;
         for (int m = 0; m < MODELS; m++)
-            found = found || !strcmp(models[m].name, nn_model_list(i));
-        CHECK(found, "model %s has no row in this test", nn_model_list(i));
+            found = found || !strcmp(models[m].name, nn_model_at(i));
+        CHECK(found, "model %s has no row in this test", nn_model_at(i));
     }
 }
 
@@ -234,7 +234,8 @@ static void one_step(const char *variant, const struct model *m) {
     nn_graph *g = graph_of(variant, BATCH);
     CHECK(!nn_compile(g, nn_model(g, m->name, 32, 32, 3, 10)), "%s %s: %s", variant, m->name, tensor_error());
     new_batch(3, BATCH, 32 * 32 * 3);
-    CHECK(!nn_train_step(g, images, labels, 1e-3f, &loss, NULL), "%s %s: %s", variant, m->name, tensor_error());
+    CHECK(!nn_train_step(&loss, NULL, g, &(nn_batch){.images = images, .labels = labels}, 1e-3f), "%s %s: %s", variant,
+          m->name, tensor_error());
     CHECK(loss > 0.1 && loss < 12, "%s %s: the first loss is %g", variant, m->name, loss);
     for (int i = 0; i < nn_tensor_count(g); i++) {
         const nn_tensor_info info = nn_tensor_at(g, i);
@@ -245,8 +246,9 @@ static void one_step(const char *variant, const struct model *m) {
         CHECK(!tensor_statistics(info.t, &last, NULL) && (last.maximum > 0 || !strcmp(info.role, "weight")),
               "%s %s: %s is all zero", variant, m->name, info.name);
     }
-    CHECK(!nn_evaluate(g, images, labels, BATCH, &after, NULL) && isfinite(after), "%s %s: loss in evaluation %g: %s",
-          variant, m->name, after, tensor_error());
+    CHECK(!nn_evaluate(&after, NULL, g, &(nn_batch){.images = images, .labels = labels, .count = BATCH}) &&
+              isfinite(after),
+          "%s %s: loss in evaluation %g: %s", variant, m->name, after, tensor_error());
     nn_graph_free(g);
 }
 
@@ -270,7 +272,8 @@ static void falls(const char *variant, const char *name, int side, int steps, fl
     CHECK(!nn_compile(g, nn_model(g, name, side, side, 3, 4)), "%s %s: %s", variant, name, tensor_error());
     new_batch(9, 8, (int64_t)side * side * 3);
     for (int i = 0; i < steps; i++) {
-        CHECK(!nn_train_step(g, images, labels, rate, &loss, NULL), "%s", tensor_error());
+        CHECK(!nn_train_step(&loss, NULL, g, &(nn_batch){.images = images, .labels = labels}, rate), "%s",
+              tensor_error());
         first = i ? first : loss;
         sum += i >= last ? loss : 0;
     }

@@ -39,7 +39,8 @@ static nn_graph *network(const char *variant, const char *device) {
 static void train(nn_graph *g, int steps) {
     for (int i = 0; i < steps; i++) {
         new_batch(nn_steps(g));
-        CHECK(!nn_train_step(g, images, labels, 0.05f, NULL, NULL), "%s", tensor_error());
+        CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.05f), "%s",
+              tensor_error());
     }
 }
 
@@ -58,7 +59,7 @@ static void handles(void) {
     nn_node x = nn_input(g, SIDE, SIDE, CHANNELS), a = nn_avgpool_global(g, "a", x),
             hot = add_mixer(g, "mixer", a, a, a), next = nn_relu(g, "next", hot + 1);
     CHECK(x == 0 && a == 1 && hot == 2 && next == 4, "handles %d, %d, %d, %d", x, a, hot, next);
-    CHECK(!nn_compile(g, nn_add_relu(g, "add", next, nn_relu(g, "more", hot))), "%s", tensor_error());
+    CHECK(!nn_compile(g, nn_add(g, "add", next, nn_relu(g, "more", hot), true)), "%s", tensor_error());
     static const char *const names[] = {"mixer.hot",        "activation", "mixer.sum",      "activation",
                                         "mixer.w",          "weight",     "mixer.v.grad",   "weight gradient",
                                         "mixer.u.momentum", "momentum",   "mixer.hot.grad", "gradient",
@@ -74,7 +75,7 @@ static void handles(void) {
 static void *state_of(const nn_graph *g, size_t *bytes) {
     *bytes = nn_state_bytes(g);
     void *state = malloc(*bytes);
-    CHECK(*bytes && !nn_state_get(g, state, *bytes), "%s", tensor_error());
+    CHECK(*bytes && !nn_state_save(state, *bytes, g), "%s", tensor_error());
     return state;
 }
 
@@ -95,7 +96,7 @@ static void resumed(const char *variant) {
     size_t bytes;
     train(g, 3);
     void *state = state_of(g, &bytes);
-    CHECK(!nn_state_set(h, state, bytes), "%s", tensor_error());
+    CHECK(!nn_state_restore(h, state, bytes), "%s", tensor_error());
     train(g, 3);
     train(h, 3);
     same_state(variant, g, h);
@@ -113,7 +114,7 @@ static void states_that_last(void) {
         g[i] = empty("flex16+5", NULL);
         nn_node x = nn_avgpool_global(g[i], "pool", nn_input(g[i], SIDE, SIDE, CHANNELS));
         nn_node hot = i ? add_forgetful_mixer(g[i], "mixer", x, x, x) : add_mixer(g[i], "mixer", x, x, x);
-        CHECK(!nn_compile(g[i], nn_add_relu(g[i], "add", hot, hot + 1)), "%s", tensor_error());
+        CHECK(!nn_compile(g[i], nn_add(g[i], "add", hot, hot + 1, true)), "%s", tensor_error());
         train(g[i], 2);
         state[i] = state_of(g[i], &bytes[i]);
     }
@@ -122,11 +123,11 @@ static void states_that_last(void) {
           bytes[0], bytes[1], part);
     char *padded = calloc(bytes[0], 1);
     memcpy(padded, state[1], bytes[1]);
-    CHECK(nn_state_set(g[0], padded, bytes[0]) == TENSOR_E_DATA && strstr(tensor_error(), "other layers"), "%s",
+    CHECK(nn_state_restore(g[0], padded, bytes[0]) == TENSOR_E_DATA && strstr(tensor_error(), "other layers"), "%s",
           tensor_error());
     free(padded);
     for (int i = 0; i < 2; i++) {
-        CHECK(!nn_state_set(g[i], state[i], bytes[i]), "%s", tensor_error());
+        CHECK(!nn_state_restore(g[i], state[i], bytes[i]), "%s", tensor_error());
         free(state[i]);
         nn_graph_free(g[i]);
     }
@@ -155,13 +156,15 @@ static void watched(void) {
     train(g, 2);
     CHECK(!nn_watch(g, watch, &seen), "%s", tensor_error());
     new_batch(70);
-    CHECK(!nn_train_step(g, images, labels, 0, &loss, NULL), "%s", tensor_error());
+    CHECK(!nn_train_step(&loss, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0), "%s", tensor_error());
     for (int i = 0; i < nn_tensor_count(g); i++)
         CHECK(seen.times[i] == 1, "%s was seen %d times in a step", nn_tensor_at(g, i).name, seen.times[i]);
-    CHECK(!nn_predict(g, images, BATCH, logits) && !memcmp(logits, seen.logits, sizeof logits),
+    CHECK(!nn_predict(logits, g, &(nn_batch){.images = images, .count = BATCH}) &&
+              !memcmp(logits, seen.logits, sizeof logits),
           "evaluation has other logits than training: %g and %g", logits[0], seen.logits[0]);
-    CHECK(!nn_evaluate(g, images, labels, BATCH, &evaluated, NULL) && evaluated == loss, "loss %a, evaluated %a", loss,
-          evaluated);
+    CHECK(!nn_evaluate(&evaluated, NULL, g, &(nn_batch){.images = images, .labels = labels, .count = BATCH}) &&
+              evaluated == loss,
+          "loss %a, evaluated %a", loss, evaluated);
     CHECK(!nn_watch(g, NULL, NULL), "%s", tensor_error());
     nn_graph_free(g);
 }
@@ -271,7 +274,7 @@ enum wrong { SAME_NAMES, NO_OUTPUTS, INTEGERS, HUGE_STATE, ONE_INPUT, NO_INPUT, 
 
 static nn_node wrong_network(nn_graph *g, enum wrong which) {
     const struct fl_options none = {0};
-    const nn_node x = nn_input(g, SIDE, SIDE, CHANNELS), a = nn_linear(g, "a", x, 4);
+    const nn_node x = nn_input(g, SIDE, SIDE, CHANNELS), a = nn_linear(g, "a", x, 4, false);
     nn_node y = a, first;
     switch (which) {
     case SAME_NAMES:
@@ -293,7 +296,7 @@ static nn_node wrong_network(nn_graph *g, enum wrong which) {
         y = nn_relu(g, "m.sum", add_mixer(g, "m", a, a, a));
         break;
     case NO_GRADIENT: /* that of c would be the gradient of `sum`, which nobody uses */
-        first = add_mixer(g, "m", a, a, nn_linear(g, "c", x, 4));
+        first = add_mixer(g, "m", a, a, nn_linear(g, "c", x, 4, false));
         y = nn_relu(g, "r", first);
         break;
     }
@@ -324,16 +327,16 @@ static void refusals(void) {
 
 int main(void) {
     handles();
-    for (int i = 0; nn_variant_list(i); i++)
-        resumed(nn_variant_list(i)->name);
+    for (int i = 0; nn_variant_at(i); i++)
+        resumed(nn_variant_at(i)->name);
     states_that_last();
     watched();
     traced();
     refusals();
     failing_memory();
     if (toy_begin((size_t)1 << 32))
-        for (int i = 0; nn_variant_list(i); i++)
-            on_toy(nn_variant_list(i)->name);
+        for (int i = 0; nn_variant_at(i); i++)
+            on_toy(nn_variant_at(i)->name);
     free(toy.commands);
     return check_summary();
 }

@@ -143,11 +143,11 @@ static nn_graph *network(const struct scene *s, const char *policy, const char *
                                             .device = device});
     CHECK(g, "%s: %s: %s", s->name, policy ? policy : "no policy", tensor_error());
     nn_node x = nn_input(g, 1, 1, INPUTS);
-    x = nn_linear(g, "a", x, 6);
+    x = nn_linear(g, "a", x, 6, false);
     x = nn_relu(g, "gate", x);
-    x = nn_linear(g, "b", x, 6);
+    x = nn_linear(g, "b", x, 6, false);
     x = nn_activation(g, "bend", x, "tanh");
-    x = nn_linear(g, "c", x, CLASSES);
+    x = nn_linear(g, "c", x, CLASSES, false);
     CHECK(!nn_compile(g, x), "%s: %s: %s", s->name, policy ? policy : "no policy", tensor_error());
     return g;
 }
@@ -191,7 +191,8 @@ static tensor_status forward(nn_graph *g, const struct scene *s, int step) {
         labels[i] = 1 + i % 2;
     if (step == BAD && s->set)
         set_weight(g, s->set, s->value);
-    return s->loss ? nn_forward_targets(g, images, targets) : nn_forward(g, images, labels);
+    return s->loss ? nn_forward(g, &(nn_batch){.images = images, .targets = targets})
+                   : nn_forward(g, &(nn_batch){.images = images, .labels = labels});
 }
 
 /* --- what a watcher sees ------------------------------------------------------------------------------------------ */
@@ -257,13 +258,13 @@ static void check_found(const struct scene *s, const char *when, const nn_nonfin
           "%s, %s: step %lld, %s, %s, layer %s, remedy %s; expected %d, %s, %s, %s, %s", s->name, when,
           (long long)found->step, found->pass, found->tensor, found->layer, found->remedy ? found->remedy : "none", BAD,
           s->pass, s->tensor, s->layer, s->remedy ? s->remedy : "none");
-    CHECK(found->nonfinite > 0 && found->nonfinite <= found->elements && !found->network && !found->before,
+    CHECK(found->nonfinite > 0 && found->nonfinite <= found->elements && !found->before,
           "%s, %s: %lld of %lld elements", s->name, when, (long long)found->nonfinite, (long long)found->elements);
 }
 
 static const nn_nonfinite *find(nn_graph *g) {
     const nn_nonfinite *found;
-    CHECK(!nn_find_nonfinite(g, &found), "%s", tensor_error());
+    CHECK(!nn_find_nonfinite(&found, g), "%s", tensor_error());
     return found;
 }
 
@@ -323,7 +324,7 @@ static void try_remedy(const struct scene *s) {
     nn_graph *g = network(s, policy, NULL, NULL);
     nn_loss_scale now = {.in_a_row = 0};
     for (int step = 1; step <= (scales ? BAD + AGAIN : BAD); step++) {
-        CHECK(!forward(g, s, step) && !nn_backward(g) && !nn_update(g, rate_of(s, step)) && !nn_loss_scale_get(g, &now),
+        CHECK(!forward(g, s, step) && !nn_backward(g) && !nn_update(g, rate_of(s, step)) && !nn_loss_scale_of(&now, g),
               "%s: %s", s->name, tensor_error());
         if (scales && step >= BAD && !now.in_a_row)
             break;
@@ -369,11 +370,11 @@ static void weights_from_elsewhere(void) {
           found ? found->tensor : "nothing");
     const size_t bytes = nn_state_bytes(g);
     void *state = malloc(bytes);
-    CHECK(!nn_state_get(g, state, bytes) && !nn_state_set(h, state, bytes), "%s", tensor_error());
+    CHECK(!nn_state_save(state, bytes, g) && !nn_state_restore(h, state, bytes), "%s", tensor_error());
     found = find(h);
     CHECK(found && !strcmp(found->tensor, "c.bias"), "of a state %s", found ? found->tensor : "nothing");
     free(state);
-    CHECK(nn_find_nonfinite(NULL, &found) == TENSOR_E_ARGUMENT && nn_find_nonfinite(g, NULL) == TENSOR_E_ARGUMENT,
+    CHECK(nn_find_nonfinite(&found, NULL) == TENSOR_E_ARGUMENT && nn_find_nonfinite(NULL, g) == TENSOR_E_ARGUMENT,
           "NULL");
     nn_graph_free(g);
     nn_graph_free(h);
@@ -383,8 +384,8 @@ static void weights_from_elsewhere(void) {
 static void orders(void) {
     static const char *const policies[] = {NULL, "O1", "O2", "dfp16", "variant flex16+5; *.bias weights=fp32;"};
     static const char *const optimisers[] = {"sgd", "lamb", "adam", "rmsprop", "adagrad"};
-    for (int m = 0; nn_model_list(m) || m < 100; m++) {
-        const char *model = nn_model_list(m) ? nn_model_list(m) : m == 99 ? "gpt2x32" : NULL;
+    for (int m = 0; nn_model_at(m) || m < 100; m++) {
+        const char *model = nn_model_at(m) ? nn_model_at(m) : m == 99 ? "gpt2x32" : NULL;
         if (!model || strstr(model, "alexnet") || strstr(model, "vgg16")) /* large */
             continue;
         nn_graph *g = nn_graph_new(&(nn_config){.variant = policies[m % 5] ? NULL : "fp16",
@@ -458,13 +459,13 @@ static struct events train(struct training how, nn_train_result *result, char *k
         .stop_on_nonfinite = how.stop};
     const nn_train_events events = {.step = on_step, .context = &e, .nonfinite = on_nonfinite};
     nn_trainer *t = nn_trainer_new(&config, set, NULL, &events);
-    CHECK(set && t && !nn_trainer_advance(t, INT64_MAX, NULL), "%s", tensor_error());
+    CHECK(set && t && !nn_trainer_advance(NULL, t, INT64_MAX), "%s", tensor_error());
     const nn_nonfinite *first = nn_trainer_nonfinite(t);
     snprintf(kept, 200, "%s", "");
     if (first)
         snprintf(kept, 200, "%lld %s %s %s %s %lld", (long long)first->step, first->pass, first->tensor, first->format,
                  first->remedy ? first->remedy : "-", (long long)first->nonfinite);
-    CHECK(!nn_trainer_finish(t, result), "%s", tensor_error());
+    CHECK(!nn_trainer_finish(result, t), "%s", tensor_error());
     nn_trainer_free(t);
     data_free(set);
     return e;

@@ -24,8 +24,8 @@ static nn_graph *new_graph(nn_config c, int outputs) {
     c.seed = 5;
     nn_graph *g = nn_graph_new(&c);
     nn_node x = nn_input(g, SIDE, SIDE, CHANNELS);
-    x = nn_linear_relu(g, "hidden", x, 16);
-    x = nn_linear(g, "out", x, outputs);
+    x = nn_linear(g, "hidden", x, 16, true);
+    x = nn_linear(g, "out", x, outputs, false);
     CHECK(g && !nn_compile(g, x), "%s", tensor_error());
     return g;
 }
@@ -68,8 +68,9 @@ static void smoothed(const char *variant) {
     int correct = -1, right = 0;
     uint64_t seed = 11;
     draw_images(images, PIXELS, &seed);
-    CHECK(!nn_watch(g, keep_output, NULL) && !nn_forward(g, images, labels) && !nn_loss(g, &loss, &correct), "%s",
-          tensor_error());
+    CHECK(!nn_watch(g, keep_output, NULL) && !nn_forward(g, &(nn_batch){.images = images, .labels = labels}) &&
+              !nn_loss(&loss, &correct, g),
+          "%s", tensor_error());
     for (int i = 0; i < BATCH; i++) {
         const double *z = shown[0] + i * CLASSES;
         double sum = 0;
@@ -90,8 +91,9 @@ static void smoothed(const char *variant) {
     CHECK(!nn_backward(g) && !nn_update(g, 0.1f), "%s", tensor_error());
     double evaluated = 0, logits[BATCH * CLASSES], plain = 0;
     int32_t predicted[BATCH];
-    CHECK(!nn_evaluate(g, images, labels, 4, &evaluated, predicted) && !nn_predict(g, images, 4, logits), "%s",
-          tensor_error());
+    CHECK(!nn_evaluate(&evaluated, predicted, g, &(nn_batch){.images = images, .labels = labels, .count = 4}) &&
+              !nn_predict(logits, g, &(nn_batch){.images = images, .count = 4}),
+          "%s", tensor_error());
     for (int i = 0; i < 4; i++) { /* without smoothing */
         double sum = 0;
         for (int c = 0; c < CLASSES; c++)
@@ -110,8 +112,9 @@ static void errors(const char *variant, bool huber) {
     uint64_t seed = 12;
     draw_images(images, PIXELS, &seed);
     draw_images(targets, BATCH * 3, &seed);
-    CHECK(!nn_watch(g, keep_output, NULL) && !nn_forward_targets(g, images, targets) && !nn_loss(g, &loss, NULL), "%s",
-          tensor_error());
+    CHECK(!nn_watch(g, keep_output, NULL) && !nn_forward(g, &(nn_batch){.images = images, .targets = targets}) &&
+              !nn_loss(&loss, NULL, g),
+          "%s", tensor_error());
     for (int i = 0; i < BATCH * 3; i++) {
         const double d = shown[0][i] - (double)targets[i], size = fabs(d);
         want += (!huber ? d * d : size <= 0.5 ? d * d / 2 : 0.5 * (size - 0.25)) / (BATCH * 3);
@@ -121,11 +124,13 @@ static void errors(const char *variant, bool huber) {
     CHECK(!nn_watch(g, NULL, NULL), "%s", tensor_error());
     first = loss;
     for (int i = 0; i < 150; i++)
-        CHECK(!nn_train_step_targets(g, images, targets, 0.2f, &loss), "%s", tensor_error());
+        CHECK(!nn_train_step(&loss, NULL, g, &(nn_batch){.images = images, .targets = targets}, 0.2f), "%s",
+              tensor_error());
     CHECK(loss < first / 20, "%s %s: loss %g at first, %g after 150 steps", variant, huber ? "huber" : "squared error",
           first, loss);
     double evaluated = 0, half = 0, outputs[BATCH * 3];
-    CHECK(!nn_evaluate_targets(g, images, targets, BATCH / 2, &evaluated) && !nn_predict(g, images, BATCH / 2, outputs),
+    CHECK(!nn_evaluate(&evaluated, NULL, g, &(nn_batch){.images = images, .targets = targets, .count = BATCH / 2}) &&
+              !nn_predict(outputs, g, &(nn_batch){.images = images, .count = BATCH / 2}),
           "%s", tensor_error());
     for (int i = 0; i < BATCH / 2 * 3; i++) {
         const double d = outputs[i] - (double)targets[i], size = fabs(d);
@@ -140,12 +145,12 @@ static void errors(const char *variant, bool huber) {
 enum { MIDDLE = 3, MIDDLE_PIXELS = BATCH * SIDE * SIDE * MIDDLE };
 
 static nn_node front(nn_graph *g) {
-    nn_node x = nn_conv2d(g, "conv1", nn_input(g, SIDE, SIDE, CHANNELS), MIDDLE, 3, 1, 1);
+    nn_node x = nn_conv2d(g, "conv1", nn_input(g, SIDE, SIDE, CHANNELS), MIDDLE, 3, &(nn_conv2d_options){.padding = 1});
     return nn_relu(g, "relu1", x);
 }
 static nn_node back(nn_graph *g, nn_node x) {
-    x = nn_conv2d(g, "conv2", x, 4, 3, 1, 1);
-    return nn_linear(g, "out", nn_relu(g, "relu2", x), 3);
+    x = nn_conv2d(g, "conv2", x, 4, 3, &(nn_conv2d_options){.padding = 1});
+    return nn_linear(g, "out", nn_relu(g, "relu2", x), 3, false);
 }
 
 static const tensor *weight_of(const nn_graph *g, const char *name) {
@@ -179,11 +184,13 @@ static void chained(const char *variant) {
     draw_images(images, PIXELS, &seed);
     draw_images(targets, BATCH * 3, &seed);
     for (int step = 0; step < 30; step++) {
-        CHECK(!nn_train_step_targets(whole, images, targets, 0.02f, &losses[0]), "%s", tensor_error());
-        CHECK(!nn_forward_images(first, images) && nn_output(first) &&
+        CHECK(!nn_train_step(&losses[0], NULL, whole, &(nn_batch){.images = images, .targets = targets}, 0.02f), "%s",
+              tensor_error());
+        CHECK(!nn_forward(first, &(nn_batch){.images = images}) && nn_output(first) &&
                   !tensor_store_f32(nn_output(first), middle, MIDDLE_PIXELS) &&
-                  !nn_train_step_targets(second, middle, targets, 0.02f, &losses[1]) && nn_input_gradient(second) &&
-                  !nn_backward_from(first, nn_input_gradient(second)) && !nn_update(first, 0.02f),
+                  !nn_train_step(&losses[1], NULL, second, &(nn_batch){.images = middle, .targets = targets}, 0.02f) &&
+                  nn_input_gradient(second) && !nn_backward_from(first, nn_input_gradient(second)) &&
+                  !nn_update(first, 0.02f),
               "%s", tensor_error());
         at_first = step ? at_first : losses[1];
         CHECK(!floats || losses[0] == losses[1], "%s step %d: loss %a in a chain, %a", variant, step, losses[1],
@@ -226,7 +233,8 @@ static void given(const char *variant, const char *format) {
         CHECK(tensor_load_f32(gradient, numbers, ROWS * CLASSES) == TENSOR_OK && !nn_watch(g, keep_output, NULL), "%s",
               tensor_error());
         for (int i = 0; i < 3; i++) /* the third in memory that is there */
-            CHECK(!nn_forward_images(g, images) && !nn_backward_from(g, gradient), "%s", tensor_error());
+            CHECK(!nn_forward(g, &(nn_batch){.images = images}) && !nn_backward_from(g, gradient), "%s",
+                  tensor_error());
         memcpy(found[own], shown[1], sizeof found[own]);
         for (int i = 0; i < nn_tensor_count(g); i++)
             if (!strcmp(nn_tensor_at(g, i).name, "out.weight.grad"))
@@ -265,20 +273,26 @@ static void refusals(void) {
     nn_graph *plain = new_graph((nn_config){.variant = "fp32"}, CLASSES),
              *error = new_graph((nn_config){.variant = "fp32", .loss = "squared_error"}, 1),
              *none = new_graph((nn_config){.variant = "fp32", .loss = "none", .input_gradient = true}, CLASSES);
-    refused(nn_forward(plain, images, labels), "label 5 is 5, expected 0 to 4");
-    refused(nn_forward_targets(plain, images, images), "targets, but the loss is cross_entropy");
-    refused(nn_forward_images(plain, images), "the loss is cross_entropy, expected none");
-    refused(nn_forward(error, images, labels), "labels, but loss squared_error takes targets");
-    refused(nn_evaluate(error, images, labels, 1, NULL, NULL), "labels, but loss squared_error takes targets");
-    refused(nn_evaluate(plain, images, labels, BATCH, NULL, NULL), "label 5 is 5, expected 0 to 4");
-    refused(nn_forward(none, images, labels), "labels, but loss none takes none");
+    refused(nn_forward(plain, &(nn_batch){.images = images, .labels = labels}), "label 5 is 5, expected 0 to 4");
+    refused(nn_forward(plain, &(nn_batch){.images = images, .targets = images}),
+            "the batch has targets, but loss cross_entropy takes labels");
+    refused(nn_forward(plain, &(nn_batch){.images = images}),
+            "the batch has no labels, which loss cross_entropy takes");
+    refused(nn_forward(error, &(nn_batch){.images = images, .labels = labels}),
+            "labels, but loss squared_error takes targets");
+    refused(nn_evaluate(NULL, NULL, error, &(nn_batch){.images = images, .labels = labels, .count = 1}),
+            "labels, but loss squared_error takes targets");
+    refused(nn_evaluate(NULL, NULL, plain, &(nn_batch){.images = images, .labels = labels, .count = BATCH}),
+            "label 5 is 5, expected 0 to 4");
+    refused(nn_forward(none, &(nn_batch){.images = images, .labels = labels}),
+            "the batch has labels, but loss none takes neither labels nor targets");
     refused(nn_output(none) ? TENSOR_OK : TENSOR_E_ARGUMENT, "output: no forward pass before it");
     refused(nn_input_gradient(none) ? TENSOR_OK : TENSOR_E_ARGUMENT, "input gradient: no backward pass before it");
     refused(nn_input_gradient(plain) ? TENSOR_OK : TENSOR_E_ARGUMENT, "made without input_gradient");
     tensor *gradient = tensor_new(FMT_FP32, TENSOR_SHAPE(BATCH, CLASSES)),
            *small = tensor_new(FMT_FP32, TENSOR_SHAPE(2)), *half = tensor_new(FMT_FP16, TENSOR_SHAPE(BATCH, CLASSES));
     refused(nn_backward_from(none, gradient), "backward: no forward pass before it");
-    CHECK(!nn_forward_images(none, images), "%s", tensor_error());
+    CHECK(!nn_forward(none, &(nn_batch){.images = images}), "%s", tensor_error());
     refused(nn_backward(none), "its gradient is given (nn_backward_from)");
     refused(nn_backward_from(none, NULL), "the gradient is NULL");
     refused(nn_backward_from(none, small), "slice");
@@ -286,14 +300,14 @@ static void refusals(void) {
     CHECK(!nn_backward_from(none, gradient) && nn_input_gradient(none) && !nn_update(none, 0.1f) &&
               nn_input_gradient(none),
           "%s", tensor_error());
-    CHECK(!nn_forward_images(none, images), "%s", tensor_error());
+    CHECK(!nn_forward(none, &(nn_batch){.images = images}), "%s", tensor_error());
     refused(nn_input_gradient(none) ? TENSOR_OK : TENSOR_E_ARGUMENT, "input gradient: no backward pass before it");
-    refused(nn_loss(none, NULL, NULL), "loss: no forward pass before it");
+    refused(nn_loss(NULL, NULL, none), "loss: no forward pass before it");
     /* with a policy too it is to be numbers, of the output's shape */
     nn_graph *any = new_graph((nn_config){.policy = "variant fp32;", .loss = "none"}, CLASSES);
     tensor *whole = tensor_new(FMT_I32, TENSOR_SHAPE(BATCH, CLASSES)),
            *wide = tensor_new(FMT_FP16, TENSOR_SHAPE(BATCH, CLASSES + 1));
-    CHECK(!nn_forward_images(any, images), "%s", tensor_error());
+    CHECK(!nn_forward(any, &(nn_batch){.images = images}), "%s", tensor_error());
     refused(nn_backward_from(any, whole), "slice");
     refused(nn_backward_from(any, wide), "slice");
     CHECK(!nn_backward_from(any, half), "%s", tensor_error());
@@ -321,8 +335,9 @@ static void kept(void) {
         nn_graph *g = new_graph(c, CLASSES), *plain = new_graph((nn_config){.variant = "flex16+5"}, CLASSES);
         CHECK(!nn_checkpoint_save(g, path, NULL, 0), "%s", tensor_error());
         nn_graph *again = nn_checkpoint_graph(path, NULL);
-        nn_node x = nn_linear_relu(again, "hidden", nn_input(again, SIDE, SIDE, CHANNELS), 16);
-        CHECK(again && !nn_compile(again, nn_linear(again, "out", x, CLASSES)) && !nn_checkpoint_load(again, path),
+        nn_node x = nn_linear(again, "hidden", nn_input(again, SIDE, SIDE, CHANNELS), 16, true);
+        CHECK(again && !nn_compile(again, nn_linear(again, "out", x, CLASSES, false)) &&
+                  !nn_checkpoint_load(again, path),
               "%s", tensor_error());
         refused(nn_checkpoint_load(plain, path), "that of the network is the default");
         CHECK(!nn_checkpoint_save(plain, path, NULL, 0), "%s", tensor_error());

@@ -25,9 +25,9 @@ static nn_graph *network(const nn_config *config) {
     CHECK(g, "%s", tensor_error());
     if (!g)
         return NULL;
-    nn_node x = nn_conv2d(g, "conv", nn_input(g, SIDE, SIDE, 3), 8, 3, 1, 1);
-    x = nn_avgpool_global(g, "pool", nn_batchnorm(g, "norm", x, true));
-    x = nn_linear(g, "fc2", nn_linear_relu(g, "fc1", x, 16), CLASSES);
+    nn_node x = nn_conv2d(g, "conv", nn_input(g, SIDE, SIDE, 3), 8, 3, &(nn_conv2d_options){.padding = 1});
+    x = nn_avgpool_global(g, "pool", nn_batchnorm(g, "norm", x, &(nn_batchnorm_options){.relu = true}));
+    x = nn_linear(g, "fc2", nn_linear(g, "fc1", x, 16, true), CLASSES, false);
     CHECK(!nn_compile(g, x), "%s", tensor_error());
     return g;
 }
@@ -40,7 +40,9 @@ static float rate_of(const nn_config *c, uint64_t step) {
 static void train(nn_graph *g, const nn_config *config, int steps) {
     for (int i = 0; i < steps; i++) {
         new_batch(nn_steps(g));
-        CHECK(!nn_train_step(g, images, labels, rate_of(config, nn_steps(g)), NULL, NULL), "%s", tensor_error());
+        CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels},
+                             rate_of(config, nn_steps(g))),
+              "%s", tensor_error());
     }
 }
 
@@ -223,7 +225,7 @@ static void against_formulas(const struct setting *s, const char *variant) {
     for (int t = 1; t <= STEPS; t++) {
         const float rate = rate_of(&c, nn_steps(g));
         new_batch(nn_steps(g));
-        CHECK(!nn_forward(g, images, labels) && !nn_backward(g), "%s", tensor_error());
+        CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}) && !nn_backward(g), "%s", tensor_error());
         take_gradients(&c);
         CHECK(!nn_update(g, rate), "%s", tensor_error());
         way += rate;
@@ -258,7 +260,7 @@ struct bytes {
 static struct bytes state_of(const nn_graph *g) {
     struct bytes s = {NULL, nn_state_bytes(g)};
     s.at = malloc(s.n ? s.n : 1);
-    CHECK(s.n > 1000 && s.at && !nn_state_get(g, s.at, s.n), "%s", tensor_error());
+    CHECK(s.n > 1000 && s.at && !nn_state_save(s.at, s.n, g), "%s", tensor_error());
     return s;
 }
 
@@ -271,7 +273,7 @@ static struct bytes after(const struct setting *s, const nn_config *c, int first
     CHECK(!tensor_set_backend(row) && !tensor_set_threads(threads), "%s", tensor_error());
     nn_graph *g = network(c);
     if (from.at)
-        CHECK(!nn_state_set(g, from.at, from.n), "%s: %s", s->name, tensor_error());
+        CHECK(!nn_state_restore(g, from.at, from.n), "%s: %s", s->name, tensor_error());
     train(g, c, first);
     train(g, c, then);
     struct bytes state = state_of(g);
@@ -347,7 +349,8 @@ static void narrow(const char *variant) {
         nn_graph *g = network(&c);
         for (int step = 0; step < 150; step++) {
             new_batch((uint64_t)step % 3);
-            CHECK(!nn_train_step(g, images, labels, 0.01f, &loss[i][step > 0], NULL), "%s", tensor_error());
+            CHECK(!nn_train_step(&loss[i][step > 0], NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.01f),
+                  "%s", tensor_error());
         }
         nn_graph_free(g);
     }
@@ -364,7 +367,7 @@ static void infinite_gradient(const char *optimiser, const char *decay) {
     nn_graph *g = network(&c);
     int directions = 0;
     new_batch(0);
-    CHECK(!nn_forward(g, images, labels) && !nn_backward(g), "%s", tensor_error());
+    CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}) && !nn_backward(g), "%s", tensor_error());
     for (int i = 0; i < nn_tensor_count(g); i++) {
         const nn_tensor_info info = nn_tensor_at(g, i);
         double x[MOST];
@@ -420,7 +423,7 @@ static void errors(void) {
     refused((nn_config){.optimiser = "adam", .nesterov = true}, "nesterov: optimiser adam");
     refused((nn_config){.narrow_state = true}, "narrow_state: optimiser sgd");
     refused((nn_config){.variant = "fp16", .optimiser = "adam", .narrow_state = true}, "narrow_state: variant fp16");
-    CHECK(!strcmp(nn_optimiser_list(2), "adamw") && !nn_optimiser_list(-1) && !nn_optimiser_list(6), "the list");
+    CHECK(!strcmp(nn_optimiser_at(2), "adamw") && !nn_optimiser_at(-1) && !nn_optimiser_at(6), "the list");
 
     /* The state of one optimiser is none of another. */
     nn_config c = config_of(&settings[6], "fp32");
@@ -428,7 +431,7 @@ static void errors(void) {
     c.epsilon = 1e-3f;
     nn_graph *b = network(&c);
     struct bytes state = state_of(a);
-    CHECK(nn_state_set(b, state.at, state.n) == TENSOR_E_DATA && strstr(tensor_error(), "other layers or settings"),
+    CHECK(nn_state_restore(b, state.at, state.n) == TENSOR_E_DATA && strstr(tensor_error(), "other layers or settings"),
           "%s", tensor_error());
     free(state.at);
     nn_graph_free(a);

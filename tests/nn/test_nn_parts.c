@@ -34,7 +34,8 @@ static void new_batch(uint64_t step) {
 static void train(nn_graph *g, int steps) {
     for (int i = 0; i < steps; i++) {
         new_batch(nn_steps(g));
-        CHECK(!nn_train_step(g, images, labels, 0.05f, NULL, NULL), "%s", tensor_error());
+        CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.05f), "%s",
+              tensor_error());
     }
 }
 
@@ -46,7 +47,7 @@ struct bytes {
 static struct bytes state_of(const nn_graph *g) {
     struct bytes s = {NULL, nn_state_bytes(g)};
     s.at = malloc(s.n);
-    CHECK(s.n > 1000 && s.at && !nn_state_get(g, s.at, s.n), "%s", tensor_error());
+    CHECK(s.n > 1000 && s.at && !nn_state_save(s.at, s.n, g), "%s", tensor_error());
     return s;
 }
 
@@ -64,12 +65,12 @@ static void same_state(const char *what, const nn_graph *g, struct bytes want) {
 static int continue_elsewhere(const char *variant, const char *model) {
     nn_graph *g = network(variant, model);
     struct bytes s = {malloc(nn_state_bytes(g)), nn_state_bytes(g)};
-    if (fread(s.at, 1, s.n, stdin) != s.n || nn_state_set(g, s.at, s.n)) {
+    if (fread(s.at, 1, s.n, stdin) != s.n || nn_state_restore(g, s.at, s.n)) {
         fprintf(stderr, "%s\n", tensor_error());
         return 1;
     }
     train(g, STEPS);
-    const bool done = !nn_state_get(g, s.at, s.n) && fwrite(s.at, 1, s.n, stdout) == s.n && !fflush(stdout);
+    const bool done = !nn_state_save(s.at, s.n, g) && fwrite(s.at, 1, s.n, stdout) == s.n && !fflush(stdout);
     free(s.at);
     nn_graph_free(g);
     return done && !check_failures ? 0 : 1;
@@ -111,9 +112,12 @@ static void parts(const char *variant) {
         double want, loss;
         int want_correct, correct;
         new_batch(nn_steps(whole));
-        CHECK(!nn_train_step(whole, images, labels, 0.05f, &want, &want_correct), "%s", tensor_error());
-        CHECK(!nn_evaluate(g, images, labels, BATCH, &loss, NULL), "%s", tensor_error());
-        CHECK(!nn_forward(g, images, labels) && !nn_loss(g, &loss, &correct) && !nn_backward(g) && !nn_update(g, 0.05f),
+        CHECK(!nn_train_step(&want, &want_correct, whole, &(nn_batch){.images = images, .labels = labels}, 0.05f), "%s",
+              tensor_error());
+        CHECK(!nn_evaluate(&loss, NULL, g, &(nn_batch){.images = images, .labels = labels, .count = BATCH}), "%s",
+              tensor_error());
+        CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}) && !nn_loss(&loss, &correct, g) &&
+                  !nn_backward(g) && !nn_update(g, 0.05f),
               "%s", tensor_error());
         CHECK(loss == want && correct == want_correct, "%s step %d: %a, %d right; in parts %a, %d", variant, step, want,
               want_correct, loss, correct);
@@ -122,7 +126,7 @@ static void parts(const char *variant) {
     CHECK(nn_steps(g) == 4 && nn_steps(whole) == 4, "%d steps", (int)nn_steps(g));
     struct bytes s = state_of(g);
     train(other, 1); /* whatever it did before is gone */
-    CHECK(!nn_state_set(other, s.at, s.n), "%s", tensor_error());
+    CHECK(!nn_state_restore(other, s.at, s.n), "%s", tensor_error());
     same_state(variant, other, s);
     train(g, 3);
     train(other, 3);
@@ -131,8 +135,9 @@ static void parts(const char *variant) {
     double logits[BATCH * CLASSES];
     int32_t predicted[BATCH];
     new_batch(77);
-    CHECK(!nn_predict(g, images, 5, logits) && !nn_evaluate(g, images, labels, 5, NULL, predicted), "%s",
-          tensor_error());
+    CHECK(!nn_predict(logits, g, &(nn_batch){.images = images, .count = 5}) &&
+              !nn_evaluate(NULL, predicted, g, &(nn_batch){.images = images, .labels = labels, .count = 5}),
+          "%s", tensor_error());
     for (int i = 0; i < 5; i++) {
         int best = 0;
         for (int c = 1; c < CLASSES; c++)
@@ -155,7 +160,8 @@ static void bytes_of_images(const char *variant) {
     uint64_t random = 9;
     data_pixel_values(values, 3, mean, deviation);
     new_batch(0);
-    CHECK(nn_forward_pixels(a, pixels, labels) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "nn_set_pixel_values"),
+    CHECK(nn_forward(a, &(nn_batch){.pixels = pixels, .labels = labels}) == TENSOR_E_ARGUMENT &&
+              strstr(tensor_error(), "nn_set_pixel_values"),
           "%s", tensor_error());
     CHECK(!nn_set_pixel_values(a, values), "%s", tensor_error());
     for (int step = 0; step < 3; step++) {
@@ -164,11 +170,11 @@ static void bytes_of_images(const char *variant) {
             images[i] = values[i % 3 * 256 + pixels[i]];
         }
         double la, lb;
-        CHECK(!nn_forward_pixels(a, pixels, labels) && !nn_backward(a) && !nn_update(a, 0.05f) &&
-                  !nn_loss(a, &la, NULL),
+        CHECK(!nn_forward(a, &(nn_batch){.pixels = pixels, .labels = labels}) && !nn_backward(a) &&
+                  !nn_update(a, 0.05f) && !nn_loss(&la, NULL, a),
               "%s", tensor_error());
-        CHECK(!nn_train_step(b, images, labels, 0.05f, &lb, NULL) && la == lb, "%s: loss %a, of bytes %a", variant, lb,
-              la);
+        CHECK(!nn_train_step(&lb, NULL, b, &(nn_batch){.images = images, .labels = labels}, 0.05f) && la == lb,
+              "%s: loss %a, of bytes %a", variant, lb, la);
     }
     struct bytes s = state_of(a);
     same_state("of bytes", b, s);
@@ -185,33 +191,84 @@ static void refused(tensor_status got, tensor_status want, const char *part) {
           (int)want, part);
 }
 
+/* What a batch lacks, has twice or has of the wrong kind; nothing of the network has changed then. */
+static void contradictions(nn_graph *g) {
+    static const uint8_t pixels[BATCH * 768];
+    static const int64_t indices[BATCH];
+    static const tensor_augmentation augmentation = {1, 0};
+    const int32_t token = 0;
+    const float target = 0;
+    const struct {
+        nn_batch batch;
+        const char *words;
+    } bad[] = {
+        {{.labels = labels}, "the batch has no inputs, expected images, pixels or indices"},
+        {{.images = images, .pixels = pixels, .labels = labels},
+         "the batch has images and pixels, expected one kind of inputs"},
+        {{.images = images, .indices = indices, .labels = labels},
+         "the batch has images and indices, expected one kind of inputs"},
+        {{.tokens = &token, .labels = labels}, "the batch has tokens, but the input of the network is images"},
+        {{.indices = indices, .labels = labels}, "indices and no data (nn_data_new), expected both or neither"},
+        {{.images = images, .labels = labels, .augmentation = &augmentation}, "an augmentation, which is for training"},
+        {{.images = images}, "the batch has no labels, which loss cross_entropy takes"},
+        {{.images = images, .labels = labels, .targets = &target}, "targets, but loss cross_entropy takes labels"},
+        {{.pixels = pixels, .labels = labels}, "nn_set_pixel_values has not said what they mean"},
+        {{.images = images, .labels = labels, .count = BATCH - 1}, "7 images, expected a whole batch of 8"},
+        {{.images = images, .labels = labels, .count = -2}, "-2 images, expected a whole batch of 8"}};
+    struct bytes before = state_of(g);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        double loss = -7;
+        refused(nn_forward(g, &bad[i].batch), TENSOR_E_ARGUMENT, bad[i].words);
+        refused(nn_train_step(&loss, NULL, g, &bad[i].batch, 0.1f), TENSOR_E_ARGUMENT, bad[i].words);
+        CHECK(loss == -7, "a refused step wrote its loss, %g", loss);
+    }
+    refused(nn_forward(g, NULL), TENSOR_E_ARGUMENT, "the batch is NULL");
+    refused(nn_evaluate(NULL, NULL, g, NULL), TENSOR_E_ARGUMENT, "the batch is NULL");
+    refused(nn_predict((double[1]){0}, NULL, &(nn_batch){.images = images}), TENSOR_E_ARGUMENT, "the graph is NULL");
+    refused(nn_predict(NULL, g, &(nn_batch){.images = images}), TENSOR_E_ARGUMENT, "logits is NULL");
+    same_state("a batch that does not suit", g, before);
+    free(before.at);
+    /* a count of 0 is the whole batch, and a prediction reads no labels */
+    static double whole[BATCH * CLASSES], same[BATCH * CLASSES];
+    CHECK(!nn_predict(whole, g, &(nn_batch){.images = images, .count = BATCH}) &&
+              !nn_predict(same, g, &(nn_batch){.images = images, .labels = labels}) &&
+              !memcmp(whole, same, sizeof whole),
+          "a count of 0: %s", tensor_error());
+}
+
 static void order(void) {
     nn_graph *g = network("dfp16", "mlp2"), *half = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1});
     new_batch(1);
     refused(nn_backward(g), TENSOR_E_ARGUMENT, "no forward pass");
     refused(nn_update(g, 0.1f), TENSOR_E_ARGUMENT, "no backward pass");
     double nothing;
-    refused(nn_loss(g, &nothing, NULL), TENSOR_E_ARGUMENT, "no forward pass");
+    refused(nn_loss(&nothing, NULL, g), TENSOR_E_ARGUMENT, "no forward pass");
     labels[3] = CLASSES;
     struct bytes before = state_of(g);
-    refused(nn_forward(g, images, labels), TENSOR_E_ARGUMENT, "label 3 is 5, expected 0 to 4");
+    refused(nn_forward(g, &(nn_batch){.images = images, .labels = labels}), TENSOR_E_ARGUMENT,
+            "label 3 is 5, expected 0 to 4");
     same_state("a label out of range", g, before);
     free(before.at);
     new_batch(1);
-    CHECK(!nn_forward(g, images, labels), "%s", tensor_error());
+    CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}), "%s", tensor_error());
     refused(nn_update(g, 0.1f), TENSOR_E_ARGUMENT, "no backward pass");
-    CHECK(!nn_evaluate(g, images, labels, 2, NULL, NULL), "%s", tensor_error());
+    CHECK(!nn_evaluate(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels, .count = 2}), "%s",
+          tensor_error());
     refused(nn_backward(g), TENSOR_E_ARGUMENT, "still exist"); /* evaluation has had the memory */
-    CHECK(!nn_forward(g, images, labels) && !nn_backward(g), "%s", tensor_error());
-    CHECK(!nn_evaluate(g, images, labels, 2, NULL, NULL), "%s", tensor_error()); /* gradients have their own */
+    CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}) && !nn_backward(g), "%s", tensor_error());
+    CHECK(!nn_evaluate(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels, .count = 2}), "%s",
+          tensor_error()); /* gradients have their own */
     refused(nn_backward(g), TENSOR_E_ARGUMENT, "no forward pass");
     refused(nn_update(g, NAN), TENSOR_E_ARGUMENT, "learning rate: nan");
     CHECK(!nn_update(g, 0.1f), "%s", tensor_error());
     refused(nn_update(g, 0.1f), TENSOR_E_ARGUMENT, "no backward pass");
-    refused(nn_forward(half, images, labels), TENSOR_E_ARGUMENT, "not compiled");
-    refused(nn_loss(half, NULL, NULL), TENSOR_E_ARGUMENT, "not compiled");
-    refused(nn_predict(g, images, BATCH + 1, (double[1]){0}), TENSOR_E_ARGUMENT, "9 images, expected 1 ... 8");
-    refused(nn_predict(g, NULL, 1, (double[1]){0}), TENSOR_E_ARGUMENT, "images is NULL");
+    refused(nn_forward(half, &(nn_batch){.images = images, .labels = labels}), TENSOR_E_ARGUMENT, "not compiled");
+    refused(nn_loss(NULL, NULL, half), TENSOR_E_ARGUMENT, "not compiled");
+    refused(nn_predict((double[1]){0}, g, &(nn_batch){.images = images, .count = BATCH + 1}), TENSOR_E_ARGUMENT,
+            "9 images, expected 1 ... 8");
+    refused(nn_predict((double[1]){0}, g, &(nn_batch){.count = 1}), TENSOR_E_ARGUMENT,
+            "the batch has no inputs, expected images, pixels or indices");
+    contradictions(g);
     CHECK(!nn_state_bytes(half) && !nn_state_bytes(NULL) && !nn_steps(NULL), "the state of nothing");
     nn_graph_free(half);
     nn_graph_free(g);
@@ -221,18 +278,18 @@ static void wrong_states(void) {
     nn_graph *g = network("flex16+5", "mlp2");
     train(g, 2);
     struct bytes s = state_of(g), bad = {malloc(s.n), s.n};
-    refused(nn_state_set(g, s.at, s.n - 1), TENSOR_E_ARGUMENT, "bytes, expected");
-    refused(nn_state_get(g, NULL, s.n), TENSOR_E_ARGUMENT, "NULL");
+    refused(nn_state_restore(g, s.at, s.n - 1), TENSOR_E_ARGUMENT, "bytes, expected");
+    refused(nn_state_save(NULL, s.n, g), TENSOR_E_ARGUMENT, "NULL");
     memset(bad.at, 0, bad.n);
-    refused(nn_state_set(g, bad.at, bad.n), TENSOR_E_DATA, "does not begin");
+    refused(nn_state_restore(g, bad.at, bad.n), TENSOR_E_DATA, "does not begin");
     nn_graph *dfp = network("dfp16", "mlp2"),
              *seed = network_of(
                  &(nn_config){
                      .variant = "flex16+5", .batch = BATCH, .seed = 4, .momentum = 0.9f, .weight_decay = 1e-3f},
                  "mlp2");
     struct bytes other = state_of(dfp), another = state_of(seed);
-    refused(nn_state_set(g, other.at, other.n), TENSOR_E_DATA, "to a network in dfp16, this one is in flex16+5");
-    refused(nn_state_set(g, another.at, another.n), TENSOR_E_DATA, "other layers or settings");
+    refused(nn_state_restore(g, other.at, other.n), TENSOR_E_DATA, "to a network in dfp16, this one is in flex16+5");
+    refused(nn_state_restore(g, another.at, another.n), TENSOR_E_DATA, "other layers or settings");
     /* any byte may be damaged: an error that leaves everything as it was, or a state that is one */
     uint64_t random = 5;
     int refusals = 0;
@@ -240,12 +297,12 @@ static void wrong_states(void) {
         memcpy(bad.at, s.at, s.n);
         const size_t at = i < 400 ? (size_t)i : check_random(&random) % s.n;
         bad.at[at] ^= (unsigned char)(1 + check_random(&random) % 255);
-        if (nn_state_set(g, bad.at, bad.n)) {
+        if (nn_state_restore(g, bad.at, bad.n)) {
             refusals++;
             if (i % 20 == 0)
                 same_state("after a refused state", g, s);
         } else {
-            CHECK(!nn_state_set(g, s.at, s.n), "%s", tensor_error());
+            CHECK(!nn_state_restore(g, s.at, s.n), "%s", tensor_error());
         }
     }
     CHECK(refusals > 100, "only %d damaged states of 3000 were refused", refusals);
@@ -254,11 +311,11 @@ static void wrong_states(void) {
     nn_graph *relu[2];
     for (int i = 0; i < 2; i++) {
         relu[i] = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 2});
-        nn_node x = nn_batchnorm(relu[i], "norm", nn_input(relu[i], 4, 4, 2), i);
-        CHECK(!nn_compile(relu[i], nn_linear(relu[i], "fc", x, 2)), "%s", tensor_error());
+        nn_node x = nn_batchnorm(relu[i], "norm", nn_input(relu[i], 4, 4, 2), &(nn_batchnorm_options){.relu = i});
+        CHECK(!nn_compile(relu[i], nn_linear(relu[i], "fc", x, 2, false)), "%s", tensor_error());
     }
     struct bytes without = state_of(relu[0]);
-    refused(nn_state_set(relu[1], without.at, without.n), TENSOR_E_DATA, "other layers or settings");
+    refused(nn_state_restore(relu[1], without.at, without.n), TENSOR_E_DATA, "other layers or settings");
     free(without.at);
     nn_graph_free(relu[0]);
     nn_graph_free(relu[1]);
@@ -341,17 +398,17 @@ static void watching(const char *variant) {
 /* A training of a network that the caller builds is that of the same network by name. */
 static nn_node build(nn_graph *g, int height, int width, int channels, int classes, void *context) {
     ++*(int *)context;
-    return nn_linear(g, "fc2", nn_linear_relu(g, "fc1", nn_input(g, height, width, channels), 128), classes);
+    return nn_linear(g, "fc2", nn_linear(g, "fc1", nn_input(g, height, width, channels), 128, true), classes, false);
 }
 
 static nn_node other_images(nn_graph *g, int height, int width, int channels, int classes, void *context) {
     (void)channels, (void)context;
-    return nn_linear(g, "fc", nn_input(g, 2 * height, width, 1), classes);
+    return nn_linear(g, "fc", nn_input(g, 2 * height, width, 1), classes, false);
 }
 
 static nn_node few_classes(nn_graph *g, int height, int width, int channels, int classes, void *context) {
     (void)context;
-    return nn_linear(g, "fc", nn_input(g, height, width, channels), classes - 1);
+    return nn_linear(g, "fc", nn_input(g, height, width, channels), classes - 1, false);
 }
 
 static void training(void) {
@@ -365,7 +422,7 @@ static void training(void) {
     int calls = 0;
     CHECK(!nn_train(&named, &config, set, NULL, NULL), "%s", tensor_error());
     config.model = NULL;
-    refused(nn_train(&own, &config, set, NULL, NULL), TENSOR_E_ARGUMENT, "model '(null)'");
+    refused(nn_train(&own, &config, set, NULL, NULL), TENSOR_E_ARGUMENT, "model NULL");
     config.build = build;
     config.build_context = &calls;
     config.build = other_images;
@@ -387,8 +444,8 @@ int main(int argc, char **argv) {
     order();
     wrong_states();
     training();
-    for (int i = 0; nn_variant_list(i); i++) {
-        const char *variant = nn_variant_list(i)->name;
+    for (int i = 0; nn_variant_at(i); i++) {
+        const char *variant = nn_variant_at(i)->name;
         parts(variant);
         bytes_of_images(variant);
         move(argv[0], variant, i % 2 ? "mlp2" : "resnet8");

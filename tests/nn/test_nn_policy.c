@@ -62,10 +62,10 @@ static double step(nn_graph *g, const char *model, float rate) {
     tensor_status status;
     if (nn_model_reads_text(model)) {
         new_text(nn_steps(g));
-        status = nn_train_step_tokens(g, tokens, labels, rate, &loss, NULL);
+        status = nn_train_step(&loss, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels}, rate);
     } else {
         new_batch(nn_steps(g));
-        status = nn_train_step(g, images, labels, rate, &loss, NULL);
+        status = nn_train_step(&loss, NULL, g, &(nn_batch){.images = images, .labels = labels}, rate);
     }
     CHECK(!status, "%s: %s", model, tensor_error());
     return loss;
@@ -81,9 +81,9 @@ static const char *const models[] = {"mlp2", "resnet8", "gpt1x32", "lstm-char", 
 enum { MODELS = sizeof models / sizeof models[0] };
 
 static void test_presets(void) {
-    for (int p = 0; nn_policy_list(p); p++)
+    for (int p = 0; nn_policy_at(p); p++)
         for (int m = 0; m < MODELS; m++) {
-            const nn_config config = config_of(nn_policy_list(p));
+            const nn_config config = config_of(nn_policy_at(p));
             nn_graph *g = network(models[m], &config);
             double first = 0, last = 0;
             const int steps = m < 4 ? 24 : 2;
@@ -95,7 +95,7 @@ static void test_presets(void) {
                     last += loss / 4;
             }
             CHECK(!g || (isfinite(last) && (steps < 8 || last < 0.97 * first)), "%s, %s: loss %g, then %g", models[m],
-                  nn_policy_list(p), first, last);
+                  nn_policy_at(p), first, last);
             nn_graph_free(g);
         }
 }
@@ -135,8 +135,8 @@ static void train_both(const char *model, const nn_config *a, const nn_config *b
 static void test_variants(void) {
     char policy[100];
     for (int m = 1; m < 3; m++)
-        for (int i = 0; nn_variant_list(i); i++) {
-            const char *name = nn_variant_list(i)->name;
+        for (int i = 0; nn_variant_at(i); i++) {
+            const char *name = nn_variant_at(i)->name;
             nn_config variant = config_of(NULL), rules = config_of(policy);
             variant.variant = name;
             snprintf(policy, sizeof policy, "variant %s;", name);
@@ -158,7 +158,7 @@ static void test_variants(void) {
 /* --- roles -------------------------------------------------------------------------------------------------------- */
 
 static const char *role_of(nn_graph *g, const char *name, const char *role) {
-    for (int i = 0; i < nn_role_rows(g); i++)
+    for (int i = 0; i < nn_role_row_count(g); i++)
         if (!strcmp(nn_role_row_at(g, i).name, name))
             return nn_role(g, i, role);
     return NULL;
@@ -306,8 +306,9 @@ static void test_predictors(void) {
         nn_graph *g = nn_graph_new(&config);
         CHECK(g, "%s", tensor_error());
         nn_node r = nn_relu(g, "relu", nn_input(g, SIDE, SIDE, 3));
-        nn_node y = nn_add(g, "sum", nn_conv2d(g, "conv1", r, 2, 3, 1, 1), nn_conv2d(g, "conv2", r, 2, 3, 1, 1));
-        CHECK(!nn_compile(g, nn_linear(g, "fc", y, CLASSES)), "%s: %s", policy, tensor_error());
+        nn_node y = nn_add(g, "sum", nn_conv2d(g, "conv1", r, 2, 3, &(nn_conv2d_options){.padding = 1}),
+                           nn_conv2d(g, "conv2", r, 2, 3, &(nn_conv2d_options){.padding = 1}), false);
+        CHECK(!nn_compile(g, nn_linear(g, "fc", y, CLASSES, false)), "%s: %s", policy, tensor_error());
         int conversions = 0, current = 0, ngraph = 0;
         for (int k = 0; k < nn_tensor_count(g); k++) {
             const nn_tensor_info info = nn_tensor_at(g, k);
@@ -490,11 +491,11 @@ static void test_loss_scales(void) {
         nn_graph *g = network("mlp2", &config);
         CHECK(g && !strcmp(nn_policy_loss_scale(g), scales[i]) && !strcmp(nn_graph_policy(g), policy), "%s: %s", policy,
               g ? nn_graph_policy(g) : tensor_error());
-        CHECK(!nn_loss_scale_text(scales[i], want, sizeof want) &&
-                  !nn_loss_scale_text(nn_policy_loss_scale(g), got, sizeof got) && !strcmp(want, got),
+        CHECK(!nn_loss_scale_text(want, sizeof want, scales[i]) &&
+                  !nn_loss_scale_text(got, sizeof got, nn_policy_loss_scale(g)) && !strcmp(want, got),
               "%s", scales[i]);
         nn_loss_scale now;
-        CHECK(!nn_loss_scale_get(g, &now), "%s", tensor_error());
+        CHECK(!nn_loss_scale_of(&now, g), "%s", tensor_error());
         const double first[] = {1, 1024, 0.125, 4096};
         CHECK(now.scale == first[i], "%s: begins at %g", scales[i], now.scale);
         nn_graph_free(g);
@@ -616,11 +617,11 @@ static void test_state(const char *policy, const char *model) {
     }
     for (int i = 0; c && i < 3; i++)
         step(c, model, 0.05f);
-    CHECK(!nn_state_get(a, one, bytes) && !nn_state_get(b, other, bytes), "%s", tensor_error());
+    CHECK(!nn_state_save(one, bytes, a) && !nn_state_save(other, bytes, b), "%s", tensor_error());
     CHECK(!memcmp(one, other, bytes), "%s, %s: another state after a checkpoint", policy, model);
-    CHECK(!c || (!nn_state_get(c, other, bytes) && !memcmp(one, other, bytes)), "%s, %s: a graph of the file", policy,
+    CHECK(!c || (!nn_state_save(other, bytes, c) && !memcmp(one, other, bytes)), "%s, %s: a graph of the file", policy,
           model);
-    CHECK(!nn_state_set(b, one, bytes), "%s", tensor_error());
+    CHECK(!nn_state_restore(b, one, bytes), "%s", tensor_error());
     /* other policies refuse it */
     nn_config apart = config_of("variant fp32; * gradients=bf16");
     nn_graph *d = network(model, &apart);
@@ -661,8 +662,8 @@ static void test_read_twice(void) {
         const int file = mkstemp(path);
         const nn_config config = config_of(policies[i]);
         nn_graph *g = nn_graph_new(&config);
-        nn_node x = nn_linear_relu(g, "fc1", nn_input(g, SIDE, SIDE, 3), 7);
-        x = nn_linear(g, "fc2", nn_broadcast_mul(g, "square", x, x), CLASSES);
+        nn_node x = nn_linear(g, "fc1", nn_input(g, SIDE, SIDE, 3), 7, true);
+        x = nn_linear(g, "fc2", nn_broadcast_mul(g, "square", x, x), CLASSES, false);
         CHECK(!nn_compile(g, x), "%s", tensor_error());
         step(g, "mlp2", 0.01f);
         for (int k = 0; k < nn_tensor_count(g); k++)

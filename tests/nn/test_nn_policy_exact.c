@@ -258,8 +258,8 @@ static nn_graph *network(void) {
                                             .weight_decay = decay,
                                             .loss_scale = "none"});
     CHECK(g, "%s: %s", policy, tensor_error());
-    nn_node x = nn_linear_relu(g, "fc1", nn_input(g, 1, 1, INPUTS), HIDDEN);
-    x = nn_linear(g, "fc2", nn_batchnorm(g, "bn", x, false), CLASSES);
+    nn_node x = nn_linear(g, "fc1", nn_input(g, 1, 1, INPUTS), HIDDEN, true);
+    x = nn_linear(g, "fc2", nn_batchnorm(g, "bn", x, NULL), CLASSES, false);
     CHECK(!nn_compile(g, x), "%s: %s", policy, tensor_error());
     CHECK(!nn_watch(g, watch, NULL), "%s", tensor_error());
     return g;
@@ -278,7 +278,8 @@ static void train(void (*follows)(void)) {
         }
         for (int i = 0; i < BATCH * INPUTS; i++)
             images[i] = (float)(check_random(&seed) >> 40) * 0x1p-23f - 1;
-        CHECK(!nn_train_step(g, images, labels, rate, NULL, NULL), "%s: %s", policy, tensor_error());
+        CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, rate), "%s: %s", policy,
+              tensor_error());
         for (int i = 0; i < BATCH * INPUTS; i++)
             check(of("input"), i, as_held(of("input"), images[i]));
         follows();

@@ -30,14 +30,14 @@ static nn_graph *network(const char *variant, const char *device, layer first, l
     nn_node x = first(g, "one", nn_embedding(g, "embedding", nn_tokens(g, LENGTH, VOCABULARY), 6, 1), 14);
     if (second)
         x = second(g, "two", x, 10);
-    CHECK(!nn_compile(g, nn_linear(g, "head", x, VOCABULARY)), "%s %s: %s", variant, device, tensor_error());
+    CHECK(!nn_compile(g, nn_linear(g, "head", x, VOCABULARY, false)), "%s %s: %s", variant, device, tensor_error());
     return g;
 }
 
 static double step(nn_graph *g, float rate) {
     double loss = NAN;
     draw_batch();
-    CHECK(!nn_train_step_tokens(g, tokens, labels, rate, &loss, NULL), "%s", tensor_error());
+    CHECK(!nn_train_step(&loss, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels}, rate), "%s", tensor_error());
     return loss;
 }
 
@@ -51,7 +51,8 @@ static void learns(const char *variant, layer first, const char *name) {
     double of_test;
     int right = 0;
     draw_batch();
-    CHECK(!nn_evaluate_tokens(g, tokens, labels, BATCH, &of_test, predicted), "%s", tensor_error());
+    CHECK(!nn_evaluate(&of_test, predicted, g, &(nn_batch){.tokens = tokens, .labels = labels, .count = BATCH}), "%s",
+          tensor_error());
     for (int i = 0; i < ROWS; i++)
         right += predicted[i] == labels[i];
     CHECK(begin > 1.2 && loss < 0.2 && of_test < 0.25 && right >= ROWS * 9 / 10,
@@ -78,15 +79,15 @@ static void goes_on(const char *variant, const char *device, layer first, layer 
               other, one);
         int32_t here[ROWS], there[ROWS];
         double loss, loss_there;
-        CHECK(!nn_evaluate_tokens(a, tokens, labels, 3, &loss, here) &&
-                  !nn_evaluate_tokens(b, tokens, labels, 3, &loss_there, there),
+        CHECK(!nn_evaluate(&loss, here, a, &(nn_batch){.tokens = tokens, .labels = labels, .count = 3}) &&
+                  !nn_evaluate(&loss_there, there, b, &(nn_batch){.tokens = tokens, .labels = labels, .count = 3}),
               "%s", tensor_error());
         CHECK(!memcmp(&loss, &loss_there, sizeof loss) && !memcmp(here, there, 3 * LENGTH * sizeof *here),
               "%s evaluation %d on %s: %.17g, %.17g on cpu", variant, i, device, loss_there, loss);
     }
     const size_t bytes = nn_state_bytes(a);
     char *one = malloc(bytes), *other = malloc(bytes);
-    CHECK(bytes && nn_state_bytes(b) == bytes && !nn_state_get(a, one, bytes) && !nn_state_get(b, other, bytes), "%s",
+    CHECK(bytes && nn_state_bytes(b) == bytes && !nn_state_save(one, bytes, a) && !nn_state_save(other, bytes, b), "%s",
           tensor_error());
     CHECK(!memcmp(one, other, bytes), "%s on %s: states differ", variant, device);
     free(one);
@@ -100,7 +101,7 @@ static void goes_on(const char *variant, const char *device, layer first, layer 
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
 
 static nn_node a_matrix(nn_graph *g) {
-    return nn_lstm(g, "l", nn_linear(g, "fc", nn_input(g, 4, 3, 1), 5), 4);
+    return nn_lstm(g, "l", nn_linear(g, "fc", nn_input(g, 4, 3, 1), 5, false), 4);
 }
 static nn_node no_units(nn_graph *g) {
     return nn_gru(g, "l", nn_input(g, 4, 3, 1), 0);
@@ -121,7 +122,7 @@ static nn_node bare_tokens(nn_graph *g) {
 static nn_node the_cell(nn_graph *g) {
     const nn_node x = nn_lstm(g, "l", nn_input(g, 4, 3, 1), 3);
     nn_node y = nn_last_step(g, "last", x - 1);
-    return nn_linear(g, "fc", nn_add_relu(g, "sum", nn_last_step(g, "last2", x), y), 3);
+    return nn_linear(g, "fc", nn_add(g, "sum", nn_last_step(g, "last2", x), y, true), 3, false);
 }
 
 static const struct {
@@ -129,7 +130,7 @@ static const struct {
     const char *words;
 } bad[] = {{a_matrix, "expected a sequence [batch, length, width]"},
            {no_units, "0 units, expected 1 to"},
-           {no_name, "its name '' is missing"},
+           {no_name, "its name is missing"},
            {name_twice, "the name is used twice"},
            {last_of_an_image, "takes sequences [batch, length, width], its input is 4x"},
            {bare_tokens, "its input 'tokens' is tokens"},
@@ -165,8 +166,10 @@ static void weights(void) {
         g[k] = nn_graph_new(&(nn_config){
             .variant = "fp32", .batch = 2, .seed = 1, .optimiser = "adamw", .weight_decay = 0.5f, .decay = decays[k]});
         nn_node x = nn_lstm(g[k], "l", nn_input(g[k], 4, 3, 1), 5);
-        x = nn_linear(g[k], "fc", nn_last_step(g[k], "last", x), 3);
-        CHECK(!nn_compile(g[k], x) && !nn_train_step(g[k], images, classes, 0.1f, NULL, NULL), "%s", tensor_error());
+        x = nn_linear(g[k], "fc", nn_last_step(g[k], "last", x), 3, false);
+        CHECK(!nn_compile(g[k], x) &&
+                  !nn_train_step(NULL, NULL, g[k], &(nn_batch){.images = images, .labels = classes}, 0.1f),
+              "%s", tensor_error());
         w[k] = parameter(g[k], "l.recurrent");
         bias[k] = parameter(g[k], "l.input.bias");
         CHECK(w[k] && bias[k], "no parameter");
@@ -196,9 +199,10 @@ static void models(void) {
               tensor_error());
         CHECK(nn_parameter_count(g) == known[k].parameters, "%s: %lld parameters", known[k].name,
               (long long)nn_parameter_count(g));
-        CHECK(!nn_train_step_tokens(g, text, next, 0.1f, &first, NULL), "%s", tensor_error());
+        CHECK(!nn_train_step(&first, NULL, g, &(nn_batch){.tokens = text, .labels = next}, 0.1f), "%s", tensor_error());
         for (int i = 0; i < 5; i++)
-            CHECK(!nn_train_step_tokens(g, text, next, 0.1f, &loss, NULL), "%s", tensor_error());
+            CHECK(!nn_train_step(&loss, NULL, g, &(nn_batch){.tokens = text, .labels = next}, 0.1f), "%s",
+                  tensor_error());
         CHECK(fabs(first - log(65)) < 0.2 && loss < first - 0.05, "%s: loss %.4f, then %.4f", known[k].name, first,
               loss);
         nn_graph_free(g);

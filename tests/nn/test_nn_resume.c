@@ -29,11 +29,11 @@ static char *path_of(const char *folder, const char *name) {
 static nn_node build(nn_graph *g, int height, int width, int channels, int classes, void *context) {
     (void)context;
     nn_node x = nn_input(g, height, width, channels);
-    x = nn_conv2d(g, "conv", x, 4, 3, 4, 1);
-    x = nn_batchnorm(g, "bn", x, true);
-    x = nn_conv2d(g, "conv2", x, 4, 3, 1, 1);
+    x = nn_conv2d(g, "conv", x, 4, 3, &(nn_conv2d_options){.stride = 4, .padding = 1});
+    x = nn_batchnorm(g, "bn", x, &(nn_batchnorm_options){.relu = true});
+    x = nn_conv2d(g, "conv2", x, 4, 3, &(nn_conv2d_options){.padding = 1});
     x = nn_avgpool_global(g, "pool", x);
-    return nn_linear(g, "fc", x, classes);
+    return nn_linear(g, "fc", x, classes, false);
 }
 
 struct told {
@@ -468,13 +468,13 @@ static void best(const data_set *train, const data_set *test) {
     }
     char steps[20], expected[20], author[20];
     snprintf(expected, sizeof expected, "%d", (chosen + 1) * EPOCH_STEPS);
-    CHECK(!nn_checkpoint_note(path_of("whole", "best.safetensors"), "network.steps", steps, sizeof steps) &&
+    CHECK(!nn_checkpoint_note(steps, sizeof steps, path_of("whole", "best.safetensors"), "network.steps") &&
               !strcmp(steps, expected),
           "the best is of step %s, expected %s", steps, expected);
-    CHECK(!nn_checkpoint_note(path_of("whole", "last.safetensors"), "network.steps", steps, sizeof steps) &&
+    CHECK(!nn_checkpoint_note(steps, sizeof steps, path_of("whole", "last.safetensors"), "network.steps") &&
               atoi(steps) == STEPS,
           "the last is of step %s", steps);
-    CHECK(!nn_checkpoint_note(path_of("whole", "last.safetensors"), "author", author, sizeof author) &&
+    CHECK(!nn_checkpoint_note(author, sizeof author, path_of("whole", "last.safetensors"), "author") &&
               !strcmp(author, "nobody"),
           "%s", tensor_error());
     remove_folder("whole");
@@ -543,11 +543,11 @@ int main(int argc, char **argv) {
             train, test,
             &(struct shape){variants[i], toy_is_there && i % 2 ? "toy" : "cpu", NULL, 0, 13, i % 4 == 3, i % 2 == 0});
     }
-    for (int i = 0; nn_optimiser_list(i); i++)
-        if (strcmp(nn_optimiser_list(i), "sgd") != 0)
+    for (int i = 0; nn_optimiser_at(i); i++)
+        if (strcmp(nn_optimiser_at(i), "sgd") != 0)
             compare(train, test,
                     &(struct shape){variants[(3 + i) % 7], toy_is_there && i % 3 == 1 ? "toy" : "cpu",
-                                    nn_optimiser_list(i), 3, 0, false, false});
+                                    nn_optimiser_at(i), 3, 0, false, false});
     CHECK(measured_later >= 7, "%d trainings measured errors after they went on", measured_later);
     refusals(train, test);
     best(train, test);

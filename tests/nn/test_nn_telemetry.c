@@ -206,7 +206,9 @@ static int seen_by_another(nn_config config, int bad) {
         for (int i = 0; i < NUMBERS && s.step == bad; i++)
             images[i] = images[i] > 0 ? 6e4f : -6e4f; /* which fit, but not their sums */
         weights_before(&s);
-        CHECK(!nn_train_step(s.g, images, labels, 0.01f, NULL, NULL) && !nn_telemetry_step(s.t), "%s", tensor_error());
+        CHECK(!nn_train_step(NULL, NULL, s.g, &(nn_batch){.images = images, .labels = labels}, 0.01f) &&
+                  !nn_telemetry_step(s.t),
+              "%s", tensor_error());
     }
     CHECK(s.rows == 4 * count && s.weights >= 16, "%d rows of %d tensors, %d of weights", s.rows, count, s.weights);
     const nn_nonfinite *n = nn_telemetry_nonfinite(s.t);
@@ -248,8 +250,8 @@ static void left_out(void) {
     CHECK(t, "%s", tensor_error());
     for (int step = 1; step <= 30; step++) {
         make_batch(step, 6, images, labels);
-        CHECK(!nn_train_step(g, images, labels, 0.01f, NULL, NULL) && !nn_telemetry_step(t) &&
-                  !nn_loss_scale_get(g, &now),
+        CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.01f) &&
+                  !nn_telemetry_step(t) && !nn_loss_scale_of(&now, g),
               "%s", tensor_error());
         skipped = now.skipped;
         CHECK(!nn_telemetry_nonfinite(t), "step %d of a scale that is sought is told of", step);
@@ -258,7 +260,8 @@ static void left_out(void) {
     make_batch(1, 6, images, labels);
     for (int i = 0; i < NUMBERS; i++) /* which fit, but not their sums */
         images[i] = images[i] > 0 ? 6e4f : -6e4f;
-    CHECK(!nn_train_step(g, images, labels, 0.01f, NULL, NULL) && !nn_telemetry_step(t) && !nn_loss_scale_get(g, &now),
+    CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.01f) &&
+              !nn_telemetry_step(t) && !nn_loss_scale_of(&now, g),
           "%s", tensor_error());
     const nn_nonfinite *n = nn_telemetry_nonfinite(t);
     CHECK(n && now.in_a_row == 1 && n->step == 31 && !strcmp(n->pass, "forward") && !strcmp(n->tensor, "conv") &&
@@ -273,7 +276,9 @@ static void left_out(void) {
     for (int row = 1; row <= NN_STARVED; row++) {
         CHECK(!nn_telemetry_nonfinite(t), "told of after %d steps", row - 1);
         make_batch(1, 6, images, labels);
-        CHECK(!nn_train_step(g, images, labels, 0.01f, NULL, NULL) && !nn_telemetry_step(t), "%s", tensor_error());
+        CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.01f) &&
+                  !nn_telemetry_step(t),
+              "%s", tensor_error());
     }
     n = nn_telemetry_nonfinite(t);
     CHECK(n && n->step == NN_STARVED && !strcmp(n->pass, "backward") && n->nonfinite > 0 && n->before_count > 10,
@@ -347,8 +352,8 @@ static void add_skipping(void *context, const nn_telemetry_row *row) {
 /* Without a normalisation, which would hide how large the images are. */
 static nn_graph *plain_network(nn_config config) {
     nn_graph *g = nn_graph_new(&config);
-    nn_node x = nn_conv2d(g, "conv", nn_input(g, SIDE, SIDE, CHANNELS), 6, 3, 1, 1);
-    CHECK(!nn_compile(g, nn_linear(g, "fc", nn_avgpool_global(g, "pool", x), CLASSES)), "%s", tensor_error());
+    nn_node x = nn_conv2d(g, "conv", nn_input(g, SIDE, SIDE, CHANNELS), 6, 3, &(nn_conv2d_options){.padding = 1});
+    CHECK(!nn_compile(g, nn_linear(g, "fc", nn_avgpool_global(g, "pool", x), CLASSES, false)), "%s", tensor_error());
     return g;
 }
 
@@ -366,7 +371,7 @@ static void skips(void) {
     for (int step = 1; step <= STEPS; step++) {
         nn_loss_scale now;
         train_step(g, step, 0);
-        CHECK(!nn_loss_scale_get(g, &now) && (step > 1 || now.skipped == 1) && (step < STEPS || !now.in_a_row),
+        CHECK(!nn_loss_scale_of(&now, g) && (step > 1 || now.skipped == 1) && (step < STEPS || !now.in_a_row),
               "%d skipped of %d", (int)now.skipped, step);
         CHECK(!nn_telemetry_step(t), "%s", tensor_error());
     }
@@ -411,7 +416,9 @@ static void rests(void) {
         make_batch(step, 0, images, labels);
         for (int i = 0; i < NUMBERS && step > 4; i++)
             images[i] *= 1e25f; /* gradients beyond any exponent: steps without an update */
-        CHECK(!nn_train_step(g, images, labels, 0.01f, NULL, NULL) && !nn_telemetry_step(t), "%s", tensor_error());
+        CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.01f) &&
+                  !nn_telemetry_step(t),
+              "%s", tensor_error());
     }
     CHECK(resting.moved > 0 && resting.rested > 0, "exponents moved in %d rows, %d rows have no write", resting.moved,
           resting.rested);

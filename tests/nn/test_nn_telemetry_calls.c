@@ -242,7 +242,7 @@ static void wanted_late(void) {
     CHECK(t, "%s", tensor_error());
     for (int step = 1; step <= 3; step++) {
         make_batch(step, 0, images, labels);
-        CHECK(!nn_forward(g, images, labels) && !nn_backward(g), "%s", tensor_error());
+        CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}) && !nn_backward(g), "%s", tensor_error());
         if (step == 3)
             nn_telemetry_want(t);
         CHECK(!nn_update(g, 0.01f) && !nn_telemetry_step(t), "%s", tensor_error());
@@ -278,7 +278,7 @@ static void counts_all(void) {
             tensor_reset_statistics(conv);
         make_batch(step, 40, images, labels);
         for (int i = 1; i < step; i++)
-            CHECK(!nn_forward(g, images, labels), "%s", tensor_error());
+            CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}), "%s", tensor_error());
         train_step(g, step, 40);
         CHECK(!nn_telemetry_step(t) && !tensor_statistics(conv, NULL, &total), "%s", tensor_error());
         CHECK(of[step][2] == 1 && of[step][0] == step, "step %d: %lld writes", step, (long long)of[step][0]);
@@ -401,12 +401,12 @@ static void set_back(void) {
         void *state = malloc(bytes);
         nn_telemetry *t =
             nn_telemetry_new(g, &(nn_telemetry_config){.every = 1, .row = count_row, .context = &of[back]});
-        CHECK(t && !nn_state_get(g, state, bytes), "%s", tensor_error());
+        CHECK(t && !nn_state_save(state, bytes, g), "%s", tensor_error());
         for (int step = 1; step <= 24; step++) {
             train_step(g, step, 40);
             CHECK(!nn_telemetry_step(t), "%s", tensor_error());
             if (back && step % 8 == 0)
-                CHECK(!nn_state_set(g, state, bytes), "%s", tensor_error());
+                CHECK(!nn_state_restore(g, state, bytes), "%s", tensor_error());
         }
         nn_telemetry_free(t);
         nn_graph_free(g);

@@ -114,7 +114,8 @@ static double recount(const char *folder, const data_set *test, const int32_t *p
             tokens[t] = data_label(test, w * CONTEXT + t);
             targets[t] = data_label(test, w * CONTEXT + t + 1);
         }
-        CHECK(!nn_evaluate_tokens(g, tokens, targets, 1, &loss, classes), "%s", tensor_error());
+        CHECK(!nn_evaluate(&loss, classes, g, &(nn_batch){.tokens = tokens, .labels = targets, .count = 1}), "%s",
+              tensor_error());
         sum += loss / WINDOWS;
         for (int t = 0; t < CONTEXT; t++)
             right += classes[t] == targets[t];
@@ -253,12 +254,12 @@ static nn_node pairs(nn_graph *g, int height, int width, int channels, int class
     CHECK(height == CONTEXT && width == 0 && channels == 0 && classes == VOCABULARY, "%dx%dx%d, %d classes", height,
           width, channels, classes);
     nn_node x = nn_embedding(g, "embedding", nn_tokens(g, height + longer, classes), 8, 0.5);
-    return nn_linear(g, "head", x, classes);
+    return nn_linear(g, "head", x, classes, false);
 }
 
 static nn_node of_images(nn_graph *g, int height, int width, int channels, int classes, void *context) {
     (void)width, (void)channels, (void)context;
-    return nn_linear(g, "fc", nn_input(g, height, 1, 1), classes);
+    return nn_linear(g, "fc", nn_input(g, height, 1, 1), classes, false);
 }
 
 static void refused(nn_train_config config, const data_set *train, const data_set *test, const char *words) {

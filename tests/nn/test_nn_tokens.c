@@ -26,7 +26,7 @@ static nn_graph *network(const char *variant, const char *device) {
     nn_graph *g =
         nn_graph_new(&(nn_config){.variant = variant, .batch = BATCH, .seed = 5, .momentum = 0.9f, .device = device});
     nn_node x = nn_embedding(g, "embedding", nn_tokens(g, LENGTH, VOCABULARY), WIDTH, 0.5);
-    CHECK(!nn_compile(g, nn_linear(g, "head", x, VOCABULARY)), "%s %s: %s", variant, device, tensor_error());
+    CHECK(!nn_compile(g, nn_linear(g, "head", x, VOCABULARY, false)), "%s %s: %s", variant, device, tensor_error());
     CHECK(nn_label_count(g) == ROWS, "%lld labels", (long long)nn_label_count(g));
     return g;
 }
@@ -111,7 +111,8 @@ static void against_formulas(const char *variant, double bound) {
         int correct = -1;
         draw_batch();
         expect(&e, g, ROWS);
-        CHECK(!nn_forward_tokens(g, tokens, labels) && !nn_loss(g, &loss, &correct), "%s", tensor_error());
+        CHECK(!nn_forward(g, &(nn_batch){.tokens = tokens, .labels = labels}) && !nn_loss(&loss, &correct, g), "%s",
+              tensor_error());
         CHECK(fabs(loss - e.loss) <= bound, "%s step %d: loss %.9g, expected %.9g", variant, step, loss, e.loss);
         if (!strcmp(variant, "fp32"))
             CHECK(correct == e.correct, "step %d: %d right, expected %d", step, correct, e.correct);
@@ -131,13 +132,14 @@ static void parts_of_batches(void) {
         double loss = NAN, logits[ROWS * VOCABULARY];
         memset(predicted, 77, sizeof predicted);
         expect(&e, g, count * LENGTH);
-        CHECK(!nn_evaluate_tokens(g, tokens, labels, count, &loss, predicted), "%s", tensor_error());
+        CHECK(!nn_evaluate(&loss, predicted, g, &(nn_batch){.tokens = tokens, .labels = labels, .count = count}), "%s",
+              tensor_error());
         CHECK(fabs(loss - e.loss) <= 1e-5, "%d sequences: loss %.9g, expected %.9g", count, loss, e.loss);
         for (int r = 0; r < ROWS; r++)
             CHECK(predicted[r] == (r < count * LENGTH ? e.predicted[r] : 0x4D4D4D4D), "%d sequences: row %d is %d",
                   count, r, predicted[r]);
         logits[count * LENGTH * VOCABULARY - 1] = NAN;
-        CHECK(!nn_predict_tokens(g, tokens, count, logits), "%s", tensor_error());
+        CHECK(!nn_predict(logits, g, &(nn_batch){.tokens = tokens, .count = count}), "%s", tensor_error());
         close_to("predict", "logits", logits, &e.logits[0][0], count * LENGTH * VOCABULARY, 1e-5);
     }
     nn_graph_free(g);
@@ -148,7 +150,7 @@ static void parts_of_batches(void) {
 static double step(nn_graph *g) {
     double loss = NAN;
     draw_batch();
-    CHECK(!nn_train_step_tokens(g, tokens, labels, 0.25f, &loss, NULL), "%s", tensor_error());
+    CHECK(!nn_train_step(&loss, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels}, 0.25f), "%s", tensor_error());
     return loss;
 }
 
@@ -164,7 +166,7 @@ static void goes_on(const char *variant, const char *device) {
     CHECK(!nn_checkpoint_save(a, path, NULL, 0) && !nn_checkpoint_load(b, path), "%s", tensor_error());
     c = nn_checkpoint_graph(path, "cpu");
     nn_node x = nn_embedding(c, "embedding", nn_tokens(c, LENGTH + 1, VOCABULARY), WIDTH, 0.5);
-    CHECK(nn_compile(c, nn_linear(c, "head", x, VOCABULARY)) == TENSOR_E_DATA &&
+    CHECK(nn_compile(c, nn_linear(c, "head", x, VOCABULARY, false)) == TENSOR_E_DATA &&
               strstr(tensor_error(), "'embedding.slot' tells of"),
           "a longer context: %s", tensor_error());
     nn_graph_free(c);
@@ -177,15 +179,15 @@ static void goes_on(const char *variant, const char *device) {
               second, first);
         int32_t here[ROWS], there[ROWS];
         double loss = NAN, other = NAN;
-        CHECK(!nn_evaluate_tokens(a, tokens, labels, 2, &loss, here) &&
-                  !nn_evaluate_tokens(b, tokens, labels, 2, &other, there),
+        CHECK(!nn_evaluate(&loss, here, a, &(nn_batch){.tokens = tokens, .labels = labels, .count = 2}) &&
+                  !nn_evaluate(&other, there, b, &(nn_batch){.tokens = tokens, .labels = labels, .count = 2}),
               "%s", tensor_error());
         CHECK(!memcmp(&loss, &other, sizeof loss) && !memcmp(here, there, 2 * LENGTH * sizeof *here),
               "%s evaluation %d on %s: %.17g, %.17g on cpu", variant, i, device, other, loss);
     }
     const size_t bytes = nn_state_bytes(a);
     char *one = malloc(bytes), *other = malloc(bytes);
-    CHECK(bytes && nn_state_bytes(b) == bytes && !nn_state_get(a, one, bytes) && !nn_state_get(b, other, bytes), "%s",
+    CHECK(bytes && nn_state_bytes(b) == bytes && !nn_state_save(one, bytes, a) && !nn_state_save(other, bytes, b), "%s",
           tensor_error());
     CHECK(!memcmp(one, other, bytes), "%s on %s: states differ", variant, device);
     free(one);
@@ -207,38 +209,57 @@ static void bad_steps(const char *device) {
     nn_graph *g = network("flex16+5", device);
     double loss = NAN;
     draw_batch();
-    REFUSED(nn_forward(g, images, labels), TENSOR_E_ARGUMENT, "its input is tokens");
-    REFUSED(nn_train_step(g, images, labels, 0, NULL, NULL), TENSOR_E_ARGUMENT, "its input is tokens");
-    REFUSED(nn_evaluate(g, images, labels, 1, &loss, NULL), TENSOR_E_ARGUMENT, "its input is tokens");
-    REFUSED(nn_predict(g, images, 1, &loss), TENSOR_E_ARGUMENT, "its input is tokens");
-    REFUSED(nn_set_pixel_values(g, images), TENSOR_E_ARGUMENT, "its input is tokens");
-    REFUSED(nn_forward_pixels(g, pixels, labels), TENSOR_E_ARGUMENT, "its input is tokens");
+    REFUSED(nn_forward(g, &(nn_batch){.images = images, .labels = labels}), TENSOR_E_ARGUMENT,
+            "but the input of the network is tokens");
+    REFUSED(nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0), TENSOR_E_ARGUMENT,
+            "but the input of the network is tokens");
+    REFUSED(nn_evaluate(&loss, NULL, g, &(nn_batch){.images = images, .labels = labels, .count = 1}), TENSOR_E_ARGUMENT,
+            "but the input of the network is tokens");
+    REFUSED(nn_predict(&loss, g, &(nn_batch){.images = images, .count = 1}), TENSOR_E_ARGUMENT,
+            "but the input of the network is tokens");
+    REFUSED(nn_set_pixel_values(g, images), TENSOR_E_ARGUMENT, "but the input of the network is tokens");
+    REFUSED(nn_forward(g, &(nn_batch){.pixels = pixels, .labels = labels}), TENSOR_E_ARGUMENT,
+            "but the input of the network is tokens");
     data_set *set = data_new(pixels, labels, 1, 1, 1, 1, VOCABULARY);
-    CHECK(!nn_data_new(g, set) && strstr(tensor_error(), "its input is tokens"), "%s", tensor_error());
+    CHECK(!nn_data_new(g, set) && strstr(tensor_error(), "but the input of the network is tokens"), "%s",
+          tensor_error());
     data_free(set);
-    REFUSED(nn_evaluate_tokens(g, tokens, labels, BATCH + 1, &loss, NULL), TENSOR_E_ARGUMENT, "4 sequences");
-    REFUSED(nn_evaluate_tokens(g, tokens, labels, 0, &loss, NULL), TENSOR_E_ARGUMENT, "0 sequences");
-    REFUSED(nn_predict_tokens(g, tokens, 1, NULL), TENSOR_E_ARGUMENT, "logits is NULL");
-    REFUSED(nn_forward_tokens(g, NULL, labels), TENSOR_E_ARGUMENT, "NULL");
-    REFUSED(nn_train_step_tokens(g, tokens, labels, -1, NULL, NULL), TENSOR_E_ARGUMENT, "learning rate");
+    REFUSED(nn_evaluate(&loss, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels, .count = BATCH + 1}),
+            TENSOR_E_ARGUMENT, "4 sequences");
+    REFUSED(nn_evaluate(&loss, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels, .count = -1}),
+            TENSOR_E_ARGUMENT, "-1 sequences, expected 1 ... 3");
+    REFUSED(nn_predict(NULL, g, &(nn_batch){.tokens = tokens, .count = 1}), TENSOR_E_ARGUMENT, "logits is NULL");
+    REFUSED(nn_forward(g, &(nn_batch){.labels = labels}), TENSOR_E_ARGUMENT,
+            "the batch has no inputs, expected tokens");
+    REFUSED(nn_train_step(NULL, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels}, -1), TENSOR_E_ARGUMENT,
+            "learning rate");
     tokens[ROWS - 1] = VOCABULARY;
-    REFUSED(nn_forward_tokens(g, tokens, labels), TENSOR_E_ARGUMENT, "token 20 is 11, expected 0 to 10");
-    CHECK(!nn_evaluate_tokens(g, tokens, labels, BATCH - 1, &loss, NULL), "the wrong one is not among them");
+    REFUSED(nn_forward(g, &(nn_batch){.tokens = tokens, .labels = labels}), TENSOR_E_ARGUMENT,
+            "token 20 is 11, expected 0 to 10");
+    CHECK(!nn_evaluate(&loss, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels, .count = BATCH - 1}),
+          "the wrong one is not among them");
     tokens[ROWS - 1] = -1;
-    REFUSED(nn_predict_tokens(g, tokens, BATCH, &loss), TENSOR_E_ARGUMENT, "token 20 is -1");
+    REFUSED(nn_predict(&loss, g, &(nn_batch){.tokens = tokens, .count = BATCH}), TENSOR_E_ARGUMENT, "token 20 is -1");
     tokens[ROWS - 1] = 0;
     labels[ROWS - 1] = VOCABULARY;
-    REFUSED(nn_forward_tokens(g, tokens, labels), TENSOR_E_ARGUMENT, "label 20 is 11, expected 0 to 10");
+    REFUSED(nn_forward(g, &(nn_batch){.tokens = tokens, .labels = labels}), TENSOR_E_ARGUMENT,
+            "label 20 is 11, expected 0 to 10");
     labels[ROWS - 1] = 0; /* refused before anything is computed, an evaluation leaves the forward pass as it is */
-    CHECK(!nn_forward_tokens(g, tokens, labels), "%s", tensor_error());
+    CHECK(!nn_forward(g, &(nn_batch){.tokens = tokens, .labels = labels}), "%s", tensor_error());
     labels[ROWS - 1] = VOCABULARY;
-    REFUSED(nn_evaluate_tokens(g, tokens, labels, BATCH, &loss, NULL), TENSOR_E_ARGUMENT, "label 20 is 11");
-    CHECK(!nn_backward(g) && !nn_evaluate_tokens(g, tokens, labels, BATCH - 1, &loss, NULL), "%s", tensor_error());
+    REFUSED(nn_evaluate(&loss, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels, .count = BATCH}),
+            TENSOR_E_ARGUMENT, "label 20 is 11");
+    CHECK(!nn_backward(g) &&
+              !nn_evaluate(&loss, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels, .count = BATCH - 1}),
+          "%s", tensor_error());
     nn_graph_free(g);
     g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 2, .seed = 1, .device = device});
-    CHECK(!nn_compile(g, nn_linear(g, "fc", nn_input(g, 2, 2, 1), 3)) && nn_label_count(g) == 2, "%s", tensor_error());
-    REFUSED(nn_forward_tokens(g, tokens, labels), TENSOR_E_ARGUMENT, "its input is images");
-    REFUSED(nn_evaluate_tokens(g, tokens, labels, 1, &loss, NULL), TENSOR_E_ARGUMENT, "its input is images");
+    CHECK(!nn_compile(g, nn_linear(g, "fc", nn_input(g, 2, 2, 1), 3, false)) && nn_label_count(g) == 2, "%s",
+          tensor_error());
+    REFUSED(nn_forward(g, &(nn_batch){.tokens = tokens, .labels = labels}), TENSOR_E_ARGUMENT,
+            "but the input of the network is images");
+    REFUSED(nn_evaluate(&loss, NULL, g, &(nn_batch){.tokens = tokens, .labels = labels, .count = 1}), TENSOR_E_ARGUMENT,
+            "but the input of the network is images");
     set = data_new_tokens((const int32_t[]){0, 1, 0, 1, 0}, 5, 3);
     CHECK(!nn_data_new(g, set), "a text");
     data_free(set);
@@ -255,7 +276,7 @@ static nn_node embedded_twice(nn_graph *g) {
     return nn_embedding(g, "e", nn_embedding(g, "d", nn_tokens(g, 2, 3), 4, 1), 4, 1);
 }
 static nn_node tokens_in_arithmetic(nn_graph *g) {
-    return nn_linear(g, "fc", nn_tokens(g, 2, 3), 4);
+    return nn_linear(g, "fc", nn_tokens(g, 2, 3), 4, false);
 }
 static nn_node tokens_as_logits(nn_graph *g) {
     return nn_tokens(g, 2, 3);
@@ -270,7 +291,7 @@ static nn_node no_length(nn_graph *g) {
     return nn_tokens(g, 0, 3);
 }
 static nn_node one_class(nn_graph *g) {
-    return nn_linear(g, "fc", nn_embedding(g, "e", nn_tokens(g, 2, 3), 4, 1), 1);
+    return nn_linear(g, "fc", nn_embedding(g, "e", nn_tokens(g, 2, 3), 4, 1), 1, false);
 }
 static nn_node far_too_large(nn_graph *g) {
     return nn_embedding(g, "e", nn_tokens(g, 1 << 30, 1 << 30), 1 << 30, 1);

@@ -19,10 +19,10 @@ static nn_graph *network(const char *variant, const char *predictor) {
                                             .momentum = 0.9f,
                                             .weight_decay = 1e-4f});
     nn_node x = nn_input(g, SIDE, SIDE, CHANNELS);
-    x = nn_conv2d(g, "conv", x, 6, 3, 1, 1);
-    x = nn_batchnorm(g, "bn", x, true);
+    x = nn_conv2d(g, "conv", x, 6, 3, &(nn_conv2d_options){.padding = 1});
+    x = nn_batchnorm(g, "bn", x, &(nn_batchnorm_options){.relu = true});
     x = nn_avgpool_global(g, "pool", x);
-    x = nn_linear(g, "fc", x, CLASSES);
+    x = nn_linear(g, "fc", x, CLASSES, false);
     CHECK(!nn_compile(g, x), "%s", tensor_error());
     return g;
 }
@@ -139,10 +139,12 @@ static void trace_adds_up(const char *variant, const char *predictor, int every,
     CHECK(!fl_trace_open(&trace, path, every), "%s", tensor_error());
     for (int step = 1; step <= STEPS; step++) {
         make_batch(step, images, labels);
-        CHECK(!nn_train_step(g, images, labels, 0.01f, NULL, NULL), "%s step %d: %s", what, step, tensor_error());
+        CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.01f), "%s step %d: %s",
+              what, step, tensor_error());
         CHECK(!fl_trace_step(trace, g, step), "%s step %d: %s", what, step, tensor_error());
         if (step % 7 == 0) /* an evaluation between two steps leaves no mark */
-            CHECK(!nn_evaluate(g, images, labels, BATCH, NULL, NULL), "%s", tensor_error());
+            CHECK(!nn_evaluate(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels, .count = BATCH}), "%s",
+                  tensor_error());
     }
     CHECK(!fl_trace_finish(trace), "%s", tensor_error());
     fl_trace_free(trace);

@@ -43,8 +43,9 @@ static nn_graph *make(const char *variant, const char *model) {
 static double step(nn_graph *g, int i, float rate, int *correct) {
     double loss = NAN;
     int b = i % BATCHES;
-    CHECK(!nn_train_step(g, images + b * BATCH * IMAGE, labels + b * BATCH, rate, &loss, correct), "step %d: %s", i,
-          tensor_error());
+    CHECK(!nn_train_step(&loss, correct, g,
+                         &(nn_batch){.images = images + b * BATCH * IMAGE, .labels = labels + b * BATCH}, rate),
+          "step %d: %s", i, tensor_error());
     return loss;
 }
 
@@ -54,8 +55,10 @@ static double evaluate_accuracy(nn_graph *g, double *mean_loss) {
     for (int b = 0; b < BATCHES; b++) {
         int32_t predicted[BATCH];
         double loss = NAN;
-        CHECK(!nn_evaluate(g, images + b * BATCH * IMAGE, labels + b * BATCH, BATCH, &loss, predicted), "%s",
-              tensor_error());
+        CHECK(!nn_evaluate(
+                  &loss, predicted, g,
+                  &(nn_batch){.images = images + b * BATCH * IMAGE, .labels = labels + b * BATCH, .count = BATCH}),
+              "%s", tensor_error());
         for (int i = 0; i < BATCH; i++)
             correct += predicted[i] == labels[b * BATCH + i];
         *mean_loss += loss / BATCHES;
@@ -92,7 +95,8 @@ static void run(struct outcome *o, const char *variant, const char *model, bool 
         double loss;
         o->loss[i] = step(g, i, rate, NULL);
         if (evaluations)
-            CHECK(!nn_evaluate(g, images, labels, 1 + i, &loss, NULL), "%s", tensor_error());
+            CHECK(!nn_evaluate(&loss, NULL, g, &(nn_batch){.images = images, .labels = labels, .count = 1 + i}), "%s",
+                  tensor_error());
     }
     for (int i = 0; i < nn_tensor_count(g); i++) {
         nn_tensor_info info = nn_tensor_at(g, i);
@@ -149,11 +153,14 @@ static void short_batches(const char *variant) {
         step(g, i, 0.05f, NULL);
     double part, sum = 0;
     int32_t together[5], alone;
-    CHECK(!nn_evaluate(g, images, labels, 5, &part, together), "%s", tensor_error());
+    CHECK(!nn_evaluate(&part, together, g, &(nn_batch){.images = images, .labels = labels, .count = 5}), "%s",
+          tensor_error());
     bool exact = !tensor_format_is_shared(nn_variant_find(variant)->format);
     for (int i = 0; i < 5; i++) {
         double loss;
-        CHECK(!nn_evaluate(g, images + i * IMAGE, labels + i, 1, &loss, &alone), "%s", tensor_error());
+        CHECK(
+            !nn_evaluate(&loss, &alone, g, &(nn_batch){.images = images + i * IMAGE, .labels = labels + i, .count = 1}),
+            "%s", tensor_error());
         CHECK(!exact || alone == together[i], "%s: image %d is %d in a batch, %d alone", variant, i, together[i],
               alone);
         sum += loss;
@@ -206,15 +213,15 @@ static void low_rate(void) {
 /* Variants of one format run the same kernels; the slow reference ones need to see it once. */
 static bool first_of_its_format(int variant) {
     for (int i = 0; i < variant; i++)
-        if (nn_variant_list(i)->format == nn_variant_list(variant)->format)
+        if (nn_variant_at(i)->format == nn_variant_at(variant)->format)
             return false;
     return true;
 }
 
 int main(void) {
     make_set();
-    for (int i = 0; nn_variant_list(i); i++) {
-        const char *variant = nn_variant_list(i)->name;
+    for (int i = 0; nn_variant_at(i); i++) {
+        const char *variant = nn_variant_at(i)->name;
         learns(variant, "mlp2", 60, 0.05f);
         repeats(variant, "mlp2", 0.05f, true);
         repeats(variant, "resnet8", 0.05f, first_of_its_format(i));

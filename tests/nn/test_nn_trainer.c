@@ -140,20 +140,20 @@ static void turns(const data_set *train, const data_set *test, int64_t part, int
     int64_t rounds = 0;
     for (; !over[0] || !over[1] || !over[2]; rounds++)
         for (int i = 0; i < FORMATS; i++) {
-            CHECK(!nn_trainer_advance(trainer[i], part, &over[i]), "%s", tensor_error());
+            CHECK(!nn_trainer_advance(&over[i], trainer[i], part), "%s", tensor_error());
             const int64_t due = part > STEPS ? STEPS : (rounds + 1) * part < STEPS ? (rounds + 1) * part : STEPS;
             CHECK(together[i].step_count == due && nn_steps(nn_trainer_network(trainer[i])) == (uint64_t)due,
                   "%s: %d steps are told, %d done", variants[i], together[i].step_count, (int)due);
         }
     CHECK(part > STEPS ? rounds == 1 : rounds == (STEPS + part - 1) / part, "%d rounds", (int)rounds);
     for (int i = 0; i < FORMATS; i++) {
-        CHECK(!nn_trainer_advance(trainer[i], 5, &over[i]) && over[i] && together[i].step_count == STEPS,
+        CHECK(!nn_trainer_advance(&over[i], trainer[i], 5) && over[i] && together[i].step_count == STEPS,
               "more than all");
-        CHECK(!nn_trainer_finish(trainer[i], &got[i]) && !got[i].stopped, "%s", tensor_error());
+        CHECK(!nn_trainer_finish(&got[i], trainer[i]) && !got[i].stopped, "%s", tensor_error());
         nn_train_result_clear(&got[i]);
-        CHECK(nn_trainer_finish(trainer[i], &got[i]) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "has finished"),
+        CHECK(nn_trainer_finish(&got[i], trainer[i]) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "has finished"),
               "%s", tensor_error());
-        CHECK(nn_trainer_advance(trainer[i], 1, NULL) == TENSOR_E_ARGUMENT, "after its end");
+        CHECK(nn_trainer_advance(NULL, trainer[i], 1) == TENSOR_E_ARGUMENT, "after its end");
         nn_trainer_free(trainer[i]);
         same_told(variants[i], &alone[i], &together[i]);
         if (i == 2)
@@ -167,8 +167,8 @@ static void turns(const data_set *train, const data_set *test, int64_t part, int
         nn_trainer *t = nn_trainer_new(&config[i], train, test, NULL);
         bool end = false;
         while (t && !end)
-            CHECK(!nn_trainer_advance(t, part, &end), "%s", tensor_error());
-        CHECK(!nn_trainer_finish(t, &got[i]), "%s", tensor_error());
+            CHECK(!nn_trainer_advance(&end, t, part), "%s", tensor_error());
+        CHECK(!nn_trainer_finish(&got[i], t), "%s", tensor_error());
         nn_trainer_free(t);
         same_result(variants[i], &want[i], &got[i]);
         nn_train_result_clear(&want[i]);
@@ -188,7 +188,7 @@ static void early(const data_set *train, const data_set *test, int64_t first) {
     mkdir(folder, 0700);
     events = events_of(&parts);
     nn_trainer *t = nn_trainer_new(&config, train, test, &events);
-    CHECK(t && !nn_trainer_advance(t, first, NULL) && !nn_trainer_finish(t, &got), "%s", tensor_error());
+    CHECK(t && !nn_trainer_advance(NULL, t, first) && !nn_trainer_finish(&got, t), "%s", tensor_error());
     CHECK(got.stopped && got.steps == first && got.skipped >= 0, "%d steps", (int)got.steps);
     nn_trainer_free(t);
     nn_train_result_clear(&got);
@@ -218,9 +218,9 @@ static void stopped_between(const data_set *train, const data_set *test) {
     mkdir(folder, 0700);
     events = events_of(&parts);
     nn_trainer *t = nn_trainer_new(&config, train, test, &events);
-    CHECK(t && !nn_trainer_advance(t, 5, &over) && over, "%s", tensor_error());
+    CHECK(t && !nn_trainer_advance(&over, t, 5) && over, "%s", tensor_error());
     CHECK(!access(path(resume, "kept/resume.safetensors"), F_OK), "no checkpoint");
-    CHECK(!nn_trainer_finish(t, &got) && got.stopped && got.steps == 5 && got.train_loss > 0, "%d steps, loss %g",
+    CHECK(!nn_trainer_finish(&got, t) && got.stopped && got.steps == 5 && got.train_loss > 0, "%d steps, loss %g",
           (int)got.steps, got.train_loss);
     nn_trainer_free(t);
     nn_train_result_clear(&got);
@@ -241,7 +241,7 @@ static void abandoned(const data_set *train) {
     nn_train_config config = config_of("flex16+5", NULL);
     config.trace_path = path(trace, "trace.csv");
     nn_trainer *t = nn_trainer_new(&config, train, NULL, NULL);
-    CHECK(t && !nn_trainer_advance(t, 4, NULL), "%s", tensor_error());
+    CHECK(t && !nn_trainer_advance(NULL, t, 4), "%s", tensor_error());
     nn_trainer_free(t);
     snprintf(part, sizeof part, "%s.part", trace);
     CHECK(access(trace, F_OK) && access(part, F_OK), "an abandoned training leaves a trace");
@@ -252,12 +252,12 @@ static void abandoned(const data_set *train) {
     t = nn_trainer_new(&config, train, NULL, NULL);
     nn_train_result result;
     bool over;
-    CHECK(nn_trainer_advance(t, -1, &over) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "-1 steps"), "%s",
+    CHECK(nn_trainer_advance(&over, t, -1) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "-1 steps"), "%s",
           tensor_error());
-    CHECK(nn_trainer_advance(NULL, 1, &over) == TENSOR_E_ARGUMENT && nn_trainer_finish(t, NULL) == TENSOR_E_ARGUMENT,
+    CHECK(nn_trainer_advance(&over, NULL, 1) == TENSOR_E_ARGUMENT && nn_trainer_finish(NULL, t) == TENSOR_E_ARGUMENT,
           "NULL");
-    CHECK(!nn_trainer_advance(t, 0, &over) && !over, "no steps");
-    CHECK(!nn_trainer_finish(t, &result) && result.stopped && result.steps == 0, "%s", tensor_error());
+    CHECK(!nn_trainer_advance(&over, t, 0) && !over, "no steps");
+    CHECK(!nn_trainer_finish(&result, t) && result.stopped && result.steps == 0, "%s", tensor_error());
     nn_train_result_clear(&result);
     nn_trainer_free(t);
     nn_trainer_free(NULL);
@@ -265,7 +265,7 @@ static void abandoned(const data_set *train) {
     struct told told = {.stop_at = 3};
     const nn_train_events events = events_of(&told);
     t = nn_trainer_new(&config, train, NULL, &events);
-    CHECK(t && !nn_trainer_advance(t, 5, &over) && over && !nn_trainer_finish(t, &result) && result.stopped &&
+    CHECK(t && !nn_trainer_advance(&over, t, 5) && over && !nn_trainer_finish(&result, t) && result.stopped &&
               result.steps == 3,
           "a callback stops it: %s", tensor_error());
     nn_train_result_clear(&result);

@@ -34,10 +34,12 @@ static void expect(const nn_graph *g, const char *name, const char *layout, int 
 static void test_list(void) {
     nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 2, .seed = 1});
     nn_node x = nn_input(g, 8, 8, 3);
-    x = nn_conv2d_with(g, "two", x, 5, (tensor_window2d){.window = {3, 2}, .stride = {1, 1}}, true);
-    x = nn_batchnorm(g, "bn", x, true);
-    x = nn_conv_transpose2d(g, "up", x, 7, (tensor_window2d){.window = {2, 2}, .stride = {1, 1}}, false);
-    x = nn_linear(g, "fc", x, 4);
+    x = nn_conv2d(g, "two", x, 5, 0,
+                  &(nn_conv2d_options){.bias = true, .window = &(tensor_window2d){.window = {3, 2}, .stride = {1, 1}}});
+    x = nn_batchnorm(g, "bn", x, &(nn_batchnorm_options){.relu = true});
+    x = nn_conv_transpose2d(g, "up", x, 7, 0,
+                            &(nn_conv2d_options){.window = &(tensor_window2d){.window = {2, 2}, .stride = {1, 1}}});
+    x = nn_linear(g, "fc", x, 4, false);
     CHECK(x >= 0, "%s", tensor_error());
     for (int compiled = 0; compiled < 2; compiled++) { /* before and behind nn_compile */
         expect(g, "two.weight", "out, height, width, in", SHAPE(5, 3, 2, 3));
@@ -107,11 +109,11 @@ static void write_foreign(const struct foreign *list, const char *note) {
 static nn_graph *twofold(nn_node *logits) {
     nn_graph *g = nn_graph_new(&(nn_config){.variant = "fp32", .batch = 2, .seed = 1});
     nn_node x = nn_input(g, 6, 6, 3);
-    x = nn_conv2d(g, "conv1", x, 4, 3, 1, 1);
-    x = nn_conv2d(g, "conv2", x, 1, 3, 1, 1);
-    x = nn_conv2d(g, "conv3", x, 6, 1, 1, 0);
-    x = nn_linear_relu(g, "fc1", nn_avgpool_global(g, "pool", x), 6);
-    *logits = nn_linear(g, "fc2", x, 3);
+    x = nn_conv2d(g, "conv1", x, 4, 3, &(nn_conv2d_options){.padding = 1});
+    x = nn_conv2d(g, "conv2", x, 1, 3, &(nn_conv2d_options){.padding = 1});
+    x = nn_conv2d(g, "conv3", x, 6, 1, NULL);
+    x = nn_linear(g, "fc1", nn_avgpool_global(g, "pool", x), 6, true);
+    *logits = nn_linear(g, "fc2", x, 3, false);
     CHECK(*logits >= 0 && !nn_compile(g, *logits), "%s", tensor_error());
     return g;
 }

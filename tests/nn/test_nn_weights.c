@@ -46,7 +46,8 @@ static void train(nn_graph *g, int steps, float rate) {
             images[k] = (float)(check_random(&seed) >> 40) * 0x1p-23f - 1;
         for (int k = 0; k < BATCH; k++)
             labels[k] = (int32_t)(check_random(&seed) % CLASSES);
-        CHECK(!nn_train_step(g, images, labels, rate, NULL, NULL), "%s", tensor_error());
+        CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, rate), "%s",
+              tensor_error());
     }
 }
 
@@ -218,7 +219,7 @@ static void test_stays(const char *kind) {
 
 static char *state_of(const nn_graph *g) {
     char *state = malloc(nn_state_bytes(g));
-    CHECK(state && !nn_state_get(g, state, nn_state_bytes(g)), "%s", tensor_error());
+    CHECK(state && !nn_state_save(state, nn_state_bytes(g), g), "%s", tensor_error());
     return state;
 }
 
@@ -248,9 +249,9 @@ static void test_load(const char *from, const char *to) {
     double want[64], got[64];
     int ndim;
     int64_t dim[8];
-    CHECK(!nn_checkpoint_shape(path, "bn1.running_mean", &ndim, dim) && ndim == 1 && dim[0] <= 64, "%d", ndim);
-    CHECK(!nn_checkpoint_values(path, "bn1.running_mean", want, dim[0]), "%s", tensor_error());
-    CHECK(!nn_checkpoint_save(b, path, NULL, 0) && !nn_checkpoint_values(path, "bn1.running_mean", got, dim[0]), "%s",
+    CHECK(!nn_checkpoint_shape(&ndim, dim, path, "bn1.running_mean") && ndim == 1 && dim[0] <= 64, "%d", ndim);
+    CHECK(!nn_checkpoint_values(want, dim[0], path, "bn1.running_mean"), "%s", tensor_error());
+    CHECK(!nn_checkpoint_save(b, path, NULL, 0) && !nn_checkpoint_values(got, dim[0], path, "bn1.running_mean"), "%s",
           tensor_error());
     CHECK(want[0] != 0, "running means that nothing has moved");
     must_equal(to, "bn1.running_mean", got, want, dim[0]);

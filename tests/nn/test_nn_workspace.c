@@ -131,8 +131,9 @@ static void on_paper(const char *variant, const char *model, int batch, int thre
     paper.network = g;
     double loss;
     const long before = paper.calls;
-    CHECK(!nn_train_step(g, images, labels, 0.1f, NULL, NULL) && !nn_evaluate(g, images, labels, 1, &loss, NULL), "%s",
-          tensor_error());
+    CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f) &&
+              !nn_evaluate(&loss, NULL, g, &(nn_batch){.images = images, .labels = labels, .count = 1}),
+          "%s", tensor_error());
     CHECK(paper.calls > before + 10, "%s: %ld calls", what, paper.calls - before);
     CHECK(!has_own_block(), "%s: the queue made blocks of %zu and %zu bytes", what, paper_queue.own[FL_TEMPORARY].bytes,
           paper_queue.own[FL_WORKSPACE].bytes);
@@ -145,12 +146,13 @@ static void on_paper(const char *variant, const char *model, int batch, int thre
 static void failing_calls(void) {
     nn_graph *g = network("flex16+5", "all layers", 2, "paper");
     paper.calls = 0;
-    CHECK(!nn_train_step(g, images, labels, 0.1f, NULL, NULL), "%s", tensor_error());
+    CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f), "%s", tensor_error());
     const long total = paper.calls;
     for (long n = 1; n <= total; n++) {
         paper.calls = 0;
         paper.refuse_at = n;
-        CHECK(nn_train_step(g, images, labels, 0.1f, NULL, NULL) == TENSOR_E_IO && strstr(tensor_error(), "refused"),
+        CHECK(nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.1f) == TENSOR_E_IO &&
+                  strstr(tensor_error(), "refused"),
               "call %ld of %ld: %s", n, total, tensor_error());
         CHECK(!lends(&paper_queue), "call %ld of %ld fails: the arena is still lent", n, total);
     }
@@ -186,11 +188,11 @@ struct first_step {
 static void *run_first_step(void *pointer) {
     struct first_step *s = pointer;
     const long before = requests;
-    s->status = nn_train_step(s->g, images, labels, 0.1f, &s->loss, NULL);
+    s->status = nn_train_step(&s->loss, NULL, s->g, &(nn_batch){.images = images, .labels = labels}, 0.1f);
     s->allocated = requests - before;
     const long held = alive;
     if (!s->status)
-        s->status = nn_evaluate(s->g, images, labels, 1, &s->loss, NULL);
+        s->status = nn_evaluate(&s->loss, NULL, s->g, &(nn_batch){.images = images, .labels = labels, .count = 1});
     s->kept = alive - held;
     CHECK(!lends(fl_host_queue()), "the arena is still lent");
     return NULL;
@@ -229,7 +231,7 @@ static void outgrown(const char *variant) {
           planned.allocated, grown.allocated);
     const size_t bytes = nn_state_bytes(g[0]);
     unsigned char *a = malloc(bytes), *b = malloc(bytes);
-    CHECK(planned.loss == grown.loss && !nn_state_get(g[0], a, bytes) && !nn_state_get(g[1], b, bytes) &&
+    CHECK(planned.loss == grown.loss && !nn_state_save(a, bytes, g[0]) && !nn_state_save(b, bytes, g[1]) &&
               !memcmp(a, b, bytes),
           "%s: another result where the plan does not fit", variant);
     free(a);
@@ -248,8 +250,8 @@ int main(void) {
         images[i] = (float)(check_random(&seed) >> 40) * 0x1p-23f - 1;
     for (int i = 0; i < 400; i++)
         labels[i] = (int32_t)(check_random(&seed) % CLASSES);
-    for (int v = 0; nn_variant_list(v); v++) {
-        const char *variant = nn_variant_list(v)->name;
+    for (int v = 0; nn_variant_at(v); v++) {
+        const char *variant = nn_variant_at(v)->name;
         for (int m = 0; m < MODELS; m++)
             for (int b = 0; b < 3; b++)
                 for (int threads = 1; threads <= 2; threads++) {

@@ -30,11 +30,11 @@ static inline nn_graph *network_of(nn_config given) {
                                             .device = given.device});
     CHECK(g, "%s", tensor_error());
     nn_node x = nn_input(g, SIDE, SIDE, CHANNELS);
-    x = nn_conv2d(g, "conv", x, 6, 3, 1, 1);
-    x = nn_batchnorm(g, "bn", x, true);
-    x = nn_conv2d(g, "last", x, 5, 3, 2, 1);
+    x = nn_conv2d(g, "conv", x, 6, 3, &(nn_conv2d_options){.padding = 1});
+    x = nn_batchnorm(g, "bn", x, &(nn_batchnorm_options){.relu = true});
+    x = nn_conv2d(g, "last", x, 5, 3, &(nn_conv2d_options){.stride = 2, .padding = 1});
     x = nn_avgpool_global(g, "pool", x);
-    x = nn_linear(g, "fc", x, CLASSES);
+    x = nn_linear(g, "fc", x, CLASSES, false);
     CHECK(!nn_compile(g, x), "%s", tensor_error());
     return g;
 }
@@ -57,7 +57,8 @@ static inline void train_step(nn_graph *g, int step, int wild) {
     static float images[NUMBERS];
     int32_t labels[BATCH];
     make_batch(step, wild, images, labels);
-    CHECK(!nn_train_step(g, images, labels, 0.01f, NULL, NULL), "step %d: %s", step, tensor_error());
+    CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.01f), "step %d: %s", step,
+          tensor_error());
 }
 
 #endif

@@ -11,19 +11,15 @@ source, shared, static = map(pathlib.Path, sys.argv[1:4])
 internal_global = sys.argv[4:] == ["global"]
 failures = []
 
-# What the headers declare: each exported function names its symbol.
+# What the headers declare. Each of them includes api.h itself, behind its guard: that is what names its symbols.
 declared = set()
 for header in sorted(source.glob("include/flexlab/*.h")):
     text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S)
-    text = re.sub(r"^#define FLEXLAB_.*$", "", text, flags=re.M)
-    for declaration in re.findall(r"\bFLEXLAB_API\b[^;]*;", text):
-        label = re.search(r"FLEXLAB_SYMBOL\((\w+)(##name)?\)", declaration)
-        name = re.search(r"(\w+?)(?:##name)?\s*\(", declaration)[1]
-        if label and label[1] != name:
-            failures.append(f"{header.name}: {name} is labelled {label[1]}")
-        if label and label[2]:
-            continue  # the operations, below
-        declared.add("flexlab_" + label[1] if label else name)
+    names = [re.search(r"(\w+)\s*\(", declaration)[1] for declaration in re.findall(r"^FLEXLAB_API\b[^;]*;", text, re.M)]
+    guard = f"FLEXLAB_{header.stem.upper()}_H"
+    if names and not re.search(rf'#define {guard}\n.*?#include "flexlab/api.h"', text, re.S):
+        failures.append(f'{header.name}: expected #define {guard}, and behind it #include "flexlab/api.h"')
+    declared |= {name if name.startswith("flexlab_") else f"flexlab_{name}" for name in names}
 rows = re.sub(r"/\*.*?\*/", "", (source / "include/flexlab/ops.def").read_text(), flags=re.S)
 declared |= {f"flexlab_tensor_{name}" for name in re.findall(r"^FL_(?:MAP|REAL)\w+\(\d+, \w+, (\w+),", rows, re.M)}
 

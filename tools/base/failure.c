@@ -1,16 +1,19 @@
-/* failure.c - the library's last failure. */
+/* failure.c - the last failure. */
 #include "base/failure.h"
 #include "base/text.h"
-#include "flexlab/status.h"
+#include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 static _Thread_local tensor_status last;
+static _Thread_local char own[800]; /* message of the program's own; "": the last failure is the library's */
 
 static void remember(tensor_status status, const char *text, void *context) {
     (void)text;
     (void)context;
     last = status;
+    own[0] = 0;
 }
 
 void failure_watch(void) {
@@ -20,6 +23,19 @@ void failure_watch(void) {
 
 void failure_forget(void) {
     last = TENSOR_OK;
+}
+
+tensor_status failure_set(tensor_status status, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(own, sizeof own, format, arguments);
+    va_end(arguments);
+    last = status;
+    return status;
+}
+
+const char *failure_message(void) {
+    return own[0] ? own : tensor_error();
 }
 
 bool failure_is_usage(void) {

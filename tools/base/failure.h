@@ -1,7 +1,9 @@
-/* failure.h - the library's last failure on this thread: whose fault it was. */
+/* failure.h - the last failure on this thread, of the library or of a part of the program that reports as the library
+ * does: its message, and whose fault it was. */
 #ifndef FLEXLAB_FAILURE_H
 #define FLEXLAB_FAILURE_H
 
+#include "flexlab/status.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -11,6 +13,9 @@ void failure_watch(void);
 void failure_forget(void);
 /* It was an argument that the library does not know or take; not: no memory, an unreadable file. */
 bool failure_is_usage(void);
+/* Reports a failure of the program's own; returns the status. Then the message of the last failure of either. */
+tensor_status failure_set(tensor_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const char *failure_message(void);
 /* tensor_error(), and where a step of a network took more than these GiB, which option allows them. To be freed. */
 char *failure_text(int64_t gib);
 

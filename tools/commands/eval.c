@@ -23,7 +23,7 @@ struct images {
 
 static int read_whole(const char *path, const char *key, int64_t high, int64_t *value) {
     char text[NOTE_ROOM];
-    if (nn_checkpoint_note(path, key, text, sizeof text))
+    if (nn_checkpoint_note(text, sizeof text, path, key))
         return text_failed("%s", tensor_error());
     if (text_whole(text, 0, high, value))
         return STATUS_OK;
@@ -33,7 +33,7 @@ static int read_whole(const char *path, const char *key, int64_t high, int64_t *
 /* One number a channel, separated by spaces. */
 static int read_reals(const char *path, const char *key, int64_t channels, double values[CHANNELS]) {
     char text[NOTE_ROOM], *rest = text;
-    if (nn_checkpoint_note(path, key, text, sizeof text))
+    if (nn_checkpoint_note(text, sizeof text, path, key))
         return text_failed("%s", tensor_error());
     int64_t count = 0;
     bool good = true;
@@ -45,7 +45,7 @@ static int read_reals(const char *path, const char *key, int64_t channels, doubl
 }
 
 static int read_text(struct images *is, const char *path) {
-    if (nn_checkpoint_note(path, "training.vocabulary", is->vocabulary, sizeof is->vocabulary))
+    if (nn_checkpoint_note(is->vocabulary, sizeof is->vocabulary, path, "training.vocabulary"))
         return text_failed("%s", tensor_error());
     int status = read_whole(path, "training.context", 65536, &is->context);
     return status == STATUS_OK && !is->context ? text_failed("%s: 'training.context' is 0", path) : status;
@@ -54,7 +54,7 @@ static int read_text(struct images *is, const char *path) {
 /* What a file without the notes of `train` is, and what can be done with it. */
 static int refuse_foreign(const char *path) {
     char text[NOTE_ROOM];
-    if (!nn_checkpoint_note(path, "flexlab.checkpoint", text, sizeof text))
+    if (!nn_checkpoint_note(text, sizeof text, path, "flexlab.checkpoint"))
         return text_failed(
             "%s: a network that 'flexlab wgan' or nn_checkpoint_save has written: it does not name its model and its "
             "data ('training.model'), as those of 'flexlab train' do; nn_checkpoint_load reads it",
@@ -67,11 +67,11 @@ static int refuse_foreign(const char *path) {
 }
 
 static int read_images(struct images *is, const char *path) {
-    if (nn_checkpoint_note(path, "training.model", is->model, sizeof is->model) &&
+    if (nn_checkpoint_note(is->model, sizeof is->model, path, "training.model") &&
         tensor_error_status() == TENSOR_E_DATA && strstr(tensor_error(), "metadata have no 'training.model'"))
         return refuse_foreign(path);
-    if (nn_checkpoint_note(path, "training.model", is->model, sizeof is->model) ||
-        nn_checkpoint_note(path, "network.variant", is->format, sizeof is->format))
+    if (nn_checkpoint_note(is->model, sizeof is->model, path, "training.model") ||
+        nn_checkpoint_note(is->format, sizeof is->format, path, "network.variant"))
         return text_failed("%s", tensor_error());
     const struct {
         const char *key;
@@ -195,12 +195,15 @@ static tensor_status evaluate(nn_graph *g, data_loader *loader, int64_t each, in
     data_batch batch;
     *loss = 0;
     *correct = *done = 0;
-    while (!status && !(status = data_loader_next(loader, &batch)) && batch.count) {
+    while (!status && !(status = data_loader_next(&batch, loader)) && batch.count) {
         double mean;
         const int64_t labels = batch.count * each;
         const int32_t *expected = batch.tokens ? batch.targets : batch.labels;
-        status = batch.tokens ? nn_evaluate_tokens(g, batch.tokens, batch.targets, batch.count, &mean, predicted)
-                              : nn_evaluate(g, batch.images, batch.labels, batch.count, &mean, predicted);
+        status = batch.tokens
+                     ? nn_evaluate(&mean, predicted, g,
+                                   &(nn_batch){.tokens = batch.tokens, .labels = batch.targets, .count = batch.count})
+                     : nn_evaluate(&mean, predicted, g,
+                                   &(nn_batch){.images = batch.images, .labels = batch.labels, .count = batch.count});
         for (int64_t i = 0; i < labels && !status; i++)
             *correct += predicted[i] == expected[i];
         *loss += status ? 0 : mean * (double)labels;

@@ -159,12 +159,12 @@ static int take_checkpoint(struct experiment *x, struct settings *settings, char
     const struct place place = {source, .trusted = is_in_own_results(file)};
     x->resume = file;
     x->again = is_same(file, own);
-    int status = nn_checkpoint_note(file, turns_arguments_key, arguments, MOST_OPTIONS)
+    int status = nn_checkpoint_note(arguments, MOST_OPTIONS, file, turns_arguments_key)
                      ? text_failed("--resume '%s': %s", settings->resume, tensor_error())
                      : take_up(settings, COMMAND_TRAIN, arguments, &place, words);
     if (status == STATUS_OK) {
         policy = text_alloc(MOST_OPTIONS, 1);
-        const tensor_status failed = nn_checkpoint_note(file, "network.policy", policy, MOST_OPTIONS);
+        const tensor_status failed = nn_checkpoint_note(policy, MOST_OPTIONS, file, "network.policy");
         settings->resumed_policies = &policy;
         settings->resumed_count = failed ? 0 : 1;
         if (failed && failed != TENSOR_E_DATA) /* other than that it has none */

@@ -87,7 +87,7 @@ static void print_variants(void) {
     table_cell(t, "weights");
     table_cell(t, "summary");
     const nn_variant *v;
-    for (int i = 0; (v = nn_variant_list(i)); i++) {
+    for (int i = 0; (v = nn_variant_at(i)); i++) {
         table_cell(t, "%s", v->name);
         table_cell(t, "%s", tensor_format_name(v->format));
         table_cell(t, "%s", v->wide ? "wide copy" : v->stochastic_weights ? "stochastic" : "plain");
@@ -102,8 +102,8 @@ static void print_policies(void) {
     struct table *t = table_new("ll");
     table_cell(t, "name");
     table_cell(t, "formats by layer and role");
-    for (int i = 0; nn_policy_list(i); i++) {
-        table_cell(t, "%s", nn_policy_list(i));
+    for (int i = 0; nn_policy_at(i); i++) {
+        table_cell(t, "%s", nn_policy_at(i));
         table_cell(t, "%s", nn_policy_summary(i));
     }
     print_variants();
@@ -117,9 +117,9 @@ static void print_predictors(void) {
     struct table *t = table_new("ll");
     table_cell(t, "name");
     table_cell(t, "makes room for");
-    for (int i = 0; autoflex_list(i); i++) {
-        table_cell(t, "%s", autoflex_name(autoflex_list(i)));
-        table_cell(t, "%s", autoflex_summary(autoflex_list(i)));
+    for (int i = 0; autoflex_at(i); i++) {
+        table_cell(t, "%s", autoflex_name(autoflex_at(i)));
+        table_cell(t, "%s", autoflex_summary(autoflex_at(i)));
     }
     puts("Exponent predictors");
     table_print(t, stdout, 2, 0);

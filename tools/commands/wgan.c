@@ -7,6 +7,7 @@
 #include "base/output.h"
 #include "results/metrics.h"
 #include "runs/policy.h"
+#include "runs/wgan_pair.h"
 #include "base/signals.h"
 #include "base/text.h"
 #include <cJSON.h>
@@ -26,7 +27,7 @@ struct gan {
     struct series *series;
     int series_count;
     data_set *set;
-    nn_wgan *pair;
+    struct wgan *pair;
     struct series *parts; /* the rows of each network under the policy; NULL: there is none */
     nn_loss_scale scale[NETWORKS];
     bool starved[NETWORKS]; /* said of the row of skipped steps that it is in */
@@ -34,7 +35,7 @@ struct gan {
     struct lock lock;
     struct output_lines metrics;
     char *kept; /* prefix of the networks kept last, by this run */
-    nn_wgan_report last;
+    struct wgan_report last;
     bool stepped; /* last is of this run */
     int status;
     bool open;
@@ -72,8 +73,8 @@ static int write_samples(const struct gan *g, int64_t step) {
     const int count = (int)(s->samples < s->batch ? s->samples : s->batch);
     float *images = text_alloc((size_t)count * (size_t)(side * side * channels), sizeof *images);
     char *name = text_format("samples-%06lld.%s", (long long)step, channels >= 3 ? "ppm" : "pgm");
-    int status = nn_wgan_generate(g->pair, (uint64_t)s->seed_base, count, images)
-                     ? text_failed("%s", tensor_error())
+    int status = wgan_generate(images, g->pair, (uint64_t)s->seed_base, count)
+                     ? text_failed("%s", failure_message())
                      : write_grid(s->out, name, images, count, side, channels);
     free(images);
     free(name);
@@ -83,7 +84,7 @@ static int write_samples(const struct gan *g, int64_t step) {
 /* --- loss scales -------------------------------------------------------------------------------------------------- */
 
 static const nn_graph *network(const struct gan *g, int i) {
-    return i == CRITIC ? nn_wgan_critic(g->pair) : nn_wgan_generator(g->pair);
+    return i == CRITIC ? wgan_critic(g->pair) : wgan_generator(g->pair);
 }
 
 static bool is_scaled(const struct gan *g) {
@@ -93,19 +94,19 @@ static bool is_scaled(const struct gan *g) {
 /* Of a network that makes no update: a forward pass may have a NaN or Inf, which no scale helps. Images go from the
  * generator into the critic, gradients back: it is in the gradients of both. */
 static bool is_forward(const struct gan *g) {
-    const nn_nonfinite *found = nn_wgan_nonfinite(g->pair);
-    return found && nonfinite_is_forward(found->pass);
+    const struct wgan_nonfinite *found = wgan_nonfinite(g->pair);
+    return found && nonfinite_is_forward(found->of.pass);
 }
 
 /* Where they stand; loud where a network does not move. */
 static int read_scales(struct gan *g, int64_t step) {
     for (int i = 0; i < NETWORKS; i++) {
         nn_loss_scale *now = &g->scale[i];
-        if (nn_loss_scale_get(network(g, i), now))
+        if (nn_loss_scale_of(now, network(g, i)))
             return text_failed("%s", tensor_error());
         if (now->in_a_row >= NN_STARVED && !g->starved[i])
             text_note("WARNING: the last %lld steps of the %s made no update, up to step %lld: its gradients %s "
-                      "down to loss scale %g",
+                      "to loss scale %g",
                       (long long)now->in_a_row, network_names[i], (long long)step,
                       is_forward(g) ? "are not finite" : "overflow", now->scale);
         g->starved[i] = now->in_a_row >= NN_STARVED;
@@ -180,15 +181,15 @@ static int add_config(struct gan *g) {
                    {"rate", s->rate},
                    {"clip", s->clip},
                    {"steps", (double)s->gan_steps},
-                   {"from_step", (double)nn_steps(nn_wgan_generator(g->pair))},
-                   {"generator_parameters", (double)nn_parameter_count(nn_wgan_generator(g->pair))},
-                   {"critic_parameters", (double)nn_parameter_count(nn_wgan_critic(g->pair))}};
+                   {"from_step", (double)nn_steps(wgan_generator(g->pair))},
+                   {"generator_parameters", (double)nn_parameter_count(wgan_generator(g->pair))},
+                   {"critic_parameters", (double)nn_parameter_count(wgan_critic(g->pair))}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         cJSON_AddNumberToObject(line, numbers[i].name, numbers[i].value);
     return add_line(g, line);
 }
 
-static int add_step(struct gan *g, const nn_wgan_report *r) {
+static int add_step(struct gan *g, const struct wgan_report *r) {
     cJSON *line = cJSON_CreateObject();
     cJSON_AddStringToObject(line, "type", "step");
     cJSON_AddNumberToObject(line, "step", (double)r->step);
@@ -210,11 +211,11 @@ static int add_step(struct gan *g, const nn_wgan_report *r) {
 
 /* The first NaN or Inf, once: when it is there, or of a pair that goes on behind it at the beginning. */
 static int add_nonfinite(struct gan *g) {
-    const nn_nonfinite *found = nn_wgan_nonfinite(g->pair);
+    const struct wgan_nonfinite *found = wgan_nonfinite(g->pair);
     if (!found || g->nonfinite)
         return STATUS_OK;
     g->nonfinite = true;
-    struct nonfinite first = nonfinite_of(found);
+    struct nonfinite first = nonfinite_of(&found->of);
     char *what = nonfinite_sentence(&first, &g->s);
     text_note("step %lld of the %s: the first NaN or Inf, %s", (long long)first.step, found->network, what);
     free(what);
@@ -255,10 +256,10 @@ static int remove_pair(const char *prefix) {
 
 /* Under a name of its own, so that a pair is never of two steps; then those of this run before it go. */
 static int keep_networks(struct gan *g) {
-    char *prefix = text_format("%s/wgan-%06lld", g->s.out, (long long)nn_steps(nn_wgan_generator(g->pair)));
-    if (nn_wgan_save(g->pair, prefix)) {
+    char *prefix = text_format("%s/wgan-%06lld", g->s.out, (long long)nn_steps(wgan_generator(g->pair)));
+    if (wgan_save(g->pair, prefix)) {
         free(prefix);
-        return text_failed("%s", tensor_error());
+        return text_failed("%s", failure_message());
     }
     if (g->kept && strcmp(g->kept, prefix) != 0)
         remove_pair(g->kept);
@@ -267,7 +268,7 @@ static int keep_networks(struct gan *g) {
     return STATUS_OK;
 }
 
-static int on_step(void *context, const nn_wgan_report *r) {
+static int on_step(void *context, const struct wgan_report *r) {
     struct gan *g = context;
     const struct settings *s = &g->s;
     g->last = *r;
@@ -289,12 +290,12 @@ static int on_step(void *context, const nn_wgan_report *r) {
 
 static int train(struct gan *g) {
     signals_catch();
-    if (nn_wgan_train(g->pair, g->set, g->s.gan_steps, on_step, g))
-        return text_failed("%s", tensor_error());
+    if (wgan_train(g->pair, g->set, g->s.gan_steps, on_step, g))
+        return text_failed("%s", failure_message());
     if (g->status == STATUS_OK)
         g->status = keep_networks(g);
     if (g->status == STATUS_OK)
-        g->status = write_samples(g, (int64_t)nn_steps(nn_wgan_generator(g->pair)));
+        g->status = write_samples(g, (int64_t)nn_steps(wgan_generator(g->pair)));
     if (g->status == STATUS_OK)
         g->status = output_lines_commit(&g->metrics);
     g->open = g->open && g->status != STATUS_OK;
@@ -325,24 +326,24 @@ static int open_set(struct gan *g) {
     return STATUS_OK;
 }
 
-static nn_wgan *new_pair(const struct gan *g, const nn_config *network) {
+static struct wgan *new_pair(const struct gan *g, const nn_config *network) {
     const struct settings *s = &g->s;
-    return nn_wgan_new(&(nn_wgan_config){.variant = network->variant,
-                                         .policy = network->policy,
-                                         .layer_formats = network->layer_formats,
-                                         .predictor = network->predictor,
-                                         .device = network->device,
-                                         .loss_scale = network->loss_scale,
-                                         .no_master = network->no_master,
-                                         .seed = (uint64_t)s->seed_base,
-                                         .batch = (int)s->batch,
-                                         .side = data_height(g->set),
-                                         .channels = data_channels(g->set),
-                                         .latent = (int)s->latent,
-                                         .filters = (int)s->filters,
-                                         .critic_steps = (int)s->critic_steps,
-                                         .rate = (float)s->rate,
-                                         .clip = (float)s->clip});
+    return wgan_new(&(struct wgan_config){.variant = network->variant,
+                                          .policy = network->policy,
+                                          .layer_formats = network->layer_formats,
+                                          .predictor = network->predictor,
+                                          .device = network->device,
+                                          .loss_scale = network->loss_scale,
+                                          .no_master = network->no_master,
+                                          .seed = (uint64_t)s->seed_base,
+                                          .batch = (int)s->batch,
+                                          .side = data_height(g->set),
+                                          .channels = data_channels(g->set),
+                                          .latent = (int)s->latent,
+                                          .filters = (int)s->filters,
+                                          .critic_steps = (int)s->critic_steps,
+                                          .rate = (float)s->rate,
+                                          .clip = (float)s->clip});
 }
 
 static int open_pair(struct gan *g) {
@@ -351,33 +352,33 @@ static int open_pair(struct gan *g) {
     const nn_config network = series_network(s, g->series);
     g->pair = new_pair(g, &network);
     if (!g->pair) { /* the text of a policy is one line: as it was given it tells which */
-        char *told = text_format("%s", tensor_error());
+        char *told = text_format("%s", failure_message());
         const nn_config asked = series_asked(s, g->series);
-        nn_wgan *given = new_pair(g, &asked);
-        const char *what = given ? told : tensor_error();
+        struct wgan *given = new_pair(g, &asked);
+        const char *what = given ? told : failure_message();
         const int status = failure_is_usage() ? text_usage("%s: %s", g->series->label, what)
                                               : text_failed("%s: %s", g->series->label, what);
-        nn_wgan_free(given);
+        wgan_free(given);
         free(told);
         return status;
     }
-    if (s->checkpoint && nn_wgan_load(g->pair, s->checkpoint))
-        return text_failed("%s", tensor_error());
-    if (s->checkpoint && nn_wgan_train(g->pair, g->set, 0, NULL, NULL)) /* no step: whether it is the same data */
-        return text_failed("--resume '%s', --data '%s': %s", s->checkpoint, s->data, tensor_error());
-    const int64_t made = (int64_t)nn_steps(nn_wgan_generator(g->pair));
+    if (s->checkpoint && wgan_load(g->pair, s->checkpoint))
+        return text_failed("%s", failure_message());
+    if (s->checkpoint && wgan_train(g->pair, g->set, 0, NULL, NULL)) /* no step: whether it is the same data */
+        return text_failed("--resume '%s', --data '%s': %s", s->checkpoint, s->data, failure_message());
+    const int64_t made = (int64_t)nn_steps(wgan_generator(g->pair));
     if (made && made >= s->gan_steps)
         return text_usage("--steps %lld: the pair of --resume has made %lld steps, expected more",
                           (long long)s->gan_steps, (long long)made);
-    return read_scales(g, (int64_t)nn_steps(nn_wgan_generator(g->pair)));
+    return read_scales(g, (int64_t)nn_steps(wgan_generator(g->pair)));
 }
 
 static void take_policy(struct gan *g) {
     if (g->series->plain)
         return;
     g->parts = text_alloc(NETWORKS, sizeof *g->parts);
-    policy_take_rows(&g->parts[CRITIC], nn_wgan_critic(g->pair));
-    policy_take_rows(&g->parts[GENERATOR], nn_wgan_generator(g->pair));
+    policy_take_rows(&g->parts[CRITIC], wgan_critic(g->pair));
+    policy_take_rows(&g->parts[GENERATOR], wgan_generator(g->pair));
 }
 
 static void print_beginning(const struct gan *g) {
@@ -447,7 +448,7 @@ int command_wgan(int argc, char **argv) {
     if (g.open)
         output_lines_discard(&g.metrics);
     lock_release(&g.lock);
-    nn_wgan_free(g.pair);
+    wgan_free(g.pair);
     data_free(g.set);
     series_free(g.series, g.series_count);
     series_free(g.parts, g.parts ? NETWORKS : 0);

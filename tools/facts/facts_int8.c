@@ -67,7 +67,7 @@ static double *read_doubles(struct network *n, const char *path, const char *lay
     char name[2 * NAME];
     double *values = text_alloc((size_t)count, sizeof *values);
     snprintf(name, sizeof name, "%s.%s", layer, what);
-    bool good = !nn_checkpoint_values(path, name, values, count);
+    bool good = !nn_checkpoint_values(values, count, path, name);
     for (int64_t i = 0; i < count && good; i++)
         if (!isfinite(values[i]) || values[i] < least)
             good = refuse(n, "%s, element %lld: %g, expected a finite number%s", name, (long long)i, values[i],
@@ -152,7 +152,7 @@ static void block_names(char conv[NAME], char norm[NAME], bool foreign, int stag
 static bool look_for(const char *path, const char *name, bool *found) {
     int ndim = -1;
     int64_t dim[8];
-    const bool good = !nn_checkpoint_shape(path, name, &ndim, dim);
+    const bool good = !nn_checkpoint_shape(&ndim, dim, path, name);
     *found = ndim >= 0;
     return good;
 }
@@ -202,7 +202,7 @@ static bool refuse_others(struct network *n, const char *path) {
 static bool read_moments(struct network *n, const char *path, const char *key, double values[CHANNELS]) {
     char text[200];
     int end = 0;
-    if (nn_checkpoint_note(path, key, text, sizeof text))
+    if (nn_checkpoint_note(text, sizeof text, path, key))
         return false;
     bool good = sscanf(text, "%lf %lf %lf %n", &values[0], &values[1], &values[2], &end) == CHANNELS && !text[end];
     for (int c = 0; c < CHANNELS && good; c++)
@@ -216,7 +216,7 @@ static bool read_moments(struct network *n, const char *path, const char *key, d
 static bool read_network(struct network *n, const char *path, int classes) {
     int ndim;
     int64_t dim[8];
-    if (nn_checkpoint_shape(path, "linear.weight", &ndim, dim))
+    if (nn_checkpoint_shape(&ndim, dim, path, "linear.weight"))
         return false;
     *n = (struct network){
         .classes = classes, .foreign = ndim >= 0, .mean = {0.485, 0.456, 0.406}, .deviation = {0.229, 0.224, 0.225}};
@@ -535,7 +535,7 @@ static bool run(struct fact_lines *lines, struct experiment *x) {
 static bool train_one(const data_set *set, const char *path) {
     char mean[100], deviation[100];
     double m[CHANNELS], d[CHANNELS];
-    if (data_channel_moments(set, m, d))
+    if (data_channel_moments(m, d, set))
         return false;
     snprintf(mean, sizeof mean, "%.17g %.17g %.17g", m[0], m[1], m[2]);
     snprintf(deviation, sizeof deviation, "%.17g %.17g %.17g", d[0], d[1], d[2]);
@@ -547,7 +547,7 @@ static bool train_one(const data_set *set, const char *path) {
                               .schedule = "linear"};
     nn_trainer *t = nn_trainer_new(&config, set, NULL, NULL);
     const bool good =
-        t && !nn_trainer_advance(t, INT64_MAX, NULL) && !nn_checkpoint_save(nn_trainer_network(t), path, notes, 2);
+        t && !nn_trainer_advance(NULL, t, INT64_MAX) && !nn_checkpoint_save(nn_trainer_network(t), path, notes, 2);
     nn_trainer_free(t);
     return good;
 }
@@ -605,7 +605,7 @@ static void int8(struct fact_lines *lines) {
                  : folder && *folder ? text_format("cifar10:%s", folder)
                                      : text_format("synthetic");
     failure_forget();
-    if (data_open_splits(spec, &x->calibration, &x->test))
+    if (data_open_splits(&x->calibration, &x->test, spec))
         fact_refused(lines, failure_is_usage(), data ? "--data" : "FLEXLAB_DATA", spec, tensor_error());
     else if (!images_fit(x))
         refuse_images(lines, x, data ? "--data" : "FLEXLAB_DATA", spec);

@@ -33,8 +33,8 @@ static bool make_network(struct network *n, const char *variant) {
                           NULL, tensor_new(FMT_F64, TENSOR_SHAPE(1)), tensor_new(FMT_I32, TENSOR_SHAPE(BATCH))};
     if (!n->g || !n->loss || !n->labels)
         return false;
-    nn_node x = nn_linear(n->g, "first", nn_input(n->g, 1, 1, INPUTS), UNITS);
-    x = nn_linear(n->g, "second", nn_relu(n->g, "relu", x), CLASSES);
+    nn_node x = nn_linear(n->g, "first", nn_input(n->g, 1, 1, INPUTS), UNITS, false);
+    x = nn_linear(n->g, "second", nn_relu(n->g, "relu", x), CLASSES, false);
     n->gradient = tensor_new(nn_variant_find(variant)->format, TENSOR_SHAPE(BATCH, CLASSES));
     return n->gradient && x >= 0 && !nn_compile(n->g, x);
 }
@@ -58,7 +58,7 @@ static bool train_small_loss(const char *variant, int scale, double *first, doub
     for (int step = 0; good && step < STEPS; step++) {
         make_batch((uint64_t)step, images, labels);
         good =
-            !nn_forward_images(n.g, images) && !tensor_load_i32(n.labels, labels, BATCH) &&
+            !nn_forward(n.g, &(nn_batch){.images = images}) && !tensor_load_i32(n.labels, labels, BATCH) &&
             !tensor_cross_entropy(n.loss, n.gradient, NULL, NULL, nn_output(n.g), n.labels, ldexp(1, scale - SMALL)) &&
             !nn_backward_from(n.g, n.gradient) && !nn_update(n.g, (float)ldexp(0.3, SMALL - scale)) &&
             !tensor_store_f64(n.loss, step ? last : first, 1) &&
@@ -130,7 +130,7 @@ static void compare(struct fact_lines *lines, const char *model, int64_t steps, 
     char *spec = text_format("synthetic:train=%lld,test=32,seed=3", (long long)steps * 32);
     struct sets data = {0};
     double base[SEEDS], sum = 0;
-    bool good = !data_open_splits(spec, &data.train, &data.test);
+    bool good = !data_open_splits(&data.train, &data.test, spec);
     for (int s = 0; good && s < SEEDS; s++) {
         good = train(&data, model, "fp32", steps, rate, (uint64_t)s + 1, &base[s]);
         sum += base[s];

@@ -10,18 +10,18 @@ enum { BOTH = COMMAND_COMPARE | COMMAND_TRAIN, ALL = BOTH | COMMAND_REPORT };
 
 const char *options_model_name(int i) {
     int images = 0;
-    while (nn_model_list(images))
+    while (nn_model_at(images))
         images++;
-    return i < images ? nn_model_list(i) : nn_text_model_list(i - images);
+    return i < images ? nn_model_at(i) : nn_text_model_at(i - images);
 }
 
 const char *options_variant_name(int i) {
-    const nn_variant *variant = nn_variant_list(i);
+    const nn_variant *variant = nn_variant_at(i);
     return variant ? variant->name : NULL;
 }
 
 const char *options_predictor_name(int i) {
-    return autoflex_name(autoflex_list(i));
+    return autoflex_name(autoflex_at(i));
 }
 
 const char *options_data_kind(int i) {
@@ -103,7 +103,7 @@ static const struct option_row rows[] = {
              "that share of the peak"},
     {"warmup", "EPOCHS", BOTH, KIND_REAL, FIELD(warmup), 0, MOST_EPOCHS,
      .help = "linear warm-up from zero, may be a fraction (0)"},
-    {"optimizer", "NAME", BOTH, KIND_NAME, FIELD(optimiser), .names = nn_optimiser_list,
+    {"optimizer", "NAME", BOTH, KIND_NAME, FIELD(optimiser), .names = nn_optimiser_at,
      .help = "sgd (default; on texts adamw), adam, adamw, rmsprop, adagrad, lamb"},
     {"momentum", "M", BOTH, KIND_REAL, FIELD(momentum), 0, 0.999999, .help = "momentum of sgd (0.9) and rmsprop (0)"},
     {"nesterov", NULL, BOTH, KIND_SWITCH, FIELD(nesterov), .value = 1, .help = "sgd with Nesterov's momentum"},

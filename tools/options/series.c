@@ -24,7 +24,7 @@ static int choose_loss_scale(const struct settings *settings, struct series *ser
                         : series->loss_scale   ? series->loss_scale
                                                : default_loss_scale(series);
     char *text = text_alloc(ROOM, 1);
-    const tensor_status bad = nn_loss_scale_text(given, text, ROOM);
+    const tensor_status bad = nn_loss_scale_text(text, ROOM, given);
     free(series->loss_scale);
     series->loss_scale = text;
     return bad ? text_usage("--loss-scale: %s", tensor_error()) : STATUS_OK;
@@ -57,8 +57,8 @@ static bool is_policy_text(const char *policy) {
 /* Whether a policy is told by its own text, as the library has it; else it is the name of a file. */
 static bool is_told(const char *policy) {
     bool told = is_policy_text(policy);
-    for (int i = 0; nn_policy_list(i) && !told; i++)
-        told = !strcmp(nn_policy_list(i), policy);
+    for (int i = 0; nn_policy_at(i) && !told; i++)
+        told = !strcmp(nn_policy_at(i), policy);
     return told;
 }
 
@@ -89,9 +89,9 @@ static const char *policy_name(int i) {
         variants++;
     if (i < variants)
         return options_variant_name(i);
-    for (int p = 0; nn_policy_list(p); p++)
-        if (!nn_variant_find(nn_policy_list(p)) && i-- == variants)
-            return nn_policy_list(p);
+    for (int p = 0; nn_policy_at(p); p++)
+        if (!nn_variant_find(nn_policy_at(p)) && i-- == variants)
+            return nn_policy_at(p);
     return NULL;
 }
 
@@ -101,8 +101,8 @@ static bool names_policy(const char *name) {
     bool found = is_policy_text(copy) || (!access(copy, F_OK) && *copy);
     take_no_scale(copy);
     found = found || (!access(copy, F_OK) && *copy);
-    for (int i = 0; nn_policy_list(i) && !found; i++)
-        found = !strcmp(nn_policy_list(i), copy);
+    for (int i = 0; nn_policy_at(i) && !found; i++)
+        found = !strcmp(nn_policy_at(i), copy);
     free(copy);
     return found;
 }

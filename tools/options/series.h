@@ -7,7 +7,7 @@
 #include "flexlab/nn.h"
 #include "options/options.h"
 
-/* A part of a layer, or a parameter, with what it has in each role of nn_role_list; NULL: it has no such role. */
+/* A part of a layer, or a parameter, with what it has in each role of nn_role_name_at; NULL: it has no such role. */
 enum { ROLE_LIMIT = 16 };
 struct role_row {
     char *name, *kind, *role[ROLE_LIMIT];

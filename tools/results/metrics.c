@@ -115,8 +115,8 @@ int metrics_roles(struct output_lines *o, const struct series *s, const char *ne
         add_text(line, "network", network);
     add_text(line, "name", row->name);
     add_text(line, "kind", row->kind);
-    for (int r = 0; r < ROLE_LIMIT && nn_role_list(r); r++) {
-        char *key = text_format("%s", nn_role_list(r));
+    for (int r = 0; r < ROLE_LIMIT && nn_role_name_at(r); r++) {
+        char *key = text_format("%s", nn_role_name_at(r));
         for (char *p = key; *p; p++)
             *p = *p == '-' ? '_' : *p;
         add_text(line, key, row->role[r]);

@@ -189,7 +189,7 @@ static void read_series(struct reader *r, const cJSON *item, struct series *s) {
                 predictor ? predictor : "", s->label));
     char full[256] = "";
     s->loss_scale = text_format("%s", scale); /* older results have none */
-    if (nn_loss_scale_text(scale, full, sizeof full) || strcmp(full, scale) != 0)
+    if (nn_loss_scale_text(full, sizeof full, scale) || strcmp(full, scale) != 0)
         refuse(r, text_format("the loss scale '%s' of '%s' is unknown to this flexlab", scale, s->label));
     check_label(r, s);
 }

@@ -335,8 +335,8 @@ static char *divergence_note(const struct experiment *x, int series, const struc
 /* Whether a role in which gradients are written or read is fp16. */
 static bool has_fp16_gradients(const struct series *s) {
     for (int i = 0; i < s->role_count; i++)
-        for (int r = 0; r < ROLE_LIMIT && nn_role_list(r); r++) {
-            const char *role = nn_role_list(r), *value = s->roles[i].role[r];
+        for (int r = 0; r < ROLE_LIMIT && nn_role_name_at(r); r++) {
+            const char *role = nn_role_name_at(r), *value = s->roles[i].role[r];
             if (value && !strcmp(value, "fp16") &&
                 (strstr(role, "gradients") || !strcmp(role, "operands") || !strcmp(role, "result")))
                 return true;

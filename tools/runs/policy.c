@@ -13,15 +13,15 @@ static char *copy(const char *text) {
 }
 
 void policy_take_rows(struct series *s, nn_graph *g) {
-    s->role_count = nn_role_rows(g);
+    s->role_count = nn_role_row_count(g);
     s->roles = text_alloc((size_t)s->role_count, sizeof *s->roles);
     for (int i = 0; i < s->role_count; i++) {
         struct role_row *row = &s->roles[i];
         const nn_role_row seen = nn_role_row_at(g, i);
         row->name = copy(seen.name);
         row->kind = copy(seen.kind);
-        for (int r = 0; r < ROLE_LIMIT && nn_role_list(r); r++)
-            row->role[r] = copy(nn_role(g, i, nn_role_list(r)));
+        for (int r = 0; r < ROLE_LIMIT && nn_role_name_at(r); r++)
+            row->role[r] = copy(nn_role(g, i, nn_role_name_at(r)));
     }
 }
 
@@ -29,7 +29,7 @@ void policy_take_rows(struct series *s, nn_graph *g) {
 static nn_graph *build(const struct experiment *x, nn_config config, int *rows) {
     nn_node logits;
     nn_graph *g = network_layers(x, config, &logits);
-    *rows = g ? nn_role_rows(g) : 0;
+    *rows = g ? nn_role_row_count(g) : 0;
     return g;
 }
 
@@ -115,9 +115,9 @@ static void print_group(const struct series *s, bool parameters) {
         if (is_parameter(row) != parameters || !is_first(s, i))
             continue;
         printf("  ");
-        for (int r = 0; r < ROLE_LIMIT && nn_role_list(r); r++)
+        for (int r = 0; r < ROLE_LIMIT && nn_role_name_at(r); r++)
             if (row->role[r])
-                printf(" %s=%s", nn_role_list(r), row->role[r]);
+                printf(" %s=%s", nn_role_name_at(r), row->role[r]);
         putchar('\n');
         char *names = names_like(s, i), *shown = text_shown(names);
         print_names(shown, width);

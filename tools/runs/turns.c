@@ -420,7 +420,7 @@ static int finish_run(struct running *r) {
     struct experiment *x = r->experiment;
     struct run *run = r->run;
     r->turn = now();
-    const tensor_status failed = nn_trainer_finish(r->trainer, &run->result);
+    const tensor_status failed = nn_trainer_finish(&run->result, r->trainer);
     nonfinite_clear(&run->first);
     run->first = nonfinite_of(nn_trainer_nonfinite(r->trainer));
     nn_trainer_free(r->trainer);
@@ -447,7 +447,7 @@ static int take_turn(struct running *r) {
     bool over = false;
     show(r);
     r->turn = now();
-    const tensor_status failed = nn_trainer_advance(r->trainer, r->slice, &over);
+    const tensor_status failed = nn_trainer_advance(&over, r->trainer, r->slice);
     if (failed) {
         nn_trainer_free(r->trainer);
         r->trainer = NULL;

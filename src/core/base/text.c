@@ -66,3 +66,10 @@ int fl_print(FILE *file, const char *format, ...) {
     va_end(arguments);
     return n;
 }
+
+struct fl_quoted fl_quote(const char *given) {
+    struct fl_quoted quoted = {"NULL"};
+    if (given)
+        snprintf(quoted.text, sizeof quoted.text, "'%.597s'", given);
+    return quoted;
+}

@@ -14,6 +14,11 @@ struct fl_names {
     char text[300];
 };
 struct fl_names fl_list_names(const char *(*name)(int i));
+/* A text that a caller gave, in a message, which cuts what is too long: in quotes; NULL without quotes. */
+struct fl_quoted {
+    char text[600];
+};
+struct fl_quoted fl_quote(const char *given);
 int fl_print(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

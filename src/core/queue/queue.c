@@ -1,6 +1,7 @@
 /* queue.c - the host as a device, its queues, and how calls and bytes enter a queue. In a dry run nothing does. */
 #include "core/queue/queue.h"
 #include "core/base/fail.h"
+#include "core/base/text.h"
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
 #include <stdio.h>
@@ -56,7 +57,7 @@ tensor_device *tensor_device_find(const char *name) {
     char known[200] = "";
     for (int i = 0; i < known_devices(); i++)
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", devices[i]->name);
-    fl_fail(TENSOR_E_ARGUMENT, "unknown device '%s': expected one of %s, or cuda, cuda:1, ...", name ? name : "(null)",
+    fl_fail(TENSOR_E_ARGUMENT, "unknown device %s: expected one of %s, or cuda, cuda:1, ...", fl_quote(name).text,
             known);
     return NULL;
 }

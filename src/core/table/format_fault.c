@@ -1,6 +1,7 @@
 /* format_fault.c - what the kernels of shared exponents take as constants, held against what a format says and does. */
 #include "core/table/format_fault.h"
 #include "autoflex/autoflex_rules.h"
+#include "core/base/text.h"
 #include <stdio.h>
 
 enum { E_LEAST = -128, E_LARGEST = 127 }; /* what bounds of sums and of doubles in kernels are proved for */
@@ -26,8 +27,7 @@ const char *fl_format_fault(const struct fl_format *f, char *text, size_t size) 
         snprintf(text, size, "exponents %d ... %d, expected a range in this order within %d ... %d", f->e_min, f->e_max,
                  E_LEAST, E_LARGEST);
     else if (!autoflex_find(f->predictor))
-        snprintf(text, size, "the predictor '%s', expected a name that autoflex_find knows",
-                 f->predictor ? f->predictor : "(null)");
+        snprintf(text, size, "the predictor %s, expected a name that autoflex_find knows", fl_quote(f->predictor).text);
     else if (stored(f) != AUTOFLEX_TOP)
         snprintf(text, size, "a codec whose largest mantissa is %d, expected %d", (int)stored(f), AUTOFLEX_TOP);
     else

@@ -353,7 +353,7 @@ tensor_status tensor_format_find(tensor_format *format, const char *name) {
     if (!format)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_format_find: result is NULL");
     if (!f)
-        return fl_fail(TENSOR_E_ARGUMENT, "unknown format '%s': expected one of %s", name ? name : "(null)",
+        return fl_fail(TENSOR_E_ARGUMENT, "unknown format %s: expected one of %s", fl_quote(name).text,
                        fl_list_names(name_at).text);
     *format = f->id;
     return TENSOR_OK;

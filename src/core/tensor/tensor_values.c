@@ -1,5 +1,6 @@
 /* tensor_values.c - values in and out of tensors, conversion between formats, wide parts, exponents set by hand. */
 #include "core/base/fail.h"
+#include "core/base/text.h"
 #include "core/base/memory.h"
 #include "core/queue/recording.h"
 #include "core/tensor/tensor_state.h"
@@ -396,7 +397,7 @@ tensor_status tensor_set_predictor(tensor *t, const char *name) {
         return fl_fail(TENSOR_E_FORMAT, "tensor_set_predictor: %s has no shared exponent", t->format->name);
     const autoflex_predictor predictor = autoflex_find(name);
     if (!predictor)
-        return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_predictor: unknown predictor '%s'", name ? name : "(null)");
+        return fl_fail(TENSOR_E_ARGUMENT, "tensor_set_predictor: unknown predictor %s", fl_quote(name).text);
     if (predictor >= AUTOFLEX_ADDED && !t->storage->device->host)
         return fl_fail(TENSOR_E_UNSUPPORTED,
                        "tensor_set_predictor: '%s' is a function of the host, the tensor lies on %s", name,

@@ -171,7 +171,7 @@ static const char *const objective_keys[] = {
 /* Of what it is trained for, what is not as it was before there was a choice: older files have none of it. */
 static tensor_status put_objective(struct fl_safetensors_out *o, const struct fl_objective *how) {
     if (how->kind != FL_LOSS_CROSS_ENTROPY)
-        TRY(note(o, objective_keys[LOSS], "%s", nn_loss_list((int)how->kind)));
+        TRY(note(o, objective_keys[LOSS], "%s", nn_loss_name_at((int)how->kind)));
     if (how->smoothing > 0)
         TRY(note(o, objective_keys[SMOOTHING], "%.9g", (double)how->smoothing));
     if (how->kind == FL_LOSS_HUBER)
@@ -210,7 +210,7 @@ static tensor_status put_settings(struct fl_safetensors_out *o, const nn_graph *
     TRY(note(o, "network.batch", "%d", g->batch));
     TRY(note(o, "network.seed", "%llu", (unsigned long long)g->seed));
     const struct fl_optimiser *p = &g->optimiser;
-    TRY(note(o, "network.optimiser", "%s", nn_optimiser_list((int)p->how.kind)));
+    TRY(note(o, "network.optimiser", "%s", nn_optimiser_at((int)p->how.kind)));
     TRY(note(o, "network.decay", "%s", p->decays_all ? "all" : "weights"));
     TRY(note(o, "network.nesterov", "%d", p->nesterov));
     TRY(note(o, "network.narrow_state", "%d", p->narrow));
@@ -591,7 +591,7 @@ tensor_status nn_checkpoint_load(nn_graph *g, const char *path) {
     return status;
 }
 
-tensor_status nn_checkpoint_note(const char *path, const char *key, char *value, size_t size) {
+tensor_status nn_checkpoint_note(char *value, size_t size, const char *path, const char *key) {
     struct fl_safetensors s;
     const char *found;
     if (!path || !key || !value)

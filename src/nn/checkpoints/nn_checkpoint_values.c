@@ -13,7 +13,7 @@ static tensor_status check(const char *path, const char *name, const void *first
                                                              : "the result");
 }
 
-tensor_status nn_checkpoint_shape(const char *path, const char *name, int *ndim, int64_t dim[8]) {
+tensor_status nn_checkpoint_shape(int *ndim, int64_t dim[8], const char *path, const char *name) {
     struct fl_safetensors s;
     TRY(check(path, name, ndim, dim));
     TRY(fl_safetensors_open(&s, path));
@@ -114,7 +114,7 @@ tensor_status fl_checkpoint_values(const struct fl_safetensors *s, const char *n
     return TENSOR_OK;
 }
 
-tensor_status nn_checkpoint_values(const char *path, const char *name, double *values, int64_t count) {
+tensor_status nn_checkpoint_values(double *values, int64_t count, const char *path, const char *name) {
     struct fl_safetensors s;
     TRY(check(path, name, values, values));
     TRY(fl_safetensors_open(&s, path));

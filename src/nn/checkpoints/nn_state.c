@@ -89,10 +89,27 @@ static uint64_t mix_shape(uint64_t hash, const struct fl_shape *shape) {
 }
 
 /* Kind, options, inputs, outputs and states of a node; its parameters are in the list of tensors. */
+static bool is_square(const tensor_window2d *w) {
+    const int *p = w->padding;
+    return w->stride[1] && w->window[0] == w->window[1] && w->stride[0] == w->stride[1] && p[0] == p[1] &&
+           p[0] == p[2] && p[0] == p[3] && w->dilation[0] == w->dilation[1] && !w->output_padding[0] &&
+           !w->output_padding[1];
+}
+
 static uint64_t mix_node(uint64_t hash, const struct fl_node *node) {
     const struct fl_options *how = &node->how;
-    const int32_t numbers[] = {how->outputs, how->window,       how->stride,  how->padding,  how->dilation,
-                               how->groups,  node->layer->relu, node->inputs, node->outputs, node->states};
+    const tensor_window2d *around = &how->around;
+    const bool square = is_square(around);
+    const int32_t numbers[] = {how->outputs,
+                               square ? around->window[0] : how->window,
+                               square ? around->stride[0] : how->stride,
+                               square ? around->padding[0] : how->padding,
+                               square ? around->dilation[0] : how->dilation,
+                               square ? around->groups : how->groups,
+                               node->layer->relu,
+                               node->inputs,
+                               node->outputs,
+                               node->states};
     hash = mix(hash, node->layer->kind, strlen(node->layer->kind) + 1);
     hash = mix(hash, numbers, sizeof numbers);
     /* settings that a layer was not given leave the hash that it always had */
@@ -100,8 +117,8 @@ static uint64_t mix_node(uint64_t hash, const struct fl_node *node) {
         const double settings[] = {how->real[0] + 0.0, how->real[1] + 0.0, how->real[2] + 0.0, how->padding_counts};
         hash = mix(hash, settings, sizeof settings);
     }
-    if (how->around.stride[1]) /* other nodes have the layout that they always had */
-        hash = mix(hash, &how->around, sizeof how->around);
+    if (around->stride[1] && !square) /* other nodes have the layout that they always had */
+        hash = mix(hash, around, sizeof *around);
     if (how->axes || how->low != 0 || how->high != 0) { /* of kinds that have them */
         const int32_t axes[] = {(int32_t)how->axes, how->keeps};
         const float bounds[] = {how->low, how->high};
@@ -274,7 +291,7 @@ static tensor_status check_call(const nn_graph *g, const void *state, size_t byt
                : fl_fail(TENSOR_E_ARGUMENT, "state: %zu bytes, expected %zu", bytes, nn_state_bytes(g));
 }
 
-tensor_status nn_state_get(const nn_graph *g, void *state, size_t bytes) {
+tensor_status nn_state_save(void *state, size_t bytes, const nn_graph *g) {
     TRY(check_call(g, state, bytes));
     const struct head head = head_of(g);
     memcpy(state, &head, sizeof head);
@@ -294,7 +311,7 @@ tensor_status fl_put_state(nn_graph *g, const char *at, uint64_t steps, const nn
     return TENSOR_OK;
 }
 
-tensor_status nn_state_set(nn_graph *g, const void *state, size_t bytes) {
+tensor_status nn_state_restore(nn_graph *g, const void *state, size_t bytes) {
     TRY(check_call(g, state, bytes));
     struct head head;
     memcpy(&head, state, sizeof head);

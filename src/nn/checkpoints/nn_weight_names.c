@@ -98,6 +98,13 @@ nn_weight_info nn_weight_at(const nn_graph *g, int i) {
     return (nn_weight_info){.name = NULL};
 }
 
+int nn_weight_count(const nn_graph *g) {
+    int count = 0;
+    while (nn_weight_at(g, count).name)
+        count++;
+    return count;
+}
+
 /* --- a file beside it --------------------------------------------------------------------------------------------- */
 
 /* One weight in several forms, the most exact first. */

@@ -4,7 +4,6 @@
 #include "core/base/fail.h"
 #include "core/base/text.h"
 #include "core/base/memory.h"
-#include "core/base/sized.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -71,14 +70,12 @@ static tensor_status check_config(const nn_config *config, const nn_variant *var
     return TENSOR_OK;
 }
 
-nn_graph *nn_graph_new_sized(const nn_config *given, size_t config_size) {
+nn_graph *nn_graph_new(const nn_config *given) {
     if (!given) {
         fl_fail(TENSOR_E_ARGUMENT, "graph: config is NULL");
         return NULL;
     }
-    nn_config ours, *config = &ours;
-    if (fl_take_sized(config, sizeof *config, given, config_size, "graph: nn_config"))
-        return NULL;
+    nn_config ours = *given, *config = &ours;
     struct fl_policy *policy = NULL;
     if ((config->policy || config->layer_formats) &&
         fl_policy_new(&policy, config->policy, config->layer_formats, config->variant))

@@ -100,7 +100,7 @@ struct fl_options {
     bool bias;
     unsigned axes; /* that a mean is over, bit d for dimension d; keeps: they stay, with 1 element */
     bool keeps;
-    float low, high; /* of a clamp */
+    float low, high; /* of a clamp; low: the slope of a leaky relu below zero */
 };
 
 /* A tensor of a node that is no parameter: what one visit leaves for another. */
@@ -287,7 +287,7 @@ struct fl_loss_scale {
     nn_loss_scale now;
     double used;                  /* of the last step */
     tensor *scale;                /* f64 [1], on the device; NULL: none */
-    const tensor *lent;           /* that of another network, which its loss is scaled with meanwhile; NULL: its own */
+    const tensor *borrowed;       /* that of another network, by which its loss is scaled meanwhile; NULL: its own */
     tensor *limit;                /* f32 [1]: what an element of a scaled gradient counts as at most; NULL: no limit */
     struct fl_slot_copies *slots; /* of the gradients of a step on a device; NULL until the first */
 };
@@ -328,7 +328,7 @@ struct fl_told {
 struct nn_graph {
     const nn_variant *variant;
     struct fl_policy *policy; /* NULL: the variant throughout */
-    bool shares_policy;       /* with another network, in which its rules may match: fl_resolve_pair has seen to it */
+    bool shares_policy;       /* with another network, in which its rules may match: nn_share_policy has seen to it */
     struct fl_type loss_as;   /* what the loss reads, and its gradient */
     tensor_device *device;
     const char *predictor; /* asked for, of all shared exponents, or the variant's; NULL: the format's own */
@@ -418,6 +418,8 @@ nn_node fl_add_node(nn_graph *g, const struct fl_layer *layer, const char *name,
 /* The same for a node that only a policy asks for, with one input: its name may be any. -1 on failure, which is not
  * recorded. */
 nn_node fl_add_converter(nn_graph *g, const struct fl_layer *layer, const char *name, const char *owner, nn_node x);
+/* Whether a layer or block can have that name: 1 to `limit` characters. */
+tensor_status fl_check_name(const char *what, const char *name, int limit);
 /* For shape rules. An output is called as the node, with a suffix NAME.SUFFIX. */
 tensor_status fl_add_output(struct fl_node *node, const char *suffix, struct fl_shape shape);
 tensor_status fl_add_parameter(struct fl_node *node, struct fl_parameter parameter);

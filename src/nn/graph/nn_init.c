@@ -4,6 +4,7 @@
  * by element. Everything after it is + - * / and square root in double, each correctly rounded by IEEE 754, so no
  * mathematical library has a say in the bits. */
 #include "nn/graph/nn_graph.h"
+#include "core/base/fail.h"
 #include "core/arithmetic/philox.h"
 #include <math.h>
 #include <string.h>
@@ -71,4 +72,14 @@ void fl_init_values(double *values, int64_t count, enum fl_init init, double sca
         }
         }
     }
+}
+
+tensor_status nn_normal_numbers(double *values, int64_t count, uint64_t seed, const char *name) {
+    if (!values || !name || count < 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "normal numbers: %s",
+                       !values ? "values is NULL"
+                       : !name ? "the name is NULL"
+                               : "a count below 0");
+    fl_init_values(values, count, FL_INIT_NORMAL, 1, fl_name_key(seed, name));
+    return TENSOR_OK;
 }

@@ -122,11 +122,17 @@ static tensor_status check_tokens(const nn_graph *g, const struct fl_layer *laye
     return TENSOR_OK;
 }
 
+tensor_status fl_check_name(const char *what, const char *name, int limit) {
+    if (!name || !*name)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: its name is missing, expected 1 to %d characters", what, limit);
+    return strlen(name) <= (size_t)limit
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_ARGUMENT, "%s: its name '%.20s...' is longer than %d", what, name, limit);
+}
+
 static tensor_status check_node(const nn_graph *g, const struct fl_layer *layer, const char *name, const char *owner,
                                 const nn_node *inputs, int input_count) {
-    if (!name || !owner || !*name || strlen(name) > FL_NAME_LIMIT)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: its name '%.20s' is missing, empty or longer than %d", layer->kind,
-                       name ? name : "(null)", FL_NAME_LIMIT);
+    TRY(fl_check_name(layer->kind, owner ? name : NULL, FL_NAME_LIMIT));
     if (g->compiled)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: the graph is compiled, nothing can be added", owner);
     TRY(check_unused(g, name));

@@ -5,7 +5,6 @@
  * exponent of its own, and heads come out of one permutation each, [batch, length, heads, d] to [batch, heads, length,
  * d], without slices of a common tensor. */
 #include "core/base/fail.h"
-#include "core/base/sized.h"
 #include "nn/layers/nn_layer.h"
 #include "nn/layers/nn_sequence.h"
 #include <math.h>
@@ -164,9 +163,7 @@ static tensor_status check(const nn_graph *g, const char *name, nn_node x, int h
         return fl_fail(TENSOR_E_ARGUMENT, "attention: the graph is NULL");
     if (g->status)
         return fl_fail(g->status, "%s", g->message);
-    if (!name || !*name || strlen(name) > FL_NAME_LIMIT)
-        return fl_fail(TENSOR_E_ARGUMENT, "attention: its name '%.20s' is missing, empty or longer than %d",
-                       name ? name : "(null)", FL_NAME_LIMIT);
+    TRY(fl_check_name("attention", name, FL_NAME_LIMIT));
     if (x < 0 || x >= g->handle_count)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: input node %d, expected 0 ... %d", name, x, g->handle_count - 1);
     const struct fl_shape *shape = &fl_output_of(g, x)->shape;
@@ -201,27 +198,24 @@ static nn_node norm(nn_graph *g, const char *name, nn_node x, const nn_transform
     return how->rmsnorm ? nn_rmsnorm(g, name, x) : nn_layernorm(g, name, x);
 }
 
-nn_node nn_transformer_block_sized(nn_graph *g, const char *name, nn_node x, const nn_transformer *given, size_t size) {
-    nn_transformer how;
+nn_node nn_transformer_block(nn_graph *g, const char *name, nn_node x, const nn_transformer *how) {
     char text[INNER_BYTES];
-    tensor_status status = given ? fl_take_sized(&how, sizeof how, given, size, "transformer: nn_transformer")
-                                 : fl_fail(TENSOR_E_ARGUMENT, "transformer: how is NULL");
-    if (!status)
-        status = check_block(g, name, x, &how);
+    const tensor_status status =
+        how ? check_block(g, name, x, how) : fl_fail(TENSOR_E_ARGUMENT, "transformer: how is NULL");
     if (status)
         return fl_build_failed(g, status);
-    const int width = (int)fl_output_of(g, x)->shape.dim[2], hidden = how.hidden ? how.hidden : 4 * width;
-    const double out = how.layers ? deviation / sqrt(2.0 * how.layers) : deviation;
+    const int width = (int)fl_output_of(g, x)->shape.dim[2], hidden = how->hidden ? how->hidden : 4 * width;
+    const double out = how->layers ? deviation / sqrt(2.0 * how->layers) : deviation;
     char attention[INNER_BYTES];
     inner(attention, name, "attention");
     if (strlen(attention) > FL_NAME_LIMIT)
         return fl_build_failed(
             g, fl_fail(TENSOR_E_ARGUMENT, "%s: the name of a block is too long for the names of its nodes", name));
-    nn_node y = norm(g, inner(text, name, "norm1"), x, &how);
+    nn_node y = norm(g, inner(text, name, "norm1"), x, how);
     if (y >= 0)
-        x = add_attention(g, attention, y, x, how.heads, how.causal, out);
-    y = norm(g, inner(text, name, "norm2"), x, &how);
+        x = add_attention(g, attention, y, x, how->heads, how->causal, out);
+    y = norm(g, inner(text, name, "norm2"), x, how);
     y = fl_add_normal_linear(g, inner(text, name, "expand"), y, -1, hidden, deviation);
-    y = nn_activation(g, inner(text, name, "activation"), y, how.activation ? how.activation : "gelu_tanh");
+    y = nn_activation(g, inner(text, name, "activation"), y, how->activation ? how->activation : "gelu_tanh");
     return fl_add_normal_linear(g, inner(text, name, "contract"), y, x, width, out);
 }

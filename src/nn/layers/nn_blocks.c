@@ -20,9 +20,9 @@ static const char *of(struct names *names, const char *layer) {
 
 /* Whether the layers of a block can be built on x; the failure is recorded. */
 static bool begin(nn_graph *g, struct names *names, const char *name, nn_node x) {
-    if (!name || !*name || strlen(name) > BLOCK_NAME_LIMIT) {
-        fl_build_failed(g, fl_fail(TENSOR_E_ARGUMENT, "block: its name '%.20s' is missing, empty or longer than %d",
-                                   name ? name : "(null)", BLOCK_NAME_LIMIT));
+    const tensor_status status = fl_check_name("block", name, BLOCK_NAME_LIMIT);
+    if (status) {
+        fl_build_failed(g, status);
         return false;
     }
     names->block = name;
@@ -40,8 +40,8 @@ nn_node nn_shortcut_b(nn_graph *g, const char *name, nn_node x, int filters, int
     struct names names;
     if (!begin(g, &names, name, x))
         return -1;
-    x = nn_conv2d(g, of(&names, "conv"), x, filters, 1, stride, 0);
-    return nn_batchnorm(g, of(&names, "bn"), x, false);
+    x = nn_conv2d(g, of(&names, "conv"), x, filters, 1, &(nn_conv2d_options){.stride = stride});
+    return nn_batchnorm(g, of(&names, "bn"), x, NULL);
 }
 
 nn_node nn_bottleneck(nn_graph *g, const char *name, nn_node x, int width, int stride) {
@@ -52,15 +52,15 @@ nn_node nn_bottleneck(nn_graph *g, const char *name, nn_node x, int width, int s
         return fl_build_failed(g, fl_fail(TENSOR_E_ARGUMENT, "%s: width %d, expected 1 to %d", name, width, 1 << 28));
     nn_node shortcut = x;
     if (g && x >= 0 && x < g->handle_count && (stride != 1 || fl_output_of(g, x)->shape.dim[3] != 4 * (int64_t)width)) {
-        shortcut = nn_conv2d(g, of(&names, "short.conv"), x, 4 * width, 1, stride, 0);
-        shortcut = nn_batchnorm(g, of(&names, "short.bn"), shortcut, false);
+        shortcut = nn_conv2d(g, of(&names, "short.conv"), x, 4 * width, 1, &(nn_conv2d_options){.stride = stride});
+        shortcut = nn_batchnorm(g, of(&names, "short.bn"), shortcut, NULL);
     }
-    x = nn_conv2d(g, of(&names, "conv1"), x, width, 1, 1, 0);
-    x = nn_batchnorm(g, of(&names, "bn1"), x, true);
-    x = nn_conv2d(g, of(&names, "conv2"), x, width, 3, stride, 1);
-    x = nn_batchnorm(g, of(&names, "bn2"), x, true);
-    x = nn_conv2d(g, of(&names, "conv3"), x, 4 * width, 1, 1, 0);
-    return nn_batchnorm_add_relu(g, of(&names, "bn3"), x, shortcut);
+    x = nn_conv2d(g, of(&names, "conv1"), x, width, 1, NULL);
+    x = nn_batchnorm(g, of(&names, "bn1"), x, &(nn_batchnorm_options){.relu = true});
+    x = nn_conv2d(g, of(&names, "conv2"), x, width, 3, &(nn_conv2d_options){.stride = stride, .padding = 1});
+    x = nn_batchnorm(g, of(&names, "bn2"), x, &(nn_batchnorm_options){.relu = true});
+    x = nn_conv2d(g, of(&names, "conv3"), x, 4 * width, 1, NULL);
+    return nn_batchnorm_add_relu(g, of(&names, "bn3"), x, shortcut, NULL);
 }
 
 nn_node nn_depthwise_separable(nn_graph *g, const char *name, nn_node x, int filters, int stride) {
@@ -71,9 +71,9 @@ nn_node nn_depthwise_separable(nn_graph *g, const char *name, nn_node x, int fil
     if (channels > INT32_MAX)
         return fl_build_failed(
             g, fl_fail(TENSOR_E_SHAPE, "%s: %lld channels, expected at most %d", name, (long long)channels, INT32_MAX));
-    x = nn_conv2d_window(g, of(&names, "depthwise"), x, (int)channels,
-                         (tensor_window){.window = 3, .stride = stride, .padding = 1, .groups = (int)channels});
-    x = nn_batchnorm(g, of(&names, "bn1"), x, true);
-    x = nn_conv2d(g, of(&names, "pointwise"), x, filters, 1, 1, 0);
-    return nn_batchnorm(g, of(&names, "bn2"), x, true);
+    x = nn_conv2d(g, of(&names, "depthwise"), x, (int)channels, 3,
+                  &(nn_conv2d_options){.stride = stride, .padding = 1, .groups = (int)channels});
+    x = nn_batchnorm(g, of(&names, "bn1"), x, &(nn_batchnorm_options){.relu = true});
+    x = nn_conv2d(g, of(&names, "pointwise"), x, filters, 1, NULL);
+    return nn_batchnorm(g, of(&names, "bn2"), x, &(nn_batchnorm_options){.relu = true});
 }

@@ -1,9 +1,10 @@
-/* nn_convolutions.c - the nodes of convolutions and poolings whose windows need not be symmetric, of transposed
- * convolutions, and of both along one direction; nn_layers.c says how a node is made. */
+/* nn_convolutions.c - the nodes of convolutions, transposed convolutions and max pooling, over images and along one
+ * direction; nn_layers.c says how a node is made. */
 #include "core/base/fail.h"
-#include "core/base/sized.h"
 #include "nn/layers/nn_layer.h"
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 /* What differs from kind to kind: how many directions, and which way. Options have windows of two directions; of one,
  * the second counts. */
@@ -94,7 +95,8 @@ static tensor_status convolution_shape(struct fl_node *node, const struct fl_sha
                                       ? is_line(node) ? FL_LAYOUT_TURNED_LINES : FL_LAYOUT_TURNED_FILTERS
                                   : is_line(node) ? FL_LAYOUT_LINES
                                                   : FL_LAYOUT_FILTERS;
-    TRY(fl_add_weight(node, "weight", layout, FL_INIT_NORMAL, sqrt(2 / fan_out), filters));
+    const double deviation = node->how.deviation > 0 ? node->how.deviation : sqrt(2 / fan_out);
+    TRY(fl_add_weight(node, "weight", layout, FL_INIT_NORMAL, deviation, filters));
     return node->how.bias ? fl_add_learned(node, "bias", FL_INIT_ZERO, 0, (struct fl_shape){1, {outputs}}) : TENSOR_OK;
 }
 
@@ -199,68 +201,120 @@ static const struct fl_layer layers[] = {
 
 /* --- public functions --------------------------------------------------------------------------------------------- */
 
-static nn_node add(nn_graph *g, enum kind kind, const char *name, nn_node x, int outputs, tensor_window2d how,
-                   bool bias) {
-    return fl_add_node(g, &layers[kind], name, name, &x, 1,
-                       &(struct fl_options){.outputs = outputs, .around = how, .bias = bias});
+static nn_node add(nn_graph *g, enum kind kind, const char *name, const char *owner, nn_node x,
+                   const struct fl_options *how) {
+    struct fl_options options = *how;
+    if (!options.around.stride[0] && !options.around.stride[1])
+        options.around.stride[0] = options.around.stride[1] = 1;
+    return fl_add_node(g, &layers[kind], name, owner, &x, 1, &options);
 }
 
-/* The caller's windows; a failure of building where they cannot be taken. */
-static bool take(nn_graph *g, const char *what, void *ours, size_t size, const void *how, size_t how_size) {
-    const tensor_status status =
-        how ? fl_take_sized(ours, size, how, how_size, what) : fl_fail(TENSOR_E_ARGUMENT, "%s is NULL", what);
+/* A square window, or one that the caller gives in its place. */
+struct square {
+    const char *what; /* of the side, in messages */
+    int side, stride, padding, dilation, groups, output_padding;
+    const tensor_window2d *other;
+};
+
+static tensor_status take_window(const char *name, tensor_window2d *around, const struct square *s) {
+    const struct {
+        const char *what;
+        int value;
+    } given[] = {{s->what, s->side},        {"stride", s->stride}, {"padding", s->padding},
+                 {"dilation", s->dilation}, {"groups", s->groups}, {"output padding", s->output_padding}};
+    for (size_t i = 0; s->other && i < sizeof given / sizeof given[0]; i++)
+        if (given[i].value)
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: %s %d and a `window`, expected one of them", fl_shown_name(name),
+                           given[i].what, given[i].value);
+    *around = s->other ? *s->other
+                       : (tensor_window2d){.window = {s->side, s->side},
+                                           .stride = {s->stride, s->stride},
+                                           .padding = {s->padding, s->padding, s->padding, s->padding},
+                                           .dilation = {s->dilation, s->dilation},
+                                           .groups = s->groups,
+                                           .output_padding = {s->output_padding, s->output_padding}};
+    return TENSOR_OK;
+}
+
+/* A convolution as options of its node. */
+static tensor_status take_convolution(const char *name, struct fl_options *options, int outputs, int kernel,
+                                      const nn_conv2d_options *how) {
+    const struct square square = {"a kernel of", kernel,      how->stride,         how->padding,
+                                  how->dilation, how->groups, how->output_padding, how->window};
+    const char *shown = fl_shown_name(name);
+    if (how->bias && how->bias_after)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: bias and bias_after, expected one of them", shown);
+    if (how->relu && !how->bias_after)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: relu without bias_after, whose operation it is in", shown);
+    if (!(how->deviation >= 0 && isfinite(how->deviation)))
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: deviation %g, expected a finite number of 0 or more", shown,
+                       how->deviation);
+    *options = (struct fl_options){.outputs = outputs, .bias = how->bias, .deviation = how->deviation};
+    return take_window(name, &options->around, &square);
+}
+
+static const nn_conv2d_options usual;
+
+nn_node nn_conv2d(nn_graph *g, const char *name, nn_node x, int filters, int kernel, const nn_conv2d_options *given) {
+    const nn_conv2d_options *how = given ? given : &usual;
+    struct fl_options options;
+    char inner[FL_NAME_LIMIT + 16];
+    const tensor_status status = take_convolution(name, &options, filters, kernel, how);
     if (status)
-        fl_build_failed(g, status);
-    return !status;
+        return fl_build_failed(g, status);
+    if (!how->bias_after)
+        return add(g, CONV2D, name, name, x, &options);
+    if (name && strlen(name) <= FL_NAME_LIMIT) { /* else nn_bias tells */
+        snprintf(inner, sizeof inner, "%s.product", name);
+        x = add(g, CONV2D, inner, name, x, &options);
+    }
+    return nn_bias(g, name, x, how->relu);
 }
 
-static nn_node add_2d(nn_graph *g, enum kind kind, const char *name, nn_node x, int outputs, const tensor_window2d *how,
-                      size_t how_size, bool bias) {
-    tensor_window2d ours;
-    if (!take(g, "graph: tensor_window2d", &ours, sizeof ours, how, how_size))
-        return -1;
-    return add(g, kind, name, x, outputs, ours, bias);
+nn_node nn_conv_transpose2d(nn_graph *g, const char *name, nn_node x, int channels, int kernel,
+                            const nn_conv2d_options *given) {
+    const nn_conv2d_options *how = given ? given : &usual;
+    struct fl_options options;
+    tensor_status status = take_convolution(name, &options, channels, kernel, how);
+    if (!status && how->bias_after)
+        status = fl_fail(TENSOR_E_ARGUMENT, "%s: bias_after, which a transposed convolution does not have",
+                         fl_shown_name(name));
+    return status ? fl_build_failed(g, status) : add(g, CONV_TRANSPOSE2D, name, name, x, &options);
+}
+
+nn_node nn_maxpool2d(nn_graph *g, const char *name, nn_node x, int side, const nn_pool2d_options *given) {
+    const nn_pool2d_options how = given ? *given : (nn_pool2d_options){0};
+    const struct square square = {"a window of", side,        how.stride,         how.padding,
+                                  how.dilation,  .groups = 0, .other = how.window};
+    struct fl_options options = {0};
+    const tensor_status status = take_window(name, &options.around, &square);
+    return status ? fl_build_failed(g, status) : add(g, MAXPOOL2D, name, name, x, &options);
 }
 
 static nn_node add_1d(nn_graph *g, enum kind kind, const char *name, nn_node x, int outputs, const tensor_window1d *how,
-                      size_t how_size, bool bias) {
-    tensor_window1d ours;
-    if (!take(g, "graph: tensor_window1d", &ours, sizeof ours, how, how_size))
-        return -1;
-    return add(g, kind, name, x, outputs,
-               (tensor_window2d){.window = {1, ours.window},
-                                 .stride = {1, ours.stride},
-                                 .padding = {0, 0, ours.padding[0], ours.padding[1]},
-                                 .dilation = {ours.dilation ? 1 : 0, ours.dilation},
-                                 .groups = ours.groups,
-                                 .output_padding = {0, ours.output_padding}},
-               bias);
+                      bool bias) {
+    if (!how)
+        return fl_build_failed(g, fl_fail(TENSOR_E_ARGUMENT, "%s: window is NULL", fl_shown_name(name)));
+    const struct fl_options options = {.outputs = outputs,
+                                       .bias = bias,
+                                       .around = {.window = {1, how->window},
+                                                  .stride = {1, how->stride ? how->stride : 1},
+                                                  .padding = {0, 0, how->padding[0], how->padding[1]},
+                                                  .dilation = {how->dilation ? 1 : 0, how->dilation},
+                                                  .groups = how->groups,
+                                                  .output_padding = {0, how->output_padding}}};
+    return add(g, kind, name, name, x, &options);
 }
 
-nn_node nn_conv2d_with_sized(nn_graph *g, const char *name, nn_node x, int filters, const tensor_window2d *how,
-                             size_t how_size, bool bias) {
-    return add_2d(g, CONV2D, name, x, filters, how, how_size, bias);
+nn_node nn_conv1d(nn_graph *g, const char *name, nn_node x, int filters, const tensor_window1d *how, bool bias) {
+    return add_1d(g, CONV1D, name, x, filters, how, bias);
 }
 
-nn_node nn_conv_transpose2d_sized(nn_graph *g, const char *name, nn_node x, int channels, const tensor_window2d *how,
-                                  size_t how_size, bool bias) {
-    return add_2d(g, CONV_TRANSPOSE2D, name, x, channels, how, how_size, bias);
+nn_node nn_conv_transpose1d(nn_graph *g, const char *name, nn_node x, int channels, const tensor_window1d *how,
+                            bool bias) {
+    return add_1d(g, CONV_TRANSPOSE1D, name, x, channels, how, bias);
 }
 
-nn_node nn_maxpool2d_with_sized(nn_graph *g, const char *name, nn_node x, const tensor_window2d *how, size_t how_size) {
-    return add_2d(g, MAXPOOL2D, name, x, 0, how, how_size, false);
-}
-
-nn_node nn_conv1d_sized(nn_graph *g, const char *name, nn_node x, int filters, const tensor_window1d *how,
-                        size_t how_size, bool bias) {
-    return add_1d(g, CONV1D, name, x, filters, how, how_size, bias);
-}
-
-nn_node nn_conv_transpose1d_sized(nn_graph *g, const char *name, nn_node x, int channels, const tensor_window1d *how,
-                                  size_t how_size, bool bias) {
-    return add_1d(g, CONV_TRANSPOSE1D, name, x, channels, how, how_size, bias);
-}
-
-nn_node nn_maxpool1d_sized(nn_graph *g, const char *name, nn_node x, const tensor_window1d *how, size_t how_size) {
-    return add_1d(g, MAXPOOL1D, name, x, 0, how, how_size, false);
+nn_node nn_maxpool1d(nn_graph *g, const char *name, nn_node x, const tensor_window1d *how) {
+    return add_1d(g, MAXPOOL1D, name, x, 0, how, false);
 }

@@ -100,9 +100,23 @@ static tensor_status clamp_backward(struct fl_node *node, const struct fl_pass *
     return tensor_clamp_grad(pass->dx[0], pass->dy[0], pass->x[0], node->how.low, node->how.high);
 }
 
+static tensor_status leaky_shape(struct fl_node *node, const struct fl_shape *x) {
+    return isfinite(node->how.low) ? fl_same_shape(node, x)
+                                   : fl_fail(TENSOR_E_ARGUMENT, "%s: slope %g, expected a finite number", node->owner,
+                                             (double)node->how.low);
+}
+
+static tensor_status leaky_forward(struct fl_node *node, const struct fl_pass *pass) {
+    return tensor_leaky_relu(pass->y[0], pass->x[0], node->how.low);
+}
+
+static tensor_status leaky_backward(struct fl_node *node, const struct fl_pass *pass) {
+    return tensor_leaky_relu_grad(pass->dx[0], pass->dy[0], pass->x[0], node->how.low);
+}
+
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
-enum kind { REDUCE_MEAN, BROADCAST_ADD, BROADCAST_MUL, CHANNEL_SCALE, CLAMP };
+enum kind { REDUCE_MEAN, BROADCAST_ADD, BROADCAST_MUL, CHANNEL_SCALE, CLAMP, LEAKY_RELU };
 
 static const struct fl_layer layers[] = {
     [REDUCE_MEAN] = {"reduce_mean", 1, .shape = mean_shape, .forward = mean_forward, .backward = mean_backward},
@@ -113,6 +127,8 @@ static const struct fl_layer layers[] = {
     [CHANNEL_SCALE] = {"channel_scale", 1, .saves_x = 1, .shape = scale_shape, .forward = scale_forward,
                        .backward = scale_backward},
     [CLAMP] = {"clamp", 1, .saves_x = 1, .shape = clamp_shape, .forward = clamp_forward, .backward = clamp_backward},
+    [LEAKY_RELU] = {"leaky_relu", 1, .saves_x = 1, .shape = leaky_shape, .forward = leaky_forward,
+                    .backward = leaky_backward},
 };
 
 /* --- public functions --------------------------------------------------------------------------------------------- */
@@ -136,4 +152,7 @@ nn_node nn_channel_scale(nn_graph *g, const char *name, nn_node x) {
 }
 nn_node nn_clamp(nn_graph *g, const char *name, nn_node x, float low, float high) {
     return add(g, CLAMP, name, x, -1, (struct fl_options){.low = low, .high = high});
+}
+nn_node nn_leaky_relu(nn_graph *g, const char *name, nn_node x, float slope) {
+    return add(g, LEAKY_RELU, name, x, -1, (struct fl_options){.low = slope});
 }

@@ -171,7 +171,7 @@ static nn_node add(nn_graph *g, enum kind kind, const char *name, nn_node x, str
 nn_node nn_avgpool2d(nn_graph *g, const char *name, nn_node x, tensor_window how, bool padding_counts) {
     return add(g, AVGPOOL2D, name, x,
                (struct fl_options){.window = how.window,
-                                   .stride = how.stride,
+                                   .stride = how.stride ? how.stride : 1,
                                    .padding = how.padding,
                                    .dilation = how.dilation,
                                    .groups = how.groups,

@@ -32,6 +32,11 @@ tensor_status fl_need_pair(const struct fl_node *node, const struct fl_shape *x)
 tensor_status fl_need_outputs(const struct fl_node *node);
 tensor_status fl_need_between(const struct fl_node *node, const char *what, int value, int least, int most);
 
+/* Of a layer whose name is checked later, in a message. */
+static inline const char *fl_shown_name(const char *name) {
+    return name ? name : "a layer without a name";
+}
+
 /* A shape in a message: "32x28x28x3". */
 struct fl_shape_words {
     char text[FL_NODE_DIMS * 21];

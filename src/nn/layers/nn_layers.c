@@ -140,7 +140,7 @@ nn_node nn_input(nn_graph *g, int height, int width, int channels) {
 
 /* x, flattened where it is an image, times weight, plus bias. The product is a tensor of its own: a shared exponent has
  * one writer. */
-static nn_node add_linear(nn_graph *g, const char *name, nn_node x, int outputs, bool relu) {
+nn_node nn_linear(nn_graph *g, const char *name, nn_node x, int outputs, bool relu) {
     char inner[FL_NAME_LIMIT + 16];
     if (g && x >= 0 && x < g->handle_count && fl_output_of(g, x)->shape.ndim == 3)
         return fl_add_sequence_linear(g, name, x, outputs, relu);
@@ -156,24 +156,12 @@ static nn_node add_linear(nn_graph *g, const char *name, nn_node x, int outputs,
     return add(g, relu ? BIAS_RELU : BIAS, name, x, (struct fl_options){0});
 }
 
-nn_node nn_linear(nn_graph *g, const char *name, nn_node x, int outputs) {
-    return add_linear(g, name, x, outputs, false);
-}
-
-nn_node nn_linear_relu(nn_graph *g, const char *name, nn_node x, int outputs) {
-    return add_linear(g, name, x, outputs, true);
-}
-
 nn_node nn_relu(nn_graph *g, const char *name, nn_node x) {
     return add(g, RELU, name, x, (struct fl_options){0});
 }
 
-nn_node nn_add_relu(nn_graph *g, const char *name, nn_node a, nn_node b) {
-    return fl_add_node(g, &layers[ADD_RELU], name, name, (nn_node[]){a, b}, 2, &(struct fl_options){0});
-}
-
-nn_node nn_add(nn_graph *g, const char *name, nn_node a, nn_node b) {
-    return fl_add_node(g, &layers[ADD], name, name, (nn_node[]){a, b}, 2, &(struct fl_options){0});
+nn_node nn_add(nn_graph *g, const char *name, nn_node a, nn_node b, bool relu) {
+    return fl_add_node(g, &layers[relu ? ADD_RELU : ADD], name, name, (nn_node[]){a, b}, 2, &(struct fl_options){0});
 }
 
 nn_node nn_bias(nn_graph *g, const char *name, nn_node x, bool relu) {

@@ -1,6 +1,7 @@
 /* nn_maps.c - the nodes that keep the shape of their input, whatever it is: normalisation of rows, real functions;
  * nn_layers.c says how a node is made. */
 #include "core/base/fail.h"
+#include "core/base/text.h"
 #include "nn/layers/nn_layer.h"
 #include <limits.h>
 #include <stdio.h>
@@ -101,7 +102,11 @@ nn_node nn_rmsnorm(nn_graph *g, const char *name, nn_node x) {
     return add(g, &layers[RMSNORM], name, x);
 }
 
-const char *nn_activation_list(int i) {
+int nn_activation_count(void) {
+    return FUNCTION_COUNT;
+}
+
+const char *nn_activation_at(int i) {
     return i >= 0 && i < FUNCTION_COUNT ? functions[i].kind : NULL;
 }
 
@@ -113,6 +118,6 @@ nn_node nn_activation(nn_graph *g, const char *name, nn_node x, const char *func
     size_t used = 0;
     for (int i = 0; i < FUNCTION_COUNT && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", functions[i].kind);
-    return fl_build_failed(g, fl_fail(TENSOR_E_ARGUMENT, "%s: function '%s', expected one of %s",
-                                      name ? name : "activation", function ? function : "(null)", known));
+    return fl_build_failed(g, fl_fail(TENSOR_E_ARGUMENT, "%s: function %s, expected one of %s",
+                                      name ? name : "activation", fl_quote(function).text, known));
 }

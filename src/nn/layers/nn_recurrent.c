@@ -156,9 +156,7 @@ static nn_node add_inner(nn_graph *g, enum kind kind, const char *name, const ch
 }
 
 static tensor_status check_layer(const char *name, int units) {
-    if (!name || !*name || strlen(name) > FL_NAME_LIMIT - 16)
-        return fl_fail(TENSOR_E_ARGUMENT, "recurrent layer: its name '%.20s' is missing, empty or longer than %d",
-                       name ? name : "(null)", FL_NAME_LIMIT - 16);
+    TRY(fl_check_name("recurrent layer", name, FL_NAME_LIMIT - 16));
     return units >= 1 && units <= 1 << 24
                ? TENSOR_OK
                : fl_fail(TENSOR_E_SHAPE, "%s: %d units, expected 1 to %d", name, units, 1 << 24);

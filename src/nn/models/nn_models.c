@@ -1,6 +1,7 @@
 /* nn_models.c - whole networks by name, for images of any size that they fit; nn_models_images.c has their layers. */
 #include "nn/models/nn_models_images.h"
 #include "core/base/fail.h"
+#include "core/base/text.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,14 @@ static const struct model models[] = {
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 
-const char *nn_model_list(int i) {
+int nn_model_count(void) {
+    int count = 0;
+    while (nn_model_at(count))
+        count++;
+    return count;
+}
+
+const char *nn_model_at(int i) {
     return i >= 0 && i < MODELS ? models[i].name : NULL;
 }
 
@@ -89,13 +97,12 @@ static void add_names(char *text, size_t room, const char *(*name)(int i)) {
 
 static tensor_status unknown_model(const char *name) {
     char images[300] = "", texts[100] = "";
-    add_names(images, sizeof images, nn_model_list);
-    add_names(texts, sizeof texts, nn_text_model_list);
-    return fl_fail(
-        TENSOR_E_ARGUMENT,
-        "model '%s': expected one of %s, or resnetD and resnetD-b with D = 6n + 2, resnetD-bottleneck with D "
-        "= 9n + 2, wrnD-K with D = 6n + 4, mlpLxW; models that read text: %s",
-        name ? name : "(null)", images, texts);
+    add_names(images, sizeof images, nn_model_at);
+    add_names(texts, sizeof texts, nn_text_model_at);
+    return fl_fail(TENSOR_E_ARGUMENT,
+                   "model %s: expected one of %s, or resnetD and resnetD-b with D = 6n + 2, resnetD-bottleneck with D "
+                   "= 9n + 2, wrnD-K with D = 6n + 4, mlpLxW; models that read text: %s",
+                   fl_quote(name).text, images, texts);
 }
 
 static tensor_status find_model(const char *name, struct model *model) {

@@ -60,7 +60,7 @@ nn_node fl_gpt(nn_graph *g, const char *name, nn_node tokens, int vocabulary) {
     const nn_transformer how = {.heads = width / HEAD_WIDTH, .layers = layers, .causal = true};
     for (int i = 1; i <= layers; i++) {
         snprintf(block, sizeof block, "block%d", i);
-        x = nn_transformer_block(g, block, x, how);
+        x = nn_transformer_block(g, block, x, &how);
     }
     x = nn_layernorm(g, "norm", x);
     return fl_add_normal_product(g, "head", x, vocabulary, deviation);

@@ -24,5 +24,5 @@ nn_node fl_recurrent(nn_graph *g, const char *name, nn_node tokens, int vocabula
     for (int i = 0; i < MODELS; i++)
         if (!strcmp(models[i].name, name))
             x = models[i].layer(g, i ? "gru" : "lstm", x, UNITS);
-    return nn_linear(g, "head", x, vocabulary);
+    return nn_linear(g, "head", x, vocabulary, false);
 }

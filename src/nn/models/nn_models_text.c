@@ -1,6 +1,7 @@
 /* nn_models_text.c - networks that read text, by name. */
 #include "nn/models/nn_models_text.h"
 #include "core/base/fail.h"
+#include "core/base/text.h"
 #include <stdio.h>
 
 static const struct family {
@@ -17,7 +18,14 @@ enum {
     LISTED = sizeof families[0].names / sizeof families[0].names[0]
 };
 
-const char *nn_text_model_list(int i) {
+int nn_text_model_count(void) {
+    int count = 0;
+    while (nn_text_model_at(count))
+        count++;
+    return count;
+}
+
+const char *nn_text_model_at(int i) {
     for (int f = 0; f < FAMILIES && i >= 0; f++)
         for (int k = 0; k < LISTED && families[f].names[k]; k++)
             if (i-- == 0)
@@ -39,12 +47,12 @@ bool nn_model_reads_text(const char *name) {
 static tensor_status unknown(const char *name) {
     char known[400] = "";
     size_t used = 0;
-    for (int i = 0; nn_text_model_list(i) && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", nn_text_model_list(i));
+    for (int i = 0; nn_text_model_at(i) && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", nn_text_model_at(i));
     for (int f = 0; f < FAMILIES && used < sizeof known; f++)
         if (families[f].grammar)
             used += (size_t)snprintf(known + used, sizeof known - used, ", or %s", families[f].grammar);
-    return fl_fail(TENSOR_E_ARGUMENT, "model '%s': expected one that reads text: %s", name ? name : "(null)", known);
+    return fl_fail(TENSOR_E_ARGUMENT, "model %s: expected one that reads text: %s", fl_quote(name).text, known);
 }
 
 nn_node nn_model_text(nn_graph *g, const char *name, int length, int vocabulary) {

@@ -42,12 +42,12 @@ static const char *format_name(int i) {
 }
 
 static const char *variant_name(int i) {
-    const nn_variant *variant = nn_variant_list(i);
+    const nn_variant *variant = nn_variant_at(i);
     return variant ? variant->name : NULL;
 }
 
 const char *fl_predictor_name(int i) {
-    const autoflex_predictor p = autoflex_list(i);
+    const autoflex_predictor p = autoflex_at(i);
     return p ? autoflex_name(p) : NULL;
 }
 
@@ -59,9 +59,9 @@ static int find(const char *(*name)(int i), const char *word) {
 }
 
 const char *fl_usual_predictor(tensor_format format) {
-    for (int i = 0; nn_variant_list(i); i++)
-        if (nn_variant_list(i)->format == format)
-            return nn_variant_list(i)->predictor;
+    for (int i = 0; nn_variant_at(i); i++)
+        if (nn_variant_at(i)->format == format)
+            return nn_variant_at(i)->predictor;
     return NULL;
 }
 
@@ -129,7 +129,7 @@ static tensor_status read_choice(struct fl_rule *rule, char *word) {
         const int variant = find(variant_name, value);
         if (variant < 0)
             return unknown(rule->where, "format", value, variant_name);
-        fl_variant_choices(nn_variant_list(variant), rule->choice);
+        fl_variant_choices(nn_variant_at(variant), rule->choice);
         rule->explicit_roles = 0;
         return TENSOR_OK;
     }
@@ -215,14 +215,14 @@ static tensor_status name_variant(struct reader *r, const char *where, const cha
     const int variant = find(variant_name, word);
     if (variant < 0)
         return unknown(where, "variant", word, variant_name);
-    r->policy->variant = nn_variant_list(variant);
+    r->policy->variant = nn_variant_at(variant);
     return TENSOR_OK;
 }
 
 /* The same settings as nn_config has, kept as they are written. */
 static tensor_status read_loss_scale(struct reader *r, const char *where, const char *word) {
     char line[LINE_LIMIT + sizeof "loss-scale "], full[FL_SCALE_TEXT];
-    if (nn_loss_scale_text(word, full, sizeof full))
+    if (nn_loss_scale_text(full, sizeof full, word))
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s", where, tensor_error());
     char *kept = fl_strdup(word);
     if (!kept)
@@ -247,7 +247,7 @@ static tensor_status read_setting(struct reader *r, const char *where, const cha
     if (!strcmp(what, "variant"))
         return name_variant(r, where, word);
     if (r->inner || !fl_preset_text(word))
-        return unknown(where, "preset", word, nn_policy_list);
+        return unknown(where, "preset", word, nn_policy_at);
     char source[80];
     snprintf(source, sizeof source, "preset %.60s", word);
     return read_text(policy, fl_preset_text(word), source, true);
@@ -347,7 +347,7 @@ static tensor_status read_file(const char *path, char **text) {
     if (!file)
         return errno == ENOENT
                    ? fl_fail(TENSOR_E_ARGUMENT, "policy '%.100s': no file of that name, and no preset, which are %s%s",
-                             path, fl_list_names(nn_policy_list).text,
+                             path, fl_list_names(nn_policy_at).text,
                              strpbrk(path, " =") ? "; a text of rules has a ';' after each, as in 'conv1 format=bf16;'"
                                                  : "")
                    : fl_fail(TENSOR_E_IO, "policy %.200s: %s", path, strerror(errno));

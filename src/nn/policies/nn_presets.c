@@ -37,7 +37,14 @@ static const struct preset {
 };
 enum { PRESETS = sizeof presets / sizeof presets[0] };
 
-const char *nn_policy_list(int i) {
+int nn_policy_count(void) {
+    int count = 0;
+    while (nn_policy_at(count))
+        count++;
+    return count;
+}
+
+const char *nn_policy_at(int i) {
     return i >= 0 && i < PRESETS ? presets[i].name : NULL;
 }
 

@@ -14,7 +14,14 @@ const char *nn_policy_loss_scale(const nn_graph *g) {
     return g && g->policy ? g->policy->loss_scale : NULL;
 }
 
-const char *nn_role_list(int i) {
+int nn_role_name_count(void) {
+    int count = 0;
+    while (nn_role_name_at(count))
+        count++;
+    return count;
+}
+
+const char *nn_role_name_at(int i) {
     return fl_role_name(i);
 }
 
@@ -23,7 +30,7 @@ static bool is_told(const struct fl_node *node) {
     return !fl_is_conversion(node) && !node->layer->views && !node->output[0].tokens;
 }
 
-int nn_role_rows(nn_graph *g) {
+int nn_role_row_count(nn_graph *g) {
     int rows = 0;
     if (!g || g->status || !g->count || (!g->compiled && fl_resolve_types(g)))
         return 0;

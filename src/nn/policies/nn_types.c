@@ -334,8 +334,12 @@ tensor_status fl_resolve_types(nn_graph *g) {
     return g->shares_policy ? TENSOR_OK : check_rules(&g, 1);
 }
 
-tensor_status fl_resolve_pair(nn_graph *a, nn_graph *b) {
+tensor_status nn_share_policy(nn_graph *a, nn_graph *b) {
     nn_graph *const both[] = {a, b};
+    if (!a || !b)
+        return fl_fail(TENSOR_E_ARGUMENT, "policy: a network that shares it is NULL");
+    if (a->compiled || b->compiled)
+        return fl_fail(TENSOR_E_ARGUMENT, "policy: a network that shares it is compiled already");
     for (int i = 0; i < 2; i++) {
         if (both[i]->status) /* a layer was refused */
             return fl_fail(both[i]->status, "%s", both[i]->message);

@@ -6,8 +6,6 @@
 
 /* Of every node and parameter, by the policy; after the last layer was added. */
 tensor_status fl_resolve_types(nn_graph *g);
-/* Before either is compiled: the two have one policy between them, each of whose rules is to match in one of them. */
-tensor_status fl_resolve_pair(nn_graph *a, nn_graph *b);
 /* Nodes that convert, where a node reads another format than the one before it writes; the logits as the loss reads
  * them. */
 tensor_status fl_insert_conversions(nn_graph *g, nn_node *logits);

@@ -38,7 +38,14 @@ static void find_added(void) {
     }
 }
 
-const nn_variant *nn_variant_list(int i) {
+int nn_variant_count(void) {
+    int count = 0;
+    while (nn_variant_at(count))
+        count++;
+    return count;
+}
+
+const nn_variant *nn_variant_at(int i) {
     pthread_once(&added_once, find_added);
     if (i < 0 || i >= KNOWN + added_count)
         return NULL;
@@ -46,16 +53,15 @@ const nn_variant *nn_variant_list(int i) {
 }
 
 static const char *name_of(int i) {
-    const nn_variant *v = nn_variant_list(i);
+    const nn_variant *v = nn_variant_at(i);
     return v ? v->name : NULL;
 }
 
 const nn_variant *nn_variant_find(const char *name) {
     const nn_variant *v;
-    for (int i = 0; name && (v = nn_variant_list(i)); i++)
+    for (int i = 0; name && (v = nn_variant_at(i)); i++)
         if (!strcmp(v->name, name))
             return v;
-    fl_fail(TENSOR_E_ARGUMENT, "variant '%.100s': expected one of %s", name ? name : "(null)",
-            fl_list_names(name_of).text);
+    fl_fail(TENSOR_E_ARGUMENT, "variant %s: expected one of %s", fl_quote(name).text, fl_list_names(name_of).text);
     return NULL;
 }

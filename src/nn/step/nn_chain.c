@@ -1,81 +1,14 @@
-/* nn_chain.c - steps of networks that have no labels: targets that are numbers, and networks in a chain, whose
- * gradients come from the next one and go on to the one before. */
+/* nn_chain.c - networks in a chain, whose gradients come from the next one and go on to the one before; weights held
+ * within limits. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include <math.h>
-#include <string.h>
-
-/* --- targets ------------------------------------------------------------------------------------------------------ */
-
-static tensor_status check_targets(const nn_graph *g, const char *what, const float *images, const float *targets) {
-    if (!g || !images || !targets)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: graph, images or targets are NULL", what);
-    TRY(fl_check_images(g));
-    return g->objective.targets ? TENSOR_OK
-                                : fl_fail(TENSOR_E_ARGUMENT, "%s: targets, but the loss is %s", what,
-                                          nn_loss_list((int)g->objective.kind));
-}
-
-tensor_status nn_forward_targets(nn_graph *g, const float *images, const float *targets) {
-    TRY(check_targets(g, "network", images, targets));
-    fl_lose_values(g);
-    TRY(tensor_load_f32(g->objective.targets, targets, tensor_count(g->objective.targets)));
-    return fl_forward_step(g, images);
-}
-
-tensor_status nn_train_step_targets(nn_graph *g, const float *images, const float *targets, float rate, double *loss) {
-    if (!(rate >= 0 && isfinite(rate)))
-        return fl_fail(TENSOR_E_ARGUMENT, "learning rate: %g, expected 0 or more", (double)rate);
-    TRY(nn_forward_targets(g, images, targets));
-    TRY(nn_backward(g));
-    TRY(nn_update(g, rate));
-    return loss ? nn_loss(g, loss, NULL) : TENSOR_OK;
-}
-
-/* rows: of an evaluation, on the host. */
-static tensor_status evaluate_rows(const nn_graph *g, tensor *rows, const float *targets, double *loss) {
-    const struct fl_objective *o = &g->objective;
-    tensor *mean = tensor_new(FMT_F64, TENSOR_SHAPE(1)),
-           *wanted = tensor_new(FMT_F32, TENSOR_SHAPE(tensor_dim(rows, 0), tensor_dim(rows, 1)));
-    tensor_status status =
-        mean && wanted ? tensor_load_f32(wanted, targets, tensor_count(wanted)) : tensor_error_status();
-    if (!status && o->kind == FL_LOSS_HUBER)
-        status = tensor_huber(mean, NULL, rows, wanted, o->delta, 1.0, (tensor_loss_options){0});
-    else if (!status)
-        status = tensor_squared_error(mean, NULL, rows, wanted, 1.0, (tensor_loss_options){0});
-    if (!status && loss)
-        status = tensor_store_f64(mean, loss, 1);
-    tensor_free(mean);
-    tensor_free(wanted);
-    return status;
-}
-
-tensor_status nn_evaluate_targets(nn_graph *g, const float *images, const float *targets, int count, double *loss) {
-    tensor *rows, *copy;
-    TRY(check_targets(g, "evaluate", images, targets));
-    TRY(fl_evaluation_pass(g, "evaluate", images, count));
-    tensor_status status = fl_evaluated_rows(g, count * fl_labels_each(g), &rows, &copy);
-    if (!status)
-        status = evaluate_rows(g, rows, targets, loss);
-    tensor_free(rows);
-    tensor_free(copy);
-    return status;
-}
-
-/* --- chains ------------------------------------------------------------------------------------------------------- */
 
 static tensor_status check_chained(const nn_graph *g, const char *what) {
     TRY(fl_check_images(g));
     return g->objective.kind == FL_LOSS_NONE ? TENSOR_OK
                                              : fl_fail(TENSOR_E_ARGUMENT, "%s: the loss is %s, expected none", what,
-                                                       nn_loss_list((int)g->objective.kind));
-}
-
-tensor_status nn_forward_images(nn_graph *g, const float *images) {
-    if (!images)
-        return fl_fail(TENSOR_E_ARGUMENT, "network: images is NULL");
-    TRY(check_chained(g, "forward"));
-    return fl_forward_step(g, images);
+                                                       nn_loss_name_at((int)g->objective.kind));
 }
 
 tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) {

@@ -2,7 +2,6 @@
  * steps make no update. docs/training.md. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
-#include "core/base/sized.h"
 #include "core/tensor/slot_copies.h"
 #include "core/base/text.h"
 #include <float.h>
@@ -175,7 +174,7 @@ bool fl_loss_scale_lower(const nn_graph *g, char *text, size_t room) {
     return s.least >= least_scale;
 }
 
-tensor_status nn_loss_scale_text(const char *loss_scale, char *text, size_t size) {
+tensor_status nn_loss_scale_text(char *text, size_t size, const char *loss_scale) {
     struct fl_loss_scale s;
     char whole[FL_SCALE_TEXT];
     TRY(parse(&s, loss_scale));
@@ -218,12 +217,12 @@ void fl_loss_scale_clear(nn_graph *g) {
         fl_slot_copies_free(g->device, s->slots);
 }
 
-void fl_loss_scale_lend(nn_graph *to, const nn_graph *from) {
-    to->scaling.lent = from ? from->scaling.scale : NULL;
+void fl_loss_scale_borrow(nn_graph *to, const nn_graph *from) {
+    to->scaling.borrowed = from ? from->scaling.scale : NULL;
 }
 
 const tensor *fl_loss_scale_of(const nn_graph *g) {
-    return g->scaling.lent ? g->scaling.lent : g->scaling.scale;
+    return g->scaling.borrowed ? g->scaling.borrowed : g->scaling.scale;
 }
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
@@ -343,12 +342,11 @@ tensor_status fl_loss_scale_step(nn_graph *g, bool skipped) {
     return s->now.scale != before ? load_numbers(g, s->now.scale) : TENSOR_OK;
 }
 
-tensor_status nn_loss_scale_sized(const nn_graph *g, nn_loss_scale *now, size_t size) {
+tensor_status nn_loss_scale_of(nn_loss_scale *now, const nn_graph *g) {
     TRY(fl_check_ready(g));
     if (!now)
-        return fl_fail(TENSOR_E_ARGUMENT, "loss scale: the result is NULL");
-    TRY(fl_check_sized(size, "loss scale: nn_loss_scale"));
-    fl_give_sized(now, size, &g->scaling.now, sizeof g->scaling.now);
+        return fl_fail(TENSOR_E_ARGUMENT, "loss scale: now is NULL");
+    *now = g->scaling.now;
     return TENSOR_OK;
 }
 

@@ -161,7 +161,7 @@ tensor_status nn_note_loss(nn_graph *g) {
     return l->noted == l->every ? send(g) : TENSOR_OK;
 }
 
-tensor_status nn_noted_loss(nn_graph *g, bool wait, double *loss, int *correct, bool *there) {
+tensor_status nn_noted_loss(double *loss, int *correct, bool *there, nn_graph *g, bool wait) {
     TRY(fl_check_ready(g));
     if (!loss || !correct || !there)
         return fl_fail(TENSOR_E_ARGUMENT, "losses: loss, correct or there is NULL");

@@ -4,11 +4,12 @@
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "core/base/sized.h"
 #include "core/base/text.h"
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- the order of writes ------------------------------------------------------------------------------------------ */
@@ -132,7 +133,7 @@ static tensor_status look_at_loss(const nn_graph *g, struct fl_first *first) {
     const bool later = first->write < 0 || g->writes.list[first->write].part > FL_PART_FORWARD;
     if (!g->has_loss || !is_done(g, FL_PART_FORWARD) || !later)
         return TENSOR_OK;
-    TRY(nn_loss(g, &loss, NULL));
+    TRY(nn_loss(&loss, NULL, g));
     first->of_loss = !isfinite(loss);
     return TENSOR_OK;
 }
@@ -390,7 +391,7 @@ static tensor_status find(nn_graph *g, const struct fl_slot_copies *slots, const
     return TENSOR_OK;
 }
 
-tensor_status nn_find_nonfinite(nn_graph *g, const nn_nonfinite **found) {
+tensor_status nn_find_nonfinite(const nn_nonfinite **found, nn_graph *g) {
     struct fl_slot_copies *slots = NULL;
     TRY(fl_check_ready(g));
     if (!found)
@@ -406,4 +407,57 @@ tensor_status nn_find_nonfinite(nn_graph *g, const nn_nonfinite **found) {
     if (slots)
         fl_slot_copies_free(g->device, slots);
     return status;
+}
+
+/* --- as a line of text -------------------------------------------------------------------------------------------- */
+
+enum { STEP, PASS, TENSOR, NONFINITE, ELEMENTS, HAS_REMEDY, WHOLE }; /* whole numbers, then the maximum */
+
+static tensor_status print_note(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static tensor_status print_note(char *text, size_t size, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = fl_format(text, size, format, arguments);
+    va_end(arguments);
+    return length >= 0 && (size_t)length < size
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_ARGUMENT, "nonfinite: a text of %zu bytes, expected more than %d", size, length);
+}
+
+tensor_status nn_nonfinite_save(char *text, size_t size, const nn_graph *g, const nn_nonfinite *found) {
+    TRY(fl_check_ready(g));
+    if (!text || !found)
+        return fl_fail(TENSOR_E_ARGUMENT, "nonfinite: %s is NULL", text ? "what was found" : "text");
+    return print_note(text, size, "%lld %d %d %lld %lld %d %.17g", (long long)found->step, fl_pass_number(found->pass),
+                      fl_number_of(g, found->tensor), (long long)found->nonfinite, (long long)found->elements,
+                      found->remedy != NULL, found->maximum);
+}
+
+static bool read_note(const char *text, int64_t whole[WHOLE], double *maximum) {
+    char *end;
+    for (int i = 0; i < WHOLE; i++, text = end) {
+        whole[i] = strtoll(text, &end, 10);
+        if (end == text)
+            return false;
+    }
+    *maximum = fl_to_real(text, &end);
+    return end != text && !*end && *maximum >= 0;
+}
+
+tensor_status nn_nonfinite_restore(nn_nonfinite *found, nn_graph *g, int64_t steps, const char *text,
+                                   const char *file) {
+    int64_t n[WHOLE];
+    double maximum;
+    nn_nonfinite first;
+    TRY(fl_check_ready(g));
+    if (!found || !text || !file)
+        return fl_fail(TENSOR_E_ARGUMENT, "nonfinite: found, text or file is NULL");
+    if (!read_note(text, n, &maximum))
+        return fl_fail(TENSOR_E_DATA, "nonfinite: %s: '%.100s', expected six whole numbers and a size of 0 or more",
+                       file, text);
+    const struct fl_recalled kept = {n[STEP], steps, n[PASS], n[TENSOR], n[NONFINITE], n[ELEMENTS], n[HAS_REMEDY]};
+    TRY(fl_recall_first(g, file, &kept, &first));
+    first.maximum = maximum;
+    *found = first;
+    return TENSOR_OK;
 }

@@ -9,7 +9,11 @@
 static const char *const names[] = {"cross_entropy", "squared_error", "huber", "wasserstein", "none"};
 enum { KINDS = sizeof names / sizeof names[0] };
 
-const char *nn_loss_list(int i) {
+int nn_loss_name_count(void) {
+    return KINDS;
+}
+
+const char *nn_loss_name_at(int i) {
     return i >= 0 && i < KINDS ? names[i] : NULL;
 }
 
@@ -88,15 +92,12 @@ tensor_status fl_objective_numbers(nn_graph *g, const struct fl_output *last) {
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
-tensor_status fl_objective_labels(const nn_graph *g, const int32_t *labels, int64_t count) {
+tensor_status fl_objective_labels(const nn_graph *g, const char *what, const int32_t *labels, int64_t count) {
     const struct fl_objective *o = &g->objective;
-    if (has_targets(g) || o->kind == FL_LOSS_NONE)
-        return fl_fail(TENSOR_E_ARGUMENT, "network: labels, but loss %s takes %s", names[o->kind],
-                       o->kind == FL_LOSS_NONE ? "none (nn_forward_images)" : "targets (nn_forward_targets)");
     const int limit = o->kind == FL_LOSS_WASSERSTEIN ? 2 : g->classes;
-    for (int64_t i = 0; labels && i < count; i++)
+    for (int64_t i = 0; i < count; i++)
         if ((labels[i] < 0 || labels[i] >= limit) && !(o->ignores && labels[i] == o->ignored))
-            return fl_fail(TENSOR_E_ARGUMENT, "network: label %lld is %d, expected 0 to %d", (long long)i, labels[i],
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: label %lld is %d, expected 0 to %d", what, (long long)i, labels[i],
                            limit - 1);
     return TENSOR_OK;
 }
@@ -147,12 +148,34 @@ static tensor_status evaluate_counted(const struct fl_objective *o, const tensor
     return status;
 }
 
+tensor_status fl_objective_check_evaluation(const nn_graph *g, const int32_t *predicted) {
+    const char *name = names[g->objective.kind];
+    if (g->objective.kind != FL_LOSS_CROSS_ENTROPY && !has_targets(g))
+        return fl_fail(TENSOR_E_ARGUMENT, "evaluate: loss %s is none of classes or targets (nn_predict)", name);
+    return predicted && has_targets(g)
+               ? fl_fail(TENSOR_E_ARGUMENT, "evaluate: predicted classes, but loss %s has none", name)
+               : TENSOR_OK;
+}
+
 tensor_status fl_objective_evaluate(const nn_graph *g, tensor *rows, const int32_t *labels, double *loss,
                                     int32_t *predicted) {
+    return g->objective.ignores ? evaluate_counted(&g->objective, rows, labels, loss, predicted)
+                                : tensor_softmax_cross_entropy(loss, NULL, predicted, rows, labels, 1.0);
+}
+
+tensor_status fl_objective_evaluate_targets(const nn_graph *g, const tensor *rows, const float *targets, double *loss) {
     const struct fl_objective *o = &g->objective;
-    if (o->kind != FL_LOSS_CROSS_ENTROPY)
-        return fl_fail(TENSOR_E_ARGUMENT, "evaluate: loss %s has no classes (nn_predict, nn_evaluate_targets)",
-                       names[o->kind]);
-    return o->ignores ? evaluate_counted(o, rows, labels, loss, predicted)
-                      : tensor_softmax_cross_entropy(loss, NULL, predicted, rows, labels, 1.0);
+    tensor *mean = tensor_new(FMT_F64, TENSOR_SHAPE(1)),
+           *wanted = tensor_new(FMT_F32, TENSOR_SHAPE(tensor_dim(rows, 0), tensor_dim(rows, 1)));
+    tensor_status status =
+        mean && wanted ? tensor_load_f32(wanted, targets, tensor_count(wanted)) : tensor_error_status();
+    if (!status && o->kind == FL_LOSS_HUBER)
+        status = tensor_huber(mean, NULL, rows, wanted, o->delta, 1.0, (tensor_loss_options){0});
+    else if (!status)
+        status = tensor_squared_error(mean, NULL, rows, wanted, 1.0, (tensor_loss_options){0});
+    if (!status)
+        status = tensor_store_f64(mean, loss, 1);
+    tensor_free(mean);
+    tensor_free(wanted);
+    return status;
 }

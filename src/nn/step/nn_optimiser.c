@@ -24,7 +24,14 @@ static const struct kind {
              {"lamb", TENSOR_OPTIMISER_LAMB, true, true, false, false, 0.9f, 0.999f, 1e-6f}};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
-const char *nn_optimiser_list(int i) {
+int nn_optimiser_count(void) {
+    int count = 0;
+    while (nn_optimiser_at(count))
+        count++;
+    return count;
+}
+
+const char *nn_optimiser_at(int i) {
     return i >= 0 && i < KINDS ? kinds[i].name : NULL;
 }
 
@@ -32,7 +39,7 @@ static const struct kind *find(const char *name) {
     for (int i = 0; i < KINDS; i++)
         if (!strcmp(kinds[i].name, name ? name : "sgd"))
             return &kinds[i];
-    fl_fail(TENSOR_E_ARGUMENT, "optimiser '%.100s': expected one of %s", name, fl_list_names(nn_optimiser_list).text);
+    fl_fail(TENSOR_E_ARGUMENT, "optimiser '%.100s': expected one of %s", name, fl_list_names(nn_optimiser_at).text);
     return NULL;
 }
 

@@ -33,18 +33,37 @@ tensor_status fl_check_images(const nn_graph *g);
 /* The memory of the step is about to be used for something else: a forward pass is lost. Gradients of parameters have
  * memory of their own. */
 void fl_lose_values(nn_graph *g);
-/* The forward pass with images from g->bytes and labels from g->labels. */
-tensor_status fl_forward_bytes(nn_graph *g);
-/* With images on the host, labels or targets where they belong. */
-tensor_status fl_forward_step(nn_graph *g, const float *images);
-/* nn_update of a network whose gradients came through the backward pass of `next`: what overflowed there counts too. */
-tensor_status fl_update_through(nn_graph *g, float rate, const nn_graph *next);
-tensor_status fl_evaluation_pass(nn_graph *g, const char *what, const float *images, int count);
-/* The first `count` rows of what an evaluation gave, a matrix on the host; copy: what it may lie on. Both are to be
- * freed, also on failure. */
-tensor_status fl_evaluated_rows(const nn_graph *g, int64_t count, tensor **rows, tensor **copy);
-/* Loss and predictions of the first `count` images or sequences of an evaluation. */
-tensor_status fl_evaluate_logits(nn_graph *g, const int32_t *labels, int count, double *loss, int32_t *predicted);
+
+/* nn_batch.c */
+enum fl_use { FL_USE_TRAINING, FL_USE_EVALUATION, FL_USE_PREDICTION };
+/* Whether a batch suits the network and the use; `what` begins the message. *count: its images or sequences. */
+tensor_status fl_batch_check(const nn_graph *g, const char *what, const nn_batch *b, enum fl_use use, int *count);
+/* What a forward pass is given: images on the host, or NULL, where the passes find bytes or tokens; filled: memory that
+ * fl_free releases after the pass, also on failure. */
+struct fl_loaded {
+    const float *images;
+    void *filled;
+};
+/* After the check: the inputs, filled up to a whole batch; then, of a whole batch, labels or targets. */
+tensor_status fl_batch_load(nn_graph *g, const char *what, const nn_batch *b, int count, struct fl_loaded *loaded);
+tensor_status fl_batch_load_expected(nn_graph *g, const nn_batch *b);
+
+/* nn_data.c: images by number. */
+bool fl_data_belongs(const nn_data *data, const nn_graph *g);
+tensor_status fl_data_check_indices(const nn_data *data, const char *what, const int64_t *indices, int count);
+/* `count` indices, filled up with the first one: the graph has one size. Then their images and labels. */
+tensor_status fl_data_put_indices(nn_graph *g, const int64_t *indices, int count);
+tensor_status fl_data_gather(nn_graph *g, const nn_data *data, const tensor_augmentation *how);
+/* In memory of the graph. */
+const int32_t *fl_data_labels(nn_graph *g, const nn_data *data, const int64_t *indices, int count);
+
+/* nn_step.c */
+/* The graph is compiled and nothing has failed; and its input is images. */
+tensor_status fl_check_ready(const nn_graph *g);
+tensor_status fl_check_images(const nn_graph *g);
+/* The memory of the step is about to be used for something else: a forward pass is lost. Gradients of parameters have
+ * memory of their own. */
+void fl_lose_values(nn_graph *g);
 /* `status` of a read. What a device found in a call that fails its reads is taken with it, so that the next step begins
  * anew; losses that were noted since cannot be told from those of steps that were left out, and are dropped. */
 tensor_status fl_taken(const nn_graph *g, tensor_status status);
@@ -120,14 +139,16 @@ void fl_objective_take(nn_graph *g, const nn_config *config);
 /* Rows and classes of the output, which must suit the loss. */
 tensor_status fl_objective_output(nn_graph *g, const struct fl_output *last);
 tensor_status fl_objective_numbers(nn_graph *g, const struct fl_output *last);
-/* Labels, the first `count` of a step or an evaluation, that a loss takes; TENSOR_E_ARGUMENT names the first that it
- * does not. */
-tensor_status fl_objective_labels(const nn_graph *g, const int32_t *labels, int64_t count);
+/* TENSOR_E_ARGUMENT names the first label that the loss does not take. */
+tensor_status fl_objective_labels(const nn_graph *g, const char *what, const int32_t *labels, int64_t count);
 /* The loss and the gradient of the output. */
 tensor_status fl_objective_run(const nn_graph *g, tensor *dx, const tensor *x);
-/* Mean loss of an evaluation's rows on the host, and their predicted classes. */
+/* Whether there is a loss of evaluation, and predicted classes where they are asked for. */
+tensor_status fl_objective_check_evaluation(const nn_graph *g, const int32_t *predicted);
+/* Mean loss of an evaluation's rows on the host, and their predicted classes or NULL. */
 tensor_status fl_objective_evaluate(const nn_graph *g, tensor *rows, const int32_t *labels, double *loss,
                                     int32_t *predicted);
+tensor_status fl_objective_evaluate_targets(const nn_graph *g, const tensor *rows, const float *targets, double *loss);
 
 /* nn_loss_scale.c */
 tensor_status fl_loss_scale_check(const nn_config *config);
@@ -139,9 +160,9 @@ void fl_loss_scale_text(const nn_graph *g, char text[FL_SCALE_TEXT]);
 bool fl_loss_scale_lower(const nn_graph *g, char *text, size_t room);
 tensor_status fl_loss_scale_numbers(nn_graph *g);
 void fl_loss_scale_clear(nn_graph *g);
-/* Forward passes of `to` scale its loss with the scale of `from`, a network on the same device, until it is given back
- * (from NULL). Nothing is copied, so that neither fails and the scale of `to` itself stays what it is. */
-void fl_loss_scale_lend(nn_graph *to, const nn_graph *from);
+/* Forward passes of `to` scale its loss with the scale of `from`, a network on the same device, until
+ * `from` is NULL. Nothing is copied, so that neither fails and the scale of `to` itself stays what it is. */
+void fl_loss_scale_borrow(nn_graph *to, const nn_graph *from);
 /* What the gradient of the loss is multiplied with in this step; NULL: nothing. */
 const tensor *fl_loss_scale_of(const nn_graph *g);
 /* Whether the gradients of a backward pass make no update; next: the network behind g, through whose backward pass they

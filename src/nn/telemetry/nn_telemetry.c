@@ -6,7 +6,6 @@
 #include "core/base/fail.h"
 #include "core/base/match.h"
 #include "core/base/memory.h"
-#include "core/base/sized.h"
 #include <math.h>
 #include <string.h>
 
@@ -175,17 +174,16 @@ static tensor_status begin(nn_telemetry *t, const nn_telemetry_config *config) {
     return fl_telemetry_watch_next(t);
 }
 
-nn_telemetry *nn_telemetry_new_sized(nn_graph *g, const nn_telemetry_config *config, size_t config_size) {
-    nn_telemetry_config ours;
+nn_telemetry *nn_telemetry_new(nn_graph *g, const nn_telemetry_config *config) {
     if (!config) {
         (void)fl_fail(TENSOR_E_ARGUMENT, "telemetry: the config is NULL");
         return NULL;
     }
-    if (fl_check_ready(g) || fl_take_sized(&ours, sizeof ours, config, config_size, "telemetry: nn_telemetry_config"))
+    if (fl_check_ready(g))
         return NULL;
-    if (ours.every < 0) {
+    if (config->every < 0) {
         (void)fl_fail(TENSOR_E_ARGUMENT, "telemetry: every %lld steps, expected at least 1, or 0 for %d",
-                      (long long)ours.every, DEFAULT_EVERY);
+                      (long long)config->every, DEFAULT_EVERY);
         return NULL;
     }
     nn_telemetry *t = fl_alloc_zero(sizeof *t);
@@ -197,13 +195,13 @@ nn_telemetry *nn_telemetry_new_sized(nn_graph *g, const nn_telemetry_config *con
     t->g = g;
     t->recorder = (struct fl_recorder){.of = "telemetry",
                                        .graph = g,
-                                       .every = ours.every ? ours.every : DEFAULT_EVERY,
+                                       .every = config->every ? config->every : DEFAULT_EVERY,
                                        .step = begun,
                                        .row_step = begun};
-    t->watched = ours.watched;
-    t->row = ours.row;
-    t->context = ours.context;
-    if (!begin(t, &ours))
+    t->watched = config->watched;
+    t->row = config->row;
+    t->context = config->context;
+    if (!begin(t, config))
         return t;
     nn_telemetry_free(t);
     return NULL;

@@ -44,43 +44,11 @@ tensor_status fl_training_check_folder(const struct run *run) {
 /* --- data ----------------------------------------------------------------------------------------------------------
  */
 
-/* A hash that no change of one word leaves alike: each step is one to one in what was before and in the word. */
-static uint64_t mix(uint64_t hash, uint64_t word) {
-    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
-    return hash ^ hash >> 32;
-}
-
-/* Of bytes as little-endian words, the last filled up with zeros. */
-static uint64_t mix_bytes(uint64_t hash, const uint8_t *bytes, size_t size) {
-    uint64_t word;
-    for (; size >= sizeof word; bytes += sizeof word, size -= sizeof word) {
-        memcpy(&word, bytes, sizeof word);
-        hash = mix(hash, word);
-    }
-    word = 0;
-    if (size)
-        memcpy(&word, bytes, size);
-    return mix(hash, word);
-}
-
-uint64_t fl_data_hash(const data_set *set, bool labels) {
-    const int64_t count = set ? data_count(set) : 0;
-    const bool text = set && data_is_text(set);
-    uint64_t hash = 0;
-    if (count && !text)
-        hash =
-            mix_bytes(hash, data_image(set, 0),
-                      (size_t)count * (size_t)data_height(set) * (size_t)data_width(set) * (size_t)data_channels(set));
-    for (int64_t i = 0; i < count && labels; i++)
-        hash = mix(hash, (uint64_t)data_label(set, i));
-    return hash;
-}
-
 void fl_training_know_data(struct run *run) {
     if (!run->config->checkpoint && !run->config->resume)
         return;
-    run->train_hash = fl_data_hash(run->train_set, true);
-    run->test_hash = fl_data_hash(run->test_set, true);
+    run->train_hash = data_hash(run->train_set, true);
+    run->test_hash = data_hash(run->test_set, true);
 }
 
 /* --- settings ------------------------------------------------------------------------------------------------------

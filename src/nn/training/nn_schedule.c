@@ -56,9 +56,9 @@ bool fl_schedule_known(const char *name) {
     if (find(name, &end))
         return true;
     fl_fail(TENSOR_E_ARGUMENT,
-            "schedule '%s': expected one of linear, cosine, step, constant, or linear:END, cosine:END with END the "
+            "schedule %s: expected one of linear, cosine, step, constant, or linear:END, cosine:END with END the "
             "share of the peak rate, 0 to 1, that it ends at",
-            name ? name : "(null)");
+            fl_quote(name).text);
     return false;
 }
 

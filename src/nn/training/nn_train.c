@@ -4,7 +4,6 @@
 #include "nn/telemetry/nn_trace.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "core/base/sized.h"
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -229,7 +228,7 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     TRY(check_sets(run, train, test));
     fl_training_know_data(run);
     if (!run->context)
-        TRY(data_channel_moments(train, run->mean, run->deviation));
+        TRY(data_channel_moments(run->mean, run->deviation, train));
     TRY(build_network(run, train)); /* checks the batch before the loaders use it */
     if (config->weights && !config->resume)
         TRY(nn_weights_load(run->g, config->weights));
@@ -284,18 +283,20 @@ static tensor_status evaluate(struct run *run) {
     for (;;) {
         data_batch batch;
         double loss;
-        TRY(data_loader_next(run->test, &batch));
+        TRY(data_loader_next(&batch, run->test));
         if (!batch.count)
             break;
         int32_t *predicted = result->predicted + done;
         const int64_t labels = batch.count * fl_labels_each(run->g);
         const int32_t *expected = run->context ? batch.targets : batch.labels;
-        if (run->context)
-            TRY(nn_evaluate_tokens(run->g, batch.tokens, batch.targets, batch.count, &loss, predicted));
-        else if (run->test_there)
-            TRY(nn_evaluate_data(run->g, run->test_there, batch.indices, batch.count, &loss, predicted));
-        else
-            TRY(nn_evaluate(run->g, batch.images, batch.labels, batch.count, &loss, predicted));
+        const bool there = run->test_there != NULL;
+        TRY(nn_evaluate(&loss, predicted, run->g,
+                        &(nn_batch){.images = there ? NULL : batch.images,
+                                    .tokens = batch.tokens,
+                                    .indices = there ? batch.indices : NULL,
+                                    .data = run->test_there,
+                                    .labels = there ? NULL : expected,
+                                    .count = batch.count}));
         for (int64_t i = 0; i < labels; i++)
             correct += predicted[i] == expected[i];
         loss_sum += loss * (double)labels;
@@ -308,12 +309,14 @@ static tensor_status evaluate(struct run *run) {
 }
 
 static tensor_status forward(struct run *run, const data_batch *batch, int epoch) {
-    if (run->context)
-        return nn_forward_tokens(run->g, batch->tokens, batch->targets);
-    if (!run->train_there)
-        return nn_forward_pixels(run->g, batch->pixels, batch->labels);
     const tensor_augmentation how = {run->config->network.seed, (uint64_t)epoch - 1};
-    return nn_forward_data(run->g, run->train_there, batch->indices, run->config->augment ? &how : NULL);
+    if (run->train_there)
+        return nn_forward(run->g, &(nn_batch){.indices = batch->indices,
+                                              .data = run->train_there,
+                                              .augmentation = run->config->augment ? &how : NULL});
+    return nn_forward(run->g, &(nn_batch){.pixels = batch->pixels,
+                                          .tokens = batch->tokens,
+                                          .labels = run->context ? batch->targets : batch->labels});
 }
 
 static float rate_of(const struct run *run, int64_t step) {
@@ -325,7 +328,7 @@ static tensor_status begin_step(struct run *run, int epoch) {
     data_batch batch;
     if (run->begun + 1 == run->last_step)
         nn_telemetry_want(run->telemetry);
-    TRY(data_loader_next(run->train, &batch));
+    TRY(data_loader_next(&batch, run->train));
     TRY(forward(run, &batch, epoch));
     TRY(nn_backward(run->g));
     TRY(nn_update(run->g, rate_of(run, run->begun)));
@@ -373,7 +376,7 @@ static tensor_status report_steps(struct run *run, bool wait) {
         double loss;
         int right;
         bool there;
-        TRY(nn_noted_loss(run->g, wait, &loss, &right, &there));
+        TRY(nn_noted_loss(&loss, &right, &there, run->g, wait));
         const double seconds = now() - start;
         run->result->seconds += seconds;
         run->report.seconds += seconds;
@@ -521,22 +524,6 @@ static tensor_status finish(struct run *run) {
     return fl_trace_finish(run->trace);
 }
 
-/* The network comes first in the caller's struct, as long as the caller knows it, and the rest follows without a gap.
- */
-static tensor_status take_config(nn_train_config *ours, const nn_train_config *given, size_t size,
-                                 size_t network_size) {
-    const size_t rest = offsetof(nn_train_config, model);
-    _Static_assert(offsetof(nn_train_config, model) == sizeof(nn_config), "no gap after the network");
-    TRY(fl_take_sized(&ours->network, sizeof ours->network, given, network_size, "train: nn_config"));
-    if (size <= network_size)
-        return fl_fail(TENSOR_E_ARGUMENT, "train: nn_train_config of %zu bytes with a network of %zu", size,
-                       network_size);
-    return fl_take_sized((char *)ours + rest, sizeof *ours - rest, (const char *)given + network_size,
-                         size - network_size, "train: nn_train_config without its network");
-}
-
-static const size_t smallest_result = offsetof(nn_train_result, predicted_count) + sizeof(int64_t);
-
 /* --- a training in parts ------------------------------------------------------------------------------------------ */
 
 struct nn_trainer {
@@ -548,25 +535,21 @@ struct nn_trainer {
     bool finished;
 };
 
-static tensor_status begin_trainer(nn_trainer *t, const nn_train_config *config, size_t config_size,
-                                   size_t network_size, const data_set *train, const data_set *test,
-                                   const nn_train_events *events, size_t events_size) {
-    TRY(take_config(&t->config, config, config_size, network_size));
-    if (events)
-        TRY(fl_take_sized(&t->events, sizeof t->events, events, events_size, "train: nn_train_events"));
-    t->run = (struct run){.config = &t->config, .events = events ? &t->events : NULL, .result = &t->result};
-    return begin(&t->run, train, test);
-}
-
-nn_trainer *nn_trainer_new_sized(const nn_train_config *config, size_t config_size, size_t network_size,
-                                 const data_set *train, const data_set *test, const nn_train_events *events,
-                                 size_t events_size) {
+nn_trainer *nn_trainer_new(const nn_train_config *config, const data_set *train, const data_set *test,
+                           const nn_train_events *events) {
     nn_trainer *t = config && train ? fl_alloc_zero(sizeof *t) : NULL;
-    if (!config || !train)
-        fl_fail(TENSOR_E_ARGUMENT, "train: config or training set is NULL");
-    else if (!t)
-        fl_fail(TENSOR_E_MEMORY, "train: no memory");
-    else if (!begin_trainer(t, config, config_size, network_size, train, test, events, events_size))
+    if (!t) {
+        if (!config || !train)
+            fl_fail(TENSOR_E_ARGUMENT, "train: config or training set is NULL");
+        else
+            fl_fail(TENSOR_E_MEMORY, "train: no memory");
+        return NULL;
+    }
+    t->config = *config;
+    if (events)
+        t->events = *events;
+    t->run = (struct run){.config = &t->config, .events = events ? &t->events : NULL, .result = &t->result};
+    if (!begin(&t->run, train, test))
         return t;
     nn_trainer_free(t);
     return NULL;
@@ -588,7 +571,7 @@ static tensor_status check_trainer(const nn_trainer *t) {
     return t->finished ? fl_fail(TENSOR_E_ARGUMENT, "train: the trainer has finished") : TENSOR_OK;
 }
 
-tensor_status nn_trainer_advance(nn_trainer *t, int64_t steps, bool *over) {
+tensor_status nn_trainer_advance(bool *over, nn_trainer *t, int64_t steps) {
     TRY(check_trainer(t));
     if (steps < 0)
         return fl_fail(TENSOR_E_ARGUMENT, "train: %lld steps, expected 0 or more", (long long)steps);
@@ -606,50 +589,37 @@ const nn_nonfinite *nn_trainer_nonfinite(const nn_trainer *t) {
     return t && t->run.first.step ? &t->run.first : NULL;
 }
 
-static tensor_status check_result(size_t result_size) {
-    TRY(fl_check_sized(result_size, "train: nn_train_result"));
-    return result_size < smallest_result /* predictions that nobody could free */
-               ? fl_fail(TENSOR_E_ARGUMENT, "train: nn_train_result of %zu bytes, expected at least %zu", result_size,
-                         smallest_result)
-               : TENSOR_OK;
-}
-
-tensor_status nn_trainer_finish_sized(nn_trainer *t, nn_train_result *result, size_t result_size) {
-    static const nn_train_result nothing;
+tensor_status nn_trainer_finish(nn_train_result *result, nn_trainer *t) {
     if (!result)
         return fl_fail(TENSOR_E_ARGUMENT, "train: the result is NULL");
-    TRY(check_result(result_size));
-    fl_give_sized(result, result_size, &nothing, sizeof nothing);
+    *result = (nn_train_result){0};
     TRY(check_trainer(t));
     if ((t->failed = finish(&t->run)))
         return t->failed;
-    fl_give_sized(result, result_size, &t->result, sizeof t->result);
-    t->result = nothing; /* the caller frees its predictions */
+    *result = t->result;
+    t->result = (nn_train_result){0}; /* the caller frees its predictions */
     t->finished = true;
     return TENSOR_OK;
 }
 
-tensor_status nn_train_sized(nn_train_result *result, size_t result_size, const nn_train_config *config,
-                             size_t config_size, size_t network_size, const data_set *train, const data_set *test,
-                             const nn_train_events *events, size_t events_size) {
-    static const nn_train_result nothing;
+tensor_status nn_train(nn_train_result *result, const nn_train_config *config, const data_set *train,
+                       const data_set *test, const nn_train_events *events) {
     if (!result || !config || !train)
         return fl_fail(TENSOR_E_ARGUMENT, "train: result, config or training set is NULL");
-    TRY(check_result(result_size));
-    fl_give_sized(result, result_size, &nothing, sizeof nothing);
-    nn_trainer *t = nn_trainer_new_sized(config, config_size, network_size, train, test, events, events_size);
+    *result = (nn_train_result){0};
+    nn_trainer *t = nn_trainer_new(config, train, test, events);
     if (!t)
         return tensor_error_status();
-    tensor_status status = nn_trainer_advance(t, INT64_MAX, NULL);
+    tensor_status status = nn_trainer_advance(NULL, t, INT64_MAX);
     if (!status)
-        status = nn_trainer_finish_sized(t, result, result_size);
+        status = nn_trainer_finish(result, t);
     nn_trainer_free(t);
     return status;
 }
 
-void nn_train_result_clear_sized(nn_train_result *result, size_t result_size) {
-    if (!result || result_size < smallest_result)
+void nn_train_result_clear(nn_train_result *result) {
+    if (!result)
         return;
     fl_free(result->predicted);
-    memset(result, 0, result_size);
+    *result = (nn_train_result){0};
 }

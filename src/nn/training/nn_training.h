@@ -71,8 +71,6 @@ tensor_status fl_training_first_set(struct run *run, const char *path, const int
                                     double maximum);
 
 /* nn_resume.c; all but fl_training_resume do nothing without config->checkpoint */
-/* Of pixels, then labels where they count; of a text, of its tokens; 0 for no set. */
-uint64_t fl_data_hash(const data_set *set, bool labels);
 /* Before the first step: the folder can be written. */
 tensor_status fl_training_check_folder(const struct run *run);
 /* Looks through the data, so that a checkpoint goes with no other. */

@@ -55,7 +55,6 @@ static void graphs(void) {
     NOT_MADE(nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1, .weight_decay = INFINITY}), TENSOR_E_ARGUMENT);
     NOT_MADE(nn_graph_new(&(nn_config){.variant = "fp32", .batch = 1, .predictor = "paper"}), TENSOR_E_ARGUMENT);
     NOT_MADE(nn_graph_new(&(nn_config){.variant = "dfp16", .batch = 1, .predictor = "?"}), TENSOR_E_ARGUMENT);
-    NOT_MADE(nn_graph_new_sized(&(nn_config){.variant = "fp32", .batch = 1}, 0), TENSOR_E_ARGUMENT);
     NOT_MADE(nn_variant_find(NULL), TENSOR_E_ARGUMENT);
     NOT_MADE(nn_variant_find("fp33"), TENSOR_E_ARGUMENT);
 }
@@ -70,10 +69,10 @@ static void nodes(void) {
     NOT_MADE(nn_compile(g, 0) == TENSOR_OK, status);                                                                   \
     nn_graph_free(g)
     FIRST(nn_input(g, 0, 4, 3), TENSOR_E_SHAPE);
-    FIRST(nn_linear(g, "fc", 7, 10), TENSOR_E_ARGUMENT);
-    FIRST(nn_linear(g, NULL, nn_input(g, 4, 4, 3), 10), TENSOR_E_ARGUMENT);
-    FIRST(nn_linear(g, "fc", nn_input(g, 4, 4, 3), 0), TENSOR_E_ARGUMENT);
-    FIRST(nn_conv2d(g, "conv", nn_input(g, 4, 4, 3), 8, 9, 1, 0), TENSOR_E_SHAPE);
+    FIRST(nn_linear(g, "fc", 7, 10, false), TENSOR_E_ARGUMENT);
+    FIRST(nn_linear(g, NULL, nn_input(g, 4, 4, 3), 10, false), TENSOR_E_ARGUMENT);
+    FIRST(nn_linear(g, "fc", nn_input(g, 4, 4, 3), 0, false), TENSOR_E_ARGUMENT);
+    FIRST(nn_conv2d(g, "conv", nn_input(g, 4, 4, 3), 8, 9, NULL), TENSOR_E_SHAPE);
     FIRST(nn_model(g, "resnet21", 32, 32, 3, 10), TENSOR_E_ARGUMENT);
     FIRST(nn_model(g, "nosuch", 32, 32, 3, 10), TENSOR_E_ARGUMENT);
     FIRST(nn_model(g, "mlp2", 32, 32, 3, 1), TENSOR_E_ARGUMENT);
@@ -122,7 +121,6 @@ static void loaders(void) {
     const data_loader_config good = {.batch = 4, .mean = mean, .deviation = deviation};
     NOT_MADE(data_loader_new(NULL, &good), TENSOR_E_ARGUMENT);
     NOT_MADE(data_loader_new(pixels, NULL), TENSOR_E_ARGUMENT);
-    NOT_MADE(data_loader_new_sized(pixels, &good, 1 << 20), TENSOR_E_ARGUMENT);
     data_loader_config c = good;
     c.batch = 0;
     NOT_MADE(data_loader_new(pixels, &c), TENSOR_E_ARGUMENT);

@@ -308,8 +308,8 @@ int main(void) {
     write_split("train", TRAIN, false);
     write_split("t10k", TEST, true);
     CHECK(!tensor_set_threads(1), "%s", tensor_error());
-    for (int i = 0; nn_variant_list(i); i++)
-        training(nn_variant_list(i)->name);
+    for (int i = 0; nn_variant_at(i); i++)
+        training(nn_variant_at(i)->name);
     kernels();
     CHECK(kernel_refusals > 1000, "only %ld failures of kernels", kernel_refusals);
     static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte.gz",

@@ -148,13 +148,13 @@ static void in_child(data_loader *parents, const data_set *set) {
     data_batch batch;
     CHECK(compute() == expected, "a child computes something else: %s", tensor_error());
     CHECK(compute() == expected, "a child computes something else the second time: %s", tensor_error());
-    CHECK(data_loader_next(parents, &batch) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "fork"), "%s",
+    CHECK(data_loader_next(&batch, parents) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "fork"), "%s",
           tensor_error());
     CHECK(data_loader_start(parents, 1) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "fork"), "%s", tensor_error());
     data_loader_free(parents);
     static const double mean[3], deviation[3] = {1, 1, 1};
     data_loader *own = data_loader_new(set, &(data_loader_config){.batch = 5, .mean = mean, .deviation = deviation});
-    CHECK(own && !data_loader_start(own, 0) && !data_loader_next(own, &batch) && batch.count == 5, "%s",
+    CHECK(own && !data_loader_start(own, 0) && !data_loader_next(&batch, own) && batch.count == 5, "%s",
           tensor_error());
     data_loader_free(own);
     pid_t grandchild = fork();
@@ -170,7 +170,7 @@ static void forks(void) {
     data_set *set = data_open("synthetic:train=40", DATA_TRAIN);
     data_loader *loader = data_loader_new(set, &(data_loader_config){.batch = 5, .mean = mean, .deviation = deviation});
     data_batch batch;
-    CHECK(loader && !data_loader_start(loader, 0) && !data_loader_next(loader, &batch), "%s", tensor_error());
+    CHECK(loader && !data_loader_start(loader, 0) && !data_loader_next(&batch, loader), "%s", tensor_error());
     CHECK(compute() == expected, "%s", tensor_error());
     fflush(stdout);
     pid_t child = fork();
@@ -181,7 +181,7 @@ static void forks(void) {
         _exit(check_failures ? 1 : 0);
     }
     CHECK(wait_for(child) == 0, "a child of a process that has computed");
-    CHECK(!data_loader_next(loader, &batch) && compute() == expected, "the parent afterwards: %s", tensor_error());
+    CHECK(!data_loader_next(&batch, loader) && compute() == expected, "the parent afterwards: %s", tensor_error());
     data_loader_free(loader);
     data_free(set);
 }

@@ -397,9 +397,9 @@ static void network(const char *variant) {
     n = (struct net){0};
     nn_graph *g = nn_graph_new(&(nn_config){.variant = variant, .batch = 8, .seed = 5, .momentum = 0.9f});
     nn_node x = nn_input(g, 8, 8, 3);
-    x = nn_conv2d(g, "conv", x, 5, 3, 1, 1);
+    x = nn_conv2d(g, "conv", x, 5, 3, &(nn_conv2d_options){.padding = 1});
     x = nn_avgpool_global(g, "pool", x);
-    x = nn_linear(g, "fc", x, 4);
+    x = nn_linear(g, "fc", x, 4, false);
     CHECK(!nn_compile(g, x), "%s", tensor_error());
     n.g = g;
     n.t = nn_telemetry_new(g, &(nn_telemetry_config){.every = 3, .row = see_row, .context = &n, .watched = true});
@@ -412,9 +412,12 @@ static void network(const char *variant) {
         for (int i = 0; i < 8; i++)
             labels[i] = (int32_t)(check_random(&state) % 4);
         const int next = n.t->sampling.next; /* an evaluation is no step, and is not measured */
-        CHECK(!nn_evaluate(g, images, labels, 8, NULL, NULL) && n.t->sampling.next == next, "step %d: %s", step + 1,
-              tensor_error());
-        CHECK(!nn_train_step(g, images, labels, 0.01f, NULL, NULL) && !nn_telemetry_step(n.t), "%s", tensor_error());
+        CHECK(!nn_evaluate(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels, .count = 8}) &&
+                  n.t->sampling.next == next,
+              "step %d: %s", step + 1, tensor_error());
+        CHECK(!nn_train_step(NULL, NULL, g, &(nn_batch){.images = images, .labels = labels}, 0.01f) &&
+                  !nn_telemetry_step(n.t),
+              "%s", tensor_error());
     }
     for (int i = 0; i < MEASURED; i++) /* twice in as many rows as there are two rounds of turns */
         CHECK(n.times[i] == 2 && n.steps[i][1] == n.steps[i][0] + 3 * TURNS, "%s %s: %d times, steps %lld, %lld",

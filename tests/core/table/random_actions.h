@@ -1328,7 +1328,7 @@ RUN(copy) return tensor_copy(t[0], t[1]); }
 RUN(set_exponent) return tensor_set_exponent(t[0], c->number); }
 RUN(declare_exponent) return tensor_declare_exponent(t[0], c->number); }
 RUN(keep_wide) return tensor_keep_wide(t[0]); }
-RUN(set_predictor) return tensor_set_predictor(t[0], c->number % 5 < 4 ? autoflex_name(autoflex_list((c->number % 5 + 5) % 4)) : "none"); }
+RUN(set_predictor) return tensor_set_predictor(t[0], c->number % 5 < 4 ? autoflex_name(autoflex_at((c->number % 5 + 5) % 4)) : "none"); }
 RUN(set_rounding) return tensor_set_rounding(t[0], (tensor_rounding)((unsigned)c->number % 3), (uint64_t)c->number); }
 RUN(reset_statistics)
     tensor_reset_statistics(t[0]);

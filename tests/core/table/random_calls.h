@@ -173,11 +173,11 @@ struct recipe { /* of a new tensor */
 static struct recipe draw_recipe(const struct fl_format *f) {
     struct recipe r = {.wide = chance(30), .load = chance(35), .on_memory = chance(15), .style = below(STYLES)};
     int predictors = 0;
-    while (autoflex_list(predictors))
+    while (autoflex_at(predictors))
         predictors++;
     r.style = chance(50) ? 7 : r.style;
     r.e = draw_exponent(f);
-    r.predictor = chance(50) ? autoflex_name(autoflex_list(below(predictors))) : NULL;
+    r.predictor = chance(50) ? autoflex_name(autoflex_at(below(predictors))) : NULL;
     r.rounding = chance(75)                    ? TENSOR_ROUND_NEAREST
                  : f->truncates && r.style % 2 ? TENSOR_ROUND_TRUNCATE
                                                : TENSOR_ROUND_STOCHASTIC;

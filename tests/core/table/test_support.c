@@ -120,7 +120,7 @@ static void print_names(const char *what, const char *(*list)(int)) {
 }
 
 static const char *variant_name(int i) {
-    const nn_variant *v = nn_variant_list(i);
+    const nn_variant *v = nn_variant_at(i);
     return v ? v->name : NULL;
 }
 
@@ -134,12 +134,12 @@ static char *make_page(tensor_device *device, size_t *bytes) {
         if (fl_op_name((enum fl_op)op))
             print_operation(device, (enum fl_op)op);
     fprintf(out, "\n## Networks\nModels, variants, losses and optimisers are chosen independently of each other.\n");
-    print_names("models of images", nn_model_list);
-    print_names("models of texts", nn_text_model_list);
+    print_names("models of images", nn_model_at);
+    print_names("models of texts", nn_text_model_at);
     print_names("variants", variant_name);
-    print_names("losses", nn_loss_list);
-    print_names("optimisers", nn_optimiser_list);
-    print_names("real functions as layers", nn_activation_list);
+    print_names("losses", nn_loss_name_at);
+    print_names("optimisers", nn_optimiser_at);
+    print_names("real functions as layers", nn_activation_at);
     fclose(out);
     return page;
 }

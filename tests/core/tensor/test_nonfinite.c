@@ -388,8 +388,8 @@ static bool takes_zeros(const struct way *way) {
 
 static void every_predictor(const struct way *way, tensor_format format, tensor_rounding rounding, int n) {
     static enum kind kind[MOST];
-    for (int p = 0; autoflex_list(p); p++) {
-        const autoflex_predictor predictor = autoflex_list(p);
+    for (int p = 0; autoflex_at(p); p++) {
+        const autoflex_predictor predictor = autoflex_at(p);
         if (device && predictor >= AUTOFLEX_ADDED)
             continue;
         for (int bad_at = way->in_place || device ? 3 : 0; bad_at <= 3; bad_at += 3) {
@@ -455,17 +455,17 @@ static void stays_awake(void) {
 
 /* The rules on plain numbers: a maximum that is not finite is none. */
 static void plain_numbers(void) {
-    for (int p = 0; autoflex_list(p); p++)
+    for (int p = 0; autoflex_at(p); p++)
         for (int wrote = 0; wrote < 2; wrote++) {
             struct autoflex a;
-            autoflex_reset(&a, autoflex_list(p), -128, 127);
+            autoflex_reset(&a, autoflex_at(p), -128, 127);
             if (wrote)
                 autoflex_load(&a, 3);
             const struct autoflex before = a;
             autoflex_record(&a, TOP, INFINITY);
             CHECK(autoflex_fit(&a, INFINITY) == before.e && autoflex_initialise(&a, INFINITY) == before.e &&
                       !autoflex_repeat(&a, INFINITY) && !memcmp(&a, &before, sizeof a),
-                  "%s: Inf left exponent %d, %d maxima", autoflex_name(autoflex_list(p)), a.e, a.count);
+                  "%s: Inf left exponent %d, %d maxima", autoflex_name(autoflex_at(p)), a.e, a.count);
         }
 }
 
@@ -532,9 +532,9 @@ int main(int argc, char **argv) {
     }
     stays_awake();
     plain_numbers();
-    for (int p = 0; autoflex_list(p); p++)
+    for (int p = 0; autoflex_at(p); p++)
         for (int i = 0; i < 12; i++)
-            loads(i % 2 ? FMT_DFP16 : FMT_FLEX16_5, autoflex_name(autoflex_list(p)),
+            loads(i % 2 ? FMT_DFP16 : FMT_FLEX16_5, autoflex_name(autoflex_at(p)),
                   i / 2 % 3 == 0   ? INFINITY
                   : i / 2 % 3 == 1 ? -INFINITY
                                    : NAN,

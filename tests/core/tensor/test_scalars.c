@@ -107,7 +107,7 @@ static void step_of(nn_graph *g, int step, bool by_value) {
     for (int i = 0; i < BATCH * SIDE * SIDE * 3; i++)
         images[i] = (float)unit();
     const float rate = fabsf(rate_of(step));
-    CHECK(!nn_forward(g, images, labels) && !nn_backward(g), "%s", tensor_error());
+    CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}) && !nn_backward(g), "%s", tensor_error());
     const long puts = toy.puts;
     if (!by_value) {
         CHECK(!nn_update(g, rate), "%s", tensor_error());
@@ -128,7 +128,7 @@ static void same_networks(const char *what, const nn_graph *g, const nn_graph *h
     enum { HEAD = 96 };
     const size_t bytes = nn_state_bytes(g);
     unsigned char *a = malloc(bytes), *b = malloc(bytes);
-    CHECK(!nn_state_get(g, a, bytes) && !nn_state_get(h, b, bytes), "%s", tensor_error());
+    CHECK(!nn_state_save(a, bytes, g) && !nn_state_save(b, bytes, h), "%s", tensor_error());
     size_t at = HEAD;
     while (at < bytes && a[at] == b[at])
         at++;
@@ -274,8 +274,8 @@ int main(void) {
             losses(device, format);
             not_finite(device, format);
         }
-        for (int i = 0; nn_variant_list(i); i++)
-            networks(nn_variant_list(i)->name, tensor_device_name(device));
+        for (int i = 0; nn_variant_at(i); i++)
+            networks(nn_variant_at(i)->name, tensor_device_name(device));
         wrong_operands(device, tensor_device_list(!d));
     }
     CHECK(!tensor_set_backend("ref"), "%s", tensor_error());

@@ -87,13 +87,20 @@ void nn_data_free(nn_data *data) {
 
 /* --- batches ------------------------------------------------------------------------------------------------------ */
 
-/* `count` indices, filled up with the first one: the graph has one size. */
-static tensor_status put_indices(nn_graph *g, const nn_data *data, const int64_t *indices, int count) {
+bool fl_data_belongs(const nn_data *data, const nn_graph *g) {
+    return data->graph == g;
+}
+
+tensor_status fl_data_check_indices(const nn_data *data, const char *what, const int64_t *indices, int count) {
     const int64_t images = data_count(data->set);
     for (int i = 0; i < count; i++)
         if (indices[i] < 0 || indices[i] >= images)
-            return fl_fail(TENSOR_E_ARGUMENT, "network: index %d is %lld, expected 0 to %lld", i, (long long)indices[i],
-                           (long long)images - 1);
+            return fl_fail(TENSOR_E_ARGUMENT, "%s: index %d is %lld, expected 0 to %lld", what, i,
+                           (long long)indices[i], (long long)images - 1);
+    return TENSOR_OK;
+}
+
+tensor_status fl_data_put_indices(nn_graph *g, const int64_t *indices, int count) {
     int32_t *narrow = g->index_buffer;
     if (!narrow && !(narrow = g->index_buffer = fl_alloc((size_t)g->batch * sizeof *narrow)))
         return fl_fail(TENSOR_E_MEMORY, "network: no memory for %d indices", g->batch);
@@ -102,36 +109,12 @@ static tensor_status put_indices(nn_graph *g, const nn_data *data, const int64_t
     return tensor_load_i32(g->indices, narrow, g->batch);
 }
 
-static tensor_status check_call(const nn_graph *g, const nn_data *data, const int64_t *indices) {
-    if (!g || !data || !indices)
-        return fl_fail(TENSOR_E_ARGUMENT, "network: graph, data or indices are NULL");
-    TRY(fl_check_ready(g));
-    if (data->graph != g)
-        return fl_fail(TENSOR_E_ARGUMENT, "network: the data was made for another graph (nn_data_new)");
-    return g->byte_values ? TENSOR_OK
-                          : fl_fail(TENSOR_E_ARGUMENT,
-                                    "network: images as bytes, but nn_set_pixel_values has not given their values");
+tensor_status fl_data_gather(nn_graph *g, const nn_data *data, const tensor_augmentation *how) {
+    return tensor_gather_images(g->bytes, g->labels, data->images, data->labels, g->indices, how);
 }
 
-tensor_status nn_forward_data(nn_graph *g, const nn_data *data, const int64_t *indices,
-                              const tensor_augmentation *how) {
-    TRY(check_call(g, data, indices));
-    TRY(put_indices(g, data, indices, g->batch));
-    fl_lose_values(g);
-    TRY(tensor_gather_images(g->bytes, g->labels, data->images, data->labels, g->indices, how));
-    return fl_forward_bytes(g);
-}
-
-tensor_status nn_evaluate_data(nn_graph *g, const nn_data *data, const int64_t *indices, int count, double *loss,
-                               int32_t *predicted) {
-    TRY(check_call(g, data, indices));
-    if (count < 1 || count > g->batch)
-        return fl_fail(TENSOR_E_ARGUMENT, "evaluate: %d images, expected 1 ... %d", count, g->batch);
-    TRY(put_indices(g, data, indices, count));
-    fl_lose_values(g);
-    TRY(tensor_gather_images(g->bytes, g->labels, data->images, data->labels, g->indices, NULL));
-    TRY(fl_forward(g, NULL, false));
+const int32_t *fl_data_labels(nn_graph *g, const nn_data *data, const int64_t *indices, int count) {
     for (int i = 0; i < count; i++)
         g->index_buffer[i] = data_label(data->set, indices[i]);
-    return fl_evaluate_logits(g, g->index_buffer, count, loss, predicted);
+    return g->index_buffer;
 }
