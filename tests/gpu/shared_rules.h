@@ -5,7 +5,7 @@
 
 #include "core/norms/channel_rules.h"
 #include "core/arithmetic/exact_rules.h"
-#include "core/tensor/slot.h"
+#include "core/table/slot.h"
 #include "flex/flex_convert_plan.h"
 #include "flex/flex_map_plan.h"
 #include "flex/flex_mean_plan.h"

@@ -10,7 +10,7 @@
 #ifndef FL_SEQUENCE_RULES_H
 #define FL_SEQUENCE_RULES_H
 
-#include "core/tensor/slot.h"
+#include "core/table/slot.h"
 
 enum { FL_SEQUENCE_TENSORS = 4, FL_SEQUENCE_ATTEMPTS = 4 };
 

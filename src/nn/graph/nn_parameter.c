@@ -8,7 +8,7 @@
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "core/tensor/tensor_state.h"
+#include "core/values/tensor_state.h"
 
 static tensor_status add(nn_graph *g, const struct fl_parameter *p, char *name, const char *role, struct fl_type type,
                          tensor **t) {

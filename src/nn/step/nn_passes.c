@@ -6,7 +6,7 @@
  * over tensors without memory is a dry run, and asks what the calls take. */
 #include "nn/step/nn_step.h"
 #include "core/queue/sampled.h"
-#include "core/tensor/tensor_state.h"
+#include "core/values/tensor_state.h"
 
 /* --- around a position -------------------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
 #ifndef FL_NN_STEP_H
 #define FL_NN_STEP_H
 
-#include "core/tensor/slot_copies.h"
+#include "core/values/slot_copies.h"
 #include "nn/graph/nn_graph.h"
 
 /* nn_passes.c: positions of a step one after the other. Before the graph is compiled they are a dry run of it. */

@@ -3,7 +3,7 @@
 #ifndef FL_SLOT_COPIES_H
 #define FL_SLOT_COPIES_H
 
-#include "core/tensor/slot.h"
+#include "core/table/slot.h"
 
 struct fl_slot_copies; /* reused from moment to moment */
 
