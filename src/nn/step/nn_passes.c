@@ -45,12 +45,6 @@ static void end_position(const nn_graph *g, int position) {
         fl_tensor_hide(g->values[i].t, true);
 }
 
-void fl_hide_values(nn_graph *g) {
-    for (int i = 0; i < g->value_count; i++)
-        if (fl_is_stored(g, i))
-            fl_tensor_hide(g->values[i].t, true);
-}
-
 /* The positions of a part that a device replays: what is seen and what is hidden changes as if they were run. */
 static void pass_over(const nn_graph *g, int first, int last) {
     for (int position = first; position <= last; position++) {
