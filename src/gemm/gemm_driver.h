@@ -87,6 +87,10 @@ static inline void *gemm_worker_stats(const struct gemm_call *c, int worker) {
     return c->worker_memory + (size_t)worker * c->worker_bytes;
 }
 
+static inline size_t gemm_workspace_bytes(const struct gemm_workspace *needs) {
+    return needs->common + needs->worker * (size_t)needs->workers;
+}
+
 /* The workspace of a call whose common block and worker's arena were counted, and whose work has so many parts. */
 struct gemm_workspace fl_gemm_needs(const struct gemm_call *c, const struct gemm_arena *common,
                                     const struct gemm_arena *worker, int64_t parts);
@@ -102,9 +106,11 @@ void fl_gemm_end(const struct gemm_call *c);
 /* Whether pixels know no neighbours: all images are as good as one line. */
 bool fl_gemm_is_one_line(const struct fl_windows *g);
 
+/* The windows of an operation; flat: images that are as good as one line become one. */
+struct fl_windows fl_gemm_geometry(const struct fl_args *args, bool flat);
+
 /* What a convolution driver computes: matmuls are images of one line with filters of one pixel, matmul_nt forward,
- * matmul an input gradient (of filters [k][1][1][n]), matmul_tn a weight gradient. flat: images that are as good as one
- * line become one. */
+ * matmul an input gradient (of filters [k][1][1][n]), matmul_tn a weight gradient. */
 struct gemm_convolution fl_gemm_convolution(const struct fl_args *args, bool flat);
 
 /* --- the drivers: each computes a call, or says what workspace it would need -------------------------------------- */

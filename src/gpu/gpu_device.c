@@ -3,6 +3,7 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/queue/queue.h"
+#include "gpu/gpu_device.h"
 #include "gpu/gpu_load.h"
 #include <math.h>
 #include <pthread.h>

@@ -6,7 +6,7 @@
 #include "autoflex/write_rules.h"
 #include "core/norms/channel_rules.h"
 #include "core/arithmetic/exact_rules.h"
-#include "core/tensor/slot.h"
+#include "core/table/slot.h"
 #include "flex/flex_convert_plan.h"
 #include "flex/flex_map_plan.h"
 #include "flex/flex_mean_plan.h"

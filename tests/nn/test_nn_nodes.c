@@ -3,7 +3,7 @@
 #include "flexlab/nn.h"
 #include "nn/telemetry/nn_trace.h"
 #include "core/base/memory.h"
-#include "core/tensor/tensor_state.h"
+#include "core/values/tensor_state.h"
 #include "nn/graph/nn_graph.h"
 #include "node_rows.h"
 #include "toy_device.h"

@@ -4,7 +4,7 @@
 #include "core/base/memory.h"
 #include "core/tensor/tensor_object.h"
 #include "flexlab/nn.h"
-#include "nn/graph/nn_graph.h"
+#include "nn/compile/nn_compile.h"
 #include "node_rows.h"
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #include "autoflex/both.h"
 #include <math.h>
 
-/* Shared with what computes the same in vectors (softmax_rows.inc). */
+/* Shared with what computes the same in vectors (exponentials.inc). */
 #define FL_LOG2_E 0x1.71547652b82fep+0
 #define FL_LN2_HIGH 0x1.62e42fefa38p-1 /* n * this is exact */
 #define FL_LN2_LOW 0x1.ef35793c7673p-45

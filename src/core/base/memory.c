@@ -1,8 +1,7 @@
 /* memory.c - the one allocator, and scratch that threads keep between kernels. */
 #define _DEFAULT_SOURCE /* madvise */
 #include "core/base/memory.h"
-#include "core/base/fail.h"
-#include "core/table/format.h"
+#include "flexlab/tensor.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,13 +117,4 @@ void *fl_scratch(int slot, size_t bytes) {
         s->release[slot] = release;
     }
     return s->block[slot];
-}
-
-void *fl_workspace(const struct fl_args *args, size_t bytes) {
-    if (args->workspace && args->workspace_bytes >= bytes)
-        return args->workspace;
-    void *block = fl_scratch(0, bytes);
-    if (!block)
-        fl_fail(TENSOR_E_MEMORY, "%s: no memory for %zu bytes of scratch", fl_op_name(args->op), bytes);
-    return block;
 }

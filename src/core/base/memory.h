@@ -4,8 +4,6 @@
 
 #include <stddef.h>
 
-struct fl_args;
-
 enum { FL_ALIGNMENT = 64 };
 
 /* 64-byte aligned, not cleared; NULL when the allocator fails or the size is 0. Free with fl_free (NULL allowed). */
@@ -19,10 +17,6 @@ char *fl_strdup(const char *text);
  * first. A slot must not be asked for again while its block is in use. Slots 0 and 1 belong to the kernel's calling
  * thread, 2 to the operation that calls the kernel. */
 void *fl_scratch(int slot, size_t bytes);
-
-/* The workspace of a kernel's call, `bytes` of it; from scratch slot 0 of this thread where the caller brought none or
- * too little. NULL on failure, with the message set. */
-void *fl_workspace(const struct fl_args *args, size_t bytes);
 
 /* `bytes` rounded up to whole cache lines: parts of a workspace lie side by side. */
 static inline size_t fl_line_bytes(size_t bytes) {

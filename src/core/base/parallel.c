@@ -6,7 +6,8 @@
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "core/base/parallel.h"
 #include "core/base/fail.h"
-#include "core/table/format.h"
+#include "core/base/verbose.h"
+#include "flexlab/tensor.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

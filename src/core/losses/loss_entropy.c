@@ -9,6 +9,7 @@
 #include "core/losses/loss_rules.h"
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
+#include "core/arithmetic/exponentials.h"
 #include "core/losses/softmax.h"
 #include <string.h>
 

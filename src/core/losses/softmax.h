@@ -30,9 +30,4 @@ void fl_softmax_portable(const struct fl_softmax_work *s, int64_t first, int64_t
 void fl_softmax_avx2(const struct fl_softmax_work *s, int64_t first, int64_t end);
 void fl_softmax_avx512bw(const struct fl_softmax_work *s, int64_t first, int64_t end);
 
-/* e^x of n numbers, none above zero, in place: fl_exp for all purposes next to 1 (softmax_rows.inc). */
-void fl_exponentials_portable(double *x, int64_t n);
-void fl_exponentials_avx2(double *x, int64_t n);
-void fl_exponentials_avx512bw(double *x, int64_t n);
-
 #endif

@@ -11,7 +11,7 @@
 #define FL_SEQUENCE_RULES_H
 
 #include "autoflex/write_rules.h"
-#include "core/tensor/slot.h"
+#include "core/table/slot.h"
 
 enum { FL_SEQUENCE_TENSORS = 4, FL_SEQUENCE_ATTEMPTS = FL_WRITE_PARTS_ATTEMPTS };
 

@@ -5,76 +5,6 @@
 #include "core/tensor/wide.h"
 #include <string.h>
 
-tensor_status fl_need_host(const char *what, const tensor *t) {
-    return fl_need_contiguous(what, t) ? tensor_error_status()
-           : t->storage->device->host
-               ? TENSOR_OK
-               : fl_fail(TENSOR_E_UNSUPPORTED,
-                         "%s: the tensor lies on %s, which does not support this; tensor_copy copies it to the host",
-                         what, t->storage->device->name);
-}
-
-tensor_status fl_need_contiguous(const char *what, const tensor *t) {
-    if (!t->is_strided)
-        return TENSOR_OK;
-    int64_t at = 1;
-    int d = t->ndim - 1;
-    for (; d > 0 && t->stride[d] == at; d--) /* the dimension that is not in line, or the first */
-        at *= t->shape[d];
-    return fl_fail(
-        TENSOR_E_ARGUMENT,
-        "%s: a view with strides, %lld in dimension %d, expected a tensor; tensor_contiguous makes one of it", what,
-        (long long)t->stride[d], d);
-}
-
-tensor_status fl_need_elements(const char *what, const tensor *t) {
-    const tensor_status status = fl_need_present(what, t);
-    return status ? status : fl_need_contiguous(what, t);
-}
-
-tensor_status fl_need_present(const char *what, const tensor *t) {
-    return t->storage->hidden ? fl_fail(TENSOR_E_ARGUMENT,
-                                        "%s: the elements are gone, because another tensor has used their memory "
-                                        "since; nn_watch shows them before",
-                                        what)
-                              : TENSOR_OK;
-}
-
-tensor_status fl_need_arithmetic(const char *what, const char *name, const tensor *t) {
-    return t->format->arithmetic == FL_ARITHMETIC_NUMBERS
-               ? fl_fail(TENSOR_E_FORMAT,
-                         "%s: %s is %s, a type of plain numbers, which cannot be an operand of arithmetic", what, name,
-                         t->format->name)
-               : TENSOR_OK;
-}
-
-tensor_status fl_check_all_apart(const char *op, const char *const *names, const tensor *const *tensors, int outputs,
-                                 int n) {
-    for (int i = 0; i < outputs; i++)
-        for (int j = i + 1; j < n; j++) {
-            if (tensors[i] && tensors[j] && tensors[i]->storage == tensors[j]->storage &&
-                tensors[i]->format->arithmetic == FL_ARITHMETIC_NUMBERS)
-                return fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are the same tensor", op, names[i], names[j]);
-            const tensor_status status = fl_check_apart(op, names[i], tensors[i], names[j], tensors[j]);
-            if (status)
-                return status;
-        }
-    return TENSOR_OK;
-}
-
-tensor_status fl_check_numbers(const char *op, const char *name, const tensor *t, tensor_format format, int64_t count,
-                               const tensor *x) {
-    char text[TENSOR_TEXT];
-    if (!t)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", op, name);
-    if (t->format->id != format || t->count != count)
-        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s %s, expected %s with %lld elements", op, name, t->format->name,
-                       fl_shape_text(t, text), tensor_format_name(format), (long long)count);
-    if (fl_need_contiguous(op, t))
-        return tensor_error_status();
-    return fl_check_apart(op, name, t, "x", x);
-}
-
 static tensor_status choose(struct fl_queue *queue, const struct fl_format *format, enum fl_op op,
                             struct fl_choice *choice) {
     struct tensor_device *device = queue->device;
@@ -167,4 +97,14 @@ const struct fl_slot *fl_slot_of(const tensor *t) {
     if (s->device->host)
         return s->slot;
     return fl_get(fl_queue_of(s), s->seen, s->slot, sizeof *s->slot) ? NULL : s->seen;
+}
+
+const char *tensor_kernel_backend(tensor_format format, const char *op) {
+    const struct fl_format *f = fl_format_of(format);
+    const enum fl_op number = fl_op_named(op);
+    struct fl_choice choice;
+    return !f || f->arithmetic == FL_ARITHMETIC_NUMBERS || number == FL_OP_NONE ||
+                   fl_select(f, number, tensor_get_class(), &choice)
+               ? NULL
+               : fl_backend_name(choice.backend);
 }

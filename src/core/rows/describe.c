@@ -7,7 +7,7 @@
 #include "core/base/parallel.h"
 #include "core/rows/rows.h"
 #include "core/base/sized.h"
-#include "core/tensor/values.h"
+#include "core/values/values.h"
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>

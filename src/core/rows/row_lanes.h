@@ -1,33 +1,13 @@
 /* row_lanes.h - a vector of doubles, for kernels of rows.
  *
- * Gives: LANES, lanes, words, lanes_at, lanes_of, lanes_first, lanes_all, lanes_to, lanes_mantissas, lanes_floats,
+ * Gives: lanes_of, lanes_first, lanes_all, lanes_to, lanes_mantissas, lanes_floats,
  * lanes_size, lanes_select, lanes_larger, lanes_smaller, lanes_nearest, lanes_largest, lanes_count, lanes_any,
  * lanes_store. */
 #ifndef FL_ROW_LANES_H
 #define FL_ROW_LANES_H
 
+#include "core/arithmetic/lanes.h"
 #include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
-
-#if defined(__AVX512F__)
-#include <immintrin.h>
-enum { LANES = 8 };
-#elif defined(__AVX2__)
-#include <immintrin.h>
-enum { LANES = 4 };
-#else
-enum { LANES = 2 };
-#endif
-
-typedef double lanes __attribute__((vector_size(LANES * 8)));
-typedef int64_t words __attribute__((vector_size(LANES * 8)));
-
-static inline lanes lanes_at(const double *p) {
-    lanes x;
-    memcpy(&x, p, sizeof x);
-    return x;
-}
 
 /* n of them, then zeros. */
 static inline lanes lanes_of(const double *p, int64_t n) {

@@ -72,10 +72,14 @@ struct fl_format {
 #define FL_ROW_AVX512_FAST(row) 0
 #endif
 
+enum { FL_FORMAT_LIMIT = 16 }; /* formats of a build, at most */
+
 /* The format of that id or name, the i-th format in id order; NULL if there is none. */
 const struct fl_format *fl_format_of(tensor_format id);
 const struct fl_format *fl_format_named(const char *name);
 const struct fl_format *fl_format_at(int i);
+/* Its place in that order; the number of formats where it is none of them. */
+int fl_format_index(const struct fl_format *format);
 /* f64, f32, i32 or u8; fl_format_of finds them too, by name and in lists they are not. */
 const struct fl_format *fl_numbers_of(tensor_format id);
 
@@ -111,8 +115,6 @@ tensor_status fl_select(const struct fl_format *format, enum fl_op op, tensor_cl
                         struct fl_choice *choice);
 /* The cap in force: the best backend of this machine, FLEXLAB_ISA, tensor_set_backend. */
 tensor_status fl_backend_cap(enum fl_backend *cap);
-/* Whether FLEXLAB_VERBOSE=1. */
-bool fl_verbose(void);
 const char *fl_backend_name(enum fl_backend backend);
 const char *fl_op_name(enum fl_op op);
 /* Whether it is a row FL_REAL... of ops.def: its result is a real number that is rounded once in every format. */

@@ -136,6 +136,10 @@ typedef tensor_status (*fl_kernel)(const struct fl_args *args);
  * be without memory, exponents without an address. */
 typedef size_t (*fl_need)(const struct fl_args *args);
 
+/* The workspace of a kernel's call, `bytes` of it; from scratch slot 0 of this thread where the caller brought none or
+ * too little. NULL on failure, with the message set. */
+void *fl_workspace(const struct fl_args *args, size_t bytes);
+
 /* A kernel that serves every format through its codec. */
 struct fl_any_kernels {
     fl_kernel kernel; /* NULL: none */

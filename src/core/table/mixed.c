@@ -1,15 +1,12 @@
 /* mixed.c - operands and results of different formats: which products a call has, and how its results are rounded. */
 #include "core/table/mixed.h"
-#include "core/base/fail.h"
-#include "core/queue/queue.h"
 #include <math.h>
 
 static bool is_shared(const struct fl_format *f) {
     return f->arithmetic == FL_ARITHMETIC_SHARED;
 }
 
-/* Whether what one is computed by serves the other: flex16+5 and dfp16 differ in how exponents are chosen alone. */
-static bool same_kernels(const struct fl_format *f, const struct fl_format *g) {
+bool fl_same_kernels(const struct fl_format *f, const struct fl_format *g) {
     for (int i = 0; i < FL_ROWS; i++)
         if (f->rows[i] != g->rows[i])
             return false;
@@ -18,30 +15,9 @@ static bool same_kernels(const struct fl_format *f, const struct fl_format *g) {
 
 const struct fl_format *fl_product_format(const struct fl_args *args) {
     const struct fl_format *a = fl_operand_format(args, 0), *b = fl_operand_format(args, 1);
-    if (a == b || same_kernels(a, b))
+    if (a == b || fl_same_kernels(a, b))
         return a;
     return is_shared(a) ? NULL : fl_format_of(FMT_FP32);
-}
-
-tensor_status fl_note_formats(const char *op, const tensor *y, const tensor *const operands[2],
-                              const char *const names[2], const tensor *bias, const tensor *residual,
-                              struct fl_args *args) {
-    const struct fl_format *a = operands[0]->format, *b = operands[1]->format;
-    if (is_shared(a) != is_shared(b))
-        return fl_fail(
-            TENSOR_E_FORMAT,
-            "%s: %s is %s, %s is %s: a shared exponent and a float have no product; tensor_convert makes one "
-            "of the other",
-            op, names[0], a->name, names[1], b->name);
-    const tensor *all[] = {operands[0], operands[1], bias, residual};
-    bool alike = true;
-    for (int i = 0; i < 4; i++)
-        alike &=
-            !all[i] || all[i]->format == y->format || (is_shared(y->format) && same_kernels(all[i]->format, y->format));
-    if (!alike)
-        args->p.product.formats =
-            (struct fl_formats){{a, b}, bias ? bias->format : y->format, residual ? residual->format : y->format};
-    return TENSOR_OK;
 }
 
 void fl_encode_mixed(const struct fl_args *args, int64_t first, int64_t n, const double *value, const double *near,

@@ -26,16 +26,12 @@ static inline bool fl_sums_exactly(const struct fl_args *args) {
     return fl_operand_format(args, 0)->arithmetic == FL_ARITHMETIC_SHARED;
 }
 
+/* Whether the kernels of one serve the other: flex16+5 and dfp16 differ only in how exponents are chosen. */
+bool fl_same_kernels(const struct fl_format *f, const struct fl_format *g);
+
 /* The format whose rows compute the products: that of both operands, or of kernels that both have; binary32 for
  * different float formats. NULL: only the reference kernel does. */
 const struct fl_format *fl_product_format(const struct fl_args *args);
-
-/* Notes in args->p.product.formats what the call has beside the format of its result; nothing where the kernels of that
- * format serve it as it is. NULL for an addend that is not there. TENSOR_E_FORMAT where a is of a shared exponent and b
- * a float, or the other way round. */
-tensor_status fl_note_formats(const char *op, const tensor *y, const tensor *const operands[2],
-                              const char *const names[2], const tensor *bias, const tensor *residual,
-                              struct fl_args *args);
 
 /* Stores results first ... first + n - 1 of a mixed call as the reference does: value, exact or rounded to odd (of
  * float operands binary32), rounded once; near, the same to nearest, is where the maximum comes from. */

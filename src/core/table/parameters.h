@@ -7,7 +7,7 @@
 
 #include "core/arithmetic/coefficient.h"
 #include "core/table/op.h"
-#include "core/tensor/slot.h"
+#include "core/table/slot.h"
 
 struct fl_format;
 

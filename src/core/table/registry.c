@@ -1,34 +1,14 @@
-/* registry.c - the table format x op x backend: lookup, what caps it, the class of results, which kernel runs, and
- * FLEXLAB_VERBOSE. */
+/* registry.c - the table format x op x backend: what caps it, which kernel runs, and the lines of FLEXLAB_VERBOSE that
+ * say so. */
 #include "core/base/cpu.h"
 #include "core/base/fail.h"
+#include "core/base/verbose.h"
 #include "core/table/mixed.h"
-#include "core/queue/queue.h"
-#include "format_table.h"
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const struct fl_format *fl_format_at(int i) {
-    const int n = (int)(sizeof format_table / sizeof format_table[0]) - 1;
-    return i >= 0 && i < n ? format_table[i] : NULL;
-}
-
-const struct fl_format *fl_format_of(tensor_format id) {
-    for (int i = 0; format_table[i]; i++)
-        if (format_table[i]->id == id)
-            return format_table[i];
-    return fl_numbers_of(id);
-}
-
-const struct fl_format *fl_format_named(const char *name) {
-    for (int i = 0; name && format_table[i]; i++)
-        if (!strcmp(format_table[i]->name, name))
-            return format_table[i];
-    return NULL;
-}
 
 #define BACKEND_NAMES "ref, portable, avx2, avx512bw, avx512 or avx512_amx"
 enum {
@@ -119,20 +99,6 @@ tensor_status fl_backend_cap(enum fl_backend *cap) {
     return TENSOR_OK;
 }
 
-/* --- the class of results ----------------------------------------------------------------------------------------- */
-
-tensor_status tensor_set_class(tensor_class class) {
-    if (class != TENSOR_EXACT && class != TENSOR_FAST)
-        return fl_fail(TENSOR_E_ARGUMENT, "set_class: %d, expected TENSOR_EXACT (%d) or TENSOR_FAST (%d)", (int)class,
-                       TENSOR_EXACT, TENSOR_FAST);
-    fl_host_queue()->class = class;
-    return TENSOR_OK;
-}
-
-tensor_class tensor_get_class(void) {
-    return fl_host_queue()->class;
-}
-
 /* --- the kernel that runs ----------------------------------------------------------------------------------------- */
 
 /* Below the cap; what the system has to permit is asked for here, when there is something to run. */
@@ -199,23 +165,6 @@ static fl_kernel select_by_class(const struct fl_format *format, enum fl_op op, 
 
 /* --- FLEXLAB_VERBOSE ---------------------------------------------------------------------------------------------- */
 
-enum verbose { VERBOSE_UNREAD, VERBOSE_OFF, VERBOSE_ON, VERBOSE_WRONG };
-static int verbose;
-
-static int read_verbose(void) {
-    const char *text = getenv("FLEXLAB_VERBOSE");
-    const int value = !text || !*text || !strcmp(text, "0") ? VERBOSE_OFF
-                      : !strcmp(text, "1")                  ? VERBOSE_ON
-                                                            : VERBOSE_WRONG;
-    __atomic_store_n(&verbose, value, __ATOMIC_RELAXED);
-    return value;
-}
-
-bool fl_verbose(void) {
-    const int told = __atomic_load_n(&verbose, __ATOMIC_RELAXED);
-    return (told == VERBOSE_UNREAD ? read_verbose() : told) == VERBOSE_ON;
-}
-
 struct line {
     char text[1024];
     size_t length;
@@ -256,12 +205,9 @@ static void append_reason(struct line *line, const struct fl_format *format, enu
 
 /* One line on stderr the first time that an operation of a format runs in a class, on whichever thread. */
 static void tell(const struct fl_format *format, enum fl_op op, tensor_class class, enum fl_backend chosen) {
-    static unsigned char told[sizeof format_table / sizeof format_table[0]][FL_OP_LIMIT][2];
+    static unsigned char told[FL_FORMAT_LIMIT + 1][FL_OP_LIMIT][2];
     const int top = class == TENSOR_FAST ? FL_ROWS - 1 : FL_BACKENDS - 1;
-    int row = 0;
-    while (format_table[row] && format_table[row] != format)
-        row++;
-    if (__atomic_exchange_n(&told[row][op][class == TENSOR_FAST], 1, __ATOMIC_RELAXED))
+    if (__atomic_exchange_n(&told[fl_format_index(format)][op][class == TENSOR_FAST], 1, __ATOMIC_RELAXED))
         return;
     struct line line = {.length = 0};
     append(&line, "flexlab: %s.%s.%s", format->name, fl_op_name(op), backends[chosen].name);
@@ -286,29 +232,20 @@ tensor_status fl_dispatch(const struct fl_format *format, enum fl_op op, tensor_
     tensor_status status = fl_select(format, op, class, choice);
     if (status)
         return status;
-    int told = __atomic_load_n(&verbose, __ATOMIC_RELAXED);
-    if (told == VERBOSE_OFF)
-        return TENSOR_OK;
-    if (told == VERBOSE_UNREAD)
-        told = read_verbose();
-    if (told == VERBOSE_WRONG)
-        return fl_fail(TENSOR_E_ARGUMENT, "FLEXLAB_VERBOSE=%s is unknown: expected 0 or 1", getenv("FLEXLAB_VERBOSE"));
-    if (told == VERBOSE_ON)
+    status = fl_check_verbose();
+    if (!status && fl_verbose())
         tell(format, op, class, choice->backend);
-    return TENSOR_OK;
+    return status;
 }
 
 /* Likewise of a call of different formats, in no class. */
 static void tell_mixed(const struct fl_args *args, enum fl_backend chosen) {
-    enum { ROWS = sizeof format_table / sizeof format_table[0] };
+    enum { ROWS = FL_FORMAT_LIMIT + 1 };
     static unsigned char told[ROWS][ROWS][ROWS][FL_OP_LIMIT / 8];
     const struct fl_format *all[] = {args->p.product.formats.in[0], args->p.product.formats.in[1], args->format};
-    int row[3] = {0, 0, 0};
-    for (int i = 0; i < 3; i++)
-        while (format_table[row[i]] && format_table[row[i]] != all[i])
-            row[i]++;
     const unsigned char bit = (unsigned char)(1u << args->op % 8);
-    if (__atomic_fetch_or(&told[row[0]][row[1]][row[2]][args->op / 8], bit, __ATOMIC_RELAXED) & bit)
+    unsigned char *row = told[fl_format_index(all[0])][fl_format_index(all[1])][fl_format_index(all[2])];
+    if (__atomic_fetch_or(&row[args->op / 8], bit, __ATOMIC_RELAXED) & bit)
         return;
     fprintf(stderr, "flexlab: %s by %s to %s.%s.%s\n", all[0]->name, all[1]->name, all[2]->name, fl_op_name(args->op),
             backends[chosen].name);
@@ -341,14 +278,4 @@ tensor_status fl_dispatch_mixed(const struct fl_args *args, bool runs, struct fl
     if (!status && runs && fl_verbose())
         tell_mixed(args, choice->backend);
     return status;
-}
-
-const char *tensor_kernel_backend(tensor_format format, const char *op) {
-    const struct fl_format *f = fl_format_of(format);
-    enum fl_op number = fl_op_named(op);
-    enum fl_backend cap, chosen;
-    if (!f || f->arithmetic == FL_ARITHMETIC_NUMBERS || number == FL_OP_NONE || fl_backend_cap(&cap) ||
-        !select_by_class(f, number, tensor_get_class(), cap, &chosen))
-        return NULL;
-    return backends[chosen].name;
 }

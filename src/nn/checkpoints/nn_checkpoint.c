@@ -6,7 +6,7 @@
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "core/tensor/tensor_state.h"
+#include "core/values/tensor_state.h"
 #include "core/base/text.h"
 #include "flexlab/version.h"
 #include <float.h>

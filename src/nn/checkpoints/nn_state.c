@@ -2,7 +2,7 @@
 #include "nn/checkpoints/nn_state.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
-#include "core/tensor/tensor_state.h"
+#include "core/values/tensor_state.h"
 #include "flexlab/version.h"
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "nn/checkpoints/nn_checkpoint.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "core/tensor/tensor_state.h"
+#include "core/values/tensor_state.h"
 #include <stdio.h>
 #include <string.h>
 

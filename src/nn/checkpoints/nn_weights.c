@@ -5,7 +5,7 @@
 #include "nn/checkpoints/nn_weights.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "core/tensor/tensor_state.h"
+#include "core/values/tensor_state.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

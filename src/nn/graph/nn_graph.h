@@ -406,6 +406,10 @@ static inline void fl_told_forget(nn_graph *g) {
 static inline bool fl_is_stored(const nn_graph *g, int i) {
     return g->values[i].base == i && !g->values[i].tokens;
 }
+/* How many positions a step has. */
+static inline int fl_positions(const nn_graph *g) {
+    return 2 * g->count + 2;
+}
 /* Labels and predictions of one image or sequence. */
 static inline int64_t fl_labels_each(const nn_graph *g) {
     return g->rows / g->batch;
@@ -436,8 +440,6 @@ static inline int fl_node_tensors(const struct fl_node *node) {
 }
 
 /* nn_parameter.c */
-/* Makes the tensors of a parameter, with initial values. */
-tensor_status fl_make_parameter(nn_graph *g, const struct fl_node *node, struct fl_parameter *p);
 void fl_parameter_clear(struct fl_parameter *p);
 /* What the optimiser updates and the gradient that it takes. */
 static inline tensor *fl_updated(const struct fl_parameter *p) {
@@ -453,32 +455,11 @@ tensor_status fl_refresh_weight(const struct fl_parameter *p);
 /* Of the weight, with its wide part, master and copies. */
 int64_t fl_parameter_bytes(const struct fl_parameter *p);
 
-/* nn_plan.c: values and their lives. The logits are an output of the last node. */
-tensor_status fl_plan(nn_graph *g);
-
-/* nn_arena.c */
-/* How many positions a step has. */
-static inline int fl_positions(const nn_graph *g) {
-    return 2 * g->count + 2;
-}
-/* Lists which values begin and end at each position. */
-tensor_status fl_list_positions(nn_graph *g);
-/* TENSOR_E_MEMORY where the values of a step, labels and predictions take more bytes than the graph is allowed to. */
-tensor_status fl_check_values(const nn_graph *g);
-/* Plans and allocates the arena, and gives values and calls their memory in it. */
-tensor_status fl_make_arena(nn_graph *g);
-/* A block of memory that is in use from position first to last, both included. */
-struct fl_block {
-    size_t bytes;
-    int first, last;
-    size_t offset; /* result, a multiple of FL_ALIGNMENT */
-};
-/* Places blocks so that no two in use at one position overlap; *total is the size of the arena. */
-tensor_status fl_pack(struct fl_block *blocks, int count, size_t *total);
-
-/* nn_compile.c */
+/* nn_tensors.c */
 /* Adds to what nn_tensor_at lists, unless status says that making the tensor failed. Takes the name over. */
 tensor_status fl_list_tensor(nn_graph *g, char *name, const char *role, tensor *t, tensor_status status);
+/* NULL: the format's own. */
+tensor_status fl_set_predictor(tensor *t, const char *predictor);
 /* A new tensor of that type where the network lives. */
 tensor_status fl_new_tensor(const nn_graph *g, tensor **t, struct fl_type type, const struct fl_shape *shape);
 

@@ -8,7 +8,7 @@
 #include "nn/policies/nn_types.h"
 #include "core/base/match.h"
 #include "core/base/memory.h"
-#include "core/tensor/tensor_state.h"
+#include "core/values/tensor_state.h"
 #include "nn/layers/nn_layer.h"
 #include "nn/policies/nn_policy.h"
 #include <stdio.h>

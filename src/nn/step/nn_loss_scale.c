@@ -2,7 +2,7 @@
  * steps make no update. docs/training.md. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
-#include "core/tensor/slot_copies.h"
+#include "core/values/slot_copies.h"
 #include "core/base/text.h"
 #include <float.h>
 #include <inttypes.h>

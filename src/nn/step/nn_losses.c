@@ -183,3 +183,27 @@ tensor_status nn_noted_loss(double *loss, int *correct, bool *there, nn_graph *g
     *there = true;
     return TENSOR_OK;
 }
+
+/* --- of the last step --------------------------------------------------------------------------------------------- */
+
+tensor_status fl_taken(const nn_graph *g, tensor_status status) {
+    if (!status)
+        return TENSOR_OK;
+    const tensor_status found = tensor_device_wait(g->device);
+    fl_losses_drop(g);
+    return found ? found : status;
+}
+
+tensor_status nn_loss(double *loss, int *correct, const nn_graph *g) {
+    TRY(fl_check_ready(g));
+    int32_t right = 0;
+    if (!g->has_loss)
+        return fl_fail(TENSOR_E_ARGUMENT, "loss: no forward pass before it");
+    if (loss)
+        TRY(fl_taken(g, tensor_store_f64(g->loss, loss, 1)));
+    if (correct)
+        TRY(fl_taken(g, tensor_store_i32(g->correct, &right, 1)));
+    if (correct)
+        *correct = right;
+    return TENSOR_OK;
+}

@@ -6,7 +6,7 @@
  * over tensors without memory is a dry run, and asks what the calls take. */
 #include "nn/step/nn_step.h"
 #include "core/queue/sampled.h"
-#include "core/tensor/tensor_state.h"
+#include "core/values/tensor_state.h"
 
 /* --- around a position -------------------------------------------------------------------------------------------- */
 
@@ -43,12 +43,6 @@ static void end_position(const nn_graph *g, int position) {
         show(g, g->values[i].info);
     for (int i = g->positions[position].ends; i >= 0; i = g->values[i].next_to_end)
         fl_tensor_hide(g->values[i].t, true);
-}
-
-void fl_hide_values(nn_graph *g) {
-    for (int i = 0; i < g->value_count; i++)
-        if (fl_is_stored(g, i))
-            fl_tensor_hide(g->values[i].t, true);
 }
 
 /* The positions of a part that a device replays: what is seen and what is hidden changes as if they were run. */

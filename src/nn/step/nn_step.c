@@ -5,29 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-tensor_status fl_check_ready(const nn_graph *g) {
-    if (!g)
-        return fl_fail(TENSOR_E_ARGUMENT, "network: the graph is NULL");
-    if (g->status)
-        return fl_fail(g->status, "%s", g->message);
-    if (!g->compiled)
-        return fl_fail(TENSOR_E_ARGUMENT, "network: the graph is not compiled");
-    return TENSOR_OK;
-}
-
-tensor_status fl_check_images(const nn_graph *g) {
-    TRY(fl_check_ready(g));
-    return g->tokens ? fl_fail(TENSOR_E_ARGUMENT, "network: images, but the input of the network is tokens")
-                     : TENSOR_OK;
-}
-
-void fl_lose_values(nn_graph *g) {
-    g->objective.has_input_gradient = false;
-    fl_hide_values(g);
-    if (g->phase == FL_PHASE_FORWARD)
-        g->phase = FL_PHASE_IDLE;
-}
-
 tensor_status nn_watch(nn_graph *g, nn_watch_fn watch, void *context) {
     TRY(fl_check_ready(g));
     g->watch = watch;
@@ -133,28 +110,6 @@ tensor_status nn_update_through(nn_graph *g, float rate, const nn_graph *next) {
 
 tensor_status nn_update(nn_graph *g, float rate) {
     return nn_update_through(g, rate, NULL);
-}
-
-tensor_status fl_taken(const nn_graph *g, tensor_status status) {
-    if (!status)
-        return TENSOR_OK;
-    const tensor_status found = tensor_device_wait(g->device);
-    fl_losses_drop(g);
-    return found ? found : status;
-}
-
-tensor_status nn_loss(double *loss, int *correct, const nn_graph *g) {
-    TRY(fl_check_ready(g));
-    int32_t right = 0;
-    if (!g->has_loss)
-        return fl_fail(TENSOR_E_ARGUMENT, "loss: no forward pass before it");
-    if (loss)
-        TRY(fl_taken(g, tensor_store_f64(g->loss, loss, 1)));
-    if (correct)
-        TRY(fl_taken(g, tensor_store_i32(g->correct, &right, 1)));
-    if (correct)
-        *correct = right;
-    return TENSOR_OK;
 }
 
 tensor_status nn_train_step(double *loss, int *correct, nn_graph *g, const nn_batch *batch, float rate) {

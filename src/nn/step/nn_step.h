@@ -3,7 +3,7 @@
 #ifndef FL_NN_STEP_H
 #define FL_NN_STEP_H
 
-#include "core/tensor/slot_copies.h"
+#include "core/values/slot_copies.h"
 #include "nn/graph/nn_graph.h"
 
 /* nn_passes.c: positions of a step one after the other. Before the graph is compiled they are a dry run of it. */
@@ -17,8 +17,6 @@ tensor_status fl_begin_gradient(nn_graph *g, const tensor *gradient);
 /* The gradients of all parameters in the formats that they are kept and taken in: before fl_update. */
 tensor_status fl_take_gradients(const nn_graph *g);
 tensor_status fl_update(nn_graph *g, float rate);
-/* All values of training are hidden: their memory is about to be used for something else. */
-void fl_hide_values(nn_graph *g);
 /* Around the calls of a position: they take the memory planned for it, and from the end on no longer do; those of a
  * training step are sampled. Every begin has its end, on failure too. */
 void fl_begin_calls(const nn_graph *g, int position, bool training);
@@ -26,13 +24,15 @@ void fl_end_calls(const nn_graph *g, int position);
 /* Asks by a dry run what memory each position takes. */
 tensor_status fl_measure_step(nn_graph *g);
 
-/* nn_step.c */
+/* nn_ready.c */
 /* The graph is compiled and nothing has failed; and its input is images. */
 tensor_status fl_check_ready(const nn_graph *g);
 tensor_status fl_check_images(const nn_graph *g);
 /* The memory of the step is about to be used for something else: a forward pass is lost. Gradients of parameters have
  * memory of their own. */
 void fl_lose_values(nn_graph *g);
+/* All values of training are hidden: their memory is about to be used for something else. */
+void fl_hide_values(nn_graph *g);
 
 /* nn_batch.c */
 enum fl_use { FL_USE_TRAINING, FL_USE_EVALUATION, FL_USE_PREDICTION };
@@ -56,17 +56,6 @@ tensor_status fl_data_put_indices(nn_graph *g, const int64_t *indices, int count
 tensor_status fl_data_gather(nn_graph *g, const nn_data *data, const tensor_augmentation *how);
 /* In memory of the graph. */
 const int32_t *fl_data_labels(nn_graph *g, const nn_data *data, const int64_t *indices, int count);
-
-/* nn_step.c */
-/* The graph is compiled and nothing has failed; and its input is images. */
-tensor_status fl_check_ready(const nn_graph *g);
-tensor_status fl_check_images(const nn_graph *g);
-/* The memory of the step is about to be used for something else: a forward pass is lost. Gradients of parameters have
- * memory of their own. */
-void fl_lose_values(nn_graph *g);
-/* `status` of a read. What a device found in a call that fails its reads is taken with it, so that the next step begins
- * anew; losses that were noted since cannot be told from those of steps that were left out, and are dropped. */
-tensor_status fl_taken(const nn_graph *g, tensor_status status);
 
 /* nn_nonfinite.c */
 void fl_writes_clear(struct fl_writes *w);
@@ -113,6 +102,9 @@ tensor_status fl_tell_first(nn_graph *g, const struct fl_slot_copies *slots, con
 /* nn_losses.c */
 enum { FL_MOST_NOTED = 4096 };
 void fl_losses_free(nn_graph *g);
+/* `status` of a read. What a device found in a call that fails its reads is taken with it, so that the next step begins
+ * anew; losses that were noted since cannot be told from those of steps that were left out, and are dropped. */
+tensor_status fl_taken(const nn_graph *g, tensor_status status);
 /* Those that have not arrived. */
 void fl_losses_drop(const nn_graph *g);
 

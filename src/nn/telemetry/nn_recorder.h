@@ -6,7 +6,7 @@
 
 #include "nn/graph/nn_graph.h"
 #include "nn/telemetry/nn_rows_file.h"
-#include "core/tensor/slot_copies.h"
+#include "core/values/slot_copies.h"
 
 struct fl_recorder {
     const char *of; /* before messages: "trace" */

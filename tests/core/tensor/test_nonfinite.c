@@ -6,7 +6,7 @@
  *
  *     test_nonfinite [DEVICE]        where the tensors lie: cpu */
 #include "check.h"
-#include "core/tensor/tensor_state.h"
+#include "core/values/tensor_state.h"
 #include "flexlab/tensor.h"
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "core/queue/fetch.h"
 #include "core/base/memory.h"
 #include "core/queue/queue.h"
-#include "core/tensor/slot_copies.h"
+#include "core/values/slot_copies.h"
 #include <pthread.h>
 
 enum { ARRAY = 64 /* slots */ };

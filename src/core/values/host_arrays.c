@@ -5,7 +5,7 @@
 #include "core/arithmetic/exact.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "core/tensor/values.h"
+#include "core/values/values.h"
 #include <math.h>
 #include <string.h>
 

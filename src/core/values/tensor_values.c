@@ -3,8 +3,8 @@
 #include "core/base/text.h"
 #include "core/base/memory.h"
 #include "core/queue/recording.h"
-#include "core/tensor/tensor_state.h"
-#include "core/tensor/values.h"
+#include "core/values/tensor_state.h"
+#include "core/values/values.h"
 #include "core/tensor/wide.h"
 #include <math.h>
 #include <string.h>

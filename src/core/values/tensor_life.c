@@ -1,19 +1,11 @@
 /* tensor_life.c - making, freeing and looking at tensors. */
 #include "core/base/fail.h"
-#include "core/base/text.h"
 #include "core/base/memory.h"
 #include "core/queue/queue.h"
 #include "core/base/sized.h"
 #include "core/table/format_fault.h"
-#include <stdio.h>
+#include "core/values/slot_copies.h"
 #include <string.h>
-
-const char *fl_shape_text(const tensor *t, char *text) {
-    int used = 0;
-    for (int i = 0; i < t->ndim; i++)
-        used += snprintf(text + used, (size_t)(TENSOR_TEXT - used), i ? "x%lld" : "%lld", (long long)t->shape[i]);
-    return text;
-}
 
 static tensor_status check_shape(const char *what, const struct fl_format *format, int ndim, const int64_t *shape,
                                  int64_t *count) {
@@ -258,19 +250,6 @@ int64_t tensor_count(const tensor *t) {
     return t ? t->count : 0;
 }
 
-tensor_status fl_check_apart(const char *op, const char *a_name, const tensor *a, const char *b_name, const tensor *b) {
-    if (!a || !b || a->storage == b->storage)
-        return TENSOR_OK;
-    if (a->storage->device != b->storage->device)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s lies on %s, %s on %s; use tensor_copy", op, a_name,
-                       a->storage->device->name, b_name, b->storage->device->name);
-    const uintptr_t pa = (uintptr_t)a->storage->data, pb = (uintptr_t)b->storage->data;
-    if (pa >= pb + (uintptr_t)b->storage->count * (uintptr_t)b->format->bytes ||
-        pb >= pa + (uintptr_t)a->storage->count * (uintptr_t)a->format->bytes)
-        return TENSOR_OK;
-    return fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are different tensors in overlapping memory", op, a_name, b_name);
-}
-
 size_t tensor_bytes(const tensor *t) {
     return t ? (size_t)t->count * (size_t)(t->format->bytes + (t->storage->wide ? t->format->wide_bytes : 0)) : 0;
 }
@@ -319,42 +298,4 @@ void tensor_reset_statistics(tensor *t) {
     struct fl_queue *queue = fl_queue_of(t->storage);
     (void)fl_put(queue, &t->storage->slot->last, &none, sizeof none); /* a device that failed says so when it waits */
     (void)fl_put(queue, &t->storage->slot->total, &none, sizeof none);
-}
-
-/* --- formats by name --- */
-
-const char *tensor_format_name(tensor_format format) {
-    const struct fl_format *f = fl_format_of(format);
-    return f ? f->name : NULL;
-}
-
-tensor_format tensor_format_list(int i) {
-    const struct fl_format *f = fl_format_at(i);
-    return f ? f->id : FMT_NONE;
-}
-
-size_t tensor_format_bytes(tensor_format format) {
-    const struct fl_format *f = fl_format_of(format);
-    return f ? (size_t)f->bytes : 0;
-}
-
-bool tensor_format_is_shared(tensor_format format) {
-    const struct fl_format *f = fl_format_of(format);
-    return f && f->arithmetic == FL_ARITHMETIC_SHARED;
-}
-
-static const char *name_at(int i) {
-    const struct fl_format *f = fl_format_at(i);
-    return f ? f->name : NULL;
-}
-
-tensor_status tensor_format_find(tensor_format *format, const char *name) {
-    const struct fl_format *f = fl_format_named(name);
-    if (!format)
-        return fl_fail(TENSOR_E_ARGUMENT, "tensor_format_find: result is NULL");
-    if (!f)
-        return fl_fail(TENSOR_E_ARGUMENT, "unknown format %s: expected one of %s", fl_quote(name).text,
-                       fl_list_names(name_at).text);
-    *format = f->id;
-    return TENSOR_OK;
 }

@@ -3,7 +3,7 @@
  * The step is followed once on paper. Forward defines an output for each node; backward, from the last node to the
  * first, defines a gradient for each use of an output, and where an output is used more than once the sum of those. The
  * first and the last position at which a value is touched is its life. */
-#include "nn/graph/nn_graph.h"
+#include "nn/compile/nn_compile.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include <stdio.h>

@@ -60,11 +60,4 @@ FL_BOTH void fl_slot_written(struct fl_slot *slot, const struct fl_stats *s, int
     slot->e = slot->autoflex.e;
 }
 
-#ifndef __CUDACC__
-struct tensor_device;
-/* A slot of the device, undefined: write it whole. NULL without memory. */
-struct fl_slot *fl_slot_new(struct tensor_device *device);
-void fl_slot_free(struct tensor_device *device, struct fl_slot *slot); /* NULL allowed */
-#endif
-
 #endif

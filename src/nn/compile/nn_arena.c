@@ -1,9 +1,9 @@
 /* nn_arena.c - one arena for all that a training step has for a time: values, from the first to the last position that
  * touches them, and what calls take beside their tensors. What a step needs is there before it begins. */
-#include "nn/graph/nn_graph.h"
+#include "nn/compile/nn_compile.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "core/tensor/tensor_state.h"
+#include "core/values/tensor_state.h"
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* tensor_state.c - the state of a tensor as bytes: slot, elements, wide part, one after the other. */
-#include "core/tensor/tensor_state.h"
+#include "core/values/tensor_state.h"
 #include "autoflex/autoflex_numbers.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"

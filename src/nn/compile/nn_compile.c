@@ -1,11 +1,12 @@
 /* nn_compile.c - from the plan to tensors: parameters with initial weights, values, the list for traces; then the
  * memory of all that comes and goes. */
+#include "nn/compile/nn_compile.h"
 #include "nn/layers/nn_sequence.h"
 #include "nn/policies/nn_types.h"
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"
-#include "core/tensor/tensor_state.h"
+#include "core/values/tensor_state.h"
 #include <string.h>
 
 /* --- what may be compiled ----------------------------------------------------------------------------------------- */
@@ -47,30 +48,6 @@ static tensor_status check_graph(nn_graph *g, nn_node logits) {
 }
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
-
-tensor_status fl_list_tensor(nn_graph *g, char *name, const char *role, tensor *t, tensor_status status) {
-    if (!status && t && tensor_format_is_shared(tensor_get_format(t)))
-        status = tensor_set_role(t, autoflex_find_role(role));
-    if (status) {
-        fl_free(name);
-        return status;
-    }
-    if (!name || fl_grow((void **)&g->infos, g->info_count, &g->info_capacity, sizeof *g->infos)) {
-        fl_free(name);
-        return fl_fail(TENSOR_E_MEMORY, "graph: no memory for the list of tensors");
-    }
-    g->infos[g->info_count++] = (nn_tensor_info){name, role, t};
-    return TENSOR_OK;
-}
-
-static tensor_status set_predictor(tensor *t, const char *predictor) {
-    return predictor && tensor_format_is_shared(tensor_get_format(t)) ? tensor_set_predictor(t, predictor) : TENSOR_OK;
-}
-
-tensor_status fl_new_tensor(const nn_graph *g, tensor **t, struct fl_type type, const struct fl_shape *shape) {
-    *t = tensor_new_in(g->device, type.format, shape->ndim, shape->dim);
-    return *t ? set_predictor(*t, type.predictor) : tensor_error_status();
-}
 
 static tensor *new_view(tensor *t, const struct fl_shape *shape) {
     return tensor_new_view(t, shape->ndim, shape->dim);
@@ -145,9 +122,9 @@ static tensor_status make_value(nn_graph *g, int i, size_t *at) {
         return TENSOR_OK;
     v->info = g->info_count;
     fl_tensor_hide(v->t, true); /* until a step writes it */
-    TRY(set_predictor(v->t, v->type.predictor));
+    TRY(fl_set_predictor(v->t, v->type.predictor));
     if (activation)
-        TRY(set_predictor(v->evaluate, "current"));
+        TRY(fl_set_predictor(v->evaluate, "current"));
     return fl_list_tensor(g, fl_format_name("%s", v->name), v->role, v->t, TENSOR_OK);
 }
 

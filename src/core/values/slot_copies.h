@@ -1,9 +1,13 @@
-/* slot_copies.h - all slots of a device as they were at one moment of its queue, brought to the host while it goes on.
- */
+/* slot_copies.h - the slots of a device, and copies of all of them as they were at one moment of its queue, brought to
+ * the host while it continues. */
 #ifndef FL_SLOT_COPIES_H
 #define FL_SLOT_COPIES_H
 
-#include "core/tensor/slot.h"
+#include "core/table/slot.h"
+
+/* A slot of the device, undefined: write it whole. NULL without memory. */
+struct fl_slot *fl_slot_new(struct tensor_device *device);
+void fl_slot_free(struct tensor_device *device, struct fl_slot *slot); /* NULL allowed */
 
 struct fl_slot_copies; /* reused from moment to moment */
 

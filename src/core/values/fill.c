@@ -1,6 +1,6 @@
 /* fill.c - constants and random numbers as loads whose numbers are made where the tensor lies. */
 #include "core/base/fail.h"
-#include "core/tensor/values.h"
+#include "core/values/values.h"
 #include <math.h>
 
 static tensor_status fill(const char *what, tensor *t, const struct fl_fill *how) {

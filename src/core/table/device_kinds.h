@@ -1,0 +1,16 @@
+/* device_kinds.h - the kinds of devices that are opened by name, beside the host. */
+#ifndef FL_DEVICE_KINDS_H
+#define FL_DEVICE_KINDS_H
+
+#include <stddef.h>
+
+struct tensor_device;
+
+/* Opens the device of that name and adds it to those that are listed (fl_device_add). NULL: `why` says what stands in
+ * its way, and is empty where the name is none of this kind. */
+typedef struct tensor_device *(*fl_device_opener)(const char *name, char *why, size_t bytes);
+
+/* The i-th kind; NULL: there are no more. */
+fl_device_opener fl_device_opener_at(int i);
+
+#endif

@@ -1,0 +1,40 @@
+/* format_names.c - the public functions that list formats, and find them by name. */
+#include "core/base/fail.h"
+#include "core/base/text.h"
+#include "core/table/format.h"
+
+const char *tensor_format_name(tensor_format format) {
+    const struct fl_format *f = fl_format_of(format);
+    return f ? f->name : NULL;
+}
+
+tensor_format tensor_format_list(int i) {
+    const struct fl_format *f = fl_format_at(i);
+    return f ? f->id : FMT_NONE;
+}
+
+size_t tensor_format_bytes(tensor_format format) {
+    const struct fl_format *f = fl_format_of(format);
+    return f ? (size_t)f->bytes : 0;
+}
+
+bool tensor_format_is_shared(tensor_format format) {
+    const struct fl_format *f = fl_format_of(format);
+    return f && f->arithmetic == FL_ARITHMETIC_SHARED;
+}
+
+static const char *name_at(int i) {
+    const struct fl_format *f = fl_format_at(i);
+    return f ? f->name : NULL;
+}
+
+tensor_status tensor_format_find(tensor_format *format, const char *name) {
+    const struct fl_format *f = fl_format_named(name);
+    if (!format)
+        return fl_fail(TENSOR_E_ARGUMENT, "tensor_format_find: result is NULL");
+    if (!f)
+        return fl_fail(TENSOR_E_ARGUMENT, "unknown format %s: expected one of %s", fl_quote(name).text,
+                       fl_list_names(name_at).text);
+    *format = f->id;
+    return TENSOR_OK;
+}

@@ -1,0 +1,123 @@
+/* checks.c - what operations ask of the tensors that they are given. */
+#include "core/base/fail.h"
+#include "core/table/mixed.h"
+#include "core/tensor/device.h"
+#include "core/tensor/tensor_object.h"
+#include <stdio.h>
+
+const char *fl_shape_text(const tensor *t, char *text) {
+    int used = 0;
+    for (int i = 0; i < t->ndim; i++)
+        used += snprintf(text + used, (size_t)(TENSOR_TEXT - used), i ? "x%lld" : "%lld", (long long)t->shape[i]);
+    return text;
+}
+
+/* --- what a tensor offers --- */
+
+tensor_status fl_need_host(const char *what, const tensor *t) {
+    return fl_need_contiguous(what, t) ? tensor_error_status()
+           : t->storage->device->host  ? TENSOR_OK
+                                       : fl_fail(TENSOR_E_UNSUPPORTED,
+                                                 "%s: the tensor lies on %s, which does not offer this; tensor_copy "
+                                                  "brings a copy to the host",
+                                                 what, t->storage->device->name);
+}
+
+tensor_status fl_need_contiguous(const char *what, const tensor *t) {
+    if (!t->is_strided)
+        return TENSOR_OK;
+    int64_t at = 1;
+    int d = t->ndim - 1;
+    for (; d > 0 && t->stride[d] == at; d--) /* the dimension that is not in line, or the first */
+        at *= t->shape[d];
+    return fl_fail(
+        TENSOR_E_ARGUMENT,
+        "%s: a view with strides, %lld in dimension %d, expected a tensor; tensor_contiguous makes one of it", what,
+        (long long)t->stride[d], d);
+}
+
+tensor_status fl_need_elements(const char *what, const tensor *t) {
+    const tensor_status status = fl_need_present(what, t);
+    return status ? status : fl_need_contiguous(what, t);
+}
+
+tensor_status fl_need_present(const char *what, const tensor *t) {
+    return t->storage->hidden ? fl_fail(TENSOR_E_ARGUMENT,
+                                        "%s: the elements are gone, because another tensor has used their memory "
+                                        "since; nn_watch shows them before",
+                                        what)
+                              : TENSOR_OK;
+}
+
+tensor_status fl_need_arithmetic(const char *what, const char *name, const tensor *t) {
+    return t->format->arithmetic == FL_ARITHMETIC_NUMBERS
+               ? fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, a type of plain numbers, which cannot be an operand of arithmetic", what,
+                         name, t->format->name)
+               : TENSOR_OK;
+}
+
+/* --- several of them --- */
+
+tensor_status fl_check_apart(const char *op, const char *a_name, const tensor *a, const char *b_name, const tensor *b) {
+    if (!a || !b || a->storage == b->storage)
+        return TENSOR_OK;
+    if (a->storage->device != b->storage->device)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s lies on %s, %s on %s; use tensor_copy", op, a_name,
+                       a->storage->device->name, b_name, b->storage->device->name);
+    const uintptr_t pa = (uintptr_t)a->storage->data, pb = (uintptr_t)b->storage->data;
+    if (pa >= pb + (uintptr_t)b->storage->count * (uintptr_t)b->format->bytes ||
+        pb >= pa + (uintptr_t)a->storage->count * (uintptr_t)a->format->bytes)
+        return TENSOR_OK;
+    return fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are different tensors in overlapping memory", op, a_name, b_name);
+}
+
+tensor_status fl_check_all_apart(const char *op, const char *const *names, const tensor *const *tensors, int outputs,
+                                 int n) {
+    for (int i = 0; i < outputs; i++)
+        for (int j = i + 1; j < n; j++) {
+            if (tensors[i] && tensors[j] && tensors[i]->storage == tensors[j]->storage &&
+                tensors[i]->format->arithmetic == FL_ARITHMETIC_NUMBERS)
+                return fl_fail(TENSOR_E_ARGUMENT, "%s: %s and %s are the same tensor", op, names[i], names[j]);
+            const tensor_status status = fl_check_apart(op, names[i], tensors[i], names[j], tensors[j]);
+            if (status)
+                return status;
+        }
+    return TENSOR_OK;
+}
+
+tensor_status fl_check_numbers(const char *op, const char *name, const tensor *t, tensor_format format, int64_t count,
+                               const tensor *x) {
+    char text[TENSOR_TEXT];
+    if (!t)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", op, name);
+    if (t->format->id != format || t->count != count)
+        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s %s, expected %s with %lld elements", op, name, t->format->name,
+                       fl_shape_text(t, text), fl_format_of(format)->name, (long long)count);
+    if (fl_need_contiguous(op, t))
+        return tensor_error_status();
+    return fl_check_apart(op, name, t, "x", x);
+}
+
+static bool is_shared(const tensor *t) {
+    return t->format->arithmetic == FL_ARITHMETIC_SHARED;
+}
+
+tensor_status fl_note_formats(const char *op, const tensor *y, const tensor *const operands[2],
+                              const char *const names[2], const tensor *bias, const tensor *residual,
+                              struct fl_args *args) {
+    const struct fl_format *a = operands[0]->format, *b = operands[1]->format;
+    if (is_shared(operands[0]) != is_shared(operands[1]))
+        return fl_fail(
+            TENSOR_E_FORMAT,
+            "%s: %s is %s, %s is %s: a shared exponent and a float have no product; tensor_convert makes one "
+            "of the other",
+            op, names[0], a->name, names[1], b->name);
+    const tensor *all[] = {operands[0], operands[1], bias, residual};
+    bool alike = true;
+    for (int i = 0; i < 4; i++)
+        alike &= !all[i] || all[i]->format == y->format || (is_shared(y) && fl_same_kernels(all[i]->format, y->format));
+    if (!alike)
+        args->p.product.formats =
+            (struct fl_formats){{a, b}, bias ? bias->format : y->format, residual ? residual->format : y->format};
+    return TENSOR_OK;
+}

@@ -1,0 +1,12 @@
+/* gpu_device.h - GPUs as devices that are opened by name. */
+#ifndef FL_GPU_DEVICE_KIND_H
+#define FL_GPU_DEVICE_KIND_H
+
+#include <stddef.h>
+
+struct tensor_device;
+
+/* "cuda", "cuda:0", "cuda:1", ...: the GPU, opened when it is first asked for (device_kinds.h). */
+struct tensor_device *fl_gpu_find(const char *name, char *why, size_t bytes);
+
+#endif
