@@ -2,7 +2,7 @@
  * gradients: reference kernels, kernels of image lines in threads for every format, the operations. */
 #include "core/table/any_format.h"
 #include "core/operations/check_operands.h"
-#include "core/images/pool_rules.h"
+#include "core/ops/windows/pool_rules.h"
 #include "core/rows/rows.h"
 
 static bool is_gradient(enum fl_op op) {
