@@ -141,8 +141,12 @@ FLEXLAB_API nn_node nn_maxpool2d(nn_graph *g, const char *name, nn_node x, int s
 FLEXLAB_API nn_node nn_maxpool1d(nn_graph *g, const char *name, nn_node x, const tensor_window1d *how);
 /* [N, H, W, C] to [N, C]: the mean of all pixels. */
 FLEXLAB_API nn_node nn_avgpool_global(nn_graph *g, const char *name, nn_node x);
+/* A window that is the same down and across. All zero but `window`: stride 1, no padding, dilation 1, one group. */
+typedef struct nn_window {
+    int window, stride, padding, dilation, groups;
+} nn_window;
 /* The mean of each window of pixels, channel by channel; padding counts as zeros or not at all: tensor_avgpool2d. */
-FLEXLAB_API nn_node nn_avgpool2d(nn_graph *g, const char *name, nn_node x, tensor_window how, bool padding_counts);
+FLEXLAB_API nn_node nn_avgpool2d(nn_graph *g, const char *name, nn_node x, nn_window how, bool padding_counts);
 /* Means of height x width windows that cover the image, whatever its size: tensor_avgpool_adaptive. */
 FLEXLAB_API nn_node nn_avgpool_adaptive(nn_graph *g, const char *name, nn_node x, int height, int width);
 /* Every stride-th pixel, zeros in the added channels: tensor_shortcut_a. */

@@ -97,7 +97,7 @@ static double take_real(struct input *in) {
 
 /* Those that came later. */
 static nn_node add_image_layer(struct input *in, nn_graph *g, const char *name, nn_node x, int kind, nn_node last) {
-    const tensor_window how = {.window = take_size(in, 3), .stride = take_size(in, 2), .padding = take_from(in, 0, 2)};
+    const nn_window how = {.window = take_size(in, 3), .stride = take_size(in, 2), .padding = take_from(in, 0, 2)};
     switch (kind % 12) {
     case 0:
         return nn_avgpool2d(g, name, x, how, take_byte(in) & 1);

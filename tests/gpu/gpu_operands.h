@@ -107,7 +107,7 @@ static struct image draw_image(struct call *c) {
     struct image i;
     do {
         const int groups = chance(70) ? 1 : PICK(2, 3);
-        c->how = (tensor_window){.stride = PICK(1, 1, 1, 2, 3), .padding = between(0, 2), .groups = groups};
+        c->how = (struct square){.stride = PICK(1, 1, 1, 2, 3), .padding = between(0, 2), .groups = groups};
         c->how.dilation = PICK(0, 1, 1, 2);
         i.n = PICK(1, 2, 3);
         i.h = PICK(3, 4, 7, 8);
@@ -153,7 +153,7 @@ static void plan_conv2d_weight_grad(struct call *c) {
 static void plan_pool(struct call *c, bool gradient) {
     const int64_t n = PICK(1, 3), h = PICK(2, 5, 8), w = PICK(2, 7, 9), channels = PICK(1, 3, 16, 33);
     const int window = between(1, 3), padding = between(0, (window - 1) / 2 + (window > 1));
-    c->how = (tensor_window){.window = window, .stride = between(1, 3), .padding = padding < window ? padding : 0};
+    c->how = (struct square){.window = window, .stride = between(1, 3), .padding = padding < window ? padding : 0};
     if (h + 2 * c->how.padding < window || w + 2 * c->how.padding < window)
         c->how.window = 1, c->how.padding = 0;
     const int64_t p = (h + 2 * c->how.padding - c->how.window) / c->how.stride + 1,
@@ -174,14 +174,14 @@ static void plan_maxpool2d_grad(struct call *c) {
     plan_pool(c, true);
 }
 /* Windows whose directions and sides differ. */
-static int64_t places_around(const tensor_window2d *how, int way, int64_t size, int64_t window) {
+static int64_t places_around(const tensor_window *how, int way, int64_t size, int64_t window) {
     const int64_t room = size + how->padding[2 * way] + how->padding[2 * way + 1] -
                          (window - 1) * (how->dilation[way] ? how->dilation[way] : 1) - 1;
     return room < 0 ? 0 : room / how->stride[way] + 1;
 }
 static void draw_around(struct call *c, int groups) {
-    tensor_window2d *how = &c->around;
-    *how = (tensor_window2d){.groups = groups};
+    tensor_window *how = &c->around;
+    *how = (tensor_window){.groups = groups};
     const bool dilated = chance(50);
     for (int way = 0; way < 2; way++) {
         how->stride[way] = PICK(1, 1, 2, 3);
@@ -226,7 +226,7 @@ static void plan_conv_transpose2d(struct call *c) {
     int64_t rest[2];
     do {
         i = draw_image_around(c);
-        const tensor_window2d *how = &c->around;
+        const tensor_window *how = &c->around;
         for (int way = 0; way < 2; way++) {
             const int64_t needed = ((way ? i.q : i.p) - 1) * how->stride[way] +
                                    ((way ? i.s : i.r) - 1) * (how->dilation[way] ? how->dilation[way] : 1) + 1 -
@@ -247,7 +247,7 @@ static void plan_pool_around(struct call *c, bool gradient) {
     do {
         draw_around(c, 0);
         for (int way = 0; way < 2; way++) {
-            tensor_window2d *how = &c->around;
+            tensor_window *how = &c->around;
             how->window[way] = between(1, 3);
             const int most = (how->window[way] - 1) * (how->dilation[way] ? how->dilation[way] : 1);
             for (int side = 2 * way; side < 2 * way + 2; side++)
@@ -609,7 +609,7 @@ static void plan_average(struct call *c, bool adaptive, bool gradient) {
     int64_t p = PICK(1, 2, 3, 9), q = PICK(1, 3, 4);
     if (!adaptive) {
         const int window = between(1, 5);
-        c->how = (tensor_window){.window = window, .stride = between(1, 3), .padding = between(0, window - 1)};
+        c->how = (struct square){.window = window, .stride = between(1, 3), .padding = between(0, window - 1)};
         if (h + 2 * c->how.padding < window || w + 2 * c->how.padding < window)
             c->how.window = 1, c->how.padding = 0;
         c->relu = chance(50);

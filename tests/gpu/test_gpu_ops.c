@@ -10,7 +10,9 @@
 #include "check.h"
 #include "core/queue/queue.h"
 #include "core/tensor/tensor_object.h"
+#include "flexlab/tensor_blocks.h"
 #include "same_state.h"
+#include "square.h"
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <math.h>
@@ -55,8 +57,8 @@ struct call {
     double epsilon;
     bool relu;
     int stride;
-    tensor_window how;
-    tensor_window2d around;
+    struct square how;
+    tensor_window around;
 };
 
 /* Element styles: what the formats hold, with the ends of their range, and special values of float formats. */
@@ -315,15 +317,23 @@ PLAIN_RUN(sum_rows, t[0], t[1])
 PLAIN_RUN(matmul, t[0], t[1], t[2])
 PLAIN_RUN(matmul_nt, t[0], t[1], t[2])
 PLAIN_RUN(matmul_tn, t[0], t[1], t[2])
-PLAIN_RUN(conv2d, t[0], t[1], t[2], c->how)
-PLAIN_RUN(conv2d_input_grad, t[0], t[1], t[2], c->how)
-PLAIN_RUN(conv2d_weight_grad, t[0], t[1], t[2], c->how)
-PLAIN_RUN(maxpool2d, t[0], t[1], c->how)
-PLAIN_RUN(maxpool2d_grad, t[0], t[1], t[2], c->how)
-PLAIN_RUN(conv2d_input_grad_with, t[0], t[1], t[2], c->around)
-PLAIN_RUN(conv2d_weight_grad_with, t[0], t[1], t[2], c->around)
-PLAIN_RUN(maxpool2d_with, t[0], t[1], c->around)
-PLAIN_RUN(maxpool2d_grad_with, t[0], t[1], t[2], c->around)
+PLAIN_RUN(conv2d, t[0], t[1], t[2], STEPS(c->how))
+PLAIN_RUN(conv2d_input_grad, t[0], t[1], t[2], STEPS(c->how))
+PLAIN_RUN(conv2d_weight_grad, t[0], t[1], t[2], STEPS(c->how))
+PLAIN_RUN(maxpool2d, t[0], t[1], SQUARE(c->how))
+PLAIN_RUN(maxpool2d_grad, t[0], t[1], t[2], SQUARE(c->how))
+RUN(conv2d_input_grad_with) {
+    return tensor_conv2d_input_grad(t[0], t[1], t[2], &c->around);
+}
+RUN(conv2d_weight_grad_with) {
+    return tensor_conv2d_weight_grad(t[0], t[1], t[2], &c->around);
+}
+RUN(maxpool2d_with) {
+    return tensor_maxpool2d(t[0], t[1], &c->around);
+}
+RUN(maxpool2d_grad_with) {
+    return tensor_maxpool2d_grad(t[0], t[1], t[2], &c->around);
+}
 PLAIN_RUN(avgpool_global, t[0], t[1])
 PLAIN_RUN(avgpool_global_grad, t[0], t[1])
 PLAIN_RUN(shortcut_a, t[0], t[1], c->stride)
@@ -335,23 +345,21 @@ PLAIN_RUN(sum_squares, t[0], 1, t[1])
 PLAIN_RUN(trust_rate, t[0], t[1], t[2])
 PLAIN_RUN(sgd_momentum, t[0], t[1], t[2], c->alpha, (float)c->epsilon)
 /* clang-format on */
-static tensor_epilogue epilogue_of(const struct call *c, tensor *const *t) {
-    return (tensor_epilogue){.bias = t[3], .residual = t[4], .relu = c->relu};
-}
+#define EPILOGUE(c, t) (&(const tensor_epilogue){.bias = (t)[3], .residual = (t)[4], .relu = (c)->relu})
 RUN(matmul_fused) {
-    return tensor_matmul_fused(t[0], t[1], t[2], epilogue_of(c, t));
+    return tensor_matmul_fused(t[0], t[1], t[2], EPILOGUE(c, t));
 }
 RUN(matmul_nt_fused) {
-    return tensor_matmul_nt_fused(t[0], t[1], t[2], epilogue_of(c, t));
+    return tensor_matmul_nt_fused(t[0], t[1], t[2], EPILOGUE(c, t));
 }
 RUN(conv2d_fused) {
-    return tensor_conv2d_fused(t[0], t[1], t[2], c->how, epilogue_of(c, t));
+    return tensor_conv2d_fused(t[0], t[1], t[2], STEPS(c->how), EPILOGUE(c, t));
 }
 RUN(conv2d_with) {
-    return tensor_conv2d_with(t[0], t[1], t[2], c->around, epilogue_of(c, t));
+    return tensor_conv2d_fused(t[0], t[1], t[2], &c->around, EPILOGUE(c, t));
 }
 RUN(conv_transpose2d) {
-    return tensor_conv_transpose2d(t[0], t[1], t[2], c->around, epilogue_of(c, t));
+    return tensor_conv_transpose2d_fused(t[0], t[1], t[2], &c->around, EPILOGUE(c, t));
 }
 RUN(normalise_grad) {
     const int64_t channels = tensor_count(t[6]);
@@ -440,8 +448,8 @@ PLAIN_RUN(gru_hidden, t[0], t[1], t[2], t[3])
 PLAIN_RUN(gru_input_grad, t[0], t[1], t[2], t[3], t[4])
 PLAIN_RUN(gru_gates_grad, t[0], t[1], t[2], t[3], t[4])
 PLAIN_RUN(gru_state_grad, t[0], t[1], t[2], t[3], t[4])
-PLAIN_RUN(avgpool2d, t[0], t[1], c->how, c->relu)
-PLAIN_RUN(avgpool2d_grad, t[0], t[1], c->how, c->relu)
+PLAIN_RUN(avgpool2d, t[0], t[1], SQUARE(c->how), c->relu)
+PLAIN_RUN(avgpool2d_grad, t[0], t[1], SQUARE(c->how), c->relu)
 PLAIN_RUN(avgpool_adaptive, t[0], t[1])
 PLAIN_RUN(avgpool_adaptive_grad, t[0], t[1])
 PLAIN_RUN(lrn, t[0], t[1], c->stride, c->alpha, (float)c->epsilon, 2)

@@ -17,7 +17,7 @@ static nn_node all_layers(nn_graph *g, int classes) {
     y = nn_batchnorm(g, "bn3", y, NULL);
     x = nn_add(g, "add", x, y, true);
     y = nn_relu(g, "relu", x);
-    x = nn_avgpool2d(g, "pool2", y, (tensor_window){.window = 2, .stride = 1, .padding = 1}, false);
+    x = nn_avgpool2d(g, "pool2", y, (nn_window){.window = 2, .stride = 1, .padding = 1}, false);
     x = nn_groupnorm(g, "gn", x, 2, 0);
     x = nn_add(g, "sum", x, nn_lrn(g, "lrn", x, 3, 1, 0.75f, 1), false);
     x = nn_bias(g, "bias", nn_avgpool_adaptive(g, "pool3", x, 2, 1), true);

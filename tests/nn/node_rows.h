@@ -4,6 +4,7 @@
 #define FL_NODE_ROWS_H
 
 #include "nn/graph/nn_graph.h"
+#include "flexlab/tensor_blocks.h"
 
 /* --- mixer: hot = relu(a v + u + b), sum = a w + c ---------------------------------------------------------------- */
 

@@ -281,7 +281,7 @@ static void shape_is(const nn_graph *g, nn_node x, int64_t h, int64_t w, int64_t
 static void check_shapes(void) {
     nn_graph *g = new_graph("bf16");
     nn_node x = nn_input(g, 9, 7, 6);
-    shape_is(g, nn_avgpool2d(g, "a", x, (tensor_window){.window = 3, .stride = 2, .padding = 1}, true), 5, 4, 6);
+    shape_is(g, nn_avgpool2d(g, "a", x, (nn_window){.window = 3, .stride = 2, .padding = 1}, true), 5, 4, 6);
     shape_is(g, nn_avgpool_adaptive(g, "b", x, 2, 11), 2, 11, 6);
     shape_is(g, nn_lrn(g, "c", x, 5, 1e-4f, 0.75f, 2), 9, 7, 6);
     shape_is(g, nn_groupnorm(g, "d", x, 3, 0), 9, 7, 6);
@@ -306,7 +306,7 @@ static void check_errors(void) {
               "%s: expected '%s', got %d '%s'", #call, words, (int)tensor_error_status(), tensor_error());             \
         nn_graph_free(g);                                                                                              \
     } while (0)
-#define WINDOW(...) ((tensor_window){__VA_ARGS__})
+#define WINDOW(...) ((nn_window){__VA_ARGS__})
     char long_name[101];
     memset(long_name, 'n', 100);
     long_name[100] = 0;

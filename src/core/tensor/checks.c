@@ -102,22 +102,14 @@ static bool is_shared(const tensor *t) {
     return t->format->arithmetic == FL_ARITHMETIC_SHARED;
 }
 
-tensor_status fl_note_formats(const char *op, const tensor *y, const tensor *const operands[2],
-                              const char *const names[2], const tensor *bias, const tensor *residual,
-                              struct fl_args *args) {
-    const struct fl_format *a = operands[0]->format, *b = operands[1]->format;
-    if (is_shared(operands[0]) != is_shared(operands[1]))
-        return fl_fail(
-            TENSOR_E_FORMAT,
-            "%s: %s is %s, %s is %s: a shared exponent and a float have no product; tensor_convert makes one "
-            "of the other",
-            op, names[0], a->name, names[1], b->name);
-    const tensor *all[] = {operands[0], operands[1], bias, residual};
+void fl_note_formats(const tensor *y, const tensor *const factors[2], const tensor *bias, const tensor *residual,
+                     struct fl_args *args) {
+    const tensor *all[] = {factors[0], factors[1], bias, residual};
     bool alike = true;
-    for (int i = 0; i < 4; i++)
-        alike &= !all[i] || all[i]->format == y->format || (is_shared(y) && fl_same_kernels(all[i]->format, y->format));
+    for (int k = 0; k < 4; k++)
+        alike &= !all[k] || all[k]->format == y->format || (is_shared(y) && fl_same_kernels(all[k]->format, y->format));
     if (!alike)
-        args->p.product.formats =
-            (struct fl_formats){{a, b}, bias ? bias->format : y->format, residual ? residual->format : y->format};
-    return TENSOR_OK;
+        args->p.product.formats = (struct fl_formats){{factors[0]->format, factors[1]->format},
+                                                      bias ? bias->format : y->format,
+                                                      residual ? residual->format : y->format};
 }

@@ -99,11 +99,10 @@ tensor_status fl_check_all_apart(const char *op, const char *const *names, const
 tensor_status fl_check_numbers(const char *op, const char *name, const tensor *t, tensor_format format, int64_t count,
                                const tensor *x);
 /* Notes in args->p.product.formats what the call has beside the format of its result; nothing where the kernels of that
- * format serve it as it is. NULL for an addend that is not there. TENSOR_E_FORMAT where a is of a shared exponent and b
- * a float, or the other way round. */
-tensor_status fl_note_formats(const char *op, const tensor *y, const tensor *const operands[2],
-                              const char *const names[2], const tensor *bias, const tensor *residual,
-                              struct fl_args *args);
+ * format serve it as it is. Factors are both of a shared exponent or both floats; NULL for an addend that is not there.
+ */
+void fl_note_formats(const tensor *y, const tensor *const factors[2], const tensor *bias, const tensor *residual,
+                     struct fl_args *args);
 
 /* TENSOR_E_FORMAT where the tensor holds numbers that no arithmetic takes. */
 tensor_status fl_need_arithmetic(const char *what, const char *name, const tensor *t);

@@ -1,6 +1,7 @@
 /* nn_images.c - the nodes of images: batch normalisation, global average pooling, shortcuts; nn_layers.c says how a
  * node is made. */
 #include "nn/layers/nn_layer.h"
+#include "flexlab/tensor_blocks.h"
 #include "core/base/fail.h"
 #include <limits.h>
 #include <math.h>

@@ -71,7 +71,7 @@ nn_node fl_lenet(nn_graph *g, nn_node x, int classes, int number) {
     (void)number;
     const struct fl_shape *image = x >= 0 ? &fl_output_of(g, x)->shape : NULL;
     const int padding = image && (image->dim[1] < 32 || image->dim[2] < 32) ? 2 : 0;
-    const tensor_window half = {.window = 2, .stride = 2};
+    const nn_window half = {.window = 2, .stride = 2};
     x = nn_conv2d(g, "c1", x, 6, 5, &(nn_conv2d_options){.padding = padding, .bias_after = true, .relu = true});
     x = nn_avgpool2d(g, "s2", x, half, true);
     x = nn_conv2d(g, "c3", x, 16, 5, &(nn_conv2d_options){.bias_after = true, .relu = true});

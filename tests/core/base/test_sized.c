@@ -11,7 +11,6 @@
 #define AT(type, field, where) _Static_assert(offsetof(type, field) == (where), #type "." #field " has moved")
 #define ENDS_WITH(type, last)                                                                                          \
     _Static_assert(offsetof(type, last) + sizeof((type *)0)->last == sizeof(type), #type " ends in padding")
-_Static_assert(sizeof(tensor_window) == 20, "tensor_window is frozen");
 _Static_assert(sizeof(tensor_augmentation) == 16, "tensor_augmentation is frozen");
 ENDS_WITH(tensor_epilogue, unused);
 ENDS_WITH(tensor_loss_options, unused);
@@ -24,14 +23,12 @@ _Static_assert(offsetof(struct autoflex, role) == 2 && offsetof(struct autoflex,
                    offsetof(struct autoflex, written) == 20 && offsetof(struct autoflex, block) == 22 &&
                    offsetof(struct autoflex, count) == 24 && offsetof(struct autoflex, history) == 32,
                "and so is each of its fields");
-AT(tensor_epilogue, relu, 16);
 AT(tensor_stats, writes, 48);
 AT(tensor_loss_options, ignores, 24);
 AT(tensor_description, rounding, 80);
 AT(tensor_description, bins, 88);
 AT(tensor_measure, size, 48);
 AT(tensor_optimiser, momentum, 24);
-AT(tensor_window2d, output_padding, 44);
 AT(tensor_window1d, output_padding, 24);
 #endif
 

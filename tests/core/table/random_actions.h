@@ -12,8 +12,8 @@ static struct {
     int64_t n, h, w, c, k;        /* images and filters */
     int64_t rows, columns, inner; /* matrices */
     int64_t length;
-    tensor_window how[2];
-    tensor_window2d around[2];
+    struct square how[2];
+    tensor_window around[2];
     int64_t filter_h, filter_w;
     int64_t work; /* most products of a call */
 } sizes;
@@ -26,8 +26,8 @@ static int64_t draw_size(int64_t most) {
 }
 
 /* Steps and padding of a window, each direction and side for itself. */
-static tensor_window2d draw_around(int groups) {
-    tensor_window2d how = {.groups = groups};
+static tensor_window draw_around(int groups) {
+    tensor_window how = {.groups = groups};
     const bool dilated = chance(50);
     for (int way = 0; way < 2; way++) {
         how.window[way] = between(1, 4);
@@ -66,7 +66,7 @@ static void draw_episode(void) {
     sizes.length = i < 2 && chance(50) ? scales[i].length - below(9000) : draw_size(scales[i].length);
     sizes.work = scales[i].work;
     for (int j = 0; j < 2; j++)
-        sizes.how[j] = (tensor_window){.window = between(1, 3),
+        sizes.how[j] = (struct square){.window = between(1, 3),
                                        .stride = between(1, chance(80) ? 2 : 4),
                                        .padding = below(3),
                                        .dilation = chance(70) ? below(2) : between(2, 3),
@@ -278,9 +278,7 @@ static bool plan_epilogue(struct call *c, int64_t columns) {
     return true;
 }
 
-static tensor_epilogue epilogue_of(const struct call *c, tensor *const *t) {
-    return (tensor_epilogue){.bias = t[3], .residual = t[4], .relu = c->relu};
-}
+#define EPILOGUE(c, t) (&(const tensor_epilogue){.bias = (t)[3], .residual = (t)[4], .relu = (c)->relu})
 
 static bool plan_matmul(struct call *c) {
     return plan_product(c, false, false);
@@ -305,13 +303,13 @@ RUN(sum_rows) return tensor_sum_rows(t[0], t[1]); }
 RUN(matmul) return tensor_matmul(t[0], t[1], t[2]); }
 RUN(matmul_nt) return tensor_matmul_nt(t[0], t[1], t[2]); }
 RUN(matmul_tn) return tensor_matmul_tn(t[0], t[1], t[2]); }
-RUN(matmul_fused) return tensor_matmul_fused(t[0], t[1], t[2], epilogue_of(c, t)); }
-RUN(matmul_nt_fused) return tensor_matmul_nt_fused(t[0], t[1], t[2], epilogue_of(c, t)); }
+RUN(matmul_fused) return tensor_matmul_fused(t[0], t[1], t[2], EPILOGUE(c, t)); }
+RUN(matmul_nt_fused) return tensor_matmul_nt_fused(t[0], t[1], t[2], EPILOGUE(c, t)); }
 /* clang-format on */
 
 /* --- images ------------------------------------------------------------------------------------------------------- */
 
-static int64_t positions(int64_t size, int64_t window, tensor_window how) {
+static int64_t positions(int64_t size, int64_t window, struct square how) {
     const int64_t room = size + 2 * how.padding - window;
     return room < 0 ? 0 : room / how.stride + 1;
 }
@@ -386,14 +384,14 @@ static bool plan_maxpool2d_grad(struct call *c) {
 
 /* --- windows of any shape ----------------------------------------------------------------------------------------- */
 
-static int64_t places_around(const tensor_window2d *how, int way, int64_t size, int64_t window) {
+static int64_t places_around(const tensor_window *how, int way, int64_t size, int64_t window) {
     const int64_t dilation = how->dilation[way] ? how->dilation[way] : 1;
     const int64_t room = size + how->padding[2 * way] + how->padding[2 * way + 1] - (window - 1) * dilation - 1;
     return room < 0 ? 0 : room / how->stride[way] + 1;
 }
 
 /* The pixels that a transposed convolution makes of `size`. */
-static int64_t spread_around(const tensor_window2d *how, int way, int64_t size, int64_t window) {
+static int64_t spread_around(const tensor_window *how, int way, int64_t size, int64_t window) {
     const int64_t dilation = how->dilation[way] ? how->dilation[way] : 1;
     return (size - 1) * how->stride[way] + (window - 1) * dilation + 1 + how->output_padding[way] -
            how->padding[2 * way] - how->padding[2 * way + 1];
@@ -411,7 +409,7 @@ static void want_around(struct call *c, bool sequences, const int64_t *s) {
 static bool plan_around(struct call *c, bool sequences, bool transposed, int out, bool fused) {
     c->format = sizes.format;
     c->around = sizes.around[below(2)];
-    tensor_window2d *how = &c->around;
+    tensor_window *how = &c->around;
     how->window[0] = how->window[1] = 0;
     if (transposed)
         for (int way = 0; way < 2; way++)
@@ -465,7 +463,7 @@ PLAN_AROUND(conv_transpose1d, true, true, 0, true)
 static bool plan_pool_around(struct call *c, bool sequences, bool gradient) {
     c->format = sizes.format;
     c->around = sizes.around[below(2)];
-    tensor_window2d *how = &c->around;
+    tensor_window *how = &c->around;
     how->groups = 0;
     if (sequences) {
         how->window[0] = how->stride[0] = how->dilation[0] = 1;
@@ -498,16 +496,6 @@ static bool plan_maxpool1d_grad(struct call *c) {
     return plan_pool_around(c, true, true);
 }
 
-static tensor_window1d line_of(const struct call *c) {
-    const tensor_window2d *how = &c->around;
-    return (tensor_window1d){.window = how->window[1],
-                             .stride = how->stride[1],
-                             .padding = {how->padding[2], how->padding[3]},
-                             .dilation = how->dilation[1],
-                             .groups = how->groups,
-                             .output_padding = how->output_padding[1]};
-}
-
 static bool plan_avgpool(struct call *c) {
     c->format = sizes.format;
     WANT(c, sizes.n, sizes.c);
@@ -525,25 +513,25 @@ static bool plan_shortcut(struct call *c) {
 }
 
 /* clang-format off */
-RUN(conv2d) return tensor_conv2d(t[0], t[1], t[2], c->how); }
-RUN(conv2d_fused) return tensor_conv2d_fused(t[0], t[1], t[2], c->how, epilogue_of(c, t)); }
-RUN(conv2d_input_grad) return tensor_conv2d_input_grad(t[0], t[1], t[2], c->how); }
-RUN(conv2d_weight_grad) return tensor_conv2d_weight_grad(t[0], t[1], t[2], c->how); }
-RUN(maxpool2d) return tensor_maxpool2d(t[0], t[1], c->how); }
-RUN(maxpool2d_grad) return tensor_maxpool2d_grad(t[0], t[1], t[2], c->how); }
-RUN(conv2d_with) return tensor_conv2d_with(t[0], t[1], t[2], c->around, epilogue_of(c, t)); }
-RUN(conv2d_input_grad_with) return tensor_conv2d_input_grad_with(t[0], t[1], t[2], c->around); }
-RUN(conv2d_weight_grad_with) return tensor_conv2d_weight_grad_with(t[0], t[1], t[2], c->around); }
-RUN(conv_transpose2d) return tensor_conv_transpose2d(t[0], t[1], t[2], c->around, epilogue_of(c, t)); }
-RUN(conv_transpose2d_input_grad) return tensor_conv_transpose2d_input_grad(t[0], t[1], t[2], c->around); }
-RUN(conv_transpose2d_weight_grad) return tensor_conv_transpose2d_weight_grad(t[0], t[1], t[2], c->around); }
-RUN(conv1d) return tensor_conv1d(t[0], t[1], t[2], line_of(c), epilogue_of(c, t)); }
-RUN(conv1d_input_grad) return tensor_conv1d_input_grad(t[0], t[1], t[2], line_of(c)); }
-RUN(conv1d_weight_grad) return tensor_conv1d_weight_grad(t[0], t[1], t[2], line_of(c)); }
-RUN(conv_transpose1d) return tensor_conv_transpose1d(t[0], t[1], t[2], line_of(c), epilogue_of(c, t)); }
-RUN(maxpool2d_with) return tensor_maxpool2d_with(t[0], t[1], c->around); }
-RUN(maxpool2d_grad_with) return tensor_maxpool2d_grad_with(t[0], t[1], t[2], c->around); }
-RUN(maxpool1d_grad) return tensor_maxpool1d_grad(t[0], t[1], t[2], line_of(c)); }
+RUN(conv2d) return tensor_conv2d(t[0], t[1], t[2], STEPS(c->how)); }
+RUN(conv2d_fused) return tensor_conv2d_fused(t[0], t[1], t[2], STEPS(c->how), EPILOGUE(c, t)); }
+RUN(conv2d_input_grad) return tensor_conv2d_input_grad(t[0], t[1], t[2], STEPS(c->how)); }
+RUN(conv2d_weight_grad) return tensor_conv2d_weight_grad(t[0], t[1], t[2], STEPS(c->how)); }
+RUN(maxpool2d) return tensor_maxpool2d(t[0], t[1], SQUARE(c->how)); }
+RUN(maxpool2d_grad) return tensor_maxpool2d_grad(t[0], t[1], t[2], SQUARE(c->how)); }
+RUN(conv2d_with) return tensor_conv2d_fused(t[0], t[1], t[2], &c->around, EPILOGUE(c, t)); }
+RUN(conv2d_input_grad_with) return tensor_conv2d_input_grad(t[0], t[1], t[2], &c->around); }
+RUN(conv2d_weight_grad_with) return tensor_conv2d_weight_grad(t[0], t[1], t[2], &c->around); }
+RUN(conv_transpose2d) return tensor_conv_transpose2d_fused(t[0], t[1], t[2], &c->around, EPILOGUE(c, t)); }
+RUN(conv_transpose2d_input_grad) return tensor_conv_transpose2d_input_grad(t[0], t[1], t[2], &c->around); }
+RUN(conv_transpose2d_weight_grad) return tensor_conv_transpose2d_weight_grad(t[0], t[1], t[2], &c->around); }
+RUN(conv1d) return tensor_conv1d_fused(t[0], t[1], t[2], &c->around, EPILOGUE(c, t)); }
+RUN(conv1d_input_grad) return tensor_conv1d_input_grad(t[0], t[1], t[2], &c->around); }
+RUN(conv1d_weight_grad) return tensor_conv1d_weight_grad(t[0], t[1], t[2], &c->around); }
+RUN(conv_transpose1d) return tensor_conv_transpose1d_fused(t[0], t[1], t[2], &c->around, EPILOGUE(c, t)); }
+RUN(maxpool2d_with) return tensor_maxpool2d(t[0], t[1], &c->around); }
+RUN(maxpool2d_grad_with) return tensor_maxpool2d_grad(t[0], t[1], t[2], &c->around); }
+RUN(maxpool1d_grad) return tensor_maxpool1d_grad(t[0], t[1], t[2], &c->around); }
 RUN(avgpool_global) return tensor_avgpool_global(t[0], t[1]); }
 RUN(avgpool_global_grad) return tensor_avgpool_global_grad(t[1], t[0]); }
 RUN(shortcut_a) return tensor_shortcut_a(t[0], t[1], c->number); }
@@ -1076,8 +1064,8 @@ static bool plan_dropout(struct call *c) {
 }
 
 /* clang-format off */
-RUN(avgpool2d) return tensor_avgpool2d(t[0], t[1], c->how, c->relu); }
-RUN(avgpool2d_grad) return tensor_avgpool2d_grad(t[0], t[1], c->how, c->relu); }
+RUN(avgpool2d) return tensor_avgpool2d(t[0], t[1], SQUARE(c->how), c->relu); }
+RUN(avgpool2d_grad) return tensor_avgpool2d_grad(t[0], t[1], SQUARE(c->how), c->relu); }
 RUN(avgpool_adaptive) return tensor_avgpool_adaptive(t[0], t[1]); }
 RUN(avgpool_adaptive_grad) return tensor_avgpool_adaptive_grad(t[0], t[1]); }
 RUN(lrn) return tensor_lrn(t[0], t[1], c->number, c->alpha, c->beta, 1 + c->alpha); }

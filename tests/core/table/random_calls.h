@@ -10,6 +10,8 @@
 
 #include "same_state.h"
 #include "check.h"
+#include "flexlab/tensor_blocks.h"
+#include "square.h"
 #include "core/tensor/tensor_object.h"
 #include <inttypes.h>
 #include <math.h>
@@ -247,8 +249,8 @@ struct call {
     float alpha, beta;
     int number; /* an exponent, a stride, a choice */
     bool relu;
-    tensor_window how;
-    tensor_window2d around; /* a window of any shape */
+    struct square how;
+    tensor_window around; /* a window of any shape */
     double epsilon;
     int numbers_count;
     double numbers[2 * RESULTS]; /* mean and variance, or values to load */
@@ -365,7 +367,7 @@ static void describe(const struct call *c, char *line) {
            "%s alpha %a beta %a number %d relu %d epsilon %g, window %d stride %d padding %d dilation %d groups %d",
            c->action->name, (double)c->alpha, (double)c->beta, c->number, c->relu, c->epsilon, c->how.window,
            c->how.stride, c->how.padding, c->how.dilation, c->how.groups);
-    const tensor_window2d *around = &c->around;
+    const tensor_window *around = &c->around;
     append(line, ", around %d %d stride %d %d padding %d %d %d %d dilation %d %d groups %d more %d %d",
            around->window[0], around->window[1], around->stride[0], around->stride[1], around->padding[0],
            around->padding[1], around->padding[2], around->padding[3], around->dilation[0], around->dilation[1],
