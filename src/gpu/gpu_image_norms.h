@@ -7,8 +7,8 @@
 #define FL_GPU_IMAGE_NORMS_H
 
 #include "core/images/pool_rules.h"
-#include "core/norms/lrn_rules.h"
-#include "core/operations/dropout_rules.h"
+#include "core/ops/norms/lrn_rules.h"
+#include "core/ops/dropout/dropout_rules.h"
 #include "gpu/gpu_element.h"
 #include "gpu/gpu_images.h"
 #include "gpu/gpu_rows.h"

@@ -1,6 +1,6 @@
 /* channel_numbers.c - operations on the numbers of channels: moments, coefficients, running statistics. The rules of
  * one channel are in channel_rules.h; here they go over all of them. */
-#include "core/norms/channel_rules.h"
+#include "core/ops/norms/channel_rules.h"
 #include "core/base/fail.h"
 #include "core/reference/ref.h"
 

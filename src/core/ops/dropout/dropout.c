@@ -2,7 +2,7 @@
  * mask is stored: the gradient draws the same numbers again. */
 #include "core/table/any_format.h"
 #include "core/operations/check_operands.h"
-#include "core/operations/dropout_rules.h"
+#include "core/ops/dropout/dropout_rules.h"
 #include "core/rows/rows.h"
 
 enum { BLOCK = 1024 /* elements that a thread takes at a time */ };

@@ -2,8 +2,8 @@
  * through its codec. Chunks of 4096 elements go to threads; eight chains make the sum of a chunk, and chunks are added
  * in order (loss_rules.h has the terms). */
 #include "core/base/fail.h"
-#include "core/losses/losses.h"
-#include "core/losses/loss_rules.h"
+#include "core/ops/losses/losses.h"
+#include "core/ops/losses/loss_rules.h"
 #include "core/base/memory.h"
 #include "core/ops/optimisers/optimiser_rules.h"
 #include "core/base/parallel.h"

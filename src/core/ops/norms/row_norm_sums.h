@@ -3,7 +3,7 @@
 #ifndef FL_ROW_NORM_SUMS_H
 #define FL_ROW_NORM_SUMS_H
 
-#include "core/norms/row_norm_rules.h"
+#include "core/ops/norms/row_norm_rules.h"
 #include "core/rows/rows.h"
 
 /* Adds those of n mantissas; dy NULL: of x alone. */

@@ -7,7 +7,7 @@
 #define FL_SOFTMAX_MAP_VECTORS_H
 
 #include "core/arithmetic/elementary.h"
-#include "core/norms/row_norm_vectors.h"
+#include "core/ops/norms/row_norm_vectors.h"
 #include "core/rows/row_lanes.h"
 #include "core/rows/row_vectors.h"
 

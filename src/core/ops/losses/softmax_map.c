@@ -7,8 +7,8 @@
 #include "core/operations/check_operands.h"
 #include "core/arithmetic/elementary.h"
 #include "core/rows/rows.h"
-#include "core/losses/softmax.h"
-#include "core/losses/softmax_map_rules.h"
+#include "core/ops/losses/softmax.h"
+#include "core/ops/losses/softmax_map_rules.h"
 
 static void exponentials(double *x, int64_t n) {
     for (int64_t i = 0; i < n; i++)

@@ -4,7 +4,7 @@
 #ifndef FL_ROW_NORM_VECTORS_H
 #define FL_ROW_NORM_VECTORS_H
 
-#include "core/norms/row_norm_sums.h"
+#include "core/ops/norms/row_norm_sums.h"
 #include "core/rows/row_lanes.h"
 
 /* Products of three mantissas are integers of 45 bits: so many of them, and one less, are summed exactly in a double.

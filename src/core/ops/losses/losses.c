@@ -1,7 +1,7 @@
 /* losses.c - the public operations of losses: every check, then the kernel, then the rounding of the gradient. */
-#include "core/losses/losses.h"
+#include "core/ops/losses/losses.h"
 #include "core/operations/check_operands.h"
-#include "core/losses/loss_rules.h"
+#include "core/ops/losses/loss_rules.h"
 #include "core/base/sized.h"
 
 /* A loss as its operation was called; NULL: not given. */

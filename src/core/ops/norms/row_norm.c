@@ -3,7 +3,7 @@
  *
  * All that is kept from forward to backward is x: a gradient sums its rows anew. */
 #include "core/base/memory.h"
-#include "core/norms/row_norm_sums.h"
+#include "core/ops/norms/row_norm_sums.h"
 #include "core/ops/operation.h"
 
 static bool is_mean_square(const struct fl_args *args) {

@@ -2,7 +2,7 @@
  * hashes; NaN, Inf, and logits so far apart that exponentials are subnormal or zero. */
 #include "check.h"
 #include "core/table/format.h"
-#include "core/losses/softmax.h"
+#include "core/ops/losses/softmax.h"
 #include "flexlab/tensor.h"
 #include <math.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
 #include "core/queue/queue.h"
-#include "core/losses/softmax.h"
+#include "core/ops/losses/softmax.h"
 #include <math.h>
 #include <string.h>
 

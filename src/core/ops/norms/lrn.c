@@ -2,7 +2,7 @@
  * threads for every format, the operations. Only x is kept from forward to backward. */
 #include "core/table/any_format.h"
 #include "core/operations/check_operands.h"
-#include "core/norms/lrn_rules.h"
+#include "core/ops/norms/lrn_rules.h"
 #include "core/rows/rows.h"
 
 static struct fl_lrn_rule how_of(const struct fl_args *args) {

@@ -5,11 +5,11 @@
 #include "core/arithmetic/elementary.h"
 #include "core/base/fail.h"
 #include "core/table/format.h"
-#include "core/losses/losses.h"
-#include "core/losses/loss_rules.h"
+#include "core/ops/losses/losses.h"
+#include "core/ops/losses/loss_rules.h"
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
-#include "core/losses/softmax.h"
+#include "core/ops/losses/softmax.h"
 #include <string.h>
 
 enum {
