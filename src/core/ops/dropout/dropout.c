@@ -1,9 +1,10 @@
 /* dropout.c - dropout by counters: reference kernel, kernel of blocks in threads for every format, the operation. No
  * mask is stored: the gradient draws the same numbers again. */
 #include "core/table/any_format.h"
-#include "core/operations/check_operands.h"
 #include "core/ops/dropout/dropout_rules.h"
+#include "core/ops/operation.h"
 #include "core/rows/rows.h"
+#include <stddef.h>
 
 enum { BLOCK = 1024 /* elements that a thread takes at a time */ };
 
@@ -11,7 +12,6 @@ static uint64_t key_of(const struct fl_args *args) {
     return args->p.dropout.key;
 }
 
-/* y <- x; alpha: what kept elements are multiplied by, beta: p, real: the step, geo.k: the key */
 tensor_status fl_ref_dropout(const struct fl_args *args) {
     struct ref_work w;
     const tensor_status status = fl_ref_begin(&w, args);
@@ -65,20 +65,34 @@ static tensor_status drop_blocks(const struct fl_args *args) {
 }
 
 const struct fl_any_kernels fl_dropout_any = {drop_blocks, need};
+static const struct fl_any_kernels kernels[FL_BACKENDS] = {[FL_PORTABLE] = {drop_blocks, need}};
 
 /* --- the operation ------------------------------------------------------------------------------------------------ */
 
+static void prepare(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
+    (void)sizes;
+    args->p.dropout.scale = (float)(1 / (1 - scalars[0].real));
+}
+
+static const struct fl_operand operands[] = {
+    {"y", "e*"},
+    {"x", "e*", FL_IN_PLACE, .at = FL_AT(in[0])},
+    {"step", "1", FL_LATE_VALUE, FL_CLASS_F64, FL_AT(p.dropout.step), .what = "dropout: step"}};
+static const struct fl_scalar_rule scalars[] = {{"p", FL_REAL32, 0, 1, .under = true, .at = FL_AT(p.dropout.p)},
+                                                {"key", FL_KEY64, .at = FL_AT(p.dropout.key)}};
+
+const struct fl_operation fl_operation_dropout = {.op = FL_OP_DROPOUT,
+                                                  .promise = FL_PROMISE_EXACT,
+                                                  .gradient = "dropout",
+                                                  .reference = {fl_ref_dropout, fl_ref_bytes},
+                                                  .any = kernels};
+const struct fl_function fl_function_dropout = {.name = "dropout",
+                                                .op = FL_OP_DROPOUT,
+                                                .outputs = 1,
+                                                FL_OPERANDS_OF(operands),
+                                                FL_SCALARS_OF(scalars),
+                                                .prepare = prepare};
+
 tensor_status tensor_dropout(tensor *y, const tensor *x, float p, uint64_t key, const tensor *step) {
-    static const char name[] = "dropout";
-    TRY(check_operands(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(check_same_shapes(name, OPERANDS({"y", y}, {"x", x})));
-    if (!(p >= 0 && p < 1))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: p is %g, expected 0 or more and below 1", name, (double)p);
-    TRY(fl_check_numbers(name, "step", step, FMT_F64, 1, x));
-    TRY(fl_check_apart(name, "step", step, "y", y));
-    struct fl_args args = {.op = FL_OP_DROPOUT,
-                           .in = {fl_view_of(x)},
-                           .p.dropout = {.key = key, .p = p, .scale = (float)(1 / (1 - (double)p))},
-                           .late = FL_LATE_IN(step->storage->data, FL_LATE_DOUBLE, p.dropout.step, "dropout: step")};
-    return fl_write(y, &args);
+    return FL_INVOKE(dropout, FL_GIVEN(y, x, step), FL_REAL(p), FL_KEY(key));
 }

@@ -4,11 +4,16 @@
  * Exponentials are those of elementary.h, in double, summed in the order of the row. The gradient of softmax is an
  * exact sum in integer formats, and in double in float formats. */
 #include "core/table/any_format.h"
-#include "core/operations/check_operands.h"
+#include "core/base/fail.h"
+#include "core/ops/operation.h"
+#include "core/queue/queue.h"
 #include "core/arithmetic/elementary.h"
 #include "core/rows/rows.h"
 #include "core/ops/losses/softmax.h"
 #include "core/ops/losses/softmax_map_rules.h"
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
 
 static void exponentials(double *x, int64_t n) {
     for (int64_t i = 0; i < n; i++)
@@ -465,47 +470,96 @@ FL_ROWS_KERNELS(fl_softmax_map_any, run, need)
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 
-/* rows: of a causal matrix; 0: no mask. */
-static tensor_status check(const char *name, const struct operand *operands, int n, float scale, bool causal,
-                           struct fl_args *args) {
-    char text[TENSOR_TEXT];
-    TRY(check_operands(name, operands, n));
-    TRY(check_same_shapes(name, operands, n));
-    TRY(check_scalar(name, "scale", scale));
-    const tensor *x = operands[0].t;
-    if (causal && x->ndim < 2)
-        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, expected at least two dimensions for a causal mask", name,
-                       operands[0].name, fl_shape_text(x, text));
-    if (last_dim(x) > INT32_MAX)
-        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, expected rows of fewer than 2^31 elements", name,
-                       operands[0].name, fl_shape_text(x, text));
-    args->p.softmax = (struct fl_softmax){
-        .m = x->count / last_dim(x), .n = last_dim(x), .causal = causal ? x->shape[x->ndim - 2] : 0, .scale = scale};
-    for (int i = 1; i < n; i++)
-        args->in[i - 1] = fl_view_of(operands[i].t);
-    return TENSOR_OK;
+static bool derive(struct fl_sizes *sizes, const union fl_value *scalars, const char *name, bool quiet) {
+    (void)scalars;
+    if (FL_SIZE(sizes, 'n') > INT32_MAX && !quiet)
+        fl_fail(TENSOR_E_SHAPE, "%s: a row has %lld elements, expected fewer than 2^31", name,
+                (long long)FL_SIZE(sizes, 'n'));
+    return FL_SIZE(sizes, 'n') <= INT32_MAX;
 }
+
+static void prepare(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
+    (void)scalars;
+    args->p.softmax.m = FL_SIZE(sizes, 'm');
+    args->p.softmax.n = FL_SIZE(sizes, 'n');
+}
+
+/* The second scalar of softmax: causal. */
+static tensor_status check(const struct fl_invocation *call) {
+    char text[TENSOR_TEXT];
+    return !call->scalars[1].integer || call->tensors[0]->ndim >= 2
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, expected at least two dimensions for a causal mask",
+                         call->function->name, call->function->operands[0].name, fl_shape_text(call->tensors[0], text));
+}
+
+static tensor_status run_masked(const struct fl_invocation *call, struct fl_args *args) {
+    const tensor *y = call->tensors[0];
+    args->p.softmax.causal = call->scalars[1].integer ? y->shape[y->ndim - 2] : 0;
+    return fl_write((tensor *)y, args);
+}
+
+static const struct fl_operand forward_operands[] = {{"y", "m*n"}, {"x", "m*n", FL_IN_PLACE, .at = FL_AT(in[0])}};
+static const struct fl_operand backward_operands[] = {
+    {"dx", "m*n"}, {"dy", "m*n", FL_IN_PLACE, .at = FL_AT(in[0])}, {"y", "m*n", FL_IN_PLACE, .at = FL_AT(in[1])}};
+static const struct fl_scalar_rule scalars[] = {{"scale", FL_REAL32, .at = FL_AT(p.softmax.scale)},
+                                                {"causal", FL_BOOL}};
+
+#define OPERATION(OP, name, kernel)                                                                                    \
+    const struct fl_operation fl_operation_##name = {.op = FL_OP_##OP,                                                 \
+                                                     .promise = FL_PROMISE_DOUBLE,                                     \
+                                                     .reference = {kernel, fl_ref_bytes},                              \
+                                                     .any = fl_softmax_map_any,                                        \
+                                                     .shared16 = true}
+OPERATION(SOFTMAX, softmax, fl_ref_softmax_map);
+OPERATION(SOFTMAX_GRAD, softmax_grad, fl_ref_softmax_map_grad);
+OPERATION(LOG_SOFTMAX, log_softmax, fl_ref_softmax_map);
+OPERATION(LOG_SOFTMAX_GRAD, log_softmax_grad, fl_ref_softmax_map_grad);
+
+const struct fl_function fl_function_softmax = {.name = "softmax",
+                                                .op = FL_OP_SOFTMAX,
+                                                .outputs = 1,
+                                                FL_OPERANDS_OF(forward_operands),
+                                                FL_SCALARS_OF(scalars),
+                                                .derive = derive,
+                                                .check = check,
+                                                .prepare = prepare,
+                                                .run = run_masked};
+const struct fl_function fl_function_softmax_grad = {.name = "softmax_grad",
+                                                     .op = FL_OP_SOFTMAX_GRAD,
+                                                     .outputs = 1,
+                                                     FL_OPERANDS_OF(backward_operands),
+                                                     FL_SCALARS_OF(scalars),
+                                                     .derive = derive,
+                                                     .check = check,
+                                                     .prepare = prepare,
+                                                     .run = run_masked};
+const struct fl_function fl_function_log_softmax = {.name = "log_softmax",
+                                                    .op = FL_OP_LOG_SOFTMAX,
+                                                    .outputs = 1,
+                                                    FL_OPERANDS_OF(forward_operands),
+                                                    .scalar_count = 1, /* without a mask */
+                                                    .scalars = scalars,
+                                                    .derive = derive,
+                                                    .prepare = prepare};
+const struct fl_function fl_function_log_softmax_grad = {.name = "log_softmax_grad",
+                                                         .op = FL_OP_LOG_SOFTMAX_GRAD,
+                                                         .outputs = 1,
+                                                         FL_OPERANDS_OF(backward_operands),
+                                                         .scalar_count = 1,
+                                                         .scalars = scalars,
+                                                         .derive = derive,
+                                                         .prepare = prepare};
 
 tensor_status tensor_softmax(tensor *y, const tensor *x, float scale, bool causal) {
-    struct fl_args args = {.op = FL_OP_SOFTMAX};
-    TRY(check("softmax", OPERANDS({"y", y}, {"x", x}), scale, causal, &args));
-    return fl_write(y, &args);
+    return FL_INVOKE(softmax, FL_GIVEN(y, x), FL_REAL(scale), FL_INTEGER(causal));
 }
-
 tensor_status tensor_softmax_grad(tensor *dx, const tensor *dy, const tensor *y, float scale, bool causal) {
-    struct fl_args args = {.op = FL_OP_SOFTMAX_GRAD};
-    TRY(check("softmax_grad", OPERANDS({"dx", dx}, {"dy", dy}, {"y", y}), scale, causal, &args));
-    return fl_write(dx, &args);
+    return FL_INVOKE(softmax_grad, FL_GIVEN(dx, dy, y), FL_REAL(scale), FL_INTEGER(causal));
 }
-
 tensor_status tensor_log_softmax(tensor *y, const tensor *x, float scale) {
-    struct fl_args args = {.op = FL_OP_LOG_SOFTMAX};
-    TRY(check("log_softmax", OPERANDS({"y", y}, {"x", x}), scale, false, &args));
-    return fl_write(y, &args);
+    return FL_INVOKE(log_softmax, FL_GIVEN(y, x), FL_REAL(scale));
 }
-
 tensor_status tensor_log_softmax_grad(tensor *dx, const tensor *dy, const tensor *y, float scale) {
-    struct fl_args args = {.op = FL_OP_LOG_SOFTMAX_GRAD};
-    TRY(check("log_softmax_grad", OPERANDS({"dx", dx}, {"dy", dy}, {"y", y}), scale, false, &args));
-    return fl_write(dx, &args);
+    return FL_INVOKE(log_softmax_grad, FL_GIVEN(dx, dy, y), FL_REAL(scale));
 }

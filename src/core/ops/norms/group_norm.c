@@ -647,20 +647,20 @@ static tensor_status run_gradient(const struct fl_invocation *call, struct fl_ar
 }
 
 const struct fl_operation fl_operation_groupnorm = {.op = FL_OP_GROUPNORM,
-                                        .promise = FL_PROMISE_DOUBLE,
-                                        .gradient = "groupnorm_grad, groupnorm_gamma_grad, sum_rows",
-                                        .reference = {ref_group_norm, ref_need},
-                                        .any = group_kernels};
+                                                    .promise = FL_PROMISE_DOUBLE,
+                                                    .gradient = "groupnorm_grad, groupnorm_gamma_grad, sum_rows",
+                                                    .reference = {ref_group_norm, ref_need},
+                                                    .any = group_kernels};
 const struct fl_operation fl_operation_groupnorm_grad = {.op = FL_OP_GROUPNORM_GRAD,
-                                             .promise = FL_PROMISE_DOUBLE,
-                                             FL_OPERANDS_OF(row_dx),
-                                             .reference = {ref_group_norm, ref_need},
-                                             .any = group_kernels};
+                                                         .promise = FL_PROMISE_DOUBLE,
+                                                         FL_OPERANDS_OF(row_dx),
+                                                         .reference = {ref_group_norm, ref_need},
+                                                         .any = group_kernels};
 const struct fl_operation fl_operation_groupnorm_gamma_grad = {.op = FL_OP_GROUPNORM_GAMMA_GRAD,
-                                                   .promise = FL_PROMISE_DOUBLE,
-                                                   FL_OPERANDS_OF(row_dgamma),
-                                                   .reference = {ref_gamma, ref_gamma_need},
-                                                   .any = gamma_kernels};
+                                                               .promise = FL_PROMISE_DOUBLE,
+                                                               FL_OPERANDS_OF(row_dgamma),
+                                                               .reference = {ref_gamma, ref_gamma_need},
+                                                               .any = gamma_kernels};
 
 const struct fl_function fl_function_groupnorm = {.name = "groupnorm",
                                                   .op = FL_OP_GROUPNORM,

@@ -1,9 +1,13 @@
 /* lrn.c - local response normalisation across channels and its gradient: reference kernels, kernels of pixels in
  * threads for every format, the operations. Only x is kept from forward to backward. */
 #include "core/table/any_format.h"
-#include "core/operations/check_operands.h"
+#include "core/ops/operation.h"
 #include "core/ops/norms/lrn_rules.h"
 #include "core/rows/rows.h"
+#include <float.h>
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
 
 static struct fl_lrn_rule how_of(const struct fl_args *args) {
     return fl_lrn_of(args->p.lrn.size, args->p.lrn.n, args->p.lrn.alpha, args->p.lrn.beta, args->p.lrn.k);
@@ -159,46 +163,46 @@ static tensor_status lrn_pixels(const struct fl_args *args) {
 }
 
 const struct fl_any_kernels fl_lrn_any = {lrn_pixels, need};
+static const struct fl_any_kernels kernels[FL_BACKENDS] = {[FL_PORTABLE] = {lrn_pixels, need}};
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 
-/* Checks the numbers, and notes them in args. */
-static tensor_status take_numbers(const char *name, const tensor *x, int size, float alpha, float beta, float k,
-                                  struct fl_args *args) {
-    if (size < 1 || size > TENSOR_WINDOW_LIMIT)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: size %d, expected 1 to %d channels", name, size, TENSOR_WINDOW_LIMIT);
-    if (!(alpha >= 0 && isfinite(alpha)))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: alpha is %g, expected a finite number of 0 or more", name,
-                       (double)alpha);
-    if (!(beta > 0 && beta <= 4))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: beta is %g, expected above 0 and at most 4", name, (double)beta);
-    if (!(k > 0 && isfinite(k)))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: k is %g, expected a finite number above 0", name, (double)k);
-    args->p.lrn = (struct fl_lrn){
-        .m = x->count / last_dim(x), .n = last_dim(x), .size = size, .alpha = alpha, .beta = beta, .k = (double)k};
-    return TENSOR_OK;
+static void prepare(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
+    (void)scalars;
+    args->p.lrn.m = FL_SIZE(sizes, 'm');
+    args->p.lrn.n = FL_SIZE(sizes, 'C');
 }
+
+static const struct fl_operand forward_operands[] = {{"y", "m*C"}, {"x", "m*C", .at = FL_AT(in[0])}};
+static const struct fl_operand backward_operands[] = {
+    {"dx", "m*C"}, {"dy", "m*C", .at = FL_AT(in[0])}, {"x", "m*C", .at = FL_AT(in[1])}};
+static const struct fl_scalar_rule scalars[] = {{"size", FL_INT64, 1, TENSOR_WINDOW_LIMIT, .at = FL_AT(p.lrn.size)},
+                                                {"alpha", FL_REAL32, 0, FLT_MAX, .at = FL_AT(p.lrn.alpha)},
+                                                {"beta", FL_REAL32, 0, 4, .above = true, .at = FL_AT(p.lrn.beta)},
+                                                {"k", FL_REAL64, .above = true, .at = FL_AT(p.lrn.k)}};
+
+const struct fl_operation fl_operation_lrn = {
+    .op = FL_OP_LRN, .promise = FL_PROMISE_DOUBLE, .reference = {fl_ref_lrn, fl_ref_bytes}, .any = kernels};
+const struct fl_operation fl_operation_lrn_grad = {
+    .op = FL_OP_LRN_GRAD, .promise = FL_PROMISE_DOUBLE, .reference = {fl_ref_lrn, fl_ref_bytes}, .any = kernels};
+
+const struct fl_function fl_function_lrn = {.name = "lrn",
+                                            .op = FL_OP_LRN,
+                                            .outputs = 1,
+                                            FL_OPERANDS_OF(forward_operands),
+                                            FL_SCALARS_OF(scalars),
+                                            .prepare = prepare};
+const struct fl_function fl_function_lrn_grad = {.name = "lrn_grad",
+                                                 .op = FL_OP_LRN_GRAD,
+                                                 .outputs = 1,
+                                                 FL_OPERANDS_OF(backward_operands),
+                                                 FL_SCALARS_OF(scalars),
+                                                 .prepare = prepare};
 
 tensor_status tensor_lrn(tensor *y, const tensor *x, int size, float alpha, float beta, float k) {
-    static const char name[] = "lrn";
-    TRY(check_operands(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(check_same_shapes(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(check_distinct(name, OPERANDS({"y", y}, {"x", x})));
-    struct fl_args args = {.op = FL_OP_LRN};
-    TRY(take_numbers(name, x, size, alpha, beta, k, &args));
-    args.in[0] = fl_view_of(x);
-    return fl_write(y, &args);
+    return FL_INVOKE(lrn, FL_GIVEN(y, x), FL_INTEGER(size), FL_REAL(alpha), FL_REAL(beta), FL_REAL(k));
 }
-
 tensor_status tensor_lrn_grad(tensor *dx, const tensor *dy, const tensor *x, int size, float alpha, float beta,
                               float k) {
-    static const char name[] = "lrn_grad";
-    TRY(check_operands(name, OPERANDS({"dx", dx}, {"dy", dy}, {"x", x})));
-    TRY(check_same_shapes(name, OPERANDS({"dx", dx}, {"dy", dy}, {"x", x})));
-    TRY(check_distinct(name, OPERANDS({"dx", dx}, {"dy", dy}, {"x", x})));
-    struct fl_args args = {.op = FL_OP_LRN_GRAD};
-    TRY(take_numbers(name, x, size, alpha, beta, k, &args));
-    args.in[0] = fl_view_of(dy);
-    args.in[1] = fl_view_of(x);
-    return fl_write(dx, &args);
+    return FL_INVOKE(lrn_grad, FL_GIVEN(dx, dy, x), FL_INTEGER(size), FL_REAL(alpha), FL_REAL(beta), FL_REAL(k));
 }

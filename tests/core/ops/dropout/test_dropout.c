@@ -140,14 +140,14 @@ static void check_errors(void) {
 #define REFUSED(call, status, words)                                                                                   \
     CHECK((call) == (status) && strstr(tensor_error(), words), "%s: expected %s, got '%s'", #call, words,              \
           tensor_error())
-    REFUSED(tensor_dropout(a, a, 1, 1, step), TENSOR_E_ARGUMENT, "p is 1, expected 0 or more and below 1");
+    REFUSED(tensor_dropout(a, a, 1, 1, step), TENSOR_E_ARGUMENT, "p is 1, expected 0 or more and less than 1");
     REFUSED(tensor_dropout(a, a, -0.5f, 1, step), TENSOR_E_ARGUMENT, "p is -0.5");
     REFUSED(tensor_dropout(a, a, NAN, 1, step), TENSOR_E_ARGUMENT, "p is");
     REFUSED(tensor_dropout(a, a, 0.5f, 1, NULL), TENSOR_E_ARGUMENT, "step is NULL");
     REFUSED(tensor_dropout(a, a, 0.5f, 1, two), TENSOR_E_SHAPE, "step is f64 2, expected f64 with 1 elements");
-    REFUSED(tensor_dropout(a, a, 0.5f, 1, h), TENSOR_E_SHAPE, "step is fp16");
+    REFUSED(tensor_dropout(a, a, 0.5f, 1, h), TENSOR_E_FORMAT, "step is fp16");
     REFUSED(tensor_dropout(a, a, 0.5f, 1, lost), TENSOR_E_ARGUMENT, "dropout: step is nan, expected a finite number");
-    REFUSED(tensor_dropout(a, b, 0.5f, 1, step), TENSOR_E_SHAPE, "y is 8, x is 2x4");
+    REFUSED(tensor_dropout(a, b, 0.5f, 1, step), TENSOR_E_SHAPE, "y is 8, expected 2x4");
     REFUSED(tensor_dropout(a, h, 0.5f, 1, step), TENSOR_E_FORMAT, "fp16");
     double v[8];
     CHECK(!tensor_store_f64(a, v, 8) && !memcmp(v, ones, sizeof v), "a failed call wrote");

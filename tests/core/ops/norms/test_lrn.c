@@ -108,7 +108,7 @@ static void check_errors(void) {
 #define REFUSED(call, status, words)                                                                                   \
     CHECK((call) == (status) && strstr(tensor_error(), words), "%s: expected %s, got '%s'", #call, words,              \
           tensor_error())
-    REFUSED(tensor_lrn(a, b, 0, 1, 0.75f, 1), TENSOR_E_ARGUMENT, "size 0");
+    REFUSED(tensor_lrn(a, b, 0, 1, 0.75f, 1), TENSOR_E_ARGUMENT, "size is 0");
     REFUSED(tensor_lrn(a, b, 5, -1, 0.75f, 1), TENSOR_E_ARGUMENT, "alpha is -1");
     REFUSED(tensor_lrn(a, b, 5, NAN, 0.75f, 1), TENSOR_E_ARGUMENT, "alpha");
     REFUSED(tensor_lrn(a, b, 5, 1, 0, 1), TENSOR_E_ARGUMENT, "beta is 0");
