@@ -25,9 +25,10 @@ enum { FL_OPERANDS = 12, FL_SCALARS = 16, FL_SIZES = 64 };
 
 /* Formats of an operand. */
 enum fl_class {
-    FL_CLASS_CALL, /* the format of the first operand, one that computes */
-    FL_CLASS_ANY,  /* any format that computes: products of mixed formats */
-    FL_CLASS_F64,  /* numbers beside the formats */
+    FL_CLASS_CALL,    /* the format of the first operand, one that computes */
+    FL_CLASS_ANY,     /* any format that computes: products of mixed formats */
+    FL_CLASS_TARGETS, /* the format of the call, or f64 or f32: `run` places it */
+    FL_CLASS_F64,     /* numbers beside the formats */
     FL_CLASS_F32,
     FL_CLASS_I32,
     FL_CLASS_U8
@@ -51,7 +52,8 @@ struct fl_operand {
     /* Where it stands in struct fl_args (offsetof): the view of a tensor, the address of numbers; 0: nowhere, `run`
      * takes it. */
     unsigned at;
-    char below;       /* of FL_CLASS_I32, what tests draw: indices below the size of this letter; 0: any */
+    char below;       /* of FL_CLASS_I32, what tests draw: indices below the size of this letter, or below this
+                       * digit; 0: any */
     const char *what; /* of a late value: "operation: operand", in messages */
 };
 

@@ -2,6 +2,7 @@
  * dropout; nn_layers.c says how a node is made. */
 #include "nn/layers/nn_layer.h"
 #include "core/base/fail.h"
+#include "flexlab/blocks_norms.h"
 #include <limits.h>
 #include <math.h>
 

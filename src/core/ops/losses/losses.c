@@ -1,211 +1,268 @@
-/* losses.c - the public operations of losses: every check, then the kernel, then the rounding of the gradient. */
+/* losses.c - losses as objects: the kernel in double, then the rounding of the gradient. */
 #include "core/ops/losses/losses.h"
-#include "core/operations/check_operands.h"
+#include "core/base/fail.h"
 #include "core/ops/losses/loss_rules.h"
-#include "core/base/sized.h"
+#include "core/ops/losses/softmax.h"
+#include "core/ops/operation.h"
+#include "core/queue/queue.h"
+#include <stddef.h>
 
-/* A loss as its operation was called; NULL: not given. */
-struct call {
-    const char *name, *options_name;
-    tensor *loss, *dx, *predicted, *correct;
-    const tensor *x, *labels, *targets;
-    double gradient_scale;
-    tensor_loss_options how;
-};
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        tensor_status try_status = (call);                                                                             \
+        if (try_status)                                                                                                \
+            return try_status;                                                                                         \
+    } while (0)
 
-/* --- checks ------------------------------------------------------------------------------------------------------- */
+/* --- the calls ---------------------------------------------------------------------------------------------------- */
 
-static tensor_status check_x(const struct call *c) {
-    char tx[TENSOR_TEXT], td[TENSOR_TEXT];
-    const tensor *x = c->x, *dx = c->dx;
-    if (!x)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: x is NULL", c->name);
-    TRY(fl_need_arithmetic(c->name, "x", x));
-    TRY(fl_need_elements(c->name, x));
-    if (dx && dx->format != x->format)
-        return fl_fail(TENSOR_E_FORMAT, "%s: dx is %s, x is %s", c->name, dx->format->name, x->format->name);
-    if (dx && (dx->ndim != x->ndim || memcmp(dx->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0])))
-        return fl_fail(TENSOR_E_SHAPE, "%s: dx is %s, x is %s", c->name, fl_shape_text(dx, td), fl_shape_text(x, tx));
-    if (dx)
-        TRY(fl_need_elements(c->name, dx));
-    TRY(fl_check_apart(c->name, "dx", dx, "x", x));
-    if (!isfinite(c->gradient_scale))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: gradient_scale is %g, expected a finite number", c->name,
-                       c->gradient_scale);
-    return TENSOR_OK;
+static bool derive(struct fl_sizes *sizes, const union fl_value *scalars, const char *name, bool quiet) {
+    (void)scalars;
+    if (FL_SIZE(sizes, 'C') > INT32_MAX && !quiet)
+        fl_fail(TENSOR_E_SHAPE, "%s: %lld classes, expected fewer than 2^31", name, (long long)FL_SIZE(sizes, 'C'));
+    return FL_SIZE(sizes, 'C') <= INT32_MAX;
 }
 
-static tensor_status check_classes(const struct call *c) {
-    char tx[TENSOR_TEXT];
-    return c->x->ndim == 2 && c->x->shape[1] <= INT32_MAX
-               ? TENSOR_OK
-               : fl_fail(TENSOR_E_SHAPE, "%s: x is %s, expected [N, classes]", c->name, fl_shape_text(c->x, tx));
+static void prepare_targets(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
+    (void)scalars;
+    args->p.loss.m = FL_SIZE(sizes, 'N');
+    args->p.loss.n = FL_SIZE(sizes, 'C');
+    args->p.loss.ignored = FL_NO_LABEL;
 }
 
-/* Of the format, or numbers of 32 or 64 bits. */
-static tensor_status check_targets(const struct call *c) {
-    char tt[TENSOR_TEXT], tx[TENSOR_TEXT];
-    const tensor *t = c->targets, *x = c->x;
-    if (!t)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: targets is NULL", c->name);
-    if (t->format != x->format && t->format->id != FMT_F64 && t->format->id != FMT_F32)
-        return fl_fail(TENSOR_E_FORMAT, "%s: targets is %s, expected %s, f64 or f32", c->name, t->format->name,
-                       x->format->name);
-    if (t->ndim != x->ndim || memcmp(t->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0]))
-        return fl_fail(TENSOR_E_SHAPE, "%s: targets is %s, x is %s", c->name, fl_shape_text(t, tt),
-                       fl_shape_text(x, tx));
-    TRY(fl_need_elements(c->name, t));
-    return fl_check_apart(c->name, "targets", t, "x", x);
+/* The second and third scalar: a label, and whether it is ignored. */
+static void prepare_labels(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
+    prepare_targets(args, sizes, scalars);
+    if (scalars[2].integer)
+        args->p.loss.ignored = scalars[1].integer;
 }
 
-/* What an operation does not know must not be set. */
-enum knows { KNOWS_IGNORED = 1, KNOWS_CLASSES = 2 };
-
-static tensor_status check_options(const struct call *c, unsigned knows) {
-    const tensor_loss_options *how = &c->how;
-    if (how->ignores && !(knows & KNOWS_IGNORED))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: ignores label %d, expected no ignored label", c->name,
-                       how->ignored_label);
-    if (!(how->label_smoothing >= 0 && how->label_smoothing <= (knows & KNOWS_CLASSES ? 1 : 0)))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: label_smoothing is %g, expected 0%s", c->name,
-                       (double)how->label_smoothing, knows & KNOWS_CLASSES ? " to 1" : "");
-    if (how->class_weights && !(knows & KNOWS_CLASSES))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: class_weights is given, expected NULL", c->name);
-    if (how->class_weights)
-        TRY(fl_check_numbers(c->name, "class_weights", how->class_weights, FMT_F64, c->x->shape[1], c->x));
-    return how->gradient_scale ? fl_check_numbers(c->name, "gradient_scale", how->gradient_scale, FMT_F64, 1, c->x)
-                               : TENSOR_OK;
+/* The second operand is the gradient, which is computed in double. */
+static tensor_status run(const struct fl_invocation *call, struct fl_args *args, const tensor *x) {
+    const tensor *dx = call->tensors[1];
+    args->p.loss.name = call->function->name;
+    args->p.loss.gradient = dx ? fl_temporary(fl_queue_of(x->storage), (size_t)x->count * sizeof(double)) : NULL;
+    if (dx && !args->p.loss.gradient)
+        return TENSOR_E_MEMORY;
+    TRY(fl_run(x, args));
+    return dx ? fl_write_values((tensor *)dx, args->p.loss.gradient) : TENSOR_OK;
 }
 
-static tensor_status check_apart(const struct call *c) {
-    return fl_check_all_apart(c->name,
-                              (const char *[]){"loss", "predicted", "correct", "dx", "labels", "targets", "x",
-                                               "gradient_scale", "class_weights"},
-                              (const tensor *[]){c->loss, c->predicted, c->correct, c->dx, c->labels, c->targets, c->x,
-                                                 c->how.gradient_scale, c->how.class_weights},
-                              4, 9);
+/* Labels without options have kernels of their own, with the same bits. */
+static tensor_status run_entropy(const struct fl_invocation *call, struct fl_args *args) {
+    const struct fl_loss *n = &args->p.loss;
+    if (n->ignored != FL_NO_LABEL || n->class_weights || n->smoothing != 0)
+        args->op = FL_OP_CROSS_ENTROPY_WITH;
+    return run(call, args, call->tensors[4]);
 }
 
-static tensor_status check(const struct call *c, unsigned knows) {
-    TRY(check_x(c));
-    if (knows & KNOWS_CLASSES)
-        TRY(check_classes(c));
-    TRY(fl_check_numbers(c->name, "loss", c->loss, FMT_F64, 1, c->x));
-    const int64_t rows = c->x->shape[0];
-    if (c->predicted)
-        TRY(fl_check_numbers(c->name, "predicted", c->predicted, FMT_I32, rows, c->x));
-    if (c->correct)
-        TRY(fl_check_numbers(c->name, "correct", c->correct, FMT_I32, 1, c->x));
-    if (knows & KNOWS_IGNORED) /* then there are labels, else targets or none */
-        TRY(fl_check_numbers(c->name, "labels", c->labels, FMT_I32, rows, c->x));
-    else
-        TRY(check_targets(c));
-    TRY(check_options(c, knows));
-    return check_apart(c);
+static tensor_status run_labels(const struct fl_invocation *call, struct fl_args *args) {
+    return run(call, args, call->tensors[2]);
 }
 
-/* --- to the kernel ------------------------------------------------------------------------------------------------ */
-
-static void *numbers_at(const tensor *t) {
-    return t ? t->storage->data : NULL;
-}
-
-static void set_targets(struct fl_args *args, const tensor *targets) {
-    if (!targets)
-        return;
+/* Targets follow x. */
+static tensor_status run_targets(const struct fl_invocation *call, struct fl_args *args) {
+    const int at = call->function->outputs;
+    const tensor *targets = call->tensors[at + 1];
     if (targets->format->id == FMT_F64)
         args->p.loss.targets_f64 = targets->storage->data;
     else if (targets->format->id == FMT_F32)
         args->p.loss.targets_f32 = fl_view_of(targets);
     else
         args->in[1] = fl_view_of(targets);
+    return run(call, args, call->tensors[at]);
 }
 
-/* smoothing of labels; delta of huber */
-static tensor_status run(const struct call *c, enum fl_op op, float smoothing, float delta) {
-    double *z = NULL;
-    const tensor *x = c->x;
-    if (c->dx && !(z = fl_temporary(fl_queue_of(x->storage), (size_t)x->count * sizeof *z)))
-        return TENSOR_E_MEMORY;
-    struct fl_args args = {.op = op,
-                           .in = {fl_view_of(x)},
-                           .p.loss = {.m = x->shape[0],
-                                      .n = x->count / x->shape[0],
-                                      .gradient = z,
-                                      .loss = numbers_at(c->loss),
-                                      .predicted = numbers_at(c->predicted),
-                                      .correct = numbers_at(c->correct),
-                                      .labels = numbers_at(c->labels),
-                                      .class_weights = numbers_at(c->how.class_weights),
-                                      .ignored = c->how.ignores ? c->how.ignored_label : FL_NO_LABEL,
-                                      .gradient_scale = c->gradient_scale,
-                                      .smoothing = smoothing,
-                                      .delta = delta,
-                                      .name = c->name}};
-    set_targets(&args, c->targets);
-    if (c->how.gradient_scale)
-        args.late =
-            FL_LATE_IN(numbers_at(c->how.gradient_scale), FL_LATE_DOUBLE, p.loss.gradient_scale, c->options_name);
-    TRY(fl_run(x, &args));
-    return c->dx ? fl_write_values(c->dx, z) : TENSOR_OK;
+/* --- functions ---------------------------------------------------------------------------------------------------- */
+
+#define LOSS                                                                                                           \
+    { "loss", "1", .class = FL_CLASS_F64, .at = FL_AT(p.loss.loss) }
+#define PREDICTED                                                                                                      \
+    { "predicted", "N", FL_OPTIONAL, FL_CLASS_I32, FL_AT(p.loss.predicted), .below = 'C' }
+#define X(shape)                                                                                                       \
+    { "x", shape, FL_IN_PLACE, .at = FL_AT(in[0]) }
+#define LABELS(letter)                                                                                                 \
+    { "labels", "N", .class = FL_CLASS_I32, .at = FL_AT(p.loss.labels), .below = letter }
+#define SCALE(function)                                                                                                \
+    {                                                                                                                  \
+        "gradient_scale", "1", FL_OPTIONAL | FL_LATE_VALUE, FL_CLASS_F64, FL_AT(p.loss.gradient_scale),                \
+            .what = function ": gradient_scale"                                                                        \
+    }
+#define WEIGHTS                                                                                                        \
+    { "class_weights", "C", FL_OPTIONAL, FL_CLASS_F64, FL_AT(p.loss.class_weights) }
+
+static const struct fl_operand entropy_operands[] = {LOSS,
+                                                     {"dx", "NC", FL_OPTIONAL},
+                                                     PREDICTED,
+                                                     {"correct", "1", FL_OPTIONAL, FL_CLASS_I32, FL_AT(p.loss.correct)},
+                                                     X("NC"),
+                                                     LABELS('C'),
+                                                     SCALE("cross_entropy"),
+                                                     WEIGHTS};
+static const struct fl_operand targets_operands[] = {LOSS,
+                                                     {"dx", "NC", FL_OPTIONAL},
+                                                     PREDICTED,
+                                                     X("NC"),
+                                                     {"targets", "NC", .class = FL_CLASS_TARGETS},
+                                                     SCALE("cross_entropy_targets"),
+                                                     WEIGHTS};
+#define ERROR_OPERANDS(function)                                                                                       \
+    { LOSS, {"dx", "NC*", FL_OPTIONAL}, X("NC*"), {"targets", "NC*", .class = FL_CLASS_TARGETS}, SCALE(function) }
+static const struct fl_operand squared_operands[] = ERROR_OPERANDS("squared_error");
+static const struct fl_operand huber_operands[] = ERROR_OPERANDS("huber");
+static const struct fl_operand critic_operands[] = {
+    LOSS, {"dx", "NC*", FL_OPTIONAL}, X("NC*"), LABELS('2'), SCALE("wasserstein")};
+
+#define NUMBER                                                                                                         \
+    { "gradient_scale", FL_REAL64, .at = FL_AT(p.loss.gradient_scale) }
+#define SMOOTHING                                                                                                      \
+    { "label_smoothing", FL_REAL32, 0, 1, .at = FL_AT(p.loss.smoothing) }
+static const struct fl_scalar_rule label_scalars[] = {
+    NUMBER, {"ignored_label", FL_INT32}, {"ignores", FL_BOOL}, SMOOTHING};
+static const struct fl_scalar_rule target_scalars[] = {NUMBER, SMOOTHING};
+static const struct fl_scalar_rule huber_scalars[] = {NUMBER,
+                                                      {"delta", FL_REAL32, .above = true, .at = FL_AT(p.loss.delta)}};
+
+const struct fl_function fl_function_cross_entropy = {.name = "cross_entropy",
+                                                      .op = FL_OP_SOFTMAX_CROSS_ENTROPY,
+                                                      .outputs = 4,
+                                                      FL_OPERANDS_OF(entropy_operands),
+                                                      FL_SCALARS_OF(label_scalars),
+                                                      .derive = derive,
+                                                      .prepare = prepare_labels,
+                                                      .run = run_entropy};
+const struct fl_function fl_function_cross_entropy_targets = {.name = "cross_entropy_targets",
+                                                              .op = FL_OP_CROSS_ENTROPY_TARGETS,
+                                                              .outputs = 3,
+                                                              FL_OPERANDS_OF(targets_operands),
+                                                              FL_SCALARS_OF(target_scalars),
+                                                              .derive = derive,
+                                                              .prepare = prepare_targets,
+                                                              .run = run_targets};
+const struct fl_function fl_function_squared_error = {.name = "squared_error",
+                                                      .op = FL_OP_SQUARED_ERROR,
+                                                      .outputs = 2,
+                                                      FL_OPERANDS_OF(squared_operands),
+                                                      .scalar_count = 1, /* without smoothing */
+                                                      .scalars = target_scalars,
+                                                      .prepare = prepare_targets,
+                                                      .run = run_targets};
+const struct fl_function fl_function_huber = {.name = "huber",
+                                              .op = FL_OP_HUBER,
+                                              .outputs = 2,
+                                              FL_OPERANDS_OF(huber_operands),
+                                              FL_SCALARS_OF(huber_scalars),
+                                              .prepare = prepare_targets,
+                                              .run = run_targets};
+const struct fl_function fl_function_wasserstein = {.name = "wasserstein",
+                                                    .op = FL_OP_WASSERSTEIN,
+                                                    .outputs = 2,
+                                                    FL_OPERANDS_OF(critic_operands),
+                                                    .scalar_count = 3, /* without smoothing */
+                                                    .scalars = label_scalars,
+                                                    .prepare = prepare_labels,
+                                                    .run = run_labels};
+
+/* --- operations --------------------------------------------------------------------------------------------------- */
+
+#define GRADIENT                                                                                                       \
+    { "gradient", "NC", FL_OPTIONAL, FL_CLASS_F64, FL_AT(p.loss.gradient) }
+static const struct fl_operand of_labels[] = {LOSS,
+                                              GRADIENT,
+                                              PREDICTED,
+                                              {"correct", "1", FL_OPTIONAL, FL_CLASS_I32, FL_AT(p.loss.correct)},
+                                              {"x", "NC", .at = FL_AT(in[0])},
+                                              LABELS('C'),
+                                              WEIGHTS};
+
+static struct fl_any_kernels find_softmax(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
+    (void)format;
+    (void)op;
+    return (struct fl_any_kernels){fl_softmax_kernel(backend), fl_softmax_need};
+}
+static struct fl_any_kernels find_entropy(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
+    (void)format;
+    (void)op;
+    return fl_entropy_any(backend);
 }
 
-/* --- the operations ----------------------------------------------------------------------------------------------- */
+#define OPERATION(OP, of_name, kernel, bytes, ...)                                                                     \
+    const struct fl_operation fl_operation_##of_name = {.op = FL_OP_##OP,                                              \
+                                                        .promise = FL_PROMISE_DOUBLE,                                  \
+                                                        .gradient = "its own",                                         \
+                                                        .reference = {kernel, bytes},                                  \
+                                                        __VA_ARGS__}
+OPERATION(SOFTMAX_CROSS_ENTROPY, softmax_cross_entropy, fl_softmax_ref, fl_softmax_need, .operand_count = 6,
+          /* without weights */ .operands = of_labels, .find = find_softmax);
+OPERATION(CROSS_ENTROPY_WITH, cross_entropy_with, fl_entropy_ref, fl_entropy_need, FL_OPERANDS_OF(of_labels),
+          .find = find_entropy);
+OPERATION(CROSS_ENTROPY_TARGETS, cross_entropy_targets, fl_entropy_ref, fl_entropy_need, .find = find_entropy);
+OPERATION(SQUARED_ERROR, squared_error, fl_error_losses, fl_error_losses_need, );
+OPERATION(HUBER, huber, fl_error_losses, fl_error_losses_need, );
+OPERATION(WASSERSTEIN, wasserstein, fl_critic_losses, NULL, );
 
-#define NAMES(operation) .name = operation, .options_name = operation ": gradient_scale"
+/* --- the public functions ----------------------------------------------------------------------------------------- */
 
-static tensor_status take_options(struct call *c, const tensor_loss_options *how, size_t size) {
-    return how ? fl_take_sized(&c->how, sizeof c->how, how, size, c->name) : TENSOR_OK;
+/* What is not given, and the number that 0 stands for. */
+static tensor_loss_options options_of(const tensor_loss_options *how) {
+    tensor_loss_options ours = how ? *how : (tensor_loss_options){.ignores = false};
+    if (ours.gradient_scale == 0)
+        ours.gradient_scale = 1;
+    return ours;
 }
 
-static bool is_plain(const tensor_loss_options *how) {
-    return !how->ignores && !how->class_weights && how->label_smoothing == 0;
+/* Options that a loss does not have must not be set. */
+static tensor_status check_no_label(const char *name, const tensor_loss_options *how) {
+    return how->ignores
+               ? fl_fail(TENSOR_E_ARGUMENT, "%s: ignores label %d, expected no ignored label", name, how->ignored_label)
+               : TENSOR_OK;
 }
 
-tensor_status tensor_cross_entropy_with_sized(tensor *loss, tensor *dx, tensor *predicted, tensor *correct,
-                                              const tensor *x, const tensor *labels, double gradient_scale,
-                                              const tensor_loss_options *how, size_t how_size) {
-    struct call c = {NAMES("cross_entropy_with"),     loss, dx, predicted, correct, x, labels,
-                     .gradient_scale = gradient_scale};
-    TRY(take_options(&c, how, how_size));
-    TRY(check(&c, KNOWS_IGNORED | KNOWS_CLASSES));
-    if (!is_plain(&c.how))
-        return run(&c, FL_OP_CROSS_ENTROPY_WITH, c.how.label_smoothing, 0);
-    return c.how.gradient_scale ? tensor_cross_entropy_by(loss, dx, predicted, correct, x, labels, c.how.gradient_scale)
-                                : tensor_cross_entropy(loss, dx, predicted, correct, x, labels, gradient_scale);
+static tensor_status check_no_classes(const char *name, const tensor_loss_options *how) {
+    if (how->label_smoothing != 0)
+        return fl_fail(TENSOR_E_ARGUMENT, "%s: label_smoothing is %g, expected 0", name, (double)how->label_smoothing);
+    return how->class_weights ? fl_fail(TENSOR_E_ARGUMENT, "%s: class_weights is given, expected NULL", name)
+                              : TENSOR_OK;
 }
 
-tensor_status tensor_cross_entropy_targets_sized(tensor *loss, tensor *dx, tensor *predicted, const tensor *x,
-                                                 const tensor *targets, double gradient_scale,
-                                                 const tensor_loss_options *how, size_t how_size) {
-    struct call c = {NAMES("cross_entropy_targets"), loss, dx, predicted, NULL, x, NULL, targets, gradient_scale};
-    TRY(take_options(&c, how, how_size));
-    TRY(check(&c, KNOWS_CLASSES));
-    return run(&c, FL_OP_CROSS_ENTROPY_TARGETS, c.how.label_smoothing, 0);
+tensor_status tensor_cross_entropy(tensor *loss, tensor *dx, tensor *predicted, tensor *correct, const tensor *x,
+                                   const tensor *labels, const tensor_loss_options *how) {
+    const tensor_loss_options o = options_of(how);
+    return FL_INVOKE(
+        cross_entropy, FL_GIVEN(loss, dx, predicted, correct, x, labels, o.gradient_scale_tensor, o.class_weights),
+        FL_REAL(o.gradient_scale), FL_INTEGER(o.ignored_label), FL_INTEGER(o.ignores), FL_REAL(o.label_smoothing));
 }
 
-tensor_status tensor_squared_error_sized(tensor *loss, tensor *dx, const tensor *x, const tensor *targets,
-                                         double gradient_scale, const tensor_loss_options *how, size_t how_size) {
-    struct call c = {NAMES("squared_error"), loss, dx, NULL, NULL, x, NULL, targets, gradient_scale};
-    TRY(take_options(&c, how, how_size));
-    TRY(check(&c, 0));
-    return run(&c, FL_OP_SQUARED_ERROR, 0, 0);
+tensor_status tensor_cross_entropy_targets(tensor *loss, tensor *dx, tensor *predicted, const tensor *x,
+                                           const tensor *targets, const tensor_loss_options *how) {
+    const tensor_loss_options o = options_of(how);
+    TRY(check_no_label("cross_entropy_targets", &o));
+    return FL_INVOKE(cross_entropy_targets,
+                     FL_GIVEN(loss, dx, predicted, x, targets, o.gradient_scale_tensor, o.class_weights),
+                     FL_REAL(o.gradient_scale), FL_REAL(o.label_smoothing));
 }
 
-tensor_status tensor_huber_sized(tensor *loss, tensor *dx, const tensor *x, const tensor *targets, float delta,
-                                 double gradient_scale, const tensor_loss_options *how, size_t how_size) {
-    struct call c = {NAMES("huber"), loss, dx, NULL, NULL, x, NULL, targets, gradient_scale};
-    TRY(take_options(&c, how, how_size));
-    TRY(check(&c, 0));
-    if (!(delta > 0 && isfinite(delta)))
-        return fl_fail(TENSOR_E_ARGUMENT, "huber: delta is %g, expected more than 0", (double)delta);
-    return run(&c, FL_OP_HUBER, 0, delta);
+tensor_status tensor_squared_error(tensor *loss, tensor *dx, const tensor *x, const tensor *targets,
+                                   const tensor_loss_options *how) {
+    const tensor_loss_options o = options_of(how);
+    TRY(check_no_label("squared_error", &o));
+    TRY(check_no_classes("squared_error", &o));
+    return FL_INVOKE(squared_error, FL_GIVEN(loss, dx, x, targets, o.gradient_scale_tensor), FL_REAL(o.gradient_scale));
 }
 
-tensor_status tensor_wasserstein_sized(tensor *loss, tensor *dx, const tensor *x, const tensor *labels,
-                                       double gradient_scale, const tensor_loss_options *how, size_t how_size) {
-    struct call c = {NAMES("wasserstein"), loss, dx, NULL, NULL, x, labels, .gradient_scale = gradient_scale};
-    TRY(take_options(&c, how, how_size));
-    TRY(check(&c, KNOWS_IGNORED));
-    return run(&c, FL_OP_WASSERSTEIN, 0, 0);
+tensor_status tensor_huber(tensor *loss, tensor *dx, const tensor *x, const tensor *targets, float delta,
+                           const tensor_loss_options *how) {
+    const tensor_loss_options o = options_of(how);
+    TRY(check_no_label("huber", &o));
+    TRY(check_no_classes("huber", &o));
+    return FL_INVOKE(huber, FL_GIVEN(loss, dx, x, targets, o.gradient_scale_tensor), FL_REAL(o.gradient_scale),
+                     FL_REAL(delta));
+}
+
+tensor_status tensor_wasserstein(tensor *loss, tensor *dx, const tensor *x, const tensor *labels,
+                                 const tensor_loss_options *how) {
+    const tensor_loss_options o = options_of(how);
+    TRY(check_no_classes("wasserstein", &o));
+    return FL_INVOKE(wasserstein, FL_GIVEN(loss, dx, x, labels, o.gradient_scale_tensor), FL_REAL(o.gradient_scale),
+                     FL_INTEGER(o.ignored_label), FL_INTEGER(o.ignores));
 }

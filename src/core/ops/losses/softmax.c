@@ -5,8 +5,8 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
-#include "core/queue/queue.h"
 #include "core/ops/losses/softmax.h"
+#include "core/table/format.h"
 #include <math.h>
 #include <string.h>
 
@@ -140,100 +140,4 @@ fl_kernel fl_softmax_kernel(enum fl_backend backend) {
     static const fl_kernel kernels[FL_BACKENDS] = {
         [FL_PORTABLE] = softmax_portable, [FL_AVX2] = softmax_avx2, [FL_AVX512BW] = softmax_avx512bw};
     return fl_softmax_rows_of(backend) ? kernels[backend] : NULL;
-}
-
-/* --- the operation ------------------------------------------------------------------------------------------------ */
-
-static tensor_status check(const char *name, const tensor *dx, const tensor *x, double gradient_scale) {
-    char tx[TENSOR_TEXT], td[TENSOR_TEXT];
-    if (x->ndim != 2)
-        return fl_fail(TENSOR_E_SHAPE, "%s: x is %s, expected [N, classes]", name, fl_shape_text(x, tx));
-    if (dx && dx->format != x->format)
-        return fl_fail(TENSOR_E_FORMAT, "%s: dx is %s, x is %s", name, dx->format->name, x->format->name);
-    if (dx && (dx->ndim != 2 || dx->shape[0] != x->shape[0] || dx->shape[1] != x->shape[1]))
-        return fl_fail(TENSOR_E_SHAPE, "%s: dx is %s, x is %s", name, fl_shape_text(dx, td), fl_shape_text(x, tx));
-    tensor_status status = fl_need_arithmetic(name, "x", x);
-    if (!status)
-        status = fl_need_elements(name, x);
-    if (!status && dx)
-        status = fl_need_elements(name, dx);
-    if (!status)
-        status = fl_check_apart(name, "dx", dx, "x", x);
-    if (!status && !isfinite(gradient_scale))
-        status = fl_fail(TENSOR_E_ARGUMENT, "%s: gradient_scale is %g, expected a finite number", name, gradient_scale);
-    return status;
-}
-
-/* scale: where a number stands that counts instead of gradient_scale, or NULL. */
-static tensor_status run(const char *name, double *loss, tensor *dx, int32_t *predicted, int32_t *correct,
-                         const tensor *x, const int32_t *labels, double gradient_scale, const double *scale) {
-    double *z = NULL;
-    if (dx && !(z = fl_temporary(fl_queue_of(x->storage), (size_t)x->count * sizeof *z)))
-        return TENSOR_E_MEMORY;
-    struct fl_args args = {.op = FL_OP_SOFTMAX_CROSS_ENTROPY,
-                           .in = {fl_view_of(x)},
-                           .p.loss = {.m = x->shape[0],
-                                      .n = x->shape[1],
-                                      .gradient = z,
-                                      .loss = loss,
-                                      .predicted = predicted,
-                                      .correct = correct,
-                                      .labels = labels,
-                                      .gradient_scale = gradient_scale,
-                                      .name = name}};
-    if (scale)
-        args.late = FL_LATE_IN(scale, FL_LATE_DOUBLE, p.loss.gradient_scale, "cross_entropy_by: gradient_scale");
-    tensor_status status = fl_run(x, &args);
-    return !status && dx ? fl_write_values(dx, z) : status;
-}
-
-tensor_status tensor_softmax_cross_entropy(double *loss, tensor *dx, int32_t *predicted, const tensor *x,
-                                           const int32_t *labels, double gradient_scale) {
-    static const char name[] = "softmax_cross_entropy";
-    if (!loss || !x || !labels)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", name, !loss ? "loss" : !x ? "x" : "labels");
-    tensor_status status = check(name, dx, x, gradient_scale);
-    if (!status)
-        status = fl_need_host(name, x);
-    return status ? status : run(name, loss, dx, predicted, NULL, x, labels, gradient_scale, NULL);
-}
-
-/* scale NULL: gradient_scale counts. */
-static tensor_status cross_entropy(const char *name, tensor *loss, tensor *dx, tensor *predicted, tensor *correct,
-                                   const tensor *x, const tensor *labels, double gradient_scale, const tensor *scale) {
-    tensor_status status = check(name, dx, x, gradient_scale);
-    const int64_t rows = x->shape[0];
-    if (!status)
-        status = fl_check_numbers(name, "loss", loss, FMT_F64, 1, x);
-    if (!status && predicted)
-        status = fl_check_numbers(name, "predicted", predicted, FMT_I32, rows, x);
-    if (!status && correct)
-        status = fl_check_numbers(name, "correct", correct, FMT_I32, 1, x);
-    if (!status)
-        status = fl_check_numbers(name, "labels", labels, FMT_I32, rows, x);
-    if (!status)
-        status = fl_check_all_apart(
-            name, (const char *[]){"loss", "predicted", "correct", "dx", "labels", "x", "gradient_scale"},
-            (const tensor *[]){loss, predicted, correct, dx, labels, x, scale}, 4, 7);
-    return status ? status
-                  : run(name, loss->storage->data, dx, predicted ? predicted->storage->data : NULL,
-                        correct ? correct->storage->data : NULL, x, labels->storage->data, gradient_scale,
-                        scale ? scale->storage->data : NULL);
-}
-
-tensor_status tensor_cross_entropy(tensor *loss, tensor *dx, tensor *predicted, tensor *correct, const tensor *x,
-                                   const tensor *labels, double gradient_scale) {
-    static const char name[] = "cross_entropy";
-    if (!x)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: x is NULL", name);
-    return cross_entropy(name, loss, dx, predicted, correct, x, labels, gradient_scale, NULL);
-}
-
-tensor_status tensor_cross_entropy_by(tensor *loss, tensor *dx, tensor *predicted, tensor *correct, const tensor *x,
-                                      const tensor *labels, const tensor *gradient_scale) {
-    static const char name[] = "cross_entropy_by";
-    if (!x)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: x is NULL", name);
-    tensor_status status = fl_check_numbers(name, "gradient_scale", gradient_scale, FMT_F64, 1, x);
-    return status ? status : cross_entropy(name, loss, dx, predicted, correct, x, labels, 0, gradient_scale);
 }

@@ -21,9 +21,10 @@ typedef void (*fl_softmax_rows)(const struct fl_softmax_work *s, int64_t first, 
 /* What a backend has for rows, the definition for FL_REF; NULL: nothing of its own. */
 fl_softmax_rows fl_softmax_rows_of(enum fl_backend backend);
 
-/* The definition, for all formats, and its need; rows of other backends: fl_any_format_kernel. */
+/* The definition, for all formats, its need, and the kernels of other backends. */
 tensor_status fl_softmax_ref(const struct fl_args *args);
 size_t fl_softmax_need(const struct fl_args *args);
+fl_kernel fl_softmax_kernel(enum fl_backend backend);
 
 /* softmax_rows.inc, compiled for an instruction set; the bits of the definition in softmax.c. */
 void fl_softmax_portable(const struct fl_softmax_work *s, int64_t first, int64_t end);

@@ -11,6 +11,7 @@
 #include "core/rows/rows.h"
 #include "core/ops/losses/softmax.h"
 #include "core/ops/losses/softmax_map_rules.h"
+#include "flexlab/blocks_losses.h"
 #include <math.h>
 #include <stddef.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "core/ops/operation.h"
 #include "core/base/memory.h"
 #include "core/ops/norms/row_norm_sums.h"
+#include "flexlab/blocks_norms.h"
 
 /* geo: batch images of m pixels of n channels in so many groups. */
 static int64_t depth_of(const struct fl_norm *g) { /* channels of a group */

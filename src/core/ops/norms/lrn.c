@@ -4,6 +4,7 @@
 #include "core/ops/operation.h"
 #include "core/ops/norms/lrn_rules.h"
 #include "core/rows/rows.h"
+#include "flexlab/blocks_norms.h"
 #include <float.h>
 #include <math.h>
 #include <stddef.h>

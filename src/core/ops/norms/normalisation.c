@@ -4,11 +4,12 @@
  * Integer formats: the sums are exact integers, and each coefficient re-enters as a mantissa of 31 bits with an
  * exponent of its own (coefficient.h). They multiply the distance from a centre, the integer mantissa next to the mean,
  * so that little is left to the offset and a mean far larger than the deviation costs no precision. */
-#include "core/base/fail.h"
 #include "core/base/memory.h"
+#include "core/ops/operation.h"
 #include "core/queue/queue.h"
-#include <math.h>
-#include <string.h>
+#include "core/reference/ref.h"
+#include "flexlab/blocks_norms.h"
+#include <stddef.h>
 
 /* What passes between the calls of one operation, in temporary memory of the device. */
 struct passing {
@@ -42,295 +43,175 @@ static tensor_status passing(struct passing *p, const tensor *x, int64_t n) {
     return TENSOR_OK;
 }
 
-static int64_t channels_of(const tensor *t) {
-    return t->shape[t->ndim - 1];
+/* The passing memory of a call on x; m rows of n channels, whatever dimensions the rows are. */
+static tensor_status begin(const struct fl_invocation *call, const tensor *x, struct passing *p, struct fl_args *args) {
+    struct fl_batch_norm *b = &args->p.batch_norm;
+    b->m = FL_SIZE(call->sizes, 'm');
+    b->n = FL_SIZE(call->sizes, 'C');
+    b->name = call->function->name;
+    const tensor_status status = passing(p, x, b->n);
+    b->sums = p->sums;
+    b->channels = p->channels;
+    b->dgamma = p->dgamma;
+    b->dbeta = p->dbeta;
+    return status;
 }
 
-static int64_t rows_of(const tensor *x) {
-    return x->count / channels_of(x);
+static tensor_status run_as(enum fl_op op, const tensor *x, struct fl_args *args) {
+    args->op = op;
+    return fl_run(x, args);
 }
-
-/* --- moments ------------------------------------------------------------------------------------------------------ */
-
-static tensor_status moments(double *mean, double *variance, const tensor *x) {
-    struct passing p;
-    tensor_status status = passing(&p, x, channels_of(x));
-    struct fl_args args = {
-        .op = FL_OP_CHANNEL_SUMS,
-        .in = {fl_view_of(x)},
-        .p.batch_norm = {.m = rows_of(x), .n = channels_of(x), .sums = p.sums, .mean = mean, .variance = variance}};
-    if (!status)
-        status = fl_run(x, &args);
-    args.op = FL_OP_CHANNEL_MOMENTS;
-    return status ? status : fl_run(x, &args);
-}
-
-tensor_status tensor_channel_moments(double *mean, double *variance, const tensor *x) {
-    static const char name[] = "channel_moments";
-    if (!mean || !variance || !x)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", name, !x ? "x" : !mean ? "mean" : "variance");
-    tensor_status status = fl_need_arithmetic(name, "x", x);
-    if (!status)
-        status = fl_need_host(name, x);
-    if (!status)
-        status = fl_need_elements(name, x);
-    return status ? status : moments(mean, variance, x);
-}
-
-/* --- checks ------------------------------------------------------------------------------------------------------- */
-
-static tensor_status check_batchnorm(const char *op, const tensor *out, const tensor *x, const tensor *const *vectors,
-                                     int n, const double *mean, const double *variance, double epsilon) {
-    if (!out || !x || !mean || !variance)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", op,
-                       !out    ? "the output"
-                       : !x    ? "x"
-                       : !mean ? "mean"
-                               : "variance");
-    char to[TENSOR_TEXT], tx[TENSOR_TEXT];
-    tensor_status status = fl_need_arithmetic(op, "x", x);
-    if (!status)
-        status = fl_need_elements(op, x);
-    if (!status)
-        status = fl_need_elements(op, out);
-    if (status)
-        return status;
-    if (out->format != x->format)
-        return fl_fail(TENSOR_E_FORMAT, "%s: the output is %s, x is %s", op, out->format->name, x->format->name);
-    if (out->ndim != x->ndim || memcmp(out->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0]))
-        return fl_fail(TENSOR_E_SHAPE, "%s: the output is %s, x is %s", op, fl_shape_text(out, to),
-                       fl_shape_text(x, tx));
-    if (out->storage == x->storage)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: the output and x are the same tensor, the output must be another", op);
-    if (!(epsilon > 0) || !isfinite(epsilon))
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: epsilon is %g, expected above 0", op, epsilon);
-    for (int i = 0; i < n; i++) {
-        if (!vectors[i])
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: a vector of the channels is NULL", op);
-        if (vectors[i]->format != x->format)
-            return fl_fail(TENSOR_E_FORMAT, "%s: x is %s, a vector of the channels is %s", op, x->format->name,
-                           vectors[i]->format->name);
-        if (vectors[i]->ndim != 1 || vectors[i]->shape[0] != channels_of(x))
-            return fl_fail(TENSOR_E_SHAPE, "%s: x is %s, a vector of the channels is %s, expected %lld", op,
-                           fl_shape_text(x, tx), fl_shape_text(vectors[i], to), (long long)channels_of(x));
-        if (vectors[i]->storage == out->storage || vectors[i]->storage == x->storage)
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: a vector of the channels is also the output or x", op);
-        status = fl_need_elements(op, vectors[i]);
-        if (status)
-            return status;
-    }
-    return TENSOR_OK;
-}
-
-/* Of another image of the operation, which has x's shape and format and is not the output. */
-static tensor_status check_image(const char *op, const char *name, const tensor *image, const tensor *out,
-                                 const tensor *x) {
-    if (image->format != x->format)
-        return fl_fail(TENSOR_E_FORMAT, "%s: x is %s, %s is %s", op, x->format->name, name, image->format->name);
-    if (image->ndim != x->ndim || memcmp(image->shape, x->shape, (size_t)x->ndim * sizeof x->shape[0]))
-        return fl_fail(TENSOR_E_SHAPE, "%s: x and %s differ in shape", op, name);
-    if (out && image->storage == out->storage)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is also the output", op, name);
-    return fl_need_elements(op, image);
-}
-
-/* --- forward ------------------------------------------------------------------------------------------------------ */
 
 /* The maps that the coefficients of the channels make. */
-static tensor_status apply(tensor *out, struct fl_args *args, enum fl_op op) {
+static tensor_status write_as(enum fl_op op, const tensor *out, struct fl_args *args) {
     args->op = op;
-    return fl_write(out, args);
+    return fl_write((tensor *)out, args);
 }
 
-/* r NULL: nothing is added. The numbers of mean and variance are on x's device. */
-static tensor_status batchnorm(const char *op, tensor *y, const tensor *x, const tensor *r, const tensor *gamma,
-                               const tensor *beta, const double *mean, const double *variance, double epsilon,
-                               bool relu) {
-    struct passing p;
-    tensor_status status = check_batchnorm(op, y, x, (const tensor *[]){gamma, beta}, 2, mean, variance, epsilon);
-    if (!status)
-        status = fl_check_all_apart(op, (const char *[]){"y", "x", "r", "gamma", "beta"},
-                                    (const tensor *[]){y, x, r, gamma, beta}, 1, 5);
-    if (!status)
-        status = passing(&p, x, channels_of(x));
-    if (status)
-        return status;
-    struct fl_args args = {.op = FL_OP_AFFINE_COEFFICIENTS,
-                           .in = {fl_view_of(x)},
-                           .p.batch_norm = {.m = rows_of(x),
-                                            .n = channels_of(x),
-                                            .channels = p.channels,
-                                            .gamma = fl_view_of(gamma),
-                                            .beta = fl_view_of(beta),
-                                            .mean = (double *)(uintptr_t)mean,
-                                            .variance = (double *)(uintptr_t)variance,
-                                            .epsilon = epsilon,
-                                            .name = op,
-                                            .relu = relu}};
-    if (r)
-        args.in[1] = fl_view_of(r);
-    status = fl_run(x, &args);
-    return status ? status : apply(y, &args, FL_OP_CHANNEL_AFFINE);
+static tensor_status run_moments(const struct fl_invocation *call, struct fl_args *args) {
+    struct passing p = {0};
+    const tensor *x = call->tensors[2];
+    tensor_status status = begin(call, x, &p, args);
+    status = status ? status : run_as(FL_OP_CHANNEL_SUMS, x, args);
+    return status ? status : run_as(FL_OP_CHANNEL_MOMENTS, x, args);
 }
 
-tensor_status tensor_batchnorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta, const double *mean,
-                               const double *variance, double epsilon, bool relu) {
-    tensor_status status = x ? fl_need_host("batchnorm", x) : TENSOR_OK;
-    return status ? status : batchnorm("batchnorm", y, x, NULL, gamma, beta, mean, variance, epsilon, relu);
+static tensor_status run_forward(const struct fl_invocation *call, struct fl_args *args) {
+    struct passing p = {0};
+    const tensor *y = call->tensors[0], *x = call->tensors[1];
+    tensor_status status = begin(call, x, &p, args);
+    status = status ? status : run_as(FL_OP_AFFINE_COEFFICIENTS, x, args);
+    return status ? status : write_as(FL_OP_CHANNEL_AFFINE, y, args);
 }
 
-static tensor_status batchnorm_add(const char *name, tensor *y, const tensor *x, const tensor *r, const tensor *gamma,
-                                   const tensor *beta, const double *mean, const double *variance, double epsilon,
-                                   bool relu) {
-    if (!r || !x)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", name, r ? "x" : "r");
-    tensor_status status = check_image(name, "r", r, y, x);
-    return status ? status : batchnorm(name, y, x, r, gamma, beta, mean, variance, epsilon, relu);
+static tensor_status run_backward(const struct fl_invocation *call, struct fl_args *args) {
+    struct passing p = {0};
+    const tensor *const *t = call->tensors, *x = t[4];
+    tensor_status status = begin(call, x, &p, args);
+    status = status ? status : run_as(FL_OP_CHANNEL_GRAD_SUMS, x, args);
+    status = status ? status : run_as(FL_OP_AFFINE_GRAD_COEFFICIENTS, x, args);
+    status = status ? status : write_as(FL_OP_CHANNEL_AFFINE_GRAD, t[0], args);
+    status = status ? status : fl_write_values((tensor *)t[1], p.dgamma);
+    return status ? status : fl_write_values((tensor *)t[2], p.dbeta);
 }
 
-tensor_status tensor_batchnorm_add(tensor *y, const tensor *x, const tensor *r, const tensor *gamma, const tensor *beta,
-                                   const double *mean, const double *variance, double epsilon, bool relu) {
-    tensor_status status = x ? fl_need_host("batchnorm_add", x) : TENSOR_OK;
-    return status ? status : batchnorm_add("batchnorm_add", y, x, r, gamma, beta, mean, variance, epsilon, relu);
+static void prepare_running(struct fl_args *args, const struct fl_sizes *sizes, const union fl_value *scalars) {
+    (void)scalars;
+    args->p.running.m = FL_SIZE(sizes, 'm');
+    args->p.running.n = FL_SIZE(sizes, 'C');
 }
 
-/* --- backward ----------------------------------------------------------------------------------------------------- */
+/* --- functions ---------------------------------------------------------------------------------------------------- */
 
-static tensor_status check_gradient(const char *name, const tensor *dx, const tensor *dgamma, const tensor *dbeta,
-                                    const tensor *dy, const tensor *x, const tensor *y, const tensor *gamma,
-                                    const double *mean, const double *variance, double epsilon) {
-    tensor_status status =
-        check_batchnorm(name, dx, x, (const tensor *[]){dgamma, dbeta, gamma}, 3, mean, variance, epsilon);
-    if (status)
-        return status;
-    const tensor *images[2] = {dy, y};
-    for (int i = 0; i < (y ? 2 : 1); i++) {
-        if (!images[i])
-            return fl_fail(TENSOR_E_ARGUMENT, "%s: dy is NULL", name);
-        status = check_image(name, i ? "y" : "dy", images[i], dx, x);
-        if (status)
-            return status;
-    }
-    if (dgamma->storage == dbeta->storage || dgamma->storage == gamma->storage || dbeta->storage == gamma->storage)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: dgamma, dbeta and gamma must be three tensors", name);
-    return fl_check_all_apart(name, (const char *[]){"dx", "dgamma", "dbeta", "dy", "x", "y", "gamma"},
-                              (const tensor *[]){dx, dgamma, dbeta, dy, x, y, gamma}, 3, 7);
-}
+#define NUMBERS(name, member)                                                                                          \
+    { name, "C", .class = FL_CLASS_F64, .at = FL_AT(p.member) }
+static const struct fl_operand moments_operands[] = {
+    NUMBERS("mean", batch_norm.mean), NUMBERS("variance", batch_norm.variance), {"x", "m*C", .at = FL_AT(in[0])}};
+static const struct fl_operand forward_operands[] = {{"y", "m*C"},
+                                                     {"x", "m*C", .at = FL_AT(in[0])},
+                                                     {"residual", "m*C", FL_OPTIONAL, .at = FL_AT(in[1])},
+                                                     {"gamma", "C", .at = FL_AT(p.batch_norm.gamma)},
+                                                     {"beta", "C", .at = FL_AT(p.batch_norm.beta)},
+                                                     NUMBERS("mean", batch_norm.mean),
+                                                     NUMBERS("variance", batch_norm.variance)};
+static const struct fl_operand backward_operands[] = {{"dx", "m*C"},
+                                                      {"dgamma", "C"},
+                                                      {"dbeta", "C"},
+                                                      {"dy", "m*C", .at = FL_AT(in[0])},
+                                                      {"x", "m*C", .at = FL_AT(in[1])},
+                                                      {"y", "m*C", FL_OPTIONAL, .at = FL_AT(in[2])},
+                                                      {"gamma", "C", .at = FL_AT(p.batch_norm.gamma)},
+                                                      NUMBERS("mean", batch_norm.mean),
+                                                      NUMBERS("variance", batch_norm.variance)};
+/* What the batch had: its number of rows alone counts. */
+static const struct fl_operand running_operands[] = {NUMBERS("running_mean", running.mean),
+                                                     NUMBERS("running_variance", running.variance),
+                                                     NUMBERS("mean", running.batch_mean),
+                                                     NUMBERS("variance", running.batch_variance),
+                                                     {"x", "m*C"}};
+static const struct fl_scalar_rule forward_scalars[] = {
+    {"epsilon", FL_REAL64, .above = true, .at = FL_AT(p.batch_norm.epsilon)},
+    {"relu", FL_BOOL, .at = FL_AT(p.batch_norm.relu)}};
+static const struct fl_scalar_rule momentum[] = {{"momentum", FL_REAL64, 0, 1, .at = FL_AT(p.running.momentum)}};
 
-static tensor_status batchnorm_grad(const char *name, tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy,
-                                    const tensor *x, const tensor *y, const tensor *gamma, const double *mean,
-                                    const double *variance, double epsilon) {
-    struct passing p;
-    tensor_status status = check_gradient(name, dx, dgamma, dbeta, dy, x, y, gamma, mean, variance, epsilon);
-    if (!status)
-        status = passing(&p, x, channels_of(x));
-    if (status)
-        return status;
-    struct fl_args args = {.op = FL_OP_CHANNEL_GRAD_SUMS,
-                           .in = {fl_view_of(dy), fl_view_of(x)},
-                           .p.batch_norm = {.m = rows_of(x),
-                                            .n = channels_of(x),
-                                            .sums = p.sums,
-                                            .channels = p.channels,
-                                            .gamma = fl_view_of(gamma),
-                                            .mean = (double *)(uintptr_t)mean,
-                                            .variance = (double *)(uintptr_t)variance,
-                                            .dgamma = p.dgamma,
-                                            .dbeta = p.dbeta,
-                                            .epsilon = epsilon,
-                                            .name = name}};
-    if (y)
-        args.in[2] = fl_view_of(y);
-    status = fl_run(x, &args);
-    args.op = FL_OP_AFFINE_GRAD_COEFFICIENTS;
-    if (!status)
-        status = fl_run(x, &args);
-    if (!status)
-        status = apply(dx, &args, FL_OP_CHANNEL_AFFINE_GRAD);
-    if (!status)
-        status = fl_write_values(dgamma, p.dgamma);
-    return status ? status : fl_write_values(dbeta, p.dbeta);
-}
-
-tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy, const tensor *x,
-                                    const tensor *y, const tensor *gamma, const double *mean, const double *variance,
-                                    double epsilon) {
-    tensor_status status = x ? fl_need_host("batchnorm_grad", x) : TENSOR_OK;
-    return status ? status
-                  : batchnorm_grad("batchnorm_grad", dx, dgamma, dbeta, dy, x, y, gamma, mean, variance, epsilon);
-}
-
-/* --- with numbers as tensors -------------------------------------------------------------------------------------- */
-
-/* f64 tensors of a number for each channel, of which the first `outputs` are written, on x's device. */
-static tensor_status check_numbers(const char *op, const tensor *x, const char *const *names,
-                                   const tensor *const *numbers, int outputs, int n) {
-    const char *all_names[5] = {0};
-    const tensor *all[5] = {0};
-    if (!x)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: x is NULL", op);
-    tensor_status status = fl_need_arithmetic(op, "x", x);
-    if (!status)
-        status = fl_need_contiguous(op, x);
-    for (int i = 0; i < n && !status; i++) {
-        status = fl_check_numbers(op, names[i], numbers[i], FMT_F64, channels_of(x), x);
-        all_names[i] = names[i];
-        all[i] = numbers[i];
-    }
-    all_names[n] = "x";
-    all[n] = x;
-    return status ? status : fl_check_all_apart(op, all_names, all, outputs, n + 1);
-}
+const struct fl_function fl_function_moments = {
+    .name = "moments", .op = FL_OP_CHANNEL_MOMENTS, .outputs = 2, FL_OPERANDS_OF(moments_operands), .run = run_moments};
+const struct fl_function fl_function_batchnorm = {.name = "batchnorm",
+                                                  .op = FL_OP_CHANNEL_AFFINE,
+                                                  .outputs = 1,
+                                                  FL_OPERANDS_OF(forward_operands),
+                                                  FL_SCALARS_OF(forward_scalars),
+                                                  .run = run_forward};
+const struct fl_function fl_function_batchnorm_grad = {.name = "batchnorm_grad",
+                                                       .op = FL_OP_CHANNEL_AFFINE_GRAD,
+                                                       .outputs = 3,
+                                                       FL_OPERANDS_OF(backward_operands),
+                                                       .scalar_count = 1, /* without relu: y says it */
+                                                       .scalars = forward_scalars,
+                                                       .run = run_backward};
+const struct fl_function fl_function_running_statistics = {.name = "running_statistics",
+                                                           .op = FL_OP_RUNNING_STATISTICS,
+                                                           .outputs = 2,
+                                                           FL_OPERANDS_OF(running_operands),
+                                                           FL_SCALARS_OF(momentum),
+                                                           .prepare = prepare_running};
 
 tensor_status tensor_moments(tensor *mean, tensor *variance, const tensor *x) {
-    tensor_status status =
-        check_numbers("moments", x, (const char *[]){"mean", "variance"}, (const tensor *[]){mean, variance}, 2, 2);
-    if (!status)
-        status = fl_need_elements("moments", x);
-    return status ? status : moments(mean->storage->data, variance->storage->data, x);
+    return FL_INVOKE_PLAIN(moments, FL_GIVEN(mean, variance, x));
 }
-
-tensor_status tensor_normalise(tensor *y, const tensor *x, const tensor *residual, const tensor *gamma,
+tensor_status tensor_batchnorm(tensor *y, const tensor *x, const tensor *residual, const tensor *gamma,
                                const tensor *beta, const tensor *mean, const tensor *variance, double epsilon,
                                bool relu) {
-    static const char name[] = "normalise";
-    tensor_status status =
-        check_numbers(name, x, (const char *[]){"mean", "variance"}, (const tensor *[]){mean, variance}, 0, 2);
-    if (status)
-        return status;
-    const double *m = mean->storage->data, *v = variance->storage->data;
-    return residual ? batchnorm_add(name, y, x, residual, gamma, beta, m, v, epsilon, relu)
-                    : batchnorm(name, y, x, NULL, gamma, beta, m, v, epsilon, relu);
+    return FL_INVOKE(batchnorm, FL_GIVEN(y, x, residual, gamma, beta, mean, variance), FL_REAL(epsilon),
+                     FL_INTEGER(relu));
 }
-
-tensor_status tensor_normalise_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy, const tensor *x,
+tensor_status tensor_batchnorm_grad(tensor *dx, tensor *dgamma, tensor *dbeta, const tensor *dy, const tensor *x,
                                     const tensor *y, const tensor *gamma, const tensor *mean, const tensor *variance,
                                     double epsilon) {
-    static const char name[] = "normalise_grad";
-    tensor_status status =
-        check_numbers(name, x, (const char *[]){"mean", "variance"}, (const tensor *[]){mean, variance}, 0, 2);
-    return status ? status
-                  : batchnorm_grad(name, dx, dgamma, dbeta, dy, x, y, gamma, mean->storage->data,
-                                   variance->storage->data, epsilon);
+    return FL_INVOKE(batchnorm_grad, FL_GIVEN(dx, dgamma, dbeta, dy, x, y, gamma, mean, variance), FL_REAL(epsilon));
+}
+tensor_status tensor_running_statistics(tensor *running_mean, tensor *running_variance, const tensor *mean,
+                                        const tensor *variance, const tensor *x, double by) {
+    return FL_INVOKE(running_statistics, FL_GIVEN(running_mean, running_variance, mean, variance, x), FL_REAL(by));
 }
 
-tensor_status tensor_running_statistics(tensor *running_mean, tensor *running_variance, const tensor *mean,
-                                        const tensor *variance, const tensor *x, double momentum) {
-    static const char name[] = "running_statistics";
-    const tensor *numbers[] = {running_mean, running_variance, mean, variance};
-    tensor_status status =
-        check_numbers(name, x, (const char *[]){"running_mean", "running_variance", "mean", "variance"}, numbers, 2, 4);
-    if (!status && !(momentum >= 0 && momentum <= 1))
-        status = fl_fail(TENSOR_E_ARGUMENT, "%s: momentum is %g, expected 0 to 1", name, momentum);
-    if (status)
-        return status;
-    struct fl_args args = {.op = FL_OP_RUNNING_STATISTICS,
-                           .p.running = {.m = rows_of(x),
-                                         .n = channels_of(x),
-                                         .mean = running_mean->storage->data,
-                                         .variance = running_variance->storage->data,
-                                         .batch_mean = mean->storage->data,
-                                         .batch_variance = variance->storage->data,
-                                         .momentum = momentum}};
-    return fl_run(x, &args);
-}
+/* --- operations --------------------------------------------------------------------------------------------------- */
+
+/* What passes between them has no operand: exact sums and coefficients have formats of their own (parameters.h). */
+static const struct fl_operand of_sums[] = {{"x", "m*C", .at = FL_AT(in[0])}};
+static const struct fl_operand of_grad_sums[] = {
+    {"dy", "m*C", .at = FL_AT(in[0])}, {"x", "m*C", .at = FL_AT(in[1])}, {"y", "m*C", FL_OPTIONAL, .at = FL_AT(in[2])}};
+static const struct fl_operand of_affine[] = {
+    {"y", "m*C"}, {"x", "m*C", .at = FL_AT(in[0])}, {"residual", "m*C", FL_OPTIONAL, .at = FL_AT(in[1])}};
+static const struct fl_operand of_affine_grad[] = {{"dx", "m*C"},
+                                                   {"dy", "m*C", .at = FL_AT(in[0])},
+                                                   {"x", "m*C", .at = FL_AT(in[1])},
+                                                   {"y", "m*C", FL_OPTIONAL, .at = FL_AT(in[2])}};
+static const struct fl_operand of_coefficients[] = {{"x", "m*C", .at = FL_AT(in[0])},
+                                                    {"residual", "m*C", FL_OPTIONAL, .at = FL_AT(in[1])},
+                                                    {"gamma", "C", .at = FL_AT(p.batch_norm.gamma)},
+                                                    {"beta", "C", .at = FL_AT(p.batch_norm.beta)},
+                                                    NUMBERS("mean", batch_norm.mean),
+                                                    NUMBERS("variance", batch_norm.variance)};
+static const struct fl_operand of_grad_coefficients[] = {NUMBERS("dgamma", batch_norm.dgamma),
+                                                         NUMBERS("dbeta", batch_norm.dbeta),
+                                                         {"dy", "m*C", .at = FL_AT(in[0])},
+                                                         {"x", "m*C", .at = FL_AT(in[1])},
+                                                         {"gamma", "C", .at = FL_AT(p.batch_norm.gamma)},
+                                                         NUMBERS("mean", batch_norm.mean),
+                                                         NUMBERS("variance", batch_norm.variance)};
+
+/* Numbers of channels are computed by one kernel for all rows; the others have kernels of formats. */
+#define OPERATION(OP, name, promises, table, kernel, bytes)                                                            \
+    const struct fl_operation fl_operation_##name = {                                                                  \
+        .op = FL_OP_##OP, .promise = FL_PROMISE_##promises, FL_OPERANDS_OF(table), .reference = {kernel, bytes}}
+OPERATION(CHANNEL_SUMS, channel_sums, NUMBERS, of_sums, fl_ref_fold, fl_ref_bytes);
+OPERATION(CHANNEL_GRAD_SUMS, channel_grad_sums, NUMBERS, of_grad_sums, fl_ref_fold, fl_ref_bytes);
+OPERATION(CHANNEL_MOMENTS, channel_moments, NUMBERS, moments_operands, fl_channel_moments, NULL);
+OPERATION(CHANNEL_AFFINE, channel_affine, DOUBLE, of_affine, fl_ref_affine, fl_ref_bytes);
+OPERATION(CHANNEL_AFFINE_GRAD, channel_affine_grad, DOUBLE, of_affine_grad, fl_ref_affine, fl_ref_bytes);
+OPERATION(AFFINE_COEFFICIENTS, affine_coefficients, NUMBERS, of_coefficients, fl_affine_coefficients, NULL);
+OPERATION(AFFINE_GRAD_COEFFICIENTS, affine_grad_coefficients, NUMBERS, of_grad_coefficients,
+          fl_affine_grad_coefficients, NULL);
+const struct fl_operation fl_operation_running_statistics = {
+    .op = FL_OP_RUNNING_STATISTICS, .promise = FL_PROMISE_NUMBERS, .reference = {fl_running_statistics, NULL}};

@@ -5,6 +5,7 @@
 #include "core/base/memory.h"
 #include "core/ops/norms/row_norm_sums.h"
 #include "core/ops/operation.h"
+#include "flexlab/blocks_norms.h"
 
 static bool is_mean_square(const struct fl_args *args) {
     return args->op == FL_OP_RMSNORM || args->op == FL_OP_RMSNORM_GRAD || args->op == FL_OP_RMSNORM_GAMMA_GRAD;

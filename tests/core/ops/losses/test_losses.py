@@ -43,8 +43,8 @@ def check(ok, what):
 
 
 class Options(ctypes.Structure):
-    _fields_ = [("gradient_scale", ctypes.c_void_p), ("class_weights", ctypes.c_void_p), ("label_smoothing", ctypes.c_float),
-                ("ignored_label", ctypes.c_int32), ("ignores", ctypes.c_bool), ("unused", ctypes.c_ubyte * 7)]
+    _fields_ = [("gradient_scale", ctypes.c_double), ("gradient_scale_tensor", ctypes.c_void_p), ("class_weights", ctypes.c_void_p),
+                ("label_smoothing", ctypes.c_float), ("ignored_label", ctypes.c_int32), ("ignores", ctypes.c_bool)]
 
 
 class Tensor:
@@ -75,9 +75,9 @@ def t_of(x):
 
 def call(name, *arguments, scale=1.0, how=None, delta=None, wants=0):
     how = how or Options()
+    how.gradient_scale = scale
     extra = () if delta is None else (ctypes.c_float(delta),)
-    status = f(f"tensor_{name}_sized")(*[t_of(a) for a in arguments], *extra, ctypes.c_double(scale), ctypes.byref(how),
-                                       ctypes.c_size_t(ctypes.sizeof(how)))
+    status = f(f"tensor_{name}")(*[t_of(a) for a in arguments], *extra, ctypes.byref(how))
     check(status == wants, f"{name}: {status} {error()}")
     return error().decode()
 
@@ -171,7 +171,7 @@ def entropy_cases(name, format):
         at = Tensor(F64, [1], [scale]) if number % 2 else None
         how = Options(at.t if at else None, weights.t if weights else None, s, ignored, True)
         loss, dx, predicted, correct = Tensor(F64, [1]), Tensor(format, [rows, classes]), Tensor(I32, [rows]), Tensor(I32, [1])
-        call("cross_entropy_with", loss, dx, predicted, correct, x, Tensor(I32, [rows], labels), scale=7.0 if at else scale, how=how)
+        call("cross_entropy", loss, dx, predicted, correct, x, Tensor(I32, [rows], labels), scale=7.0 if at else scale, how=how)
         wc = [Fraction(v) for v in w] if w else [Fraction(1)] * classes
         shares = [[wc[c] * ((1 - Fraction(s)) * (c == y) + Fraction(s) / classes) if y != ignored else Fraction(0)
                    for c in range(classes)] for y in labels]
@@ -214,11 +214,11 @@ def same_bits(name, format):
             y = Tensor(I32, [rows], labels)
             ones = Tensor(F64, [classes], [1.0] * classes)
             if which == 0:
-                status = f("tensor_cross_entropy")(loss.t, dx.t, predicted.t, None, x.t, y.t, ctypes.c_double(4.0))
+                status = f("tensor_cross_entropy")(loss.t, dx.t, predicted.t, None, x.t, y.t, ctypes.byref(Options(gradient_scale=4.0)))
                 check(status == 0, error())
             elif which < 4:
                 how = [Options(), Options(ignored_label=-100, ignores=True), Options(class_weights=ones.t)][which - 1]
-                call("cross_entropy_with", loss, dx, predicted, None, x, y, scale=4.0, how=how)
+                call("cross_entropy", loss, dx, predicted, None, x, y, scale=4.0, how=how)
             else:
                 one_hot = [float(c == label) for label in labels for c in range(classes)]
                 call("cross_entropy_targets", loss, dx, predicted, x, Tensor(F64 if which == 4 else F32, [rows, classes], one_hot), scale=4.0)
@@ -291,7 +291,7 @@ def differences():
     far = Tensor(F64, [rows, classes], [v + draw.choice([0.3, -0.3, 2.0, -2.0]) for v in x0])
     w = Tensor(F64, [classes], [draw.random() for _ in range(classes)])
     how = Options(class_weights=w.t, label_smoothing=0.2, ignored_label=-1, ignores=True)
-    ways = [("cross_entropy_with", lambda l, d, x: call("cross_entropy_with", l, d, None, None, x, labels, how=how)),
+    ways = [("cross_entropy", lambda l, d, x: call("cross_entropy", l, d, None, None, x, labels, how=how)),
             ("targets", lambda l, d, x: call("cross_entropy_targets", l, d, None, x, t, how=Options(class_weights=w.t))),
             ("squared_error", lambda l, d, x: call("squared_error", l, d, x, t)),
             ("huber", lambda l, d, x: call("huber", l, d, x, far, delta=1.0)),
@@ -316,18 +316,18 @@ def unusual(name, format):
     loss, dx = Tensor(F64, [1]), Tensor(format, [2, 3])
     x = Tensor(format, [2, 3], [nan, inf, 1, -inf, 2, 3])
     ignore = Options(ignored_label=-1, ignores=True)
-    call("cross_entropy_with", loss, dx, None, None, x, Tensor(I32, [2], [-1, 2]), how=ignore)
+    call("cross_entropy", loss, dx, None, None, x, Tensor(I32, [2], [-1, 2]), how=ignore)
     exact = math.log(1 + math.exp(-1))
     check(abs(loss.values()[0] - exact) < 1e-15, f"{name}: -Inf without a share: loss {loss.values()[0]}")
     check(dx.values()[:4] == [0, 0, 0, 0] and dx.values()[4] > 0 > dx.values()[5], f"{name}: gradient {dx.values()}")
-    call("cross_entropy_with", loss, dx, None, None, x, Tensor(I32, [2], [-1, -1]), how=ignore)
+    call("cross_entropy", loss, dx, None, None, x, Tensor(I32, [2], [-1, -1]), how=ignore)
     check(loss.values() == [0] and dx.values() == [0] * 6, f"{name}: all ignored: {loss.values()} {dx.values()}")
     smooth = Options(label_smoothing=0.5, ignored_label=-1, ignores=True)
-    call("cross_entropy_with", loss, dx, None, None, x, Tensor(I32, [2], [-1, -1]), how=smooth)
+    call("cross_entropy", loss, dx, None, None, x, Tensor(I32, [2], [-1, -1]), how=smooth)
     check(loss.values() == [0] and dx.values() == [0] * 6, f"{name}: all ignored, smooth: {loss.values()} {dx.values()}")
-    call("cross_entropy_with", loss, dx, None, None, x, Tensor(I32, [2], [-1, 2]), how=smooth)
+    call("cross_entropy", loss, dx, None, None, x, Tensor(I32, [2], [-1, 2]), how=smooth)
     check(loss.values() == [inf], f"{name}: -Inf with a share: loss {loss.values()}")
-    call("cross_entropy_with", loss, dx, None, None, x, Tensor(I32, [2], [0, 2]))
+    call("cross_entropy", loss, dx, None, None, x, Tensor(I32, [2], [0, 2]))
     check(math.isnan(loss.values()[0]), f"{name}: NaN: loss {loss.values()}")
     zeros = Tensor(F64, [2, 3], [0.0] * 6)
     call("squared_error", loss, dx, x, zeros)
@@ -345,29 +345,29 @@ def refusals():
         said = call(name, *arguments, wants=status, **more)
         check(words in said, f"{name}: '{said}', expected '{words}'")
     entropy_arguments = (loss, dx, None, None, x)
-    refused("label 1 is 5, expected 0 to 2", 1, "cross_entropy_with", *entropy_arguments, Tensor(I32, [2], [0, 5]), how=Options(label_smoothing=0.1))
-    refused("label 0 is -1, expected 0 to 2", 1, "cross_entropy_with", *entropy_arguments, Tensor(I32, [2], [-1, 0]),
+    refused("label 1 is 5, expected 0 to 2", 1, "cross_entropy", *entropy_arguments, Tensor(I32, [2], [0, 5]), how=Options(label_smoothing=0.1))
+    refused("label 0 is -1, expected 0 to 2", 1, "cross_entropy", *entropy_arguments, Tensor(I32, [2], [-1, 0]),
             how=Options(ignored_label=7, ignores=True))
     for smoothing in -0.5, 1.5, math.nan:
-        refused("label_smoothing is", 1, "cross_entropy_with", *entropy_arguments, y, how=Options(label_smoothing=smoothing))
+        refused("label_smoothing is", 1, "cross_entropy", *entropy_arguments, y, how=Options(label_smoothing=smoothing))
     refused("label_smoothing is 0.1, expected 0", 1, "squared_error", loss, dx, x, t, how=Options(label_smoothing=0.1))
     refused("ignores label 3", 1, "squared_error", loss, dx, x, t, how=Options(ignored_label=3, ignores=True))
-    refused("class_weights is f64 2, expected f64 with 3 elements", 2, "cross_entropy_with", *entropy_arguments, y, how=Options(class_weights=two.t))
-    refused("labels is i32 3, expected i32 with 2 elements", 2, "cross_entropy_with", *entropy_arguments, i3)
+    refused("class_weights is f64 2, expected f64 with 3 elements", 2, "cross_entropy", *entropy_arguments, y, how=Options(class_weights=two.t))
+    refused("labels is i32 3, expected i32 with 2 elements", 2, "cross_entropy", *entropy_arguments, i3)
     refused("targets is fp16, expected flex16+5, f64 or f32", 3, "squared_error", loss, dx, x, Tensor(2, [2, 3]))
-    refused("targets is 2, x is 2x3", 2, "squared_error", loss, dx, x, two)
+    refused("targets is 2, expected 2x3", 2, "squared_error", loss, dx, x, two)
     refused("targets is NULL", 1, "huber", loss, dx, x, None, delta=1.0)
     for delta in 0.0, -1.0, math.inf, math.nan:
         refused("delta is", 1, "huber", loss, dx, x, t, delta=delta)
     refused("gradient_scale is nan", 1, "wasserstein", loss, dx, x, y, scale=math.nan)
     refused("label 1 is 2, expected 0 to 1", 1, "wasserstein", loss, dx, x, Tensor(I32, [2], [0, 2]))
-    refused("loss and gradient_scale are the same tensor", 1, "wasserstein", loss, dx, x, y, how=Options(gradient_scale=loss.t))
+    refused("loss and gradient_scale are the same tensor", 1, "wasserstein", loss, dx, x, y, how=Options(gradient_scale_tensor=loss.t))
     refused("dx is fp32, x is flex16+5", 3, "squared_error", loss, Tensor(1, [2, 3]), x, t)
     refused("x is NULL", 1, "squared_error", loss, dx, None, t)
     at = Tensor(F64, [1], [math.inf])
     for name, target in ("squared_error", t), ("wasserstein", y):
         before = dx.values()
-        refused(f"{name}: gradient_scale is inf, expected a finite number", 1, name, loss, dx, x, target, how=Options(gradient_scale=at.t))
+        refused(f"{name}: gradient_scale is inf, expected a finite number", 1, name, loss, dx, x, target, how=Options(gradient_scale_tensor=at.t))
         check(dx.values() == before, f"{name}: dx was written")
 
 

@@ -1,6 +1,7 @@
 /* Softmax of rows and its logarithm: against their formulas in long double, in every format; the causal mask; the
  * gradient of softmax in integer formats against 128-bit integers, bit for bit; gradients by finite differences. */
 #include "row_witness.h"
+#include "flexlab/tensor_blocks.h"
 
 __extension__ typedef __int128 int128;
 

@@ -1,5 +1,6 @@
 /* Softmax with cross-entropy: the same bits from every instruction set and number of threads, and those of the recorded
  * hashes; NaN, Inf, and logits so far apart that exponentials are subnormal or zero. */
+#include "host_numbers.h"
 #include "check.h"
 #include "core/table/format.h"
 #include "core/ops/losses/softmax.h"
@@ -47,8 +48,8 @@ static uint64_t hash_of(const struct fl_format *f) {
             for (int64_t i = 0; i < shape[0]; i++)
                 labels[i] = (int32_t)(check_random(&seed) % (uint64_t)shape[1]);
             CHECK(logits && gradient && !tensor_load_f64(logits, x, count), "%s", tensor_error());
-            CHECK(!tensor_softmax_cross_entropy(&loss, gradient, predicted, logits, labels, 1.5), "%s", tensor_error());
-            CHECK(!tensor_softmax_cross_entropy(&without, NULL, NULL, logits, labels, 1), "%s", tensor_error());
+            CHECK(!host_cross_entropy(&loss, gradient, predicted, logits, labels, 1.5), "%s", tensor_error());
+            CHECK(!host_cross_entropy(&without, NULL, NULL, logits, labels, 1), "%s", tensor_error());
             CHECK(loss == without || (loss != loss && without != without), "%s: loss %g, alone %g", f->name, loss,
                   without);
             CHECK(!tensor_store_f64(gradient, dx, count), "%s", tensor_error());

@@ -5,6 +5,7 @@
  * double; only the square root is not rational. A mantissa may differ from the rounded result where that lies on an
  * edge, within what coefficients of 31 bits can move it. Channels are of all kinds: ordinary ones, of a mean far above
  * the deviation, hardly varying, constant, with sizes of gamma, beta and epsilon far apart. */
+#include "host_numbers.h"
 #include "check.h"
 #include "core/arithmetic/exact.h"
 #include "flexlab/tensor.h"
@@ -98,14 +99,14 @@ static struct outputs run(const struct work *w) {
     if (w->gradient) {
         o.dgamma = tensor_new(w->format, TENSOR_SHAPE(w->channels));
         o.dbeta = tensor_new(w->format, TENSOR_SHAPE(w->channels));
-        CHECK(!tensor_batchnorm_grad(o.image, o.dgamma, o.dbeta, w->dy, w->x, w->y, w->gamma, w->mean, w->variance,
-                                     w->epsilon),
+        CHECK(!host_batchnorm_grad(o.image, o.dgamma, o.dbeta, w->dy, w->x, w->y, w->gamma, w->mean, w->variance,
+                                   w->epsilon),
               "%s", tensor_error());
     } else if (w->r) {
-        CHECK(!tensor_batchnorm_add(o.image, w->x, w->r, w->gamma, w->beta, w->mean, w->variance, w->epsilon, w->relu),
-              "%s", tensor_error());
+        CHECK(!host_batchnorm(o.image, w->x, w->r, w->gamma, w->beta, w->mean, w->variance, w->epsilon, w->relu), "%s",
+              tensor_error());
     } else {
-        CHECK(!tensor_batchnorm(o.image, w->x, w->gamma, w->beta, w->mean, w->variance, w->epsilon, w->relu), "%s",
+        CHECK(!host_batchnorm(o.image, w->x, NULL, w->gamma, w->beta, w->mean, w->variance, w->epsilon, w->relu), "%s",
               tensor_error());
     }
     return o;
@@ -170,7 +171,7 @@ static void needs_steep_multipliers(void) {
                          .epsilon = 1e-12,
                          .predictor = f ? "fixed" : "current",
                          .e_out = f ? 14 : 8};
-        tensor_channel_moments(&mean, &variance, w.x);
+        host_moments(&mean, &variance, w.x);
         struct outputs o = run_everywhere(&w, 0);
         for (int i = 0; i < 4; i++) {
             if (f)
@@ -222,7 +223,7 @@ static void gradient_of_few_steps(void) {
                      .gradient = true,
                      .predictor = "current",
                      .e_out = 8};
-    tensor_channel_moments(&mean, &variance, w.x);
+    host_moments(&mean, &variance, w.x);
     struct outputs o = run_everywhere(&w, 0);
     CHECK(fabs(value(o.image, 0) + 1.681e-7) < 1e-10 && fabs(value(o.image, 1) - 2.323e-7) < 1e-10, "%g %g",
           value(o.image, 0), value(o.image, 1));
@@ -249,7 +250,7 @@ static void constant_channels_give_beta(void) {
                      .epsilon = 1e-5,
                      .predictor = "current",
                      .e_out = 8};
-    tensor_channel_moments(&mean, &variance, w.x);
+    host_moments(&mean, &variance, w.x);
     struct outputs o = run_everywhere(&w, 0);
     CHECK(value(o.image, 0) == value(beta, 0) && fabs(value(beta, 0) - 0.001) < 1e-7, "%g", value(o.image, 0));
     free_outputs(&o);
@@ -325,7 +326,7 @@ static void refuses_what_is_not_finite(void) {
     const double cases[][2] = {{NAN, 1}, {INFINITY, 1}, {0, NAN}, {0, -1}, {1.7e308, 0}};
     ((int16_t *)tensor_data(y))[0] = 77;
     for (int i = 0; i < 5; i++) {
-        CHECK(tensor_batchnorm(y, t, gamma, gamma, &cases[i][0], &cases[i][1], 1e-5, false) == TENSOR_E_ARGUMENT &&
+        CHECK(host_batchnorm(y, t, NULL, gamma, gamma, &cases[i][0], &cases[i][1], 1e-5, false) == TENSOR_E_ARGUMENT &&
                   strstr(tensor_error(), "channel 0"),
               "case %d: %s", i, tensor_error());
         CHECK(mantissa(y, 0) == 77, "case %d wrote", i);
@@ -459,7 +460,7 @@ static void random_case(tensor_format format, int64_t rows, int64_t channels) {
             image[i] = (int16_t)(below(2) ? between(1, 5) : 0);
         w.y = of_mantissas(format, rows, channels, 5, image);
     }
-    tensor_channel_moments(mean, variance, w.x);
+    host_moments(mean, variance, w.x);
     struct outputs o = run_everywhere(&w, replay);
     if (w.gradient)
         check_gradient(&w, &o, replay);
@@ -500,7 +501,7 @@ static void cancelled_gradients_are_zero(void) {
                          .gradient = true,
                          .predictor = "current",
                          .e_out = 8};
-        tensor_channel_moments(mean, variance, w.x);
+        host_moments(mean, variance, w.x);
         struct outputs o = run(&w);
         for (int c = 0; c < CHANNELS; c++)
             CHECK(mantissa(o.dgamma, c) == 0, "%d rows, channel %d: %d at exponent %d", rows, c, mantissa(o.dgamma, c),
@@ -565,7 +566,7 @@ static void gradient_of_any_size(tensor_format format, int64_t rows, int64_t cha
     w.epsilon = (double[]){1e-5, 1e-5, 1e-3, 1e-12, 0x1p-70, 10}[below(6)];
     w.predictor = dfp && below(2) ? "current" : below(2) ? "paper" : "fixed";
     w.e_out = between(low, high);
-    tensor_channel_moments(mean, variance, w.x);
+    host_moments(mean, variance, w.x);
     struct outputs o = run(&w);
     check_gradient(&w, &o, replay);
     tensor *all[] = {w.x, w.dy, w.y, w.gamma, o.image, o.dgamma, o.dbeta};
@@ -602,7 +603,7 @@ static void share_off_by_one(void) {
         w.epsilon = 1e-5;
         w.predictor = "current";
         w.e_out = 8;
-        tensor_channel_moments(mean, variance, w.x);
+        host_moments(mean, variance, w.x);
         struct outputs o = run(&w);
         if (w.gradient)
             check_gradient(&w, &o, 0);

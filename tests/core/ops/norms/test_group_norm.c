@@ -2,6 +2,7 @@
  * 31 bits and the sums of float formats are off by; central differences in fp32; the formats against fp32; and what
  * must be the same bits: one group of images of one pixel is layer normalisation. */
 #include "row_witness.h"
+#include "flexlab/tensor_blocks.h"
 
 struct sizes {
     int64_t n, pixels, channels;

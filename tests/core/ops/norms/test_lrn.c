@@ -2,6 +2,7 @@
  * the square roots nor the logarithm of the code; gradients against central differences of that witness, in every
  * format. */
 #include "row_witness.h"
+#include "flexlab/tensor_blocks.h"
 
 struct how {
     int size;

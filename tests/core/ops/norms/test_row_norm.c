@@ -2,6 +2,7 @@
  * double, in every format, over rows that vary, hardly vary or do not vary at all; gradients by finite differences; the
  * formats among each other. */
 #include "row_witness.h"
+#include "flexlab/tensor_blocks.h"
 
 enum { N = 200 };
 
