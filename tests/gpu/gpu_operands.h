@@ -332,7 +332,7 @@ static void plan_running(struct call *c) {
     IN(c, PICK(1, 2, 9), channels);
 }
 /* y, x, residual, gamma, beta, mean, variance */
-static void plan_normalise(struct call *c) {
+static void plan_batchnorm(struct call *c) {
     const int64_t rows = PICK(1, 6, 35), channels = PICK(1, 3, 16, 65);
     OUT(c, rows, channels);
     IN(c, rows, channels);
@@ -346,7 +346,7 @@ static void plan_normalise(struct call *c) {
     c->relu = chance(50);
 }
 /* dx, dgamma, dbeta, dy, x, y, gamma (mean and variance are those of x: made by the call) */
-static void plan_normalise_grad(struct call *c) {
+static void plan_batchnorm_grad(struct call *c) {
     const int64_t rows = PICK(2, 6, 35, 600), channels = rows > 100 ? PICK(1, 5) : PICK(1, 3, 16, 65);
     OUT(c, rows, channels);
     OUT(c, channels);

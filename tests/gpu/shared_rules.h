@@ -4,7 +4,7 @@
 #define SHARED_RULES_H
 
 #include "autoflex/write_rules.h"
-#include "core/norms/channel_rules.h"
+#include "core/ops/norms/channel_rules.h"
 #include "core/arithmetic/exact_rules.h"
 #include "core/table/slot.h"
 #include "flex/flex_convert_plan.h"

@@ -7,6 +7,7 @@
  * Without a device: skipped, or with FLEXLAB_REQUIRE_GPU=1 a failure. An operation that the device lacks is a
  * failure. */
 #define _GNU_SOURCE
+#include "flexlab/tensor_blocks.h"
 #include "check.h"
 #include "core/queue/queue.h"
 #include "core/tensor/tensor_object.h"
@@ -340,7 +341,7 @@ PLAIN_RUN(shortcut_a, t[0], t[1], c->stride)
 PLAIN_RUN(shortcut_a_grad, t[0], t[1], c->stride)
 PLAIN_RUN(moments, t[0], t[1], t[2])
 PLAIN_RUN(running_statistics, t[0], t[1], t[2], t[3], t[4], 0.1)
-PLAIN_RUN(normalise, t[0], t[1], t[2], t[3], t[4], t[5], t[6], c->epsilon, c->relu)
+PLAIN_RUN(batchnorm, t[0], t[1], t[2], t[3], t[4], t[5], t[6], c->epsilon, c->relu)
 PLAIN_RUN(sum_squares, t[0], 1, t[1])
 PLAIN_RUN(trust_rate, t[0], t[1], t[2])
 PLAIN_RUN(sgd_momentum, t[0], t[1], t[2], c->alpha, (float)c->epsilon)
@@ -361,26 +362,27 @@ RUN(conv2d_with) {
 RUN(conv_transpose2d) {
     return tensor_conv_transpose2d_fused(t[0], t[1], t[2], &c->around, EPILOGUE(c, t));
 }
-RUN(normalise_grad) {
+RUN(batchnorm_grad) {
     const int64_t channels = tensor_count(t[6]);
     tensor_device *device = tensor_get_device(t[0]);
     tensor *mean = tensor_new_in(device, FMT_F64, TENSOR_SHAPE(channels)),
            *variance = tensor_new_in(device, FMT_F64, TENSOR_SHAPE(channels));
     tensor_status status = tensor_moments(mean, variance, t[4]);
     if (!status)
-        status = tensor_normalise_grad(t[0], t[1], t[2], t[3], t[4], t[5], t[6], mean, variance, c->epsilon);
+        status = tensor_batchnorm_grad(t[0], t[1], t[2], t[3], t[4], t[5], t[6], mean, variance, c->epsilon);
     tensor_free(mean);
     tensor_free(variance);
     return status;
 }
 RUN(cross_entropy) {
-    return t[6] ? tensor_cross_entropy_by(t[0], t[1], t[2], t[3], t[4], t[5], t[6])
-                : tensor_cross_entropy(t[0], t[1], t[2], t[3], t[4], t[5], c->alpha);
+    const tensor_loss_options how = {.gradient_scale = c->alpha, .gradient_scale_tensor = t[6]};
+    return tensor_cross_entropy(t[0], t[1], t[2], t[3], t[4], t[5], &how);
 }
 
 /* Options of a loss; numbers as targets have the shape of x. */
 static tensor_loss_options options_of(const struct call *c, tensor *const *t) {
-    return (tensor_loss_options){.gradient_scale = t[8],
+    return (tensor_loss_options){.gradient_scale = c->alpha,
+                                 .gradient_scale_tensor = t[8],
                                  .ignores = t[5] != NULL,
                                  .ignored_label = -7,
                                  .label_smoothing = c->stride & 1 ? (float)c->epsilon : 0,
@@ -392,32 +394,36 @@ static tensor *targets_of(tensor *const *t) {
     return view;
 }
 RUN(cross_entropy_with) {
-    return tensor_cross_entropy_with(t[0], t[1], t[2], t[3], t[4], t[5], c->alpha, options_of(c, t));
+    const tensor_loss_options how = options_of(c, t);
+    return tensor_cross_entropy(t[0], t[1], t[2], t[3], t[4], t[5], &how);
 }
 RUN(cross_entropy_targets) {
     tensor *targets = targets_of(t);
-    const tensor_status status =
-        tensor_cross_entropy_targets(t[0], t[1], t[2], t[4], targets, c->alpha, options_of(c, t));
+    const tensor_loss_options how = options_of(c, t);
+    const tensor_status status = tensor_cross_entropy_targets(t[0], t[1], t[2], t[4], targets, &how);
     tensor_free(targets);
     return status;
 }
 RUN(squared_error) {
     tensor *targets = targets_of(t);
-    const tensor_status status =
-        tensor_squared_error(t[0], t[1], t[4], targets, c->alpha, (tensor_loss_options){.gradient_scale = t[8]});
+    const tensor_status status = tensor_squared_error(
+        t[0], t[1], t[4], targets, &(tensor_loss_options){.gradient_scale = c->alpha, .gradient_scale_tensor = t[8]});
     tensor_free(targets);
     return status;
 }
 RUN(huber) {
     tensor *targets = targets_of(t);
-    const tensor_status status = tensor_huber(t[0], t[1], t[4], targets, (float)c->epsilon, c->alpha,
-                                              (tensor_loss_options){.gradient_scale = t[8]});
+    const tensor_status status =
+        tensor_huber(t[0], t[1], t[4], targets, (float)c->epsilon,
+                     &(tensor_loss_options){.gradient_scale = c->alpha, .gradient_scale_tensor = t[8]});
     tensor_free(targets);
     return status;
 }
 RUN(wasserstein) {
-    return tensor_wasserstein(t[0], t[1], t[4], t[5], c->alpha,
-                              (tensor_loss_options){.gradient_scale = t[8], .ignores = true, .ignored_label = -7});
+    return tensor_wasserstein(
+        t[0], t[1], t[4], t[5],
+        &(tensor_loss_options){
+            .gradient_scale = c->alpha, .gradient_scale_tensor = t[8], .ignores = true, .ignored_label = -7});
 }
 RUN(clip_weight) {
     return tensor_clip_weight(t[0], c->alpha);
@@ -587,8 +593,8 @@ static const struct row {
     ROW(shortcut_a_grad, plan_shortcut_a_grad, ""),
     ROW(moments, plan_moments, "channel_sums channel_moments"),
     ROW(running_statistics, plan_running, ""),
-    ROW(normalise, plan_normalise, "channel_affine affine_coefficients"),
-    ROW(normalise_grad, plan_normalise_grad, "channel_grad_sums channel_affine_grad affine_grad_coefficients"),
+    ROW(batchnorm, plan_batchnorm, "channel_affine affine_coefficients"),
+    ROW(batchnorm_grad, plan_batchnorm_grad, "channel_grad_sums channel_affine_grad affine_grad_coefficients"),
     ROW(cross_entropy, plan_cross_entropy, "softmax_cross_entropy"),
     ROW(cross_entropy_with, plan_loss_of_labels, ""),
     ROW(cross_entropy_targets, plan_loss_of_targets, ""),
@@ -955,7 +961,7 @@ static void late_failures(const struct fl_format *f) {
         IN(&c, 3);
         add_numbers(&c, FMT_F64, 3, (double[]){1, which ? 2 : INFINITY, 3});
         add_numbers(&c, FMT_F64, 3, (double[]){1, which ? -7 : 2, 3});
-        fails_late(which ? "variance below zero" : "mean", &c, run_normalise);
+        fails_late(which ? "variance below zero" : "mean", &c, run_batchnorm);
     }
     /* The queue goes on after it. */
     OUT(&c, 5);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Each public header compiles alone, as C17 and as C++17, without a warning by gcc and clang, those of them that are
-there, tensor.h and nn.h include their parts; each header of src parses alone, so that editors show what is in it; and tests/tree/consumer/consumer.cpp and consumer.c, with the shared library, do one thing.
+there, tensor.h, tensor_blocks.h and nn.h include their parts; each header of src parses alone, so that editors show what is in it; and tests/tree/consumer/consumer.cpp and consumer.c, with the shared library, do one thing.
 usage: test_headers.py SOURCE_DIR BUILD_DIR [run]  (run: the programs too, which a build with sanitizers cannot)"""
 import pathlib
 import shutil

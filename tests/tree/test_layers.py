@@ -33,12 +33,10 @@ HOUSES = {
     "src/core": {
         "prefix": "core/", "largest": 35,
         "floors": [{"base", "arithmetic"}, {"table"}, {"tensor"}, {"queue"}, {"values"},
-                   {"reference", "real", "operations", "rows", "axes", "norms", "losses", "images", "recurrent", "ops"}],
+                   {"reference", "real", "rows", "ops"}],
         "families": "ops",  # with a folder for each family of operations
         "stairs": {
             ("arithmetic/draws.h", "table/kernel.h"),  # struct fl_rounding
-            ("table/any_format.c", "losses/softmax.h"),  # the list of kernels that serve every format
-            ("table/any_format.c", "ops/operation.h"),  # likewise
             ("queue/run.c", "ops/optimisers/optimiser_rules.h")}},  # which factors a call may have
     "src/nn": {
         "prefix": "nn/", "largest": 20,

@@ -4,6 +4,7 @@
 #ifndef FL_RANDOM_ACTIONS_H
 #define FL_RANDOM_ACTIONS_H
 
+#include "host_numbers.h"
 #include "random_calls.h"
 
 /* Sizes of an episode: calls share shapes, so that results become operands. */
@@ -603,7 +604,7 @@ static tensor_status moments_of(const struct call *c, const tensor *x, struct mo
     m->variance = c->numbers + RESULTS;
     if (!c->number)
         return TENSOR_OK;
-    const tensor_status status = tensor_channel_moments(m->own[0], m->own[1], x);
+    const tensor_status status = host_moments(m->own[0], m->own[1], x);
     if (status)
         return status;
     keep(o, m->own[0], c->numbers_count);
@@ -622,17 +623,17 @@ static struct moments moments;
 RUN(channel_moments) return moments_of(c, t[0], &moments, o); }
 RUN(batchnorm)
     const tensor_status status = moments_of(c, t[1], &moments, o);
-    return status ? status : tensor_batchnorm(t[0], t[1], t[2], t[3], moments.mean, moments.variance, c->epsilon,
+    return status ? status : host_batchnorm(t[0], t[1], NULL, t[2], t[3], moments.mean, moments.variance, c->epsilon,
                                               c->relu);
 }
 RUN(batchnorm_add)
     const tensor_status status = moments_of(c, t[1], &moments, o);
-    return status ? status : tensor_batchnorm_add(t[0], t[1], t[2], t[3], t[4], moments.mean, moments.variance,
+    return status ? status : host_batchnorm(t[0], t[1], t[2], t[3], t[4], moments.mean, moments.variance,
                                                   c->epsilon, c->relu);
 }
 RUN(batchnorm_grad)
     const tensor_status status = moments_of(c, t[2], &moments, o);
-    return status ? status : tensor_batchnorm_grad(t[0], t[4], t[5], t[1], t[2], t[3], t[6], moments.mean,
+    return status ? status : host_batchnorm_grad(t[0], t[4], t[5], t[1], t[2], t[3], t[6], moments.mean,
                                                    moments.variance, c->epsilon);
 }
 RUN(sum)
@@ -669,7 +670,7 @@ static bool plan_softmax(struct call *c) {
 RUN(softmax_cross_entropy)
     int32_t predicted[RESULTS];
     double loss = 0;
-    const tensor_status status = tensor_softmax_cross_entropy(&loss, t[0], predicted, t[1], c->labels, c->alpha);
+    const tensor_status status = host_cross_entropy(&loss, t[0], predicted, t[1], c->labels, c->alpha);
     keep(o, &loss, 1);
     for (int64_t i = 0; !status && i < c->operand[1].shape[0]; i++)
         keep(o, &(double){predicted[i]}, 1);
@@ -714,7 +715,8 @@ static struct loss_numbers loss_numbers_of(const struct call *c) {
     CHECK(!tensor_load_i32(n.labels, c->labels, rows) && !tensor_load_f64(n.weights, c->numbers, classes) &&
               !tensor_load_f64(n.scale, (double[]){c->alpha}, 1),
           "%s", tensor_error());
-    n.how.gradient_scale = c->number & 1 ? n.scale : NULL;
+    n.how.gradient_scale = c->alpha;
+    n.how.gradient_scale_tensor = c->number & 1 ? n.scale : NULL;
     return n;
 }
 static tensor_status keep_loss(struct loss_numbers *n, tensor_status status, struct outcome *o) {
@@ -741,22 +743,21 @@ RUN(cross_entropy_with)
     n.how.ignored_label = -1;
     n.how.label_smoothing = c->number & 4 ? c->beta : 0;
     n.how.class_weights = c->number & 8 ? n.weights : NULL;
-    return keep_loss(&n, tensor_cross_entropy_with(n.loss, t[0], n.predicted, n.correct, t[1], n.labels, c->alpha, n.how),
-                     o);
+    return keep_loss(&n, tensor_cross_entropy(n.loss, t[0], n.predicted, n.correct, t[1], n.labels, &n.how), o);
 }
 RUN(cross_entropy_targets)
     struct loss_numbers n = loss_numbers_of(c);
     n.how.label_smoothing = c->number & 4 ? c->beta : 0;
     n.how.class_weights = c->number & 8 ? n.weights : NULL;
-    return keep_loss(&n, tensor_cross_entropy_targets(n.loss, t[0], n.predicted, t[1], t[2], c->alpha, n.how), o);
+    return keep_loss(&n, tensor_cross_entropy_targets(n.loss, t[0], n.predicted, t[1], t[2], &n.how), o);
 }
 RUN(squared_error)
     struct loss_numbers n = loss_numbers_of(c);
-    return keep_loss(&n, tensor_squared_error(n.loss, t[0], t[1], t[2], c->alpha, n.how), o);
+    return keep_loss(&n, tensor_squared_error(n.loss, t[0], t[1], t[2], &n.how), o);
 }
 RUN(huber)
     struct loss_numbers n = loss_numbers_of(c);
-    return keep_loss(&n, tensor_huber(n.loss, t[0], t[1], t[2], c->beta, c->alpha, n.how), o);
+    return keep_loss(&n, tensor_huber(n.loss, t[0], t[1], t[2], c->beta, &n.how), o);
 }
 RUN(wasserstein)
     struct loss_numbers n = loss_numbers_of(c);
@@ -765,7 +766,7 @@ RUN(wasserstein)
         labels[i] = labels[i] < 0 ? -1 : labels[i] & (c->number & 4 ? 3 : 1);
     n.how.ignores = c->number & 2;
     n.how.ignored_label = -1;
-    return keep_loss(&n, tensor_wasserstein(n.loss, t[0], t[1], n.labels, c->alpha, n.how), o);
+    return keep_loss(&n, tensor_wasserstein(n.loss, t[0], t[1], n.labels, &n.how), o);
 }
 /* clang-format on */
 
