@@ -6,6 +6,7 @@
  * of the same operation below it (avx512 to avx512bw, avx512bw to avx2, avx2 to portable). */
 #define _GNU_SOURCE
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

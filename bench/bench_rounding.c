@@ -9,6 +9,7 @@
  * caches (large), and of batch 4, which stay in them (small). */
 #define _GNU_SOURCE
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

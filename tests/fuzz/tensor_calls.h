@@ -6,6 +6,7 @@
 #include "flexlab/tensor.h"
 #include "fuzz.h"
 #include "tensor_pool.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 
 /* New ones go to the end, or kept inputs change their meaning. Results are the first operands. */

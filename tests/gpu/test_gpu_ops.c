@@ -11,6 +11,7 @@
 #include "core/queue/queue.h"
 #include "core/tensor/tensor_object.h"
 #include "same_state.h"
+#include "flexlab/tensor_blocks.h"
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Each public header compiles alone, as C17 and as C++17, without a warning by gcc and clang, those of them that are
-there, and tensor.h includes its parts; each header of src parses alone, so that editors show what is in it; and tests/tree/consumer/consumer.cpp and consumer.c, with the shared library, do one thing.
+there, and tensor.h and tensor_blocks.h include their parts; each header of src parses alone, so that editors show what is in it; and tests/tree/consumer/consumer.cpp and consumer.c, with the shared library, do one thing.
 usage: test_headers.py SOURCE_DIR BUILD_DIR [run]  (run: the programs too, which a build with sanitizers cannot)"""
 import pathlib
 import shutil
@@ -15,10 +15,11 @@ warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
 COMPILERS = {"c": ("gcc", "clang"), "cpp": ("g++", "clang++")}
 failures, outputs, used = [], set(), []
 
-whole = (source / "include/flexlab/tensor.h").read_text()
-for part in sorted(source.glob("include/flexlab/tensor_*.h")):
-    if f'#include "flexlab/{part.name}"' not in whole:
-        failures.append(f"tensor.h does not include its part {part.name}")
+for whole, parts in {"tensor.h": "tensor_*.h", "tensor_blocks.h": "blocks_*.h"}.items():
+    text = (source / "include/flexlab" / whole).read_text()
+    for part in sorted(source.glob(f"include/flexlab/{parts}")):
+        if part.name != "tensor_blocks.h" and f'#include "flexlab/{part.name}"' not in text:
+            failures.append(f"{whole} does not include its part {part.name}")
 # Headers of src include what they use; but what a folder of formats or an instruction set makes different is given from
 # outside. Kernels for a GPU are parsed with the stand-in for CUDA.
 FORMAT = ["-include", "fp16/fp16_codec.h", "-DFL_KIND=fp16"]

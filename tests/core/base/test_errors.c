@@ -4,6 +4,7 @@
 #include "core/base/memory.h"
 #include "core/tensor/tensor_object.h"
 #include "flexlab/flexlab.h"
+#include "flexlab/tensor_blocks.h"
 #include <limits.h>
 #include <math.h>
 #include <pthread.h>

@@ -2,6 +2,7 @@
  * far as they are known and refused where they ask for more, and nothing is written behind a struct of the caller. */
 #include "check.h"
 #include "flexlab/flexlab.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <stddef.h>
 #include <string.h>

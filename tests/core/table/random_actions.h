@@ -5,6 +5,7 @@
 #define FL_RANDOM_ACTIONS_H
 
 #include "random_calls.h"
+#include "flexlab/tensor_blocks.h"
 
 /* Sizes of an episode: calls share shapes, so that results become operands. */
 static struct {

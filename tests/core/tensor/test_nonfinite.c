@@ -8,6 +8,7 @@
 #include "check.h"
 #include "core/tensor/tensor_state.h"
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <string.h>
 

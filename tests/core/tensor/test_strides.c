@@ -3,6 +3,7 @@
  *
  *     test_strides [SEED] */
 #include "row_witness.h"
+#include "flexlab/tensor_blocks.h"
 
 struct view {
     int ndim;

@@ -1,6 +1,7 @@
 /* Tensors from the outside: life, values in and out, conversion, exponents, statistics, writes by operations. */
 #include "check.h"
 #include "flexlab/flexlab.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <string.h>
 

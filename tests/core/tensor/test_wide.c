@@ -4,6 +4,7 @@
  * exact integers, or doubles that hold the results exactly. */
 #include "check.h"
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <string.h>
 

@@ -7,6 +7,7 @@
 #include "core/queue/queue.h"
 #include "core/reference/ref.h"
 #include "core/tensor/wide.h"
+#include "flexlab/tensor_blocks.h"
 #include <float.h>
 #include <math.h>
 #include <stddef.h>

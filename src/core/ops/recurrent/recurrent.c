@@ -7,6 +7,7 @@
 #include "core/ops/operation.h"
 #include "core/ops/recurrent/cell_rules.h"
 #include "core/queue/sequence.h"
+#include "flexlab/tensor_blocks.h"
 #include <stddef.h>
 
 #define TRY(call)                                                                                                      \

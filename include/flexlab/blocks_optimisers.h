@@ -1,7 +1,9 @@
-/* tensor_optimisers.h - what optimisers compute. A part of tensor.h, whose conventions hold. */
-#ifndef FLEXLAB_TENSOR_OPTIMISERS_H
-#define FLEXLAB_TENSOR_OPTIMISERS_H
+/* blocks_optimisers.h - what optimisers compute. A part of tensor_blocks.h: building blocks of training, which may
+ * change between versions. */
+#ifndef FLEXLAB_BLOCKS_OPTIMISERS_H
+#define FLEXLAB_BLOCKS_OPTIMISERS_H
 
+#include "flexlab/api.h"
 #include "flexlab/tensor_life.h"
 
 #ifdef __cplusplus
