@@ -18,10 +18,10 @@ _Static_assert(sizeof(nn_tensor_info) == 3 * sizeof(void *), "nn_tensor_info is 
 _Static_assert(sizeof(nn_role_row) == 2 * sizeof(void *), "nn_role_row is frozen");
 ENDS_WITH(tensor_epilogue, unused);
 ENDS_WITH(nn_config, loss_scale);
+ENDS_WITH(tensor_optimiser, momentum);
 ENDS_WITH(tensor_loss_options, unused);
 ENDS_WITH(nn_wgan_config, no_master);
 ENDS_WITH(nn_loss_scale, longest);
-ENDS_WITH(tensor_optimiser, unused);
 ENDS_WITH(nn_train_config, most_of_steps);
 ENDS_WITH(nn_train_events, starved);
 ENDS_WITH(nn_telemetry_config, unused);
