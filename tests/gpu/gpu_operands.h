@@ -3,6 +3,8 @@
 #ifndef FL_GPU_OPERANDS_H
 #define FL_GPU_OPERANDS_H
 
+#include "flexlab/tensor_blocks.h"
+
 static struct settings plain, output;
 
 static void in(struct call *c, int ndim, const int64_t *shape) {

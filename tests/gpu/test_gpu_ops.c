@@ -14,6 +14,7 @@
 #include "flexlab/tensor_blocks.h"
 #include "same_state.h"
 #include "square.h"
+#include "flexlab/tensor_blocks.h"
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <math.h>

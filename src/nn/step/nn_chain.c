@@ -2,6 +2,7 @@
  * within limits. */
 #include "nn/step/nn_step.h"
 #include "core/base/fail.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 
 static tensor_status check_chained(const nn_graph *g, const char *what) {

@@ -2,6 +2,7 @@
  * far as they are known and refused where they ask for more, and nothing is written behind a struct of the caller. */
 #include "check.h"
 #include "flexlab/tensor.h"
+#include "flexlab/tensor_blocks.h"
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 _Static_assert(sizeof(tensor_augmentation) == 16, "tensor_augmentation is frozen");
 ENDS_WITH(tensor_epilogue, unused);
 ENDS_WITH(tensor_loss_options, unused);
-ENDS_WITH(tensor_optimiser, unused);
+ENDS_WITH(tensor_optimiser, momentum);
 ENDS_WITH(tensor_window2d, output_padding);
 ENDS_WITH(tensor_window1d, output_padding);
 #if UINTPTR_MAX == UINT64_MAX

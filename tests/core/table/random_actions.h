@@ -6,6 +6,7 @@
 
 #include "host_numbers.h"
 #include "random_calls.h"
+#include "flexlab/tensor_blocks.h"
 
 /* Sizes of an episode: calls share shapes, so that results become operands. */
 static struct {

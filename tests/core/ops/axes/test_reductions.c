@@ -4,6 +4,7 @@
  *
  *     test_reductions [SEED] */
 #include "row_witness.h"
+#include "flexlab/tensor_blocks.h"
 
 __extension__ typedef __int128 int128;
 
@@ -554,19 +555,19 @@ static void check_errors(void) {
     REFUSED(tensor_reduce_l2(b, b, 0), TENSOR_E_ARGUMENT, "same tensor");
     REFUSED(tensor_reduce_l2(u, u, 0), TENSOR_E_FORMAT, "u8");
     REFUSED(tensor_reduce_max_grad(a, b, NULL, 1), TENSOR_E_ARGUMENT, "x is NULL");
-    REFUSED(tensor_reduce_max_grad(a, b, b, 1), TENSOR_E_SHAPE, "x is 3");
+    REFUSED(tensor_reduce_max_grad(a, b, b, 1), TENSOR_E_SHAPE, "dx is 2x3, expected 3");
     REFUSED(tensor_argmax(i, a, 2), TENSOR_E_ARGUMENT, "axis is 2");
     REFUSED(tensor_argmax(i, a, 0), TENSOR_E_SHAPE, "expected i32 with 3");
-    REFUSED(tensor_argmax(c, a, 1), TENSOR_E_SHAPE, "bf16");
+    REFUSED(tensor_argmax(c, a, 1), TENSOR_E_FORMAT, "index is bf16 2, expected i32");
     tensor *g = tensor_new(FMT_FP32, TENSOR_SHAPE(3));
-    REFUSED(tensor_broadcast_add(g, a, b), TENSOR_E_SHAPE, "a is 2x3, y is 3");
+    REFUSED(tensor_broadcast_add(g, a, b), TENSOR_E_SHAPE, "a is 2x3, expected 3, or 1");
     REFUSED(tensor_broadcast_mul(a, a, b), TENSOR_E_ARGUMENT, "same tensor");
     REFUSED(tensor_broadcast_mul_grad(b, a, NULL), TENSOR_E_ARGUMENT, "b is NULL");
     tensor *d = tensor_new(FMT_FP32, TENSOR_SHAPE(2, 3));
     REFUSED(tensor_where(d, u, a, a), TENSOR_E_SHAPE, "mask is 4");
-    REFUSED(tensor_where(d, i, a, a), TENSOR_E_FORMAT, "i32, expected u8");
+    REFUSED(tensor_where(d, i, a, a), TENSOR_E_FORMAT, "mask is i32 2, expected u8");
     REFUSED(tensor_where(d, NULL, a, a), TENSOR_E_ARGUMENT, "mask is NULL");
-    REFUSED(tensor_where_grad(d, b, u, true), TENSOR_E_SHAPE, "dy is 3");
+    REFUSED(tensor_where_grad(d, b, u, true), TENSOR_E_SHAPE, "da is 2x3, expected 3");
     tensor_free(a);
     tensor_free(b);
     tensor_free(c);
