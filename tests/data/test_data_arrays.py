@@ -237,7 +237,7 @@ def refused_arrays(folder):
     for shape, word in (((24,), "images of 1 dimensions"), ((4, 6), "images of 2 dimensions"), ((1, 2, 3, 2, 2), "5 dimensions, expected 1 to 4"),
                         ((), "0 dimensions"), ((0, 3, 4), "an empty array"), ((24, 0, 1), "an empty array"), ((2, 1, 2, 6), "1x2x6, expected at most 4096x4096x4"),
                         ((2, 3, 5), "is truncated: its header declares 30 bytes of elements, 24 follow"), ((2, 3, 3), "continues after the last element"),
-                        ((1 << 62, 4096, 4096), "promises more than"), ((1 << 40, 1, 1), "is truncated"), ((3, 2, 4), "2 labels, for 3 images")):
+                        ((1 << 62, 4096, 4096), "declares more than"), ((1 << 40, 1, 1), "is truncated"), ((3, 2, 4), "2 labels, for 3 images")):
         images.write_bytes(npy("|u1", False, shape, bytes(24), header=None if shape else f"{{{D}, {F}, 'shape': ()}}"))
         refused(spec, word)
     images.write_bytes(npy("|u1", False, (1, 4097, 1), bytes(4097)))

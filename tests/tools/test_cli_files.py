@@ -223,7 +223,7 @@ def test_lock(place):
     child.send_signal(signal.SIGKILL)
     child.communicate()
     done = run(*QUICK, "--out", out)
-    check(done.returncode == 1 and f"'flexlab compare --resume {out}' goes on" in done.stderr, "after kill -9:", done.shown, done.returncode, done.stderr)
+    check(done.returncode == 1 and f"'flexlab compare --resume {out}' resumes it" in done.stderr, "after kill -9:", done.shown, done.returncode, done.stderr)
     done = run(*QUICK, "--out", out, "--force")
     check(done.returncode == 0, "after kill -9:", done.shown, done.returncode, done.stderr)
     check(set(os.listdir(out)) == FILES, "after kill -9:", set(os.listdir(out)) ^ FILES)

@@ -109,7 +109,7 @@ def check_program(file, place):
         check(done.returncode == 0 and not loaded, f"{file} info, called '{name}' in a hostile folder with {variables}: status {done.returncode}, "
               f"{'loads' if loaded else 'does not load'} what lies there: {done.stderr}")
     for given in ("libflexlab_cuda.so", "./libflexlab_cuda.so", f"../{place.name}/libflexlab_cuda.so"):
-        done, loaded = run(file, "info", cwd=place, FLEXLAB_CUDA_LIBRARY=given)
+        done, loaded = run(file, "info", "devices", cwd=place, FLEXLAB_CUDA_LIBRARY=given)
         check(not loaded and f"'{given}' is not an absolute path" in done.stdout, f"FLEXLAB_CUDA_LIBRARY={given}: loaded {loaded}: {done.stdout}")
         given = given.replace("libflexlab_cuda", "trend")
         done, loaded = run(file, "info", cwd=place, FLEXLAB_PREDICTORS=given)
@@ -119,12 +119,12 @@ def check_program(file, place):
         check(loaded, f"the hostile library, named by {variable}, makes no mark: this test sees nothing: {done.stderr}")
         fifo = place / ("fifo of " + variable)
         os.mkfifo(fifo)
-        done, loaded = run(file, "info", cwd=place, **{variable: str(fifo)})
+        done, loaded = run(file, "info", *(["devices"] if variable == "FLEXLAB_CUDA_LIBRARY" else []), cwd=place, **{variable: str(fifo)})
         check("is a FIFO" in done.stdout + done.stderr, f"a FIFO as {variable}: {done.stdout[-300:]}{done.stderr}")
 
 
 def finds(file, place, **variables):
-    done, _ = run(file, "info", cwd=place, OTHER_BACKEND="version", **variables)
+    done, _ = run(file, "info", "devices", cwd=place, OTHER_BACKEND="version", **variables)
     return "belongs to flexlab 0.0.1" in done.stdout  # that backend, and no other, says so
 
 

@@ -104,8 +104,8 @@ void options_help(enum command command, FILE *out) {
           out);
     fprintf(out,
             "\n"
-            "Until all is trained checkpoints are in DIR/flexlab.resume. 'flexlab %s --resume DIR' resumes it, after a "
-            "signal, kill -9 or a power cut: results are those of runs that were never\n"
+            "Until all is trained checkpoints are in DIR/flexlab.resume. 'flexlab %s --resume DIR'\n"
+            "resumes it, after a signal, kill -9 or a power cut: results are those of runs that were never\n"
             "interrupted.\n",
             command == COMMAND_TRAIN ? "train" : "compare");
     fputs("\nA run has diverged when the loss of any step or of the test set is NaN or Inf, or when its\n"

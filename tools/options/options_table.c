@@ -168,8 +168,8 @@ static const struct option_row rows[] = {
              "given anew"},
     {"resume", "PATH", COMMAND_TRAIN | GOING_ON, KIND_TEXT, FIELD(resume),
      .help = "resume the training whose results go to the folder PATH, or from\n"
-             "the file PATH (resume.safetensors), with the options that it began with; --out (PATH), --device, "
-             "--threads, --force, --quiet,\n"
+             "the file PATH (resume.safetensors), with the options that it began\n"
+             "with; --out (PATH), --device, --threads, --force, --quiet,\n"
              "--checkpoint-every, --allow-divergence and --stop-on-nonfinite may be\n"
              "given anew, and --data, where the same images or text lie elsewhere by\n"
              "now: it is needed where the file is not in the folder of results of a\n"
