@@ -98,8 +98,8 @@ int main(int argc, char **argv) {
         return fprintf(stderr, "bench_functions: %s\n", n < 1 ? "elements: expected at least 1" : tensor_error()), 2;
     printf("threads %d, %lld elements; ms, ns an element, ratio to memcpy of one thread\n", tensor_threads(),
            (long long)n);
-    for (int k = 0; tensor_format_list(k); k++) {
-        const tensor_format f = tensor_format_list(k);
+    for (int k = 0; tensor_format_at(k); k++) {
+        const tensor_format f = tensor_format_at(k);
         const size_t bytes = (size_t)n * tensor_format_bytes(f);
         tensor *x = operand(f, n, 1), *dy = operand(f, n, 2), *y = need(tensor_new(f, TENSOR_SHAPE(n)));
         char *copy = need(malloc(bytes));

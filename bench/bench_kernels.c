@@ -163,8 +163,8 @@ int main(int argc, char **argv) {
         }
     }
     printf("threads %d; unit G products/s (matmul, conv2d) or G elements/s\n", tensor_threads());
-    for (int k = 0; tensor_format_list(k); k++) {
-        const tensor_format f = tensor_format_list(k);
+    for (int k = 0; tensor_format_at(k); k++) {
+        const tensor_format f = tensor_format_at(k);
         const int64_t image[4] = {128, 32, 32, 16}, filters[4] = {16, 3, 3, 16}, square[2] = {1024, 1024}, c[1] = {16};
         struct operands o = {random_tensor(f, 4, image, 1),
                              random_tensor(f, 4, image, 2),

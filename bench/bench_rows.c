@@ -152,7 +152,7 @@ static void free_all(void) {
 
 /* Seconds of a memcpy of that tensor. */
 static double copy_time(const tensor *t) {
-    const size_t bytes = (size_t)tensor_count(t) * tensor_format_bytes(tensor_get_format(t));
+    const size_t bytes = (size_t)tensor_count(t) * tensor_format_bytes(tensor_format_of(t));
     char *copy = need(malloc(bytes));
     double best = 1e9;
     for (int i = 0; i < RUNS; i++) {
@@ -188,8 +188,8 @@ int main(int argc, char **argv) {
                2;
     printf("threads %d, batch %lld; ns an element, times that of memcpy on one thread\n", tensor_threads(),
            (long long)batch);
-    for (int k = 0; tensor_format_list(k); k++) {
-        const tensor_format f = tensor_format_list(k);
+    for (int k = 0; tensor_format_at(k); k++) {
+        const tensor_format f = tensor_format_at(k);
         make(f, batch);
         for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
             char name[96];

@@ -181,9 +181,9 @@ static int whole(const char *text) {
 
 int main(int argc, char **argv) {
     char all[256] = "", *formats = all, *end;
-    for (int i = 0; tensor_format_list(i); i++)
+    for (int i = 0; tensor_format_at(i); i++)
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? "," : "",
-                 tensor_format_name(tensor_format_list(i)));
+                 tensor_format_name(tensor_format_at(i)));
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         int *number = !strcmp(argv[i], "--batch")   ? &o.batch

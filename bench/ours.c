@@ -65,7 +65,7 @@ static const char *without_class(const char *name) {
 enum { MANTISSA_EXPONENT = 14 };
 
 static bool load_matrix(tensor *t, const char *data, uint64_t seed) {
-    if (!tensor_format_is_shared(tensor_get_format(t)))
+    if (!tensor_format_is_shared(tensor_format_of(t)))
         return load_normal(t, seed);
     return worker_mantissas(tensor_data(t), tensor_count(t), data, seed) &&
            !tensor_declare_exponent(t, MANTISSA_EXPONENT);
@@ -133,7 +133,7 @@ static const char *prepare_convert(tensor_format from, char **argv) {
 
 /* At the exponent that the first conversion found, as in training, where autoflex knows it. */
 static void run_convert(void) {
-    if (tensor_format_is_shared(tensor_get_format(operands[1])))
+    if (tensor_format_is_shared(tensor_format_of(operands[1])))
         tensor_convert_at(operands[1], operands[0], tensor_exponent(operands[1]));
     else
         tensor_convert(operands[1], operands[0]);

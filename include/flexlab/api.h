@@ -18,9 +18,6 @@
 #error "flexlab names its symbols by #pragma redefine_extname, which gcc and clang have"
 #endif
 
-/* The former label of a declaration: nothing, until the tensor headers are without it. */
-#define FLEXLAB_SYMBOL(name)
-
 #define FLEXLAB_TEXT(...) FLEXLAB_TEXT_(__VA_ARGS__)
 #define FLEXLAB_TEXT_(...) #__VA_ARGS__
 

@@ -11,8 +11,7 @@ extern "C" {
 #endif
 
 /* y[..., c] = max(0, x[..., c] + b[c]), as tensor_bias. */
-FLEXLAB_API tensor_status tensor_bias_relu(tensor *y, const tensor *x, const tensor *b)
-    FLEXLAB_SYMBOL(tensor_bias_relu);
+FLEXLAB_API tensor_status tensor_bias_relu(tensor *y, const tensor *x, const tensor *b);
 
 /* What joins the sums of a matmul or a convolution before they are stored: y = max(0, sums + bias + residual), each
  * part if it is there. bias (NULL: none) is [columns of y], or [channels of y]; residual (NULL: none) has the shape of
@@ -28,10 +27,9 @@ typedef struct tensor_epilogue {
 
 /* tensor_matmul and tensor_matmul_nt with that; their shapes and errors, and TENSOR_E_SHAPE, TENSOR_E_FORMAT or
  * TENSOR_E_ARGUMENT where bias or residual do not suit y. */
-FLEXLAB_API tensor_status tensor_matmul_fused(tensor *y, const tensor *a, const tensor *b, const tensor_epilogue *with)
-    FLEXLAB_SYMBOL(tensor_matmul_fused);
+FLEXLAB_API tensor_status tensor_matmul_fused(tensor *y, const tensor *a, const tensor *b, const tensor_epilogue *with);
 FLEXLAB_API tensor_status tensor_matmul_nt_fused(tensor *y, const tensor *a, const tensor *b,
-                                                 const tensor_epilogue *with) FLEXLAB_SYMBOL(tensor_matmul_nt_fused);
+                                                 const tensor_epilogue *with);
 
 #ifdef __cplusplus
 }

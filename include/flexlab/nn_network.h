@@ -44,7 +44,7 @@ typedef struct nn_config {
     uint64_t seed;         /* initial weights, stochastic rounding; the same for every variant */
     float momentum;        /* used by nn_train_step as given (0: none); of sgd and rmsprop alone */
     float weight_decay;
-    const char *device; /* where the network lives and trains: a name of tensor_device_list; NULL: "cpu" */
+    const char *device; /* where the network lives and trains: a name of tensor_device_at; NULL: "cpu" */
     /* How weights follow from gradients: docs/training.md. All zero: gradient descent with momentum, as above. */
     const char *optimiser; /* one of nn_optimiser_at; NULL: "sgd" */
     const char *decay;     /* what decays: "all", "weights" (no biases, gammas and betas); NULL: "weights" of adamw and

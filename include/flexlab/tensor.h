@@ -28,10 +28,8 @@
  *    (tensor_set_threads, tensor_set_backend, tensor_set_error_hook) may be changed while other threads compute: an
  *    operation under way keeps what it began with, or takes the new one from its next pass on, with the same bits.
  *    tensor_set_class is the calling thread's own. tensor_set_allocator comes before everything.
- *  - Structs that callers fill in or receive may get more fields at their end. A function that takes one has a second
- *    form, ..._sized, with the size that the caller was compiled with: it is what the library exports, and what
- *    bindings call. What is filled in is set to zero first ((tensor_window){.stride = {2, 2}}, in C++ {} and then
- * members). struct autoflex stays as it is. docs/decisions/0014-growing-structs.md.
+ *  - In a struct of options zero is the usual for every member, and NULL in its place is a struct of zeros:
+ *    &(tensor_window){.stride = {2, 2}}. Structs may get more members with a later version.
  *  - The child of a fork() may compute, with threads of its own. Tensors and graphs are copied with the process; one
  *    that another thread was writing at that moment is lost to the child. A data_loader stays with the parent. (A child
  *    of _Fork() or clone() that does not run exec must not use the library.) */

@@ -13,16 +13,16 @@ extern "C" {
 /* --- reductions --------------------------------------------------------------------------------------------------- */
 
 /* y[c] = sum of x[..., c] over all leading dimensions; the gradient of a bias. */
-FLEXLAB_API tensor_status tensor_sum_rows(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_sum_rows);
+FLEXLAB_API tensor_status tensor_sum_rows(tensor *y, const tensor *x);
 /* Sum and largest |x| of all elements. Shared-exponent formats: exact where it fits a double (53 bits). */
-FLEXLAB_API tensor_status tensor_sum(double *sum, const tensor *x) FLEXLAB_SYMBOL(tensor_sum);
-FLEXLAB_API tensor_status tensor_max_abs(double *maximum, const tensor *x) FLEXLAB_SYMBOL(tensor_max_abs);
+FLEXLAB_API tensor_status tensor_sum(double *sum, const tensor *x);
+FLEXLAB_API tensor_status tensor_max_abs(double *maximum, const tensor *x);
 
 /* Whether every element is finite; NULL: TENSOR_E_ARGUMENT. Integer formats hold nothing else. On the host. */
-FLEXLAB_API tensor_status tensor_all_finite(bool *yes, const tensor *x) FLEXLAB_SYMBOL(tensor_all_finite);
+FLEXLAB_API tensor_status tensor_all_finite(bool *yes, const tensor *x);
 /* y (FMT_U8, x's shape): 1 where the element is NaN, or infinite, else 0. x: any format, or numbers. On the host. */
-FLEXLAB_API tensor_status tensor_isnan(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_isnan);
-FLEXLAB_API tensor_status tensor_isinf(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_isinf);
+FLEXLAB_API tensor_status tensor_isnan(tensor *y, const tensor *x);
+FLEXLAB_API tensor_status tensor_isinf(tensor *y, const tensor *x);
 
 /* --- reductions over any dimensions --------------------------------------------------------------------------------
  */
@@ -37,20 +37,16 @@ FLEXLAB_API tensor_status tensor_isinf(tensor *y, const tensor *x) FLEXLAB_SYMBO
  *    tensor_sum_rows.
  *  - max and min: the first largest (least) element; a NaN counts as larger (less) than anything. Sums with a NaN are
  *    NaN. */
-FLEXLAB_API tensor_status tensor_reduce_sum(tensor *y, const tensor *x, unsigned axes)
-    FLEXLAB_SYMBOL(tensor_reduce_sum);
-FLEXLAB_API tensor_status tensor_reduce_mean(tensor *y, const tensor *x, unsigned axes)
-    FLEXLAB_SYMBOL(tensor_reduce_mean);
-FLEXLAB_API tensor_status tensor_reduce_max(tensor *y, const tensor *x, unsigned axes)
-    FLEXLAB_SYMBOL(tensor_reduce_max);
-FLEXLAB_API tensor_status tensor_reduce_min(tensor *y, const tensor *x, unsigned axes)
-    FLEXLAB_SYMBOL(tensor_reduce_min);
+FLEXLAB_API tensor_status tensor_reduce_sum(tensor *y, const tensor *x, unsigned axes);
+FLEXLAB_API tensor_status tensor_reduce_mean(tensor *y, const tensor *x, unsigned axes);
+FLEXLAB_API tensor_status tensor_reduce_max(tensor *y, const tensor *x, unsigned axes);
+FLEXLAB_API tensor_status tensor_reduce_min(tensor *y, const tensor *x, unsigned axes);
 /* The sum of |x|, and the square root of the sum of squares. */
-FLEXLAB_API tensor_status tensor_reduce_l1(tensor *y, const tensor *x, unsigned axes) FLEXLAB_SYMBOL(tensor_reduce_l1);
-FLEXLAB_API tensor_status tensor_reduce_l2(tensor *y, const tensor *x, unsigned axes) FLEXLAB_SYMBOL(tensor_reduce_l2);
+FLEXLAB_API tensor_status tensor_reduce_l1(tensor *y, const tensor *x, unsigned axes);
+FLEXLAB_API tensor_status tensor_reduce_l2(tensor *y, const tensor *x, unsigned axes);
 /* index (FMT_I32, the shape of a reduction over that axis): where along the axis, from 0 on, the first largest element
  * of x is. A NaN counts as larger than anything. */
-FLEXLAB_API tensor_status tensor_argmax(tensor *index, const tensor *x, int axis) FLEXLAB_SYMBOL(tensor_argmax);
+FLEXLAB_API tensor_status tensor_argmax(tensor *index, const tensor *x, int axis);
 
 /* --- operands of other shapes --------------------------------------------------------------------------------------
  */
@@ -58,14 +54,11 @@ FLEXLAB_API tensor_status tensor_argmax(tensor *index, const tensor *x, int axis
 /* y = a + b and y = a b, where a and b are repeated along dimensions: with the last dimensions aligned, each of their
  * sizes is that of y or 1, and missing ones count as 1. One exact result, rounded once. y is another tensor than a and
  * b, which may be views with strides. */
-FLEXLAB_API tensor_status tensor_broadcast_add(tensor *y, const tensor *a, const tensor *b)
-    FLEXLAB_SYMBOL(tensor_broadcast_add);
-FLEXLAB_API tensor_status tensor_broadcast_mul(tensor *y, const tensor *a, const tensor *b)
-    FLEXLAB_SYMBOL(tensor_broadcast_mul);
+FLEXLAB_API tensor_status tensor_broadcast_add(tensor *y, const tensor *a, const tensor *b);
+FLEXLAB_API tensor_status tensor_broadcast_mul(tensor *y, const tensor *a, const tensor *b);
 /* y = a where mask (FMT_U8) is not 0, b where it is. mask, a and b are repeated as above. Values are copied exactly and
  * stored as the results of any write. */
-FLEXLAB_API tensor_status tensor_where(tensor *y, const tensor *mask, const tensor *a, const tensor *b)
-    FLEXLAB_SYMBOL(tensor_where);
+FLEXLAB_API tensor_status tensor_where(tensor *y, const tensor *mask, const tensor *a, const tensor *b);
 #ifdef __cplusplus
 }
 #endif

@@ -21,24 +21,19 @@ extern "C" {
  * NaN, Inf and zeros: as IEEE 754 recommends, at infinite x the limit; in shared-exponent formats docs/semantics.md.
  * Scalars are finite; least (of hardtanh, clamp and their gradients) is at most largest, and tensor_clip(y, x, limit),
  * x within +-limit, takes a limit of 0 or more. */
-#define FL_MAP1(id, CONSTANT, name, expr)                                                                              \
-    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_##name);
+#define FL_MAP1(id, CONSTANT, name, expr) FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x);
 #define FL_MAP1_SCALAR(id, CONSTANT, name, expr)                                                                       \
-    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x, float alpha) FLEXLAB_SYMBOL(tensor_##name);
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x, float alpha);
 #define FL_MAP2(id, CONSTANT, name, expr)                                                                              \
-    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b) FLEXLAB_SYMBOL(tensor_##name);
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b);
 #define FL_MAP1_SCALARS(id, CONSTANT, name, expr)                                                                      \
-    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x, float alpha, float beta)                       \
-        FLEXLAB_SYMBOL(tensor_##name);
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *x, float alpha, float beta);
 #define FL_MAP2_SCALARS(id, CONSTANT, name, expr)                                                                      \
-    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha, float beta)      \
-        FLEXLAB_SYMBOL(tensor_##name);
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha, float beta);
 #define FL_MAP2_SCALAR(id, CONSTANT, name, expr)                                                                       \
-    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha)                  \
-        FLEXLAB_SYMBOL(tensor_##name);
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, float alpha);
 #define FL_MAP3(id, CONSTANT, name, expr)                                                                              \
-    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, const tensor *c)              \
-        FLEXLAB_SYMBOL(tensor_##name);
+    FLEXLAB_API tensor_status tensor_##name(tensor *y, const tensor *a, const tensor *b, const tensor *c);
 #include "flexlab/ops.def"
 
 /* --- dropout ------------------------------------------------------------------------------------------------------ */
@@ -48,8 +43,7 @@ extern "C" {
  * in step, i / 4), word = i mod 4, is at least p 2^32 (cut): by nothing else, so that the same call on dy is the
  * gradient, and no mask is stored. 0 <= p < 1. step: f64 [1] on the device of x, read when the operation runs; one that
  * is not finite shows only then: TENSOR_E_ARGUMENT, nothing written. In place allowed. */
-FLEXLAB_API tensor_status tensor_dropout(tensor *y, const tensor *x, float p, uint64_t key, const tensor *step)
-    FLEXLAB_SYMBOL(tensor_dropout);
+FLEXLAB_API tensor_status tensor_dropout(tensor *y, const tensor *x, float p, uint64_t key, const tensor *step);
 
 #ifdef __cplusplus
 }

@@ -16,11 +16,9 @@ extern "C" {
  * not read, and y is 0 there (a row without elements is all 0). Computed in double by a fixed sequence of IEEE
  * operations and rounded once. In place allowed. A shared-exponent y takes its exponent as any write does; to have it
  * fixed at 14, as probabilities may: tensor_set_predictor(y, "fixed") and tensor_set_exponent(y, 14). */
-FLEXLAB_API tensor_status tensor_softmax(tensor *y, const tensor *x, float scale, bool causal)
-    FLEXLAB_SYMBOL(tensor_softmax);
+FLEXLAB_API tensor_status tensor_softmax(tensor *y, const tensor *x, float scale, bool causal);
 /* y = scale x - log of sum of exp(scale x), in double, rounded once. In place allowed. */
-FLEXLAB_API tensor_status tensor_log_softmax(tensor *y, const tensor *x, float scale)
-    FLEXLAB_SYMBOL(tensor_log_softmax);
+FLEXLAB_API tensor_status tensor_log_softmax(tensor *y, const tensor *x, float scale);
 
 /* --- losses ------------------------------------------------------------------------------------------------------- */
 
@@ -52,26 +50,24 @@ typedef struct tensor_loss_options {
  * divides by the sum of w[label] of the rows that count. Where that is 0, as of a batch whose labels are all ignored,
  * loss and gradient are 0. predicted has every row; correct counts none that is ignored. */
 FLEXLAB_API tensor_status tensor_cross_entropy(tensor *loss, tensor *dx, tensor *predicted, tensor *correct,
-                                               const tensor *x, const tensor *labels, const tensor_loss_options *how)
-    FLEXLAB_SYMBOL(tensor_cross_entropy);
+                                               const tensor *x, const tensor *labels, const tensor_loss_options *how);
 /* The same with targets [N, classes] for the shares: q[c] = w[c] ((1 - s) targets[c] + s / K), any numbers; the mean
  * divides by N. No label is ignored. */
 FLEXLAB_API tensor_status tensor_cross_entropy_targets(tensor *loss, tensor *dx, tensor *predicted, const tensor *x,
-                                                       const tensor *targets, const tensor_loss_options *how)
-    FLEXLAB_SYMBOL(tensor_cross_entropy_targets);
+                                                       const tensor *targets, const tensor_loss_options *how);
 /* The mean over all elements of (x - target)^2. */
 FLEXLAB_API tensor_status tensor_squared_error(tensor *loss, tensor *dx, const tensor *x, const tensor *targets,
-                                               const tensor_loss_options *how) FLEXLAB_SYMBOL(tensor_squared_error);
+                                               const tensor_loss_options *how);
 /* The mean over all elements, d = x - target, of d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2) (Huber 1964).
  * delta is a finite number above 0. */
 FLEXLAB_API tensor_status tensor_huber(tensor *loss, tensor *dx, const tensor *x, const tensor *targets, float delta,
-                                       const tensor_loss_options *how) FLEXLAB_SYMBOL(tensor_huber);
+                                       const tensor_loss_options *how);
 /* A critic's loss (Arjovsky et al. 2017, equation 3): the mean of x over the elements of rows of label 0, generated,
  * less that over rows of label 1, real; rows may be ignored. Its negative estimates the distance. A mean over no rows
  * is 0: with generated rows labelled 1 and no others, it is the loss of their generator. Shared-exponent formats: exact
  * sums, each rounded once to double. */
 FLEXLAB_API tensor_status tensor_wasserstein(tensor *loss, tensor *dx, const tensor *x, const tensor *labels,
-                                             const tensor_loss_options *how) FLEXLAB_SYMBOL(tensor_wasserstein);
+                                             const tensor_loss_options *how);
 
 #ifdef __cplusplus
 }

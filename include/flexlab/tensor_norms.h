@@ -22,7 +22,7 @@ extern "C" {
  * in binary32, fused multiply-adds. */
 FLEXLAB_API tensor_status tensor_batchnorm(tensor *y, const tensor *x, const tensor *residual, const tensor *gamma,
                                            const tensor *beta, const tensor *mean, const tensor *variance,
-                                           double epsilon, bool relu) FLEXLAB_SYMBOL(tensor_batchnorm);
+                                           double epsilon, bool relu);
 
 /* --- normalisation of rows: over the last dimension --------------------------------------------------------------- */
 
@@ -32,11 +32,10 @@ FLEXLAB_API tensor_status tensor_batchnorm(tensor *y, const tensor *x, const ten
  * square root a row in double, coefficients of 31 bits with exponents of their own, one exact sum and one rounding an
  * element. Float formats: in double, rounded to binary32 and then to the format. The same bits everywhere. */
 FLEXLAB_API tensor_status tensor_layernorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta,
-                                           double epsilon) FLEXLAB_SYMBOL(tensor_layernorm);
+                                           double epsilon);
 /* Normalisation by the root mean square (Zhang and Sennrich 2019): y = gamma x / sqrt(mean of x^2 + epsilon);
  * otherwise as above. */
-FLEXLAB_API tensor_status tensor_rmsnorm(tensor *y, const tensor *x, const tensor *gamma, double epsilon)
-    FLEXLAB_SYMBOL(tensor_rmsnorm);
+FLEXLAB_API tensor_status tensor_rmsnorm(tensor *y, const tensor *x, const tensor *gamma, double epsilon);
 
 /* --- normalisation of images: across channels, and in groups of them ---------------------------------------------- */
 
@@ -46,14 +45,13 @@ FLEXLAB_API tensor_status tensor_rmsnorm(tensor *y, const tensor *x, const tenso
  * more, beta above 0 and at most 4, k finite and above 0. y is not x. Shared-exponent formats: S exact; all formats:
  * the power and the quotient in double by a fixed sequence (beta 0.75 and 0.5 by square roots, others by own exp and
  * log), rounded once. */
-FLEXLAB_API tensor_status tensor_lrn(tensor *y, const tensor *x, int size, float alpha, float beta, float k)
-    FLEXLAB_SYMBOL(tensor_lrn);
+FLEXLAB_API tensor_status tensor_lrn(tensor *y, const tensor *x, int size, float alpha, float beta, float k);
 /* Group normalisation (Wu and He 2018): as tensor_layernorm, over the channels of a group and all pixels of an image
  * together. x [N,...,C], gamma and beta (NULL: none) [C]; groups divides C: 1 normalises whole images, C is instance
  * normalisation. Fewer than 2^31 elements of a group and image. Exactness is that of tensor_layernorm; the elements of
  * a group count pixel by pixel. */
 FLEXLAB_API tensor_status tensor_groupnorm(tensor *y, const tensor *x, const tensor *gamma, const tensor *beta,
-                                           int groups, double epsilon) FLEXLAB_SYMBOL(tensor_groupnorm);
+                                           int groups, double epsilon);
 
 #ifdef __cplusplus
 }

@@ -32,10 +32,10 @@ extern "C" {
  * step before times u, plus x of the step, rounded once. h0, c0 [N, H]: before the first step. Results, all kept for
  * the gradient: h, c [T, N, H], gates [T, N, 4H]. */
 FLEXLAB_API tensor_status tensor_lstm(tensor *h, tensor *c, tensor *gates, const tensor *x, const tensor *u,
-                                      const tensor *h0, const tensor *c0) FLEXLAB_SYMBOL(tensor_lstm);
+                                      const tensor *h0, const tensor *c0);
 /* x [T, N, 3H], u [H, 3H], bias [3H] of the products with u. Kept for the gradient: h [T, N, H], h_gates [T, N, 3H]. */
 FLEXLAB_API tensor_status tensor_gru(tensor *h, tensor *h_gates, const tensor *x, const tensor *u, const tensor *bias,
-                                     const tensor *h0) FLEXLAB_SYMBOL(tensor_gru);
+                                     const tensor *h0);
 #ifdef __cplusplus
 }
 #endif

@@ -22,15 +22,11 @@ typedef struct tensor_stats {
     int64_t writes;    /* 1 for the last write; the number of writes for the total */
 } tensor_stats;
 
-FLEXLAB_API tensor_status tensor_statistics_sized(const tensor *t, tensor_stats *last, tensor_stats *total, size_t size)
-    FLEXLAB_SYMBOL(tensor_statistics_sized);
 /* Of the last write, and of all writes since the tensor was made or reset. Either pointer may be NULL. In the total,
  * maximum and gamma are the largest of all writes. */
-static inline tensor_status tensor_statistics(const tensor *t, tensor_stats *last, tensor_stats *total) {
-    return tensor_statistics_sized(t, last, total, sizeof(tensor_stats));
-}
+FLEXLAB_API tensor_status tensor_statistics(tensor_stats *last, tensor_stats *total, const tensor *t);
 /* Both become zero; exponent, history and the number of writes that keys stochastic rounding stay. NULL is allowed. */
-FLEXLAB_API void tensor_reset_statistics(tensor *t) FLEXLAB_SYMBOL(tensor_reset_statistics);
+FLEXLAB_API void tensor_reset_statistics(tensor *t);
 
 /* Bin i of a description: 2^(TENSOR_FIRST_BIN + i) <= |x| < twice that. All values of the formats have one; of formats
  * added as folders, what is smaller or larger is in the first or the last. */
@@ -46,15 +42,11 @@ typedef struct tensor_description {
     double rounding;
     int64_t bins[TENSOR_BINS]; /* of the elements that are finite and not 0 */
 } tensor_description;
-FLEXLAB_API tensor_status tensor_describe_sized(tensor_description *d, size_t size, const tensor *x)
-    FLEXLAB_SYMBOL(tensor_describe_sized);
 /* One pass over the elements, on the host; a device is waited for, and copied from. Counts, smallest and largest are
  * exact; sums of shared-exponent formats exact integers, rounded at the end (mean and the square of the deviation once
  * or twice), those of float formats added in double in one order: the same bits for every backend and number of
  * threads. A wide part does not count. TENSOR_E_ARGUMENT for a view with strides. */
-static inline tensor_status tensor_describe(tensor_description *d, const tensor *x) {
-    return tensor_describe_sized(d, sizeof *d, x);
-}
+FLEXLAB_API tensor_status tensor_describe(tensor_description *d, const tensor *x);
 
 /* What another format would make of the elements. */
 typedef struct tensor_measure {
@@ -62,15 +54,11 @@ typedef struct tensor_measure {
     int64_t saturated, flushed, nonfinite; /* as tensor_stats of the conversion has them */
     double error, size; /* root mean squares of (value in that format - x) and of x, over the finite; 0 without any */
 } tensor_measure;
-FLEXLAB_API tensor_status tensor_measure_in_sized(tensor_measure *m, size_t size, const tensor *x, tensor_format format,
-                                                  int e) FLEXLAB_SYMBOL(tensor_measure_in_sized);
 /* Converts each element, to nearest, as tensor_convert_at does it for a format with a shared exponent, which is e then,
  * else as tensor_convert, and keeps none: counts are those of that write, sums are added in one order.
  * TENSOR_E_ARGUMENT for an exponent that the format does not have, or not 0 where it has none; otherwise as
  * tensor_describe. */
-static inline tensor_status tensor_measure_in(tensor_measure *m, const tensor *x, tensor_format format, int e) {
-    return tensor_measure_in_sized(m, sizeof *m, x, format, e);
-}
+FLEXLAB_API tensor_status tensor_measure_in(tensor_measure *m, const tensor *x, tensor_format format, int e);
 
 #ifdef __cplusplus
 }

@@ -45,8 +45,7 @@ typedef struct tensor_window1d {
  * (floor), Q likewise. groups divides C and K: filters of group i, K / groups of them, see channels of group i. groups
  * = C is a depthwise convolution. Formats as of tensor_matmul. The order of summation of float formats is r, s, c
  * within the group. */
-FLEXLAB_API tensor_status tensor_conv2d(tensor *y, const tensor *x, const tensor *w, const tensor_window *how)
-    FLEXLAB_SYMBOL(tensor_conv2d);
+FLEXLAB_API tensor_status tensor_conv2d(tensor *y, const tensor *x, const tensor *w, const tensor_window *how);
 
 /* Transposed convolution (Dumoulin and Visin 2016, chapter 4): the input gradient of the convolution with filters w,
  * computed as a forward operation. x [N,P,Q,K], w [K,R,S,C / groups] (as of the convolution that maps y to x: K are the
@@ -54,39 +53,35 @@ FLEXLAB_API tensor_status tensor_conv2d(tensor *y, const tensor *x, const tensor
  * padding, W likewise: of the `stride` heights of which that convolution makes P lines, output_padding chooses one.
  * Sums are over (r, s, k), k within the group: exact, or in this order. TENSOR_E_ARGUMENT where output_padding is not
  * less than the stride, TENSOR_E_SHAPE where padding leaves nothing. */
-FLEXLAB_API tensor_status tensor_conv_transpose2d(tensor *y, const tensor *x, const tensor *w, const tensor_window *how)
-    FLEXLAB_SYMBOL(tensor_conv_transpose2d);
+FLEXLAB_API tensor_status tensor_conv_transpose2d(tensor *y, const tensor *x, const tensor *w,
+                                                  const tensor_window *how);
 
 /* Sequences: x [N,W,C], N sequences of W places with C channels, w [K,S,C / groups], y [N,Q,K], computed as images of
  * height 1: same sums, order and checks. The numbers across count (stride[1], padding[2] and [3]); those down are 0.
  * Causal: padding {0, 0, (S - 1) dilation, 0}, y[q] then sees x up to place q. Transposed: x [N,Q,K], y [N,W,C]. */
-FLEXLAB_API tensor_status tensor_conv1d(tensor *y, const tensor *x, const tensor *w, const tensor_window *how)
-    FLEXLAB_SYMBOL(tensor_conv1d);
-FLEXLAB_API tensor_status tensor_conv_transpose1d(tensor *y, const tensor *x, const tensor *w, const tensor_window *how)
-    FLEXLAB_SYMBOL(tensor_conv_transpose1d);
+FLEXLAB_API tensor_status tensor_conv1d(tensor *y, const tensor *x, const tensor *w, const tensor_window *how);
+FLEXLAB_API tensor_status tensor_conv_transpose1d(tensor *y, const tensor *x, const tensor *w,
+                                                  const tensor_window *how);
 
 /* --- pooling ------------------------------------------------------------------------------------------------------ */
 
 /* The largest element of each window, channel by channel, in as many windows as a convolution has. Padding is never
  * chosen; on each side it is less than what a window reaches over, (window - 1) dilation + 1, and it is TENSOR_E_SHAPE
  * where a window would see nothing but padding. */
-FLEXLAB_API tensor_status tensor_maxpool2d(tensor *y, const tensor *x, const tensor_window *how)
-    FLEXLAB_SYMBOL(tensor_maxpool2d);
+FLEXLAB_API tensor_status tensor_maxpool2d(tensor *y, const tensor *x, const tensor_window *how);
 /* The same of sequences, x [N,W,C], y [N,Q,C]; how as of tensor_conv1d. */
-FLEXLAB_API tensor_status tensor_maxpool1d(tensor *y, const tensor *x, const tensor_window *how)
-    FLEXLAB_SYMBOL(tensor_maxpool1d);
+FLEXLAB_API tensor_status tensor_maxpool1d(tensor *y, const tensor *x, const tensor_window *how);
 /* y[N,C] = mean over H and W. */
-FLEXLAB_API tensor_status tensor_avgpool_global(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_avgpool_global);
+FLEXLAB_API tensor_status tensor_avgpool_global(tensor *y, const tensor *x);
 /* The mean of each window, channel by channel, as many windows as max pooling has, without dilation; padding is less
  * than the window. Padding counts, as zeros (every mean divides by the pixels of a window: PyTorch's
  * count_include_pad), or does not (it divides by the pixels of the image in the window: TensorFlow's SAME):
  * padding_counts says which. Shared-exponent formats: the exact sum divided by the count, rounded once. Float formats:
  * binary32 chains of 512 pixels, row by row, added and divided in double. */
-FLEXLAB_API tensor_status tensor_avgpool2d(tensor *y, const tensor *x, const tensor_window *how, bool padding_counts)
-    FLEXLAB_SYMBOL(tensor_avgpool2d);
+FLEXLAB_API tensor_status tensor_avgpool2d(tensor *y, const tensor *x, const tensor_window *how, bool padding_counts);
 /* Means of as many windows as y [N,P,Q,C] has: window p of P is lines floor(p H / P) to ceil((p + 1) H / P) - 1 of x
  * [N,H,W,C], columns likewise. Sides of at most 2^20. Exactness and errors are those of tensor_avgpool2d. */
-FLEXLAB_API tensor_status tensor_avgpool_adaptive(tensor *y, const tensor *x) FLEXLAB_SYMBOL(tensor_avgpool_adaptive);
+FLEXLAB_API tensor_status tensor_avgpool_adaptive(tensor *y, const tensor *x);
 
 #ifdef __cplusplus
 }

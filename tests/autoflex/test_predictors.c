@@ -172,7 +172,7 @@ static void repeats_in_tensors(const char *backend, tensor_format format, bool i
             autoflex_initialise(&want, maximum);
         again += autoflex_repeat(&want, maximum);
         tensor_stats last;
-        CHECK(!tensor_statistics(out, &last, NULL) && last.saturated == 0, "write %d: %lld saturated", write,
+        CHECK(!tensor_statistics(&last, NULL, out) && last.saturated == 0, "write %d: %lld saturated", write,
               (long long)last.saturated);
         autoflex_record(&want, last.gamma, maximum);
         CHECK(tensor_exponent(out) == want.e && !memcmp(tensor_autoflex(out), &want, sizeof want),

@@ -299,7 +299,7 @@ static uint64_t train(struct input in, nn_graph *g) {
         nn_train_step(&loss, &correct, g, &(nn_batch){.images = images, .labels = labels}, rate);
     must_tell_status("nn_train_step", status);
     const bool right =
-        right_labels && rate >= 0 && isfinite(rate) && (finite || !tensor_format_is_shared(tensor_get_format(x)));
+        right_labels && rate >= 0 && isfinite(rate) && (finite || !tensor_format_is_shared(tensor_format_of(x)));
     MUST(!status == right, "nn_train_step: %s", status ? tensor_error() : "bad arguments were accepted");
     MUST(!status || (loss == -1 && correct == -1), "a failed step gave a loss");
     MUST(!status || weights_hash(g) == before, "a failed step changed weights");

@@ -39,9 +39,7 @@ static void fill(tensor *t, struct input *in) {
 
 static tensor_format take_format(struct input *in) {
     const int i = take_below(in, 16);
-    return tensor_format_list(i) ? tensor_format_list(i)
-           : i == 15             ? (tensor_format)take_int(in)
-                                 : tensor_format_list(3);
+    return tensor_format_at(i) ? tensor_format_at(i) : i == 15 ? (tensor_format)take_int(in) : tensor_format_at(3);
 }
 
 /* Any number of dimensions of any size, mostly small ones. */
@@ -166,7 +164,7 @@ static void take_operands(struct input *in, struct call *c) {
     int slot[OPERANDS];
     if (how & FIT) {
         struct want want[OPERANDS] = {{0}};
-        const tensor_format format = tensor_format_list((how >> 2) % 5);
+        const tensor_format format = tensor_format_at((how >> 2) % 5);
         const int first = how >> 5, count = fitting_shapes(in, c, want);
         for (int i = 0; i < count; i++) {
             slot[i] = (first + i) % SLOTS;

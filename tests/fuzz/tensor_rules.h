@@ -6,7 +6,7 @@
 #include "tensor_calls.h"
 
 static inline bool is_shared(const tensor *t) {
-    return tensor_format_is_shared(tensor_get_format(t));
+    return tensor_format_is_shared(tensor_format_of(t));
 }
 
 static inline bool has_shape(const tensor *t, const struct want *want) {
@@ -31,7 +31,7 @@ static inline bool one_tensor(const tensor *a, const tensor *b) {
 /* The first n operands are there and of one format. */
 static inline bool operands(const struct call *c, int n) {
     for (int i = 0; i < n; i++)
-        if (!c->t[i] || tensor_get_format(c->t[i]) != tensor_get_format(c->t[0]))
+        if (!c->t[i] || tensor_format_of(c->t[i]) != tensor_format_of(c->t[0]))
             return false;
     return true;
 }
@@ -76,9 +76,9 @@ static inline bool right_map(const struct call *c) {
 static inline bool right_epilogue(const struct call *c) {
     const tensor *y = c->t[0], *bias = c->t[3], *residual = c->t[4];
     if (bias &&
-        (tensor_get_format(bias) != tensor_get_format(y) || !has_shape(bias, &WANT(last_of(y))) || one_tensor(bias, y)))
+        (tensor_format_of(bias) != tensor_format_of(y) || !has_shape(bias, &WANT(last_of(y))) || one_tensor(bias, y)))
         return false;
-    return !residual || (tensor_get_format(residual) == tensor_get_format(y) && same_shape(residual, y));
+    return !residual || (tensor_format_of(residual) == tensor_format_of(y) && same_shape(residual, y));
 }
 
 static inline bool right_matmul(const struct call *c, bool ta, bool tb, bool fused) {
@@ -176,8 +176,8 @@ static inline bool written_alone(const tensor *vector, const struct call *c) {
 static inline bool right_batchnorm_grad(const struct call *c) {
     const tensor *dx = c->t[0], *dgamma = c->t[1], *dbeta = c->t[2], *dy = c->t[3], *x = c->t[4], *y = c->t[5],
                  *gamma = c->t[6];
-    if (!operands(c, 5) || !gamma || tensor_get_format(gamma) != tensor_get_format(dx) ||
-        (y && tensor_get_format(y) != tensor_get_format(dx)) || !isfinite(c->real) || !(c->real > 0))
+    if (!operands(c, 5) || !gamma || tensor_format_of(gamma) != tensor_format_of(dx) ||
+        (y && tensor_format_of(y) != tensor_format_of(dx)) || !isfinite(c->real) || !(c->real > 0))
         return false;
     return same_shape(dx, x) && !one_tensor(dx, x) && right_vector(dgamma, dx, x) && right_vector(dbeta, dx, x) &&
            right_vector(gamma, dx, x) && same_shape(dy, x) && !one_tensor(dy, dx) &&
@@ -189,7 +189,7 @@ static inline bool right_batchnorm_grad(const struct call *c) {
 static inline bool right_softmax(const struct call *c) {
     const tensor *dx = c->t[0], *x = c->t[1];
     if (!x || tensor_ndim(x) != 2 || !isfinite(c->real) ||
-        (dx && (tensor_get_format(dx) != tensor_get_format(x) || !same_shape(dx, x))))
+        (dx && (tensor_format_of(dx) != tensor_format_of(x) || !same_shape(dx, x))))
         return false;
     for (int64_t i = 0; i < tensor_dim(x, 0); i++)
         if (host_labels[i] < 0 || host_labels[i] >= tensor_dim(x, 1))
@@ -206,7 +206,7 @@ static inline bool right_labels(const struct call *c, int64_t limit) {
 }
 
 static inline bool right_targets(const struct call *c) {
-    return c->t[2] && !(c->whole & 8) && tensor_get_format(c->t[2]) == tensor_get_format(c->t[1]) &&
+    return c->t[2] && !(c->whole & 8) && tensor_format_of(c->t[2]) == tensor_format_of(c->t[1]) &&
            same_shape(c->t[2], c->t[1]);
 }
 
@@ -214,7 +214,7 @@ static inline bool right_targets(const struct call *c) {
 static inline bool right_loss(const struct call *c) {
     const tensor *dx = c->t[0], *x = c->t[1];
     const int which = c->whole & 7;
-    if (!x || !isfinite(c->real) || (dx && (tensor_get_format(dx) != tensor_get_format(x) || !same_shape(dx, x))))
+    if (!x || !isfinite(c->real) || (dx && (tensor_format_of(dx) != tensor_format_of(x) || !same_shape(dx, x))))
         return false;
     if (which <= 1 && !(c->alpha >= 0 && c->alpha <= 1))
         return false;
@@ -253,10 +253,9 @@ static inline bool right_conversion(const struct call *c) {
         return one_tensor(y, x) || !is_shared(y) || all_finite(values, tensor_count(x));
     }
     if (c->kind == COPY)
-        return tensor_get_format(y) == tensor_get_format(x) &&
-               (one_tensor(y, x) || (tensor_bytes(y) == tensor_bytes(x)));
+        return tensor_format_of(y) == tensor_format_of(x) && (one_tensor(y, x) || (tensor_bytes(y) == tensor_bytes(x)));
     const struct autoflex *a = tensor_autoflex(y);
-    const bool wide = tensor_bytes(y) > (size_t)tensor_count(y) * tensor_format_bytes(tensor_get_format(y));
+    const bool wide = tensor_bytes(y) > (size_t)tensor_count(y) * tensor_format_bytes(tensor_format_of(y));
     return a && c->whole >= a->e_min && c->whole <= a->e_max && !one_tensor(y, x) && !wide;
 }
 
@@ -350,8 +349,8 @@ static inline bool right_setting(const struct call *c) {
         return a && c->name && autoflex_find(c->name);
     case SET_ROUNDING:
         return c->whole == TENSOR_ROUND_NEAREST ||
-               (c->whole == TENSOR_ROUND_STOCHASTIC && tensor_format_bytes(tensor_get_format(t)) == 2) ||
-               (c->whole == TENSOR_ROUND_TRUNCATE && tensor_get_format(t) == FMT_BF16);
+               (c->whole == TENSOR_ROUND_STOCHASTIC && tensor_format_bytes(tensor_format_of(t)) == 2) ||
+               (c->whole == TENSOR_ROUND_TRUNCATE && tensor_format_of(t) == FMT_BF16);
     default:
         return true;
     }

@@ -42,7 +42,7 @@ static double half_value(uint16_t h) {
 
 static double value_at(const tensor *t, int64_t i) {
     const uint16_t *word = tensor_const_data(t);
-    switch (tensor_get_format(t)) {
+    switch (tensor_format_of(t)) {
     case FMT_FP32:
         return (double)((const float *)tensor_const_data(t))[i];
     case FMT_FP16:
@@ -56,8 +56,8 @@ static double value_at(const tensor *t, int64_t i) {
 
 /* A finite element, exactly. */
 static struct number number_at(const tensor *t, int64_t i) {
-    return is_shared(tensor_get_format(t)) ? number_of(((const int16_t *)tensor_const_data(t))[i], tensor_exponent(t))
-                                           : number_of_double(value_at(t, i));
+    return is_shared(tensor_format_of(t)) ? number_of(((const int16_t *)tensor_const_data(t))[i], tensor_exponent(t))
+                                          : number_of_double(value_at(t, i));
 }
 
 /* --- a result before it is rounded -------------------------------------------------------------------------------- */
@@ -265,10 +265,10 @@ static bool same_value(double x, double y) {
 /* Compares y with what was to be written, `before` being the exponent's state before. */
 static void check_write(const char *what, const tensor *y, const struct result *results, const struct autoflex *before,
                         const struct rounding *how) {
-    const tensor_format f = tensor_get_format(y);
+    const tensor_format f = tensor_format_of(y);
     const int64_t count = tensor_count(y);
     tensor_stats told, want = {.elements = count, .writes = 1};
-    tensor_statistics(y, &told, NULL);
+    tensor_statistics(&told, NULL, y);
     if (is_shared(f)) { /* the exponent by the rules, from the maximum of the results */
         struct autoflex state = *before;
         double maximum = 0;

@@ -172,7 +172,7 @@ static void check_problem(enum kind kind, enum data data, int64_t m, int64_t n, 
     CHECK(!multiply(kind, p.y, p.a, p.b), "%s", tensor_error());
     memcpy(exact, tensor_const_data(p.y), bytes);
     tensor_stats stats_of_exact, stats;
-    tensor_statistics(p.y, &stats_of_exact, NULL);
+    tensor_statistics(&stats_of_exact, NULL, p.y);
     for (int t = 0; t < THREAD_COUNTS; t++) {
         tensor_set_threads(thread_counts[t]);
         memset(tensor_data(p.y), 0x55, bytes);
@@ -364,12 +364,12 @@ static void check_convolutions(void) {
 }
 
 static void *class_of_new_thread(void *got) {
-    *(tensor_class *)got = tensor_get_class();
+    *(tensor_class *)got = tensor_result_class();
     return NULL;
 }
 
 static void check_setting(void) {
-    CHECK(tensor_get_class() == TENSOR_EXACT, "not exact at the start");
+    CHECK(tensor_result_class() == TENSOR_EXACT, "not exact at the start");
     CHECK(!tensor_set_class(TENSOR_FAST), "%s", tensor_error());
     pthread_t thread;
     tensor_class other = TENSOR_FAST;
@@ -377,7 +377,7 @@ static void check_setting(void) {
     CHECK(other == TENSOR_EXACT, "a new thread is not exact");
     CHECK(tensor_set_class((tensor_class)2) == TENSOR_E_ARGUMENT, "class 2 was taken");
     CHECK(strstr(tensor_error(), "set_class: 2, expected TENSOR_EXACT (0) or TENSOR_FAST (1)"), "%s", tensor_error());
-    CHECK(tensor_get_class() == TENSOR_FAST, "a refused class changed the setting");
+    CHECK(tensor_result_class() == TENSOR_FAST, "a refused class changed the setting");
     CHECK(!tensor_set_class(TENSOR_EXACT), "%s", tensor_error());
 }
 
@@ -400,17 +400,17 @@ static void check_exact_otherwise(void) {
         CHECK(!memcmp(exact, tensor_const_data(p.y), bytes), "class fast under %s: not the exact bits", caps[i]);
     }
     tensor_set_backend(NULL);
-    for (int f = 0; tensor_format_list(f); f++)
-        for (int i = 0; tensor_op_list(i); i++) {
-            const bool product = tensor_format_list(f) == FMT_BF16 &&
-                                 (!strncmp(tensor_op_list(i), "matmul", 6) || !strncmp(tensor_op_list(i), "conv2d", 6));
+    for (int f = 0; tensor_format_at(f); f++)
+        for (int i = 0; tensor_op_at(i); i++) {
+            const bool product = tensor_format_at(f) == FMT_BF16 &&
+                                 (!strncmp(tensor_op_at(i), "matmul", 6) || !strncmp(tensor_op_at(i), "conv2d", 6));
             tensor_set_class(TENSOR_EXACT);
-            const char *runs = tensor_kernel_backend(tensor_format_list(f), tensor_op_list(i));
+            const char *runs = tensor_kernel_backend(tensor_format_at(f), tensor_op_at(i));
             tensor_set_class(TENSOR_FAST);
-            const char *fast = tensor_kernel_backend(tensor_format_list(f), tensor_op_list(i));
+            const char *fast = tensor_kernel_backend(tensor_format_at(f), tensor_op_at(i));
             CHECK(product ? fast == runs || !strcmp(fast, "avx512_fast") || !strcmp(fast, "avx512_amx_fast")
                           : fast == runs,
-                  "%s.%s runs on %s", tensor_format_name(tensor_format_list(f)), tensor_op_list(i), fast);
+                  "%s.%s runs on %s", tensor_format_name(tensor_format_at(f)), tensor_op_at(i), fast);
         }
     tensor_set_class(TENSOR_EXACT);
     free(exact);

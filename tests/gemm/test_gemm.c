@@ -125,7 +125,7 @@ static void matmul_case(tensor_format f, int kind, enum pattern p, int level, in
                     bad = i;
             }
             tensor_stats s;
-            tensor_statistics(y, &s, NULL);
+            tensor_statistics(&s, NULL, y);
             CHECK(bad < 0, "%s.%s.%s %s level %d %lldx%lldx%lld threads %d e %d: i=%lld sum %lld got %d",
                   tensor_format_name(f), op, backends[back], pattern_names[p], level, (long long)m, (long long)n,
                   (long long)k, threads[t], tensor_exponent(y), (long long)bad, (long long)(bad < 0 ? 0 : sums[bad]),

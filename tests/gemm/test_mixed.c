@@ -17,8 +17,8 @@ static void sums_of(const struct problem *p, const tensor *a, const tensor *b, c
         for (int64_t k = 0; k < p->k; k++)
             pairs[k] = (struct pair){matrix * p->m * p->k + (p->ta ? k * p->m + row : row * p->k + k),
                                      matrix * p->k * p->n + (p->tb ? column * p->k + k : k * p->n + column)};
-        results[i] = is_shared(tensor_get_format(a)) ? exact_result(a, b, pairs, p->k, with, i)
-                                                     : float_result(a, b, pairs, p->k, with, i);
+        results[i] = is_shared(tensor_format_of(a)) ? exact_result(a, b, pairs, p->k, with, i)
+                                                    : float_result(a, b, pairs, p->k, with, i);
     }
     free(pairs);
 }
@@ -222,7 +222,7 @@ static void check_refusals(void) {
     CHECK(tensor_matmul(y, a, n) == TENSOR_E_FORMAT, "dfp16 by numbers");
     CHECK(strstr(tensor_error(), "b is f64"), "%s", tensor_error());
     tensor_stats last;
-    tensor_statistics(y, &last, NULL);
+    tensor_statistics(&last, NULL, y);
     CHECK(last.writes == 0, "a refused product was written");
     tensor_free(a);
     tensor_free(b);

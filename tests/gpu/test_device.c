@@ -67,8 +67,8 @@ static void train_on_toy(const char *variant) {
           "%s: logits differ", variant);
     for (int i = 0; i < nn_tensor_count(cpu); i++) {
         tensor_stats a, b;
-        CHECK(!tensor_statistics(nn_tensor_at(cpu, i).t, NULL, &a) &&
-                  !tensor_statistics(nn_tensor_at(dev, i).t, NULL, &b) && !memcmp(&a, &b, sizeof a),
+        CHECK(!tensor_statistics(NULL, &a, nn_tensor_at(cpu, i).t) &&
+                  !tensor_statistics(NULL, &b, nn_tensor_at(dev, i).t) && !memcmp(&a, &b, sizeof a),
               "%s: statistics of %s", variant, nn_tensor_at(cpu, i).name);
     }
     free(want);
@@ -89,7 +89,7 @@ static void tensors(tensor_format format) {
         values[i] = sin(i) * 3;
     tensor *h = tensor_new(format, TENSOR_SHAPE(8, 12)), *t = tensor_new_in(&toy_device, format, TENSOR_SHAPE(8, 12)),
            *u = tensor_new_in(&toy_device, format, TENSOR_SHAPE(8, 12));
-    CHECK(h && t && u && tensor_get_device(t) == &toy_device, "%s", tensor_error());
+    CHECK(h && t && u && tensor_device_of(t) == &toy_device, "%s", tensor_error());
     CHECK(!tensor_load_f64(t, values, N) && !tensor_load_f64(h, values, N), "%s", tensor_error());
     CHECK(!tensor_add(u, t, t) && !tensor_mul(u, u, t) && !tensor_keep_wide(u) && !tensor_sgd_update(u, t, 0.01f), "%s",
           tensor_error());
@@ -126,8 +126,8 @@ static void tensors(tensor_format format) {
 }
 
 static void devices(void) {
-    CHECK(!strcmp(tensor_device_name(tensor_device_list(0)), "cpu") && tensor_device_list(1) == &toy_device &&
-              !tensor_device_list(2) && tensor_device_find("toy") == &toy_device,
+    CHECK(!strcmp(tensor_device_name(tensor_device_at(0)), "cpu") && tensor_device_at(1) == &toy_device &&
+              !tensor_device_at(2) && tensor_device_find("toy") == &toy_device,
           "the list of devices");
     CHECK(!tensor_device_find("gpu") && strstr(tensor_error(), "'gpu': expected one of cpu, toy"), "%s",
           tensor_error());
@@ -220,7 +220,7 @@ static void submitted(void) {
     for (int i = 0; i < N; i++)
         values[i] = (double)(check_random(&seed) % 1000) / 7;
     for (int where = 0; where < 2; where++) {
-        tensor_device *device = where ? &toy_device : tensor_device_list(0);
+        tensor_device *device = where ? &toy_device : tensor_device_at(0);
         tensor *x = tensor_new_in(device, FMT_FLEX16_5, TENSOR_SHAPE(N)),
                *y = tensor_new_in(device, FMT_FLEX16_5, TENSOR_SHAPE(N));
         CHECK(!tensor_load_f64(x, values, N) && !tensor_scale(y, x, 0.3f) && !tensor_scale(y, x, 0.3f) &&
@@ -250,8 +250,8 @@ static void submitted(void) {
 int main(void) {
     if (!toy_begin((size_t)1 << 32))
         return check_skip("no address space for the memory of a device");
-    for (int i = 0; tensor_format_list(i); i++)
-        tensors(tensor_format_list(i));
+    for (int i = 0; tensor_format_at(i); i++)
+        tensors(tensor_format_at(i));
     for (int i = 0; nn_variant_at(i); i++)
         train_on_toy(nn_variant_at(i)->name);
     devices();

@@ -49,7 +49,7 @@ static void unavailable(const char *part) {
     refused("cuda", TENSOR_E_DEVICE, part);
     CHECK(strstr(tensor_error(), "cuda is unavailable: "), "%s: %s", this_case, tensor_error());
     refused("cuda:0", TENSOR_E_DEVICE, part);
-    CHECK(tensor_device_list(0) == tensor_device_find("cpu") && !tensor_device_list(1), "%s: more devices than cpu",
+    CHECK(tensor_device_at(0) == tensor_device_find("cpu") && !tensor_device_at(1), "%s: more devices than cpu",
           this_case);
 }
 
@@ -125,12 +125,12 @@ static void no_device(void) {
 
 static void two_devices(void) {
     tensor_device *first = tensor_device_find("cuda");
-    CHECK(first && first == tensor_device_find("cuda:0") && tensor_device_list(1) == first && !tensor_device_list(2),
+    CHECK(first && first == tensor_device_find("cuda:0") && tensor_device_at(1) == first && !tensor_device_at(2),
           "%s: the first: %s", this_case, tensor_error());
     refused("cuda:2", TENSOR_E_DEVICE, "the CUDA devices are cuda:0 to cuda:1");
     refused("cuda:7", TENSOR_E_DEVICE, "the CUDA devices are cuda:0 to cuda:1");
     tensor_device *second = tensor_device_find("cuda:1");
-    CHECK(second && second != first && tensor_device_list(2) == second && !strcmp(tensor_device_name(second), "cuda:1"),
+    CHECK(second && second != first && tensor_device_at(2) == second && !strcmp(tensor_device_name(second), "cuda:1"),
           "%s: the second: %s", this_case, tensor_error());
     char text[300] = "";
     CHECK(!tensor_device_describe(second, text, sizeof text) && strstr(text, "compute capability "), "%s: '%s'",

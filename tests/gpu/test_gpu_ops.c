@@ -191,7 +191,7 @@ static bool same_numbers(const tensor *want, const tensor *got, char *line, size
     static double a[MOST], b[MOST];
     static int32_t m[MOST], n[MOST];
     const int64_t count = tensor_count(want);
-    const bool whole = tensor_get_format(want) == FMT_I32;
+    const bool whole = tensor_format_of(want) == FMT_I32;
     if (whole ? tensor_store_i32(want, m, count) || tensor_store_i32(got, n, count)
               : tensor_store_f64(want, a, count) || tensor_store_f64(got, b, count)) {
         snprintf(line, bytes, "numbers: %s", tensor_error());
@@ -242,7 +242,7 @@ static bool same_tensor(const tensor *want, const tensor *got, char *line, size_
     bool same = back && (!want->storage->wide || !tensor_keep_wide(back)) && !tensor_copy(back, got);
     tensor_stats a[2], b[2];
     const struct fl_slot *p = want->storage->slot, *q = same ? fl_slot_of(got) : NULL;
-    if (!q || tensor_statistics(want, &a[0], &a[1]) || tensor_statistics(got, &b[0], &b[1])) {
+    if (!q || tensor_statistics(&a[0], &a[1], want) || tensor_statistics(&b[0], &b[1], got)) {
         snprintf(line, bytes, "%s", tensor_error());
         same = false;
     } else if (p->e != q->e || !same_autoflex(&p->autoflex, &q->autoflex)) {
@@ -365,7 +365,7 @@ RUN(conv_transpose2d) {
 }
 RUN(batchnorm_grad) {
     const int64_t channels = tensor_count(t[6]);
-    tensor_device *device = tensor_get_device(t[0]);
+    tensor_device *device = tensor_device_of(t[0]);
     tensor *mean = tensor_new_in(device, FMT_F64, TENSOR_SHAPE(channels)),
            *variance = tensor_new_in(device, FMT_F64, TENSOR_SHAPE(channels));
     tensor_status status = tensor_moments(mean, variance, t[4]);
@@ -497,7 +497,7 @@ static tensor *marks_for(const tensor *y) {
     const int64_t n = tensor_dim(y, tensor_ndim(y) - 1);
     for (int64_t i = 0; i < n; i++)
         marks[i] = (uint8_t)(i * i % 3);
-    tensor *mask = tensor_new_in(tensor_get_device(y), FMT_U8, TENSOR_SHAPE(n));
+    tensor *mask = tensor_new_in(tensor_device_of(y), FMT_U8, TENSOR_SHAPE(n));
     CHECK(mask && !tensor_load_u8(mask, marks, n), "%s", tensor_error());
     return mask;
 }
@@ -505,14 +505,14 @@ RUN(where) {
     (void)c;
     tensor *mask = marks_for(t[0]);
     tensor_status status = tensor_where(t[0], mask, t[1], t[2]);
-    status = status ? status : tensor_device_wait(tensor_get_device(t[0]));
+    status = status ? status : tensor_device_wait(tensor_device_of(t[0]));
     tensor_free(mask);
     return status;
 }
 RUN(where_grad) {
     tensor *mask = marks_for(t[0]);
     tensor_status status = tensor_where_grad(t[0], t[1], mask, c->stride & 1);
-    status = status ? status : tensor_device_wait(tensor_get_device(t[0]));
+    status = status ? status : tensor_device_wait(tensor_device_of(t[0]));
     tensor_free(mask);
     return status;
 }
@@ -695,8 +695,8 @@ static void renew(struct call *c, int style) {
     static double values[MOST];
     for (int i = 0; i < c->count; i++) {
         struct operand *o = &c->operand[i];
-        if (i == 0 || o->shared || tensor_format_bytes(tensor_get_format(o->t[0])) == 0 || chance(50) ||
-            tensor_get_format(o->t[0]) != c->format->id)
+        if (i == 0 || o->shared || tensor_format_bytes(tensor_format_of(o->t[0])) == 0 || chance(50) ||
+            tensor_format_of(o->t[0]) != c->format->id)
             continue;
         const int64_t n = tensor_count(o->t[0]);
         draw_values(c->format, values, n, style);
@@ -840,19 +840,19 @@ static void transfers(const struct fl_format *f) {
             }
             CHECK(same_tensor(h, d, line, sizeof line), "%s, filled (%d): %s", f->name, kind, line);
         }
-        for (int j = 0; tensor_format_list(j); j++) {
-            tensor *to[2] = {tensor_new(tensor_format_list(j), TENSOR_SHAPE(N)),
-                             tensor_new_in(gpu, tensor_format_list(j), TENSOR_SHAPE(N))};
+        for (int j = 0; tensor_format_at(j); j++) {
+            tensor *to[2] = {tensor_new(tensor_format_at(j), TENSOR_SHAPE(N)),
+                             tensor_new_in(gpu, tensor_format_at(j), TENSOR_SHAPE(N))};
             const tensor_status a = tensor_convert(to[HOST], h);
             tensor_status b = tensor_convert(to[DEVICE], d);
             b = b ? b : tensor_device_wait(gpu);
             if (b == TENSOR_E_UNSUPPORTED) {
-                printf("lacks convert from %s to %s\n", f->name, tensor_format_name(tensor_format_list(j)));
+                printf("lacks convert from %s to %s\n", f->name, tensor_format_name(tensor_format_at(j)));
                 i = 1 << 20;
             } else
                 CHECK(a == b && (a || same_tensor(to[HOST], to[DEVICE], line, sizeof line)),
                       "%s, style %d, converted to %s: status %d, ref %d: %s", f->name, style,
-                      tensor_format_name(tensor_format_list(j)), (int)b, (int)a, line);
+                      tensor_format_name(tensor_format_at(j)), (int)b, (int)a, line);
             tensor_free(to[HOST]);
             tensor_free(to[DEVICE]);
         }
@@ -1003,9 +1003,9 @@ int main(int argc, char **argv) {
     CHECK(!tensor_device_describe(gpu, text, sizeof text), "%s", tensor_error());
     printf("%s: %s, seed %" PRIu64 "\n", tensor_device_name(gpu), text, first_seed);
     CHECK(!tensor_set_backend("ref"), "%s", tensor_error());
-    for (int i = 0; tensor_op_list(i); i++)
-        CHECK(covered(tensor_op_list(i)), "operation %s has no row in this test", tensor_op_list(i));
-    for (int f = 0; tensor_format_list(f); f++) {
+    for (int i = 0; tensor_op_at(i); i++)
+        CHECK(covered(tensor_op_at(i)), "operation %s has no row in this test", tensor_op_at(i));
+    for (int f = 0; tensor_format_at(f); f++) {
         const struct fl_format *format = fl_format_at(f);
         if (only_format && strcmp(format->name, only_format))
             continue;
@@ -1017,11 +1017,11 @@ int main(int argc, char **argv) {
         if (!only_operation || !strcmp("failures", only_operation))
             late_failures(format);
     }
-    for (int i = 0; tensor_op_list(i); i++)
-        for (int f = 0; tensor_format_list(f); f++) {
+    for (int i = 0; tensor_op_at(i); i++)
+        for (int f = 0; tensor_format_at(f); f++) {
             struct fl_choice choice;
             const struct fl_format *format = fl_format_at(f);
-            const char *op = tensor_op_list(i);
+            const char *op = tensor_op_at(i);
             if (!of_the_host(op) && !only_operation && !gpu->find(gpu, format, fl_op_named(op), &choice)) {
                 missing++;
                 printf("no kernel: %s.%s\n", format->name, op);

@@ -622,7 +622,7 @@ static void tell_tensor(FILE *file, const nn_tensor_info *info) {
     tell(file, info->name, "values", values, count);
     CHECK(!tensor_store_wide_f64(info->t, values, count), "%s", tensor_error());
     tell(file, info->name, "wide", values, count);
-    CHECK(!tensor_statistics(info->t, &last, &total), "%s", tensor_error());
+    CHECK(!tensor_statistics(&last, &total, info->t), "%s", tensor_error());
     tell(file, info->name, "statistics",
          (const double[]){last.gamma, (double)last.saturated, (double)last.flushed, (double)last.nonfinite,
                           (double)last.elements, (double)last.writes, total.gamma, (double)total.saturated,

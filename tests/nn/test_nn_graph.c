@@ -21,11 +21,11 @@ static void variants(void) {
     int count = 0;
     while (nn_variant_at(count))
         count++;
-    for (int i = 0; tensor_format_list(i); i++) { /* every format of the build is reachable */
+    for (int i = 0; tensor_format_at(i); i++) { /* every format of the build is reachable */
         bool has = false;
         for (int k = 0; k < count; k++)
-            has = has || nn_variant_at(k)->format == tensor_format_list(i);
-        CHECK(has, "format %s has no variant", tensor_format_name(tensor_format_list(i)));
+            has = has || nn_variant_at(k)->format == tensor_format_at(i);
+        CHECK(has, "format %s has no variant", tensor_format_name(tensor_format_at(i)));
     }
     CHECK(!nn_variant_at(-1) && !nn_variant_at(count), "list ends");
 }
@@ -64,7 +64,7 @@ static void build(const char *variant, int m) {
     int weights = 0, gradients = 0, momenta = 0;
     for (int i = 0; i < nn_tensor_count(g); i++) {
         nn_tensor_info info = nn_tensor_at(g, i);
-        CHECK(info.t && info.name && tensor_get_format(info.t) == v->format, "tensor %d", i);
+        CHECK(info.t && info.name && tensor_format_of(info.t) == v->format, "tensor %d", i);
         weights += !strcmp(info.role, "weight");
         gradients += !strcmp(info.role, "weight gradient");
         momenta += !strcmp(info.role, "momentum");

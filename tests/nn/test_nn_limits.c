@@ -217,8 +217,8 @@ static void lists(void) {
             continue;
         CHECK(!nn_variant_at(i) && !nn_policy_at(i) && !nn_policy_summary(i) && !nn_policy_text(i) &&
                   !nn_loss_name_at(i) && !nn_optimiser_at(i) && !nn_activation_at(i) && !nn_model_at(i) &&
-                  !nn_text_model_at(i) && !nn_role_name_at(i) && !tensor_op_list(i) && !tensor_format_list(i) &&
-                  !tensor_device_list(i) && !autoflex_at(i),
+                  !nn_text_model_at(i) && !nn_role_name_at(i) && !tensor_op_at(i) && !tensor_format_at(i) &&
+                  !tensor_device_at(i) && !autoflex_at(i),
               "%d is listed", i);
     }
 }

@@ -37,10 +37,10 @@ static void step(nn_graph *g, int place, float value) {
     float numbers[BATCH * OUTPUTS];
     for (int i = 0; i < BATCH * OUTPUTS; i++)
         numbers[i] = i == place ? value : 0.25f;
-    tensor *here = tensor_new(tensor_get_format(nn_tensor_at(g, 0).t), TENSOR_SHAPE(BATCH, OUTPUTS)), *there = here;
+    tensor *here = tensor_new(tensor_format_of(nn_tensor_at(g, 0).t), TENSOR_SHAPE(BATCH, OUTPUTS)), *there = here;
     CHECK(!tensor_load_f32(here, numbers, BATCH * OUTPUTS), "%s", tensor_error());
     if (device)
-        there = tensor_new_in(tensor_device_find(device), tensor_get_format(here), TENSOR_SHAPE(BATCH, OUTPUTS));
+        there = tensor_new_in(tensor_device_find(device), tensor_format_of(here), TENSOR_SHAPE(BATCH, OUTPUTS));
     CHECK(there && (!device || !tensor_copy(there, here)), "%s", tensor_error());
     CHECK(!nn_forward(g, &(nn_batch){.images = images}) && !nn_backward_from(g, there) && !nn_update(g, 0.125f), "%s",
           tensor_error());
@@ -633,7 +633,7 @@ static void converts(const char *policy, const char *predictor, bool hides) {
                   !tensor_store_f64(w, after, WIDTH * OUTPUTS) && !nn_loss_scale_of(&now, g),
               "%s: %s", policy, tensor_error());
         tensor_stats stats, all;
-        CHECK(!tensor_statistics(dw, &stats, &all), "%s", tensor_error());
+        CHECK(!tensor_statistics(&stats, &all, dw), "%s", tensor_error());
         CHECK(!overflow || hides == (isfinite(gradient[0]) && !stats.nonfinite),
               "%s: %g in the gradient of the weight after %g", policy, gradient[0], (double)script[i]);
         scale /= overflow ? 4 : 1;

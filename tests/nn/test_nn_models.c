@@ -243,7 +243,7 @@ static void one_step(const char *variant, const struct model *m) {
             continue;
         CHECK(is_finite(info.t), "%s %s: %s is not finite", variant, m->name, info.name);
         tensor_stats last;
-        CHECK(!tensor_statistics(info.t, &last, NULL) && (last.maximum > 0 || !strcmp(info.role, "weight")),
+        CHECK(!tensor_statistics(&last, NULL, info.t) && (last.maximum > 0 || !strcmp(info.role, "weight")),
               "%s %s: %s is all zero", variant, m->name, info.name);
     }
     CHECK(!nn_evaluate(&after, NULL, g, &(nn_batch){.images = images, .labels = labels, .count = BATCH}) &&

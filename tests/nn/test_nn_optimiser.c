@@ -327,7 +327,7 @@ static void watch(const nn_tensor_info *info, void *context) {
     for (int i = 0; i < nn_tensor_count(g); i++)
         if (nn_tensor_at(g, i).t == info->t)
             shown[i]++;
-    CHECK(!tensor_statistics(info->t, &stats, NULL) && stats.writes >= 1, "%s", info->name);
+    CHECK(!tensor_statistics(&stats, NULL, info->t) && stats.writes >= 1, "%s", info->name);
 }
 
 static void shows_all(const struct setting *s) {

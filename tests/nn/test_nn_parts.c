@@ -349,9 +349,9 @@ static void watch(const nn_tensor_info *info, void *context) {
     double largest = 0;
     for (int64_t k = 0; k < n; k++)
         largest = fmax(largest, fabs(values[k]));
-    CHECK(!tensor_statistics(info->t, &seen->last[i], NULL), "%s", tensor_error());
+    CHECK(!tensor_statistics(&seen->last[i], NULL, info->t), "%s", tensor_error());
     const double gamma = ldexp(seen->last[i].gamma, -tensor_exponent(info->t));
-    CHECK(!tensor_format_is_shared(tensor_get_format(info->t)) || largest == gamma,
+    CHECK(!tensor_format_is_shared(tensor_format_of(info->t)) || largest == gamma,
           "%s: largest element %a, statistics say %a: seen at another time", info->name, largest, gamma);
 }
 
@@ -370,7 +370,7 @@ static void watching(const char *variant) {
         CHECK(!tensor_const_data(info.t) == !kept, "%s %s after the step", info.role, info.name);
         double one[1];
         tensor *y = tensor_new(
-            tensor_get_format(info.t), tensor_ndim(info.t),
+            tensor_format_of(info.t), tensor_ndim(info.t),
             (int64_t[4]){tensor_dim(info.t, 0), tensor_dim(info.t, 1), tensor_dim(info.t, 2), tensor_dim(info.t, 3)});
         if (!kept) {
             refused(tensor_relu(y, info.t), TENSOR_E_ARGUMENT, "elements are gone");
@@ -381,7 +381,7 @@ static void watching(const char *variant) {
         if (!kept)
             refused(tensor_store_f64(info.t, one, tensor_count(info.t)), TENSOR_E_ARGUMENT, "nn_watch");
         tensor_stats now;
-        CHECK(!tensor_statistics(info.t, &now, NULL) && !memcmp(&now, &seen.last[i], sizeof now), "%s: statistics",
+        CHECK(!tensor_statistics(&now, NULL, info.t) && !memcmp(&now, &seen.last[i], sizeof now), "%s: statistics",
               info.name);
     }
     struct bytes s = state_of(blind);

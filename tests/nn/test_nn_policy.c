@@ -263,7 +263,7 @@ static void check_told(const char *policy, const char *optimiser) {
                                    : NULL;
             if (!role)
                 continue;
-            const tensor_format format = tensor_get_format(info.t);
+            const tensor_format format = tensor_format_of(info.t);
             const bool shared = tensor_format_is_shared(format);
             char is[100];
             snprintf(is, sizeof is, "%s%s%s", tensor_format_name(format), shared ? ":" : "",
@@ -522,7 +522,7 @@ static void test_narrow_state(void) {
         for (int k = 0; k < nn_tensor_count(g); k++) {
             const nn_tensor_info info = nn_tensor_at(g, k);
             const bool state = !strcmp(info.role, "momentum") || !strcmp(info.role, "root");
-            if (state && tensor_format_is_shared(tensor_get_format(info.t)))
+            if (state && tensor_format_is_shared(tensor_format_of(info.t)))
                 saved += 4 * (size_t)tensor_count(info.t); /* its wide part */
         }
         CHECK(saved > 0 && nn_state_bytes(wide) == nn_state_bytes(g) + saved, "%s: %zu bytes for %zu", policies[i],

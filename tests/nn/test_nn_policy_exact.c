@@ -29,7 +29,7 @@ static void keep(struct seen *list, int *count, const nn_tensor_info *info) {
     *count = i == *count ? i + 1 : *count;
     struct seen *s = &list[i];
     snprintf(s->name, sizeof s->name, "%s", info->name);
-    s->format = tensor_get_format(info->t);
+    s->format = tensor_format_of(info->t);
     s->count = (int)tensor_count(info->t);
     s->e = tensor_format_is_shared(s->format) ? tensor_exponent(info->t) : 0;
     CHECK(!tensor_store_f64(info->t, s->value, s->count), "%s: %s", info->name, tensor_error());

@@ -62,7 +62,7 @@ static void adds_up(const char *variant, int every, int64_t *events) {
     tensor_stats first[MOST];
     const int count = nn_tensor_count(g);
     for (int i = 0; i < count; i++)
-        CHECK(!tensor_statistics(nn_tensor_at(g, i).t, NULL, &first[i]), "%s", tensor_error());
+        CHECK(!tensor_statistics(NULL, &first[i], nn_tensor_at(g, i).t), "%s", tensor_error());
     nn_telemetry *t = nn_telemetry_new(g, &(nn_telemetry_config){.every = every, .row = add_row, .context = &sums});
     CHECK(t, "%s", tensor_error());
     for (int step = 1; step <= STEPS; step++) {
@@ -78,7 +78,7 @@ static void adds_up(const char *variant, int every, int64_t *events) {
         const struct autoflex *a = tensor_autoflex(info.t);
         const struct sum *s = find(&sums, info.name);
         tensor_stats total;
-        CHECK(!tensor_statistics(info.t, NULL, &total), "%s", tensor_error());
+        CHECK(!tensor_statistics(NULL, &total, info.t), "%s", tensor_error());
         CHECK(s->saturated == total.saturated - first[i].saturated && s->flushed == total.flushed - first[i].flushed &&
                   s->nonfinite == total.nonfinite - first[i].nonfinite && s->writes == STEPS &&
                   (first[i].writes || s->maximum == total.maximum),
@@ -120,7 +120,7 @@ static void watch(const nn_tensor_info *info, void *context) {
     while (i < MOST && s->of[i].name[0] && strcmp(s->of[i].name, info->name) != 0)
         i++;
     strcpy(s->of[i].name, info->name);
-    CHECK(!tensor_store_f64(info->t, value, count) && !tensor_statistics(info->t, &last, NULL), "%s", tensor_error());
+    CHECK(!tensor_store_f64(info->t, value, count) && !tensor_statistics(&last, NULL, info->t), "%s", tensor_error());
     s->of[i].zeros = s->of[i].nonfinite = 0;
     memset(s->of[i].above, 0, sizeof s->of[i].above);
     s->of[i].l1 = 0;
@@ -364,7 +364,7 @@ static void skips(void) {
     const int count = nn_tensor_count(g);
     tensor_stats first[MOST], total;
     for (int i = 0; i < count; i++)
-        CHECK(!tensor_statistics(nn_tensor_at(g, i).t, NULL, &first[i]), "%s", tensor_error());
+        CHECK(!tensor_statistics(NULL, &first[i], nn_tensor_at(g, i).t), "%s", tensor_error());
     nn_telemetry *t = nn_telemetry_new(
         g, &(nn_telemetry_config){.every = 100, .row = add_skipping, .context = &k, .shadows = "bf16,dfp16"});
     CHECK(t, "%s", tensor_error());
@@ -379,7 +379,7 @@ static void skips(void) {
     CHECK(k.undescribed == count, "%d rows end a training of %d tensors", k.undescribed, count);
     for (int i = 0; i < count; i++) {
         const nn_tensor_info info = nn_tensor_at(g, i);
-        CHECK(!tensor_statistics(info.t, NULL, &total), "%s", tensor_error());
+        CHECK(!tensor_statistics(NULL, &total, info.t), "%s", tensor_error());
         CHECK(find(&k.sums, info.name)->writes == total.writes - first[i].writes, "%s: %lld writes in rows, not %lld",
               info.name, (long long)find(&k.sums, info.name)->writes, (long long)(total.writes - first[i].writes));
     }
@@ -469,7 +469,7 @@ static void compare_shadows(void *context, const nn_telemetry_row *row) {
         tensor *y = tensor_new(format[k], TENSOR_SHAPE(n));
         tensor_stats last;
         const bool shared = tensor_format_is_shared(format[k]);
-        CHECK(!(shared ? tensor_convert_at(y, x, s->e) : tensor_convert(y, x)) && !tensor_statistics(y, &last, NULL) &&
+        CHECK(!(shared ? tensor_convert_at(y, x, s->e) : tensor_convert(y, x)) && !tensor_statistics(&last, NULL, y) &&
                   !tensor_store_f64(x, before, n) && !tensor_store_f64(y, after, n),
               "%s", tensor_error());
         double error = 0, size = 0;

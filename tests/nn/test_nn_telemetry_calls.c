@@ -280,7 +280,7 @@ static void counts_all(void) {
         for (int i = 1; i < step; i++)
             CHECK(!nn_forward(g, &(nn_batch){.images = images, .labels = labels}), "%s", tensor_error());
         train_step(g, step, 40);
-        CHECK(!nn_telemetry_step(t) && !tensor_statistics(conv, NULL, &total), "%s", tensor_error());
+        CHECK(!nn_telemetry_step(t) && !tensor_statistics(NULL, &total, conv), "%s", tensor_error());
         CHECK(of[step][2] == 1 && of[step][0] == step, "step %d: %lld writes", step, (long long)of[step][0]);
         if (step % 2 == 0)
             CHECK(of[step][1] == total.saturated, "step %d: %lld saturated, not %lld", step, (long long)of[step][1],

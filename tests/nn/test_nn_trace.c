@@ -101,7 +101,7 @@ static void check_sums(const nn_graph *g, const char *what, int every, struct su
         if (!a)
             continue;
         shared++;
-        CHECK(!tensor_statistics(info.t, NULL, &total), "%s", tensor_error());
+        CHECK(!tensor_statistics(NULL, &total, info.t), "%s", tensor_error());
         CHECK(total.writes == STEPS, "%s %s: %lld writes in %d steps", what, info.name, (long long)total.writes, STEPS);
         const struct sum *s = find(sums, &count, info.name);
         snprintf(maximum, sizeof maximum, "%.9g", total.maximum);

@@ -102,7 +102,7 @@ static void must_equal(const char *kind, const char *name, const double *got, co
 static void check_tensor(const char *kind, const char *name, tensor *t, double *values) {
     const int64_t count = tensor_count(t);
     double *got = calloc((size_t)count, sizeof *got);
-    const tensor_format format = tensor_get_format(t);
+    const tensor_format format = tensor_format_of(t);
     const bool wide = has_wide(kind);
     if (tensor_format_is_shared(format)) {
         const int e = exponent_of(values, count), bits = e + (wide ? 16 : 0);

@@ -55,7 +55,7 @@ static inline void make(struct held *h, tensor_format f, int ndim, const int64_t
 
 /* How far the element may lie from x, whose computation may be off by `slack`: half a unit in the last place. */
 static inline long double reach_of(const tensor *t, long double x, long double slack) {
-    const tensor_format f = tensor_get_format(t);
+    const tensor_format f = tensor_format_of(t);
     if (tensor_format_is_shared(f))
         return ldexpl(0.5L, -tensor_exponent(t)) * (1 + 0x1p-20L) + slack;
     const long double half = f == FMT_FP32   ? 0x1p-24L
@@ -66,11 +66,11 @@ static inline long double reach_of(const tensor *t, long double x, long double s
 }
 
 static inline bool near_to(const struct held *h, int64_t i, long double x, long double slack) {
-    if (tensor_format_is_shared(tensor_get_format(h->t))) {
+    if (tensor_format_is_shared(tensor_format_of(h->t))) {
         const long double top = ldexpl(32767, -tensor_exponent(h->t));
         x = x > top ? top : x < -top ? -top : x;
     } else if (isinf(h->v[i])) { /* what the format does not hold */
-        const tensor_format f = tensor_get_format(h->t);
+        const tensor_format f = tensor_format_of(h->t);
         return (h->v[i] > 0) == (x > 0) && fabsl(x) >= (f == FMT_FP16 ? 65519.9L : 0x1.fep127L);
     }
     return fabsl(h->v[i] - x) <= reach_of(h->t, x, slack);

@@ -190,7 +190,7 @@ static void one_of_both(void) {
     for (int n = 0; n < 2; n++)
         for (int i = 0; i < nn_tensor_count(both[n]); i++) {
             const nn_tensor_info info = nn_tensor_at(both[n], i);
-            const char *format = tensor_format_name(tensor_get_format(info.t)),
+            const char *format = tensor_format_name(tensor_format_of(info.t)),
                        *expected = !strcmp(info.name, "up2.weight")     ? "bf16"
                                    : !strcmp(info.name, "down2.weight") ? "fp16"
                                    : !strncmp(info.name, "bn", 2)       ? "dfp16"

@@ -65,8 +65,8 @@ enum { N = 5000 };
 int main(void) {
     static double x[N], y[N];
     int formats = 0;
-    for (int f = 0; tensor_format_list(f); f++, formats++) {
-        const tensor_format format = tensor_format_list(f);
+    for (int f = 0; tensor_format_at(f); f++, formats++) {
+        const tensor_format format = tensor_format_at(f);
         tensor *in = tensor_new(format, TENSOR_SHAPE(N)), *out = tensor_new(format, TENSOR_SHAPE(N));
         for (int i = 0; i < N; i++)
             x[i] = 2.0 * sin(1.7 * i * i);

@@ -137,7 +137,7 @@ static const char *planned_trace(void *context, int i) {
 static int prepare(struct experiment *x) {
     const struct settings *s = x->settings;
     int status = options_check_model(s->model);
-    if (status == STATUS_OK && !tensor_kernel_backend(tensor_format_list(0), "add"))
+    if (status == STATUS_OK && !tensor_kernel_backend(tensor_format_at(0), "add"))
         status = text_usage("%s", tensor_error());
     if (status == STATUS_OK)
         status = series_read(s, &x->series, &x->series_count);

@@ -18,9 +18,9 @@ struct kernel_row {
 enum { MOST_ROWS = 16 };
 
 static void count_kernels(struct kernel_row rows[MOST_ROWS]) {
-    for (int f = 0; tensor_format_list(f); f++)
-        for (int i = 0; tensor_op_list(i); i++) {
-            const char *name = tensor_kernel_backend(tensor_format_list(f), tensor_op_list(i));
+    for (int f = 0; tensor_format_at(f); f++)
+        for (int i = 0; tensor_op_at(i); i++) {
+            const char *name = tensor_kernel_backend(tensor_format_at(f), tensor_op_at(i));
             int r = 0;
             while (name && r < MOST_ROWS - 1 && rows[r].name && strcmp(rows[r].name, name) != 0)
                 r++;
@@ -111,7 +111,7 @@ int command_info(int argc, char **argv) {
     if (argc > 1 && (argc > 2 || argv[1][0] == '-'))
         return text_usage("unexpected argument '%s'; info takes one name, of a table or a model, or none",
                           argv[argc > 2 ? 2 : 1]);
-    const tensor_format first = tensor_format_list(0);
+    const tensor_format first = tensor_format_at(0);
     if (!first || !tensor_kernel_backend(first, "add")) /* FLEXLAB_ISA with a value that is none */
         return text_usage("%s", tensor_error());
     if (argc == 1)

@@ -55,7 +55,7 @@ void info_formats(int indent) {
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);
     tensor_format format;
-    for (int i = 0; (format = tensor_format_list(i)); i++) {
+    for (int i = 0; (format = tensor_format_at(i)); i++) {
         struct range range;
         bool known = range_of(format, &range);
         table_cell(t, "%s", tensor_format_name(format));
@@ -173,7 +173,7 @@ static void print_devices(void) {
     struct table *t = table_new("ll");
     table_cell(t, "name");
     table_cell(t, "device");
-    print_device(t, tensor_device_list(0));
+    print_device(t, tensor_device_at(0));
     tensor_device *gpu;
     int count = 0;
     for (char name[16]; snprintf(name, sizeof name, "cuda:%d", count), (gpu = tensor_device_find(name)); count++)
@@ -192,14 +192,14 @@ static void print_devices(void) {
 static void print_fast_kernels(void) {
     int found = 0;
     puts("Kernels of class fast (tensor_set_class) on this machine");
-    for (int f = 0; tensor_format_list(f); f++)
-        for (int i = 0; tensor_op_list(i); i++) {
-            const char *op = tensor_op_list(i), *exact = tensor_kernel_backend(tensor_format_list(f), op);
+    for (int f = 0; tensor_format_at(f); f++)
+        for (int i = 0; tensor_op_at(i); i++) {
+            const char *op = tensor_op_at(i), *exact = tensor_kernel_backend(tensor_format_at(f), op);
             tensor_set_class(TENSOR_FAST);
-            const char *fast = tensor_kernel_backend(tensor_format_list(f), op);
+            const char *fast = tensor_kernel_backend(tensor_format_at(f), op);
             tensor_set_class(TENSOR_EXACT);
             if (exact && fast && strcmp(exact, fast) != 0) {
-                printf("  %s.%s.%s\n", tensor_format_name(tensor_format_list(f)), op, fast);
+                printf("  %s.%s.%s\n", tensor_format_name(tensor_format_at(f)), op, fast);
                 found++;
             }
         }
@@ -212,17 +212,17 @@ static void print_kernels(void) {
     tensor_format formats[MAX_COLUMNS];
     char alignment[MAX_COLUMNS + 2] = "l";
     int count = 0;
-    while (count < MAX_COLUMNS && (formats[count] = tensor_format_list(count)))
+    while (count < MAX_COLUMNS && (formats[count] = tensor_format_at(count)))
         alignment[++count] = 'l';
     alignment[count + 1] = 0;
     struct table *t = table_new(alignment);
     table_cell(t, "operation");
     for (int f = 0; f < count; f++)
         table_cell(t, "%s", tensor_format_name(formats[f]));
-    for (int i = 0; tensor_op_list(i); i++) {
-        table_cell(t, "%s", tensor_op_list(i));
+    for (int i = 0; tensor_op_at(i); i++) {
+        table_cell(t, "%s", tensor_op_at(i));
         for (int f = 0; f < count; f++) {
-            const char *backend = tensor_kernel_backend(formats[f], tensor_op_list(i));
+            const char *backend = tensor_kernel_backend(formats[f], tensor_op_at(i));
             table_cell(t, "%s", backend ? backend : "-");
         }
     }
@@ -233,9 +233,9 @@ static void print_kernels(void) {
 
 static void print_operations(void) {
     const int width = output_columns() > 20 ? output_columns() : 100;
-    char *names = text_names(tensor_op_list);
+    char *names = text_names(tensor_op_at);
     int count = 0;
-    while (tensor_op_list(count))
+    while (tensor_op_at(count))
         count++;
     printf("%d operations, each in every format (docs/support.md says what they promise)\n", count);
     paragraph_print(names, stdout, width);

@@ -164,8 +164,8 @@ static int take_policy(const struct settings *s, struct series *series, const ch
     char *name = text_format("%.*s", (int)strcspn(series->policy, ";") - 8, series->policy + 8); /* "variant NAME;" */
     series->variant = nn_variant_find(name);
     free(name);
-    for (int i = 0; tensor_format_list(i); i++) {
-        const tensor_format format = tensor_format_list(i);
+    for (int i = 0; tensor_format_at(i); i++) {
+        const tensor_format format = tensor_format_at(i);
         series->shared =
             series->shared || (tensor_format_is_shared(format) && strstr(series->policy, tensor_format_name(format)));
     }

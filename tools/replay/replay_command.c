@@ -192,7 +192,7 @@ static tensor_format format_of(const struct request *q, const char *path) {
     size_t longest = 0;
     if (q->format)
         return tensor_format_find(&found, q->format) ? 0 : found;
-    for (int i = 0; !strncmp(name, "trace-", 6) && (format = tensor_format_list(i)); i++) {
+    for (int i = 0; !strncmp(name, "trace-", 6) && (format = tensor_format_at(i)); i++) {
         const size_t length = strlen(tensor_format_name(format));
         if (length > longest && !strncmp(name + 6, tensor_format_name(format), length)) {
             found = format;

@@ -58,9 +58,9 @@ static char *processor_name(void) {
 static const char *fastest_row(void) {
     static const char *const rows[] = {"avx512_amx", "avx512", "avx512bw", "avx2", "portable"};
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
-        for (int f = 0; tensor_format_list(f); f++)
-            for (int i = 0; tensor_op_list(i); i++) {
-                const char *row = tensor_kernel_backend(tensor_format_list(f), tensor_op_list(i));
+        for (int f = 0; tensor_format_at(f); f++)
+            for (int i = 0; tensor_op_at(i); i++) {
+                const char *row = tensor_kernel_backend(tensor_format_at(f), tensor_op_at(i));
                 if (row && !strcmp(row, rows[r]))
                     return rows[r];
             }

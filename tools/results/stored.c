@@ -152,8 +152,8 @@ static void check_label(struct reader *r, const struct series *s) {
 
 /* Whether a format of a policy may have a shared exponent, and its run a trace. */
 static bool names_shared(const char *policy) {
-    for (int i = 0; tensor_format_list(i); i++)
-        if (tensor_format_is_shared(tensor_format_list(i)) && strstr(policy, tensor_format_name(tensor_format_list(i))))
+    for (int i = 0; tensor_format_at(i); i++)
+        if (tensor_format_is_shared(tensor_format_at(i)) && strstr(policy, tensor_format_name(tensor_format_at(i))))
             return true;
     return false;
 }

@@ -48,6 +48,40 @@ const struct fl_operation *fl_operation_of(enum fl_op op) {
     return op > 0 && op < FL_OP_LIMIT ? operations[op] : NULL;
 }
 
+/* --- kernels, as the table asks for them -------------------------------------------------------------------------- */
+
+fl_kernel fl_ref_kernel(enum fl_op op) {
+    const struct fl_operation *operation = fl_operation_of(op);
+    return operation ? operation->reference.kernel : NULL;
+}
+
+fl_need fl_ref_need(enum fl_op op) {
+    const struct fl_operation *operation = fl_operation_of(op);
+    return operation ? operation->reference.need : NULL;
+}
+
+static struct fl_any_kernels any_format(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
+    const struct fl_operation *operation = fl_operation_of(op);
+    const struct fl_any_kernels none = {NULL, NULL};
+    if (!operation || backend >= FL_BACKENDS)
+        return none;
+    if (operation->find)
+        return operation->find(format, op, backend);
+    if (operation->shared16 && format->arithmetic == FL_ARITHMETIC_SHARED && format->bytes != 2)
+        return none;
+    return operation->any ? operation->any[backend] : none;
+}
+
+fl_kernel fl_any_format_kernel(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
+    return any_format(format, op, backend).kernel;
+}
+
+fl_need fl_any_format_need(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
+    return any_format(format, op, backend).need;
+}
+
+/* --- functions ---------------------------------------------------------------------------------------------------- */
+
 const struct fl_function *fl_function_at(int i) {
     return i >= 0 && i < (int)(sizeof functions / sizeof functions[0]) ? functions[i] : NULL;
 }

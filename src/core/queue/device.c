@@ -38,7 +38,7 @@ bool fl_device_add(struct tensor_device *device) {
     return true;
 }
 
-tensor_device *tensor_device_list(int i) {
+tensor_device *tensor_device_at(int i) {
     return i >= 0 && i < known_devices() ? devices[i] : NULL;
 }
 

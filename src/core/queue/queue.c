@@ -14,7 +14,7 @@ tensor_status tensor_set_class(tensor_class class) {
     return TENSOR_OK;
 }
 
-tensor_class tensor_get_class(void) {
+tensor_class tensor_result_class(void) {
     return fl_host_queue()->class;
 }
 

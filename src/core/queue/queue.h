@@ -14,7 +14,7 @@
 extern struct tensor_device fl_host;
 /* Says that there is no memory: "WHAT: no memory for N bytes on DEVICE, A of B bytes are free". */
 tensor_status fl_no_memory(struct tensor_device *device, const char *what, size_t bytes);
-/* Adds a device to those that tensor_device_list lists: for the rest of the process, once, by one thread at a time
+/* Adds a device to those that tensor_device_at lists: for the rest of the process, once, by one thread at a time
  * while others may look. False where there is no room for another. */
 bool fl_device_add(struct tensor_device *device);
 /* A queue belongs to one thread of the host at a time: calls of one operation follow each other, and what passes

@@ -104,7 +104,7 @@ const char *tensor_kernel_backend(tensor_format format, const char *op) {
     const enum fl_op number = fl_op_named(op);
     struct fl_choice choice;
     return !f || f->arithmetic == FL_ARITHMETIC_NUMBERS || number == FL_OP_NONE ||
-                   fl_select(f, number, tensor_get_class(), &choice)
+                   fl_select(f, number, tensor_result_class(), &choice)
                ? NULL
                : fl_backend_name(choice.backend);
 }

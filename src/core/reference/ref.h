@@ -53,29 +53,14 @@ tensor_status fl_ref_add_ratio(const struct fl_args *args);
 tensor_status fl_ref_clip_weight(const struct fl_args *args);
 
 /* softmax_map.c */
-tensor_status fl_ref_softmax_map(const struct fl_args *args);
-tensor_status fl_ref_softmax_map_grad(const struct fl_args *args);
 /* embedding.c; check_indices serves as every row's kernel. */
-tensor_status fl_check_indices(const struct fl_args *args);
-tensor_status fl_ref_embedding(const struct fl_args *args);
-tensor_status fl_ref_embedding_grad(const struct fl_args *args);
 /* copies.c */
-tensor_status fl_ref_copy(const struct fl_args *args);
 /* cells.c */
-tensor_status fl_ref_cells(const struct fl_args *args);
-size_t fl_cells_need(const struct fl_args *args);
 /* avgpool.c, lrn.c, dropout.c */
 tensor_status fl_ref_avgpool_window(const struct fl_args *args);
-tensor_status fl_ref_lrn(const struct fl_args *args);
-tensor_status fl_ref_dropout(const struct fl_args *args);
 
 /* axes.c */
-tensor_status fl_ref_reduce(const struct fl_args *args);
-tensor_status fl_ref_reduce_grad(const struct fl_args *args);
-size_t fl_ref_reduce_grad_need(const struct fl_args *args);
-tensor_status fl_ref_argmax(const struct fl_args *args);
 /* broadcast.c */
-tensor_status fl_ref_broadcast(const struct fl_args *args);
 
 /* channel_numbers.c: numbers of channels, a fixed sequence of double operations; they serve as every row's kernels. */
 tensor_status fl_channel_moments(const struct fl_args *args);

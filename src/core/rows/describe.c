@@ -6,7 +6,6 @@
 #include "core/base/memory.h"
 #include "core/base/parallel.h"
 #include "core/rows/rows.h"
-#include "core/base/sized.h"
 #include "core/values/values.h"
 #include <math.h>
 #include <stdatomic.h>
@@ -340,15 +339,13 @@ static tensor_status check_readable(const char *what, const tensor *x) {
                : TENSOR_OK;
 }
 
-tensor_status tensor_describe_sized(tensor_description *to, size_t size, const tensor *x) {
+tensor_status tensor_describe(tensor_description *to, const tensor *x) {
     static const char what[] = "tensor_describe";
     struct fl_seen seen;
     tensor_description ours;
     if (!to)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: the description is NULL", what);
-    tensor_status status = fl_check_sized(size, "tensor_describe: tensor_description");
-    if (!status)
-        status = check_readable(what, x);
+    tensor_status status = check_readable(what, x);
     if (!status)
         status = fl_see(&seen, what, x);
     if (status)
@@ -358,7 +355,7 @@ tensor_status tensor_describe_sized(tensor_description *to, size_t size, const t
     d.centre = d.shared ? 0 : first_finite(&d.x);
     fl_parallel(parts_of(&d.x), describe_part, &d);
     finish(&d, &ours);
-    fl_give_sized(to, size, &ours, sizeof ours);
+    *to = ours;
     fl_free(seen.copy);
     return TENSOR_OK;
 }
@@ -458,15 +455,13 @@ static tensor_status check_format(const char *what, tensor_format id, int e) {
                                : TENSOR_OK;
 }
 
-tensor_status tensor_measure_in_sized(tensor_measure *to, size_t size, const tensor *x, tensor_format format, int e) {
+tensor_status tensor_measure_in(tensor_measure *to, const tensor *x, tensor_format format, int e) {
     static const char what[] = "tensor_measure_in";
     struct fl_seen seen;
     tensor_measure ours;
     if (!to)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: the measure is NULL", what);
-    tensor_status status = fl_check_sized(size, "tensor_measure_in: tensor_measure");
-    if (!status)
-        status = check_readable(what, x);
+    tensor_status status = check_readable(what, x);
     if (!status)
         status = check_format(what, format, e);
     if (!status)
@@ -480,7 +475,7 @@ tensor_status tensor_measure_in_sized(tensor_measure *to, size_t size, const ten
                holds_floats(m.format, e);
     fl_parallel(parts_of(&m.x), measure_part, &m);
     finish_measure(&m, &ours);
-    fl_give_sized(to, size, &ours, sizeof ours);
+    *to = ours;
     fl_free(seen.copy);
     return TENSOR_OK;
 }

@@ -106,7 +106,6 @@ void fl_rows_place(const struct fl_rows *rows, int in, int64_t first, int64_t n,
     FL_ROWS_AVX512BW(run)                                                                                              \
     storage const struct fl_any_kernels table[FL_BACKENDS] = {                                                         \
         [FL_PORTABLE] = {run##_portable, need}, FL_ROWS_ROW_AVX2(run, need) FL_ROWS_ROW_AVX512BW(run, need)};
-#define FL_ROWS_KERNELS(table, run, need) FL_ROWS_TABLE(, table, run, need)
 
 /* --- exact sums of integer formats that become elements ----------------------------------------------------------- */
 

@@ -8,7 +8,7 @@ const char *tensor_format_name(tensor_format format) {
     return f ? f->name : NULL;
 }
 
-tensor_format tensor_format_list(int i) {
+tensor_format tensor_format_at(int i) {
     const struct fl_format *f = fl_format_at(i);
     return f ? f->id : FMT_NONE;
 }

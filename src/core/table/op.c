@@ -39,7 +39,7 @@ enum fl_op fl_op_named(const char *name) {
     return FL_OP_NONE;
 }
 
-const char *tensor_op_list(int i) {
+const char *tensor_op_at(int i) {
     for (int op = 0; i >= 0 && op < FL_OP_LIMIT; op++)
         if (op_names[op] && i-- == 0)
             return op_names[op];

@@ -2,7 +2,6 @@
 #include "core/base/fail.h"
 #include "core/base/memory.h"
 #include "core/queue/queue.h"
-#include "core/base/sized.h"
 #include "core/table/format_fault.h"
 #include "core/values/slot_copies.h"
 #include <string.h>
@@ -160,7 +159,7 @@ tensor *tensor_new_at(tensor_device *device, tensor_format format, int ndim, con
     return new_at("tensor_new_at", device, format, ndim, shape, memory, bytes);
 }
 
-tensor_device *tensor_get_device(const tensor *t) {
+tensor_device *tensor_device_of(const tensor *t) {
     return t ? t->storage->device : NULL;
 }
 
@@ -237,7 +236,7 @@ void tensor_free(tensor *t) {
     fl_free(t);
 }
 
-tensor_format tensor_get_format(const tensor *t) {
+tensor_format tensor_format_of(const tensor *t) {
     return t ? t->format->id : FMT_NONE;
 }
 int tensor_ndim(const tensor *t) {
@@ -275,19 +274,16 @@ const struct autoflex *tensor_autoflex(const tensor *t) {
     return slot ? &slot->autoflex : NULL;
 }
 
-tensor_status tensor_statistics_sized(const tensor *t, tensor_stats *last, tensor_stats *total, size_t size) {
+tensor_status tensor_statistics(tensor_stats *last, tensor_stats *total, const tensor *t) {
     if (!t)
         return fl_fail(TENSOR_E_ARGUMENT, "tensor_statistics: tensor is NULL");
-    tensor_status status = fl_check_sized(size, "tensor_statistics: tensor_stats");
-    if (status)
-        return status;
     const struct fl_slot *slot = fl_slot_of(t);
     if (!slot)
         return tensor_error_status();
     if (last)
-        fl_give_sized(last, size, &slot->last, sizeof slot->last);
+        *last = slot->last;
     if (total)
-        fl_give_sized(total, size, &slot->total, sizeof slot->total);
+        *total = slot->total;
     return TENSOR_OK;
 }
 

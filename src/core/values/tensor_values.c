@@ -243,7 +243,7 @@ tensor_status tensor_convert(tensor *y, const tensor *x) {
 
 tensor_status fl_tensor_rewrite(tensor *y, const tensor *x) {
     static const char what[] = "conversion";
-    if (!tensor_format_is_shared(tensor_get_format(y)))
+    if (!tensor_format_is_shared(tensor_format_of(y)))
         return tensor_convert(y, x);
     tensor_status status = check_same_shape(what, y, x);
     if (!status)

@@ -119,7 +119,7 @@ static enum fl_stored_type type_of(tensor_format format) {
 }
 
 static enum fl_stored_type wide_type_of(const tensor *t) {
-    return tensor_format_is_shared(tensor_get_format(t)) ? FL_STORED_I32 : FL_STORED_F32;
+    return tensor_format_is_shared(tensor_format_of(t)) ? FL_STORED_I32 : FL_STORED_F32;
 }
 
 /* NAME and a suffix; false without room, which names that a graph accepts leave. */
@@ -233,7 +233,7 @@ static tensor_status put_entry(struct fl_safetensors_out *o, struct entries *e, 
     const struct entry *entry = &e->list[i];
     struct numbers *n = &e->numbers[i];
     const char *state = e->states + entry->at;
-    const bool shared = tensor_format_is_shared(tensor_get_format(entry->t));
+    const bool shared = tensor_format_is_shared(tensor_format_of(entry->t));
     const int64_t whole = FL_SLOT_WHOLE, real = FL_SLOT_REAL;
     char name[NAME_ROOM];
     fl_slot_to_numbers(state, n->whole, n->real);
@@ -243,7 +243,7 @@ static tensor_status put_entry(struct fl_safetensors_out *o, struct entries *e, 
         return TENSOR_OK;
     const char *elements = state + entry->size.slot, *wide = elements + entry->size.elements;
     const int exponent = (int)n->whole[0];
-    TRY(put_tensor(o, entry->name, type_of(tensor_get_format(entry->t)), entry->t, elements));
+    TRY(put_tensor(o, entry->name, type_of(tensor_format_of(entry->t)), entry->t, elements));
     if (shared)
         TRY(note(o, suffixed(name, entry->name, ".exponent"), "%d", exponent));
     if (entry->size.wide)
@@ -439,14 +439,14 @@ static tensor_status read_entry(const struct fl_safetensors *s, struct entries *
     struct numbers *n = &e->numbers[i];
     char *state = e->states + entry->at, name[NAME_ROOM];
     const int64_t whole = FL_SLOT_WHOLE, real = FL_SLOT_REAL;
-    const bool shared = tensor_format_is_shared(tensor_get_format(entry->t));
+    const bool shared = tensor_format_is_shared(tensor_format_of(entry->t));
     TRY(read_tensor(s, suffixed(name, entry->name, ".slot"), FL_STORED_I64, 1, &whole, n->whole));
     TRY(read_tensor(s, suffixed(name, entry->name, ".history"), FL_STORED_F64, 1, &real, n->real));
     TRY(fl_slot_from_numbers(state, n->whole, n->real));
     *used += 2;
     if (entry->elements) {
         char *elements = state + entry->size.slot, *wide = elements + entry->size.elements;
-        TRY(read_elements(s, entry, entry->name, type_of(tensor_get_format(entry->t)), elements));
+        TRY(read_elements(s, entry, entry->name, type_of(tensor_format_of(entry->t)), elements));
         if (shared)
             TRY(check_exponent(s, suffixed(name, entry->name, ".exponent"), n->whole[0]));
         if (shared)

@@ -131,7 +131,7 @@ static tensor_status make_value(nn_graph *g, int i, size_t *at) {
 /* What a step is given: tokens; images as floats, where those of the caller do not serve. */
 static tensor_status make_input(nn_graph *g, const struct fl_output *input) {
     tensor **t = input->tokens ? &g->tokens : &g->pixels;
-    if (!input->tokens && g->device == tensor_device_list(0))
+    if (!input->tokens && g->device == tensor_device_at(0))
         return TENSOR_OK;
     *t = tensor_new_in(g->device, input->tokens ? FMT_I32 : FMT_F32, input->shape.ndim, input->shape.dim);
     return *t ? TENSOR_OK : tensor_error_status();

@@ -4,7 +4,7 @@
 #include "core/base/memory.h"
 
 tensor_status fl_list_tensor(nn_graph *g, char *name, const char *role, tensor *t, tensor_status status) {
-    if (!status && t && tensor_format_is_shared(tensor_get_format(t)))
+    if (!status && t && tensor_format_is_shared(tensor_format_of(t)))
         status = tensor_set_role(t, autoflex_find_role(role));
     if (status) {
         fl_free(name);
@@ -19,7 +19,7 @@ tensor_status fl_list_tensor(nn_graph *g, char *name, const char *role, tensor *
 }
 
 tensor_status fl_set_predictor(tensor *t, const char *predictor) {
-    return predictor && tensor_format_is_shared(tensor_get_format(t)) ? tensor_set_predictor(t, predictor) : TENSOR_OK;
+    return predictor && tensor_format_is_shared(tensor_format_of(t)) ? tensor_set_predictor(t, predictor) : TENSOR_OK;
 }
 
 tensor_status fl_new_tensor(const nn_graph *g, tensor **t, struct fl_type type, const struct fl_shape *shape) {

@@ -37,7 +37,7 @@ static const char *rounding_name(int i) {
 }
 
 static const char *format_name(int i) {
-    const tensor_format format = tensor_format_list(i);
+    const tensor_format format = tensor_format_at(i);
     return format ? tensor_format_name(format) : NULL;
 }
 
@@ -85,7 +85,7 @@ static tensor_status read_type(const char *where, enum fl_role role, char *word,
     if (format < 0)
         return fl_fail(TENSOR_E_ARGUMENT, "%s: %s: format '%.40s', expected one of %s%s", where, roles[role], word,
                        has_auto ? "auto, " : "", fl_list_names(format_name).text);
-    type->format = tensor_format_list(format);
+    type->format = tensor_format_at(format);
     if (!predictor)
         return TENSOR_OK;
     if (role == FL_ROLE_STATE)

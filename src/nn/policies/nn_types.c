@@ -111,7 +111,7 @@ static struct fl_type or_else(const nn_graph *g, const struct fl_choice *choice,
 static tensor_status check_operands(const nn_graph *g, const struct fl_node *node) {
     const struct fl_node_types *as = &node->as;
     const bool mixed = !fl_same_format(as->x, as->y) || !fl_same_format(as->back, as->dy);
-    if (mixed && g->device != tensor_device_list(0))
+    if (mixed && g->device != tensor_device_at(0))
         return fl_fail(TENSOR_E_UNSUPPORTED, "%s: operands in %s and a result in %s, which only the device 'cpu' has",
                        node->owner, tensor_format_name(as->x.format), tensor_format_name(as->y.format));
     return TENSOR_OK;

@@ -28,7 +28,7 @@ static pthread_once_t added_once = PTHREAD_ONCE_INIT;
 
 static void find_added(void) {
     tensor_format format;
-    for (int i = 0; (format = tensor_format_list(i)) && added_count < ADDED_LIMIT; i++) {
+    for (int i = 0; (format = tensor_format_at(i)) && added_count < ADDED_LIMIT; i++) {
         bool has = false;
         for (int k = 0; k < KNOWN; k++)
             has = has || known[k].format == format;

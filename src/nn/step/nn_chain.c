@@ -19,9 +19,9 @@ tensor_status nn_backward_from(nn_graph *g, const tensor *gradient) {
     if (g->phase != FL_PHASE_FORWARD)
         return fl_fail(TENSOR_E_ARGUMENT, "backward: no forward pass before it whose activations still exist");
     const tensor_format own = g->values[fl_output_of(g, g->logits)->dy].type.format;
-    if (tensor_get_format(gradient) != own && !g->policy) /* else the one before or behind may have another */
+    if (tensor_format_of(gradient) != own && !g->policy) /* else the one before or behind may have another */
         return fl_fail(TENSOR_E_FORMAT, "backward: the gradient is %s, expected %s",
-                       tensor_format_name(tensor_get_format(gradient)), tensor_format_name(own));
+                       tensor_format_name(tensor_format_of(gradient)), tensor_format_name(own));
     TRY(fl_begin_gradient(g, gradient));
     g->phase = FL_PHASE_IDLE;
     TRY(fl_backward(g));

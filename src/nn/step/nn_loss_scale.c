@@ -272,7 +272,7 @@ static tensor_status look_at_parameter(const struct fl_slot_copies *slots, const
         if (!gradients[i])
             continue;
         TRY(find_slot(slots, gradients[i], &slot));
-        *found = *found || overflowed(slot, tensor_format_is_shared(tensor_get_format(gradients[i])));
+        *found = *found || overflowed(slot, tensor_format_is_shared(tensor_format_of(gradients[i])));
     }
     return TENSOR_OK;
 }
@@ -303,7 +303,7 @@ tensor_status fl_loss_scale_judge(nn_graph *g, const nn_graph *next, bool *skip)
     *skip = false;
     if (s->kind != FL_SCALE_DYNAMIC)
         return TENSOR_OK;
-    if (g->device == tensor_device_list(0))
+    if (g->device == tensor_device_at(0))
         return look(g, next, NULL, skip);
     TRY(fl_taken(g, fl_slot_copies_begin(g->device, &s->slots)));
     TRY(fl_taken(g, fl_slot_copies_end(g->device, s->slots)));

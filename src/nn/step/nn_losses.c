@@ -167,7 +167,7 @@ tensor_status nn_noted_loss(double *loss, int *correct, bool *there, nn_graph *g
         return fl_fail(TENSOR_E_ARGUMENT, "losses: loss, correct or there is NULL");
     struct fl_losses *l = g->losses;
     *there = false;
-    const bool host = g->device == tensor_device_list(0); /* where nothing is worth waiting for */
+    const bool host = g->device == tensor_device_at(0); /* where nothing is worth waiting for */
     if (l && !l->count && (wait || host))
         TRY(receive(g));
     if (l && !l->count && wait) {

@@ -332,7 +332,7 @@ static tensor_status name_first(nn_graph *g, int info, bool fits, nn_nonfinite *
     found->layer = node ? node->owner : "loss";
     found->tensor = info < 0 ? "loss" : g->infos[info].name;
     found->role = info < 0 ? "loss" : g->infos[info].role;
-    found->format = info < 0 ? "f64" : tensor_format_name(tensor_get_format(g->infos[info].t));
+    found->format = info < 0 ? "f64" : tensor_format_name(tensor_format_of(g->infos[info].t));
     if (!fits || !remedy_of(g, found->pass, node, rule))
         return TENSOR_OK;
     found->remedy = keep_text(g, rule);
@@ -353,7 +353,7 @@ tensor_status fl_tell_first(nn_graph *g, const struct fl_slot_copies *slots, con
     found->nonfinite = slot->last.nonfinite > 0 ? slot->last.nonfinite : slot->last.saturated;
     found->elements = slot->last.elements;
     found->maximum = slot->last.maximum;
-    return name_first(g, info, would_fit(slot, tensor_get_format(g->infos[info].t)), found);
+    return name_first(g, info, would_fit(slot, tensor_format_of(g->infos[info].t)), found);
 }
 
 int fl_number_of(const nn_graph *g, const char *name) {
@@ -397,7 +397,7 @@ tensor_status nn_find_nonfinite(const nn_nonfinite **found, nn_graph *g) {
     if (!found)
         return fl_fail(TENSOR_E_ARGUMENT, "nonfinite: the result is NULL");
     *found = NULL;
-    if (g->device == tensor_device_list(0))
+    if (g->device == tensor_device_at(0))
         return find(g, NULL, found);
     tensor_status status = fl_taken(g, fl_slot_copies_begin(g->device, &slots));
     if (!status)

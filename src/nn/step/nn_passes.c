@@ -141,8 +141,8 @@ tensor_status fl_forward_to_loss(nn_graph *g, const float *images) {
 /* The rows that count, as they were given, are no part of the state: their exponent follows them alone. */
 static tensor_status keep_given(nn_graph *g, const struct fl_shape *shape, const tensor *gradient) {
     struct fl_objective *o = &g->objective;
-    const struct fl_type type = {tensor_get_format(gradient), "current"};
-    if (o->given && tensor_get_format(o->given) != type.format) {
+    const struct fl_type type = {tensor_format_of(gradient), "current"};
+    if (o->given && tensor_format_of(o->given) != type.format) {
         tensor_free(o->given);
         o->given = NULL;
     }
@@ -154,7 +154,7 @@ static tensor_status keep_given(nn_graph *g, const struct fl_shape *shape, const
 /* A write of dx as any other, whose history is dx's own. */
 static tensor_status write_gradient(nn_graph *g, int value, const tensor *gradient) {
     tensor *dx = g->values[value].t;
-    if (tensor_get_format(gradient) == tensor_get_format(dx))
+    if (tensor_format_of(gradient) == tensor_format_of(dx))
         return tensor_slice(dx, gradient, 0, 0);
     TRY(keep_given(g, &g->values[value].shape, gradient));
     return fl_tensor_rewrite(dx, g->objective.given);

@@ -139,10 +139,10 @@ static tensor_status evaluation_pass(nn_graph *g, const char *what, const nn_bat
 static tensor_status see_logits(const nn_graph *g, tensor **logits, tensor **copy) {
     *logits = g->values[fl_output_of(g, g->logits)->y].evaluate;
     *copy = NULL;
-    if (g->device == tensor_device_list(0))
+    if (g->device == tensor_device_at(0))
         return TENSOR_OK;
     const struct fl_shape *shape = &fl_output_of(g, g->logits)->shape;
-    *copy = tensor_new(tensor_get_format(*logits), shape->ndim, shape->dim);
+    *copy = tensor_new(tensor_format_of(*logits), shape->ndim, shape->dim);
     if (!*copy)
         return tensor_error_status();
     const tensor_status status = tensor_copy(*copy, *logits);
@@ -156,7 +156,7 @@ static tensor_status evaluated_rows(const nn_graph *g, int64_t count, tensor **r
     tensor *all;
     *rows = NULL;
     TRY(see_logits(g, &all, copy));
-    const tensor_format format = tensor_get_format(all);
+    const tensor_format format = tensor_format_of(all);
     *rows = tensor_new_on(format, TENSOR_SHAPE(count, g->classes), tensor_data(all), tensor_bytes(all));
     if (!*rows)
         return tensor_error_status();

@@ -14,7 +14,7 @@ bool fl_recorder_owes_rows(const struct fl_recorder *r) {
 }
 
 tensor_status fl_recorder_take_slots(const struct fl_recorder *r, struct fl_slot_copies **slots) {
-    if (r->graph->device == tensor_device_list(0))
+    if (r->graph->device == tensor_device_at(0))
         return TENSOR_OK;
     TRY(fl_taken(r->graph, fl_slot_copies_begin(r->graph->device, slots)));
     return fl_taken(r->graph, fl_slot_copies_end(r->graph->device, *slots));

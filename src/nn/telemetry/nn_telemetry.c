@@ -43,7 +43,7 @@ static tensor_status begin_chosen(nn_telemetry *t, struct fl_seen_tensor *seen, 
     tensor_description *elements = fl_alloc_zero(sizeof *elements);
     seen->row = (nn_telemetry_row){.tensor = info->name,
                                    .role = info->role,
-                                   .format = tensor_format_name(tensor_get_format(info->t)),
+                                   .format = tensor_format_name(tensor_format_of(info->t)),
                                    .elements = elements,
                                    .update_ratio = NAN,
                                    .update_moved = -1,
@@ -221,7 +221,7 @@ static tensor_status see_write(nn_telemetry *t, struct fl_seen_tensor *seen, con
     tensor_stats last, total;
     if (!t->shadow_count)
         return TENSOR_OK;
-    TRY(tensor_statistics(x, &last, &total));
+    TRY(tensor_statistics(&last, &total, x));
     if (total.writes != seen->shadowed)
         fl_shadows_see(t, seen, last.maximum);
     seen->shadowed = total.writes;

@@ -93,7 +93,7 @@ static tensor_status write_row(struct fl_trace *trace, const nn_tensor_info *inf
 }
 
 static bool is_traced(const nn_graph *g, int i) {
-    return tensor_format_is_shared(tensor_get_format(nn_tensor_at(g, i).t));
+    return tensor_format_is_shared(tensor_format_of(nn_tensor_at(g, i).t));
 }
 
 /* Notes a step; `rows`: and writes those of the steps since the last. */
@@ -136,7 +136,7 @@ tensor_status fl_trace_step(struct fl_trace *trace, const nn_graph *g, int64_t s
     if (!trace)
         return TENSOR_OK;
     TRY(begin(trace, g));
-    const bool host = g->device == tensor_device_list(0);
+    const bool host = g->device == tensor_device_at(0);
     if (trace->count == STEPS_ON_WAY)
         TRY(arrive(trace, false));
     struct moment *m = &trace->on_way[(trace->first + trace->count) % STEPS_ON_WAY];

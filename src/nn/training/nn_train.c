@@ -96,7 +96,7 @@ static tensor_status set_pixel_values(struct run *run, const data_set *train) {
 
 /* The sets go to where the network lives, once; where they have no room there, batch by batch. */
 static tensor_status bring_sets(struct run *run, const data_set *train, const data_set *test) {
-    if (run->g->device == tensor_device_list(0) || run->context)
+    if (run->g->device == tensor_device_at(0) || run->context)
         return TENSOR_OK;
     run->train_there = nn_data_new(run->g, train);
     if (run->train_there && test)
@@ -235,7 +235,7 @@ static tensor_status begin(struct run *run, const data_set *train, const data_se
     TRY(open_loaders(run, train, test));
     TRY(fl_trace_open(&run->trace, config->trace_path, config->trace_every));
     TRY(begin_telemetry(run));
-    const bool host = run->g->device == tensor_device_list(0);
+    const bool host = run->g->device == tensor_device_at(0);
     TRY(nn_note_every(run->g, config->report_every ? (int)config->report_every : host ? 1 : 16));
     run->epoch_steps = data_loader_batches(run->train);
     run->all_steps = run->epoch_steps * config->epochs;
@@ -483,7 +483,7 @@ static tensor_status add_totals(const nn_graph *g, nn_train_result *result) {
     for (int i = 0; i < nn_tensor_count(g); i++) {
         tensor_stats total;
         tensor *t = nn_tensor_at(g, i).t;
-        TRY(tensor_statistics(t, NULL, &total));
+        TRY(tensor_statistics(NULL, &total, t));
         result->saturated += total.saturated;
         result->flushed += total.flushed;
         result->nonfinite += total.nonfinite;

@@ -67,9 +67,9 @@ static tensor_status look_at_device(struct run *run) {
 }
 
 tensor_status fl_training_look(struct run *run) {
-    return run->telemetry                            ? look_at_telemetry(run)
-           : run->g->device == tensor_device_list(0) ? look_with(run, NULL, true)
-                                                     : look_at_device(run);
+    return run->telemetry                          ? look_at_telemetry(run)
+           : run->g->device == tensor_device_at(0) ? look_with(run, NULL, true)
+                                                   : look_at_device(run);
 }
 
 /* Of a device, whose tensors were not looked at, or were, and all of them are finite. */

@@ -201,7 +201,7 @@ static void truncation(void) {
     double y[6] = {0};
     tensor_stats last = {0};
     CHECK(t && !tensor_set_rounding(t, TENSOR_ROUND_TRUNCATE, 0) && !tensor_load_f64(t, x, 6) &&
-              !tensor_store_f64(t, y, 6) && !tensor_statistics(t, &last, NULL),
+              !tensor_store_f64(t, y, 6) && !tensor_statistics(&last, NULL, t),
           "%s", tensor_error());
     for (int i = 0; i < 6; i++)
         CHECK(y[i] == want[i], "bf16 truncates %a to %a, want %a", x[i], y[i], want[i]);

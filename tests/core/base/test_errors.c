@@ -494,11 +494,11 @@ int main(void) {
     shown_characters();
     hook();
     overlapping_memory();
-    for (int i = 0; tensor_format_list(i); i++) {
-        shapes_and_formats(tensor_format_list(i));
-        images(tensor_format_list(i));
-        epilogues(tensor_format_list(i));
-        failing_memory(tensor_format_list(i));
+    for (int i = 0; tensor_format_at(i); i++) {
+        shapes_and_formats(tensor_format_at(i));
+        images(tensor_format_at(i));
+        epilogues(tensor_format_at(i));
+        failing_memory(tensor_format_at(i));
     }
     return check_summary();
 }

@@ -53,7 +53,7 @@ static int64_t count_in(const struct pooling *l, int way, int64_t i, int64_t len
 
 /* What is stored must be the fraction times 2^-e_in, rounded once. */
 static void check_rounded(const struct held *y, int64_t i, struct fraction want, int e_in, const char *what) {
-    const tensor_format f = tensor_get_format(y->t);
+    const tensor_format f = tensor_format_of(y->t);
     if (!tensor_format_is_shared(f)) {
         const long double value = ldexpl((long double)want.top / (long double)want.bottom, -e_in);
         CHECK(near_to(y, i, value, fabsl(value) * 0x1p-40L + 0x1p-48L), /* shares of a gradient may cancel */
@@ -92,7 +92,7 @@ static void fill(struct held *h, tensor_format f, const int64_t shape[4], bool l
 }
 
 static int unit_of(const tensor *t) {
-    return tensor_format_is_shared(tensor_get_format(t)) ? tensor_exponent(t) : 6;
+    return tensor_format_is_shared(tensor_format_of(t)) ? tensor_exponent(t) : 6;
 }
 
 static void check_forward(const struct pooling *l, const char *what) {

@@ -66,7 +66,7 @@ static tensor *tensor_of(tensor_format f, int dims, const int64_t *shape, const 
 static char label[512];
 
 static void expect(tensor *t, const int64_t *want, tensor_status status) {
-    const tensor_format f = tensor_get_format(t);
+    const tensor_format f = tensor_format_of(t);
     CHECK(!status, "%s: %s", label, tensor_error());
     if (status)
         return;

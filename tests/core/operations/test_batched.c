@@ -36,7 +36,7 @@ static void check_exact(const char *what, int way, int64_t batch, int64_t m, int
 
 /* Matrix i of a batch as a tensor of its own. */
 static tensor *matrix_of(const struct held *h, int64_t i, int64_t rows, int64_t columns) {
-    tensor *t = tensor_new(tensor_get_format(h->t), TENSOR_SHAPE(rows, columns));
+    tensor *t = tensor_new(tensor_format_of(h->t), TENSOR_SHAPE(rows, columns));
     CHECK(t && !tensor_load_f64(t, h->v + i * rows * columns, rows * columns), "%s", tensor_error());
     return t;
 }
@@ -46,7 +46,7 @@ static void check_singles(const char *what, int way, int64_t batch, int64_t m, i
     for (int64_t i = 0; i < batch; i++) {
         tensor *p = way == 2 ? matrix_of(&a, i, k, m) : matrix_of(&a, i, m, k),
                *q = way == 1 ? matrix_of(&b, i, n, k) : matrix_of(&b, i, k, n),
-               *r = tensor_new(tensor_get_format(a.t), TENSOR_SHAPE(m, n));
+               *r = tensor_new(tensor_format_of(a.t), TENSOR_SHAPE(m, n));
         CHECK(!single[way](r, p, q) && !tensor_store_f64(r, want, m * n), "%s", tensor_error());
         for (int64_t j = 0; j < m * n; j++)
             CHECK(want[j] == y.v[i * m * n + j], "%s matrix %lld j=%lld got %a want %a", what, (long long)i,

@@ -73,7 +73,7 @@ static void check_write(const char *what, const tensor *y, const struct sums *s,
                         const struct fl_sampled *have) {
     static struct values stored;
     CHECK(tensor_count(y) == s->count && !tensor_store_f64(y, stored.x, s->count), "%s: %s", what, tensor_error());
-    check_values(what, tensor_format_name(tensor_get_format(y)), &stored, s, number, have);
+    check_values(what, tensor_format_name(tensor_format_of(y)), &stored, s, number, have);
 }
 
 /* Bias, residual, ReLU of the sums. */
@@ -92,7 +92,7 @@ static void ended(const char *what, tensor *y, const struct sums *s, struct fl_s
     fl_sample_writes(NULL, 0);
     const struct fl_sampled have = fl_sampled_of(sampling, y);
     check_write(what, y, s, sampling->number++, &have);
-    CHECK(!tensor_statistics(y, &last, NULL), "%s", tensor_error());
+    CHECK(!tensor_statistics(&last, NULL, y), "%s", tensor_error());
     infinities += have.infinite;
     saturated += last.saturated > 0 && isfinite(have.error) && have.error > 0.1 * have.size;
     compared++;

@@ -108,7 +108,7 @@ struct expected {
 };
 
 static const struct fl_format *format_of(const tensor *t) {
-    return fl_format_of(tensor_get_format(t));
+    return fl_format_of(tensor_format_of(t));
 }
 
 static void compare(const struct witness *w, const tensor *y, const tensor *a, const tensor *b, float alpha, float beta,
@@ -135,7 +135,7 @@ static void compare(const struct witness *w, const tensor *y, const tensor *a, c
                   b ? vb[i] : 0, (double)alpha, (double)beta, vy[i], r.value);
     }
     tensor_stats s;
-    CHECK(!tensor_statistics(y, &s, NULL), "statistics");
+    CHECK(!tensor_statistics(&s, NULL, y), "statistics");
     CHECK(s.saturated == e.saturated && s.flushed == e.flushed && s.nonfinite == e.nonfinite,
           "%s.%s %s: saturated %lld, flushed %lld, nonfinite %lld, expected %lld, %lld, %lld", f->name, w->name, what,
           (long long)s.saturated, (long long)s.flushed, (long long)s.nonfinite, (long long)e.saturated,
@@ -186,11 +186,11 @@ static tensor *output(tensor_format format, int64_t n, int e) {
 /* Gradients: dy at random bits of the format, as x. */
 static tensor *partner(const tensor *x, int e) {
     const int64_t n = tensor_count(x);
-    tensor *t = tensor_new(tensor_get_format(x), TENSOR_SHAPE(n));
+    tensor *t = tensor_new(tensor_format_of(x), TENSOR_SHAPE(n));
     uint16_t *data = tensor_data(t);
     for (int64_t i = 0; i < n; i++)
         data[i] = (uint16_t)(check_random(&seed) >> 13);
-    if (tensor_format_is_shared(tensor_get_format(x)))
+    if (tensor_format_is_shared(tensor_format_of(x)))
         CHECK(!tensor_declare_exponent(t, e), "%s", tensor_error());
     return t;
 }

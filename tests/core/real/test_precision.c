@@ -52,8 +52,8 @@ static void ranges(void) {
     fprintf(out, "### Ranges\n"
                  "| format | epsilon | unit roundoff | largest | smallest normal | smallest |\n"
                  "| --- | --- | --- | --- | --- | --- |\n");
-    for (int k = 0; tensor_format_list(k); k++) {
-        const tensor_format f = tensor_format_list(k);
+    for (int k = 0; tensor_format_at(k); k++) {
+        const tensor_format f = tensor_format_at(k);
         if (tensor_format_is_shared(f))
             continue;
         double epsilon = HUGE_VAL, largest = 0, least = HUGE_VAL, normal = HUGE_VAL;
@@ -76,8 +76,8 @@ static void ranges(void) {
                 number(epsilon / 2), largest, number(normal), number(least));
     }
     fprintf(out, "\n| format | e | last place at e | largest at e |\n| --- | --- | --- | --- |\n");
-    for (int k = 0; tensor_format_list(k); k++) {
-        const struct fl_format *f = format_of(tensor_format_list(k));
+    for (int k = 0; tensor_format_at(k); k++) {
+        const struct fl_format *f = format_of(tensor_format_at(k));
         if (f->arithmetic == FL_ARITHMETIC_SHARED)
             for (int at = 0; at < 2; at++)
                 fprintf(out, "| `%s` | %d | %s | %.9g |\n", f->name, at ? f->e_max : f->e_min,
@@ -124,8 +124,8 @@ static void round_trips(void) {
             "| format | numbers | max abs | mean abs | max rel | mean rel | became 0 |\n"
             "| --- | --- | --- | --- | --- | --- | --- |\n",
             STRIDE, CHANGES);
-    for (int k = 0; tensor_format_list(k); k++) {
-        const struct fl_format *f = format_of(tensor_format_list(k));
+    for (int k = 0; tensor_format_at(k); k++) {
+        const struct fl_format *f = format_of(tensor_format_at(k));
         const bool shared = f->arithmetic == FL_ARITHMETIC_SHARED;
         int n = 0;
         if (f->id == FMT_FP32)

@@ -18,7 +18,7 @@ static void free_all(void) {
 }
 
 static void check_is(const char *what, int64_t i, double want) {
-    CHECK(near_to(&out, i, want, 0) && (tensor_format_is_shared(tensor_get_format(out.t)) || out.v[i] == want),
+    CHECK(near_to(&out, i, want, 0) && (tensor_format_is_shared(tensor_format_of(out.t)) || out.v[i] == want),
           "%s i=%lld got %a want %a", what, (long long)i, out.v[i], want);
 }
 

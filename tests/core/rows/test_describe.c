@@ -123,7 +123,7 @@ static bool is_near(double got, long double expected, long double scale) {
 
 /* u / sqrt(12) by the definition of the format. */
 static double rounding(const tensor *x, const struct recount *r) {
-    const tensor_format f = tensor_get_format(x);
+    const tensor_format f = tensor_format_of(x);
     const int digits = f == FMT_FP32 ? 24 : f == FMT_FP16 ? 11 : 8, least = f == FMT_FP16 ? -14 : -126;
     long double sum = 0;
     if (tensor_format_is_shared(f))
@@ -137,7 +137,7 @@ static double rounding(const tensor *x, const struct recount *r) {
 
 static void check_description(const tensor *x, const tensor_description *d, const char *what) {
     const struct recount r = recount(x);
-    const char *name = tensor_format_name(tensor_get_format(x));
+    const char *name = tensor_format_name(tensor_format_of(x));
     const long long n = tensor_count(x);
     CHECK(d->elements == n && d->zeros == r.zeros && d->infinite == r.infinite && d->nan == r.nan,
           "%s %s %lld: %lld elements, zeros %lld/%lld, Inf %lld/%lld, NaN %lld/%lld", name, what, n,
@@ -194,13 +194,13 @@ static void measure(const tensor *x, tensor_format format, int e, const char *wh
     tensor *y = tensor_new(format, TENSOR_SHAPE(n));
     double *before = malloc((size_t)n * sizeof *before), *after = malloc((size_t)n * sizeof *after);
     const bool shared = tensor_format_is_shared(format);
-    const char *from = tensor_format_name(tensor_get_format(x)), *to = tensor_format_name(format);
+    const char *from = tensor_format_name(tensor_format_of(x)), *to = tensor_format_name(format);
     tensor_measure m;
     tensor_stats last;
     long double error = 0, size = 0;
     int64_t finite = 0;
     CHECK(!tensor_measure_in(&m, x, format, shared ? e : 0), "%s", tensor_error());
-    CHECK(!(shared ? tensor_convert_at(y, x, e) : tensor_convert(y, x)) && !tensor_statistics(y, &last, NULL) &&
+    CHECK(!(shared ? tensor_convert_at(y, x, e) : tensor_convert(y, x)) && !tensor_statistics(&last, NULL, y) &&
               !tensor_store_f64(x, before, n) && !tensor_store_f64(y, after, n),
           "%s", tensor_error());
     for (int64_t i = 0; i < n; i++) {

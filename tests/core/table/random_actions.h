@@ -1325,7 +1325,7 @@ RUN(reset_statistics)
     return TENSOR_OK;
 }
 RUN(write_by_hand)
-    const size_t bytes = tensor_format_bytes(tensor_get_format(t[0]));
+    const size_t bytes = tensor_format_bytes(tensor_format_of(t[0]));
     memcpy((char *)tensor_data(t[0]) + (size_t)c->number * bytes, c->numbers, (size_t)c->numbers_count * bytes);
     return TENSOR_OK;
 }
@@ -1503,8 +1503,8 @@ static const char *const part_of[][2] = {{"channel_sums", "channel_moments"},
 
 /* Every operation of the library was called, and worked more than once. */
 static void check_coverage(void) {
-    for (int i = 0; tensor_op_list(i); i++) {
-        const char *name = tensor_op_list(i);
+    for (int i = 0; tensor_op_at(i); i++) {
+        const char *name = tensor_op_at(i);
         if (!strcmp(name, "running_statistics")) /* writes no tensor of a format: test_numbers.c */
             continue;
         if (!strcmp(name, "optimiser_step") || !strcmp(name, "trust_rate")) /* test_optimiser.c */
@@ -1514,7 +1514,7 @@ static void check_coverage(void) {
         int a = 0;
         while (a < ACTIONS && strcmp(actions[a].name, name))
             a++;
-        CHECK(a < ACTIONS, "operation %s is called by no row of random_actions.h", tensor_op_list(i));
+        CHECK(a < ACTIONS, "operation %s is called by no row of random_actions.h", tensor_op_at(i));
     }
     for (int a = 0; a < ACTIONS; a++)
         CHECK(worked[a] > 1, "%s worked %lld times", actions[a].name, worked[a]);

@@ -31,9 +31,9 @@ static void find_worlds(void) {
     for (int r = 0; r < MAX_WORLDS; r++) {
         bool runs = r == 0;
         CHECK(!tensor_set_backend(rows[r]), "%s", tensor_error());
-        for (int f = 0; tensor_format_list(f) && !runs; f++)
-            for (int i = 0; tensor_op_list(i) && !runs; i++)
-                runs = !strcmp(tensor_kernel_backend(tensor_format_list(f), tensor_op_list(i)), rows[r]);
+        for (int f = 0; tensor_format_at(f) && !runs; f++)
+            for (int i = 0; tensor_op_at(i) && !runs; i++)
+                runs = !strcmp(tensor_kernel_backend(tensor_format_at(f), tensor_op_at(i)), rows[r]);
         if (runs)
             world_row[worlds++] = rows[r];
     }

@@ -59,8 +59,8 @@ static void *add_often(void *format) {
 /* Additions of every format, on several threads at once. */
 static void additions(void) {
     tensor_set_threads(1);
-    for (int i = 0; tensor_format_list(i); i++) {
-        tensor_format format = tensor_format_list(i);
+    for (int i = 0; tensor_format_at(i); i++) {
+        tensor_format format = tensor_format_at(i);
         pthread_t thread[4];
         void *failed[4];
         for (int t = 0; t < 4; t++)
@@ -76,17 +76,17 @@ static void additions_of_a_program_capped(void) {
 }
 
 static void refused_isa(void) {
-    tensor *x = tensor_new(tensor_format_list(0), TENSOR_SHAPE(2));
+    tensor *x = tensor_new(tensor_format_at(0), TENSOR_SHAPE(2));
     CHECK(tensor_add(x, x, x) == TENSOR_E_ARGUMENT, "an unknown FLEXLAB_ISA was taken");
     CHECK(strstr(tensor_error(),
                  "FLEXLAB_ISA=avx3 is unknown: expected ref, portable, avx2, avx512bw, avx512 or avx512_amx"),
           "%s", tensor_error());
-    CHECK(!tensor_kernel_backend(tensor_format_list(0), "add"), "an unknown FLEXLAB_ISA has kernels");
+    CHECK(!tensor_kernel_backend(tensor_format_at(0), "add"), "an unknown FLEXLAB_ISA has kernels");
     tensor_free(x);
 }
 
 static void refused_verbose(void) {
-    tensor *x = tensor_new(tensor_format_list(0), TENSOR_SHAPE(2));
+    tensor *x = tensor_new(tensor_format_at(0), TENSOR_SHAPE(2));
     double sum;
     for (int i = 0; i < 2; i++) { /* the second time as the first */
         CHECK(tensor_add(x, x, x) == TENSOR_E_ARGUMENT, "FLEXLAB_VERBOSE=yes was taken");

@@ -3,7 +3,6 @@
  * table can say (support_promises.h), and an operation that is missing there is a failure. The test fails where the
  * page says something else. test_support [--write]     writes the page */
 #include "check.h"
-#include "core/table/any_format.h"
 #include "core/table/format.h"
 #include "core/queue/queue.h"
 #include "flexlab/nn.h"

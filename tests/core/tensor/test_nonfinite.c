@@ -49,7 +49,7 @@ static tensor *at_exponent(tensor_format format, int64_t rows, const double *val
 }
 
 static tensor_format format_of(const tensor *t) {
-    return tensor_get_format(t);
+    return tensor_format_of(t);
 }
 
 static double special(enum kind kind, double v) {
@@ -303,7 +303,7 @@ static void compare_writes(const struct scene *s, const tensor *y, const tensor 
         infinite += s->kind[i] == PLUS || s->kind[i] == MINUS;
         none += s->kind[i] == NO_NUMBER;
     }
-    CHECK(!tensor_statistics(y, &last, &all) && !tensor_statistics(twin, &want, &want_all), "%s", tensor_error());
+    CHECK(!tensor_statistics(&last, &all, y) && !tensor_statistics(&want, &want_all, twin), "%s", tensor_error());
     CHECK(want.nonfinite == 0 && isfinite(want.maximum), "%s: the other write has them too", text(s));
     CHECK(last.saturated == want.saturated + infinite && last.nonfinite == infinite + none &&
               last.flushed == want.flushed,
@@ -444,7 +444,7 @@ static void stays_awake(void) {
     for (int i = 0; i < 5; i++) {
         tensor_stats last;
         CHECK(i == 3 ? !tensor_convert_at(y, inf, 14) : !fl_tensor_rewrite(y, x), "%s", tensor_error());
-        CHECK(!tensor_statistics(y, &last, NULL) && last.saturated == (i == 3) && last.nonfinite == (i == 3),
+        CHECK(!tensor_statistics(&last, NULL, y) && last.saturated == (i == 3) && last.nonfinite == (i == 3),
               "write %d", i);
         const int16_t *m = tensor_const_data(y);
         CHECK(tensor_exponent(y) == 14 && m[0] == (i == 3 ? TOP : 20000), "write %d: mantissa %d, exponent %d", i, m[0],

@@ -32,7 +32,7 @@ static tensor *numbers(tensor_format format, int64_t n) {
 static void same_elements(const char *what, const tensor *a, const tensor *b) {
     CHECK(tensor_exponent(a) == tensor_exponent(b) && tensor_count(a) == tensor_count(b) &&
               !memcmp(tensor_const_data(a), tensor_const_data(b),
-                      (size_t)tensor_count(a) * tensor_format_bytes(tensor_get_format(a))),
+                      (size_t)tensor_count(a) * tensor_format_bytes(tensor_format_of(a))),
           "%s: another result", what);
 }
 
@@ -126,7 +126,7 @@ static void pixels(tensor_format format, int64_t count, int64_t channels, bool w
         tensor_stats s, t;
         CHECK(!tensor_load_pixels(a, u8, table) && !tensor_load_f32(b, floats, count * channels), "%s", tensor_error());
         same_elements("pixels", a, b);
-        CHECK(!tensor_statistics(a, &s, NULL) && !tensor_statistics(b, &t, NULL) && !memcmp(&s, &t, sizeof s),
+        CHECK(!tensor_statistics(&s, NULL, a) && !tensor_statistics(&t, NULL, b) && !memcmp(&s, &t, sizeof s),
               "statistics of pixels");
     }
     CHECK(tensor_load_pixels(a, table, u8) == TENSOR_E_SHAPE && strstr(tensor_error(), "pixels is f32"), "%s",
@@ -163,7 +163,8 @@ static void errors(void) {
     refused(tensor_running_statistics(f, g, f, g, x, 0.1), TENSOR_E_ARGUMENT, "same tensor");
     tensor *rows = tensor_new(FMT_F64, TENSOR_SHAPE(4, 3)), *more = tensor_new(FMT_F64, TENSOR_SHAPE(4, 3));
     refused(tensor_batchnorm(rows, more, NULL, f, g, f, g, 1e-5, false), TENSOR_E_FORMAT, "cannot be an operand");
-    refused(tensor_batchnorm_grad(rows, f, g, more, more, NULL, f, f, g, 1e-5), TENSOR_E_FORMAT, "cannot be an operand");
+    refused(tensor_batchnorm_grad(rows, f, g, more, more, NULL, f, f, g, 1e-5), TENSOR_E_FORMAT,
+            "cannot be an operand");
     CHECK(!tensor_kernel_backend(FMT_F64, "add"), "a kernel that adds f64");
     static _Alignas(64) char memory[256];
     tensor *p = tensor_new_on(FMT_F64, TENSOR_SHAPE(3), memory, 64),
@@ -182,7 +183,7 @@ static void errors(void) {
     CHECK(!tensor_convert(y, bytes) && !tensor_store_f64(y, d, 4) && d[2] == 3 && d[3] == 255, "bytes in bf16: %g",
           d[3]);
     refused(tensor_convert(bytes, y), TENSOR_E_FORMAT, "cannot be an operand");
-    CHECK(!tensor_format_list(5) && tensor_format_bytes(FMT_I32) == 4 && !strcmp(tensor_format_name(FMT_F64), "f64"),
+    CHECK(!tensor_format_at(5) && tensor_format_bytes(FMT_I32) == 4 && !strcmp(tensor_format_name(FMT_F64), "f64"),
           "numbers among the formats");
     tensor *all[] = {x, f, g, four, i, bytes, y};
     for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)

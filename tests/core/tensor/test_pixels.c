@@ -81,7 +81,7 @@ static bool same_state(const tensor *a, const tensor *b) {
 
 static void compare(long number, const char *backend, const struct loaded *want, const struct loaded *got) {
     const tensor *a = want->t, *b = got->t;
-    const tensor_format format = tensor_get_format(a);
+    const tensor_format format = tensor_format_of(a);
     const size_t bytes = tensor_format_bytes(format);
     const char *x = tensor_const_data(a), *y = tensor_const_data(b);
     int64_t i = 0;
@@ -90,7 +90,7 @@ static void compare(long number, const char *backend, const struct loaded *want,
     CHECK(i == tensor_count(a), "case %ld, %s %s: element %lld of %lld differs", number, tensor_format_name(format),
           backend, (long long)i, (long long)tensor_count(a));
     tensor_stats s, t;
-    CHECK(!tensor_statistics(a, &s, NULL) && !tensor_statistics(b, &t, NULL), "%s", tensor_error());
+    CHECK(!tensor_statistics(&s, NULL, a) && !tensor_statistics(&t, NULL, b), "%s", tensor_error());
     CHECK(
         !memcmp(&s, &t, sizeof s),
         "case %ld, %s %s: maximum %a, want %a; gamma %d, %d; saturated %lld, %lld; flushed %lld, %lld; nonfinite %lld, "

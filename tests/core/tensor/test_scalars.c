@@ -68,7 +68,7 @@ static void updates(tensor_device *device, tensor_format format, bool wide, tens
     CHECK(!tensor_load_f32(rate, &(float){1000}, 1), "%s", tensor_error());
     same(what, w[0], w[1]);
     tensor_stats a, b;
-    CHECK(!tensor_statistics(w[0], NULL, &a) && !tensor_statistics(w[1], NULL, &b) && !memcmp(&a, &b, sizeof a),
+    CHECK(!tensor_statistics(NULL, &a, w[0]) && !tensor_statistics(NULL, &b, w[1]) && !memcmp(&a, &b, sizeof a),
           "%s: statistics", what);
     tensor_free(w[0]);
     tensor_free(w[1]);
@@ -239,14 +239,14 @@ static void not_finite(tensor_device *device, tensor_format format) {
         const double s = values[i];
         CHECK(!tensor_load_f32(rate, &values[i], 1) && !tensor_load_f64(scale, &s, 1), "%s", tensor_error());
         tensor_status status = tensor_sgd_update_by(w, v, rate);
-        if (device != tensor_device_list(0)) {
+        if (device != tensor_device_at(0)) {
             CHECK(!status, "%s", tensor_error());
             status = tensor_device_wait(device);
         }
         refused(status, TENSOR_E_ARGUMENT, i ? "sgd_update_by: rate is" : "sgd_update_by: rate is nan, expected a");
         status = tensor_cross_entropy(loss, w, NULL, NULL, v, labels,
                                       &(tensor_loss_options){.gradient_scale_tensor = scale});
-        if (device != tensor_device_list(0)) {
+        if (device != tensor_device_at(0)) {
             CHECK(!status, "%s", tensor_error());
             status = tensor_device_wait(device);
         }
@@ -255,7 +255,7 @@ static void not_finite(tensor_device *device, tensor_format format) {
     }
     CHECK(!tensor_load_f32(rate, &(float){-0.25f}, 1), "%s", tensor_error());
     tensor_status status = tensor_clip_by(w, v, rate);
-    if (device != tensor_device_list(0)) {
+    if (device != tensor_device_at(0)) {
         CHECK(!status, "%s", tensor_error());
         status = tensor_device_wait(device);
     }
@@ -270,9 +270,9 @@ int main(void) {
     if (!toy_begin((size_t)1 << 32))
         return check_skip("no address space for the memory of a device");
     for (int d = 0; d < 2; d++) {
-        tensor_device *device = tensor_device_list(d);
-        for (int i = 0; tensor_format_list(i); i++) {
-            const tensor_format format = tensor_format_list(i);
+        tensor_device *device = tensor_device_at(d);
+        for (int i = 0; tensor_format_at(i); i++) {
+            const tensor_format format = tensor_format_at(i);
             clips(device, format);
             updates(device, format, false, TENSOR_ROUND_NEAREST);
             updates(device, format, true, TENSOR_ROUND_NEAREST);
@@ -283,11 +283,11 @@ int main(void) {
         }
         for (int i = 0; nn_variant_at(i); i++)
             networks(nn_variant_at(i)->name, tensor_device_name(device));
-        wrong_operands(device, tensor_device_list(!d));
+        wrong_operands(device, tensor_device_at(!d));
     }
     CHECK(!tensor_set_backend("ref"), "%s", tensor_error());
-    updates(tensor_device_list(0), FMT_FLEX16_5, true, TENSOR_ROUND_NEAREST);
-    updates(tensor_device_list(0), FMT_BF16, false, TENSOR_ROUND_NEAREST);
+    updates(tensor_device_at(0), FMT_FLEX16_5, true, TENSOR_ROUND_NEAREST);
+    updates(tensor_device_at(0), FMT_BF16, false, TENSOR_ROUND_NEAREST);
     CHECK(!tensor_set_backend(NULL), "%s", tensor_error());
     shared_memory();
     free(toy.commands);

@@ -47,23 +47,23 @@ static tensor *strided(tensor *base, const struct view *v) {
 /* The same elements side by side, at the base's exponent. */
 static tensor *gathered(const struct held *base, const struct view *v) {
     static char bytes[1 << 15];
-    tensor *t = tensor_new(tensor_get_format(base->t), v->ndim, v->shape);
-    const size_t size = tensor_format_bytes(tensor_get_format(base->t));
+    tensor *t = tensor_new(tensor_format_of(base->t), v->ndim, v->shape);
+    const size_t size = tensor_format_bytes(tensor_format_of(base->t));
     for (int64_t i = 0; i < tensor_count(t); i++)
         memcpy(bytes + (size_t)i * size, (const char *)tensor_const_data(base->t) + (size_t)element_of(v, i) * size,
                size);
     memcpy(tensor_data(t), bytes, (size_t)tensor_count(t) * size);
-    if (tensor_format_is_shared(tensor_get_format(t)))
+    if (tensor_format_is_shared(tensor_format_of(t)))
         CHECK(!tensor_declare_exponent(t, tensor_exponent(base->t)), "%s", tensor_error());
     return t;
 }
 
 static void same(const char *what, const tensor *a, const tensor *b) {
     tensor_stats sa, sb;
-    CHECK(!tensor_statistics(a, &sa, NULL) && !tensor_statistics(b, &sb, NULL), "%s", tensor_error());
+    CHECK(!tensor_statistics(&sa, NULL, a) && !tensor_statistics(&sb, NULL, b), "%s", tensor_error());
     CHECK(tensor_exponent(a) == tensor_exponent(b) && sa.maximum == sb.maximum && sa.saturated == sb.saturated &&
               !memcmp(tensor_const_data(a), tensor_const_data(b), tensor_bytes(a)),
-          "%s.%s of a view differs", tensor_format_name(tensor_get_format(a)), what);
+          "%s.%s of a view differs", tensor_format_name(tensor_format_of(a)), what);
 }
 
 #define BOTH(what, ndim, shape, of_view, of_copy)                                                                      \

@@ -8,8 +8,8 @@
 
 static void load_and_store(void) {
     uint64_t seed = 11;
-    for (int k = 0; tensor_format_list(k); k++) {
-        tensor_format f = tensor_format_list(k);
+    for (int k = 0; tensor_format_at(k); k++) {
+        tensor_format f = tensor_format_at(k);
         const char *name = tensor_format_name(f);
         tensor_format found = FMT_NONE;
         CHECK(!tensor_format_find(&found, name) && found == f, "%s is not found by name", name);
@@ -46,13 +46,13 @@ static void load_and_store(void) {
         CHECK(!memcmp(tensor_data(again), tensor_data(t), 7 * 33 * tensor_format_bytes(f)), "%s to itself differs",
               name);
         CHECK(!tensor_copy(again, t) && tensor_exponent(again) == tensor_exponent(t), "%s copy", name);
-        for (int j = 0; tensor_format_list(j); j++) { /* there and back through every other format stays on the grid */
-            tensor *other = tensor_new(tensor_format_list(j), TENSOR_SHAPE(7, 33));
-            CHECK(!tensor_convert(other, t), "%s to %s: %s", name, tensor_format_name(tensor_format_list(j)),
+        for (int j = 0; tensor_format_at(j); j++) { /* there and back through every other format stays on the grid */
+            tensor *other = tensor_new(tensor_format_at(j), TENSOR_SHAPE(7, 33));
+            CHECK(!tensor_convert(other, t), "%s to %s: %s", name, tensor_format_name(tensor_format_at(j)),
                   tensor_error());
             double v[7 * 33];
             tensor_store_f64(other, v, 7 * 33);
-            if (tensor_format_list(j) == FMT_FP32)
+            if (tensor_format_at(j) == FMT_FP32)
                 CHECK(!memcmp(v, out, sizeof v), "%s is not exact in fp32", name);
             tensor_free(other);
         }
@@ -69,13 +69,13 @@ static void exponents(void) {
     CHECK(!tensor_declare_exponent(t, 10), "%s", tensor_error());
     CHECK(!tensor_set_exponent(t, 9), "%s", tensor_error());
     tensor_stats s;
-    tensor_statistics(t, &s, NULL);
+    tensor_statistics(&s, NULL, t);
     CHECK(m[0] == 16384 && m[1] == -2 && m[2] == 3 && m[3] == 0 && m[4] == 0, "%d %d %d %d %d", m[0], m[1], m[2], m[3],
           m[4]);
     CHECK(s.flushed == 1 && s.saturated == 0 && s.gamma == 16384, "flushed %d saturated %d gamma %d", (int)s.flushed,
           (int)s.saturated, s.gamma);
     CHECK(!tensor_set_exponent(t, 12), "%s", tensor_error());
-    tensor_statistics(t, &s, NULL);
+    tensor_statistics(&s, NULL, t);
     CHECK(m[0] == 32767 && m[1] == -16 && m[2] == 24 && s.saturated == 1, "%d %d %d saturated %d", m[0], m[1], m[2],
           (int)s.saturated);
     CHECK(tensor_set_exponent(t, 32) == TENSOR_E_ARGUMENT && strstr(tensor_error(), "32"), "%s", tensor_error());
@@ -101,7 +101,7 @@ static void zero_then_normal(void) {
             tensor_load_f32(x, write % 10 == 9 ? one : zero, 4);
             CHECK(!tensor_scale(y, x, 1.0f), "%s", tensor_error());
             tensor_stats s;
-            tensor_statistics(y, &s, NULL);
+            tensor_statistics(&s, NULL, y);
             CHECK(s.saturated == 0, "%s: write %d saturates %d", names[p], write, (int)s.saturated);
             double v[4];
             tensor_store_f64(y, v, 4);
@@ -143,16 +143,16 @@ static void statistics(void) {
     tensor_load_f32(x, (float[]){60000, 0x1p-24f, 1, -3}, 4);
     tensor_scale(y, x, 2.0f);
     tensor_stats s, total;
-    tensor_statistics(y, &s, &total);
+    tensor_statistics(&s, &total, y);
     CHECK(s.saturated == 1 && s.nonfinite == 1 && s.flushed == 0 && s.maximum == 120000 - 64 * 0,
           "sat %d nonfinite %d max %g", (int)s.saturated, (int)s.nonfinite, s.maximum);
     tensor_scale(y, x, 0.25f);
-    tensor_statistics(y, &s, &total);
+    tensor_statistics(&s, &total, y);
     CHECK(s.flushed == 1 && total.saturated == 1 && total.flushed == 1 && total.writes == 2 && total.elements == 8,
           "flushed %d total %d %d writes %d", (int)s.flushed, (int)total.saturated, (int)total.flushed,
           (int)total.writes);
     tensor_reset_statistics(y);
-    tensor_statistics(y, NULL, &total);
+    tensor_statistics(NULL, &total, y);
     CHECK(total.writes == 0 && total.saturated == 0, "reset kept %d writes", (int)total.writes);
     tensor_free(x);
     tensor_free(y);
@@ -210,7 +210,7 @@ static void normalisation_jumps(void) {
         tensor_store_f64(y, v, 4);
         const double want = g * (-6 - mean) / sqrt(variance + 1e-5) + b;
         tensor_stats s;
-        tensor_statistics(y, &s, NULL);
+        tensor_statistics(&s, NULL, y);
         CHECK(s.saturated == 0 && s.gamma >= 16384, "gain %g: saturated %d gamma %d", gains[i], (int)s.saturated,
               s.gamma);
         CHECK(fabs(v[3] - want) <= ldexp(1, -tensor_exponent(y)), "gain %g: %a want %a e %d", gains[i], v[3], want,
@@ -225,8 +225,8 @@ static void normalisation_jumps(void) {
  * that the result does not keep; and with nothing to join. */
 static void fused(void) {
     enum { M = 3, K = 20, N = 5 };
-    for (int f = 0; tensor_format_list(f); f++) {
-        const tensor_format format = tensor_format_list(f);
+    for (int f = 0; tensor_format_at(f); f++) {
+        const tensor_format format = tensor_format_at(f);
         tensor *a = tensor_new(format, TENSOR_SHAPE(M, K)), *b = tensor_new(format, TENSOR_SHAPE(K, N)),
                *bt = tensor_new(format, TENSOR_SHAPE(N, K)), *bias = tensor_new(format, TENSOR_SHAPE(N)),
                *y = tensor_new(format, TENSOR_SHAPE(M, N)), *image = tensor_new_view(a, TENSOR_SHAPE(M, 1, 1, K)),
@@ -268,7 +268,7 @@ static void fused(void) {
                 CHECK(got[c][i] == want[i], "%s call %d [%d]: %g want %g", tensor_format_name(format), c, i, got[c][i],
                       want[i]);
         tensor_stats s;
-        tensor_statistics(y, &s, NULL);
+        tensor_statistics(&s, NULL, y);
         CHECK(s.elements == M * N && s.writes == 1 && s.saturated == 0 && s.flushed == 0, "%s: not one clean write",
               tensor_format_name(format));
         tensor *plain = tensor_new(format, TENSOR_SHAPE(M, N)), *alone = tensor_new(format, TENSOR_SHAPE(M, N));

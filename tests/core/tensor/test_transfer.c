@@ -122,12 +122,12 @@ static void check_large(tensor_format from, tensor_format to) {
         CHECK(!memcmp((char *)tensor_data(py), (char *)tensor_data(y) + (size_t)i * out, (size_t)piece * out),
               "format %d to %d", (int)from, (int)to);
         tensor_stats last, total;
-        tensor_statistics(py, &last, &total);
+        tensor_statistics(&last, &total, py);
         saturated += last.saturated;
         flushed += last.flushed;
     }
     tensor_stats last, total;
-    tensor_statistics(y, &last, &total);
+    tensor_statistics(&last, &total, y);
     CHECK(last.saturated == saturated && last.flushed == flushed, "statistics of format %d to %d", (int)from, (int)to);
     fl_free(values);
     tensor_free(x);
@@ -143,7 +143,7 @@ static void check_convert_at(void) {
     CHECK(!tensor_load_f32(x, values, 6) && !tensor_convert_at(y, x, 14), "%s", tensor_error());
     const int16_t want[6] = {16384, -8192, 0, 32767, 0, -32767}; /* 2^-15 is half a unit: to even */
     CHECK(!memcmp(tensor_const_data(y), want, sizeof want) && tensor_exponent(y) == 14, "mantissas at exponent 14");
-    tensor_statistics(y, &last, &total);
+    tensor_statistics(&last, &total, y);
     CHECK(last.saturated == 2 && last.flushed == 1 && last.nonfinite == 2 && last.gamma == 32767, "statistics");
     CHECK(tensor_convert_at(y, x, 32) == TENSOR_E_ARGUMENT, "exponent 32");
     CHECK(tensor_convert_at(x, y, 3) == TENSOR_E_FORMAT, "binary32 has no exponent");

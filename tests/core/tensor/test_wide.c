@@ -374,8 +374,8 @@ static void operands_of_sgd(void) {
 
 int main(void) {
     for (int b = 0; b < BACKENDS; b++)
-        for (int f = 0; tensor_format_list(f); f++) {
-            format = tensor_format_list(f);
+        for (int f = 0; tensor_format_at(f); f++) {
+            format = tensor_format_at(f);
             row = backends[b];
             if (tensor_format_bytes(format) != 2)
                 continue;

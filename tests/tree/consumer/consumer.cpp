@@ -30,7 +30,7 @@ int main() {
     with.relu = true;
     tensor_stats last;
     if (tensor_matmul_fused(y.get(), x.get(), w.get(), &with) || tensor_store_f32(y.get(), out, 4) ||
-        tensor_statistics(y.get(), &last, nullptr))
+        tensor_statistics(&last, nullptr, y.get()))
         return failed();
     std::printf("%g %g %g %g, largest %g\n", double(out[0]), double(out[1]), double(out[2]), double(out[3]),
                 last.maximum);

@@ -1,6 +1,5 @@
 /* axes.c - sums, means, extremes and norms over any dimensions, and the position of the largest element: reference
  * kernels, kernels in threads for every format. What the results mean is in axes_rules.h. */
-#include "core/table/any_format.h"
 #include "core/ops/axes/axes.h"
 #include "core/ops/operation.h"
 #include "core/rows/rows.h"
@@ -58,7 +57,7 @@ static struct fl_axes_value value_of(const struct fl_args *args, int64_t terms, 
 }
 
 /* y <- x; da <- dy, b */
-tensor_status fl_ref_reduce(const struct fl_args *args) {
+static tensor_status fl_ref_reduce(const struct fl_args *args) {
     struct ref_work w;
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
@@ -75,7 +74,7 @@ tensor_status fl_ref_reduce(const struct fl_args *args) {
 }
 
 /* Numbers <- x */
-tensor_status fl_ref_argmax(const struct fl_args *args) {
+static tensor_status fl_ref_argmax(const struct fl_args *args) {
     struct ref_work w;
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
@@ -88,7 +87,7 @@ tensor_status fl_ref_argmax(const struct fl_args *args) {
 }
 
 /* dx <- dy, x: what each group hands to its elements, its norm or the term that is its largest, then the elements. */
-tensor_status fl_ref_reduce_grad(const struct fl_args *args) {
+static tensor_status fl_ref_reduce_grad(const struct fl_args *args) {
     struct ref_work w;
     const bool norms = args->op == FL_OP_REDUCE_L2_GRAD;
     const struct fl_walk g = fl_walk_of_groups(args), walk = fl_walk_of_elements(args);
@@ -112,7 +111,7 @@ tensor_status fl_ref_reduce_grad(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-size_t fl_ref_reduce_grad_need(const struct fl_args *args) {
+static size_t fl_ref_reduce_grad_need(const struct fl_args *args) {
     return fl_ref_bytes(args) + (size_t)fl_walk_of_groups(args).outer * sizeof(double);
 }
 
@@ -412,8 +411,6 @@ static tensor_status argmax(const struct fl_args *args) {
     return run_blocks(args, argmax_block);
 }
 
-const struct fl_any_kernels fl_reduce_any = {reduce, reduce_need}, fl_argmax_any = {argmax, reduce_need};
-
 /* --- gradients that ask each group first -------------------------------------------------------------------------- */
 
 enum { ELEMENTS = 1024 /* of dx that a thread writes at a time */ };
@@ -501,8 +498,6 @@ static tensor_status reduce_grad(const struct fl_args *args) {
     fl_rows_run(&slopes, memory);
     return TENSOR_OK;
 }
-
-const struct fl_any_kernels fl_reduce_grad_any = {reduce_grad, reduce_grad_need};
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 

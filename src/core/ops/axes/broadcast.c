@@ -1,7 +1,6 @@
 /* broadcast.c - elementwise operations whose operands are broadcast or lie at strides: sum, product, choice, and the
  * gradients of sums, means and L1 norms over dimensions. Reference kernel, kernel in threads for every format. What an
  * element is, axes_rules.h says. */
-#include "core/table/any_format.h"
 #include "core/ops/axes/axes.h"
 #include "core/ops/operation.h"
 #include "core/rows/rows.h"
@@ -15,7 +14,7 @@ static bool mark_at(const struct fl_args *args, int64_t at) {
 
 /* --- the definition ----------------------------------------------------------------------------------------------- */
 
-tensor_status fl_ref_broadcast(const struct fl_args *args) {
+static tensor_status fl_ref_broadcast(const struct fl_args *args) {
     struct ref_work w;
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
@@ -144,8 +143,6 @@ static tensor_status broadcast(const struct fl_args *args) {
     fl_rows_run(&rows, memory);
     return TENSOR_OK;
 }
-
-const struct fl_any_kernels fl_broadcast_any = {broadcast, need};
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 

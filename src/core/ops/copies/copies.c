@@ -1,7 +1,6 @@
 /* copies.c - permutations, slices and concatenations: reference kernel, kernel in threads for every format, the
  * operations. A result is an element of an operand, exactly, or zero, and is stored as any other result of a write:
  * brought to its place as it is, then looked at, and rounded where the exponent is another. */
-#include "core/table/any_format.h"
 #include "core/base/fail.h"
 #include "core/ops/operation.h"
 #include "core/ops/copies/copy_rules.h"
@@ -10,7 +9,7 @@
 
 enum { BLOCK = 4096 /* elements of the output that a thread copies at a time */ };
 
-tensor_status fl_ref_copy(const struct fl_args *args) {
+static tensor_status fl_ref_copy(const struct fl_args *args) {
     struct ref_work w;
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
@@ -237,7 +236,7 @@ static tensor_status copy(const struct fl_args *args, const struct fl_row_vector
     return TENSOR_OK;
 }
 
-FL_ROWS_KERNELS(fl_copy_any, copy, need)
+FL_ROWS_TABLE(static, fl_copy_any, copy, need)
 
 /* --- the operations: shapes --------------------------------------------------------------------------------------- */
 

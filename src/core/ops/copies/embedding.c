@@ -3,13 +3,12 @@
  *
  * The indices are looked at by a call of its own before anything is written, so that one out of range changes nothing.
  */
-#include "core/table/any_format.h"
 #include "core/base/fail.h"
 #include "core/ops/operation.h"
 #include "core/rows/rows.h"
 #include "flexlab/tensor_blocks.h"
 
-tensor_status fl_check_indices(const struct fl_args *args) {
+static tensor_status fl_check_indices(const struct fl_args *args) {
     const int32_t *indices = args->p.table.indices;
     for (int64_t i = 0; i < args->p.table.count; i++)
         if (indices[i] < 0 || indices[i] >= args->p.table.rows)
@@ -20,7 +19,7 @@ tensor_status fl_check_indices(const struct fl_args *args) {
 
 /* --- the definition ----------------------------------------------------------------------------------------------- */
 
-tensor_status fl_ref_embedding(const struct fl_args *args) {
+static tensor_status fl_ref_embedding(const struct fl_args *args) {
     struct ref_work w;
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
@@ -54,7 +53,7 @@ static void add_occurrence(struct occurrence_sum *s, double dy, bool shared) {
     s->terms++;
 }
 
-tensor_status fl_ref_embedding_grad(const struct fl_args *args) {
+static tensor_status fl_ref_embedding_grad(const struct fl_args *args) {
     struct ref_work w;
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
@@ -221,8 +220,8 @@ static tensor_status scatter(const struct fl_args *args, const struct fl_row_vec
     return TENSOR_OK;
 }
 
-FL_ROWS_KERNELS(fl_embedding_any, gather, gather_need)
-FL_ROWS_KERNELS(fl_embedding_grad_any, scatter, scatter_need)
+FL_ROWS_TABLE(static, fl_embedding_any, gather, gather_need)
+FL_ROWS_TABLE(static, fl_embedding_grad_any, scatter, scatter_need)
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,5 @@
 /* dropout.c - dropout by counters: reference kernel, kernel of blocks in threads for every format, the operation. No
  * mask is stored: the gradient draws the same numbers again. */
-#include "core/table/any_format.h"
 #include "core/ops/dropout/dropout_rules.h"
 #include "core/ops/operation.h"
 #include "core/rows/rows.h"
@@ -12,7 +11,7 @@ static uint64_t key_of(const struct fl_args *args) {
     return args->p.dropout.key;
 }
 
-tensor_status fl_ref_dropout(const struct fl_args *args) {
+static tensor_status fl_ref_dropout(const struct fl_args *args) {
     struct ref_work w;
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
@@ -64,7 +63,6 @@ static tensor_status drop_blocks(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-const struct fl_any_kernels fl_dropout_any = {drop_blocks, need};
 static const struct fl_any_kernels kernels[FL_BACKENDS] = {[FL_PORTABLE] = {drop_blocks, need}};
 
 /* --- the operation ------------------------------------------------------------------------------------------------ */

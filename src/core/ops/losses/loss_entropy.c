@@ -1,7 +1,6 @@
 /* loss_entropy.c - rows of cross-entropy with shares for the classes: smoothed or weighted labels, targets, rows that
  * count nothing. loss_rules.h says what a share is. A row is z - max z, exp of it, the sum in the order of the classes:
  * the sequence of softmax.c, whose bits come out where the shares are 1 and 0. Its rows serve where they are. */
-#include "core/table/any_format.h"
 #include "core/arithmetic/elementary.h"
 #include "core/base/fail.h"
 #include "core/table/format.h"

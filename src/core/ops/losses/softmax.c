@@ -1,6 +1,5 @@
 /* softmax.c - softmax with cross-entropy, in double by a fixed sequence, for every format. Rows go to one of the
  * implementations of that sequence that the instruction sets have. */
-#include "core/table/any_format.h"
 #include "core/arithmetic/elementary.h"
 #include "core/base/fail.h"
 #include "core/base/memory.h"

@@ -3,7 +3,6 @@
  *
  * Exponentials are those of elementary.h, in double, summed in the order of the row. The gradient of softmax is an
  * exact sum in integer formats, and in double in float formats. */
-#include "core/table/any_format.h"
 #include "core/base/fail.h"
 #include "core/ops/operation.h"
 #include "core/queue/queue.h"
@@ -90,7 +89,7 @@ static int64_t visible_of(const struct fl_args *args, int64_t row) {
 /* --- the definition: as kernels ----------------------------------------------------------------------------------- */
 
 /* y <- x */
-tensor_status fl_ref_softmax_map(const struct fl_args *args) {
+static tensor_status fl_ref_softmax_map(const struct fl_args *args) {
     struct ref_work w;
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
@@ -136,7 +135,7 @@ static void ref_slopes(const struct ref_work *w, int64_t row) {
 }
 
 /* dx <- dy, y */
-tensor_status fl_ref_softmax_map_grad(const struct fl_args *args) {
+static tensor_status fl_ref_softmax_map_grad(const struct fl_args *args) {
     struct ref_work w;
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
@@ -467,7 +466,7 @@ static tensor_status run(const struct fl_args *args, const struct fl_row_vectors
     return TENSOR_OK;
 }
 
-FL_ROWS_KERNELS(fl_softmax_map_any, run, need)
+FL_ROWS_TABLE(static, fl_softmax_map_any, run, need)
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,5 @@
 /* lrn.c - local response normalisation across channels and its gradient: reference kernels, kernels of pixels in
  * threads for every format, the operations. Only x is kept from forward to backward. */
-#include "core/table/any_format.h"
 #include "core/ops/operation.h"
 #include "core/ops/norms/lrn_rules.h"
 #include "core/rows/rows.h"
@@ -31,7 +30,7 @@ static double base_of(const struct fl_args *args, const struct fl_lrn_rule *how,
     return fl_lrn_base(how, fl_ref_shared(args) ? fl_scale2((double)exact, -2 * e) : sum);
 }
 
-tensor_status fl_ref_lrn(const struct fl_args *args) {
+static tensor_status fl_ref_lrn(const struct fl_args *args) {
     struct ref_work w;
     const tensor_status status = fl_ref_begin(&w, args);
     if (status)
@@ -163,7 +162,6 @@ static tensor_status lrn_pixels(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-const struct fl_any_kernels fl_lrn_any = {lrn_pixels, need};
 static const struct fl_any_kernels kernels[FL_BACKENDS] = {[FL_PORTABLE] = {lrn_pixels, need}};
 
 /* --- the operations ----------------------------------------------------------------------------------------------- */

@@ -1,6 +1,5 @@
 /* cells.c - kernels of the cells of recurrent networks: a row is the units of one sequence. The definition, and rows in
  * threads for every format, which differ in how they compute exponentials alone. */
-#include "core/table/any_format.h"
 #include "core/ops/operation.h"
 #include "core/ops/recurrent/cell_rules.h"
 #include "core/rows/rows.h"
@@ -190,7 +189,7 @@ static struct fl_rows rows_of_call(const struct fl_args *args) {
                             .run = run_row};
 }
 
-size_t fl_cells_need(const struct fl_args *args) {
+static size_t fl_cells_need(const struct fl_args *args) {
     const struct fl_rows rows = rows_of_call(args);
     return fl_rows_need(&rows);
 }
@@ -206,7 +205,7 @@ static tensor_status run_with(const struct fl_args *args, exponentials exp_of) {
 }
 
 /* The definition: one row after the other. */
-tensor_status fl_ref_cells(const struct fl_args *args) {
+static tensor_status fl_ref_cells(const struct fl_args *args) {
     const exponentials plain = plain_exponentials;
     struct fl_rows rows = rows_of_call(args);
     rows.plan = &plain;
@@ -241,10 +240,6 @@ static tensor_status avx512bw(const struct fl_args *args) {
 static const struct fl_any_kernels kernels[FL_BACKENDS] = {[FL_PORTABLE] = {portable, fl_cells_need},
                                                            [FL_AVX2] = {avx2, fl_cells_need},
                                                            [FL_AVX512BW] = {avx512bw, fl_cells_need}};
-struct fl_any_kernels fl_cells_any(enum fl_backend backend) {
-    return kernels[backend];
-}
-
 #define OPERATION(OP, name, of_gradient)                                                                               \
     const struct fl_operation fl_operation_##name = {.op = FL_OP_##OP,                                                 \
                                                      .promise = FL_PROMISE_DOUBLE,                                     \

@@ -1,6 +1,5 @@
 /* avgpool.c - average pooling by windows of one size and by as many windows as the output has places, and the
  * gradients: reference kernels, kernels of image lines in threads for every format. */
-#include "core/table/any_format.h"
 #include "core/ops/windows/pool_rules.h"
 #include "core/rows/rows.h"
 
@@ -245,7 +244,6 @@ static tensor_status avgpool_lines(const struct fl_args *args) {
     return TENSOR_OK;
 }
 
-const struct fl_any_kernels fl_avgpool_any = {avgpool_lines, need};
 const struct fl_any_kernels fl_avgpool_kernels[FL_BACKENDS] = {[FL_PORTABLE] = {avgpool_lines, need}};
 
 /* --- what gradients divide by ------------------------------------------------------------------------------------- */

@@ -139,7 +139,7 @@ static bool is_root(int64_t m, int128 s, int e, const struct held *out) {
 static const char *place(const char *what, const struct box *b, unsigned axes) {
     static char line[200];
     snprintf(line, sizeof line,
-             "%s.%s %d dimensions, first %lld, last %lld, axes 0x%x:", tensor_format_name(tensor_get_format(x.t)), what,
+             "%s.%s %d dimensions, first %lld, last %lld, axes 0x%x:", tensor_format_name(tensor_format_of(x.t)), what,
              (int)b->ndim, (long long)b->size[0], (long long)b->size[b->ndim - 1], axes);
     return line;
 }
@@ -156,10 +156,10 @@ static void check_float(const char *what, const struct box *b, unsigned axes, co
                         double want) {
     const float rounded = (float)want;
     const double got = h->v[i];
-    const bool same = rounded != rounded                    ? got != got
-                      : tensor_get_format(h->t) == FMT_FP32 ? got == (double)rounded
-                      : isinf(rounded)                      ? got == (double)rounded
-                                                            : near_to(h, i, rounded, 0);
+    const bool same = rounded != rounded                   ? got != got
+                      : tensor_format_of(h->t) == FMT_FP32 ? got == (double)rounded
+                      : isinf(rounded)                     ? got == (double)rounded
+                                                           : near_to(h, i, rounded, 0);
     CHECK(same, "%s i=%lld got %a want %a", place(what, b, axes), (long long)i, got, (double)rounded);
 }
 
@@ -187,13 +187,13 @@ static void check_result(int kind, const struct box *b, unsigned axes, int64_t i
     const int64_t n = group(b, axes, i);
     if (kind == MAX || kind == MIN) {
         const double want = x.v[members[first_best(kind, n)]];
-        if (tensor_format_is_shared(tensor_get_format(x.t)))
+        if (tensor_format_is_shared(tensor_format_of(x.t)))
             CHECK(near_to(&y, i, want, 0), "%s got %a want %a", names[kind], y.v[i], want);
         else
             check_float(names[kind], b, axes, &y, i, want);
         return;
     }
-    if (tensor_format_is_shared(tensor_get_format(x.t))) {
+    if (tensor_format_is_shared(tensor_format_of(x.t))) {
         int128 sum = 0;
         for (int64_t j = 0; j < n; j++) {
             const int64_t m = mantissa(&x, members[j]);
@@ -259,7 +259,7 @@ static tensor_status gradient(int kind, unsigned axes) {
 
 static void check_slopes(int kind, const struct box *b, unsigned axes, int64_t g) {
     const int64_t n = group(b, axes, g), best = kind == MAX || kind == MIN ? first_best(kind, n) : 0;
-    const bool shared = tensor_format_is_shared(tensor_get_format(x.t));
+    const bool shared = tensor_format_is_shared(tensor_format_of(x.t));
     long double squares = 0;
     for (int64_t j = 0; j < n; j++)
         squares += (long double)x.v[members[j]] * x.v[members[j]];
@@ -372,7 +372,7 @@ static struct box drawn_part(const struct box *b) {
 /* Two numbers of the format, as one exact sum, product: by exact long doubles. */
 static void check_pair(const char *what, const struct box *b, int64_t i, double left, double right, bool product) {
     const long double exact = product ? (long double)left * right : (long double)left + right;
-    if (tensor_format_is_shared(tensor_get_format(y.t)))
+    if (tensor_format_is_shared(tensor_format_of(y.t)))
         check_mantissa(what, b, 0, &y, i, limited((int128)rintl(ldexpl(exact, tensor_exponent(y.t)))));
     else
         check_float(what, b, 0, &y, i, product ? (float)left * (float)right : (float)left + (float)right);

@@ -27,14 +27,14 @@ static double witness(const tensor *t, const double *x) {
             float chain = 0;
             for (int64_t row = chunk; row < m && row < chunk + 512; row++) {
                 chain += (float)x[row * n + c];
-                if (tensor_format_is_shared(tensor_get_format(t)))
+                if (tensor_format_is_shared(tensor_format_of(t)))
                     exact += (int64_t)ldexp(x[row * n + c], tensor_exponent(t));
             }
             sum += chain;
         }
         total += sum;
     }
-    return tensor_format_is_shared(tensor_get_format(t)) ? ldexp((double)exact, -tensor_exponent(t)) : total;
+    return tensor_format_is_shared(tensor_format_of(t)) ? ldexp((double)exact, -tensor_exponent(t)) : total;
 }
 
 static void compare(tensor_format format, int ndim, const int64_t *shape, uint64_t seed) {
@@ -66,14 +66,14 @@ int main(void) {
         {3, 5}, {600, 16}, {2, 4097}, {5, 4160}, {1030, 5000}, {513, 4096}, {2, 3, 5, 7}, {1, 1, 1, 9001}, {70001, 1}};
     for (int cap = 0; cap < 5; cap++) {
         CHECK(!tensor_set_backend(caps[cap]), "%s", tensor_error());
-        for (int f = 0; tensor_format_list(f); f++)
+        for (int f = 0; tensor_format_at(f); f++)
             for (int s = 0; s < (int)(sizeof shapes / sizeof shapes[0]); s++) {
                 int ndim = 0;
                 while (ndim < 4 && shapes[s][ndim])
                     ndim++;
                 if (cap == 4 && s == 13)
                     continue; /* slow: five million elements */
-                compare(tensor_format_list(f), ndim, shapes[s], 77 + (uint64_t)s);
+                compare(tensor_format_at(f), ndim, shapes[s], 77 + (uint64_t)s);
             }
     }
     return check_summary();

@@ -80,7 +80,7 @@ static void check_gradient(const char *what, int64_t q, int64_t n, float scale, 
                       : tensor_softmax_grad(dx.t, dy.t, y.t, scale, causal)),
           "%s: %s", what, tensor_error());
     hold(&dx);
-    if (!logarithm && tensor_format_is_shared(tensor_get_format(x.t)))
+    if (!logarithm && tensor_format_is_shared(tensor_format_of(x.t)))
         check_exact_gradient(what, q, n, scale, causal);
     for (int64_t row = 0; row < x.n / n; row++) {
         const int64_t count = logarithm ? n : seen(row % q, q, n, causal);

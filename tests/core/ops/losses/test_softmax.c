@@ -54,7 +54,7 @@ static uint64_t hash_of(const struct fl_format *f) {
                   without);
             CHECK(!tensor_store_f64(gradient, dx, count), "%s", tensor_error());
             tensor_stats stats;
-            CHECK(!tensor_statistics(gradient, &stats, NULL), "%s", tensor_error());
+            CHECK(!tensor_statistics(&stats, NULL, gradient), "%s", tensor_error());
             mix(&hash, loss);
             mix(&hash, tensor_exponent(gradient));
             mix(&hash, stats.maximum);

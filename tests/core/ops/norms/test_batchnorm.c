@@ -122,8 +122,8 @@ static bool same(const tensor *a, const tensor *b) {
     tensor_stats s, t;
     if (!a)
         return !b;
-    tensor_statistics(a, &s, NULL);
-    tensor_statistics(b, &t, NULL);
+    tensor_statistics(&s, NULL, a);
+    tensor_statistics(&t, NULL, b);
     return tensor_exponent(a) == tensor_exponent(b) && s.maximum == t.maximum && s.gamma == t.gamma &&
            s.saturated == t.saturated && s.flushed == t.flushed &&
            !memcmp(tensor_const_data(a), tensor_const_data(b), (size_t)tensor_count(a) * 2);
@@ -276,7 +276,7 @@ static void residual_at_the_mean(void) {
                      .e_out = 13};
     struct outputs o = run_everywhere(&w, 0);
     tensor_stats s;
-    tensor_statistics(o.image, &s, NULL);
+    tensor_statistics(&s, NULL, o.image);
     CHECK(mantissa(o.image, 0) == 101, "%d, want 101 (100.523)", mantissa(o.image, 0));
     CHECK(fabs(ldexp(s.maximum, 13) - 100.523) < 0.001, "%g before rounding", ldexp(s.maximum, 13));
     free_outputs(&o);

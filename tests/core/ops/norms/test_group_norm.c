@@ -62,7 +62,7 @@ static void check_forward(const char *what, const struct sizes *s, bool with_bet
                                   add = with_beta ? beta.v[c] : 0, want = scaled + add;
                 /* the nearest mantissa to the mean is up to half a mantissa away from it */
                 const long double step =
-                    tensor_format_is_shared(tensor_get_format(x.t))
+                    tensor_format_is_shared(tensor_format_of(x.t))
                         ? ldexpl(1, -tensor_exponent(x.t)) * r.inverse * fabsl((long double)gamma_.v[c])
                         : 0x1p-20L * (fabsl(scaled) + fabsl(r.mean * r.inverse * gamma_.v[c]) + fabsl(add));
                 CHECK(near_to(&y, at, want, coefficient * (fabsl(scaled) + step)), "%s i=%lld got %a want %La", what,
@@ -71,7 +71,7 @@ static void check_forward(const char *what, const struct sizes *s, bool with_bet
             }
         }
     tensor_stats last;
-    CHECK(!tensor_statistics(y.t, &last, NULL) && fabsl(last.maximum - largest) <= largest * 1e-6L + 1e-12L,
+    CHECK(!tensor_statistics(&last, NULL, y.t) && fabsl(last.maximum - largest) <= largest * 1e-6L + 1e-12L,
           "%s: maximum %a want %La", what, last.maximum, largest);
 }
 
@@ -113,7 +113,7 @@ static void check_backward(const char *what, const struct sizes *s, double epsil
                       dx.v[at], want);
             }
         }
-    const bool shared = tensor_format_is_shared(tensor_get_format(x.t));
+    const bool shared = tensor_format_is_shared(tensor_format_of(x.t));
     for (int64_t c = 0; c < s->channels; c++) {
         CHECK(near_to(&dgamma, c, by_gamma[c], coefficient * reach[c]), "%s dgamma c=%lld got %a want %La", what,
               (long long)c, dgamma.v[c], by_gamma[c]);
@@ -147,7 +147,7 @@ static void check_case(tensor_format f, const struct sizes *s, int style, double
 static void check_same(const char *what, const tensor *a, const tensor *b) {
     CHECK(!memcmp(tensor_const_data(a), tensor_const_data(b), tensor_bytes(a)) &&
               tensor_exponent(a) == tensor_exponent(b),
-          "%s of %s differs from that of layer normalisation", what, tensor_format_name(tensor_get_format(a)));
+          "%s of %s differs from that of layer normalisation", what, tensor_format_name(tensor_format_of(a)));
 }
 
 /* One group, one pixel: the images are rows. */

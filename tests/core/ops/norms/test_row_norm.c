@@ -46,7 +46,7 @@ static void check_forward(const char *what, int64_t m, int64_t n, bool rms, bool
         const long double want = scaled + add;
         /* the nearest mantissa to the mean is up to half a mantissa away from it */
         const long double step =
-            tensor_format_is_shared(tensor_get_format(x.t))
+            tensor_format_is_shared(tensor_format_of(x.t))
                 ? ldexpl(1, -tensor_exponent(x.t)) * r.inverse * fabsl((long double)gamma_.v[c])
                 : 0x1p-20L * (fabsl(scaled) + fabsl(r.mean * r.inverse * gamma_.v[c]) + fabsl(add));
         CHECK(near_to(&y, i, want, coefficient * (fabsl(scaled) + step)), "%s [%lld,%lld] i=%lld got %a want %La", what,
@@ -54,7 +54,7 @@ static void check_forward(const char *what, int64_t m, int64_t n, bool rms, bool
         largest = fabsl(want) > largest ? fabsl(want) : largest;
     }
     tensor_stats last;
-    CHECK(!tensor_statistics(y.t, &last, NULL) && fabsl(last.maximum - largest) <= largest * 1e-6L + 1e-12L,
+    CHECK(!tensor_statistics(&last, NULL, y.t) && fabsl(last.maximum - largest) <= largest * 1e-6L + 1e-12L,
           "%s: maximum %a want %La", what, last.maximum, largest);
 }
 
@@ -94,7 +94,7 @@ static void check_backward(const char *what, int64_t m, int64_t n, bool rms, dou
                   what, (long long)m, (long long)n, (long long)(row * n + c), dx.v[row * n + c], want);
         }
     }
-    const bool shared = tensor_format_is_shared(tensor_get_format(x.t));
+    const bool shared = tensor_format_is_shared(tensor_format_of(x.t));
     for (int64_t c = 0; c < n; c++) {
         CHECK(near_to(&dgamma, c, by_gamma[c], coefficient * size[c]), "%s dgamma c=%lld got %a want %La", what,
               (long long)c, dgamma.v[c], by_gamma[c]);

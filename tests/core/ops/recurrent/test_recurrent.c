@@ -200,7 +200,7 @@ static void note(struct written *w) {
 /* The exponent is the one that the rules give for the whole sequence, and the statistics are those of all steps. */
 static void check_write(const struct written *w, int write) {
     tensor_stats last;
-    CHECK(!tensor_statistics(w->t, &last, NULL), "%s", tensor_error());
+    CHECK(!tensor_statistics(&last, NULL, w->t), "%s", tensor_error());
     CHECK(last.elements == w->count && last.writes == 1, "%s: %lld elements, %lld writes", w->name,
           (long long)last.elements, (long long)last.writes);
     if (!shared)
@@ -535,8 +535,8 @@ static void on_device(int gates, const char *predictor, tensor_device *device) {
             tensor_stats a, b;
             if ((i >= 3 && i <= 6) || i == 13)
                 continue; /* given, not written */
-            CHECK(!tensor_copy(copy[i], *far[i]) && !tensor_statistics(*here[i], &a, NULL) &&
-                      !tensor_statistics(*far[i], &b, NULL),
+            CHECK(!tensor_copy(copy[i], *far[i]) && !tensor_statistics(&a, NULL, *here[i]) &&
+                      !tensor_statistics(&b, NULL, *far[i]),
                   "%s", tensor_error());
             CHECK(!memcmp(tensor_const_data(copy[i]), tensor_const_data(*here[i]), tensor_bytes(copy[i])) &&
                       same_stats(&a, &b) &&
