@@ -67,7 +67,7 @@ static tensor_status image(const struct fl_args *args, strip_sums sums, const vo
 #define POOL_WIDEN(v, type) __builtin_convertvector(v, type)
 #define POOL_LOAD(p, n, x) memcpy(x, p, (n) * sizeof *(x))
 #define POOL_TAKE(best, v) ((v) > (best))
-#include "core/images/maxpool_vectors.inc"
+#include "core/ops/windows/maxpool_vectors.inc"
 
 /* The largest elements of the windows of a strip of the output, and their places unless NULL. */
 static inline __attribute__((always_inline)) void

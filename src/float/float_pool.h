@@ -18,7 +18,7 @@
 #define POOL_WIDEN(v, type) (v)
 #define POOL_LOAD(p, n, x) load_block(p, n, x)
 #define POOL_TAKE(best, v) (((best) == (best)) & ~((v) <= (best))) /* a NaN, once seen, stays */
-#include "core/images/maxpool_vectors.inc"
+#include "core/ops/windows/maxpool_vectors.inc"
 
 /* The windows of the outputs of strip t in row `unit` = (n, p): their largest elements, and (unless NULL) the places of
  * those, pixel by pixel. */

@@ -6,7 +6,7 @@
 #ifndef FL_GPU_IMAGE_NORMS_H
 #define FL_GPU_IMAGE_NORMS_H
 
-#include "core/images/pool_rules.h"
+#include "core/ops/windows/pool_rules.h"
 #include "core/norms/lrn_rules.h"
 #include "core/operations/dropout_rules.h"
 #include "gpu/gpu_element.h"

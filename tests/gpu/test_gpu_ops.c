@@ -251,12 +251,11 @@ static const struct draw_dims many_sizes[] = {{0, {0}},       {1, {1}},       {1
                                               {1, {129}},     {2, {3, 7}},    {2, {7, 33}},      {2, {1, 65}},
                                               {3, {2, 5, 7}}, {3, {3, 1, 4}}, {4, {2, 3, 4, 9}}, {2, {2, 257}},
                                               {1, {600}},     {1, {4097}},    {2, {1, 9000}}};
-static const struct draw_limits limits = {.sizes = letter_sizes,
+static struct draw_limits limits = {.sizes = letter_sizes,
                                           .size_count = sizeof letter_sizes / sizeof letter_sizes[0],
                                           .many = many_sizes,
                                           .many_count = sizeof many_sizes / sizeof many_sizes[0],
-                                          .work = 300000,
-                                          .elements = MOST,
+                                                                                    .elements = MOST,
                                           .numbers = MOST,
                                           .wrong = 2};
 
@@ -272,6 +271,7 @@ static void take_view(struct call *c, const struct drawn_operand *d) {
 
 static bool draw_operands(struct call *c, const struct fl_function *f) {
     static double values[MOST];
+    limits.work = chance(80) ? 3000 : chance(70) ? 20000 : 200000;
     if (!draw_call(&c->drawn, f, &limits))
         return false;
     for (int i = 0; i < f->operand_count; i++) {

@@ -7,7 +7,7 @@
 #include "core/table/format.h"
 #include "exponents.h"
 #include "core/base/memory.h"
-#include "core/images/pool_rules.h"
+#include "core/ops/windows/pool_rules.h"
 #include <math.h>
 #include <string.h>
 

@@ -254,6 +254,21 @@ static int first_of_call(const struct fl_invocation *call) {
     return -1;
 }
 
+/* Factors of products have shared exponents, all of them or none. */
+static tensor_status check_factor(const struct fl_invocation *call, int i) {
+    const struct fl_function *f = call->function;
+    int first = 0;
+    while (f->operands[first].class != FL_CLASS_FACTOR)
+        first++;
+    const struct fl_format *a = call->tensors[first]->format, *b = call->tensors[i]->format;
+    return a->arithmetic == b->arithmetic
+               ? TENSOR_OK
+               : fl_fail(TENSOR_E_FORMAT,
+                         "%s: %s is %s, %s is %s: a shared exponent and a float have no product; tensor_convert makes "
+                         "one of the other",
+                         f->name, f->operands[first].name, a->name, f->operands[i].name, b->name);
+}
+
 static tensor_status check_format(const struct fl_invocation *call, int i, int first) {
     const struct fl_function *f = call->function;
     const struct fl_operand *o = &f->operands[i];
@@ -267,7 +282,8 @@ static tensor_status check_format(const struct fl_invocation *call, int i, int f
     if (o->class == FL_CLASS_CALL && t->format != call->tensors[first]->format)
         return fl_fail(TENSOR_E_FORMAT, "%s: %s is %s, %s is %s; tensor_convert is the bridge", f->name,
                        f->operands[first].name, call->tensors[first]->format->name, o->name, t->format->name);
-    return fl_need_arithmetic(f->name, o->name, t);
+    TRY(fl_need_arithmetic(f->name, o->name, t));
+    return o->class == FL_CLASS_FACTOR ? check_factor(call, i) : TENSOR_OK;
 }
 
 /* Outputs are other tensors than all else, but for inputs in place; memory of different tensors does not overlap. */
@@ -334,6 +350,8 @@ static tensor_status check_dimensions(const struct fl_invocation *call, const st
 static tensor_status check_scalar(const struct fl_invocation *call, const struct fl_scalar_rule *s,
                                   const union fl_value *v) {
     const char *op = call->function->name;
+    if (s->type == FL_RESULT)
+        return v->result ? TENSOR_OK : fl_fail(TENSOR_E_ARGUMENT, "%s: %s is NULL", op, s->name);
     if (s->type >= FL_DIM)
         return check_dimensions(call, s, v);
     const bool limited = s->least != 0 || s->most != 0 || s->above || s->under;

@@ -25,9 +25,10 @@ enum { FL_OPERANDS = 12, FL_SCALARS = 16, FL_SIZES = 64 };
 
 /* Formats of an operand. */
 enum fl_class {
-    FL_CLASS_CALL, /* the format of the first operand, one that computes */
-    FL_CLASS_ANY,  /* any format that computes: products of mixed formats */
-    FL_CLASS_F64,  /* numbers beside the formats */
+    FL_CLASS_CALL,   /* the format of the first operand, one that computes */
+    FL_CLASS_FACTOR, /* a factor of products: any format that computes, of a shared exponent if the other factors are */
+    FL_CLASS_ANY,    /* any format that computes: what products of mixed formats are added to and rounded to */
+    FL_CLASS_F64,    /* numbers beside the formats */
     FL_CLASS_F32,
     FL_CLASS_I32,
     FL_CLASS_U8
@@ -62,11 +63,12 @@ enum fl_scalar_type {
     FL_INT64,
     FL_KEY64, /* any 64 bits */
     FL_BOOL,
-    FL_DIM,   /* a dimension of operand `of` */
-    FL_AXES,  /* a set of dimensions of operand `of`: bit d for dimension d */
-    FL_ORDER, /* an order of the dimensions of operand `of`: four bits each, the first lowest (FL_ORDER_AT) */
-    FL_LENGTH /* the size of dimension FL_DIM, the scalar before it, of operand `of`, which may be any: the function's
-                 wrapper reads it from the tensor */
+    FL_DIM,    /* a dimension of operand `of` */
+    FL_AXES,   /* a set of dimensions of operand `of`: bit d for dimension d */
+    FL_ORDER,  /* an order of the dimensions of operand `of`: four bits each, the first lowest (FL_ORDER_AT) */
+    FL_LENGTH, /* the size of dimension FL_DIM, the scalar before it, of operand `of`, which may be any: the function's
+                  wrapper reads it from the tensor */
+    FL_RESULT  /* no number that is given, but where `run` puts one: the address of a double of the caller */
 };
 #define FL_ORDER_AT(order, d) ((int)((order) >> 4 * (d)&15))
 
@@ -84,6 +86,7 @@ union fl_value {
     double real;
     int64_t integer;
     uint64_t key;
+    double *result;
 };
 
 /* The sizes of a call by letter: size[letter - '@'], letters from A to Z and a to z. */

@@ -23,25 +23,17 @@ const struct fl_format *fl_product_format(const struct fl_args *args) {
     return is_shared(a) ? NULL : fl_format_of(FMT_FP32);
 }
 
-tensor_status fl_note_formats(const char *op, const tensor *y, const tensor *const operands[2],
-                              const char *const names[2], const tensor *bias, const tensor *residual,
-                              struct fl_args *args) {
-    const struct fl_format *a = operands[0]->format, *b = operands[1]->format;
-    if (is_shared(a) != is_shared(b))
-        return fl_fail(
-            TENSOR_E_FORMAT,
-            "%s: %s is %s, %s is %s: a shared exponent and a float have no product; tensor_convert makes one "
-            "of the other",
-            op, names[0], a->name, names[1], b->name);
-    const tensor *all[] = {operands[0], operands[1], bias, residual};
+void fl_note_formats(const tensor *y, const tensor *const factors[2], const tensor *bias, const tensor *residual,
+                     struct fl_args *args) {
+    const tensor *all[] = {factors[0], factors[1], bias, residual};
     bool alike = true;
     for (int i = 0; i < 4; i++)
         alike &=
             !all[i] || all[i]->format == y->format || (is_shared(y->format) && same_kernels(all[i]->format, y->format));
     if (!alike)
-        args->p.product.formats =
-            (struct fl_formats){{a, b}, bias ? bias->format : y->format, residual ? residual->format : y->format};
-    return TENSOR_OK;
+        args->p.product.formats = (struct fl_formats){{factors[0]->format, factors[1]->format},
+                                                      bias ? bias->format : y->format,
+                                                      residual ? residual->format : y->format};
 }
 
 void fl_encode_mixed(const struct fl_args *args, int64_t first, int64_t n, const double *value, const double *near,

@@ -31,11 +31,10 @@ static inline bool fl_sums_exactly(const struct fl_args *args) {
 const struct fl_format *fl_product_format(const struct fl_args *args);
 
 /* Notes in args->p.product.formats what the call has beside the format of its result; nothing where the kernels of that
- * format serve it as it is. NULL for an addend that is not there. TENSOR_E_FORMAT where a is of a shared exponent and b
- * a float, or the other way round. */
-tensor_status fl_note_formats(const char *op, const tensor *y, const tensor *const operands[2],
-                              const char *const names[2], const tensor *bias, const tensor *residual,
-                              struct fl_args *args);
+ * format serve it as it is. Factors are both of a shared exponent or both floats; NULL for an addend that is not there.
+ */
+void fl_note_formats(const tensor *y, const tensor *const factors[2], const tensor *bias, const tensor *residual,
+                     struct fl_args *args);
 
 /* Stores results first ... first + n - 1 of a mixed call as the reference does: value, exact or rounded to odd (of
  * float operands binary32), rounded once; near, the same to nearest, is where the maximum comes from. */

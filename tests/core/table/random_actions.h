@@ -96,8 +96,17 @@ static tensor_status run_function(const struct call *c, tensor *const *t, struct
     const tensor *given[FL_OPERANDS];
     for (int i = 0; i < f->operand_count; i++)
         given[i] = t[i];
-    (void)o;
-    return fl_invoke(f, given, scalar);
+    double result = 0;
+    bool has_result = false;
+    for (int i = 0; i < f->scalar_count; i++)
+        if (f->scalars[i].type == FL_RESULT) {
+            scalar[i].result = &result;
+            has_result = true;
+        }
+    const tensor_status status = fl_invoke(f, given, scalar);
+    if (has_result)
+        keep(o, &result, 1);
+    return status;
 }
 
 /* Whether it may write a wide part that says more than the elements: one that reads its output's. */

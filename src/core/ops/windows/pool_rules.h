@@ -72,6 +72,8 @@ FL_BOTH int64_t fl_pool_count(const struct fl_pool_side *side, int64_t i) {
 /* The least common multiple of what the windows divide by (avgpool.c); something above FL_POOL_DENOMINATOR_LIMIT where
  * it is beyond that. */
 int64_t fl_pool_common(const struct fl_pool_side *side);
+/* avgpool.c, by backend: kernels of any format. */
+extern const struct fl_any_kernels fl_avgpool_kernels[];
 #endif
 
 /* sum / count at exponent e, rounded to odd where 128 bits do not hold it; count below 2^62. */

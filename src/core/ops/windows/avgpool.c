@@ -1,8 +1,7 @@
 /* avgpool.c - average pooling by windows of one size and by as many windows as the output has places, and the
- * gradients: reference kernels, kernels of image lines in threads for every format, the operations. */
+ * gradients: reference kernels, kernels of image lines in threads for every format. */
 #include "core/table/any_format.h"
-#include "core/operations/check_operands.h"
-#include "core/images/pool_rules.h"
+#include "core/ops/windows/pool_rules.h"
 #include "core/rows/rows.h"
 
 static bool is_gradient(enum fl_op op) {
@@ -247,8 +246,9 @@ static tensor_status avgpool_lines(const struct fl_args *args) {
 }
 
 const struct fl_any_kernels fl_avgpool_any = {avgpool_lines, need};
+const struct fl_any_kernels fl_avgpool_kernels[FL_BACKENDS] = {[FL_PORTABLE] = {avgpool_lines, need}};
 
-/* --- the operations ----------------------------------------------------------------------------------------------- */
+/* --- what gradients divide by ------------------------------------------------------------------------------------- */
 
 static int64_t greatest_divisor(int64_t a, int64_t b) {
     while (b) {
@@ -268,111 +268,4 @@ int64_t fl_pool_common(const struct fl_pool_side *side) {
             break; /* all of them divide by the same */
     }
     return common;
-}
-
-static tensor_status set_common(const char *name, struct fl_pooling *p) {
-    const struct fl_pool_side down = fl_pool_down(p), across = fl_pool_across(p);
-    p->common[0] = fl_pool_common(&down);
-    p->common[1] = fl_pool_common(&across);
-    return (double)p->common[0] * (double)p->common[1] <= (double)FL_POOL_DENOMINATOR_LIMIT
-               ? TENSOR_OK
-               : fl_fail(TENSOR_E_ARGUMENT,
-                         "%s: windows of %lldx%lld pixels divide by counts with a common multiple above 2^48, expected "
-                         "at most that",
-                         name, (long long)p->windows.h, (long long)p->windows.w);
-}
-
-/* Images both, of one batch and as many channels. */
-static tensor_status image_geometry(const char *name, struct operand x, struct operand y, struct fl_windows *g) {
-    char tx[TENSOR_TEXT], ty[TENSOR_TEXT];
-    TRY(check_ndim(name, x, 4, "[N,H,W,C]"));
-    TRY(check_ndim(name, y, 4, "[N,P,Q,C]"));
-    const int64_t *xs = x.t->shape, *ys = y.t->shape;
-    if (xs[0] != ys[0] || xs[3] != ys[3])
-        return fl_fail(TENSOR_E_SHAPE, "%s: %s is %s, %s is %s, expected as many images and channels", name, x.name,
-                       fl_shape_text(x.t, tx), y.name, fl_shape_text(y.t, ty));
-    *g = (struct fl_windows){
-        .batch = xs[0], .h = xs[1], .w = xs[2], .c = xs[3], .p = ys[1], .q = ys[2], .filters = xs[3]};
-    return TENSOR_OK;
-}
-
-static tensor_status window_geometry(const char *name, struct operand x, struct operand y, tensor_window how,
-                                     struct fl_windows *g) {
-    if (how.window < 1 || how.window > TENSOR_WINDOW_LIMIT)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: window %d, expected 1 to %d", name, how.window, TENSOR_WINDOW_LIMIT);
-    if (how.stride < 1 || how.stride > TENSOR_WINDOW_STEP_LIMIT)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: stride %d, expected 1 to %d", name, how.stride,
-                       TENSOR_WINDOW_STEP_LIMIT);
-    if (how.padding < 0 || how.padding > TENSOR_WINDOW_STEP_LIMIT || how.padding >= how.window)
-        return fl_fail(TENSOR_E_ARGUMENT, "%s: padding %d, expected 0 to %d and less than the window %d", name,
-                       how.padding, TENSOR_WINDOW_STEP_LIMIT, how.window);
-    if (how.dilation < 0 || how.dilation > 1 || how.groups < 0 || how.groups > 1)
-        return fl_fail(TENSOR_E_ARGUMENT,
-                       "%s: dilation %d and %d groups, expected 1 and 1: they belong to convolutions", name,
-                       how.dilation, how.groups);
-    TRY(image_geometry(name, x, y, g));
-    const int64_t down = g->h + 2 * (int64_t)how.padding - how.window,
-                  across = g->w + 2 * (int64_t)how.padding - how.window;
-    if (down < 0 || across < 0)
-        return fl_fail(TENSOR_E_SHAPE, "%s: a window of %d does not fit a %lldx%lld image with padding %d", name,
-                       how.window, (long long)g->h, (long long)g->w, how.padding);
-    TRY(check_shape_is(name, y, 4, (int64_t[]){g->batch, down / how.stride + 1, across / how.stride + 1, g->c}));
-    g->r = g->s = how.window;
-    g->stride[0] = g->stride[1] = how.stride;
-    g->padding[0] = g->padding[1] = how.padding;
-    return TENSOR_OK;
-}
-
-tensor_status tensor_avgpool2d(tensor *y, const tensor *x, tensor_window how, bool padding_counts) {
-    static const char name[] = "avgpool2d";
-    struct fl_args args = {.op = FL_OP_AVGPOOL2D};
-    TRY(check_operands(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(check_distinct(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(window_geometry(name, (struct operand){"x", x}, (struct operand){"y", y}, how, &args.p.pooling.windows));
-    args.p.pooling.padding_counts = padding_counts;
-    args.in[0] = fl_view_of(x);
-    return fl_write(y, &args);
-}
-
-tensor_status tensor_avgpool2d_grad(tensor *dx, const tensor *dy, tensor_window how, bool padding_counts) {
-    static const char name[] = "avgpool2d_grad";
-    struct fl_args args = {.op = FL_OP_AVGPOOL2D_GRAD};
-    TRY(check_operands(name, OPERANDS({"dx", dx}, {"dy", dy})));
-    TRY(check_distinct(name, OPERANDS({"dx", dx}, {"dy", dy})));
-    TRY(window_geometry(name, (struct operand){"dx", dx}, (struct operand){"dy", dy}, how, &args.p.pooling.windows));
-    args.p.pooling.padding_counts = padding_counts;
-    TRY(set_common(name, &args.p.pooling));
-    args.in[0] = fl_view_of(dy);
-    return fl_write(dx, &args);
-}
-
-static tensor_status adaptive_geometry(const char *name, struct operand x, struct operand y, struct fl_windows *g) {
-    TRY(image_geometry(name, x, y, g));
-    const int64_t sides[] = {g->h, g->w, g->p, g->q};
-    for (int i = 0; i < 4; i++)
-        if (sides[i] > TENSOR_WINDOW_LIMIT)
-            return fl_fail(TENSOR_E_SHAPE, "%s: a side of %lld pixels, expected at most %d", name, (long long)sides[i],
-                           TENSOR_WINDOW_LIMIT);
-    return TENSOR_OK;
-}
-
-tensor_status tensor_avgpool_adaptive(tensor *y, const tensor *x) {
-    static const char name[] = "avgpool_adaptive";
-    struct fl_args args = {.op = FL_OP_AVGPOOL_ADAPTIVE};
-    TRY(check_operands(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(check_distinct(name, OPERANDS({"y", y}, {"x", x})));
-    TRY(adaptive_geometry(name, (struct operand){"x", x}, (struct operand){"y", y}, &args.p.pooling.windows));
-    args.in[0] = fl_view_of(x);
-    return fl_write(y, &args);
-}
-
-tensor_status tensor_avgpool_adaptive_grad(tensor *dx, const tensor *dy) {
-    static const char name[] = "avgpool_adaptive_grad";
-    struct fl_args args = {.op = FL_OP_AVGPOOL_ADAPTIVE_GRAD};
-    TRY(check_operands(name, OPERANDS({"dx", dx}, {"dy", dy})));
-    TRY(check_distinct(name, OPERANDS({"dx", dx}, {"dy", dy})));
-    TRY(adaptive_geometry(name, (struct operand){"dx", dx}, (struct operand){"dy", dy}, &args.p.pooling.windows));
-    TRY(set_common(name, &args.p.pooling));
-    args.in[0] = fl_view_of(dy);
-    return fl_write(dx, &args);
 }

@@ -1,10 +1,9 @@
 /* batched.c - matmuls of matrices side by side, in one write: kernels that run the matrix kernel of a format's row for
- * each matrix, and the operations.
+ * each matrix.
  *
  * Many matrices go to the threads as wholes; few are computed one after the other, each by all threads. Matrices do not
  * depend on each other, so the results are the same. */
-#include "core/table/any_format.h"
-#include "core/operations/check_operands.h"
+#include "core/ops/products/products.h"
 #include "core/base/memory.h"
 #include "core/table/mixed.h"
 #include "core/base/parallel.h"
@@ -156,50 +155,10 @@ ROW(avx512_amx, FL_AVX512_AMX)
 
 struct fl_any_kernels fl_batched_any(const struct fl_format *format, enum fl_op op, enum fl_backend backend) {
     static const struct fl_any_kernels kernels[FL_BACKENDS] = {[FL_PORTABLE] = {run_portable, need_portable},
-                                                              [FL_AVX2] = {run_avx2, need_avx2},
-                                                              [FL_AVX512BW] = {run_avx512bw, need_avx512bw},
-                                                              [FL_AVX512] = {run_avx512, need_avx512},
-                                                              [FL_AVX512_AMX] = {run_avx512_amx, need_avx512_amx}};
+                                                               [FL_AVX2] = {run_avx2, need_avx2},
+                                                               [FL_AVX512BW] = {run_avx512bw, need_avx512bw},
+                                                               [FL_AVX512] = {run_avx512, need_avx512},
+                                                               [FL_AVX512_AMX] = {run_avx512_amx, need_avx512_amx}};
     const struct fl_kernels *row = format->rows[backend];
     return row && row->op[matrix_op(op)] ? kernels[backend] : (struct fl_any_kernels){NULL, NULL};
-}
-
-/* --- the operations ----------------------------------------------------------------------------------------------- */
-
-/* ta, tb: which of a and b is transposed in its last two dimensions. */
-static tensor_status batched(enum fl_op op, const char *name, tensor *y, const tensor *a, const tensor *b, bool ta,
-                             bool tb) {
-    char text_a[TENSOR_TEXT], text_b[TENSOR_TEXT];
-    TRY(check_mixed_operands(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
-    const int last = a->ndim - 1;
-    if (a->ndim < 2 || b->ndim != a->ndim ||
-        (last > 1 && memcmp(a->shape, b->shape, (size_t)(last - 1) * sizeof a->shape[0])))
-        return fl_fail(TENSOR_E_SHAPE, "%s: a is %s, b is %s, expected matrices with the same leading dimensions", name,
-                       fl_shape_text(a, text_a), fl_shape_text(b, text_b));
-    const int64_t *sa = a->shape + last - 1, *sb = b->shape + last - 1;
-    const int64_t m = sa[ta], k = sa[!ta], n = sb[!tb];
-    if (k != sb[tb])
-        return fl_fail(TENSOR_E_SHAPE, "%s: a is %s, b is %s: inner sizes %lld and %lld differ", name,
-                       fl_shape_text(a, text_a), fl_shape_text(b, text_b), (long long)k, (long long)sb[tb]);
-    int64_t shape[TENSOR_MAX_DIMS];
-    memcpy(shape, a->shape, sizeof shape);
-    shape[last - 1] = m;
-    shape[last] = n;
-    TRY(check_shape_is(name, (struct operand){"y", y}, a->ndim, shape));
-    TRY(check_distinct(name, OPERANDS({"y", y}, {"a", a}, {"b", b})));
-    struct fl_args args = {.op = op,
-                           .in = {fl_view_of(a), fl_view_of(b)},
-                           .p.product.matrices = {.batch = a->count / (m * k), .m = m, .n = n, .k = k}};
-    TRY(fl_note_formats(name, y, (const tensor *const[]){a, b}, (const char *const[]){"a", "b"}, NULL, NULL, &args));
-    return fl_write(y, &args);
-}
-
-tensor_status tensor_matmul_batched(tensor *y, const tensor *a, const tensor *b) {
-    return batched(FL_OP_MATMUL_BATCHED, "matmul_batched", y, a, b, false, false);
-}
-tensor_status tensor_matmul_batched_nt(tensor *y, const tensor *a, const tensor *b) {
-    return batched(FL_OP_MATMUL_BATCHED_NT, "matmul_batched_nt", y, a, b, false, true);
-}
-tensor_status tensor_matmul_batched_tn(tensor *y, const tensor *a, const tensor *b) {
-    return batched(FL_OP_MATMUL_BATCHED_TN, "matmul_batched_tn", y, a, b, true, false);
 }
