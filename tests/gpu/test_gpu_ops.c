@@ -252,12 +252,12 @@ static const struct draw_dims many_sizes[] = {{0, {0}},       {1, {1}},       {1
                                               {3, {2, 5, 7}}, {3, {3, 1, 4}}, {4, {2, 3, 4, 9}}, {2, {2, 257}},
                                               {1, {600}},     {1, {4097}},    {2, {1, 9000}}};
 static struct draw_limits limits = {.sizes = letter_sizes,
-                                          .size_count = sizeof letter_sizes / sizeof letter_sizes[0],
-                                          .many = many_sizes,
-                                          .many_count = sizeof many_sizes / sizeof many_sizes[0],
-                                                                                    .elements = MOST,
-                                          .numbers = MOST,
-                                          .wrong = 2};
+                                    .size_count = sizeof letter_sizes / sizeof letter_sizes[0],
+                                    .many = many_sizes,
+                                    .many_count = sizeof many_sizes / sizeof many_sizes[0],
+                                    .elements = MOST,
+                                    .numbers = MOST,
+                                    .wrong = 2};
 
 /* A view with strides of the operand added last. */
 static void take_view(struct call *c, const struct drawn_operand *d) {
@@ -662,7 +662,7 @@ int main(int argc, char **argv) {
         const struct fl_function *function;
         for (int i = 0; (function = fl_function_at(i)); i++)
             if (!is_of_host(function) && (!only_function || !strcmp(function->name, only_function)))
-                run_function(function, format, draw_weight(function) == 1 ? (series + 3) / 4 : series);
+                run_function(function, format, draw_weight(function) < 10 ? (series + 3) / 4 : series);
         if (!only_function || !strcmp("transfers", only_function))
             transfers(format);
         if (!only_function || !strcmp("failures", only_function))

@@ -461,7 +461,7 @@ static inline tensor_status load_numbers(tensor *t, const double *values, int64_
 
 /* How often a function is drawn: real functions are many, and one kernel. */
 static inline int draw_weight(const struct fl_function *f) {
-    return f->op && fl_op_is_real(f->op) ? 1 : 10;
+    return f->op && fl_op_is_real(f->op) ? 2 : 10;
 }
 
 #endif
